@@ -1,0 +1,66 @@
+#include "daemon/config.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <string_view>
+
+namespace specd {
+
+absl::Status ParseListen(const std::string& listen, std::string* path) {
+  constexpr std::string_view kScheme = "unix:";
+  const std::string_view text = listen;
+  if (text.substr(0, kScheme.size()) != kScheme || text.size() == kScheme.size()) {
+    return absl::InvalidArgumentError(
+        fmt::format("listen = {} is not of the form unix:/path/to/socket", listen));
+  }
+  *path = listen.substr(kScheme.size());
+  if (path->front() != '/') {
+    return absl::InvalidArgumentError(
+        fmt::format("listen = {}: the path must be absolute, engines run elsewhere", listen));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ParseDetokenizerMode(const std::string& text, DetokenizerMode* mode) {
+  if (text == "thread")
+    *mode = DetokenizerMode::kThread;
+  else if (text == "process")
+    *mode = DetokenizerMode::kProcess;
+  else if (text == "off")
+    *mode = DetokenizerMode::kOff;
+  else {
+    return absl::InvalidArgumentError(
+        fmt::format("detokenizer = {} is unknown; use thread, process or off", text));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetSpin(int32_t spin_us, int32_t max_sessions, DaemonConfig* config) {
+  if (spin_us < -1 || spin_us > 1'000'000) {
+    return absl::InvalidArgumentError(
+        fmt::format("spin_us = {} is outside -1 .. 1000000", spin_us));
+  }
+  // The verify thread sleeps on one bell per session and one of its own (kWaitAnyMax is 128).
+  constexpr int32_t kSessionsMax = 64;
+  if (max_sessions < 1 || max_sessions > kSessionsMax) {
+    return absl::InvalidArgumentError(
+        fmt::format("max_sessions = {} is outside 1 .. {}", max_sessions, kSessionsMax));
+  }
+  config->max_sessions = static_cast<uint32_t>(max_sessions);
+  cpu_set_t usable;
+  const bool spare = sched_getaffinity(0, sizeof(usable), &usable) == 0 && CPU_COUNT(&usable) > 2;
+  config->spin_ns = int64_t{spin_us >= 0 ? spin_us : (spare ? 1000 : 0)} * 1000;
+  return absl::OkStatus();
+}
+
+void FillEndpoints(DaemonConfig* config) {
+  const auto fill = [config](std::string* endpoint, std::string_view suffix) {
+    if (endpoint->empty()) *endpoint = fmt::format("ipc://{}.{}", config->listen_path, suffix);
+  };
+  fill(&config->tokens_endpoint, "tokens");
+  fill(&config->text_endpoint, "text");
+  fill(&config->aborts_endpoint, "aborts");
+}
+
+}  // namespace specd

@@ -1,0 +1,69 @@
+// ControlServer: the control thread's work. One unix socket, many engines.
+//
+// Accepts connections, checks who is there, feeds each connection's messages to its ControlService,
+// and ends the session of an engine that hangs up. One thread; it never waits for one peer.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "daemon/clock.h"
+#include "daemon/control_service.h"
+#include "ipc/unix_socket.h"
+
+namespace specd {
+
+class ControlServer {
+ public:
+  struct Options {
+    std::string path;
+    std::vector<uint32_t> allowed_uids;  // besides our own
+    uint32_t max_sessions = 0;
+    Clock* clock = nullptr;
+    std::function<absl::StatusOr<std::shared_ptr<Session>>(const HelloRequest&)> open_session;
+    std::function<void(const std::shared_ptr<Session>&)> serve;
+    HelloReply hello;
+  };
+
+  // Takes the instance lock, so that a second daemon on the same socket is refused, and binds.
+  static absl::StatusOr<std::unique_ptr<ControlServer>> Create(const Options& options);
+  // Gives the instance lock back: the last thing a daemon does, because from then on another one
+  // may make the files that this one still has open.
+  ~ControlServer();
+
+  // Serves until wake_fd is readable.
+  void Run(int wake_fd);
+
+  // Ends the sessions, hangs up on the engines, and removes the socket.
+  void Close();
+
+ private:
+  struct Connection {
+    UnixConnection socket;
+    std::unique_ptr<ControlService> service;
+    int64_t deadline_ns = 0;  // for the first hello
+  };
+
+  ControlServer(const Options& options, UniqueFd lock, UnixListener listener);
+
+  void AcceptOne();
+  // False when the connection is to be dropped.
+  bool ServeOne(Connection& connection);
+  void Drop(Connection& connection);
+  std::unique_ptr<ControlService> MakeService(const PeerCredentials& peer);
+
+  const Options options_;
+  UniqueFd lock_;
+  std::optional<UnixListener> listener_;
+  std::vector<std::unique_ptr<Connection>> connections_;
+  std::vector<uint8_t> buffer_;
+};
+
+}  // namespace specd

@@ -1,0 +1,232 @@
+#include "daemon/daemon.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "daemon/control_server.h"
+#include "daemon/logging.h"
+#include "daemon/publisher.h"
+#include "daemon/shared_names.h"
+#include "daemon/text_worker.h"
+#include "daemon/verify_loop.h"
+#include "daemon/version.h"
+#include "ipc/error.h"
+#include "ipc/include/specd/specd.h"
+
+namespace specd {
+namespace {
+
+constexpr int kExitCouldNotStart = 1;
+constexpr int kExitDeviceFailed = 70;  // EX_SOFTWARE: the supervisor should restart us
+constexpr char kTokensInside[] = "inproc://tokens";
+constexpr char kAbortsInside[] = "inproc://aborts";
+
+UniqueFd BlockedSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  // Before any thread is made, so that all of them inherit the mask and only the descriptor tells.
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  return UniqueFd(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+}
+
+class Daemon {
+ public:
+  explicit Daemon(const DaemonConfig& config)
+      : config_(config),
+        epoch_((uint64_t{std::random_device{}()} << 32) | std::random_device{}()),
+        verify_(&sessions_, {config.spin_ns, [this] { DeviceFailed(); },
+                             [](Session& session, ChannelFault fault) {
+                               Log("verify").warn("session {} broke its rings ({}) and is closed",
+                                                  session.options().identity.session_id,
+                                                  ChannelFaultName(fault));
+                             }}) {}
+
+  absl::Status Start();
+  int Run(int signal_fd);
+
+ private:
+  absl::Status StartTextSide();
+  absl::Status StartControl();
+  absl::StatusOr<std::shared_ptr<Session>> OpenSession(const HelloRequest& request);
+  bool TextSideAlive() const;
+  void DeviceFailed();
+
+  const DaemonConfig config_;
+  const uint64_t epoch_;
+  ModelProfile profile_;
+  SharedNames names_;
+  SessionList sessions_;
+  VerifyLoop verify_;
+  std::atomic<bool> device_failed_{false};
+  uint64_t next_session_id_ = 1;
+
+  // Destroyed from the last to the first: sockets go before their context, and everything that has
+  // a file before the instance lock.
+  std::unique_ptr<ControlServer> control_;
+  std::unique_ptr<ZmqContext> context_;
+  std::unique_ptr<Publisher> publisher_;
+  std::unique_ptr<TextWorker> text_worker_;
+};
+
+absl::Status Daemon::Start() {
+  absl::StatusOr<ModelProfile> profile = LoadModelProfile(config_.model);
+  if (!profile.ok()) return profile.status();
+  profile_ = *std::move(profile);
+  // A device that is not there is an error now, not when the first engine attaches.
+  if (absl::Status status = MakeBackend(config_.device).status(); !status.ok()) return status;
+  if (absl::Status status = StartControl(); !status.ok()) return status;
+  return StartTextSide();
+}
+
+absl::Status Daemon::StartTextSide() {
+  const bool has_text = config_.detokenizer != DetokenizerMode::kOff;
+  if (config_.detokenizer == DetokenizerMode::kThread && !profile_.vocabulary.has_value()) {
+    return absl::InvalidArgumentError(
+        "detokenizer = thread needs --tokenizer; give one, or start with --detokenizer=off for ids "
+        "only");
+  }
+  absl::StatusOr<ZmqContext> context = ZmqContext::Make();
+  if (!context.ok()) return context.status();
+  context_ = std::make_unique<ZmqContext>(*std::move(context));
+
+  Publisher::Options publisher;
+  publisher.sessions = &sessions_;
+  publisher.clock = Clock::Real();
+  publisher.context = context_.get();
+  publisher.epoch = epoch_;
+  publisher.tokens_endpoints = {kTokensInside, config_.tokens_endpoint};
+  publisher.aborts_endpoints = {kAbortsInside};
+  if (config_.detokenizer == DetokenizerMode::kProcess) {
+    publisher.aborts_endpoints.push_back(config_.aborts_endpoint);
+  }
+  auto made = Publisher::Create(publisher);
+  if (!made.ok()) return made.status();
+  publisher_ = *std::move(made);
+
+  if (has_text && config_.detokenizer == DetokenizerMode::kThread) {
+    TextWorker::Options worker;
+    worker.vocabulary = &*profile_.vocabulary;
+    worker.clock = Clock::Real();
+    worker.context = context_.get();
+    worker.tokens_endpoint = kTokensInside;
+    worker.aborts_endpoint = kAbortsInside;
+    worker.text_endpoint = config_.text_endpoint;
+    auto text = TextWorker::Create(worker);
+    if (!text.ok()) return text.status();
+    text_worker_ = *std::move(text);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Daemon::StartControl() {
+  ControlServer::Options options;
+  options.path = config_.listen_path;
+  options.allowed_uids = config_.allowed_uids;
+  options.max_sessions = config_.max_sessions;
+  options.clock = Clock::Real();
+  options.open_session = [this](const HelloRequest& request) { return OpenSession(request); };
+  options.serve = [this](const std::shared_ptr<Session>& session) {
+    sessions_.Add(session);
+    verify_.Wake();
+  };
+  options.hello.version = kVersion;
+  options.hello.device = config_.device;
+  options.hello.tokens_endpoint = config_.tokens_endpoint;
+  if (config_.detokenizer != DetokenizerMode::kOff) {
+    options.hello.text_endpoint = config_.text_endpoint;
+  }
+  absl::StatusOr<std::unique_ptr<ControlServer>> control = ControlServer::Create(options);
+  if (!control.ok()) return control.status();
+  control_ = *std::move(control);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<Session>> Daemon::OpenSession(const HelloRequest& request) {
+  absl::StatusOr<std::unique_ptr<Backend>> backend = MakeBackend(config_.device);
+  if (!backend.ok()) return backend.status();
+  SessionOptions options;
+  options.identity = {next_session_id_, epoch_};
+  options.name = request.name;
+  options.limits = request.limits;
+  options.profile = &profile_;
+  options.clock = Clock::Real();
+  options.names = &names_;
+  options.publish_events = true;
+  options.text_side = [this] { return TextSideAlive(); };
+  absl::StatusOr<std::shared_ptr<Session>> session = Session::Create(options, *std::move(backend));
+  if (session.ok()) ++next_session_id_;
+  return session;
+}
+
+bool Daemon::TextSideAlive() const {
+  return text_worker_ != nullptr ||
+         (config_.detokenizer == DetokenizerMode::kProcess && publisher_->TextSideAlive());
+}
+
+void Daemon::DeviceFailed() {
+  Log("verify").critical("the {} device failed: this process ends and has to be restarted",
+                         config_.device);
+  device_failed_.store(true);
+  kill(getpid(), SIGTERM);
+}
+
+int Daemon::Run(int signal_fd) {
+  std::thread text;
+  if (text_worker_ != nullptr) text = std::thread([this] { text_worker_->Run(); });
+  std::thread publisher([this] { publisher_->Run(); });
+  std::thread verify([this] { verify_.Run(); });
+  Log("attach").info("specd {} serves unix:{} on {}", kVersion, config_.listen_path,
+                     config_.device);
+  Log("egress").info("token events on {}", config_.tokens_endpoint);
+  if (text_worker_ != nullptr) Log("egress").info("text on {}", config_.text_endpoint);
+
+  control_->Run(signal_fd);
+
+  // Drain: nothing new is taken, what has been submitted is answered, then each stage stops after
+  // the one that feeds it.
+  Log("attach").info("stopping");
+  SessionList::Snapshot all;
+  uint64_t version = 0;
+  sessions_.Refresh(&version, &all);
+  for (const auto& session : all) session->channel().SetState(DaemonState::kDraining);
+  verify_.Stop();
+  verify.join();
+  control_->Close();
+  publisher_->Stop();
+  publisher.join();
+  if (text_worker_ != nullptr) {
+    text_worker_->Stop();
+    text.join();
+  }
+  Log("attach").info("stopped");
+  return device_failed_.load() ? kExitDeviceFailed : 0;
+}
+
+}  // namespace
+
+int RunDaemon(const DaemonConfig& config) {
+  const UniqueFd signal_fd = BlockedSignals();
+  DaemonConfig filled = config;
+  FillEndpoints(&filled);
+  Daemon daemon(filled);
+  if (absl::Status status = daemon.Start(); !status.ok()) {
+    std::fprintf(stderr, "specd: %s\n", std::string(status.message()).c_str());
+    return kExitCouldNotStart;
+  }
+  return daemon.Run(signal_fd.get());
+}
+
+}  // namespace specd

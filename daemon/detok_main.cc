@@ -1,0 +1,98 @@
+// specd-detok: the detokenizer as a process of its own. The same TextWorker as in the daemon,
+// attached over ZeroMQ to a daemon that runs with --detokenizer=process.
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/flags/usage_config.h"
+#include "daemon/config.h"
+#include "daemon/logging.h"
+#include "daemon/text_worker.h"
+#include "daemon/version.h"
+
+ABSL_FLAG(std::string, specd, "unix:/run/specd/specd.sock",
+          "the daemon's socket; the endpoints below default to those beside it");
+ABSL_FLAG(std::string, tokenizer, "", "tokenizer.json of the model, the same as the daemon's");
+ABSL_FLAG(std::string, tokens, "", "ZeroMQ endpoint of the daemon's token events");
+ABSL_FLAG(std::string, aborts, "", "ZeroMQ endpoint on which the daemon takes stop strings found");
+ABSL_FLAG(std::string, text, "", "ZeroMQ endpoint to publish text on");
+ABSL_FLAG(std::string, log_level, "info", "trace, debug, info, warn, error or off");
+
+namespace {
+
+constexpr char kUsage[] =
+    "turns specd's token events into text, finds stop strings, and reports them.\n\n"
+    "Example:\n"
+    "  specd --listen=unix:/run/specd/specd.sock --tokenizer=tokenizer.json --detokenizer=process\n"
+    "  specd-detok --specd=unix:/run/specd/specd.sock --tokenizer=tokenizer.json";
+
+int Fail(const absl::Status& status) {
+  std::fprintf(stderr, "specd-detok: %s\n", std::string(status.message()).c_str());
+  return 2;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage(kUsage);
+  absl::FlagsUsageConfig usage;
+  usage.contains_help_flags = [](absl::string_view file) {
+    return file.find("daemon/detok_main.cc") != absl::string_view::npos;
+  };
+  usage.version_string = [] { return std::string("specd-detok ") + specd::kVersion + "\n"; };
+  absl::SetFlagsUsageConfig(usage);
+  const std::vector<char*> positional = absl::ParseCommandLine(argc, argv);
+  if (positional.size() > 1) {
+    std::fprintf(stderr, "specd-detok: unexpected argument %s; see --help\n", positional[1]);
+    return 2;
+  }
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+
+  specd::DaemonConfig config;
+  config.tokens_endpoint = absl::GetFlag(FLAGS_tokens);
+  config.aborts_endpoint = absl::GetFlag(FLAGS_aborts);
+  config.text_endpoint = absl::GetFlag(FLAGS_text);
+  config.model.tokenizer_path = absl::GetFlag(FLAGS_tokenizer);
+  if (config.model.tokenizer_path.empty()) {
+    return Fail(absl::InvalidArgumentError("--tokenizer is missing: which text do the ids mean?"));
+  }
+  absl::Status status = specd::ParseListen(absl::GetFlag(FLAGS_specd), &config.listen_path);
+  if (status.ok()) status = specd::SetUpLogging(absl::GetFlag(FLAGS_log_level));
+  if (!status.ok()) return Fail(status);
+  specd::FillEndpoints(&config);
+  absl::StatusOr<specd::ModelProfile> profile = specd::LoadModelProfile(config.model);
+  if (!profile.ok()) return Fail(profile.status());
+  absl::StatusOr<specd::ZmqContext> context = specd::ZmqContext::Make();
+  if (!context.ok()) return Fail(context.status());
+
+  specd::TextWorker::Options options;
+  options.vocabulary = &*profile->vocabulary;
+  options.clock = specd::Clock::Real();
+  options.context = &*context;
+  options.tokens_endpoint = config.tokens_endpoint;
+  options.aborts_endpoint = config.aborts_endpoint;
+  options.text_endpoint = config.text_endpoint;
+  absl::StatusOr<std::unique_ptr<specd::TextWorker>> worker = specd::TextWorker::Create(options);
+  if (!worker.ok()) return Fail(worker.status());
+  specd::Log("detok").info("token events from {}, text on {}", config.tokens_endpoint,
+                           config.text_endpoint);
+  std::thread thread([&] { (*worker)->Run(); });
+  int signal = 0;
+  sigwait(&signals, &signal);
+  (*worker)->Stop();
+  thread.join();
+  return 0;
+}

@@ -1,0 +1,59 @@
+// Engine: what stands behind specd_engine. The engine side of a session: its link, its end of the
+// rings, the memory it shares.
+//
+// specd_api.cc wraps every method for C; here errors are absl::Status made with ipc/error.h, and
+// the normal answers are SPECD_OK, SPECD_FULL and SPECD_EMPTY. One thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "daemon/engine_link.h"
+#include "ipc/include/specd/specd.h"
+#include "ipc/mapping.h"
+#include "ipc/round_channel.h"
+#include "ipc/segment.h"
+
+namespace specd {
+
+class Engine {
+ public:
+  static absl::StatusOr<std::unique_ptr<Engine>> Open(const std::string& uri,
+                                                      const specd_options& options);
+  ~Engine();
+
+  absl::Status Alloc(uint64_t size_bytes, specd_region* region);
+  absl::Status ImportFd(int fd, uint64_t size_bytes, specd_region* region);
+  absl::Status Bind(int role, const specd_tensor& tensor);
+
+  absl::Status OpenSequence(const char* request_id, const specd_params& params,
+                            specd_sequence_info* info);
+  absl::Status CloseSequence(specd_sequence sequence);
+  absl::Status AbortSequence(specd_sequence sequence);
+  absl::Status GetState(specd_sequence sequence, specd_sequence_state* state);
+
+  absl::StatusOr<int> Submit(uint64_t round_id, const specd_draft* drafts, uint32_t num_drafts);
+  absl::StatusOr<int> Poll(specd_completion* completion, int timeout_ms);
+
+ private:
+  Engine(std::unique_ptr<EngineLink> link, std::unique_ptr<Segment> segment);
+
+  absl::StatusOr<uint32_t> RegisterRegion(int fd, uint64_t size_bytes);
+  absl::Status CheckDraft(uint32_t index, const specd_draft& draft) const;
+  bool WaitForCompletion(int timeout_ms);
+  void Deliver(const CompletionView& view, specd_completion* completion);
+  absl::Status WhyNoCompletion() const;
+
+  const std::unique_ptr<EngineLink> link_;
+  const std::unique_ptr<Segment> segment_;
+  EngineChannel channel_;
+  std::vector<Mapping> mappings_;  // from Alloc, for the life of the engine
+  std::vector<EngineDraft> drafts_;
+  std::vector<specd_result> results_;
+};
+
+}  // namespace specd

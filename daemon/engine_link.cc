@@ -1,0 +1,163 @@
+#include "daemon/engine_link.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <random>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "daemon/control_service.h"
+#include "daemon/version.h"
+#include "ipc/error.h"
+#include "ipc/include/specd/specd.h"
+#include "ipc/unix_socket.h"
+
+namespace specd {
+namespace {
+
+absl::StatusOr<Reply> ReadReply(std::span<const uint8_t> message, uint32_t request_id) {
+  absl::StatusOr<ControlHeader> header = DecodeHeader(message, ControlReader::kLibrary);
+  if (!header.ok()) return header.status();
+  absl::StatusOr<Reply> reply = DecodeReply(*header, message);
+  if (!reply.ok()) return reply.status();
+  if (const auto* error = std::get_if<ErrorReply>(&*reply)) return StatusFromReply(*error);
+  if (header->request_id != request_id) {
+    return MakeError(
+        SPECD_ERROR_INTERNAL, "request_id",
+        fmt::format("the reply answers request {}, not {}", header->request_id, request_id));
+  }
+  return reply;
+}
+
+class SocketLink : public EngineLink {
+ public:
+  SocketLink(UnixConnection connection, absl::Duration timeout)
+      : connection_(std::move(connection)), timeout_(timeout), buffer_(kControlBytesMax) {}
+
+  absl::StatusOr<Reply> Call(const Request& request, int fd, UniqueFd* segment_fd) override {
+    if (broken_) return Disconnected();
+    absl::StatusOr<std::vector<uint8_t>> message = EncodeRequest(request, ++request_id_);
+    if (!message.ok()) return message.status();
+    const std::span<const int> fds(&fd, fd >= 0 ? 1 : 0);
+    if (!connection_.Send(*message, fds, timeout_).ok()) return Disconnected();
+    std::vector<UniqueFd> received_fds;
+    absl::StatusOr<Received> received = connection_.Receive(buffer_, &received_fds, timeout_);
+    if (!received.ok() || received->result == ReceiveResult::kHangup) return Disconnected();
+    if (received->result == ReceiveResult::kTimeout) {
+      // A late reply would be taken for the next one's: the connection is of no more use.
+      broken_ = true;
+      return MakeError(SPECD_ERROR_DISCONNECTED, "timeout_ms",
+                       fmt::format("the daemon did not answer within {}; it may be stuck, or "
+                                   "timeout_ms too short",
+                                   absl::FormatDuration(timeout_)));
+    }
+    if (segment_fd != nullptr && received_fds.size() == 1) {
+      *segment_fd = std::move(received_fds.front());
+    }
+    return ReadReply({buffer_.data(), received->size_bytes}, request_id_);
+  }
+
+  bool Step() override { return false; }
+  bool embedded() const override { return false; }
+  bool PeerGone() const override { return broken_ || connection_.PeerGone(); }
+
+ private:
+  absl::Status Disconnected() {
+    broken_ = true;
+    return MakeError(SPECD_ERROR_DISCONNECTED, "",
+                     "the daemon has closed the connection or ended; start it and attach again");
+  }
+
+  UnixConnection connection_;
+  const absl::Duration timeout_;
+  std::vector<uint8_t> buffer_;
+  uint32_t request_id_ = 0;
+  bool broken_ = false;
+};
+
+class LocalLink : public EngineLink {
+ public:
+  explicit LocalLink(std::string device) : service_(MakeHost(std::move(device))) {}
+  ~LocalLink() override {
+    if (service_.session() != nullptr) service_.session()->EndAll();
+  }
+
+  absl::StatusOr<Reply> Call(const Request& request, int fd, UniqueFd* segment_fd) override {
+    absl::StatusOr<std::vector<uint8_t>> message = EncodeRequest(request, ++request_id_);
+    if (!message.ok()) return message.status();
+    std::vector<UniqueFd> fds;
+    if (fd >= 0) fds.emplace_back(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    const ControlService::Answer answer = service_.Handle(*message, std::move(fds));
+    if (segment_fd != nullptr && answer.fd >= 0) {
+      *segment_fd = UniqueFd(fcntl(answer.fd, F_DUPFD_CLOEXEC, 0));
+    }
+    return ReadReply(answer.message, request_id_);
+  }
+
+  bool Step() override { return service_.session() != nullptr && service_.session()->Step(); }
+  bool embedded() const override { return true; }
+  bool PeerGone() const override { return false; }
+
+ private:
+  ControlHost MakeHost(std::string device) {
+    ControlHost host;
+    host.open_session =
+        [this, device](const HelloRequest& request) -> absl::StatusOr<std::shared_ptr<Session>> {
+      absl::StatusOr<std::unique_ptr<Backend>> backend = MakeBackend(device);
+      if (!backend.ok()) return backend.status();
+      SessionOptions options;
+      options.identity = {1, std::random_device{}()};
+      options.name = request.name;
+      options.limits = request.limits;
+      options.profile = &profile_;
+      options.clock = Clock::Real();
+      options.names = &names_;
+      return Session::Create(options, *std::move(backend));
+    };
+    host.serve = [](const std::shared_ptr<Session>&) {};
+    host.hello.version = kVersion;
+    host.hello.device = device;
+    return host;
+  }
+
+  const ModelProfile profile_;  // no tokenizer: ids only
+  SharedNames names_;
+  ControlService service_;
+  uint32_t request_id_ = 0;
+};
+
+absl::Status BadUri(const std::string& uri) {
+  return MakeError(
+      SPECD_ERROR_INVALID_ARGUMENT, "uri",
+      fmt::format("uri = \"{}\" is neither unix:/path/to/socket nor embedded:cpu", uri));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<EngineLink>> MakeEngineLink(const std::string& uri,
+                                                           absl::Duration timeout) {
+  const std::string_view text = uri;
+  const size_t colon = text.find(':');
+  if (colon == std::string_view::npos || colon + 1 == text.size()) return BadUri(uri);
+  const std::string_view scheme = text.substr(0, colon);
+  const std::string rest(text.substr(colon + 1));
+  if (scheme == "unix") {
+    absl::StatusOr<UnixConnection> connection = UnixConnection::Connect(rest, timeout);
+    if (!connection.ok()) return connection.status();
+    return std::make_unique<SocketLink>(*std::move(connection), timeout);
+  }
+  if (scheme != "embedded") return BadUri(uri);
+  if (rest != "cpu") {
+    return MakeError(SPECD_ERROR_UNSUPPORTED, "uri",
+                     fmt::format("uri = \"{}\": this version embeds the CPU verifier only; use "
+                                 "embedded:cpu, or a daemon started with --device={}",
+                                 uri, rest));
+  }
+  return std::make_unique<LocalLink>(rest);
+}
+
+}  // namespace specd

@@ -1,0 +1,41 @@
+// EngineLink: how libspecd reaches a verifier. Over a unix socket, or in this process.
+//
+// Both carry the same control messages to the same ControlService, and both leave the hot path to
+// the session segment; this is the only place in libspecd that knows which mode it is in. Used by
+// one thread at a time.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "ipc/control.h"
+#include "ipc/segment.h"
+
+namespace specd {
+
+class EngineLink {
+ public:
+  virtual ~EngineLink() = default;
+
+  // Sends a request, with a descriptor if fd >= 0, and waits for its reply. An ErrorReply comes
+  // back as its status. *segment_fd receives the descriptor that comes with a HelloReply.
+  virtual absl::StatusOr<Reply> Call(const Request& request, int fd, UniqueFd* segment_fd) = 0;
+
+  // Embedded mode: does a piece of the verifier's work, true if there was any. Over a socket: the
+  // daemon does it, always false.
+  virtual bool Step() = 0;
+  virtual bool embedded() const = 0;
+
+  // The other side is gone for good.
+  virtual bool PeerGone() const = 0;
+};
+
+// "unix:/path" or "embedded:cpu".
+absl::StatusOr<std::unique_ptr<EngineLink>> MakeEngineLink(const std::string& uri,
+                                                           absl::Duration timeout);
+
+}  // namespace specd

@@ -1,0 +1,103 @@
+// specd: the daemon. Flags to a DaemonConfig, then Daemon::Run until SIGTERM or SIGINT.
+
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/flags/usage_config.h"
+#include "absl/strings/numbers.h"
+#include "daemon/config.h"
+#include "daemon/daemon.h"
+#include "daemon/logging.h"
+#include "daemon/version.h"
+
+ABSL_FLAG(std::string, listen, "unix:/run/specd/specd.sock", "unix socket that engines attach to");
+ABSL_FLAG(std::string, device, "cpu", "where rounds run: cpu or cuda");
+ABSL_FLAG(std::string, tokenizer, "",
+          "tokenizer.json of the model; without it the daemon serves ids only");
+ABSL_FLAG(std::vector<std::string>, eos_tokens, {},
+          "contents of the tokens that end a reply, comma separated, such as <|endoftext|>");
+ABSL_FLAG(int32_t, vocab_size, 0,
+          "columns of a logits row; 0 accepts what fits the tokenizer, padding included");
+ABSL_FLAG(std::string, detokenizer, "thread",
+          "thread (in the daemon), process (specd-detok attaches) or off (ids only)");
+ABSL_FLAG(std::string, tokens, "", "ZeroMQ endpoint of token events; default: beside the socket");
+ABSL_FLAG(std::string, text, "", "ZeroMQ endpoint of text events; default: beside the socket");
+ABSL_FLAG(std::string, aborts, "",
+          "ZeroMQ endpoint on which specd-detok reports stop strings; default: beside the socket");
+ABSL_FLAG(std::vector<std::string>, allow_uid, {},
+          "numeric user ids that may attach besides the daemon's own, comma separated");
+ABSL_FLAG(
+    int32_t, spin_us, -1,
+    "how long the verify thread spins for the next round before it sleeps; -1: 1000 with more "
+    "than two usable CPUs, else 0");
+ABSL_FLAG(int32_t, max_sessions, 16, "engines attached at once");
+ABSL_FLAG(std::string, log_level, "info", "trace, debug, info, warn, error or off");
+
+namespace {
+
+constexpr char kUsage[] =
+    "verifies speculative drafts and samples tokens for inference engines.\n\n"
+    "Examples:\n"
+    "  specd --listen=unix:/run/specd/specd.sock --tokenizer=tokenizer.json \\\n"
+    "        --eos_tokens='<|endoftext|>'\n"
+    "  specd --listen=unix:/run/specd/specd.sock --detokenizer=off    # ids only\n"
+    "  specd --flagfile=/etc/specd/specd.flags\n\n"
+    "Engines attach with specd_open(\"unix:/run/specd/specd.sock\", ...) of <specd/specd.h>;\n"
+    "subscribers connect to the text endpoint (see docs/PROTOCOL.md).";
+
+absl::Status ReadFlags(specd::DaemonConfig* config) {
+  if (absl::Status status = specd::ParseListen(absl::GetFlag(FLAGS_listen), &config->listen_path);
+      !status.ok()) {
+    return status;
+  }
+  if (absl::Status status =
+          specd::ParseDetokenizerMode(absl::GetFlag(FLAGS_detokenizer), &config->detokenizer);
+      !status.ok()) {
+    return status;
+  }
+  config->device = absl::GetFlag(FLAGS_device);
+  config->model = {absl::GetFlag(FLAGS_tokenizer), absl::GetFlag(FLAGS_eos_tokens),
+                   absl::GetFlag(FLAGS_vocab_size)};
+  config->tokens_endpoint = absl::GetFlag(FLAGS_tokens);
+  config->text_endpoint = absl::GetFlag(FLAGS_text);
+  config->aborts_endpoint = absl::GetFlag(FLAGS_aborts);
+  for (const std::string& text : absl::GetFlag(FLAGS_allow_uid)) {
+    uint32_t uid = 0;
+    if (!absl::SimpleAtoi(text, &uid)) {
+      return absl::InvalidArgumentError("allow_uid = " + text + " is not a numeric user id");
+    }
+    config->allowed_uids.push_back(uid);
+  }
+  return specd::SetSpin(absl::GetFlag(FLAGS_spin_us), absl::GetFlag(FLAGS_max_sessions), config);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage(kUsage);
+  absl::FlagsUsageConfig usage;
+  usage.contains_help_flags = [](absl::string_view file) {
+    return file.find("daemon/main.cc") != absl::string_view::npos;
+  };
+  usage.version_string = [] { return std::string("specd ") + specd::kVersion + "\n"; };
+  absl::SetFlagsUsageConfig(usage);
+  const std::vector<char*> positional = absl::ParseCommandLine(argc, argv);
+  if (positional.size() > 1) {
+    std::fprintf(stderr, "specd: unexpected argument %s; flags begin with --, see --help\n",
+                 positional[1]);
+    return 2;
+  }
+  specd::DaemonConfig config;
+  absl::Status status = ReadFlags(&config);
+  if (status.ok()) status = specd::SetUpLogging(absl::GetFlag(FLAGS_log_level));
+  if (!status.ok()) {
+    std::fprintf(stderr, "specd: %s\n", std::string(status.message()).c_str());
+    return 2;
+  }
+  return specd::RunDaemon(config);
+}

@@ -1,0 +1,170 @@
+#include "daemon/publisher.h"
+
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "daemon/logging.h"
+
+namespace specd {
+namespace {
+
+// The wake-up of a sleeping thread costs the verify thread more than a round's whole bookkeeping,
+// so the publisher looks by itself: often while engines are attached, rarely otherwise.
+constexpr absl::Duration kLookBusy = absl::Milliseconds(1);
+constexpr absl::Duration kLookIdle = absl::Milliseconds(20);
+
+// One message carries at most so many events; more make the first subscriber wait for the last
+// event.
+constexpr size_t kBatchEventsMax = 1024;
+
+// Three of its heartbeats (text_worker.cc) may be late before the text side counts as gone.
+constexpr int64_t kTextSideNs = 1'000'000'000;
+
+// An abort may come after its stream's end was published, as long as the text side takes to read
+// it: so many later streams are a generous bound, and bound the memory.
+constexpr size_t kEndedStreamsMax = 65536;
+
+TokenEvent ToWire(const StreamEvent& event) {
+  TokenEvent wire;
+  wire.stream = event.stream;
+  wire.time_ns = static_cast<uint64_t>(event.time_ns);
+  wire.offset = event.token_offset;
+  wire.ids.assign(event.tokens.begin(), event.tokens.begin() + event.num_tokens);
+  wire.accepted = event.num_accepted;
+  if (event.kind == StreamEventKind::kOpen) {
+    wire.kind = TokenEventKind::kOpen;
+    wire.request_id = event.info->request_id;
+    wire.stop_strings = event.info->stop_strings;
+    wire.skip_special_tokens = event.info->skip_special_tokens;
+    wire.include_stop = event.info->include_stop;
+  } else if (event.kind == StreamEventKind::kEnd) {
+    wire.kind = TokenEventKind::kEnd;
+    wire.finish_reason = static_cast<uint32_t>(event.finish_reason);
+  }
+  wire.stop_token = event.stop_token;
+  return wire;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Publisher>> Publisher::Create(const Options& options) {
+  absl::StatusOr<ZmqSocket> tokens =
+      ZmqSocket::Make(options.context, ZmqKind::kPublish, ZmqOptions{});
+  if (!tokens.ok()) return tokens.status();
+  absl::StatusOr<ZmqSocket> aborts = ZmqSocket::Make(options.context, ZmqKind::kPull, ZmqOptions{});
+  if (!aborts.ok()) return aborts.status();
+  for (const std::string& endpoint : options.tokens_endpoints) {
+    if (absl::Status status = tokens->Bind(endpoint); !status.ok()) return status;
+  }
+  for (const std::string& endpoint : options.aborts_endpoints) {
+    if (absl::Status status = aborts->Bind(endpoint); !status.ok()) return status;
+  }
+  return std::unique_ptr<Publisher>(new Publisher(options, *std::move(tokens), *std::move(aborts)));
+}
+
+Publisher::Publisher(const Options& options, ZmqSocket tokens, ZmqSocket aborts)
+    : options_(options), tokens_(std::move(tokens)), aborts_(std::move(aborts)) {
+  batch_.epoch = options.epoch;
+}
+
+void Publisher::Run() {
+  while (!stop_.load(std::memory_order_relaxed)) {
+    if (!Step()) ReceiveAborts(snapshot_.empty() ? kLookIdle : kLookBusy);
+  }
+  while (Step()) {
+  }
+}
+
+bool Publisher::Step() {
+  options_.sessions->Refresh(&version_, &snapshot_);
+  const uint64_t sent_before = batch_.seq;
+  for (const auto& session : snapshot_) Drain(session);
+  Retire();
+  if (!batch_.events.empty()) SendBatch();
+  return ReceiveAborts(absl::ZeroDuration()) || batch_.seq != sent_before;
+}
+
+void Publisher::Drain(const std::shared_ptr<Session>& session) {
+  StreamEvent event;
+  while (session->PopEvent(&event)) {
+    Add(session, event);
+    delete event.info;
+    if (batch_.events.size() == kBatchEventsMax) SendBatch();
+  }
+}
+
+void Publisher::Retire() {
+  for (const auto& session : snapshot_) {
+    if (!session->Drained()) continue;
+    options_.sessions->Remove(session.get());
+    retired_.push_back(session);
+  }
+  if (!retired_.empty()) options_.sessions->Refresh(&version_, &snapshot_);
+  std::erase_if(retired_, [](const auto& session) { return session.use_count() == 1; });
+}
+
+void Publisher::Add(const std::shared_ptr<Session>& session, const StreamEvent& event) {
+  batch_.events.push_back(ToWire(event));
+  Remember(session, event);
+}
+
+void Publisher::Remember(const std::shared_ptr<Session>& session, const StreamEvent& event) {
+  if (event.kind == StreamEventKind::kOpen) {
+    targets_[event.stream] = {session, event.sequence};
+  } else if (event.kind == StreamEventKind::kEnd) {
+    ended_streams_.push_back(event.stream);
+    if (ended_streams_.size() > kEndedStreamsMax) {
+      targets_.erase(ended_streams_.front());
+      ended_streams_.pop_front();
+    }
+  }
+}
+
+void Publisher::SendBatch() {
+  ++batch_.seq;
+  buffer_.clear();
+  AppendTokenBatch(batch_, &buffer_);
+  batch_.events.clear();
+  const std::array<std::string_view, 2> frames = {kTokensTopic, buffer_};
+  if (absl::StatusOr<bool> sent = tokens_.Send(frames); !sent.ok()) {
+    Log("egress").error("publishing token events: {}", std::string(sent.status().message()));
+  }
+}
+
+bool Publisher::ReceiveAborts(absl::Duration timeout) {
+  bool any = false;
+  while (true) {
+    absl::StatusOr<bool> received = aborts_.Receive(&frames_, any ? absl::ZeroDuration() : timeout);
+    if (!received.ok() || !*received) return any;
+    any = true;
+    if (frames_.size() != 1) continue;
+    text_side_seen_ns_.store(options_.clock->NowNs(), std::memory_order_relaxed);
+    if (frames_[0].empty()) continue;  // a sign of life
+    absl::StatusOr<AbortRequest> request = DecodeAbortRequest(frames_[0]);
+    if (request.ok()) {
+      Apply(*request);
+    } else {
+      Log("egress").warn("unreadable abort: {}", std::string(request.status().message()));
+    }
+  }
+}
+
+void Publisher::Apply(const AbortRequest& request) {
+  if (request.epoch != options_.epoch) return;   // meant for a daemon that is gone
+  if (request.kept_tokens > UINT32_MAX) return;  // no stream is that long
+  const auto found = targets_.find(request.stream);
+  if (found == targets_.end()) return;
+  if (const std::shared_ptr<Session> session = found->second.session.lock()) {
+    session->FinishFromText(found->second.sequence,
+                            static_cast<FinishReason>(request.finish_reason),
+                            static_cast<uint32_t>(request.kept_tokens));
+  }
+}
+
+bool Publisher::TextSideAlive() const {
+  const int64_t seen_ns = text_side_seen_ns_.load(std::memory_order_relaxed);
+  return seen_ns != INT64_MIN && options_.clock->NowNs() - seen_ns < kTextSideNs;
+}
+
+}  // namespace specd

@@ -1,0 +1,348 @@
+#include "daemon/session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "detokenizer/stop_matcher.h"
+#include "detokenizer/utf8_stream.h"
+#include "ipc/error.h"
+#include "ipc/include/specd/specd.h"
+
+namespace specd {
+namespace {
+
+static_assert(kHandleGenerationMax == kStateGenerationMask,
+              "a handle and its state word must have room for the same generations");
+
+constexpr size_t kRegionsMax = 16;
+constexpr size_t kRequestIdBytesMax = 128;
+// Events that may wait for the publisher before the verify thread stops taking rounds: at 16
+// sequences per round about a quarter of a second of rounds at 1 kHz.
+constexpr size_t kEventQueueSize = 4096;
+
+absl::Status CheckRequestId(const std::string& request_id) {
+  if (request_id.empty() || request_id.size() > kRequestIdBytesMax) {
+    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "request_id",
+                     fmt::format("request_id has {} bytes, 1 .. {} are allowed", request_id.size(),
+                                 kRequestIdBytesMax));
+  }
+  std::string decoded;
+  Utf8Stream utf8;
+  utf8.Push(request_id, &decoded);
+  utf8.Finish(&decoded);
+  const bool control = std::any_of(request_id.begin(), request_id.end(), [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+  });
+  if (decoded != request_id || control) {
+    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "request_id",
+                     "request_id must be UTF-8 without control characters");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<Session>> Session::Create(const SessionOptions& options,
+                                                         std::unique_ptr<Backend> backend) {
+  if (absl::Status status = ValidateLimits(options.limits); !status.ok()) return status;
+  if (absl::Status status = CheckVocabSize(*options.profile, options.limits.vocab_size);
+      !status.ok()) {
+    return MakeError(SPECD_ERROR_VOCABULARY, "vocab_size", std::string(status.message()));
+  }
+  VerifierOptions verifier_options;
+  verifier_options.limits = {static_cast<int32_t>(options.limits.vocab_size),
+                             static_cast<int32_t>(options.limits.max_batch),
+                             static_cast<int32_t>(options.limits.max_draft)};
+  verifier_options.max_sequences = options.limits.max_sequences;
+  verifier_options.eos_token_ids = options.profile->eos_token_ids;
+  absl::StatusOr<std::unique_ptr<Verifier>> verifier =
+      Verifier::Create(verifier_options, std::move(backend));
+  if (!verifier.ok()) return verifier.status();
+  absl::StatusOr<Segment> segment = Segment::Create(options.limits, options.identity);
+  if (!segment.ok()) return segment.status();
+  return std::shared_ptr<Session>(new Session(options, *std::move(segment), *std::move(verifier)));
+}
+
+Session::Session(const SessionOptions& options, Segment segment, std::unique_ptr<Verifier> verifier)
+    : options_(options),
+      segment_(std::move(segment)),
+      channel_(&segment_),
+      verifier_(std::move(verifier)),
+      streams_(options.limits.max_sequences),
+      submission_(options.limits),
+      inputs_(options.limits.max_batch),
+      results_(options.limits.max_batch),
+      answers_(options.limits.max_batch) {
+  if (options_.publish_events) {
+    events_ = std::make_unique<StreamEventQueue>(
+        std::max(kEventQueueSize, size_t{4} * options.limits.max_batch) +
+        options.limits.max_sequences);
+  }
+  channel_.SetState(DaemonState::kRunning);
+}
+
+Session::~Session() {
+  EndAll();
+  StreamEvent event;
+  while (PopEvent(&event)) delete event.info;
+}
+
+// ---- control thread
+
+absl::StatusOr<uint32_t> Session::RegisterRegion(UniqueFd fd, uint64_t size_bytes) {
+  absl::StatusOr<Region> region = Region::Import(std::move(fd), size_bytes);
+  if (!region.ok()) return region.status();
+  auto owned = std::make_unique<Region>(*std::move(region));
+  absl::MutexLock lock(&mutex_);
+  if (regions_.size() == kRegionsMax) {
+    return MakeError(SPECD_ERROR_EXHAUSTED, "region",
+                     fmt::format("{} regions are registered, as many as a session may have; "
+                                 "put several tensors into one region",
+                                 kRegionsMax));
+  }
+  regions_.push_back(std::move(owned));
+  return static_cast<uint32_t>(regions_.size());
+}
+
+absl::Status Session::Bind(TensorRole role, uint32_t region, const TensorSpec& spec) {
+  if (role != TensorRole::kTargetLogits && role != TensorRole::kDraftLogits) {
+    return MakeError(SPECD_ERROR_UNSUPPORTED, "role",
+                     fmt::format("role = {} is not supported; use SPECD_TARGET_LOGITS (1) or "
+                                 "SPECD_DRAFT_LOGITS (2)",
+                                 static_cast<uint32_t>(role)));
+  }
+  absl::MutexLock lock(&mutex_);
+  if (region == 0 || region > regions_.size()) {
+    return MakeError(
+        SPECD_ERROR_NOT_FOUND, "region",
+        fmt::format("region = {} was never registered; {} are", region, regions_.size()));
+  }
+  // Rows are read under this lock only, so no round is in the middle of them. One that waits in the
+  // ring (the library does not let that happen) is judged by the new tensor, within its bounds.
+  absl::StatusOr<TensorView> view =
+      BindTensor(*regions_[region - 1], spec, static_cast<int32_t>(options_.limits.vocab_size));
+  if (!view.ok()) return view.status();
+  if (role == TensorRole::kTargetLogits) {
+    verifier_->BindTarget(*view);
+    row_limits_.target_rows = static_cast<uint64_t>(view->num_rows);
+  } else {
+    verifier_->BindDraft(*view);
+    row_limits_.draft_rows = static_cast<uint64_t>(view->num_rows);
+  }
+  channel_.SetRowLimits(row_limits_);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SequenceInfo> Session::OpenSequence(const std::string& request_id,
+                                                   const SequenceParams& params) {
+  if (absl::Status status = CheckRequestId(request_id); !status.ok()) return status;
+  if (!params.stop_strings.empty()) {
+    if (!options_.text_side || !options_.text_side()) {
+      return MakeError(SPECD_ERROR_UNSUPPORTED, "stop_strings",
+                       "stop_strings need a detokenizer, and none is attached; use a daemon with "
+                       "--tokenizer (and specd-detok running, if --detokenizer=process), or stop "
+                       "in the engine and call specd_abort");
+    }
+    if (auto stops = StopSet::Create(params.stop_strings); !stops.ok()) {
+      return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "stop_strings",
+                       std::string(stops.status().message()));
+    }
+  }
+  auto info = std::make_unique<StreamInfo>();
+  info->request_id = request_id;
+  info->stop_strings = params.stop_strings;
+  info->include_stop = params.include_stop;
+  info->skip_special_tokens = params.skip_special_tokens;
+
+  absl::MutexLock lock(&mutex_);
+  if (ended_) return MakeError(SPECD_ERROR_SHUTDOWN, "", "the session has ended");
+  if (events_ != nullptr && EventRoom() <= options_.limits.max_sequences) {
+    return MakeError(SPECD_ERROR_EXHAUSTED, "",
+                     "the text side is behind: too many events wait; try again later");
+  }
+  if (!options_.names->Claim(request_id)) {
+    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "request_id",
+                     fmt::format("request_id = \"{}\" is the name of a sequence that is open; "
+                                 "names must be unique among open sequences",
+                                 request_id));
+  }
+  absl::StatusOr<SequenceInfo> opened = verifier_->Open(params);
+  if (!opened.ok()) {
+    options_.names->Release(request_id);
+    return opened.status();
+  }
+  Stream& stream = streams_[SlotOf(opened->handle)];
+  stream = Stream{options_.names->NextStream(), request_id};
+  WriteState(*verifier_->Find(opened->handle));
+  if (events_ != nullptr) {
+    StreamEvent event = EventFor(*verifier_->Find(opened->handle), StreamEventKind::kOpen);
+    event.info = info.release();
+    PushEvent(event);
+  }
+  return opened;
+}
+
+absl::Status Session::CloseSequence(SequenceHandle handle) {
+  absl::MutexLock lock(&mutex_);
+  const Sequence* sequence = verifier_->Find(handle);
+  if (sequence == nullptr) {
+    return MakeError(SPECD_ERROR_NOT_FOUND, "sequence",
+                     fmt::format("sequence {:#x} is not open", handle));
+  }
+  FinishFromOutside(handle, FinishReason::kAbort, sequence->kept_tokens);
+  options_.names->Release(streams_[SlotOf(handle)].request_id);
+  verifier_->Close(handle);
+  return absl::OkStatus();
+}
+
+absl::Status Session::AbortSequence(SequenceHandle handle) {
+  absl::MutexLock lock(&mutex_);
+  const Sequence* sequence = verifier_->Find(handle);
+  if (sequence == nullptr) {
+    return MakeError(SPECD_ERROR_NOT_FOUND, "sequence",
+                     fmt::format("sequence {:#x} is not open", handle));
+  }
+  FinishFromOutside(handle, FinishReason::kAbort, sequence->kept_tokens);
+  return absl::OkStatus();
+}
+
+bool Session::EndAll() {
+  absl::MutexLock lock(&mutex_);
+  if (ended_) return false;
+  ended_ = true;
+  verifier_->sequences().ForEachOpen([this](Sequence& sequence) {
+    mutex_.AssertHeld();
+    FinishFromOutside(sequence.handle, FinishReason::kAbort, sequence.kept_tokens);
+    options_.names->Release(streams_[SlotOf(sequence.handle)].request_id);
+  });
+  channel_.SetState(DaemonState::kStopped);
+  return true;
+}
+
+// ---- verify thread
+
+bool Session::Step() {
+  absl::MutexLock lock(&mutex_);
+  // Room for this round's tokens, and always an end for every sequence: no event is ever dropped,
+  // and a publisher that is behind slows the engine instead of losing its text.
+  if (ended_ || (events_ != nullptr &&
+                 EventRoom() < options_.limits.max_batch + options_.limits.max_sequences)) {
+    return false;
+  }
+  if (!channel_.Take(&submission_, static_cast<uint64_t>(options_.clock->NowNs()))) return false;
+  const std::span<const DraftRecordView> records = submission_.records();
+  for (size_t i = 0; i < records.size(); ++i) {
+    inputs_[i] = {records[i].sequence, records[i].chain, records[i].fault != RecordFault::kNone};
+  }
+  verifier_->VerifyRound({inputs_.data(), records.size()}, {results_.data(), records.size()});
+  AnswerRound();
+  return true;
+}
+
+void Session::AnswerRound() {
+  const size_t count = submission_.records().size();
+  for (size_t i = 0; i < count; ++i) {
+    const RoundResult& result = results_[i];
+    answers_[i] = {result.sequence,
+                   static_cast<uint32_t>(result.status),
+                   static_cast<uint32_t>(result.finish_reason),
+                   result.num_accepted,
+                   result.num_kept,
+                   result.total_kept,
+                   result.stop_token,
+                   result.tokens};
+    if (result.status == RoundStatus::kDeviceError) {
+      device_failed_.store(true, std::memory_order_relaxed);
+    } else if (result.finish_reason != FinishReason::kNone) {
+      // Before the completion, so that whoever has read it finds the state in agreement.
+      WriteState(*verifier_->Find(result.sequence));
+    }
+  }
+  const int64_t done_ns = options_.clock->NowNs();
+  channel_.Complete(submission_, {answers_.data(), count}, static_cast<uint64_t>(done_ns));
+  if (events_ != nullptr) PublishRound(done_ns);
+}
+
+void Session::PublishRound(int64_t time_ns) {
+  for (size_t i = 0; i < submission_.records().size(); ++i) {
+    const RoundResult& result = results_[i];
+    if (result.status != RoundStatus::kOk && result.status != RoundStatus::kBadDistribution) {
+      continue;
+    }
+    const Sequence& sequence = *verifier_->Find(result.sequence);
+    if (result.num_kept > 0) {
+      StreamEvent event = EventFor(sequence, StreamEventKind::kTokens);
+      event.time_ns = time_ns;
+      event.token_offset = result.total_kept - result.num_kept;
+      event.num_tokens = result.num_kept;
+      event.num_accepted = std::min(result.num_accepted, result.num_kept);
+      std::copy_n(result.tokens, result.num_kept, event.tokens.begin());
+      PushEvent(event);
+    }
+    if (result.finish_reason != FinishReason::kNone) {
+      PushEvent(EventFor(sequence, StreamEventKind::kEnd));
+    }
+  }
+}
+
+// ---- publisher thread
+
+bool Session::PopEvent(StreamEvent* event) { return events_ != nullptr && events_->pop(*event); }
+
+bool Session::Drained() {
+  absl::MutexLock lock(&mutex_);
+  return ended_ && (events_ == nullptr || events_->read_available() == 0);
+}
+
+void Session::FinishFromText(SequenceHandle sequence, FinishReason reason, uint32_t kept_tokens) {
+  absl::MutexLock lock(&mutex_);
+  if (!ended_) FinishFromOutside(sequence, reason, kept_tokens);
+}
+
+VerifierCounters Session::counters() {
+  absl::MutexLock lock(&mutex_);
+  return verifier_->counters();
+}
+
+// ---- shared
+
+void Session::FinishFromOutside(SequenceHandle handle, FinishReason reason, uint32_t kept_tokens) {
+  const Sequence* before = verifier_->Find(handle);
+  const bool had_ended = before == nullptr || before->finish_reason != FinishReason::kNone;
+  const Sequence* sequence = verifier_->Finish(handle, reason, kept_tokens);
+  if (sequence == nullptr) return;
+  WriteState(*sequence);
+  // A stream ends once: where a stop string moves an end that was announced, it was the text side
+  // itself that moved it.
+  if (had_ended || events_ == nullptr) return;
+  PushEvent(EventFor(*sequence, StreamEventKind::kEnd));
+}
+
+StreamEvent Session::EventFor(const Sequence& sequence, StreamEventKind kind) {
+  StreamEvent event{};
+  event.kind = kind;
+  event.sequence = sequence.handle;
+  event.stream = streams_[SlotOf(sequence.handle)].id;
+  event.time_ns = options_.clock->NowNs();
+  event.token_offset = sequence.kept_tokens;
+  event.finish_reason = sequence.finish_reason;
+  event.stop_token = sequence.stop_token;
+  return event;
+}
+
+void Session::WriteState(const Sequence& sequence) {
+  channel_.WriteState(SlotOf(sequence.handle),
+                      {GenerationOf(sequence.handle), static_cast<uint32_t>(sequence.finish_reason),
+                       sequence.kept_tokens});
+}
+
+size_t Session::EventRoom() { return events_->write_available(); }
+
+void Session::PushEvent(const StreamEvent& event) {
+  // The reserve kept by Step and OpenSequence makes this impossible to fail.
+  SPECD_CHECK(events_->push(event));
+}
+
+}  // namespace specd

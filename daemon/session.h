@@ -1,0 +1,135 @@
+// Session: one attached engine. Its shared memory, its bound rows, its sequences, its events.
+//
+// The daemon has one session per connection; embedded mode has one in the engine's own process.
+// Three threads meet here: the control thread (binds, opens, closes), the verify thread (Step) and
+// the publisher thread (PopEvent, StopText). One lock per session orders them; it is held for the
+// length of a round or of a table update, and what takes longer (mapping a file, checking seals) is
+// done before it is taken. Events leave through a lock-free queue.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "daemon/clock.h"
+#include "daemon/model_profile.h"
+#include "daemon/shared_names.h"
+#include "daemon/stream_event.h"
+#include "ipc/region.h"
+#include "ipc/round_channel.h"
+#include "ipc/segment.h"
+#include "ipc/unique_fd.h"
+#include "speculative/verifier.h"
+
+namespace specd {
+
+// Values as SPECD_TARGET_LOGITS and SPECD_DRAFT_LOGITS.
+enum class TensorRole : uint32_t { kTargetLogits = 1, kDraftLogits = 2 };
+
+struct SessionOptions {
+  SessionIdentity identity;
+  std::string name;
+  SessionLimits limits;
+  const ModelProfile* profile = nullptr;
+  Clock* clock = nullptr;
+  SharedNames* names = nullptr;
+  bool publish_events = false;      // false: nobody would pop them, so none are made
+  std::function<bool()> text_side;  // is somebody there who can find stop strings?
+};
+
+class Session {
+ public:
+  static absl::StatusOr<std::shared_ptr<Session>> Create(const SessionOptions& options,
+                                                         std::unique_ptr<Backend> backend);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // ---- control thread
+
+  absl::StatusOr<uint32_t> RegisterRegion(UniqueFd fd, uint64_t size_bytes);
+  absl::Status Bind(TensorRole role, uint32_t region, const TensorSpec& spec);
+  absl::StatusOr<SequenceInfo> OpenSequence(const std::string& request_id,
+                                            const SequenceParams& params);
+  absl::Status CloseSequence(SequenceHandle sequence);
+  absl::Status AbortSequence(SequenceHandle sequence);
+  // The engine is gone, broken, or the daemon stops: ends what is open and takes no more rounds.
+  // False if that has happened before. Any thread.
+  bool EndAll();
+
+  // ---- verify thread (in embedded mode: the engine's thread)
+
+  // Takes and answers at most one round; false if there was none, or no room for its events.
+  bool Step();
+  // A round was answered with a device error: the process has to be restarted.
+  bool device_failed() const { return device_failed_.load(std::memory_order_relaxed); }
+
+  // ---- publisher thread
+
+  bool PopEvent(StreamEvent* event);
+  // Ended, and every event has been popped.
+  bool Drained();
+  // Somebody on the text side ends a stream: a stop string that completed with token number
+  // kept_tokens, or nobody wants the text any more.
+  void FinishFromText(SequenceHandle sequence, FinishReason reason, uint32_t kept_tokens);
+
+  Segment& segment() { return segment_; }
+  DaemonChannel& channel() { return channel_; }
+  const SessionOptions& options() const { return options_; }
+  VerifierCounters counters();
+
+ private:
+  Session(const SessionOptions& options, Segment segment, std::unique_ptr<Verifier> verifier);
+
+  // What belongs to a slot besides the verifier's own state.
+  struct Stream {
+    uint64_t id = 0;
+    std::string request_id;
+  };
+
+  void AnswerRound() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void PublishRound(int64_t time_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  StreamEvent EventFor(const Sequence& sequence, StreamEventKind kind)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FinishFromOutside(SequenceHandle sequence, FinishReason reason, uint32_t kept_tokens)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void WriteState(const Sequence& sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void PushEvent(const StreamEvent& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  size_t EventRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // Constant after Create.
+  const SessionOptions options_;
+  Segment segment_;
+
+  // Rounds are taken by the verify thread under mutex_; the engine's words in it are atomics.
+  DaemonChannel channel_;
+
+  // Producer: whoever holds mutex_. Consumer: the publisher thread. Null without publish_events.
+  std::unique_ptr<StreamEventQueue> events_;
+
+  std::atomic<bool> device_failed_{false};
+
+  absl::Mutex mutex_;
+  std::unique_ptr<Verifier> verifier_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<Region>> regions_ ABSL_GUARDED_BY(mutex_);  // id - 1
+  RowLimits row_limits_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Stream> streams_ ABSL_GUARDED_BY(mutex_);  // by slot
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+
+  // Scratch of a round.
+  SubmissionCopy submission_ ABSL_GUARDED_BY(mutex_);
+  std::vector<RoundInput> inputs_ ABSL_GUARDED_BY(mutex_);
+  std::vector<RoundResult> results_ ABSL_GUARDED_BY(mutex_);
+  std::vector<SequenceResult> answers_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace specd

@@ -1,0 +1,57 @@
+// VerifyLoop: the verify thread's work. Polls every session, answers what it finds, sleeps on all
+// their doorbells when there is nothing.
+//
+// Nothing slow happens here: no sending, no disk, no allocation per round. One thread calls Run
+// (or, in a test, Step); Wake and Stop may be called from any.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "daemon/session_list.h"
+#include "ipc/doorbell.h"
+
+namespace specd {
+
+class VerifyLoop {
+ public:
+  struct Options {
+    int64_t spin_ns = 0;
+    // Called from the verify thread, once each.
+    std::function<void()> on_device_failure;
+    std::function<void(Session&, ChannelFault)> on_channel_fault;
+  };
+
+  VerifyLoop(const SessionList* sessions, Options options);
+
+  // One look at every session, one round of each at most; true if any had work.
+  bool Step();
+
+  // Until Stop; then answers what has been submitted and returns.
+  void Run();
+
+  void Stop();
+  // The list of sessions has changed, or a queue has room again.
+  void Wake() { Doorbell(&own_bell_).Ring(); }
+
+ private:
+  bool ServeOne(Session& session);
+  bool HasWork() const;
+  void Sleep();
+
+  const SessionList* const sessions_;
+  const Options options_;
+  std::atomic<bool> stop_{false};
+  DoorbellLine own_bell_{};
+
+  // Owned by the verify thread.
+  uint64_t version_ = 0;
+  SessionList::Snapshot snapshot_;
+  std::vector<Doorbell> bells_;
+  bool blocked_ = false;  // a submission is there that its session could not take yet
+  bool reported_failure_ = false;
+};
+
+}  // namespace specd

@@ -1,0 +1,152 @@
+#include "detokenizer/stop_matcher.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "detokenizer/utf8_stream.h"
+
+namespace specd {
+namespace {
+
+// Nothing is replaced in valid UTF-8, and nothing is pending at its end.
+bool IsValidUtf8(std::string_view bytes) {
+  Utf8Stream stream;
+  std::string text;
+  stream.Push(bytes, &text);
+  return !stream.HasPending() && text == bytes;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const StopSet>> StopSet::Create(std::vector<std::string> strings) {
+  if (strings.size() > kStringsMax) {
+    return absl::InvalidArgumentError(
+        fmt::format("stop has {} strings, allowed are 0..{}; send fewer stop strings",
+                    strings.size(), kStringsMax));
+  }
+  size_t total_size_bytes = 0;
+  for (size_t i = 0; i < strings.size(); ++i) {
+    if (strings[i].empty()) {
+      return absl::InvalidArgumentError(fmt::format(
+          "stop[{}] is empty, which would end every text at once; a stop string has at least one "
+          "character: remove this entry",
+          i));
+    }
+    if (!IsValidUtf8(strings[i])) {
+      return absl::InvalidArgumentError(
+          fmt::format("stop[{}] is not valid UTF-8, so no text can ever contain it; send the "
+                      "stop string encoded as UTF-8",
+                      i));
+    }
+    total_size_bytes += strings[i].size();
+  }
+  if (total_size_bytes > kTotalSizeBytesMax) {
+    return absl::InvalidArgumentError(
+        fmt::format("stop has {} bytes in all its strings together, allowed are 0..{}; send "
+                    "shorter or fewer stop strings",
+                    total_size_bytes, kTotalSizeBytesMax));
+  }
+  return std::shared_ptr<const StopSet>(new StopSet(std::move(strings)));
+}
+
+StopSet::StopSet(std::vector<std::string> strings) : strings_(std::move(strings)) {
+  BuildTrie();
+  LinkFailures();
+}
+
+void StopSet::BuildTrie() {
+  // In sorted order the strings below a node are a range, and those that end at it come first.
+  std::vector<int32_t> order(strings_.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [this](int32_t a, int32_t b) {
+    return strings_[static_cast<size_t>(a)] < strings_[static_cast<size_t>(b)];
+  });
+  struct Range {
+    size_t begin = 0;
+    size_t end = 0;
+  };
+  std::vector<Range> ranges = {{0, order.size()}};
+  nodes_.resize(1);
+  bytes_.assign(1, '\0');
+
+  for (size_t node = 0; node < nodes_.size(); ++node) {
+    const size_t depth = nodes_[node].depth;
+    auto string_at = [&](size_t i) -> const std::string& {
+      return strings_[static_cast<size_t>(order[i])];
+    };
+    size_t i = ranges[node].begin;
+    const size_t end = ranges[node].end;
+    // The sort is stable, so the first of equal strings has the lowest index.
+    if (i < end && string_at(i).size() == depth) nodes_[node].match = order[i];
+    while (i < end && string_at(i).size() == depth) ++i;
+
+    nodes_[node].first_child = static_cast<uint32_t>(nodes_.size());
+    while (i < end) {
+      const char byte = string_at(i)[depth];
+      const size_t child_begin = i;
+      while (i < end && string_at(i)[depth] == byte) ++i;
+      Node child;
+      child.depth = static_cast<uint32_t>(depth + 1);
+      nodes_.push_back(child);
+      bytes_.push_back(byte);
+      ranges.push_back({child_begin, i});
+      ++nodes_[node].num_children;
+    }
+  }
+  for (uint32_t k = 0; k < nodes_[0].num_children; ++k) {
+    const uint32_t child = nodes_[0].first_child + k;
+    root_children_[static_cast<uint8_t>(bytes_[child])] = child;
+  }
+}
+
+void StopSet::LinkFailures() {
+  // Breadth first, so that a node's failure, which is shallower, is complete when it is needed.
+  for (uint32_t node = 0; node < nodes_.size(); ++node) {
+    const Node& parent = nodes_[node];
+    for (uint32_t k = 0; k < parent.num_children; ++k) {
+      const uint32_t id = parent.first_child + k;
+      Node& child = nodes_[id];
+      child.fail = node == 0 ? 0 : Next(parent.fail, bytes_[id]);
+      const int32_t suffix_match = nodes_[child.fail].match;
+      if (suffix_match != kNoMatch && (child.match == kNoMatch || suffix_match < child.match)) {
+        child.match = suffix_match;
+      }
+    }
+  }
+}
+
+uint32_t StopSet::Child(uint32_t node, char byte) const {
+  if (node == 0) return root_children_[static_cast<uint8_t>(byte)];
+  const Node& parent = nodes_[node];
+  const char* children = bytes_.data() + parent.first_child;
+  const void* found = std::memchr(children, byte, parent.num_children);
+  if (found == nullptr) return 0;
+  return parent.first_child + static_cast<uint32_t>(static_cast<const char*>(found) - children);
+}
+
+uint32_t StopSet::Next(uint32_t node, char byte) const {
+  while (true) {
+    const uint32_t child = Child(node, byte);
+    if (child != 0 || node == 0) return child;
+    node = nodes_[node].fail;
+  }
+}
+
+std::optional<StopMatch> StopSet::Advance(StopState* state, std::string_view text) const {
+  uint32_t node = state->node;
+  for (size_t i = 0; i < text.size(); ++i) {
+    node = Next(node, text[i]);
+    const int32_t match = nodes_[node].match;
+    if (match == kNoMatch) continue;
+    state->node = node;
+    return StopMatch{match, i + 1, strings_[static_cast<size_t>(match)].size()};
+  }
+  state->node = node;
+  return std::nullopt;
+}
+
+}  // namespace specd

@@ -1,0 +1,136 @@
+#include "detokenizer/text_stream.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace specd {
+
+void TextChunk::Append(std::string_view piece, bool accepted_draft) {
+  if (piece.empty()) return;
+  text.append(piece);
+  if (!spans.empty() && spans.back().accepted_draft == accepted_draft) {
+    spans.back().size_bytes += piece.size();
+  } else {
+    spans.push_back({piece.size(), accepted_draft});
+  }
+}
+
+void TextChunk::Clear() {
+  text.clear();
+  spans.clear();
+}
+
+void TextStream::HeldText::Append(std::string_view piece, bool accepted_draft) {
+  kept_.Append(piece, accepted_draft);
+}
+
+void TextStream::HeldText::Release(size_t size_bytes, TextChunk* chunk) {
+  while (size_bytes > 0) {
+    TextSpan& span = kept_.spans[span_begin_];
+    const size_t part_size_bytes = std::min(size_bytes, span.size_bytes);
+    chunk->Append(std::string_view(kept_.text).substr(text_begin_, part_size_bytes),
+                  span.accepted_draft);
+    text_begin_ += part_size_bytes;
+    span.size_bytes -= part_size_bytes;
+    size_bytes -= part_size_bytes;
+    if (span.size_bytes == 0) ++span_begin_;
+  }
+  Compact();
+}
+
+void TextStream::HeldText::Clear() {
+  kept_.Clear();
+  text_begin_ = 0;
+  span_begin_ = 0;
+}
+
+// Moves what is left to the front only when more has been released, so that a byte is moved at most
+// once for every byte that goes. When all is released nothing is left, so Append never finds a
+// released span to lengthen.
+void TextStream::HeldText::Compact() {
+  if (text_begin_ > kept_.text.size() / 2) {
+    kept_.text.erase(0, text_begin_);
+    text_begin_ = 0;
+  }
+  if (span_begin_ > kept_.spans.size() / 2) {
+    kept_.spans.erase(kept_.spans.begin(),
+                      kept_.spans.begin() + static_cast<std::ptrdiff_t>(span_begin_));
+    span_begin_ = 0;
+  }
+}
+
+TextStream::TextStream(const Vocabulary* vocabulary, std::shared_ptr<const StopSet> stops,
+                       TextOptions options)
+    : vocabulary_(vocabulary), stops_(std::move(stops)), options_(options) {
+  SPECD_CHECK(vocabulary != nullptr);
+}
+
+// A skipped token never comes here: bytes before and after it may belong to one code point. A kept
+// added token is text of its own; since its content is valid UTF-8 and so cannot continue what is
+// pending, the decoder itself ends the pending bytes before it.
+TextStream::Step TextStream::Decode(std::string_view bytes) const {
+  Step step{utf8_, stop_state_, {}, std::nullopt};
+  step.utf8.Push(bytes, &step.text);
+  if (stops_ != nullptr) step.match = stops_->Advance(&step.stop_state, step.text);
+  return step;
+}
+
+std::optional<int> TextStream::Push(TokenId id, bool accepted_draft, TextChunk* chunk) {
+  if (ended_) return std::nullopt;
+  if (options_.skip_special_tokens && vocabulary_->IsSpecial(id)) return std::nullopt;
+  const std::string_view bytes = vocabulary_->Bytes(id);
+  if (bytes.empty()) return std::nullopt;
+
+  const Step step = Decode(bytes);
+  if (step.match) return StopAt(step, accepted_draft, chunk);
+  utf8_ = step.utf8;
+  stop_state_ = step.stop_state;
+  pending_accepted_draft_ = accepted_draft;
+  const size_t held_size_bytes = stops_ == nullptr ? 0 : stops_->HeldSizeBytes(stop_state_);
+  if (held_size_bytes == 0 && held_.size_bytes() == 0) {
+    chunk->Append(step.text, accepted_draft);
+    text_offset_ += step.text.size();
+    return std::nullopt;
+  }
+  held_.Append(step.text, accepted_draft);
+  Release(held_.size_bytes() - held_size_bytes, chunk);
+  return std::nullopt;
+}
+
+std::optional<int> TextStream::PushWithheld(TokenId id, bool accepted_draft, TextChunk* chunk) {
+  if (ended_) return std::nullopt;
+  if (options_.skip_special_tokens && vocabulary_->IsSpecial(id)) return std::nullopt;
+  const Step step = Decode(vocabulary_->Bytes(id));
+  if (!step.match) return std::nullopt;
+  return StopAt(step, accepted_draft, chunk);
+}
+
+int TextStream::StopAt(const Step& step, bool accepted_draft, TextChunk* chunk) {
+  const StopMatch& match = *step.match;
+  held_.Append(std::string_view(step.text).substr(0, match.end), accepted_draft);
+  const size_t kept_size_bytes =
+      options_.include_stop ? held_.size_bytes() : held_.size_bytes() - match.size_bytes;
+  Release(kept_size_bytes, chunk);
+  Finish(TextEnd::kDiscard, chunk);
+  return match.index;
+}
+
+void TextStream::Finish(TextEnd how, TextChunk* chunk) {
+  if (ended_) return;
+  ended_ = true;
+  if (how == TextEnd::kFlush) {
+    std::string replacement;
+    utf8_.Finish(&replacement);
+    held_.Append(replacement, pending_accepted_draft_);
+    Release(held_.size_bytes(), chunk);
+  }
+  utf8_.Discard();
+  held_.Clear();
+}
+
+void TextStream::Release(size_t size_bytes, TextChunk* chunk) {
+  held_.Release(size_bytes, chunk);
+  text_offset_ += size_bytes;
+}
+
+}  // namespace specd

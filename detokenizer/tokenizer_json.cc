@@ -1,0 +1,347 @@
+#include "detokenizer/tokenizer_json.h"
+
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/strings/escaping.h"
+#include "detokenizer/byte_level.h"
+
+namespace specd {
+namespace {
+
+using simdjson::dom::element;
+using simdjson::dom::element_type;
+
+constexpr std::string_view kOnlyByteLevel =
+    "specd reads byte-level files only: a BPE model with a ByteLevel decoder, alone or as the only "
+    "member of a Sequence. Use a model with such a tokenizer.json, or take the token ids from the "
+    "token events and decode them in the client";
+
+// Text of the file as it may stand in an error: short, on one line.
+std::string Quote(std::string_view text) {
+  constexpr size_t kQuotedSizeBytesMax = 60;
+  const bool is_cut = text.size() > kQuotedSizeBytesMax;
+  if (is_cut) {
+    size_t size_bytes = kQuotedSizeBytesMax;
+    while (size_bytes > 0 && (static_cast<uint8_t>(text[size_bytes]) & 0xC0) == 0x80) --size_bytes;
+    text = text.substr(0, size_bytes);
+  }
+  return fmt::format("\"{}{}\"", absl::Utf8SafeCHexEscape({text.data(), text.size()}),
+                     is_cut ? "..." : "");
+}
+
+std::string Describe(const element& value) {
+  switch (value.type()) {
+    case element_type::STRING:
+      return Quote(std::string_view(value));
+    case element_type::OBJECT:
+      return "an object";
+    case element_type::ARRAY:
+      return "an array";
+    default:
+      return simdjson::to_string(value);  // a number, true, false or null
+  }
+}
+
+class Loader {
+ public:
+  explicit Loader(std::string_view name) : name_(name) {}
+
+  absl::StatusOr<Vocabulary> Load(std::string_view json);
+
+ private:
+  absl::Status Parse(std::string_view json);
+  absl::Status CheckVersion() const;
+  absl::Status CheckDecoder() const;
+  absl::Status CheckByteLevel(const element& decoder, std::string_view field) const;
+  absl::Status CheckModelType(const element& model) const;
+  absl::Status ReadAddedTokens();
+  absl::Status ReadAddedToken(const element& token, std::string_view field);
+  absl::Status ReadVocab();
+  absl::Status ReadVocabToken(std::string_view content, const element& id_value);
+  absl::StatusOr<TokenId> ReadId(const element& value, std::string_view field) const;
+  absl::Status CheckSize(std::string_view content, std::string_view field) const;
+
+  absl::Status Invalid(std::string_view message) const {
+    return absl::InvalidArgumentError(fmt::format("{}: {}", name_, message));
+  }
+  absl::Status Unsupported(std::string_view message) const {
+    return absl::UnimplementedError(fmt::format("{}: {}", name_, message));
+  }
+
+  const std::string_view name_;
+  simdjson::dom::parser parser_;  // owns the strings that the members below point into
+  element root_;
+  Vocabulary::Builder builder_;
+  absl::flat_hash_map<TokenId, std::string_view> content_of_;
+  absl::flat_hash_set<std::string_view> special_contents_;
+};
+
+absl::StatusOr<Vocabulary> Loader::Load(std::string_view json) {
+  if (absl::Status status = Parse(json); !status.ok()) return status;
+  if (absl::Status status = CheckVersion(); !status.ok()) return status;
+  if (absl::Status status = CheckDecoder(); !status.ok()) return status;
+  if (absl::Status status = ReadAddedTokens(); !status.ok()) return status;
+  if (absl::Status status = ReadVocab(); !status.ok()) return status;
+  return std::move(builder_).Build();
+}
+
+absl::Status Loader::Parse(std::string_view json) {
+  if (json.size() > kTokenizerFileSizeBytesMax) {
+    return Invalid(
+        fmt::format("the file is larger than {} bytes, the most that specd reads; is this the "
+                    "tokenizer.json of a model?",
+                    kTokenizerFileSizeBytesMax));
+  }
+  const simdjson::error_code error = parser_.parse(json.data(), json.size()).get(root_);
+  if (!error && root_.is_object()) return absl::OkStatus();
+
+  constexpr std::string_view kBlank = " \t\r\n";
+  const size_t first = json.find_first_not_of(kBlank);
+  if (first == std::string_view::npos) {
+    return Invalid("the file is empty; download it again");
+  }
+  constexpr std::string_view kLfsPointer = "version https://git-lfs.github.com/";
+  if (json.substr(first, kLfsPointer.size()) == kLfsPointer) {
+    return Invalid(
+        "the file is a Git LFS pointer and not the tokenizer itself; run `git lfs pull`");
+  }
+  if (json[first] != '{') {
+    return Invalid(
+        fmt::format("the file is not a JSON object, it begins with \"{}\"; name the "
+                    "tokenizer.json of the model",
+                    absl::CHexEscape(std::string(json.substr(first, 20)))));
+  }
+  if (json[json.find_last_not_of(kBlank)] != '}') {
+    return Invalid(
+        fmt::format("the JSON is cut short: after {} bytes it ends before its last brace; "
+                    "download the file again",
+                    json.size()));
+  }
+  return Invalid(fmt::format("the file is not valid JSON ({}); download it again",
+                             simdjson::error_message(error)));
+}
+
+absl::Status Loader::CheckVersion() const {
+  element version;
+  if (root_["version"].get(version)) {
+    return Invalid(
+        "version is missing, expected \"1.0\"; name the tokenizer.json that Hugging Face "
+        "tokenizers has written");
+  }
+  std::string_view text;
+  if (!version.get(text) && text == "1.0") return absl::OkStatus();
+  return Unsupported(fmt::format(
+      "version is {}, supported is \"1.0\"; save the tokenizer again with a release of Hugging "
+      "Face tokenizers that writes version 1.0",
+      Describe(version)));
+}
+
+absl::Status Loader::CheckDecoder() const {
+  element decoder;
+  if (root_["decoder"].get(decoder) || decoder.is_null()) {
+    return Unsupported(fmt::format("decoder is {}; {}",
+                                   root_["decoder"].error() ? "missing" : "null", kOnlyByteLevel));
+  }
+  std::string_view type;
+  if (decoder["type"].get(type) || type != "Sequence") return CheckByteLevel(decoder, "decoder");
+
+  simdjson::dom::array members;
+  if (decoder["decoders"].get(members)) {
+    return Invalid(
+        "decoder.decoders is missing or not an array, but decoder.type is \"Sequence\"; "
+        "download the file again");
+  }
+  if (members.size() == 1) return CheckByteLevel(members.at(0).value(), "decoder.decoders[0]");
+  std::string types;
+  for (const element member : members) {
+    std::string_view member_type = "?";
+    if (member["type"].get(member_type)) member_type = "?";
+    types += types.empty() ? "" : ", ";
+    types += member_type;
+  }
+  return Unsupported(fmt::format("decoder.type is \"Sequence\" of {} decoders ({}); {}",
+                                 members.size(), Quote(types), kOnlyByteLevel));
+}
+
+absl::Status Loader::CheckByteLevel(const element& decoder, std::string_view field) const {
+  element type;
+  if (decoder["type"].get(type)) {
+    return Unsupported(fmt::format("{}.type is missing; {}", field, kOnlyByteLevel));
+  }
+  std::string_view text;
+  if (!type.get(text) && text == "ByteLevel") return absl::OkStatus();
+  return Unsupported(fmt::format("{}.type is {}; {}", field, Describe(type), kOnlyByteLevel));
+}
+
+// The first files of GPT-2 carry no type; like Hugging Face tokenizers we know a BPE model by its
+// merges.
+absl::Status Loader::CheckModelType(const element& model) const {
+  element type;
+  if (model["type"].get(type)) {
+    if (model["merges"].error() == simdjson::SUCCESS) return absl::OkStatus();
+    return Unsupported(
+        fmt::format("model.type is missing, and without model.merges the model is "
+                    "not BPE; {}",
+                    kOnlyByteLevel));
+  }
+  std::string_view text;
+  if (!type.get(text) && text == "BPE") return absl::OkStatus();
+  return Unsupported(fmt::format("model.type is {}; {}", Describe(type), kOnlyByteLevel));
+}
+
+absl::StatusOr<TokenId> Loader::ReadId(const element& value, std::string_view field) const {
+  int64_t id = 0;
+  if (value.get(id) || id < 0 || id >= kVocabSizeMax) {
+    return Invalid(
+        fmt::format("{} is {}, allowed are integers 0..{}; mend the id in the file, or "
+                    "download it again",
+                    field, Describe(value), kVocabSizeMax - 1));
+  }
+  return static_cast<TokenId>(id);
+}
+
+absl::Status Loader::CheckSize(std::string_view content, std::string_view field) const {
+  if (content.size() <= Vocabulary::kTokenSizeBytesMax) return absl::OkStatus();
+  return Invalid(
+      fmt::format("{} is a token of {} bytes, allowed are 0..{}; take the entry out of "
+                  "the file",
+                  field, content.size(), Vocabulary::kTokenSizeBytesMax));
+}
+
+absl::Status Loader::ReadAddedTokens() {
+  element added_tokens;
+  if (root_["added_tokens"].get(added_tokens) || added_tokens.is_null()) return absl::OkStatus();
+  simdjson::dom::array tokens;
+  if (added_tokens.get(tokens)) {
+    return Invalid(fmt::format("added_tokens is {}, expected an array; download the file again",
+                               Describe(added_tokens)));
+  }
+  size_t index = 0;
+  for (const element token : tokens) {
+    const std::string field = fmt::format("added_tokens[{}]", index++);
+    if (absl::Status status = ReadAddedToken(token, field); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Loader::ReadAddedToken(const element& token, std::string_view field) {
+  element id_value;
+  std::string_view content;
+  bool special = false;
+  if (token["id"].get(id_value)) {
+    return Invalid(fmt::format("{}.id is missing; download the file again", field));
+  }
+  if (token["content"].get(content)) {
+    return Invalid(
+        fmt::format("{}.content is missing or not a string; download the file again", field));
+  }
+  if (token["special"].get(special)) {
+    return Invalid(
+        fmt::format("{}.special is missing or not true or false for {}; add it to the "
+                    "file",
+                    field, Quote(content)));
+  }
+  const absl::StatusOr<TokenId> id = ReadId(id_value, fmt::format("{}.id", field));
+  if (!id.ok()) return id.status();
+  if (absl::Status status = CheckSize(content, fmt::format("{}.content", field)); !status.ok()) {
+    return status;
+  }
+  const auto [entry, is_new] = content_of_.emplace(*id, content);
+  if (is_new) {
+    if (special) special_contents_.insert(content);
+    builder_.Set(*id, content, {.added = true, .special = special});
+    return absl::OkStatus();
+  }
+  if (entry->second != content) {
+    return Invalid(
+        fmt::format("{}.id is {} for {}, but that id already stands for {}; give each "
+                    "added token an id of its own",
+                    field, *id, Quote(content), Quote(entry->second)));
+  }
+  if (special_contents_.contains(content) == special) return absl::OkStatus();
+  return Invalid(
+      fmt::format("{}.special is {} for {}, but an earlier entry says {}; take one of "
+                  "the two out of the file",
+                  field, special, Quote(content), !special));
+}
+
+absl::Status Loader::ReadVocab() {
+  element model;
+  if (root_["model"].get(model) || !model.is_object()) {
+    return Invalid("model is missing or not an object; download the file again");
+  }
+  if (absl::Status status = CheckModelType(model); !status.ok()) return status;
+  simdjson::dom::object vocab;
+  if (model["vocab"].get(vocab)) {
+    return Invalid(
+        "model.vocab is missing or not an object of token to id; download the file again");
+  }
+  for (const auto& [content, id_value] : vocab) {
+    if (absl::Status status = ReadVocabToken(content, id_value); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Loader::ReadVocabToken(std::string_view content, const element& id_value) {
+  const auto field = [content] { return fmt::format("model.vocab[{}]", Quote(content)); };
+  const absl::StatusOr<TokenId> id = ReadId(id_value, "");
+  if (!id.ok()) return ReadId(id_value, field()).status();
+  if (absl::Status status = CheckSize(content, "model.vocab[...]"); !status.ok()) return status;
+  const auto [entry, is_new] = content_of_.emplace(*id, content);
+  if (is_new) {
+    // Hugging Face knows special tokens by their text, so an entry of the model that is written
+    // like one is special too.
+    const bool special = special_contents_.contains(content);
+    builder_.Set(*id, ByteLevelBytes(content), {.added = false, .special = special});
+    return absl::OkStatus();
+  }
+  if (entry->second == content) return absl::OkStatus();  // the added token's literal content wins
+  return Invalid(
+      fmt::format("{} is {}, but that id already stands for {}; give each token an id "
+                  "of its own",
+                  field(), *id, Quote(entry->second)));
+}
+
+}  // namespace
+
+absl::StatusOr<Vocabulary> ParseTokenizerJson(std::string_view json, std::string_view name) {
+  return Loader(name).Load(json);
+}
+
+absl::StatusOr<Vocabulary> LoadTokenizerJson(const std::string& path) {
+  const auto unreadable = [&path](int error) {
+    return absl::Status(absl::ErrnoToStatusCode(error),
+                        fmt::format("{}: cannot read the tokenizer file ({}); name a readable "
+                                    "tokenizer.json",
+                                    path, std::strerror(error)));
+  };
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
+                                                             &std::fclose);
+  if (file == nullptr) return unreadable(errno);
+
+  // Read by growing, not by asking for the size first: the path may name a pipe, and one byte more
+  // than the limit is enough to refuse the file.
+  std::string json;
+  size_t num_read = 1;
+  while (num_read > 0 && json.size() <= kTokenizerFileSizeBytesMax) {
+    constexpr size_t kStepSizeBytes = size_t{1} << 20;
+    const size_t size_bytes = json.size();
+    json.resize(size_bytes + kStepSizeBytes);
+    num_read = std::fread(json.data() + size_bytes, 1, kStepSizeBytes, file.get());
+    json.resize(size_bytes + num_read);
+  }
+  if (std::ferror(file.get()) != 0) return unreadable(errno);
+  return ParseTokenizerJson(json, path);
+}
+
+}  // namespace specd

@@ -1,0 +1,67 @@
+#include "detokenizer/utf8_stream.h"
+
+#include <cstddef>
+
+namespace specd {
+
+// The Unicode Standard, Table 3-7 (well-formed UTF-8 byte sequences): the lead byte alone decides
+// the length, and after E0, ED, F0 and F4 it narrows the second byte, which keeps out overlong
+// forms, surrogates and everything past U+10FFFF.
+bool Utf8Stream::Begin(uint8_t lead) {
+  next_min_ = 0x80;
+  next_max_ = 0xBF;
+  if (lead >= 0xC2 && lead <= 0xDF) {
+    num_needed_ = 1;
+  } else if (lead >= 0xE0 && lead <= 0xEF) {
+    num_needed_ = 2;
+    if (lead == 0xE0) next_min_ = 0xA0;
+    if (lead == 0xED) next_max_ = 0x9F;
+  } else if (lead >= 0xF0 && lead <= 0xF4) {
+    num_needed_ = 3;
+    if (lead == 0xF0) next_min_ = 0x90;
+    if (lead == 0xF4) next_max_ = 0x8F;
+  } else {
+    return false;
+  }
+  held_[0] = static_cast<char>(lead);
+  num_held_ = 1;
+  return true;
+}
+
+void Utf8Stream::Push(std::string_view bytes, std::string* text) {
+  size_t i = 0;
+  while (i < bytes.size()) {
+    if (!HasPending()) {
+      const size_t run_begin = i;
+      while (i < bytes.size() && static_cast<uint8_t>(bytes[i]) < 0x80) ++i;
+      text->append(bytes.substr(run_begin, i - run_begin));
+      if (i == bytes.size()) return;
+      if (!Begin(static_cast<uint8_t>(bytes[i]))) text->append(kReplacementCharacter);
+      ++i;
+      continue;
+    }
+    const auto byte = static_cast<uint8_t>(bytes[i]);
+    if (byte < next_min_ || byte > next_max_) {
+      // The held bytes are a maximal subpart. This byte is not part of it and is looked at again.
+      Finish(text);
+      continue;
+    }
+    ++i;
+    if (--num_needed_ == 0) {
+      text->append(held_, num_held_);
+      text->push_back(static_cast<char>(byte));
+      num_held_ = 0;
+    } else {
+      held_[num_held_++] = static_cast<char>(byte);
+      next_min_ = 0x80;
+      next_max_ = 0xBF;
+    }
+  }
+}
+
+void Utf8Stream::Finish(std::string* text) {
+  if (HasPending()) text->append(kReplacementCharacter);
+  Discard();
+}
+
+}  // namespace specd

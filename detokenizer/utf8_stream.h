@@ -1,0 +1,47 @@
+// Turns bytes that arrive piece by piece into valid UTF-8, each code point as soon as its last byte
+// is there.
+//
+// Ill-formed bytes become U+FFFD, one for every maximal subpart of a well-formed sequence: exactly
+// what CPython's errors="replace", the WHATWG decoder and Rust's from_utf8_lossy make of the whole
+// input, however it is cut into pieces. At most three bytes are ever held back, and only when they
+// begin a code point that may still come to its end. One Utf8Stream belongs to one sequence; it is
+// eight bytes to copy and has no locks.
+//
+//   Utf8Stream stream;
+//   stream.Push("\xE4\xBD", &text);   // nothing yet
+//   stream.Push("\xA0!", &text);      // text == "你!"
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace specd {
+
+inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";  // U+FFFD
+
+class Utf8Stream {
+ public:
+  // Appends to `text` every code point that `bytes` completes.
+  void Push(std::string_view bytes, std::string* text);
+
+  // The input is over: held bytes become one U+FFFD. The stream is as new afterwards.
+  void Finish(std::string* text);
+
+  // Forgets held bytes, for when what they belong to does not exist.
+  void Discard() { *this = Utf8Stream(); }
+
+  bool HasPending() const { return num_needed_ != 0; }
+
+ private:
+  // Starts a sequence of several bytes; false if no well-formed sequence begins with this byte.
+  bool Begin(uint8_t lead);
+
+  char held_[3] = {};
+  uint8_t num_held_ = 0;
+  uint8_t num_needed_ = 0;  // bytes missing to the end of the code point; 0 between code points
+  uint8_t next_min_ = 0;    // the next byte must lie in next_min_..next_max_
+  uint8_t next_max_ = 0;
+};
+
+}  // namespace specd

@@ -1,0 +1,88 @@
+// What each token id means as bytes: the compact table that every text stream of a model reads.
+//
+// A loader (tokenizer_json.h) builds one per tokenizer file; from then on it never changes, so any
+// number of threads may read one Vocabulary. An id that the file does not name, be it a hole, past
+// the end or negative, is a token of zero width and never an error: models have more embedding rows
+// than their tokenizer has tokens, and a stream must not die of one.
+//
+//   Vocabulary::Builder builder;
+//   builder.Set(0, "Hello", {});
+//   builder.Set(7, "<eos>", {.added = true, .special = true});
+//   const Vocabulary vocabulary = std::move(builder).Build();   // size() == 8, ids 1..6 are holes
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/core/types.h"
+
+namespace specd {
+
+struct TokenFlags {
+  bool added = false;    // from the file's added_tokens: text put there by people, not by training
+  bool special = false;  // control text that skip_special_tokens hides
+};
+
+class Vocabulary {
+ public:
+  class Builder;
+
+  // The longest token; real vocabularies stay under 1 KiB.
+  static constexpr size_t kTokenSizeBytesMax = 65535;
+
+  // The highest id plus one, holes counted: what a model's vocabulary size is compared with.
+  int32_t size() const { return static_cast<int32_t>(entries_.size()); }
+
+  // Empty for an id that the vocabulary does not contain.
+  std::string_view Bytes(TokenId id) const {
+    if (!InRange(id)) return {};
+    const Entry& entry = entries_[static_cast<size_t>(id)];
+    return {blob_.data() + entry.offset, entry.size_bytes};
+  }
+
+  bool Contains(TokenId id) const { return InRange(id) && Has(id, kPresent); }
+  bool IsAdded(TokenId id) const { return InRange(id) && Has(id, kAdded); }
+  bool IsSpecial(TokenId id) const { return InRange(id) && Has(id, kSpecial); }
+
+  // The lowest id of an added token with exactly this content, as in FindAdded("</think>"). Takes
+  // time proportional to size(): meant for start-up.
+  std::optional<TokenId> FindAdded(std::string_view content) const;
+
+ private:
+  enum : uint8_t { kPresent = 1, kAdded = 2, kSpecial = 4 };
+
+  struct Entry {
+    uint32_t offset = 0;
+    uint16_t size_bytes = 0;
+    uint8_t flags = 0;
+  };
+  static_assert(sizeof(Entry) == 8, "eight entries to a cache line");
+
+  bool InRange(TokenId id) const { return id >= 0 && id < size(); }
+  bool Has(TokenId id, uint8_t flag) const {
+    return (entries_[static_cast<size_t>(id)].flags & flag) != 0;
+  }
+
+  std::vector<Entry> entries_;
+  std::string blob_;
+};
+
+// Collects tokens in any order. Its limits are checked, not reported: a loader has already refused
+// a file that breaks them, in words that name the file's field.
+class Vocabulary::Builder {
+ public:
+  // REQUIRES: 0 <= id < kVocabSizeMax, bytes.size() <= kTokenSizeBytesMax, id not set before, and
+  // less than 4 GiB in total.
+  void Set(TokenId id, std::string_view bytes, TokenFlags flags);
+
+  Vocabulary Build() &&;
+
+ private:
+  Vocabulary vocabulary_;
+};
+
+}  // namespace specd

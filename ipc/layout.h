@@ -1,0 +1,262 @@
+// The session segment, byte by byte: every struct that two processes share through memory.
+//
+// The daemon makes one segment (a sealed memfd) per attached engine; docs/PROTOCOL.md shows the
+// same layout as tables. Only fixed-width fields, no pointers, no bool, no implicit padding;
+// numbers are little-endian (x86-64 and AArch64 only). Every area begins at a multiple of 128
+// bytes, because the adjacent-line prefetcher makes two neighbouring 64-byte lines share their
+// fate.
+//
+// A reader must treat every word that the other side can write as untrusted: copy it once, check
+// the copy (ipc/round_channel.h does). This header only describes; it synchronizes nothing.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+
+namespace specd {
+
+inline constexpr uint64_t kSegmentMagic = 0x4745534443455053;  // the bytes "SPECDSEG"
+inline constexpr uint32_t kSegmentVersion = 1;
+inline constexpr uint32_t kLineBytes = 128;
+inline constexpr uint32_t kSlotBytes = 128;
+inline constexpr uint32_t kRecordAlignBytes = 64;
+
+// The largest round and the largest population an engine states when it attaches. All memory of a
+// session is sized from it.
+struct SessionLimits {
+  // The ranges, the same as in specd/specd.h. A vocabulary has at most kVocabSizeMax ids.
+  static constexpr uint32_t kBatchMax = 4096;
+  static constexpr uint32_t kSequencesMax = 65536;
+  static constexpr uint32_t kDraftMax = 64;
+  static constexpr uint32_t kRingDepthMax = 64;
+
+  uint32_t vocab_size = 0;
+  uint32_t max_batch = 0;
+  uint32_t max_sequences = 0;
+  uint32_t max_draft = 0;
+  uint32_t ring_depth = 0;
+
+  friend bool operator==(const SessionLimits&, const SessionLimits&) = default;
+};
+
+// OK, or an error that names the first limit outside its range.
+absl::Status ValidateLimits(const SessionLimits& limits);
+
+enum class DaemonState : uint32_t { kStarting = 0, kRunning = 1, kDraining = 2, kStopped = 3 };
+enum class EngineState : uint32_t { kStarting = 0, kRunning = 1, kClosing = 2 };
+
+// ---- page 0 ------------------------------------------------------------------------------------
+
+// Written once by the daemon before the descriptor is sent; version last, with release.
+struct SegmentHeader {
+  uint64_t magic;
+  uint32_t header_bytes;  // sizeof(SegmentHeader)
+  uint32_t slot_bytes;    // kSlotBytes
+  uint64_t session_id;
+  uint64_t daemon_epoch;  // drawn at random at every start of the daemon
+  uint64_t segment_bytes;
+  uint32_t vocab_size;
+  uint32_t max_batch;
+  uint32_t max_sequences;
+  uint32_t max_draft;
+  uint32_t ring_depth;
+  uint32_t reserved0;
+  uint64_t submission_ring_offset;
+  uint64_t completion_ring_offset;
+  uint64_t draft_payload_offset;
+  uint64_t result_payload_offset;
+  uint64_t sequence_table_offset;
+  uint32_t draft_record_bytes;
+  uint32_t result_record_bytes;
+  uint32_t reserved1[3];
+  std::atomic<uint32_t> version;
+};
+
+// Written by the engine only.
+struct EngineLine {
+  std::atomic<uint32_t> state;  // EngineState
+  uint32_t reserved0;
+  std::atomic<uint64_t> completions_consumed;
+  uint32_t reserved1[28];
+};
+
+// Written by the daemon only.
+struct DaemonLine {
+  std::atomic<uint32_t> state;  // DaemonState
+  uint32_t reserved0;
+  std::atomic<uint64_t> submissions_consumed;
+  uint32_t reserved1[28];
+};
+
+// A futex word and the flag that says whether anybody sleeps on it (ipc/doorbell.h).
+struct DoorbellLine {
+  std::atomic<uint32_t> word;
+  std::atomic<uint32_t> waiters;
+  uint32_t reserved[30];
+};
+
+struct SegmentPage {
+  SegmentHeader header;
+  EngineLine engine;
+  DaemonLine daemon;
+  DoorbellLine submission_bell;  // the engine rings, the daemon sleeps
+  DoorbellLine completion_bell;  // the daemon rings, the engine sleeps
+  uint32_t reserved[864];
+};
+
+// ---- rings -------------------------------------------------------------------------------------
+
+// `sequence` is the ring position plus one and is written last, with release; 0 is never written,
+// so a fresh segment of zeros holds no message.
+struct SubmissionSlot {
+  std::atomic<uint64_t> sequence;
+  uint64_t round_id;
+  uint64_t submit_ns;       // CLOCK_MONOTONIC
+  uint64_t payload_offset;  // inside the draft payload area, a multiple of kRecordAlignBytes
+  uint32_t payload_bytes;   // num_records * draft_record_bytes
+  uint32_t num_records;
+  uint32_t flags;  // 0
+  uint32_t reserved[21];
+};
+
+inline constexpr uint32_t kCompletionMalformed = 1;  // the submission's slot was not understood
+
+struct CompletionSlot {
+  std::atomic<uint64_t> sequence;
+  uint64_t round_id;
+  uint64_t submit_ns;  // as it came with the submission
+  uint64_t taken_ns;
+  uint64_t done_ns;
+  uint64_t payload_offset;  // inside the result payload area
+  uint32_t payload_bytes;   // num_records * result_record_bytes
+  uint32_t num_records;
+  uint32_t flags;  // kCompletionMalformed or 0
+  uint32_t reserved[17];
+};
+
+// ---- payloads ----------------------------------------------------------------------------------
+
+// One sequence of a submission. It is followed, without gaps, by
+//   int32  tokens[max_draft]
+//   uint32 target_rows[max_draft + 1]
+//   uint32 draft_rows[max_draft]
+//   uint8  kinds[max_draft]
+// and zeros up to draft_record_bytes. Entries beyond num_drafts are not read.
+struct DraftRecord {
+  uint64_t sequence;
+  uint32_t num_drafts;
+  uint32_t reserved;  // 0
+};
+
+// One sequence of a completion, in the order of the submission. It is followed by
+//   int32  tokens[max_draft + 1]
+// and zeros up to result_record_bytes. Entries beyond num_kept are not read.
+struct ResultRecord {
+  uint64_t sequence;
+  uint32_t status;         // SPECD_STATUS_...
+  uint32_t finish_reason;  // SPECD_FINISH_...
+  uint32_t num_accepted;
+  uint32_t num_kept;
+  uint32_t total_kept;
+  int32_t stop_token;
+};
+
+// ---- sequences ---------------------------------------------------------------------------------
+
+// A sequence handle is slot + generation * 2^32; it is never 0, because generations begin with 1.
+constexpr uint32_t SequenceSlot(uint64_t sequence) { return static_cast<uint32_t>(sequence); }
+
+// What the engine may read about a sequence at any time without asking: the daemon writes, the
+// engine reads, one 64-bit word per slot, so an abort can neither overflow a queue nor wait.
+struct SequenceState {
+  uint32_t generation = 0;     // of the sequence in this slot now, modulo 2^29; 0 before the first
+  uint32_t finish_reason = 0;  // SPECD_FINISH_...; 0 while the sequence runs
+  uint32_t kept_tokens = 0;    // meaningful once finished: tokens beyond this number are void
+
+  friend bool operator==(const SequenceState&, const SequenceState&) = default;
+};
+
+// bits 0..30 kept_tokens, 31..34 finish_reason, 35..63 generation
+inline constexpr uint32_t kStateGenerationMask = (uint32_t{1} << 29) - 1;
+
+constexpr uint64_t PackSequenceState(const SequenceState& state) {
+  return uint64_t{state.generation & kStateGenerationMask} << 35 |
+         uint64_t{state.finish_reason & 0xf} << 31 | (state.kept_tokens & 0x7fffffff);
+}
+constexpr SequenceState UnpackSequenceState(uint64_t word) {
+  return {static_cast<uint32_t>(word >> 35), static_cast<uint32_t>(word >> 31) & 0xf,
+          static_cast<uint32_t>(word) & 0x7fffffff};
+}
+
+// Is this the state of the sequence with this handle? (A handle would have to survive 2^29 - 1
+// reopenings of its slot to be taken for another.)
+constexpr bool IsStateOf(const SequenceState& state, uint64_t sequence) {
+  return state.generation == (static_cast<uint32_t>(sequence >> 32) & kStateGenerationMask);
+}
+
+// ---- offsets -----------------------------------------------------------------------------------
+
+// Where everything lies, in bytes from the start of the segment (fields of a record: from its
+// start).
+struct SegmentLayout {
+  uint64_t submission_ring_offset = 0;
+  uint64_t completion_ring_offset = 0;
+  uint64_t draft_payload_offset = 0;
+  uint64_t draft_payload_bytes = 0;
+  uint64_t result_payload_offset = 0;
+  uint64_t result_payload_bytes = 0;
+  uint64_t sequence_table_offset = 0;
+  uint64_t segment_bytes = 0;
+
+  uint32_t draft_record_bytes = 0;
+  uint32_t draft_tokens_offset = 0;
+  uint32_t draft_target_rows_offset = 0;
+  uint32_t draft_draft_rows_offset = 0;
+  uint32_t draft_kinds_offset = 0;
+  uint32_t result_record_bytes = 0;
+  uint32_t result_tokens_offset = 0;
+
+  friend bool operator==(const SegmentLayout&, const SegmentLayout&) = default;
+};
+
+// REQUIRES: ValidateLimits(limits).ok(), which bounds the largest segment below 2^29 bytes, so that
+// no sum or product here can overflow; checked.
+SegmentLayout ComputeLayout(const SessionLimits& limits);
+
+// ---- the promise, checked ----------------------------------------------------------------------
+
+static_assert(std::atomic<uint32_t>::is_always_lock_free && sizeof(std::atomic<uint32_t>) == 4);
+static_assert(std::atomic<uint64_t>::is_always_lock_free && sizeof(std::atomic<uint64_t>) == 8);
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
+
+static_assert(sizeof(SegmentHeader) == 128 && alignof(SegmentHeader) == 8);
+static_assert(offsetof(SegmentHeader, session_id) == 16);
+static_assert(offsetof(SegmentHeader, segment_bytes) == 32);
+static_assert(offsetof(SegmentHeader, vocab_size) == 40);
+static_assert(offsetof(SegmentHeader, submission_ring_offset) == 64);
+static_assert(offsetof(SegmentHeader, sequence_table_offset) == 96);
+static_assert(offsetof(SegmentHeader, draft_record_bytes) == 104);
+static_assert(offsetof(SegmentHeader, version) == 124);
+static_assert(sizeof(EngineLine) == 128 && offsetof(EngineLine, completions_consumed) == 8);
+static_assert(sizeof(DaemonLine) == 128 && offsetof(DaemonLine, submissions_consumed) == 8);
+static_assert(sizeof(DoorbellLine) == 128 && offsetof(DoorbellLine, waiters) == 4);
+static_assert(sizeof(SegmentPage) == 4096);
+static_assert(offsetof(SegmentPage, engine) == 128);
+static_assert(offsetof(SegmentPage, daemon) == 256);
+static_assert(offsetof(SegmentPage, submission_bell) == 384);
+static_assert(offsetof(SegmentPage, completion_bell) == 512);
+static_assert(sizeof(SubmissionSlot) == kSlotBytes);
+static_assert(offsetof(SubmissionSlot, payload_offset) == 24);
+static_assert(offsetof(SubmissionSlot, payload_bytes) == 32);
+static_assert(offsetof(SubmissionSlot, flags) == 40);
+static_assert(sizeof(CompletionSlot) == kSlotBytes);
+static_assert(offsetof(CompletionSlot, payload_offset) == 40);
+static_assert(offsetof(CompletionSlot, payload_bytes) == 48);
+static_assert(offsetof(CompletionSlot, flags) == 56);
+static_assert(sizeof(DraftRecord) == 16 && offsetof(DraftRecord, num_drafts) == 8);
+static_assert(sizeof(ResultRecord) == 32 && offsetof(ResultRecord, stop_token) == 28);
+
+}  // namespace specd

@@ -1,0 +1,48 @@
+// Region: an engine's memory, imported for reading; BindTensor: rows inside it.
+//
+// The engine sends a memfd that holds logits rows. It is accepted only if it cannot shrink under
+// the daemon, and mapped read-only. All arithmetic on an engine's numbers happens in these two
+// functions; what they return is trusted afterwards. Immutable after it is made; readable from any
+// thread.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "ipc/mapping.h"
+#include "ipc/unique_fd.h"
+#include "kernels/core/types.h"
+
+namespace specd {
+
+inline constexpr uint64_t kRegionBytesMax = uint64_t{1} << 40;
+inline constexpr uint64_t kTensorRowsMax = (uint64_t{1} << 31) - 1;
+
+class Region {
+ public:
+  static absl::StatusOr<Region> Import(UniqueFd fd, uint64_t size_bytes);
+
+  const void* data() const { return mapping_.data(); }
+  uint64_t size_bytes() const { return size_bytes_; }
+
+ private:
+  Region(Mapping mapping, uint64_t size_bytes)
+      : mapping_(std::move(mapping)), size_bytes_(size_bytes) {}
+  Mapping mapping_;
+  uint64_t size_bytes_;
+};
+
+// As it came over the wire: nothing checked yet.
+struct TensorSpec {
+  uint32_t dtype = 0;         // DType
+  uint64_t offset_bytes = 0;  // of row 0
+  uint64_t num_rows = 0;
+  uint64_t row_stride = 0;  // in elements; 0 means vocab_size
+};
+
+// The view, or an error that names the field. The last row must end inside the region; the gap
+// between the last row and the next stride need not. The region must outlive the view.
+absl::StatusOr<TensorView> BindTensor(const Region& region, const TensorSpec& spec,
+                                      int32_t vocab_size);
+
+}  // namespace specd

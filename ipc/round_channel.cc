@@ -1,0 +1,183 @@
+#include "ipc/round_channel.h"
+
+#include <cstring>
+
+#include "ipc/peer_memory.h"
+#include "kernels/core/check.h"
+
+namespace specd {
+
+const char* ChannelFaultName(ChannelFault fault) {
+  switch (fault) {
+    case ChannelFault::kNone:
+      return "none";
+    case ChannelFault::kSequence:
+      return "a slot's sequence number jumped";
+    case ChannelFault::kConsumed:
+      return "a consumed counter is impossible";
+    case ChannelFault::kPayload:
+      return "a completion's results are out of bounds";
+  }
+  return "unknown";
+}
+
+namespace {
+
+// `record` lies in the draft area. What a smaller draft leaves unwritten is not read.
+void WriteDraft(const SegmentLayout& layout, const EngineDraft& draft, char* record) {
+  const DraftChain& chain = draft.chain;
+  const auto num_drafts = static_cast<size_t>(chain.num_drafts);
+  const DraftRecord header{draft.sequence, static_cast<uint32_t>(num_drafts), 0};
+  std::memcpy(record, &header, sizeof(header));
+  std::memcpy(record + layout.draft_target_rows_offset, chain.target_rows,
+              (num_drafts + 1) * sizeof(uint32_t));
+  if (num_drafts == 0) return;
+  std::memcpy(record + layout.draft_tokens_offset, chain.tokens, num_drafts * sizeof(TokenId));
+  if (chain.kinds != nullptr) {
+    std::memcpy(record + layout.draft_kinds_offset, chain.kinds, num_drafts);
+  } else {
+    static_assert(static_cast<uint8_t>(DraftKind::kOneHot) == 0);
+    std::memset(record + layout.draft_kinds_offset, 0, num_drafts);
+  }
+  // Without rows a sampled token must not find those of an earlier round: no index is that large.
+  if (chain.draft_rows != nullptr) {
+    std::memcpy(record + layout.draft_draft_rows_offset, chain.draft_rows,
+                num_drafts * sizeof(uint32_t));
+  } else {
+    std::memset(record + layout.draft_draft_rows_offset, 0xff, num_drafts * sizeof(uint32_t));
+  }
+}
+
+}  // namespace
+
+EngineChannel::EngineChannel(Segment* segment)
+    : segment_(segment),
+      submissions_({segment->submission_slots(), &segment->page()->daemon.submissions_consumed,
+                    segment->limits().ring_depth}),
+      completions_({segment->completion_slots(), &segment->page()->engine.completions_consumed,
+                    segment->limits().ring_depth}),
+      payload_(uint64_t{segment->limits().max_batch} * segment->layout().result_record_bytes),
+      results_(segment->limits().max_batch) {}
+
+PushResult EngineChannel::Submit(uint64_t round_id, std::span<const EngineDraft> drafts,
+                                 uint64_t submit_ns) {
+  const SessionLimits& limits = segment_->limits();
+  const SegmentLayout& layout = segment_->layout();
+  SPECD_CHECK(drafts.size() <= limits.max_batch);
+  if (fault_ != ChannelFault::kNone) return PushResult::kBroken;
+  if (in_flight_ == limits.ring_depth) return PushResult::kFull;
+  const RingState state = submissions_.State();
+  if (state == RingState::kFull) return PushResult::kFull;
+  if (state == RingState::kCorrupt) {
+    fault_ = ChannelFault::kConsumed;
+    return PushResult::kBroken;
+  }
+  const uint64_t payload_offset =
+      uint64_t{submissions_.slot_index()} * limits.max_batch * layout.draft_record_bytes;
+  char* record = segment_->at(layout.draft_payload_offset + payload_offset);
+  for (const EngineDraft& draft : drafts) {
+    SPECD_CHECK(draft.chain.num_drafts >= 0 &&
+                static_cast<uint32_t>(draft.chain.num_drafts) <= limits.max_draft);
+    WriteDraft(layout, draft, record);
+    record += layout.draft_record_bytes;
+  }
+  SubmissionSlot* slot = submissions_.Slot();
+  slot->round_id = round_id;
+  slot->submit_ns = submit_ns;
+  slot->payload_offset = payload_offset;
+  slot->payload_bytes = static_cast<uint32_t>(drafts.size() * layout.draft_record_bytes);
+  slot->num_records = static_cast<uint32_t>(drafts.size());
+  slot->flags = 0;
+  submissions_.Publish();
+  ++in_flight_;
+  Doorbell(&segment_->page()->submission_bell).Ring();
+  return PushResult::kOk;
+}
+
+// Results are private once copied; a count that does not fit would be read past its record.
+bool EngineChannel::CopyResults(uint64_t payload_offset, uint32_t num_records) {
+  const SegmentLayout& layout = segment_->layout();
+  CopyOnce(payload_.data(), segment_->at(layout.result_payload_offset + payload_offset),
+           uint64_t{num_records} * layout.result_record_bytes);
+  for (uint32_t i = 0; i < num_records; ++i) {
+    const char* record = payload_.data() + uint64_t{i} * layout.result_record_bytes;
+    ResultRecord header;
+    std::memcpy(&header, record, sizeof(header));
+    if (header.num_kept > segment_->limits().max_draft + 1) return false;
+    results_[i] = {header.sequence,
+                   header.status,
+                   header.finish_reason,
+                   header.num_accepted,
+                   header.num_kept,
+                   header.total_kept,
+                   header.stop_token,
+                   reinterpret_cast<const TokenId*>(record + layout.result_tokens_offset)};
+  }
+  return true;
+}
+
+bool EngineChannel::Poll(CompletionView* out) {
+  if (fault_ != ChannelFault::kNone) return false;
+  const RingState state = completions_.State();
+  if (state == RingState::kEmpty) return false;
+  if (state == RingState::kCorrupt || in_flight_ == 0) {
+    fault_ = ChannelFault::kSequence;
+    return false;
+  }
+  const SegmentLayout& layout = segment_->layout();
+  const CompletionSlot* slot = completions_.Slot();
+  const uint64_t payload_offset = ReadOnce(slot->payload_offset);
+  const uint32_t num_records = ReadOnce(slot->num_records);
+  const uint64_t payload_bytes = uint64_t{num_records} * layout.result_record_bytes;
+  if (num_records > segment_->limits().max_batch || payload_bytes > layout.result_payload_bytes ||
+      payload_offset > layout.result_payload_bytes - payload_bytes) {
+    fault_ = ChannelFault::kPayload;
+    return false;
+  }
+  out->round_id = ReadOnce(slot->round_id);
+  out->submit_ns = ReadOnce(slot->submit_ns);
+  out->taken_ns = ReadOnce(slot->taken_ns);
+  out->done_ns = ReadOnce(slot->done_ns);
+  out->malformed = (ReadOnce(slot->flags) & kCompletionMalformed) != 0;
+  if (!CopyResults(payload_offset, num_records)) {
+    fault_ = ChannelFault::kPayload;
+    return false;
+  }
+  out->results = {results_.data(), num_records};
+  completions_.Release();
+  --in_flight_;
+  return true;
+}
+
+bool EngineChannel::HasCompletion() const {
+  return fault_ != ChannelFault::kNone || completions_.State() != RingState::kEmpty;
+}
+
+bool EngineChannel::WaitCompletion(const WaitOptions& options) const {
+  return completion_bell().Wait(options, [this] { return HasCompletion(); });
+}
+
+SequenceState EngineChannel::ReadState(uint32_t slot) const {
+  SPECD_CHECK(slot < segment_->limits().max_sequences);
+  // Pairs with the release in DaemonChannel::WriteState. Acquire keeps what the engine does because
+  // of the answer from moving before the look.
+  return UnpackSequenceState(segment_->sequence_table()[slot].load(std::memory_order_acquire));
+}
+
+DaemonState EngineChannel::daemon_state() const {
+  // Pairs with the release in DaemonChannel::SetState; the word stands alone.
+  return static_cast<DaemonState>(segment_->page()->daemon.state.load(std::memory_order_acquire));
+}
+
+void EngineChannel::SetState(EngineState state) {
+  // Pairs with the acquire in DaemonChannel::engine_state: rounds submitted before are seen by a
+  // daemon that sees this state.
+  segment_->page()->engine.state.store(static_cast<uint32_t>(state), std::memory_order_release);
+  Doorbell(&segment_->page()->submission_bell).Ring();
+}
+
+Doorbell EngineChannel::completion_bell() const {
+  return Doorbell(&segment_->page()->completion_bell);
+}
+
+}  // namespace specd

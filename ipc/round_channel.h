@@ -1,0 +1,197 @@
+// The two ends of a session's hot path: rounds go to the daemon, results come back.
+//
+// EngineChannel is used by libspecd inside the engine's process, DaemonChannel by the verify
+// thread; both work on the same Segment, mapped in two processes (or once, in embedded mode). At
+// most ring_depth rounds are in flight. Nothing here allocates after construction, and nothing
+// blocks except the calls named Wait. Times are CLOCK_MONOTONIC nanoseconds that the caller reads.
+//
+// Each channel belongs to one thread. ReadState and WriteState may be called from any thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ipc/doorbell.h"
+#include "ipc/layout.h"
+#include "ipc/segment.h"
+#include "ipc/spsc_ring.h"
+#include "kernels/core/round.h"
+
+namespace specd {
+
+// Why a channel cannot be used any more: the other side wrote what no correct peer writes. Sticky;
+// the session is to be closed.
+enum class ChannelFault {
+  kNone,
+  kSequence,  // a slot's sequence number jumped
+  kConsumed,  // the consumed word went backward or ahead of what was published
+  kPayload,   // a completion names results outside the result area, or counts out of range
+};
+const char* ChannelFaultName(ChannelFault fault);
+
+// ---- engine ------------------------------------------------------------------------------------
+
+// One sequence of a round as the engine hands it in. chain.kinds may be null (all one-hot), and so
+// may chain.draft_rows (a sampled token is then refused as RecordFault::kDraftRow).
+struct EngineDraft {
+  uint64_t sequence = 0;
+  DraftChain chain;
+};
+
+// What the daemon says about one sequence of a round.
+struct SequenceResult {
+  uint64_t sequence = 0;
+  uint32_t status = 0;         // SPECD_STATUS_...
+  uint32_t finish_reason = 0;  // SPECD_FINISH_...
+  uint32_t num_accepted = 0;
+  uint32_t num_kept = 0;  // entries of tokens, at most max_draft + 1
+  uint32_t total_kept = 0;
+  int32_t stop_token = kNoToken;
+  const TokenId* tokens = nullptr;
+};
+
+// A completion in the engine's private memory, valid until the next Poll.
+struct CompletionView {
+  uint64_t round_id = 0;
+  uint64_t submit_ns = 0;
+  uint64_t taken_ns = 0;
+  uint64_t done_ns = 0;
+  bool malformed = false;  // the daemon could not read the submission: results is empty
+  std::span<const SequenceResult> results;
+};
+
+enum class PushResult { kOk, kFull, kBroken };
+
+class EngineChannel {
+ public:
+  // The segment must outlive the channel, and must be fresh: positions start at 0.
+  explicit EngineChannel(Segment* segment);
+
+  // Copies the round into the segment, publishes it and rings. kFull: ring_depth rounds are in
+  // flight. kBroken: see fault(). REQUIRES: drafts and chains within the session's limits.
+  PushResult Submit(uint64_t round_id, std::span<const EngineDraft> drafts, uint64_t submit_ns);
+
+  // Takes the oldest completion if there is one. False: none, or broken (see fault()).
+  bool Poll(CompletionView* out);
+
+  // True when Poll would find a completion or a fault; true after a fault, so that nobody waits for
+  // a daemon that broke the protocol.
+  bool HasCompletion() const;
+  bool WaitCompletion(const WaitOptions& options) const;
+
+  uint32_t rounds_in_flight() const { return in_flight_; }
+  SequenceState ReadState(uint32_t slot) const;  // REQUIRES: slot < max_sequences
+  DaemonState daemon_state() const;
+  void SetState(EngineState state);
+  ChannelFault fault() const { return fault_; }
+  Doorbell completion_bell() const;  // to wake a WaitCompletion from this process
+
+ private:
+  bool CopyResults(uint64_t payload_offset, uint32_t num_records);
+
+  Segment* segment_;
+  RingProducer<SubmissionSlot> submissions_;
+  RingConsumer<CompletionSlot> completions_;
+  uint32_t in_flight_ = 0;
+  ChannelFault fault_ = ChannelFault::kNone;
+  std::vector<char> payload_;  // max_batch result records
+  std::vector<SequenceResult> results_;
+};
+
+// ---- daemon ------------------------------------------------------------------------------------
+
+// What is wrong with one sequence of a submission. Only that sequence is not verified.
+enum class RecordFault : uint8_t {
+  kNone,
+  kSequence,   // the slot of the handle is not below max_sequences: no such sequence
+  kRepeated,   // the sequence already stands in this round
+  kCount,      // num_drafts > max_draft
+  kKind,       // a kind that is neither one-hot nor sampled
+  kTargetRow,  // a row index not below the number of target rows bound
+  kDraftRow,   // the same for the draft rows of sampled tokens
+  kReserved,   // a field that must be 0 is not
+};
+const char* RecordFaultName(RecordFault fault);
+
+// chain is empty when fault is not kNone. Its pointers stay valid until the next Take into the same
+// SubmissionCopy.
+struct DraftRecordView {
+  uint64_t sequence = 0;
+  RecordFault fault = RecordFault::kNone;
+  DraftChain chain;
+};
+
+// A private copy of one submission; make one at attach and use it again and again.
+class SubmissionCopy {
+ public:
+  explicit SubmissionCopy(const SessionLimits& limits);
+
+  uint64_t round_id() const { return round_id_; }
+  uint64_t submit_ns() const { return submit_ns_; }
+  uint64_t taken_ns() const { return taken_ns_; }
+  // The slot itself was not understood: there are no records, and Complete answers the round as
+  // malformed.
+  bool malformed() const { return malformed_; }
+  std::span<const DraftRecordView> records() const { return {records_.data(), num_records_}; }
+
+ private:
+  friend class DaemonChannel;
+  uint64_t position_ = 0;
+  uint64_t round_id_ = 0;
+  uint64_t submit_ns_ = 0;
+  uint64_t taken_ns_ = 0;
+  bool malformed_ = false;
+  uint32_t num_records_ = 0;
+  std::vector<char> payload_;  // max_batch draft records
+  std::vector<DraftRecordView> records_;
+};
+
+// How many rows are bound; 0 while a tensor is not.
+struct RowLimits {
+  uint64_t target_rows = 0;
+  uint64_t draft_rows = 0;
+};
+
+class DaemonChannel {
+ public:
+  // The segment must outlive the channel, and must be fresh: positions start at 0.
+  explicit DaemonChannel(Segment* segment);
+
+  // Row indices of later submissions are checked against these numbers, here and nowhere else.
+  void SetRowLimits(const RowLimits& limits) { row_limits_ = limits; }
+
+  // Makes sure that there will be a completion slot, then takes the oldest submission as a checked
+  // private copy. False: none, or no completion slot free, or broken (see fault()).
+  bool Take(SubmissionCopy* out, uint64_t taken_ns);
+
+  // Answers a taken submission and rings. REQUIRES: submissions are completed in the order in which
+  // they were taken, each once; results are within the session's limits and as many as records.
+  void Complete(const SubmissionCopy& submission, std::span<const SequenceResult> results,
+                uint64_t done_ns);
+
+  // True when Take would find a submission it can answer, or a fault that is not yet known. False
+  // after a fault, so that a thread that serves several sessions can sleep.
+  bool HasSubmission();
+  Doorbell submission_bell() const;  // to wait on, alone or with others (WaitAny)
+
+  void WriteState(uint32_t slot, const SequenceState& state);  // REQUIRES: slot < max_sequences
+  EngineState engine_state() const;
+  void SetState(DaemonState state);  // and wakes a waiting engine
+  ChannelFault fault() const { return fault_; }
+
+ private:
+  bool CopySlot(SubmissionCopy* out);
+  void CheckRecords(SubmissionCopy* out);
+  DraftRecordView CheckRecord(const char* record, uint64_t position);
+
+  Segment* segment_;
+  RingConsumer<SubmissionSlot> submissions_;
+  RingProducer<CompletionSlot> completions_;
+  uint32_t reserved_ = 0;  // taken and not completed
+  RowLimits row_limits_;
+  ChannelFault fault_ = ChannelFault::kNone;
+  std::vector<uint64_t> last_position_;  // per sequence slot: 1 + position of its last round
+};
+
+}  // namespace specd

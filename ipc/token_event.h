@@ -1,0 +1,134 @@
+// What specd tells the world over ZeroMQ: token batches, text, heartbeats; and the one thing that
+// comes back, the text side's wish to end a sequence.
+//
+// Every payload is one msgpack map with string keys, readable by any msgpack library. Decoding
+// ignores keys it does not know (a newer publisher may add some) and refuses a missing key, a wrong
+// type, another `v`, and anything over the bounds. Offsets are absolute, so a reader knows what it
+// missed and drops what it has twice. docs/PROTOCOL.md is the reference for subscribers.
+//
+// Pure functions, safe from any thread. The encoders append to a buffer that can be used again.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/core/round.h"
+
+namespace specd {
+
+inline constexpr uint32_t kEventVersion = 1;
+inline constexpr size_t kEventBytesMax = 4 * 1024 * 1024;
+
+// Topics: the first frame of a published message. A subscription is a prefix match, therefore the
+// text topic ends with a delimiter: "text/req-1/" does not match "text/req-10/".
+inline constexpr std::string_view kTokensTopic = "tokens";
+inline constexpr std::string_view kHeartbeatTopic = "heartbeat";
+std::string TextTopic(std::string_view request_id);
+
+// ---- tokens: daemon to detokenizer and observers
+// -------------------------------------------------
+
+enum class TokenEventKind : uint32_t { kOpen, kTokens, kEnd };
+
+// What happened to one stream in one round, or at its opening or end. A stream is a sequence of one
+// session; handles of two sessions may be equal, stream numbers of one daemon never are. Finish
+// reasons are SPECD_FINISH_*, on the wire "stop", "length", "abort", "error".
+struct TokenEvent {
+  TokenEventKind kind = TokenEventKind::kTokens;
+  uint64_t stream = 0;   // unique in this epoch
+  uint64_t offset = 0;   // tokens of the stream before this event
+  uint64_t time_ns = 0;  // CLOCK_MONOTONIC of the daemon's machine, when this was confirmed
+
+  // open
+  std::string request_id;
+  std::vector<std::string> stop_strings;
+  bool skip_special_tokens = true;
+  bool include_stop = false;
+
+  // tokens: those kept in one round
+  std::vector<TokenId> ids;
+  uint32_t accepted = 0;  // the first so many ids are accepted draft tokens
+
+  // tokens and end: the stop id or EOS that finished the stream, or kNoToken. In a tokens event it
+  // is the last id: its text is withheld unless include_stop.
+  TokenId stop_token = kNoToken;
+
+  // end
+  uint32_t finish_reason = 0;
+};
+
+struct TokenBatch {
+  uint64_t epoch = 0;  // of the daemon
+  uint64_t seq = 0;    // 1, 2, 3, ... of this publisher; a hole is a loss
+  std::vector<TokenEvent> events;
+};
+
+void AppendTokenBatch(const TokenBatch& batch, std::string* out);
+absl::StatusOr<TokenBatch> DecodeTokenBatch(std::string_view payload);
+
+// ---- text: detokenizer to clients ---------------------------------------------------------------
+
+enum class TextEventKind : uint32_t { kOpen, kText, kEnd };
+
+// A piece of the text and whether it comes from an accepted draft token.
+struct WireSpan {
+  uint32_t size_bytes = 0;
+  bool accepted = false;
+};
+
+struct TextEvent {
+  TextEventKind kind = TextEventKind::kText;
+  uint64_t epoch = 0;
+  uint64_t seq = 0;  // of the publisher over all its messages; holes are normal for one stream
+  std::string request_id;
+
+  // text and end
+  uint64_t token_offset = 0;    // tokens of the stream before this event
+  uint64_t tokens = 0;          // tokens of the stream after it
+  uint64_t byte_offset = 0;     // bytes of text before this event
+  std::string text;             // valid UTF-8
+  std::vector<WireSpan> spans;  // together as long as text
+
+  // end
+  uint32_t finish_reason = 0;
+  std::string stop_string;        // the stop string that was found, or ""
+  TokenId stop_token = kNoToken;  // or the id; `stop` on the wire is a string, an integer or nil
+  uint64_t rounds = 0;            // rounds in which the stream gained tokens
+  uint64_t accepted = 0;          // accepted draft tokens among `tokens`
+  uint64_t late = 0;              // tokens dropped because they came after the end of the text
+};
+
+void AppendTextEvent(const TextEvent& event, std::string* out);
+absl::StatusOr<TextEvent> DecodeTextEvent(std::string_view payload);
+
+// ---- heartbeat ----------------------------------------------------------------------------------
+
+// Sent when a publisher has nothing else to say, so that the loss of its last message is seen.
+struct Heartbeat {
+  uint64_t epoch = 0;
+  uint64_t seq = 0;      // of the last message before this one; heartbeats are not counted
+  uint64_t streams = 0;  // open now
+};
+
+void AppendHeartbeat(const Heartbeat& heartbeat, std::string* out);
+absl::StatusOr<Heartbeat> DecodeHeartbeat(std::string_view payload);
+
+// ---- abort: detokenizer to daemon ---------------------------------------------------------------
+
+// End this stream; tokens beyond kept_tokens are void. Idempotent: for a stream that is gone, or of
+// another epoch, it changes nothing.
+struct AbortRequest {
+  uint64_t epoch = 0;
+  uint64_t stream = 0;
+  uint64_t kept_tokens = 0;
+  uint32_t finish_reason = 0;  // SPECD_FINISH_STOP: a stop string; _ABORT: nobody wants the text
+};
+
+void AppendAbortRequest(const AbortRequest& request, std::string* out);
+absl::StatusOr<AbortRequest> DecodeAbortRequest(std::string_view payload);
+
+}  // namespace specd

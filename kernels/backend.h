@@ -1,0 +1,44 @@
+// Backend: the seam between what a round means (speculative/) and the processor it runs on.
+//
+// A backend runs the bodies of kernels/bodies for every sequence of a round. Backends are made by
+// name ("cpu", "cuda") and give the same bits (CONTRACT §9). One backend serves one session and is
+// used by one thread at a time; after Prepare a round allocates nothing.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/core/round.h"
+#include "kernels/core/types.h"
+
+namespace specd {
+
+// The largest round that will come; workspaces are sized from it.
+struct BackendLimits {
+  int32_t vocab_size = 0;
+  int32_t max_batch = 0;
+  int32_t max_draft = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string_view name() const = 0;
+
+  // Takes all memory that rounds within the limits need.
+  virtual absl::Status Prepare(const BackendLimits& limits) = 0;
+
+  // REQUIRES: Prepare succeeded; the batch is inside its limits; row indices are inside the
+  // tensors. An error means that the processor failed, never that the input was unusual: bad rows
+  // are outcomes.
+  virtual absl::Status Run(const RoundBatch& batch) = 0;
+};
+
+// "cpu" always works. "cuda" is UNIMPLEMENTED in a build without nvcc and FAILED_PRECONDITION where
+// no device or driver is found; any other name is INVALID_ARGUMENT and lists the known ones.
+absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(std::string_view name);
+
+}  // namespace specd

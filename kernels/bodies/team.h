@@ -1,0 +1,103 @@
+// Team: what a body may ask of a processor. This header is the port guide.
+//
+// A body (distribution.h, argmax.h, sample.h, residual.h, verify.h) is written once, as if by one
+// worker who handles a tile at a time. A team carries it out: a scalar loop, SIMD registers, or the
+// threads of a CUDA block. To port specd to a processor, write a class that satisfies `Team` and
+// pass the tests that compare it with ScalarTeam bit for bit; no body changes.
+//
+// Groups. A team is num_groups() groups, and each runs the whole body. Passes over a row share the
+// tiles out: group g takes tiles g, g + num_groups(), ... and publishes what it found; after Sync()
+// every group reads all of it and goes on with equal values. So every group takes the same
+// branches, and a body never asks which group it is except to pick tiles and to let the leader
+// write results. A CPU team has one group and an empty Sync(). Two rules keep passes apart:
+//   1. Values published in a workspace are read only after a Sync().
+//   2. A workspace is written again only after a Sync() that follows its last reading.
+//
+// Tiles. Load() brings one tile of a row into team.Tile, which belongs to the group: registers, or
+// a buffer near the core. Elements beyond the row's end are -inf. The functions on tiles take
+// element functions f(x) or f(x, y), one argument for each tile, and return values that are equal
+// in all lanes of the group:
+//   Max(f, tile)                     the largest f; NaN if any element's f is NaN
+//   Sum(f, tiles...)                 fp32, in the canonical order of tiles.h; f must be +0 beyond
+//   the end SumWeights(f, E, tiles...)       the integer sum of IntegerWeight(f, E): exact, so in
+//   any order FindPrefix(f, E, T, tiles...)    the first element whose inclusive prefix of those
+//   integers, in
+//                                    element order, exceeds T; -1 if none does
+//   FindFirst(f, tile)               the first element whose f is true; -1 if none is
+//   Remove(element, &tile)           makes one element -inf
+// Element indices count from the start of the tile.
+//
+// Element functions are pure, without branches, and generic in their argument (`auto x`): a team
+// may call them with float or with its own vector type. They use only -, *, comparison with ==, and
+// Exp2 and PositivePart of numerics.h, which a vector type overloads in namespace specd. A product
+// and a sum stay two roundings unless Fma is written.
+//
+// Publish(value, &where) stores one value into the workspace, once per group; leader() is true in
+// exactly one worker of the team, the one that writes results.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+
+#include "kernels/bodies/tiles.h"
+#include "kernels/core/check.h"
+#include "kernels/core/numerics.h"
+#include "kernels/core/types.h"
+
+// A body on a GPU is a real function: inlining all of them into one kernel takes every register and
+// half a minute of compiling.
+#if defined(__CUDACC__)
+#define SPECD_BODY __host__ __device__ __noinline__
+#else
+#define SPECD_BODY
+#endif
+
+namespace specd {
+
+namespace internal {
+
+// Stand-ins that let the concept name calls with generic element functions.
+struct UnaryFunction {
+  SPECD_INLINE float operator()(float x) const { return x; }
+};
+struct BinaryFunction {
+  SPECD_INLINE float operator()(float x, float y) const { return x - y; }
+};
+struct Predicate {
+  SPECD_INLINE bool operator()(float x) const { return x == 0.0f; }
+};
+
+}  // namespace internal
+
+template <typename T>
+concept Team = requires(T team, const T const_team, typename T::Tile tile, const RowView& row,
+                        int32_t index, uint64_t threshold, TileStats* stats) {
+  { const_team.group() } -> std::same_as<int32_t>;
+  { const_team.num_groups() } -> std::same_as<int32_t>;
+  { const_team.leader() } -> std::same_as<bool>;
+  { team.Sync() } -> std::same_as<void>;
+  { team.Publish(TileStats{}, stats) } -> std::same_as<void>;
+  { team.Load(row, index, &tile) } -> std::same_as<void>;
+  { team.Remove(index, &tile) } -> std::same_as<void>;
+  { team.Max(internal::UnaryFunction{}, tile) } -> std::same_as<float>;
+  { team.Max(internal::BinaryFunction{}, tile, tile) } -> std::same_as<float>;
+  { team.Sum(internal::UnaryFunction{}, tile) } -> std::same_as<float>;
+  { team.Sum(internal::BinaryFunction{}, tile, tile) } -> std::same_as<float>;
+  { team.SumWeights(internal::UnaryFunction{}, index, tile) } -> std::same_as<uint64_t>;
+  { team.SumWeights(internal::BinaryFunction{}, index, tile, tile) } -> std::same_as<uint64_t>;
+  { team.FindPrefix(internal::UnaryFunction{}, index, threshold, tile) } -> std::same_as<int32_t>;
+  {
+    team.FindPrefix(internal::BinaryFunction{}, index, threshold, tile, tile)
+    } -> std::same_as<int32_t>;
+  { team.FindFirst(internal::Predicate{}, tile) } -> std::same_as<int32_t>;
+};
+
+// Runs `pass(tile_index)` for the tiles of this group, between the Syncs that both rules ask for.
+template <typename T, typename Pass>
+SPECD_INLINE void ForEachTile(T& team, int32_t num_tiles, const Pass& pass) {
+  team.Sync();
+  for (int32_t t = team.group(); t < num_tiles; t += team.num_groups()) pass(t);
+  team.Sync();
+}
+
+}  // namespace specd

@@ -1,0 +1,67 @@
+// GpuDriver: what specd asks of a GPU, as an interface, so that faults can be injected below it and
+// the code above it runs where there is no GPU.
+//
+// Only what CudaBackend uses while it copies host rows over. Driver-level sharing (IPC handles,
+// stream memory operations, events) belongs here too once a backend needs it. A driver serves one
+// device and is used by one thread at a time. Implementations: kernels/cuda/cuda_driver.h over the
+// CUDA runtime; tests/support/fake_gpu_driver.h in host memory.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/core/round.h"
+
+namespace specd {
+
+// Success, or why not, with the driver's own error name in it.
+class [[nodiscard]] GpuResult {
+ public:
+  static GpuResult Ok() { return GpuResult(); }
+  static GpuResult Error(std::string text) {
+    GpuResult result;
+    result.text_ = std::move(text);
+    return result;
+  }
+  bool ok() const { return text_.empty(); }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+struct GpuDevice {
+  std::string name;
+  std::string uuid;  // as nvidia-smi prints it, GPU-...
+};
+
+class GpuDriver {
+ public:
+  virtual ~GpuDriver() = default;
+
+  // An error where no driver is installed; an empty list where there is one but no device.
+  virtual GpuResult ListDevices(std::vector<GpuDevice>* devices) = 0;
+
+  // Makes the device current for the calls that follow, on the calling thread.
+  virtual GpuResult UseDevice(size_t index) = 0;
+
+  // Device memory, aligned to 256 bytes. Free(nullptr) does nothing.
+  virtual GpuResult Allocate(size_t size_bytes, void** memory) = 0;
+  virtual GpuResult Free(void* memory) = 0;
+
+  // Enqueued in order with launches. The host memory must stay as it is until Synchronize; what
+  // ToHost fills is valid after it.
+  virtual GpuResult ToDevice(void* device, const void* host, size_t size_bytes) = 0;
+  virtual GpuResult ToHost(void* host, const void* device, size_t size_bytes) = 0;
+
+  // Enqueues VerifyChain for every task. All pointers in the batch, those inside tasks included,
+  // are device memory.
+  virtual GpuResult LaunchChains(const RoundBatch& batch) = 0;
+
+  // Waits for everything enqueued, and reports the first error that any of it had.
+  virtual GpuResult Synchronize() = 0;
+};
+
+}  // namespace specd

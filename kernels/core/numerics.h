@@ -1,0 +1,118 @@
+// The arithmetic that every processor must do alike: exp2, log2, and integers made from floats.
+//
+// Nothing here calls libm except for the fused multiply-add, which IEEE 754 defines to the bit; so
+// the same source gives the same bits under any compiler, vector width or GPU, in round-to-nearest
+// with denormals on (kernels/core/fp_environment.h). Error bounds: docs/ALGORITHMS.md, "Numbers".
+// Pure functions; host and device.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/core/check.h"
+
+namespace specd {
+
+SPECD_INLINE uint32_t BitsOf(float x) {
+#if defined(__CUDA_ARCH__)
+  return __float_as_uint(x);
+#else
+  return __builtin_bit_cast(uint32_t, x);
+#endif
+}
+
+SPECD_INLINE float FloatOf(uint32_t bits) {
+#if defined(__CUDA_ARCH__)
+  return __uint_as_float(bits);
+#else
+  return __builtin_bit_cast(float, bits);
+#endif
+}
+
+// A fused multiply-add: one rounding. The builtin is an instruction where the target has one and a
+// call of libm's correctly rounded fmaf elsewhere.
+SPECD_INLINE float Fma(float a, float b, float c) {
+#if defined(__CUDA_ARCH__)
+  return __fmaf_rn(a, b, c);
+#else
+  return __builtin_fmaf(a, b, c);
+#endif
+}
+
+inline constexpr float kInfinity = __builtin_inff();
+SPECD_INLINE bool IsNan(float x) { return x != x; }
+
+// max(x, 0), and +0 for NaN.
+SPECD_INLINE float PositivePart(float x) { return x > 0.0f ? x : 0.0f; }
+
+// 2^x for x <= 0 within 1 ulp: exactly 1 at 0, and 0 below -126, so no result is denormal. Without
+// a branch, so that compilers can vectorise it. REQUIRES: x is not NaN (the result would be
+// unspecified, though harmless).
+//
+// x = n + f with n the nearest integer; 2^f = 1 + f*g(f), g a minimax polynomial for |f| <= 1/2
+// with relative error 2.0e-9.
+SPECD_INLINE float Exp2(float x) {
+  constexpr float kRounder = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
+  const float shifted = x + kRounder;
+  const float f = x - (shifted - kRounder);
+  float g = 0x1.41fbc6p-13f;
+  g = Fma(g, f, 0x1.5f3e52p-10f);
+  g = Fma(g, f, 0x1.3b2d4cp-7f);
+  g = Fma(g, f, 0x1.c6aee8p-5f);
+  g = Fma(g, f, 0x1.ebfbdcp-3f);
+  g = Fma(g, f, 0x1.62e430p-1f);
+  const float mantissa = Fma(g, f, 1.0f);
+  const float scaled = FloatOf(BitsOf(mantissa) + (BitsOf(shifted) << 23));
+  return x < -126.0f ? 0.0f : scaled;
+}
+
+// log2(x) for positive normal x, within 2 ulp, and exact at powers of two.
+//
+// x = 2^e * (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)); log2(1 + f) = f*h(f), h minimax with
+// relative error 4.1e-9.
+SPECD_INLINE float Log2(float x) {
+  constexpr uint32_t kSqrtHalfBits = 0x3F3504F3u;
+  const uint32_t bits = BitsOf(x);
+  const int32_t exponent = static_cast<int32_t>(bits - kSqrtHalfBits) >> 23;
+  const float f = FloatOf(bits - (static_cast<uint32_t>(exponent) << 23)) - 1.0f;
+  float h = -0x1.c259aep-4f;
+  h = Fma(h, f, 0x1.7d4904p-3f);
+  h = Fma(h, f, -0x1.874becp-3f);
+  h = Fma(h, f, 0x1.a305b2p-3f);
+  h = Fma(h, f, -0x1.eabc88p-3f);
+  h = Fma(h, f, 0x1.277e36p-2f);
+  h = Fma(h, f, -0x1.715a76p-2f);
+  h = Fma(h, f, 0x1.ec7096p-2f);
+  h = Fma(h, f, -0x1.715470p-1f);
+  h = Fma(h, f, 0x1.715476p+0f);
+  return Fma(h, f, static_cast<float>(exponent));
+}
+
+// The exponent of a positive finite float: 2^E <= w < 2^(E+1); denormals count as E = -126.
+SPECD_INLINE int32_t ExponentOf(float w) {
+  const int32_t biased = static_cast<int32_t>((BitsOf(w) >> 23) & 0xFFu);
+  return (biased == 0 ? 1 : biased) - 127;
+}
+
+// Integer weights keep this many bits below the largest weight in scope.
+inline constexpr int32_t kWeightBits = 40;
+
+// trunc(w * 2^(40 - exponent)) for finite w >= 0 with ExponentOf(w) <= exponent: below 2^41. Made
+// from the bits, so no intermediate can overflow or round. Anything else gives some integer below
+// 2^41.
+SPECD_INLINE uint64_t IntegerWeight(float w, int32_t exponent) {
+  constexpr int32_t kMantissaBits = 23;
+  const uint32_t bits = BitsOf(w);
+  const uint32_t hidden = (bits & 0x7F800000u) == 0 ? 0u : 1u << kMantissaBits;
+  const uint64_t mantissa = (bits & ((1u << kMantissaBits) - 1)) | hidden;
+  // Places below the largest weight.
+  const uint32_t down = static_cast<uint32_t>(exponent - ExponentOf(w));
+  const uint64_t wide = mantissa << (kWeightBits - kMantissaBits);
+  return down > kWeightBits ? 0 : wide >> down;
+}
+
+// floor(a * b / c) through 128 bits. REQUIRES: the quotient fits 64 bits, c > 0.
+SPECD_INLINE uint64_t MulDiv(uint64_t a, uint64_t b, uint64_t c) {
+  return static_cast<uint64_t>(static_cast<unsigned __int128>(a) * b / c);
+}
+
+}  // namespace specd

@@ -1,0 +1,83 @@
+// Philox4x32-10 (Salmon et al., SC 2011) and the coins drawn from it.
+//
+// A coin is a pure function of (seed; position, round base, node, purpose), CONTRACT §4: never of
+// the place in a batch, the order of launches or a clock. Two decisions that must be independent
+// have different keys; a repeated round meets the same coins. Stateless, safe from any thread, host
+// and device.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/core/check.h"
+
+namespace specd {
+
+struct PhiloxWords {
+  uint32_t x[4];
+};
+
+// One call of the generator: 128-bit counter, 64-bit key (word 0 is the low word), ten rounds.
+SPECD_INLINE PhiloxWords Philox4x32(PhiloxWords counter, uint32_t key0, uint32_t key1) {
+  constexpr uint32_t kMultiplier0 = 0xD2511F53u;
+  constexpr uint32_t kMultiplier1 = 0xCD9E8D57u;
+  constexpr uint32_t kWeyl0 = 0x9E3779B9u;  // the golden ratio
+  constexpr uint32_t kWeyl1 = 0xBB67AE85u;  // sqrt(3) - 1
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t product0 = uint64_t{kMultiplier0} * counter.x[0];
+    const uint64_t product1 = uint64_t{kMultiplier1} * counter.x[2];
+    counter = {{static_cast<uint32_t>(product1 >> 32) ^ counter.x[1] ^ key0,
+                static_cast<uint32_t>(product1),
+                static_cast<uint32_t>(product0 >> 32) ^ counter.x[3] ^ key1,
+                static_cast<uint32_t>(product0)}};
+    key0 += kWeyl0;
+    key1 += kWeyl1;
+  }
+  return counter;
+}
+
+// What a coin decides. One stream of coins per purpose; the values are part of the contract.
+enum class Purpose : uint32_t {
+  kSample = 1,    // draws from p itself: plain, bonus, exact_match
+  kDraft = 2,     // draws a draft token from q
+  kAccept = 3,    // accepts or rejects a draft token
+  kResidual = 4,  // draws the replacement of a rejected token
+  kTree = 5,      // chooses among proposed children
+};
+
+// The counter of a coin.
+struct CoinKey {
+  uint32_t position = 0;    // absolute output position of the token that the coin decides about
+  uint32_t round_base = 0;  // kept output tokens when the round started
+  uint32_t node = 0;  // index in the submitted draft; 0 is the root, draft i (from 0) is i + 1
+  Purpose purpose = Purpose::kSample;
+};
+
+// The coin of a token drawn from p. It belongs to the position alone, whatever the rounds were:
+// this is what makes `exact_match` give the same text with speculation and without.
+SPECD_INLINE CoinKey SampleCoin(uint32_t position) { return {position, 0, 0, Purpose::kSample}; }
+
+// Coins are 53 random bits, an integer in [0, 2^53).
+inline constexpr int kCoinBits = 53;
+
+// The coin as a number in [0, 1): exact in double.
+SPECD_INLINE double CoinToDouble(uint64_t coin) {
+  return static_cast<double>(coin) * (1.0 / 9007199254740992.0);
+}
+
+// The source of coins of one sequence. Tests inject another callable in its place.
+class KeyedCoins {
+ public:
+  SPECD_INLINE explicit KeyedCoins(uint64_t seed) : seed_(seed) {}
+
+  SPECD_INLINE uint64_t operator()(const CoinKey& key) const {
+    const PhiloxWords words =
+        Philox4x32({{key.position, key.round_base, key.node, static_cast<uint32_t>(key.purpose)}},
+                   static_cast<uint32_t>(seed_), static_cast<uint32_t>(seed_ >> 32));
+    return ((uint64_t{words.x[0]} << 32) | words.x[1]) >> (64 - kCoinBits);
+  }
+
+ private:
+  uint64_t seed_;
+};
+
+}  // namespace specd

@@ -1,0 +1,50 @@
+// The words that every folder may use: token ids, data types of rows, views of tensors.
+//
+// Plain data, standard library only. A view owns nothing: whoever makes one answers for the memory
+// behind it and for its bounds (outside numbers are checked in ipc/region.h, once).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/core/check.h"
+
+namespace specd {
+
+using TokenId = int32_t;
+
+// Marks the end of a draft: no token was drawn here. Every other id outside the vocabulary is a
+// token that was drawn and is verified like any other (it has probability 0).
+inline constexpr TokenId kNoToken = -1;
+
+// The largest vocabulary: keeps tile counts, integer masses and counters inside their words.
+inline constexpr int32_t kVocabSizeMax = 1 << 20;
+
+enum class DType : uint32_t { kFloat32 = 0, kBFloat16 = 1, kFloat16 = 2 };
+
+SPECD_INLINE constexpr int64_t SizeBytes(DType dtype) { return dtype == DType::kFloat32 ? 4 : 2; }
+
+// A matrix of rows in memory; the innermost stride is 1 element. Offsets are 64-bit: a batch of
+// 2,048 rows of 2^20 floats is past 2^32 bytes.
+struct TensorView {
+  const void* data = nullptr;
+  DType dtype = DType::kFloat32;
+  int64_t num_rows = 0;
+  int64_t row_stride = 0;  // in elements
+  int32_t vocab_size = 0;
+};
+
+// One row of such a matrix.
+struct RowView {
+  const void* data = nullptr;
+  DType dtype = DType::kFloat32;
+  int32_t vocab_size = 0;
+};
+
+SPECD_INLINE RowView RowAt(const TensorView& tensor, int64_t row) {
+  const char* base = static_cast<const char*>(tensor.data);
+  return {base + row * tensor.row_stride * SizeBytes(tensor.dtype), tensor.dtype,
+          tensor.vocab_size};
+}
+
+}  // namespace specd

@@ -1,0 +1,37 @@
+#include "speculative/sequence_table.h"
+
+namespace specd {
+
+SequenceTable::SequenceTable(uint32_t capacity) : slots_(capacity) {
+  free_slots_.reserve(capacity);
+  for (uint32_t slot = capacity; slot > 0; --slot) free_slots_.push_back(slot - 1);
+}
+
+Sequence* SequenceTable::Open() {
+  if (free_slots_.empty()) return nullptr;
+  const uint32_t index = free_slots_.back();
+  free_slots_.pop_back();
+  Slot& slot = slots_[index];
+  slot.generation = slot.generation == kHandleGenerationMax ? 1 : slot.generation + 1;
+  slot.open = true;
+  slot.sequence = Sequence{};
+  slot.sequence.handle = (static_cast<uint64_t>(slot.generation) << 32) | index;
+  return &slot.sequence;
+}
+
+bool SequenceTable::Close(SequenceHandle handle) {
+  if (Find(handle) == nullptr) return false;
+  slots_[SlotOf(handle)].open = false;
+  free_slots_.push_back(SlotOf(handle));
+  return true;
+}
+
+Sequence* SequenceTable::Find(SequenceHandle handle) {
+  const uint32_t index = SlotOf(handle);
+  if (index >= slots_.size()) return nullptr;
+  Slot& slot = slots_[index];
+  if (!slot.open || slot.generation != GenerationOf(handle)) return nullptr;
+  return &slot.sequence;
+}
+
+}  // namespace specd

@@ -1,0 +1,80 @@
+// The open sequences of one session: a table of fixed capacity, indexed by slot.
+//
+// A handle is slot and generation; a slot that is closed and opened again has a new generation, so
+// a late message for the old sequence finds nothing instead of the wrong stream. Not thread-safe:
+// the session's lock guards it. Memory is taken at construction, but for each sequence's stop ids.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "kernels/core/round.h"
+#include "kernels/core/types.h"
+#include "speculative/finish_rules.h"
+
+namespace specd {
+
+using SequenceHandle = uint64_t;  // generation << 32 | slot; 0 is never a sequence
+
+// Generations run from 1 to here and start over: a handle's state fits one 64-bit word together
+// with its kept tokens and finish reason, so that an engine reads it in one load.
+inline constexpr uint32_t kHandleGenerationMax = (uint32_t{1} << 29) - 1;
+
+constexpr uint32_t SlotOf(SequenceHandle handle) { return static_cast<uint32_t>(handle); }
+constexpr uint32_t GenerationOf(SequenceHandle handle) {
+  return static_cast<uint32_t>(handle >> 32);
+}
+
+// One sequence. What is constant after opening comes first, then what rounds change.
+struct Sequence {
+  SequenceHandle handle = 0;
+  VerifyMethod method = VerifyMethod::kGreedy;
+  float target_scale = 0;
+  float draft_scale = 0;
+  uint64_t seed = 0;
+  int64_t max_tokens = 0;
+  bool ignore_eos = false;
+  std::vector<TokenId> stop_token_ids;
+
+  uint32_t kept_tokens = 0;
+  FinishReason finish_reason = FinishReason::kNone;
+  TokenId stop_token = kNoToken;
+  uint64_t last_round = 0;  // the stamp of the last round it stood in; finds duplicates
+};
+
+class SequenceTable {
+ public:
+  explicit SequenceTable(uint32_t capacity);
+
+  // The new sequence, with its handle set and everything else at its default; null when full.
+  Sequence* Open();
+
+  // False where the handle is unknown or stale.
+  bool Close(SequenceHandle handle);
+
+  // Null where the handle is unknown or stale.
+  Sequence* Find(SequenceHandle handle);
+
+  uint32_t capacity() const { return static_cast<uint32_t>(slots_.size()); }
+  uint32_t num_open() const { return capacity() - static_cast<uint32_t>(free_slots_.size()); }
+
+  // Calls visit(Sequence&) for every open sequence, in slot order.
+  template <class Visit>
+  void ForEachOpen(Visit visit) {
+    for (Slot& slot : slots_) {
+      if (slot.open) visit(slot.sequence);
+    }
+  }
+
+ private:
+  struct Slot {
+    Sequence sequence;
+    uint32_t generation = 0;
+    bool open = false;
+  };
+  std::vector<Slot> slots_;
+  std::vector<uint32_t> free_slots_;  // a stack; the lowest slot is handed out first
+};
+
+}  // namespace specd

@@ -1,0 +1,114 @@
+/* An engine of one greedy sequence, from the installed header alone: opens the verifier in this
+ * process, lets it judge two draft tokens, and checks the answer against the argmax that stands in
+ * the rows below. Exit status 0 if everything came as the header promises. */
+#include <specd/specd.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { VOCAB_SIZE = 8, NUM_DRAFTS = 2, NUM_ROWS = NUM_DRAFTS + 1 };
+
+/* The argmax of row i is ARGMAX[i]. The first draft token agrees, the second does not, so the round
+ * keeps the first and the argmax of row 1; row 2 belongs to a draft that was refused. */
+static const int32_t ARGMAX[NUM_ROWS] = {5, 2, 7};
+static const int32_t DRAFT[NUM_DRAFTS] = {5, 3};
+static const uint64_t ROUND_ID = 41;
+
+static int failed(const char* what, int code) {
+  fprintf(stderr, "consumer: %s: %s: %s\n", what, specd_code_name(code), specd_last_error());
+  return 1;
+}
+
+static int wrong(const char* what, long found, long expected) {
+  fprintf(stderr, "consumer: %s is %ld, expected %ld\n", what, found, expected);
+  return 1;
+}
+
+static void fill_rows(float* rows) {
+  for (int i = 0; i < NUM_ROWS; ++i) {
+    for (int token = 0; token < VOCAB_SIZE; ++token) {
+      rows[i * VOCAB_SIZE + token] = token == ARGMAX[i] ? 2.0f : -1.0f;
+    }
+  }
+}
+
+static int bind_rows(specd_engine* engine) {
+  specd_region region;
+  specd_tensor tensor;
+  int code = specd_alloc(engine, NUM_ROWS * VOCAB_SIZE * sizeof(float), &region);
+  if (code != SPECD_OK) return failed("specd_alloc", code);
+  fill_rows(region.data);
+
+  specd_tensor_init(&tensor);
+  tensor.region = region.id;
+  tensor.dtype = SPECD_FLOAT32;
+  tensor.num_rows = NUM_ROWS;
+  code = specd_bind(engine, SPECD_TARGET_LOGITS, &tensor);
+  return code == SPECD_OK ? 0 : failed("specd_bind", code);
+}
+
+static int check_round(const specd_completion* completion, specd_sequence sequence) {
+  const specd_result* result = completion->results;
+  if (completion->round_id != ROUND_ID) return wrong("round_id", (long)completion->round_id, 41);
+  if (completion->num_results != 1) return wrong("num_results", completion->num_results, 1);
+  if (result->sequence != sequence)
+    return wrong("sequence", (long)result->sequence, (long)sequence);
+  if (result->status != SPECD_STATUS_OK) return wrong("status", result->status, SPECD_STATUS_OK);
+  if (result->num_accepted != 1) return wrong("num_accepted", result->num_accepted, 1);
+  if (result->num_kept != 2) return wrong("num_kept", result->num_kept, 2);
+  if (result->total_kept != 2) return wrong("total_kept", result->total_kept, 2);
+  if (result->tokens[0] != ARGMAX[0]) return wrong("tokens[0]", result->tokens[0], ARGMAX[0]);
+  if (result->tokens[1] != ARGMAX[1]) return wrong("tokens[1]", result->tokens[1], ARGMAX[1]);
+  if (result->finish_reason != SPECD_FINISH_NONE) {
+    return wrong("finish_reason", result->finish_reason, SPECD_FINISH_NONE);
+  }
+  return 0;
+}
+
+static int run_round(specd_engine* engine) {
+  static const uint32_t target_rows[NUM_ROWS] = {0, 1, 2};
+  specd_params params;
+  specd_sequence_info info;
+  specd_draft draft;
+  specd_completion completion;
+  int code;
+
+  specd_params_init(&params);
+  params.temperature = 0.0;
+  code = specd_open_sequence(engine, "consumer-1", &params, &info);
+  if (code != SPECD_OK) return failed("specd_open_sequence", code);
+  if (info.verify != SPECD_VERIFY_GREEDY) return wrong("verify", info.verify, SPECD_VERIFY_GREEDY);
+
+  memset(&draft, 0, sizeof draft);
+  draft.sequence = info.sequence;
+  draft.num_drafts = NUM_DRAFTS;
+  draft.tokens = DRAFT;
+  draft.target_rows = target_rows;
+  code = specd_submit(engine, ROUND_ID, &draft, 1);
+  if (code != SPECD_OK) return failed("specd_submit", code);
+
+  code = specd_poll(engine, &completion, 10000);
+  if (code != SPECD_OK) return failed("specd_poll", code);
+  if (check_round(&completion, info.sequence) != 0) return 1;
+
+  code = specd_poll(engine, &completion, 0);
+  if (code != SPECD_EMPTY) return wrong("the answer of a second specd_poll", code, SPECD_EMPTY);
+  code = specd_close_sequence(engine, info.sequence);
+  return code == SPECD_OK ? 0 : failed("specd_close_sequence", code);
+}
+
+int main(void) {
+  specd_options options;
+  specd_engine* engine = NULL;
+  int code, status;
+
+  specd_options_init(&options);
+  options.vocab_size = VOCAB_SIZE;
+  options.max_batch = 1;
+  code = specd_open("embedded:cpu", &options, &engine);
+  if (code != SPECD_OK) return failed("specd_open", code);
+  status = bind_rows(engine);
+  if (status == 0) status = run_round(engine);
+  specd_close(engine);
+  if (status == 0) printf("consumer: specd %s verified a round of 2 drafts\n", specd_version());
+  return status;
+}

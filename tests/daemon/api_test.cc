@@ -1,0 +1,252 @@
+// The C interface in embedded mode, as an engine uses it.
+#include <doctest/doctest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "ipc/include/specd/specd.h"
+
+namespace {
+
+constexpr uint32_t kVocab = 5;
+
+bool LastErrorHas(const char* part) {
+  INFO(specd_last_error());
+  return std::string(specd_last_error()).find(part) != std::string::npos;
+}
+
+struct EngineFixture {
+  EngineFixture() {
+    specd_options options;
+    specd_options_init(&options);
+    options.vocab_size = kVocab;
+    options.max_batch = 2;
+    options.max_draft = 3;
+    options.ring_depth = 2;
+    REQUIRE(specd_open("embedded:cpu", &options, &engine) == SPECD_OK);
+    REQUIRE(specd_alloc(engine, 16 * kVocab * sizeof(float), &region) == SPECD_OK);
+    specd_tensor tensor;
+    specd_tensor_init(&tensor);
+    tensor.region = region.id;
+    tensor.num_rows = 16;
+    REQUIRE(specd_bind(engine, SPECD_TARGET_LOGITS, &tensor) == SPECD_OK);
+    logits = static_cast<float*>(region.data);
+  }
+  ~EngineFixture() { specd_close(engine); }
+
+  specd_sequence Open(const char* name, double temperature = 0, uint32_t max_tokens = 100) {
+    specd_params params;
+    specd_params_init(&params);
+    params.temperature = temperature;
+    params.max_tokens = max_tokens;
+    params.has_seed = 1;
+    params.seed = 5;
+    specd_sequence_info info;
+    REQUIRE(specd_open_sequence(engine, name, &params, &info) == SPECD_OK);
+    return info.sequence;
+  }
+
+  // Makes `id` the argmax of a row.
+  void SetArgmax(uint32_t row, uint32_t id) {
+    for (uint32_t i = 0; i < kVocab; ++i) logits[row * kVocab + i] = i == id ? 4.0f : 0.0f;
+  }
+
+  specd_engine* engine = nullptr;
+  specd_region region{};
+  float* logits = nullptr;
+  const uint32_t rows[4] = {0, 1, 2, 3};
+};
+
+TEST_SUITE("unit") {
+  TEST_CASE("a greedy round: drafts that equal the argmax are accepted, then one token more") {
+    EngineFixture f;
+    const specd_sequence s = f.Open("r");
+    f.SetArgmax(0, 1);
+    f.SetArgmax(1, 2);
+    f.SetArgmax(2, 3);
+    f.SetArgmax(3, 4);
+    const int32_t drafts[] = {1, 2, 0};
+    const specd_draft part = {s, 3, 0, drafts, nullptr, f.rows, nullptr};
+    REQUIRE(specd_submit(f.engine, 7, &part, 1) == SPECD_OK);
+    specd_completion done;
+    REQUIRE(specd_poll(f.engine, &done, 0) == SPECD_OK);
+    CHECK(done.round_id == 7);
+    REQUIRE(done.num_results == 1);
+    const specd_result& result = done.results[0];
+    CHECK(result.status == SPECD_STATUS_OK);
+    CHECK(result.num_accepted == 2);
+    REQUIRE(result.num_kept == 3);
+    CHECK(std::vector<int32_t>(result.tokens, result.tokens + 3) == std::vector<int32_t>{1, 2, 3});
+    CHECK(result.stop_token == -1);
+    CHECK(specd_poll(f.engine, &done, 0) == SPECD_EMPTY);
+  }
+
+  TEST_CASE("a ring that is full says so, and polling makes room") {
+    EngineFixture f;
+    const specd_sequence s = f.Open("r");
+    f.SetArgmax(0, 1);
+    const specd_draft part = {s, 0, 0, nullptr, nullptr, f.rows, nullptr};
+    CHECK(specd_submit(f.engine, 1, &part, 1) == SPECD_OK);
+    CHECK(specd_submit(f.engine, 2, &part, 1) == SPECD_OK);
+    CHECK(specd_submit(f.engine, 3, &part, 1) == SPECD_FULL);
+    specd_completion done;
+    REQUIRE(specd_poll(f.engine, &done, 0) == SPECD_OK);
+    CHECK(done.round_id == 1);
+    CHECK(specd_submit(f.engine, 3, &part, 1) == SPECD_OK);
+    REQUIRE(specd_poll(f.engine, &done, 0) == SPECD_OK);
+    CHECK(done.round_id == 2);
+    CHECK(done.results[0].total_kept == 2);
+  }
+
+  TEST_CASE("a row without a distribution ends its sequence with an error") {
+    EngineFixture f;
+    const specd_sequence s = f.Open("r", 1.0);
+    for (uint32_t i = 0; i < kVocab; ++i) f.logits[i] = -std::numeric_limits<float>::infinity();
+    const specd_draft part = {s, 0, 0, nullptr, nullptr, f.rows, nullptr};
+    specd_completion done;
+    REQUIRE(specd_submit(f.engine, 1, &part, 1) == SPECD_OK);
+    REQUIRE(specd_poll(f.engine, &done, 0) == SPECD_OK);
+    CHECK(done.results[0].status == SPECD_STATUS_BAD_DISTRIBUTION);
+    CHECK(done.results[0].finish_reason == SPECD_FINISH_ERROR);
+    CHECK(done.results[0].num_kept == 0);
+    specd_sequence_state state;
+    REQUIRE(specd_get_sequence_state(f.engine, s, &state) == SPECD_OK);
+    CHECK(state.finish_reason == SPECD_FINISH_ERROR);
+  }
+
+  TEST_CASE("arguments are refused with field, value and range, and nothing changes") {
+    EngineFixture f;
+    const specd_sequence s = f.Open("r");
+    const int32_t drafts[] = {1, 2, 3};
+    const uint8_t kinds[] = {0, 1, 9};
+    specd_draft part = {s, 4, 0, drafts, nullptr, f.rows, nullptr};
+    CHECK(specd_submit(f.engine, 1, &part, 1) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(LastErrorHas("drafts[0].num_drafts = 4 is outside 0 .. 3"));
+    part.num_drafts = 3;
+    part.kinds = kinds;
+    CHECK(specd_submit(f.engine, 1, &part, 1) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(LastErrorHas("draft_rows is NULL"));
+    part.draft_rows = f.rows;
+    CHECK(specd_submit(f.engine, 1, &part, 1) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(LastErrorHas("kinds[2] = 9"));
+    part.kinds = nullptr;
+    part.target_rows = nullptr;
+    CHECK(specd_submit(f.engine, 1, &part, 1) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(LastErrorHas("target_rows is NULL"));
+    part.target_rows = f.rows;
+    CHECK(specd_submit(f.engine, 1, &part, 0) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(LastErrorHas("1 .. 2"));
+    CHECK(specd_submit(f.engine, 1, &part, 3) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(specd_submit(f.engine, 1, nullptr, 1) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(LastErrorHas("drafts is NULL"));
+    specd_completion done;
+    CHECK(specd_poll(f.engine, &done, 0) == SPECD_EMPTY);
+    CHECK(specd_poll(f.engine, &done, -2) == SPECD_ERROR_INVALID_ARGUMENT);
+  }
+
+  TEST_CASE("a row index outside the tensor is answered INVALID") {
+    EngineFixture f;
+    const specd_sequence s = f.Open("r");
+    const uint32_t outside[] = {16};
+    const specd_draft part = {s, 0, 0, nullptr, nullptr, outside, nullptr};
+    specd_completion done;
+    REQUIRE(specd_submit(f.engine, 1, &part, 1) == SPECD_OK);
+    REQUIRE(specd_poll(f.engine, &done, 0) == SPECD_OK);
+    CHECK(done.results[0].status == SPECD_STATUS_INVALID);
+  }
+
+  TEST_CASE("uris, limits and versions of structs are checked at open") {
+    specd_engine* engine = nullptr;
+    specd_options options;
+    specd_options_init(&options);
+    CHECK(specd_open("embedded:cpu", &options, &engine) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(LastErrorHas("vocab_size = 0"));
+    options.vocab_size = 8;
+    CHECK(specd_open("http://x", &options, &engine) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(LastErrorHas("embedded:cpu"));
+    CHECK(specd_open("embedded:tpu", &options, &engine) == SPECD_ERROR_UNSUPPORTED);
+    CHECK(specd_open("unix:/nonexistent/specd.sock", &options, &engine) == SPECD_ERROR_NOT_FOUND);
+    options.ring_depth = 3;
+    CHECK(specd_open("embedded:cpu", &options, &engine) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(LastErrorHas("ring_depth"));
+    options.ring_depth = 4;
+    options.struct_size = 0;
+    CHECK(specd_open("embedded:cpu", &options, &engine) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(LastErrorHas("struct_size"));
+    CHECK(engine == nullptr);
+  }
+
+  TEST_CASE("a struct of a newer header: zeros beyond what is known pass, a value is refused") {
+    struct {
+      specd_options known;
+      uint64_t later;
+    } newer;
+    std::memset(&newer, 0, sizeof(newer));
+    specd_options_init(&newer.known);
+    newer.known.vocab_size = 8;
+    newer.known.struct_size = sizeof(newer);
+    specd_engine* engine = nullptr;
+    REQUIRE(specd_open("embedded:cpu", &newer.known, &engine) == SPECD_OK);
+    specd_close(engine);
+    newer.later = 1;
+    CHECK(specd_open("embedded:cpu", &newer.known, &engine) == SPECD_ERROR_UNSUPPORTED);
+    CHECK(LastErrorHas("newer library"));
+  }
+
+  TEST_CASE("what embedded mode cannot do is refused by name") {
+    EngineFixture f;
+    specd_params params;
+    specd_params_init(&params);
+    const char* stops[] = {"\n"};
+    params.stop_strings = stops;
+    params.num_stop_strings = 1;
+    specd_sequence_info info;
+    CHECK(specd_open_sequence(f.engine, "r", &params, &info) == SPECD_ERROR_UNSUPPORTED);
+    CHECK(LastErrorHas("detokenizer"));
+    params.num_stop_strings = 0;
+    params.has_seed = 2;
+    CHECK(specd_open_sequence(f.engine, "r", &params, &info) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(LastErrorHas("has_seed = 2"));
+  }
+
+  TEST_CASE("binding is refused while rounds are in flight") {
+    EngineFixture f;
+    const specd_sequence s = f.Open("r");
+    f.SetArgmax(0, 1);
+    const specd_draft part = {s, 0, 0, nullptr, nullptr, f.rows, nullptr};
+    REQUIRE(specd_submit(f.engine, 1, &part, 1) == SPECD_OK);
+    specd_tensor tensor;
+    specd_tensor_init(&tensor);
+    tensor.region = f.region.id;
+    tensor.num_rows = 1;
+    CHECK(specd_bind(f.engine, SPECD_TARGET_LOGITS, &tensor) == SPECD_ERROR_STATE);
+    specd_completion done;
+    REQUIRE(specd_poll(f.engine, &done, 0) == SPECD_OK);
+    CHECK(specd_bind(f.engine, SPECD_TARGET_LOGITS, &tensor) == SPECD_OK);
+    CHECK(specd_bind(f.engine, 99, &tensor) == SPECD_ERROR_UNSUPPORTED);
+  }
+
+  TEST_CASE("a memfd of the engine's own must be sealed") {
+    EngineFixture f;
+    const int fd = memfd_create("mine", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    REQUIRE(ftruncate(fd, 4096) == 0);
+    specd_region region;
+    CHECK(specd_import_fd(f.engine, fd, 4096, &region) == SPECD_ERROR_REGION);
+    CHECK(LastErrorHas("F_SEAL_SHRINK"));
+    close(fd);
+    CHECK(specd_import_fd(f.engine, -1, 4096, &region) == SPECD_ERROR_INVALID_ARGUMENT);
+  }
+
+  TEST_CASE("every code has its name") {
+    CHECK(std::string(specd_code_name(SPECD_OK)) == "SPECD_OK");
+    CHECK(std::string(specd_code_name(SPECD_FULL)) == "SPECD_FULL");
+    CHECK(std::string(specd_code_name(SPECD_ERROR_VOCABULARY)) == "SPECD_ERROR_VOCABULARY");
+    CHECK(std::string(specd_code_name(12345)) == "SPECD_ERROR_INTERNAL");
+  }
+}
+
+}  // namespace

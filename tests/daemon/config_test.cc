@@ -1,0 +1,53 @@
+#include "daemon/config.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+namespace specd {
+namespace {
+
+bool Says(const absl::Status& status, const char* part) {
+  return std::string(status.message()).find(part) != std::string::npos;
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("listen must be unix: with an absolute path") {
+    std::string path;
+    CHECK(ParseListen("unix:/run/specd/specd.sock", &path).ok());
+    CHECK(path == "/run/specd/specd.sock");
+    CHECK(Says(ParseListen("tcp://127.0.0.1:5", &path), "unix:/path"));
+    CHECK(Says(ParseListen("unix:", &path), "unix:/path"));
+    CHECK(Says(ParseListen("unix:specd.sock", &path), "absolute"));
+  }
+
+  TEST_CASE("an unknown detokenizer mode is refused with the known ones") {
+    DetokenizerMode mode = DetokenizerMode::kThread;
+    CHECK(ParseDetokenizerMode("process", &mode).ok());
+    CHECK(mode == DetokenizerMode::kProcess);
+    CHECK(Says(ParseDetokenizerMode("both", &mode), "thread, process or off"));
+  }
+
+  TEST_CASE("endpoints lie beside the socket unless they were given") {
+    DaemonConfig config;
+    config.listen_path = "/run/specd/specd.sock";
+    config.text_endpoint = "tcp://127.0.0.1:5555";
+    FillEndpoints(&config);
+    CHECK(config.tokens_endpoint == "ipc:///run/specd/specd.sock.tokens");
+    CHECK(config.text_endpoint == "tcp://127.0.0.1:5555");
+    CHECK(config.aborts_endpoint == "ipc:///run/specd/specd.sock.aborts");
+  }
+
+  TEST_CASE("spin and sessions have ranges") {
+    DaemonConfig config;
+    CHECK(SetSpin(250, 3, &config).ok());
+    CHECK(config.spin_ns == 250'000);
+    CHECK(config.max_sessions == 3);
+    CHECK(Says(SetSpin(-2, 3, &config), "spin_us"));
+    CHECK(Says(SetSpin(0, 0, &config), "1 .. 64"));
+    CHECK(Says(SetSpin(0, 65, &config), "max_sessions = 65"));
+  }
+}
+
+}  // namespace
+}  // namespace specd

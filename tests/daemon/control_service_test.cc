@@ -1,0 +1,156 @@
+#include "daemon/control_service.h"
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "ipc/include/specd/specd.h"
+#include "tests/support/session_fixture.h"
+
+namespace specd {
+namespace {
+
+// A service over a fresh session, and a client that speaks bytes to it.
+struct Client {
+  Client() : service(MakeHost()) {}
+
+  ControlHost MakeHost() {
+    ControlHost host;
+    host.open_session = [this](const HelloRequest&) -> absl::StatusOr<std::shared_ptr<Session>> {
+      return fixture.session;
+    };
+    host.serve = [this](const std::shared_ptr<Session>&) { ++served; };
+    return host;
+  }
+
+  Reply Call(const Request& request, int fd = -1) {
+    auto message = EncodeRequest(request, ++next_id);
+    REQUIRE(message.ok());
+    std::vector<UniqueFd> fds;
+    if (fd >= 0) fds.emplace_back(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    const ControlService::Answer answer = service.Handle(*message, std::move(fds));
+    const auto header = DecodeHeader(answer.message, ControlReader::kLibrary);
+    REQUIRE(header.ok());
+    CHECK(header->request_id == next_id);
+    auto reply = DecodeReply(*header, answer.message);
+    REQUIRE(reply.ok());
+    return *reply;
+  }
+
+  int32_t Code(const Request& request, int fd = -1) {
+    const Reply reply = Call(request, fd);
+    const auto* error = std::get_if<ErrorReply>(&reply);
+    return error == nullptr ? SPECD_OK : error->code;
+  }
+
+  void Attach() {
+    REQUIRE(Code(HelloRequest{}) == SPECD_OK);
+    REQUIRE(Code(MappedRequest{}) == SPECD_OK);
+  }
+
+  SessionFixture fixture;
+  int served = 0;
+  uint32_t next_id = 0;
+  ControlService service;
+};
+
+TEST_SUITE("unit") {
+  TEST_CASE("messages out of order are refused and change nothing") {
+    Client client;
+    CHECK(client.Code(OpenSequenceRequest{}) == SPECD_ERROR_STATE);
+    CHECK(client.Code(MappedRequest{}) == SPECD_ERROR_STATE);
+    CHECK(client.Code(HelloRequest{}) == SPECD_OK);
+    CHECK(client.served == 0);  // not before the engine has mapped the segment
+    OpenSequenceRequest open;
+    open.request_id = "r";
+    CHECK(client.Code(open) == SPECD_ERROR_STATE);
+    CHECK(client.Code(MappedRequest{}) == SPECD_OK);
+    CHECK(client.served == 1);
+    CHECK(client.Code(MappedRequest{}) == SPECD_ERROR_STATE);
+    CHECK(client.Code(HelloRequest{}) == SPECD_ERROR_STATE);
+    CHECK(client.Code(open) == SPECD_OK);
+  }
+
+  TEST_CASE("after the mapping nobody can map the segment for writing again") {
+    Client client;
+    client.Attach();
+    const int fd = client.fixture.session->segment().fd();
+    CHECK(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED);
+  }
+
+  TEST_CASE("a sequence is opened, aborted and closed; a second close finds nothing") {
+    Client client;
+    client.Attach();
+    OpenSequenceRequest open;
+    open.request_id = "r";
+    open.temperature = 0.5;
+    open.has_seed = true;
+    open.seed = 99;
+    const Reply reply = client.Call(open);
+    const auto* sequence = std::get_if<SequenceReply>(&reply);
+    REQUIRE(sequence != nullptr);
+    CHECK(sequence->seed == 99);
+    CHECK(sequence->verify == SPECD_VERIFY_EXACT_MATCH);
+    CHECK(client.Code(AbortSequenceRequest{sequence->sequence}) == SPECD_OK);
+    CHECK(client.fixture.engine->ReadState(0).finish_reason == SPECD_FINISH_ABORT);
+    CHECK(client.Code(CloseSequenceRequest{sequence->sequence}) == SPECD_OK);
+    CHECK(client.Code(CloseSequenceRequest{sequence->sequence}) == SPECD_ERROR_NOT_FOUND);
+  }
+
+  TEST_CASE("a region needs one sealed descriptor; what is bound must lie inside it") {
+    Client client;
+    client.Attach();
+    RegisterRegionRequest region{4096};
+    CHECK(client.Code(region) == SPECD_ERROR_INVALID_ARGUMENT);
+    UniqueFd fd(memfd_create("rows", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    REQUIRE(ftruncate(fd.get(), 4096) == 0);
+    CHECK(client.Code(region, fd.get()) == SPECD_ERROR_REGION);  // not sealed
+    REQUIRE(fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK) == 0);
+    CHECK(client.Code(RegisterRegionRequest{8192}, fd.get()) == SPECD_ERROR_REGION);  // too short
+    const Reply reply = client.Call(region, fd.get());
+    const auto* registered = std::get_if<RegionReply>(&reply);
+    REQUIRE(registered != nullptr);
+    BindTensorRequest bind{SPECD_TARGET_LOGITS, registered->region, SPECD_FLOAT32, 0, 128, 0};
+    CHECK(client.Code(bind) == SPECD_OK);  // 128 rows of 8 floats are 4096 bytes
+    bind.num_rows = 129;
+    CHECK(client.Code(bind) == SPECD_ERROR_REGION);
+    bind.num_rows = 1;
+    bind.offset_bytes = ~uint64_t{0} - 31;
+    CHECK(client.Code(bind) != SPECD_OK);
+  }
+
+  TEST_CASE("bytes that are no message are answered once and the connection is closed") {
+    Client client;
+    const std::vector<uint8_t> noise(40, 0xab);
+    const ControlService::Answer answer = client.service.Handle(noise, {});
+    CHECK(answer.close);
+    const auto header = DecodeHeader(answer.message, ControlReader::kLibrary);
+    REQUIRE(header.ok());
+    CHECK(header->type == ControlType::kErrorReply);
+  }
+
+  TEST_CASE("another protocol version is told which side to upgrade") {
+    Client client;
+    auto message = EncodeRequest(HelloRequest{}, 1);
+    REQUIRE(message.ok());
+    (*message)[4] = kControlMajor + 1;
+    const ControlService::Answer answer = client.service.Handle(*message, {});
+    const auto header = DecodeHeader(answer.message, ControlReader::kLibrary);
+    REQUIRE(header.ok());
+    const auto reply = DecodeReply(*header, answer.message);
+    REQUIRE(reply.ok());
+    const auto* error = std::get_if<ErrorReply>(&*reply);
+    REQUIRE(error != nullptr);
+    CHECK(error->code == SPECD_ERROR_VERSION);
+    CHECK(error->text.find("upgrade") != std::string::npos);
+    CHECK(client.service.session() == nullptr);
+  }
+}
+
+}  // namespace
+}  // namespace specd

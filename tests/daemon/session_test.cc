@@ -1,0 +1,218 @@
+#include "daemon/session.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "ipc/error.h"
+#include "ipc/include/specd/specd.h"
+#include "tests/support/session_fixture.h"
+
+namespace specd {
+namespace {
+
+TEST_SUITE("unit") {
+  TEST_CASE("a round goes through the rings and its tokens leave as events") {
+    SessionFixture f;
+    const SequenceHandle s = f.Open("r");
+    CHECK_FALSE(f.session->Step());
+    f.backend->script = {Confirm(2, {1, 2, 5})};
+    REQUIRE(f.Submit({s}, 42) == PushResult::kOk);
+    f.clock.AdvanceNs(500);
+    REQUIRE(f.session->Step());
+    CompletionView done;
+    REQUIRE(f.engine->Poll(&done));
+    CHECK(done.round_id == 42);
+    REQUIRE(done.results.size() == 1);
+    CHECK(done.results[0].num_accepted == 2);
+    CHECK(done.results[0].num_kept == 3);
+    CHECK(done.results[0].tokens[2] == 5);
+
+    const std::vector<StreamEvent> events = f.Events();
+    REQUIRE(events.size() == 2);
+    CHECK(events[0].kind == StreamEventKind::kOpen);
+    CHECK(events[1].kind == StreamEventKind::kTokens);
+    CHECK(events[1].stream == events[0].stream);
+    CHECK(events[1].token_offset == 0);
+    CHECK(events[1].num_tokens == 3);
+    CHECK(events[1].num_accepted == 2);
+    CHECK(events[1].tokens[0] == 1);
+    CHECK(events[1].time_ns == 501);
+  }
+
+  TEST_CASE("an end follows its last tokens, once, and the state word agrees") {
+    SessionFixture f;
+    const SequenceHandle s = f.Open("r", 2);
+    f.backend->script = {Confirm(2, {1, 2, 5})};
+    f.Submit({s});
+    f.session->Step();
+    f.Submit({s});
+    f.session->Step();
+    CompletionView done;
+    REQUIRE(f.engine->Poll(&done));
+    CHECK(done.results[0].finish_reason == SPECD_FINISH_LENGTH);
+    REQUIRE(f.engine->Poll(&done));
+    CHECK(done.results[0].status == SPECD_STATUS_FINISHED);
+    const std::vector<StreamEvent> events = f.Events();
+    REQUIRE(events.size() == 3);
+    CHECK(events[1].num_tokens == 2);
+    CHECK(events[2].kind == StreamEventKind::kEnd);
+    CHECK(events[2].token_offset == 2);
+    CHECK(events[2].finish_reason == FinishReason::kLength);
+    const SequenceState state = f.engine->ReadState(SlotOf(s));
+    CHECK(IsStateOf(state, s));
+    CHECK(state.finish_reason == SPECD_FINISH_LENGTH);
+    CHECK(state.kept_tokens == 2);
+  }
+
+  TEST_CASE("a stop string reported by the text side stops the engine") {
+    SessionFixture f;
+    const SequenceHandle s = f.Open("r");
+    f.backend->script = {Confirm(2, {1, 2, 5})};
+    f.Submit({s});
+    f.session->Step();
+    f.session->FinishFromText(s, FinishReason::kStop, 2);
+    CHECK(f.engine->ReadState(SlotOf(s)).finish_reason == SPECD_FINISH_STOP);
+    CHECK(f.engine->ReadState(SlotOf(s)).kept_tokens == 2);
+    f.Submit({s});
+    f.session->Step();
+    CompletionView done;
+    f.engine->Poll(&done);
+    REQUIRE(f.engine->Poll(&done));
+    CHECK(done.results[0].status == SPECD_STATUS_FINISHED);
+    CHECK(done.results[0].total_kept == 2);
+    const std::vector<StreamEvent> events = f.Events();
+    REQUIRE(events.size() == 3);
+    CHECK(events[2].kind == StreamEventKind::kEnd);
+    CHECK(events[2].finish_reason == FinishReason::kStop);
+    CHECK(events[2].token_offset == 2);
+  }
+
+  TEST_CASE("a stop string that moves a provisional end makes no second end") {
+    SessionFixture f;
+    const SequenceHandle s = f.Open("r", 3);
+    f.backend->script = {Confirm(2, {1, 2, 5})};
+    f.Submit({s});
+    f.session->Step();
+    f.session->FinishFromText(s, FinishReason::kStop, 2);
+    CHECK(f.engine->ReadState(SlotOf(s)).kept_tokens == 2);
+    int ends = 0;
+    for (const StreamEvent& event : f.Events()) ends += event.kind == StreamEventKind::kEnd ? 1 : 0;
+    CHECK(ends == 1);
+  }
+
+  TEST_CASE("EndAll ends every open stream exactly once and frees its name") {
+    SessionFixture f;
+    const SequenceHandle a = f.Open("a", 1);
+    f.Open("b");
+    f.backend->script = {Confirm(0, {1})};
+    f.Submit({a});
+    f.session->Step();
+    CHECK(f.session->EndAll());
+    CHECK_FALSE(f.session->EndAll());
+    CHECK_FALSE(f.session->Drained());
+    int ends = 0;
+    for (const StreamEvent& event : f.Events()) ends += event.kind == StreamEventKind::kEnd ? 1 : 0;
+    CHECK(ends == 2);
+    CHECK(f.session->Drained());
+    CHECK(f.names.Claim("a"));
+    CHECK(f.names.Claim("b"));
+    CHECK(f.engine->daemon_state() == DaemonState::kStopped);
+    f.Submit({a});
+    CHECK_FALSE(f.session->Step());
+  }
+
+  TEST_CASE("a publisher that is behind slows the engine and loses nothing") {
+    SessionFixture f;
+    const SequenceHandle s = f.Open("r", 1'000'000);
+    uint64_t taken = 0;
+    for (int i = 0; i < 100'000; ++i) {
+      f.backend->script = {Confirm(0, {1})};
+      if (f.Submit({s}) == PushResult::kFull) break;
+      if (f.session->Step()) ++taken;
+      CompletionView done;
+      f.engine->Poll(&done);
+    }
+    REQUIRE(taken < 100'000);
+    const std::vector<StreamEvent> events = f.Events();
+    CHECK(events.size() == taken + 1);
+    uint32_t next = 0;
+    for (size_t i = 1; i < events.size(); ++i) CHECK(events[i].token_offset == next++);
+    f.backend->script = {Confirm(0, {1}), Confirm(0, {1})};
+    CHECK(f.session->Step());  // there is room again
+  }
+
+  TEST_CASE("request ids: unique while open, bounded, printable UTF-8") {
+    SessionFixture f;
+    const SequenceHandle s = f.Open("same");
+    const auto twice = f.session->OpenSequence("same", SequenceParams{});
+    CHECK(std::string(twice.status().message()).find("\"same\"") != std::string::npos);
+    CHECK(f.session->CloseSequence(s).ok());
+    CHECK(f.session->OpenSequence("same", SequenceParams{}).ok());
+    for (const std::string& bad :
+         {std::string(), std::string(129, 'x'), std::string("a\nb"), std::string("a\xff")}) {
+      const auto refused = f.session->OpenSequence(bad, SequenceParams{});
+      CHECK(ErrorCodeOf(refused.status()) == SPECD_ERROR_INVALID_ARGUMENT);
+      CHECK(ErrorFieldOf(refused.status()) == "request_id");
+    }
+    CHECK(f.session->OpenSequence(std::string(128, 'x'), SequenceParams{}).ok());
+  }
+
+  TEST_CASE("a refused opening leaves no name behind") {
+    SessionFixture f;
+    SequenceParams params;
+    params.temperature = 9;
+    CHECK_FALSE(f.session->OpenSequence("r", params).ok());
+    CHECK(f.names.Claim("r"));
+    CHECK(f.Events().empty());
+  }
+
+  TEST_CASE("stop strings without a text side are refused, not ignored") {
+    SequenceParams params;
+    params.stop_strings = {"x"};
+    SessionFixture without(true, false);
+    const auto refused = without.session->OpenSequence("r", params);
+    CHECK(ErrorCodeOf(refused.status()) == SPECD_ERROR_UNSUPPORTED);
+    CHECK(ErrorFieldOf(refused.status()) == "stop_strings");
+    SessionFixture with;
+    CHECK(with.session->OpenSequence("r", params).ok());
+    params.stop_strings = {"\xff"};
+    CHECK(ErrorFieldOf(with.session->OpenSequence("s", params).status()) == "stop_strings");
+  }
+
+  TEST_CASE("rows outside the bound tensor cost only their sequence") {
+    SessionFixture f;
+    f.session->channel().SetRowLimits({3, 0});  // the fixture's chains need row 3
+    const SequenceHandle s = f.Open("r");
+    f.Submit({s});
+    REQUIRE(f.session->Step());
+    CompletionView done;
+    REQUIRE(f.engine->Poll(&done));
+    CHECK(done.results[0].status == SPECD_STATUS_INVALID);
+    CHECK(f.backend->seen.empty());
+  }
+
+  TEST_CASE("a device fault is told to the engine and to the daemon") {
+    SessionFixture f;
+    const SequenceHandle s = f.Open("r");
+    f.backend->next_status = absl::InternalError("sticky");
+    f.Submit({s});
+    REQUIRE(f.session->Step());
+    CHECK(f.session->device_failed());
+    CompletionView done;
+    REQUIRE(f.engine->Poll(&done));
+    CHECK(done.results[0].status == SPECD_STATUS_DEVICE_ERROR);
+  }
+
+  TEST_CASE("regions and roles that do not exist are refused by name") {
+    SessionFixture f;
+    CHECK(ErrorCodeOf(f.session->Bind(static_cast<TensorRole>(9), 1, {})) ==
+          SPECD_ERROR_UNSUPPORTED);
+    CHECK(ErrorCodeOf(f.session->Bind(TensorRole::kTargetLogits, 1, {})) == SPECD_ERROR_NOT_FOUND);
+    CHECK(ErrorCodeOf(f.session->CloseSequence(123)) == SPECD_ERROR_NOT_FOUND);
+    CHECK(ErrorCodeOf(f.session->AbortSequence(123)) == SPECD_ERROR_NOT_FOUND);
+  }
+}
+
+}  // namespace
+}  // namespace specd

@@ -1,0 +1,109 @@
+#include "daemon/verify_loop.h"
+
+#include <doctest/doctest.h>
+
+#include <thread>
+
+#include "tests/support/session_fixture.h"
+
+namespace specd {
+namespace {
+
+VerifyLoop::Options Quiet() {
+  return {0, [] {}, [](Session&, ChannelFault) {}};
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("every session with work gets one round per step") {
+    SessionFixture a;
+    SessionFixture b;
+    SessionList list;
+    list.Add(a.session);
+    list.Add(b.session);
+    VerifyLoop loop(&list, Quiet());
+    const SequenceHandle sa = a.Open("a");
+    const SequenceHandle sb = b.Open("b");
+    a.backend->script = {Confirm(0, {1}), Confirm(0, {1})};
+    b.backend->script = {Confirm(0, {2})};
+    a.Submit({sa});
+    a.Submit({sa});
+    b.Submit({sb});
+    CHECK(loop.Step());
+    CHECK(a.backend->seen.size() == 1);
+    CHECK(b.backend->seen.size() == 1);
+    CHECK(loop.Step());
+    CHECK(a.backend->seen.size() == 2);
+    CHECK_FALSE(loop.Step());
+  }
+
+  TEST_CASE(
+      "a running loop wakes for a submission, and Stop answers what was submitted before it") {
+    SessionFixture f;
+    SessionList list;
+    VerifyLoop loop(&list, Quiet());
+    std::thread thread([&] { loop.Run(); });
+    list.Add(f.session);
+    loop.Wake();
+    const SequenceHandle s = f.Open("r");
+    for (int round = 0; round < 50; ++round) {
+      f.backend->script = {Confirm(0, {1})};
+      REQUIRE(f.Submit({s}) == PushResult::kOk);
+      CompletionView done;
+      while (!f.engine->Poll(&done)) f.engine->WaitCompletion({0, absl::InfiniteDuration()});
+      CHECK(done.results[0].total_kept == static_cast<uint32_t>(round) + 1);
+      f.Events();
+    }
+    loop.Stop();
+    thread.join();
+    f.backend->script = {Confirm(0, {1})};
+    f.Submit({s});
+    VerifyLoop second(&list, Quiet());
+    second.Stop();
+    second.Run();
+    CompletionView done;
+    CHECK(f.engine->Poll(&done));
+  }
+
+  TEST_CASE("an engine that breaks its ring is closed, reported once, and disturbs nobody") {
+    SessionFixture bad;
+    SessionFixture good;
+    SessionList list;
+    list.Add(bad.session);
+    list.Add(good.session);
+    int faults = 0;
+    VerifyLoop loop(&list, {0, [] {},
+                            [&](Session& session, ChannelFault fault) {
+                              CHECK(&session == bad.session.get());
+                              CHECK(fault == ChannelFault::kSequence);
+                              ++faults;
+                            }});
+    bad.Open("bad");
+    const SequenceHandle s = good.Open("good");
+    bad.segment->submission_slots()[0].sequence.store(99);
+    good.backend->script = {Confirm(0, {1})};
+    good.Submit({s});
+    CHECK(loop.Step());
+    CHECK_FALSE(loop.Step());
+    CHECK(faults == 1);
+    CHECK(good.backend->seen.size() == 1);
+    CHECK(bad.engine->daemon_state() == DaemonState::kStopped);
+  }
+
+  TEST_CASE("a device fault is reported once") {
+    SessionFixture f;
+    SessionList list;
+    list.Add(f.session);
+    int failures = 0;
+    VerifyLoop loop(&list, {0, [&] { ++failures; }, [](Session&, ChannelFault) {}});
+    const SequenceHandle s = f.Open("r");
+    f.backend->next_status = absl::InternalError("sticky");
+    f.Submit({s});
+    f.Submit({s});
+    loop.Step();
+    loop.Step();
+    CHECK(failures == 1);
+  }
+}
+
+}  // namespace
+}  // namespace specd

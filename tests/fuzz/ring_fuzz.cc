@@ -1,0 +1,153 @@
+// A hostile process at either end of a session's segment: whatever it writes, the daemon's copy is
+// inside the limits and the engine's results are inside their record.
+//
+// The input is a list of steps. The first byte of a step says what happens: an honest submission, a
+// take with its completion, a poll, or a write of up to 8 bytes anywhere in the segment.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "ipc/round_channel.h"
+#include "kernels/core/check.h"
+
+namespace specd {
+namespace {
+
+constexpr SessionLimits kLimits{100, 3, 4, 2, 2};
+constexpr RowLimits kRows{20, 10};
+
+class Input {
+ public:
+  Input(const uint8_t* data, size_t size_bytes) : data_(data), size_bytes_(size_bytes) {}
+  bool empty() const { return size_bytes_ == 0; }
+  template <class T>
+  T Take() {
+    T value{};
+    const size_t num = std::min(size_bytes_, sizeof(T));
+    std::memcpy(&value, data_, num);
+    data_ += num;
+    size_bytes_ -= num;
+    return value;
+  }
+
+ private:
+  const uint8_t* data_;
+  size_t size_bytes_;
+};
+
+void CheckCopy(const SubmissionCopy& copy) {
+  SPECD_CHECK(copy.records().size() <= kLimits.max_batch);
+  SPECD_CHECK(!copy.malformed() || copy.records().empty());
+  uint64_t seen = 0;
+  for (const DraftRecordView& record : copy.records()) {
+    const DraftChain& chain = record.chain;
+    if (record.fault != RecordFault::kNone) {
+      SPECD_CHECK(chain.num_drafts == 0 && chain.target_rows == nullptr);
+      continue;
+    }
+    const uint32_t slot = SequenceSlot(record.sequence);
+    SPECD_CHECK(slot < kLimits.max_sequences && (seen >> slot & 1) == 0);
+    seen |= uint64_t{1} << slot;
+    SPECD_CHECK(chain.num_drafts >= 0 &&
+                static_cast<uint32_t>(chain.num_drafts) <= kLimits.max_draft);
+    for (int32_t i = 0; i <= chain.num_drafts; ++i) {
+      SPECD_CHECK(chain.target_rows[i] < kRows.target_rows);
+    }
+    for (int32_t i = 0; i < chain.num_drafts; ++i) {
+      SPECD_CHECK(chain.kinds[i] == DraftKind::kOneHot || (chain.kinds[i] == DraftKind::kSampled &&
+                                                           chain.draft_rows[i] < kRows.draft_rows));
+    }
+  }
+}
+
+void CheckCompletion(const CompletionView& completion) {
+  SPECD_CHECK(completion.results.size() <= kLimits.max_batch);
+  int64_t sum = 0;
+  for (const SequenceResult& result : completion.results) {
+    SPECD_CHECK(result.num_kept <= kLimits.max_draft + 1);
+    for (uint32_t i = 0; i < result.num_kept; ++i) sum += result.tokens[i];
+  }
+  volatile int64_t sink = sum;  // the reads above must happen, so that a sanitizer sees them
+  (void)sink;
+}
+
+// Both ends of a session and the hands of a stranger.
+class Session {
+ public:
+  Session() : segment_(*Segment::Create(kLimits, {1, 1})), engine_(&segment_), daemon_(&segment_) {
+    daemon_.SetRowLimits(kRows);
+  }
+
+  void Submit(Input* input) {
+    const TokenId tokens[] = {1, 2};
+    const DraftKind kinds[] = {DraftKind::kSampled, DraftKind::kOneHot};
+    const uint32_t target_rows[] = {0, 1, 2};
+    const uint32_t draft_rows[] = {0, 1};
+    EngineDraft drafts[3];
+    const size_t batch = input->Take<uint8_t>() % 4;
+    for (size_t i = 0; i < batch; ++i) {
+      drafts[i] = {uint64_t{1} << 32 | i,
+                   {input->Take<uint8_t>() % 3, tokens, kinds, target_rows, draft_rows}};
+    }
+    engine_.Submit(1, {drafts, batch}, 1);
+  }
+
+  void TakeAndComplete() {
+    if (!daemon_.Take(&copy_, 2)) return;
+    CheckCopy(copy_);
+    const TokenId tokens[] = {4, 5, 6};
+    std::vector<SequenceResult> results(copy_.records().size());
+    for (SequenceResult& result : results) {
+      result.num_kept = 3;
+      result.tokens = tokens;
+    }
+    daemon_.Complete(copy_, results, 3);
+  }
+
+  void Poll() {
+    CompletionView completion;
+    if (engine_.Poll(&completion)) CheckCompletion(completion);
+  }
+
+  void Write(Input* input) {
+    const size_t size_bytes = 1 + input->Take<uint8_t>() % 8;
+    const uint64_t offset =
+        input->Take<uint16_t>() % (segment_.layout().segment_bytes - size_bytes);
+    const auto value = input->Take<uint64_t>();
+    std::memcpy(segment_.at(offset), &value, size_bytes);
+  }
+
+ private:
+  Segment segment_;
+  EngineChannel engine_;
+  DaemonChannel daemon_;
+  SubmissionCopy copy_{kLimits};
+};
+
+}  // namespace
+}  // namespace specd
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size_bytes) {
+  specd::Input input(data, size_bytes);
+  specd::Session session;
+  while (!input.empty()) {
+    switch (input.Take<uint8_t>() % 4) {
+      case 0:
+        session.Submit(&input);
+        break;
+      case 1:
+        session.TakeAndComplete();
+        break;
+      case 2:
+        session.Poll();
+        break;
+      default:
+        session.Write(&input);
+        break;
+    }
+  }
+  return 0;
+}

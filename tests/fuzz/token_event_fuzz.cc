@@ -1,0 +1,50 @@
+// Any payload from a publisher or a detokenizer: decoding ends, and what it accepts keeps the
+// promises of ipc/token_event.h and is written and read again with the same bytes.
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "ipc/token_event.h"
+#include "kernels/core/check.h"
+
+namespace specd {
+namespace {
+
+template <class Decode, class Append>
+void FuzzMessage(std::string_view payload, Decode decode, Append append) {
+  const auto message = decode(payload);
+  if (!message.ok()) return;
+  std::string once;
+  append(*message, &once);
+  const auto again = decode(once);
+  SPECD_CHECK(again.ok());
+  std::string twice;
+  append(*again, &twice);
+  SPECD_CHECK(once == twice);
+}
+
+void CheckPromises(std::string_view payload) {
+  if (const absl::StatusOr<TokenBatch> batch = DecodeTokenBatch(payload); batch.ok()) {
+    for (const TokenEvent& event : batch->events) SPECD_CHECK(event.accepted <= event.ids.size());
+  }
+  if (const absl::StatusOr<TextEvent> text = DecodeTextEvent(payload); text.ok()) {
+    size_t covered = 0;
+    for (const auto& span : text->spans) covered += span.size_bytes;
+    SPECD_CHECK(covered == text->text.size());
+  }
+}
+
+}  // namespace
+}  // namespace specd
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size_bytes) {
+  using namespace specd;
+  const std::string_view payload(reinterpret_cast<const char*>(data), size_bytes);
+  FuzzMessage(payload, DecodeTokenBatch, AppendTokenBatch);
+  FuzzMessage(payload, DecodeTextEvent, AppendTextEvent);
+  FuzzMessage(payload, DecodeHeartbeat, AppendHeartbeat);
+  FuzzMessage(payload, DecodeAbortRequest, AppendAbortRequest);
+  CheckPromises(payload);
+  return 0;
+}

@@ -1,0 +1,62 @@
+// Small makers of segments, memfds and rounds for the tests of ipc. Not thread-safe; each test
+// makes its own.
+#pragma once
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "ipc/layout.h"
+#include "ipc/round_channel.h"
+#include "ipc/segment.h"
+#include "ipc/unique_fd.h"
+
+namespace specd::test {
+
+inline constexpr SessionLimits kSmallLimits{32000, 4, 8, 3, 4};
+
+inline Segment MakeSegment(const SessionLimits& limits = kSmallLimits) {
+  absl::StatusOr<Segment> segment = Segment::Create(limits, {7, 11});
+  REQUIRE(segment.ok());
+  return *std::move(segment);
+}
+
+// A memfd of that size with those seals.
+inline UniqueFd MakeMemfd(uint64_t size_bytes, int seals) {
+  UniqueFd fd(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  REQUIRE(fd.valid());
+  REQUIRE(ftruncate(fd.get(), static_cast<off_t>(size_bytes)) == 0);
+  if (seals != 0) REQUIRE(fcntl(fd.get(), F_ADD_SEALS, seals) == 0);
+  return fd;
+}
+
+inline UniqueFd Duplicate(int fd) {
+  UniqueFd copy(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  REQUIRE(copy.valid());
+  return copy;
+}
+
+// The memory behind one draft, so that an EngineDraft can point to it.
+struct DraftBuffers {
+  std::vector<TokenId> tokens;
+  std::vector<DraftKind> kinds;
+  std::vector<uint32_t> target_rows;
+  std::vector<uint32_t> draft_rows;
+
+  EngineDraft View(uint64_t sequence) const {
+    return {sequence,
+            {static_cast<int32_t>(tokens.size()), tokens.data(), kinds.data(), target_rows.data(),
+             draft_rows.data()}};
+  }
+};
+
+// Two sampled tokens 10, 11, rows 0..2 and 0..1.
+inline DraftBuffers TwoTokens() {
+  return {{10, 11}, {DraftKind::kSampled, DraftKind::kOneHot}, {0, 1, 2}, {0, 1}};
+}
+
+}  // namespace specd::test

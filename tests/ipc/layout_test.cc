@@ -1,0 +1,203 @@
+// The layout of docs/PROTOCOL.md, computed here by hand and compared with code and memory.
+#include "ipc/layout.h"
+
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <string>
+
+#include "ipc/error.h"
+#include "ipc/include/specd/specd.h"
+#include "ipc_test_support.h"
+
+namespace specd {
+namespace {
+
+template <class T>
+T At(const Segment& segment, uint64_t offset) {
+  T value;
+  std::memcpy(&value, segment.at(offset), sizeof(value));
+  return value;
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("layout: offsets of a small session follow from the documented sums") {
+    // depth 4, batch 4, draft 3. Draft record: 16 + 3*4 + 4*4 + 3*4 + 3 = 59, rounded to 64.
+    // Result record: 32 + 4*4 = 48, rounded to 64.
+    const SegmentLayout layout = ComputeLayout(test::kSmallLimits);
+    CHECK(layout.draft_tokens_offset == 16);
+    CHECK(layout.draft_target_rows_offset == 28);
+    CHECK(layout.draft_draft_rows_offset == 44);
+    CHECK(layout.draft_kinds_offset == 56);
+    CHECK(layout.draft_record_bytes == 64);
+    CHECK(layout.result_tokens_offset == 32);
+    CHECK(layout.result_record_bytes == 64);
+    CHECK(layout.submission_ring_offset == 4096);
+    CHECK(layout.completion_ring_offset == 4096 + 4 * 128);
+    CHECK(layout.draft_payload_offset == 4096 + 8 * 128);
+    CHECK(layout.draft_payload_bytes == 4 * 4 * 64);
+    CHECK(layout.result_payload_offset == 5120 + 1024);
+    CHECK(layout.sequence_table_offset == 6144 + 1024);
+    CHECK(layout.segment_bytes == 8192);  // 7168 + 8 * 8 = 7232, rounded to 4096
+  }
+
+  TEST_CASE("layout: every area of the extreme sessions is aligned, disjoint and inside") {
+    for (const SessionLimits& limits :
+         {SessionLimits{1, 1, 1, 0, 1}, SessionLimits{1 << 20, 4096, 65536, 64, 64},
+          SessionLimits{50257, 3, 5, 7, 2}}) {
+      const SegmentLayout layout = ComputeLayout(limits);
+      const uint64_t areas[][2] = {
+          {0, 4096},
+          {layout.submission_ring_offset, uint64_t{limits.ring_depth} * 128},
+          {layout.completion_ring_offset, uint64_t{limits.ring_depth} * 128},
+          {layout.draft_payload_offset, layout.draft_payload_bytes},
+          {layout.result_payload_offset, layout.result_payload_bytes},
+          {layout.sequence_table_offset, uint64_t{limits.max_sequences} * 8},
+          {layout.segment_bytes, 0}};
+      for (size_t i = 1; i < std::size(areas); ++i) {
+        CHECK(areas[i][0] % 128 == 0);
+        CHECK(areas[i - 1][0] + areas[i - 1][1] <= areas[i][0]);
+      }
+      CHECK(layout.segment_bytes < uint64_t{1} << 29);
+      CHECK(layout.draft_record_bytes % 64 == 0);
+    }
+  }
+
+  TEST_CASE("layout: the header's bytes stand where the document says") {
+    const Segment segment = test::MakeSegment();
+    CHECK(std::string(segment.at(0), 8) == "SPECDSEG");
+    CHECK(At<uint32_t>(segment, 8) == 128);
+    CHECK(At<uint32_t>(segment, 12) == 128);
+    CHECK(At<uint64_t>(segment, 16) == 7);   // session_id
+    CHECK(At<uint64_t>(segment, 24) == 11);  // daemon_epoch
+    CHECK(At<uint64_t>(segment, 32) == 8192);
+    CHECK(At<uint32_t>(segment, 40) == 32000);
+    CHECK(At<uint32_t>(segment, 44) == 4);
+    CHECK(At<uint32_t>(segment, 48) == 8);
+    CHECK(At<uint32_t>(segment, 52) == 3);
+    CHECK(At<uint32_t>(segment, 56) == 4);
+    CHECK(At<uint64_t>(segment, 64) == 4096);
+    CHECK(At<uint64_t>(segment, 72) == 4608);
+    CHECK(At<uint64_t>(segment, 80) == 5120);
+    CHECK(At<uint64_t>(segment, 88) == 6144);
+    CHECK(At<uint64_t>(segment, 96) == 7168);
+    CHECK(At<uint32_t>(segment, 104) == 64);
+    CHECK(At<uint32_t>(segment, 108) == 64);
+    CHECK(At<uint32_t>(segment, 124) == 1);
+  }
+
+  TEST_CASE("layout: a submission's bytes stand where the document says") {
+    Segment segment = test::MakeSegment();
+    EngineChannel engine(&segment);
+    const test::DraftBuffers draft{
+        {0x0a0b0c0d, -1}, {DraftKind::kSampled, DraftKind::kOneHot}, {5, 6, 7}, {8, 9}};
+    const EngineDraft drafts[] = {draft.View(0x100000002)};
+    REQUIRE(engine.Submit(0x1122334455667788, drafts, 99) == PushResult::kOk);
+    CHECK(At<uint64_t>(segment, 4096) == 1);  // position 0, plus one
+    CHECK(At<uint64_t>(segment, 4096 + 8) == 0x1122334455667788);
+    CHECK(At<uint64_t>(segment, 4096 + 16) == 99);
+    CHECK(At<uint64_t>(segment, 4096 + 24) == 0);
+    CHECK(At<uint32_t>(segment, 4096 + 32) == 64);
+    CHECK(At<uint32_t>(segment, 4096 + 36) == 1);
+    CHECK(At<uint32_t>(segment, 4096 + 40) == 0);
+    CHECK(At<uint64_t>(segment, 5120) == 0x100000002);
+    CHECK(At<uint32_t>(segment, 5120 + 8) == 2);
+    CHECK(At<int32_t>(segment, 5120 + 16) == 0x0a0b0c0d);
+    CHECK(At<int32_t>(segment, 5120 + 20) == -1);
+    CHECK(At<uint32_t>(segment, 5120 + 28) == 5);
+    CHECK(At<uint32_t>(segment, 5120 + 36) == 7);
+    CHECK(At<uint32_t>(segment, 5120 + 44) == 8);
+    CHECK(At<uint32_t>(segment, 5120 + 48) == 9);
+    CHECK(At<uint8_t>(segment, 5120 + 56) == 1);
+    CHECK(At<uint8_t>(segment, 5120 + 57) == 0);
+    // The second round goes to the second slot and the second share of the payload area.
+    REQUIRE(engine.Submit(2, drafts, 100) == PushResult::kOk);
+    CHECK(At<uint64_t>(segment, 4096 + 128) == 2);
+    CHECK(At<uint64_t>(segment, 4096 + 128 + 24) == 4 * 64);
+    CHECK(At<uint64_t>(segment, 5120 + 4 * 64) == 0x100000002);
+  }
+
+  TEST_CASE("layout: a completion's bytes stand where the document says") {
+    Segment segment = test::MakeSegment();
+    EngineChannel engine(&segment);
+    DaemonChannel daemon(&segment);
+    daemon.SetRowLimits({16, 16});
+    const test::DraftBuffers draft = test::TwoTokens();
+    const EngineDraft drafts[] = {draft.View(0x100000001)};
+    REQUIRE(engine.Submit(21, drafts, 1000) == PushResult::kOk);
+    SubmissionCopy copy(segment.limits());
+    REQUIRE(daemon.Take(&copy, 2000));
+    const TokenId tokens[] = {10, 77};
+    const SequenceResult results[] = {{0x100000001, 0, SPECD_FINISH_STOP, 1, 2, 30, 77, tokens}};
+    daemon.Complete(copy, results, 3000);
+    CHECK(At<uint64_t>(segment, 256 + 8) == 1);  // submissions consumed
+    CHECK(At<uint64_t>(segment, 4608) == 1);
+    CHECK(At<uint64_t>(segment, 4608 + 8) == 21);
+    CHECK(At<uint64_t>(segment, 4608 + 16) == 1000);
+    CHECK(At<uint64_t>(segment, 4608 + 24) == 2000);
+    CHECK(At<uint64_t>(segment, 4608 + 32) == 3000);
+    CHECK(At<uint64_t>(segment, 4608 + 40) == 0);
+    CHECK(At<uint32_t>(segment, 4608 + 48) == 64);
+    CHECK(At<uint32_t>(segment, 4608 + 52) == 1);
+    CHECK(At<uint32_t>(segment, 4608 + 56) == 0);
+    CHECK(At<uint64_t>(segment, 6144) == 0x100000001);
+    CHECK(At<uint32_t>(segment, 6144 + 8) == 0);
+    CHECK(At<uint32_t>(segment, 6144 + 12) == 1);
+    CHECK(At<uint32_t>(segment, 6144 + 16) == 1);
+    CHECK(At<uint32_t>(segment, 6144 + 20) == 2);
+    CHECK(At<uint32_t>(segment, 6144 + 24) == 30);
+    CHECK(At<int32_t>(segment, 6144 + 28) == 77);
+    CHECK(At<int32_t>(segment, 6144 + 32) == 10);
+    CHECK(At<int32_t>(segment, 6144 + 36) == 77);
+  }
+
+  TEST_CASE("layout: a sequence state packs into the documented bits and back") {
+    // generation 3 at bit 35, stop (1) at bit 31, 5 kept tokens.
+    CHECK(PackSequenceState({3, SPECD_FINISH_STOP, 5}) == (3ull << 35 | 1ull << 31 | 5));
+    const SequenceState extreme{(1u << 29) - 1, SPECD_FINISH_ERROR, 0x7fffffff};
+    CHECK(UnpackSequenceState(PackSequenceState(extreme)) == extreme);
+    CHECK(IsStateOf({3, 0, 0}, uint64_t{3} << 32 | 6));
+    CHECK_FALSE(IsStateOf({3, 0, 0}, uint64_t{4} << 32 | 6));
+    // Only the low 29 bits of a generation are stored.
+    const uint64_t late = uint64_t{(1u << 29) + 2} << 32;
+    CHECK(IsStateOf(UnpackSequenceState(PackSequenceState({(1u << 29) + 2, 0, 0})), late));
+  }
+
+  TEST_CASE("limits: each is refused on both sides of its range, by name") {
+    const SessionLimits good{32000, 16, 16, 8, 4};
+    REQUIRE(ValidateLimits(good).ok());
+    struct Bad {
+      uint32_t SessionLimits::*field;
+      uint32_t value;
+      const char* name;
+    };
+    const Bad bads[] = {{&SessionLimits::vocab_size, 0, "vocab_size"},
+                        {&SessionLimits::vocab_size, (1 << 20) + 1, "vocab_size"},
+                        {&SessionLimits::max_batch, 0, "max_batch"},
+                        {&SessionLimits::max_batch, 4097, "max_batch"},
+                        {&SessionLimits::max_sequences, 15, "max_sequences"},
+                        {&SessionLimits::max_sequences, 65537, "max_sequences"},
+                        {&SessionLimits::max_draft, 65, "max_draft"},
+                        {&SessionLimits::max_draft, UINT32_MAX, "max_draft"},
+                        {&SessionLimits::ring_depth, 0, "ring_depth"},
+                        {&SessionLimits::ring_depth, 3, "ring_depth"},
+                        {&SessionLimits::ring_depth, 128, "ring_depth"},
+                        {&SessionLimits::ring_depth, uint32_t{1} << 31, "ring_depth"}};
+    for (const Bad& bad : bads) {
+      SessionLimits limits = good;
+      limits.*bad.field = bad.value;
+      const absl::Status status = ValidateLimits(limits);
+      CAPTURE(bad.name);
+      CAPTURE(bad.value);
+      CHECK(ErrorCodeOf(status) == SPECD_ERROR_INVALID_ARGUMENT);
+      CHECK(ErrorFieldOf(status) == bad.name);
+      CHECK(status.message().find(std::to_string(bad.value)) != absl::string_view::npos);
+    }
+    for (uint32_t depth : {1, 2, 4, 64}) {
+      CHECK(ValidateLimits({32000, 16, 16, 0, depth}).ok());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace specd

@@ -1,0 +1,93 @@
+#include "tests/support/emulated_block.h"
+
+#include <doctest/doctest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+namespace specd {
+namespace {
+
+bool Contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("shuffles and ballots exchange values inside a warp only") {
+    std::vector<uint32_t> seen(128);
+    std::vector<uint32_t> ballots(128);
+    const std::string error = RunEmulatedBlock({.num_threads = 128}, [&](EmulatedThread thread) {
+      const int32_t index = thread.warp() * 32 + thread.lane();
+      seen[index] = thread.Shuffle(100 * thread.warp() + thread.lane(), thread.lane() ^ 5);
+      ballots[index] = thread.Ballot(thread.lane() % 2 == thread.warp() % 2);
+    });
+    CHECK(error == "");
+    for (int32_t i = 0; i < 128; ++i) {
+      CHECK(seen[i] == static_cast<uint32_t>(100 * (i / 32) + (i % 32 ^ 5)));
+      CHECK(ballots[i] == (i / 32 % 2 == 0 ? 0x55555555u : 0xAAAAAAAAu));
+    }
+  }
+
+  TEST_CASE("a barrier makes earlier writes visible and its absence is noticed by some schedule") {
+    // Warp 0 writes, the others read. With a barrier all see the value; without it, schedules
+    // differ.
+    for (const bool with_barrier : {true, false}) {
+      std::set<uint32_t> seen;
+      for (uint64_t seed = 0; seed < 20; ++seed) {
+        uint32_t shared = 0xFFFFFFFFu;
+        std::vector<uint32_t> read(64);
+        const std::string error = RunEmulatedBlock(
+            {.num_threads = 64, .schedule_seed = seed}, [&](EmulatedThread thread) {
+              static_cast<void>(thread.Ballot(true));
+              if (thread.warp() == 0 && thread.lane() == 0) shared = 7;
+              if (with_barrier) thread.Sync();
+              read[thread.warp() * 32 + thread.lane()] = shared;
+            });
+        CHECK(error == "");
+        for (int32_t i = 32; i < 64; ++i) seen.insert(read[i]);
+      }
+      CHECK(seen.size() == (with_barrier ? 1 : 2));
+    }
+  }
+
+  TEST_CASE("a lane missing at a shuffle is an error") {
+    const std::string error = RunEmulatedBlock({.num_threads = 64}, [](EmulatedThread thread) {
+      if (thread.warp() == 1 && thread.lane() == 13) return;
+      static_cast<void>(thread.Shuffle(1, 0));
+    });
+    CHECK(Contains(error, "warp 1: lane 0 is at a shuffle while lane 13 is finished"));
+  }
+
+  TEST_CASE("a lane at another kind of exchange is an error") {
+    std::string error = RunEmulatedBlock({}, [](EmulatedThread thread) {
+      if (thread.lane() == 3) {
+        static_cast<void>(thread.Ballot(true));
+      } else {
+        static_cast<void>(thread.Shuffle(1, 0));
+      }
+    });
+    CHECK(Contains(error, "lane 0 is at a shuffle while lane 3 is at a ballot"));
+    error = RunEmulatedBlock({}, [](EmulatedThread thread) {
+      if (thread.lane() == 0) thread.Sync();
+      static_cast<void>(thread.Ballot(true));
+    });
+    CHECK(Contains(error, "lane 0 is at a barrier while lane 1 is at a ballot"));
+  }
+
+  TEST_CASE("a warp missing at a barrier is an error") {
+    const std::string error = RunEmulatedBlock({.num_threads = 96}, [](EmulatedThread thread) {
+      if (thread.warp() != 2) thread.Sync();
+    });
+    CHECK(Contains(error, "32 of 96 threads finished while the others are at a barrier"));
+  }
+
+  TEST_CASE("a shuffle from outside the warp is an error") {
+    const std::string error = RunEmulatedBlock(
+        {}, [](EmulatedThread thread) { static_cast<void>(thread.Shuffle(1, thread.lane() + 1)); });
+    CHECK(Contains(error, "lane 31 asks for lane 32"));
+  }
+}
+
+}  // namespace
+}  // namespace specd

@@ -1,0 +1,183 @@
+"""Our detokenizer against Hugging Face tokenizers and CPython, on random ids.
+
+Usage: detokenizer_oracle.py SPECD_DECODE_IDS TOKENIZER_JSON
+
+Byte-level tokenizers are made up on the spot, saved by Hugging Face and loaded by us; the file of
+the toy engine is tested as well. Every id sequence must decode to the same text, with special
+tokens skipped and kept.
+
+One difference is meant, and left out by construction: we take an added token's content literally,
+while Hugging Face runs it through the byte map (tokenizers #1392, #1915, #1996). The two agree on
+content in which every character is mapped to itself (printable ASCII), and on content with a
+character outside the map, which both leave alone. Only such added tokens are drawn here.
+"""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+
+from tokenizers import AddedToken, Tokenizer, decoders, models
+
+SEED = 20260622
+
+
+def byte_to_char():
+    """The map of GPT-2, as published."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    mapped = {byte: chr(byte) for byte in printable}
+    mapped.update({byte: chr(256 + n) for n, byte in enumerate(others)})
+    return mapped
+
+
+CHAR_OF_BYTE = byte_to_char()
+BYTE_OF_CHAR = {char: byte for byte, char in CHAR_OF_BYTE.items()}
+
+
+def decodes_alike(content):
+    """Whether Hugging Face leaves this added content as it is."""
+    if any(char not in BYTE_OF_CHAR for char in content):
+        return True
+    return all(ord(char) == BYTE_OF_CHAR[char] < 0x80 for char in content)
+
+
+def decode_with_specd(decode_ids, path, mode, lines):
+    stdin = "".join(" ".join(map(str, ids)) + "\n" for ids in lines)
+    result = subprocess.run(
+        [decode_ids, path, mode], input=stdin, capture_output=True, text=True, encoding="utf-8"
+    )
+    if result.returncode != 0:
+        raise SystemExit(f"specd_decode_ids failed on {path}: {result.stderr}")
+    texts = [json.loads(line) for line in result.stdout.split("\n")[:-1]]
+    assert len(texts) == len(lines), (len(texts), len(lines))
+    return texts
+
+
+def compare(name, decode_ids, path, lines):
+    """All lines, with special tokens skipped and kept; ends the test at the first difference."""
+    tokenizer = Tokenizer.from_file(path)
+    num_lossy = 0
+    for mode in ("skip", "keep"):
+        for ids, ours in zip(lines, decode_with_specd(decode_ids, path, mode, lines)):
+            theirs = tokenizer.decode(ids, skip_special_tokens=mode == "skip")
+            if ours != theirs:
+                raise SystemExit(
+                    f"{name}, special tokens: {mode}, ids {ids}\n  specd        {ours!r}\n"
+                    f"  Hugging Face {theirs!r}"
+                )
+            num_lossy += "\ufffd" in ours
+    print(f"{name}: {2 * len(lines)} decodes equal, {num_lossy} of them with U+FFFD")
+
+
+def random_piece(rng):
+    """Bytes of a token: words, whole characters, pieces of characters, noise."""
+    kind = rng.randrange(4)
+    if kind == 0:
+        return bytes(rng.choice(b" abcdefgXYZ,.\n\t") for _ in range(rng.randint(1, 6)))
+    characters = rng.choices("é你삼😀\u200d\ufffd", k=2)
+    encoded = "".join(characters).encode()
+    if kind == 1:
+        return encoded
+    if kind == 2:
+        begin = rng.randrange(len(encoded))
+        return encoded[begin : begin + rng.randint(1, 3)]
+    return bytes(rng.randrange(256) for _ in range(rng.randint(1, 4)))
+
+
+def make_tokenizer(rng, folder, number):
+    pieces = {bytes([byte]) for byte in range(256)} | {random_piece(rng) for _ in range(300)}
+    tokens = ["".join(CHAR_OF_BYTE[byte] for byte in piece) for piece in pieces]
+    tokens.sort()
+    # One character outside the map makes the whole token raw UTF-8.
+    tokens += ["[PA D]", "ĠaĠ b", "Ġд", "Ġ<｜tool▁calls｜>", "日本"]
+    tokens += ["<s>"]
+    # Hugging Face numbers added tokens from the count of tokens on, whether or not such ids are
+    # taken. The holes are therefore there and beyond.
+    num_high = 20
+    vocab = {token: id for id, token in enumerate(tokens[num_high:])}
+    next_id = len(tokens) + 50
+    for token in tokens[:num_high]:
+        vocab[token] = next_id
+        next_id += rng.randint(1, 3)
+
+    tokenizer = Tokenizer(models.BPE(vocab, []))
+    byte_level = decoders.ByteLevel()
+    tokenizer.decoder = decoders.Sequence([byte_level]) if number % 2 else byte_level
+    special = ["<s>", "<|eos|>", "<｜begin▁of▁sentence｜>", "", "[MASK ]"]
+    plain = ["<think>", "</think>", "嗎", "д", "a b", "語x"]
+    assert all(decodes_alike(content) for content in special + plain)
+    tokenizer.add_special_tokens([AddedToken(c, normalized=False, special=True) for c in special])
+    tokenizer.add_tokens([AddedToken(c, normalized=False) for c in plain])
+    path = os.path.join(folder, f"tokenizer_{number}.json")
+    tokenizer.save(path)
+    return path
+
+
+def random_lines(rng, ids, id_end, count):
+    """Ids of the vocabulary, here and there one that is a hole or past the end."""
+    lines = []
+    for _ in range(count):
+        line = [rng.choice(ids) for _ in range(rng.randint(0, 30))]
+        if line and rng.random() < 0.3:
+            line[rng.randrange(len(line))] = rng.randrange(id_end + 500)
+        lines.append(line)
+    return lines
+
+
+def check_made_up(decode_ids, folder, rng):
+    for number in range(8):
+        path = make_tokenizer(rng, folder, number)
+        ids = sorted(Tokenizer.from_file(path).get_vocab().values())
+        compare(f"made up {number}", decode_ids, path, random_lines(rng, ids, ids[-1], 2000))
+
+
+def check_bytes(decode_ids, folder, rng):
+    """A token for each byte: our replacement of ill-formed UTF-8 is CPython's."""
+    vocab = {CHAR_OF_BYTE[byte]: byte for byte in range(256)}
+    tokenizer = Tokenizer(models.BPE(vocab, []))
+    tokenizer.decoder = decoders.ByteLevel()
+    path = os.path.join(folder, "bytes.json")
+    tokenizer.save(path)
+    likely = list(b"aZ\x80\x8f\x90\x9f\xa0\xbf\xc0\xc2\xdf\xe0\xe4\xed\xef\xf0\xf1\xf4\xf5\xff")
+    drawn = likely * 50 + list(range(256))  # four of five are likely
+    lines = [rng.choices(drawn, k=rng.randint(1, 12)) for _ in range(20000)]
+    for line, text in zip(lines, decode_with_specd(decode_ids, path, "keep", lines)):
+        expected = bytes(line).decode("utf-8", errors="replace")
+        if text != expected:
+            raise SystemExit(f"bytes {bytes(line)!r}\n  specd   {text!r}\n  CPython {expected!r}")
+    print(f"bytes: {len(lines)} decodes equal to CPython's")
+    compare("bytes", decode_ids, path, lines[:2000])
+
+
+def check_file(decode_ids, path, rng):
+    if not os.path.exists(path):
+        raise SystemExit(f"{path} is missing; it is part of the repository")
+    tokenizer = Tokenizer.from_file(path)
+    added = tokenizer.get_added_tokens_decoder()
+    left_out = {id for id, token in added.items() if not decodes_alike(token.content)}
+    ids = sorted(set(tokenizer.get_vocab().values()) - left_out)
+    lines = random_lines(rng, ids, ids[-1], 3000)
+    lines = [[id for id in line if id not in left_out] for line in lines]
+    name = f"{os.path.basename(path)} ({len(ids)} ids, {len(left_out)} left out)"
+    compare(name, decode_ids, path, lines)
+    with open(__file__, encoding="utf-8") as source:
+        text = source.read()
+    encoded = tokenizer.encode(text, add_special_tokens=False).ids
+    assert decode_with_specd(decode_ids, path, "keep", [encoded]) == [tokenizer.decode(encoded)]
+
+
+def main():
+    decode_ids, path = sys.argv[1:]
+    rng = random.Random(SEED)
+    print(f"seed {SEED}")
+    with tempfile.TemporaryDirectory() as folder:
+        check_bytes(decode_ids, folder, rng)
+        check_made_up(decode_ids, folder, rng)
+    check_file(decode_ids, path, rng)
+
+
+if __name__ == "__main__":
+    main()

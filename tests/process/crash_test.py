@@ -1,0 +1,83 @@
+"""kill -9 of each process once, and the orderly ends: nobody else is disturbed, nothing is left."""
+
+import signal
+import unittest
+
+from support import ProcessTest, wait_until
+
+# Streams end when the model says so; with this many prompts two at a time there are always two open.
+PROMPTS = "|".join(["The daemon", "A round", "The engine"] * 200)
+BUSY = (f"--prompt={PROMPTS}", "--max_batch=2", "--temperature=1", "--forward_ms=5", "--print=none")
+
+
+class CrashTest(ProcessTest):
+    def busy(self, *flags):
+        """A daemon, a subscriber, and an engine in the middle of its text."""
+        daemon = self.daemon()
+        client = self.client(*flags)
+        engine = self.engine(*BUSY)
+        wait_until(lambda: client.stdout.count('"text"') > 20 or not engine.running(), "text")
+        self.assertTrue(engine.running(), engine.stderr)
+        return daemon, client, engine
+
+    def aborted(self, client):
+        return [name for name, end in self.ends(client).items() if end["finish"] == "abort"]
+
+    def short_run(self, prompt="A short one"):
+        engine = self.engine(f"--prompt={prompt}", "--max_tokens=20", "--print=none")
+        self.assertEqual(engine.wait(), 0, engine.stderr)
+
+    def test_engine_killed(self):
+        daemon, client, engine = self.busy()
+        self.kill(engine)
+        # Its two open streams end as aborted; what was confirmed stands and adds up.
+        wait_until(lambda: len(self.aborted(client)) == 2, "the two ends")
+        self.texts(client)
+        # Names and slots are free again: the next engine is served, by the same daemon.
+        self.short_run(self.aborted(client)[0])
+        self.stop(daemon)
+
+    def test_daemon_killed(self):
+        daemon, client, engine = self.busy("--timeout_ms=1000")
+        self.kill(daemon)
+        self.assertEqual(engine.wait(), 3)
+        self.assertIn("daemon", engine.stderr)
+        self.assertEqual(client.wait(), 3)
+        # What it left behind does not keep the next one from starting.
+        self.assertIn("s", self.sockets())
+        second = self.daemon()
+        self.short_run()
+        self.stop(second)
+        self.assertEqual(self.sockets(), [])
+
+    def test_subscriber_killed(self):
+        daemon, client, engine = self.busy()
+        self.kill(client)
+        other = self.client()
+        self.short_run()
+        wait_until(lambda: "A short one" in self.ends(other) or not other.running(), "the end")
+        self.assertIn("A short one", self.ends(other), other.stderr)
+        self.assertTrue(engine.running(), engine.stderr)
+        self.stop(daemon)
+
+    def test_terminated_daemon_drains(self):
+        daemon, client, engine = self.busy()
+        self.stop(daemon)
+        self.assertIn(engine.wait(), (1, 3), engine.stderr)
+        self.assertIn("daemon", engine.stderr)
+        # Every stream got its end before the daemon was gone, and no text is missing.
+        wait_until(lambda: len(self.aborted(client)) == 2, "the two ends")
+        self.texts(client)
+        self.assertEqual([path.name for path in self.folder.iterdir()
+                          if not path.name.startswith("ready")], [])
+
+    def test_interrupted_engine_ends_its_streams(self):
+        daemon, client, engine = self.busy()
+        engine.signal(signal.SIGINT)
+        self.assertEqual(engine.wait(), 130)
+        wait_until(lambda: len(self.aborted(client)) == 2, "the two ends")
+        self.stop(daemon)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,149 @@
+"""Bad input gets a clear error and loses nothing: what an outsider can get wrong, end to end."""
+
+import array
+import os
+import pathlib
+import socket
+import struct
+import unittest
+
+from support import ProcessTest, SOURCE, TOKENIZER
+
+NOBODY = 65534
+
+
+class RefusalTest(ProcessTest):
+    def assertRefused(self, process, code, *parts):
+        self.assertEqual(process.code, code, process.stderr)
+        for part in parts:
+            self.assertIn(part, process.stderr)
+
+    def assertServes(self):
+        engine = self.engine("--prompt=The daemon", "--max_tokens=8", "--print=none")
+        self.assertEqual(engine.wait(), 0, engine.stderr)
+
+    def test_unknown_flag(self):
+        for program in ("specd", "specd-detok", "specd-toy-engine", "specd-toy-client"):
+            process = self.run_to_end(program, "--no_such_flag=1")
+            self.assertNotEqual(process.code, 0)
+            self.assertIn("no_such_flag", process.stderr)
+
+    def test_flag_values(self):
+        self.assertRefused(self.run_to_end("specd", "--listen=tcp://x"), 2, "unix:/path")
+        self.assertRefused(self.run_to_end("specd", "--log_level=loud"), 2, "log_level = loud")
+        self.assertRefused(self.run_to_end("specd", f"--listen=unix:{self.socket}", "stray"), 2,
+                           "stray")
+        self.assertRefused(
+            self.run_to_end("specd", f"--listen=unix:{self.socket}", "--detokenizer=off",
+                            "--device=tpu"), 1, "tpu", "cpu")
+
+    def test_flagfile(self):
+        flags = self.folder / "flags"
+        flags.write_text(f"--listen=unix:{self.socket}\n--log_level=loud\n")
+        self.assertRefused(self.run_to_end("specd", f"--flagfile={flags}"), 2, "log_level = loud")
+
+    def test_unreadable_tokenizer(self):
+        missing = self.run_to_end("specd", f"--listen=unix:{self.socket}",
+                                  "--tokenizer=/nonexistent/tokenizer.json")
+        self.assertRefused(missing, 1, "/nonexistent/tokenizer.json")
+        broken = self.folder / "broken.json"
+        broken.write_text('{"version": "1.0", "model":')
+        process = self.run_to_end("specd", f"--listen=unix:{self.socket}", f"--tokenizer={broken}")
+        self.assertRefused(process, 1, str(broken))
+        self.assertEqual(self.sockets(), [])
+
+    @unittest.skipIf(os.path.exists("/dev/nvidia0"), "this machine has the device")
+    def test_device_that_is_not_there(self):
+        process = self.run_to_end("specd", f"--listen=unix:{self.socket}", "--detokenizer=off",
+                                  "--device=cuda")
+        self.assertRefused(process, 1, "cuda", "cpu")
+
+    def test_second_instance(self):
+        daemon = self.daemon()
+        second = self.run_to_end("specd", f"--listen=unix:{self.socket}", "--detokenizer=off")
+        self.assertRefused(second, 1, "another specd serves")
+        self.assertServes()
+        self.stop(daemon)
+
+    def test_vocabulary_mismatch(self):
+        self.daemon("--vocab_size=4096")
+        engine = self.run_to_end("specd-toy-engine", f"--specd=unix:{self.socket}",
+                                 f"--tokenizer={TOKENIZER}", f"--corpus={SOURCE}/docs")
+        self.assertRefused(engine, 1, "vocab_size = 2048", "4096")
+
+    def test_no_daemon(self):
+        engine = self.run_to_end("specd-toy-engine", f"--specd=unix:{self.socket}",
+                                 f"--tokenizer={TOKENIZER}", f"--corpus={SOURCE}/docs")
+        self.assertRefused(engine, 1, str(self.socket))
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can become somebody else")
+    def test_wrong_uid(self):
+        daemon = self.daemon()
+        self.folder.chmod(0o755)
+
+        # In the socket's group, so that the file lets it in and the daemon has to look.
+        def become_nobody():
+            os.setgroups([])
+            os.setgid(0)
+            os.setuid(NOBODY)
+        engine = self.run_to_end("specd-toy-engine", f"--specd=unix:{self.socket}",
+                                 f"--tokenizer={TOKENIZER}", f"--corpus={SOURCE}/docs",
+                                 preexec_fn=become_nobody)
+        self.assertRefused(engine, 1, f"uid {NOBODY}", "--allow_uid")
+        self.assertServes()
+        self.stop(daemon)
+        allowed = self.daemon(f"--allow_uid={NOBODY}")
+        engine = self.run_to_end("specd-toy-engine", f"--specd=unix:{self.socket}",
+                                 f"--tokenizer={TOKENIZER}", f"--corpus={SOURCE}/docs",
+                                 "--max_tokens=8", preexec_fn=become_nobody)
+        self.assertEqual(engine.code, 0, engine.stderr)
+        self.stop(allowed)
+
+    def raw(self):
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        connection.settimeout(30)
+        connection.connect(str(self.socket))
+        return connection
+
+    def test_wrong_protocol_version(self):
+        self.daemon()
+        with self.raw() as connection:
+            header = struct.pack("<IBBHIIII", 0x44435053, 99, 0, 1, 1, 1, 0, 0) + b"\x80"
+            connection.send(header)
+            reply = connection.recv(65536)
+            self.assertIn(b"99", reply)
+            self.assertIn(b"upgrade", reply)
+            self.assertEqual(connection.recv(65536), b"")  # and hangs up
+        self.assertServes()
+
+    def test_noise_and_foreign_descriptors(self):
+        self.daemon()
+        for message in (b"\0", b"hello", os.urandom(4096)):
+            with self.raw() as connection:
+                connection.send(message)
+                connection.recv(65536)
+                self.assertEqual(connection.recv(65536), b"")
+        with self.raw() as connection:
+            with open(os.devnull, "rb") as file:
+                descriptors = array.array("i", [file.fileno()] * 4)
+                connection.sendmsg([b"x" * 24], [(socket.SOL_SOCKET, socket.SCM_RIGHTS,
+                                                  descriptors)])
+            connection.recv(65536)
+        self.assertServes()
+
+    def test_silent_connections_do_not_keep_engines_out(self):
+        daemon = self.daemon("--max_sessions=1")
+        silent = [self.raw() for _ in range(8)]
+        self.assertServes()
+        for connection in silent:
+            connection.close()
+        self.stop(daemon)
+
+    def test_path_too_long(self):
+        long = pathlib.Path("/") / ("x" * 120)
+        process = self.run_to_end("specd", f"--listen=unix:{long}", "--detokenizer=off")
+        self.assertRefused(process, 1, "107")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,63 @@
+#include "speculative/sequence_table.h"
+
+#include <doctest/doctest.h>
+
+#include <set>
+
+namespace specd {
+namespace {
+
+TEST_SUITE("unit") {
+  TEST_CASE("a full table opens nothing, and a closed slot is used again under a new handle") {
+    SequenceTable table(2);
+    const SequenceHandle a = table.Open()->handle;
+    const SequenceHandle b = table.Open()->handle;
+    CHECK(table.Open() == nullptr);
+    CHECK(table.num_open() == 2);
+    CHECK(table.Close(a));
+    const SequenceHandle c = table.Open()->handle;
+    CHECK(SlotOf(c) == SlotOf(a));
+    CHECK(c != a);
+    CHECK(table.Find(a) == nullptr);
+    CHECK(table.Find(c) != nullptr);
+    CHECK(table.Find(b) != nullptr);
+  }
+
+  TEST_CASE("stale, foreign and zero handles find nothing and close nothing") {
+    SequenceTable table(2);
+    const SequenceHandle a = table.Open()->handle;
+    CHECK(table.Find(0) == nullptr);
+    CHECK(table.Find(a + (uint64_t{1} << 32)) == nullptr);
+    CHECK(table.Find((uint64_t{1} << 32) | 77) == nullptr);
+    CHECK(table.Close(a));
+    CHECK_FALSE(table.Close(a));
+    CHECK(table.num_open() == 0);
+  }
+
+  TEST_CASE("a reused slot starts from nothing") {
+    SequenceTable table(1);
+    Sequence* first = table.Open();
+    first->kept_tokens = 9;
+    first->finish_reason = FinishReason::kLength;
+    first->stop_token_ids = {1, 2};
+    table.Close(first->handle);
+    const Sequence* second = table.Open();
+    CHECK(second->kept_tokens == 0);
+    CHECK(second->finish_reason == FinishReason::kNone);
+    CHECK(second->stop_token_ids.empty());
+    CHECK(second->last_round == 0);
+  }
+
+  TEST_CASE("handles never repeat while slots come and go") {
+    SequenceTable table(3);
+    std::set<SequenceHandle> seen;
+    for (int i = 0; i < 1000; ++i) {
+      Sequence* sequence = table.Open();
+      CHECK(seen.insert(sequence->handle).second);
+      table.Close(sequence->handle);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace specd

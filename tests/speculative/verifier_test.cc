@@ -1,0 +1,225 @@
+#include "speculative/verifier.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/support/scripted_backend.h"
+
+namespace specd {
+namespace {
+
+// A verifier over a scripted backend: 8 tokens, up to 4 sequences, up to 3 drafts.
+struct Fixture {
+  Fixture() {
+    auto owned = std::make_unique<ScriptedBackend>();
+    backend = owned.get();
+    VerifierOptions options;
+    options.limits = {8, 4, 3};
+    options.max_sequences = 4;
+    options.eos_token_ids = {7};
+    auto created = Verifier::Create(options, std::move(owned));
+    REQUIRE(created.ok());
+    verifier = *std::move(created);
+  }
+
+  SequenceHandle Open(int64_t max_tokens = 100) {
+    SequenceParams params;
+    params.max_tokens = max_tokens;
+    auto info = verifier->Open(params);
+    REQUIRE(info.ok());
+    return info->handle;
+  }
+
+  RoundInput Input(SequenceHandle sequence, int32_t num_drafts = 3) const {
+    RoundInput input;
+    input.sequence = sequence;
+    input.chain = {num_drafts, drafts, nullptr, rows, nullptr};
+    return input;
+  }
+
+  RoundResult Round(SequenceHandle sequence) {
+    const RoundInput input = Input(sequence);
+    RoundResult result;
+    verifier->VerifyRound({&input, 1}, {&result, 1});
+    return result;
+  }
+
+  const TokenId drafts[3] = {1, 2, 3};
+  const uint32_t rows[4] = {0, 1, 2, 3};
+  ScriptedBackend* backend = nullptr;
+  std::unique_ptr<Verifier> verifier;
+};
+
+std::vector<TokenId> Kept(const RoundResult& result) {
+  return {result.tokens, result.tokens + result.num_kept};
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("confirmed tokens are committed and the next round starts behind them") {
+    Fixture f;
+    const SequenceHandle s = f.Open();
+    f.backend->script = {Confirm(2, {1, 2, 5}), Confirm(0, {4})};
+    RoundResult result = f.Round(s);
+    CHECK(result.status == RoundStatus::kOk);
+    CHECK(result.num_accepted == 2);
+    CHECK(Kept(result) == std::vector<TokenId>{1, 2, 5});
+    CHECK(result.total_kept == 3);
+    result = f.Round(s);
+    CHECK(result.total_kept == 4);
+    CHECK(f.backend->seen[0].round_base == 0);
+    CHECK(f.backend->seen[1].round_base == 3);
+    CHECK(f.backend->seen[1].first_position == 3);
+  }
+
+  TEST_CASE("a finished sequence is answered FINISHED, reaches no backend and changes nothing") {
+    Fixture f;
+    const SequenceHandle s = f.Open(2);
+    f.backend->script = {Confirm(2, {1, 2, 5})};
+    RoundResult result = f.Round(s);
+    CHECK(result.num_kept == 2);
+    CHECK(result.num_accepted == 2);
+    CHECK(result.finish_reason == FinishReason::kLength);
+    result = f.Round(s);
+    CHECK(result.status == RoundStatus::kFinished);
+    CHECK(result.finish_reason == FinishReason::kLength);
+    CHECK(result.num_kept == 0);
+    CHECK(result.total_kept == 2);
+    CHECK(f.backend->seen.size() == 1);
+  }
+
+  TEST_CASE("EOS of the model profile finishes; ignore_eos drops it, stop ids stay") {
+    Fixture f;
+    const SequenceHandle plain = f.Open();
+    SequenceParams params;
+    params.ignore_eos = true;
+    params.stop_token_ids = {5};
+    const SequenceHandle ignoring = f.verifier->Open(params)->handle;
+    f.backend->script = {Confirm(1, {7, 1}), Confirm(1, {7, 1}), Confirm(1, {7, 5})};
+    CHECK(f.Round(plain).stop_token == 7);
+    CHECK(f.Round(ignoring).finish_reason == FinishReason::kNone);
+    const RoundResult result = f.Round(ignoring);
+    CHECK(result.finish_reason == FinishReason::kStop);
+    CHECK(result.stop_token == 5);
+    CHECK(result.total_kept == 4);
+  }
+
+  TEST_CASE("a bad row ends only its sequence, and tokens before it stand (CONTRACT 6)") {
+    Fixture f;
+    const SequenceHandle bad = f.Open();
+    const SequenceHandle good = f.Open();
+    ScriptedOutcome broken = Confirm(1, {1});
+    broken.outcome.status = OutcomeStatus::kBadTargetRow;
+    f.backend->script = {broken, Confirm(0, {6})};
+    const RoundInput inputs[] = {f.Input(bad), f.Input(good)};
+    RoundResult results[2];
+    f.verifier->VerifyRound(inputs, results);
+    CHECK(results[0].status == RoundStatus::kBadDistribution);
+    CHECK(results[0].finish_reason == FinishReason::kError);
+    CHECK(Kept(results[0]) == std::vector<TokenId>{1});
+    CHECK(results[1].status == RoundStatus::kOk);
+    CHECK(Kept(results[1]) == std::vector<TokenId>{6});
+    CHECK(f.verifier->counters().bad_target_rows == 1);
+  }
+
+  TEST_CASE("a bad row behind a token that finishes is never reached") {
+    Fixture f;
+    const SequenceHandle s = f.Open();
+    ScriptedOutcome broken = Confirm(1, {7});
+    broken.outcome.status = OutcomeStatus::kBadTargetRow;
+    f.backend->script = {broken};
+    const RoundResult result = f.Round(s);
+    CHECK(result.status == RoundStatus::kOk);
+    CHECK(result.finish_reason == FinishReason::kStop);
+  }
+
+  TEST_CASE("unknown, malformed and doubled records are answered and disturb nobody") {
+    Fixture f;
+    const SequenceHandle a = f.Open();
+    const SequenceHandle b = f.Open();
+    f.backend->script = {Confirm(0, {3})};
+    RoundInput inputs[] = {f.Input(b), f.Input(a), f.Input(12345), f.Input(a)};
+    inputs[0].malformed = true;
+    RoundResult results[4];
+    f.verifier->VerifyRound(inputs, results);
+    CHECK(results[0].status == RoundStatus::kInvalid);
+    CHECK(results[1].status == RoundStatus::kOk);
+    CHECK(results[1].num_kept == 1);
+    CHECK(results[2].status == RoundStatus::kUnknownSequence);
+    CHECK(results[3].status == RoundStatus::kInvalid);
+    CHECK(f.verifier->Find(b)->kept_tokens == 0);
+    CHECK(f.verifier->counters().invalid_records == 2);
+  }
+
+  TEST_CASE("a device fault commits nothing") {
+    Fixture f;
+    const SequenceHandle s = f.Open();
+    f.backend->next_status = absl::InternalError("sticky");
+    const RoundResult result = f.Round(s);
+    CHECK(result.status == RoundStatus::kDeviceError);
+    CHECK(result.num_kept == 0);
+    CHECK(f.verifier->Find(s)->kept_tokens == 0);
+    f.backend->next_status = absl::OkStatus();
+    f.backend->script = {Confirm(0, {3})};
+    CHECK(f.Round(s).total_kept == 1);
+  }
+
+  TEST_CASE("an abort cuts a running sequence once") {
+    Fixture f;
+    const SequenceHandle s = f.Open();
+    f.backend->script = {Confirm(2, {1, 2, 3})};
+    f.Round(s);
+    REQUIRE(f.verifier->Finish(s, FinishReason::kAbort, 3) != nullptr);
+    CHECK(f.verifier->Finish(s, FinishReason::kAbort, 2) == nullptr);
+    CHECK(f.Round(s).status == RoundStatus::kFinished);
+    CHECK(f.verifier->Find(s)->kept_tokens == 3);
+  }
+
+  TEST_CASE("a stop string moves a provisional end back, and outranks it at the same token") {
+    Fixture f;
+    const SequenceHandle earlier = f.Open(3);
+    const SequenceHandle same = f.Open(3);
+    f.backend->script = {Confirm(2, {1, 2, 3}), Confirm(2, {1, 2, 3})};
+    f.Round(earlier);
+    f.Round(same);
+    REQUIRE(f.verifier->Finish(earlier, FinishReason::kStop, 2) != nullptr);
+    CHECK(f.verifier->Find(earlier)->kept_tokens == 2);
+    CHECK(f.verifier->Find(earlier)->finish_reason == FinishReason::kStop);
+    REQUIRE(f.verifier->Finish(same, FinishReason::kStop, 3) != nullptr);
+    CHECK(f.verifier->Find(same)->finish_reason == FinishReason::kStop);
+    CHECK(f.verifier->Finish(same, FinishReason::kStop, 3) == nullptr);
+    CHECK(f.verifier->Finish(same, FinishReason::kStop, 4) == nullptr);
+  }
+
+  TEST_CASE("seeds: given ones are used, missing ones are drawn and reported") {
+    Fixture f;
+    SequenceParams params;
+    params.seed = 42;
+    params.has_seed = true;
+    CHECK(f.verifier->Open(params)->seed == 42);
+    params.has_seed = false;
+    const uint64_t first = f.verifier->Open(params)->seed;
+    const uint64_t second = f.verifier->Open(params)->seed;
+    CHECK(first != second);
+    f.backend->script = {Confirm(0, {1})};
+  }
+
+  TEST_CASE("too many sequences and a wrong EOS id are refused with the remedy") {
+    Fixture f;
+    for (int i = 0; i < 4; ++i) f.Open();
+    const auto full = f.verifier->Open(SequenceParams{});
+    CHECK(full.status().code() == absl::StatusCode::kResourceExhausted);
+    CHECK(std::string(full.status().message()).find("max_sequences") != std::string::npos);
+
+    VerifierOptions options;
+    options.limits = {8, 1, 0};
+    options.max_sequences = 1;
+    options.eos_token_ids = {8};
+    const auto wrong = Verifier::Create(options, std::make_unique<ScriptedBackend>());
+    CHECK(std::string(wrong.status().message()).find("0 .. 7") != std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace specd

@@ -1,0 +1,250 @@
+"""Each rule of layout_check is shown a tree that breaks it, and a tree that just does not.
+
+A good tree is made in a temporary folder; every test adds or changes one file and says which
+findings, by rule, file and line, must come of it. Forbidden words are put together from halves
+here, because the check reads this file too.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PROGRAM = os.path.join(REPOSITORY, "tools", "layout_check", "layout_check.py")
+sys.path.insert(0, os.path.dirname(PROGRAM))
+
+import layout_check  # noqa: E402  (its folder is known from here on only)
+
+HEADER = "// A thing for tests.\n//\n// Thread-safe: it holds nothing.\n#pragma once\n\n"
+C_HEADER = "/* A thing for tests.\n * Thread-safe: it holds nothing. */\n#ifndef SPECD_SPECD_H_\n" \
+           "#define SPECD_SPECD_H_\n#include <stdint.h>\n#endif\n"
+FOLDERS = ("daemon", "detokenizer", "ipc", "kernels", "speculative", "tests", "tools")
+
+GOOD_TREE = {
+    **{f"{folder}/README.md": f"# {folder}\n" for folder in FOLDERS},
+    "docs/ARCHITECTURE.md": "See https://arxiv.org/abs/2211.17192 and tcp://127.0.0.1:5556.\n",
+    "kernels/core/types.h": HEADER + "#include <cstdint>\n",
+    "kernels/bodies/greedy.h": HEADER + '#include "kernels/core/types.h"\n',
+    "kernels/backend.h": HEADER + '#include "absl/status/status.h"\n'
+                         '#include "kernels/core/types.h"\n',
+    "kernels/cuda/launch.cu": "#include <cuda_runtime.h>\nvoid F() { G<<<1, 32>>>(); }\n",
+    "speculative/verifier.cc": '#include "kernels/backend.h"\n#include <spdlog/fmt/fmt.h>\n',
+    "detokenizer/stop_matcher.cc": '#include "kernels/core/types.h"\n#include <simdjson.h>\n',
+    "ipc/include/specd/specd.h": C_HEADER,
+    "ipc/ring.cc": '#include "specd/specd.h"\n#include <boost/interprocess/mapped_region.hpp>\n',
+    "daemon/main.cc": '#include <spdlog/spdlog.h>\n#include <zmq.hpp>\n'
+                      '#include "detokenizer/stop_matcher.h"\n#include "ipc/ring.h"\n',
+    "tools/toy_engine/main.cc": '#include "specd/specd.h"\n#include "tools/toy_engine/model.h"\n',
+    "tests/ring_test.cc": '#include <doctest/doctest.h>\n#include "daemon/session.h"\n',
+}
+
+
+def write_tree(root, tree):
+    for path, text in tree.items():
+        full = os.path.join(root, path)
+        os.makedirs(os.path.dirname(full), exist_ok=True)
+        with open(full, "w", encoding="utf-8") as file:
+            file.write(text)
+
+
+def check(changes, removed=()):
+    """Findings, as (rule, path, line), and large things of the good tree with changes."""
+    with tempfile.TemporaryDirectory() as root:
+        tree = {**GOOD_TREE, **changes}
+        write_tree(root, {path: text for path, text in tree.items() if path not in removed})
+        _, findings, large = layout_check.check_tree(root)
+        return [(finding.rule, finding.path, finding.line) for finding in findings], large
+
+
+class LayoutCheckTest(unittest.TestCase):
+    def assert_finds(self, rule, path, line, text):
+        findings, _ = check({path: text})
+        self.assertEqual(findings, [(rule, path, line)])
+
+    def assert_clean(self, path, text):
+        findings, _ = check({path: text})
+        self.assertEqual(findings, [])
+
+    def test_good_tree_is_clean(self):
+        findings, large = check({})
+        self.assertEqual((findings, large), ([], []))
+
+    def test_include_against_every_arrow(self):
+        for path, include in (
+            ("kernels/core/x.cc", "kernels/backend.h"),
+            ("kernels/core/x.cc", "ipc/ring.h"),
+            ("kernels/bodies/x.cc", "kernels/backend.h"),
+            ("kernels/cpu/x.cc", "speculative/verifier.h"),
+            ("kernels/x.cc", "specd/specd.h"),
+            ("speculative/x.cc", "ipc/ring.h"),
+            ("speculative/x.cc", "daemon/session.h"),
+            ("detokenizer/x.cc", "kernels/backend.h"),
+            ("detokenizer/x.cc", "speculative/verifier.h"),
+            ("ipc/x.cc", "kernels/backend.h"),
+            ("ipc/x.cc", "detokenizer/stop_matcher.h"),
+            ("daemon/x.cc", "tools/toy_engine/model.h"),
+            ("daemon/x.cc", "tests/support/fake.h"),
+            ("tools/toy_engine/x.cc", "ipc/ring.h"),
+            ("tools/toy_engine/x.cc", "tools/toy_client/printer.h"),
+            ("tests/consumer/app/main.c", "ipc/ring.h"),
+        ):
+            with self.subTest(path=path, include=include):
+                self.assert_finds("include", path, 2, f'// First line.\n#include "{include}"\n')
+
+    def test_library_where_it_does_not_belong(self):
+        for path, include in (
+            ("kernels/core/x.cc", "<absl/status/status.h>"),
+            ("kernels/core/x.cc", '"absl/status/status.h"'),
+            ("kernels/core/x.cc", "<spdlog/fmt/fmt.h>"),
+            ("kernels/core/x.cc", "<unistd.h>"),
+            ("kernels/bodies/x.cc", "<immintrin.h>"),
+            ("kernels/cpu/x.cc", "<cuda_runtime.h>"),
+            ("kernels/cpu/x.cc", "<chrono>"),
+            ("speculative/x.cc", "<spdlog/spdlog.h>"),
+            ("speculative/x.cc", "<sys/socket.h>"),
+            ("speculative/x.cc", "<fstream>"),
+            ("detokenizer/x.cc", "<zmq.hpp>"),
+            ("detokenizer/x.cc", "<thread>"),
+            ("ipc/include/specd/x.cc", "<sys/types.h>"),
+            ("ipc/include/specd/x.cc", "<cstdint>"),
+            ("daemon/x.cc", "<doctest/doctest.h>"),
+            ("daemon/x.cc", "<cooperative_groups.h>"),
+            ("daemon/x.cc", "<grpcpp/server.h>"),
+            ("tests/x_test.cc", "<cub/cub.cuh>"),
+            ("daemon/x.cc", '"session.h"'),
+            ("daemon/x.cc", '"../ipc/ring.h"'),
+        ):
+            with self.subTest(path=path, include=include):
+                self.assert_finds("include", path, 1, f"#include {include}\n")
+
+    def test_include_in_comment_or_raw_string_is_none(self):
+        self.assert_clean("kernels/core/x.cc", '// #include "daemon/x.h"\n'
+                          '/*\n#include "daemon/y.h"\n*/\n'
+                          'const char* kText = R"(\n#include "daemon/z.h"\n)";\n')
+
+    def test_include_after_a_string_with_comment_signs_counts(self):
+        self.assert_finds("include", "kernels/core/x.cc", 2,
+                          'const char* kUrl = "// /*";\n#include "daemon/x.h"  // */\n')
+
+    def test_launch_outside_cuda(self):
+        self.assert_finds("include", "kernels/cpu/x.cc", 1, "void F() { G<<<1, 32>>>(); }\n")
+        self.assert_clean("kernels/cpu/x.cc", '// G<<<1, 32>>>()\nconst char* k = "<<<";\n')
+
+    def test_machine_paths(self):
+        for path in ("/wo" "rk/main/x", "/ro" "ot/.cache", "/ho" "me/ann/specd",
+                     "/tm" "p/specd.sock", "/Us" "ers/ann", "/mn" "t/data"):
+            for text in (f'const char* k = "{path}";\n', f"// see {path}\n", f"unix:{path}\n",
+                         f"ipc://{path}\n"):
+                with self.subTest(text=text):
+                    self.assert_finds("machine-path", "docs/x.md", 1, text)
+        self.assert_clean("docs/x.md", "/run/specd/specd.sock /usr/lib /dev/shm tests/work/x "
+                          "${folder}/tmp/x a/root/b /workers /proc/self\n")
+
+    def test_scripts_and_presets_are_read(self):
+        for path in ("tools/setup", ".ci/run", "CMakePresets.json", "kernels/CMakeLists.txt",
+                     "tools/cmake/X.cmake", "tools/demo.py"):
+            with self.subTest(path=path):
+                self.assert_finds("machine-path", path, 1, "# /wo" "rk/x\n")
+
+    def test_hosts(self):
+        for text in ("https:/" "/build.corp.internal/x", "tcp:/" "/gpu-node-17:5556",
+                     "ssh:/" "/git@code.somewhere.net/x", "10.0" ".0.7", "192.16" "8.1.20:80",
+                     "py" "pi.org", "https:/" "/py" "pi.org/simple", "deb.deb" "ian.org"):
+            with self.subTest(text=text):
+                findings, _ = check({"docs/x.md": text + "\n"})
+                self.assertEqual({finding[0] for finding in findings}, {"host"})
+        self.assert_clean("docs/x.md", "http://localhost:8080 tcp://127.0.0.1:5556 tcp://*:5556 "
+                          "tcp://[::1]:5556 https://github.com/a/b https://doi.org/10.1145/1 "
+                          "tcp://192.0.2.1:5556 inproc://events unix:///run/x tcp://HOST:PORT "
+                          "tcp://... https://node1.example.org version 1.74.0.3\n")
+
+    def test_header_prologue(self):
+        for text in ("#pragma once\n",
+                     "// One line.\n#pragma once\n",
+                     "// One line.\n//\n#pragma once\n",
+                     "\n// Two\n// lines.\n#pragma once\n",
+                     "// Two\n// lines, and no pragma.\n",
+                     "// Two\n// lines.\n#ifndef X_H_\n#define X_H_\n#endif\n",
+                     "#pragma once\n// Two\n// lines.\n"):
+            with self.subTest(text=text):
+                self.assert_finds("prologue", "daemon/x.h", 1, text)
+        self.assert_finds("prologue", "kernels/cuda/x.cuh", 1, "#pragma once\n")
+
+    def test_c_header_prologue(self):
+        path = "ipc/include/specd/extra.h"
+        self.assert_finds("prologue", path, 1, "#ifndef X_H_\n#define X_H_\n#endif\n")
+        self.assert_finds("prologue", path, 1, "/* One line. */\n#ifndef X_H_\n#endif\n")
+        self.assert_finds("prologue", path, 1, "/* Two\n * lines. */\n#include <stdint.h>\n")
+        self.assert_clean(path, "/* Two\n * lines. */\n#ifndef X_H_\n#define X_H_\n#endif\n")
+        self.assert_clean(path, "/* Two\n * lines. */\n#pragma once\n")
+
+    def test_folder_without_readme(self):
+        findings, _ = check({}, removed=("ipc/README.md",))
+        self.assertEqual(findings, [("readme", "ipc/README.md", 1)])
+        findings, _ = check({"python/client.py": "pass\n"})
+        self.assertEqual(findings, [("readme", "python/README.md", 1)])
+
+    def test_notes(self):
+        for word in ("TO" "DO", "FIX" "ME", "XX" "X"):
+            self.assert_finds("note", "daemon/x.cc", 2, f"int a;\n// {word}(ann): later\n")
+        self.assert_clean("daemon/x.cc", 'char name[] = "specd-XXXXXX";\n')
+
+    def test_large_things_are_listed_and_do_not_fail(self):
+        body = "  a += 1;\n" * 69
+        findings, large = check({
+            "daemon/fits.cc": "void Fits(int a) {\n" + "  a += 1;\n" * 68 + "}\n",
+            "daemon/long.cc": "namespace specd {\nclass A {\n  explicit A(int a) : a_{a}, b_(a) {\n"
+                              + body + "  }\n};\nstatic const int k[] = {\n" + "  1,\n" * 80
+                              + "};\n}\n"
+                              "int Two(\n    int a) {\n" + body + "  if (a) { a = 2; }\n}\n",
+            "daemon/table.cc": "const auto kTable = Make({\n" + "  1,\n" * 80 + "});\n",
+            "tools/long.py": "def f():\n" + "    pass\n" * 70,
+            "tools/file.py": "pass\n" * 401,
+            "tools/fits.py": "pass\n" * 400,
+        })
+        self.assertEqual(findings, [])
+        self.assertEqual({(item.path, item.line, item.what, item.num_lines) for item in large},
+                         {("daemon/long.cc", 3, "A", 71), ("daemon/long.cc", 158, "Two", 73),
+                          ("tools/long.py", 1, "f", 71), ("tools/file.py", 1, "file", 401)})
+
+    def test_ignored_and_binary_files_are_not_read(self):
+        with tempfile.TemporaryDirectory() as root:
+            write_tree(root, GOOD_TREE)
+            write_tree(root, {"build/x.md": "/wo" "rk/x\n", ".venv/x.py": "# /wo" "rk/x\n"})
+            with open(os.path.join(root, "tests", "corpus"), "wb") as file:
+                file.write(b"\xff\xfe/wo" b"rk/x\n")
+            self.assertEqual(layout_check.check_tree(root)[1], [])
+
+    def test_in_a_checkout_git_says_what_is_ignored(self):
+        with tempfile.TemporaryDirectory() as root:
+            write_tree(root, {**GOOD_TREE, ".gitignore": "/scratch/\n",
+                              "scratch/x.md": "/wo" "rk/x\n", "docs/new.md": "/wo" "rk/x\n"})
+            try:
+                subprocess.run(["git", "init", "--quiet", root], check=True, capture_output=True)
+            except (OSError, subprocess.CalledProcessError):
+                self.skipTest("git is not installed")
+            findings = layout_check.check_tree(root)[1]
+            self.assertEqual([finding.path for finding in findings], ["docs/new.md"])
+
+    def test_command_line(self):
+        with tempfile.TemporaryDirectory() as root:
+            write_tree(root, GOOD_TREE)
+            run = subprocess.run([sys.executable, PROGRAM, "--root", root], capture_output=True,
+                                 text=True, check=False)
+            self.assertEqual((run.returncode, run.stderr), (0, ""))
+            self.assertIn("clean", run.stdout)
+            self.assertNotIn("\033", run.stdout)
+            write_tree(root, {"daemon/x.h": "#pragma once\n"})
+            run = subprocess.run([sys.executable, PROGRAM, "--root", root], capture_output=True,
+                                 text=True, check=False)
+            self.assertEqual(run.returncode, 1)
+            self.assertIn("daemon/x.h:1: prologue: ", run.stdout)
+        run = subprocess.run([sys.executable, PROGRAM, "--root", os.path.join(root, "gone")],
+                             capture_output=True, text=True, check=False)
+        self.assertEqual(run.returncode, 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,277 @@
+#include "tests/support/emulated_block.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <boost/context/fiber.hpp>
+#include <boost/context/fixedsize_stack.hpp>
+#include <random>
+#include <vector>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#elif defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#endif
+
+namespace specd {
+
+namespace {
+
+namespace context = boost::context;
+
+constexpr int32_t kWarpSize = 32;
+constexpr size_t kStackBytes = 256 * 1024;  // sanitizers widen frames several times
+
+// Thrown out of a waiting thread when the block stops early, so that its fiber ends by itself.
+struct BlockStopped {};
+
+enum class Waiting { kNothing, kShuffle, kBallot, kBarrier, kFinished };
+
+const char* NameOf(Waiting waiting) {
+  switch (waiting) {
+    case Waiting::kNothing:
+      return "running";
+    case Waiting::kShuffle:
+      return "at a shuffle";
+    case Waiting::kBallot:
+      return "at a ballot";
+    case Waiting::kBarrier:
+      return "at a barrier";
+    case Waiting::kFinished:
+      return "finished";
+  }
+  return "?";
+}
+
+// A thread of the block: a fiber that runs one job after another and never ends. Fibers are kept
+// for the life of the process, since making them costs far more than a small block's work.
+struct ThreadState {
+  context::stack_context stack;
+  context::fiber fiber;      // the thread, seen from the scheduler
+  context::fiber scheduler;  // the scheduler, seen from the thread
+  EmulatedBlock* block = nullptr;
+  Waiting waiting = Waiting::kFinished;
+  uint32_t value = 0;   // what the thread brings to a shuffle or ballot
+  int32_t source = 0;   // whose value it wants
+  uint32_t result = 0;  // what it gets
+  [[maybe_unused]] void* tsan_fiber = nullptr;
+};
+
+// The stack that fibers give way to, as sanitizers know it.
+[[maybe_unused]] const void* scheduler_stack = nullptr;
+[[maybe_unused]] size_t scheduler_stack_bytes = 0;
+[[maybe_unused]] void* scheduler_tsan_fiber = nullptr;
+
+// Goes from the scheduler to a thread, and comes back when it gives way. The sanitizer calls stand
+// here and in Yield themselves: TSAN keeps a call stack for each fiber, and a function of their own
+// would be entered on one and left on another.
+void Resume(ThreadState* thread) {
+#if defined(__SANITIZE_ADDRESS__)
+  void* state = nullptr;
+  __sanitizer_start_switch_fiber(&state, static_cast<char*>(thread->stack.sp) - thread->stack.size,
+                                 thread->stack.size);
+#elif defined(__SANITIZE_THREAD__)
+  scheduler_tsan_fiber = __tsan_get_current_fiber();
+  __tsan_switch_to_fiber(thread->tsan_fiber, 0);
+#endif
+  thread->fiber = std::move(thread->fiber).resume();
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(state, nullptr, nullptr);
+#endif
+}
+
+// Goes from a thread to the scheduler, and comes back when the thread is resumed.
+void Yield(ThreadState* thread) {
+#if defined(__SANITIZE_ADDRESS__)
+  void* state = nullptr;
+  __sanitizer_start_switch_fiber(&state, scheduler_stack, scheduler_stack_bytes);
+#elif defined(__SANITIZE_THREAD__)
+  __tsan_switch_to_fiber(scheduler_tsan_fiber, 0);
+#endif
+  thread->scheduler = std::move(thread->scheduler).resume();
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(state, &scheduler_stack, &scheduler_stack_bytes);
+#endif
+}
+
+}  // namespace
+
+class EmulatedBlock {
+ public:
+  EmulatedBlock(const EmulationOptions& options, const std::function<void(EmulatedThread)>& body)
+      : threads_(ThreadsOfProcess(options.num_threads)),
+        num_threads_(options.num_threads),
+        random_(options.schedule_seed),
+        body_(body) {
+    for (int32_t i = 0; i < num_threads_; ++i) {
+      SPECD_CHECK(threads_[i]->block == nullptr);
+      threads_[i]->block = this;
+      threads_[i]->waiting = Waiting::kNothing;
+    }
+  }
+  EmulatedBlock(const EmulatedBlock&) = delete;
+  EmulatedBlock& operator=(const EmulatedBlock&) = delete;
+  ~EmulatedBlock() {
+    for (int32_t i = 0; i < num_threads_; ++i) threads_[i]->block = nullptr;
+  }
+
+  std::string Run() {
+    while (error_.empty() && Step()) {
+    }
+    if (!error_.empty()) {
+      stopped_ = true;
+      for (int32_t i = 0; i < num_threads_; ++i) {
+        if (threads_[i]->waiting != Waiting::kFinished) Resume(threads_[i]);
+      }
+    }
+    return error_;
+  }
+
+  int32_t num_warps() const { return num_threads_ / kWarpSize; }
+
+  // Called on a thread's own stack: gives way until the scheduler has an answer.
+  uint32_t Wait(int32_t index, Waiting waiting, uint32_t value, int32_t source) {
+    ThreadState& thread = *threads_[index];
+    thread.waiting = waiting;
+    thread.value = value;
+    thread.source = source;
+    Yield(&thread);
+    if (stopped_) throw BlockStopped();
+    return thread.result;
+  }
+
+ private:
+  // At least `count` threads; they stay where they are for ever.
+  static const std::vector<ThreadState*>& ThreadsOfProcess(int32_t count) {
+    static auto* const threads = new std::vector<ThreadState*>();
+    while (static_cast<int32_t>(threads->size()) < count) {
+      threads->push_back(NewThread(static_cast<int32_t>(threads->size())));
+    }
+    return *threads;
+  }
+
+  static ThreadState* NewThread(int32_t index) {
+    auto* const thread = new ThreadState();
+    context::fixedsize_stack allocator(kStackBytes);
+    thread->stack = allocator.allocate();
+#if defined(__SANITIZE_THREAD__)
+    thread->tsan_fiber = __tsan_create_fiber(0);
+#endif
+    const context::preallocated place(thread->stack.sp, thread->stack.size, thread->stack);
+    thread->fiber = context::fiber(
+        std::allocator_arg, place, allocator, [=](context::fiber&& scheduler) -> context::fiber {
+          thread->scheduler = std::move(scheduler);
+#if defined(__SANITIZE_ADDRESS__)
+          __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack, &scheduler_stack_bytes);
+#endif
+          for (;;) {
+            thread->block->RunBody(index);
+            thread->waiting = Waiting::kFinished;
+            Yield(thread);
+          }
+        });
+    return thread;
+  }
+
+  // One job of a thread, on its own stack.
+  void RunBody(int32_t index) {
+    try {
+      if (!stopped_) body_(EmulatedThread(this, index));
+    } catch (const BlockStopped&) {
+    }
+  }
+
+  // One warp goes on: to its next shuffle or ballot, or through several of them.
+  bool Step() {
+    std::vector<int32_t> ready;
+    for (int32_t w = 0; w < num_warps(); ++w) {
+      if (Of(w, 0).waiting == Waiting::kNothing) ready.push_back(w);
+    }
+    if (ready.empty()) return ReleaseBarrier();
+    const int32_t warp = ready[random_() % ready.size()];
+    // Uneven speeds, often up to the next barrier, find values that were read too early.
+    int64_t collectives = int64_t{1} << (random_() % 12);
+    do {
+      RunWarp(warp);
+    } while (Answer(warp) && --collectives > 0);
+    return true;
+  }
+
+  ThreadState& Of(int32_t warp, int32_t lane) const { return *threads_[warp * kWarpSize + lane]; }
+
+  void RunWarp(int32_t warp) {
+    int32_t order[kWarpSize];
+    for (int32_t lane = 0; lane < kWarpSize; ++lane) order[lane] = lane;
+    std::shuffle(order, order + kWarpSize, random_);
+    for (const int32_t lane : order) Resume(&Of(warp, lane));
+  }
+
+  // Completes a shuffle or ballot; true if the warp can go on.
+  bool Answer(int32_t warp) {
+    const Waiting waiting = Of(warp, 0).waiting;
+    uint32_t ballot = 0;
+    for (int32_t lane = 0; lane < kWarpSize; ++lane) {
+      const ThreadState& thread = Of(warp, lane);
+      ballot |= (thread.value != 0 ? 1u : 0u) << lane;
+      if (thread.waiting == waiting) continue;
+      error_ = fmt::format("warp {}: lane 0 is {} while lane {} is {}", warp, NameOf(waiting), lane,
+                           NameOf(thread.waiting));
+      return false;
+    }
+    if (waiting != Waiting::kShuffle && waiting != Waiting::kBallot) return false;
+    for (int32_t lane = 0; lane < kWarpSize; ++lane) {
+      ThreadState& thread = Of(warp, lane);
+      if (waiting == Waiting::kShuffle && (thread.source < 0 || thread.source >= kWarpSize)) {
+        error_ = fmt::format("warp {}: lane {} asks for lane {}", warp, lane, thread.source);
+        return false;
+      }
+      thread.result = waiting == Waiting::kBallot ? ballot : Of(warp, thread.source).value;
+    }
+    for (int32_t lane = 0; lane < kWarpSize; ++lane) Of(warp, lane).waiting = Waiting::kNothing;
+    return true;
+  }
+
+  // All threads wait or have finished. False if the block is done or cannot go on.
+  bool ReleaseBarrier() {
+    int32_t finished = 0;
+    for (int32_t i = 0; i < num_threads_; ++i) {
+      finished += threads_[i]->waiting == Waiting::kFinished ? 1 : 0;
+    }
+    if (finished == num_threads_) return false;
+    if (finished > 0) {
+      error_ = fmt::format("{} of {} threads finished while the others are at a barrier", finished,
+                           num_threads_);
+      return false;
+    }
+    for (int32_t i = 0; i < num_threads_; ++i) threads_[i]->waiting = Waiting::kNothing;
+    return true;
+  }
+
+  const std::vector<ThreadState*>& threads_;  // of the process: this block uses the first ones
+  const int32_t num_threads_;
+  std::mt19937_64 random_;
+  const std::function<void(EmulatedThread)>& body_;
+  std::string error_;
+  bool stopped_ = false;
+};
+
+int32_t EmulatedThread::num_warps() const { return block_->num_warps(); }
+
+uint32_t EmulatedThread::Shuffle(uint32_t value, int32_t source) const {
+  return block_->Wait(index_, Waiting::kShuffle, value, source);
+}
+
+uint32_t EmulatedThread::Ballot(bool predicate) const {
+  return block_->Wait(index_, Waiting::kBallot, predicate ? 1 : 0, 0);
+}
+
+void EmulatedThread::Sync() const { block_->Wait(index_, Waiting::kBarrier, 0, 0); }
+
+std::string RunEmulatedBlock(const EmulationOptions& options,
+                             const std::function<void(EmulatedThread)>& body) {
+  SPECD_CHECK(options.num_threads > 0 && options.num_threads % kWarpSize == 0);
+  return EmulatedBlock(options, body).Run();
+}
+
+}  // namespace specd

@@ -1,0 +1,53 @@
+// An emulated CUDA block: the threads of warp_team.h as fibers on the host.
+//
+// WarpTeam<EmulatedThread> runs the source that nvcc compiles, with N warps of 32 threads.
+// Shuffles, ballots and barriers are the points where threads give way; which warp goes on, for how
+// long, and in which order its threads run is drawn from the schedule seed. A thread that is
+// missing at a shuffle, a ballot or a barrier, which on a GPU hangs or gives garbage, is an error
+// with a text. Deterministic for a seed; not thread safe. Understood by AddressSanitizer and
+// ThreadSanitizer.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "kernels/bodies/warp_team.h"
+
+namespace specd {
+
+class EmulatedBlock;
+
+// Satisfies the needs of WarpTeam; made by RunEmulatedBlock.
+class EmulatedThread {
+ public:
+  EmulatedThread(EmulatedBlock* block, int32_t index) : block_(block), index_(index) {}
+
+  int32_t lane() const { return index_ % 32; }
+  int32_t warp() const { return index_ / 32; }
+  int32_t num_warps() const;
+  uint32_t Shuffle(uint32_t value, int32_t source) const;
+  uint32_t Ballot(bool predicate) const;
+  void Sync() const;
+
+ private:
+  EmulatedBlock* block_;
+  int32_t index_;
+};
+
+struct EmulationOptions {
+  int32_t num_threads = 32;  // a multiple of 32
+  uint64_t schedule_seed = 0;
+};
+
+// Runs `body` in every thread of one block. Returns an empty string, or what went wrong; after an
+// error no thread goes on.
+std::string RunEmulatedBlock(const EmulationOptions& options,
+                             const std::function<void(EmulatedThread)>& body);
+
+using EmulatedTeam = WarpTeam<EmulatedThread>;
+
+// What shared memory holds before anybody writes it: NaNs as floats, -1 as integers.
+inline constexpr unsigned char kPoison = 0xFF;
+
+}  // namespace specd

@@ -1,0 +1,83 @@
+// A session and the engine's end of it in one process, over a scripted backend, with the clock in
+// hand: for stepping the daemon's parts one at a time.
+#pragma once
+
+#include <fcntl.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "daemon/session.h"
+#include "ipc/round_channel.h"
+#include "tests/support/manual_clock.h"
+#include "tests/support/scripted_backend.h"
+
+namespace specd {
+
+struct SessionFixture {
+  // 8 tokens, 4 sequences, 3 drafts, 2 rounds in flight.
+  static constexpr SessionLimits kLimits = {8, 4, 4, 3, 2};
+
+  explicit SessionFixture(bool publish_events = true, bool text_side = true) {
+    auto owned = std::make_unique<ScriptedBackend>();
+    backend = owned.get();
+    profile.eos_token_ids = {7};
+    SessionOptions options;
+    options.identity = {1, 77};
+    options.name = "test";
+    options.limits = kLimits;
+    options.profile = &profile;
+    options.clock = &clock;
+    options.names = &names;
+    options.publish_events = publish_events;
+    options.text_side = [text_side] { return text_side; };
+    auto created = Session::Create(options, std::move(owned));
+    SPECD_CHECK(created.ok());
+    session = *std::move(created);
+    auto attached = Segment::Attach(UniqueFd(fcntl(session->segment().fd(), F_DUPFD_CLOEXEC, 0)));
+    SPECD_CHECK(attached.ok());
+    segment = std::make_unique<Segment>(*std::move(attached));
+    engine = std::make_unique<EngineChannel>(segment.get());
+    session->channel().SetRowLimits({4, 4});
+  }
+
+  SequenceHandle Open(const std::string& name, int64_t max_tokens = 100) {
+    SequenceParams params;
+    params.max_tokens = max_tokens;
+    auto info = session->OpenSequence(name, params);
+    SPECD_CHECK(info.ok());
+    return info->handle;
+  }
+
+  PushResult Submit(std::vector<SequenceHandle> sequences, uint64_t round_id = 1) {
+    std::vector<EngineDraft> drafts;
+    for (SequenceHandle sequence : sequences) {
+      drafts.push_back({sequence, {3, tokens, nullptr, rows, nullptr}});
+    }
+    return engine->Submit(round_id, drafts, 0);
+  }
+
+  std::vector<StreamEvent> Events() {
+    std::vector<StreamEvent> events;
+    StreamEvent event;
+    while (session->PopEvent(&event)) {
+      delete event.info;
+      event.info = nullptr;
+      events.push_back(event);
+    }
+    return events;
+  }
+
+  const TokenId tokens[3] = {1, 2, 3};
+  const uint32_t rows[4] = {0, 1, 2, 3};
+  ManualClock clock;
+  SharedNames names;
+  ModelProfile profile;
+  ScriptedBackend* backend = nullptr;
+  std::shared_ptr<Session> session;
+  std::unique_ptr<Segment> segment;
+  std::unique_ptr<EngineChannel> engine;
+};
+
+}  // namespace specd

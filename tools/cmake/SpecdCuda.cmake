@@ -1,0 +1,31 @@
+# With nvcc present the CUDA code is always compiled; no GPU is needed for that. Without nvcc the
+# build is CPU-only and says so. Sets SPECD_HAVE_CUDA.
+
+set(SPECD_HAVE_CUDA OFF)
+if(NOT SPECD_CUDA STREQUAL "OFF")
+  include(CheckLanguage)
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES "80-real;90-real;90-virtual")
+  endif()
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    if(NOT CMAKE_CUDA_HOST_COMPILER)
+      set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
+    endif()
+    enable_language(CUDA)
+    find_package(CUDAToolkit REQUIRED)
+    # CMake 3.25 does not know that nvcc 12 and later speak C++20; newer versions define these.
+    if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+      set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+      set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+    endif()
+    set(SPECD_HAVE_CUDA ON)
+    message(STATUS "specd: CUDA ${CMAKE_CUDA_COMPILER_VERSION}, architectures ${CMAKE_CUDA_ARCHITECTURES}")
+  elseif(SPECD_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "SPECD_CUDA=ON but nvcc was not found.\n"
+      "  Put nvcc on PATH or set CUDACXX, or configure with -DSPECD_CUDA=OFF for a CPU-only build.")
+  endif()
+endif()
+if(NOT SPECD_HAVE_CUDA)
+  message(STATUS "specd: CPU-only build (no nvcc, or SPECD_CUDA=OFF); --device=cuda will be refused")
+endif()

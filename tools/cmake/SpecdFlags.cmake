@@ -1,0 +1,51 @@
+# One interface target carries the flags of our own code. It is linked as a build-time detail and is
+# never exported: a consumer of the installed library keeps its own flags.
+#
+# -ffp-contract=off: a compiler that fuses a*b+c on one target and not on another breaks the promise
+# that every backend computes the same bits (docs/ALGORITHMS.md, numbers). Fused operations are
+# written out where they are meant.
+
+if(PROJECT_IS_TOP_LEVEL)
+  set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+  if(NOT CMAKE_BUILD_TYPE)
+    set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
+  endif()
+  find_program(SPECD_CCACHE ccache)
+  if(SPECD_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${SPECD_CCACHE})
+    set(CMAKE_C_COMPILER_LAUNCHER ${SPECD_CCACHE})
+  endif()
+endif()
+
+add_library(specd_flags INTERFACE)
+target_compile_features(specd_flags INTERFACE cxx_std_20)
+target_include_directories(specd_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
+set(host_flags -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -ffp-contract=off)
+if(SPECD_WERROR)
+  list(APPEND host_flags -Werror)
+endif()
+target_compile_options(specd_flags INTERFACE
+  "$<$<COMPILE_LANGUAGE:CXX>:${host_flags}>")
+
+if(SPECD_SANITIZE)
+  # Debug information multiplies the compile time of sanitizer builds and their reports name
+  # functions without it.
+  set(sanitize_flags -fsanitize=${SPECD_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_compile_options(specd_flags INTERFACE ${sanitize_flags} -g0)
+  target_link_options(specd_flags INTERFACE ${sanitize_flags})
+endif()
+if(SPECD_FUZZ)
+  target_compile_options(specd_flags INTERFACE -fsanitize=fuzzer-no-link,address)
+  target_link_options(specd_flags INTERFACE -fsanitize=fuzzer-no-link,address)
+endif()
+
+# specd_library(NAME folder SOURCES ... PUBLIC targets... PRIVATE targets...)
+# makes the static library specd_<folder> with the alias specd::<folder>.
+function(specd_library)
+  cmake_parse_arguments(arg "" "NAME" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  add_library(specd_${arg_NAME} STATIC ${arg_SOURCES})
+  add_library(specd::${arg_NAME} ALIAS specd_${arg_NAME})
+  set_target_properties(specd_${arg_NAME} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  target_link_libraries(specd_${arg_NAME} PUBLIC ${arg_PUBLIC}
+                        PRIVATE $<BUILD_INTERFACE:specd_flags> ${arg_PRIVATE})
+endfunction()

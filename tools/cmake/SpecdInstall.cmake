@@ -1,0 +1,44 @@
+# What `cmake --install` puts where, in two components:
+#   specd_runtime      bin/ and the shared library
+#   specd_development  the C header and the package for find_package(specd)
+# Everything finds everything else by relative path, so the tree may be moved as a whole.
+
+include(CMakePackageConfigHelpers)
+
+set(specd_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/specd)
+
+# A tool may be left out of the build (SPECD_BUILD_TOOLS=OFF); what is installed under another name
+# than its target's is named here.
+set(specd_programs specd_daemon specd_detok specd_toy_engine specd_toy_client)
+set(specd_toy_engine_name specd-toy-engine)
+set(specd_toy_client_name specd-toy-client)
+foreach(program IN LISTS specd_programs)
+  if(TARGET ${program})
+    if(DEFINED ${program}_name)
+      set_target_properties(${program} PROPERTIES OUTPUT_NAME ${${program}_name})
+    endif()
+    set_target_properties(${program} PROPERTIES
+      INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+    install(TARGETS ${program} RUNTIME COMPONENT specd_runtime)
+  endif()
+endforeach()
+
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR}
+  COMPONENT specd_runtime)
+install(TARGETS specd EXPORT specdTargets
+  LIBRARY COMPONENT specd_runtime NAMELINK_COMPONENT specd_development
+  INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/ipc/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+  COMPONENT specd_development FILES_MATCHING PATTERN "*.h")
+install(EXPORT specdTargets NAMESPACE specd:: DESTINATION ${specd_package_dir}
+  COMPONENT specd_development)
+
+configure_package_config_file(
+  ${PROJECT_SOURCE_DIR}/tools/cmake/specdConfig.cmake.in ${PROJECT_BINARY_DIR}/specdConfig.cmake
+  INSTALL_DESTINATION ${specd_package_dir}
+  NO_SET_AND_CHECK_MACRO)
+# Before 1.0 a minor version may change the interface.
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/specdConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/specdConfig.cmake ${PROJECT_BINARY_DIR}/specdConfigVersion.cmake
+  DESTINATION ${specd_package_dir} COMPONENT specd_development)

@@ -1,0 +1,34 @@
+# specd_test(NAME kernels SOURCES a_test.cc ... LIBS specd::kernels ...)
+# builds one doctest binary, specd_kernels_test, and registers each of its cases with ctest as
+# "kernels.<case>". A TEST_SUITE's name becomes a ctest label (unit, process, exact, ...), so every
+# case must stand in a suite.
+
+if(SPECD_BUILD_TESTS)
+  enable_testing()
+endif()
+
+function(specd_test)
+  cmake_parse_arguments(arg "" "NAME" "SOURCES;LIBS" ${ARGN})
+  set(target specd_${arg_NAME}_test)
+  if(NOT TARGET specd_test_main)
+    add_library(specd_test_main OBJECT ${PROJECT_SOURCE_DIR}/tests/main.cc)
+    target_link_libraries(specd_test_main PRIVATE specd_flags doctest::doctest)
+  endif()
+  add_executable(${target} $<TARGET_OBJECTS:specd_test_main> ${arg_SOURCES})
+  target_link_libraries(${target} PRIVATE specd_flags ${arg_LIBS} doctest::doctest)
+
+  set(cases ${CMAKE_CURRENT_BINARY_DIR}/${target}_cases.cmake)
+  set(script ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/SpecdDiscoverTests.cmake)
+  set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS ${script})
+  add_custom_command(TARGET ${target} POST_BUILD BYPRODUCTS ${cases} VERBATIM
+    COMMAND ${CMAKE_COMMAND} -D TEST_EXECUTABLE=$<TARGET_FILE:${target}> -D TEST_PREFIX=${arg_NAME}.
+            -D TEST_WORKING_DIR=${CMAKE_CURRENT_BINARY_DIR} -D CTEST_FILE=${cases} -P ${script})
+  set(include_file ${CMAKE_CURRENT_BINARY_DIR}/${target}_include.cmake)
+  file(WRITE ${include_file}
+    "if(EXISTS \"${cases}\")\n"
+    "  include(\"${cases}\")\n"
+    "else()\n"
+    "  add_test(${target}_not_built ${target}_not_built)\n"
+    "endif()\n")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${include_file})
+endfunction()

@@ -1,0 +1,217 @@
+#include "tools/toy_client/display.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <deque>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "kernels/core/round.h"
+#include "tools/toy_client/column_block.h"
+#include "tools/toy_engine/json_string.h"
+
+namespace specd::toy {
+namespace {
+
+void Write(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+// Calls show(piece, accepted) for each span of the event's text.
+template <typename Function>
+void ForEachSpan(const TextEvent& event, const Function& show) {
+  std::string_view rest = event.text;
+  for (const WireSpan& span : event.spans) {
+    show(rest.substr(0, span.size_bytes), span.accepted);
+    rest.remove_prefix(span.size_bytes);
+  }
+}
+
+class RawDisplay : public Display {
+ public:
+  void Show(const TextEvent& event) override {
+    if (!request_id_.has_value()) request_id_ = event.request_id;
+    if (event.request_id == *request_id_) Write(event.text);
+  }
+
+ private:
+  std::optional<std::string> request_id_;  // of the first stream that was seen
+};
+
+class JsonDisplay : public Display {
+ public:
+  void Show(const TextEvent& event) override { Write(FormatJsonEvent(event) + '\n'); }
+};
+
+// Streams fill a block of columns from left to right; further streams wait in the next blocks,
+// which are shown when everything in the first has ended.
+class ColumnsDisplay : public Display {
+ public:
+  ColumnsDisplay(const DisplayOptions& options, Marking marking)
+      : options_(options), marking_(marking) {
+    AddBlock();
+  }
+
+  void Show(const TextEvent& event) override {
+    const auto [entry, unseen] = places_.try_emplace(event.request_id);
+    if (unseen) {
+      if (blocks_.back().IsFull()) AddBlock();
+      entry->second.block = first_block_ + blocks_.size() - 1;
+      entry->second.column = blocks_.back().AddStream(event.request_id);
+    }
+    const Place place = entry->second;
+    ColumnBlock& block = blocks_[place.block - first_block_];
+    ForEachSpan(event, [&](std::string_view text, bool accepted) {
+      block.Append(place.column, text, accepted);
+    });
+    if (event.kind != TextEventKind::kEnd) return;
+    block.Finish(place.column,
+                 fmt::format("-- {}: {} tokens, {} accepted drafts",
+                             FinishName(event.finish_reason), event.tokens, event.accepted));
+    places_.erase(event.request_id);  // The name may be used again.
+  }
+
+  void Refresh() override {
+    while (blocks_.front().IsFinished()) {
+      Close(blocks_.front());
+      blocks_.pop_front();
+      ++first_block_;
+      if (blocks_.empty()) AddBlock();
+    }
+    Draw(blocks_.front());
+  }
+
+  void Finish() override {
+    for (ColumnBlock& block : blocks_) {
+      if (block.IsEmpty()) continue;
+      block.FinishAll();
+      Close(block);
+    }
+    blocks_.clear();
+  }
+
+ protected:
+  virtual void Draw(ColumnBlock& block) { Write(block.TakeCompleteRows()); }
+
+  // The block will not change any more.
+  virtual void Close(ColumnBlock& block) { Write(block.TakeCompleteRows() + '\n'); }
+
+ private:
+  struct Place {
+    size_t block = 0;  // counted over the whole run
+    size_t column = 0;
+  };
+
+  void AddBlock() { blocks_.emplace_back(options_.num_columns, options_.width, marking_); }
+
+  DisplayOptions options_;
+  Marking marking_;
+  size_t first_block_ = 0;
+  std::deque<ColumnBlock> blocks_;
+  absl::flat_hash_map<std::string, Place> places_;  // of streams that have not ended
+};
+
+winsize TerminalSize() {
+  winsize size = {};
+  const bool known =
+      ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0;
+  return known ? size : winsize{.ws_row = 24, .ws_col = 80, .ws_xpixel = 0, .ws_ypixel = 0};
+}
+
+// Draws the block over its former picture. A picture is never taller than the screen, because what
+// has scrolled away cannot be drawn over; when the block ends all of it is written.
+class LiveDisplay : public ColumnsDisplay {
+ public:
+  explicit LiveDisplay(const DisplayOptions& options) : ColumnsDisplay(options, Marking::kColour) {
+    Write("\x1b[?25l");  // hides the cursor
+  }
+  ~LiveDisplay() override { Write("\x1b[?25h"); }
+
+ private:
+  static constexpr size_t kAllRows = static_cast<size_t>(-1);
+  void Draw(ColumnBlock& block) override {
+    const size_t screen = TerminalSize().ws_row;
+    Paint(block.Render(screen - 1));  // The cursor stands on a row of its own.
+  }
+
+  void Close(ColumnBlock& block) override {
+    Paint(block.Render(kAllRows));
+    Write("\n");
+    num_rows_drawn_ = 0;
+  }
+
+  void Paint(const std::vector<std::string>& rows) {
+    std::string picture;
+    if (num_rows_drawn_ > 0) picture = fmt::format("\x1b[{}A\r", num_rows_drawn_);
+    picture += "\x1b[J";  // clears from here to the end of the screen
+    for (const std::string& row : rows) picture += row + '\n';
+    num_rows_drawn_ = rows.size();
+    Write(picture);
+  }
+
+  size_t num_rows_drawn_ = 0;
+};
+
+}  // namespace
+
+const char* FinishName(uint32_t finish_reason) {
+  switch (static_cast<FinishReason>(finish_reason)) {
+    case FinishReason::kNone:
+      return "none";
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kAbort:
+      return "abort";
+    case FinishReason::kError:
+      return "error";
+  }
+  return "unknown";
+}
+
+std::string FormatJsonEvent(const TextEvent& event) {
+  const char* kinds[] = {"open", "text", "end"};
+  std::string line = fmt::format("{{\"kind\": \"{}\", \"epoch\": {}, \"seq\": {}, \"rid\": {}",
+                                 kinds[static_cast<size_t>(event.kind)], event.epoch, event.seq,
+                                 QuoteJson(event.request_id));
+  if (event.kind == TextEventKind::kOpen) return line + "}";
+  std::string spans;
+  for (const WireSpan& span : event.spans) {
+    spans += fmt::format("{}[{}, {}]", spans.empty() ? "" : ", ", span.size_bytes, span.accepted);
+  }
+  line += fmt::format(
+      ", \"token_offset\": {}, \"tokens\": {}, \"byte_offset\": {}, \"text\": {}, \"spans\": [{}]",
+      event.token_offset, event.tokens, event.byte_offset, QuoteJson(event.text), spans);
+  if (event.kind == TextEventKind::kText) return line + "}";
+  std::string stop = "null";
+  if (!event.stop_string.empty()) {
+    stop = QuoteJson(event.stop_string);
+  } else if (event.stop_token != kNoToken) {
+    stop = fmt::format("{}", event.stop_token);
+  }
+  return line + fmt::format(
+                    ", \"finish\": \"{}\", \"stop\": {}, \"rounds\": {}, "
+                    "\"accepted\": {}, \"late\": {}}}",
+                    FinishName(event.finish_reason), stop, event.rounds, event.accepted,
+                    event.late);
+}
+
+std::unique_ptr<Display> Display::Make(const DisplayOptions& options) {
+  if (options.mode == DisplayMode::kRaw) return std::make_unique<RawDisplay>();
+  if (options.mode == DisplayMode::kJson) return std::make_unique<JsonDisplay>();
+  DisplayOptions fitted = options;
+  if (options.mode == DisplayMode::kLive) fitted.width = TerminalSize().ws_col;
+  fitted.num_columns = std::min(options.num_columns, ColumnBlock::MaxColumns(fitted.width));
+  if (options.mode == DisplayMode::kLive) return std::make_unique<LiveDisplay>(fitted);
+  return std::make_unique<ColumnsDisplay>(fitted, Marking::kBrackets);
+}
+
+}  // namespace specd::toy

@@ -1,0 +1,369 @@
+#include "tools/toy_engine/engine.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstddef>
+#include <thread>
+#include <utility>
+
+namespace specd::toy {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+constexpr int kPollTimeoutMs = 50;  // how soon an interrupt is noticed while waiting
+
+// Ends of GenerateAll that are not specd's: above its positive answers.
+constexpr int kInterrupted = 1000;
+constexpr int kOwnProblem = 1001;
+
+double SecondsSince(SteadyClock::time_point start) {
+  return std::chrono::duration<double>(SteadyClock::now() - start).count();
+}
+
+const char* FinishName(uint32_t reason) {
+  switch (reason) {
+    case SPECD_FINISH_STOP:
+      return "stop";
+    case SPECD_FINISH_LENGTH:
+      return "length";
+    case SPECD_FINISH_ABORT:
+      return "abort";
+    case SPECD_FINISH_ERROR:
+      return "error";
+    default:
+      return "none";
+  }
+}
+
+const char* StatusText(uint32_t status) {
+  switch (status) {
+    case SPECD_STATUS_BAD_DISTRIBUTION:
+      return "a row without a distribution";
+    case SPECD_STATUS_UNKNOWN_SEQUENCE:
+      return "unknown sequence";
+    case SPECD_STATUS_INVALID:
+      return "a row index, a kind or a count out of range";
+    case SPECD_STATUS_DEVICE_ERROR:
+      return "the verifying device failed";
+    default:
+      return "an unknown status";
+  }
+}
+
+}  // namespace
+
+struct ToyEngine::Stream {
+  Stream(size_t prompt_index_in, uint64_t seed) : prompt_index(prompt_index_in), sampler(seed) {}
+
+  size_t prompt_index;
+  specd_sequence sequence = 0;
+  SteadyClock::time_point start = SteadyClock::now();
+  DraftSampler sampler;
+  std::vector<int32_t> context;  // prompt and kept tokens, and for a moment the draft
+
+  // What it proposes in the round in flight.
+  std::vector<int32_t> drafts;
+  std::vector<uint8_t> kinds;
+  std::vector<uint32_t> target_rows;
+  std::vector<uint32_t> draft_rows;
+};
+
+ToyEngine::ToyEngine(EngineOptions options, const NgramModel* target, const NgramModel* drafter,
+                     const std::atomic<bool>* stop)
+    : options_(std::move(options)),
+      target_(*target),
+      drafter_(*drafter),
+      stop_(*stop),
+      scratch_row_(static_cast<size_t>(options_.vocab_size)),
+      slots_(options_.max_batch) {}
+
+ToyEngine::~ToyEngine() { specd_close(engine_); }
+
+EngineResult ToyEngine::Run(const std::vector<Prompt>& prompts, RunReport* report) {
+  prompts_ = &prompts;
+  report_ = report;
+  report_->streams.resize(prompts.size());
+  for (size_t i = 0; i < prompts.size(); ++i)
+    report_->streams[i].request_id = prompts[i].request_id;
+
+  int code = Attach();
+  if (code == SPECD_OK) code = BindRows();
+  const SteadyClock::time_point start = SteadyClock::now();
+  if (code == SPECD_OK) code = GenerateAll();
+  report_->seconds = SecondsSince(start);
+  const EngineResult result = ResultOf(code);
+  AbortAll();
+  return result;
+}
+
+// ---- attaching
+// -----------------------------------------------------------------------------------
+
+int ToyEngine::Attach() {
+  specd_options attach;
+  specd_options_init(&attach);
+  attach.vocab_size = static_cast<uint32_t>(options_.vocab_size);
+  attach.max_batch = options_.max_batch;
+  attach.max_draft = options_.num_drafts;
+  attach.name = "toy_engine";
+  return specd_open(options_.uri.c_str(), &attach, &engine_);
+}
+
+// One piece of memory for both tensors: all target rows, then all draft rows.
+int ToyEngine::BindRows() {
+  const uint64_t row_size = static_cast<uint64_t>(options_.vocab_size) * sizeof(float);
+  const uint64_t num_target_rows = uint64_t{options_.max_batch} * (options_.num_drafts + 1);
+  const uint64_t num_draft_rows =
+      options_.sampled_drafts ? uint64_t{options_.max_batch} * options_.num_drafts : 0;
+  specd_region region;
+  int code = specd_alloc(engine_, (num_target_rows + num_draft_rows) * row_size, &region);
+  if (code != SPECD_OK) return code;
+  target_rows_ = static_cast<float*>(region.data);
+  draft_rows_ = target_rows_ + num_target_rows * static_cast<uint64_t>(options_.vocab_size);
+
+  specd_tensor tensor;
+  specd_tensor_init(&tensor);
+  tensor.region = region.id;
+  tensor.dtype = SPECD_FLOAT32;
+  tensor.num_rows = num_target_rows;
+  code = specd_bind(engine_, SPECD_TARGET_LOGITS, &tensor);
+  if (code != SPECD_OK || num_draft_rows == 0) return code;
+  tensor.offset_bytes = num_target_rows * row_size;
+  tensor.num_rows = num_draft_rows;
+  return specd_bind(engine_, SPECD_DRAFT_LOGITS, &tensor);
+}
+
+std::span<float> ToyEngine::TargetRow(uint32_t row) const {
+  const size_t vocab_size = static_cast<size_t>(options_.vocab_size);
+  return {target_rows_ + row * vocab_size, vocab_size};
+}
+
+std::span<float> ToyEngine::DraftRow(uint32_t row) const {
+  const size_t vocab_size = static_cast<size_t>(options_.vocab_size);
+  return {draft_rows_ + row * vocab_size, vocab_size};
+}
+
+// ---- sequences
+// -----------------------------------------------------------------------------------
+
+int ToyEngine::OpenWaiting() {
+  for (size_t slot = 0; slot < slots_.size() && next_prompt_ < prompts_->size(); ++slot) {
+    if (slots_[slot] != nullptr) continue;
+    const int code = OpenStream(slot, next_prompt_);
+    if (code != SPECD_OK) return code;
+    ++next_prompt_;
+  }
+  return SPECD_OK;
+}
+
+int ToyEngine::OpenStream(size_t slot, size_t prompt_index) {
+  const Prompt& prompt = (*prompts_)[prompt_index];
+  std::vector<const char*> stop_strings;
+  for (const std::string& stop : options_.stop_strings) stop_strings.push_back(stop.c_str());
+
+  specd_params params;
+  specd_params_init(&params);
+  params.verify = options_.verify;
+  params.temperature = options_.temperature;
+  params.draft_temperature = options_.draft_temperature;
+  params.seed = options_.seed + prompt_index;
+  params.has_seed = 1;
+  params.max_tokens = options_.max_tokens;
+  // A daemon may know the end token from its flags; embedded in this process nobody else does.
+  params.num_stop_token_ids = 1;
+  params.stop_token_ids = &options_.end_token;
+  params.num_stop_strings = static_cast<uint32_t>(stop_strings.size());
+  params.stop_strings = stop_strings.data();
+
+  specd_sequence_info info;
+  const int code = specd_open_sequence(engine_, prompt.request_id.c_str(), &params, &info);
+  if (code != SPECD_OK) return code;
+  auto stream = std::make_unique<Stream>(prompt_index, params.seed);
+  stream->sequence = info.sequence;
+  stream->context = prompt.ids;
+  slots_[slot] = std::move(stream);
+  return SPECD_OK;
+}
+
+// The text side may have ended a sequence since the last round: then no row need be computed for
+// it.
+int ToyEngine::CloseFinished() {
+  for (size_t slot = 0; slot < slots_.size(); ++slot) {
+    if (slots_[slot] == nullptr) continue;
+    specd_sequence_state state;
+    int code = specd_get_sequence_state(engine_, slots_[slot]->sequence, &state);
+    if (code == SPECD_OK && state.finish_reason != SPECD_FINISH_NONE) code = CloseStream(slot);
+    if (code != SPECD_OK) return code;
+  }
+  return SPECD_OK;
+}
+
+// Takes what the sequence has reached into the report and frees its slot.
+int ToyEngine::CloseStream(size_t slot) {
+  const std::unique_ptr<Stream> stream = std::move(slots_[slot]);
+  StreamReport& report = report_->streams[stream->prompt_index];
+  report.seconds = SecondsSince(stream->start);
+  specd_sequence_state state;
+  const int code = specd_get_sequence_state(engine_, stream->sequence, &state);
+  if (code == SPECD_OK) {
+    report.finish = FinishName(state.finish_reason);
+    if (state.finish_reason != SPECD_FINISH_NONE && state.kept_tokens < report.tokens.size()) {
+      report.tokens.resize(state.kept_tokens);
+    }
+  }
+  const int closed = specd_close_sequence(engine_, stream->sequence);
+  return code != SPECD_OK ? code : closed;
+}
+
+bool ToyEngine::HasLiveStreams() const {
+  for (const std::unique_ptr<Stream>& stream : slots_) {
+    if (stream != nullptr) return true;
+  }
+  return false;
+}
+
+// An error may already have taken the connection away, so what these calls return is of no
+// interest: specd_close ends whatever they could not.
+void ToyEngine::AbortAll() {
+  for (size_t slot = 0; slot < slots_.size(); ++slot) {
+    if (slots_[slot] == nullptr) continue;
+    (void)specd_abort(engine_, slots_[slot]->sequence);
+    (void)CloseStream(slot);
+  }
+}
+
+// ---- rounds
+// --------------------------------------------------------------------------------------
+
+// Runs the drafter num_drafts times and the target model over every prefix of the draft, which a
+// real engine does in one forward pass.
+void ToyEngine::Propose(size_t slot) {
+  Stream& stream = *slots_[slot];
+  stream.drafts.clear();
+  stream.kinds.clear();
+  stream.target_rows.clear();
+  stream.draft_rows.clear();
+  const size_t kept = report_->streams[stream.prompt_index].tokens.size();
+  const size_t remaining = options_.max_tokens - kept;  // one of them is specd's own
+  const uint32_t first_target = static_cast<uint32_t>(slot) * (options_.num_drafts + 1);
+  const uint32_t first_draft = static_cast<uint32_t>(slot) * options_.num_drafts;
+
+  for (uint32_t i = 0;; ++i) {
+    stream.target_rows.push_back(first_target + i);
+    target_.FillRow(stream.context, TargetRow(first_target + i).data());
+    // Nothing can follow the last token, nor an end token.
+    const bool ended = i > 0 && stream.drafts.back() == options_.end_token;
+    if (i == options_.num_drafts || i + 1 >= remaining || ended) break;
+
+    const std::span<float> row =
+        options_.sampled_drafts ? DraftRow(first_draft + i) : std::span<float>(scratch_row_);
+    drafter_.FillRow(stream.context, row.data());
+    const int32_t token = options_.sampled_drafts
+                              ? stream.sampler.Draw(row, options_.draft_temperature)
+                              : ArgMax(row);
+    stream.drafts.push_back(token);
+    stream.kinds.push_back(options_.sampled_drafts ? SPECD_SAMPLED : SPECD_ONE_HOT);
+    stream.draft_rows.push_back(first_draft + i);
+    stream.context.push_back(token);
+  }
+  stream.context.resize(stream.context.size() - stream.drafts.size());
+}
+
+int ToyEngine::RunRound() {
+  round_slots_.clear();
+  std::vector<specd_draft> drafts;
+  for (size_t slot = 0; slot < slots_.size(); ++slot) {
+    if (slots_[slot] == nullptr) continue;
+    Propose(slot);
+    const Stream& stream = *slots_[slot];
+    specd_draft draft = {};
+    draft.sequence = stream.sequence;
+    draft.num_drafts = static_cast<uint32_t>(stream.drafts.size());
+    draft.tokens = stream.drafts.data();
+    draft.kinds = stream.kinds.data();
+    draft.target_rows = stream.target_rows.data();
+    draft.draft_rows = options_.sampled_drafts ? stream.draft_rows.data() : nullptr;
+    drafts.push_back(draft);
+    round_slots_.push_back(slot);
+  }
+  if (options_.forward_ms > 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(options_.forward_ms));
+  }
+  // One round is in flight at a time, because the next prefix depends on its tokens, so the ring
+  // cannot be full.
+  int code =
+      specd_submit(engine_, next_round_++, drafts.data(), static_cast<uint32_t>(drafts.size()));
+  specd_completion completion;
+  if (code == SPECD_OK) code = AwaitCompletion(&completion);
+  if (code == SPECD_OK) code = TakeResults(completion);
+  return code;
+}
+
+int ToyEngine::AwaitCompletion(specd_completion* completion) {
+  for (;;) {
+    const int code = specd_poll(engine_, completion, kPollTimeoutMs);
+    if (code != SPECD_EMPTY) return code;
+    if (stop_) return kInterrupted;
+  }
+}
+
+int ToyEngine::TakeResults(const specd_completion& completion) {
+  report_->verify_ns.push_back(completion.verify_ns);
+  report_->total_ns.push_back(completion.total_ns);
+  for (uint32_t i = 0; i < completion.num_results; ++i) {
+    const specd_result& result = completion.results[i];
+    const size_t slot = round_slots_[i];
+    Stream& stream = *slots_[slot];
+    StreamReport& report = report_->streams[stream.prompt_index];
+    if (result.status != SPECD_STATUS_OK && result.status != SPECD_STATUS_FINISHED) {
+      problem_ = fmt::format("round {} of \"{}\": {}", completion.round_id, report.request_id,
+                             StatusText(result.status));
+      return kOwnProblem;
+    }
+    if (result.status == SPECD_STATUS_OK) {
+      report.verify_ns.push_back(completion.verify_ns);
+      report.total_ns.push_back(completion.total_ns);
+      report.num_drafts += stream.drafts.size();
+      report.num_accepted += result.num_accepted;
+      stream.context.insert(stream.context.end(), result.tokens, result.tokens + result.num_kept);
+      report.tokens.insert(report.tokens.end(), result.tokens, result.tokens + result.num_kept);
+    }
+    if (result.finish_reason != SPECD_FINISH_NONE) {
+      const int code = CloseStream(slot);
+      if (code != SPECD_OK) return code;
+    }
+  }
+  return SPECD_OK;
+}
+
+int ToyEngine::GenerateAll() {
+  for (;;) {
+    if (stop_) return kInterrupted;
+    int code = CloseFinished();
+    if (code == SPECD_OK) code = OpenWaiting();
+    if (code != SPECD_OK) return code;
+    if (!HasLiveStreams()) return SPECD_OK;
+    code = RunRound();
+    if (code != SPECD_OK) return code;
+  }
+}
+
+EngineResult ToyEngine::ResultOf(int code) {
+  switch (code) {
+    case SPECD_OK:
+      return {};
+    case kInterrupted:
+      return {EngineEnd::kInterrupted, "interrupted"};
+    case kOwnProblem:
+      return {EngineEnd::kError, problem_};
+    case SPECD_ERROR_DISCONNECTED:
+    case SPECD_ERROR_SHUTDOWN:
+      return {EngineEnd::kDisconnected, specd_last_error()};
+    default:
+      return {EngineEnd::kError, fmt::format("{} ({})", specd_last_error(), specd_code_name(code))};
+  }
+}
+
+}  // namespace specd::toy

@@ -1,0 +1,114 @@
+// The toy engine: what an inference engine does around <specd/specd.h>, with n-gram models where a
+// real one has transformers. Read engine.cc to see every call of the interface in its place.
+//
+//   ToyEngine engine(options, &target, &drafter);
+//   EngineResult result = engine.Run(prompts, &report);
+//
+// In each round every live sequence gets up to num_drafts draft tokens from the drafter, and one
+// row of the target model more than that; specd answers with the kept tokens. When a sequence ends,
+// the next prompt takes its place in the batch.
+//
+// One thread. `stop` may be set from another thread or from a signal handler.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "specd/specd.h"
+#include "tools/toy_engine/draft_sampler.h"
+#include "tools/toy_engine/ngram_model.h"
+#include "tools/toy_engine/report.h"
+
+namespace specd::toy {
+
+struct EngineOptions {
+  std::string uri;
+  int32_t vocab_size = 0;
+  int32_t end_token = 0;
+  uint32_t max_batch = 4;
+  uint32_t num_drafts = 5;      // per sequence and round, at most
+  bool sampled_drafts = false;  // drawn from the drafter instead of its likeliest token
+  uint32_t verify = SPECD_VERIFY_AUTO;
+  double temperature = 0.8;
+  double draft_temperature = 1.0;
+  uint64_t seed = 0;  // the i-th prompt (from 0) uses seed + i
+  uint32_t max_tokens = 160;
+  std::vector<std::string> stop_strings;
+  uint32_t forward_ms = 0;  // what a forward pass of the model is made to cost
+};
+
+struct Prompt {
+  std::string request_id;
+  std::vector<int32_t> ids;
+};
+
+enum class EngineEnd {
+  kDone,
+  kError,
+  kDisconnected,  // the daemon is gone, or on its way out
+  kInterrupted,   // *stop became true
+};
+
+struct EngineResult {
+  EngineEnd end = EngineEnd::kDone;
+  std::string message;  // empty for kDone
+};
+
+class ToyEngine {
+ public:
+  // The models must outlive the engine.
+  ToyEngine(EngineOptions options, const NgramModel* target, const NgramModel* drafter,
+            const std::atomic<bool>* stop);
+  ~ToyEngine();
+
+  ToyEngine(const ToyEngine&) = delete;
+  ToyEngine& operator=(const ToyEngine&) = delete;
+
+  // Generates all prompts; call it once. The report holds what was reached, whatever the end.
+  EngineResult Run(const std::vector<Prompt>& prompts, RunReport* report);
+
+ private:
+  struct Stream;  // a live sequence in its slot
+
+  int Attach();
+  int BindRows();
+  int OpenWaiting();
+  int OpenStream(size_t slot, size_t prompt_index);
+  int CloseFinished();
+  int CloseStream(size_t slot);
+  void Propose(size_t slot);
+  int RunRound();
+  int AwaitCompletion(specd_completion* completion);
+  int TakeResults(const specd_completion& completion);
+  int GenerateAll();
+  void AbortAll();
+  EngineResult ResultOf(int code);
+
+  bool HasLiveStreams() const;
+  std::span<float> TargetRow(uint32_t row) const;
+  std::span<float> DraftRow(uint32_t row) const;
+
+  const EngineOptions options_;
+  const NgramModel& target_;
+  const NgramModel& drafter_;
+  const std::atomic<bool>& stop_;
+
+  specd_engine* engine_ = nullptr;
+  float* target_rows_ = nullptr;  // max_batch * (num_drafts + 1) rows, shared with specd
+  float* draft_rows_ = nullptr;   // max_batch * num_drafts rows behind them
+  std::vector<float> scratch_row_;
+
+  const std::vector<Prompt>* prompts_ = nullptr;
+  RunReport* report_ = nullptr;
+  size_t next_prompt_ = 0;
+  uint64_t next_round_ = 1;
+  std::vector<std::unique_ptr<Stream>> slots_;
+  std::vector<size_t> round_slots_;  // the slots of the round in flight, in its order
+  std::string problem_;              // of this program's own, where specd_last_error has no words
+};
+
+}  // namespace specd::toy

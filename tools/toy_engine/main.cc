@@ -1,0 +1,282 @@
+// specd-toy-engine: flags to a ToyEngine, then its text and a table.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/flags/usage_config.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "specd/specd.h"
+#include "tools/toy_engine/bpe_encoder.h"
+#include "tools/toy_engine/corpus.h"
+#include "tools/toy_engine/engine.h"
+#include "tools/toy_engine/report.h"
+#include "tools/toy_engine/request_ids.h"
+
+namespace specd::toy {
+
+enum class DraftChoice { kOneHot, kSampled };
+enum class PrintFormat { kText, kIds, kNone };
+enum class StatsFormat { kTable, kJson, kNone };
+struct VerifyChoice {
+  uint32_t value = SPECD_VERIFY_AUTO;
+};
+
+template <typename T>
+struct Choice {
+  const char* name;
+  T value;
+};
+
+constexpr Choice<DraftChoice> kDraftChoices[] = {{"one_hot", DraftChoice::kOneHot},
+                                                 {"sampled", DraftChoice::kSampled}};
+constexpr Choice<PrintFormat> kPrintFormats[] = {
+    {"text", PrintFormat::kText}, {"ids", PrintFormat::kIds}, {"none", PrintFormat::kNone}};
+constexpr Choice<StatsFormat> kStatsFormats[] = {
+    {"table", StatsFormat::kTable}, {"json", StatsFormat::kJson}, {"none", StatsFormat::kNone}};
+constexpr Choice<uint32_t> kVerifyChoices[] = {{"auto", SPECD_VERIFY_AUTO},
+                                               {"greedy", SPECD_VERIFY_GREEDY},
+                                               {"exact_match", SPECD_VERIFY_EXACT_MATCH},
+                                               {"token", SPECD_VERIFY_TOKEN}};
+
+template <typename T, size_t N>
+bool ParseChoice(const Choice<T> (&choices)[N], absl::string_view text, T* value,
+                 std::string* error) {
+  std::string names;
+  for (const Choice<T>& choice : choices) {
+    if (text == choice.name) {
+      *value = choice.value;
+      return true;
+    }
+    names += (names.empty() ? "" : ", ") + std::string(choice.name);
+  }
+  *error = "it must be one of " + names;
+  return false;
+}
+
+template <typename T, size_t N>
+std::string UnparseChoice(const Choice<T> (&choices)[N], T value) {
+  for (const Choice<T>& choice : choices) {
+    if (choice.value == value) return choice.name;
+  }
+  return "";
+}
+
+// Found by Abseil's flags through the namespace of the type.
+bool AbslParseFlag(absl::string_view text, DraftChoice* value, std::string* error) {
+  return ParseChoice(kDraftChoices, text, value, error);
+}
+std::string AbslUnparseFlag(DraftChoice value) { return UnparseChoice(kDraftChoices, value); }
+bool AbslParseFlag(absl::string_view text, PrintFormat* value, std::string* error) {
+  return ParseChoice(kPrintFormats, text, value, error);
+}
+std::string AbslUnparseFlag(PrintFormat value) { return UnparseChoice(kPrintFormats, value); }
+bool AbslParseFlag(absl::string_view text, StatsFormat* value, std::string* error) {
+  return ParseChoice(kStatsFormats, text, value, error);
+}
+std::string AbslUnparseFlag(StatsFormat value) { return UnparseChoice(kStatsFormats, value); }
+bool AbslParseFlag(absl::string_view text, VerifyChoice* value, std::string* error) {
+  return ParseChoice(kVerifyChoices, text, &value->value, error);
+}
+std::string AbslUnparseFlag(VerifyChoice value) {
+  return UnparseChoice(kVerifyChoices, value.value);
+}
+
+}  // namespace specd::toy
+
+ABSL_FLAG(std::string, specd, "embedded:cpu",
+          "where the verifier runs: unix:/path/to/specd.sock or embedded:cpu");
+ABSL_FLAG(std::string, tokenizer, "tools/toy_engine/tokenizer.json",
+          "byte-level BPE tokenizer.json; the daemon must have the same");
+ABSL_FLAG(std::vector<std::string>, corpus, {"."},
+          "what the models learn: Markdown files, folders or patterns, comma separated");
+ABSL_FLAG(std::string, prompt, "The daemon|A round|The engine|A draft token",
+          "prompts, separated by |; prompts may also follow the flags as arguments, and then this "
+          "one is not used");
+ABSL_FLAG(uint32_t, draft, 5, "draft tokens per sequence and round, at most; 0: no speculation");
+ABSL_FLAG(specd::toy::DraftChoice, drafts, specd::toy::DraftChoice::kOneHot,
+          "one_hot (the drafter's likeliest token) or sampled (drawn from the drafter)");
+ABSL_FLAG(specd::toy::VerifyChoice, verify, {}, "auto, greedy, exact_match or token");
+ABSL_FLAG(double, temperature, 0.8, "of the target model, 0 .. 2; 0 is greedy");
+ABSL_FLAG(double, draft_temperature, 1.0, "of sampled drafts, 1e-5 .. 2");
+ABSL_FLAG(uint64_t, seed, 1, "of the first prompt; the next one has seed + 1, and so on");
+ABSL_FLAG(uint32_t, max_tokens, 160, "per prompt");
+ABSL_FLAG(std::string, stop, "",
+          "stop strings, separated by |; they need a daemon with a tokenizer");
+ABSL_FLAG(uint32_t, max_batch, 4,
+          "sequences in one round; with more prompts, one begins when another ends");
+ABSL_FLAG(uint32_t, forward_ms, 0,
+          "how long a forward pass of the model is made to take, so that text can be watched");
+ABSL_FLAG(specd::toy::PrintFormat, print, specd::toy::PrintFormat::kText,
+          "what to print at the end of the run for each prompt: text, ids or none");
+ABSL_FLAG(specd::toy::StatsFormat, stats, specd::toy::StatsFormat::kTable,
+          "the numbers of the run: table, json or none");
+
+namespace specd::toy {
+namespace {
+
+constexpr char kUsage[] =
+    "an inference engine in miniature, attached to specd.\n\n"
+    "Its target model is a 5-gram model and its drafter a 3-gram model, both learned at start "
+    "from\n"
+    "Markdown documents; everything else is done as a real engine would do it.\n\n"
+    "Examples, from the root of the source tree:\n"
+    "  specd-toy-engine                                      # all in this process\n"
+    "  specd-toy-engine --specd=unix:/run/specd/specd.sock 'The daemon' 'A round'\n"
+    "  specd-toy-engine --drafts=sampled --verify=token --draft=3 --seed=7\n"
+    "  specd-toy-engine --draft=0 --print=ids --stats=none   # same ids as with --draft=5\n\n"
+    "Exit status: 0 done; 1 an error; 2 bad flags; 3 the daemon is gone; 130 interrupted.";
+
+constexpr char kEndToken[] = "<|endoftext|>";
+constexpr int kTargetOrder = 5;
+constexpr int kDrafterOrder = 3;
+
+constexpr int kExitError = 1;
+constexpr int kExitUsage = 2;
+constexpr int kExitDisconnected = 3;
+constexpr int kExitInterrupted = 130;
+
+std::atomic<bool> stop_requested = false;
+static_assert(std::atomic<bool>::is_always_lock_free, "written by a signal handler");
+
+void CatchSignals() {
+  struct sigaction action = {};
+  action.sa_handler = [](int) { stop_requested = true; };
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+int Fail(int exit_code, std::string_view message) {
+  fmt::print(stderr, "specd-toy-engine: {}\n", message);
+  return exit_code;
+}
+
+std::vector<std::string> SplitAtBars(std::string_view text) {
+  std::vector<std::string> parts;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('|'), text.size());
+    if (end > 0) parts.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return parts;
+}
+
+EngineOptions ReadFlags() {
+  return {.uri = absl::GetFlag(FLAGS_specd),
+          .max_batch = absl::GetFlag(FLAGS_max_batch),
+          .num_drafts = absl::GetFlag(FLAGS_draft),
+          .sampled_drafts = absl::GetFlag(FLAGS_drafts) == DraftChoice::kSampled,
+          .verify = absl::GetFlag(FLAGS_verify).value,
+          .temperature = absl::GetFlag(FLAGS_temperature),
+          .draft_temperature = absl::GetFlag(FLAGS_draft_temperature),
+          .seed = absl::GetFlag(FLAGS_seed),
+          .max_tokens = absl::GetFlag(FLAGS_max_tokens),
+          .stop_strings = SplitAtBars(absl::GetFlag(FLAGS_stop)),
+          .forward_ms = absl::GetFlag(FLAGS_forward_ms)};
+}
+
+void PrintStreams(const RunReport& report, const BpeEncoder& encoder) {
+  const PrintFormat format = absl::GetFlag(FLAGS_print);
+  for (const StreamReport& stream : report.streams) {
+    if (format == PrintFormat::kText) {
+      fmt::print("== {}\n{}\n\n", stream.request_id, encoder.Decode(stream.tokens));
+    } else if (format == PrintFormat::kIds) {
+      fmt::print("{}: {}\n", stream.request_id, fmt::join(stream.tokens, " "));
+    }
+  }
+}
+
+void PrintStats(const RunReport& report) {
+  const StatsFormat format = absl::GetFlag(FLAGS_stats);
+  if (format == StatsFormat::kTable) fmt::print("{}", FormatTable(report));
+  if (format == StatsFormat::kJson) fmt::print("{}", FormatJson(report));
+}
+
+int ExitCode(EngineEnd end) {
+  switch (end) {
+    case EngineEnd::kDone:
+      return 0;
+    case EngineEnd::kDisconnected:
+      return kExitDisconnected;
+    case EngineEnd::kInterrupted:
+      return kExitInterrupted;
+    case EngineEnd::kError:
+      break;
+  }
+  return kExitError;
+}
+
+int Generate(EngineOptions options, const std::vector<std::string>& texts) {
+  const absl::StatusOr<BpeEncoder> encoder = BpeEncoder::Load(absl::GetFlag(FLAGS_tokenizer));
+  if (!encoder.ok()) return Fail(kExitError, std::string(encoder.status().message()));
+  const std::optional<int32_t> end_token = encoder->FindSpecialToken(kEndToken);
+  if (!end_token.has_value()) {
+    return Fail(kExitError, fmt::format("tokenizer: it has no special token {}, with which the toy "
+                                        "model ends a text",
+                                        kEndToken));
+  }
+  const absl::StatusOr<std::vector<std::string>> passages =
+      ReadPassages(absl::GetFlag(FLAGS_corpus));
+  if (!passages.ok()) return Fail(kExitError, std::string(passages.status().message()));
+
+  std::vector<std::vector<int32_t>> ids;
+  for (const std::string& passage : *passages) ids.push_back(encoder->Encode(passage));
+  NgramOptions model = {
+      .order = kTargetOrder, .vocab_size = encoder->vocab_size(), .end_token = *end_token};
+  const NgramModel target(model, ids);
+  model.order = kDrafterOrder;
+  const NgramModel drafter(model, ids);
+
+  const std::vector<std::string> request_ids = MakeRequestIds(texts);
+  std::vector<Prompt> prompts;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    prompts.push_back({request_ids[i], encoder->Encode(texts[i])});
+  }
+  options.vocab_size = encoder->vocab_size();
+  options.end_token = *end_token;
+  RunReport report;
+  const EngineResult result =
+      ToyEngine(std::move(options), &target, &drafter, &stop_requested).Run(prompts, &report);
+  if (result.end == EngineEnd::kDone) {
+    PrintStreams(report, *encoder);
+    PrintStats(report);
+    return 0;
+  }
+  return Fail(ExitCode(result.end), result.message);
+}
+
+int Main(int argc, char** argv) {
+  absl::SetProgramUsageMessage(kUsage);
+  absl::FlagsUsageConfig usage;
+  usage.contains_help_flags = [](absl::string_view file) {
+    return file.find("toy_engine/main.cc") != absl::string_view::npos;
+  };
+  usage.version_string = [] { return fmt::format("specd-toy-engine {}\n", specd_version()); };
+  absl::SetFlagsUsageConfig(usage);
+  const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
+  std::vector<std::string> prompts(arguments.begin() + 1, arguments.end());
+  if (prompts.empty()) prompts = SplitAtBars(absl::GetFlag(FLAGS_prompt));
+  if (prompts.empty()) {
+    return Fail(kExitUsage, "prompt: there is none; give --prompt='The daemon|A round'");
+  }
+  CatchSignals();
+  return Generate(ReadFlags(), prompts);
+}
+
+}  // namespace
+}  // namespace specd::toy
+
+int main(int argc, char** argv) { return specd::toy::Main(argc, argv); }

@@ -1,0 +1,39 @@
+// What became of each prompt, and the table at the end of a run.
+//
+// Plain data and pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace specd::toy {
+
+struct StreamReport {
+  std::string request_id;
+  std::vector<int32_t> tokens;  // kept, in order
+  std::string finish = "none";  // stop, length, abort, error; none while it runs
+  uint64_t num_drafts = 0;
+  uint64_t num_accepted = 0;
+  double seconds = 0.0;             // from its first round to its last
+  std::vector<uint64_t> verify_ns;  // per round it took part in: specd_completion.verify_ns
+  std::vector<uint64_t> total_ns;   // and .total_ns
+};
+
+struct RunReport {
+  std::vector<StreamReport> streams;  // in the order of the prompts
+  double seconds = 0.0;
+  std::vector<uint64_t> verify_ns;  // per round of the whole batch
+  std::vector<uint64_t> total_ns;
+};
+
+// An aligned table with a line per stream and one for the whole run.
+std::string FormatTable(const RunReport& report);
+
+// The same numbers as one line of JSON: {"streams": [...], "total": {...}}.
+std::string FormatJson(const RunReport& report);
+
+// The median; the lower of the two in the middle; 0 of nothing.
+uint64_t Median(std::vector<uint64_t> values);
+
+}  // namespace specd::toy
