@@ -67,6 +67,11 @@ absl::StatusOr<UniqueFd> MakeSealedMemfd(uint64_t size_bytes) {
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(const std::string& uri,
                                                      const specd_options& options) {
+  constexpr uint32_t kTimeoutMaxMs = 3'600'000;
+  if (options.timeout_ms == 0 || options.timeout_ms > kTimeoutMaxMs) {
+    return Invalid("timeout_ms", fmt::format("timeout_ms = {} is outside 1 .. {}",
+                                             options.timeout_ms, kTimeoutMaxMs));
+  }
   HelloRequest hello;
   hello.name = options.name == nullptr ? "engine" : options.name;
   hello.version = kVersion;

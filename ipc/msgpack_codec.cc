@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <bit>
-#include <cstring>
 #include <limits>
 #include <new>
 
@@ -74,15 +72,6 @@ absl::Status ParseMap(std::string_view bytes, msgpack::object_handle* out) {
                      fmt::format("body is {}, not a map", TypeName(out->get())));
   }
   return absl::OkStatus();
-}
-
-// By hand, because msgpack-c's packer turns a double without fraction into an integer, and a reader
-// that is strict about types would refuse it. Everything in msgpack is big-endian.
-void MapWriter::Double(double value) {
-  const uint64_t bits = __builtin_bswap64(std::bit_cast<uint64_t>(value));
-  char bytes[1 + sizeof(bits)] = {static_cast<char>(0xcb)};
-  std::memcpy(bytes + 1, &bits, sizeof(bits));
-  sink_.write(bytes, sizeof(bytes));
 }
 
 MapReader::MapReader(const msgpack::object& map, std::string_view context)

@@ -11,7 +11,6 @@
 #include <msgpack.hpp>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -40,11 +39,7 @@ class MapWriter {
   template <class T>
   void Field(std::string_view key, const T& value) {
     Key(key);
-    if constexpr (std::is_same_v<T, double>) {
-      Double(value);
-    } else {
-      packer_.pack(value);
-    }
+    packer_.pack(value);
   }
   // msgpack-c would send 1.0 as the integer 1; a double stays one on the wire.
   void Field(std::string_view key, double value) {
@@ -69,8 +64,6 @@ class MapWriter {
     packer_.pack_str(static_cast<uint32_t>(key.size()));
     packer_.pack_str_body(key.data(), static_cast<uint32_t>(key.size()));
   }
-
-  void Double(double value);
 
   StringSink sink_;
   msgpack::packer<StringSink> packer_;

@@ -1,8 +1,7 @@
 #include "ipc/zmq_socket.h"
 
-#include <unistd.h>
-
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>

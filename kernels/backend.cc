@@ -1,6 +1,6 @@
 #include "kernels/backend.h"
 
-#include <spdlog/fmt/fmt.h>
+#include <fmt/format.h>
 
 #include "kernels/cpu/cpu_backend.h"
 #if defined(SPECD_HAVE_CUDA)

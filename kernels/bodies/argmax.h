@@ -1,4 +1,5 @@
-// Argmax of a row: the greedy token. The shortest pass: no exp2.
+// Argmax of a row: the greedy token, the lowest id among equals. The shortest pass: it reads every
+// element once and computes no exp2.
 #pragma once
 
 #include "kernels/bodies/distribution.h"

@@ -1,4 +1,5 @@
 // CpuBackend: rounds on the calling thread, by the widest instruction set that the processor has.
+// Made by MakeBackend("cpu"); one thread at a time.
 #pragma once
 
 #include <memory>

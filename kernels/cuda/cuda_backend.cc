@@ -1,7 +1,6 @@
 #include "kernels/cuda/cuda_backend.h"
 
-#include <spdlog/fmt/fmt.h>
-#include <spdlog/spdlog.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
@@ -24,9 +23,10 @@ GpuResult DeviceMemory::Allocate(GpuDriver* driver, size_t size_bytes) {
 
 void DeviceMemory::Release() {
   if (memory_ == nullptr) return;
-  // Nothing can be done about memory that cannot be given back, but it must not pass unseen.
+  // Nothing can be done about memory that cannot be given back, but it must not pass unseen. On
+  // stderr, because embedded in an engine there is no logger of ours.
   const GpuResult result = driver_->Free(memory_);
-  if (!result.ok()) spdlog::error("freeing device memory: {}", result.text());
+  if (!result.ok()) fmt::print(stderr, "specd: freeing device memory: {}\n", result.text());
   memory_ = nullptr;
 }
 

@@ -1,8 +1,7 @@
 #include "kernels/cuda/cuda_driver.h"
 
 #include <cuda_runtime_api.h>
-#include <spdlog/fmt/fmt.h>
-#include <spdlog/spdlog.h>
+#include <fmt/format.h>
 
 #include "kernels/cuda/verify_kernel.h"
 
@@ -33,7 +32,7 @@ class CudaDriver final : public GpuDriver {
   ~CudaDriver() override {
     if (stream_ == nullptr) return;
     const GpuResult result = ResultOf(cudaStreamDestroy(stream_), "cudaStreamDestroy");
-    if (!result.ok()) spdlog::error("closing the CUDA driver: {}", result.text());
+    if (!result.ok()) fmt::print(stderr, "specd: closing the CUDA driver: {}\n", result.text());
   }
 
   GpuResult ListDevices(std::vector<GpuDevice>* devices) override {

@@ -174,6 +174,10 @@ TEST_SUITE("unit") {
     CHECK(specd_open("embedded:cpu", &options, &engine) == SPECD_ERROR_INVALID_ARGUMENT);
     CHECK(LastErrorHas("ring_depth"));
     options.ring_depth = 4;
+    options.timeout_ms = 0;
+    CHECK(specd_open("embedded:cpu", &options, &engine) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(LastErrorHas("timeout_ms = 0 is outside 1 .. 3600000"));
+    options.timeout_ms = 5000;
     options.struct_size = 0;
     CHECK(specd_open("embedded:cpu", &options, &engine) == SPECD_ERROR_INVALID_ARGUMENT);
     CHECK(LastErrorHas("struct_size"));

@@ -6,7 +6,7 @@
 #include <new>
 #include <vector>
 
-#include "ipc_test_support.h"
+#include "tests/ipc/ipc_test_support.h"
 
 namespace {
 std::atomic<uint64_t> num_allocations{0};

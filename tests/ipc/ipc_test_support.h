@@ -59,4 +59,35 @@ inline DraftBuffers TwoTokens() {
   return {{10, 11}, {DraftKind::kSampled, DraftKind::kOneHot}, {0, 1, 2}, {0, 1}};
 }
 
+inline constexpr uint64_t kSequence0 = uint64_t{1} << 32;
+
+// Both ends of one session, in this process.
+struct Pair {
+  explicit Pair(const SessionLimits& limits = kSmallLimits)
+      : segment(MakeSegment(limits)), engine(&segment), daemon(&segment), copy(limits) {
+    daemon.SetRowLimits({100, 50});
+  }
+
+  PushResult Submit(uint64_t round_id, const DraftBuffers& draft, uint64_t sequence = kSequence0) {
+    const EngineDraft drafts[] = {draft.View(sequence)};
+    return engine.Submit(round_id, drafts, 1);
+  }
+  SubmissionSlot* slot(int i) { return segment.submission_slots() + i; }
+  char* draft_record(int i) {
+    return segment.at(segment.layout().draft_payload_offset +
+                      static_cast<uint64_t>(i) * segment.layout().draft_record_bytes);
+  }
+  // Answers every record with kOk and no tokens.
+  void CompleteEmpty() {
+    std::vector<SequenceResult> results(copy.records().size());
+    daemon.Complete(copy, results, 3);
+  }
+
+  Segment segment;
+  EngineChannel engine;
+  DaemonChannel daemon;
+  SubmissionCopy copy;
+  CompletionView completion;
+};
+
 }  // namespace specd::test

@@ -5,7 +5,7 @@
 
 #include <random>
 
-#include "ipc_test_support.h"
+#include "tests/ipc/ipc_test_support.h"
 
 namespace specd {
 namespace {

@@ -16,7 +16,7 @@
 
 #include "ipc/error.h"
 #include "ipc/include/specd/specd.h"
-#include "ipc_test_support.h"
+#include "tests/ipc/ipc_test_support.h"
 
 namespace specd {
 namespace {

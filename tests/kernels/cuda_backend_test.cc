@@ -135,8 +135,12 @@ TEST_SUITE("unit") {
 TEST_SUITE("gpu") {
   TEST_CASE("CUDA equals the CPU bit for bit") {
     auto backend = MakeBackend("cuda");
-    if (backend.status().code() != absl::StatusCode::kOk) {
-      MESSAGE("skipped: ", std::string(backend.status().message()));
+    if (!backend.ok()) {
+      // Where there is no GPU it must be for want of one, and not for an error of ours.
+      const absl::StatusCode code = backend.status().code();
+      CHECK((code == absl::StatusCode::kFailedPrecondition ||
+             code == absl::StatusCode::kUnimplemented));
+      MESSAGE("not compared: ", std::string(backend.status().message()));
       return;
     }
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {

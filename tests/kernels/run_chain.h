@@ -1,4 +1,5 @@
-// Runs VerifyChain on one sequence for tests: with any coins, by any team.
+// Runs VerifyChain on one sequence for tests: with any coins, by any team. What several tests of
+// the bodies would otherwise each write for themselves.
 #pragma once
 
 #include <doctest/doctest.h>

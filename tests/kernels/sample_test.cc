@@ -142,6 +142,13 @@ TEST_SUITE("unit") {
     }
     CHECK(drawer.FromP(0) == 0);
     CHECK(drawer.FromP(kCoinEnd - 1) == 3);
+
+    // The same between tiles, with an empty one in the middle.
+    std::vector<double> logits(3 * kTileSize, -kInf);
+    logits[2] = logits[2 * kTileSize] = 1.0;
+    Drawer tiles(logits);
+    CHECK(tiles.FromP(kCoinEnd / 2 - 1) == 2);
+    CHECK(tiles.FromP(kCoinEnd / 2) == 2 * kTileSize);
   }
 
   TEST_CASE("p without an id is renormalised, in the id's own tile and in others") {

@@ -61,6 +61,7 @@ std::vector<TokenId> Generate(const MarkovModel& target, const MarkovModel& draf
     chain.task.first_position = chain.task.round_base = static_cast<uint32_t>(text.size());
     const ChainResult result =
         RunScalar(chain.task, target.rows.view(), drafter.rows.view(), KeyedCoins(seed));
+    REQUIRE(result.outcome.status == OutcomeStatus::kOk);
     text.insert(text.end(), result.tokens.begin(), result.tokens.end());
   }
   text.resize(3);

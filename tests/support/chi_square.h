@@ -1,4 +1,5 @@
-// Pearson's chi-square test of counts against a law.
+// Pearson's chi-square test of counts against a law, and the effect size that a test of so many
+// samples can see.
 #pragma once
 
 #include <cstdint>

@@ -4,8 +4,8 @@
 // Shuffles, ballots and barriers are the points where threads give way; which warp goes on, for how
 // long, and in which order its threads run is drawn from the schedule seed. A thread that is
 // missing at a shuffle, a ballot or a barrier, which on a GPU hangs or gives garbage, is an error
-// with a text. Deterministic for a seed; not thread safe. Understood by AddressSanitizer and
-// ThreadSanitizer.
+// with a text. Deterministic for a seed; one block at a time in a process. Understood by
+// AddressSanitizer and ThreadSanitizer.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// A whole round with owned memory, for tests of backends: tensors, tasks and room for answers.
+// A whole round with owned memory, for tests of backends: tensors, tasks and room for answers. The
+// RoundBatch it gives points into it and is valid while it lives.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Rows for tests: a matrix of a chosen type, stride and alignment, filled from doubles.
+// Rows for tests: a matrix of a chosen type, stride and alignment, filled from doubles and readable
+// as what the kernels will see after rounding to that type.
 #pragma once
 
 #include <cstdint>

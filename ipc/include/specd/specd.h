@@ -2,7 +2,8 @@
  *
  * specd verifies speculative drafts and samples tokens. An engine writes logits rows into memory it
  * shares with specd, submits a round (for each sequence: draft tokens and which rows judge them),
- * and polls for the confirmed tokens. This header is the whole promise; C99, no other include needed.
+ * and polls for the confirmed tokens. This header is the whole promise; C99, no other include
+ * needed.
  *
  *   uri                          where the verifier runs
  *   unix:/run/specd/specd.sock   in the daemon; text, stop strings and observers come with it
@@ -68,15 +69,15 @@ enum {
   SPECD_ERROR_VERSION = -5,          /* library and daemon speak different protocol versions */
   SPECD_ERROR_VOCABULARY = -6,       /* vocab_size does not fit the daemon's tokenizer */
   SPECD_ERROR_REGION = -7,           /* memory that is too small, not sealed, or out of bounds */
-  SPECD_ERROR_STATE = -8,            /* right call, wrong moment (bind with rounds in flight, ...) */
-  SPECD_ERROR_EXHAUSTED = -9,        /* a limit named at specd_open, or memory, is used up */
-  SPECD_ERROR_DISCONNECTED = -10,    /* the daemon is gone; rounds in flight will not complete */
-  SPECD_ERROR_SHUTDOWN = -11,        /* the daemon is draining: finish, nothing new is taken */
-  SPECD_ERROR_INTERNAL = -12         /* a fault of ours; please report the text */
+  SPECD_ERROR_STATE = -8,         /* right call, wrong moment (bind with rounds in flight, ...) */
+  SPECD_ERROR_EXHAUSTED = -9,     /* a limit named at specd_open, or memory, is used up */
+  SPECD_ERROR_DISCONNECTED = -10, /* the daemon is gone; rounds in flight will not complete */
+  SPECD_ERROR_SHUTDOWN = -11,     /* the daemon is draining: finish, nothing new is taken */
+  SPECD_ERROR_INTERNAL = -12      /* a fault of ours; please report the text */
 };
 
-/* The last error of the calling thread, in words; "" if there was none. Valid until the next call of
- * this thread. */
+/* The last error of the calling thread, in words; "" if there was none. Valid until the next call
+ * of this thread. */
 SPECD_API const char* specd_last_error(void);
 
 /* "SPECD_ERROR_REGION" for -7, and so on; never NULL. */
@@ -96,7 +97,7 @@ typedef struct specd_options {
   uint32_t max_sequences; /* sequences open at once, max_batch .. 65536; default 0 = max_batch */
   uint32_t max_draft;     /* draft tokens per sequence in one round, 0 .. 64; default 8 */
   uint32_t ring_depth;    /* rounds in flight, a power of two, 1 .. 64; default 4 */
-  uint32_t timeout_ms;    /* how long an attach or another control call may take; default 5000 */
+  uint32_t timeout_ms;    /* for an attach or another control call, 1 .. 3600000; default 5000 */
   const char* name;       /* shown in the daemon's log, up to 64 bytes; default "engine" */
 } specd_options;
 
@@ -111,8 +112,8 @@ SPECD_API void specd_close(specd_engine* engine);
 /* ---- memory -------------------------------------------------------------------------------- */
 
 typedef struct specd_region {
-  uint32_t id;         /* to be named in specd_tensor */
-  void* data;          /* where this process sees it, 4096-byte aligned; NULL for an imported fd */
+  uint32_t id; /* to be named in specd_tensor */
+  void* data;  /* where this process sees it, 4096-byte aligned; NULL for an imported fd */
   uint64_t size_bytes;
 } specd_region;
 
@@ -168,13 +169,14 @@ typedef struct specd_params {
   uint32_t has_seed;        /* 0 or 1; default 0: a random seed is drawn and reported */
   uint32_t max_tokens;      /* 1 .. 2^31 - 1; default 16 */
   uint32_t ignore_eos;      /* 0 or 1; default 0. Drops the model's EOS ids only */
-  uint32_t include_stop;    /* 0 or 1; default 0: a stop string, or the text of a stop id, is not shown */
+  uint32_t
+      include_stop; /* 0 or 1; default 0: a stop string, or the text of a stop id, is not shown */
   uint32_t skip_special_tokens; /* 0 or 1; default 1: special tokens give no text */
   uint32_t num_stop_token_ids;  /* at most 64 */
   const int32_t* stop_token_ids;
-  uint32_t num_stop_strings;    /* at most 1024, non-empty, UTF-8, together at most 32 KiB;
-                                   a daemon with a tokenizer is needed */
-  uint32_t reserved;            /* 0 */
+  uint32_t num_stop_strings; /* at most 1024, non-empty, UTF-8, together at most 32 KiB;
+                                a daemon with a tokenizer is needed */
+  uint32_t reserved;         /* 0 */
   const char* const* stop_strings;
 } specd_params;
 
@@ -192,11 +194,12 @@ typedef struct specd_sequence_info {
 SPECD_API int specd_open_sequence(specd_engine* engine, const char* request_id,
                                   const specd_params* params, specd_sequence_info* info);
 
-/* Frees the slot. A sequence that has not finished is aborted. Rounds of it that are still in flight
- * are answered SPECD_STATUS_UNKNOWN_SEQUENCE. */
+/* Frees the slot. A sequence that has not finished is aborted. Rounds of it that are still in
+ * flight are answered SPECD_STATUS_UNKNOWN_SEQUENCE. */
 SPECD_API int specd_close_sequence(specd_engine* engine, specd_sequence sequence);
 
-/* Ends a sequence with SPECD_FINISH_ABORT; tokens kept so far stand. No effect on a finished one. */
+/* Ends a sequence with SPECD_FINISH_ABORT; tokens kept so far stand. A finished one stays as it is.
+ */
 SPECD_API int specd_abort(specd_engine* engine, specd_sequence sequence);
 
 enum {
@@ -226,11 +229,11 @@ enum {
 
 typedef struct specd_draft {
   specd_sequence sequence;
-  uint32_t num_drafts;         /* 0 .. max_draft */
-  uint32_t reserved;           /* 0 */
-  const int32_t* tokens;       /* num_drafts ids; -1 = no token was drawn, the draft ends here. Any
-                                  other id outside the vocabulary is verified and rejected */
-  const uint8_t* kinds;        /* num_drafts times SPECD_ONE_HOT or SPECD_SAMPLED; NULL: all one-hot */
+  uint32_t num_drafts;   /* 0 .. max_draft */
+  uint32_t reserved;     /* 0 */
+  const int32_t* tokens; /* num_drafts ids; -1 = no token was drawn, the draft ends here. Any
+                            other id outside the vocabulary is verified and rejected */
+  const uint8_t* kinds;  /* num_drafts times SPECD_ONE_HOT or SPECD_SAMPLED; NULL: all one-hot */
   const uint32_t* target_rows; /* num_drafts + 1 rows of SPECD_TARGET_LOGITS */
   const uint32_t* draft_rows;  /* num_drafts rows of SPECD_DRAFT_LOGITS, read where kinds[i] is
                                   SPECD_SAMPLED; NULL if there is none */
@@ -249,14 +252,15 @@ enum {
   SPECD_STATUS_UNKNOWN_SEQUENCE = 3, /* never opened, or closed */
   SPECD_STATUS_INVALID = 4,          /* a row index, a kind or a count out of range: not verified,
                                         nothing changed for this sequence */
-  SPECD_STATUS_DEVICE_ERROR = 5      /* the processor failed; nothing changed, the daemon restarts */
+  SPECD_STATUS_DEVICE_ERROR = 5 /* the processor failed; nothing changed, the daemon restarts */
 };
 
 typedef struct specd_result {
   specd_sequence sequence;
   uint32_t status;        /* SPECD_STATUS_... */
   uint32_t finish_reason; /* SPECD_FINISH_... after this round */
-  uint32_t num_accepted;  /* draft tokens accepted */
+  uint32_t num_accepted;  /* draft tokens that verification accepted; more than num_kept where the
+                             sequence finished on the way */
   uint32_t num_kept;      /* tokens in `tokens`: what the stream gained in this round */
   uint32_t total_kept;    /* tokens of the sequence after this round */
   int32_t stop_token;     /* the id that finished it, or -1 */
@@ -268,8 +272,8 @@ typedef struct specd_completion {
   uint32_t num_results; /* as many, and in the same order, as in specd_submit */
   uint32_t reserved;
   const specd_result* results; /* valid until the next specd_poll or specd_close */
-  uint64_t verify_ns; /* from the moment specd took the round to its completion */
-  uint64_t total_ns;  /* from specd_submit to its completion */
+  uint64_t verify_ns;          /* from the moment specd took the round to its completion */
+  uint64_t total_ns;           /* from specd_submit to its completion */
 } specd_completion;
 
 /* Takes the oldest completion, waiting for up to timeout_ms (0: not at all, -1: without limit).
