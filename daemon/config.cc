@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sched.h>
+#include <sys/stat.h>
 
 #include <string_view>
 
@@ -62,5 +63,7 @@ void FillEndpoints(DaemonConfig* config) {
   fill(&config->text_endpoint, "text");
   fill(&config->aborts_endpoint, "aborts");
 }
+
+void OpenSocketsToGroup() { umask(0007); }
 
 }  // namespace specd

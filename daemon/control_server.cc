@@ -1,10 +1,7 @@
 #include "daemon/control_server.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,70 +22,28 @@ constexpr absl::Duration kSendTimeout = absl::Milliseconds(100);
 // Connections that have not said hello yet, besides the sessions.
 constexpr size_t kStrangersMax = 16;
 
-// An engine's name goes into the log as one line, whatever it holds.
-std::string Printable(std::string text) {
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) >= 0x7f) c = '?';
-  }
-  return text;
-}
-
-// True if `path` still names the file behind `fd`: the daemon that held the lock before may have
-// unlinked it while we waited at the door, and a lock on a file without a name keeps nobody out.
-bool StillNamed(int fd, const std::string& path) {
-  struct stat opened = {};
-  struct stat named = {};
-  return fstat(fd, &opened) == 0 && stat(path.c_str(), &named) == 0 &&
-         opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
-}
-
-absl::StatusOr<UniqueFd> TakeInstanceLock(const std::string& path) {
-  const std::string lock_path = path + ".lock";
-  while (true) {
-    UniqueFd lock(open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (!lock.valid()) {
-      return MakeErrnoError(SPECD_ERROR_NOT_FOUND, "listen",
-                            fmt::format("cannot open {}", lock_path), errno);
-    }
-    if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-      return MakeError(
-          SPECD_ERROR_STATE, "listen",
-          fmt::format("another specd serves {}; stop it, or choose another --listen", path));
-    }
-    if (StillNamed(lock.get(), lock_path)) return lock;
-  }
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Create(const Options& options) {
-  absl::StatusOr<UniqueFd> lock = TakeInstanceLock(options.path);
+  absl::StatusOr<InstanceLock> lock = InstanceLock::Take(options.path, "listen");
   if (!lock.ok()) return lock.status();
-  // With the lock in hand a socket file can only be a leftover of a daemon that was killed.
-  unlink(options.path.c_str());
   absl::StatusOr<UnixListener> listener = UnixListener::Bind(options.path, kSocketMode);
   if (!listener.ok()) return listener.status();
   return std::unique_ptr<ControlServer>(
       new ControlServer(options, *std::move(lock), *std::move(listener)));
 }
 
-ControlServer::ControlServer(const Options& options, UniqueFd lock, UnixListener listener)
+ControlServer::ControlServer(const Options& options, InstanceLock lock, UnixListener listener)
     : options_(options),
       lock_(std::move(lock)),
       listener_(std::move(listener)),
       buffer_(kControlBytesMax) {}
 
-ControlServer::~ControlServer() {
-  Close();
-  // The lock file goes while the lock is still held: a daemon that starts now makes a new one.
-  unlink((options_.path + ".lock").c_str());
-}
+ControlServer::~ControlServer() { Close(); }
 
 void ControlServer::Close() {
   for (const auto& connection : connections_) Drop(*connection);
   connections_.clear();
-  if (!listener_.has_value()) return;
-  unlink(options_.path.c_str());
   listener_.reset();
 }
 
@@ -103,17 +58,23 @@ void ControlServer::Run(int wake_fd) {
       return;
     }
     if (polled[0].revents != 0) return;
-    const int64_t now_ns = options_.clock->NowNs();
     for (size_t i = 0; i < connections_.size(); ++i) {
       Connection& connection = *connections_[i];
-      const bool late = connection.service->session() == nullptr && now_ns > connection.deadline_ns;
-      if (polled[i + 2].revents != 0 ? ServeOne(connection) : !late) continue;
-      Drop(connection);
-      connections_[i].reset();
+      const bool keep =
+          IsWelcome(connection) && (polled[i + 2].revents == 0 || ServeOne(connection));
+      if (!keep) Drop(connection);
     }
-    std::erase(connections_, nullptr);
+    std::erase_if(connections_, [](const auto& connection) { return connection->dropped; });
     if (polled[1].revents != 0) AcceptOne();
   }
+}
+
+// Not if it keeps its hello to itself for too long, nor if its session ended because it broke its
+// rings.
+bool ControlServer::IsWelcome(const Connection& connection) const {
+  const std::shared_ptr<Session>& session = connection.service->session();
+  if (session != nullptr) return !session->ended();
+  return options_.clock->NowNs() <= connection.deadline_ns;
 }
 
 void ControlServer::AcceptOne() {
@@ -149,7 +110,7 @@ std::unique_ptr<ControlService> ControlServer::MakeService(const PeerCredentials
     }
     size_t attached = 0;
     for (const auto& connection : connections_) {
-      attached += connection->service->session() != nullptr ? 1 : 0;
+      attached += !connection->dropped && connection->service->session() != nullptr ? 1 : 0;
     }
     if (attached >= options_.max_sessions) {
       return MakeError(
@@ -190,6 +151,7 @@ bool ControlServer::ServeOne(Connection& connection) {
 }
 
 void ControlServer::Drop(Connection& connection) {
+  connection.dropped = true;
   const std::shared_ptr<Session>& session = connection.service->session();
   if (session == nullptr) return;
   session->EndAll();
@@ -199,11 +161,12 @@ void ControlServer::Drop(Connection& connection) {
           ? 0.0
           : static_cast<double>(sums.accepted) / static_cast<double>(sums.sequence_rounds);
   Log("attach").info(
-      "session {} ended: {} rounds, {} tokens, {:.2f} accepted per sequence and round, "
-      "bad rows {}, empty residuals {}, invalid drafts {}, invalid records {}",
-      session->options().identity.session_id, sums.rounds, sums.kept, per_round,
-      sums.bad_target_rows + sums.bad_draft_rows, sums.empty_residuals, sums.invalid_drafts,
-      sums.invalid_records);
+      "session {} ended: {} rounds, {} tokens, {} drafts of which {} accepted ({:.2f} per sequence "
+      "and "
+      "round), bad rows {}, empty residuals {}, invalid drafts {}, invalid records {}",
+      session->options().identity.session_id, sums.rounds, sums.kept, sums.drafted, sums.accepted,
+      per_round, sums.bad_target_rows + sums.bad_draft_rows, sums.empty_residuals,
+      sums.invalid_drafts, sums.invalid_records);
 }
 
 }  // namespace specd

@@ -1,7 +1,8 @@
 // ControlServer: the control thread's work. One unix socket, many engines.
 //
 // Accepts connections, checks who is there, feeds each connection's messages to its ControlService,
-// and ends the session of an engine that hangs up. One thread; it never waits for one peer.
+// and ends the session of an engine that hangs up. One thread; what waits is bounded: a reply that
+// a peer does not read, and a round of the session that a message is about.
 #pragma once
 
 #include <atomic>
@@ -16,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "daemon/clock.h"
 #include "daemon/control_service.h"
+#include "ipc/instance_lock.h"
 #include "ipc/unix_socket.h"
 
 namespace specd {
@@ -49,18 +51,20 @@ class ControlServer {
     UnixConnection socket;
     std::unique_ptr<ControlService> service;
     int64_t deadline_ns = 0;  // for the first hello
+    bool dropped = false;     // its session has ended; it goes at the end of this look
   };
 
-  ControlServer(const Options& options, UniqueFd lock, UnixListener listener);
+  ControlServer(const Options& options, InstanceLock lock, UnixListener listener);
 
   void AcceptOne();
+  bool IsWelcome(const Connection& connection) const;
   // False when the connection is to be dropped.
   bool ServeOne(Connection& connection);
   void Drop(Connection& connection);
   std::unique_ptr<ControlService> MakeService(const PeerCredentials& peer);
 
   const Options options_;
-  UniqueFd lock_;
+  InstanceLock lock_;
   std::optional<UnixListener> listener_;
   std::vector<std::unique_ptr<Connection>> connections_;
   std::vector<uint8_t> buffer_;

@@ -111,6 +111,7 @@ absl::Status Daemon::StartTextSide() {
   publisher.aborts_endpoints = {kAbortsInside};
   if (config_.detokenizer == DetokenizerMode::kProcess) {
     publisher.aborts_endpoints.push_back(config_.aborts_endpoint);
+    publisher.watch_text_side = true;
   }
   auto made = Publisher::Create(publisher);
   if (!made.ok()) return made.status();
@@ -159,7 +160,6 @@ absl::StatusOr<std::shared_ptr<Session>> Daemon::OpenSession(const HelloRequest&
   if (!backend.ok()) return backend.status();
   SessionOptions options;
   options.identity = {next_session_id_, epoch_};
-  options.name = request.name;
   options.limits = request.limits;
   options.profile = &profile_;
   options.clock = Clock::Real();
@@ -218,6 +218,7 @@ int Daemon::Run(int signal_fd) {
 }  // namespace
 
 int RunDaemon(const DaemonConfig& config) {
+  OpenSocketsToGroup();
   const UniqueFd signal_fd = BlockedSignals();
   DaemonConfig filled = config;
   FillEndpoints(&filled);

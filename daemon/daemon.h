@@ -1,8 +1,6 @@
 // The daemon: owns everything, starts the threads, serves the control socket, drains and stops.
 //
-//   control thread    (the caller of RunDaemon) accepts engines, answers control messages, waits
-//   for
-//                     signals
+//   control thread    accepts engines, answers control messages, waits for signals (the caller's)
 //   verify thread     VerifyLoop
 //   publisher thread  Publisher
 //   text thread       TextWorker, with --detokenizer=thread

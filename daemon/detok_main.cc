@@ -78,6 +78,7 @@ int main(int argc, char** argv) {
   absl::StatusOr<specd::ZmqContext> context = specd::ZmqContext::Make();
   if (!context.ok()) return Fail(context.status());
 
+  specd::OpenSocketsToGroup();
   specd::TextWorker::Options options;
   options.vocabulary = &*profile->vocabulary;
   options.clock = specd::Clock::Real();

@@ -15,6 +15,7 @@
 #include "daemon/clock.h"
 #include "daemon/version.h"
 #include "ipc/error.h"
+#include "speculative/params.h"
 
 namespace specd {
 namespace {
@@ -44,6 +45,42 @@ absl::StatusOr<T> Expect(absl::StatusOr<Reply> reply) {
   if (!reply.ok()) return reply.status();
   if (T* body = std::get_if<T>(&*reply)) return *std::move(body);
   return Unexpected();
+}
+
+// What only the library can check, because it does not travel: flags that are numbers in C, and the
+// caller's arrays. What the values mean is checked where they are used.
+absl::Status CheckParams(const specd_params& params) {
+  for (const auto& [field, value] :
+       {std::pair{"has_seed", params.has_seed}, std::pair{"ignore_eos", params.ignore_eos},
+        std::pair{"include_stop", params.include_stop},
+        std::pair{"skip_special_tokens", params.skip_special_tokens}}) {
+    if (value > 1) return Invalid(field, fmt::format("{} = {} must be 0 or 1", field, value));
+  }
+  if (params.reserved != 0) return Invalid("reserved", "reserved must be 0");
+  // Before the arrays are read: a wild count must not become a wild read.
+  if (params.num_stop_token_ids > kStopIdsMax) {
+    return Invalid("num_stop_token_ids", fmt::format("num_stop_token_ids = {} is outside 0 .. {}",
+                                                     params.num_stop_token_ids, kStopIdsMax));
+  }
+  if (params.num_stop_strings > kStopStringsMax) {
+    return Invalid("num_stop_strings", fmt::format("num_stop_strings = {} is outside 0 .. {}",
+                                                   params.num_stop_strings, kStopStringsMax));
+  }
+  if (params.num_stop_token_ids > 0 && params.stop_token_ids == nullptr) {
+    return Invalid("stop_token_ids",
+                   fmt::format("stop_token_ids is NULL but num_stop_token_ids = {}",
+                               params.num_stop_token_ids));
+  }
+  if (params.num_stop_strings > 0 && params.stop_strings == nullptr) {
+    return Invalid("stop_strings", fmt::format("stop_strings is NULL but num_stop_strings = {}",
+                                               params.num_stop_strings));
+  }
+  for (uint32_t i = 0; i < params.num_stop_strings; ++i) {
+    if (params.stop_strings[i] == nullptr) {
+      return Invalid("stop_strings", fmt::format("stop_strings[{}] is NULL", i));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<UniqueFd> MakeSealedMemfd(uint64_t size_bytes) {
@@ -154,22 +191,7 @@ absl::Status Engine::Bind(int role, const specd_tensor& tensor) {
 
 absl::Status Engine::OpenSequence(const char* request_id, const specd_params& params,
                                   specd_sequence_info* info) {
-  for (const auto& [field, value] :
-       {std::pair{"has_seed", params.has_seed}, std::pair{"ignore_eos", params.ignore_eos},
-        std::pair{"include_stop", params.include_stop},
-        std::pair{"skip_special_tokens", params.skip_special_tokens}}) {
-    if (value > 1) return Invalid(field, fmt::format("{} = {} must be 0 or 1", field, value));
-  }
-  if (params.reserved != 0) return Invalid("reserved", "reserved must be 0");
-  if (params.num_stop_token_ids > 0 && params.stop_token_ids == nullptr) {
-    return Invalid("stop_token_ids",
-                   fmt::format("stop_token_ids is NULL but num_stop_token_ids = {}",
-                               params.num_stop_token_ids));
-  }
-  if (params.num_stop_strings > 0 && params.stop_strings == nullptr) {
-    return Invalid("stop_strings", fmt::format("stop_strings is NULL but num_stop_strings = {}",
-                                               params.num_stop_strings));
-  }
+  if (absl::Status status = CheckParams(params); !status.ok()) return status;
   OpenSequenceRequest request;
   request.request_id = request_id;
   request.verify = params.verify;
@@ -184,9 +206,6 @@ absl::Status Engine::OpenSequence(const char* request_id, const specd_params& pa
   request.stop_token_ids.assign(params.stop_token_ids,
                                 params.stop_token_ids + params.num_stop_token_ids);
   for (uint32_t i = 0; i < params.num_stop_strings; ++i) {
-    if (params.stop_strings[i] == nullptr) {
-      return Invalid("stop_strings", fmt::format("stop_strings[{}] is NULL", i));
-    }
     request.stop_strings.emplace_back(params.stop_strings[i]);
   }
   absl::StatusOr<SequenceReply> reply = Expect<SequenceReply>(link_->Call(request, -1, nullptr));
@@ -323,18 +342,20 @@ absl::StatusOr<int> Engine::Poll(specd_completion* completion, int timeout_ms) {
   if (timeout_ms < -1) {
     return Invalid("timeout_ms", fmt::format("timeout_ms = {} is less than -1", timeout_ms));
   }
+  const bool waited_in_vain = !WaitForCompletion(timeout_ms);
+  // Asked before the last look into the ring: what a daemon answered before it ended is still
+  // there.
+  const bool over =
+      waited_in_vain && (channel_.daemon_state() == DaemonState::kStopped || link_->PeerGone());
   CompletionView view;
-  if (WaitForCompletion(timeout_ms) && channel_.Poll(&view)) {
+  if (channel_.Poll(&view)) {
     if (view.malformed) {
       return MakeError(SPECD_ERROR_INTERNAL, "", "the daemon could not read the round");
     }
     Deliver(view, completion);
     return SPECD_OK;
   }
-  const bool ended = channel_.daemon_state() == DaemonState::kStopped;
-  if (channel_.fault() != ChannelFault::kNone || ended || link_->PeerGone()) {
-    return WhyNoCompletion();
-  }
+  if (over || channel_.fault() != ChannelFault::kNone) return WhyNoCompletion();
   return SPECD_EMPTY;
 }
 

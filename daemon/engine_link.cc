@@ -111,7 +111,6 @@ class LocalLink : public EngineLink {
       if (!backend.ok()) return backend.status();
       SessionOptions options;
       options.identity = {1, std::random_device{}()};
-      options.name = request.name;
       options.limits = request.limits;
       options.profile = &profile_;
       options.clock = Clock::Real();

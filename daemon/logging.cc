@@ -37,6 +37,14 @@ absl::Status SetUpLogging(const std::string& level) {
   return absl::OkStatus();
 }
 
+std::string Printable(std::string_view text) {
+  std::string line(text);
+  for (char& c : line) {
+    if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) >= 0x7f) c = '?';
+  }
+  return line;
+}
+
 spdlog::logger& Log(const char* name) {
   spdlog::logger* logger = spdlog::get(name).get();
   SPECD_CHECK(logger != nullptr);

@@ -5,6 +5,7 @@
 #include <spdlog/spdlog.h>
 
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 
@@ -15,5 +16,9 @@ absl::Status SetUpLogging(const std::string& level);
 
 // REQUIRES: name is one of the four above.
 spdlog::logger& Log(const char* name);
+
+// Text from outside as one printable line: what goes into a log must not look like another line of
+// it.
+std::string Printable(std::string_view text);
 
 }  // namespace specd

@@ -1,4 +1,4 @@
-// specd: the daemon. Flags to a DaemonConfig, then Daemon::Run until SIGTERM or SIGINT.
+// specd: the daemon. Flags to a DaemonConfig, then RunDaemon until SIGTERM or SIGINT.
 
 #include <cstdio>
 #include <string>

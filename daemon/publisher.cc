@@ -14,16 +14,27 @@ namespace {
 constexpr absl::Duration kLookBusy = absl::Milliseconds(1);
 constexpr absl::Duration kLookIdle = absl::Milliseconds(20);
 
-// One message carries at most so many events; more make the first subscriber wait for the last
-// event.
+// One message carries at most so many events and about so many bytes (a decoder takes 4 MiB); more
+// would also make the first subscriber wait for the last event.
 constexpr size_t kBatchEventsMax = 1024;
+constexpr size_t kBatchBytesMax = size_t{1} << 20;
 
-// Three of its heartbeats (text_worker.cc) may be late before the text side counts as gone.
-constexpr int64_t kTextSideNs = 1'000'000'000;
+constexpr int64_t kHeartbeatNs = 200'000'000;
+
+// So many of the text side's heartbeats may fail to come that a loaded machine is not taken for a
+// dead process.
+constexpr int64_t kTextSideNs = 3'000'000'000;
 
 // An abort may come after its stream's end was published, as long as the text side takes to read
 // it: so many later streams are a generous bound, and bound the memory.
 constexpr size_t kEndedStreamsMax = 65536;
+
+// An upper bound of what an event takes on the wire.
+size_t WireBytes(const TokenEvent& event) {
+  size_t bytes = 128 + event.request_id.size() + 5 * event.ids.size();
+  for (const std::string& stop : event.stop_strings) bytes += stop.size() + 5;
+  return bytes;
+}
 
 TokenEvent ToWire(const StreamEvent& event) {
   TokenEvent wire;
@@ -70,7 +81,7 @@ Publisher::Publisher(const Options& options, ZmqSocket tokens, ZmqSocket aborts)
 
 void Publisher::Run() {
   while (!stop_.load(std::memory_order_relaxed)) {
-    if (!Step()) ReceiveAborts(snapshot_.empty() ? kLookIdle : kLookBusy);
+    if (!Step()) Receive(snapshot_.empty() ? kLookIdle : kLookBusy);
   }
   while (Step()) {
   }
@@ -82,7 +93,10 @@ bool Publisher::Step() {
   for (const auto& session : snapshot_) Drain(session);
   Retire();
   if (!batch_.events.empty()) SendBatch();
-  return ReceiveAborts(absl::ZeroDuration()) || batch_.seq != sent_before;
+  SendHeartbeat();
+  const bool received = Receive(absl::ZeroDuration());
+  if (options_.watch_text_side) WatchTextSide();
+  return received || batch_.seq != sent_before;
 }
 
 void Publisher::Drain(const std::shared_ptr<Session>& session) {
@@ -90,7 +104,7 @@ void Publisher::Drain(const std::shared_ptr<Session>& session) {
   while (session->PopEvent(&event)) {
     Add(session, event);
     delete event.info;
-    if (batch_.events.size() == kBatchEventsMax) SendBatch();
+    if (batch_.events.size() == kBatchEventsMax || batch_bytes_ > kBatchBytesMax) SendBatch();
   }
 }
 
@@ -106,13 +120,17 @@ void Publisher::Retire() {
 
 void Publisher::Add(const std::shared_ptr<Session>& session, const StreamEvent& event) {
   batch_.events.push_back(ToWire(event));
+  batch_bytes_ += WireBytes(batch_.events.back());
   Remember(session, event);
 }
 
 void Publisher::Remember(const std::shared_ptr<Session>& session, const StreamEvent& event) {
   if (event.kind == StreamEventKind::kOpen) {
-    targets_[event.stream] = {session, event.sequence};
+    targets_[event.stream] = {session, event.sequence, !event.info->stop_strings.empty()};
   } else if (event.kind == StreamEventKind::kEnd) {
+    if (const auto found = targets_.find(event.stream); found != targets_.end()) {
+      found->second.ended = true;
+    }
     ended_streams_.push_back(event.stream);
     if (ended_streams_.size() > kEndedStreamsMax) {
       targets_.erase(ended_streams_.front());
@@ -126,28 +144,75 @@ void Publisher::SendBatch() {
   buffer_.clear();
   AppendTokenBatch(batch_, &buffer_);
   batch_.events.clear();
+  batch_bytes_ = 0;
   const std::array<std::string_view, 2> frames = {kTokensTopic, buffer_};
   if (absl::StatusOr<bool> sent = tokens_.Send(frames); !sent.ok()) {
     Log("egress").error("publishing token events: {}", std::string(sent.status().message()));
   }
 }
 
-bool Publisher::ReceiveAborts(absl::Duration timeout) {
+void Publisher::SendHeartbeat() {
+  const int64_t now_ns = options_.clock->NowNs();
+  if (now_ns < next_heartbeat_ns_) return;
+  next_heartbeat_ns_ = now_ns + kHeartbeatNs;
+  buffer_.clear();
+  AppendHeartbeat({options_.epoch, batch_.seq, targets_.size() - ended_streams_.size()}, &buffer_);
+  const std::array<std::string_view, 2> frames = {kHeartbeatTopic, buffer_};
+  if (absl::StatusOr<bool> sent = tokens_.Send(frames); !sent.ok()) {
+    Log("egress").error("publishing a heartbeat: {}", std::string(sent.status().message()));
+  }
+}
+
+bool Publisher::Receive(absl::Duration timeout) {
   bool any = false;
   while (true) {
     absl::StatusOr<bool> received = aborts_.Receive(&frames_, any ? absl::ZeroDuration() : timeout);
     if (!received.ok() || !*received) return any;
     any = true;
-    if (frames_.size() != 1) continue;
-    text_side_seen_ns_.store(options_.clock->NowNs(), std::memory_order_relaxed);
-    if (frames_[0].empty()) continue;  // a sign of life
-    absl::StatusOr<AbortRequest> request = DecodeAbortRequest(frames_[0]);
-    if (request.ok()) {
-      Apply(*request);
-    } else {
-      Log("egress").warn("unreadable abort: {}", std::string(request.status().message()));
-    }
+    if (frames_.size() == 2) Handle(frames_[0], frames_[1]);
   }
+}
+
+void Publisher::Handle(std::string_view topic, std::string_view payload) {
+  absl::Status problem = absl::InvalidArgumentError("neither \"abort\" nor \"alive\"");
+  if (topic == kAliveTopic) {
+    absl::StatusOr<SignOfLife> alive = DecodeSignOfLife(payload);
+    problem = alive.status();
+    if (alive.ok()) Apply(*alive);
+  } else if (topic == kAbortTopic) {
+    absl::StatusOr<AbortRequest> request = DecodeAbortRequest(payload);
+    problem = request.status();
+    if (request.ok()) Apply(*request);
+  }
+  if (!problem.ok()) {
+    Log("egress").warn("unreadable message on the aborts endpoint: {}",
+                       Printable(std::string(problem.message())));
+  }
+}
+
+void Publisher::Apply(const SignOfLife& alive) {
+  if (alive.epoch != options_.epoch) return;
+  if (text_side_instance_ != 0 && text_side_instance_ != alive.instance) {
+    AbortUnwatched("was replaced");
+  }
+  text_side_instance_ = alive.instance;
+  text_side_seen_ns_.store(options_.clock->NowNs(), std::memory_order_relaxed);
+}
+
+void Publisher::WatchTextSide() {
+  if (text_side_seen_ns_.load(std::memory_order_relaxed) == 0 || TextSideAlive()) return;
+  text_side_seen_ns_.store(0, std::memory_order_relaxed);
+  AbortUnwatched("is gone");
+}
+
+void Publisher::AbortUnwatched(std::string_view why) {
+  size_t aborted = 0;
+  for (const auto& [stream, target] : targets_) {
+    if (!target.has_stop_strings || target.ended) continue;
+    const std::shared_ptr<Session> session = target.session.lock();
+    if (session != nullptr && session->AbortSequence(target.sequence).ok()) ++aborted;
+  }
+  Log("egress").warn("the detokenizer {}: {} streams with stop strings are aborted", why, aborted);
 }
 
 void Publisher::Apply(const AbortRequest& request) {
@@ -164,7 +229,7 @@ void Publisher::Apply(const AbortRequest& request) {
 
 bool Publisher::TextSideAlive() const {
   const int64_t seen_ns = text_side_seen_ns_.load(std::memory_order_relaxed);
-  return seen_ns != INT64_MIN && options_.clock->NowNs() - seen_ns < kTextSideNs;
+  return seen_ns != 0 && options_.clock->NowNs() - seen_ns < kTextSideNs;
 }
 
 }  // namespace specd

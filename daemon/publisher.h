@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -32,6 +33,9 @@ class Publisher {
     uint64_t epoch = 0;
     std::vector<std::string> tokens_endpoints;  // to bind
     std::vector<std::string> aborts_endpoints;  // to bind
+    // The text side is another process, which may end or be replaced: then streams whose stop
+    // strings nobody looks for any more are aborted.
+    bool watch_text_side = false;
   };
   static absl::StatusOr<std::unique_ptr<Publisher>> Create(const Options& options);
 
@@ -50,6 +54,8 @@ class Publisher {
   struct Target {
     std::weak_ptr<Session> session;
     SequenceHandle sequence = 0;
+    bool has_stop_strings = false;
+    bool ended = false;
   };
 
   Publisher(const Options& options, ZmqSocket tokens, ZmqSocket aborts);
@@ -61,12 +67,17 @@ class Publisher {
   void Add(const std::shared_ptr<Session>& session, const StreamEvent& event);
   void Remember(const std::shared_ptr<Session>& session, const StreamEvent& event);
   void SendBatch();
-  bool ReceiveAborts(absl::Duration timeout);
+  void SendHeartbeat();
+  bool Receive(absl::Duration timeout);
+  void Handle(std::string_view topic, std::string_view payload);
+  void Apply(const SignOfLife& alive);
   void Apply(const AbortRequest& request);
+  void WatchTextSide();
+  void AbortUnwatched(std::string_view why);
 
   const Options options_;
   std::atomic<bool> stop_{false};
-  std::atomic<int64_t> text_side_seen_ns_{INT64_MIN};
+  std::atomic<int64_t> text_side_seen_ns_{0};  // 0: never, or gone
 
   // Owned by the publisher thread.
   ZmqSocket tokens_;
@@ -77,6 +88,9 @@ class Publisher {
   absl::flat_hash_map<uint64_t, Target> targets_;
   std::deque<uint64_t> ended_streams_;  // oldest first; their targets are forgotten in this order
   TokenBatch batch_;
+  size_t batch_bytes_ = 0;  // about
+  int64_t next_heartbeat_ns_ = 0;
+  uint64_t text_side_instance_ = 0;
   std::string buffer_;
   std::vector<std::string> frames_;
 };

@@ -42,6 +42,10 @@ absl::Status CheckRequestId(const std::string& request_id) {
   return absl::OkStatus();
 }
 
+absl::Status SessionEnded() {
+  return MakeError(SPECD_ERROR_SHUTDOWN, "", "the session has ended; close and attach again");
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<Session>> Session::Create(const SessionOptions& options,
@@ -157,7 +161,7 @@ absl::StatusOr<SequenceInfo> Session::OpenSequence(const std::string& request_id
   info->skip_special_tokens = params.skip_special_tokens;
 
   absl::MutexLock lock(&mutex_);
-  if (ended_) return MakeError(SPECD_ERROR_SHUTDOWN, "", "the session has ended");
+  if (ended()) return SessionEnded();
   if (events_ != nullptr && EventRoom() <= options_.limits.max_sequences) {
     return MakeError(SPECD_ERROR_EXHAUSTED, "",
                      "the text side is behind: too many events wait; try again later");
@@ -186,6 +190,7 @@ absl::StatusOr<SequenceInfo> Session::OpenSequence(const std::string& request_id
 
 absl::Status Session::CloseSequence(SequenceHandle handle) {
   absl::MutexLock lock(&mutex_);
+  if (ended()) return SessionEnded();
   const Sequence* sequence = verifier_->Find(handle);
   if (sequence == nullptr) {
     return MakeError(SPECD_ERROR_NOT_FOUND, "sequence",
@@ -194,11 +199,13 @@ absl::Status Session::CloseSequence(SequenceHandle handle) {
   FinishFromOutside(handle, FinishReason::kAbort, sequence->kept_tokens);
   options_.names->Release(streams_[SlotOf(handle)].request_id);
   verifier_->Close(handle);
+  channel_.WriteState(SlotOf(handle), {});  // an empty slot: the handle is nobody's any more
   return absl::OkStatus();
 }
 
 absl::Status Session::AbortSequence(SequenceHandle handle) {
   absl::MutexLock lock(&mutex_);
+  if (ended()) return SessionEnded();
   const Sequence* sequence = verifier_->Find(handle);
   if (sequence == nullptr) {
     return MakeError(SPECD_ERROR_NOT_FOUND, "sequence",
@@ -210,14 +217,15 @@ absl::Status Session::AbortSequence(SequenceHandle handle) {
 
 bool Session::EndAll() {
   absl::MutexLock lock(&mutex_);
-  if (ended_) return false;
-  ended_ = true;
+  if (ended()) return false;
   verifier_->sequences().ForEachOpen([this](Sequence& sequence) {
     mutex_.AssertHeld();
     FinishFromOutside(sequence.handle, FinishReason::kAbort, sequence.kept_tokens);
     options_.names->Release(streams_[SlotOf(sequence.handle)].request_id);
   });
   channel_.SetState(DaemonState::kStopped);
+  // Pairs with the acquire in ended(); keeps the ends that were pushed above before the end itself.
+  ended_.store(true, std::memory_order_release);
   return true;
 }
 
@@ -227,8 +235,8 @@ bool Session::Step() {
   absl::MutexLock lock(&mutex_);
   // Room for this round's tokens, and always an end for every sequence: no event is ever dropped,
   // and a publisher that is behind slows the engine instead of losing its text.
-  if (ended_ || (events_ != nullptr &&
-                 EventRoom() < options_.limits.max_batch + options_.limits.max_sequences)) {
+  if (ended() || (events_ != nullptr &&
+                  EventRoom() < options_.limits.max_batch + options_.limits.max_sequences)) {
     return false;
   }
   if (!channel_.Take(&submission_, static_cast<uint64_t>(options_.clock->NowNs()))) return false;
@@ -277,7 +285,7 @@ void Session::PublishRound(int64_t time_ns) {
       event.time_ns = time_ns;
       event.token_offset = result.total_kept - result.num_kept;
       event.num_tokens = result.num_kept;
-      event.num_accepted = std::min(result.num_accepted, result.num_kept);
+      event.num_accepted = result.num_accepted;
       std::copy_n(result.tokens, result.num_kept, event.tokens.begin());
       PushEvent(event);
     }
@@ -291,14 +299,9 @@ void Session::PublishRound(int64_t time_ns) {
 
 bool Session::PopEvent(StreamEvent* event) { return events_ != nullptr && events_->pop(*event); }
 
-bool Session::Drained() {
-  absl::MutexLock lock(&mutex_);
-  return ended_ && (events_ == nullptr || events_->read_available() == 0);
-}
-
 void Session::FinishFromText(SequenceHandle sequence, FinishReason reason, uint32_t kept_tokens) {
   absl::MutexLock lock(&mutex_);
-  if (!ended_) FinishFromOutside(sequence, reason, kept_tokens);
+  if (!ended()) FinishFromOutside(sequence, reason, kept_tokens);
 }
 
 VerifierCounters Session::counters() {

@@ -2,9 +2,9 @@
 //
 // The daemon has one session per connection; embedded mode has one in the engine's own process.
 // Three threads meet here: the control thread (binds, opens, closes), the verify thread (Step) and
-// the publisher thread (PopEvent, StopText). One lock per session orders them; it is held for the
-// length of a round or of a table update, and what takes longer (mapping a file, checking seals) is
-// done before it is taken. Events leave through a lock-free queue.
+// the publisher thread (PopEvent, FinishFromText). One lock per session orders them; it is held for
+// the length of a round or of a table update, and what takes longer (mapping a file, checking
+// seals) is done before it is taken. Events leave through a lock-free queue.
 #pragma once
 
 #include <atomic>
@@ -37,7 +37,6 @@ enum class TensorRole : uint32_t { kTargetLogits = 1, kDraftLogits = 2 };
 
 struct SessionOptions {
   SessionIdentity identity;
-  std::string name;
   SessionLimits limits;
   const ModelProfile* profile = nullptr;
   Clock* clock = nullptr;
@@ -62,8 +61,8 @@ class Session {
                                             const SequenceParams& params);
   absl::Status CloseSequence(SequenceHandle sequence);
   absl::Status AbortSequence(SequenceHandle sequence);
-  // The engine is gone, broken, or the daemon stops: ends what is open and takes no more rounds.
-  // False if that has happened before. Any thread.
+  // Any thread: the engine is gone, broken, or the daemon stops: ends what is open and takes no
+  // more rounds. False if that has happened before. Any thread.
   bool EndAll();
 
   // ---- verify thread (in embedded mode: the engine's thread)
@@ -77,10 +76,13 @@ class Session {
 
   bool PopEvent(StreamEvent* event);
   // Ended, and every event has been popped.
-  bool Drained();
+  bool Drained() const { return ended() && (events_ == nullptr || events_->read_available() == 0); }
   // Somebody on the text side ends a stream: a stop string that completed with token number
   // kept_tokens, or nobody wants the text any more.
   void FinishFromText(SequenceHandle sequence, FinishReason reason, uint32_t kept_tokens);
+
+  // Any thread. Pairs with the release in EndAll: who sees the end finds the events before it.
+  bool ended() const { return ended_.load(std::memory_order_acquire); }
 
   Segment& segment() { return segment_; }
   DaemonChannel& channel() { return channel_; }
@@ -117,13 +119,13 @@ class Session {
   std::unique_ptr<StreamEventQueue> events_;
 
   std::atomic<bool> device_failed_{false};
+  std::atomic<bool> ended_{false};  // written under mutex_
 
   absl::Mutex mutex_;
   std::unique_ptr<Verifier> verifier_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Region>> regions_ ABSL_GUARDED_BY(mutex_);  // id - 1
   RowLimits row_limits_ ABSL_GUARDED_BY(mutex_);
   std::vector<Stream> streams_ ABSL_GUARDED_BY(mutex_);  // by slot
-  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
 
   // Scratch of a round.
   SubmissionCopy submission_ ABSL_GUARDED_BY(mutex_);

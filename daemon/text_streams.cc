@@ -20,7 +20,7 @@ void TakeChunk(TextChunk chunk, TextEvent* event) {
 void TextStreams::Apply(const TokenEvent& event, std::vector<TextEvent>* texts,
                         std::vector<AbortRequest>* aborts) {
   if (event.kind == TokenEventKind::kOpen) {
-    Open(event, texts);
+    Open(event, texts, aborts);
     return;
   }
   const auto found = streams_.find(event.stream);
@@ -41,30 +41,35 @@ void TextStreams::Apply(const TokenEvent& event, std::vector<TextEvent>* texts,
   if (event.kind == TokenEventKind::kEnd) streams_.erase(found);
 }
 
-void TextStreams::Open(const TokenEvent& event, std::vector<TextEvent>* texts) {
+void TextStreams::Open(const TokenEvent& event, std::vector<TextEvent>* texts,
+                       std::vector<AbortRequest>* aborts) {
   if (streams_.contains(event.stream)) return;  // told twice
   std::shared_ptr<const StopSet> stops;
+  bool refused = false;
   if (!event.stop_strings.empty()) {
+    // The daemon made the same set before it let the stream open; but what comes over a wire may
+    // come from anybody.
     auto created = StopSet::Create(event.stop_strings);
-    // The daemon has made the same set from the same strings before it let the stream open.
-    SPECD_CHECK(created.ok());
-    stops = *std::move(created);
+    refused = !created.ok();
+    if (created.ok()) stops = *std::move(created);
   }
   auto stream = std::make_unique<Stream>(
       vocabulary_, std::move(stops), TextOptions{event.skip_special_tokens, event.include_stop});
+  stream->number = event.stream;
   stream->request_id = event.request_id;
   stream->stop_strings = event.stop_strings;
-  streams_.emplace(event.stream, std::move(stream));
   ++num_live_;
   ++counters_.streams;
-  TextEvent out;
+  TextEvent out = Next(*stream);
   out.kind = TextEventKind::kOpen;
-  out.request_id = event.request_id;
   texts->push_back(std::move(out));
+  if (refused) EndByGap(TokenEvent{}, stream.get(), texts, aborts);
+  streams_.emplace(event.stream, std::move(stream));
 }
 
 TextEvent TextStreams::Next(const Stream& stream) const {
   TextEvent out;
+  out.stream = stream.number;
   out.request_id = stream.request_id;
   out.token_offset = stream.tokens;
   out.byte_offset = stream.text.text_offset();
@@ -92,7 +97,7 @@ void TextStreams::PushTokens(const TokenEvent& event, Stream* stream, std::vecto
     out.stop_string = stream->stop_strings[static_cast<size_t>(*stop)];
     out.late = event.ids.size() - i - 1;
     counters_.late_tokens += out.late;
-    aborts->push_back({0, event.stream, stream->tokens, SPECD_FINISH_STOP});
+    aborts->push_back({0, stream->number, stream->tokens, SPECD_FINISH_STOP});
     CloseWith(std::move(chunk), std::move(out), stream, texts);
     return;
   }
@@ -120,7 +125,7 @@ void TextStreams::EndByGap(const TokenEvent& event, Stream* stream, std::vector<
   out.late = event.ids.size();
   CloseWith(std::move(chunk), std::move(out), stream, texts);
   // Nobody can read on: the engine need not go on generating.
-  aborts->push_back({0, event.stream, stream->tokens, SPECD_FINISH_ABORT});
+  aborts->push_back({0, stream->number, stream->tokens, SPECD_FINISH_ABORT});
   ++counters_.broken_streams;
 }
 
@@ -136,10 +141,9 @@ void TextStreams::CloseWith(TextChunk chunk, TextEvent out, Stream* stream,
   --num_live_;
 }
 
-void TextStreams::EndAll(std::vector<TextEvent>* texts) {
-  std::vector<AbortRequest> nobody_left;
-  for (auto& [sequence, stream] : streams_) {
-    if (!stream->ended) EndByGap(TokenEvent{}, stream.get(), texts, &nobody_left);
+void TextStreams::EndAll(std::vector<TextEvent>* texts, std::vector<AbortRequest>* aborts) {
+  for (auto& [number, stream] : streams_) {
+    if (!stream->ended) EndByGap(TokenEvent{}, stream.get(), texts, aborts);
   }
   streams_.clear();
 }

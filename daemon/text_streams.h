@@ -31,13 +31,13 @@ class TextStreams {
   // The vocabulary must outlive the streams.
   explicit TextStreams(const Vocabulary* vocabulary) : vocabulary_(vocabulary) {}
 
-  // Appends what follows from one event. epoch and seq of the text events are the sender's to fill
-  // in.
+  // Appends what follows from one event. epoch and seq of the text events, and
+  // the epoch of the abort requests, are the sender's to fill in.
   void Apply(const TokenEvent& event, std::vector<TextEvent>* texts,
              std::vector<AbortRequest>* aborts);
 
-  // The daemon behind the events has been replaced: ends every stream with an error.
-  void EndAll(std::vector<TextEvent>* texts);
+  // Events were lost, or the daemon behind them has been replaced: ends every stream with an error.
+  void EndAll(std::vector<TextEvent>* texts, std::vector<AbortRequest>* aborts);
 
   // Streams whose text has not ended.
   uint64_t num_live() const { return num_live_; }
@@ -49,6 +49,7 @@ class TextStreams {
         : text(vocabulary, std::move(stops), options), include_stop(options.include_stop) {}
     TextStream text;
     bool include_stop;
+    uint64_t number = 0;
     bool ended = false;  // its end has been told; kept until the daemon's end comes
     uint64_t tokens = 0;
     uint64_t accepted = 0;
@@ -57,7 +58,8 @@ class TextStreams {
     std::vector<std::string> stop_strings;
   };
 
-  void Open(const TokenEvent& event, std::vector<TextEvent>* texts);
+  void Open(const TokenEvent& event, std::vector<TextEvent>* texts,
+            std::vector<AbortRequest>* aborts);
   void PushTokens(const TokenEvent& event, Stream* stream, std::vector<TextEvent>* texts,
                   std::vector<AbortRequest>* aborts);
   void End(const TokenEvent& event, Stream* stream, std::vector<TextEvent>* texts);

@@ -1,6 +1,7 @@
 #include "daemon/text_worker.h"
 
 #include <array>
+#include <random>
 #include <string_view>
 #include <utility>
 
@@ -13,6 +14,10 @@ namespace {
 // start costs at most.
 constexpr int64_t kHeartbeatNs = 200'000'000;
 constexpr absl::Duration kWait = absl::Milliseconds(50);
+// Five of the publisher's heartbeats.
+constexpr int64_t kHearingNs = 1'000'000'000;
+// How long to go on after Stop while token events keep coming.
+constexpr int64_t kDrainNs = 2'000'000'000;
 
 }  // namespace
 
@@ -27,7 +32,8 @@ absl::StatusOr<std::unique_ptr<TextWorker>> TextWorker::Create(const Options& op
   if (!aborts.ok()) return aborts.status();
   for (const absl::Status& status :
        {text->Bind(options.text_endpoint), tokens->Subscribe(kTokensTopic),
-        tokens->Connect(options.tokens_endpoint), aborts->Connect(options.aborts_endpoint)}) {
+        tokens->Subscribe(kHeartbeatTopic), tokens->Connect(options.tokens_endpoint),
+        aborts->Connect(options.aborts_endpoint)}) {
     if (!status.ok()) return status;
   }
   return std::unique_ptr<TextWorker>(
@@ -39,11 +45,14 @@ TextWorker::TextWorker(const Options& options, ZmqSocket tokens, ZmqSocket text,
       tokens_(std::move(tokens)),
       text_(std::move(text)),
       aborts_(std::move(aborts)),
-      streams_(options.vocabulary) {}
+      streams_(options.vocabulary),
+      instance_((uint64_t{std::random_device{}()} << 32) | std::random_device{}()),
+      last_heard_ns_(options.clock->NowNs() - kHearingNs) {}
 
 void TextWorker::Run() {
   while (!stop_.load(std::memory_order_relaxed) && !closed_) Step(kWait);
-  while (!closed_ && Step(kWait)) {
+  const int64_t deadline_ns = options_.clock->NowNs() + kDrainNs;
+  while (!closed_ && options_.clock->NowNs() < deadline_ns && Step(kWait)) {
   }
   const TextCounters& sums = counters();
   Log("detok").info("{} streams, {} tokens, {} late, {} broken, {} events of unknown streams",
@@ -62,57 +71,78 @@ bool TextWorker::Step(absl::Duration timeout) {
     return false;
   }
   if (!*received) return false;
-  if (frames_.size() == 2) HandleBatch(frames_[1]);
+  if (frames_.size() == 2) Handle(frames_[0], frames_[1]);
   return true;
 }
 
-void TextWorker::HandleBatch(const std::string& payload) {
-  absl::StatusOr<TokenBatch> batch = DecodeTokenBatch(payload);
-  if (!batch.ok()) {
-    Log("detok").error("unreadable token events: {}", std::string(batch.status().message()));
-    return;
+void TextWorker::Handle(std::string_view topic, std::string_view payload) {
+  absl::Status problem;
+  if (topic == kHeartbeatTopic) {
+    if (absl::StatusOr<Heartbeat> heartbeat = DecodeHeartbeat(payload); heartbeat.ok()) {
+      Follow(heartbeat->epoch, heartbeat->seq);
+    } else {
+      problem = heartbeat.status();
+    }
+  } else if (absl::StatusOr<TokenBatch> batch = DecodeTokenBatch(payload); batch.ok()) {
+    Follow(batch->epoch, batch->seq - 1);
+    last_batch_seq_ = batch->seq;
+    HandleBatch(*batch);
+  } else {
+    problem = batch.status();
   }
-  if (batch->epoch != epoch_) {
+  if (!problem.ok()) {
+    Log("detok").error("unreadable token event: {}", Printable(std::string(problem.message())));
+  }
+}
+
+void TextWorker::Follow(uint64_t epoch, uint64_t seq) {
+  last_heard_ns_ = options_.clock->NowNs();
+  if (epoch != epoch_) {
     if (epoch_ != 0) {
       Log("detok").warn("the daemon was restarted: {} streams end here", streams_.num_live());
-      streams_.EndAll(&texts_);
+      streams_.EndAll(&texts_, &abort_requests_);
+      abort_requests_.clear();  // whom they would be for is gone
+      SendTexts();
     }
-    epoch_ = batch->epoch;
-  } else if (batch->seq != last_batch_seq_ + 1) {
-    Log("detok").warn("token messages {} .. {} were lost", last_batch_seq_ + 1, batch->seq - 1);
+    epoch_ = epoch;
+    last_batch_seq_ = seq;
+  } else if (seq > last_batch_seq_) {
+    // Which streams they were about nobody knows any more.
+    Log("detok").error("token messages {} .. {} were lost: {} streams end here",
+                       last_batch_seq_ + 1, seq, streams_.num_live());
+    streams_.EndAll(&texts_, &abort_requests_);
+    SendAborts();
+    SendTexts();
+    last_batch_seq_ = seq;
   }
-  last_batch_seq_ = batch->seq;
-  for (const TokenEvent& event : batch->events) streams_.Apply(event, &texts_, &abort_requests_);
-  // Aborts first: an engine that stops a round earlier saves more than a client that reads later.
-  SendAborts(&abort_requests_);
-  SendTexts(&texts_);
 }
 
-void TextWorker::SendTexts(std::vector<TextEvent>* texts) {
-  for (TextEvent& event : *texts) {
+void TextWorker::HandleBatch(const TokenBatch& batch) {
+  for (const TokenEvent& event : batch.events) streams_.Apply(event, &texts_, &abort_requests_);
+  // Aborts first: an engine that stops a round earlier saves more than a client that reads later.
+  SendAborts();
+  SendTexts();
+}
+
+void TextWorker::SendTexts() {
+  for (TextEvent& event : texts_) {
     event.epoch = epoch_;
     event.seq = ++seq_;
-    const std::string topic = TextTopic(event.request_id);
     buffer_.clear();
     AppendTextEvent(event, &buffer_);
-    const std::array<std::string_view, 2> frames = {topic, buffer_};
-    if (absl::StatusOr<bool> sent = text_.Send(frames); !sent.ok()) closed_ = true;
+    Send(&text_, TextTopic(event.request_id));
   }
-  texts->clear();
+  texts_.clear();
 }
 
-void TextWorker::SendAborts(std::vector<AbortRequest>* aborts) {
-  for (AbortRequest& request : *aborts) {
+void TextWorker::SendAborts() {
+  for (AbortRequest& request : abort_requests_) {
     request.epoch = epoch_;
     buffer_.clear();
     AppendAbortRequest(request, &buffer_);
-    const std::array<std::string_view, 1> frames = {buffer_};
-    absl::StatusOr<bool> sent = aborts_.Send(frames);
-    if (!sent.ok() || !*sent) {
-      Log("detok").error("an abort could not be sent: the engine will run to its length");
-    }
+    Send(&aborts_, kAbortTopic);
   }
-  aborts->clear();
+  abort_requests_.clear();
 }
 
 void TextWorker::SendHeartbeats() {
@@ -121,11 +151,22 @@ void TextWorker::SendHeartbeats() {
   next_heartbeat_ns_ = now_ns + kHeartbeatNs;
   buffer_.clear();
   AppendHeartbeat({epoch_, seq_, streams_.num_live()}, &buffer_);
-  const std::array<std::string_view, 2> frames = {kHeartbeatTopic, buffer_};
-  if (absl::StatusOr<bool> sent = text_.Send(frames); !sent.ok()) closed_ = true;
-  // On the way back an empty frame is enough: it says "I look for stop strings".
-  const std::array<std::string_view, 1> alive = {std::string_view()};
-  if (absl::StatusOr<bool> sent = aborts_.Send(alive); !sent.ok()) closed_ = true;
+  Send(&text_, kHeartbeatTopic);
+  // Whoever does not hear the daemon must not say that it looks for stop strings.
+  if (now_ns - last_heard_ns_ >= kHearingNs) return;
+  buffer_.clear();
+  AppendSignOfLife({epoch_, instance_}, &buffer_);
+  Send(&aborts_, kAliveTopic);
+}
+
+void TextWorker::Send(ZmqSocket* socket, std::string_view topic) {
+  const std::array<std::string_view, 2> frames = {topic, buffer_};
+  absl::StatusOr<bool> sent = socket->Send(frames);
+  if (!sent.ok()) {
+    closed_ = true;
+  } else if (!*sent && topic == kAbortTopic) {
+    Log("detok").error("an abort could not be sent: the engine will run to its length");
+  }
 }
 
 }  // namespace specd

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -34,7 +35,7 @@ class TextWorker {
   // Handles what has arrived, waiting up to `timeout` for the first message; true if there was one.
   bool Step(absl::Duration timeout);
 
-  // Until Stop, or until the context is shut down; handles what has arrived by then.
+  // Until Stop, or until the context is shut down; handles what has arrived by then, within bounds.
   void Run();
   void Stop() { stop_.store(true, std::memory_order_relaxed); }
 
@@ -43,12 +44,15 @@ class TextWorker {
  private:
   TextWorker(const Options& options, ZmqSocket tokens, ZmqSocket text, ZmqSocket aborts);
 
-  void HandleBatch(const std::string& payload);
-  void SendTexts(std::vector<TextEvent>* texts);
-  void SendAborts(std::vector<AbortRequest>* aborts);
-  // Tells subscribers that the publisher lives and what they should have, and the daemon that
-  // somebody looks for stop strings.
+  void Handle(std::string_view topic, std::string_view payload);
+  void HandleBatch(const TokenBatch& batch);
+  // The publisher says that message number `seq` is the last before this one: looks whether it is
+  // another publisher, and whether anything is missing.
+  void Follow(uint64_t epoch, uint64_t seq);
+  void SendTexts();
+  void SendAborts();
   void SendHeartbeats();
+  void Send(ZmqSocket* socket, std::string_view topic);  // the buffer
 
   const Options options_;
   std::atomic<bool> stop_{false};
@@ -58,8 +62,10 @@ class TextWorker {
   ZmqSocket text_;
   ZmqSocket aborts_;
   TextStreams streams_;
-  uint64_t epoch_ = 0;
+  const uint64_t instance_;
+  uint64_t epoch_ = 0;  // 0: nothing heard yet
   uint64_t last_batch_seq_ = 0;
+  int64_t last_heard_ns_;
   uint64_t seq_ = 0;
   int64_t next_heartbeat_ns_ = 0;
   bool closed_ = false;

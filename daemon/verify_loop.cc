@@ -8,6 +8,7 @@ namespace {
 // Every wake has a bell; the timeouts only bound what a missed one could cost.
 constexpr absl::Duration kSleep = absl::Milliseconds(50);
 constexpr absl::Duration kSleepBlocked = absl::Milliseconds(1);
+constexpr int32_t kDrainWaitsMax = 1000;  // of kSleepBlocked
 
 }  // namespace
 
@@ -17,7 +18,11 @@ VerifyLoop::VerifyLoop(const SessionList* sessions, Options options)
 bool VerifyLoop::Step() {
   if (sessions_->Refresh(&version_, &snapshot_)) {
     bells_.assign(1, Doorbell(&own_bell_));
-    for (const auto& session : snapshot_) bells_.push_back(session->channel().submission_bell());
+    // Ended sessions stay listed until the publisher has drained them; nobody rings for them any
+    // more, and only so are there never more bells than can be waited for.
+    for (const auto& session : snapshot_) {
+      if (!session->ended()) bells_.push_back(session->channel().submission_bell());
+    }
   }
   bool worked = false;
   blocked_ = false;
@@ -53,8 +58,7 @@ bool VerifyLoop::HasWork() const {
 void VerifyLoop::Sleep() {
   if (blocked_) {
     // It waits for the publisher to make room (or to drop an ended session), and no bell says so.
-    WaitAny({bells_.data(), 1}, {0, kSleepBlocked},
-            [this] { return stop_.load(std::memory_order_relaxed); });
+    WaitAny({bells_.data(), 1}, {0, kSleepBlocked}, [] { return false; });
     return;
   }
   WaitAny(bells_, {options_.spin_ns, kSleep}, [this] { return HasWork(); });
@@ -64,7 +68,24 @@ void VerifyLoop::Run() {
   while (!stop_.load(std::memory_order_relaxed)) {
     if (!Step()) Sleep();
   }
-  while (Step()) {
+  Drain();
+}
+
+void VerifyLoop::Drain() {
+  // Every session is told that it drains, so at most a ring of rounds is left in each; an engine
+  // that goes on all the same must not keep the daemon from ending. Rounds that wait for the
+  // publisher get a bounded time.
+  int32_t rounds_left = SessionLimits::kRingDepthMax;
+  int32_t waits_left = kDrainWaitsMax;
+  while (rounds_left > 0 && waits_left > 0) {
+    if (Step()) {
+      --rounds_left;
+    } else if (blocked_) {
+      --waits_left;
+      Sleep();
+    } else {
+      return;
+    }
   }
 }
 

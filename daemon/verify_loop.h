@@ -29,17 +29,18 @@ class VerifyLoop {
   // One look at every session, one round of each at most; true if any had work.
   bool Step();
 
-  // Until Stop; then answers what has been submitted and returns.
+  // Until Stop; then answers what has been submitted (within bounds) and returns.
   void Run();
 
   void Stop();
-  // The list of sessions has changed, or a queue has room again.
+  // The list of sessions has changed.
   void Wake() { Doorbell(&own_bell_).Ring(); }
 
  private:
   bool ServeOne(Session& session);
   bool HasWork() const;
   void Sleep();
+  void Drain();
 
   const SessionList* const sessions_;
   const Options options_;

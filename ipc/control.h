@@ -177,7 +177,6 @@ struct HelloReply {
   std::string device;           // "cpu" or "cuda"
   std::string tokens_endpoint;  // ZeroMQ; "" where there is none
   std::string text_endpoint;    // ZeroMQ; "" where there is no tokenizer
-  std::string notice;           // for the user to read, or ""
 
   template <class Self, class F>
   static void Fields(Self& self, F&& f) {
@@ -187,7 +186,6 @@ struct HelloReply {
     f("device", self.device, 64);
     f("tokens_endpoint", self.tokens_endpoint, 256);
     f("text_endpoint", self.text_endpoint, 256);
-    f("notice", self.notice, 1024);
   }
 };
 

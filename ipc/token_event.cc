@@ -199,6 +199,7 @@ void ReadTextEvent(MapReader* reader, TextEvent* event) {
   event->kind = ReadKind<TextEventKind>(reader, kTextKinds);
   reader->Read("epoch", &event->epoch);
   reader->Read("seq", &event->seq);
+  reader->Read("stream", &event->stream);
   reader->Read("rid", &event->request_id, kRequestIdBytesMax);
   if (event->kind == TextEventKind::kOpen) return;
   reader->Read("token_offset", &event->token_offset);
@@ -234,12 +235,13 @@ absl::StatusOr<TokenBatch> DecodeTokenBatch(std::string_view payload) {
 
 void AppendTextEvent(const TextEvent& event, std::string* out) {
   MapWriter writer(out);
-  const std::array<size_t, 3> num_fields = {5, 10, 15};
+  const std::array<size_t, 3> num_fields = {6, 11, 16};
   writer.BeginMap(num_fields.at(static_cast<size_t>(event.kind)));
   writer.Field("v", kEventVersion);
   writer.Field("kind", NameAt(kTextKinds, static_cast<size_t>(event.kind)));
   writer.Field("epoch", event.epoch);
   writer.Field("seq", event.seq);
+  writer.Field("stream", event.stream);
   writer.Field("rid", event.request_id);
   if (event.kind == TextEventKind::kOpen) return;
   writer.Field("token_offset", event.token_offset);
@@ -278,6 +280,21 @@ absl::StatusOr<Heartbeat> DecodeHeartbeat(std::string_view payload) {
     reader->Read("epoch", &out->epoch);
     reader->Read("seq", &out->seq);
     reader->Read("streams", &out->streams);
+  });
+}
+
+void AppendSignOfLife(const SignOfLife& alive, std::string* out) {
+  MapWriter writer(out);
+  writer.BeginMap(3);
+  writer.Field("v", kEventVersion);
+  writer.Field("epoch", alive.epoch);
+  writer.Field("instance", alive.instance);
+}
+
+absl::StatusOr<SignOfLife> DecodeSignOfLife(std::string_view payload) {
+  return DecodePayload<SignOfLife>(payload, "alive", [](MapReader* reader, SignOfLife* out) {
+    reader->Read("epoch", &out->epoch);
+    reader->Read("instance", &out->instance);
   });
 }
 

@@ -83,7 +83,8 @@ struct WireSpan {
 struct TextEvent {
   TextEventKind kind = TextEventKind::kText;
   uint64_t epoch = 0;
-  uint64_t seq = 0;  // of the publisher over all its messages; holes are normal for one stream
+  uint64_t seq = 0;     // of the publisher over all its messages; holes are normal for one stream
+  uint64_t stream = 0;  // who it is about: unique in this epoch, while names are used again
   std::string request_id;
 
   // text and end
@@ -107,7 +108,8 @@ absl::StatusOr<TextEvent> DecodeTextEvent(std::string_view payload);
 
 // ---- heartbeat ----------------------------------------------------------------------------------
 
-// Sent when a publisher has nothing else to say, so that the loss of its last message is seen.
+// Sent on both endpoints several times a second, so that the loss of a last message is seen and a
+// silent publisher is known to be gone.
 struct Heartbeat {
   uint64_t epoch = 0;
   uint64_t seq = 0;      // of the last message before this one; heartbeats are not counted
@@ -117,7 +119,22 @@ struct Heartbeat {
 void AppendHeartbeat(const Heartbeat& heartbeat, std::string* out);
 absl::StatusOr<Heartbeat> DecodeHeartbeat(std::string_view payload);
 
-// ---- abort: detokenizer to daemon ---------------------------------------------------------------
+// ---- detokenizer to daemon ----------------------------------------------------------------------
+// Two frames: kAbortTopic or kAliveTopic, then the payload.
+
+inline constexpr std::string_view kAbortTopic = "abort";
+inline constexpr std::string_view kAliveTopic = "alive";
+
+// "I hear the daemon's token events and look for stop strings." Only while somebody says so are
+// sequences with stop strings accepted; another instance than before means that whoever looked
+// before is gone.
+struct SignOfLife {
+  uint64_t epoch = 0;
+  uint64_t instance = 0;  // drawn at random when a detokenizer starts
+};
+
+void AppendSignOfLife(const SignOfLife& alive, std::string* out);
+absl::StatusOr<SignOfLife> DecodeSignOfLife(std::string_view payload);
 
 // End this stream; tokens beyond kept_tokens are void. Idempotent: for a stream that is gone, or of
 // another epoch, it changes nothing.

@@ -1,7 +1,6 @@
 #include "ipc/zmq_socket.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -117,10 +116,6 @@ void ZmqContext::Shutdown() { context_->shutdown(); }
 // ---- socket
 // --------------------------------------------------------------------------------------
 
-ZmqSocket::BoundFile::~BoundFile() {
-  if (!path_.empty()) ::unlink(path_.c_str());
-}
-
 ZmqSocket::ZmqSocket(std::unique_ptr<zmq::socket_t> socket) : socket_(std::move(socket)) {}
 ZmqSocket::ZmqSocket(ZmqSocket&&) noexcept = default;
 ZmqSocket& ZmqSocket::operator=(ZmqSocket&&) noexcept = default;
@@ -144,11 +139,15 @@ absl::StatusOr<ZmqSocket> ZmqSocket::Make(ZmqContext* context, ZmqKind kind,
 
 absl::Status ZmqSocket::Bind(const std::string& endpoint) {
   if (absl::Status status = ValidateEndpoint("endpoint", endpoint); !status.ok()) return status;
+  constexpr std::string_view kIpc = "ipc://";
+  if (endpoint.starts_with(kIpc)) {
+    absl::StatusOr<InstanceLock> lock =
+        InstanceLock::Take(endpoint.substr(kIpc.size()), "endpoint");
+    if (!lock.ok()) return lock.status();
+    locks_.push_back(*std::move(lock));
+  }
   try {
     socket_->bind(endpoint);
-    if (endpoint.starts_with("ipc://")) {
-      bound_files_.emplace_back(endpoint.substr(std::string_view("ipc://").size()));
-    }
     return absl::OkStatus();
   } catch (const zmq::error_t& error) {
     return ZmqError(fmt::format("binding {}", endpoint), error);

@@ -10,12 +10,12 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "ipc/instance_lock.h"
 
 namespace zmq {
 class context_t;
@@ -76,24 +76,10 @@ class ZmqSocket {
   absl::StatusOr<std::string> BoundEndpoint() const;
 
  private:
-  // The file of a bound ipc endpoint: libzmq leaves it behind, a stopped program must not. Removed
-  // after the socket is closed.
-  class BoundFile {
-   public:
-    explicit BoundFile(std::string path) : path_(std::move(path)) {}
-    BoundFile(BoundFile&& other) noexcept : path_(std::exchange(other.path_, {})) {}
-    BoundFile& operator=(BoundFile&& other) noexcept {
-      std::swap(path_, other.path_);
-      return *this;
-    }
-    ~BoundFile();
-
-   private:
-    std::string path_;  // empty: nothing to remove
-  };
-
   explicit ZmqSocket(std::unique_ptr<zmq::socket_t> socket);
-  std::vector<BoundFile> bound_files_;
+  // Of bound ipc endpoints: libzmq would take over a file that another process serves, and leaves
+  // its own behind. Given back after the socket is closed.
+  std::vector<InstanceLock> locks_;
   std::unique_ptr<zmq::socket_t> socket_;
 };
 

@@ -7,10 +7,6 @@
 namespace specd {
 namespace {
 
-constexpr size_t kStopIdsMax = 64;
-constexpr size_t kStopStringsMax = 1024;
-constexpr size_t kStopBytesMax = 32 * 1024;
-
 constexpr ParamSpec kTable[] = {
     {"temperature", 1.0, 0.0, 2.0, "0 is greedy; below 1e-5 as well"},
     {"draft_temperature", 1.0, kGreedyTemperature, 2.0,

@@ -16,6 +16,10 @@
 
 namespace specd {
 
+inline constexpr size_t kStopIdsMax = 64;
+inline constexpr size_t kStopStringsMax = 1024;
+inline constexpr size_t kStopBytesMax = 32 * 1024;  // of all stop strings together
+
 struct SequenceParams {
   VerifyMethod verify = VerifyMethod::kAuto;
   double temperature = 1.0;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <random>
@@ -127,13 +128,15 @@ void Verifier::Commit(const ChainOutcome& outcome, const TokenId* tokens, RoundR
   if (walk.reason == FinishReason::kNone && outcome.status != OutcomeStatus::kOk) {
     walk.reason = FinishReason::kError;
     result->status = RoundStatus::kBadDistribution;
+    ++(outcome.status == OutcomeStatus::kBadTargetRow ? counters_.bad_target_rows
+                                                      : counters_.bad_draft_rows);
   }
   sequence->kept_tokens += static_cast<uint32_t>(walk.num_kept);
   sequence->finish_reason = walk.reason;
   sequence->stop_token = walk.stop_token;
 
   result->finish_reason = walk.reason;
-  result->num_accepted = static_cast<uint32_t>(outcome.num_accepted);
+  result->num_accepted = static_cast<uint32_t>(std::min(outcome.num_accepted, walk.num_kept));
   result->num_kept = static_cast<uint32_t>(walk.num_kept);
   result->total_kept = sequence->kept_tokens;
   result->stop_token = walk.stop_token;
@@ -141,8 +144,6 @@ void Verifier::Commit(const ChainOutcome& outcome, const TokenId* tokens, RoundR
 
   counters_.accepted += result->num_accepted;
   counters_.kept += result->num_kept;
-  counters_.bad_target_rows += outcome.status == OutcomeStatus::kBadTargetRow ? 1 : 0;
-  counters_.bad_draft_rows += outcome.status == OutcomeStatus::kBadDraftRow ? 1 : 0;
   counters_.empty_residuals += outcome.empty_residuals;
   counters_.invalid_drafts += outcome.invalid_drafts;
 }

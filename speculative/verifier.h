@@ -59,8 +59,7 @@ struct RoundResult {
   SequenceHandle sequence = 0;
   RoundStatus status = RoundStatus::kOk;
   FinishReason finish_reason = FinishReason::kNone;
-  uint32_t num_accepted = 0;  // draft tokens that verification accepted; may reach past num_kept
-                              // when the sequence finished on the way
+  uint32_t num_accepted = 0;  // of the kept tokens, those that are accepted drafts
   uint32_t num_kept = 0;
   uint32_t total_kept = 0;
   TokenId stop_token = kNoToken;

@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <array>
-#include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -35,8 +35,14 @@ struct Fixture {
     REQUIRE(tokens.Subscribe(kTokensTopic).ok());
     REQUIRE(tokens.Connect("inproc://tokens").ok());
     REQUIRE(aborts.Connect("inproc://aborts").ok());
-    // A subscription travels to the publisher when it next looks at its sockets.
-    publisher->Step();
+    REQUIRE(tokens.Subscribe(kHeartbeatTopic).ok());
+    // Whoever hears a heartbeat is subscribed.
+    while (!TryHeartbeat(absl::Milliseconds(1)).has_value()) {
+      session.clock.AdvanceNs(200'000'000);
+      publisher->Step();
+    }
+    while (TryHeartbeat(absl::ZeroDuration()).has_value()) {
+    }
     list.Add(session.session);
   }
 
@@ -48,6 +54,7 @@ struct Fixture {
     options.epoch = kEpoch;
     options.tokens_endpoints = {"inproc://tokens"};
     options.aborts_endpoints = {"inproc://aborts"};
+    options.watch_text_side = true;
     auto made = Publisher::Create(options);
     REQUIRE(made.ok());
     return *std::move(made);
@@ -61,12 +68,24 @@ struct Fixture {
     REQUIRE(session.engine->Poll(&done));
   }
 
+  std::optional<Heartbeat> TryHeartbeat(absl::Duration timeout) {
+    std::vector<std::string> frames;
+    auto received = tokens.Receive(&frames, timeout);
+    REQUIRE(received.ok());
+    if (!*received || frames[0] != kHeartbeatTopic) return std::nullopt;
+    auto heartbeat = DecodeHeartbeat(frames[1]);
+    REQUIRE(heartbeat.ok());
+    return *heartbeat;
+  }
+
   // The next batch of events; the publisher has been stepped before.
   TokenBatch Receive() {
-    std::vector<std::string> frames;
-    auto received = tokens.Receive(&frames, absl::Seconds(30));
-    REQUIRE(received.ok());
-    REQUIRE(*received);
+    std::vector<std::string> frames = {std::string(kHeartbeatTopic)};
+    while (frames[0] == kHeartbeatTopic) {
+      auto received = tokens.Receive(&frames, absl::Seconds(30));
+      REQUIRE(received.ok());
+      REQUIRE(*received);
+    }
     REQUIRE(frames.size() == 2);
     CHECK(frames[0] == kTokensTopic);
     auto batch = DecodeTokenBatch(frames[1]);
@@ -77,11 +96,25 @@ struct Fixture {
   void SendAbort(const AbortRequest& request) {
     std::string payload;
     AppendAbortRequest(request, &payload);
-    Send(payload);
+    Send(kAbortTopic, payload);
   }
 
-  void Send(std::string_view payload) {
-    const std::array<std::string_view, 1> frames = {payload};
+  void SendAlive(const SignOfLife& alive) {
+    std::string payload;
+    AppendSignOfLife(alive, &payload);
+    Send(kAliveTopic, payload);
+  }
+
+  SequenceHandle OpenWithStop(const std::string& name) {
+    SequenceParams params;
+    params.stop_strings = {"x"};
+    auto info = session.session->OpenSequence(name, params);
+    REQUIRE(info.ok());
+    return info->handle;
+  }
+
+  void Send(std::string_view topic, std::string_view payload) {
+    const std::array<std::string_view, 2> frames = {topic, payload};
     auto sent = aborts.Send(frames);
     REQUIRE(sent.ok());
     REQUIRE(*sent);
@@ -139,7 +172,8 @@ TEST_SUITE("unit") {
     f.SendAbort({kEpoch + 1, stream, 1, SPECD_FINISH_STOP});
     f.SendAbort({kEpoch, stream + 99, 1, SPECD_FINISH_STOP});
     f.SendAbort({kEpoch, stream, uint64_t{1} << 32, SPECD_FINISH_STOP});
-    f.Send("noise");
+    f.Send(kAbortTopic, "noise");
+    f.Send("noise", "");
     f.publisher->Step();
     CHECK(f.FinishOf(a) == SPECD_FINISH_NONE);
     f.SendAbort({kEpoch, stream, 2, SPECD_FINISH_STOP});
@@ -162,16 +196,60 @@ TEST_SUITE("unit") {
     CHECK(f.FinishOf(fresh) == SPECD_FINISH_NONE);
   }
 
-  TEST_CASE("the text side counts as alive for a second after its last message") {
+  TEST_CASE("the text side counts as alive for three seconds after it last said so") {
     Fixture f;
     CHECK_FALSE(f.publisher->TextSideAlive());
-    f.Send("");
+    f.SendAlive({kEpoch + 1, 5});  // hears another daemon
+    f.publisher->Step();
+    CHECK_FALSE(f.publisher->TextSideAlive());
+    f.SendAlive({kEpoch, 5});
     f.publisher->Step();
     CHECK(f.publisher->TextSideAlive());
-    f.session.clock.AdvanceNs(999'999'999);
+    f.session.clock.AdvanceNs(2'999'999'999);
     CHECK(f.publisher->TextSideAlive());
     f.session.clock.AdvanceNs(1);
     CHECK_FALSE(f.publisher->TextSideAlive());
+  }
+
+  TEST_CASE("when the text side is gone, or another one, streams with stop strings are aborted") {
+    Fixture f;
+    f.SendAlive({kEpoch, 5});
+    f.publisher->Step();
+    const SequenceHandle plain = f.session.Open("plain");
+    const SequenceHandle watched = f.OpenWithStop("watched");
+    f.publisher->Step();
+    f.SendAlive({kEpoch, 5});
+    f.publisher->Step();
+    CHECK(f.FinishOf(watched) == SPECD_FINISH_NONE);
+    f.SendAlive({kEpoch, 6});
+    f.publisher->Step();
+    CHECK(f.FinishOf(watched) == SPECD_FINISH_ABORT);
+    CHECK(f.FinishOf(plain) == SPECD_FINISH_NONE);
+    CHECK(f.publisher->TextSideAlive());
+
+    const SequenceHandle later = f.OpenWithStop("later");
+    f.publisher->Step();
+    f.session.clock.AdvanceNs(3'000'000'000);
+    f.publisher->Step();
+    CHECK(f.FinishOf(later) == SPECD_FINISH_ABORT);
+    CHECK(f.FinishOf(plain) == SPECD_FINISH_NONE);
+  }
+
+  TEST_CASE("a heartbeat names the last message and the open streams") {
+    Fixture f;
+    f.session.Open("a");
+    f.publisher->Step();
+    f.Receive();
+    f.session.clock.AdvanceNs(199'999'999);
+    f.publisher->Step();
+    CHECK_FALSE(f.TryHeartbeat(absl::Milliseconds(1)).has_value());
+    f.session.clock.AdvanceNs(1);
+    f.publisher->Step();
+    const std::optional<Heartbeat> heartbeat = f.TryHeartbeat(absl::Seconds(30));
+    REQUIRE(heartbeat.has_value());
+    CHECK(heartbeat->epoch == kEpoch);
+    CHECK(heartbeat->seq == 1);
+    CHECK(heartbeat->streams == 1);
   }
 
   TEST_CASE("an ended session leaves the list once its last event is out, and is freed") {
@@ -190,6 +268,25 @@ TEST_SUITE("unit") {
     uint64_t version = 0;
     f.list.Refresh(&version, &snapshot);
     CHECK(snapshot.empty());
+  }
+
+  TEST_CASE("openings with long stop strings do not make a message that nobody may decode") {
+    Fixture f;
+    SequenceParams params;
+    params.stop_strings = {std::string(32 * 1024, 'x')};
+    uint64_t opens = 0;
+    for (int i = 0; i < 200; ++i) {
+      auto info = f.session.session->OpenSequence("r" + std::to_string(i), params);
+      REQUIRE(info.ok());
+      REQUIRE(f.session.session->CloseSequence(info->handle).ok());
+    }
+    f.publisher->Step();
+    while (opens < 200) {
+      for (const TokenEvent& event : f.Receive().events) {
+        opens += event.kind == TokenEventKind::kOpen ? 1 : 0;
+      }
+    }
+    CHECK(opens == 200);
   }
 
   TEST_CASE("more events than one message may carry come in several, in order") {

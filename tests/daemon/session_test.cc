@@ -122,6 +122,94 @@ TEST_SUITE("unit") {
     CHECK_FALSE(f.session->Step());
   }
 
+  TEST_CASE("a session that has ended takes no more calls") {
+    SessionFixture f;
+    const SequenceHandle s = f.Open("r");
+    f.session->EndAll();
+    CHECK(f.names.Claim("r"));  // somebody else has the name now
+    CHECK(ErrorCodeOf(f.session->CloseSequence(s)) == SPECD_ERROR_SHUTDOWN);
+    CHECK(ErrorCodeOf(f.session->AbortSequence(s)) == SPECD_ERROR_SHUTDOWN);
+    CHECK(ErrorCodeOf(f.session->OpenSequence("x", SequenceParams{}).status()) ==
+          SPECD_ERROR_SHUTDOWN);
+    CHECK_FALSE(f.names.Claim("r"));  // and keeps it
+    f.session->FinishFromText(s, FinishReason::kStop, 0);
+    CHECK(f.engine->ReadState(SlotOf(s)).finish_reason == SPECD_FINISH_ABORT);
+  }
+
+  TEST_CASE("a closed running sequence ends once, as aborted, and its handle is nobody's") {
+    SessionFixture f;
+    const SequenceHandle s = f.Open("r");
+    f.backend->script = {Confirm(0, {1})};
+    f.Submit({s});
+    f.session->Step();
+    REQUIRE(f.session->CloseSequence(s).ok());
+    const std::vector<StreamEvent> events = f.Events();
+    REQUIRE(events.size() == 3);
+    CHECK(events[2].kind == StreamEventKind::kEnd);
+    CHECK(events[2].finish_reason == FinishReason::kAbort);
+    CHECK(events[2].token_offset == 1);
+    CHECK_FALSE(IsStateOf(f.engine->ReadState(SlotOf(s)), s));
+  }
+
+  TEST_CASE("a row without a distribution: the tokens before it are published, then the end") {
+    SessionFixture f;
+    const SequenceHandle s = f.Open("r");
+    ScriptedOutcome broken = Confirm(1, {1});
+    broken.outcome.status = OutcomeStatus::kBadTargetRow;
+    f.backend->script = {broken};
+    f.Submit({s});
+    f.session->Step();
+    const std::vector<StreamEvent> events = f.Events();
+    REQUIRE(events.size() == 3);
+    CHECK(events[1].num_tokens == 1);
+    CHECK(events[1].stop_token == kNoToken);
+    CHECK(events[2].finish_reason == FinishReason::kError);
+    CHECK(events[2].token_offset == 1);
+  }
+
+  TEST_CASE("accepted drafts behind a token that ended the stream do not count") {
+    SessionFixture f;
+    const SequenceHandle s = f.Open("r");
+    f.backend->script = {Confirm(3, {1, 7, 2, 3})};  // 7 is EOS
+    f.Submit({s});
+    f.session->Step();
+    CompletionView done;
+    REQUIRE(f.engine->Poll(&done));
+    CHECK(done.results[0].num_kept == 2);
+    CHECK(done.results[0].num_accepted == 2);
+    CHECK(done.results[0].stop_token == 7);
+    const std::vector<StreamEvent> events = f.Events();
+    CHECK(events[1].num_accepted == 2);
+    CHECK(events[1].stop_token == 7);
+  }
+
+  TEST_CASE("room is kept for the end of every open stream, whatever else fills the queue") {
+    SessionFixture f;
+    const SequenceHandle s = f.Open("r", 1'000'000);
+    for (const char* name : {"a", "b", "c"}) f.Open(name);
+    bool blocked = false;
+    for (int i = 0; i < 100'000 && !blocked; ++i) {
+      f.backend->script = {Confirm(0, {1})};
+      f.Submit({s});
+      blocked = !f.session->Step();
+      CompletionView done;
+      f.engine->Poll(&done);
+    }
+    REQUIRE(blocked);
+    // Opening and closing while nobody pops must end in a refusal, never in a lost event.
+    int refused = 0;
+    for (int i = 0; i < 100; ++i) {
+      auto info = f.session->OpenSequence("x" + std::to_string(i), SequenceParams{});
+      refused += info.ok() ? 0 : 1;
+      if (info.ok()) CHECK(f.session->CloseSequence(info->handle).ok());
+    }
+    CHECK(refused == 100);  // all slots are taken
+    f.session->EndAll();
+    int ends = 0;
+    for (const StreamEvent& event : f.Events()) ends += event.kind == StreamEventKind::kEnd ? 1 : 0;
+    CHECK(ends == 4);
+  }
+
   TEST_CASE("a publisher that is behind slows the engine and loses nothing") {
     SessionFixture f;
     const SequenceHandle s = f.Open("r", 1'000'000);

@@ -217,14 +217,32 @@ TEST_SUITE("unit") {
     CHECK(f.streams.counters().unknown_events == 2);
   }
 
-  TEST_CASE("a restarted daemon ends every stream, once") {
+  TEST_CASE(
+      "stop strings that no daemon would have let through end their stream, not the process") {
+    Fixture f;
+    f.Open(1, {"\xff"});
+    REQUIRE(f.texts.size() == 2);
+    CHECK(f.texts[0].kind == TextEventKind::kOpen);
+    CHECK(f.texts[1].finish_reason == SPECD_FINISH_ERROR);
+    REQUIRE(f.aborts.size() == 1);
+    CHECK(f.aborts[0].finish_reason == SPECD_FINISH_ABORT);
+    CHECK(f.streams.num_live() == 0);
+    f.Tokens(1, 0, {0});
+    CHECK(f.Text(1).empty());
+  }
+
+  TEST_CASE("a lost or restarted publisher ends every stream, once") {
     Fixture f;
     f.Open(1, {"b"});
     f.Open(2);
     f.Tokens(1, 0, {0, 1});  // ended by its stop string
     f.texts.clear();
-    f.streams.EndAll(&f.texts);
+    f.aborts.clear();
+    f.streams.EndAll(&f.texts, &f.aborts);
     REQUIRE(f.texts.size() == 1);
+    CHECK(f.texts[0].stream == 2);
+    REQUIRE(f.aborts.size() == 1);
+    CHECK(f.aborts[0].stream == 2);
     CHECK(f.texts[0].request_id == "r2");
     CHECK(f.texts[0].finish_reason == SPECD_FINISH_ERROR);
     CHECK(f.streams.num_live() == 0);

@@ -45,8 +45,8 @@ std::vector<Request> SampleRequests() {
 }
 
 std::vector<Reply> SampleReplies() {
-  return {HelloReply{1, ~uint64_t{0}, "0.1.0", "cpu", "ipc:///a", "ipc:///b", "note"},
-          RegionReply{7}, SequenceReply{uint64_t{1} << 32, 99, 3}, OkReply{},
+  return {HelloReply{1, ~uint64_t{0}, "0.1.0", "cpu", "ipc:///a", "ipc:///b"}, RegionReply{7},
+          SequenceReply{uint64_t{1} << 32, 99, 3}, OkReply{},
           ErrorReply{SPECD_ERROR_REGION, "num_rows", "too many"}};
 }
 

@@ -48,6 +48,7 @@ TextEvent SampleText() {
   event.kind = TextEventKind::kEnd;
   event.epoch = 9;
   event.seq = 10;
+  event.stream = 12;
   event.request_id = "req-1";
   event.token_offset = 3;
   event.tokens = 6;
@@ -128,6 +129,7 @@ TEST_SUITE("unit") {
     CHECK(text->kind == TextEventKind::kEnd);
     CHECK(text->epoch == 9);
     CHECK(text->seq == 10);
+    CHECK(text->stream == 12);
     CHECK(text->request_id == "req-1");
     CHECK(text->token_offset == 3);
     CHECK(text->tokens == 6);
@@ -170,7 +172,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("events: a stranger's msgpack library finds the documented keys and types") {
     const Reader text(Bytes(AppendTextEvent, SampleText()));
-    CHECK(text.map.size() == 15);
+    CHECK(text.map.size() == 16);
     CHECK(text.map.at("v").as<int>() == 1);
     CHECK(text.map.at("kind").as<std::string>() == "end");
     CHECK(text.map.at("rid").as<std::string>() == "req-1");
@@ -181,10 +183,10 @@ TEST_SUITE("unit") {
     CHECK(text.map.at("stop").as<std::string>() == "END");
     TextEvent open;
     open.kind = TextEventKind::kOpen;
-    CHECK(Reader(Bytes(AppendTextEvent, open)).map.size() == 5);
+    CHECK(Reader(Bytes(AppendTextEvent, open)).map.size() == 6);
     TextEvent piece;
     piece.kind = TextEventKind::kText;
-    CHECK(Reader(Bytes(AppendTextEvent, piece)).map.size() == 10);
+    CHECK(Reader(Bytes(AppendTextEvent, piece)).map.size() == 11);
     TextEvent unstopped = SampleText();
     unstopped.stop_string.clear();
     CHECK(Reader(Bytes(AppendTextEvent, unstopped)).map.at("stop").is_nil());

@@ -202,7 +202,6 @@ TEST_SUITE("unit") {
     const uint64_t first = f.verifier->Open(params)->seed;
     const uint64_t second = f.verifier->Open(params)->seed;
     CHECK(first != second);
-    f.backend->script = {Confirm(0, {1})};
   }
 
   TEST_CASE("too many sequences and a wrong EOS id are refused with the remedy") {

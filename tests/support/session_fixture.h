@@ -25,7 +25,6 @@ struct SessionFixture {
     profile.eos_token_ids = {7};
     SessionOptions options;
     options.identity = {1, 77};
-    options.name = "test";
     options.limits = kLimits;
     options.profile = &profile;
     options.clock = &clock;

@@ -61,7 +61,7 @@ TEST_SUITE("unit") {
     TextEvent event = MakeEnd();
     event.kind = TextEventKind::kOpen;
     const std::string json = FormatJsonEvent(event);
-    CHECK(json == R"({"kind": "open", "epoch": 3, "seq": 12, "rid": "a \"b\""})");
+    CHECK(json == R"({"kind": "open", "epoch": 3, "seq": 12, "stream": 0, "rid": "a \"b\""})");
   }
 
   // Numbers and names of CONTRACT §7.

@@ -37,6 +37,7 @@ class Publisher {
     event.epoch = kEpoch;
     event.seq = ++seq_;
     event.request_id = request_id;
+    event.stream = std::hash<std::string>{}(request_id);
     return event;
   }
 

@@ -37,12 +37,12 @@ void ForEachSpan(const TextEvent& event, const Function& show) {
 class RawDisplay : public Display {
  public:
   void Show(const TextEvent& event) override {
-    if (!request_id_.has_value()) request_id_ = event.request_id;
-    if (event.request_id == *request_id_) Write(event.text);
+    if (!stream_.has_value()) stream_ = event.stream;
+    if (event.stream == *stream_) Write(event.text);
   }
 
  private:
-  std::optional<std::string> request_id_;  // of the first stream that was seen
+  std::optional<uint64_t> stream_;  // the first that was seen
 };
 
 class JsonDisplay : public Display {
@@ -60,7 +60,7 @@ class ColumnsDisplay : public Display {
   }
 
   void Show(const TextEvent& event) override {
-    const auto [entry, unseen] = places_.try_emplace(event.request_id);
+    const auto [entry, unseen] = places_.try_emplace(event.stream);
     if (unseen) {
       if (blocks_.back().IsFull()) AddBlock();
       entry->second.block = first_block_ + blocks_.size() - 1;
@@ -75,7 +75,7 @@ class ColumnsDisplay : public Display {
     block.Finish(place.column,
                  fmt::format("-- {}: {} tokens, {} accepted drafts",
                              FinishName(event.finish_reason), event.tokens, event.accepted));
-    places_.erase(event.request_id);  // The name may be used again.
+    places_.erase(event.stream);
   }
 
   void Refresh() override {
@@ -115,7 +115,7 @@ class ColumnsDisplay : public Display {
   Marking marking_;
   size_t first_block_ = 0;
   std::deque<ColumnBlock> blocks_;
-  absl::flat_hash_map<std::string, Place> places_;  // of streams that have not ended
+  absl::flat_hash_map<uint64_t, Place> places_;  // of streams that have not ended
 };
 
 winsize TerminalSize() {
@@ -179,9 +179,10 @@ const char* FinishName(uint32_t finish_reason) {
 
 std::string FormatJsonEvent(const TextEvent& event) {
   const char* kinds[] = {"open", "text", "end"};
-  std::string line = fmt::format("{{\"kind\": \"{}\", \"epoch\": {}, \"seq\": {}, \"rid\": {}",
-                                 kinds[static_cast<size_t>(event.kind)], event.epoch, event.seq,
-                                 QuoteJson(event.request_id));
+  std::string line =
+      fmt::format("{{\"kind\": \"{}\", \"epoch\": {}, \"seq\": {}, \"stream\": {}, \"rid\": {}",
+                  kinds[static_cast<size_t>(event.kind)], event.epoch, event.seq, event.stream,
+                  QuoteJson(event.request_id));
   if (event.kind == TextEventKind::kOpen) return line + "}";
   std::string spans;
   for (const WireSpan& span : event.spans) {

@@ -48,9 +48,9 @@ absl::StatusOr<Novelty> StreamTracker::Take(TextEvent* event) {
   if (status.ok()) status = CheckSequence(event->seq);
   if (!status.ok()) return status;
   if (event->kind == TextEventKind::kOpen) {
-    return bytes_.try_emplace(event->request_id, 0).second ? Novelty::kNew : Novelty::kNothing;
+    return bytes_.try_emplace(event->stream, 0).second ? Novelty::kNew : Novelty::kNothing;
   }
-  const auto [stream, unseen] = bytes_.try_emplace(event->request_id, event->byte_offset);
+  const auto [stream, unseen] = bytes_.try_emplace(event->stream, event->byte_offset);
   if (event->byte_offset > stream->second) {
     return absl::DataLossError(fmt::format("{} bytes of \"{}\" are missing from byte {} on",
                                            event->byte_offset - stream->second, event->request_id,

@@ -47,7 +47,7 @@ class StreamTracker {
   size_t num_ended_ = 0;
   std::optional<uint64_t> epoch_;
   std::optional<uint64_t> last_seq_;
-  absl::flat_hash_map<std::string, uint64_t> bytes_;  // received, by request id of an open stream
+  absl::flat_hash_map<uint64_t, uint64_t> bytes_;  // received of each open stream, by its number
 };
 
 }  // namespace specd::toy

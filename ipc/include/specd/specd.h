@@ -72,8 +72,9 @@ enum {
   SPECD_ERROR_STATE = -8,         /* right call, wrong moment (bind with rounds in flight, ...) */
   SPECD_ERROR_EXHAUSTED = -9,     /* a limit named at specd_open, or memory, is used up */
   SPECD_ERROR_DISCONNECTED = -10, /* the daemon is gone; rounds in flight will not complete */
-  SPECD_ERROR_SHUTDOWN = -11,     /* the daemon is draining: finish, nothing new is taken */
-  SPECD_ERROR_INTERNAL = -12      /* a fault of ours; please report the text */
+  SPECD_ERROR_SHUTDOWN =
+      -11, /* the daemon is ending: nothing new is taken, what is open is aborted */
+  SPECD_ERROR_INTERNAL = -12 /* a fault of ours; please report the text */
 };
 
 /* The last error of the calling thread, in words; "" if there was none. Valid until the next call
@@ -259,8 +260,7 @@ typedef struct specd_result {
   specd_sequence sequence;
   uint32_t status;        /* SPECD_STATUS_... */
   uint32_t finish_reason; /* SPECD_FINISH_... after this round */
-  uint32_t num_accepted;  /* draft tokens that verification accepted; more than num_kept where the
-                             sequence finished on the way */
+  uint32_t num_accepted;  /* of the kept tokens, those that are accepted drafts */
   uint32_t num_kept;      /* tokens in `tokens`: what the stream gained in this round */
   uint32_t total_kept;    /* tokens of the sequence after this round */
   int32_t stop_token;     /* the id that finished it, or -1 */
@@ -277,6 +277,7 @@ typedef struct specd_completion {
 } specd_completion;
 
 /* Takes the oldest completion, waiting for up to timeout_ms (0: not at all, -1: without limit).
+ * With no round in flight there is nothing to wait for, and the answer is SPECD_EMPTY at once.
  * SPECD_EMPTY if none came; SPECD_ERROR_DISCONNECTED as soon as the daemon is known to be gone. */
 SPECD_API int specd_poll(specd_engine* engine, specd_completion* completion, int timeout_ms);
 
