@@ -3,7 +3,7 @@
 import signal
 import unittest
 
-from support import ProcessTest, wait_until
+from support import ProcessTest, TOKENIZER, wait_until
 
 # Streams end when the model says so; with this many prompts two at a time there are always two open.
 PROMPTS = "|".join(["The daemon", "A round", "The engine"] * 200)
@@ -70,6 +70,50 @@ class CrashTest(ProcessTest):
         self.texts(client)
         self.assertEqual([path.name for path in self.folder.iterdir()
                           if not path.name.startswith("ready")], [])
+
+    def test_engines_that_come_and_go_do_not_disturb_each_other(self):
+        daemon, client, engine = self.busy()
+        for _ in range(10):
+            others = [self.engine("--prompt=Somebody", "--max_tokens=2", "--print=none"),
+                      self.engine("--prompt=Somebody else", "--max_tokens=2", "--print=none")]
+            for other in others:
+                self.assertEqual(other.wait(), 0, other.stderr)
+        self.assertTrue(engine.running(), engine.stderr)
+        self.stop(daemon)
+
+    def test_detokenizer_killed(self):
+        daemon = self.daemon("--detokenizer=process")
+        start = lambda: self.start("specd-detok", f"--specd=unix:{self.socket}",
+                                   f"--tokenizer={TOKENIZER}")
+        detok = start()
+        client = self.client()
+        stop = ("--stop=no such text", "--print=none", "--temperature=2", "--forward_ms=5",
+                f"--prompt={PROMPTS}", "--max_batch=2", "--max_tokens=100000")
+
+        def began():
+            self.watched = self.engine(*stop)
+            wait_until(lambda: '"text"' in client.stdout or not self.watched.running(), "text")
+            return self.watched.running()
+        wait_until(began, "the daemon to notice its detokenizer")
+        self.kill(detok)
+        # Nobody looks for its stop strings any more: what is open is aborted, and the next prompt is
+        # refused until somebody does.
+        self.assertEqual(self.watched.wait(), 1)
+        self.assertIn("specd-detok", self.watched.stderr)
+        plain = self.engine("--prompt=The daemon", "--max_tokens=20", "--print=none")
+        self.assertEqual(plain.wait(), 0, plain.stderr)
+        # Its successor takes over the sockets that it left behind.
+        detok = start()
+
+        def served():
+            engine = self.engine("--prompt=The daemon", "--stop=.", "--max_tokens=50",
+                                 "--print=none")
+            return engine.wait() == 0
+        wait_until(served, "the new detokenizer")
+        self.stop(daemon)
+        detok.signal(signal.SIGTERM)
+        self.assertEqual(detok.wait(), 0, detok.stderr)
+        self.assertEqual(self.sockets(), [])
 
     def test_interrupted_engine_ends_its_streams(self):
         daemon, client, engine = self.busy()

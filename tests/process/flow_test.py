@@ -1,17 +1,20 @@
 """The whole way of a token, through real processes: engine, daemon, detokenizer, subscriber."""
 
 import json
-import os
 import unittest
 
-from support import ProcessTest, SOURCE, TOKENIZER, wait_until
+from support import ProcessTest, TOKENIZER, wait_until
 
 
 class FlowTest(ProcessTest):
     def ids(self, *flags, **options):
         engine = self.engine("--print=ids", "--stats=none", "--max_tokens=60", *flags, **options)
         self.assertEqual(engine.wait(), 0, engine.stderr)
-        self.assertEqual(len(engine.stdout.splitlines()), 4)
+        lines = engine.stdout.splitlines()
+        self.assertEqual(len(lines), 4)
+        for line in lines:
+            self.assertLessEqual(len(line.split(": ")[1].split()), 60)
+        self.assertEqual(max(len(line.split(": ")[1].split()) for line in lines), 60)
         return engine.stdout
 
     def test_four_streams_arrive_whole(self):

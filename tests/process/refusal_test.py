@@ -7,7 +7,7 @@ import socket
 import struct
 import unittest
 
-from support import ProcessTest, SOURCE, TOKENIZER
+from support import ProcessTest, SOURCE, TOKENIZER, wait_until
 
 NOBODY = 65534
 
@@ -138,6 +138,55 @@ class RefusalTest(ProcessTest):
         for connection in silent:
             connection.close()
         self.stop(daemon)
+
+    def test_a_stranger_that_only_chatters_is_hung_up_on(self):
+        daemon = self.daemon()
+        with self.raw() as connection:
+            # A message in order, but out of turn: refused, and the connection stays.
+            mapped = struct.pack("<IBBHIIII", 0x44435053, 1, 0, 2, 1, 1, 0, 0) + b"\x80"
+            answers = 0
+            try:
+                while True:
+                    connection.send(mapped)
+                    if not connection.recv(65536):
+                        break
+                    answers += 1
+            except (BrokenPipeError, ConnectionResetError):
+                pass
+            self.assertGreater(answers, 1)
+        self.assertServes()
+        self.stop(daemon)
+
+    def test_files_that_are_no_sockets_are_not_touched(self):
+        precious = self.folder / "precious"
+        precious.write_text("keep me")
+        listen = self.run_to_end("specd", f"--listen=unix:{precious}", "--detokenizer=off")
+        self.assertRefused(listen, 1, str(precious), "no socket")
+        text = self.run_to_end("specd", f"--listen=unix:{self.socket}",
+                               f"--tokenizer={TOKENIZER}", f"--text=ipc://{precious}")
+        self.assertRefused(text, 1, str(precious), "no socket")
+        self.assertEqual(precious.read_text(), "keep me")
+        self.assertEqual(self.sockets(), [])
+
+    def test_another_daemon_may_not_take_an_endpoint(self):
+        daemon = self.daemon()
+        second = self.run_to_end("specd", f"--listen=unix:{self.folder}/other",
+                                 f"--tokenizer={TOKENIZER}", f"--text=ipc://{self.socket}.text")
+        self.assertRefused(second, 1, "another specd serves", f"{self.socket}.text")
+        client = self.client("--streams=1")
+        self.assertServes()
+        self.assertEqual(client.wait(), 0, client.stderr)
+        self.stop(daemon)
+
+    def test_too_many_engines(self):
+        self.daemon("--max_sessions=1")
+        first = self.engine("--max_tokens=5000", "--forward_ms=20", "--temperature=2")
+        client = self.client()
+        wait_until(lambda: self.events(client) or not first.running(), "the first engine's text")
+        second = self.engine()
+        self.assertEqual(second.wait(), 1)
+        self.assertIn("--max_sessions", second.stderr)
+        self.assertTrue(first.running(), first.stderr)
 
     def test_path_too_long(self):
         long = pathlib.Path("/") / ("x" * 120)
