@@ -99,7 +99,7 @@ absl::StatusOr<uint32_t> Session::RegisterRegion(UniqueFd fd, uint64_t size_byte
   absl::StatusOr<Region> region = Region::Import(std::move(fd), size_bytes);
   if (!region.ok()) return region.status();
   auto owned = std::make_unique<Region>(*std::move(region));
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   if (regions_.size() == kRegionsMax) {
     return MakeError(SPECD_ERROR_EXHAUSTED, "region",
                      fmt::format("{} regions are registered, as many as a session may have; "
@@ -117,7 +117,7 @@ absl::Status Session::Bind(TensorRole role, uint32_t region, const TensorSpec& s
                                  "SPECD_DRAFT_LOGITS (2)",
                                  static_cast<uint32_t>(role)));
   }
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   if (region == 0 || region > regions_.size()) {
     return MakeError(
         SPECD_ERROR_NOT_FOUND, "region",
@@ -160,7 +160,7 @@ absl::StatusOr<SequenceInfo> Session::OpenSequence(const std::string& request_id
   info->include_stop = params.include_stop;
   info->skip_special_tokens = params.skip_special_tokens;
 
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   if (ended()) return SessionEnded();
   if (events_ != nullptr && EventRoom() <= options_.limits.max_sequences) {
     return MakeError(SPECD_ERROR_EXHAUSTED, "",
@@ -189,7 +189,7 @@ absl::StatusOr<SequenceInfo> Session::OpenSequence(const std::string& request_id
 }
 
 absl::Status Session::CloseSequence(SequenceHandle handle) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   if (ended()) return SessionEnded();
   const Sequence* sequence = verifier_->Find(handle);
   if (sequence == nullptr) {
@@ -204,7 +204,7 @@ absl::Status Session::CloseSequence(SequenceHandle handle) {
 }
 
 absl::Status Session::AbortSequence(SequenceHandle handle) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   if (ended()) return SessionEnded();
   const Sequence* sequence = verifier_->Find(handle);
   if (sequence == nullptr) {
@@ -216,7 +216,7 @@ absl::Status Session::AbortSequence(SequenceHandle handle) {
 }
 
 bool Session::EndAll() {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   if (ended()) return false;
   verifier_->sequences().ForEachOpen([this](Sequence& sequence) {
     mutex_.AssertHeld();
@@ -232,7 +232,7 @@ bool Session::EndAll() {
 // ---- verify thread
 
 bool Session::Step() {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   // Room for this round's tokens, and always an end for every sequence: no event is ever dropped,
   // and a publisher that is behind slows the engine instead of losing its text.
   if (ended() || (events_ != nullptr &&
@@ -300,12 +300,12 @@ void Session::PublishRound(int64_t time_ns) {
 bool Session::PopEvent(StreamEvent* event) { return events_ != nullptr && events_->pop(*event); }
 
 void Session::FinishFromText(SequenceHandle sequence, FinishReason reason, uint32_t kept_tokens) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   if (!ended()) FinishFromOutside(sequence, reason, kept_tokens);
 }
 
 VerifierCounters Session::counters() {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   return verifier_->counters();
 }
 

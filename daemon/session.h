@@ -19,9 +19,9 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "daemon/clock.h"
 #include "daemon/model_profile.h"
+#include "daemon/mutex.h"
 #include "daemon/shared_names.h"
 #include "daemon/stream_event.h"
 #include "ipc/region.h"
@@ -121,7 +121,7 @@ class Session {
   std::atomic<bool> device_failed_{false};
   std::atomic<bool> ended_{false};  // written under mutex_
 
-  absl::Mutex mutex_;
+  Mutex mutex_;
   std::unique_ptr<Verifier> verifier_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Region>> regions_ ABSL_GUARDED_BY(mutex_);  // id - 1
   RowLimits row_limits_ ABSL_GUARDED_BY(mutex_);

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
+#include "daemon/mutex.h"
 #include "daemon/session.h"
 
 namespace specd {
@@ -30,7 +30,7 @@ class SessionList {
  private:
   // Pairs with the acquire in version(): whoever sees the new number finds the new list.
   std::atomic<uint64_t> version_{1};
-  mutable absl::Mutex mutex_;
+  mutable Mutex mutex_;
   Snapshot sessions_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -8,7 +8,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_set.h"
-#include "absl/synchronization/mutex.h"
+#include "daemon/mutex.h"
 
 namespace specd {
 
@@ -16,12 +16,12 @@ class SharedNames {
  public:
   // False if the name is in use.
   bool Claim(const std::string& request_id) {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     return in_use_.insert(request_id).second;
   }
 
   void Release(const std::string& request_id) {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     in_use_.erase(request_id);
   }
 
@@ -30,7 +30,7 @@ class SharedNames {
 
  private:
   std::atomic<uint64_t> next_stream_{1};
-  absl::Mutex mutex_;
+  Mutex mutex_;
   absl::flat_hash_set<std::string> in_use_ ABSL_GUARDED_BY(mutex_);
 };
 
