@@ -5,6 +5,9 @@
 #include <sys/stat.h>
 
 #include <string_view>
+#include <utility>
+
+#include "ipc/zmq_socket.h"
 
 namespace specd {
 
@@ -62,6 +65,22 @@ void FillEndpoints(DaemonConfig* config) {
   fill(&config->tokens_endpoint, "tokens");
   fill(&config->text_endpoint, "text");
   fill(&config->aborts_endpoint, "aborts");
+}
+
+absl::Status CheckEndpoints(const DaemonConfig& config) {
+  constexpr size_t kEndpointBytesMax = 256;  // as the reply to an engine's hello can carry
+  for (const auto& [flag, endpoint] :
+       {std::pair<std::string_view, const std::string&>{"tokens", config.tokens_endpoint},
+        {"text", config.text_endpoint},
+        {"aborts", config.aborts_endpoint}}) {
+    if (absl::Status status = ValidateEndpoint(flag, endpoint); !status.ok()) return status;
+    if (endpoint.size() > kEndpointBytesMax || endpoint.find('*') != std::string::npos) {
+      return absl::InvalidArgumentError(
+          fmt::format("{} = {} must name one address (no *) in at most {} bytes", flag, endpoint,
+                      kEndpointBytesMax));
+    }
+  }
+  return absl::OkStatus();
 }
 
 void OpenSocketsToGroup() { umask(0007); }

@@ -43,6 +43,9 @@ absl::Status SetSpin(int32_t spin_us, int32_t max_sessions, DaemonConfig* config
 // Endpoints that were not given lie beside the socket: NAME.tokens, NAME.text, NAME.aborts.
 void FillEndpoints(DaemonConfig* config);
 
+// Every endpoint must be one that can be bound and told to others as it is.
+absl::Status CheckEndpoints(const DaemonConfig& config);
+
 // Sockets are open to the user and the group of the process, as the control socket is, and to
 // nobody else. Call before any is made; for the whole process.
 void OpenSocketsToGroup();

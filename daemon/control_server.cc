@@ -50,7 +50,8 @@ void ControlServer::Close() {
 void ControlServer::Run(int wake_fd) {
   std::vector<pollfd> polled;
   while (true) {
-    polled.assign({{wake_fd, POLLIN, 0}, {listener_->fd(), POLLIN, 0}});
+    polled.assign({{wake_fd, POLLIN, 0}, {accepting_ ? listener_->fd() : -1, POLLIN, 0}});
+    accepting_ = true;
     for (const auto& connection : connections_)
       polled.push_back({connection->socket.fd(), POLLIN, 0});
     if (poll(polled.data(), polled.size(), 1000) < 0 && errno != EINTR) {
@@ -80,17 +81,30 @@ bool ControlServer::IsWelcome(const Connection& connection) const {
 void ControlServer::AcceptOne() {
   absl::StatusOr<std::optional<UnixConnection>> accepted = listener_->Accept(absl::ZeroDuration());
   if (!accepted.ok()) {
+    // The one who knocks stays at the door, and so the listener readable: not asked again at once.
     Log("attach").error("accept: {}", std::string(accepted.status().message()));
+    accepting_ = false;
     return;
   }
   if (!accepted->has_value()) return;
-  if (connections_.size() >= options_.max_sessions + kStrangersMax) {
-    Log("attach").warn("{} connections: one more is turned away", connections_.size());
+  // Those who may not attach get an answer too, but they cannot take the places of those who may.
+  const bool allowed = IsAllowed((*accepted)->peer());
+  const auto alike = std::count_if(
+      connections_.begin(), connections_.end(),
+      [this, allowed](const auto& other) { return IsAllowed(other->socket.peer()) == allowed; });
+  if (static_cast<size_t>(alike) >= (allowed ? options_.max_sessions : 0) + kStrangersMax) {
+    Log("attach").warn("{} connections: one more is turned away", alike);
     return;
   }
   std::unique_ptr<ControlService> service = MakeService((*accepted)->peer());
   connections_.push_back(std::make_unique<Connection>(
       Connection{**std::move(accepted), std::move(service), options_.clock->NowNs() + kHelloNs}));
+}
+
+bool ControlServer::IsAllowed(const PeerCredentials& peer) const {
+  const std::vector<uint32_t>& allowed = options_.allowed_uids;
+  return peer.uid == geteuid() ||
+         std::find(allowed.begin(), allowed.end(), peer.uid) != allowed.end();
 }
 
 std::unique_ptr<ControlService> ControlServer::MakeService(const PeerCredentials& peer) {
@@ -99,9 +113,7 @@ std::unique_ptr<ControlService> ControlServer::MakeService(const PeerCredentials
   host.serve = options_.serve;
   host.open_session =
       [this, peer](const HelloRequest& request) -> absl::StatusOr<std::shared_ptr<Session>> {
-    const std::vector<uint32_t>& allowed = options_.allowed_uids;
-    if (peer.uid != geteuid() &&
-        std::find(allowed.begin(), allowed.end(), peer.uid) == allowed.end()) {
+    if (!IsAllowed(peer)) {
       Log("attach").warn("user {} (pid {}) is not allowed", peer.uid, peer.pid);
       return MakeError(SPECD_ERROR_PERMISSION, "uid",
                        fmt::format("uid {} may not attach; this daemon serves uid {} and those of "
@@ -147,7 +159,8 @@ bool ControlServer::ServeOne(Connection& connection) {
   const ControlService::Answer answer =
       connection.service->Handle({buffer_.data(), received->size_bytes}, std::move(fds));
   const std::span<const int> answer_fds(&answer.fd, answer.fd >= 0 ? 1 : 0);
-  return connection.socket.Send(answer.message, answer_fds, kSendTimeout).ok() && !answer.close;
+  return connection.socket.Send(answer.message, answer_fds, kSendTimeout).ok() && !answer.close &&
+         IsAllowed(connection.socket.peer());
 }
 
 void ControlServer::Drop(Connection& connection) {

@@ -57,6 +57,7 @@ class ControlServer {
   ControlServer(const Options& options, InstanceLock lock, UnixListener listener);
 
   void AcceptOne();
+  bool IsAllowed(const PeerCredentials& peer) const;
   bool IsWelcome(const Connection& connection) const;
   // False when the connection is to be dropped.
   bool ServeOne(Connection& connection);
@@ -68,6 +69,7 @@ class ControlServer {
   std::optional<UnixListener> listener_;
   std::vector<std::unique_ptr<Connection>> connections_;
   std::vector<uint8_t> buffer_;
+  bool accepting_ = true;  // false for one look after accept failed
 };
 
 }  // namespace specd

@@ -82,6 +82,7 @@ class Daemon {
 };
 
 absl::Status Daemon::Start() {
+  if (absl::Status status = CheckEndpoints(config_); !status.ok()) return status;
   absl::StatusOr<ModelProfile> profile = LoadModelProfile(config_.model);
   if (!profile.ok()) return profile.status();
   profile_ = *std::move(profile);

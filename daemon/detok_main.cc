@@ -3,7 +3,9 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -90,10 +92,17 @@ int main(int argc, char** argv) {
   if (!worker.ok()) return Fail(worker.status());
   specd::Log("detok").info("token events from {}, text on {}", config.tokens_endpoint,
                            config.text_endpoint);
-  std::thread thread([&] { (*worker)->Run(); });
+  std::atomic<bool> asked_to_stop{false};
+  std::thread thread([&] {
+    (*worker)->Run();
+    // A worker that ends by itself must not leave a process behind that does nothing.
+    if (!asked_to_stop) kill(getpid(), SIGTERM);
+  });
   int signal = 0;
   sigwait(&signals, &signal);
+  const bool ended_by_itself = (*worker)->closed();
+  asked_to_stop = true;
   (*worker)->Stop();
   thread.join();
-  return 0;
+  return ended_by_itself ? 1 : 0;
 }

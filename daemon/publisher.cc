@@ -25,6 +25,9 @@ constexpr int64_t kHeartbeatNs = 200'000'000;
 // dead process.
 constexpr int64_t kTextSideNs = 3'000'000'000;
 
+// Messages of the text side that are read before events are looked at again.
+constexpr int kReceivedMax = 1024;
+
 // An abort may come after its stream's end was published, as long as the text side takes to read
 // it: so many later streams are a generous bound, and bound the memory.
 constexpr size_t kEndedStreamsMax = 65536;
@@ -83,20 +86,26 @@ void Publisher::Run() {
   while (!stop_.load(std::memory_order_relaxed)) {
     if (!Step()) Receive(snapshot_.empty() ? kLookIdle : kLookBusy);
   }
-  while (Step()) {
+  // The verify thread has stopped, so only aborts can still come, and nobody needs those.
+  while (Publish()) {
   }
 }
 
-bool Publisher::Step() {
+bool Publisher::Publish() {
   options_.sessions->Refresh(&version_, &snapshot_);
   const uint64_t sent_before = batch_.seq;
   for (const auto& session : snapshot_) Drain(session);
   Retire();
   if (!batch_.events.empty()) SendBatch();
+  return batch_.seq != sent_before;
+}
+
+bool Publisher::Step() {
+  const bool published = Publish();
   SendHeartbeat();
   const bool received = Receive(absl::ZeroDuration());
   if (options_.watch_text_side) WatchTextSide();
-  return received || batch_.seq != sent_before;
+  return received || published;
 }
 
 void Publisher::Drain(const std::shared_ptr<Session>& session) {
@@ -126,7 +135,12 @@ void Publisher::Add(const std::shared_ptr<Session>& session, const StreamEvent& 
 
 void Publisher::Remember(const std::shared_ptr<Session>& session, const StreamEvent& event) {
   if (event.kind == StreamEventKind::kOpen) {
-    targets_[event.stream] = {session, event.sequence, !event.info->stop_strings.empty()};
+    const bool has_stop_strings = !event.info->stop_strings.empty();
+    targets_[event.stream] = {session, event.sequence, has_stop_strings};
+    // The text side may have gone between the question whether it is there and the opening.
+    if (has_stop_strings && options_.watch_text_side && !TextSideAlive()) {
+      session->AbortSequence(event.sequence).IgnoreError();
+    }
   } else if (event.kind == StreamEventKind::kEnd) {
     if (const auto found = targets_.find(event.stream); found != targets_.end()) {
       found->second.ended = true;
@@ -164,13 +178,15 @@ void Publisher::SendHeartbeat() {
 }
 
 bool Publisher::Receive(absl::Duration timeout) {
-  bool any = false;
-  while (true) {
-    absl::StatusOr<bool> received = aborts_.Receive(&frames_, any ? absl::ZeroDuration() : timeout);
-    if (!received.ok() || !*received) return any;
-    any = true;
+  // Bounded, so that somebody who sends without end cannot keep the events from going out.
+  int received = 0;
+  for (; received < kReceivedMax; ++received) {
+    absl::StatusOr<bool> any =
+        aborts_.Receive(&frames_, received > 0 ? absl::ZeroDuration() : timeout);
+    if (!any.ok() || !*any) break;
     if (frames_.size() == 2) Handle(frames_[0], frames_[1]);
   }
+  return received > 0;
 }
 
 void Publisher::Handle(std::string_view topic, std::string_view payload) {
@@ -212,6 +228,7 @@ void Publisher::AbortUnwatched(std::string_view why) {
     const std::shared_ptr<Session> session = target.session.lock();
     if (session != nullptr && session->AbortSequence(target.sequence).ok()) ++aborted;
   }
+  if (aborted == 0) return;
   Log("egress").warn("the detokenizer {}: {} streams with stop strings are aborted", why, aborted);
 }
 

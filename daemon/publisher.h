@@ -60,6 +60,8 @@ class Publisher {
 
   Publisher(const Options& options, ZmqSocket tokens, ZmqSocket aborts);
 
+  // Takes and sends the sessions' events; true if there were any.
+  bool Publish();
   void Drain(const std::shared_ptr<Session>& session);
   // Takes ended sessions off the list, and frees those that no other thread looks at any more:
   // their memory is unmapped here and not on the verify thread.

@@ -2,9 +2,9 @@
 //
 // The daemon has one session per connection; embedded mode has one in the engine's own process.
 // Three threads meet here: the control thread (binds, opens, closes), the verify thread (Step) and
-// the publisher thread (PopEvent, FinishFromText). One lock per session orders them; it is held for
-// the length of a round or of a table update, and what takes longer (mapping a file, checking
-// seals) is done before it is taken. Events leave through a lock-free queue.
+// the publisher thread (PopEvent, FinishFromText). One lock per session orders what they do to it;
+// it is held for the length of a round or of a table update, and what takes longer (mapping a file,
+// checking seals) is done before it is taken. Events leave through a lock-free queue.
 #pragma once
 
 #include <atomic>
@@ -61,8 +61,8 @@ class Session {
                                             const SequenceParams& params);
   absl::Status CloseSequence(SequenceHandle sequence);
   absl::Status AbortSequence(SequenceHandle sequence);
-  // Any thread: the engine is gone, broken, or the daemon stops: ends what is open and takes no
-  // more rounds. False if that has happened before. Any thread.
+  // Any thread. The engine is gone or broken, or the daemon stops: ends what is open and takes no
+  // more rounds. False if that has happened before.
   bool EndAll();
 
   // ---- verify thread (in embedded mode: the engine's thread)

@@ -19,6 +19,11 @@ constexpr int64_t kHearingNs = 1'000'000'000;
 // How long to go on after Stop while token events keep coming.
 constexpr int64_t kDrainNs = 2'000'000'000;
 
+uint64_t DrawInstance() {
+  std::random_device device;
+  return (uint64_t{device()} << 32) | device();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TextWorker>> TextWorker::Create(const Options& options) {
@@ -46,7 +51,7 @@ TextWorker::TextWorker(const Options& options, ZmqSocket tokens, ZmqSocket text,
       text_(std::move(text)),
       aborts_(std::move(aborts)),
       streams_(options.vocabulary),
-      instance_((uint64_t{std::random_device{}()} << 32) | std::random_device{}()),
+      instance_(DrawInstance()),
       last_heard_ns_(options.clock->NowNs() - kHearingNs) {}
 
 void TextWorker::Run() {
@@ -111,6 +116,9 @@ void TextWorker::Follow(uint64_t epoch, uint64_t seq) {
     Log("detok").error("token messages {} .. {} were lost: {} streams end here",
                        last_batch_seq_ + 1, seq, streams_.num_live());
     streams_.EndAll(&texts_, &abort_requests_);
+    // A lost opening leaves a stream that only the daemon knows: under another name of ours it
+    // aborts every stream whose stop strings nobody looks for.
+    instance_ = DrawInstance();
     SendAborts();
     SendTexts();
     last_batch_seq_ = seq;

@@ -39,6 +39,9 @@ class TextWorker {
   void Run();
   void Stop() { stop_.store(true, std::memory_order_relaxed); }
 
+  // It can do no more: a socket failed.
+  bool closed() const { return closed_; }
+
   const TextCounters& counters() const { return streams_.counters(); }
 
  private:
@@ -56,19 +59,19 @@ class TextWorker {
 
   const Options options_;
   std::atomic<bool> stop_{false};
+  std::atomic<bool> closed_{false};  // written by the worker's thread
 
   // Owned by the worker's thread.
   ZmqSocket tokens_;
   ZmqSocket text_;
   ZmqSocket aborts_;
   TextStreams streams_;
-  const uint64_t instance_;
+  uint64_t instance_;
   uint64_t epoch_ = 0;  // 0: nothing heard yet
   uint64_t last_batch_seq_ = 0;
   int64_t last_heard_ns_;
   uint64_t seq_ = 0;
   int64_t next_heartbeat_ns_ = 0;
-  bool closed_ = false;
   std::string buffer_;
   std::vector<std::string> frames_;
   std::vector<TextEvent> texts_;

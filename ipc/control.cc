@@ -64,8 +64,7 @@ const char* NameOf(ControlType type) {
   return nullptr;
 }
 
-// ---- fields: visitors for the Fields() functions
-// -------------------------------------------------
+// ---- fields: visitors for the Fields() functions ------------------------------------------------
 
 struct CountFields {
   size_t count = 0;
@@ -105,8 +104,7 @@ struct ReadFields {
   }
 };
 
-// ---- both directions
-// -----------------------------------------------------------------------------
+// ---- both directions ----------------------------------------------------------------------------
 
 template <class Message>
 absl::StatusOr<std::vector<uint8_t>> Encode(const Message& message, uint32_t request_id) {

@@ -237,8 +237,7 @@ using Request = std::variant<HelloRequest, MappedRequest, RegisterRegionRequest,
                              OpenSequenceRequest, CloseSequenceRequest, AbortSequenceRequest>;
 using Reply = std::variant<HelloReply, RegionReply, SequenceReply, OkReply, ErrorReply>;
 
-// ---- encoding and decoding
-// -----------------------------------------------------------------------
+// ---- encoding and decoding ----------------------------------------------------------------------
 
 // Which program reads the message: says whom to upgrade when the versions do not match.
 enum class ControlReader { kLibrary, kDaemon };

@@ -6,28 +6,6 @@
 
 namespace specd {
 
-const char* RecordFaultName(RecordFault fault) {
-  switch (fault) {
-    case RecordFault::kNone:
-      return "none";
-    case RecordFault::kSequence:
-      return "no such sequence";
-    case RecordFault::kRepeated:
-      return "the sequence already stands in this round";
-    case RecordFault::kCount:
-      return "num_drafts is above max_draft";
-    case RecordFault::kKind:
-      return "a kind is neither one-hot nor sampled";
-    case RecordFault::kTargetRow:
-      return "a target row index is not below the rows bound";
-    case RecordFault::kDraftRow:
-      return "a draft row index is not below the rows bound";
-    case RecordFault::kReserved:
-      return "a reserved field is not 0";
-  }
-  return "unknown";
-}
-
 SubmissionCopy::SubmissionCopy(const SessionLimits& limits)
     : payload_(uint64_t{limits.max_batch} * ComputeLayout(limits).draft_record_bytes),
       records_(limits.max_batch) {}
@@ -37,8 +15,7 @@ DaemonChannel::DaemonChannel(Segment* segment)
       submissions_({segment->submission_slots(), &segment->page()->daemon.submissions_consumed,
                     segment->limits().ring_depth}),
       completions_({segment->completion_slots(), &segment->page()->engine.completions_consumed,
-                    segment->limits().ring_depth}),
-      last_position_(segment->limits().max_sequences) {}
+                    segment->limits().ring_depth}) {}
 
 bool DaemonChannel::Take(SubmissionCopy* out, uint64_t taken_ns) {
   SPECD_CHECK(out->records_.size() == segment_->limits().max_batch);
@@ -94,13 +71,12 @@ bool DaemonChannel::CopySlot(SubmissionCopy* out) {
 void DaemonChannel::CheckRecords(SubmissionCopy* out) {
   const uint32_t record_bytes = segment_->layout().draft_record_bytes;
   for (uint32_t i = 0; i < out->num_records_; ++i) {
-    out->records_[i] =
-        CheckRecord(out->payload_.data() + uint64_t{i} * record_bytes, out->position_);
+    out->records_[i] = CheckRecord(out->payload_.data() + uint64_t{i} * record_bytes);
   }
 }
 
 // `record` lies in private memory.
-DraftRecordView DaemonChannel::CheckRecord(const char* record, uint64_t position) {
+DraftRecordView DaemonChannel::CheckRecord(const char* record) {
   const SessionLimits& limits = segment_->limits();
   const SegmentLayout& layout = segment_->layout();
   DraftRecord header;
@@ -113,8 +89,6 @@ DraftRecordView DaemonChannel::CheckRecord(const char* record, uint64_t position
 
   const uint32_t slot = SequenceSlot(header.sequence);
   if (slot >= limits.max_sequences) return refused(RecordFault::kSequence);
-  if (last_position_[slot] == position + 1) return refused(RecordFault::kRepeated);
-  last_position_[slot] = position + 1;
   if (header.reserved != 0) return refused(RecordFault::kReserved);
   if (header.num_drafts > limits.max_draft) return refused(RecordFault::kCount);
 
@@ -185,11 +159,6 @@ void DaemonChannel::WriteState(uint32_t slot, const SequenceState& state) {
   // Pairs with the acquire in EngineChannel::ReadState. Release keeps completions published before
   // from moving after it: an engine that sees the end finds all that led to it.
   segment_->sequence_table()[slot].store(PackSequenceState(state), std::memory_order_release);
-}
-
-EngineState DaemonChannel::engine_state() const {
-  // Pairs with the release in EngineChannel::SetState.
-  return static_cast<EngineState>(segment_->page()->engine.state.load(std::memory_order_acquire));
 }
 
 void DaemonChannel::SetState(DaemonState state) {

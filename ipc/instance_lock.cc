@@ -48,6 +48,10 @@ absl::StatusOr<InstanceLock> InstanceLock::Take(const std::string& path, const s
                             errno);
     }
     if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno != EWOULDBLOCK) {
+        return MakeErrnoError(SPECD_ERROR_STATE, field, fmt::format("cannot lock {}", lock_path),
+                              errno);
+      }
       return MakeError(
           SPECD_ERROR_STATE, field,
           fmt::format("another specd serves {}; stop it, or choose another path", path));

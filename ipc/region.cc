@@ -45,6 +45,9 @@ absl::StatusOr<Region> Region::Import(UniqueFd fd, uint64_t size_bytes) {
                        "F_SEAL_SHRINK with fcntl(fd, F_ADD_SEALS, ...) (shm_open files "
                        "cannot be sealed, use a memfd)");
   }
+  // Asked again now that the file can no longer shrink: between the first answer and the seal an
+  // engine could have cut it, and reading past the end would be a SIGBUS.
+  if (fstat(fd.get(), &info) != 0) return RegionError("fd", "fd cannot be examined");
   const auto file_bytes = static_cast<uint64_t>(info.st_size);
   if (file_bytes < size_bytes) {
     return RegionError("size_bytes", fmt::format("size_bytes = {} but the file holds {} bytes; "

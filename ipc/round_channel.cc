@@ -170,8 +170,7 @@ DaemonState EngineChannel::daemon_state() const {
 }
 
 void EngineChannel::SetState(EngineState state) {
-  // Pairs with the acquire in DaemonChannel::engine_state: rounds submitted before are seen by a
-  // daemon that sees this state.
+  // For whoever looks at the segment from outside; release, so that what it describes has happened.
   segment_->page()->engine.state.store(static_cast<uint32_t>(state), std::memory_order_release);
   Doorbell(&segment_->page()->submission_bell).Ring();
 }

@@ -105,14 +105,12 @@ class EngineChannel {
 enum class RecordFault : uint8_t {
   kNone,
   kSequence,   // the slot of the handle is not below max_sequences: no such sequence
-  kRepeated,   // the sequence already stands in this round
   kCount,      // num_drafts > max_draft
   kKind,       // a kind that is neither one-hot nor sampled
   kTargetRow,  // a row index not below the number of target rows bound
   kDraftRow,   // the same for the draft rows of sampled tokens
   kReserved,   // a field that must be 0 is not
 };
-const char* RecordFaultName(RecordFault fault);
 
 // chain is empty when fault is not kNone. Its pointers stay valid until the next Take into the same
 // SubmissionCopy.
@@ -176,14 +174,13 @@ class DaemonChannel {
   Doorbell submission_bell() const;  // to wait on, alone or with others (WaitAny)
 
   void WriteState(uint32_t slot, const SequenceState& state);  // REQUIRES: slot < max_sequences
-  EngineState engine_state() const;
-  void SetState(DaemonState state);  // and wakes a waiting engine
+  void SetState(DaemonState state);                            // and wakes a waiting engine
   ChannelFault fault() const { return fault_; }
 
  private:
   bool CopySlot(SubmissionCopy* out);
   void CheckRecords(SubmissionCopy* out);
-  DraftRecordView CheckRecord(const char* record, uint64_t position);
+  DraftRecordView CheckRecord(const char* record);
 
   Segment* segment_;
   RingConsumer<SubmissionSlot> submissions_;
@@ -191,7 +188,6 @@ class DaemonChannel {
   uint32_t reserved_ = 0;  // taken and not completed
   RowLimits row_limits_;
   ChannelFault fault_ = ChannelFault::kNone;
-  std::vector<uint64_t> last_position_;  // per sequence slot: 1 + position of its last round
 };
 
 }  // namespace specd

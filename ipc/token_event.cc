@@ -86,8 +86,7 @@ absl::StatusOr<Message> DecodePayload(std::string_view payload, std::string_view
   return message;
 }
 
-// ---- token batch
-// ---------------------------------------------------------------------------------
+// ---- token batch --------------------------------------------------------------------------------
 
 void WriteTokenEvent(MapWriter* writer, const TokenEvent& event) {
   const std::array<size_t, 3> num_fields = {8, 7, 6};
@@ -155,8 +154,7 @@ void ReadTokenBatch(MapReader* reader, TokenBatch* batch) {
   }
 }
 
-// ---- text event
-// ----------------------------------------------------------------------------------
+// ---- text event ---------------------------------------------------------------------------------
 
 void WriteStop(MapWriter* writer, const TextEvent& event) {
   if (!event.stop_string.empty()) {

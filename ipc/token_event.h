@@ -29,8 +29,7 @@ inline constexpr std::string_view kTokensTopic = "tokens";
 inline constexpr std::string_view kHeartbeatTopic = "heartbeat";
 std::string TextTopic(std::string_view request_id);
 
-// ---- tokens: daemon to detokenizer and observers
-// -------------------------------------------------
+// ---- tokens: daemon to detokenizer and observers ------------------------------------------------
 
 enum class TokenEventKind : uint32_t { kOpen, kTokens, kEnd };
 

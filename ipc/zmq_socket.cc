@@ -95,8 +95,7 @@ absl::Status ValidateEndpoint(std::string_view field, std::string_view endpoint)
   return BadEndpoint(field, endpoint, "has no known transport");
 }
 
-// ---- context
-// -------------------------------------------------------------------------------------
+// ---- context ------------------------------------------------------------------------------------
 
 ZmqContext::ZmqContext(std::unique_ptr<zmq::context_t> context) : context_(std::move(context)) {}
 ZmqContext::ZmqContext(ZmqContext&&) noexcept = default;
@@ -113,8 +112,7 @@ absl::StatusOr<ZmqContext> ZmqContext::Make() {
 
 void ZmqContext::Shutdown() { context_->shutdown(); }
 
-// ---- socket
-// --------------------------------------------------------------------------------------
+// ---- socket -------------------------------------------------------------------------------------
 
 ZmqSocket::ZmqSocket(std::unique_ptr<zmq::socket_t> socket) : socket_(std::move(socket)) {}
 ZmqSocket::ZmqSocket(ZmqSocket&&) noexcept = default;

@@ -144,6 +144,7 @@ void Verifier::Commit(const ChainOutcome& outcome, const TokenId* tokens, RoundR
 
   counters_.accepted += result->num_accepted;
   counters_.kept += result->num_kept;
+  // What happened in the kernel, also beyond the token that finished the sequence.
   counters_.empty_residuals += outcome.empty_residuals;
   counters_.invalid_drafts += outcome.invalid_drafts;
 }

@@ -17,14 +17,15 @@
 // a buffer near the core. Elements beyond the row's end are -inf. The functions on tiles take
 // element functions f(x) or f(x, y), one argument for each tile, and return values that are equal
 // in all lanes of the group:
-//   Max(f, tile)                     the largest f; NaN if any element's f is NaN
-//   Sum(f, tiles...)                 fp32, in the canonical order of tiles.h; f must be +0 beyond
-//   the end SumWeights(f, E, tiles...)       the integer sum of IntegerWeight(f, E): exact, so in
-//   any order FindPrefix(f, E, T, tiles...)    the first element whose inclusive prefix of those
-//   integers, in
-//                                    element order, exceeds T; -1 if none does
-//   FindFirst(f, tile)               the first element whose f is true; -1 if none is
-//   Remove(element, &tile)           makes one element -inf
+//
+//   Max(f, tile)                  the largest f; NaN if any element's f is NaN
+//   Sum(f, tiles...)              fp32, in the canonical order of tiles.h; f is +0 beyond the end
+//   SumWeights(f, E, tiles...)    the sum of IntegerWeight(f, E): exact, so in any order
+//   FindPrefix(f, E, T, tiles...) the first element, in element order, whose inclusive prefix of
+//                                 those integers exceeds T; -1 if none does
+//   FindFirst(f, tile)            the first element whose f is true; -1 if none is
+//   Remove(element, &tile)        makes one element -inf
+//
 // Element indices count from the start of the tile.
 //
 // Element functions are pure, without branches, and generic in their argument (`auto x`): a team

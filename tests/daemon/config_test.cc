@@ -38,6 +38,19 @@ TEST_SUITE("unit") {
     CHECK(config.aborts_endpoint == "ipc:///run/specd/specd.sock.aborts");
   }
 
+  TEST_CASE("endpoints must be addresses that can be told to others") {
+    DaemonConfig config;
+    config.listen_path = "/run/specd/specd.sock";
+    FillEndpoints(&config);
+    CHECK(CheckEndpoints(config).ok());
+    config.text_endpoint = "tcp://127.0.0.1:*";
+    CHECK(Says(CheckEndpoints(config), "text = tcp://127.0.0.1:*"));
+    config.text_endpoint = "ipc://" + std::string(300, 'x');
+    CHECK(!CheckEndpoints(config).ok());
+    config.text_endpoint = "carrier pigeon";
+    CHECK(Says(CheckEndpoints(config), "text"));
+  }
+
   TEST_CASE("spin and sessions have ranges") {
     DaemonConfig config;
     CHECK(SetSpin(250, 3, &config).ok());

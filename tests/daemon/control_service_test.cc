@@ -5,7 +5,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <memory>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -24,6 +26,8 @@ struct Client {
     host.open_session = [this](const HelloRequest&) -> absl::StatusOr<std::shared_ptr<Session>> {
       return fixture.session;
     };
+    host.hello.version = "9.8.7";
+    host.hello.text_endpoint = "ipc:///text";
     host.serve = [this](const std::shared_ptr<Session>&) { ++served; };
     return host;
   }
@@ -46,6 +50,23 @@ struct Client {
     const Reply reply = Call(request, fd);
     const auto* error = std::get_if<ErrorReply>(&reply);
     return error == nullptr ? SPECD_OK : error->code;
+  }
+
+  // The text side's part of the one opening that waits in the events.
+  std::unique_ptr<StreamInfo> OpenedInfo() {
+    StreamEvent event;
+    REQUIRE(fixture.session->PopEvent(&event));
+    REQUIRE(event.kind == StreamEventKind::kOpen);
+    return std::unique_ptr<StreamInfo>(event.info);
+  }
+
+  CompletionView Round(uint64_t sequence, ScriptedOutcome outcome) {
+    fixture.backend->script = {std::move(outcome)};
+    REQUIRE(fixture.Submit({sequence}) == PushResult::kOk);
+    REQUIRE(fixture.session->Step());
+    CompletionView done;
+    REQUIRE(fixture.engine->Poll(&done));
+    return done;
   }
 
   void Attach() {
@@ -149,6 +170,80 @@ TEST_SUITE("unit") {
     CHECK(error->code == SPECD_ERROR_VERSION);
     CHECK(error->text.find("upgrade") != std::string::npos);
     CHECK(client.service.session() == nullptr);
+  }
+
+  TEST_CASE("a hello is told who the session is, and what the host says of itself") {
+    Client client;
+    const Reply reply = client.Call(HelloRequest{});
+    const auto* hello = std::get_if<HelloReply>(&reply);
+    REQUIRE(hello != nullptr);
+    CHECK(hello->session_id == 1);  // of the fixture's session
+    CHECK(hello->daemon_epoch == 77);
+    CHECK(hello->version == "9.8.7");
+    CHECK(hello->text_endpoint == "ipc:///text");
+  }
+
+  TEST_CASE("every parameter of an opening arrives where it is used") {
+    Client client;
+    client.Attach();
+    OpenSequenceRequest open;
+    open.request_id = "r";
+    open.verify = SPECD_VERIFY_TOKEN;
+    open.temperature = 0.5;
+    open.draft_temperature = 0.8;
+    open.has_seed = true;
+    open.seed = 99;
+    open.max_tokens = 5;
+    open.ignore_eos = true;
+    open.include_stop = true;
+    open.skip_special_tokens = false;
+    open.stop_token_ids = {6};
+    open.stop_strings = {"x"};
+    Reply reply = client.Call(open);
+    const uint64_t first = std::get<SequenceReply>(reply).sequence;
+    CHECK(std::get<SequenceReply>(reply).seed == 99);
+    CHECK(std::get<SequenceReply>(reply).verify == SPECD_VERIFY_TOKEN);
+    std::unique_ptr<StreamInfo> info = client.OpenedInfo();
+    CHECK(info->request_id == "r");
+    CHECK(info->stop_strings == std::vector<std::string>{"x"});
+    CHECK(info->include_stop);
+    CHECK_FALSE(info->skip_special_tokens);
+
+    CompletionView done = client.Round(first, Confirm(3, {1, 7, 1, 1}));  // 7 is EOS
+    CHECK(done.results[0].finish_reason == SPECD_FINISH_NONE);
+    done = client.Round(first, Confirm(3, {1, 1, 1, 1}));
+    CHECK(done.results[0].finish_reason == SPECD_FINISH_LENGTH);
+    CHECK(done.results[0].total_kept == 5);
+    const ChainTask& task = client.fixture.backend->seen[0];
+    CHECK(task.method == VerifyMethod::kToken);
+    CHECK(task.target_scale == static_cast<float>(2.8853900817779268));  // log2(e) / 0.5
+    CHECK(task.draft_scale == static_cast<float>(1.8033688011112043));   // log2(e) / 0.8
+    CHECK(task.seed == 99);
+
+    open.request_id = "s";
+    reply = client.Call(open);
+    done = client.Round(std::get<SequenceReply>(reply).sequence, Confirm(1, {1, 6}));
+    CHECK(done.results[0].finish_reason == SPECD_FINISH_STOP);
+    CHECK(done.results[0].stop_token == 6);
+  }
+
+  TEST_CASE("descriptors that nobody announced are refused, and so is a second one") {
+    Client client;
+    UniqueFd fd(memfd_create("rows", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    REQUIRE(ftruncate(fd.get(), 4096) == 0);
+    REQUIRE(fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK) == 0);
+    CHECK(client.Code(HelloRequest{}, fd.get()) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(client.service.session() == nullptr);
+    client.Attach();
+    auto message = EncodeRequest(RegisterRegionRequest{4096}, ++client.next_id);
+    REQUIRE(message.ok());
+    std::vector<UniqueFd> fds;
+    for (int i = 0; i < 2; ++i) fds.emplace_back(fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
+    const ControlService::Answer answer = client.service.Handle(*message, std::move(fds));
+    const auto header = DecodeHeader(answer.message, ControlReader::kLibrary);
+    REQUIRE(header.ok());
+    CHECK(header->type == ControlType::kErrorReply);
+    CHECK(client.Code(RegisterRegionRequest{4096}, fd.get()) == SPECD_OK);
   }
 }
 

@@ -304,6 +304,75 @@ TEST_SUITE("unit") {
       }
     }
   }
+
+  TEST_CASE("a stop string found after the end was published still moves that end") {
+    Fixture f;
+    const SequenceHandle s = f.session.Open("r", 3);
+    f.RunRound(s, Confirm(2, {1, 2, 5}));
+    f.publisher->Step();
+    const TokenBatch batch = f.Receive();
+    REQUIRE(batch.events.size() == 3);
+    CHECK(batch.events[2].finish_reason == SPECD_FINISH_LENGTH);
+    f.SendAbort({kEpoch, batch.events[0].stream, 2, SPECD_FINISH_STOP});
+    f.publisher->Step();
+    CHECK(f.FinishOf(s) == SPECD_FINISH_STOP);
+    CHECK(f.session.engine->ReadState(SlotOf(s)).kept_tokens == 2);
+  }
+
+  TEST_CASE("an opening carries what the text side needs, and every event its time") {
+    Fixture f;
+    f.SendAlive({kEpoch, 5});
+    f.publisher->Step();
+    const int64_t start_ns = f.session.clock.NowNs();
+    SequenceParams params;
+    params.stop_strings = {"x", "yz"};
+    params.include_stop = true;
+    params.skip_special_tokens = false;
+    auto first = f.session.session->OpenSequence("a", params);
+    REQUIRE(first.ok());
+    params.include_stop = false;
+    params.skip_special_tokens = true;
+    REQUIRE(f.session.session->OpenSequence("b", params).ok());
+    f.session.clock.AdvanceNs(500);
+    f.RunRound(first->handle, Confirm(0, {1}));
+    f.publisher->Step();
+    const TokenBatch batch = f.Receive();
+    REQUIRE(batch.events.size() == 3);
+    CHECK(batch.events[0].stop_strings == std::vector<std::string>{"x", "yz"});
+    CHECK(batch.events[0].include_stop);
+    CHECK_FALSE(batch.events[0].skip_special_tokens);
+    CHECK(batch.events[0].time_ns == static_cast<uint64_t>(start_ns));
+    CHECK_FALSE(batch.events[1].include_stop);
+    CHECK(batch.events[1].skip_special_tokens);
+    CHECK(batch.events[2].time_ns == static_cast<uint64_t>(start_ns) + 500);
+  }
+
+  TEST_CASE("a stream with stop strings that opens while nobody looks for them is aborted") {
+    Fixture f;
+    const SequenceHandle watched = f.OpenWithStop("watched");
+    const SequenceHandle plain = f.session.Open("plain");
+    f.publisher->Step();
+    CHECK(f.FinishOf(watched) == SPECD_FINISH_ABORT);
+    CHECK(f.FinishOf(plain) == SPECD_FINISH_NONE);
+  }
+
+  TEST_CASE("a message of one or of three frames is no abort") {
+    Fixture f;
+    const SequenceHandle s = f.session.Open("r");
+    f.publisher->Step();
+    std::string payload;
+    AppendAbortRequest({kEpoch, f.Receive().events[0].stream, 0, SPECD_FINISH_ABORT}, &payload);
+    for (const std::vector<std::string_view>& frames :
+         {std::vector<std::string_view>{payload},
+          std::vector<std::string_view>{kAbortTopic, payload, ""}}) {
+      REQUIRE(f.aborts.Send(frames).ok());
+    }
+    f.publisher->Step();
+    CHECK(f.FinishOf(s) == SPECD_FINISH_NONE);
+    f.Send(kAbortTopic, payload);
+    f.publisher->Step();
+    CHECK(f.FinishOf(s) == SPECD_FINISH_ABORT);
+  }
 }
 
 }  // namespace

@@ -2,7 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "ipc/error.h"
 #include "ipc/include/specd/specd.h"
@@ -299,6 +301,93 @@ TEST_SUITE("unit") {
     CHECK(ErrorCodeOf(f.session->Bind(TensorRole::kTargetLogits, 1, {})) == SPECD_ERROR_NOT_FOUND);
     CHECK(ErrorCodeOf(f.session->CloseSequence(123)) == SPECD_ERROR_NOT_FOUND);
     CHECK(ErrorCodeOf(f.session->AbortSequence(123)) == SPECD_ERROR_NOT_FOUND);
+  }
+
+  TEST_CASE("a round is taken with room for its tokens and for every end, and not with one less") {
+    SessionFixture f;
+    std::vector<SequenceHandle> all = {f.Open("a", 1'000'000)};
+    for (const char* name : {"b", "c", "d"}) all.push_back(f.Open(name, 1));
+    CompletionView done;
+    do {
+      f.engine->Poll(&done);
+      f.backend->script = {Confirm(0, {1})};
+      f.Submit({all[0]});
+    } while (f.session->Step());
+    // What waits takes the place that one popped event frees. The round after it brings the tokens
+    // and the ends of all four: eight events, for which there is now room for seven.
+    StreamEvent event;
+    const auto pop = [&] {
+      REQUIRE(f.session->PopEvent(&event));
+      delete event.info;
+    };
+    pop();
+    REQUIRE(f.session->Step());
+    f.engine->Poll(&done);
+    REQUIRE(f.Submit(all) == PushResult::kOk);
+    f.backend->script = {Confirm(0, {7}), Confirm(0, {1}), Confirm(0, {1}), Confirm(0, {1})};
+    CHECK_FALSE(f.session->Step());
+    pop();
+    CHECK(f.session->Step());
+    f.session->EndAll();
+    int ends = 0;
+    for (const StreamEvent& left : f.Events()) ends += left.kind == StreamEventKind::kEnd ? 1 : 0;
+    CHECK(ends == 4);
+  }
+
+  TEST_CASE("an opening is taken only with room for the end of every open sequence") {
+    // With an even and with an odd number of events: one of the two meets the limit exactly.
+    for (const bool odd : {false, true}) {
+      SessionFixture f;
+      const SequenceHandle a = f.Open("a");
+      f.Open("b");
+      f.Open("c");
+      if (odd) {
+        f.backend->script = {Confirm(0, {1})};
+        f.Submit({a});
+        REQUIRE(f.session->Step());
+      }
+      int opened = 3;
+      absl::Status refused;
+      while (refused.ok()) {
+        auto info = f.session->OpenSequence("d" + std::to_string(opened), SequenceParams{});
+        refused = info.status();
+        if (!info.ok()) break;
+        ++opened;
+        REQUIRE(f.session->CloseSequence(info->handle).ok());
+      }
+      CHECK(ErrorCodeOf(refused) == SPECD_ERROR_EXHAUSTED);
+      f.session->EndAll();
+      int ends = 0;
+      for (const StreamEvent& event : f.Events()) ends += event.kind == StreamEventKind::kEnd;
+      CHECK(ends == opened);
+      CHECK(opened > 3);
+    }
+  }
+
+  TEST_CASE("what the text side must know of a stream comes with its opening") {
+    SessionFixture f;
+    SequenceParams params;
+    params.stop_strings = {"x", "yz"};
+    params.include_stop = true;
+    params.skip_special_tokens = false;
+    REQUIRE(f.session->OpenSequence("shows all", params).ok());
+    params.stop_strings.clear();
+    params.include_stop = false;
+    params.skip_special_tokens = true;
+    REQUIRE(f.session->OpenSequence("hides all", params).ok());
+    StreamEvent event;
+    REQUIRE(f.session->PopEvent(&event));
+    std::unique_ptr<StreamInfo> info(event.info);
+    CHECK(info->request_id == "shows all");
+    CHECK(info->stop_strings == std::vector<std::string>{"x", "yz"});
+    CHECK(info->include_stop);
+    CHECK_FALSE(info->skip_special_tokens);
+    REQUIRE(f.session->PopEvent(&event));
+    info.reset(event.info);
+    CHECK(info->request_id == "hides all");
+    CHECK(info->stop_strings.empty());
+    CHECK_FALSE(info->include_stop);
+    CHECK(info->skip_special_tokens);
   }
 }
 

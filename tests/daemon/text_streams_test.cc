@@ -247,6 +247,56 @@ TEST_SUITE("unit") {
     CHECK(f.texts[0].finish_reason == SPECD_FINISH_ERROR);
     CHECK(f.streams.num_live() == 0);
   }
+
+  TEST_CASE("what comes after a stream's end belongs to no stream") {
+    Fixture f;
+    f.Open(1);
+    f.Tokens(1, 0, {0});
+    f.End(1, 1, SPECD_FINISH_LENGTH);
+    f.Tokens(1, 1, {1});
+    CHECK(f.streams.counters().unknown_events == 1);
+    CHECK(f.streams.counters().late_tokens == 0);
+    CHECK(f.Text(1) == "a");
+  }
+
+  TEST_CASE("a gap lets go what was held back for a stop string, and counts what it drops") {
+    Fixture f;
+    f.Open(1, {"bc"});
+    f.Tokens(1, 0, {0, 1});
+    CHECK(f.Text(1) == "a");
+    f.Tokens(1, 5, {3, 4});
+    CHECK(f.Text(1) == "ab");
+    CHECK(f.texts.back().kind == TextEventKind::kEnd);
+    CHECK(f.texts.back().late == 2);
+    CHECK(f.texts.back().tokens == 2);
+  }
+
+  TEST_CASE("a token that only begins a character makes no event; the next one counts both") {
+    Fixture f;
+    f.Open(1);
+    f.Tokens(1, 0, {0});
+    const size_t events = f.texts.size();
+    f.Tokens(1, 1, {27});
+    CHECK(f.texts.size() == events);
+    f.Tokens(1, 2, {28});
+    REQUIRE(f.texts.size() == events + 1);
+    CHECK(f.texts.back().text == "\xe2\x82\xac");
+    CHECK(f.texts.back().tokens == 3);
+  }
+
+  TEST_CASE("special tokens are shown to whoever asks for them, and to nobody else") {
+    Fixture f;
+    f.Open(1);
+    TokenEvent event;
+    event.kind = TokenEventKind::kOpen;
+    event.stream = 2;
+    event.request_id = "r2";
+    event.skip_special_tokens = false;
+    f.streams.Apply(event, &f.texts, &f.aborts);
+    for (uint64_t stream : {1, 2}) f.Tokens(stream, 0, {0, kEos, 1});
+    CHECK(f.Text(1) == "ab");
+    CHECK(f.Text(2) == "a<eos>b");
+  }
 }
 
 }  // namespace

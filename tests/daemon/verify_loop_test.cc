@@ -2,15 +2,29 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <thread>
 
-#include "tests/support/session_fixture.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "tests/daemon/hooked_session.h"
 
 namespace specd {
 namespace {
 
 VerifyLoop::Options Quiet() {
   return {0, [] {}, [](Session&, ChannelFault) {}};
+}
+
+// Rounds until no more events fit: the last one waits in the ring, with its answer in the script.
+void FillEvents(SessionFixture* f) {
+  const SequenceHandle s = f->Open("r", 1'000'000);
+  CompletionView done;
+  do {
+    f->engine->Poll(&done);
+    f->backend->script = {Confirm(0, {1})};
+    REQUIRE(f->Submit({s}) == PushResult::kOk);
+  } while (f->session->Step());
 }
 
 TEST_SUITE("unit") {
@@ -41,8 +55,8 @@ TEST_SUITE("unit") {
     SessionFixture f;
     SessionList list;
     VerifyLoop loop(&list, Quiet());
-    // Written before the thread is made: the two mappings of the segment order everything else, but not
-    // in the eyes of ThreadSanitizer, to which they are different memory.
+    // Written before the thread is made: the two mappings of the segment order everything else, but
+    // not in the eyes of ThreadSanitizer, to which they are different memory.
     f.backend->script.assign(50, Confirm(0, {1}));
     std::thread thread([&] { loop.Run(); });
     list.Add(f.session);
@@ -104,6 +118,84 @@ TEST_SUITE("unit") {
     loop.Step();
     loop.Step();
     CHECK(failures == 1);
+  }
+
+  TEST_CASE("after Stop a round that waits for the publisher is answered once there is room") {
+    SessionFixture full;
+    SessionFixture broken;
+    SessionList list;
+    list.Add(full.session);
+    list.Add(broken.session);
+    FillEvents(&full);
+    // Its fault is reported at the end of the first look, when the full session was refused: then
+    // the publisher makes room.
+    broken.segment->submission_slots()[0].sequence.store(99);
+    VerifyLoop loop(&list, {0, [] {}, [&](Session&, ChannelFault) { full.Events(); }});
+    loop.Stop();
+    loop.Run();
+    CompletionView done;
+    CHECK(full.engine->Poll(&done));
+  }
+
+  TEST_CASE("once nothing is blocked any more the loop sleeps on the engines' bells again") {
+    SessionFixture f;
+    SessionList list;
+    list.Add(f.session);
+    FillEvents(&f);
+    VerifyLoop loop(&list, Quiet());
+    CHECK_FALSE(loop.Step());
+    f.Events();
+    std::thread thread([&] { loop.Run(); });
+    // 30 s only bound how long a broken loop takes to fail.
+    const absl::Time deadline = absl::Now() + absl::Seconds(30);
+    const std::atomic<uint32_t>& sleepers = f.segment->page()->submission_bell.waiters;
+    while (sleepers.load() == 0 && absl::Now() < deadline) std::this_thread::yield();
+    CHECK(sleepers.load() == 1);
+    loop.Stop();
+    thread.join();
+    CompletionView done;
+    CHECK(f.engine->Poll(&done));
+  }
+
+  TEST_CASE("an engine that submits for ever does not keep Run from returning after Stop") {
+    constexpr int kForEver = 10'000;
+    HookedSession f;
+    SessionList list;
+    list.Add(f.session);
+    const SequenceHandle s = f.Open("r", 1'000'000);
+    int rounds = 0;
+    f.hooked->hook = [&](const RoundBatch&) {
+      f.backend->script = {Confirm(0, {1})};
+      CompletionView done;
+      f.engine->Poll(&done);
+      if (++rounds < kForEver) CHECK(f.Submit({s}) == PushResult::kOk);
+    };
+    f.Submit({s});
+    VerifyLoop loop(&list, Quiet());
+    loop.Stop();
+    loop.Run();
+    CHECK(rounds > 0);
+    CHECK(rounds < kForEver);
+  }
+
+  TEST_CASE("after Stop the deepest ring is answered to its last round") {
+    HookedSession f(SessionLimits::kRingDepthMax);
+    SessionList list;
+    list.Add(f.session);
+    const SequenceHandle s = f.Open("r");
+    f.hooked->hook = [&](const RoundBatch&) { f.backend->script = {Confirm(0, {1})}; };
+    for (uint64_t i = 0; i < SessionLimits::kRingDepthMax; ++i) {
+      REQUIRE(f.Submit({s}, i) == PushResult::kOk);
+    }
+    REQUIRE(f.Submit({s}) == PushResult::kFull);
+    VerifyLoop loop(&list, Quiet());
+    loop.Stop();
+    loop.Run();
+    CompletionView done;
+    for (uint64_t i = 0; i < SessionLimits::kRingDepthMax; ++i) {
+      REQUIRE(f.engine->Poll(&done));
+      CHECK(done.round_id == i);
+    }
   }
 }
 

@@ -6,7 +6,10 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <cstdio>
+#include <thread>
+#include <utility>
 
 #include "ipc/error.h"
 #include "ipc/include/specd/specd.h"
@@ -129,6 +132,26 @@ TEST_SUITE("unit") {
     const absl::StatusOr<TensorView> inside = BindTensor(region, {kF16, 6, 1, 0}, kVocab);
     REQUIRE(inside.ok());
     CHECK(inside->data == static_cast<const char*>(region.data()) + 6);
+  }
+
+  TEST_CASE("region: a file that is cut and sealed while it is examined is never accepted") {
+    // Bug: the size was read before the seals, so that a cut in between went unnoticed, and the
+    // first row that was read killed the daemon.
+    int accepted = 0;
+    for (int i = 0; i < 3000; ++i) {
+      UniqueFd fd = test::MakeMemfd(4096, 0);
+      UniqueFd seen(fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
+      std::atomic<bool> go{false};
+      std::thread engine([&] {
+        while (!go.load(std::memory_order_relaxed)) {
+        }
+        if (ftruncate(fd.get(), 0) == 0) fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK);
+      });
+      go.store(true, std::memory_order_relaxed);
+      accepted += Region::Import(std::move(seen), 4096).ok() ? 1 : 0;
+      engine.join();
+    }
+    CHECK(accepted == 0);
   }
 
   TEST_CASE("tensor: offsets and sizes that wrap are out of bounds (A4, A5)") {

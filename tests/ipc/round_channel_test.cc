@@ -148,7 +148,7 @@ TEST_SUITE("unit") {
     pair.daemon.SetState(DaemonState::kDraining);
     CHECK(pair.engine.daemon_state() == DaemonState::kDraining);
     pair.engine.SetState(EngineState::kClosing);
-    CHECK(pair.daemon.engine_state() == EngineState::kClosing);
+    CHECK(pair.segment.page()->engine.state.load() == static_cast<uint32_t>(EngineState::kClosing));
   }
 
   TEST_CASE("round channel: two threads that only look see whole rounds") {

@@ -218,6 +218,77 @@ TEST_SUITE("unit") {
     const auto wrong = Verifier::Create(options, std::make_unique<ScriptedBackend>());
     CHECK(std::string(wrong.status().message()).find("0 .. 7") != std::string::npos);
   }
+
+  TEST_CASE("each temperature becomes the scale of its own rows, and the seed goes along") {
+    Fixture f;
+    SequenceParams params;
+    params.temperature = 0.5;
+    params.draft_temperature = 0.8;
+    params.seed = 42;
+    params.has_seed = true;
+    const SequenceHandle s = f.verifier->Open(params)->handle;
+    f.backend->script = {Confirm(0, {1})};
+    f.Round(s);
+    REQUIRE(f.backend->seen.size() == 1);
+    // log2(e) = 1.4426950408889634 (CONTRACT 9.3), over 0.5 and over 0.8.
+    CHECK(f.backend->seen[0].target_scale == static_cast<float>(2.8853900817779268));
+    CHECK(f.backend->seen[0].draft_scale == static_cast<float>(1.8033688011112043));
+    CHECK(f.backend->seen[0].seed == 42);
+    CHECK(f.backend->seen[0].method == VerifyMethod::kExactMatch);
+  }
+
+  TEST_CASE("a finished sequence goes on naming its stop id, until a stop string takes its place") {
+    Fixture f;
+    const SequenceHandle s = f.Open();
+    f.backend->script = {Confirm(2, {1, 2, 7})};
+    CHECK(f.Round(s).stop_token == 7);
+    RoundResult result = f.Round(s);
+    CHECK(result.status == RoundStatus::kFinished);
+    CHECK(result.stop_token == 7);
+    REQUIRE(f.verifier->Finish(s, FinishReason::kStop, 2) != nullptr);
+    CHECK(f.verifier->Find(s)->stop_token == kNoToken);
+    result = f.Round(s);
+    CHECK(result.finish_reason == FinishReason::kStop);
+    CHECK(result.stop_token == kNoToken);
+    CHECK(result.total_kept == 2);
+    CHECK(f.verifier->Finish(s, FinishReason::kStop, 1) == nullptr);  // moved once already
+  }
+
+  TEST_CASE("every count of a round is added to its own counter") {
+    Fixture f;
+    const SequenceHandle a = f.Open();
+    const SequenceHandle b = f.Open();
+    ScriptedOutcome odd = Confirm(1, {1, 5});
+    odd.outcome.empty_residuals = 2;
+    odd.outcome.invalid_drafts = 3;
+    ScriptedOutcome broken = Confirm(1, {1});
+    broken.outcome.status = OutcomeStatus::kBadDraftRow;
+    f.backend->script = {odd, broken, odd};
+    const RoundInput inputs[] = {f.Input(a, 3), f.Input(b, 2)};
+    RoundResult results[2];
+    f.verifier->VerifyRound(inputs, results);
+    CHECK(results[1].status == RoundStatus::kBadDistribution);
+    const VerifierCounters& sums = f.verifier->counters();
+    CHECK(sums.rounds == 1);
+    CHECK(sums.sequence_rounds == 2);
+    CHECK(sums.drafted == 5);
+    CHECK(sums.accepted == 2);
+    CHECK(sums.kept == 3);
+    CHECK(sums.bad_draft_rows == 1);
+    CHECK(sums.bad_target_rows == 0);
+    CHECK(sums.empty_residuals == 2);
+    CHECK(sums.invalid_drafts == 3);
+    CHECK(sums.invalid_records == 0);
+    f.Round(a);
+    f.Round(b);  // finished: brings nothing to a backend
+    CHECK(sums.rounds == 3);
+    CHECK(sums.sequence_rounds == 3);
+    CHECK(sums.drafted == 8);
+    CHECK(sums.accepted == 3);
+    CHECK(sums.kept == 5);
+    CHECK(sums.empty_residuals == 4);
+    CHECK(sums.invalid_drafts == 6);
+  }
 }
 
 }  // namespace

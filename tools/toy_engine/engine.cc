@@ -98,8 +98,7 @@ EngineResult ToyEngine::Run(const std::vector<Prompt>& prompts, RunReport* repor
   return result;
 }
 
-// ---- attaching
-// -----------------------------------------------------------------------------------
+// ---- attaching ----------------------------------------------------------------------------------
 
 int ToyEngine::Attach() {
   specd_options attach;
@@ -145,8 +144,7 @@ std::span<float> ToyEngine::DraftRow(uint32_t row) const {
   return {draft_rows_ + row * vocab_size, vocab_size};
 }
 
-// ---- sequences
-// -----------------------------------------------------------------------------------
+// ---- sequences ----------------------------------------------------------------------------------
 
 int ToyEngine::OpenWaiting() {
   for (size_t slot = 0; slot < slots_.size() && next_prompt_ < prompts_->size(); ++slot) {
@@ -234,8 +232,7 @@ void ToyEngine::AbortAll() {
   }
 }
 
-// ---- rounds
-// --------------------------------------------------------------------------------------
+// ---- rounds -------------------------------------------------------------------------------------
 
 // Runs the drafter num_drafts times and the target model over every prefix of the draft, which a
 // real engine does in one forward pass.
