@@ -226,7 +226,7 @@ absl::Status Engine::GetState(specd_sequence sequence, specd_sequence_state* sta
   const uint32_t slot = SequenceSlot(sequence);
   if (slot < segment_->limits().max_sequences) {
     const SequenceState found = channel_.ReadState(slot);
-    if (sequence != 0 && IsStateOf(found, sequence)) {
+    if (IsStateOf(found, sequence)) {
       *state = {found.finish_reason, found.kept_tokens};
       return absl::OkStatus();
     }

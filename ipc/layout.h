@@ -172,7 +172,7 @@ constexpr uint32_t SequenceSlot(uint64_t sequence) { return static_cast<uint32_t
 // What the engine may read about a sequence at any time without asking: the daemon writes, the
 // engine reads, one 64-bit word per slot, so an abort can neither overflow a queue nor wait.
 struct SequenceState {
-  uint32_t generation = 0;     // of the sequence in this slot now, modulo 2^29; 0 before the first
+  uint32_t generation = 0;     // of the sequence in this slot now; 0: the slot is empty
   uint32_t finish_reason = 0;  // SPECD_FINISH_...; 0 while the sequence runs
   uint32_t kept_tokens = 0;    // meaningful once finished: tokens beyond this number are void
 
@@ -191,10 +191,10 @@ constexpr SequenceState UnpackSequenceState(uint64_t word) {
           static_cast<uint32_t>(word) & 0x7fffffff};
 }
 
-// Is this the state of the sequence with this handle? (A handle would have to survive 2^29 - 1
-// reopenings of its slot to be taken for another.)
+// Is this the state of the sequence with this handle? Generations that are given out run from 1 to
+// kStateGenerationMask; a slot that was never used, or is empty again, has 0.
 constexpr bool IsStateOf(const SequenceState& state, uint64_t sequence) {
-  return state.generation == (static_cast<uint32_t>(sequence >> 32) & kStateGenerationMask);
+  return state.generation != 0 && state.generation == static_cast<uint32_t>(sequence >> 32);
 }
 
 // ---- offsets -----------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ Sequence* SequenceTable::Open() {
   const uint32_t index = free_slots_.back();
   free_slots_.pop_back();
   Slot& slot = slots_[index];
-  slot.generation = slot.generation == kHandleGenerationMax ? 1 : slot.generation + 1;
+  slot.generation = NextGeneration(slot.generation);
   slot.open = true;
   slot.sequence = Sequence{};
   slot.sequence.handle = (static_cast<uint64_t>(slot.generation) << 32) | index;

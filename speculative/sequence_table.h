@@ -21,6 +21,12 @@ using SequenceHandle = uint64_t;  // generation << 32 | slot; 0 is never a seque
 // with its kept tokens and finish reason, so that an engine reads it in one load.
 inline constexpr uint32_t kHandleGenerationMax = (uint32_t{1} << 29) - 1;
 
+// Generations come round: after the highest it is 1 again, because 0 marks a slot that was never
+// used.
+constexpr uint32_t NextGeneration(uint32_t generation) {
+  return generation == kHandleGenerationMax ? 1 : generation + 1;
+}
+
 constexpr uint32_t SlotOf(SequenceHandle handle) { return static_cast<uint32_t>(handle); }
 constexpr uint32_t GenerationOf(SequenceHandle handle) {
   return static_cast<uint32_t>(handle >> 32);

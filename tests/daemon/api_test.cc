@@ -245,6 +245,19 @@ TEST_SUITE("unit") {
     CHECK(specd_import_fd(f.engine, -1, 4096, &region) == SPECD_ERROR_INVALID_ARGUMENT);
   }
 
+  TEST_CASE("a handle that was never given out has no state") {
+    // Bug: generation 0 of a fresh slot matched handles whose generation was 0 modulo 2^29.
+    EngineFixture f;
+    specd_sequence_state state;
+    for (const specd_sequence never : {uint64_t{0}, uint64_t{1}, uint64_t{1} << 61, ~uint64_t{0}}) {
+      CHECK(specd_get_sequence_state(f.engine, never, &state) == SPECD_ERROR_NOT_FOUND);
+    }
+    const specd_sequence s = f.Open("r");
+    CHECK(specd_get_sequence_state(f.engine, s, &state) == SPECD_OK);
+    CHECK(specd_get_sequence_state(f.engine, s + (uint64_t{1} << 61), &state) ==
+          SPECD_ERROR_NOT_FOUND);
+  }
+
   TEST_CASE("every code has its name") {
     CHECK(std::string(specd_code_name(SPECD_OK)) == "SPECD_OK");
     CHECK(std::string(specd_code_name(SPECD_FULL)) == "SPECD_FULL");

@@ -48,6 +48,13 @@ TEST_SUITE("unit") {
     CHECK(second->last_round == 0);
   }
 
+  TEST_CASE("generations come round to 1, never to 0, and stay within a state word's 29 bits") {
+    CHECK(NextGeneration(0) == 1);
+    CHECK(NextGeneration(1) == 2);
+    CHECK(NextGeneration((uint32_t{1} << 29) - 2) == (uint32_t{1} << 29) - 1);
+    CHECK(NextGeneration((uint32_t{1} << 29) - 1) == 1);
+  }
+
   TEST_CASE("handles never repeat while slots come and go") {
     SequenceTable table(3);
     std::set<SequenceHandle> seen;
