@@ -190,13 +190,7 @@ absl::StatusOr<SequenceInfo> Session::OpenSequence(const std::string& request_id
 
 absl::Status Session::CloseSequence(SequenceHandle handle) {
   MutexLock lock(&mutex_);
-  if (ended()) return SessionEnded();
-  const Sequence* sequence = verifier_->Find(handle);
-  if (sequence == nullptr) {
-    return MakeError(SPECD_ERROR_NOT_FOUND, "sequence",
-                     fmt::format("sequence {:#x} is not open", handle));
-  }
-  FinishFromOutside(handle, FinishReason::kAbort, sequence->kept_tokens);
+  if (absl::Status status = Abort(handle); !status.ok()) return status;
   options_.names->Release(streams_[SlotOf(handle)].request_id);
   verifier_->Close(handle);
   channel_.WriteState(SlotOf(handle), {});  // an empty slot: the handle is nobody's any more
@@ -205,6 +199,10 @@ absl::Status Session::CloseSequence(SequenceHandle handle) {
 
 absl::Status Session::AbortSequence(SequenceHandle handle) {
   MutexLock lock(&mutex_);
+  return Abort(handle);
+}
+
+absl::Status Session::Abort(SequenceHandle handle) {
   if (ended()) return SessionEnded();
   const Sequence* sequence = verifier_->Find(handle);
   if (sequence == nullptr) {

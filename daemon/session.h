@@ -102,6 +102,8 @@ class Session {
   void PublishRound(int64_t time_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   StreamEvent EventFor(const Sequence& sequence, StreamEventKind kind)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Ends an open sequence that still runs; an error where there is none.
+  absl::Status Abort(SequenceHandle sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FinishFromOutside(SequenceHandle sequence, FinishReason reason, uint32_t kept_tokens)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WriteState(const Sequence& sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
