@@ -259,7 +259,9 @@ enum {
 typedef struct specd_result {
   specd_sequence sequence;
   uint32_t status;        /* SPECD_STATUS_... */
-  uint32_t finish_reason; /* SPECD_FINISH_... after this round */
+  uint32_t finish_reason; /* SPECD_FINISH_... after this round. With stop strings it is provisional:
+                             the text side may still find one in these tokens, and end the
+                             sequence earlier (specd_get_sequence_state) */
   uint32_t num_accepted;  /* of the kept tokens, those that are accepted drafts */
   uint32_t num_kept;      /* tokens in `tokens`: what the stream gained in this round */
   uint32_t total_kept;    /* tokens of the sequence after this round */
