@@ -2,8 +2,6 @@
 // engine while a round runs. No events; otherwise as SessionFixture.
 #pragma once
 
-#include <fcntl.h>
-
 #include <functional>
 #include <memory>
 #include <utility>
@@ -29,15 +27,7 @@ struct HookedSession : SessionFixture {
     auto owned = std::make_unique<HookedBackend>();
     hooked = owned.get();
     backend = hooked;
-    engine.reset();
-    auto created = Session::Create(options, std::move(owned));
-    SPECD_CHECK(created.ok());
-    session = *std::move(created);
-    auto attached = Segment::Attach(UniqueFd(fcntl(session->segment().fd(), F_DUPFD_CLOEXEC, 0)));
-    SPECD_CHECK(attached.ok());
-    segment = std::make_unique<Segment>(*std::move(attached));
-    engine = std::make_unique<EngineChannel>(segment.get());
-    session->channel().SetRowLimits({4, 4});
+    Attach(options, std::move(owned));
   }
 
   HookedBackend* hooked = nullptr;

@@ -152,6 +152,23 @@ TEST_SUITE("unit") {
     CHECK(f.verifier->counters().invalid_records == 2);
   }
 
+  TEST_CASE("a stale handle costs nothing to the sequence that has its slot now") {
+    // Bug: records were told apart by slot, so the new sequence was INVALID in a round that still
+    // carried the old one.
+    Fixture f;
+    const SequenceHandle old = f.Open();
+    REQUIRE(f.verifier->Close(old));
+    const SequenceHandle fresh = f.Open();
+    REQUIRE(SlotOf(fresh) == SlotOf(old));
+    f.backend->script = {Confirm(0, {3})};
+    const RoundInput inputs[] = {f.Input(old), f.Input(fresh)};
+    RoundResult results[2];
+    f.verifier->VerifyRound(inputs, results);
+    CHECK(results[0].status == RoundStatus::kUnknownSequence);
+    CHECK(results[1].status == RoundStatus::kOk);
+    CHECK(results[1].num_kept == 1);
+  }
+
   TEST_CASE("a device fault commits nothing") {
     Fixture f;
     const SequenceHandle s = f.Open();

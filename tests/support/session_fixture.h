@@ -31,6 +31,12 @@ struct SessionFixture {
     options.names = &names;
     options.publish_events = publish_events;
     options.text_side = [text_side] { return text_side; };
+    Attach(options, std::move(owned));
+  }
+
+  // Makes the session and the engine's end of it; again, in place of those that were there.
+  void Attach(const SessionOptions& options, std::unique_ptr<Backend> owned) {
+    engine.reset();
     auto created = Session::Create(options, std::move(owned));
     SPECD_CHECK(created.ok());
     session = *std::move(created);
