@@ -25,6 +25,9 @@ constexpr int64_t kHeartbeatNs = 200'000'000;
 // dead process.
 constexpr int64_t kTextSideNs = 3'000'000'000;
 
+// Events of one session that are taken before the others are looked at.
+constexpr int kPoppedMax = 4096;
+
 // Messages of the text side that are read before events are looked at again.
 constexpr int kReceivedMax = 1024;
 
@@ -109,8 +112,10 @@ bool Publisher::Step() {
 }
 
 void Publisher::Drain(const std::shared_ptr<Session>& session) {
+  // Bounded, so that a session that fills its queue as fast as it is emptied keeps neither the
+  // others nor the text side's aborts waiting.
   StreamEvent event;
-  while (session->PopEvent(&event)) {
+  for (int popped = 0; popped < kPoppedMax && session->PopEvent(&event); ++popped) {
     Add(session, event);
     delete event.info;
     if (batch_.events.size() == kBatchEventsMax || batch_bytes_ > kBatchBytesMax) SendBatch();
