@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "daemon/cpus.h"
 #include "ipc/zmq_socket.h"
 
 namespace specd {
@@ -55,6 +56,15 @@ absl::Status SetSpin(int32_t spin_us, int32_t max_sessions, DaemonConfig* config
   cpu_set_t usable;
   const bool spare = sched_getaffinity(0, sizeof(usable), &usable) == 0 && CPU_COUNT(&usable) > 2;
   config->spin_ns = int64_t{spin_us >= 0 ? spin_us : (spare ? 1000 : 0)} * 1000;
+  return absl::OkStatus();
+}
+
+absl::Status SetThreads(int32_t threads, DaemonConfig* config) {
+  if (threads < 0 || threads > static_cast<int32_t>(kThreadsMax)) {
+    return absl::InvalidArgumentError(
+        fmt::format("threads = {} is outside 0 .. {}", threads, kThreadsMax));
+  }
+  config->threads = ResolveThreads(static_cast<uint32_t>(threads));
   return absl::OkStatus();
 }
 

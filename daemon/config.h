@@ -28,6 +28,7 @@ struct DaemonConfig {
   std::vector<uint32_t> allowed_uids;  // besides the daemon's own
   int64_t spin_ns = 0;                 // how long the verify thread spins before it sleeps
   uint32_t max_sessions = 16;
+  int32_t threads = 1;  // for one round
 };
 
 // "unix:/run/specd/specd.sock" -> "/run/specd/specd.sock".
@@ -39,6 +40,9 @@ absl::Status ParseDetokenizerMode(const std::string& text, DetokenizerMode* mode
 // Checks both numbers; spin_us -1 chooses by the number of usable CPUs: a spinning daemon on a
 // machine without a spare one takes the time of the very engine it waits for.
 absl::Status SetSpin(int32_t spin_us, int32_t max_sessions, DaemonConfig* config);
+
+// 0 chooses by the number of usable CPUs.
+absl::Status SetThreads(int32_t threads, DaemonConfig* config);
 
 // Endpoints that were not given lie beside the socket: NAME.tokens, NAME.text, NAME.aborts.
 void FillEndpoints(DaemonConfig* config);

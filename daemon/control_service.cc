@@ -2,29 +2,38 @@
 
 #include <fmt/format.h>
 
+#include <new>
+#include <optional>
+#include <span>
+#include <string>
 #include <utility>
 #include <variant>
 
+#include "daemon/open_request.h"
 #include "ipc/error.h"
 #include "ipc/include/specd/specd.h"
+#include "speculative/param_rules.h"
 
 namespace specd {
 namespace {
 
-SequenceParams ParamsFrom(const OpenSequenceRequest& request) {
-  SequenceParams params;
-  params.verify = static_cast<VerifyMethod>(request.verify);
-  params.temperature = request.temperature;
-  params.draft_temperature = request.draft_temperature;
-  params.seed = request.seed;
-  params.has_seed = request.has_seed;
-  params.max_tokens = request.max_tokens;
-  params.ignore_eos = request.ignore_eos;
-  params.stop_token_ids = request.stop_token_ids;
-  params.stop_strings = request.stop_strings;
-  params.include_stop = request.include_stop;
-  params.skip_special_tokens = request.skip_special_tokens;
-  return params;
+// A field that this protocol does not have may be a parameter that a peer has: then there is more
+// to say than that it is unknown.
+absl::Status ExplainUnknownField(const ControlHeader& header, const absl::Status& status) {
+  if (header.type != ControlType::kOpenSequence) return status;
+  const std::string field = ErrorFieldOf(status);
+  const std::optional<std::string> why = RefusedParam(field);
+  return why.has_value() ? MakeError(SPECD_ERROR_UNSUPPORTED, field, *why) : status;
+}
+
+SequenceReply ReplyOf(std::span<const SequenceInfo> infos) {
+  SequenceReply reply;
+  for (const SequenceInfo& info : infos) {
+    reply.sequences.push_back(info.handle);
+    reply.seeds.push_back(info.seed);
+    reply.verify = static_cast<uint32_t>(info.method);
+  }
+  return reply;
 }
 
 absl::Status CheckFds(const ControlHeader& header, const std::vector<UniqueFd>& fds) {
@@ -48,9 +57,10 @@ ControlService::Answer ControlService::Handle(std::span<const uint8_t> message,
   } else {
     request_id = header->request_id;
     absl::StatusOr<Request> request = DecodeRequest(*header, message);
-    absl::Status status = request.status();
+    absl::Status status =
+        request.ok() ? absl::OkStatus() : ExplainUnknownField(*header, request.status());
     if (status.ok()) status = CheckFds(*header, fds);
-    reply = status.ok() ? Dispatch(*request, fds) : status;
+    reply = status.ok() ? DispatchOrExhausted(*request, fds) : status;
   }
   if (!reply.ok()) reply = Reply(MakeErrorReply(reply.status()));
   if (std::holds_alternative<HelloReply>(*reply)) answer.fd = session_->segment().fd();
@@ -58,6 +68,19 @@ ControlService::Answer ControlService::Handle(std::span<const uint8_t> message,
   SPECD_CHECK(encoded.ok());
   answer.message = *std::move(encoded);
   return answer;
+}
+
+// One engine's large request must not end the daemon of all.
+absl::StatusOr<Reply> ControlService::DispatchOrExhausted(const Request& request,
+                                                          std::vector<UniqueFd>& fds) {
+  try {
+    return Dispatch(request, fds);
+  } catch (const std::bad_alloc&) {
+    return MakeError(SPECD_ERROR_EXHAUSTED, "",
+                     "the daemon has not enough memory for this request; "
+                     "ask for less (shorter lists, a lower max_tokens, fewer samples), or close "
+                     "sequences");
+  }
 }
 
 absl::StatusOr<Reply> ControlService::Dispatch(const Request& request, std::vector<UniqueFd>& fds) {
@@ -106,18 +129,40 @@ absl::StatusOr<Reply> ControlService::On(const RegisterRegionRequest& request,
 }
 
 absl::StatusOr<Reply> ControlService::On(const BindTensorRequest& request, std::vector<UniqueFd>&) {
-  const TensorSpec spec{request.dtype, request.offset_bytes, request.num_rows, request.row_stride};
+  const TensorSpec spec{request.dtype, request.offset_bytes, request.num_rows, request.row_stride,
+                        request.kind,  request.renormalise,  request.scale,    request.cap};
   absl::Status status = session_->Bind(static_cast<TensorRole>(request.role), request.region, spec);
   if (!status.ok()) return status;
   return Reply(OkReply{});
 }
 
 absl::StatusOr<Reply> ControlService::On(const OpenSequenceRequest& request,
+                                         std::vector<UniqueFd>& fds) {
+  const UniqueFd none;
+  absl::StatusOr<OpenRequest> open = ReadOpenRequest(request, fds.empty() ? none : fds.front());
+  if (!open.ok()) return open.status();
+  absl::StatusOr<std::vector<SequenceInfo>> infos =
+      session_->OpenSequences(request.request_id, open->params, open->history());
+  if (!infos.ok()) return infos.status();
+  return Reply(ReplyOf(*infos));
+}
+
+absl::StatusOr<Reply> ControlService::On(const ForkSequenceRequest& request,
                                          std::vector<UniqueFd>&) {
+  const std::optional<uint64_t> seed =
+      request.has_seed ? std::optional<uint64_t>(request.seed) : std::nullopt;
   absl::StatusOr<SequenceInfo> info =
-      session_->OpenSequence(request.request_id, ParamsFrom(request));
+      session_->ForkSequence(request.sequence, request.request_id, seed);
   if (!info.ok()) return info.status();
-  return Reply(SequenceReply{info->handle, info->seed, static_cast<uint32_t>(info->method)});
+  return Reply(ReplyOf({&*info, 1}));
+}
+
+absl::StatusOr<Reply> ControlService::On(const GetStatsRequest&, std::vector<UniqueFd>&) {
+  const VerifierCounters counters = session_->counters();
+  return Reply(StatsReply{
+      counters.rounds, counters.sequence_rounds, counters.drafted, counters.accepted, counters.kept,
+      counters.bad_target_rows, counters.bad_draft_rows, counters.empty_residuals,
+      counters.invalid_drafts, counters.invalid_records, counters.bad_tokens, counters.discarded});
 }
 
 absl::StatusOr<Reply> ControlService::On(const CloseSequenceRequest& request,

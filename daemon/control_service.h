@@ -45,6 +45,7 @@ class ControlService {
   const std::shared_ptr<Session>& session() const { return session_; }
 
  private:
+  absl::StatusOr<Reply> DispatchOrExhausted(const Request& request, std::vector<UniqueFd>& fds);
   absl::StatusOr<Reply> Dispatch(const Request& request, std::vector<UniqueFd>& fds);
   absl::StatusOr<Reply> On(const HelloRequest& request, std::vector<UniqueFd>& fds);
   absl::StatusOr<Reply> On(const MappedRequest& request, std::vector<UniqueFd>& fds);
@@ -53,6 +54,8 @@ class ControlService {
   absl::StatusOr<Reply> On(const OpenSequenceRequest& request, std::vector<UniqueFd>& fds);
   absl::StatusOr<Reply> On(const CloseSequenceRequest& request, std::vector<UniqueFd>& fds);
   absl::StatusOr<Reply> On(const AbortSequenceRequest& request, std::vector<UniqueFd>& fds);
+  absl::StatusOr<Reply> On(const ForkSequenceRequest& request, std::vector<UniqueFd>& fds);
+  absl::StatusOr<Reply> On(const GetStatsRequest& request, std::vector<UniqueFd>& fds);
 
   ControlHost host_;
   std::shared_ptr<Session> session_;

@@ -165,6 +165,7 @@ absl::StatusOr<std::shared_ptr<Session>> Daemon::OpenSession(const HelloRequest&
   options.profile = &profile_;
   options.clock = Clock::Real();
   options.names = &names_;
+  options.threads = config_.threads;
   options.publish_events = true;
   options.text_side = [this] { return TextSideAlive(); };
   absl::StatusOr<std::shared_ptr<Session>> session = Session::Create(options, *std::move(backend));

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,12 +33,20 @@ class Engine {
 
   absl::Status OpenSequence(const char* request_id, const specd_params& params,
                             specd_sequence_info* info);
+  absl::Status ForkSequence(specd_sequence sequence, const char* request_id, const uint64_t* seed,
+                            specd_sequence_info* info);
   absl::Status CloseSequence(specd_sequence sequence);
   absl::Status AbortSequence(specd_sequence sequence);
   absl::Status GetState(specd_sequence sequence, specd_sequence_state* state);
 
   absl::StatusOr<int> Submit(uint64_t round_id, const specd_draft* drafts, uint32_t num_drafts);
   absl::StatusOr<int> Poll(specd_completion* completion, int timeout_ms);
+
+  absl::Status SampleDraft(std::span<const specd_draft_request> requests,
+                           specd_draft_children* results);
+  absl::Status Score(std::span<const specd_score_request> requests, specd_score_result* results);
+  absl::Status SetCoins(specd_sequence sequence, std::span<const specd_coin> coins);
+  absl::Status GetStats(specd_engine_stats* stats);
 
  private:
   Engine(std::unique_ptr<EngineLink> link, std::unique_ptr<Segment> segment);
@@ -47,6 +56,8 @@ class Engine {
   bool WaitForCompletion(int timeout_ms);
   void Deliver(const CompletionView& view, specd_completion* completion);
   absl::Status WhyNoCompletion() const;
+  // The session of embedded mode, with no round in flight.
+  absl::StatusOr<Session*> DirectSession(const char* call) const;
 
   const std::unique_ptr<EngineLink> link_;
   const std::unique_ptr<Segment> segment_;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "daemon/control_service.h"
+#include "daemon/cpus.h"
 #include "daemon/version.h"
 #include "ipc/error.h"
 #include "ipc/include/specd/specd.h"
@@ -62,7 +63,7 @@ class SocketLink : public EngineLink {
   }
 
   bool Step() override { return false; }
-  bool embedded() const override { return false; }
+  Session* session() const override { return nullptr; }
   bool PeerGone() const override { return broken_ || connection_.PeerGone(); }
 
  private:
@@ -81,7 +82,8 @@ class SocketLink : public EngineLink {
 
 class LocalLink : public EngineLink {
  public:
-  explicit LocalLink(std::string device) : service_(MakeHost(std::move(device))) {}
+  LocalLink(std::string device, int32_t threads)
+      : threads_(threads), service_(MakeHost(std::move(device))) {}
   ~LocalLink() override {
     if (service_.session() != nullptr) service_.session()->EndAll();
   }
@@ -99,7 +101,7 @@ class LocalLink : public EngineLink {
   }
 
   bool Step() override { return service_.session() != nullptr && service_.session()->Step(); }
-  bool embedded() const override { return true; }
+  Session* session() const override { return service_.session().get(); }
   bool PeerGone() const override { return false; }
 
  private:
@@ -115,6 +117,7 @@ class LocalLink : public EngineLink {
       options.profile = &profile_;
       options.clock = Clock::Real();
       options.names = &names_;
+      options.threads = threads_;
       return Session::Create(options, *std::move(backend));
     };
     host.serve = [](const std::shared_ptr<Session>&) {};
@@ -123,6 +126,7 @@ class LocalLink : public EngineLink {
     return host;
   }
 
+  const int32_t threads_;
   const ModelProfile profile_;  // no tokenizer: ids only
   SharedNames names_;
   ControlService service_;
@@ -138,16 +142,26 @@ absl::Status BadUri(const std::string& uri) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<EngineLink>> MakeEngineLink(const std::string& uri,
-                                                           absl::Duration timeout) {
+                                                           const EngineLinkOptions& options) {
   const std::string_view text = uri;
   const size_t colon = text.find(':');
   if (colon == std::string_view::npos || colon + 1 == text.size()) return BadUri(uri);
   const std::string_view scheme = text.substr(0, colon);
   const std::string rest(text.substr(colon + 1));
+  if (options.threads > kThreadsMax) {
+    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "threads",
+                     fmt::format("threads = {} is outside 0 .. {}", options.threads, kThreadsMax));
+  }
   if (scheme == "unix") {
-    absl::StatusOr<UnixConnection> connection = UnixConnection::Connect(rest, timeout);
+    if (options.threads != 0) {
+      return MakeError(SPECD_ERROR_UNSUPPORTED, "threads",
+                       fmt::format("threads = {} is for embedded mode; leave it 0 and start the "
+                                   "daemon with --threads={}",
+                                   options.threads, options.threads));
+    }
+    absl::StatusOr<UnixConnection> connection = UnixConnection::Connect(rest, options.timeout);
     if (!connection.ok()) return connection.status();
-    return std::make_unique<SocketLink>(*std::move(connection), timeout);
+    return std::make_unique<SocketLink>(*std::move(connection), options.timeout);
   }
   if (scheme != "embedded") return BadUri(uri);
   if (rest != "cpu") {
@@ -156,7 +170,7 @@ absl::StatusOr<std::unique_ptr<EngineLink>> MakeEngineLink(const std::string& ur
                                  "embedded:cpu, or a daemon started with --device={}",
                                  uri, rest));
   }
-  return std::make_unique<LocalLink>(rest);
+  return std::make_unique<LocalLink>(rest, ResolveThreads(options.threads));
 }
 
 }  // namespace specd

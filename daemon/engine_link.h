@@ -17,6 +17,8 @@
 
 namespace specd {
 
+class Session;
+
 class EngineLink {
  public:
   virtual ~EngineLink() = default;
@@ -28,14 +30,20 @@ class EngineLink {
   // Embedded mode: does a piece of the verifier's work, true if there was any. Over a socket: the
   // daemon does it, always false.
   virtual bool Step() = 0;
-  virtual bool embedded() const = 0;
+  // The session of embedded mode; null over a socket.
+  virtual Session* session() const = 0;
 
   // The other side is gone for good.
   virtual bool PeerGone() const = 0;
 };
 
+struct EngineLinkOptions {
+  absl::Duration timeout;
+  uint32_t threads = 0;  // as in specd_options
+};
+
 // "unix:/path" or "embedded:cpu".
 absl::StatusOr<std::unique_ptr<EngineLink>> MakeEngineLink(const std::string& uri,
-                                                           absl::Duration timeout);
+                                                           const EngineLinkOptions& options);
 
 }  // namespace specd

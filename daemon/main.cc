@@ -35,6 +35,8 @@ ABSL_FLAG(
     int32_t, spin_us, -1,
     "how long the verify thread spins for the next round before it sleeps; -1: 1000 with more "
     "than two usable CPUs, else 0");
+ABSL_FLAG(int32_t, threads, 0,
+          "threads of one round on the CPU; 0: as many as usable CPUs, at most 16");
 ABSL_FLAG(int32_t, max_sessions, 16, "engines attached at once");
 ABSL_FLAG(std::string, log_level, "info", "trace, debug, info, warn, error or off");
 
@@ -72,6 +74,9 @@ absl::Status ReadFlags(specd::DaemonConfig* config) {
       return absl::InvalidArgumentError("allow_uid = " + text + " is not a numeric user id");
     }
     config->allowed_uids.push_back(uid);
+  }
+  if (absl::Status status = specd::SetThreads(absl::GetFlag(FLAGS_threads), config); !status.ok()) {
+    return status;
   }
   return specd::SetSpin(absl::GetFlag(FLAGS_spin_us), absl::GetFlag(FLAGS_max_sessions), config);
 }

@@ -55,6 +55,7 @@ TokenEvent ToWire(const StreamEvent& event) {
     wire.stop_strings = event.info->stop_strings;
     wire.skip_special_tokens = event.info->skip_special_tokens;
     wire.include_stop = event.info->include_stop;
+    wire.min_tokens = event.info->min_tokens;
   } else if (event.kind == StreamEventKind::kEnd) {
     wire.kind = TokenEventKind::kEnd;
     wire.finish_reason = static_cast<uint32_t>(event.finish_reason);

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "detokenizer/stop_matcher.h"
-#include "detokenizer/utf8_stream.h"
 #include "ipc/error.h"
 #include "ipc/include/specd/specd.h"
 
@@ -16,34 +14,18 @@ namespace {
 static_assert(kHandleGenerationMax == kStateGenerationMask,
               "a handle and its state word must have room for the same generations");
 
+static_assert(SessionLimits::kScoresMax == 1 + kLogprobsMax + kLogprobTokenIdsMax);
+
 constexpr size_t kRegionsMax = 16;
-constexpr size_t kRequestIdBytesMax = 128;
 // Events that may wait for the publisher before the verify thread stops taking rounds: at 16
 // sequences per round about a quarter of a second of rounds at 1 kHz.
 constexpr size_t kEventQueueSize = 4096;
 
-absl::Status CheckRequestId(const std::string& request_id) {
-  if (request_id.empty() || request_id.size() > kRequestIdBytesMax) {
-    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "request_id",
-                     fmt::format("request_id has {} bytes, 1 .. {} are allowed", request_id.size(),
-                                 kRequestIdBytesMax));
-  }
-  std::string decoded;
-  Utf8Stream utf8;
-  utf8.Push(request_id, &decoded);
-  utf8.Finish(&decoded);
-  const bool control = std::any_of(request_id.begin(), request_id.end(), [](char c) {
-    return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
-  });
-  if (decoded != request_id || control) {
-    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "request_id",
-                     "request_id must be UTF-8 without control characters");
-  }
-  return absl::OkStatus();
-}
-
-absl::Status SessionEnded() {
-  return MakeError(SPECD_ERROR_SHUTDOWN, "", "the session has ended; close and attach again");
+// A record that reads well and is refused all the same was refused by the verifier.
+uint32_t DetailOf(RoundStatus status, RecordFault fault) {
+  if (status != RoundStatus::kInvalid) return SPECD_DETAIL_NONE;
+  if (fault == RecordFault::kNone) return SPECD_DETAIL_REFUSED;
+  return static_cast<uint32_t>(fault);
 }
 
 }  // namespace
@@ -58,7 +40,7 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Create(const SessionOptions& o
   VerifierOptions verifier_options;
   verifier_options.limits = {static_cast<int32_t>(options.limits.vocab_size),
                              static_cast<int32_t>(options.limits.max_batch),
-                             static_cast<int32_t>(options.limits.max_draft)};
+                             static_cast<int32_t>(options.limits.max_draft), options.threads};
   verifier_options.max_sequences = options.limits.max_sequences;
   verifier_options.eos_token_ids = options.profile->eos_token_ids;
   absl::StatusOr<std::unique_ptr<Verifier>> verifier =
@@ -111,12 +93,6 @@ absl::StatusOr<uint32_t> Session::RegisterRegion(UniqueFd fd, uint64_t size_byte
 }
 
 absl::Status Session::Bind(TensorRole role, uint32_t region, const TensorSpec& spec) {
-  if (role != TensorRole::kTargetLogits && role != TensorRole::kDraftLogits) {
-    return MakeError(SPECD_ERROR_UNSUPPORTED, "role",
-                     fmt::format("role = {} is not supported; use SPECD_TARGET_LOGITS (1) or "
-                                 "SPECD_DRAFT_LOGITS (2)",
-                                 static_cast<uint32_t>(role)));
-  }
   MutexLock lock(&mutex_);
   if (region == 0 || region > regions_.size()) {
     return MakeError(
@@ -125,91 +101,29 @@ absl::Status Session::Bind(TensorRole role, uint32_t region, const TensorSpec& s
   }
   // Rows are read under this lock only, so no round is in the middle of them. One that waits in the
   // ring (the library does not let that happen) is judged by the new tensor, within its bounds.
-  absl::StatusOr<TensorView> view =
-      BindTensor(*regions_[region - 1], spec, static_cast<int32_t>(options_.limits.vocab_size));
-  if (!view.ok()) return view.status();
-  if (role == TensorRole::kTargetLogits) {
-    verifier_->BindTarget(*view);
-    row_limits_.target_rows = static_cast<uint64_t>(view->num_rows);
+  const Region& memory = *regions_[region - 1];
+  const auto vocab_size = static_cast<int32_t>(options_.limits.vocab_size);
+  if (role == TensorRole::kGrammarMask) {
+    const absl::StatusOr<MaskView> mask = BindMask(memory, spec, vocab_size);
+    if (!mask.ok()) return mask.status();
+    verifier_->BindMask(*mask);
+    row_limits_.mask_rows = static_cast<uint64_t>(mask->num_rows);
+  } else if (role == TensorRole::kTargetRows || role == TensorRole::kDraftRows) {
+    const absl::StatusOr<TensorView> view = BindTensor(memory, spec, vocab_size);
+    if (!view.ok()) return view.status();
+    const bool is_target = role == TensorRole::kTargetRows;
+    const absl::Status status =
+        is_target ? verifier_->BindTarget(*view) : verifier_->BindDraft(*view);
+    if (!status.ok()) return status;
+    (is_target ? row_limits_.target_rows : row_limits_.draft_rows) =
+        static_cast<uint64_t>(view->num_rows);
   } else {
-    verifier_->BindDraft(*view);
-    row_limits_.draft_rows = static_cast<uint64_t>(view->num_rows);
+    return MakeError(SPECD_ERROR_UNSUPPORTED, "role",
+                     fmt::format("role = {} is not supported; use SPECD_TARGET_ROWS (1), "
+                                 "SPECD_DRAFT_ROWS (2) or SPECD_GRAMMAR_MASK (3)",
+                                 static_cast<uint32_t>(role)));
   }
   channel_.SetRowLimits(row_limits_);
-  return absl::OkStatus();
-}
-
-absl::StatusOr<SequenceInfo> Session::OpenSequence(const std::string& request_id,
-                                                   const SequenceParams& params) {
-  if (absl::Status status = CheckRequestId(request_id); !status.ok()) return status;
-  if (!params.stop_strings.empty()) {
-    if (!options_.text_side || !options_.text_side()) {
-      return MakeError(SPECD_ERROR_UNSUPPORTED, "stop_strings",
-                       "stop_strings need a detokenizer, and none is attached; use a daemon with "
-                       "--tokenizer (and specd-detok running, if --detokenizer=process), or stop "
-                       "in the engine and call specd_abort");
-    }
-    if (auto stops = StopSet::Create(params.stop_strings); !stops.ok()) {
-      return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "stop_strings",
-                       std::string(stops.status().message()));
-    }
-  }
-  auto info = std::make_unique<StreamInfo>();
-  info->request_id = request_id;
-  info->stop_strings = params.stop_strings;
-  info->include_stop = params.include_stop;
-  info->skip_special_tokens = params.skip_special_tokens;
-
-  MutexLock lock(&mutex_);
-  if (ended()) return SessionEnded();
-  if (events_ != nullptr && EventRoom() <= options_.limits.max_sequences) {
-    return MakeError(SPECD_ERROR_EXHAUSTED, "",
-                     "the text side is behind: too many events wait; try again later");
-  }
-  if (!options_.names->Claim(request_id)) {
-    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "request_id",
-                     fmt::format("request_id = \"{}\" is the name of a sequence that is open; "
-                                 "names must be unique among open sequences",
-                                 request_id));
-  }
-  absl::StatusOr<SequenceInfo> opened = verifier_->Open(params);
-  if (!opened.ok()) {
-    options_.names->Release(request_id);
-    return opened.status();
-  }
-  Stream& stream = streams_[SlotOf(opened->handle)];
-  stream = Stream{options_.names->NextStream(), request_id};
-  WriteState(*verifier_->Find(opened->handle));
-  if (events_ != nullptr) {
-    StreamEvent event = EventFor(*verifier_->Find(opened->handle), StreamEventKind::kOpen);
-    event.info = info.release();
-    PushEvent(event);
-  }
-  return opened;
-}
-
-absl::Status Session::CloseSequence(SequenceHandle handle) {
-  MutexLock lock(&mutex_);
-  if (absl::Status status = Abort(handle); !status.ok()) return status;
-  options_.names->Release(streams_[SlotOf(handle)].request_id);
-  verifier_->Close(handle);
-  channel_.WriteState(SlotOf(handle), {});  // an empty slot: the handle is nobody's any more
-  return absl::OkStatus();
-}
-
-absl::Status Session::AbortSequence(SequenceHandle handle) {
-  MutexLock lock(&mutex_);
-  return Abort(handle);
-}
-
-absl::Status Session::Abort(SequenceHandle handle) {
-  if (ended()) return SessionEnded();
-  const Sequence* sequence = verifier_->Find(handle);
-  if (sequence == nullptr) {
-    return MakeError(SPECD_ERROR_NOT_FOUND, "sequence",
-                     fmt::format("sequence {:#x} is not open", handle));
-  }
-  FinishFromOutside(handle, FinishReason::kAbort, sequence->kept_tokens);
   return absl::OkStatus();
 }
 
@@ -240,7 +154,14 @@ bool Session::Step() {
   if (!channel_.Take(&submission_, static_cast<uint64_t>(options_.clock->NowNs()))) return false;
   const std::span<const DraftRecordView> records = submission_.records();
   for (size_t i = 0; i < records.size(); ++i) {
-    inputs_[i] = {records[i].sequence, records[i].chain, records[i].fault != RecordFault::kNone};
+    const std::span<const InjectedCoin> coins = CoinsOf(records[i].sequence);
+    inputs_[i] = {records[i].sequence,
+                  records[i].chain,
+                  records[i].mask_rows,
+                  records[i].discard,
+                  records[i].fault != RecordFault::kNone,
+                  coins.data(),
+                  static_cast<int32_t>(coins.size())};
   }
   verifier_->VerifyRound({inputs_.data(), records.size()}, {results_.data(), records.size()});
   AnswerRound();
@@ -258,7 +179,10 @@ void Session::AnswerRound() {
                    result.num_kept,
                    result.total_kept,
                    result.stop_token,
-                   result.tokens};
+                   result.tokens,
+                   DetailOf(result.status, submission_.records()[i].fault),
+                   static_cast<uint32_t>(result.scores_per_token),
+                   result.scores};
     if (result.status == RoundStatus::kDeviceError) {
       device_failed_.store(true, std::memory_order_relaxed);
     } else if (result.finish_reason != FinishReason::kNone) {

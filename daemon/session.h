@@ -32,8 +32,8 @@
 
 namespace specd {
 
-// Values as SPECD_TARGET_LOGITS and SPECD_DRAFT_LOGITS.
-enum class TensorRole : uint32_t { kTargetLogits = 1, kDraftLogits = 2 };
+// Values as SPECD_TARGET_ROWS, SPECD_DRAFT_ROWS and SPECD_GRAMMAR_MASK.
+enum class TensorRole : uint32_t { kTargetRows = 1, kDraftRows = 2, kGrammarMask = 3 };
 
 struct SessionOptions {
   SessionIdentity identity;
@@ -41,6 +41,7 @@ struct SessionOptions {
   const ModelProfile* profile = nullptr;
   Clock* clock = nullptr;
   SharedNames* names = nullptr;
+  int32_t threads = 1;              // for a round; the results do not depend on it
   bool publish_events = false;      // false: nobody would pop them, so none are made
   std::function<bool()> text_side;  // is somebody there who can find stop strings?
 };
@@ -57,8 +58,13 @@ class Session {
 
   absl::StatusOr<uint32_t> RegisterRegion(UniqueFd fd, uint64_t size_bytes);
   absl::Status Bind(TensorRole role, uint32_t region, const TensorSpec& spec);
-  absl::StatusOr<SequenceInfo> OpenSequence(const std::string& request_id,
-                                            const SequenceParams& params);
+  // params.n sequences or none: child i has seed + i and, from 1 on, the request id "ID#i".
+  absl::StatusOr<std::vector<SequenceInfo>> OpenSequences(const std::string& request_id,
+                                                          const SequenceParams& params,
+                                                          const SequenceHistory& history = {});
+  // A copy of a sequence as it stands between two rounds.
+  absl::StatusOr<SequenceInfo> ForkSequence(SequenceHandle source, const std::string& request_id,
+                                            std::optional<uint64_t> seed);
   absl::Status CloseSequence(SequenceHandle sequence);
   absl::Status AbortSequence(SequenceHandle sequence);
   // Any thread. The engine is gone or broken, or the daemon stops: ends what is open and takes no
@@ -69,6 +75,14 @@ class Session {
 
   // Takes and answers at most one round; false if there was none, or no room for its events.
   bool Step();
+  // Answered at once, between two rounds; an error names the first request with a number outside
+  // its range, and then nothing was done. What results point to is valid until the next of these
+  // two calls or Step.
+  absl::Status SampleDraft(std::span<const DraftInput> inputs, std::span<DraftResult> results);
+  absl::Status Score(std::span<const ScoreInput> inputs, std::span<ScoreResult> results);
+  // From now on the sequence meets these coins in place of its own: for tests and replay.
+  absl::Status SetCoins(SequenceHandle sequence, std::vector<InjectedCoin> coins);
+
   // A round was answered with a device error: the process has to be restarted.
   bool device_failed() const { return device_failed_.load(std::memory_order_relaxed); }
 
@@ -96,7 +110,27 @@ class Session {
   struct Stream {
     uint64_t id = 0;
     std::string request_id;
+    bool has_stop_strings = false;
+    bool include_stop = false;
+    bool skip_special_tokens = true;
+    std::vector<InjectedCoin> coins;
   };
+
+  absl::Status CheckText(const SequenceParams& params, const SequenceHistory& history) const;
+  absl::Status CheckScores(const SequenceParams& params) const;
+  absl::Status CheckDraftInput(const DraftInput& input) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckScoreInput(const ScoreInput& input) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The coins set for a sequence; none where the handle is nobody's.
+  std::span<const InjectedCoin> CoinsOf(SequenceHandle sequence)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<std::vector<SequenceInfo>> OpenAll(const SequenceParams& params,
+                                                    const SequenceHistory& history)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // An error where the session has ended, or its events have no room for `count` sequences more.
+  absl::Status CheckRoom(size_t count) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Tells engine and text side of a sequence that was just opened.
+  void Announce(SequenceHandle handle, const Stream& stream,
+                const std::vector<std::string>& stop_strings) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   void AnswerRound() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void PublishRound(int64_t time_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -1,16 +1,11 @@
 // The C functions of <specd/specd.h> over Engine: null checks, struct sizes, error texts. No
 // exception leaves this file.
 
-#include <fmt/format.h>
-
-#include <cstring>
-#include <exception>
 #include <memory>
-#include <string>
 #include <utility>
 
+#include "daemon/api_guard.h"
 #include "daemon/engine.h"
-#include "daemon/version.h"
 #include "ipc/error.h"
 #include "ipc/include/specd/specd.h"
 
@@ -20,71 +15,43 @@ struct specd_engine {
 
 namespace {
 
-thread_local std::string last_error;
-
-int Fail(int code, std::string text) {
-  last_error = std::move(text);
-  return code;
-}
-
-int Finish(const absl::Status& status) {
-  if (status.ok()) return SPECD_OK;
-  return Fail(specd::ErrorCodeOf(status), std::string(status.message()));
-}
-
-int Finish(const absl::StatusOr<int>& answer) {
-  return answer.ok() ? *answer : Finish(answer.status());
-}
-
-// Runs `body`, which returns something that Finish takes. Memory may run out and libraries may
-// throw: C must not see it.
-template <class Body>
-int Guard(Body body) {
-  try {
-    return Finish(body());
-  } catch (const std::bad_alloc&) {
-    return Fail(SPECD_ERROR_EXHAUSTED, "out of memory");
-  } catch (const std::exception& error) {
-    return Fail(SPECD_ERROR_INTERNAL, error.what());
-  }
-}
-
-int NullArgument(const char* field) {
-  return Fail(SPECD_ERROR_INVALID_ARGUMENT, fmt::format("{} is NULL", field));
-}
-
-// Brings a struct of the caller's version to this one's: what an older caller does not have keeps
-// its default, what a newer caller has must be zero here, because it could not be honoured.
-template <class T>
-absl::Status Adopt(const T* from, void (*init)(T*), T* to) {
-  init(to);
-  const uint32_t size = from->struct_size;
-  if (size < sizeof(uint32_t) || size > 65536) {
-    return specd::MakeError(
-        SPECD_ERROR_INVALID_ARGUMENT, "struct_size",
-        fmt::format("struct_size = {}; fill the struct with its _init function", size));
-  }
-  const char* bytes = reinterpret_cast<const char*>(from);
-  for (uint32_t i = sizeof(T); i < size; ++i) {
-    if (bytes[i] == 0) continue;
-    return specd::MakeError(
-        SPECD_ERROR_UNSUPPORTED, "struct_size",
-        fmt::format(
-            "the struct has a field at byte {} that this version ({}) does not know; leave it "
-            "at its default, or use a newer library",
-            i, specd::kVersion));
-  }
-  std::memcpy(to, from, std::min<size_t>(size, sizeof(T)));
-  to->struct_size = sizeof(T);
-  return absl::OkStatus();
-}
+using specd::api::Adopt;
+using specd::api::Guard;
+using specd::api::NullArgument;
 
 }  // namespace
 
 extern "C" {
 
-const char* specd_last_error(void) { return last_error.c_str(); }
+const char* specd_last_error(void) { return specd::api::LastError().c_str(); }
 const char* specd_code_name(int code) { return specd::ErrorCodeName(code); }
+const char* specd_detail_text(uint32_t detail) {
+  switch (detail) {
+    case SPECD_DETAIL_NONE:
+      return "none";
+    case SPECD_DETAIL_SEQUENCE:
+      return "sequence: no handle that this session could have given out";
+    case SPECD_DETAIL_COUNT:
+      return "num_drafts: more than max_draft";
+    case SPECD_DETAIL_KIND:
+      return "kinds: neither SPECD_ONE_HOT nor SPECD_SAMPLED";
+    case SPECD_DETAIL_TARGET_ROW:
+      return "target_rows: an index is not below the number of rows bound";
+    case SPECD_DETAIL_DRAFT_ROW:
+      return "draft_rows: an index is not below the number of rows bound";
+    case SPECD_DETAIL_FLAGS:
+      return "flags: a flag that this version does not know";
+    case SPECD_DETAIL_MASK_ROW:
+      return "mask_rows: an index is neither -1 nor below the number of rows bound";
+    case SPECD_DETAIL_ARGMAX:
+      return "target_argmax: an id outside the vocabulary";
+    case SPECD_DETAIL_REFUSED:
+      return "the sequence stands in the round twice, or cannot be verified with what is brought: "
+             "target_argmax in place of rows that it needs, masks over final probabilities";
+    default:
+      return "unknown";
+  }
+}
 const char* specd_version(void) { return specd::kVersion; }
 
 void specd_options_init(specd_options* options) {
@@ -94,20 +61,35 @@ void specd_options_init(specd_options* options) {
   options->max_draft = 8;
   options->ring_depth = 4;
   options->timeout_ms = 5000;
+  options->max_scores_per_token = 21;
 }
 
 void specd_tensor_init(specd_tensor* tensor) {
   *tensor = {};
   tensor->struct_size = sizeof(*tensor);
+  tensor->scale = 1;
 }
 
 void specd_params_init(specd_params* params) {
   *params = {};
   params->struct_size = sizeof(*params);
+  params->n = 1;
   params->temperature = 1.0;
-  params->draft_temperature = 1.0;
+  params->top_p = 1.0;
+  params->repetition_penalty = 1.0;
+  params->thinking_budget = -1;
+  params->thinking_start_id = -1;
+  params->thinking_newline_id = -1;
   params->max_tokens = 16;
   params->skip_special_tokens = 1;
+  params->logprobs = -1;
+  params->draft_temperature = 1.0;
+  params->draft_top_p = 1.0;
+}
+
+void specd_engine_stats_init(specd_engine_stats* stats) {
+  *stats = {};
+  stats->struct_size = sizeof(*stats);
 }
 
 int specd_open(const char* uri, const specd_options* options, specd_engine** engine) {
@@ -168,6 +150,14 @@ int specd_open_sequence(specd_engine* engine, const char* request_id, const spec
   });
 }
 
+int specd_fork(specd_engine* engine, specd_sequence sequence, const char* request_id,
+               const uint64_t* seed, specd_sequence_info* info) {
+  if (engine == nullptr) return NullArgument("engine");
+  if (request_id == nullptr) return NullArgument("request_id");
+  if (info == nullptr) return NullArgument("info");
+  return Guard([&] { return engine->engine->ForkSequence(sequence, request_id, seed, info); });
+}
+
 int specd_close_sequence(specd_engine* engine, specd_sequence sequence) {
   if (engine == nullptr) return NullArgument("engine");
   return Guard([&] { return engine->engine->CloseSequence(sequence); });
@@ -196,6 +186,45 @@ int specd_poll(specd_engine* engine, specd_completion* completion, int timeout_m
   if (engine == nullptr) return NullArgument("engine");
   if (completion == nullptr) return NullArgument("completion");
   return Guard([&] { return engine->engine->Poll(completion, timeout_ms); });
+}
+
+int specd_sample_draft(specd_engine* engine, const specd_draft_request* requests,
+                       uint32_t num_requests, specd_draft_children* results) {
+  if (engine == nullptr) return NullArgument("engine");
+  if (requests == nullptr) return NullArgument("requests");
+  if (results == nullptr) return NullArgument("results");
+  return Guard([&] { return engine->engine->SampleDraft({requests, num_requests}, results); });
+}
+
+int specd_score(specd_engine* engine, const specd_score_request* requests, uint32_t num_requests,
+                specd_score_result* results) {
+  if (engine == nullptr) return NullArgument("engine");
+  if (requests == nullptr) return NullArgument("requests");
+  if (results == nullptr) return NullArgument("results");
+  return Guard([&] { return engine->engine->Score({requests, num_requests}, results); });
+}
+
+int specd_set_coins(specd_engine* engine, specd_sequence sequence, const specd_coin* coins,
+                    uint32_t num_coins) {
+  if (engine == nullptr) return NullArgument("engine");
+  if (coins == nullptr && num_coins > 0) return NullArgument("coins");
+  return Guard([&] { return engine->engine->SetCoins(sequence, {coins, num_coins}); });
+}
+
+int specd_get_engine_stats(specd_engine* engine, specd_engine_stats* stats) {
+  if (engine == nullptr) return NullArgument("engine");
+  if (stats == nullptr) return NullArgument("stats");
+  return Guard([&]() -> absl::Status {
+    specd_engine_stats found;
+    if (absl::Status status = Adopt(stats, specd_engine_stats_init, &found); !status.ok()) {
+      return status;
+    }
+    if (absl::Status status = engine->engine->GetStats(&found); !status.ok()) return status;
+    const uint32_t size = stats->struct_size;
+    std::memcpy(stats, &found, std::min<size_t>(size, sizeof(found)));
+    stats->struct_size = size;
+    return absl::OkStatus();
+  });
 }
 
 }  // extern "C"

@@ -25,6 +25,7 @@ struct StreamInfo {
   std::vector<std::string> stop_strings;
   bool include_stop = false;
   bool skip_special_tokens = true;
+  uint32_t min_tokens = 0;  // no stop string ends the output at this many tokens or fewer
 };
 
 enum class StreamEventKind : uint32_t { kOpen, kTokens, kEnd };

@@ -1,5 +1,6 @@
 #include "daemon/text_streams.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -53,11 +54,16 @@ void TextStreams::Open(const TokenEvent& event, std::vector<TextEvent>* texts,
     refused = !created.ok();
     if (created.ok()) stops = *std::move(created);
   }
+  // A sequence that was forked, or opened with tokens it had before, begins behind them, and they
+  // are counted.
+  const uint64_t min_tokens = event.min_tokens - std::min<uint64_t>(event.min_tokens, event.offset);
   auto stream = std::make_unique<Stream>(
-      vocabulary_, std::move(stops), TextOptions{event.skip_special_tokens, event.include_stop});
+      vocabulary_, std::move(stops),
+      TextOptions{event.skip_special_tokens, event.include_stop, min_tokens});
   stream->number = event.stream;
   stream->request_id = event.request_id;
   stream->stop_strings = event.stop_strings;
+  stream->tokens = event.offset;
   ++num_live_;
   ++counters_.streams;
   TextEvent out = Next(*stream);

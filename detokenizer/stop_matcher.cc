@@ -149,4 +149,12 @@ std::optional<StopMatch> StopSet::Advance(StopState* state, std::string_view tex
   return std::nullopt;
 }
 
+void StopSet::Pass(StopState* state, std::string_view text) const {
+  uint32_t node = state->node;
+  for (const char byte : text) node = Next(node, byte);
+  // A whole stop string that did not count begins no other; only what may is to be held back.
+  while (node != 0 && nodes_[node].num_children == 0) node = nodes_[node].fail;
+  state->node = node;
+}
+
 }  // namespace specd

@@ -49,6 +49,10 @@ class StopSet {
   // Feeds a piece of text and stops at the first match. After a match the state is of no more use.
   std::optional<StopMatch> Advance(StopState* state, std::string_view text) const;
 
+  // Feeds a piece of text in which no match counts. One that begins here and completes in a later
+  // piece does.
+  void Pass(StopState* state, std::string_view text) const;
+
   // How many of the last bytes fed may be the beginning of a stop string. Nothing less may be held
   // back, and nothing more needs to be.
   size_t HeldSizeBytes(StopState state) const { return nodes_[state.node].depth; }

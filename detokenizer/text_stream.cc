@@ -71,12 +71,18 @@ TextStream::TextStream(const Vocabulary* vocabulary, std::shared_ptr<const StopS
 TextStream::Step TextStream::Decode(std::string_view bytes) const {
   Step step{utf8_, stop_state_, {}, std::nullopt};
   step.utf8.Push(bytes, &step.text);
-  if (stops_ != nullptr) step.match = stops_->Advance(&step.stop_state, step.text);
+  if (stops_ == nullptr) return step;
+  if (num_tokens_ > options_.min_tokens) {
+    step.match = stops_->Advance(&step.stop_state, step.text);
+  } else {
+    stops_->Pass(&step.stop_state, step.text);
+  }
   return step;
 }
 
 std::optional<int> TextStream::Push(TokenId id, bool accepted_draft, TextChunk* chunk) {
   if (ended_) return std::nullopt;
+  ++num_tokens_;
   if (options_.skip_special_tokens && vocabulary_->IsSpecial(id)) return std::nullopt;
   const std::string_view bytes = vocabulary_->Bytes(id);
   if (bytes.empty()) return std::nullopt;
@@ -99,6 +105,7 @@ std::optional<int> TextStream::Push(TokenId id, bool accepted_draft, TextChunk* 
 
 std::optional<int> TextStream::PushWithheld(TokenId id, bool accepted_draft, TextChunk* chunk) {
   if (ended_) return std::nullopt;
+  ++num_tokens_;
   if (options_.skip_special_tokens && vocabulary_->IsSpecial(id)) return std::nullopt;
   const Step step = Decode(vocabulary_->Bytes(id));
   if (!step.match) return std::nullopt;

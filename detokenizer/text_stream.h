@@ -53,6 +53,7 @@ struct TextChunk {
 struct TextOptions {
   bool skip_special_tokens = true;
   bool include_stop = false;  // the text ends with the stop string instead of before it
+  uint64_t min_tokens = 0;    // a stop string that completes within so many first tokens is text
 };
 
 enum class TextEnd {
@@ -67,9 +68,10 @@ class TextStream {
              TextOptions options);
 
   // Appends to `chunk` the text that this token makes certain. If a stop string completes within
-  // the token's text, the stream ends there: what was released ends before the stop string (or with
-  // it), and the return value is the stop string's place in the list. On a stream that has ended
-  // it does nothing, so the rest of a burst may be pushed without harm.
+  // the token's text, and the token is one behind the first min_tokens, the stream ends there: what
+  // was released ends before the stop string (or with it), and the return value is the stop
+  // string's place in the list. On a stream that has ended it does nothing, so the rest of a burst
+  // may be pushed without harm.
   //
   // A code point belongs to the token that completes it, and so does the U+FFFD for bytes that this
   // token proved ill-formed.
@@ -125,6 +127,7 @@ class TextStream {
   Utf8Stream utf8_;
   StopState stop_state_;
   HeldText held_;
+  uint64_t num_tokens_ = 0;  // with the one being pushed
   uint64_t text_offset_ = 0;
   bool pending_accepted_draft_ = false;  // of the token that brought the last pending byte
   bool ended_ = false;

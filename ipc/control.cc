@@ -30,9 +30,17 @@ absl::Status Invalid(std::string_view field, std::string_view text) {
   return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
 }
 
-constexpr uint32_t FdsOf(ControlType type) {
-  return type == ControlType::kRegisterRegion || type == ControlType::kHelloReply ? 1 : 0;
+constexpr bool FdsFit(ControlType type, uint32_t num_fds) {
+  if (type == ControlType::kOpenSequence) return num_fds <= 1;
+  return num_fds == (type == ControlType::kRegisterRegion || type == ControlType::kHelloReply);
 }
+
+// Descriptors that travel with a message.
+template <class Message>
+uint32_t FdsOf(const Message&) {
+  return FdsFit(Message::kType, 1) ? 1 : 0;
+}
+uint32_t FdsOf(const OpenSequenceRequest& request) { return request.num_list_ids() > 0 ? 1 : 0; }
 
 const char* NameOf(ControlType type) {
   switch (type) {
@@ -50,6 +58,10 @@ const char* NameOf(ControlType type) {
       return "CloseSequence";
     case ControlType::kAbortSequence:
       return "AbortSequence";
+    case ControlType::kForkSequence:
+      return "ForkSequence";
+    case ControlType::kGetStats:
+      return "GetStats";
     case ControlType::kHelloReply:
       return "HelloReply";
     case ControlType::kRegionReply:
@@ -60,6 +72,8 @@ const char* NameOf(ControlType type) {
       return "OkReply";
     case ControlType::kErrorReply:
       return "ErrorReply";
+    case ControlType::kStatsReply:
+      return "StatsReply";
   }
   return nullptr;
 }
@@ -129,7 +143,7 @@ absl::StatusOr<std::vector<uint8_t>> Encode(const Message& message, uint32_t req
                           static_cast<uint16_t>(Message::kType),
                           static_cast<uint32_t>(body.size()),
                           request_id,
-                          FdsOf(Message::kType),
+                          FdsOf(message),
                           0};
   std::vector<uint8_t> bytes(sizeof(header) + body.size());
   std::memcpy(bytes.data(), &header, sizeof(header));
@@ -213,9 +227,11 @@ absl::StatusOr<ControlHeader> DecodeHeader(std::span<const uint8_t> message, Con
                    fmt::format("body_bytes = {} but {} bytes follow the header", wire.body_bytes,
                                message.size() - kControlHeaderBytes));
   }
-  if (wire.num_fds != FdsOf(type)) {
-    return Invalid("num_fds", fmt::format("num_fds = {} but {} travels with {} descriptors",
-                                          wire.num_fds, NameOf(type), FdsOf(type)));
+  if (!FdsFit(type, wire.num_fds)) {
+    return Invalid("num_fds",
+                   fmt::format("num_fds = {} descriptors do not travel with {}; docs/PROTOCOL.md "
+                               "says how many do",
+                               wire.num_fds, NameOf(type)));
   }
   if (wire.reserved != 0) {
     return Invalid("reserved", fmt::format("reserved = {} must be 0", wire.reserved));

@@ -35,11 +35,7 @@ bool DaemonChannel::Take(SubmissionCopy* out, uint64_t taken_ns) {
   out->position_ = submissions_.position();
   out->taken_ns_ = taken_ns;
   out->malformed_ = !CopySlot(out);
-  if (out->malformed_) {
-    out->num_records_ = 0;
-  } else {
-    CheckRecords(out);
-  }
+  if (out->malformed_) out->num_records_ = 0;
   submissions_.Release();
   ++reserved_;
   return true;
@@ -62,17 +58,27 @@ bool DaemonChannel::CopySlot(SubmissionCopy* out) {
       payload_offset % kRecordAlignBytes != 0) {
     return false;
   }
-  CopyOnce(out->payload_.data(), segment_->at(layout.draft_payload_offset + payload_offset),
-           payload_bytes);
+  const char* from = segment_->at(layout.draft_payload_offset + payload_offset);
+  char* record = out->payload_.data();
+  for (uint32_t i = 0; i < num_records; ++i) {
+    CopyRecord(from, record);
+    out->records_[i] = CheckRecord(record);
+    from += layout.draft_record_bytes;
+    record += layout.draft_record_bytes;
+  }
   out->num_records_ = num_records;
   return true;
 }
 
-void DaemonChannel::CheckRecords(SubmissionCopy* out) {
-  const uint32_t record_bytes = segment_->layout().draft_record_bytes;
-  for (uint32_t i = 0; i < out->num_records_; ++i) {
-    out->records_[i] = CheckRecord(out->payload_.data() + uint64_t{i} * record_bytes);
-  }
+// The optional part is large and seldom there; what the copied flags do not name is not copied.
+void DaemonChannel::CopyRecord(const char* from, char* record) {
+  const SegmentLayout& layout = segment_->layout();
+  CopyOnce(record, from, layout.draft_masses_offset);
+  DraftRecord header;
+  std::memcpy(&header, record, sizeof(header));
+  if ((header.flags & ~uint32_t{kDraftDiscard}) == 0) return;
+  CopyOnce(record + layout.draft_masses_offset, from + layout.draft_masses_offset,
+           layout.draft_record_bytes - layout.draft_masses_offset);
 }
 
 // `record` lies in private memory.
@@ -81,33 +87,62 @@ DraftRecordView DaemonChannel::CheckRecord(const char* record) {
   const SegmentLayout& layout = segment_->layout();
   DraftRecord header;
   std::memcpy(&header, record, sizeof(header));
-  DraftRecordView view{header.sequence, RecordFault::kNone, {}};
-  const auto refused = [&view](RecordFault fault) {
-    view.fault = fault;
-    return view;
+  const auto refused = [&header](RecordFault fault) {
+    return DraftRecordView{header.sequence, fault, {}, nullptr, false};
   };
-
-  const uint32_t slot = SequenceSlot(header.sequence);
-  if (slot >= limits.max_sequences) return refused(RecordFault::kSequence);
-  if (header.reserved != 0) return refused(RecordFault::kReserved);
+  if (SequenceSlot(header.sequence) >= limits.max_sequences) {
+    return refused(RecordFault::kSequence);
+  }
+  if ((header.flags & ~kDraftFlagsAll) != 0) return refused(RecordFault::kFlags);
   if (header.num_drafts > limits.max_draft) return refused(RecordFault::kCount);
+  const auto has = [&header](uint32_t flag) { return (header.flags & flag) != 0; };
 
-  DraftChain chain;
+  DraftRecordView view{header.sequence, RecordFault::kNone, {}, nullptr, has(kDraftDiscard)};
+  if (view.discard) return view;
+  DraftChain& chain = view.chain;
   chain.num_drafts = static_cast<int32_t>(header.num_drafts);
   chain.tokens = reinterpret_cast<const TokenId*>(record + layout.draft_tokens_offset);
-  chain.target_rows = reinterpret_cast<const uint32_t*>(record + layout.draft_target_rows_offset);
   chain.draft_rows = reinterpret_cast<const uint32_t*>(record + layout.draft_draft_rows_offset);
   chain.kinds = reinterpret_cast<const DraftKind*>(record + layout.draft_kinds_offset);
-  for (uint32_t i = 0; i <= header.num_drafts; ++i) {
-    if (chain.target_rows[i] >= row_limits_.target_rows) return refused(RecordFault::kTargetRow);
+  if (has(kDraftArgmax)) {
+    chain.target_argmax = reinterpret_cast<const TokenId*>(record + layout.draft_argmax_offset);
+  } else {
+    chain.target_rows = reinterpret_cast<const uint32_t*>(record + layout.draft_target_rows_offset);
   }
-  for (uint32_t i = 0; i < header.num_drafts; ++i) {
+  if (has(kDraftSideChannel)) {
+    chain.draft_masses = reinterpret_cast<const double*>(record + layout.draft_masses_offset);
+    chain.draft_weights = reinterpret_cast<const float*>(record + layout.draft_weights_offset);
+  }
+  if (has(kDraftMaskRows)) {
+    view.mask_rows = reinterpret_cast<const int32_t*>(record + layout.draft_mask_rows_offset);
+  }
+  const RecordFault fault = CheckRows(view);
+  return fault == RecordFault::kNone ? view : refused(fault);
+}
+
+// The weights and masses of a side channel are judged where they are used, as rows are.
+RecordFault DaemonChannel::CheckRows(const DraftRecordView& view) {
+  const DraftChain& chain = view.chain;
+  for (int32_t i = 0; i <= chain.num_drafts; ++i) {
+    if (chain.target_rows != nullptr && chain.target_rows[i] >= row_limits_.target_rows) {
+      return RecordFault::kTargetRow;
+    }
+    // A negative id is a large one here.
+    if (chain.target_argmax != nullptr &&
+        static_cast<uint32_t>(chain.target_argmax[i]) >= segment_->limits().vocab_size) {
+      return RecordFault::kArgmax;
+    }
+    if (view.mask_rows != nullptr && view.mask_rows[i] != -1 &&
+        static_cast<uint32_t>(view.mask_rows[i]) >= row_limits_.mask_rows) {
+      return RecordFault::kMaskRow;
+    }
+  }
+  for (int32_t i = 0; i < chain.num_drafts; ++i) {
     if (chain.kinds[i] == DraftKind::kOneHot) continue;
-    if (chain.kinds[i] != DraftKind::kSampled) return refused(RecordFault::kKind);
-    if (chain.draft_rows[i] >= row_limits_.draft_rows) return refused(RecordFault::kDraftRow);
+    if (chain.kinds[i] != DraftKind::kSampled) return RecordFault::kKind;
+    if (chain.draft_rows[i] >= row_limits_.draft_rows) return RecordFault::kDraftRow;
   }
-  view.chain = chain;
-  return view;
+  return RecordFault::kNone;
 }
 
 void DaemonChannel::Complete(const SubmissionCopy& submission,
@@ -121,13 +156,19 @@ void DaemonChannel::Complete(const SubmissionCopy& submission,
   char* record = segment_->at(layout.result_payload_offset + payload_offset);
   for (const SequenceResult& result : results) {
     SPECD_CHECK(result.num_kept <= limits.max_draft + 1);
+    SPECD_CHECK(result.scores_per_token <= limits.max_scores);
     const ResultRecord header{result.sequence,     result.status,   result.finish_reason,
                               result.num_accepted, result.num_kept, result.total_kept,
-                              result.stop_token};
+                              result.stop_token,   result.detail,   result.scores_per_token};
     std::memcpy(record, &header, sizeof(header));
     if (result.num_kept > 0) {
       std::memcpy(record + layout.result_tokens_offset, result.tokens,
                   result.num_kept * sizeof(TokenId));
+    }
+    if (const size_t num_scores = size_t{result.num_kept} * result.scores_per_token;
+        num_scores > 0) {
+      std::memcpy(record + layout.result_scores_offset, result.scores,
+                  num_scores * sizeof(TokenScore));
     }
     record += layout.result_record_bytes;
   }

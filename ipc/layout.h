@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "kernels/core/round.h"
 
 namespace specd {
 
@@ -32,15 +33,21 @@ struct SessionLimits {
   static constexpr uint32_t kSequencesMax = 65536;
   static constexpr uint32_t kDraftMax = 64;
   static constexpr uint32_t kRingDepthMax = 64;
+  // The token itself, the best 64 and 64 chosen ones (speculative/params.h).
+  static constexpr uint32_t kScoresMax = 129;
 
   uint32_t vocab_size = 0;
   uint32_t max_batch = 0;
   uint32_t max_sequences = 0;
   uint32_t max_draft = 0;
   uint32_t ring_depth = 0;
+  uint32_t max_scores = 0;  // of one kept token
 
   friend bool operator==(const SessionLimits&, const SessionLimits&) = default;
 };
+
+// All of a segment is taken when an engine attaches, so its size has a bound too.
+inline constexpr uint64_t kSegmentBytesMax = uint64_t{1} << 30;
 
 // OK, or an error that names the first limit outside its range.
 absl::Status ValidateLimits(const SessionLimits& limits);
@@ -63,7 +70,7 @@ struct SegmentHeader {
   uint32_t max_sequences;
   uint32_t max_draft;
   uint32_t ring_depth;
-  uint32_t reserved0;
+  uint32_t max_scores;
   uint64_t submission_ring_offset;
   uint64_t completion_ring_offset;
   uint64_t draft_payload_offset;
@@ -139,21 +146,37 @@ struct CompletionSlot {
 
 // ---- payloads ----------------------------------------------------------------------------------
 
+// What a record brings besides its tokens and rows. kDraftDiscard is SPECD_DISCARD.
+enum DraftRecordFlags : uint32_t {
+  kDraftDiscard = 1,
+  kDraftMaskRows = 2,
+  kDraftSideChannel = 4,
+  kDraftArgmax = 8,  // in place of target_rows
+};
+inline constexpr uint32_t kDraftFlagsAll = 15;
+
 // One sequence of a submission. It is followed, without gaps, by
 //   int32  tokens[max_draft]
 //   uint32 target_rows[max_draft + 1]
 //   uint32 draft_rows[max_draft]
 //   uint8  kinds[max_draft]
+// then, from the next multiple of 8 and read only where a flag says so, by
+//   double draft_masses[max_draft]
+//   float  draft_weights[max_draft]
+//   int32  mask_rows[max_draft + 1]
+//   int32  target_argmax[max_draft + 1]
 // and zeros up to draft_record_bytes. Entries beyond num_drafts are not read.
 struct DraftRecord {
   uint64_t sequence;
   uint32_t num_drafts;
-  uint32_t reserved;  // 0
+  uint32_t flags;  // DraftRecordFlags
 };
 
 // One sequence of a completion, in the order of the submission. It is followed by
 //   int32  tokens[max_draft + 1]
-// and zeros up to result_record_bytes. Entries beyond num_kept are not read.
+//   TokenScore scores[(max_draft + 1) * max_scores]
+// and zeros up to result_record_bytes. Tokens beyond num_kept are not read; the scores of token i
+// begin at scores[i * scores_per_token].
 struct ResultRecord {
   uint64_t sequence;
   uint32_t status;         // SPECD_STATUS_...
@@ -162,6 +185,8 @@ struct ResultRecord {
   uint32_t num_kept;
   uint32_t total_kept;
   int32_t stop_token;
+  uint32_t detail;            // SPECD_DETAIL_...
+  uint32_t scores_per_token;  // at most max_scores
 };
 
 // ---- sequences ---------------------------------------------------------------------------------
@@ -216,14 +241,18 @@ struct SegmentLayout {
   uint32_t draft_target_rows_offset = 0;
   uint32_t draft_draft_rows_offset = 0;
   uint32_t draft_kinds_offset = 0;
+  uint32_t draft_masses_offset = 0;  // the optional part begins here
+  uint32_t draft_weights_offset = 0;
+  uint32_t draft_mask_rows_offset = 0;
+  uint32_t draft_argmax_offset = 0;
   uint32_t result_record_bytes = 0;
   uint32_t result_tokens_offset = 0;
+  uint32_t result_scores_offset = 0;
 
   friend bool operator==(const SegmentLayout&, const SegmentLayout&) = default;
 };
 
-// REQUIRES: ValidateLimits(limits).ok(), which bounds the largest segment below 2^29 bytes, so that
-// no sum or product here can overflow; checked.
+// REQUIRES: ValidateLimits(limits).ok(), which bounds the segment by kSegmentBytesMax; checked.
 SegmentLayout ComputeLayout(const SessionLimits& limits);
 
 // ---- the promise, checked ----------------------------------------------------------------------
@@ -236,6 +265,7 @@ static_assert(sizeof(SegmentHeader) == 128 && alignof(SegmentHeader) == 8);
 static_assert(offsetof(SegmentHeader, session_id) == 16);
 static_assert(offsetof(SegmentHeader, segment_bytes) == 32);
 static_assert(offsetof(SegmentHeader, vocab_size) == 40);
+static_assert(offsetof(SegmentHeader, max_scores) == 60);
 static_assert(offsetof(SegmentHeader, submission_ring_offset) == 64);
 static_assert(offsetof(SegmentHeader, sequence_table_offset) == 96);
 static_assert(offsetof(SegmentHeader, draft_record_bytes) == 104);
@@ -257,6 +287,9 @@ static_assert(offsetof(CompletionSlot, payload_offset) == 40);
 static_assert(offsetof(CompletionSlot, payload_bytes) == 48);
 static_assert(offsetof(CompletionSlot, flags) == 56);
 static_assert(sizeof(DraftRecord) == 16 && offsetof(DraftRecord, num_drafts) == 8);
-static_assert(sizeof(ResultRecord) == 32 && offsetof(ResultRecord, stop_token) == 28);
+static_assert(offsetof(DraftRecord, flags) == 12);
+static_assert(sizeof(ResultRecord) == 40 && offsetof(ResultRecord, stop_token) == 28);
+static_assert(offsetof(ResultRecord, scores_per_token) == 36);
+static_assert(sizeof(TokenScore) == 12 && offsetof(TokenScore, rank) == 8);
 
 }  // namespace specd

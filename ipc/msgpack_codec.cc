@@ -107,34 +107,38 @@ void MapReader::Read(std::string_view key, bool* out) {
   *out = value->via.boolean;
 }
 
-bool MapReader::ReadUnsigned(std::string_view key, uint64_t max, uint64_t* out) {
-  const msgpack::object* value = Find(key);
-  if (value == nullptr) return false;
-  if (value->type == msgpack::type::NEGATIVE_INTEGER) {
-    Fail(key, fmt::format("= {} must be in 0..{}", value->via.i64, max));
+bool MapReader::ReadUnsigned(std::string_view key, const msgpack::object& value, uint64_t max,
+                             uint64_t* out) {
+  if (value.type == msgpack::type::NEGATIVE_INTEGER) {
+    Fail(key, fmt::format("= {} must be in 0..{}", value.via.i64, max));
     return false;
   }
-  if (value->type != msgpack::type::POSITIVE_INTEGER) {
-    WrongType(key, "an integer", *value);
+  if (value.type != msgpack::type::POSITIVE_INTEGER) {
+    WrongType(key, "an integer", value);
     return false;
   }
-  if (value->via.u64 > max) {
-    Fail(key, fmt::format("= {} must be in 0..{}", value->via.u64, max));
+  if (value.via.u64 > max) {
+    Fail(key, fmt::format("= {} must be in 0..{}", value.via.u64, max));
     return false;
   }
-  *out = value->via.u64;
+  *out = value.via.u64;
   return true;
 }
 
 void MapReader::Read(std::string_view key, uint32_t* out) {
-  uint64_t value = 0;
-  if (ReadUnsigned(key, std::numeric_limits<uint32_t>::max(), &value)) {
-    *out = static_cast<uint32_t>(value);
+  const msgpack::object* value = Find(key);
+  uint64_t number = 0;
+  if (value != nullptr &&
+      ReadUnsigned(key, *value, std::numeric_limits<uint32_t>::max(), &number)) {
+    *out = static_cast<uint32_t>(number);
   }
 }
 
 void MapReader::Read(std::string_view key, uint64_t* out) {
-  ReadUnsigned(key, std::numeric_limits<uint64_t>::max(), out);
+  const msgpack::object* value = Find(key);
+  if (value != nullptr) {
+    ReadUnsigned(key, *value, std::numeric_limits<uint64_t>::max(), out);
+  }
 }
 
 bool MapReader::ReadSigned(std::string_view key, const msgpack::object& value, int32_t* out) {
@@ -172,11 +176,18 @@ void MapReader::ReadOrNil(std::string_view key, int32_t absent, int32_t* out) {
   }
 }
 
+bool MapReader::ReadDouble(std::string_view key, const msgpack::object& value, double* out) {
+  if (value.type != msgpack::type::FLOAT64) {
+    WrongType(key, "a 64-bit float", value);
+    return false;
+  }
+  *out = value.via.f64;
+  return true;
+}
+
 void MapReader::Read(std::string_view key, double* out) {
   const msgpack::object* value = Find(key);
-  if (value == nullptr) return;
-  if (value->type != msgpack::type::FLOAT64) return WrongType(key, "a 64-bit float", *value);
-  *out = value->via.f64;
+  if (value != nullptr) ReadDouble(key, *value, out);
 }
 
 void MapReader::Read(std::string_view key, std::string* out, size_t bytes_max) {
@@ -208,26 +219,44 @@ std::vector<const msgpack::object*> MapReader::Array(std::string_view key, size_
   return elements;
 }
 
-void MapReader::Read(std::string_view key, std::vector<int32_t>* out, size_t size_max) {
+template <class T, class F>
+void MapReader::ReadArray(std::string_view key, std::vector<T>* out, size_t size_max, F read) {
   const std::vector<const msgpack::object*> elements = Array(key, size_max);
   if (!status_.ok()) return;
-  std::vector<int32_t> values(elements.size());
+  std::vector<T> values(elements.size());
   for (size_t i = 0; i < elements.size(); ++i) {
-    if (!ReadSigned(key, *elements[i], &values[i])) return;
+    if (!read(*elements[i], &values[i])) return;
   }
   *out = std::move(values);
 }
 
+void MapReader::Read(std::string_view key, std::vector<int32_t>* out, size_t size_max) {
+  ReadArray(key, out, size_max, [this, key](const msgpack::object& element, int32_t* value) {
+    return ReadSigned(key, element, value);
+  });
+}
+
+void MapReader::Read(std::string_view key, std::vector<uint64_t>* out, size_t size_max) {
+  ReadArray(key, out, size_max, [this, key](const msgpack::object& element, uint64_t* value) {
+    return ReadUnsigned(key, element, std::numeric_limits<uint64_t>::max(), value);
+  });
+}
+
+void MapReader::Read(std::string_view key, std::vector<double>* out, size_t size_max) {
+  ReadArray(key, out, size_max, [this, key](const msgpack::object& element, double* value) {
+    return ReadDouble(key, element, value);
+  });
+}
+
 void MapReader::Read(std::string_view key, std::vector<std::string>* out, size_t size_max) {
-  const std::vector<const msgpack::object*> elements = Array(key, size_max);
-  if (!status_.ok()) return;
-  std::vector<std::string> values;
-  values.reserve(elements.size());
-  for (const msgpack::object* element : elements) {
-    if (element->type != msgpack::type::STR) return WrongType(key, "an array of strings", *element);
-    values.emplace_back(ViewOf(element->via.str));
-  }
-  *out = std::move(values);
+  ReadArray(key, out, size_max, [this, key](const msgpack::object& element, std::string* value) {
+    if (element.type != msgpack::type::STR) {
+      WrongType(key, "an array of strings", element);
+      return false;
+    }
+    *value = ViewOf(element.via.str);
+    return true;
+  });
 }
 
 void MapReader::RefuseOthers() {

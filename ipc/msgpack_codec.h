@@ -44,10 +44,11 @@ class MapWriter {
   // msgpack-c would send 1.0 as the integer 1; a double stays one on the wire.
   void Field(std::string_view key, double value) {
     Key(key);
-    const auto bits = std::bit_cast<uint64_t>(value);
-    char bytes[9] = {static_cast<char>(0xcb)};
-    for (int i = 0; i < 8; ++i) bytes[1 + i] = static_cast<char>(bits >> (56 - 8 * i));
-    sink_.write(bytes, sizeof(bytes));
+    PutDouble(value);
+  }
+  void Field(std::string_view key, const std::vector<double>& values) {
+    BeginArray(key, values.size());
+    for (const double value : values) PutDouble(value);
   }
   void Nil(std::string_view key) {
     Key(key);
@@ -63,6 +64,13 @@ class MapWriter {
   void Key(std::string_view key) {
     packer_.pack_str(static_cast<uint32_t>(key.size()));
     packer_.pack_str_body(key.data(), static_cast<uint32_t>(key.size()));
+  }
+
+  void PutDouble(double value) {
+    const auto bits = std::bit_cast<uint64_t>(value);
+    char bytes[9] = {static_cast<char>(0xcb)};
+    for (int i = 0; i < 8; ++i) bytes[1 + i] = static_cast<char>(bits >> (56 - 8 * i));
+    sink_.write(bytes, sizeof(bytes));
   }
 
   StringSink sink_;
@@ -87,6 +95,8 @@ class MapReader {
   void Read(std::string_view key, double* out);
   void Read(std::string_view key, std::string* out, size_t bytes_max);
   void Read(std::string_view key, std::vector<int32_t>* out, size_t size_max);
+  void Read(std::string_view key, std::vector<uint64_t>* out, size_t size_max);
+  void Read(std::string_view key, std::vector<double>* out, size_t size_max);
   void Read(std::string_view key, std::vector<std::string>* out, size_t size_max);
 
   // An integer, or nil for `absent`.
@@ -108,7 +118,12 @@ class MapReader {
 
  private:
   void WrongType(std::string_view key, std::string_view wanted, const msgpack::object& found);
-  bool ReadUnsigned(std::string_view key, uint64_t max, uint64_t* out);
+  bool ReadUnsigned(std::string_view key, const msgpack::object& value, uint64_t max,
+                    uint64_t* out);
+  bool ReadDouble(std::string_view key, const msgpack::object& value, double* out);
+  // Reads every element of an array with `read`(element, &value); *out is set if all succeed.
+  template <class T, class F>
+  void ReadArray(std::string_view key, std::vector<T>* out, size_t size_max, F read);
   bool ReadSigned(std::string_view key, const msgpack::object& value, int32_t* out);
 
   const msgpack::object_map& map_;

@@ -5,6 +5,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <cmath>
+
 #include "ipc/error.h"
 #include "ipc/include/specd/specd.h"
 
@@ -17,6 +19,60 @@ absl::Status RegionError(std::string_view field, std::string_view text) {
 
 absl::Status Invalid(std::string_view field, std::string_view text) {
   return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
+}
+
+// What a row is made of.
+struct RowShape {
+  uint64_t num_elements;
+  uint64_t element_bytes;
+};
+
+// The stride to be used, once every row is known to lie in the region.
+absl::StatusOr<uint64_t> CheckBounds(const Region& region, const TensorSpec& spec,
+                                     const RowShape& shape) {
+  if (spec.num_rows < 1 || spec.num_rows > kTensorRowsMax) {
+    return Invalid("num_rows",
+                   fmt::format("num_rows = {} is outside 1..{}", spec.num_rows, kTensorRowsMax));
+  }
+  if (spec.offset_bytes % shape.element_bytes != 0) {
+    return Invalid("offset_bytes", fmt::format("offset_bytes = {} is no multiple of {}, the size "
+                                               "of an element; align row 0",
+                                               spec.offset_bytes, shape.element_bytes));
+  }
+  const uint64_t row_stride = spec.row_stride == 0 ? shape.num_elements : spec.row_stride;
+  if (row_stride < shape.num_elements || row_stride > kRegionBytesMax) {
+    return Invalid("row_stride",
+                   fmt::format("row_stride = {} is outside {}..{} elements; rows may not overlap, "
+                               "so it is at least one row (or 0 for rows without gaps)",
+                               row_stride, shape.num_elements, kRegionBytesMax));
+  }
+  // At most 2^31 * 2^40 * 4 + 2^22 + 2^64 bytes: far inside 128 bits.
+  using Wide = unsigned __int128;
+  const Wide span_bytes =
+      (Wide{spec.num_rows - 1} * row_stride + shape.num_elements) * Wide{shape.element_bytes};
+  if (Wide{spec.offset_bytes} + span_bytes > Wide{region.size_bytes()}) {
+    const uint64_t row_bytes = shape.num_elements * shape.element_bytes;
+    const uint64_t room_bytes =
+        spec.offset_bytes < region.size_bytes() ? region.size_bytes() - spec.offset_bytes : 0;
+    const uint64_t fit = room_bytes < row_bytes
+                             ? 0
+                             : (room_bytes - row_bytes) / (row_stride * shape.element_bytes) + 1;
+    return RegionError(
+        fit == 0 ? "offset_bytes" : "num_rows",
+        fmt::format("offset_bytes = {}, num_rows = {}, row_stride = {}: the last row ends past the "
+                    "region of {} bytes; from this offset it holds {} rows of {} bytes. Bind fewer "
+                    "rows or allocate more",
+                    spec.offset_bytes, spec.num_rows, row_stride, region.size_bytes(), fit,
+                    row_bytes));
+  }
+  return row_stride;
+}
+
+absl::StatusOr<DType> CheckDType(uint32_t dtype) {
+  if (dtype <= static_cast<uint32_t>(DType::kFloat16)) return static_cast<DType>(dtype);
+  return Invalid("dtype", fmt::format("dtype = {} is unknown; allowed are 0 (float32), "
+                                      "1 (bfloat16), 2 (float16)",
+                                      dtype));
 }
 
 }  // namespace
@@ -63,53 +119,79 @@ absl::StatusOr<Region> Region::Import(UniqueFd fd, uint64_t size_bytes) {
   return Region(*std::move(mapping), size_bytes);
 }
 
+absl::StatusOr<ElementRules> CheckRules(const TensorSpec& spec) {
+  if (spec.kind > static_cast<uint32_t>(RowKind::kFinalProbabilities)) {
+    return Invalid("kind", fmt::format("kind = {} is unknown; allowed are 0 (logits), "
+                                       "1 (probabilities), 2 (final probabilities)",
+                                       spec.kind));
+  }
+  const ElementRules rules{static_cast<RowKind>(spec.kind), spec.renormalise,
+                           static_cast<float>(spec.scale), static_cast<float>(spec.cap)};
+  // As a float, because that is what rows are multiplied by.
+  if (!(rules.scale > 0) || !std::isfinite(rules.scale)) {
+    return Invalid("scale", fmt::format("scale = {} must be above 0 and finite; 1 leaves logits as "
+                                        "they are",
+                                        spec.scale));
+  }
+  if (!(rules.cap >= 0) || !std::isfinite(rules.cap)) {
+    return Invalid("cap",
+                   fmt::format("cap = {} must be 0 (no cap) or above, and finite", spec.cap));
+  }
+  if (rules.kind == RowKind::kLogits) {
+    if (rules.renormalise) {
+      return Invalid("renormalise",
+                     "renormalise = true is for probabilities; logits need no sum. Leave it, or "
+                     "set kind");
+    }
+    return rules;
+  }
+  if (spec.dtype != static_cast<uint32_t>(DType::kFloat32)) {
+    return Invalid("dtype", fmt::format("dtype = {} with kind = {}: probabilities must be float32 "
+                                        "(0); bind logits instead",
+                                        spec.dtype, spec.kind));
+  }
+  if (rules.scale != 1 || rules.cap != 0) {
+    return Invalid(rules.scale != 1 ? "scale" : "cap",
+                   fmt::format("scale = {}, cap = {} apply to logits; with kind = {} they must be "
+                               "1 and 0",
+                               spec.scale, spec.cap, spec.kind));
+  }
+  return rules;
+}
+
 absl::StatusOr<TensorView> BindTensor(const Region& region, const TensorSpec& spec,
                                       int32_t vocab_size) {
-  if (spec.dtype > static_cast<uint32_t>(DType::kFloat16)) {
-    return Invalid("dtype", fmt::format("dtype = {} is unknown; allowed are 0 (float32), "
-                                        "1 (bfloat16), 2 (float16)",
-                                        spec.dtype));
+  const absl::StatusOr<DType> dtype = CheckDType(spec.dtype);
+  if (!dtype.ok()) return dtype.status();
+  const absl::StatusOr<ElementRules> rules = CheckRules(spec);
+  if (!rules.ok()) return rules.status();
+  const absl::StatusOr<uint64_t> row_stride = CheckBounds(
+      region, spec, {static_cast<uint64_t>(vocab_size), static_cast<uint64_t>(SizeBytes(*dtype))});
+  if (!row_stride.ok()) return row_stride.status();
+  return TensorView{static_cast<const char*>(region.data()) + spec.offset_bytes,
+                    *dtype,
+                    static_cast<int64_t>(spec.num_rows),
+                    static_cast<int64_t>(*row_stride),
+                    vocab_size,
+                    *rules};
+}
+
+absl::StatusOr<MaskView> BindMask(const Region& region, const TensorSpec& spec,
+                                  int32_t vocab_size) {
+  const TensorSpec plain;
+  if (spec.dtype != plain.dtype || spec.kind != plain.kind || spec.scale != plain.scale ||
+      spec.cap != plain.cap || spec.renormalise != plain.renormalise) {
+    return Invalid("role",
+                   "a mask has no use for dtype, kind, scale, cap or renormalise; leave them at "
+                   "their defaults");
   }
-  const auto dtype = static_cast<DType>(spec.dtype);
-  const auto element_bytes = static_cast<uint64_t>(SizeBytes(dtype));
-  const auto row_elements = static_cast<uint64_t>(vocab_size);
-  if (spec.num_rows < 1 || spec.num_rows > kTensorRowsMax) {
-    return Invalid("num_rows",
-                   fmt::format("num_rows = {} is outside 1..{}", spec.num_rows, kTensorRowsMax));
-  }
-  if (spec.offset_bytes % element_bytes != 0) {
-    return Invalid("offset_bytes", fmt::format("offset_bytes = {} is no multiple of {}, the size "
-                                               "of an element; align row 0",
-                                               spec.offset_bytes, element_bytes));
-  }
-  const uint64_t row_stride = spec.row_stride == 0 ? row_elements : spec.row_stride;
-  if (row_stride < row_elements || row_stride > kRegionBytesMax) {
-    return Invalid("row_stride", fmt::format("row_stride = {} is outside {}..{} elements; rows may "
-                                             "not overlap, so it is at least vocab_size (or 0 for "
-                                             "vocab_size)",
-                                             row_stride, row_elements, kRegionBytesMax));
-  }
-  // At most 2^31 * 2^40 * 4 + 2^22 + 2^64 bytes: far inside 128 bits.
-  using Wide = unsigned __int128;
-  const Wide span_bytes =
-      (Wide{spec.num_rows - 1} * row_stride + row_elements) * Wide{element_bytes};
-  if (Wide{spec.offset_bytes} + span_bytes > Wide{region.size_bytes()}) {
-    const uint64_t row_bytes = row_elements * element_bytes;
-    const uint64_t room_bytes =
-        spec.offset_bytes < region.size_bytes() ? region.size_bytes() - spec.offset_bytes : 0;
-    const uint64_t fit =
-        room_bytes < row_bytes ? 0 : (room_bytes - row_bytes) / (row_stride * element_bytes) + 1;
-    return RegionError(
-        fit == 0 ? "offset_bytes" : "num_rows",
-        fmt::format("offset_bytes = {}, num_rows = {}, row_stride = {}: the last row ends past the "
-                    "region of {} bytes; from this offset it holds {} rows of {} bytes. Bind fewer "
-                    "rows or allocate more",
-                    spec.offset_bytes, spec.num_rows, row_stride, region.size_bytes(), fit,
-                    row_bytes));
-  }
-  return TensorView{static_cast<const char*>(region.data()) + spec.offset_bytes, dtype,
-                    static_cast<int64_t>(spec.num_rows), static_cast<int64_t>(row_stride),
-                    vocab_size};
+  const uint64_t num_words = (static_cast<uint64_t>(vocab_size) + 31) / 32;
+  const absl::StatusOr<uint64_t> row_stride =
+      CheckBounds(region, spec, {num_words, sizeof(uint32_t)});
+  if (!row_stride.ok()) return row_stride.status();
+  return MaskView{reinterpret_cast<const uint32_t*>(static_cast<const char*>(region.data()) +
+                                                    spec.offset_bytes),
+                  static_cast<int64_t>(spec.num_rows), static_cast<int64_t>(*row_stride)};
 }
 
 }  // namespace specd

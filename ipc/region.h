@@ -32,17 +32,26 @@ class Region {
   uint64_t size_bytes_;
 };
 
-// As it came over the wire: nothing checked yet.
+// As it came over the wire: nothing checked yet. A mask has dtype, kind and rules at their defaults
+// and counts its stride in words.
 struct TensorSpec {
   uint32_t dtype = 0;         // DType
   uint64_t offset_bytes = 0;  // of row 0
   uint64_t num_rows = 0;
-  uint64_t row_stride = 0;  // in elements; 0 means vocab_size
+  uint64_t row_stride = 0;  // in elements; 0: rows without gaps
+  uint32_t kind = 0;        // RowKind
+  bool renormalise = false;
+  double scale = 1;
+  double cap = 0;
 };
 
 // The view, or an error that names the field. The last row must end inside the region; the gap
 // between the last row and the next stride need not. The region must outlive the view.
 absl::StatusOr<TensorView> BindTensor(const Region& region, const TensorSpec& spec,
                                       int32_t vocab_size);
+absl::StatusOr<MaskView> BindMask(const Region& region, const TensorSpec& spec, int32_t vocab_size);
+
+// How the elements are read, or an error that names the field: for rows that need no region too.
+absl::StatusOr<ElementRules> CheckRules(const TensorSpec& spec);
 
 }  // namespace specd

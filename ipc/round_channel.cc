@@ -23,26 +23,59 @@ const char* ChannelFaultName(ChannelFault fault) {
 
 namespace {
 
+// Copies `count` elements if there are any.
+template <class T>
+void Put(char* to, const T* from, size_t count) {
+  if (count > 0) std::memcpy(to, from, count * sizeof(T));
+}
+
+uint32_t FlagsOf(const EngineDraft& draft) {
+  if (draft.discard) return kDraftDiscard;
+  uint32_t flags = 0;
+  if (draft.mask_rows != nullptr) flags |= kDraftMaskRows;
+  if (draft.chain.draft_weights != nullptr) flags |= kDraftSideChannel;
+  if (draft.chain.target_argmax != nullptr) flags |= kDraftArgmax;
+  return flags;
+}
+
+void WriteOptional(const SegmentLayout& layout, const EngineDraft& draft, uint32_t flags,
+                   char* record) {
+  const DraftChain& chain = draft.chain;
+  const auto num_drafts = static_cast<size_t>(chain.num_drafts);
+  if ((flags & kDraftSideChannel) != 0) {
+    Put(record + layout.draft_masses_offset, chain.draft_masses, num_drafts);
+    Put(record + layout.draft_weights_offset, chain.draft_weights, num_drafts);
+  }
+  if ((flags & kDraftMaskRows) != 0) {
+    Put(record + layout.draft_mask_rows_offset, draft.mask_rows, num_drafts + 1);
+  }
+  if ((flags & kDraftArgmax) != 0) {
+    Put(record + layout.draft_argmax_offset, chain.target_argmax, num_drafts + 1);
+  }
+}
+
 // `record` lies in the draft area. What a smaller draft leaves unwritten is not read.
 void WriteDraft(const SegmentLayout& layout, const EngineDraft& draft, char* record) {
   const DraftChain& chain = draft.chain;
-  const auto num_drafts = static_cast<size_t>(chain.num_drafts);
-  const DraftRecord header{draft.sequence, static_cast<uint32_t>(num_drafts), 0};
+  const uint32_t flags = FlagsOf(draft);
+  const size_t num_drafts = draft.discard ? 0 : static_cast<size_t>(chain.num_drafts);
+  const DraftRecord header{draft.sequence, static_cast<uint32_t>(num_drafts), flags};
   std::memcpy(record, &header, sizeof(header));
-  std::memcpy(record + layout.draft_target_rows_offset, chain.target_rows,
-              (num_drafts + 1) * sizeof(uint32_t));
-  if (num_drafts == 0) return;
-  std::memcpy(record + layout.draft_tokens_offset, chain.tokens, num_drafts * sizeof(TokenId));
+  if (draft.discard) return;
+  WriteOptional(layout, draft, flags, record);
+  if (chain.target_argmax == nullptr) {
+    Put(record + layout.draft_target_rows_offset, chain.target_rows, num_drafts + 1);
+  }
+  Put(record + layout.draft_tokens_offset, chain.tokens, num_drafts);
   if (chain.kinds != nullptr) {
-    std::memcpy(record + layout.draft_kinds_offset, chain.kinds, num_drafts);
+    Put(record + layout.draft_kinds_offset, chain.kinds, num_drafts);
   } else {
     static_assert(static_cast<uint8_t>(DraftKind::kOneHot) == 0);
     std::memset(record + layout.draft_kinds_offset, 0, num_drafts);
   }
   // Without rows a sampled token must not find those of an earlier round: no index is that large.
   if (chain.draft_rows != nullptr) {
-    std::memcpy(record + layout.draft_draft_rows_offset, chain.draft_rows,
-                num_drafts * sizeof(uint32_t));
+    Put(record + layout.draft_draft_rows_offset, chain.draft_rows, num_drafts);
   } else {
     std::memset(record + layout.draft_draft_rows_offset, 0xff, num_drafts * sizeof(uint32_t));
   }
@@ -76,8 +109,9 @@ PushResult EngineChannel::Submit(uint64_t round_id, std::span<const EngineDraft>
       uint64_t{submissions_.slot_index()} * limits.max_batch * layout.draft_record_bytes;
   char* record = segment_->at(layout.draft_payload_offset + payload_offset);
   for (const EngineDraft& draft : drafts) {
-    SPECD_CHECK(draft.chain.num_drafts >= 0 &&
-                static_cast<uint32_t>(draft.chain.num_drafts) <= limits.max_draft);
+    SPECD_CHECK(draft.discard ||
+                (draft.chain.num_drafts >= 0 &&
+                 static_cast<uint32_t>(draft.chain.num_drafts) <= limits.max_draft));
     WriteDraft(layout, draft, record);
     record += layout.draft_record_bytes;
   }
@@ -94,25 +128,44 @@ PushResult EngineChannel::Submit(uint64_t round_id, std::span<const EngineDraft>
   return PushResult::kOk;
 }
 
-// Results are private once copied; a count that does not fit would be read past its record.
 bool EngineChannel::CopyResults(uint64_t payload_offset, uint32_t num_records) {
   const SegmentLayout& layout = segment_->layout();
-  CopyOnce(payload_.data(), segment_->at(layout.result_payload_offset + payload_offset),
-           uint64_t{num_records} * layout.result_record_bytes);
+  const char* from = segment_->at(layout.result_payload_offset + payload_offset);
+  char* record = payload_.data();
   for (uint32_t i = 0; i < num_records; ++i) {
-    const char* record = payload_.data() + uint64_t{i} * layout.result_record_bytes;
-    ResultRecord header;
-    std::memcpy(&header, record, sizeof(header));
-    if (header.num_kept > segment_->limits().max_draft + 1) return false;
-    results_[i] = {header.sequence,
-                   header.status,
-                   header.finish_reason,
-                   header.num_accepted,
-                   header.num_kept,
-                   header.total_kept,
-                   header.stop_token,
-                   reinterpret_cast<const TokenId*>(record + layout.result_tokens_offset)};
+    if (!CopyResult(from, record, &results_[i])) return false;
+    from += layout.result_record_bytes;
+    record += layout.result_record_bytes;
   }
+  return true;
+}
+
+// Results are private once copied; a count that does not fit would be read past its record. Scores
+// are many and seldom asked for, so only those that are there are copied.
+bool EngineChannel::CopyResult(const char* from, char* record, SequenceResult* result) {
+  const SegmentLayout& layout = segment_->layout();
+  CopyOnce(record, from, layout.result_scores_offset);
+  ResultRecord header;
+  std::memcpy(&header, record, sizeof(header));
+  if (header.num_kept > segment_->limits().max_draft + 1 ||
+      header.scores_per_token > segment_->limits().max_scores) {
+    return false;
+  }
+  const bool has_scores = header.scores_per_token > 0;
+  CopyOnce(record + layout.result_scores_offset, from + layout.result_scores_offset,
+           uint64_t{header.num_kept} * header.scores_per_token * sizeof(TokenScore));
+  *result = {header.sequence,
+             header.status,
+             header.finish_reason,
+             header.num_accepted,
+             header.num_kept,
+             header.total_kept,
+             header.stop_token,
+             reinterpret_cast<const TokenId*>(record + layout.result_tokens_offset),
+             header.detail,
+             header.scores_per_token,
+             has_scores ? reinterpret_cast<const TokenScore*>(record + layout.result_scores_offset)
+                        : nullptr};
   return true;
 }
 

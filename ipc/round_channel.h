@@ -33,10 +33,14 @@ const char* ChannelFaultName(ChannelFault fault);
 // ---- engine ------------------------------------------------------------------------------------
 
 // One sequence of a round as the engine hands it in. chain.kinds may be null (all one-hot), and so
-// may chain.draft_rows (a sampled token is then refused as RecordFault::kDraftRow).
+// may chain.draft_rows (a sampled token is then refused as RecordFault::kDraftRow), mask_rows and
+// the side channel; chain.target_rows is null where chain.target_argmax is not. Of a discarded
+// draft nothing else is looked at.
 struct EngineDraft {
   uint64_t sequence = 0;
   DraftChain chain;
+  const int32_t* mask_rows = nullptr;
+  bool discard = false;
 };
 
 // What the daemon says about one sequence of a round.
@@ -49,6 +53,9 @@ struct SequenceResult {
   uint32_t total_kept = 0;
   int32_t stop_token = kNoToken;
   const TokenId* tokens = nullptr;
+  uint32_t detail = 0;            // SPECD_DETAIL_...
+  uint32_t scores_per_token = 0;  // at most max_scores
+  const TokenScore* scores = nullptr;
 };
 
 // A completion in the engine's private memory, valid until the next Poll.
@@ -89,6 +96,7 @@ class EngineChannel {
 
  private:
   bool CopyResults(uint64_t payload_offset, uint32_t num_records);
+  bool CopyResult(const char* from, char* record, SequenceResult* result);
 
   Segment* segment_;
   RingProducer<SubmissionSlot> submissions_;
@@ -101,15 +109,18 @@ class EngineChannel {
 
 // ---- daemon ------------------------------------------------------------------------------------
 
-// What is wrong with one sequence of a submission. Only that sequence is not verified.
+// What is wrong with one sequence of a submission. Only that sequence is not verified. Values are
+// SPECD_DETAIL_...
 enum class RecordFault : uint8_t {
-  kNone,
-  kSequence,   // the slot of the handle is not below max_sequences: no such sequence
-  kCount,      // num_drafts > max_draft
-  kKind,       // a kind that is neither one-hot nor sampled
-  kTargetRow,  // a row index not below the number of target rows bound
-  kDraftRow,   // the same for the draft rows of sampled tokens
-  kReserved,   // a field that must be 0 is not
+  kNone = 0,
+  kSequence = 1,   // the slot of the handle is not below max_sequences: no such sequence
+  kCount = 2,      // num_drafts > max_draft
+  kKind = 3,       // a kind that is neither one-hot nor sampled
+  kTargetRow = 4,  // a row index not below the number of target rows bound
+  kDraftRow = 5,   // the same for the draft rows of sampled tokens
+  kFlags = 6,      // an unknown flag
+  kMaskRow = 7,    // a mask row that is neither -1 nor bound
+  kArgmax = 8,     // a target_argmax outside the vocabulary
 };
 
 // chain is empty when fault is not kNone. Its pointers stay valid until the next Take into the same
@@ -118,6 +129,8 @@ struct DraftRecordView {
   uint64_t sequence = 0;
   RecordFault fault = RecordFault::kNone;
   DraftChain chain;
+  const int32_t* mask_rows = nullptr;
+  bool discard = false;
 };
 
 // A private copy of one submission; make one at attach and use it again and again.
@@ -149,6 +162,7 @@ class SubmissionCopy {
 struct RowLimits {
   uint64_t target_rows = 0;
   uint64_t draft_rows = 0;
+  uint64_t mask_rows = 0;
 };
 
 class DaemonChannel {
@@ -179,8 +193,9 @@ class DaemonChannel {
 
  private:
   bool CopySlot(SubmissionCopy* out);
-  void CheckRecords(SubmissionCopy* out);
+  void CopyRecord(const char* from, char* record);
   DraftRecordView CheckRecord(const char* record);
+  RecordFault CheckRows(const DraftRecordView& view);
 
   Segment* segment_;
   RingConsumer<SubmissionSlot> submissions_;

@@ -39,6 +39,7 @@ void WriteHeader(SegmentHeader* header, const SessionLimits& limits, const Segme
   header->max_sequences = limits.max_sequences;
   header->max_draft = limits.max_draft;
   header->ring_depth = limits.ring_depth;
+  header->max_scores = limits.max_scores;
   header->submission_ring_offset = layout.submission_ring_offset;
   header->completion_ring_offset = layout.completion_ring_offset;
   header->draft_payload_offset = layout.draft_payload_offset;
@@ -62,9 +63,9 @@ absl::Status CheckHeader(const SegmentHeader& header, uint64_t file_bytes, Sessi
                     "library knows {}; upgrade the {}",
                     version, kSegmentVersion, version > kSegmentVersion ? "library" : "daemon"));
   }
-  *limits = {ReadOnce(header.vocab_size), ReadOnce(header.max_batch),
+  *limits = {ReadOnce(header.vocab_size),    ReadOnce(header.max_batch),
              ReadOnce(header.max_sequences), ReadOnce(header.max_draft),
-             ReadOnce(header.ring_depth)};
+             ReadOnce(header.ring_depth),    ReadOnce(header.max_scores)};
   if (absl::Status status = ValidateLimits(*limits); !status.ok()) return status;
   const SegmentLayout layout = ComputeLayout(*limits);
   if (header.segment_bytes != layout.segment_bytes || file_bytes != layout.segment_bytes) {

@@ -89,7 +89,7 @@ absl::StatusOr<Message> DecodePayload(std::string_view payload, std::string_view
 // ---- token batch --------------------------------------------------------------------------------
 
 void WriteTokenEvent(MapWriter* writer, const TokenEvent& event) {
-  const std::array<size_t, 3> num_fields = {8, 7, 6};
+  const std::array<size_t, 3> num_fields = {9, 7, 6};
   writer->BeginMap(num_fields.at(static_cast<size_t>(event.kind)));
   writer->Field("kind", NameAt(kTokenKinds, static_cast<size_t>(event.kind)));
   writer->Field("stream", event.stream);
@@ -101,6 +101,7 @@ void WriteTokenEvent(MapWriter* writer, const TokenEvent& event) {
       writer->Field("stop_strings", event.stop_strings);
       writer->Field("skip_special", event.skip_special_tokens);
       writer->Field("include_stop", event.include_stop);
+      writer->Field("min_tokens", event.min_tokens);
       return;
     case TokenEventKind::kTokens:
       writer->Field("ids", event.ids);
@@ -125,6 +126,7 @@ void ReadTokenEvent(MapReader* reader, TokenEvent* event) {
       reader->Read("stop_strings", &event->stop_strings, kStopStringsMax);
       reader->Read("skip_special", &event->skip_special_tokens);
       reader->Read("include_stop", &event->include_stop);
+      reader->Read("min_tokens", &event->min_tokens);
       return;
     case TokenEventKind::kTokens:
       reader->Read("ids", &event->ids, kIdsMax);

@@ -47,6 +47,9 @@ struct TokenEvent {
   std::vector<std::string> stop_strings;
   bool skip_special_tokens = true;
   bool include_stop = false;
+  // A stop string that completes at token number min_tokens or before does not count; tokens before
+  // `offset` are counted as well.
+  uint32_t min_tokens = 0;
 
   // tokens: those kept in one round
   std::vector<TokenId> ids;

@@ -21,6 +21,7 @@ struct BackendLimits {
   int32_t vocab_size = 0;
   int32_t max_batch = 0;
   int32_t max_draft = 0;
+  int32_t threads = 1;  // of a CPU backend; the bits do not depend on it
 };
 
 class Backend {
@@ -35,6 +36,9 @@ class Backend {
   // tensors. An error means that the processor failed, never that the input was unusual: bad rows
   // are outcomes.
   virtual absl::Status Run(const RoundBatch& batch) = 0;
+
+  // REQUIRES: as Run. Rows of any number.
+  virtual absl::Status Transform(const TransformBatch& batch) = 0;
 };
 
 // "cpu" always works. "cuda" is UNIMPLEMENTED in a build without nvcc and FAILED_PRECONDITION where

@@ -16,14 +16,16 @@ FinishWalk WalkFinishRules(const FinishRules& rules, int64_t kept_before,
   FinishWalk walk;
   for (TokenId id : confirmed) {
     ++walk.num_kept;
+    const int64_t number = kept_before + walk.num_kept;
     // At one token a stop outranks the length: a reply that ends itself on its last allowed token
     // has ended itself.
-    if (Contains(rules.stop_token_ids, id) || Contains(rules.eos_token_ids, id)) {
+    if (number > rules.min_tokens &&
+        (Contains(rules.stop_token_ids, id) || Contains(rules.eos_token_ids, id))) {
       walk.reason = FinishReason::kStop;
       walk.stop_token = id;
       return walk;
     }
-    if (kept_before + walk.num_kept >= rules.max_tokens) {
+    if (number >= rules.max_tokens) {
       walk.reason = FinishReason::kLength;
       return walk;
     }

@@ -16,6 +16,7 @@ namespace specd {
 struct FinishRules {
   std::span<const TokenId> stop_token_ids;
   std::span<const TokenId> eos_token_ids;  // empty where ignore_eos is set
+  int64_t min_tokens = 0;  // tokens up to this number finish by no stop id and no EOS
   int64_t max_tokens = 0;
 };
 

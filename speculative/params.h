@@ -1,13 +1,13 @@
-// The sampling parameters of one sequence, and the one table that says what each may be.
+// The sampling parameters of one sequence, the check of them, and what kernels make of them.
 //
 // Numbers arrive from an engine (over the socket, or through the C header in embedded mode) and are
-// checked here once; everything behind trusts them. Thread-compatible plain data.
+// checked here once; everything behind trusts them. What each may be stands in param_table.h, which
+// combinations are refused in param_rules.h. Plain data and pure functions: thread-compatible.
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,18 +17,87 @@
 namespace specd {
 
 inline constexpr size_t kStopIdsMax = 64;
+inline constexpr size_t kLogitBiasMax = 1024;
+inline constexpr size_t kBadWordsMax = 128;
+inline constexpr size_t kBadWordIdsMax = 1024;  // of all bad words together
+inline constexpr size_t kNgramWhitelistMax = 1024;
+inline constexpr size_t kThinkingEndIdsMax = 64;
+inline constexpr int64_t kLogprobsMax = 64;
+inline constexpr size_t kLogprobTokenIdsMax = 64;
+inline constexpr int64_t kSamplesMax = 64;  // n
+inline constexpr size_t kProcessorsMax = 8;
 inline constexpr size_t kStopStringsMax = 1024;
 inline constexpr size_t kStopBytesMax = 32 * 1024;  // of all stop strings together
 
+// Steps 9 to 11: one after another, or all three on the distribution of step 8.
+enum class FilterOrder : uint32_t { kSequential = 0, kJoint = 1 };
+
+struct TokenBias {
+  TokenId id = 0;
+  float bias = 0;
+};
+
+// The thinking budget of CONTRACT §3, step 6. budget < 0: off.
+struct ThinkingParams {
+  int64_t budget = -1;
+  TokenId start_id = kNoToken;    // the marker that opens a thought
+  std::vector<TokenId> end_ids;   // the tokens that close it
+  TokenId newline_id = kNoToken;  // emitted before end_ids unless it just was; kNoToken: not
+};
+
+// The steps a drafter declares it used on its own logits; never taken from the sequence's.
+struct DraftParams {
+  double temperature = 1.0;
+  double top_p = 1.0;
+  int64_t top_k = 0;
+  double min_p = 0.0;
+  FilterOrder filter_order = FilterOrder::kSequential;
+  bool edits =
+      false;  // the masks of a place and steps 1 to 6 of the sequence, on draft rows as well
+};
+
+// A custom processor by the name it was compiled in under (processor.h), with its parameters.
+struct ProcessorParams {
+  std::string name;
+  std::vector<std::pair<std::string, double>> values;
+};
+
 struct SequenceParams {
   VerifyMethod verify = VerifyMethod::kAuto;
-  double temperature = 1.0;
-  double draft_temperature = 1.0;
   uint64_t seed = 0;
   bool has_seed = false;
+  int64_t n = 1;  // sequences to open; child i uses seed + i, modulo 2^64
+
+  double temperature = 1.0;
+  double top_p = 1.0;
+  int64_t top_k = 0;  // 0 and below, or vocab_size and above: off
+  double min_p = 0.0;
+  FilterOrder filter_order = FilterOrder::kSequential;
+
+  double frequency_penalty = 0.0;
+  double presence_penalty = 0.0;
+  double repetition_penalty = 1.0;
+  std::vector<TokenBias> logit_bias;
+  std::vector<TokenId> allowed_token_ids;  // empty: all
+  std::vector<TokenId> disallowed_token_ids;
+  std::vector<std::vector<TokenId>> bad_words;
+  int64_t no_repeat_ngram_size = 0;    // 0: off
+  int64_t no_repeat_ngram_window = 0;  // tokens looked back upon; 0: all
+  std::vector<TokenId> no_repeat_ngram_whitelist;
+  ThinkingParams thinking;
+  std::vector<ProcessorParams> processors;
+
   int64_t max_tokens = 16;
+  int64_t min_tokens = 0;
   bool ignore_eos = false;
   std::vector<TokenId> stop_token_ids;
+
+  int64_t logprobs = -1;  // the best ids for each kept token; 0: the token alone; -1: none
+  ScoreMode logprobs_mode = ScoreMode::kRawLogprob;
+  std::vector<TokenId> logprob_token_ids;  // further ids whose logprobs are wanted
+
+  DraftParams draft;
+
   // For the text side. They are carried with the other parameters because a parameter has one home,
   // and because a verifier without a text side has to refuse the first of them.
   std::vector<std::string> stop_strings;
@@ -36,26 +105,43 @@ struct SequenceParams {
   bool skip_special_tokens = true;
 };
 
-// One row of the parameter table.
-struct ParamSpec {
-  std::string_view field;
-  double default_value;
-  double minimum;
-  double maximum;
-  std::string_view meaning;
-};
-
-// Every numeric parameter with its default and closed range, in the order of SequenceParams.
-std::span<const ParamSpec> ParamTable();
-
-// The first field outside its range, named with its value, its range and the remedy.
+// The first field outside its range, or the first combination that cannot be honoured, named with
+// its value, its range and the remedy (param_table.h, param_rules.h).
 absl::Status ValidateParams(const SequenceParams& params, int32_t vocab_size);
+
+// ---- the method of a sequence and of a round ----------------------------------------------------
 
 // Below this temperature a sequence is greedy: 1/T would leave the range in which exp2's argument
 // still tells two logits apart (CONTRACT §3).
 inline constexpr double kGreedyTemperature = 1e-5;
 
-// What kAuto means for these parameters; any other method is returned as it is.
-VerifyMethod ResolveMethod(const SequenceParams& params);
+// Steps 8 to 11 leave no choice: temperature below kGreedyTemperature, or top_k = 1.
+bool IsGreedy(const SequenceParams& params);
+
+// What a sequence is opened with, and what its engine is told: kGreedy for every greedy sequence;
+// otherwise what was asked for. kAuto stays kAuto, because the drafts of each round decide it.
+VerifyMethod SequenceMethod(const SequenceParams& params);
+
+// The method of one round, never kAuto. kAuto becomes kBlock where at least one draft token of the
+// round was sampled and kExactMatch where none was (plain sampling among them); any other method
+// stays. The kinds say how tokens were drawn, never which, so the choice cannot bias the output.
+VerifyMethod ResolveMethod(VerifyMethod sequence_method, bool any_sampled_draft);
+
+// ---- what kernels take of them ------------------------------------------------------------------
+// REQUIRES: the params passed ValidateParams.
+
+// c of CONTRACT §9.3: exponents are taken base 2, and the division by T happens once, in double.
+// REQUIRES: temperature >= kGreedyTemperature.
+float ScaleFor(double temperature);
+
+// Steps 9 to 11. All are off for a greedy sequence, which stops at step 7.
+Filters MakeFilters(const SequenceParams& params, int32_t vocab_size);
+// The filters a drafter declares it used.
+Filters MakeFilters(const DraftParams& params, int32_t vocab_size);
+
+Penalties MakePenalties(const SequenceParams& params);
+
+// The request points into params.logprob_token_ids and is valid as long as that vector is.
+ScoreRequest MakeScoreRequest(const SequenceParams& params);
 
 }  // namespace specd

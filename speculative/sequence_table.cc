@@ -14,7 +14,6 @@ Sequence* SequenceTable::Open() {
   Slot& slot = slots_[index];
   slot.generation = NextGeneration(slot.generation);
   slot.open = true;
-  slot.sequence = Sequence{};
   slot.sequence.handle = (static_cast<uint64_t>(slot.generation) << 32) | index;
   return &slot.sequence;
 }
@@ -22,6 +21,7 @@ Sequence* SequenceTable::Open() {
 bool SequenceTable::Close(SequenceHandle handle) {
   if (Find(handle) == nullptr) return false;
   slots_[SlotOf(handle)].open = false;
+  slots_[SlotOf(handle)].sequence = Sequence{};  // its memory goes with it
   free_slots_.push_back(SlotOf(handle));
   return true;
 }

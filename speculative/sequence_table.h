@@ -2,16 +2,19 @@
 //
 // A handle is slot and generation; a slot that is closed and opened again has a new generation, so
 // a late message for the old sequence finds nothing instead of the wrong stream. Not thread-safe:
-// the session's lock guards it. Memory is taken at construction, but for each sequence's stop ids.
+// the session's lock guards it. The table itself is taken at construction; what a sequence holds is
+// taken when it is opened and given back when it is closed.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "kernels/core/round.h"
 #include "kernels/core/types.h"
 #include "speculative/finish_rules.h"
+#include "speculative/row_rules.h"
 
 namespace specd {
 
@@ -32,21 +35,32 @@ constexpr uint32_t GenerationOf(SequenceHandle handle) {
   return static_cast<uint32_t>(handle >> 32);
 }
 
-// One sequence. What is constant after opening comes first, then what rounds change.
+// One sequence. What is constant after opening comes first, then what rounds change. A copy is
+// independent.
 struct Sequence {
   SequenceHandle handle = 0;
-  VerifyMethod method = VerifyMethod::kGreedy;
+  VerifyMethod method = VerifyMethod::kGreedy;  // kAuto: each round decides
+  uint64_t seed = 0;
   float target_scale = 0;
   float draft_scale = 0;
-  uint64_t seed = 0;
+  Filters target_filters;
+  Filters draft_filters;
+  bool draft_edits = false;
+  ScoreRequest scores;  // but for `chosen`, which is logprob_token_ids wherever this struct lies
+  std::vector<TokenId> logprob_token_ids;
+  int64_t min_tokens = 0;
   int64_t max_tokens = 0;
   bool ignore_eos = false;
   std::vector<TokenId> stop_token_ids;
+  // The first parameter that rows of final probabilities cannot honour; empty: none.
+  std::string_view target_change;
+  std::string_view draft_change;
 
-  uint32_t kept_tokens = 0;
+  RowRules rules;
+  uint32_t kept_tokens = 0;  // those given when it was opened are counted
   FinishReason finish_reason = FinishReason::kNone;
   TokenId stop_token = kNoToken;
-  uint64_t last_round = 0;  // the stamp of the last round it stood in; finds duplicates
+  uint64_t last_round = 0;  // the stamp of the last call it stood in; finds duplicates
 };
 
 class SequenceTable {

@@ -2,22 +2,36 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
-#include <numbers>
 #include <random>
 #include <utility>
 
+#include "speculative/row_kinds.h"
+
 namespace specd {
 namespace {
+
+constexpr size_t kScoresPerTokenMax = 1 + size_t{kLogprobsMax} + kLogprobTokenIdsMax;
 
 uint64_t DrawSeed() {
   std::random_device device;
   return (static_cast<uint64_t>(device()) << 32) | device();
 }
 
-// c of CONTRACT §9.3: exponents are taken base 2, and the division by T happens once, in double.
-float ScaleFor(double temperature) { return static_cast<float>(std::numbers::log2e / temperature); }
+// A greedy sequence is not sampled from, but its processed logprobs are those of temperature 1.
+float TargetScale(const SequenceParams& params) {
+  return ScaleFor(IsGreedy(params) ? 1.0 : params.temperature);
+}
+
+absl::Status CheckIds(std::span<const TokenId> ids, std::string_view field, int32_t vocab_size) {
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] >= 0 && ids[i] < vocab_size) continue;
+    return absl::InvalidArgumentError(
+        fmt::format("{}[{}] = {} is outside 0 .. {} (vocab_size - 1); leave out ids that stand for "
+                    "no token, as those of images",
+                    field, i, ids[i], vocab_size - 1));
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -37,17 +51,33 @@ absl::StatusOr<std::unique_ptr<Verifier>> Verifier::Create(const VerifierOptions
 Verifier::Verifier(const VerifierOptions& options, std::unique_ptr<Backend> backend)
     : options_(options),
       backend_(std::move(backend)),
+      tokens_stride_(options.limits.max_draft + 1),
       sequences_(options.max_sequences),
       tasks_(static_cast<size_t>(options.limits.max_batch)),
-      task_results_(static_cast<size_t>(options.limits.max_batch)),
-      outcomes_(static_cast<size_t>(options.limits.max_batch)),
-      tokens_(static_cast<size_t>(options.limits.max_batch) *
-              static_cast<size_t>(options.limits.max_draft + 1)) {}
+      task_results_(tasks_.size()),
+      outcomes_(tasks_.size()),
+      tokens_(tasks_.size() * static_cast<size_t>(tokens_stride_)),
+      places_(tokens_.size()),
+      samples_(tasks_.size() * size_t{kSamplesMax}),
+      scores_(tokens_.size() * kScoresPerTokenMax) {
+  // Until tensors are bound: argmax ids need the vocabulary and no rows.
+  target_.vocab_size = options.limits.vocab_size;
+  draft_.vocab_size = options.limits.vocab_size;
+}
 
-absl::StatusOr<SequenceInfo> Verifier::Open(const SequenceParams& params) {
-  if (absl::Status status = ValidateParams(params, options_.limits.vocab_size); !status.ok()) {
-    return status;
-  }
+absl::Status Verifier::CheckHistory(const SequenceParams& params,
+                                    const SequenceHistory& history) const {
+  const int32_t vocab_size = options_.limits.vocab_size;
+  if (absl::Status s = CheckIds(history.prompt, "prompt", vocab_size); !s.ok()) return s;
+  if (absl::Status s = CheckIds(history.outputs, "outputs", vocab_size); !s.ok()) return s;
+  if (history.outputs.size() < static_cast<size_t>(params.max_tokens)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("outputs: {} tokens were given and max_tokens = {} counts them, so nothing is "
+                  "left to generate; raise max_tokens, or do not open the sequence",
+                  history.outputs.size(), params.max_tokens));
+}
+
+absl::StatusOr<SequenceInfo> Verifier::TakeSlot(Sequence built) {
   Sequence* sequence = sequences_.Open();
   if (sequence == nullptr) {
     return absl::ResourceExhaustedError(
@@ -55,16 +85,58 @@ absl::StatusOr<SequenceInfo> Verifier::Open(const SequenceParams& params) {
                     "with a larger max_sequences",
                     sequences_.num_open()));
   }
-  sequence->method = ResolveMethod(params);
-  if (sequence->method != VerifyMethod::kGreedy) {
-    sequence->target_scale = ScaleFor(params.temperature);
-  }
-  sequence->draft_scale = ScaleFor(params.draft_temperature);
-  sequence->seed = params.has_seed ? params.seed : DrawSeed();
-  sequence->max_tokens = params.max_tokens;
-  sequence->ignore_eos = params.ignore_eos;
-  sequence->stop_token_ids = params.stop_token_ids;
+  built.handle = sequence->handle;
+  *sequence = std::move(built);
   return SequenceInfo{sequence->handle, sequence->seed, sequence->method};
+}
+
+absl::StatusOr<SequenceInfo> Verifier::Open(const SequenceParams& params,
+                                            const SequenceHistory& history) {
+  const int32_t vocab_size = options_.limits.vocab_size;
+  if (absl::Status s = ValidateParams(params, vocab_size); !s.ok()) return s;
+  if (absl::Status s = CheckHistory(params, history); !s.ok()) return s;
+  const std::string_view target_change = TargetChange(params, vocab_size);
+  const std::string_view draft_change = DraftChange(params.draft, vocab_size);
+  if (absl::Status s = CheckRowKind(target_.rules, "target", target_change); !s.ok()) return s;
+  if (absl::Status s = CheckRowKind(draft_.rules, "draft", draft_change); !s.ok()) return s;
+  absl::StatusOr<RowRules> rules =
+      RowRules::Create(params, options_.eos_token_ids, history, options_.limits);
+  if (!rules.ok()) return rules.status();
+
+  Sequence sequence;
+  sequence.method = SequenceMethod(params);
+  sequence.seed = params.has_seed ? params.seed : DrawSeed();
+  sequence.target_scale = TargetScale(params);
+  sequence.draft_scale = ScaleFor(params.draft.temperature);
+  sequence.target_filters = MakeFilters(params, vocab_size);
+  sequence.draft_filters = MakeFilters(params.draft, vocab_size);
+  sequence.draft_edits = params.draft.edits;
+  sequence.scores = MakeScoreRequest(params);
+  sequence.logprob_token_ids = params.logprob_token_ids;
+  sequence.min_tokens = params.min_tokens;
+  sequence.max_tokens = params.max_tokens;
+  sequence.ignore_eos = params.ignore_eos;
+  sequence.stop_token_ids = params.stop_token_ids;
+  sequence.target_change = target_change;
+  sequence.draft_change = draft_change;
+  sequence.rules = *std::move(rules);
+  sequence.kept_tokens = static_cast<uint32_t>(history.outputs.size());
+  return TakeSlot(std::move(sequence));
+}
+
+absl::StatusOr<SequenceInfo> Verifier::Fork(SequenceHandle handle, std::optional<uint64_t> seed) {
+  const Sequence* parent = sequences_.Find(handle);
+  if (parent == nullptr) {
+    return absl::NotFoundError(fmt::format("sequence {:#x} is not open", handle));
+  }
+  if (parent->finish_reason != FinishReason::kNone) {
+    return absl::FailedPreconditionError(fmt::format(
+        "sequence {:#x} has finished; fork it earlier, or open a new one with its outputs",
+        handle));
+  }
+  Sequence child = *parent;
+  child.seed = seed.has_value() ? *seed : DrawSeed();
+  return TakeSlot(std::move(child));
 }
 
 bool Verifier::Close(SequenceHandle handle) { return sequences_.Close(handle); }
@@ -72,112 +144,39 @@ bool Verifier::Close(SequenceHandle handle) { return sequences_.Close(handle); }
 const Sequence* Verifier::Finish(SequenceHandle handle, FinishReason reason, uint32_t kept_tokens) {
   Sequence* sequence = sequences_.Find(handle);
   if (sequence == nullptr || kept_tokens > sequence->kept_tokens) return nullptr;
+  if (reason == FinishReason::kStop && kept_tokens <= sequence->min_tokens) return nullptr;
   if (sequence->finish_reason != FinishReason::kNone) {
     // Only a stop string may move an end, and only once: the matcher reports the earliest.
     const bool by_stop_string =
         sequence->finish_reason == FinishReason::kStop && sequence->stop_token == kNoToken;
     if (reason != FinishReason::kStop || by_stop_string) return nullptr;
   }
+  // The rules keep what they saw: no row of a finished sequence is ever looked at again.
   sequence->kept_tokens = kept_tokens;
   sequence->finish_reason = reason;
   sequence->stop_token = kNoToken;
   return sequence;
 }
 
-bool Verifier::Pack(const RoundInput& input, RoundResult* result, ChainTask* task) {
-  *result = RoundResult{};
-  result->sequence = input.sequence;
-  Sequence* sequence = sequences_.Find(input.sequence);
-  if (sequence == nullptr) {
-    result->status = RoundStatus::kUnknownSequence;
-    return false;
-  }
-  result->finish_reason = sequence->finish_reason;
-  result->total_kept = sequence->kept_tokens;
-  result->stop_token = sequence->stop_token;
-  if (sequence->finish_reason != FinishReason::kNone) {
-    result->status = RoundStatus::kFinished;
-    return false;
-  }
-  // A second record of the same sequence has no defined place in the output.
-  if (input.malformed || sequence->last_round == round_stamp_) {
-    result->status = RoundStatus::kInvalid;
-    ++counters_.invalid_records;
-    return false;
-  }
-  sequence->last_round = round_stamp_;
-  task->chain = input.chain;
-  task->method = sequence->method;
-  task->target_scale = sequence->target_scale;
-  task->draft_scale = sequence->draft_scale;
-  task->seed = sequence->seed;
-  task->first_position = sequence->kept_tokens;
-  task->round_base = sequence->kept_tokens;
-  return true;
+absl::Status Verifier::BindTarget(const TensorView& view) {
+  return Bind(view, "target", &Sequence::target_change, &target_);
 }
 
-void Verifier::Commit(const ChainOutcome& outcome, const TokenId* tokens, RoundResult* result) {
-  Sequence* sequence = sequences_.Find(result->sequence);
-  FinishRules rules;
-  rules.stop_token_ids = sequence->stop_token_ids;
-  if (!sequence->ignore_eos) rules.eos_token_ids = options_.eos_token_ids;
-  rules.max_tokens = sequence->max_tokens;
-  FinishWalk walk = WalkFinishRules(rules, sequence->kept_tokens,
-                                    {tokens, static_cast<size_t>(outcome.num_tokens)});
-  // A bad row counts only if the sequence had not finished on a token before it.
-  if (walk.reason == FinishReason::kNone && outcome.status != OutcomeStatus::kOk) {
-    walk.reason = FinishReason::kError;
-    result->status = RoundStatus::kBadDistribution;
-    ++(outcome.status == OutcomeStatus::kBadTargetRow ? counters_.bad_target_rows
-                                                      : counters_.bad_draft_rows);
-  }
-  sequence->kept_tokens += static_cast<uint32_t>(walk.num_kept);
-  sequence->finish_reason = walk.reason;
-  sequence->stop_token = walk.stop_token;
-
-  result->finish_reason = walk.reason;
-  result->num_accepted = static_cast<uint32_t>(std::min(outcome.num_accepted, walk.num_kept));
-  result->num_kept = static_cast<uint32_t>(walk.num_kept);
-  result->total_kept = sequence->kept_tokens;
-  result->stop_token = walk.stop_token;
-  result->tokens = tokens;
-
-  counters_.accepted += result->num_accepted;
-  counters_.kept += result->num_kept;
-  // What happened in the kernel, also beyond the token that finished the sequence.
-  counters_.empty_residuals += outcome.empty_residuals;
-  counters_.invalid_drafts += outcome.invalid_drafts;
+absl::Status Verifier::BindDraft(const TensorView& view) {
+  return Bind(view, "draft", &Sequence::draft_change, &draft_);
 }
 
-void Verifier::VerifyRound(std::span<const RoundInput> inputs, std::span<RoundResult> results) {
-  SPECD_CHECK(inputs.size() <= tasks_.size());
-  SPECD_CHECK(inputs.size() == results.size());
-  ++round_stamp_;
-  ++counters_.rounds;
-
-  int32_t num_tasks = 0;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    if (!Pack(inputs[i], &results[i], &tasks_[static_cast<size_t>(num_tasks)])) continue;
-    task_results_[static_cast<size_t>(num_tasks)] = static_cast<uint32_t>(i);
-    counters_.drafted += static_cast<uint64_t>(inputs[i].chain.num_drafts);
-    ++num_tasks;
-  }
-  counters_.sequence_rounds += static_cast<uint64_t>(num_tasks);
-  if (num_tasks == 0) return;
-
-  const int32_t stride = options_.limits.max_draft + 1;
-  const RoundBatch batch{target_,          draft_,         tasks_.data(), num_tasks,
-                         outcomes_.data(), tokens_.data(), stride};
-  const absl::Status status = backend_->Run(batch);
-  for (int32_t i = 0; i < num_tasks; ++i) {
-    RoundResult& result = results[task_results_[static_cast<size_t>(i)]];
-    if (!status.ok()) {
-      result.status = RoundStatus::kDeviceError;
-      continue;
-    }
-    Commit(outcomes_[static_cast<size_t>(i)], tokens_.data() + static_cast<int64_t>(i) * stride,
-           &result);
-  }
+absl::Status Verifier::Bind(const TensorView& view, std::string_view role,
+                            std::string_view Sequence::*change, TensorView* bound) {
+  if (absl::Status s = CheckTensor(view, role, options_.limits.vocab_size); !s.ok()) return s;
+  absl::Status status;
+  sequences_.ForEachOpen([&](const Sequence& sequence) {
+    // A finished sequence reads no rows any more.
+    if (sequence.finish_reason != FinishReason::kNone || !status.ok()) return;
+    status = CheckRowKind(view.rules, role, sequence.*change);
+  });
+  if (status.ok()) *bound = view;
+  return status;
 }
 
 }  // namespace specd

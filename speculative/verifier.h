@@ -13,15 +13,19 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "speculative/finish_rules.h"
+#include "speculative/fixed_list.h"
 #include "speculative/params.h"
 #include "speculative/sequence_table.h"
+#include "speculative/token_history.h"
 
 namespace specd {
 
@@ -49,21 +53,69 @@ enum class RoundStatus : uint32_t {
 
 // One sequence's part of a round. malformed: whoever decoded it found a count, kind or row index
 // out of range; it is answered kInvalid and its chain is not looked at.
+// discard: the rows are padding or an unfinished prefill; nothing is sampled and no state changes,
+// the answer is kOk with no token. mask_rows: num_drafts + 1 rows of the bound mask, -1 where a
+// place is unconstrained; null: all are.
 struct RoundInput {
   SequenceHandle sequence = 0;
   DraftChain chain;
+  const int32_t* mask_rows = nullptr;
+  bool discard = false;
   bool malformed = false;
+  const InjectedCoin* coins = nullptr;  // by tests and replay, in the place of the keyed ones
+  int32_t num_coins = 0;
+};
+
+// One row of the draft model to draw children from: specd as the drafter's sampler. The coins, and
+// the state that penalties see where they are asked for, follow from the draft prefix.
+struct DraftInput {
+  SequenceHandle sequence = 0;
+  uint32_t row = 0;       // of the bound draft tensor
+  int32_t mask_row = -1;  // of the bound mask, for sequences with draft_edits
+  const TokenId* prefix = nullptr;
+  int32_t num_prefix = 0;  // the depth: children stand num_prefix places after the kept tokens
+  DraftSampling sampling = DraftSampling::kWithReplacement;
+  int32_t num_children = 1;
+  uint32_t first_node = 1;  // child j is node first_node + j of the draft
+  bool malformed = false;
+  const InjectedCoin* coins = nullptr;  // as in RoundInput
+  int32_t num_coins = 0;
+};
+struct DraftResult {
+  SequenceHandle sequence = 0;
+  RoundStatus status = RoundStatus::kOk;
+  std::string_view reason;                // what is wrong, where status is kInvalid
+  std::span<const DraftSample> children;  // distinct ids; valid until the next call
+};
+
+// Given ids in given rows of the bound target tensor; no sequence and no state.
+struct ScoreInput {
+  const uint32_t* rows = nullptr;
+  const TokenId* ids = nullptr;
+  int32_t num_ids = 0;  // at most max_draft + 1
+  ScoreRequest request;
+};
+struct ScoreResult {
+  RoundStatus status = RoundStatus::kOk;
+  std::string_view reason;  // what is wrong, where status is kInvalid
+  int32_t num_scored = 0;   // ids before the first bad row
+  int32_t scores_per_token = 0;
+  const TokenScore* scores = nullptr;  // valid until the next call
 };
 
 struct RoundResult {
   SequenceHandle sequence = 0;
   RoundStatus status = RoundStatus::kOk;
+  std::string_view reason;  // what is wrong, where status is kInvalid
   FinishReason finish_reason = FinishReason::kNone;
   uint32_t num_accepted = 0;  // of the kept tokens, those that are accepted drafts
   uint32_t num_kept = 0;
   uint32_t total_kept = 0;
   TokenId stop_token = kNoToken;
   const TokenId* tokens = nullptr;  // num_kept ids; valid until the next round
+  // scores_per_token entries for each kept token (NumScores of the sequence's request).
+  int32_t scores_per_token = 0;
+  const TokenScore* scores = nullptr;
 };
 
 // Sums since Create; each degenerate case of CONTRACT §6 has its own.
@@ -78,6 +130,8 @@ struct VerifierCounters {
   uint64_t empty_residuals = 0;
   uint64_t invalid_drafts = 0;
   uint64_t invalid_records = 0;
+  uint64_t bad_tokens = 0;  // ids the kernel refused to emit: a fault of ours
+  uint64_t discarded = 0;
 };
 
 class Verifier {
@@ -86,7 +140,13 @@ class Verifier {
                                                           std::unique_ptr<Backend> backend);
 
   // RESOURCE_EXHAUSTED when max_sequences are open; INVALID_ARGUMENT names the field.
-  absl::StatusOr<SequenceInfo> Open(const SequenceParams& params);
+  // One sequence, whatever params.n says: its caller opens child i with seed + i.
+  absl::StatusOr<SequenceInfo> Open(const SequenceParams& params,
+                                    const SequenceHistory& history = {});
+
+  // A copy of a sequence as it stands now, under a handle and seed of its own. NOT_FOUND where the
+  // handle is stale, FAILED_PRECONDITION where the sequence has finished.
+  absl::StatusOr<SequenceInfo> Fork(SequenceHandle handle, std::optional<uint64_t> seed);
 
   // False where the handle is unknown or stale.
   bool Close(SequenceHandle handle);
@@ -100,31 +160,66 @@ class Verifier {
   const Sequence* Find(SequenceHandle handle) { return sequences_.Find(handle); }
   SequenceTable& sequences() { return sequences_; }
 
-  // The views must stay valid while rounds use them.
-  void BindTarget(const TensorView& view) { target_ = view; }
-  void BindDraft(const TensorView& view) { draft_ = view; }
+  // The views must stay valid while rounds use them. FAILED_PRECONDITION where an open sequence has
+  // parameters that rows of this kind cannot honour.
+  absl::Status BindTarget(const TensorView& view);
+  absl::Status BindDraft(const TensorView& view);
+  void BindMask(const MaskView& view) { mask_ = view; }
 
   // REQUIRES: inputs.size() <= limits.max_batch and results.size() == inputs.size(); row indices of
   // well-formed inputs are inside the bound tensors.
   void VerifyRound(std::span<const RoundInput> inputs, std::span<RoundResult> results);
+
+  // REQUIRES: as VerifyRound, with at most max_batch inputs; row indices are inside the bound draft
+  // tensor; children per input at most kSamplesMax.
+  void SampleDraft(std::span<const DraftInput> inputs, std::span<DraftResult> results);
+
+  // REQUIRES: as VerifyRound; row indices are inside the bound target tensor.
+  void Score(std::span<const ScoreInput> inputs, std::span<ScoreResult> results);
 
   const VerifierCounters& counters() const { return counters_; }
 
  private:
   Verifier(const VerifierOptions& options, std::unique_ptr<Backend> backend);
 
+  // ---- verifier.cc
+  absl::Status CheckHistory(const SequenceParams& params, const SequenceHistory& history) const;
+  // The last step of opening: whatever may fail or throw was done while it was built.
+  absl::StatusOr<SequenceInfo> TakeSlot(Sequence built);
+  absl::Status Bind(const TensorView& view, std::string_view role,
+                    std::string_view Sequence::*change, TensorView* bound);
+
+  // ---- verify_round.cc
   // Fills the task of one input, or answers it at once; true if there is a task to run.
-  bool Pack(const RoundInput& input, RoundResult* result, ChainTask* task);
-  void Commit(const ChainOutcome& outcome, const TokenId* tokens, RoundResult* result);
+  bool Pack(const RoundInput& input, RoundResult* result, int32_t task_index);
+  // Looks up a sequence that goes on, or answers for it.
+  Sequence* FindRunning(SequenceHandle handle, RoundResult* result);
+  // What makes an input impossible to verify; empty: nothing.
+  std::string_view FindFault(const RoundInput& input, const Sequence& sequence) const;
+  std::string_view FindArgmaxFault(const RoundInput& input, const Sequence& sequence) const;
+  bool IsMaskRow(int32_t row) const { return row >= -1 && row < mask_.num_rows; }
+  void PackPlaces(const RoundInput& input, Sequence* sequence, ChainTask* task, PlaceEdits* places);
+  void Commit(int32_t task_index, RoundResult* result);
+  TokenScore* CompactScores(int32_t task_index, int32_t num_tokens, int32_t scores_per_token);
+  // Runs the first num_tasks tasks over these rows.
+  absl::Status Run(const TensorView& target, int32_t num_tasks);
+
+  // ---- draft_and_score.cc
+  bool Pack(const DraftInput& input, DraftResult* result, int32_t task_index);
+  std::string_view FindFault(const DraftInput& input, const Sequence& sequence) const;
+  bool Pack(const ScoreInput& input, ScoreResult* result, int32_t task_index);
+  std::string_view FindFault(const ScoreInput& input) const;
 
   // Constant after Create.
   const VerifierOptions options_;
   const std::unique_ptr<Backend> backend_;
+  const int32_t tokens_stride_;  // max_draft + 1: tokens and places of one task
 
   // State between rounds.
   SequenceTable sequences_;
   TensorView target_;
   TensorView draft_;
+  MaskView mask_;
   uint64_t round_stamp_ = 0;
   VerifierCounters counters_;
 
@@ -133,6 +228,10 @@ class Verifier {
   std::vector<uint32_t> task_results_;  // task i answers results[task_results_[i]]
   std::vector<ChainOutcome> outcomes_;
   std::vector<TokenId> tokens_;
+  std::vector<PlaceEdits> places_;
+  std::vector<DraftSample> samples_;
+  FixedList<TokenScore> scores_;  // by address only; what is never asked for is never touched
+  int32_t scores_stride_ = 0;     // of the current round
 };
 
 }  // namespace specd

@@ -7,18 +7,15 @@
 namespace specd {
 
 // The lowest id among the largest elements (-0 = +0; +inf is an element like any other), or
-// kNoToken for a bad row: one with a NaN, or with no element above -inf.
+// kNoToken for a bad row: one with a NaN, or with no element above -inf. A forced token is the
+// answer without a look at the row.
 template <Team T>
-SPECD_BODY TokenId Argmax(T& team, const RowView& row, TileStats* tiles) {
-  const int32_t num_tiles = NumTiles(row.vocab_size);
-  ForEachTile(team, num_tiles, [&](int32_t t) {
-    typename T::Tile tile;
-    team.Load(row, t, &tile);
-    team.Publish(TileStats{team.Max(Identity{}, tile), 0.0f}, &tiles[t]);
-  });
-  const float max = MaxOfTiles(tiles, num_tiles);
+SPECD_BODY TokenId Argmax(T& team, const Row& row, TileStats* tiles) {
+  if (row.place.forced != kNoToken) return row.place.forced;
+  Row judged = row;
+  const float max = ReadAndJudge(team, &judged, 0.0f, false, tiles);
   if (IsNan(max) || max == -kInfinity) return kNoToken;
-  return LowestIdEqualTo(team, row, tiles, max);
+  return LowestIdEqualTo(team, judged, tiles, max);
 }
 
 }  // namespace specd

@@ -1,24 +1,36 @@
-// From a row of logits to a distribution: the maximum and the mass of every tile.
+// From a row of logits to a distribution: the maximum and the mass of every tile, and, where
+// filters are on, the elements that survive them.
 //
 // docs/ALGORITHMS.md, "Numbers". p(i) = weight(i) / mass with weight(i) = 2^((l_i - max) * scale)
 // and scale = log2(e) / temperature. Nothing of size V is written: weights are computed again where
 // they are needed.
 #pragma once
 
-#include "kernels/bodies/team.h"
-#include "kernels/core/elements.h"
+#include "kernels/bodies/row.h"
 
 namespace specd {
 
-// A row that has been read once. Valid while the workspace that holds `tiles` is not used again.
+// A row that has been read once. Valid while the workspace it was read with is not used again.
 struct Distribution {
-  RowView row;
+  Row row;  // with its cut, where filters are on
   float scale = 0;
-  const TileStats* tiles = nullptr;
-  bool bad = false;          // a NaN, or no element above -inf (CONTRACT §6); nothing else is set
-  TokenId point = kNoToken;  // an element is +inf: all mass is on the lowest such id
+  bool bad = false;          // CONTRACT §6; nothing else is set
+  TokenId point = kNoToken;  // all mass is on this id: the lowest +inf, or a forced token
   float max = 0;
-  double mass = 0;  // the sum of the tiles' masses
+  double mass = 0;  // of the survivors; without filters the sum of the tiles' masses
+
+  // Statistics of the tiles, of the row without its cut.
+  const TileStats* tiles = nullptr;
+
+  // Where filters are on: `total` is the survivors' integer mass (weights relative to max, E = 0),
+  // and mass = total * 2^-40. If they are few, they are in `list`: its elements up to list_cut,
+  // whose `last` is a place in the list. Otherwise tallies[t].amount is the integer mass of tile t.
+  bool filtered = false;
+  uint64_t total = 0;
+  const Tally* tallies = nullptr;
+  ElementList list;
+  int32_t num_listed = 0;  // 0: not listed
+  Cut list_cut;
 };
 
 // 2^((x - max) * scale), the weight of an element relative to a maximum. The product is rounded
@@ -32,18 +44,18 @@ struct WeightFunction {
   }
 };
 
-struct Identity {
-  template <typename Value>
-  SPECD_INLINE Value operator()(Value x) const {
-    return x;
-  }
-};
-
 struct EqualTo {
   float value;
   template <typename Value>
   SPECD_INLINE auto operator()(Value x) const {
     return x == value;
+  }
+};
+
+struct PositivePartFunction {
+  template <typename Value>
+  SPECD_INLINE auto operator()(Value x) const {
+    return PositivePart(x);
   }
 };
 
@@ -65,57 +77,102 @@ SPECD_INLINE float MaxOfTiles(const TileStats* tiles, int32_t num_tiles) {
 // The lowest id whose element equals `value`, which is the largest tile maximum. -0 equals +0.
 // kNoToken only if the row changed since its tiles were read.
 template <Team T>
-SPECD_BODY TokenId LowestIdEqualTo(T& team, const RowView& row, const TileStats* tiles,
-                                   float value) {
+SPECD_BODY TokenId LowestIdEqualTo(T& team, const Row& row, const TileStats* tiles, float value) {
+  // Groups that disagree, because of a row that changed, write into one another's tiles: then even
+  // this may be missing.
+  const int32_t num_tiles = NumTiles(row.view.vocab_size);
   int32_t tile_index = 0;
-  while (!(tiles[tile_index].max == value)) ++tile_index;
+  while (tile_index < num_tiles && !(tiles[tile_index].max == value)) ++tile_index;
+  if (tile_index == num_tiles) return kNoToken;
   typename T::Tile tile;
-  team.Load(row, tile_index, &tile);
+  LoadRow(team, row, tile_index, &tile);
   const int32_t element = team.FindFirst(EqualTo{value}, tile);
   return element < 0 ? kNoToken : tile_index * kTileSize + element;
 }
 
-// Reads a row once.
+// One pass: the maximum of every tile, and the sum of its weights if asked for. Returns the row's
+// maximum, NaN if it holds a NaN.
 template <Team T>
-SPECD_BODY Distribution ReadDistribution(T& team, const RowView& row, float scale,
-                                         TileStats* tiles) {
-  const int32_t num_tiles = NumTiles(row.vocab_size);
+SPECD_BODY float ReadTiles(T& team, const Row& row, float scale, bool with_sums, TileStats* tiles) {
+  const int32_t num_tiles = NumTiles(row.view.vocab_size);
   ForEachTile(team, num_tiles, [&](int32_t t) {
     typename T::Tile tile;
-    team.Load(row, t, &tile);
+    LoadRow(team, row, t, &tile);
     TileStats stats;
     stats.max = team.Max(Identity{}, tile);
     const bool finite = stats.max - stats.max == 0.0f;
-    stats.sum = finite ? team.Sum(WeightFunction{stats.max, scale}, tile) : 0.0f;
+    stats.sum = with_sums && finite ? team.Sum(WeightFunction{stats.max, scale}, tile) : 0.0f;
     team.Publish(stats, &tiles[t]);
   });
-
-  Distribution result;
-  result.row = row;
-  result.scale = scale;
-  result.tiles = tiles;
-  result.max = MaxOfTiles(tiles, num_tiles);
-  if (IsNan(result.max) || result.max == -kInfinity) {
-    result.bad = true;
-    return result;
-  }
-  if (result.max == kInfinity) {
-    result.point = LowestIdEqualTo(team, row, tiles, kInfinity);
-    result.mass = 1;
-    return result;
-  }
-  for (int32_t t = 0; t < num_tiles; ++t) {
-    result.mass += static_cast<double>(TileMass(tiles[t], result.max, scale));
-  }
-  return result;
+  return MaxOfTiles(tiles, num_tiles);
 }
 
-// The weight of one id relative to the row's maximum; 0 for ids outside the vocabulary, which are
-// never used as an index. REQUIRES: !distribution.bad.
+// Do probabilities sum to 1, as they arrived, within 1e-3?
+template <Team T>
+SPECD_BODY bool SumsToOne(T& team, const RowView& view, TileStats* tiles) {
+  const int32_t num_tiles = NumTiles(view.vocab_size);
+  ForEachTile(team, num_tiles, [&](int32_t t) {
+    typename T::Tile tile;
+    team.Load(view, t, Identity{}, &tile);
+    // Beyond the end a tile holds -inf, which is no probability; PositivePart makes it 0.
+    team.Publish(TileStats{0.0f, team.Sum(PositivePartFunction{}, tile)}, &tiles[t]);
+  });
+  double sum = 0;
+  for (int32_t t = 0; t < num_tiles; ++t) sum += static_cast<double>(tiles[t].sum);
+  return sum >= 1.0 - 1e-3 && sum <= 1.0 + 1e-3;
+}
+
+template <Team T>
+SPECD_INLINE void RemoveDisallowedAndEnds(T& team, const TokenEdit* edits, int32_t num_edits,
+                                          int32_t tile_index, typename T::Tile* tile) {
+  const TokenId first = tile_index * kTileSize;
+  for (int32_t i = LowerBound(edits, num_edits, first); i < num_edits; ++i) {
+    if (edits[i].id >= first + kTileSize) return;
+    if ((edits[i].flags & (kEditDisallowed | kEditEnd)) == 0) continue;
+    team.Set(edits[i].id - first, -kInfinity, tile);
+  }
+}
+
+// Does step 1 leave nothing but EOS and stop ids? min_tokens yields then.
+template <Team T>
+SPECD_BODY bool OnlyEndsAreAllowed(T& team, const Row& row, TileStats* tiles) {
+  typename T::Tile tile;
+  const int32_t num_tiles = NumTiles(row.view.vocab_size);
+  ForEachTile(team, num_tiles, [&](int32_t t) {
+    Row masks = row;
+    masks.sequence.num_edits = 0;
+    masks.place.num_overrides = 0;
+    LoadRow(team, masks, t, &tile);
+    RemoveDisallowedAndEnds(team, row.sequence.edits, row.sequence.num_edits, t, &tile);
+    RemoveDisallowedAndEnds(team, row.place.overrides, row.place.num_overrides, t, &tile);
+    team.Publish(TileStats{team.Max(Identity{}, tile), 0.0f}, &tiles[t]);
+  });
+  return MaxOfTiles(tiles, num_tiles) == -kInfinity;
+}
+
+// ReadTiles with the judgements of CONTRACT §6 and the yielding of step 3, for which the row's
+// below_min_tokens may be taken back. Returns NaN or -inf for a bad row.
+template <Team T>
+SPECD_BODY float ReadAndJudge(T& team, Row* row, float scale, bool with_sums, TileStats* tiles) {
+  const ElementRules& rules = row->view.rules;
+  if (rules.kind != RowKind::kLogits && !rules.renormalise && !SumsToOne(team, row->view, tiles)) {
+    return -kInfinity;
+  }
+  const float max = ReadTiles(team, *row, scale, with_sums, tiles);
+  // What was removed was allowed: with it gone, nothing may yield in its place.
+  const bool may_yield = row->place.below_min_tokens && row->num_removed == 0;
+  if (max != -kInfinity || !may_yield) return max;
+  if (!OnlyEndsAreAllowed(team, *row, tiles)) return max;
+  row->place.below_min_tokens = false;
+  return ReadTiles(team, *row, scale, with_sums, tiles);
+}
+
+// The weight of one id relative to the row's maximum; 0 for ids that did not survive, and for ids
+// outside the vocabulary, which are never used as an index. REQUIRES: !distribution.bad.
 SPECD_INLINE float WeightOf(const Distribution& distribution, TokenId id) {
-  if (id < 0 || id >= distribution.row.vocab_size) return 0.0f;
+  if (id < 0 || id >= distribution.row.view.vocab_size) return 0.0f;
   if (distribution.point != kNoToken) return id == distribution.point ? 1.0f : 0.0f;
-  return WeightFunction{distribution.max, distribution.scale}(LoadElement(distribution.row, id));
+  return WeightFunction{distribution.max, distribution.scale}(ElementOf(distribution.row, id));
 }
 
 }  // namespace specd

@@ -5,7 +5,7 @@
 // order, so token i owns an interval of coins whose length is p(i) up to the stated bound.
 #pragma once
 
-#include "kernels/bodies/distribution.h"
+#include "kernels/bodies/truncate.h"
 #include "kernels/core/philox.h"
 
 namespace specd {
@@ -53,43 +53,71 @@ SPECD_BODY TokenId ChooseElement(T& team, const TileChoice& choice, const Weight
   return element < 0 ? kNoToken : choice.tile * kTileSize + element;
 }
 
-// Draws from p. There is always something to draw in a row that holds still while it is read; in
-// one that does not, the answer may be kNoToken or any other id. REQUIRES: !p.bad.
+// Without filters. A tile whose maximum is -inf has no weights: its statistics say so.
 template <Team T>
-SPECD_BODY TokenId Sample(T& team, const Distribution& p, uint64_t coin) {
-  if (p.point != kNoToken) return p.point;
-  const auto mass_of = [&](int32_t t) { return TileMass(p.tiles[t], p.max, p.scale); };
-  const TileChoice choice = ChooseTile(NumTiles(p.row.vocab_size), mass_of, coin);
-  if (choice.tile < 0) return kNoToken;
-  typename T::Tile tile;
-  team.Load(p.row, choice.tile, &tile);
-  return ChooseElement(team, choice, WeightFunction{p.tiles[choice.tile].max, p.scale}, tile);
-}
-
-// Draws from p without one id, or returns kNoToken where nothing else has mass. REQUIRES: !p.bad
-// and `removed` is inside the vocabulary.
-template <Team T>
-SPECD_BODY TokenId SampleWithout(T& team, const Distribution& p, TokenId removed, uint64_t coin) {
-  if (p.point != kNoToken) return p.point == removed ? kNoToken : p.point;
-  const int32_t removed_tile = removed / kTileSize;
+SPECD_BODY TokenId SampleTiles(T& team, const Distribution& p, uint64_t coin, TokenId removed) {
+  const int32_t removed_tile = removed == kNoToken ? -1 : removed / kTileSize;
   const int32_t removed_element = removed % kTileSize;
-  const TileStats& stats = p.tiles[removed_tile];
   typename T::Tile tile;
   float rest = 0;
-  if (stats.max > -kInfinity) {
-    team.Load(p.row, removed_tile, &tile);
-    team.Remove(removed_element, &tile);
+  if (removed_tile >= 0 && p.tiles[removed_tile].max > -kInfinity) {
+    const TileStats& stats = p.tiles[removed_tile];
+    LoadRow(team, p.row, removed_tile, &tile);
+    team.Set(removed_element, -kInfinity, &tile);
     const float sum = team.Sum(WeightFunction{stats.max, p.scale}, tile);
     rest = TileMass(TileStats{stats.max, sum}, p.max, p.scale);
   }
   const auto mass_of = [&](int32_t t) {
     return t == removed_tile ? rest : TileMass(p.tiles[t], p.max, p.scale);
   };
-  const TileChoice choice = ChooseTile(NumTiles(p.row.vocab_size), mass_of, coin);
+  const TileChoice choice = ChooseTile(NumTiles(p.row.view.vocab_size), mass_of, coin);
   if (choice.tile < 0) return kNoToken;
-  team.Load(p.row, choice.tile, &tile);
-  if (choice.tile == removed_tile) team.Remove(removed_element, &tile);
+  LoadRow(team, p.row, choice.tile, &tile);
+  if (choice.tile == removed_tile) team.Set(removed_element, -kInfinity, &tile);
   return ChooseElement(team, choice, WeightFunction{p.tiles[choice.tile].max, p.scale}, tile);
+}
+
+// Among the survivors of filters. Their integer weights are all relative to the row's maximum, so
+// the remainder goes into a tile as it is, and a list gives the same id as the tiles would.
+template <Team T>
+SPECD_BODY TokenId SampleSurvivors(T& team, const Distribution& p, uint64_t coin, TokenId removed) {
+  const WeightFunction weight{p.max, p.scale};
+  const uint64_t gone = removed == kNoToken ? 0 : IntegerWeight(WeightOf(p, removed), 0);
+  if (p.total <= gone) return kNoToken;
+  uint64_t remainder = MulDiv(coin, p.total - gone, uint64_t{1} << kCoinBits);
+  typename T::Tile tile;
+  if (p.num_listed > 0) {
+    LoadList(team, p.list, p.num_listed, &tile);
+    team.Keep(p.list_cut.value, p.list_cut.last, &tile);
+    const int32_t place = NumUpTo(p.list, p.num_listed, removed) - 1;
+    if (place >= 0 && p.list.ids[place] == removed) team.Set(place, -kInfinity, &tile);
+    const int32_t element = team.FindPrefix(weight, 0, remainder, tile);
+    return element < 0 ? kNoToken : p.list.ids[element];
+  }
+  for (int32_t t = 0; t < NumTiles(p.row.view.vocab_size); ++t) {
+    const bool has_removed = removed != kNoToken && t == removed / kTileSize;
+    const uint64_t mass = p.tallies[t].amount - (has_removed ? gone : 0);
+    if (remainder >= mass) {
+      remainder -= mass;
+      continue;
+    }
+    LoadRow(team, p.row, t, &tile);
+    if (has_removed) team.Set(removed % kTileSize, -kInfinity, &tile);
+    const int32_t element = team.FindPrefix(weight, 0, remainder, tile);
+    return element < 0 ? kNoToken : t * kTileSize + element;
+  }
+  return kNoToken;
+}
+
+// Draws from p, or from p without one id; kNoToken where nothing else has mass. From p itself there
+// is always something to draw in a row that holds still while it is read; in one that does not, the
+// answer may be kNoToken or any other id. REQUIRES: !p.bad, and `removed` is kNoToken or inside the
+// vocabulary.
+template <Team T>
+SPECD_BODY TokenId Sample(T& team, const Distribution& p, uint64_t coin,
+                          TokenId removed = kNoToken) {
+  if (p.point != kNoToken) return p.point == removed ? kNoToken : p.point;
+  return p.filtered ? SampleSurvivors(team, p, coin, removed) : SampleTiles(team, p, coin, removed);
 }
 
 }  // namespace specd

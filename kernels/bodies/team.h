@@ -14,24 +14,36 @@
 //   2. A workspace is written again only after a Sync() that follows its last reading.
 //
 // Tiles. Load() brings one tile of a row into team.Tile, which belongs to the group: registers, or
-// a buffer near the core. Elements beyond the row's end are -inf. The functions on tiles take
-// element functions f(x) or f(x, y), one argument for each tile, and return values that are equal
-// in all lanes of the group:
+// a buffer near the core. Elements beyond the row's end are -inf, and stay so.
 //
-//   Max(f, tile)                  the largest f; NaN if any element's f is NaN
-//   Sum(f, tiles...)              fp32, in the canonical order of tiles.h; f is +0 beyond the end
-//   SumWeights(f, E, tiles...)    the sum of IntegerWeight(f, E): exact, so in any order
-//   FindPrefix(f, E, T, tiles...) the first element, in element order, whose inclusive prefix of
-//                                 those integers exceeds T; -1 if none does
-//   FindFirst(f, tile)            the first element whose f is true; -1 if none is
-//   Remove(element, &tile)        makes one element -inf
+//   Load(row, t, f, &tile)            tile t with f applied to every element of the row
+//   ApplyMask(words, t, &tile)        -inf where an id's bit is 0; `words` are a row of a MaskView
+//   Set(element, value, &tile)        writes one element
+//   Keep(value, last, &tile)          -inf unless x > value, or x == value and element <= last
 //
-// Element indices count from the start of the tile.
+// The functions on tiles take element functions f(x) or f(x, y), one argument for each tile, and
+// return values that are equal in all lanes of the group:
 //
-// Element functions are pure, without branches, and generic in their argument (`auto x`): a team
-// may call them with float or with its own vector type. They use only -, *, comparison with ==, and
-// Exp2 and PositivePart of numerics.h, which a vector type overloads in namespace specd. A product
-// and a sum stay two roundings unless Fma is written.
+//   Max(f, tiles...)        the largest f; NaN if any is NaN, +0 where zeros of both signs are it.
+//                           f of what lies beyond the end must not be larger than all others
+//   Sum(f, tiles...)        fp32, in the canonical order of tiles.h; f is +0 beyond the end
+//   Count(f, tile)          the number of elements whose f is true
+//   SumWeights(f, E, tiles...)     the sum of IntegerWeight(f, E): exact, so in any order
+//   FindPrefix(f, E, T, tiles...)  the first element, in element order, whose inclusive prefix of
+//                           those integers exceeds T; -1 if none does
+//   FindFirst(f, tile)      the first element whose f is true; -1 if none is
+//   Pack(f, tile, first_id, values, ids)  writes the elements whose f is true, in element order, to
+//                           values[0..], and first_id + element to ids[0..]; the number written
+//   Store(f, tile, count, out)        out[e] = f(x) for the first `count` elements
+//
+// Element indices count from the start of the tile. Count, FindFirst and Pack do not look beyond
+// the end.
+//
+// Element functions are pure, without branches on elements, and generic in their argument (`auto
+// x`): a team may call them with float or with its own vector type. They use only +, -, *, / and
+// comparisons between elements and floats, and the functions of numerics.h, which a vector type
+// overloads in namespace specd: Exp2, Log2, Tanh, PositivePart, Select. A product and a sum stay
+// two roundings unless Fma is written.
 //
 // Publish(value, &where) stores one value into the workspace, once per group; leader() is true in
 // exactly one worker of the team, the one that writes results.
@@ -72,18 +84,22 @@ struct Predicate {
 
 template <typename T>
 concept Team = requires(T team, const T const_team, typename T::Tile tile, const RowView& row,
-                        int32_t index, uint64_t threshold, TileStats* stats) {
+                        int32_t index, uint64_t threshold, TileStats* stats, const uint32_t* words,
+                        float* values, TokenId* ids) {
   { const_team.group() } -> std::same_as<int32_t>;
   { const_team.num_groups() } -> std::same_as<int32_t>;
   { const_team.leader() } -> std::same_as<bool>;
   { team.Sync() } -> std::same_as<void>;
   { team.Publish(TileStats{}, stats) } -> std::same_as<void>;
-  { team.Load(row, index, &tile) } -> std::same_as<void>;
-  { team.Remove(index, &tile) } -> std::same_as<void>;
+  { team.Load(row, index, internal::UnaryFunction{}, &tile) } -> std::same_as<void>;
+  { team.ApplyMask(words, index, &tile) } -> std::same_as<void>;
+  { team.Set(index, 0.0f, &tile) } -> std::same_as<void>;
+  { team.Keep(0.0f, index, &tile) } -> std::same_as<void>;
   { team.Max(internal::UnaryFunction{}, tile) } -> std::same_as<float>;
   { team.Max(internal::BinaryFunction{}, tile, tile) } -> std::same_as<float>;
   { team.Sum(internal::UnaryFunction{}, tile) } -> std::same_as<float>;
   { team.Sum(internal::BinaryFunction{}, tile, tile) } -> std::same_as<float>;
+  { team.Count(internal::Predicate{}, tile) } -> std::same_as<int32_t>;
   { team.SumWeights(internal::UnaryFunction{}, index, tile) } -> std::same_as<uint64_t>;
   { team.SumWeights(internal::BinaryFunction{}, index, tile, tile) } -> std::same_as<uint64_t>;
   { team.FindPrefix(internal::UnaryFunction{}, index, threshold, tile) } -> std::same_as<int32_t>;
@@ -91,6 +107,8 @@ concept Team = requires(T team, const T const_team, typename T::Tile tile, const
     team.FindPrefix(internal::BinaryFunction{}, index, threshold, tile, tile)
     } -> std::same_as<int32_t>;
   { team.FindFirst(internal::Predicate{}, tile) } -> std::same_as<int32_t>;
+  { team.Pack(internal::Predicate{}, tile, index, values, ids) } -> std::same_as<int32_t>;
+  { team.Store(internal::UnaryFunction{}, tile, index, values) } -> std::same_as<void>;
 };
 
 // Runs `pass(tile_index)` for the tiles of this group, between the Syncs that both rules ask for.

@@ -24,29 +24,94 @@ SPECD_INLINE constexpr int32_t NumTiles(int32_t vocab_size) {
 // What one pass over a tile leaves behind.
 struct TileStats {
   float max = 0;  // NaN if the tile holds a NaN
-  float sum = 0;  // of the weights 2^((l - max) * scale); 0 where max is not finite
+  float sum =
+      0;  // of the weights 2^((l - max) * scale); 0 where max is not finite or not asked for
 };
 
-// Memory for one sequence's decisions; nothing in it outlives VerifyChain. Each array has
-// NumTiles(vocab_size) entries.
+// Elements that were counted, and what they amount to: themselves, or their integer weights.
+struct Tally {
+  uint64_t count = 0;
+  uint64_t amount = 0;
+};
+
+// A few elements of a row, in ascending order of ids: at most one tile of them. The arrays have
+// room for one tile more: a row that changes between counting and listing must not overrun them.
+inline constexpr int32_t kListMax = kTileSize;
+inline constexpr int32_t kListRoom = kListMax + kTileSize;
+struct ElementList {
+  float* values = nullptr;
+  TokenId* ids = nullptr;
+};
+
+// Memory for reading one row. The arrays of tiles have NumTiles(vocab_size) entries.
+struct RowWorkspace {
+  TileStats* tiles = nullptr;
+  Tally* tallies = nullptr;
+  ElementList list;
+};
+
+// Memory for one sequence's decisions; nothing in it outlives the task.
 struct ChainWorkspace {
-  TileStats* target = nullptr;
-  TileStats* draft = nullptr;
-  float* residual = nullptr;
+  RowWorkspace target;
+  RowWorkspace draft;
+  float* residual = nullptr;  // one mass for each tile
+  void* places = nullptr;     // what block verification keeps of each place: see verify.h
 };
 
-// The bytes of such a workspace, and its layout over memory aligned to 8.
-SPECD_INLINE constexpr int64_t ChainWorkspaceBytes(int32_t vocab_size) {
-  const int64_t bytes_per_tile = 2 * int64_t{sizeof(TileStats)} + int64_t{sizeof(float)};
-  return (NumTiles(vocab_size) * bytes_per_tile + 7) / 8 * 8;
+// The most that a place needs there; verify.h asserts it.
+inline constexpr int64_t kBlockPlaceBytes = 128;
+
+namespace internal {
+
+// Hands out consecutive pieces of a block, each aligned to 16. Without a block it only counts.
+class Carver {
+ public:
+  SPECD_INLINE explicit constexpr Carver(char* memory) : memory_(memory) {}
+
+  template <typename Value>
+  SPECD_INLINE constexpr Value* Take(int64_t count) {
+    char* piece = memory_ == nullptr ? nullptr : memory_ + used_;
+    used_ += (count * int64_t{sizeof(Value)} + 15) / 16 * 16;
+    return reinterpret_cast<Value*>(piece);
+  }
+  SPECD_INLINE constexpr int64_t used() const { return used_; }
+
+ private:
+  char* memory_;
+  int64_t used_ = 0;
+};
+
+SPECD_INLINE RowWorkspace CarveRow(Carver* carver, int32_t num_tiles) {
+  RowWorkspace row;
+  row.tiles = carver->Take<TileStats>(num_tiles);
+  row.tallies = carver->Take<Tally>(num_tiles);
+  row.list.values = carver->Take<float>(kListRoom);
+  row.list.ids = carver->Take<TokenId>(kListRoom);
+  return row;
 }
 
-SPECD_INLINE ChainWorkspace ChainWorkspaceAt(void* memory, int32_t vocab_size) {
+SPECD_INLINE ChainWorkspace Carve(Carver* carver, int32_t vocab_size, int32_t max_draft) {
+  const int32_t num_tiles = NumTiles(vocab_size);
   ChainWorkspace workspace;
-  workspace.target = static_cast<TileStats*>(memory);
-  workspace.draft = workspace.target + NumTiles(vocab_size);
-  workspace.residual = reinterpret_cast<float*>(workspace.draft + NumTiles(vocab_size));
+  workspace.target = CarveRow(carver, num_tiles);
+  workspace.draft = CarveRow(carver, num_tiles);
+  workspace.residual = carver->Take<float>(num_tiles);
+  workspace.places = carver->Take<char>((max_draft + 1) * kBlockPlaceBytes);
   return workspace;
+}
+
+}  // namespace internal
+
+// The bytes of such a workspace, and its layout over memory aligned to 16.
+SPECD_INLINE int64_t ChainWorkspaceBytes(int32_t vocab_size, int32_t max_draft) {
+  internal::Carver carver(nullptr);
+  internal::Carve(&carver, vocab_size, max_draft);
+  return carver.used();
+}
+
+SPECD_INLINE ChainWorkspace ChainWorkspaceAt(void* memory, int32_t vocab_size, int32_t max_draft) {
+  internal::Carver carver(static_cast<char*>(memory));
+  return internal::Carve(&carver, vocab_size, max_draft);
 }
 
 }  // namespace specd

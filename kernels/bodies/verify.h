@@ -1,56 +1,95 @@
-// VerifyChain: which draft tokens of a chain stand, and the token that follows them.
+// RunTask: one sequence's part of a round. VerifyChain says which draft tokens of a chain stand,
+// and the token that follows them.
 //
-// docs/ALGORITHMS.md, "Chains". Rows are read in order and only as far as the decision goes: rows
-// after the last one used never matter, whatever they hold (CONTRACT §6). Every group of the team
-// computes the same outcome; the leader writes the tokens.
+// docs/ALGORITHMS.md, "Chains". Rows are read only as far as the decision goes, and rows after the
+// one the final token comes from never matter, whatever they hold (CONTRACT §6). Every group of the
+// team computes the same outcome; the leader writes what leaves the task.
 //
 // Rows may lie in memory that another process writes. If one changes while it is read, the outcome
 // is unspecified but safe: no id outside the vocabulary is emitted, and at worst the row is bad.
 #pragma once
 
 #include "kernels/bodies/argmax.h"
+#include "kernels/bodies/block.h"
+#include "kernels/bodies/chain_rows.h"
+#include "kernels/bodies/draft.h"
 #include "kernels/bodies/residual.h"
 #include "kernels/bodies/sample.h"
+#include "kernels/bodies/score.h"
 #include "kernels/core/round.h"
 
 namespace specd {
 
-// One verification in progress. CoinSource maps a CoinKey to an integer in [0, 2^53).
+// Where a task's results go: its rows of RoundBatch's arrays.
+struct TaskOutput {
+  TokenId* tokens = nullptr;
+  TokenScore* scores = nullptr;
+  int32_t scores_stride = 0;
+  DraftSample* samples = nullptr;
+};
+
+SPECD_INLINE TaskOutput OutputOf(const RoundBatch& batch, int64_t task) {
+  TaskOutput output;
+  const int64_t first_token = task * batch.tokens_stride;
+  if (batch.tokens != nullptr) output.tokens = batch.tokens + first_token;
+  if (batch.scores != nullptr) output.scores = batch.scores + first_token * batch.scores_stride;
+  output.scores_stride = batch.scores_stride;
+  if (batch.samples != nullptr) output.samples = batch.samples + task * batch.samples_stride;
+  return output;
+}
+
+// One task in progress.
 template <Team T, typename CoinSource>
-class ChainVerifier {
+class TaskRun {
  public:
-  SPECD_HD ChainVerifier(T& team, const ChainTask& task, const TensorView& target,
-                         const TensorView& draft, const ChainWorkspace& workspace,
-                         const CoinSource& coins, TokenId* tokens)
-      : team_(team),
-        task_(task),
-        target_(target),
-        draft_(draft),
-        workspace_(workspace),
-        coins_(coins),
-        tokens_(tokens) {}
+  SPECD_HD TaskRun(ChainRows<T, CoinSource>& rows, const TaskOutput& output)
+      : rows_(rows), team_(rows.team()), task_(rows.task()), output_(output) {}
 
   SPECD_HD ChainOutcome Run() {
-    switch (task_.method) {
-      case VerifyMethod::kGreedy:
-        Walk([&](int32_t i) { return Argmax(team_, TargetRow(i), workspace_.target); });
+    switch (task_.kind) {
+      case TaskKind::kVerify:
+        Verify();
         break;
-      case VerifyMethod::kExactMatch:
-        Walk([&](int32_t i) {
-          const Distribution p = ReadTarget(i);
-          return p.bad ? kNoToken : Sample(team_, p, coins_(SampleCoin(PositionOf(i))));
-        });
+      case TaskKind::kScore:
+        Score();
         break;
-      case VerifyMethod::kToken:
-        AcceptOrReplace();
+      case TaskKind::kSampleDraft:
+        SampleDraft();
         break;
-      case VerifyMethod::kAuto:
-        SPECD_CHECK(false);
     }
+    // Children of a draft are no tokens of the output: nothing to score.
+    if (task_.scores.enabled && task_.kind != TaskKind::kSampleDraft) ScoreTokens();
     return outcome_;
   }
 
  private:
+  SPECD_HD void Verify() {
+    switch (task_.method) {
+      case VerifyMethod::kGreedy:
+        return Walk([&](int32_t i) { return GreedyToken(i); });
+      case VerifyMethod::kExactMatch:
+        return Walk([&](int32_t i) {
+          const Distribution p = rows_.ReadTarget(i);
+          return p.bad ? kNoToken : Sample(team_, p, rows_.SampleCoinAt(i));
+        });
+      case VerifyMethod::kToken:
+        return AcceptOrReplace();
+      case VerifyMethod::kBlock:
+        return Block();
+      case VerifyMethod::kAuto:
+        break;
+    }
+    SPECD_CHECK(false);
+  }
+
+  SPECD_HD TokenId GreedyToken(int32_t i) {
+    if (task_.chain.target_argmax == nullptr) {
+      return Argmax(team_, rows_.TargetRow(i), rows_.workspace().target.tiles);
+    }
+    const TokenId token = task_.chain.target_argmax[i];
+    return rows_.IsInVocabulary(token) ? token : kNoToken;
+  }
+
   // greedy and exact_match: the token at each place is known without the draft; a draft token
   // stands while it equals that token. `next(i)` gives it, or kNoToken for a bad row.
   template <typename Next>
@@ -58,117 +97,164 @@ class ChainVerifier {
     for (int32_t i = 0;; ++i) {
       const TokenId token = next(i);
       if (token == kNoToken) return Fail(OutcomeStatus::kBadTargetRow);
-      if (DraftEndsAt(i)) return Finish(token);
-      if (DraftToken(i) != token) {
-        CountIfInvalid(DraftToken(i));
-        return Finish(token);
+      const bool ends = rows_.DraftEndsAt(i);
+      if (ends || rows_.DraftToken(i) != token) {
+        if (!ends) CountIfInvalid(i);
+        Emit(i, token);
+        return;
       }
-      Accept(token);
+      if (!Accept(i, token)) return;
     }
   }
 
   // token: Leviathan et al. 2023, Chen et al. 2023.
   SPECD_HD void AcceptOrReplace() {
     for (int32_t i = 0;; ++i) {
-      const Distribution p = ReadTarget(i);
+      const Distribution p = rows_.ReadTarget(i);
       if (p.bad) return Fail(OutcomeStatus::kBadTargetRow);
-      if (DraftEndsAt(i)) return Finish(Sample(team_, p, coins_(SampleCoin(PositionOf(i)))));
-
-      // A one-hot draft is q with all mass on its token: weight 1 of mass 1.
-      const TokenId token = DraftToken(i);
-      Distribution q;
-      q.mass = 1;
-      float q_weight = 1;
-      if (IsSampled(i)) {
-        q = ReadDraft(i);
-        if (q.bad) return Fail(OutcomeStatus::kBadDraftRow);
-        q_weight = WeightOf(q, token);
+      if (rows_.DraftEndsAt(i)) {
+        Emit(i, Sample(team_, p, rows_.SampleCoinAt(i)));
+        return;
       }
+      const TokenId token = rows_.DraftToken(i);
+      Distribution q;
+      DraftShare share;
+      bool has_q = false;
+      if (rows_.IsSampled(i) && rows_.HasSideChannel()) {
+        share = rows_.SideChannel(i);
+      } else if (rows_.IsSampled(i)) {
+        q = rows_.ReadDraft(i);
+        has_q = true;
+        share.bad = q.bad;
+        share.mass = q.mass;
+        if (!q.bad) share.weight = WeightOf(q, token);
+      }
+      if (share.bad) return Fail(OutcomeStatus::kBadDraftRow);
       // u * q < p, without a division and strict: p = 0 never accepts, p = q > 0 always does.
-      const double u = CoinToDouble(coins_(KeyOf(i, i + 1, Purpose::kAccept)));
-      const double p_weight = WeightOf(p, token);
-      if (u * (q_weight * p.mass) < p_weight * q.mass) {
-        Accept(token);
+      const double u = CoinToDouble(rows_.CoinAt(i, i + 1, Purpose::kAccept));
+      const auto p_weight = static_cast<double>(WeightOf(p, token));
+      if (u * (static_cast<double>(share.weight) * p.mass) < p_weight * share.mass) {
+        if (!Accept(i, token)) return;
         continue;
       }
-      CountIfInvalid(token);
-      return Finish(Replacement(i, p, q));
+      CountIfInvalid(i);
+      if (rows_.IsSampled(i) && !has_q) q = rows_.ReadDraft(i);
+      if (q.bad) return Fail(OutcomeStatus::kBadDraftRow);
+      const Residual residual = rows_.IsSampled(i)
+                                    ? ReadResidual(team_, p, q, 1.0, rows_.workspace().residual)
+                                    : ResidualOfPoint(p, token, 1.0);
+      return Replace(i, residual);
     }
   }
 
-  // Draws from (p - q)+ with the coin of the place where the walk stopped.
-  SPECD_HD TokenId Replacement(int32_t i, const Distribution& p, const Distribution& q) {
-    const uint64_t coin = coins_(KeyOf(i, i, Purpose::kResidual));
-    const TokenId token = DraftToken(i);
-    TokenId result = kNoToken;
-    if (IsSampled(i)) {
-      result = SampleResidual(team_, p, q, coin, workspace_.residual);
-    } else if (IsValid(token)) {
-      result = SampleWithout(team_, p, token, coin);
-    } else {
-      return Sample(team_, p, coin);  // a one-hot outside the vocabulary takes nothing from p
+  SPECD_HD void Block() {
+    BlockWalk<T, CoinSource> walk(rows_);
+    walk.Run();
+    for (int32_t i = 0; i < walk.num_accepted; ++i) {
+      if (!Accept(i, rows_.DraftToken(i))) return;
     }
-    if (result != kNoToken) return result;
-    ++outcome_.empty_residuals;
-    return Sample(team_, p, coin);
+    const int32_t end = walk.num_accepted;
+    const bool at_end = end == walk.num_places();
+    if (at_end && walk.end_status != OutcomeStatus::kOk) return Fail(walk.end_status);
+    if (!at_end) CountIfInvalid(end);
+    if (!at_end && walk.residual.masses != nullptr) return Replace(end, walk.residual);
+    // What is drawn from p needs its tiles, which later rows have overwritten.
+    const Distribution p = rows_.ReadTarget(end);
+    if (p.bad) return Fail(OutcomeStatus::kBadTargetRow);
+    if (at_end) {
+      Emit(end, Sample(team_, p, rows_.SampleCoinAt(end)));
+      return;
+    }
+    Residual residual = walk.residual;
+    residual.p = &p;
+    Replace(end, residual);
   }
 
-  SPECD_HD bool DraftEndsAt(int32_t i) const {
-    return i >= task_.chain.num_drafts || DraftToken(i) == kNoToken;
-  }
-  SPECD_HD TokenId DraftToken(int32_t i) const { return task_.chain.tokens[i]; }
-  SPECD_HD bool IsSampled(int32_t i) const { return task_.chain.kinds[i] == DraftKind::kSampled; }
-  SPECD_HD bool IsValid(TokenId token) const { return token >= 0 && token < target_.vocab_size; }
-
-  SPECD_HD RowView TargetRow(int32_t i) const { return RowAt(target_, task_.chain.target_rows[i]); }
-  SPECD_HD Distribution ReadTarget(int32_t i) {
-    return ReadDistribution(team_, TargetRow(i), task_.target_scale, workspace_.target);
-  }
-  SPECD_HD Distribution ReadDraft(int32_t i) {
-    const RowView row = RowAt(draft_, task_.chain.draft_rows[i]);
-    return ReadDistribution(team_, row, task_.draft_scale, workspace_.draft);
+  // Draws the token at place i from the residual, with the coin of the place where the walk
+  // stopped; from p where rounding left nothing.
+  SPECD_HD void Replace(int32_t i, const Residual& residual) {
+    const uint64_t coin = rows_.CoinAt(i, i, Purpose::kResidual);
+    TokenId token = SampleResidual(team_, residual, coin);
+    if (token == kNoToken) {
+      ++outcome_.empty_residuals;
+      const Distribution p = rows_.ReadTarget(i);
+      if (p.bad) return Fail(OutcomeStatus::kBadTargetRow);
+      token = Sample(team_, p, coin);
+    }
+    Emit(i, token);
   }
 
-  SPECD_HD uint32_t PositionOf(int32_t i) const {
-    return task_.first_position + static_cast<uint32_t>(i);
-  }
-  // The coin that decides about place i, of a node of the draft (0 is the root).
-  SPECD_HD CoinKey KeyOf(int32_t i, int32_t node, Purpose purpose) const {
-    return {PositionOf(i), task_.round_base, static_cast<uint32_t>(node), purpose};
+  // Up to the first token that could never be emitted, which ends the task.
+  SPECD_HD void Score() {
+    for (int32_t i = 0; i < rows_.num_drafts(); ++i) {
+      if (!Emit(i, rows_.DraftToken(i))) return;
+    }
   }
 
-  SPECD_HD void Accept(TokenId token) {
-    Emit(token);
+  SPECD_HD void SampleDraft() {
+    const Distribution p = rows_.ReadTarget(0);
+    if (p.bad) return Fail(OutcomeStatus::kBadTargetRow);
+    const auto coin_of = [&](int32_t j) {
+      return rows_.Coin({task_.first_position, task_.round_base,
+                         task_.first_node + static_cast<uint32_t>(j), Purpose::kDraft});
+    };
+    outcome_.num_tokens = SampleChildren(team_, p, task_.sampling, task_.num_children, coin_of,
+                                         rows_.workspace().target, output_.samples);
+  }
+
+  // The scores of every token, whatever decided about it; rows are read anew.
+  SPECD_HD void ScoreTokens() {
+    team_.Sync();  // the leader has written the tokens
+    for (int32_t i = 0; i < outcome_.num_tokens; ++i) {
+      const bool ok =
+          ScoreToken(team_, rows_.TargetRow(i), task_.target_scale, task_.target_filters,
+                     output_.tokens[i], task_.scores, rows_.workspace().target,
+                     output_.scores + int64_t{i} * output_.scores_stride);
+      if (ok || task_.kind != TaskKind::kScore) continue;
+      outcome_.num_tokens = i;
+      return Fail(OutcomeStatus::kBadTargetRow);
+    }
+  }
+
+  SPECD_HD bool Accept(int32_t i, TokenId token) {
+    if (!Emit(i, token)) return false;
     ++outcome_.num_accepted;
+    return true;
   }
-  SPECD_HD void Finish(TokenId token) { Emit(token); }
   SPECD_HD void Fail(OutcomeStatus status) { outcome_.status = status; }
-  SPECD_HD void Emit(TokenId token) {
-    if (!IsValid(token)) return Fail(OutcomeStatus::kBadTargetRow);
-    if (team_.leader()) tokens_[outcome_.num_tokens] = token;
+  // The last check before an id leaves: false, and the end of the sequence, for one that must not.
+  SPECD_HD bool Emit(int32_t i, TokenId token) {
+    if (token == kNoToken) {
+      Fail(OutcomeStatus::kBadTargetRow);  // the row changed while it was read
+      return false;
+    }
+    if (task_.chain.target_argmax == nullptr && !rows_.MayEmit(i, token)) {
+      Fail(OutcomeStatus::kBadToken);
+      return false;
+    }
+    if (team_.leader()) output_.tokens[i] = token;
     ++outcome_.num_tokens;
+    return true;
   }
-  SPECD_HD void CountIfInvalid(TokenId token) {
-    if (!IsValid(token)) ++outcome_.invalid_drafts;
+  SPECD_HD void CountIfInvalid(int32_t i) {
+    if (!rows_.MayEmit(i, rows_.DraftToken(i))) ++outcome_.invalid_drafts;
   }
 
+  ChainRows<T, CoinSource>& rows_;
   T& team_;
   const ChainTask& task_;
-  const TensorView& target_;
-  const TensorView& draft_;
-  const ChainWorkspace& workspace_;
-  const CoinSource& coins_;
-  TokenId* tokens_;
+  const TaskOutput output_;
   ChainOutcome outcome_;
 };
 
-// REQUIRES: target.vocab_size == draft.vocab_size where a draft token is kSampled; the workspace is
-// large enough for it; `tokens` has room for num_drafts + 1.
+// REQUIRES: the target's vocabulary is the draft's where a draft token is kSampled; the workspace
+// is for it and for num_drafts; output.tokens has room for num_drafts + 1, and so have the scores.
 template <Team T, typename CoinSource>
-SPECD_HD ChainOutcome VerifyChain(T& team, const ChainTask& task, const TensorView& target,
-                                  const TensorView& draft, const ChainWorkspace& workspace,
-                                  const CoinSource& coins, TokenId* tokens) {
-  return ChainVerifier<T, CoinSource>(team, task, target, draft, workspace, coins, tokens).Run();
+SPECD_HD ChainOutcome RunTask(T& team, const RoundBatch& batch, const ChainTask& task,
+                              const ChainWorkspace& workspace, const CoinSource& coins,
+                              const TaskOutput& output) {
+  ChainRows<T, CoinSource> rows(team, batch, task, workspace, coins);
+  return TaskRun<T, CoinSource>(rows, output).Run();
 }
 
 }  // namespace specd

@@ -12,6 +12,10 @@
 //   Ballot(predicate)        bit t is lane t's predicate
 //   Sync()                   waits for the whole block; writes before it are seen after it
 //
+// On a GPU the primitives that take the most code, and are not asked for once a pass, are functions
+// of their own (SPECD_BODY): inlined at every place they make a kernel of megabytes that takes
+// minutes to compile. A tile reaches them through its thread's local memory.
+//
 // All 32 threads of a warp must reach each Shuffle and Ballot together, and all threads of the
 // block each Sync. Branches here and in the bodies depend only on values that are equal in all of
 // them.
@@ -28,9 +32,12 @@ class WarpTeam {
   static constexpr int32_t kWarpSize = 32;
   static constexpr int32_t kLanesPerThread = kLanes / kWarpSize;
 
-  // This thread's elements: [step][j] is element step * 256 + 8 * lane + j of the tile.
+  // This thread's elements: [step][j] is element step * 256 + 8 * lane + j of the tile. Loops over
+  // them have constant bounds and never stop early, so that the compiler unrolls them: an array
+  // with a variable index would leave the registers.
   struct Tile {
     float values[kStepsPerTile][kLanesPerThread];
+    int32_t count;  // elements of the row
   };
 
   SPECD_INLINE explicit WarpTeam(const Thread& thread) : thread_(thread) {}
@@ -45,53 +52,93 @@ class WarpTeam {
     if (thread_.lane() == 0) *where = value;
   }
 
-  SPECD_INLINE void Load(const RowView& row, int32_t tile_index, Tile* tile) const {
+  // The elements are fetched by type first, so that f is compiled once and not for each type.
+  template <typename F>
+  SPECD_BODY void Load(const RowView& row, int32_t tile_index, const F& f, Tile* tile) const {
+    const int32_t rest = row.vocab_size - tile_index * kTileSize;
+    tile->count = rest < kTileSize ? rest : kTileSize;
     switch (row.dtype) {
       case DType::kFloat32:
-        return LoadAs<DType::kFloat32>(row, tile_index, tile);
+        Fetch<DType::kFloat32>(row, tile_index, tile);
+        break;
       case DType::kBFloat16:
-        return LoadAs<DType::kBFloat16>(row, tile_index, tile);
+        Fetch<DType::kBFloat16>(row, tile_index, tile);
+        break;
       case DType::kFloat16:
-        return LoadAs<DType::kFloat16>(row, tile_index, tile);
+        Fetch<DType::kFloat16>(row, tile_index, tile);
+        break;
+    }
+    ForEachElement([&](int32_t step, int32_t j) {
+      float& x = tile->values[step][j];
+      x = ElementAt(step, j) < tile->count ? f(x) : -kInfinity;
+    });
+  }
+
+  // A thread's 8 elements of one step have their bits in one byte of one word. Words beyond the
+  // vocabulary do not exist; elements there are -inf already.
+  SPECD_INLINE void ApplyMask(const uint32_t* words, int32_t tile_index, Tile* tile) const {
+    const uint32_t* first = words + tile_index * (kTileSize / 32);
+    for (int32_t step = 0; step < kStepsPerTile; ++step) {
+      const int32_t element = ElementAt(step, 0);
+      const uint32_t word = element < tile->count ? first[element / 32] : 0;
+      const uint32_t allowed = word >> (element % 32);
+      for (int32_t j = 0; j < kLanesPerThread; ++j) {
+        float& x = tile->values[step][j];
+        x = (allowed >> j & 1u) != 0 ? x : -kInfinity;
+      }
     }
   }
 
-  // Written as a select over all registers: an array with a variable index would leave them.
-  SPECD_INLINE void Remove(int32_t element, Tile* tile) const {
-    for (int32_t step = 0; step < kStepsPerTile; ++step) {
-      for (int32_t j = 0; j < kLanesPerThread; ++j) {
-        if (ElementAt(step, j) == element) tile->values[step][j] = -kInfinity;
-      }
-    }
+  SPECD_INLINE void Set(int32_t element, float value, Tile* tile) const {
+    ForEachElement([&](int32_t step, int32_t j) {
+      float& x = tile->values[step][j];
+      x = ElementAt(step, j) == element ? value : x;
+    });
+  }
+
+  SPECD_INLINE void Keep(float value, int32_t last, Tile* tile) const {
+    ForEachElement([&](int32_t step, int32_t j) {
+      float& x = tile->values[step][j];
+      x = x > value || (x == value && ElementAt(step, j) <= last) ? x : -kInfinity;
+    });
   }
 
   template <typename F, typename... Tiles>
   SPECD_INLINE float Max(const F& f, const Tiles&... tiles) {
     float max = -kInfinity;
     bool nan = false;
-    for (int32_t step = 0; step < kStepsPerTile; ++step) {
-      for (int32_t j = 0; j < kLanesPerThread; ++j) {
-        const float x = f(tiles.values[step][j]...);
-        max = x > max ? x : max;
-        nan = nan || IsNan(x);
-      }
-    }
+    ForEachElement([&](int32_t step, int32_t j) {
+      const float x = f(tiles.values[step][j]...);
+      max = x > max ? x : max;
+      nan = nan || IsNan(x);
+    });
     for (int32_t mask = 1; mask < kWarpSize; mask *= 2) {
       const float other = ShuffleXor(max, mask);
       max = other > max ? other : max;
     }
-    return thread_.Ballot(nan) != 0 ? FloatOf(0x7FC00000u) : max;
+    // Which of two zeros was met first depends on the order; the sum with +0 is +0 for both.
+    return thread_.Ballot(nan) != 0 ? FloatOf(0x7FC00000u) : max + 0.0f;
   }
 
   template <typename F, typename... Tiles>
   SPECD_INLINE float Sum(const F& f, const Tiles&... tiles) {
     float sum[kLanesPerThread] = {};
-    for (int32_t step = 0; step < kStepsPerTile; ++step) {
-      for (int32_t j = 0; j < kLanesPerThread; ++j) sum[j] += f(tiles.values[step][j]...);
-    }
+    ForEachElement([&](int32_t step, int32_t j) { sum[j] += f(tiles.values[step][j]...); });
     float total = ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
     for (int32_t mask = 1; mask < kWarpSize; mask *= 2) total += ShuffleXor(total, mask);
     return total;
+  }
+
+  template <typename F>
+  SPECD_INLINE int32_t Count(const F& f, const Tile& tile) {
+    int32_t count = 0;
+    ForEachElement([&](int32_t step, int32_t j) {
+      count += ElementAt(step, j) < tile.count && f(tile.values[step][j]) ? 1 : 0;
+    });
+    for (int32_t mask = 1; mask < kWarpSize; mask *= 2) {
+      count += ShuffleValue(count, thread_.lane() ^ mask);
+    }
+    return count;
   }
 
   template <typename F, typename... Tiles>
@@ -101,15 +148,15 @@ class WarpTeam {
       sum += StepWeight(f, exponent, step, tiles...);
     }
     for (int32_t mask = 1; mask < kWarpSize; mask *= 2)
-      sum += Shuffle64(sum, thread_.lane() ^ mask);
+      sum += ShuffleValue(sum, thread_.lane() ^ mask);
     return sum;
   }
 
   // Element order is step, then lane, then j: the prefix goes step by step, and inside a step by a
   // scan over the lanes.
   template <typename F, typename... Tiles>
-  SPECD_INLINE int32_t FindPrefix(const F& f, int32_t exponent, uint64_t threshold,
-                                  const Tiles&... tiles) {
+  SPECD_BODY int32_t FindPrefix(const F& f, int32_t exponent, uint64_t threshold,
+                                const Tiles&... tiles) {
     uint64_t before = 0;  // of all earlier steps
     for (int32_t step = 0; step < kStepsPerTile; ++step) {
       const uint64_t mine = StepWeight(f, exponent, step, tiles...);
@@ -122,39 +169,79 @@ class WarpTeam {
           running += IntegerWeight(f(tiles.values[step][j]...), exponent);
           if (element < 0 && running > threshold) element = ElementAt(step, j);
         }
-        return ShuffleInt(element, LowestBit(above));
+        return ShuffleValue(element, LowestBit(above));
       }
-      before = Shuffle64(prefix, kWarpSize - 1);
+      before = ShuffleValue(prefix, kWarpSize - 1);
     }
     return -1;
   }
 
   template <typename F>
-  SPECD_INLINE int32_t FindFirst(const F& f, const Tile& tile) {
+  SPECD_BODY int32_t FindFirst(const F& f, const Tile& tile) {
     int32_t first = kTileSize;
-    for (int32_t step = 0; step < kStepsPerTile; ++step) {
-      for (int32_t j = 0; j < kLanesPerThread; ++j) {
-        const int32_t element = ElementAt(step, j);
-        first = f(tile.values[step][j]) && element < first ? element : first;
-      }
-    }
+    ForEachElement([&](int32_t step, int32_t j) {
+      const int32_t element = ElementAt(step, j);
+      const bool here = element < tile.count && f(tile.values[step][j]);
+      first = here && element < first ? element : first;
+    });
     for (int32_t mask = 1; mask < kWarpSize; mask *= 2) {
-      const int32_t other = ShuffleInt(first, thread_.lane() ^ mask);
+      const int32_t other = ShuffleValue(first, thread_.lane() ^ mask);
       first = other < first ? other : first;
     }
     return first == kTileSize ? -1 : first;
   }
 
- private:
-  template <DType kDType>
-  SPECD_INLINE void LoadAs(const RowView& row, int32_t tile_index, Tile* tile) const {
+  // Where a thread's elements go is known from a scan over the lanes; steps without any are passed.
+  template <typename F>
+  SPECD_BODY int32_t Pack(const F& f, const Tile& tile, TokenId first_id, float* values,
+                          TokenId* ids) {
+    int32_t packed = 0;  // of all earlier steps
     for (int32_t step = 0; step < kStepsPerTile; ++step) {
+      uint32_t chosen = 0;
+      int32_t mine = 0;
       for (int32_t j = 0; j < kLanesPerThread; ++j) {
-        const int32_t id = tile_index * kTileSize + ElementAt(step, j);
-        tile->values[step][j] =
-            id < row.vocab_size ? LoadElementAs<kDType>(row.data, id) : -kInfinity;
+        const bool here = ElementAt(step, j) < tile.count && f(tile.values[step][j]);
+        chosen |= (here ? 1u : 0u) << j;
+        mine += here ? 1 : 0;
       }
+      if (thread_.Ballot(mine != 0) == 0) continue;
+      const int32_t end = packed + InclusiveScan(mine);
+      int32_t place = end - mine;
+      for (int32_t j = 0; j < kLanesPerThread; ++j) {
+        if ((chosen >> j & 1u) == 0) continue;
+        values[place] = tile.values[step][j];
+        ids[place] = first_id + ElementAt(step, j);
+        ++place;
+      }
+      packed = ShuffleValue(end, kWarpSize - 1);
     }
+    return packed;
+  }
+
+  template <typename F>
+  SPECD_INLINE void Store(const F& f, const Tile& tile, int32_t count, float* out) const {
+    ForEachElement([&](int32_t step, int32_t j) {
+      const int32_t element = ElementAt(step, j);
+      if (element < count) out[element] = f(tile.values[step][j]);
+    });
+  }
+
+ private:
+  template <typename Visit>
+  SPECD_INLINE static void ForEachElement(const Visit& visit) {
+    for (int32_t step = 0; step < kStepsPerTile; ++step) {
+      for (int32_t j = 0; j < kLanesPerThread; ++j) visit(step, j);
+    }
+  }
+
+  template <DType kDType>
+  SPECD_INLINE void Fetch(const RowView& row, int32_t tile_index, Tile* tile) const {
+    const int64_t first = int64_t{tile_index} * kTileSize;
+    ForEachElement([&](int32_t step, int32_t j) {
+      const int32_t element = ElementAt(step, j);
+      tile->values[step][j] =
+          element < tile->count ? LoadElementAs<kDType>(row.data, first + element) : -kInfinity;
+    });
   }
 
   SPECD_INLINE int32_t ElementAt(int32_t step, int32_t j) const {
@@ -172,10 +259,11 @@ class WarpTeam {
     return sum;
   }
 
-  SPECD_INLINE uint64_t InclusiveScan(uint64_t value) {
+  template <typename Value>
+  SPECD_INLINE Value InclusiveScan(Value value) {
     for (int32_t distance = 1; distance < kWarpSize; distance *= 2) {
       const int32_t source = thread_.lane() - distance;
-      const uint64_t other = Shuffle64(value, source < 0 ? thread_.lane() : source);
+      const Value other = ShuffleValue(value, source < 0 ? thread_.lane() : source);
       value += source < 0 ? 0 : other;
     }
     return value;
@@ -184,10 +272,10 @@ class WarpTeam {
   SPECD_INLINE float ShuffleXor(float value, int32_t mask) {
     return FloatOf(thread_.Shuffle(BitsOf(value), thread_.lane() ^ mask));
   }
-  SPECD_INLINE int32_t ShuffleInt(int32_t value, int32_t source) {
+  SPECD_INLINE int32_t ShuffleValue(int32_t value, int32_t source) {
     return static_cast<int32_t>(thread_.Shuffle(static_cast<uint32_t>(value), source));
   }
-  SPECD_INLINE uint64_t Shuffle64(uint64_t value, int32_t source) {
+  SPECD_INLINE uint64_t ShuffleValue(uint64_t value, int32_t source) {
     const uint64_t high = thread_.Shuffle(static_cast<uint32_t>(value >> 32), source);
     const uint64_t low = thread_.Shuffle(static_cast<uint32_t>(value), source);
     return (high << 32) | low;

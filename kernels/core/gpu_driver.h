@@ -56,9 +56,13 @@ class GpuDriver {
   virtual GpuResult ToDevice(void* device, const void* host, size_t size_bytes) = 0;
   virtual GpuResult ToHost(void* host, const void* device, size_t size_bytes) = 0;
 
-  // Enqueues VerifyChain for every task. All pointers in the batch, those inside tasks included,
-  // are device memory.
-  virtual GpuResult LaunchChains(const RoundBatch& batch) = 0;
+  // Enqueues every task of the batch, a block for each. All pointers in the batch, those inside
+  // tasks included, are device memory, as is `workspaces`: for each task the bytes that
+  // ChainWorkspaceBytes gives for the vocabulary and max_draft, one after another.
+  virtual GpuResult LaunchChains(const RoundBatch& batch, int32_t max_draft, void* workspaces) = 0;
+
+  // The same for rows. `workspaces` are those of max_draft 0.
+  virtual GpuResult LaunchTransforms(const TransformBatch& batch, void* workspaces) = 0;
 
   // Waits for everything enqueued, and reports the first error that any of it had.
   virtual GpuResult Synchronize() = 0;

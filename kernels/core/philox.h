@@ -64,12 +64,27 @@ SPECD_INLINE double CoinToDouble(uint64_t coin) {
   return static_cast<double>(coin) * (1.0 / 9007199254740992.0);
 }
 
-// The source of coins of one sequence. Tests inject another callable in its place.
+// A coin that a test or a replay puts in the place of the one the key would give.
+struct InjectedCoin {
+  CoinKey key;
+  uint64_t coin = 0;  // below 2^53
+};
+
+// The source of coins of one sequence.
 class KeyedCoins {
  public:
-  SPECD_INLINE explicit KeyedCoins(uint64_t seed) : seed_(seed) {}
+  SPECD_INLINE explicit KeyedCoins(uint64_t seed, const InjectedCoin* injected = nullptr,
+                                   int32_t num_injected = 0)
+      : seed_(seed), injected_(injected), num_injected_(num_injected) {}
 
   SPECD_INLINE uint64_t operator()(const CoinKey& key) const {
+    for (int32_t i = 0; i < num_injected_; ++i) {
+      const CoinKey& other = injected_[i].key;
+      if (other.position == key.position && other.round_base == key.round_base &&
+          other.node == key.node && other.purpose == key.purpose) {
+        return injected_[i].coin;
+      }
+    }
     const PhiloxWords words =
         Philox4x32({{key.position, key.round_base, key.node, static_cast<uint32_t>(key.purpose)}},
                    static_cast<uint32_t>(seed_), static_cast<uint32_t>(seed_ >> 32));
@@ -78,6 +93,8 @@ class KeyedCoins {
 
  private:
   uint64_t seed_;
+  const InjectedCoin* injected_;
+  int32_t num_injected_;
 };
 
 }  // namespace specd

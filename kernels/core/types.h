@@ -24,6 +24,21 @@ enum class DType : uint32_t { kFloat32 = 0, kBFloat16 = 1, kFloat16 = 2 };
 
 SPECD_INLINE constexpr int64_t SizeBytes(DType dtype) { return dtype == DType::kFloat32 ? 4 : 2; }
 
+// What the elements of a row are (CONTRACT §2).
+enum class RowKind : uint32_t {
+  kLogits = 0,
+  kProbabilities = 1,       // p enters as ln p and takes the same steps as a logit
+  kFinalProbabilities = 2,  // p is what is sampled from; no parameter may change it
+};
+
+// How the elements of a tensor are to be read.
+struct ElementRules {
+  RowKind kind = RowKind::kLogits;
+  bool renormalise = false;  // probabilities need not sum to 1
+  float scale = 1;           // logits are multiplied by it, and then
+  float cap = 0;             // bent into (-cap, cap) by cap * tanh(x / cap); 0: not
+};
+
 // A matrix of rows in memory; the innermost stride is 1 element. Offsets are 64-bit: a batch of
 // 2,048 rows of 2^20 floats is past 2^32 bytes.
 struct TensorView {
@@ -32,6 +47,7 @@ struct TensorView {
   int64_t num_rows = 0;
   int64_t row_stride = 0;  // in elements
   int32_t vocab_size = 0;
+  ElementRules rules;
 };
 
 // One row of such a matrix.
@@ -39,12 +55,21 @@ struct RowView {
   const void* data = nullptr;
   DType dtype = DType::kFloat32;
   int32_t vocab_size = 0;
+  ElementRules rules;
+};
+
+// Rows of bits, one for each id: bit i % 32 of word i / 32 is 1 where id i is allowed. A row has
+// ceil(vocab_size / 32) words.
+struct MaskView {
+  const uint32_t* words = nullptr;
+  int64_t num_rows = 0;
+  int64_t row_stride = 0;  // in words
 };
 
 SPECD_INLINE RowView RowAt(const TensorView& tensor, int64_t row) {
   const char* base = static_cast<const char*>(tensor.data);
-  return {base + row * tensor.row_stride * SizeBytes(tensor.dtype), tensor.dtype,
-          tensor.vocab_size};
+  return {base + row * tensor.row_stride * SizeBytes(tensor.dtype), tensor.dtype, tensor.vocab_size,
+          tensor.rules};
 }
 
 }  // namespace specd

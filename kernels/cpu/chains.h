@@ -1,33 +1,49 @@
-// A round on one CPU thread, compiled once for each instruction set.
+// The bodies on a CPU, compiled once for each instruction set.
 //
-// chains_baseline.cc and chains_avx2.cc are this template for one CpuTarget each, compiled with the
-// flags of that target. cpu_backend.cc picks one when it starts.
+// chains_baseline.cc, chains_avx2.cc and chains_avx512.cc are these templates over one team each,
+// compiled with the flags of that target. cpu_backend.cc picks one when it starts.
 #pragma once
 
+#include "kernels/bodies/transform.h"
 #include "kernels/bodies/verify.h"
 #include "kernels/core/round.h"
-#include "kernels/cpu/scalar_team.h"
+#include "kernels/cpu/spin_barrier.h"
 
 namespace specd {
 
-// `workspace` has ChainWorkspaceBytes(batch.target.vocab_size) bytes, aligned to 8.
-using RunChainsFunction = void (*)(const RoundBatch& batch, void* workspace);
+// The bodies for one instruction set: one task, or one row, from one seat. `workspace` is for the
+// vocabulary and the longest draft, and shared by the team.
+struct ChainFunctions {
+  void (*run_task)(const RoundBatch& batch, int32_t index, const ChainWorkspace& workspace,
+                   const TeamSeat& seat);
+  void (*transform_row)(const TransformBatch& batch, int32_t index, const ChainWorkspace& workspace,
+                        const TeamSeat& seat);
+};
 
-void RunChainsBaseline(const RoundBatch& batch, void* workspace);
-#if defined(SPECD_HAVE_AVX2_CHAINS)
-void RunChainsAvx2(const RoundBatch& batch, void* workspace);
+extern const ChainFunctions kChainsBaseline;
+#if defined(SPECD_HAVE_SIMD)
+extern const ChainFunctions kChainsAvx2;
+extern const ChainFunctions kChainsAvx512;
 #endif
 
-template <CpuTarget kTarget>
-void RunChains(const RoundBatch& batch, void* memory) {
-  const ChainWorkspace workspace = ChainWorkspaceAt(memory, batch.target.vocab_size);
-  ScalarTeam<kTarget> team;
-  for (int32_t i = 0; i < batch.num_tasks; ++i) {
-    const ChainTask& task = batch.tasks[i];
-    TokenId* tokens = batch.tokens + int64_t{i} * batch.tokens_stride;
-    batch.outcomes[i] = VerifyChain(team, task, batch.target, batch.draft, workspace,
-                                    KeyedCoins(task.seed), tokens);
-  }
+template <Team T>
+void RunTaskFrom(const RoundBatch& batch, int32_t index, const ChainWorkspace& workspace,
+                 const TeamSeat& seat) {
+  T team(seat);
+  const ChainTask& task = batch.tasks[index];
+  const KeyedCoins coins(task.seed, task.coins, task.num_coins);
+  const ChainOutcome outcome = RunTask(team, batch, task, workspace, coins, OutputOf(batch, index));
+  if (team.leader()) batch.outcomes[index] = outcome;
+}
+
+template <Team T>
+void TransformRowFrom(const TransformBatch& batch, int32_t index, const ChainWorkspace& workspace,
+                      const TeamSeat& seat) {
+  T team(seat);
+  const RowTransform& transform = batch.rows[index];
+  const RowView row = RowAt(batch.source, transform.row);
+  const OutcomeStatus status = TransformRow(team, row, transform, workspace.target);
+  if (team.leader()) batch.statuses[index] = status;
 }
 
 }  // namespace specd

@@ -1,11 +1,10 @@
-// RunChains for x86 processors with AVX2 and FMA. Compiled with flags of its own: whatever it
-// includes must be a template over CpuTarget or always inlined.
+// ChainFunctions for x86 processors with AVX2 and FMA. Compiled with flags of its own: whatever it
+// includes must be a template over the team or always inlined.
 #include "kernels/cpu/chains.h"
+#include "kernels/cpu/simd_team.h"
 
 namespace specd {
 
-void RunChainsAvx2(const RoundBatch& batch, void* workspace) {
-  RunChains<CpuTarget::kAvx2>(batch, workspace);
-}
+const ChainFunctions kChainsAvx2 = {&RunTaskFrom<SimdTeam>, &TransformRowFrom<SimdTeam>};
 
 }  // namespace specd

@@ -1,11 +1,13 @@
-// RunChains for every processor of the build's architecture. Without a fused multiply-add
+// ChainFunctions for every processor of the build's architecture. Without a fused multiply-add
 // instruction each one is a call of libm's fmaf: right to the bit, and slow.
 #include "kernels/cpu/chains.h"
+#include "kernels/cpu/scalar_team.h"
 
 namespace specd {
 
-void RunChainsBaseline(const RoundBatch& batch, void* workspace) {
-  RunChains<CpuTarget::kBaseline>(batch, workspace);
-}
+using BaselineTeam = ScalarTeam<CpuTarget::kBaseline>;
+
+const ChainFunctions kChainsBaseline = {&RunTaskFrom<BaselineTeam>,
+                                        &TransformRowFrom<BaselineTeam>};
 
 }  // namespace specd

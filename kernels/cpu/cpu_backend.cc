@@ -1,20 +1,68 @@
 #include "kernels/cpu/cpu_backend.h"
 
+#include <fmt/format.h>
+
+#include <system_error>
+
 #include "kernels/core/fp_environment.h"
+
+#if defined(SPECD_HAVE_SIMD)
+#include <cpuid.h>
+#endif
 
 namespace specd {
 
-CpuBackend::CpuBackend(CpuTarget target) : run_chains_(&RunChainsBaseline) {
-  SPECD_CHECK(CpuTargetIsSupported(target));
-#if defined(SPECD_HAVE_AVX2_CHAINS)
-  if (target == CpuTarget::kAvx2) run_chains_ = &RunChainsAvx2;
+namespace {
+
+// Waking a thread takes as long as reading about this many tiles.
+constexpr int64_t kSharedTilesMin = 64;
+
+#if defined(SPECD_HAVE_SIMD)
+// GCC's and Clang's cpu_supports know the name from different versions on.
+bool HasF16c() {
+  constexpr unsigned kF16cBit = 1u << 29;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & kF16cBit) != 0;
+}
 #endif
+
+const ChainFunctions& FunctionsOf(CpuTarget target) {
+#if defined(SPECD_HAVE_SIMD)
+  if (target == CpuTarget::kAvx2) return kChainsAvx2;
+  if (target == CpuTarget::kAvx512) return kChainsAvx512;
+#endif
+  return kChainsBaseline;
+}
+
+}  // namespace
+
+CpuBackend::CpuBackend(CpuTarget target) : functions_(&FunctionsOf(target)) {
+  SPECD_CHECK(CpuTargetIsSupported(target));
 }
 
 absl::Status CpuBackend::Prepare(const BackendLimits& limits) {
   SPECD_CHECK(limits.vocab_size >= 1 && limits.vocab_size <= kVocabSizeMax);
+  SPECD_CHECK(limits.threads >= 1);
   limits_ = limits;
-  workspace_.assign(ChainWorkspaceBytes(limits.vocab_size) / sizeof(uint64_t), 0);
+  try {
+    pool_ = std::make_unique<WorkerPool>(limits.threads);
+  } catch (const std::system_error& error) {
+    return absl::ResourceExhaustedError(
+        fmt::format("threads: {} could not be started ({}): ask for fewer, or raise the limit of "
+                    "processes and threads",
+                    limits.threads, error.what()));
+  }
+  // Workers write their workspaces all the time: none shares a cache line with another's.
+  constexpr int64_t kCacheLineBytes = 128;
+  const int64_t bytes =
+      (ChainWorkspaceBytes(limits.vocab_size, limits.max_draft) / kCacheLineBytes + 2) *
+      kCacheLineBytes;
+  memory_.assign(bytes * limits.threads, std::byte{0});
+  workspaces_.clear();
+  for (int32_t worker = 0; worker < limits.threads; ++worker) {
+    workspaces_.push_back(
+        ChainWorkspaceAt(memory_.data() + worker * bytes, limits.vocab_size, limits.max_draft));
+  }
   return absl::OkStatus();
 }
 
@@ -24,28 +72,48 @@ absl::Status CpuBackend::Run(const RoundBatch& batch) {
   SPECD_CHECK(batch.num_tasks <= limits_.max_batch);
   SPECD_CHECK(batch.tokens_stride > limits_.max_draft);
   const FpEnvironment environment;
-  run_chains_(batch, workspace_.data());
+  int64_t num_rows = 0;
+  for (int32_t i = 0; i < batch.num_tasks; ++i) num_rows += batch.tasks[i].chain.num_drafts + 1;
+  const bool alone = num_rows * NumTiles(batch.target.vocab_size) < kSharedTilesMin;
+  pool_->Share(batch.num_tasks, alone, [&](int32_t task, int32_t workspace, const TeamSeat& seat) {
+    functions_->run_task(batch, task, workspaces_[workspace], seat);
+  });
+  return absl::OkStatus();
+}
+
+absl::Status CpuBackend::Transform(const TransformBatch& batch) {
+  SPECD_CHECK(batch.source.vocab_size >= 1 && batch.source.vocab_size <= limits_.vocab_size);
+  const FpEnvironment environment;
+  const int64_t num_rows = batch.num_rows;
+  const bool alone = num_rows * NumTiles(batch.source.vocab_size) < kSharedTilesMin;
+  pool_->Share(batch.num_rows, alone, [&](int32_t row, int32_t workspace, const TeamSeat& seat) {
+    functions_->transform_row(batch, row, workspaces_[workspace], seat);
+  });
   return absl::OkStatus();
 }
 
 bool CpuTargetIsSupported(CpuTarget target) {
-  switch (target) {
-    case CpuTarget::kBaseline:
-      return true;
-    case CpuTarget::kAvx2:
-#if defined(SPECD_HAVE_AVX2_CHAINS)
-      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-#else
-      return false;
-#endif
+#if defined(SPECD_HAVE_SIMD)
+  // F16C came before AVX2, BMI and FMA with it, in every processor that has AVX2; who emulates one
+  // may have left some out.
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                    __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && HasF16c();
+  if (target == CpuTarget::kAvx2) return avx2;
+  if (target == CpuTarget::kAvx512) {
+    return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   }
-  return false;
+#endif
+  return target == CpuTarget::kBaseline;
 }
 
-std::unique_ptr<Backend> MakeCpuBackend() {
-  const CpuTarget target =
-      CpuTargetIsSupported(CpuTarget::kAvx2) ? CpuTarget::kAvx2 : CpuTarget::kBaseline;
-  return std::make_unique<CpuBackend>(target);
+CpuTarget BestCpuTarget() {
+  for (const CpuTarget target : {CpuTarget::kAvx512, CpuTarget::kAvx2}) {
+    if (CpuTargetIsSupported(target)) return target;
+  }
+  return CpuTarget::kBaseline;
 }
+
+std::unique_ptr<Backend> MakeCpuBackend() { return std::make_unique<CpuBackend>(BestCpuTarget()); }
 
 }  // namespace specd

@@ -1,12 +1,15 @@
-// CpuBackend: rounds on the calling thread, by the widest instruction set that the processor has.
-// Made by MakeBackend("cpu"); one thread at a time.
+// CpuBackend: rounds on the calling thread and the workers of a pool of its own, by the widest
+// instruction set that the processor has. Made by MakeBackend("cpu"); one thread at a time.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <vector>
 
 #include "kernels/backend.h"
 #include "kernels/cpu/chains.h"
+#include "kernels/cpu/cpu_target.h"
+#include "kernels/cpu/worker_pool.h"
 
 namespace specd {
 
@@ -18,17 +21,22 @@ class CpuBackend final : public Backend {
   std::string_view name() const override { return "cpu"; }
   absl::Status Prepare(const BackendLimits& limits) override;
   absl::Status Run(const RoundBatch& batch) override;
+  absl::Status Transform(const TransformBatch& batch) override;
 
  private:
-  RunChainsFunction run_chains_;
+  const ChainFunctions* functions_;
   BackendLimits limits_;
-  std::vector<uint64_t> workspace_;
+  std::unique_ptr<WorkerPool> pool_;
+  std::vector<std::byte> memory_;
+  std::vector<ChainWorkspace> workspaces_;  // one for each worker
 };
 
 // Whether this build holds the target's code and this processor can run it.
 bool CpuTargetIsSupported(CpuTarget target);
 
-// The best supported target.
+// The fastest supported target.
+CpuTarget BestCpuTarget();
+
 std::unique_ptr<Backend> MakeCpuBackend();
 
 }  // namespace specd

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
+
+#include "kernels/bodies/tiles.h"
 
 namespace specd {
 
@@ -12,40 +15,68 @@ namespace {
 // Rows of 64 sequences with 8 drafts each at V = 128k in bf16 fit; larger rounds take more pieces.
 constexpr int64_t kDefaultStagingBytes = int64_t{512} << 20;
 
+// Room in the arena. A sequence's task, its few hundred edits and the scores of its tokens are far
+// below the first; one sequence with edits of the whole vocabulary must fit by itself.
+constexpr int64_t kArenaBytesPerSequence = 256 * 1024;
+constexpr int64_t kArenaBytesPerId = 2 * sizeof(TokenEdit) + 1;
+
+int64_t MaskWords(int32_t vocab_size) { return (vocab_size + 31) / 32; }
+
+absl::Status Failure(const GpuResult& result) {
+  return absl::InternalError(fmt::format("the GPU failed in a round: {}", result.text()));
+}
+
+// An array of answers, `width` elements for each task, which the caller has `stride` apart. It goes
+// to the device as the caller has it, so that what no task writes keeps its value.
+template <typename T>
+class Answers {
+ public:
+  Answers(T* all, int32_t first, int64_t stride, int64_t width, int32_t num_tasks,
+          StagingArena* arena)
+      : caller_(all + first * stride),
+        stride_(stride),
+        width_(width),
+        staged_(arena->Take<T>(width * num_tasks)) {
+    if (staged_.host == nullptr) return;
+    for (int32_t i = 0; i < num_tasks; ++i) {
+      std::copy_n(caller_ + i * stride_, width_, staged_.host + i * width_);
+    }
+  }
+
+  T* device() const { return staged_.device; }
+
+  void CopyBack(int32_t num_tasks) const {
+    for (int32_t i = 0; i < num_tasks; ++i) {
+      std::copy_n(staged_.host + i * width_, width_, caller_ + i * stride_);
+    }
+  }
+
+ private:
+  T* caller_;
+  int64_t stride_;
+  int64_t width_;
+  StagedArray<T> staged_;
+};
+
 }  // namespace
 
-GpuResult DeviceMemory::Allocate(GpuDriver* driver, size_t size_bytes) {
-  Release();
-  driver_ = driver;
-  // A zero-sized allocation is an error for some drivers; no round needs to know.
-  return driver->Allocate(std::max<size_t>(size_bytes, 1), &memory_);
-}
-
-void DeviceMemory::Release() {
-  if (memory_ == nullptr) return;
-  // Nothing can be done about memory that cannot be given back, but it must not pass unseen. On
-  // stderr, because embedded in an engine there is no logger of ours.
-  const GpuResult result = driver_->Free(memory_);
-  if (!result.ok()) fmt::print(stderr, "specd: freeing device memory: {}\n", result.text());
-  memory_ = nullptr;
-}
-
-void RowStage::Begin(const TensorView& source) {
-  source_ = source;
-  num_rows_ = 0;
-}
-
-GpuResult RowStage::Append(uint32_t source_row, uint32_t* row) {
-  const int64_t row_bytes = source_.vocab_size * SizeBytes(source_.dtype);
-  *row = static_cast<uint32_t>(num_rows_);
-  char* place = static_cast<char*>(memory_.get()) + num_rows_ * row_bytes;
-  ++num_rows_;
-  return memory_.driver()->ToDevice(place, RowAt(source_, source_row).data, row_bytes);
-}
-
-TensorView RowStage::view() const {
-  return {memory_.get(), source_.dtype, num_rows_, source_.vocab_size, source_.vocab_size};
-}
+// Tasks [first, first + count) of a round, on their way to the device and back.
+struct CudaBackend::Piece {
+  const RoundBatch& batch;
+  const int32_t first;
+  const int32_t room;
+  int32_t count = 0;
+  // Answers lie first in the arena.
+  Answers<ChainOutcome> outcomes;
+  Answers<TokenId> tokens;
+  Answers<TokenScore> scores;
+  Answers<DraftSample> samples;
+  size_t answer_bytes;
+  StagedArray<ChainTask> tasks;
+  RowStage target;
+  RowStage draft;
+  RowStage masks;
+};
 
 CudaBackend::CudaBackend(std::unique_ptr<GpuDriver> driver, int64_t staging_bytes)
     : driver_(std::move(driver)), staging_bytes_(staging_bytes) {}
@@ -62,23 +93,26 @@ absl::Status CudaBackend::Prepare(const BackendLimits& limits) {
 }
 
 GpuResult CudaBackend::Allocate() {
-  const int64_t row_bytes = limits_.vocab_size * SizeBytes(DType::kFloat32);
   const int64_t rows_per_sequence = 2 * int64_t{limits_.max_draft} + 1;
-  const int64_t fitting = staging_bytes_ / (rows_per_sequence * row_bytes);
+  const int64_t fitting = staging_bytes_ / (rows_per_sequence * row_bytes());
   max_piece_ = static_cast<int32_t>(
       std::clamp<int64_t>(fitting, 1, std::max<int64_t>(limits_.max_batch, 1)));
+  // A transform has a row to read and one to write.
+  max_rows_ = std::max<int64_t>(max_piece_ * rows_per_sequence, 2);
+  const int64_t mask_bytes = MaskWords(limits_.vocab_size) * sizeof(uint32_t);
 
-  const size_t drafts = static_cast<size_t>(max_piece_) * limits_.max_draft;
-  const size_t places = drafts + max_piece_;
-  GpuResult result = target_.Resize(driver_.get(), places * row_bytes);
-  if (result.ok()) result = draft_.Resize(driver_.get(), drafts * row_bytes);
-  if (result.ok()) result = tasks_.Resize(driver_.get(), max_piece_);
-  if (result.ok()) result = draft_tokens_.Resize(driver_.get(), drafts);
-  if (result.ok()) result = kinds_.Resize(driver_.get(), drafts);
-  if (result.ok()) result = target_rows_.Resize(driver_.get(), places);
-  if (result.ok()) result = draft_rows_.Resize(driver_.get(), drafts);
-  if (result.ok()) result = outcomes_.Resize(driver_.get(), max_piece_);
-  if (result.ok()) result = tokens_.Resize(driver_.get(), places);
+  GpuResult result = rows_.Allocate(driver_.get(), max_rows_ * row_bytes());
+  if (result.ok()) {
+    result = masks_.Allocate(driver_.get(), int64_t{max_piece_} * num_places() * mask_bytes);
+  }
+  if (result.ok()) {
+    result = workspaces_.Allocate(
+        driver_.get(), max_piece_ * ChainWorkspaceBytes(limits_.vocab_size, limits_.max_draft));
+  }
+  if (result.ok()) {
+    result = arena_.Resize(driver_.get(), max_piece_ * (kArenaBytesPerSequence + mask_bytes) +
+                                              limits_.vocab_size * kArenaBytesPerId);
+  }
   return result;
 }
 
@@ -87,80 +121,194 @@ absl::Status CudaBackend::Run(const RoundBatch& batch) {
   SPECD_CHECK(batch.draft.num_rows == 0 || batch.draft.vocab_size == batch.target.vocab_size);
   SPECD_CHECK(batch.num_tasks <= limits_.max_batch);
   SPECD_CHECK(batch.tokens_stride > limits_.max_draft);
-  for (int32_t first = 0; first < batch.num_tasks; first += max_piece_) {
-    const int32_t count = std::min(max_piece_, batch.num_tasks - first);
-    const GpuResult result = RunPiece(batch, first, count);
-    if (!result.ok()) {
-      return absl::InternalError(fmt::format("the GPU failed in a round: {}", result.text()));
+  for (int32_t done = 0; done < batch.num_tasks;) {
+    Piece piece = BeginPiece(batch, done);
+    absl::Status status = StagePiece(&piece);
+    if (status.ok()) {
+      const GpuResult launched = LaunchPiece(piece);
+      if (!launched.ok()) status = Failure(launched);
     }
+    // Also after an error: the host memory of copies under way must not be touched before this.
+    const GpuResult finished = driver_->Synchronize();
+    if (!status.ok()) return status;
+    if (!finished.ok()) return Failure(finished);
+
+    piece.outcomes.CopyBack(piece.count);
+    piece.tokens.CopyBack(piece.count);
+    piece.scores.CopyBack(piece.count);
+    piece.samples.CopyBack(piece.count);
+    done += piece.count;
   }
   return absl::OkStatus();
 }
 
-GpuResult CudaBackend::RunPiece(const RoundBatch& batch, int32_t first, int32_t count) {
-  target_.Begin(batch.target);
-  draft_.Begin(batch.draft);
-  GpuResult result = GpuResult::Ok();
-  for (int32_t slot = 0; slot < count && result.ok(); ++slot) {
-    result = Stage(batch.tasks[first + slot], slot);
-  }
-  const size_t drafts = static_cast<size_t>(count) * limits_.max_draft;
-  const size_t places = drafts + count;
-  if (result.ok()) result = tasks_.ToDevice(count);
-  if (result.ok()) result = draft_tokens_.ToDevice(drafts);
-  if (result.ok()) result = kinds_.ToDevice(drafts);
-  if (result.ok()) result = target_rows_.ToDevice(places);
-  if (result.ok()) result = draft_rows_.ToDevice(drafts);
+CudaBackend::Piece CudaBackend::BeginPiece(const RoundBatch& batch, int32_t first) {
+  const int64_t places = num_places();
+  const int64_t answer_bytes =
+      sizeof(ChainOutcome) +
+      places * (sizeof(TokenId) + batch.scores_stride * int64_t{sizeof(TokenScore)}) +
+      batch.samples_stride * int64_t{sizeof(DraftSample)};
+  // Half of what sequences have in the arena is for answers; the tasks need room too.
+  const int64_t fitting =
+      std::clamp<int64_t>(max_piece_ * kArenaBytesPerSequence / 2 / answer_bytes, 1, max_piece_);
+  const auto room = static_cast<int32_t>(std::min<int64_t>(fitting, batch.num_tasks - first));
 
-  RoundBatch piece;
-  piece.target = target_.view();
-  piece.draft = draft_.view();
-  piece.tasks = tasks_.device();
-  piece.num_tasks = count;
-  piece.outcomes = outcomes_.device();
-  piece.tokens = tokens_.device();
-  piece.tokens_stride = limits_.max_draft + 1;
-  if (result.ok()) result = driver_->LaunchChains(piece);
-  if (result.ok()) result = outcomes_.ToHost(count);
-  if (result.ok()) result = tokens_.ToHost(places);
-  // Also after an error: the host memory of copies under way must not be touched before this.
-  const GpuResult finished = driver_->Synchronize();
-  if (!result.ok()) return result;
-  if (!finished.ok()) return finished;
+  arena_.Clear();
+  const int64_t stride = batch.tokens_stride;
+  const int64_t scores = batch.scores_stride;
+  const int64_t target_bytes = batch.target.vocab_size * SizeBytes(batch.target.dtype);
+  const int64_t draft_bytes = batch.draft.vocab_size * SizeBytes(batch.draft.dtype);
+  const int64_t mask_bytes = MaskWords(batch.target.vocab_size) * sizeof(uint32_t);
+  return {
+      .batch = batch,
+      .first = first,
+      .room = room,
+      .outcomes = {batch.outcomes, first, 1, 1, room, &arena_},
+      .tokens = {batch.tokens, first, stride, places, room, &arena_},
+      .scores = {batch.scores, first, stride * scores, places * scores, room, &arena_},
+      .samples = {batch.samples, first, batch.samples_stride, batch.samples_stride, room, &arena_},
+      .answer_bytes = arena_.used(),
+      .tasks = arena_.Take<ChainTask>(room),
+      .target = {driver_.get(), rows_.get(), target_bytes},
+      .draft = {driver_.get(), rows_.get() + room * places * row_bytes(), draft_bytes},
+      .masks = {driver_.get(), masks_.get(), mask_bytes}};
+}
 
-  for (int32_t slot = 0; slot < count; ++slot) {
-    const ChainOutcome& outcome = outcomes_.host()[slot];
-    batch.outcomes[first + slot] = outcome;
-    std::copy_n(tokens_.host() + int64_t{slot} * piece.tokens_stride, outcome.num_tokens,
-                batch.tokens + int64_t{first + slot} * batch.tokens_stride);
+absl::Status CudaBackend::StagePiece(Piece* piece) {
+  if (!arena_.full()) {
+    const ChainTask* const tasks = piece->batch.tasks + piece->first;
+    while (piece->count < piece->room && StageTask(tasks[piece->count], piece)) ++piece->count;
   }
-  return GpuResult::Ok();
+  if (piece->count == 0) {
+    return absl::ResourceExhaustedError(fmt::format(
+        "the edits, overrides and scores of one sequence need more than the {} bytes that a round "
+        "has for them on the device; give it fewer",
+        arena_.size_bytes()));
+  }
+  for (const RowStage* rows : {&piece->target, &piece->draft, &piece->masks}) {
+    if (!rows->result().ok()) return Failure(rows->result());
+  }
+  return absl::OkStatus();
 }
 
 // Copies a task into its slot, with pointers and row numbers that mean something on the device.
-GpuResult CudaBackend::Stage(const ChainTask& task, int32_t slot) {
+// False, and no row is copied, if it does not fit any more.
+bool CudaBackend::StageTask(const ChainTask& task, Piece* piece) {
   const DraftChain& chain = task.chain;
   SPECD_CHECK(chain.num_drafts <= limits_.max_draft);
-  const int64_t draft = int64_t{slot} * limits_.max_draft;
-  const int64_t place = int64_t{slot} * (limits_.max_draft + 1);
-  ChainTask& staged = tasks_.host()[slot];
-  staged = task;
-  staged.chain.tokens = draft_tokens_.device() + draft;
-  staged.chain.kinds = kinds_.device() + draft;
-  staged.chain.target_rows = target_rows_.device() + place;
-  staged.chain.draft_rows = draft_rows_.device() + draft;
-  for (int32_t i = 0; i <= chain.num_drafts; ++i) {
-    GpuResult result = target_.Append(chain.target_rows[i], &target_rows_.host()[place + i]);
-    if (!result.ok()) return result;
+  // Every draft token that is scored has a row; those that are verified have one more.
+  const int32_t num_places = chain.num_drafts + (task.kind == TaskKind::kScore ? 0 : 1);
+  ChainTask staged = task;
+  staged.chain.tokens = arena_.Put(chain.tokens, chain.num_drafts);
+  staged.chain.kinds = arena_.Put(chain.kinds, chain.num_drafts);
+  staged.chain.draft_weights = arena_.Put(chain.draft_weights, chain.num_drafts);
+  staged.chain.draft_masses = arena_.Put(chain.draft_masses, chain.num_drafts);
+  staged.chain.target_argmax = arena_.Put(chain.target_argmax, num_places);
+  staged.edits.edits = arena_.Put(task.edits.edits, task.edits.num_edits);
+  staged.edits.allowed = arena_.Put(task.edits.allowed, MaskWords(piece->batch.target.vocab_size));
+  staged.coins = arena_.Put(task.coins, task.num_coins);
+  staged.scores.chosen = arena_.Put(task.scores.chosen, task.scores.num_chosen);
+  const StagedArray<uint32_t> target_rows = arena_.Take<uint32_t>(num_places);
+  const StagedArray<uint32_t> draft_rows = arena_.Take<uint32_t>(chain.num_drafts);
+  const StagedArray<PlaceEdits> places =
+      arena_.Take<PlaceEdits>(task.places == nullptr ? 0 : num_places);
+  staged.chain.target_rows = target_rows.device;
+  staged.chain.draft_rows = draft_rows.device;
+  staged.places = places.device;
+  for (int32_t i = 0; i < num_places && places.host != nullptr; ++i) {
+    places.host[i] = task.places[i];
+    places.host[i].overrides = arena_.Put(task.places[i].overrides, task.places[i].num_overrides);
+  }
+  if (arena_.full()) return false;
+
+  const RoundBatch& batch = piece->batch;
+  for (int32_t i = 0; i < num_places; ++i) {
+    if (chain.target_argmax == nullptr) {
+      target_rows.host[i] = piece->target.Append(RowAt(batch.target, chain.target_rows[i]).data);
+    }
+    if (places.host != nullptr && places.host[i].mask_row >= 0) {
+      const uint32_t* row = batch.mask.words + places.host[i].mask_row * batch.mask.row_stride;
+      places.host[i].mask_row = static_cast<int32_t>(piece->masks.Append(row));
+    }
   }
   for (int32_t i = 0; i < chain.num_drafts; ++i) {
-    draft_tokens_.host()[draft + i] = chain.tokens[i];
-    kinds_.host()[draft + i] = chain.kinds[i];
-    if (chain.kinds[i] != DraftKind::kSampled) continue;
-    GpuResult result = draft_.Append(chain.draft_rows[i], &draft_rows_.host()[draft + i]);
-    if (!result.ok()) return result;
+    if (chain.kinds == nullptr || chain.kinds[i] != DraftKind::kSampled) continue;
+    draft_rows.host[i] = piece->draft.Append(RowAt(batch.draft, chain.draft_rows[i]).data);
   }
-  return GpuResult::Ok();
+  piece->tasks.host[piece->count] = staged;
+  return true;
+}
+
+GpuResult CudaBackend::LaunchPiece(const Piece& piece) {
+  RoundBatch batch = piece.batch;
+  batch.target.data = piece.target.memory();
+  batch.target.num_rows = piece.target.num_rows();
+  batch.target.row_stride = batch.target.vocab_size;
+  batch.draft.data = piece.draft.memory();
+  batch.draft.num_rows = piece.draft.num_rows();
+  batch.draft.row_stride = batch.draft.vocab_size;
+  batch.mask = {static_cast<const uint32_t*>(piece.masks.memory()), piece.masks.num_rows(),
+                MaskWords(batch.target.vocab_size)};
+  batch.tasks = piece.tasks.device;
+  batch.num_tasks = piece.count;
+  batch.outcomes = piece.outcomes.device();
+  batch.tokens = piece.tokens.device();
+  batch.tokens_stride = num_places();
+  batch.scores = piece.scores.device();
+  batch.samples = piece.samples.device();
+  GpuResult result = arena_.ToDevice();
+  if (result.ok()) {
+    result = driver_->LaunchChains(batch, limits_.max_draft, workspaces_.get());
+  }
+  if (result.ok()) result = arena_.ToHost(piece.answer_bytes);
+  return result;
+}
+
+absl::Status CudaBackend::Transform(const TransformBatch& batch) {
+  SPECD_CHECK(batch.source.vocab_size >= 1 && batch.source.vocab_size <= limits_.vocab_size);
+  const auto most = static_cast<int32_t>(std::min<int64_t>(max_rows_ / 2, max_piece_));
+  for (int32_t first = 0; first < batch.num_rows; first += most) {
+    const int32_t count = std::min(most, batch.num_rows - first);
+    arena_.Clear();
+    const Answers<OutcomeStatus> statuses(batch.statuses, first, 1, 1, count, &arena_);
+    const GpuResult launched = LaunchTransforms(batch, first, count, statuses.device());
+    const GpuResult finished = driver_->Synchronize();
+    if (!launched.ok()) return Failure(launched);
+    if (!finished.ok()) return Failure(finished);
+    statuses.CopyBack(count);
+  }
+  return absl::OkStatus();
+}
+
+GpuResult CudaBackend::LaunchTransforms(const TransformBatch& batch, int32_t first, int32_t count,
+                                        OutcomeStatus* statuses) {
+  const size_t answer_bytes = arena_.used();
+  const int32_t vocab_size = batch.source.vocab_size;
+  RowStage source(driver_.get(), rows_.get(), vocab_size * SizeBytes(batch.source.dtype));
+  auto* const out = reinterpret_cast<float*>(rows_.get() + max_rows_ / 2 * row_bytes());
+  const StagedArray<RowTransform> rows = arena_.Take<RowTransform>(count);
+  SPECD_CHECK(!arena_.full());
+  for (int32_t i = 0; i < count; ++i) {
+    rows.host[i] = batch.rows[first + i];
+    rows.host[i].row = source.Append(RowAt(batch.source, rows.host[i].row).data);
+    rows.host[i].out = out + int64_t{i} * vocab_size;
+  }
+  TransformBatch piece = batch;
+  piece.source.data = source.memory();
+  piece.source.num_rows = count;
+  piece.source.row_stride = vocab_size;
+  piece.rows = rows.device;
+  piece.num_rows = count;
+  piece.statuses = statuses;
+  GpuResult result = source.result();
+  if (result.ok()) result = arena_.ToDevice();
+  if (result.ok()) result = driver_->LaunchTransforms(piece, workspaces_.get());
+  if (result.ok()) result = arena_.ToHost(answer_bytes);
+  for (int32_t i = 0; i < count && result.ok(); ++i) {
+    result =
+        driver_->ToHost(batch.rows[first + i].out, rows.host[i].out, vocab_size * sizeof(float));
+  }
+  return result;
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(std::unique_ptr<GpuDriver> driver) {

@@ -3,7 +3,7 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
-#include "kernels/cuda/verify_kernel.h"
+#include "kernels/cuda/round_kernels.h"
 
 namespace specd {
 
@@ -72,8 +72,12 @@ class CudaDriver final : public GpuDriver {
                     "cudaMemcpyAsync to the host");
   }
 
-  GpuResult LaunchChains(const RoundBatch& batch) override {
-    return ResultOf(LaunchVerifyChains(batch, stream_), "launch of VerifyChainsKernel");
+  GpuResult LaunchChains(const RoundBatch& batch, int32_t max_draft, void* workspaces) override {
+    return ResultOf(EnqueueChains(batch, max_draft, workspaces, stream_),
+                    "launch of RunTasksKernel");
+  }
+  GpuResult LaunchTransforms(const TransformBatch& batch, void* workspaces) override {
+    return ResultOf(EnqueueTransforms(batch, workspaces, stream_), "launch of TransformRowsKernel");
   }
 
   GpuResult Synchronize() override {

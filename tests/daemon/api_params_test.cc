@@ -1,38 +1,24 @@
 // What an engine says in the structs of specd.h: its defaults, its older and newer sizes, and that
 // every field reaches the session, in a daemon as well as embedded.
 #include <doctest/doctest.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <cstddef>
 #include <cstring>
-#include <filesystem>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "daemon/control_server.h"
-#include "daemon/logging.h"
 #include "ipc/include/specd/specd.h"
-#include "tests/support/session_fixture.h"
+#include "tests/daemon/server_fixture.h"
+#include "tests/support/c_drafts.h"
 
 namespace specd {
 namespace {
 
-struct EngineCloser {
-  void operator()(specd_engine* engine) const { specd_close(engine); }
-};
-using EnginePtr = std::unique_ptr<specd_engine, EngineCloser>;
-
-EnginePtr OpenEngine(const std::string& uri, const specd_options& options) {
-  specd_engine* engine = nullptr;
-  const int code = specd_open(uri.c_str(), &options, &engine);
-  INFO(specd_last_error());
-  REQUIRE(code == SPECD_OK);
-  return EnginePtr(engine);
-}
+using test::EnginePtr;
+using test::OpenEngine;
+using test::ServerFixture;
 
 EnginePtr OpenEmbedded(uint32_t max_batch, uint32_t max_sequences) {
   specd_options options;
@@ -49,51 +35,46 @@ int OpenSequence(specd_engine* engine, const char* name, specd_sequence_info* in
   return specd_open_sequence(engine, name, &params, info);
 }
 
-// A control server over one scripted session, in a thread.
-struct ServerFixture {
-  ServerFixture() {
-    REQUIRE(SetUpLogging("off").ok());
-    std::string name = (std::filesystem::temp_directory_path() / "specd-XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    folder = name;
-    ControlServer::Options options;
-    options.path = (folder / "specd.sock").string();
-    options.max_sessions = 1;
-    options.clock = &session.clock;
-    options.open_session = [this](const HelloRequest& request) {
-      std::lock_guard<std::mutex> lock(mutex);
-      hello = request;
-      return absl::StatusOr<std::shared_ptr<Session>>(session.session);
-    };
-    options.serve = [](const std::shared_ptr<Session>&) {};
-    auto created = ControlServer::Create(options);
-    REQUIRE(created.ok());
-    server = *std::move(created);
-    wake = UniqueFd(eventfd(0, EFD_CLOEXEC));
-    thread = std::thread([this] { server->Run(wake.get()); });
-    uri = "unix:" + options.path;
-  }
-  ~ServerFixture() {
-    eventfd_write(wake.get(), 1);
-    thread.join();
-    server.reset();
-    std::filesystem::remove_all(folder);
-  }
+// That a sequence of these parameters is the one of a SequenceParams{}.
+void CheckSamplingDefaults(const specd_params& params) {
+  CHECK(params.n == 1);
+  CHECK(params.top_p == 1.0);
+  CHECK(params.min_p == 0.0);
+  CHECK(params.top_k == 0);
+  CHECK(params.filter_order == SPECD_FILTERS_SEQUENTIAL);
+  CHECK(params.frequency_penalty == 0.0);
+  CHECK(params.presence_penalty == 0.0);
+  CHECK(params.repetition_penalty == 1.0);
+  CHECK(params.no_repeat_ngram_size == 0);
+  CHECK(params.no_repeat_ngram_window == 0);
+  CHECK(params.thinking_budget == -1);
+  CHECK(params.thinking_start_id == -1);
+  CHECK(params.thinking_newline_id == -1);
+  CHECK(params.thinking_preset == nullptr);
+  CHECK(params.min_tokens == 0);
+  CHECK(params.logprobs == -1);
+  CHECK(params.logprobs_mode == SPECD_RAW_LOGPROB);
+  CHECK(params.draft_top_p == 1.0);
+  CHECK(params.draft_min_p == 0.0);
+  CHECK(params.draft_top_k == 0);
+  CHECK(params.draft_filter_order == SPECD_FILTERS_SEQUENTIAL);
+  CHECK(params.draft_edits == 0);
+}
 
-  SessionFixture session;
-  HelloRequest Hello() {
-    std::lock_guard<std::mutex> lock(mutex);
-    return hello;
+void CheckListDefaults(const specd_params& params) {
+  for (const specd_ids& ids :
+       {params.logit_bias_ids, params.allowed_token_ids, params.disallowed_token_ids,
+        params.bad_word_ids, params.bad_word_lengths, params.no_repeat_ngram_whitelist,
+        params.thinking_end_ids, params.stop_token_ids, params.logprob_token_ids, params.prompt_ids,
+        params.output_ids}) {
+    CHECK(ids.items == nullptr);
+    CHECK(ids.count == 0);
   }
-
-  std::mutex mutex;
-  HelloRequest hello;  // of the last engine, guarded by mutex
-  std::filesystem::path folder;
-  std::unique_ptr<ControlServer> server;
-  UniqueFd wake;
-  std::thread thread;
-  std::string uri;
-};
+  CHECK(params.logit_bias.count == 0);
+  CHECK(params.stop_strings.count == 0);
+  CHECK(params.num_processors == 0);
+  CHECK(params.processors == nullptr);
+}
 
 TEST_SUITE("unit") {
   TEST_CASE("the _init functions set every field to the default that specd.h names") {
@@ -107,6 +88,9 @@ TEST_SUITE("unit") {
     CHECK(options.max_draft == 8);
     CHECK(options.ring_depth == 4);
     CHECK(options.timeout_ms == 5000);
+    CHECK(options.max_scores_per_token == 21);
+    CHECK(options.threads == 0);
+    CHECK(options.reserved == 0);
     CHECK(options.name == nullptr);
 
     specd_tensor tensor;
@@ -115,6 +99,10 @@ TEST_SUITE("unit") {
     CHECK(tensor.struct_size == sizeof(specd_tensor));
     CHECK(tensor.region == 0);
     CHECK(tensor.dtype == SPECD_FLOAT32);
+    CHECK(tensor.kind == SPECD_LOGITS);
+    CHECK(tensor.scale == 1.0f);
+    CHECK(tensor.cap == 0.0f);
+    CHECK(tensor.renormalise == 0);
     CHECK(tensor.reserved == 0);
     CHECK(tensor.offset_bytes == 0);
     CHECK(tensor.num_rows == 0);
@@ -133,11 +121,8 @@ TEST_SUITE("unit") {
     CHECK(params.ignore_eos == 0);
     CHECK(params.include_stop == 0);
     CHECK(params.skip_special_tokens == 1);
-    CHECK(params.num_stop_token_ids == 0);
-    CHECK(params.stop_token_ids == nullptr);
-    CHECK(params.num_stop_strings == 0);
-    CHECK(params.reserved == 0);
-    CHECK(params.stop_strings == nullptr);
+    CheckSamplingDefaults(params);
+    CheckListDefaults(params);
   }
 
   TEST_CASE("a struct of an older header: what it does not have yet is not read") {
@@ -156,9 +141,11 @@ TEST_SUITE("unit") {
     std::memset(&params, 0xff, sizeof(params));
     params.struct_size = offsetof(specd_params, temperature);
     params.verify = SPECD_VERIFY_AUTO;
+    params.has_seed = 0;
+    params.n = 1;
     specd_sequence_info info;
     CHECK(specd_open_sequence(engine.get(), "r", &params, &info) == SPECD_OK);
-    CHECK(info.verify == SPECD_VERIFY_EXACT_MATCH);  // temperature has its default, 1
+    CHECK(info.verify == SPECD_VERIFY_AUTO);  // temperature has its default, 1
   }
 
   TEST_CASE("a handle has a state from its opening to its closing, whoever has the slot later") {
@@ -203,10 +190,11 @@ TEST_SUITE("unit") {
     options.max_sequences = 6;
     options.max_draft = 7;
     options.ring_depth = 2;
+    options.max_scores_per_token = 3;
     options.name = "mine";
     const EnginePtr engine = OpenEngine(f.uri, options);
     const HelloRequest hello = f.Hello();
-    CHECK(hello.limits == SessionLimits{8, 5, 6, 7, 2});
+    CHECK(hello.limits == SessionLimits{8, 5, 6, 7, 2, 3});
     CHECK(hello.name == "mine");
     CHECK(hello.pid == static_cast<uint32_t>(getpid()));
 
@@ -222,11 +210,9 @@ TEST_SUITE("unit") {
     params.include_stop = 1;
     params.skip_special_tokens = 0;
     const int32_t stop_ids[] = {6};
-    params.stop_token_ids = stop_ids;
-    params.num_stop_token_ids = 1;
+    params.stop_token_ids = {stop_ids, 1};
     const char* stop_strings[] = {"x", "yz"};
-    params.stop_strings = stop_strings;
-    params.num_stop_strings = 2;
+    params.stop_strings = {stop_strings, 2};
     specd_sequence_info info;
     REQUIRE(specd_open_sequence(engine.get(), "r", &params, &info) == SPECD_OK);
     CHECK(info.seed == 99);
@@ -242,7 +228,7 @@ TEST_SUITE("unit") {
     // 7 is the EOS of the fixture's profile; the limit is 5 tokens.
     const uint32_t rows[] = {0, 1, 2, 3};
     const int32_t drafts[] = {1, 2, 3};
-    const specd_draft part = {info.sequence, 3, 0, drafts, nullptr, rows, nullptr};
+    const specd_draft part = ChainDraft(info.sequence, 3, drafts, rows);
     specd_completion done;
     for (int round = 0; round < 2; ++round) {
       f.session.backend->script = {Confirm(3, {1, 7, 1, 1})};
@@ -258,7 +244,7 @@ TEST_SUITE("unit") {
     CHECK(task.draft_scale == static_cast<float>(1.8033688011112043));   // log2(e) / 0.8
 
     REQUIRE(specd_open_sequence(engine.get(), "s", &params, &info) == SPECD_OK);
-    const specd_draft other = {info.sequence, 3, 0, drafts, nullptr, rows, nullptr};
+    const specd_draft other = ChainDraft(info.sequence, 3, drafts, rows);
     f.session.backend->script = {Confirm(1, {1, 6})};
     REQUIRE(specd_submit(engine.get(), 2, &other, 1) == SPECD_OK);
     REQUIRE(f.session.session->Step());

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ipc/include/specd/specd.h"
+#include "tests/support/c_drafts.h"
 
 namespace {
 
@@ -33,7 +34,7 @@ struct EngineFixture {
     specd_tensor_init(&tensor);
     tensor.region = region.id;
     tensor.num_rows = 16;
-    REQUIRE(specd_bind(engine, SPECD_TARGET_LOGITS, &tensor) == SPECD_OK);
+    REQUIRE(specd_bind(engine, SPECD_TARGET_ROWS, &tensor) == SPECD_OK);
     logits = static_cast<float*>(region.data);
   }
   ~EngineFixture() { specd_close(engine); }
@@ -70,7 +71,7 @@ TEST_SUITE("unit") {
     f.SetArgmax(2, 3);
     f.SetArgmax(3, 4);
     const int32_t drafts[] = {1, 2, 0};
-    const specd_draft part = {s, 3, 0, drafts, nullptr, f.rows, nullptr};
+    const specd_draft part = specd::ChainDraft(s, 3, drafts, f.rows);
     REQUIRE(specd_submit(f.engine, 7, &part, 1) == SPECD_OK);
     specd_completion done;
     REQUIRE(specd_poll(f.engine, &done, 0) == SPECD_OK);
@@ -89,7 +90,7 @@ TEST_SUITE("unit") {
     EngineFixture f;
     const specd_sequence s = f.Open("r");
     f.SetArgmax(0, 1);
-    const specd_draft part = {s, 0, 0, nullptr, nullptr, f.rows, nullptr};
+    const specd_draft part = specd::ChainDraft(s, 0, nullptr, f.rows);
     CHECK(specd_submit(f.engine, 1, &part, 1) == SPECD_OK);
     CHECK(specd_submit(f.engine, 2, &part, 1) == SPECD_OK);
     CHECK(specd_submit(f.engine, 3, &part, 1) == SPECD_FULL);
@@ -106,7 +107,7 @@ TEST_SUITE("unit") {
     EngineFixture f;
     const specd_sequence s = f.Open("r", 1.0);
     for (uint32_t i = 0; i < kVocab; ++i) f.logits[i] = -std::numeric_limits<float>::infinity();
-    const specd_draft part = {s, 0, 0, nullptr, nullptr, f.rows, nullptr};
+    const specd_draft part = specd::ChainDraft(s, 0, nullptr, f.rows);
     specd_completion done;
     REQUIRE(specd_submit(f.engine, 1, &part, 1) == SPECD_OK);
     REQUIRE(specd_poll(f.engine, &done, 0) == SPECD_OK);
@@ -123,7 +124,7 @@ TEST_SUITE("unit") {
     const specd_sequence s = f.Open("r");
     const int32_t drafts[] = {1, 2, 3};
     const uint8_t kinds[] = {0, 1, 9};
-    specd_draft part = {s, 4, 0, drafts, nullptr, f.rows, nullptr};
+    specd_draft part = specd::ChainDraft(s, 4, drafts, f.rows);
     CHECK(specd_submit(f.engine, 1, &part, 1) == SPECD_ERROR_INVALID_ARGUMENT);
     CHECK(LastErrorHas("drafts[0].num_drafts = 4 is outside 0 .. 3"));
     part.num_drafts = 3;
@@ -152,7 +153,7 @@ TEST_SUITE("unit") {
     EngineFixture f;
     const specd_sequence s = f.Open("r");
     const uint32_t outside[] = {16};
-    const specd_draft part = {s, 0, 0, nullptr, nullptr, outside, nullptr};
+    const specd_draft part = specd::ChainDraft(s, 0, nullptr, outside);
     specd_completion done;
     REQUIRE(specd_submit(f.engine, 1, &part, 1) == SPECD_OK);
     REQUIRE(specd_poll(f.engine, &done, 0) == SPECD_OK);
@@ -206,12 +207,11 @@ TEST_SUITE("unit") {
     specd_params params;
     specd_params_init(&params);
     const char* stops[] = {"\n"};
-    params.stop_strings = stops;
-    params.num_stop_strings = 1;
+    params.stop_strings = {stops, 1};
     specd_sequence_info info;
     CHECK(specd_open_sequence(f.engine, "r", &params, &info) == SPECD_ERROR_UNSUPPORTED);
     CHECK(LastErrorHas("detokenizer"));
-    params.num_stop_strings = 0;
+    params.stop_strings = {nullptr, 0};
     params.has_seed = 2;
     CHECK(specd_open_sequence(f.engine, "r", &params, &info) == SPECD_ERROR_INVALID_ARGUMENT);
     CHECK(LastErrorHas("has_seed = 2"));
@@ -221,16 +221,16 @@ TEST_SUITE("unit") {
     EngineFixture f;
     const specd_sequence s = f.Open("r");
     f.SetArgmax(0, 1);
-    const specd_draft part = {s, 0, 0, nullptr, nullptr, f.rows, nullptr};
+    const specd_draft part = specd::ChainDraft(s, 0, nullptr, f.rows);
     REQUIRE(specd_submit(f.engine, 1, &part, 1) == SPECD_OK);
     specd_tensor tensor;
     specd_tensor_init(&tensor);
     tensor.region = f.region.id;
     tensor.num_rows = 1;
-    CHECK(specd_bind(f.engine, SPECD_TARGET_LOGITS, &tensor) == SPECD_ERROR_STATE);
+    CHECK(specd_bind(f.engine, SPECD_TARGET_ROWS, &tensor) == SPECD_ERROR_STATE);
     specd_completion done;
     REQUIRE(specd_poll(f.engine, &done, 0) == SPECD_OK);
-    CHECK(specd_bind(f.engine, SPECD_TARGET_LOGITS, &tensor) == SPECD_OK);
+    CHECK(specd_bind(f.engine, SPECD_TARGET_ROWS, &tensor) == SPECD_OK);
     CHECK(specd_bind(f.engine, 99, &tensor) == SPECD_ERROR_UNSUPPORTED);
   }
 

@@ -51,6 +51,18 @@ TEST_SUITE("unit") {
     CHECK(Says(CheckEndpoints(config), "text"));
   }
 
+  TEST_CASE("threads have a range, and 0 is at least one") {
+    DaemonConfig config;
+    CHECK_FALSE(SetThreads(-1, &config).ok());
+    CHECK_FALSE(SetThreads(17, &config).ok());
+    CHECK(config.threads == 1);
+    CHECK(SetThreads(16, &config).ok());
+    CHECK(config.threads == 16);
+    CHECK(SetThreads(0, &config).ok());
+    CHECK(config.threads >= 1);
+    CHECK(config.threads <= 16);
+  }
+
   TEST_CASE("spin and sessions have ranges") {
     DaemonConfig config;
     CHECK(SetSpin(250, 3, &config).ok());

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <variant>
@@ -97,6 +98,31 @@ TEST_SUITE("unit") {
     CHECK(client.Code(open) == SPECD_OK);
   }
 
+  TEST_CASE("a request that finds no memory is refused, and the connection goes on") {
+    SessionFixture fixture;
+    bool full = true;
+    ControlHost host;
+    host.open_session = [&](const HelloRequest&) -> absl::StatusOr<std::shared_ptr<Session>> {
+      if (full) throw std::bad_alloc();
+      return fixture.session;
+    };
+    ControlService service(host);
+    const auto hello = EncodeRequest(HelloRequest{}, 1);
+    REQUIRE(hello.ok());
+    const auto reply_of = [](const ControlService::Answer& answer) {
+      CHECK_FALSE(answer.close);
+      const auto header = DecodeHeader(answer.message, ControlReader::kLibrary);
+      REQUIRE(header.ok());
+      return *DecodeReply(*header, answer.message);
+    };
+    const Reply refused = reply_of(service.Handle(*hello, {}));
+    REQUIRE(std::holds_alternative<ErrorReply>(refused));
+    CHECK(std::get<ErrorReply>(refused).code == SPECD_ERROR_EXHAUSTED);
+    CHECK(std::get<ErrorReply>(refused).text.find("memory") != std::string::npos);
+    full = false;
+    CHECK(std::holds_alternative<HelloReply>(reply_of(service.Handle(*hello, {}))));
+  }
+
   TEST_CASE("after the mapping nobody can map the segment for writing again") {
     Client client;
     client.Attach();
@@ -115,12 +141,12 @@ TEST_SUITE("unit") {
     const Reply reply = client.Call(open);
     const auto* sequence = std::get_if<SequenceReply>(&reply);
     REQUIRE(sequence != nullptr);
-    CHECK(sequence->seed == 99);
-    CHECK(sequence->verify == SPECD_VERIFY_EXACT_MATCH);
-    CHECK(client.Code(AbortSequenceRequest{sequence->sequence}) == SPECD_OK);
+    CHECK(sequence->seeds == std::vector<uint64_t>{99});
+    CHECK(sequence->verify == SPECD_VERIFY_AUTO);
+    CHECK(client.Code(AbortSequenceRequest{sequence->sequences[0]}) == SPECD_OK);
     CHECK(client.fixture.engine->ReadState(0).finish_reason == SPECD_FINISH_ABORT);
-    CHECK(client.Code(CloseSequenceRequest{sequence->sequence}) == SPECD_OK);
-    CHECK(client.Code(CloseSequenceRequest{sequence->sequence}) == SPECD_ERROR_NOT_FOUND);
+    CHECK(client.Code(CloseSequenceRequest{sequence->sequences[0]}) == SPECD_OK);
+    CHECK(client.Code(CloseSequenceRequest{sequence->sequences[0]}) == SPECD_ERROR_NOT_FOUND);
   }
 
   TEST_CASE("a region needs one sealed descriptor; what is bound must lie inside it") {
@@ -136,7 +162,8 @@ TEST_SUITE("unit") {
     const Reply reply = client.Call(region, fd.get());
     const auto* registered = std::get_if<RegionReply>(&reply);
     REQUIRE(registered != nullptr);
-    BindTensorRequest bind{SPECD_TARGET_LOGITS, registered->region, SPECD_FLOAT32, 0, 128, 0};
+    BindTensorRequest bind{
+        SPECD_TARGET_ROWS, registered->region, SPECD_FLOAT32, SPECD_LOGITS, 0, 128, 0};
     CHECK(client.Code(bind) == SPECD_OK);  // 128 rows of 8 floats are 4096 bytes
     bind.num_rows = 129;
     CHECK(client.Code(bind) == SPECD_ERROR_REGION);
@@ -200,8 +227,8 @@ TEST_SUITE("unit") {
     open.stop_token_ids = {6};
     open.stop_strings = {"x"};
     Reply reply = client.Call(open);
-    const uint64_t first = std::get<SequenceReply>(reply).sequence;
-    CHECK(std::get<SequenceReply>(reply).seed == 99);
+    const uint64_t first = std::get<SequenceReply>(reply).sequences[0];
+    CHECK(std::get<SequenceReply>(reply).seeds[0] == 99);
     CHECK(std::get<SequenceReply>(reply).verify == SPECD_VERIFY_TOKEN);
     std::unique_ptr<StreamInfo> info = client.OpenedInfo();
     CHECK(info->request_id == "r");
@@ -222,9 +249,61 @@ TEST_SUITE("unit") {
 
     open.request_id = "s";
     reply = client.Call(open);
-    done = client.Round(std::get<SequenceReply>(reply).sequence, Confirm(1, {1, 6}));
+    done = client.Round(std::get<SequenceReply>(reply).sequences[0], Confirm(1, {1, 6}));
     CHECK(done.results[0].finish_reason == SPECD_FINISH_STOP);
     CHECK(done.results[0].stop_token == 6);
+  }
+
+  TEST_CASE("a fork and the counters are asked for in messages of their own") {
+    Client client;
+    client.Attach();
+    OpenSequenceRequest open;
+    open.request_id = "r";
+    Reply reply = client.Call(open);
+    const uint64_t source = std::get<SequenceReply>(reply).sequences[0];
+    client.Round(source, Confirm(2, {1, 2, 3}));
+    reply = client.Call(ForkSequenceRequest{source, "s", true, 17});
+    const auto* fork = std::get_if<SequenceReply>(&reply);
+    REQUIRE(fork != nullptr);
+    REQUIRE(fork->sequences.size() == 1);
+    CHECK(fork->sequences[0] != source);
+    CHECK(fork->seeds == std::vector<uint64_t>{17});
+    CHECK(client.Code(ForkSequenceRequest{source, "s", false, 0}) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(client.Code(ForkSequenceRequest{source, "t", false, 0}) == SPECD_OK);
+    reply = client.Call(GetStatsRequest{});
+    const auto* stats = std::get_if<StatsReply>(&reply);
+    REQUIRE(stats != nullptr);
+    CHECK(stats->rounds == 1);
+    CHECK(stats->drafted == 3);
+    CHECK(stats->accepted == 2);
+    CHECK(stats->kept == 3);
+  }
+
+  TEST_CASE("a field that is a peer's parameter is refused with what to do instead") {
+    // As an engine that speaks msgpack itself would send it.
+    Client client;
+    client.Attach();
+    auto message = EncodeRequest(OpenSequenceRequest{}, 9);
+    REQUIRE(message.ok());
+    // The map has a 16-bit count (it has more than 15 fields); one more field follows.
+    REQUIRE((*message)[24] == 0xde);
+    ++(*message)[26];
+    const std::string field =
+        "\xa7"
+        "best_of\x02";
+    message->insert(message->end(), field.begin(), field.end());
+    (*message)[8] = static_cast<uint8_t>((message->size() - 24) & 0xff);
+    (*message)[9] = static_cast<uint8_t>((message->size() - 24) >> 8);
+    const ControlService::Answer answer = client.service.Handle(*message, {});
+    const auto header = DecodeHeader(answer.message, ControlReader::kLibrary);
+    REQUIRE(header.ok());
+    const auto reply = DecodeReply(*header, answer.message);
+    REQUIRE(reply.ok());
+    const auto* error = std::get_if<ErrorReply>(&*reply);
+    REQUIRE(error != nullptr);
+    CHECK(error->code == SPECD_ERROR_UNSUPPORTED);
+    CHECK(error->field == "best_of");
+    CHECK(error->text.find("best_of is refused") != std::string::npos);
   }
 
   TEST_CASE("descriptors that nobody announced are refused, and so is a second one") {

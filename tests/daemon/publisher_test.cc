@@ -108,9 +108,9 @@ struct Fixture {
   SequenceHandle OpenWithStop(const std::string& name) {
     SequenceParams params;
     params.stop_strings = {"x"};
-    auto info = session.session->OpenSequence(name, params);
+    auto info = session.session->OpenSequences(name, params);
     REQUIRE(info.ok());
-    return info->handle;
+    return info->front().handle;
   }
 
   void Send(std::string_view topic, std::string_view payload) {
@@ -276,9 +276,9 @@ TEST_SUITE("unit") {
     params.stop_strings = {std::string(32 * 1024, 'x')};
     uint64_t opens = 0;
     for (int i = 0; i < 200; ++i) {
-      auto info = f.session.session->OpenSequence("r" + std::to_string(i), params);
+      auto info = f.session.session->OpenSequences("r" + std::to_string(i), params);
       REQUIRE(info.ok());
-      REQUIRE(f.session.session->CloseSequence(info->handle).ok());
+      REQUIRE(f.session.session->CloseSequence(info->front().handle).ok());
     }
     f.publisher->Step();
     while (opens < 200) {
@@ -328,21 +328,25 @@ TEST_SUITE("unit") {
     params.stop_strings = {"x", "yz"};
     params.include_stop = true;
     params.skip_special_tokens = false;
-    auto first = f.session.session->OpenSequence("a", params);
+    params.min_tokens = 3;
+    auto first = f.session.session->OpenSequences("a", params);
     REQUIRE(first.ok());
     params.include_stop = false;
     params.skip_special_tokens = true;
-    REQUIRE(f.session.session->OpenSequence("b", params).ok());
+    params.min_tokens = 0;
+    REQUIRE(f.session.session->OpenSequences("b", params).ok());
     f.session.clock.AdvanceNs(500);
-    f.RunRound(first->handle, Confirm(0, {1}));
+    f.RunRound(first->front().handle, Confirm(0, {1}));
     f.publisher->Step();
     const TokenBatch batch = f.Receive();
     REQUIRE(batch.events.size() == 3);
     CHECK(batch.events[0].stop_strings == std::vector<std::string>{"x", "yz"});
     CHECK(batch.events[0].include_stop);
+    CHECK(batch.events[0].min_tokens == 3);
     CHECK_FALSE(batch.events[0].skip_special_tokens);
     CHECK(batch.events[0].time_ns == static_cast<uint64_t>(start_ns));
     CHECK_FALSE(batch.events[1].include_stop);
+    CHECK(batch.events[1].min_tokens == 0);
     CHECK(batch.events[1].skip_special_tokens);
     CHECK(batch.events[2].time_ns == static_cast<uint64_t>(start_ns) + 500);
   }

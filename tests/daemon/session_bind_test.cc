@@ -38,7 +38,8 @@ struct Fixture : HookedSession {
     const TokenId token = 1;
     const DraftKind kind = DraftKind::kSampled;
     const uint32_t target_rows[] = {target_row, target_row};
-    const EngineDraft draft = {sequence, {1, &token, &kind, target_rows, &draft_row}};
+    const EngineDraft draft = {
+        sequence, {1, &token, &kind, target_rows, &draft_row}, nullptr, false};
     backend->script = {Confirm(0, {1})};
     REQUIRE(engine->Submit(1, {&draft, 1}, 0) == PushResult::kOk);
     REQUIRE(session->Step());
@@ -54,8 +55,8 @@ struct Fixture : HookedSession {
 TEST_SUITE("unit") {
   TEST_CASE("each role has rows of its own, and a limit of its own") {
     Fixture f;
-    REQUIRE(f.Bind(TensorRole::kTargetLogits, 0, 4).ok());
-    REQUIRE(f.Bind(TensorRole::kDraftLogits, 10, 2).ok());
+    REQUIRE(f.Bind(TensorRole::kTargetRows, 0, 4).ok());
+    REQUIRE(f.Bind(TensorRole::kDraftRows, 10, 2).ok());
     const SequenceHandle s = f.Open("r");
     CHECK(f.Round(s, 3, 1) == SPECD_STATUS_OK);
     REQUIRE(f.batches.size() == 1);
@@ -69,7 +70,7 @@ TEST_SUITE("unit") {
     CHECK(f.Round(s, 3, 2) == SPECD_STATUS_INVALID);
 
     // And the other way round: more draft rows than target rows.
-    REQUIRE(f.Bind(TensorRole::kDraftLogits, 10, 6).ok());
+    REQUIRE(f.Bind(TensorRole::kDraftRows, 10, 6).ok());
     CHECK(f.Round(s, 3, 5) == SPECD_STATUS_OK);
     CHECK(f.Round(s, 4, 5) == SPECD_STATUS_INVALID);
     CHECK(f.batches.size() == 2);
@@ -77,18 +78,17 @@ TEST_SUITE("unit") {
 
   TEST_CASE("without draft rows no sampled token can be judged") {
     Fixture f;
-    f.session->channel().SetRowLimits({});
-    REQUIRE(f.Bind(TensorRole::kTargetLogits, 0, 4).ok());
+    REQUIRE(f.Bind(TensorRole::kTargetRows, 0, 4).ok());
     CHECK(f.Round(f.Open("r"), 0, 0) == SPECD_STATUS_INVALID);
   }
 
   TEST_CASE("region numbers begin with 1 and end with the last one registered") {
     Fixture f;
     const TensorSpec spec = {SPECD_FLOAT32, 0, 1, 0};
-    CHECK(f.id == 1);
-    CHECK(f.session->Bind(TensorRole::kTargetLogits, 1, spec).ok());
-    for (const uint32_t wrong : {0u, 2u}) {
-      const absl::Status status = f.session->Bind(TensorRole::kTargetLogits, wrong, spec);
+    CHECK(f.id == 2);  // the fixture has rows of its own
+    CHECK(f.session->Bind(TensorRole::kTargetRows, 1, spec).ok());
+    for (const uint32_t wrong : {0u, 3u}) {
+      const absl::Status status = f.session->Bind(TensorRole::kTargetRows, wrong, spec);
       CHECK(ErrorCodeOf(status) == SPECD_ERROR_NOT_FOUND);
       CHECK(ErrorFieldOf(status) == "region");
     }

@@ -131,7 +131,7 @@ TEST_SUITE("unit") {
     CHECK(f.names.Claim("r"));  // somebody else has the name now
     CHECK(ErrorCodeOf(f.session->CloseSequence(s)) == SPECD_ERROR_SHUTDOWN);
     CHECK(ErrorCodeOf(f.session->AbortSequence(s)) == SPECD_ERROR_SHUTDOWN);
-    CHECK(ErrorCodeOf(f.session->OpenSequence("x", SequenceParams{}).status()) ==
+    CHECK(ErrorCodeOf(f.session->OpenSequences("x", SequenceParams{}).status()) ==
           SPECD_ERROR_SHUTDOWN);
     CHECK_FALSE(f.names.Claim("r"));  // and keeps it
     f.session->FinishFromText(s, FinishReason::kStop, 0);
@@ -201,9 +201,9 @@ TEST_SUITE("unit") {
     // Opening and closing while nobody pops must end in a refusal, never in a lost event.
     int refused = 0;
     for (int i = 0; i < 100; ++i) {
-      auto info = f.session->OpenSequence("x" + std::to_string(i), SequenceParams{});
+      auto info = f.session->OpenSequences("x" + std::to_string(i), SequenceParams{});
       refused += info.ok() ? 0 : 1;
-      if (info.ok()) CHECK(f.session->CloseSequence(info->handle).ok());
+      if (info.ok()) CHECK(f.session->CloseSequence(info->front().handle).ok());
     }
     CHECK(refused == 100);  // all slots are taken
     f.session->EndAll();
@@ -235,24 +235,24 @@ TEST_SUITE("unit") {
   TEST_CASE("request ids: unique while open, bounded, printable UTF-8") {
     SessionFixture f;
     const SequenceHandle s = f.Open("same");
-    const auto twice = f.session->OpenSequence("same", SequenceParams{});
+    const auto twice = f.session->OpenSequences("same", SequenceParams{});
     CHECK(std::string(twice.status().message()).find("\"same\"") != std::string::npos);
     CHECK(f.session->CloseSequence(s).ok());
-    CHECK(f.session->OpenSequence("same", SequenceParams{}).ok());
+    CHECK(f.session->OpenSequences("same", SequenceParams{}).ok());
     for (const std::string& bad :
          {std::string(), std::string(129, 'x'), std::string("a\nb"), std::string("a\xff")}) {
-      const auto refused = f.session->OpenSequence(bad, SequenceParams{});
+      const auto refused = f.session->OpenSequences(bad, SequenceParams{});
       CHECK(ErrorCodeOf(refused.status()) == SPECD_ERROR_INVALID_ARGUMENT);
       CHECK(ErrorFieldOf(refused.status()) == "request_id");
     }
-    CHECK(f.session->OpenSequence(std::string(128, 'x'), SequenceParams{}).ok());
+    CHECK(f.session->OpenSequences(std::string(128, 'x'), SequenceParams{}).ok());
   }
 
   TEST_CASE("a refused opening leaves no name behind") {
     SessionFixture f;
     SequenceParams params;
     params.temperature = 9;
-    CHECK_FALSE(f.session->OpenSequence("r", params).ok());
+    CHECK_FALSE(f.session->OpenSequences("r", params).ok());
     CHECK(f.names.Claim("r"));
     CHECK(f.Events().empty());
   }
@@ -261,13 +261,27 @@ TEST_SUITE("unit") {
     SequenceParams params;
     params.stop_strings = {"x"};
     SessionFixture without(true, false);
-    const auto refused = without.session->OpenSequence("r", params);
+    const auto refused = without.session->OpenSequences("r", params);
     CHECK(ErrorCodeOf(refused.status()) == SPECD_ERROR_UNSUPPORTED);
     CHECK(ErrorFieldOf(refused.status()) == "stop_strings");
     SessionFixture with;
-    CHECK(with.session->OpenSequence("r", params).ok());
+    CHECK(with.session->OpenSequences("r", params).ok());
     params.stop_strings = {"\xff"};
-    CHECK(ErrorFieldOf(with.session->OpenSequence("s", params).status()) == "stop_strings");
+    CHECK(ErrorFieldOf(with.session->OpenSequences("s", params).status()) == "stop_strings");
+  }
+
+  TEST_CASE("stop strings are refused where outputs are given: their text nobody has seen") {
+    SessionFixture f;
+    const std::vector<TokenId> outputs = {1, 2};
+    SequenceParams params;
+    params.stop_strings = {"x"};
+    const auto refused = f.session->OpenSequences("r", params, {{}, outputs});
+    CHECK(ErrorCodeOf(refused.status()) == SPECD_ERROR_UNSUPPORTED);
+    CHECK(refused.status().message().find("output_ids") != std::string_view::npos);
+    CHECK(f.names.Claim("r"));
+    // Either alone is fine.
+    CHECK(f.session->OpenSequences("outputs", {}, {{}, outputs}).ok());
+    CHECK(f.session->OpenSequences("stops", params, {outputs, {}}).ok());
   }
 
   TEST_CASE("rows outside the bound tensor cost only their sequence") {
@@ -298,7 +312,7 @@ TEST_SUITE("unit") {
     SessionFixture f;
     CHECK(ErrorCodeOf(f.session->Bind(static_cast<TensorRole>(9), 1, {})) ==
           SPECD_ERROR_UNSUPPORTED);
-    CHECK(ErrorCodeOf(f.session->Bind(TensorRole::kTargetLogits, 1, {})) == SPECD_ERROR_NOT_FOUND);
+    CHECK(ErrorCodeOf(f.session->Bind(TensorRole::kTargetRows, 2, {})) == SPECD_ERROR_NOT_FOUND);
     CHECK(ErrorCodeOf(f.session->CloseSequence(123)) == SPECD_ERROR_NOT_FOUND);
     CHECK(ErrorCodeOf(f.session->AbortSequence(123)) == SPECD_ERROR_NOT_FOUND);
   }
@@ -349,11 +363,11 @@ TEST_SUITE("unit") {
       int opened = 3;
       absl::Status refused;
       while (refused.ok()) {
-        auto info = f.session->OpenSequence("d" + std::to_string(opened), SequenceParams{});
+        auto info = f.session->OpenSequences("d" + std::to_string(opened), SequenceParams{});
         refused = info.status();
         if (!info.ok()) break;
         ++opened;
-        REQUIRE(f.session->CloseSequence(info->handle).ok());
+        REQUIRE(f.session->CloseSequence(info->front().handle).ok());
       }
       CHECK(ErrorCodeOf(refused) == SPECD_ERROR_EXHAUSTED);
       f.session->EndAll();
@@ -364,17 +378,63 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE("a fork's stream begins where its source stands; with stop strings there is none") {
+    SessionFixture f;
+    SequenceParams params;
+    params.include_stop = true;
+    params.skip_special_tokens = false;
+    const auto source = f.session->OpenSequences("source", params);
+    REQUIRE(source.ok());
+    f.backend->script = {Confirm(2, {1, 2, 4})};
+    REQUIRE(f.Submit({source->front().handle}) == PushResult::kOk);
+    REQUIRE(f.session->Step());
+    f.Events();
+    const auto fork = f.session->ForkSequence(source->front().handle, "fork", 9);
+    REQUIRE(fork.ok());
+    CHECK(fork->seed == 9);
+    StreamEvent event;
+    REQUIRE(f.session->PopEvent(&event));
+    const std::unique_ptr<StreamInfo> info(event.info);
+    CHECK(event.kind == StreamEventKind::kOpen);
+    CHECK(event.token_offset == 3);
+    CHECK(info->request_id == "fork");
+    CHECK(info->include_stop);
+    CHECK_FALSE(info->skip_special_tokens);
+
+    params.stop_strings = {"x"};
+    const auto stops = f.session->OpenSequences("stops", params);
+    REQUIRE(stops.ok());
+    const auto refused = f.session->ForkSequence(stops->front().handle, "other", std::nullopt);
+    CHECK(ErrorCodeOf(refused.status()) == SPECD_ERROR_UNSUPPORTED);
+    CHECK(f.names.Claim("other"));
+  }
+
+  TEST_CASE("a stream of n is announced as one each, under its own name") {
+    SessionFixture f;
+    SequenceParams params;
+    params.n = 2;
+    const auto opened = f.session->OpenSequences("r", params);
+    REQUIRE(opened.ok());
+    StreamEvent event;
+    for (const char* name : {"r", "r#1"}) {
+      REQUIRE(f.session->PopEvent(&event));
+      const std::unique_ptr<StreamInfo> info(event.info);
+      CHECK(info->request_id == name);
+    }
+    CHECK_FALSE(f.session->PopEvent(&event));
+  }
+
   TEST_CASE("what the text side must know of a stream comes with its opening") {
     SessionFixture f;
     SequenceParams params;
     params.stop_strings = {"x", "yz"};
     params.include_stop = true;
     params.skip_special_tokens = false;
-    REQUIRE(f.session->OpenSequence("shows all", params).ok());
+    REQUIRE(f.session->OpenSequences("shows all", params).ok());
     params.stop_strings.clear();
     params.include_stop = false;
     params.skip_special_tokens = true;
-    REQUIRE(f.session->OpenSequence("hides all", params).ok());
+    REQUIRE(f.session->OpenSequences("hides all", params).ok());
     StreamEvent event;
     REQUIRE(f.session->PopEvent(&event));
     std::unique_ptr<StreamInfo> info(event.info);

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,13 +31,16 @@ struct Fixture {
   std::vector<TextEvent> texts;
   std::vector<AbortRequest> aborts;
 
-  void Open(uint64_t stream, std::vector<std::string> stops = {}, bool include_stop = false) {
+  void Open(uint64_t stream, std::vector<std::string> stops = {}, bool include_stop = false,
+            uint64_t offset = 0, uint32_t min_tokens = 0) {
     TokenEvent event;
     event.kind = TokenEventKind::kOpen;
     event.stream = stream;
+    event.offset = offset;
     event.request_id = "r" + std::to_string(stream);
     event.stop_strings = std::move(stops);
     event.include_stop = include_stop;
+    event.min_tokens = min_tokens;
     streams.Apply(event, &texts, &aborts);
   }
 
@@ -123,6 +127,36 @@ TEST_SUITE("unit") {
     CHECK(f.aborts.size() == 1);
   }
 
+  TEST_CASE("a stop string counts only behind min_tokens, however the tokens come (CONTRACT 7)") {
+    for (const uint64_t group : {1, 3, 4, 20}) {
+      Fixture f;
+      f.Open(1, {"aaa"}, false, 0, 10);
+      for (uint64_t offset = 0; offset < 20; offset += group) {
+        f.Tokens(1, offset, std::vector<TokenId>(std::min(group, 20 - offset), 0));
+      }
+      REQUIRE(f.aborts.size() == 1);
+      CHECK(f.aborts[0].kept_tokens == 11);
+      CHECK(f.aborts[0].finish_reason == SPECD_FINISH_STOP);
+      CHECK(f.Text(1) == "aaaaaaaa");  // eleven less the stop string
+      CHECK(f.texts.back().tokens == 11);
+      CHECK(f.texts.back().stop_string == "aaa");
+    }
+  }
+
+  TEST_CASE("min_tokens counts the tokens before the stream's opening") {
+    const struct {
+      uint64_t offset;
+      uint64_t kept_tokens;
+    } cases[] = {{6, 11}, {8, 11}, {9, 12}, {20, 23}};
+    for (const auto& c : cases) {
+      Fixture f;
+      f.Open(1, {"aaa"}, false, c.offset, 10);
+      f.Tokens(1, c.offset, {0, 0, 0, 0, 0, 0});
+      REQUIRE(f.aborts.size() == 1);
+      CHECK(f.aborts[0].kept_tokens == c.kept_tokens);
+    }
+  }
+
   TEST_CASE("a stop string found in the last tokens still moves the engine's provisional end") {
     Fixture f;
     f.Open(1, {"bc"});
@@ -199,6 +233,23 @@ TEST_SUITE("unit") {
     f.Tokens(2, 1, {1});
     CHECK(f.Text(2) == "ab");  // the other stream goes on
     CHECK(f.streams.num_live() == 1);
+  }
+
+  TEST_CASE(
+      "a stream that begins behind tokens it had before has no gap, and its text begins at 0") {
+    // Forked, or opened with outputs.
+    Fixture f;
+    f.Open(1, {}, false, 7);
+    f.Tokens(1, 7, {0, 1});
+    f.End(1, 9, SPECD_FINISH_LENGTH);
+    REQUIRE(f.texts.size() == 3);
+    CHECK(f.texts[0].token_offset == 7);
+    CHECK(f.texts[1].text == "ab");
+    CHECK(f.texts[1].token_offset == 7);
+    CHECK(f.texts[1].tokens == 9);
+    CHECK(f.texts[1].byte_offset == 0);
+    CHECK(f.texts[2].finish_reason == SPECD_FINISH_LENGTH);
+    CHECK(f.aborts.empty());
   }
 
   TEST_CASE("an end whose last tokens are missing is a gap too") {

@@ -51,6 +51,37 @@ TEST_SUITE("unit") {
     CHECK(driver.stream.text_offset() == 9);
   }
 
+  TEST_CASE("stop: one that completes within min_tokens is text, and may be part of a later one") {
+    Driver driver(Plain({"END", "x", "EN", "D"}), {"END"}, {.min_tokens = 3});
+    CHECK(driver.PushAll() == Released{"END", "x", "", ""});
+    CHECK(driver.num_kept == 4);
+    CHECK(driver.stop == 0);
+    CHECK(driver.text == "ENDx");
+
+    Driver never(Plain({"a", "END"}), {"END"}, {.min_tokens = 2});
+    CHECK(never.PushAll() == Released{"a", "END"});
+    CHECK_FALSE(never.stop.has_value());
+
+    // A token without text is a token.
+    Driver skipped({{"<s>", kSpecial}, {"END"}}, {"END"}, {.min_tokens = 1});
+    skipped.PushAll();
+    CHECK(skipped.stop == 0);
+
+    // "ab" did not count; it still begins "abc".
+    Driver longer(Plain({"ab", "c"}), {"ab", "abc"}, {.min_tokens = 1});
+    CHECK(longer.PushAll() == Released{"", ""});
+    CHECK(longer.stop == 1);
+  }
+
+  TEST_CASE("stop: a withheld stop id's text counts from min_tokens on too") {
+    for (const uint64_t min_tokens : {0, 1, 2}) {
+      Driver driver(Plain({"x", "END"}), {"END"}, {.min_tokens = min_tokens});
+      TextChunk chunk;
+      CHECK_FALSE(driver.stream.Push(0, false, &chunk));
+      CHECK(driver.stream.PushWithheld(1, false, &chunk).has_value() == (min_tokens < 2));
+    }
+  }
+
   TEST_CASE("stop: bytes pending behind the stop string are no replacement (osaurus #109)") {
     Driver driver(Plain({"yes", "END\xE4\xBD"}), {"END"});
     driver.PushAll();

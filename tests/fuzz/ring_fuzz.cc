@@ -16,8 +16,8 @@
 namespace specd {
 namespace {
 
-constexpr SessionLimits kLimits{100, 3, 4, 2, 2};
-constexpr RowLimits kRows{20, 10};
+constexpr SessionLimits kLimits{100, 3, 4, 2, 2, 1};
+constexpr RowLimits kRows{20, 10, 5};
 
 class Input {
  public:
@@ -38,21 +38,37 @@ class Input {
   size_t size_bytes_;
 };
 
+void CheckPlace(const DraftRecordView& record, int32_t i) {
+  const DraftChain& chain = record.chain;
+  SPECD_CHECK((chain.target_rows == nullptr) != (chain.target_argmax == nullptr));
+  if (chain.target_rows != nullptr) SPECD_CHECK(chain.target_rows[i] < kRows.target_rows);
+  if (chain.target_argmax != nullptr) {
+    SPECD_CHECK(chain.target_argmax[i] >= 0 &&
+                static_cast<uint32_t>(chain.target_argmax[i]) < kLimits.vocab_size);
+  }
+  if (record.mask_rows != nullptr) {
+    SPECD_CHECK(record.mask_rows[i] >= -1 &&
+                record.mask_rows[i] < static_cast<int64_t>(kRows.mask_rows));
+  }
+}
+
 void CheckCopy(const SubmissionCopy& copy) {
   SPECD_CHECK(copy.records().size() <= kLimits.max_batch);
   SPECD_CHECK(!copy.malformed() || copy.records().empty());
   for (const DraftRecordView& record : copy.records()) {
     const DraftChain& chain = record.chain;
-    if (record.fault != RecordFault::kNone) {
+    if (record.fault != RecordFault::kNone || record.discard) {
       SPECD_CHECK(chain.num_drafts == 0 && chain.target_rows == nullptr);
+      SPECD_CHECK(record.mask_rows == nullptr && chain.target_argmax == nullptr);
       continue;
     }
     SPECD_CHECK(SequenceSlot(record.sequence) < kLimits.max_sequences);
     SPECD_CHECK(chain.num_drafts >= 0 &&
                 static_cast<uint32_t>(chain.num_drafts) <= kLimits.max_draft);
     for (int32_t i = 0; i <= chain.num_drafts; ++i) {
-      SPECD_CHECK(chain.target_rows[i] < kRows.target_rows);
+      CheckPlace(record, i);
     }
+    SPECD_CHECK((chain.draft_weights == nullptr) == (chain.draft_masses == nullptr));
     for (int32_t i = 0; i < chain.num_drafts; ++i) {
       SPECD_CHECK(chain.kinds[i] == DraftKind::kOneHot || (chain.kinds[i] == DraftKind::kSampled &&
                                                            chain.draft_rows[i] < kRows.draft_rows));
@@ -65,7 +81,12 @@ void CheckCompletion(const CompletionView& completion) {
   int64_t sum = 0;
   for (const SequenceResult& result : completion.results) {
     SPECD_CHECK(result.num_kept <= kLimits.max_draft + 1);
+    SPECD_CHECK(result.scores_per_token <= kLimits.max_scores);
+    SPECD_CHECK((result.scores == nullptr) == (result.scores_per_token == 0));
     for (uint32_t i = 0; i < result.num_kept; ++i) sum += result.tokens[i];
+    for (uint32_t i = 0; i < result.num_kept * result.scores_per_token; ++i) {
+      sum += result.scores[i].rank;
+    }
   }
   volatile int64_t sink = sum;  // the reads above must happen, so that a sanitizer sees them
   (void)sink;
@@ -83,11 +104,27 @@ class Session {
     const DraftKind kinds[] = {DraftKind::kSampled, DraftKind::kOneHot};
     const uint32_t target_rows[] = {0, 1, 2};
     const uint32_t draft_rows[] = {0, 1};
+    const float weights[] = {0.5f, 0.25f};
+    const double masses[] = {1, 2};
+    const TokenId argmax[] = {7, 8, 9};
+    const int32_t mask_rows[] = {-1, 0, 4};
     EngineDraft drafts[3];
     const size_t batch = input->Take<uint8_t>() % 4;
     for (size_t i = 0; i < batch; ++i) {
-      drafts[i] = {uint64_t{1} << 32 | i,
-                   {input->Take<uint8_t>() % 3, tokens, kinds, target_rows, draft_rows}};
+      const auto shape = input->Take<uint8_t>();
+      drafts[i].sequence = uint64_t{1} << 32 | i;
+      drafts[i].chain = {shape % 3, tokens, kinds, target_rows, draft_rows};
+      const int flags = shape / 3;
+      if ((flags & 1) != 0) drafts[i].mask_rows = mask_rows;
+      if ((flags & 2) != 0) {
+        drafts[i].chain.draft_weights = weights;
+        drafts[i].chain.draft_masses = masses;
+      }
+      if ((flags & 4) != 0) {
+        drafts[i].chain.target_rows = nullptr;
+        drafts[i].chain.target_argmax = argmax;
+      }
+      drafts[i].discard = (flags & 8) != 0;
     }
     engine_.Submit(1, {drafts, batch}, 1);
   }
@@ -96,10 +133,13 @@ class Session {
     if (!daemon_.Take(&copy_, 2)) return;
     CheckCopy(copy_);
     const TokenId tokens[] = {4, 5, 6};
+    const TokenScore scores[] = {{4, -1, 1}, {5, -2, 2}, {6, -3, 3}};
     std::vector<SequenceResult> results(copy_.records().size());
     for (SequenceResult& result : results) {
       result.num_kept = 3;
       result.tokens = tokens;
+      result.scores_per_token = 1;
+      result.scores = scores;
     }
     daemon_.Complete(copy_, results, 3);
   }

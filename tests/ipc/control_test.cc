@@ -16,38 +16,84 @@
 namespace specd {
 namespace {
 
+// Every field away from its default, and signed ones below 0: of these a negative number is no
+// wrong type.
+OpenSequenceRequest SampleOpen() {
+  OpenSequenceRequest open;
+  open.request_id = "req-1";
+  open.verify = 2;
+  open.has_seed = true;
+  open.seed = ~uint64_t{0};
+  open.n = 3;
+  open.temperature = 0.1;  // no float32 holds it
+  open.top_p = 0.95;
+  open.top_k = -1;
+  open.min_p = 0.05;
+  open.filter_order = 1;
+  open.frequency_penalty = -1.5;  // whole numbers would be repacked as integers below
+  open.presence_penalty = 0.3;
+  open.repetition_penalty = 1.1;
+  open.logit_bias_ids = {5, 6};
+  open.logit_bias = {1.5, -99.5};
+  open.bad_word_ids = {1, 2, 3};
+  open.bad_word_lengths = {2, 1};
+  open.no_repeat_ngram_size = 4;
+  open.no_repeat_ngram_window = 64;
+  open.thinking_budget = -100;
+  open.thinking_start_id = -7;
+  open.thinking_end_ids = {8, 9};
+  open.thinking_newline_id = -10;
+  open.thinking_preset = "qwen3";
+  open.processor_names = {"repeat_run"};
+  open.processor_values = {"length=3"};
+  open.max_tokens = 0x7fffffff;
+  open.min_tokens = 11;
+  open.ignore_eos = true;
+  open.stop_token_ids = {0, -1, 0x7fffffff, -0x7fffffff - 1};
+  open.stop_strings = {"\n\n", "", "\xc3\xa4"};
+  open.include_stop = true;
+  open.skip_special_tokens = false;
+  open.logprobs = -5;
+  open.logprobs_mode = 3;
+  open.logprob_token_ids = {12};
+  open.draft_temperature = 1.3;
+  open.draft_top_p = 0.9;
+  open.draft_top_k = -40;
+  open.draft_min_p = 0.02;
+  open.draft_filter_order = 1;
+  open.draft_edits = true;
+  open.num_prompt_ids = 1;
+  open.num_output_ids = 2;
+  open.num_allowed_token_ids = 3;
+  open.num_disallowed_token_ids = 4;
+  open.num_no_repeat_ngram_whitelist = 5;
+  return open;
+}
+
 std::vector<Request> SampleRequests() {
   HelloRequest hello;
   hello.name = "toy";
   hello.version = "0.1.0";
   hello.pid = 4711;
-  hello.limits = {32000, 16, 17, 8, 4};
-  OpenSequenceRequest open;
-  open.request_id = "req-1";
-  open.verify = 2;
-  open.temperature = 0.1;  // no float32 holds it
-  open.draft_temperature = 1.3;
-  open.has_seed = true;
-  open.seed = ~uint64_t{0};
-  open.max_tokens = 0x7fffffff;
-  open.ignore_eos = true;
-  open.include_stop = true;
-  open.skip_special_tokens = false;
-  open.stop_token_ids = {0, -1, 0x7fffffff, -0x7fffffff - 1};
-  open.stop_strings = {"\n\n", "", "\xc3\xa4"};
+  hello.limits = {32000, 16, 17, 8, 4, 21};
   return {hello,
           MappedRequest{},
           RegisterRegionRequest{uint64_t{1} << 40},
-          BindTensorRequest{2, 3, 1, 64, 100, 32064},
-          open,
+          BindTensorRequest{2, 3, 1, 1, 64, 100, 32064, 0.5, 30.5, true},
+          SampleOpen(),
           CloseSequenceRequest{uint64_t{1} << 32 | 5},
-          AbortSequenceRequest{uint64_t{2} << 32 | 6}};
+          AbortSequenceRequest{uint64_t{2} << 32 | 6},
+          ForkSequenceRequest{uint64_t{2} << 32 | 6, "req-2", true, 99},
+          GetStatsRequest{}};
 }
 
 std::vector<Reply> SampleReplies() {
-  return {HelloReply{1, ~uint64_t{0}, "0.1.0", "cpu", "ipc:///a", "ipc:///b"}, RegionReply{7},
-          SequenceReply{uint64_t{1} << 32, 99, 3}, OkReply{},
-          ErrorReply{SPECD_ERROR_REGION, "num_rows", "too many"}};
+  return {HelloReply{1, ~uint64_t{0}, "0.1.0", "cpu", "ipc:///a", "ipc:///b"},
+          RegionReply{7},
+          SequenceReply{{uint64_t{1} << 32, ~uint64_t{0}}, {99, 100}, 3},
+          OkReply{},
+          ErrorReply{SPECD_ERROR_REGION, "num_rows", "too many"},
+          StatsReply{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ~uint64_t{0}}};
 }
 
 // A message as a list of (field, printed value), through the one list of fields.
@@ -56,14 +102,10 @@ struct PrintFields {
   void operator()(const char* key, const std::string& value, size_t = 0) {
     out->push_back(fmt::format("{}=[{}]", key, value));
   }
-  void operator()(const char* key, const std::vector<std::string>& values, size_t = 0) {
+  template <class T>
+  void operator()(const char* key, const std::vector<T>& values, size_t = 0) {
     std::string text = key;
-    for (const std::string& value : values) text += fmt::format(",[{}]", value);
-    out->push_back(text);
-  }
-  void operator()(const char* key, const std::vector<int32_t>& values, size_t = 0) {
-    std::string text = key;
-    for (int32_t value : values) text += fmt::format(",{}", value);
+    for (const T& value : values) text += fmt::format(",{}", value);
     out->push_back(text);
   }
   template <class T>
@@ -139,7 +181,8 @@ TEST_SUITE("unit") {
       REQUIRE(decoded.ok());
       CHECK(decoded->index() == request.index());
       CHECK(Print(*decoded) == Print(request));
-      const bool has_fd = std::holds_alternative<RegisterRegionRequest>(request);
+      const bool has_fd = std::holds_alternative<RegisterRegionRequest>(request) ||
+                          std::holds_alternative<OpenSequenceRequest>(request);
       CHECK(header->num_fds == (has_fd ? 1 : 0));
     }
   }
@@ -160,7 +203,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("control: doubles keep every bit, and must be doubles") {
-    OpenSequenceRequest open = std::get<OpenSequenceRequest>(SampleRequests()[4]);
+    OpenSequenceRequest open = SampleOpen();
     // msgpack-c's own packer writes 1.0 as the integer 1.
     for (double value : {1.0, 0.0, -0.0, 2.0, 1e300, std::nan("")}) {
       OpenSequenceRequest exact = open;
@@ -238,10 +281,10 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("control: an integer that does not fit its field is refused, not cut") {
-    Parts bind(MustEncode(BindTensorRequest{1, 1, 0, 0, 1, 0}));
+    Parts bind(MustEncode(BindTensorRequest{1, 1, 0, 0, 0, 1, 0}));
     bind.body[1].second = msgpack::object(uint64_t{1} << 32);
     CHECK(ErrorFieldOf(DecodeWhole(bind.Join()).status()) == "region");
-    OpenSequenceRequest open = std::get<OpenSequenceRequest>(SampleRequests()[4]);
+    OpenSequenceRequest open = SampleOpen();
     Parts parts(MustEncode(open));
     msgpack::zone zone;
     for (auto& [key, value] : parts.body) {
@@ -288,7 +331,7 @@ TEST_SUITE("unit") {
     CHECK(field_of(4, {2}) == "ver_major");
     CHECK(field_of(5, {9}) == "");  // a newer minor version may be read
     CHECK(field_of(6, {0, 0}) == "type");
-    CHECK(field_of(6, {8, 0}) == "type");
+    CHECK(field_of(6, {10, 0}) == "type");
     CHECK(field_of(6, {6, 1}) == "type");
     CHECK(field_of(8, {0xff, 0xff, 0xff, 0xff}) == "body_bytes");  // 4 GiB
     CHECK(field_of(8, {0, 0, 0, 0}) == "body_bytes");
@@ -298,6 +341,24 @@ TEST_SUITE("unit") {
     CHECK(ErrorFieldOf(
               DecodeHeader(std::vector<uint8_t>(kControlBytesMax + 1, 0), ControlReader::kDaemon)
                   .status()) == "message");
+  }
+
+  TEST_CASE("control: an opening comes with a descriptor exactly if it has lists outside") {
+    OpenSequenceRequest open;
+    open.request_id = "r";
+    for (uint32_t OpenSequenceRequest::*count :
+         {&OpenSequenceRequest::num_prompt_ids, &OpenSequenceRequest::num_output_ids,
+          &OpenSequenceRequest::num_allowed_token_ids,
+          &OpenSequenceRequest::num_disallowed_token_ids,
+          &OpenSequenceRequest::num_no_repeat_ngram_whitelist}) {
+      OpenSequenceRequest with = open;
+      with.*count = 1;
+      CHECK(DecodeHeader(MustEncode(with), ControlReader::kDaemon)->num_fds == 1);
+    }
+    std::vector<uint8_t> message = MustEncode(open);
+    CHECK(DecodeHeader(message, ControlReader::kDaemon)->num_fds == 0);
+    message[16] = 2;
+    CHECK(ErrorFieldOf(DecodeHeader(message, ControlReader::kDaemon).status()) == "num_fds");
   }
 
   TEST_CASE("control: another major version names both and says whom to upgrade") {
@@ -343,6 +404,17 @@ TEST_SUITE("unit") {
     CHECK(ErrorFieldOf(EncodeRequest(open, 1).status()) == "stop_strings");
     // All bounds at once, 1,024 strings of 32 bytes: fits.
     open.stop_strings.assign(1024, std::string(32, 'y'));
+    constexpr int32_t kLongest = 1 << 20;  // five bytes
+    open.logit_bias_ids.assign(1024, kLongest);
+    open.logit_bias.assign(1024, 1.0);
+    open.bad_word_ids.assign(1024, kLongest);
+    open.bad_word_lengths.assign(128, 8);
+    open.thinking_end_ids.assign(64, kLongest);
+    open.processor_names.assign(8, std::string(64, 'p'));
+    open.processor_values.assign(8, std::string(256, 'v'));
+    open.stop_token_ids.assign(64, kLongest);
+    open.logprob_token_ids.assign(64, kLongest);
+    open.num_prompt_ids = 1 << 20;  // however many: they do not travel in the message
     const absl::StatusOr<std::vector<uint8_t>> largest = EncodeRequest(open, 1);
     REQUIRE(largest.ok());
     CHECK(DecodeWhole(*largest).ok());

@@ -67,7 +67,11 @@ TEST_SUITE("unit") {
         {0, UINT32_MAX, 4, RecordFault::kSequence},
         {8, 4, 4, RecordFault::kCount},  // max_draft is 3
         {8, UINT32_MAX, 4, RecordFault::kCount},
-        {12, 1, 4, RecordFault::kReserved},
+        {12, 16, 4, RecordFault::kFlags},
+        {12, uint32_t{1} << 31, 4, RecordFault::kFlags},
+        {layout.draft_mask_rows_offset + 4, 30, 4, RecordFault::kMaskRow},  // rows 0..29
+        {layout.draft_mask_rows_offset + 4, static_cast<uint32_t>(-2), 4, RecordFault::kMaskRow},
+        {layout.draft_mask_rows_offset, uint32_t{1} << 31, 4, RecordFault::kMaskRow},
         {layout.draft_target_rows_offset, 100, 4, RecordFault::kTargetRow},  // rows 0..99
         {layout.draft_target_rows_offset + 8, UINT32_MAX, 4, RecordFault::kTargetRow},
         {layout.draft_draft_rows_offset, 50, 4, RecordFault::kDraftRow},  // rows 0..49
@@ -76,7 +80,7 @@ TEST_SUITE("unit") {
     };
     for (const Bad& bad : bads) {
       Pair pair;
-      const DraftBuffers draft = TwoTokens();
+      const DraftBuffers draft = test::TwoTokensWithAll();
       const EngineDraft drafts[] = {draft.View(kSequence0), draft.View(kSequence0 + 1),
                                     draft.View(kSequence0 + 2)};
       REQUIRE(pair.engine.Submit(1, drafts, 1) == PushResult::kOk);
@@ -89,9 +93,41 @@ TEST_SUITE("unit") {
       CHECK(pair.copy.records()[1].fault == bad.fault);
       CHECK(pair.copy.records()[1].chain.num_drafts == 0);
       CHECK(pair.copy.records()[1].chain.tokens == nullptr);
+      CHECK(pair.copy.records()[1].mask_rows == nullptr);
       CHECK(pair.copy.records()[2].fault == RecordFault::kNone);
       CHECK(pair.copy.records()[2].chain.num_drafts == 2);
     }
+  }
+
+  TEST_CASE("hostile peer: an argmax outside the vocabulary would be emitted as it is") {
+    const SegmentLayout layout = ComputeLayout(test::kSmallLimits);
+    for (const int32_t id : {-1, 32000, INT32_MAX, INT32_MIN}) {
+      Pair pair;
+      DraftBuffers draft = TwoTokens();
+      draft.target_argmax = {1, 31999, 0};
+      REQUIRE(pair.Submit(1, draft) == PushResult::kOk);
+      REQUIRE(pair.Submit(2, draft) == PushResult::kOk);
+      Poke<int32_t>(pair.draft_record(0) + layout.draft_argmax_offset + 8, id);
+      REQUIRE(pair.daemon.Take(&pair.copy, 2));
+      CHECK(pair.copy.records()[0].fault == RecordFault::kArgmax);
+      REQUIRE(pair.daemon.Take(&pair.copy, 2));
+      CHECK(pair.copy.records()[0].fault == RecordFault::kNone);
+      CHECK(pair.copy.records()[0].chain.target_rows == nullptr);
+    }
+  }
+
+  TEST_CASE("hostile peer: nothing of a discarded record is looked at") {
+    const SegmentLayout layout = ComputeLayout(test::kSmallLimits);
+    Pair pair;
+    REQUIRE(pair.Submit(1, test::TwoTokensWithAll()) == PushResult::kOk);
+    Poke<uint32_t>(pair.draft_record(0) + 12, kDraftDiscard | kDraftMaskRows | kDraftArgmax);
+    std::memset(pair.draft_record(0) + 16, 0xff, layout.draft_record_bytes - 16);
+    REQUIRE(pair.daemon.Take(&pair.copy, 2));
+    CHECK(pair.copy.records()[0].fault == RecordFault::kNone);
+    CHECK(pair.copy.records()[0].discard);
+    CHECK(pair.copy.records()[0].chain.num_drafts == 0);
+    CHECK(pair.copy.records()[0].chain.target_rows == nullptr);
+    CHECK(pair.copy.records()[0].mask_rows == nullptr);
   }
 
   TEST_CASE("hostile peer: what is not read is not judged") {
@@ -104,9 +140,14 @@ TEST_SUITE("unit") {
     Poke<uint32_t>(pair.draft_record(0) + layout.draft_target_rows_offset + 12, UINT32_MAX);
     Poke<uint8_t>(pair.draft_record(0) + layout.draft_kinds_offset + 2, 200);
     Poke<int32_t>(pair.draft_record(0) + layout.draft_tokens_offset, -77);
+    // What no flag names is not there.
+    std::memset(pair.draft_record(0) + layout.draft_masses_offset, 0xff,
+                layout.draft_record_bytes - layout.draft_masses_offset);
     REQUIRE(pair.daemon.Take(&pair.copy, 2));
     CHECK(pair.copy.records()[0].fault == RecordFault::kNone);
     CHECK(pair.copy.records()[0].chain.tokens[0] == -77);
+    CHECK(pair.copy.records()[0].chain.draft_weights == nullptr);
+    CHECK(pair.copy.records()[0].mask_rows == nullptr);
   }
 
   TEST_CASE("hostile peer: handles of one slot are passed on; the verifier tells them apart") {
@@ -138,16 +179,16 @@ TEST_SUITE("unit") {
       uint32_t flags;
     };
     const Bad bads[] = {
-        {area_bytes, 64, 1, 0},         // past the end
-        {area_bytes - 64, 128, 2, 0},   // across the end
-        {~uint64_t{63}, 64, 1, 0},      // offset + size wraps to 0
-        {~uint64_t{0} - 31, 64, 1, 0},  // 2^64 - 32
-        {32, 64, 1, 0},                 // not aligned
-        {0, 64, 2, 0},                  // bytes and count disagree
-        {0, 5 * 64, 5, 0},              // more than max_batch
-        {0, 0, UINT32_MAX, 0},          // a count whose product wraps
-        {0, 0xffffffc0, 67108863, 0},   // the same, consistent in 32 bits
-        {0, 64, 1, 1},                  // a flag of a later version
+        {area_bytes, 192, 1, 0},         // past the end
+        {area_bytes - 192, 384, 2, 0},   // across the end
+        {~uint64_t{191}, 192, 1, 0},     // offset + size wraps to 0
+        {~uint64_t{0} - 31, 192, 1, 0},  // 2^64 - 32
+        {32, 192, 1, 0},                 // not aligned
+        {0, 192, 2, 0},                  // bytes and count disagree
+        {0, 5 * 192, 5, 0},              // more than max_batch
+        {0, 0, UINT32_MAX, 0},           // a count whose product wraps
+        {0, 0xffffff80, 89478485, 0},    // the same, consistent in 32 bits: 2^64 / 192 cut
+        {0, 192, 1, 1},                  // a flag of a later version
     };
     for (const Bad& bad : bads) {
       Pair pair;
@@ -259,6 +300,11 @@ TEST_SUITE("unit") {
     CHECK(polled([](Pair* pair) {
             char* record = pair->segment.at(pair->segment.layout().result_payload_offset);
             Poke<uint32_t>(record + offsetof(ResultRecord, num_kept), 5);  // max_draft + 1 is 4
+          }) == ChannelFault::kPayload);
+    CHECK(polled([](Pair* pair) {
+            char* record = pair->segment.at(pair->segment.layout().result_payload_offset);
+            Poke<uint32_t>(record + offsetof(ResultRecord, scores_per_token),
+                           3);  // max_scores is 2
           }) == ChannelFault::kPayload);
     CHECK(polled([](Pair* pair) { pair->segment.completion_slots()->sequence.store(9); }) ==
           ChannelFault::kSequence);

@@ -17,7 +17,7 @@
 
 namespace specd::test {
 
-inline constexpr SessionLimits kSmallLimits{32000, 4, 8, 3, 4};
+inline constexpr SessionLimits kSmallLimits{32000, 4, 8, 3, 4, 2};
 
 inline Segment MakeSegment(const SessionLimits& limits = kSmallLimits) {
   absl::StatusOr<Segment> segment = Segment::Create(limits, {7, 11});
@@ -46,11 +46,21 @@ struct DraftBuffers {
   std::vector<DraftKind> kinds;
   std::vector<uint32_t> target_rows;
   std::vector<uint32_t> draft_rows;
+  // Empty: not brought.
+  std::vector<float> draft_weights = {};
+  std::vector<double> draft_masses = {};
+  std::vector<TokenId> target_argmax = {};
+  std::vector<int32_t> mask_rows = {};
 
   EngineDraft View(uint64_t sequence) const {
     return {sequence,
-            {static_cast<int32_t>(tokens.size()), tokens.data(), kinds.data(), target_rows.data(),
-             draft_rows.data()}};
+            {static_cast<int32_t>(tokens.size()), tokens.data(), kinds.data(),
+             target_argmax.empty() ? target_rows.data() : nullptr, draft_rows.data(),
+             draft_weights.empty() ? nullptr : draft_weights.data(),
+             draft_masses.empty() ? nullptr : draft_masses.data(),
+             target_argmax.empty() ? nullptr : target_argmax.data()},
+            mask_rows.empty() ? nullptr : mask_rows.data(),
+            false};
   }
 };
 
@@ -59,13 +69,22 @@ inline DraftBuffers TwoTokens() {
   return {{10, 11}, {DraftKind::kSampled, DraftKind::kOneHot}, {0, 1, 2}, {0, 1}};
 }
 
+// The same with a side channel and mask rows.
+inline DraftBuffers TwoTokensWithAll() {
+  DraftBuffers draft = TwoTokens();
+  draft.draft_weights = {0.5f, 0.25f};
+  draft.draft_masses = {2.0, 4.0};
+  draft.mask_rows = {-1, 29, 0};
+  return draft;
+}
+
 inline constexpr uint64_t kSequence0 = uint64_t{1} << 32;
 
 // Both ends of one session, in this process.
 struct Pair {
   explicit Pair(const SessionLimits& limits = kSmallLimits)
       : segment(MakeSegment(limits)), engine(&segment), daemon(&segment), copy(limits) {
-    daemon.SetRowLimits({100, 50});
+    daemon.SetRowLimits({100, 50, 30});
   }
 
   PushResult Submit(uint64_t round_id, const DraftBuffers& draft, uint64_t sequence = kSequence0) {

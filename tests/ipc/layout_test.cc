@@ -22,29 +22,35 @@ T At(const Segment& segment, uint64_t offset) {
 
 TEST_SUITE("unit") {
   TEST_CASE("layout: offsets of a small session follow from the documented sums") {
-    // depth 4, batch 4, draft 3. Draft record: 16 + 3*4 + 4*4 + 3*4 + 3 = 59, rounded to 64.
-    // Result record: 32 + 4*4 = 48, rounded to 64.
+    // depth 4, batch 4, draft 3, scores 2. Draft record: 16 + 3*4 + 4*4 + 3*4 + 3 = 59, rounded to
+    // 64; 64 + 3*8 + 3*4 + 4*4 + 4*4 = 132, rounded to 192. Result record: 40 + 4*4 = 56;
+    // 56 + 4*2*12 = 152, rounded to 192.
     const SegmentLayout layout = ComputeLayout(test::kSmallLimits);
     CHECK(layout.draft_tokens_offset == 16);
     CHECK(layout.draft_target_rows_offset == 28);
     CHECK(layout.draft_draft_rows_offset == 44);
     CHECK(layout.draft_kinds_offset == 56);
-    CHECK(layout.draft_record_bytes == 64);
-    CHECK(layout.result_tokens_offset == 32);
-    CHECK(layout.result_record_bytes == 64);
+    CHECK(layout.draft_masses_offset == 64);
+    CHECK(layout.draft_weights_offset == 88);
+    CHECK(layout.draft_mask_rows_offset == 100);
+    CHECK(layout.draft_argmax_offset == 116);
+    CHECK(layout.draft_record_bytes == 192);
+    CHECK(layout.result_tokens_offset == 40);
+    CHECK(layout.result_scores_offset == 56);
+    CHECK(layout.result_record_bytes == 192);
     CHECK(layout.submission_ring_offset == 4096);
     CHECK(layout.completion_ring_offset == 4096 + 4 * 128);
     CHECK(layout.draft_payload_offset == 4096 + 8 * 128);
-    CHECK(layout.draft_payload_bytes == 4 * 4 * 64);
-    CHECK(layout.result_payload_offset == 5120 + 1024);
-    CHECK(layout.sequence_table_offset == 6144 + 1024);
-    CHECK(layout.segment_bytes == 8192);  // 7168 + 8 * 8 = 7232, rounded to 4096
+    CHECK(layout.draft_payload_bytes == 4 * 4 * 192);
+    CHECK(layout.result_payload_offset == 5120 + 3072);
+    CHECK(layout.sequence_table_offset == 8192 + 3072);
+    CHECK(layout.segment_bytes == 12288);  // 11264 + 8 * 8 = 11328, rounded to 4096
   }
 
   TEST_CASE("layout: every area of the extreme sessions is aligned, disjoint and inside") {
     for (const SessionLimits& limits :
          {SessionLimits{1, 1, 1, 0, 1}, SessionLimits{1 << 20, 4096, 65536, 64, 64},
-          SessionLimits{50257, 3, 5, 7, 2}}) {
+          SessionLimits{50257, 3, 5, 7, 2, 129}}) {
       const SegmentLayout layout = ComputeLayout(limits);
       const uint64_t areas[][2] = {
           {0, 4096},
@@ -58,7 +64,8 @@ TEST_SUITE("unit") {
         CHECK(areas[i][0] % 128 == 0);
         CHECK(areas[i - 1][0] + areas[i - 1][1] <= areas[i][0]);
       }
-      CHECK(layout.segment_bytes < uint64_t{1} << 29);
+      CHECK(layout.segment_bytes <= uint64_t{1} << 30);
+      CHECK(layout.draft_masses_offset % 8 == 0);
       CHECK(layout.draft_record_bytes % 64 == 0);
     }
   }
@@ -70,38 +77,46 @@ TEST_SUITE("unit") {
     CHECK(At<uint32_t>(segment, 12) == 128);
     CHECK(At<uint64_t>(segment, 16) == 7);   // session_id
     CHECK(At<uint64_t>(segment, 24) == 11);  // daemon_epoch
-    CHECK(At<uint64_t>(segment, 32) == 8192);
+    CHECK(At<uint64_t>(segment, 32) == 12288);
     CHECK(At<uint32_t>(segment, 40) == 32000);
     CHECK(At<uint32_t>(segment, 44) == 4);
     CHECK(At<uint32_t>(segment, 48) == 8);
     CHECK(At<uint32_t>(segment, 52) == 3);
     CHECK(At<uint32_t>(segment, 56) == 4);
+    CHECK(At<uint32_t>(segment, 60) == 2);
     CHECK(At<uint64_t>(segment, 64) == 4096);
     CHECK(At<uint64_t>(segment, 72) == 4608);
     CHECK(At<uint64_t>(segment, 80) == 5120);
-    CHECK(At<uint64_t>(segment, 88) == 6144);
-    CHECK(At<uint64_t>(segment, 96) == 7168);
-    CHECK(At<uint32_t>(segment, 104) == 64);
-    CHECK(At<uint32_t>(segment, 108) == 64);
+    CHECK(At<uint64_t>(segment, 88) == 8192);
+    CHECK(At<uint64_t>(segment, 96) == 11264);
+    CHECK(At<uint32_t>(segment, 104) == 192);
+    CHECK(At<uint32_t>(segment, 108) == 192);
     CHECK(At<uint32_t>(segment, 124) == 1);
   }
 
   TEST_CASE("layout: a submission's bytes stand where the document says") {
     Segment segment = test::MakeSegment();
     EngineChannel engine(&segment);
-    const test::DraftBuffers draft{
-        {0x0a0b0c0d, -1}, {DraftKind::kSampled, DraftKind::kOneHot}, {5, 6, 7}, {8, 9}};
+    const test::DraftBuffers draft{{0x0a0b0c0d, -1},
+                                   {DraftKind::kSampled, DraftKind::kOneHot},
+                                   {5, 6, 7},
+                                   {8, 9},
+                                   {0.5f, 0.25f},
+                                   {2.0, 4.0},
+                                   {},
+                                   {3, -1, 4}};
     const EngineDraft drafts[] = {draft.View(0x100000002)};
     REQUIRE(engine.Submit(0x1122334455667788, drafts, 99) == PushResult::kOk);
     CHECK(At<uint64_t>(segment, 4096) == 1);  // position 0, plus one
     CHECK(At<uint64_t>(segment, 4096 + 8) == 0x1122334455667788);
     CHECK(At<uint64_t>(segment, 4096 + 16) == 99);
     CHECK(At<uint64_t>(segment, 4096 + 24) == 0);
-    CHECK(At<uint32_t>(segment, 4096 + 32) == 64);
+    CHECK(At<uint32_t>(segment, 4096 + 32) == 192);
     CHECK(At<uint32_t>(segment, 4096 + 36) == 1);
     CHECK(At<uint32_t>(segment, 4096 + 40) == 0);
     CHECK(At<uint64_t>(segment, 5120) == 0x100000002);
     CHECK(At<uint32_t>(segment, 5120 + 8) == 2);
+    CHECK(At<uint32_t>(segment, 5120 + 12) == 6);  // mask rows and a side channel
     CHECK(At<int32_t>(segment, 5120 + 16) == 0x0a0b0c0d);
     CHECK(At<int32_t>(segment, 5120 + 20) == -1);
     CHECK(At<uint32_t>(segment, 5120 + 28) == 5);
@@ -110,11 +125,15 @@ TEST_SUITE("unit") {
     CHECK(At<uint32_t>(segment, 5120 + 48) == 9);
     CHECK(At<uint8_t>(segment, 5120 + 56) == 1);
     CHECK(At<uint8_t>(segment, 5120 + 57) == 0);
+    CHECK(At<double>(segment, 5120 + 72) == 4.0);
+    CHECK(At<float>(segment, 5120 + 88) == 0.5f);
+    CHECK(At<int32_t>(segment, 5120 + 104) == -1);
+    CHECK(At<int32_t>(segment, 5120 + 108) == 4);
     // The second round goes to the second slot and the second share of the payload area.
     REQUIRE(engine.Submit(2, drafts, 100) == PushResult::kOk);
     CHECK(At<uint64_t>(segment, 4096 + 128) == 2);
-    CHECK(At<uint64_t>(segment, 4096 + 128 + 24) == 4 * 64);
-    CHECK(At<uint64_t>(segment, 5120 + 4 * 64) == 0x100000002);
+    CHECK(At<uint64_t>(segment, 4096 + 128 + 24) == 4 * 192);
+    CHECK(At<uint64_t>(segment, 5120 + 4 * 192) == 0x100000002);
   }
 
   TEST_CASE("layout: a completion's bytes stand where the document says") {
@@ -128,7 +147,9 @@ TEST_SUITE("unit") {
     SubmissionCopy copy(segment.limits());
     REQUIRE(daemon.Take(&copy, 2000));
     const TokenId tokens[] = {10, 77};
-    const SequenceResult results[] = {{0x100000001, 0, SPECD_FINISH_STOP, 1, 2, 30, 77, tokens}};
+    const TokenScore scores[] = {{10, -0.5f, 1}, {77, -1.5f, 2}};
+    const SequenceResult results[] = {
+        {0x100000001, 0, SPECD_FINISH_STOP, 1, 2, 30, 77, tokens, 9, 1, scores}};
     daemon.Complete(copy, results, 3000);
     CHECK(At<uint64_t>(segment, 256 + 8) == 1);  // submissions consumed
     CHECK(At<uint64_t>(segment, 4608) == 1);
@@ -137,18 +158,23 @@ TEST_SUITE("unit") {
     CHECK(At<uint64_t>(segment, 4608 + 24) == 2000);
     CHECK(At<uint64_t>(segment, 4608 + 32) == 3000);
     CHECK(At<uint64_t>(segment, 4608 + 40) == 0);
-    CHECK(At<uint32_t>(segment, 4608 + 48) == 64);
+    CHECK(At<uint32_t>(segment, 4608 + 48) == 192);
     CHECK(At<uint32_t>(segment, 4608 + 52) == 1);
     CHECK(At<uint32_t>(segment, 4608 + 56) == 0);
-    CHECK(At<uint64_t>(segment, 6144) == 0x100000001);
-    CHECK(At<uint32_t>(segment, 6144 + 8) == 0);
-    CHECK(At<uint32_t>(segment, 6144 + 12) == 1);
-    CHECK(At<uint32_t>(segment, 6144 + 16) == 1);
-    CHECK(At<uint32_t>(segment, 6144 + 20) == 2);
-    CHECK(At<uint32_t>(segment, 6144 + 24) == 30);
-    CHECK(At<int32_t>(segment, 6144 + 28) == 77);
-    CHECK(At<int32_t>(segment, 6144 + 32) == 10);
-    CHECK(At<int32_t>(segment, 6144 + 36) == 77);
+    CHECK(At<uint64_t>(segment, 8192) == 0x100000001);
+    CHECK(At<uint32_t>(segment, 8192 + 8) == 0);
+    CHECK(At<uint32_t>(segment, 8192 + 12) == 1);
+    CHECK(At<uint32_t>(segment, 8192 + 16) == 1);
+    CHECK(At<uint32_t>(segment, 8192 + 20) == 2);
+    CHECK(At<uint32_t>(segment, 8192 + 24) == 30);
+    CHECK(At<int32_t>(segment, 8192 + 28) == 77);
+    CHECK(At<uint32_t>(segment, 8192 + 32) == 9);  // detail
+    CHECK(At<uint32_t>(segment, 8192 + 36) == 1);  // scores per token
+    CHECK(At<int32_t>(segment, 8192 + 40) == 10);
+    CHECK(At<int32_t>(segment, 8192 + 44) == 77);
+    CHECK(At<int32_t>(segment, 8192 + 56 + 12) == 77);
+    CHECK(At<float>(segment, 8192 + 56 + 16) == -1.5f);
+    CHECK(At<int32_t>(segment, 8192 + 56 + 20) == 2);
   }
 
   TEST_CASE("layout: a sequence state packs into the documented bits and back") {
@@ -182,7 +208,9 @@ TEST_SUITE("unit") {
                         {&SessionLimits::ring_depth, 0, "ring_depth"},
                         {&SessionLimits::ring_depth, 3, "ring_depth"},
                         {&SessionLimits::ring_depth, 128, "ring_depth"},
-                        {&SessionLimits::ring_depth, uint32_t{1} << 31, "ring_depth"}};
+                        {&SessionLimits::ring_depth, uint32_t{1} << 31, "ring_depth"},
+                        {&SessionLimits::max_scores, 130, "max_scores_per_token"},
+                        {&SessionLimits::max_scores, UINT32_MAX, "max_scores_per_token"}};
     for (const Bad& bad : bads) {
       SessionLimits limits = good;
       limits.*bad.field = bad.value;
@@ -196,6 +224,19 @@ TEST_SUITE("unit") {
     for (uint32_t depth : {1, 2, 4, 64}) {
       CHECK(ValidateLimits({32000, 16, 16, 0, depth}).ok());
     }
+  }
+
+  TEST_CASE("limits: a session of more than 1 GiB is refused before anything is made") {
+    // A result record of 65 tokens with 129 scores each takes 40 + 65*4 + 65*129*12 = 100,920
+    // bytes, rounded to 100,928; a draft record 2,176. 64 rounds of 162 sequences are 1,069,038,...
+    // bytes, of 163 too many.
+    SessionLimits limits{32000, 162, 162, 64, 64, 129};
+    CHECK(ValidateLimits(limits).ok());
+    limits.max_batch = limits.max_sequences = 163;
+    CHECK(ErrorFieldOf(ValidateLimits(limits)) == "max_scores_per_token");
+    // Without scores the largest of everything fits.
+    CHECK(ValidateLimits({1 << 20, 4096, 65536, 64, 64, 0}).ok());
+    CHECK_FALSE(ValidateLimits({1 << 20, 4096, 65536, 64, 64, 129}).ok());
   }
 }
 

@@ -9,7 +9,9 @@
 
 #include "ipc/control.h"
 #include "ipc/include/specd/specd.h"
+#include "ipc/round_channel.h"
 #include "ipc/token_event.h"
+#include "tests/ipc/ipc_test_support.h"
 
 namespace specd {
 namespace {
@@ -39,13 +41,19 @@ std::map<std::string, std::string> ReadExamples() {
 TEST_SUITE("unit") {
   TEST_CASE("PROTOCOL.md: the worked examples are the program's bytes") {
     const std::map<std::string, std::string> examples = ReadExamples();
-    CHECK(examples.size() == 3);
+    CHECK(examples.size() == 5);
 
     const absl::StatusOr<std::vector<uint8_t>> close =
         EncodeRequest(CloseSequenceRequest{uint64_t{1} << 32 | 5}, 7);
     REQUIRE(close.ok());
     REQUIRE(examples.contains("close-sequence"));
     CHECK(std::string(close->begin(), close->end()) == examples.at("close-sequence"));
+
+    const absl::StatusOr<std::vector<uint8_t>> fork =
+        EncodeRequest(ForkSequenceRequest{uint64_t{1} << 32 | 5, "b", true, 300}, 8);
+    REQUIRE(fork.ok());
+    REQUIRE(examples.contains("fork-sequence"));
+    CHECK(std::string(fork->begin(), fork->end()) == examples.at("fork-sequence"));
 
     TokenEvent tokens;
     tokens.stream = 1;
@@ -62,6 +70,21 @@ TEST_SUITE("unit") {
     AppendAbortRequest({0x0102030405060708, 1, 4, SPECD_FINISH_STOP}, &abort);
     REQUIRE(examples.contains("abort"));
     CHECK(abort == examples.at("abort"));
+  }
+
+  TEST_CASE("PROTOCOL.md: the record of a round is the program's bytes") {
+    Segment segment = test::MakeSegment({32000, 1, 1, 1, 1, 0});
+    EngineChannel engine(&segment);
+    test::DraftBuffers draft{{300}, {}, {2, 3}, {}};
+    draft.mask_rows = {9, -1};
+    EngineDraft view = draft.View(uint64_t{1} << 32 | 5);
+    view.chain.kinds = nullptr;
+    view.chain.draft_rows = nullptr;
+    REQUIRE(engine.Submit(1, {&view, 1}, 1) == PushResult::kOk);
+    const std::string example = ReadExamples().at("draft-record");
+    CHECK(segment.layout().draft_record_bytes == example.size());
+    CHECK(std::string(segment.at(segment.layout().draft_payload_offset), example.size()) ==
+          example);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <atomic>
+#include <cmath>
 #include <cstdio>
 #include <thread>
 #include <utility>
@@ -178,6 +179,18 @@ TEST_SUITE("unit") {
         {{kF32, 0, 1, ~uint64_t{0}}, "row_stride"},
         {{3, 0, 1, 0}, "dtype"},
         {{UINT32_MAX, 0, 1, 0}, "dtype"},
+        {{kF32, 0, 1, 0, 3}, "kind"},
+        {{kF32, 0, 1, 0, 0, true}, "renormalise"},  // logits have no sum
+        {{kF16, 0, 1, 0, 1}, "dtype"},              // probabilities are float32
+        {{kF32, 0, 1, 0, 0, false, 0}, "scale"},
+        {{kF32, 0, 1, 0, 0, false, -1}, "scale"},
+        {{kF32, 0, 1, 0, 0, false, std::nan("")}, "scale"},
+        {{kF32, 0, 1, 0, 0, false, 1e39}, "scale"},   // infinite as a float
+        {{kF32, 0, 1, 0, 0, false, 1e-60}, "scale"},  // zero as a float
+        {{kF32, 0, 1, 0, 0, false, 1, -1}, "cap"},
+        {{kF32, 0, 1, 0, 0, false, 1, 1e39}, "cap"},
+        {{kF32, 0, 1, 0, 1, false, 2}, "scale"},  // of probabilities
+        {{kF32, 0, 1, 0, 2, false, 1, 30}, "cap"},
     };
     for (const Bad& bad : bads) {
       const absl::Status status = BindTensor(region, bad.spec, kVocab).status();
@@ -188,6 +201,42 @@ TEST_SUITE("unit") {
       CHECK(ErrorFieldOf(status) == bad.field);
     }
     CHECK(BindTensor(region, {kF32, 96, 1, 0}, kVocab).ok());
+  }
+
+  TEST_CASE("tensor: what the elements are arrives in the view") {
+    const Region region = MakeRegion(4096);
+    const auto capped = BindTensor(region, {kF16, 0, 1, 0, 0, false, 0.5, 30}, kVocab);
+    REQUIRE(capped.ok());
+    CHECK(capped->rules.kind == RowKind::kLogits);
+    CHECK(capped->rules.scale == 0.5f);
+    CHECK(capped->rules.cap == 30.0f);
+    const auto probabilities = BindTensor(region, {kF32, 0, 1, 0, 1, true}, kVocab);
+    REQUIRE(probabilities.ok());
+    CHECK(probabilities->rules.kind == RowKind::kProbabilities);
+    CHECK(probabilities->rules.renormalise);
+    const auto final = BindTensor(region, {kF32, 0, 1, 0, 2}, kVocab);
+    REQUIRE(final.ok());
+    CHECK(final->rules.kind == RowKind::kFinalProbabilities);
+    CHECK_FALSE(final->rules.renormalise);
+  }
+
+  TEST_CASE("mask: rows of ceil(vocab_size / 32) words, bounds as for any tensor") {
+    const Region region = MakeRegion(1280);  // ten rows of 32 words, which 1,000 ids need
+    const auto whole = BindMask(region, {0, 0, 10, 0}, kVocab);
+    REQUIRE(whole.ok());
+    CHECK(whole->words == region.data());
+    CHECK(whole->num_rows == 10);
+    CHECK(whole->row_stride == 32);
+    CHECK(ErrorFieldOf(BindMask(region, {0, 0, 11, 0}, kVocab).status()) == "num_rows");
+    CHECK(ErrorFieldOf(BindMask(region, {0, 4, 10, 0}, kVocab).status()) == "num_rows");
+    CHECK(ErrorFieldOf(BindMask(region, {0, 2, 1, 0}, kVocab).status()) == "offset_bytes");
+    CHECK(ErrorFieldOf(BindMask(region, {0, 0, 1, 31}, kVocab).status()) == "row_stride");
+    CHECK(BindMask(region, {0, 0, 5, 64}, kVocab).ok());
+    CHECK(BindMask(region, {0, 128, 9, 0}, 1024).ok());  // 32 words to the last bit
+    CHECK_FALSE(BindMask(region, {0, 0, 10, 0}, 1025).ok());
+    CHECK(ErrorFieldOf(BindMask(region, {1, 0, 1, 0}, kVocab).status()) == "role");
+    CHECK(ErrorFieldOf(BindMask(region, {0, 0, 1, 0, 1}, kVocab).status()) == "role");
+    CHECK(ErrorFieldOf(BindMask(region, {0, 0, 1, 0, 0, false, 2}, kVocab).status()) == "role");
   }
 }
 

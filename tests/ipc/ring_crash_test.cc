@@ -29,9 +29,8 @@ uint32_t Mix(uint64_t round_id, uint32_t i) {
     for (uint32_t i = 0; i < 17; ++i) rows[i] = Mix(round_id, 100 + i) % kRows;
     const uint32_t batch = 1 + Mix(round_id, 200) % 8;
     for (uint32_t i = 0; i < batch; ++i) {
-      drafts[i] = {
-          uint64_t{1} << 32 | i,
-          {static_cast<int32_t>(Mix(round_id, 300 + i) % 17), tokens, nullptr, rows, nullptr}};
+      drafts[i].sequence = uint64_t{1} << 32 | i;
+      drafts[i].chain = {static_cast<int32_t>(Mix(round_id, 300 + i) % 17), tokens, nullptr, rows};
     }
     while (engine.Submit(round_id, {drafts, batch}, round_id + 1) == PushResult::kFull) {
       engine.Poll(&completion);

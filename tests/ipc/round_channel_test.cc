@@ -72,6 +72,60 @@ TEST_SUITE("unit") {
     CHECK(pair.engine.rounds_in_flight() == 0);
   }
 
+  TEST_CASE("round channel: masks, side channel and scores cross, and only where they were sent") {
+    Pair pair;
+    const DraftBuffers all = test::TwoTokensWithAll();
+    DraftBuffers argmax = TwoTokens();
+    argmax.target_argmax = {7, 8, 9};
+    const DraftBuffers plain = TwoTokens();
+    EngineDraft discard = all.View(kSequence0 + 3);
+    discard.discard = true;
+    discard.chain.num_drafts = 1000;  // not looked at
+    // Twice over the ring, so that every place has held something else before.
+    for (int round = 0; round < 9; ++round) {
+      const EngineDraft drafts[] = {all.View(kSequence0), argmax.View(kSequence0 + 1),
+                                    plain.View(kSequence0 + 2), discard};
+      const std::span<const EngineDraft> sent(drafts, 4);
+      REQUIRE(pair.engine.Submit(1, sent, 1) == PushResult::kOk);
+      REQUIRE(pair.daemon.Take(&pair.copy, 2));
+      const std::span<const DraftRecordView> records = pair.copy.records();
+      REQUIRE(records.size() == 4);
+      for (const DraftRecordView& record : records) REQUIRE(record.fault == RecordFault::kNone);
+      CHECK(records[0].chain.draft_weights[1] == 0.25f);
+      CHECK(records[0].chain.draft_masses[0] == 2.0);
+      CHECK(records[0].mask_rows[1] == 29);
+      CHECK(records[0].chain.target_argmax == nullptr);
+      CHECK_FALSE(records[0].discard);
+      CHECK(records[1].chain.target_argmax[2] == 9);
+      CHECK(records[1].chain.target_rows == nullptr);
+      CHECK(records[2].chain.draft_weights == nullptr);
+      CHECK(records[2].chain.draft_masses == nullptr);
+      CHECK(records[2].mask_rows == nullptr);
+      CHECK(records[3].discard);
+      CHECK(records[3].chain.num_drafts == 0);
+
+      const TokenId tokens[] = {10, 12};
+      const TokenScore scores[] = {{10, -1, 1}, {3, -2, 2}, {12, -3, 3}, {4, -4, 4}};
+      const SequenceResult results[] = {
+          {kSequence0, 0, 0, 1, 2, 2, -1, tokens, 0, 2, scores},
+          {kSequence0 + 1, SPECD_STATUS_INVALID, 0, 0, 0, 0, -1, nullptr, SPECD_DETAIL_ARGMAX},
+          {kSequence0 + 2, 0, 0, 1, 2, 2, -1, tokens},
+          {kSequence0 + 3}};
+      pair.daemon.Complete(pair.copy, results, 3);
+      REQUIRE(pair.engine.Poll(&pair.completion));
+      REQUIRE(pair.completion.results.size() == 4);
+      const SequenceResult& scored = pair.completion.results[0];
+      REQUIRE(scored.scores_per_token == 2);
+      for (int i = 0; i < 4; ++i) {
+        CHECK(scored.scores[i].id == scores[i].id);
+        CHECK(scored.scores[i].value == scores[i].value);
+        CHECK(scored.scores[i].rank == scores[i].rank);
+      }
+      CHECK(pair.completion.results[1].detail == SPECD_DETAIL_ARGMAX);
+      CHECK(pair.completion.results[2].scores == nullptr);
+    }
+  }
+
   TEST_CASE("round channel: kinds and draft rows may be left out") {
     Pair pair;
     // An earlier round leaves other kinds and rows in the same place.

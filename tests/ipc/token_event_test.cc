@@ -22,6 +22,7 @@ TokenBatch SampleBatch() {
   open.stop_strings = {"\n", "END"};
   open.skip_special_tokens = false;
   open.include_stop = true;
+  open.min_tokens = 9;
   TokenEvent tokens;
   tokens.kind = TokenEventKind::kTokens;
   tokens.stream = 5;
@@ -108,6 +109,7 @@ TEST_SUITE("unit") {
     CHECK(open.stop_strings == std::vector<std::string>{"\n", "END"});
     CHECK_FALSE(open.skip_special_tokens);
     CHECK(open.include_stop);
+    CHECK(open.min_tokens == 9);
     const TokenEvent& tokens = batch->events[1];
     CHECK(tokens.kind == TokenEventKind::kTokens);
     CHECK(tokens.offset == 0);
@@ -196,7 +198,8 @@ TEST_SUITE("unit") {
     batch.map.at("events").convert(events);
     REQUIRE(events.size() == 4);
     CHECK(events[0].at("kind").as<std::string>() == "open");
-    CHECK(events[0].size() == 8);
+    CHECK(events[0].at("min_tokens").as<int>() == 9);
+    CHECK(events[0].size() == 9);
     CHECK(events[1].at("ids").as<std::vector<int>>() == std::vector<int>{1, 50256, 0});
     CHECK(events[1].at("stop_token").is_nil());
     CHECK(events[1].size() == 7);

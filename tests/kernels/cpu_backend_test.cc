@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <map>
 #include <new>
@@ -16,9 +17,10 @@
 #include "tests/support/rows.h"
 
 namespace {
-// Counts while a test asks for it. Everything in this binary allocates through here.
-bool counting_allocations = false;
-int num_allocations = 0;
+// Counts while a test asks for it. Everything in this binary allocates through here, the workers of
+// a backend included.
+std::atomic<bool> counting_allocations = false;
+std::atomic<int> num_allocations = 0;
 }  // namespace
 
 // GCC takes a free() of what operator new gave for a mistake once both are inlined.
@@ -27,6 +29,11 @@ __attribute__((noinline)) void* operator new(size_t size) {
   void* memory = std::malloc(size);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
+}
+// The library's temporary buffers come this way, and go the way of all.
+__attribute__((noinline)) void* operator new(size_t size, const std::nothrow_t&) noexcept {
+  if (counting_allocations) ++num_allocations;
+  return std::malloc(size);
 }
 __attribute__((noinline)) void operator delete(void* memory) noexcept { std::free(memory); }
 __attribute__((noinline)) void operator delete(void* memory, size_t) noexcept { std::free(memory); }
@@ -40,20 +47,27 @@ constexpr RoundCase::Options kMixed{.vocab_size = kTileSize + 300,
                                     .dtype = DType::kBFloat16,
                                     .seed = 41};
 
-std::unique_ptr<Backend> Prepared(const RoundCase::Options& options, CpuTarget target) {
+std::unique_ptr<Backend> Prepared(const RoundCase::Options& options, CpuTarget target,
+                                  int32_t threads = 1) {
   auto backend = std::make_unique<CpuBackend>(target);
-  REQUIRE(backend->Prepare({options.vocab_size, 256, options.max_draft}).ok());
+  REQUIRE(backend->Prepare({options.vocab_size, 256, options.max_draft, threads}).ok());
   return backend;
 }
 
-std::vector<ChainResult> RunAll(Backend& backend, RoundCase& round) {
+std::vector<std::string> RunAll(Backend& backend, RoundCase& round) {
   const RoundBatch batch = round.All();
   REQUIRE(backend.Run(batch).ok());
-  std::vector<ChainResult> results;
-  for (int32_t i = 0; i < batch.num_tasks; ++i) {
-    results.push_back({round.outcome(i), round.tokens(i)});
+  std::vector<std::string> answers;
+  for (int32_t i = 0; i < batch.num_tasks; ++i) answers.push_back(round.answer(i));
+  return answers;
+}
+
+std::vector<CpuTarget> SupportedTargets() {
+  std::vector<CpuTarget> targets;
+  for (const CpuTarget target : {CpuTarget::kBaseline, CpuTarget::kAvx2, CpuTarget::kAvx512}) {
+    if (CpuTargetIsSupported(target)) targets.push_back(target);
   }
-  return results;
+  return targets;
 }
 
 // The target's rows depend on the text; a drafter proposes whatever it likes.
@@ -99,16 +113,27 @@ std::vector<TokenId> GenerateText(VerifyMethod method, int32_t num_drafts, Draft
 
 TEST_SUITE("unit") {
   TEST_CASE("every compiled target gives the same outcomes") {
-    if (!CpuTargetIsSupported(CpuTarget::kAvx2)) return;
-    for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
-      for (const int32_t vocab_size : {3, 257, 2 * kTileSize + 9}) {
-        RoundCase::Options options = kMixed;
-        options.dtype = dtype;
-        options.vocab_size = vocab_size;
-        RoundCase round(options);
-        const auto baseline = RunAll(*Prepared(options, CpuTarget::kBaseline), round);
-        const auto avx2 = RunAll(*Prepared(options, CpuTarget::kAvx2), round);
-        CHECK(baseline == avx2);
+    for (const RowKind kind :
+         {RowKind::kLogits, RowKind::kProbabilities, RowKind::kFinalProbabilities}) {
+      for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+        if (kind != RowKind::kLogits && dtype != DType::kFloat32) continue;
+        for (const int32_t vocab_size : {3, 257, 2 * kTileSize + 9}) {
+          RoundCase::Options options = kMixed;
+          options.dtype = dtype;
+          options.vocab_size = vocab_size;
+          options.target_kind = options.draft_kind = kind;
+          options.scaled = kind == RowKind::kLogits && vocab_size > 300;
+          CAPTURE(vocab_size);
+          CAPTURE(static_cast<int>(kind));
+          CAPTURE(static_cast<int>(dtype));
+          RoundCase round(options);
+          const auto baseline = RunAll(*Prepared(options, CpuTarget::kBaseline), round);
+          for (const CpuTarget target : SupportedTargets()) {
+            CAPTURE(static_cast<int>(target));
+            const auto answers = RunAll(*Prepared(options, target), round);
+            for (size_t i = 0; i < answers.size(); ++i) REQUIRE(answers[i] == baseline[i]);
+          }
+        }
       }
     }
   }
@@ -116,9 +141,12 @@ TEST_SUITE("unit") {
   TEST_CASE("the mixed round holds every kind of outcome") {
     RoundCase::Options options = kMixed;
     options.batch = 256;
+    options.plain = true;
     RoundCase round(options);
     std::map<std::string, int> seen;
-    for (const ChainResult& result : RunAll(*Prepared(options, CpuTarget::kBaseline), round)) {
+    RunAll(*Prepared(options, BestCpuTarget()), round);
+    for (int32_t i = 0; i < options.batch; ++i) {
+      const ChainResult result{round.outcome(i), round.tokens(i)};
       ++seen[result.outcome.status == OutcomeStatus::kOk             ? "ok"
              : result.outcome.status == OutcomeStatus::kBadTargetRow ? "bad target row"
                                                                      : "bad draft row"];
@@ -140,19 +168,92 @@ TEST_SUITE("unit") {
     options.vocab_size = 300;
     options.batch = 256;
     RoundCase round(options);
-    const auto backend = Prepared(options, CpuTarget::kBaseline);
-    const std::vector<ChainResult> together = RunAll(*backend, round);
-    std::vector<int32_t> places(256);
-    std::iota(places.begin(), places.end(), 0);
-    std::mt19937_64 random(45);
-    std::shuffle(places.begin(), places.end(), random);
-    REQUIRE(backend->Run(round.Some(places)).ok());
-    for (int32_t i = 0; i < 256; ++i) {
-      REQUIRE(ChainResult{round.outcome(i), round.tokens(i)} == together[places[i]]);
+    for (const int32_t threads : {1, 3}) {
+      CAPTURE(threads);
+      const auto backend = Prepared(options, BestCpuTarget(), threads);
+      const std::vector<std::string> together = RunAll(*backend, round);
+      std::vector<int32_t> places(256);
+      std::iota(places.begin(), places.end(), 0);
+      std::mt19937_64 random(45);
+      std::shuffle(places.begin(), places.end(), random);
+      REQUIRE(backend->Run(round.Some(places)).ok());
+      for (int32_t i = 0; i < 256; ++i) REQUIRE(round.answer(i) == together[places[i]]);
+      for (int32_t i = 0; i < 256; ++i) {
+        REQUIRE(backend->Run(round.Some({i})).ok());
+        REQUIRE(round.answer(0) == together[i]);
+      }
     }
-    for (int32_t i = 0; i < 256; ++i) {
-      REQUIRE(backend->Run(round.Some({i})).ok());
-      REQUIRE(ChainResult{round.outcome(0), round.tokens(0)} == together[i]);
+  }
+
+  // So large a vocabulary that even one row is shared by the workers.
+  TEST_CASE("a round gives the same answers for any number of workers") {
+    RoundCase::Options options = kMixed;
+    options.vocab_size = 64 * kTileSize - 5;
+    options.batch = 24;
+    options.max_draft = 3;
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+      options.dtype = dtype;
+      RoundCase round(options);
+      const auto expected = RunAll(*Prepared(options, BestCpuTarget()), round);
+      for (const int32_t threads : {2, 3, 5, 8}) {
+        CAPTURE(threads);
+        const auto backend = Prepared(options, BestCpuTarget(), threads);
+        const auto answers = RunAll(*backend, round);
+        for (size_t i = 0; i < answers.size(); ++i) REQUIRE(answers[i] == expected[i]);
+        // Fewer tasks than workers, and one more.
+        for (const std::vector<int32_t>& places :
+             {std::vector<int32_t>{7}, {3, 11}, {0, 1, 2}, {23, 4, 9, 14, 2, 6}}) {
+          REQUIRE(backend->Run(round.Some(places)).ok());
+          for (size_t i = 0; i < places.size(); ++i) {
+            CAPTURE(places[i]);
+            REQUIRE(round.answer(static_cast<int32_t>(i)) == expected[places[i]]);
+          }
+        }
+      }
+    }
+  }
+
+  TEST_CASE("transformed rows are the same for any target and number of workers") {
+    constexpr int32_t kVocabSize = 33 * kTileSize + 100;
+    constexpr int32_t kNumRows = 5;
+    std::mt19937_64 random(47);
+    RowMatrix rows({.vocab_size = kVocabSize, .num_rows = kNumRows, .padding = 3});
+    for (int32_t row = 0; row < kNumRows; ++row) {
+      std::vector<double> logits = RandomLogits(random, kVocabSize);
+      if (row == 2) logits[100] = NAN;
+      if (row == 3) logits[kVocabSize - 1] = INFINITY;
+      rows.Set(row, logits);
+    }
+    const auto transformed = [&](CpuTarget target, int32_t threads) {
+      std::vector<float> out(size_t{kNumRows} * kVocabSize, 7.0f);
+      std::vector<RowTransform> transforms(kNumRows);
+      for (int32_t i = 0; i < kNumRows; ++i) {
+        transforms[i].row = static_cast<uint32_t>(i);
+        transforms[i].scale = 0.5f + 0.25f * static_cast<float>(i);
+        if (i == 1) transforms[i].filters.top_k = 40;
+        if (i == 4) transforms[i].filters.top_p = kTopPOff / 10 * 9;
+        transforms[i].as_logits = i == 4;
+        transforms[i].out = out.data() + int64_t{i} * kVocabSize;
+      }
+      std::vector<OutcomeStatus> statuses(kNumRows, OutcomeStatus::kBadToken);
+      CpuBackend backend(target);
+      REQUIRE(backend.Prepare({kVocabSize, 1, 0, threads}).ok());
+      REQUIRE(backend.Transform({rows.view(), transforms.data(), kNumRows, statuses.data()}).ok());
+      std::vector<uint32_t> bits;
+      for (const OutcomeStatus status : statuses) bits.push_back(static_cast<uint32_t>(status));
+      for (const float x : out) bits.push_back(BitsOf(x));
+      return bits;
+    };
+    const std::vector<uint32_t> expected = transformed(CpuTarget::kBaseline, 1);
+    CHECK(expected[0] == static_cast<uint32_t>(OutcomeStatus::kOk));
+    CHECK(expected[2] == static_cast<uint32_t>(OutcomeStatus::kBadTargetRow));
+    for (const CpuTarget target : SupportedTargets()) {
+      for (const int32_t threads : {1, 2, 3, 8}) {
+        CAPTURE(threads);
+        // Not a comparison of vectors in the macro: it would print them.
+        const bool equal = transformed(target, threads) == expected;
+        REQUIRE(equal);
+      }
     }
   }
 
@@ -170,9 +271,8 @@ TEST_SUITE("unit") {
 
   TEST_CASE("a round allocates nothing") {
     RoundCase round(kMixed);
-    for (const CpuTarget target : {CpuTarget::kBaseline, CpuTarget::kAvx2}) {
-      if (!CpuTargetIsSupported(target)) continue;
-      const auto backend = Prepared(kMixed, target);
+    for (const CpuTarget target : SupportedTargets()) {
+      const auto backend = Prepared(kMixed, target, 3);
       const RoundBatch batch = round.All();
       num_allocations = 0;
       counting_allocations = true;
@@ -203,10 +303,15 @@ TEST_SUITE("unit") {
     std::vector<ChainOutcome> outcomes(kBatch);
     std::vector<TokenId> expected(kBatch);
     std::vector<TokenId> tokens(kBatch);
-    RoundBatch batch{
-        rows.view(), TensorView{}, tasks.data(), kBatch, outcomes.data(), expected.data(), 1};
+    RoundBatch batch;
+    batch.target = rows.view();
+    batch.tasks = tasks.data();
+    batch.num_tasks = kBatch;
+    batch.outcomes = outcomes.data();
+    batch.tokens = expected.data();
+    batch.tokens_stride = 1;
     CpuBackend backend(CpuTarget::kBaseline);
-    REQUIRE(backend.Prepare({kVocabSize, kBatch, 0}).ok());
+    REQUIRE(backend.Prepare({kVocabSize, kBatch, 0, 2}).ok());
     REQUIRE(backend.Run(batch).ok());
 
     constexpr uint32_t kFlushAndRoundUp = 0x8040u | 0x4000u | 0x1F80u;
@@ -216,10 +321,11 @@ TEST_SUITE("unit") {
     const bool ok = backend.Run(batch).ok();
     const uint32_t after = _mm_getcsr();
     // The same work without the backend's protection, to see that the settings matter here.
-    std::vector<uint64_t> workspace(ChainWorkspaceBytes(kVocabSize) / 8);
+    std::vector<uint64_t> memory = PoisonedWorkspace(kVocabSize, 0);
+    const ChainWorkspace workspace = ChainWorkspaceAt(memory.data(), kVocabSize, 0);
     std::vector<TokenId> unprotected(kBatch);
     batch.tokens = unprotected.data();
-    RunChainsBaseline(batch, workspace.data());
+    for (int32_t i = 0; i < kBatch; ++i) kChainsBaseline.run_task(batch, i, workspace, TeamSeat{});
     _mm_setcsr(before);
     REQUIRE(ok);
     CHECK((after & 0xFFC0u) == (kFlushAndRoundUp & 0xFFC0u));

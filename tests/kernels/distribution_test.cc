@@ -8,6 +8,7 @@
 
 #include "kernels/bodies/argmax.h"
 #include "kernels/cpu/scalar_team.h"
+#include "tests/kernels/run_chain.h"
 #include "tests/support/oracle.h"
 #include "tests/support/rows.h"
 
@@ -22,7 +23,6 @@ constexpr double kInf = INFINITY;
 using TestTeam = ScalarTeam<CpuTarget::kBaseline>;
 
 struct Read {
-  std::vector<TileStats> tiles;
   Distribution distribution;
   TokenId argmax;
 };
@@ -30,10 +30,10 @@ struct Read {
 Read ReadRow(const RowView& row, double temperature) {
   TestTeam team;
   Read read;
-  read.tiles.resize(NumTiles(row.vocab_size));
-  read.argmax = Argmax(team, row, read.tiles.data());
+  const OwnedWorkspace workspace(row.vocab_size);
+  read.argmax = Argmax(team, PlainRow(row), workspace->target.tiles);
   const auto scale = static_cast<float>(std::log2(std::exp(1.0)) / temperature);
-  read.distribution = ReadDistribution(team, row, scale, read.tiles.data());
+  read.distribution = ReadDistribution(team, PlainRow(row), scale, {}, workspace->target);
   return read;
 }
 
@@ -42,7 +42,7 @@ Read ReadValues(const std::vector<double>& values) {
   matrix.Set(0, values);
   Read read = ReadRow(matrix.row(0), 1.0);
   // The memory goes away, and only the numbers are looked at.
-  read.distribution.row.data = nullptr;
+  read.distribution.row.view.data = nullptr;
   return read;
 }
 

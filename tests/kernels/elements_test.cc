@@ -56,7 +56,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("row offsets are 64-bit") {
     // 2,048 rows of 2^20 floats: the last row begins past 2^32 bytes.
-    const TensorView view{nullptr, DType::kFloat32, 2048, int64_t{1} << 20, 1 << 20};
+    const TensorView view{nullptr, DType::kFloat32, 2048, int64_t{1} << 20, 1 << 20, {}};
     const auto begin = reinterpret_cast<uintptr_t>(RowAt(view, 2047).data);
     CHECK(begin == uintptr_t{2047} << 22);
   }

@@ -19,7 +19,10 @@ namespace specd {
 class ChainCase {
  public:
   ChainCase(VerifyMethod method, std::vector<TokenId> draft, DraftKind kind, uint32_t first_row = 0)
-      : tokens_(std::move(draft)), kinds_(tokens_.size(), kind) {
+      : ChainCase(method, draft, std::vector<DraftKind>(draft.size(), kind), first_row) {}
+  ChainCase(VerifyMethod method, std::vector<TokenId> draft, std::vector<DraftKind> kinds,
+            uint32_t first_row = 0)
+      : tokens_(std::move(draft)), kinds_(std::move(kinds)) {
     for (size_t i = 0; i <= tokens_.size(); ++i) rows_.push_back(first_row + uint32_t(i));
     task.method = method;
     task.target_scale = task.draft_scale = 1.0f;
@@ -54,42 +57,91 @@ struct ChainResult {
 };
 
 // What a workspace holds before a round: nothing that a body may count on.
-inline std::vector<uint64_t> PoisonedWorkspace(int32_t vocab_size) {
-  std::vector<uint64_t> memory(ChainWorkspaceBytes(vocab_size) / 8);
+inline std::vector<uint64_t> PoisonedWorkspace(int32_t vocab_size, int32_t max_draft) {
+  std::vector<uint64_t> memory(ChainWorkspaceBytes(vocab_size, max_draft) / 8);
   std::memset(memory.data(), kPoison, memory.size() * 8);
   return memory;
 }
 
+// A workspace that owns its memory, poisoned.
+class OwnedWorkspace {
+ public:
+  explicit OwnedWorkspace(int32_t vocab_size, int32_t max_draft = 0)
+      : memory_(PoisonedWorkspace(vocab_size, max_draft)),
+        workspace_(ChainWorkspaceAt(memory_.data(), vocab_size, max_draft)) {}
+  OwnedWorkspace(const OwnedWorkspace&) = delete;
+  OwnedWorkspace& operator=(const OwnedWorkspace&) = delete;
+  const ChainWorkspace& operator*() const { return workspace_; }
+  const ChainWorkspace* operator->() const { return &workspace_; }
+
+ private:
+  std::vector<uint64_t> memory_;
+  ChainWorkspace workspace_;
+};
+
+// A row that nothing edits.
+inline Row PlainRow(const RowView& view) {
+  Row row;
+  row.view = view;
+  return row;
+}
+
+// A round of one task, with room for its answer.
+struct ChainRun {
+  ChainRun(const ChainTask& the_task, const TensorView& target, const TensorView& draft,
+           const MaskView& mask = {})
+      : task(the_task), memory(PoisonedWorkspace(target.vocab_size, the_task.chain.num_drafts)) {
+    batch.target = target;
+    batch.draft = draft;
+    batch.mask = mask;
+    result.tokens.resize(task.chain.num_drafts + 1);
+    batch.tokens = result.tokens.data();
+    batch.scores_stride = NumScores(task.scores);
+    scores.resize(result.tokens.size() * static_cast<size_t>(batch.scores_stride));
+    batch.scores = scores.data();
+    samples.resize(static_cast<size_t>(task.num_children));
+    batch.samples = samples.data();
+  }
+  template <Team T, typename Coins>
+  ChainOutcome By(T& team, const Coins& coins) {
+    const ChainWorkspace workspace =
+        ChainWorkspaceAt(memory.data(), batch.target.vocab_size, task.chain.num_drafts);
+    return RunTask(team, batch, task, workspace, coins, OutputOf(batch, 0));
+  }
+  ChainResult Finish(const ChainOutcome& outcome) {
+    result.outcome = outcome;
+    result.tokens.resize(outcome.num_tokens);
+    return result;
+  }
+
+  const ChainTask& task;
+  RoundBatch batch;
+  std::vector<uint64_t> memory;
+  ChainResult result;
+  std::vector<TokenScore> scores;    // NumScores for each token
+  std::vector<DraftSample> samples;  // of a task that draws drafts
+};
+
 template <typename Coins>
 ChainResult RunScalar(const ChainTask& task, const TensorView& target, const TensorView& draft,
-                      const Coins& coins) {
-  std::vector<uint64_t> memory = PoisonedWorkspace(target.vocab_size);
+                      const Coins& coins, const MaskView& mask = {}) {
+  ChainRun run(task, target, draft, mask);
   ScalarTeam<CpuTarget::kBaseline> team;
-  ChainResult result;
-  result.tokens.resize(task.chain.num_drafts + 1);
-  result.outcome =
-      VerifyChain(team, task, target, draft, ChainWorkspaceAt(memory.data(), target.vocab_size),
-                  coins, result.tokens.data());
-  result.tokens.resize(result.outcome.num_tokens);
-  return result;
+  return run.Finish(run.By(team, coins));
 }
 
 template <typename Coins>
 ChainResult RunEmulated(const ChainTask& task, const TensorView& target, const TensorView& draft,
-                        const Coins& coins, const EmulationOptions& options) {
-  std::vector<uint64_t> memory = PoisonedWorkspace(target.vocab_size);
+                        const Coins& coins, const EmulationOptions& options,
+                        const MaskView& mask = {}) {
+  ChainRun run(task, target, draft, mask);
   std::vector<ChainOutcome> outcomes(options.num_threads);
-  ChainResult result;
-  result.tokens.resize(task.chain.num_drafts + 1);
   const std::string error = RunEmulatedBlock(options, [&](EmulatedThread thread) {
     EmulatedTeam team(thread);
-    outcomes[thread.warp() * 32 + thread.lane()] =
-        VerifyChain(team, task, target, draft, ChainWorkspaceAt(memory.data(), target.vocab_size),
-                    coins, result.tokens.data());
+    outcomes[thread.warp() * 32 + thread.lane()] = run.By(team, coins);
   });
   REQUIRE(error == "");
-  result.outcome = outcomes[0];
-  result.tokens.resize(result.outcome.num_tokens);
+  const ChainResult result = run.Finish(outcomes[0]);
   for (const ChainOutcome& outcome : outcomes) {
     REQUIRE(ChainResult{outcome, result.tokens} == result);
   }

@@ -7,6 +7,7 @@
 
 #include "kernels/bodies/residual.h"
 #include "kernels/cpu/scalar_team.h"
+#include "tests/kernels/run_chain.h"
 #include "tests/support/oracle.h"
 #include "tests/support/rows.h"
 
@@ -23,41 +24,38 @@ constexpr double kBoundaryError = 1e-6;
 class Drawer {
  public:
   explicit Drawer(const std::vector<double>& p)
-      : p_({.vocab_size = static_cast<int32_t>(p.size()), .num_rows = 1}), q_(p_) {
+      : p_({.vocab_size = static_cast<int32_t>(p.size()), .num_rows = 1}),
+        q_(p_),
+        workspace_(static_cast<int32_t>(p.size())) {
     p_.Set(0, p);
     Prepare();
   }
   Drawer(const std::vector<double>& p, const std::vector<double>& q)
-      : p_({.vocab_size = static_cast<int32_t>(p.size()), .num_rows = 1}), q_(p_) {
+      : p_({.vocab_size = static_cast<int32_t>(p.size()), .num_rows = 1}),
+        q_(p_),
+        workspace_(static_cast<int32_t>(p.size())) {
     p_.Set(0, p);
     q_.Set(0, q);
     Prepare();
-    q_read_ = ReadDistribution(team_, q_.row(0), 1.0f, q_tiles_.data());
+    q_read_ = ReadDistribution(team_, PlainRow(q_.row(0)), 1.0f, {}, workspace_->draft);
   }
 
   TokenId FromP(uint64_t coin) { return Sample(team_, p_read_, coin); }
-  TokenId FromPWithout(TokenId id, uint64_t coin) {
-    return SampleWithout(team_, p_read_, id, coin);
-  }
+  TokenId FromPWithout(TokenId id, uint64_t coin) { return Sample(team_, p_read_, coin, id); }
   TokenId FromResidual(uint64_t coin) {
-    return SampleResidual(team_, p_read_, q_read_, coin, masses_.data());
+    const Residual residual = ReadResidual(team_, p_read_, q_read_, 1.0, workspace_->residual);
+    return SampleResidual(team_, residual, coin);
   }
 
  private:
   void Prepare() {
-    const int32_t num_tiles = NumTiles(p_.view().vocab_size);
-    p_tiles_.resize(num_tiles);
-    q_tiles_.resize(num_tiles);
-    masses_.resize(num_tiles);
-    p_read_ = ReadDistribution(team_, p_.row(0), 1.0f, p_tiles_.data());
+    p_read_ = ReadDistribution(team_, PlainRow(p_.row(0)), 1.0f, {}, workspace_->target);
   }
 
   TestTeam team_;
   RowMatrix p_;
   RowMatrix q_;
-  std::vector<TileStats> p_tiles_;
-  std::vector<TileStats> q_tiles_;
-  std::vector<float> masses_;
+  OwnedWorkspace workspace_;
   Distribution p_read_;
   Distribution q_read_;
 };

@@ -1,82 +1,300 @@
-// Every team gives the same bits: scalar and emulated primitives, and whole verifications.
+// Every primitive of a team: as team.h defines it, and the same bits in every team. Whole
+// verifications under many schedules are in schedules_test.cc.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <random>
+#include <string>
 #include <vector>
 
-#include "kernels/bodies/distribution.h"
-#include "kernels/bodies/residual.h"
-#include "tests/kernels/run_chain.h"
+#include "kernels/bodies/team.h"
+#include "kernels/cpu/scalar_team.h"
+#include "tests/support/emulated_block.h"
 #include "tests/support/rows.h"
 
 namespace specd {
 namespace {
 
+using Scalar = ScalarTeam<CpuTarget::kBaseline>;
 constexpr int32_t kBlockSizes[] = {32, 64, 128, 256, 1024};
+constexpr int32_t kVocabSizes[] = {1,   7,    8,    9,    31,   33,           255,
+                                   256, 1000, 2047, 2048, 3000, 2 * kTileSize};
+constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
 
-// Everything a team computes about the first tile of two rows.
-struct TileFacts {
-  float max, sum, residual_sum, residual_max;
-  uint64_t total, residual_total;
-  int32_t first_of_max, prefix, residual_prefix, beyond;
-
-  bool operator==(const TileFacts& other) const {
-    return std::memcmp(this, &other, sizeof(*this)) == 0;
+// Element functions of the kinds that bodies use, written here so that primitives are tested
+// without them.
+struct WeightBelow {
+  float max;
+  template <typename Value>
+  SPECD_INLINE Value operator()(Value x) const {
+    return Exp2((x - max) * 1.25f);
+  }
+};
+struct DifferenceOfWeights {
+  WeightBelow p;
+  WeightBelow q;
+  template <typename Value>
+  SPECD_INLINE Value operator()(Value x, Value y) const {
+    return PositivePart(0.01f * p(x) - 0.013f * q(y));
+  }
+};
+struct Equals {
+  float value;
+  template <typename Value>
+  SPECD_INLINE auto operator()(Value x) const {
+    return x == value;
+  }
+};
+struct AtMost {
+  float value;
+  template <typename Value>
+  SPECD_INLINE auto operator()(Value x) const {
+    return x <= value;
+  }
+};
+// Gives -inf a value, so that it shows where it is applied.
+struct Bent {
+  template <typename Value>
+  SPECD_INLINE Value operator()(Value x) const {
+    return Select(x > -100.0f, x * 0.5f, 3.0f);
   }
 };
 
+// A case for one tile of two rows.
+struct TileCase {
+  RowView p;
+  RowView q;
+  int32_t tile;
+  const uint32_t* mask;
+  int32_t set;   // an element
+  int32_t last;  // an element, and
+  float kept;    // its value
+  bool finite;   // no NaN and no +inf: weights mean something
+
+  int32_t count() const { return std::min(p.vocab_size - tile * kTileSize, kTileSize); }
+};
+
+// Everything a group finds out about a case, as bits; and what it wrote for all its threads to see.
+struct Facts {
+  std::vector<uint64_t> returned;
+  std::vector<float> values = std::vector<float>(kTileSize);
+  std::vector<TokenId> ids = std::vector<TokenId>(kTileSize);
+  std::vector<float> stored = std::vector<float>(kTileSize);
+
+  Facts() {
+    std::memset(values.data(), kPoison, values.size() * sizeof(float));
+    std::memset(ids.data(), kPoison, ids.size() * sizeof(TokenId));
+    std::memset(stored.data(), kPoison, stored.size() * sizeof(float));
+  }
+  bool SameMemory(const Facts& other) const {
+    return std::memcmp(values.data(), other.values.data(), kTileSize * sizeof(float)) == 0 &&
+           ids == other.ids &&
+           std::memcmp(stored.data(), other.stored.data(), kTileSize * sizeof(float)) == 0;
+  }
+};
+
+// What may be asked of a tile that holds anything, NaN included.
 template <Team T>
-TileFacts FactsOf(T& team, const RowView& p, const RowView& q, int32_t removed) {
-  typename T::Tile p_tile;
-  typename T::Tile q_tile;
-  team.Load(p, 0, &p_tile);
-  team.Load(q, 0, &q_tile);
-  TileFacts facts;
-  std::memset(&facts, 0, sizeof(facts));
-  facts.max = team.Max(Identity{}, p_tile);
-  facts.first_of_max = team.FindFirst(EqualTo{facts.max}, p_tile);
-  if (removed >= 0) team.Remove(removed, &p_tile);
-  const WeightFunction weight{facts.max, 1.25f};
-  const ResidualFunction residual{weight, {team.Max(Identity{}, q_tile), 0.75f}, 0.01f, 0.013f};
-  facts.sum = team.Sum(weight, p_tile);
-  facts.total = team.SumWeights(weight, 0, p_tile);
-  facts.prefix = team.FindPrefix(weight, 0, facts.total / 3, p_tile);
-  facts.beyond = team.FindPrefix(weight, 0, facts.total, p_tile);
-  facts.residual_sum = team.Sum(residual, p_tile, q_tile);
-  facts.residual_max = team.Max(residual, p_tile, q_tile);
-  const int32_t exponent = ExponentOf(facts.residual_max);
-  facts.residual_total = team.SumWeights(residual, exponent, p_tile, q_tile);
-  facts.residual_prefix =
-      team.FindPrefix(residual, exponent, facts.residual_total / 2, p_tile, q_tile);
-  return facts;
+void AddOrderFacts(T& team, const TileCase& c, const typename T::Tile& tile,
+                   std::vector<uint64_t>& facts) {
+  facts.push_back(BitsOf(team.Max(Identity{}, tile)));
+  facts.push_back(static_cast<uint32_t>(team.FindFirst(Equals{c.kept}, tile)));
+  facts.push_back(static_cast<uint32_t>(team.Count(Equals{c.kept}, tile)));
+  facts.push_back(static_cast<uint32_t>(team.Count(AtMost{c.kept}, tile)));
+  facts.push_back(static_cast<uint32_t>(team.Count(Equals{-kInfinity}, tile)));
+}
+
+// Sums and prefixes. REQUIRES: the tiles hold neither NaN nor +inf.
+template <Team T>
+void AddWeightFacts(T& team, const typename T::Tile& p, const typename T::Tile& q,
+                    std::vector<uint64_t>& facts) {
+  const float max = team.Max(Identity{}, p);
+  if (max == -kInfinity) return;
+  const WeightBelow weight{max};
+  facts.push_back(BitsOf(team.Sum(weight, p)));
+  const uint64_t total = team.SumWeights(weight, 0, p);
+  facts.push_back(total);
+  for (const uint64_t threshold : {uint64_t{0}, total / 3, total - 1, total}) {
+    facts.push_back(static_cast<uint32_t>(team.FindPrefix(weight, 0, threshold, p)));
+  }
+  const DifferenceOfWeights residual{weight, {team.Max(Identity{}, q)}};
+  if (residual.q.max == -kInfinity) return;
+  facts.push_back(BitsOf(team.Sum(residual, p, q)));
+  const float largest = team.Max(residual, p, q);
+  facts.push_back(BitsOf(largest));
+  const uint64_t rest = team.SumWeights(residual, ExponentOf(largest), p, q);
+  facts.push_back(rest);
+  facts.push_back(
+      static_cast<uint32_t>(team.FindPrefix(residual, ExponentOf(largest), rest / 2, p, q)));
+}
+
+// `memory` belongs to the group; each thread has `facts` of its own.
+template <Team T>
+void FindFacts(T& team, const TileCase& c, Facts& memory, std::vector<uint64_t>& facts) {
+  typename T::Tile p;
+  typename T::Tile q;
+  team.Load(c.p, c.tile, Identity{}, &p);
+  team.Load(c.q, c.tile, Bent{}, &q);
+  AddOrderFacts(team, c, p, facts);
+  AddOrderFacts(team, c, q, facts);
+  if (c.finite) AddWeightFacts(team, p, q, facts);
+  team.ApplyMask(c.mask, c.tile, &q);
+  AddOrderFacts(team, c, q, facts);
+  if (c.finite) AddWeightFacts(team, q, p, facts);
+  team.Set(c.set, 2.5f, &p);
+  AddOrderFacts(team, c, p, facts);
+  team.Keep(c.kept, c.last, &p);
+  AddOrderFacts(team, c, p, facts);
+  if (c.finite) AddWeightFacts(team, p, q, facts);
+  facts.push_back(static_cast<uint32_t>(
+      team.Pack(AtMost{c.kept}, q, 100, memory.values.data(), memory.ids.data())));
+  team.Store(Identity{}, p, c.count() - c.count() / 5, memory.stored.data());
+  team.Sync();
+}
+
+enum Content { kPlain, kWithNan, kWithInfinities, kTies, kNothing, kNumContents };
+
+std::vector<double> RowOf(Content content, std::mt19937_64& random, int32_t vocab_size) {
+  std::vector<double> row = RandomLogits(random, vocab_size);
+  const auto place = [&] { return random() % row.size(); };
+  const double few[] = {-1.0, -0.0, 0.0, -2.0, -INFINITY};
+  switch (content) {
+    case kWithNan:
+      for (int i = 0; i < 3; ++i) row[place()] = NAN;
+      break;
+    case kWithInfinities:
+      for (int i = 0; i < 3; ++i) row[place()] = INFINITY;
+      for (int i = 0; i < 3; ++i) row[place()] = -INFINITY;
+      break;
+    case kTies:
+      for (double& x : row) x = few[random() % 5];
+      break;
+    case kNothing:
+      std::fill(row.begin(), row.end(), -INFINITY);
+      break;
+    default:
+      break;
+  }
+  return row;
+}
+
+// Exactly as many words as a row has, so that reading more is an error that AddressSanitizer sees.
+std::vector<uint32_t> RandomMask(std::mt19937_64& random, int32_t vocab_size) {
+  std::vector<uint32_t> words((vocab_size + 31) / 32);
+  for (uint32_t& word : words) word = static_cast<uint32_t>(random());
+  return words;
 }
 
 TEST_SUITE("unit") {
   TEST_CASE("primitives of the scalar and the emulated team agree bit for bit") {
     std::mt19937_64 random(10);
-    for (const int32_t vocab_size : {1, 7, 8, 9, 31, 33, 255, 256, 257, 1000, 2047, 2048, 3000}) {
-      for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+    int64_t num_cases = 0;  // rotates types and block sizes past the contents
+    for (const int32_t vocab_size : kVocabSizes) {
+      for (int content = 0; content < kNumContents; ++content) {
+        const DType dtype = kDTypes[num_cases % 3];
+        const int32_t num_threads = kBlockSizes[(num_cases / kNumContents + content) % 5];
+        ++num_cases;
         CAPTURE(vocab_size);
-        CAPTURE(static_cast<int>(dtype));
+        CAPTURE(content);
+        CAPTURE(num_threads);
         RowMatrix rows({.dtype = dtype, .vocab_size = vocab_size, .num_rows = 2, .padding = 3});
-        rows.Set(0, RandomLogits(random, vocab_size));
-        rows.Set(1, RandomLogits(random, vocab_size));
-        const int32_t in_tile = std::min(vocab_size, kTileSize);
-        const auto removed = static_cast<int32_t>(random() % in_tile);
-        ScalarTeam<CpuTarget::kBaseline> scalar;
-        const TileFacts expected = FactsOf(scalar, rows.row(0), rows.row(1), removed);
-        CHECK(expected.beyond == -1);
-        std::vector<TileFacts> facts(64);
-        const std::string error =
-            RunEmulatedBlock({.num_threads = 64, .schedule_seed = random()}, [&](auto thread) {
-              EmulatedTeam team(thread);
-              facts[thread.warp() * 32 + thread.lane()] =
-                  FactsOf(team, rows.row(0), rows.row(1), removed);
-            });
-        REQUIRE(error == "");
-        for (const TileFacts& thread_facts : facts) REQUIRE(thread_facts == expected);
+        const auto p = rows.Set(0, RowOf(static_cast<Content>(content), random, vocab_size));
+        rows.Set(1, RowOf(static_cast<Content>(content), random, vocab_size));
+        const std::vector<uint32_t> mask = RandomMask(random, vocab_size);
+        TileCase c{rows.row(0), rows.row(1), 0, mask.data(), 0, 0, 0, false};
+        c.finite = content != kWithNan && content != kWithInfinities;
+        for (c.tile = 0; c.tile < NumTiles(vocab_size); ++c.tile) {
+          c.set = static_cast<int32_t>(random() % c.count());
+          c.last = static_cast<int32_t>(random() % c.count());
+          c.kept = static_cast<float>(p[c.tile * kTileSize + c.last]);
+          Scalar scalar;
+          Facts expected;
+          FindFacts(scalar, c, expected, expected.returned);
+
+          std::vector<Facts> warps(num_threads / 32);
+          std::vector<std::vector<uint64_t>> facts(num_threads);
+          const std::string error = RunEmulatedBlock(
+              {.num_threads = num_threads, .schedule_seed = random()}, [&](EmulatedThread thread) {
+                EmulatedTeam team(thread);
+                FindFacts(team, c, warps[thread.warp()], facts[thread.warp() * 32 + thread.lane()]);
+              });
+          REQUIRE(error == "");
+          for (const auto& of_thread : facts) REQUIRE(of_thread == expected.returned);
+          for (const Facts& warp : warps) REQUIRE(warp.SameMemory(expected));
+        }
       }
+    }
+  }
+
+  TEST_CASE("load, mask, set, keep, count, pack and store do what team.h says") {
+    std::mt19937_64 random(14);
+    for (const int32_t vocab_size : kVocabSizes) {
+      CAPTURE(vocab_size);
+      RowMatrix rows({.vocab_size = vocab_size, .num_rows = 1});
+      const std::vector<double> row = rows.Set(0, RowOf(kTies, random, vocab_size));
+      const std::vector<uint32_t> mask = RandomMask(random, vocab_size);
+      for (int32_t t = 0; t < NumTiles(vocab_size); ++t) {
+        const int32_t first = t * kTileSize;
+        const int32_t count = std::min(vocab_size - first, kTileSize);
+        const auto set = static_cast<int32_t>(random() % count);
+        const auto last = static_cast<int32_t>(random() % count);
+        std::vector<float> kept_values;
+        std::vector<TokenId> kept_ids;
+        std::vector<float> whole;
+        for (int32_t e = 0; e < count; ++e) {
+          float x = static_cast<float>(row[first + e]) + 1;
+          if ((mask[(first + e) / 32] >> (first + e) % 32 & 1) == 0) x = -INFINITY;
+          if (e == set) x = 7;
+          if (x < 0 || (x == 0 && e > last)) x = -INFINITY;
+          whole.push_back(x);
+          if (x == -INFINITY) continue;
+          kept_values.push_back(x);
+          kept_ids.push_back(first + e);
+        }
+        struct PlusOne {
+          SPECD_INLINE float operator()(float x) const { return x + 1; }
+        };
+        struct AboveNothing {
+          SPECD_INLINE bool operator()(float x) const { return x > -kInfinity; }
+        };
+        Scalar team;
+        Scalar::Tile tile;
+        team.Load(rows.row(0), t, PlusOne{}, &tile);
+        team.ApplyMask(mask.data(), t, &tile);
+        team.Set(set, 7, &tile);
+        team.Keep(0, last, &tile);
+        CHECK(team.Count(AboveNothing{}, tile) == static_cast<int32_t>(kept_ids.size()));
+        CHECK(team.Count(Equals{-kInfinity}, tile) ==
+              count - static_cast<int32_t>(kept_ids.size()));
+        std::vector<float> values(kept_ids.size());
+        std::vector<TokenId> ids(kept_ids.size());
+        CHECK(team.Pack(AboveNothing{}, tile, first, values.data(), ids.data()) ==
+              static_cast<int32_t>(kept_ids.size()));
+        CHECK(values == kept_values);
+        CHECK(ids == kept_ids);
+        std::vector<float> stored(count);
+        team.Store(Identity{}, tile, count, stored.data());
+        CHECK(stored == whole);
+      }
+    }
+  }
+
+  // A tile that is the row itself must not be written through.
+  TEST_CASE("changing a tile leaves the row alone") {
+    RowMatrix rows({.vocab_size = kTileSize, .num_rows = 1});
+    rows.Set(0, std::vector<double>(kTileSize, 1.0));
+    const std::vector<uint32_t> mask(kTileSize / 32, 0);
+    Scalar team;
+    Scalar::Tile tile;
+    for (int change = 0; change < 3; ++change) {
+      team.Load(rows.row(0), 0, Identity{}, &tile);
+      if (change == 0) team.ApplyMask(mask.data(), 0, &tile);
+      if (change == 1) team.Set(5, 9, &tile);
+      if (change == 2) team.Keep(2, 0, &tile);
+      team.Load(rows.row(0), 0, Identity{}, &tile);
+      CHECK(team.Count(Equals{1}, tile) == kTileSize);
     }
   }
 
@@ -89,7 +307,7 @@ TEST_SUITE("unit") {
       float lanes[256] = {};
       for (int32_t v = 0; v < 256; ++v) {
         for (int32_t e = v; e < kTileSize; e += 256) {
-          lanes[v] += e < vocab_size ? Exp2((float(logits[e]) - 9.0f) * 1.5f) : 0.0f;
+          lanes[v] += e < vocab_size ? Exp2((float(logits[e]) - 9.0f) * 1.25f) : 0.0f;
         }
       }
       for (int k = 0; k < 8; ++k) {
@@ -97,74 +315,11 @@ TEST_SUITE("unit") {
         for (int v = 0; v < 256; ++v) next[v] = lanes[v] + lanes[v ^ (1 << k)];
         std::memcpy(lanes, next, sizeof(lanes));
       }
-      ScalarTeam<CpuTarget::kBaseline> team;
-      ScalarTeam<CpuTarget::kBaseline>::Tile tile;
-      team.Load(rows.row(0), 0, &tile);
-      CHECK(BitsOf(team.Sum(WeightFunction{9.0f, 1.5f}, tile)) == BitsOf(lanes[0]));
-      CHECK(BitsOf(team.Sum(WeightFunction{9.0f, 1.5f}, tile)) == BitsOf(lanes[255]));
-    }
-  }
-
-  TEST_CASE("a whole verification is the same under every block size and schedule") {
-    std::mt19937_64 random(12);
-    const int32_t vocab_size = 2 * kTileSize + 77;
-    for (const VerifyMethod method :
-         {VerifyMethod::kGreedy, VerifyMethod::kExactMatch, VerifyMethod::kToken}) {
-      for (int repeat = 0; repeat < 12; ++repeat) {
-        const DType dtype = static_cast<DType>(repeat % 3);
-        RowMatrix target({.dtype = dtype, .vocab_size = vocab_size, .num_rows = 3, .offset = 1});
-        RowMatrix draft({.dtype = dtype, .vocab_size = vocab_size, .num_rows = 3});
-        for (int row = 0; row < 3; ++row) {
-          std::vector<double> logits = RandomLogits(random, vocab_size);
-          // Few likely ids, so that drafts are sometimes accepted and residuals sometimes taken.
-          for (int spike = 0; spike < 3; ++spike) logits[spike * 2000 + repeat] += 12;
-          if (repeat == 7) logits[random() % logits.size()] = INFINITY;
-          if (repeat == 8) logits[random() % logits.size()] = NAN;
-          target.Set(row, logits);
-          for (double& x : logits) x += static_cast<double>(random() % 100) / 50;
-          draft.Set(row, logits);
-        }
-        const TokenId likely = 2000 * static_cast<TokenId>(random() % 3) + repeat;
-        ChainCase chain(method, {likely, repeat == 9 ? -5 : likely},
-                        repeat % 2 == 0 ? DraftKind::kSampled : DraftKind::kOneHot);
-        const KeyedCoins coins(random());
-        const ChainResult expected = RunScalar(chain.task, target.view(), draft.view(), coins);
-        for (const int32_t num_threads : kBlockSizes) {
-          CAPTURE(num_threads);
-          CAPTURE(repeat);
-          const ChainResult result =
-              RunEmulated(chain.task, target.view(), draft.view(), coins,
-                          {.num_threads = num_threads, .schedule_seed = random()});
-          REQUIRE(result == expected);
-        }
-      }
-    }
-  }
-
-  // Two groups only overlap where one is still reading what the other writes again; that takes
-  // several rounds of passes and many schedules to meet.
-  TEST_CASE("a workspace is never written again before it has been read") {
-    std::mt19937_64 random(13);
-    const int32_t vocab_size = 6 * kTileSize;
-    RowMatrix rows({.vocab_size = vocab_size, .num_rows = 5});
-    for (int row = 0; row < 5; ++row) {
-      std::vector<double> logits(vocab_size, -8.0 + row);
-      logits[(2048 * row + 5) % vocab_size] = 30;
-      rows.Set(row, logits);
-    }
-    std::vector<TokenId> draft;
-    for (int row = 0; row < 4; ++row) draft.push_back((2048 * row + 5) % vocab_size);
-    for (const VerifyMethod method :
-         {VerifyMethod::kGreedy, VerifyMethod::kExactMatch, VerifyMethod::kToken}) {
-      ChainCase chain(method, draft, DraftKind::kSampled);
-      const ChainResult expected = RunScalar(chain.task, rows.view(), rows.view(), KeyedCoins(1));
-      CHECK(expected.outcome.num_accepted == 4);
-      for (uint64_t seed = 0; seed < 60; ++seed) {
-        CAPTURE(seed);
-        const ChainResult result = RunEmulated(chain.task, rows.view(), rows.view(), KeyedCoins(1),
-                                               {.num_threads = 128, .schedule_seed = seed});
-        REQUIRE(result == expected);
-      }
+      Scalar team;
+      Scalar::Tile tile;
+      team.Load(rows.row(0), 0, Identity{}, &tile);
+      CHECK(BitsOf(team.Sum(WeightBelow{9.0f}, tile)) == BitsOf(lanes[0]));
+      CHECK(BitsOf(team.Sum(WeightBelow{9.0f}, tile)) == BitsOf(lanes[255]));
     }
   }
 }

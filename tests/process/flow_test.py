@@ -56,12 +56,13 @@ class FlowTest(ProcessTest):
         plain = self.ids("--draft=0")
         for draft in ("1", "5", "8"):
             self.assertEqual(self.ids(f"--draft={draft}"), plain)
-        self.assertEqual(self.ids("--draft=5", "--drafts=sampled"), plain)
+        self.assertEqual(self.ids("--draft=5", "--drafts=sampled", "--verify=exact_match"), plain)
         self.assertNotEqual(self.ids("--draft=5", "--seed=2"), plain)
 
     def test_embedded_mode_gives_the_same_ids_as_the_daemon(self):
         self.daemon()
         for flags in (("--draft=5",), ("--draft=3", "--drafts=sampled", "--verify=token"),
+                      ("--draft=5", "--drafts=sampled"),  # auto: block
                       ("--draft=4", "--temperature=0")):
             self.assertEqual(self.ids(*flags), self.ids(*flags, uri="embedded:cpu"))
 

@@ -12,17 +12,18 @@ from support import ProcessTest, SOURCE, wait_until
 LIBRARY = pathlib.Path(os.environ["SPECD_LIB"])
 
 
-def block(language):
-    """The one code block of that language in README.md."""
+def block(language, text):
+    """The one code block of that language in README.md that holds `text`."""
     found = re.findall(rf"```{language}\n(.*?)```", (SOURCE / "README.md").read_text(), re.DOTALL)
-    assert len(found) == 1, f"README.md has {len(found)} blocks of {language}"
+    found = [code for code in found if text in code]
+    assert len(found) == 1, f"README.md has {len(found)} blocks of {language} with {text!r}"
     return found[0]
 
 
 class ReadmeTest(ProcessTest):
     def test_the_engine_in_c(self):
         source = self.folder / "engine.c"
-        source.write_text(block("c"))
+        source.write_text(block("c", "specd_open"))
         program = self.folder / "engine"
         subprocess.run(
             ["cc", "-std=c99", "-Wall", "-Wextra", "-Werror", f"-I{SOURCE}/ipc/include", source,
@@ -41,7 +42,7 @@ class ReadmeTest(ProcessTest):
 class SubscriberTest(ProcessTest):
     def test_the_subscriber_in_python(self):
         script = self.folder / "subscriber.py"
-        script.write_text(block("python"))
+        script.write_text(block("python", "import zmq"))
         self.daemon()
         subscriber = self.start(pathlib.Path(sys.executable), script,
                                 f"ipc://{self.socket}.text")

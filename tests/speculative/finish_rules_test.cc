@@ -15,7 +15,7 @@ FinishWalk Walk(const FinishRules& rules, int64_t kept_before, std::vector<Token
 TEST_SUITE("unit") {
   TEST_CASE("a token that finishes is kept and counted, what follows is not") {
     const std::vector<TokenId> stops = {7};
-    const FinishRules rules{stops, {}, 100};
+    const FinishRules rules{stops, {}, 0, 100};
     const FinishWalk walk = Walk(rules, 0, {3, 7, 4, 5});
     CHECK(walk.num_kept == 2);
     CHECK(walk.reason == FinishReason::kStop);
@@ -23,7 +23,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("length is counted from the tokens kept before") {
-    const FinishRules rules{{}, {}, 5};
+    const FinishRules rules{{}, {}, 0, 5};
     CHECK(Walk(rules, 3, {1, 2, 3}).num_kept == 2);
     CHECK(Walk(rules, 3, {1, 2, 3}).reason == FinishReason::kLength);
     CHECK(Walk(rules, 3, {1}).reason == FinishReason::kNone);
@@ -32,7 +32,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("at one token a stop id outranks the length (CONTRACT 7)") {
     const std::vector<TokenId> stops = {9};
-    const FinishRules rules{stops, {}, 2};
+    const FinishRules rules{stops, {}, 0, 2};
     const FinishWalk walk = Walk(rules, 0, {1, 9});
     CHECK(walk.reason == FinishReason::kStop);
     CHECK(walk.num_kept == 2);
@@ -40,7 +40,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("a stop beyond the length does not exist (SGLang finish priority)") {
     const std::vector<TokenId> stops = {9};
-    const FinishRules rules{stops, {}, 2};
+    const FinishRules rules{stops, {}, 0, 2};
     const FinishWalk walk = Walk(rules, 0, {1, 2, 9});
     CHECK(walk.reason == FinishReason::kLength);
     CHECK(walk.stop_token == kNoToken);
@@ -48,10 +48,22 @@ TEST_SUITE("unit") {
 
   TEST_CASE("stop id 0 works (SGLang: the falsy id)") {
     const std::vector<TokenId> eos = {0};
-    const FinishRules rules{{}, eos, 100};
+    const FinishRules rules{{}, eos, 0, 100};
     const FinishWalk walk = Walk(rules, 0, {4, 0, 4});
     CHECK(walk.num_kept == 2);
     CHECK(walk.stop_token == 0);
+  }
+
+  TEST_CASE("token number n may finish by stop or EOS only if n > min_tokens (CONTRACT 7)") {
+    const std::vector<TokenId> stops = {2};
+    const std::vector<TokenId> eos = {5};
+    const FinishRules rules{stops, eos, 3, 100};
+    CHECK(Walk(rules, 0, {2, 5, 2}).reason == FinishReason::kNone);
+    CHECK(Walk(rules, 0, {2, 5, 2, 5}).num_kept == 4);
+    CHECK(Walk(rules, 3, {2}).reason == FinishReason::kStop);
+    CHECK(Walk(rules, 2, {2, 2}).num_kept == 2);
+    const FinishRules short_rules{stops, eos, 3, 3};
+    CHECK(Walk(short_rules, 2, {2}).reason == FinishReason::kLength);
   }
 
   TEST_CASE("the cut does not depend on how tokens are grouped into rounds") {
@@ -61,15 +73,17 @@ TEST_SUITE("unit") {
     for (int trial = 0; trial < 2000; ++trial) {
       std::vector<TokenId> stream(12);
       for (TokenId& id : stream) id = static_cast<TokenId>(random() % 12);
-      const FinishRules rules{stops, eos, 1 + static_cast<int64_t>(random() % 14)};
+      const FinishRules rules{stops, eos, static_cast<int64_t>(random() % 5),
+                              1 + static_cast<int64_t>(random() % 14)};
 
       // Brute force, one token at a time from the definition.
       size_t expected = stream.size();
       FinishReason expected_reason = FinishReason::kNone;
       for (size_t i = 0; i < stream.size() && expected_reason == FinishReason::kNone; ++i) {
-        if (stream[i] == 2 || stream[i] == 5)
+        const auto number = static_cast<int64_t>(i) + 1;
+        if ((stream[i] == 2 || stream[i] == 5) && number > rules.min_tokens)
           expected_reason = FinishReason::kStop;
-        else if (static_cast<int64_t>(i) + 1 == rules.max_tokens)
+        else if (number == rules.max_tokens)
           expected_reason = FinishReason::kLength;
         if (expected_reason != FinishReason::kNone) expected = i + 1;
       }

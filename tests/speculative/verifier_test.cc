@@ -5,56 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/scripted_backend.h"
+#include "tests/speculative/verifier_fixture.h"
 
 namespace specd {
 namespace {
 
-// A verifier over a scripted backend: 8 tokens, up to 4 sequences, up to 3 drafts.
-struct Fixture {
-  Fixture() {
-    auto owned = std::make_unique<ScriptedBackend>();
-    backend = owned.get();
-    VerifierOptions options;
-    options.limits = {8, 4, 3};
-    options.max_sequences = 4;
-    options.eos_token_ids = {7};
-    auto created = Verifier::Create(options, std::move(owned));
-    REQUIRE(created.ok());
-    verifier = *std::move(created);
-  }
-
-  SequenceHandle Open(int64_t max_tokens = 100) {
-    SequenceParams params;
-    params.max_tokens = max_tokens;
-    auto info = verifier->Open(params);
-    REQUIRE(info.ok());
-    return info->handle;
-  }
-
-  RoundInput Input(SequenceHandle sequence, int32_t num_drafts = 3) const {
-    RoundInput input;
-    input.sequence = sequence;
-    input.chain = {num_drafts, drafts, nullptr, rows, nullptr};
-    return input;
-  }
-
-  RoundResult Round(SequenceHandle sequence) {
-    const RoundInput input = Input(sequence);
-    RoundResult result;
-    verifier->VerifyRound({&input, 1}, {&result, 1});
-    return result;
-  }
-
-  const TokenId drafts[3] = {1, 2, 3};
-  const uint32_t rows[4] = {0, 1, 2, 3};
-  ScriptedBackend* backend = nullptr;
-  std::unique_ptr<Verifier> verifier;
-};
-
-std::vector<TokenId> Kept(const RoundResult& result) {
-  return {result.tokens, result.tokens + result.num_kept};
-}
+using Fixture = VerifierFixture;
 
 TEST_SUITE("unit") {
   TEST_CASE("confirmed tokens are committed and the next round starts behind them") {
@@ -240,7 +196,7 @@ TEST_SUITE("unit") {
     Fixture f;
     SequenceParams params;
     params.temperature = 0.5;
-    params.draft_temperature = 0.8;
+    params.draft.temperature = 0.8;
     params.seed = 42;
     params.has_seed = true;
     const SequenceHandle s = f.verifier->Open(params)->handle;
@@ -252,6 +208,22 @@ TEST_SUITE("unit") {
     CHECK(f.backend->seen[0].draft_scale == static_cast<float>(1.8033688011112043));
     CHECK(f.backend->seen[0].seed == 42);
     CHECK(f.backend->seen[0].method == VerifyMethod::kExactMatch);
+  }
+
+  TEST_CASE("no stop string ends a sequence at min_tokens or before (CONTRACT 7)") {
+    Fixture f;
+    SequenceParams params;
+    params.min_tokens = 2;
+    const SequenceHandle s = f.Open(params);
+    f.backend->script = {Confirm(2, {1, 2, 3})};
+    f.Round(s);
+    CHECK(f.verifier->Finish(s, FinishReason::kStop, 2) == nullptr);
+    CHECK(f.verifier->Find(s)->finish_reason == FinishReason::kNone);
+    CHECK(f.verifier->Find(s)->kept_tokens == 3);
+    REQUIRE(f.verifier->Finish(s, FinishReason::kStop, 3) != nullptr);
+    // An abort is no stop.
+    const SequenceHandle aborted = f.Open(params);
+    CHECK(f.verifier->Finish(aborted, FinishReason::kAbort, 0) != nullptr);
   }
 
   TEST_CASE("a finished sequence goes on naming its stop id, until a stop string takes its place") {

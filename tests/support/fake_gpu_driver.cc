@@ -1,9 +1,11 @@
 #include "tests/support/fake_gpu_driver.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <cstring>
 
+#include "kernels/bodies/transform.h"
 #include "kernels/bodies/verify.h"
-#include "tests/support/emulated_block.h"
 
 namespace specd {
 
@@ -47,27 +49,90 @@ GpuResult FakeGpuDriver::ToHost(void* host, const void* device, size_t size_byte
   return Call("ToHost");
 }
 
-GpuResult FakeGpuDriver::LaunchChains(const RoundBatch& batch) {
-  GpuResult result = Call("LaunchChains");
-  if (!result.ok()) return result;
+GpuResult FakeGpuDriver::CheckAddresses(const char* what,
+                                        std::initializer_list<const void*> addresses) const {
+  for (const void* const address : addresses) {
+    const auto after = gpu_->allocations.upper_bound(const_cast<void*>(address));
+    if (address == nullptr) continue;
+    if (after != gpu_->allocations.begin()) {
+      const std::vector<uint64_t>& block = *std::prev(after)->second;
+      if (address <= block.data() + block.size()) continue;
+    }
+    return GpuResult::Error(
+        fmt::format("address {} of a {} is not device memory", &address - addresses.begin(), what));
+  }
+  return GpuResult::Ok();
+}
+
+GpuResult FakeGpuDriver::CheckTask(const ChainTask& task) const {
+  const DraftChain& chain = task.chain;
+  GpuResult result = CheckAddresses(
+      "task", {chain.tokens, chain.kinds, chain.target_rows, chain.draft_rows, chain.draft_weights,
+               chain.draft_masses, chain.target_argmax, task.edits.edits, task.edits.allowed,
+               task.places, task.scores.chosen, task.coins});
+  for (int32_t i = 0; task.places != nullptr && i < chain.num_drafts && result.ok(); ++i) {
+    result = CheckAddresses("place", {task.places[i].overrides});
+  }
+  return result;
+}
+
+GpuResult FakeGpuDriver::RunBlocks(
+    int32_t num_blocks, int32_t vocab_size, int32_t max_draft, void* workspaces,
+    const std::function<void(EmulatedTeam&, const ChainWorkspace&, int32_t)>& body) {
   ++gpu_->num_launches;
-  std::vector<uint64_t> shared(ChainWorkspaceBytes(batch.target.vocab_size) / 8);
-  for (int32_t i = 0; i < batch.num_tasks; ++i) {
-    std::memset(shared.data(), kPoison, shared.size() * 8);
-    const ChainTask& task = batch.tasks[i];
+  const int64_t bytes = ChainWorkspaceBytes(vocab_size, max_draft);
+  for (int32_t i = 0; i < num_blocks; ++i) {
+    char* const memory = static_cast<char*>(workspaces) + i * bytes;
+    std::memset(memory, kPoison, bytes);
+    const ChainWorkspace workspace = ChainWorkspaceAt(memory, vocab_size, max_draft);
     const std::string error = RunEmulatedBlock(
         {.num_threads = gpu_->num_threads, .schedule_seed = static_cast<uint64_t>(i)},
         [&](EmulatedThread thread) {
           EmulatedTeam team(thread);
-          const ChainOutcome outcome =
-              VerifyChain(team, task, batch.target, batch.draft,
-                          ChainWorkspaceAt(shared.data(), batch.target.vocab_size),
-                          KeyedCoins(task.seed), batch.tokens + int64_t{i} * batch.tokens_stride);
-          if (team.leader()) batch.outcomes[i] = outcome;
+          body(team, workspace, i);
         });
     if (!error.empty()) return GpuResult::Error(error);
   }
-  return result;
+  return GpuResult::Ok();
+}
+
+GpuResult FakeGpuDriver::LaunchChains(const RoundBatch& batch, int32_t max_draft,
+                                      void* workspaces) {
+  GpuResult result = Call("LaunchChains");
+  if (result.ok()) {
+    result = CheckAddresses(
+        "round", {batch.target.data, batch.draft.data, batch.tasks, batch.outcomes, batch.tokens,
+                  batch.mask.words, batch.scores, batch.samples, workspaces});
+  }
+  for (int32_t i = 0; i < batch.num_tasks && result.ok(); ++i) result = CheckTask(batch.tasks[i]);
+  if (!result.ok()) return result;
+  return RunBlocks(batch.num_tasks, batch.target.vocab_size, max_draft, workspaces,
+                   [&](EmulatedTeam& team, const ChainWorkspace& workspace, int32_t i) {
+                     const ChainTask& task = batch.tasks[i];
+                     const KeyedCoins coins(task.seed, task.coins, task.num_coins);
+                     const ChainOutcome outcome =
+                         RunTask(team, batch, task, workspace, coins, OutputOf(batch, i));
+                     if (team.leader()) batch.outcomes[i] = outcome;
+                   });
+}
+
+GpuResult FakeGpuDriver::LaunchTransforms(const TransformBatch& batch, void* workspaces) {
+  GpuResult result = Call("LaunchTransforms");
+  if (result.ok()) {
+    result =
+        CheckAddresses("transform", {batch.source.data, batch.rows, batch.statuses, workspaces});
+  }
+  for (int32_t i = 0; i < batch.num_rows && result.ok(); ++i) {
+    result = CheckAddresses("row", {batch.rows[i].out});
+  }
+  if (!result.ok()) return result;
+  return RunBlocks(batch.num_rows, batch.source.vocab_size, 0, workspaces,
+                   [&](EmulatedTeam& team, const ChainWorkspace& workspace, int32_t i) {
+                     const RowTransform& transform = batch.rows[i];
+                     const OutcomeStatus status = TransformRow(
+                         team, RowAt(batch.source, transform.row), transform, workspace.target);
+                     if (team.leader()) batch.statuses[i] = status;
+                   });
 }
 
 GpuResult FakeGpuDriver::Synchronize() {

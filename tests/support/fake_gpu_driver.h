@@ -1,17 +1,19 @@
-// A GpuDriver without a GPU: device memory is host memory, the kernel is the emulated block, and
-// any call can be made to fail.
+// A GpuDriver without a GPU: device memory is host memory, a kernel is emulated blocks, and any
+// call can be made to fail.
 //
-// Device memory is filled with poison and checked for leaks: num_allocations() is what is not
-// freed. Copies to the host take place at Synchronize, as they may on a device.
+// Device memory is filled with poison; `allocations` is what is not freed. Kernels are given no
+// address of host memory. Copies to the host take place at Synchronize, as they may on a device.
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "kernels/core/gpu_driver.h"
+#include "tests/support/emulated_block.h"
 
 namespace specd {
 
@@ -35,11 +37,20 @@ class FakeGpuDriver final : public GpuDriver {
   GpuResult Free(void* memory) override;
   GpuResult ToDevice(void* device, const void* host, size_t size_bytes) override;
   GpuResult ToHost(void* host, const void* device, size_t size_bytes) override;
-  GpuResult LaunchChains(const RoundBatch& batch) override;
+  GpuResult LaunchChains(const RoundBatch& batch, int32_t max_draft, void* workspaces) override;
+  GpuResult LaunchTransforms(const TransformBatch& batch, void* workspaces) override;
   GpuResult Synchronize() override;
 
  private:
   GpuResult Call(const std::string& name);
+  // Emulated kernels could read host memory, as real ones cannot. So what they are given is looked
+  // through: every address must be null or in device memory.
+  GpuResult CheckAddresses(const char* what, std::initializer_list<const void*> addresses) const;
+  GpuResult CheckTask(const ChainTask& task) const;
+  // One emulated block for each i, with its workspace poisoned.
+  GpuResult RunBlocks(
+      int32_t num_blocks, int32_t vocab_size, int32_t max_draft, void* workspaces,
+      const std::function<void(EmulatedTeam&, const ChainWorkspace&, int32_t i)>& body);
 
   FakeGpu* gpu_;
   std::vector<std::function<void()>> pending_;

@@ -1,5 +1,7 @@
 #include "tests/support/round_case.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -8,60 +10,238 @@ namespace specd {
 
 namespace {
 
-constexpr int64_t kNumRows = 12;
+// Rows below kNumGoodRows are ordinary; the rest is degenerate, each in its own way.
+constexpr int64_t kNumGoodRows = RoundCase::kNanRow;
+constexpr int64_t kNumRows = 13;
+constexpr int32_t kNumMasks = 6;
+constexpr int32_t kNumTopMax = 3;
+constexpr int32_t kNumChosenMax = 2;
+constexpr int32_t kScoresStride = 1 + kNumTopMax + kNumChosenMax;
+constexpr int32_t kChildrenMax = 4;
+constexpr float kLog2E = 1.44269504f;
 
-RowMatrix::Options MatrixOptions(const RoundCase::Options& options, int64_t offset) {
-  return {.dtype = options.dtype,
-          .vocab_size = options.vocab_size,
-          .num_rows = kNumRows,
-          .padding = 5,
-          .offset = offset};
+RowMatrix::Options MatrixOptions(const RoundCase::Options& options, RowKind kind, int64_t offset) {
+  RowMatrix::Options matrix{.dtype = options.dtype,
+                            .vocab_size = options.vocab_size,
+                            .num_rows = kNumRows,
+                            .padding = 5,
+                            .offset = offset};
+  matrix.rules.kind = kind;
+  if (options.scaled && kind == RowKind::kLogits) {
+    matrix.rules.scale = 0.75f;
+    matrix.rules.cap = 20.0f;
+  }
+  return matrix;
+}
+
+// Softmax in double; the values that a row of probabilities holds.
+void ToProbabilities(std::vector<double>* row) {
+  const double max = *std::max_element(row->begin(), row->end());
+  double sum = 0;
+  for (double& x : *row) sum += x = std::exp(x - max);
+  for (double& x : *row) x /= sum;
 }
 
 }  // namespace
 
 RoundCase::RoundCase(const Options& options)
-    : options_(options), target_(MatrixOptions(options, 1)), draft_(MatrixOptions(options, 0)) {
-  std::mt19937_64 random(options.seed);
-  const auto vocab_size = static_cast<uint64_t>(options.vocab_size);
+    : options_(options),
+      random_(options.seed),
+      target_(MatrixOptions(options, options.target_kind, 1)),
+      draft_(MatrixOptions(options, options.draft_kind, 0)) {
   // All rows like the same few ids, so that drafts stand a chance.
-  std::vector<TokenId> likely;
-  for (int i = 0; i < 3; ++i) likely.push_back(static_cast<TokenId>(random() % vocab_size));
-  for (int64_t row = 0; row < kNumRows; ++row) {
-    std::vector<double> logits = RandomLogits(random, options.vocab_size);
-    for (const TokenId id : likely) logits[id] += 9 + static_cast<double>(random() % 3);
-    draft_.Set(row, logits);
-    for (const TokenId id : likely) logits[id] += static_cast<double>(random() % 5) / 2;
-    if (row == 9) logits[random() % vocab_size] = NAN;
-    if (row == 10) logits[random() % vocab_size] = INFINITY;
-    if (row == 11) std::fill(logits.begin(), logits.end(), -INFINITY);
-    target_.Set(row, logits);
-  }
-  sequences_.resize(options.batch);
+  for (int i = 0; i < 3; ++i) likely_.push_back(AnyId());
+  FillRows();
+  FillMasks();
+  sequences_.resize(static_cast<size_t>(options.batch));
   for (Sequence& sequence : sequences_) {
-    const auto num_drafts = static_cast<int32_t>(random() % (options.max_draft + 1));
-    // Bad rows come last in a chain more often than not; most sequences see none.
-    const auto row = [&] { return static_cast<uint32_t>(random() % (random() % 8 == 0 ? 12 : 9)); };
-    for (int32_t i = 0; i < num_drafts; ++i) {
-      const uint64_t chance = random() % 20;
-      sequence.draft.push_back(chance == 0   ? -1
-                               : chance == 1 ? options.vocab_size + 3
-                                             : likely[random() % likely.size()]);
-      sequence.kinds.push_back(random() % 2 == 0 ? DraftKind::kSampled : DraftKind::kOneHot);
-      sequence.target_rows.push_back(row());
-      sequence.draft_rows.push_back(static_cast<uint32_t>(random() % kNumRows));
-    }
-    sequence.target_rows.push_back(row());
-    ChainTask& task = sequence.task;
-    task.method = static_cast<VerifyMethod>(1 + random() % 3);
-    task.target_scale = 0.5f + 0.25f * static_cast<float>(random() % 8);
-    task.draft_scale = 1.0f;
-    task.seed = random();
-    task.first_position = static_cast<uint32_t>(random() % 1000);
-    task.round_base = task.first_position;
-    task.chain = {num_drafts, sequence.draft.data(), sequence.kinds.data(),
-                  sequence.target_rows.data(), sequence.draft_rows.data()};
+    FillChain(&sequence);
+    FillTask(&sequence);
+    const bool editable = options.target_kind != RowKind::kFinalProbabilities &&
+                          sequence.task.kind != TaskKind::kScore;
+    if (!options.plain && editable) FillEdits(&sequence);
   }
+}
+
+void RoundCase::FillRows() {
+  const auto store = [&](int64_t row, std::vector<double> values, RowKind kind, RowMatrix* matrix) {
+    const bool probabilities = kind != RowKind::kLogits;
+    if (probabilities) ToProbabilities(&values);
+    if (row == kNanRow) std::fill(values.begin(), values.end(), NAN);
+    if (row == 10) values[random_() % values.size()] = probabilities ? 0.5 : INFINITY;
+    if (row == 11) std::fill(values.begin(), values.end(), probabilities ? 0.0 : -INFINITY);
+    if (row == 12) values[random_() % values.size()] = NAN;
+    matrix->Set(row, values);
+  };
+  for (int64_t row = 0; row < kNumRows; ++row) {
+    std::vector<double> logits = RandomLogits(random_, options_.vocab_size);
+    for (const TokenId id : likely_) logits[id] += 9 + static_cast<double>(random_() % 3);
+    // Ties among the best, for the orders of argmax, top_k and ranks.
+    if (row % 3 == 0) logits[likely_[0]] = logits[likely_[1]];
+    store(row, logits, options_.draft_kind, &draft_);
+    for (const TokenId id : likely_) logits[id] += static_cast<double>(random_() % 5) / 2;
+    if (row % 4 == 0) logits[likely_[1]] = logits[likely_[2]];
+    store(row, logits, options_.target_kind, &target_);
+  }
+}
+
+// Rows of a mask: nearly all ids, half of them, the likely ones, one, none, and all but the likely.
+void RoundCase::FillMasks() {
+  const size_t words = (static_cast<size_t>(options_.vocab_size) + 31) / 32;
+  mask_words_.assign(kNumMasks * words, 0);
+  for (int32_t mask = 0; mask < kNumMasks; ++mask) {
+    uint32_t* row = mask_words_.data() + size_t(mask) * words;
+    for (size_t word = 0; word < words; ++word) {
+      const auto bits = static_cast<uint32_t>(random_());
+      if (mask == 0) row[word] = bits | static_cast<uint32_t>(random_());
+      if (mask == 1) row[word] = bits;
+      if (mask == 5) row[word] = ~0u;
+    }
+    for (const TokenId id : likely_) {
+      const uint32_t bit = 1u << (id % 32);
+      if (mask == 0 || mask == 2) row[id / 32] |= bit;
+      if (mask == 5) row[id / 32] &= ~bit;
+    }
+    if (mask == 3) row[likely_[0] / 32] |= 1u << (likely_[0] % 32);
+  }
+}
+
+void RoundCase::FillChain(Sequence* sequence) {
+  const auto num_drafts = static_cast<int32_t>(random_() % uint64_t(options_.max_draft + 1));
+  // Most sequences see no bad row.
+  const auto row = [&] {
+    return static_cast<uint32_t>(random_() % uint64_t(Chance(8) ? kNumRows : kNumGoodRows));
+  };
+  for (int32_t i = 0; i < num_drafts; ++i) {
+    const uint64_t chance = random_() % 20;
+    sequence->draft.push_back(chance == 0   ? kNoToken
+                              : chance == 1 ? options_.vocab_size + 3
+                              : chance == 2 ? AnyId()
+                                            : LikelyId());
+    sequence->kinds.push_back(Chance(2) ? DraftKind::kSampled : DraftKind::kOneHot);
+    sequence->target_rows.push_back(row());
+    sequence->draft_rows.push_back(row());
+  }
+  sequence->target_rows.push_back(row());
+  sequence->task.chain = {num_drafts, sequence->draft.data(), sequence->kinds.data(),
+                          sequence->target_rows.data(), sequence->draft_rows.data()};
+}
+
+void RoundCase::FillTask(Sequence* sequence) {
+  ChainTask& task = sequence->task;
+  task.method = static_cast<VerifyMethod>(1 + random_() % 4);
+  const bool target_final = options_.target_kind == RowKind::kFinalProbabilities;
+  const bool draft_final = options_.draft_kind == RowKind::kFinalProbabilities;
+  const float temperature_scale = 0.5f + 0.25f * static_cast<float>(random_() % 8);
+  task.target_scale = target_final ? kLog2E : temperature_scale;
+  task.draft_scale = draft_final ? kLog2E : 1.0f;
+  task.seed = random_();
+  task.first_position = static_cast<uint32_t>(random_() % 1000);
+  task.round_base = task.first_position;
+  if (options_.plain) return;
+
+  const uint64_t kind = random_() % 8;
+  if (kind == 0) {
+    task.kind = TaskKind::kScore;
+    for (TokenId& token : sequence->draft) token = Chance(2) ? AnyId() : LikelyId();
+  } else if (kind == 1) {
+    task.kind = TaskKind::kSampleDraft;
+    task.sampling = static_cast<DraftSampling>(random_() % 3);
+    task.num_children = static_cast<int32_t>(1 + random_() % kChildrenMax);
+    task.first_node = static_cast<uint32_t>(random_() % 5);
+  }
+  const bool filterable = !target_final && task.kind != TaskKind::kScore;
+  if (filterable && Chance(2)) task.target_filters = RandomFilters();
+  if (!draft_final && Chance(3)) task.draft_filters = RandomFilters();
+  if (task.kind != TaskKind::kSampleDraft && (task.kind == TaskKind::kScore || Chance(3))) {
+    for (uint64_t n = random_() % (kNumChosenMax + 1); n > 0; --n) {
+      sequence->chosen.push_back(Chance(2) ? AnyId() : LikelyId());
+    }
+    task.scores = {.enabled = true,
+                   .mode = static_cast<ScoreMode>(random_() % 4),
+                   .num_top = static_cast<int32_t>(random_() % (kNumTopMax + 1)),
+                   .chosen = sequence->chosen.data(),
+                   .num_chosen = static_cast<int32_t>(sequence->chosen.size())};
+  }
+  if (Chance(3)) {
+    for (size_t i = 0; i < sequence->draft.size(); ++i) {
+      const double mass = 1 + static_cast<double>(random_() % 100);
+      sequence->draft_masses.push_back(Chance(30) ? NAN : mass);
+      sequence->draft_weights.push_back(static_cast<float>(random_() % 5) / 4);
+    }
+    task.chain.draft_weights = sequence->draft_weights.data();
+    task.chain.draft_masses = sequence->draft_masses.data();
+  }
+}
+
+void RoundCase::FillEdits(Sequence* sequence) {
+  ChainTask& task = sequence->task;
+  const size_t num_places = sequence->target_rows.size();
+  if (task.method == VerifyMethod::kGreedy && task.kind == TaskKind::kVerify &&
+      !task.scores.enabled && Chance(4)) {
+    // Argmax ids in the place of rows: nothing can be done to rows that are not there.
+    for (size_t i = 0; i < num_places; ++i) {
+      sequence->target_argmax.push_back(Chance(8) ? kNoToken : LikelyId());
+    }
+    task.chain.target_argmax = sequence->target_argmax.data();
+    task.target_filters = {};
+    return;
+  }
+  if (Chance(2)) {
+    sequence->edits = RandomEdits(12);
+    task.edits.edits = sequence->edits.data();
+    task.edits.num_edits = static_cast<int32_t>(sequence->edits.size());
+    task.edits.penalties = {.repetition = Chance(2) ? 1.0f : 1.3f,
+                            .frequency = Chance(2) ? 0.0f : 0.7f,
+                            .presence = Chance(2) ? 0.0f : -0.3f};
+  }
+  if (Chance(6)) task.edits.allowed = mask_words_.data();
+  task.draft_edits = options_.draft_kind != RowKind::kFinalProbabilities && Chance(4);
+  if (Chance(4)) return;
+  sequence->overrides.resize(num_places);
+  for (std::vector<TokenEdit>& overrides : sequence->overrides) {
+    PlaceEdits place;
+    if (Chance(2)) overrides = RandomEdits(4);
+    place.overrides = overrides.data();
+    place.num_overrides = static_cast<int32_t>(overrides.size());
+    place.mask_row = Chance(2) ? -1 : static_cast<int32_t>(random_() % (Chance(4) ? kNumMasks : 3));
+    place.below_min_tokens = Chance(3);
+    place.forced = Chance(20) ? AnyId() : kNoToken;
+    sequence->places.push_back(place);
+  }
+  task.places = sequence->places.data();
+}
+
+std::vector<TokenEdit> RoundCase::RandomEdits(int32_t count) {
+  std::vector<TokenEdit> edits;
+  for (int32_t i = 0; i < count; ++i) {
+    TokenEdit edit;
+    edit.id = Chance(2) ? LikelyId() : AnyId();
+    edit.count = Chance(2) ? 0 : static_cast<uint32_t>(1 + random_() % 3);
+    if (edit.count > 0 || Chance(3)) edit.flags |= kEditSeen;
+    if (Chance(12)) edit.flags |= kEditDisallowed;
+    if (Chance(6)) edit.flags |= kEditEnd;
+    if (Chance(12)) edit.flags |= kEditBanned;
+    if (Chance(2)) edit.bias = static_cast<float>(random_() % 17) / 4 - 2;
+    edits.push_back(edit);
+  }
+  const auto by_id = [](const TokenEdit& a, const TokenEdit& b) { return a.id < b.id; };
+  std::stable_sort(edits.begin(), edits.end(), by_id);
+  const auto same_id = [](const TokenEdit& a, const TokenEdit& b) { return a.id == b.id; };
+  edits.erase(std::unique(edits.begin(), edits.end(), same_id), edits.end());
+  return edits;
+}
+
+Filters RoundCase::RandomFilters() {
+  Filters filters;
+  constexpr double kMinP[] = {0.001, 0.05, 0.5};
+  constexpr double kTopP[] = {0.1, 0.6, 0.95, 0.9999};
+  const int32_t top_k[] = {1, 2, 3, 40, options_.vocab_size - 1};
+  if (Chance(2)) filters.min_p = static_cast<float>(std::log2(kMinP[random_() % 3]));
+  if (Chance(2)) filters.top_k = std::max(top_k[random_() % 5], 0);
+  if (Chance(2)) filters.top_p = static_cast<uint64_t>(kTopP[random_() % 4] * 0x1p53);
+  filters.joint = Chance(2);
+  return filters;
 }
 
 RoundBatch RoundCase::All() {
@@ -76,13 +256,53 @@ RoundBatch RoundCase::Some(const std::vector<int32_t>& places) {
   const int32_t stride = options_.max_draft + 1;
   outcomes_.assign(places.size(), ChainOutcome{});
   tokens_.assign(places.size() * stride, -7);
-  return {target_.view(),   draft_.view(),  tasks_.data(), static_cast<int32_t>(tasks_.size()),
-          outcomes_.data(), tokens_.data(), stride};
+  scores_.assign(tokens_.size() * kScoresStride, TokenScore{-7, -7, -7});
+  samples_.assign(places.size() * kChildrenMax, DraftSample{-7, 7, -7, -7});
+  const auto words = static_cast<int64_t>(mask_words_.size()) / kNumMasks;
+  return {.target = target_.view(),
+          .draft = draft_.view(),
+          .tasks = tasks_.data(),
+          .num_tasks = static_cast<int32_t>(tasks_.size()),
+          .outcomes = outcomes_.data(),
+          .tokens = tokens_.data(),
+          .tokens_stride = stride,
+          .mask = {mask_words_.data(), kNumMasks, words},
+          .scores = scores_.data(),
+          .scores_stride = kScoresStride,
+          .samples = samples_.data(),
+          .samples_stride = kChildrenMax};
 }
 
 std::vector<TokenId> RoundCase::tokens(int32_t i) const {
+  if (tasks_[i].kind != TaskKind::kVerify) return {};
   const int64_t first = int64_t{i} * (options_.max_draft + 1);
   return {tokens_.begin() + first, tokens_.begin() + first + outcomes_[i].num_tokens};
+}
+
+std::string RoundCase::answer(int32_t i) const {
+  const ChainTask& task = tasks_[i];
+  const ChainOutcome& outcome = outcomes_[i];
+  std::string text = fmt::format(
+      "task {} method {}: status {} accepted {} tokens {} empty residuals {} invalid drafts {};",
+      static_cast<int>(task.kind), static_cast<int>(task.method), static_cast<int>(outcome.status),
+      outcome.num_accepted, outcome.num_tokens, outcome.empty_residuals, outcome.invalid_drafts);
+  for (const TokenId token : tokens(i)) text += fmt::format(" {}", token);
+  if (task.kind == TaskKind::kSampleDraft) {
+    for (int32_t child = 0; child < outcome.num_tokens; ++child) {
+      const DraftSample& sample = samples_[int64_t{i} * kChildrenMax + child];
+      text += fmt::format(" child {} x {} weight {:a} mass {:a};", sample.id, sample.count,
+                          sample.weight, sample.mass);
+    }
+    return text;
+  }
+  for (int32_t token = 0; token < outcome.num_tokens; ++token) {
+    const int64_t first = (int64_t{i} * (options_.max_draft + 1) + token) * kScoresStride;
+    for (int32_t n = 0; n < NumScores(task.scores); ++n) {
+      const TokenScore& score = scores_[first + n];
+      text += fmt::format(" score {} {:a} rank {};", score.id, score.value, score.rank);
+    }
+  }
+  return text;
 }
 
 }  // namespace specd

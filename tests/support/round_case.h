@@ -1,9 +1,14 @@
-// A whole round with owned memory, for tests of backends: tensors, tasks and room for answers. The
-// RoundBatch it gives points into it and is valid while it lives.
+// A whole round with owned memory, for tests of teams and backends: tensors, masks, tasks and room
+// for answers. The RoundBatch it gives points into it and is valid while it lives.
+//
+//   RoundCase round({.vocab_size = 300, .batch = 64, .max_draft = 4, .seed = 7});
+//   backend->Run(round.All());
+//   CHECK(round.answer(3) == other.answer(3));
 #pragma once
 
 #include <cstdint>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "kernels/core/round.h"
@@ -11,15 +16,22 @@
 
 namespace specd {
 
-// Random sequences of mixed methods, draft kinds, lengths 0..max_draft and degenerate rows.
+// Random sequences that between them carry everything a round can: every kind of task, method and
+// draft token, chains of 0..max_draft, edits, masks, filters, scores, the side channel, and
+// degenerate rows. What they hold need not make sense as a model; it is for comparing processors.
 class RoundCase {
  public:
   struct Options {
     int32_t vocab_size = 0;
     int32_t batch = 0;
     int32_t max_draft = 0;
-    DType dtype = DType::kFloat32;
+    DType dtype = DType::kFloat32;  // kFloat32 where rows are probabilities
     uint64_t seed = 0;
+    // Final probabilities leave no room for parameters: their tasks carry none.
+    RowKind target_kind = RowKind::kLogits;
+    RowKind draft_kind = RowKind::kLogits;
+    bool scaled = false;  // logits have a scale and a cap
+    bool plain = false;   // tasks only verify, and nothing is done to their rows
   };
 
   explicit RoundCase(const Options& options);
@@ -30,9 +42,17 @@ class RoundCase {
   RoundBatch All();
   RoundBatch Some(const std::vector<int32_t>& places);
 
+  // The task of sequence i of the whole round. A test may change it before it asks for a batch.
+  ChainTask& task(int32_t i) { return sequences_[i].task; }
+  // A target row, and a draft row, of nothing but NaN.
+  static constexpr uint32_t kNanRow = 9;
+
   const ChainOutcome& outcome(int32_t i) const { return outcomes_[i]; }
   // The tokens of answer i, and nothing behind them.
   std::vector<TokenId> tokens(int32_t i) const;
+  // Everything that answer i consists of, to the bit: outcome, tokens, scores, samples. Equal
+  // answers give equal texts.
+  std::string answer(int32_t i) const;
 
  private:
   struct Sequence {
@@ -40,16 +60,40 @@ class RoundCase {
     std::vector<DraftKind> kinds;
     std::vector<uint32_t> target_rows;
     std::vector<uint32_t> draft_rows;
+    std::vector<float> draft_weights;
+    std::vector<double> draft_masses;
+    std::vector<TokenId> target_argmax;
+    std::vector<TokenEdit> edits;
+    std::vector<std::vector<TokenEdit>> overrides;
+    std::vector<PlaceEdits> places;
+    std::vector<TokenId> chosen;
     ChainTask task;
   };
 
-  Options options_;
+  void FillRows();
+  void FillMasks();
+  void FillChain(Sequence* sequence);
+  void FillTask(Sequence* sequence);
+  void FillEdits(Sequence* sequence);
+  std::vector<TokenEdit> RandomEdits(int32_t count);
+  Filters RandomFilters();
+  bool Chance(uint64_t one_in) { return random_() % one_in == 0; }
+  TokenId AnyId() { return static_cast<TokenId>(random_() % uint64_t(options_.vocab_size)); }
+  TokenId LikelyId() { return likely_[random_() % likely_.size()]; }
+
+  const Options options_;
+  std::mt19937_64 random_;
   RowMatrix target_;
   RowMatrix draft_;
+  std::vector<TokenId> likely_;
+  std::vector<uint32_t> mask_words_;
   std::vector<Sequence> sequences_;
+
   std::vector<ChainTask> tasks_;
   std::vector<ChainOutcome> outcomes_;
   std::vector<TokenId> tokens_;
+  std::vector<TokenScore> scores_;
+  std::vector<DraftSample> samples_;
 };
 
 }  // namespace specd

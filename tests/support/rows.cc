@@ -84,6 +84,7 @@ TensorView RowMatrix::view() const {
   view.num_rows = options_.num_rows;
   view.row_stride = options_.vocab_size + options_.padding;
   view.vocab_size = options_.vocab_size;
+  view.rules = options_.rules;
   return view;
 }
 

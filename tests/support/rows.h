@@ -25,6 +25,7 @@ class RowMatrix {
     int64_t num_rows = 0;
     int64_t padding = 0;  // row_stride - vocab_size
     int64_t offset = 0;
+    ElementRules rules = {};
   };
 
   explicit RowMatrix(const Options& options);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "kernels/backend.h"
@@ -13,6 +15,8 @@ namespace specd {
 struct ScriptedOutcome {
   ChainOutcome outcome;
   std::vector<TokenId> tokens;
+  std::vector<std::vector<TokenScore>> scores;  // for each token, NumScores of them
+  std::vector<DraftSample> samples;
 };
 
 // Confirms `accepted` drafts and one more token, the ids given in order.
@@ -30,21 +34,37 @@ class ScriptedBackend : public Backend {
   absl::Status Prepare(const BackendLimits&) override { return absl::OkStatus(); }
 
   absl::Status Run(const RoundBatch& batch) override {
+    if (inspect) inspect(batch);
     if (!next_status.ok()) return next_status;
     for (int32_t i = 0; i < batch.num_tasks; ++i) {
       seen.push_back(batch.tasks[i]);
       SPECD_CHECK(!script.empty());
-      batch.outcomes[i] = script.front().outcome;
-      std::copy(script.front().tokens.begin(), script.front().tokens.end(),
-                batch.tokens + static_cast<int64_t>(i) * batch.tokens_stride);
+      Answer(script.front(), batch, i);
       script.pop_front();
     }
     return absl::OkStatus();
   }
 
+  absl::Status Transform(const TransformBatch&) override { return next_status; }
+
   std::deque<ScriptedOutcome> script;
+  // The tasks of every round. What they point to is gone when the round is over: see inspect.
   std::vector<ChainTask> seen;
+  std::function<void(const RoundBatch&)> inspect;  // sees a batch while it is alive
   absl::Status next_status;
+
+ private:
+  static void Answer(const ScriptedOutcome& scripted, const RoundBatch& batch, int32_t i) {
+    batch.outcomes[i] = scripted.outcome;
+    const int64_t first = int64_t{i} * batch.tokens_stride;
+    std::copy(scripted.tokens.begin(), scripted.tokens.end(), batch.tokens + first);
+    for (size_t j = 0; j < scripted.scores.size(); ++j) {
+      std::copy(scripted.scores[j].begin(), scripted.scores[j].end(),
+                batch.scores + (first + static_cast<int64_t>(j)) * batch.scores_stride);
+    }
+    std::copy(scripted.samples.begin(), scripted.samples.end(),
+              batch.samples + int64_t{i} * batch.samples_stride);
+  }
 };
 
 }  // namespace specd

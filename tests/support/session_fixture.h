@@ -3,6 +3,8 @@
 #pragma once
 
 #include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <memory>
 #include <utility>
@@ -16,8 +18,8 @@
 namespace specd {
 
 struct SessionFixture {
-  // 8 tokens, 4 sequences, 3 drafts, 2 rounds in flight.
-  static constexpr SessionLimits kLimits = {8, 4, 4, 3, 2};
+  // 8 tokens, 4 sequences, 3 drafts, 2 rounds in flight, 4 scores for a token.
+  static constexpr SessionLimits kLimits = {8, 4, 4, 3, 2, 4};
 
   explicit SessionFixture(bool publish_events = true, bool text_side = true) {
     auto owned = std::make_unique<ScriptedBackend>();
@@ -44,21 +46,37 @@ struct SessionFixture {
     SPECD_CHECK(attached.ok());
     segment = std::make_unique<Segment>(*std::move(attached));
     engine = std::make_unique<EngineChannel>(segment.get());
-    session->channel().SetRowLimits({4, 4});
+    BindRows();
+  }
+
+  // Four target rows; the scripted backend does not look into them.
+  void BindRows() {
+    const uint64_t size_bytes = 4 * kLimits.vocab_size * sizeof(float);
+    UniqueFd fd(memfd_create("rows", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    SPECD_CHECK(ftruncate(fd.get(), static_cast<off_t>(size_bytes)) == 0);
+    SPECD_CHECK(fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK) == 0);
+    const auto region = session->RegisterRegion(std::move(fd), size_bytes);
+    SPECD_CHECK(region.ok());
+    TensorSpec spec;
+    spec.num_rows = 4;
+    SPECD_CHECK(session->Bind(TensorRole::kTargetRows, *region, spec).ok());
   }
 
   SequenceHandle Open(const std::string& name, int64_t max_tokens = 100) {
     SequenceParams params;
     params.max_tokens = max_tokens;
-    auto info = session->OpenSequence(name, params);
+    auto info = session->OpenSequences(name, params);
     SPECD_CHECK(info.ok());
-    return info->handle;
+    return info->front().handle;
   }
 
   PushResult Submit(std::vector<SequenceHandle> sequences, uint64_t round_id = 1) {
     std::vector<EngineDraft> drafts;
     for (SequenceHandle sequence : sequences) {
-      drafts.push_back({sequence, {3, tokens, nullptr, rows, nullptr}});
+      EngineDraft draft;
+      draft.sequence = sequence;
+      draft.chain = {3, tokens, nullptr, rows};
+      drafts.push_back(draft);
     }
     return engine->Submit(round_id, drafts, 0);
   }

@@ -1,6 +1,6 @@
 # What `cmake --install` puts where, in two components:
 #   specd_runtime      bin/ and the shared library
-#   specd_development  the C header and the package for find_package(specd)
+#   specd_development  the C headers and the package for find_package(specd)
 # Everything finds everything else by relative path, so the tree may be moved as a whole.
 
 include(CMakePackageConfigHelpers)

@@ -127,11 +127,11 @@ int ToyEngine::BindRows() {
   tensor.region = region.id;
   tensor.dtype = SPECD_FLOAT32;
   tensor.num_rows = num_target_rows;
-  code = specd_bind(engine_, SPECD_TARGET_LOGITS, &tensor);
+  code = specd_bind(engine_, SPECD_TARGET_ROWS, &tensor);
   if (code != SPECD_OK || num_draft_rows == 0) return code;
   tensor.offset_bytes = num_target_rows * row_size;
   tensor.num_rows = num_draft_rows;
-  return specd_bind(engine_, SPECD_DRAFT_LOGITS, &tensor);
+  return specd_bind(engine_, SPECD_DRAFT_ROWS, &tensor);
 }
 
 std::span<float> ToyEngine::TargetRow(uint32_t row) const {
@@ -170,10 +170,8 @@ int ToyEngine::OpenStream(size_t slot, size_t prompt_index) {
   params.has_seed = 1;
   params.max_tokens = options_.max_tokens;
   // A daemon may know the end token from its flags; embedded in this process nobody else does.
-  params.num_stop_token_ids = 1;
-  params.stop_token_ids = &options_.end_token;
-  params.num_stop_strings = static_cast<uint32_t>(stop_strings.size());
-  params.stop_strings = stop_strings.data();
+  params.stop_token_ids = {&options_.end_token, 1};
+  params.stop_strings = {stop_strings.data(), stop_strings.size()};
 
   specd_sequence_info info;
   const int code = specd_open_sequence(engine_, prompt.request_id.c_str(), &params, &info);

@@ -50,7 +50,8 @@ constexpr Choice<StatsFormat> kStatsFormats[] = {
 constexpr Choice<uint32_t> kVerifyChoices[] = {{"auto", SPECD_VERIFY_AUTO},
                                                {"greedy", SPECD_VERIFY_GREEDY},
                                                {"exact_match", SPECD_VERIFY_EXACT_MATCH},
-                                               {"token", SPECD_VERIFY_TOKEN}};
+                                               {"token", SPECD_VERIFY_TOKEN},
+                                               {"block", SPECD_VERIFY_BLOCK}};
 
 template <typename T, size_t N>
 bool ParseChoice(const Choice<T> (&choices)[N], absl::string_view text, T* value,
@@ -109,7 +110,7 @@ ABSL_FLAG(std::string, prompt, "The daemon|A round|The engine|A draft token",
 ABSL_FLAG(uint32_t, draft, 5, "draft tokens per sequence and round, at most; 0: no speculation");
 ABSL_FLAG(specd::toy::DraftChoice, drafts, specd::toy::DraftChoice::kOneHot,
           "one_hot (the drafter's likeliest token) or sampled (drawn from the drafter)");
-ABSL_FLAG(specd::toy::VerifyChoice, verify, {}, "auto, greedy, exact_match or token");
+ABSL_FLAG(specd::toy::VerifyChoice, verify, {}, "auto, greedy, exact_match, token or block");
 ABSL_FLAG(double, temperature, 0.8, "of the target model, 0 .. 2; 0 is greedy");
 ABSL_FLAG(double, draft_temperature, 1.0, "of sampled drafts, 1e-5 .. 2");
 ABSL_FLAG(uint64_t, seed, 1, "of the first prompt; the next one has seed + 1, and so on");

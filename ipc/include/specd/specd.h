@@ -2,8 +2,8 @@
  *
  * specd verifies speculative drafts and samples tokens. An engine writes logits rows into memory it
  * shares with specd, submits a round (for each sequence: draft tokens and which rows judge them),
- * and polls for the confirmed tokens. This header is the whole promise; C99, no other include
- * needed.
+ * and polls for the confirmed tokens. This header is the whole promise for engines; C99, no other
+ * include needed. The sampling functions that need no engine are in <specd/ops.h>.
  *
  *   uri                          where the verifier runs
  *   unix:/run/specd/specd.sock   in the daemon; text, stop strings and observers come with it
@@ -18,13 +18,15 @@
  *   specd_submit            a round over any subset of the open sequences, each with 0..max_draft
  *                           draft tokens; several rounds may be in flight
  *   specd_poll              confirmed tokens, in the order of submission
+ *   specd_fork              a copy of a sequence, to go on another way
  *   specd_close_sequence, specd_close
  *
  * One sequence in one round. The engine proposes num_drafts tokens d[0] .. d[K-1] and brings K + 1
  * target rows: row i holds the target model's logits after the prompt, the kept tokens and
  * d[0] .. d[i-1]. specd answers with num_kept tokens: the accepted drafts d[0] .. d[num_accepted-1]
  * and then one more token of its own choice (fewer if the sequence finished on the way). num_drafts
- * may be 0: that is plain sampling, and needs one row.
+ * may be 0: that is plain sampling, and needs one row. specd can also be the drafter's sampler
+ * (specd_sample_draft), and score given ids (specd_score).
  *
  * Rows must not change between specd_submit and the completion of that round.
  *
@@ -99,7 +101,12 @@ typedef struct specd_options {
   uint32_t max_draft;     /* draft tokens per sequence in one round, 0 .. 64; default 8 */
   uint32_t ring_depth;    /* rounds in flight, a power of two, 1 .. 64; default 4 */
   uint32_t timeout_ms;    /* for an attach or another control call, 1 .. 3600000; default 5000 */
-  const char* name;       /* shown in the daemon's log, up to 64 bytes; default "engine" */
+  uint32_t max_scores_per_token; /* of one kept token: 1 + logprobs + logprob_token_ids, 0 .. 129;
+                                    default 21 */
+  uint32_t threads; /* embedded mode: for one round, 1 .. 16; default 0 = as many as usable CPUs, at
+                       most 16. The results do not depend on it. A daemon has --threads instead */
+  uint32_t reserved; /* 0 */
+  const char* name;  /* shown in the daemon's log, up to 64 bytes; default "engine" */
 } specd_options;
 
 SPECD_API void specd_options_init(specd_options* options);
@@ -128,20 +135,36 @@ SPECD_API int specd_import_fd(specd_engine* engine, int fd, uint64_t size_bytes,
 
 enum { SPECD_FLOAT32 = 0, SPECD_BFLOAT16 = 1, SPECD_FLOAT16 = 2 };
 
+/* What the elements of a row are. Probabilities are SPECD_FLOAT32 and sum to 1 within 1e-3. */
 enum {
-  SPECD_TARGET_LOGITS = 1, /* required before the first round */
-  SPECD_DRAFT_LOGITS = 2   /* only for SPECD_SAMPLED draft tokens */
+  SPECD_LOGITS = 0,
+  SPECD_PROBABILITIES = 1,      /* enter as ln p and take the same steps as logits */
+  SPECD_FINAL_PROBABILITIES = 2 /* what is sampled from: sequences whose parameters would change a
+                                   row are refused */
+};
+
+enum {
+  SPECD_TARGET_ROWS = 1, /* required before the first round, unless every draft brings
+                            target_argmax */
+  SPECD_DRAFT_ROWS = 2,  /* only for SPECD_SAMPLED draft tokens and specd_sample_draft */
+  SPECD_GRAMMAR_MASK = 3 /* int32 rows of ceil(vocab_size / 32) words: bit i % 32 of word i / 32 is
+                            1 where id i is allowed */
 };
 
 typedef struct specd_tensor {
   uint32_t struct_size;
   uint32_t region;       /* specd_region.id */
   uint32_t dtype;        /* SPECD_FLOAT32, ... */
-  uint32_t reserved;     /* 0 */
+  uint32_t kind;         /* SPECD_LOGITS, ... */
   uint64_t offset_bytes; /* of row 0, a multiple of the element size */
   uint64_t num_rows;     /* 1 .. 2^31 - 1; rows are named by index in specd_draft */
-  uint64_t row_stride;   /* from row to row, in elements, >= vocab_size; default 0 = vocab_size */
-} specd_tensor;
+  uint64_t row_stride;   /* from row to row, in elements, >= vocab_size; default 0 = vocab_size.
+                            Of a mask: in words of 32 bits, default 0 = ceil(vocab_size / 32) */
+  float scale;           /* > 0: logits are multiplied by it on load; default 1 */
+  float cap;             /* > 0: and then become cap * tanh(x / cap); default 0 = not */
+  uint32_t renormalise;  /* 0 or 1; default 0: probabilities need not sum to 1 */
+  uint32_t reserved;     /* 0 */
+} specd_tensor; /* a mask has no use for dtype, kind, scale, cap and renormalise: leave them */
 
 SPECD_API void specd_tensor_init(specd_tensor* tensor);
 
@@ -154,31 +177,118 @@ SPECD_API int specd_bind(specd_engine* engine, int role, const specd_tensor* ten
 typedef uint64_t specd_sequence;
 
 enum {
-  SPECD_VERIFY_AUTO = 0,        /* greedy at temperature 0, otherwise exact_match */
+  SPECD_VERIFY_AUTO = 0,        /* greedy at temperature 0; otherwise block in a round with
+                                   SPECD_SAMPLED drafts and exact_match in any other */
   SPECD_VERIFY_GREEDY = 1,      /* temperature 0: the argmax, lowest id on a tie */
   SPECD_VERIFY_EXACT_MATCH = 2, /* same seed, same text, for any drafts and any number of them */
-  SPECD_VERIFY_TOKEN = 3        /* rejection sampling, for SPECD_SAMPLED drafts */
+  SPECD_VERIFY_TOKEN = 3,       /* rejection sampling, for SPECD_SAMPLED drafts */
+  SPECD_VERIFY_BLOCK = 4        /* the whole chain judged at once: accepts at least as much */
 };
 
+enum { SPECD_FILTERS_SEQUENTIAL = 0, SPECD_FILTERS_JOINT = 1 };
+
+/* Of the row as it arrived (scaled and capped), or after every step (greedy: before the
+ * temperature). */
+enum {
+  SPECD_RAW_LOGPROB = 0,
+  SPECD_PROCESSED_LOGPROB = 1,
+  SPECD_RAW_LOGIT = 2,
+  SPECD_PROCESSED_LOGIT = 3
+};
+
+/* Lists are copied by the call that takes them. items may be NULL where count is 0. */
+typedef struct specd_ids {
+  const int32_t* items;
+  uint64_t count;
+} specd_ids;
+typedef struct specd_floats {
+  const float* items;
+  uint64_t count;
+} specd_floats;
+typedef struct specd_strings {
+  const char* const* items; /* UTF-8 */
+  uint64_t count;
+} specd_strings;
+
+/* A processor compiled into specd, by name. */
+typedef struct specd_processor {
+  const char* name;
+  const char* values; /* "key=value,key=value" with numbers; NULL: every default */
+} specd_processor;
+
+/* The parameters of a sequence; docs/PARAMETERS.md explains each. The steps are taken in this
+ * order: masks and id lists, logit_bias, min_tokens, penalties, bad words, processors, temperature,
+ * min_p, top_k, top_p. */
 typedef struct specd_params {
   uint32_t struct_size;
-  uint32_t verify;          /* SPECD_VERIFY_...; default AUTO */
-  double temperature;       /* 0 .. 2, default 1; below 1e-5 is greedy */
-  double draft_temperature; /* the temperature the drafter drew SPECD_SAMPLED tokens with,
-                               1e-5 .. 2; default 1. Never taken from temperature. */
-  uint64_t seed;            /* used if has_seed */
-  uint32_t has_seed;        /* 0 or 1; default 0: a random seed is drawn and reported */
-  uint32_t max_tokens;      /* 1 .. 2^31 - 1; default 16 */
-  uint32_t ignore_eos;      /* 0 or 1; default 0. Drops the model's EOS ids only */
-  uint32_t
-      include_stop; /* 0 or 1; default 0: a stop string, or the text of a stop id, is not shown */
+  uint32_t verify;   /* SPECD_VERIFY_...; default AUTO */
+  uint64_t seed;     /* used if has_seed */
+  uint32_t has_seed; /* 0 or 1; default 0: a random seed is drawn and reported */
+  uint32_t n;        /* sequences to open, 1 .. 64; default 1. Sequence i has seed + i and, from 1
+                        on, the request id "ID#i" */
+
+  double temperature;    /* 0 .. 2, default 1; below 1e-5 is greedy */
+  double top_p;          /* above 0 .. 1, default 1 = off */
+  double min_p;          /* 0 .. 1, default 0 = off */
+  int32_t top_k;         /* -1 and up; default 0 = off, as is vocab_size and above; 1 is greedy */
+  uint32_t filter_order; /* SPECD_FILTERS_...; default SEQUENTIAL. JOINT: all three filters judge
+                            the distribution after the temperature, and the survivors of all stay */
+
+  double frequency_penalty;    /* -2 .. 2, default 0; counts the output */
+  double presence_penalty;     /* -2 .. 2, default 0; the output */
+  double repetition_penalty;   /* above 0 .. 2, default 1; prompt and output */
+  specd_ids logit_bias_ids;    /* at most 1024 */
+  specd_floats logit_bias;     /* -100 .. 100, one for each of logit_bias_ids */
+  specd_ids allowed_token_ids; /* default none = all */
+  specd_ids disallowed_token_ids;
+  specd_ids bad_word_ids;     /* the ids of all bad words, one word after another; at most 1024 */
+  specd_ids bad_word_lengths; /* how many ids each word has; at most 128 words */
+  uint32_t no_repeat_ngram_size;   /* default 0 = off */
+  uint32_t no_repeat_ngram_window; /* tokens looked back upon; default 0 = all */
+  specd_ids no_repeat_ngram_whitelist;
+
+  int32_t thinking_budget;     /* tokens of a thought, 0 and up; default -1 = off */
+  int32_t thinking_start_id;   /* the marker that opens a thought; default -1 */
+  int32_t thinking_newline_id; /* emitted before the end unless it just was; default -1 = not */
+  uint32_t num_processors;     /* at most 8 */
+  specd_ids thinking_end_ids;  /* what closes a thought, forced when the budget is spent */
+  const char* thinking_preset; /* "glm-4.5", "qwen3" or "deepseek-r1" in place of the ids above */
+  const specd_processor* processors; /* in the order in which they run */
+
+  uint32_t max_tokens;        /* 1 .. 2^31 - 1; default 16 */
+  uint32_t min_tokens;        /* 0 .. max_tokens; default 0. No stop id, EOS or stop string
+                                 ends the output at so many tokens or fewer */
+  specd_ids stop_token_ids;   /* at most 64 */
+  specd_strings stop_strings; /* at most 1024, non-empty, together at most 32 KiB; a daemon with a
+                                 tokenizer is needed. Refused where output_ids are given: what the
+                                 text side has not seen of a stop string would be lost */
+  uint32_t ignore_eos;        /* 0 or 1; default 0. Drops the model's EOS ids only */
+  uint32_t include_stop;      /* 0 or 1; default 0: a stop string, or the text of a stop id, is not
+                                 shown */
   uint32_t skip_special_tokens; /* 0 or 1; default 1: special tokens give no text */
-  uint32_t num_stop_token_ids;  /* at most 64 */
-  const int32_t* stop_token_ids;
-  uint32_t num_stop_strings; /* at most 1024, non-empty, UTF-8, together at most 32 KiB;
-                                a daemon with a tokenizer is needed */
-  uint32_t reserved;         /* 0 */
-  const char* const* stop_strings;
+
+  int32_t logprobs; /* for each kept token the scores of this many best ids and its own, 0 .. 64;
+                       default -1 = none at all */
+  uint32_t logprobs_mode;      /* SPECD_RAW_LOGPROB, ...; default RAW_LOGPROB */
+  uint32_t draft_edits;        /* 0 or 1; default 0: every step before the temperature (masks, id
+                                  lists, biases, min_tokens, penalties, bad words, n-grams,
+                                  thinking, processors) is taken on draft rows as well (see
+                                  draft_... below) */
+  specd_ids logprob_token_ids; /* further ids whose scores are wanted, at most 64 */
+
+  /* What the drafter did to its own rows before it drew SPECD_SAMPLED tokens; never taken from the
+   * sequence's own parameters. */
+  double draft_temperature;    /* 1e-5 .. 2; default 1 */
+  double draft_top_p;          /* default 1 = off */
+  double draft_min_p;          /* default 0 = off */
+  int32_t draft_top_k;         /* default 0 = off */
+  uint32_t draft_filter_order; /* SPECD_FILTERS_... */
+
+  /* What came before: the prompt, and tokens generated already, after which the output goes on. All
+   * state is rebuilt from them, so a sequence can be preempted, move to another engine and return.
+   * Needed only for what looks back: penalties, n-grams, thinking, a re-opened sequence. */
+  specd_ids prompt_ids;
+  specd_ids output_ids;
 } specd_params;
 
 SPECD_API void specd_params_init(specd_params* params);
@@ -186,14 +296,22 @@ SPECD_API void specd_params_init(specd_params* params);
 typedef struct specd_sequence_info {
   specd_sequence sequence;
   uint64_t seed;   /* as given, or as drawn */
-  uint32_t verify; /* what AUTO became */
+  uint32_t verify; /* GREEDY where the parameters leave no choice, otherwise as asked for */
   uint32_t reserved;
 } specd_sequence_info;
 
-/* request_id names the stream on the text side: 1 .. 128 bytes of UTF-8 without control characters;
- * two open sequences of one daemon may not share it. */
+/* request_id names the stream on the text side: 1 .. 128 bytes of UTF-8 without control characters,
+ * the "#i" of sequence i counted in; two open sequences of one daemon may not share it. info
+ * has params.n entries. All n are opened or none. */
 SPECD_API int specd_open_sequence(specd_engine* engine, const char* request_id,
                                   const specd_params* params, specd_sequence_info* info);
+
+/* Opens a copy of a sequence as it stands: same parameters, same prompt and tokens, its own seed
+ * (NULL: drawn and reported) and name. Its text begins with the next token. A sequence with
+ * stop strings cannot be forked: what the text side has seen of one would be lost. Rounds of the
+ * source that are in flight come after the copy or before it; poll for them first. */
+SPECD_API int specd_fork(specd_engine* engine, specd_sequence sequence, const char* request_id,
+                         const uint64_t* seed, specd_sequence_info* info);
 
 /* Frees the slot. A sequence that has not finished is aborted. Rounds of it that are still in
  * flight are answered SPECD_STATUS_UNKNOWN_SEQUENCE. */
@@ -228,16 +346,31 @@ enum {
   SPECD_SAMPLED = 1  /* drawn from softmax(draft row / draft_temperature), which must be given */
 };
 
+enum {
+  SPECD_DISCARD = 1 /* the rows are padding or an unfinished prefill: nothing is sampled, nothing
+                       changes, num_kept is 0. Rows and tokens are not looked at */
+};
+
 typedef struct specd_draft {
   specd_sequence sequence;
   uint32_t num_drafts;   /* 0 .. max_draft */
-  uint32_t reserved;     /* 0 */
+  uint32_t flags;        /* SPECD_DISCARD or 0 */
   const int32_t* tokens; /* num_drafts ids; -1 = no token was drawn, the draft ends here. Any
                             other id outside the vocabulary is verified and rejected */
   const uint8_t* kinds;  /* num_drafts times SPECD_ONE_HOT or SPECD_SAMPLED; NULL: all one-hot */
-  const uint32_t* target_rows; /* num_drafts + 1 rows of SPECD_TARGET_LOGITS */
-  const uint32_t* draft_rows;  /* num_drafts rows of SPECD_DRAFT_LOGITS, read where kinds[i] is
+  const uint32_t* target_rows; /* num_drafts + 1 rows of SPECD_TARGET_ROWS */
+  const uint32_t* draft_rows;  /* num_drafts rows of SPECD_DRAFT_ROWS, read where kinds[i] is
                                   SPECD_SAMPLED; NULL if there is none */
+  const int32_t* mask_rows;    /* num_drafts + 1 rows of SPECD_GRAMMAR_MASK, -1 where a place is
+                                  unconstrained; NULL: all are. All -1 is as NULL and needs no
+                                  mask bound */
+  /* The side channel: q(tokens[i]) = draft_weights[i] / draft_masses[i], as specd_sample_draft
+   * gives them, so that a draft row is read only where a token is rejected. Both or neither. */
+  const float* draft_weights;
+  const double* draft_masses;
+  /* num_drafts + 1 argmax ids of the target in place of its rows (target_rows is NULL then). For
+   * sequences that are greedy and have no parameter that needs a row. */
+  const int32_t* target_argmax;
 } specd_draft;
 
 /* Submits a round. round_id is yours and comes back with the completion. A sequence may stand in a
@@ -248,13 +381,38 @@ SPECD_API int specd_submit(specd_engine* engine, uint64_t round_id, const specd_
 enum {
   SPECD_STATUS_OK = 0,
   SPECD_STATUS_FINISHED = 1,         /* the sequence had finished before: nothing changed */
-  SPECD_STATUS_BAD_DISTRIBUTION = 2, /* NaN, or no finite logit, in a row that was needed: the
-                                        sequence ends here, tokens before that row stand */
+  SPECD_STATUS_BAD_DISTRIBUTION = 2, /* NaN, or no mass, in a row (or its side channel) that was
+                                        needed: the sequence ends here, tokens before that row
+                                        stand */
   SPECD_STATUS_UNKNOWN_SEQUENCE = 3, /* never opened, or closed */
-  SPECD_STATUS_INVALID = 4,          /* a row index, a kind or a count out of range: not verified,
-                                        nothing changed for this sequence */
+  SPECD_STATUS_INVALID = 4,     /* not verified, nothing changed for this sequence: see detail */
   SPECD_STATUS_DEVICE_ERROR = 5 /* the processor failed; nothing changed, the daemon restarts */
 };
+
+/* What SPECD_STATUS_INVALID is about. */
+enum {
+  SPECD_DETAIL_NONE = 0,
+  SPECD_DETAIL_SEQUENCE = 1,   /* no handle that this session could have given out */
+  SPECD_DETAIL_COUNT = 2,      /* num_drafts */
+  SPECD_DETAIL_KIND = 3,       /* kinds */
+  SPECD_DETAIL_TARGET_ROW = 4, /* target_rows: not below the rows that are bound */
+  SPECD_DETAIL_DRAFT_ROW = 5,  /* draft_rows */
+  SPECD_DETAIL_FLAGS = 6,      /* flags */
+  SPECD_DETAIL_MASK_ROW = 7,   /* mask_rows */
+  SPECD_DETAIL_ARGMAX = 8,     /* target_argmax: an id outside the vocabulary */
+  SPECD_DETAIL_REFUSED = 9     /* the sequence stands in the round twice, or cannot be verified with
+                                  what is brought: target_argmax in place of rows that it needs,
+                                  masks over final probabilities */
+};
+
+/* "target_rows: an index is not below the number of rows bound", and so on; never NULL. */
+SPECD_API const char* specd_detail_text(uint32_t detail);
+
+typedef struct specd_token_score {
+  int32_t id;   /* -1 where a row has fewer ids than were asked for */
+  float value;  /* as logprobs_mode says */
+  int32_t rank; /* 1 + the number of ids with a greater value */
+} specd_token_score;
 
 typedef struct specd_result {
   specd_sequence sequence;
@@ -266,7 +424,11 @@ typedef struct specd_result {
   uint32_t num_kept;      /* tokens in `tokens`: what the stream gained in this round */
   uint32_t total_kept;    /* tokens of the sequence after this round */
   int32_t stop_token;     /* the id that finished it, or -1 */
-  const int32_t* tokens;  /* valid until the next specd_poll or specd_close */
+  uint32_t detail;        /* SPECD_DETAIL_... where status is SPECD_STATUS_INVALID */
+  uint32_t scores_per_token;       /* 1 + logprobs + logprob_token_ids.count; 0 without logprobs */
+  const int32_t* tokens;           /* valid until the next specd_poll or specd_close */
+  const specd_token_score* scores; /* scores_per_token for each of `tokens`: itself, the best ones
+                                      (greatest value first), logprob_token_ids. NULL without */
 } specd_result;
 
 typedef struct specd_completion {
@@ -282,6 +444,122 @@ typedef struct specd_completion {
  * With no round in flight there is nothing to wait for, and the answer is SPECD_EMPTY at once.
  * SPECD_EMPTY if none came; SPECD_ERROR_DISCONNECTED as soon as the daemon is known to be gone. */
 SPECD_API int specd_poll(specd_engine* engine, specd_completion* completion, int timeout_ms);
+
+/* ---- specd as the drafter's sampler --------------------------------------------------------- */
+
+enum {
+  SPECD_WITH_REPLACEMENT = 0,
+  SPECD_WITHOUT_REPLACEMENT = 1,
+  SPECD_TOP_K_CHILDREN = 2 /* the most probable ones: SPECD_ONE_HOT drafts */
+};
+
+typedef struct specd_draft_request {
+  specd_sequence sequence;
+  uint32_t row;     /* of SPECD_DRAFT_ROWS; read with the sequence's draft_... parameters */
+  int32_t mask_row; /* of SPECD_GRAMMAR_MASK, with draft_edits; -1 = unconstrained. It must be the
+                       row that mask_rows names for this place at verification: q is the draft row
+                       with that mask */
+  const int32_t* prefix; /* the draft tokens before this place */
+  uint32_t num_prefix;   /* 0 .. max_draft - 1 */
+  uint32_t sampling;     /* SPECD_WITH_REPLACEMENT, ... */
+  uint32_t num_children; /* 1 .. 64; a chain has one */
+  uint32_t first_node;   /* the coins are those of nodes first_node, first_node + 1, ... of the
+                            draft; 0 = num_prefix + 1, as in a chain */
+} specd_draft_request;
+
+typedef struct specd_draft_child {
+  int32_t id;
+  uint32_t count; /* how often it was drawn */
+  float weight;   /* q(id) = weight / mass: draft_weights and draft_masses of specd_draft */
+  uint32_t reserved;
+  double mass;
+} specd_draft_child;
+
+typedef struct specd_draft_children {
+  specd_sequence sequence;
+  uint32_t status;                   /* SPECD_STATUS_... */
+  uint32_t num_children;             /* ids; they are distinct */
+  const specd_draft_child* children; /* valid until the next call with this engine */
+} specd_draft_children;
+
+/* Draws draft tokens, at once and in this process; at most max_batch requests. Embedded mode only;
+ * no round may be in flight. SPECD_STATUS_BAD_DISTRIBUTION is said of the row alone: here it ends
+ * no sequence. */
+SPECD_API int specd_sample_draft(specd_engine* engine, const specd_draft_request* requests,
+                                 uint32_t num_requests, specd_draft_children* results);
+
+/* ---- scores of given ids --------------------------------------------------------------------- */
+
+typedef struct specd_score_request {
+  const uint32_t* rows; /* num_ids rows of SPECD_TARGET_ROWS */
+  const int32_t* ids;   /* ids[i] is scored in rows[i] */
+  uint32_t num_ids;     /* 1 .. max_draft + 1 */
+  uint32_t mode;        /* SPECD_RAW_LOGPROB or SPECD_RAW_LOGIT */
+  uint32_t num_top;     /* best ids for each, 0 .. 64 */
+  uint32_t reserved;    /* 0 */
+  specd_ids chosen_ids; /* further ids for each, at most 64 */
+} specd_score_request;
+
+typedef struct specd_score_result {
+  uint32_t status;     /* SPECD_STATUS_... */
+  uint32_t num_scored; /* ids before the first row without a distribution */
+  uint32_t scores_per_token;
+  uint32_t reserved;
+  const specd_token_score* scores; /* as in specd_result; valid until the next call */
+} specd_score_result;
+
+/* Scores ids without a sequence and without state (a prompt's logprobs), at once and in this
+ * process; at most max_batch requests, at most max_scores_per_token scores for each id. Embedded
+ * mode only; no round may be in flight. SPECD_STATUS_BAD_DISTRIBUTION ends nothing here. */
+SPECD_API int specd_score(specd_engine* engine, const specd_score_request* requests,
+                          uint32_t num_requests, specd_score_result* results);
+
+/* ---- coins for tests and replay ------------------------------------------------------------- */
+
+enum {
+  SPECD_COIN_SAMPLE = 1,  /* draws from the target: plain, bonus, exact_match */
+  SPECD_COIN_DRAFT = 2,   /* draws a draft token */
+  SPECD_COIN_ACCEPT = 3,  /* accepts or rejects one */
+  SPECD_COIN_RESIDUAL = 4 /* draws what follows a rejection */
+};
+
+/* The key of a coin, as docs/ALGORITHMS.md defines it, and the coin: value / 2^53. */
+typedef struct specd_coin {
+  uint32_t position;   /* in the output, of the token it decides about */
+  uint32_t round_base; /* kept tokens when the round starts; 0 for SPECD_COIN_SAMPLE */
+  uint32_t node;       /* draft token i is node i + 1; 0 for SPECD_COIN_SAMPLE */
+  uint32_t purpose;    /* SPECD_COIN_... */
+  uint64_t value;      /* below 2^53 */
+} specd_coin;
+
+/* From now on this sequence meets these coins in place of its own; a key that is not among them
+ * keeps the coin of the seed. Replaces the coins of an earlier call; at most 4096. Embedded mode
+ * only; no round may be in flight. */
+SPECD_API int specd_set_coins(specd_engine* engine, specd_sequence sequence,
+                              const specd_coin* coins, uint32_t num_coins);
+
+/* ---- what has happened ---------------------------------------------------------------------- */
+
+/* Sums since specd_open. */
+typedef struct specd_engine_stats {
+  uint32_t struct_size;
+  uint32_t reserved;
+  uint64_t rounds;
+  uint64_t sequence_rounds; /* a sequence in a round */
+  uint64_t drafted;         /* draft tokens judged */
+  uint64_t accepted;        /* of these, kept ones */
+  uint64_t kept;
+  uint64_t bad_target_rows; /* SPECD_STATUS_BAD_DISTRIBUTION because of a target row */
+  uint64_t bad_draft_rows;  /* or of a draft row */
+  uint64_t empty_residuals; /* rounding left nothing of p - q: p was sampled */
+  uint64_t invalid_drafts;  /* draft tokens outside the vocabulary or masked */
+  uint64_t invalid_records; /* SPECD_STATUS_INVALID */
+  uint64_t bad_tokens;      /* ids the kernels refused to emit: a fault of ours */
+  uint64_t discarded;
+} specd_engine_stats;
+
+SPECD_API void specd_engine_stats_init(specd_engine_stats* stats);
+SPECD_API int specd_get_engine_stats(specd_engine* engine, specd_engine_stats* stats);
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -1,6 +1,8 @@
-/* An engine of one greedy sequence, from the installed header alone: opens the verifier in this
+/* An engine of one greedy sequence, from the installed headers alone: opens the verifier in this
  * process, lets it judge two draft tokens, and checks the answer against the argmax that stands in
- * the rows below. Exit status 0 if everything came as the header promises. */
+ * the rows below, as does a library call. Exit status 0 if everything came as the header promises.
+ */
+#include <specd/ops.h>
 #include <specd/specd.h>
 #include <stdio.h>
 #include <string.h>
@@ -42,7 +44,7 @@ static int bind_rows(specd_engine* engine) {
   tensor.region = region.id;
   tensor.dtype = SPECD_FLOAT32;
   tensor.num_rows = NUM_ROWS;
-  code = specd_bind(engine, SPECD_TARGET_LOGITS, &tensor);
+  code = specd_bind(engine, SPECD_TARGET_ROWS, &tensor);
   return code == SPECD_OK ? 0 : failed("specd_bind", code);
 }
 
@@ -96,6 +98,24 @@ static int run_round(specd_engine* engine) {
   return code == SPECD_OK ? 0 : failed("specd_close_sequence", code);
 }
 
+static int run_argmax(void) {
+  float rows[NUM_ROWS * VOCAB_SIZE];
+  int32_t ids[NUM_ROWS];
+  specd_rows view;
+  int code;
+  fill_rows(rows);
+  specd_rows_init(&view);
+  view.data = rows;
+  view.vocab_size = VOCAB_SIZE;
+  view.num_rows = NUM_ROWS;
+  code = specd_argmax(&view, ids, NULL);
+  if (code != SPECD_OK) return failed("specd_argmax", code);
+  for (int i = 0; i < NUM_ROWS; ++i) {
+    if (ids[i] != ARGMAX[i]) return wrong("an argmax", ids[i], ARGMAX[i]);
+  }
+  return 0;
+}
+
 int main(void) {
   specd_options options;
   specd_engine* engine = NULL;
@@ -108,6 +128,7 @@ int main(void) {
   if (code != SPECD_OK) return failed("specd_open", code);
   status = bind_rows(engine);
   if (status == 0) status = run_round(engine);
+  if (status == 0) status = run_argmax();
   specd_close(engine);
   if (status == 0) printf("consumer: specd %s verified a round of 2 drafts\n", specd_version());
   return status;

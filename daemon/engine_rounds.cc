@@ -1,0 +1,200 @@
+// Engine, the hot path: rounds go out, completions come back.
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "daemon/clock.h"
+#include "daemon/engine.h"
+#include "ipc/error.h"
+
+namespace specd {
+namespace {
+
+static_assert(sizeof(specd_token_score) == sizeof(TokenScore) &&
+                  offsetof(specd_token_score, id) == offsetof(TokenScore, id) &&
+                  offsetof(specd_token_score, value) == offsetof(TokenScore, value) &&
+                  offsetof(specd_token_score, rank) == offsetof(TokenScore, rank),
+              "scores are handed on as they are");
+
+// While waiting, how often to look whether the daemon still lives: death is noticed within this
+// time and the look (one poll of the socket) costs nothing at this rate.
+constexpr int kLookMs = 20;
+
+absl::Status Invalid(std::string_view field, std::string_view text) {
+  return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
+}
+
+// Spinning takes a core from the engine or the daemon unless there is one to spare.
+int64_t SpinNs() {
+  cpu_set_t usable;
+  if (sched_getaffinity(0, sizeof(usable), &usable) != 0) return 0;
+  return CPU_COUNT(&usable) > 2 ? 200'000 : 0;
+}
+
+}  // namespace
+
+absl::Status Engine::CheckDraft(uint32_t index, const specd_draft& draft) const {
+  if (draft.num_drafts > segment_->limits().max_draft) {
+    return Invalid("num_drafts",
+                   fmt::format("drafts[{}].num_drafts = {} is outside 0 .. {} "
+                               "(max_draft of specd_open)",
+                               index, draft.num_drafts, segment_->limits().max_draft));
+  }
+  if ((draft.flags & ~uint32_t{SPECD_DISCARD}) != 0) {
+    return Invalid("flags", fmt::format("drafts[{}].flags = {} is neither 0 nor SPECD_DISCARD (1)",
+                                        index, draft.flags));
+  }
+  if ((draft.flags & SPECD_DISCARD) != 0) return absl::OkStatus();
+  if ((draft.target_rows == nullptr) == (draft.target_argmax == nullptr)) {
+    return Invalid(
+        "target_rows",
+        fmt::format("drafts[{}].{}; num_drafts + 1 rows are needed, or as many argmax "
+                    "ids in their place",
+                    index,
+                    draft.target_rows == nullptr ? "target_rows is NULL"
+                                                 : "target_rows and target_argmax are both given"));
+  }
+  if ((draft.draft_weights == nullptr) != (draft.draft_masses == nullptr)) {
+    return Invalid("draft_weights",
+                   fmt::format("drafts[{}].draft_weights and draft_masses come together; one of "
+                               "them is NULL",
+                               index));
+  }
+  if (draft.num_drafts > 0 && draft.tokens == nullptr) {
+    return Invalid("tokens", fmt::format("drafts[{}].tokens is NULL but num_drafts = {}", index,
+                                         draft.num_drafts));
+  }
+  for (uint32_t i = 0; draft.kinds != nullptr && i < draft.num_drafts; ++i) {
+    if (draft.kinds[i] > SPECD_SAMPLED) {
+      return Invalid("kinds", fmt::format("drafts[{}].kinds[{}] = {} is neither SPECD_ONE_HOT (0) "
+                                          "nor SPECD_SAMPLED (1)",
+                                          index, i, draft.kinds[i]));
+    }
+    if (draft.kinds[i] == SPECD_SAMPLED && draft.draft_rows == nullptr) {
+      return Invalid("draft_rows",
+                     fmt::format("drafts[{}].kinds[{}] is SPECD_SAMPLED but draft_rows "
+                                 "is NULL; name the row it was drawn from",
+                                 index, i));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int> Engine::Submit(uint64_t round_id, const specd_draft* drafts,
+                                   uint32_t num_drafts) {
+  if (num_drafts == 0 || num_drafts > segment_->limits().max_batch) {
+    return Invalid("num_drafts",
+                   fmt::format("num_drafts = {} sequences is outside 1 .. {} (max_batch of "
+                               "specd_open)",
+                               num_drafts, segment_->limits().max_batch));
+  }
+  for (uint32_t i = 0; i < num_drafts; ++i) {
+    if (absl::Status status = CheckDraft(i, drafts[i]); !status.ok()) return status;
+    drafts_[i] = {drafts[i].sequence,
+                  {static_cast<int32_t>(drafts[i].num_drafts), drafts[i].tokens,
+                   reinterpret_cast<const DraftKind*>(drafts[i].kinds), drafts[i].target_rows,
+                   drafts[i].draft_rows, drafts[i].draft_weights, drafts[i].draft_masses,
+                   drafts[i].target_argmax},
+                  drafts[i].mask_rows,
+                  (drafts[i].flags & SPECD_DISCARD) != 0};
+  }
+  // A daemon that died without a word is noticed by Poll; asking the socket here would cost a
+  // system call per round.
+  if (channel_.daemon_state() != DaemonState::kRunning) return WhyNoCompletion();
+  switch (channel_.Submit(round_id, {drafts_.data(), num_drafts},
+                          static_cast<uint64_t>(Clock::Real()->NowNs()))) {
+    case PushResult::kOk:
+      return SPECD_OK;
+    case PushResult::kFull:
+      return SPECD_FULL;
+    case PushResult::kBroken:
+      break;
+  }
+  return WhyNoCompletion();
+}
+
+absl::Status Engine::WhyNoCompletion() const {
+  if (channel_.fault() != ChannelFault::kNone) {
+    return MakeError(
+        SPECD_ERROR_INTERNAL, "",
+        fmt::format("the shared memory of the session is damaged ({}); close and attach "
+                    "again",
+                    ChannelFaultName(channel_.fault())));
+  }
+  if (link_->PeerGone()) {
+    return MakeError(SPECD_ERROR_DISCONNECTED, "",
+                     "the daemon is gone; rounds in flight will not complete. Start it and attach "
+                     "again");
+  }
+  return MakeError(SPECD_ERROR_SHUTDOWN, "",
+                   "the daemon is shutting down and takes no new rounds; finish and close");
+}
+
+bool Engine::WaitForCompletion(int timeout_ms) {
+  if (link_->session() != nullptr) {
+    // The verifier runs here and now; once it has no work, waiting would bring nothing.
+    while (!channel_.HasCompletion() && link_->Step()) {
+    }
+    return channel_.HasCompletion();
+  }
+  static const int64_t kSpinNs = SpinNs();
+  int64_t left_ms = timeout_ms < 0 ? INT64_MAX : timeout_ms;
+  while (!channel_.HasCompletion()) {
+    if (left_ms == 0 || channel_.rounds_in_flight() == 0 || link_->PeerGone()) return false;
+    const int64_t slice_ms = std::min<int64_t>(left_ms, kLookMs);
+    channel_.WaitCompletion({kSpinNs, absl::Milliseconds(slice_ms)});
+    left_ms -= timeout_ms < 0 ? 0 : slice_ms;
+    if (channel_.daemon_state() == DaemonState::kStopped && !channel_.HasCompletion()) return false;
+  }
+  return true;
+}
+
+absl::StatusOr<int> Engine::Poll(specd_completion* completion, int timeout_ms) {
+  if (timeout_ms < -1) {
+    return Invalid("timeout_ms", fmt::format("timeout_ms = {} is less than -1", timeout_ms));
+  }
+  const bool waited_in_vain = !WaitForCompletion(timeout_ms);
+  // Asked before the last look into the ring: what a daemon answered before it ended is still
+  // there.
+  const bool over =
+      waited_in_vain && (channel_.daemon_state() == DaemonState::kStopped || link_->PeerGone());
+  CompletionView view;
+  if (channel_.Poll(&view)) {
+    if (view.malformed) {
+      return MakeError(SPECD_ERROR_INTERNAL, "", "the daemon could not read the round");
+    }
+    Deliver(view, completion);
+    return SPECD_OK;
+  }
+  if (over || channel_.fault() != ChannelFault::kNone) return WhyNoCompletion();
+  return SPECD_EMPTY;
+}
+
+void Engine::Deliver(const CompletionView& view, specd_completion* completion) {
+  for (size_t i = 0; i < view.results.size(); ++i) {
+    const SequenceResult& from = view.results[i];
+    results_[i] = {from.sequence,
+                   from.status,
+                   from.finish_reason,
+                   from.num_accepted,
+                   from.num_kept,
+                   from.total_kept,
+                   from.stop_token,
+                   from.detail,
+                   from.scores_per_token,
+                   from.tokens,
+                   reinterpret_cast<const specd_token_score*>(from.scores)};
+  }
+  *completion = {view.round_id,
+                 static_cast<uint32_t>(view.results.size()),
+                 0,
+                 results_.data(),
+                 view.done_ns - view.taken_ns,
+                 view.done_ns - view.submit_ns};
+}
+
+}  // namespace specd

@@ -1,0 +1,146 @@
+// Block verification (Sun et al., ICLR 2025): how much of a chain stands, judged as a whole.
+//
+// docs/ALGORITHMS.md, "Chains: block". It is decided from the end: a step down is taken only where
+// the coins ask for it, and only that step's two rows are read again.
+#pragma once
+
+#include "kernels/bodies/chain_rows.h"
+#include "kernels/bodies/residual.h"
+
+namespace specd {
+
+// What is kept of each place while the walk goes on.
+struct BlockPlace {
+  RowFacts target;
+  RowFacts draft;
+  bool has_draft = false;  // `draft` is set: the row was read, not the side channel
+  double prefix = 1;       // P_i, before the token at this place
+};
+static_assert(sizeof(BlockPlace) <= kBlockPlaceBytes);
+
+template <Team T, typename CoinSource>
+class BlockWalk {
+ public:
+  SPECD_HD explicit BlockWalk(ChainRows<T, CoinSource>& rows)
+      : rows_(rows), places_(static_cast<BlockPlace*>(rows.workspace().places)) {}
+
+  // Reads the rows up to the end of the draft, or to the first bad one, before which the draft is
+  // cut (CONTRACT §2), and then finds the largest i with u_i < h_i.
+  SPECD_HD void Run() {
+    ReadPlaces();
+    for (num_accepted = num_places_; num_accepted > 0; --num_accepted) {
+      const int32_t i = num_accepted;
+      const double u = CoinToDouble(rows_.Coin(KeyOf(i)));
+      const double prefix = PrefixAt(i);
+      if (i == num_places_) {
+        if (u < prefix) break;
+        continue;
+      }
+      if (!ReadResidualAt(i)) {
+        if (u < prefix) break;
+        continue;
+      }
+      const double rest = residual.mass + (1.0 - prefix);  // exactly the mass where P = 1
+      if (rest <= 0.0 || u * rest < residual.mass) break;
+    }
+    if (num_accepted == 0 && num_places_ > 0) ReadResidualAt(0);
+  }
+
+  // After Run. num_accepted drafts stand; if that is all of them up to ended_at(), the final token
+  // comes from the row there (whose status this is), otherwise from `residual`.
+  int32_t num_accepted = 0;
+  OutcomeStatus end_status = OutcomeStatus::kOk;
+  Residual residual;
+
+  SPECD_HD int32_t num_places() const { return num_places_; }
+
+ private:
+  // P_{i+1} = min(1, P_i p(x)/q(x)), with a ratio of 0 or a result of 1 where q(x) = 0. A path that
+  // holds a token with p(x) = 0 stays at 0, whatever comes behind it.
+  SPECD_HD static double NextPrefix(double prefix, const Distribution& p, float p_weight,
+                                    const DraftShare& q) {
+    const double numerator = static_cast<double>(p_weight) * q.mass;
+    const double denominator = static_cast<double>(q.weight) * p.mass;
+    if (denominator == 0.0) return numerator == 0.0 || prefix == 0.0 ? 0.0 : 1.0;
+    const double next = prefix * (numerator / denominator);
+    return next < 1.0 ? next : 1.0;
+  }
+
+  SPECD_HD void ReadPlaces() {
+    double prefix = 1;
+    for (num_places_ = 0;; ++num_places_) {
+      const int32_t i = num_places_;
+      const Distribution p = rows_.ReadTarget(i);
+      if (p.bad) {
+        end_status = OutcomeStatus::kBadTargetRow;
+        break;
+      }
+      if (rows_.DraftEndsAt(i)) break;
+      const TokenId token = rows_.DraftToken(i);
+      BlockPlace place;
+      place.target = rows_.FactsOf(p);
+      place.prefix = prefix;
+      DraftShare share;
+      if (rows_.IsSampled(i) && rows_.HasSideChannel()) {
+        share = rows_.SideChannel(i);
+      } else if (rows_.IsSampled(i)) {
+        const Distribution q = rows_.ReadDraft(i);
+        share.bad = q.bad;
+        if (!q.bad) {
+          place.draft = rows_.FactsOf(q);
+          place.has_draft = true;
+          share.weight = WeightOf(q, token);
+          share.mass = q.mass;
+        }
+      }
+      if (share.bad) {
+        end_status = OutcomeStatus::kBadDraftRow;
+        break;
+      }
+      if (rows_.team().leader()) places_[i] = place;
+      prefix = NextPrefix(prefix, p, WeightOf(p, token), share);
+    }
+    last_prefix_ = prefix;
+    rows_.team().Sync();
+  }
+
+  SPECD_HD double PrefixAt(int32_t i) const {
+    return i == num_places_ ? last_prefix_ : places_[i].prefix;
+  }
+
+  // The coin of node i, the token before place i.
+  SPECD_HD CoinKey KeyOf(int32_t i) const {
+    return {rows_.PositionOf(i - 1), rows_.task().round_base, static_cast<uint32_t>(i),
+            Purpose::kAccept};
+  }
+
+  // False where the side channel spoke for a draft row that turns out to be bad: the draft is cut
+  // before it, as if it had been read at first. The coins have been looked at by then, so what
+  // stands before the bad row is not lossless (docs/ALGORITHMS.md, "The side channel").
+  SPECD_HD bool ReadResidualAt(int32_t i) {
+    const BlockPlace place = places_[i];
+    p_ = rows_.Recall(rows_.TargetRow(i), place.target);
+    if (!rows_.IsSampled(i)) {
+      residual = ResidualOfPoint(p_, rows_.DraftToken(i), place.prefix);
+      return true;
+    }
+    q_ = place.has_draft ? rows_.Recall(rows_.DraftRow(i), place.draft) : rows_.ReadDraft(i);
+    if (q_.bad) {
+      end_status = OutcomeStatus::kBadDraftRow;
+      num_places_ = i;
+      last_prefix_ = place.prefix;
+      return false;
+    }
+    residual = ReadResidual(rows_.team(), p_, q_, place.prefix, rows_.workspace().residual);
+    return true;
+  }
+
+  ChainRows<T, CoinSource>& rows_;
+  BlockPlace* places_;
+  int32_t num_places_ = 0;  // drafts that are judged
+  double last_prefix_ = 1;
+  Distribution p_;
+  Distribution q_;
+};
+
+}  // namespace specd

@@ -1,0 +1,153 @@
+// ChainRows: the rows, coins and draft tokens of one task, by place. What every way of verifying a
+// chain asks for.
+#pragma once
+
+#include "kernels/bodies/truncate.h"
+#include "kernels/core/philox.h"
+#include "kernels/core/round.h"
+
+namespace specd {
+
+// What is left of a distribution when its workspace is used for another row.
+struct RowFacts {
+  TokenId point = kNoToken;
+  float max = 0;
+  float scale = 0;
+  float cut_value = 0;
+  TokenId cut_last = 0;
+  bool has_cut = false;
+  bool below_min_tokens = false;
+  double mass = 0;
+};
+
+// q of one draft token: its weight and the row's mass. A one-hot draft has weight 1 of mass 1.
+struct DraftShare {
+  bool bad = false;
+  float weight = 1;
+  double mass = 1;
+};
+
+// CoinSource maps a CoinKey to an integer in [0, 2^53).
+template <Team T, typename CoinSource>
+class ChainRows {
+ public:
+  SPECD_HD ChainRows(T& team, const RoundBatch& batch, const ChainTask& task,
+                     const ChainWorkspace& workspace, const CoinSource& coins)
+      : team_(team), batch_(batch), task_(task), workspace_(workspace), coins_(coins) {}
+
+  SPECD_HD Row TargetRow(int32_t i) const {
+    return Edited(RowAt(batch_.target, task_.chain.target_rows[i]), i);
+  }
+  SPECD_HD Distribution ReadTarget(int32_t i) {
+    return ReadDistribution(team_, TargetRow(i), task_.target_scale, task_.target_filters,
+                            workspace_.target);
+  }
+
+  SPECD_HD Row DraftRow(int32_t i) const {
+    const RowView view = RowAt(batch_.draft, task_.chain.draft_rows[i]);
+    if (task_.draft_edits) return Edited(view, i);
+    Row row;
+    row.view = view;
+    return row;
+  }
+  SPECD_HD Distribution ReadDraft(int32_t i) {
+    return ReadDistribution(team_, DraftRow(i), task_.draft_scale, task_.draft_filters,
+                            workspace_.draft);
+  }
+  SPECD_HD bool HasSideChannel() const { return task_.chain.draft_weights != nullptr; }
+  // The side channel's word for q(x_i). What is no weight, or no mass, is a bad draft row.
+  SPECD_HD DraftShare SideChannel(int32_t i) const {
+    DraftShare share;
+    share.weight = task_.chain.draft_weights[i];
+    share.mass = task_.chain.draft_masses[i];
+    const bool weight_ok = share.weight >= 0.0f && share.weight < kInfinity;
+    const bool mass_ok = share.mass > 0.0 && share.mass <= 0x1.fffffep+127;
+    share.bad = !(weight_ok && mass_ok);
+    return share;
+  }
+
+  SPECD_HD int32_t num_drafts() const { return task_.chain.num_drafts; }
+  SPECD_HD bool DraftEndsAt(int32_t i) const {
+    return i >= num_drafts() || DraftToken(i) == kNoToken;
+  }
+  SPECD_HD TokenId DraftToken(int32_t i) const { return task_.chain.tokens[i]; }
+  SPECD_HD bool IsSampled(int32_t i) const {
+    return task_.chain.kinds != nullptr && task_.chain.kinds[i] == DraftKind::kSampled;
+  }
+  SPECD_HD bool IsInVocabulary(TokenId token) const {
+    return token >= 0 && token < batch_.target.vocab_size;
+  }
+  // Step 1 for a token at place i. A forced token stands over every mask.
+  SPECD_HD bool MayEmit(int32_t i, TokenId token) const {
+    if (!IsInVocabulary(token)) return false;
+    if (task_.chain.target_argmax != nullptr) return true;  // no rows, so nothing to mask them
+    const Row row = TargetRow(i);
+    if (row.place.forced != kNoToken) return token == row.place.forced;
+    const TokenEdit* edit = EditOf(row, token);
+    TokenEdit none;
+    none.id = token;
+    return IsAllowed(row, edit != nullptr ? *edit : none);
+  }
+
+  SPECD_HD uint64_t Coin(const CoinKey& key) const { return coins_(key); }
+  SPECD_HD uint32_t PositionOf(int32_t i) const {
+    return task_.first_position + static_cast<uint32_t>(i);
+  }
+  // The coin of the token at place i, where p itself is drawn from.
+  SPECD_HD uint64_t SampleCoinAt(int32_t i) const { return coins_(SampleCoin(PositionOf(i))); }
+  // The coin that decides about place i, of a node of the draft (0 is the root).
+  SPECD_HD uint64_t CoinAt(int32_t i, int32_t node, Purpose purpose) const {
+    return coins_({PositionOf(i), task_.round_base, static_cast<uint32_t>(node), purpose});
+  }
+
+  SPECD_HD static RowFacts FactsOf(const Distribution& p) {
+    return {p.point,
+            p.max,
+            p.scale,
+            p.row.cut.value,
+            p.row.cut.last,
+            p.row.has_cut,
+            p.row.place.below_min_tokens,
+            p.mass};
+  }
+  // A distribution that knows its weights and its mass, but no tiles: enough for WeightOf and
+  // ReadResidual.
+  SPECD_HD static Distribution Recall(Row row, const RowFacts& facts) {
+    Distribution p;
+    row.has_cut = facts.has_cut;
+    row.cut = {facts.cut_value, facts.cut_last};
+    row.place.below_min_tokens = facts.below_min_tokens;
+    p.row = row;
+    p.point = facts.point;
+    p.max = facts.max;
+    p.scale = facts.scale;
+    p.mass = facts.mass;
+    return p;
+  }
+
+  SPECD_HD T& team() const { return team_; }
+  SPECD_HD const ChainTask& task() const { return task_; }
+  SPECD_HD const ChainWorkspace& workspace() const { return workspace_; }
+
+ private:
+  // With the edits and the mask of place i.
+  SPECD_HD Row Edited(const RowView& view, int32_t i) const {
+    Row row;
+    row.view = view;
+    row.sequence = task_.edits;
+    if (task_.places == nullptr) return row;
+    row.place = task_.places[i];
+    if (row.place.mask_row >= 0) {
+      row.mask = batch_.mask.words + row.place.mask_row * batch_.mask.row_stride;
+    }
+    return row;
+  }
+
+  T& team_;
+  const RoundBatch& batch_;
+  const ChainTask& task_;
+  const ChainWorkspace& workspace_;
+  const CoinSource& coins_;
+};
+
+}  // namespace specd

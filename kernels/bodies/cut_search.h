@@ -1,0 +1,393 @@
+// CutSearch: finds a place in the order of a row's elements, without a sort.
+//
+// docs/ALGORITHMS.md, "Filters". A Cut is found by bisection over values: a pass counts the
+// elements at or above a pivot, or adds up their integer weights, which is exact in any order. Only
+// tiles whose maximum reaches the pivot are read. As soon as the elements in question fit into a
+// list, passes go over the list. Pivots decide how fast the answer comes and never what it is.
+#pragma once
+
+#include "kernels/bodies/distribution.h"
+
+namespace specd {
+
+struct AtLeast {
+  float pivot;
+  template <typename Value>
+  SPECD_INLINE auto operator()(Value x) const {
+    return x >= pivot;
+  }
+};
+
+struct Between {
+  float low;
+  float high;
+  template <typename Value>
+  SPECD_INLINE auto operator()(Value x) const {
+    return (x >= low) & (x < high);
+  }
+};
+
+struct BelowOnly {
+  float high;
+  template <typename Value>
+  SPECD_INLINE auto operator()(Value x) const {
+    return Select(x < high, x, Value(-kInfinity));
+  }
+};
+
+struct WeightAtLeast {
+  WeightFunction weight;
+  float pivot;
+  template <typename Value>
+  SPECD_INLINE auto operator()(Value x) const {
+    return Select(x >= pivot, weight(x), Value(0.0f));
+  }
+};
+
+// 1 where an element equals a value: with exponent 0 that is the integer 2^40.
+struct OneWhereEqual {
+  float value;
+  template <typename Value>
+  SPECD_INLINE auto operator()(Value x) const {
+    return Select(x == value, Value(1.0f), Value(0.0f));
+  }
+};
+
+// Every element above -inf is at least this.
+inline constexpr float kLowestFloat = -0x1.fffffep+127f;
+
+// The k-th largest tile maximum: at least k elements are not below it. -inf for fewer tiles.
+SPECD_INLINE float KthTileMax(const TileStats* tiles, int32_t num_tiles, int32_t k) {
+  if (num_tiles < k) return -kInfinity;
+  uint32_t low = OrderedKey(-kInfinity);
+  uint32_t high = OrderedKey(kInfinity);
+  while (high - low > 1) {
+    const uint32_t middle = low + (high - low) / 2;
+    const float pivot = FloatOfKey(middle);
+    int32_t count = 0;
+    for (int32_t t = 0; t < num_tiles; ++t) count += tiles[t].max >= pivot ? 1 : 0;
+    if (count >= k) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  return FloatOfKey(low);
+}
+
+// Brings the elements of a list as a tile.
+template <Team T>
+SPECD_INLINE void LoadList(T& team, const ElementList& list, int32_t num_listed,
+                           typename T::Tile* tile) {
+  const RowView view{list.values, DType::kFloat32, num_listed, {}};
+  team.Load(view, 0, Identity{}, tile);
+}
+
+// The number of ids that are not above `id`.
+SPECD_INLINE int32_t NumUpTo(const ElementList& list, int32_t num_listed, TokenId id) {
+  int32_t begin = 0;
+  int32_t end = num_listed;
+  while (begin < end) {
+    const int32_t middle = begin + (end - begin) / 2;
+    if (list.ids[middle] <= id) {
+      begin = middle + 1;
+    } else {
+      end = middle;
+    }
+  }
+  return begin;
+}
+
+// Finds cuts in one row, and then gathers what is left of it. A cut is the shortest prefix of the
+// order that amounts to a number: of elements, or of their integer weights.
+template <Team T>
+class CutSearch {
+ public:
+  // `p` has row (without a cut), tiles, max and scale, and must outlive the search.
+  SPECD_HD CutSearch(T& team, const Distribution& p, const RowWorkspace& workspace)
+      : team_(team),
+        p_(p),
+        workspace_(workspace),
+        num_tiles_(NumTiles(p.row.view.vocab_size)),
+        weight_{p.max, p.scale},
+        // -0 would have a neighbour that equals it.
+        above_all_(FloatOfKey(OrderedKey(p.max + 0.0f) + 1)) {}
+
+  // False where the whole row amounts to less. `first` is a value worth trying first.
+  SPECD_BODY bool Find(uint64_t need, bool by_weight, float first, Cut* cut) {
+    need_ = need;
+    by_weight_ = by_weight;
+    high_ = above_all_;
+    at_high_ = Tally{};
+    if (!FindLowInList() && !FindLow(first)) return false;
+    Narrow();
+    const uint64_t weight = by_weight_ ? IntegerWeight(weight_(low_), 0) : uint64_t{1};
+    const uint64_t each =
+        weight > 0 ? weight : 1;  // 0 only if the row changed since it was measured
+    const uint64_t missing = need_ - at_high_.amount;
+    *cut = {low_, IdOfEqual(low_, (missing + each - 1) / each)};
+    return true;
+  }
+
+  // Gathers what the cut leaves: into the list if it fits, else tile by tile. Returns its mass.
+  SPECD_BODY uint64_t Gather(const Cut& cut) {
+    if (!complete() || cut.value < list_floor_) {
+      listed_ = false;
+      by_weight_ = false;
+      low_ = cut.value;
+      high_ = above_all_;
+      at_low_ = MeasureRow(low_);
+      at_high_ = Tally{};
+      counted_at_low_ = true;
+      if (at_low_.count <= kListMax) ListBracket();
+    }
+    return listed_ ? MassOfList(cut) : MassOfTiles(cut);
+  }
+
+  // Tells the distribution what the last Gather found.
+  SPECD_HD void Describe(const Cut& cut, Distribution* p) const {
+    p->row.has_cut = true;
+    p->row.cut = cut;
+    p->tallies = workspace_.tallies;
+    p->list = workspace_.list;
+    p->num_listed = listed_ ? num_listed_ : 0;
+    p->list_cut = ListCut(cut);
+  }
+
+ private:
+  // Does the list hold every element that is not below list_floor_?
+  SPECD_HD bool complete() const { return listed_ && base_.count == 0; }
+
+  // A complete list of an earlier search serves again if the answer lies in it.
+  SPECD_HD bool FindLowInList() {
+    if (complete()) {
+      low_ = list_floor_;
+      at_low_ = MeasureList(low_);
+      if (at_low_.amount >= need_) return true;
+    }
+    listed_ = false;
+    return false;
+  }
+
+  // Goes down until the prefix is long enough: in steps that double, so that the passes before the
+  // last read few tiles.
+  SPECD_BODY bool FindLow(float first) {
+    float step = 8.0f / p_.scale;
+    low_ = first < high_ && first >= kLowestFloat ? first : p_.max - step;
+    while (true) {
+      if (!(low_ >= kLowestFloat)) low_ = kLowestFloat;
+      at_low_ = MeasureRow(low_);
+      counted_at_low_ = true;
+      if (at_low_.amount >= need_) return true;
+      if (low_ == kLowestFloat) return false;
+      high_ = low_;
+      at_high_ = at_low_;
+      do {
+        step *= 2.0f;
+        low_ = p_.max - step;
+      } while (low_ >= high_);
+    }
+  }
+
+  // Invariant: amount(>= low) >= need > amount(>= high). Ends with low at the element sought.
+  SPECD_BODY void Narrow() {
+    for (int32_t step = 0; !listed_; ++step) {
+      if (at_low_.count - at_high_.count <= kListMax) {
+        ListBracket();
+        break;
+      }
+      const float pivot = step < kGuesses ? Guess(step % 2 == 0) : Pivot(step % 2 == 0);
+      if (!(pivot > low_ && pivot < high_)) return;
+      Move(pivot, MeasureRow(pivot));
+    }
+    NarrowInList();
+  }
+
+  // A few elements are taken from the top one by one, which ends at once where a bisection would go
+  // on down to neighbouring floats.
+  SPECD_BODY void NarrowInList() {
+    typename T::Tile tile;
+    LoadList(team_, workspace_.list, num_listed_, &tile);
+    for (bool by_value = true;; by_value = !by_value) {
+      const bool few = at_low_.count - at_high_.count <= kFew;
+      const float pivot = few ? team_.Max(BelowOnly{high_}, tile) : Pivot(by_value);
+      const bool inside = few ? pivot >= low_ : pivot > low_ && pivot < high_;
+      if (!inside) return;
+      Tally tally = MeasureTile(tile, pivot);
+      tally.count += base_.count;
+      tally.amount += base_.amount;
+      Move(pivot, tally);
+      if (few && low_ == pivot) return;
+    }
+  }
+
+  SPECD_HD void Move(float pivot, const Tally& tally) {
+    counted_at_low_ = tally.amount >= need_;
+    (counted_at_low_ ? low_ : high_) = pivot;
+    (counted_at_low_ ? at_low_ : at_high_) = tally;
+  }
+
+  // Where the answer would be if elements and amounts lay evenly in the bracket, and a little above
+  // or below: two such steps leave a bracket that fits into a list, if the guess was right.
+  SPECD_HD float Guess(bool above) const {
+    const auto width = static_cast<double>(high_) - static_cast<double>(low_);
+    const auto count = static_cast<double>(at_low_.count - at_high_.count);
+    const auto share = static_cast<double>(need_ - at_high_.amount) /
+                       static_cast<double>(at_low_.amount - at_high_.amount);
+    const double margin = width * (kListMax / 3) / count;
+    const double answer = static_cast<double>(high_) - share * width;
+    const auto guess = static_cast<float>(above ? answer + margin : answer - margin);
+    return guess > low_ && guess < high_ ? guess : Pivot(true);
+  }
+
+  // Halves the values, which is likely to halve the elements, and in turn the floats in between, so
+  // that no bracket takes more than 64 steps.
+  SPECD_HD float Pivot(bool by_value) const {
+    if (by_value) {
+      const float middle = low_ + (high_ - low_) * 0.5f;
+      if (middle > low_ && middle < high_) return middle;
+    }
+    const uint32_t low_key = OrderedKey(low_);
+    return FloatOfKey(low_key + (OrderedKey(high_) - low_key) / 2);
+  }
+
+  SPECD_BODY Tally MeasureTile(const typename T::Tile& tile, float pivot) {
+    Tally tally;
+    tally.count = static_cast<uint64_t>(team_.Count(AtLeast{pivot}, tile));
+    tally.amount =
+        by_weight_ ? team_.SumWeights(WeightAtLeast{weight_, pivot}, 0, tile) : tally.count;
+    return tally;
+  }
+
+  SPECD_BODY Tally MeasureList(float pivot) {
+    typename T::Tile tile;
+    LoadList(team_, workspace_.list, num_listed_, &tile);
+    Tally tally = MeasureTile(tile, pivot);
+    tally.count += base_.count;
+    tally.amount += base_.amount;
+    return tally;
+  }
+
+  // Runs `measure` over the tiles that hold an element not below `floor`, and adds up.
+  template <typename MeasureOne>
+  SPECD_HD Tally MeasureTiles(float floor, const Row& row, const MeasureOne& measure) {
+    typename T::Tile tile;
+    ForEachTile(team_, num_tiles_, [&](int32_t t) {
+      Tally tally;
+      if (p_.tiles[t].max >= floor) {
+        LoadRow(team_, row, t, &tile);
+        tally = measure(tile);
+      }
+      team_.Publish(tally, &workspace_.tallies[t]);
+    });
+    Tally sum;
+    for (int32_t t = 0; t < num_tiles_; ++t) {
+      sum.count += workspace_.tallies[t].count;
+      sum.amount += workspace_.tallies[t].amount;
+    }
+    return sum;
+  }
+
+  SPECD_BODY Tally MeasureRow(float pivot) {
+    return MeasureTiles(pivot, p_.row, [&](const auto& tile) { return MeasureTile(tile, pivot); });
+  }
+
+  // Writes the elements of [low, high) to the list.
+  SPECD_BODY void ListBracket() {
+    const Between bracket{low_, high_};
+    // Without an upper bound the last pass over the row has counted just these elements.
+    if (!counted_at_low_ || high_ != above_all_) {
+      MeasureTiles(low_, p_.row, [&](const auto& tile) {
+        return Tally{static_cast<uint64_t>(team_.Count(bracket, tile)), 0};
+      });
+    }
+    typename T::Tile tile;
+    int32_t place = 0;
+    int32_t next = 0;  // the first tile whose place is not known yet
+    ForEachTile(team_, num_tiles_, [&](int32_t t) {
+      for (; next < t; ++next) place += static_cast<int32_t>(workspace_.tallies[next].count);
+      // Counts that do not belong together (groups disagree about a row that changed) end here.
+      if (workspace_.tallies[t].count == 0 || place > kListMax) return;
+      LoadRow(team_, p_.row, t, &tile);
+      team_.Pack(bracket, tile, t * kTileSize, workspace_.list.values + place,
+                 workspace_.list.ids + place);
+    });
+    num_listed_ = static_cast<int32_t>(at_low_.count - at_high_.count);
+    list_floor_ = low_;
+    base_ = at_high_;
+    listed_ = true;
+  }
+
+  // The id of the n-th element (from 1) that equals `value`.
+  SPECD_BODY TokenId IdOfEqual(float value, uint64_t n) {
+    typename T::Tile tile;
+    const OneWhereEqual one{value};
+    if (listed_) {
+      LoadList(team_, workspace_.list, num_listed_, &tile);
+      const int32_t place = team_.FindPrefix(one, 0, (n - 1) << kWeightBits, tile);
+      return place < 0 ? kVocabSizeMax : workspace_.list.ids[place];
+    }
+    MeasureTiles(value, p_.row, [&](const auto& of_tile) {
+      return Tally{static_cast<uint64_t>(team_.Count(EqualTo{value}, of_tile)), 0};
+    });
+    for (int32_t t = 0; t < num_tiles_; ++t) {
+      if (n > workspace_.tallies[t].count) {
+        n -= workspace_.tallies[t].count;
+        continue;
+      }
+      LoadRow(team_, p_.row, t, &tile);
+      const int32_t place = team_.FindPrefix(one, 0, (n - 1) << kWeightBits, tile);
+      return place < 0 ? kVocabSizeMax : t * kTileSize + place;
+    }
+    return kVocabSizeMax;
+  }
+
+  SPECD_HD Cut ListCut(const Cut& cut) const {
+    if (!listed_) return cut;
+    return {cut.value, NumUpTo(workspace_.list, num_listed_, cut.last) - 1};
+  }
+
+  SPECD_BODY uint64_t MassOfList(const Cut& cut) {
+    typename T::Tile tile;
+    LoadList(team_, workspace_.list, num_listed_, &tile);
+    const Cut in_list = ListCut(cut);
+    team_.Keep(in_list.value, in_list.last, &tile);
+    return team_.SumWeights(weight_, 0, tile);
+  }
+
+  SPECD_BODY uint64_t MassOfTiles(const Cut& cut) {
+    Row row = p_.row;
+    row.has_cut = true;
+    row.cut = cut;
+    return MeasureTiles(cut.value, row,
+                        [&](const auto& tile) {
+                          return Tally{0, team_.SumWeights(weight_, 0, tile)};
+                        })
+        .amount;
+  }
+
+  static constexpr uint64_t kFew = 8;
+  static constexpr int32_t kGuesses = 12;
+
+  T& team_;
+  const Distribution& p_;
+  const RowWorkspace& workspace_;
+  const int32_t num_tiles_;
+  const WeightFunction weight_;
+  const float above_all_;
+
+  uint64_t need_ = 0;
+  bool by_weight_ = false;
+  float low_ = 0;
+  float high_ = 0;
+  Tally at_low_;
+  Tally at_high_;
+  bool counted_at_low_ = false;  // the tallies hold the counts of elements >= low
+
+  bool listed_ = false;  // the list holds the elements of a bracket
+  int32_t num_listed_ = 0;
+  float list_floor_ = 0;  // the low end of the bracket
+  Tally base_;            // what lies above it
+};
+
+}  // namespace specd

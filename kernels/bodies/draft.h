@@ -1,0 +1,66 @@
+// SampleDraft: children of one row of the draft model, drawn by the rules that will verify them.
+//
+// docs/ALGORITHMS.md, "Drafts". Each child has a coin of its own, keyed by its node; its weight and
+// the row's mass are the side channel that saves reading the row again.
+#pragma once
+
+#include "kernels/bodies/best.h"
+#include "kernels/bodies/sample.h"
+#include "kernels/core/round.h"
+
+namespace specd {
+
+inline constexpr int32_t kChildrenMax = 64;
+
+// Writes the distinct ids to samples, in the order in which they were first drawn, and returns how
+// many there are: fewer than num_children where ids repeat or p has no more of them. coin_of(j) is
+// the coin of child j. REQUIRES: !p.bad, num_children <= kChildrenMax.
+template <Team T, typename CoinOf>
+SPECD_BODY int32_t SampleChildren(T& team, const Distribution& p, DraftSampling sampling,
+                                  int32_t num_children, const CoinOf& coin_of,
+                                  const RowWorkspace& workspace, DraftSample* samples) {
+  // Every group keeps its own list: it must know the ids, and only the leader may write them.
+  TokenId ids[kChildrenMax];
+  uint32_t counts[kChildrenMax];
+  int32_t num_ids = 0;
+  const auto add = [&](TokenId id) {
+    for (int32_t i = 0; i < num_ids; ++i) {
+      if (ids[i] != id) continue;
+      ++counts[i];
+      return;
+    }
+    ids[num_ids] = id;
+    counts[num_ids++] = 1;
+  };
+
+  if (p.point != kNoToken) {
+    add(p.point);
+    if (sampling == DraftSampling::kWithReplacement)
+      counts[0] = static_cast<uint32_t>(num_children);
+  } else if (sampling == DraftSampling::kTopK) {
+    VisitBest(team, p, num_children, workspace, [&](int32_t, TokenId id, float) { add(id); });
+  } else if (sampling == DraftSampling::kWithReplacement) {
+    for (int32_t j = 0; j < num_children; ++j) {
+      const TokenId id = Sample(team, p, coin_of(j));
+      if (id != kNoToken) add(id);
+    }
+  } else {
+    // Later children are drawn from what is left. Filters are not applied anew: the cut stays.
+    Row rest = p.row;
+    rest.removed = ids;
+    Distribution left = p;
+    for (int32_t j = 0; j < num_children && !left.bad; ++j) {
+      const TokenId id = Sample(team, left, coin_of(j));
+      if (id == kNoToken || id < 0 || id >= p.row.view.vocab_size) break;
+      add(id);
+      rest.num_removed = num_ids;
+      if (j + 1 < num_children) left = ReadDistribution(team, rest, p.scale, Filters{}, workspace);
+    }
+  }
+  for (int32_t i = 0; i < num_ids && team.leader(); ++i) {
+    samples[i] = {ids[i], counts[i], WeightOf(p, ids[i]), p.mass};
+  }
+  return num_ids;
+}
+
+}  // namespace specd

@@ -1,0 +1,196 @@
+// A row as the bodies see it: the tensor's elements, made into logits and edited (CONTRACT §2, and
+// steps 1 to 6 of §3), perhaps cut down to the elements that a filter left.
+//
+// Nothing is written back: every pass processes the elements again while it loads them, and a row
+// that nothing changes is read where it lies. docs/ALGORITHMS.md, "From a row to logits".
+#pragma once
+
+#include "kernels/bodies/team.h"
+#include "kernels/core/elements.h"
+#include "kernels/core/round.h"
+
+namespace specd {
+
+// A place in the order of elements: by value, descending, then by id, ascending. What a filter
+// leaves is always all elements up to such a place.
+struct Cut {
+  float value = -kInfinity;
+  TokenId last = kVocabSizeMax;  // of the elements equal to value, the highest id that is kept
+};
+
+// The cut that keeps less.
+SPECD_INLINE Cut Tighter(const Cut& a, const Cut& b) {
+  if (a.value != b.value) return a.value > b.value ? a : b;
+  return {a.value, a.last < b.last ? a.last : b.last};
+}
+
+struct Row {
+  RowView view;
+  const uint32_t* mask = nullptr;  // the grammar's; null: none
+  SequenceEdits sequence;
+  PlaceEdits place;
+  bool has_cut = false;
+  Cut cut;
+  const TokenId* removed = nullptr;  // ids that were drawn already, in any order
+  int32_t num_removed = 0;
+
+  SPECD_INLINE bool plain() const {
+    return mask == nullptr && sequence.allowed == nullptr && sequence.num_edits == 0 &&
+           place.num_overrides == 0 && !has_cut && num_removed == 0;
+  }
+};
+
+// How an element of a tensor becomes a logit. NaN stays NaN and infinities stay themselves: an
+// element that the engine masked before specd capped the row is still masked.
+struct ArriveFunction {
+  ElementRules rules;
+
+  template <typename Value>
+  SPECD_INLINE Value operator()(Value x) const {
+    if (rules.kind == RowKind::kLogits) return Logit(x);
+    // Final probabilities are sampled with scale 1, so that powers of two stay exact.
+    constexpr float kLn2 = 0x1.62e430p-1f;
+    constexpr float kSmallestNormal = 0x1p-126f;
+    const Value log = Log2(x) * (rules.kind == RowKind::kFinalProbabilities ? 1.0f : kLn2);
+    Value result = Select(x < kSmallestNormal, Value(-kInfinity), log);
+    result = Select(x == kInfinity, Value(kInfinity), result);
+    // A negative probability is no probability. NaN fails every comparison, so it falls through.
+    return Select(x >= 0.0f, result, Value(FloatOf(0x7FC00000u)));
+  }
+
+  SPECD_INLINE bool IsIdentity() const {
+    return rules.kind == RowKind::kLogits && rules.scale == 1.0f && rules.cap == 0.0f;
+  }
+
+ private:
+  template <typename Value>
+  SPECD_INLINE Value Logit(Value x) const {
+    const Value scaled = x * rules.scale;
+    if (rules.cap == 0.0f) return scaled;
+    return Select(scaled - scaled == 0.0f, Tanh(scaled / rules.cap) * rules.cap, scaled);
+  }
+};
+
+// The scale of a row's weights: final probabilities arrive as log2 p and know no temperature.
+SPECD_INLINE float ScaleOf(const Row& row, float scale) {
+  return row.view.rules.kind == RowKind::kFinalProbabilities ? 1.0f : scale;
+}
+
+SPECD_INLINE bool MaskAllows(const uint32_t* words, TokenId id) {
+  return words == nullptr || (words[id / 32] >> (id % 32) & 1u) != 0;
+}
+
+// The first edit whose id is not below `id`.
+SPECD_INLINE int32_t LowerBound(const TokenEdit* edits, int32_t num_edits, TokenId id) {
+  int32_t begin = 0;
+  int32_t end = num_edits;
+  while (begin < end) {
+    const int32_t middle = begin + (end - begin) / 2;
+    if (edits[middle].id < id) {
+      begin = middle + 1;
+    } else {
+      end = middle;
+    }
+  }
+  return begin;
+}
+
+// Step 1 for one element.
+SPECD_INLINE bool IsAllowed(const Row& row, const TokenEdit& edit) {
+  return (edit.flags & kEditDisallowed) == 0 && MaskAllows(row.mask, edit.id) &&
+         MaskAllows(row.sequence.allowed, edit.id);
+}
+
+// Steps 1 to 5 for an element that has an edit. Each operation is one rounding.
+SPECD_INLINE float EditedElement(const Row& row, const TokenEdit& edit) {
+  if (!IsAllowed(row, edit)) return -kInfinity;
+  float l = ArriveFunction{row.view.rules}(LoadElement(row.view, edit.id));
+  if (IsNan(l)) return l;
+  l = l + edit.bias;
+  const uint32_t bans = kEditBanned | (row.place.below_min_tokens ? uint32_t{kEditEnd} : 0u);
+  if ((edit.flags & bans) != 0) return -kInfinity;
+  const Penalties& penalties = row.sequence.penalties;
+  if ((edit.flags & kEditSeen) != 0) {
+    l = l > 0.0f ? l / penalties.repetition : l * penalties.repetition;
+  }
+  if (edit.count > 0) {
+    l = l - penalties.frequency * static_cast<float>(edit.count);
+    l = l - penalties.presence;
+  }
+  return l;
+}
+
+// The edit that holds for an id in this row, or null.
+SPECD_INLINE const TokenEdit* EditOf(const Row& row, TokenId id) {
+  const PlaceEdits& place = row.place;
+  const int32_t o = LowerBound(place.overrides, place.num_overrides, id);
+  if (o < place.num_overrides && place.overrides[o].id == id) return &place.overrides[o];
+  const SequenceEdits& sequence = row.sequence;
+  const int32_t e = LowerBound(sequence.edits, sequence.num_edits, id);
+  if (e < sequence.num_edits && sequence.edits[e].id == id) return &sequence.edits[e];
+  return nullptr;
+}
+
+SPECD_INLINE bool IsRemoved(const Row& row, TokenId id) {
+  for (int32_t i = 0; i < row.num_removed; ++i) {
+    if (row.removed[i] == id) return true;
+  }
+  return false;
+}
+
+// One processed element; what LoadRow gives for the whole tile. REQUIRES: id is in the vocabulary.
+SPECD_INLINE float ElementOf(const Row& row, TokenId id) {
+  const TokenEdit* edit = EditOf(row, id);
+  float l = -kInfinity;
+  if (edit != nullptr) {
+    l = EditedElement(row, *edit);
+  } else if (MaskAllows(row.mask, id) && MaskAllows(row.sequence.allowed, id)) {
+    l = ArriveFunction{row.view.rules}(LoadElement(row.view, id));
+  }
+  if (IsRemoved(row, id)) return -kInfinity;
+  if (!row.has_cut) return l;
+  return l > row.cut.value || (l == row.cut.value && id <= row.cut.last) ? l : -kInfinity;
+}
+
+template <Team T>
+SPECD_INLINE void ApplyEdits(T& team, const Row& row, const TokenEdit* edits, int32_t num_edits,
+                             int32_t tile_index, typename T::Tile* tile) {
+  const TokenId first = tile_index * kTileSize;
+  for (int32_t i = LowerBound(edits, num_edits, first); i < num_edits; ++i) {
+    if (edits[i].id >= first + kTileSize) return;
+    team.Set(edits[i].id - first, EditedElement(row, edits[i]), tile);
+  }
+}
+
+template <Team T>
+SPECD_BODY void LoadProcessed(T& team, const Row& row, int32_t tile_index, typename T::Tile* tile) {
+  const ArriveFunction arrive{row.view.rules};
+  if (arrive.IsIdentity()) {
+    team.Load(row.view, tile_index, Identity{}, tile);
+  } else {
+    team.Load(row.view, tile_index, arrive, tile);
+  }
+  if (row.mask != nullptr) team.ApplyMask(row.mask, tile_index, tile);
+  if (row.sequence.allowed != nullptr) team.ApplyMask(row.sequence.allowed, tile_index, tile);
+  // An override comes second and starts from the element as it arrived, so it wins.
+  ApplyEdits(team, row, row.sequence.edits, row.sequence.num_edits, tile_index, tile);
+  ApplyEdits(team, row, row.place.overrides, row.place.num_overrides, tile_index, tile);
+  const TokenId first = tile_index * kTileSize;
+  for (int32_t i = 0; i < row.num_removed; ++i) {
+    const TokenId element = row.removed[i] - first;
+    if (element >= 0 && element < kTileSize) team.Set(element, -kInfinity, tile);
+  }
+  if (row.has_cut) team.Keep(row.cut.value, row.cut.last - first, tile);
+}
+
+// Brings one tile of processed elements.
+template <Team T>
+SPECD_INLINE void LoadRow(T& team, const Row& row, int32_t tile_index, typename T::Tile* tile) {
+  if (row.plain() && ArriveFunction{row.view.rules}.IsIdentity()) {
+    team.Load(row.view, tile_index, Identity{}, tile);
+  } else {
+    LoadProcessed(team, row, tile_index, tile);
+  }
+}
+
+}  // namespace specd

@@ -1,0 +1,115 @@
+// Logprobs: of one token of a row, of the best ids and of chosen ones (CONTRACT §3).
+//
+// docs/ALGORITHMS.md, "Logprobs".
+#pragma once
+
+#include "kernels/bodies/best.h"
+#include "kernels/core/round.h"
+
+namespace specd {
+
+inline constexpr float kLog2E = 0x1.715476p+0f;
+
+struct GreaterThan {
+  float value;
+  template <typename Value>
+  SPECD_INLINE auto operator()(Value x) const {
+    return x > value;
+  }
+};
+
+// How the elements of one distribution are reported.
+struct ScoreRule {
+  bool logprob = false;
+  float max = 0;
+  float scale = 0;
+  float log2_mass = 0;
+  float logit_unit = 1;  // 1 / temperature; final probabilities arrive as log2 p
+
+  SPECD_INLINE float operator()(float l) const {
+    constexpr float kLn2 = 0x1.62e430p-1f;
+    if (!logprob) return l * logit_unit;
+    if (l == -kInfinity) return l;
+    return ((l - max) * scale - log2_mass) * kLn2;
+  }
+};
+
+// 1 + the number of elements above l.
+template <Team T>
+SPECD_BODY int32_t RankOf(T& team, const Distribution& p, float l, const RowWorkspace& workspace) {
+  const int32_t num_tiles = NumTiles(p.row.view.vocab_size);
+  typename T::Tile tile;
+  ForEachTile(team, num_tiles, [&](int32_t t) {
+    Tally tally;
+    if (p.tiles[t].max > l) {
+      LoadRow(team, p.row, t, &tile);
+      tally.count = static_cast<uint64_t>(team.Count(GreaterThan{l}, tile));
+    }
+    team.Publish(tally, &workspace.tallies[t]);
+  });
+  uint64_t rank = 1;
+  for (int32_t t = 0; t < num_tiles; ++t) rank += workspace.tallies[t].count;
+  return static_cast<int32_t>(rank);
+}
+
+// A point mass: its id has probability 1, all others share the second rank.
+SPECD_INLINE TokenScore ScoreOfPoint(TokenId point, TokenId id, bool logprob) {
+  if (id != point) return {id, -kInfinity, 2};
+  return {id, logprob ? 0.0f : kInfinity, 1};
+}
+
+// Writes NumScores(request) entries: the token, the best, the chosen. False for a bad row, whose
+// scores are NaN. `target` is the row with its edits, `scale` and `filters` those it is sampled
+// with; the raw modes use none of them. REQUIRES: all ids are in the vocabulary.
+template <Team T>
+SPECD_BODY bool ScoreToken(T& team, const Row& target, float scale, const Filters& filters,
+                           TokenId token, const ScoreRequest& request,
+                           const RowWorkspace& workspace, TokenScore* out) {
+  const bool raw = request.mode == ScoreMode::kRawLogprob || request.mode == ScoreMode::kRawLogit;
+  const bool logprob =
+      request.mode == ScoreMode::kRawLogprob || request.mode == ScoreMode::kProcessedLogprob;
+  Row row = target;
+  if (raw) {
+    row = Row{};
+    row.view = target.view;
+  }
+  const Distribution p =
+      ReadDistribution(team, row, raw ? kLog2E : scale, raw ? Filters{} : filters, workspace);
+  const int32_t num_scores = NumScores(request);
+  const auto write = [&](int32_t i, const TokenScore& score) {
+    if (team.leader()) out[i] = score;
+  };
+  for (int32_t i = 0; i < num_scores; ++i) write(i, TokenScore{});
+  const auto id_at = [&](int32_t i) {
+    return i == 0 ? token : request.chosen[i - 1 - request.num_top];
+  };
+  const int32_t first_chosen = 1 + request.num_top;
+  if (p.bad || p.point != kNoToken) {
+    for (int32_t i = 0; i < num_scores; i = i == 0 ? first_chosen : i + 1) {
+      write(i, p.bad ? TokenScore{id_at(i), FloatOf(0x7FC00000u), 0}
+                     : ScoreOfPoint(p.point, id_at(i), logprob));
+    }
+    if (!p.bad && request.num_top > 0) write(1, ScoreOfPoint(p.point, p.point, logprob));
+    return !p.bad;
+  }
+
+  constexpr float kLn2 = 0x1.62e430p-1f;
+  const bool final = row.view.rules.kind == RowKind::kFinalProbabilities;
+  // After step 11 a logit is over the temperature.
+  const float unit = final ? kLn2 : raw || scale == kLog2E ? 1.0f : scale * kLn2;
+  const ScoreRule rule{logprob, p.max, p.scale, Log2(static_cast<float>(p.mass)), unit};
+  for (int32_t i = 0; i < num_scores; i = i == 0 ? first_chosen : i + 1) {
+    const float l = ElementOf(p.row, id_at(i));
+    write(i, {id_at(i), rule(l), RankOf(team, p, l, workspace)});
+  }
+  float previous = 0;
+  int32_t rank = 0;
+  VisitBest(team, p, request.num_top, workspace, [&](int32_t place, TokenId id, float l) {
+    if (place == 0 || l != previous) rank = place + 1;
+    previous = l;
+    write(1 + place, {id, rule(l), rank});
+  });
+  return true;
+}
+
+}  // namespace specd

@@ -1,0 +1,109 @@
+// Steps 9 to 11: min_p, top_k and top_p, exactly and without a sort.
+//
+// docs/ALGORITHMS.md, "Filters". The order of elements is by value, descending, then by id,
+// ascending. Every filter keeps a prefix of that order, so it is a Cut, and the tightest cut holds.
+#pragma once
+
+#include "kernels/bodies/cut_search.h"
+
+namespace specd {
+
+// The lowest value that min_p keeps: bisection over all floats, because (l - max) * scale does not
+// fall where l rises.
+SPECD_INLINE float LowestKeptByMinP(float max, float scale, float min_p) {
+  uint32_t low = OrderedKey(kLowestFloat);
+  uint32_t high = OrderedKey(max);  // the maximum itself always stays
+  if ((kLowestFloat - max) * scale >= min_p) return kLowestFloat;
+  while (high - low > 1) {
+    const uint32_t middle = low + (high - low) / 2;
+    if ((FloatOfKey(middle) - max) * scale >= min_p) {
+      high = middle;
+    } else {
+      low = middle;
+    }
+  }
+  return FloatOfKey(high);
+}
+
+SPECD_INLINE bool HasTopK(const Filters& filters, int32_t vocab_size) {
+  return filters.top_k > 0 && filters.top_k < vocab_size;
+}
+SPECD_INLINE bool HasMinP(const Filters& filters) { return filters.min_p > -kInfinity; }
+SPECD_INLINE bool HasTopP(const Filters& filters) { return filters.top_p < kTopPOff; }
+
+// A mass in units of integer weights: the maximum has 2^40. Of a row that changes while it is read
+// the mass may be anything, NaN too.
+SPECD_INLINE uint64_t IntegerMass(double mass) {
+  constexpr double kOne = 1099511627776.0;
+  return mass >= 0 && mass <= 2.0 * kVocabSizeMax ? static_cast<uint64_t>(mass * kOne) : 0;
+}
+
+// Does top_p judge the distribution of step 8, whose mass is the sum of the tiles' masses?
+SPECD_INLINE bool TopPIsOfAll(const Filters& filters, int32_t vocab_size) {
+  return HasTopP(filters) &&
+         (filters.joint || (!HasTopK(filters, vocab_size) && !HasMinP(filters)));
+}
+
+// Sets the cut of a distribution that has row, tiles, max, scale and, if TopPIsOfAll, mass.
+template <Team T>
+SPECD_BODY void Truncate(T& team, const Filters& filters, const RowWorkspace& workspace,
+                         Distribution* p) {
+  const int32_t vocab_size = p->row.view.vocab_size;
+  CutSearch<T> search(team, *p, workspace);
+  Cut cut{kLowestFloat, kVocabSizeMax};
+  if (HasMinP(filters)) cut.value = LowestKeptByMinP(p->max, p->scale, filters.min_p);
+  Cut found;
+  if (HasTopK(filters, vocab_size)) {
+    const auto k = static_cast<uint64_t>(filters.top_k);
+    const float first = KthTileMax(p->tiles, NumTiles(vocab_size), filters.top_k);
+    if (search.Find(k, false, first, &found)) cut = Tighter(cut, found);
+  }
+  if (HasTopP(filters)) {
+    const uint64_t all =
+        TopPIsOfAll(filters, vocab_size) ? IntegerMass(p->mass) : search.Gather(cut);
+    // The smallest integer that is not below top_p * all; nothing reaches 0, so at least 1.
+    const uint64_t need = MulDivUp(filters.top_p, all, kTopPOff);
+    if (search.Find(need > 0 ? need : 1, true, p->max - 8.0f / p->scale, &found)) {
+      cut = Tighter(cut, found);
+    }
+  }
+  p->total = search.Gather(cut);
+  p->mass = static_cast<double>(p->total) * 0x1p-40;
+  p->filtered = true;
+  search.Describe(cut, p);
+}
+
+// Reads a row: its maximum and mass, its survivors where filters are on.
+template <Team T>
+SPECD_BODY Distribution ReadDistribution(T& team, const Row& row, float scale,
+                                         const Filters& filters, const RowWorkspace& workspace) {
+  const int32_t vocab_size = row.view.vocab_size;
+  Distribution p;
+  p.row = row;
+  p.scale = ScaleOf(row, scale);
+  p.tiles = workspace.tiles;
+  if (row.place.forced != kNoToken) {
+    p.point = row.place.forced;
+    p.mass = 1;
+    return p;
+  }
+  const bool selects = HasTopK(filters, vocab_size) || HasMinP(filters);
+  const bool with_sums = !selects || TopPIsOfAll(filters, vocab_size);
+  p.max = ReadAndJudge(team, &p.row, p.scale, with_sums, workspace.tiles);
+  p.bad = IsNan(p.max) || p.max == -kInfinity;
+  if (p.bad) return p;
+  if (p.max == kInfinity) {
+    p.point = LowestIdEqualTo(team, p.row, workspace.tiles, kInfinity);
+    p.mass = 1;
+    return p;
+  }
+  if (with_sums) {
+    for (int32_t t = 0; t < NumTiles(vocab_size); ++t) {
+      p.mass += static_cast<double>(TileMass(workspace.tiles[t], p.max, p.scale));
+    }
+  }
+  if (selects || HasTopP(filters)) Truncate(team, filters, workspace, &p);
+  return p;
+}
+
+}  // namespace specd

@@ -1,0 +1,32 @@
+#include "kernels/bodies/transform.h"
+#include "kernels/bodies/warp_team.h"
+#include "kernels/cuda/cuda_thread.cuh"
+#include "kernels/cuda/round_kernels.h"
+
+namespace specd {
+
+namespace {
+
+// One block transforms one row.
+__global__ void __launch_bounds__(kThreadsPerBlock)
+    TransformRowsKernel(TransformBatch batch, char* workspaces) {
+  const int32_t vocab_size = batch.source.vocab_size;
+  const int64_t i = blockIdx.x;
+  WarpTeam<CudaThread> team{CudaThread()};
+  const ChainWorkspace workspace =
+      ChainWorkspaceAt(workspaces + i * ChainWorkspaceBytes(vocab_size, 0), vocab_size, 0);
+  const RowTransform& transform = batch.rows[i];
+  const OutcomeStatus status =
+      TransformRow(team, RowAt(batch.source, transform.row), transform, workspace.target);
+  if (team.leader()) batch.statuses[i] = status;
+}
+
+}  // namespace
+
+cudaError_t EnqueueTransforms(const TransformBatch& batch, void* workspaces, cudaStream_t stream) {
+  TransformRowsKernel<<<static_cast<unsigned>(batch.num_rows), kThreadsPerBlock, 0, stream>>>(
+      batch, static_cast<char*>(workspaces));
+  return cudaGetLastError();
+}
+
+}  // namespace specd

@@ -1,0 +1,80 @@
+// The parameter table: every field of SequenceParams once, with its range, its meaning and the
+// names its peers have for it.
+//
+// ValidateParams walks it, docs/PARAMETERS.md is printed from it (tools/params_doc), and whoever
+// moves parameters by name finds a field's place in the struct here. A default is not repeated in
+// the table: it is what a SequenceParams{} holds. Constant data, safe from any thread.
+//
+//   const ParamRow* row = FindParam("top_p");
+//   std::get<ParamPlace<double>>(row->place).write(params) = 0.9;
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "speculative/params.h"
+
+namespace specd {
+
+// Where a field lives in the struct.
+template <class T>
+struct ParamPlace {
+  const T& (*read)(const SequenceParams&);
+  T& (*write)(SequenceParams&);
+};
+
+// A field's type is the alternative its place holds.
+using AnyParamPlace =
+    std::variant<ParamPlace<double>, ParamPlace<int64_t>, ParamPlace<uint64_t>, ParamPlace<bool>,
+                 ParamPlace<TokenId>, ParamPlace<VerifyMethod>, ParamPlace<FilterOrder>,
+                 ParamPlace<ScoreMode>, ParamPlace<std::vector<TokenId>>,
+                 ParamPlace<std::vector<TokenBias>>, ParamPlace<std::vector<std::vector<TokenId>>>,
+                 ParamPlace<std::vector<std::string>>, ParamPlace<std::vector<ProcessorParams>>>;
+
+// An interval of numbers; an infinite end is no bound.
+struct ParamRange {
+  double minimum = -std::numeric_limits<double>::infinity();
+  double maximum = std::numeric_limits<double>::infinity();
+  bool excludes_minimum = false;
+
+  // False for NaN.
+  bool Contains(double value) const;
+};
+
+struct ParamRow {
+  std::string_view field;
+  AnyParamPlace place;
+  // Of a number, or of each bias of a list of them. Token ids need none: they lie inside the
+  // vocabulary.
+  ParamRange range;
+  // Of a list; 0: as many as the vocabulary has ids.
+  size_t max_count = 0;
+  // The names of an enumeration; the index is the value.
+  std::span<const std::string_view> choices;
+  // What peers call it; empty: they have no such parameter.
+  std::string_view vllm_name;
+  std::string_view sglang_name;
+  std::string_view meaning;
+};
+
+// In the order of SequenceParams. has_seed has no row of its own: it says that seed was given.
+std::span<const ParamRow> ParamTable();
+
+// Null where no field has this name.
+const ParamRow* FindParam(std::string_view field);
+
+// "0 .. 2", "above 0 .. 1", "-1 or more"; of a row in full: "at most 64 ids in 0 .. vocab_size -
+// 1".
+std::string RangeText(const ParamRange& range);
+std::string RangeText(const ParamRow& row);
+
+// "0.7", "greedy", "3 entries", "empty".
+std::string ValueText(const ParamRow& row, const SequenceParams& params);
+
+}  // namespace specd

@@ -1,0 +1,31 @@
+// BadWords: step 5 of CONTRACT §3, for words of two ids and more.
+//
+// The last id of a word is banned where the ids before it were just emitted, draft prefix
+// included. As in vLLM a word that begins in the prompt is not caught: only what is emitted counts.
+// Words of one id are banned everywhere and stand in TokenEdits.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "speculative/processor.h"
+
+namespace specd {
+
+class BadWords : public Processor {
+ public:
+  // Null where no word has two ids or more.
+  static std::unique_ptr<Processor> Make(std::span<const std::vector<TokenId>> words);
+
+  explicit BadWords(std::vector<std::vector<TokenId>> words) : words_(std::move(words)) {}
+
+  size_t max_edits() const override { return words_.size(); }
+  void Apply(const TokenHistory& history, PlaceEditor* place) const override;
+  std::unique_ptr<Processor> Clone() const override { return std::make_unique<BadWords>(*this); }
+
+ private:
+  const std::vector<std::vector<TokenId>> words_;
+};
+
+}  // namespace specd

@@ -1,0 +1,89 @@
+// RowRules: everything that steps 1 to 6 of CONTRACT §3 need to know of one sequence, apart from
+// the grammar: its edits, the history and the processors.
+//
+// Built when a sequence is opened; kept tokens are committed to it; places of a draft are built
+// from it with the draft prefix on top, and nothing of a draft stays behind. All memory is taken by
+// Create. A copy is independent (FORK). Thread-compatible.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "speculative/params.h"
+#include "speculative/processor.h"
+#include "speculative/token_edits.h"
+#include "speculative/token_history.h"
+
+namespace specd {
+
+// The longest history, prompt and output together, that a parameter can look back upon: 64 MiB of
+// ids, of which only what is used is ever touched.
+inline constexpr int64_t kHistoryTokensMax = int64_t{1} << 24;
+
+class RowRules {
+ public:
+  RowRules() = default;
+  // REQUIRES: params passed ValidateParams; ids of the history are inside the vocabulary and there
+  // are fewer outputs than max_tokens. INVALID_ARGUMENT and RESOURCE_EXHAUSTED name the field.
+  static absl::StatusOr<RowRules> Create(const SequenceParams& params,
+                                         std::span<const TokenId> eos_token_ids,
+                                         const SequenceHistory& history,
+                                         const BackendLimits& limits);
+  RowRules(const RowRules& other);
+  RowRules(RowRules&&) = default;
+  RowRules& operator=(RowRules other) noexcept;
+
+  // No row of this sequence is ever changed.
+  bool empty() const { return edits_.empty() && processors_.empty(); }
+  SequenceEdits sequence_edits() const { return edits_.view(); }
+
+  // Whether places differ from what PlaceEdits{} says, for a round behind num_kept output tokens.
+  bool NeedsPlaces(int64_t num_kept) const {
+    return edits_.counts() || !processors_.empty() || num_kept < min_tokens_;
+  }
+
+  // What places held before may be written over. Call before the first Build of a round.
+  void BeginRound() { pool_.truncate(0); }
+  // Whether another Build of `num_places` places fits in what is left of this round. The places of
+  // one whole chain always fit after BeginRound.
+  bool HasRoom(size_t num_places) const {
+    return pool_.capacity() - pool_.size() >= num_places * room_;
+  }
+
+  // places[j] = what holds at the place behind the first `first_place + j` drafts, for j = 0 ..
+  // drafts.size() - first_place. Ids outside the vocabulary are no ids and are skipped: behind one
+  // no token is ever drawn. Mask rows are left as they are by default. Valid until Commit or
+  // BeginRound. REQUIRES: drafts.size() <= limits.max_draft; HasRoom.
+  void Build(std::span<const TokenId> drafts, size_t first_place, int64_t num_kept,
+             PlaceEdits* places);
+
+  // The tokens were kept.
+  void Commit(std::span<const TokenId> tokens);
+
+ private:
+  absl::Status AddProcessors(const SequenceParams& params, const SequenceHistory& history,
+                             const BackendLimits& limits);
+  void AdvanceProcessors(size_t num_new);
+  absl::Status ReservePool(const BackendLimits& limits);
+  PlaceEdits BuildPlace(size_t num_kept_tokens);
+
+  TokenEdits edits_;
+  // In the order of CONTRACT §3; a later force replaces an earlier one.
+  std::vector<std::unique_ptr<Processor>> processors_;
+  int64_t min_tokens_ = 0;
+  int32_t vocab_size_ = 0;
+
+  // Prompt and output where a processor looks back upon them, otherwise empty; while places are
+  // built, the draft prefix follows.
+  FixedList<TokenId> history_;
+  size_t num_prompt_ = 0;
+
+  FixedList<TokenEdit> pool_;  // the overrides of this round's places
+  size_t room_ = 0;            // the most entries of one place
+};
+
+}  // namespace specd

@@ -1,0 +1,55 @@
+// TokenEdits: what steps 1 to 5 of CONTRACT §3 do to single ids in every row of a sequence.
+//
+// One list sorted by id with an entry for each id that is special: biased, disallowed, an end while
+// min_tokens lasts, banned, or seen where a penalty looks at it. Memory grows with such ids and not
+// with the vocabulary; a sequence without such parameters has an empty list. Built once from
+// parameters, prompt and given outputs; a kept token changes or inserts one entry.
+// Thread-compatible.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/core/round.h"
+#include "speculative/fixed_list.h"
+#include "speculative/params.h"
+#include "speculative/token_history.h"
+
+namespace specd {
+
+// Sorts edits by id and makes those of one id one: flags are united, biases and counts added.
+// Returns how many remain at the front. Biases of one id are added in ascending order, so that the
+// sum does not depend on who came first.
+size_t MergeEdits(std::span<TokenEdit> edits);
+
+class TokenEdits {
+ public:
+  TokenEdits() = default;
+  // REQUIRES: params passed ValidateParams; every id is inside the vocabulary.
+  TokenEdits(const SequenceParams& params, std::span<const TokenId> eos_token_ids,
+             const SequenceHistory& history, int32_t vocab_size);
+
+  // The entry of an id; one that does nothing where there is none.
+  TokenEdit Get(TokenId id) const;
+
+  // A token was kept. REQUIRES: counts(), and not more tokens than params.max_tokens.
+  void Count(TokenId id);
+
+  // Penalties are on: kept tokens and draft prefixes have to be counted.
+  bool counts() const { return counts_; }
+  // No row is changed, now or later.
+  bool empty() const { return edits_.empty() && allowed_.empty() && !counts_; }
+
+  std::span<const TokenEdit> edits() const { return {edits_.data(), edits_.size()}; }
+  // Valid until the next Count.
+  SequenceEdits view() const;
+
+ private:
+  bool counts_ = false;
+  Penalties penalties_;
+  std::vector<uint32_t> allowed_;  // allowed_token_ids as a mask row; empty: all
+  FixedList<TokenEdit> edits_;
+};
+
+}  // namespace specd

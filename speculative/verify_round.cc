@@ -1,0 +1,264 @@
+#include <algorithm>
+#include <cstring>
+
+#include "speculative/verifier.h"
+
+namespace specd {
+namespace {
+
+// The drafts before the first kNoToken: -1 says that no token was drawn there.
+int32_t NumDrawn(const DraftChain& chain) {
+  const TokenId* end = chain.tokens + chain.num_drafts;
+  return static_cast<int32_t>(std::find(chain.tokens, end, kNoToken) - chain.tokens);
+}
+
+// Of all kinds, behind a kNoToken too: how a token would have been drawn says nothing of which.
+bool AnySampled(const DraftChain& chain) {
+  if (chain.kinds == nullptr) return false;
+  const DraftKind* end = chain.kinds + chain.num_drafts;
+  return std::find(chain.kinds, end, DraftKind::kSampled) != end;
+}
+
+bool NeedsDraftRows(VerifyMethod method, bool any_sampled) {
+  return any_sampled && (method == VerifyMethod::kToken || method == VerifyMethod::kBlock);
+}
+
+// Rows that are all -1 constrain nothing: they are as good as none.
+bool IsMasked(const RoundInput& input) {
+  if (input.mask_rows == nullptr) return false;
+  const int32_t* end = input.mask_rows + input.chain.num_drafts + 1;
+  return std::any_of(input.mask_rows, end, [](int32_t row) { return row != -1; });
+}
+
+}  // namespace
+
+Sequence* Verifier::FindRunning(SequenceHandle handle, RoundResult* result) {
+  *result = RoundResult{};
+  result->sequence = handle;
+  Sequence* sequence = sequences_.Find(handle);
+  if (sequence == nullptr) {
+    result->status = RoundStatus::kUnknownSequence;
+    return nullptr;
+  }
+  result->finish_reason = sequence->finish_reason;
+  result->total_kept = sequence->kept_tokens;
+  result->stop_token = sequence->stop_token;
+  if (sequence->finish_reason == FinishReason::kNone) return sequence;
+  result->status = RoundStatus::kFinished;
+  return nullptr;
+}
+
+std::string_view Verifier::FindFault(const RoundInput& input, const Sequence& sequence) const {
+  const DraftChain& chain = input.chain;
+  if (input.malformed) return "a count, kind or row index of the record is out of range";
+  // A second record of the same sequence has no defined place in the output.
+  if (sequence.last_round == round_stamp_) return "the sequence stands in this round twice";
+  if (input.discard) return {};
+  if (chain.num_drafts < 0 || chain.num_drafts > options_.limits.max_draft) {
+    return "num_drafts is outside 0 .. max_draft";
+  }
+  if ((chain.draft_weights == nullptr) != (chain.draft_masses == nullptr)) {
+    return "a side channel needs both draft_weights and draft_masses";
+  }
+  if (IsMasked(input)) {
+    if (mask_.words == nullptr) return "mask_rows were given, but no grammar mask is bound";
+    if (target_.rules.kind == RowKind::kFinalProbabilities) {
+      return "mask_rows cannot be honoured: the target rows are final probabilities";
+    }
+    const bool inside = std::all_of(input.mask_rows, input.mask_rows + chain.num_drafts + 1,
+                                    [this](int32_t row) { return IsMaskRow(row); });
+    if (!inside) return "a mask row is outside -1 .. rows of the mask - 1";
+  }
+  if (chain.target_argmax != nullptr) return FindArgmaxFault(input, sequence);
+  if (chain.target_rows == nullptr || target_.num_rows == 0) return "there are no target rows";
+  const bool any_sampled = AnySampled(chain);
+  if (NeedsDraftRows(ResolveMethod(sequence.method, any_sampled), any_sampled) &&
+      (chain.draft_rows == nullptr || draft_.num_rows == 0)) {
+    return "sampled drafts need the draft rows they were drawn from";
+  }
+  return {};
+}
+
+std::string_view Verifier::FindArgmaxFault(const RoundInput& input,
+                                           const Sequence& sequence) const {
+  if (sequence.method != VerifyMethod::kGreedy) {
+    return "target_argmax is for greedy sequences only; give target rows";
+  }
+  if (!sequence.rules.empty() || IsMasked(input)) {
+    return "target_argmax cannot be masked, biased or penalised; give target rows";
+  }
+  if (sequence.scores.enabled) return "target_argmax has no logprobs; give target rows";
+  const TokenId* ids = input.chain.target_argmax;
+  const bool inside = std::all_of(ids, ids + input.chain.num_drafts + 1, [this](TokenId id) {
+    return id >= 0 && id < options_.limits.vocab_size;
+  });
+  return inside ? std::string_view{} : "an id of target_argmax is outside the vocabulary";
+}
+
+bool Verifier::Pack(const RoundInput& input, RoundResult* result, int32_t task_index) {
+  Sequence* sequence = FindRunning(input.sequence, result);
+  if (sequence == nullptr) return false;
+  result->reason = FindFault(input, *sequence);
+  if (!result->reason.empty()) {
+    result->status = RoundStatus::kInvalid;
+    ++counters_.invalid_records;
+    return false;
+  }
+  sequence->last_round = round_stamp_;
+  if (input.discard) {
+    ++counters_.discarded;
+    return false;
+  }
+  ChainTask& task = tasks_[static_cast<size_t>(task_index)];
+  task = ChainTask{};
+  task.chain = input.chain;
+  task.chain.num_drafts = NumDrawn(input.chain);
+  task.kind = TaskKind::kVerify;
+  task.method = ResolveMethod(sequence->method, AnySampled(input.chain));
+  task.target_scale = sequence->target_scale;
+  task.draft_scale = sequence->draft_scale;
+  task.seed = sequence->seed;
+  task.coins = input.coins;
+  task.num_coins = input.num_coins;
+  task.first_position = sequence->kept_tokens;
+  task.round_base = sequence->kept_tokens;
+  task.target_filters = sequence->target_filters;
+  task.draft_filters = sequence->draft_filters;
+  task.draft_edits = sequence->draft_edits;
+  task.scores = sequence->scores;
+  task.scores.chosen = sequence->logprob_token_ids.data();
+  PackPlaces(input, sequence, &task, &places_[static_cast<size_t>(task_index * tokens_stride_)]);
+  counters_.drafted += static_cast<uint64_t>(task.chain.num_drafts);
+  return true;
+}
+
+void Verifier::PackPlaces(const RoundInput& input, Sequence* sequence, ChainTask* task,
+                          PlaceEdits* places) {
+  task->edits = sequence->rules.sequence_edits();
+  const bool is_masked = IsMasked(input);
+  const size_t num_drafts = static_cast<size_t>(task->chain.num_drafts);
+  if (sequence->rules.NeedsPlaces(sequence->kept_tokens)) {
+    sequence->rules.BeginRound();
+    sequence->rules.Build({task->chain.tokens, num_drafts}, 0, sequence->kept_tokens, places);
+  } else if (is_masked) {
+    std::fill_n(places, num_drafts + 1, PlaceEdits{});
+  } else {
+    return;
+  }
+  task->places = places;
+  if (!is_masked) return;
+  for (size_t i = 0; i <= num_drafts; ++i) places[i].mask_row = input.mask_rows[i];
+}
+
+// Scores lie a batch-wide stride apart; a result has them side by side.
+TokenScore* Verifier::CompactScores(int32_t task_index, int32_t num_tokens,
+                                    int32_t scores_per_token) {
+  const int64_t first = static_cast<int64_t>(task_index) * tokens_stride_ * scores_stride_;
+  TokenScore* scores = scores_.data() + first;
+  for (int32_t j = 1; j < num_tokens && scores_per_token < scores_stride_; ++j) {
+    std::memmove(scores + j * scores_per_token, scores + j * scores_stride_,
+                 static_cast<size_t>(scores_per_token) * sizeof(TokenScore));
+  }
+  return scores;
+}
+
+void Verifier::Commit(int32_t task_index, RoundResult* result) {
+  const ChainOutcome& outcome = outcomes_[static_cast<size_t>(task_index)];
+  const TokenId* tokens = &tokens_[static_cast<size_t>(task_index * tokens_stride_)];
+  Sequence* sequence = sequences_.Find(result->sequence);
+  FinishRules rules;
+  rules.stop_token_ids = sequence->stop_token_ids;
+  if (!sequence->ignore_eos) rules.eos_token_ids = options_.eos_token_ids;
+  rules.min_tokens = sequence->min_tokens;
+  rules.max_tokens = sequence->max_tokens;
+  FinishWalk walk = WalkFinishRules(rules, sequence->kept_tokens,
+                                    {tokens, static_cast<size_t>(outcome.num_tokens)});
+  // A bad row counts only if the sequence had not finished on a token before it.
+  if (walk.reason == FinishReason::kNone && outcome.status != OutcomeStatus::kOk) {
+    walk.reason = FinishReason::kError;
+    result->status = RoundStatus::kBadDistribution;
+    switch (outcome.status) {
+      case OutcomeStatus::kOk:
+        break;
+      case OutcomeStatus::kBadTargetRow:
+        ++counters_.bad_target_rows;
+        break;
+      case OutcomeStatus::kBadDraftRow:
+        ++counters_.bad_draft_rows;
+        break;
+      case OutcomeStatus::kBadToken:
+        ++counters_.bad_tokens;
+        break;
+    }
+  }
+  sequence->kept_tokens += static_cast<uint32_t>(walk.num_kept);
+  sequence->finish_reason = walk.reason;
+  sequence->stop_token = walk.stop_token;
+  sequence->rules.Commit({tokens, static_cast<size_t>(walk.num_kept)});
+
+  result->finish_reason = walk.reason;
+  result->num_accepted = static_cast<uint32_t>(std::min(outcome.num_accepted, walk.num_kept));
+  result->num_kept = static_cast<uint32_t>(walk.num_kept);
+  result->total_kept = sequence->kept_tokens;
+  result->stop_token = walk.stop_token;
+  result->tokens = tokens;
+  result->scores_per_token = NumScores(sequence->scores);
+  if (result->scores_per_token > 0) {
+    result->scores = CompactScores(task_index, walk.num_kept, result->scores_per_token);
+  }
+
+  counters_.accepted += result->num_accepted;
+  counters_.kept += result->num_kept;
+  // What happened in the kernel, also beyond the token that finished the sequence.
+  counters_.empty_residuals += outcome.empty_residuals;
+  counters_.invalid_drafts += outcome.invalid_drafts;
+}
+
+absl::Status Verifier::Run(const TensorView& target, int32_t num_tasks) {
+  scores_stride_ = 0;
+  for (int32_t i = 0; i < num_tasks; ++i) {
+    scores_stride_ = std::max(scores_stride_, NumScores(tasks_[static_cast<size_t>(i)].scores));
+  }
+  RoundBatch batch;
+  batch.target = target;
+  batch.draft = draft_;
+  batch.tasks = tasks_.data();
+  batch.num_tasks = num_tasks;
+  batch.outcomes = outcomes_.data();
+  batch.tokens = tokens_.data();
+  batch.tokens_stride = tokens_stride_;
+  batch.mask = mask_;
+  batch.scores = scores_.data();
+  batch.scores_stride = scores_stride_;
+  batch.samples = samples_.data();
+  batch.samples_stride = static_cast<int32_t>(kSamplesMax);
+  return backend_->Run(batch);
+}
+
+void Verifier::VerifyRound(std::span<const RoundInput> inputs, std::span<RoundResult> results) {
+  SPECD_CHECK(inputs.size() <= tasks_.size());
+  SPECD_CHECK(inputs.size() == results.size());
+  ++round_stamp_;
+  ++counters_.rounds;
+
+  int32_t num_tasks = 0;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!Pack(inputs[i], &results[i], num_tasks)) continue;
+    task_results_[static_cast<size_t>(num_tasks)] = static_cast<uint32_t>(i);
+    ++num_tasks;
+  }
+  counters_.sequence_rounds += static_cast<uint64_t>(num_tasks);
+  if (num_tasks == 0) return;
+
+  const absl::Status status = Run(target_, num_tasks);
+  for (int32_t i = 0; i < num_tasks; ++i) {
+    RoundResult& result = results[task_results_[static_cast<size_t>(i)]];
+    if (status.ok()) {
+      Commit(i, &result);
+    } else {
+      result.status = RoundStatus::kDeviceError;
+    }
+  }
+}
+
+}  // namespace specd

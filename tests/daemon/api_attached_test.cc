@@ -1,0 +1,124 @@
+// What the C interface does over a socket besides what embedded mode does: the same messages, a
+// file of lists beside them, and refusals of what needs the same process.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/daemon/server_fixture.h"
+#include "tests/support/c_drafts.h"
+
+namespace specd {
+namespace {
+
+using test::EnginePtr;
+using test::OpenEngine;
+using test::ServerFixture;
+
+bool LastErrorHas(const char* part) {
+  INFO(specd_last_error());
+  return std::string(specd_last_error()).find(part) != std::string::npos;
+}
+
+specd_options Options() {
+  specd_options options;
+  specd_options_init(&options);
+  options.vocab_size = 8;
+  options.max_batch = 4;
+  options.max_draft = 3;
+  options.ring_depth = 2;
+  options.max_scores_per_token = 4;
+  return options;
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE(
+      "attached: a prompt of 128k ids and outputs arrive, and the output goes on behind them") {
+    ServerFixture f;
+    const EnginePtr engine = OpenEngine(f.uri, Options());
+    const std::vector<int32_t> prompt(131072, 3);
+    const std::vector<int32_t> outputs = {1, 2};
+    specd_params params;
+    specd_params_init(&params);
+    params.prompt_ids = {prompt.data(), prompt.size()};
+    params.output_ids = {outputs.data(), outputs.size()};
+    specd_sequence_info info;
+    REQUIRE(specd_open_sequence(engine.get(), "r", &params, &info) == SPECD_OK);
+    const uint32_t row = 0;
+    const specd_draft part = ChainDraft(info.sequence, 0, nullptr, &row);
+    f.session.backend->script = {Confirm(0, {5})};
+    REQUIRE(specd_submit(engine.get(), 1, &part, 1) == SPECD_OK);
+    REQUIRE(f.session.session->Step());
+    specd_completion done;
+    REQUIRE(specd_poll(engine.get(), &done, 0) == SPECD_OK);
+    CHECK(done.results[0].total_kept == 3);
+    CHECK(f.session.backend->seen[0].first_position == 2);
+    // An id outside the vocabulary anywhere in it is refused.
+    std::vector<int32_t> wrong = prompt;
+    wrong.back() = 8;
+    params.prompt_ids = {wrong.data(), wrong.size()};
+    CHECK(specd_open_sequence(engine.get(), "s", &params, &info) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(LastErrorHas("prompt"));
+  }
+
+  TEST_CASE("attached: several sequences, a fork, and the counters") {
+    ServerFixture f;
+    const EnginePtr engine = OpenEngine(f.uri, Options());
+    specd_params params;
+    specd_params_init(&params);
+    params.n = 2;
+    params.has_seed = 1;
+    params.seed = 40;
+    specd_sequence_info infos[2];
+    REQUIRE(specd_open_sequence(engine.get(), "r", &params, infos) == SPECD_OK);
+    CHECK(infos[1].seed == 41);
+    specd_sequence_info fork;
+    const uint64_t seed = 9;
+    REQUIRE(specd_fork(engine.get(), infos[1].sequence, "fork", &seed, &fork) == SPECD_OK);
+    CHECK(fork.seed == 9);
+    const int32_t drafts[] = {1, 2, 3};
+    const uint32_t rows[] = {0, 1, 2, 3};
+    const specd_draft part = ChainDraft(fork.sequence, 3, drafts, rows);
+    f.session.backend->script = {Confirm(3, {1, 2, 3, 4})};
+    REQUIRE(specd_submit(engine.get(), 1, &part, 1) == SPECD_OK);
+    REQUIRE(f.session.session->Step());
+    specd_engine_stats stats;
+    specd_engine_stats_init(&stats);
+    REQUIRE(specd_get_engine_stats(engine.get(), &stats) == SPECD_OK);
+    CHECK(stats.rounds == 1);
+    CHECK(stats.accepted == 3);
+    CHECK(stats.kept == 4);
+    CHECK(f.session.backend->seen[0].seed == 9);
+  }
+
+  TEST_CASE("attached: what needs the same process is refused with the way to have it") {
+    ServerFixture f;
+    const EnginePtr engine = OpenEngine(f.uri, Options());
+    specd_draft_request draft = {};
+    specd_draft_children children;
+    CHECK(specd_sample_draft(engine.get(), &draft, 1, &children) == SPECD_ERROR_UNSUPPORTED);
+    CHECK(LastErrorHas("embedded:cpu"));
+    specd_score_request score = {};
+    specd_score_result result;
+    CHECK(specd_score(engine.get(), &score, 1, &result) == SPECD_ERROR_UNSUPPORTED);
+    CHECK(LastErrorHas("specd_score"));
+    CHECK(specd_set_coins(engine.get(), 0, nullptr, 0) == SPECD_ERROR_UNSUPPORTED);
+  }
+
+  TEST_CASE("threads belong to embedded mode; a daemon has its own") {
+    ServerFixture f;
+    specd_options options = Options();
+    options.threads = 2;
+    specd_engine* engine = nullptr;
+    CHECK(specd_open(f.uri.c_str(), &options, &engine) == SPECD_ERROR_UNSUPPORTED);
+    CHECK(LastErrorHas("--threads=2"));
+    options.threads = 17;
+    CHECK(specd_open("embedded:cpu", &options, &engine) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(LastErrorHas("threads = 17"));
+    options.threads = 2;
+    const EnginePtr embedded = OpenEngine("embedded:cpu", options);
+  }
+}
+
+}  // namespace
+}  // namespace specd

@@ -1,0 +1,81 @@
+// A control server over one scripted session, in a thread, and engines that attach to it: for
+// testing what the C interface does over a socket, round by round.
+#pragma once
+
+#include <doctest/doctest.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "daemon/control_server.h"
+#include "daemon/logging.h"
+#include "ipc/include/specd/specd.h"
+#include "tests/support/session_fixture.h"
+
+namespace specd::test {
+
+struct EngineCloser {
+  void operator()(specd_engine* engine) const { specd_close(engine); }
+};
+using EnginePtr = std::unique_ptr<specd_engine, EngineCloser>;
+
+inline EnginePtr OpenEngine(const std::string& uri, const specd_options& options) {
+  specd_engine* engine = nullptr;
+  const int code = specd_open(uri.c_str(), &options, &engine);
+  INFO(specd_last_error());
+  REQUIRE(code == SPECD_OK);
+  return EnginePtr(engine);
+}
+
+// A control server over one scripted session, in a thread.
+struct ServerFixture {
+  ServerFixture() {
+    REQUIRE(SetUpLogging("off").ok());
+    std::string name = (std::filesystem::temp_directory_path() / "specd-XXXXXX").string();
+    REQUIRE(mkdtemp(name.data()) != nullptr);
+    folder = name;
+    ControlServer::Options options;
+    options.path = (folder / "specd.sock").string();
+    options.max_sessions = 1;
+    options.clock = &session.clock;
+    options.open_session = [this](const HelloRequest& request) {
+      std::lock_guard<std::mutex> lock(mutex);
+      hello = request;
+      return absl::StatusOr<std::shared_ptr<Session>>(session.session);
+    };
+    options.serve = [](const std::shared_ptr<Session>&) {};
+    auto created = ControlServer::Create(options);
+    REQUIRE(created.ok());
+    server = *std::move(created);
+    wake = UniqueFd(eventfd(0, EFD_CLOEXEC));
+    thread = std::thread([this] { server->Run(wake.get()); });
+    uri = "unix:" + options.path;
+  }
+  ~ServerFixture() {
+    eventfd_write(wake.get(), 1);
+    thread.join();
+    server.reset();
+    std::filesystem::remove_all(folder);
+  }
+
+  SessionFixture session;
+  HelloRequest Hello() {
+    std::lock_guard<std::mutex> lock(mutex);
+    return hello;
+  }
+
+  std::mutex mutex;
+  HelloRequest hello;  // of the last engine, guarded by mutex
+  std::filesystem::path folder;
+  std::unique_ptr<ControlServer> server;
+  UniqueFd wake;
+  std::thread thread;
+  std::string uri;
+};
+
+}  // namespace specd::test

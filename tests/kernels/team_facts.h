@@ -1,0 +1,211 @@
+// TeamFacts: everything that a CPU team says about one tile of two rows, as labelled words that two
+// teams can be compared by.
+//
+// The function is compiled once for each instruction set (team_facts_simd.cc), and the objects are
+// linked into one program that may run on an older processor: as in kernels/cpu, nothing here may
+// be a function that such objects share, so there are no containers.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/bodies/team.h"
+
+namespace specd {
+
+// What to ask. `mask` is a row of a MaskView, or null.
+struct TeamQuestions {
+  RowView p;
+  RowView q;
+  int32_t tile_index = 0;
+  const uint32_t* mask = nullptr;
+  int32_t set_element = 0;
+  float keep_value = 0;
+  int32_t keep_last = 0;
+  float threshold = 0;  // elements above it are counted, found and packed
+};
+
+struct TeamFact {
+  const char* label;
+  uint64_t bits;
+};
+
+class TeamFacts {
+ public:
+  static constexpr int32_t kFactsMax = 16 * kTileSize;
+
+  SPECD_INLINE void Add(const char* label, uint64_t bits) {
+    if (count >= kFactsMax) __builtin_trap();  // SPECD_CHECK calls a function that is shared
+    facts[count++] = {label, bits};
+  }
+  // All NaNs are one: which one an operation gives is not specified.
+  SPECD_INLINE void AddFloat(const char* label, float x) {
+    Add(label, IsNan(x) ? 0x7FC00000u : BitsOf(x));
+  }
+  SPECD_INLINE void AddInteger(const char* label, int32_t x) {
+    Add(label, static_cast<uint32_t>(x));
+  }
+
+  int32_t count = 0;
+  TeamFact facts[kFactsMax];
+};
+
+namespace facts {
+
+struct Affine {
+  template <typename Value>
+  SPECD_INLINE auto operator()(Value x) const {
+    return x * 0.75f + 0.125f;
+  }
+};
+struct Weight {
+  float max;
+  template <typename Value>
+  SPECD_INLINE auto operator()(Value x) const {
+    return Exp2((x - max) * 1.25f);
+  }
+};
+struct Residual {
+  float p_max;
+  float q_max;
+  template <typename Value>
+  SPECD_INLINE auto operator()(Value x, Value y) const {
+    return PositivePart(0.01f * Exp2((x - p_max) * 1.25f) - 0.013f * Exp2((y - q_max) * 0.75f));
+  }
+};
+struct Above {
+  float threshold;
+  template <typename Value>
+  SPECD_INLINE auto operator()(Value x) const {
+    return x > threshold;
+  }
+};
+struct AtMost {
+  float threshold;
+  template <typename Value>
+  SPECD_INLINE auto operator()(Value x) const {
+    return x <= threshold;
+  }
+};
+// Every comparison and every way to combine them; also true of NaN and of -inf, so that it tells
+// what lies beyond the row's end.
+struct Odd {
+  template <typename Value>
+  SPECD_INLINE auto operator()(Value x) const {
+    return (x < -1.0f) | ((x >= 0.5f) & !(x == 0.625f)) | (0.25f == x) | (x != x);
+  }
+};
+// Every function of numerics.h, in its domain.
+struct Mixed {
+  template <typename Value>
+  SPECD_INLINE auto operator()(Value x) const {
+    const auto magnitude = Select(x < 0.0f, -x, x);
+    const auto safe = Select((magnitude > 1e-30f) & (magnitude < 1e30f), magnitude, Value(1.0f));
+    return Fma(Log2(safe), 0.3f, Exp2(-safe) / (1.0f + PositivePart(x))) + Tanh(x);
+  }
+};
+
+template <typename T>
+void AddValues(T& team, const typename T::Tile& tile, int32_t count, TeamFacts* out) {
+  float values[kTileSize + 1];
+  for (float& x : values) x = 12345.0f;
+  team.Store(Identity{}, tile, count, values);
+  // One more, which Store may not touch.
+  for (int32_t e = 0; e <= count; ++e) out->AddFloat("value", values[e]);
+}
+
+template <typename T>
+void AddMixed(T& team, const typename T::Tile& tile, int32_t count, TeamFacts* out) {
+  float values[kTileSize];
+  team.Store(Mixed{}, tile, count, values);
+  for (int32_t e = 0; e < count; ++e) out->AddFloat("mixed", values[e]);
+}
+
+template <typename T, typename F>
+void AddPacked(T& team, const F& f, const typename T::Tile& tile, TeamFacts* out) {
+  float values[kTileSize + 1];
+  TokenId ids[kTileSize + 1];
+  for (int32_t e = 0; e <= kTileSize; ++e) ids[e] = static_cast<TokenId>(values[e] = -7);
+  const int32_t count = team.Pack(f, tile, 1000, values, ids);
+  out->AddInteger("packed", count);
+  for (int32_t i = 0; i <= count; ++i) {
+    out->AddFloat("packed value", values[i]);
+    out->AddInteger("packed id", ids[i]);
+  }
+}
+
+template <typename T, typename Function, typename... Tiles>
+void AddPrefixes(T& team, const Function& weight, TeamFacts* out, const Tiles&... tiles) {
+  const float max = team.Max(weight, tiles...);
+  out->AddFloat("largest weight", max);
+  out->AddFloat("sum", team.Sum(weight, tiles...));
+  // The exponent in scope may belong to another tile's weight.
+  for (const int32_t above : {0, 3, 39, 45}) {
+    const int32_t exponent = ExponentOf(max) + above > 127 ? 127 : ExponentOf(max) + above;
+    const uint64_t total = team.SumWeights(weight, exponent, tiles...);
+    out->Add("total", total);
+    for (const uint64_t threshold : {uint64_t{0}, total / 3, total / 2, total - 1, total}) {
+      out->AddInteger("prefix", team.FindPrefix(weight, exponent, threshold, tiles...));
+    }
+  }
+}
+
+// Everything that reads a tile.
+template <typename T>
+void AddReadings(T& team, const TeamQuestions& ask, const typename T::Tile& p,
+                 const typename T::Tile& q, TeamFacts* out) {
+  const float p_max = team.Max(Identity{}, p);
+  const float q_max = team.Max(Identity{}, q);
+  out->AddFloat("max", p_max);
+  out->AddFloat("max of affine", team.Max(Affine{}, p));
+  out->AddInteger("first of max", team.FindFirst(AtMost{p_max}, p));
+  out->AddInteger("first above", team.FindFirst(Above{ask.threshold}, p));
+  out->AddInteger("first odd", team.FindFirst(Odd{}, p));
+  out->AddInteger("first of nothing", team.FindFirst(Above{kInfinity}, p));
+  out->AddInteger("count above", team.Count(Above{ask.threshold}, p));
+  out->AddInteger("count at most", team.Count(AtMost{ask.threshold}, p));
+  out->AddInteger("count odd", team.Count(Odd{}, p));
+  AddPacked(team, Above{ask.threshold}, p, out);
+  AddPacked(team, AtMost{ask.threshold}, p, out);
+  // What a distribution is made of: where the maximum is not finite nobody asks for weights.
+  if (p_max - p_max != 0.0f || q_max - q_max != 0.0f) return;
+  AddPrefixes(team, Weight{p_max}, out, p);
+  AddPrefixes(team, Residual{p_max, q_max}, out, p, q);
+}
+
+}  // namespace facts
+
+template <typename T>
+void FindTeamFacts(const TeamQuestions& ask, TeamFacts* out) {
+  using namespace facts;
+  static_assert(Team<T>);
+  T team;
+  typename T::Tile p;
+  typename T::Tile q;
+  out->count = 0;
+  const int32_t rest = ask.p.vocab_size - ask.tile_index * kTileSize;
+  const int32_t count = rest < kTileSize ? rest : kTileSize;
+
+  team.Load(ask.p, ask.tile_index, Identity{}, &p);
+  team.Load(ask.q, ask.tile_index, Identity{}, &q);
+  AddValues(team, p, count, out);
+  AddMixed(team, p, count, out);
+  AddReadings(team, ask, p, q, out);
+
+  // Written tiles; beyond the end they stay -inf.
+  if (ask.mask != nullptr) team.ApplyMask(ask.mask, ask.tile_index, &p);
+  team.Set(ask.set_element, 3.5f, &p);
+  AddValues(team, p, count, out);
+  AddReadings(team, ask, p, q, out);
+  team.Keep(ask.keep_value, ask.keep_last, &p);
+  AddValues(team, p, count, out);
+  AddReadings(team, ask, p, q, out);
+
+  team.Load(ask.p, ask.tile_index, Affine{}, &p);
+  AddValues(team, p, count, out);
+  AddReadings(team, ask, p, q, out);
+}
+
+void FindTeamFactsAvx2(const TeamQuestions& ask, TeamFacts* out);
+void FindTeamFactsAvx512(const TeamQuestions& ask, TeamFacts* out);
+
+}  // namespace specd

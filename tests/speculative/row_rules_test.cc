@@ -1,0 +1,370 @@
+#include "speculative/row_rules.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace specd {
+namespace {
+
+using Ids = std::vector<TokenId>;
+
+constexpr int32_t kVocab = 9;
+constexpr TokenId kStart = 5;
+constexpr TokenId kNewline = 4;
+
+struct Effect {
+  bool seen = false;
+  bool disallowed = false;
+  bool end = false;
+  bool banned = false;
+  double bias = 0;
+  uint32_t count = 0;
+  bool operator==(const Effect&) const = default;
+};
+
+bool Has(const Ids& ids, TokenId id) { return std::find(ids.begin(), ids.end(), id) != ids.end(); }
+bool EndsWith(const Ids& ids, std::span<const TokenId> tail) {
+  return ids.size() >= tail.size() && std::equal(tail.rbegin(), tail.rend(), ids.rbegin());
+}
+
+// Brute force from CONTRACT §3: everything is counted anew from the whole list of tokens.
+struct Naive {
+  SequenceParams params;
+  Ids eos;
+  Ids prompt;
+  Ids outputs;  // with the draft prefix
+
+  Ids All() const {
+    Ids all = prompt;
+    all.insert(all.end(), outputs.begin(), outputs.end());
+    return all;
+  }
+
+  // SGLang's DeepseekOCRNoRepeatNGramLogitProcessor, as research has it; window 0 is all.
+  bool NgramBans(TokenId id) const {
+    const auto n = static_cast<int64_t>(params.no_repeat_ngram_size);
+    const Ids all = All();
+    const auto len = static_cast<int64_t>(all.size());
+    if (n == 0 || len < n || Has(params.no_repeat_ngram_whitelist, id)) return false;
+    const int64_t window = params.no_repeat_ngram_window;
+    const int64_t first = window > 0 ? std::max<int64_t>(0, len - window) : 0;
+    for (int64_t i = first; i < len - n + 1; ++i) {
+      if (all[static_cast<size_t>(i + n - 1)] == id &&
+          std::equal(all.begin() + i, all.begin() + i + n - 1, all.end() - (n - 1))) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  bool RunBans(TokenId id) const {
+    for (const ProcessorParams& processor : params.processors) {
+      const auto run = static_cast<size_t>(processor.values[0].second);
+      if (EndsWith(outputs, Ids(run, id))) return true;
+    }
+    return false;
+  }
+
+  bool WordBans(TokenId id) const {
+    return std::any_of(params.bad_words.begin(), params.bad_words.end(), [&](const Ids& word) {
+      return word.back() == id && EndsWith(outputs, std::span(word).first(word.size() - 1));
+    });
+  }
+
+  Effect Of(TokenId id) const {
+    Effect effect;
+    for (const TokenBias& bias : params.logit_bias) {
+      if (bias.id == id) effect.bias = bias.bias;
+    }
+    effect.disallowed = Has(params.disallowed_token_ids, id);
+    effect.end = params.min_tokens > 0 && (Has(eos, id) || Has(params.stop_token_ids, id));
+    effect.banned = WordBans(id) || NgramBans(id) || RunBans(id);
+    const bool repetition = params.repetition_penalty != 1;
+    if (repetition || params.frequency_penalty != 0 || params.presence_penalty != 0) {
+      effect.count = static_cast<uint32_t>(std::count(outputs.begin(), outputs.end(), id));
+      effect.seen = effect.count > 0 || (repetition && Has(prompt, id));
+    }
+    return effect;
+  }
+
+  TokenId Forced() const {
+    if (params.thinking.budget < 0) return kNoToken;
+    const Ids all = All();
+    const auto start = std::find(all.rbegin(), all.rend(), params.thinking.start_id);
+    if (start == all.rend()) return kNoToken;
+    const Ids body(start.base(), all.end());
+    const Ids& end = params.thinking.end_ids;
+    if (std::search(body.begin(), body.end(), end.begin(), end.end()) != body.end()) {
+      return kNoToken;
+    }
+    if (static_cast<int64_t>(body.size()) < params.thinking.budget) return kNoToken;
+    for (size_t size = end.size() - 1; size > 0; --size) {
+      if (EndsWith(body, std::span(end).first(size))) {
+        return end[size];
+      }
+    }
+    const TokenId newline = params.thinking.newline_id;
+    if (newline == kNoToken || (!outputs.empty() && outputs.back() == newline)) return end[0];
+    return newline;
+  }
+};
+
+const TokenEdit* FindEdit(const TokenEdit* edits, int32_t count, TokenId id) {
+  const TokenEdit* found = nullptr;
+  for (int32_t i = 0; i < count; ++i) {
+    if (edits[i].id == id) found = &edits[i];
+  }
+  return found;
+}
+
+Effect Actual(const SequenceEdits& sequence, const PlaceEdits& place, TokenId id) {
+  const TokenEdit* edit = FindEdit(place.overrides, place.num_overrides, id);
+  if (edit == nullptr) edit = FindEdit(sequence.edits, sequence.num_edits, id);
+  if (edit == nullptr) return {};
+  return {(edit->flags & kEditSeen) != 0,
+          (edit->flags & kEditDisallowed) != 0,
+          (edit->flags & kEditEnd) != 0,
+          (edit->flags & kEditBanned) != 0,
+          edit->bias,
+          edit->count};
+}
+
+bool IsSorted(const TokenEdit* edits, int32_t count) {
+  for (int32_t i = 1; i < count; ++i) {
+    if (edits[i - 1].id >= edits[i].id) return false;
+  }
+  return true;
+}
+
+struct Random {
+  std::mt19937 engine;
+  size_t Below(size_t bound) { return engine() % bound; }
+  bool Coin() { return Below(2) == 0; }
+  TokenId Id() { return static_cast<TokenId>(Below(kVocab)); }
+  Ids Some(size_t min, size_t max) {
+    Ids ids(min + Below(max - min + 1));
+    // Few different ids, so that words, n-grams and markers really occur.
+    for (TokenId& id : ids) id = Below(4) == 0 ? Id() : static_cast<TokenId>(3 + Below(3));
+    return ids;
+  }
+};
+
+SequenceParams AnyParams(Random& random) {
+  SequenceParams params;
+  params.max_tokens = 60;
+  if (random.Coin()) params.repetition_penalty = 1.5;
+  if (random.Coin()) params.frequency_penalty = 0.5;
+  if (random.Coin()) params.presence_penalty = -0.5;
+  if (random.Coin()) params.logit_bias = {{6, 1.5f}, {2, -2.25f}};
+  if (random.Coin()) params.disallowed_token_ids = {7};
+  if (random.Coin()) params.allowed_token_ids = {0, 2, 3, 4, 5, 6, 7, 8};
+  if (random.Coin()) params.min_tokens = static_cast<int64_t>(random.Below(12));
+  if (random.Coin()) params.stop_token_ids = {0, 6};
+  if (random.Coin()) params.bad_words = {{3, 4}, {8}, {4, 3, 5}, {3, 3, 3, 3}, {5, 4}};
+  if (random.Coin()) {
+    params.no_repeat_ngram_size = 1 + static_cast<int64_t>(random.Below(4));
+    if (random.Coin()) params.no_repeat_ngram_window = 1 + static_cast<int64_t>(random.Below(10));
+    if (random.Coin()) params.no_repeat_ngram_whitelist = {4, 3};
+  }
+  if (random.Coin()) {
+    params.thinking.budget = static_cast<int64_t>(random.Below(7));
+    params.thinking.start_id = kStart;
+    if (random.Coin()) params.thinking.newline_id = kNewline;
+    const Ids ends[] = {{3}, {3, 4}, {3, 3, 4}, {4, 3, 4, 4}};
+    params.thinking.end_ids = ends[random.Below(4)];
+  }
+  if (random.Coin()) {
+    params.processors = {{"repeat_run", {{"max_run", 1 + static_cast<double>(random.Below(3))}}}};
+  }
+  return params;
+}
+
+const BackendLimits kLimits{kVocab, 4, 6};
+
+void CheckPlace(const Naive& naive, const RowRules& rules, const PlaceEdits& place) {
+  CHECK(place.forced == naive.Forced());
+  CHECK(place.mask_row == -1);
+  CHECK(IsSorted(place.overrides, place.num_overrides));
+  if (place.forced != kNoToken) return;
+  const SequenceEdits sequence = rules.sequence_edits();
+  for (TokenId id = 0; id < kVocab; ++id) {
+    CAPTURE(id);
+    CHECK(Actual(sequence, place, id) == naive.Of(id));
+  }
+}
+
+// Every place of one draft, built as a chain and one at a time.
+void CheckDraft(const Naive& kept, RowRules* rules, const Ids& drafts) {
+  const SequenceEdits sequence = rules->sequence_edits();
+  REQUIRE(IsSorted(sequence.edits, sequence.num_edits));
+  const auto num_kept = static_cast<int64_t>(kept.outputs.size());
+  std::vector<PlaceEdits> places(drafts.size() + 1);
+  rules->BeginRound();
+  if (rules->NeedsPlaces(num_kept)) rules->Build(drafts, 0, num_kept, places.data());
+  Naive naive = kept;
+  for (size_t i = 0; i <= drafts.size(); ++i) {
+    CAPTURE(i);
+    CheckPlace(naive, *rules, places[i]);
+    const auto length = num_kept + static_cast<int64_t>(i);
+    CHECK(places[i].below_min_tokens == (length < kept.params.min_tokens));
+    if (i < drafts.size() && drafts[i] >= 0 && drafts[i] < kVocab) {
+      naive.outputs.push_back(drafts[i]);
+    }
+  }
+  if (!rules->NeedsPlaces(num_kept)) return;
+  rules->BeginRound();
+  PlaceEdits last;
+  rules->Build(drafts, drafts.size(), num_kept, &last);
+  CheckPlace(naive, *rules, last);
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("every place of every draft is what a count over all tokens says") {
+    Random random{std::mt19937(20240607)};
+    for (int trial = 0; trial < 400; ++trial) {
+      CAPTURE(trial);
+      Naive naive{AnyParams(random), {1, 6}, random.Some(0, 12), random.Some(0, 5)};
+      auto created =
+          RowRules::Create(naive.params, naive.eos, {naive.prompt, naive.outputs}, kLimits);
+      REQUIRE(created.ok());
+      RowRules rules = *std::move(created);
+      while (naive.outputs.size() < 50) {
+        Ids drafts = random.Some(0, 6);
+        // Ids outside the vocabulary are no ids.
+        if (!drafts.empty() && random.Below(4) == 0) {
+          drafts[random.Below(drafts.size())] = random.Coin() ? kVocab + 3 : -7;
+        }
+        CheckDraft(naive, &rules, drafts);
+
+        const Ids kept = random.Some(1, 7);
+        const Naive before = naive;
+        naive.outputs.insert(naive.outputs.end(), kept.begin(), kept.end());
+        const size_t kind = random.Below(4);
+        if (kind == 0) {  // a fork goes on, and what it came from stays as it was
+          RowRules fork = rules;
+          fork.Commit(kept);
+          CheckDraft(before, &rules, drafts);
+          rules = std::move(fork);
+        } else if (kind == 1) {  // moved to another engine
+          rules =
+              *RowRules::Create(naive.params, naive.eos, {naive.prompt, naive.outputs}, kLimits);
+        } else {
+          rules.Commit(kept);
+        }
+      }
+    }
+  }
+
+  TEST_CASE("a fork knows where its prompt ends") {
+    SequenceParams params;
+    params.bad_words = {{3, 4}};
+    const Ids prompt = {3};
+    const auto rules = RowRules::Create(params, {}, {prompt, {}}, kLimits);
+    RowRules fork = *rules;
+    PlaceEdits places[2];
+    fork.Build(Ids{3}, 0, 0, places);
+    CHECK(places[0].num_overrides == 0);  // what the prompt begins is no bad word
+    CHECK(places[1].num_overrides == 1);
+  }
+
+  TEST_CASE("allowed_token_ids become a mask row; the words beyond are 0") {
+    SequenceParams params;
+    params.allowed_token_ids = {0, 31, 32, 69};
+    const auto rules = RowRules::Create(params, {}, {}, {70, 1, 1});
+    const uint32_t* words = rules->sequence_edits().allowed;
+    REQUIRE(words != nullptr);
+    CHECK(words[0] == 0x80000001u);
+    CHECK(words[1] == 1u);
+    CHECK(words[2] == 1u << 5);
+    CHECK(RowRules::Create({}, {}, {}, {70, 1, 1})->sequence_edits().allowed == nullptr);
+  }
+
+  TEST_CASE("a sequence without such parameters has no state") {
+    const Ids prompt = {1, 2, 3};
+    const Ids eos = {1};
+    const auto rules = RowRules::Create({}, eos, {prompt, {}}, kLimits);
+    CHECK(rules->empty());
+    CHECK_FALSE(rules->NeedsPlaces(0));
+    CHECK(rules->sequence_edits().num_edits == 0);
+  }
+
+  TEST_CASE("penalty state grows with distinct ids and not with the vocabulary") {
+    SequenceParams params;
+    params.frequency_penalty = 1;
+    params.max_tokens = 1'000'000;
+    const BackendLimits limits{kVocabSizeMax, 1, 1};
+    auto rules = RowRules::Create(params, {}, {}, limits);
+    REQUIRE(rules.ok());
+    for (int i = 0; i < 5000; ++i) rules->Commit(Ids{i % 7 * 100'000});
+    CHECK(rules->sequence_edits().num_edits == 7);
+    CHECK(rules->sequence_edits().edits[6].count == 714);  // 5000 = 714 * 7 + 2
+    CHECK(rules->sequence_edits().edits[1].count == 715);
+  }
+
+  TEST_CASE("the longest history is refused by name, with what is allowed") {
+    SequenceParams params;
+    params.max_tokens = int64_t{1} << 30;
+    params.bad_words = {{1, 2}};
+    const auto rules = RowRules::Create(params, {}, {}, kLimits);
+    REQUIRE(rules.status().code() == absl::StatusCode::kInvalidArgument);
+    const std::string message(rules.status().message());
+    CHECK(message.find("max_tokens = 1073741824") != std::string::npos);
+    CHECK(message.find("16777216") != std::string::npos);
+    // Penalties need no history: the same length is fine without words.
+    params.bad_words.clear();
+    params.presence_penalty = 1;
+    CHECK(RowRules::Create(params, {}, {}, kLimits).ok());
+  }
+
+  TEST_CASE("a thought that its own end would open again is refused") {
+    SequenceParams params;
+    params.thinking = {2, 5, {3, 5}, kNoToken};
+    const auto rules = RowRules::Create(params, {}, {}, kLimits);
+    CHECK(std::string(rules.status().message()).find("thinking_end_ids: 5") == 0);
+  }
+
+  TEST_CASE("n-gram bans too many for memory are refused, never dropped") {
+    SequenceParams params;
+    params.max_tokens = 10'000'000;
+    params.no_repeat_ngram_size = 2;
+    const BackendLimits limits{kVocabSizeMax, 1, 128};
+    const auto rules = RowRules::Create(params, {}, {}, limits);
+    REQUIRE(rules.status().code() == absl::StatusCode::kResourceExhausted);
+    CHECK(std::string(rules.status().message()).find("no_repeat_ngram_window") !=
+          std::string::npos);
+    params.no_repeat_ngram_window = 1000;
+    CHECK(RowRules::Create(params, {}, {}, limits).ok());
+  }
+
+  TEST_CASE("a place with more repetitions than room for them loses none of its bans") {
+    // Bug this would catch: the pool filled with equal ids, and later ones dropped.
+    SequenceParams params;
+    params.no_repeat_ngram_size = 1;
+    params.max_tokens = 300;
+    params.frequency_penalty = 1;
+    const BackendLimits limits{20, 1, 3};
+    auto rules = RowRules::Create(params, {}, {}, limits);
+    REQUIRE(rules.ok());
+    Ids kept;
+    for (int i = 0; i < 200; ++i) kept.push_back(i < 19 ? i : 18);
+    rules->Commit(kept);
+    PlaceEdits places[4];
+    rules->BeginRound();
+    rules->Build(Ids{3, 19, 3}, 0, 200, places);
+    CHECK(places[0].num_overrides == 19);
+    REQUIRE(places[3].num_overrides == 20);
+    for (TokenId id = 0; id < 20; ++id) {
+      CHECK((places[3].overrides[id].flags & kEditBanned) != 0);
+    }
+    CHECK(places[3].overrides[3].count == 3);
+    CHECK(places[3].overrides[18].count == 182);
+  }
+}
+
+}  // namespace
+}  // namespace specd

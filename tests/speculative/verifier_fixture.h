@@ -1,0 +1,89 @@
+// A verifier over a scripted backend: 8 tokens, up to 4 sequences, up to 3 drafts; target and draft
+// rows are bound, though nobody reads them.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "speculative/verifier.h"
+#include "tests/support/scripted_backend.h"
+
+namespace specd {
+
+struct VerifierFixture {
+  VerifierFixture() {
+    auto owned = std::make_unique<ScriptedBackend>();
+    backend = owned.get();
+    VerifierOptions options;
+    options.limits = {8, 4, 3};
+    options.max_sequences = 4;
+    options.eos_token_ids = {7};
+    auto created = Verifier::Create(options, std::move(owned));
+    REQUIRE(created.ok());
+    verifier = *std::move(created);
+    REQUIRE(verifier->BindTarget(View()).ok());
+    REQUIRE(verifier->BindDraft(DraftView()).ok());
+  }
+
+  TensorView View(RowKind kind = RowKind::kLogits) const {
+    TensorView view;
+    view.data = elements;
+    view.num_rows = 5;
+    view.row_stride = 8;
+    view.vocab_size = 8;
+    view.rules.kind = kind;
+    return view;
+  }
+
+  TensorView DraftView() const {
+    TensorView view = View();
+    view.data = draft_elements;
+    return view;
+  }
+
+  SequenceHandle Open(const SequenceParams& params, const SequenceHistory& history = {}) {
+    auto info = verifier->Open(params, history);
+    REQUIRE_MESSAGE(info.ok(), info.status().ToString());
+    return info->handle;
+  }
+  SequenceHandle Open(int64_t max_tokens = 100) {
+    SequenceParams params;
+    params.max_tokens = max_tokens;
+    return Open(params);
+  }
+
+  RoundInput Input(SequenceHandle sequence, int32_t num_drafts = 3) const {
+    RoundInput input;
+    input.sequence = sequence;
+    input.chain.num_drafts = num_drafts;
+    input.chain.tokens = drafts;
+    input.chain.kinds = kinds;
+    input.chain.target_rows = rows;
+    input.chain.draft_rows = rows;
+    return input;
+  }
+
+  RoundResult Round(const RoundInput& input) {
+    RoundResult result;
+    verifier->VerifyRound({&input, 1}, {&result, 1});
+    return result;
+  }
+  RoundResult Round(SequenceHandle sequence) { return Round(Input(sequence)); }
+
+  float elements[40] = {};
+  float draft_elements[40] = {};
+  TokenId drafts[3] = {1, 2, 3};
+  DraftKind kinds[3] = {};
+  const uint32_t rows[4] = {0, 1, 2, 3};
+  ScriptedBackend* backend = nullptr;
+  std::unique_ptr<Verifier> verifier;
+};
+
+inline std::vector<TokenId> Kept(const RoundResult& result) {
+  return {result.tokens, result.tokens + result.num_kept};
+}
+
+}  // namespace specd

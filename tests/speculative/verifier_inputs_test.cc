@@ -1,0 +1,355 @@
+// What a sequence may bring to a round, and what its parameters make of it.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "tests/speculative/verifier_fixture.h"
+
+namespace specd {
+namespace {
+
+using Fixture = VerifierFixture;
+using Ids = std::vector<TokenId>;
+
+void CheckInvalid(const RoundResult& result, std::string_view reason) {
+  CAPTURE(result.reason);
+  CHECK(result.status == RoundStatus::kInvalid);
+  CHECK(result.reason.find(reason) != std::string_view::npos);
+  CHECK(result.num_kept == 0);
+}
+
+VerifyMethod MethodOf(const SequenceParams& params, bool sampled) {
+  Fixture f;
+  if (sampled) f.kinds[1] = DraftKind::kSampled;
+  f.backend->script = {Confirm(0, {1})};
+  f.Round(f.Open(params));
+  return f.backend->seen.at(0).method;
+}
+
+// The statuses of an Open, told in words.
+std::string Refusal(Fixture& f, const SequenceParams& params, const SequenceHistory& history = {}) {
+  const auto info = f.verifier->Open(params, history);
+  return info.ok() ? "" : std::string(info.status().message());
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("the method of a round follows the drafts where nobody chose one (CONTRACT 5)") {
+    SequenceParams params;
+    CHECK(MethodOf(params, false) == VerifyMethod::kExactMatch);
+    CHECK(MethodOf(params, true) == VerifyMethod::kBlock);
+    params.verify = VerifyMethod::kToken;
+    CHECK(MethodOf(params, false) == VerifyMethod::kToken);
+    params.verify = VerifyMethod::kExactMatch;
+    CHECK(MethodOf(params, true) == VerifyMethod::kExactMatch);
+    params = {};
+    params.temperature = 0;
+    CHECK(MethodOf(params, true) == VerifyMethod::kGreedy);
+    params = {};
+    params.top_k = 1;
+    CHECK(MethodOf(params, true) == VerifyMethod::kGreedy);
+  }
+
+  TEST_CASE("a draft ends before the first -1; a sampled draft needs its rows") {
+    Fixture f;
+    const SequenceHandle s = f.Open();
+    f.backend->script = {Confirm(0, {1})};
+    f.drafts[1] = kNoToken;
+    f.Round(s);
+    CHECK(f.backend->seen[0].chain.num_drafts == 1);
+    CHECK(f.verifier->counters().drafted == 1);
+    f.kinds[0] = DraftKind::kSampled;
+    RoundInput input = f.Input(s);
+    input.chain.draft_rows = nullptr;
+    CheckInvalid(f.Round(input), "sampled drafts need");
+  }
+
+  TEST_CASE("rows that are discarded change nothing and are answered OK") {
+    Fixture f;
+    SequenceParams params;
+    params.presence_penalty = 1;
+    const SequenceHandle s = f.Open(params);
+    RoundInput input = f.Input(s);
+    input.discard = true;
+    RoundResult result = f.Round(input);
+    CHECK(result.status == RoundStatus::kOk);
+    CHECK(result.num_kept == 0);
+    CHECK(result.total_kept == 0);
+    CHECK(f.backend->seen.empty());
+    CHECK(f.verifier->counters().discarded == 1);
+    f.backend->script = {Confirm(0, {3})};
+    result = f.Round(s);
+    CHECK(f.backend->seen[0].round_base == 0);
+    CHECK(result.total_kept == 1);
+  }
+
+  TEST_CASE("inputs that cannot be verified are named and disturb nobody") {
+    Fixture f;
+    const SequenceHandle s = f.Open();
+    const int32_t mask_rows[] = {0, -1, 1, 2};
+    RoundInput input = f.Input(s);
+    input.mask_rows = mask_rows;
+    CheckInvalid(f.Round(input), "no grammar mask is bound");
+    const uint32_t words[] = {255, 255};
+    f.verifier->BindMask({words, 2, 1});
+    CheckInvalid(f.Round(input), "outside -1 .. rows of the mask - 1");
+    const int32_t below[] = {0, -2, 1, 1};
+    input.mask_rows = below;
+    CheckInvalid(f.Round(input), "outside -1 .. rows of the mask - 1");
+
+    const float weights[3] = {};
+    input = f.Input(s);
+    input.chain.draft_weights = weights;
+    CheckInvalid(f.Round(input), "both draft_weights and draft_masses");
+    CheckInvalid(f.Round(f.Input(s, 4)), "num_drafts");
+    input = f.Input(s);
+    input.chain.target_rows = nullptr;
+    CheckInvalid(f.Round(input), "no target rows");
+    CHECK(f.verifier->counters().invalid_records == 6);
+    CHECK(f.verifier->Find(s)->finish_reason == FinishReason::kNone);
+    f.backend->script = {Confirm(0, {3})};
+    CHECK(f.Round(s).num_kept == 1);
+  }
+
+  TEST_CASE("mask rows of -1 alone are no mask: nothing need be bound for them") {
+    Fixture f;
+    const SequenceHandle s = f.Open();
+    const int32_t mask_rows[] = {-1, -1, -1, -1};
+    RoundInput input = f.Input(s);
+    input.mask_rows = mask_rows;
+    f.backend->script = {Confirm(0, {3})};
+    CHECK(f.Round(input).num_kept == 1);
+  }
+
+  TEST_CASE("mask rows reach the places they were given for") {
+    Fixture f;
+    const uint32_t words[] = {255, 255};
+    f.verifier->BindMask({words, 2, 1});
+    const int32_t mask_rows[] = {0, -1, 1, -1};
+    SequenceParams params;
+    params.min_tokens = 9;
+    params.presence_penalty = 1;
+    f.backend->script = {Confirm(0, {1}), Confirm(0, {1})};
+    f.Round(f.Open(params));  // leaves places behind that must not show through
+    RoundInput input = f.Input(f.Open());
+    input.mask_rows = mask_rows;
+    f.backend->inspect = [&](const RoundBatch& batch) {
+      CHECK(batch.mask.words == words);
+      REQUIRE(batch.tasks[0].places != nullptr);
+      for (int i = 0; i < 4; ++i) {
+        const PlaceEdits& place = batch.tasks[0].places[i];
+        CHECK(place.mask_row == mask_rows[i]);
+        CHECK(place.num_overrides == 0);
+        CHECK_FALSE(place.below_min_tokens);
+      }
+    };
+    CHECK(f.Round(input).status == RoundStatus::kOk);
+  }
+
+  TEST_CASE("argmax ids stand for rows of greedy sequences that nothing changes") {
+    Fixture f;
+    SequenceParams params;
+    params.temperature = 0;
+    const TokenId argmax[] = {1, 2, 3, 4};
+    const auto round = [&](const SequenceParams& p, const TokenId* ids) {
+      const SequenceHandle s = f.Open(p);
+      RoundInput input = f.Input(s);
+      input.chain.target_argmax = ids;
+      input.chain.target_rows = nullptr;
+      const RoundResult result = f.Round(input);
+      f.verifier->Close(s);
+      return result;
+    };
+    f.backend->script = {Confirm(3, {1, 2, 3, 4})};
+    CHECK(round(params, argmax).status == RoundStatus::kOk);
+    CheckInvalid(round({}, argmax), "greedy");
+    const TokenId wrong[] = {1, 2, 3, 8};
+    CheckInvalid(round(params, wrong), "outside the vocabulary");
+    SequenceParams biased = params;
+    biased.logit_bias = {{3, 1.0f}};
+    CheckInvalid(round(biased, argmax), "biased");
+    SequenceParams scored = params;
+    scored.logprobs = 0;
+    CheckInvalid(round(scored, argmax), "logprobs");
+    SequenceParams worded = params;
+    worded.bad_words = {{1, 2}};
+    CheckInvalid(round(worded, argmax), "masked");
+  }
+
+  TEST_CASE("a reopened sequence goes on where it was (CONTRACT 2)") {
+    Fixture f;
+    SequenceParams params;
+    params.frequency_penalty = 1;
+    params.max_tokens = 5;
+    const Ids prompt = {6};
+    const Ids outputs = {2, 2, 4};
+    const SequenceHandle s = f.Open(params, {prompt, outputs});
+    f.backend->script = {Confirm(3, {1, 3, 5, 6})};
+    f.backend->inspect = [](const RoundBatch& batch) {
+      const ChainTask& task = batch.tasks[0];
+      CHECK(task.first_position == 3);
+      CHECK(task.round_base == 3);
+      REQUIRE(task.edits.num_edits == 2);
+      CHECK(task.edits.edits[0].id == 2);
+      CHECK(task.edits.edits[0].count == 2);
+      CHECK(task.edits.edits[1].id == 4);
+    };
+    const RoundResult result = f.Round(s);
+    CHECK(result.num_kept == 2);
+    CHECK(result.total_kept == 5);
+    CHECK(result.finish_reason == FinishReason::kLength);
+  }
+
+  TEST_CASE("given ids outside the vocabulary, or nothing left to do, are refused") {
+    Fixture f;
+    const Ids bad = {1, 8};
+    const Ids two = {1, 2};
+    SequenceParams params;
+    params.max_tokens = 2;
+    CHECK(Refusal(f, params, {bad, {}}).find("prompt[1] = 8 is outside 0 .. 7") !=
+          std::string::npos);
+    CHECK(Refusal(f, params, {{}, bad}).find("outputs[1] = 8") != std::string::npos);
+    CHECK(Refusal(f, params, {{}, two}).find("max_tokens = 2") != std::string::npos);
+    CHECK(f.verifier->sequences().num_open() == 0);
+  }
+
+  TEST_CASE("EOS and stop ids finish only beyond min_tokens (CONTRACT 7)") {
+    Fixture f;
+    SequenceParams params;
+    params.min_tokens = 2;
+    params.stop_token_ids = {5};
+    const SequenceHandle s = f.Open(params);
+    f.backend->inspect = [](const RoundBatch& batch) {
+      const ChainTask& task = batch.tasks[0];
+      REQUIRE(task.edits.num_edits == 2);
+      CHECK(task.edits.edits[0].id == 5);
+      CHECK(task.edits.edits[1].flags == kEditEnd);
+      REQUIRE(task.places != nullptr);
+      CHECK(task.places[0].below_min_tokens);
+      CHECK(task.places[1].below_min_tokens);
+      CHECK_FALSE(task.places[2].below_min_tokens);
+    };
+    f.backend->script = {Confirm(2, {7, 5, 5})};
+    const RoundResult result = f.Round(s);
+    CHECK(result.num_kept == 3);
+    CHECK(result.finish_reason == FinishReason::kStop);
+    CHECK(result.stop_token == 5);
+  }
+
+  TEST_CASE("what the kernel refused to emit ends the sequence and has its own counter") {
+    Fixture f;
+    const SequenceHandle s = f.Open();
+    ScriptedOutcome fault = Confirm(1, {1});
+    fault.outcome.status = OutcomeStatus::kBadToken;
+    f.backend->script = {fault};
+    const RoundResult result = f.Round(s);
+    CHECK(result.finish_reason == FinishReason::kError);
+    CHECK(result.num_kept == 1);
+    CHECK(f.verifier->counters().bad_tokens == 1);
+    CHECK(f.verifier->counters().bad_target_rows == 0);
+  }
+
+  TEST_CASE("scores of every kept token lie side by side, whatever the others asked for") {
+    Fixture f;
+    SequenceParams params;
+    params.logprobs = 1;
+    params.logprobs_mode = ScoreMode::kProcessedLogit;
+    params.logprob_token_ids = {6};
+    const SequenceHandle few = f.Open(params);
+    params.logprobs = 4;
+    const SequenceHandle many = f.Open(params);
+    const SequenceHandle none = f.Open();
+    ScriptedOutcome three = Confirm(1, {1, 2});
+    three.scores = {{{1, -1, 1}, {1, -1, 1}, {6, -6, 6}}, {{2, -2, 2}, {3, -3, 1}, {6, -7, 5}}};
+    ScriptedOutcome six = Confirm(0, {4});
+    six.scores = {{{4, 0, 1}, {4, 0, 1}, {1, 0, 2}, {2, 0, 3}, {3, 0, 4}, {6, 9, 5}}};
+    f.backend->script = {three, six, Confirm(0, {5})};
+    f.backend->inspect = [](const RoundBatch& batch) {
+      CHECK(batch.tasks[0].scores.mode == ScoreMode::kProcessedLogit);
+      CHECK(batch.tasks[0].scores.chosen[0] == 6);
+      CHECK_FALSE(batch.tasks[2].scores.enabled);
+    };
+    const RoundInput inputs[] = {f.Input(few), f.Input(many), f.Input(none)};
+    RoundResult results[3];
+    f.verifier->VerifyRound(inputs, results);
+    REQUIRE(results[0].scores_per_token == 3);
+    CHECK(results[0].scores[2].value == -6);
+    CHECK(results[0].scores[3].id == 2);
+    CHECK(results[0].scores[5].value == -7);
+    REQUIRE(results[1].scores_per_token == 6);
+    CHECK(results[1].scores[5].value == 9);
+    CHECK(results[2].scores_per_token == 0);
+    CHECK(results[2].scores == nullptr);
+  }
+
+  TEST_CASE("filters and scales reach the task; a greedy one is scored at temperature 1") {
+    Fixture f;
+    SequenceParams params;
+    params.temperature = 0.5;
+    params.top_k = 3;
+    params.top_p = 0.5;
+    params.draft.top_k = 2;
+    f.backend->script = {Confirm(0, {1}), Confirm(0, {1})};
+    f.Round(f.Open(params));
+    const ChainTask sampled = f.backend->seen[0];
+    CHECK(sampled.target_filters.top_k == 3);
+    CHECK(sampled.target_filters.top_p == uint64_t{1} << 52);  // 0.5 * 2^53
+    CHECK(sampled.draft_filters.top_k == 2);
+    CHECK(sampled.draft_filters.top_p == kTopPOff);
+    SequenceParams greedy;
+    greedy.temperature = 0;
+    f.Round(f.Open(greedy));
+    CHECK(f.backend->seen[1].target_scale == static_cast<float>(1.4426950408889634));
+    CHECK(f.backend->seen[1].places == nullptr);
+  }
+
+  TEST_CASE("a fork goes on from where its parent stands, with coins of its own") {
+    Fixture f;
+    SequenceParams params;
+    params.presence_penalty = 1;
+    params.logprobs = 0;
+    params.logprob_token_ids = {2};
+    params.bad_words = {{3, 4}};
+    params.seed = 5;
+    params.has_seed = true;
+    const SequenceHandle parent = f.Open(params);
+    f.backend->script = {Confirm(1, {1, 3}), Confirm(0, {6}), Confirm(0, {6})};
+    f.Round(parent);
+    const auto child = f.verifier->Fork(parent, 77);
+    REQUIRE(child.ok());
+    CHECK(child->seed == 77);
+    CHECK(child->handle != parent);
+    const uint64_t first = f.verifier->Fork(parent, std::nullopt)->seed;
+    const uint64_t second = f.verifier->Fork(parent, std::nullopt)->seed;
+    CHECK(first != second);
+
+    REQUIRE(f.verifier->Close(parent));  // the child must not live on its parent's memory
+    f.backend->inspect = [](const RoundBatch& batch) {
+      const ChainTask& task = batch.tasks[0];
+      CHECK(task.seed == 77);
+      CHECK(task.round_base == 2);
+      CHECK(task.scores.chosen[0] == 2);
+      CHECK(task.edits.num_edits == 2);
+      REQUIRE(task.places != nullptr);
+      REQUIRE(task.places[0].num_overrides == 1);
+      CHECK(task.places[0].overrides[0].id == 4);  // 3 was the last token
+    };
+    CHECK(f.Round(child->handle).total_kept == 3);
+  }
+
+  TEST_CASE("only an open sequence that goes on can be forked") {
+    Fixture f;
+    CHECK(f.verifier->Fork(99, 1).status().code() == absl::StatusCode::kNotFound);
+    const SequenceHandle s = f.Open();
+    f.verifier->Finish(s, FinishReason::kAbort, 0);
+    CHECK(f.verifier->Fork(s, 1).status().code() == absl::StatusCode::kFailedPrecondition);
+    const SequenceHandle other = f.Open();
+    f.Open();
+    f.Open();
+    CHECK(f.verifier->Fork(other, 1).status().code() == absl::StatusCode::kResourceExhausted);
+  }
+}
+
+}  // namespace
+}  // namespace specd
