@@ -1,6 +1,7 @@
-# What `cmake --install` puts where, in two components:
+# What `cmake --install` puts where, in three components:
 #   specd_runtime      bin/ and the shared library
 #   specd_development  the C headers and the package for find_package(specd)
+#   specd_python       the Python package, in LIBDIR/specd/python
 # Everything finds everything else by relative path, so the tree may be moved as a whole.
 
 include(CMakePackageConfigHelpers)
@@ -30,6 +31,9 @@ install(TARGETS specd EXPORT specdTargets
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/ipc/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   COMPONENT specd_development FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/ipc/python/specd
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/specd/python
+  COMPONENT specd_python FILES_MATCHING PATTERN "*.py")
 install(EXPORT specdTargets NAMESPACE specd:: DESTINATION ${specd_package_dir}
   COMPONENT specd_development)
 

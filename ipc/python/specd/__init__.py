@@ -1,0 +1,34 @@
+"""specd from Python: verify speculative drafts and sample tokens, with numpy in and out.
+
+>>> import numpy as np, specd
+>>> engine = specd.Engine("embedded:cpu", vocab_size=4)
+>>> params = specd.SamplingParams(temperature=0, logprobs=2)
+>>> sequence = engine.open(params, prompt_ids=[3, 1])
+>>> result, = engine.verify(np.eye(4) * 5, {sequence: [0, 1, 1]})
+>>> result.tokens, result.num_accepted
+(array([0, 1, 2], dtype=int32), 2)
+
+Engine and its sequences are in engine.py, SamplingParams in params.py, Draft in rounds.py, what a
+round returns in results.py, functions without an engine in ops.py. Nothing is compiled: ctypes over
+libspecd (_library.py says where it is looked for).
+"""
+
+from ._library import Error, load
+from .arrays import BFloat16, bfloat16, pack_mask
+from .engine import Engine, Sequence
+from .ops import argmax, sample, softmax, top_k_mask, top_k_renorm, top_p_renorm
+from .params import SamplingParams
+from .results import Children, Logprob, Result, Scores
+from .rounds import Draft, DraftRequest
+
+
+def version():
+    """The version of the library, such as "0.1.0"."""
+    return load().specd_version().decode()
+
+
+__all__ = [
+    "BFloat16", "Children", "Draft", "DraftRequest", "Engine", "Error", "Logprob", "Result",
+    "SamplingParams", "Scores", "Sequence", "argmax", "bfloat16", "pack_mask", "sample", "softmax",
+    "top_k_mask", "top_k_renorm", "top_p_renorm", "version",
+]

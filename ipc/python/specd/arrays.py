@@ -1,0 +1,145 @@
+"""numpy on one side, pointers on the other: dtypes of rows, lists of ids, packed masks."""
+
+import ctypes
+import operator
+
+import numpy as np
+
+from ._library import refusal
+
+FLOAT32, BFLOAT16, FLOAT16 = 0, 1, 2
+_ITEM_SIZES = {FLOAT32: 4, BFLOAT16: 2, FLOAT16: 2}
+_DTYPES = {"float32": FLOAT32, "bfloat16": BFLOAT16, "float16": FLOAT16}
+KINDS = {"logits": 0, "probabilities": 1, "final_probabilities": 2}
+
+
+class BFloat16(np.ndarray):
+    """Rows of bfloat16 as numpy knows none: 16-bit words under a name of their own. bfloat16()
+    makes one; arrays of a dtype called "bfloat16" (ml_dtypes, jax) are taken as they are."""
+
+
+def bfloat16(array):
+    """The rows rounded to bfloat16 (to the nearest, ties to even).
+
+    >>> specd.bfloat16(np.array([[1.0, 2.5]], np.float32)).view(np.uint16)
+    array([[16256, 16416]], dtype=uint16)
+    """
+    array = np.ascontiguousarray(array, dtype=np.float32)
+    bits = array.view(np.uint32).astype(np.uint64)
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    quiet = (bits >> 16) | 0x40  # rounding up could turn a NaN into an infinity
+    return np.where(np.isnan(array), quiet, rounded).astype(np.uint16).view(BFloat16)
+
+
+def dtype_code(name):
+    """SPECD_FLOAT32, ... for "float32", "float16" or "bfloat16"."""
+    name = str(np.dtype(name)) if not isinstance(name, str) else name
+    if name not in _DTYPES:
+        raise refusal(f"dtype: {name!r} is not one of {', '.join(_DTYPES)}")
+    return _DTYPES[name]
+
+
+def item_size(code):
+    return _ITEM_SIZES[code]
+
+
+def numpy_view(buffer, num_rows, row_stride, vocab_size, code):
+    """Rows in memory of specd's as an array that shares it."""
+    numpy_type = {FLOAT32: np.float32, BFLOAT16: np.uint16, FLOAT16: np.float16}[code]
+    rows = np.frombuffer(buffer, numpy_type, num_rows * row_stride)
+    rows = rows.reshape(num_rows, row_stride)[:, :vocab_size]
+    return rows.view(BFloat16) if code == BFLOAT16 else rows
+
+
+def as_rows(array, vocab_size=None, name="rows"):
+    """(array with rows whose elements are adjacent, dtype code). float64 becomes float32."""
+    if not isinstance(array, BFloat16):
+        array = np.asarray(array)
+        if array.dtype.name == "bfloat16":
+            array = array.view(np.uint16).view(BFloat16)
+        elif array.dtype == np.float64 or array.dtype.kind in "iu" and not array.dtype == np.uint16:
+            array = array.astype(np.float32)
+        elif array.dtype not in (np.float32, np.float16):
+            raise refusal(f"{name}: dtype {array.dtype} is not one of float32, float16, bfloat16; "
+                          "16-bit words become bfloat16 rows with .view(specd.BFloat16)")
+    if array.ndim == 1:
+        array = array[np.newaxis, :]
+    if array.ndim != 2:
+        raise refusal(f"{name}: an array of {array.ndim} dimensions, not of 2 (rows, vocabulary)")
+    if vocab_size is not None and array.shape[1] != vocab_size:
+        raise refusal(f"{name}: rows of {array.shape[1]} elements, and vocab_size is {vocab_size}")
+    size = array.dtype.itemsize
+    strides_fit = array.strides[1] == size or array.shape[1] == 1
+    if array.shape[0] > 1:
+        strides_fit &= array.strides[0] % size == 0 and array.strides[0] >= size * array.shape[1]
+    if not strides_fit:
+        array = array.copy()
+    if isinstance(array, BFloat16):
+        return array, BFLOAT16
+    return array, FLOAT32 if array.dtype == np.float32 else FLOAT16
+
+
+def integer(value, name, least=0, most=2**32 - 1):
+    """The value as an int in least .. most: C would cut it short without a word."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise refusal(f"{name}: {value!r} is not an integer") from None
+    if not least <= number <= most:
+        raise refusal(f"{name}: {number} does not fit: {least} .. {most} are allowed")
+    return number
+
+
+def integers(values, dtype, name):
+    """One integer or a list of them as a contiguous array of a dtype, refusing what does not fit.
+    In an array booleans count as 0 and 1."""
+    limits = np.iinfo(dtype)
+    least, most = int(limits.min), int(limits.max)
+    if not isinstance(values, np.ndarray):
+        if np.ndim(values) == 0 and not hasattr(values, "__iter__"):
+            return np.array(integer(values, name, least, most), dtype)
+        return np.array([integer(value, name, least, most) for value in values], dtype)
+    if values.size and values.dtype.kind not in "biu":
+        raise refusal(f"{name}: {values.dtype} where integers are needed")
+    for extreme in (values.min(), values.max()) if values.size else ():
+        integer(int(extreme), name, least, most)
+    return np.array(values, dtype, order="C")
+
+
+def id_array(ids, name):
+    """Token ids as contiguous int32, refusing what does not fit."""
+    array = integers(ids, np.int32, name)
+    if array.ndim != 1:
+        raise refusal(f"{name}: token ids are needed, one after another, not in {array.ndim} "
+                      "dimensions")
+    return array
+
+
+def pointer(array, ctype):
+    """A typed pointer to an array's first element; the array must outlive it."""
+    return array.ctypes.data_as(ctypes.POINTER(ctype))
+
+
+def pack_mask(allowed):
+    """Rows of booleans as rows of the grammar mask: bit i % 32 of word i / 32 is 1 where allowed.
+
+    >>> specd.pack_mask(np.array([[True, False, True]]))
+    array([[5]], dtype=int32)
+    """
+    allowed = np.atleast_2d(np.asarray(allowed, dtype=bool))
+    words = (allowed.shape[1] + 31) // 32
+    padded = np.zeros((allowed.shape[0], words * 32), bool)
+    padded[:, :allowed.shape[1]] = allowed
+    return np.packbits(padded, axis=1, bitorder="little").view("<u4").view(np.int32)
+
+
+def mask_words(mask, vocab_size, num_rows, name):
+    """num_rows rows of a grammar mask, given as booleans or packed already, as packed words."""
+    array = np.atleast_2d(np.asarray(mask))
+    num_words = (vocab_size + 31) // 32
+    if array.shape == (num_rows, vocab_size) and array.dtype.kind in "biu":
+        return pack_mask(array)
+    if array.shape == (num_rows, num_words) and array.dtype in (np.int32, np.uint32):
+        return np.ascontiguousarray(array).view(np.int32)
+    raise refusal(f"{name}: {np.shape(mask)} of {array.dtype} where {num_rows} rows of "
+                  f"{vocab_size} booleans, or of {num_words} packed int32 words, are needed")

@@ -1,0 +1,240 @@
+"""Engine: sequences and rounds, with rows in numpy arrays."""
+
+import ctypes
+import os
+import secrets
+import weakref
+
+import numpy as np
+
+from . import _library as c
+from . import results
+from ._library import check, refusal, text_bytes
+from .arrays import integer
+from .params import VERIFY, SamplingParams, to_struct
+from .rounds import DraftRecords, DraftRequest, RowSpace, child_records, score_records
+
+COIN_PURPOSES = {"sample": 1, "draft": 2, "accept": 3, "residual": 4}
+_VERIFY_NAMES = {code: name for name, code in VERIFY.items()}
+
+
+class Sequence:
+    """One generated stream of an engine: made by Engine.open and Sequence.fork."""
+
+    def __init__(self, engine, info, request_id):
+        self.engine, self.handle = engine, info.sequence
+        self.seed, self.verify = info.seed, _VERIFY_NAMES[info.verify]
+        self.request_id = request_id
+
+    def fork(self, seed=None, request_id=None):
+        """A copy as it stands, with a seed of its own (None: drawn, and reported in .seed)."""
+        info = c.SequenceInfo()
+        request_id = request_id or self.engine.next_request_id()
+        word = None if seed is None else ctypes.c_uint64(integer(seed, "seed", 0, 2**64 - 1))
+        check(c.load().specd_fork(self.engine.pointer, self.handle,
+                                  text_bytes(request_id, "request_id"),
+                                  None if word is None else ctypes.byref(word),
+                                  ctypes.byref(info)))
+        return Sequence(self.engine, info, request_id)
+
+    def abort(self):
+        """Ends the sequence; tokens kept so far stand."""
+        check(c.load().specd_abort(self.engine.pointer, self.handle))
+
+    def set_coins(self, coins):
+        """Injects coins, for tests and replay: {(purpose, position, round_base, node): coin in
+        [0, 1)}, purpose one of "sample", "draft", "accept", "residual". Keys that are not among
+        them keep the coins of the seed; {} takes all back. docs/ALGORITHMS.md has the keys."""
+        table = (c.Coin * len(coins))()
+        for record, ((purpose, *key), coin) in zip(table, coins.items()):
+            if purpose not in COIN_PURPOSES or len(key) != 3:
+                raise refusal(f"coins: {(purpose, *key)} is no key; (purpose, position, round_base, "
+                              f"node) is, with a purpose of {', '.join(COIN_PURPOSES)}")
+            if not 0 <= coin < 1:
+                raise refusal(f"coins: {coin} is outside [0, 1)")
+            record.position, record.round_base, record.node = (
+                integer(number, f"coins: {name}")
+                for number, name in zip(key, ("position", "round_base", "node")))
+            record.purpose, record.value = COIN_PURPOSES[purpose], int(coin * 2**53)
+        check(c.load().specd_set_coins(self.engine.pointer, self.handle, table, len(table)))
+
+    def state(self):
+        """(finish reason or None, tokens kept once it has finished)."""
+        state = c.SequenceState()
+        check(c.load().specd_get_sequence_state(self.engine.pointer, self.handle,
+                                                ctypes.byref(state)))
+        return results.FINISH_REASONS[state.finish_reason], state.kept_tokens
+
+    def close(self):
+        """Frees the slot. A sequence that has not finished is aborted."""
+        check(c.load().specd_close_sequence(self.engine.pointer, self.handle))
+
+    def __repr__(self):
+        return f"<specd.Sequence {self.request_id!r} {self.verify} seed={self.seed}>"
+
+
+class Engine:
+    """An engine's side of specd: in this process ("embedded:cpu") or attached to a daemon
+    ("unix:/run/specd/specd.sock"). One thread at a time.
+
+    >>> engine = specd.Engine("embedded:cpu", vocab_size=8, max_draft=3)
+    >>> sequence = engine.open(specd.SamplingParams(temperature=0))
+    >>> rows = engine.rows(4)        # where the model writes its logits: nothing is copied
+    >>> rows[:] = np.eye(8)[[1, 2, 3, 4]]
+    >>> engine.verify(rows, {sequence: [1, 2, 7]})[0].tokens
+    array([1, 2, 3], dtype=int32)
+
+    Options are those of specd_options: max_batch, max_sequences, max_draft, ring_depth, timeout_ms,
+    max_scores_per_token, threads, name.
+    """
+
+    def __init__(self, uri="embedded:cpu", *, vocab_size, **options):
+        struct = c.initialised(c.Options, "specd_options_init")
+        fields = [name for name, _ in c.Options._fields_ if name not in ("struct_size", "reserved")]
+        for name, value in {"vocab_size": vocab_size, **options}.items():
+            if name not in fields:
+                raise refusal(f"{name}: no such option; the options are {', '.join(fields)}")
+            if name == "name":
+                struct.name = text_bytes(value, name)
+            else:
+                setattr(struct, name, integer(value, name))
+        pointer = ctypes.c_void_p()
+        check(c.load().specd_open(text_bytes(uri, "uri"), ctypes.byref(struct),
+                                  ctypes.byref(pointer)))
+        self.uri, self.vocab_size = uri, struct.vocab_size
+        self.max_batch, self.max_draft = struct.max_batch, struct.max_draft
+        self._pointer = pointer
+        # Also run when the interpreter ends: a daemon is told, and does not have to find out.
+        self._closer = weakref.finalize(self, c.load().specd_close, pointer)
+        # The engines of one daemon share its log and its events: no two may use the same ids.
+        self._name_prefix = f"python-{os.getpid()}-{secrets.token_hex(4)}"
+        self._names, self._rounds = 0, 0
+        self._spaces = {role: RowSpace(self, role) for role in ("target", "draft", "mask")}
+
+    @property
+    def pointer(self):
+        if not self._closer.alive:
+            raise refusal("the engine is closed")
+        return self._pointer
+
+    def close(self):
+        """Detaches: open sequences are aborted, and arrays from rows() must not be used again."""
+        self._closer()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def next_request_id(self):
+        self._names += 1
+        return f"{self._name_prefix}-{self._names}"
+
+    # ---- sequences --------------------------------------------------------------------------------
+
+    def open(self, params=None, prompt_ids=(), output_ids=(), request_id=None):
+        """Opens a sequence. prompt_ids and output_ids (tokens generated already, for a sequence
+        that returns) are needed only by what looks back: penalties, n-grams, thinking."""
+        params = SamplingParams() if params is None else params
+        if params.n != 1:
+            raise refusal(f"n: {params.n} sequences are opened by engine.open_all")
+        return self.open_all(params, prompt_ids, output_ids, request_id)[0]
+
+    def open_all(self, params, prompt_ids=(), output_ids=(), request_id=None):
+        """Opens params.n sequences; sequence i has seed + i."""
+        struct, kept = to_struct(params, prompt_ids, output_ids)
+        request_id = request_id or self.next_request_id()
+        infos = (c.SequenceInfo * max(1, params.n))()
+        check(c.load().specd_open_sequence(self.pointer, text_bytes(request_id, "request_id"),
+                                           ctypes.byref(struct), infos))
+        del kept
+        return [Sequence(self, info, f"{request_id}#{i}" if i else request_id)
+                for i, info in enumerate(infos)]
+
+    # ---- rows ---------------------------------------------------------------------------------------
+
+    def rows(self, num_rows, role="target", dtype="float32", row_stride=None, **rules):
+        """Shared memory for rows of a role ("target", "draft" or "mask"), bound and returned as an
+        array that verify reads in place. rules: kind ("logits", "probabilities",
+        "final_probabilities"), scale, cap, renormalise. bfloat16 rows are 16-bit words
+        (specd.bfloat16 makes them). An array from an earlier call for the role is void, and the
+        rules also hold for rows that verify copies."""
+        return self._space(role).bind(num_rows, dtype, row_stride, rules)
+
+    def _space(self, role):
+        if role not in self._spaces:
+            raise refusal(f"role: {role!r} is not one of {', '.join(self._spaces)}")
+        return self._spaces[role]
+
+    # ---- rounds -------------------------------------------------------------------------------------
+
+    def verify(self, rows, drafts, q=None, masks=None):
+        """Verifies one round and returns a Result for each draft.
+
+        rows: target rows: the array from engine.rows, read in place, or any array (or one for each
+          draft), copied. The K + 1 rows of a draft of K tokens stand one after another, drafts in
+          their order, unless Draft.target_rows says otherwise. Only the array from engine.rows may
+          have rows left over. None where every draft brings target_argmax.
+        drafts: {sequence: ids} or a list of specd.Draft.
+        q: rows of the drafter: then draft tokens count as sampled from them. An array with a row
+          for each draft token of the round, or a list with one array (or None) for each draft.
+        masks: for each draft None or K + 1 rows of booleans, True where an id is allowed (or of
+          packed words, from pack_mask). The array from engine.rows(n, "mask") is read in place, its
+          rows in the order of `rows` unless Draft.mask_rows says otherwise.
+        """
+        records = DraftRecords(self, drafts)
+        records.place(self._space("target"), rows, "target")
+        if q is not None:
+            records.place(self._space("draft"), q, "draft")
+        if masks is not None:
+            records.place_masks(self._space("mask"), masks)
+        self._rounds += 1
+        structs = records.structs()
+        check_full = check(c.load().specd_submit(self.pointer, self._rounds, structs, len(structs)))
+        assert check_full == 0, "a synchronous engine has no rounds in flight"
+        completion = c.Completion()
+        while check(c.load().specd_poll(self.pointer, ctypes.byref(completion), -1)) != 0 or \
+                completion.round_id != self._rounds:
+            pass  # a round that an interrupted call left behind
+        return [results.result_of(completion.results[i], draft.sequence)
+                for i, draft in enumerate(records.drafts)]
+
+    def sample_draft(self, rows, requests, masks=None):
+        """specd as the drafter's sampler: children for each request from rows of the draft model.
+
+        requests: specd.DraftRequest for each row, or sequences (one child each, no prefix).
+        masks: for each request None or one row, as in verify. A sequence takes a mask only if it
+          was opened with SamplingParams(draft_edits=True): otherwise the call is refused.
+        Returns results.Children; its ids, q and sides go into specd.Draft.
+        """
+        requests = [r if isinstance(r, DraftRequest) else DraftRequest(r) for r in requests]
+        space, mask_space = self._space("draft"), self._space("mask")
+        structs = child_records(requests, space, rows, masks, mask_space)
+        answers = (c.DraftChildren * len(requests))()
+        check(c.load().specd_sample_draft(self.pointer, structs, len(requests), answers))
+        return [results.children_of(answer, request.sequence)
+                for answer, request in zip(answers, requests)]
+
+    def score(self, rows, ids, num_top=0, chosen_ids=(), mode="raw_logprobs"):
+        """The score of ids[i] in row i, the num_top best and the chosen ids of each row: a prompt's
+        logprobs. Returns results.Scores."""
+        first = self._space("target").write(rows, len(ids), True, "one for each id")
+        num_top = integer(num_top, "num_top")
+        parts = []
+        for begin in range(0, len(ids), self.max_batch):
+            chunk = ids[begin:begin + self.max_batch]
+            structs, kept = score_records(chunk, first[begin:], num_top, chosen_ids, mode)
+            answers = (c.ScoreResult * len(chunk))()
+            check(c.load().specd_score(self.pointer, structs, len(chunk), answers))
+            del kept
+            parts.extend(results.scores_of(answer, 1 + num_top + len(chosen_ids))
+                         for answer in answers)
+        return results.Scores(np.array([part[1] for part in parts]), [part[0] for part in parts])
+
+    def stats(self):
+        """Sums since the engine was opened, by name: what was drafted, accepted, kept, and every
+        degenerate case."""
+        struct = c.initialised(c.EngineStats, "specd_engine_stats_init")
+        check(c.load().specd_get_engine_stats(self.pointer, ctypes.byref(struct)))
+        return {name: getattr(struct, name) for name, _ in c.EngineStats._fields_[2:]}

@@ -1,0 +1,144 @@
+"""Sampling functions that need no engine: rows in, probabilities or ids out (<specd/ops.h>).
+
+The results are those of a sequence with the same parameters, bit for bit. A row that holds NaN or
+no mass gives a row of NaN, or the id -1: never a token that nobody drew.
+
+Rows are float32, float16 or bfloat16 (specd.bfloat16), read where they lie; float64 is converted.
+One row may be passed as a vector. `indices` names the rows to be taken, in any order. A parameter
+is one value for all results or an array with one for each. `rules`: kind ("logits",
+"probabilities", "final_probabilities"), scale, cap, renormalise.
+
+>>> specd.sample(logits, seed=7, temperature=0.8, top_k=40, top_p=0.95)
+>>> specd.top_p_renorm(probs, 0.9, kind="probabilities")
+"""
+
+import ctypes
+
+import numpy as np
+
+from . import _library as c
+from .arrays import KINDS, as_rows, integers, pointer
+from .params import FILTER_ORDER
+from ._library import check, refusal
+
+
+def softmax(rows, temperature=1.0, indices=None, **rules):
+    """Probabilities."""
+    source = _Rows(rows, indices, rules)
+    return source.floats("specd_softmax", source.doubles(temperature, "temperature"))
+
+
+def top_k_renorm(rows, top_k, indices=None, **rules):
+    """Probabilities, 0 outside the k best ids."""
+    source = _Rows(rows, indices, rules)
+    return source.floats("specd_top_k_renorm", source.ints(top_k, "top_k"))
+
+
+def top_p_renorm(rows, top_p, indices=None, **rules):
+    """Probabilities, 0 outside the shortest prefix of the sorted ids whose mass reaches top_p."""
+    source = _Rows(rows, indices, rules)
+    return source.floats("specd_top_p_renorm", source.doubles(top_p, "top_p"))
+
+
+def top_k_mask(rows, top_k, indices=None, **rules):
+    """The elements themselves, -inf outside the k best ids."""
+    source = _Rows(rows, indices, rules)
+    return source.floats("specd_top_k_mask", source.ints(top_k, "top_k"))
+
+
+def argmax(rows, indices=None, **rules):
+    """The id of the greatest element of each row, the lowest on a tie."""
+    source = _Rows(rows, indices, rules)
+    return source.ids("specd_argmax")
+
+
+def sample(rows, seed=None, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, position=None,
+           filter_order="sequential", indices=None, **rules):
+    """One id drawn from each row. The coin depends on seed and position alone: it is that of the
+    output token `position` (default: the place in the result) of a sequence with this seed."""
+    source = _Rows(rows, indices, rules)
+    sampling = c.initialised(c.Sampling, "specd_sampling_init")
+    if filter_order not in FILTER_ORDER:
+        raise refusal(f"filter_order: {filter_order!r} is not one of {', '.join(FILTER_ORDER)}")
+    sampling.filter_order = FILTER_ORDER[filter_order]
+    sampling.temperature = source.doubles(temperature, "temperature")
+    sampling.top_k = source.ints(top_k, "top_k")
+    sampling.top_p = source.doubles(top_p, "top_p")
+    sampling.min_p = source.doubles(min_p, "min_p")
+    if seed is not None:
+        sampling.seed = source.words(seed, "seed")
+    if position is not None:
+        sampling.position = source.words(position, "position")
+    return source.ids("specd_sample", ctypes.byref(sampling))
+
+
+class _Rows:
+    """The rows of one call, and the arrays that must outlive it."""
+
+    def __init__(self, rows, indices, rules):
+        self.is_vector = np.ndim(rows) == 1 and indices is None
+        array, dtype = as_rows(rows)
+        struct = c.initialised(c.Rows, "specd_rows_init")
+        struct.vocab_size, struct.num_rows = array.shape[1], array.shape[0]
+        struct.row_stride = (array.strides[0] // array.dtype.itemsize if array.shape[0] > 1
+                             else array.shape[1])
+        struct.data, struct.dtype = array.ctypes.data, dtype
+        self.kept, self.struct, self.num_results = [array], struct, array.shape[0]
+        if indices is not None:
+            chosen = np.asarray(indices)
+            if chosen.size and (chosen.dtype.kind not in "iu" or chosen.min() < 0
+                                or chosen.max() >= array.shape[0]):
+                raise refusal(f"indices: a row that is not in 0 .. {array.shape[0] - 1}")
+            chosen = np.ascontiguousarray(chosen, dtype=np.uint32)
+            self.kept.append(chosen)
+            struct.indices, struct.num_indices = pointer(chosen, ctypes.c_uint32), len(chosen)
+            self.num_results = len(chosen)
+        set_rules(struct, rules)
+
+    def doubles(self, values, name):
+        return self._parameter(values, np.float64, ctypes.c_double, c.RowDoubles, name)
+
+    def ints(self, values, name):
+        return self._parameter(values, np.int32, ctypes.c_int32, c.RowInts, name)
+
+    def words(self, values, name):
+        return self._parameter(values, np.uint64, ctypes.c_uint64, c.RowWords, name)
+
+    def _parameter(self, values, dtype, ctype, struct, name):
+        if np.ndim(values) not in (0, 1) or np.ndim(values) == 1 and len(values) != self.num_results:
+            raise refusal(f"{name}: one value, or one for each of {self.num_results} results")
+        try:
+            array = (np.array(values, dtype=dtype) if dtype is np.float64
+                     else integers(values, dtype, name))
+        except (OverflowError, TypeError, ValueError) as error:
+            raise refusal(f"{name}: {error}") from None
+        self.kept.append(array)
+        return struct(pointer(array, ctype), np.ndim(values))
+
+    def floats(self, function, *parameters):
+        out = np.empty((self.num_results, self.struct.vocab_size), np.float32)
+        return self._call(function, parameters, out, ctypes.c_float)
+
+    def ids(self, function, *parameters):
+        return self._call(function, parameters, np.empty(self.num_results, np.int32),
+                          ctypes.c_int32)
+
+    def _call(self, function, parameters, out, ctype):
+        check(getattr(c.load(), function)(ctypes.byref(self.struct), *parameters,
+                                          pointer(out, ctype), None))
+        return out[0] if self.is_vector else out
+
+
+def set_rules(struct, rules):
+    """kind, scale, cap and renormalise of a specd_rows or a specd_tensor."""
+    for name, value in rules.items():
+        if name == "kind":
+            if value not in KINDS:
+                raise refusal(f"kind: {value!r} is not one of {', '.join(KINDS)}")
+            struct.kind = KINDS[value]
+        elif name in ("scale", "cap"):
+            setattr(struct, name, value)
+        elif name == "renormalise":
+            struct.renormalise = int(bool(value))
+        else:
+            raise refusal(f"{name}: no such argument; rows take kind, scale, cap and renormalise")

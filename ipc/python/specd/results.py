@@ -1,0 +1,116 @@
+"""What a round gave: plain objects that own their numpy arrays."""
+
+import ctypes
+import dataclasses
+
+import numpy as np
+
+from . import _library as c
+
+STATUSES = ("ok", "finished", "bad_distribution", "unknown_sequence", "invalid", "device_error")
+FINISH_REASONS = (None, "stop", "length", "abort", "error")
+
+SCORE = np.dtype([("id", np.int32), ("value", np.float32), ("rank", np.int32)])
+
+
+@dataclasses.dataclass
+class Logprob:
+    """vLLM's: the score of an id and its rank, 1 + the number of ids with a greater score."""
+
+    logprob: float
+    rank: int
+
+
+@dataclasses.dataclass
+class Result:
+    """One sequence in one round.
+
+    tokens: the kept tokens: num_accepted draft tokens, then specd's own (int32 array)
+    scores: for each kept token itself, the best ids and logprob_token_ids, as rows of (id, value,
+      rank); id is -1 where a row has fewer ids than were asked for; None without logprobs
+    finish_reason: None, "stop", "length", "abort", "error"; stop_token is the id that finished it
+    status: "ok", "finished", "bad_distribution", "unknown_sequence", "invalid", "device_error";
+      detail says in words what was invalid
+    """
+
+    sequence: object
+    status: str
+    finish_reason: str | None
+    tokens: np.ndarray
+    num_accepted: int
+    total_kept: int
+    stop_token: int | None
+    scores: np.ndarray | None
+    detail: str | None
+
+    @property
+    def logprobs(self):
+        """As vLLM has them: for each kept token {id: Logprob}, the token itself first."""
+        if self.scores is None:
+            return None
+        return [{int(s["id"]): Logprob(float(s["value"]), int(s["rank"]))
+                 for s in row if s["id"] >= 0} for row in self.scores]
+
+
+@dataclasses.dataclass
+class Children:
+    """Draft tokens that specd drew: distinct ids, how often each was drawn, and q(id) = weight /
+    mass, the side channel of specd.Draft."""
+
+    sequence: object
+    status: str
+    ids: np.ndarray
+    counts: np.ndarray
+    weights: np.ndarray
+    masses: np.ndarray
+
+    @property
+    def q(self):
+        return self.weights / self.masses
+
+
+@dataclasses.dataclass
+class Scores:
+    """values[i]: rows of (id, value, rank) for id i: itself, the best ids, the chosen ones.
+    statuses[i] is "ok" or "bad_distribution"; then the ids of values[i] are -1."""
+
+    values: np.ndarray
+    statuses: list
+
+
+def _copied(pointer, count, dtype):
+    """An array of its own: what the library returns is valid until the next call."""
+    if count == 0:
+        return np.zeros(0, dtype)
+    size = count * np.dtype(dtype).itemsize
+    return np.frombuffer(ctypes.string_at(pointer, size), dtype)
+
+
+def result_of(struct, sequence):
+    scores = None
+    if struct.scores_per_token:
+        count = struct.num_kept * struct.scores_per_token
+        scores = _copied(struct.scores, count, SCORE).reshape(-1, struct.scores_per_token)
+    detail = c.load().specd_detail_text(struct.detail).decode() if struct.detail else None
+    return Result(sequence, STATUSES[struct.status], FINISH_REASONS[struct.finish_reason],
+                  _copied(struct.tokens, struct.num_kept, np.int32), struct.num_accepted,
+                  struct.total_kept, None if struct.stop_token < 0 else struct.stop_token, scores,
+                  detail)
+
+
+_CHILD = np.dtype(c.DraftChild)
+
+
+def children_of(struct, sequence):
+    children = _copied(struct.children, struct.num_children, _CHILD)
+    return Children(sequence, STATUSES[struct.status], children["id"], children["count"],
+                    children["weight"], children["mass"])
+
+
+def scores_of(struct, per_token):
+    """(status, rows of SCORE) of a request with one id."""
+    if struct.num_scored == 0:
+        missing = np.zeros(per_token, SCORE)
+        missing["id"], missing["value"] = -1, np.nan
+        return STATUSES[struct.status], missing
+    return STATUSES[struct.status], _copied(struct.scores, struct.scores_per_token, SCORE)
