@@ -1,0 +1,82 @@
+"""specd-bench as its users run it: output for people and programs, and what is refused."""
+
+import json
+import os
+import pathlib
+import subprocess
+import unittest
+
+PROGRAM = pathlib.Path(os.environ["SPECD_BIN"]) / "specd-bench"
+SMALL = ("--vocab=600", "--batch=2", "--draft=2", "--seconds=0.001", "--state=warm", "--threads=1")
+
+
+def bench(*arguments):
+    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=120,
+                          check=False)
+
+
+class BenchTest(unittest.TestCase):
+    def lines(self, *arguments):
+        process = bench(*arguments)
+        self.assertEqual(process.returncode, 0, process.stderr)
+        return process.stdout.splitlines()
+
+    def names(self):
+        return [line.split()[0] for line in self.lines("verify", "--list")]
+
+    def test_json_has_one_line_for_each_case_and_type(self):
+        results = [json.loads(line) for line in self.lines("verify", "--json", *SMALL)]
+        self.assertEqual([(r["case"], r["dtype"]) for r in results],
+                         [(name, dtype) for dtype in ("fp32", "bf16") for name in self.names()])
+
+    def test_quick_compares_with_a_read_and_then_with_a_textbook(self):
+        results = [json.loads(line)
+                   for line in self.lines("verify", "--quick", "--json", "--case=greedy", *SMALL)]
+        self.assertEqual([(r["ratio_of"], r["batch"]) for r in results],
+                         [("read", 2), ("read", 2), ("textbook", 1)])
+
+    def test_tables_are_aligned_and_plain_where_no_terminal_is(self):
+        process = bench("verify", "--case=greedy,block_reject_all", "--dtype=fp32", *SMALL)
+        self.assertEqual(process.returncode, 0, process.stderr)
+        self.assertNotIn("\x1b", process.stdout + process.stderr)
+        self.assertNotIn("\r", process.stderr)
+        table = [line for line in process.stdout.splitlines()
+                 if line.startswith(("case", "greedy", "block"))]
+        self.assertEqual(len(table), 3)
+        self.assertEqual(len({len(line) for line in table}), 1, table)
+
+    def test_markdown_rows_have_the_columns_of_their_head(self):
+        table = [line for line in self.lines("verify", "--markdown", "--case=greedy", *SMALL)
+                 if line.startswith("|")]
+        self.assertEqual(len(table), 4)
+        self.assertEqual(len({line.count("|") for line in table}), 1, table)
+
+    def test_refusals_name_field_value_and_remedy(self):
+        for arguments, parts in (
+                ((), ("suite", "--help")),
+                (("gpu",), ("suite = gpu", "verify")),
+                (("nonsense",), ("suite = nonsense", "verify")),
+                (("verify", "--case=fast"), ("case = fast", "--list")),
+                (("verify", "--vocab=1,x"), ("vocab = 1,x", "1048576")),
+                (("verify", "--batch=0"), ("batch = 0", "1 ..")),
+                (("verify", "--draft=65"), ("draft = 65", "64")),
+                (("verify", "--dtype=fp8"), ("dtype = fp8", "bf16")),
+                (("verify", "--state=hot"), ("state = hot", "warm")),
+                (("verify", "--base=air"), ("base = air", "textbook")),
+                (("verify", "--threads=-1"), ("threads = -1", "1024")),
+                (("verify", "--seconds=-1"), ("seconds = -1", "3600")),
+                (("verify", "--json", "--markdown"), ("json", "markdown"))):
+            process = bench(*arguments)
+            self.assertEqual(process.returncode, 2, (arguments, process.stderr))
+            self.assertEqual(process.stdout, "")
+            for part in parts:
+                self.assertIn(part, process.stderr)
+
+    def test_rows_that_cannot_be_read_are_an_error(self):
+        process = bench("verify", "--rows=/dev/null/rows.f32", *SMALL)
+        self.assertEqual(process.returncode, 1)
+        self.assertIn("rows = /dev/null/rows.f32", process.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,78 @@
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <vector>
+
+#include "tools/bench/measurement.h"
+#include "tools/bench/read_floor.h"
+
+namespace specd::bench {
+namespace {
+
+TEST_SUITE("unit") {
+  TEST_CASE("a summary takes values that were measured, by rank") {
+    std::vector<double> values;
+    for (int i = 100; i >= 1; --i) values.push_back(i);
+    const Summary summary = Summarise(values);
+    CHECK(summary.p10 == 10);
+    CHECK(summary.median == 50);
+    CHECK(summary.p90 == 90);
+    CHECK(summary.p99 == 99);
+    CHECK(summary.num_samples == 100);
+    CHECK(Summarise({7}).p99 == 7);
+  }
+
+  TEST_CASE("a ratio is of medians; its spread is of neighbours") {
+    Measurement read;
+    read.ratio_of = "read";
+    SetTimes({.case_us = {2, 4, 9}, .base_us = {1, 2, 3}}, &read);
+    CHECK(read.ratio == 2);
+    CHECK(read.ratio_p10 == 2);
+    CHECK(read.ratio_p90 == 3);
+    read.target = 2;
+    CHECK(read.IsMet());
+    read.target = 1.9;
+    CHECK_FALSE(read.IsMet());
+
+    Measurement textbook;
+    textbook.ratio_of = "textbook";
+    SetTimes({.case_us = {2, 4, 10}, .base_us = {20, 80, 50}}, &textbook);
+    CHECK(textbook.ratio == 12.5);
+    textbook.target = 12;
+    CHECK(textbook.IsMet());
+  }
+
+  TEST_CASE("the floor reads every byte once, in even parts") {
+    const std::vector<char> memory(10000);
+    const std::vector<MemorySpan> spans = {{memory.data(), 6000}, {memory.data() + 7000, 1000}};
+    for (const int32_t num_parts : {1, 2, 3, 7}) {
+      const std::vector<std::vector<MemorySpan>> parts = SplitEvenly(spans, num_parts);
+      REQUIRE(parts.size() == static_cast<size_t>(num_parts));
+      std::vector<int> reads(memory.size());
+      for (const std::vector<MemorySpan>& part : parts) {
+        size_t size_bytes = 0;
+        for (const MemorySpan& span : part) {
+          const auto* begin = static_cast<const char*>(span.data);
+          for (size_t i = 0; i < span.size_bytes; ++i) {
+            ++reads[static_cast<size_t>(begin - memory.data()) + i];
+          }
+          size_bytes += span.size_bytes;
+        }
+        CHECK(size_bytes <= 7000u / static_cast<size_t>(num_parts) + 128);
+      }
+      for (size_t i = 0; i < reads.size(); ++i) {
+        REQUIRE(reads[i] == (i < 6000 || (i >= 7000 && i < 8000) ? 1 : 0));
+      }
+    }
+  }
+
+  TEST_CASE("the floor's threads serve one measurement after another") {
+    const std::vector<char> memory(1 << 16);
+    ReadFloor floor(3);
+    const auto parts = SplitEvenly({{memory.data(), memory.size()}}, 3);
+    for (int i = 0; i < 20; ++i) CHECK(floor.Measure(parts).count() > 0);
+  }
+}
+
+}  // namespace
+}  // namespace specd::bench

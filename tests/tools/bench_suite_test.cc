@@ -1,0 +1,228 @@
+#include <doctest/doctest.h>
+#include <simdjson.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tools/bench/report.h"
+#include "tools/bench/textbook.h"
+#include "tools/bench/verify_suite.h"
+
+namespace specd::bench {
+namespace {
+
+// The CPU backend, with something done to every answer to a whole round.
+class TamperingBackend final : public Backend {
+ public:
+  using Tamper = std::function<void(const RoundBatch&, int64_t call)>;
+
+  explicit TamperingBackend(Tamper tamper)
+      : backend_(*MakeBackend("cpu")), tamper_(std::move(tamper)) {}
+  std::string_view name() const override { return "tampering"; }
+  absl::Status Prepare(const BackendLimits& limits) override { return backend_->Prepare(limits); }
+  absl::Status Run(const RoundBatch& batch) override {
+    const absl::Status status = backend_->Run(batch);
+    if (batch.tasks[0].chain.num_drafts > 0) tamper_(batch, num_calls_++);
+    return status;
+  }
+  absl::Status Transform(const TransformBatch& batch) override {
+    return backend_->Transform(batch);
+  }
+
+ private:
+  std::unique_ptr<Backend> backend_;
+  Tamper tamper_;
+  int64_t num_calls_ = 0;
+};
+
+struct SuiteRun {
+  absl::Status status;
+  std::vector<Measurement> measurements;
+};
+
+VerifyOptions SmallOptions() {
+  VerifyOptions options;
+  for (const VerifyCase& known : VerifyCases()) options.cases.push_back(&known);
+  options.vocab_sizes = {2500};  // more than a tile, and no multiple of a mask's word
+  options.batches = {4};
+  options.drafts = {3};
+  options.dtypes = {DType::kFloat32, DType::kBFloat16};
+  options.cold = false;
+  options.seconds = 0.001;
+  return options;
+}
+
+SuiteRun RunSuite(const VerifyOptions& options, TamperingBackend::Tamper tamper) {
+  SuiteRun run;
+  VerifySuite suite(options, Machine{.memory_bytes = 1 << 30},
+                    {.make_backend = [&]() -> absl::StatusOr<std::unique_ptr<Backend>> {
+                       return std::make_unique<TamperingBackend>(tamper);
+                     },
+                     .on_progress = [](std::string_view) {},
+                     .on_result = [&](const Measurement& m) { run.measurements.push_back(m); }});
+  run.status = suite.Run();
+  return run;
+}
+
+void LeaveAlone(const RoundBatch&, int64_t) {}
+
+SuiteRun RunCase(std::string_view name, TamperingBackend::Tamper tamper) {
+  VerifyOptions options = SmallOptions();
+  options.dtypes = {DType::kFloat32};
+  REQUIRE(FindVerifyCase(name) != nullptr);
+  options.cases = {FindVerifyCase(name)};
+  return RunSuite(options, std::move(tamper));
+}
+
+bool Mentions(const absl::Status& status, std::string_view text) {
+  return std::string(status.message()).find(text) != std::string::npos;
+}
+
+// The final token of the last sequence, which every case has.
+TokenId& LastToken(const RoundBatch& batch) {
+  const int32_t last = batch.num_tasks - 1;
+  return batch.tokens[last * batch.tokens_stride + batch.outcomes[last].num_accepted];
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("specd-bench: every case agrees with the reference, and is measured") {
+    const SuiteRun run = RunSuite(SmallOptions(), LeaveAlone);
+    CHECK(run.status.message() == "");
+    REQUIRE(run.measurements.size() == 2 * VerifyCases().size());
+    for (const Measurement& m : run.measurements) {
+      CAPTURE(std::string(m.case_name));
+      const bool rejects = m.case_name == "reject_all" || m.case_name == "block_reject_all";
+      // All drafts and one token more; or, rejected at place s mod 3, 1, 2, 3 and 1 tokens.
+      CHECK(m.num_checked == (rejects ? 7 : 16));
+      CHECK(m.time_us.num_samples >= 5);
+      CHECK(m.time_us.median > 0);
+      CHECK(m.ratio > 0);
+      CHECK(m.target == 0);  // asked for at one size only
+    }
+  }
+
+  TEST_CASE("specd-bench: cold rounds, and no draft at all") {
+    VerifyOptions options = SmallOptions();
+    options.cold = true;
+    options.drafts = {0};
+    const SuiteRun run = RunSuite(options, LeaveAlone);
+    CHECK(run.status.message() == "");
+    CHECK(run.measurements.size() == 2 * (VerifyCases().size() - 4));
+  }
+
+  TEST_CASE("specd-bench: a wrong token in any case is found before anything is timed") {
+    for (const VerifyCase& known : VerifyCases()) {
+      CAPTURE(std::string(known.name));
+      const SuiteRun run = RunCase(known.name, [](const RoundBatch& batch, int64_t) {
+        LastToken(batch) = (LastToken(batch) + 1) % batch.target.vocab_size;
+      });
+      CHECK(Mentions(run.status, known.name));
+      CHECK(Mentions(run.status, "sequence 3"));
+      CHECK(run.measurements.empty());
+    }
+  }
+
+  TEST_CASE("specd-bench: a draft token that was rejected without need is found") {
+    for (const std::string_view name : {"greedy", "topk40", "token", "block"}) {
+      CAPTURE(std::string(name));
+      const SuiteRun run = RunCase(name, [](const RoundBatch& batch, int64_t) {
+        batch.outcomes[0].num_accepted = 1;
+        batch.outcomes[0].num_tokens = 2;
+      });
+      CHECK_FALSE(run.status.ok());
+      CHECK(Mentions(run.status, "sequence 0, place 1"));
+    }
+  }
+
+  TEST_CASE("specd-bench: a wrong logprob or rank is found") {
+    const SuiteRun value = RunCase(
+        "logprobs5", [](const RoundBatch& batch, int64_t) { batch.scores[4].value += 0.001f; });
+    CHECK(Mentions(value.status, "score 4"));
+    const SuiteRun rank =
+        RunCase("logprobs5", [](const RoundBatch& batch, int64_t) { ++batch.scores[0].rank; });
+    CHECK(Mentions(rank.status, "score 0"));
+  }
+
+  TEST_CASE("specd-bench: a round that is answered otherwise later on is found") {
+    const SuiteRun run = RunCase("greedy", [](const RoundBatch& batch, int64_t call) {
+      if (call == 3) ++LastToken(batch);
+    });
+    CHECK(Mentions(run.status, "otherwise"));
+  }
+
+  TEST_CASE("specd-bench: rows that do not fit into memory are refused") {
+    VerifyOptions options = SmallOptions();
+    options.vocab_sizes = {1 << 20};
+    options.batches = {4096};
+    options.drafts = {64};
+    const SuiteRun run = RunSuite(options, LeaveAlone);
+    CHECK(run.status.code() == absl::StatusCode::kResourceExhausted);
+    CHECK(Mentions(run.status, "--batch"));
+  }
+
+  TEST_CASE("specd-bench: the textbook sampler draws what specd draws") {
+    VerifyOptions options = SmallOptions();
+    options.baseline = Baseline::kTextbook;
+    const SuiteRun run = RunSuite(options, LeaveAlone);
+    CHECK(run.status.message() == "");
+    CHECK(run.measurements.size() == 2 * 8);
+    for (const VerifyCase& known : VerifyCases()) {
+      if (!TextbookSampler::Supports(known)) continue;
+      CAPTURE(std::string(known.name));
+      const absl::StatusOr<RowPool> pool = RowPool::Make(
+          {.shape = known.shape.value_or(RowShape::kLlm), .vocab_size = 2500, .num_rows = 16});
+      REQUIRE(pool.ok());
+      TamperingBackend backend(LeaveAlone);
+      REQUIRE(backend.Prepare({.vocab_size = 2500, .max_batch = 4, .max_draft = 3}).ok());
+      const auto set = RoundSet::Make(known, {.batch = 4, .draft = 3}, *pool, nullptr, &backend);
+      REQUIRE(set.ok());
+      RoundAnswer answer = (*set)->MakeAnswer();
+      REQUIRE(backend.Run((*set)->Batch(0, &answer)).ok());
+      std::vector<TokenId> tokens;
+      TextbookSampler(**set).Run(0, &tokens);
+      CHECK(tokens == answer.tokens);
+    }
+  }
+
+  TEST_CASE("specd-bench: a JSON line has every field that readers rely on") {
+    const SuiteRun run = RunCase("topk40_topp95", LeaveAlone);
+    REQUIRE(run.measurements.size() == 1);
+    Measurement measurement = run.measurements[0];
+    measurement.target = 1.4;
+    const std::string line = ToJson(measurement, Machine{.processor = "a \"quoted\" name"});
+    CHECK(line.find('\n') == std::string::npos);
+    simdjson::dom::parser parser;
+    const simdjson::dom::object object = parser.parse(line).get_object();
+    const auto text = [&](const char* name) {
+      return std::string(std::string_view(object[name].get_string()));
+    };
+    const auto number = [&](const char* name) { return double(object[name]); };
+    CHECK(text("suite") == "verify");
+    CHECK(text("case") == "topk40_topp95");
+    CHECK(text("dtype") == "fp32");
+    CHECK(text("method") == "exact_match");
+    CHECK(text("state") == "warm");
+    CHECK(text("rows") == "llm");
+    CHECK(text("unit") == "us");
+    CHECK(text("ratio_of") == "read");
+    CHECK(text("processor") == "a \"quoted\" name");
+    CHECK(number("vocab") == 2500);
+    CHECK(number("batch") == 4);
+    CHECK(number("draft") == 3);
+    CHECK(number("threads") == 1);
+    CHECK(number("checked") == 16);
+    CHECK(number("median") > 0);
+    CHECK(number("p99") >= number("median"));
+    CHECK(number("ratio") ==
+          doctest::Approx(number("median") / number("base_median")).epsilon(0.02));
+    CHECK(number("target") == doctest::Approx(1.4));
+    CHECK(bool(object["met"]) == (measurement.ratio <= 1.4));
+  }
+}
+
+}  // namespace
+}  // namespace specd::bench

@@ -1,0 +1,51 @@
+// The machine that a benchmark runs on: what to print beside its numbers, and how much of it was
+// taken by others while it ran.
+//
+// Everything is read from sysfs and procfs when asked for. LoadMeter is used by one thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace specd::bench {
+
+struct Machine {
+  std::string processor = {};    // the vendor's name, with family, model and vector extension
+  int32_t usable_cpus = 1;       // of this process: what its affinity allows
+  int64_t l2_bytes = 0;          // of one core
+  int64_t last_level_bytes = 0;  // of all last-level caches that the usable CPUs reach
+  int64_t memory_bytes = 0;      // available now, without swapping
+};
+
+Machine ReadMachine();
+
+// What others did on the usable CPUs since the meter was made, as shares of their time.
+struct ForeignLoad {
+  double others = 0;  // run by other processes
+  double stolen = 0;  // taken by the hypervisor
+};
+
+class LoadMeter {
+ public:
+  LoadMeter();
+  ForeignLoad Read() const;
+
+ private:
+  struct Ticks {
+    int64_t total = 0;
+    int64_t busy = 0;  // without what was stolen
+    int64_t stolen = 0;
+    int64_t own = 0;
+  };
+  static Ticks Now();
+  Ticks start_;
+};
+
+// From here on a measurement says more about the neighbours than about the code.
+inline constexpr double kOthersMax = 0.05;
+inline constexpr double kStolenMax = 0.01;
+inline bool IsDisturbed(const ForeignLoad& load) {
+  return load.others > kOthersMax || load.stolen > kStolenMax;
+}
+
+}  // namespace specd::bench

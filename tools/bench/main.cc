@@ -1,0 +1,303 @@
+// specd-bench: how fast specd is, each number beside the bound or the peer it is compared with.
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/flags/usage_config.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "kernels/backend.h"
+#include "tools/bench/machine.h"
+#include "tools/bench/report.h"
+#include "tools/bench/verify_case.h"
+#include "tools/bench/verify_suite.h"
+
+ABSL_FLAG(bool, quick, false, "one vocabulary, batch and draft: those that the design names");
+ABSL_FLAG(bool, json, false, "one JSON object per line");
+ABSL_FLAG(bool, markdown, false, "tables as docs/BENCHMARKS.md has them");
+ABSL_FLAG(bool, list, false, "name the cases and do nothing");
+ABSL_FLAG(std::string, case, "", "cases by name, separated by commas; empty: all");
+ABSL_FLAG(std::string, vocab, "", "vocabulary sizes, separated by commas");
+ABSL_FLAG(std::string, batch, "", "sequences of a round, separated by commas");
+ABSL_FLAG(std::string, draft, "", "draft tokens of a sequence, separated by commas");
+ABSL_FLAG(std::string, dtype, "fp32,bf16", "types of the rows, separated by commas");
+ABSL_FLAG(int32_t, threads, 0, "threads of the backend and of the floor; 0: all usable CPUs");
+ABSL_FLAG(std::string, state, "cold",
+          "cold: rows come from memory; warm: the same rows again and again");
+ABSL_FLAG(std::string, rows, "llm",
+          "llm, spikes, flat, ascending, or a file of recorded fp32 logits of one --vocab");
+ABSL_FLAG(
+    std::string, base, "",
+    "what to compare with: read, or textbook (a plain sampler); empty: read, and with --quick "
+    "then textbook for one thread, one sequence and warm rows");
+ABSL_FLAG(double, seconds, 0, "time for each measurement; 0: 1 with --quick, 0.5 without");
+
+namespace specd::bench {
+namespace {
+
+constexpr char kUsage[] =
+    "measures specd, each number beside the bound it is compared with.\n\n"
+    "  specd-bench verify    rounds of the CPU backend beside a read of the same rows\n\n"
+    "Every case is compared with a reference in double precision before it is timed.\n\n"
+    "Examples:\n"
+    "  specd-bench verify --quick\n"
+    "  specd-bench verify --quick --json > verify.jsonl\n"
+    "  specd-bench verify --case=topk40,flat_topp95 --vocab=151936 --batch=8 --draft=3\n"
+    "  specd-bench verify --quick --threads=1 --state=warm --batch=1\n"
+    "  specd-bench verify --quick --base=textbook --threads=1 --batch=1\n"
+    "  specd-bench verify --rows=logits.f32 --vocab=128256 --batch=1 --draft=0\n"
+    "  specd-bench verify --list\n\n"
+    "Exit status: 0 measured, whatever the numbers are; 1 a wrong answer or an error; 2 bad flags.";
+
+constexpr int kExitError = 1;
+constexpr int kExitUsage = 2;
+
+constexpr int32_t kBatchMax = 4096;
+constexpr int32_t kDraftMax = 64;
+constexpr int32_t kThreadsMax = 1024;
+
+int Fail(int exit_code, std::string_view message) {
+  fmt::print(stderr, "specd-bench: {}\n", message);
+  return exit_code;
+}
+
+bool IsColourful(int fd) {
+  const char* no_color = std::getenv("NO_COLOR");  // https://no-color.org
+  const char* terminal = std::getenv("TERM");
+  return isatty(fd) == 1 && (no_color == nullptr || *no_color == '\0') && terminal != nullptr &&
+         std::string_view(terminal) != "dumb";
+}
+
+struct NumberList {
+  std::string_view flag;
+  std::string text;
+  int32_t minimum;
+  int32_t maximum;
+  std::vector<int32_t> quick;
+  std::vector<int32_t> full;
+};
+
+absl::StatusOr<std::vector<int32_t>> ParseNumbers(const NumberList& list, bool quick) {
+  if (list.text.empty()) return quick ? list.quick : list.full;
+  std::vector<int32_t> numbers;
+  for (const absl::string_view item : absl::StrSplit(list.text, ',')) {
+    int32_t number = 0;
+    if (!absl::SimpleAtoi(item, &number) || number < list.minimum || number > list.maximum) {
+      return absl::InvalidArgumentError(fmt::format(
+          "{} = {} is not a list of whole numbers in {} .. {}, such as {}={},{}", list.flag,
+          list.text, list.minimum, list.maximum, list.flag, list.full.front(), list.full.back()));
+    }
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+absl::StatusOr<std::vector<const VerifyCase*>> ParseCases(const std::string& text) {
+  std::vector<const VerifyCase*> cases;
+  if (text.empty()) {
+    for (const VerifyCase& known : VerifyCases()) cases.push_back(&known);
+    return cases;
+  }
+  for (const absl::string_view name : absl::StrSplit(text, ',')) {
+    const VerifyCase* found = FindVerifyCase({name.data(), name.size()});
+    if (found == nullptr) {
+      return absl::InvalidArgumentError(
+          fmt::format("case = {} is unknown: specd-bench verify --list names them",
+                      std::string_view(name.data(), name.size())));
+    }
+    cases.push_back(found);
+  }
+  return cases;
+}
+
+absl::StatusOr<std::vector<DType>> ParseDTypes(const std::string& text) {
+  std::vector<DType> dtypes;
+  for (const absl::string_view name : absl::StrSplit(text, ',')) {
+    if (name == "fp32") {
+      dtypes.push_back(DType::kFloat32);
+    } else if (name == "bf16") {
+      dtypes.push_back(DType::kBFloat16);
+    } else {
+      return absl::InvalidArgumentError(
+          fmt::format("dtype = {} is not a list of fp32 and bf16", text));
+    }
+  }
+  return dtypes;
+}
+
+absl::StatusOr<VerifyOptions> OptionsFromFlags(const Machine& machine) {
+  const bool quick = absl::GetFlag(FLAGS_quick);
+  VerifyOptions options;
+  const auto take = [](auto parsed, auto* out) {
+    if (parsed.ok()) *out = *std::move(parsed);
+    return parsed.status();
+  };
+  absl::Status status = take(ParseCases(absl::GetFlag(FLAGS_case)), &options.cases);
+  if (status.ok()) status = take(ParseDTypes(absl::GetFlag(FLAGS_dtype)), &options.dtypes);
+  const NumberList vocab{"vocab",  absl::GetFlag(FLAGS_vocab),     1, kVocabSizeMax,
+                         {128256}, {32000, 128256, 151936, 262144}};
+  const NumberList batch{"batch", absl::GetFlag(FLAGS_batch), 1, kBatchMax, {32}, {1, 8, 32, 64}};
+  const NumberList draft{"draft", absl::GetFlag(FLAGS_draft), 0, kDraftMax, {5}, {0, 3, 5, 8}};
+  if (status.ok()) status = take(ParseNumbers(vocab, quick), &options.vocab_sizes);
+  if (status.ok()) status = take(ParseNumbers(batch, quick), &options.batches);
+  if (status.ok()) status = take(ParseNumbers(draft, quick), &options.drafts);
+  if (!status.ok()) return status;
+
+  options.threads = absl::GetFlag(FLAGS_threads);
+  if (options.threads < 0 || options.threads > kThreadsMax) {
+    return absl::InvalidArgumentError(
+        fmt::format("threads = {} is outside 0 .. {}", options.threads, kThreadsMax));
+  }
+  if (options.threads == 0) options.threads = machine.usable_cpus;
+  const std::string state = absl::GetFlag(FLAGS_state);
+  if (state != "cold" && state != "warm") {
+    return absl::InvalidArgumentError(fmt::format("state = {} is neither cold nor warm", state));
+  }
+  options.cold = state == "cold";
+  const std::string base = absl::GetFlag(FLAGS_base);
+  if (!base.empty() && base != "read" && base != "textbook") {
+    return absl::InvalidArgumentError(fmt::format("base = {} is neither read nor textbook", base));
+  }
+  options.baseline = base == "textbook" ? Baseline::kTextbook : Baseline::kRead;
+  options.rows_path = absl::GetFlag(FLAGS_rows);
+  options.shape = ParseRowShape(options.rows_path);
+  options.seconds = absl::GetFlag(FLAGS_seconds);
+  if (!(options.seconds >= 0 && options.seconds <= 3600)) {
+    return absl::InvalidArgumentError(
+        fmt::format("seconds = {} is outside 0 .. 3600", options.seconds));
+  }
+  if (options.seconds == 0) options.seconds = quick ? 1 : 0.5;
+  return options;
+}
+
+absl::StatusOr<ReportOptions> ReportOptionsFromFlags() {
+  if (absl::GetFlag(FLAGS_json) && absl::GetFlag(FLAGS_markdown)) {
+    return absl::InvalidArgumentError("json and markdown exclude each other; give one of them");
+  }
+  ReportOptions options;
+  if (absl::GetFlag(FLAGS_json)) options.format = ReportFormat::kJson;
+  if (absl::GetFlag(FLAGS_markdown)) options.format = ReportFormat::kMarkdown;
+  options.colour = IsColourful(STDOUT_FILENO);
+  return options;
+}
+
+// The one line on a terminal that says what is being measured.
+class Progress {
+ public:
+  Progress() : shown_(isatty(STDERR_FILENO) == 1) {}
+  ~Progress() { Clear(); }
+  void Show(std::string_view text) const {
+    if (shown_) fmt::print(stderr, "\r\x1b[K{}", text);
+  }
+  void Clear() const { Show(""); }
+
+ private:
+  bool shown_;
+};
+
+// Says it once: the column of loads has the rest.
+class LoadWarning {
+ public:
+  void Take(const Measurement& m) {
+    if (!IsDisturbed(m.load) || given_) return;
+    given_ = true;
+    fmt::print(stderr,
+               "specd-bench: warning: the machine is not quiet: while {} {} was measured, other "
+               "processes took {:.0f} % of its CPUs and the hypervisor {:.0f} %\n",
+               m.case_name, DTypeName(m.dtype), 100 * m.load.others, 100 * m.load.stolen);
+  }
+
+ private:
+  bool given_ = false;
+};
+
+// The second half of --quick: what one thread makes of rows that a cache holds.
+VerifyOptions PeerOptions(VerifyOptions options) {
+  options.baseline = Baseline::kTextbook;
+  options.dtypes = {DType::kFloat32};
+  options.batches = {1};
+  options.threads = 1;
+  options.cold = false;
+  return options;
+}
+
+int RunVerify(const std::string& command) {
+  if (absl::GetFlag(FLAGS_list)) {
+    for (const VerifyCase& known : VerifyCases()) {
+      fmt::print("{:<17} {:<12} {}\n", known.name, MethodName(known.method), known.summary);
+    }
+    return 0;
+  }
+  const Machine machine = ReadMachine();
+  const absl::StatusOr<VerifyOptions> options = OptionsFromFlags(machine);
+  if (!options.ok()) return Fail(kExitUsage, std::string(options.status().message()));
+  const absl::StatusOr<ReportOptions> report_options = ReportOptionsFromFlags();
+  if (!report_options.ok()) return Fail(kExitUsage, std::string(report_options.status().message()));
+
+  const Progress progress;
+  LoadWarning warning;
+  Report report(*report_options, machine);
+  const VerifySuite::Hooks hooks{.make_backend = [] { return MakeBackend("cpu"); },
+                                 .on_progress = [&](std::string_view text) { progress.Show(text); },
+                                 .on_result =
+                                     [&](const Measurement& measurement) {
+                                       progress.Clear();
+                                       warning.Take(measurement);
+                                       report.Print(measurement);
+                                     }};
+  report.PrintHead(command, options->threads);
+  absl::Status status = VerifySuite(*options, machine, hooks).Run();
+  if (status.ok() && absl::GetFlag(FLAGS_quick) && absl::GetFlag(FLAGS_base).empty()) {
+    status = VerifySuite(PeerOptions(*options), machine, hooks).Run();
+  }
+  progress.Clear();
+  if (!status.ok()) return Fail(kExitError, std::string(status.message()));
+  report.PrintEnd();
+  return 0;
+}
+
+// The command as it was given, under the program's installed name.
+std::string CommandLine(int argc, char** argv) {
+  std::string command = "specd-bench";
+  for (int i = 1; i < argc; ++i) command += fmt::format(" {}", argv[i]);
+  return command;
+}
+
+int Main(int argc, char** argv) {
+  absl::SetProgramUsageMessage(kUsage);
+  absl::FlagsUsageConfig usage;
+  usage.contains_help_flags = [](absl::string_view file) {
+    return file.find("bench/main.cc") != absl::string_view::npos;
+  };
+  absl::SetFlagsUsageConfig(usage);
+  const std::string command = CommandLine(argc, argv);
+  const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
+  if (arguments.size() != 2) {
+    return Fail(kExitUsage, "give one suite, such as specd-bench verify --quick; see --help");
+  }
+  const std::string_view suite = arguments[1];
+  if (suite == "verify") return RunVerify(command);
+  for (const std::string_view later : {"gpu", "ipc", "grammar", "detok", "egress"}) {
+    if (suite == later) {
+      return Fail(kExitUsage, fmt::format("suite = {} is not built yet; verify is", suite));
+    }
+  }
+  return Fail(kExitUsage, fmt::format("suite = {} is unknown; verify is the one there is", suite));
+}
+
+}  // namespace
+}  // namespace specd::bench
+
+int main(int argc, char** argv) { return specd::bench::Main(argc, argv); }

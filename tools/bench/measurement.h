@@ -1,0 +1,65 @@
+// What a benchmark has to say about one case: times, the times of its floor, and their ratio.
+//
+// Plain data.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "kernels/core/types.h"
+#include "tools/bench/machine.h"
+
+namespace specd::bench {
+
+struct Summary {
+  double median = 0;
+  double p10 = 0;
+  double p90 = 0;
+  double p99 = 0;
+  int64_t num_samples = 0;
+};
+
+// REQUIRES: at least one value.
+Summary Summarise(std::vector<double> values);
+
+// Times of a case and of what it is compared with, taken in turn: entry i of one was measured right
+// beside entry i of the other, so that what disturbs the machine disturbs both.
+struct PairedTimes {
+  std::vector<double> case_us;
+  std::vector<double> base_us;
+};
+
+struct Measurement {
+  std::string_view case_name;
+  std::string_view method;
+  std::string_view rows;
+  DType dtype = DType::kFloat32;
+  int32_t vocab_size = 0;
+  int32_t batch = 0;
+  int32_t draft = 0;
+  int32_t threads = 1;
+  bool cold = true;
+
+  Summary time_us = {};
+  Summary base_us = {};
+  std::string_view ratio_of;  // what base_us is of: "read" or "textbook"
+  double ratio = 0;           // of the medians: case / read, or textbook / case
+  double ratio_p10 = 0;       // of neighbouring pairs
+  double ratio_p90 = 0;
+  double base_gigabytes_per_s = 0;  // of a read
+  double target = 0;                // the ratio to stay below (read) or above (textbook); 0: none
+
+  int64_t num_checked = 0;  // tokens compared with the reference
+  ForeignLoad load = {};
+
+  bool IsSpeedUp() const { return ratio_of == "textbook"; }
+  bool IsMet() const { return IsSpeedUp() ? ratio >= target : ratio <= target; }
+};
+
+// Fills the times and ratios. REQUIRES: ratio_of is set.
+void SetTimes(const PairedTimes& times, Measurement* measurement);
+
+std::string_view DTypeName(DType dtype);
+
+}  // namespace specd::bench

@@ -1,0 +1,169 @@
+#include "tools/bench/report.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <string_view>
+
+#include "tools/toy_engine/json_string.h"
+
+namespace specd::bench {
+namespace {
+
+struct Column {
+  std::string_view title;
+  size_t width;
+};
+
+constexpr Column kColumns[] = {{"case", 16},     {"method", 11}, {"dtype", 5},     {"vocab", 6},
+                               {"batch", 5},     {"draft", 5},   {"median us", 9}, {"p99 us", 9},
+                               {"us/row", 7},    {"base us", 9}, {"GB/s", 5},      {"ratio", 6},
+                               {"p10..p90", 12}, {"checked", 7}, {"load", 5}};
+constexpr size_t kLeftColumns = 3;  // text; numbers are aligned to the right
+
+std::vector<std::string> Cells(const Measurement& m) {
+  const double num_rows = static_cast<double>(m.batch) * (m.draft + 1);
+  return {std::string(m.case_name),
+          std::string(m.method),
+          std::string(DTypeName(m.dtype)),
+          fmt::format("{}", m.vocab_size),
+          fmt::format("{}", m.batch),
+          fmt::format("{}", m.draft),
+          fmt::format("{:.1f}", m.time_us.median),
+          fmt::format("{:.1f}", m.time_us.p99),
+          fmt::format("{:.2f}", m.time_us.median / num_rows),
+          fmt::format("{:.1f}", m.base_us.median),
+          m.IsSpeedUp() ? "-" : fmt::format("{:.1f}", m.base_gigabytes_per_s),
+          fmt::format("{:.2f}", m.ratio),
+          fmt::format("{:.2f}..{:.2f}", m.ratio_p10, m.ratio_p90),
+          fmt::format("{}", m.num_checked),
+          fmt::format("{:.0f} %", 100 * (m.load.others + m.load.stolen))};
+}
+
+std::string Verdict(const Measurement& m) {
+  if (IsDisturbed(m.load)) return "disturbed: measure again";
+  if (m.IsMet()) return "met";
+  const double missing = m.IsSpeedUp() ? m.target / m.ratio - 1 : m.ratio / m.target - 1;
+  return fmt::format("missed by {:.0f} %", 100 * missing);
+}
+
+std::string MegabytesOf(int64_t bytes) { return fmt::format("{:.0f} MiB", bytes / 1048576.0); }
+
+}  // namespace
+
+std::string ToJson(const Measurement& m, const Machine& machine) {
+  std::string line = fmt::format(
+      R"({{"suite":"verify","case":"{}","vocab":{},"batch":{},"draft":{},"dtype":"{}","threads":{},)"
+      R"("method":"{}","state":"{}","rows":"{}","median":{:.3f},"p10":{:.3f},"p90":{:.3f},)"
+      R"("p99":{:.3f},"unit":"us","samples":{},"ratio":{:.4f},"ratio_p10":{:.4f},)"
+      R"("ratio_p90":{:.4f},"ratio_of":"{}","base_median":{:.3f},"checked":{},)"
+      R"("foreign_load":{:.3f},"steal":{:.3f})",
+      m.case_name, m.vocab_size, m.batch, m.draft, DTypeName(m.dtype), m.threads, m.method,
+      m.cold ? "cold" : "warm", m.rows, m.time_us.median, m.time_us.p10, m.time_us.p90,
+      m.time_us.p99, m.time_us.num_samples, m.ratio, m.ratio_p10, m.ratio_p90, m.ratio_of,
+      m.base_us.median, m.num_checked, m.load.others, m.load.stolen);
+  if (!m.IsSpeedUp()) line += fmt::format(R"(,"base_gb_per_s":{:.2f})", m.base_gigabytes_per_s);
+  if (m.target > 0) {
+    line += fmt::format(R"(,"target":{:.2f},"met":{})", m.target, m.IsMet());
+  }
+  return line + fmt::format(R"(,"processor":{}}})", toy::QuoteJson(machine.processor));
+}
+
+void Report::PrintHead(const std::string& command, int32_t threads) {
+  if (options_.format == ReportFormat::kJson) return;
+  const auto now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  const std::string_view indent = options_.format == ReportFormat::kMarkdown ? "- " : "";
+  fmt::print(options_.out, "{}`{}`, {:%Y-%m-%d}\n", indent, command, fmt::gmtime(now));
+  fmt::print(options_.out, "{}{}; {} usable CPUs, {} used; L2 {} a core, last-level cache {}\n\n",
+             indent, machine_.processor, machine_.usable_cpus, threads,
+             MegabytesOf(machine_.l2_bytes), MegabytesOf(machine_.last_level_bytes));
+}
+
+void Report::PrintLine(const std::vector<std::string>& cells) {
+  const bool markdown = options_.format == ReportFormat::kMarkdown;
+  std::string line = markdown ? "|" : "";
+  for (size_t i = 0; i < cells.size(); ++i) {
+    if (markdown) {
+      line += fmt::format(" {} |", cells[i]);
+    } else if (i < kLeftColumns) {
+      line += fmt::format("{:<{}}  ", cells[i], kColumns[i].width);
+    } else {
+      line += fmt::format("{:>{}}  ", cells[i], kColumns[i].width);
+    }
+  }
+  line.erase(line.find_last_not_of(' ') + 1);
+  fmt::print(options_.out, "{}\n", line);
+}
+
+void Report::Print(const Measurement& measurement) {
+  printed_.push_back(measurement);
+  if (options_.format == ReportFormat::kJson) {
+    fmt::print(options_.out, "{}\n", ToJson(measurement, machine_));
+  } else {
+    if (section_ != measurement.ratio_of) {
+      section_ = measurement.ratio_of;
+      PrintCaption(measurement);
+      std::vector<std::string> titles;
+      for (const Column& column : kColumns) titles.emplace_back(column.title);
+      PrintLine(titles);
+      if (options_.format == ReportFormat::kMarkdown) {
+        PrintLine(std::vector<std::string>(titles.size(), "---"));
+      }
+    }
+    PrintLine(Cells(measurement));
+  }
+  std::fflush(options_.out);
+}
+
+void Report::PrintCaption(const Measurement& m) {
+  const std::string_view base = m.IsSpeedUp()
+                                    ? "ratio = time of a textbook sampler / time of specd"
+                                    : "ratio = time of specd / time of a read of the same rows";
+  fmt::print(options_.out, "{}{}; {} rows, {} thread{}\n\n", printed_.size() > 1 ? "\n" : "", base,
+             m.cold ? "cold" : "warm", m.threads, m.threads == 1 ? "" : "s");
+}
+
+void Report::PrintEnd() {
+  if (options_.format == ReportFormat::kJson) return;
+  PrintTargets();
+  PrintDisturbed();
+}
+
+void Report::PrintTargets() {
+  const auto has_target = [](const Measurement& m) { return m.target > 0; };
+  if (std::none_of(printed_.begin(), printed_.end(), has_target)) return;
+  const bool markdown = options_.format == ReportFormat::kMarkdown;
+  fmt::print(options_.out, "\n{}",
+             markdown ? "| case | dtype | ratio | target | |\n| --- | --- | --- | --- | --- |\n"
+                      : "case              dtype   ratio   target\n");
+  for (const Measurement& m : printed_) {
+    if (!has_target(m)) continue;
+    const std::string sign = m.IsSpeedUp() ? ">=" : "<=";
+    if (markdown) {
+      fmt::print(options_.out, "| {} | {} | {:.2f} | {} {:.2f} | {} |\n", m.case_name,
+                 DTypeName(m.dtype), m.ratio, sign, m.target, Verdict(m));
+      continue;
+    }
+    const std::string_view colour = !options_.colour || IsDisturbed(m.load) ? ""
+                                    : m.IsMet()                             ? "\x1b[32m"
+                                                                            : "\x1b[31m";
+    fmt::print(options_.out, "{:<16}  {:<5}  {:>6.2f}  {} {:.2f}  {}{}{}\n", m.case_name,
+               DTypeName(m.dtype), m.ratio, sign, m.target, colour, Verdict(m),
+               options_.colour ? "\x1b[0m" : "");
+  }
+}
+
+void Report::PrintDisturbed() {
+  const auto disturbed = std::count_if(printed_.begin(), printed_.end(),
+                                       [](const Measurement& m) { return IsDisturbed(m.load); });
+  if (disturbed == 0) return;
+  fmt::print(options_.out,
+             "\n{} of {} measurements were disturbed: other processes took more than {:.0f} % of "
+             "the CPUs, or the hypervisor more than {:.0f} %.\n",
+             disturbed, printed_.size(), 100 * kOthersMax, 100 * kStolenMax);
+}
+
+}  // namespace specd::bench

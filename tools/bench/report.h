@@ -1,0 +1,51 @@
+// Prints measurements: as an aligned table for people, as Markdown for docs/BENCHMARKS.md, or as
+// one JSON object per line for programs.
+//
+// A line is printed as soon as its measurement is made. Not thread-safe.
+#pragma once
+
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/bench/machine.h"
+#include "tools/bench/measurement.h"
+
+namespace specd::bench {
+
+enum class ReportFormat { kTable, kMarkdown, kJson };
+
+struct ReportOptions {
+  ReportFormat format = ReportFormat::kTable;
+  bool colour = false;
+  std::FILE* out = stdout;
+};
+
+class Report {
+ public:
+  Report(const ReportOptions& options, const Machine& machine)
+      : options_(options), machine_(machine) {}
+
+  // What was run, where and when; nothing in JSON, whose lines carry the processor themselves.
+  void PrintHead(const std::string& command, int32_t threads);
+  void Print(const Measurement& measurement);
+  // The table of targets, for the measurements that have one, and what disturbed them.
+  void PrintEnd();
+
+ private:
+  void PrintCaption(const Measurement& measurement);
+  void PrintLine(const std::vector<std::string>& cells);
+  void PrintTargets();
+  void PrintDisturbed();
+
+  ReportOptions options_;
+  Machine machine_;
+  std::string_view section_;  // ratio_of of the table that is being printed
+  std::vector<Measurement> printed_;
+};
+
+// One line, without its end.
+std::string ToJson(const Measurement& measurement, const Machine& machine);
+
+}  // namespace specd::bench

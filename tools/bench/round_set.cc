@@ -1,0 +1,267 @@
+#include "tools/bench/round_set.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <random>
+
+#include "kernels/core/philox.h"
+
+namespace specd::bench {
+namespace {
+
+constexpr double kLog2E = 1.4426950408889634;
+constexpr int32_t kWordBits = 32;
+
+float ScaleOf(double temperature) {
+  return static_cast<float>(kLog2E / (temperature > 0 ? temperature : 1.0));
+}
+
+Filters FiltersOf(const VerifyCase& verify_case) {
+  Filters filters;
+  filters.top_k = verify_case.top_k;
+  if (verify_case.min_p > 0) filters.min_p = static_cast<float>(std::log2(verify_case.min_p));
+  if (verify_case.top_p < 1) {
+    filters.top_p = static_cast<uint64_t>(std::ldexp(verify_case.top_p, kCoinBits));
+  }
+  return filters;
+}
+
+bool HasPlaces(const VerifyCase& verify_case) {
+  return verify_case.grammar || verify_case.num_penalised > 0;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RoundSet>> RoundSet::Make(const VerifyCase& verify_case,
+                                                         const RoundShape& shape,
+                                                         const RowPool& target_pool,
+                                                         const RowPool* draft_pool,
+                                                         Backend* backend) {
+  SPECD_CHECK(target_pool.spec().num_rows >= shape.num_rounds * shape.rows_of_round());
+  SPECD_CHECK((draft_pool != nullptr) == (verify_case.plan != DraftPlan::kMatching));
+  std::unique_ptr<RoundSet> set(new RoundSet(verify_case, shape));
+  set->target_ = target_pool.view();
+  set->draft_.vocab_size = set->target_.vocab_size;
+  if (draft_pool != nullptr) {
+    SPECD_CHECK(draft_pool->spec().num_rows >= target_pool.spec().num_rows);
+    set->draft_ = draft_pool->view();
+  }
+  set->MakeMask();
+  set->MakeTasks(target_pool, draft_pool);
+  if (verify_case.plan == DraftPlan::kMatching && shape.draft > 0) {
+    if (absl::Status status = set->FindMatchingTokens(backend); !status.ok()) return status;
+  }
+  return set;
+}
+
+// Three kinds of rows in turn, as grammars give them: inside a string nearly everything is allowed,
+// in a number an eighth of all ids, between the two a handful.
+void RoundSet::MakeMask() {
+  if (!case_.grammar) return;
+  const int32_t vocab_size = target_.vocab_size;
+  const int64_t row_words = (vocab_size + kWordBits - 1) / kWordBits;
+  mask_words_.assign(static_cast<size_t>(shape_.rows_of_round() * row_words), 0);
+  mask_ = {mask_words_.data(), shape_.rows_of_round(), row_words};
+  std::mt19937_64 random(7);
+  constexpr int32_t kHandful = 200;
+  const int32_t num_handful = std::min(kHandful, vocab_size);
+  for (int64_t row = 0; row < mask_.num_rows; ++row) {
+    uint32_t* words = &mask_words_[static_cast<size_t>(row * row_words)];
+    if (row % 3 == 2) {
+      for (int32_t i = 0; i < num_handful; ++i) {
+        const auto id = static_cast<uint32_t>(random() % static_cast<uint64_t>(vocab_size));
+        words[id / kWordBits] |= uint32_t{1} << (id % kWordBits);
+      }
+      continue;
+    }
+    for (int64_t i = 0; i < row_words; ++i) {
+      const uint64_t a = random();
+      const uint64_t b = random();
+      const auto eighth = static_cast<uint32_t>(a & (a >> 32) & b);
+      words[i] = row % 3 == 1 ? eighth : ~(eighth & static_cast<uint32_t>(b >> 32));
+    }
+    const int32_t used_bits = vocab_size % kWordBits;
+    if (used_bits != 0) words[row_words - 1] &= (uint32_t{1} << used_bits) - 1;
+    words[0] |= 1;  // a row that allows nothing would be an error, not a case
+  }
+}
+
+void RoundSet::MakeTasks(const RowPool& target_pool, const RowPool* draft_pool) {
+  const auto places = static_cast<size_t>(shape_.rows_of_sequence());
+  const size_t num_tasks = TaskIndex(shape_.num_rounds, 0);
+  tasks_.resize(num_tasks);
+  row_indices_.resize(num_tasks * places);
+  draft_tokens_.assign(num_tasks * places, kNoToken);
+  draft_kinds_.assign(num_tasks * places,
+                      draft_pool == nullptr ? DraftKind::kOneHot : DraftKind::kSampled);
+  places_.resize(HasPlaces(case_) ? num_tasks * places : 0);
+  overrides_.resize(places_.size() * static_cast<size_t>(shape_.draft));
+  edits_.resize(case_.num_penalised > 0 ? num_tasks : 0);
+
+  for (size_t index = 0; index < num_tasks; ++index) {
+    const size_t first = index * places;
+    for (size_t i = 0; i < places; ++i) row_indices_[first + i] = static_cast<uint32_t>(first + i);
+    ChainTask& task = tasks_[index];
+    task.chain = {.num_drafts = shape_.draft,
+                  .tokens = &draft_tokens_[first],
+                  .kinds = &draft_kinds_[first],
+                  .target_rows = &row_indices_[first],
+                  .draft_rows = &row_indices_[first]};
+    task.method = case_.method;
+    task.target_scale = ScaleOf(case_.temperature);
+    task.draft_scale = task.target_scale;
+    task.seed = 0x5EED + index;
+    task.first_position = 100;
+    task.round_base = 100;
+    task.target_filters = FiltersOf(case_);
+    if (case_.logprobs >= 0) task.scores = {.enabled = true, .num_top = case_.logprobs};
+    if (!places_.empty()) task.places = &places_[first];
+    if (case_.grammar) {
+      const size_t first_mask = first % static_cast<size_t>(shape_.rows_of_round());
+      for (size_t i = 0; i < places; ++i) {
+        places_[first + i].mask_row = static_cast<int32_t>(first_mask + i);
+      }
+    }
+    if (case_.num_penalised > 0) MakeEdits(target_pool, index);
+    if (draft_pool == nullptr) continue;
+    const size_t rejected_place = index % static_cast<size_t>(std::max(shape_.draft, 1));
+    for (size_t i = 0; i + 1 < places; ++i) {
+      const bool rejected = case_.plan == DraftPlan::kRejected && i == rejected_place;
+      const auto row = static_cast<int64_t>(first + i);
+      draft_tokens_[first + i] = rejected ? target_pool.worst_id(row) : target_pool.best_id(row);
+    }
+  }
+}
+
+// A history of ids from all over the vocabulary and the best of every row of the sequence, so that
+// penalties do change what is likely.
+void RoundSet::MakeEdits(const RowPool& target_pool, size_t index) {
+  std::mt19937_64 random(index);
+  const auto places = static_cast<size_t>(shape_.rows_of_sequence());
+  std::vector<TokenEdit>& edits = edits_[index];
+  const auto add = [&](TokenId id) {
+    const auto count = static_cast<uint32_t>(random() % 4);  // 0: in the prompt only
+    edits.push_back({.id = id, .flags = kEditSeen, .count = count});
+  };
+  for (size_t i = 0; i < places; ++i) {
+    add(target_pool.best_id(static_cast<int64_t>(index * places + i)));
+  }
+  const auto vocab_size = static_cast<uint64_t>(target_.vocab_size);
+  const auto num_penalised = std::min<size_t>(static_cast<size_t>(case_.num_penalised), vocab_size);
+  while (edits.size() < num_penalised) add(static_cast<TokenId>(random() % vocab_size));
+  const auto by_id = [](const TokenEdit& a, const TokenEdit& b) { return a.id < b.id; };
+  const auto same_id = [](const TokenEdit& a, const TokenEdit& b) { return a.id == b.id; };
+  std::sort(edits.begin(), edits.end(), by_id);
+  edits.erase(std::unique(edits.begin(), edits.end(), same_id), edits.end());
+  tasks_[index].edits.edits = edits.data();
+  tasks_[index].edits.num_edits = static_cast<int32_t>(edits.size());
+  tasks_[index].edits.penalties = case_.penalties;
+}
+
+// The draft tokens before `place` count as output there.
+void RoundSet::MakeOverrides(int32_t round, int32_t sequence, int32_t place) {
+  if (case_.num_penalised == 0) return;
+  const size_t index = TaskIndex(round, sequence);
+  const size_t first = index * static_cast<size_t>(shape_.rows_of_sequence());
+  const size_t at = first + static_cast<size_t>(place);
+  TokenEdit* begin = &overrides_[at * static_cast<size_t>(shape_.draft)];
+  TokenEdit* end = begin;
+  for (int32_t i = 0; i < place; ++i) {
+    const TokenId id = draft_tokens_[first + static_cast<size_t>(i)];
+    const auto same = [id](const TokenEdit& edit) { return edit.id == id; };
+    TokenEdit* known = std::find_if(begin, end, same);
+    if (known == end) {
+      const auto past = std::find_if(edits_[index].begin(), edits_[index].end(), same);
+      *end++ = past != edits_[index].end() ? *past : TokenEdit{.id = id, .flags = kEditSeen};
+    }
+    ++known->count;
+  }
+  std::sort(begin, end, [](const TokenEdit& a, const TokenEdit& b) { return a.id < b.id; });
+  places_[at].overrides = begin;
+  places_[at].num_overrides = static_cast<int32_t>(end - begin);
+}
+
+// Place by place, since what is drawn at one may depend on the tokens before it: each sequence asks
+// for one token at that place, without a draft. The coin of a token that is drawn from the target
+// belongs to its position alone, so the chain draws the same tokens again.
+absl::Status RoundSet::FindMatchingTokens(Backend* backend) {
+  RoundAnswer answer = MakeAnswer();
+  for (int32_t round = 0; round < shape_.num_rounds; ++round) {
+    for (int32_t place = 0; place <= shape_.draft; ++place) {
+      std::vector<ChainTask> single;
+      for (int32_t s = 0; s < shape_.batch; ++s) {
+        MakeOverrides(round, s, place);
+        ChainTask task = tasks_[TaskIndex(round, s)];
+        task.chain.num_drafts = 0;
+        task.chain.target_rows += place;
+        task.first_position += static_cast<uint32_t>(place);
+        task.scores = {};
+        if (task.places != nullptr) task.places += place;
+        single.push_back(task);
+      }
+      if (place == shape_.draft) break;
+      RoundBatch batch = Batch(round, &answer);
+      batch.tasks = single.data();
+      if (absl::Status status = backend->Run(batch); !status.ok()) return status;
+      for (int32_t s = 0; s < shape_.batch; ++s) {
+        const auto i = static_cast<size_t>(s * shape_.rows_of_sequence());
+        if (answer.outcomes[static_cast<size_t>(s)].num_tokens != 1) {
+          return absl::InternalError(
+              fmt::format("sequence {} of {} drew no token at place {}", s, case_.name, place));
+        }
+        draft_tokens_[TaskIndex(round, 0) * static_cast<size_t>(shape_.rows_of_sequence()) + i +
+                      static_cast<size_t>(place)] = answer.tokens[i];
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+RoundAnswer RoundSet::MakeAnswer() const {
+  const auto rows = static_cast<size_t>(shape_.rows_of_round());
+  RoundAnswer answer;
+  answer.outcomes.resize(static_cast<size_t>(shape_.batch));
+  answer.tokens.assign(rows, kNoToken);
+  answer.scores.resize(rows * static_cast<size_t>(scores_stride()));
+  return answer;
+}
+
+RoundBatch RoundSet::Batch(int32_t round, RoundAnswer* answer) const {
+  return {.target = target_,
+          .draft = draft_,
+          .tasks = &tasks_[TaskIndex(round, 0)],
+          .num_tasks = shape_.batch,
+          .outcomes = answer->outcomes.data(),
+          .tokens = answer->tokens.data(),
+          .tokens_stride = shape_.rows_of_sequence(),
+          .mask = mask_,
+          .scores = answer->scores.empty() ? nullptr : answer->scores.data(),
+          .scores_stride = scores_stride()};
+}
+
+std::vector<MemorySpan> RoundSet::NeededRows(int32_t round, const RoundAnswer& answer) const {
+  std::vector<MemorySpan> spans;
+  const auto add = [&](const TensorView& tensor, uint32_t row) {
+    const auto size_bytes = static_cast<size_t>(tensor.vocab_size * SizeBytes(tensor.dtype));
+    spans.push_back({RowAt(tensor, row).data, size_bytes});
+  };
+  for (int32_t s = 0; s < shape_.batch; ++s) {
+    const DraftChain& chain = task(round, s).chain;
+    const int32_t num_accepted = answer.outcomes[static_cast<size_t>(s)].num_accepted;
+    // Whether a block stands depends on all of its places; a token, only on those before it.
+    const int32_t last_pair = case_.method == VerifyMethod::kBlock
+                                  ? chain.num_drafts - 1
+                                  : std::min(num_accepted, chain.num_drafts - 1);
+    const bool is_sampled = draft_.num_rows > 0;
+    for (int32_t i = 0; i <= std::max(num_accepted, is_sampled ? last_pair : 0); ++i) {
+      add(target_, chain.target_rows[i]);
+      if (is_sampled && i <= last_pair) add(draft_, chain.draft_rows[i]);
+    }
+  }
+  return spans;
+}
+
+}  // namespace specd::bench

@@ -1,0 +1,95 @@
+// RoundSet: the rounds of one measurement, ready to be run in turn.
+//
+// A cold measurement has several rounds over different rows, so many that the last-level cache
+// forgets a round before it comes again; a warm one has a single round. Everything a RoundBatch
+// points at lives here or in the pools, and nothing is allocated after Make. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "kernels/core/round.h"
+#include "tools/bench/read_floor.h"
+#include "tools/bench/rows.h"
+#include "tools/bench/verify_case.h"
+
+namespace specd::bench {
+
+struct RoundShape {
+  int32_t batch = 1;
+  int32_t draft = 0;
+  int32_t num_rounds = 1;
+
+  int32_t rows_of_sequence() const { return draft + 1; }
+  int64_t rows_of_round() const { return int64_t{batch} * rows_of_sequence(); }
+};
+
+// The answers of one round, kept apart from the tasks so that a round can be run again and
+// compared.
+struct RoundAnswer {
+  std::vector<ChainOutcome> outcomes;
+  std::vector<TokenId> tokens;     // batch x rows_of_sequence
+  std::vector<TokenScore> scores;  // batch x rows_of_sequence x scores_stride
+};
+
+class RoundSet {
+ public:
+  // Makes the rounds and lets the backend find the tokens of DraftPlan::kMatching. The pools must
+  // outlive the set and hold num_rounds * rows_of_round rows; `draft_pool` may be null where the
+  // case has no draft rows. REQUIRES: the backend is prepared for the shape.
+  static absl::StatusOr<std::unique_ptr<RoundSet>> Make(const VerifyCase& verify_case,
+                                                        const RoundShape& shape,
+                                                        const RowPool& target_pool,
+                                                        const RowPool* draft_pool,
+                                                        Backend* backend);
+
+  const VerifyCase& verify_case() const { return case_; }
+  const RoundShape& shape() const { return shape_; }
+  const TensorView& target() const { return target_; }
+  const TensorView& draft() const { return draft_; }
+  const MaskView& mask() const { return mask_; }
+  const ChainTask& task(int32_t round, int32_t sequence) const {
+    return tasks_[TaskIndex(round, sequence)];
+  }
+  int32_t scores_stride() const { return case_.logprobs < 0 ? 0 : 1 + case_.logprobs; }
+
+  RoundAnswer MakeAnswer() const;
+  RoundBatch Batch(int32_t round, RoundAnswer* answer) const;
+
+  // The memory that the decisions of a round cannot do without, each row once.
+  std::vector<MemorySpan> NeededRows(int32_t round, const RoundAnswer& answer) const;
+
+ private:
+  RoundSet(const VerifyCase& verify_case, const RoundShape& shape)
+      : case_(verify_case), shape_(shape) {}
+  size_t TaskIndex(int32_t round, int32_t sequence) const {
+    return static_cast<size_t>(round) * static_cast<size_t>(shape_.batch) +
+           static_cast<size_t>(sequence);
+  }
+  void MakeMask();
+  void MakeTasks(const RowPool& target_pool, const RowPool* draft_pool);
+  void MakeEdits(const RowPool& target_pool, size_t index);
+  void MakeOverrides(int32_t round, int32_t sequence, int32_t place);
+  absl::Status FindMatchingTokens(Backend* backend);
+
+  VerifyCase case_;
+  RoundShape shape_;
+  TensorView target_;
+  TensorView draft_;
+  MaskView mask_;
+  // Indexed by TaskIndex, or by TaskIndex * rows_of_sequence + place.
+  std::vector<ChainTask> tasks_;
+  std::vector<uint32_t> row_indices_;
+  std::vector<TokenId> draft_tokens_;
+  std::vector<DraftKind> draft_kinds_;
+  std::vector<PlaceEdits> places_;
+  std::vector<TokenEdit> overrides_;  // `draft` entries for each place
+  std::vector<std::vector<TokenEdit>> edits_;
+  std::vector<uint32_t> mask_words_;
+};
+
+}  // namespace specd::bench

@@ -1,0 +1,80 @@
+// Rows of logits to measure with: many, in their own memory, made in less than a second.
+//
+// A few templates are drawn at random and every row of a pool is one of them, rotated: the work a
+// row makes is that of its template, no two rows lie in the same memory, and no two neighbours have
+// their large values at the same ids. A drafter's pool has rows near those of the target pool with
+// the same number. Immutable once made; safe to read from any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/core/types.h"
+
+namespace specd::bench {
+
+enum class RowShape {
+  kLlm,        // N(-1, 2.2) and a decaying head of 200 ids, the best at 16 to 22: nucleus 10 to 23
+  kSpikes,     // five ids hold all mass
+  kFlat,       // N(0, 1): three quarters of all ids are in the .95 nucleus
+  kAscending,  // every id above the one before: what keeps a running maximum busiest
+  kFile,       // recorded logits
+};
+
+// "llm", "spikes", "flat", "ascending"; kFile for every other name, which is then a path.
+RowShape ParseRowShape(std::string_view name);
+std::string_view RowShapeName(RowShape shape);
+
+struct RowSpec {
+  RowShape shape = RowShape::kLlm;
+  std::string path = {};  // of kFile: fp32 rows of vocab_size elements, little endian, nothing else
+  DType dtype = DType::kFloat32;
+  int32_t vocab_size = 0;
+  int64_t num_rows = 0;
+  bool drafter = false;
+};
+
+class RowPool {
+ public:
+  static absl::StatusOr<RowPool> Make(const RowSpec& spec);
+
+  const RowSpec& spec() const { return spec_; }
+  TensorView view() const;
+  int64_t row_bytes() const { return spec_.vocab_size * SizeBytes(spec_.dtype); }
+
+  // The id of a row's template with the greatest value, and the one with the least: a drafter's row
+  // gives the first less than the target does, so that it is accepted, and puts most of its mass on
+  // the second, so that it is rejected.
+  TokenId best_id(int64_t row) const { return Rotate(ranks_[TemplateOf(row)].best, row); }
+  TokenId worst_id(int64_t row) const { return Rotate(ranks_[TemplateOf(row)].worst, row); }
+
+ private:
+  struct Ranks {
+    TokenId best = 0;
+    TokenId worst = 0;
+  };
+  struct AlignedDelete {
+    void operator()(std::byte* bytes) const { ::operator delete[](bytes, kAlignment); }
+  };
+  static constexpr std::align_val_t kAlignment{64};
+
+  RowPool() = default;
+  size_t TemplateOf(int64_t row) const { return static_cast<size_t>(row) % ranks_.size(); }
+  int32_t ShiftOf(int64_t row) const;
+  TokenId Rotate(TokenId id, int64_t row) const {
+    return static_cast<TokenId>((int64_t{id} + ShiftOf(row)) % spec_.vocab_size);
+  }
+  void Fill(const std::vector<std::vector<float>>& templates);
+
+  RowSpec spec_;
+  std::vector<Ranks> ranks_;  // one for each template
+  std::unique_ptr<std::byte[], AlignedDelete> bytes_;
+};
+
+}  // namespace specd::bench

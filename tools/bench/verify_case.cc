@@ -1,0 +1,103 @@
+#include "tools/bench/verify_case.h"
+
+#include <array>
+
+namespace specd::bench {
+namespace {
+
+constexpr Penalties kPenalties{.repetition = 1.1f, .frequency = 0.2f, .presence = 0.1f};
+
+// Targets: docs/BENCHMARKS.md, "What specd is designed for".
+constexpr double kBFloat16Target = 2.0;
+
+constexpr std::array kCases{
+    VerifyCase{.name = "greedy",
+               .summary = "temperature 0",
+               .method = VerifyMethod::kGreedy,
+               .temperature = 0,
+               .target_fp32 = 1.15,
+               .target_bf16 = kBFloat16Target},
+    VerifyCase{.name = "temperature",
+               .summary = "temperature .8, no filter",
+               .target_fp32 = 1.6,
+               .target_bf16 = kBFloat16Target},
+    VerifyCase{.name = "topk40", .summary = "temperature .8, top_k 40", .top_k = 40},
+    VerifyCase{.name = "topp95", .summary = "temperature .8, top_p .95", .top_p = 0.95},
+    VerifyCase{.name = "minp05", .summary = "temperature .8, min_p .05", .min_p = 0.05},
+    VerifyCase{.name = "topk40_topp95",
+               .summary = "temperature .8, top_k 40, top_p .95",
+               .top_k = 40,
+               .top_p = 0.95,
+               .target_fp32 = 1.4,
+               .target_bf16 = kBFloat16Target},
+    VerifyCase{.name = "penalties",
+               .summary = "topk40_topp95 with repetition, frequency and presence penalties",
+               .top_k = 40,
+               .top_p = 0.95,
+               .penalties = kPenalties,
+               .num_penalised = 256,
+               .target_fp32 = 1.5,
+               .target_bf16 = kBFloat16Target},
+    VerifyCase{.name = "logprobs5",
+               .summary = "temperature .8, raw logprobs of each token and of the best 5",
+               .logprobs = 5},
+    VerifyCase{.name = "grammar",
+               .summary = "topk40_topp95 under a grammar mask",
+               .top_k = 40,
+               .top_p = 0.95,
+               .grammar = true,
+               .target_fp32 = 1.5,
+               .target_bf16 = kBFloat16Target},
+    VerifyCase{.name = "flat_topp95",
+               .summary = "temperature 1, top_p .95 on flat rows: a nucleus of most ids",
+               .shape = RowShape::kFlat,
+               .temperature = 1,
+               .top_p = 0.95},
+    VerifyCase{.name = "token",
+               .summary = "sampled drafts, all accepted",
+               .method = VerifyMethod::kToken,
+               .plan = DraftPlan::kAccepted},
+    VerifyCase{.name = "reject_all",
+               .summary = "sampled drafts, every sequence rejected once",
+               .method = VerifyMethod::kToken,
+               .plan = DraftPlan::kRejected,
+               .target_fp32 = 2.0,
+               .target_bf16 = kBFloat16Target},
+    VerifyCase{.name = "block",
+               .summary = "sampled drafts, block verification, all accepted",
+               .method = VerifyMethod::kBlock,
+               .plan = DraftPlan::kAccepted},
+    VerifyCase{.name = "block_reject_all",
+               .summary = "sampled drafts, block verification, every sequence rejected once",
+               .method = VerifyMethod::kBlock,
+               .plan = DraftPlan::kRejected},
+};
+
+}  // namespace
+
+std::span<const VerifyCase> VerifyCases() { return kCases; }
+
+const VerifyCase* FindVerifyCase(std::string_view name) {
+  for (const VerifyCase& known : kCases) {
+    if (known.name == name) return &known;
+  }
+  return nullptr;
+}
+
+std::string_view MethodName(VerifyMethod method) {
+  switch (method) {
+    case VerifyMethod::kAuto:
+      return "auto";
+    case VerifyMethod::kGreedy:
+      return "greedy";
+    case VerifyMethod::kExactMatch:
+      return "exact_match";
+    case VerifyMethod::kToken:
+      return "token";
+    case VerifyMethod::kBlock:
+      return "block";
+  }
+  return "unknown";
+}
+
+}  // namespace specd::bench

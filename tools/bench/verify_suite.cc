@@ -1,0 +1,256 @@
+#include "tools/bench/verify_suite.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <utility>
+
+#include "tools/bench/read_floor.h"
+#include "tools/bench/round_check.h"
+#include "tools/bench/textbook.h"
+
+namespace specd::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Elements that a check may compute again: half a second of std::exp and sorting.
+constexpr int64_t kCheckedElementsMax = 8'000'000;
+// Pairs of samples: enough for a median, and a bound on what is kept of very short rounds.
+constexpr size_t kPairsMin = 5;
+constexpr size_t kPairsMax = 200'000;
+// Rows may take so much of the memory that is free.
+constexpr double kMemoryShareMax = 0.8;
+
+double ToMicroseconds(Clock::duration duration) {
+  return std::chrono::duration<double, std::micro>(duration).count();
+}
+
+bool HasDraftRows(const VerifyCase& verify_case) {
+  return verify_case.plan != DraftPlan::kMatching;
+}
+
+std::string Describe(const VerifyCase& verify_case, DType dtype, int32_t vocab_size,
+                     const RoundShape& shape) {
+  return fmt::format("{} {}, vocab {}, batch {}, draft {}", verify_case.name, DTypeName(dtype),
+                     vocab_size, shape.batch, shape.draft);
+}
+
+// Where the design's ratios are asked for.
+bool IsDesignPoint(const Measurement& measurement, const Machine& machine) {
+  return measurement.vocab_size == 128256 && measurement.batch == 32 && measurement.draft == 5 &&
+         measurement.cold && measurement.threads == machine.usable_cpus &&
+         measurement.rows == RowShapeName(RowShape::kLlm);
+}
+
+// Whether a round gave what it gave the first time. Places after the last token hold nothing.
+bool IsSameAnswer(const RoundAnswer& a, const RoundAnswer& b, int32_t stride) {
+  for (size_t s = 0; s < a.outcomes.size(); ++s) {
+    const ChainOutcome& x = a.outcomes[s];
+    const ChainOutcome& y = b.outcomes[s];
+    if (x.status != y.status || x.num_accepted != y.num_accepted || x.num_tokens != y.num_tokens) {
+      return false;
+    }
+    const auto first = static_cast<std::ptrdiff_t>(s) * stride;
+    if (!std::equal(a.tokens.begin() + first, a.tokens.begin() + first + x.num_tokens,
+                    b.tokens.begin() + first)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+std::vector<VerifySuite::Cell> VerifySuite::Cells() const {
+  std::vector<Cell> cells;
+  for (const int32_t vocab_size : options_.vocab_sizes) {
+    for (const DType dtype : options_.dtypes) {
+      for (const int32_t batch : options_.batches) {
+        for (const int32_t draft : options_.drafts) {
+          for (const VerifyCase* verify_case : options_.cases) {
+            if (draft == 0 && HasDraftRows(*verify_case)) continue;
+            if (options_.baseline == Baseline::kTextbook &&
+                !TextbookSampler::Supports(*verify_case)) {
+              continue;
+            }
+            Cell cell{verify_case, dtype, vocab_size, {.batch = batch, .draft = draft}};
+            cell.shape.num_rounds = NumRounds(cell);
+            cells.push_back(cell);
+          }
+        }
+      }
+    }
+  }
+  return cells;
+}
+
+int64_t VerifySuite::num_measurements() const { return static_cast<int64_t>(Cells().size()); }
+
+// Cold: between two visits of a round at least twice the last-level cache is read. The number is
+// odd, so that floor and case, taken in turn, both come to every round.
+int32_t VerifySuite::NumRounds(const Cell& cell) const {
+  if (!options_.cold) return 1;
+  const int64_t tensors = HasDraftRows(*cell.verify_case) ? 2 : 1;
+  const int64_t round_bytes =
+      cell.shape.rows_of_round() * cell.vocab_size * SizeBytes(cell.dtype) * tensors;
+  const int64_t between = (2 * machine_.last_level_bytes + round_bytes - 1) / round_bytes;
+  return static_cast<int32_t>(std::max<int64_t>(between + 1, 3) | 1);
+}
+
+absl::Status VerifySuite::Run() {
+  num_done_ = 0;
+  for (const Cell& cell : Cells()) {
+    if (absl::Status status = RunCell(cell); !status.ok()) return status;
+    ++num_done_;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<const RowPool*> VerifySuite::PoolFor(const Cell& cell, bool drafter) {
+  const RowSpec spec{.shape = cell.verify_case->shape.value_or(options_.shape),
+                     .path = options_.rows_path,
+                     .dtype = cell.dtype,
+                     .vocab_size = cell.vocab_size,
+                     .num_rows = cell.shape.num_rounds * cell.shape.rows_of_round(),
+                     .drafter = drafter};
+  std::optional<RowPool>& pool = drafter ? draft_pool_ : target_pool_;
+  if (pool.has_value() && pool->spec().shape == spec.shape && pool->spec().dtype == spec.dtype &&
+      pool->spec().vocab_size == spec.vocab_size && pool->spec().num_rows >= spec.num_rows) {
+    return &*pool;
+  }
+  pool.reset();
+  const double size_bytes = static_cast<double>(spec.num_rows) * spec.vocab_size *
+                            static_cast<double>(SizeBytes(spec.dtype));
+  const auto free_bytes = static_cast<double>(ReadMachine().memory_bytes);
+  if (size_bytes > kMemoryShareMax * free_bytes) {
+    return absl::ResourceExhaustedError(fmt::format(
+        "{}: its rows take {:.1f} GB of the {:.1f} GB that are free: give a smaller --batch, "
+        "--draft or --vocab",
+        Describe(*cell.verify_case, cell.dtype, cell.vocab_size, cell.shape), size_bytes / 1e9,
+        free_bytes / 1e9));
+  }
+  absl::StatusOr<RowPool> made = RowPool::Make(spec);
+  if (!made.ok()) return made.status();
+  pool.emplace(std::move(*made));
+  return &*pool;
+}
+
+absl::Status VerifySuite::RunCell(const Cell& cell) {
+  const VerifyCase& verify_case = *cell.verify_case;
+  hooks_.on_progress(fmt::format("[{}/{}] {}", num_done_ + 1, num_measurements(),
+                                 Describe(verify_case, cell.dtype, cell.vocab_size, cell.shape)));
+  const absl::StatusOr<const RowPool*> target_pool = PoolFor(cell, false);
+  if (!target_pool.ok()) return target_pool.status();
+  const RowPool* draft_pool = nullptr;
+  if (HasDraftRows(verify_case)) {
+    const absl::StatusOr<const RowPool*> pool = PoolFor(cell, true);
+    if (!pool.ok()) return pool.status();
+    draft_pool = *pool;
+  }
+
+  absl::StatusOr<std::unique_ptr<Backend>> backend = hooks_.make_backend();
+  if (!backend.ok()) return backend.status();
+  absl::Status status = (*backend)->Prepare({.vocab_size = cell.vocab_size,
+                                             .max_batch = cell.shape.batch,
+                                             .max_draft = cell.shape.draft,
+                                             .threads = options_.threads});
+  if (!status.ok()) return status;
+  const absl::StatusOr<std::unique_ptr<RoundSet>> set =
+      RoundSet::Make(verify_case, cell.shape, **target_pool, draft_pool, backend->get());
+  if (!set.ok()) return set.status();
+
+  Measurement measurement{.case_name = verify_case.name,
+                          .method = MethodName(verify_case.method),
+                          .rows = RowShapeName((*target_pool)->spec().shape),
+                          .dtype = cell.dtype,
+                          .vocab_size = cell.vocab_size,
+                          .batch = cell.shape.batch,
+                          .draft = cell.shape.draft,
+                          .threads = options_.threads,
+                          .cold = options_.cold,
+                          .ratio_of = options_.baseline == Baseline::kRead ? "read" : "textbook"};
+  // Every round once: the answers that are checked, and that later runs must repeat.
+  std::vector<RoundAnswer> answers;
+  const int64_t max_rows = std::max<int64_t>(kCheckedElementsMax / cell.vocab_size, 1);
+  for (int32_t round = 0; round < cell.shape.num_rounds; ++round) {
+    RoundAnswer answer = (*set)->MakeAnswer();
+    status = (*backend)->Run((*set)->Batch(round, &answer));
+    if (!status.ok()) return status;
+    if (round == 0) {
+      const absl::StatusOr<int64_t> checked = CheckRound(**set, round, answer, max_rows);
+      if (!checked.ok()) return checked.status();
+      measurement.num_checked = *checked;
+    }
+    answers.push_back(std::move(answer));
+  }
+  status = Time(cell, **set, answers, backend->get(), &measurement);
+  if (status.ok()) hooks_.on_result(measurement);
+  return status;
+}
+
+absl::Status VerifySuite::Time(const Cell& cell, const RoundSet& set,
+                               const std::vector<RoundAnswer>& answers, Backend* backend,
+                               Measurement* measurement) {
+  ReadFloor floor(options_.threads);
+  TextbookSampler textbook(set);
+  std::vector<TokenId> tokens;
+  std::vector<std::vector<std::vector<MemorySpan>>> parts;
+  double needed_bytes = 0;
+  for (int32_t round = 0; round < cell.shape.num_rounds; ++round) {
+    const std::vector<MemorySpan> spans =
+        set.NeededRows(round, answers[static_cast<size_t>(round)]);
+    for (const MemorySpan& span : spans) needed_bytes += static_cast<double>(span.size_bytes);
+    parts.push_back(SplitEvenly(spans, options_.threads));
+  }
+  const auto measure_base = [&](int32_t round) {
+    if (options_.baseline == Baseline::kRead) {
+      return floor.Measure(parts[static_cast<size_t>(round)]);
+    }
+    tokens.clear();
+    const Clock::time_point start = Clock::now();
+    textbook.Run(round, &tokens);
+    return Clock::now() - start;
+  };
+  RoundAnswer answer = set.MakeAnswer();
+  PairedTimes times;
+  int32_t round = 0;
+  const auto next_round = [&] {
+    const int32_t current = round;
+    round = (round + 1) % cell.shape.num_rounds;
+    return current;
+  };
+
+  const LoadMeter meter;
+  const Clock::time_point end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                                   std::chrono::duration<double>(options_.seconds));
+  while (times.case_us.size() < kPairsMin ||
+         (Clock::now() < end && times.case_us.size() < kPairsMax)) {
+    times.base_us.push_back(ToMicroseconds(measure_base(next_round())));
+    const int32_t case_round = next_round();
+    const RoundBatch batch = set.Batch(case_round, &answer);
+    const Clock::time_point start = Clock::now();
+    const absl::Status status = backend->Run(batch);
+    times.case_us.push_back(ToMicroseconds(Clock::now() - start));
+    if (!status.ok()) return status;
+    if (!IsSameAnswer(answers[static_cast<size_t>(case_round)], answer,
+                      cell.shape.rows_of_sequence())) {
+      return absl::InternalError(
+          fmt::format("{}: a round was answered otherwise than the first time",
+                      Describe(*cell.verify_case, cell.dtype, cell.vocab_size, cell.shape)));
+    }
+  }
+  measurement->load = meter.Read();
+  SetTimes(times, measurement);
+  measurement->base_gigabytes_per_s =
+      needed_bytes / cell.shape.num_rounds / measurement->base_us.median / 1e3;
+  if (IsDesignPoint(*measurement, machine_)) {
+    const bool is_fp32 = cell.dtype == DType::kFloat32;
+    measurement->target = is_fp32 ? cell.verify_case->target_fp32 : cell.verify_case->target_bf16;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace specd::bench

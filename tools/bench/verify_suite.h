@@ -1,0 +1,88 @@
+// `specd-bench verify`: how long a round takes on a backend, beside a read of the same rows.
+//
+// For every combination that was asked for: make the rows, let the backend run every round once,
+// compare its tokens with the reference, then time floor and case in turn until the time is used.
+// A round whose answer differs from its first one is an error. Runs on the calling thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "tools/bench/machine.h"
+#include "tools/bench/measurement.h"
+#include "tools/bench/round_set.h"
+#include "tools/bench/rows.h"
+#include "tools/bench/verify_case.h"
+
+namespace specd::bench {
+
+// What a round is compared with.
+enum class Baseline {
+  kRead,      // a read of the rows it needs, with as many threads
+  kTextbook,  // TextbookSampler on the same rounds; cases that it does not support are left out
+};
+
+struct VerifyOptions {
+  Baseline baseline = Baseline::kRead;
+  std::vector<const VerifyCase*> cases;
+  std::vector<int32_t> vocab_sizes;
+  std::vector<int32_t> batches;
+  std::vector<int32_t> drafts;
+  std::vector<DType> dtypes;
+  int32_t threads = 1;
+  bool cold = true;
+  RowShape shape = RowShape::kLlm;
+  std::string rows_path = {};  // of RowShape::kFile
+  double seconds = 1;          // timed, for each measurement
+};
+
+class VerifySuite {
+ public:
+  struct Hooks {
+    std::function<absl::StatusOr<std::unique_ptr<Backend>>()> make_backend;
+    std::function<void(std::string_view)> on_progress;  // what is being done now
+    std::function<void(const Measurement&)> on_result;
+  };
+
+  VerifySuite(const VerifyOptions& options, const Machine& machine, Hooks hooks)
+      : options_(options), machine_(machine), hooks_(std::move(hooks)) {}
+
+  absl::Status Run();
+
+  // Measurements that Run will make: sampled drafts need a draft, and are left out where it is 0.
+  int64_t num_measurements() const;
+
+ private:
+  // One measurement to make.
+  struct Cell {
+    const VerifyCase* verify_case = nullptr;
+    DType dtype = DType::kFloat32;
+    int32_t vocab_size = 0;
+    RoundShape shape;
+  };
+
+  std::vector<Cell> Cells() const;
+  int32_t NumRounds(const Cell& cell) const;
+  absl::Status RunCell(const Cell& cell);
+  absl::StatusOr<const RowPool*> PoolFor(const Cell& cell, bool drafter);
+  absl::Status Time(const Cell& cell, const RoundSet& set, const std::vector<RoundAnswer>& answers,
+                    Backend* backend, Measurement* measurement);
+
+  VerifyOptions options_;
+  Machine machine_;
+  Hooks hooks_;
+  int64_t num_done_ = 0;
+  // The last pools made: neighbouring cells share them.
+  std::optional<RowPool> target_pool_;
+  std::optional<RowPool> draft_pool_;
+};
+
+}  // namespace specd::bench
