@@ -12,7 +12,7 @@ namespace specd {
 namespace {
 
 constexpr double kExact = 1e-9;     // of sums of products of doubles
-constexpr double kVisible = 0.001;  // every fault moves the law by more
+constexpr double kVisible = 0.005;  // every fault moves the law by more
 
 using Kinds = std::vector<DraftKind>;
 constexpr DraftKind kSampled = DraftKind::kSampled;

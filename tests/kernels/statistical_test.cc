@@ -63,6 +63,7 @@ TEST_SUITE("statistical") {
     MESSAGE("chi-square ", test.statistic, " with ", test.degrees_of_freedom,
             " degrees of freedom (limit ", test.critical, "), visible effect: total variation ",
             test.visible_effect);
+    CHECK(test.visible_effect < 0.06);
     CHECK(test.Fits());
   }
 }
