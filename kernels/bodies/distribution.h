@@ -19,8 +19,9 @@ struct Distribution {
   float max = 0;
   double mass = 0;  // of the survivors; without filters the sum of the tiles' masses
 
-  // Statistics of the tiles, of the row without its cut.
+  // Statistics of the tiles and steps, of the row without its cut.
   const TileStats* tiles = nullptr;
+  const float* peaks = nullptr;
 
   // Where filters are on: `total` is the survivors' integer mass (weights relative to max, E = 0),
   // and mass = total * 2^-40. If they are few, they are in `list`: its elements up to list_cut,
@@ -85,26 +86,27 @@ SPECD_BODY TokenId LowestIdEqualTo(T& team, const Row& row, const TileStats* til
   while (tile_index < num_tiles && !(tiles[tile_index].max == value)) ++tile_index;
   if (tile_index == num_tiles) return kNoToken;
   typename T::Tile tile;
-  LoadRow(team, row, tile_index, &tile);
+  LoadRow(team, row, tile_index, kAllSteps, &tile);
   const int32_t element = team.FindFirst(EqualTo{value}, tile);
   return element < 0 ? kNoToken : tile_index * kTileSize + element;
 }
 
-// One pass: the maximum of every tile, and the sum of its weights if asked for. Returns the row's
-// maximum, NaN if it holds a NaN.
+// One pass: the maximum of every tile and step, and the sum of a tile's weights if asked for.
+// Returns the row's maximum, NaN if it holds a NaN.
 template <Team T>
-SPECD_BODY float ReadTiles(T& team, const Row& row, float scale, bool with_sums, TileStats* tiles) {
+SPECD_BODY float ReadTiles(T& team, const Row& row, float scale, bool with_sums,
+                           const RowWorkspace& workspace) {
   const int32_t num_tiles = NumTiles(row.view.vocab_size);
   ForEachTile(team, num_tiles, [&](int32_t t) {
     typename T::Tile tile;
-    LoadRow(team, row, t, &tile);
+    LoadRow(team, row, t, kAllSteps, &tile);
     TileStats stats;
-    stats.max = team.Max(Identity{}, tile);
+    stats.max = team.MaxBySteps(tile, workspace.peaks + t * kStepsPerTile);
     const bool finite = stats.max - stats.max == 0.0f;
     stats.sum = with_sums && finite ? team.Sum(WeightFunction{stats.max, scale}, tile) : 0.0f;
-    team.Publish(stats, &tiles[t]);
+    team.Publish(stats, &workspace.tiles[t]);
   });
-  return MaxOfTiles(tiles, num_tiles);
+  return MaxOfTiles(workspace.tiles, num_tiles);
 }
 
 // Do probabilities sum to 1, as they arrived, within 1e-3?
@@ -113,7 +115,7 @@ SPECD_BODY bool SumsToOne(T& team, const RowView& view, TileStats* tiles) {
   const int32_t num_tiles = NumTiles(view.vocab_size);
   ForEachTile(team, num_tiles, [&](int32_t t) {
     typename T::Tile tile;
-    team.Load(view, t, Identity{}, &tile);
+    team.Load(view, t, kAllSteps, Identity{}, &tile);
     // Beyond the end a tile holds -inf, which is no probability; PositivePart makes it 0.
     team.Publish(TileStats{0.0f, team.Sum(PositivePartFunction{}, tile)}, &tiles[t]);
   });
@@ -142,7 +144,7 @@ SPECD_BODY bool OnlyEndsAreAllowed(T& team, const Row& row, TileStats* tiles) {
     Row masks = row;
     masks.sequence.num_edits = 0;
     masks.place.num_overrides = 0;
-    LoadRow(team, masks, t, &tile);
+    LoadRow(team, masks, t, kAllSteps, &tile);
     RemoveDisallowedAndEnds(team, row.sequence.edits, row.sequence.num_edits, t, &tile);
     RemoveDisallowedAndEnds(team, row.place.overrides, row.place.num_overrides, t, &tile);
     team.Publish(TileStats{team.Max(Identity{}, tile), 0.0f}, &tiles[t]);
@@ -153,18 +155,20 @@ SPECD_BODY bool OnlyEndsAreAllowed(T& team, const Row& row, TileStats* tiles) {
 // ReadTiles with the judgements of CONTRACT §6 and the yielding of step 3, for which the row's
 // below_min_tokens may be taken back. Returns NaN or -inf for a bad row.
 template <Team T>
-SPECD_BODY float ReadAndJudge(T& team, Row* row, float scale, bool with_sums, TileStats* tiles) {
+SPECD_BODY float ReadAndJudge(T& team, Row* row, float scale, bool with_sums,
+                              const RowWorkspace& workspace) {
   const ElementRules& rules = row->view.rules;
-  if (rules.kind != RowKind::kLogits && !rules.renormalise && !SumsToOne(team, row->view, tiles)) {
+  if (rules.kind != RowKind::kLogits && !rules.renormalise &&
+      !SumsToOne(team, row->view, workspace.tiles)) {
     return -kInfinity;
   }
-  const float max = ReadTiles(team, *row, scale, with_sums, tiles);
+  const float max = ReadTiles(team, *row, scale, with_sums, workspace);
   // What was removed was allowed: with it gone, nothing may yield in its place.
   const bool may_yield = row->place.below_min_tokens && row->num_removed == 0;
   if (max != -kInfinity || !may_yield) return max;
-  if (!OnlyEndsAreAllowed(team, *row, tiles)) return max;
+  if (!OnlyEndsAreAllowed(team, *row, workspace.tiles)) return max;
   row->place.below_min_tokens = false;
-  return ReadTiles(team, *row, scale, with_sums, tiles);
+  return ReadTiles(team, *row, scale, with_sums, workspace);
 }
 
 // The weight of one id relative to the row's maximum; 0 for ids that did not survive, and for ids

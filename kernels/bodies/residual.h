@@ -70,8 +70,8 @@ SPECD_BODY Residual ReadResidual(T& team, const Distribution& p, const Distribut
   typename T::Tile p_tile;
   typename T::Tile q_tile;
   ForEachTile(team, num_tiles, [&](int32_t t) {
-    LoadRow(team, p.row, t, &p_tile);
-    LoadRow(team, q.row, t, &q_tile);
+    LoadRow(team, p.row, t, kAllSteps, &p_tile);
+    LoadRow(team, q.row, t, kAllSteps, &q_tile);
     team.Publish(team.Sum(residual.function, p_tile, q_tile), &masses[t]);
   });
   for (int32_t t = 0; t < num_tiles; ++t) residual.mass += static_cast<double>(masses[t]);
@@ -89,8 +89,8 @@ SPECD_BODY TokenId SampleResidual(T& team, const Residual& residual, uint64_t co
   if (choice.tile < 0) return kNoToken;
   typename T::Tile p_tile;
   typename T::Tile q_tile;
-  LoadRow(team, p_row, choice.tile, &p_tile);
-  LoadRow(team, residual.q->row, choice.tile, &q_tile);
+  LoadRow(team, p_row, choice.tile, kAllSteps, &p_tile);
+  LoadRow(team, residual.q->row, choice.tile, kAllSteps, &q_tile);
   return ChooseElement(team, choice, residual.function, p_tile, q_tile);
 }
 

@@ -62,7 +62,7 @@ SPECD_BODY TokenId SampleTiles(T& team, const Distribution& p, uint64_t coin, To
   float rest = 0;
   if (removed_tile >= 0 && p.tiles[removed_tile].max > -kInfinity) {
     const TileStats& stats = p.tiles[removed_tile];
-    LoadRow(team, p.row, removed_tile, &tile);
+    LoadRow(team, p.row, removed_tile, kAllSteps, &tile);
     team.Set(removed_element, -kInfinity, &tile);
     const float sum = team.Sum(WeightFunction{stats.max, p.scale}, tile);
     rest = TileMass(TileStats{stats.max, sum}, p.max, p.scale);
@@ -72,7 +72,7 @@ SPECD_BODY TokenId SampleTiles(T& team, const Distribution& p, uint64_t coin, To
   };
   const TileChoice choice = ChooseTile(NumTiles(p.row.view.vocab_size), mass_of, coin);
   if (choice.tile < 0) return kNoToken;
-  LoadRow(team, p.row, choice.tile, &tile);
+  LoadRow(team, p.row, choice.tile, kAllSteps, &tile);
   if (choice.tile == removed_tile) team.Set(removed_element, -kInfinity, &tile);
   return ChooseElement(team, choice, WeightFunction{p.tiles[choice.tile].max, p.scale}, tile);
 }
@@ -101,7 +101,7 @@ SPECD_BODY TokenId SampleSurvivors(T& team, const Distribution& p, uint64_t coin
       remainder -= mass;
       continue;
     }
-    LoadRow(team, p.row, t, &tile);
+    LoadRow(team, p.row, t, StepsFrom(p, t, p.row.cut.value), &tile);
     if (has_removed) team.Set(removed % kTileSize, -kInfinity, &tile);
     const int32_t element = team.FindPrefix(weight, 0, remainder, tile);
     return element < 0 ? kNoToken : t * kTileSize + element;

@@ -17,6 +17,7 @@ struct TeamQuestions {
   RowView p;
   RowView q;
   int32_t tile_index = 0;
+  uint32_t steps = kAllSteps;
   const uint32_t* mask = nullptr;
   int32_t set_element = 0;
   float keep_value = 0;
@@ -157,6 +158,9 @@ void AddReadings(T& team, const TeamQuestions& ask, const typename T::Tile& p,
   const float q_max = team.Max(Identity{}, q);
   out->AddFloat("max", p_max);
   out->AddFloat("max of affine", team.Max(Affine{}, p));
+  float peaks[kStepsPerTile + 1] = {};
+  out->AddFloat("max by steps", team.MaxBySteps(p, peaks));
+  for (const float peak : peaks) out->AddFloat("peak", IsNan(p_max) ? 0.0f : peak);
   out->AddInteger("first of max", team.FindFirst(AtMost{p_max}, p));
   out->AddInteger("first above", team.FindFirst(Above{ask.threshold}, p));
   out->AddInteger("first odd", team.FindFirst(Odd{}, p));
@@ -185,8 +189,8 @@ void FindTeamFacts(const TeamQuestions& ask, TeamFacts* out) {
   const int32_t rest = ask.p.vocab_size - ask.tile_index * kTileSize;
   const int32_t count = rest < kTileSize ? rest : kTileSize;
 
-  team.Load(ask.p, ask.tile_index, Identity{}, &p);
-  team.Load(ask.q, ask.tile_index, Identity{}, &q);
+  team.Load(ask.p, ask.tile_index, ask.steps, Identity{}, &p);
+  team.Load(ask.q, ask.tile_index, kAllSteps, Identity{}, &q);
   AddValues(team, p, count, out);
   AddMixed(team, p, count, out);
   AddReadings(team, ask, p, q, out);
@@ -200,7 +204,7 @@ void FindTeamFacts(const TeamQuestions& ask, TeamFacts* out) {
   AddValues(team, p, count, out);
   AddReadings(team, ask, p, q, out);
 
-  team.Load(ask.p, ask.tile_index, Affine{}, &p);
+  team.Load(ask.p, ask.tile_index, ask.steps, Affine{}, &p);
   AddValues(team, p, count, out);
   AddReadings(team, ask, p, q, out);
 }
