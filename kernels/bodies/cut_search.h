@@ -58,7 +58,7 @@ inline constexpr float kLowestFloat = -0x1.fffffep+127f;
 
 // The steps of a tile that hold an element not below `floor`.
 SPECD_INLINE uint32_t StepsFrom(const Distribution& p, int32_t tile_index, float floor) {
-  const float* peaks = p.peaks + tile_index * kStepsPerTile;
+  const float* peaks = p.stats.peaks + tile_index * kStepsPerTile;
   uint32_t steps = 0;
   for (int32_t step = 0; step < kStepsPerTile; ++step) {
     steps |= (peaks[step] >= floor ? 1u : 0u) << step;
@@ -71,16 +71,18 @@ SPECD_INLINE uint32_t StepsFrom(const Distribution& p, int32_t tile_index, float
 template <Team T>
 SPECD_BODY float KthPeak(T& team, const Distribution& p, uint64_t k) {
   const int32_t num_tiles = NumTiles(p.row.view.vocab_size);
-  const RowView peaks{p.peaks, DType::kFloat32, num_tiles * kStepsPerTile, {}};
+  const RowView peaks{p.stats.peaks, DType::kFloat32, num_tiles * kStepsPerTile, {}};
   if (static_cast<uint64_t>(peaks.vocab_size) < k) return -kInfinity;
   typename T::Tile tile;
+  int32_t loaded = -1;
   uint32_t low = OrderedKey(-kInfinity);
   uint32_t high = OrderedKey(p.max) + 1;
   while (high - low > 1) {
     const uint32_t middle = low + (high - low) / 2;
     uint64_t count = 0;
     for (int32_t t = 0; t < NumTiles(peaks.vocab_size); ++t) {
-      team.Load(peaks, t, kAllSteps, Identity{}, &tile);
+      if (t != loaded) team.Load(peaks, t, kAllSteps, Identity{}, &tile);
+      loaded = t;
       count += static_cast<uint64_t>(team.Count(AtLeast{FloatOfKey(middle)}, tile));
     }
     if (count == k) return FloatOfKey(middle);
@@ -93,8 +95,7 @@ SPECD_BODY float KthPeak(T& team, const Distribution& p, uint64_t k) {
 template <Team T>
 SPECD_INLINE void LoadList(T& team, const ElementList& list, int32_t num_listed,
                            typename T::Tile* tile) {
-  const RowView view{list.values, DType::kFloat32, num_listed, {}};
-  team.Load(view, 0, kAllSteps, Identity{}, tile);
+  LoadArray(team, list.values, num_listed, tile);
 }
 
 // The number of ids that are not above `id`.
@@ -288,7 +289,7 @@ class CutSearch {
     typename T::Tile tile;
     ForEachTile(team_, num_tiles_, [&](int32_t t) {
       Tally tally;
-      if (p_.tiles[t].max >= floor) {
+      if (p_.stats.maxima[t] >= floor) {
         LoadRow(team_, row, t, StepsFrom(p_, t, floor), &tile);
         tally = measure(tile);
       }
@@ -338,7 +339,7 @@ class CutSearch {
     const OneWhereEqual one{value};
     if (listed_) {
       LoadList(team_, workspace_.list, num_listed_, &tile);
-      const int32_t place = team_.FindPrefix(one, 0, (n - 1) << kWeightBits, tile);
+      const int32_t place = team_.FindPrefix(one, 0, (n - 1) << kWeightBits, tile).element;
       return place < 0 ? kVocabSizeMax : workspace_.list.ids[place];
     }
     MeasureTiles(value, p_.row, [&](const auto& of_tile) {
@@ -350,7 +351,7 @@ class CutSearch {
         continue;
       }
       LoadRow(team_, p_.row, t, StepsFrom(p_, t, value), &tile);
-      const int32_t place = team_.FindPrefix(one, 0, (n - 1) << kWeightBits, tile);
+      const int32_t place = team_.FindPrefix(one, 0, (n - 1) << kWeightBits, tile).element;
       return place < 0 ? kVocabSizeMax : t * kTileSize + place;
     }
     return kVocabSizeMax;

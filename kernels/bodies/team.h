@@ -33,7 +33,8 @@
 //   Count(f, tile)          the number of elements whose f is true
 //   SumWeights(f, E, tiles...)     the sum of IntegerWeight(f, E): exact, so in any order
 //   FindPrefix(f, E, T, tiles...)  the first element, in element order, whose inclusive prefix of
-//                           those integers exceeds T; -1 if none does
+//                           those integers exceeds T, its own integer and the prefix before it
+//   SumInOrder(f, tiles...) in double, one element after another; not beyond the end
 //   FindFirst(f, tile)      the first element whose f is true; -1 if none is
 //   Pack(f, tile, first_id, values, ids)  writes the elements whose f is true, in element order, to
 //                           values[0..], and first_id + element to ids[0..]; the number written
@@ -70,6 +71,13 @@
 
 namespace specd {
 
+// Where a prefix sum passes a threshold.
+struct PrefixPlace {
+  int32_t element = -1;  // -1: nowhere
+  uint64_t before = 0;
+  uint64_t weight = 0;
+};
+
 namespace internal {
 
 // Stand-ins that let the concept name calls with generic element functions.
@@ -87,13 +95,13 @@ struct Predicate {
 
 template <typename T>
 concept Team = requires(T team, const T const_team, typename T::Tile tile, const RowView& row,
-                        int32_t index, uint64_t threshold, TileStats* stats, const uint32_t* words,
-                        float* values, TokenId* ids) {
+                        int32_t index, uint64_t threshold, const uint32_t* words, float* values,
+                        TokenId* ids) {
   { const_team.group() } -> std::same_as<int32_t>;
   { const_team.num_groups() } -> std::same_as<int32_t>;
   { const_team.leader() } -> std::same_as<bool>;
   { team.Sync() } -> std::same_as<void>;
-  { team.Publish(TileStats{}, stats) } -> std::same_as<void>;
+  { team.Publish(0.0f, values) } -> std::same_as<void>;
   { team.Load(row, index, kAllSteps, internal::UnaryFunction{}, &tile) } -> std::same_as<void>;
   { team.ApplyMask(words, index, &tile) } -> std::same_as<void>;
   { team.Set(index, 0.0f, &tile) } -> std::same_as<void>;
@@ -106,10 +114,14 @@ concept Team = requires(T team, const T const_team, typename T::Tile tile, const
   { team.Count(internal::Predicate{}, tile) } -> std::same_as<int32_t>;
   { team.SumWeights(internal::UnaryFunction{}, index, tile) } -> std::same_as<uint64_t>;
   { team.SumWeights(internal::BinaryFunction{}, index, tile, tile) } -> std::same_as<uint64_t>;
-  { team.FindPrefix(internal::UnaryFunction{}, index, threshold, tile) } -> std::same_as<int32_t>;
+  {
+    team.FindPrefix(internal::UnaryFunction{}, index, threshold, tile)
+    } -> std::same_as<PrefixPlace>;
   {
     team.FindPrefix(internal::BinaryFunction{}, index, threshold, tile, tile)
-    } -> std::same_as<int32_t>;
+    } -> std::same_as<PrefixPlace>;
+  { team.SumInOrder(internal::UnaryFunction{}, tile) } -> std::same_as<double>;
+  { team.SumInOrder(internal::BinaryFunction{}, tile, tile) } -> std::same_as<double>;
   { team.FindFirst(internal::Predicate{}, tile) } -> std::same_as<int32_t>;
   { team.Pack(internal::Predicate{}, tile, index, values, ids) } -> std::same_as<int32_t>;
   { team.Store(internal::UnaryFunction{}, tile, index, values) } -> std::same_as<void>;

@@ -25,11 +25,13 @@ SPECD_INLINE constexpr int32_t NumTiles(int32_t vocab_size) {
   return (vocab_size + kTileSize - 1) / kTileSize;
 }
 
-// What one pass over a tile leaves behind.
-struct TileStats {
-  float max = 0;  // NaN if the tile holds a NaN
-  float sum =
-      0;  // of the weights 2^((l - max) * scale); 0 where max is not finite or not asked for
+// What one pass over a row leaves behind: short rows, a number for each tile or step. A team reads
+// them as it reads a row.
+struct RowStats {
+  float* maxima = nullptr;  // of the tiles; NaN if a tile holds a NaN
+  // Of a tile's weights 2^((l - maximum) * scale); 0 where that is not finite or not asked for.
+  float* sums = nullptr;
+  float* peaks = nullptr;  // of the steps: kStepsPerTile of each tile
 };
 
 // Elements that were counted, and what they amount to: themselves, or their integer weights.
@@ -49,8 +51,7 @@ struct ElementList {
 
 // Memory for reading one row. The arrays of tiles have NumTiles(vocab_size) entries.
 struct RowWorkspace {
-  TileStats* tiles = nullptr;
-  float* peaks = nullptr;  // kStepsPerTile of each tile
+  RowStats stats;
   Tally* tallies = nullptr;
   ElementList list;
 };
@@ -88,8 +89,9 @@ class Carver {
 
 SPECD_INLINE RowWorkspace CarveRow(Carver* carver, int32_t num_tiles) {
   RowWorkspace row;
-  row.tiles = carver->Take<TileStats>(num_tiles);
-  row.peaks = carver->Take<float>(int64_t{num_tiles} * kStepsPerTile);
+  row.stats.maxima = carver->Take<float>(num_tiles);
+  row.stats.sums = carver->Take<float>(num_tiles);
+  row.stats.peaks = carver->Take<float>(int64_t{num_tiles} * kStepsPerTile);
   row.tallies = carver->Take<Tally>(num_tiles);
   row.list.values = carver->Take<float>(kListRoom);
   row.list.ids = carver->Take<TokenId>(kListRoom);

@@ -81,8 +81,7 @@ SPECD_BODY Distribution ReadDistribution(T& team, const Row& row, float scale,
   Distribution p;
   p.row = row;
   p.scale = ScaleOf(row, scale);
-  p.tiles = workspace.tiles;
-  p.peaks = workspace.peaks;
+  p.stats = workspace.stats;
   if (row.place.forced != kNoToken) {
     p.point = row.place.forced;
     p.mass = 1;
@@ -90,18 +89,17 @@ SPECD_BODY Distribution ReadDistribution(T& team, const Row& row, float scale,
   }
   const bool selects = HasTopK(filters, vocab_size) || HasMinP(filters);
   const bool with_sums = !selects || TopPIsOfAll(filters, vocab_size);
-  p.max = ReadAndJudge(team, &p.row, p.scale, with_sums, workspace);
+  p.max = ReadAndJudge(team, &p.row, p.scale, with_sums, workspace.stats);
   p.bad = IsNan(p.max) || p.max == -kInfinity;
   if (p.bad) return p;
   if (p.max == kInfinity) {
-    p.point = LowestIdEqualTo(team, p.row, workspace.tiles, kInfinity);
+    p.point = LowestIdEqualTo(team, p.row, workspace.stats, kInfinity);
     p.mass = 1;
     return p;
   }
   if (with_sums) {
-    for (int32_t t = 0; t < NumTiles(vocab_size); ++t) {
-      p.mass += static_cast<double>(TileMass(workspace.tiles[t], p.max, p.scale));
-    }
+    const WeightFunction weight{p.max, p.scale};
+    p.mass = MassOfTiles(team, workspace.stats, NumTiles(vocab_size), weight);
   }
   if (selects || HasTopP(filters)) Truncate(team, filters, workspace, &p);
   return p;

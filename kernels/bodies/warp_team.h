@@ -171,25 +171,51 @@ class WarpTeam {
   // Element order is step, then lane, then j: the prefix goes step by step, and inside a step by a
   // scan over the lanes.
   template <typename F, typename... Tiles>
-  SPECD_BODY int32_t FindPrefix(const F& f, int32_t exponent, uint64_t threshold,
-                                const Tiles&... tiles) {
+  SPECD_BODY PrefixPlace FindPrefix(const F& f, int32_t exponent, uint64_t threshold,
+                                    const Tiles&... tiles) {
     uint64_t before = 0;  // of all earlier steps
     for (int32_t step = 0; step < kStepsPerTile; ++step) {
       const uint64_t mine = StepWeight(f, exponent, step, tiles...);
       const uint64_t prefix = before + InclusiveScan(mine);
       const uint32_t above = thread_.Ballot(prefix > threshold);
       if (above != 0) {
-        int32_t element = -1;
+        PrefixPlace place;
         uint64_t running = prefix - mine;
         for (int32_t j = 0; j < kLanesPerThread; ++j) {
-          running += IntegerWeight(f(tiles.values[step][j]...), exponent);
-          if (element < 0 && running > threshold) element = ElementAt(step, j);
+          const uint64_t weight = IntegerWeight(f(tiles.values[step][j]...), exponent);
+          if (place.element < 0 && running + weight > threshold) {
+            place = {ElementAt(step, j), running, weight};
+          }
+          running += weight;
         }
-        return ShuffleValue(element, LowestBit(above));
+        const int32_t finder = LowestBit(above);
+        return {ShuffleValue(place.element, finder), ShuffleValue(place.before, finder),
+                ShuffleValue(place.weight, finder)};
       }
       before = ShuffleValue(prefix, kWarpSize - 1);
     }
-    return -1;
+    return {};
+  }
+
+  // Each lane in turn adds its terms to the sum of those before it.
+  template <typename F, typename... Tiles>
+  SPECD_BODY double SumInOrder(const F& f, const Tiles&... tiles) {
+    double sum = 0;
+    const int32_t count = CountOf(tiles...);
+    for (int32_t step = 0; step < kStepsPerTile; ++step) {
+      if (step * kLanes >= count) continue;
+      double terms[kLanesPerThread];
+      for (int32_t j = 0; j < kLanesPerThread; ++j) {
+        const bool here = ElementAt(step, j) < count;
+        terms[j] = here ? static_cast<double>(f(tiles.values[step][j]...)) : 0.0;
+      }
+      for (int32_t lane = 0; step * kLanes + lane * kLanesPerThread < count && lane < kWarpSize;
+           ++lane) {
+        for (int32_t j = 0; j < kLanesPerThread; ++j) sum += terms[j];
+        sum = ShuffleValue(sum, lane);
+      }
+    }
+    return sum;
   }
 
   template <typename F>
@@ -309,6 +335,20 @@ class WarpTeam {
     const uint64_t high = thread_.Shuffle(static_cast<uint32_t>(value >> 32), source);
     const uint64_t low = thread_.Shuffle(static_cast<uint32_t>(value), source);
     return (high << 32) | low;
+  }
+
+  SPECD_INLINE double ShuffleValue(double value, int32_t source) {
+    uint64_t bits;
+    __builtin_memcpy(&bits, &value, sizeof(bits));
+    bits = ShuffleValue(bits, source);
+    __builtin_memcpy(&value, &bits, sizeof(bits));
+    return value;
+  }
+
+  // Tiles that are read together are of rows of one vocabulary.
+  template <typename... Rest>
+  SPECD_INLINE static int32_t CountOf(const Tile& first, const Rest&...) {
+    return first.count;
   }
 
   SPECD_INLINE static int32_t LowestBit(uint32_t bits) {

@@ -88,6 +88,11 @@ SPECD_INLINE void PlaceSteps(const RowView& row, int32_t tile_index, uint32_t st
   }
 }
 
+template <typename... Rest>
+SPECD_INLINE int32_t CountOf(const CpuTile& first, const Rest&...) {
+  return first.count;
+}
+
 // The steps that are here in any of the tiles, which are tiles of rows of one vocabulary:
 //   for (const int32_t step : StepsOf(p, q)) ...
 class StepsOf {

@@ -138,16 +138,27 @@ class ScalarTeam {
   }
 
   template <typename F, typename... Tiles>
-  SPECD_INLINE int32_t FindPrefix(const F& f, int32_t exponent, uint64_t threshold,
-                                  const Tiles&... tiles) const {
+  SPECD_INLINE PrefixPlace FindPrefix(const F& f, int32_t exponent, uint64_t threshold,
+                                      const Tiles&... tiles) const {
     uint64_t prefix = 0;
     for (const int32_t step : StepsOf(tiles...)) {
       for (int32_t v = 0; v < kLanes; ++v) {
-        prefix += IntegerWeight(f(At(tiles.steps[step], v)...), exponent);
-        if (prefix > threshold) return step * kLanes + v;
+        const uint64_t weight = IntegerWeight(f(At(tiles.steps[step], v)...), exponent);
+        if (prefix + weight > threshold) return {step * kLanes + v, prefix, weight};
+        prefix += weight;
       }
     }
-    return -1;
+    return {};
+  }
+
+  template <typename F, typename... Tiles>
+  SPECD_INLINE double SumInOrder(const F& f, const Tiles&... tiles) const {
+    double sum = 0;
+    const int32_t count = CountOf(tiles...);
+    for (int32_t e = 0; e < count; ++e) {
+      sum += static_cast<double>(f(At(tiles.steps[e / kLanes], e % kLanes)...));
+    }
+    return sum;
   }
 
   template <typename F>

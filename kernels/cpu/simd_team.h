@@ -166,8 +166,8 @@ class SimdTeam {
   // A step is summed at once; only the one in which the prefix passes the threshold is looked at
   // one by one.
   template <typename F, typename... Tiles>
-  SPECD_INLINE int32_t FindPrefix(const F& f, int32_t exponent, uint64_t threshold,
-                                  const Tiles&... tiles) const {
+  SPECD_INLINE PrefixPlace FindPrefix(const F& f, int32_t exponent, uint64_t threshold,
+                                      const Tiles&... tiles) const {
     const SimdWeights weights(exponent);
     alignas(64) uint64_t of_lane[kLanes];
     uint64_t prefix = 0;
@@ -183,12 +183,27 @@ class SimdTeam {
       const uint64_t after = prefix + hn::GetLane(hn::SumOfLanes(Uint64Tag(), sum));
       if (after > threshold) {
         int32_t lane = 0;
-        while ((prefix += of_lane[lane]) <= threshold) ++lane;
-        return step * kLanes + lane;
+        for (; prefix + of_lane[lane] <= threshold; ++lane) prefix += of_lane[lane];
+        return {step * kLanes + lane, prefix, of_lane[lane]};
       }
       prefix = after;
     }
-    return -1;
+    return {};
+  }
+
+  template <typename F, typename... Tiles>
+  SPECD_INLINE double SumInOrder(const F& f, const Tiles&... tiles) const {
+    double sum = 0;
+    alignas(64) float values[kSimdWidth];
+    const int32_t count = CountOf(tiles...);
+    for (int32_t e = 0; e < count; e += kSimdWidth) {
+      const SimdFloat x = f(At(tiles.steps[e / kLanes], e % kLanes)...);
+      hn::Store(x.raw, FloatTag(), values);
+      for (int32_t i = 0; i < kSimdWidth && e + i < count; ++i) {
+        sum += static_cast<double>(values[i]);
+      }
+    }
+    return sum;
   }
 
   template <typename F>

@@ -139,13 +139,20 @@ void AddPrefixes(T& team, const Function& weight, TeamFacts* out, const Tiles&..
   const float max = team.Max(weight, tiles...);
   out->AddFloat("largest weight", max);
   out->AddFloat("sum", team.Sum(weight, tiles...));
+  const double in_order = team.SumInOrder(weight, tiles...);
+  uint64_t bits;
+  __builtin_memcpy(&bits, &in_order, sizeof(bits));
+  out->Add("sum in order", bits);
   // The exponent in scope may belong to another tile's weight.
   for (const int32_t above : {0, 3, 39, 45}) {
     const int32_t exponent = ExponentOf(max) + above > 127 ? 127 : ExponentOf(max) + above;
     const uint64_t total = team.SumWeights(weight, exponent, tiles...);
     out->Add("total", total);
     for (const uint64_t threshold : {uint64_t{0}, total / 3, total / 2, total - 1, total}) {
-      out->AddInteger("prefix", team.FindPrefix(weight, exponent, threshold, tiles...));
+      const PrefixPlace place = team.FindPrefix(weight, exponent, threshold, tiles...);
+      out->AddInteger("prefix", place.element);
+      out->Add("before", place.before);
+      out->Add("weight of the place", place.weight);
     }
   }
 }

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -109,6 +110,12 @@ void AddOrderFacts(T& team, const TileCase& c, const typename T::Tile& tile,
   facts.push_back(static_cast<uint32_t>(team.Count(Equals{-kInfinity}, tile)));
 }
 
+void AddPlace(const PrefixPlace& place, std::vector<uint64_t>& facts) {
+  facts.push_back(static_cast<uint32_t>(place.element));
+  facts.push_back(place.before);
+  facts.push_back(place.weight);
+}
+
 // Sums and prefixes. REQUIRES: the tiles hold neither NaN nor +inf.
 template <Team T>
 void AddWeightFacts(T& team, const typename T::Tile& p, const typename T::Tile& q,
@@ -120,7 +127,7 @@ void AddWeightFacts(T& team, const typename T::Tile& p, const typename T::Tile& 
   const uint64_t total = team.SumWeights(weight, 0, p);
   facts.push_back(total);
   for (const uint64_t threshold : {uint64_t{0}, total / 3, total - 1, total}) {
-    facts.push_back(static_cast<uint32_t>(team.FindPrefix(weight, 0, threshold, p)));
+    AddPlace(team.FindPrefix(weight, 0, threshold, p), facts);
   }
   const DifferenceOfWeights residual{weight, {team.Max(Identity{}, q)}};
   if (residual.q.max == -kInfinity) return;
@@ -129,8 +136,8 @@ void AddWeightFacts(T& team, const typename T::Tile& p, const typename T::Tile& 
   facts.push_back(BitsOf(largest));
   const uint64_t rest = team.SumWeights(residual, ExponentOf(largest), p, q);
   facts.push_back(rest);
-  facts.push_back(
-      static_cast<uint32_t>(team.FindPrefix(residual, ExponentOf(largest), rest / 2, p, q)));
+  AddPlace(team.FindPrefix(residual, ExponentOf(largest), rest / 2, p, q), facts);
+  facts.push_back(std::bit_cast<uint64_t>(team.SumInOrder(residual, p, q)));
 }
 
 // `memory` belongs to the group; each thread has `facts` of its own.
@@ -347,6 +354,9 @@ TEST_SUITE("unit") {
       team.Load(rows.row(0), 0, kAllSteps, Identity{}, &tile);
       CHECK(BitsOf(team.Sum(WeightBelow{9.0f}, tile)) == BitsOf(lanes[0]));
       CHECK(BitsOf(team.Sum(WeightBelow{9.0f}, tile)) == BitsOf(lanes[255]));
+      double in_order = 0;
+      for (const double l : logits) in_order += Exp2((float(l) - 9.0f) * 1.25f);
+      CHECK(team.SumInOrder(WeightBelow{9.0f}, tile) == in_order);
     }
   }
 }
