@@ -196,7 +196,9 @@ absl::Status Engine::GetState(specd_sequence sequence, specd_sequence_state* sta
   if (slot < segment_->limits().max_sequences) {
     const SequenceState found = channel_.ReadState(slot);
     if (IsStateOf(found, sequence)) {
-      *state = {found.finish_reason, found.kept_tokens};
+      *state = {found.finish_reason, found.kept_tokens,
+                found.finish_reason != SPECD_FINISH_NONE ? channel_.ReadLogprob(slot, found)
+                                                         : kNoLogprob};
       return absl::OkStatus();
     }
   }

@@ -187,7 +187,8 @@ void Engine::Deliver(const CompletionView& view, specd_completion* completion) {
                    from.detail,
                    from.scores_per_token,
                    from.tokens,
-                   reinterpret_cast<const specd_token_score*>(from.scores)};
+                   reinterpret_cast<const specd_token_score*>(from.scores),
+                   from.cumulative_logprob};
   }
   *completion = {view.round_id,
                  static_cast<uint32_t>(view.results.size()),

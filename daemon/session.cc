@@ -182,7 +182,8 @@ void Session::AnswerRound() {
                    result.tokens,
                    DetailOf(result.status, submission_.records()[i].fault),
                    static_cast<uint32_t>(result.scores_per_token),
-                   result.scores};
+                   result.scores,
+                   result.cumulative_logprob};
     if (result.status == RoundStatus::kDeviceError) {
       device_failed_.store(true, std::memory_order_relaxed);
     } else if (result.finish_reason != FinishReason::kNone) {
@@ -209,6 +210,10 @@ void Session::PublishRound(int64_t time_ns) {
       event.num_tokens = result.num_kept;
       event.num_accepted = result.num_accepted;
       std::copy_n(result.tokens, result.num_kept, event.tokens.begin());
+      event.num_logprobs = sequence.logprob_sum.enabled() ? result.num_kept : 0;
+      for (uint32_t j = 0; j < event.num_logprobs; ++j) {
+        event.logprobs[j] = result.scores[j * static_cast<uint32_t>(result.scores_per_token)].value;
+      }
       PushEvent(event);
     }
     if (result.finish_reason != FinishReason::kNone) {
@@ -254,13 +259,15 @@ StreamEvent Session::EventFor(const Sequence& sequence, StreamEventKind kind) {
   event.token_offset = sequence.kept_tokens;
   event.finish_reason = sequence.finish_reason;
   event.stop_token = sequence.stop_token;
+  event.cumulative_logprob = sequence.logprob_sum.value();
   return event;
 }
 
 void Session::WriteState(const Sequence& sequence) {
   channel_.WriteState(SlotOf(sequence.handle),
                       {GenerationOf(sequence.handle), static_cast<uint32_t>(sequence.finish_reason),
-                       sequence.kept_tokens});
+                       sequence.kept_tokens, sequence.end_moved},
+                      sequence.logprob_sum.value());
 }
 
 size_t Session::EventRoom() { return events_->write_available(); }

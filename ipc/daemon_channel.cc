@@ -1,3 +1,4 @@
+#include <bit>
 #include <cstring>
 
 #include "ipc/peer_memory.h"
@@ -157,9 +158,10 @@ void DaemonChannel::Complete(const SubmissionCopy& submission,
   for (const SequenceResult& result : results) {
     SPECD_CHECK(result.num_kept <= limits.max_draft + 1);
     SPECD_CHECK(result.scores_per_token <= limits.max_scores);
-    const ResultRecord header{result.sequence,     result.status,   result.finish_reason,
-                              result.num_accepted, result.num_kept, result.total_kept,
-                              result.stop_token,   result.detail,   result.scores_per_token};
+    const ResultRecord header{result.sequence,          result.status,   result.finish_reason,
+                              result.num_accepted,      result.num_kept, result.total_kept,
+                              result.stop_token,        result.detail,   result.scores_per_token,
+                              result.cumulative_logprob};
     std::memcpy(record, &header, sizeof(header));
     if (result.num_kept > 0) {
       std::memcpy(record + layout.result_tokens_offset, result.tokens,
@@ -195,11 +197,15 @@ Doorbell DaemonChannel::submission_bell() const {
   return Doorbell(&segment_->page()->submission_bell);
 }
 
-void DaemonChannel::WriteState(uint32_t slot, const SequenceState& state) {
+void DaemonChannel::WriteState(uint32_t slot, const SequenceState& state,
+                               double cumulative_logprob) {
   SPECD_CHECK(slot < segment_->limits().max_sequences);
-  // Pairs with the acquire in EngineChannel::ReadState. Release keeps completions published before
-  // from moving after it: an engine that sees the end finds all that led to it.
-  segment_->sequence_table()[slot].store(PackSequenceState(state), std::memory_order_release);
+  SequenceLine& line = segment_->sequence_table()[slot];
+  line.cumulative_logprob[state.end_moved ? 1 : 0].store(
+      std::bit_cast<uint64_t>(cumulative_logprob), std::memory_order_relaxed);
+  // Pairs with the acquire in EngineChannel::ReadState. Release keeps the sum, and completions
+  // published before, from moving after it: an engine that sees the end finds all that led to it.
+  line.state.store(PackSequenceState(state), std::memory_order_release);
 }
 
 void DaemonChannel::SetState(DaemonState state) {

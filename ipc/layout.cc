@@ -66,7 +66,7 @@ SegmentLayout Compute(const SessionLimits& limits) {
   layout.completion_ring_offset = area(depth * sizeof(CompletionSlot));
   layout.draft_payload_offset = area(layout.draft_payload_bytes);
   layout.result_payload_offset = area(layout.result_payload_bytes);
-  layout.sequence_table_offset = area(sizeof(uint64_t) * limits.max_sequences);
+  layout.sequence_table_offset = area(sizeof(SequenceLine) * limits.max_sequences);
   layout.segment_bytes = RoundUp(end, sizeof(SegmentPage));
   return layout;
 }

@@ -187,6 +187,7 @@ struct ResultRecord {
   int32_t stop_token;
   uint32_t detail;            // SPECD_DETAIL_...
   uint32_t scores_per_token;  // at most max_scores
+  double cumulative_logprob;  // NaN: none
 };
 
 // ---- sequences ---------------------------------------------------------------------------------
@@ -200,20 +201,31 @@ struct SequenceState {
   uint32_t generation = 0;     // of the sequence in this slot now; 0: the slot is empty
   uint32_t finish_reason = 0;  // SPECD_FINISH_...; 0 while the sequence runs
   uint32_t kept_tokens = 0;    // meaningful once finished: tokens beyond this number are void
+  bool end_moved = false;      // by a stop string: the end was another before
 
   friend bool operator==(const SequenceState&, const SequenceState&) = default;
 };
 
-// bits 0..30 kept_tokens, 31..34 finish_reason, 35..63 generation
+// A slot of the sequence table. The sum does not fit into the word, and an end may move while it is
+// read; it moves at most once (Verifier::Finish), so each of the two ends has a sum of its own,
+// which is written before the word that says which end it is.
+struct SequenceLine {
+  std::atomic<uint64_t> state;                  // PackSequenceState
+  std::atomic<uint64_t> cumulative_logprob[2];  // bits of a double; index: end_moved
+  uint64_t reserved;
+};
+
+// bits 0..30 kept_tokens, 31..33 finish_reason, 34 end_moved, 35..63 generation
 inline constexpr uint32_t kStateGenerationMask = (uint32_t{1} << 29) - 1;
 
 constexpr uint64_t PackSequenceState(const SequenceState& state) {
   return uint64_t{state.generation & kStateGenerationMask} << 35 |
-         uint64_t{state.finish_reason & 0xf} << 31 | (state.kept_tokens & 0x7fffffff);
+         uint64_t{state.end_moved ? 1u : 0u} << 34 | uint64_t{state.finish_reason & 0x7} << 31 |
+         (state.kept_tokens & 0x7fffffff);
 }
 constexpr SequenceState UnpackSequenceState(uint64_t word) {
-  return {static_cast<uint32_t>(word >> 35), static_cast<uint32_t>(word >> 31) & 0xf,
-          static_cast<uint32_t>(word) & 0x7fffffff};
+  return {static_cast<uint32_t>(word >> 35), static_cast<uint32_t>(word >> 31) & 0x7,
+          static_cast<uint32_t>(word) & 0x7fffffff, (word >> 34 & 1) != 0};
 }
 
 // Is this the state of the sequence with this handle? Generations that are given out run from 1 to
@@ -288,8 +300,10 @@ static_assert(offsetof(CompletionSlot, payload_bytes) == 48);
 static_assert(offsetof(CompletionSlot, flags) == 56);
 static_assert(sizeof(DraftRecord) == 16 && offsetof(DraftRecord, num_drafts) == 8);
 static_assert(offsetof(DraftRecord, flags) == 12);
-static_assert(sizeof(ResultRecord) == 40 && offsetof(ResultRecord, stop_token) == 28);
+static_assert(sizeof(ResultRecord) == 48 && offsetof(ResultRecord, stop_token) == 28);
 static_assert(offsetof(ResultRecord, scores_per_token) == 36);
+static_assert(offsetof(ResultRecord, cumulative_logprob) == 40);
+static_assert(sizeof(SequenceLine) == 32 && offsetof(SequenceLine, cumulative_logprob) == 8);
 static_assert(sizeof(TokenScore) == 12 && offsetof(TokenScore, rank) == 8);
 
 }  // namespace specd

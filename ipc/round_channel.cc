@@ -1,5 +1,6 @@
 #include "ipc/round_channel.h"
 
+#include <bit>
 #include <cstring>
 
 #include "ipc/peer_memory.h"
@@ -165,7 +166,8 @@ bool EngineChannel::CopyResult(const char* from, char* record, SequenceResult* r
              header.detail,
              header.scores_per_token,
              has_scores ? reinterpret_cast<const TokenScore*>(record + layout.result_scores_offset)
-                        : nullptr};
+                        : nullptr,
+             header.cumulative_logprob};
   return true;
 }
 
@@ -214,7 +216,16 @@ SequenceState EngineChannel::ReadState(uint32_t slot) const {
   SPECD_CHECK(slot < segment_->limits().max_sequences);
   // Pairs with the release in DaemonChannel::WriteState. Acquire keeps what the engine does because
   // of the answer from moving before the look.
-  return UnpackSequenceState(segment_->sequence_table()[slot].load(std::memory_order_acquire));
+  return UnpackSequenceState(
+      segment_->sequence_table()[slot].state.load(std::memory_order_acquire));
+}
+
+double EngineChannel::ReadLogprob(uint32_t slot, const SequenceState& state) const {
+  SPECD_CHECK(slot < segment_->limits().max_sequences);
+  // Ordered behind the state by the acquire in ReadState, and written no more once it is named.
+  const SequenceLine& line = segment_->sequence_table()[slot];
+  return std::bit_cast<double>(
+      line.cumulative_logprob[state.end_moved ? 1 : 0].load(std::memory_order_relaxed));
 }
 
 DaemonState EngineChannel::daemon_state() const {

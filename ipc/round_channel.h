@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -43,6 +44,9 @@ struct EngineDraft {
   bool discard = false;
 };
 
+// Where there is no sum of logprobs.
+inline constexpr double kNoLogprob = std::numeric_limits<double>::quiet_NaN();
+
 // What the daemon says about one sequence of a round.
 struct SequenceResult {
   uint64_t sequence = 0;
@@ -56,6 +60,7 @@ struct SequenceResult {
   uint32_t detail = 0;            // SPECD_DETAIL_...
   uint32_t scores_per_token = 0;  // at most max_scores
   const TokenScore* scores = nullptr;
+  double cumulative_logprob = kNoLogprob;
 };
 
 // A completion in the engine's private memory, valid until the next Poll.
@@ -89,6 +94,9 @@ class EngineChannel {
 
   uint32_t rounds_in_flight() const { return in_flight_; }
   SequenceState ReadState(uint32_t slot) const;  // REQUIRES: slot < max_sequences
+  // The sum of the end that `state` names; meaningful once it has finished. REQUIRES: `state` came
+  // from ReadState(slot), and the sequence has not been closed since.
+  double ReadLogprob(uint32_t slot, const SequenceState& state) const;
   DaemonState daemon_state() const;
   void SetState(EngineState state);
   ChannelFault fault() const { return fault_; }
@@ -187,8 +195,10 @@ class DaemonChannel {
   bool HasSubmission();
   Doorbell submission_bell() const;  // to wait on, alone or with others (WaitAny)
 
-  void WriteState(uint32_t slot, const SequenceState& state);  // REQUIRES: slot < max_sequences
-  void SetState(DaemonState state);                            // and wakes a waiting engine
+  // REQUIRES: slot < max_sequences; an end moves at most once.
+  void WriteState(uint32_t slot, const SequenceState& state,
+                  double cumulative_logprob = kNoLogprob);
+  void SetState(DaemonState state);  // and wakes a waiting engine
   ChannelFault fault() const { return fault_; }
 
  private:

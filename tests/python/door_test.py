@@ -158,6 +158,25 @@ class DoorTest(unittest.TestCase):
         self.assertEqual(list(result.logprobs[0]), [0, 1, 7])
         self.assertEqual(result.logprobs[0][7].rank, 7)
 
+    def test_samples_are_ranked_by_their_sum(self):
+        rows = np.log([[.5, .25, .125, .125, 0, 0, 0, 0]] + [[.75, 0, .25, 0, 0, 0, 0, 0]] + 1e-30 *
+                      np.ones((2, V)))
+        sums = {}
+        params = specd.SamplingParams(max_tokens=2, logprobs=0, n=8, seed=3)
+        for sequence in self.engine.open_all(params):
+            self.assertIsNone(sequence.state().cumulative_logprob)
+            first, = self.engine.verify(rows[:1], {sequence: []})
+            last, = self.engine.verify(rows[1:], {sequence: []})
+            ids = (int(first.tokens[0]), int(last.tokens[0]))
+            sums[ids] = last.cumulative_logprob
+            self.assertEqual(sequence.state(), ("length", 2, last.cumulative_logprob))
+            sequence.close()
+        self.assertGreater(len(sums), 2)
+        for (x, y), found in sums.items():
+            self.assertAlmostEqual(found, rows[0, x] + rows[1, y], places=5)
+        plain, = self.engine.verify(rows[:1], {self.open(): []})
+        self.assertIsNone(plain.cumulative_logprob)
+
     def test_score(self):
         rows = np.log(np.array([[.5, .5, 0, 0, 0, 0, 0, 0], [.25, 0, .75, 0, 0, 0, 0, 0]]) + 1e-30)
         rows = np.vstack([rows, np.full(V, np.nan), rows])
@@ -178,7 +197,7 @@ class DoorTest(unittest.TestCase):
         self.assertEqual((other.seed, other.verify), (9, sequence.verify))
         result, = self.engine.verify(one_hot(4), {sequence: []})
         self.assertEqual((result.finish_reason, result.stop_token), ("stop", 4))
-        self.assertEqual(sequence.state(), ("stop", 3))
+        self.assertEqual(sequence.state(), ("stop", 3, None))
         result, = self.engine.verify(one_hot(4), {sequence: []})
         self.assertEqual((result.status, len(result.tokens)), ("finished", 0))
         result, = self.engine.verify(one_hot(5), {other: []})

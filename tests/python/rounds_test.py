@@ -39,6 +39,7 @@ class Stream:
     def __init__(self, handle, oracle, fields):
         self.handle, self.oracle, self.fields = handle, oracle, fields
         self.done = False
+        self.logprob_sum = 0.0
 
 
 class SceneRun:
@@ -107,6 +108,7 @@ class SceneRun:
             seed = int(self.rng.integers(0, 2**63))
             streams.append(Stream(source.handle.fork(seed), source.oracle.fork(seed),
                                   source.fields))
+            streams[-1].logprob_sum = source.logprob_sum
 
     # ---- rounds -----------------------------------------------------------------------------------
 
@@ -249,6 +251,7 @@ class SceneRun:
         text = difference(result, expected, len(oracle.output))
         if text is None and expected.status != contract.FINISHED:
             text = score_difference(result, expected, oracle.params)
+        text = text or self.sum_difference(stream, result)
         if oracle.finish_reason is not None and expected.status == contract.FINISHED:
             stream.done = True
         if text is None:
@@ -261,6 +264,24 @@ class SceneRun:
                       f"kept before {before}\n  draft {draft.tokens} sampled {draft.sampled} sides "
                       f"{draft.q_sides}\n  masks {masks is not None}\n  params {stream.fields}\n"
                       f"  prompt {oracle.prompt}\n  output {oracle.output}\n  scene {scene}")
+
+
+    def sum_difference(self, stream, result):
+        """The sum of the logprobs that were reported, which score_difference has judged: in double,
+        token by token, and to the last bit."""
+        if result.scores is not None:
+            for value in result.scores["value"][:, 0]:
+                stream.logprob_sum += float(value)
+        wanted = stream.logprob_sum
+        params = stream.oracle.params
+        if params.logprobs is None or "logit" in params.logprobs_mode or np.isnan(wanted):
+            wanted = None
+        if result.cumulative_logprob != wanted:
+            return f"cumulative_logprob: {result.cumulative_logprob}, not {wanted}"
+        state = stream.handle.state()
+        if result.finish_reason is not None and state.cumulative_logprob != wanted:
+            return f"cumulative_logprob of the state: {state.cumulative_logprob}, not {wanted}"
+        return None
 
 
 def main():

@@ -330,8 +330,9 @@ enum {
 };
 
 typedef struct specd_sequence_state {
-  uint32_t finish_reason; /* SPECD_FINISH_... */
-  uint32_t kept_tokens;   /* meaningful once finished: tokens beyond this number are void */
+  uint32_t finish_reason;    /* SPECD_FINISH_... */
+  uint32_t kept_tokens;      /* meaningful once finished: tokens beyond this number are void */
+  double cumulative_logprob; /* once finished: as in specd_result, of these tokens; before, NaN */
 } specd_sequence_state;
 
 /* Has the sequence ended? A read of shared memory, cheap enough for every step: the text side may
@@ -429,6 +430,10 @@ typedef struct specd_result {
   const int32_t* tokens;           /* valid until the next specd_poll or specd_close */
   const specd_token_score* scores; /* scores_per_token for each of `tokens`: itself, the best ones
                                       (greatest value first), logprob_token_ids. NULL without */
+  double cumulative_logprob; /* the sum of the logprobs of the tokens kept since the sequence was
+                                opened (output_ids do not count; a fork goes on with the sum of its
+                                source), to rank n samples by. NaN without logprobs, and where
+                                logprobs_mode gives logits, which do not add up */
 } specd_result;
 
 typedef struct specd_completion {
