@@ -78,7 +78,9 @@ struct SegmentHeader {
   uint64_t sequence_table_offset;
   uint32_t draft_record_bytes;
   uint32_t result_record_bytes;
-  uint32_t reserved1[3];
+  uint32_t call_request_offset;  // a segment is smaller than 2^32
+  uint32_t call_answer_offset;
+  uint32_t reserved1;
   std::atomic<uint32_t> version;
 };
 
@@ -116,20 +118,31 @@ struct SegmentPage {
 
 // ---- rings -------------------------------------------------------------------------------------
 
+// What a submission asks for. A call is answered before anything else is submitted.
+enum class SubmissionKind : uint32_t {
+  kRound = 0,
+  kSampleDraft = 1,
+  kScore = 2,
+  kSetCoins = 3,
+};
+
 // `sequence` is the ring position plus one and is written last, with release; 0 is never written,
 // so a fresh segment of zeros holds no message.
 struct SubmissionSlot {
   std::atomic<uint64_t> sequence;
   uint64_t round_id;
   uint64_t submit_ns;       // CLOCK_MONOTONIC
-  uint64_t payload_offset;  // inside the draft payload area, a multiple of kRecordAlignBytes
-  uint32_t payload_bytes;   // num_records * draft_record_bytes
+  uint64_t payload_offset;  // inside the draft payload area, a multiple of kRecordAlignBytes; of a
+                            // call: inside the request area, 0
+  uint32_t payload_bytes;   // num_records * draft_record_bytes; of a call: CallBytes
   uint32_t num_records;
   uint32_t flags;  // 0
-  uint32_t reserved[21];
+  uint32_t kind;   // SubmissionKind
+  uint32_t reserved[20];
 };
 
 inline constexpr uint32_t kCompletionMalformed = 1;  // the submission's slot was not understood
+inline constexpr uint32_t kCompletionRefused = 2;    // of a call: the answer area says why
 
 struct CompletionSlot {
   std::atomic<uint64_t> sequence;
@@ -137,11 +150,12 @@ struct CompletionSlot {
   uint64_t submit_ns;  // as it came with the submission
   uint64_t taken_ns;
   uint64_t done_ns;
-  uint64_t payload_offset;  // inside the result payload area
-  uint32_t payload_bytes;   // num_records * result_record_bytes
+  uint64_t payload_offset;  // inside the result payload area; of children: the answer area, 0
+  uint32_t payload_bytes;   // num_records * result_record_bytes (ChildrenAnswerRecord)
   uint32_t num_records;
-  uint32_t flags;  // kCompletionMalformed or 0
-  uint32_t reserved[17];
+  uint32_t flags;  // kCompletionMalformed, kCompletionRefused or 0
+  uint32_t kind;   // as it came with the submission
+  uint32_t reserved[16];
 };
 
 // ---- payloads ----------------------------------------------------------------------------------
@@ -246,6 +260,10 @@ struct SegmentLayout {
   uint64_t result_payload_offset = 0;
   uint64_t result_payload_bytes = 0;
   uint64_t sequence_table_offset = 0;
+  uint64_t call_request_offset = 0;
+  uint64_t call_request_bytes = 0;
+  uint64_t call_answer_offset = 0;
+  uint64_t call_answer_bytes = 0;
   uint64_t segment_bytes = 0;
 
   uint32_t draft_record_bytes = 0;
@@ -260,6 +278,10 @@ struct SegmentLayout {
   uint32_t result_record_bytes = 0;
   uint32_t result_tokens_offset = 0;
   uint32_t result_scores_offset = 0;
+  uint32_t call_record_bytes = 0;
+  uint32_t call_rows_offset = 0;
+  uint32_t call_ids_offset = 0;
+  uint32_t call_chosen_offset = 0;
 
   friend bool operator==(const SegmentLayout&, const SegmentLayout&) = default;
 };
@@ -281,6 +303,7 @@ static_assert(offsetof(SegmentHeader, max_scores) == 60);
 static_assert(offsetof(SegmentHeader, submission_ring_offset) == 64);
 static_assert(offsetof(SegmentHeader, sequence_table_offset) == 96);
 static_assert(offsetof(SegmentHeader, draft_record_bytes) == 104);
+static_assert(offsetof(SegmentHeader, call_request_offset) == 112);
 static_assert(offsetof(SegmentHeader, version) == 124);
 static_assert(sizeof(EngineLine) == 128 && offsetof(EngineLine, completions_consumed) == 8);
 static_assert(sizeof(DaemonLine) == 128 && offsetof(DaemonLine, submissions_consumed) == 8);
@@ -294,10 +317,12 @@ static_assert(sizeof(SubmissionSlot) == kSlotBytes);
 static_assert(offsetof(SubmissionSlot, payload_offset) == 24);
 static_assert(offsetof(SubmissionSlot, payload_bytes) == 32);
 static_assert(offsetof(SubmissionSlot, flags) == 40);
+static_assert(offsetof(SubmissionSlot, kind) == 44);
 static_assert(sizeof(CompletionSlot) == kSlotBytes);
 static_assert(offsetof(CompletionSlot, payload_offset) == 40);
 static_assert(offsetof(CompletionSlot, payload_bytes) == 48);
 static_assert(offsetof(CompletionSlot, flags) == 56);
+static_assert(offsetof(CompletionSlot, kind) == 60);
 static_assert(sizeof(DraftRecord) == 16 && offsetof(DraftRecord, num_drafts) == 8);
 static_assert(offsetof(DraftRecord, flags) == 12);
 static_assert(sizeof(ResultRecord) == 48 && offsetof(ResultRecord, stop_token) == 28);

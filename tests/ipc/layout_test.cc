@@ -44,7 +44,11 @@ TEST_SUITE("unit") {
     CHECK(layout.draft_payload_bytes == 4 * 4 * 192);
     CHECK(layout.result_payload_offset == 5120 + 3072);
     CHECK(layout.sequence_table_offset == 8192 + 3072);
-    CHECK(layout.segment_bytes == 12288);  // 11264 + 8 * 32 = 11520, rounded to 4096
+    // 11264 + 8 * 32 = 11520; then requests (8 + 4096 * 24 = 98312) and answers (4 * 1552 = 6208),
+    // each from a multiple of 128 on, and all rounded to 4096.
+    CHECK(layout.call_request_offset == 11520);
+    CHECK(layout.call_answer_offset == 109952);
+    CHECK(layout.segment_bytes == 118784);
   }
 
   TEST_CASE("layout: every area of the extreme sessions is aligned, disjoint and inside") {
@@ -59,6 +63,8 @@ TEST_SUITE("unit") {
           {layout.draft_payload_offset, layout.draft_payload_bytes},
           {layout.result_payload_offset, layout.result_payload_bytes},
           {layout.sequence_table_offset, uint64_t{limits.max_sequences} * 32},
+          {layout.call_request_offset, layout.call_request_bytes},
+          {layout.call_answer_offset, layout.call_answer_bytes},
           {layout.segment_bytes, 0}};
       for (size_t i = 1; i < std::size(areas); ++i) {
         CHECK(areas[i][0] % 128 == 0);
@@ -77,7 +83,7 @@ TEST_SUITE("unit") {
     CHECK(At<uint32_t>(segment, 12) == 128);
     CHECK(At<uint64_t>(segment, 16) == 7);   // session_id
     CHECK(At<uint64_t>(segment, 24) == 11);  // daemon_epoch
-    CHECK(At<uint64_t>(segment, 32) == 12288);
+    CHECK(At<uint64_t>(segment, 32) == 118784);
     CHECK(At<uint32_t>(segment, 40) == 32000);
     CHECK(At<uint32_t>(segment, 44) == 4);
     CHECK(At<uint32_t>(segment, 48) == 8);
@@ -91,6 +97,8 @@ TEST_SUITE("unit") {
     CHECK(At<uint64_t>(segment, 96) == 11264);
     CHECK(At<uint32_t>(segment, 104) == 192);
     CHECK(At<uint32_t>(segment, 108) == 192);
+    CHECK(At<uint32_t>(segment, 112) == 11520);
+    CHECK(At<uint32_t>(segment, 116) == 109952);
     CHECK(At<uint32_t>(segment, 124) == 1);
   }
 
