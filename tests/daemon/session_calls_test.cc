@@ -137,6 +137,23 @@ TEST_SUITE("unit") {
     CHECK(f.Submit(4, 0, 0) == kCompletionMalformed);
   }
 
+  TEST_CASE("a count that has no room in its list is refused before the list is read") {
+    Calls f;
+    const uint32_t rows[] = {0};
+    const TokenId ids[] = {0};
+    const ScoreCall call{rows, ids, 1, SPECD_RAW_LOGPROB, 0, nullptr, 0};
+    const uint32_t bytes = WriteCalls(f.segment->layout(), {&call, 1}, f.request());
+    CHECK(f.Submit(2, 1, bytes) == 0);
+    // Every id behind the record is inside the vocabulary, so only the count can be at fault.
+    for (const uint32_t num_chosen : {65u, 0x7fffffffu, 0xffffffffu}) {
+      std::memcpy(f.request() + offsetof(ScoreRecord, num_chosen), &num_chosen, 4);
+      CHECK(f.Submit(2, 1, bytes) == kCompletionRefused);
+      RefusalRecord why;
+      std::memcpy(&why, f.answer(), sizeof(why));
+      CHECK(std::string(why.text, why.text_bytes).starts_with("chosen_ids has "));
+    }
+  }
+
   TEST_CASE("the coins of all open sequences have one bound; closing one makes room") {
     Calls f;
     const std::vector<CoinRecord> coins(4096, {1, 0, 1, SPECD_COIN_DRAFT, 5});
