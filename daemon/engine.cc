@@ -91,13 +91,15 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(const std::string& uri,
   if (!segment.ok()) return segment.status();
   absl::StatusOr<OkReply> mapped = Expect<OkReply>((*link)->Call(MappedRequest{}, -1, nullptr));
   if (!mapped.ok()) return mapped.status();
-  return std::unique_ptr<Engine>(
-      new Engine(*std::move(link), std::make_unique<Segment>(*std::move(segment))));
+  return std::unique_ptr<Engine>(new Engine(*std::move(link),
+                                            std::make_unique<Segment>(*std::move(segment)),
+                                            static_cast<int>(options.timeout_ms)));
 }
 
-Engine::Engine(std::unique_ptr<EngineLink> link, std::unique_ptr<Segment> segment)
+Engine::Engine(std::unique_ptr<EngineLink> link, std::unique_ptr<Segment> segment, int timeout_ms)
     : link_(std::move(link)),
       segment_(std::move(segment)),
+      timeout_ms_(timeout_ms),
       channel_(segment_.get()),
       drafts_(segment_->limits().max_batch),
       results_(segment_->limits().max_batch) {
@@ -196,7 +198,9 @@ absl::Status Engine::GetState(specd_sequence sequence, specd_sequence_state* sta
   if (slot < segment_->limits().max_sequences) {
     const SequenceState found = channel_.ReadState(slot);
     if (IsStateOf(found, sequence)) {
-      *state = {found.finish_reason, found.kept_tokens};
+      *state = {found.finish_reason, found.kept_tokens,
+                found.finish_reason != SPECD_FINISH_NONE ? channel_.ReadLogprob(slot, found)
+                                                         : kNoLogprob};
       return absl::OkStatus();
     }
   }

@@ -49,22 +49,32 @@ class Engine {
   absl::Status GetStats(specd_engine_stats* stats);
 
  private:
-  Engine(std::unique_ptr<EngineLink> link, std::unique_ptr<Segment> segment);
+  Engine(std::unique_ptr<EngineLink> link, std::unique_ptr<Segment> segment, int timeout_ms);
 
   absl::StatusOr<uint32_t> RegisterRegion(int fd, uint64_t size_bytes);
   absl::Status CheckDraft(uint32_t index, const specd_draft& draft) const;
   bool WaitForCompletion(int timeout_ms);
+  // The oldest completion, waiting for it; false if none came.
+  absl::StatusOr<bool> Await(int timeout_ms, CompletionView* view);
   void Deliver(const CompletionView& view, specd_completion* completion);
   absl::Status WhyNoCompletion() const;
-  // The session of embedded mode, with no round in flight.
-  absl::StatusOr<Session*> DirectSession(const char* call) const;
+  // ---- engine_calls.cc
+  // Nothing is in flight and the daemon takes submissions; else why not.
+  absl::Status CheckReady();
+  absl::Status CheckCount(size_t num_requests) const;
+  // Submits a call and waits for its answer.
+  template <class Call>
+  absl::StatusOr<CompletionView> Answer(const Call& call);
 
   const std::unique_ptr<EngineLink> link_;
   const std::unique_ptr<Segment> segment_;
+  const int timeout_ms_;  // of a call
   EngineChannel channel_;
   std::vector<Mapping> mappings_;  // from Alloc, for the life of the engine
   std::vector<EngineDraft> drafts_;
   std::vector<specd_result> results_;
+  std::vector<ChildrenCall> children_calls_;
+  std::vector<ScoreCall> score_calls_;
 };
 
 }  // namespace specd

@@ -63,7 +63,7 @@ class SocketLink : public EngineLink {
   }
 
   bool Step() override { return false; }
-  Session* session() const override { return nullptr; }
+  bool is_embedded() const override { return false; }
   bool PeerGone() const override { return broken_ || connection_.PeerGone(); }
 
  private:
@@ -101,7 +101,7 @@ class LocalLink : public EngineLink {
   }
 
   bool Step() override { return service_.session() != nullptr && service_.session()->Step(); }
-  Session* session() const override { return service_.session().get(); }
+  bool is_embedded() const override { return true; }
   bool PeerGone() const override { return false; }
 
  private:

@@ -17,8 +17,6 @@
 
 namespace specd {
 
-class Session;
-
 class EngineLink {
  public:
   virtual ~EngineLink() = default;
@@ -30,8 +28,7 @@ class EngineLink {
   // Embedded mode: does a piece of the verifier's work, true if there was any. Over a socket: the
   // daemon does it, always false.
   virtual bool Step() = 0;
-  // The session of embedded mode; null over a socket.
-  virtual Session* session() const = 0;
+  virtual bool is_embedded() const = 0;
 
   // The other side is gone for good.
   virtual bool PeerGone() const = 0;

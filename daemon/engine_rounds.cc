@@ -135,7 +135,7 @@ absl::Status Engine::WhyNoCompletion() const {
 }
 
 bool Engine::WaitForCompletion(int timeout_ms) {
-  if (link_->session() != nullptr) {
+  if (link_->is_embedded()) {
     // The verifier runs here and now; once it has no work, waiting would bring nothing.
     while (!channel_.HasCompletion() && link_->Step()) {
     }
@@ -144,7 +144,7 @@ bool Engine::WaitForCompletion(int timeout_ms) {
   static const int64_t kSpinNs = SpinNs();
   int64_t left_ms = timeout_ms < 0 ? INT64_MAX : timeout_ms;
   while (!channel_.HasCompletion()) {
-    if (left_ms == 0 || channel_.rounds_in_flight() == 0 || link_->PeerGone()) return false;
+    if (left_ms == 0 || !channel_.in_flight() || link_->PeerGone()) return false;
     const int64_t slice_ms = std::min<int64_t>(left_ms, kLookMs);
     channel_.WaitCompletion({kSpinNs, absl::Milliseconds(slice_ms)});
     left_ms -= timeout_ms < 0 ? 0 : slice_ms;
@@ -153,25 +153,34 @@ bool Engine::WaitForCompletion(int timeout_ms) {
   return true;
 }
 
-absl::StatusOr<int> Engine::Poll(specd_completion* completion, int timeout_ms) {
-  if (timeout_ms < -1) {
-    return Invalid("timeout_ms", fmt::format("timeout_ms = {} is less than -1", timeout_ms));
-  }
+absl::StatusOr<bool> Engine::Await(int timeout_ms, CompletionView* view) {
   const bool waited_in_vain = !WaitForCompletion(timeout_ms);
   // Asked before the last look into the ring: what a daemon answered before it ended is still
   // there.
   const bool over =
       waited_in_vain && (channel_.daemon_state() == DaemonState::kStopped || link_->PeerGone());
-  CompletionView view;
-  if (channel_.Poll(&view)) {
-    if (view.malformed) {
-      return MakeError(SPECD_ERROR_INTERNAL, "", "the daemon could not read the round");
-    }
-    Deliver(view, completion);
-    return SPECD_OK;
+  if (channel_.Poll(view)) {
+    if (!view->malformed) return true;
+    return MakeError(SPECD_ERROR_INTERNAL, "",
+                     view->kind == SubmissionKind::kRound ? "the daemon could not read the round"
+                                                          : "the daemon could not read the call");
   }
   if (over || channel_.fault() != ChannelFault::kNone) return WhyNoCompletion();
-  return SPECD_EMPTY;
+  return false;
+}
+
+absl::StatusOr<int> Engine::Poll(specd_completion* completion, int timeout_ms) {
+  if (timeout_ms < -1) {
+    return Invalid("timeout_ms", fmt::format("timeout_ms = {} is less than -1", timeout_ms));
+  }
+  CompletionView view;
+  absl::StatusOr<bool> any = Await(timeout_ms, &view);
+  // The late answer to a call that was given up: it had been submitted alone, so nothing follows.
+  if (any.ok() && *any && view.kind != SubmissionKind::kRound) any = false;
+  if (!any.ok()) return any.status();
+  if (!*any) return SPECD_EMPTY;
+  Deliver(view, completion);
+  return SPECD_OK;
 }
 
 void Engine::Deliver(const CompletionView& view, specd_completion* completion) {
@@ -187,7 +196,8 @@ void Engine::Deliver(const CompletionView& view, specd_completion* completion) {
                    from.detail,
                    from.scores_per_token,
                    from.tokens,
-                   reinterpret_cast<const specd_token_score*>(from.scores)};
+                   reinterpret_cast<const specd_token_score*>(from.scores),
+                   from.cumulative_logprob};
   }
   *completion = {view.round_id,
                  static_cast<uint32_t>(view.results.size()),

@@ -37,7 +37,7 @@ constexpr size_t kEndedStreamsMax = 65536;
 
 // An upper bound of what an event takes on the wire.
 size_t WireBytes(const TokenEvent& event) {
-  size_t bytes = 128 + event.request_id.size() + 5 * event.ids.size();
+  size_t bytes = 160 + event.request_id.size() + 5 * event.ids.size() + 9 * event.logprobs.size();
   for (const std::string& stop : event.stop_strings) bytes += stop.size() + 5;
   return bytes;
 }
@@ -49,6 +49,8 @@ TokenEvent ToWire(const StreamEvent& event) {
   wire.offset = event.token_offset;
   wire.ids.assign(event.tokens.begin(), event.tokens.begin() + event.num_tokens);
   wire.accepted = event.num_accepted;
+  wire.logprobs.assign(event.logprobs.begin(), event.logprobs.begin() + event.num_logprobs);
+  wire.cumulative_logprob = event.cumulative_logprob;
   if (event.kind == StreamEventKind::kOpen) {
     wire.kind = TokenEventKind::kOpen;
     wire.request_id = event.info->request_id;

@@ -60,7 +60,12 @@ Session::Session(const SessionOptions& options, Segment segment, std::unique_ptr
       submission_(options.limits),
       inputs_(options.limits.max_batch),
       results_(options.limits.max_batch),
-      answers_(options.limits.max_batch) {
+      answers_(options.limits.max_batch),
+      draft_inputs_(options.limits.max_batch),
+      draft_results_(options.limits.max_batch),
+      children_(options.limits.max_batch),
+      score_inputs_(options.limits.max_batch),
+      score_results_(options.limits.max_batch) {
   if (options_.publish_events) {
     events_ = std::make_unique<StreamEventQueue>(
         std::max(kEventQueueSize, size_t{4} * options.limits.max_batch) +
@@ -152,6 +157,16 @@ bool Session::Step() {
     return false;
   }
   if (!channel_.Take(&submission_, static_cast<uint64_t>(options_.clock->NowNs()))) return false;
+  if (submission_.kind() == SubmissionKind::kRound) {
+    VerifyRound();
+    AnswerRound();
+  } else {
+    AnswerCall();
+  }
+  return true;
+}
+
+void Session::VerifyRound() {
   const std::span<const DraftRecordView> records = submission_.records();
   for (size_t i = 0; i < records.size(); ++i) {
     const std::span<const InjectedCoin> coins = CoinsOf(records[i].sequence);
@@ -164,8 +179,6 @@ bool Session::Step() {
                   static_cast<int32_t>(coins.size())};
   }
   verifier_->VerifyRound({inputs_.data(), records.size()}, {results_.data(), records.size()});
-  AnswerRound();
-  return true;
 }
 
 void Session::AnswerRound() {
@@ -182,16 +195,17 @@ void Session::AnswerRound() {
                    result.tokens,
                    DetailOf(result.status, submission_.records()[i].fault),
                    static_cast<uint32_t>(result.scores_per_token),
-                   result.scores};
-    if (result.status == RoundStatus::kDeviceError) {
-      device_failed_.store(true, std::memory_order_relaxed);
-    } else if (result.finish_reason != FinishReason::kNone) {
+                   result.scores,
+                   result.cumulative_logprob};
+    NoteFailure(result.status);
+    if (result.status != RoundStatus::kDeviceError && result.finish_reason != FinishReason::kNone) {
       // Before the completion, so that whoever has read it finds the state in agreement.
       WriteState(*verifier_->Find(result.sequence));
     }
   }
   const int64_t done_ns = options_.clock->NowNs();
-  channel_.Complete(submission_, {answers_.data(), count}, static_cast<uint64_t>(done_ns));
+  channel_.Complete(submission_, std::span<const SequenceResult>(answers_.data(), count),
+                    static_cast<uint64_t>(done_ns));
   if (events_ != nullptr) PublishRound(done_ns);
 }
 
@@ -209,6 +223,10 @@ void Session::PublishRound(int64_t time_ns) {
       event.num_tokens = result.num_kept;
       event.num_accepted = result.num_accepted;
       std::copy_n(result.tokens, result.num_kept, event.tokens.begin());
+      event.num_logprobs = sequence.logprob_sum.enabled() ? result.num_kept : 0;
+      for (uint32_t j = 0; j < event.num_logprobs; ++j) {
+        event.logprobs[j] = result.scores[j * static_cast<uint32_t>(result.scores_per_token)].value;
+      }
       PushEvent(event);
     }
     if (result.finish_reason != FinishReason::kNone) {
@@ -254,13 +272,15 @@ StreamEvent Session::EventFor(const Sequence& sequence, StreamEventKind kind) {
   event.token_offset = sequence.kept_tokens;
   event.finish_reason = sequence.finish_reason;
   event.stop_token = sequence.stop_token;
+  event.cumulative_logprob = sequence.logprob_sum.value();
   return event;
 }
 
 void Session::WriteState(const Sequence& sequence) {
   channel_.WriteState(SlotOf(sequence.handle),
                       {GenerationOf(sequence.handle), static_cast<uint32_t>(sequence.finish_reason),
-                       sequence.kept_tokens});
+                       sequence.kept_tokens, sequence.end_moved},
+                      sequence.logprob_sum.value());
 }
 
 size_t Session::EventRoom() { return events_->write_available(); }

@@ -73,15 +73,9 @@ class Session {
 
   // ---- verify thread (in embedded mode: the engine's thread)
 
-  // Takes and answers at most one round; false if there was none, or no room for its events.
+  // Takes and answers at most one round or call; false if there was none, or no room for the events
+  // of a round.
   bool Step();
-  // Answered at once, between two rounds; an error names the first request with a number outside
-  // its range, and then nothing was done. What results point to is valid until the next of these
-  // two calls or Step.
-  absl::Status SampleDraft(std::span<const DraftInput> inputs, std::span<DraftResult> results);
-  absl::Status Score(std::span<const ScoreInput> inputs, std::span<ScoreResult> results);
-  // From now on the sequence meets these coins in place of its own: for tests and replay.
-  absl::Status SetCoins(SequenceHandle sequence, std::vector<InjectedCoin> coins);
 
   // A round was answered with a device error: the process has to be restarted.
   bool device_failed() const { return device_failed_.load(std::memory_order_relaxed); }
@@ -118,6 +112,13 @@ class Session {
 
   absl::Status CheckText(const SequenceParams& params, const SequenceHistory& history) const;
   absl::Status CheckScores(const SequenceParams& params) const;
+  // ---- session_calls.cc. A call is done as a whole or refused with the first request that has a
+  // number outside its range, and then nothing was done.
+  void AnswerCall() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status SampleDraft() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Score() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // From now on the sequence meets these coins in place of its own: for tests and replay.
+  absl::Status SetCoins(const CoinsCall& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckDraftInput(const DraftInput& input) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckScoreInput(const ScoreInput& input) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The coins set for a sequence; none where the handle is nobody's.
@@ -132,6 +133,10 @@ class Session {
   void Announce(SequenceHandle handle, const Stream& stream,
                 const std::vector<std::string>& stop_strings) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  void NoteFailure(RoundStatus status) {
+    if (status == RoundStatus::kDeviceError) device_failed_.store(true, std::memory_order_relaxed);
+  }
+  void VerifyRound() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AnswerRound() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void PublishRound(int64_t time_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   StreamEvent EventFor(const Sequence& sequence, StreamEventKind kind)
@@ -162,12 +167,18 @@ class Session {
   std::vector<std::unique_ptr<Region>> regions_ ABSL_GUARDED_BY(mutex_);  // id - 1
   RowLimits row_limits_ ABSL_GUARDED_BY(mutex_);
   std::vector<Stream> streams_ ABSL_GUARDED_BY(mutex_);  // by slot
+  size_t num_coins_ ABSL_GUARDED_BY(mutex_) = 0;         // of all streams together
 
-  // Scratch of a round.
+  // Scratch of a round, and of a call.
   SubmissionCopy submission_ ABSL_GUARDED_BY(mutex_);
   std::vector<RoundInput> inputs_ ABSL_GUARDED_BY(mutex_);
   std::vector<RoundResult> results_ ABSL_GUARDED_BY(mutex_);
   std::vector<SequenceResult> answers_ ABSL_GUARDED_BY(mutex_);
+  std::vector<DraftInput> draft_inputs_ ABSL_GUARDED_BY(mutex_);
+  std::vector<DraftResult> draft_results_ ABSL_GUARDED_BY(mutex_);
+  std::vector<ChildrenAnswer> children_ ABSL_GUARDED_BY(mutex_);
+  std::vector<ScoreInput> score_inputs_ ABSL_GUARDED_BY(mutex_);
+  std::vector<ScoreResult> score_results_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace specd

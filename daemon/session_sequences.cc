@@ -233,7 +233,10 @@ void Session::Announce(SequenceHandle handle, const Stream& stream,
 absl::Status Session::CloseSequence(SequenceHandle handle) {
   MutexLock lock(&mutex_);
   if (absl::Status status = Abort(handle); !status.ok()) return status;
-  options_.names->Release(streams_[SlotOf(handle)].request_id);
+  Stream& stream = streams_[SlotOf(handle)];
+  options_.names->Release(stream.request_id);
+  num_coins_ -= stream.coins.size();
+  stream = {};
   verifier_->Close(handle);
   channel_.WriteState(SlotOf(handle), {});  // an empty slot: the handle is nobody's any more
   return absl::OkStatus();

@@ -40,8 +40,11 @@ struct StreamEvent {
   uint32_t num_accepted = 0;  // the first so many of them are accepted drafts
   FinishReason finish_reason = FinishReason::kNone;  // kEnd
   TokenId stop_token = kNoToken;  // kTokens, kEnd: the id that ended the stream, if one did
+  double cumulative_logprob = 0;  // kOpen, kEnd: of the tokens kept so far; NaN: none
   StreamInfo* info = nullptr;     // kOpen: handed over with the event; whoever pops it owns it
+  uint32_t num_logprobs = 0;      // kTokens: num_tokens, or 0 where they are not wanted
   std::array<TokenId, SessionLimits::kDraftMax + 1> tokens = {};
+  std::array<float, SessionLimits::kDraftMax + 1> logprobs = {};
 };
 
 // The producer is whoever holds the session's lock, the consumer is the publisher thread.

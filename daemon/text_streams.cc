@@ -1,6 +1,7 @@
 #include "daemon/text_streams.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -64,6 +65,7 @@ void TextStreams::Open(const TokenEvent& event, std::vector<TextEvent>* texts,
   stream->request_id = event.request_id;
   stream->stop_strings = event.stop_strings;
   stream->tokens = event.offset;
+  stream->cumulative_logprob = event.cumulative_logprob;
   ++num_live_;
   ++counters_.streams;
   TextEvent out = Next(*stream);
@@ -94,6 +96,8 @@ void TextStreams::PushTokens(const TokenEvent& event, Stream* stream, std::vecto
         event.stop_token != kNoToken && i + 1 == event.ids.size() && !stream->include_stop;
     ++stream->tokens;
     stream->accepted += accepted ? 1 : 0;
+    stream->cumulative_logprob +=
+        i < event.logprobs.size() ? event.logprobs[i] : std::numeric_limits<double>::quiet_NaN();
     ++counters_.tokens;
     const std::optional<int> stop = withheld
                                         ? stream->text.PushWithheld(event.ids[i], accepted, &chunk)
@@ -142,6 +146,7 @@ void TextStreams::CloseWith(TextChunk chunk, TextEvent out, Stream* stream,
   out.tokens = stream->tokens;
   out.accepted = stream->accepted;
   out.rounds = stream->rounds;
+  out.cumulative_logprob = stream->cumulative_logprob;
   texts->push_back(std::move(out));
   stream->ended = true;
   --num_live_;

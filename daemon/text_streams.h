@@ -54,6 +54,7 @@ class TextStreams {
     uint64_t tokens = 0;
     uint64_t accepted = 0;
     uint64_t rounds = 0;
+    double cumulative_logprob = 0;  // of `tokens`; NaN: none
     std::string request_id;
     std::vector<std::string> stop_strings;
   };

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "ipc/peer_memory.h"
@@ -7,8 +9,11 @@
 namespace specd {
 
 SubmissionCopy::SubmissionCopy(const SessionLimits& limits)
-    : payload_(uint64_t{limits.max_batch} * ComputeLayout(limits).draft_record_bytes),
-      records_(limits.max_batch) {}
+    : payload_(std::max(uint64_t{limits.max_batch} * ComputeLayout(limits).draft_record_bytes,
+                        ComputeLayout(limits).call_request_bytes)),
+      records_(limits.max_batch),
+      children_calls_(limits.max_batch),
+      score_calls_(limits.max_batch) {}
 
 DaemonChannel::DaemonChannel(Segment* segment)
     : segment_(segment),
@@ -41,18 +46,30 @@ bool DaemonChannel::Take(SubmissionCopy* out, uint64_t taken_ns) {
   return true;
 }
 
-// Copies slot and payload; false if the slot does not name records inside the draft area.
+// Copies slot and payload; false if the slot does not name records inside its area.
 bool DaemonChannel::CopySlot(SubmissionCopy* out) {
-  const SegmentLayout& layout = segment_->layout();
   const SubmissionSlot* slot = submissions_.Slot();
   out->round_id_ = ReadOnce(slot->round_id);
   out->submit_ns_ = ReadOnce(slot->submit_ns);
   const uint64_t payload_offset = ReadOnce(slot->payload_offset);
   const uint64_t payload_bytes = ReadOnce(slot->payload_bytes);
-  const uint32_t num_records = ReadOnce(slot->num_records);
   const uint32_t flags = ReadOnce(slot->flags);
-  if (flags != 0 || num_records > segment_->limits().max_batch) return false;
-  if (payload_bytes != uint64_t{num_records} * layout.draft_record_bytes) return false;
+  out->num_records_ = ReadOnce(slot->num_records);
+  out->kind_ = ReadOnce(slot->kind);
+  if (flags != 0 || out->kind_ > static_cast<uint32_t>(SubmissionKind::kSetCoins)) return false;
+  return out->kind_ == static_cast<uint32_t>(SubmissionKind::kRound)
+             ? CopyRound(payload_offset, payload_bytes, out)
+             : CopyCall(payload_offset, payload_bytes, out);
+}
+
+bool DaemonChannel::CopyRound(uint64_t payload_offset, uint64_t payload_bytes,
+                              SubmissionCopy* out) {
+  const SegmentLayout& layout = segment_->layout();
+  const uint32_t num_records = out->num_records_;
+  if (num_records > segment_->limits().max_batch ||
+      payload_bytes != uint64_t{num_records} * layout.draft_record_bytes) {
+    return false;
+  }
   if (payload_bytes > layout.draft_payload_bytes ||
       payload_offset > layout.draft_payload_bytes - payload_bytes ||
       payload_offset % kRecordAlignBytes != 0) {
@@ -66,7 +83,6 @@ bool DaemonChannel::CopySlot(SubmissionCopy* out) {
     from += layout.draft_record_bytes;
     record += layout.draft_record_bytes;
   }
-  out->num_records_ = num_records;
   return true;
 }
 
@@ -149,17 +165,17 @@ void DaemonChannel::Complete(const SubmissionCopy& submission,
                              std::span<const SequenceResult> results, uint64_t done_ns) {
   const SessionLimits& limits = segment_->limits();
   const SegmentLayout& layout = segment_->layout();
-  SPECD_CHECK(reserved_ > 0 && submission.position_ == completions_.position());
-  SPECD_CHECK(results.size() == submission.num_records_);
+  SPECD_CHECK(results.size() == submission.num_results());
   const uint64_t payload_offset =
       uint64_t{completions_.slot_index()} * limits.max_batch * layout.result_record_bytes;
   char* record = segment_->at(layout.result_payload_offset + payload_offset);
   for (const SequenceResult& result : results) {
     SPECD_CHECK(result.num_kept <= limits.max_draft + 1);
     SPECD_CHECK(result.scores_per_token <= limits.max_scores);
-    const ResultRecord header{result.sequence,     result.status,   result.finish_reason,
-                              result.num_accepted, result.num_kept, result.total_kept,
-                              result.stop_token,   result.detail,   result.scores_per_token};
+    const ResultRecord header{result.sequence,          result.status,   result.finish_reason,
+                              result.num_accepted,      result.num_kept, result.total_kept,
+                              result.stop_token,        result.detail,   result.scores_per_token,
+                              result.cumulative_logprob};
     std::memcpy(record, &header, sizeof(header));
     if (result.num_kept > 0) {
       std::memcpy(record + layout.result_tokens_offset, result.tokens,
@@ -172,15 +188,25 @@ void DaemonChannel::Complete(const SubmissionCopy& submission,
     }
     record += layout.result_record_bytes;
   }
+  Publish(submission,
+          {payload_offset, static_cast<uint32_t>(results.size() * layout.result_record_bytes),
+           static_cast<uint32_t>(results.size()), submission.malformed_ ? kCompletionMalformed : 0},
+          done_ns);
+}
+
+void DaemonChannel::Publish(const SubmissionCopy& submission, const Payload& payload,
+                            uint64_t done_ns) {
+  SPECD_CHECK(reserved_ > 0 && submission.position_ == completions_.position());
   CompletionSlot* slot = completions_.Slot();
   slot->round_id = submission.round_id_;
   slot->submit_ns = submission.submit_ns_;
   slot->taken_ns = submission.taken_ns_;
   slot->done_ns = done_ns;
-  slot->payload_offset = payload_offset;
-  slot->payload_bytes = static_cast<uint32_t>(results.size() * layout.result_record_bytes);
-  slot->num_records = static_cast<uint32_t>(results.size());
-  slot->flags = submission.malformed_ ? kCompletionMalformed : 0;
+  slot->payload_offset = payload.offset;
+  slot->payload_bytes = payload.bytes;
+  slot->num_records = payload.num_records;
+  slot->flags = payload.flags;
+  slot->kind = submission.kind_;
   completions_.Publish();
   --reserved_;
   Doorbell(&segment_->page()->completion_bell).Ring();
@@ -195,11 +221,15 @@ Doorbell DaemonChannel::submission_bell() const {
   return Doorbell(&segment_->page()->submission_bell);
 }
 
-void DaemonChannel::WriteState(uint32_t slot, const SequenceState& state) {
+void DaemonChannel::WriteState(uint32_t slot, const SequenceState& state,
+                               double cumulative_logprob) {
   SPECD_CHECK(slot < segment_->limits().max_sequences);
-  // Pairs with the acquire in EngineChannel::ReadState. Release keeps completions published before
-  // from moving after it: an engine that sees the end finds all that led to it.
-  segment_->sequence_table()[slot].store(PackSequenceState(state), std::memory_order_release);
+  SequenceLine& line = segment_->sequence_table()[slot];
+  line.cumulative_logprob[state.end_moved ? 1 : 0].store(
+      std::bit_cast<uint64_t>(cumulative_logprob), std::memory_order_relaxed);
+  // Pairs with the acquire in EngineChannel::ReadState. Release keeps the sum, and completions
+  // published before, from moving after it: an engine that sees the end finds all that led to it.
+  line.state.store(PackSequenceState(state), std::memory_order_release);
 }
 
 void DaemonChannel::SetState(DaemonState state) {

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "ipc/call_layout.h"
 #include "ipc/error.h"
 #include "ipc/include/specd/specd.h"
 #include "kernels/core/check.h"
@@ -53,6 +56,14 @@ SegmentLayout Compute(const SessionLimits& limits) {
       field(sizeof(TokenScore) * (uint64_t{limits.max_draft} + 1) * limits.max_scores);
   layout.result_record_bytes = static_cast<uint32_t>(RoundUp(end, kRecordAlignBytes));
 
+  end = sizeof(ScoreRecord);
+  layout.call_rows_offset = field(sizeof(uint32_t) * (limits.max_draft + 1));
+  layout.call_ids_offset = field(sizeof(TokenId) * (limits.max_draft + 1));
+  layout.call_chosen_offset = field(sizeof(TokenId) * kCallChosenMax);
+  const uint64_t children_end = sizeof(ChildrenRecord) + sizeof(TokenId) * limits.max_draft;
+  layout.call_record_bytes =
+      static_cast<uint32_t>(RoundUp(std::max(end, children_end), kRecordAlignBytes));
+
   end = sizeof(SegmentPage);
   const auto area = [&end](uint64_t size_bytes) {
     const uint64_t begin = end;
@@ -66,7 +77,13 @@ SegmentLayout Compute(const SessionLimits& limits) {
   layout.completion_ring_offset = area(depth * sizeof(CompletionSlot));
   layout.draft_payload_offset = area(layout.draft_payload_bytes);
   layout.result_payload_offset = area(layout.result_payload_bytes);
-  layout.sequence_table_offset = area(sizeof(uint64_t) * limits.max_sequences);
+  layout.sequence_table_offset = area(sizeof(SequenceLine) * limits.max_sequences);
+  layout.call_request_bytes = std::max(uint64_t{limits.max_batch} * layout.call_record_bytes,
+                                       sizeof(CoinsRecord) + kCallCoinsMax * sizeof(CoinRecord));
+  layout.call_answer_bytes =
+      std::max(uint64_t{limits.max_batch} * kChildrenAnswerBytes, sizeof(RefusalRecord));
+  layout.call_request_offset = area(layout.call_request_bytes);
+  layout.call_answer_offset = area(layout.call_answer_bytes);
   layout.segment_bytes = RoundUp(end, sizeof(SegmentPage));
   return layout;
 }

@@ -78,7 +78,9 @@ struct SegmentHeader {
   uint64_t sequence_table_offset;
   uint32_t draft_record_bytes;
   uint32_t result_record_bytes;
-  uint32_t reserved1[3];
+  uint32_t call_request_offset;  // a segment is smaller than 2^32
+  uint32_t call_answer_offset;
+  uint32_t reserved1;
   std::atomic<uint32_t> version;
 };
 
@@ -116,20 +118,31 @@ struct SegmentPage {
 
 // ---- rings -------------------------------------------------------------------------------------
 
+// What a submission asks for. A call is answered before anything else is submitted.
+enum class SubmissionKind : uint32_t {
+  kRound = 0,
+  kSampleDraft = 1,
+  kScore = 2,
+  kSetCoins = 3,
+};
+
 // `sequence` is the ring position plus one and is written last, with release; 0 is never written,
 // so a fresh segment of zeros holds no message.
 struct SubmissionSlot {
   std::atomic<uint64_t> sequence;
   uint64_t round_id;
   uint64_t submit_ns;       // CLOCK_MONOTONIC
-  uint64_t payload_offset;  // inside the draft payload area, a multiple of kRecordAlignBytes
-  uint32_t payload_bytes;   // num_records * draft_record_bytes
+  uint64_t payload_offset;  // inside the draft payload area, a multiple of kRecordAlignBytes; of a
+                            // call: inside the request area, 0
+  uint32_t payload_bytes;   // num_records * draft_record_bytes; of a call: CallBytes
   uint32_t num_records;
   uint32_t flags;  // 0
-  uint32_t reserved[21];
+  uint32_t kind;   // SubmissionKind
+  uint32_t reserved[20];
 };
 
 inline constexpr uint32_t kCompletionMalformed = 1;  // the submission's slot was not understood
+inline constexpr uint32_t kCompletionRefused = 2;    // of a call: the answer area says why
 
 struct CompletionSlot {
   std::atomic<uint64_t> sequence;
@@ -137,11 +150,12 @@ struct CompletionSlot {
   uint64_t submit_ns;  // as it came with the submission
   uint64_t taken_ns;
   uint64_t done_ns;
-  uint64_t payload_offset;  // inside the result payload area
-  uint32_t payload_bytes;   // num_records * result_record_bytes
+  uint64_t payload_offset;  // inside the result payload area; of children: the answer area, 0
+  uint32_t payload_bytes;   // num_records * result_record_bytes (ChildrenAnswerRecord)
   uint32_t num_records;
-  uint32_t flags;  // kCompletionMalformed or 0
-  uint32_t reserved[17];
+  uint32_t flags;  // kCompletionMalformed, kCompletionRefused or 0
+  uint32_t kind;   // as it came with the submission
+  uint32_t reserved[16];
 };
 
 // ---- payloads ----------------------------------------------------------------------------------
@@ -187,6 +201,7 @@ struct ResultRecord {
   int32_t stop_token;
   uint32_t detail;            // SPECD_DETAIL_...
   uint32_t scores_per_token;  // at most max_scores
+  double cumulative_logprob;  // NaN: none
 };
 
 // ---- sequences ---------------------------------------------------------------------------------
@@ -200,20 +215,31 @@ struct SequenceState {
   uint32_t generation = 0;     // of the sequence in this slot now; 0: the slot is empty
   uint32_t finish_reason = 0;  // SPECD_FINISH_...; 0 while the sequence runs
   uint32_t kept_tokens = 0;    // meaningful once finished: tokens beyond this number are void
+  bool end_moved = false;      // by a stop string: the end was another before
 
   friend bool operator==(const SequenceState&, const SequenceState&) = default;
 };
 
-// bits 0..30 kept_tokens, 31..34 finish_reason, 35..63 generation
+// A slot of the sequence table. The sum does not fit into the word, and an end may move while it is
+// read; it moves at most once (Verifier::Finish), so each of the two ends has a sum of its own,
+// which is written before the word that says which end it is.
+struct SequenceLine {
+  std::atomic<uint64_t> state;                  // PackSequenceState
+  std::atomic<uint64_t> cumulative_logprob[2];  // bits of a double; index: end_moved
+  uint64_t reserved;
+};
+
+// bits 0..30 kept_tokens, 31..33 finish_reason, 34 end_moved, 35..63 generation
 inline constexpr uint32_t kStateGenerationMask = (uint32_t{1} << 29) - 1;
 
 constexpr uint64_t PackSequenceState(const SequenceState& state) {
   return uint64_t{state.generation & kStateGenerationMask} << 35 |
-         uint64_t{state.finish_reason & 0xf} << 31 | (state.kept_tokens & 0x7fffffff);
+         uint64_t{state.end_moved ? 1u : 0u} << 34 | uint64_t{state.finish_reason & 0x7} << 31 |
+         (state.kept_tokens & 0x7fffffff);
 }
 constexpr SequenceState UnpackSequenceState(uint64_t word) {
-  return {static_cast<uint32_t>(word >> 35), static_cast<uint32_t>(word >> 31) & 0xf,
-          static_cast<uint32_t>(word) & 0x7fffffff};
+  return {static_cast<uint32_t>(word >> 35), static_cast<uint32_t>(word >> 31) & 0x7,
+          static_cast<uint32_t>(word) & 0x7fffffff, (word >> 34 & 1) != 0};
 }
 
 // Is this the state of the sequence with this handle? Generations that are given out run from 1 to
@@ -234,6 +260,10 @@ struct SegmentLayout {
   uint64_t result_payload_offset = 0;
   uint64_t result_payload_bytes = 0;
   uint64_t sequence_table_offset = 0;
+  uint64_t call_request_offset = 0;
+  uint64_t call_request_bytes = 0;
+  uint64_t call_answer_offset = 0;
+  uint64_t call_answer_bytes = 0;
   uint64_t segment_bytes = 0;
 
   uint32_t draft_record_bytes = 0;
@@ -248,6 +278,10 @@ struct SegmentLayout {
   uint32_t result_record_bytes = 0;
   uint32_t result_tokens_offset = 0;
   uint32_t result_scores_offset = 0;
+  uint32_t call_record_bytes = 0;
+  uint32_t call_rows_offset = 0;
+  uint32_t call_ids_offset = 0;
+  uint32_t call_chosen_offset = 0;
 
   friend bool operator==(const SegmentLayout&, const SegmentLayout&) = default;
 };
@@ -269,6 +303,7 @@ static_assert(offsetof(SegmentHeader, max_scores) == 60);
 static_assert(offsetof(SegmentHeader, submission_ring_offset) == 64);
 static_assert(offsetof(SegmentHeader, sequence_table_offset) == 96);
 static_assert(offsetof(SegmentHeader, draft_record_bytes) == 104);
+static_assert(offsetof(SegmentHeader, call_request_offset) == 112);
 static_assert(offsetof(SegmentHeader, version) == 124);
 static_assert(sizeof(EngineLine) == 128 && offsetof(EngineLine, completions_consumed) == 8);
 static_assert(sizeof(DaemonLine) == 128 && offsetof(DaemonLine, submissions_consumed) == 8);
@@ -282,14 +317,18 @@ static_assert(sizeof(SubmissionSlot) == kSlotBytes);
 static_assert(offsetof(SubmissionSlot, payload_offset) == 24);
 static_assert(offsetof(SubmissionSlot, payload_bytes) == 32);
 static_assert(offsetof(SubmissionSlot, flags) == 40);
+static_assert(offsetof(SubmissionSlot, kind) == 44);
 static_assert(sizeof(CompletionSlot) == kSlotBytes);
 static_assert(offsetof(CompletionSlot, payload_offset) == 40);
 static_assert(offsetof(CompletionSlot, payload_bytes) == 48);
 static_assert(offsetof(CompletionSlot, flags) == 56);
+static_assert(offsetof(CompletionSlot, kind) == 60);
 static_assert(sizeof(DraftRecord) == 16 && offsetof(DraftRecord, num_drafts) == 8);
 static_assert(offsetof(DraftRecord, flags) == 12);
-static_assert(sizeof(ResultRecord) == 40 && offsetof(ResultRecord, stop_token) == 28);
+static_assert(sizeof(ResultRecord) == 48 && offsetof(ResultRecord, stop_token) == 28);
 static_assert(offsetof(ResultRecord, scores_per_token) == 36);
+static_assert(offsetof(ResultRecord, cumulative_logprob) == 40);
+static_assert(sizeof(SequenceLine) == 32 && offsetof(SequenceLine, cumulative_logprob) == 8);
 static_assert(sizeof(TokenScore) == 12 && offsetof(TokenScore, rank) == 8);
 
 }  // namespace specd

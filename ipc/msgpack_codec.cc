@@ -90,14 +90,24 @@ void MapReader::WrongType(std::string_view key, std::string_view wanted,
 
 const msgpack::object* MapReader::Find(std::string_view key) {
   if (!status_.ok()) return nullptr;
-  for (uint32_t i = 0; i < map_.size; ++i) {
-    const msgpack::object& name = map_.ptr[i].key;
-    if (name.type != msgpack::type::STR || ViewOf(name.via.str) != key) continue;
-    is_read_[i] = true;
-    return &map_.ptr[i].val;
+  const uint32_t i = IndexOf(key);
+  if (i == map_.size) {
+    Fail(key, "is missing");
+    return nullptr;
   }
-  Fail(key, "is missing");
-  return nullptr;
+  is_read_[i] = true;
+  return &map_.ptr[i].val;
+}
+
+bool MapReader::Has(std::string_view key) const { return IndexOf(key) < map_.size; }
+
+uint32_t MapReader::IndexOf(std::string_view key) const {
+  uint32_t i = 0;
+  for (; i < map_.size; ++i) {
+    const msgpack::object& name = map_.ptr[i].key;
+    if (name.type == msgpack::type::STR && ViewOf(name.via.str) == key) break;
+  }
+  return i;
 }
 
 void MapReader::Read(std::string_view key, bool* out) {

@@ -99,6 +99,9 @@ class MapReader {
   void Read(std::string_view key, std::vector<double>* out, size_t size_max);
   void Read(std::string_view key, std::vector<std::string>* out, size_t size_max);
 
+  // Is there a field of that name? For those that may be left out.
+  bool Has(std::string_view key) const;
+
   // An integer, or nil for `absent`.
   void ReadOrNil(std::string_view key, int32_t absent, int32_t* out);
 
@@ -125,6 +128,9 @@ class MapReader {
   template <class T, class F>
   void ReadArray(std::string_view key, std::vector<T>* out, size_t size_max, F read);
   bool ReadSigned(std::string_view key, const msgpack::object& value, int32_t* out);
+
+  // The index of the field, or the size of the map.
+  uint32_t IndexOf(std::string_view key) const;
 
   const msgpack::object_map& map_;
   std::string context_;

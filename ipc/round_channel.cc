@@ -1,5 +1,7 @@
 #include "ipc/round_channel.h"
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "ipc/peer_memory.h"
@@ -89,22 +91,49 @@ EngineChannel::EngineChannel(Segment* segment)
                     segment->limits().ring_depth}),
       completions_({segment->completion_slots(), &segment->page()->engine.completions_consumed,
                     segment->limits().ring_depth}),
-      payload_(uint64_t{segment->limits().max_batch} * segment->layout().result_record_bytes),
-      results_(segment->limits().max_batch) {}
+      children_(segment->limits().max_batch) {
+  const uint64_t max_batch = segment->limits().max_batch;
+  const uint64_t result_bytes = max_batch * segment->layout().result_record_bytes;
+  rounds_ = {std::make_unique_for_overwrite<char[]>(result_bytes),
+             std::vector<SequenceResult>(max_batch)};
+  calls_ = {std::make_unique_for_overwrite<char[]>(
+                std::max(result_bytes, max_batch * kChildrenAnswerBytes)),
+            std::vector<SequenceResult>(max_batch)};
+}
 
-PushResult EngineChannel::Submit(uint64_t round_id, std::span<const EngineDraft> drafts,
-                                 uint64_t submit_ns) {
-  const SessionLimits& limits = segment_->limits();
-  const SegmentLayout& layout = segment_->layout();
-  SPECD_CHECK(drafts.size() <= limits.max_batch);
+PushResult EngineChannel::CheckRoom() {
   if (fault_ != ChannelFault::kNone) return PushResult::kBroken;
-  if (in_flight_ == limits.ring_depth) return PushResult::kFull;
+  if (in_flight_ == segment_->limits().ring_depth || call_in_flight()) return PushResult::kFull;
   const RingState state = submissions_.State();
   if (state == RingState::kFull) return PushResult::kFull;
   if (state == RingState::kCorrupt) {
     fault_ = ChannelFault::kConsumed;
     return PushResult::kBroken;
   }
+  return PushResult::kOk;
+}
+
+void EngineChannel::Publish(const Payload& payload, uint64_t round_id, uint64_t submit_ns) {
+  SubmissionSlot* slot = submissions_.Slot();
+  slot->round_id = round_id;
+  slot->submit_ns = submit_ns;
+  slot->payload_offset = payload.offset;
+  slot->payload_bytes = payload.bytes;
+  slot->num_records = payload.num_records;
+  slot->flags = 0;
+  slot->kind = static_cast<uint32_t>(payload.kind);
+  submissions_.Publish();
+  ++in_flight_;
+  in_flight_kind_ = payload.kind;
+  Doorbell(&segment_->page()->submission_bell).Ring();
+}
+
+PushResult EngineChannel::Submit(uint64_t round_id, std::span<const EngineDraft> drafts,
+                                 uint64_t submit_ns) {
+  const SessionLimits& limits = segment_->limits();
+  const SegmentLayout& layout = segment_->layout();
+  SPECD_CHECK(drafts.size() <= limits.max_batch);
+  if (const PushResult room = CheckRoom(); room != PushResult::kOk) return room;
   const uint64_t payload_offset =
       uint64_t{submissions_.slot_index()} * limits.max_batch * layout.draft_record_bytes;
   char* record = segment_->at(layout.draft_payload_offset + payload_offset);
@@ -115,25 +144,19 @@ PushResult EngineChannel::Submit(uint64_t round_id, std::span<const EngineDraft>
     WriteDraft(layout, draft, record);
     record += layout.draft_record_bytes;
   }
-  SubmissionSlot* slot = submissions_.Slot();
-  slot->round_id = round_id;
-  slot->submit_ns = submit_ns;
-  slot->payload_offset = payload_offset;
-  slot->payload_bytes = static_cast<uint32_t>(drafts.size() * layout.draft_record_bytes);
-  slot->num_records = static_cast<uint32_t>(drafts.size());
-  slot->flags = 0;
-  submissions_.Publish();
-  ++in_flight_;
-  Doorbell(&segment_->page()->submission_bell).Ring();
+  Publish({SubmissionKind::kRound, payload_offset,
+           static_cast<uint32_t>(drafts.size() * layout.draft_record_bytes),
+           static_cast<uint32_t>(drafts.size())},
+          round_id, submit_ns);
   return PushResult::kOk;
 }
 
-bool EngineChannel::CopyResults(uint64_t payload_offset, uint32_t num_records) {
+bool EngineChannel::CopyResults(uint64_t payload_offset, uint32_t num_records, Received* to) {
   const SegmentLayout& layout = segment_->layout();
   const char* from = segment_->at(layout.result_payload_offset + payload_offset);
-  char* record = payload_.data();
+  char* record = to->payload.get();
   for (uint32_t i = 0; i < num_records; ++i) {
-    if (!CopyResult(from, record, &results_[i])) return false;
+    if (!CopyResult(from, record, &to->results[i])) return false;
     from += layout.result_record_bytes;
     record += layout.result_record_bytes;
   }
@@ -165,7 +188,8 @@ bool EngineChannel::CopyResult(const char* from, char* record, SequenceResult* r
              header.detail,
              header.scores_per_token,
              has_scores ? reinterpret_cast<const TokenScore*>(record + layout.result_scores_offset)
-                        : nullptr};
+                        : nullptr,
+             header.cumulative_logprob};
   return true;
 }
 
@@ -177,28 +201,53 @@ bool EngineChannel::Poll(CompletionView* out) {
     fault_ = ChannelFault::kSequence;
     return false;
   }
-  const SegmentLayout& layout = segment_->layout();
   const CompletionSlot* slot = completions_.Slot();
-  const uint64_t payload_offset = ReadOnce(slot->payload_offset);
-  const uint32_t num_records = ReadOnce(slot->num_records);
-  const uint64_t payload_bytes = uint64_t{num_records} * layout.result_record_bytes;
-  if (num_records > segment_->limits().max_batch || payload_bytes > layout.result_payload_bytes ||
-      payload_offset > layout.result_payload_bytes - payload_bytes) {
-    fault_ = ChannelFault::kPayload;
-    return false;
-  }
   out->round_id = ReadOnce(slot->round_id);
   out->submit_ns = ReadOnce(slot->submit_ns);
   out->taken_ns = ReadOnce(slot->taken_ns);
   out->done_ns = ReadOnce(slot->done_ns);
-  out->malformed = (ReadOnce(slot->flags) & kCompletionMalformed) != 0;
-  if (!CopyResults(payload_offset, num_records)) {
+  if (!CopyPayload(*slot, out)) {
     fault_ = ChannelFault::kPayload;
     return false;
   }
-  out->results = {results_.data(), num_records};
   completions_.Release();
   --in_flight_;
+  return true;
+}
+
+// The k-th completion answers the k-th submission, so its kind is known; another one is a fault.
+bool EngineChannel::CopyPayload(const CompletionSlot& slot, CompletionView* out) {
+  const SegmentLayout& layout = segment_->layout();
+  const uint32_t flags = ReadOnce(slot.flags);
+  const uint32_t num_records = ReadOnce(slot.num_records);
+  out->kind = in_flight_kind_;
+  out->malformed = (flags & kCompletionMalformed) != 0;
+  out->results = {};
+  out->children = {};
+  out->refusal = absl::OkStatus();
+  if (ReadOnce(slot.kind) != static_cast<uint32_t>(in_flight_kind_) ||
+      num_records > segment_->limits().max_batch) {
+    return false;
+  }
+  if ((flags & kCompletionRefused) != 0) {
+    if (in_flight_kind_ == SubmissionKind::kRound) return false;
+    out->refusal = ReadRefusal(segment_->at(layout.call_answer_offset));
+    return true;
+  }
+  if (in_flight_kind_ == SubmissionKind::kSampleDraft) {
+    if (!CopyChildren(num_records)) return false;
+    out->children = {children_.data(), num_records};
+    return true;
+  }
+  Received* to = in_flight_kind_ == SubmissionKind::kRound ? &rounds_ : &calls_;
+  const uint64_t payload_offset = ReadOnce(slot.payload_offset);
+  const uint64_t payload_bytes = uint64_t{num_records} * layout.result_record_bytes;
+  if (payload_bytes > layout.result_payload_bytes ||
+      payload_offset > layout.result_payload_bytes - payload_bytes ||
+      !CopyResults(payload_offset, num_records, to)) {
+    return false;
+  }
+  out->results = {to->results.data(), num_records};
   return true;
 }
 
@@ -214,7 +263,16 @@ SequenceState EngineChannel::ReadState(uint32_t slot) const {
   SPECD_CHECK(slot < segment_->limits().max_sequences);
   // Pairs with the release in DaemonChannel::WriteState. Acquire keeps what the engine does because
   // of the answer from moving before the look.
-  return UnpackSequenceState(segment_->sequence_table()[slot].load(std::memory_order_acquire));
+  return UnpackSequenceState(
+      segment_->sequence_table()[slot].state.load(std::memory_order_acquire));
+}
+
+double EngineChannel::ReadLogprob(uint32_t slot, const SequenceState& state) const {
+  SPECD_CHECK(slot < segment_->limits().max_sequences);
+  // Ordered behind the state by the acquire in ReadState, and written no more once it is named.
+  const SequenceLine& line = segment_->sequence_table()[slot];
+  return std::bit_cast<double>(
+      line.cumulative_logprob[state.end_moved ? 1 : 0].load(std::memory_order_relaxed));
 }
 
 DaemonState EngineChannel::daemon_state() const {

@@ -1,4 +1,4 @@
-// The two ends of a session's hot path: rounds go to the daemon, results come back.
+// The two ends of a session's hot path: rounds and calls go to the daemon, results come back.
 //
 // EngineChannel is used by libspecd inside the engine's process, DaemonChannel by the verify
 // thread; both work on the same Segment, mapped in two processes (or once, in embedded mode). At
@@ -9,9 +9,12 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
+#include <memory>
 #include <span>
 #include <vector>
 
+#include "ipc/calls.h"
 #include "ipc/doorbell.h"
 #include "ipc/layout.h"
 #include "ipc/segment.h"
@@ -43,6 +46,9 @@ struct EngineDraft {
   bool discard = false;
 };
 
+// Where there is no sum of logprobs.
+inline constexpr double kNoLogprob = std::numeric_limits<double>::quiet_NaN();
+
 // What the daemon says about one sequence of a round.
 struct SequenceResult {
   uint64_t sequence = 0;
@@ -56,16 +62,20 @@ struct SequenceResult {
   uint32_t detail = 0;            // SPECD_DETAIL_...
   uint32_t scores_per_token = 0;  // at most max_scores
   const TokenScore* scores = nullptr;
+  double cumulative_logprob = kNoLogprob;
 };
 
 // A completion in the engine's private memory, valid until the next Poll.
 struct CompletionView {
+  SubmissionKind kind = SubmissionKind::kRound;
   uint64_t round_id = 0;
   uint64_t submit_ns = 0;
   uint64_t taken_ns = 0;
   uint64_t done_ns = 0;
   bool malformed = false;  // the daemon could not read the submission: results is empty
-  std::span<const SequenceResult> results;
+  std::span<const SequenceResult> results;   // of a round, or of kScore
+  std::span<const ChildrenAnswer> children;  // of kSampleDraft
+  absl::Status refusal;                      // why a call was refused; then there is nothing else
 };
 
 enum class PushResult { kOk, kFull, kBroken };
@@ -79,6 +89,12 @@ class EngineChannel {
   // flight. kBroken: see fault(). REQUIRES: drafts and chains within the session's limits.
   PushResult Submit(uint64_t round_id, std::span<const EngineDraft> drafts, uint64_t submit_ns);
 
+  // The same for a call. kFull: a round or another call is in flight. REQUIRES: as many as
+  // max_batch (kCallCoinsMax coins), at most.
+  PushResult Call(std::span<const ChildrenCall> calls, uint64_t submit_ns);
+  PushResult Call(std::span<const ScoreCall> calls, uint64_t submit_ns);
+  PushResult Call(const CoinsCall& call, uint64_t submit_ns);
+
   // Takes the oldest completion if there is one. False: none, or broken (see fault()).
   bool Poll(CompletionView* out);
 
@@ -87,24 +103,56 @@ class EngineChannel {
   bool HasCompletion() const;
   bool WaitCompletion(const WaitOptions& options) const;
 
-  uint32_t rounds_in_flight() const { return in_flight_; }
+  uint32_t rounds_in_flight() const { return call_in_flight() ? 0 : in_flight_; }
+  bool in_flight() const { return in_flight_ > 0; }
+  bool call_in_flight() const {
+    return in_flight_ > 0 && in_flight_kind_ != SubmissionKind::kRound;
+  }
   SequenceState ReadState(uint32_t slot) const;  // REQUIRES: slot < max_sequences
+  // The sum of the end that `state` names; meaningful once it has finished. REQUIRES: `state` came
+  // from ReadState(slot), and the sequence has not been closed since.
+  double ReadLogprob(uint32_t slot, const SequenceState& state) const;
   DaemonState daemon_state() const;
   void SetState(EngineState state);
   ChannelFault fault() const { return fault_; }
   Doorbell completion_bell() const;  // to wake a WaitCompletion from this process
 
  private:
-  bool CopyResults(uint64_t payload_offset, uint32_t num_records);
+  // What a slot says of its payload.
+  struct Payload {
+    SubmissionKind kind = SubmissionKind::kRound;
+    uint64_t offset = 0;
+    uint32_t bytes = 0;
+    uint32_t num_records = 0;
+  };
+
+  // Private memory, by address only: what no answer needs is never touched. A call leaves the
+  // results of the last round as they are.
+  struct Received {
+    std::unique_ptr<char[]> payload;
+    std::vector<SequenceResult> results;
+  };
+
+  // kOk where there is room for another submission.
+  PushResult CheckRoom();
+  void Publish(const Payload& payload, uint64_t round_id, uint64_t submit_ns);
+  template <class Calls>
+  PushResult SubmitCall(SubmissionKind kind, const Calls& calls, size_t num_records,
+                        uint64_t submit_ns);
+  bool CopyPayload(const CompletionSlot& slot, CompletionView* out);
+  bool CopyResults(uint64_t payload_offset, uint32_t num_records, Received* to);
   bool CopyResult(const char* from, char* record, SequenceResult* result);
+  bool CopyChildren(uint32_t num_records);
 
   Segment* segment_;
   RingProducer<SubmissionSlot> submissions_;
   RingConsumer<CompletionSlot> completions_;
   uint32_t in_flight_ = 0;
+  SubmissionKind in_flight_kind_ = SubmissionKind::kRound;  // of all that is in flight
   ChannelFault fault_ = ChannelFault::kNone;
-  std::vector<char> payload_;  // max_batch result records
-  std::vector<SequenceResult> results_;
+  Received rounds_;
+  Received calls_;
+  std::vector<ChildrenAnswer> children_;
 };
 
 // ---- daemon ------------------------------------------------------------------------------------
@@ -141,21 +189,39 @@ class SubmissionCopy {
   uint64_t round_id() const { return round_id_; }
   uint64_t submit_ns() const { return submit_ns_; }
   uint64_t taken_ns() const { return taken_ns_; }
-  // The slot itself was not understood: there are no records, and Complete answers the round as
-  // malformed.
+  // The slot itself was not understood: there are no records, and Complete answers the submission
+  // as malformed.
   bool malformed() const { return malformed_; }
-  std::span<const DraftRecordView> records() const { return {records_.data(), num_records_}; }
+  // kRound where it was not understood.
+  SubmissionKind kind() const {
+    return malformed_ ? SubmissionKind::kRound : static_cast<SubmissionKind>(kind_);
+  }
+  std::span<const DraftRecordView> records() const { return {records_.data(), Count(kRound)}; }
+  // Counts and indices are as they came; lists have the room that ipc/call_layout.h says.
+  std::span<const ChildrenCall> children_calls() const {
+    return {children_calls_.data(), Count(kSampleDraft)};
+  }
+  std::span<const ScoreCall> score_calls() const { return {score_calls_.data(), Count(kScore)}; }
+  CoinsCall coins_call() const { return ReadCoinsCall(payload_.data(), Count(kSetCoins)); }
 
  private:
   friend class DaemonChannel;
+  using enum SubmissionKind;
+  uint32_t Count(SubmissionKind kind) const { return this->kind() == kind ? num_records_ : 0; }
+  // Records that are answered by a result each.
+  uint32_t num_results() const { return kind() == kSetCoins ? 0 : num_records_; }
+
   uint64_t position_ = 0;
   uint64_t round_id_ = 0;
   uint64_t submit_ns_ = 0;
   uint64_t taken_ns_ = 0;
   bool malformed_ = false;
+  uint32_t kind_ = 0;  // as it came
   uint32_t num_records_ = 0;
-  std::vector<char> payload_;  // max_batch draft records
+  std::vector<char> payload_;  // max_batch draft records, or a call's request
   std::vector<DraftRecordView> records_;
+  std::vector<ChildrenCall> children_calls_;
+  std::vector<ScoreCall> score_calls_;
 };
 
 // How many rows are bound; 0 while a tensor is not.
@@ -178,21 +244,39 @@ class DaemonChannel {
   bool Take(SubmissionCopy* out, uint64_t taken_ns);
 
   // Answers a taken submission and rings. REQUIRES: submissions are completed in the order in which
-  // they were taken, each once; results are within the session's limits and as many as records.
+  // they were taken, each once; results are within the session's limits and as many as records
+  // (none of coins).
   void Complete(const SubmissionCopy& submission, std::span<const SequenceResult> results,
                 uint64_t done_ns);
+  void Complete(const SubmissionCopy& submission, std::span<const ChildrenAnswer> answers,
+                uint64_t done_ns);
+  // Answers a call that cannot be done. REQUIRES: as Complete; `why` is an error.
+  void Refuse(const SubmissionCopy& submission, const absl::Status& why, uint64_t done_ns);
 
   // True when Take would find a submission it can answer, or a fault that is not yet known. False
   // after a fault, so that a thread that serves several sessions can sleep.
   bool HasSubmission();
   Doorbell submission_bell() const;  // to wait on, alone or with others (WaitAny)
 
-  void WriteState(uint32_t slot, const SequenceState& state);  // REQUIRES: slot < max_sequences
-  void SetState(DaemonState state);                            // and wakes a waiting engine
+  // REQUIRES: slot < max_sequences; an end moves at most once.
+  void WriteState(uint32_t slot, const SequenceState& state,
+                  double cumulative_logprob = kNoLogprob);
+  void SetState(DaemonState state);  // and wakes a waiting engine
   ChannelFault fault() const { return fault_; }
 
  private:
+  // Where the results of a completion lie, and what its slot says of them.
+  struct Payload {
+    uint64_t offset = 0;
+    uint32_t bytes = 0;
+    uint32_t num_records = 0;
+    uint32_t flags = 0;
+  };
+
   bool CopySlot(SubmissionCopy* out);
+  bool CopyRound(uint64_t payload_offset, uint64_t payload_bytes, SubmissionCopy* out);
+  bool CopyCall(uint64_t payload_offset, uint64_t payload_bytes, SubmissionCopy* out);
+  void Publish(const SubmissionCopy& submission, const Payload& payload, uint64_t done_ns);
   void CopyRecord(const char* from, char* record);
   DraftRecordView CheckRecord(const char* record);
   RecordFault CheckRows(const DraftRecordView& view);

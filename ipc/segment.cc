@@ -47,6 +47,8 @@ void WriteHeader(SegmentHeader* header, const SessionLimits& limits, const Segme
   header->sequence_table_offset = layout.sequence_table_offset;
   header->draft_record_bytes = layout.draft_record_bytes;
   header->result_record_bytes = layout.result_record_bytes;
+  header->call_request_offset = static_cast<uint32_t>(layout.call_request_offset);
+  header->call_answer_offset = static_cast<uint32_t>(layout.call_answer_offset);
   // Pairs with the acquire in CheckHeader. Release keeps the fields above from moving after it.
   header->version.store(kSegmentVersion, std::memory_order_release);
 }
@@ -81,7 +83,9 @@ absl::Status CheckHeader(const SegmentHeader& header, uint64_t file_bytes, Sessi
                     header.result_payload_offset == layout.result_payload_offset &&
                     header.sequence_table_offset == layout.sequence_table_offset &&
                     header.draft_record_bytes == layout.draft_record_bytes &&
-                    header.result_record_bytes == layout.result_record_bytes;
+                    header.result_record_bytes == layout.result_record_bytes &&
+                    header.call_request_offset == layout.call_request_offset &&
+                    header.call_answer_offset == layout.call_answer_offset;
   if (!same) return BadSegment("offsets", "its offsets do not follow from its limits");
   return absl::OkStatus();
 }

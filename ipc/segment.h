@@ -53,8 +53,8 @@ class Segment {
   CompletionSlot* completion_slots() const {
     return reinterpret_cast<CompletionSlot*>(at(layout_.completion_ring_offset));
   }
-  std::atomic<uint64_t>* sequence_table() const {
-    return reinterpret_cast<std::atomic<uint64_t>*>(at(layout_.sequence_table_offset));
+  SequenceLine* sequence_table() const {
+    return reinterpret_cast<SequenceLine*>(at(layout_.sequence_table_offset));
   }
   // REQUIRES: offset <= layout().segment_bytes.
   char* at(uint64_t offset) const { return static_cast<char*>(mapping_.data()) + offset; }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
 
 #include "ipc/include/specd/specd.h"
 #include "ipc/layout.h"
@@ -21,6 +22,7 @@ constexpr size_t kStopStringBytesMax = 32 * 1024;
 
 constexpr std::array<std::string_view, 3> kTokenKinds = {"open", "tokens", "end"};
 constexpr std::array<std::string_view, 3> kTextKinds = {"open", "text", "end"};
+constexpr std::string_view kCumulativeLogprob = "cumulative_logprob";
 // Index: SPECD_FINISH_*. A stream that has not finished sends no reason.
 constexpr std::array<std::string_view, 5> kFinishReasons = {"none", "stop", "length", "abort",
                                                             "error"};
@@ -86,11 +88,19 @@ absl::StatusOr<Message> DecodePayload(std::string_view payload, std::string_view
   return message;
 }
 
+// What is not there stays NaN.
+void ReadLogprob(MapReader* reader, double* out) {
+  if (reader->Has(kCumulativeLogprob)) reader->Read(kCumulativeLogprob, out);
+}
+
 // ---- token batch --------------------------------------------------------------------------------
 
 void WriteTokenEvent(MapWriter* writer, const TokenEvent& event) {
   const std::array<size_t, 3> num_fields = {9, 7, 6};
-  writer->BeginMap(num_fields.at(static_cast<size_t>(event.kind)));
+  const bool has_logprobs = event.kind == TokenEventKind::kTokens
+                                ? !event.logprobs.empty()
+                                : !std::isnan(event.cumulative_logprob);
+  writer->BeginMap(num_fields.at(static_cast<size_t>(event.kind)) + (has_logprobs ? 1 : 0));
   writer->Field("kind", NameAt(kTokenKinds, static_cast<size_t>(event.kind)));
   writer->Field("stream", event.stream);
   writer->Field("offset", event.offset);
@@ -102,17 +112,19 @@ void WriteTokenEvent(MapWriter* writer, const TokenEvent& event) {
       writer->Field("skip_special", event.skip_special_tokens);
       writer->Field("include_stop", event.include_stop);
       writer->Field("min_tokens", event.min_tokens);
-      return;
+      break;
     case TokenEventKind::kTokens:
       writer->Field("ids", event.ids);
       writer->Field("accepted", event.accepted);
       WriteIdOrNil(writer, "stop_token", event.stop_token);
+      if (has_logprobs) writer->Field("logprobs", event.logprobs);
       return;
     case TokenEventKind::kEnd:
       writer->Field("finish", NameAt(kFinishReasons, event.finish_reason));
       WriteIdOrNil(writer, "stop_token", event.stop_token);
-      return;
+      break;
   }
+  if (has_logprobs) writer->Field(kCumulativeLogprob, event.cumulative_logprob);
 }
 
 void ReadTokenEvent(MapReader* reader, TokenEvent* event) {
@@ -127,11 +139,17 @@ void ReadTokenEvent(MapReader* reader, TokenEvent* event) {
       reader->Read("skip_special", &event->skip_special_tokens);
       reader->Read("include_stop", &event->include_stop);
       reader->Read("min_tokens", &event->min_tokens);
+      ReadLogprob(reader, &event->cumulative_logprob);
       return;
     case TokenEventKind::kTokens:
       reader->Read("ids", &event->ids, kIdsMax);
       reader->Read("accepted", &event->accepted);
       reader->ReadOrNil("stop_token", kNoToken, &event->stop_token);
+      if (reader->Has("logprobs")) reader->Read("logprobs", &event->logprobs, kIdsMax);
+      if (reader->ok() && !event->logprobs.empty() && event->logprobs.size() != event->ids.size()) {
+        reader->Fail("logprobs", fmt::format("has {} values for {} ids", event->logprobs.size(),
+                                             event->ids.size()));
+      }
       if (reader->ok() && event->accepted > event->ids.size()) {
         reader->Fail("accepted", fmt::format("= {} is more than the {} ids", event->accepted,
                                              event->ids.size()));
@@ -140,6 +158,7 @@ void ReadTokenEvent(MapReader* reader, TokenEvent* event) {
     case TokenEventKind::kEnd:
       ReadName(reader, "finish", kFinishReasons, 1, &event->finish_reason);
       reader->ReadOrNil("stop_token", kNoToken, &event->stop_token);
+      ReadLogprob(reader, &event->cumulative_logprob);
       return;
   }
 }
@@ -213,6 +232,7 @@ void ReadTextEvent(MapReader* reader, TextEvent* event) {
   reader->Read("rounds", &event->rounds);
   reader->Read("accepted", &event->accepted);
   reader->Read("late", &event->late);
+  ReadLogprob(reader, &event->cumulative_logprob);
 }
 
 }  // namespace
@@ -236,7 +256,9 @@ absl::StatusOr<TokenBatch> DecodeTokenBatch(std::string_view payload) {
 void AppendTextEvent(const TextEvent& event, std::string* out) {
   MapWriter writer(out);
   const std::array<size_t, 3> num_fields = {6, 11, 16};
-  writer.BeginMap(num_fields.at(static_cast<size_t>(event.kind)));
+  const bool has_logprob =
+      event.kind == TextEventKind::kEnd && !std::isnan(event.cumulative_logprob);
+  writer.BeginMap(num_fields.at(static_cast<size_t>(event.kind)) + (has_logprob ? 1 : 0));
   writer.Field("v", kEventVersion);
   writer.Field("kind", NameAt(kTextKinds, static_cast<size_t>(event.kind)));
   writer.Field("epoch", event.epoch);
@@ -260,6 +282,7 @@ void AppendTextEvent(const TextEvent& event, std::string* out) {
   writer.Field("rounds", event.rounds);
   writer.Field("accepted", event.accepted);
   writer.Field("late", event.late);
+  if (has_logprob) writer.Field(kCumulativeLogprob, event.cumulative_logprob);
 }
 
 absl::StatusOr<TextEvent> DecodeTextEvent(std::string_view payload) {

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -54,6 +55,9 @@ struct TokenEvent {
   // tokens: those kept in one round
   std::vector<TokenId> ids;
   uint32_t accepted = 0;  // the first so many ids are accepted draft tokens
+  // One for each id; none where the sequence has no logprobs. Added up in double in this order to
+  // what the opening says, they are the daemon's own sum, bit for bit.
+  std::vector<double> logprobs;
 
   // tokens and end: the stop id or EOS that finished the stream, or kNoToken. In a tokens event it
   // is the last id: its text is withheld unless include_stop.
@@ -61,6 +65,10 @@ struct TokenEvent {
 
   // end
   uint32_t finish_reason = 0;
+
+  // open and end: the sum of the logprobs of the tokens before this event that were kept since the
+  // sequence was opened, those of a fork's source counted in. NaN: none, and then not on the wire.
+  double cumulative_logprob = std::numeric_limits<double>::quiet_NaN();
 };
 
 struct TokenBatch {
@@ -103,6 +111,8 @@ struct TextEvent {
   uint64_t rounds = 0;            // rounds in which the stream gained tokens
   uint64_t accepted = 0;          // accepted draft tokens among `tokens`
   uint64_t late = 0;              // tokens dropped because they came after the end of the text
+  // Of `tokens`, as in TokenEvent.
+  double cumulative_logprob = std::numeric_limits<double>::quiet_NaN();
 };
 
 void AppendTextEvent(const TextEvent& event, std::string* out);

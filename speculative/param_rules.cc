@@ -105,7 +105,7 @@ constexpr std::string_view kBindMask =
     "compile it in the engine and bind the mask rows as GRAMMAR_MASK";
 constexpr std::string_view kNoBeams = "beam search does not sample";
 constexpr std::string_view kTakeSamples =
-    "open n sequences with logprobs = 0 and rank them by the sum of theirs";
+    "open n sequences with logprobs = 0 and rank them by cumulative_logprob";
 constexpr std::string_view kPlumbing = "it concerns only the engine that takes the request";
 constexpr std::string_view kLeaveToEngine = "keep it there and do not pass it on";
 constexpr std::string_view kText = "specd gives the text as it is decoded";

@@ -14,6 +14,7 @@
 #include "kernels/core/round.h"
 #include "kernels/core/types.h"
 #include "speculative/finish_rules.h"
+#include "speculative/logprob_sum.h"
 #include "speculative/row_rules.h"
 
 namespace specd {
@@ -58,8 +59,10 @@ struct Sequence {
 
   RowRules rules;
   uint32_t kept_tokens = 0;  // those given when it was opened are counted
+  LogprobSum logprob_sum;
   FinishReason finish_reason = FinishReason::kNone;
   TokenId stop_token = kNoToken;
+  bool end_moved = false;   // a stop string has moved the end that finish_reason says
   uint64_t last_round = 0;  // the stamp of the last call it stood in; finds duplicates
 };
 

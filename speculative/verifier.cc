@@ -22,6 +22,12 @@ float TargetScale(const SequenceParams& params) {
   return ScaleFor(IsGreedy(params) ? 1.0 : params.temperature);
 }
 
+// Logits do not add up to anything.
+bool HasLogprobs(const ScoreRequest& scores) {
+  return scores.enabled &&
+         (scores.mode == ScoreMode::kRawLogprob || scores.mode == ScoreMode::kProcessedLogprob);
+}
+
 absl::Status CheckIds(std::span<const TokenId> ids, std::string_view field, int32_t vocab_size) {
   for (size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] >= 0 && ids[i] < vocab_size) continue;
@@ -121,6 +127,9 @@ absl::StatusOr<SequenceInfo> Verifier::Open(const SequenceParams& params,
   sequence.draft_change = draft_change;
   sequence.rules = *std::move(rules);
   sequence.kept_tokens = static_cast<uint32_t>(history.outputs.size());
+  if (HasLogprobs(sequence.scores)) {
+    sequence.logprob_sum = LogprobSum(sequence.kept_tokens, params.max_tokens);
+  }
   return TakeSlot(std::move(sequence));
 }
 
@@ -152,6 +161,8 @@ const Sequence* Verifier::Finish(SequenceHandle handle, FinishReason reason, uin
     if (reason != FinishReason::kStop || by_stop_string) return nullptr;
   }
   // The rules keep what they saw: no row of a finished sequence is ever looked at again.
+  sequence->end_moved = sequence->finish_reason != FinishReason::kNone;
+  sequence->logprob_sum.CutAt(kept_tokens);
   sequence->kept_tokens = kept_tokens;
   sequence->finish_reason = reason;
   sequence->stop_token = kNoToken;

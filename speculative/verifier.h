@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -112,6 +113,8 @@ struct RoundResult {
   uint32_t num_kept = 0;
   uint32_t total_kept = 0;
   TokenId stop_token = kNoToken;
+  // Of the tokens kept since the sequence was opened; NaN where LogprobSum has none.
+  double cumulative_logprob = std::numeric_limits<double>::quiet_NaN();
   const TokenId* tokens = nullptr;  // num_kept ids; valid until the next round
   // scores_per_token entries for each kept token (NumScores of the sequence's request).
   int32_t scores_per_token = 0;

@@ -30,6 +30,14 @@ bool IsMasked(const RoundInput& input) {
   return std::any_of(input.mask_rows, end, [](int32_t row) { return row != -1; });
 }
 
+// The first score of a token is its own.
+void AddLogprobs(const RoundResult& result, LogprobSum* sum) {
+  if (!sum->enabled()) return;
+  for (uint32_t i = 0; i < result.num_kept; ++i) {
+    sum->Add(result.scores[i * static_cast<uint32_t>(result.scores_per_token)].value);
+  }
+}
+
 }  // namespace
 
 Sequence* Verifier::FindRunning(SequenceHandle handle, RoundResult* result) {
@@ -43,6 +51,7 @@ Sequence* Verifier::FindRunning(SequenceHandle handle, RoundResult* result) {
   result->finish_reason = sequence->finish_reason;
   result->total_kept = sequence->kept_tokens;
   result->stop_token = sequence->stop_token;
+  result->cumulative_logprob = sequence->logprob_sum.value();
   if (sequence->finish_reason == FinishReason::kNone) return sequence;
   result->status = RoundStatus::kFinished;
   return nullptr;
@@ -206,6 +215,8 @@ void Verifier::Commit(int32_t task_index, RoundResult* result) {
   if (result->scores_per_token > 0) {
     result->scores = CompactScores(task_index, walk.num_kept, result->scores_per_token);
   }
+  AddLogprobs(*result, &sequence->logprob_sum);
+  result->cumulative_logprob = sequence->logprob_sum.value();
 
   counters_.accepted += result->num_accepted;
   counters_.kept += result->num_kept;

@@ -1,5 +1,5 @@
-// What the C interface does over a socket besides what embedded mode does: the same messages, a
-// file of lists beside them, and refusals of what needs the same process.
+// What the C interface does over a socket besides what embedded mode does: the same messages, and a
+// file of lists beside them.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -89,20 +89,6 @@ TEST_SUITE("unit") {
     CHECK(stats.accepted == 3);
     CHECK(stats.kept == 4);
     CHECK(f.session.backend->seen[0].seed == 9);
-  }
-
-  TEST_CASE("attached: what needs the same process is refused with the way to have it") {
-    ServerFixture f;
-    const EnginePtr engine = OpenEngine(f.uri, Options());
-    specd_draft_request draft = {};
-    specd_draft_children children;
-    CHECK(specd_sample_draft(engine.get(), &draft, 1, &children) == SPECD_ERROR_UNSUPPORTED);
-    CHECK(LastErrorHas("embedded:cpu"));
-    specd_score_request score = {};
-    specd_score_result result;
-    CHECK(specd_score(engine.get(), &score, 1, &result) == SPECD_ERROR_UNSUPPORTED);
-    CHECK(LastErrorHas("specd_score"));
-    CHECK(specd_set_coins(engine.get(), 0, nullptr, 0) == SPECD_ERROR_UNSUPPORTED);
   }
 
   TEST_CASE("threads belong to embedded mode; a daemon has its own") {

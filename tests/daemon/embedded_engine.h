@@ -1,5 +1,6 @@
-// An engine of eight tokens in embedded mode, with rows, draft rows and a mask, over the real
-// backend: for testing what the C interface promises, with numbers worked out by hand.
+// An engine of eight tokens in embedded mode (or attached, with the uri of an EngineHost), with
+// rows, draft rows and a mask, over the real backend: for testing what the C interface promises,
+// with numbers worked out by hand.
 #pragma once
 
 #include <doctest/doctest.h>

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -100,6 +101,39 @@ TEST_SUITE("unit") {
     CHECK(f.texts[3].accepted == 2);
     CHECK(f.texts[3].rounds == 2);
     CHECK(f.streams.num_live() == 0);
+  }
+
+  TEST_CASE("the end has the sum of the logprobs of the tokens that its text has") {
+    Fixture f;
+    f.Open(1, {"cd"});
+    f.Open(2);
+    TokenEvent event;
+    event.kind = TokenEventKind::kOpen;
+    event.stream = 3;
+    event.offset = 10;  // a fork
+    event.request_id = "r3";
+    event.stop_strings = {"cd"};
+    event.cumulative_logprob = -100;
+    f.streams.Apply(event, &f.texts, &f.aborts);
+    event = {};
+    event.stream = 3;
+    event.offset = 10;
+    event.ids = {0, 1, 2};
+    event.logprobs = {-0.1, -0.2, -0.3};
+    f.streams.Apply(event, &f.texts, &f.aborts);
+    f.streams.Apply(event, &f.texts, &f.aborts);  // what comes twice counts once
+    event.offset = 13;
+    event.ids = {3, 4, 5};
+    event.logprobs = {-4, -8, -16};
+    f.streams.Apply(event, &f.texts, &f.aborts);
+    CHECK(f.texts.back().kind == TextEventKind::kEnd);
+    CHECK(f.texts.back().stop_string == "cd");
+    CHECK(f.texts.back().tokens == 14);
+    CHECK(f.texts.back().cumulative_logprob == -100 + -0.1 + -0.2 + -0.3 + -4);
+
+    f.Tokens(2, 0, {0});
+    f.End(2, 1, SPECD_FINISH_LENGTH);
+    CHECK(std::isnan(f.texts.back().cumulative_logprob));
   }
 
   TEST_CASE("a stop string ends the text, asks for the abort, and late tokens are counted") {

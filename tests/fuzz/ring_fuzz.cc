@@ -2,7 +2,7 @@
 // inside the limits and the engine's results are inside their record.
 //
 // The input is a list of steps. The first byte of a step says what happens: an honest submission, a
-// take with its completion, a poll, or a write of up to 8 bytes anywhere in the segment.
+// take with its completion, a poll, a call, or a write of up to 8 bytes anywhere in the segment.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -52,7 +52,28 @@ void CheckPlace(const DraftRecordView& record, int32_t i) {
   }
 }
 
+// Reads every list to the end of its room, so that a sanitizer sees where it lies.
+void CheckCalls(const SubmissionCopy& copy) {
+  int64_t sum = 0;
+  SPECD_CHECK(copy.children_calls().size() <= kLimits.max_batch);
+  for (const ChildrenCall& call : copy.children_calls()) {
+    for (uint32_t i = 0; i < kLimits.max_draft; ++i) sum += call.prefix[i];
+  }
+  SPECD_CHECK(copy.score_calls().size() <= kLimits.max_batch);
+  for (const ScoreCall& call : copy.score_calls()) {
+    for (uint32_t i = 0; i <= kLimits.max_draft; ++i) sum += call.rows[i] + call.ids[i];
+    for (uint32_t i = 0; i < kCallChosenMax; ++i) sum += call.chosen[i];
+  }
+  if (copy.kind() == SubmissionKind::kSetCoins) {
+    SPECD_CHECK(copy.coins_call().coins.size() <= kCallCoinsMax);
+    for (const CoinRecord& coin : copy.coins_call().coins) sum += coin.purpose;
+  }
+  volatile int64_t sink = sum;
+  (void)sink;
+}
+
 void CheckCopy(const SubmissionCopy& copy) {
+  CheckCalls(copy);
   SPECD_CHECK(copy.records().size() <= kLimits.max_batch);
   SPECD_CHECK(!copy.malformed() || copy.records().empty());
   for (const DraftRecordView& record : copy.records()) {
@@ -78,7 +99,12 @@ void CheckCopy(const SubmissionCopy& copy) {
 
 void CheckCompletion(const CompletionView& completion) {
   SPECD_CHECK(completion.results.size() <= kLimits.max_batch);
-  int64_t sum = 0;
+  SPECD_CHECK(completion.children.size() <= kLimits.max_batch);
+  int64_t sum = static_cast<int64_t>(completion.refusal.message().size());
+  for (const ChildrenAnswer& answer : completion.children) {
+    SPECD_CHECK(answer.children.size() <= kCallChildrenMax);
+    for (const DraftSample& child : answer.children) sum += child.id;
+  }
   for (const SequenceResult& result : completion.results) {
     SPECD_CHECK(result.num_kept <= kLimits.max_draft + 1);
     SPECD_CHECK(result.scores_per_token <= kLimits.max_scores);
@@ -129,19 +155,54 @@ class Session {
     engine_.Submit(1, {drafts, batch}, 1);
   }
 
+  void Call(Input* input) {
+    const TokenId ids[] = {1, 2, 3};
+    const uint32_t rows[] = {0, 1, 2};
+    const auto count = input->Take<uint32_t>();
+    const ChildrenCall child{uint64_t{1} << 32, 1, -1, ids, count % 4, 0, 1, 1};
+    const ScoreCall score{rows, ids, count % 4, 0, 1, ids, count % 3};
+    const CoinRecord coin{count, 0, 1, 2, 5};
+    switch (count % 3) {
+      case 0:
+        engine_.Call({&child, 1}, 1);
+        break;
+      case 1:
+        engine_.Call({&score, 1}, 1);
+        break;
+      default:
+        engine_.Call(CoinsCall{uint64_t{1} << 32, {&coin, 1}}, 1);
+        break;
+    }
+  }
+
+  // Answers a call with children or a refusal; false if it is none of those.
+  bool AnswerCall() {
+    const DraftSample sample{3, 1, 0.5f, 1.0};
+    if (copy_.kind() == SubmissionKind::kSampleDraft) {
+      const std::vector<ChildrenAnswer> answers(copy_.children_calls().size(),
+                                                {1, 0, {&sample, 1}});
+      daemon_.Complete(copy_, std::span<const ChildrenAnswer>(answers), 3);
+      return true;
+    }
+    if (copy_.kind() != SubmissionKind::kSetCoins) return false;
+    daemon_.Refuse(copy_, absl::InvalidArgumentError("not these"), 3);
+    return true;
+  }
+
   void TakeAndComplete() {
     if (!daemon_.Take(&copy_, 2)) return;
     CheckCopy(copy_);
+    if (AnswerCall()) return;
     const TokenId tokens[] = {4, 5, 6};
     const TokenScore scores[] = {{4, -1, 1}, {5, -2, 2}, {6, -3, 3}};
-    std::vector<SequenceResult> results(copy_.records().size());
+    std::vector<SequenceResult> results(copy_.records().size() + copy_.score_calls().size());
     for (SequenceResult& result : results) {
       result.num_kept = 3;
       result.tokens = tokens;
       result.scores_per_token = 1;
       result.scores = scores;
     }
-    daemon_.Complete(copy_, results, 3);
+    daemon_.Complete(copy_, std::span<const SequenceResult>(results), 3);
   }
 
   void Poll() {
@@ -151,8 +212,12 @@ class Session {
 
   void Write(Input* input) {
     const size_t size_bytes = 1 + input->Take<uint8_t>() % 8;
+    // From here on the answer area, which lies further back than 16 bits reach.
+    constexpr uint16_t kAnswers = 0xc000;
+    const auto place = input->Take<uint16_t>();
     const uint64_t offset =
-        input->Take<uint16_t>() % (segment_.layout().segment_bytes - size_bytes);
+        place < kAnswers ? place : segment_.layout().call_answer_offset + (place - kAnswers);
+    if (offset + size_bytes > segment_.layout().segment_bytes) return;
     const auto value = input->Take<uint64_t>();
     std::memcpy(segment_.at(offset), &value, size_bytes);
   }
@@ -171,7 +236,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size_bytes) {
   specd::Input input(data, size_bytes);
   specd::Session session;
   while (!input.empty()) {
-    switch (input.Take<uint8_t>() % 4) {
+    switch (input.Take<uint8_t>() % 5) {
       case 0:
         session.Submit(&input);
         break;
@@ -181,8 +246,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size_bytes) {
       case 2:
         session.Poll();
         break;
-      default:
+      case 3:
         session.Write(&input);
+        break;
+      default:
+        session.Call(&input);
         break;
     }
   }

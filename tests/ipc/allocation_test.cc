@@ -63,6 +63,25 @@ TEST_SUITE("unit") {
     const uint64_t after = num_allocations.load();
     CHECK(after == before);
     CHECK(completed == 100);
+
+    const ChildrenCall child{0x100000000, 0, -1, tokens, 2, 0, 1, 3};
+    const uint32_t rows[] = {0, 1, 2};
+    const ScoreCall score{rows, tokens, 3, 0, 0, nullptr, 0};
+    const DraftSample sample{5, 1, 0.5f, 1.0};
+    const ChildrenAnswer answer{0x100000000, 0, {&sample, 1}};
+    const uint64_t before_calls = num_allocations.load();
+    for (int i = 0; i < 100; ++i) {
+      engine.Call({&child, 1}, 1);
+      daemon.Take(&copy, 2);
+      daemon.Complete(copy, std::span<const ChildrenAnswer>(&answer, 1), 3);
+      completed += engine.Poll(&completion) ? 1 : 0;
+      engine.Call({&score, 1}, 1);
+      daemon.Take(&copy, 2);
+      daemon.Complete(copy, std::span<const SequenceResult>(results, 1), 3);
+      completed += engine.Poll(&completion) ? 1 : 0;
+    }
+    CHECK(num_allocations.load() == before_calls);
+    CHECK(completed == 300);
     // The counter counts.
     const std::vector<int> something(10);
     CHECK(num_allocations.load() > after);

@@ -23,8 +23,8 @@ T At(const Segment& segment, uint64_t offset) {
 TEST_SUITE("unit") {
   TEST_CASE("layout: offsets of a small session follow from the documented sums") {
     // depth 4, batch 4, draft 3, scores 2. Draft record: 16 + 3*4 + 4*4 + 3*4 + 3 = 59, rounded to
-    // 64; 64 + 3*8 + 3*4 + 4*4 + 4*4 = 132, rounded to 192. Result record: 40 + 4*4 = 56;
-    // 56 + 4*2*12 = 152, rounded to 192.
+    // 64; 64 + 3*8 + 3*4 + 4*4 + 4*4 = 132, rounded to 192. Result record: 48 + 4*4 = 64;
+    // 64 + 4*2*12 = 160, rounded to 192.
     const SegmentLayout layout = ComputeLayout(test::kSmallLimits);
     CHECK(layout.draft_tokens_offset == 16);
     CHECK(layout.draft_target_rows_offset == 28);
@@ -35,8 +35,8 @@ TEST_SUITE("unit") {
     CHECK(layout.draft_mask_rows_offset == 100);
     CHECK(layout.draft_argmax_offset == 116);
     CHECK(layout.draft_record_bytes == 192);
-    CHECK(layout.result_tokens_offset == 40);
-    CHECK(layout.result_scores_offset == 56);
+    CHECK(layout.result_tokens_offset == 48);
+    CHECK(layout.result_scores_offset == 64);
     CHECK(layout.result_record_bytes == 192);
     CHECK(layout.submission_ring_offset == 4096);
     CHECK(layout.completion_ring_offset == 4096 + 4 * 128);
@@ -44,7 +44,11 @@ TEST_SUITE("unit") {
     CHECK(layout.draft_payload_bytes == 4 * 4 * 192);
     CHECK(layout.result_payload_offset == 5120 + 3072);
     CHECK(layout.sequence_table_offset == 8192 + 3072);
-    CHECK(layout.segment_bytes == 12288);  // 11264 + 8 * 8 = 11328, rounded to 4096
+    // 11264 + 8 * 32 = 11520; then requests (8 + 4096 * 24 = 98312) and answers (4 * 1552 = 6208),
+    // each from a multiple of 128 on, and all rounded to 4096.
+    CHECK(layout.call_request_offset == 11520);
+    CHECK(layout.call_answer_offset == 109952);
+    CHECK(layout.segment_bytes == 118784);
   }
 
   TEST_CASE("layout: every area of the extreme sessions is aligned, disjoint and inside") {
@@ -58,7 +62,9 @@ TEST_SUITE("unit") {
           {layout.completion_ring_offset, uint64_t{limits.ring_depth} * 128},
           {layout.draft_payload_offset, layout.draft_payload_bytes},
           {layout.result_payload_offset, layout.result_payload_bytes},
-          {layout.sequence_table_offset, uint64_t{limits.max_sequences} * 8},
+          {layout.sequence_table_offset, uint64_t{limits.max_sequences} * 32},
+          {layout.call_request_offset, layout.call_request_bytes},
+          {layout.call_answer_offset, layout.call_answer_bytes},
           {layout.segment_bytes, 0}};
       for (size_t i = 1; i < std::size(areas); ++i) {
         CHECK(areas[i][0] % 128 == 0);
@@ -77,7 +83,7 @@ TEST_SUITE("unit") {
     CHECK(At<uint32_t>(segment, 12) == 128);
     CHECK(At<uint64_t>(segment, 16) == 7);   // session_id
     CHECK(At<uint64_t>(segment, 24) == 11);  // daemon_epoch
-    CHECK(At<uint64_t>(segment, 32) == 12288);
+    CHECK(At<uint64_t>(segment, 32) == 118784);
     CHECK(At<uint32_t>(segment, 40) == 32000);
     CHECK(At<uint32_t>(segment, 44) == 4);
     CHECK(At<uint32_t>(segment, 48) == 8);
@@ -91,6 +97,8 @@ TEST_SUITE("unit") {
     CHECK(At<uint64_t>(segment, 96) == 11264);
     CHECK(At<uint32_t>(segment, 104) == 192);
     CHECK(At<uint32_t>(segment, 108) == 192);
+    CHECK(At<uint32_t>(segment, 112) == 11520);
+    CHECK(At<uint32_t>(segment, 116) == 109952);
     CHECK(At<uint32_t>(segment, 124) == 1);
   }
 
@@ -149,7 +157,7 @@ TEST_SUITE("unit") {
     const TokenId tokens[] = {10, 77};
     const TokenScore scores[] = {{10, -0.5f, 1}, {77, -1.5f, 2}};
     const SequenceResult results[] = {
-        {0x100000001, 0, SPECD_FINISH_STOP, 1, 2, 30, 77, tokens, 9, 1, scores}};
+        {0x100000001, 0, SPECD_FINISH_STOP, 1, 2, 30, 77, tokens, 9, 1, scores, -4.25}};
     daemon.Complete(copy, results, 3000);
     CHECK(At<uint64_t>(segment, 256 + 8) == 1);  // submissions consumed
     CHECK(At<uint64_t>(segment, 4608) == 1);
@@ -168,19 +176,22 @@ TEST_SUITE("unit") {
     CHECK(At<uint32_t>(segment, 8192 + 20) == 2);
     CHECK(At<uint32_t>(segment, 8192 + 24) == 30);
     CHECK(At<int32_t>(segment, 8192 + 28) == 77);
-    CHECK(At<uint32_t>(segment, 8192 + 32) == 9);  // detail
-    CHECK(At<uint32_t>(segment, 8192 + 36) == 1);  // scores per token
-    CHECK(At<int32_t>(segment, 8192 + 40) == 10);
-    CHECK(At<int32_t>(segment, 8192 + 44) == 77);
-    CHECK(At<int32_t>(segment, 8192 + 56 + 12) == 77);
-    CHECK(At<float>(segment, 8192 + 56 + 16) == -1.5f);
-    CHECK(At<int32_t>(segment, 8192 + 56 + 20) == 2);
+    CHECK(At<uint32_t>(segment, 8192 + 32) == 9);    // detail
+    CHECK(At<uint32_t>(segment, 8192 + 36) == 1);    // scores per token
+    CHECK(At<double>(segment, 8192 + 40) == -4.25);  // the sum of logprobs
+    CHECK(At<int32_t>(segment, 8192 + 48) == 10);
+    CHECK(At<int32_t>(segment, 8192 + 52) == 77);
+    CHECK(At<int32_t>(segment, 8192 + 64 + 12) == 77);
+    CHECK(At<float>(segment, 8192 + 64 + 16) == -1.5f);
+    CHECK(At<int32_t>(segment, 8192 + 64 + 20) == 2);
   }
 
   TEST_CASE("layout: a sequence state packs into the documented bits and back") {
     // generation 3 at bit 35, stop (1) at bit 31, 5 kept tokens.
     CHECK(PackSequenceState({3, SPECD_FINISH_STOP, 5}) == (3ull << 35 | 1ull << 31 | 5));
-    const SequenceState extreme{(1u << 29) - 1, SPECD_FINISH_ERROR, 0x7fffffff};
+    CHECK(PackSequenceState({3, SPECD_FINISH_STOP, 5, true}) ==
+          (3ull << 35 | 1ull << 34 | 1ull << 31 | 5));
+    const SequenceState extreme{(1u << 29) - 1, SPECD_FINISH_ERROR, 0x7fffffff, true};
     CHECK(UnpackSequenceState(PackSequenceState(extreme)) == extreme);
     CHECK(IsStateOf({3, 0, 0}, uint64_t{3} << 32 | 6));
     CHECK_FALSE(IsStateOf({3, 0, 0}, uint64_t{4} << 32 | 6));

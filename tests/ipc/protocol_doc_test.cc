@@ -41,7 +41,7 @@ std::map<std::string, std::string> ReadExamples() {
 TEST_SUITE("unit") {
   TEST_CASE("PROTOCOL.md: the worked examples are the program's bytes") {
     const std::map<std::string, std::string> examples = ReadExamples();
-    CHECK(examples.size() == 5);
+    CHECK(examples.size() == 6);
 
     const absl::StatusOr<std::vector<uint8_t>> close =
         EncodeRequest(CloseSequenceRequest{uint64_t{1} << 32 | 5}, 7);
@@ -81,10 +81,25 @@ TEST_SUITE("unit") {
     view.chain.kinds = nullptr;
     view.chain.draft_rows = nullptr;
     REQUIRE(engine.Submit(1, {&view, 1}, 1) == PushResult::kOk);
-    const std::string example = ReadExamples().at("draft-record");
+    const std::map<std::string, std::string> examples = ReadExamples();
+    const std::string& example = examples.at("draft-record");
     CHECK(segment.layout().draft_record_bytes == example.size());
     CHECK(std::string(segment.at(segment.layout().draft_payload_offset), example.size()) ==
           example);
+    CompletionView completion;
+    DaemonChannel daemon(&segment);
+    SubmissionCopy copy(segment.limits());
+    REQUIRE(daemon.Take(&copy, 2));
+    daemon.Complete(copy, std::vector<SequenceResult>(1), 3);
+    REQUIRE(engine.Poll(&completion));
+
+    const TokenId prefix[] = {300};
+    const ChildrenCall call{uint64_t{1} << 32 | 5, 4, -1, prefix, 1, 0, 1, 2};
+    REQUIRE(engine.Call({&call, 1}, 1) == PushResult::kOk);
+    CHECK(segment.layout().call_record_bytes == 320);
+    const std::string& children = examples.at("children-record");
+    CHECK(children.size() == 64);
+    CHECK(std::string(segment.at(segment.layout().call_request_offset), 64) == children);
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <thread>
 #include <vector>
 
@@ -198,6 +199,14 @@ TEST_SUITE("unit") {
     pair.daemon.WriteState(7, {3, SPECD_FINISH_STOP, 12});
     CHECK(pair.engine.ReadState(7) == SequenceState{3, SPECD_FINISH_STOP, 12});
     CHECK(pair.engine.ReadState(6) == SequenceState{});
+    CHECK(std::isnan(pair.engine.ReadLogprob(7, pair.engine.ReadState(7))));
+    // A reader that was overtaken between the word and the sum still has the pair that belonged
+    // together.
+    pair.daemon.WriteState(7, {3, SPECD_FINISH_LENGTH, 12}, -12.5);
+    const SequenceState first = pair.engine.ReadState(7);
+    pair.daemon.WriteState(7, {3, SPECD_FINISH_STOP, 9, true}, -9.5);
+    CHECK(pair.engine.ReadLogprob(7, first) == -12.5);
+    CHECK(pair.engine.ReadLogprob(7, pair.engine.ReadState(7)) == -9.5);
     CHECK(pair.engine.daemon_state() == DaemonState::kStarting);
     pair.daemon.SetState(DaemonState::kDraining);
     CHECK(pair.engine.daemon_state() == DaemonState::kDraining);

@@ -38,8 +38,8 @@ TEST_SUITE("unit") {
     CHECK(engine->layout() == daemon.layout());
     CHECK(engine->identity() == SessionIdentity{7, 11});
     CHECK(engine->at(0) != daemon.at(0));
-    daemon.sequence_table()[7].store(42);
-    CHECK(engine->sequence_table()[7].load() == 42);
+    daemon.sequence_table()[7].state.store(42);
+    CHECK(engine->sequence_table()[7].state.load() == 42);
   }
 
   TEST_CASE("segment: all its pages exist before anybody touches them") {
@@ -63,8 +63,8 @@ TEST_SUITE("unit") {
     CHECK(errno == EPERM);
     CHECK(fcntl(segment.fd(), F_ADD_SEALS, F_SEAL_WRITE) == -1);
     // The mapping made before still writes.
-    segment.sequence_table()[0].store(1);
-    CHECK(segment.sequence_table()[0].load() == 1);
+    segment.sequence_table()[0].state.store(1);
+    CHECK(segment.sequence_table()[0].state.load() == 1);
   }
 
   TEST_CASE("segment: limits outside their range make no segment") {

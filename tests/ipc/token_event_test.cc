@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <limits>
 #include <map>
 #include <msgpack.hpp>
 #include <string>
@@ -172,6 +174,41 @@ TEST_SUITE("unit") {
     CHECK(abort->finish_reason == SPECD_FINISH_ABORT);
   }
 
+  TEST_CASE(
+      "events: logprobs survive the way, bit for bit, and are left out where there are none") {
+    TokenBatch batch = SampleBatch();
+    batch.events[0].cumulative_logprob = 0.0;
+    batch.events[1].logprobs = {-0.1, -1e300, -std::numeric_limits<double>::infinity()};
+    batch.events[3].cumulative_logprob = -0.1 - 1e300;
+    absl::StatusOr<TokenBatch> read = DecodeTokenBatch(Bytes(AppendTokenBatch, batch));
+    REQUIRE(read.ok());
+    CHECK(read->events[0].cumulative_logprob == 0.0);
+    CHECK(read->events[1].logprobs == batch.events[1].logprobs);
+    CHECK(read->events[2].logprobs.empty());
+    CHECK(read->events[3].cumulative_logprob == batch.events[3].cumulative_logprob);
+    const Reader found(Bytes(AppendTokenBatch, batch));
+    std::vector<std::map<std::string, msgpack::object>> events;
+    found.map.at("events").convert(events);
+    CHECK(events[0].size() == 10);
+    CHECK(events[1].at("logprobs").as<std::vector<double>>() == batch.events[1].logprobs);
+    CHECK(events[2].size() == 7);
+    CHECK(events[3].at("cumulative_logprob").type == msgpack::type::FLOAT64);
+    batch.events[1].logprobs.pop_back();  // 2 for 3 ids
+    CHECK_FALSE(DecodeTokenBatch(Bytes(AppendTokenBatch, batch)).ok());
+
+    TextEvent text = SampleText();
+    text.cumulative_logprob = -3.25;
+    const std::string bytes = Bytes(AppendTextEvent, text);
+    CHECK(Reader(bytes).map.size() == 17);
+    CHECK(DecodeTextEvent(bytes)->cumulative_logprob == -3.25);
+    CHECK(std::isnan(DecodeTextEvent(Bytes(AppendTextEvent, SampleText()))->cumulative_logprob));
+    const msgpack::object wrong(7);
+    CHECK(ErrorFieldOf(DecodeTextEvent(With(bytes, "cumulative_logprob", &wrong)).status()) ==
+          "cumulative_logprob");
+    text.kind = TextEventKind::kText;  // not the end: nothing to rank by yet
+    CHECK(Reader(Bytes(AppendTextEvent, text)).map.size() == 11);
+  }
+
   TEST_CASE("events: a stranger's msgpack library finds the documented keys and types") {
     const Reader text(Bytes(AppendTextEvent, SampleText()));
     CHECK(text.map.size() == 16);
@@ -219,7 +256,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("events: a missing key or a wrong type is refused by name") {
     const std::string good = Bytes(AppendTextEvent, SampleText());
-    const msgpack::object wrong(1.5);  // no field of an event is a float
+    const msgpack::object wrong(1.5);  // no field that must be there is a float
     for (const auto& [key, value] : Reader(good).map) {
       CAPTURE(key);
       CHECK(ErrorFieldOf(DecodeTextEvent(With(good, key, nullptr)).status()) == key);

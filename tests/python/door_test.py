@@ -11,6 +11,7 @@ import numpy as np
 import specd
 
 V = 8
+URI = os.environ.get("SPECD_TEST_URI", "embedded:cpu")  # tests/process/attached_test.py has a daemon
 
 
 def one_hot(*ids, dtype=np.float32):
@@ -20,7 +21,7 @@ def one_hot(*ids, dtype=np.float32):
 
 class DoorTest(unittest.TestCase):
     def setUp(self):
-        self.engine = specd.Engine(vocab_size=V, max_batch=4, max_sequences=16, max_draft=3)
+        self.engine = specd.Engine(URI, vocab_size=V, max_batch=4, max_sequences=16, max_draft=3)
         self.addCleanup(self.engine.close)
 
     def open(self, **fields):
@@ -158,6 +159,25 @@ class DoorTest(unittest.TestCase):
         self.assertEqual(list(result.logprobs[0]), [0, 1, 7])
         self.assertEqual(result.logprobs[0][7].rank, 7)
 
+    def test_samples_are_ranked_by_their_sum(self):
+        rows = np.log([[.5, .25, .125, .125, 0, 0, 0, 0]] + [[.75, 0, .25, 0, 0, 0, 0, 0]] + 1e-30 *
+                      np.ones((2, V)))
+        sums = {}
+        params = specd.SamplingParams(max_tokens=2, logprobs=0, n=8, seed=3)
+        for sequence in self.engine.open_all(params):
+            self.assertIsNone(sequence.state().cumulative_logprob)
+            first, = self.engine.verify(rows[:1], {sequence: []})
+            last, = self.engine.verify(rows[1:], {sequence: []})
+            ids = (int(first.tokens[0]), int(last.tokens[0]))
+            sums[ids] = last.cumulative_logprob
+            self.assertEqual(sequence.state(), ("length", 2, last.cumulative_logprob))
+            sequence.close()
+        self.assertGreater(len(sums), 2)
+        for (x, y), found in sums.items():
+            self.assertAlmostEqual(found, rows[0, x] + rows[1, y], places=5)
+        plain, = self.engine.verify(rows[:1], {self.open(): []})
+        self.assertIsNone(plain.cumulative_logprob)
+
     def test_score(self):
         rows = np.log(np.array([[.5, .5, 0, 0, 0, 0, 0, 0], [.25, 0, .75, 0, 0, 0, 0, 0]]) + 1e-30)
         rows = np.vstack([rows, np.full(V, np.nan), rows])
@@ -178,7 +198,7 @@ class DoorTest(unittest.TestCase):
         self.assertEqual((other.seed, other.verify), (9, sequence.verify))
         result, = self.engine.verify(one_hot(4), {sequence: []})
         self.assertEqual((result.finish_reason, result.stop_token), ("stop", 4))
-        self.assertEqual(sequence.state(), ("stop", 3))
+        self.assertEqual(sequence.state(), ("stop", 3, None))
         result, = self.engine.verify(one_hot(4), {sequence: []})
         self.assertEqual((result.status, len(result.tokens)), ("finished", 0))
         result, = self.engine.verify(one_hot(5), {other: []})
@@ -355,24 +375,6 @@ class DoorTest(unittest.TestCase):
                 text=True, env={**os.environ, "SPECD_LIBRARY": library}, check=False)
             self.assertEqual(done.returncode, 1)
             self.assertIn(text, done.stderr)
-
-    # ---- functions without an engine ------------------------------------------------------------------
-
-    def test_ops(self):
-        p = np.array([[.5, .2, .1, .05, .05, .05, .025, .025], [0, 0, 1, 0, 0, 0, 0, 0]], np.float32)
-        logits = np.log(p + 1e-38).astype(np.float32)
-        np.testing.assert_allclose(specd.softmax(logits), p, atol=1e-6)
-        np.testing.assert_allclose(specd.softmax(logits[0], 1e-3), np.eye(V)[0], atol=1e-6)
-        np.testing.assert_allclose(specd.top_k_renorm(p, [2, 2], kind="probabilities")[0, :3],
-                                   [5 / 7, 2 / 7, 0], rtol=1e-6)
-        np.testing.assert_allclose(specd.top_p_renorm(logits, 0.6, indices=[1, 0])[1, :3],
-                                   [5 / 7, 2 / 7, 0], rtol=1e-6)
-        kept = np.isfinite(specd.top_k_mask(logits[0], 3)).tolist()
-        self.assertEqual(kept, [True] * 3 + [False] * 5)
-        self.assertEqual(specd.argmax(logits).tolist(), [0, 2])
-        self.assertEqual(specd.sample(logits, seed=1, temperature=[0, 1]).tolist(), [0, 2])
-        self.assertEqual(specd.argmax(np.full((1, V), np.nan)).tolist(), [-1])
-        self.assertTrue(np.isnan(specd.softmax(np.full((1, V), np.nan))).all())
 
     def test_sample_is_the_draw_of_a_sequence(self):
         rows = np.random.default_rng(3).normal(size=(6, V)).astype(np.float32)

@@ -1,6 +1,6 @@
 """The verifier against the oracle of contract.py, on random rounds over all parameters.
 
-Usage: rounds_test.py [--rounds N] [--seed S] [--scene S]
+Usage: rounds_test.py [--rounds N] [--seed S] [--scene S] [--uri URI]
 
 Random scenes (scenes.py): sequences with random parameters, and rounds over them with random rows
 and drafts, through the Python door. A round that specd decides otherwise than the oracle fails the
@@ -39,16 +39,18 @@ class Stream:
     def __init__(self, handle, oracle, fields):
         self.handle, self.oracle, self.fields = handle, oracle, fields
         self.done = False
+        self.logprob_sum = 0.0
 
 
 class SceneRun:
-    def __init__(self, number, counts):
+    def __init__(self, number, counts, uri):
         self.rng = np.random.default_rng(number)
         self.scene = make_scene(self.rng)
         self.counts, self.sums, self.near_before = counts, collections.Counter(), counts["near"]
         scene = self.scene
-        self.engine = specd.Engine("embedded:cpu", vocab_size=scene.vocab_size, max_batch=12,
-                                   max_sequences=40, max_draft=scene.max_draft, threads=1)
+        threads = {"threads": 1} if uri.startswith("embedded:") else {}  # a daemon has its own
+        self.engine = specd.Engine(uri, vocab_size=scene.vocab_size, max_batch=12,
+                                   max_sequences=40, max_draft=scene.max_draft, **threads)
         # The rules of a role hold for all rows that are copied from now on.
         self.engine.rows(1, kind=scene.kind, scale=scene.scale, cap=scene.cap,
                          renormalise=scene.renormalise, dtype=scene.dtype)
@@ -107,6 +109,7 @@ class SceneRun:
             seed = int(self.rng.integers(0, 2**63))
             streams.append(Stream(source.handle.fork(seed), source.oracle.fork(seed),
                                   source.fields))
+            streams[-1].logprob_sum = source.logprob_sum
 
     # ---- rounds -----------------------------------------------------------------------------------
 
@@ -237,6 +240,8 @@ class SceneRun:
     def judge(self, stream, rows, draft, masks, result):
         oracle, scene = stream.oracle, self.scene
         before = len(oracle.output)
+        if sum_text := self.sum_difference(stream, result):  # near or not: it is specd's own numbers
+            raise Failure(f"{sum_text}\n  params {stream.fields}\n  scene {scene}")
         expected = oracle.round(draft, exact(rows), scene.target_rules, scene.draft_rules, masks)
         self.counts["rounds"] += 1
         self.counts[expected.status] += 1
@@ -263,17 +268,36 @@ class SceneRun:
                       f"  prompt {oracle.prompt}\n  output {oracle.output}\n  scene {scene}")
 
 
+    def sum_difference(self, stream, result):
+        """The sum of the logprobs that were reported, which score_difference judges: in double, token
+        by token, and to the last bit."""
+        if result.scores is not None:
+            for value in result.scores["value"][:, 0]:
+                stream.logprob_sum += float(value)
+        wanted = stream.logprob_sum
+        params = stream.oracle.params
+        if params.logprobs is None or "logit" in params.logprobs_mode or np.isnan(wanted):
+            wanted = None
+        if result.cumulative_logprob != wanted:
+            return f"cumulative_logprob: {result.cumulative_logprob}, not {wanted}"
+        state = stream.handle.state()
+        if result.finish_reason is not None and state.cumulative_logprob != wanted:
+            return f"cumulative_logprob of the state: {state.cumulative_logprob}, not {wanted}"
+        return None
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=10000, help="sequences in rounds, at least")
     parser.add_argument("--seed", type=int, default=1, help="the first scene's number")
     parser.add_argument("--scene", type=int, help="run this scene alone")
+    parser.add_argument("--uri", default="embedded:cpu", help="where the verifier runs")
     options = parser.parse_args()
     counts, began = collections.Counter(), time.monotonic()
     number, failures = options.seed if options.scene is None else options.scene, 0
     while counts["rounds"] < options.rounds:
         try:
-            SceneRun(number, counts).run()
+            SceneRun(number, counts, options.uri).run()
         except Failure as failure:
             print(f"scene {number}: {failure}\n")
             failures += 1

@@ -175,7 +175,12 @@ TEST_SUITE("unit") {
     CHECK(rounds.verifier->counters().bad_tokens == 0);
     for (const RoundResult& result : rounds.results) {
       CHECK(result.finish_reason == FinishReason::kNone);
+      CHECK(result.cumulative_logprob < 0);
     }
+    // Nor does a cut.
+    const uint64_t before_cut = num_allocations.load();
+    rounds.verifier->Finish(rounds.sequences[0], FinishReason::kAbort, 10);
+    CHECK(num_allocations.load() == before_cut);
     const std::vector<int> something(10);
     CHECK(num_allocations.load() > after);
   }

@@ -47,6 +47,11 @@ TEST_SUITE("unit") {
     CHECK(std::string_view(line["finish"]) == "stop");
     CHECK(std::string_view(line["stop"]) == "END");
     CHECK(uint64_t(line["late"]) == 1);
+    CHECK(line["cumulative_logprob"].is_null());
+    TextEvent ranked = MakeEnd();
+    ranked.cumulative_logprob = -0.1 - 1e-17;
+    REQUIRE(parser.parse(FormatJsonEvent(ranked)).get(line) == simdjson::SUCCESS);
+    CHECK(double(line["cumulative_logprob"]) == -0.1 - 1e-17);
   }
 
   TEST_CASE("what stopped a stream is a string, an id or null") {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <deque>
 #include <optional>
@@ -159,6 +160,12 @@ class LiveDisplay : public ColumnsDisplay {
   size_t num_rows_drawn_ = 0;
 };
 
+// JSON has no word for what is not there, nor for an infinity: the sum of a token that the row as
+// it arrived forbids.
+std::string JsonNumber(double value) {
+  return std::isfinite(value) ? fmt::format("{}", value) : "null";
+}
+
 }  // namespace
 
 const char* FinishName(uint32_t finish_reason) {
@@ -200,9 +207,9 @@ std::string FormatJsonEvent(const TextEvent& event) {
   }
   return line + fmt::format(
                     ", \"finish\": \"{}\", \"stop\": {}, \"rounds\": {}, "
-                    "\"accepted\": {}, \"late\": {}}}",
-                    FinishName(event.finish_reason), stop, event.rounds, event.accepted,
-                    event.late);
+                    "\"accepted\": {}, \"late\": {}, \"cumulative_logprob\": {}}}",
+                    FinishName(event.finish_reason), stop, event.rounds, event.accepted, event.late,
+                    JsonNumber(event.cumulative_logprob));
 }
 
 std::unique_ptr<Display> Display::Make(const DisplayOptions& options) {

@@ -18,6 +18,7 @@
  *   specd_submit            a round over any subset of the open sequences, each with 0..max_draft
  *                           draft tokens; several rounds may be in flight
  *   specd_poll              confirmed tokens, in the order of submission
+ *   specd_sample_draft, specd_score     between rounds: draft tokens, scores of given ids
  *   specd_fork              a copy of a sequence, to go on another way
  *   specd_close_sequence, specd_close
  *
@@ -100,7 +101,8 @@ typedef struct specd_options {
   uint32_t max_sequences; /* sequences open at once, max_batch .. 65536; default 0 = max_batch */
   uint32_t max_draft;     /* draft tokens per sequence in one round, 0 .. 64; default 8 */
   uint32_t ring_depth;    /* rounds in flight, a power of two, 1 .. 64; default 4 */
-  uint32_t timeout_ms;    /* for an attach or another control call, 1 .. 3600000; default 5000 */
+  uint32_t timeout_ms;    /* for every call that waits for the daemon, but for specd_poll, 1 ..
+                             3600000; default 5000. SPECD_ERROR_DISCONNECTED when it has passed */
   uint32_t max_scores_per_token; /* of one kept token: 1 + logprobs + logprob_token_ids, 0 .. 129;
                                     default 21 */
   uint32_t threads; /* embedded mode: for one round, 1 .. 16; default 0 = as many as usable CPUs, at
@@ -330,8 +332,9 @@ enum {
 };
 
 typedef struct specd_sequence_state {
-  uint32_t finish_reason; /* SPECD_FINISH_... */
-  uint32_t kept_tokens;   /* meaningful once finished: tokens beyond this number are void */
+  uint32_t finish_reason;    /* SPECD_FINISH_... */
+  uint32_t kept_tokens;      /* meaningful once finished: tokens beyond this number are void */
+  double cumulative_logprob; /* once finished: as in specd_result, of these tokens; before, NaN */
 } specd_sequence_state;
 
 /* Has the sequence ended? A read of shared memory, cheap enough for every step: the text side may
@@ -429,6 +432,10 @@ typedef struct specd_result {
   const int32_t* tokens;           /* valid until the next specd_poll or specd_close */
   const specd_token_score* scores; /* scores_per_token for each of `tokens`: itself, the best ones
                                       (greatest value first), logprob_token_ids. NULL without */
+  double cumulative_logprob; /* the sum of the logprobs of the tokens kept since the sequence was
+                                opened (output_ids do not count; a fork goes on with the sum of its
+                                source), to rank n samples by. NaN without logprobs, and where
+                                logprobs_mode gives logits, which do not add up */
 } specd_result;
 
 typedef struct specd_completion {
@@ -482,9 +489,10 @@ typedef struct specd_draft_children {
   const specd_draft_child* children; /* valid until the next call with this engine */
 } specd_draft_children;
 
-/* Draws draft tokens, at once and in this process; at most max_batch requests. Embedded mode only;
- * no round may be in flight. SPECD_STATUS_BAD_DISTRIBUTION is said of the row alone: here it ends
- * no sequence. */
+/* Draws draft tokens and waits for them, attached for timeout_ms of specd_options at most; at most
+ * max_batch requests. No round may be in flight: what is drawn depends on the tokens that are kept.
+ * One request out of range refuses all of them. SPECD_STATUS_BAD_DISTRIBUTION is said of the row
+ * alone: here it ends no sequence. */
 SPECD_API int specd_sample_draft(specd_engine* engine, const specd_draft_request* requests,
                                  uint32_t num_requests, specd_draft_children* results);
 
@@ -508,9 +516,9 @@ typedef struct specd_score_result {
   const specd_token_score* scores; /* as in specd_result; valid until the next call */
 } specd_score_result;
 
-/* Scores ids without a sequence and without state (a prompt's logprobs), at once and in this
- * process; at most max_batch requests, at most max_scores_per_token scores for each id. Embedded
- * mode only; no round may be in flight. SPECD_STATUS_BAD_DISTRIBUTION ends nothing here. */
+/* Scores ids without a sequence and without state (a prompt's logprobs) and waits for the scores as
+ * specd_sample_draft does; at most max_batch requests, at most max_scores_per_token scores for each
+ * id. No round may be in flight. SPECD_STATUS_BAD_DISTRIBUTION ends nothing here. */
 SPECD_API int specd_score(specd_engine* engine, const specd_score_request* requests,
                           uint32_t num_requests, specd_score_result* results);
 
@@ -533,8 +541,9 @@ typedef struct specd_coin {
 } specd_coin;
 
 /* From now on this sequence meets these coins in place of its own; a key that is not among them
- * keeps the coin of the seed. Replaces the coins of an earlier call; at most 4096. Embedded mode
- * only; no round may be in flight. */
+ * keeps the coin of the seed. Replaces the coins of an earlier call; at most 4096, and 2^20 for all
+ * open sequences together. Waits as specd_sample_draft does; no round may be in flight. A fork and
+ * a re-opened sequence have none. */
 SPECD_API int specd_set_coins(specd_engine* engine, specd_sequence sequence,
                               const specd_coin* coins, uint32_t num_coins);
 

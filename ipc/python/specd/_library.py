@@ -93,7 +93,8 @@ class SequenceInfo(Structure):
 
 
 class SequenceState(Structure):
-    _fields_ = [("finish_reason", c_uint32), ("kept_tokens", c_uint32)]
+    _fields_ = [("finish_reason", c_uint32), ("kept_tokens", c_uint32),
+                ("cumulative_logprob", c_double)]
 
 
 class Draft(Structure):
@@ -116,6 +117,7 @@ class Result(Structure):
         ("num_accepted", c_uint32), ("num_kept", c_uint32), ("total_kept", c_uint32),
         ("stop_token", c_int32), ("detail", c_uint32), ("scores_per_token", c_uint32),
         ("tokens", POINTER(c_int32)), ("scores", POINTER(TokenScore)),
+        ("cumulative_logprob", c_double),
     ]
 
 

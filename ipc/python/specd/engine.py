@@ -59,11 +59,12 @@ class Sequence:
         check(c.load().specd_set_coins(self.engine.pointer, self.handle, table, len(table)))
 
     def state(self):
-        """(finish reason or None, tokens kept once it has finished)."""
+        """A results.State: a stop string may have ended the sequence since its last round."""
         state = c.SequenceState()
         check(c.load().specd_get_sequence_state(self.engine.pointer, self.handle,
                                                 ctypes.byref(state)))
-        return results.FINISH_REASONS[state.finish_reason], state.kept_tokens
+        return results.State(results.FINISH_REASONS[state.finish_reason], state.kept_tokens,
+                             results.number_or_none(state.cumulative_logprob))
 
     def close(self):
         """Frees the slot. A sequence that has not finished is aborted."""

@@ -15,13 +15,15 @@ VERIFY = {"auto": 0, "greedy": 1, "exact_match": 2, "token": 3, "block": 4}
 FILTER_ORDER = {"sequential": 0, "joint": 1}
 LOGPROBS_MODE = {"raw_logprobs": 0, "processed_logprobs": 1, "raw_logits": 2, "processed_logits": 3}
 
+_NO_BEAMS = "specd samples; open n sequences with logprobs=0 and rank them by cumulative_logprob"
+
 # Names of vLLM and SGLang that mean something else here, or nothing, and what to do instead.
 REFUSED = {
-    "best_of": "sample with n and rank the results yourself",
-    "use_beam_search": "specd samples; beam search is not part of it",
-    "beam_width": "specd samples; beam search is not part of it",
-    "length_penalty": "specd samples; beam search is not part of it",
-    "early_stopping": "specd samples; beam search is not part of it",
+    "best_of": "open n sequences with logprobs=0 and rank them by cumulative_logprob",
+    "use_beam_search": _NO_BEAMS,
+    "beam_width": _NO_BEAMS,
+    "length_penalty": _NO_BEAMS,
+    "early_stopping": _NO_BEAMS,
     "prompt_logprobs": "score the prompt's ids with engine.score",
     "logits_processors": "name a compiled-in processor in `processors`",
     "custom_logit_processor": "name a compiled-in processor in `processors`",

@@ -2,6 +2,8 @@
 
 import ctypes
 import dataclasses
+import math
+import typing
 
 import numpy as np
 
@@ -21,6 +23,15 @@ class Logprob:
     rank: int
 
 
+class State(typing.NamedTuple):
+    """How a sequence stands: its finish reason or None, and, once it has finished, the tokens that
+    are kept and the sum of their logprobs (as in Result)."""
+
+    finish_reason: str | None
+    kept_tokens: int
+    cumulative_logprob: float | None
+
+
 @dataclasses.dataclass
 class Result:
     """One sequence in one round.
@@ -31,6 +42,8 @@ class Result:
     finish_reason: None, "stop", "length", "abort", "error"; stop_token is the id that finished it
     status: "ok", "finished", "bad_distribution", "unknown_sequence", "invalid", "device_error";
       detail says in words what was invalid
+    cumulative_logprob: the sum of the logprobs of the tokens kept since the sequence was opened, to
+      rank samples by; None without logprobs, and where their mode gives logits
     """
 
     sequence: object
@@ -42,6 +55,7 @@ class Result:
     stop_token: int | None
     scores: np.ndarray | None
     detail: str | None
+    cumulative_logprob: float | None
 
     @property
     def logprobs(self):
@@ -86,6 +100,11 @@ def _copied(pointer, count, dtype):
     return np.frombuffer(ctypes.string_at(pointer, size), dtype)
 
 
+def number_or_none(value):
+    """C says NaN where there is none."""
+    return None if math.isnan(value) else value
+
+
 def result_of(struct, sequence):
     scores = None
     if struct.scores_per_token:
@@ -95,7 +114,7 @@ def result_of(struct, sequence):
     return Result(sequence, STATUSES[struct.status], FINISH_REASONS[struct.finish_reason],
                   _copied(struct.tokens, struct.num_kept, np.int32), struct.num_accepted,
                   struct.total_kept, None if struct.stop_token < 0 else struct.stop_token, scores,
-                  detail)
+                  detail, number_or_none(struct.cumulative_logprob))
 
 
 _CHILD = np.dtype(c.DraftChild)

@@ -1,0 +1,70 @@
+"""The Python door attached to a real daemon: what holds in one process holds in two.
+
+The random rounds and the door's own test run over the daemon's rings; and a stop string cuts the sum of
+logprobs for the engine and for whoever reads the text.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+import numpy as np
+
+import specd
+from support import PATIENCE_S, SOURCE, TOKENIZER, ProcessTest, wait_until
+
+TESTS = SOURCE / "tests/python"
+
+
+class AttachedTest(ProcessTest):
+    def ids_only(self):
+        """A daemon without a tokenizer serves every vocabulary."""
+        daemon = self.start("specd", f"--listen=unix:{self.socket}", "--detokenizer=off")
+        wait_until(lambda: "serves" in daemon.stderr or not daemon.running(), "the daemon")
+        self.assertTrue(daemon.running(), daemon.stderr)
+        return f"unix:{self.socket}"
+
+    def run_python(self, script, *arguments, **environment):
+        done = subprocess.run([sys.executable, TESTS / script, *arguments], capture_output=True,
+                              text=True, timeout=10 * PATIENCE_S, env={**os.environ, **environment})
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
+
+    def test_random_rounds_drafts_scores_and_coins(self):
+        output = self.run_python("rounds_test.py", "--rounds", "2000", "--uri", self.ids_only())
+        self.assertIn("'sample_draft'", output)
+
+    def test_the_door(self):
+        self.run_python("door_test.py", SPECD_TEST_URI=self.ids_only())
+
+    def test_a_stop_string_cuts_the_sum_for_engine_and_reader(self):
+        self.daemon()
+        client = self.client("--streams=1")
+        tokenizer = json.loads(TOKENIZER.read_text())
+        letters = [tokenizer["model"]["vocab"][letter] for letter in "abcd"]
+        size = 1 + max(max(tokenizer["model"]["vocab"].values()),
+                       max(token["id"] for token in tokenizer["added_tokens"]))
+        rows = np.random.default_rng(7).normal(size=(4, size)).astype(np.float32)
+        rows[range(4), letters] = 8
+        with specd.Engine(f"unix:{self.socket}", vocab_size=size, max_draft=3) as engine:
+            # max_tokens ends it behind d; the stop string, found later, behind b.
+            sequence = engine.open(specd.SamplingParams(
+                temperature=0, max_tokens=4, logprobs=0, stop=["b"]), request_id="r")
+            result, = engine.verify(rows, {sequence: letters[:3]})
+            self.assertEqual((result.tokens.tolist(), result.finish_reason), (letters, "length"))
+            values = [float(value) for value in result.scores["value"][:, 0]]
+            self.assertEqual(result.cumulative_logprob,
+                             values[0] + values[1] + values[2] + values[3])
+            wait_until(lambda: sequence.state().finish_reason == "stop", "the stop string")
+            self.assertEqual(sequence.state(), ("stop", 2, values[0] + values[1]))
+            self.assertEqual(client.wait(), 0, client.stderr)
+        end = self.ends(client)["r"]
+        self.assertEqual((end["stop"], end["tokens"], end["late"]), ("b", 2, 2))
+        self.assertEqual(end["cumulative_logprob"], values[0] + values[1])
+        self.assertEqual(self.texts(client), {"r": "a"})
+
+
+if __name__ == "__main__":
+    unittest.main()
