@@ -55,8 +55,8 @@ class [[nodiscard]] GpuResult {
 };
 
 struct GpuDevice {
-  std::string name;
-  std::string uuid;  // as nvidia-smi prints it, GPU-...
+  std::string name = {};
+  std::string uuid = {};  // as nvidia-smi prints it, GPU-...
   // What processes that share the device can rely on.
   bool has_ipc_events = false;
   bool has_64_bit_words = false;     // stream memory operations on 64-bit words

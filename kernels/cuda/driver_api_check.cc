@@ -41,7 +41,7 @@ static_assert(offsetof(Access, flags) == offsetof(CUmemAccessDesc, flags));
 
 static_assert(+kIpcEventSupported == CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED);
 static_assert(+kCanUse64BitStreamMemOps == CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS);
-#if CUDA_VERSION >= 12040
+#if CUDA_VERSION >= 13000
 static_assert(+kMpsEnabled == CU_DEVICE_ATTRIBUTE_MPS_ENABLED);
 #endif
 static_assert(+kMemoryType == CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
