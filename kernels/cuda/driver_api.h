@@ -48,6 +48,8 @@ enum PointerAttribute : int {
   kRangeSize = 12,
   kAllowedHandleTypes = 14,
   kMemoryPool = 17,
+  kMappingSize = 18,
+  kMappingBase = 19,
 };
 inline constexpr unsigned kMemoryTypeDevice = 2;
 inline constexpr int kHandleTypePosixFd = 1;

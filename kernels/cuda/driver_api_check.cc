@@ -52,6 +52,8 @@ static_assert(+kRangeStart == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR);
 static_assert(+kRangeSize == CU_POINTER_ATTRIBUTE_RANGE_SIZE);
 static_assert(+kAllowedHandleTypes == CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES);
 static_assert(+kMemoryPool == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE);
+static_assert(+kMappingSize == CU_POINTER_ATTRIBUTE_MAPPING_SIZE);
+static_assert(+kMappingBase == CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR);
 static_assert(+kMemoryTypeDevice == CU_MEMORYTYPE_DEVICE);
 static_assert(+kHandleTypePosixFd == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 static_assert(+kLocationDevice == CU_MEM_LOCATION_TYPE_DEVICE);

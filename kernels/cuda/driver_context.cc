@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <iterator>
 
 namespace specd {
 
@@ -158,21 +159,25 @@ GpuResult CudaContext::Describe(GpuAddress address, GpuAllocation* allocation) {
   unsigned long long buffer_id = 0;
   int ordinal = -1;
   unsigned ipc = 0;
-  cuda::Address base = 0;
-  size_t size_bytes = 0;
   unsigned long long handle_types = 0;
   cuda::Pool pool = nullptr;
-  int attributes[] = {cuda::kMemoryType,         cuda::kBufferId,   cuda::kDeviceOrdinal,
-                      cuda::kIsLegacyIpcCapable, cuda::kRangeStart, cuda::kRangeSize,
-                      cuda::kAllowedHandleTypes, cuda::kMemoryPool};
-  void* values[] = {&memory_type, &buffer_id,  &ordinal,      &ipc,
-                    &base,        &size_bytes, &handle_types, &pool};
+  cuda::Address base = 0;
+  size_t size_bytes = 0;
+  cuda::Address mapping_base = 0;
+  size_t mapping_bytes = 0;
+  int attributes[] = {cuda::kMemoryType,         cuda::kBufferId,           cuda::kDeviceOrdinal,
+                      cuda::kIsLegacyIpcCapable, cuda::kAllowedHandleTypes, cuda::kMemoryPool,
+                      cuda::kRangeStart,         cuda::kRangeSize,          cuda::kMappingBase,
+                      cuda::kMappingSize};
+  void* values[] = {&memory_type, &buffer_id, &ordinal,    &ipc,          &handle_types,
+                    &pool,        &base,      &size_bytes, &mapping_base, &mapping_bytes};
+  static_assert(std::size(attributes) == std::size(values));
   const GpuResult result = Call("cuPointerGetAttributes", [&] {
     return api_.cuPointerGetAttributes(std::size(attributes), attributes, values, address);
   });
   if (!result.ok()) return result;
   // The call does not fail for an address that it knows nothing of; it leaves what it knows not.
-  if (size_bytes == 0 || ordinal < 0 || memory_type != cuda::kMemoryTypeDevice) {
+  if (memory_type != cuda::kMemoryTypeDevice || ordinal < 0) {
     return GpuResult::Error("the address is not in device memory", kGpuInvalidValue);
   }
   const bool has_fd = (handle_types & cuda::kHandleTypePosixFd) != 0;
@@ -183,6 +188,11 @@ GpuResult CudaContext::Describe(GpuAddress address, GpuAllocation* allocation) {
                  .is_ipc_exportable = ipc != 0,
                  .is_vmm_exportable = has_fd && pool == nullptr,
                  .is_pool_exportable = has_fd && pool != nullptr};
+  if (!allocation->is_ipc_exportable && allocation->is_vmm_exportable) {
+    // One reserved range may hold many mappings, and a descriptor stands for one of them.
+    allocation->base = mapping_base;
+    allocation->size_bytes = mapping_bytes;
+  }
   return GpuResult::Ok();
 }
 
