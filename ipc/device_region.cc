@@ -240,7 +240,7 @@ absl::Status DeviceImporter::Explain(const GpuResult& result, GpuContext& contex
                                      GpuMemoryKind kind) {
   const GpuResult health = context.Check();
   if (!health.ok()) {
-    device_failed_ = true;
+    on_device_failure_();
     return MakeError(SPECD_ERROR_INTERNAL, "",
                      fmt::format("the device failed while memory was imported: {}; the daemon has "
                                  "to be restarted",

@@ -12,8 +12,10 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -74,27 +76,25 @@ class DeviceRegion {
 
 class DeviceImporter {
  public:
-  // The platform outlives the importer and its regions.
-  explicit DeviceImporter(GpuPlatform* platform) : platform_(platform) {}
+  // The platform outlives the importer and its regions. `on_device_failure` is called when the
+  // driver reports an error that every later call will report too: the process has to be restarted.
+  DeviceImporter(GpuPlatform* platform, std::function<void()> on_device_failure)
+      : platform_(platform), on_device_failure_(std::move(on_device_failure)) {}
 
   // `peer_pid` is the engine as the kernel knows it, 0 if it cannot be seen from here; `fd` came
   // with the message, or is not valid.
   absl::StatusOr<DeviceRegion> Import(const DeviceRegionSpec& spec, const UniqueFd& fd,
                                       pid_t peer_pid);
 
-  // Did the driver report an error that every later call will report too? Then the process has to
-  // be restarted.
-  bool device_failed() const { return device_failed_; }
-
  private:
   absl::StatusOr<size_t> FindDevice(const std::string& uuid);
   absl::StatusOr<std::shared_ptr<GpuContext>> ContextOf(size_t device_index);
   absl::Status Explain(const GpuResult& result, GpuContext& context, GpuMemoryKind kind);
 
-  GpuPlatform* platform_;
+  GpuPlatform* const platform_;
+  const std::function<void()> on_device_failure_;
   std::vector<GpuDevice> devices_;                     // once asked for
   std::vector<std::shared_ptr<GpuContext>> contexts_;  // by device; null: not opened yet
-  bool device_failed_ = false;
 };
 
 }  // namespace specd

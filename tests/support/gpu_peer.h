@@ -34,6 +34,10 @@ enum class PeerOp : uint32_t {
   kRecordEvent,
   kWaitEvent,
   kCountViolations,  // -> value
+  // As an engine; the code is a SPECD_ERROR_*.
+  kAttach,      // path of the daemon's socket
+  kRegister,    // address, size_bytes -> value: the region
+  kUnregister,  // value
 };
 
 struct PeerRequest {
@@ -44,6 +48,7 @@ struct PeerRequest {
   uint64_t word = 0;  // its number on the page
   uint64_t value = 0;
   GpuHandle handle = {};
+  char path[108] = {};
 };
 
 struct PeerReply {

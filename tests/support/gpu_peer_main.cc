@@ -5,13 +5,24 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
+#include "ipc/control.h"
+#include "ipc/device_export.h"
+#include "ipc/error.h"
+#include "ipc/include/specd/specd.h"
+#include "ipc/unix_socket.h"
 #include "tests/support/fake_gpu_context.h"
 #include "tests/support/gpu_peer.h"
 
 namespace specd {
 namespace {
+
+constexpr absl::Duration kTimeout = absl::Seconds(10);
 
 class Peer {
  public:
@@ -72,11 +83,61 @@ class Peer {
       case PeerOp::kCountViolations:
         reply->value = gpu_.violations().size();
         return GpuResult::Ok();
+      case PeerOp::kAttach:
+        return Attach(request.path);
+      case PeerOp::kRegister: {
+        const absl::StatusOr<DeviceExport> exported =
+            ExportDeviceMemory(gpu_, FakeGpuOptions().devices, request.address, request.size_bytes);
+        if (!exported.ok()) return Answer(exported.status());
+        const DeviceRegionSpec& spec = exported->spec;
+        return Ask(RegisterDeviceRegionRequest{spec.kind, spec.device_uuid, spec.handle,
+                                               spec.base_bytes, spec.offset_bytes, spec.size_bytes,
+                                               spec.buffer_id, spec.export_pid},
+                   exported->fd.get(), &reply->value);
+      }
+      case PeerOp::kUnregister:
+        return Ask(UnregisterRegionRequest{static_cast<uint32_t>(request.value)}, -1, nullptr);
     }
     return GpuResult::Error("unknown request");
   }
 
  private:
+  static GpuResult Answer(const absl::Status& status) {
+    if (status.ok()) return GpuResult::Ok();
+    return GpuResult::Error(std::string(status.message()), ErrorCodeOf(status));
+  }
+
+  GpuResult Attach(const char* path) {
+    absl::StatusOr<UnixConnection> made = UnixConnection::Connect(path, kTimeout);
+    if (!made.ok()) return Answer(made.status());
+    daemon_ = std::make_unique<UnixConnection>(*std::move(made));
+    HelloRequest hello;
+    hello.limits = {8, 4, 4, 3, 2, 4};
+    const GpuResult greeted = Ask(hello, -1, nullptr);
+    return greeted.ok() ? Ask(MappedRequest{}, -1, nullptr) : greeted;
+  }
+
+  GpuResult Ask(const Request& request, int fd, uint64_t* region) {
+    const absl::StatusOr<std::vector<uint8_t>> message = EncodeRequest(request, 1);
+    if (!message.ok()) return Answer(message.status());
+    absl::Status status = daemon_->Send(*message, {&fd, fd >= 0 ? size_t{1} : 0}, kTimeout);
+    if (!status.ok()) return Answer(status);
+    std::vector<uint8_t> buffer(kControlBytesMax);
+    std::vector<UniqueFd> fds;
+    const absl::StatusOr<Received> received = daemon_->Receive(buffer, &fds, kTimeout);
+    if (!received.ok()) return Answer(received.status());
+    const std::span<const uint8_t> bytes(buffer.data(), received->size_bytes);
+    const absl::StatusOr<ControlHeader> header = DecodeHeader(bytes, ControlReader::kLibrary);
+    if (!header.ok()) return Answer(header.status());
+    const absl::StatusOr<Reply> reply = DecodeReply(*header, bytes);
+    if (!reply.ok()) return Answer(reply.status());
+    if (const auto* error = std::get_if<ErrorReply>(&*reply)) {
+      return GpuResult::Error(error->text, error->code);
+    }
+    if (const auto* registered = std::get_if<RegionReply>(&*reply)) *region = registered->region;
+    return GpuResult::Ok();
+  }
+
   GpuResult Allocate(const PeerRequest& request, uint64_t* address) {
     if (request.kind == GpuMemoryKind::kVmm) return gpu_.AllocateVmm(request.size_bytes, address);
     if (request.kind == GpuMemoryKind::kPool) {
@@ -109,6 +170,7 @@ class Peer {
   GpuEvent event_;
   uint64_t* words_ = nullptr;
   GpuAddress words_device_ = 0;
+  std::unique_ptr<UnixConnection> daemon_;
 };
 
 }  // namespace
