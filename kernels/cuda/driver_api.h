@@ -105,7 +105,6 @@ inline constexpr unsigned kWaitValueGeq = 0;
   F(cuMemPoolExportPointer, (Handle* handle, Address address))                                     \
   F(cuMemPoolImportPointer, (Address* address, Pool pool, Handle* handle))                         \
   F(cuMemPoolDestroy, (Pool pool))                                                                 \
-  F(cuMemFreeAsync, (Address address, Stream stream))                                              \
   F(cuMemHostRegister_v2, (void* host, size_t size_bytes, unsigned flags))                         \
   F(cuMemHostUnregister, (void* host))                                                             \
   F(cuMemHostGetDevicePointer_v2, (Address* device, void* host, unsigned flags))                   \

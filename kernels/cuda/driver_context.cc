@@ -48,13 +48,15 @@ class CudaContext final : public GpuContext {
   GpuResult Close(const GpuMapping& mapping) override;
 
   GpuResult RegisterHost(void* host, uint64_t size_bytes, GpuAddress* device) override {
-    const GpuResult result = Call("cuMemHostRegister", [&] {
+    GpuResult result = Call("cuMemHostRegister", [&] {
       return api_.cuMemHostRegister_v2(host, size_bytes,
                                        cuda::kHostRegisterPortable | cuda::kHostRegisterDeviceMap);
     });
     if (!result.ok()) return result;
-    return Call("cuMemHostGetDevicePointer",
-                [&] { return api_.cuMemHostGetDevicePointer_v2(device, host, 0); });
+    result = Call("cuMemHostGetDevicePointer",
+                  [&] { return api_.cuMemHostGetDevicePointer_v2(device, host, 0); });
+    if (!result.ok()) (void)UnregisterHost(host);
+    return result;
   }
   GpuResult UnregisterHost(void* host) override {
     return Call("cuMemHostUnregister", [&] { return api_.cuMemHostUnregister(host); });
@@ -326,7 +328,8 @@ GpuResult CudaContext::Close(const GpuMapping& mapping) {
   }
   GpuResult result = GpuResult::Ok();
   if (mapping.address != 0) {
-    result = Call("cuMemFreeAsync", [&] { return api_.cuMemFreeAsync(mapping.address, nullptr); });
+    // The free of an importer must be done before the exporter's; this one waits.
+    result = Call("cuMemFree", [&] { return api_.cuMemFree_v2(mapping.address); });
   }
   const GpuResult destroyed =
       Call("cuMemPoolDestroy", [&] { return api_.cuMemPoolDestroy(mapping.pool); });

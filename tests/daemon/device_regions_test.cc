@@ -13,6 +13,7 @@
 
 #include "ipc/error.h"
 #include "ipc/include/specd/specd.h"
+#include "kernels/cuda/driver_platform.h"
 #include "tests/daemon/server_fixture.h"
 #include "tests/support/fake_gpu_context.h"
 #include "tests/support/gpu_peer.h"
@@ -205,6 +206,22 @@ TEST_SUITE("unit") {
         fixture.session->device_regions().Register(spec, UniqueFd(), getpid()).status();
     CHECK(ErrorCodeOf(status) == SPECD_ERROR_UNSUPPORTED);
     CHECK(ErrorFieldOf(status) == "kind");
+  }
+
+  TEST_CASE("device memory: the same binary runs where there is no driver, and names the remedy") {
+    const std::unique_ptr<GpuPlatform> platform = MakeCudaPlatform();
+    DeviceImporter importer(platform.get(), [] {});
+    DeviceRegionSpec spec;
+    spec.kind = 1;
+    spec.device_uuid = FakeGpuOptions().devices[0].uuid;
+    const absl::Status status = importer.Import(spec, UniqueFd(), getpid()).status();
+    std::vector<GpuDevice> devices;
+    if (platform->ListDevices(&devices).code() == kGpuNoDriver) {
+      CHECK(ErrorCodeOf(status) == SPECD_ERROR_UNSUPPORTED);
+      CHECK(std::string(status.message()).find("install the NVIDIA driver") != std::string::npos);
+    } else {
+      CHECK(ErrorFieldOf(status) == "device_uuid");  // no device has that one
+    }
   }
 }
 
