@@ -1,8 +1,8 @@
 // FakeGpuContext: memory, its exports and its imports.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
 
-#include <cstring>
 #include <utility>
 
 #include "tests/support/fake_gpu_context.h"
@@ -137,7 +137,8 @@ GpuResult FakeGpuContext::Export(GpuAddress address, GpuMemoryKind kind, GpuExpo
   }
   if (kind != GpuMemoryKind::kVmm) exported->handle = block.handle();
   if (kind != GpuMemoryKind::kIpc) {
-    exported->fd = dup(kind == GpuMemoryKind::kVmm ? block.fd() : pool_->fd());
+    const int fd = kind == GpuMemoryKind::kVmm ? block.fd() : pool_->fd();
+    exported->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
   }
   return begun;
 }
