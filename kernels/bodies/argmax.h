@@ -10,12 +10,12 @@ namespace specd {
 // kNoToken for a bad row: one with a NaN, or with no element above -inf. A forced token is the
 // answer without a look at the row.
 template <Team T>
-SPECD_BODY TokenId Argmax(T& team, const Row& row, TileStats* tiles) {
+SPECD_BODY TokenId Argmax(T& team, const Row& row, const RowStats& stats) {
   if (row.place.forced != kNoToken) return row.place.forced;
   Row judged = row;
-  const float max = ReadAndJudge(team, &judged, 0.0f, false, tiles);
+  const float max = ReadAndJudge(team, &judged, 0.0f, false, stats);
   if (IsNan(max) || max == -kInfinity) return kNoToken;
-  return LowestIdEqualTo(team, judged, tiles, max);
+  return LowestIdEqualTo(team, judged, stats, max);
 }
 
 }  // namespace specd

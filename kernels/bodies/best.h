@@ -18,7 +18,7 @@ SPECD_BODY void VisitBest(T& team, const Distribution& p, int32_t n, const RowWo
   whole.row.has_cut = false;
   CutSearch<T> search(team, whole, workspace);
   Cut cut{kLowestFloat, kVocabSizeMax};
-  const float first = KthTileMax(p.tiles, NumTiles(p.row.view.vocab_size), n);
+  const float first = KthPeak(team, p, static_cast<uint64_t>(n));
   Cut found;
   if (search.Find(static_cast<uint64_t>(n), false, first, &found)) cut = found;
   if (p.row.has_cut) cut = Tighter(cut, p.row.cut);

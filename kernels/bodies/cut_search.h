@@ -2,7 +2,7 @@
 //
 // docs/ALGORITHMS.md, "Filters". A Cut is found by bisection over values: a pass counts the
 // elements at or above a pivot, or adds up their integer weights, which is exact in any order. Only
-// tiles whose maximum reaches the pivot are read. As soon as the elements in question fit into a
+// steps whose peak reaches the pivot are read. As soon as the elements in question fit into a
 // list, passes go over the list. Pivots decide how fast the answer comes and never what it is.
 #pragma once
 
@@ -56,21 +56,37 @@ struct OneWhereEqual {
 // Every element above -inf is at least this.
 inline constexpr float kLowestFloat = -0x1.fffffep+127f;
 
-// The k-th largest tile maximum: at least k elements are not below it. -inf for fewer tiles.
-SPECD_INLINE float KthTileMax(const TileStats* tiles, int32_t num_tiles, int32_t k) {
-  if (num_tiles < k) return -kInfinity;
+// The steps of a tile that hold an element not below `floor`.
+SPECD_INLINE uint32_t StepsFrom(const Distribution& p, int32_t tile_index, float floor) {
+  const float* peaks = p.stats.peaks + tile_index * kStepsPerTile;
+  uint32_t steps = 0;
+  for (int32_t step = 0; step < kStepsPerTile; ++step) {
+    steps |= (peaks[step] >= floor ? 1u : 0u) << step;
+  }
+  return steps;
+}
+
+// The k-th largest peak: at least k elements are not below it, and few more if the best are spread
+// over the row. -inf for fewer steps.
+template <Team T>
+SPECD_BODY float KthPeak(T& team, const Distribution& p, uint64_t k) {
+  const int32_t num_tiles = NumTiles(p.row.view.vocab_size);
+  const RowView peaks{p.stats.peaks, DType::kFloat32, num_tiles * kStepsPerTile, {}};
+  if (static_cast<uint64_t>(peaks.vocab_size) < k) return -kInfinity;
+  typename T::Tile tile;
+  int32_t loaded = -1;
   uint32_t low = OrderedKey(-kInfinity);
-  uint32_t high = OrderedKey(kInfinity);
+  uint32_t high = OrderedKey(p.max) + 1;
   while (high - low > 1) {
     const uint32_t middle = low + (high - low) / 2;
-    const float pivot = FloatOfKey(middle);
-    int32_t count = 0;
-    for (int32_t t = 0; t < num_tiles; ++t) count += tiles[t].max >= pivot ? 1 : 0;
-    if (count >= k) {
-      low = middle;
-    } else {
-      high = middle;
+    uint64_t count = 0;
+    for (int32_t t = 0; t < NumTiles(peaks.vocab_size); ++t) {
+      if (t != loaded) team.Load(peaks, t, kAllSteps, Identity{}, &tile);
+      loaded = t;
+      count += static_cast<uint64_t>(team.Count(AtLeast{FloatOfKey(middle)}, tile));
     }
+    if (count == k) return FloatOfKey(middle);
+    (count > k ? low : high) = middle;
   }
   return FloatOfKey(low);
 }
@@ -79,8 +95,7 @@ SPECD_INLINE float KthTileMax(const TileStats* tiles, int32_t num_tiles, int32_t
 template <Team T>
 SPECD_INLINE void LoadList(T& team, const ElementList& list, int32_t num_listed,
                            typename T::Tile* tile) {
-  const RowView view{list.values, DType::kFloat32, num_listed, {}};
-  team.Load(view, 0, Identity{}, tile);
+  LoadArray(team, list.values, num_listed, tile);
 }
 
 // The number of ids that are not above `id`.
@@ -274,8 +289,8 @@ class CutSearch {
     typename T::Tile tile;
     ForEachTile(team_, num_tiles_, [&](int32_t t) {
       Tally tally;
-      if (p_.tiles[t].max >= floor) {
-        LoadRow(team_, row, t, &tile);
+      if (p_.stats.maxima[t] >= floor) {
+        LoadRow(team_, row, t, StepsFrom(p_, t, floor), &tile);
         tally = measure(tile);
       }
       team_.Publish(tally, &workspace_.tallies[t]);
@@ -308,7 +323,7 @@ class CutSearch {
       for (; next < t; ++next) place += static_cast<int32_t>(workspace_.tallies[next].count);
       // Counts that do not belong together (groups disagree about a row that changed) end here.
       if (workspace_.tallies[t].count == 0 || place > kListMax) return;
-      LoadRow(team_, p_.row, t, &tile);
+      LoadRow(team_, p_.row, t, StepsFrom(p_, t, low_), &tile);
       team_.Pack(bracket, tile, t * kTileSize, workspace_.list.values + place,
                  workspace_.list.ids + place);
     });
@@ -324,7 +339,7 @@ class CutSearch {
     const OneWhereEqual one{value};
     if (listed_) {
       LoadList(team_, workspace_.list, num_listed_, &tile);
-      const int32_t place = team_.FindPrefix(one, 0, (n - 1) << kWeightBits, tile);
+      const int32_t place = team_.FindPrefix(one, 0, (n - 1) << kWeightBits, tile).element;
       return place < 0 ? kVocabSizeMax : workspace_.list.ids[place];
     }
     MeasureTiles(value, p_.row, [&](const auto& of_tile) {
@@ -335,8 +350,8 @@ class CutSearch {
         n -= workspace_.tallies[t].count;
         continue;
       }
-      LoadRow(team_, p_.row, t, &tile);
-      const int32_t place = team_.FindPrefix(one, 0, (n - 1) << kWeightBits, tile);
+      LoadRow(team_, p_.row, t, StepsFrom(p_, t, value), &tile);
+      const int32_t place = team_.FindPrefix(one, 0, (n - 1) << kWeightBits, tile).element;
       return place < 0 ? kVocabSizeMax : t * kTileSize + place;
     }
     return kVocabSizeMax;

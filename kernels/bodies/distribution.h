@@ -19,8 +19,7 @@ struct Distribution {
   float max = 0;
   double mass = 0;  // of the survivors; without filters the sum of the tiles' masses
 
-  // Statistics of the tiles, of the row without its cut.
-  const TileStats* tiles = nullptr;
+  RowStats stats;  // of the row without its cut
 
   // Where filters are on: `total` is the survivors' integer mass (weights relative to max, E = 0),
   // and mass = total * 2^-40. If they are few, they are in `list`: its elements up to list_cut,
@@ -60,65 +59,87 @@ struct PositivePartFunction {
 };
 
 // The weights of a tile are relative to its own maximum; this makes its mass relative to the row's.
-SPECD_INLINE float TileMass(const TileStats& tile, float max, float scale) {
-  return tile.sum * Exp2((tile.max - max) * scale);
+struct TileMassFunction {
+  WeightFunction weight;  // of the row
+  template <typename Value>
+  SPECD_INLINE auto operator()(Value maximum, Value sum) const {
+    // Beyond the last tile there is -inf, which is no sum.
+    return PositivePart(sum) * weight(maximum);
+  }
+};
+
+// Brings a short array of floats as a tile.
+template <Team T>
+SPECD_INLINE void LoadArray(T& team, const float* values, int32_t count, typename T::Tile* tile) {
+  const RowView view{values, DType::kFloat32, count, {}};
+  team.Load(view, 0, kAllSteps, Identity{}, tile);
+}
+static_assert(NumTiles(kVocabSizeMax) <= kTileSize, "a number for each tile is a short array");
+
+// The largest of the tiles' maxima; NaN if there is a NaN anywhere.
+template <Team T>
+SPECD_BODY float MaxOfTiles(T& team, const RowStats& stats, int32_t num_tiles) {
+  typename T::Tile maxima;
+  LoadArray(team, stats.maxima, num_tiles, &maxima);
+  return team.Max(Identity{}, maxima);
 }
 
-// The largest tile maximum; NaN if there is a NaN anywhere.
-SPECD_INLINE float MaxOfTiles(const TileStats* tiles, int32_t num_tiles) {
-  float max = -kInfinity;
-  for (int32_t t = 0; t < num_tiles; ++t) {
-    if (IsNan(tiles[t].max)) return tiles[t].max;
-    if (tiles[t].max > max) max = tiles[t].max;
-  }
-  return max;
+// The mass of a row that was read with sums.
+template <Team T>
+SPECD_BODY double MassOfTiles(T& team, const RowStats& stats, int32_t num_tiles,
+                              const WeightFunction& weight) {
+  typename T::Tile maxima;
+  typename T::Tile sums;
+  LoadArray(team, stats.maxima, num_tiles, &maxima);
+  LoadArray(team, stats.sums, num_tiles, &sums);
+  return team.SumInOrder(TileMassFunction{weight}, maxima, sums);
 }
 
 // The lowest id whose element equals `value`, which is the largest tile maximum. -0 equals +0.
 // kNoToken only if the row changed since its tiles were read.
 template <Team T>
-SPECD_BODY TokenId LowestIdEqualTo(T& team, const Row& row, const TileStats* tiles, float value) {
+SPECD_BODY TokenId LowestIdEqualTo(T& team, const Row& row, const RowStats& stats, float value) {
+  typename T::Tile tile;
+  LoadArray(team, stats.maxima, NumTiles(row.view.vocab_size), &tile);
   // Groups that disagree, because of a row that changed, write into one another's tiles: then even
   // this may be missing.
-  const int32_t num_tiles = NumTiles(row.view.vocab_size);
-  int32_t tile_index = 0;
-  while (tile_index < num_tiles && !(tiles[tile_index].max == value)) ++tile_index;
-  if (tile_index == num_tiles) return kNoToken;
-  typename T::Tile tile;
-  LoadRow(team, row, tile_index, &tile);
+  const int32_t tile_index = team.FindFirst(EqualTo{value}, tile);
+  if (tile_index < 0) return kNoToken;
+  LoadRow(team, row, tile_index, kAllSteps, &tile);
   const int32_t element = team.FindFirst(EqualTo{value}, tile);
   return element < 0 ? kNoToken : tile_index * kTileSize + element;
 }
 
-// One pass: the maximum of every tile, and the sum of its weights if asked for. Returns the row's
-// maximum, NaN if it holds a NaN.
+// One pass: the maximum of every tile and step, and the sum of a tile's weights if asked for.
+// Returns the row's maximum, NaN if it holds a NaN.
 template <Team T>
-SPECD_BODY float ReadTiles(T& team, const Row& row, float scale, bool with_sums, TileStats* tiles) {
+SPECD_BODY float ReadTiles(T& team, const Row& row, float scale, bool with_sums,
+                           const RowStats& stats) {
   const int32_t num_tiles = NumTiles(row.view.vocab_size);
   ForEachTile(team, num_tiles, [&](int32_t t) {
     typename T::Tile tile;
-    LoadRow(team, row, t, &tile);
-    TileStats stats;
-    stats.max = team.Max(Identity{}, tile);
-    const bool finite = stats.max - stats.max == 0.0f;
-    stats.sum = with_sums && finite ? team.Sum(WeightFunction{stats.max, scale}, tile) : 0.0f;
-    team.Publish(stats, &tiles[t]);
+    LoadRow(team, row, t, kAllSteps, &tile);
+    const float max = team.MaxBySteps(tile, stats.peaks + t * kStepsPerTile);
+    const bool finite = max - max == 0.0f;
+    team.Publish(max, &stats.maxima[t]);
+    team.Publish(with_sums && finite ? team.Sum(WeightFunction{max, scale}, tile) : 0.0f,
+                 &stats.sums[t]);
   });
-  return MaxOfTiles(tiles, num_tiles);
+  return MaxOfTiles(team, stats, num_tiles);
 }
 
 // Do probabilities sum to 1, as they arrived, within 1e-3?
 template <Team T>
-SPECD_BODY bool SumsToOne(T& team, const RowView& view, TileStats* tiles) {
+SPECD_BODY bool SumsToOne(T& team, const RowView& view, const RowStats& stats) {
   const int32_t num_tiles = NumTiles(view.vocab_size);
+  typename T::Tile tile;
   ForEachTile(team, num_tiles, [&](int32_t t) {
-    typename T::Tile tile;
-    team.Load(view, t, Identity{}, &tile);
+    team.Load(view, t, kAllSteps, Identity{}, &tile);
     // Beyond the end a tile holds -inf, which is no probability; PositivePart makes it 0.
-    team.Publish(TileStats{0.0f, team.Sum(PositivePartFunction{}, tile)}, &tiles[t]);
+    team.Publish(team.Sum(PositivePartFunction{}, tile), &stats.sums[t]);
   });
-  double sum = 0;
-  for (int32_t t = 0; t < num_tiles; ++t) sum += static_cast<double>(tiles[t].sum);
+  LoadArray(team, stats.sums, num_tiles, &tile);
+  const double sum = team.SumInOrder(Identity{}, tile);
   return sum >= 1.0 - 1e-3 && sum <= 1.0 + 1e-3;
 }
 
@@ -135,36 +156,37 @@ SPECD_INLINE void RemoveDisallowedAndEnds(T& team, const TokenEdit* edits, int32
 
 // Does step 1 leave nothing but EOS and stop ids? min_tokens yields then.
 template <Team T>
-SPECD_BODY bool OnlyEndsAreAllowed(T& team, const Row& row, TileStats* tiles) {
+SPECD_BODY bool OnlyEndsAreAllowed(T& team, const Row& row, const RowStats& stats) {
   typename T::Tile tile;
   const int32_t num_tiles = NumTiles(row.view.vocab_size);
   ForEachTile(team, num_tiles, [&](int32_t t) {
     Row masks = row;
     masks.sequence.num_edits = 0;
     masks.place.num_overrides = 0;
-    LoadRow(team, masks, t, &tile);
+    LoadRow(team, masks, t, kAllSteps, &tile);
     RemoveDisallowedAndEnds(team, row.sequence.edits, row.sequence.num_edits, t, &tile);
     RemoveDisallowedAndEnds(team, row.place.overrides, row.place.num_overrides, t, &tile);
-    team.Publish(TileStats{team.Max(Identity{}, tile), 0.0f}, &tiles[t]);
+    team.Publish(team.Max(Identity{}, tile), &stats.maxima[t]);
   });
-  return MaxOfTiles(tiles, num_tiles) == -kInfinity;
+  return MaxOfTiles(team, stats, num_tiles) == -kInfinity;
 }
 
 // ReadTiles with the judgements of CONTRACT §6 and the yielding of step 3, for which the row's
 // below_min_tokens may be taken back. Returns NaN or -inf for a bad row.
 template <Team T>
-SPECD_BODY float ReadAndJudge(T& team, Row* row, float scale, bool with_sums, TileStats* tiles) {
+SPECD_BODY float ReadAndJudge(T& team, Row* row, float scale, bool with_sums,
+                              const RowStats& stats) {
   const ElementRules& rules = row->view.rules;
-  if (rules.kind != RowKind::kLogits && !rules.renormalise && !SumsToOne(team, row->view, tiles)) {
+  if (rules.kind != RowKind::kLogits && !rules.renormalise && !SumsToOne(team, row->view, stats)) {
     return -kInfinity;
   }
-  const float max = ReadTiles(team, *row, scale, with_sums, tiles);
+  const float max = ReadTiles(team, *row, scale, with_sums, stats);
   // What was removed was allowed: with it gone, nothing may yield in its place.
   const bool may_yield = row->place.below_min_tokens && row->num_removed == 0;
   if (max != -kInfinity || !may_yield) return max;
-  if (!OnlyEndsAreAllowed(team, *row, tiles)) return max;
+  if (!OnlyEndsAreAllowed(team, *row, stats)) return max;
   row->place.below_min_tokens = false;
-  return ReadTiles(team, *row, scale, with_sums, tiles);
+  return ReadTiles(team, *row, scale, with_sums, stats);
 }
 
 // The weight of one id relative to the row's maximum; 0 for ids that did not survive, and for ids

@@ -70,11 +70,12 @@ SPECD_BODY Residual ReadResidual(T& team, const Distribution& p, const Distribut
   typename T::Tile p_tile;
   typename T::Tile q_tile;
   ForEachTile(team, num_tiles, [&](int32_t t) {
-    LoadRow(team, p.row, t, &p_tile);
-    LoadRow(team, q.row, t, &q_tile);
+    LoadRow(team, p.row, t, kAllSteps, &p_tile);
+    LoadRow(team, q.row, t, kAllSteps, &q_tile);
     team.Publish(team.Sum(residual.function, p_tile, q_tile), &masses[t]);
   });
-  for (int32_t t = 0; t < num_tiles; ++t) residual.mass += static_cast<double>(masses[t]);
+  LoadArray(team, masses, num_tiles, &p_tile);
+  residual.mass = team.SumInOrder(Identity{}, p_tile);
   return residual;
 }
 
@@ -84,13 +85,13 @@ SPECD_BODY TokenId SampleResidual(T& team, const Residual& residual, uint64_t co
   if (residual.whole) return residual.mass > 0 ? Sample(team, *residual.p, coin) : kNoToken;
   if (residual.masses == nullptr) return Sample(team, *residual.p, coin, residual.without);
   const Row& p_row = residual.p->row;
-  const auto mass_of = [&](int32_t t) { return residual.masses[t]; };
-  const TileChoice choice = ChooseTile(NumTiles(p_row.view.vocab_size), mass_of, coin);
-  if (choice.tile < 0) return kNoToken;
   typename T::Tile p_tile;
   typename T::Tile q_tile;
-  LoadRow(team, p_row, choice.tile, &p_tile);
-  LoadRow(team, residual.q->row, choice.tile, &q_tile);
+  LoadArray(team, residual.masses, NumTiles(p_row.view.vocab_size), &p_tile);
+  const TileChoice choice = ChooseTile(team, PositivePartFunction{}, coin, p_tile);
+  if (choice.tile < 0) return kNoToken;
+  LoadRow(team, p_row, choice.tile, kAllSteps, &p_tile);
+  LoadRow(team, residual.q->row, choice.tile, kAllSteps, &q_tile);
   return ChooseElement(team, choice, residual.function, p_tile, q_tile);
 }
 

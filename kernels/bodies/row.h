@@ -80,6 +80,23 @@ SPECD_INLINE bool MaskAllows(const uint32_t* words, TokenId id) {
   return words == nullptr || (words[id / 32] >> (id % 32) & 1u) != 0;
 }
 
+// The steps of a tile in which a mask allows anything: the others need not be read.
+SPECD_INLINE uint32_t StepsAllowed(const uint32_t* words, int32_t tile_index, int32_t vocab_size) {
+  constexpr int32_t kWordsPerStep = kLanes / 32;
+  if (words == nullptr) return kAllSteps;
+  const int32_t first = tile_index * (kTileSize / 32);
+  const int32_t num_words = (vocab_size + 31) / 32 - first;  // no words stand behind these
+  uint32_t steps = 0;
+  for (int32_t step = 0; step < kStepsPerTile; ++step) {
+    uint32_t any = 0;
+    for (int32_t i = step * kWordsPerStep; i < (step + 1) * kWordsPerStep; ++i) {
+      any |= i < num_words ? words[first + i] : 0u;
+    }
+    steps |= (any != 0 ? 1u : 0u) << step;
+  }
+  return steps;
+}
+
 // The first edit whose id is not below `id`.
 SPECD_INLINE int32_t LowerBound(const TokenEdit* edits, int32_t num_edits, TokenId id) {
   int32_t begin = 0;
@@ -152,6 +169,17 @@ SPECD_INLINE float ElementOf(const Row& row, TokenId id) {
   return l > row.cut.value || (l == row.cut.value && id <= row.cut.last) ? l : -kInfinity;
 }
 
+SPECD_INLINE bool HasEdits(const TokenEdit* edits, int32_t num_edits, int32_t tile_index) {
+  const TokenId first = tile_index * kTileSize;
+  const int32_t next = LowerBound(edits, num_edits, first);
+  return next < num_edits && edits[next].id < first + kTileSize;
+}
+
+SPECD_INLINE bool HasEdits(const Row& row, int32_t tile_index) {
+  return HasEdits(row.sequence.edits, row.sequence.num_edits, tile_index) ||
+         HasEdits(row.place.overrides, row.place.num_overrides, tile_index);
+}
+
 template <Team T>
 SPECD_INLINE void ApplyEdits(T& team, const Row& row, const TokenEdit* edits, int32_t num_edits,
                              int32_t tile_index, typename T::Tile* tile) {
@@ -163,12 +191,16 @@ SPECD_INLINE void ApplyEdits(T& team, const Row& row, const TokenEdit* edits, in
 }
 
 template <Team T>
-SPECD_BODY void LoadProcessed(T& team, const Row& row, int32_t tile_index, typename T::Tile* tile) {
+SPECD_BODY void LoadProcessed(T& team, const Row& row, int32_t tile_index, uint32_t steps,
+                              typename T::Tile* tile) {
   const ArriveFunction arrive{row.view.rules};
-  if (arrive.IsIdentity()) {
-    team.Load(row.view, tile_index, Identity{}, tile);
+  steps &= StepsAllowed(row.mask, tile_index, row.view.vocab_size);
+  steps &= StepsAllowed(row.sequence.allowed, tile_index, row.view.vocab_size);
+  // Elements that will be written lie better in a copy, which is made as memory likes it.
+  if (arrive.IsIdentity() && !HasEdits(row, tile_index)) {
+    team.Load(row.view, tile_index, steps, Identity{}, tile);
   } else {
-    team.Load(row.view, tile_index, arrive, tile);
+    team.Load(row.view, tile_index, steps, arrive, tile);
   }
   if (row.mask != nullptr) team.ApplyMask(row.mask, tile_index, tile);
   if (row.sequence.allowed != nullptr) team.ApplyMask(row.sequence.allowed, tile_index, tile);
@@ -183,13 +215,14 @@ SPECD_BODY void LoadProcessed(T& team, const Row& row, int32_t tile_index, typen
   if (row.has_cut) team.Keep(row.cut.value, row.cut.last - first, tile);
 }
 
-// Brings one tile of processed elements.
+// Brings one tile of processed elements, or some steps of it.
 template <Team T>
-SPECD_INLINE void LoadRow(T& team, const Row& row, int32_t tile_index, typename T::Tile* tile) {
+SPECD_INLINE void LoadRow(T& team, const Row& row, int32_t tile_index, uint32_t steps,
+                          typename T::Tile* tile) {
   if (row.plain() && ArriveFunction{row.view.rules}.IsIdentity()) {
-    team.Load(row.view, tile_index, Identity{}, tile);
+    team.Load(row.view, tile_index, steps, Identity{}, tile);
   } else {
-    LoadProcessed(team, row, tile_index, tile);
+    LoadProcessed(team, row, tile_index, steps, tile);
   }
 }
 

@@ -17,27 +17,18 @@ struct TileChoice {
   uint64_t weight = 0;
 };
 
-// Chooses among tiles in proportion to mass_of(t) >= 0.
-template <typename MassOf>
-SPECD_BODY TileChoice ChooseTile(int32_t num_tiles, const MassOf& mass_of, uint64_t coin) {
-  float largest = 0;
-  for (int32_t t = 0; t < num_tiles; ++t) {
-    const float mass = mass_of(t);
-    if (mass > largest) largest = mass;
-  }
-  if (largest == 0) return {};
+// Chooses among tiles in proportion to their masses, mass(x...) >= 0 for the numbers of each tile.
+template <Team T, typename Mass, typename... Arrays>
+SPECD_BODY TileChoice ChooseTile(T& team, const Mass& mass, uint64_t coin,
+                                 const Arrays&... arrays) {
+  const float largest = team.Max(mass, arrays...);
+  if (!(largest > 0.0f)) return {};
   const int32_t exponent = ExponentOf(largest);
-  uint64_t total = 0;
-  for (int32_t t = 0; t < num_tiles; ++t) total += IntegerWeight(mass_of(t), exponent);
-
-  // coin < 2^53, so the remainder starts below the total and falls into some tile.
-  uint64_t remainder = MulDiv(coin, total, uint64_t{1} << kCoinBits);
-  for (int32_t t = 0; t < num_tiles; ++t) {
-    const uint64_t weight = IntegerWeight(mass_of(t), exponent);
-    if (remainder < weight) return {t, remainder, weight};
-    remainder -= weight;
-  }
-  return {};
+  const uint64_t total = team.SumWeights(mass, exponent, arrays...);
+  // coin < 2^53, so the threshold is below the total and falls into some tile.
+  const uint64_t threshold = MulDiv(coin, total, uint64_t{1} << kCoinBits);
+  const PrefixPlace place = team.FindPrefix(mass, exponent, threshold, arrays...);
+  return {place.element, threshold - place.before, place.weight};
 }
 
 // Chooses an element of the chosen tile in proportion to `weight`, and returns its id; kNoToken if
@@ -49,32 +40,33 @@ SPECD_BODY TokenId ChooseElement(T& team, const TileChoice& choice, const Weight
   const uint64_t total = team.SumWeights(weight, exponent, tiles...);
   // The remainder is below the tile's weight, so the threshold is below the total.
   const uint64_t threshold = MulDiv(choice.remainder, total, choice.weight);
-  const int32_t element = team.FindPrefix(weight, exponent, threshold, tiles...);
+  const int32_t element = team.FindPrefix(weight, exponent, threshold, tiles...).element;
   return element < 0 ? kNoToken : choice.tile * kTileSize + element;
 }
 
 // Without filters. A tile whose maximum is -inf has no weights: its statistics say so.
 template <Team T>
 SPECD_BODY TokenId SampleTiles(T& team, const Distribution& p, uint64_t coin, TokenId removed) {
+  const int32_t num_tiles = NumTiles(p.row.view.vocab_size);
   const int32_t removed_tile = removed == kNoToken ? -1 : removed / kTileSize;
   const int32_t removed_element = removed % kTileSize;
+  typename T::Tile maxima;
+  typename T::Tile sums;
   typename T::Tile tile;
-  float rest = 0;
-  if (removed_tile >= 0 && p.tiles[removed_tile].max > -kInfinity) {
-    const TileStats& stats = p.tiles[removed_tile];
-    LoadRow(team, p.row, removed_tile, &tile);
+  LoadArray(team, p.stats.maxima, num_tiles, &maxima);
+  LoadArray(team, p.stats.sums, num_tiles, &sums);
+  if (removed_tile >= 0 && p.stats.maxima[removed_tile] > -kInfinity) {
+    LoadRow(team, p.row, removed_tile, kAllSteps, &tile);
     team.Set(removed_element, -kInfinity, &tile);
-    const float sum = team.Sum(WeightFunction{stats.max, p.scale}, tile);
-    rest = TileMass(TileStats{stats.max, sum}, p.max, p.scale);
+    const WeightFunction weight{p.stats.maxima[removed_tile], p.scale};
+    team.Set(removed_tile, team.Sum(weight, tile), &sums);
   }
-  const auto mass_of = [&](int32_t t) {
-    return t == removed_tile ? rest : TileMass(p.tiles[t], p.max, p.scale);
-  };
-  const TileChoice choice = ChooseTile(NumTiles(p.row.view.vocab_size), mass_of, coin);
+  const TileMassFunction mass{{p.max, p.scale}};
+  const TileChoice choice = ChooseTile(team, mass, coin, maxima, sums);
   if (choice.tile < 0) return kNoToken;
-  LoadRow(team, p.row, choice.tile, &tile);
+  LoadRow(team, p.row, choice.tile, kAllSteps, &tile);
   if (choice.tile == removed_tile) team.Set(removed_element, -kInfinity, &tile);
-  return ChooseElement(team, choice, WeightFunction{p.tiles[choice.tile].max, p.scale}, tile);
+  return ChooseElement(team, choice, WeightFunction{p.stats.maxima[choice.tile], p.scale}, tile);
 }
 
 // Among the survivors of filters. Their integer weights are all relative to the row's maximum, so
@@ -91,7 +83,7 @@ SPECD_BODY TokenId SampleSurvivors(T& team, const Distribution& p, uint64_t coin
     team.Keep(p.list_cut.value, p.list_cut.last, &tile);
     const int32_t place = NumUpTo(p.list, p.num_listed, removed) - 1;
     if (place >= 0 && p.list.ids[place] == removed) team.Set(place, -kInfinity, &tile);
-    const int32_t element = team.FindPrefix(weight, 0, remainder, tile);
+    const int32_t element = team.FindPrefix(weight, 0, remainder, tile).element;
     return element < 0 ? kNoToken : p.list.ids[element];
   }
   for (int32_t t = 0; t < NumTiles(p.row.view.vocab_size); ++t) {
@@ -101,9 +93,9 @@ SPECD_BODY TokenId SampleSurvivors(T& team, const Distribution& p, uint64_t coin
       remainder -= mass;
       continue;
     }
-    LoadRow(team, p.row, t, &tile);
+    LoadRow(team, p.row, t, StepsFrom(p, t, p.row.cut.value), &tile);
     if (has_removed) team.Set(removed % kTileSize, -kInfinity, &tile);
-    const int32_t element = team.FindPrefix(weight, 0, remainder, tile);
+    const int32_t element = team.FindPrefix(weight, 0, remainder, tile).element;
     return element < 0 ? kNoToken : t * kTileSize + element;
   }
   return kNoToken;

@@ -41,8 +41,8 @@ SPECD_BODY int32_t RankOf(T& team, const Distribution& p, float l, const RowWork
   typename T::Tile tile;
   ForEachTile(team, num_tiles, [&](int32_t t) {
     Tally tally;
-    if (p.tiles[t].max > l) {
-      LoadRow(team, p.row, t, &tile);
+    if (p.stats.maxima[t] > l) {
+      LoadRow(team, p.row, t, StepsFrom(p, t, l), &tile);
       tally.count = static_cast<uint64_t>(team.Count(GreaterThan{l}, tile));
     }
     team.Publish(tally, &workspace.tallies[t]);

@@ -14,11 +14,12 @@
 //   2. A workspace is written again only after a Sync() that follows its last reading.
 //
 // Tiles. Load() brings one tile of a row into team.Tile, which belongs to the group: registers, or
-// a buffer near the core. Elements beyond the row's end are -inf, and stay so.
+// a buffer near the core. Elements beyond the row's end are -inf, and stay so; and so are those of
+// steps that were not asked for, which are not read.
 //
-//   Load(row, t, f, &tile)            tile t with f applied to every element of the row
+//   Load(row, t, steps, f, &tile)     tile t with f applied to every element of the row in `steps`
 //   ApplyMask(words, t, &tile)        -inf where an id's bit is 0; `words` are a row of a MaskView
-//   Set(element, value, &tile)        writes one element
+//   Set(element, value, &tile)        writes one element; nothing where its step was not loaded
 //   Keep(value, last, &tile)          -inf unless x > value, or x == value and element <= last
 //
 // The functions on tiles take element functions f(x) or f(x, y), one argument for each tile, and
@@ -26,18 +27,21 @@
 //
 //   Max(f, tiles...)        the largest f; NaN if any is NaN, +0 where zeros of both signs are it.
 //                           f of what lies beyond the end must not be larger than all others
+//   MaxBySteps(tile, out)   the same of the elements themselves, and out[s] is the largest of step
+//                           s: -inf where that was not loaded, anything if there is a NaN
 //   Sum(f, tiles...)        fp32, in the canonical order of tiles.h; f is +0 beyond the end
 //   Count(f, tile)          the number of elements whose f is true
 //   SumWeights(f, E, tiles...)     the sum of IntegerWeight(f, E): exact, so in any order
 //   FindPrefix(f, E, T, tiles...)  the first element, in element order, whose inclusive prefix of
-//                           those integers exceeds T; -1 if none does
+//                           those integers exceeds T, its own integer and the prefix before it
+//   SumInOrder(f, tiles...) in double, one element after another; not beyond the end
 //   FindFirst(f, tile)      the first element whose f is true; -1 if none is
 //   Pack(f, tile, first_id, values, ids)  writes the elements whose f is true, in element order, to
 //                           values[0..], and first_id + element to ids[0..]; the number written
 //   Store(f, tile, count, out)        out[e] = f(x) for the first `count` elements
 //
 // Element indices count from the start of the tile. Count, FindFirst and Pack do not look beyond
-// the end.
+// the end, nor at steps that were not loaded. Of a tile without any step Max is -inf or f(-inf).
 //
 // Element functions are pure, without branches on elements, and generic in their argument (`auto
 // x`): a team may call them with float or with its own vector type. They use only +, -, *, / and
@@ -67,6 +71,13 @@
 
 namespace specd {
 
+// Where a prefix sum passes a threshold.
+struct PrefixPlace {
+  int32_t element = -1;  // -1: nowhere
+  uint64_t before = 0;
+  uint64_t weight = 0;
+};
+
 namespace internal {
 
 // Stand-ins that let the concept name calls with generic element functions.
@@ -84,28 +95,33 @@ struct Predicate {
 
 template <typename T>
 concept Team = requires(T team, const T const_team, typename T::Tile tile, const RowView& row,
-                        int32_t index, uint64_t threshold, TileStats* stats, const uint32_t* words,
-                        float* values, TokenId* ids) {
+                        int32_t index, uint64_t threshold, const uint32_t* words, float* values,
+                        TokenId* ids) {
   { const_team.group() } -> std::same_as<int32_t>;
   { const_team.num_groups() } -> std::same_as<int32_t>;
   { const_team.leader() } -> std::same_as<bool>;
   { team.Sync() } -> std::same_as<void>;
-  { team.Publish(TileStats{}, stats) } -> std::same_as<void>;
-  { team.Load(row, index, internal::UnaryFunction{}, &tile) } -> std::same_as<void>;
+  { team.Publish(0.0f, values) } -> std::same_as<void>;
+  { team.Load(row, index, kAllSteps, internal::UnaryFunction{}, &tile) } -> std::same_as<void>;
   { team.ApplyMask(words, index, &tile) } -> std::same_as<void>;
   { team.Set(index, 0.0f, &tile) } -> std::same_as<void>;
   { team.Keep(0.0f, index, &tile) } -> std::same_as<void>;
   { team.Max(internal::UnaryFunction{}, tile) } -> std::same_as<float>;
   { team.Max(internal::BinaryFunction{}, tile, tile) } -> std::same_as<float>;
+  { team.MaxBySteps(tile, values) } -> std::same_as<float>;
   { team.Sum(internal::UnaryFunction{}, tile) } -> std::same_as<float>;
   { team.Sum(internal::BinaryFunction{}, tile, tile) } -> std::same_as<float>;
   { team.Count(internal::Predicate{}, tile) } -> std::same_as<int32_t>;
   { team.SumWeights(internal::UnaryFunction{}, index, tile) } -> std::same_as<uint64_t>;
   { team.SumWeights(internal::BinaryFunction{}, index, tile, tile) } -> std::same_as<uint64_t>;
-  { team.FindPrefix(internal::UnaryFunction{}, index, threshold, tile) } -> std::same_as<int32_t>;
+  {
+    team.FindPrefix(internal::UnaryFunction{}, index, threshold, tile)
+    } -> std::same_as<PrefixPlace>;
   {
     team.FindPrefix(internal::BinaryFunction{}, index, threshold, tile, tile)
-    } -> std::same_as<int32_t>;
+    } -> std::same_as<PrefixPlace>;
+  { team.SumInOrder(internal::UnaryFunction{}, tile) } -> std::same_as<double>;
+  { team.SumInOrder(internal::BinaryFunction{}, tile, tile) } -> std::same_as<double>;
   { team.FindFirst(internal::Predicate{}, tile) } -> std::same_as<int32_t>;
   { team.Pack(internal::Predicate{}, tile, index, values, ids) } -> std::same_as<int32_t>;
   { team.Store(internal::UnaryFunction{}, tile, index, values) } -> std::same_as<void>;

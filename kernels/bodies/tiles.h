@@ -2,8 +2,10 @@
 //
 // A row is cut into tiles of 2,048 elements whatever processor works on it. Inside a tile, element
 // e belongs to virtual lane e mod 256; a lane adds its 8 terms in order, then lanes are added as a
-// tree. Tiles are combined in tile order. Statistics of tiles lie in a workspace that the caller
-// gives, so that tiles may be computed anywhere, in any order, without changing a bit.
+// tree. The 256 elements that give each lane its next term are a step; the largest of them is the
+// step's peak, by which a pass knows which steps it need not read. Tiles are combined in tile
+// order. Statistics of tiles lie in a workspace that the caller gives, so that tiles may be
+// computed anywhere, in any order, without changing a bit.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +19,19 @@ inline constexpr int32_t kLanes = 256;
 inline constexpr int32_t kStepsPerTile = 8;
 inline constexpr int32_t kTileSize = kLanes * kStepsPerTile;
 
+inline constexpr uint32_t kAllSteps = (1u << kStepsPerTile) - 1;  // bit s: step s of a tile
+
 SPECD_INLINE constexpr int32_t NumTiles(int32_t vocab_size) {
   return (vocab_size + kTileSize - 1) / kTileSize;
 }
 
-// What one pass over a tile leaves behind.
-struct TileStats {
-  float max = 0;  // NaN if the tile holds a NaN
-  float sum =
-      0;  // of the weights 2^((l - max) * scale); 0 where max is not finite or not asked for
+// What one pass over a row leaves behind: short rows, a number for each tile or step. A team reads
+// them as it reads a row.
+struct RowStats {
+  float* maxima = nullptr;  // of the tiles; NaN if a tile holds a NaN
+  // Of a tile's weights 2^((l - maximum) * scale); 0 where that is not finite or not asked for.
+  float* sums = nullptr;
+  float* peaks = nullptr;  // of the steps: kStepsPerTile of each tile
 };
 
 // Elements that were counted, and what they amount to: themselves, or their integer weights.
@@ -45,7 +51,7 @@ struct ElementList {
 
 // Memory for reading one row. The arrays of tiles have NumTiles(vocab_size) entries.
 struct RowWorkspace {
-  TileStats* tiles = nullptr;
+  RowStats stats;
   Tally* tallies = nullptr;
   ElementList list;
 };
@@ -83,7 +89,9 @@ class Carver {
 
 SPECD_INLINE RowWorkspace CarveRow(Carver* carver, int32_t num_tiles) {
   RowWorkspace row;
-  row.tiles = carver->Take<TileStats>(num_tiles);
+  row.stats.maxima = carver->Take<float>(num_tiles);
+  row.stats.sums = carver->Take<float>(num_tiles);
+  row.stats.peaks = carver->Take<float>(int64_t{num_tiles} * kStepsPerTile);
   row.tallies = carver->Take<Tally>(num_tiles);
   row.list.values = carver->Take<float>(kListRoom);
   row.list.ids = carver->Take<TokenId>(kListRoom);

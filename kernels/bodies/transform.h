@@ -40,7 +40,7 @@ SPECD_BODY OutcomeStatus TransformRow(T& team, const RowView& view, const RowTra
     const int32_t rest = view.vocab_size - first;
     const int32_t count = rest < kTileSize ? rest : kTileSize;
     float* out = transform.out + first;
-    LoadRow(team, p.row, t, &tile);
+    LoadRow(team, p.row, t, kAllSteps, &tile);
     if (p.bad) {
       team.Store(ConstantFunction{FloatOf(0x7FC00000u)}, tile, count, out);
     } else if (point) {

@@ -55,7 +55,7 @@ SPECD_BODY void Truncate(T& team, const Filters& filters, const RowWorkspace& wo
   Cut found;
   if (HasTopK(filters, vocab_size)) {
     const auto k = static_cast<uint64_t>(filters.top_k);
-    const float first = KthTileMax(p->tiles, NumTiles(vocab_size), filters.top_k);
+    const float first = KthPeak(team, *p, k);
     if (search.Find(k, false, first, &found)) cut = Tighter(cut, found);
   }
   if (HasTopP(filters)) {
@@ -81,7 +81,7 @@ SPECD_BODY Distribution ReadDistribution(T& team, const Row& row, float scale,
   Distribution p;
   p.row = row;
   p.scale = ScaleOf(row, scale);
-  p.tiles = workspace.tiles;
+  p.stats = workspace.stats;
   if (row.place.forced != kNoToken) {
     p.point = row.place.forced;
     p.mass = 1;
@@ -89,18 +89,17 @@ SPECD_BODY Distribution ReadDistribution(T& team, const Row& row, float scale,
   }
   const bool selects = HasTopK(filters, vocab_size) || HasMinP(filters);
   const bool with_sums = !selects || TopPIsOfAll(filters, vocab_size);
-  p.max = ReadAndJudge(team, &p.row, p.scale, with_sums, workspace.tiles);
+  p.max = ReadAndJudge(team, &p.row, p.scale, with_sums, workspace.stats);
   p.bad = IsNan(p.max) || p.max == -kInfinity;
   if (p.bad) return p;
   if (p.max == kInfinity) {
-    p.point = LowestIdEqualTo(team, p.row, workspace.tiles, kInfinity);
+    p.point = LowestIdEqualTo(team, p.row, workspace.stats, kInfinity);
     p.mass = 1;
     return p;
   }
   if (with_sums) {
-    for (int32_t t = 0; t < NumTiles(vocab_size); ++t) {
-      p.mass += static_cast<double>(TileMass(workspace.tiles[t], p.max, p.scale));
-    }
+    const WeightFunction weight{p.max, p.scale};
+    p.mass = MassOfTiles(team, workspace.stats, NumTiles(vocab_size), weight);
   }
   if (selects || HasTopP(filters)) Truncate(team, filters, workspace, &p);
   return p;

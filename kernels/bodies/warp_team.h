@@ -37,7 +37,8 @@ class WarpTeam {
   // with a variable index would leave the registers.
   struct Tile {
     float values[kStepsPerTile][kLanesPerThread];
-    int32_t count;  // elements of the row
+    int32_t count;   // elements of the row
+    uint32_t steps;  // those that were loaded
   };
 
   SPECD_INLINE explicit WarpTeam(const Thread& thread) : thread_(thread) {}
@@ -54,9 +55,11 @@ class WarpTeam {
 
   // The elements are fetched by type first, so that f is compiled once and not for each type.
   template <typename F>
-  SPECD_BODY void Load(const RowView& row, int32_t tile_index, const F& f, Tile* tile) const {
+  SPECD_BODY void Load(const RowView& row, int32_t tile_index, uint32_t steps, const F& f,
+                       Tile* tile) const {
     const int32_t rest = row.vocab_size - tile_index * kTileSize;
     tile->count = rest < kTileSize ? rest : kTileSize;
+    tile->steps = steps;
     switch (row.dtype) {
       case DType::kFloat32:
         Fetch<DType::kFloat32>(row, tile_index, tile);
@@ -70,7 +73,7 @@ class WarpTeam {
     }
     ForEachElement([&](int32_t step, int32_t j) {
       float& x = tile->values[step][j];
-      x = ElementAt(step, j) < tile->count ? f(x) : -kInfinity;
+      x = Has(*tile, step, j) ? f(x) : -kInfinity;
     });
   }
 
@@ -80,7 +83,7 @@ class WarpTeam {
     const uint32_t* first = words + tile_index * (kTileSize / 32);
     for (int32_t step = 0; step < kStepsPerTile; ++step) {
       const int32_t element = ElementAt(step, 0);
-      const uint32_t word = element < tile->count ? first[element / 32] : 0;
+      const uint32_t word = Has(*tile, step, 0) ? first[element / 32] : 0;
       const uint32_t allowed = word >> (element % 32);
       for (int32_t j = 0; j < kLanesPerThread; ++j) {
         float& x = tile->values[step][j];
@@ -92,7 +95,7 @@ class WarpTeam {
   SPECD_INLINE void Set(int32_t element, float value, Tile* tile) const {
     ForEachElement([&](int32_t step, int32_t j) {
       float& x = tile->values[step][j];
-      x = ElementAt(step, j) == element ? value : x;
+      x = ElementAt(step, j) == element && Has(*tile, step, j) ? value : x;
     });
   }
 
@@ -112,12 +115,25 @@ class WarpTeam {
       max = x > max ? x : max;
       nan = nan || IsNan(x);
     });
-    for (int32_t mask = 1; mask < kWarpSize; mask *= 2) {
-      const float other = ShuffleXor(max, mask);
-      max = other > max ? other : max;
+    max = LargestOfLanes(max);
+    return thread_.Ballot(nan) != 0 ? FloatOf(0x7FC00000u) : max;
+  }
+
+  SPECD_INLINE float MaxBySteps(const Tile& tile, float* out) {
+    float largest = -kInfinity;
+    bool nan = false;
+    for (int32_t step = 0; step < kStepsPerTile; ++step) {
+      float max = -kInfinity;
+      for (int32_t j = 0; j < kLanesPerThread; ++j) {
+        const float x = tile.values[step][j];
+        max = x > max ? x : max;
+        nan = nan || IsNan(x);
+      }
+      max = LargestOfLanes(max);
+      Publish(max, &out[step]);
+      largest = max > largest ? max : largest;
     }
-    // Which of two zeros was met first depends on the order; the sum with +0 is +0 for both.
-    return thread_.Ballot(nan) != 0 ? FloatOf(0x7FC00000u) : max + 0.0f;
+    return thread_.Ballot(nan) != 0 ? FloatOf(0x7FC00000u) : largest;
   }
 
   template <typename F, typename... Tiles>
@@ -133,7 +149,7 @@ class WarpTeam {
   SPECD_INLINE int32_t Count(const F& f, const Tile& tile) {
     int32_t count = 0;
     ForEachElement([&](int32_t step, int32_t j) {
-      count += ElementAt(step, j) < tile.count && f(tile.values[step][j]) ? 1 : 0;
+      count += Has(tile, step, j) && f(tile.values[step][j]) ? 1 : 0;
     });
     for (int32_t mask = 1; mask < kWarpSize; mask *= 2) {
       count += ShuffleValue(count, thread_.lane() ^ mask);
@@ -155,25 +171,51 @@ class WarpTeam {
   // Element order is step, then lane, then j: the prefix goes step by step, and inside a step by a
   // scan over the lanes.
   template <typename F, typename... Tiles>
-  SPECD_BODY int32_t FindPrefix(const F& f, int32_t exponent, uint64_t threshold,
-                                const Tiles&... tiles) {
+  SPECD_BODY PrefixPlace FindPrefix(const F& f, int32_t exponent, uint64_t threshold,
+                                    const Tiles&... tiles) {
     uint64_t before = 0;  // of all earlier steps
     for (int32_t step = 0; step < kStepsPerTile; ++step) {
       const uint64_t mine = StepWeight(f, exponent, step, tiles...);
       const uint64_t prefix = before + InclusiveScan(mine);
       const uint32_t above = thread_.Ballot(prefix > threshold);
       if (above != 0) {
-        int32_t element = -1;
+        PrefixPlace place;
         uint64_t running = prefix - mine;
         for (int32_t j = 0; j < kLanesPerThread; ++j) {
-          running += IntegerWeight(f(tiles.values[step][j]...), exponent);
-          if (element < 0 && running > threshold) element = ElementAt(step, j);
+          const uint64_t weight = IntegerWeight(f(tiles.values[step][j]...), exponent);
+          if (place.element < 0 && running + weight > threshold) {
+            place = {ElementAt(step, j), running, weight};
+          }
+          running += weight;
         }
-        return ShuffleValue(element, LowestBit(above));
+        const int32_t finder = LowestBit(above);
+        return {ShuffleValue(place.element, finder), ShuffleValue(place.before, finder),
+                ShuffleValue(place.weight, finder)};
       }
       before = ShuffleValue(prefix, kWarpSize - 1);
     }
-    return -1;
+    return {};
+  }
+
+  // Each lane in turn adds its terms to the sum of those before it.
+  template <typename F, typename... Tiles>
+  SPECD_BODY double SumInOrder(const F& f, const Tiles&... tiles) {
+    double sum = 0;
+    const int32_t count = CountOf(tiles...);
+    for (int32_t step = 0; step < kStepsPerTile; ++step) {
+      if (step * kLanes >= count) continue;
+      double terms[kLanesPerThread];
+      for (int32_t j = 0; j < kLanesPerThread; ++j) {
+        const bool here = ElementAt(step, j) < count;
+        terms[j] = here ? static_cast<double>(f(tiles.values[step][j]...)) : 0.0;
+      }
+      for (int32_t lane = 0; step * kLanes + lane * kLanesPerThread < count && lane < kWarpSize;
+           ++lane) {
+        for (int32_t j = 0; j < kLanesPerThread; ++j) sum += terms[j];
+        sum = ShuffleValue(sum, lane);
+      }
+    }
+    return sum;
   }
 
   template <typename F>
@@ -181,7 +223,7 @@ class WarpTeam {
     int32_t first = kTileSize;
     ForEachElement([&](int32_t step, int32_t j) {
       const int32_t element = ElementAt(step, j);
-      const bool here = element < tile.count && f(tile.values[step][j]);
+      const bool here = Has(tile, step, j) && f(tile.values[step][j]);
       first = here && element < first ? element : first;
     });
     for (int32_t mask = 1; mask < kWarpSize; mask *= 2) {
@@ -200,7 +242,7 @@ class WarpTeam {
       uint32_t chosen = 0;
       int32_t mine = 0;
       for (int32_t j = 0; j < kLanesPerThread; ++j) {
-        const bool here = ElementAt(step, j) < tile.count && f(tile.values[step][j]);
+        const bool here = Has(tile, step, j) && f(tile.values[step][j]);
         chosen |= (here ? 1u : 0u) << j;
         mine += here ? 1 : 0;
       }
@@ -240,12 +282,26 @@ class WarpTeam {
     ForEachElement([&](int32_t step, int32_t j) {
       const int32_t element = ElementAt(step, j);
       tile->values[step][j] =
-          element < tile->count ? LoadElementAs<kDType>(row.data, first + element) : -kInfinity;
+          Has(*tile, step, j) ? LoadElementAs<kDType>(row.data, first + element) : -kInfinity;
     });
+  }
+
+  // Is this an element of the row that was loaded?
+  SPECD_INLINE bool Has(const Tile& tile, int32_t step, int32_t j) const {
+    return (tile.steps >> step & 1u) != 0 && ElementAt(step, j) < tile.count;
   }
 
   SPECD_INLINE int32_t ElementAt(int32_t step, int32_t j) const {
     return step * kLanes + thread_.lane() * kLanesPerThread + j;
+  }
+
+  SPECD_INLINE float LargestOfLanes(float max) {
+    for (int32_t mask = 1; mask < kWarpSize; mask *= 2) {
+      const float other = ShuffleXor(max, mask);
+      max = other > max ? other : max;
+    }
+    // Which of two zeros was met first depends on the order; the sum with +0 is +0 for both.
+    return max + 0.0f;
   }
 
   // The weight of this thread's 8 elements of one step.
@@ -279,6 +335,20 @@ class WarpTeam {
     const uint64_t high = thread_.Shuffle(static_cast<uint32_t>(value >> 32), source);
     const uint64_t low = thread_.Shuffle(static_cast<uint32_t>(value), source);
     return (high << 32) | low;
+  }
+
+  SPECD_INLINE double ShuffleValue(double value, int32_t source) {
+    uint64_t bits;
+    __builtin_memcpy(&bits, &value, sizeof(bits));
+    bits = ShuffleValue(bits, source);
+    __builtin_memcpy(&value, &bits, sizeof(bits));
+    return value;
+  }
+
+  // Tiles that are read together are of rows of one vocabulary.
+  template <typename... Rest>
+  SPECD_INLINE static int32_t CountOf(const Tile& first, const Rest&...) {
+    return first.count;
   }
 
   SPECD_INLINE static int32_t LowestBit(uint32_t bits) {

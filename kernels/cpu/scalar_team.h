@@ -9,8 +9,8 @@
 #include <type_traits>
 
 #include "kernels/bodies/team.h"
-#include "kernels/core/elements.h"
 #include "kernels/cpu/cpu_target.h"
+#include "kernels/cpu/cpu_tile.h"
 #include "kernels/cpu/spin_barrier.h"
 
 namespace specd {
@@ -18,18 +18,7 @@ namespace specd {
 template <CpuTarget kTarget>
 class ScalarTeam {
  public:
-  // `values` is the row itself where it is fp32 and the tile is full, else `buffer`. Steps wholly
-  // beyond the row's end are left out: they would add +0, or offer -inf as a maximum.
-  struct Tile {
-    const char* values;
-    int32_t count;  // elements of the row
-    int32_t end;    // the same, rounded up to a multiple of kLanes
-    float buffer[kTileSize];
-
-    SPECD_INLINE float At(int32_t element) const {
-      return LoadElementAs<DType::kFloat32>(values, element);
-    }
-  };
+  using Tile = CpuTile;
 
   ScalarTeam() = default;
   SPECD_INLINE explicit ScalarTeam(const TeamSeat& seat) : seat_(seat) {}
@@ -47,47 +36,42 @@ class ScalarTeam {
   }
 
   template <typename F>
-  SPECD_INLINE void Load(const RowView& row, int32_t tile_index, const F& f, Tile* tile) const {
-    const int32_t first = tile_index * kTileSize;
-    const int32_t rest = row.vocab_size - first;
-    const int32_t count = rest < kTileSize ? rest : kTileSize;
-    const char* source = static_cast<const char*>(row.data) + first * SizeBytes(row.dtype);
-    tile->values = reinterpret_cast<const char*>(tile->buffer);
-    tile->count = count;
-    tile->end = (count + kLanes - 1) / kLanes * kLanes;
-    switch (row.dtype) {
-      case DType::kFloat32:
-        if (std::is_same_v<F, Identity> && count == kTileSize) {
-          tile->values = source;
-          return;
-        }
-        return Convert<DType::kFloat32>(source, count, f, tile->buffer);
-      case DType::kBFloat16:
-        return Convert<DType::kBFloat16>(source, count, f, tile->buffer);
-      case DType::kFloat16:
-        return Convert<DType::kFloat16>(source, count, f, tile->buffer);
+  SPECD_INLINE void Load(const RowView& row, int32_t tile_index, uint32_t steps, const F& f,
+                         Tile* tile) const {
+    if (row.dtype == DType::kBFloat16) {
+      LoadAll<DType::kBFloat16>(row, tile_index, steps, f, tile);
+    } else if (row.dtype == DType::kFloat16) {
+      LoadAll<DType::kFloat16>(row, tile_index, steps, f, tile);
+    } else {
+      LoadAll<DType::kFloat32>(row, tile_index, steps, f, tile);
     }
   }
 
   SPECD_INLINE void ApplyMask(const uint32_t* words, int32_t tile_index, Tile* tile) const {
-    Own(tile);
     // Words beyond the vocabulary do not exist; elements there are -inf already.
-    const uint32_t* first = words + tile_index * (kTileSize / 32);
-    for (int32_t e = 0; e < tile->count; ++e) {
-      if ((first[e / 32] >> (e % 32) & 1u) == 0) tile->buffer[e] = -kInfinity;
+    const uint32_t* of_tile = words + tile_index * (kTileSize / 32);
+    for (const int32_t step : StepsOf(*tile)) {
+      float* values = Own(step, tile);
+      const uint32_t* of_step = of_tile + step * (kLanes / 32);
+      for (int32_t v = 0; v < tile->CountOf(step); ++v) {
+        if ((of_step[v / 32] >> (v % 32) & 1u) == 0) values[v] = -kInfinity;
+      }
     }
   }
 
   SPECD_INLINE void Set(int32_t element, float value, Tile* tile) const {
-    Own(tile);
-    tile->buffer[element] = value;
+    const int32_t step = element / kLanes;
+    if (tile->Has(step)) Own(step, tile)[element % kLanes] = value;
   }
 
   SPECD_INLINE void Keep(float value, int32_t last, Tile* tile) const {
-    Own(tile);
-    for (int32_t e = 0; e < tile->end; ++e) {
-      const float x = tile->buffer[e];
-      tile->buffer[e] = x > value || (x == value && e <= last) ? x : -kInfinity;
+    for (const int32_t step : StepsOf(*tile)) {
+      float* values = Own(step, tile);
+      for (int32_t v = 0; v < kLanes; ++v) {
+        const float x = values[v];
+        const bool kept = x > value || (x == value && step * kLanes + v <= last);
+        values[v] = kept ? x : -kInfinity;
+      }
     }
   }
 
@@ -99,29 +83,33 @@ class ScalarTeam {
       max[v] = -kInfinity;
       nan[v] = 0;
     }
-    for (int32_t e = 0; e < End(tiles...); e += kLanes) {
-      for (int32_t v = 0; v < kLanes; ++v) {
-        const float x = f(tiles.At(e + v)...);
-        max[v] = x > max[v] ? x : max[v];
-        nan[v] |= x != x ? 1 : 0;
-      }
+    for (const int32_t step : StepsOf(tiles...)) {
+      MaxOfStep(f, max, nan, tiles.steps[step]...);
     }
-    for (int32_t half = kLanes / 2; half > 0; half /= 2) {
-      for (int32_t v = 0; v < half; ++v) {
-        max[v] = max[v + half] > max[v] ? max[v + half] : max[v];
-        nan[v] |= nan[v + half];
-      }
+    const float largest = Fold(max, nan);
+    return nan[0] != 0 ? __builtin_nanf("") : largest;
+  }
+
+  SPECD_INLINE float MaxBySteps(const Tile& tile, float* out) const {
+    int32_t nan[kLanes];
+    for (int32_t v = 0; v < kLanes; ++v) nan[v] = 0;
+    float largest = -kInfinity;
+    for (int32_t step = 0; step < kStepsPerTile; ++step) {
+      float max[kLanes];
+      for (int32_t v = 0; v < kLanes; ++v) max[v] = -kInfinity;
+      if (tile.Has(step)) MaxOfStep(Identity{}, max, nan, tile.steps[step]);
+      out[step] = Fold(max, nan);
+      if (out[step] > largest) largest = out[step];
     }
-    // Which of two zeros was met first depends on the order; the sum with +0 is +0 for both.
-    return nan[0] != 0 ? __builtin_nanf("") : max[0] + 0.0f;
+    return nan[0] != 0 ? __builtin_nanf("") : largest;
   }
 
   template <typename F, typename... Tiles>
   SPECD_INLINE float Sum(const F& f, const Tiles&... tiles) const {
     float sum[kLanes];
     for (int32_t v = 0; v < kLanes; ++v) sum[v] = 0;
-    for (int32_t e = 0; e < End(tiles...); e += kLanes) {
-      for (int32_t v = 0; v < kLanes; ++v) sum[v] += f(tiles.At(e + v)...);
+    for (const int32_t step : StepsOf(tiles...)) {
+      for (int32_t v = 0; v < kLanes; ++v) sum[v] += f(At(tiles.steps[step], v)...);
     }
     // Level k adds lanes v and v xor 2^k. The two of a pair would hold the same sum, so it is kept
     // once: after each level the array is half as long.
@@ -134,77 +122,131 @@ class ScalarTeam {
   template <typename F>
   SPECD_INLINE int32_t Count(const F& f, const Tile& tile) const {
     int32_t count = 0;
-    for (int32_t e = 0; e < tile.count; ++e) count += f(tile.At(e)) ? 1 : 0;
+    VisitElements(tile, [&](int32_t, float x) { count += f(x) ? 1 : 0; });
     return count;
   }
 
   template <typename F, typename... Tiles>
   SPECD_INLINE uint64_t SumWeights(const F& f, int32_t exponent, const Tiles&... tiles) const {
     uint64_t sum = 0;
-    for (int32_t e = 0; e < End(tiles...); ++e) sum += IntegerWeight(f(tiles.At(e)...), exponent);
+    for (const int32_t step : StepsOf(tiles...)) {
+      for (int32_t v = 0; v < kLanes; ++v) {
+        sum += IntegerWeight(f(At(tiles.steps[step], v)...), exponent);
+      }
+    }
     return sum;
   }
 
   template <typename F, typename... Tiles>
-  SPECD_INLINE int32_t FindPrefix(const F& f, int32_t exponent, uint64_t threshold,
-                                  const Tiles&... tiles) const {
+  SPECD_INLINE PrefixPlace FindPrefix(const F& f, int32_t exponent, uint64_t threshold,
+                                      const Tiles&... tiles) const {
     uint64_t prefix = 0;
-    for (int32_t e = 0; e < End(tiles...); ++e) {
-      prefix += IntegerWeight(f(tiles.At(e)...), exponent);
-      if (prefix > threshold) return e;
+    for (const int32_t step : StepsOf(tiles...)) {
+      for (int32_t v = 0; v < kLanes; ++v) {
+        const uint64_t weight = IntegerWeight(f(At(tiles.steps[step], v)...), exponent);
+        if (prefix + weight > threshold) return {step * kLanes + v, prefix, weight};
+        prefix += weight;
+      }
     }
-    return -1;
+    return {};
+  }
+
+  template <typename F, typename... Tiles>
+  SPECD_INLINE double SumInOrder(const F& f, const Tiles&... tiles) const {
+    double sum = 0;
+    const int32_t count = CountOf(tiles...);
+    for (int32_t e = 0; e < count; ++e) {
+      sum += static_cast<double>(f(At(tiles.steps[e / kLanes], e % kLanes)...));
+    }
+    return sum;
   }
 
   template <typename F>
   SPECD_INLINE int32_t FindFirst(const F& f, const Tile& tile) const {
-    for (int32_t e = 0; e < tile.count; ++e) {
-      if (f(tile.At(e))) return e;
-    }
-    return -1;
+    int32_t first = -1;
+    VisitElements(tile, [&](int32_t e, float x) {
+      if (first < 0 && f(x)) first = e;
+    });
+    return first;
   }
 
   template <typename F>
   SPECD_INLINE int32_t Pack(const F& f, const Tile& tile, TokenId first_id, float* values,
                             TokenId* ids) const {
     int32_t count = 0;
-    for (int32_t e = 0; e < tile.count; ++e) {
-      if (!f(tile.At(e))) continue;
-      values[count] = tile.At(e);
+    VisitElements(tile, [&](int32_t e, float x) {
+      if (!f(x)) return;
+      values[count] = x;
       ids[count] = first_id + e;
       ++count;
-    }
+    });
     return count;
   }
 
   template <typename F>
   SPECD_INLINE void Store(const F& f, const Tile& tile, int32_t count, float* out) const {
-    for (int32_t e = 0; e < count; ++e) out[e] = f(tile.At(e));
+    for (int32_t e = 0; e < count; ++e) out[e] = f(At(tile.steps[e / kLanes], e % kLanes));
   }
 
  private:
-  // Before a tile is written it must not be the row itself any more.
-  SPECD_INLINE static void Own(Tile* tile) {
-    const char* buffer = reinterpret_cast<const char*>(tile->buffer);
-    if (tile->values == buffer) return;
-    __builtin_memcpy(tile->buffer, tile->values, sizeof(tile->buffer));
-    tile->values = buffer;
+  SPECD_INLINE static float At(const char* step, int32_t v) {
+    return LoadElementAs<DType::kFloat32>(step, v);
   }
 
-  // Tiles that are read together are of rows of one vocabulary.
-  template <typename... Rest>
-  SPECD_INLINE static int32_t End(const Tile& first, const Rest&...) {
-    return first.end;
+  // A step before it is written: not the row itself any more.
+  SPECD_INLINE static float* Own(int32_t step, Tile* tile) {
+    const char* values = tile->steps[step];
+    float* own = tile->Move(step);
+    if (values != tile->steps[step]) __builtin_memcpy(own, values, Tile::kStepBytes);
+    return own;
+  }
+
+  template <typename F, typename... Steps>
+  SPECD_INLINE static void MaxOfStep(const F& f, float* max, int32_t* nan, const Steps*... steps) {
+    for (int32_t v = 0; v < kLanes; ++v) {
+      const float x = f(At(steps, v)...);
+      max[v] = x > max[v] ? x : max[v];
+      nan[v] |= x != x ? 1 : 0;
+    }
+  }
+
+  // The largest of all lanes; nan[0] becomes whether any was NaN.
+  SPECD_INLINE static float Fold(float* max, int32_t* nan) {
+    for (int32_t half = kLanes / 2; half > 0; half /= 2) {
+      for (int32_t v = 0; v < half; ++v) {
+        max[v] = max[v + half] > max[v] ? max[v + half] : max[v];
+        nan[v] |= nan[v + half];
+      }
+    }
+    // Which of two zeros was met first depends on the order; the sum with +0 is +0 for both.
+    return max[0] + 0.0f;
+  }
+
+  template <typename Visit>
+  SPECD_INLINE static void VisitElements(const Tile& tile, const Visit& visit) {
+    for (const int32_t step : StepsOf(tile)) {
+      const char* values = tile.steps[step];
+      for (int32_t v = 0; v < tile.CountOf(step); ++v) visit(step * kLanes + v, At(values, v));
+    }
   }
 
   template <DType kDType, typename F>
-  SPECD_INLINE static void Convert(const char* source, int32_t count, const F& f, float* buffer) {
-    if (count == kTileSize) {
-      for (int32_t e = 0; e < kTileSize; ++e) buffer[e] = f(LoadElementAs<kDType>(source, e));
-      return;
+  SPECD_INLINE void LoadAll(const RowView& row, int32_t tile_index, uint32_t steps, const F& f,
+                            Tile* tile) const {
+    constexpr bool kInPlace = kDType == DType::kFloat32 && std::is_same_v<F, Identity>;
+    PlaceSteps(row, tile_index, steps, seat_.num_groups, tile);
+    for (const int32_t step : StepsOf(*tile)) {
+      const int32_t count = tile->CountOf(step);
+      if (kInPlace && count == kLanes) continue;
+      const char* source = tile->steps[step];
+      float* out = tile->Move(step);
+      if (count == kLanes) {
+        for (int32_t v = 0; v < kLanes; ++v) out[v] = f(LoadElementAs<kDType>(source, v));
+        continue;
+      }
+      for (int32_t v = 0; v < count; ++v) out[v] = f(LoadElementAs<kDType>(source, v));
+      for (int32_t v = count; v < kLanes; ++v) out[v] = -kInfinity;
     }
-    for (int32_t e = 0; e < count; ++e) buffer[e] = f(LoadElementAs<kDType>(source, e));
-    for (int32_t e = count; e % kLanes != 0; ++e) buffer[e] = -kInfinity;
   }
 
   TeamSeat seat_;

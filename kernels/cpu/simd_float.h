@@ -117,11 +117,18 @@ SPECD_INLINE SimdFloat FloatOf(hn::Vec<Uint32Tag> bits) {
   return SimdFloat(hn::BitCast(FloatTag(), bits));
 }
 
-// The same steps as Exp2(float), which explains them.
+// The same steps as Exp2(float), which explains them. AVX-512 rounds, scales by a power of two and
+// masks in one instruction each.
 SPECD_INLINE SimdFloat Exp2(SimdFloat x) {
+#if HWY_TARGET <= HWY_AVX3
+  const SimdFloat n = SimdFloat(SimdFloat::Raw{
+      _mm512_roundscale_ps(x.raw.raw, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)});
+  const SimdFloat f = x - n;
+#else
   constexpr float kRounder = 12582912.0f;
   const SimdFloat shifted = x + kRounder;
   const SimdFloat f = x - (shifted - kRounder);
+#endif
   SimdFloat g = 0x1.41fbc6p-13f;
   g = Fma(g, f, 0x1.5f3e52p-10f);
   g = Fma(g, f, 0x1.3b2d4cp-7f);
@@ -129,8 +136,13 @@ SPECD_INLINE SimdFloat Exp2(SimdFloat x) {
   g = Fma(g, f, 0x1.ebfbdcp-3f);
   g = Fma(g, f, 0x1.62e430p-1f);
   const SimdFloat mantissa = Fma(g, f, 1.0f);
+#if HWY_TARGET <= HWY_AVX3
+  return SimdFloat(
+      SimdFloat::Raw{_mm512_maskz_scalef_ps((x >= -126.0f).raw.raw, mantissa.raw.raw, n.raw.raw)});
+#else
   const auto scaled = hn::Add(BitsOf(mantissa), hn::ShiftLeft<23>(BitsOf(shifted)));
   return FloatOf(hn::IfThenElseZero(hn::RebindMask(Uint32Tag(), (x >= -126.0f).raw), scaled));
+#endif
 }
 
 // The same steps as Log2(float).

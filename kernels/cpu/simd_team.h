@@ -2,14 +2,15 @@
 //
 // Its bits are ScalarTeam's. A lane of tiles.h is a lane of a register: 256 of them are 16
 // registers of AVX-512 or 32 of AVX2, which are more than a core has beside the constants of Exp2,
-// so a pass takes them 8 at a time. See simd_float.h for who may include this.
+// so a pass takes them 8 at a time. See simd_float.h for who may include this. Thread-compatible.
 #pragma once
 
 #include <type_traits>
 
 #include "kernels/bodies/team.h"
-#include "kernels/core/elements.h"
+#include "kernels/cpu/cpu_tile.h"
 #include "kernels/cpu/simd_float.h"
+#include "kernels/cpu/simd_lanes.h"
 #include "kernels/cpu/simd_weights.h"
 #include "kernels/cpu/spin_barrier.h"
 
@@ -18,16 +19,7 @@ inline namespace HWY_NAMESPACE {
 
 class SimdTeam {
  public:
-  // `values` is the row itself where it is fp32 and the tile is full, else `buffer`. Registers
-  // wholly beyond the row's end, up to `end`, hold -inf; what lies behind `end` is left out.
-  struct Tile {
-    const char* values;
-    int32_t count;  // elements of the row
-    int32_t end;    // the same, rounded up to a multiple of kLanes
-    alignas(64) float buffer[kTileSize];
-
-    SPECD_INLINE SimdFloat At(int32_t element) const { return SimdTeam::At(values, element); }
-  };
+  using Tile = CpuTile;
 
   SimdTeam() = default;
   SPECD_INLINE explicit SimdTeam(const TeamSeat& seat) : seat_(seat) {}
@@ -45,46 +37,47 @@ class SimdTeam {
   }
 
   template <typename F>
-  SPECD_INLINE void Load(const RowView& row, int32_t tile_index, const F& f, Tile* tile) const {
-    const int32_t first = tile_index * kTileSize;
-    const int32_t rest = row.vocab_size - first;
-    const int32_t count = rest < kTileSize ? rest : kTileSize;
-    const char* source = static_cast<const char*>(row.data) + first * SizeBytes(row.dtype);
-    tile->values = reinterpret_cast<const char*>(tile->buffer);
-    tile->count = count;
-    tile->end = (count + kLanes - 1) / kLanes * kLanes;
-    switch (row.dtype) {
-      case DType::kFloat32:
-        if (std::is_same_v<F, Identity> && count == kTileSize) {
-          tile->values = source;
-          return;
-        }
-        return Convert<DType::kFloat32>(source, f, tile);
-      case DType::kBFloat16:
-        return Convert<DType::kBFloat16>(source, f, tile);
-      case DType::kFloat16:
-        return Convert<DType::kFloat16>(source, f, tile);
+  SPECD_INLINE void Load(const RowView& row, int32_t tile_index, uint32_t steps, const F& f,
+                         Tile* tile) const {
+    if (row.dtype == DType::kBFloat16) {
+      LoadAll<DType::kBFloat16>(row, tile_index, steps, f, tile);
+    } else if (row.dtype == DType::kFloat16) {
+      LoadAll<DType::kFloat16>(row, tile_index, steps, f, tile);
+    } else {
+      LoadAll<DType::kFloat32>(row, tile_index, steps, f, tile);
     }
   }
 
   SPECD_INLINE void ApplyMask(const uint32_t* words, int32_t tile_index, Tile* tile) const {
     // Words beyond the vocabulary do not exist; the elements there are -inf already.
     const auto* bits = reinterpret_cast<const uint8_t*>(words + tile_index * (kTileSize / 32));
-    Rewrite(tile->count, tile, [&](SimdFloat x, int32_t e) {
-      return Select(SimdMask(hn::LoadMaskBits(FloatTag(), bits + e / 8)), x, -kInfinity);
-    });
+    for (const int32_t step : StepsOf(*tile)) {
+      const uint8_t* of_step = bits + step * (kLanes / 8);
+      const int32_t count = tile->CountOf(step);
+      if (count == kLanes && AllBitsOf(of_step)) continue;
+      Rewrite(step, count, tile, [&](SimdFloat x, int32_t lane) {
+        return Select(SimdMask(hn::LoadMaskBits(FloatTag(), of_step + lane / 8)), x, -kInfinity);
+      });
+    }
   }
 
   SPECD_INLINE void Set(int32_t element, float value, Tile* tile) const {
-    Own(tile);
+    const int32_t step = element / kLanes;
+    if (!tile->Has(step)) return;
+    const char* values = tile->steps[step];
+    if (tile->Move(step) != reinterpret_cast<const float*>(values)) {
+      Copy(values, tile->BufferOf(step));
+    }
     tile->buffer[element] = value;
   }
 
   SPECD_INLINE void Keep(float value, int32_t last, Tile* tile) const {
-    Rewrite(tile->end, tile, [&](SimdFloat x, int32_t e) {
-      const SimdMask kept = x > value || (x == value && FirstLanes(int64_t{last} + 1 - e));
-      return Select(kept, x, -kInfinity);
-    });
+    for (const int32_t step : StepsOf(*tile)) {
+      const int64_t end = int64_t{last} + 1 - step * kLanes;
+      Rewrite(step, kLanes, tile, [&](SimdFloat x, int32_t lane) {
+        return Select(x > value || (x == value && FirstLanes(end - lane)), x, -kInfinity);
+      });
+    }
   }
 
   template <typename F, typename... Tiles>
@@ -92,24 +85,38 @@ class SimdTeam {
     SimdFloat max[kChunk];
     for (SimdFloat& x : max) x = -kInfinity;
     SimdMask nan = NoLanes();
-    for (int32_t e = 0; e < End(tiles...); e += kChunkLanes) {
-#pragma GCC unroll 16
-      for (int32_t i = 0; i < kChunk; i += 2) {
-        const SimdFloat x = f(tiles.At(e + i * kSimdWidth)...);
-        const SimdFloat y = f(tiles.At(e + (i + 1) * kSimdWidth)...);
-        max[i] = LargerOrSecond(x, max[i]);
-        max[i + 1] = LargerOrSecond(y, max[i + 1]);
-        nan = nan | Unordered(x, y);
+    for (const int32_t step : StepsOf(tiles...)) {
+      for (int32_t lane = 0; lane < kLanes; lane += kChunkLanes) {
+        nan = nan | Offer(max, f, lane, tiles.steps[step]...);
       }
-    }
-#pragma GCC unroll 16
-    for (int32_t half = kChunk / 2; half > 0; half /= 2) {
-#pragma GCC unroll 16
-      for (int32_t i = 0; i < half; ++i) max[i] = LargerOrSecond(max[i + half], max[i]);
     }
     if (!NoneOf(nan)) return __builtin_nanf("");
     // +0 where zeros of both signs are the largest, whichever came first.
-    return hn::GetLane(hn::MaxOfLanes(FloatTag(), max[0].raw)) + 0.0f;
+    return hn::GetLane(hn::MaxOfLanes(FloatTag(), Fold<kChunk>(max).raw)) + 0.0f;
+  }
+
+  SPECD_INLINE float MaxBySteps(const Tile& tile, float* out) const {
+    SimdFloat of_step[kStepsPerTile];
+    for (SimdFloat& x : of_step) x = -kInfinity;
+    SimdMask nan = NoLanes();
+    for (const int32_t step : StepsOf(tile)) {
+      if ((tile.peaked >> step & 1u) != 0) {
+        of_step[step] = SimdFloat(hn::Load(FloatTag(), tile.peaks[step]));
+        continue;
+      }
+      SimdFloat max[kChunk];
+      nan = nan | OfferStep(max, [&](int32_t lane) { return At(tile.steps[step], lane); });
+      of_step[step] = Fold<kChunk>(max);
+    }
+    SimdFloat max = JoinNeighbours<kStepsPerTile>(of_step, Larger{});
+    for (int32_t lanes = kSimdWidth; lanes > kStepsPerTile; lanes /= 2) {
+      max = JoinPairs(max, max, Larger{});
+    }
+    max = max + 0.0f;
+    // Above the first ones lanes repeat.
+    hn::BlendedStore(max.raw, FirstLanes(kStepsPerTile).raw, FloatTag(), out);
+    if (!NoneOf(nan) || (tile.with_nan & tile.peaked) != 0) return __builtin_nanf("");
+    return hn::GetLane(hn::MaxOfLanes(FloatTag(), max.raw));
   }
 
   template <typename F, typename... Tiles>
@@ -119,14 +126,17 @@ class SimdTeam {
     for (int32_t chunk = 0; chunk < kNumChunks; ++chunk) {
       SimdFloat sum[kChunk];
       for (SimdFloat& x : sum) x = 0.0f;
-      for (int32_t e = chunk * kChunkLanes; e < End(tiles...); e += kLanes) {
+      for (const int32_t step : StepsOf(tiles...)) {
+        (FetchAhead(tiles, chunk * kStepsPerTile + step, kNumChunks * kStepsPerTile), ...);
 #pragma GCC unroll 16
-        for (int32_t i = 0; i < kChunk; ++i) sum[i] = sum[i] + f(tiles.At(e + i * kSimdWidth)...);
+        for (int32_t i = 0; i < kChunk; ++i) {
+          sum[i] = sum[i] + f(At(tiles.steps[step], chunk * kChunkLanes + i * kSimdWidth)...);
+        }
       }
-      of_chunk[chunk] = AddNeighbours<kChunk>(sum);
+      of_chunk[chunk] = JoinNeighbours<kChunk>(sum, Plus{});
     }
-    SimdFloat sum = AddNeighbours<kNumChunks>(of_chunk);
-    for (int32_t lanes = kSimdWidth; lanes > 1; lanes /= 2) sum = AddPairs(sum, sum);
+    SimdFloat sum = JoinNeighbours<kNumChunks>(of_chunk, Plus{});
+    for (int32_t lanes = kSimdWidth; lanes > 1; lanes /= 2) sum = JoinPairs(sum, sum, Plus{});
     return hn::GetLane(sum.raw);
   }
 
@@ -143,50 +153,68 @@ class SimdTeam {
   SPECD_INLINE uint64_t SumWeights(const F& f, int32_t exponent, const Tiles&... tiles) const {
     const SimdWeights weights(exponent);
     Uint64Vector sum = hn::Zero(Uint64Tag());
-    for (int32_t e = 0; e < End(tiles...); e += kSimdWidth) {
-      Uint64Vector lower, upper;
-      weights.Of(f(tiles.At(e)...), &lower, &upper);
-      sum = hn::Add(sum, hn::Add(lower, upper));
+    for (const int32_t step : StepsOf(tiles...)) {
+      for (int32_t lane = 0; lane < kLanes; lane += kSimdWidth) {
+        Uint64Vector lower, upper;
+        weights.Of(f(At(tiles.steps[step], lane)...), &lower, &upper);
+        sum = hn::Add(sum, hn::Add(lower, upper));
+      }
     }
     return hn::GetLane(hn::SumOfLanes(Uint64Tag(), sum));
   }
 
-  // A step of 256 elements is summed at once; only the one in which the prefix passes the threshold
-  // is looked at one by one.
+  // A step is summed at once; only the one in which the prefix passes the threshold is looked at
+  // one by one.
   template <typename F, typename... Tiles>
-  SPECD_INLINE int32_t FindPrefix(const F& f, int32_t exponent, uint64_t threshold,
-                                  const Tiles&... tiles) const {
+  SPECD_INLINE PrefixPlace FindPrefix(const F& f, int32_t exponent, uint64_t threshold,
+                                      const Tiles&... tiles) const {
     const SimdWeights weights(exponent);
     alignas(64) uint64_t of_lane[kLanes];
     uint64_t prefix = 0;
-    for (int32_t step = 0; step < End(tiles...); step += kLanes) {
+    for (const int32_t step : StepsOf(tiles...)) {
       Uint64Vector sum = hn::Zero(Uint64Tag());
-      for (int32_t i = 0; i < kLanes; i += kSimdWidth) {
+      for (int32_t lane = 0; lane < kLanes; lane += kSimdWidth) {
         Uint64Vector lower, upper;
-        weights.Of(f(tiles.At(step + i)...), &lower, &upper);
-        hn::Store(lower, Uint64Tag(), of_lane + i);
-        hn::Store(upper, Uint64Tag(), of_lane + i + kSimdWidth / 2);
+        weights.Of(f(At(tiles.steps[step], lane)...), &lower, &upper);
+        hn::Store(lower, Uint64Tag(), of_lane + lane);
+        hn::Store(upper, Uint64Tag(), of_lane + lane + kSimdWidth / 2);
         sum = hn::Add(sum, hn::Add(lower, upper));
       }
       const uint64_t after = prefix + hn::GetLane(hn::SumOfLanes(Uint64Tag(), sum));
       if (after > threshold) {
-        int32_t i = 0;
-        while ((prefix += of_lane[i]) <= threshold) ++i;
-        return step + i;
+        int32_t lane = 0;
+        for (; prefix + of_lane[lane] <= threshold; ++lane) prefix += of_lane[lane];
+        return {step * kLanes + lane, prefix, of_lane[lane]};
       }
       prefix = after;
     }
-    return -1;
+    return {};
+  }
+
+  template <typename F, typename... Tiles>
+  SPECD_INLINE double SumInOrder(const F& f, const Tiles&... tiles) const {
+    double sum = 0;
+    alignas(64) float values[kSimdWidth];
+    const int32_t count = CountOf(tiles...);
+    for (int32_t e = 0; e < count; e += kSimdWidth) {
+      const SimdFloat x = f(At(tiles.steps[e / kLanes], e % kLanes)...);
+      hn::Store(x.raw, FloatTag(), values);
+      for (int32_t i = 0; i < kSimdWidth && e + i < count; ++i) {
+        sum += static_cast<double>(values[i]);
+      }
+    }
+    return sum;
   }
 
   template <typename F>
   SPECD_INLINE int32_t FindFirst(const F& f, const Tile& tile) const {
-    for (int32_t e = 0; e < tile.count; e += kSimdWidth) {
-      const SimdMask found = f(tile.At(e)) & FirstLanes(tile.count - e);
+    int32_t first = -1;
+    VisitMasks(f, tile, [&](SimdMask found, int32_t element) {
+      if (first >= 0) return;
       const intptr_t lane = hn::FindFirstTrue(FloatTag(), found.raw);
-      if (lane >= 0) return e + static_cast<int32_t>(lane);
-    }
-    return -1;
+      if (lane >= 0) first = element + static_cast<int32_t>(lane);
+    });
+    return first;
   }
 
   template <typename F>
@@ -197,7 +225,8 @@ class SimdTeam {
       // One by one: few are packed, and nothing behind the last one may be written.
       for (uint32_t found = BitsOf(mask); found != 0; found &= found - 1) {
         const int32_t element = e + __builtin_ctz(found);
-        values[count] = LoadElementAs<DType::kFloat32>(tile.values, element);
+        values[count] =
+            LoadElementAs<DType::kFloat32>(tile.steps[element / kLanes], element % kLanes);
         ids[count] = first_id + element;
         ++count;
       }
@@ -207,12 +236,14 @@ class SimdTeam {
 
   template <typename F>
   SPECD_INLINE void Store(const F& f, const Tile& tile, int32_t count, float* out) const {
-    int32_t e = 0;
-    for (; e + kSimdWidth <= count; e += kSimdWidth) {
-      hn::StoreU(SimdFloat(f(tile.At(e))).raw, FloatTag(), out + e);
+    for (int32_t e = 0; e < count; e += kSimdWidth) {
+      const SimdFloat x = f(At(tile.steps[e / kLanes], e % kLanes));
+      if (e + kSimdWidth <= count) {
+        hn::StoreU(x.raw, FloatTag(), out + e);
+      } else {
+        hn::BlendedStore(x.raw, FirstLanes(count - e).raw, FloatTag(), out + e);
+      }
     }
-    if (e == count) return;
-    hn::BlendedStore(SimdFloat(f(tile.At(e))).raw, FirstLanes(count - e).raw, FloatTag(), out + e);
   }
 
  private:
@@ -220,87 +251,110 @@ class SimdTeam {
   static constexpr int32_t kChunk = 8;
   static constexpr int32_t kChunkLanes = kChunk * kSimdWidth;
 
-  SPECD_INLINE static SimdFloat At(const char* values, int32_t element) {
-    return SimdFloat(hn::LoadU(FloatTag(), reinterpret_cast<const float*>(values) + element));
+  // Asks memory for one of `count` shares of the tile that comes next.
+  SPECD_INLINE static void FetchAhead(const Tile& tile, int32_t share, int32_t count) {
+    const int32_t bytes = tile.bytes_ahead / count;
+    for (int32_t i = 0; i < bytes; i += 64) __builtin_prefetch(tile.ahead + share * bytes + i);
   }
 
-  // Tiles that are read together are of rows of one vocabulary.
-  template <typename... Rest>
-  SPECD_INLINE static int32_t End(const Tile& first, const Rest&...) {
-    return first.end;
+  SPECD_INLINE static SimdFloat At(const char* step, int32_t lane) {
+    return SimdFloat(hn::LoadU(FloatTag(), reinterpret_cast<const float*>(step) + lane));
+  }
+
+  // Offers kChunk registers of a step to `max`; returns where an element of them was NaN.
+  template <typename F, typename... Steps>
+  SPECD_INLINE static SimdMask Offer(SimdFloat* max, const F& f, int32_t lane,
+                                     const Steps*... steps) {
+    SimdMask nan = NoLanes();
+#pragma GCC unroll 16
+    for (int32_t i = 0; i < kChunk; i += 2) {
+      const SimdFloat even = f(At(steps, lane + i * kSimdWidth)...);
+      const SimdFloat odd = f(At(steps, lane + (i + 1) * kSimdWidth)...);
+      max[i] = Larger{}(even, max[i]);
+      max[i + 1] = Larger{}(odd, max[i + 1]);
+      nan = nan | Unordered(even, odd);
+    }
+    return nan;
+  }
+
+  // The largest of a step's elements x(lane), into `max`; returns where one of them was NaN.
+  template <typename Element>
+  SPECD_INLINE static SimdMask OfferStep(SimdFloat* max, const Element& x) {
+    SimdMask nan = NoLanes();
+#pragma GCC unroll 16
+    for (int32_t i = 0; i < kChunk; ++i) max[i] = x(i * kSimdWidth);
+#pragma GCC unroll 16
+    for (int32_t i = 0; i < kChunk; i += 2) nan = nan | Unordered(max[i], max[i + 1]);
+    for (int32_t first = kChunkLanes; first < kLanes; first += kChunkLanes) {
+#pragma GCC unroll 16
+      for (int32_t i = 0; i < kChunk; i += 2) {
+        const SimdFloat even = x(first + i * kSimdWidth);
+        const SimdFloat odd = x(first + (i + 1) * kSimdWidth);
+        max[i] = Larger{}(even, max[i]);
+        max[i + 1] = Larger{}(odd, max[i + 1]);
+        nan = nan | Unordered(even, odd);
+      }
+    }
+    return nan;
   }
 
   // Calls visit(mask, first element) for every register of the row's elements, the mask telling
   // where f is true.
   template <typename F, typename Visit>
   SPECD_INLINE static void VisitMasks(const F& f, const Tile& tile, const Visit& visit) {
-    int32_t e = 0;
-    for (; e + kSimdWidth <= tile.count; e += kSimdWidth) visit(f(tile.At(e)), e);
-    if (e < tile.count) visit(f(tile.At(e)) & FirstLanes(tile.count - e), e);
-  }
-
-  SPECD_INLINE static SimdMask NoLanes() { return SimdMask(hn::FirstN(FloatTag(), 0)); }
-  SPECD_INLINE static bool NoneOf(SimdMask mask) { return hn::AllFalse(FloatTag(), mask.raw); }
-  // Lanes 0 .. count - 1: none where that is negative, all where there are not so many.
-  SPECD_INLINE static SimdMask FirstLanes(int64_t count) {
-    return SimdMask(hn::FirstN(FloatTag(), static_cast<size_t>(count < 0 ? 0 : count)));
-  }
-
-  SPECD_INLINE static uint32_t BitsOf(SimdMask mask) {
-    uint8_t bytes[8] = {};
-    hn::StoreMaskBits(FloatTag(), mask.raw, bytes);
-    uint32_t bits;
-    __builtin_memcpy(&bits, bytes, sizeof(bits));
-    return bits;
-  }
-
-  // x > y ? x : y: the hardware's maximum gives its second operand where one is NaN.
-  SPECD_INLINE static SimdFloat LargerOrSecond(SimdFloat x, SimdFloat y) {
-    return SimdFloat(hn::Max(x.raw, y.raw));
-  }
-  SPECD_INLINE static SimdMask Unordered(SimdFloat x, SimdFloat y) {
-#if HWY_TARGET <= HWY_AVX3
-    return SimdMask(SimdMask::Raw{_mm512_cmp_ps_mask(x.raw.raw, y.raw.raw, _CMP_UNORD_Q)});
-#else
-    return SimdMask(
-        hn::MaskFromVec(hn::Vec<FloatTag>{_mm256_cmp_ps(x.raw.raw, y.raw.raw, _CMP_UNORD_Q)}));
-#endif
-  }
-
-  // The sums of neighbouring lanes: those of `a`, then those of `b`.
-  SPECD_INLINE static SimdFloat AddPairs(SimdFloat a, SimdFloat b) {
-    return SimdFloat(hn::ConcatEven(FloatTag(), b.raw, a.raw)) +
-           SimdFloat(hn::ConcatOdd(FloatTag(), b.raw, a.raw));
-  }
-
-  // Levels of the sum tree until what stood in `kCount` registers stands in one.
-  template <int32_t kCount>
-  SPECD_INLINE static SimdFloat AddNeighbours(SimdFloat* sum) {
-#pragma GCC unroll 16
-    for (int32_t half = kCount / 2; half > 0; half /= 2) {
-#pragma GCC unroll 16
-      for (int32_t i = 0; i < half; ++i) sum[i] = AddPairs(sum[2 * i], sum[2 * i + 1]);
+    for (const int32_t step : StepsOf(tile)) {
+      const int32_t count = tile.CountOf(step);
+      const int32_t first = step * kLanes;
+      int32_t lane = 0;
+      for (; lane + kSimdWidth <= count; lane += kSimdWidth) {
+        visit(f(At(tile.steps[step], lane)), first + lane);
+      }
+      if (lane == count) continue;
+      visit(f(At(tile.steps[step], lane)) & FirstLanes(count - lane), first + lane);
     }
-    return sum[0];
   }
 
-  SPECD_INLINE static void Write(SimdFloat x, int32_t element, Tile* tile) {
-    hn::Store(x.raw, FloatTag(), tile->buffer + element);
+  // Do all bits of a step's mask stand?
+  SPECD_INLINE static bool AllBitsOf(const uint8_t* bits) {
+    uint64_t words[kLanes / 64];
+    __builtin_memcpy(words, bits, sizeof(words));
+    return (words[0] & words[1] & words[2] & words[3]) == ~uint64_t{0};
   }
 
-  // Replaces each x of the first `count` elements by f(x, element), and the tile is no longer the
-  // row itself. (If it was, it was full: nothing is missing behind `count`.)
+  SPECD_INLINE static void Copy(const char* values, float* out) {
+#pragma GCC unroll 4
+    for (int32_t lane = 0; lane < kLanes; lane += kSimdWidth) {
+      hn::Store(At(values, lane).raw, FloatTag(), out + lane);
+    }
+  }
+
+  // Replaces each x of the first `count` elements of a step by f(x, lane). (Where that is less than
+  // the step it lies in the buffer already, with -inf behind.)
   template <typename F>
-  SPECD_INLINE static void Rewrite(int32_t count, Tile* tile, const F& f) {
-    const char* values = tile->values;
-    for (int32_t e = 0; e < count; e += kSimdWidth) Write(f(At(values, e), e), e, tile);
-    tile->values = reinterpret_cast<const char*>(tile->buffer);
+  SPECD_INLINE static void Rewrite(int32_t step, int32_t count, Tile* tile, const F& f) {
+    const char* values = tile->steps[step];
+    if (count == kLanes) {
+      FillStep(step, tile, [&](int32_t lane) { return SimdFloat(f(At(values, lane), lane)); });
+      return;
+    }
+    float* out = tile->Move(step);
+    for (int32_t lane = 0; lane < count; lane += kSimdWidth) {
+      hn::Store(SimdFloat(f(At(values, lane), lane)).raw, FloatTag(), out + lane);
+    }
   }
 
-  // Before a tile is written in part it must not be the row itself any more.
-  SPECD_INLINE static void Own(Tile* tile) {
-    if (tile->values == reinterpret_cast<const char*>(tile->buffer)) return;
-    Rewrite(kTileSize, tile, [](SimdFloat x, int32_t) { return x; });
+  // Writes x(lane) for each register of a full step, and notes the largest on the way.
+  template <typename Element>
+  SPECD_INLINE static void FillStep(int32_t step, Tile* tile, const Element& x) {
+    float* out = tile->Move(step);
+    SimdFloat max[kChunk];
+    const SimdMask nan = OfferStep(max, [&](int32_t lane) {
+      const SimdFloat value = x(lane);
+      hn::Store(value.raw, FloatTag(), out + lane);
+      return value;
+    });
+    hn::Store(Fold<kChunk>(max).raw, FloatTag(), tile->peaks[step]);
+    tile->NotePeaks(step, !NoneOf(nan));
   }
 
   template <DType kDType>
@@ -319,19 +373,41 @@ class SimdTeam {
   }
 
   template <DType kDType, typename F>
-  SPECD_INLINE static void Convert(const char* source, const F& f, Tile* tile) {
-    constexpr int32_t kElementBytes = SizeBytes(kDType);
-    int32_t e = 0;
-    for (; e + kSimdWidth <= tile->count; e += kSimdWidth) {
-      Write(f(LoadAs<kDType>(source + e * kElementBytes)), e, tile);
+  SPECD_INLINE void LoadAll(const RowView& row, int32_t tile_index, uint32_t steps, const F& f,
+                            Tile* tile) const {
+    constexpr bool kInPlace = kDType == DType::kFloat32 && std::is_same_v<F, Identity>;
+    PlaceSteps(row, tile_index, steps, seat_.num_groups, tile);
+    for (const int32_t step : StepsOf(*tile)) {
+      const int32_t count = tile->CountOf(step);
+      if (kInPlace && count == kLanes) continue;
+      const char* source = tile->steps[step];
+      if (count < kLanes) {
+        ConvertPart<kDType>(source, count, f, tile->Move(step));
+        continue;
+      }
+      FillStep(step, tile, [&](int32_t lane) {
+        return SimdFloat(f(LoadAs<kDType>(source + lane * SizeBytes(kDType))));
+      });
     }
-    if (e == tile->end) return;
-    // Nothing behind the row is read.
-    const int32_t rest = tile->count - e;
+  }
+
+  // The end of a row. Nothing behind it is read.
+  template <DType kDType, typename F>
+  SPECD_INLINE static void ConvertPart(const char* source, int32_t count, const F& f, float* out) {
+    constexpr int32_t kElementBytes = SizeBytes(kDType);
+    int32_t lane = 0;
+    for (; lane + kSimdWidth <= count; lane += kSimdWidth) {
+      hn::Store(SimdFloat(f(LoadAs<kDType>(source + lane * kElementBytes))).raw, FloatTag(),
+                out + lane);
+    }
+    const int32_t rest = count - lane;
     alignas(64) char padded[kSimdWidth * kElementBytes] = {};
-    for (int32_t i = 0; i < rest * kElementBytes; ++i) padded[i] = source[e * kElementBytes + i];
-    Write(Select(FirstLanes(rest), f(LoadAs<kDType>(padded)), -kInfinity), e, tile);
-    for (e += kSimdWidth; e < tile->end; e += kSimdWidth) Write(-kInfinity, e, tile);
+    for (int32_t i = 0; i < rest * kElementBytes; ++i) padded[i] = source[lane * kElementBytes + i];
+    const SimdFloat last = Select(FirstLanes(rest), f(LoadAs<kDType>(padded)), -kInfinity);
+    hn::Store(last.raw, FloatTag(), out + lane);
+    for (lane += kSimdWidth; lane < kLanes; lane += kSimdWidth) {
+      hn::Store(SimdFloat(-kInfinity).raw, FloatTag(), out + lane);
+    }
   }
 
   TeamSeat seat_;

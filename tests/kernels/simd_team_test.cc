@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -173,10 +174,16 @@ TEST_SUITE("unit") {
           for (size_t i = 0; i < num_words * sizeof(uint32_t); ++i) {
             mask.data()[i] = static_cast<char>(random() | random());
           }
+          // Whole steps that are allowed or not have ways of their own.
+          for (int32_t i = 0; i < num_words * 4; i += kLanes / 8) {
+            const size_t rest = std::min<size_t>(kLanes / 8, num_words * 4 - i);
+            if (random() % 3 == 0) std::memset(mask.data() + i, random() % 2 == 0 ? 0 : -1, rest);
+          }
           TeamQuestions ask;
           ask.p = p.view();
           ask.q = q.view();
           ask.tile_index = NumTiles(vocab_size) - 1;
+          if (random() % 2 == 0) ask.steps = static_cast<uint32_t>(random()) & kAllSteps;
           if (random() % 3 != 0) ask.mask = reinterpret_cast<const uint32_t*>(mask.data());
           const int32_t in_tile = vocab_size - ask.tile_index * kTileSize;
           ask.set_element = static_cast<int32_t>(random() % in_tile);

@@ -17,6 +17,7 @@ struct TeamQuestions {
   RowView p;
   RowView q;
   int32_t tile_index = 0;
+  uint32_t steps = kAllSteps;
   const uint32_t* mask = nullptr;
   int32_t set_element = 0;
   float keep_value = 0;
@@ -138,13 +139,20 @@ void AddPrefixes(T& team, const Function& weight, TeamFacts* out, const Tiles&..
   const float max = team.Max(weight, tiles...);
   out->AddFloat("largest weight", max);
   out->AddFloat("sum", team.Sum(weight, tiles...));
+  const double in_order = team.SumInOrder(weight, tiles...);
+  uint64_t bits;
+  __builtin_memcpy(&bits, &in_order, sizeof(bits));
+  out->Add("sum in order", bits);
   // The exponent in scope may belong to another tile's weight.
   for (const int32_t above : {0, 3, 39, 45}) {
     const int32_t exponent = ExponentOf(max) + above > 127 ? 127 : ExponentOf(max) + above;
     const uint64_t total = team.SumWeights(weight, exponent, tiles...);
     out->Add("total", total);
     for (const uint64_t threshold : {uint64_t{0}, total / 3, total / 2, total - 1, total}) {
-      out->AddInteger("prefix", team.FindPrefix(weight, exponent, threshold, tiles...));
+      const PrefixPlace place = team.FindPrefix(weight, exponent, threshold, tiles...);
+      out->AddInteger("prefix", place.element);
+      out->Add("before", place.before);
+      out->Add("weight of the place", place.weight);
     }
   }
 }
@@ -157,6 +165,9 @@ void AddReadings(T& team, const TeamQuestions& ask, const typename T::Tile& p,
   const float q_max = team.Max(Identity{}, q);
   out->AddFloat("max", p_max);
   out->AddFloat("max of affine", team.Max(Affine{}, p));
+  float peaks[kStepsPerTile + 1] = {};
+  out->AddFloat("max by steps", team.MaxBySteps(p, peaks));
+  for (const float peak : peaks) out->AddFloat("peak", IsNan(p_max) ? 0.0f : peak);
   out->AddInteger("first of max", team.FindFirst(AtMost{p_max}, p));
   out->AddInteger("first above", team.FindFirst(Above{ask.threshold}, p));
   out->AddInteger("first odd", team.FindFirst(Odd{}, p));
@@ -185,8 +196,8 @@ void FindTeamFacts(const TeamQuestions& ask, TeamFacts* out) {
   const int32_t rest = ask.p.vocab_size - ask.tile_index * kTileSize;
   const int32_t count = rest < kTileSize ? rest : kTileSize;
 
-  team.Load(ask.p, ask.tile_index, Identity{}, &p);
-  team.Load(ask.q, ask.tile_index, Identity{}, &q);
+  team.Load(ask.p, ask.tile_index, ask.steps, Identity{}, &p);
+  team.Load(ask.q, ask.tile_index, kAllSteps, Identity{}, &q);
   AddValues(team, p, count, out);
   AddMixed(team, p, count, out);
   AddReadings(team, ask, p, q, out);
@@ -200,7 +211,7 @@ void FindTeamFacts(const TeamQuestions& ask, TeamFacts* out) {
   AddValues(team, p, count, out);
   AddReadings(team, ask, p, q, out);
 
-  team.Load(ask.p, ask.tile_index, Affine{}, &p);
+  team.Load(ask.p, ask.tile_index, ask.steps, Affine{}, &p);
   AddValues(team, p, count, out);
   AddReadings(team, ask, p, q, out);
 }

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -72,6 +73,7 @@ struct TileCase {
   int32_t last;  // an element, and
   float kept;    // its value
   bool finite;   // no NaN and no +inf: weights mean something
+  uint32_t steps = kAllSteps;
 
   int32_t count() const { return std::min(p.vocab_size - tile * kTileSize, kTileSize); }
 };
@@ -82,13 +84,15 @@ struct Facts {
   std::vector<float> values = std::vector<float>(kTileSize);
   std::vector<TokenId> ids = std::vector<TokenId>(kTileSize);
   std::vector<float> stored = std::vector<float>(kTileSize);
+  std::vector<float> peaks = std::vector<float>(kStepsPerTile);  // anything if there is a NaN
 
   Facts() {
     std::memset(values.data(), kPoison, values.size() * sizeof(float));
     std::memset(ids.data(), kPoison, ids.size() * sizeof(TokenId));
     std::memset(stored.data(), kPoison, stored.size() * sizeof(float));
   }
-  bool SameMemory(const Facts& other) const {
+  bool SameMemory(const Facts& other, bool with_peaks) const {
+    if (with_peaks && peaks != other.peaks) return false;
     return std::memcmp(values.data(), other.values.data(), kTileSize * sizeof(float)) == 0 &&
            ids == other.ids &&
            std::memcmp(stored.data(), other.stored.data(), kTileSize * sizeof(float)) == 0;
@@ -106,6 +110,12 @@ void AddOrderFacts(T& team, const TileCase& c, const typename T::Tile& tile,
   facts.push_back(static_cast<uint32_t>(team.Count(Equals{-kInfinity}, tile)));
 }
 
+void AddPlace(const PrefixPlace& place, std::vector<uint64_t>& facts) {
+  facts.push_back(static_cast<uint32_t>(place.element));
+  facts.push_back(place.before);
+  facts.push_back(place.weight);
+}
+
 // Sums and prefixes. REQUIRES: the tiles hold neither NaN nor +inf.
 template <Team T>
 void AddWeightFacts(T& team, const typename T::Tile& p, const typename T::Tile& q,
@@ -117,7 +127,7 @@ void AddWeightFacts(T& team, const typename T::Tile& p, const typename T::Tile& 
   const uint64_t total = team.SumWeights(weight, 0, p);
   facts.push_back(total);
   for (const uint64_t threshold : {uint64_t{0}, total / 3, total - 1, total}) {
-    facts.push_back(static_cast<uint32_t>(team.FindPrefix(weight, 0, threshold, p)));
+    AddPlace(team.FindPrefix(weight, 0, threshold, p), facts);
   }
   const DifferenceOfWeights residual{weight, {team.Max(Identity{}, q)}};
   if (residual.q.max == -kInfinity) return;
@@ -126,8 +136,8 @@ void AddWeightFacts(T& team, const typename T::Tile& p, const typename T::Tile& 
   facts.push_back(BitsOf(largest));
   const uint64_t rest = team.SumWeights(residual, ExponentOf(largest), p, q);
   facts.push_back(rest);
-  facts.push_back(
-      static_cast<uint32_t>(team.FindPrefix(residual, ExponentOf(largest), rest / 2, p, q)));
+  AddPlace(team.FindPrefix(residual, ExponentOf(largest), rest / 2, p, q), facts);
+  facts.push_back(std::bit_cast<uint64_t>(team.SumInOrder(residual, p, q)));
 }
 
 // `memory` belongs to the group; each thread has `facts` of its own.
@@ -135,8 +145,9 @@ template <Team T>
 void FindFacts(T& team, const TileCase& c, Facts& memory, std::vector<uint64_t>& facts) {
   typename T::Tile p;
   typename T::Tile q;
-  team.Load(c.p, c.tile, Identity{}, &p);
-  team.Load(c.q, c.tile, Bent{}, &q);
+  team.Load(c.p, c.tile, c.steps, Identity{}, &p);
+  team.Load(c.q, c.tile, kAllSteps, Bent{}, &q);
+  facts.push_back(BitsOf(team.MaxBySteps(p, memory.peaks.data())));
   AddOrderFacts(team, c, p, facts);
   AddOrderFacts(team, c, q, facts);
   if (c.finite) AddWeightFacts(team, p, q, facts);
@@ -184,6 +195,11 @@ std::vector<double> RowOf(Content content, std::mt19937_64& random, int32_t voca
 std::vector<uint32_t> RandomMask(std::mt19937_64& random, int32_t vocab_size) {
   std::vector<uint32_t> words((vocab_size + 31) / 32);
   for (uint32_t& word : words) word = static_cast<uint32_t>(random());
+  // Some steps are allowed as a whole, or not at all.
+  for (size_t i = 0; i < words.size(); ++i) {
+    const uint64_t of_step = (i / (kLanes / 32)) * 7 % 5;
+    if (of_step < 2) words[i] = of_step == 0 ? 0 : ~0u;
+  }
   return words;
 }
 
@@ -209,6 +225,7 @@ TEST_SUITE("unit") {
           c.set = static_cast<int32_t>(random() % c.count());
           c.last = static_cast<int32_t>(random() % c.count());
           c.kept = static_cast<float>(p[c.tile * kTileSize + c.last]);
+          c.steps = random() % 2 == 0 ? kAllSteps : static_cast<uint32_t>(random()) & kAllSteps;
           Scalar scalar;
           Facts expected;
           FindFacts(scalar, c, expected, expected.returned);
@@ -222,7 +239,7 @@ TEST_SUITE("unit") {
               });
           REQUIRE(error == "");
           for (const auto& of_thread : facts) REQUIRE(of_thread == expected.returned);
-          for (const Facts& warp : warps) REQUIRE(warp.SameMemory(expected));
+          for (const Facts& warp : warps) REQUIRE(warp.SameMemory(expected, content != kWithNan));
         }
       }
     }
@@ -240,15 +257,24 @@ TEST_SUITE("unit") {
         const int32_t count = std::min(vocab_size - first, kTileSize);
         const auto set = static_cast<int32_t>(random() % count);
         const auto last = static_cast<int32_t>(random() % count);
+        const uint32_t steps = static_cast<uint32_t>(random()) | 1u << (set / kLanes);
         std::vector<float> kept_values;
         std::vector<TokenId> kept_ids;
         std::vector<float> whole;
+        std::vector<float> peaks(kStepsPerTile, -INFINITY);
+        int32_t num_loaded = 0;
         for (int32_t e = 0; e < count; ++e) {
+          if ((steps >> (e / kLanes) & 1) == 0) {
+            whole.push_back(-INFINITY);
+            continue;
+          }
+          ++num_loaded;
           float x = static_cast<float>(row[first + e]) + 1;
           if ((mask[(first + e) / 32] >> (first + e) % 32 & 1) == 0) x = -INFINITY;
           if (e == set) x = 7;
           if (x < 0 || (x == 0 && e > last)) x = -INFINITY;
           whole.push_back(x);
+          peaks[e / kLanes] = std::max(peaks[e / kLanes], x);
           if (x == -INFINITY) continue;
           kept_values.push_back(x);
           kept_ids.push_back(first + e);
@@ -261,19 +287,27 @@ TEST_SUITE("unit") {
         };
         Scalar team;
         Scalar::Tile tile;
-        team.Load(rows.row(0), t, PlusOne{}, &tile);
+        team.Load(rows.row(0), t, steps & kAllSteps, PlusOne{}, &tile);
         team.ApplyMask(mask.data(), t, &tile);
         team.Set(set, 7, &tile);
+        // What was not loaded cannot be set.
+        for (int32_t s = 0; s < kStepsPerTile; ++s) {
+          if ((steps >> s & 1) == 0) team.Set(s * kLanes + 3, 9, &tile);
+        }
         team.Keep(0, last, &tile);
         CHECK(team.Count(AboveNothing{}, tile) == static_cast<int32_t>(kept_ids.size()));
         CHECK(team.Count(Equals{-kInfinity}, tile) ==
-              count - static_cast<int32_t>(kept_ids.size()));
+              num_loaded - static_cast<int32_t>(kept_ids.size()));
         std::vector<float> values(kept_ids.size());
         std::vector<TokenId> ids(kept_ids.size());
         CHECK(team.Pack(AboveNothing{}, tile, first, values.data(), ids.data()) ==
               static_cast<int32_t>(kept_ids.size()));
         CHECK(values == kept_values);
         CHECK(ids == kept_ids);
+        std::vector<float> found_peaks(kStepsPerTile);
+        const float largest = *std::max_element(peaks.begin(), peaks.end());
+        CHECK(team.MaxBySteps(tile, found_peaks.data()) == largest);
+        CHECK(found_peaks == peaks);
         std::vector<float> stored(count);
         team.Store(Identity{}, tile, count, stored.data());
         CHECK(stored == whole);
@@ -289,11 +323,11 @@ TEST_SUITE("unit") {
     Scalar team;
     Scalar::Tile tile;
     for (int change = 0; change < 3; ++change) {
-      team.Load(rows.row(0), 0, Identity{}, &tile);
+      team.Load(rows.row(0), 0, kAllSteps, Identity{}, &tile);
       if (change == 0) team.ApplyMask(mask.data(), 0, &tile);
       if (change == 1) team.Set(5, 9, &tile);
       if (change == 2) team.Keep(2, 0, &tile);
-      team.Load(rows.row(0), 0, Identity{}, &tile);
+      team.Load(rows.row(0), 0, kAllSteps, Identity{}, &tile);
       CHECK(team.Count(Equals{1}, tile) == kTileSize);
     }
   }
@@ -317,9 +351,12 @@ TEST_SUITE("unit") {
       }
       Scalar team;
       Scalar::Tile tile;
-      team.Load(rows.row(0), 0, Identity{}, &tile);
+      team.Load(rows.row(0), 0, kAllSteps, Identity{}, &tile);
       CHECK(BitsOf(team.Sum(WeightBelow{9.0f}, tile)) == BitsOf(lanes[0]));
       CHECK(BitsOf(team.Sum(WeightBelow{9.0f}, tile)) == BitsOf(lanes[255]));
+      double in_order = 0;
+      for (const double l : logits) in_order += Exp2((float(l) - 9.0f) * 1.25f);
+      CHECK(team.SumInOrder(WeightBelow{9.0f}, tile) == in_order);
     }
   }
 }

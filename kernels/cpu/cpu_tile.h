@@ -1,0 +1,123 @@
+// CpuTile: a tile as the teams of the CPU hold it, step by step.
+//
+// Steps of an fp32 row are read where they lie. Only a step that is converted or written has a copy
+// in the tile's buffer, so an edit costs the copy of its step and not of the tile. Steps that were
+// not asked for, and those beyond the row's end, are all -inf and are left out of every pass.
+//
+// Like numerics.h it is compiled for several instruction sets: every function is inlined. Not for
+// sharing between threads.
+#pragma once
+
+#include "kernels/bodies/tiles.h"
+#include "kernels/core/elements.h"
+#include "kernels/core/numerics.h"
+
+namespace specd {
+
+struct CpuTile {
+  static constexpr int32_t kStepBytes = kLanes * int32_t{sizeof(float)};
+
+  const char* steps[kStepsPerTile];  // fp32, as it may lie unaligned in a row
+  uint32_t present;                  // bit s: step s is here
+  int32_t count;                     // elements of the row
+  const char* ahead;                 // the row's tile that its group loads next, and its bytes:
+  int32_t bytes_ahead;               // 0 if it is the last one
+  alignas(64) float buffer[kTileSize];
+
+  // Where a team has met the largest elements of a step while it converted them, and has not
+  // written the step since: lane by lane, and whether one was NaN.
+  static constexpr int32_t kPeakLanes = 16;
+  uint32_t peaked;
+  uint32_t with_nan;
+  alignas(64) float peaks[kStepsPerTile][kPeakLanes];
+
+  SPECD_INLINE bool Has(int32_t step) const { return (present >> step & 1u) != 0; }
+
+  // Elements of the row in a step that is here; a pass that must not look beyond the end stops
+  // there.
+  SPECD_INLINE int32_t CountOf(int32_t step) const {
+    const int32_t rest = count - step * kLanes;
+    return rest < kLanes ? rest : kLanes;
+  }
+
+  SPECD_INLINE float* BufferOf(int32_t step) { return buffer + step * kLanes; }
+
+  SPECD_INLINE void NotePeaks(int32_t step, bool nan) {
+    peaked |= 1u << step;
+    with_nan = (with_nan & ~(1u << step)) | (nan ? 1u : 0u) << step;
+  }
+
+  // Where to write a step: it is not the row itself from here on, and is still to be filled.
+  SPECD_INLINE float* Move(int32_t step) {
+    peaked &= ~(1u << step);
+    steps[step] = reinterpret_cast<const char*>(BufferOf(step));
+    return BufferOf(step);
+  }
+};
+
+namespace internal {
+
+// What a step that is not here reads as. Data, which objects of all instruction sets may share.
+struct EmptyStep {
+  alignas(64) float values[kLanes];
+  constexpr EmptyStep();
+};
+extern const EmptyStep kEmptyStep;
+
+}  // namespace internal
+
+// Points each step at the row's elements, as they are stored there; the caller converts those that
+// cannot be read in place.
+SPECD_INLINE void PlaceSteps(const RowView& row, int32_t tile_index, uint32_t steps,
+                             int32_t num_groups, CpuTile* tile) {
+  const int32_t first = tile_index * kTileSize;
+  const int32_t rest = row.vocab_size - first;
+  const int32_t element_bytes = SizeBytes(row.dtype);
+  const char* source = static_cast<const char*>(row.data) + int64_t{first} * element_bytes;
+  tile->count = rest < kTileSize ? rest : kTileSize;
+  tile->peaked = 0;
+  tile->with_nan = 0;
+  tile->present = steps & ((2u << ((tile->count - 1) / kLanes)) - 1);
+  const int32_t rest_ahead = rest - num_groups * kTileSize;
+  tile->ahead = source + num_groups * kTileSize * element_bytes;
+  tile->bytes_ahead = rest_ahead < kTileSize ? 0 : kTileSize * element_bytes;
+  for (int32_t step = 0; step < kStepsPerTile; ++step) {
+    tile->steps[step] = tile->Has(step)
+                            ? source + step * kLanes * element_bytes
+                            : reinterpret_cast<const char*>(internal::kEmptyStep.values);
+  }
+}
+
+template <typename... Rest>
+SPECD_INLINE int32_t CountOf(const CpuTile& first, const Rest&...) {
+  return first.count;
+}
+
+// The steps that are here in any of the tiles, which are tiles of rows of one vocabulary:
+//   for (const int32_t step : StepsOf(p, q)) ...
+class StepsOf {
+ public:
+  class Iterator {
+   public:
+    SPECD_INLINE explicit Iterator(uint32_t rest) : rest_(rest) {}
+    SPECD_INLINE int32_t operator*() const { return __builtin_ctz(rest_); }
+    SPECD_INLINE Iterator& operator++() {
+      rest_ &= rest_ - 1;
+      return *this;
+    }
+    SPECD_INLINE bool operator!=(const Iterator& other) const { return rest_ != other.rest_; }
+
+   private:
+    uint32_t rest_;
+  };
+
+  template <typename... Tiles>
+  SPECD_INLINE explicit StepsOf(const Tiles&... tiles) : steps_((tiles.present | ...)) {}
+  SPECD_INLINE Iterator begin() const { return Iterator(steps_); }
+  SPECD_INLINE Iterator end() const { return Iterator(0); }
+
+ private:
+  uint32_t steps_;
+};
+
+}  // namespace specd

@@ -1,0 +1,80 @@
+// What SimdTeam does with the lanes of registers: masks of the first ones, and trees over them.
+//
+// See simd_float.h for who may include this. Pure.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cpu/simd_float.h"
+
+namespace specd {
+inline namespace HWY_NAMESPACE {
+
+struct Plus {
+  SPECD_INLINE SimdFloat operator()(SimdFloat a, SimdFloat b) const { return a + b; }
+};
+// a > b ? a : b: the hardware's maximum gives its second operand where one is NaN.
+struct Larger {
+  SPECD_INLINE SimdFloat operator()(SimdFloat a, SimdFloat b) const {
+    return SimdFloat(hn::Max(a.raw, b.raw));
+  }
+};
+
+SPECD_INLINE SimdMask NoLanes() { return SimdMask(hn::FirstN(FloatTag(), 0)); }
+SPECD_INLINE bool NoneOf(SimdMask mask) { return hn::AllFalse(FloatTag(), mask.raw); }
+// Lanes 0 .. count - 1: none where that is negative, all where there are not so many.
+SPECD_INLINE SimdMask FirstLanes(int64_t count) {
+  return SimdMask(hn::FirstN(FloatTag(), static_cast<size_t>(count < 0 ? 0 : count)));
+}
+
+SPECD_INLINE uint32_t BitsOf(SimdMask mask) {
+  uint8_t bytes[8] = {};
+  hn::StoreMaskBits(FloatTag(), mask.raw, bytes);
+  uint32_t bits;
+  __builtin_memcpy(&bits, bytes, sizeof(bits));
+  return bits;
+}
+
+SPECD_INLINE SimdMask Unordered(SimdFloat x, SimdFloat y) {
+#if HWY_TARGET <= HWY_AVX3
+  return SimdMask(SimdMask::Raw{_mm512_cmp_ps_mask(x.raw.raw, y.raw.raw, _CMP_UNORD_Q)});
+#else
+  return SimdMask(
+      hn::MaskFromVec(hn::Vec<FloatTag>{_mm256_cmp_ps(x.raw.raw, y.raw.raw, _CMP_UNORD_Q)}));
+#endif
+}
+
+// The largest of `kCount` registers, lane by lane. Templates rather than loops over a shrinking
+// count, which the compiler leaves in memory.
+template <int32_t kCount>
+SPECD_INLINE SimdFloat Fold(SimdFloat* max) {
+  if constexpr (kCount == 1) {
+    return max[0];
+  } else {
+#pragma GCC unroll 16
+    for (int32_t i = 0; i < kCount / 2; ++i) max[i] = Larger{}(max[i], max[i + kCount / 2]);
+    return Fold<kCount / 2>(max);
+  }
+}
+
+// Joins neighbouring lanes: those of `a`, then those of `b`.
+template <typename Join>
+SPECD_INLINE SimdFloat JoinPairs(SimdFloat a, SimdFloat b, const Join& join) {
+  return join(SimdFloat(hn::ConcatEven(FloatTag(), b.raw, a.raw)),
+              SimdFloat(hn::ConcatOdd(FloatTag(), b.raw, a.raw)));
+}
+
+// Levels of a tree over lanes until what stood in `kCount` registers stands in one.
+template <int32_t kCount, typename Join>
+SPECD_INLINE SimdFloat JoinNeighbours(SimdFloat* x, const Join& join) {
+  if constexpr (kCount == 1) {
+    return x[0];
+  } else {
+#pragma GCC unroll 16
+    for (int32_t i = 0; i < kCount / 2; ++i) x[i] = JoinPairs(x[2 * i], x[2 * i + 1], join);
+    return JoinNeighbours<kCount / 2>(x, join);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace specd
