@@ -111,6 +111,7 @@ std::unique_ptr<ControlService> ControlServer::MakeService(const PeerCredentials
   ControlHost host;
   host.hello = options_.hello;
   host.serve = options_.serve;
+  host.peer_pid = peer.pid;
   host.open_session =
       [this, peer](const HelloRequest& request) -> absl::StatusOr<std::shared_ptr<Session>> {
     if (!IsAllowed(peer)) {

@@ -128,6 +128,25 @@ absl::StatusOr<Reply> ControlService::On(const RegisterRegionRequest& request,
   return Reply(RegionReply{*region});
 }
 
+absl::StatusOr<Reply> ControlService::On(const RegisterDeviceRegionRequest& request,
+                                         std::vector<UniqueFd>& fds) {
+  const DeviceRegionSpec spec{request.kind,       request.device_uuid,  request.handle,
+                              request.base_bytes, request.offset_bytes, request.size_bytes,
+                              request.buffer_id,  request.export_pid};
+  const UniqueFd none;
+  absl::StatusOr<uint32_t> region =
+      session_->device_regions().Register(spec, fds.empty() ? none : fds.front(), host_.peer_pid);
+  if (!region.ok()) return region.status();
+  return Reply(RegionReply{*region});
+}
+
+absl::StatusOr<Reply> ControlService::On(const UnregisterRegionRequest& request,
+                                         std::vector<UniqueFd>&) {
+  absl::Status status = session_->device_regions().Unregister(request.region);
+  if (!status.ok()) return status;
+  return Reply(OkReply{});
+}
+
 absl::StatusOr<Reply> ControlService::On(const BindTensorRequest& request, std::vector<UniqueFd>&) {
   const TensorSpec spec{request.dtype, request.offset_bytes, request.num_rows, request.row_stride,
                         request.kind,  request.renormalise,  request.scale,    request.cap};

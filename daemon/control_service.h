@@ -5,6 +5,8 @@
 // and called by one thread.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -24,6 +26,8 @@ struct ControlHost {
   std::function<absl::StatusOr<std::shared_ptr<Session>>(const HelloRequest&)> open_session;
   // The engine has mapped its segment: from now on the verify loop may serve it.
   std::function<void(const std::shared_ptr<Session>&)> serve;
+  // The engine's process as the kernel knows it; 0 where it cannot be seen.
+  pid_t peer_pid = 0;
   // What to tell it about itself; session_id and daemon_epoch are filled in by the service.
   HelloReply hello;
 };
@@ -50,6 +54,8 @@ class ControlService {
   absl::StatusOr<Reply> On(const HelloRequest& request, std::vector<UniqueFd>& fds);
   absl::StatusOr<Reply> On(const MappedRequest& request, std::vector<UniqueFd>& fds);
   absl::StatusOr<Reply> On(const RegisterRegionRequest& request, std::vector<UniqueFd>& fds);
+  absl::StatusOr<Reply> On(const RegisterDeviceRegionRequest& request, std::vector<UniqueFd>& fds);
+  absl::StatusOr<Reply> On(const UnregisterRegionRequest& request, std::vector<UniqueFd>& fds);
   absl::StatusOr<Reply> On(const BindTensorRequest& request, std::vector<UniqueFd>& fds);
   absl::StatusOr<Reply> On(const OpenSequenceRequest& request, std::vector<UniqueFd>& fds);
   absl::StatusOr<Reply> On(const CloseSequenceRequest& request, std::vector<UniqueFd>& fds);

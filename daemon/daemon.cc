@@ -23,6 +23,7 @@
 #include "daemon/version.h"
 #include "ipc/error.h"
 #include "ipc/include/specd/specd.h"
+#include "kernels/cuda/driver_platform.h"
 
 namespace specd {
 namespace {
@@ -59,6 +60,7 @@ class Daemon {
 
  private:
   absl::Status StartTextSide();
+  void StartDevice();
   absl::Status StartControl();
   absl::StatusOr<std::shared_ptr<Session>> OpenSession(const HelloRequest& request);
   bool TextSideAlive() const;
@@ -67,6 +69,9 @@ class Daemon {
   const DaemonConfig config_;
   const uint64_t epoch_;
   ModelProfile profile_;
+  // Before the sessions, whose memory goes back through them. Null: rounds run on the CPU.
+  std::unique_ptr<GpuPlatform> platform_;
+  std::unique_ptr<DeviceImporter> importer_;
   SharedNames names_;
   SessionList sessions_;
   VerifyLoop verify_;
@@ -88,6 +93,7 @@ absl::Status Daemon::Start() {
   profile_ = *std::move(profile);
   // A device that is not there is an error now, not when the first engine attaches.
   if (absl::Status status = MakeBackend(config_.device).status(); !status.ok()) return status;
+  if (config_.device == "cuda") StartDevice();
   if (absl::Status status = StartControl(); !status.ok()) return status;
   return StartTextSide();
 }
@@ -133,6 +139,20 @@ absl::Status Daemon::StartTextSide() {
   return absl::OkStatus();
 }
 
+void Daemon::StartDevice() {
+  platform_ = MakeCudaPlatform();
+  importer_ = std::make_unique<DeviceImporter>(platform_.get(), [this] { DeviceFailed(); });
+  std::vector<GpuDevice> devices;
+  if (!platform_->ListDevices(&devices).ok()) return;  // said to the engine that wants to share
+  for (const GpuDevice& device : devices) {
+    if (device.has_mps.value_or(true)) continue;
+    Log("attach").warn(
+        "{} ({}) is not shared through MPS: an engine there and this daemon take turns, about 2 ms "
+        "each; start nvidia-cuda-mps-control, or run specd embedded",
+        device.name, device.uuid);
+  }
+}
+
 absl::Status Daemon::StartControl() {
   ControlServer::Options options;
   options.path = config_.listen_path;
@@ -167,6 +187,7 @@ absl::StatusOr<std::shared_ptr<Session>> Daemon::OpenSession(const HelloRequest&
   options.names = &names_;
   options.threads = config_.threads;
   options.publish_events = true;
+  options.importer = importer_.get();
   options.text_side = [this] { return TextSideAlive(); };
   absl::StatusOr<std::shared_ptr<Session>> session = Session::Create(options, *std::move(backend));
   if (session.ok()) ++next_session_id_;

@@ -121,6 +121,7 @@ class LocalLink : public EngineLink {
       return Session::Create(options, *std::move(backend));
     };
     host.serve = [](const std::shared_ptr<Session>&) {};
+    host.peer_pid = getpid();
     host.hello.version = kVersion;
     host.hello.device = device;
     return host;

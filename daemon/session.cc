@@ -55,6 +55,7 @@ Session::Session(const SessionOptions& options, Segment segment, std::unique_ptr
     : options_(options),
       segment_(std::move(segment)),
       channel_(&segment_),
+      device_regions_(options.importer),
       verifier_(std::move(verifier)),
       streams_(options.limits.max_sequences),
       submission_(options.limits),
@@ -98,6 +99,12 @@ absl::StatusOr<uint32_t> Session::RegisterRegion(UniqueFd fd, uint64_t size_byte
 }
 
 absl::Status Session::Bind(TensorRole role, uint32_t region, const TensorSpec& spec) {
+  if (device_regions_.Holds(region)) {
+    return MakeError(SPECD_ERROR_UNSUPPORTED, "region",
+                     fmt::format("region = {} is device memory, which rounds of this version do "
+                                 "not read; bind rows in a sealed memfd",
+                                 region));
+  }
   MutexLock lock(&mutex_);
   if (region == 0 || region > regions_.size()) {
     return MakeError(
@@ -133,6 +140,13 @@ absl::Status Session::Bind(TensorRole role, uint32_t region, const TensorSpec& s
 }
 
 bool Session::EndAll() {
+  if (!EndSequences()) return false;
+  // Without the session's lock, because the driver takes its time; no round is taken any more.
+  device_regions_.Close();
+  return true;
+}
+
+bool Session::EndSequences() {
   MutexLock lock(&mutex_);
   if (ended()) return false;
   verifier_->sequences().ForEachOpen([this](Sequence& sequence) {

@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "daemon/clock.h"
+#include "daemon/device_regions.h"
 #include "daemon/model_profile.h"
 #include "daemon/mutex.h"
 #include "daemon/shared_names.h"
@@ -41,9 +42,10 @@ struct SessionOptions {
   const ModelProfile* profile = nullptr;
   Clock* clock = nullptr;
   SharedNames* names = nullptr;
-  int32_t threads = 1;              // for a round; the results do not depend on it
-  bool publish_events = false;      // false: nobody would pop them, so none are made
-  std::function<bool()> text_side;  // is somebody there who can find stop strings?
+  int32_t threads = 1;                 // for a round; the results do not depend on it
+  bool publish_events = false;         // false: nobody would pop them, so none are made
+  std::function<bool()> text_side;     // is somebody there who can find stop strings?
+  DeviceImporter* importer = nullptr;  // of device memory; null: rounds run on the CPU
 };
 
 class Session {
@@ -57,6 +59,7 @@ class Session {
   // ---- control thread
 
   absl::StatusOr<uint32_t> RegisterRegion(UniqueFd fd, uint64_t size_bytes);
+  DeviceRegions& device_regions() { return device_regions_; }
   absl::Status Bind(TensorRole role, uint32_t region, const TensorSpec& spec);
   // params.n sequences or none: child i has seed + i and, from 1 on, the request id "ID#i".
   absl::StatusOr<std::vector<SequenceInfo>> OpenSequences(const std::string& request_id,
@@ -110,6 +113,7 @@ class Session {
     std::vector<InjectedCoin> coins;
   };
 
+  bool EndSequences();
   absl::Status CheckText(const SequenceParams& params, const SequenceHistory& history) const;
   absl::Status CheckScores(const SequenceParams& params) const;
   // ---- session_calls.cc. A call is done as a whole or refused with the first request that has a
@@ -155,6 +159,8 @@ class Session {
 
   // Rounds are taken by the verify thread under mutex_; the engine's words in it are atomics.
   DaemonChannel channel_;
+
+  DeviceRegions device_regions_;
 
   // Producer: whoever holds mutex_. Consumer: the publisher thread. Null without publish_events.
   std::unique_ptr<StreamEventQueue> events_;

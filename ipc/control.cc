@@ -9,6 +9,7 @@
 #include "ipc/include/specd/specd.h"
 #include "ipc/msgpack_codec.h"
 #include "kernels/core/check.h"
+#include "kernels/core/gpu_context.h"
 
 namespace specd {
 namespace {
@@ -31,7 +32,9 @@ absl::Status Invalid(std::string_view field, std::string_view text) {
 }
 
 constexpr bool FdsFit(ControlType type, uint32_t num_fds) {
-  if (type == ControlType::kOpenSequence) return num_fds <= 1;
+  if (type == ControlType::kOpenSequence || type == ControlType::kRegisterDeviceRegion) {
+    return num_fds <= 1;
+  }
   return num_fds == (type == ControlType::kRegisterRegion || type == ControlType::kHelloReply);
 }
 
@@ -41,6 +44,9 @@ uint32_t FdsOf(const Message&) {
   return FdsFit(Message::kType, 1) ? 1 : 0;
 }
 uint32_t FdsOf(const OpenSequenceRequest& request) { return request.num_list_ids() > 0 ? 1 : 0; }
+uint32_t FdsOf(const RegisterDeviceRegionRequest& request) {
+  return request.kind == static_cast<uint32_t>(GpuMemoryKind::kIpc) ? 0 : 1;
+}
 
 const char* NameOf(ControlType type) {
   switch (type) {
@@ -62,6 +68,10 @@ const char* NameOf(ControlType type) {
       return "ForkSequence";
     case ControlType::kGetStats:
       return "GetStats";
+    case ControlType::kRegisterDeviceRegion:
+      return "RegisterDeviceRegion";
+    case ControlType::kUnregisterRegion:
+      return "UnregisterRegion";
     case ControlType::kHelloReply:
       return "HelloReply";
     case ControlType::kRegionReply:

@@ -23,6 +23,8 @@ enum class ControlType : uint16_t {
   kAbortSequence = 7,
   kForkSequence = 8,
   kGetStats = 9,
+  kRegisterDeviceRegion = 10,
+  kUnregisterRegion = 11,
 
   kHelloReply = 101,
   kRegionReply = 102,
@@ -72,6 +74,42 @@ struct RegisterRegionRequest {
   template <class Self, class F>
   static void Fields(Self& self, F&& f) {
     f("size_bytes", self.size_bytes);
+  }
+};
+
+// Comes with one descriptor, unless the kind is a CUDA IPC handle. As in ipc/device_region.h.
+struct RegisterDeviceRegionRequest {
+  static constexpr ControlType kType = ControlType::kRegisterDeviceRegion;
+  uint32_t kind = 0;
+  std::string device_uuid;
+  std::string handle;  // hexadecimal digits
+  uint64_t base_bytes = 0;
+  uint64_t offset_bytes = 0;
+  uint64_t size_bytes = 0;
+  uint64_t buffer_id = 0;
+  uint32_t export_pid = 0;
+
+  template <class Self, class F>
+  static void Fields(Self& self, F&& f) {
+    f("kind", self.kind);
+    f("device_uuid", self.device_uuid, 64);
+    f("handle", self.handle, 256);
+    f("base_bytes", self.base_bytes);
+    f("offset_bytes", self.offset_bytes);
+    f("size_bytes", self.size_bytes);
+    f("buffer_id", self.buffer_id);
+    f("export_pid", self.export_pid);
+  }
+};
+
+// The reply says that the memory is no longer mapped: the engine may free it.
+struct UnregisterRegionRequest {
+  static constexpr ControlType kType = ControlType::kUnregisterRegion;
+  uint32_t region = 0;
+
+  template <class Self, class F>
+  static void Fields(Self& self, F&& f) {
+    f("region", self.region);
   }
 };
 
@@ -367,7 +405,8 @@ struct StatsReply {
 
 using Request = std::variant<HelloRequest, MappedRequest, RegisterRegionRequest, BindTensorRequest,
                              OpenSequenceRequest, CloseSequenceRequest, AbortSequenceRequest,
-                             ForkSequenceRequest, GetStatsRequest>;
+                             ForkSequenceRequest, GetStatsRequest, RegisterDeviceRegionRequest,
+                             UnregisterRegionRequest>;
 using Reply = std::variant<HelloReply, RegionReply, SequenceReply, OkReply, ErrorReply, StatsReply>;
 
 }  // namespace specd

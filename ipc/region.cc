@@ -28,7 +28,7 @@ struct RowShape {
 };
 
 // The stride to be used, once every row is known to lie in the region.
-absl::StatusOr<uint64_t> CheckBounds(const Region& region, const TensorSpec& spec,
+absl::StatusOr<uint64_t> CheckBounds(const RowMemory& memory, const TensorSpec& spec,
                                      const RowShape& shape) {
   if (spec.num_rows < 1 || spec.num_rows > kTensorRowsMax) {
     return Invalid("num_rows",
@@ -50,10 +50,10 @@ absl::StatusOr<uint64_t> CheckBounds(const Region& region, const TensorSpec& spe
   using Wide = unsigned __int128;
   const Wide span_bytes =
       (Wide{spec.num_rows - 1} * row_stride + shape.num_elements) * Wide{shape.element_bytes};
-  if (Wide{spec.offset_bytes} + span_bytes > Wide{region.size_bytes()}) {
+  if (Wide{spec.offset_bytes} + span_bytes > Wide{memory.size_bytes}) {
     const uint64_t row_bytes = shape.num_elements * shape.element_bytes;
     const uint64_t room_bytes =
-        spec.offset_bytes < region.size_bytes() ? region.size_bytes() - spec.offset_bytes : 0;
+        spec.offset_bytes < memory.size_bytes ? memory.size_bytes - spec.offset_bytes : 0;
     const uint64_t fit = room_bytes < row_bytes
                              ? 0
                              : (room_bytes - row_bytes) / (row_stride * shape.element_bytes) + 1;
@@ -62,7 +62,7 @@ absl::StatusOr<uint64_t> CheckBounds(const Region& region, const TensorSpec& spe
         fmt::format("offset_bytes = {}, num_rows = {}, row_stride = {}: the last row ends past the "
                     "region of {} bytes; from this offset it holds {} rows of {} bytes. Bind fewer "
                     "rows or allocate more",
-                    spec.offset_bytes, spec.num_rows, row_stride, region.size_bytes(), fit,
+                    spec.offset_bytes, spec.num_rows, row_stride, memory.size_bytes, fit,
                     row_bytes));
   }
   return row_stride;
@@ -159,16 +159,16 @@ absl::StatusOr<ElementRules> CheckRules(const TensorSpec& spec) {
   return rules;
 }
 
-absl::StatusOr<TensorView> BindTensor(const Region& region, const TensorSpec& spec,
+absl::StatusOr<TensorView> BindTensor(const RowMemory& memory, const TensorSpec& spec,
                                       int32_t vocab_size) {
   const absl::StatusOr<DType> dtype = CheckDType(spec.dtype);
   if (!dtype.ok()) return dtype.status();
   const absl::StatusOr<ElementRules> rules = CheckRules(spec);
   if (!rules.ok()) return rules.status();
   const absl::StatusOr<uint64_t> row_stride = CheckBounds(
-      region, spec, {static_cast<uint64_t>(vocab_size), static_cast<uint64_t>(SizeBytes(*dtype))});
+      memory, spec, {static_cast<uint64_t>(vocab_size), static_cast<uint64_t>(SizeBytes(*dtype))});
   if (!row_stride.ok()) return row_stride.status();
-  return TensorView{static_cast<const char*>(region.data()) + spec.offset_bytes,
+  return TensorView{static_cast<const char*>(memory.data) + spec.offset_bytes,
                     *dtype,
                     static_cast<int64_t>(spec.num_rows),
                     static_cast<int64_t>(*row_stride),
@@ -176,7 +176,7 @@ absl::StatusOr<TensorView> BindTensor(const Region& region, const TensorSpec& sp
                     *rules};
 }
 
-absl::StatusOr<MaskView> BindMask(const Region& region, const TensorSpec& spec,
+absl::StatusOr<MaskView> BindMask(const RowMemory& memory, const TensorSpec& spec,
                                   int32_t vocab_size) {
   const TensorSpec plain;
   if (spec.dtype != plain.dtype || spec.kind != plain.kind || spec.scale != plain.scale ||
@@ -187,11 +187,11 @@ absl::StatusOr<MaskView> BindMask(const Region& region, const TensorSpec& spec,
   }
   const uint64_t num_words = (static_cast<uint64_t>(vocab_size) + 31) / 32;
   const absl::StatusOr<uint64_t> row_stride =
-      CheckBounds(region, spec, {num_words, sizeof(uint32_t)});
+      CheckBounds(memory, spec, {num_words, sizeof(uint32_t)});
   if (!row_stride.ok()) return row_stride.status();
-  return MaskView{reinterpret_cast<const uint32_t*>(static_cast<const char*>(region.data()) +
-                                                    spec.offset_bytes),
-                  static_cast<int64_t>(spec.num_rows), static_cast<int64_t>(*row_stride)};
+  return MaskView{
+      reinterpret_cast<const uint32_t*>(static_cast<const char*>(memory.data) + spec.offset_bytes),
+      static_cast<int64_t>(spec.num_rows), static_cast<int64_t>(*row_stride)};
 }
 
 }  // namespace specd

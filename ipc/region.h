@@ -18,9 +18,17 @@ namespace specd {
 inline constexpr uint64_t kRegionBytesMax = uint64_t{1} << 40;
 inline constexpr uint64_t kTensorRowsMax = (uint64_t{1} << 31) - 1;
 
+// Where rows may lie: an engine's memory as this process or its device sees it.
+struct RowMemory {
+  const void* data = nullptr;
+  uint64_t size_bytes = 0;
+};
+
 class Region {
  public:
   static absl::StatusOr<Region> Import(UniqueFd fd, uint64_t size_bytes);
+
+  operator RowMemory() const { return {data(), size_bytes()}; }
 
   const void* data() const { return mapping_.data(); }
   uint64_t size_bytes() const { return size_bytes_; }
@@ -46,10 +54,11 @@ struct TensorSpec {
 };
 
 // The view, or an error that names the field. The last row must end inside the region; the gap
-// between the last row and the next stride need not. The region must outlive the view.
-absl::StatusOr<TensorView> BindTensor(const Region& region, const TensorSpec& spec,
+// between the last row and the next stride need not. The memory must outlive the view.
+absl::StatusOr<TensorView> BindTensor(const RowMemory& memory, const TensorSpec& spec,
                                       int32_t vocab_size);
-absl::StatusOr<MaskView> BindMask(const Region& region, const TensorSpec& spec, int32_t vocab_size);
+absl::StatusOr<MaskView> BindMask(const RowMemory& memory, const TensorSpec& spec,
+                                  int32_t vocab_size);
 
 // How the elements are read, or an error that names the field: for rows that need no region too.
 absl::StatusOr<ElementRules> CheckRules(const TensorSpec& spec);

@@ -1,41 +1,19 @@
 // GpuDriver: what specd asks of a GPU, as an interface, so that faults can be injected below it and
 // the code above it runs where there is no GPU.
 //
-// Only what CudaBackend uses while it copies host rows over. Driver-level sharing (IPC handles,
-// stream memory operations, events) belongs here too once a backend needs it. A driver serves one
-// device and is used by one thread at a time. Implementations: kernels/cuda/cuda_driver.h over the
-// CUDA runtime; tests/support/fake_gpu_driver.h in host memory.
+// Only what CudaBackend uses while it copies host rows over; what processes need to share a device
+// is kernels/core/gpu_context.h. A driver serves one device and is used by one thread at a time.
+// Implementations: kernels/cuda/cuda_driver.h over the CUDA runtime;
+// tests/support/fake_gpu_driver.h in host memory.
 #pragma once
 
 #include <cstddef>
-#include <string>
-#include <utility>
 #include <vector>
 
+#include "kernels/core/gpu_result.h"
 #include "kernels/core/round.h"
 
 namespace specd {
-
-// Success, or why not, with the driver's own error name in it.
-class [[nodiscard]] GpuResult {
- public:
-  static GpuResult Ok() { return GpuResult(); }
-  static GpuResult Error(std::string text) {
-    GpuResult result;
-    result.text_ = std::move(text);
-    return result;
-  }
-  bool ok() const { return text_.empty(); }
-  const std::string& text() const { return text_; }
-
- private:
-  std::string text_;
-};
-
-struct GpuDevice {
-  std::string name;
-  std::string uuid;  // as nvidia-smi prints it, GPU-...
-};
 
 class GpuDriver {
  public:

@@ -84,7 +84,10 @@ std::vector<Request> SampleRequests() {
           CloseSequenceRequest{uint64_t{1} << 32 | 5},
           AbortSequenceRequest{uint64_t{2} << 32 | 6},
           ForkSequenceRequest{uint64_t{2} << 32 | 6, "req-2", true, 99},
-          GetStatsRequest{}};
+          GetStatsRequest{},
+          RegisterDeviceRegionRequest{1, "GPU-1", "00ff", 1, 2, 3, 4, 5},
+          RegisterDeviceRegionRequest{2, "GPU-2", "", 6, 7, 8, ~uint64_t{0}, ~uint32_t{0}},
+          UnregisterRegionRequest{65536}};
 }
 
 std::vector<Reply> SampleReplies() {
@@ -182,7 +185,9 @@ TEST_SUITE("unit") {
       CHECK(decoded->index() == request.index());
       CHECK(Print(*decoded) == Print(request));
       const bool has_fd = std::holds_alternative<RegisterRegionRequest>(request) ||
-                          std::holds_alternative<OpenSequenceRequest>(request);
+                          std::holds_alternative<OpenSequenceRequest>(request) ||
+                          (std::holds_alternative<RegisterDeviceRegionRequest>(request) &&
+                           std::get<RegisterDeviceRegionRequest>(request).kind != 1);
       CHECK(header->num_fds == (has_fd ? 1 : 0));
     }
   }
@@ -331,7 +336,7 @@ TEST_SUITE("unit") {
     CHECK(field_of(4, {2}) == "ver_major");
     CHECK(field_of(5, {9}) == "");  // a newer minor version may be read
     CHECK(field_of(6, {0, 0}) == "type");
-    CHECK(field_of(6, {10, 0}) == "type");
+    CHECK(field_of(6, {12, 0}) == "type");
     CHECK(field_of(6, {6, 1}) == "type");
     CHECK(field_of(8, {0xff, 0xff, 0xff, 0xff}) == "body_bytes");  // 4 GiB
     CHECK(field_of(8, {0, 0, 0, 0}) == "body_bytes");

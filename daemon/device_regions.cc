@@ -1,0 +1,91 @@
+#include "daemon/device_regions.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "ipc/error.h"
+#include "ipc/include/specd/specd.h"
+
+namespace specd {
+namespace {
+
+constexpr size_t kDeviceRegionsMax = 16;
+
+}  // namespace
+
+absl::Status DeviceRegions::CheckNew(const DeviceRegionSpec& spec) {
+  if (closed_) {
+    return MakeError(SPECD_ERROR_STATE, "region", "the session has ended; attach again");
+  }
+  if (entries_.size() == kDeviceRegionsMax) {
+    return MakeError(SPECD_ERROR_EXHAUSTED, "region",
+                     fmt::format("{} regions of device memory are registered, as many as a session "
+                                 "may have; unregister some, or put several tensors into one",
+                                 kDeviceRegionsMax));
+  }
+  for (const auto& [id, entry] : entries_) {
+    const DeviceRegionSpec& known = entry.spec;
+    if (known.export_pid != spec.export_pid) continue;
+    // One of the two descriptions is of memory that is gone.
+    if (known.buffer_id == spec.buffer_id &&
+        (known.base_bytes != spec.base_bytes || known.kind != spec.kind)) {
+      return MakeError(SPECD_ERROR_STATE, "buffer_id",
+                       fmt::format("buffer_id = {} is registered as region {} with base_bytes = {} "
+                                   "and kind = {}, and comes with {} and {}; an allocation has one "
+                                   "size and kind",
+                                   spec.buffer_id, id, known.base_bytes, known.kind,
+                                   spec.base_bytes, spec.kind));
+    }
+    if (!spec.handle.empty() && known.handle == spec.handle && known.buffer_id != spec.buffer_id) {
+      return MakeError(SPECD_ERROR_STATE, "buffer_id",
+                       fmt::format("buffer_id = {} comes with the handle of region {}, which was "
+                                   "registered with buffer_id = {}: the memory was freed and "
+                                   "allocated again; unregister the region first",
+                                   spec.buffer_id, id, known.buffer_id));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint32_t> DeviceRegions::Register(const DeviceRegionSpec& spec, const UniqueFd& fd,
+                                                 pid_t peer_pid) {
+  if (importer_ == nullptr) {
+    return MakeError(SPECD_ERROR_UNSUPPORTED, "kind",
+                     "rounds of this session run on the CPU, which cannot read device memory; "
+                     "start the daemon with --device=cuda, or share rows in a sealed memfd");
+  }
+  MutexLock lock(&mutex_);
+  if (absl::Status status = CheckNew(spec); !status.ok()) return status;
+  absl::StatusOr<DeviceRegion> region = importer_->Import(spec, fd, peer_pid);
+  if (!region.ok()) return region.status();
+  entries_.emplace(next_id_, Entry{*std::move(region), spec});
+  return next_id_++;
+}
+
+absl::Status DeviceRegions::Unregister(uint32_t id) {
+  MutexLock lock(&mutex_);
+  const auto found = entries_.find(id);
+  if (found == entries_.end()) {
+    return MakeError(SPECD_ERROR_NOT_FOUND, "region",
+                     fmt::format("region = {} is no registered device memory; {} such regions are "
+                                 "registered (memfds stay until the session ends)",
+                                 id, entries_.size()));
+  }
+  const absl::Status status = found->second.region.Close();
+  entries_.erase(found);
+  return status;
+}
+
+bool DeviceRegions::Holds(uint32_t id) {
+  MutexLock lock(&mutex_);
+  return entries_.contains(id);
+}
+
+void DeviceRegions::Close() {
+  MutexLock lock(&mutex_);
+  closed_ = true;
+  entries_.clear();
+}
+
+}  // namespace specd

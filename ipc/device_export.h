@@ -1,0 +1,35 @@
+// What an engine's process does to share device memory: look an address up, choose how it can
+// travel, and describe it in the words of a DeviceRegionSpec.
+//
+// libspecd calls this before it asks the daemon, so that memory which cannot be shared is refused
+// where the user can do something about it. Functions of a GpuContext, safe from any thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ipc/device_region.h"
+#include "ipc/unique_fd.h"
+#include "kernels/core/gpu_context.h"
+
+namespace specd {
+
+struct DeviceExport {
+  DeviceRegionSpec spec;
+  UniqueFd fd;  // not valid for GpuMemoryKind::kIpc
+  // A region begins at a multiple of kDeviceAlignmentBytes; the address is so far behind that.
+  uint64_t skip_bytes = 0;
+};
+
+// [address, address + size_bytes) must lie in one allocation. `devices` as GpuPlatform lists them.
+absl::StatusOr<DeviceExport> ExportDeviceMemory(GpuContext& context,
+                                                std::span<const GpuDevice> devices,
+                                                GpuAddress address, uint64_t size_bytes);
+
+// An error if what was exported has been freed since, even if the address was allocated again.
+absl::Status CheckStillAllocated(GpuContext& context, const DeviceRegionSpec& spec,
+                                 GpuAddress address);
+
+}  // namespace specd

@@ -1,0 +1,100 @@
+// DeviceRegion: an engine's device memory, imported; DeviceImporter: who imports it.
+//
+// The engine describes an allocation (ipc/device_export.h does that for it), and the daemon maps it
+// through a GpuContext. Every number and every byte of the description is an outsider's: what is
+// wrong with it is said by field, value and remedy, and nothing stays mapped. The memory belongs to
+// the engine, which may free it only once the region has been closed.
+//
+// An importer is used by one thread at a time; a region may be closed by any thread, and keeps the
+// context that it needs for that.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ipc/region.h"
+#include "ipc/unique_fd.h"
+#include "kernels/core/gpu_context.h"
+
+namespace specd {
+
+// Kernels read 16 bytes at a time; a tensor may begin at any element of a region that is aligned.
+inline constexpr uint64_t kDeviceAlignmentBytes = 16;
+
+// As it came over the wire: nothing checked yet.
+struct DeviceRegionSpec {
+  uint32_t kind = 0;          // GpuMemoryKind
+  std::string device_uuid;    // 32 hexadecimal digits, with or without GPU-, MIG- and dashes
+  std::string handle;         // 128 hexadecimal digits; "" for kVmm
+  uint64_t base_bytes = 0;    // of the allocation that was exported
+  uint64_t offset_bytes = 0;  // of the region in it, a multiple of 16
+  uint64_t size_bytes = 0;    // of the region
+  uint64_t buffer_id = 0;     // of the allocation, in the process that exported it
+  uint32_t export_pid = 0;    // that process, as it sees itself
+};
+
+class DeviceRegion {
+ public:
+  DeviceRegion(DeviceRegion&& other) noexcept;
+  DeviceRegion& operator=(DeviceRegion&&) = delete;
+  DeviceRegion(const DeviceRegion&) = delete;
+  DeviceRegion& operator=(const DeviceRegion&) = delete;
+  ~DeviceRegion();
+
+  // Unmaps; afterwards the engine may free. An error if the driver could not, which breaks the
+  // context rather than the region. Nothing enqueued may still touch the memory.
+  absl::Status Close();
+
+  // The region as the device sees it: not to be read by the CPU.
+  RowMemory memory() const {
+    return {reinterpret_cast<const void*>(mapping_.address + offset_bytes_), size_bytes_};
+  }
+  const std::shared_ptr<GpuContext>& context() const { return context_; }
+
+ private:
+  friend class DeviceImporter;
+  DeviceRegion(std::shared_ptr<GpuContext> context, const GpuMapping& mapping,
+               const DeviceRegionSpec& spec)
+      : context_(std::move(context)),
+        mapping_(mapping),
+        offset_bytes_(spec.offset_bytes),
+        size_bytes_(spec.size_bytes) {}
+
+  std::shared_ptr<GpuContext> context_;  // null: closed
+  GpuMapping mapping_;
+  uint64_t offset_bytes_;
+  uint64_t size_bytes_;
+};
+
+class DeviceImporter {
+ public:
+  // The platform outlives the importer and its regions. `on_device_failure` is called when the
+  // driver reports an error that every later call will report too: the process has to be restarted.
+  DeviceImporter(GpuPlatform* platform, std::function<void()> on_device_failure)
+      : platform_(platform), on_device_failure_(std::move(on_device_failure)) {}
+
+  // `peer_pid` is the engine as the kernel knows it, 0 if it cannot be seen from here; `fd` came
+  // with the message, or is not valid.
+  absl::StatusOr<DeviceRegion> Import(const DeviceRegionSpec& spec, const UniqueFd& fd,
+                                      pid_t peer_pid);
+
+ private:
+  absl::StatusOr<size_t> FindDevice(const std::string& uuid);
+  absl::StatusOr<std::shared_ptr<GpuContext>> ContextOf(size_t device_index);
+  absl::Status Explain(const GpuResult& result, GpuContext& context, GpuMemoryKind kind);
+
+  GpuPlatform* const platform_;
+  const std::function<void()> on_device_failure_;
+  std::vector<GpuDevice> devices_;                     // once asked for
+  std::vector<std::shared_ptr<GpuContext>> contexts_;  // by device; null: not opened yet
+};
+
+}  // namespace specd

@@ -1,0 +1,90 @@
+// Compares the declarations of driver_api.h with cuda.h, where that is at hand: numbers, sizes, and
+// for every function how many arguments it takes and how each of them is passed. No code comes of
+// it.
+#include <cuda.h>
+
+#include <type_traits>
+
+#include "kernels/cuda/driver_api.h"
+
+namespace specd::cuda {
+
+namespace {
+
+// Passed alike: the same size, and both or neither in a register for pointers, numbers or enums.
+template <class Ours, class Theirs>
+constexpr bool kPassedAlike =
+    sizeof(Ours) == sizeof(Theirs) && std::is_class_v<Ours> ==
+                                          std::is_class_v<Theirs>&& std::is_pointer_v<Ours> ==
+                                          std::is_pointer_v<Theirs>;
+
+template <class Ours, class Theirs>
+constexpr bool kSameCall = false;
+template <class... Ours, class... Theirs>
+requires(sizeof...(Ours) ==
+         sizeof...(Theirs)) constexpr bool kSameCall<int (*)(Ours...), CUresult (*)(Theirs...)> =
+    (kPassedAlike<Ours, Theirs> && ...);
+
+#define SPECD_CUDA_FUNCTION(name, parameters) \
+  static_assert(kSameCall<decltype(DriverApi::name), decltype(&::name)>, #name);
+SPECD_CUDA_FUNCTIONS(SPECD_CUDA_FUNCTION)
+#undef SPECD_CUDA_FUNCTION
+
+static_assert(sizeof(CUresult) == sizeof(int));
+static_assert(sizeof(Uuid) == sizeof(CUuuid));
+static_assert(sizeof(Handle) == sizeof(CUipcMemHandle));
+static_assert(sizeof(Handle) == sizeof(CUipcEventHandle));
+static_assert(sizeof(Handle) == sizeof(CUmemPoolPtrExportData));
+static_assert(sizeof(Access) == sizeof(CUmemAccessDesc));
+static_assert(offsetof(Access, device) == offsetof(CUmemAccessDesc, location.id));
+static_assert(offsetof(Access, flags) == offsetof(CUmemAccessDesc, flags));
+
+static_assert(+kIpcEventSupported == CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED);
+static_assert(+kCanUse64BitStreamMemOps == CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS);
+#if CUDA_VERSION >= 13000
+static_assert(+kMpsEnabled == CU_DEVICE_ATTRIBUTE_MPS_ENABLED);
+#endif
+static_assert(+kMemoryType == CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
+static_assert(+kBufferId == CU_POINTER_ATTRIBUTE_BUFFER_ID);
+static_assert(+kDeviceOrdinal == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
+static_assert(+kIsLegacyIpcCapable == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE);
+static_assert(+kRangeStart == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR);
+static_assert(+kRangeSize == CU_POINTER_ATTRIBUTE_RANGE_SIZE);
+static_assert(+kAllowedHandleTypes == CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES);
+static_assert(+kMemoryPool == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE);
+static_assert(+kMappingSize == CU_POINTER_ATTRIBUTE_MAPPING_SIZE);
+static_assert(+kMappingBase == CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR);
+static_assert(+kMemoryTypeDevice == CU_MEMORYTYPE_DEVICE);
+static_assert(+kHandleTypePosixFd == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+static_assert(+kLocationDevice == CU_MEM_LOCATION_TYPE_DEVICE);
+static_assert(+kAccessReadWrite == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+static_assert(+kIpcLazyPeerAccess == CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+static_assert(+kStreamNonBlocking == CU_STREAM_NON_BLOCKING);
+static_assert(+kEventDisableTiming == CU_EVENT_DISABLE_TIMING);
+static_assert(+kEventInterprocess == CU_EVENT_INTERPROCESS);
+static_assert(+kHostRegisterPortable == CU_MEMHOSTREGISTER_PORTABLE);
+static_assert(+kHostRegisterDeviceMap == CU_MEMHOSTREGISTER_DEVICEMAP);
+static_assert(+kWaitValueGeq == CU_STREAM_WAIT_VALUE_GEQ);
+
+static_assert(+kGpuOk == CUDA_SUCCESS);
+static_assert(+kGpuInvalidValue == CUDA_ERROR_INVALID_VALUE);
+static_assert(+kGpuOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY);
+static_assert(+kGpuNotInitialized == CUDA_ERROR_NOT_INITIALIZED);
+static_assert(+kGpuNoDevice == CUDA_ERROR_NO_DEVICE);
+static_assert(+kGpuInvalidDevice == CUDA_ERROR_INVALID_DEVICE);
+static_assert(+kGpuInvalidContext == CUDA_ERROR_INVALID_CONTEXT);
+static_assert(+kGpuMapFailed == CUDA_ERROR_MAP_FAILED);
+static_assert(+kGpuAlreadyMapped == CUDA_ERROR_ALREADY_MAPPED);
+static_assert(+kGpuPeerAccessUnsupported == CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+static_assert(+kGpuInvalidHandle == CUDA_ERROR_INVALID_HANDLE);
+static_assert(+kGpuNotReady == CUDA_ERROR_NOT_READY);
+static_assert(+kGpuIllegalAddress == CUDA_ERROR_ILLEGAL_ADDRESS);
+static_assert(+kGpuTooManyPeers == CUDA_ERROR_TOO_MANY_PEERS);
+static_assert(+kGpuHostMemoryAlreadyRegistered == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+static_assert(+kGpuHostMemoryNotRegistered == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+static_assert(+kGpuLaunchFailed == CUDA_ERROR_LAUNCH_FAILED);
+static_assert(+kGpuNotSupported == CUDA_ERROR_NOT_SUPPORTED);
+
+}  // namespace
+
+}  // namespace specd::cuda

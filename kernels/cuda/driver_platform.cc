@@ -1,0 +1,90 @@
+#include "kernels/cuda/driver_platform.h"
+
+#include <fmt/format.h>
+
+#include <string>
+
+#include "kernels/cuda/driver_api.h"
+#include "kernels/cuda/driver_context.h"
+
+namespace specd {
+
+namespace {
+
+using cuda::DriverApi;
+
+std::string UuidText(const cuda::Uuid& uuid) {
+  std::string text = "GPU-";
+  for (int i = 0; i < 16; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += fmt::format("{:02x}", static_cast<unsigned char>(uuid.bytes[i]));
+  }
+  return text;
+}
+
+class CudaPlatform final : public GpuPlatform {
+ public:
+  GpuResult ListDevices(std::vector<GpuDevice>* devices) override {
+    devices->clear();
+    GpuResult result = GpuResult::Ok();
+    const DriverApi* const api = cuda::LoadDriver(&result);
+    if (api == nullptr) return result;
+    int count = 0;
+    const int error = api->cuDeviceGetCount(&count);
+    // What the driver says when it has found no device at all.
+    if (error == kGpuNoDevice || error == kGpuNotInitialized) return GpuResult::Ok();
+    if (error != kGpuOk) return cuda::ResultOf(*api, error, "cuDeviceGetCount");
+    for (int i = 0; i < count && result.ok(); ++i) result = AddDevice(*api, i, devices);
+    return result;
+  }
+
+  GpuResult OpenContext(size_t device_index, std::unique_ptr<GpuContext>* context) override {
+    GpuResult result = GpuResult::Ok();
+    const DriverApi* const api = cuda::LoadDriver(&result);
+    if (api == nullptr) return result;
+    int device = 0;
+    result = cuda::ResultOf(*api, api->cuDeviceGet(&device, static_cast<int>(device_index)),
+                            "cuDeviceGet");
+    if (!result.ok()) return result;
+    cuda::Context made = nullptr;
+    result = cuda::ResultOf(*api, api->cuDevicePrimaryCtxRetain(&made, device),
+                            "cuDevicePrimaryCtxRetain");
+    if (result.ok()) *context = MakeCudaContext(*api, device, made);
+    return result;
+  }
+
+ private:
+  static GpuResult AddDevice(const DriverApi& api, int ordinal, std::vector<GpuDevice>* devices) {
+    int device = 0;
+    char name[256] = {};
+    cuda::Uuid uuid = {};
+    GpuResult result = cuda::ResultOf(api, api.cuDeviceGet(&device, ordinal), "cuDeviceGet");
+    if (result.ok()) {
+      result = cuda::ResultOf(api, api.cuDeviceGetName(name, sizeof(name) - 1, device),
+                              "cuDeviceGetName");
+    }
+    if (result.ok()) {
+      result = cuda::ResultOf(api, api.cuDeviceGetUuid_v2(&uuid, device), "cuDeviceGetUuid");
+    }
+    if (!result.ok()) return result;
+    // A driver that does not know an attribute refuses the question.
+    const auto attribute = [&](int which) -> std::optional<bool> {
+      int value = 0;
+      if (api.cuDeviceGetAttribute(&value, which, device) != kGpuOk) return std::nullopt;
+      return value != 0;
+    };
+    devices->push_back(
+        {.name = name,
+         .uuid = UuidText(uuid),
+         .has_ipc_events = attribute(cuda::kIpcEventSupported).value_or(false),
+         .has_64_bit_words = attribute(cuda::kCanUse64BitStreamMemOps).value_or(false),
+         .has_mps = attribute(cuda::kMpsEnabled)});
+    return result;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<GpuPlatform> MakeCudaPlatform() { return std::make_unique<CudaPlatform>(); }
+
+}  // namespace specd

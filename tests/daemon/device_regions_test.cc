@@ -1,0 +1,229 @@
+// Engines of another process register device memory over the socket: what a daemon with a device
+// accepts, what one without refuses, and what is left when an engine dies.
+#include "daemon/device_regions.h"
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <string>
+#include <thread>
+
+#include "ipc/error.h"
+#include "ipc/include/specd/specd.h"
+#include "kernels/cuda/driver_platform.h"
+#include "tests/daemon/server_fixture.h"
+#include "tests/support/fake_gpu_context.h"
+#include "tests/support/gpu_peer.h"
+
+namespace specd {
+namespace {
+
+constexpr uint64_t kBytes = uint64_t{2} << 20;
+
+class SeenPlatform final : public GpuPlatform {
+ public:
+  GpuResult ListDevices(std::vector<GpuDevice>* devices) override {
+    return FakeGpuPlatform().ListDevices(devices);
+  }
+  GpuResult OpenContext(size_t device_index, std::unique_ptr<GpuContext>* context) override {
+    auto made = std::make_unique<FakeGpuContext>(FakeGpuOptions(), device_index);
+    gpu = made.get();
+    *context = std::move(made);
+    return GpuResult::Ok();
+  }
+  FakeGpuContext* gpu = nullptr;
+};
+
+PeerRequest AttachTo(const test::ServerFixture& server) {
+  PeerRequest request{.op = PeerOp::kAttach};
+  server.uri.substr(5).copy(request.path, sizeof(request.path) - 1);
+  return request;
+}
+
+// A daemon's control thread over a session with a device, and an engine in a process of its own.
+struct Attached {
+  Attached() {
+    SessionOptions options = server.session.session->options();
+    options.importer = &importer;
+    server.session.Attach(options, std::make_unique<ScriptedBackend>());
+    REQUIRE(engine.Call(AttachTo(server)).code == SPECD_OK);
+  }
+
+  uint64_t Allocate(GpuMemoryKind kind = GpuMemoryKind::kIpc) {
+    const PeerReply made =
+        engine.Call({.op = PeerOp::kAllocate, .kind = kind, .size_bytes = kBytes});
+    REQUIRE(made.code == kGpuOk);
+    return made.address;
+  }
+  PeerReply Register(uint64_t address, uint64_t size_bytes = kBytes) {
+    return engine.Call({.op = PeerOp::kRegister, .address = address, .size_bytes = size_bytes});
+  }
+  int32_t Unregister(uint64_t region) {
+    return engine.Call({.op = PeerOp::kUnregister, .value = region}).code;
+  }
+  Session& session() { return *server.session.session; }
+
+  SeenPlatform platform;
+  DeviceImporter importer{&platform, [] {}};
+  test::ServerFixture server;
+  GpuPeer engine;
+};
+
+TEST_SUITE("process") {
+  TEST_CASE("device memory: registered, unregistered with an answer, and only then freed") {
+    Attached attached;
+    for (const GpuMemoryKind kind :
+         {GpuMemoryKind::kIpc, GpuMemoryKind::kVmm, GpuMemoryKind::kPool}) {
+      CAPTURE(static_cast<int>(kind));
+      const uint64_t address = attached.Allocate(kind);
+      const PeerReply region = attached.Register(address);
+      REQUIRE(region.code == SPECD_OK);
+      CHECK(attached.session().device_regions().Holds(static_cast<uint32_t>(region.value)));
+      CHECK(attached.platform.gpu->num_imports() == 1);
+      CHECK(attached.Unregister(region.value) == SPECD_OK);
+      CHECK(attached.platform.gpu->num_imports() == 0);
+      CHECK(attached.engine.Call({.op = PeerOp::kFree, .address = address}).code == kGpuOk);
+      CHECK(attached.engine.Call({.op = PeerOp::kCountViolations}).value == 0);
+      // Its number is nobody's any more.
+      CHECK(attached.Unregister(region.value) == SPECD_ERROR_NOT_FOUND);
+      CHECK(attached.Register(attached.Allocate(kind)).value > region.value);
+      CHECK(attached.Unregister(region.value + 1) == SPECD_OK);
+    }
+  }
+
+  TEST_CASE("device memory: an engine that is killed leaves nothing mapped") {
+    Attached attached;
+    REQUIRE(attached.Register(attached.Allocate()).code == SPECD_OK);
+    REQUIRE(attached.Register(attached.Allocate(GpuMemoryKind::kVmm)).code == SPECD_OK);
+    CHECK(attached.platform.gpu->num_imports() == 2);
+    attached.engine.Kill();
+    // The hang-up is noticed by the control thread; a test that waits in vain hangs.
+    while (!attached.session().ended()) std::this_thread::yield();
+    while (attached.platform.gpu->num_imports() != 0) std::this_thread::yield();
+    CHECK(attached.platform.gpu->violations().empty());
+  }
+
+  TEST_CASE("device memory: freed and allocated again under its region") {
+    Attached attached;
+    const uint64_t address = attached.Allocate();
+    const PeerReply old = attached.Register(address);
+    REQUIRE(old.code == SPECD_OK);
+    attached.engine.Call({.op = PeerOp::kFree, .address = address});
+    REQUIRE(attached.Allocate() == address);
+    CHECK(attached.Register(address).code == SPECD_ERROR_STATE);
+    CHECK(attached.Unregister(old.value) == SPECD_OK);
+    CHECK(attached.Register(address).code == SPECD_OK);
+  }
+
+  TEST_CASE("device memory: sixteen regions, and not one more") {
+    Attached attached;
+    const uint64_t address = attached.Allocate();
+    for (int i = 0; i < 16; ++i) REQUIRE(attached.Register(address).code == SPECD_OK);
+    CHECK(attached.platform.gpu->num_imports() == 1);  // of one allocation
+    CHECK(attached.Register(address).code == SPECD_ERROR_EXHAUSTED);
+    CHECK(attached.Unregister(DeviceRegions::kFirstId) == SPECD_OK);
+    CHECK(attached.Register(address).code == SPECD_OK);
+  }
+
+  TEST_CASE("device memory: rows in it are refused by name, and so are regions of the CPU") {
+    Attached attached;
+    const PeerReply region = attached.Register(attached.Allocate());
+    REQUIRE(region.code == SPECD_OK);
+    TensorSpec spec;
+    spec.num_rows = 1;
+    const absl::Status bound =
+        attached.session().Bind(TensorRole::kTargetRows, static_cast<uint32_t>(region.value), spec);
+    CHECK(ErrorCodeOf(bound) == SPECD_ERROR_UNSUPPORTED);
+    CHECK(ErrorFieldOf(bound) == "region");
+    // The fixture's own rows lie in region 1.
+    CHECK(attached.session().Bind(TensorRole::kTargetRows, 1, spec).ok());
+    CHECK(attached.Unregister(1) == SPECD_ERROR_NOT_FOUND);
+  }
+
+  TEST_CASE("device memory: one allocation is described in one way") {
+    // Over a table alone: the engine's library would never send these.
+    SeenPlatform platform;
+    DeviceImporter importer(&platform, [] {});
+    DeviceRegions regions(&importer);
+    GpuPeer peer;
+    const PeerReply made = peer.Call({.op = PeerOp::kAllocate, .size_bytes = kBytes});
+    const PeerReply exported = peer.Call({.op = PeerOp::kExport, .address = made.address});
+    DeviceRegionSpec spec{.kind = 1,
+                          .device_uuid = FakeGpuOptions().devices[0].uuid,
+                          .handle = {},
+                          .base_bytes = kBytes,
+                          .size_bytes = kBytes,
+                          .buffer_id = exported.buffer_id,
+                          .export_pid = static_cast<uint32_t>(peer.pid())};
+    constexpr char kDigits[] = "0123456789abcdef";
+    for (const uint8_t byte : exported.handle) {
+      spec.handle += kDigits[byte >> 4];
+      spec.handle += kDigits[byte & 15];
+    }
+    REQUIRE(regions.Register(spec, UniqueFd(), peer.pid()).ok());
+    DeviceRegionSpec other = spec;
+    other.base_bytes = kBytes / 2;
+    other.size_bytes = 16;
+    const absl::Status size = regions.Register(other, UniqueFd(), peer.pid()).status();
+    CHECK(ErrorCodeOf(size) == SPECD_ERROR_STATE);
+    CHECK(ErrorFieldOf(size) == "buffer_id");
+    other = spec;
+    other.kind = 3;
+    CHECK(ErrorCodeOf(regions.Register(other, UniqueFd(), peer.pid()).status()) ==
+          SPECD_ERROR_STATE);
+    other = spec;
+    ++other.buffer_id;
+    CHECK(ErrorCodeOf(regions.Register(other, UniqueFd(), peer.pid()).status()) ==
+          SPECD_ERROR_STATE);
+    CHECK(platform.gpu->num_imports() == 1);
+    regions.Close();
+    CHECK(platform.gpu->num_imports() == 0);
+    CHECK(ErrorCodeOf(regions.Register(spec, UniqueFd(), peer.pid()).status()) ==
+          SPECD_ERROR_STATE);
+  }
+
+  TEST_CASE("device memory: a daemon on the CPU refuses it, and the engine goes on") {
+    test::ServerFixture server;
+    GpuPeer engine;
+    REQUIRE(engine.Call(AttachTo(server)).code == SPECD_OK);
+    const PeerReply made = engine.Call({.op = PeerOp::kAllocate, .size_bytes = kBytes});
+    for (int i = 0; i < 2; ++i) {
+      CHECK(engine.Call({.op = PeerOp::kRegister, .address = made.address, .size_bytes = kBytes})
+                .code == SPECD_ERROR_UNSUPPORTED);
+    }
+  }
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("device memory: embedded, the engine's own is not imported") {
+    SessionFixture fixture;
+    DeviceRegionSpec spec;
+    spec.kind = 1;
+    const absl::Status status =
+        fixture.session->device_regions().Register(spec, UniqueFd(), getpid()).status();
+    CHECK(ErrorCodeOf(status) == SPECD_ERROR_UNSUPPORTED);
+    CHECK(ErrorFieldOf(status) == "kind");
+  }
+
+  TEST_CASE("device memory: the same binary runs where there is no driver, and names the remedy") {
+    const std::unique_ptr<GpuPlatform> platform = MakeCudaPlatform();
+    DeviceImporter importer(platform.get(), [] {});
+    DeviceRegionSpec spec;
+    spec.kind = 1;
+    spec.device_uuid = FakeGpuOptions().devices[0].uuid;
+    const absl::Status status = importer.Import(spec, UniqueFd(), getpid()).status();
+    std::vector<GpuDevice> devices;
+    if (platform->ListDevices(&devices).code() == kGpuNoDriver) {
+      CHECK(ErrorCodeOf(status) == SPECD_ERROR_UNSUPPORTED);
+      CHECK(std::string(status.message()).find("install the NVIDIA driver") != std::string::npos);
+    } else {
+      CHECK(ErrorFieldOf(status) == "device_uuid");  // no device has that one
+    }
+  }
+}
+
+}  // namespace
+}  // namespace specd

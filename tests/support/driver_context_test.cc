@@ -1,0 +1,231 @@
+// The code over libcuda, against a library that only notes down what it is asked: that every call
+// is made in our context and leaves the caller's, that what fails half-way is undone, and that the
+// driver's answers are read for what cuda.h says they are.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/cuda/driver_platform.h"
+#include "tests/support/stub_cuda.h"
+
+namespace specd {
+namespace {
+
+using Calls = std::vector<std::string>;
+
+// A context, and the calls that were made since it was last looked.
+struct Driver {
+  Driver() {
+    TheStubCuda() = StubCuda();
+    platform = MakeCudaPlatform();
+    REQUIRE(platform->OpenContext(0, &gpu).ok());
+    TheStubCuda().calls.clear();
+  }
+  ~Driver() { TheStubCuda() = StubCuda(); }
+
+  Calls Made() { return std::exchange(TheStubCuda().calls, {}); }
+
+  std::unique_ptr<GpuPlatform> platform;
+  std::unique_ptr<GpuContext> gpu;
+};
+
+GpuImport ImportOf(GpuMemoryKind kind) {
+  GpuImport import{{kind, {}, 5}, 0x4000};
+  import.source.handle[63] = 9;
+  return import;
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("driver: devices by the name that nvidia-smi gives them") {
+    Driver driver;
+    std::vector<GpuDevice> devices;
+    REQUIRE(driver.platform->ListDevices(&devices).ok());
+    REQUIRE(devices.size() == 1);
+    CHECK(devices[0].name == "Stub");
+    CHECK(devices[0].uuid == "GPU-f0f1f2f3-f4f5-f6f7-f8f9-fafbfcfdfeff");
+    CHECK(devices[0].has_ipc_events);
+    CHECK(devices[0].has_64_bit_words);
+    CHECK(devices[0].has_mps == true);
+    // A driver that has never heard of MPS as an attribute.
+    TheStubCuda().failing_call = "mps";
+    REQUIRE(driver.platform->ListDevices(&devices).ok());
+    CHECK_FALSE(devices[0].has_mps.has_value());
+    TheStubCuda().failing_call = "cuDeviceGetCount";
+    TheStubCuda().failing_code = kGpuNoDevice;
+    REQUIRE(driver.platform->ListDevices(&devices).ok());
+    CHECK(devices.empty());
+    TheStubCuda().failing_code = 999;
+    CHECK(driver.platform->ListDevices(&devices).code() == 999);
+  }
+
+  TEST_CASE("driver: the primary context is given back once") {
+    {
+      Driver driver;
+      CHECK(TheStubCuda().contexts_retained == 1);
+      driver.gpu.reset();
+      CHECK(TheStubCuda().contexts_retained == 0);
+    }
+    Driver driver;
+    TheStubCuda().failing_call = "cuDevicePrimaryCtxRetain";
+    std::unique_ptr<GpuContext> none;
+    CHECK(driver.platform->OpenContext(0, &none).code() == 1);
+    CHECK(none == nullptr);
+  }
+
+  TEST_CASE("driver: an error has the call, the name and the number in it") {
+    Driver driver;
+    TheStubCuda().failing_call = "cuMemAlloc_v2";
+    TheStubCuda().failing_code = kGpuOutOfMemory;
+    GpuAddress address = 0;
+    const GpuResult result = driver.gpu->Allocate(4096, &address);
+    CHECK(result.code() == kGpuOutOfMemory);
+    CHECK(result.text() == "cuMemAlloc: CUDA_ERROR_STUB = 2 (as asked for)");
+    CHECK(TheStubCuda().contexts_pushed == 0);  // also after an error
+  }
+
+  TEST_CASE("driver: a handle is opened, measured, and closed") {
+    Driver driver;
+    GpuMapping mapping;
+    REQUIRE(driver.gpu->Import(ImportOf(GpuMemoryKind::kIpc), &mapping).ok());
+    CHECK(mapping.address == 0x10000);
+    CHECK(mapping.size_bytes == 0x8000);
+    CHECK(TheStubCuda().last_value == 9 + 256);  // the whole handle; lazy peer access
+    CHECK(driver.Made() == Calls{"cuIpcOpenMemHandle_v2", "cuMemGetAddressRange_v2"});
+    REQUIRE(driver.gpu->Close(mapping).ok());
+    CHECK(driver.Made() == Calls{"cuIpcCloseMemHandle"});
+    TheStubCuda().failing_call = "cuMemGetAddressRange_v2";
+    CHECK_FALSE(driver.gpu->Import(ImportOf(GpuMemoryKind::kIpc), &mapping).ok());
+    CHECK(driver.Made().back() == "cuIpcCloseMemHandle");
+    CHECK(TheStubCuda().contexts_pushed == 0);
+  }
+
+  TEST_CASE("driver: what fails half-way into a descriptor's mapping is undone") {
+    Driver driver;
+    GpuMapping mapping;
+    REQUIRE(driver.gpu->Import(ImportOf(GpuMemoryKind::kVmm), &mapping).ok());
+    CHECK(TheStubCuda().last_fd == 5);
+    CHECK(mapping.address == 0x70000);
+    CHECK(mapping.size_bytes == 0x4000);
+    CHECK(driver.Made() == Calls{"cuMemImportFromShareableHandle", "cuMemAddressReserve",
+                                 "cuMemMap", "cuMemSetAccess", "cuMemRelease"});
+    REQUIRE(driver.gpu->Close(mapping).ok());
+    CHECK(driver.Made() == Calls{"cuMemUnmap", "cuMemAddressFree"});
+
+    const auto after_failing = [&](const char* call) {
+      TheStubCuda().failing_call = call;
+      CHECK_FALSE(driver.gpu->Import(ImportOf(GpuMemoryKind::kVmm), &mapping).ok());
+      Calls made = driver.Made();
+      const auto failed = std::find(made.begin(), made.end(), call);
+      REQUIRE(failed != made.end());
+      return Calls(failed + 1, made.end());
+    };
+    CHECK(after_failing("cuMemImportFromShareableHandle") == Calls{});
+    CHECK(after_failing("cuMemAddressReserve") == Calls{"cuMemRelease"});
+    CHECK(after_failing("cuMemMap") == Calls{"cuMemRelease", "cuMemAddressFree"});
+    CHECK(after_failing("cuMemSetAccess") ==
+          Calls{"cuMemRelease", "cuMemUnmap", "cuMemAddressFree"});
+    CHECK(after_failing("cuMemRelease") == Calls{"cuMemUnmap", "cuMemAddressFree"});
+    CHECK(TheStubCuda().contexts_pushed == 0);
+  }
+
+  TEST_CASE("driver: a pool's pointer needs its pool, and both go") {
+    Driver driver;
+    GpuMapping mapping;
+    REQUIRE(driver.gpu->Import(ImportOf(GpuMemoryKind::kPool), &mapping).ok());
+    CHECK(mapping.address == 0x10000);
+    CHECK(mapping.size_bytes == 0x8000);
+    CHECK(driver.Made() == Calls{"cuMemPoolImportFromShareableHandle", "cuMemPoolImportPointer",
+                                 "cuMemGetAddressRange_v2"});
+    REQUIRE(driver.gpu->Close(mapping).ok());
+    CHECK(driver.Made() == Calls{"cuMemFree_v2", "cuMemPoolDestroy"});
+    TheStubCuda().failing_call = "cuMemPoolImportPointer";
+    CHECK_FALSE(driver.gpu->Import(ImportOf(GpuMemoryKind::kPool), &mapping).ok());
+    CHECK(driver.Made() == Calls{"cuMemPoolImportFromShareableHandle", "cuMemPoolImportPointer",
+                                 "cuMemPoolDestroy"});
+    TheStubCuda().failing_call = "cuMemGetAddressRange_v2";
+    CHECK_FALSE(driver.gpu->Import(ImportOf(GpuMemoryKind::kPool), &mapping).ok());
+    CHECK(driver.Made().back() == "cuMemPoolDestroy");
+  }
+
+  TEST_CASE("driver: what an allocation is, and how it can travel") {
+    Driver driver;
+    StubCuda& stub = TheStubCuda();
+    GpuAllocation found;
+    REQUIRE(driver.gpu->Describe(0x12345, &found).ok());
+    CHECK(found.base == 0x10000);
+    CHECK(found.size_bytes == 0x8000);
+    CHECK(found.buffer_id == 77);
+    CHECK(found.is_ipc_exportable);
+    CHECK_FALSE(found.is_vmm_exportable);
+    stub.is_ipc_capable = false;
+    stub.handle_types = 1;  // a descriptor, of one mapping of the range
+    REQUIRE(driver.gpu->Describe(0x12345, &found).ok());
+    CHECK(found.is_vmm_exportable);
+    CHECK_FALSE(found.is_pool_exportable);
+    CHECK(found.base == 0x12000);
+    CHECK(found.size_bytes == 0x2000);
+    stub.pool = &stub;
+    REQUIRE(driver.gpu->Describe(0x12345, &found).ok());
+    CHECK(found.is_pool_exportable);
+    CHECK_FALSE(found.is_vmm_exportable);
+    CHECK(found.base == 0x10000);
+    stub.handle_types = 8;  // a fabric handle is no descriptor
+    REQUIRE(driver.gpu->Describe(0x12345, &found).ok());
+    CHECK_FALSE(found.is_pool_exportable);
+    stub.memory_type = 1;  // the host's, though registered
+    CHECK(driver.gpu->Describe(0x12345, &found).code() == kGpuInvalidValue);
+    stub.memory_type = 2;
+    stub.device_ordinal = -2;
+    CHECK_FALSE(driver.gpu->Describe(0x12345, &found).ok());
+  }
+
+  TEST_CASE("driver: exports by kind") {
+    Driver driver;
+    GpuExport exported;
+    REQUIRE(driver.gpu->Export(0x12345, GpuMemoryKind::kIpc, &exported).ok());
+    CHECK(exported.fd == -1);
+    CHECK(driver.Made() == Calls{"cuIpcGetMemHandle"});
+    TheStubCuda().last_fd = 6;
+    REQUIRE(driver.gpu->Export(0x12345, GpuMemoryKind::kVmm, &exported).ok());
+    CHECK(exported.fd == 6);
+    CHECK(driver.Made() ==
+          Calls{"cuMemRetainAllocationHandle", "cuMemExportToShareableHandle", "cuMemRelease"});
+    TheStubCuda().failing_call = "cuMemExportToShareableHandle";
+    CHECK_FALSE(driver.gpu->Export(0x12345, GpuMemoryKind::kVmm, &exported).ok());
+    CHECK(exported.fd == -1);
+    CHECK(driver.Made().back() == "cuMemRelease");
+    REQUIRE(driver.gpu->Export(0x12345, GpuMemoryKind::kPool, &exported).ok());
+    CHECK(driver.Made() == Calls{"cuPointerGetAttributes", "cuMemPoolExportPointer",
+                                 "cuMemPoolExportToShareableHandle"});
+  }
+
+  TEST_CASE("driver: words in their width, waits that compare, events for other processes") {
+    Driver driver;
+    const GpuStream stream;
+    REQUIRE(driver.gpu->WriteValue(stream, 64, GpuWord::k32, 0x1'0000'0002).ok());
+    CHECK(TheStubCuda().last_value == 2);
+    REQUIRE(driver.gpu->WriteValue(stream, 64, GpuWord::k64, 0x1'0000'0002).ok());
+    CHECK(TheStubCuda().last_value == 0x1'0000'0002);
+    REQUIRE(driver.gpu->WaitValue(stream, 64, GpuWord::k32, 2).ok());
+    CHECK(TheStubCuda().last_value == 0);  // CU_STREAM_WAIT_VALUE_GEQ
+    REQUIRE(driver.gpu->WaitValue(stream, 64, GpuWord::k64, 2).ok());
+    CHECK(driver.Made() == Calls{"cuStreamWriteValue32_v2", "cuStreamWriteValue64_v2",
+                                 "cuStreamWaitValue32_v2", "cuStreamWaitValue64_v2"});
+    GpuEvent event;
+    REQUIRE(driver.gpu->CreateSharedEvent(&event).ok());
+    CHECK(TheStubCuda().last_value == 6);  // CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING
+    GpuAddress device = 0;
+    int host = 0;
+    TheStubCuda().failing_call = "cuMemHostGetDevicePointer_v2";
+    CHECK_FALSE(driver.gpu->RegisterHost(&host, 4096, &device).ok());
+    CHECK(driver.Made().back() == "cuMemHostUnregister");
+    CHECK(TheStubCuda().contexts_pushed == 0);
+  }
+}
+
+}  // namespace
+}  // namespace specd

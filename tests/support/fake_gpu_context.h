@@ -1,0 +1,146 @@
+// A GPU that is not there, shared between real processes: GpuPlatform and GpuContext over memfds.
+//
+// It keeps the rules of CUDA that attach, ordering, crash and abort depend on: handles stand for
+// whole allocations and cannot be opened where they come from; opening twice counts; an address
+// that is allocated again is another buffer; streams are in-order queues, and a wait ends by any
+// store; events remember records, not intentions. What CUDA leaves undefined is reported by
+// violations(), and memory that is freed under somebody is poisoned. Words for streams are only
+// found where RegisterHost put them, which is another address than the host's.
+//
+// Any thread may call. Two contexts on a device share nothing but what the driver shares: use one.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "kernels/core/gpu_context.h"
+#include "tests/support/fake_gpu_block.h"
+#include "tests/support/fake_gpu_queue.h"
+
+namespace specd {
+
+struct FakeGpuOptions {
+  std::vector<GpuDevice> devices = {
+      {"Fake GPU 0", "GPU-00000000-0000-0000-0000-000000000000", true, true, false},
+      {"Fake GPU 1", "GPU-11111111-1111-1111-1111-111111111111", true, true, false}};
+  bool has_driver = true;
+  size_t num_queues = 32;  // CUDA_DEVICE_MAX_CONNECTIONS
+  uint64_t seed = 1;
+  uint64_t memory_bytes = uint64_t{1} << 36;  // one allocation cannot have more
+};
+
+// Makes a call fail: the method of that name, after that many successes. A sticky failure breaks
+// the context: every later call fails with the same code.
+struct FakeGpuFault {
+  std::string call = {};
+  int after = 0;
+  int code = kGpuUnknown;
+  bool is_sticky = false;
+};
+
+class FakeGpuContext final : public GpuContext {
+ public:
+  FakeGpuContext(const FakeGpuOptions& options, size_t device_index);
+  ~FakeGpuContext() override;
+
+  void Inject(const FakeGpuFault& fault);
+  // What this process did that CUDA leaves undefined.
+  std::vector<std::string> violations();
+  // Mapped memory of other processes, counted once each.
+  size_t num_imports();
+
+  // Memory as other allocators of an engine make it. Free gives it back.
+  GpuResult AllocateVmm(uint64_t size_bytes, GpuAddress* address);
+  GpuResult AllocateFromPool(uint64_t size_bytes, GpuAddress* address);
+  GpuResult AllocateUnshareable(uint64_t size_bytes, GpuAddress* address);
+  // Physical memory comes in pieces of this size.
+  static constexpr uint64_t kGranularityBytes = uint64_t{2} << 20;
+
+  GpuResult Allocate(uint64_t size_bytes, GpuAddress* address) override;
+  GpuResult Free(GpuAddress address) override;
+  GpuResult Describe(GpuAddress address, GpuAllocation* allocation) override;
+  GpuResult Export(GpuAddress address, GpuMemoryKind kind, GpuExport* exported) override;
+  GpuResult RegisterHost(void* host, uint64_t size_bytes, GpuAddress* device) override;
+  GpuResult UnregisterHost(void* host) override;
+  GpuResult Import(const GpuImport& import, GpuMapping* mapping) override;
+  GpuResult Close(const GpuMapping& mapping) override;
+  GpuResult CreateStream(GpuStream* stream) override;
+  GpuResult DestroyStream(GpuStream stream) override;
+  GpuResult Synchronize(GpuStream stream) override;
+  GpuResult Query(GpuStream stream) override;
+  GpuResult WriteValue(GpuStream stream, GpuAddress word, GpuWord width, uint64_t value) override;
+  GpuResult WaitValue(GpuStream stream, GpuAddress word, GpuWord width, uint64_t value) override;
+  GpuResult Copy(GpuStream stream, void* target, const void* source, uint64_t size_bytes) override;
+  GpuResult CreateSharedEvent(GpuEvent* event) override;
+  GpuResult ExportEvent(GpuEvent event, GpuHandle* handle) override;
+  GpuResult OpenEvent(const GpuHandle& handle, GpuEvent* event) override;
+  GpuResult DestroyEvent(GpuEvent event) override;
+  GpuResult RecordEvent(GpuEvent event, GpuStream stream) override;
+  GpuResult WaitEvent(GpuStream stream, GpuEvent event) override;
+  GpuResult Check() override;
+
+ private:
+  struct Stream {
+    FakeGpuQueue* queue = nullptr;
+    uint64_t last_ticket = 0;
+  };
+  struct Imported {
+    std::unique_ptr<FakeGpuBlock> block;
+    GpuMemoryKind kind = GpuMemoryKind::kIpc;
+    uint64_t buffer_id = 0;  // ours
+    int count = 0;
+  };
+  struct HostRange {
+    GpuAddress device = 0;
+    uint64_t size_bytes = 0;
+    bool is_own_mapping = false;
+  };
+
+  static GpuResult Refuse(const char* call, int code, const char* why);
+  // Locks, and counts the call towards the fault. What is not ok is the call's answer.
+  GpuResult Begin(std::unique_lock<std::mutex>* lock, const char* call);
+  GpuResult AllocateKind(const char* call, FakeBlockKind kind, uint64_t size_bytes,
+                         uint64_t pool_id, GpuAddress* address);
+  GpuResult OpenBlock(const GpuImport& import, std::unique_ptr<FakeGpuBlock>* block);
+  GpuResult WordAt(GpuAddress word, GpuWord width, void** host);
+  bool IsDeviceMemory(uint64_t address, uint64_t size_bytes);
+  void Violation(std::string text);
+  // The answer to a use of somebody else's block: recorded where its owner is gone.
+  void CheckAlive(const FakeGpuBlock& block, const char* use);
+  Stream* Find(GpuStream stream);
+  std::shared_ptr<FakeGpuBlock> Find(GpuEvent event);
+
+  const FakeGpuOptions options_;
+  const size_t device_index_;
+  const pid_t pid_;
+
+  std::mutex mutex_;
+  FakeGpuFault fault_;
+  int broken_ = kGpuOk;
+  std::vector<std::string> violations_;
+  uint64_t next_id_ = 1;
+  std::map<GpuAddress, std::unique_ptr<FakeGpuBlock>> allocations_;
+  std::multimap<uint64_t, void*> places_;  // freed addresses by the size that was there
+  std::unique_ptr<FakeGpuBlock> pool_;
+  std::map<GpuAddress, Imported> imports_;
+  std::map<void*, HostRange> host_ranges_;
+  std::map<void*, Stream> streams_;
+  std::map<void*, std::shared_ptr<FakeGpuBlock>> events_;
+  // Last, so that their threads end before what they touch.
+  std::vector<std::unique_ptr<FakeGpuQueue>> queues_;
+};
+
+class FakeGpuPlatform final : public GpuPlatform {
+ public:
+  explicit FakeGpuPlatform(FakeGpuOptions options = {}) : options_(std::move(options)) {}
+  GpuResult ListDevices(std::vector<GpuDevice>* devices) override;
+  GpuResult OpenContext(size_t device_index, std::unique_ptr<GpuContext>* context) override;
+
+ private:
+  const FakeGpuOptions options_;
+};
+
+}  // namespace specd

@@ -1,0 +1,87 @@
+// Another process with a pretended GPU of its own, for tests that need two: GpuPeer starts
+// gpu_peer_main.cc and has it do one thing after another; PeerRequest and PeerReply are what goes
+// between them.
+//
+// The peer is a real process, made with fork and exec, and dies when its socket closes. A GpuPeer
+// belongs to one thread.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+
+#include "ipc/unique_fd.h"
+#include "kernels/core/gpu_context.h"
+
+namespace specd {
+
+enum class PeerOp : uint32_t {
+  kAllocate,  // kind, size_bytes -> address
+  kFree,      // address
+  kExport,    // address, kind -> handle, address and size_bytes of the allocation, buffer_id, + fd
+  kFill,      // address, size_bytes, value
+  kRead,      // address -> value: the word there
+  kImport,    // kind, handle, size_bytes, + fd -> address, size_bytes
+  kClose,     // kind, address
+  kWords,     // + fd: a page of words, registered
+  kStore,     // word, value: a plain store
+  kWriteValue,   // word, value: on its stream
+  kWaitValue,    // word, value: on its stream
+  kQuery,        // its stream
+  kCreateEvent,  // -> handle
+  kOpenEvent,    // handle
+  kDestroyEvent,
+  kRecordEvent,
+  kWaitEvent,
+  kCountViolations,  // -> value
+  // As an engine; the code is a SPECD_ERROR_*.
+  kAttach,      // path of the daemon's socket
+  kRegister,    // address, size_bytes -> value: the region
+  kUnregister,  // value
+};
+
+struct PeerRequest {
+  PeerOp op = PeerOp::kAllocate;
+  GpuMemoryKind kind = GpuMemoryKind::kIpc;
+  uint64_t address = 0;
+  uint64_t size_bytes = 0;
+  uint64_t word = 0;  // its number on the page
+  uint64_t value = 0;
+  GpuHandle handle = {};
+  char path[108] = {};
+};
+
+struct PeerReply {
+  int32_t code = 0;  // a GpuCode
+  int32_t pid = 0;
+  uint64_t address = 0;
+  uint64_t size_bytes = 0;
+  uint64_t buffer_id = 0;
+  uint64_t value = 0;
+  GpuHandle handle = {};
+};
+
+// A message of a fixed size, and at most one descriptor. False where the other side has gone.
+bool SendToPeer(int socket, const void* bytes, size_t size_bytes, int fd);
+bool ReceiveFromPeer(int socket, void* bytes, size_t size_bytes, UniqueFd* fd);
+
+class GpuPeer {
+ public:
+  // Starts the program, whose device is `device_index` of FakeGpuOptions.
+  explicit GpuPeer(size_t device_index = 0);
+  ~GpuPeer();
+  GpuPeer(const GpuPeer&) = delete;
+  GpuPeer& operator=(const GpuPeer&) = delete;
+
+  // `fd` goes along; what comes with the reply is put into *reply_fd.
+  PeerReply Call(const PeerRequest& request, int fd = -1, UniqueFd* reply_fd = nullptr);
+  // Ends it with SIGKILL, and returns when it is gone.
+  void Kill();
+  pid_t pid() const { return pid_; }
+
+ private:
+  UniqueFd socket_;
+  pid_t pid_ = -1;
+};
+
+}  // namespace specd

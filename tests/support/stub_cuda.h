@@ -1,0 +1,36 @@
+// A libcuda.so.1 that does nothing but note down what it is asked: for tests of
+// kernels/cuda/driver_*.cc, which find it in place of the real one because they are linked to it.
+//
+// Every function of driver_api.h is there. Not synchronized: one test, one thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace specd {
+
+struct StubCuda {
+  std::vector<std::string> calls;  // in order, without those that ask for names and contexts
+  std::string failing_call;        // this one fails ...
+  int failing_code = 1;            // ... with this number
+  int contexts_pushed = 0;
+  int contexts_retained = 0;
+
+  // What the next questions are answered with.
+  unsigned memory_type = 2;
+  int device_ordinal = 0;
+  bool is_ipc_capable = true;
+  uint64_t handle_types = 0;
+  void* pool = nullptr;
+  uint64_t range_base = 0x10000;
+  uint64_t range_bytes = 0x8000;
+  uint64_t mapping_base = 0x12000;
+  uint64_t mapping_bytes = 0x2000;
+  uint64_t last_value = 0;
+  int last_fd = -1;
+};
+
+StubCuda& TheStubCuda();
+
+}  // namespace specd
