@@ -10,10 +10,11 @@ namespace specd {
 // kNoToken for a bad row: one with a NaN, or with no element above -inf. A forced token is the
 // answer without a look at the row.
 template <Team T>
-SPECD_BODY TokenId Argmax(T& team, const Row& row, const RowStats& stats) {
+SPECD_BODY TokenId Argmax(T& team, const Row& row, const RowWorkspace& workspace) {
   if (row.place.forced != kNoToken) return row.place.forced;
   Row judged = row;
-  const float max = ReadAndJudge(team, &judged, 0.0f, false, stats);
+  RowStats stats;
+  const float max = ReadAndJudge(team, &judged, 0.0f, false, workspace, &stats);
   if (IsNan(max) || max == -kInfinity) return kNoToken;
   return LowestIdEqualTo(team, judged, stats, max);
 }

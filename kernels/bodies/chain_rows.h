@@ -2,6 +2,7 @@
 // chain asks for.
 #pragma once
 
+#include "kernels/bodies/read_ahead.h"
 #include "kernels/bodies/truncate.h"
 #include "kernels/core/philox.h"
 #include "kernels/core/round.h"
@@ -38,9 +39,12 @@ class ChainRows {
   SPECD_HD Row TargetRow(int32_t i) const {
     return Edited(RowAt(batch_.target, task_.chain.target_rows[i]), i);
   }
+  SPECD_HD RowWorkspace TargetWorkspace(int32_t i) const {
+    return WithAhead(workspace_.target, TargetSlot(i));
+  }
   SPECD_HD Distribution ReadTarget(int32_t i) {
     return ReadDistribution(team_, TargetRow(i), task_.target_scale, task_.target_filters,
-                            workspace_.target);
+                            TargetWorkspace(i));
   }
 
   SPECD_HD Row DraftRow(int32_t i) const {
@@ -52,7 +56,20 @@ class ChainRows {
   }
   SPECD_HD Distribution ReadDraft(int32_t i) {
     return ReadDistribution(team_, DraftRow(i), task_.draft_scale, task_.draft_filters,
-                            workspace_.draft);
+                            WithAhead(workspace_.draft, DraftSlot(i)));
+  }
+
+  // Makes one tile's part of the first pass over a row that is read ahead.
+  SPECD_HD void ReadTileAhead(int32_t slot, int32_t tile_index) {
+    const RowStats stats = AheadStats(workspace_.ahead, slot, batch_.target.vocab_size);
+    const int32_t i = PlaceOfSlot(slot);
+    const bool is_target = slot == TargetSlot(i);
+    const Row row = is_target ? TargetRow(i) : DraftRow(i);
+    const bool greedy = task_.kind == TaskKind::kVerify && task_.method == VerifyMethod::kGreedy;
+    const Filters& filters = is_target ? task_.target_filters : task_.draft_filters;
+    const float scale = ScaleOf(row, is_target ? task_.target_scale : task_.draft_scale);
+    ReadTile(team_, row, greedy ? 0.0f : scale, !greedy && NeedsSums(filters, row.view.vocab_size),
+             tile_index, stats);
   }
   SPECD_HD bool HasSideChannel() const { return task_.chain.draft_weights != nullptr; }
   // The side channel's word for q(x_i). What is no weight, or no mass, is a bad draft row.
@@ -130,6 +147,13 @@ class ChainRows {
   SPECD_HD const ChainWorkspace& workspace() const { return workspace_; }
 
  private:
+  SPECD_HD RowWorkspace WithAhead(RowWorkspace workspace, int32_t slot) const {
+    if (workspace_.ahead != nullptr && IsReadAhead(task_, slot)) {
+      workspace.ahead = AheadStats(workspace_.ahead, slot, batch_.target.vocab_size);
+    }
+    return workspace;
+  }
+
   // With the edits and the mask of place i.
   SPECD_HD Row Edited(const RowView& view, int32_t i) const {
     Row row;

@@ -110,21 +110,25 @@ SPECD_BODY TokenId LowestIdEqualTo(T& team, const Row& row, const RowStats& stat
   return element < 0 ? kNoToken : tile_index * kTileSize + element;
 }
 
+template <Team T>
+SPECD_BODY void ReadTile(T& team, const Row& row, float scale, bool with_sums, int32_t tile_index,
+                         const RowStats& stats) {
+  typename T::Tile tile;
+  LoadRow(team, row, tile_index, kAllSteps, &tile);
+  const float max = team.MaxBySteps(tile, stats.peaks + tile_index * kStepsPerTile);
+  const bool finite = max - max == 0.0f;
+  team.Publish(max, &stats.maxima[tile_index]);
+  team.Publish(with_sums && finite ? team.Sum(WeightFunction{max, scale}, tile) : 0.0f,
+               &stats.sums[tile_index]);
+}
+
 // One pass: the maximum of every tile and step, and the sum of a tile's weights if asked for.
 // Returns the row's maximum, NaN if it holds a NaN.
 template <Team T>
 SPECD_BODY float ReadTiles(T& team, const Row& row, float scale, bool with_sums,
                            const RowStats& stats) {
   const int32_t num_tiles = NumTiles(row.view.vocab_size);
-  ForEachTile(team, num_tiles, [&](int32_t t) {
-    typename T::Tile tile;
-    LoadRow(team, row, t, kAllSteps, &tile);
-    const float max = team.MaxBySteps(tile, stats.peaks + t * kStepsPerTile);
-    const bool finite = max - max == 0.0f;
-    team.Publish(max, &stats.maxima[t]);
-    team.Publish(with_sums && finite ? team.Sum(WeightFunction{max, scale}, tile) : 0.0f,
-                 &stats.sums[t]);
-  });
+  ForEachTile(team, num_tiles, [&](int32_t t) { ReadTile(team, row, scale, with_sums, t, stats); });
   return MaxOfTiles(team, stats, num_tiles);
 }
 
@@ -172,21 +176,27 @@ SPECD_BODY bool OnlyEndsAreAllowed(T& team, const Row& row, const RowStats& stat
 }
 
 // ReadTiles with the judgements of CONTRACT §6 and the yielding of step 3, for which the row's
-// below_min_tokens may be taken back. Returns NaN or -inf for a bad row.
+// below_min_tokens may be taken back. Returns NaN or -inf for a bad row. `stats` becomes what the
+// pass left.
 template <Team T>
 SPECD_BODY float ReadAndJudge(T& team, Row* row, float scale, bool with_sums,
-                              const RowStats& stats) {
+                              const RowWorkspace& workspace, RowStats* stats) {
   const ElementRules& rules = row->view.rules;
-  if (rules.kind != RowKind::kLogits && !rules.renormalise && !SumsToOne(team, row->view, stats)) {
+  if (rules.kind != RowKind::kLogits && !rules.renormalise &&
+      !SumsToOne(team, row->view, workspace.stats)) {
     return -kInfinity;
   }
-  const float max = ReadTiles(team, *row, scale, with_sums, stats);
+  const bool was_read = workspace.ahead.maxima != nullptr;
+  *stats = was_read ? workspace.ahead : workspace.stats;
+  const float max = was_read ? MaxOfTiles(team, *stats, NumTiles(row->view.vocab_size))
+                             : ReadTiles(team, *row, scale, with_sums, *stats);
   // What was removed was allowed: with it gone, nothing may yield in its place.
   const bool may_yield = row->place.below_min_tokens && row->num_removed == 0;
   if (max != -kInfinity || !may_yield) return max;
-  if (!OnlyEndsAreAllowed(team, *row, stats)) return max;
+  if (!OnlyEndsAreAllowed(team, *row, workspace.stats)) return max;
   row->place.below_min_tokens = false;
-  return ReadTiles(team, *row, scale, with_sums, stats);
+  *stats = workspace.stats;
+  return ReadTiles(team, *row, scale, with_sums, *stats);
 }
 
 // The weight of one id relative to the row's maximum; 0 for ids that did not survive, and for ids

@@ -52,12 +52,15 @@ struct ElementList {
 // Memory for reading one row. The arrays of tiles have NumTiles(vocab_size) entries.
 struct RowWorkspace {
   RowStats stats;
+  RowStats ahead;  // where the row's first pass has been made already: what it left; else null
   Tally* tallies = nullptr;
   ElementList list;
 };
 
 // Memory for one sequence's decisions; nothing in it outlives the task.
 struct ChainWorkspace {
+  // Where rows are read before they are asked for (read_ahead.h): what their passes left.
+  float* ahead = nullptr;
   RowWorkspace target;
   RowWorkspace draft;
   float* residual = nullptr;  // one mass for each tile

@@ -44,6 +44,11 @@ SPECD_INLINE bool TopPIsOfAll(const Filters& filters, int32_t vocab_size) {
          (filters.joint || (!HasTopK(filters, vocab_size) && !HasMinP(filters)));
 }
 
+// Does reading a row that is sampled with these filters need the sums of its tiles?
+SPECD_INLINE bool NeedsSums(const Filters& filters, int32_t vocab_size) {
+  return (!HasTopK(filters, vocab_size) && !HasMinP(filters)) || TopPIsOfAll(filters, vocab_size);
+}
+
 // Sets the cut of a distribution that has row, tiles, max, scale and, if TopPIsOfAll, mass.
 template <Team T>
 SPECD_BODY void Truncate(T& team, const Filters& filters, const RowWorkspace& workspace,
@@ -81,25 +86,24 @@ SPECD_BODY Distribution ReadDistribution(T& team, const Row& row, float scale,
   Distribution p;
   p.row = row;
   p.scale = ScaleOf(row, scale);
-  p.stats = workspace.stats;
   if (row.place.forced != kNoToken) {
     p.point = row.place.forced;
     p.mass = 1;
     return p;
   }
   const bool selects = HasTopK(filters, vocab_size) || HasMinP(filters);
-  const bool with_sums = !selects || TopPIsOfAll(filters, vocab_size);
-  p.max = ReadAndJudge(team, &p.row, p.scale, with_sums, workspace.stats);
+  const bool with_sums = NeedsSums(filters, vocab_size);
+  p.max = ReadAndJudge(team, &p.row, p.scale, with_sums, workspace, &p.stats);
   p.bad = IsNan(p.max) || p.max == -kInfinity;
   if (p.bad) return p;
   if (p.max == kInfinity) {
-    p.point = LowestIdEqualTo(team, p.row, workspace.stats, kInfinity);
+    p.point = LowestIdEqualTo(team, p.row, p.stats, kInfinity);
     p.mass = 1;
     return p;
   }
   if (with_sums) {
     const WeightFunction weight{p.max, p.scale};
-    p.mass = MassOfTiles(team, workspace.stats, NumTiles(vocab_size), weight);
+    p.mass = MassOfTiles(team, p.stats, NumTiles(vocab_size), weight);
   }
   if (selects || HasTopP(filters)) Truncate(team, filters, workspace, &p);
   return p;

@@ -84,7 +84,7 @@ class TaskRun {
 
   SPECD_HD TokenId GreedyToken(int32_t i) {
     if (task_.chain.target_argmax == nullptr) {
-      return Argmax(team_, rows_.TargetRow(i), rows_.workspace().target.stats);
+      return Argmax(team_, rows_.TargetRow(i), rows_.TargetWorkspace(i));
     }
     const TokenId token = task_.chain.target_argmax[i];
     return rows_.IsInVocabulary(token) ? token : kNoToken;

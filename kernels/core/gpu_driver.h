@@ -10,8 +10,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "kernels/core/fused_round.h"
 #include "kernels/core/gpu_result.h"
-#include "kernels/core/round.h"
 
 namespace specd {
 
@@ -34,12 +34,12 @@ class GpuDriver {
   virtual GpuResult ToDevice(void* device, const void* host, size_t size_bytes) = 0;
   virtual GpuResult ToHost(void* host, const void* device, size_t size_bytes) = 0;
 
-  // Enqueues every task of the batch, a block for each. All pointers in the batch, those inside
-  // tasks included, are device memory, as is `workspaces`: for each task the bytes that
-  // ChainWorkspaceBytes gives for the vocabulary and max_draft, one after another.
-  virtual GpuResult LaunchChains(const RoundBatch& batch, int32_t max_draft, void* workspaces) = 0;
+  // Enqueues every task of a round. All pointers in it, those inside tasks included, are device
+  // memory.
+  virtual GpuResult LaunchRound(const FusedRound& round) = 0;
 
-  // The same for rows. `workspaces` are those of max_draft 0.
+  // The same for rows, a block for each. `workspaces` are, one after another, what
+  // ChainWorkspaceBytes gives for the vocabulary and no drafts.
   virtual GpuResult LaunchTransforms(const TransformBatch& batch, void* workspaces) = 0;
 
   // Waits for everything enqueued, and reports the first error that any of it had.

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/bodies/tiles.h"
+#include "kernels/bodies/fused_round.h"
 
 namespace specd {
 
@@ -73,6 +73,8 @@ struct CudaBackend::Piece {
   Answers<DraftSample> samples;
   size_t answer_bytes;
   StagedArray<ChainTask> tasks;
+  StagedArray<AheadRow> rows;
+  StagedArray<int32_t> arrivals;
   RowStage target;
   RowStage draft;
   RowStage masks;
@@ -107,7 +109,7 @@ GpuResult CudaBackend::Allocate() {
   }
   if (result.ok()) {
     result = workspaces_.Allocate(
-        driver_.get(), max_piece_ * ChainWorkspaceBytes(limits_.vocab_size, limits_.max_draft));
+        driver_.get(), max_piece_ * FusedWorkspaceBytes(limits_.vocab_size, limits_.max_draft));
   }
   if (result.ok()) {
     result = arena_.Resize(driver_.get(), max_piece_ * (kArenaBytesPerSequence + mask_bytes) +
@@ -169,6 +171,8 @@ CudaBackend::Piece CudaBackend::BeginPiece(const RoundBatch& batch, int32_t firs
       .samples = {batch.samples, first, batch.samples_stride, batch.samples_stride, room, &arena_},
       .answer_bytes = arena_.used(),
       .tasks = arena_.Take<ChainTask>(room),
+      .rows = arena_.Take<AheadRow>(room * NumSlots(limits_.max_draft)),
+      .arrivals = arena_.Take<int32_t>(room),
       .target = {driver_.get(), rows_.get(), target_bytes},
       .draft = {driver_.get(), rows_.get() + room * places * row_bytes(), draft_bytes},
       .masks = {driver_.get(), masks_.get(), mask_bytes}};
@@ -256,10 +260,17 @@ GpuResult CudaBackend::LaunchPiece(const Piece& piece) {
   batch.tokens_stride = num_places();
   batch.scores = piece.scores.device();
   batch.samples = piece.samples.device();
+  std::fill_n(piece.arrivals.host, piece.count, 0);
+  const int32_t num_rows = ListRowsAhead(piece.batch.tasks + piece.first, piece.count,
+                                         limits_.max_draft, piece.rows.host);
+  const FusedRound round{.batch = batch,
+                         .rows = piece.rows.device,
+                         .num_rows = num_rows,
+                         .arrivals = piece.arrivals.device,
+                         .workspaces = workspaces_.get(),
+                         .max_draft = limits_.max_draft};
   GpuResult result = arena_.ToDevice();
-  if (result.ok()) {
-    result = driver_->LaunchChains(batch, limits_.max_draft, workspaces_.get());
-  }
+  if (result.ok()) result = driver_->LaunchRound(round);
   if (result.ok()) result = arena_.ToHost(piece.answer_bytes);
   return result;
 }

@@ -52,7 +52,13 @@ class CudaDriver final : public GpuDriver {
   }
 
   GpuResult UseDevice(size_t index) override {
-    const GpuResult result = ResultOf(cudaSetDevice(static_cast<int>(index)), "cudaSetDevice");
+    const int device = static_cast<int>(index);
+    GpuResult result = ResultOf(cudaSetDevice(device), "cudaSetDevice");
+    if (result.ok()) {
+      result =
+          ResultOf(cudaDeviceGetAttribute(&num_processors_, cudaDevAttrMultiProcessorCount, device),
+                   "cudaDeviceGetAttribute");
+    }
     if (!result.ok() || stream_ != nullptr) return result;
     return ResultOf(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking),
                     "cudaStreamCreateWithFlags");
@@ -72,9 +78,8 @@ class CudaDriver final : public GpuDriver {
                     "cudaMemcpyAsync to the host");
   }
 
-  GpuResult LaunchChains(const RoundBatch& batch, int32_t max_draft, void* workspaces) override {
-    return ResultOf(EnqueueChains(batch, max_draft, workspaces, stream_),
-                    "launch of RunTasksKernel");
+  GpuResult LaunchRound(const FusedRound& round) override {
+    return ResultOf(EnqueueRound(round, num_processors_, stream_), "launch of RunRoundKernel");
   }
   GpuResult LaunchTransforms(const TransformBatch& batch, void* workspaces) override {
     return ResultOf(EnqueueTransforms(batch, workspaces, stream_), "launch of TransformRowsKernel");
@@ -86,6 +91,7 @@ class CudaDriver final : public GpuDriver {
 
  private:
   cudaStream_t stream_ = nullptr;
+  int num_processors_ = 1;
 };
 
 }  // namespace

@@ -5,7 +5,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "kernels/core/round.h"
+#include "kernels/core/fused_round.h"
 
 namespace specd {
 
@@ -13,9 +13,11 @@ namespace specd {
 // read.
 inline constexpr int kThreadsPerBlock = 256;
 
-// As GpuDriver::LaunchChains and LaunchTransforms say, on `stream`.
-cudaError_t EnqueueChains(const RoundBatch& batch, int32_t max_draft, void* workspaces,
-                          cudaStream_t stream);
+// Blocks that one multiprocessor is given, where there is work for so many.
+inline constexpr int kBlocksPerProcessor = 2;
+
+// As GpuDriver::LaunchRound and LaunchTransforms say, on `stream`.
+cudaError_t EnqueueRound(const FusedRound& round, int32_t num_processors, cudaStream_t stream);
 cudaError_t EnqueueTransforms(const TransformBatch& batch, void* workspaces, cudaStream_t stream);
 
 }  // namespace specd

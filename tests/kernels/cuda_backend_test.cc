@@ -74,6 +74,7 @@ TEST_SUITE("unit") {
       options.seed = static_cast<uint64_t>(num_threads);
       FakeGpu gpu;
       gpu.num_threads = num_threads;
+      gpu.num_blocks = num_threads == 256 ? 1 : num_threads / 8 + 1;
       CudaBackend backend(std::make_unique<FakeGpuDriver>(&gpu), kPlenty);
       REQUIRE(backend.Prepare({options.vocab_size, options.batch, options.max_draft}).ok());
       RoundCase round(options);
@@ -186,7 +187,7 @@ TEST_SUITE("unit") {
     const std::vector<std::string> expected = ExpectedFor(kMixed);
     for (const Case& c :
          {Case{"Allocate", 0, true}, Case{"Allocate", 1, true}, Case{"Allocate", 3, true},
-          Case{"ToDevice", 0, false}, Case{"ToDevice", 30, false}, Case{"LaunchChains", 0, false},
+          Case{"ToDevice", 0, false}, Case{"ToDevice", 30, false}, Case{"LaunchRound", 0, false},
           Case{"ToHost", 0, false}, Case{"Synchronize", 0, false}}) {
       CAPTURE(c.call);
       FakeGpu gpu;

@@ -31,7 +31,7 @@ Read ReadRow(const RowView& row, double temperature) {
   TestTeam team;
   Read read;
   const OwnedWorkspace workspace(row.vocab_size);
-  read.argmax = Argmax(team, PlainRow(row), workspace->target.stats);
+  read.argmax = Argmax(team, PlainRow(row), workspace->target);
   const auto scale = static_cast<float>(std::log2(std::exp(1.0)) / temperature);
   read.distribution = ReadDistribution(team, PlainRow(row), scale, {}, workspace->target);
   return read;

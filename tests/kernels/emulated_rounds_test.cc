@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/bodies/fused_round.h"
 #include "tests/kernels/run_chain.h"
 #include "tests/support/emulated_block.h"
 #include "tests/support/round_case.h"
@@ -53,7 +54,54 @@ std::vector<std::string> EmulatedAnswers(RoundCase& round, int32_t batch_size,
   return answers;
 }
 
+std::vector<std::string> FusedAnswers(RoundCase& round, const RoundCase::Options& shape,
+                                      const EmulationOptions& options) {
+  const RoundBatch batch = round.All();
+  std::vector<AheadRow> rows(shape.batch * NumSlots(shape.max_draft));
+  std::vector<int32_t> arrivals(shape.batch, 0);
+  std::vector<char> workspaces(shape.batch * FusedWorkspaceBytes(shape.vocab_size, shape.max_draft),
+                               char(kPoison));
+  const FusedRound fused{
+      .batch = batch,
+      .rows = rows.data(),
+      .num_rows = ListRowsAhead(batch.tasks, shape.batch, shape.max_draft, rows.data()),
+      .arrivals = arrivals.data(),
+      .workspaces = workspaces.data(),
+      .max_draft = shape.max_draft};
+  REQUIRE(RunEmulatedBlocks(options,
+                            [&](EmulatedThread thread) { RunFusedRound(thread, fused); }) == "");
+  for (const int32_t arrived : arrivals) REQUIRE(arrived == 0);
+  std::vector<std::string> answers;
+  for (int32_t i = 0; i < shape.batch; ++i) answers.push_back(round.answer(i));
+  return answers;
+}
+
 TEST_SUITE("invariance") {
+  TEST_CASE("a round in one launch, of any number of blocks, gives the scalar team's answers") {
+    std::mt19937_64 random(85);
+    for (int repeat = 0; repeat < 8; ++repeat) {
+      RoundCase::Options options{.vocab_size = repeat % 2 == 0 ? 3 * kTileSize + 77 : 300,
+                                 .batch = 24,
+                                 .max_draft = 3,
+                                 .seed = 86 + uint64_t(repeat)};
+      if (repeat < 3) options.dtype = static_cast<DType>(repeat);
+      if (repeat == 4) options.target_kind = options.draft_kind = RowKind::kProbabilities;
+      if (repeat == 5) options.target_kind = options.draft_kind = RowKind::kFinalProbabilities;
+      RoundCase round(options);
+      const std::vector<std::string> expected = ScalarAnswers(round, options.batch);
+      for (const int32_t num_blocks : {1, 2, 7, 200}) {
+        CAPTURE(repeat);
+        CAPTURE(num_blocks);
+        const std::vector<std::string> answers =
+            FusedAnswers(round, options,
+                         {.num_threads = num_blocks == 7 ? 32 : 64,
+                          .schedule_seed = random(),
+                          .num_blocks = num_blocks});
+        for (int32_t i = 0; i < options.batch; ++i) REQUIRE(answers[i] == expected[i]);
+      }
+    }
+  }
+
   TEST_CASE("an emulated block of any size gives the scalar team's answers") {
     std::mt19937_64 random(80);
     for (int repeat = 0; repeat < 8; ++repeat) {

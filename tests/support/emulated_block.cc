@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/context/fiber.hpp>
 #include <boost/context/fixedsize_stack.hpp>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -102,6 +103,8 @@ class EmulatedBlock {
   EmulatedBlock(const EmulationOptions& options, const std::function<void(EmulatedThread)>& body)
       : threads_(ThreadsOfProcess(options.num_threads)),
         num_threads_(options.num_threads),
+        block_(options.block),
+        num_blocks_(options.num_blocks),
         random_(options.schedule_seed),
         body_(body) {
     for (int32_t i = 0; i < num_threads_; ++i) {
@@ -129,6 +132,11 @@ class EmulatedBlock {
   }
 
   int32_t num_warps() const { return num_threads_ / kWarpSize; }
+  int32_t block() const { return block_; }
+  int32_t num_blocks() const { return num_blocks_; }
+
+  // What a block keeps in shared memory between the barriers of IsLastToArrive.
+  bool is_last = false;
 
   // Called on a thread's own stack: gives way until the scheduler has an answer.
   uint32_t Wait(int32_t index, Waiting waiting, uint32_t value, int32_t source) {
@@ -250,6 +258,8 @@ class EmulatedBlock {
 
   const std::vector<ThreadState*>& threads_;  // of the process: this block uses the first ones
   const int32_t num_threads_;
+  const int32_t block_;
+  const int32_t num_blocks_;
   std::mt19937_64 random_;
   const std::function<void(EmulatedThread)>& body_;
   std::string error_;
@@ -257,6 +267,10 @@ class EmulatedBlock {
 };
 
 int32_t EmulatedThread::num_warps() const { return block_->num_warps(); }
+
+int32_t EmulatedThread::block() const { return block_->block(); }
+
+int32_t EmulatedThread::num_blocks() const { return block_->num_blocks(); }
 
 uint32_t EmulatedThread::Shuffle(uint32_t value, int32_t source) const {
   return block_->Wait(index_, Waiting::kShuffle, value, source);
@@ -267,6 +281,34 @@ uint32_t EmulatedThread::Ballot(bool predicate) const {
 }
 
 void EmulatedThread::Sync() const { block_->Wait(index_, Waiting::kBarrier, 0, 0); }
+
+bool EmulatedThread::IsLastToArrive(int32_t* counter, int32_t num_arrivals) const {
+  Sync();
+  if (index_ == 0) {
+    block_->is_last = ++*counter == num_arrivals;
+    if (block_->is_last) *counter = 0;
+  }
+  Sync();
+  const bool is_last = block_->is_last;
+  Sync();  // before the next arrival writes it
+  return is_last;
+}
+
+std::string RunEmulatedBlocks(const EmulationOptions& options,
+                              const std::function<void(EmulatedThread)>& body) {
+  std::mt19937_64 random(options.schedule_seed);
+  std::vector<int32_t> order(options.num_blocks);
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), random);
+  for (const int32_t block : order) {
+    EmulationOptions one = options;
+    one.block = block;
+    one.schedule_seed = random();
+    const std::string error = RunEmulatedBlock(one, body);
+    if (!error.empty()) return fmt::format("block {}: {}", block, error);
+  }
+  return "";
+}
 
 std::string RunEmulatedBlock(const EmulationOptions& options,
                              const std::function<void(EmulatedThread)>& body) {

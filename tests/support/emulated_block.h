@@ -26,9 +26,12 @@ class EmulatedThread {
   int32_t lane() const { return index_ % 32; }
   int32_t warp() const { return index_ / 32; }
   int32_t num_warps() const;
+  int32_t block() const;
+  int32_t num_blocks() const;
   uint32_t Shuffle(uint32_t value, int32_t source) const;
   uint32_t Ballot(bool predicate) const;
   void Sync() const;
+  bool IsLastToArrive(int32_t* counter, int32_t num_arrivals) const;
 
  private:
   EmulatedBlock* block_;
@@ -38,12 +41,20 @@ class EmulatedThread {
 struct EmulationOptions {
   int32_t num_threads = 32;  // a multiple of 32
   uint64_t schedule_seed = 0;
+  // The place of this block in a launch of several, which run one after another.
+  int32_t block = 0;
+  int32_t num_blocks = 1;
 };
 
 // Runs `body` in every thread of one block. Returns an empty string, or what went wrong; after an
 // error no thread goes on.
 std::string RunEmulatedBlock(const EmulationOptions& options,
                              const std::function<void(EmulatedThread)>& body);
+
+// The same for all blocks of a launch, in an order that the seed gives. Blocks may not wait for one
+// another, so any order is one that a GPU could choose.
+std::string RunEmulatedBlocks(const EmulationOptions& options,
+                              const std::function<void(EmulatedThread)>& body);
 
 using EmulatedTeam = WarpTeam<EmulatedThread>;
 

@@ -4,8 +4,8 @@
 
 #include <cstring>
 
+#include "kernels/bodies/fused_round.h"
 #include "kernels/bodies/transform.h"
-#include "kernels/bodies/verify.h"
 
 namespace specd {
 
@@ -96,24 +96,29 @@ GpuResult FakeGpuDriver::RunBlocks(
   return GpuResult::Ok();
 }
 
-GpuResult FakeGpuDriver::LaunchChains(const RoundBatch& batch, int32_t max_draft,
-                                      void* workspaces) {
-  GpuResult result = Call("LaunchChains");
+GpuResult FakeGpuDriver::LaunchRound(const FusedRound& round) {
+  const RoundBatch& batch = round.batch;
+  GpuResult result = Call("LaunchRound");
   if (result.ok()) {
-    result = CheckAddresses(
-        "round", {batch.target.data, batch.draft.data, batch.tasks, batch.outcomes, batch.tokens,
-                  batch.mask.words, batch.scores, batch.samples, workspaces});
+    result = CheckAddresses("round", {batch.target.data, batch.draft.data, batch.tasks,
+                                      batch.outcomes, batch.tokens, batch.mask.words, batch.scores,
+                                      batch.samples, round.rows, round.arrivals, round.workspaces});
   }
   for (int32_t i = 0; i < batch.num_tasks && result.ok(); ++i) result = CheckTask(batch.tasks[i]);
   if (!result.ok()) return result;
-  return RunBlocks(batch.num_tasks, batch.target.vocab_size, max_draft, workspaces,
-                   [&](EmulatedTeam& team, const ChainWorkspace& workspace, int32_t i) {
-                     const ChainTask& task = batch.tasks[i];
-                     const KeyedCoins coins(task.seed, task.coins, task.num_coins);
-                     const ChainOutcome outcome =
-                         RunTask(team, batch, task, workspace, coins, OutputOf(batch, i));
-                     if (team.leader()) batch.outcomes[i] = outcome;
-                   });
+  ++gpu_->num_launches;
+  std::memset(round.workspaces, kPoison,
+              batch.num_tasks * FusedWorkspaceBytes(batch.target.vocab_size, round.max_draft));
+  const std::string error =
+      RunEmulatedBlocks({.num_threads = gpu_->num_threads,
+                         .schedule_seed = static_cast<uint64_t>(gpu_->num_launches),
+                         .num_blocks = gpu_->num_blocks},
+                        [&](EmulatedThread thread) { RunFusedRound(thread, round); });
+  if (!error.empty()) return GpuResult::Error(error);
+  for (int32_t i = 0; i < batch.num_tasks; ++i) {
+    if (round.arrivals[i] != 0) return GpuResult::Error("arrivals are left behind");
+  }
+  return GpuResult::Ok();
 }
 
 GpuResult FakeGpuDriver::LaunchTransforms(const TransformBatch& batch, void* workspaces) {

@@ -24,7 +24,8 @@ struct FakeGpu {
   int failing_after = 0;     // ... after this many successes
   std::map<void*, std::unique_ptr<std::vector<uint64_t>>> allocations;
   int num_launches = 0;
-  int32_t num_threads = 64;  // of the emulated block
+  int32_t num_threads = 64;  // of an emulated block
+  int32_t num_blocks = 3;    // of the launch of a round
 };
 
 class FakeGpuDriver final : public GpuDriver {
@@ -37,7 +38,7 @@ class FakeGpuDriver final : public GpuDriver {
   GpuResult Free(void* memory) override;
   GpuResult ToDevice(void* device, const void* host, size_t size_bytes) override;
   GpuResult ToHost(void* host, const void* device, size_t size_bytes) override;
-  GpuResult LaunchChains(const RoundBatch& batch, int32_t max_draft, void* workspaces) override;
+  GpuResult LaunchRound(const FusedRound& round) override;
   GpuResult LaunchTransforms(const TransformBatch& batch, void* workspaces) override;
   GpuResult Synchronize() override;
 
