@@ -62,7 +62,7 @@ class BenchTest(unittest.TestCase):
                 (("verify", "--draft=65"), ("draft = 65", "64")),
                 (("verify", "--dtype=fp8"), ("dtype = fp8", "bf16")),
                 (("verify", "--state=hot"), ("state = hot", "warm")),
-                (("verify", "--base=air"), ("base = air", "textbook")),
+                (("verify", "--base=air"), ("base = air", "textbook", "llama")),
                 (("verify", "--threads=-1"), ("threads = -1", "1024")),
                 (("verify", "--seconds=-1"), ("seconds = -1", "3600")),
                 (("verify", "--json", "--markdown"), ("json", "markdown"))):
@@ -71,6 +71,28 @@ class BenchTest(unittest.TestCase):
             self.assertEqual(process.stdout, "")
             for part in parts:
                 self.assertIn(part, process.stderr)
+
+    @unittest.skipIf(os.environ["SPECD_LLAMA"], "built with llama.cpp")
+    def test_llama_is_refused_where_it_is_not_built_in(self):
+        process = bench("verify", "--base=llama", *SMALL)
+        self.assertEqual(process.returncode, 2, process.stderr)
+        self.assertEqual(process.stdout, "")
+        for part in ("base = llama", "-DSPECD_LLAMA=PREFIX", "--base=textbook"):
+            self.assertIn(part, process.stderr)
+
+    @unittest.skipUnless(os.environ["SPECD_LLAMA"], "built without llama.cpp")
+    def test_llama_samples_rows_of_fp32(self):
+        results = [json.loads(line)
+                   for line in self.lines("verify", "--base=llama", "--json", *SMALL)]
+        self.assertEqual([(r["case"], r["dtype"], r["ratio_of"]) for r in results],
+                         [(name, "fp32", "llama")
+                          for name in ("greedy", "temperature", "topk40", "topp95", "minp05",
+                                       "topk40_topp95", "penalties", "flat_topp95")])
+        # Where the design asks for a ratio: one thread, warm rows of 128,256, one sequence of 5 drafts.
+        result = json.loads(self.lines("verify", "--base=llama", "--json", "--case=minp05",
+                                       "--quick", "--batch=1", "--threads=1", "--state=warm",
+                                       "--dtype=fp32", "--seconds=0.001")[0])
+        self.assertEqual(result["target"], 20)
 
     def test_rows_that_cannot_be_read_are_an_error(self):
         process = bench("verify", "--rows=/dev/null/rows.f32", *SMALL)

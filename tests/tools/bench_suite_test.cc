@@ -183,7 +183,9 @@ TEST_SUITE("unit") {
       RoundAnswer answer = (*set)->MakeAnswer();
       REQUIRE(backend.Run((*set)->Batch(0, &answer)).ok());
       std::vector<TokenId> tokens;
-      TextbookSampler(**set).Run(0, &tokens);
+      TextbookSampler textbook(**set);
+      textbook.Prepare(0);
+      textbook.Run(&tokens);
       CHECK(tokens == answer.tokens);
     }
   }

@@ -19,6 +19,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "kernels/backend.h"
+#include "tools/bench/llama_loop.h"
 #include "tools/bench/machine.h"
 #include "tools/bench/report.h"
 #include "tools/bench/verify_case.h"
@@ -40,8 +41,9 @@ ABSL_FLAG(std::string, rows, "llm",
           "llm, spikes, flat, ascending, or a file of recorded fp32 logits of one --vocab");
 ABSL_FLAG(
     std::string, base, "",
-    "what to compare with: read, or textbook (a plain sampler); empty: read, and with --quick "
-    "then textbook for one thread, one sequence and warm rows");
+    "what to compare with: read, textbook (a plain sampler), or llama (llama.cpp's samplers, where "
+    "they are built in); empty: read, and with --quick then textbook for one thread, one sequence "
+    "and warm rows");
 ABSL_FLAG(double, seconds, 0, "time for each measurement; 0: 1 with --quick, 0.5 without");
 
 namespace specd::bench {
@@ -137,6 +139,21 @@ absl::StatusOr<std::vector<DType>> ParseDTypes(const std::string& text) {
   return dtypes;
 }
 
+absl::StatusOr<Baseline> ParseBaseline(std::string_view text) {
+  if (text.empty()) return Baseline::kRead;
+  for (const Baseline known : {Baseline::kRead, Baseline::kTextbook, Baseline::kLlama}) {
+    if (text != BaselineName(known)) continue;
+    if (known == Baseline::kLlama && !IsLlamaBuiltIn()) {
+      return absl::InvalidArgumentError(
+          "base = llama needs llama.cpp, which this specd-bench was built without: configure with "
+          "-DSPECD_LLAMA=PREFIX of an installed llama.cpp, or give --base=textbook");
+    }
+    return known;
+  }
+  return absl::InvalidArgumentError(
+      fmt::format("base = {} is none of read, textbook and llama", text));
+}
+
 absl::StatusOr<VerifyOptions> OptionsFromFlags(const Machine& machine) {
   const bool quick = absl::GetFlag(FLAGS_quick);
   VerifyOptions options;
@@ -166,11 +183,8 @@ absl::StatusOr<VerifyOptions> OptionsFromFlags(const Machine& machine) {
     return absl::InvalidArgumentError(fmt::format("state = {} is neither cold nor warm", state));
   }
   options.cold = state == "cold";
-  const std::string base = absl::GetFlag(FLAGS_base);
-  if (!base.empty() && base != "read" && base != "textbook") {
-    return absl::InvalidArgumentError(fmt::format("base = {} is neither read nor textbook", base));
-  }
-  options.baseline = base == "textbook" ? Baseline::kTextbook : Baseline::kRead;
+  status = take(ParseBaseline(absl::GetFlag(FLAGS_base)), &options.baseline);
+  if (!status.ok()) return status;
   options.rows_path = absl::GetFlag(FLAGS_rows);
   options.shape = ParseRowShape(options.rows_path);
   options.seconds = absl::GetFlag(FLAGS_seconds);

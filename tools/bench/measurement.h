@@ -43,17 +43,17 @@ struct Measurement {
 
   Summary time_us = {};
   Summary base_us = {};
-  std::string_view ratio_of;  // what base_us is of: "read" or "textbook"
-  double ratio = 0;           // of the medians: case / read, or textbook / case
+  std::string_view ratio_of;  // what base_us is of: BaselineName
+  double ratio = 0;           // of the medians: case / read, or peer / case
   double ratio_p10 = 0;       // of neighbouring pairs
   double ratio_p90 = 0;
   double base_gigabytes_per_s = 0;  // of a read
-  double target = 0;                // the ratio to stay below (read) or above (textbook); 0: none
+  double target = 0;                // the ratio to stay below (read) or above (a peer); 0: none
 
   int64_t num_checked = 0;  // tokens compared with the reference
   ForeignLoad load = {};
 
-  bool IsSpeedUp() const { return ratio_of == "textbook"; }
+  bool IsSpeedUp() const { return ratio_of != "read"; }
   bool IsMet() const { return IsSpeedUp() ? ratio >= target : ratio <= target; }
 };
 

@@ -119,9 +119,10 @@ void Report::Print(const Measurement& measurement) {
 }
 
 void Report::PrintCaption(const Measurement& m) {
-  const std::string_view base = m.IsSpeedUp()
-                                    ? "ratio = time of a textbook sampler / time of specd"
-                                    : "ratio = time of specd / time of a read of the same rows";
+  const std::string_view base =
+      !m.IsSpeedUp()          ? "ratio = time of specd / time of a read of the same rows"
+      : m.ratio_of == "llama" ? "ratio = time of llama.cpp's sample-and-accept loop / time of specd"
+                              : "ratio = time of a textbook sampler / time of specd";
   fmt::print(options_.out, "{}{}; {} rows, {} thread{}\n\n", printed_.size() > 1 ? "\n" : "", base,
              m.cold ? "cold" : "warm", m.threads, m.threads == 1 ? "" : "s");
 }

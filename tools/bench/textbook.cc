@@ -15,9 +15,9 @@ bool TextbookSampler::Supports(const VerifyCase& verify_case) {
          verify_case.logprobs < 0;
 }
 
-void TextbookSampler::Run(int32_t round, std::vector<TokenId>* tokens) {
+void TextbookSampler::Run(std::vector<TokenId>* tokens) {
   for (int32_t s = 0; s < set_.shape().batch; ++s) {
-    const ChainTask& task = set_.task(round, s);
+    const ChainTask& task = set_.task(round_, s);
     for (int32_t place = 0; place <= task.chain.num_drafts; ++place) {
       const TokenId token = Next(task, place);
       tokens->push_back(token);

@@ -10,12 +10,13 @@
 #include <vector>
 
 #include "kernels/core/types.h"
+#include "tools/bench/peer.h"
 #include "tools/bench/round_set.h"
 #include "tools/bench/verify_case.h"
 
 namespace specd::bench {
 
-class TextbookSampler {
+class TextbookSampler final : public Peer {
  public:
   // Sampling from the target with penalties and filters; no masks, scores or draft rows.
   static bool Supports(const VerifyCase& verify_case);
@@ -23,9 +24,10 @@ class TextbookSampler {
   // REQUIRES: Supports(set.verify_case()).
   explicit TextbookSampler(const RoundSet& set) : set_(set) {}
 
-  // Verifies every sequence of a round, appending its tokens to `tokens`: drafts as long as they
-  // are what is drawn, then the first token that is drawn otherwise, or one more.
-  void Run(int32_t round, std::vector<TokenId>* tokens);
+  void Prepare(int32_t round) override { round_ = round; }
+  // The tokens of a sequence: drafts as long as they are what is drawn, then the first token that
+  // is drawn otherwise, or one more.
+  void Run(std::vector<TokenId>* tokens) override;
 
  private:
   struct Candidate {
@@ -40,6 +42,7 @@ class TextbookSampler {
   TokenId Draw(double u) const;
 
   const RoundSet& set_;
+  int32_t round_ = 0;
   std::vector<Candidate> candidates_;
 };
 

@@ -42,6 +42,8 @@ struct VerifyCase {
   // where it asks for none.
   double target_fp32 = 0;
   double target_bf16 = 0;
+  // The least ratio of llama.cpp's loop to it that the design asks for: one thread, warm, fp32.
+  double target_llama = 0;
 };
 
 std::span<const VerifyCase> VerifyCases();

@@ -7,6 +7,9 @@
 #include <cstddef>
 #include <utility>
 
+#include "kernels/core/check.h"
+#include "tools/bench/llama_loop.h"
+#include "tools/bench/peer.h"
 #include "tools/bench/read_floor.h"
 #include "tools/bench/round_check.h"
 #include "tools/bench/textbook.h"
@@ -38,11 +41,36 @@ std::string Describe(const VerifyCase& verify_case, DType dtype, int32_t vocab_s
                      vocab_size, shape.batch, shape.draft);
 }
 
-// Where the design's ratios are asked for.
-bool IsDesignPoint(const Measurement& measurement, const Machine& machine) {
-  return measurement.vocab_size == 128256 && measurement.batch == 32 && measurement.draft == 5 &&
-         measurement.cold && measurement.threads == machine.usable_cpus &&
-         measurement.rows == RowShapeName(RowShape::kLlm);
+bool Supports(Baseline baseline, const VerifyCase& verify_case, DType dtype) {
+  if (baseline == Baseline::kRead) return true;
+  if (baseline == Baseline::kLlama && dtype != DType::kFloat32) return false;
+  return TextbookSampler::Supports(verify_case);
+}
+
+// Null where the baseline is a read.
+std::unique_ptr<Peer> MakePeer(Baseline baseline, const RoundSet& set) {
+  if (baseline == Baseline::kRead) return nullptr;
+  if (baseline == Baseline::kTextbook) return std::make_unique<TextbookSampler>(set);
+  std::unique_ptr<Peer> llama = MakeLlamaLoop(set);
+  SPECD_CHECK(llama != nullptr);
+  return llama;
+}
+
+// The ratio that the design asks for, where it asks for one.
+double TargetOf(const VerifyCase& verify_case, Baseline baseline, const Measurement& measurement,
+                const Machine& machine) {
+  if (measurement.vocab_size != 128256 || measurement.draft != 5 ||
+      measurement.rows != RowShapeName(RowShape::kLlm)) {
+    return 0;
+  }
+  if (baseline == Baseline::kLlama) {
+    const bool asked = measurement.batch == 1 && !measurement.cold && measurement.threads == 1;
+    return asked ? verify_case.target_llama : 0;
+  }
+  const bool asked = baseline == Baseline::kRead && measurement.batch == 32 && measurement.cold &&
+                     measurement.threads == machine.usable_cpus;
+  if (!asked) return 0;
+  return measurement.dtype == DType::kFloat32 ? verify_case.target_fp32 : verify_case.target_bf16;
 }
 
 // Whether a round gave what it gave the first time. Places after the last token hold nothing.
@@ -64,6 +92,18 @@ bool IsSameAnswer(const RoundAnswer& a, const RoundAnswer& b, int32_t stride) {
 
 }  // namespace
 
+std::string_view BaselineName(Baseline baseline) {
+  switch (baseline) {
+    case Baseline::kRead:
+      return "read";
+    case Baseline::kTextbook:
+      return "textbook";
+    case Baseline::kLlama:
+      return "llama";
+  }
+  return "unknown";
+}
+
 std::vector<VerifySuite::Cell> VerifySuite::Cells() const {
   std::vector<Cell> cells;
   for (const int32_t vocab_size : options_.vocab_sizes) {
@@ -72,10 +112,7 @@ std::vector<VerifySuite::Cell> VerifySuite::Cells() const {
         for (const int32_t draft : options_.drafts) {
           for (const VerifyCase* verify_case : options_.cases) {
             if (draft == 0 && HasDraftRows(*verify_case)) continue;
-            if (options_.baseline == Baseline::kTextbook &&
-                !TextbookSampler::Supports(*verify_case)) {
-              continue;
-            }
+            if (!Supports(options_.baseline, *verify_case, dtype)) continue;
             Cell cell{verify_case, dtype, vocab_size, {.batch = batch, .draft = draft}};
             cell.shape.num_rounds = NumRounds(cell);
             cells.push_back(cell);
@@ -171,7 +208,7 @@ absl::Status VerifySuite::RunCell(const Cell& cell) {
                           .draft = cell.shape.draft,
                           .threads = options_.threads,
                           .cold = options_.cold,
-                          .ratio_of = options_.baseline == Baseline::kRead ? "read" : "textbook"};
+                          .ratio_of = BaselineName(options_.baseline)};
   // Every round once: the answers that are checked, and that later runs must repeat.
   std::vector<RoundAnswer> answers;
   const int64_t max_rows = std::max<int64_t>(kCheckedElementsMax / cell.vocab_size, 1);
@@ -195,7 +232,7 @@ absl::Status VerifySuite::Time(const Cell& cell, const RoundSet& set,
                                const std::vector<RoundAnswer>& answers, Backend* backend,
                                Measurement* measurement) {
   ReadFloor floor(options_.threads);
-  TextbookSampler textbook(set);
+  const std::unique_ptr<Peer> peer = MakePeer(options_.baseline, set);
   std::vector<TokenId> tokens;
   std::vector<std::vector<std::vector<MemorySpan>>> parts;
   double needed_bytes = 0;
@@ -206,12 +243,11 @@ absl::Status VerifySuite::Time(const Cell& cell, const RoundSet& set,
     parts.push_back(SplitEvenly(spans, options_.threads));
   }
   const auto measure_base = [&](int32_t round) {
-    if (options_.baseline == Baseline::kRead) {
-      return floor.Measure(parts[static_cast<size_t>(round)]);
-    }
+    if (peer == nullptr) return floor.Measure(parts[static_cast<size_t>(round)]);
     tokens.clear();
+    peer->Prepare(round);
     const Clock::time_point start = Clock::now();
-    textbook.Run(round, &tokens);
+    peer->Run(&tokens);
     return Clock::now() - start;
   };
   RoundAnswer answer = set.MakeAnswer();
@@ -246,10 +282,7 @@ absl::Status VerifySuite::Time(const Cell& cell, const RoundSet& set,
   SetTimes(times, measurement);
   measurement->base_gigabytes_per_s =
       needed_bytes / cell.shape.num_rounds / measurement->base_us.median / 1e3;
-  if (IsDesignPoint(*measurement, machine_)) {
-    const bool is_fp32 = cell.dtype == DType::kFloat32;
-    measurement->target = is_fp32 ? cell.verify_case->target_fp32 : cell.verify_case->target_bf16;
-  }
+  measurement->target = TargetOf(*cell.verify_case, options_.baseline, *measurement, machine_);
   return absl::OkStatus();
 }
 

@@ -28,7 +28,10 @@ namespace specd::bench {
 enum class Baseline {
   kRead,      // a read of the rows it needs, with as many threads
   kTextbook,  // TextbookSampler on the same rounds; cases that it does not support are left out
+  kLlama,     // llama.cpp's loop, for the same cases on rows of fp32; see llama_loop.h
 };
+
+std::string_view BaselineName(Baseline baseline);
 
 struct VerifyOptions {
   Baseline baseline = Baseline::kRead;
