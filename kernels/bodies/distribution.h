@@ -150,11 +150,10 @@ SPECD_BODY bool SumsToOne(T& team, const RowView& view, const RowStats& stats) {
 template <Team T>
 SPECD_INLINE void RemoveDisallowedAndEnds(T& team, const TokenEdit* edits, int32_t num_edits,
                                           int32_t tile_index, typename T::Tile* tile) {
-  const TokenId first = tile_index * kTileSize;
-  for (int32_t i = LowerBound(edits, num_edits, first); i < num_edits; ++i) {
-    if (edits[i].id >= first + kTileSize) return;
+  const EditRange range = EditsOfTile(edits, num_edits, tile_index);
+  for (int32_t i = range.begin; i < range.end; ++i) {
     if ((edits[i].flags & (kEditDisallowed | kEditEnd)) == 0) continue;
-    team.Set(edits[i].id - first, -kInfinity, tile);
+    team.Set(edits[i].id - tile_index * kTileSize, -kInfinity, tile);
   }
 }
 

@@ -97,19 +97,29 @@ SPECD_INLINE uint32_t StepsAllowed(const uint32_t* words, int32_t tile_index, in
   return steps;
 }
 
-// The first edit whose id is not below `id`.
+// The first edit whose id is not below `id`. Without a branch that could be mispredicted.
 SPECD_INLINE int32_t LowerBound(const TokenEdit* edits, int32_t num_edits, TokenId id) {
+  if (num_edits == 0) return 0;
   int32_t begin = 0;
-  int32_t end = num_edits;
-  while (begin < end) {
-    const int32_t middle = begin + (end - begin) / 2;
-    if (edits[middle].id < id) {
-      begin = middle + 1;
-    } else {
-      end = middle;
-    }
+  for (int32_t rest = num_edits; rest > 1;) {
+    const int32_t half = rest / 2;
+    begin = edits[begin + half - 1].id < id ? begin + half : begin;
+    rest -= half;
   }
-  return begin;
+  return edits[begin].id < id ? begin + 1 : begin;
+}
+
+// The edits whose ids are in one tile: [begin, end).
+struct EditRange {
+  int32_t begin = 0;
+  int32_t end = 0;
+};
+SPECD_INLINE EditRange EditsOfTile(const TokenEdit* edits, int32_t num_edits, int32_t tile_index) {
+  const TokenId first = tile_index * kTileSize;
+  EditRange range;
+  range.begin = range.end = LowerBound(edits, num_edits, first);
+  while (range.end < num_edits && edits[range.end].id < first + kTileSize) ++range.end;
+  return range;
 }
 
 // Step 1 for one element.
@@ -169,24 +179,11 @@ SPECD_INLINE float ElementOf(const Row& row, TokenId id) {
   return l > row.cut.value || (l == row.cut.value && id <= row.cut.last) ? l : -kInfinity;
 }
 
-SPECD_INLINE bool HasEdits(const TokenEdit* edits, int32_t num_edits, int32_t tile_index) {
-  const TokenId first = tile_index * kTileSize;
-  const int32_t next = LowerBound(edits, num_edits, first);
-  return next < num_edits && edits[next].id < first + kTileSize;
-}
-
-SPECD_INLINE bool HasEdits(const Row& row, int32_t tile_index) {
-  return HasEdits(row.sequence.edits, row.sequence.num_edits, tile_index) ||
-         HasEdits(row.place.overrides, row.place.num_overrides, tile_index);
-}
-
 template <Team T>
-SPECD_INLINE void ApplyEdits(T& team, const Row& row, const TokenEdit* edits, int32_t num_edits,
+SPECD_INLINE void ApplyEdits(T& team, const Row& row, const TokenEdit* edits, EditRange range,
                              int32_t tile_index, typename T::Tile* tile) {
-  const TokenId first = tile_index * kTileSize;
-  for (int32_t i = LowerBound(edits, num_edits, first); i < num_edits; ++i) {
-    if (edits[i].id >= first + kTileSize) return;
-    team.Set(edits[i].id - first, EditedElement(row, edits[i]), tile);
+  for (int32_t i = range.begin; i < range.end; ++i) {
+    team.Set(edits[i].id - tile_index * kTileSize, EditedElement(row, edits[i]), tile);
   }
 }
 
@@ -197,7 +194,12 @@ SPECD_BODY void LoadProcessed(T& team, const Row& row, int32_t tile_index, uint3
   steps &= StepsAllowed(row.mask, tile_index, row.view.vocab_size);
   steps &= StepsAllowed(row.sequence.allowed, tile_index, row.view.vocab_size);
   // Elements that will be written lie better in a copy, which is made as memory likes it.
-  if (arrive.IsIdentity() && !HasEdits(row, tile_index)) {
+  const TokenEdit* const edits = row.sequence.edits;
+  const TokenEdit* const overrides = row.place.overrides;
+  const EditRange edited = EditsOfTile(edits, row.sequence.num_edits, tile_index);
+  const EditRange overridden = EditsOfTile(overrides, row.place.num_overrides, tile_index);
+  const bool is_written = edited.begin < edited.end || overridden.begin < overridden.end;
+  if (arrive.IsIdentity() && !is_written) {
     team.Load(row.view, tile_index, steps, Identity{}, tile);
   } else {
     team.Load(row.view, tile_index, steps, arrive, tile);
@@ -205,8 +207,8 @@ SPECD_BODY void LoadProcessed(T& team, const Row& row, int32_t tile_index, uint3
   if (row.mask != nullptr) team.ApplyMask(row.mask, tile_index, tile);
   if (row.sequence.allowed != nullptr) team.ApplyMask(row.sequence.allowed, tile_index, tile);
   // An override comes second and starts from the element as it arrived, so it wins.
-  ApplyEdits(team, row, row.sequence.edits, row.sequence.num_edits, tile_index, tile);
-  ApplyEdits(team, row, row.place.overrides, row.place.num_overrides, tile_index, tile);
+  ApplyEdits(team, row, edits, edited, tile_index, tile);
+  ApplyEdits(team, row, overrides, overridden, tile_index, tile);
   const TokenId first = tile_index * kTileSize;
   for (int32_t i = 0; i < row.num_removed; ++i) {
     const TokenId element = row.removed[i] - first;

@@ -1,4 +1,6 @@
-// FusedRound: a round as one launch of many blocks takes it. kernels/bodies/fused_round.h runs it.
+// FusedRound: a round as one launch of many blocks takes it, for GpuDriver::LaunchRound.
+//
+// kernels/bodies/fused_round.h runs it. Plain data: whoever makes one keeps its memory alive.
 #pragma once
 
 #include <cstdint>
