@@ -176,11 +176,11 @@ void ControlServer::Drop(Connection& connection) {
           : static_cast<double>(sums.accepted) / static_cast<double>(sums.sequence_rounds);
   Log("attach").info(
       "session {} ended: {} rounds, {} tokens, {} drafts of which {} accepted ({:.2f} per sequence "
-      "and "
-      "round), bad rows {}, empty residuals {}, invalid drafts {}, invalid records {}",
+      "and round), bad rows {}, empty residuals {}, invalid drafts {}, point masses {}, invalid "
+      "records {}",
       session->options().identity.session_id, sums.rounds, sums.kept, sums.drafted, sums.accepted,
       per_round, sums.bad_target_rows + sums.bad_draft_rows, sums.empty_residuals,
-      sums.invalid_drafts, sums.invalid_records);
+      sums.invalid_drafts, sums.point_masses, sums.invalid_records);
 }
 
 }  // namespace specd

@@ -178,10 +178,11 @@ absl::StatusOr<Reply> ControlService::On(const ForkSequenceRequest& request,
 
 absl::StatusOr<Reply> ControlService::On(const GetStatsRequest&, std::vector<UniqueFd>&) {
   const VerifierCounters counters = session_->counters();
-  return Reply(StatsReply{
-      counters.rounds, counters.sequence_rounds, counters.drafted, counters.accepted, counters.kept,
-      counters.bad_target_rows, counters.bad_draft_rows, counters.empty_residuals,
-      counters.invalid_drafts, counters.invalid_records, counters.bad_tokens, counters.discarded});
+  return Reply(StatsReply{counters.rounds, counters.sequence_rounds, counters.drafted,
+                          counters.accepted, counters.kept, counters.bad_target_rows,
+                          counters.bad_draft_rows, counters.empty_residuals,
+                          counters.invalid_drafts, counters.point_masses, counters.invalid_records,
+                          counters.bad_tokens, counters.discarded});
 }
 
 absl::StatusOr<Reply> ControlService::On(const CloseSequenceRequest& request,

@@ -221,6 +221,7 @@ absl::Status Engine::GetStats(specd_engine_stats* stats) {
   stats->bad_draft_rows = reply->bad_draft_rows;
   stats->empty_residuals = reply->empty_residuals;
   stats->invalid_drafts = reply->invalid_drafts;
+  stats->point_masses = reply->point_masses;
   stats->invalid_records = reply->invalid_records;
   stats->bad_tokens = reply->bad_tokens;
   stats->discarded = reply->discarded;

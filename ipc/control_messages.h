@@ -382,6 +382,7 @@ struct StatsReply {
   uint64_t bad_draft_rows = 0;
   uint64_t empty_residuals = 0;
   uint64_t invalid_drafts = 0;
+  uint64_t point_masses = 0;
   uint64_t invalid_records = 0;
   uint64_t bad_tokens = 0;
   uint64_t discarded = 0;
@@ -397,6 +398,7 @@ struct StatsReply {
     f("bad_draft_rows", self.bad_draft_rows);
     f("empty_residuals", self.empty_residuals);
     f("invalid_drafts", self.invalid_drafts);
+    f("point_masses", self.point_masses);
     f("invalid_records", self.invalid_records);
     f("bad_tokens", self.bad_tokens);
     f("discarded", self.discarded);

@@ -132,6 +132,7 @@ struct VerifierCounters {
   uint64_t bad_draft_rows = 0;
   uint64_t empty_residuals = 0;
   uint64_t invalid_drafts = 0;
+  uint64_t point_masses = 0;
   uint64_t invalid_records = 0;
   uint64_t bad_tokens = 0;  // ids the kernel refused to emit: a fault of ours
   uint64_t discarded = 0;

@@ -223,6 +223,7 @@ void Verifier::Commit(int32_t task_index, RoundResult* result) {
   // What happened in the kernel, also beyond the token that finished the sequence.
   counters_.empty_residuals += outcome.empty_residuals;
   counters_.invalid_drafts += outcome.invalid_drafts;
+  counters_.point_masses += outcome.point_masses;
 }
 
 absl::Status Verifier::Run(const TensorView& target, int32_t num_tasks) {

@@ -232,9 +232,15 @@ class TaskRun {
       Fail(OutcomeStatus::kBadToken);
       return false;
     }
+    if (IsPointMass(i, token)) ++outcome_.point_masses;
     if (team_.leader()) output_.tokens[i] = token;
     ++outcome_.num_tokens;
     return true;
+  }
+  SPECD_HD bool IsPointMass(int32_t i, TokenId token) const {
+    if (task_.kind != TaskKind::kVerify || task_.chain.target_argmax != nullptr) return false;
+    const Row row = rows_.TargetRow(i);
+    return row.place.forced == kNoToken && ElementOf(row, token) == kInfinity;
   }
   SPECD_HD void CountIfInvalid(int32_t i) {
     if (!rows_.MayEmit(i, rows_.DraftToken(i))) ++outcome_.invalid_drafts;

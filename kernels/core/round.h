@@ -151,6 +151,7 @@ struct ChainOutcome {
   int32_t num_tokens = 0;        // num_accepted, plus 1 when status is kOk
   uint32_t empty_residuals = 0;  // residual rounded to nothing: sampled p instead
   uint32_t invalid_drafts = 0;   // drafts outside the vocabulary or masked that were rejected
+  uint32_t point_masses = 0;     // tokens that are +inf in their row
 };
 
 // Why a sequence ended (CONTRACT §7). Values are on the wire and in specd.h.

@@ -260,14 +260,23 @@ TEST_SUITE("unit") {
     FixedCoins coins;
     coins.accept = kCoinEnd - 1;
     ChainCase right(VerifyMethod::kToken, {2}, DraftKind::kSampled);
-    CHECK(RunScalar(right.task, target.view(), draft.view(), coins).outcome.num_accepted == 1);
+    const ChainOutcome accepted = RunScalar(right.task, target.view(), draft.view(), coins).outcome;
+    CHECK(accepted.num_accepted == 1);
+    CHECK(accepted.point_masses == 1);  // the bonus comes from an ordinary row
     coins.accept = 0;
     for (const DraftKind kind : {DraftKind::kSampled, DraftKind::kOneHot}) {
       ChainCase wrong(VerifyMethod::kToken, {1}, kind);
       const ChainResult result = RunScalar(wrong.task, target.view(), draft.view(), coins);
       CHECK(result.outcome.num_accepted == 0);
       CHECK(result.tokens == Tokens{2});
+      CHECK(result.outcome.point_masses == 1);
     }
+    ChainCase greedy(VerifyMethod::kGreedy, {2}, DraftKind::kOneHot);
+    CHECK(RunScalar(greedy.task, target.view(), draft.view(), coins).outcome.point_masses == 1);
+    PlaceEdits forced[2];
+    forced[0].forced = 2;  // chosen before anybody looks at the row
+    greedy.task.places = forced;
+    CHECK(RunScalar(greedy.task, target.view(), draft.view(), coins).outcome.point_masses == 0);
   }
 
   TEST_CASE("rows are named by index: shared, repeated and out of order") {

@@ -48,6 +48,7 @@ class Outcome:
     slack: float = INF
     empty_residuals: int = 0
     invalid_drafts: int = 0
+    point_masses: int = 0
 
 
 class Walk:
@@ -153,6 +154,11 @@ class Walk:
             return token != forced
         allowed = rows_of.mask_of(self.params, place, self.vocab_size)
         return not 0 <= token < self.vocab_size or not allowed[token]
+
+    def is_point_mass(self, index, token):
+        if rows_of.forced_by_budget(self.params, self.place(index)) is not None:
+            return False
+        return self.edited_logits(index).values[token] == INF
 
     def place(self, index):
         mask = None if self.masks is None else self.masks[index]
@@ -343,6 +349,7 @@ class Sequence:
         confirmed = accepted + ([] if final is None else [final])
         outcome = Outcome(empty_residuals=walk.empty_residuals)
         outcome.invalid_drafts = int(final is not None and walk.rejected_unusable(len(accepted)))
+        outcome.point_masses = sum(map(walk.is_point_mass, range(len(confirmed)), confirmed))
         for token in confirmed:
             outcome.tokens.append(token)
             self.output.append(token)

@@ -250,6 +250,7 @@ class SceneRun:
         self.counts["empty_residuals"] += expected.empty_residuals
         self.sums += collections.Counter(
             empty_residuals=expected.empty_residuals, invalid_drafts=expected.invalid_drafts,
+            point_masses=expected.point_masses,
             kept=len(expected.tokens), accepted=expected.num_accepted)
         text = difference(result, expected, len(oracle.output))
         if text is None and expected.status != contract.FINISHED:

@@ -250,6 +250,7 @@ TEST_SUITE("unit") {
     ScriptedOutcome odd = Confirm(1, {1, 5});
     odd.outcome.empty_residuals = 2;
     odd.outcome.invalid_drafts = 3;
+    odd.outcome.point_masses = 1;
     ScriptedOutcome broken = Confirm(1, {1});
     broken.outcome.status = OutcomeStatus::kBadDraftRow;
     f.backend->script = {odd, broken, odd};
@@ -267,6 +268,7 @@ TEST_SUITE("unit") {
     CHECK(sums.bad_target_rows == 0);
     CHECK(sums.empty_residuals == 2);
     CHECK(sums.invalid_drafts == 3);
+    CHECK(sums.point_masses == 1);
     CHECK(sums.invalid_records == 0);
     f.Round(a);
     f.Round(b);  // finished: brings nothing to a backend
@@ -277,6 +279,7 @@ TEST_SUITE("unit") {
     CHECK(sums.kept == 5);
     CHECK(sums.empty_residuals == 4);
     CHECK(sums.invalid_drafts == 6);
+    CHECK(sums.point_masses == 2);
   }
 }
 

@@ -283,9 +283,11 @@ std::string RoundCase::answer(int32_t i) const {
   const ChainTask& task = tasks_[i];
   const ChainOutcome& outcome = outcomes_[i];
   std::string text = fmt::format(
-      "task {} method {}: status {} accepted {} tokens {} empty residuals {} invalid drafts {};",
+      "task {} method {}: status {} accepted {} tokens {} empty residuals {} invalid drafts {} "
+      "point masses {};",
       static_cast<int>(task.kind), static_cast<int>(task.method), static_cast<int>(outcome.status),
-      outcome.num_accepted, outcome.num_tokens, outcome.empty_residuals, outcome.invalid_drafts);
+      outcome.num_accepted, outcome.num_tokens, outcome.empty_residuals, outcome.invalid_drafts,
+      outcome.point_masses);
   for (const TokenId token : tokens(i)) text += fmt::format(" {}", token);
   if (task.kind == TaskKind::kSampleDraft) {
     for (int32_t child = 0; child < outcome.num_tokens; ++child) {

@@ -64,6 +64,9 @@ decide, and the reply to an open says auto, or greedy for a greedy sequence.
 constexpr std::string_view kRulesHead = R"(
 ## Refused combinations
 
+A session also refuses stop_strings with output_ids, because a stop string may have begun in text that this detokenizer
+never had, and stop_strings where no detokenizer runs.
+
 )";
 
 constexpr std::string_view kRefusedHead = R"(

@@ -562,6 +562,7 @@ typedef struct specd_engine_stats {
   uint64_t bad_draft_rows;  /* or of a draft row */
   uint64_t empty_residuals; /* rounding left nothing of p - q: p was sampled */
   uint64_t invalid_drafts;  /* draft tokens outside the vocabulary or masked */
+  uint64_t point_masses;    /* tokens that are +inf in their row */
   uint64_t invalid_records; /* SPECD_STATUS_INVALID */
   uint64_t bad_tokens;      /* ids the kernels refused to emit: a fault of ours */
   uint64_t discarded;

@@ -167,8 +167,8 @@ class EngineStats(Structure):
     _fields_ = [("struct_size", c_uint32), ("reserved", c_uint32)] + [
         (name, c_uint64) for name in
         ("rounds", "sequence_rounds", "drafted", "accepted", "kept", "bad_target_rows",
-         "bad_draft_rows", "empty_residuals", "invalid_drafts", "invalid_records", "bad_tokens",
-         "discarded")
+         "bad_draft_rows", "empty_residuals", "invalid_drafts", "point_masses", "invalid_records",
+         "bad_tokens", "discarded")
     ]
 
 
