@@ -64,6 +64,12 @@ absl::Status Engine::CheckReady() {
   // A call that was given up may have been answered since.
   CompletionView late;
   if (channel_.call_in_flight()) channel_.Poll(&late);
+  // Or it never will be: whoever is told to try again later must not try for ever.
+  if (channel_.call_in_flight() &&
+      (channel_.fault() != ChannelFault::kNone ||
+       channel_.daemon_state() == DaemonState::kStopped || link_->PeerGone())) {
+    return WhyNoCompletion();
+  }
   if (channel_.in_flight()) {
     return MakeError(
         SPECD_ERROR_STATE, "",

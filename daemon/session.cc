@@ -140,13 +140,13 @@ absl::Status Session::Bind(TensorRole role, uint32_t region, const TensorSpec& s
 }
 
 bool Session::EndAll() {
-  if (!EndSequences()) return false;
+  const bool had_run = End();
   // Without the session's lock, because the driver takes its time; no round is taken any more.
   device_regions_.Close();
-  return true;
+  return had_run;
 }
 
-bool Session::EndSequences() {
+bool Session::End() {
   MutexLock lock(&mutex_);
   if (ended()) return false;
   verifier_->sequences().ForEachOpen([this](Sequence& sequence) {

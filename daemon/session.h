@@ -72,6 +72,9 @@ class Session {
   absl::Status AbortSequence(SequenceHandle sequence);
   // Any thread. The engine is gone or broken, or the daemon stops: ends what is open and takes no
   // more rounds. False if that has happened before.
+  bool End();
+  // The same, and unmaps the engine's device memory whoever ended the session. That waits for the
+  // driver, so it is not for the verify thread, which serves the other engines meanwhile.
   bool EndAll();
 
   // ---- verify thread (in embedded mode: the engine's thread)
@@ -92,7 +95,7 @@ class Session {
   // kept_tokens, or nobody wants the text any more.
   void FinishFromText(SequenceHandle sequence, FinishReason reason, uint32_t kept_tokens);
 
-  // Any thread. Pairs with the release in EndAll: who sees the end finds the events before it.
+  // Any thread. Pairs with the release in End: who sees the end finds the events before it.
   bool ended() const { return ended_.load(std::memory_order_acquire); }
 
   Segment& segment() { return segment_; }
@@ -113,7 +116,6 @@ class Session {
     std::vector<InjectedCoin> coins;
   };
 
-  bool EndSequences();
   absl::Status CheckText(const SequenceParams& params, const SequenceHistory& history) const;
   absl::Status CheckScores(const SequenceParams& params) const;
   // ---- session_calls.cc. A call is done as a whole or refused with the first request that has a

@@ -41,7 +41,7 @@ bool VerifyLoop::ServeOne(Session& session) {
   }
   blocked_ = true;
   if (const ChannelFault fault = session.channel().fault();
-      fault != ChannelFault::kNone && session.EndAll()) {
+      fault != ChannelFault::kNone && session.End()) {
     options_.on_channel_fault(session, fault);
   }
   return false;

@@ -194,13 +194,16 @@ absl::StatusOr<DeviceRegion> DeviceImporter::Import(const DeviceRegionSpec& spec
 
 absl::StatusOr<size_t> DeviceImporter::FindDevice(const std::string& uuid) {
   if (devices_.empty()) {
-    const GpuResult result = platform_->ListDevices(&devices_);
+    std::vector<GpuDevice> found;
+    const GpuResult result = platform_->ListDevices(&found);
     if (!result.ok()) {
       return MakeError(
           SPECD_ERROR_UNSUPPORTED, "kind",
           fmt::format("device memory cannot be imported: {}; or share rows in a sealed memfd",
                       result.text()));
     }
+    // Only once all are known: what a list that failed half way left there has no contexts.
+    devices_ = std::move(found);
     contexts_.resize(devices_.size());
   }
   const std::optional<std::string> wanted = UuidDigits(uuid);

@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/daemon/embedded_engine.h"
@@ -258,6 +259,34 @@ TEST_SUITE("unit") {
     REQUIRE(f.session.session->Step());
     REQUIRE(specd_poll(engine.get(), &done, 0) == SPECD_OK);
     CHECK(done.round_id == 2);
+  }
+
+  TEST_CASE("calls: a daemon that ends in a call is gone, not busy: nobody tries again for ever") {
+    test::ServerFixture f;
+    specd_options options;
+    specd_options_init(&options);
+    options.vocab_size = 8;
+    options.max_batch = 4;
+    options.max_draft = 3;
+    options.ring_depth = 2;
+    options.max_scores_per_token = 4;
+    options.timeout_ms = 60000;  // only bounds how long a broken library takes to fail
+    const test::EnginePtr engine = test::OpenEngine(f.uri, options);
+    const specd_sequence s = f.session.Open("r");
+    std::thread daemon([&f] {
+      while (!f.session.session->channel().HasSubmission()) std::this_thread::yield();
+      f.session.session->EndAll();
+    });
+    specd_draft_request request = DraftRequest(s);
+    specd_draft_children children;
+    // Whether it says that it stops or has hung up already, it is over.
+    const auto is_over = [](int code) {
+      return code == SPECD_ERROR_SHUTDOWN || code == SPECD_ERROR_DISCONNECTED;
+    };
+    CHECK(is_over(specd_sample_draft(engine.get(), &request, 1, &children)));
+    daemon.join();
+    CHECK(is_over(specd_sample_draft(engine.get(), &request, 1, &children)));
+    CHECK(is_over(specd_set_coins(engine.get(), s, nullptr, 0)));
   }
 }
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 
+#include "daemon/verify_loop.h"
 #include "ipc/error.h"
 #include "ipc/include/specd/specd.h"
 #include "kernels/cuda/driver_platform.h"
@@ -41,6 +42,25 @@ PeerRequest AttachTo(const test::ServerFixture& server) {
   PeerRequest request{.op = PeerOp::kAttach};
   server.uri.substr(5).copy(request.path, sizeof(request.path) - 1);
   return request;
+}
+
+// An allocation of the peer, as the peer's library would describe it.
+DeviceRegionSpec SpecOf(GpuPeer& peer) {
+  const PeerReply made = peer.Call({.op = PeerOp::kAllocate, .size_bytes = kBytes});
+  const PeerReply exported = peer.Call({.op = PeerOp::kExport, .address = made.address});
+  DeviceRegionSpec spec{.kind = 1,
+                        .device_uuid = FakeGpuOptions().devices[0].uuid,
+                        .handle = {},
+                        .base_bytes = kBytes,
+                        .size_bytes = kBytes,
+                        .buffer_id = exported.buffer_id,
+                        .export_pid = static_cast<uint32_t>(peer.pid())};
+  constexpr char kDigits[] = "0123456789abcdef";
+  for (const uint8_t byte : exported.handle) {
+    spec.handle += kDigits[byte >> 4];
+    spec.handle += kDigits[byte & 15];
+  }
+  return spec;
 }
 
 // A daemon's control thread over a session with a device, and an engine in a process of its own.
@@ -149,20 +169,7 @@ TEST_SUITE("process") {
     DeviceImporter importer(&platform, [] {});
     DeviceRegions regions(&importer);
     GpuPeer peer;
-    const PeerReply made = peer.Call({.op = PeerOp::kAllocate, .size_bytes = kBytes});
-    const PeerReply exported = peer.Call({.op = PeerOp::kExport, .address = made.address});
-    DeviceRegionSpec spec{.kind = 1,
-                          .device_uuid = FakeGpuOptions().devices[0].uuid,
-                          .handle = {},
-                          .base_bytes = kBytes,
-                          .size_bytes = kBytes,
-                          .buffer_id = exported.buffer_id,
-                          .export_pid = static_cast<uint32_t>(peer.pid())};
-    constexpr char kDigits[] = "0123456789abcdef";
-    for (const uint8_t byte : exported.handle) {
-      spec.handle += kDigits[byte >> 4];
-      spec.handle += kDigits[byte & 15];
-    }
+    const DeviceRegionSpec spec = SpecOf(peer);
     REQUIRE(regions.Register(spec, UniqueFd(), peer.pid()).ok());
     DeviceRegionSpec other = spec;
     other.base_bytes = kBytes / 2;
@@ -183,6 +190,30 @@ TEST_SUITE("process") {
     CHECK(platform.gpu->num_imports() == 0);
     CHECK(ErrorCodeOf(regions.Register(spec, UniqueFd(), peer.pid()).status()) ==
           SPECD_ERROR_STATE);
+  }
+
+  TEST_CASE(
+      "device memory: an engine that breaks its rings has it unmapped by the control thread") {
+    // The driver takes its time, which the verify thread has for the other engines.
+    SeenPlatform platform;
+    DeviceImporter importer(&platform, [] {});
+    SessionFixture broken;
+    SessionOptions options = broken.session->options();
+    options.importer = &importer;
+    broken.Attach(options, std::make_unique<ScriptedBackend>());
+    GpuPeer peer;
+    REQUIRE(broken.session->device_regions().Register(SpecOf(peer), UniqueFd(), peer.pid()).ok());
+    SessionList list;
+    list.Add(broken.session);
+    int faults = 0;
+    VerifyLoop loop(&list, {0, [] {}, [&](Session&, ChannelFault) { ++faults; }});
+    broken.segment->submission_slots()[0].sequence.store(99);
+    CHECK_FALSE(loop.Step());
+    CHECK(faults == 1);
+    CHECK(broken.session->ended());
+    CHECK(platform.gpu->num_imports() == 1);
+    CHECK_FALSE(broken.session->EndAll());  // as the control thread drops the connection
+    CHECK(platform.gpu->num_imports() == 0);
   }
 
   TEST_CASE("device memory: a daemon on the CPU refuses it, and the engine goes on") {

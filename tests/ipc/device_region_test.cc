@@ -44,6 +44,23 @@ class OnePlatform final : public GpuPlatform {
   const FakeGpuOptions options_;
 };
 
+// Fails the first time, when it has listed one device already.
+class HalfListedPlatform final : public GpuPlatform {
+ public:
+  GpuResult ListDevices(std::vector<GpuDevice>* devices) override {
+    const GpuResult result = FakeGpuPlatform().ListDevices(devices);
+    if (++num_asked_ > 1) return result;
+    devices->resize(1);
+    return GpuResult::Error("cuDeviceGetUuid", kGpuUnknown);
+  }
+  GpuResult OpenContext(size_t device_index, std::unique_ptr<GpuContext>* context) override {
+    return FakeGpuPlatform().OpenContext(device_index, context);
+  }
+
+ private:
+  int num_asked_ = 0;
+};
+
 std::string Hex(const GpuHandle& handle) {
   std::string text;
   for (const uint8_t byte : handle) text += fmt::format("{:02x}", byte);
@@ -233,6 +250,21 @@ TEST_SUITE("process") {
       offer.spec.device_uuid = uuid;
       CHECK(offer.Import().ok());
     }
+  }
+
+  TEST_CASE(
+      "device region: a list of devices that failed half way is asked for again, as a whole") {
+    Offer offer;
+    HalfListedPlatform platform;
+    DeviceImporter importer(&platform, [] {});
+    const pid_t pid = offer.peer.pid();
+    CheckRefused(importer.Import(offer.spec, UniqueFd(), pid), SPECD_ERROR_UNSUPPORTED, "kind",
+                 "cuDeviceGetUuid");
+    CHECK(importer.Import(offer.spec, UniqueFd(), pid).ok());
+    offer.spec.device_uuid = FakeGpuOptions().devices[1].uuid;
+    // Found; that the memory lies on the other device is another matter.
+    const absl::StatusOr<DeviceRegion> other = importer.Import(offer.spec, UniqueFd(), pid);
+    CHECK(std::string(other.status().message()).find("is not visible") == std::string::npos);
   }
 
   TEST_CASE("device region: a descriptor that is no memory, none, or one too many") {

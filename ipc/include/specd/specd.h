@@ -542,8 +542,9 @@ typedef struct specd_coin {
 
 /* From now on this sequence meets these coins in place of its own; a key that is not among them
  * keeps the coin of the seed. Replaces the coins of an earlier call; at most 4096, and 2^20 for all
- * open sequences together. Waits as specd_sample_draft does; no round may be in flight. A fork and
- * a re-opened sequence have none. */
+ * open sequences together. Waits as specd_sample_draft does; no round may be in flight. Coins that
+ * were given up after timeout_ms may be set all the same, before the next round. A fork and a
+ * re-opened sequence have none. */
 SPECD_API int specd_set_coins(specd_engine* engine, specd_sequence sequence,
                               const specd_coin* coins, uint32_t num_coins);
 
