@@ -121,6 +121,7 @@ class RunTest(GpuCheckTest):
                 ("differs", "echo before; echo 'x.cc: ERROR: 3 differ, first sequence 1'; exit 1",
                  "3 differ, first sequence 1"),
                 ("crashes", "echo segmentation; kill -SEGV $$", "segmentation"),
+                ("passes and then crashes", f"{PASSES} exit 134", "Status: SUCCESS"),
                 ("hangs", "exec sleep 100", "did not end within 1 s"),
                 ("no such case", "echo '[doctest] test cases: 0 | 0 passed | 0 failed |'",
                  "0 passed")):
@@ -142,6 +143,7 @@ class RunTest(GpuCheckTest):
                  "Invalid __global__ write"),
                 ("a summary with errors and status 0",
                  SANITIZER_PASSES.replace("0 hazards", "10 hazards"), "fail", "10 hazards"),
+                ("a clean summary and status 99", SANITIZER_PASSES + "exit 99", "fail", "0 hazards"),
                 ("tests that failed", "exit 1", "fail", "exit status 1"),
                 ("no summary", SANITIZER_PASSES.replace("SUMMARY", "END"), "fail", "END"),
                 ("an unknown device", "echo '========= Error: Device not supported'; exit 1",
