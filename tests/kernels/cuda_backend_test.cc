@@ -1,6 +1,5 @@
 // CudaBackend over a fake driver: staging, pieces, errors and memory. What only a GPU can show is
-// in the suite "gpu", which asks for one. Answers worked out by hand are in
-// backend_answers_test.cc.
+// in cuda_device_test.cc. Answers worked out by hand are in backend_answers_test.cc.
 #include "kernels/cuda/cuda_backend.h"
 
 #include <doctest/doctest.h>
@@ -258,31 +257,6 @@ TEST_SUITE("unit") {
            code == absl::StatusCode::kUnimplemented));
     if (!backend.ok()) {
       CHECK(std::string(backend.status().message()).find("use \"cpu\"") != std::string::npos);
-    }
-  }
-}
-
-TEST_SUITE("gpu") {
-  TEST_CASE("CUDA equals the CPU bit for bit") {
-    auto backend = MakeBackend("cuda");
-    if (!backend.ok()) {
-      // Where there is no GPU it must be for want of one, and not for an error of ours.
-      const absl::StatusCode code = backend.status().code();
-      CHECK((code == absl::StatusCode::kFailedPrecondition ||
-             code == absl::StatusCode::kUnimplemented));
-      MESSAGE("not compared: ", std::string(backend.status().message()));
-      return;
-    }
-    for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
-      for (const int32_t vocab_size : {1, 3, 257, 2047, 2048, 2049, 32000, 151936}) {
-        RoundCase::Options options = kMixed;
-        options.dtype = dtype;
-        options.vocab_size = vocab_size;
-        options.batch = 64;
-        RoundCase round(options);
-        REQUIRE((*backend)->Prepare({vocab_size, 64, options.max_draft}).ok());
-        CheckEqual(RunAll(**backend, round), ExpectedFor(options));
-      }
     }
   }
 }

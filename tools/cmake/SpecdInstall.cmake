@@ -1,7 +1,8 @@
-# What `cmake --install` puts where, in three components:
+# What `cmake --install` puts where, in components:
 #   specd_runtime      bin/ and the shared library
 #   specd_development  the C headers and the package for find_package(specd)
 #   specd_python       the Python package, in LIBDIR/specd/python
+#   specd_gpu_check    only when it is asked for: the bundle of tools/gpu_check
 # Everything finds everything else by relative path, so the tree may be moved as a whole.
 
 include(CMakePackageConfigHelpers)
@@ -48,3 +49,25 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/specdConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/specdConfig.cmake ${PROJECT_BINARY_DIR}/specdConfigVersion.cmake
   DESTINATION ${specd_package_dir} COMPONENT specd_development)
+
+# The bundle has all libraries in it except glibc's, which belong to the machine's dynamic linker.
+# An RPATH, unlike the RUNPATH that linkers write by default, also finds the libraries of libraries,
+# and comes before a LD_LIBRARY_PATH of the machine.
+if(SPECD_HAVE_CUDA AND TARGET specd_kernels_test AND TARGET specd_gpu_facts)
+  set(glibc "^(ld-linux.*|lib(anl|c|dl|m|mvec|nsl|pthread|resolv|rt|util))[.]so")
+  foreach(program specd_kernels_test specd_gpu_facts)
+    target_link_options(${program} PRIVATE LINKER:--disable-new-dtags)
+    set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
+    install(TARGETS ${program} RUNTIME_DEPENDENCY_SET specd_gpu_check_libraries
+      RUNTIME DESTINATION bin COMPONENT specd_gpu_check EXCLUDE_FROM_ALL)
+  endforeach()
+  install(RUNTIME_DEPENDENCY_SET specd_gpu_check_libraries
+    PRE_EXCLUDE_REGEXES ${glibc} POST_EXCLUDE_REGEXES "/libcuda[.]so"
+    LIBRARY DESTINATION lib COMPONENT specd_gpu_check EXCLUDE_FROM_ALL)
+  install(PROGRAMS ${PROJECT_SOURCE_DIR}/tools/gpu_check/run DESTINATION .
+    COMPONENT specd_gpu_check EXCLUDE_FROM_ALL)
+  install(FILES ${PROJECT_SOURCE_DIR}/tools/lib.sh DESTINATION share
+    COMPONENT specd_gpu_check EXCLUDE_FROM_ALL)
+  install(FILES ${PROJECT_SOURCE_DIR}/tools/gpu_check/README.md ${PROJECT_SOURCE_DIR}/LICENSE
+    DESTINATION . COMPONENT specd_gpu_check EXCLUDE_FROM_ALL)
+endif()

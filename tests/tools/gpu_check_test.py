@@ -1,0 +1,262 @@
+"""tools/gpu_check without a GPU: what `run` concludes from what programs say, and the bundle."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+SOURCE = pathlib.Path(os.environ["SPECD_SOURCE"])
+BUILD = os.environ.get("SPECD_BUILD")
+# What a bundle may ask of the machine: glibc, from its dynamic linker to its maths.
+GLIBC = {"ld-linux-x86-64.so.2", "libc.so.6", "libdl.so.2", "libm.so.6", "libpthread.so.0",
+         "librt.so.1"}
+PATIENCE_S = 120
+
+FACTS = """printf 'device\\t0\\tNVIDIA "Quoted" \\\\Card\\tGPU-1234\\n'"""
+NO_DEVICE = """printf 'none\\tthe driver shows no device\\n'; exit 3"""
+PASSES = """
+case "$*" in
+  *--list-test-cases*) printf '[doctest] listing\\n===\\nalpha, or: one\\nbeta\\n===\\n' ;;
+  *) printf 'MESSAGE: compared 12 answers\\n[doctest] test cases:  1 |  1 passed | 0 failed |\\n'
+     printf '[doctest] Status: SUCCESS!\\n' ;;
+esac
+"""
+SANITIZER_PASSES = """
+while [ "${1#-}" != "$1" ]; do shift 2; done
+"$@" && [ -n "$SPECD_GPU_QUICK" ] && [ -n "$SPECD_REQUIRE_GPU" ] &&
+  printf '========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)\\n'
+"""
+
+
+class GpuCheckTest(unittest.TestCase):
+    def setUp(self):
+        # A space in the path, because a bundle may lie anywhere.
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="specd gpu-check-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.bundle = self.folder / "gpu_check"
+
+    def program(self, path, text):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        path.write_text("#!/bin/sh\n" + text)
+        path.chmod(0o755)
+
+    def run_bundle(self, *arguments, environment=None):
+        """Runs it with nothing of this environment, and returns the process and its results."""
+        out = self.folder / "out"
+        process = subprocess.run(
+            [self.bundle / "run", "--out", out, *arguments], env=environment or {}, text=True,
+            stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE_S, check=False)
+        results = out / "results.json"
+        self.assertTrue(results.exists(), process.stdout + process.stderr)
+        self.assertNotIn("\x1b", process.stdout + process.stderr)
+        self.assertEqual(sorted(file.name for file in out.iterdir()),
+                         ["log.txt", "results.json", "results.md"])
+        results = json.loads(results.read_text())
+        for check in results["checks"]:
+            self.assertEqual(sorted(check), ["detail", "name", "seconds", "status"])
+            self.assertIn(f"| {check['name']} | {check['status']} |",
+                          (out / "results.md").read_text())
+        return process, results
+
+
+class RunTest(GpuCheckTest):
+    """The programs are stand-ins, so that every outcome can be had."""
+
+    def setUp(self):
+        super().setUp()
+        self.bundle.mkdir()
+        shutil.copy(SOURCE / "tools/gpu_check/run", self.bundle)
+        (self.bundle / "share").mkdir()
+        shutil.copy(SOURCE / "tools/lib.sh", self.bundle / "share")
+        (self.bundle / "VERSION").write_text("1.2.3 abc\nglibc 2.36\n")
+        self.facts = self.bundle / "bin/specd-gpu-facts"
+        self.tests = self.bundle / "bin/specd_kernels_test"
+        self.sanitizer = self.folder / "tools/compute-sanitizer"
+        self.program(self.facts, FACTS)
+        self.program(self.tests, PASSES)
+        self.path = {"PATH": f"{self.sanitizer.parent}:/usr/bin:/bin"}
+
+    def statuses(self, results):
+        return [check["status"] for check in results["checks"]]
+
+    def test_everything_passes(self):
+        self.program(self.sanitizer, SANITIZER_PASSES)
+        process, results = self.run_bundle("--sanitizer", environment=self.path)
+        self.assertEqual(process.returncode, 0, process.stdout + process.stderr)
+        self.assertEqual(results["result"], "pass")
+        self.assertEqual(results["version"], "1.2.3 abc")
+        self.assertEqual(results["machine"]["devices"],
+                         [{"name": 'NVIDIA "Quoted" \\Card', "uuid": "GPU-1234"}])
+        self.assertEqual(results["machine"]["compute_sanitizer"], str(self.sanitizer))
+        self.assertEqual(
+            [check["name"] for check in results["checks"]],
+            ["devices", "alpha, or: one", "beta"] +
+            [f"compute-sanitizer {tool}"
+             for tool in ("memcheck", "racecheck", "synccheck", "initcheck")])
+        self.assertEqual(set(self.statuses(results)), {"pass"})
+        self.assertEqual(results["checks"][1]["detail"], "compared 12 answers")
+
+    def test_no_device(self):
+        self.program(self.facts, NO_DEVICE)
+        process, results = self.run_bundle()
+        self.assertEqual(process.returncode, 3)
+        self.assertEqual(results["result"], "no device")
+        self.assertEqual(self.statuses(results), ["skipped"])
+        self.assertIn("the driver shows no device", results["checks"][0]["detail"])
+
+    def test_programs_that_do_not_start_are_no_missing_device(self):
+        self.program(self.facts, "echo \"version 'GLIBC_9.9' not found\" >&2; exit 1")
+        process, results = self.run_bundle()
+        self.assertEqual(process.returncode, 1)
+        self.assertEqual(self.statuses(results), ["fail"])
+        self.assertIn("GLIBC_9.9", results["checks"][0]["detail"])
+
+    def test_a_case_that_fails_hangs_or_does_not_run(self):
+        for name, text, expected in (
+                ("differs", "echo 'x.cc: ERROR: CHECK'; echo '  logged: 3 differ'; exit 1",
+                 "3 differ"),
+                ("throws", "echo 'x.cc: ERROR: test case THREW: bad_alloc'; exit 1", "bad_alloc"),
+                ("crashes", "echo segmentation; kill -SEGV $$", "segmentation"),
+                ("passes and then crashes", f"{PASSES} exit 134", "Status: SUCCESS"),
+                ("hangs", "exec sleep 100", "did not end within 1 s"),
+                ("no such case", "echo '[doctest] test cases: 0 | 0 passed | 0 failed |'",
+                 "0 passed")):
+            with self.subTest(name):
+                self.program(self.tests, f'case "$*" in *=beta*) {text};; esac\n{PASSES}')
+                if name == "no such case":
+                    self.program(
+                        self.tests,
+                        f'case "$*" in *=beta*) {text}; exit 0;; esac\n{PASSES}')
+                process, results = self.run_bundle("--no-sanitizer", "--limit_s=1")
+                self.assertEqual(process.returncode, 1)
+                self.assertEqual(results["result"], "fail")
+                self.assertEqual(self.statuses(results), ["pass", "pass", "fail"] + ["skipped"] * 4)
+                self.assertIn(expected, results["checks"][2]["detail"])
+
+    def test_no_case_at_all(self):
+        self.program(self.tests, "echo 'cannot execute' >&2; exit 126")
+        process, results = self.run_bundle("--no-sanitizer")
+        self.assertEqual(process.returncode, 1)
+        self.assertEqual(self.statuses(results), ["pass", "fail"] + ["skipped"] * 4)
+        self.assertIn("cannot execute", (self.folder / "out/log.txt").read_text())
+
+    def test_what_the_sanitizer_finds(self):
+        for name, text, expected, detail in (
+                ("an error", "echo '========= Invalid __global__ write'; exit 99", "fail",
+                 "Invalid __global__ write"),
+                ("a summary with errors and status 0",
+                 SANITIZER_PASSES.replace("0 hazards", "10 hazards"), "fail", "10 hazards"),
+                ("a clean summary and status 99", SANITIZER_PASSES + "exit 99", "fail",
+                 "0 hazards"),
+                ("tests that failed", "exit 1", "fail", "exit status 1"),
+                ("no summary", SANITIZER_PASSES.replace("SUMMARY", "END"), "fail", "END"),
+                ("an unknown device", "echo '========= Error: Device not supported'; exit 1",
+                 "skipped", "does not support")):
+            with self.subTest(name):
+                self.program(self.sanitizer, text)
+                process, results = self.run_bundle(environment=self.path)
+                self.assertEqual(process.returncode, 1 if expected == "fail" else 0)
+                self.assertEqual(self.statuses(results), ["pass"] * 3 + [expected] * 4)
+                self.assertIn(detail, results["checks"][-1]["detail"])
+
+    def test_a_sanitizer_that_must_be_there(self):
+        path = {"PATH": "/usr/bin:/bin", "CUDA_HOME": str(self.folder)}
+        if shutil.which("compute-sanitizer", path="/usr/local/cuda/bin:/usr/bin:/bin"):
+            self.skipTest("this machine has one")
+        process, results = self.run_bundle("--sanitizer", environment=path)
+        self.assertEqual(process.returncode, 1)
+        self.assertEqual(self.statuses(results), ["pass"] * 3 + ["fail"] * 4)
+
+    def test_arguments(self):
+        for arguments in (["--nonsense"], ["--out"], ["--limit_s=0"], ["--limit_s", "soon"]):
+            process = subprocess.run([self.bundle / "run", *arguments], capture_output=True,
+                                     text=True, timeout=PATIENCE_S, check=False)
+            self.assertEqual(process.returncode, 2, arguments)
+            self.assertIn("--help", process.stderr)
+        text = subprocess.run([self.bundle / "run", "--help"], capture_output=True, text=True,
+                              timeout=PATIENCE_S, check=True).stdout
+        self.assertIn("Examples:", text)
+        outside = subprocess.run([SOURCE / "tools/gpu_check/run"], capture_output=True, text=True,
+                                 timeout=PATIENCE_S, check=False)
+        self.assertEqual(outside.returncode, 2)
+        self.assertIn("tools/gpu_check/make", outside.stderr)
+
+
+class BundleTest(GpuCheckTest):
+    """The real bundle, made from this build, moved, and run in an empty environment."""
+
+    def setUp(self):
+        super().setUp()
+        made = self.folder / "made.tar.gz"
+        subprocess.run([SOURCE / "tools/gpu_check/make", "--build", BUILD, made], check=True,
+                       stdout=subprocess.DEVNULL, timeout=PATIENCE_S)
+        subprocess.run(["tar", "-C", self.folder, "-xzf", made], check=True, timeout=PATIENCE_S)
+
+    def output_of(self, *command):
+        return subprocess.run(command, env={"PATH": os.environ["PATH"]}, check=True, text=True,
+                              capture_output=True, timeout=PATIENCE_S).stdout
+
+    def test_the_bundle(self):
+        # One test, because the bundle is made once for it.
+        self.libraries_come_from_the_bundle_or_are_glibc()
+        self.it_is_small_and_stripped()
+        self.it_says_what_it_is()
+        self.it_runs_without_a_device()
+        self.it_fails_where_a_device_is_expected()
+
+    def libraries_come_from_the_bundle_or_are_glibc(self):
+        names = {file.name for file in (self.bundle / "lib").iterdir()}
+        self.assertFalse(names & GLIBC)
+        self.assertFalse({name for name in names if name.startswith(("libcuda.", "libnvidia"))})
+        self.assertIn("libstdc++.so.6", names)
+        for file in [*(self.bundle / "bin").iterdir(), *(self.bundle / "lib").iterdir()]:
+            needed = set(re.findall(r"NEEDED +(\S+)", self.output_of("objdump", "-p", file)))
+            self.assertLessEqual(needed, names | GLIBC, file.name)
+        for program in (self.bundle / "bin").iterdir():
+            text = self.output_of("ldd", program)
+            self.assertNotIn("not found", text)
+            for name, path in re.findall(r"(\S+) => (.+) \(0x", text):
+                inside = pathlib.Path(os.path.normpath(path)).is_relative_to(self.bundle)
+                self.assertTrue(inside or name in GLIBC, text)
+
+    def it_is_small_and_stripped(self):
+        files = [file for file in self.bundle.rglob("*") if file.is_file()]
+        self.assertLess(sum(file.stat().st_size for file in files), 60 << 20)
+        for program in (self.bundle / "bin").iterdir():
+            self.assertNotIn(".symtab", self.output_of("readelf", "-SW", program))
+
+    def it_says_what_it_is(self):
+        version, glibc = (self.bundle / "VERSION").read_text().splitlines()
+        self.assertRegex(version, r"^\d+\.\d+\.\d+ \S+$")
+        self.assertRegex(glibc, r"^glibc 2\.\d+$")
+        asked = set()
+        for file in [*(self.bundle / "bin").iterdir(), *(self.bundle / "lib").iterdir()]:
+            asked |= set(re.findall(r"GLIBC_2\.(\d+)", self.output_of("objdump", "-p", file)))
+        self.assertEqual(max(map(int, asked)), int(glibc.split(".")[1]))
+
+    def it_runs_without_a_device(self):
+        process, results = self.run_bundle()
+        if process.returncode == 0:
+            self.skipTest("this machine has a device")
+        self.assertEqual(process.returncode, 3, process.stdout + process.stderr)
+        self.assertEqual(results["result"], "no device")
+
+    # The real tests behind a stand-in that claims a device: nothing passes for want of one.
+    def it_fails_where_a_device_is_expected(self):
+        self.program(self.bundle / "bin/specd-gpu-facts", FACTS)
+        process, results = self.run_bundle("--quick", "--no-sanitizer")
+        self.assertEqual(process.returncode, 1)
+        checks = [check for check in results["checks"] if check["status"] == "fail"]
+        self.assertGreaterEqual(len(checks), 8)
+        for check in checks:
+            self.assertTrue(check["name"].startswith("CUDA "), check)
+            self.assertRegex(check["detail"], '^backend "cuda" needs an NVIDIA driver')
+
+
+if __name__ == "__main__":
+    unittest.main()  # ctest names the class, because only one of them needs nvcc

@@ -1,0 +1,23 @@
+// specd-gpu-facts: prints what gpu_check/run has to know of a machine before it runs anything, a
+// fact per line, fields separated by tabs:
+//
+//   device <tab> ordinal <tab> name <tab> UUID     each device that the driver shows
+//   none <tab> reason                              there is no driver, or no device
+//
+// Exit status 0 where there is a device, 3 where there is none.
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "kernels/cuda/driver_platform.h"
+
+int main() {
+  std::vector<specd::GpuDevice> devices;
+  const specd::GpuResult result = specd::MakeCudaPlatform()->ListDevices(&devices);
+  if (!result.ok()) fmt::print("none\t{}\n", result.text());
+  if (result.ok() && devices.empty()) fmt::print("none\tthe driver shows no device\n");
+  for (size_t i = 0; i < devices.size(); ++i) {
+    fmt::print("device\t{}\t{}\t{}\n", i, devices[i].name, devices[i].uuid);
+  }
+  return result.ok() && !devices.empty() ? 0 : 3;
+}
