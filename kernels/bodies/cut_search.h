@@ -85,8 +85,7 @@ SPECD_BODY float KthPeak(T& team, const Distribution& p, uint64_t k) {
       loaded = t;
       count += static_cast<uint64_t>(team.Count(AtLeast{FloatOfKey(middle)}, tile));
     }
-    if (count == k) return FloatOfKey(middle);
-    (count > k ? low : high) = middle;
+    (count >= k ? low : high) = middle;
   }
   return FloatOfKey(low);
 }
@@ -283,7 +282,7 @@ class CutSearch {
     return tally;
   }
 
-  // Runs `measure` over the tiles that hold an element not below `floor`, and adds up.
+  // Runs `measure` over the steps that hold an element not below `floor`, and adds up.
   template <typename MeasureOne>
   SPECD_HD Tally MeasureTiles(float floor, const Row& row, const MeasureOne& measure) {
     typename T::Tile tile;

@@ -1,8 +1,8 @@
 // CpuTile: a tile as the teams of the CPU hold it, step by step.
 //
 // Steps of an fp32 row are read where they lie. Only a step that is converted or written has a copy
-// in the tile's buffer, so an edit costs the copy of its step and not of the tile. Steps that were
-// not asked for, and those beyond the row's end, are all -inf and are left out of every pass.
+// in the tile's buffer. Steps that were not asked for, and those beyond the row's end, are all -inf
+// and are left out of every pass.
 //
 // Like numerics.h it is compiled for several instruction sets: every function is inlined. Not for
 // sharing between threads.
@@ -21,7 +21,7 @@ struct CpuTile {
   uint32_t present;                  // bit s: step s is here
   int32_t count;                     // elements of the row
   const char* ahead;                 // the row's tile that its group loads next, and its bytes:
-  int32_t bytes_ahead;               // 0 if it is the last one
+  int32_t bytes_ahead;               // 0 if that is not there, or not full
   alignas(64) float buffer[kTileSize];
 
   // Where a team has met the largest elements of a step while it converted them, and has not
