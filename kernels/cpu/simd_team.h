@@ -286,6 +286,8 @@ class SimdTeam {
 #pragma GCC unroll 16
     for (int32_t i = 0; i < kChunk; i += 2) nan = nan | Unordered(max[i], max[i + 1]);
     for (int32_t first = kChunkLanes; first < kLanes; first += kChunkLanes) {
+      // Loads go forward through memory, as the hardware expects that fetches ahead of them.
+      __atomic_signal_fence(__ATOMIC_SEQ_CST);
 #pragma GCC unroll 16
       for (int32_t i = 0; i < kChunk; i += 2) {
         const SimdFloat even = x(first + i * kSimdWidth);
@@ -389,6 +391,9 @@ class SimdTeam {
         return SimdFloat(f(LoadAs<kDType>(source + lane * SizeBytes(kDType))));
       });
     }
+    // What follows (edits, weights) would leave memory idle. More than a quarter would take the
+    // place of loads that somebody waits for.
+    if (!kInPlace && steps == kAllSteps) FetchAhead(*tile, 0, 4);
   }
 
   // The end of a row. Nothing behind it is read.
