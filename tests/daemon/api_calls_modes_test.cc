@@ -111,7 +111,7 @@ std::vector<std::string> Refusals(EmbeddedEngine& f) {
     texts.push_back(Said(specd_sample_draft(f.engine, requests.data(), count, children.data())));
   };
   const int32_t ids[] = {1, 2, 3, 4, 5, 6, 7, 0};
-  const uint32_t rows[] = {0, 1, 2, 3, 4, 5, 6, 7};
+  const uint32_t rows[] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
   const auto scores = [&](auto change) {
     specd_score_request request = {};
     request.rows = rows;
