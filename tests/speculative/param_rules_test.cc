@@ -201,6 +201,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("a refused name says what to do instead; an unknown one is nobody's") {
+    CHECK(RefusedParam("best_of")->find("logprobs = 0") != std::string::npos);
     CHECK(RefusedParam("best_of")->find("cumulative_logprob") != std::string::npos);
     CHECK(RefusedParam("rng", "sglang")->find("Philox") != std::string::npos);
     CHECK(RefusedParam("json")->find("GRAMMAR_MASK") != std::string::npos);
