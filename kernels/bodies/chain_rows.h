@@ -42,9 +42,10 @@ class ChainRows {
   SPECD_HD RowWorkspace TargetWorkspace(int32_t i) const {
     return WithAhead(workspace_.target, TargetSlot(i));
   }
+  template <bool kMayFilter = true>
   SPECD_HD Distribution ReadTarget(int32_t i) {
-    return ReadDistribution(team_, TargetRow(i), task_.target_scale, task_.target_filters,
-                            TargetWorkspace(i));
+    return ReadDistribution<kMayFilter>(team_, TargetRow(i), task_.target_scale,
+                                        task_.target_filters, TargetWorkspace(i));
   }
 
   SPECD_HD Row DraftRow(int32_t i) const {
@@ -54,23 +55,23 @@ class ChainRows {
     row.view = view;
     return row;
   }
+  template <bool kMayFilter = true>
   SPECD_HD Distribution ReadDraft(int32_t i) {
-    return ReadDistribution(team_, DraftRow(i), task_.draft_scale, task_.draft_filters,
-                            WithAhead(workspace_.draft, DraftSlot(i)));
+    return ReadDistribution<kMayFilter>(team_, DraftRow(i), task_.draft_scale, task_.draft_filters,
+                                        WithAhead(workspace_.draft, DraftSlot(i)));
   }
 
-  // Makes one tile's part of the first pass over a row that is read ahead.
-  SPECD_HD void ReadTileAhead(int32_t slot, int32_t tile_index) {
-    const RowStats stats = AheadStats(workspace_.ahead, slot, batch_.target.vocab_size);
-    const int32_t i = PlaceOfSlot(slot);
-    const bool is_target = slot == TargetSlot(i);
-    const Row row = is_target ? TargetRow(i) : DraftRow(i);
-    const bool greedy = task_.kind == TaskKind::kVerify && task_.method == VerifyMethod::kGreedy;
-    const Filters& filters = is_target ? task_.target_filters : task_.draft_filters;
-    const float scale = ScaleOf(row, is_target ? task_.target_scale : task_.draft_scale);
-    ReadTile(team_, row, greedy ? 0.0f : scale, !greedy && NeedsSums(filters, row.view.vocab_size),
-             tile_index, stats);
+  // What was found of a target row that was judged ahead; null where none was.
+  SPECD_HD const AheadFacts* JudgedAhead(int32_t i) const {
+    if (workspace_.ahead == nullptr || !IsReadAhead(task_, TargetSlot(i))) return nullptr;
+    const AheadFacts* const facts = AheadOf(TargetSlot(i)).facts;
+    return facts->is_judged != 0 ? facts : nullptr;
   }
+  // REQUIRES: rows are read ahead.
+  SPECD_HD AheadRead AheadOf(int32_t slot) const {
+    return AheadAt(workspace_.ahead, slot, batch_.target.vocab_size);
+  }
+
   SPECD_HD bool HasSideChannel() const { return task_.chain.draft_weights != nullptr; }
   // The side channel's word for q(x_i). What is no weight, or no mass, is a bad draft row.
   SPECD_HD DraftShare SideChannel(int32_t i) const {
@@ -81,6 +82,14 @@ class ChainRows {
     const bool mass_ok = share.mass > 0.0 && share.mass <= 0x1.fffffep+127;
     share.bad = !(weight_ok && mass_ok);
     return share;
+  }
+
+  // token, of draft token i: u * q < p, without a division and strict: p = 0 never accepts,
+  // p = q > 0 always does.
+  SPECD_HD bool Accepts(int32_t i, const Distribution& p, const DraftShare& q) const {
+    const double u = CoinToDouble(CoinAt(i, i + 1, Purpose::kAccept));
+    const auto p_weight = static_cast<double>(WeightOf(p, DraftToken(i)));
+    return u * (static_cast<double>(q.weight) * p.mass) < p_weight * q.mass;
   }
 
   SPECD_HD int32_t num_drafts() const { return task_.chain.num_drafts; }
@@ -149,7 +158,7 @@ class ChainRows {
  private:
   SPECD_HD RowWorkspace WithAhead(RowWorkspace workspace, int32_t slot) const {
     if (workspace_.ahead != nullptr && IsReadAhead(task_, slot)) {
-      workspace.ahead = AheadStats(workspace_.ahead, slot, batch_.target.vocab_size);
+      workspace.ahead = AheadOf(slot);
     }
     return workspace;
   }

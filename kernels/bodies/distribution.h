@@ -70,7 +70,7 @@ struct TileMassFunction {
 
 // Brings a short array of floats as a tile.
 template <Team T>
-SPECD_INLINE void LoadArray(T& team, const float* values, int32_t count, typename T::Tile* tile) {
+SPECD_STEP void LoadArray(T& team, const float* values, int32_t count, typename T::Tile* tile) {
   const RowView view{values, DType::kFloat32, count, {}};
   team.Load(view, 0, kAllSteps, Identity{}, tile);
 }
@@ -110,16 +110,23 @@ SPECD_BODY TokenId LowestIdEqualTo(T& team, const Row& row, const RowStats& stat
   return element < 0 ? kNoToken : tile_index * kTileSize + element;
 }
 
+// What the first pass over a row leaves of one tile.
 template <Team T>
-SPECD_BODY void ReadTile(T& team, const Row& row, float scale, bool with_sums, int32_t tile_index,
-                         const RowStats& stats) {
-  typename T::Tile tile;
-  LoadRow(team, row, tile_index, kAllSteps, &tile);
+SPECD_INLINE void NoteTile(T& team, const typename T::Tile& tile, float scale, bool with_sums,
+                           int32_t tile_index, const RowStats& stats) {
   const float max = team.MaxBySteps(tile, stats.peaks + tile_index * kStepsPerTile);
   const bool finite = max - max == 0.0f;
   team.Publish(max, &stats.maxima[tile_index]);
   team.Publish(with_sums && finite ? team.Sum(WeightFunction{max, scale}, tile) : 0.0f,
                &stats.sums[tile_index]);
+}
+
+template <Team T>
+SPECD_BODY void ReadTile(T& team, const Row& row, float scale, bool with_sums, int32_t tile_index,
+                         const RowStats& stats) {
+  typename T::Tile tile;
+  LoadRow(team, row, tile_index, kAllSteps, &tile);
+  NoteTile(team, tile, scale, with_sums, tile_index, stats);
 }
 
 // One pass: the maximum of every tile and step, and the sum of a tile's weights if asked for.
@@ -185,10 +192,9 @@ SPECD_BODY float ReadAndJudge(T& team, Row* row, float scale, bool with_sums,
       !SumsToOne(team, row->view, workspace.stats)) {
     return -kInfinity;
   }
-  const bool was_read = workspace.ahead.maxima != nullptr;
-  *stats = was_read ? workspace.ahead : workspace.stats;
-  const float max = was_read ? MaxOfTiles(team, *stats, NumTiles(row->view.vocab_size))
-                             : ReadTiles(team, *row, scale, with_sums, *stats);
+  const AheadFacts* const facts = workspace.ahead.facts;
+  *stats = facts != nullptr ? workspace.ahead.stats : workspace.stats;
+  const float max = facts != nullptr ? facts->max : ReadTiles(team, *row, scale, with_sums, *stats);
   // What was removed was allowed: with it gone, nothing may yield in its place.
   const bool may_yield = row->place.below_min_tokens && row->num_removed == 0;
   if (max != -kInfinity || !may_yield) return max;

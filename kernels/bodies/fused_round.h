@@ -1,56 +1,64 @@
-// RunFusedRound: a whole round in one launch. Blocks share the tiles of all rows that may be
-// needed, and the last one to arrive with a part of a task's rows decides the task.
-//
-// Work goes by place: first the rows of place 0 of all tasks, then those of place 1. Nobody waits
-// for anybody else, so any number of blocks, in any order, gives the same answers; arrivals are
-// back at 0 when the round is done. Thread is that of warp_team.h, and
-//
-//   block(), num_blocks()        the block's place in the launch
-//   IsLastToArrive(counter, n)   waits for the block, then counts its arrival; true, in the whole
-//                                block, for the n-th one, which sees what the others wrote before
+// A whole round on many warps. RunFusedRound: the tile pass; the last warp to arrive with a row
+// judges it, and the last one with a task's rows decides the task. RunDeferredTasks: larger teams
+// decide what takes further passes over rows. docs/ALGORITHMS.md, "A round on a GPU".
 #pragma once
 
+#include "kernels/bodies/judge_row.h"
+#include "kernels/bodies/tile_pass.h"
 #include "kernels/bodies/verify.h"
-#include "kernels/bodies/warp_team.h"
-#include "kernels/core/fused_round.h"
 
 namespace specd {
 
-SPECD_INLINE int64_t FusedWorkspaceBytes(int32_t vocab_size, int32_t max_draft) {
-  return (ChainWorkspaceBytes(vocab_size, max_draft) + AheadBytes(vocab_size, max_draft) + 15) /
-         16 * 16;
-}
-
-SPECD_INLINE ChainWorkspace FusedWorkspaceAt(const FusedRound& round, int32_t task) {
-  const int32_t vocab_size = round.batch.target.vocab_size;
-  char* memory = round.workspaces + task * FusedWorkspaceBytes(vocab_size, round.max_draft);
-  ChainWorkspace workspace = ChainWorkspaceAt(memory, vocab_size, round.max_draft);
-  workspace.ahead =
-      reinterpret_cast<float*>(memory + ChainWorkspaceBytes(vocab_size, round.max_draft));
-  return workspace;
+// What the last warp with a row does.
+template <typename Thread>
+SPECD_BODY void JudgeAndDecide(const Thread& thread, const FusedRound& round, const AheadRow& row) {
+  using Team = typename TilePass<Thread>::Team;
+  Team team{LoneWarp<Thread>(thread)};
+  const ChainTask& task = round.batch.tasks[row.task];
+  TaskProgress* const progress = &round.progress[row.task];
+  const ChainWorkspace workspace = FusedWorkspaceAt(round, row.task);
+  const KeyedCoins coins(task.seed, task.coins, task.num_coins);
+  ChainRows<Team, KeyedCoins> rows(team, round.batch, task, workspace, coins);
+  if (!IsBehindEnd(thread, round, row) && JudgeRow(rows, row, round.batch.target.vocab_size)) {
+    thread.Note(PlaceOfSlot(row.slot) + 1, &progress->stopped_behind);
+  }
+  if (!thread.IsLastToArrive(&progress->rows_done, progress->num_rows)) return;
+  thread.Note(0, &progress->stopped_behind);
+  if ((row.flags & kAheadAtOnce) == 0) return;
+  TaskRun<Team, KeyedCoins, true> run(rows, OutputOf(round.batch, row.task));
+  const ChainOutcome outcome = run.Run();
+  if (!team.leader()) return;
+  if (run.deferred()) {
+    progress->deferred = 1;
+  } else {
+    round.batch.outcomes[row.task] = outcome;
+  }
 }
 
 template <typename Thread>
-SPECD_HD void RunFusedRound(const Thread& thread, const FusedRound& round) {
+SPECD_INLINE void RunFusedRound(const Thread& thread, const FusedRound& round) {
+  TilePass<Thread>(thread, round).Run([&](const AheadRow& row) {
+    JudgeAndDecide(thread, round, row);
+  });
+}
+
+// After RunFusedRound has ended everywhere, where FusedRound::may_defer.
+template <typename Thread>
+SPECD_HD void RunDeferredTasks(const Thread& thread, const FusedRound& round) {
   WarpTeam<Thread> team(thread);
-  const RoundBatch& batch = round.batch;
-  const int32_t num_tiles = NumTiles(batch.target.vocab_size);
-  const int32_t tiles_per_item = team.num_groups();
-  const int32_t items_per_row = (num_tiles + tiles_per_item - 1) / tiles_per_item;
-  const int64_t num_items = int64_t{round.num_rows} * items_per_row;
-  for (int64_t item = thread.block(); item < num_items; item += thread.num_blocks()) {
-    const AheadRow& row = round.rows[item / items_per_row];
-    const ChainTask& task = batch.tasks[row.task];
-    const ChainWorkspace workspace = FusedWorkspaceAt(round, row.task);
+  for (int64_t i = thread.block(); i < round.batch.num_tasks; i += thread.num_blocks()) {
+    const auto task_index = static_cast<int32_t>(i);
+    TaskProgress* const progress = &round.progress[task_index];
+    if (progress->deferred == 0) continue;
+    const ChainTask& task = round.batch.tasks[task_index];
     const KeyedCoins coins(task.seed, task.coins, task.num_coins);
-    ChainRows<WarpTeam<Thread>, KeyedCoins> rows(team, batch, task, workspace, coins);
-    const auto part = static_cast<int32_t>(item % items_per_row);
-    const int32_t tile = part * tiles_per_item + team.group();
-    if (row.slot >= 0 && tile < num_tiles) rows.ReadTileAhead(row.slot, tile);
-    if (!thread.IsLastToArrive(&round.arrivals[row.task], row.num_rows * items_per_row)) continue;
     const ChainOutcome outcome =
-        TaskRun<WarpTeam<Thread>, KeyedCoins>(rows, OutputOf(batch, row.task)).Run();
-    if (team.leader()) batch.outcomes[row.task] = outcome;
+        RunTask(team, round.batch, task, FusedWorkspaceAt(round, task_index), coins,
+                OutputOf(round.batch, task_index));
+    team.Sync();  // everybody has seen that it was deferred
+    if (!team.leader()) continue;
+    round.batch.outcomes[task_index] = outcome;
+    progress->deferred = 0;
   }
 }
 

@@ -69,6 +69,14 @@
 #define SPECD_BODY
 #endif
 
+// A step that bodies take at many places: there a function for the same reason, on a CPU a part of
+// the loop it stands in.
+#if defined(__CUDACC__)
+#define SPECD_STEP __host__ __device__ __noinline__
+#else
+#define SPECD_STEP SPECD_INLINE
+#endif
+
 namespace specd {
 
 // Where a prefix sum passes a threshold.

@@ -34,6 +34,22 @@ struct RowStats {
   float* peaks = nullptr;  // of the steps: kStepsPerTile of each tile
 };
 
+// What is known of a row that was read ahead (read_ahead.h), once all its tiles are there.
+struct AheadFacts {
+  float max = 0;             // NaN if it holds a NaN
+  TokenId token = kNoToken;  // where is_judged: the token at its place; kNoToken: a bad row
+  double mass = 0;           // where the sums of its tiles were asked for, and max is finite
+  int32_t is_judged = 0;
+  int32_t reserved[3] = {};
+};
+static_assert(sizeof(AheadFacts) == 32);
+
+// Where they lie, and the numbers of the tiles. No facts: it was not read ahead.
+struct AheadRead {
+  AheadFacts* facts = nullptr;
+  RowStats stats;
+};
+
 // Elements that were counted, and what they amount to: themselves, or their integer weights.
 struct Tally {
   uint64_t count = 0;
@@ -52,15 +68,15 @@ struct ElementList {
 // Memory for reading one row. The arrays of tiles have NumTiles(vocab_size) entries.
 struct RowWorkspace {
   RowStats stats;
-  RowStats ahead;  // where the row's first pass has been made already: what it left; else null
+  AheadRead ahead;  // where the row's first pass has been made already: what it left
   Tally* tallies = nullptr;
   ElementList list;
 };
 
 // Memory for one sequence's decisions; nothing in it outlives the task.
 struct ChainWorkspace {
-  // Where rows are read before they are asked for (read_ahead.h): what their passes left.
-  float* ahead = nullptr;
+  // Where rows are read before they are asked for: what their passes left (read_ahead.h).
+  char* ahead = nullptr;
   RowWorkspace target;
   RowWorkspace draft;
   float* residual = nullptr;  // one mass for each tile

@@ -78,8 +78,13 @@ SPECD_BODY void Truncate(T& team, const Filters& filters, const RowWorkspace& wo
   search.Describe(cut, p);
 }
 
-// Reads a row: its maximum and mass, its survivors where filters are on.
-template <Team T>
+SPECD_INLINE bool HasFilters(const Filters& filters, int32_t vocab_size) {
+  return HasTopK(filters, vocab_size) || HasMinP(filters) || HasTopP(filters);
+}
+
+// Reads a row: its maximum and mass, its survivors where filters are on. REQUIRES: without
+// kMayFilter, none is.
+template <bool kMayFilter = true, Team T>
 SPECD_BODY Distribution ReadDistribution(T& team, const Row& row, float scale,
                                          const Filters& filters, const RowWorkspace& workspace) {
   const int32_t vocab_size = row.view.vocab_size;
@@ -91,7 +96,6 @@ SPECD_BODY Distribution ReadDistribution(T& team, const Row& row, float scale,
     p.mass = 1;
     return p;
   }
-  const bool selects = HasTopK(filters, vocab_size) || HasMinP(filters);
   const bool with_sums = NeedsSums(filters, vocab_size);
   p.max = ReadAndJudge(team, &p.row, p.scale, with_sums, workspace, &p.stats);
   p.bad = IsNan(p.max) || p.max == -kInfinity;
@@ -101,11 +105,15 @@ SPECD_BODY Distribution ReadDistribution(T& team, const Row& row, float scale,
     p.mass = 1;
     return p;
   }
-  if (with_sums) {
+  if (with_sums && p.stats.sums == workspace.ahead.stats.sums) {
+    p.mass = workspace.ahead.facts->mass;
+  } else if (with_sums) {
     const WeightFunction weight{p.max, p.scale};
     p.mass = MassOfTiles(team, p.stats, NumTiles(vocab_size), weight);
   }
-  if (selects || HasTopP(filters)) Truncate(team, filters, workspace, &p);
+  if constexpr (kMayFilter) {
+    if (HasFilters(filters, vocab_size)) Truncate(team, filters, workspace, &p);
+  }
   return p;
 }
 

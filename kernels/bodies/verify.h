@@ -38,29 +38,38 @@ SPECD_INLINE TaskOutput OutputOf(const RoundBatch& batch, int64_t task) {
   return output;
 }
 
-// One task in progress.
-template <Team T, typename CoinSource>
+// One task in progress. kAtOnce: one whose rows were all read ahead, by the team that was last with
+// them (fused_round.h), which leaves what takes another pass over rows to a larger one.
+template <Team T, typename CoinSource, bool kAtOnce = false>
 class TaskRun {
  public:
   SPECD_HD TaskRun(ChainRows<T, CoinSource>& rows, const TaskOutput& output)
       : rows_(rows), team_(rows.team()), task_(rows.task()), output_(output) {}
 
   SPECD_HD ChainOutcome Run() {
-    switch (task_.kind) {
-      case TaskKind::kVerify:
-        Verify();
-        break;
-      case TaskKind::kScore:
-        Score();
-        break;
-      case TaskKind::kSampleDraft:
-        SampleDraft();
-        break;
+    if constexpr (kAtOnce) {
+      Verify();
+      return outcome_;
+    } else {
+      switch (task_.kind) {
+        case TaskKind::kVerify:
+          Verify();
+          break;
+        case TaskKind::kScore:
+          Score();
+          break;
+        case TaskKind::kSampleDraft:
+          SampleDraft();
+          break;
+      }
+      // Children of a draft are no tokens of the output: nothing to score.
+      if (task_.scores.enabled && task_.kind != TaskKind::kSampleDraft) ScoreTokens();
+      return outcome_;
     }
-    // Children of a draft are no tokens of the output: nothing to score.
-    if (task_.scores.enabled && task_.kind != TaskKind::kSampleDraft) ScoreTokens();
-    return outcome_;
   }
+
+  // kAtOnce: it is to be done by another team, from the beginning; the outcome means nothing.
+  SPECD_HD bool deferred() const { return deferred_; }
 
  private:
   SPECD_HD void Verify() {
@@ -68,21 +77,31 @@ class TaskRun {
       case VerifyMethod::kGreedy:
         return Walk([&](int32_t i) { return GreedyToken(i); });
       case VerifyMethod::kExactMatch:
-        return Walk([&](int32_t i) {
-          const Distribution p = rows_.ReadTarget(i);
-          return p.bad ? kNoToken : Sample(team_, p, rows_.SampleCoinAt(i));
-        });
+        return Walk([&](int32_t i) { return SampledToken(i); });
       case VerifyMethod::kToken:
         return AcceptOrReplace();
       case VerifyMethod::kBlock:
-        return Block();
+        if constexpr (!kAtOnce) return Block();
+        break;
       case VerifyMethod::kAuto:
         break;
     }
     SPECD_CHECK(false);
   }
 
+  // Rows of methods that kAtOnce is for; of others ReadTarget of ChainRows.
+  SPECD_HD Distribution ReadTarget(int32_t i) { return rows_.template ReadTarget<!kAtOnce>(i); }
+
+  SPECD_HD TokenId SampledToken(int32_t i) {
+    const AheadFacts* const facts = rows_.JudgedAhead(i);
+    if (facts != nullptr) return facts->token;
+    const Distribution p = ReadTarget(i);
+    return p.bad ? kNoToken : Sample(team_, p, rows_.SampleCoinAt(i));
+  }
+
   SPECD_HD TokenId GreedyToken(int32_t i) {
+    const AheadFacts* const facts = rows_.JudgedAhead(i);
+    if (facts != nullptr) return facts->token;
     if (task_.chain.target_argmax == nullptr) {
       return Argmax(team_, rows_.TargetRow(i), rows_.TargetWorkspace(i));
     }
@@ -110,7 +129,7 @@ class TaskRun {
   // token: Leviathan et al. 2023, Chen et al. 2023.
   SPECD_HD void AcceptOrReplace() {
     for (int32_t i = 0;; ++i) {
-      const Distribution p = rows_.ReadTarget(i);
+      const Distribution p = ReadTarget(i);
       if (p.bad) return Fail(OutcomeStatus::kBadTargetRow);
       if (rows_.DraftEndsAt(i)) {
         Emit(i, Sample(team_, p, rows_.SampleCoinAt(i)));
@@ -123,27 +142,27 @@ class TaskRun {
       if (rows_.IsSampled(i) && rows_.HasSideChannel()) {
         share = rows_.SideChannel(i);
       } else if (rows_.IsSampled(i)) {
-        q = rows_.ReadDraft(i);
+        q = rows_.template ReadDraft<!kAtOnce>(i);
         has_q = true;
         share.bad = q.bad;
         share.mass = q.mass;
         if (!q.bad) share.weight = WeightOf(q, token);
       }
       if (share.bad) return Fail(OutcomeStatus::kBadDraftRow);
-      // u * q < p, without a division and strict: p = 0 never accepts, p = q > 0 always does.
-      const double u = CoinToDouble(rows_.CoinAt(i, i + 1, Purpose::kAccept));
-      const auto p_weight = static_cast<double>(WeightOf(p, token));
-      if (u * (static_cast<double>(share.weight) * p.mass) < p_weight * share.mass) {
+      if (rows_.Accepts(i, p, share)) {
         if (!Accept(i, token)) return;
         continue;
       }
       CountIfInvalid(i);
-      if (rows_.IsSampled(i) && !has_q) q = rows_.ReadDraft(i);
-      if (q.bad) return Fail(OutcomeStatus::kBadDraftRow);
-      const Residual residual = rows_.IsSampled(i)
-                                    ? ReadResidual(team_, p, q, 1.0, rows_.workspace().residual)
-                                    : ResidualOfPoint(p, token, 1.0);
-      return Replace(i, residual);
+      if (!rows_.IsSampled(i)) return Replace(i, ResidualOfPoint(p, token, 1.0));
+      if constexpr (kAtOnce) {
+        deferred_ = true;
+        return;
+      } else {
+        if (!has_q) q = rows_.ReadDraft(i);
+        if (q.bad) return Fail(OutcomeStatus::kBadDraftRow);
+        return Replace(i, ReadResidual(team_, p, q, 1.0, rows_.workspace().residual));
+      }
     }
   }
 
@@ -177,7 +196,7 @@ class TaskRun {
     TokenId token = SampleResidual(team_, residual, coin);
     if (token == kNoToken) {
       ++outcome_.empty_residuals;
-      const Distribution p = rows_.ReadTarget(i);
+      const Distribution p = ReadTarget(i);
       if (p.bad) return Fail(OutcomeStatus::kBadTargetRow);
       token = Sample(team_, p, coin);
     }
@@ -251,6 +270,7 @@ class TaskRun {
   const ChainTask& task_;
   const TaskOutput output_;
   ChainOutcome outcome_;
+  bool deferred_ = false;
 };
 
 // REQUIRES: the target's vocabulary is the draft's where a draft token is kSampled; the workspace

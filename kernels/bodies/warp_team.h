@@ -10,18 +10,22 @@
 //   warp(), num_warps()      the warp's place in the block
 //   Shuffle(value, source)   the 32-bit value that lane `source` of this warp passes
 //   Ballot(predicate)        bit t is lane t's predicate
+//   LargestOfWarp(value)     the largest of the lanes' signed values
 //   Sync()                   waits for the whole block; writes before it are seen after it
 //
 // On a GPU the primitives that take the most code, and are not asked for once a pass, are functions
 // of their own (SPECD_BODY): inlined at every place they make a kernel of megabytes that takes
 // minutes to compile. A tile reaches them through its thread's local memory.
 //
-// All 32 threads of a warp must reach each Shuffle and Ballot together, and all threads of the
-// block each Sync. Branches here and in the bodies depend only on values that are equal in all of
-// them.
+// All 32 threads of a warp must reach each Shuffle, Ballot and LargestOfWarp together, and all
+// threads of the block each Sync. Branches here and in the bodies depend only on values that are
+// equal in all of them.
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/bodies/team.h"
+#include "kernels/bodies/warp_load.h"
 #include "kernels/core/elements.h"
 
 namespace specd {
@@ -55,8 +59,8 @@ class WarpTeam {
 
   // The elements are fetched by type first, so that f is compiled once and not for each type.
   template <typename F>
-  SPECD_BODY void Load(const RowView& row, int32_t tile_index, uint32_t steps, const F& f,
-                       Tile* tile) const {
+  SPECD_INLINE void Load(const RowView& row, int32_t tile_index, uint32_t steps, const F& f,
+                         Tile* tile) const {
     const int32_t rest = row.vocab_size - tile_index * kTileSize;
     tile->count = rest < kTileSize ? rest : kTileSize;
     tile->steps = steps;
@@ -71,20 +75,24 @@ class WarpTeam {
         Fetch<DType::kFloat16>(row, tile_index, tile);
         break;
     }
-    ForEachElement([&](int32_t step, int32_t j) {
-      float& x = tile->values[step][j];
-      x = Has(*tile, step, j) ? f(x) : -kInfinity;
-    });
+    if constexpr (!std::is_same_v<F, Identity>) {
+      ForEachElement([&](int32_t step, int32_t j) {
+        float& x = tile->values[step][j];
+        x = Has(*tile, step, j) ? f(x) : -kInfinity;
+      });
+    }
   }
 
   // A thread's 8 elements of one step have their bits in one byte of one word. Words beyond the
   // vocabulary do not exist; elements there are -inf already.
   SPECD_INLINE void ApplyMask(const uint32_t* words, int32_t tile_index, Tile* tile) const {
     const uint32_t* first = words + tile_index * (kTileSize / 32);
+    SPECD_UNROLL
     for (int32_t step = 0; step < kStepsPerTile; ++step) {
       const int32_t element = ElementAt(step, 0);
       const uint32_t word = Has(*tile, step, 0) ? first[element / 32] : 0;
       const uint32_t allowed = word >> (element % 32);
+      SPECD_UNROLL
       for (int32_t j = 0; j < kLanesPerThread; ++j) {
         float& x = tile->values[step][j];
         x = (allowed >> j & 1u) != 0 ? x : -kInfinity;
@@ -92,11 +100,18 @@ class WarpTeam {
     }
   }
 
+  // All threads go to the element's step together; there its owner writes it.
   SPECD_INLINE void Set(int32_t element, float value, Tile* tile) const {
-    ForEachElement([&](int32_t step, int32_t j) {
-      float& x = tile->values[step][j];
-      x = ElementAt(step, j) == element && Has(*tile, step, j) ? value : x;
-    });
+    if (element < 0 || element >= tile->count) return;
+    SPECD_UNROLL
+    for (int32_t step = 0; step < kStepsPerTile; ++step) {
+      if (step != element / kLanes || (tile->steps >> step & 1u) == 0) continue;
+      SPECD_UNROLL
+      for (int32_t j = 0; j < kLanesPerThread; ++j) {
+        float& x = tile->values[step][j];
+        x = ElementAt(step, j) == element ? value : x;
+      }
+    }
   }
 
   SPECD_INLINE void Keep(float value, int32_t last, Tile* tile) const {
@@ -109,31 +124,23 @@ class WarpTeam {
   template <typename F, typename... Tiles>
   SPECD_INLINE float Max(const F& f, const Tiles&... tiles) {
     float max = -kInfinity;
-    bool nan = false;
-    ForEachElement([&](int32_t step, int32_t j) {
-      const float x = f(tiles.values[step][j]...);
-      max = x > max ? x : max;
-      nan = nan || IsNan(x);
-    });
-    max = LargestOfLanes(max);
-    return thread_.Ballot(nan) != 0 ? FloatOf(0x7FC00000u) : max;
+    ForEachElement(
+        [&](int32_t step, int32_t j) { max = LargerOrNan(max, f(tiles.values[step][j]...)); });
+    return LargestOfLanes(max);
   }
 
   SPECD_INLINE float MaxBySteps(const Tile& tile, float* out) {
     float largest = -kInfinity;
-    bool nan = false;
+    SPECD_UNROLL
     for (int32_t step = 0; step < kStepsPerTile; ++step) {
       float max = -kInfinity;
-      for (int32_t j = 0; j < kLanesPerThread; ++j) {
-        const float x = tile.values[step][j];
-        max = x > max ? x : max;
-        nan = nan || IsNan(x);
-      }
+      SPECD_UNROLL
+      for (int32_t j = 0; j < kLanesPerThread; ++j) max = LargerOrNan(max, tile.values[step][j]);
       max = LargestOfLanes(max);
       Publish(max, &out[step]);
-      largest = max > largest ? max : largest;
+      largest = LargerOrNan(largest, max);
     }
-    return thread_.Ballot(nan) != 0 ? FloatOf(0x7FC00000u) : largest;
+    return largest;
   }
 
   template <typename F, typename... Tiles>
@@ -141,6 +148,7 @@ class WarpTeam {
     float sum[kLanesPerThread] = {};
     ForEachElement([&](int32_t step, int32_t j) { sum[j] += f(tiles.values[step][j]...); });
     float total = ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
+    SPECD_UNROLL
     for (int32_t mask = 1; mask < kWarpSize; mask *= 2) total += ShuffleXor(total, mask);
     return total;
   }
@@ -151,6 +159,7 @@ class WarpTeam {
     ForEachElement([&](int32_t step, int32_t j) {
       count += Has(tile, step, j) && f(tile.values[step][j]) ? 1 : 0;
     });
+    SPECD_UNROLL
     for (int32_t mask = 1; mask < kWarpSize; mask *= 2) {
       count += ShuffleValue(count, thread_.lane() ^ mask);
     }
@@ -160,9 +169,11 @@ class WarpTeam {
   template <typename F, typename... Tiles>
   SPECD_INLINE uint64_t SumWeights(const F& f, int32_t exponent, const Tiles&... tiles) {
     uint64_t sum = 0;
+    SPECD_UNROLL
     for (int32_t step = 0; step < kStepsPerTile; ++step) {
       sum += StepWeight(f, exponent, step, tiles...);
     }
+    SPECD_UNROLL
     for (int32_t mask = 1; mask < kWarpSize; mask *= 2)
       sum += ShuffleValue(sum, thread_.lane() ^ mask);
     return sum;
@@ -174,6 +185,7 @@ class WarpTeam {
   SPECD_BODY PrefixPlace FindPrefix(const F& f, int32_t exponent, uint64_t threshold,
                                     const Tiles&... tiles) {
     uint64_t before = 0;  // of all earlier steps
+    SPECD_UNROLL
     for (int32_t step = 0; step < kStepsPerTile; ++step) {
       const uint64_t mine = StepWeight(f, exponent, step, tiles...);
       const uint64_t prefix = before + InclusiveScan(mine);
@@ -181,6 +193,7 @@ class WarpTeam {
       if (above != 0) {
         PrefixPlace place;
         uint64_t running = prefix - mine;
+        SPECD_UNROLL
         for (int32_t j = 0; j < kLanesPerThread; ++j) {
           const uint64_t weight = IntegerWeight(f(tiles.values[step][j]...), exponent);
           if (place.element < 0 && running + weight > threshold) {
@@ -202,15 +215,18 @@ class WarpTeam {
   SPECD_BODY double SumInOrder(const F& f, const Tiles&... tiles) {
     double sum = 0;
     const int32_t count = CountOf(tiles...);
+    SPECD_UNROLL
     for (int32_t step = 0; step < kStepsPerTile; ++step) {
       if (step * kLanes >= count) continue;
       double terms[kLanesPerThread];
+      SPECD_UNROLL
       for (int32_t j = 0; j < kLanesPerThread; ++j) {
         const bool here = ElementAt(step, j) < count;
         terms[j] = here ? static_cast<double>(f(tiles.values[step][j]...)) : 0.0;
       }
       for (int32_t lane = 0; step * kLanes + lane * kLanesPerThread < count && lane < kWarpSize;
            ++lane) {
+        SPECD_UNROLL
         for (int32_t j = 0; j < kLanesPerThread; ++j) sum += terms[j];
         sum = ShuffleValue(sum, lane);
       }
@@ -226,6 +242,7 @@ class WarpTeam {
       const bool here = Has(tile, step, j) && f(tile.values[step][j]);
       first = here && element < first ? element : first;
     });
+    SPECD_UNROLL
     for (int32_t mask = 1; mask < kWarpSize; mask *= 2) {
       const int32_t other = ShuffleValue(first, thread_.lane() ^ mask);
       first = other < first ? other : first;
@@ -238,9 +255,11 @@ class WarpTeam {
   SPECD_BODY int32_t Pack(const F& f, const Tile& tile, TokenId first_id, float* values,
                           TokenId* ids) {
     int32_t packed = 0;  // of all earlier steps
+    SPECD_UNROLL
     for (int32_t step = 0; step < kStepsPerTile; ++step) {
       uint32_t chosen = 0;
       int32_t mine = 0;
+      SPECD_UNROLL
       for (int32_t j = 0; j < kLanesPerThread; ++j) {
         const bool here = Has(tile, step, j) && f(tile.values[step][j]);
         chosen |= (here ? 1u : 0u) << j;
@@ -249,6 +268,7 @@ class WarpTeam {
       if (thread_.Ballot(mine != 0) == 0) continue;
       const int32_t end = packed + InclusiveScan(mine);
       int32_t place = end - mine;
+      SPECD_UNROLL
       for (int32_t j = 0; j < kLanesPerThread; ++j) {
         if ((chosen >> j & 1u) == 0) continue;
         values[place] = tile.values[step][j];
@@ -271,19 +291,57 @@ class WarpTeam {
  private:
   template <typename Visit>
   SPECD_INLINE static void ForEachElement(const Visit& visit) {
+    SPECD_UNROLL
     for (int32_t step = 0; step < kStepsPerTile; ++step) {
+      SPECD_UNROLL
       for (int32_t j = 0; j < kLanesPerThread; ++j) visit(step, j);
     }
   }
 
+  // A whole tile is on its way at once; otherwise it goes step by step. Beside a row there may be
+  // another's memory or none, so where words of 16 bytes would reach over its ends, elements are
+  // fetched one by one.
   template <DType kDType>
   SPECD_INLINE void Fetch(const RowView& row, int32_t tile_index, Tile* tile) const {
+    constexpr int32_t kWords = internal::kWordsPerThread<kDType>;
     const int64_t first = int64_t{tile_index} * kTileSize;
-    ForEachElement([&](int32_t step, int32_t j) {
-      const int32_t element = ElementAt(step, j);
-      tile->values[step][j] =
-          Has(*tile, step, j) ? LoadElementAs<kDType>(row.data, first + element) : -kInfinity;
-    });
+    const char* const data =
+        static_cast<const char*>(row.data) + (first + ElementAt(0, 0)) * SizeBytes(kDType);
+    const bool aligned = internal::BytesPastGranule(data) == 0;
+    if (aligned && tile->count == kTileSize && tile->steps == kAllSteps) {
+      uint32_t words[kStepsPerTile][kWords];
+      SPECD_UNROLL
+      for (int32_t step = 0; step < kStepsPerTile; ++step) {
+        internal::LoadWords<kWords>(data + step * kLanes * SizeBytes(kDType), words[step]);
+      }
+      SPECD_UNROLL
+      for (int32_t step = 0; step < kStepsPerTile; ++step) {
+        internal::Widen<kDType>(words[step], tile->values[step]);
+      }
+      return;
+    }
+    SPECD_UNROLL
+    for (int32_t step = 0; step < kStepsPerTile; ++step) {
+      const int32_t behind = tile->count - (step + 1) * kLanes;  // elements of the tile
+      const bool inside = first + step > 0 && row.vocab_size - first - (step + 1) * kLanes >= 8;
+      uint32_t words[kWords];
+      if ((tile->steps >> step & 1u) != 0 && behind >= 0 && (aligned || inside)) {
+        const char* const address = data + step * kLanes * SizeBytes(kDType);
+        if (aligned) {
+          internal::LoadWords<kWords>(address, words);
+        } else {
+          internal::LoadShiftedWords<kWords>(address, words);
+        }
+        internal::Widen<kDType>(words, tile->values[step]);
+        continue;
+      }
+      SPECD_UNROLL
+      for (int32_t j = 0; j < kLanesPerThread; ++j) {
+        const int32_t element = ElementAt(step, j);
+        tile->values[step][j] =
+            Has(*tile, step, j) ? LoadElementAs<kDType>(row.data, first + element) : -kInfinity;
+      }
+    }
   }
 
   // Is this an element of the row that was loaded?
@@ -295,13 +353,13 @@ class WarpTeam {
     return step * kLanes + thread_.lane() * kLanesPerThread + j;
   }
 
+  // As integers, floats of one sign are in order, and so are all of them once the bits below the
+  // sign of negative ones are turned; a NaN of positive sign is above everything.
   SPECD_INLINE float LargestOfLanes(float max) {
-    for (int32_t mask = 1; mask < kWarpSize; mask *= 2) {
-      const float other = ShuffleXor(max, mask);
-      max = other > max ? other : max;
-    }
+    const auto bits = static_cast<int32_t>(BitsOf(IsNan(max) ? FloatOf(0x7FC00000u) : max));
+    const int32_t largest = thread_.LargestOfWarp(bits ^ (bits >> 31 & 0x7FFFFFFF));
     // Which of two zeros was met first depends on the order; the sum with +0 is +0 for both.
-    return max + 0.0f;
+    return FloatOf(static_cast<uint32_t>(largest ^ (largest >> 31 & 0x7FFFFFFF))) + 0.0f;
   }
 
   // The weight of this thread's 8 elements of one step.
@@ -309,6 +367,7 @@ class WarpTeam {
   SPECD_INLINE uint64_t StepWeight(const F& f, int32_t exponent, int32_t step,
                                    const Tiles&... tiles) const {
     uint64_t sum = 0;
+    SPECD_UNROLL
     for (int32_t j = 0; j < kLanesPerThread; ++j) {
       sum += IntegerWeight(f(tiles.values[step][j]...), exponent);
     }

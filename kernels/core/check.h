@@ -16,6 +16,13 @@
 #define SPECD_INLINE inline __attribute__((always_inline))
 #endif
 
+// Before a loop whose array must stay in a GPU's registers: they have no variable index.
+#if defined(__CUDA_ARCH__)
+#define SPECD_UNROLL _Pragma("unroll")
+#else
+#define SPECD_UNROLL
+#endif
+
 namespace specd::internal {
 
 #if !defined(__CUDA_ARCH__)

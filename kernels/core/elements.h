@@ -14,6 +14,11 @@ namespace specd {
 SPECD_INLINE float BFloat16ToFloat(uint16_t bits) { return FloatOf(uint32_t{bits} << 16); }
 
 SPECD_INLINE float Float16ToFloat(uint16_t bits) {
+#if defined(__CUDA_ARCH__)
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+  return value;
+#else
   const uint32_t sign = (bits & 0x8000u) << 16;
   const uint32_t magnitude = bits & 0x7FFFu;
   // Normal numbers move to the float's place and re-bias; infinity and NaN need the top exponent.
@@ -21,6 +26,7 @@ SPECD_INLINE float Float16ToFloat(uint16_t bits) {
   // A denormal is magnitude * 2^-24, and that product is exact.
   const uint32_t denormal = BitsOf(static_cast<float>(static_cast<int32_t>(magnitude)) * 0x1p-24f);
   return FloatOf(sign | (magnitude < 0x0400u ? denormal : normal));
+#endif
 }
 
 namespace internal {

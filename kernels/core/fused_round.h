@@ -1,6 +1,8 @@
-// FusedRound: a round as one launch of many blocks takes it, for GpuDriver::LaunchRound.
+// FusedRound: a round as GpuDriver::LaunchRound takes it: rows that are read by whoever comes by,
+// and tasks that are decided by whoever is last with their rows.
 //
-// kernels/bodies/fused_round.h runs it. Plain data: whoever makes one keeps its memory alive.
+// kernels/bodies/fused_round.h runs it; kernels/bodies/list_rows.h lists its rows. Plain data:
+// whoever makes one keeps its memory alive.
 #pragma once
 
 #include <cstdint>
@@ -9,21 +11,42 @@
 
 namespace specd {
 
-// One row that is read before its task is decided, or the word that a task has none of them: then
-// it only needs deciding. Slots: kernels/bodies/read_ahead.h.
-struct AheadRow {
-  int32_t task = 0;
-  int32_t slot = -1;
-  int32_t num_rows = 1;  // how many of these the task has
+// What is known of a row before it is read.
+enum AheadFlags : uint32_t {
+  kAheadPlain = 1,   // nothing changes its elements: they are logits as they lie there
+  kAheadSums = 2,    // the sums of its tiles are needed
+  kAheadAtOnce = 4,  // its task is decided by whoever is last with its rows
 };
 
-// Memory is that of the processor that runs it.
+// One row that is read before its task is decided. Slots: kernels/bodies/read_ahead.h. A round's
+// warps take many of these, so one holds what a plain row needs, and no pointer has to be followed.
+struct AheadRow {
+  int32_t task = 0;
+  int32_t slot = 0;
+  uint32_t flags = 0;  // AheadFlags
+  uint32_t row = 0;    // of the target or the draft tensor
+  float scale = 0;     // of the weights that are summed up
+};
+
+// What those who work on a task tell one another.
+struct TaskProgress {
+  int32_t num_rows = 0;  // that are read ahead; constant
+  int32_t rows_done = 0;
+  int32_t stopped_behind = 0;  // 1 + a place at which the draft ends for certain; 0: none is known
+  int32_t deferred = 0;        // 1: the task is left to a team of its own
+};
+
+// Memory is that of the processor that runs it. Everything that counts is 0 before a round and
+// after it, but for TaskProgress::deferred, which is 1 before it where a task is not decided at
+// once.
 struct FusedRound {
   RoundBatch batch;
-  const AheadRow* rows = nullptr;  // in order of place; every task has one at least
+  const AheadRow* rows = nullptr;  // in order of place
   int32_t num_rows = 0;
-  int32_t* arrivals = nullptr;  // one for each task, all 0
-  char* workspaces = nullptr;   // FusedWorkspaceBytes for each task, one after another
+  int32_t* row_arrivals = nullptr;   // one for each of rows
+  TaskProgress* progress = nullptr;  // one for each task
+  bool may_defer = false;            // a task may be left to a team of its own
+  char* workspaces = nullptr;        // FusedWorkspaceBytes for each task, one after another
   int32_t max_draft = 0;
 };
 

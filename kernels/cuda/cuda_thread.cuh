@@ -13,8 +13,8 @@ class CudaThread {
   __device__ __forceinline__ int32_t num_warps() const {
     return static_cast<int32_t>(blockDim.x) / 32;
   }
-  __device__ __forceinline__ int64_t block() const { return blockIdx.x; }
-  __device__ __forceinline__ int64_t num_blocks() const { return gridDim.x; }
+  __device__ __forceinline__ int32_t block() const { return static_cast<int32_t>(blockIdx.x); }
+  __device__ __forceinline__ int32_t num_blocks() const { return static_cast<int32_t>(gridDim.x); }
   __device__ __forceinline__ uint32_t Shuffle(uint32_t value, int32_t source) const {
     return __shfl_sync(kWholeWarp, value, source);
   }
@@ -22,20 +22,35 @@ class CudaThread {
     return __ballot_sync(kWholeWarp, predicate);
   }
   __device__ __forceinline__ void Sync() const { __syncthreads(); }
-  // The barrier orders what the block's threads wrote before the fence of the one that counts.
-  __device__ __forceinline__ bool IsLastToArrive(int32_t* counter, int32_t num_arrivals) const {
-    __shared__ bool is_last;
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      __threadfence();
-      is_last = atomicAdd(counter, 1) + 1 == num_arrivals;
-      if (is_last) *counter = 0;
-      __threadfence();
+  __device__ __forceinline__ int32_t LargestOfWarp(int32_t value) const {
+    return __reduce_max_sync(kWholeWarp, value);
+  }
+  __device__ __forceinline__ void SyncWarp() const { __syncwarp(); }
+  __device__ __forceinline__ int32_t Peek(const int32_t* word) const {
+    int32_t value;
+    asm volatile("ld.relaxed.gpu.s32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+    return value;
+  }
+  __device__ __forceinline__ void Note(int32_t value, int32_t* word) const {
+    if (lane() == 0) {
+      asm volatile("st.relaxed.gpu.s32 [%0], %1;" : : "l"(word), "r"(value) : "memory");
     }
-    __syncthreads();
-    const bool result = is_last;
-    __syncthreads();  // before the next arrival writes it
-    return result;
+  }
+  // Lane 0 arrives for the warp: the barriers order what the other lanes wrote before its release,
+  // and what they read after its acquire.
+  __device__ __forceinline__ bool IsLastToArrive(int32_t* counter, int32_t num_arrivals) const {
+    int32_t before = 0;
+    __syncwarp();
+    if (lane() == 0) {
+      asm volatile("atom.acq_rel.gpu.add.s32 %0, [%1], 1;"
+                   : "=r"(before)
+                   : "l"(counter)
+                   : "memory");
+      if (before + 1 == num_arrivals) Note(0, counter);
+    }
+    before = static_cast<int32_t>(Shuffle(static_cast<uint32_t>(before), 0));
+    __syncwarp();
+    return before + 1 == num_arrivals;
   }
 
  private:

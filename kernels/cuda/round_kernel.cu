@@ -6,20 +6,20 @@ namespace specd {
 
 namespace {
 
-__global__ void __launch_bounds__(kThreadsPerBlock) RunRoundKernel(FusedRound round) {
+__global__ void __launch_bounds__(kThreadsPerBlock, kBlocksPerProcessor)
+    RunRoundKernel(const __grid_constant__ FusedRound round) {
   RunFusedRound(CudaThread(), round);
 }
 
 }  // namespace
 
 cudaError_t EnqueueRound(const FusedRound& round, int32_t num_processors, cudaStream_t stream) {
-  constexpr int32_t kTilesPerItem = kThreadsPerBlock / 32;
-  const int64_t items_per_row =
-      (NumTiles(round.batch.target.vocab_size) + kTilesPerItem - 1) / kTilesPerItem;
-  const int64_t num_items = round.num_rows * items_per_row;
+  const int64_t num_tiles = int64_t{round.num_rows} * NumTiles(round.batch.target.vocab_size);
+  constexpr int64_t kWarpsPerBlock = kThreadsPerBlock / 32;
   const int64_t most = int64_t{num_processors} * kBlocksPerProcessor;
-  const auto num_blocks = static_cast<unsigned>(num_items < most ? num_items : most);
-  RunRoundKernel<<<num_blocks, kThreadsPerBlock, 0, stream>>>(round);
+  const int64_t wanted = (num_tiles + kWarpsPerBlock - 1) / kWarpsPerBlock;
+  const int64_t num_blocks = wanted < most ? (wanted < 1 ? 1 : wanted) : most;
+  RunRoundKernel<<<static_cast<unsigned>(num_blocks), kThreadsPerBlock, 0, stream>>>(round);
   return cudaGetLastError();
 }
 

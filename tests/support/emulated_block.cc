@@ -27,7 +27,7 @@ constexpr size_t kStackBytes = 256 * 1024;  // sanitizers widen frames several t
 // Thrown out of a waiting thread when the block stops early, so that its fiber ends by itself.
 struct BlockStopped {};
 
-enum class Waiting { kNothing, kShuffle, kBallot, kBarrier, kFinished };
+enum class Waiting { kNothing, kShuffle, kBallot, kLargest, kBarrier, kFinished };
 
 const char* NameOf(Waiting waiting) {
   switch (waiting) {
@@ -37,6 +37,8 @@ const char* NameOf(Waiting waiting) {
       return "at a shuffle";
     case Waiting::kBallot:
       return "at a ballot";
+    case Waiting::kLargest:
+      return "at a maximum";
     case Waiting::kBarrier:
       return "at a barrier";
     case Waiting::kFinished:
@@ -135,9 +137,6 @@ class EmulatedBlock {
   int32_t block() const { return block_; }
   int32_t num_blocks() const { return num_blocks_; }
 
-  // What a block keeps in shared memory between the barriers of IsLastToArrive.
-  bool is_last = false;
-
   // Called on a thread's own stack: gives way until the scheduler has an answer.
   uint32_t Wait(int32_t index, Waiting waiting, uint32_t value, int32_t source) {
     ThreadState& thread = *threads_[index];
@@ -215,26 +214,30 @@ class EmulatedBlock {
     for (const int32_t lane : order) Resume(&Of(warp, lane));
   }
 
-  // Completes a shuffle or ballot; true if the warp can go on.
+  // Completes a shuffle, a ballot or a maximum; true if the warp can go on.
   bool Answer(int32_t warp) {
     const Waiting waiting = Of(warp, 0).waiting;
     uint32_t ballot = 0;
+    auto largest = static_cast<int32_t>(Of(warp, 0).value);
     for (int32_t lane = 0; lane < kWarpSize; ++lane) {
       const ThreadState& thread = Of(warp, lane);
       ballot |= (thread.value != 0 ? 1u : 0u) << lane;
+      largest = std::max(largest, static_cast<int32_t>(thread.value));
       if (thread.waiting == waiting) continue;
       error_ = fmt::format("warp {}: lane 0 is {} while lane {} is {}", warp, NameOf(waiting), lane,
                            NameOf(thread.waiting));
       return false;
     }
-    if (waiting != Waiting::kShuffle && waiting != Waiting::kBallot) return false;
+    if (waiting == Waiting::kBarrier || waiting == Waiting::kFinished) return false;
     for (int32_t lane = 0; lane < kWarpSize; ++lane) {
       ThreadState& thread = Of(warp, lane);
       if (waiting == Waiting::kShuffle && (thread.source < 0 || thread.source >= kWarpSize)) {
         error_ = fmt::format("warp {}: lane {} asks for lane {}", warp, lane, thread.source);
         return false;
       }
-      thread.result = waiting == Waiting::kBallot ? ballot : Of(warp, thread.source).value;
+      thread.result = waiting == Waiting::kBallot    ? ballot
+                      : waiting == Waiting::kLargest ? static_cast<uint32_t>(largest)
+                                                     : Of(warp, thread.source).value;
     }
     for (int32_t lane = 0; lane < kWarpSize; ++lane) Of(warp, lane).waiting = Waiting::kNothing;
     return true;
@@ -282,16 +285,21 @@ uint32_t EmulatedThread::Ballot(bool predicate) const {
 
 void EmulatedThread::Sync() const { block_->Wait(index_, Waiting::kBarrier, 0, 0); }
 
+int32_t EmulatedThread::LargestOfWarp(int32_t value) const {
+  return static_cast<int32_t>(
+      block_->Wait(index_, Waiting::kLargest, static_cast<uint32_t>(value), 0));
+}
+
+void EmulatedThread::SyncWarp() const { Ballot(true); }
+
 bool EmulatedThread::IsLastToArrive(int32_t* counter, int32_t num_arrivals) const {
-  Sync();
-  if (index_ == 0) {
-    block_->is_last = ++*counter == num_arrivals;
-    if (block_->is_last) *counter = 0;
+  SyncWarp();
+  bool is_last = false;
+  if (lane() == 0) {
+    is_last = ++*counter == num_arrivals;
+    if (is_last) *counter = 0;
   }
-  Sync();
-  const bool is_last = block_->is_last;
-  Sync();  // before the next arrival writes it
-  return is_last;
+  return Ballot(is_last) != 0;
 }
 
 std::string RunEmulatedBlocks(const EmulationOptions& options,

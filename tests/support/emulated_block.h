@@ -30,7 +30,13 @@ class EmulatedThread {
   int32_t num_blocks() const;
   uint32_t Shuffle(uint32_t value, int32_t source) const;
   uint32_t Ballot(bool predicate) const;
+  int32_t LargestOfWarp(int32_t value) const;
   void Sync() const;
+  void SyncWarp() const;
+  int32_t Peek(const int32_t* word) const { return *word; }
+  void Note(int32_t value, int32_t* word) const {
+    if (lane() == 0) *word = value;
+  }
   bool IsLastToArrive(int32_t* counter, int32_t num_arrivals) const;
 
  private:

@@ -1,0 +1,99 @@
+// ListRowsAhead: what a round reads before it decides, and which of its tasks are decided at once.
+// The host's part of fused_round.h.
+#pragma once
+
+#include <algorithm>
+
+#include "kernels/bodies/read_ahead.h"
+#include "kernels/bodies/row.h"
+#include "kernels/bodies/truncate.h"
+#include "kernels/core/fused_round.h"
+
+namespace specd {
+
+// May a warp that is last with a task's rows decide it alone? Where no other pass over a whole row
+// can be needed. One thing is left to chance: a rejected token that was sampled (MayDefer).
+inline bool IsDecidedAtOnce(const RoundBatch& batch, const ChainTask& task) {
+  const int32_t vocab_size = batch.target.vocab_size;
+  if (task.kind != TaskKind::kVerify || task.scores.enabled || !IsReadAhead(task, TargetSlot(0))) {
+    return false;
+  }
+  for (const ElementRules& rules : {batch.target.rules, batch.draft.rules}) {
+    // Whether probabilities sum to 1 takes a pass of its own.
+    if (rules.kind != RowKind::kLogits && !rules.renormalise) return false;
+  }
+  if (task.method == VerifyMethod::kGreedy) return true;
+  return (task.method == VerifyMethod::kExactMatch || task.method == VerifyMethod::kToken) &&
+         !HasFilters(task.target_filters, vocab_size) &&
+         !HasFilters(task.draft_filters, vocab_size);
+}
+
+// May such a task need another pass after all?
+inline bool MayDefer(const ChainTask& task) {
+  const DraftKind* const kinds = task.chain.kinds;
+  return task.method == VerifyMethod::kToken && kinds != nullptr &&
+         std::find(kinds, kinds + task.chain.num_drafts, DraftKind::kSampled) !=
+             kinds + task.chain.num_drafts;
+}
+
+inline uint32_t AheadFlagsOf(const RoundBatch& batch, const ChainTask& task, int32_t slot,
+                             bool at_once) {
+  const bool is_target = IsTargetSlot(slot);
+  const bool greedy = task.kind == TaskKind::kVerify && task.method == VerifyMethod::kGreedy;
+  const Filters& filters = is_target ? task.target_filters : task.draft_filters;
+  const ElementRules& rules = is_target ? batch.target.rules : batch.draft.rules;
+  Row row;
+  if (is_target || task.draft_edits) {
+    row.sequence = task.edits;
+    if (task.places != nullptr) row.place = task.places[PlaceOfSlot(slot)];
+  }
+  const bool plain = row.plain() && row.place.mask_row < 0 && ArriveFunction{rules}.IsIdentity();
+  const bool sums = !greedy && NeedsSums(filters, batch.target.vocab_size);
+  return (plain ? kAheadPlain : 0u) | (sums ? kAheadSums : 0u) | (at_once ? kAheadAtOnce : 0u);
+}
+
+// Fills what a round over the tasks of `batch` is run with: rows, which has room for NumSlots of
+// every task, and row_arrivals, as many, and progress, one for each task. Everything that tasks
+// point to is readable here; row_of(task, slot) is the row's number where the round runs. Sets
+// num_rows and may_defer.
+template <typename RowOf>
+void ListRowsAhead(const RoundBatch& batch, int32_t max_draft, const RowOf& row_of, AheadRow* rows,
+                   int32_t* row_arrivals, TaskProgress* progress, FusedRound* round) {
+  round->num_rows = 0;
+  round->may_defer = false;
+  for (int32_t i = 0; i < batch.num_tasks; ++i) {
+    const bool at_once = IsDecidedAtOnce(batch, batch.tasks[i]);
+    progress[i] = {.deferred = at_once ? 0 : 1};
+    round->may_defer = round->may_defer || !at_once || MayDefer(batch.tasks[i]);
+    for (int32_t slot = 0; slot < NumSlots(max_draft); ++slot) {
+      progress[i].num_rows += IsReadAhead(batch.tasks[i], slot) ? 1 : 0;
+    }
+  }
+  for (int32_t slot = 0; slot < NumSlots(max_draft); ++slot) {
+    for (int32_t i = 0; i < batch.num_tasks; ++i) {
+      const ChainTask& task = batch.tasks[i];
+      if (!IsReadAhead(task, slot)) continue;
+      const ElementRules& rules = IsTargetSlot(slot) ? batch.target.rules : batch.draft.rules;
+      const float scale = IsTargetSlot(slot) ? task.target_scale : task.draft_scale;
+      row_arrivals[round->num_rows] = 0;
+      rows[round->num_rows++] = {
+          .task = i,
+          .slot = slot,
+          .flags = AheadFlagsOf(batch, task, slot, progress[i].deferred == 0),
+          .row = row_of(i, slot),
+          .scale = rules.kind == RowKind::kFinalProbabilities ? 1.0f : scale};
+    }
+  }
+}
+
+// The same where the tasks' own row numbers hold.
+inline void ListRowsAhead(const RoundBatch& batch, int32_t max_draft, AheadRow* rows,
+                          int32_t* row_arrivals, TaskProgress* progress, FusedRound* round) {
+  const auto row_of = [&](int32_t task, int32_t slot) {
+    const DraftChain& chain = batch.tasks[task].chain;
+    return (IsTargetSlot(slot) ? chain.target_rows : chain.draft_rows)[PlaceOfSlot(slot)];
+  };
+  ListRowsAhead(batch, max_draft, row_of, rows, row_arrivals, progress, round);
+}
+
+}  // namespace specd

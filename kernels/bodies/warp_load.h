@@ -1,0 +1,96 @@
+// How a thread of a warp fetches its 8 neighbouring elements of a step: in words of 16 bytes, also
+// where the row does not begin at a multiple of 16, and never a byte that is not the row's.
+//
+// One thread's words and its neighbours' make whole lines, so memory moves nothing in vain; what is
+// fetched twice where a row is shifted comes from the nearest cache.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/bodies/tiles.h"
+#include "kernels/core/elements.h"
+
+namespace specd::internal {
+
+inline constexpr int32_t kGranuleBytes = 16;
+inline constexpr int32_t kGranuleWords = kGranuleBytes / 4;
+
+// 32-bit words of a thread's elements of a step.
+template <DType kDType>
+inline constexpr int32_t kWordsPerThread = 8 * SizeBytes(kDType) / 4;
+
+// REQUIRES: address is a multiple of 16.
+SPECD_INLINE void LoadGranule(const char* address, uint32_t* words) {
+#if defined(__CUDA_ARCH__)
+  const uint4 granule = *reinterpret_cast<const uint4*>(address);
+  words[0] = granule.x;
+  words[1] = granule.y;
+  words[2] = granule.z;
+  words[3] = granule.w;
+#else
+  __builtin_memcpy(words, address, kGranuleBytes);
+#endif
+}
+
+SPECD_INLINE int32_t BytesPastGranule(const char* address) {
+  return static_cast<int32_t>(reinterpret_cast<uintptr_t>(address) % kGranuleBytes);
+}
+
+// The word that begins `bits` behind the beginning of `low`, and ends in `high`.
+SPECD_INLINE uint32_t Funnel(uint32_t low, uint32_t high, int32_t bits) {
+#if defined(__CUDA_ARCH__)
+  return __funnelshift_r(low, high, static_cast<uint32_t>(bits));
+#else
+  return bits == 0 ? low : low >> bits | high << (32 - bits);
+#endif
+}
+
+template <int32_t kNumWords>
+SPECD_INLINE void LoadWords(const char* address, uint32_t* words) {
+  SPECD_UNROLL
+  for (int32_t i = 0; i < kNumWords; i += kGranuleWords) LoadGranule(address + 4 * i, words + i);
+}
+
+// The same from any address. All threads of a warp are as far past a granule, so they go one way.
+template <int32_t kNumWords>
+SPECD_INLINE void LoadShiftedWords(const char* address, uint32_t* words) {
+  const int32_t past = BytesPastGranule(address);
+  uint32_t all[kNumWords + kGranuleWords];
+  LoadWords<kNumWords + kGranuleWords>(address - past, all);
+  const int32_t bits = past % 4 * 8;
+  switch (past / 4) {
+    case 0:
+      SPECD_UNROLL
+      for (int32_t i = 0; i < kNumWords; ++i) words[i] = Funnel(all[i], all[i + 1], bits);
+      break;
+    case 1:
+      SPECD_UNROLL
+      for (int32_t i = 0; i < kNumWords; ++i) words[i] = Funnel(all[i + 1], all[i + 2], bits);
+      break;
+    case 2:
+      SPECD_UNROLL
+      for (int32_t i = 0; i < kNumWords; ++i) words[i] = Funnel(all[i + 2], all[i + 3], bits);
+      break;
+    default:
+      SPECD_UNROLL
+      for (int32_t i = 0; i < kNumWords; ++i) words[i] = Funnel(all[i + 3], all[i + 4], bits);
+      break;
+  }
+}
+
+// Words as the 8 floats they are.
+template <DType kDType>
+SPECD_INLINE void Widen(const uint32_t* words, float* values) {
+  SPECD_UNROLL
+  for (int32_t i = 0; i < 8; ++i) {
+    if constexpr (kDType == DType::kFloat32) {
+      values[i] = FloatOf(words[i]);
+    } else {
+      const uint32_t word = words[i / 2];
+      const auto bits = static_cast<uint16_t>(i % 2 == 0 ? word : word >> 16);
+      values[i] = kDType == DType::kBFloat16 ? BFloat16ToFloat(bits) : Float16ToFloat(bits);
+    }
+  }
+}
+
+}  // namespace specd::internal
