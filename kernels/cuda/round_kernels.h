@@ -6,18 +6,43 @@
 #include <cuda_runtime_api.h>
 
 #include "kernels/core/fused_round.h"
+#include "kernels/core/round_launch.h"
 
 namespace specd {
 
-// Eight warps share the tiles of a row; more would wait for the ordered combine more than they
-// read.
+// What a launch has to know of a device.
+struct DeviceShape {
+  int num_processors = 1;
+  bool has_clusters = false;
+};
+
+// Of a team that shares the tiles of a row; more warps would wait for the ordered combine more than
+// they read.
 inline constexpr int kThreadsPerBlock = 256;
 
 // Blocks that one multiprocessor is given, where there is work for so many.
 inline constexpr int kBlocksPerProcessor = 2;
 
-// As GpuDriver::LaunchRound and LaunchTransforms say, on `stream`.
-cudaError_t EnqueueRound(const FusedRound& round, int32_t num_processors, cudaStream_t stream);
+// The same in the tile pass. A thread has 64 elements of a tile in registers, and 168 registers
+// where a processor holds 12 such warps; with 16 of them it would have 128, and spill.
+inline constexpr int kTilePassThreads = 128;
+inline constexpr int kTilePassBlocks = 3;
+
+// Bring a kernel to the device. Otherwise its first launch would, and wait for the device
+// meanwhile, which is not allowed in a capture.
+cudaError_t LoadDeferredKernel();
+cudaError_t LoadFetchKernel();
+cudaError_t LoadReadKernel();
+cudaError_t LoadRoundKernel();
+cudaError_t LoadTransformKernel();
+
+// As GpuDriver's launches of these names say, on `stream`.
+cudaError_t EnqueueFetch(const FetchPlan& plan, cudaStream_t stream);
+cudaError_t EnqueueRead(const ReadPlan& plan, int32_t num_processors, cudaStream_t stream);
+cudaError_t EnqueueRound(const FusedRound* round, const RoundBounds& bounds, int32_t num_processors,
+                         cudaStream_t stream);
+cudaError_t EnqueueDeferred(const FusedRound* round, const RoundBounds& bounds,
+                            const DeviceShape& device, cudaStream_t stream);
 cudaError_t EnqueueTransforms(const TransformBatch& batch, void* workspaces, cudaStream_t stream);
 
 }  // namespace specd

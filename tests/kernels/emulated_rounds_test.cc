@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/bodies/fused_round.h"
+#include "kernels/bodies/list_rows.h"
 #include "tests/kernels/run_chain.h"
 #include "tests/support/emulated_block.h"
 #include "tests/support/round_case.h"
@@ -57,20 +58,29 @@ std::vector<std::string> EmulatedAnswers(RoundCase& round, int32_t batch_size,
 std::vector<std::string> FusedAnswers(RoundCase& round, const RoundCase::Options& shape,
                                       const EmulationOptions& options) {
   const RoundBatch batch = round.All();
-  std::vector<AheadRow> rows(shape.batch * NumSlots(shape.max_draft));
-  std::vector<int32_t> arrivals(shape.batch, 0);
+  const int32_t num_slots = NumSlots(shape.max_draft);
+  std::vector<AheadRow> rows(shape.batch * num_slots);
+  std::vector<int32_t> row_arrivals(shape.batch * num_slots, -1);
+  std::vector<TaskProgress> progress(shape.batch);
   std::vector<char> workspaces(shape.batch * FusedWorkspaceBytes(shape.vocab_size, shape.max_draft),
                                char(kPoison));
-  const FusedRound fused{
-      .batch = batch,
-      .rows = rows.data(),
-      .num_rows = ListRowsAhead(batch.tasks, shape.batch, shape.max_draft, rows.data()),
-      .arrivals = arrivals.data(),
-      .workspaces = workspaces.data(),
-      .max_draft = shape.max_draft};
+  FusedRound fused{.batch = batch,
+                   .rows = rows.data(),
+                   .row_arrivals = row_arrivals.data(),
+                   .progress = progress.data(),
+                   .workspaces = workspaces.data(),
+                   .max_draft = shape.max_draft};
+  ListRowsAhead(batch, shape.max_draft, rows.data(), row_arrivals.data(), progress.data(), &fused);
   REQUIRE(RunEmulatedBlocks(options,
                             [&](EmulatedThread thread) { RunFusedRound(thread, fused); }) == "");
-  for (const int32_t arrived : arrivals) REQUIRE(arrived == 0);
+  REQUIRE(RunEmulatedBlocks(options,
+                            [&](EmulatedThread thread) { RunDeferredTasks(thread, fused); }) == "");
+  for (int32_t i = 0; i < fused.num_rows; ++i) REQUIRE(row_arrivals[i] == 0);
+  for (const TaskProgress& task : progress) {
+    REQUIRE(task.rows_done == 0);
+    REQUIRE(task.stopped_behind == 0);
+    REQUIRE(task.deferred == 0);
+  }
   std::vector<std::string> answers;
   for (int32_t i = 0; i < shape.batch; ++i) answers.push_back(round.answer(i));
   return answers;
