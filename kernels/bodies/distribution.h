@@ -112,8 +112,8 @@ SPECD_BODY TokenId LowestIdEqualTo(T& team, const Row& row, const RowStats& stat
 
 // What the first pass over a row leaves of one tile.
 template <Team T>
-SPECD_INLINE void NoteTile(T& team, const typename T::Tile& tile, float scale, bool with_sums,
-                           int32_t tile_index, const RowStats& stats) {
+SPECD_HOT void NoteTile(T& team, const typename T::Tile& tile, float scale, bool with_sums,
+                        int32_t tile_index, const RowStats& stats) {
   const float max = team.MaxBySteps(tile, stats.peaks + tile_index * kStepsPerTile);
   const bool finite = max - max == 0.0f;
   team.Publish(max, &stats.maxima[tile_index]);

@@ -195,8 +195,8 @@ SPECD_INLINE uint32_t StepsToLoad(const Row& row, int32_t tile_index, uint32_t s
 
 // What makes elements as they arrived into processed ones.
 template <Team T>
-SPECD_INLINE void EditTile(T& team, const Row& row, EditRange edited, EditRange overridden,
-                           int32_t tile_index, typename T::Tile* tile) {
+SPECD_HOT void EditTile(T& team, const Row& row, EditRange edited, EditRange overridden,
+                        int32_t tile_index, typename T::Tile* tile) {
   if (row.mask != nullptr) team.ApplyMask(row.mask, tile_index, tile);
   if (row.sequence.allowed != nullptr) team.ApplyMask(row.sequence.allowed, tile_index, tile);
   // An override comes second and starts from the element as it arrived, so it wins.
@@ -211,8 +211,8 @@ SPECD_INLINE void EditTile(T& team, const Row& row, EditRange edited, EditRange 
 }
 
 template <Team T>
-SPECD_INLINE void LoadProcessed(T& team, const Row& row, int32_t tile_index, uint32_t steps,
-                                typename T::Tile* tile) {
+SPECD_HOT void LoadProcessed(T& team, const Row& row, int32_t tile_index, uint32_t steps,
+                             typename T::Tile* tile) {
   const ArriveFunction arrive{row.view.rules};
   steps = StepsToLoad(row, tile_index, steps);
   const EditRange edited = EditsOfTile(row.sequence.edits, row.sequence.num_edits, tile_index);

@@ -77,6 +77,13 @@
 #define SPECD_STEP SPECD_INLINE
 #endif
 
+// The other way round: a part of the tile pass, which is one function on a GPU (tile_pass.h).
+#if defined(__CUDACC__)
+#define SPECD_HOT SPECD_INLINE
+#else
+#define SPECD_HOT
+#endif
+
 namespace specd {
 
 // Where a prefix sum passes a threshold.

@@ -89,7 +89,7 @@ class TilePass {
 
   // Calls judge(row) for every row that this warp was last with.
   template <typename Judge>
-  SPECD_INLINE void Run(const Judge& judge) {
+  SPECD_HOT void Run(const Judge& judge) {
     // Neighbouring parts go to different blocks, so that a small round is spread over the device.
     const int32_t first = thread_.warp() * thread_.num_blocks() + thread_.block();
     const int32_t num_warps = thread_.num_warps() * thread_.num_blocks();
@@ -110,7 +110,7 @@ class TilePass {
   }
 
  private:
-  SPECD_INLINE void ReadTileAhead(const AheadRow& row, int32_t tile_index) {
+  SPECD_HOT void ReadTileAhead(const AheadRow& row, int32_t tile_index) {
     const TensorView& tensor = IsTargetSlot(row.slot) ? round_.batch.target : round_.batch.draft;
     const ChainWorkspace workspace = FusedWorkspaceAt(round_, row.task);
     const RowStats stats = AheadAt(workspace.ahead, row.slot, tensor.vocab_size).stats;
@@ -123,8 +123,8 @@ class TilePass {
     NoteTile(team_, tile, row.scale, (row.flags & kAheadSums) != 0, tile_index, stats);
   }
 
-  SPECD_INLINE void LoadEdited(const AheadRow& row, const ChainWorkspace& workspace,
-                               int32_t tile_index, typename Team::Tile* tile) {
+  SPECD_HOT void LoadEdited(const AheadRow& row, const ChainWorkspace& workspace,
+                            int32_t tile_index, typename Team::Tile* tile) {
     const ChainTask& task = round_.batch.tasks[row.task];
     const KeyedCoins coins(task.seed, task.coins, task.num_coins);
     const ChainRows<Team, KeyedCoins> rows(team_, round_.batch, task, workspace, coins);

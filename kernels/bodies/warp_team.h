@@ -59,8 +59,8 @@ class WarpTeam {
 
   // The elements are fetched by type first, so that f is compiled once and not for each type.
   template <typename F>
-  SPECD_INLINE void Load(const RowView& row, int32_t tile_index, uint32_t steps, const F& f,
-                         Tile* tile) const {
+  SPECD_HOT void Load(const RowView& row, int32_t tile_index, uint32_t steps, const F& f,
+                      Tile* tile) const {
     const int32_t rest = row.vocab_size - tile_index * kTileSize;
     tile->count = rest < kTileSize ? rest : kTileSize;
     tile->steps = steps;
@@ -101,7 +101,7 @@ class WarpTeam {
   }
 
   // All threads go to the element's step together; there its owner writes it.
-  SPECD_INLINE void Set(int32_t element, float value, Tile* tile) const {
+  SPECD_HOT void Set(int32_t element, float value, Tile* tile) const {
     if (element < 0 || element >= tile->count) return;
     SPECD_UNROLL
     for (int32_t step = 0; step < kStepsPerTile; ++step) {
@@ -129,7 +129,7 @@ class WarpTeam {
     return LargestOfLanes(max);
   }
 
-  SPECD_INLINE float MaxBySteps(const Tile& tile, float* out) {
+  SPECD_HOT float MaxBySteps(const Tile& tile, float* out) {
     float largest = -kInfinity;
     SPECD_UNROLL
     for (int32_t step = 0; step < kStepsPerTile; ++step) {
@@ -302,7 +302,7 @@ class WarpTeam {
   // another's memory or none, so where words of 16 bytes would reach over its ends, elements are
   // fetched one by one.
   template <DType kDType>
-  SPECD_INLINE void Fetch(const RowView& row, int32_t tile_index, Tile* tile) const {
+  SPECD_HOT void Fetch(const RowView& row, int32_t tile_index, Tile* tile) const {
     constexpr int32_t kWords = internal::kWordsPerThread<kDType>;
     const int64_t first = int64_t{tile_index} * kTileSize;
     const char* const data =

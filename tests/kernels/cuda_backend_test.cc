@@ -245,7 +245,7 @@ TEST_SUITE("unit") {
       gpu.runs_at_once = runs_at_once;
       CudaBackend backend(std::make_unique<FakeGpuDriver>(&gpu), kPlenty);
       REQUIRE(backend.Prepare(kLimits).ok());
-      CHECK(gpu.graphs.size() == 6);  // of 1, 2, 4, 8, 16 and 24
+      CHECK(gpu.graphs.size() == 2 * 6);  // of 1, 2, 4, 8, 16 and 24
       CHECK(gpu.num_launches == 0);
       // From here on nothing is allocated and nothing is captured.
       const size_t num_blocks = gpu.allocations.size() + gpu.pinned.size();
@@ -262,7 +262,7 @@ TEST_SUITE("unit") {
         CHECK(gpu.num_launches == num_rounds);
       }
       CHECK(gpu.allocations.size() + gpu.pinned.size() == num_blocks);
-      CHECK(gpu.graphs.size() == 6);
+      CHECK(gpu.graphs.size() == 2 * 6);
     }
   }
 

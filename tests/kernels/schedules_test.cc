@@ -27,6 +27,7 @@ class HastyThread {
   int32_t num_warps() const { return thread_.num_warps(); }
   uint32_t Shuffle(uint32_t value, int32_t source) const { return thread_.Shuffle(value, source); }
   uint32_t Ballot(bool predicate) const { return thread_.Ballot(predicate); }
+  int32_t LargestOfWarp(int32_t value) const { return thread_.LargestOfWarp(value); }
   void Sync() const {
     if ((*num_syncs_)++ != left_out_) thread_.Sync();
   }
