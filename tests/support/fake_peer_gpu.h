@@ -1,4 +1,5 @@
-// A pretended GPU as the other process of gpu_peer.h takes it.
+// A pretended GPU as the other process of gpu_peer.h takes it, and as checks that need a PeerGpu in
+// a test take theirs. As safe as FakeGpuContext.
 #pragma once
 
 #include "tests/support/fake_gpu_context.h"

@@ -6,6 +6,7 @@ namespace specd {
 
 const std::vector<AttachCheck>& AttachChecks() {
   static const auto* const checks = new std::vector<AttachCheck>{
+      {"mps", "whether processes share the device through MPS", CheckMps},
       {"sub_allocation", "the handle of an inner address opens the whole allocation",
        CheckSubAllocation},
       {"opened_twice", "opening what is open gives the same address and counts", CheckOpenedTwice},

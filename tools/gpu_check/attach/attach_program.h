@@ -1,4 +1,5 @@
-// The command line of specd-gpu-attach, apart from which GPU it is for.
+// The command line of specd-gpu-attach, apart from which GPU it is for: a real one, or in tests the
+// pretended one. Called once in a process, by its main thread.
 #pragma once
 
 #include <functional>

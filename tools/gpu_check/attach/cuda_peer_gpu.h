@@ -1,4 +1,5 @@
-// A real device as either process of an attach check takes it.
+// A real device as either process of an attach check takes it, with memory as an engine's
+// allocators make it. For the thread that makes it.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,8 @@
 // Memory that one process exports and another imports (docs/PROTOCOL.md, device regions).
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "tools/gpu_check/attach/scenarios.h"
 #include "tools/gpu_check/attach/scene.h"
 
@@ -11,6 +13,14 @@ namespace {
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 }  // namespace
+
+AttachResult CheckMps(const AttachSetting& setting) {
+  const std::optional<bool> has_mps = setting.device.has_mps;
+  const char* const detail = !has_mps.has_value() ? "the driver does not say"
+                             : *has_mps           ? "this process is a client of MPS"
+                                                  : "this process has the device to itself";
+  return {AttachStatus::kObserved, detail, {}};
+}
 
 AttachResult CheckSubAllocation(const AttachSetting& setting) {
   return PlayScene(setting, [](Scene& scene) {

@@ -1,10 +1,12 @@
-// The scenarios, by what they are about; attach_check.h is what they are called through.
+// The scenarios of the attach checks, by the file that they stand in. attach_check.h names them and
+// is what they are called through; each is for one thread of a process of its own.
 #pragma once
 
 #include "tools/gpu_check/attach/attach_check.h"
 
 namespace specd {
 
+AttachResult CheckMps(const AttachSetting& setting);
 AttachResult CheckSubAllocation(const AttachSetting& setting);
 AttachResult CheckOpenedTwice(const AttachSetting& setting);
 AttachResult CheckBadHandles(const AttachSetting& setting);
