@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
@@ -80,6 +81,42 @@ TEST_SUITE("unit") {
       if (thread.warp() != 2) thread.Sync();
     });
     CHECK(Contains(error, "32 of 96 threads finished while the others are at a barrier"));
+  }
+
+  TEST_CASE("blocks of a launch each run once, at the same time under some schedule") {
+    bool were_together = false;
+    bool were_apart = false;
+    for (uint64_t seed = 0; seed < 40; ++seed) {
+      std::vector<int> runs(5, 0);
+      int num_running = 0;
+      int most_running = 0;
+      const EmulationOptions options{.num_threads = 64, .schedule_seed = seed, .num_blocks = 5};
+      REQUIRE(RunEmulatedBlocks(options, [&](EmulatedThread thread) {
+                const bool is_first = thread.warp() == 0 && thread.lane() == 0;
+                if (is_first) most_running = std::max(most_running, ++num_running);
+                for (int i = 0; i < 10; ++i) thread.Sync();
+                if (!is_first) return;
+                --num_running;
+                ++runs[static_cast<size_t>(thread.block())];
+              }) == "");
+      CHECK(runs == std::vector<int>(5, 1));
+      were_together = were_together || most_running > 1;
+      were_apart = were_apart || most_running == 1;
+    }
+    CHECK(were_together);
+    CHECK(were_apart);
+  }
+
+  TEST_CASE("an error in one block ends the launch") {
+    const EmulationOptions options{.num_threads = 64, .schedule_seed = 3, .num_blocks = 5};
+    const auto body = [](EmulatedThread thread) {
+      if (thread.block() == 2 && thread.warp() == 1) return;
+      thread.Sync();
+    };
+    CHECK(RunEmulatedBlocks(options, body) ==
+          "block 2: 32 of 64 threads finished while the others are at a barrier");
+    // Its threads are free again.
+    CHECK(RunEmulatedBlocks(options, [](EmulatedThread thread) { thread.Sync(); }) == "");
   }
 
   TEST_CASE("a shuffle from outside the warp is an error") {

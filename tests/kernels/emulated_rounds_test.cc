@@ -7,29 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "kernels/bodies/fused_round.h"
-#include "kernels/bodies/list_rows.h"
-#include "tests/kernels/run_chain.h"
-#include "tests/support/emulated_block.h"
-#include "tests/support/round_case.h"
+#include "tests/kernels/run_round.h"
 #include "tests/support/rows.h"
 
 namespace specd {
 namespace {
-
-std::vector<std::string> ScalarAnswers(RoundCase& round, int32_t batch_size) {
-  const RoundBatch batch = round.All();
-  for (int32_t i = 0; i < batch_size; ++i) {
-    const ChainTask& task = batch.tasks[i];
-    const OwnedWorkspace workspace(batch.target.vocab_size, task.chain.num_drafts);
-    ScalarTeam<CpuTarget::kBaseline> team;
-    batch.outcomes[i] =
-        RunTask(team, batch, task, *workspace, KeyedCoins(task.seed), OutputOf(batch, i));
-  }
-  std::vector<std::string> answers;
-  for (int32_t i = 0; i < batch_size; ++i) answers.push_back(round.answer(i));
-  return answers;
-}
 
 std::vector<std::string> EmulatedAnswers(RoundCase& round, int32_t batch_size,
                                          const EmulationOptions& options) {
@@ -50,40 +32,7 @@ std::vector<std::string> EmulatedAnswers(RoundCase& round, int32_t batch_size,
     }
     batch.outcomes[i] = outcomes[0];
   }
-  std::vector<std::string> answers;
-  for (int32_t i = 0; i < batch_size; ++i) answers.push_back(round.answer(i));
-  return answers;
-}
-
-std::vector<std::string> FusedAnswers(RoundCase& round, const RoundCase::Options& shape,
-                                      const EmulationOptions& options) {
-  const RoundBatch batch = round.All();
-  const int32_t num_slots = NumSlots(shape.max_draft);
-  std::vector<AheadRow> rows(shape.batch * num_slots);
-  std::vector<int32_t> row_arrivals(shape.batch * num_slots, -1);
-  std::vector<TaskProgress> progress(shape.batch);
-  std::vector<char> workspaces(shape.batch * FusedWorkspaceBytes(shape.vocab_size, shape.max_draft),
-                               char(kPoison));
-  FusedRound fused{.batch = batch,
-                   .rows = rows.data(),
-                   .row_arrivals = row_arrivals.data(),
-                   .progress = progress.data(),
-                   .workspaces = workspaces.data(),
-                   .max_draft = shape.max_draft};
-  ListRowsAhead(batch, shape.max_draft, rows.data(), row_arrivals.data(), progress.data(), &fused);
-  REQUIRE(RunEmulatedBlocks(options,
-                            [&](EmulatedThread thread) { RunFusedRound(thread, fused); }) == "");
-  REQUIRE(RunEmulatedBlocks(options,
-                            [&](EmulatedThread thread) { RunDeferredTasks(thread, fused); }) == "");
-  for (int32_t i = 0; i < fused.num_rows; ++i) REQUIRE(row_arrivals[i] == 0);
-  for (const TaskProgress& task : progress) {
-    REQUIRE(task.rows_done == 0);
-    REQUIRE(task.stopped_behind == 0);
-    REQUIRE(task.deferred == 0);
-  }
-  std::vector<std::string> answers;
-  for (int32_t i = 0; i < shape.batch; ++i) answers.push_back(round.answer(i));
-  return answers;
+  return AnswersOf(round, batch_size);
 }
 
 TEST_SUITE("invariance") {
@@ -98,16 +47,17 @@ TEST_SUITE("invariance") {
       if (repeat == 4) options.target_kind = options.draft_kind = RowKind::kProbabilities;
       if (repeat == 5) options.target_kind = options.draft_kind = RowKind::kFinalProbabilities;
       RoundCase round(options);
-      const std::vector<std::string> expected = ScalarAnswers(round, options.batch);
+      const std::vector<std::string> expected = ScalarAnswers(round);
       for (const int32_t num_blocks : {1, 2, 7, 200}) {
         CAPTURE(repeat);
         CAPTURE(num_blocks);
-        const std::vector<std::string> answers =
-            FusedAnswers(round, options,
-                         {.num_threads = num_blocks == 7 ? 32 : 64,
-                          .schedule_seed = random(),
-                          .num_blocks = num_blocks});
-        for (int32_t i = 0; i < options.batch; ++i) REQUIRE(answers[i] == expected[i]);
+        const LaunchResult result = LaunchRound(round, options.max_draft,
+                                                {.num_threads = num_blocks == 7 ? 32 : 64,
+                                                 .schedule_seed = random(),
+                                                 .num_blocks = num_blocks});
+        REQUIRE(result.error == "");
+        REQUIRE(result.counts_are_back);
+        for (int32_t i = 0; i < options.batch; ++i) REQUIRE(result.answers[i] == expected[i]);
       }
     }
   }
@@ -124,7 +74,7 @@ TEST_SUITE("invariance") {
       if (repeat == 5) options.target_kind = options.draft_kind = RowKind::kFinalProbabilities;
       options.scaled = repeat == 3;
       RoundCase round(options);
-      const std::vector<std::string> expected = ScalarAnswers(round, options.batch);
+      const std::vector<std::string> expected = ScalarAnswers(round);
       for (const int32_t num_threads : {32, 96, 256}) {
         CAPTURE(repeat);
         CAPTURE(num_threads);

@@ -62,9 +62,8 @@ ChainOutcome RunByOneWarp(const RoundBatch& batch) {
                    .max_draft = kNumDrafts};
   ListRowsAhead(batch, kNumDrafts, rows.data(), row_arrivals.data(), &progress, &fused);
   REQUIRE(!fused.may_defer);
-  REQUIRE(RunEmulatedBlocks({.num_threads = 32}, [&](EmulatedThread thread) {
-            RunFusedRound(thread, fused);
-          }) == "");
+  REQUIRE(RunEmulatedBlocks({.num_threads = 32},
+                            [&](EmulatedThread thread) { RunFusedRound(thread, fused); }) == "");
   return batch.outcomes[0];
 }
 

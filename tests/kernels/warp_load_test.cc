@@ -74,8 +74,7 @@ TEST_SUITE("unit") {
             CAPTURE(row.vocab_size);
             CAPTURE(steps);
             for (int32_t i = 0; i < static_cast<int32_t>(elements.size()); ++i) {
-              const bool here =
-                  i < row.vocab_size && (steps >> (i % kTileSize / kLanes) & 1u) != 0;
+              const bool here = i < row.vocab_size && (steps >> (i % kTileSize / kLanes) & 1u) != 0;
               const float expected = here ? LoadElement(placed, i) : -kInfinity;
               CAPTURE(i);
               REQUIRE(BitsOf(elements[i]) == BitsOf(expected));

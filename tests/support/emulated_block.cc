@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/context/fiber.hpp>
 #include <boost/context/fixedsize_stack.hpp>
+#include <memory>
 #include <numeric>
 #include <random>
 #include <vector>
@@ -23,6 +24,9 @@ namespace context = boost::context;
 
 constexpr int32_t kWarpSize = 32;
 constexpr size_t kStackBytes = 256 * 1024;  // sanitizers widen frames several times
+// Blocks of a launch that are under way at the same time, and threads of all of them.
+constexpr uint64_t kResidentBlocksMax = 4;
+constexpr int32_t kResidentThreadsMax = 2048;
 
 // Thrown out of a waiting thread when the block stops early, so that its fiber ends by itself.
 struct BlockStopped {};
@@ -102,36 +106,35 @@ void Yield(ThreadState* thread) {
 
 class EmulatedBlock {
  public:
-  EmulatedBlock(const EmulationOptions& options, const std::function<void(EmulatedThread)>& body)
-      : threads_(ThreadsOfProcess(options.num_threads)),
+  // Takes the threads of the process from `first_thread` on.
+  EmulatedBlock(const EmulationOptions& options, int32_t first_thread,
+                const std::function<void(EmulatedThread)>& body)
+      : threads_(ThreadsOfProcess(first_thread + options.num_threads)),
+        first_thread_(first_thread),
         num_threads_(options.num_threads),
         block_(options.block),
         num_blocks_(options.num_blocks),
         random_(options.schedule_seed),
         body_(body) {
     for (int32_t i = 0; i < num_threads_; ++i) {
-      SPECD_CHECK(threads_[i]->block == nullptr);
-      threads_[i]->block = this;
-      threads_[i]->waiting = Waiting::kNothing;
+      SPECD_CHECK(ThreadAt(i).block == nullptr);
+      ThreadAt(i).block = this;
+      ThreadAt(i).waiting = Waiting::kNothing;
     }
   }
   EmulatedBlock(const EmulatedBlock&) = delete;
   EmulatedBlock& operator=(const EmulatedBlock&) = delete;
   ~EmulatedBlock() {
-    for (int32_t i = 0; i < num_threads_; ++i) threads_[i]->block = nullptr;
+    stopped_ = true;
+    for (int32_t i = 0; i < num_threads_; ++i) {
+      if (ThreadAt(i).waiting != Waiting::kFinished) Resume(&ThreadAt(i));
+      ThreadAt(i).block = nullptr;
+    }
   }
 
-  std::string Run() {
-    while (error_.empty() && Step()) {
-    }
-    if (!error_.empty()) {
-      stopped_ = true;
-      for (int32_t i = 0; i < num_threads_; ++i) {
-        if (threads_[i]->waiting != Waiting::kFinished) Resume(threads_[i]);
-      }
-    }
-    return error_;
-  }
+  // Goes on with one warp, or past a barrier. False when the block is done, or cannot go on.
+  bool GoOn() { return error_.empty() && Step(); }
+  const std::string& error() const { return error_; }
 
   int32_t num_warps() const { return num_threads_ / kWarpSize; }
   int32_t block() const { return block_; }
@@ -139,7 +142,7 @@ class EmulatedBlock {
 
   // Called on a thread's own stack: gives way until the scheduler has an answer.
   uint32_t Wait(int32_t index, Waiting waiting, uint32_t value, int32_t source) {
-    ThreadState& thread = *threads_[index];
+    ThreadState& thread = ThreadAt(index);
     thread.waiting = waiting;
     thread.value = value;
     thread.source = source;
@@ -181,10 +184,10 @@ class EmulatedBlock {
     return thread;
   }
 
-  // One job of a thread, on its own stack.
+  // One job of thread `index` of the process, on its own stack.
   void RunBody(int32_t index) {
     try {
-      if (!stopped_) body_(EmulatedThread(this, index));
+      if (!stopped_) body_(EmulatedThread(this, index - first_thread_));
     } catch (const BlockStopped&) {
     }
   }
@@ -205,7 +208,8 @@ class EmulatedBlock {
     return true;
   }
 
-  ThreadState& Of(int32_t warp, int32_t lane) const { return *threads_[warp * kWarpSize + lane]; }
+  ThreadState& ThreadAt(int32_t index) const { return *threads_[first_thread_ + index]; }
+  ThreadState& Of(int32_t warp, int32_t lane) const { return ThreadAt(warp * kWarpSize + lane); }
 
   void RunWarp(int32_t warp) {
     int32_t order[kWarpSize];
@@ -247,7 +251,7 @@ class EmulatedBlock {
   bool ReleaseBarrier() {
     int32_t finished = 0;
     for (int32_t i = 0; i < num_threads_; ++i) {
-      finished += threads_[i]->waiting == Waiting::kFinished ? 1 : 0;
+      finished += ThreadAt(i).waiting == Waiting::kFinished ? 1 : 0;
     }
     if (finished == num_threads_) return false;
     if (finished > 0) {
@@ -255,11 +259,12 @@ class EmulatedBlock {
                            num_threads_);
       return false;
     }
-    for (int32_t i = 0; i < num_threads_; ++i) threads_[i]->waiting = Waiting::kNothing;
+    for (int32_t i = 0; i < num_threads_; ++i) ThreadAt(i).waiting = Waiting::kNothing;
     return true;
   }
 
-  const std::vector<ThreadState*>& threads_;  // of the process: this block uses the first ones
+  const std::vector<ThreadState*>& threads_;  // of the process
+  const int32_t first_thread_;
   const int32_t num_threads_;
   const int32_t block_;
   const int32_t num_blocks_;
@@ -304,24 +309,51 @@ bool EmulatedThread::IsLastToArrive(int32_t* counter, int32_t num_arrivals) cons
 
 std::string RunEmulatedBlocks(const EmulationOptions& options,
                               const std::function<void(EmulatedThread)>& body) {
+  SPECD_CHECK(options.num_threads > 0 && options.num_threads % kWarpSize == 0);
   std::mt19937_64 random(options.schedule_seed);
-  std::vector<int32_t> order(options.num_blocks);
-  std::iota(order.begin(), order.end(), 0);
-  std::shuffle(order.begin(), order.end(), random);
-  for (const int32_t block : order) {
+  std::vector<int32_t> waiting(options.num_blocks);
+  std::iota(waiting.begin(), waiting.end(), 0);
+  std::shuffle(waiting.begin(), waiting.end(), random);
+  // A device has room for some blocks; the others start as these end.
+  const auto drawn = static_cast<int32_t>(1 + random() % kResidentBlocksMax);
+  const int32_t room = std::max(kResidentThreadsMax / options.num_threads, 1);
+  std::vector<std::unique_ptr<EmulatedBlock>> resident(std::min(drawn, room));
+  const auto start = [&](size_t place) {
+    resident[place] = nullptr;
+    if (waiting.empty()) return;
     EmulationOptions one = options;
-    one.block = block;
+    one.block = waiting.back();
     one.schedule_seed = random();
-    const std::string error = RunEmulatedBlock(one, body);
-    if (!error.empty()) return fmt::format("block {}: {}", block, error);
+    waiting.pop_back();
+    resident[place] = std::make_unique<EmulatedBlock>(
+        one, static_cast<int32_t>(place) * options.num_threads, body);
+  };
+  for (size_t place = 0; place < resident.size(); ++place) start(place);
+  while (true) {
+    std::vector<size_t> running;
+    for (size_t place = 0; place < resident.size(); ++place) {
+      if (resident[place] != nullptr) running.push_back(place);
+    }
+    if (running.empty()) return "";
+    const size_t place = running[random() % running.size()];
+    // As uneven as the warps of a block, and often to the end.
+    int64_t steps = int64_t{1} << (random() % 10);
+    bool goes_on = true;
+    while (goes_on && --steps >= 0) goes_on = resident[place]->GoOn();
+    if (goes_on) continue;
+    const EmulatedBlock& block = *resident[place];
+    if (!block.error().empty()) return fmt::format("block {}: {}", block.block(), block.error());
+    start(place);
   }
-  return "";
 }
 
 std::string RunEmulatedBlock(const EmulationOptions& options,
                              const std::function<void(EmulatedThread)>& body) {
   SPECD_CHECK(options.num_threads > 0 && options.num_threads % kWarpSize == 0);
-  return EmulatedBlock(options, body).Run();
+  EmulatedBlock block(options, 0, body);
+  while (block.GoOn()) {
+  }
+  return block.error();
 }
 
 }  // namespace specd

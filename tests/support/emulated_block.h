@@ -4,7 +4,7 @@
 // Shuffles, ballots and barriers are the points where threads give way; which warp goes on, for how
 // long, and in which order its threads run is drawn from the schedule seed. A thread that is
 // missing at a shuffle, a ballot or a barrier, which on a GPU hangs or gives garbage, is an error
-// with a text. Deterministic for a seed; one block at a time in a process. Understood by
+// with a text. Deterministic for a seed; one launch at a time in a process. Understood by
 // AddressSanitizer and ThreadSanitizer.
 #pragma once
 
@@ -47,7 +47,7 @@ class EmulatedThread {
 struct EmulationOptions {
   int32_t num_threads = 32;  // a multiple of 32
   uint64_t schedule_seed = 0;
-  // The place of this block in a launch of several, which run one after another.
+  // The place of this block in a launch of several.
   int32_t block = 0;
   int32_t num_blocks = 1;
 };
@@ -57,8 +57,9 @@ struct EmulationOptions {
 std::string RunEmulatedBlock(const EmulationOptions& options,
                              const std::function<void(EmulatedThread)>& body);
 
-// The same for all blocks of a launch, in an order that the seed gives. Blocks may not wait for one
-// another, so any order is one that a GPU could choose.
+// The same for all blocks of a launch. How many are under way at the same time, in which order they
+// start, and which goes on for how long is drawn from the seed too. Blocks may not wait for one
+// another, so each of these is something that a GPU could do.
 std::string RunEmulatedBlocks(const EmulationOptions& options,
                               const std::function<void(EmulatedThread)>& body);
 

@@ -52,7 +52,7 @@ bool ReceiveFromPeer(int socket, void* bytes, size_t size_bytes, UniqueFd* fd) {
   return true;
 }
 
-GpuPeer::GpuPeer(size_t device_index) {
+GpuPeer::GpuPeer(const std::string& program, const std::vector<std::string>& arguments) {
   int ends[2];
   SPECD_CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
   socket_.Reset(ends[0]);
@@ -60,10 +60,13 @@ GpuPeer::GpuPeer(size_t device_index) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, theirs.get(), STDIN_FILENO);
-  std::string program = SPECD_GPU_PEER;
-  std::string device = std::to_string(device_index);
-  char* const arguments[] = {program.data(), device.data(), nullptr};
-  const int error = posix_spawn(&pid_, program.c_str(), &actions, nullptr, arguments, environ);
+  std::vector<std::string> texts = {program};
+  texts.insert(texts.end(), arguments.begin(), arguments.end());
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  const int error =
+      posix_spawn(&pid_, program.c_str(), &actions, nullptr, pointers.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   SPECD_CHECK(error == 0);
 }

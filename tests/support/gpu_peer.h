@@ -1,6 +1,6 @@
-// Another process with a pretended GPU of its own, for tests that need two: GpuPeer starts
-// gpu_peer_main.cc and has it do one thing after another; PeerRequest and PeerReply are what goes
-// between them.
+// Another process with a GPU of its own, for what needs two: GpuPeer starts a program and has it do
+// one thing after another; PeerRequest and PeerReply are what goes between them. In tests the
+// program is gpu_peer_main.cc, whose GPU is a pretended one.
 //
 // The peer is a real process, made with fork and exec, and dies when its socket closes. A GpuPeer
 // belongs to one thread.
@@ -9,6 +9,8 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "ipc/unique_fd.h"
 #include "kernels/core/gpu_context.h"
@@ -27,6 +29,8 @@ enum class PeerOp : uint32_t {
   kStore,     // word, value: a plain store
   kWriteValue,   // word, value: on its stream
   kWaitValue,    // word, value: on its stream
+  kEcho,         // word, value, size_bytes: on its stream, size_bytes times: waits for the value,
+                 // writes it to the next word, and goes on to the next value
   kQuery,        // its stream
   kCreateEvent,  // -> handle
   kOpenEvent,    // handle
@@ -67,7 +71,9 @@ bool ReceiveFromPeer(int socket, void* bytes, size_t size_bytes, UniqueFd* fd);
 
 class GpuPeer {
  public:
-  // Starts the program, whose device is `device_index` of FakeGpuOptions.
+  // Starts a program that answers requests on its standard input.
+  GpuPeer(const std::string& program, const std::vector<std::string>& arguments);
+  // Starts gpu_peer_main.cc, whose device is `device_index` of FakeGpuOptions.
   explicit GpuPeer(size_t device_index = 0);
   ~GpuPeer();
   GpuPeer(const GpuPeer&) = delete;

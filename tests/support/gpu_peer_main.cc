@@ -1,10 +1,8 @@
 // The other process of tests/support/gpu_peer.h: does on its pretended GPU what the test asks for
 // on the socket that is its standard input, until that closes.
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -16,8 +14,8 @@
 #include "ipc/error.h"
 #include "ipc/include/specd/specd.h"
 #include "ipc/unix_socket.h"
-#include "tests/support/fake_gpu_context.h"
-#include "tests/support/gpu_peer.h"
+#include "tests/support/fake_peer_gpu.h"
+#include "tests/support/gpu_peer_worker.h"
 
 namespace specd {
 namespace {
@@ -26,60 +24,10 @@ constexpr absl::Duration kTimeout = absl::Seconds(10);
 
 class Peer {
  public:
-  explicit Peer(size_t device_index) : gpu_(FakeGpuOptions(), device_index) {
-    (void)gpu_.CreateStream(&stream_);
-  }
+  explicit Peer(size_t device_index) : fake_(FakeGpuOptions(), device_index) {}
 
   GpuResult Do(const PeerRequest& request, int fd, PeerReply* reply, UniqueFd* reply_fd) {
-    const GpuAddress word = words_device_ + request.word * sizeof(uint64_t);
     switch (request.op) {
-      case PeerOp::kAllocate:
-        return Allocate(request, &reply->address);
-      case PeerOp::kFree:
-        return gpu_.Free(request.address);
-      case PeerOp::kExport:
-        return Export(request, reply, reply_fd);
-      case PeerOp::kFill: {
-        const std::vector<char> bytes(request.size_bytes, static_cast<char>(request.value));
-        return CopyNow(reinterpret_cast<void*>(request.address), bytes.data(), bytes.size());
-      }
-      case PeerOp::kRead:
-        return CopyNow(&reply->value, reinterpret_cast<void*>(request.address), sizeof(uint64_t));
-      case PeerOp::kImport: {
-        GpuMapping mapping;
-        const GpuResult result =
-            gpu_.Import({{request.kind, request.handle, fd}, request.size_bytes}, &mapping);
-        reply->address = mapping.address;
-        reply->size_bytes = mapping.size_bytes;
-        return result;
-      }
-      case PeerOp::kClose:
-        return gpu_.Close({.kind = request.kind, .address = request.address});
-      case PeerOp::kWords:
-        words_ =
-            static_cast<uint64_t*>(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
-        return gpu_.RegisterHost(words_, 4096, &words_device_);
-      case PeerOp::kStore:
-        __atomic_store_n(words_ + request.word, request.value, __ATOMIC_RELEASE);
-        return GpuResult::Ok();
-      case PeerOp::kWriteValue:
-        return gpu_.WriteValue(stream_, word, GpuWord::k64, request.value);
-      case PeerOp::kWaitValue:
-        return gpu_.WaitValue(stream_, word, GpuWord::k64, request.value);
-      case PeerOp::kQuery:
-        return gpu_.Query(stream_);
-      case PeerOp::kCreateEvent: {
-        const GpuResult result = gpu_.CreateSharedEvent(&event_);
-        return result.ok() ? gpu_.ExportEvent(event_, &reply->handle) : result;
-      }
-      case PeerOp::kOpenEvent:
-        return gpu_.OpenEvent(request.handle, &event_);
-      case PeerOp::kDestroyEvent:
-        return gpu_.DestroyEvent(event_);
-      case PeerOp::kRecordEvent:
-        return gpu_.RecordEvent(event_, stream_);
-      case PeerOp::kWaitEvent:
-        return gpu_.WaitEvent(stream_, event_);
       case PeerOp::kCountViolations:
         reply->value = gpu_.violations().size();
         return GpuResult::Ok();
@@ -97,8 +45,9 @@ class Peer {
       }
       case PeerOp::kUnregister:
         return Ask(UnregisterRegionRequest{static_cast<uint32_t>(request.value)}, -1, nullptr);
+      default:
+        return worker_.Do(request, fd, reply, reply_fd);
     }
-    return GpuResult::Error("unknown request");
   }
 
  private:
@@ -138,38 +87,9 @@ class Peer {
     return GpuResult::Ok();
   }
 
-  GpuResult Allocate(const PeerRequest& request, uint64_t* address) {
-    if (request.kind == GpuMemoryKind::kVmm) return gpu_.AllocateVmm(request.size_bytes, address);
-    if (request.kind == GpuMemoryKind::kPool) {
-      return gpu_.AllocateFromPool(request.size_bytes, address);
-    }
-    return gpu_.Allocate(request.size_bytes, address);
-  }
-
-  GpuResult Export(const PeerRequest& request, PeerReply* reply, UniqueFd* reply_fd) {
-    GpuAllocation allocation;
-    GpuResult result = gpu_.Describe(request.address, &allocation);
-    if (!result.ok()) return result;
-    GpuExport exported;
-    result = gpu_.Export(request.address, request.kind, &exported);
-    reply_fd->Reset(exported.fd);
-    reply->handle = exported.handle;
-    reply->address = allocation.base;
-    reply->size_bytes = allocation.size_bytes;
-    reply->buffer_id = allocation.buffer_id;
-    return result;
-  }
-
-  GpuResult CopyNow(void* target, const void* source, uint64_t size_bytes) {
-    const GpuResult result = gpu_.Copy(stream_, target, source, size_bytes);
-    return result.ok() ? gpu_.Synchronize(stream_) : result;
-  }
-
-  FakeGpuContext gpu_;
-  GpuStream stream_;
-  GpuEvent event_;
-  uint64_t* words_ = nullptr;
-  GpuAddress words_device_ = 0;
+  FakePeerGpu fake_;
+  FakeGpuContext& gpu_ = fake_.context();
+  GpuPeerWorker worker_{&fake_};
   std::unique_ptr<UnixConnection> daemon_;
 };
 
@@ -178,14 +98,9 @@ class Peer {
 
 int main(int argc, char** argv) {
   specd::Peer peer(argc > 1 ? std::strtoul(argv[1], nullptr, 10) : 0);
-  while (true) {
-    specd::PeerRequest request;
-    specd::UniqueFd fd;
-    if (!specd::ReceiveFromPeer(STDIN_FILENO, &request, sizeof(request), &fd)) return 0;
-    specd::PeerReply reply;
-    specd::UniqueFd reply_fd;
-    reply.code = peer.Do(request, fd.get(), &reply, &reply_fd).code();
-    reply.pid = getpid();
-    if (!specd::SendToPeer(STDIN_FILENO, &reply, sizeof(reply), reply_fd.get())) return 0;
-  }
+  specd::ServePeer(STDIN_FILENO, [&](const specd::PeerRequest& request, int fd,
+                                     specd::PeerReply* reply, specd::UniqueFd* reply_fd) {
+    return peer.Do(request, fd, reply, reply_fd);
+  });
+  return 0;
 }

@@ -25,6 +25,15 @@ case "$*" in
      printf '[doctest] Status: SUCCESS!\\n' ;;
 esac
 """
+ATTACH = """
+case "$*" in
+  *--list*) printf 'words\\tthat they hand over\\nmany\\thow many\\n' ;;
+  *words*) printf 'pass\\t20 rounds, pipes: %s\\n' "$CUDA_MPS_PIPE_DIRECTORY" ;;
+  *) echo 'noise'; printf 'observed\\t32 held up another\\n' ;;
+esac
+"""
+# What the attach checks say after all others, and that there is neither MPS nor torch.
+SHARED = ["pass", "observed", "skipped", "skipped"]
 SANITIZER_PASSES = """
 while [ "${1#-}" != "$1" ]; do shift 2; done
 "$@" && [ -n "$SPECD_GPU_QUICK" ] && [ -n "$SPECD_REQUIRE_GPU" ] &&
@@ -79,6 +88,9 @@ class RunTest(GpuCheckTest):
         self.sanitizer = self.folder / "tools/compute-sanitizer"
         self.program(self.facts, FACTS)
         self.program(self.tests, PASSES)
+        self.attach = self.bundle / "bin/specd-gpu-attach"
+        self.program(self.attach, ATTACH)
+        shutil.copy(SOURCE / "tools/gpu_check/peers.py", self.bundle / "share")
         self.path = {"PATH": f"{self.sanitizer.parent}:/usr/bin:/bin"}
 
     def statuses(self, results):
@@ -97,8 +109,10 @@ class RunTest(GpuCheckTest):
             [check["name"] for check in results["checks"]],
             ["devices", "alpha, or: one", "beta"] +
             [f"compute-sanitizer {tool}"
-             for tool in ("memcheck", "racecheck", "synccheck", "initcheck")])
-        self.assertEqual(set(self.statuses(results)), {"pass"})
+             for tool in ("memcheck", "racecheck", "synccheck", "initcheck")] +
+            ["attach words", "attach many", "attach under MPS", "peers"])
+        self.assertEqual(self.statuses(results), ["pass"] * 7 + SHARED)
+        self.assertEqual(results["checks"][8]["detail"], "32 held up another")
         self.assertEqual(results["checks"][1]["detail"], "compared 12 answers")
 
     def test_no_device(self):
@@ -135,14 +149,14 @@ class RunTest(GpuCheckTest):
                 process, results = self.run_bundle("--no-sanitizer", "--limit_s=1")
                 self.assertEqual(process.returncode, 1)
                 self.assertEqual(results["result"], "fail")
-                self.assertEqual(self.statuses(results), ["pass", "pass", "fail"] + ["skipped"] * 4)
+                self.assertEqual(self.statuses(results), ["pass", "pass", "fail"] + ["skipped"] * 4 + SHARED)
                 self.assertIn(expected, results["checks"][2]["detail"])
 
     def test_no_case_at_all(self):
         self.program(self.tests, "echo 'cannot execute' >&2; exit 126")
         process, results = self.run_bundle("--no-sanitizer")
         self.assertEqual(process.returncode, 1)
-        self.assertEqual(self.statuses(results), ["pass", "fail"] + ["skipped"] * 4)
+        self.assertEqual(self.statuses(results), ["pass", "fail"] + ["skipped"] * 4 + SHARED)
         self.assertIn("cannot execute", (self.folder / "out/log.txt").read_text())
 
     def test_what_the_sanitizer_finds(self):
@@ -161,8 +175,8 @@ class RunTest(GpuCheckTest):
                 self.program(self.sanitizer, text)
                 process, results = self.run_bundle(environment=self.path)
                 self.assertEqual(process.returncode, 1 if expected == "fail" else 0)
-                self.assertEqual(self.statuses(results), ["pass"] * 3 + [expected] * 4)
-                self.assertIn(detail, results["checks"][-1]["detail"])
+                self.assertEqual(self.statuses(results), ["pass"] * 3 + [expected] * 4 + SHARED)
+                self.assertIn(detail, results["checks"][6]["detail"])
 
     def test_a_sanitizer_that_must_be_there(self):
         path = {"PATH": "/usr/bin:/bin", "CUDA_HOME": str(self.folder)}
@@ -170,7 +184,62 @@ class RunTest(GpuCheckTest):
             self.skipTest("this machine has one")
         process, results = self.run_bundle("--sanitizer", environment=path)
         self.assertEqual(process.returncode, 1)
-        self.assertEqual(self.statuses(results), ["pass"] * 3 + ["fail"] * 4)
+        self.assertEqual(self.statuses(results), ["pass"] * 3 + ["fail"] * 4 + SHARED)
+
+    def test_an_attach_check_that_fails_or_says_nothing(self):
+        for name, text, expected in (
+                ("fails", "printf 'fail\\tround 3 does not come through\\n'; exit 1",
+                 "round 3 does not come through"),
+                ("has no device", "echo 'error: no device' >&2; exit 3", "error: no device"),
+                ("says pass and fails", "printf 'pass\\t\\n'; exit 1", "pass"),
+                ("says nothing", "exit 0", "no output"),
+                ("hangs", "exec sleep 100", "did not end within 1 s")):
+            with self.subTest(name):
+                self.program(self.attach, f'case "$*" in *--check*many*) {text};; esac\n{ATTACH}')
+                process, results = self.run_bundle("--no-sanitizer", "--limit_s=1")
+                self.assertEqual(process.returncode, 1)
+                self.assertEqual(self.statuses(results)[-4:],
+                                 ["pass", "fail", "skipped", "skipped"])
+                self.assertIn(expected, results["checks"][-3]["detail"])
+        self.program(self.attach, "exit 127")
+        process, results = self.run_bundle("--no-sanitizer")
+        self.assertEqual(process.returncode, 1)
+        self.assertEqual(self.statuses(results)[-3:], ["fail", "skipped", "skipped"])
+
+    def test_mps_is_started_with_pipes_of_its_own_and_ended(self):
+        control = self.sanitizer.parent / "nvidia-cuda-mps-control"
+        log = self.folder / "mps.log"
+        self.program(control, f"""
+echo "$CUDA_MPS_PIPE_DIRECTORY" >> '{log}'
+test "$1" = -d || cat >> '{log}'
+""")
+        process, results = self.run_bundle("--no-sanitizer", environment=self.path)
+        self.assertEqual(process.returncode, 0, process.stdout + process.stderr)
+        self.assertEqual([check["name"] for check in results["checks"][-5:]],
+                         ["attach words", "attach many", "attach words under MPS",
+                          "attach many under MPS", "peers"])
+        pipe, same, said = log.read_text().splitlines()
+        self.assertEqual((pipe, said), (same, "quit"))
+        self.assertFalse(pathlib.Path(pipe).exists())
+        self.assertTrue(results["checks"][-5]["detail"].endswith("pipes: "))
+        self.assertTrue(results["checks"][-3]["detail"].endswith(pipe))
+        self.program(control, "echo 'an MPS of another user'; exit 1")
+        process, results = self.run_bundle("--no-sanitizer", environment=self.path)
+        self.assertEqual(process.returncode, 0)
+        self.assertIn("another user", results["checks"][-2]["detail"])
+        process, results = self.run_bundle("--no-sanitizer", "--no-mps", environment=self.path)
+        self.assertIn("--no-mps", results["checks"][-2]["detail"])
+
+    def test_peers_are_observed_skipped_or_fail(self):
+        python = self.sanitizer.parent / "python3"
+        for code, status in ((0, "observed"), (3, "skipped"), (1, "fail")):
+            self.program(python, f"echo 'error: its last line'; exit {code}")
+            process, results = self.run_bundle("--no-sanitizer", environment=self.path)
+            self.assertEqual(process.returncode, 1 if status == "fail" else 0)
+            self.assertEqual(self.statuses(results)[-1], status)
+            self.assertIn("its last line", results["checks"][-1]["detail"])
+        process, results = self.run_bundle("--no-sanitizer", "--no-peers", environment=self.path)
+        self.assertIn("--no-peers", results["checks"][-1]["detail"])
 
     def test_arguments(self):
         for arguments in (["--nonsense"], ["--out"], ["--limit_s=0"], ["--limit_s", "soon"]):
@@ -254,8 +323,11 @@ class BundleTest(GpuCheckTest):
         checks = [check for check in results["checks"] if check["status"] == "fail"]
         self.assertGreaterEqual(len(checks), 8)
         for check in checks:
-            self.assertTrue(check["name"].startswith("CUDA "), check)
-            self.assertRegex(check["detail"], '^backend "cuda" needs an NVIDIA driver')
+            self.assertTrue(check["name"].startswith(("CUDA ", "attach ")), check)
+            if check["name"].startswith("CUDA "):
+                self.assertRegex(check["detail"], '^backend "cuda" needs an NVIDIA driver')
+            else:
+                self.assertRegex(check["detail"], "^error: .*driver")
 
 
 if __name__ == "__main__":

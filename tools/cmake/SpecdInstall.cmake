@@ -55,7 +55,7 @@ install(FILES ${PROJECT_BINARY_DIR}/specdConfig.cmake ${PROJECT_BINARY_DIR}/spec
 # and comes before a LD_LIBRARY_PATH of the machine.
 if(SPECD_HAVE_CUDA AND TARGET specd_kernels_test AND TARGET specd_gpu_facts)
   set(glibc "^(ld-linux.*|lib(anl|c|dl|m|mvec|nsl|pthread|resolv|rt|util))[.]so")
-  foreach(program specd_kernels_test specd_gpu_facts)
+  foreach(program specd_kernels_test specd_gpu_facts specd_gpu_attach)
     target_link_options(${program} PRIVATE LINKER:--disable-new-dtags)
     set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
     install(TARGETS ${program} RUNTIME_DEPENDENCY_SET specd_gpu_check_libraries
@@ -66,7 +66,9 @@ if(SPECD_HAVE_CUDA AND TARGET specd_kernels_test AND TARGET specd_gpu_facts)
     LIBRARY DESTINATION lib COMPONENT specd_gpu_check EXCLUDE_FROM_ALL)
   install(PROGRAMS ${PROJECT_SOURCE_DIR}/tools/gpu_check/run DESTINATION .
     COMPONENT specd_gpu_check EXCLUDE_FROM_ALL)
-  install(FILES ${PROJECT_SOURCE_DIR}/tools/lib.sh DESTINATION share
+  install(FILES ${PROJECT_SOURCE_DIR}/tools/lib.sh ${PROJECT_SOURCE_DIR}/tools/gpu_check/peers.py
+    ${PROJECT_SOURCE_DIR}/tools/gpu_check/peers_triton.py
+    DESTINATION share
     COMPONENT specd_gpu_check EXCLUDE_FROM_ALL)
   install(FILES ${PROJECT_SOURCE_DIR}/tools/gpu_check/README.md ${PROJECT_SOURCE_DIR}/LICENSE
     DESTINATION . COMPONENT specd_gpu_check EXCLUDE_FROM_ALL)

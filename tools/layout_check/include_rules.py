@@ -53,6 +53,7 @@ ARROWS = {
     "daemon": Arrow(("daemon", "ipc", "speculative", "kernels", "detokenizer", PUBLIC_HEADERS),
                     _ANY_LIBRARY),
     "tools/toy_engine": Arrow(("tools/toy_engine", PUBLIC_HEADERS), _ANY_LIBRARY),
+    "tools/gpu_check": Arrow(OUR_FOLDERS + (PUBLIC_HEADERS,), _ANY_LIBRARY + ("cuda",)),
     "tools": Arrow(OUR_FOLDERS + (PUBLIC_HEADERS,), _ANY_LIBRARY),
     "tests/consumer": Arrow((PUBLIC_HEADERS,), ("c",)),
     "tests": Arrow(OUR_FOLDERS + (PUBLIC_HEADERS,), _ANY_LIBRARY + ("doctest",)),

@@ -1,0 +1,10 @@
+// The program that pretends stands in this file alone, so that gpu_peer.cc can be used without it.
+#include <string>
+
+#include "tests/support/gpu_peer.h"
+
+namespace specd {
+
+GpuPeer::GpuPeer(size_t device_index) : GpuPeer(SPECD_GPU_PEER, {std::to_string(device_index)}) {}
+
+}  // namespace specd

@@ -1,0 +1,113 @@
+#include "tests/support/gpu_peer_worker.h"
+
+#include <sys/mman.h>
+
+#include <vector>
+
+namespace specd {
+
+GpuPeerWorker::GpuPeerWorker(PeerGpu* gpu) : gpu_(*gpu), context_(gpu->context()) {
+  (void)context_.CreateStream(&stream_);
+}
+
+GpuResult GpuPeerWorker::Do(const PeerRequest& request, int fd, PeerReply* reply,
+                            UniqueFd* reply_fd) {
+  const GpuAddress word = words_device_ + request.word * sizeof(uint64_t);
+  switch (request.op) {
+    case PeerOp::kAllocate:
+      if (request.kind == GpuMemoryKind::kVmm) {
+        return gpu_.AllocateVmm(request.size_bytes, &reply->address);
+      }
+      if (request.kind == GpuMemoryKind::kPool) {
+        return gpu_.AllocateFromPool(request.size_bytes, &reply->address);
+      }
+      return context_.Allocate(request.size_bytes, &reply->address);
+    case PeerOp::kFree:
+      return gpu_.Free(request.address);
+    case PeerOp::kExport:
+      return Export(request, reply, reply_fd);
+    case PeerOp::kFill: {
+      const std::vector<char> bytes(request.size_bytes, static_cast<char>(request.value));
+      return CopyNow(reinterpret_cast<void*>(request.address), bytes.data(), bytes.size());
+    }
+    case PeerOp::kRead:
+      return CopyNow(&reply->value, reinterpret_cast<void*>(request.address), sizeof(uint64_t));
+    case PeerOp::kImport: {
+      GpuMapping mapping;
+      const GpuResult result =
+          context_.Import({{request.kind, request.handle, fd}, request.size_bytes}, &mapping);
+      reply->address = mapping.address;
+      reply->size_bytes = mapping.size_bytes;
+      return result;
+    }
+    case PeerOp::kClose:
+      return context_.Close({.kind = request.kind, .address = request.address});
+    case PeerOp::kWords: {
+      void* const page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+      if (page == MAP_FAILED) return GpuResult::Error("the page of words cannot be mapped");
+      words_ = static_cast<uint64_t*>(page);
+      return context_.RegisterHost(words_, 4096, &words_device_);
+    }
+    case PeerOp::kStore:
+      __atomic_store_n(words_ + request.word, request.value, __ATOMIC_RELEASE);
+      return GpuResult::Ok();
+    case PeerOp::kWriteValue:
+      return context_.WriteValue(stream_, word, GpuWord::k64, request.value);
+    case PeerOp::kWaitValue:
+      return context_.WaitValue(stream_, word, GpuWord::k64, request.value);
+    case PeerOp::kEcho:
+      return Echo(word, request.value, request.size_bytes);
+    case PeerOp::kQuery:
+      return context_.Query(stream_);
+    case PeerOp::kCreateEvent: {
+      const GpuResult result = context_.CreateSharedEvent(&event_);
+      return result.ok() ? context_.ExportEvent(event_, &reply->handle) : result;
+    }
+    case PeerOp::kOpenEvent:
+      return context_.OpenEvent(request.handle, &event_);
+    case PeerOp::kDestroyEvent:
+      return context_.DestroyEvent(event_);
+    case PeerOp::kRecordEvent:
+      return context_.RecordEvent(event_, stream_);
+    case PeerOp::kWaitEvent:
+      return context_.WaitEvent(stream_, event_);
+    case PeerOp::kCountViolations:
+    case PeerOp::kAttach:
+    case PeerOp::kRegister:
+    case PeerOp::kUnregister:
+      break;
+  }
+  return GpuResult::Error("unknown request");
+}
+
+GpuResult GpuPeerWorker::Export(const PeerRequest& request, PeerReply* reply, UniqueFd* reply_fd) {
+  GpuAllocation allocation;
+  GpuResult result = context_.Describe(request.address, &allocation);
+  if (!result.ok()) return result;
+  GpuExport exported;
+  result = context_.Export(request.address, request.kind, &exported);
+  reply_fd->Reset(exported.fd);
+  reply->handle = exported.handle;
+  reply->address = allocation.base;
+  reply->size_bytes = allocation.size_bytes;
+  reply->buffer_id = allocation.buffer_id;
+  return result;
+}
+
+GpuResult GpuPeerWorker::Echo(GpuAddress word, uint64_t first, uint64_t count) {
+  for (uint64_t value = first; value < first + count; ++value) {
+    GpuResult result = context_.WaitValue(stream_, word, GpuWord::k64, value);
+    if (result.ok()) {
+      result = context_.WriteValue(stream_, word + sizeof(uint64_t), GpuWord::k64, value);
+    }
+    if (!result.ok()) return result;
+  }
+  return GpuResult::Ok();
+}
+
+GpuResult GpuPeerWorker::CopyNow(void* target, const void* source, uint64_t size_bytes) {
+  const GpuResult result = context_.Copy(stream_, target, source, size_bytes);
+  return result.ok() ? context_.Synchronize(stream_) : result;
+}
+
+}  // namespace specd

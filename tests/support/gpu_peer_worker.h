@@ -1,0 +1,63 @@
+// What the other process of gpu_peer.h does with its GPU, whether that is a pretended one or a real
+// one (tools/gpu_check): one PeerRequest after another.
+//
+// A worker belongs to one thread, and the PeerGpu outlives it.
+#pragma once
+
+#include <unistd.h>
+
+#include "ipc/unique_fd.h"
+#include "kernels/core/gpu_context.h"
+#include "tests/support/gpu_peer.h"
+
+namespace specd {
+
+// A process's GPU with what an engine's allocators do and specd itself never does.
+class PeerGpu {
+ public:
+  virtual ~PeerGpu() = default;
+  virtual GpuContext& context() = 0;
+  virtual GpuResult AllocateVmm(uint64_t size_bytes, GpuAddress* address) = 0;
+  virtual GpuResult AllocateFromPool(uint64_t size_bytes, GpuAddress* address) = 0;
+  // Of whichever of the three kinds the address is.
+  virtual GpuResult Free(GpuAddress address) = 0;
+};
+
+class GpuPeerWorker {
+ public:
+  explicit GpuPeerWorker(PeerGpu* gpu);
+  GpuPeerWorker(const GpuPeerWorker&) = delete;
+  GpuPeerWorker& operator=(const GpuPeerWorker&) = delete;
+
+  // Requests that need more than a GPU are an error.
+  GpuResult Do(const PeerRequest& request, int fd, PeerReply* reply, UniqueFd* reply_fd);
+
+ private:
+  GpuResult Export(const PeerRequest& request, PeerReply* reply, UniqueFd* reply_fd);
+  GpuResult Echo(GpuAddress word, uint64_t first, uint64_t count);
+  GpuResult CopyNow(void* target, const void* source, uint64_t size_bytes);
+
+  PeerGpu& gpu_;
+  GpuContext& context_;
+  GpuStream stream_;
+  GpuEvent event_;
+  uint64_t* words_ = nullptr;
+  GpuAddress words_device_ = 0;
+};
+
+// Answers requests on the socket with handle(request, fd, &reply, &reply_fd) until it closes.
+template <class F>
+void ServePeer(int socket, const F& handle) {
+  while (true) {
+    PeerRequest request;
+    UniqueFd fd;
+    if (!ReceiveFromPeer(socket, &request, sizeof(request), &fd)) return;
+    PeerReply reply;
+    UniqueFd reply_fd;
+    reply.code = handle(request, fd.get(), &reply, &reply_fd).code();
+    reply.pid = getpid();
+    if (!SendToPeer(socket, &reply, sizeof(reply), reply_fd.get())) return;
+  }
+}
+
+}  // namespace specd

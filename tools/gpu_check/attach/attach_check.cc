@@ -1,0 +1,32 @@
+#include "tools/gpu_check/attach/attach_check.h"
+
+#include "tools/gpu_check/attach/scenarios.h"
+
+namespace specd {
+
+const std::vector<AttachCheck>& AttachChecks() {
+  static const auto* const checks = new std::vector<AttachCheck>{
+      {"mps", "whether processes share the device through MPS", CheckMps},
+      {"sub_allocation", "the handle of an inner address opens the whole allocation",
+       CheckSubAllocation},
+      {"opened_twice", "opening what is open gives the same address and counts", CheckOpenedTwice},
+      {"bad_handles", "stale, foreign and random handles are refused and break nothing",
+       CheckBadHandles},
+      {"descriptor", "memory behind a descriptor outlives its exporter", CheckDescriptor},
+      {"pool", "a pool's pointer opens with the pool's descriptor", CheckPool},
+      {"words", "two processes' streams hand over through words of a registered memfd", CheckWords},
+      {"release_by_store", "a plain store of either process releases a waiting stream",
+       CheckReleaseByStore},
+      {"hand_off_latency", "how long a hand-over and its way back take", CheckHandOffLatency},
+      {"events", "an event of another process orders streams", CheckEvents},
+      {"many_streams", "streams that wait are all released; how many hold up another",
+       CheckManyStreams},
+      {"exporter_killed", "what a read gives whose exporter was killed", CheckExporterKilled},
+      {"writer_killed", "a store releases the stream that waits for a process that was killed",
+       CheckWriterKilled},
+      {"importer_killed", "an importer that is killed while its stream waits is no importer",
+       CheckImporterKilled}};
+  return *checks;
+}
+
+}  // namespace specd

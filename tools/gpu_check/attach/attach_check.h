@@ -1,0 +1,46 @@
+// The checks of specd-gpu-attach: what two processes may rely on when they share a device
+// (docs/ARCHITECTURE.md, "GPU memory between processes"), played over whatever GpuContext there is.
+//
+// A check runs once in a process: what it breaks stays broken. It belongs to one thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/core/gpu_context.h"
+#include "tests/support/gpu_peer.h"
+#include "tests/support/gpu_peer_worker.h"
+
+namespace specd {
+
+enum class AttachStatus { kPass, kFail, kSkipped, kObserved };
+
+struct AttachResult {
+  AttachStatus status = AttachStatus::kPass;
+  std::string detail = {};
+  std::vector<std::pair<std::string, double>> figures = {};  // name with its unit, value
+};
+
+struct AttachSetting {
+  PeerGpu* gpu = nullptr;  // of this process
+  GpuDevice device = {};
+  std::function<std::unique_ptr<GpuPeer>()> start_peer = {};
+  // How long something that has to happen may take.
+  int patience_ms = 20000;
+  uint64_t num_batches = 20;  // of hand-overs whose time is taken
+};
+
+struct AttachCheck {
+  const char* name;
+  const char* promise;
+  AttachResult (*run)(const AttachSetting& setting);
+};
+
+const std::vector<AttachCheck>& AttachChecks();
+
+const char* NameOf(AttachStatus status);
+
+}  // namespace specd

@@ -1,0 +1,134 @@
+// Memory that one process exports and another imports (docs/PROTOCOL.md, device regions).
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "tools/gpu_check/attach/scenarios.h"
+#include "tools/gpu_check/attach/scene.h"
+
+namespace specd {
+
+namespace {
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+}  // namespace
+
+AttachResult CheckMps(const AttachSetting& setting) {
+  const std::optional<bool> has_mps = setting.device.has_mps;
+  const char* const detail = !has_mps.has_value() ? "the driver does not say"
+                             : *has_mps           ? "this process is a client of MPS"
+                                                  : "this process has the device to itself";
+  return {AttachStatus::kObserved, detail, {}};
+}
+
+AttachResult CheckSubAllocation(const AttachSetting& setting) {
+  return PlayScene(setting, [](Scene& scene) {
+    const uint64_t size_bytes = 8 * kMiB;
+    const PeerMemory memory = scene.MemoryOfPeer(GpuMemoryKind::kIpc, size_bytes, 0x11, 3 * kMiB);
+    // Allocators hand out parts; what travels is the whole (torch's caching allocator).
+    Expect(memory.reply.address == memory.address_there, "the exporter does not find the base");
+    GpuMapping mapping;
+    ExpectOk(scene.gpu().Import(memory.import(), &mapping), "importing");
+    Expect(
+        mapping.size_bytes == memory.reply.size_bytes && mapping.size_bytes >= size_bytes,
+        fmt::format("{} bytes were imported of {}", mapping.size_bytes, memory.reply.size_bytes));
+    GpuAllocation found;
+    ExpectOk(scene.gpu().Describe(mapping.address + size_bytes - 1, &found), "describing");
+    Expect(found.base == mapping.address, "the imported memory has another base");
+    for (const uint64_t place : {uint64_t{0}, 3 * kMiB, size_bytes - 1}) {
+      Expect(scene.ByteAt(mapping.address + place) == 0x11,
+             fmt::format("byte {} is not the exporter's", place));
+    }
+    scene.Ask({.op = PeerOp::kFill,
+               .address = memory.address_there,
+               .size_bytes = size_bytes,
+               .value = 0x22});
+    Expect(scene.ByteAt(mapping.address + 5) == 0x22, "the import is a copy");
+    ExpectOk(scene.gpu().Close(mapping), "closing");
+    scene.Ask({.op = PeerOp::kFree, .address = memory.address_there});
+    return AttachResult{.detail =
+                            fmt::format("{} bytes from an inner address", memory.reply.size_bytes)};
+  });
+}
+
+AttachResult CheckOpenedTwice(const AttachSetting& setting) {
+  return PlayScene(setting, [](Scene& scene) {
+    const PeerMemory memory = scene.MemoryOfPeer(GpuMemoryKind::kIpc, kMiB, 0x33);
+    GpuMapping first;
+    GpuMapping second;
+    ExpectOk(scene.gpu().Import(memory.import(), &first), "importing");
+    ExpectOk(scene.gpu().Import(memory.import(), &second), "importing again");
+    Expect(first.address == second.address, "the second import has another address");
+    ExpectOk(scene.gpu().Close(first), "closing");
+    Expect(scene.ByteAt(second.address) == 0x33, "the first close took the memory away");
+    ExpectOk(scene.gpu().Close(second), "closing again");
+    const GpuResult third = scene.gpu().Close(second);
+    Expect(!third.ok(), "closing once too often succeeds");
+    return AttachResult{.detail = fmt::format("closing once too often: {}", third.code()),
+                        .figures = {{"code_closed_too_often", third.code()}}};
+  });
+}
+
+AttachResult CheckBadHandles(const AttachSetting& setting) {
+  return PlayScene(setting, [](Scene& scene) {
+    AttachResult result;
+    const auto refused = [&](const char* name, const GpuImport& import) {
+      GpuMapping mapping;
+      const GpuResult imported = scene.gpu().Import(import, &mapping);
+      Expect(!imported.ok(), fmt::format("{} is accepted", name));
+      result.detail +=
+          fmt::format("{}{}: {}", result.detail.empty() ? "" : ", ", name, imported.code());
+      result.figures.emplace_back(fmt::format("code_{}", name), imported.code());
+    };
+    GpuAddress own = 0;
+    GpuExport exported;
+    ExpectOk(scene.gpu().Allocate(kMiB, &own), "allocating");
+    ExpectOk(scene.gpu().Export(own, GpuMemoryKind::kIpc, &exported), "exporting");
+    refused("own_handle", {exported, kMiB});
+    GpuImport random{{}, kMiB};
+    for (size_t i = 0; i < kGpuHandleBytes; ++i) {
+      random.source.handle[i] = static_cast<uint8_t>(37 * i + 11);
+    }
+    refused("random_bytes", random);
+    refused("no_bytes", {{}, kMiB});
+    const PeerMemory memory = scene.MemoryOfPeer(GpuMemoryKind::kIpc, kMiB, 1);
+    scene.Ask({.op = PeerOp::kFree, .address = memory.address_there});
+    refused("freed", memory.import());
+    const PeerMemory orphan = scene.MemoryOfPeer(GpuMemoryKind::kIpc, kMiB, 1);
+    scene.peer().Kill();
+    refused("exporter_gone", orphan.import());
+    refused("no_descriptor", {{GpuMemoryKind::kVmm, {}, -1}, 2 * kMiB});
+    ExpectOk(scene.gpu().Check(), "afterwards");
+    return result;
+  });
+}
+
+AttachResult CheckDescriptor(const AttachSetting& setting) {
+  return PlayScene(setting, [](Scene& scene) {
+    const PeerMemory memory = scene.MemoryOfPeer(GpuMemoryKind::kVmm, 4 * kMiB, 0x44);
+    GpuMapping mapping;
+    ExpectOk(scene.gpu().Import(memory.import(), &mapping), "importing");
+    Expect(scene.ByteAt(mapping.address + 4 * kMiB - 1) == 0x44, "the bytes are others");
+    scene.Ask({.op = PeerOp::kFree, .address = memory.address_there});
+    Expect(scene.ByteAt(mapping.address) == 0x44, "the exporter's free took the memory away");
+    scene.peer().Kill();
+    Expect(scene.ByteAt(mapping.address + kMiB) == 0x44, "the exporter's end took the memory away");
+    ExpectOk(scene.gpu().Close(mapping), "closing");
+    return AttachResult{.detail = "readable after the exporter freed it and was killed"};
+  });
+}
+
+AttachResult CheckPool(const AttachSetting& setting) {
+  return PlayScene(setting, [](Scene& scene) {
+    const PeerMemory memory = scene.MemoryOfPeer(GpuMemoryKind::kPool, kMiB, 0x55);
+    GpuMapping mapping;
+    ExpectOk(scene.gpu().Import(memory.import(), &mapping), "importing");
+    Expect(scene.ByteAt(mapping.address + kMiB - 1) == 0x55, "the bytes are others");
+    ExpectOk(scene.gpu().Close(mapping), "closing");
+    scene.Ask({.op = PeerOp::kFree, .address = memory.address_there});
+    return AttachResult{.detail = fmt::format("{} bytes", mapping.size_bytes)};
+  });
+}
+
+}  // namespace specd

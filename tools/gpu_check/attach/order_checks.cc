@@ -1,0 +1,165 @@
+// Streams of two processes that wait for each other (docs/ARCHITECTURE.md, "Order").
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "tools/gpu_check/attach/scenarios.h"
+#include "tools/gpu_check/attach/scene.h"
+
+namespace specd {
+
+namespace {
+
+constexpr GpuWord kWord = GpuWord::k64;
+
+// Skips the check where streams have no words of 64 bits.
+void NeedWords(const Scene& scene) {
+  if (scene.device().has_64_bit_words) return;
+  throw SceneOver{AttachStatus::kSkipped, "this device's streams have no 64-bit words"};
+}
+
+}  // namespace
+
+AttachResult CheckWords(const AttachSetting& setting) {
+  return PlayScene(setting, [](Scene& scene) {
+    NeedWords(scene);
+    SharedWords words(&scene.gpu());
+    scene.Ask({.op = PeerOp::kWords}, words.fd());
+    constexpr uint64_t kRounds = 20;
+    // ready = word 0, done = word 1, as an engine and the daemon use them.
+    for (uint64_t round = 1; round <= kRounds; ++round) {
+      ExpectOk(scene.gpu().WaitValue(scene.stream(), words.at(0), kWord, round), "waiting");
+      ExpectOk(scene.gpu().WriteValue(scene.stream(), words.at(1), kWord, round), "writing");
+      Expect(words.Load(1) == round - 1, "a stream did not wait for its word");
+      scene.Ask({.op = PeerOp::kWriteValue, .word = 0, .value = round});
+      scene.Ask({.op = PeerOp::kWaitValue, .word = 1, .value = round});
+      Expect(scene.Await([&] { return words.Load(1) == round; }),
+             fmt::format("round {} does not come through", round));
+      Expect(scene.Await(
+                 [&] { return scene.peer().Call({.op = PeerOp::kQuery}).code != kGpuNotReady; }),
+             fmt::format("round {} does not come back", round));
+    }
+    return AttachResult{.detail = fmt::format("{} rounds", kRounds)};
+  });
+}
+
+AttachResult CheckReleaseByStore(const AttachSetting& setting) {
+  return PlayScene(setting, [](Scene& scene) {
+    NeedWords(scene);
+    SharedWords words(&scene.gpu());
+    scene.Ask({.op = PeerOp::kWords}, words.fd());
+    scene.Ask({.op = PeerOp::kWaitValue, .word = 3, .value = 9});
+    ExpectOk(scene.gpu().WaitValue(scene.stream(), words.at(4), kWord, 2), "waiting");
+    Expect(!scene.IsPeerIdle() && !scene.IsIdle(), "a stream did not wait for its word");
+    words.Store(3, 9);
+    Expect(scene.Await([&] { return scene.IsPeerIdle(); }),
+           "our store does not release the other process's stream");
+    scene.Ask({.op = PeerOp::kStore, .word = 4, .value = 2});
+    Expect(scene.Await([&] { return scene.IsIdle(); }),
+           "the other process's store does not release our stream");
+    return AttachResult{.detail = "in both directions"};
+  });
+}
+
+AttachResult CheckHandOffLatency(const AttachSetting& setting) {
+  return PlayScene(setting, [&](Scene& scene) {
+    NeedWords(scene);
+    SharedWords words(&scene.gpu());
+    scene.Ask({.op = PeerOp::kWords}, words.fd());
+    // A stream takes only so many commands before the next one waits for room.
+    constexpr uint64_t kPerBatch = 50;
+    std::vector<double> microseconds;
+    for (uint64_t batch = 0; batch < setting.num_batches; ++batch) {
+      const uint64_t first = 1 + batch * kPerBatch;
+      scene.Ask({.op = PeerOp::kEcho, .size_bytes = kPerBatch, .word = 1, .value = first});
+      // The CPU writes word 0, our stream word 1, the peer's stream word 2, which the CPU sees.
+      for (uint64_t value = first; value < first + kPerBatch; ++value) {
+        ExpectOk(scene.gpu().WaitValue(scene.stream(), words.at(0), kWord, value), "waiting");
+        ExpectOk(scene.gpu().WriteValue(scene.stream(), words.at(1), kWord, value), "writing");
+      }
+      for (uint64_t value = first; value < first + kPerBatch; ++value) {
+        const auto start = std::chrono::steady_clock::now();
+        words.Store(0, value);
+        Expect(scene.Await([&] { return words.Load(2) == value; }), "a hand-over is lost");
+        const std::chrono::duration<double, std::micro> took =
+            std::chrono::steady_clock::now() - start;
+        microseconds.push_back(took.count());
+      }
+    }
+    const double p50 = Percentile(microseconds, 0.5);
+    const double p99 = Percentile(microseconds, 0.99);
+    return AttachResult{AttachStatus::kObserved,
+                        fmt::format("CPU to stream to other process's stream to CPU: p50 {:.1f} "
+                                    "us, p99 {:.1f} us of {}",
+                                    p50, p99, microseconds.size()),
+                        {{"p50_us", p50}, {"p99_us", p99}}};
+  });
+}
+
+AttachResult CheckEvents(const AttachSetting& setting) {
+  return PlayScene(setting, [](Scene& scene) {
+    NeedWords(scene);
+    if (!scene.device().has_ipc_events) {
+      throw SceneOver{AttachStatus::kSkipped, "this device has no events for other processes"};
+    }
+    SharedWords words(&scene.gpu());
+    scene.Ask({.op = PeerOp::kWords}, words.fd());
+    GpuEvent event;
+    ExpectOk(scene.gpu().OpenEvent(scene.Ask({.op = PeerOp::kCreateEvent}).handle, &event),
+             "opening the event");
+    // Its record is held up by a word, so it cannot be done before we say so.
+    scene.Ask({.op = PeerOp::kWaitValue, .word = 0, .value = 1});
+    scene.Ask({.op = PeerOp::kRecordEvent});
+    ExpectOk(scene.gpu().WaitEvent(scene.stream(), event), "waiting for the event");
+    ExpectOk(scene.gpu().WriteValue(scene.stream(), words.at(1), kWord, 1), "writing");
+    Expect(!scene.IsIdle() && words.Load(1) == 0, "our stream does not wait");
+    words.Store(0, 1);
+    Expect(scene.Await([&] { return words.Load(1) == 1; }), "the event does not come");
+    // The other way round.
+    ExpectOk(scene.gpu().WaitValue(scene.stream(), words.at(2), kWord, 1), "waiting");
+    ExpectOk(scene.gpu().RecordEvent(event, scene.stream()), "recording");
+    scene.Ask({.op = PeerOp::kWaitEvent});
+    scene.Ask({.op = PeerOp::kWriteValue, .word = 3, .value = 1});
+    Expect(words.Load(3) == 0, "the other process's stream does not wait");
+    words.Store(2, 1);
+    Expect(scene.Await([&] { return words.Load(3) == 1; }), "our record does not arrive");
+    ExpectOk(scene.gpu().DestroyEvent(event), "closing the event");
+    return AttachResult{.detail = "recorded by either process"};
+  });
+}
+
+// Hardware has a number of queues (CUDA_DEVICE_MAX_CONNECTIONS); streams beyond it share them.
+AttachResult CheckManyStreams(const AttachSetting& setting) {
+  return PlayScene(setting, [](Scene& scene) {
+    NeedWords(scene);
+    SharedWords words(&scene.gpu());
+    constexpr uint64_t kStreams = 100;
+    constexpr int kHeldUpMs = 300;
+    uint64_t held_up_by = 0;
+    std::vector<GpuStream> streams(kStreams);
+    for (uint64_t i = 0; i < kStreams; ++i) {
+      ExpectOk(scene.gpu().CreateStream(&streams[i]), "making a stream");
+      // Does a new stream get through while all before it wait?
+      ExpectOk(scene.gpu().WriteValue(streams[i], words.at(1), kWord, i + 1), "writing");
+      if (held_up_by == 0 && !scene.Await([&] { return words.Load(1) == i + 1; }, kHeldUpMs)) {
+        held_up_by = i;
+      }
+      ExpectOk(scene.gpu().WaitValue(streams[i], words.at(0), kWord, 1), "waiting");
+      ExpectOk(scene.gpu().WriteValue(streams[i], words.at(2 + i), kWord, 1), "writing");
+    }
+    words.Store(0, 1);
+    for (uint64_t i = 0; i < kStreams; ++i) {
+      Expect(scene.Await([&] { return words.Load(2 + i) == 1; }),
+             fmt::format("stream {} is not released", i));
+      ExpectOk(scene.gpu().DestroyStream(streams[i]), "destroying a stream");
+    }
+    const std::string held = held_up_by == 0
+                                 ? std::string("none held up another")
+                                 : fmt::format("{} that waited held up another", held_up_by);
+    return AttachResult{AttachStatus::kObserved,
+                        fmt::format("all of {} streams were released; {}", kStreams, held),
+                        {{"streams_until_held_up", static_cast<double>(held_up_by)}}};
+  });
+}
+
+}  // namespace specd

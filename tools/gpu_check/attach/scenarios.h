@@ -1,0 +1,26 @@
+// The scenarios of the attach checks, by the file that they stand in. attach_check.h names them and
+// is what they are called through; each is for one thread of a process of its own.
+#pragma once
+
+#include "tools/gpu_check/attach/attach_check.h"
+
+namespace specd {
+
+AttachResult CheckMps(const AttachSetting& setting);
+AttachResult CheckSubAllocation(const AttachSetting& setting);
+AttachResult CheckOpenedTwice(const AttachSetting& setting);
+AttachResult CheckBadHandles(const AttachSetting& setting);
+AttachResult CheckDescriptor(const AttachSetting& setting);
+AttachResult CheckPool(const AttachSetting& setting);
+
+AttachResult CheckWords(const AttachSetting& setting);
+AttachResult CheckReleaseByStore(const AttachSetting& setting);
+AttachResult CheckHandOffLatency(const AttachSetting& setting);
+AttachResult CheckEvents(const AttachSetting& setting);
+AttachResult CheckManyStreams(const AttachSetting& setting);
+
+AttachResult CheckExporterKilled(const AttachSetting& setting);
+AttachResult CheckWriterKilled(const AttachSetting& setting);
+AttachResult CheckImporterKilled(const AttachSetting& setting);
+
+}  // namespace specd

@@ -1,0 +1,134 @@
+#include "tools/gpu_check/attach/scene.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+namespace specd {
+
+namespace {
+
+constexpr uint64_t kPageBytes = 4096;
+
+}  // namespace
+
+const char* NameOf(AttachStatus status) {
+  switch (status) {
+    case AttachStatus::kPass:
+      return "pass";
+    case AttachStatus::kFail:
+      return "fail";
+    case AttachStatus::kSkipped:
+      return "skipped";
+    case AttachStatus::kObserved:
+      return "observed";
+  }
+  return "?";
+}
+
+void Expect(bool condition, const std::string& otherwise) {
+  if (!condition) throw SceneOver{AttachStatus::kFail, otherwise};
+}
+
+void ExpectOk(const GpuResult& result, const char* what) {
+  Expect(result.ok(), fmt::format("{}: {}", what, result.text()));
+}
+
+SharedWords::SharedWords(GpuContext* context)
+    : context_(*context), fd_(memfd_create("specd-gpu-attach", MFD_CLOEXEC)) {
+  Expect(fd_.valid() && ftruncate(fd_.get(), kPageBytes) == 0, "no memfd can be made");
+  void* const page = mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0);
+  Expect(page != MAP_FAILED, "the memfd cannot be mapped");
+  host_ = static_cast<uint64_t*>(page);
+  ExpectOk(context_.RegisterHost(host_, kPageBytes, &device_), "registering the memfd's page");
+}
+
+SharedWords::~SharedWords() {
+  for (uint64_t word = 0; word < kPageBytes / sizeof(uint64_t); ++word) {
+    Store(word, ~uint64_t{0} >> 2);
+  }
+}
+
+Scene::Scene(const AttachSetting& setting) : setting_(setting), gpu_(setting.gpu->context()) {
+  ExpectOk(gpu_.CreateStream(&stream_), "making a stream");
+}
+
+GpuPeer& Scene::peer() {
+  if (peer_ == nullptr) peer_ = setting_.start_peer();
+  return *peer_;
+}
+
+PeerReply Scene::Ask(const PeerRequest& request, int fd, UniqueFd* reply_fd) {
+  const PeerReply reply = peer().Call(request, fd, reply_fd);
+  Expect(reply.code == kGpuOk, fmt::format("the other process: request {} gives error {}",
+                                           static_cast<uint32_t>(request.op), reply.code));
+  return reply;
+}
+
+PeerMemory Scene::MemoryOfPeer(GpuMemoryKind kind, uint64_t size_bytes, uint8_t value,
+                               uint64_t offset_bytes) {
+  PeerMemory memory;
+  memory.kind = kind;
+  const PeerReply made =
+      peer().Call({.op = PeerOp::kAllocate, .kind = kind, .size_bytes = size_bytes});
+  if (made.code == kGpuNotSupported) {
+    throw SceneOver{AttachStatus::kSkipped, "this device has no memory of that kind"};
+  }
+  Expect(made.code == kGpuOk, fmt::format("the other process cannot allocate: {}", made.code));
+  memory.address_there = made.address;
+  Ask({.op = PeerOp::kFill, .address = made.address, .size_bytes = size_bytes, .value = value});
+  memory.reply = Ask({.op = PeerOp::kExport, .kind = kind, .address = made.address + offset_bytes},
+                     -1, &memory.fd);
+  return memory;
+}
+
+uint8_t Scene::ByteAt(GpuAddress address) {
+  uint8_t byte = 0;
+  ExpectOk(gpu_.Copy(stream_, &byte, reinterpret_cast<void*>(address), 1), "reading a byte");
+  ExpectOk(gpu_.Synchronize(stream_), "reading a byte");
+  return byte;
+}
+
+bool Scene::Await(const std::function<bool()>& condition, int patience_ms) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(patience_ms);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+bool Scene::IsIdle() {
+  const GpuResult result = gpu_.Query(stream_);
+  if (result.code() == kGpuNotReady) return false;
+  ExpectOk(result, "asking our stream");
+  return true;
+}
+
+bool Scene::IsPeerIdle() {
+  const int code = peer().Call({.op = PeerOp::kQuery}).code;
+  if (code == kGpuNotReady) return false;
+  Expect(code == kGpuOk, fmt::format("the other process's stream gives error {}", code));
+  return true;
+}
+
+AttachResult PlayScene(const AttachSetting& setting,
+                       const std::function<AttachResult(Scene&)>& scenario) {
+  try {
+    Scene scene(setting);
+    return scenario(scene);
+  } catch (const SceneOver& over) {
+    return {over.status, over.why};
+  }
+}
+
+double Percentile(std::vector<double> values, double share) {
+  std::sort(values.begin(), values.end());
+  const auto place = static_cast<size_t>(share * static_cast<double>(values.size() - 1));
+  return values[place];
+}
+
+}  // namespace specd

@@ -1,0 +1,97 @@
+// What the scenarios of the attach checks are written with: a failed expectation ends one with its
+// text, and Scene has both processes' ends at hand.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "ipc/unique_fd.h"
+#include "tools/gpu_check/attach/attach_check.h"
+
+namespace specd {
+
+// Thrown by Expect and caught by PlayScene: a scenario is over at the first thing that is not so.
+struct SceneOver {
+  AttachStatus status = AttachStatus::kFail;
+  std::string why = {};
+};
+
+void Expect(bool condition, const std::string& otherwise);
+void ExpectOk(const GpuResult& result, const char* what);
+
+// A page of words that both processes' devices reach. It stays where it is until the process ends,
+// because a scenario that ends early leaves streams that look at it; they get what they wait for.
+class SharedWords {
+ public:
+  explicit SharedWords(GpuContext* context);
+  ~SharedWords();
+  SharedWords(const SharedWords&) = delete;
+  SharedWords& operator=(const SharedWords&) = delete;
+
+  GpuAddress at(uint64_t word) const { return device_ + word * sizeof(uint64_t); }
+  int fd() const { return fd_.get(); }
+  void Store(uint64_t word, uint64_t value) {
+    __atomic_store_n(host_ + word, value, __ATOMIC_RELEASE);
+  }
+  uint64_t Load(uint64_t word) const { return __atomic_load_n(host_ + word, __ATOMIC_ACQUIRE); }
+
+ private:
+  GpuContext& context_;
+  UniqueFd fd_;
+  uint64_t* host_ = nullptr;
+  GpuAddress device_ = 0;
+};
+
+// Memory of the peer as it arrives here.
+struct PeerMemory {
+  PeerReply reply;
+  UniqueFd fd;
+  GpuAddress address_there = 0;
+  GpuImport import() const { return {{kind, reply.handle, fd.get()}, reply.size_bytes}; }
+  GpuMemoryKind kind = GpuMemoryKind::kIpc;
+};
+
+class Scene {
+ public:
+  explicit Scene(const AttachSetting& setting);
+  Scene(const Scene&) = delete;
+  Scene& operator=(const Scene&) = delete;
+
+  GpuContext& gpu() { return gpu_; }
+  const GpuDevice& device() const { return setting_.device; }
+  GpuStream stream() const { return stream_; }
+  GpuPeer& peer();  // started when it is first asked for
+
+  // The peer's answer, which must be good.
+  PeerReply Ask(const PeerRequest& request, int fd = -1, UniqueFd* reply_fd = nullptr);
+  // Filled with `value`, and exported by an address that far into it. Skips the check where the
+  // device does not have that kind of memory.
+  PeerMemory MemoryOfPeer(GpuMemoryKind kind, uint64_t size_bytes, uint8_t value,
+                          uint64_t offset_bytes = 0);
+  uint8_t ByteAt(GpuAddress address);
+
+  // True once `condition` is; false when patience is over.
+  bool Await(const std::function<bool()>& condition, int patience_ms);
+  bool Await(const std::function<bool()>& condition) {
+    return Await(condition, setting_.patience_ms);
+  }
+  // Any answer but done and not done yet ends the scenario.
+  bool IsIdle();
+  bool IsPeerIdle();
+
+ private:
+  const AttachSetting& setting_;
+  GpuContext& gpu_;
+  GpuStream stream_;
+  std::unique_ptr<GpuPeer> peer_;
+};
+
+// Plays it, and says what came of it.
+AttachResult PlayScene(const AttachSetting& setting,
+                       const std::function<AttachResult(Scene&)>& scenario);
+
+// The value that a share of the sorted ones does not exceed.
+double Percentile(std::vector<double> values, double share);
+
+}  // namespace specd
