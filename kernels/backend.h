@@ -24,6 +24,13 @@ struct BackendLimits {
   int32_t threads = 1;  // of a CPU backend; the bits do not depend on it
 };
 
+struct BackendOptions {
+  // For "cuda": the caller's cudaStream_t, on whose device rounds run, in order with what the
+  // caller enqueues there; it must outlive the backend. Null: a stream of the backend's own on the
+  // first device.
+  void* cuda_stream = nullptr;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -43,6 +50,7 @@ class Backend {
 
 // "cpu" always works. "cuda" is UNIMPLEMENTED in a build without nvcc and FAILED_PRECONDITION where
 // no device or driver is found; any other name is INVALID_ARGUMENT and lists the known ones.
-absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(std::string_view name);
+absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(std::string_view name,
+                                                     const BackendOptions& options = {});
 
 }  // namespace specd

@@ -1,9 +1,9 @@
 // GpuDriver: what specd asks of a GPU, as an interface, so that faults can be injected below it and
 // the code above it runs where there is no GPU.
 //
-// Only what CudaBackend uses while it copies host rows over; what processes need to share a device
-// is kernels/core/gpu_context.h. A driver serves one device and is used by one thread at a time.
-// Implementations: kernels/cuda/cuda_driver.h over the CUDA runtime;
+// What CudaBackend runs rounds with, and what specd-bench times them with; what processes need to
+// share a device is kernels/core/gpu_context.h. A driver serves one device and is used by one
+// thread at a time. Implementations: kernels/cuda/cuda_driver.h over the CUDA runtime;
 // tests/support/fake_gpu_driver.h in host memory.
 #pragma once
 
@@ -12,11 +12,16 @@
 
 #include "kernels/core/fused_round.h"
 #include "kernels/core/gpu_result.h"
+#include "kernels/core/round_launch.h"
 
 namespace specd {
 
 class GpuDriver {
  public:
+  // The owner's names for what a driver made; null is none.
+  struct Graph;
+  struct Event;
+
   virtual ~GpuDriver() = default;
 
   // An error where no driver is installed; an empty list where there is one but no device.
@@ -25,22 +30,57 @@ class GpuDriver {
   // Makes the device current for the calls that follow, on the calling thread.
   virtual GpuResult UseDevice(size_t index) = 0;
 
+  // From now on calls are enqueued on a stream of the caller's (a cudaStream_t, which must outlive
+  // the driver), in order with what the caller enqueues there, and no longer on the driver's own.
+  // `device` becomes the place of the stream's device in the list. Before UseDevice.
+  virtual GpuResult UseStream(void* stream, size_t* device) = 0;
+
   // Device memory, aligned to 256 bytes. Free(nullptr) does nothing.
   virtual GpuResult Allocate(size_t size_bytes, void** memory) = 0;
   virtual GpuResult Free(void* memory) = 0;
+
+  // Host memory that stays where it is and that kernels reach at the address at which the host
+  // does, aligned to 256 bytes. What a kernel has written there is valid after Synchronize.
+  virtual GpuResult AllocatePinned(size_t size_bytes, void** memory) = 0;
+  virtual GpuResult FreePinned(void* memory) = 0;
 
   // Enqueued in order with launches. The host memory must stay as it is until Synchronize; what
   // ToHost fills is valid after it.
   virtual GpuResult ToDevice(void* device, const void* host, size_t size_bytes) = 0;
   virtual GpuResult ToHost(void* host, const void* device, size_t size_bytes) = 0;
 
-  // Enqueues every task of a round. All pointers in it, those inside tasks included, are device
-  // memory.
-  virtual GpuResult LaunchRound(const FusedRound& round) = 0;
+  // Enqueues a copy of as many bytes as the FetchHeader at plan.source says when the copy runs.
+  virtual GpuResult LaunchFetch(const FetchPlan& plan) = 0;
+
+  // Enqueues every task of the round that `round`, device memory, holds when it runs. All pointers
+  // in it, those inside tasks included, are memory that kernels reach. REQUIRES: the round is
+  // within the bounds.
+  virtual GpuResult LaunchRound(const FusedRound* round, const RoundBounds& bounds) = 0;
 
   // The same for rows, a block for each. `workspaces` are, one after another, what
   // ChainWorkspaceBytes gives for the vocabulary and no drafts.
   virtual GpuResult LaunchTransforms(const TransformBatch& batch, void* workspaces) = 0;
+
+  // Enqueues a read of the rows.
+  virtual GpuResult LaunchRead(const ReadPlan& plan) = 0;
+
+  // Until EndCapture, launches and RecordEvent are not enqueued but kept; no other call is allowed,
+  // and one that is made spoils the capture. EndCapture has to follow whatever happened, and makes
+  // a graph that is ready to be launched.
+  virtual GpuResult BeginCapture() = 0;
+  virtual GpuResult EndCapture(Graph** graph) = 0;
+
+  // Enqueues what was captured, with its arguments as they were then and memory as it will be.
+  virtual GpuResult LaunchGraph(Graph* graph) = 0;
+  // REQUIRES: nothing of it is running. DestroyGraph(nullptr) does nothing.
+  virtual GpuResult DestroyGraph(Graph* graph) = 0;
+
+  // Points in time on the device. An event that is captured is recorded by every launch of the
+  // graph. ElapsedUs: after Synchronize.
+  virtual GpuResult CreateEvent(Event** event) = 0;
+  virtual GpuResult DestroyEvent(Event* event) = 0;
+  virtual GpuResult RecordEvent(Event* event) = 0;
+  virtual GpuResult ElapsedUs(Event* start, Event* end, double* elapsed_us) = 0;
 
   // Waits for everything enqueued, and reports the first error that any of it had.
   virtual GpuResult Synchronize() = 0;

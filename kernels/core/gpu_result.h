@@ -4,6 +4,7 @@
 // Plain values, standard library only; safe from any thread.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -57,6 +58,7 @@ class [[nodiscard]] GpuResult {
 struct GpuDevice {
   std::string name = {};
   std::string uuid = {};  // as nvidia-smi prints it, GPU-...
+  int64_t l2_bytes = 0;   // 0: not asked for
   // What processes that share the device can rely on.
   bool has_ipc_events = false;
   bool has_64_bit_words = false;     // stream memory operations on 64-bit words

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/bodies/fused_round.h"
+#include "kernels/cuda/staged_round.h"
 
 namespace specd {
 
@@ -15,10 +16,16 @@ namespace {
 // Rows of 64 sequences with 8 drafts each at V = 128k in bf16 fit; larger rounds take more pieces.
 constexpr int64_t kDefaultStagingBytes = int64_t{512} << 20;
 
-// Room in the arena. A sequence's task, its few hundred edits and the scores of its tokens are far
-// below the first; one sequence with edits of the whole vocabulary must fit by itself.
-constexpr int64_t kArenaBytesPerSequence = 256 * 1024;
+// Room in the arenas. A sequence's task with its few hundred edits, and the scores of its tokens,
+// are far below the first, each; one sequence with edits of the whole vocabulary must fit by
+// itself.
+constexpr int64_t kArenaBytesPerSequence = 128 * 1024;
 constexpr int64_t kArenaBytesPerId = 2 * sizeof(TokenEdit) + 1;
+
+// What a launch is wide enough to fetch at once: the round itself, and for each sequence its task
+// with a chain, places and a short list of edits.
+constexpr size_t kUsualBytes = 4 * 1024;
+constexpr size_t kUsualBytesPerSequence = 4 * 1024;
 
 int64_t MaskWords(int32_t vocab_size) { return (vocab_size + 31) / 32; }
 
@@ -26,13 +33,13 @@ absl::Status Failure(const GpuResult& result) {
   return absl::InternalError(fmt::format("the GPU failed in a round: {}", result.text()));
 }
 
-// An array of answers, `width` elements for each task, which the caller has `stride` apart. It goes
-// to the device as the caller has it, so that what no task writes keeps its value.
+// An array of answers, `width` elements for each task, which the caller has `stride` apart. It
+// begins as the caller has it, so that what no task writes keeps its value.
 template <typename T>
 class Answers {
  public:
   Answers(T* all, int32_t first, int64_t stride, int64_t width, int32_t num_tasks,
-          StagingArena* arena)
+          AnswerArena* arena)
       : caller_(all + first * stride),
         stride_(stride),
         width_(width),
@@ -66,15 +73,12 @@ struct CudaBackend::Piece {
   const int32_t first;
   const int32_t room;
   int32_t count = 0;
-  // Answers lie first in the arena.
   Answers<ChainOutcome> outcomes;
   Answers<TokenId> tokens;
   Answers<TokenScore> scores;
   Answers<DraftSample> samples;
-  size_t answer_bytes;
+  StagedRound round;
   StagedArray<ChainTask> tasks;
-  StagedArray<AheadRow> rows;
-  StagedArray<int32_t> arrivals;
   RowStage target;
   RowStage draft;
   RowStage masks;
@@ -86,12 +90,22 @@ CudaBackend::CudaBackend(std::unique_ptr<GpuDriver> driver, int64_t staging_byte
 absl::Status CudaBackend::Prepare(const BackendLimits& limits) {
   SPECD_CHECK(limits.vocab_size >= 1 && limits.vocab_size <= kVocabSizeMax);
   limits_ = limits;
-  const GpuResult result = Allocate();
-  if (result.ok()) return absl::OkStatus();
-  return absl::ResourceExhaustedError(fmt::format(
-      "no device memory for rounds of max_batch {}, max_draft {}, vocab_size {}: {}; lower them or "
-      "free memory on the device",
-      limits.max_batch, limits.max_draft, limits.vocab_size, result.text()));
+  buckets_.clear();  // they hold addresses that Allocate gives back
+  const GpuResult allocated = Allocate();
+  if (!allocated.ok()) {
+    return absl::ResourceExhaustedError(
+        fmt::format("no device memory for rounds of max_batch {}, max_draft {}, vocab_size {}: {}; "
+                    "lower them or "
+                    "free memory on the device",
+                    limits.max_batch, limits.max_draft, limits.vocab_size, allocated.text()));
+  }
+  const GpuResult captured = CaptureBuckets();
+  if (captured.ok()) return absl::OkStatus();
+  buckets_.clear();
+  return absl::InternalError(
+      fmt::format("the GPU refused a graph of a round: {}; check that its driver is as new as the "
+                  "CUDA that specd was built with",
+                  captured.text()));
 }
 
 GpuResult CudaBackend::Allocate() {
@@ -115,7 +129,43 @@ GpuResult CudaBackend::Allocate() {
     result = arena_.Resize(driver_.get(), max_piece_ * (kArenaBytesPerSequence + mask_bytes) +
                                               limits_.vocab_size * kArenaBytesPerId);
   }
+  if (result.ok()) result = answers_.Resize(driver_.get(), max_piece_ * kArenaBytesPerSequence);
   return result;
+}
+
+// What happens on the device in a round, once its rows are there, is the same two launches for
+// every round of a bucket: fetch what the round brings, run it. Only their widths are the bucket's.
+//
+// The fetch is a kernel, and not a copy of a fixed size by a copy engine nor reads of host memory
+// by the round itself, because of what costs time in a round of one sequence: hand-overs between
+// engines and reads of host memory that wait for one another. It asks for everything at once, and
+// copies what there is and no more. Answers need no copy: kernels write them to host memory, which
+// they need not wait for; only to score tokens they read one back.
+GpuResult CudaBackend::CaptureBuckets() {
+  arena_.Clear();
+  const StagedRound round(1, limits_.max_draft, &arena_);  // first in the arena, as in a piece
+  GpuResult result = GpuResult::Ok();
+  for (int32_t size = 1; result.ok(); size *= 2) {
+    const int32_t num_tasks = std::min(size, max_piece_);
+    CapturedGraph& graph = buckets_.emplace_back();
+    result = graph.Capture(driver_.get(), [&] {
+      const GpuResult fetched =
+          arena_.LaunchFetch(kUsualBytes + static_cast<size_t>(num_tasks) * kUsualBytesPerSequence);
+      if (!fetched.ok()) return fetched;
+      return driver_->LaunchRound(round.device(), {.num_tasks = num_tasks,
+                                                   .max_draft = limits_.max_draft,
+                                                   .vocab_size = limits_.vocab_size});
+    });
+    if (num_tasks == max_piece_) break;
+  }
+  return result;
+}
+
+// The first whose rounds have room for so many tasks.
+const CapturedGraph& CudaBackend::BucketFor(int32_t num_tasks) const {
+  size_t bucket = 0;
+  while (int64_t{1} << bucket < num_tasks) ++bucket;
+  return buckets_[bucket];
 }
 
 absl::Status CudaBackend::Run(const RoundBatch& batch) {
@@ -150,36 +200,34 @@ CudaBackend::Piece CudaBackend::BeginPiece(const RoundBatch& batch, int32_t firs
       sizeof(ChainOutcome) +
       places * (sizeof(TokenId) + batch.scores_stride * int64_t{sizeof(TokenScore)}) +
       batch.samples_stride * int64_t{sizeof(DraftSample)};
-  // Half of what sequences have in the arena is for answers; the tasks need room too.
   const int64_t fitting =
-      std::clamp<int64_t>(max_piece_ * kArenaBytesPerSequence / 2 / answer_bytes, 1, max_piece_);
+      std::clamp<int64_t>(max_piece_ * kArenaBytesPerSequence / answer_bytes, 1, max_piece_);
   const auto room = static_cast<int32_t>(std::min<int64_t>(fitting, batch.num_tasks - first));
 
   arena_.Clear();
+  answers_.Clear();
   const int64_t stride = batch.tokens_stride;
   const int64_t scores = batch.scores_stride;
   const int64_t target_bytes = batch.target.vocab_size * SizeBytes(batch.target.dtype);
   const int64_t draft_bytes = batch.draft.vocab_size * SizeBytes(batch.draft.dtype);
   const int64_t mask_bytes = MaskWords(batch.target.vocab_size) * sizeof(uint32_t);
-  return {
-      .batch = batch,
-      .first = first,
-      .room = room,
-      .outcomes = {batch.outcomes, first, 1, 1, room, &arena_},
-      .tokens = {batch.tokens, first, stride, places, room, &arena_},
-      .scores = {batch.scores, first, stride * scores, places * scores, room, &arena_},
-      .samples = {batch.samples, first, batch.samples_stride, batch.samples_stride, room, &arena_},
-      .answer_bytes = arena_.used(),
-      .tasks = arena_.Take<ChainTask>(room),
-      .rows = arena_.Take<AheadRow>(room * NumSlots(limits_.max_draft)),
-      .arrivals = arena_.Take<int32_t>(room),
-      .target = {driver_.get(), rows_.get(), target_bytes},
-      .draft = {driver_.get(), rows_.get() + room * places * row_bytes(), draft_bytes},
-      .masks = {driver_.get(), masks_.get(), mask_bytes}};
+  return {.batch = batch,
+          .first = first,
+          .room = room,
+          .outcomes = {batch.outcomes, first, 1, 1, room, &answers_},
+          .tokens = {batch.tokens, first, stride, places, room, &answers_},
+          .scores = {batch.scores, first, stride * scores, places * scores, room, &answers_},
+          .samples = {batch.samples, first, batch.samples_stride, batch.samples_stride, room,
+                      &answers_},
+          .round = {room, limits_.max_draft, &arena_},
+          .tasks = arena_.Take<ChainTask>(room),
+          .target = {driver_.get(), rows_.get(), target_bytes},
+          .draft = {driver_.get(), rows_.get() + room * places * row_bytes(), draft_bytes},
+          .masks = {driver_.get(), masks_.get(), mask_bytes}};
 }
 
 absl::Status CudaBackend::StagePiece(Piece* piece) {
-  if (!arena_.full()) {
+  if (!arena_.full() && !answers_.full()) {
     const ChainTask* const tasks = piece->batch.tasks + piece->first;
     while (piece->count < piece->room && StageTask(tasks[piece->count], piece)) ++piece->count;
   }
@@ -187,7 +235,7 @@ absl::Status CudaBackend::StagePiece(Piece* piece) {
     return absl::ResourceExhaustedError(fmt::format(
         "the edits, overrides and scores of one sequence need more than the {} bytes that a round "
         "has for them on the device; give it fewer",
-        arena_.size_bytes()));
+        arena_.size_bytes() + answers_.size_bytes()));
   }
   for (const RowStage* rows : {&piece->target, &piece->draft, &piece->masks}) {
     if (!rows->result().ok()) return Failure(rows->result());
@@ -260,19 +308,9 @@ GpuResult CudaBackend::LaunchPiece(const Piece& piece) {
   batch.tokens_stride = num_places();
   batch.scores = piece.scores.device();
   batch.samples = piece.samples.device();
-  std::fill_n(piece.arrivals.host, piece.count, 0);
-  const int32_t num_rows = ListRowsAhead(piece.batch.tasks + piece.first, piece.count,
-                                         limits_.max_draft, piece.rows.host);
-  const FusedRound round{.batch = batch,
-                         .rows = piece.rows.device,
-                         .num_rows = num_rows,
-                         .arrivals = piece.arrivals.device,
-                         .workspaces = workspaces_.get(),
-                         .max_draft = limits_.max_draft};
-  GpuResult result = arena_.ToDevice();
-  if (result.ok()) result = driver_->LaunchRound(round);
-  if (result.ok()) result = arena_.ToHost(piece.answer_bytes);
-  return result;
+  piece.round.Fill(batch, piece.batch.tasks + piece.first, workspaces_.get());
+  arena_.Seal();
+  return BucketFor(piece.count).Launch();
 }
 
 absl::Status CudaBackend::Transform(const TransformBatch& batch) {
@@ -281,7 +319,8 @@ absl::Status CudaBackend::Transform(const TransformBatch& batch) {
   for (int32_t first = 0; first < batch.num_rows; first += most) {
     const int32_t count = std::min(most, batch.num_rows - first);
     arena_.Clear();
-    const Answers<OutcomeStatus> statuses(batch.statuses, first, 1, 1, count, &arena_);
+    answers_.Clear();
+    const Answers<OutcomeStatus> statuses(batch.statuses, first, 1, 1, count, &answers_);
     const GpuResult launched = LaunchTransforms(batch, first, count, statuses.device());
     const GpuResult finished = driver_->Synchronize();
     if (!launched.ok()) return Failure(launched);
@@ -293,7 +332,6 @@ absl::Status CudaBackend::Transform(const TransformBatch& batch) {
 
 GpuResult CudaBackend::LaunchTransforms(const TransformBatch& batch, int32_t first, int32_t count,
                                         OutcomeStatus* statuses) {
-  const size_t answer_bytes = arena_.used();
   const int32_t vocab_size = batch.source.vocab_size;
   RowStage source(driver_.get(), rows_.get(), vocab_size * SizeBytes(batch.source.dtype));
   auto* const out = reinterpret_cast<float*>(rows_.get() + max_rows_ / 2 * row_bytes());
@@ -314,7 +352,6 @@ GpuResult CudaBackend::LaunchTransforms(const TransformBatch& batch, int32_t fir
   GpuResult result = source.result();
   if (result.ok()) result = arena_.ToDevice();
   if (result.ok()) result = driver_->LaunchTransforms(piece, workspaces_.get());
-  if (result.ok()) result = arena_.ToHost(answer_bytes);
   for (int32_t i = 0; i < count && result.ok(); ++i) {
     result =
         driver_->ToHost(batch.rows[first + i].out, rows.host[i].out, vocab_size * sizeof(float));
@@ -322,11 +359,22 @@ GpuResult CudaBackend::LaunchTransforms(const TransformBatch& batch, int32_t fir
   return result;
 }
 
-absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(std::unique_ptr<GpuDriver> driver) {
+absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(std::unique_ptr<GpuDriver> driver,
+                                                         void* stream) {
   std::vector<GpuDevice> devices;
+  size_t device = 0;
   GpuResult result = driver->ListDevices(&devices);
   if (result.ok() && devices.empty()) result = GpuResult::Error("no device is visible");
-  if (result.ok()) result = driver->UseDevice(0);
+  if (result.ok() && stream != nullptr) {
+    result = driver->UseStream(stream, &device);
+    if (!result.ok()) {
+      return absl::InvalidArgumentError(fmt::format(
+          "cuda_stream is not a stream of this process: {}; give a cudaStream_t that is "
+          "open, or NULL for one of specd's own",
+          result.text()));
+    }
+  }
+  if (result.ok()) result = driver->UseDevice(device);
   if (!result.ok()) {
     return absl::FailedPreconditionError(fmt::format(
         "backend \"cuda\" needs an NVIDIA driver and a device: {}; check nvidia-smi and "

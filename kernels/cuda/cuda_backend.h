@@ -1,18 +1,21 @@
 // CudaBackend: rounds on a GPU over rows that lie in host memory.
 //
-// The rows that a round names are copied to the device, one block does one sequence's task with the
-// same bodies as on the CPU, and the answers are copied back. A round that needs more than the
-// staging memory is done in pieces; results do not depend on the cut. Everything goes through
-// GpuDriver, so this file knows nothing of CUDA's API and runs in tests over host memory.
+// The rows that a round names are copied to the device; then one launch of a graph, captured by
+// Prepare for the round's batch bucket (a power of two), brings the tasks there and runs them with
+// the same bodies as on the CPU. A round that needs more than the staging memory is done in pieces;
+// results do not depend on the cut. Everything goes through GpuDriver, so this file knows nothing
+// of CUDA's API and runs in tests over host memory.
 //
 // A new array in ChainTask is one line of StageTask(); a new array of answers is an Answers more in
 // a piece.
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "kernels/backend.h"
 #include "kernels/core/gpu_driver.h"
+#include "kernels/cuda/captured_graph.h"
 #include "kernels/cuda/staging.h"
 
 namespace specd {
@@ -35,6 +38,8 @@ class CudaBackend final : public Backend {
   int32_t num_places() const { return limits_.max_draft + 1; }
 
   GpuResult Allocate();
+  GpuResult CaptureBuckets();
+  const CapturedGraph& BucketFor(int32_t num_tasks) const;
   Piece BeginPiece(const RoundBatch& batch, int32_t first);
   absl::Status StagePiece(Piece* piece);
   bool StageTask(const ChainTask& task, Piece* piece);
@@ -52,9 +57,13 @@ class CudaBackend final : public Backend {
   DeviceMemory masks_;
   DeviceMemory workspaces_;
   StagingArena arena_;
+  AnswerArena answers_;
+  std::vector<CapturedGraph> buckets_;  // destroyed before the memory above; sizes 1, 2, 4, ...
 };
 
-// Takes the first device. FAILED_PRECONDITION where there is no driver or no device.
-absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(std::unique_ptr<GpuDriver> driver);
+// Takes the device of the stream, which BackendOptions describes, or the first one.
+// FAILED_PRECONDITION where there is no driver or no device, INVALID_ARGUMENT for a bad stream.
+absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(std::unique_ptr<GpuDriver> driver,
+                                                         void* stream = nullptr);
 
 }  // namespace specd

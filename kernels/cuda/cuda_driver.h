@@ -8,6 +8,7 @@
 
 namespace specd {
 
+// Null in a build without nvcc.
 std::unique_ptr<GpuDriver> MakeCudaDriver();
 
 }  // namespace specd

@@ -2,38 +2,47 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 namespace specd {
 
-GpuResult DeviceMemory::Allocate(GpuDriver* driver, size_t size_bytes) {
-  Release();
-  driver_ = driver;
-  // A zero-sized allocation is an error for some drivers; no round needs to know.
-  return driver->Allocate(std::max<size_t>(size_bytes, 1), &memory_);
-}
-
-void DeviceMemory::Release() {
-  if (memory_ == nullptr) return;
-  // Nothing can be done about memory that cannot be given back, but it must not pass unseen. On
-  // stderr, because embedded in an engine there is no logger of ours.
-  const GpuResult result = driver_->Free(memory_);
-  if (!result.ok()) fmt::print(stderr, "specd: freeing device memory: {}\n", result.text());
-  memory_ = nullptr;
+void ReportNotFreed(const GpuResult& result) {
+  fmt::print(stderr, "specd: freeing memory of a device: {}\n", result.text());
 }
 
 GpuResult StagingArena::Resize(GpuDriver* driver, size_t size_bytes) {
-  host_.assign(Aligned(size_bytes), 0);
-  Clear();
-  return device_.Allocate(driver, host_.size());
+  const size_t all = sizeof(FetchHeader) + Aligned(size_bytes);
+  Reset(nullptr, nullptr, 0);
+  GpuResult result = host_.Allocate(driver, all);
+  if (result.ok()) result = device_.Allocate(driver, all);
+  if (!result.ok()) return result;
+  Reset(host_.get() + sizeof(FetchHeader), device_.get() + sizeof(FetchHeader),
+        all - sizeof(FetchHeader));
+  Seal();
+  return result;
 }
+
+void StagingArena::Clear() {
+  Reset(host_.get() + sizeof(FetchHeader), device_.get() + sizeof(FetchHeader), size_bytes());
+}
+
+void StagingArena::Seal() { *header() = {.size_bytes = sizeof(FetchHeader) + used()}; }
 
 GpuResult StagingArena::ToDevice() {
-  return device_.driver()->ToDevice(device_.get(), host_.data(), used_);
+  Seal();
+  return device_.driver()->ToDevice(device_.get(), host_.get(), header()->size_bytes);
 }
 
-GpuResult StagingArena::ToHost(size_t size_bytes) {
-  return device_.driver()->ToHost(host_.data(), device_.get(), size_bytes);
+GpuResult StagingArena::LaunchFetch(size_t usual_bytes) {
+  return device_.driver()->LaunchFetch({.source = host_.get(),
+                                        .destination = device_.get(),
+                                        .capacity_bytes = sizeof(FetchHeader) + size_bytes(),
+                                        .usual_bytes = usual_bytes});
+}
+
+GpuResult AnswerArena::Resize(GpuDriver* driver, size_t size_bytes) {
+  Reset(nullptr, nullptr, 0);
+  const GpuResult result = memory_.Allocate(driver, Aligned(size_bytes));
+  if (result.ok()) Reset(memory_.get(), memory_.get(), Aligned(size_bytes));
+  return result;
 }
 
 }  // namespace specd

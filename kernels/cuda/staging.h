@@ -1,42 +1,60 @@
-// How a round's memory gets to a device and back: rows straight from where they lie, and everything
-// else through one arena that exists on both sides.
+// How a round's memory gets to a device and back: rows straight from where they lie, what else it
+// needs through one arena that exists on both sides, and answers through pinned memory.
 //
-// Arrays of a round are taken from the arena one after another. What is put in on the host has its
-// place on the device too, so pointers are known before anything is copied, and a whole round's
-// small arrays travel in one copy. Memory is taken once, by Resize; an arena that is full says so.
-// Not for several threads at once; the driver must live longer.
+// Arrays are taken from an arena one after another. What is put in on the host has its place on the
+// device too, so pointers are known before anything is copied, and a whole round's small arrays
+// travel in one copy. Memory is taken once, by Resize; an arena that is full says so. Not for
+// several threads at once; the driver must live longer.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
-#include <vector>
 
 #include "kernels/core/gpu_driver.h"
 
 namespace specd {
 
-// Owns one block of device memory.
-class DeviceMemory {
+// Says on stderr that memory could not be given back: nothing can be done about it, but it must not
+// pass unseen, and embedded in an engine there is no logger of ours.
+void ReportNotFreed(const GpuResult& result);
+
+// Owns one block of memory, of the kind that the two calls of the driver are for.
+template <GpuResult (GpuDriver::*kAllocate)(size_t, void**), GpuResult (GpuDriver::*kFree)(void*)>
+class DriverMemory {
  public:
-  DeviceMemory() = default;
-  DeviceMemory(const DeviceMemory&) = delete;
-  DeviceMemory& operator=(const DeviceMemory&) = delete;
-  ~DeviceMemory() { Release(); }
+  DriverMemory() = default;
+  DriverMemory(const DriverMemory&) = delete;
+  DriverMemory& operator=(const DriverMemory&) = delete;
+  ~DriverMemory() { Release(); }
 
   // What was held before is given back first.
-  GpuResult Allocate(GpuDriver* driver, size_t size_bytes);
+  GpuResult Allocate(GpuDriver* driver, size_t size_bytes) {
+    Release();
+    driver_ = driver;
+    // A zero-sized allocation is an error for some drivers; no round needs to know.
+    return (driver->*kAllocate)(std::max<size_t>(size_bytes, 1), &memory_);
+  }
 
   GpuDriver* driver() const { return driver_; }
   char* get() const { return static_cast<char*>(memory_); }
 
  private:
-  void Release();
+  void Release() {
+    if (memory_ == nullptr) return;
+    const GpuResult result = (driver_->*kFree)(memory_);
+    if (!result.ok()) ReportNotFreed(result);
+    memory_ = nullptr;
+  }
 
   GpuDriver* driver_ = nullptr;
   void* memory_ = nullptr;
 };
+
+using DeviceMemory = DriverMemory<&GpuDriver::Allocate, &GpuDriver::Free>;
+using PinnedMemory = DriverMemory<&GpuDriver::AllocatePinned, &GpuDriver::FreePinned>;
 
 // An array that exists on both sides.
 template <typename T>
@@ -45,10 +63,10 @@ struct StagedArray {
   T* device = nullptr;
 };
 
-class StagingArena {
+// Memory that the host has at one address and the device at another, or at the same one, in arrays.
+class Arena {
  public:
-  GpuResult Resize(GpuDriver* driver, size_t size_bytes);
-  size_t size_bytes() const { return host_.size(); }
+  size_t size_bytes() const { return size_bytes_; }
 
   // Room for an array. Null, and the arena is full from then on, if there is none.
   template <typename T>
@@ -56,11 +74,10 @@ class StagingArena {
     static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= kAlignment);
     const size_t begin = used_;
     const size_t bytes = static_cast<size_t>(count) * sizeof(T);
-    full_ = full_ || bytes > host_.size() - begin;
+    full_ = full_ || bytes > size_bytes_ - begin;
     if (full_ || count == 0) return {};
     used_ = Aligned(begin + bytes);
-    return {reinterpret_cast<T*>(host_.data() + begin),
-            reinterpret_cast<T*>(device_.get() + begin)};
+    return {reinterpret_cast<T*>(host_ + begin), reinterpret_cast<T*>(device_ + begin)};
   }
 
   // Copies an array in, and returns where it will be on the device. Null stays null.
@@ -74,27 +91,61 @@ class StagingArena {
 
   bool full() const { return full_; }
   size_t used() const { return used_; }
-  // Gives back everything that was taken.
-  void Clear() {
+
+  static constexpr size_t Aligned(size_t size_bytes) {
+    return (size_bytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
+
+ protected:
+  // Gives back everything that was taken. `size_bytes` is a multiple of kAlignment.
+  void Reset(char* host, char* device, size_t size_bytes) {
+    host_ = host;
+    device_ = device;
+    size_bytes_ = size_bytes;
     used_ = 0;
     full_ = false;
   }
 
-  // Enqueues the copy of everything that was taken.
-  GpuResult ToDevice();
-  // Enqueues the copy of the first `size_bytes`.
-  GpuResult ToHost(size_t size_bytes);
-
  private:
-  static constexpr size_t kAlignment = 16;
-  static size_t Aligned(size_t size_bytes) {
-    return (size_bytes + kAlignment - 1) / kAlignment * kAlignment;
-  }
+  static constexpr size_t kAlignment = kFetchUnit;
 
-  std::vector<char> host_;  // its size is a multiple of kAlignment
-  DeviceMemory device_;
+  char* host_ = nullptr;
+  char* device_ = nullptr;
+  size_t size_bytes_ = 0;
   size_t used_ = 0;  // a multiple of kAlignment
   bool full_ = false;
+};
+
+// What a round brings: filled in pinned memory, used in device memory.
+class StagingArena : public Arena {
+ public:
+  GpuResult Resize(GpuDriver* driver, size_t size_bytes);
+  // Gives back everything that was taken.
+  void Clear();
+
+  // Enqueues the copy of everything that was taken.
+  GpuResult ToDevice();
+  // The same, of everything that will have been taken at the last Seal before it runs: for
+  // captures. `usual_bytes`: FetchPlan.
+  GpuResult LaunchFetch(size_t usual_bytes);
+  void Seal();
+
+ private:
+  FetchHeader* header() const { return reinterpret_cast<FetchHeader*>(host_.get()); }
+
+  PinnedMemory host_;  // a FetchHeader, then the arrays
+  DeviceMemory device_;
+};
+
+// What a round gives: written by kernels into host memory.
+class AnswerArena : public Arena {
+ public:
+  GpuResult Resize(GpuDriver* driver, size_t size_bytes);
+  // Gives back everything that was taken.
+  void Clear() { Reset(memory_.get(), memory_.get(), size_bytes()); }
+
+ private:
+  PinnedMemory memory_;
 };
 
 // Rows copied one after another to a place on the device. After a failed copy nothing more is

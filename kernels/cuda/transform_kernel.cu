@@ -23,6 +23,11 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
 
 }  // namespace
 
+cudaError_t LoadTransformKernel() {
+  cudaFuncAttributes attributes;
+  return cudaFuncGetAttributes(&attributes, TransformRowsKernel);
+}
+
 cudaError_t EnqueueTransforms(const TransformBatch& batch, void* workspaces, cudaStream_t stream) {
   TransformRowsKernel<<<static_cast<unsigned>(batch.num_rows), kThreadsPerBlock, 0, stream>>>(
       batch, static_cast<char*>(workspaces));

@@ -178,16 +178,22 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("every driver failure becomes a status that names the call, and nothing leaks") {
+    enum class Where { kMemory, kGraphs, kRound };
     struct Case {
       const char* call;
       int after;
-      bool in_prepare;
+      Where where;
     };
     const std::vector<std::string> expected = ExpectedFor(kMixed);
     for (const Case& c :
-         {Case{"Allocate", 0, true}, Case{"Allocate", 1, true}, Case{"Allocate", 3, true},
-          Case{"ToDevice", 0, false}, Case{"ToDevice", 30, false}, Case{"LaunchRound", 0, false},
-          Case{"ToHost", 0, false}, Case{"Synchronize", 0, false}}) {
+         {Case{"Allocate", 0, Where::kMemory}, Case{"Allocate", 1, Where::kMemory},
+          Case{"Allocate", 3, Where::kMemory}, Case{"AllocatePinned", 0, Where::kMemory},
+          Case{"AllocatePinned", 1, Where::kMemory}, Case{"BeginCapture", 0, Where::kGraphs},
+          Case{"LaunchFetch", 0, Where::kGraphs}, Case{"LaunchRound", 0, Where::kGraphs},
+          Case{"LaunchRound", 5, Where::kGraphs}, Case{"EndCapture", 0, Where::kGraphs},
+          Case{"EndCapture", 5, Where::kGraphs}, Case{"ToDevice", 0, Where::kRound},
+          Case{"ToDevice", 30, Where::kRound}, Case{"LaunchGraph", 0, Where::kRound},
+          Case{"Synchronize", 0, Where::kRound}}) {
       CAPTURE(c.call);
       FakeGpu gpu;
       gpu.failing_call = c.call;
@@ -195,14 +201,12 @@ TEST_SUITE("unit") {
       {
         CudaBackend backend(std::make_unique<FakeGpuDriver>(&gpu), kPlenty);
         absl::Status status = backend.Prepare(kLimits);
-        REQUIRE(status.ok() != c.in_prepare);
+        REQUIRE(status.ok() == (c.where == Where::kRound));
         RoundCase round(kMixed);
-        if (c.in_prepare) {
-          CHECK(status.code() == absl::StatusCode::kResourceExhausted);
-        } else {
-          status = backend.Run(round.All());
-          CHECK(status.code() == absl::StatusCode::kInternal);
-        }
+        if (c.where == Where::kRound) status = backend.Run(round.All());
+        CHECK(status.code() == (c.where == Where::kMemory ? absl::StatusCode::kResourceExhausted
+                                                          : absl::StatusCode::kInternal));
+        if (c.where == Where::kGraphs) CHECK(gpu.graphs.empty());
         const std::string text(status.message());
         CHECK(text.find(std::string("fake failure of ") + c.call) != std::string::npos);
         // A second Prepare starts afresh.
@@ -211,7 +215,76 @@ TEST_SUITE("unit") {
         CheckEqual(RunAll(backend, round), expected);
       }
       CHECK(gpu.allocations.empty());
+      CHECK(gpu.pinned.empty());
+      CHECK(gpu.graphs.empty());
     }
+  }
+
+  TEST_CASE("memory that cannot be given back stops nothing") {
+    for (const char* call : {"Free", "FreePinned", "DestroyGraph"}) {
+      FakeGpu gpu;
+      {
+        CudaBackend backend(std::make_unique<FakeGpuDriver>(&gpu), kPlenty);
+        REQUIRE(backend.Prepare(kLimits).ok());
+        gpu.failing_call = call;
+        CHECK(backend.Prepare(kLimits).ok());
+        RoundCase round(kMixed);
+        CheckEqual(RunAll(backend, round), ExpectedFor(kMixed));
+        gpu.failing_after = 0;
+      }
+      CHECK(gpu.allocations.empty());
+      CHECK(gpu.pinned.empty());
+      CHECK(gpu.graphs.empty());
+    }
+  }
+
+  // Whatever a graph was captured with, it has to serve every round of its bucket.
+  TEST_CASE("the graphs of one Prepare run rounds of every size, each with its own tasks") {
+    for (const bool runs_at_once : {false, true}) {
+      FakeGpu gpu;
+      gpu.runs_at_once = runs_at_once;
+      CudaBackend backend(std::make_unique<FakeGpuDriver>(&gpu), kPlenty);
+      REQUIRE(backend.Prepare(kLimits).ok());
+      CHECK(gpu.graphs.size() == 6);  // of 1, 2, 4, 8, 16 and 24
+      CHECK(gpu.num_launches == 0);
+      // From here on nothing is allocated and nothing is captured.
+      const size_t num_blocks = gpu.allocations.size() + gpu.pinned.size();
+      gpu.failing_call = "BeginCapture";
+      int num_rounds = 0;
+      for (const int32_t batch : {24, 1, 2, 3, 4, 5, 8, 9, 16, 17, 24, 1}) {
+        CAPTURE(batch);
+        RoundCase::Options options = kMixed;
+        options.batch = batch;
+        options.seed = 900 + static_cast<uint64_t>(++num_rounds);
+        RoundCase round(options);
+        CheckEqual(RunAll(backend, round), ExpectedFor(options));
+        CHECK(gpu.num_graph_launches == num_rounds);
+        CHECK(gpu.num_launches == num_rounds);
+      }
+      CHECK(gpu.allocations.size() + gpu.pinned.size() == num_blocks);
+      CHECK(gpu.graphs.size() == 6);
+    }
+  }
+
+  TEST_CASE("rounds run on the caller's stream, and on its device") {
+    FakeGpu gpu;
+    gpu.devices.resize(3);
+    gpu.stream_device = 2;
+    int stream = 0;
+    const auto backend = MakeCudaBackend(std::make_unique<FakeGpuDriver>(&gpu), &stream);
+    REQUIRE(backend.ok());
+    CHECK(gpu.stream == &stream);
+    CHECK(gpu.used_device == 2);
+
+    gpu = FakeGpu();
+    REQUIRE(MakeCudaBackend(std::make_unique<FakeGpuDriver>(&gpu)).ok());
+    CHECK(gpu.stream == nullptr);
+    CHECK(gpu.used_device == 0);
+
+    gpu.failing_call = "UseStream";
+    const auto refused = MakeCudaBackend(std::make_unique<FakeGpuDriver>(&gpu), &stream);
+    CHECK(refused.status().code() == absl::StatusCode::kInvalidArgument);
+    CHECK(std::string(refused.status().message()).find("cuda_stream") != std::string::npos);
   }
 
   TEST_CASE("a failure of the driver in a transform becomes a status that names the call") {

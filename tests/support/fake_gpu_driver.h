@@ -1,8 +1,11 @@
 // A GpuDriver without a GPU: device memory is host memory, a kernel is emulated blocks, and any
 // call can be made to fail.
 //
-// Device memory is filled with poison; `allocations` is what is not freed. Kernels are given no
-// address of host memory. Copies to the host take place at Synchronize, as they may on a device.
+// Device memory is filled with poison; `allocations` and `pinned` are what is not freed. Kernels
+// are given no address of other host memory. What is enqueued runs as late as it may, at
+// Synchronize, or as soon as it may, at once; its errors are reported by Synchronize. A capture
+// keeps the arguments of launches and looks at memory when the graph runs; a call that a capture
+// does not allow is an error and spoils it, as on a device.
 #pragma once
 
 #include <functional>
@@ -19,13 +22,28 @@ namespace specd {
 
 // Outlives the driver, so that a test can look after the backend has taken it.
 struct FakeGpu {
-  std::vector<GpuDevice> devices{{"Fake", "GPU-0"}};
+  using Blocks = std::map<void*, std::unique_ptr<std::vector<uint64_t>>>;
+  using Work = std::function<GpuResult()>;
+
+  std::vector<GpuDevice> devices{{.name = "Fake", .uuid = "GPU-0", .l2_bytes = 1 << 16}};
   std::string failing_call;  // this method, by name, fails ...
   int failing_after = 0;     // ... after this many successes
-  std::map<void*, std::unique_ptr<std::vector<uint64_t>>> allocations;
-  int num_launches = 0;
-  int32_t num_threads = 64;  // of an emulated block
-  int32_t num_blocks = 3;    // of the launch of a round
+  Blocks allocations;
+  Blocks pinned;
+  std::map<GpuDriver::Graph*, std::unique_ptr<std::vector<Work>>> graphs;
+  std::map<GpuDriver::Event*, std::unique_ptr<double>> events;  // when each was recorded
+  void* stream = nullptr;                                       // of UseStream
+  size_t stream_device = 0;
+  size_t used_device = 0;
+  bool runs_at_once = false;
+  int num_launches = 0;        // of rounds and transforms that ran
+  int num_graph_launches = 0;  // that were enqueued
+  int32_t num_threads = 64;    // of an emulated block
+  int32_t num_blocks = 3;      // of the launch of a round
+  // A clock that work moves on.
+  double now_us = 0;
+  double round_us = 6;
+  double read_us = 4;
 };
 
 class FakeGpuDriver final : public GpuDriver {
@@ -34,27 +52,57 @@ class FakeGpuDriver final : public GpuDriver {
 
   GpuResult ListDevices(std::vector<GpuDevice>* devices) override;
   GpuResult UseDevice(size_t index) override;
+  GpuResult UseStream(void* stream, size_t* device) override;
   GpuResult Allocate(size_t size_bytes, void** memory) override;
   GpuResult Free(void* memory) override;
+  GpuResult AllocatePinned(size_t size_bytes, void** memory) override;
+  GpuResult FreePinned(void* memory) override;
   GpuResult ToDevice(void* device, const void* host, size_t size_bytes) override;
   GpuResult ToHost(void* host, const void* device, size_t size_bytes) override;
-  GpuResult LaunchRound(const FusedRound& round) override;
+  GpuResult LaunchFetch(const FetchPlan& plan) override;
+  GpuResult LaunchRound(const FusedRound* round, const RoundBounds& bounds) override;
   GpuResult LaunchTransforms(const TransformBatch& batch, void* workspaces) override;
+  GpuResult LaunchRead(const ReadPlan& plan) override;
+  GpuResult BeginCapture() override;
+  GpuResult EndCapture(Graph** graph) override;
+  GpuResult LaunchGraph(Graph* graph) override;
+  GpuResult DestroyGraph(Graph* graph) override;
+  GpuResult CreateEvent(Event** event) override;
+  GpuResult DestroyEvent(Event* event) override;
+  GpuResult RecordEvent(Event* event) override;
+  GpuResult ElapsedUs(Event* start, Event* end, double* elapsed_us) override;
   GpuResult Synchronize() override;
 
  private:
+  // The result of a call that a capture does not allow.
   GpuResult Call(const std::string& name);
+  // The result of a call that enqueues or, where `may_be_captured`, is captured.
+  GpuResult Enqueue(const std::string& name, bool may_be_captured, FakeGpu::Work work);
+  GpuResult FailureOf(const std::string& name);
+  void RunNow(const FakeGpu::Work& work);
+
   // Emulated kernels could read host memory, as real ones cannot. So what they are given is looked
-  // through: every address must be null or in device memory.
+  // through: every address must be null, in device memory or in pinned memory.
   GpuResult CheckAddresses(const char* what, std::initializer_list<const void*> addresses) const;
+  GpuResult CheckRange(const char* what, const void* begin, size_t size_bytes) const;
   GpuResult CheckTask(const ChainTask& task) const;
+
+  GpuResult RunFetchPlan(const FetchPlan& plan);
+  GpuResult RunRound(const FusedRound* round, const RoundBounds& bounds);
+  GpuResult RunTransforms(const TransformBatch& batch, void* workspaces);
+  GpuResult RunRead(const ReadPlan& plan);
   // One emulated block for each i, with its workspace poisoned.
   GpuResult RunBlocks(
       int32_t num_blocks, int32_t vocab_size, int32_t max_draft, void* workspaces,
       const std::function<void(EmulatedTeam&, const ChainWorkspace&, int32_t i)>& body);
+  std::string RunLaunch(const std::function<void(EmulatedThread)>& body);
 
   FakeGpu* gpu_;
-  std::vector<std::function<void()>> pending_;
+  std::vector<FakeGpu::Work> pending_;
+  GpuResult first_error_ = GpuResult::Ok();  // of what ran since Synchronize
+  std::vector<FakeGpu::Work> captured_;
+  bool capturing_ = false;
+  std::string spoiled_by_;
 };
 
 }  // namespace specd

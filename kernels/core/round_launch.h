@@ -1,0 +1,46 @@
+// What a launch is given by value, so that it is part of a captured graph: the sizes and addresses
+// that hold for every round of a batch bucket. What differs from round to round lies in memory.
+//
+// Plain data.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace specd {
+
+// The largest round that a launch may meet. Its width follows from this and never from the round:
+// the bodies share the work of any round among any number of blocks.
+struct RoundBounds {
+  int32_t num_tasks = 0;
+  int32_t max_draft = 0;
+  int32_t vocab_size = 0;
+};
+
+// What pinned memory begins with that is copied to the device by GpuDriver::LaunchFetch.
+struct FetchHeader {
+  uint64_t size_bytes = 0;  // of everything, this header included; a multiple of kFetchUnit
+  uint64_t unused = 0;
+};
+inline constexpr size_t kFetchUnit = 16;
+static_assert(sizeof(FetchHeader) == kFetchUnit);
+
+// Both places are aligned to kFetchUnit and hold capacity_bytes.
+struct FetchPlan {
+  const void* source = nullptr;
+  void* destination = nullptr;
+  size_t capacity_bytes = 0;  // a multiple of kFetchUnit
+  size_t usual_bytes = 0;     // what the launch is wide enough to ask for at once
+};
+
+// Rows to be read and not used, as a measure for kernels that read them. They are named by an array
+// in device memory; bytes at the ends of a row that are no whole kReadUnit are left out.
+struct ReadPlan {
+  const void* const* rows = nullptr;
+  int32_t num_rows = 0;
+  int64_t row_bytes = 0;
+  uint32_t* sink = nullptr;  // one word
+};
+inline constexpr size_t kReadUnit = 16;
+
+}  // namespace specd

@@ -1,0 +1,33 @@
+#include "kernels/bodies/fetch.h"
+#include "kernels/cuda/cuda_thread.cuh"
+#include "kernels/cuda/round_kernels.h"
+
+namespace specd {
+
+namespace {
+
+// Enough bytes under way for the fastest host link; more blocks would only be more to start.
+constexpr size_t kMostBlocks = 64;
+
+__global__ void __launch_bounds__(kThreadsPerBlock) FetchKernel(FetchPlan plan) {
+  RunFetch(CudaThread(), plan);
+}
+
+}  // namespace
+
+cudaError_t LoadFetchKernel() {
+  cudaFuncAttributes attributes;
+  return cudaFuncGetAttributes(&attributes, FetchKernel);
+}
+
+cudaError_t EnqueueFetch(const FetchPlan& plan, cudaStream_t stream) {
+  constexpr size_t kBlockBytes = kThreadsPerBlock * kFetchUnit;
+  const size_t blocks = (plan.usual_bytes + kBlockBytes - 1) / kBlockBytes;
+  const auto num_blocks = static_cast<unsigned>(blocks < 1             ? 1
+                                                : blocks < kMostBlocks ? blocks
+                                                                       : kMostBlocks);
+  FetchKernel<<<num_blocks, kThreadsPerBlock, 0, stream>>>(plan);
+  return cudaGetLastError();
+}
+
+}  // namespace specd

@@ -1,0 +1,162 @@
+// CapturedGraph, StagingArena and the fetch over a fake driver: what a graph keeps and what it
+// looks at when it runs, and that the fake notices what a device would not forgive.
+#include "kernels/cuda/captured_graph.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/staging.h"
+#include "tests/support/fake_gpu_driver.h"
+
+namespace specd {
+namespace {
+
+constexpr size_t kUsualBytes = 512;
+
+bool Mentions(const GpuResult& result, const std::string& text) {
+  return result.text().find(text) != std::string::npos;
+}
+
+std::vector<uint32_t> Numbers(size_t count, uint32_t first) {
+  std::vector<uint32_t> numbers(count);
+  for (size_t i = 0; i < count; ++i) numbers[i] = first + static_cast<uint32_t>(i);
+  return numbers;
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("a captured fetch brings what is in the arena when it runs, all of it and no more") {
+    for (const bool runs_at_once : {false, true}) {
+      FakeGpu gpu;
+      gpu.runs_at_once = runs_at_once;
+      FakeGpuDriver driver(&gpu);
+      StagingArena arena;
+      REQUIRE(arena.Resize(&driver, 9000).ok());
+      CapturedGraph graph;
+      REQUIRE(graph.Capture(&driver, [&] { return arena.LaunchFetch(kUsualBytes); }).ok());
+      // Fewer words than the launch has threads, as many, and many more; up to the last byte.
+      for (const size_t count : {1, 4, 63, 64, 511, 768, 2000, 2251}) {
+        CAPTURE(count);
+        const std::vector<uint32_t> numbers = Numbers(count, static_cast<uint32_t>(1000 * count));
+        arena.Clear();
+        const StagedArray<uint32_t> before = arena.Take<uint32_t>(2251);
+        REQUIRE(before.device != nullptr);
+        std::memset(before.device, 0x77, 2251 * sizeof(uint32_t));
+        arena.Clear();
+        const uint32_t* const device = arena.Put(numbers.data(), static_cast<int64_t>(count));
+        arena.Seal();
+        REQUIRE(graph.Launch().ok());
+        REQUIRE(driver.Synchronize().ok());
+        CHECK(std::vector<uint32_t>(device, device + count) == numbers);
+        const size_t rounded = (count + 3) / 4 * 4;
+        for (size_t i = rounded; i < 2251; ++i) REQUIRE(device[i] == 0x77777777);
+      }
+    }
+  }
+
+  TEST_CASE("a header that asks for more than the memory holds brings what there is") {
+    FakeGpu gpu;
+    FakeGpuDriver driver(&gpu);
+    PinnedMemory source;
+    DeviceMemory destination;
+    REQUIRE(source.Allocate(&driver, 4096).ok());
+    REQUIRE(destination.Allocate(&driver, 4096).ok());
+    auto* const header = reinterpret_cast<FetchHeader*>(source.get());
+    header->size_bytes = uint64_t{1} << 62;
+    const FetchPlan plan{source.get(), destination.get(), 1024, 64};
+    REQUIRE(driver.LaunchFetch(plan).ok());
+    CHECK(driver.Synchronize().ok());
+    CHECK(static_cast<unsigned char>(destination.get()[1024]) == kPoison);
+  }
+
+  TEST_CASE("nothing runs before the graph is launched, and all of it each time") {
+    FakeGpu gpu;
+    gpu.runs_at_once = true;
+    FakeGpuDriver driver(&gpu);
+    GpuDriver::Event* start = nullptr;
+    GpuDriver::Event* end = nullptr;
+    REQUIRE(driver.CreateEvent(&start).ok());
+    REQUIRE(driver.CreateEvent(&end).ok());
+    DeviceMemory memory;
+    REQUIRE(memory.Allocate(&driver, 4096).ok());
+    const ReadPlan plan{reinterpret_cast<const void* const*>(memory.get()), 0, 0,
+                        reinterpret_cast<uint32_t*>(memory.get())};
+    CapturedGraph graph;
+    REQUIRE(graph
+                .Capture(&driver,
+                         [&] {
+                           CHECK(driver.RecordEvent(start).ok());
+                           CHECK(driver.LaunchRead(plan).ok());
+                           CHECK(driver.LaunchRead(plan).ok());
+                           return driver.RecordEvent(end);
+                         })
+                .ok());
+    double elapsed_us = 0;
+    CHECK(Mentions(driver.ElapsedUs(start, end, &elapsed_us), "not recorded"));
+    for (const double read_us : {4.0, 9.0}) {
+      gpu.read_us = read_us;
+      REQUIRE(graph.Launch().ok());
+      REQUIRE(driver.Synchronize().ok());
+      REQUIRE(driver.ElapsedUs(start, end, &elapsed_us).ok());
+      CHECK(elapsed_us == 2 * read_us);
+    }
+    CHECK(driver.DestroyEvent(start).ok());
+    CHECK(driver.DestroyEvent(end).ok());
+  }
+
+  TEST_CASE("a graph whose memory is gone is an error when it runs") {
+    FakeGpu gpu;
+    FakeGpuDriver driver(&gpu);
+    CapturedGraph graph;
+    StagingArena kept;
+    REQUIRE(kept.Resize(&driver, 64).ok());
+    {
+      StagingArena arena;
+      REQUIRE(arena.Resize(&driver, 64).ok());
+      REQUIRE(graph.Capture(&driver, [&] { return arena.LaunchFetch(64); }).ok());
+      REQUIRE(graph.Launch().ok());
+      CHECK(driver.Synchronize().ok());
+    }
+    REQUIRE(graph.Launch().ok());
+    CHECK(Mentions(driver.Synchronize(), "not in memory of the device"));
+    CHECK(driver.Synchronize().ok());  // reported once
+  }
+
+  TEST_CASE("what a capture does not allow is an error and spoils it, and the next one is whole") {
+    FakeGpu gpu;
+    FakeGpuDriver driver(&gpu);
+    StagingArena arena;
+    REQUIRE(arena.Resize(&driver, 64).ok());
+    CapturedGraph other;
+    REQUIRE(other.Capture(&driver, [&] { return arena.LaunchFetch(64); }).ok());
+    char host[16] = {};
+    void* memory = nullptr;
+    const std::vector<std::function<GpuResult()>> calls = {
+        [&] { return driver.Synchronize(); },
+        [&] { return driver.Allocate(64, &memory); },
+        [&] { return driver.AllocatePinned(64, &memory); },
+        [&] { return driver.ToDevice(host, host, 16); },
+        [&] { return driver.ToHost(host, host, 16); },
+        [&] { return driver.BeginCapture(); },
+        [&] { return other.Launch(); }};
+    for (const auto& call : calls) {
+      CapturedGraph graph;
+      GpuResult called = GpuResult::Ok();
+      const GpuResult ended = graph.Capture(&driver, [&] {
+        called = call();
+        return GpuResult::Ok();
+      });
+      CHECK(Mentions(called, "not allowed in a capture"));
+      CHECK(Mentions(ended, "spoiled"));
+    }
+    CHECK(gpu.graphs.size() == 1);
+    CHECK(other.Launch().ok());
+    CHECK(driver.Synchronize().ok());
+  }
+}
+
+}  // namespace
+}  // namespace specd
