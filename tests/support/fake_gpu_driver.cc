@@ -299,6 +299,7 @@ GpuResult FakeGpuDriver::RunRound(const FusedRound* at, const RoundBounds& bound
   for (int32_t i = 0; i < batch.num_tasks; ++i) {
     if (round.arrivals[i] != 0) return GpuResult::Error("arrivals are left behind");
   }
+  if (gpu_->after_round) gpu_->after_round(batch);
   return GpuResult::Ok();
 }
 
