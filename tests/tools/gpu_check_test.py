@@ -25,6 +25,7 @@ case "$*" in
      printf '[doctest] Status: SUCCESS!\\n' ;;
 esac
 """
+MEASURES = """printf '{"case":"greedy","arguments":"%s"}\\n{"case":"token"}\\n' "$*"; echo noise >&2"""
 SANITIZER_PASSES = """
 while [ "${1#-}" != "$1" ]; do shift 2; done
 "$@" && [ -n "$SPECD_GPU_QUICK" ] && [ -n "$SPECD_REQUIRE_GPU" ] &&
@@ -54,9 +55,10 @@ class GpuCheckTest(unittest.TestCase):
         results = out / "results.json"
         self.assertTrue(results.exists(), process.stdout + process.stderr)
         self.assertNotIn("\x1b", process.stdout + process.stderr)
-        self.assertEqual(sorted(file.name for file in out.iterdir()),
-                         ["log.txt", "results.json", "results.md"])
         results = json.loads(results.read_text())
+        timed = any(check["name"] == "timings" for check in results["checks"])
+        self.assertEqual(sorted(file.name for file in out.iterdir()),
+                         ["log.txt", "results.json", "results.md"] + ["timings.jsonl"] * timed)
         for check in results["checks"]:
             self.assertEqual(sorted(check), ["detail", "name", "seconds", "status"])
             self.assertIn(f"| {check['name']} | {check['status']} |",
@@ -79,6 +81,8 @@ class RunTest(GpuCheckTest):
         self.sanitizer = self.folder / "tools/compute-sanitizer"
         self.program(self.facts, FACTS)
         self.program(self.tests, PASSES)
+        self.bench = self.bundle / "bin/specd-bench"
+        self.program(self.bench, MEASURES)
         self.path = {"PATH": f"{self.sanitizer.parent}:/usr/bin:/bin"}
 
     def statuses(self, results):
@@ -95,7 +99,7 @@ class RunTest(GpuCheckTest):
         self.assertEqual(results["machine"]["compute_sanitizer"], str(self.sanitizer))
         self.assertEqual(
             [check["name"] for check in results["checks"]],
-            ["devices", "alpha, or: one", "beta"] +
+            ["devices", "alpha, or: one", "beta", "timings"] +
             [f"compute-sanitizer {tool}"
              for tool in ("memcheck", "racecheck", "synccheck", "initcheck")])
         self.assertEqual(set(self.statuses(results)), {"pass"})
@@ -135,14 +139,39 @@ class RunTest(GpuCheckTest):
                 process, results = self.run_bundle("--no-sanitizer", "--limit_s=1")
                 self.assertEqual(process.returncode, 1)
                 self.assertEqual(results["result"], "fail")
-                self.assertEqual(self.statuses(results), ["pass", "pass", "fail"] + ["skipped"] * 4)
+                self.assertEqual(self.statuses(results), ["pass", "pass", "fail", "pass"] + ["skipped"] * 4)
                 self.assertIn(expected, results["checks"][2]["detail"])
+
+    def test_timings(self):
+        for arguments, asked in (((), "gpu --json --quick"),
+                                 (("--quick",), "gpu --json --quick --seconds=0.05"),
+                                 (("--timings",), "gpu --json")):
+            process, results = self.run_bundle("--no-sanitizer", *arguments)
+            self.assertEqual(process.returncode, 0, process.stdout + process.stderr)
+            self.assertEqual(results["checks"][3]["detail"], "2 measurements in timings.jsonl")
+            lines = (self.folder / "out/timings.jsonl").read_text().splitlines()
+            self.assertEqual([json.loads(line)["case"] for line in lines], ["greedy", "token"])
+            self.assertEqual(json.loads(lines[0])["arguments"], asked)
+
+    def test_timings_that_fail(self):
+        for name, text, expected in (
+                ("a wrong answer", f"{MEASURES}; echo 'specd-bench: greedy: token 3' >&2; exit 1",
+                 "greedy: token 3"),
+                ("no device after all", "echo 'specd-bench: no device' >&2; exit 3", "no device"),
+                ("nothing measured", "true", "no output"),
+                ("hangs", "exec sleep 100", "did not end within 1 s")):
+            with self.subTest(name):
+                self.program(self.bench, text)
+                process, results = self.run_bundle("--no-sanitizer", "--limit_s=1")
+                self.assertEqual(process.returncode, 1)
+                self.assertEqual(self.statuses(results), ["pass"] * 3 + ["fail"] + ["skipped"] * 4)
+                self.assertIn(expected, results["checks"][3]["detail"])
 
     def test_no_case_at_all(self):
         self.program(self.tests, "echo 'cannot execute' >&2; exit 126")
         process, results = self.run_bundle("--no-sanitizer")
         self.assertEqual(process.returncode, 1)
-        self.assertEqual(self.statuses(results), ["pass", "fail"] + ["skipped"] * 4)
+        self.assertEqual(self.statuses(results), ["pass", "fail", "pass"] + ["skipped"] * 4)
         self.assertIn("cannot execute", (self.folder / "out/log.txt").read_text())
 
     def test_what_the_sanitizer_finds(self):
@@ -161,7 +190,7 @@ class RunTest(GpuCheckTest):
                 self.program(self.sanitizer, text)
                 process, results = self.run_bundle(environment=self.path)
                 self.assertEqual(process.returncode, 1 if expected == "fail" else 0)
-                self.assertEqual(self.statuses(results), ["pass"] * 3 + [expected] * 4)
+                self.assertEqual(self.statuses(results), ["pass"] * 4 + [expected] * 4)
                 self.assertIn(detail, results["checks"][-1]["detail"])
 
     def test_a_sanitizer_that_must_be_there(self):
@@ -170,7 +199,7 @@ class RunTest(GpuCheckTest):
             self.skipTest("this machine has one")
         process, results = self.run_bundle("--sanitizer", environment=path)
         self.assertEqual(process.returncode, 1)
-        self.assertEqual(self.statuses(results), ["pass"] * 3 + ["fail"] * 4)
+        self.assertEqual(self.statuses(results), ["pass"] * 4 + ["fail"] * 4)
 
     def test_arguments(self):
         for arguments in (["--nonsense"], ["--out"], ["--limit_s=0"], ["--limit_s", "soon"]):
@@ -254,6 +283,9 @@ class BundleTest(GpuCheckTest):
         checks = [check for check in results["checks"] if check["status"] == "fail"]
         self.assertGreaterEqual(len(checks), 8)
         for check in checks:
+            if check["name"] == "timings":
+                self.assertRegex(check["detail"], "^specd-bench: no device")
+                continue
             self.assertTrue(check["name"].startswith("CUDA "), check)
             self.assertRegex(check["detail"], '^backend "cuda" needs an NVIDIA driver')
 
