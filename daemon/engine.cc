@@ -82,7 +82,9 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(const std::string& uri,
   if (absl::Status status = ValidateLimits(hello.limits); !status.ok()) return status;
 
   absl::StatusOr<std::unique_ptr<EngineLink>> link =
-      MakeEngineLink(uri, {absl::Milliseconds(options.timeout_ms), options.threads});
+      MakeEngineLink(uri, {.timeout = absl::Milliseconds(options.timeout_ms),
+                           .threads = options.threads,
+                           .cuda_stream = options.cuda_stream});
   if (!link.ok()) return link.status();
   UniqueFd segment_fd;
   absl::StatusOr<HelloReply> reply = Expect<HelloReply>((*link)->Call(hello, -1, &segment_fd));

@@ -82,8 +82,8 @@ class SocketLink : public EngineLink {
 
 class LocalLink : public EngineLink {
  public:
-  LocalLink(std::string device, int32_t threads)
-      : threads_(threads), service_(MakeHost(std::move(device))) {}
+  LocalLink(std::string device, int32_t threads, void* cuda_stream)
+      : threads_(threads), cuda_stream_(cuda_stream), service_(MakeHost(std::move(device))) {}
   ~LocalLink() override {
     if (service_.session() != nullptr) service_.session()->EndAll();
   }
@@ -109,7 +109,8 @@ class LocalLink : public EngineLink {
     ControlHost host;
     host.open_session =
         [this, device](const HelloRequest& request) -> absl::StatusOr<std::shared_ptr<Session>> {
-      absl::StatusOr<std::unique_ptr<Backend>> backend = MakeBackend(device);
+      absl::StatusOr<std::unique_ptr<Backend>> backend =
+          MakeBackend(device, {.cuda_stream = cuda_stream_});
       if (!backend.ok()) return backend.status();
       SessionOptions options;
       options.identity = {1, std::random_device{}()};
@@ -128,6 +129,7 @@ class LocalLink : public EngineLink {
   }
 
   const int32_t threads_;
+  void* const cuda_stream_;
   const ModelProfile profile_;  // no tokenizer: ids only
   SharedNames names_;
   ControlService service_;
@@ -153,6 +155,14 @@ absl::StatusOr<std::unique_ptr<EngineLink>> MakeEngineLink(const std::string& ur
     return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "threads",
                      fmt::format("threads = {} is outside 0 .. {}", options.threads, kThreadsMax));
   }
+  if (options.cuda_stream != nullptr && (scheme != "embedded" || rest != "cuda")) {
+    return MakeError(
+        SPECD_ERROR_UNSUPPORTED, "cuda_stream",
+        fmt::format(
+            "cuda_stream is for embedded:cuda, and uri = \"{}\" runs rounds elsewhere; leave "
+            "it NULL",
+            uri));
+  }
   if (scheme == "unix") {
     if (options.threads != 0) {
       return MakeError(SPECD_ERROR_UNSUPPORTED, "threads",
@@ -171,7 +181,7 @@ absl::StatusOr<std::unique_ptr<EngineLink>> MakeEngineLink(const std::string& ur
                                  "embedded:cpu, or a daemon started with --device={}",
                                  uri, rest));
   }
-  return std::make_unique<LocalLink>(rest, ResolveThreads(options.threads));
+  return std::make_unique<LocalLink>(rest, ResolveThreads(options.threads), options.cuda_stream);
 }
 
 }  // namespace specd

@@ -36,7 +36,8 @@ class EngineLink {
 
 struct EngineLinkOptions {
   absl::Duration timeout;
-  uint32_t threads = 0;  // as in specd_options
+  uint32_t threads = 0;         // as in specd_options
+  void* cuda_stream = nullptr;  // the same
 };
 
 // "unix:/path" or "embedded:cpu".

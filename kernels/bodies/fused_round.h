@@ -49,7 +49,7 @@ SPECD_HD void RunDeferredTasks(const Thread& thread, const FusedRound& round) {
   for (int64_t i = thread.block(); i < round.batch.num_tasks; i += thread.num_blocks()) {
     const auto task_index = static_cast<int32_t>(i);
     TaskProgress* const progress = &round.progress[task_index];
-    if (progress->deferred == 0) continue;
+    if (progress->at_once != 0 && progress->deferred == 0) continue;
     const ChainTask& task = round.batch.tasks[task_index];
     const KeyedCoins coins(task.seed, task.coins, task.num_coins);
     const ChainOutcome outcome =

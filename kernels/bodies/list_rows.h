@@ -63,7 +63,7 @@ void ListRowsAhead(const RoundBatch& batch, int32_t max_draft, const RowOf& row_
   round->may_defer = false;
   for (int32_t i = 0; i < batch.num_tasks; ++i) {
     const bool at_once = IsDecidedAtOnce(batch, batch.tasks[i]);
-    progress[i] = {.deferred = at_once ? 0 : 1};
+    progress[i] = {.at_once = at_once ? 1 : 0};
     round->may_defer = round->may_defer || !at_once || MayDefer(batch.tasks[i]);
     for (int32_t slot = 0; slot < NumSlots(max_draft); ++slot) {
       progress[i].num_rows += IsReadAhead(batch.tasks[i], slot) ? 1 : 0;
@@ -79,7 +79,7 @@ void ListRowsAhead(const RoundBatch& batch, int32_t max_draft, const RowOf& row_
       rows[round->num_rows++] = {
           .task = i,
           .slot = slot,
-          .flags = AheadFlagsOf(batch, task, slot, progress[i].deferred == 0),
+          .flags = AheadFlagsOf(batch, task, slot, progress[i].at_once != 0),
           .row = row_of(i, slot),
           .scale = rules.kind == RowKind::kFinalProbabilities ? 1.0f : scale};
     }

@@ -28,17 +28,17 @@ struct AheadRow {
   float scale = 0;     // of the weights that are summed up
 };
 
-// What those who work on a task tell one another.
+// What is known of a task, and what those who work on it tell one another.
 struct TaskProgress {
-  int32_t num_rows = 0;  // that are read ahead; constant
+  int32_t num_rows = 0;  // that are read ahead
+  int32_t at_once = 0;   // 1: it is decided by whoever is last with them
   int32_t rows_done = 0;
   int32_t stopped_behind = 0;  // 1 + a place at which the draft ends for certain; 0: none is known
-  int32_t deferred = 0;        // 1: the task is left to a team of its own
+  int32_t deferred = 0;        // 1: it is left to a team of its own after all
 };
 
-// Memory is that of the processor that runs it. Everything that counts is 0 before a round and
-// after it, but for TaskProgress::deferred, which is 1 before it where a task is not decided at
-// once.
+// Memory is that of the processor that runs it. What is counted and told is 0 before a round and
+// after it, so the same round can be run again.
 struct FusedRound {
   RoundBatch batch;
   const AheadRow* rows = nullptr;  // in order of place

@@ -27,7 +27,7 @@ class GpuDriver {
   // An error where no driver is installed; an empty list where there is one but no device.
   virtual GpuResult ListDevices(std::vector<GpuDevice>* devices) = 0;
 
-  // Makes the device current for the calls that follow, on the calling thread.
+  // Chooses the device of the calls that follow, whichever thread makes them.
   virtual GpuResult UseDevice(size_t index) = 0;
 
   // From now on calls are enqueued on a stream of the caller's (a cudaStream_t, which must outlive

@@ -31,7 +31,7 @@ class CudaDriver final : public GpuDriver {
   CudaDriver& operator=(const CudaDriver&) = delete;
   ~CudaDriver() override {
     if (own_ == nullptr) return;
-    const GpuResult result = ResultOf(cudaStreamDestroy(own_), "cudaStreamDestroy");
+    const GpuResult result = OnDevice("cudaStreamDestroy", [&] { return cudaStreamDestroy(own_); });
     if (!result.ok()) fmt::print(stderr, "specd: closing the CUDA driver: {}\n", result.text());
   }
 
@@ -54,28 +54,26 @@ class CudaDriver final : public GpuDriver {
   }
 
   GpuResult UseDevice(size_t index) override {
-    const int device = static_cast<int>(index);
-    GpuResult result = ResultOf(cudaSetDevice(device), "cudaSetDevice");
-    if (result.ok()) {
-      result = ResultOf(
-          cudaDeviceGetAttribute(&shape_.num_processors, cudaDevAttrMultiProcessorCount, device),
-          "cudaDeviceGetAttribute");
-    }
+    device_ = static_cast<int>(index);
     int capability = 0;
+    GpuResult result = OnDevice("cudaDeviceGetAttribute", [&] {
+      return cudaDeviceGetAttribute(&shape_.num_processors, cudaDevAttrMultiProcessorCount,
+                                    device_);
+    });
     if (result.ok()) {
-      result =
-          ResultOf(cudaDeviceGetAttribute(&capability, cudaDevAttrComputeCapabilityMajor, device),
-                   "cudaDeviceGetAttribute");
+      result = OnDevice("cudaDeviceGetAttribute", [&] {
+        return cudaDeviceGetAttribute(&capability, cudaDevAttrComputeCapabilityMajor, device_);
+      });
     }
     shape_.has_clusters = capability >= 9;
-    if (result.ok()) result = ResultOf(LoadDeferredKernel(), "loading of RunDeferredKernel");
-    if (result.ok()) result = ResultOf(LoadFetchKernel(), "loading of FetchKernel");
-    if (result.ok()) result = ResultOf(LoadReadKernel(), "loading of ReadRowsKernel");
-    if (result.ok()) result = ResultOf(LoadRoundKernel(), "loading of RunRoundKernel");
-    if (result.ok()) result = ResultOf(LoadTransformKernel(), "loading of TransformRowsKernel");
+    if (result.ok()) result = OnDevice("loading of RunDeferredKernel", LoadDeferredKernel);
+    if (result.ok()) result = OnDevice("loading of FetchKernel", LoadFetchKernel);
+    if (result.ok()) result = OnDevice("loading of ReadRowsKernel", LoadReadKernel);
+    if (result.ok()) result = OnDevice("loading of RunRoundKernel", LoadRoundKernel);
+    if (result.ok()) result = OnDevice("loading of TransformRowsKernel", LoadTransformKernel);
     if (!result.ok() || own_ != nullptr) return result;
-    return ResultOf(cudaStreamCreateWithFlags(&own_, cudaStreamNonBlocking),
-                    "cudaStreamCreateWithFlags");
+    return OnDevice("cudaStreamCreateWithFlags",
+                    [&] { return cudaStreamCreateWithFlags(&own_, cudaStreamNonBlocking); });
   }
 
   GpuResult UseStream(void* stream, size_t* device) override {
@@ -89,17 +87,20 @@ class CudaDriver final : public GpuDriver {
   }
 
   GpuResult Allocate(size_t size_bytes, void** memory) override {
-    return ResultOf(cudaMalloc(memory, size_bytes), "cudaMalloc");
+    return OnDevice("cudaMalloc", [&] { return cudaMalloc(memory, size_bytes); });
   }
-  GpuResult Free(void* memory) override { return ResultOf(cudaFree(memory), "cudaFree"); }
+  GpuResult Free(void* memory) override {
+    return OnDevice("cudaFree", [&] { return cudaFree(memory); });
+  }
 
   GpuResult AllocatePinned(size_t size_bytes, void** memory) override {
     void* host = nullptr;
-    GpuResult result =
-        ResultOf(cudaHostAlloc(&host, size_bytes, cudaHostAllocMapped), "cudaHostAlloc");
+    GpuResult result = OnDevice(
+        "cudaHostAlloc", [&] { return cudaHostAlloc(&host, size_bytes, cudaHostAllocMapped); });
     if (!result.ok()) return result;
     void* device = nullptr;
-    result = ResultOf(cudaHostGetDevicePointer(&device, host, 0), "cudaHostGetDevicePointer");
+    result = OnDevice("cudaHostGetDevicePointer",
+                      [&] { return cudaHostGetDevicePointer(&device, host, 0); });
     // With one address space for host and device, which every 64-bit Linux has, they are the same.
     if (result.ok() && device != host) {
       result = GpuResult::Error("cudaHostGetDevicePointer: the device has another address for it");
@@ -113,41 +114,46 @@ class CudaDriver final : public GpuDriver {
     return result;
   }
   GpuResult FreePinned(void* memory) override {
-    return ResultOf(cudaFreeHost(memory), "cudaFreeHost");
+    return OnDevice("cudaFreeHost", [&] { return cudaFreeHost(memory); });
   }
 
   GpuResult ToDevice(void* device, const void* host, size_t size_bytes) override {
-    return ResultOf(cudaMemcpyAsync(device, host, size_bytes, cudaMemcpyHostToDevice, stream()),
-                    "cudaMemcpyAsync to the device");
+    return OnDevice("cudaMemcpyAsync to the device", [&] {
+      return cudaMemcpyAsync(device, host, size_bytes, cudaMemcpyHostToDevice, stream());
+    });
   }
   GpuResult ToHost(void* host, const void* device, size_t size_bytes) override {
-    return ResultOf(cudaMemcpyAsync(host, device, size_bytes, cudaMemcpyDeviceToHost, stream()),
-                    "cudaMemcpyAsync to the host");
+    return OnDevice("cudaMemcpyAsync to the host", [&] {
+      return cudaMemcpyAsync(host, device, size_bytes, cudaMemcpyDeviceToHost, stream());
+    });
   }
 
   GpuResult LaunchFetch(const FetchPlan& plan) override {
-    return ResultOf(EnqueueFetch(plan, stream()), "launch of FetchKernel");
+    return OnDevice("launch of FetchKernel", [&] { return EnqueueFetch(plan, stream()); });
   }
   GpuResult LaunchRound(const FusedRound* round, const RoundBounds& bounds) override {
-    const GpuResult result = ResultOf(EnqueueRound(round, bounds, shape_.num_processors, stream()),
-                                      "launch of RunRoundKernel");
+    const GpuResult result = OnDevice("launch of RunRoundKernel", [&] {
+      return EnqueueRound(round, bounds, shape_.num_processors, stream());
+    });
     if (!result.ok() || !bounds.may_defer) return result;
-    return ResultOf(EnqueueDeferred(round, bounds, shape_, stream()),
-                    "launch of RunDeferredKernel");
+    return OnDevice("launch of RunDeferredKernel",
+                    [&] { return EnqueueDeferred(round, bounds, shape_, stream()); });
   }
   GpuResult LaunchTransforms(const TransformBatch& batch, void* workspaces) override {
-    return ResultOf(EnqueueTransforms(batch, workspaces, stream()),
-                    "launch of TransformRowsKernel");
+    return OnDevice("launch of TransformRowsKernel",
+                    [&] { return EnqueueTransforms(batch, workspaces, stream()); });
   }
   GpuResult LaunchRead(const ReadPlan& plan) override {
-    return ResultOf(EnqueueRead(plan, shape_.num_processors, stream()), "launch of ReadRowsKernel");
+    return OnDevice("launch of ReadRowsKernel",
+                    [&] { return EnqueueRead(plan, shape_.num_processors, stream()); });
   }
 
   // On the driver's own stream, because the caller's may be one that cannot be captured. The mode
   // is that of this thread: what the engine's other threads do at the same time is theirs.
   GpuResult BeginCapture() override {
-    const GpuResult result = ResultOf(
-        cudaStreamBeginCapture(own_, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    const GpuResult result = OnDevice("cudaStreamBeginCapture", [&] {
+      return cudaStreamBeginCapture(own_, cudaStreamCaptureModeThreadLocal);
+    });
     capturing_ = result.ok();
     return result;
   }
@@ -155,70 +161,96 @@ class CudaDriver final : public GpuDriver {
     capturing_ = false;
     *graph = nullptr;
     cudaGraph_t captured = nullptr;
-    GpuResult result = ResultOf(cudaStreamEndCapture(own_, &captured), "cudaStreamEndCapture");
+    GpuResult result =
+        OnDevice("cudaStreamEndCapture", [&] { return cudaStreamEndCapture(own_, &captured); });
     if (!result.ok()) return result;
     cudaGraphExec_t made = nullptr;
-    result = ResultOf(cudaGraphInstantiate(&made, captured, 0), "cudaGraphInstantiate");
-    const GpuResult destroyed = ResultOf(cudaGraphDestroy(captured), "cudaGraphDestroy");
+    result =
+        OnDevice("cudaGraphInstantiate", [&] { return cudaGraphInstantiate(&made, captured, 0); });
+    const GpuResult destroyed =
+        OnDevice("cudaGraphDestroy", [&] { return cudaGraphDestroy(captured); });
     if (!result.ok()) return result;
     result = destroyed;
     // Or the first launch would bring it to the device.
-    if (result.ok()) result = ResultOf(cudaGraphUpload(made, stream()), "cudaGraphUpload");
+    if (result.ok()) {
+      result = OnDevice("cudaGraphUpload", [&] { return cudaGraphUpload(made, stream()); });
+    }
     if (result.ok()) {
       *graph = reinterpret_cast<Graph*>(made);
       return result;
     }
-    const GpuResult ended = ResultOf(cudaGraphExecDestroy(made), "cudaGraphExecDestroy");
+    const GpuResult ended =
+        OnDevice("cudaGraphExecDestroy", [&] { return cudaGraphExecDestroy(made); });
     if (!ended.ok()) fmt::print(stderr, "specd: ending a graph: {}\n", ended.text());
     return result;
   }
 
   GpuResult LaunchGraph(Graph* graph) override {
-    return ResultOf(cudaGraphLaunch(reinterpret_cast<cudaGraphExec_t>(graph), stream()),
-                    "cudaGraphLaunch");
+    return OnDevice("cudaGraphLaunch", [&] {
+      return cudaGraphLaunch(reinterpret_cast<cudaGraphExec_t>(graph), stream());
+    });
   }
   GpuResult DestroyGraph(Graph* graph) override {
     if (graph == nullptr) return GpuResult::Ok();
-    return ResultOf(cudaGraphExecDestroy(reinterpret_cast<cudaGraphExec_t>(graph)),
-                    "cudaGraphExecDestroy");
+    return OnDevice("cudaGraphExecDestroy",
+                    [&] { return cudaGraphExecDestroy(reinterpret_cast<cudaGraphExec_t>(graph)); });
   }
 
   GpuResult CreateEvent(Event** event) override {
     cudaEvent_t made = nullptr;
-    const GpuResult result = ResultOf(cudaEventCreate(&made), "cudaEventCreate");
+    const GpuResult result = OnDevice("cudaEventCreate", [&] { return cudaEventCreate(&made); });
     *event = reinterpret_cast<Event*>(made);
     return result;
   }
   GpuResult DestroyEvent(Event* event) override {
-    return ResultOf(cudaEventDestroy(reinterpret_cast<cudaEvent_t>(event)), "cudaEventDestroy");
+    return OnDevice("cudaEventDestroy",
+                    [&] { return cudaEventDestroy(reinterpret_cast<cudaEvent_t>(event)); });
   }
   // As a node of its own in a graph; without the flag a capture would only note an order.
   GpuResult RecordEvent(Event* event) override {
-    return ResultOf(
-        cudaEventRecordWithFlags(reinterpret_cast<cudaEvent_t>(event), stream(),
-                                 capturing_ ? cudaEventRecordExternal : cudaEventRecordDefault),
-        "cudaEventRecordWithFlags");
+    return OnDevice("cudaEventRecordWithFlags", [&] {
+      return cudaEventRecordWithFlags(
+          reinterpret_cast<cudaEvent_t>(event), stream(),
+          capturing_ ? cudaEventRecordExternal : cudaEventRecordDefault);
+    });
   }
   GpuResult ElapsedUs(Event* start, Event* end, double* elapsed_us) override {
     float elapsed_ms = 0;
-    const GpuResult result =
-        ResultOf(cudaEventElapsedTime(&elapsed_ms, reinterpret_cast<cudaEvent_t>(start),
-                                      reinterpret_cast<cudaEvent_t>(end)),
-                 "cudaEventElapsedTime");
+    const GpuResult result = OnDevice("cudaEventElapsedTime", [&] {
+      return cudaEventElapsedTime(&elapsed_ms, reinterpret_cast<cudaEvent_t>(start),
+                                  reinterpret_cast<cudaEvent_t>(end));
+    });
     *elapsed_us = 1000.0 * double{elapsed_ms};
     return result;
   }
 
   GpuResult Synchronize() override {
-    return ResultOf(cudaStreamSynchronize(stream()), "cudaStreamSynchronize");
+    return OnDevice("cudaStreamSynchronize", [&] { return cudaStreamSynchronize(stream()); });
   }
 
  private:
+  // Makes a call with the device current, as most of CUDA needs it, and leaves the thread as it
+  // was: embedded, it is the engine's, and need not be the one that chose the device.
+  template <typename Call>
+  GpuResult OnDevice(const char* name, const Call& call) const {
+    int before = 0;
+    GpuResult result = ResultOf(cudaGetDevice(&before), "cudaGetDevice");
+    if (result.ok() && before != device_) {
+      result = ResultOf(cudaSetDevice(device_), "cudaSetDevice");
+    }
+    if (!result.ok()) return result;
+    result = ResultOf(call(), name);
+    if (before == device_) return result;
+    const GpuResult restored = ResultOf(cudaSetDevice(before), "cudaSetDevice");
+    return result.ok() ? restored : result;
+  }
+
   cudaStream_t stream() const { return capturing_ || callers_ == nullptr ? own_ : callers_; }
 
   cudaStream_t own_ = nullptr;
   cudaStream_t callers_ = nullptr;
   bool capturing_ = false;
+  int device_ = 0;
   DeviceShape shape_;
 };
 

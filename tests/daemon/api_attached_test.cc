@@ -104,6 +104,20 @@ TEST_SUITE("unit") {
     options.threads = 2;
     const EnginePtr embedded = OpenEngine("embedded:cpu", options);
   }
+
+  TEST_CASE("a stream belongs to rounds on a GPU of this process") {
+    ServerFixture f;
+    specd_options options = Options();
+    CHECK(options.cuda_stream == nullptr);
+    options.cuda_stream = &options;
+    specd_engine* engine = nullptr;
+    for (const char* uri : {f.uri.c_str(), "embedded:cpu"}) {
+      CHECK(specd_open(uri, &options, &engine) == SPECD_ERROR_UNSUPPORTED);
+      CHECK(LastErrorHas("cuda_stream"));
+      CHECK(LastErrorHas("embedded:cuda"));
+      CHECK(LastErrorHas(uri));
+    }
+  }
 }
 
 }  // namespace

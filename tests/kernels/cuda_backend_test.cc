@@ -266,6 +266,17 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE("graphs of an earlier Prepare are gone with its memory") {
+    FakeGpu gpu;
+    CudaBackend backend(std::make_unique<FakeGpuDriver>(&gpu), kPlenty);
+    REQUIRE(backend.Prepare({.vocab_size = 100, .max_batch = 3, .max_draft = 0}).ok());
+    CHECK(gpu.graphs.size() == 3);  // of 1, 2 and 3
+    REQUIRE(backend.Prepare(kLimits).ok());
+    CHECK(gpu.graphs.size() == 6);
+    RoundCase round(kMixed);
+    CheckEqual(RunAll(backend, round), ExpectedFor(kMixed));
+  }
+
   TEST_CASE("rounds run on the caller's stream, and on its device") {
     FakeGpu gpu;
     gpu.devices.resize(3);

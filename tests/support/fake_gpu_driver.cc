@@ -316,6 +316,7 @@ GpuResult FakeGpuDriver::RunRound(const FusedRound* at, const RoundBounds& bound
   if (error.empty() && bounds.may_defer) {
     error = RunLaunch([&](EmulatedThread thread) { RunDeferredTasks(thread, round); });
   }
+  if (error.empty() && gpu_->after_round) gpu_->after_round(batch);
   return error.empty() ? CheckProgress(round) : GpuResult::Error(error);
 }
 

@@ -36,10 +36,11 @@ struct FakeGpu {
   size_t stream_device = 0;
   size_t used_device = 0;
   bool runs_at_once = false;
-  int num_launches = 0;        // of rounds and transforms that ran
-  int num_graph_launches = 0;  // that were enqueued
-  int32_t num_threads = 64;    // of an emulated block
-  int32_t num_blocks = 3;      // of the launch of a round
+  int num_launches = 0;                                // of rounds and transforms that ran
+  int num_graph_launches = 0;                          // that were enqueued
+  int32_t num_threads = 64;                            // of an emulated block
+  int32_t num_blocks = 3;                              // of the launch of a round
+  std::function<void(const RoundBatch&)> after_round;  // may change the answers of a round
   // A clock that work moves on.
   double now_us = 0;
   double round_us = 6;

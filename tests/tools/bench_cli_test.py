@@ -54,7 +54,10 @@ class BenchTest(unittest.TestCase):
     def test_refusals_name_field_value_and_remedy(self):
         for arguments, parts in (
                 ((), ("suite", "--help")),
-                (("gpu",), ("suite = gpu", "verify")),
+                (("ipc",), ("suite = ipc", "verify", "gpu")),
+                (("gpu", "--case=reject_all"), ("case = reject_all", "gpu --list")),
+                (("gpu", "--state=warm"), ("state", "verify")),
+                (("gpu", "--base=read"), ("base", "verify")),
                 (("nonsense",), ("suite = nonsense", "verify")),
                 (("verify", "--case=fast"), ("case = fast", "--list")),
                 (("verify", "--vocab=1,x"), ("vocab = 1,x", "1048576")),
@@ -93,6 +96,21 @@ class BenchTest(unittest.TestCase):
                                        "--quick", "--batch=1", "--threads=1", "--state=warm",
                                        "--dtype=fp32", "--seconds=0.001")[0])
         self.assertEqual(result["target"], 20)
+
+    def test_gpu_measures_or_says_that_there_is_no_device(self):
+        names = [line.split()[0] for line in self.lines("gpu", "--list")]
+        self.assertEqual(names, ["greedy", "one_hot", "reject_side", "reject_rows", "temperature",
+                                 "topk40_topp95", "penalties", "grammar"])
+        process = bench("gpu", "--json", "--vocab=600", "--batch=2", "--draft=2", "--seconds=0.001",
+                        "--dtype=bf16")
+        if process.returncode == 0:
+            results = [json.loads(line) for line in process.stdout.splitlines()]
+            self.assertEqual([(r["case"], r["state"]) for r in results],
+                             [(name, state) for name in names for state in ("cold", "warm")])
+            return
+        self.assertEqual(process.returncode, 3, process.stderr)
+        self.assertEqual(process.stdout, "")
+        self.assertIn("no device", process.stderr)
 
     def test_rows_that_cannot_be_read_are_an_error(self):
         process = bench("verify", "--rows=/dev/null/rows.f32", *SMALL)

@@ -34,6 +34,7 @@ esac
 """
 # What the attach checks say after all others, and that there is neither MPS nor torch.
 SHARED = ["pass", "observed", "skipped", "skipped"]
+MEASURES = """printf '{"case":"greedy","arguments":"%s"}\\n{"case":"token"}\\n' "$*"; echo noise >&2"""
 SANITIZER_PASSES = """
 while [ "${1#-}" != "$1" ]; do shift 2; done
 "$@" && [ -n "$SPECD_GPU_QUICK" ] && [ -n "$SPECD_REQUIRE_GPU" ] &&
@@ -63,9 +64,10 @@ class GpuCheckTest(unittest.TestCase):
         results = out / "results.json"
         self.assertTrue(results.exists(), process.stdout + process.stderr)
         self.assertNotIn("\x1b", process.stdout + process.stderr)
-        self.assertEqual(sorted(file.name for file in out.iterdir()),
-                         ["log.txt", "results.json", "results.md"])
         results = json.loads(results.read_text())
+        timed = any(check["name"] == "timings" for check in results["checks"])
+        self.assertEqual(sorted(file.name for file in out.iterdir()),
+                         ["log.txt", "results.json", "results.md"] + ["timings.jsonl"] * timed)
         for check in results["checks"]:
             self.assertEqual(sorted(check), ["detail", "name", "seconds", "status"])
             self.assertIn(f"| {check['name']} | {check['status']} |",
@@ -91,6 +93,8 @@ class RunTest(GpuCheckTest):
         self.attach = self.bundle / "bin/specd-gpu-attach"
         self.program(self.attach, ATTACH)
         shutil.copy(SOURCE / "tools/gpu_check/peers.py", self.bundle / "share")
+        self.bench = self.bundle / "bin/specd-bench"
+        self.program(self.bench, MEASURES)
         self.path = {"PATH": f"{self.sanitizer.parent}:/usr/bin:/bin"}
 
     def statuses(self, results):
@@ -107,12 +111,12 @@ class RunTest(GpuCheckTest):
         self.assertEqual(results["machine"]["compute_sanitizer"], str(self.sanitizer))
         self.assertEqual(
             [check["name"] for check in results["checks"]],
-            ["devices", "alpha, or: one", "beta"] +
+            ["devices", "alpha, or: one", "beta", "timings"] +
             [f"compute-sanitizer {tool}"
              for tool in ("memcheck", "racecheck", "synccheck", "initcheck")] +
             ["attach words", "attach many", "attach under MPS", "peers"])
-        self.assertEqual(self.statuses(results), ["pass"] * 7 + SHARED)
-        self.assertEqual(results["checks"][8]["detail"], "32 held up another")
+        self.assertEqual(self.statuses(results), ["pass"] * 8 + SHARED)
+        self.assertEqual(results["checks"][9]["detail"], "32 held up another")
         self.assertEqual(results["checks"][1]["detail"], "compared 12 answers")
 
     def test_no_device(self):
@@ -149,14 +153,40 @@ class RunTest(GpuCheckTest):
                 process, results = self.run_bundle("--no-sanitizer", "--limit_s=1")
                 self.assertEqual(process.returncode, 1)
                 self.assertEqual(results["result"], "fail")
-                self.assertEqual(self.statuses(results), ["pass", "pass", "fail"] + ["skipped"] * 4 + SHARED)
+                self.assertEqual(self.statuses(results),
+                                 ["pass", "pass", "fail", "pass"] + ["skipped"] * 4 + SHARED)
                 self.assertIn(expected, results["checks"][2]["detail"])
+
+    def test_timings(self):
+        for arguments, asked in (((), "gpu --json --quick"),
+                                 (("--quick",), "gpu --json --quick --seconds=0.05"),
+                                 (("--timings",), "gpu --json")):
+            process, results = self.run_bundle("--no-sanitizer", *arguments)
+            self.assertEqual(process.returncode, 0, process.stdout + process.stderr)
+            self.assertEqual(results["checks"][3]["detail"], "2 measurements in timings.jsonl")
+            lines = (self.folder / "out/timings.jsonl").read_text().splitlines()
+            self.assertEqual([json.loads(line)["case"] for line in lines], ["greedy", "token"])
+            self.assertEqual(json.loads(lines[0])["arguments"], asked)
+
+    def test_timings_that_fail(self):
+        for name, text, expected in (
+                ("a wrong answer", f"{MEASURES}; echo 'specd-bench: greedy: token 3' >&2; exit 1",
+                 "greedy: token 3"),
+                ("no device after all", "echo 'specd-bench: no device' >&2; exit 3", "no device"),
+                ("nothing measured", "true", "no output"),
+                ("hangs", "exec sleep 100", "did not end within 1 s")):
+            with self.subTest(name):
+                self.program(self.bench, text)
+                process, results = self.run_bundle("--no-sanitizer", "--limit_s=1")
+                self.assertEqual(process.returncode, 1)
+                self.assertEqual(self.statuses(results), ["pass"] * 3 + ["fail"] + ["skipped"] * 4 + SHARED)
+                self.assertIn(expected, results["checks"][3]["detail"])
 
     def test_no_case_at_all(self):
         self.program(self.tests, "echo 'cannot execute' >&2; exit 126")
         process, results = self.run_bundle("--no-sanitizer")
         self.assertEqual(process.returncode, 1)
-        self.assertEqual(self.statuses(results), ["pass", "fail"] + ["skipped"] * 4 + SHARED)
+        self.assertEqual(self.statuses(results), ["pass", "fail", "pass"] + ["skipped"] * 4 + SHARED)
         self.assertIn("cannot execute", (self.folder / "out/log.txt").read_text())
 
     def test_what_the_sanitizer_finds(self):
@@ -175,8 +205,8 @@ class RunTest(GpuCheckTest):
                 self.program(self.sanitizer, text)
                 process, results = self.run_bundle(environment=self.path)
                 self.assertEqual(process.returncode, 1 if expected == "fail" else 0)
-                self.assertEqual(self.statuses(results), ["pass"] * 3 + [expected] * 4 + SHARED)
-                self.assertIn(detail, results["checks"][6]["detail"])
+                self.assertEqual(self.statuses(results), ["pass"] * 4 + [expected] * 4 + SHARED)
+                self.assertIn(detail, results["checks"][7]["detail"])
 
     def test_a_sanitizer_that_must_be_there(self):
         path = {"PATH": "/usr/bin:/bin", "CUDA_HOME": str(self.folder)}
@@ -184,7 +214,7 @@ class RunTest(GpuCheckTest):
             self.skipTest("this machine has one")
         process, results = self.run_bundle("--sanitizer", environment=path)
         self.assertEqual(process.returncode, 1)
-        self.assertEqual(self.statuses(results), ["pass"] * 3 + ["fail"] * 4 + SHARED)
+        self.assertEqual(self.statuses(results), ["pass"] * 4 + ["fail"] * 4 + SHARED)
 
     def test_an_attach_check_that_fails_or_says_nothing(self):
         for name, text, expected in (
@@ -323,6 +353,9 @@ class BundleTest(GpuCheckTest):
         checks = [check for check in results["checks"] if check["status"] == "fail"]
         self.assertGreaterEqual(len(checks), 8)
         for check in checks:
+            if check["name"] == "timings":
+                self.assertRegex(check["detail"], "^specd-bench: no device")
+                continue
             self.assertTrue(check["name"].startswith(("CUDA ", "attach ")), check)
             if check["name"].startswith("CUDA "):
                 self.assertRegex(check["detail"], '^backend "cuda" needs an NVIDIA driver')

@@ -122,6 +122,13 @@ Machine ReadMachine() {
   return machine;
 }
 
+std::string Describe(const Machine& machine, int32_t threads) {
+  const auto megabytes = [](int64_t bytes) { return fmt::format("{:.0f} MiB", bytes / 1048576.0); };
+  return fmt::format("{}; {} usable CPUs, {} used; L2 {} a core, last-level cache {}",
+                     machine.processor, machine.usable_cpus, threads, megabytes(machine.l2_bytes),
+                     megabytes(machine.last_level_bytes));
+}
+
 LoadMeter::LoadMeter() : start_(Now()) {}
 
 LoadMeter::Ticks LoadMeter::Now() {

@@ -19,6 +19,9 @@ struct Machine {
 
 Machine ReadMachine();
 
+// One line for people, with how many threads were used.
+std::string Describe(const Machine& machine, int32_t threads);
+
 // What others did on the usable CPUs since the meter was made, as shares of their time.
 struct ForeignLoad {
   double others = 0;  // run by other processes

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "kernels/backend.h"
+#include "kernels/cuda/cuda_driver.h"
+#include "tools/bench/gpu_case.h"
+#include "tools/bench/gpu_suite.h"
 #include "tools/bench/llama_loop.h"
 #include "tools/bench/machine.h"
 #include "tools/bench/report.h"
@@ -51,8 +55,12 @@ namespace {
 
 constexpr char kUsage[] =
     "measures specd, each number beside the bound it is compared with.\n\n"
-    "  specd-bench verify    rounds of the CPU backend beside a read of the same rows\n\n"
-    "Every case is compared with a reference in double precision before it is timed.\n\n"
+    "  specd-bench verify    rounds of the CPU backend beside a read of the same rows\n"
+    "  specd-bench gpu       rounds on the first device, cold and warm, beside a read of the same "
+    "rows\n\n"
+    "Every case is checked before it is timed: verify's with a reference in double precision, "
+    "gpu's "
+    "with\nthe CPU backend, to the bit.\n\n"
     "Examples:\n"
     "  specd-bench verify --quick\n"
     "  specd-bench verify --quick --json > verify.jsonl\n"
@@ -60,11 +68,15 @@ constexpr char kUsage[] =
     "  specd-bench verify --quick --threads=1 --state=warm --batch=1\n"
     "  specd-bench verify --quick --base=textbook --threads=1 --batch=1\n"
     "  specd-bench verify --rows=logits.f32 --vocab=128256 --batch=1 --draft=0\n"
-    "  specd-bench verify --list\n\n"
-    "Exit status: 0 measured, whatever the numbers are; 1 a wrong answer or an error; 2 bad flags.";
+    "  specd-bench verify --list\n"
+    "  specd-bench gpu --quick --json > gpu.jsonl\n\n"
+    "Exit status: 0 measured, whatever the numbers are; 1 a wrong answer or an error; 2 bad flags; "
+    "3 "
+    "no\ndevice.";
 
 constexpr int kExitError = 1;
 constexpr int kExitUsage = 2;
+constexpr int kExitNoDevice = 3;
 
 constexpr int32_t kBatchMax = 4096;
 constexpr int32_t kDraftMax = 64;
@@ -106,18 +118,43 @@ absl::StatusOr<std::vector<int32_t>> ParseNumbers(const NumberList& list, bool q
   return numbers;
 }
 
-absl::StatusOr<std::vector<const VerifyCase*>> ParseCases(const std::string& text) {
+// What `verify` and `gpu` have of their own.
+struct Suite {
+  std::string_view name;
+  std::span<const VerifyCase> cases;
+  const VerifyCase* (*find)(std::string_view name);
+  std::vector<int32_t> quick_batches;
+  std::vector<int32_t> batches;
+  std::vector<int32_t> drafts;
+};
+
+Suite VerifySuiteOfCpu() {
+  return {"verify", VerifyCases(), FindVerifyCase, {32}, {1, 8, 32, 64}, {0, 3, 5, 8}};
+}
+Suite GpuSuiteOfDevice() {
+  return {"gpu", GpuCases(), FindGpuCase, {1, 64}, {1, 8, 32, 64, 256}, {1, 3, 5, 8}};
+}
+
+int ListCases(const Suite& suite) {
+  for (const VerifyCase& known : suite.cases) {
+    fmt::print("{:<17} {:<12} {}\n", known.name, MethodName(known.method), known.summary);
+  }
+  return 0;
+}
+
+absl::StatusOr<std::vector<const VerifyCase*>> ParseCases(const Suite& suite,
+                                                          const std::string& text) {
   std::vector<const VerifyCase*> cases;
   if (text.empty()) {
-    for (const VerifyCase& known : VerifyCases()) cases.push_back(&known);
+    for (const VerifyCase& known : suite.cases) cases.push_back(&known);
     return cases;
   }
   for (const absl::string_view name : absl::StrSplit(text, ',')) {
-    const VerifyCase* found = FindVerifyCase({name.data(), name.size()});
+    const VerifyCase* found = suite.find({name.data(), name.size()});
     if (found == nullptr) {
       return absl::InvalidArgumentError(
-          fmt::format("case = {} is unknown: specd-bench verify --list names them",
-                      std::string_view(name.data(), name.size())));
+          fmt::format("case = {} is unknown: specd-bench {} --list names them",
+                      std::string_view(name.data(), name.size()), suite.name));
     }
     cases.push_back(found);
   }
@@ -154,19 +191,20 @@ absl::StatusOr<Baseline> ParseBaseline(std::string_view text) {
       fmt::format("base = {} is none of read, textbook and llama", text));
 }
 
-absl::StatusOr<VerifyOptions> OptionsFromFlags(const Machine& machine) {
+absl::StatusOr<VerifyOptions> OptionsFromFlags(const Suite& suite, const Machine& machine) {
   const bool quick = absl::GetFlag(FLAGS_quick);
   VerifyOptions options;
   const auto take = [](auto parsed, auto* out) {
     if (parsed.ok()) *out = *std::move(parsed);
     return parsed.status();
   };
-  absl::Status status = take(ParseCases(absl::GetFlag(FLAGS_case)), &options.cases);
+  absl::Status status = take(ParseCases(suite, absl::GetFlag(FLAGS_case)), &options.cases);
   if (status.ok()) status = take(ParseDTypes(absl::GetFlag(FLAGS_dtype)), &options.dtypes);
   const NumberList vocab{"vocab",  absl::GetFlag(FLAGS_vocab),     1, kVocabSizeMax,
                          {128256}, {32000, 128256, 151936, 262144}};
-  const NumberList batch{"batch", absl::GetFlag(FLAGS_batch), 1, kBatchMax, {32}, {1, 8, 32, 64}};
-  const NumberList draft{"draft", absl::GetFlag(FLAGS_draft), 0, kDraftMax, {5}, {0, 3, 5, 8}};
+  const NumberList batch{"batch",   absl::GetFlag(FLAGS_batch), 1,
+                         kBatchMax, suite.quick_batches,        suite.batches};
+  const NumberList draft{"draft", absl::GetFlag(FLAGS_draft), 0, kDraftMax, {5}, suite.drafts};
   if (status.ok()) status = take(ParseNumbers(vocab, quick), &options.vocab_sizes);
   if (status.ok()) status = take(ParseNumbers(batch, quick), &options.batches);
   if (status.ok()) status = take(ParseNumbers(draft, quick), &options.drafts);
@@ -248,14 +286,10 @@ VerifyOptions PeerOptions(VerifyOptions options) {
 }
 
 int RunVerify(const std::string& command) {
-  if (absl::GetFlag(FLAGS_list)) {
-    for (const VerifyCase& known : VerifyCases()) {
-      fmt::print("{:<17} {:<12} {}\n", known.name, MethodName(known.method), known.summary);
-    }
-    return 0;
-  }
+  const Suite suite = VerifySuiteOfCpu();
+  if (absl::GetFlag(FLAGS_list)) return ListCases(suite);
   const Machine machine = ReadMachine();
-  const absl::StatusOr<VerifyOptions> options = OptionsFromFlags(machine);
+  const absl::StatusOr<VerifyOptions> options = OptionsFromFlags(suite, machine);
   if (!options.ok()) return Fail(kExitUsage, std::string(options.status().message()));
   const absl::StatusOr<ReportOptions> report_options = ReportOptionsFromFlags();
   if (!report_options.ok()) return Fail(kExitUsage, std::string(report_options.status().message()));
@@ -271,11 +305,45 @@ int RunVerify(const std::string& command) {
                                        warning.Take(measurement);
                                        report.Print(measurement);
                                      }};
-  report.PrintHead(command, options->threads);
+  report.PrintHead(command, Describe(machine, options->threads));
   absl::Status status = VerifySuite(*options, machine, hooks).Run();
   if (status.ok() && absl::GetFlag(FLAGS_quick) && absl::GetFlag(FLAGS_base).empty()) {
     status = VerifySuite(PeerOptions(*options), machine, hooks).Run();
   }
+  progress.Clear();
+  if (!status.ok()) return Fail(kExitError, std::string(status.message()));
+  report.PrintEnd();
+  return 0;
+}
+
+int RunGpu(const std::string& command) {
+  const Suite suite = GpuSuiteOfDevice();
+  if (absl::GetFlag(FLAGS_list)) return ListCases(suite);
+  if (!absl::GetFlag(FLAGS_base).empty() || absl::GetFlag(FLAGS_state) != "cold") {
+    return Fail(kExitUsage,
+                "base and state are flags of verify: gpu measures both states, beside a read");
+  }
+  const absl::StatusOr<VerifyOptions> options = OptionsFromFlags(suite, ReadMachine());
+  if (!options.ok()) return Fail(kExitUsage, std::string(options.status().message()));
+  const absl::StatusOr<ReportOptions> report_options = ReportOptionsFromFlags();
+  if (!report_options.ok()) return Fail(kExitUsage, std::string(report_options.status().message()));
+
+  const absl::StatusOr<OpenGpu> gpu = OpenFirstGpu(MakeCudaDriver());
+  if (!gpu.ok()) return Fail(kExitNoDevice, std::string(gpu.status().message()));
+  const Machine machine{.processor = gpu->device.name};
+  const Progress progress;
+  Report report(*report_options, machine);
+  report.PrintHead(command, fmt::format("{}; L2 {:.0f} MiB", gpu->device.name,
+                                        static_cast<double>(gpu->device.l2_bytes) / 1048576));
+  const absl::Status status =
+      GpuSuite(*options, gpu->device, gpu->driver.get(),
+               {.on_progress = [&](std::string_view text) { progress.Show(text); },
+                .on_result =
+                    [&](const Measurement& measurement) {
+                      progress.Clear();
+                      report.Print(measurement);
+                    }})
+          .Run();
   progress.Clear();
   if (!status.ok()) return Fail(kExitError, std::string(status.message()));
   report.PrintEnd();
@@ -303,12 +371,14 @@ int Main(int argc, char** argv) {
   }
   const std::string_view suite = arguments[1];
   if (suite == "verify") return RunVerify(command);
-  for (const std::string_view later : {"gpu", "ipc", "grammar", "detok", "egress"}) {
+  if (suite == "gpu") return RunGpu(command);
+  for (const std::string_view later : {"ipc", "grammar", "detok", "egress"}) {
     if (suite == later) {
-      return Fail(kExitUsage, fmt::format("suite = {} is not built yet; verify is", suite));
+      return Fail(kExitUsage,
+                  fmt::format("suite = {} is not built yet; verify and gpu are", suite));
     }
   }
-  return Fail(kExitUsage, fmt::format("suite = {} is unknown; verify is the one there is", suite));
+  return Fail(kExitUsage, fmt::format("suite = {} is unknown; there are verify and gpu", suite));
 }
 
 }  // namespace

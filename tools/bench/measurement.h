@@ -31,6 +31,7 @@ struct PairedTimes {
 };
 
 struct Measurement {
+  std::string_view suite = "verify";
   std::string_view case_name;
   std::string_view method;
   std::string_view rows;
@@ -38,7 +39,7 @@ struct Measurement {
   int32_t vocab_size = 0;
   int32_t batch = 0;
   int32_t draft = 0;
-  int32_t threads = 1;
+  int32_t threads = 1;  // 0: on a device
   bool cold = true;
 
   Summary time_us = {};
@@ -53,6 +54,7 @@ struct Measurement {
   int64_t num_checked = 0;  // tokens compared with the reference
   ForeignLoad load = {};
 
+  bool IsOnDevice() const { return threads == 0; }
   bool IsSpeedUp() const { return ratio_of != "read"; }
   bool IsMet() const { return IsSpeedUp() ? ratio >= target : ratio <= target; }
 };

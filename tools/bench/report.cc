@@ -22,7 +22,8 @@ constexpr Column kColumns[] = {{"case", 16},     {"method", 11}, {"dtype", 5},  
                                {"batch", 5},     {"draft", 5},   {"median us", 9}, {"p99 us", 9},
                                {"us/row", 7},    {"base us", 9}, {"GB/s", 5},      {"ratio", 6},
                                {"p10..p90", 12}, {"checked", 7}, {"load", 5}};
-constexpr size_t kLeftColumns = 3;  // text; numbers are aligned to the right
+constexpr std::string_view kLastOnDevice = "state";  // there, cold and warm take turns
+constexpr size_t kLeftColumns = 3;                   // text; numbers are aligned to the right
 
 std::vector<std::string> Cells(const Measurement& m) {
   const double num_rows = static_cast<double>(m.batch) * (m.draft + 1);
@@ -40,7 +41,8 @@ std::vector<std::string> Cells(const Measurement& m) {
           fmt::format("{:.2f}", m.ratio),
           fmt::format("{:.2f}..{:.2f}", m.ratio_p10, m.ratio_p90),
           fmt::format("{}", m.num_checked),
-          fmt::format("{:.0f} %", 100 * (m.load.others + m.load.stolen))};
+          m.IsOnDevice() ? (m.cold ? "cold" : "warm")
+                         : fmt::format("{:.0f} %", 100 * (m.load.others + m.load.stolen))};
 }
 
 std::string Verdict(const Measurement& m) {
@@ -50,21 +52,32 @@ std::string Verdict(const Measurement& m) {
   return fmt::format("missed by {:.0f} %", 100 * missing);
 }
 
-std::string MegabytesOf(int64_t bytes) { return fmt::format("{:.0f} MiB", bytes / 1048576.0); }
+std::string CaptionOf(const Measurement& m) {
+  const std::string_view base =
+      !m.IsSpeedUp()          ? "ratio = time of specd / time of a read of the same rows"
+      : m.ratio_of == "llama" ? "ratio = time of llama.cpp's sample-and-accept loop / time of specd"
+                              : "ratio = time of a textbook sampler / time of specd";
+  if (m.IsOnDevice()) return fmt::format("{}, on the device", base);
+  return fmt::format("{}; {} rows, {} thread{}", base, m.cold ? "cold" : "warm", m.threads,
+                     m.threads == 1 ? "" : "s");
+}
 
 }  // namespace
 
 std::string ToJson(const Measurement& m, const Machine& machine) {
   std::string line = fmt::format(
-      R"({{"suite":"verify","case":"{}","vocab":{},"batch":{},"draft":{},"dtype":"{}","threads":{},)"
+      R"({{"suite":"{}","case":"{}","vocab":{},"batch":{},"draft":{},"dtype":"{}",)"
       R"("method":"{}","state":"{}","rows":"{}","median":{:.3f},"p10":{:.3f},"p90":{:.3f},)"
       R"("p99":{:.3f},"unit":"us","samples":{},"ratio":{:.4f},"ratio_p10":{:.4f},)"
-      R"("ratio_p90":{:.4f},"ratio_of":"{}","base_median":{:.3f},"checked":{},)"
-      R"("foreign_load":{:.3f},"steal":{:.3f})",
-      m.case_name, m.vocab_size, m.batch, m.draft, DTypeName(m.dtype), m.threads, m.method,
+      R"("ratio_p90":{:.4f},"ratio_of":"{}","base_median":{:.3f},"base_p99":{:.3f},"checked":{})",
+      m.suite, m.case_name, m.vocab_size, m.batch, m.draft, DTypeName(m.dtype), m.method,
       m.cold ? "cold" : "warm", m.rows, m.time_us.median, m.time_us.p10, m.time_us.p90,
       m.time_us.p99, m.time_us.num_samples, m.ratio, m.ratio_p10, m.ratio_p90, m.ratio_of,
-      m.base_us.median, m.num_checked, m.load.others, m.load.stolen);
+      m.base_us.median, m.base_us.p99, m.num_checked);
+  if (!m.IsOnDevice()) {
+    line += fmt::format(R"(,"threads":{},"foreign_load":{:.3f},"steal":{:.3f})", m.threads,
+                        m.load.others, m.load.stolen);
+  }
   if (!m.IsSpeedUp()) line += fmt::format(R"(,"base_gb_per_s":{:.2f})", m.base_gigabytes_per_s);
   if (m.target > 0) {
     line += fmt::format(R"(,"target":{:.2f},"met":{})", m.target, m.IsMet());
@@ -72,14 +85,12 @@ std::string ToJson(const Measurement& m, const Machine& machine) {
   return line + fmt::format(R"(,"processor":{}}})", toy::QuoteJson(machine.processor));
 }
 
-void Report::PrintHead(const std::string& command, int32_t threads) {
+void Report::PrintHead(const std::string& command, const std::string& machine) {
   if (options_.format == ReportFormat::kJson) return;
   const auto now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
   const std::string_view indent = options_.format == ReportFormat::kMarkdown ? "- " : "";
   fmt::print(options_.out, "{}`{}`, {:%Y-%m-%d}\n", indent, command, fmt::gmtime(now));
-  fmt::print(options_.out, "{}{}; {} usable CPUs, {} used; L2 {} a core, last-level cache {}\n\n",
-             indent, machine_.processor, machine_.usable_cpus, threads,
-             MegabytesOf(machine_.l2_bytes), MegabytesOf(machine_.last_level_bytes));
+  fmt::print(options_.out, "{}{}\n\n", indent, machine);
 }
 
 void Report::PrintLine(const std::vector<std::string>& cells) {
@@ -103,11 +114,12 @@ void Report::Print(const Measurement& measurement) {
   if (options_.format == ReportFormat::kJson) {
     fmt::print(options_.out, "{}\n", ToJson(measurement, machine_));
   } else {
-    if (section_ != measurement.ratio_of) {
-      section_ = measurement.ratio_of;
-      PrintCaption(measurement);
+    if (const std::string caption = CaptionOf(measurement); section_ != caption) {
+      section_ = caption;
+      fmt::print(options_.out, "{}{}\n\n", printed_.size() > 1 ? "\n" : "", caption);
       std::vector<std::string> titles;
       for (const Column& column : kColumns) titles.emplace_back(column.title);
+      if (measurement.IsOnDevice()) titles.back() = kLastOnDevice;
       PrintLine(titles);
       if (options_.format == ReportFormat::kMarkdown) {
         PrintLine(std::vector<std::string>(titles.size(), "---"));
@@ -116,15 +128,6 @@ void Report::Print(const Measurement& measurement) {
     PrintLine(Cells(measurement));
   }
   std::fflush(options_.out);
-}
-
-void Report::PrintCaption(const Measurement& m) {
-  const std::string_view base =
-      !m.IsSpeedUp()          ? "ratio = time of specd / time of a read of the same rows"
-      : m.ratio_of == "llama" ? "ratio = time of llama.cpp's sample-and-accept loop / time of specd"
-                              : "ratio = time of a textbook sampler / time of specd";
-  fmt::print(options_.out, "{}{}; {} rows, {} thread{}\n\n", printed_.size() > 1 ? "\n" : "", base,
-             m.cold ? "cold" : "warm", m.threads, m.threads == 1 ? "" : "s");
 }
 
 void Report::PrintEnd() {

@@ -28,20 +28,19 @@ class Report {
       : options_(options), machine_(machine) {}
 
   // What was run, where and when; nothing in JSON, whose lines carry the processor themselves.
-  void PrintHead(const std::string& command, int32_t threads);
+  void PrintHead(const std::string& command, const std::string& machine);
   void Print(const Measurement& measurement);
   // The table of targets, for the measurements that have one, and what disturbed them.
   void PrintEnd();
 
  private:
-  void PrintCaption(const Measurement& measurement);
   void PrintLine(const std::vector<std::string>& cells);
   void PrintTargets();
   void PrintDisturbed();
 
   ReportOptions options_;
   Machine machine_;
-  std::string_view section_;  // ratio_of of the table that is being printed
+  std::string section_;  // the caption of the table that is being printed
   std::vector<Measurement> printed_;
 };
 

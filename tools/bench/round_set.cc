@@ -40,20 +40,24 @@ absl::StatusOr<std::unique_ptr<RoundSet>> RoundSet::Make(const VerifyCase& verif
                                                          const RowPool& target_pool,
                                                          const RowPool* draft_pool,
                                                          Backend* backend) {
-  SPECD_CHECK(target_pool.spec().num_rows >= shape.num_rounds * shape.rows_of_round());
-  SPECD_CHECK((draft_pool != nullptr) == (verify_case.plan != DraftPlan::kMatching));
+  const int64_t num_rows = shape.num_rounds * shape.rows_of_round();
+  SPECD_CHECK(target_pool.spec().num_rows >= num_rows);
+  SPECD_CHECK((draft_pool != nullptr) == HasDraftRows(verify_case));
   std::unique_ptr<RoundSet> set(new RoundSet(verify_case, shape));
   set->target_ = target_pool.view();
   set->draft_.vocab_size = set->target_.vocab_size;
   if (draft_pool != nullptr) {
-    SPECD_CHECK(draft_pool->spec().num_rows >= target_pool.spec().num_rows);
+    SPECD_CHECK(draft_pool->spec().num_rows >= num_rows);
     set->draft_ = draft_pool->view();
   }
   set->MakeMask();
   set->MakeTasks(target_pool, draft_pool);
+  absl::Status status = absl::OkStatus();
   if (verify_case.plan == DraftPlan::kMatching && shape.draft > 0) {
-    if (absl::Status status = set->FindMatchingTokens(backend); !status.ok()) return status;
+    status = set->FindMatchingTokens(backend);
   }
+  if (verify_case.side_channel) status = set->FindSideChannel(backend);
+  if (!status.ok()) return status;
   return set;
 }
 
@@ -126,7 +130,7 @@ void RoundSet::MakeTasks(const RowPool& target_pool, const RowPool* draft_pool) 
       }
     }
     if (case_.num_penalised > 0) MakeEdits(target_pool, index);
-    if (draft_pool == nullptr) continue;
+    if (case_.plan == DraftPlan::kMatching) continue;
     const size_t rejected_place = index % static_cast<size_t>(std::max(shape_.draft, 1));
     for (size_t i = 0; i + 1 < places; ++i) {
       const bool rejected = case_.plan == DraftPlan::kRejected && i == rejected_place;
@@ -220,6 +224,56 @@ absl::Status RoundSet::FindMatchingTokens(Backend* backend) {
   return absl::OkStatus();
 }
 
+// As a drafter exports them: what its own row gives a token that was drawn from it. The rows of
+// drafters here have both tokens of a plan among their best.
+absl::Status RoundSet::FindSideChannel(Backend* backend) {
+  constexpr int32_t kBest = 64;
+  const auto places = static_cast<size_t>(shape_.rows_of_sequence());
+  draft_weights_.assign(draft_tokens_.size(), 0);
+  draft_masses_.assign(draft_tokens_.size(), 0);
+  RoundAnswer answer = MakeAnswer();
+  std::vector<DraftSample> samples(static_cast<size_t>(shape_.batch) * kBest);
+  for (size_t i = 0; i < draft_tokens_.size(); ++i) {
+    ChainTask& task = tasks_[i / places];
+    task.chain.draft_weights = &draft_weights_[i / places * places];
+    task.chain.draft_masses = &draft_masses_[i / places * places];
+  }
+  for (int32_t round = 0; round < shape_.num_rounds; ++round) {
+    for (int32_t place = 0; place < shape_.draft; ++place) {
+      std::vector<ChainTask> asks(static_cast<size_t>(shape_.batch));
+      for (int32_t s = 0; s < shape_.batch; ++s) {
+        ChainTask& ask = asks[static_cast<size_t>(s)];
+        ask.kind = TaskKind::kSampleDraft;
+        ask.chain.target_rows = task(round, s).chain.draft_rows + place;
+        ask.target_scale = task(round, s).draft_scale;
+        ask.sampling = DraftSampling::kTopK;
+        ask.num_children = kBest;
+      }
+      RoundBatch batch = Batch(round, &answer);
+      batch.target = draft_;
+      batch.tasks = asks.data();
+      batch.samples = samples.data();
+      batch.samples_stride = kBest;
+      if (absl::Status status = backend->Run(batch); !status.ok()) return status;
+      for (int32_t s = 0; s < shape_.batch; ++s) {
+        const size_t at = TaskIndex(round, s) * places + static_cast<size_t>(place);
+        const auto begin = samples.begin() + std::ptrdiff_t{s} * kBest;
+        const auto end = begin + answer.outcomes[static_cast<size_t>(s)].num_tokens;
+        const auto found = std::find_if(
+            begin, end, [&](const DraftSample& sample) { return sample.id == draft_tokens_[at]; });
+        if (found == end) {
+          return absl::InternalError(
+              fmt::format("draft {} of sequence {} of {} is not among the drafter's {} best", place,
+                          s, case_.name, kBest));
+        }
+        draft_weights_[at] = found->weight;
+        draft_masses_[at] = found->mass;
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 RoundAnswer RoundSet::MakeAnswer() const {
   const auto rows = static_cast<size_t>(shape_.rows_of_round());
   RoundAnswer answer;
@@ -258,7 +312,9 @@ std::vector<MemorySpan> RoundSet::NeededRows(int32_t round, const RoundAnswer& a
     const bool is_sampled = draft_.num_rows > 0;
     for (int32_t i = 0; i <= std::max(num_accepted, is_sampled ? last_pair : 0); ++i) {
       add(target_, chain.target_rows[i]);
-      if (is_sampled && i <= last_pair) add(draft_, chain.draft_rows[i]);
+      // With a side channel a draft row is read only where its residual is drawn from.
+      const bool has_pair = i <= last_pair && (!case_.side_channel || i == num_accepted);
+      if (is_sampled && has_pair) add(draft_, chain.draft_rows[i]);
     }
   }
   return spans;

@@ -38,7 +38,8 @@ struct RoundAnswer {
 
 class RoundSet {
  public:
-  // Makes the rounds and lets the backend find the tokens of DraftPlan::kMatching. The pools must
+  // Makes the rounds and lets the backend find the tokens of DraftPlan::kMatching and what a side
+  // channel holds. The pools must
   // outlive the set and hold num_rounds * rows_of_round rows; `draft_pool` may be null where the
   // case has no draft rows. REQUIRES: the backend is prepared for the shape.
   static absl::StatusOr<std::unique_ptr<RoundSet>> Make(const VerifyCase& verify_case,
@@ -75,6 +76,7 @@ class RoundSet {
   void MakeEdits(const RowPool& target_pool, size_t index);
   void MakeOverrides(int32_t round, int32_t sequence, int32_t place);
   absl::Status FindMatchingTokens(Backend* backend);
+  absl::Status FindSideChannel(Backend* backend);
 
   VerifyCase case_;
   RoundShape shape_;
@@ -86,6 +88,8 @@ class RoundSet {
   std::vector<uint32_t> row_indices_;
   std::vector<TokenId> draft_tokens_;
   std::vector<DraftKind> draft_kinds_;
+  std::vector<float> draft_weights_;  // of a side channel
+  std::vector<double> draft_masses_;  // the same
   std::vector<PlaceEdits> places_;
   std::vector<TokenEdit> overrides_;  // `draft` entries for each place
   std::vector<std::vector<TokenEdit>> edits_;

@@ -18,6 +18,7 @@ namespace specd::bench {
 // Which tokens are proposed.
 enum class DraftPlan {
   kMatching,  // one-hot drafts that the sequence would emit anyway: every row is read
+  kLikely,    // one-hot drafts of the most probable id at each place: coins decide
   kAccepted,  // sampled drafts with draft rows, each more likely in the target: all are accepted
   kRejected,  // the same, but sequence s meets one that the target does not want at place s mod K
 };
@@ -36,6 +37,7 @@ struct VerifyCase {
   Penalties penalties = {};
   int32_t num_penalised = 0;  // ids of a sequence's history, beside what its head holds
   bool grammar = false;
+  bool side_channel = false;  // sampled drafts bring their probabilities
   int32_t logprobs = -1;
 
   // The greatest ratio to a read of the same rows that the design asks for, cold, on all cores; 0
@@ -44,7 +46,14 @@ struct VerifyCase {
   double target_bf16 = 0;
   // The least ratio of llama.cpp's loop to it that the design asks for: one thread, warm, fp32.
   double target_llama = 0;
+  // The greatest ratio to a read on a device that the design asks for: 64 sequences, bf16, cold.
+  double target_gpu = 0;
 };
+
+// Whether the drafts of a case were drawn from rows.
+inline bool HasDraftRows(const VerifyCase& verify_case) {
+  return verify_case.plan == DraftPlan::kAccepted || verify_case.plan == DraftPlan::kRejected;
+}
 
 std::span<const VerifyCase> VerifyCases();
 

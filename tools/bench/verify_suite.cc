@@ -24,21 +24,9 @@ constexpr int64_t kCheckedElementsMax = 8'000'000;
 // Pairs of samples: enough for a median, and a bound on what is kept of very short rounds.
 constexpr size_t kPairsMin = 5;
 constexpr size_t kPairsMax = 200'000;
-// Rows may take so much of the memory that is free.
-constexpr double kMemoryShareMax = 0.8;
 
 double ToMicroseconds(Clock::duration duration) {
   return std::chrono::duration<double, std::micro>(duration).count();
-}
-
-bool HasDraftRows(const VerifyCase& verify_case) {
-  return verify_case.plan != DraftPlan::kMatching;
-}
-
-std::string Describe(const VerifyCase& verify_case, DType dtype, int32_t vocab_size,
-                     const RoundShape& shape) {
-  return fmt::format("{} {}, vocab {}, batch {}, draft {}", verify_case.name, DTypeName(dtype),
-                     vocab_size, shape.batch, shape.draft);
 }
 
 bool Supports(Baseline baseline, const VerifyCase& verify_case, DType dtype) {
@@ -104,7 +92,7 @@ std::string_view BaselineName(Baseline baseline) {
   return "unknown";
 }
 
-std::vector<VerifySuite::Cell> VerifySuite::Cells() const {
+std::vector<Cell> VerifySuite::Cells() const {
   std::vector<Cell> cells;
   for (const int32_t vocab_size : options_.vocab_sizes) {
     for (const DType dtype : options_.dtypes) {
@@ -130,9 +118,7 @@ int64_t VerifySuite::num_measurements() const { return static_cast<int64_t>(Cell
 // odd, so that floor and case, taken in turn, both come to every round.
 int32_t VerifySuite::NumRounds(const Cell& cell) const {
   if (!options_.cold) return 1;
-  const int64_t tensors = HasDraftRows(*cell.verify_case) ? 2 : 1;
-  const int64_t round_bytes =
-      cell.shape.rows_of_round() * cell.vocab_size * SizeBytes(cell.dtype) * tensors;
+  const int64_t round_bytes = cell.round_bytes();
   const int64_t between = (2 * machine_.last_level_bytes + round_bytes - 1) / round_bytes;
   return static_cast<int32_t>(std::max<int64_t>(between + 1, 3) | 1);
 }
@@ -146,47 +132,11 @@ absl::Status VerifySuite::Run() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<const RowPool*> VerifySuite::PoolFor(const Cell& cell, bool drafter) {
-  const RowSpec spec{.shape = cell.verify_case->shape.value_or(options_.shape),
-                     .path = options_.rows_path,
-                     .dtype = cell.dtype,
-                     .vocab_size = cell.vocab_size,
-                     .num_rows = cell.shape.num_rounds * cell.shape.rows_of_round(),
-                     .drafter = drafter};
-  std::optional<RowPool>& pool = drafter ? draft_pool_ : target_pool_;
-  if (pool.has_value() && pool->spec().shape == spec.shape && pool->spec().dtype == spec.dtype &&
-      pool->spec().vocab_size == spec.vocab_size && pool->spec().num_rows >= spec.num_rows) {
-    return &*pool;
-  }
-  pool.reset();
-  const double size_bytes = static_cast<double>(spec.num_rows) * spec.vocab_size *
-                            static_cast<double>(SizeBytes(spec.dtype));
-  const auto free_bytes = static_cast<double>(ReadMachine().memory_bytes);
-  if (size_bytes > kMemoryShareMax * free_bytes) {
-    return absl::ResourceExhaustedError(fmt::format(
-        "{}: its rows take {:.1f} GB of the {:.1f} GB that are free: give a smaller --batch, "
-        "--draft or --vocab",
-        Describe(*cell.verify_case, cell.dtype, cell.vocab_size, cell.shape), size_bytes / 1e9,
-        free_bytes / 1e9));
-  }
-  absl::StatusOr<RowPool> made = RowPool::Make(spec);
-  if (!made.ok()) return made.status();
-  pool.emplace(std::move(*made));
-  return &*pool;
-}
-
 absl::Status VerifySuite::RunCell(const Cell& cell) {
   const VerifyCase& verify_case = *cell.verify_case;
-  hooks_.on_progress(fmt::format("[{}/{}] {}", num_done_ + 1, num_measurements(),
-                                 Describe(verify_case, cell.dtype, cell.vocab_size, cell.shape)));
-  const absl::StatusOr<const RowPool*> target_pool = PoolFor(cell, false);
-  if (!target_pool.ok()) return target_pool.status();
-  const RowPool* draft_pool = nullptr;
-  if (HasDraftRows(verify_case)) {
-    const absl::StatusOr<const RowPool*> pool = PoolFor(cell, true);
-    if (!pool.ok()) return pool.status();
-    draft_pool = *pool;
-  }
+  hooks_.on_progress(fmt::format("[{}/{}] {}", num_done_ + 1, num_measurements(), Describe(cell)));
+  const absl::StatusOr<Pools> pools = pools_.For(cell);
+  if (!pools.ok()) return pools.status();
 
   absl::StatusOr<std::unique_ptr<Backend>> backend = hooks_.make_backend();
   if (!backend.ok()) return backend.status();
@@ -196,12 +146,12 @@ absl::Status VerifySuite::RunCell(const Cell& cell) {
                                              .threads = options_.threads});
   if (!status.ok()) return status;
   const absl::StatusOr<std::unique_ptr<RoundSet>> set =
-      RoundSet::Make(verify_case, cell.shape, **target_pool, draft_pool, backend->get());
+      RoundSet::Make(verify_case, cell.shape, *pools->target, pools->draft, backend->get());
   if (!set.ok()) return set.status();
 
   Measurement measurement{.case_name = verify_case.name,
                           .method = MethodName(verify_case.method),
-                          .rows = RowShapeName((*target_pool)->spec().shape),
+                          .rows = RowShapeName(pools->target->spec().shape),
                           .dtype = cell.dtype,
                           .vocab_size = cell.vocab_size,
                           .batch = cell.shape.batch,
@@ -274,8 +224,7 @@ absl::Status VerifySuite::Time(const Cell& cell, const RoundSet& set,
     if (!IsSameAnswer(answers[static_cast<size_t>(case_round)], answer,
                       cell.shape.rows_of_sequence())) {
       return absl::InternalError(
-          fmt::format("{}: a round was answered otherwise than the first time",
-                      Describe(*cell.verify_case, cell.dtype, cell.vocab_size, cell.shape)));
+          fmt::format("{}: a round was answered otherwise than the first time", Describe(cell)));
     }
   }
   measurement->load = meter.Read();

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "kernels/backend.h"
 #include "tools/bench/machine.h"
 #include "tools/bench/measurement.h"
+#include "tools/bench/pool_cache.h"
 #include "tools/bench/round_set.h"
 #include "tools/bench/rows.h"
 #include "tools/bench/verify_case.h"
@@ -56,7 +56,10 @@ class VerifySuite {
   };
 
   VerifySuite(const VerifyOptions& options, const Machine& machine, Hooks hooks)
-      : options_(options), machine_(machine), hooks_(std::move(hooks)) {}
+      : options_(options),
+        machine_(machine),
+        hooks_(std::move(hooks)),
+        pools_(options.shape, options.rows_path) {}
 
   absl::Status Run();
 
@@ -64,18 +67,9 @@ class VerifySuite {
   int64_t num_measurements() const;
 
  private:
-  // One measurement to make.
-  struct Cell {
-    const VerifyCase* verify_case = nullptr;
-    DType dtype = DType::kFloat32;
-    int32_t vocab_size = 0;
-    RoundShape shape;
-  };
-
   std::vector<Cell> Cells() const;
   int32_t NumRounds(const Cell& cell) const;
   absl::Status RunCell(const Cell& cell);
-  absl::StatusOr<const RowPool*> PoolFor(const Cell& cell, bool drafter);
   absl::Status Time(const Cell& cell, const RoundSet& set, const std::vector<RoundAnswer>& answers,
                     Backend* backend, Measurement* measurement);
 
@@ -83,9 +77,7 @@ class VerifySuite {
   Machine machine_;
   Hooks hooks_;
   int64_t num_done_ = 0;
-  // The last pools made: neighbouring cells share them.
-  std::optional<RowPool> target_pool_;
-  std::optional<RowPool> draft_pool_;
+  PoolCache pools_;
 };
 
 }  // namespace specd::bench

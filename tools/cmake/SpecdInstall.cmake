@@ -53,11 +53,11 @@ install(FILES ${PROJECT_BINARY_DIR}/specdConfig.cmake ${PROJECT_BINARY_DIR}/spec
 # The bundle has all libraries in it except glibc's, which belong to the machine's dynamic linker.
 # An RPATH, unlike the RUNPATH that linkers write by default, also finds the libraries of libraries,
 # and comes before a LD_LIBRARY_PATH of the machine.
-if(SPECD_HAVE_CUDA AND TARGET specd_kernels_test AND TARGET specd_gpu_facts)
+if(SPECD_HAVE_CUDA AND TARGET specd_kernels_test AND TARGET specd_gpu_facts AND TARGET specd_bench)
   set(glibc "^(ld-linux.*|lib(anl|c|dl|m|mvec|nsl|pthread|resolv|rt|util))[.]so")
-  foreach(program specd_kernels_test specd_gpu_facts specd_gpu_attach)
+  foreach(program specd_kernels_test specd_gpu_facts specd_gpu_attach specd_bench)
     target_link_options(${program} PRIVATE LINKER:--disable-new-dtags)
-    set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
+    set_property(TARGET ${program} APPEND PROPERTY INSTALL_RPATH "$ORIGIN/../lib")
     install(TARGETS ${program} RUNTIME_DEPENDENCY_SET specd_gpu_check_libraries
       RUNTIME DESTINATION bin COMPONENT specd_gpu_check EXCLUDE_FROM_ALL)
   endforeach()

@@ -109,6 +109,9 @@ typedef struct specd_options {
                        most 16. The results do not depend on it. A daemon has --threads instead */
   uint32_t reserved; /* 0 */
   const char* name;  /* shown in the daemon's log, up to 64 bytes; default "engine" */
+  void* cuda_stream; /* embedded:cuda: a cudaStream_t of yours that outlives the engine. Rounds run
+                        on its device, behind what you have enqueued on it and before what you
+                        enqueue later. NULL (default): a stream of specd's own */
 } specd_options;
 
 SPECD_API void specd_options_init(specd_options* options);

@@ -31,7 +31,7 @@ class Options(Structure):
         ("struct_size", c_uint32), ("vocab_size", c_uint32), ("max_batch", c_uint32),
         ("max_sequences", c_uint32), ("max_draft", c_uint32), ("ring_depth", c_uint32),
         ("timeout_ms", c_uint32), ("max_scores_per_token", c_uint32), ("threads", c_uint32),
-        ("reserved", c_uint32), ("name", c_char_p),
+        ("reserved", c_uint32), ("name", c_char_p), ("cuda_stream", c_void_p),
     ]
 
 

@@ -86,7 +86,8 @@ class Engine:
     array([1, 2, 3], dtype=int32)
 
     Options are those of specd_options: max_batch, max_sequences, max_draft, ring_depth, timeout_ms,
-    max_scores_per_token, threads, name.
+    max_scores_per_token, threads, name, cuda_stream (the address, such as torch's
+    stream.cuda_stream).
     """
 
     def __init__(self, uri="embedded:cpu", *, vocab_size, **options):

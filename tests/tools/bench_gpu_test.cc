@@ -1,0 +1,237 @@
+// specd-bench gpu over a fake driver: everything it does on a device but the device's speed.
+#include <doctest/doctest.h>
+#include <simdjson.h>
+
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tests/support/fake_gpu_driver.h"
+#include "tools/bench/gpu_case.h"
+#include "tools/bench/gpu_suite.h"
+#include "tools/bench/report.h"
+
+namespace specd::bench {
+namespace {
+
+VerifyOptions SmallOptions() {
+  VerifyOptions options;
+  for (const VerifyCase& known : GpuCases()) options.cases.push_back(&known);
+  options.vocab_sizes = {2500};  // more than a tile, and no multiple of a mask's word
+  options.batches = {3};
+  options.drafts = {2};
+  options.dtypes = {DType::kFloat32, DType::kBFloat16};
+  options.seconds = 0.001;
+  return options;
+}
+
+struct SuiteRun {
+  absl::Status status;
+  std::vector<Measurement> measurements;
+};
+
+SuiteRun RunSuite(const VerifyOptions& options, FakeGpu* gpu) {
+  SuiteRun run;
+  const absl::StatusOr<OpenGpu> open = OpenFirstGpu(std::make_unique<FakeGpuDriver>(gpu));
+  REQUIRE(open.ok());
+  GpuSuite suite(options, open->device, open->driver.get(),
+                 {.on_progress = [](std::string_view) {},
+                  .on_result = [&](const Measurement& m) { run.measurements.push_back(m); }});
+  run.status = suite.Run();
+  return run;
+}
+
+VerifyOptions OnlyCase(std::string_view name) {
+  VerifyOptions options = SmallOptions();
+  REQUIRE(FindGpuCase(name) != nullptr);
+  options.cases = {FindGpuCase(name)};
+  options.dtypes = {DType::kBFloat16};
+  return options;
+}
+
+bool Mentions(const absl::Status& status, std::string_view text) {
+  return std::string(status.message()).find(text) != std::string::npos;
+}
+
+bool IsEmpty(const FakeGpu& gpu) {
+  return gpu.allocations.empty() && gpu.pinned.empty() && gpu.graphs.empty() && gpu.events.empty();
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("specd-bench gpu: every case has the CPU's answers and is timed cold and warm") {
+    FakeGpu gpu;
+    gpu.devices[0].l2_bytes = 8000;
+    gpu.round_us = 6;
+    gpu.read_us = 4;
+    VerifyOptions options = SmallOptions();
+    options.dtypes = {DType::kBFloat16};
+    options.batches = {2};
+    const SuiteRun run = RunSuite(options, &gpu);
+    CHECK(run.status.message() == "");
+    REQUIRE(run.measurements.size() == 2 * GpuCases().size());
+    for (size_t i = 0; i < run.measurements.size(); ++i) {
+      const Measurement& m = run.measurements[i];
+      CAPTURE(std::string(m.case_name));
+      CHECK(m.case_name == GpuCases()[i / 2].name);
+      CHECK(m.cold == (i % 2 == 0));
+      CHECK(m.time_us.median == doctest::Approx(6));
+      CHECK(m.time_us.p99 == doctest::Approx(6));
+      CHECK(m.base_us.median == doctest::Approx(4));
+      CHECK(m.ratio == doctest::Approx(1.5));
+      CHECK(m.time_us.num_samples >= 5);
+      CHECK(m.base_gigabytes_per_s > 0);
+      CHECK(m.num_checked > 0);
+      CHECK(m.target == 0);  // asked for at one size only
+    }
+    CHECK(IsEmpty(gpu));
+  }
+
+  TEST_CASE(
+      "specd-bench gpu: cold rounds lie four caches apart, and a large one is alone with one") {
+    for (const int64_t l2_bytes : {int64_t{1}, int64_t{100'000}}) {
+      FakeGpu gpu;
+      gpu.devices[0].l2_bytes = l2_bytes;
+      std::set<const ChainTask*> rounds;
+      gpu.after_round = [&](const RoundBatch& batch) { rounds.insert(batch.tasks); };
+      const SuiteRun run = RunSuite(OnlyCase("greedy"), &gpu);
+      CHECK(run.status.message() == "");
+      REQUIRE(run.measurements.size() == 2);
+      // A round has 3 x 3 rows of 5000 bytes: 4 x 100'000 bytes are 8.9 of them, or less than one.
+      const int32_t num_rounds = l2_bytes == 1 ? 2 : 10;
+      // All tokens of all rounds: greedy drafts are accepted.
+      CHECK(run.measurements[0].num_checked == num_rounds * 9);
+      CHECK(static_cast<int32_t>(rounds.size()) == num_rounds);
+      CHECK(run.measurements[0].base_gigabytes_per_s == doctest::Approx(9 * 5000 / 4.0 / 1e3));
+    }
+  }
+
+  TEST_CASE(
+      "specd-bench gpu: an answer that differs from the CPU's is found before anything is timed") {
+    for (const VerifyCase& known : GpuCases()) {
+      CAPTURE(std::string(known.name));
+      FakeGpu gpu;
+      gpu.after_round = [](const RoundBatch& batch) {
+        const int32_t last = batch.num_tasks - 1;
+        const int32_t at = last * batch.tokens_stride + batch.outcomes[last].num_accepted;
+        batch.tokens[at] = (batch.tokens[at] + 1) % batch.target.vocab_size;
+      };
+      const SuiteRun run = RunSuite(OnlyCase(known.name), &gpu);
+      CHECK(Mentions(run.status, known.name));
+      CHECK(Mentions(run.status, "sequence 2"));
+      CHECK(run.measurements.empty());
+      CHECK(gpu.num_graph_launches == 1);
+      CHECK(IsEmpty(gpu));
+    }
+    FakeGpu gpu;
+    gpu.after_round = [](const RoundBatch& batch) { ++batch.outcomes[1].point_masses; };
+    CHECK(Mentions(RunSuite(OnlyCase("greedy"), &gpu).status, "sequence 1"));
+  }
+
+  TEST_CASE("specd-bench gpu: a side channel holds what the drafter's row gives, at .8") {
+    constexpr int32_t kVocabSize = 700;
+    const RowSpec spec{.vocab_size = kVocabSize, .num_rows = 2 * 9};
+    RowSpec drafter = spec;
+    drafter.drafter = true;
+    const absl::StatusOr<RowPool> targets = RowPool::Make(spec);
+    const absl::StatusOr<RowPool> drafts = RowPool::Make(drafter);
+    REQUIRE(targets.ok());
+    REQUIRE(drafts.ok());
+    const RoundShape shape{.batch = 3, .draft = 2, .num_rounds = 2};
+    const auto cpu = *MakeBackend("cpu");
+    REQUIRE(cpu->Prepare({.vocab_size = kVocabSize, .max_batch = 3, .max_draft = 2}).ok());
+    const auto set =
+        RoundSet::Make(*FindGpuCase("reject_side"), shape, *targets, &*drafts, cpu.get());
+    REQUIRE(set.ok());
+    for (int32_t round = 0; round < 2; ++round) {
+      RoundAnswer answer = (*set)->MakeAnswer();
+      REQUIRE(cpu->Run((*set)->Batch(round, &answer)).ok());
+      for (int32_t s = 0; s < 3; ++s) {
+        const DraftChain& chain = (*set)->task(round, s).chain;
+        for (int32_t i = 0; i < 2; ++i) {
+          const auto* const row =
+              static_cast<const float*>(RowAt(drafts->view(), chain.draft_rows[i]).data);
+          double sum = 0;
+          for (int32_t id = 0; id < kVocabSize; ++id) sum += std::exp(double{row[id]} / 0.8);
+          const double q = std::exp(double{row[chain.tokens[i]]} / 0.8) / sum;
+          CHECK(double{chain.draft_weights[i]} / chain.draft_masses[i] ==
+                doctest::Approx(q).epsilon(1e-5));
+        }
+        // One draft of each sequence is rejected: at place s mod 2, counted through the rounds.
+        CHECK(answer.outcomes[static_cast<size_t>(s)].num_accepted == (3 * round + s) % 2);
+      }
+      // 0, 1, 0 or 1, 0, 1 accepted: one target row more than that and one draft row each.
+      CHECK((*set)->NeededRows(round, answer).size() == (round == 0 ? 7 : 8));
+    }
+  }
+
+  TEST_CASE("specd-bench gpu: a round that writes no answer, or another one later on, is found") {
+    FakeGpu gpu;
+    gpu.after_round = [&](const RoundBatch& batch) {
+      if (gpu.num_launches > 60) batch.tokens[0] = 7;
+    };
+    const SuiteRun late = RunSuite(OnlyCase("greedy"), &gpu);
+    CHECK_FALSE(late.status.ok());
+  }
+
+  TEST_CASE(
+      "specd-bench gpu: every failure of the driver is an error that names it, and leaks nothing") {
+    for (const char* call :
+         {"Allocate", "AllocatePinned", "ToDevice", "Synchronize", "BeginCapture", "EndCapture",
+          "LaunchRound", "LaunchRead", "LaunchGraph", "CreateEvent", "RecordEvent", "ElapsedUs"}) {
+      for (const int after : {0, 1}) {
+        CAPTURE(call);
+        FakeGpu gpu;
+        gpu.failing_call = call;
+        gpu.failing_after = after;
+        const SuiteRun run = RunSuite(OnlyCase("grammar"), &gpu);
+        CHECK(run.status.code() == absl::StatusCode::kInternal);
+        CHECK(Mentions(run.status, call));
+        CHECK(IsEmpty(gpu));
+      }
+    }
+  }
+
+  TEST_CASE("specd-bench gpu: no device, no driver and no CUDA are no device") {
+    FakeGpu gpu;
+    gpu.devices.clear();
+    for (const auto& open :
+         {OpenFirstGpu(nullptr), OpenFirstGpu(std::make_unique<FakeGpuDriver>(&gpu))}) {
+      CHECK(open.status().code() == absl::StatusCode::kFailedPrecondition);
+      CHECK(Mentions(open.status(), "no device"));
+    }
+    gpu = FakeGpu();
+    gpu.failing_call = "UseDevice";
+    CHECK(Mentions(OpenFirstGpu(std::make_unique<FakeGpuDriver>(&gpu)).status(), "UseDevice"));
+  }
+
+  TEST_CASE("specd-bench gpu: a JSON line says what was measured, where and in which state") {
+    FakeGpu gpu;
+    const SuiteRun run = RunSuite(OnlyCase("reject_side"), &gpu);
+    REQUIRE(run.measurements.size() == 2);
+    simdjson::dom::parser parser;
+    for (const Measurement& measurement : run.measurements) {
+      const simdjson::dom::object object =
+          parser.parse(ToJson(measurement, Machine{.processor = "Fake"})).get_object();
+      const auto text = [&](const char* name) {
+        return std::string(std::string_view(object[name].get_string()));
+      };
+      CHECK(text("suite") == "gpu");
+      CHECK(text("case") == "reject_side");
+      CHECK(text("method") == "token");
+      CHECK(text("dtype") == "bf16");
+      CHECK(text("state") == (measurement.cold ? "cold" : "warm"));
+      CHECK(text("ratio_of") == "read");
+      CHECK(text("processor") == "Fake");
+      CHECK(double(object["median"]) == doctest::Approx(6));
+      CHECK(double(object["base_median"]) == doctest::Approx(4));
+      CHECK(object["threads"].error() != simdjson::SUCCESS);  // of a CPU
+    }
+  }
+}
+
+}  // namespace
+}  // namespace specd::bench

@@ -1,0 +1,209 @@
+#include "tools/bench/gpu_rounds.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kernels/bodies/fused_round.h"
+#include "kernels/core/check.h"
+
+namespace specd::bench {
+namespace {
+
+constexpr TokenId kSpoiled = -12345;
+
+int64_t RowBytes(const TensorView& tensor) { return tensor.vocab_size * SizeBytes(tensor.dtype); }
+
+// Where a row of the host's tensor lies on the device.
+const void* OnDevice(const TensorView& tensor, const DeviceMemory& memory, const void* row) {
+  return memory.get() + (static_cast<const char*>(row) - static_cast<const char*>(tensor.data));
+}
+
+bool Holds(const TensorView& tensor, const void* row) {
+  const auto* const begin = static_cast<const char*>(tensor.data);
+  const auto* const at = static_cast<const char*>(row);
+  return at >= begin && at < begin + tensor.num_rows * RowBytes(tensor);
+}
+
+bool IsSame(const ChainOutcome& a, const ChainOutcome& b) {
+  return a.status == b.status && a.num_accepted == b.num_accepted && a.num_tokens == b.num_tokens &&
+         a.empty_residuals == b.empty_residuals && a.invalid_drafts == b.invalid_drafts &&
+         a.point_masses == b.point_masses;
+}
+
+}  // namespace
+
+// More than is needed: a kilobyte for what a task or a round has once, and generous places.
+size_t GpuRounds::ArenaBytes() const {
+  const RoundShape& shape = set_.shape();
+  constexpr size_t kOnce = 1024;
+  constexpr size_t kSlotBytes = 64;
+  const auto places = static_cast<size_t>(shape.rows_of_sequence());
+  const size_t place_bytes =
+      sizeof(PlaceEdits) + static_cast<size_t>(shape.draft) * sizeof(TokenEdit) + 4 * kSlotBytes;
+  size_t bytes = 0;
+  for (int32_t round = 0; round < shape.num_rounds; ++round) {
+    bytes += kOnce;
+    for (int32_t s = 0; s < shape.batch; ++s) {
+      const auto num_edits = static_cast<size_t>(set_.task(round, s).edits.num_edits);
+      bytes += kOnce + places * place_bytes + num_edits * sizeof(TokenEdit);
+    }
+  }
+  return bytes;
+}
+
+GpuResult GpuRounds::CopyRows(const TensorView& tensor, DeviceMemory* memory) {
+  const int64_t num_rows =
+      std::min(tensor.num_rows, set_.shape().num_rounds * set_.shape().rows_of_round());
+  const auto size_bytes = static_cast<size_t>(num_rows * RowBytes(tensor));
+  GpuResult result = memory->Allocate(driver_, size_bytes);
+  if (result.ok() && size_bytes > 0) {
+    result = driver_->ToDevice(memory->get(), tensor.data, size_bytes);
+  }
+  return result;
+}
+
+GpuResult GpuRounds::Load(const std::vector<RoundAnswer>& expected) {
+  const RoundShape& shape = set_.shape();
+  const auto num_tasks = static_cast<size_t>(shape.num_rounds) * static_cast<size_t>(shape.batch);
+  const MaskView& mask = set_.mask();
+  const size_t mask_bytes = static_cast<size_t>(mask.num_rows * mask.row_stride) * sizeof(uint32_t);
+  const size_t answer_bytes =
+      sizeof(ChainOutcome) + static_cast<size_t>(shape.rows_of_sequence()) * sizeof(TokenId) + 32;
+
+  GpuResult result = CopyRows(set_.target(), &target_);
+  if (result.ok()) result = CopyRows(set_.draft(), &draft_);
+  if (result.ok()) result = mask_.Allocate(driver_, mask_bytes);
+  if (result.ok() && mask_bytes > 0) {
+    result = driver_->ToDevice(mask_.get(), mask.words, mask_bytes);
+  }
+  if (result.ok()) {
+    result = workspaces_.Allocate(
+        driver_, static_cast<size_t>(shape.batch *
+                                     FusedWorkspaceBytes(set_.target().vocab_size, shape.draft)));
+  }
+  if (result.ok()) result = arena_.Resize(driver_, ArenaBytes());
+  if (result.ok()) result = answers_.Resize(driver_, num_tasks * answer_bytes);
+  if (!result.ok()) return result;
+
+  for (int32_t round = 0; round < shape.num_rounds; ++round) {
+    StageRound(round, expected[static_cast<size_t>(round)]);
+  }
+  result = arena_.ToDevice();
+  const GpuResult finished = driver_->Synchronize();
+  return result.ok() ? finished : result;
+}
+
+// Rows keep their numbers; everything else goes into the arena.
+ChainTask GpuRounds::Stage(const ChainTask& task) {
+  const DraftChain& chain = task.chain;
+  const int32_t num_places = chain.num_drafts + 1;
+  ChainTask staged = task;
+  staged.chain.tokens = arena_.Put(chain.tokens, chain.num_drafts);
+  staged.chain.kinds = arena_.Put(chain.kinds, chain.num_drafts);
+  staged.chain.target_rows = arena_.Put(chain.target_rows, num_places);
+  staged.chain.draft_rows = arena_.Put(chain.draft_rows, chain.num_drafts);
+  staged.chain.draft_weights = arena_.Put(chain.draft_weights, chain.num_drafts);
+  staged.chain.draft_masses = arena_.Put(chain.draft_masses, chain.num_drafts);
+  staged.edits.edits = arena_.Put(task.edits.edits, task.edits.num_edits);
+  if (task.places == nullptr) return staged;
+  const StagedArray<PlaceEdits> places = arena_.Take<PlaceEdits>(num_places);
+  for (int32_t i = 0; i < num_places; ++i) {
+    places.host[i] = task.places[i];
+    places.host[i].overrides = arena_.Put(task.places[i].overrides, task.places[i].num_overrides);
+  }
+  staged.places = places.device;
+  return staged;
+}
+
+void GpuRounds::StageRound(int32_t round, const RoundAnswer& expected) {
+  const RoundShape& shape = set_.shape();
+  const StagedRound place(shape.batch, shape.draft, &arena_);
+  const Staged& staged =
+      rounds_.emplace_back(Staged{.round = place,
+                                  .tasks = arena_.Take<ChainTask>(shape.batch),
+                                  .outcomes = answers_.Take<ChainOutcome>(shape.batch),
+                                  .tokens = answers_.Take<TokenId>(shape.rows_of_round()),
+                                  .read = {}});
+  for (int32_t s = 0; s < shape.batch; ++s) staged.tasks.host[s] = Stage(set_.task(round, s));
+
+  RoundBatch batch;
+  batch.target = set_.target();
+  batch.target.data = target_.get();
+  batch.draft = set_.draft();
+  batch.draft.data = draft_.get();
+  batch.mask = set_.mask();
+  batch.mask.words = reinterpret_cast<const uint32_t*>(mask_.get());
+  batch.tasks = staged.tasks.device;
+  batch.num_tasks = shape.batch;
+  batch.outcomes = staged.outcomes.device;
+  batch.tokens = staged.tokens.device;
+  batch.tokens_stride = shape.rows_of_sequence();
+  rounds_.back().may_defer =
+      staged.round.Fill(batch, &set_.task(round, 0), staged.tasks.host, workspaces_.get());
+
+  std::vector<const void*> rows;
+  for (const MemorySpan& span : set_.NeededRows(round, expected)) {
+    rows.push_back(Holds(set_.target(), span.data) ? OnDevice(set_.target(), target_, span.data)
+                                                   : OnDevice(set_.draft(), draft_, span.data));
+  }
+  // What is read is thrown away, so the sink may be any word; a round writes its outcomes itself.
+  rounds_.back().read = {.rows = arena_.Put(rows.data(), static_cast<int64_t>(rows.size())),
+                         .num_rows = static_cast<int32_t>(rows.size()),
+                         .row_bytes = RowBytes(set_.target()),
+                         .sink = arena_.Take<uint32_t>(1).device};
+  SPECD_CHECK(!arena_.full() && !answers_.full());
+}
+
+GpuResult GpuRounds::LaunchRound(int32_t round) {
+  return driver_->LaunchRound(rounds_[static_cast<size_t>(round)].round.device(),
+                              {.num_tasks = set_.shape().batch,
+                               .max_draft = set_.shape().draft,
+                               .vocab_size = set_.target().vocab_size,
+                               .may_defer = rounds_[static_cast<size_t>(round)].may_defer});
+}
+
+GpuResult GpuRounds::LaunchRead(int32_t round) {
+  return driver_->LaunchRead(rounds_[static_cast<size_t>(round)].read);
+}
+
+double GpuRounds::read_bytes(int32_t round) const {
+  const ReadPlan& read = rounds_[static_cast<size_t>(round)].read;
+  return static_cast<double>(read.num_rows) * static_cast<double>(read.row_bytes);
+}
+
+void GpuRounds::SpoilAnswers() {
+  for (const Staged& staged : rounds_) {
+    for (int32_t s = 0; s < set_.shape().batch; ++s) {
+      staged.outcomes.host[s] = {.status = OutcomeStatus::kBadToken, .num_tokens = kSpoiled};
+    }
+    std::fill_n(staged.tokens.host, set_.shape().rows_of_round(), kSpoiled);
+  }
+}
+
+std::string GpuRounds::Difference(int32_t round, const RoundAnswer& expected) const {
+  const Staged& staged = rounds_[static_cast<size_t>(round)];
+  const int32_t stride = set_.shape().rows_of_sequence();
+  for (int32_t s = 0; s < set_.shape().batch; ++s) {
+    const ChainOutcome& device = staged.outcomes.host[s];
+    const ChainOutcome& cpu = expected.outcomes[static_cast<size_t>(s)];
+    if (!IsSame(device, cpu)) {
+      return fmt::format(
+          "round {}, sequence {}: the device accepted {} of {} tokens with status {}, the CPU {} "
+          "of "
+          "{} with status {}",
+          round, s, device.num_accepted, device.num_tokens, static_cast<int>(device.status),
+          cpu.num_accepted, cpu.num_tokens, static_cast<int>(cpu.status));
+    }
+    for (int32_t i = 0; i < cpu.num_tokens; ++i) {
+      const TokenId token = staged.tokens.host[s * stride + i];
+      const TokenId wanted = expected.tokens[static_cast<size_t>(s * stride + i)];
+      if (token == wanted) continue;
+      return fmt::format("round {}, sequence {}, place {}: token {} of the device, {} of the CPU",
+                         round, s, i, token, wanted);
+    }
+  }
+  return "";
+}
+
+}  // namespace specd::bench

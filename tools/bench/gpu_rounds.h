@@ -1,0 +1,63 @@
+// GpuRounds: the rounds of a RoundSet in the memory of a device, ready to be launched one after
+// another, with a read of the rows that each cannot do without.
+//
+// Nothing is copied once Load is through, so what is timed is what runs on the device. The set and
+// the driver must outlive it. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernels/core/gpu_driver.h"
+#include "kernels/cuda/staged_round.h"
+#include "kernels/cuda/staging.h"
+#include "tools/bench/round_set.h"
+
+namespace specd::bench {
+
+class GpuRounds {
+ public:
+  GpuRounds(GpuDriver* driver, const RoundSet& set) : driver_(driver), set_(set) {}
+
+  // `expected` are the answers to all rounds: what is needed of a round follows from its answer.
+  GpuResult Load(const std::vector<RoundAnswer>& expected);
+
+  // Both enqueue. REQUIRES: Load succeeded.
+  GpuResult LaunchRound(int32_t round);
+  GpuResult LaunchRead(int32_t round);
+  double read_bytes(int32_t round) const;
+
+  // So that an answer that is not written is noticed. REQUIRES: nothing is running.
+  void SpoilAnswers();
+  // Empty where the device's answer to the round is the expected one, to the bit; otherwise where
+  // it is not. REQUIRES: nothing is running.
+  std::string Difference(int32_t round, const RoundAnswer& expected) const;
+
+ private:
+  struct Staged {
+    StagedRound round;
+    bool may_defer = false;
+    StagedArray<ChainTask> tasks;
+    StagedArray<ChainOutcome> outcomes;
+    StagedArray<TokenId> tokens;
+    ReadPlan read;
+  };
+
+  size_t ArenaBytes() const;
+  GpuResult CopyRows(const TensorView& tensor, DeviceMemory* memory);
+  ChainTask Stage(const ChainTask& task);
+  void StageRound(int32_t round, const RoundAnswer& expected);
+
+  GpuDriver* driver_;
+  const RoundSet& set_;
+  DeviceMemory target_;
+  DeviceMemory draft_;
+  DeviceMemory mask_;
+  DeviceMemory workspaces_;
+  StagingArena arena_;
+  AnswerArena answers_;
+  std::vector<Staged> rounds_;
+};
+
+}  // namespace specd::bench

@@ -1,0 +1,233 @@
+#include "tools/bench/gpu_suite.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "kernels/cuda/captured_graph.h"
+
+namespace specd::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Launches of the warm round in a replay: so many that an event's resolution, half a microsecond,
+// is no part of a time that is shown.
+constexpr int32_t kWarmLaunches = 16;
+// Enough replays for a median, and a bound on what is kept of very short ones.
+constexpr size_t kReplaysMin = 5;
+constexpr size_t kReplaysMax = 100'000;
+// Rounds may be far apart: decisions do not need every row.
+constexpr int64_t kCachesBetween = 4;
+
+absl::Status Failure(const Cell& cell, const GpuResult& result) {
+  return absl::InternalError(
+      fmt::format("{}: the device failed: {}", Describe(cell), result.text()));
+}
+
+// The three points in time of a replay.
+class Events {
+ public:
+  explicit Events(GpuDriver* driver) : driver_(driver) {}
+  Events(const Events&) = delete;
+  Events& operator=(const Events&) = delete;
+  ~Events() {
+    for (GpuDriver::Event* const event : {start, middle, end}) {
+      if (event == nullptr) continue;
+      const GpuResult result = driver_->DestroyEvent(event);
+      if (!result.ok()) fmt::print(stderr, "specd-bench: an event: {}\n", result.text());
+    }
+  }
+
+  GpuResult Create() {
+    GpuResult result = driver_->CreateEvent(&start);
+    if (result.ok()) result = driver_->CreateEvent(&middle);
+    if (result.ok()) result = driver_->CreateEvent(&end);
+    return result;
+  }
+
+  GpuDriver::Event* start = nullptr;
+  GpuDriver::Event* middle = nullptr;
+  GpuDriver::Event* end = nullptr;
+
+ private:
+  GpuDriver* driver_;
+};
+
+// One replay: every round, then a read of every round's rows.
+GpuResult Capture(GpuDriver* driver, const std::vector<int32_t>& order, const Events& events,
+                  GpuRounds* rounds, CapturedGraph* graph) {
+  return graph->Capture(driver, [&] {
+    GpuResult result = driver->RecordEvent(events.start);
+    for (size_t i = 0; i < order.size() && result.ok(); ++i) result = rounds->LaunchRound(order[i]);
+    if (result.ok()) result = driver->RecordEvent(events.middle);
+    for (size_t i = 0; i < order.size() && result.ok(); ++i) result = rounds->LaunchRead(order[i]);
+    if (result.ok()) result = driver->RecordEvent(events.end);
+    return result;
+  });
+}
+
+}  // namespace
+
+absl::StatusOr<OpenGpu> OpenFirstGpu(std::unique_ptr<GpuDriver> driver) {
+  if (driver == nullptr) {
+    return absl::FailedPreconditionError(
+        "no device: this specd-bench was built without nvcc; build again with nvcc on PATH and "
+        "-DSPECD_CUDA=ON");
+  }
+  std::vector<GpuDevice> devices;
+  GpuResult result = driver->ListDevices(&devices);
+  if (result.ok() && devices.empty()) result = GpuResult::Error("the driver shows none");
+  if (result.ok()) result = driver->UseDevice(0);
+  if (!result.ok()) {
+    return absl::FailedPreconditionError(
+        fmt::format("no device: {}; check nvidia-smi and CUDA_VISIBLE_DEVICES", result.text()));
+  }
+  return OpenGpu{std::move(driver), devices[0]};
+}
+
+std::vector<Cell> GpuSuite::Cells() const {
+  std::vector<Cell> cells;
+  for (const int32_t vocab_size : options_.vocab_sizes) {
+    for (const DType dtype : options_.dtypes) {
+      for (const int32_t batch : options_.batches) {
+        for (const int32_t draft : options_.drafts) {
+          for (const VerifyCase* verify_case : options_.cases) {
+            if (draft == 0 && HasDraftRows(*verify_case)) continue;
+            Cell cell{verify_case, dtype, vocab_size, {.batch = batch, .draft = draft}};
+            cell.shape.num_rounds = NumRounds(cell);
+            cells.push_back(cell);
+          }
+        }
+      }
+    }
+  }
+  return cells;
+}
+
+int32_t GpuSuite::NumRounds(const Cell& cell) const {
+  const int64_t between = kCachesBetween * device_.l2_bytes;
+  return static_cast<int32_t>((between + cell.round_bytes() - 1) / cell.round_bytes() + 1);
+}
+
+absl::Status GpuSuite::Run() {
+  const std::vector<Cell> cells = Cells();
+  for (size_t i = 0; i < cells.size(); ++i) {
+    absl::Status status =
+        RunCell(cells[i], static_cast<int64_t>(i + 1), static_cast<int64_t>(cells.size()));
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GpuSuite::RunCell(const Cell& cell, int64_t index, int64_t num_cells) {
+  const VerifyCase& verify_case = *cell.verify_case;
+  hooks_.on_progress(fmt::format("[{}/{}] {}", index, num_cells, Describe(cell)));
+  const absl::StatusOr<Pools> pools = pools_.For(cell);
+  if (!pools.ok()) return pools.status();
+  absl::StatusOr<std::unique_ptr<Backend>> cpu = MakeBackend("cpu");
+  if (!cpu.ok()) return cpu.status();
+  absl::Status status = (*cpu)->Prepare({.vocab_size = cell.vocab_size,
+                                         .max_batch = cell.shape.batch,
+                                         .max_draft = cell.shape.draft,
+                                         .threads = options_.threads});
+  if (!status.ok()) return status;
+  const absl::StatusOr<std::unique_ptr<RoundSet>> set =
+      RoundSet::Make(verify_case, cell.shape, *pools->target, pools->draft, cpu->get());
+  if (!set.ok()) return set.status();
+
+  Measurement measurement{.suite = "gpu",
+                          .case_name = verify_case.name,
+                          .method = MethodName(verify_case.method),
+                          .rows = RowShapeName(pools->target->spec().shape),
+                          .dtype = cell.dtype,
+                          .vocab_size = cell.vocab_size,
+                          .batch = cell.shape.batch,
+                          .draft = cell.shape.draft,
+                          .threads = 0,
+                          .ratio_of = BaselineName(Baseline::kRead)};
+  std::vector<RoundAnswer> expected;
+  for (int32_t round = 0; round < cell.shape.num_rounds; ++round) {
+    RoundAnswer answer = (*set)->MakeAnswer();
+    status = (*cpu)->Run((*set)->Batch(round, &answer));
+    if (!status.ok()) return status;
+    for (const ChainOutcome& outcome : answer.outcomes) {
+      measurement.num_checked += outcome.num_tokens;
+    }
+    expected.push_back(std::move(answer));
+  }
+  GpuRounds rounds(driver_, **set);
+  const GpuResult loaded = rounds.Load(expected);
+  if (!loaded.ok()) return Failure(cell, loaded);
+  for (const bool cold : {true, false}) {
+    status = Time(cell, expected, cold, &rounds, &measurement);
+    if (!status.ok()) return status;
+    hooks_.on_result(measurement);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GpuSuite::Time(const Cell& cell, const std::vector<RoundAnswer>& expected, bool cold,
+                            GpuRounds* rounds, Measurement* measurement) {
+  std::vector<int32_t> order(static_cast<size_t>(cold ? cell.shape.num_rounds : kWarmLaunches), 0);
+  for (size_t i = 0; cold && i < order.size(); ++i) order[i] = static_cast<int32_t>(i);
+  Events events(driver_);
+  CapturedGraph graph;
+  GpuResult result = events.Create();
+  if (result.ok()) result = Capture(driver_, order, events, rounds, &graph);
+  if (!result.ok()) return Failure(cell, result);
+
+  const auto replay = [&] {
+    const GpuResult launched = graph.Launch();
+    const GpuResult finished = driver_->Synchronize();
+    return launched.ok() ? finished : launched;
+  };
+  const auto check = [&] {
+    rounds->SpoilAnswers();
+    const GpuResult run = replay();
+    if (!run.ok()) return Failure(cell, run);
+    for (const int32_t round : order) {
+      const std::string difference =
+          rounds->Difference(round, expected[static_cast<size_t>(round)]);
+      if (difference.empty()) continue;
+      return absl::InternalError(fmt::format("{}: {}", Describe(cell), difference));
+    }
+    return absl::OkStatus();
+  };
+
+  absl::Status status = check();  // and the first replay is not timed
+  PairedTimes times;
+  const auto num_rounds = static_cast<double>(order.size());
+  const Clock::time_point end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                                   std::chrono::duration<double>(options_.seconds));
+  while (status.ok() && (times.case_us.size() < kReplaysMin ||
+                         (Clock::now() < end && times.case_us.size() < kReplaysMax))) {
+    double case_us = 0;
+    double base_us = 0;
+    result = replay();
+    if (result.ok()) result = driver_->ElapsedUs(events.start, events.middle, &case_us);
+    if (result.ok()) result = driver_->ElapsedUs(events.middle, events.end, &base_us);
+    if (!result.ok()) return Failure(cell, result);
+    times.case_us.push_back(case_us / num_rounds);
+    times.base_us.push_back(base_us / num_rounds);
+  }
+  if (status.ok()) status = check();  // what was timed gives these answers still
+  if (!status.ok()) return status;
+
+  double read_bytes = 0;
+  for (const int32_t round : order) read_bytes += rounds->read_bytes(round);
+  measurement->cold = cold;
+  SetTimes(times, measurement);
+  measurement->base_gigabytes_per_s = read_bytes / num_rounds / measurement->base_us.median / 1e3;
+  const bool has_target = cold && cell.vocab_size == 128256 && cell.shape.batch == 64 &&
+                          cell.shape.draft == 5 && cell.dtype == DType::kBFloat16 &&
+                          measurement->rows == RowShapeName(RowShape::kLlm);
+  measurement->target = has_target ? cell.verify_case->target_gpu : 0;
+  return absl::OkStatus();
+}
+
+}  // namespace specd::bench

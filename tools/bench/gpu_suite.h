@@ -1,0 +1,70 @@
+// `specd-bench gpu`: how long a round takes on a device, beside a read of the same rows in the same
+// replay of a graph.
+//
+// For every combination that was asked for: make the rounds, let the CPU answer them, bring them to
+// the device, compare the device's answers with the CPU's to the bit, then time replays. A replay
+// runs every round and then reads the rows of every round; one sample is the mean of a replay.
+// Cold: rounds in turn over so many rows that the L2 cache forgets a round before it comes again.
+// Warm: the first round again and again. Times are those of events on the device. Runs on the
+// calling thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "kernels/core/gpu_driver.h"
+#include "tools/bench/gpu_rounds.h"
+#include "tools/bench/measurement.h"
+#include "tools/bench/pool_cache.h"
+#include "tools/bench/verify_suite.h"
+
+namespace specd::bench {
+
+// A driver that uses a device.
+struct OpenGpu {
+  std::unique_ptr<GpuDriver> driver;
+  GpuDevice device;
+};
+
+// FAILED_PRECONDITION where there is none; `driver` may be null, as in a build without nvcc.
+absl::StatusOr<OpenGpu> OpenFirstGpu(std::unique_ptr<GpuDriver> driver);
+
+class GpuSuite {
+ public:
+  struct Hooks {
+    std::function<void(std::string_view)> on_progress;  // what is being done now
+    std::function<void(const Measurement&)> on_result;
+  };
+
+  // Of the options, the cases, sizes, types, rows and seconds count, and threads for the CPU.
+  // REQUIRES: UseDevice succeeded on the driver, for `device`.
+  GpuSuite(const VerifyOptions& options, const GpuDevice& device, GpuDriver* driver, Hooks hooks)
+      : options_(options),
+        device_(device),
+        driver_(driver),
+        hooks_(std::move(hooks)),
+        pools_(options.shape, options.rows_path) {}
+
+  absl::Status Run();
+
+ private:
+  std::vector<Cell> Cells() const;
+  int32_t NumRounds(const Cell& cell) const;
+  absl::Status RunCell(const Cell& cell, int64_t index, int64_t num_cells);
+  absl::Status Time(const Cell& cell, const std::vector<RoundAnswer>& expected, bool cold,
+                    GpuRounds* rounds, Measurement* measurement);
+
+  VerifyOptions options_;
+  GpuDevice device_;
+  GpuDriver* driver_;
+  Hooks hooks_;
+  PoolCache pools_;
+};
+
+}  // namespace specd::bench
