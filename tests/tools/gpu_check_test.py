@@ -6,6 +6,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -270,6 +271,26 @@ test "$1" = -d || cat >> '{log}'
             self.assertIn("its last line", results["checks"][-1]["detail"])
         process, results = self.run_bundle("--no-sanitizer", "--no-peers", environment=self.path)
         self.assertIn("--no-peers", results["checks"][-1]["detail"])
+
+    def test_peers_say_what_they_miss(self):
+        modules = self.folder / "modules"
+        modules.mkdir()
+        command = [sys.executable, "-B", SOURCE / "tools/gpu_check/peers.py", "--out",
+                   self.folder / "peers.json"]
+        for text, expected in (("raise ImportError('libcudart.so is missing')",
+                                "torch cannot be imported (torch: ImportError: libcudart.so"),
+                               ("__version__ = '9'\nclass cuda:\n    is_available = lambda: False\n",
+                                "torch 9 sees no CUDA device")):
+            (modules / "torch.py").write_text(text)
+            process = subprocess.run(command, env={"PYTHONPATH": str(modules)}, text=True,
+                                     capture_output=True, timeout=PATIENCE_S, check=False)
+            self.assertEqual(process.returncode, 3, process.stderr)
+            self.assertIn(expected, process.stdout.splitlines()[-1])
+            self.assertFalse((self.folder / "peers.json").exists())
+        for arguments in (["--vocab=0"], ["--batch=1,x"], ["--dtype=fp8"], ["--draft=2000000"]):
+            process = subprocess.run([*command, *arguments], text=True, capture_output=True,
+                                     timeout=PATIENCE_S, check=False)
+            self.assertEqual(process.returncode, 2, arguments)
 
     def test_arguments(self):
         for arguments in (["--nonsense"], ["--out"], ["--limit_s=0"], ["--limit_s", "soon"]):

@@ -31,10 +31,11 @@ def row_stats(logits, stats, scale, vocab, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def weight_at(logits, draft_probs, place, vocab, scale, largest, total, is_residual):
+def weight_at(logits, draft_probs, place, vocab, scale, largest, total, num_drafted):
+    """(p - q)+ where the draft row has `num_drafted` ids: all, or none where there is no such row."""
     x = tl.load(logits + place, mask=place < vocab, other=float("-inf")).to(tl.float32) * scale
     p = tl.exp(x - largest) / total
-    q = tl.load(draft_probs + place, mask=(place < vocab) & is_residual, other=0.0)
+    q = tl.load(draft_probs + place, mask=place < num_drafted, other=0.0)
     return tl.maximum(p - q, 0.0)
 
 
@@ -57,14 +58,14 @@ def walk(logits, draft_probs, draft_ids, coins, stats, accepted, finals, scale, 
     row = b * (draft + 1) + count
     largest = tl.load(stats + row * 2)
     total = tl.load(stats + row * 2 + 1)
-    is_residual = count < draft
+    num_drafted = tl.where(count < draft, vocab, 0)
     row_logits = logits + row * vocab
     row_probs = draft_probs + (b * draft + tl.minimum(count, draft - 1)) * vocab
     lanes = tl.arange(0, BLOCK)
     mass = 0.0
     for start in range(0, vocab, BLOCK):
         mass += tl.sum(weight_at(row_logits, row_probs, start + lanes, vocab, scale, largest,
-                                 total, is_residual), axis=0)
+                                 total, num_drafted), axis=0)
     threshold = tl.load(coins + b * (draft + 1) + draft) * mass
     before = 0.0
     final = vocab
@@ -72,7 +73,7 @@ def walk(logits, draft_probs, draft_ids, coins, stats, accepted, finals, scale, 
     for start in range(0, vocab, BLOCK):
         place = start + lanes
         weights = weight_at(row_logits, row_probs, place, vocab, scale, largest, total,
-                            is_residual)
+                            num_drafted)
         sums = before + tl.cumsum(weights, axis=0)
         passes = (sums > threshold) & (weights > 0)
         final = tl.minimum(final, tl.min(tl.where(passes, place, vocab), axis=0))
