@@ -68,18 +68,19 @@ absl::Status DeviceRegions::Unregister(uint32_t id) {
   const auto found = entries_.find(id);
   if (found == entries_.end()) {
     return MakeError(SPECD_ERROR_NOT_FOUND, "region",
-                     fmt::format("region = {} is no registered device memory; {} such regions are "
-                                 "registered (memfds stay until the session ends)",
-                                 id, entries_.size()));
+                     fmt::format("region = {} is not registered, or not any more", id));
   }
   const absl::Status status = found->second.region.Close();
   entries_.erase(found);
   return status;
 }
 
-bool DeviceRegions::Holds(uint32_t id) {
+std::optional<DeviceRegions::Place> DeviceRegions::Find(uint32_t id) {
   MutexLock lock(&mutex_);
-  return entries_.contains(id);
+  const auto found = entries_.find(id);
+  if (found == entries_.end()) return std::nullopt;
+  const DeviceRegion& region = found->second.region;
+  return Place{region.memory(), region.device_uuid()};
 }
 
 void DeviceRegions::Close() {

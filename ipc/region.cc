@@ -173,7 +173,8 @@ absl::StatusOr<TensorView> BindTensor(const RowMemory& memory, const TensorSpec&
                     static_cast<int64_t>(spec.num_rows),
                     static_cast<int64_t>(*row_stride),
                     vocab_size,
-                    *rules};
+                    *rules,
+                    memory.space};
 }
 
 absl::StatusOr<MaskView> BindMask(const RowMemory& memory, const TensorSpec& spec,
@@ -191,7 +192,7 @@ absl::StatusOr<MaskView> BindMask(const RowMemory& memory, const TensorSpec& spe
   if (!row_stride.ok()) return row_stride.status();
   return MaskView{
       reinterpret_cast<const uint32_t*>(static_cast<const char*>(memory.data) + spec.offset_bytes),
-      static_cast<int64_t>(spec.num_rows), static_cast<int64_t>(*row_stride)};
+      static_cast<int64_t>(spec.num_rows), static_cast<int64_t>(*row_stride), memory.space};
 }
 
 }  // namespace specd

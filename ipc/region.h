@@ -22,6 +22,7 @@ inline constexpr uint64_t kTensorRowsMax = (uint64_t{1} << 31) - 1;
 struct RowMemory {
   const void* data = nullptr;
   uint64_t size_bytes = 0;
+  MemorySpace space = MemorySpace::kHost;
 };
 
 class Region {

@@ -182,6 +182,7 @@ class Verifier {
   void Score(std::span<const ScoreInput> inputs, std::span<ScoreResult> results);
 
   const VerifierCounters& counters() const { return counters_; }
+  const Backend& backend() const { return *backend_; }
 
  private:
   Verifier(const VerifierOptions& options, std::unique_ptr<Backend> backend);

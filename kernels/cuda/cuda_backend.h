@@ -1,15 +1,17 @@
-// CudaBackend: rounds on a GPU over rows that lie in host memory.
+// CudaBackend: rounds on a GPU.
 //
-// The rows that a round names are copied to the device, one block does one sequence's task with the
-// same bodies as on the CPU, and the answers are copied back. A round that needs more than the
-// staging memory is done in pieces; results do not depend on the cut. Everything goes through
-// GpuDriver, so this file knows nothing of CUDA's API and runs in tests over host memory.
+// Rows in the memory of the device are read where they lie. Of host memory the rows that a round
+// names are copied to the device. Blocks do the tasks with the same bodies as on the CPU, and the
+// answers are copied back. A round that needs more than the staging memory is done in pieces;
+// results do not depend on the cut. Everything goes through GpuDriver, so this file knows nothing
+// of CUDA's API and runs in tests over host memory.
 //
 // A new array in ChainTask is one line of StageTask(); a new array of answers is an Answers more in
 // a piece.
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "kernels/backend.h"
 #include "kernels/core/gpu_driver.h"
@@ -20,10 +22,12 @@ namespace specd {
 class CudaBackend final : public Backend {
  public:
   // REQUIRES: UseDevice succeeded on the driver. Pieces are cut so that their rows need at most
-  // `staging_bytes`, but never below one sequence.
-  CudaBackend(std::unique_ptr<GpuDriver> driver, int64_t staging_bytes);
+  // `staging_bytes`, but never below one sequence. `device_uuid` is that of the device in use.
+  CudaBackend(std::unique_ptr<GpuDriver> driver, int64_t staging_bytes,
+              std::string device_uuid = {});
 
   std::string_view name() const override { return "cuda"; }
+  std::string_view device_uuid() const override { return device_uuid_; }
   absl::Status Prepare(const BackendLimits& limits) override;
   absl::Status Run(const RoundBatch& batch) override;
   absl::Status Transform(const TransformBatch& batch) override;
@@ -44,6 +48,7 @@ class CudaBackend final : public Backend {
 
   const std::unique_ptr<GpuDriver> driver_;  // outlives the memory below
   const int64_t staging_bytes_;
+  const std::string device_uuid_;
   BackendLimits limits_;
   int32_t max_piece_ = 0;  // sequences
   int64_t max_rows_ = 0;   // of both tensors

@@ -40,6 +40,7 @@ GpuResult FakeGpuDriver::Free(void* memory) {
 }
 
 GpuResult FakeGpuDriver::ToDevice(void* device, const void* host, size_t size_bytes) {
+  if (IsDeviceMemory(host)) return GpuResult::Error("ToDevice from device memory");
   std::memcpy(device, host, size_bytes);
   return Call("ToDevice");
 }
@@ -49,15 +50,19 @@ GpuResult FakeGpuDriver::ToHost(void* host, const void* device, size_t size_byte
   return Call("ToHost");
 }
 
+bool FakeGpuDriver::IsDeviceMemory(const void* address) const {
+  const auto after = gpu_->allocations.upper_bound(const_cast<void*>(address));
+  if (after != gpu_->allocations.begin()) {
+    const std::vector<uint64_t>& block = *std::prev(after)->second;
+    if (address <= block.data() + block.size()) return true;
+  }
+  return gpu_->is_imported != nullptr && gpu_->is_imported(address);
+}
+
 GpuResult FakeGpuDriver::CheckAddresses(const char* what,
                                         std::initializer_list<const void*> addresses) const {
   for (const void* const address : addresses) {
-    const auto after = gpu_->allocations.upper_bound(const_cast<void*>(address));
-    if (address == nullptr) continue;
-    if (after != gpu_->allocations.begin()) {
-      const std::vector<uint64_t>& block = *std::prev(after)->second;
-      if (address <= block.data() + block.size()) continue;
-    }
+    if (address == nullptr || IsDeviceMemory(address)) continue;
     return GpuResult::Error(
         fmt::format("address {} of a {} is not device memory", &address - addresses.begin(), what));
   }

@@ -2,7 +2,8 @@
 // call can be made to fail.
 //
 // Device memory is filled with poison; `allocations` is what is not freed. Kernels are given no
-// address of host memory. Copies to the host take place at Synchronize, as they may on a device.
+// address of host memory, and a copy no device address for a host's. Copies to the host take place
+// at Synchronize, as they may on a device.
 #pragma once
 
 #include <functional>
@@ -19,10 +20,12 @@ namespace specd {
 
 // Outlives the driver, so that a test can look after the backend has taken it.
 struct FakeGpu {
-  std::vector<GpuDevice> devices{{"Fake", "GPU-0"}};
+  std::vector<GpuDevice> devices{{"Fake", "GPU-00000000-0000-0000-0000-000000000000"}};
   std::string failing_call;  // this method, by name, fails ...
   int failing_after = 0;     // ... after this many successes
   std::map<void*, std::unique_ptr<std::vector<uint64_t>>> allocations;
+  // Device memory that others allocated; none where this is empty.
+  std::function<bool(const void*)> is_imported;
   int num_launches = 0;
   int32_t num_threads = 64;  // of an emulated block
   int32_t num_blocks = 3;    // of the launch of a round
@@ -44,6 +47,7 @@ class FakeGpuDriver final : public GpuDriver {
 
  private:
   GpuResult Call(const std::string& name);
+  bool IsDeviceMemory(const void* address) const;
   // Emulated kernels could read host memory, as real ones cannot. So what they are given is looked
   // through: every address must be null or in device memory.
   GpuResult CheckAddresses(const char* what, std::initializer_list<const void*> addresses) const;
