@@ -34,8 +34,14 @@
 
 namespace specd {
 
-// Values as SPECD_TARGET_ROWS, SPECD_DRAFT_ROWS and SPECD_GRAMMAR_MASK.
-enum class TensorRole : uint32_t { kTargetRows = 1, kDraftRows = 2, kGrammarMask = 3 };
+// Values as SPECD_TARGET_ROWS, SPECD_DRAFT_ROWS, SPECD_GRAMMAR_MASK and SPECD_NEXT_TOKEN. The next
+// tokens of replica i have role kNextToken + i.
+enum class TensorRole : uint32_t {
+  kTargetRows = 1,
+  kDraftRows = 2,
+  kGrammarMask = 3,
+  kNextToken = 4,
+};
 
 struct SessionOptions {
   SessionIdentity identity;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -17,7 +18,18 @@ namespace {
 
 constexpr size_t kRegionsMax = 16;
 
+// Of next tokens: whose.
+std::optional<uint32_t> ReplicaOf(TensorRole role) {
+  const uint32_t replica =
+      static_cast<uint32_t>(role) - static_cast<uint32_t>(TensorRole::kNextToken);
+  return replica < kNextTokensMax ? std::optional<uint32_t>(replica) : std::nullopt;
+}
+
+// "" for what is no role.
 std::string NameOf(TensorRole role) {
+  if (const std::optional<uint32_t> replica = ReplicaOf(role); replica.has_value()) {
+    return *replica == 0 ? "SPECD_NEXT_TOKEN" : fmt::format("SPECD_NEXT_TOKEN + {}", *replica);
+  }
   switch (role) {
     case TensorRole::kTargetRows:
       return "SPECD_TARGET_ROWS";
@@ -25,6 +37,8 @@ std::string NameOf(TensorRole role) {
       return "SPECD_DRAFT_ROWS";
     case TensorRole::kGrammarMask:
       return "SPECD_GRAMMAR_MASK";
+    case TensorRole::kNextToken:
+      break;
   }
   return {};
 }
@@ -80,7 +94,7 @@ absl::Status Session::UnregisterRegion(uint32_t region) {
       if (bound != region) continue;
       return MakeError(SPECD_ERROR_STATE, "region",
                        fmt::format("region = {} has the tensor that {} is bound to, which rounds "
-                                   "read; bind the role to other memory first, or close the engine",
+                                   "use; bind the role to other memory first, or close the engine",
                                    region, NameOf(role)));
     }
     const auto found = regions_.find(region);
@@ -95,23 +109,30 @@ absl::Status Session::UnregisterRegion(uint32_t region) {
 
 absl::StatusOr<RowMemory> Session::MemoryOf(TensorRole role, uint32_t region) {
   const std::optional<DeviceRegions::Place> device = device_regions_.Find(region);
-  MutexLock lock(&mutex_);
-  if (device.has_value()) {
-    const Backend& backend = verifier_->backend();
-    if (IsSameDevice(device->device_uuid, backend.device_uuid())) return device->memory;
-    return WrongSpace(role, region, device->device_uuid, backend);
+  Region* host = nullptr;
+  {
+    MutexLock lock(&mutex_);
+    if (device.has_value()) {
+      const Backend& backend = verifier_->backend();
+      if (IsSameDevice(device->device_uuid, backend.device_uuid())) return device->memory;
+      return WrongSpace(role, region, device->device_uuid, backend);
+    }
+    const auto found = regions_.find(region);
+    if (found == regions_.end()) return NotRegistered(region);
+    host = found->second.get();
   }
-  const auto found = regions_.find(region);
-  if (found == regions_.end()) return NotRegistered(region);
-  return *found->second;
+  // Still there, because only the control thread takes regions away.
+  if (ReplicaOf(role).has_value()) return host->MapForWriting();
+  return *host;
 }
 
 absl::Status Session::Bind(TensorRole role, uint32_t region, const TensorSpec& spec) {
   if (NameOf(role).empty()) {
     return MakeError(SPECD_ERROR_UNSUPPORTED, "role",
                      fmt::format("role = {} is not supported; use SPECD_TARGET_ROWS (1), "
-                                 "SPECD_DRAFT_ROWS (2) or SPECD_GRAMMAR_MASK (3)",
-                                 static_cast<uint32_t>(role)));
+                                 "SPECD_DRAFT_ROWS (2), SPECD_GRAMMAR_MASK (3) or "
+                                 "SPECD_NEXT_TOKEN (4) + 0 .. {}",
+                                 static_cast<uint32_t>(role), kNextTokensMax - 1));
   }
   const absl::StatusOr<RowMemory> memory = MemoryOf(role, region);
   if (!memory.ok()) return memory.status();
@@ -125,7 +146,12 @@ absl::Status Session::Bind(TensorRole role, uint32_t region, const TensorSpec& s
 
 absl::Status Session::BindMemory(TensorRole role, const RowMemory& memory, const TensorSpec& spec) {
   const auto vocab_size = static_cast<int32_t>(options_.limits.vocab_size);
-  if (role == TensorRole::kGrammarMask) {
+  if (const std::optional<uint32_t> replica = ReplicaOf(role); replica.has_value()) {
+    const absl::StatusOr<TokenArray> array =
+        BindTokens(memory, spec, options_.limits.max_sequences);
+    if (!array.ok()) return array.status();
+    verifier_->BindNextTokens(*replica, *array);
+  } else if (role == TensorRole::kGrammarMask) {
     const absl::StatusOr<MaskView> mask = BindMask(memory, spec, vocab_size);
     if (!mask.ok()) return mask.status();
     verifier_->BindMask(*mask);

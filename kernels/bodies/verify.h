@@ -26,6 +26,8 @@ struct TaskOutput {
   TokenScore* scores = nullptr;
   int32_t scores_stride = 0;
   DraftSample* samples = nullptr;
+  const TokenArray* next_tokens = nullptr;
+  int32_t num_next_tokens = 0;
 };
 
 SPECD_INLINE TaskOutput OutputOf(const RoundBatch& batch, int64_t task) {
@@ -35,6 +37,8 @@ SPECD_INLINE TaskOutput OutputOf(const RoundBatch& batch, int64_t task) {
   if (batch.scores != nullptr) output.scores = batch.scores + first_token * batch.scores_stride;
   output.scores_stride = batch.scores_stride;
   if (batch.samples != nullptr) output.samples = batch.samples + task * batch.samples_stride;
+  output.next_tokens = batch.next_tokens;
+  output.num_next_tokens = batch.num_next_tokens;
   return output;
 }
 
@@ -49,6 +53,7 @@ class TaskRun {
     switch (task_.kind) {
       case TaskKind::kVerify:
         Verify();
+        WriteNextTokens();
         break;
       case TaskKind::kScore:
         Score();
@@ -213,6 +218,15 @@ class TaskRun {
       if (ok || task_.kind != TaskKind::kScore) continue;
       outcome_.num_tokens = i;
       return Fail(OutcomeStatus::kBadTargetRow);
+    }
+  }
+
+  // Whatever decided about it: after a bad row the accepted tokens stand.
+  SPECD_HD void WriteNextTokens() {
+    if (outcome_.num_tokens == 0 || !team_.leader()) return;
+    const TokenId last = output_.tokens[outcome_.num_tokens - 1];
+    for (int32_t i = 0; i < output_.num_next_tokens; ++i) {
+      output_.next_tokens[i].ids[task_.slot] = last;
     }
   }
 

@@ -72,6 +72,12 @@ struct MaskView {
   MemorySpace space = MemorySpace::kHost;
 };
 
+// An id for each slot, written by rounds.
+struct TokenArray {
+  TokenId* ids = nullptr;
+  MemorySpace space = MemorySpace::kHost;
+};
+
 SPECD_INLINE RowView RowAt(const TensorView& tensor, int64_t row) {
   const char* base = static_cast<const char*>(tensor.data);
   return {base + row * tensor.row_stride * SizeBytes(tensor.dtype), tensor.dtype, tensor.vocab_size,

@@ -85,6 +85,32 @@ MaskView OnDevice(const MaskView& mask, const RowStage& stage, int32_t vocab_siz
           MemorySpace::kDevice};
 }
 
+// Those arrays of next tokens that the device writes: where kernels find the list, and its length.
+struct StagedTokenArrays {
+  const TokenArray* arrays = nullptr;
+  int32_t count = 0;
+};
+StagedTokenArrays StageNextTokens(const RoundBatch& batch, StagingArena* arena) {
+  const StagedArray<TokenArray> list = arena->Take<TokenArray>(batch.num_next_tokens);
+  StagedTokenArrays staged{.arrays = list.device};
+  for (int32_t i = 0; i < batch.num_next_tokens && list.host != nullptr; ++i) {
+    if (batch.next_tokens[i].space == MemorySpace::kHost) continue;
+    list.host[staged.count++] = batch.next_tokens[i];
+  }
+  return staged;
+}
+
+// The others, which no kernel can reach, once a task's answer has come back.
+void WriteHostNextTokens(const RoundBatch& batch, int32_t task) {
+  const int32_t num_tokens = batch.outcomes[task].num_tokens;
+  if (batch.tasks[task].kind != TaskKind::kVerify || num_tokens == 0) return;
+  const TokenId last = batch.tokens[int64_t{task} * batch.tokens_stride + num_tokens - 1];
+  for (int32_t i = 0; i < batch.num_next_tokens; ++i) {
+    const TokenArray& array = batch.next_tokens[i];
+    if (array.space == MemorySpace::kHost) array.ids[batch.tasks[task].slot] = last;
+  }
+}
+
 }  // namespace
 
 // Tasks [first, first + count) of a round, on their way to the device and back.
@@ -102,6 +128,7 @@ struct CudaBackend::Piece {
   StagedArray<ChainTask> tasks;
   StagedArray<AheadRow> rows;
   StagedArray<int32_t> arrivals;
+  StagedTokenArrays next_tokens;
   RowStage target;
   RowStage draft;
   RowStage masks;
@@ -165,10 +192,7 @@ absl::Status CudaBackend::Run(const RoundBatch& batch) {
     if (!status.ok()) return status;
     if (!finished.ok()) return Failure(finished);
 
-    piece.outcomes.CopyBack(piece.count);
-    piece.tokens.CopyBack(piece.count);
-    piece.scores.CopyBack(piece.count);
-    piece.samples.CopyBack(piece.count);
+    FinishPiece(piece);
     done += piece.count;
   }
   return absl::OkStatus();
@@ -203,6 +227,7 @@ CudaBackend::Piece CudaBackend::BeginPiece(const RoundBatch& batch, int32_t firs
       .tasks = arena_.Take<ChainTask>(room),
       .rows = arena_.Take<AheadRow>(room * NumSlots(limits_.max_draft)),
       .arrivals = arena_.Take<int32_t>(room),
+      .next_tokens = StageNextTokens(batch, &arena_),
       .target = {driver_.get(), rows_.get(), target_bytes},
       .draft = {driver_.get(), rows_.get() + room * places * row_bytes(), draft_bytes},
       .masks = {driver_.get(), masks_.get(), mask_bytes}};
@@ -272,6 +297,16 @@ bool CudaBackend::StageTask(const ChainTask& task, Piece* piece) {
   return true;
 }
 
+void CudaBackend::FinishPiece(const Piece& piece) {
+  piece.outcomes.CopyBack(piece.count);
+  piece.tokens.CopyBack(piece.count);
+  piece.scores.CopyBack(piece.count);
+  piece.samples.CopyBack(piece.count);
+  for (int32_t i = piece.first; i < piece.first + piece.count; ++i) {
+    WriteHostNextTokens(piece.batch, i);
+  }
+}
+
 GpuResult CudaBackend::LaunchPiece(const Piece& piece) {
   RoundBatch batch = piece.batch;
   batch.target = OnDevice(batch.target, piece.target);
@@ -284,6 +319,8 @@ GpuResult CudaBackend::LaunchPiece(const Piece& piece) {
   batch.tokens_stride = num_places();
   batch.scores = piece.scores.device();
   batch.samples = piece.samples.device();
+  batch.next_tokens = piece.next_tokens.arrays;
+  batch.num_next_tokens = piece.next_tokens.count;
   std::fill_n(piece.arrivals.host, piece.count, 0);
   const int32_t num_rows = ListRowsAhead(piece.batch.tasks + piece.first, piece.count,
                                          limits_.max_draft, piece.rows.host);

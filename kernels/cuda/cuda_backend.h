@@ -43,6 +43,7 @@ class CudaBackend final : public Backend {
   absl::Status StagePiece(Piece* piece);
   bool StageTask(const ChainTask& task, Piece* piece);
   GpuResult LaunchPiece(const Piece& piece);
+  static void FinishPiece(const Piece& piece);
   GpuResult LaunchTransforms(const TransformBatch& batch, int32_t first, int32_t count,
                              OutcomeStatus* statuses);
 

@@ -2,6 +2,7 @@
 // else is written.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,7 +16,6 @@ namespace specd {
 namespace {
 
 constexpr TokenId kUntouched = -9;
-constexpr BackendLimits kLimits{.vocab_size = 8, .max_batch = 8, .max_draft = 2};
 
 // Greedy rounds over eight ids: row r is won by id r, and row 7 holds a NaN.
 class GreedyRound {
@@ -41,8 +41,8 @@ class GreedyRound {
     return tasks_.back();
   }
 
-  void Run(Backend& backend, const std::vector<TokenArray>& arrays) {
-    REQUIRE(backend.Prepare(kLimits).ok());
+  void Run(Backend& backend, const std::vector<TokenArray>& arrays, int32_t threads = 1) {
+    REQUIRE(backend.Prepare({8, 8, 2, threads}).ok());
     std::vector<ChainOutcome> outcomes(tasks_.size());
     std::vector<TokenId> tokens(tasks_.size() * 3, -7);
     std::vector<DraftSample> samples(tasks_.size());
@@ -83,8 +83,7 @@ void AddEveryEnd(GreedyRound* round) {
   draft.kind = TaskKind::kSampleDraft;
   draft.num_children = 1;
 }
-const std::vector<TokenId> kExpected = {kUntouched, kUntouched, 4,          3,
-                                        kUntouched, 1,          kUntouched, 6};
+const std::vector<TokenId> kExpected = {kUntouched, kUntouched, 4, 3, kUntouched, 1, kUntouched, 6};
 
 std::vector<TokenId> Untouched() { return std::vector<TokenId>(8, kUntouched); }
 
@@ -94,10 +93,8 @@ TEST_SUITE("unit") {
       GreedyRound round;
       AddEveryEnd(&round);
       CpuBackend cpu(BestCpuTarget());
-      BackendLimits limits = kLimits;
-      limits.threads = threads;
       std::vector<TokenId> next = Untouched();
-      round.Run(cpu, {{next.data()}});
+      round.Run(cpu, {{next.data(), MemorySpace::kHost}}, threads);
       CHECK(next == kExpected);
     }
   }
@@ -120,7 +117,7 @@ TEST_SUITE("unit") {
       round.Run(cuda, arrays);
       for (const std::vector<TokenId>& ids : next) CHECK(ids == kExpected);
       // Device memory alone: no list of the host's is needed.
-      next[3] = Untouched();
+      std::fill(next[3].begin(), next[3].end(), kUntouched);
       round.Run(cuda, {arrays[3]});
       CHECK(next[3] == kExpected);
     }

@@ -110,6 +110,10 @@ GpuResult FakeGpuDriver::LaunchRound(const FusedRound& round) {
                                       batch.samples, round.rows, round.arrivals, round.workspaces});
   }
   for (int32_t i = 0; i < batch.num_tasks && result.ok(); ++i) result = CheckTask(batch.tasks[i]);
+  if (result.ok()) result = CheckAddresses("list of next tokens", {batch.next_tokens});
+  for (int32_t i = 0; i < batch.num_next_tokens && result.ok(); ++i) {
+    result = CheckAddresses("replica of next tokens", {batch.next_tokens[i].ids});
+  }
   if (!result.ok()) return result;
   ++gpu_->num_launches;
   std::memset(round.workspaces, kPoison,
@@ -123,6 +127,7 @@ GpuResult FakeGpuDriver::LaunchRound(const FusedRound& round) {
   for (int32_t i = 0; i < batch.num_tasks; ++i) {
     if (round.arrivals[i] != 0) return GpuResult::Error("arrivals are left behind");
   }
+  if (gpu_->on_launch != nullptr) gpu_->on_launch();
   return GpuResult::Ok();
 }
 

@@ -26,6 +26,8 @@ struct FakeGpu {
   std::map<void*, std::unique_ptr<std::vector<uint64_t>>> allocations;
   // Device memory that others allocated; none where this is empty.
   std::function<bool(const void*)> is_imported;
+  std::function<void()>
+      on_launch;  // called after the kernel of a round, before anything comes back
   int num_launches = 0;
   int32_t num_threads = 64;  // of an emulated block
   int32_t num_blocks = 3;    // of the launch of a round
