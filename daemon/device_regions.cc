@@ -14,7 +14,7 @@ constexpr size_t kDeviceRegionsMax = 16;
 
 }  // namespace
 
-absl::Status DeviceRegions::CheckNew(const DeviceRegionSpec& spec) {
+absl::Status DeviceRegions::CheckRoom() const {
   if (closed_) {
     return MakeError(SPECD_ERROR_STATE, "region", "the session has ended; attach again");
   }
@@ -24,6 +24,11 @@ absl::Status DeviceRegions::CheckNew(const DeviceRegionSpec& spec) {
                                  "may have; unregister some, or put several tensors into one",
                                  kDeviceRegionsMax));
   }
+  return absl::OkStatus();
+}
+
+absl::Status DeviceRegions::CheckNew(const DeviceRegionSpec& spec) {
+  if (absl::Status status = CheckRoom(); !status.ok()) return status;
   for (const auto& [id, entry] : entries_) {
     const DeviceRegionSpec& known = entry.spec;
     if (known.export_pid != spec.export_pid) continue;
@@ -60,6 +65,13 @@ absl::StatusOr<uint32_t> DeviceRegions::Register(const DeviceRegionSpec& spec, c
   absl::StatusOr<DeviceRegion> region = importer_->Import(spec, fd, peer_pid);
   if (!region.ok()) return region.status();
   entries_.emplace(next_id_, Entry{*std::move(region), spec});
+  return next_id_++;
+}
+
+absl::StatusOr<uint32_t> DeviceRegions::Adopt(DeviceRegion region) {
+  MutexLock lock(&mutex_);
+  if (absl::Status status = CheckRoom(); !status.ok()) return status;
+  entries_.emplace(next_id_, Entry{std::move(region), DeviceRegionSpec()});
   return next_id_++;
 }
 

@@ -32,6 +32,8 @@ class DeviceRegions {
   // Control thread only, as the importer is. Returns the id, which is never used again.
   absl::StatusOr<uint32_t> Register(const DeviceRegionSpec& spec, const UniqueFd& fd,
                                     pid_t peer_pid);
+  // The same for memory of this process itself, which needs no importer.
+  absl::StatusOr<uint32_t> Adopt(DeviceRegion region);
   // Unmaps: once this has succeeded the engine may free.
   absl::Status Unregister(uint32_t id);
   // Where a region lies, and on which device.
@@ -52,6 +54,7 @@ class DeviceRegions {
     DeviceRegionSpec spec;
   };
 
+  absl::Status CheckRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckNew(const DeviceRegionSpec& spec) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   DeviceImporter* const importer_;

@@ -18,6 +18,7 @@
 #include "ipc/unix_socket.h"
 #include "tests/support/fake_gpu_context.h"
 #include "tests/support/gpu_peer.h"
+#include "tests/support/peer_engine.h"
 
 namespace specd {
 namespace {
@@ -83,6 +84,19 @@ class Peer {
       case PeerOp::kCountViolations:
         reply->value = gpu_.violations().size();
         return GpuResult::Ok();
+      default:
+        return DoAsEngine(request, reply);
+    }
+  }
+
+ private:
+  static GpuResult Answer(const absl::Status& status) {
+    if (status.ok()) return GpuResult::Ok();
+    return GpuResult::Error(std::string(status.message()), ErrorCodeOf(status));
+  }
+
+  GpuResult DoAsEngine(const PeerRequest& request, PeerReply* reply) {
+    switch (request.op) {
       case PeerOp::kAttach:
         return Attach(request.path);
       case PeerOp::kRegister: {
@@ -97,14 +111,11 @@ class Peer {
       }
       case PeerOp::kUnregister:
         return Ask(UnregisterRegionRequest{static_cast<uint32_t>(request.value)}, -1, nullptr);
+      default: {
+        const int code = engine_.Do(request, reply);
+        return code == SPECD_OK ? GpuResult::Ok() : GpuResult::Error(specd_last_error(), code);
+      }
     }
-    return GpuResult::Error("unknown request");
-  }
-
- private:
-  static GpuResult Answer(const absl::Status& status) {
-    if (status.ok()) return GpuResult::Ok();
-    return GpuResult::Error(std::string(status.message()), ErrorCodeOf(status));
   }
 
   GpuResult Attach(const char* path) {
@@ -171,6 +182,7 @@ class Peer {
   uint64_t* words_ = nullptr;
   GpuAddress words_device_ = 0;
   std::unique_ptr<UnixConnection> daemon_;
+  PeerEngine engine_{&gpu_};
 };
 
 }  // namespace
