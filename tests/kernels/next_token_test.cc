@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/cpu/cpu_backend.h"
@@ -124,17 +125,19 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("next tokens that the host must not write are the kernels' alone") {
-    // If a kernel wrote host memory the fake device would say so; the other way round it cannot.
+    // If a kernel wrote host memory the fake device would say so; for the other way round, what the
+    // kernel wrote is written over before anything comes back.
     GreedyRound round;
     round.Add(0, {}, {6});
     FakeGpu gpu;
     std::vector<TokenId> next = Untouched();
     bool is_launched = false;
     gpu.is_imported = [&](const void* address) { return address == next.data(); };
-    gpu.on_launch = [&] { is_launched = next[0] == 6; };
+    gpu.on_launch = [&] { is_launched = std::exchange(next[0], -5) == 6; };
     CudaBackend cuda(std::make_unique<FakeGpuDriver>(&gpu), 1 << 20);
     round.Run(cuda, {{next.data(), MemorySpace::kDevice}});
     CHECK(is_launched);
+    CHECK(next[0] == -5);
   }
 }
 
