@@ -142,7 +142,7 @@ absl::StatusOr<Reply> ControlService::On(const RegisterDeviceRegionRequest& requ
 
 absl::StatusOr<Reply> ControlService::On(const UnregisterRegionRequest& request,
                                          std::vector<UniqueFd>&) {
-  absl::Status status = session_->device_regions().Unregister(request.region);
+  absl::Status status = session_->UnregisterRegion(request.region);
   if (!status.ok()) return status;
   return Reply(OkReply{});
 }

@@ -14,7 +14,7 @@ constexpr size_t kDeviceRegionsMax = 16;
 
 }  // namespace
 
-absl::Status DeviceRegions::CheckNew(const DeviceRegionSpec& spec) {
+absl::Status DeviceRegions::CheckRoom() const {
   if (closed_) {
     return MakeError(SPECD_ERROR_STATE, "region", "the session has ended; attach again");
   }
@@ -24,6 +24,11 @@ absl::Status DeviceRegions::CheckNew(const DeviceRegionSpec& spec) {
                                  "may have; unregister some, or put several tensors into one",
                                  kDeviceRegionsMax));
   }
+  return absl::OkStatus();
+}
+
+absl::Status DeviceRegions::CheckNew(const DeviceRegionSpec& spec) {
+  if (absl::Status status = CheckRoom(); !status.ok()) return status;
   for (const auto& [id, entry] : entries_) {
     const DeviceRegionSpec& known = entry.spec;
     if (known.export_pid != spec.export_pid) continue;
@@ -63,23 +68,31 @@ absl::StatusOr<uint32_t> DeviceRegions::Register(const DeviceRegionSpec& spec, c
   return next_id_++;
 }
 
+absl::StatusOr<uint32_t> DeviceRegions::Adopt(DeviceRegion region) {
+  MutexLock lock(&mutex_);
+  if (absl::Status status = CheckRoom(); !status.ok()) return status;
+  entries_.emplace(next_id_, Entry{std::move(region), DeviceRegionSpec()});
+  return next_id_++;
+}
+
 absl::Status DeviceRegions::Unregister(uint32_t id) {
   MutexLock lock(&mutex_);
   const auto found = entries_.find(id);
   if (found == entries_.end()) {
     return MakeError(SPECD_ERROR_NOT_FOUND, "region",
-                     fmt::format("region = {} is no registered device memory; {} such regions are "
-                                 "registered (memfds stay until the session ends)",
-                                 id, entries_.size()));
+                     fmt::format("region = {} is not registered, or not any more", id));
   }
   const absl::Status status = found->second.region.Close();
   entries_.erase(found);
   return status;
 }
 
-bool DeviceRegions::Holds(uint32_t id) {
+std::optional<DeviceRegions::Place> DeviceRegions::Find(uint32_t id) {
   MutexLock lock(&mutex_);
-  return entries_.contains(id);
+  const auto found = entries_.find(id);
+  if (found == entries_.end()) return std::nullopt;
+  const DeviceRegion& region = found->second.region;
+  return Place{region.memory(), region.device_uuid()};
 }
 
 void DeviceRegions::Close() {

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <limits>
 #include <string_view>
 #include <utility>
 
@@ -129,8 +130,8 @@ absl::Status Engine::Alloc(uint64_t size_bytes, specd_region* region) {
   if (!mapping.ok()) return mapping.status();
   absl::StatusOr<uint32_t> id = RegisterRegion(fd->get(), size_bytes);
   if (!id.ok()) return id.status();
-  mappings_.push_back(*std::move(mapping));
-  *region = {*id, mappings_.back().data(), size_bytes};
+  *region = {*id, mapping->data(), size_bytes};
+  mappings_.emplace(*id, *std::move(mapping));
   return absl::OkStatus();
 }
 
@@ -139,6 +140,23 @@ absl::Status Engine::ImportFd(int fd, uint64_t size_bytes, specd_region* region)
   absl::StatusOr<uint32_t> id = RegisterRegion(fd, size_bytes);
   if (!id.ok()) return id.status();
   *region = {*id, nullptr, size_bytes};
+  return absl::OkStatus();
+}
+
+absl::Status Engine::ImportDevice(uint64_t address, uint64_t size_bytes, specd_region* region) {
+  const auto registered = link_->RegisterDevice(address, size_bytes);
+  if (!registered.ok()) return registered.status();
+  skips_bytes_[registered->region] = registered->skip_bytes;
+  *region = {registered->region, reinterpret_cast<void*>(address), size_bytes};
+  return absl::OkStatus();
+}
+
+absl::Status Engine::Unregister(uint32_t region) {
+  const absl::Status status =
+      Expect<OkReply>(link_->Call(UnregisterRegionRequest{region}, -1, nullptr)).status();
+  if (!status.ok()) return status;
+  mappings_.erase(region);
+  skips_bytes_.erase(region);
   return absl::OkStatus();
 }
 
@@ -153,11 +171,17 @@ absl::Status Engine::Bind(int role, const specd_tensor& tensor) {
                      fmt::format("{} rounds are in flight; poll for their completions, then bind",
                                  channel_.rounds_in_flight()));
   }
+  const auto skip = skips_bytes_.find(tensor.region);
+  const uint64_t skip_bytes = skip == skips_bytes_.end() ? 0 : skip->second;
+  if (tensor.offset_bytes > std::numeric_limits<uint64_t>::max() - skip_bytes) {
+    return MakeError(SPECD_ERROR_REGION, "offset_bytes",
+                     fmt::format("offset_bytes = {} is outside the region", tensor.offset_bytes));
+  }
   const BindTensorRequest request{static_cast<uint32_t>(role),
                                   tensor.region,
                                   tensor.dtype,
                                   tensor.kind,
-                                  tensor.offset_bytes,
+                                  tensor.offset_bytes + skip_bytes,
                                   tensor.num_rows,
                                   tensor.row_stride,
                                   tensor.scale,

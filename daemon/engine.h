@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -29,6 +30,8 @@ class Engine {
 
   absl::Status Alloc(uint64_t size_bytes, specd_region* region);
   absl::Status ImportFd(int fd, uint64_t size_bytes, specd_region* region);
+  absl::Status ImportDevice(uint64_t address, uint64_t size_bytes, specd_region* region);
+  absl::Status Unregister(uint32_t region);
   absl::Status Bind(int role, const specd_tensor& tensor);
 
   absl::Status OpenSequence(const char* request_id, const specd_params& params,
@@ -70,7 +73,8 @@ class Engine {
   const std::unique_ptr<Segment> segment_;
   const int timeout_ms_;  // of a call
   EngineChannel channel_;
-  std::vector<Mapping> mappings_;  // from Alloc, for the life of the engine
+  std::map<uint32_t, Mapping> mappings_;      // from Alloc, by region
+  std::map<uint32_t, uint64_t> skips_bytes_;  // of device memory, by region
   std::vector<EngineDraft> drafts_;
   std::vector<specd_result> results_;
   std::vector<ChildrenCall> children_calls_;

@@ -12,6 +12,7 @@
 
 #include "daemon/control_service.h"
 #include "daemon/cpus.h"
+#include "daemon/engine_device.h"
 #include "daemon/version.h"
 #include "ipc/error.h"
 #include "ipc/include/specd/specd.h"
@@ -62,6 +63,24 @@ class SocketLink : public EngineLink {
     return ReadReply({buffer_.data(), received->size_bytes}, request_id_);
   }
 
+  absl::StatusOr<DeviceRegistration> RegisterDevice(uint64_t address,
+                                                    uint64_t size_bytes) override {
+    absl::StatusOr<DeviceExport> exported = device_.Export(address, size_bytes);
+    if (!exported.ok()) return exported.status();
+    const DeviceRegionSpec& spec = exported->spec;
+    const absl::StatusOr<Reply> reply =
+        Call(RegisterDeviceRegionRequest{spec.kind, spec.device_uuid, spec.handle, spec.base_bytes,
+                                         spec.offset_bytes, spec.size_bytes, spec.buffer_id,
+                                         spec.export_pid},
+             exported->fd.get(), nullptr);
+    if (!reply.ok()) return reply.status();
+    const auto* const region = std::get_if<RegionReply>(&*reply);
+    if (region == nullptr) {
+      return MakeError(SPECD_ERROR_INTERNAL, "reply", "the reply names no region");
+    }
+    return DeviceRegistration{region->region, exported->skip_bytes};
+  }
+
   bool Step() override { return false; }
   bool is_embedded() const override { return false; }
   bool PeerGone() const override { return broken_ || connection_.PeerGone(); }
@@ -74,6 +93,7 @@ class SocketLink : public EngineLink {
   }
 
   UnixConnection connection_;
+  EngineDevice device_;
   const absl::Duration timeout_;
   std::vector<uint8_t> buffer_;
   uint32_t request_id_ = 0;
@@ -83,7 +103,10 @@ class SocketLink : public EngineLink {
 class LocalLink : public EngineLink {
  public:
   LocalLink(std::string device, int32_t threads, void* cuda_stream)
-      : threads_(threads), cuda_stream_(cuda_stream), service_(MakeHost(std::move(device))) {}
+      : device_name_(std::move(device)),
+        threads_(threads),
+        cuda_stream_(cuda_stream),
+        service_(MakeHost()) {}
   ~LocalLink() override {
     if (service_.session() != nullptr) service_.session()->EndAll();
   }
@@ -100,18 +123,40 @@ class LocalLink : public EngineLink {
     return ReadReply(answer.message, request_id_);
   }
 
+  absl::StatusOr<DeviceRegistration> RegisterDevice(uint64_t address,
+                                                    uint64_t size_bytes) override {
+    if (device_name_ == "cpu") {
+      return MakeError(SPECD_ERROR_UNSUPPORTED, "address",
+                       "rounds of this engine run on the CPU, which reads host memory only; open "
+                       "embedded:cuda, attach to a daemon with --device=cuda, or share rows in "
+                       "memory from specd_alloc");
+    }
+    absl::StatusOr<DeviceRegion> memory = device_.Own(address, size_bytes);
+    if (!memory.ok()) return memory.status();
+    const absl::StatusOr<uint32_t> region =
+        service_.session()->device_regions().Adopt(*std::move(memory));
+    if (!region.ok()) return region.status();
+    return DeviceRegistration{*region, 0};
+  }
+
   bool Step() override { return service_.session() != nullptr && service_.session()->Step(); }
   bool is_embedded() const override { return true; }
   bool PeerGone() const override { return false; }
 
  private:
-  ControlHost MakeHost(std::string device) {
+  absl::Status NoBackend(const absl::Status& status) const {
+    return MakeError(
+        SPECD_ERROR_UNSUPPORTED, "uri",
+        fmt::format("uri = \"embedded:{}\": {}", device_name_, std::string(status.message())));
+  }
+
+  ControlHost MakeHost() {
     ControlHost host;
     host.open_session =
-        [this, device](const HelloRequest& request) -> absl::StatusOr<std::shared_ptr<Session>> {
+        [this](const HelloRequest& request) -> absl::StatusOr<std::shared_ptr<Session>> {
       absl::StatusOr<std::unique_ptr<Backend>> backend =
-          MakeBackend(device, {.cuda_stream = cuda_stream_});
-      if (!backend.ok()) return backend.status();
+          MakeEngineBackend(device_name_, {.cuda_stream = cuda_stream_});
+      if (!backend.ok()) return NoBackend(backend.status());
       SessionOptions options;
       options.identity = {1, std::random_device{}()};
       options.limits = request.limits;
@@ -124,12 +169,14 @@ class LocalLink : public EngineLink {
     host.serve = [](const std::shared_ptr<Session>&) {};
     host.peer_pid = getpid();
     host.hello.version = kVersion;
-    host.hello.device = device;
+    host.hello.device = device_name_;
     return host;
   }
 
+  const std::string device_name_;  // of the backend
   const int32_t threads_;
   void* const cuda_stream_;
+  EngineDevice device_;
   const ModelProfile profile_;  // no tokenizer: ids only
   SharedNames names_;
   ControlService service_;
@@ -139,7 +186,8 @@ class LocalLink : public EngineLink {
 absl::Status BadUri(const std::string& uri) {
   return MakeError(
       SPECD_ERROR_INVALID_ARGUMENT, "uri",
-      fmt::format("uri = \"{}\" is neither unix:/path/to/socket nor embedded:cpu", uri));
+      fmt::format("uri = \"{}\" is none of unix:/path/to/socket, embedded:cpu and embedded:cuda",
+                  uri));
 }
 
 }  // namespace
@@ -175,11 +223,11 @@ absl::StatusOr<std::unique_ptr<EngineLink>> MakeEngineLink(const std::string& ur
     return std::make_unique<SocketLink>(*std::move(connection), options.timeout);
   }
   if (scheme != "embedded") return BadUri(uri);
-  if (rest != "cpu") {
+  if (rest != "cpu" && rest != "cuda") {
     return MakeError(SPECD_ERROR_UNSUPPORTED, "uri",
-                     fmt::format("uri = \"{}\": this version embeds the CPU verifier only; use "
-                                 "embedded:cpu, or a daemon started with --device={}",
-                                 uri, rest));
+                     fmt::format("uri = \"{}\": rounds run embedded on cpu or cuda; use "
+                                 "embedded:cpu or embedded:cuda",
+                                 uri));
   }
   return std::make_unique<LocalLink>(rest, ResolveThreads(options.threads), options.cuda_stream);
 }

@@ -25,6 +25,15 @@ class EngineLink {
   // back as its status. *segment_fd receives the descriptor that comes with a HelloReply.
   virtual absl::StatusOr<Reply> Call(const Request& request, int fd, UniqueFd* segment_fd) = 0;
 
+  // Makes device memory of this process a region. Attached: it is exported, and the daemon maps it;
+  // embedded: rounds use the address itself.
+  struct DeviceRegistration {
+    uint32_t region = 0;
+    uint64_t skip_bytes = 0;  // the address is so far behind the region's beginning
+  };
+  virtual absl::StatusOr<DeviceRegistration> RegisterDevice(uint64_t address,
+                                                            uint64_t size_bytes) = 0;
+
   // Embedded mode: does a piece of the verifier's work, true if there was any. Over a socket: the
   // daemon does it, always false.
   virtual bool Step() = 0;
@@ -40,7 +49,7 @@ struct EngineLinkOptions {
   void* cuda_stream = nullptr;  // the same
 };
 
-// "unix:/path" or "embedded:cpu".
+// "unix:/path", "embedded:cpu" or "embedded:cuda".
 absl::StatusOr<std::unique_ptr<EngineLink>> MakeEngineLink(const std::string& uri,
                                                            const EngineLinkOptions& options);
 

@@ -16,7 +16,6 @@ static_assert(kHandleGenerationMax == kStateGenerationMask,
 
 static_assert(SessionLimits::kScoresMax == 1 + kLogprobsMax + kLogprobTokenIdsMax);
 
-constexpr size_t kRegionsMax = 16;
 // Events that may wait for the publisher before the verify thread stops taking rounds: at 16
 // sequences per round about a quarter of a second of rounds at 1 kHz.
 constexpr size_t kEventQueueSize = 4096;
@@ -83,65 +82,10 @@ Session::~Session() {
 
 // ---- control thread
 
-absl::StatusOr<uint32_t> Session::RegisterRegion(UniqueFd fd, uint64_t size_bytes) {
-  absl::StatusOr<Region> region = Region::Import(std::move(fd), size_bytes);
-  if (!region.ok()) return region.status();
-  auto owned = std::make_unique<Region>(*std::move(region));
-  MutexLock lock(&mutex_);
-  if (regions_.size() == kRegionsMax) {
-    return MakeError(SPECD_ERROR_EXHAUSTED, "region",
-                     fmt::format("{} regions are registered, as many as a session may have; "
-                                 "put several tensors into one region",
-                                 kRegionsMax));
-  }
-  regions_.push_back(std::move(owned));
-  return static_cast<uint32_t>(regions_.size());
-}
-
-absl::Status Session::Bind(TensorRole role, uint32_t region, const TensorSpec& spec) {
-  if (device_regions_.Holds(region)) {
-    return MakeError(SPECD_ERROR_UNSUPPORTED, "region",
-                     fmt::format("region = {} is device memory, which rounds of this version do "
-                                 "not read; bind rows in a sealed memfd",
-                                 region));
-  }
-  MutexLock lock(&mutex_);
-  if (region == 0 || region > regions_.size()) {
-    return MakeError(
-        SPECD_ERROR_NOT_FOUND, "region",
-        fmt::format("region = {} was never registered; {} are", region, regions_.size()));
-  }
-  // Rows are read under this lock only, so no round is in the middle of them. One that waits in the
-  // ring (the library does not let that happen) is judged by the new tensor, within its bounds.
-  const Region& memory = *regions_[region - 1];
-  const auto vocab_size = static_cast<int32_t>(options_.limits.vocab_size);
-  if (role == TensorRole::kGrammarMask) {
-    const absl::StatusOr<MaskView> mask = BindMask(memory, spec, vocab_size);
-    if (!mask.ok()) return mask.status();
-    verifier_->BindMask(*mask);
-    row_limits_.mask_rows = static_cast<uint64_t>(mask->num_rows);
-  } else if (role == TensorRole::kTargetRows || role == TensorRole::kDraftRows) {
-    const absl::StatusOr<TensorView> view = BindTensor(memory, spec, vocab_size);
-    if (!view.ok()) return view.status();
-    const bool is_target = role == TensorRole::kTargetRows;
-    const absl::Status status =
-        is_target ? verifier_->BindTarget(*view) : verifier_->BindDraft(*view);
-    if (!status.ok()) return status;
-    (is_target ? row_limits_.target_rows : row_limits_.draft_rows) =
-        static_cast<uint64_t>(view->num_rows);
-  } else {
-    return MakeError(SPECD_ERROR_UNSUPPORTED, "role",
-                     fmt::format("role = {} is not supported; use SPECD_TARGET_ROWS (1), "
-                                 "SPECD_DRAFT_ROWS (2) or SPECD_GRAMMAR_MASK (3)",
-                                 static_cast<uint32_t>(role)));
-  }
-  channel_.SetRowLimits(row_limits_);
-  return absl::OkStatus();
-}
-
 bool Session::EndAll() {
   const bool had_run = End();
-  // Without the session's lock, because the driver takes its time; no round is taken any more.
+  // Without the session's lock, because the driver takes its time. No round is taken any more, and
+  // none reads: End has waited for the lock, which is held for the whole of a round.
   device_regions_.Close();
   return had_run;
 }

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -33,8 +34,14 @@
 
 namespace specd {
 
-// Values as SPECD_TARGET_ROWS, SPECD_DRAFT_ROWS and SPECD_GRAMMAR_MASK.
-enum class TensorRole : uint32_t { kTargetRows = 1, kDraftRows = 2, kGrammarMask = 3 };
+// Values as SPECD_TARGET_ROWS, SPECD_DRAFT_ROWS, SPECD_GRAMMAR_MASK and SPECD_NEXT_TOKEN. The next
+// tokens of replica i have role kNextToken + i.
+enum class TensorRole : uint32_t {
+  kTargetRows = 1,
+  kDraftRows = 2,
+  kGrammarMask = 3,
+  kNextToken = 4,
+};
 
 struct SessionOptions {
   SessionIdentity identity;
@@ -59,6 +66,9 @@ class Session {
   // ---- control thread
 
   absl::StatusOr<uint32_t> RegisterRegion(UniqueFd fd, uint64_t size_bytes);
+  // Of host or device memory. Refused while a role is bound to it; once it has succeeded nobody
+  // here touches the memory any more.
+  absl::Status UnregisterRegion(uint32_t region);
   DeviceRegions& device_regions() { return device_regions_; }
   absl::Status Bind(TensorRole role, uint32_t region, const TensorSpec& spec);
   // params.n sequences or none: child i has seed + i and, from 1 on, the request id "ID#i".
@@ -116,6 +126,11 @@ class Session {
     std::vector<InjectedCoin> coins;
   };
 
+  // ---- session_memory.cc. The memory that a role is to be bound to, or why it cannot be.
+  absl::StatusOr<RowMemory> MemoryOf(TensorRole role, uint32_t region);
+  absl::Status BindMemory(TensorRole role, const RowMemory& memory, const TensorSpec& spec)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // ---- session_sequences.cc
   absl::Status CheckText(const SequenceParams& params, const SequenceHistory& history) const;
   absl::Status CheckScores(const SequenceParams& params) const;
   // ---- session_calls.cc. A call is done as a whole or refused with the first request that has a
@@ -172,7 +187,9 @@ class Session {
 
   Mutex mutex_;
   std::unique_ptr<Verifier> verifier_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::unique_ptr<Region>> regions_ ABSL_GUARDED_BY(mutex_);  // id - 1
+  std::map<uint32_t, std::unique_ptr<Region>> regions_ ABSL_GUARDED_BY(mutex_);  // by id
+  uint32_t next_region_ ABSL_GUARDED_BY(mutex_) = 1;
+  std::map<TensorRole, uint32_t> bound_regions_ ABSL_GUARDED_BY(mutex_);
   RowLimits row_limits_ ABSL_GUARDED_BY(mutex_);
   std::vector<Stream> streams_ ABSL_GUARDED_BY(mutex_);  // by slot
   size_t num_coins_ ABSL_GUARDED_BY(mutex_) = 0;         // of all streams together

@@ -123,6 +123,20 @@ int specd_import_fd(specd_engine* engine, int fd, uint64_t size_bytes, specd_reg
   return Guard([&] { return engine->engine->ImportFd(fd, size_bytes, region); });
 }
 
+int specd_import_device(specd_engine* engine, uint64_t address, uint64_t size_bytes,
+                        specd_region* region) {
+  if (engine == nullptr) return NullArgument("engine");
+  if (region == nullptr) return NullArgument("region");
+  return Guard([&] { return engine->engine->ImportDevice(address, size_bytes, region); });
+}
+
+int specd_unregister(specd_engine* engine, uint32_t region) {
+  if (engine == nullptr) return NullArgument("engine");
+  return Guard([&] { return engine->engine->Unregister(region); });
+}
+
+uint32_t specd_sequence_slot(specd_sequence sequence) { return specd::SequenceSlot(sequence); }
+
 int specd_bind(specd_engine* engine, int role, const specd_tensor* tensor) {
   if (engine == nullptr) return NullArgument("engine");
   if (tensor == nullptr) return NullArgument("tensor");

@@ -134,11 +134,17 @@ absl::Status CheckExporter(const DeviceRegionSpec& spec, pid_t peer_pid) {
 
 }  // namespace
 
+bool IsSameDevice(std::string_view uuid, std::string_view other) {
+  const std::optional<std::string> digits = UuidDigits(uuid);
+  return digits.has_value() && digits == UuidDigits(other);
+}
+
 DeviceRegion::DeviceRegion(DeviceRegion&& other) noexcept
     : context_(std::exchange(other.context_, nullptr)),
       mapping_(other.mapping_),
-      offset_bytes_(other.offset_bytes_),
-      size_bytes_(other.size_bytes_) {}
+      address_(other.address_),
+      size_bytes_(other.size_bytes_),
+      device_uuid_(std::move(other.device_uuid_)) {}
 
 DeviceRegion::~DeviceRegion() {
   const absl::Status status = Close();

@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -41,8 +42,14 @@ struct DeviceRegionSpec {
   uint32_t export_pid = 0;    // that process, as it sees itself
 };
 
+// Whether two texts name the same device; not where one of them is no UUID.
+bool IsSameDevice(std::string_view uuid, std::string_view other);
+
 class DeviceRegion {
  public:
+  // Memory of this process itself: nothing is mapped, and nothing will be unmapped.
+  DeviceRegion(GpuAddress address, uint64_t size_bytes, std::string device_uuid)
+      : address_(address), size_bytes_(size_bytes), device_uuid_(std::move(device_uuid)) {}
   DeviceRegion(DeviceRegion&& other) noexcept;
   DeviceRegion& operator=(DeviceRegion&&) = delete;
   DeviceRegion(const DeviceRegion&) = delete;
@@ -55,9 +62,9 @@ class DeviceRegion {
 
   // The region as the device sees it: not to be read by the CPU.
   RowMemory memory() const {
-    return {reinterpret_cast<const void*>(mapping_.address + offset_bytes_), size_bytes_};
+    return {reinterpret_cast<const void*>(address_), size_bytes_, MemorySpace::kDevice};
   }
-  const std::shared_ptr<GpuContext>& context() const { return context_; }
+  const std::string& device_uuid() const { return device_uuid_; }
 
  private:
   friend class DeviceImporter;
@@ -65,13 +72,15 @@ class DeviceRegion {
                const DeviceRegionSpec& spec)
       : context_(std::move(context)),
         mapping_(mapping),
-        offset_bytes_(spec.offset_bytes),
-        size_bytes_(spec.size_bytes) {}
+        address_(mapping.address + spec.offset_bytes),
+        size_bytes_(spec.size_bytes),
+        device_uuid_(spec.device_uuid) {}
 
-  std::shared_ptr<GpuContext> context_;  // null: closed
+  std::shared_ptr<GpuContext> context_;  // null: closed, or never mapped
   GpuMapping mapping_;
-  uint64_t offset_bytes_;
+  GpuAddress address_;
   uint64_t size_bytes_;
+  std::string device_uuid_;
 };
 
 class DeviceImporter {

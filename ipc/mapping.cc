@@ -41,5 +41,6 @@ absl::StatusOr<Mapping> Mapping::Map(int fd, uint64_t size_bytes, MapAccess acce
 }
 
 void* Mapping::data() const { return region_->get_address(); }
+uint64_t Mapping::size_bytes() const { return region_->get_size(); }
 
 }  // namespace specd

@@ -28,6 +28,7 @@ class Mapping {
   ~Mapping();
 
   void* data() const;  // page-aligned
+  uint64_t size_bytes() const;
 
  private:
   explicit Mapping(std::unique_ptr<boost::interprocess::mapped_region> region);

@@ -116,7 +116,23 @@ absl::StatusOr<Region> Region::Import(UniqueFd fd, uint64_t size_bytes) {
   const uint64_t map_bytes = (size_bytes + block_bytes - 1) / block_bytes * block_bytes;
   absl::StatusOr<Mapping> mapping = Mapping::Map(fd.get(), map_bytes, MapAccess::kReadOnly);
   if (!mapping.ok()) return mapping.status();
-  return Region(*std::move(mapping), size_bytes);
+  return Region(std::move(fd), *std::move(mapping), size_bytes);
+}
+
+absl::StatusOr<RowMemory> Region::MapForWriting() {
+  if (!writable_.has_value()) {
+    absl::StatusOr<Mapping> mapping =
+        Mapping::Map(fd_.get(), mapping_.size_bytes(), MapAccess::kReadWrite);
+    if (!mapping.ok()) {
+      return RegionError("region",
+                         fmt::format("the region cannot be written: {}; next tokens need memory "
+                                     "from specd_alloc, or a memfd that is open for writing and "
+                                     "has neither F_SEAL_WRITE nor F_SEAL_FUTURE_WRITE",
+                                     std::string(mapping.status().message())));
+    }
+    writable_ = *std::move(mapping);
+  }
+  return RowMemory{writable_->data(), size_bytes_};
 }
 
 absl::StatusOr<ElementRules> CheckRules(const TensorSpec& spec) {
@@ -173,25 +189,53 @@ absl::StatusOr<TensorView> BindTensor(const RowMemory& memory, const TensorSpec&
                     static_cast<int64_t>(spec.num_rows),
                     static_cast<int64_t>(*row_stride),
                     vocab_size,
-                    *rules};
+                    *rules,
+                    memory.space};
+}
+
+// A tensor of integers has one type.
+absl::Status CheckPlain(const TensorSpec& spec, std::string_view what) {
+  const TensorSpec plain;
+  if (spec.dtype == plain.dtype && spec.kind == plain.kind && spec.scale == plain.scale &&
+      spec.cap == plain.cap && spec.renormalise == plain.renormalise) {
+    return absl::OkStatus();
+  }
+  return Invalid("role", fmt::format("{} no use for dtype, kind, scale, cap or renormalise; leave "
+                                     "them at their defaults",
+                                     what));
 }
 
 absl::StatusOr<MaskView> BindMask(const RowMemory& memory, const TensorSpec& spec,
                                   int32_t vocab_size) {
-  const TensorSpec plain;
-  if (spec.dtype != plain.dtype || spec.kind != plain.kind || spec.scale != plain.scale ||
-      spec.cap != plain.cap || spec.renormalise != plain.renormalise) {
-    return Invalid("role",
-                   "a mask has no use for dtype, kind, scale, cap or renormalise; leave them at "
-                   "their defaults");
-  }
+  if (absl::Status status = CheckPlain(spec, "a mask has"); !status.ok()) return status;
   const uint64_t num_words = (static_cast<uint64_t>(vocab_size) + 31) / 32;
   const absl::StatusOr<uint64_t> row_stride =
       CheckBounds(memory, spec, {num_words, sizeof(uint32_t)});
   if (!row_stride.ok()) return row_stride.status();
   return MaskView{
       reinterpret_cast<const uint32_t*>(static_cast<const char*>(memory.data) + spec.offset_bytes),
-      static_cast<int64_t>(spec.num_rows), static_cast<int64_t>(*row_stride)};
+      static_cast<int64_t>(spec.num_rows), static_cast<int64_t>(*row_stride), memory.space};
+}
+
+absl::StatusOr<TokenArray> BindTokens(const RowMemory& memory, const TensorSpec& spec,
+                                      uint32_t num_slots) {
+  if (absl::Status status = CheckPlain(spec, "next tokens have"); !status.ok()) return status;
+  if (spec.row_stride > 1) {
+    return Invalid("row_stride", fmt::format("row_stride = {} must be 0 or 1: next tokens lie one "
+                                             "after another",
+                                             spec.row_stride));
+  }
+  if (spec.num_rows < num_slots) {
+    return Invalid("num_rows",
+                   fmt::format("num_rows = {} is below max_sequences = {}; next tokens need an id "
+                               "for each slot",
+                               spec.num_rows, num_slots));
+  }
+  const absl::StatusOr<uint64_t> row_stride = CheckBounds(memory, spec, {1, sizeof(TokenId)});
+  if (!row_stride.ok()) return row_stride.status();
+  const char* const first = static_cast<const char*>(memory.data) + spec.offset_bytes;
+  // Of host memory this is what MapForWriting gave.
+  return TokenArray{reinterpret_cast<TokenId*>(const_cast<char*>(first)), memory.space};
 }
 
 }  // namespace specd

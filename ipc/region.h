@@ -1,12 +1,13 @@
-// Region: an engine's memory, imported for reading; BindTensor: rows inside it.
+// Region: an engine's memory, imported; BindTensor: rows inside it.
 //
 // The engine sends a memfd that holds logits rows. It is accepted only if it cannot shrink under
-// the daemon, and mapped read-only. All arithmetic on an engine's numbers happens in these two
-// functions; what they return is trusted afterwards. Immutable after it is made; readable from any
-// thread.
+// the daemon, and mapped read-only; for next tokens it is mapped once more, for writing. All
+// arithmetic on an engine's numbers happens in these functions; what they return is trusted
+// afterwards. Readable from any thread; MapForWriting is for one at a time.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "ipc/mapping.h"
@@ -18,10 +19,12 @@ namespace specd {
 inline constexpr uint64_t kRegionBytesMax = uint64_t{1} << 40;
 inline constexpr uint64_t kTensorRowsMax = (uint64_t{1} << 31) - 1;
 
-// Where rows may lie: an engine's memory as this process or its device sees it.
+// Where rows may lie: an engine's memory as this process or its device sees it. Only next tokens
+// are ever written to it.
 struct RowMemory {
   const void* data = nullptr;
   uint64_t size_bytes = 0;
+  MemorySpace space = MemorySpace::kHost;
 };
 
 class Region {
@@ -29,14 +32,18 @@ class Region {
   static absl::StatusOr<Region> Import(UniqueFd fd, uint64_t size_bytes);
 
   operator RowMemory() const { return {data(), size_bytes()}; }
+  // The same bytes, mapped for writing at the first call.
+  absl::StatusOr<RowMemory> MapForWriting();
 
   const void* data() const { return mapping_.data(); }
   uint64_t size_bytes() const { return size_bytes_; }
 
  private:
-  Region(Mapping mapping, uint64_t size_bytes)
-      : mapping_(std::move(mapping)), size_bytes_(size_bytes) {}
+  Region(UniqueFd fd, Mapping mapping, uint64_t size_bytes)
+      : fd_(std::move(fd)), mapping_(std::move(mapping)), size_bytes_(size_bytes) {}
+  UniqueFd fd_;
   Mapping mapping_;
+  std::optional<Mapping> writable_;
   uint64_t size_bytes_;
 };
 
@@ -59,6 +66,10 @@ absl::StatusOr<TensorView> BindTensor(const RowMemory& memory, const TensorSpec&
                                       int32_t vocab_size);
 absl::StatusOr<MaskView> BindMask(const RowMemory& memory, const TensorSpec& spec,
                                   int32_t vocab_size);
+
+// An id for each slot, in memory that may be written: num_rows ids of one element, no gaps.
+absl::StatusOr<TokenArray> BindTokens(const RowMemory& memory, const TensorSpec& spec,
+                                      uint32_t num_slots);
 
 // How the elements are read, or an error that names the field: for rows that need no region too.
 absl::StatusOr<ElementRules> CheckRules(const TensorSpec& spec);

@@ -36,6 +36,10 @@ class Backend {
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;
 
+  // The device whose memory rounds may be given (MemorySpace::kDevice), as GpuDriver lists it;
+  // empty: rounds are given host memory only.
+  virtual std::string_view device_uuid() const { return {}; }
+
   // Takes all memory that rounds within the limits need.
   virtual absl::Status Prepare(const BackendLimits& limits) = 0;
 

@@ -177,6 +177,15 @@ absl::Status Verifier::BindDraft(const TensorView& view) {
   return Bind(view, "draft", &Sequence::draft_change, &draft_);
 }
 
+void Verifier::BindNextTokens(uint32_t replica, const TokenArray& array) {
+  SPECD_CHECK(replica < kNextTokensMax);
+  replicas_[replica] = array;
+  num_next_tokens_ = 0;
+  for (const TokenArray& bound : replicas_) {
+    if (bound.ids != nullptr) next_tokens_[static_cast<size_t>(num_next_tokens_++)] = bound;
+  }
+}
+
 absl::Status Verifier::Bind(const TensorView& view, std::string_view role,
                             std::string_view Sequence::*change, TensorView* bound) {
   if (absl::Status s = CheckTensor(view, role, options_.limits.vocab_size); !s.ok()) return s;

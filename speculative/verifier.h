@@ -11,6 +11,7 @@
 //   (*verifier)->VerifyRound(inputs, results);
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -41,6 +42,9 @@ struct SequenceInfo {
   uint64_t seed = 0;
   VerifyMethod method = VerifyMethod::kAuto;
 };
+
+// Tensor-parallel ranks that may each have next tokens of their own.
+inline constexpr uint32_t kNextTokensMax = 8;
 
 // Values are on the wire and in specd.h.
 enum class RoundStatus : uint32_t {
@@ -169,6 +173,9 @@ class Verifier {
   absl::Status BindTarget(const TensorView& view);
   absl::Status BindDraft(const TensorView& view);
   void BindMask(const MaskView& view) { mask_ = view; }
+  // After every round a sequence's last token lies at its slot, in each array that is bound:
+  // max_sequences ids. REQUIRES: replica < kNextTokensMax.
+  void BindNextTokens(uint32_t replica, const TokenArray& array);
 
   // REQUIRES: inputs.size() <= limits.max_batch and results.size() == inputs.size(); row indices of
   // well-formed inputs are inside the bound tensors.
@@ -182,6 +189,7 @@ class Verifier {
   void Score(std::span<const ScoreInput> inputs, std::span<ScoreResult> results);
 
   const VerifierCounters& counters() const { return counters_; }
+  const Backend& backend() const { return *backend_; }
 
  private:
   Verifier(const VerifierOptions& options, std::unique_ptr<Backend> backend);
@@ -224,6 +232,9 @@ class Verifier {
   TensorView target_;
   TensorView draft_;
   MaskView mask_;
+  std::array<TokenArray, kNextTokensMax> replicas_;     // as they were bound
+  std::array<TokenArray, kNextTokensMax> next_tokens_;  // those that are, one after another
+  int32_t num_next_tokens_ = 0;
   uint64_t round_stamp_ = 0;
   VerifierCounters counters_;
 

@@ -131,6 +131,7 @@ bool Verifier::Pack(const RoundInput& input, RoundResult* result, int32_t task_i
   task.num_coins = input.num_coins;
   task.first_position = sequence->kept_tokens;
   task.round_base = sequence->kept_tokens;
+  task.slot = SlotOf(sequence->handle);
   task.target_filters = sequence->target_filters;
   task.draft_filters = sequence->draft_filters;
   task.draft_edits = sequence->draft_edits;
@@ -244,6 +245,8 @@ absl::Status Verifier::Run(const TensorView& target, int32_t num_tasks) {
   batch.scores_stride = scores_stride_;
   batch.samples = samples_.data();
   batch.samples_stride = static_cast<int32_t>(kSamplesMax);
+  batch.next_tokens = next_tokens_.data();
+  batch.num_next_tokens = num_next_tokens_;
   return backend_->Run(batch);
 }
 

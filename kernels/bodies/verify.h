@@ -26,6 +26,8 @@ struct TaskOutput {
   TokenScore* scores = nullptr;
   int32_t scores_stride = 0;
   DraftSample* samples = nullptr;
+  const TokenArray* next_tokens = nullptr;
+  int32_t num_next_tokens = 0;
 };
 
 SPECD_INLINE TaskOutput OutputOf(const RoundBatch& batch, int64_t task) {
@@ -35,6 +37,8 @@ SPECD_INLINE TaskOutput OutputOf(const RoundBatch& batch, int64_t task) {
   if (batch.scores != nullptr) output.scores = batch.scores + first_token * batch.scores_stride;
   output.scores_stride = batch.scores_stride;
   if (batch.samples != nullptr) output.samples = batch.samples + task * batch.samples_stride;
+  output.next_tokens = batch.next_tokens;
+  output.num_next_tokens = batch.num_next_tokens;
   return output;
 }
 
@@ -49,11 +53,13 @@ class TaskRun {
   SPECD_HD ChainOutcome Run() {
     if constexpr (kAtOnce) {
       Verify();
+      if (!deferred_) WriteNextTokens();
       return outcome_;
     } else {
       switch (task_.kind) {
         case TaskKind::kVerify:
           Verify();
+          WriteNextTokens();
           break;
         case TaskKind::kScore:
           Score();
@@ -235,6 +241,14 @@ class TaskRun {
     }
   }
 
+  // Whatever decided about it: after a bad row the accepted tokens stand.
+  SPECD_HD void WriteNextTokens() {
+    if (outcome_.num_tokens == 0 || !team_.leader()) return;
+    for (int32_t i = 0; i < output_.num_next_tokens; ++i) {
+      output_.next_tokens[i].ids[task_.slot] = last_token_;
+    }
+  }
+
   SPECD_HD bool Accept(int32_t i, TokenId token) {
     if (!Emit(i, token)) return false;
     ++outcome_.num_accepted;
@@ -253,6 +267,7 @@ class TaskRun {
     }
     if (IsPointMass(i, token)) ++outcome_.point_masses;
     if (team_.leader()) output_.tokens[i] = token;
+    last_token_ = token;
     ++outcome_.num_tokens;
     return true;
   }
@@ -270,6 +285,7 @@ class TaskRun {
   const ChainTask& task_;
   const TaskOutput output_;
   ChainOutcome outcome_;
+  TokenId last_token_ = kNoToken;
   bool deferred_ = false;
 };
 

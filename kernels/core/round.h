@@ -175,6 +175,7 @@ struct ChainTask {
   uint64_t seed = 0;
   uint32_t first_position = 0;  // absolute output position of the first token this round confirms
   uint32_t round_base = 0;      // kept output tokens when the round starts
+  uint32_t slot = 0;            // the sequence's, in RoundBatch::next_tokens
 
   SequenceEdits edits;
   const PlaceEdits* places = nullptr;  // num_drafts + 1 entries; null: nothing
@@ -212,6 +213,10 @@ struct RoundBatch {
   // The children of task i begin at samples[i * samples_stride].
   DraftSample* samples = nullptr;
   int32_t samples_stride = 0;
+  // Of a kVerify task with any tokens the last one, which the sequence's next forward reads, is
+  // written to ids[slot] of each of these. Nothing else in them is touched.
+  const TokenArray* next_tokens = nullptr;
+  int32_t num_next_tokens = 0;
 };
 
 // ---- library calls ------------------------------------------------------------------------------

@@ -31,6 +31,10 @@ enum class RowKind : uint32_t {
   kFinalProbabilities = 2,  // p is what is sampled from; no parameter may change it
 };
 
+// Who can read the memory behind a view: the CPU, or only the device that rounds run on
+// (Backend::device_uuid).
+enum class MemorySpace : uint32_t { kHost = 0, kDevice = 1 };
+
 // How the elements of a tensor are to be read.
 struct ElementRules {
   RowKind kind = RowKind::kLogits;
@@ -48,6 +52,7 @@ struct TensorView {
   int64_t row_stride = 0;  // in elements
   int32_t vocab_size = 0;
   ElementRules rules;
+  MemorySpace space = MemorySpace::kHost;
 };
 
 // One row of such a matrix.
@@ -64,6 +69,13 @@ struct MaskView {
   const uint32_t* words = nullptr;
   int64_t num_rows = 0;
   int64_t row_stride = 0;  // in words
+  MemorySpace space = MemorySpace::kHost;
+};
+
+// An id for each slot, written by rounds.
+struct TokenArray {
+  TokenId* ids = nullptr;
+  MemorySpace space = MemorySpace::kHost;
 };
 
 SPECD_INLINE RowView RowAt(const TensorView& tensor, int64_t row) {

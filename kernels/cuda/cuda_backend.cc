@@ -65,6 +65,59 @@ class Answers {
   StagedArray<T> staged_;
 };
 
+// The row of a tensor as a kernel knows it: its own number where the tensor lies on the device,
+// else that of its copy.
+uint32_t StageRow(const TensorView& tensor, uint32_t row, RowStage* stage) {
+  if (tensor.space == MemorySpace::kDevice) return row;
+  return stage->Append(RowAt(tensor, row).data);
+}
+int32_t StageRow(const MaskView& mask, int32_t row, RowStage* stage) {
+  if (mask.space == MemorySpace::kDevice) return row;
+  return static_cast<int32_t>(stage->Append(mask.words + row * mask.row_stride));
+}
+
+// What a kernel is given: the tensor itself where it lies on the device, else the copied rows.
+TensorView OnDevice(const TensorView& tensor, const RowStage& stage) {
+  if (tensor.space == MemorySpace::kDevice) return tensor;
+  TensorView staged = tensor;
+  staged.data = stage.memory();
+  staged.num_rows = stage.num_rows();
+  staged.row_stride = tensor.vocab_size;
+  staged.space = MemorySpace::kDevice;
+  return staged;
+}
+MaskView OnDevice(const MaskView& mask, const RowStage& stage, int32_t vocab_size) {
+  if (mask.space == MemorySpace::kDevice) return mask;
+  return {static_cast<const uint32_t*>(stage.memory()), stage.num_rows(), MaskWords(vocab_size),
+          MemorySpace::kDevice};
+}
+
+// Those arrays of next tokens that the device writes: where kernels find the list, and its length.
+struct StagedTokenArrays {
+  const TokenArray* arrays = nullptr;
+  int32_t count = 0;
+};
+StagedTokenArrays StageNextTokens(const RoundBatch& batch, StagingArena* arena) {
+  const StagedArray<TokenArray> list = arena->Take<TokenArray>(batch.num_next_tokens);
+  StagedTokenArrays staged{.arrays = list.device};
+  for (int32_t i = 0; i < batch.num_next_tokens && list.host != nullptr; ++i) {
+    if (batch.next_tokens[i].space == MemorySpace::kHost) continue;
+    list.host[staged.count++] = batch.next_tokens[i];
+  }
+  return staged;
+}
+
+// The others, which no kernel can reach, once a task's answer has come back.
+void WriteHostNextTokens(const RoundBatch& batch, int32_t task) {
+  const int32_t num_tokens = batch.outcomes[task].num_tokens;
+  if (batch.tasks[task].kind != TaskKind::kVerify || num_tokens == 0) return;
+  const TokenId last = batch.tokens[int64_t{task} * batch.tokens_stride + num_tokens - 1];
+  for (int32_t i = 0; i < batch.num_next_tokens; ++i) {
+    const TokenArray& array = batch.next_tokens[i];
+    if (array.space == MemorySpace::kHost) array.ids[batch.tasks[task].slot] = last;
+  }
+}
+
 }  // namespace
 
 // Tasks [first, first + count) of a round, on their way to the device and back.
@@ -79,13 +132,17 @@ struct CudaBackend::Piece {
   Answers<DraftSample> samples;
   StagedRound round;
   StagedArray<ChainTask> tasks;
+  StagedTokenArrays next_tokens;
   RowStage target;
   RowStage draft;
   RowStage masks;
 };
 
-CudaBackend::CudaBackend(std::unique_ptr<GpuDriver> driver, int64_t staging_bytes)
-    : driver_(std::move(driver)), staging_bytes_(staging_bytes) {}
+CudaBackend::CudaBackend(std::unique_ptr<GpuDriver> driver, int64_t staging_bytes,
+                         std::string device_uuid)
+    : driver_(std::move(driver)),
+      staging_bytes_(staging_bytes),
+      device_uuid_(std::move(device_uuid)) {}
 
 absl::Status CudaBackend::Prepare(const BackendLimits& limits) {
   SPECD_CHECK(limits.vocab_size >= 1 && limits.vocab_size <= kVocabSizeMax);
@@ -189,10 +246,7 @@ absl::Status CudaBackend::Run(const RoundBatch& batch) {
     if (!status.ok()) return status;
     if (!finished.ok()) return Failure(finished);
 
-    piece.outcomes.CopyBack(piece.count);
-    piece.tokens.CopyBack(piece.count);
-    piece.scores.CopyBack(piece.count);
-    piece.samples.CopyBack(piece.count);
+    FinishPiece(piece);
     done += piece.count;
   }
   return absl::OkStatus();
@@ -225,6 +279,7 @@ CudaBackend::Piece CudaBackend::BeginPiece(const RoundBatch& batch, int32_t firs
                       &answers_},
           .round = {room, limits_.max_draft, &arena_},
           .tasks = arena_.Take<ChainTask>(room),
+          .next_tokens = StageNextTokens(batch, &arena_),
           .target = {driver_.get(), rows_.get(), target_bytes},
           .draft = {driver_.get(), rows_.get() + room * places * row_bytes(), draft_bytes},
           .masks = {driver_.get(), masks_.get(), mask_bytes}};
@@ -280,31 +335,35 @@ bool CudaBackend::StageTask(const ChainTask& task, Piece* piece) {
   const RoundBatch& batch = piece->batch;
   for (int32_t i = 0; i < num_places; ++i) {
     if (chain.target_argmax == nullptr) {
-      target_rows.host[i] = piece->target.Append(RowAt(batch.target, chain.target_rows[i]).data);
+      target_rows.host[i] = StageRow(batch.target, chain.target_rows[i], &piece->target);
     }
     if (places.host != nullptr && places.host[i].mask_row >= 0) {
-      const uint32_t* row = batch.mask.words + places.host[i].mask_row * batch.mask.row_stride;
-      places.host[i].mask_row = static_cast<int32_t>(piece->masks.Append(row));
+      places.host[i].mask_row = StageRow(batch.mask, places.host[i].mask_row, &piece->masks);
     }
   }
   for (int32_t i = 0; i < chain.num_drafts; ++i) {
     if (chain.kinds == nullptr || chain.kinds[i] != DraftKind::kSampled) continue;
-    draft_rows.host[i] = piece->draft.Append(RowAt(batch.draft, chain.draft_rows[i]).data);
+    draft_rows.host[i] = StageRow(batch.draft, chain.draft_rows[i], &piece->draft);
   }
   piece->tasks.host[piece->count] = staged;
   return true;
 }
 
+void CudaBackend::FinishPiece(const Piece& piece) {
+  piece.outcomes.CopyBack(piece.count);
+  piece.tokens.CopyBack(piece.count);
+  piece.scores.CopyBack(piece.count);
+  piece.samples.CopyBack(piece.count);
+  for (int32_t i = piece.first; i < piece.first + piece.count; ++i) {
+    WriteHostNextTokens(piece.batch, i);
+  }
+}
+
 GpuResult CudaBackend::LaunchPiece(const Piece& piece) {
   RoundBatch batch = piece.batch;
-  batch.target.data = piece.target.memory();
-  batch.target.num_rows = piece.target.num_rows();
-  batch.target.row_stride = batch.target.vocab_size;
-  batch.draft.data = piece.draft.memory();
-  batch.draft.num_rows = piece.draft.num_rows();
-  batch.draft.row_stride = batch.draft.vocab_size;
-  batch.mask = {static_cast<const uint32_t*>(piece.masks.memory()), piece.masks.num_rows(),
-                MaskWords(batch.target.vocab_size)};
+  batch.target = OnDevice(batch.target, piece.target);
+  batch.draft = OnDevice(batch.draft, piece.draft);
+  batch.mask = OnDevice(batch.mask, piece.masks, batch.target.vocab_size);
   batch.tasks = piece.tasks.device;
   batch.num_tasks = piece.count;
   batch.outcomes = piece.outcomes.device();
@@ -312,6 +371,8 @@ GpuResult CudaBackend::LaunchPiece(const Piece& piece) {
   batch.tokens_stride = num_places();
   batch.scores = piece.scores.device();
   batch.samples = piece.samples.device();
+  batch.next_tokens = piece.next_tokens.arrays;
+  batch.num_next_tokens = piece.next_tokens.count;
   const bool may_defer =
       piece.round.Fill(batch, piece.batch.tasks + piece.first, piece.tasks.host, workspaces_.get());
   arena_.Seal();
@@ -345,13 +406,11 @@ GpuResult CudaBackend::LaunchTransforms(const TransformBatch& batch, int32_t fir
   SPECD_CHECK(!arena_.full());
   for (int32_t i = 0; i < count; ++i) {
     rows.host[i] = batch.rows[first + i];
-    rows.host[i].row = source.Append(RowAt(batch.source, rows.host[i].row).data);
+    rows.host[i].row = StageRow(batch.source, rows.host[i].row, &source);
     rows.host[i].out = out + int64_t{i} * vocab_size;
   }
   TransformBatch piece = batch;
-  piece.source.data = source.memory();
-  piece.source.num_rows = count;
-  piece.source.row_stride = vocab_size;
+  piece.source = OnDevice(batch.source, source);
   piece.rows = rows.device;
   piece.num_rows = count;
   piece.statuses = statuses;
@@ -387,7 +446,8 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(std::unique_ptr<GpuDriv
         "CUDA_VISIBLE_DEVICES, or use \"cpu\"",
         result.text()));
   }
-  return std::make_unique<CudaBackend>(std::move(driver), kDefaultStagingBytes);
+  return std::make_unique<CudaBackend>(std::move(driver), kDefaultStagingBytes,
+                                       devices[device].uuid);
 }
 
 }  // namespace specd

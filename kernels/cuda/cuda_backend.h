@@ -1,8 +1,9 @@
-// CudaBackend: rounds on a GPU over rows that lie in host memory.
+// CudaBackend: rounds on a GPU.
 //
-// The rows that a round names are copied to the device; then one launch of a graph, captured by
-// Prepare for the round's batch bucket (a power of two), brings the tasks there and runs them with
-// the same bodies as on the CPU. A round that needs more than the staging memory is done in pieces;
+// Rows in the memory of the device are read where they lie. Of host memory the rows that a round
+// names are copied to the device; then one launch of a graph, captured by Prepare for the round's
+// batch bucket (a power of two), brings the tasks there and runs them with the same bodies as on
+// the CPU. A round that needs more than the staging memory is done in pieces;
 // results do not depend on the cut. Everything goes through GpuDriver, so this file knows nothing
 // of CUDA's API and runs in tests over host memory.
 //
@@ -11,6 +12,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "kernels/backend.h"
@@ -23,10 +25,12 @@ namespace specd {
 class CudaBackend final : public Backend {
  public:
   // REQUIRES: UseDevice succeeded on the driver. Pieces are cut so that their rows need at most
-  // `staging_bytes`, but never below one sequence.
-  CudaBackend(std::unique_ptr<GpuDriver> driver, int64_t staging_bytes);
+  // `staging_bytes`, but never below one sequence. `device_uuid` is that of the device in use.
+  CudaBackend(std::unique_ptr<GpuDriver> driver, int64_t staging_bytes,
+              std::string device_uuid = {});
 
   std::string_view name() const override { return "cuda"; }
+  std::string_view device_uuid() const override { return device_uuid_; }
   absl::Status Prepare(const BackendLimits& limits) override;
   absl::Status Run(const RoundBatch& batch) override;
   absl::Status Transform(const TransformBatch& batch) override;
@@ -49,11 +53,13 @@ class CudaBackend final : public Backend {
   absl::Status StagePiece(Piece* piece);
   bool StageTask(const ChainTask& task, Piece* piece);
   GpuResult LaunchPiece(const Piece& piece);
+  static void FinishPiece(const Piece& piece);
   GpuResult LaunchTransforms(const TransformBatch& batch, int32_t first, int32_t count,
                              OutcomeStatus* statuses);
 
   const std::unique_ptr<GpuDriver> driver_;  // outlives the memory below
   const int64_t staging_bytes_;
+  const std::string device_uuid_;
   BackendLimits limits_;
   int32_t max_piece_ = 0;  // sequences
   int64_t max_rows_ = 0;   // of both tensors

@@ -170,6 +170,16 @@ TEST_SUITE("unit") {
     CHECK(specd_open("http://x", &options, &engine) == SPECD_ERROR_INVALID_ARGUMENT);
     CHECK(LastErrorHas("embedded:cpu"));
     CHECK(specd_open("embedded:tpu", &options, &engine) == SPECD_ERROR_UNSUPPORTED);
+    CHECK(LastErrorHas("embedded:tpu"));
+    // Where there is a device it is used; else the text says what is missing, and what needs none.
+    const int on_device = specd_open("embedded:cuda", &options, &engine);
+    CHECK((on_device == SPECD_OK || on_device == SPECD_ERROR_UNSUPPORTED));
+    if (on_device == SPECD_OK) {
+      specd_close(engine);
+    } else {
+      CHECK(LastErrorHas("uri = \"embedded:cuda\": backend \"cuda\""));
+      CHECK(LastErrorHas("use \"cpu\""));
+    }
     CHECK(specd_open("unix:/nonexistent/specd.sock", &options, &engine) == SPECD_ERROR_NOT_FOUND);
     options.ring_depth = 3;
     CHECK(specd_open("embedded:cpu", &options, &engine) == SPECD_ERROR_INVALID_ARGUMENT);

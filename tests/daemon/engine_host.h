@@ -19,9 +19,17 @@
 
 namespace specd::test {
 
+struct EngineHostOptions {
+  std::function<absl::StatusOr<std::unique_ptr<Backend>>()> make_backend = [] {
+    return MakeBackend("cpu");
+  };
+  DeviceImporter* importer = nullptr;
+};
+
 class EngineHost {
  public:
-  EngineHost() : loop_(&sessions_, {0, [] {}, [](Session&, ChannelFault) {}}) {
+  explicit EngineHost(const EngineHostOptions& host = {})
+      : loop_(&sessions_, {0, [] {}, [](Session&, ChannelFault) {}}) {
     REQUIRE(SetUpLogging("off").ok());
     std::string name = (std::filesystem::temp_directory_path() / "specd-XXXXXX").string();
     REQUIRE(mkdtemp(name.data()) != nullptr);
@@ -30,14 +38,18 @@ class EngineHost {
     options.path = (folder_ / "specd.sock").string();
     options.max_sessions = 4;
     options.clock = Clock::Real();
-    options.open_session = [this](const HelloRequest& request) {
+    options.open_session =
+        [this, host](const HelloRequest& request) -> absl::StatusOr<std::shared_ptr<Session>> {
+      auto backend = host.make_backend();
+      if (!backend.ok()) return backend.status();
       SessionOptions session;
       session.identity = {1, 77};
       session.limits = request.limits;
       session.profile = &profile_;
       session.clock = Clock::Real();
       session.names = &names_;
-      return Session::Create(session, *MakeBackend("cpu"));
+      session.importer = host.importer;
+      return Session::Create(session, *std::move(backend));
     };
     options.serve = [this](const std::shared_ptr<Session>& session) {
       sessions_.Add(session);

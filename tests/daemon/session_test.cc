@@ -167,7 +167,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("regions and roles that do not exist are refused by name") {
     SessionFixture f;
-    CHECK(ErrorCodeOf(f.session->Bind(static_cast<TensorRole>(9), 1, {})) ==
+    CHECK(ErrorCodeOf(f.session->Bind(static_cast<TensorRole>(12), 1, {})) ==
           SPECD_ERROR_UNSUPPORTED);
     CHECK(ErrorCodeOf(f.session->Bind(TensorRole::kTargetRows, 2, {})) == SPECD_ERROR_NOT_FOUND);
     CHECK(ErrorCodeOf(f.session->CloseSequence(123)) == SPECD_ERROR_NOT_FOUND);

@@ -13,7 +13,7 @@ import sys
 import unittest
 
 from specd import _library as c
-from specd import arrays, engine, params, results, rounds
+from specd import arrays, engine, params, regions, results, rounds
 
 SCALARS = {
     "uint8_t": ctypes.c_uint8, "uint32_t": ctypes.c_uint32, "uint64_t": ctypes.c_uint64,
@@ -90,7 +90,8 @@ class AbiTest(unittest.TestCase):
         mirrored |= {"FINISH_" + (name or "none").upper(): i
                      for i, name in enumerate(results.FINISH_REASONS)}
         mirrored |= {"TARGET_ROWS": rounds._ROLES["target"], "DRAFT_ROWS": rounds._ROLES["draft"],
-                     "GRAMMAR_MASK": rounds._ROLES["mask"], "DISCARD": rounds._DISCARD,
+                     "GRAMMAR_MASK": rounds._ROLES["mask"], "NEXT_TOKEN": regions.NEXT_TOKEN,
+                     "DISCARD": rounds._DISCARD,
                      "ONE_HOT": 0, "SAMPLED": 1, "OK": 0, "EMPTY": 2, "FULL": 1}
         left = {name: value for name, value in defined.items()
                 if not name.startswith(("ERROR_", "DETAIL_"))}

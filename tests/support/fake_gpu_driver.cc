@@ -113,6 +113,7 @@ GpuResult FakeGpuDriver::FreePinned(void* memory) {
 
 GpuResult FakeGpuDriver::ToDevice(void* device, const void* host, size_t size_bytes) {
   return Enqueue("ToDevice", false, [=, this] {
+    if (IsDeviceMemory(host)) return GpuResult::Error("ToDevice from device memory");
     const GpuResult result = CheckRange("copy", device, size_bytes);
     if (result.ok()) std::memcpy(device, host, size_bytes);
     return result;
@@ -217,11 +218,16 @@ GpuResult FakeGpuDriver::CheckRange(const char* what, const void* begin, size_t 
       fmt::format("{} bytes of a {} are not in memory of the device", size_bytes, what));
 }
 
+bool FakeGpuDriver::IsDeviceMemory(const void* address) const {
+  return Holds(gpu_->allocations, address, 0) ||
+         (gpu_->is_imported != nullptr && gpu_->is_imported(address));
+}
+
 GpuResult FakeGpuDriver::CheckAddresses(const char* what,
                                         std::initializer_list<const void*> addresses) const {
   for (const void* const address : addresses) {
     // One past the end is where an array of nothing lies.
-    if (address == nullptr || CheckRange(what, address, 0).ok()) continue;
+    if (address == nullptr || IsDeviceMemory(address) || Holds(gpu_->pinned, address, 0)) continue;
     return GpuResult::Error(
         fmt::format("address {} of a {} is not device memory", &address - addresses.begin(), what));
   }
@@ -304,6 +310,10 @@ GpuResult FakeGpuDriver::RunRound(const FusedRound* at, const RoundBounds& bound
                                batch.tokens, batch.mask.words, batch.scores, batch.samples,
                                round.rows, round.row_arrivals, round.progress, round.workspaces});
   for (int32_t i = 0; i < batch.num_tasks && result.ok(); ++i) result = CheckTask(batch.tasks[i]);
+  if (result.ok()) result = CheckAddresses("list of next tokens", {batch.next_tokens});
+  for (int32_t i = 0; i < batch.num_next_tokens && result.ok(); ++i) {
+    result = CheckAddresses("replica of next tokens", {batch.next_tokens[i].ids});
+  }
   if (!result.ok()) return result;
   ++gpu_->num_launches;
   gpu_->now_us += gpu_->round_us;

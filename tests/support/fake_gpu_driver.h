@@ -2,10 +2,10 @@
 // call can be made to fail.
 //
 // Device memory is filled with poison; `allocations` and `pinned` are what is not freed. Kernels
-// are given no address of other host memory. What is enqueued runs as late as it may, at
-// Synchronize, or as soon as it may, at once; its errors are reported by Synchronize. A capture
-// keeps the arguments of launches and looks at memory when the graph runs; a call that a capture
-// does not allow is an error and spoils it, as on a device.
+// are given no address of other host memory, and a copy no device address for a host's. What is
+// enqueued runs as late as it may, at Synchronize, or as soon as it may, at once; its errors are
+// reported by Synchronize. A capture keeps the arguments of launches and looks at memory when the
+// graph runs; a call that a capture does not allow is an error and spoils it, as on a device.
 #pragma once
 
 #include <functional>
@@ -25,11 +25,14 @@ struct FakeGpu {
   using Blocks = std::map<void*, std::unique_ptr<std::vector<uint64_t>>>;
   using Work = std::function<GpuResult()>;
 
-  std::vector<GpuDevice> devices{{.name = "Fake", .uuid = "GPU-0", .l2_bytes = 1 << 16}};
+  std::vector<GpuDevice> devices{
+      {.name = "Fake", .uuid = "GPU-00000000-0000-0000-0000-000000000000", .l2_bytes = 1 << 16}};
   std::string failing_call;  // this method, by name, fails ...
   int failing_after = 0;     // ... after this many successes
   Blocks allocations;
   Blocks pinned;
+  // Device memory that others allocated; none where this is empty.
+  std::function<bool(const void*)> is_imported;
   std::map<GpuDriver::Graph*, std::unique_ptr<std::vector<Work>>> graphs;
   std::map<GpuDriver::Event*, std::unique_ptr<double>> events;  // when each was recorded
   void* stream = nullptr;                                       // of UseStream
@@ -82,6 +85,7 @@ class FakeGpuDriver final : public GpuDriver {
   GpuResult FailureOf(const std::string& name);
   void RunNow(const FakeGpu::Work& work);
 
+  bool IsDeviceMemory(const void* address) const;
   // Emulated kernels could read host memory, as real ones cannot. So what they are given is looked
   // through: every address must be null, in device memory or in pinned memory.
   GpuResult CheckAddresses(const char* what, std::initializer_list<const void*> addresses) const;

@@ -42,6 +42,16 @@ enum class PeerOp : uint32_t {
   kAttach,      // path of the daemon's socket
   kRegister,    // address, size_bytes -> value: the region
   kUnregister,  // value
+  // As an engine over libspecd (peer_engine.h), in the words of ScriptEngine; the code is a
+  // SPECD_ERROR_*.
+  kOpenEngine,  // path: the uri
+  kCloseEngine,
+  kFillRows,          // address, value: whether they are target rows
+  kImportDevice,      // address, size_bytes -> value: the region, address
+  kUnregisterRegion,  // value
+  kBind,              // word: the role, value: the region, address: the offset, size_bytes: rows
+  kOpenSequence,      // value: the seed -> value: the sequence, address: its slot
+  kRound,             // value: the sequence, word: the first row -> tokens, size_bytes of them
 };
 
 struct PeerRequest {
@@ -63,6 +73,7 @@ struct PeerReply {
   uint64_t buffer_id = 0;
   uint64_t value = 0;
   GpuHandle handle = {};
+  int32_t tokens[4] = {};
 };
 
 // A message of a fixed size, and at most one descriptor. False where the other side has gone.

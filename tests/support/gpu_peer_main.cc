@@ -16,6 +16,7 @@
 #include "ipc/unix_socket.h"
 #include "tests/support/fake_peer_gpu.h"
 #include "tests/support/gpu_peer_worker.h"
+#include "tests/support/peer_engine.h"
 
 namespace specd {
 namespace {
@@ -27,10 +28,20 @@ class Peer {
   explicit Peer(size_t device_index) : fake_(FakeGpuOptions(), device_index) {}
 
   GpuResult Do(const PeerRequest& request, int fd, PeerReply* reply, UniqueFd* reply_fd) {
+    if (request.op < PeerOp::kCountViolations) return worker_.Do(request, fd, reply, reply_fd);
+    if (request.op < PeerOp::kOpenEngine) return DoAsEngine(request, reply);
+    const int code = engine_.Do(request, reply);
+    return code == SPECD_OK ? GpuResult::Ok() : GpuResult::Error(specd_last_error(), code);
+  }
+
+ private:
+  static GpuResult Answer(const absl::Status& status) {
+    if (status.ok()) return GpuResult::Ok();
+    return GpuResult::Error(std::string(status.message()), ErrorCodeOf(status));
+  }
+
+  GpuResult DoAsEngine(const PeerRequest& request, PeerReply* reply) {
     switch (request.op) {
-      case PeerOp::kCountViolations:
-        reply->value = gpu_.violations().size();
-        return GpuResult::Ok();
       case PeerOp::kAttach:
         return Attach(request.path);
       case PeerOp::kRegister: {
@@ -46,14 +57,9 @@ class Peer {
       case PeerOp::kUnregister:
         return Ask(UnregisterRegionRequest{static_cast<uint32_t>(request.value)}, -1, nullptr);
       default:
-        return worker_.Do(request, fd, reply, reply_fd);
+        reply->value = gpu_.violations().size();
+        return GpuResult::Ok();
     }
-  }
-
- private:
-  static GpuResult Answer(const absl::Status& status) {
-    if (status.ok()) return GpuResult::Ok();
-    return GpuResult::Error(std::string(status.message()), ErrorCodeOf(status));
   }
 
   GpuResult Attach(const char* path) {
@@ -91,6 +97,7 @@ class Peer {
   FakeGpuContext& gpu_ = fake_.context();
   GpuPeerWorker worker_{&fake_};
   std::unique_ptr<UnixConnection> daemon_;
+  PeerEngine engine_{&gpu_};
 };
 
 }  // namespace

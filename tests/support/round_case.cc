@@ -57,6 +57,8 @@ RoundCase::RoundCase(const Options& options)
   for (Sequence& sequence : sequences_) {
     FillChain(&sequence);
     FillTask(&sequence);
+    sequence.task.slot = static_cast<uint32_t>(2 * (sequences_.end() - sequences_.begin()) - 1 -
+                                               2 * (&sequence - sequences_.data()));
     const bool editable = options.target_kind != RowKind::kFinalProbabilities &&
                           sequence.task.kind != TaskKind::kScore;
     if (!options.plain && editable) FillEdits(&sequence);
@@ -258,6 +260,10 @@ RoundBatch RoundCase::Some(const std::vector<int32_t>& places) {
   tokens_.assign(places.size() * stride, -7);
   scores_.assign(tokens_.size() * kScoresStride, TokenScore{-7, -7, -7});
   samples_.assign(places.size() * kChildrenMax, DraftSample{-7, 7, -7, -7});
+  for (int32_t replica = 0; replica < 2; ++replica) {
+    next_tokens_[replica].assign(2 * sequences_.size() + 1, kNoNextToken);
+    arrays_[replica] = {next_tokens_[replica].data()};
+  }
   const auto words = static_cast<int64_t>(mask_words_.size()) / kNumMasks;
   return {.target = target_.view(),
           .draft = draft_.view(),
@@ -270,7 +276,9 @@ RoundBatch RoundCase::Some(const std::vector<int32_t>& places) {
           .scores = scores_.data(),
           .scores_stride = kScoresStride,
           .samples = samples_.data(),
-          .samples_stride = kChildrenMax};
+          .samples_stride = kChildrenMax,
+          .next_tokens = arrays_,
+          .num_next_tokens = 2};
 }
 
 std::vector<TokenId> RoundCase::tokens(int32_t i) const {
@@ -289,6 +297,9 @@ std::string RoundCase::answer(int32_t i) const {
       outcome.num_accepted, outcome.num_tokens, outcome.empty_residuals, outcome.invalid_drafts,
       outcome.point_masses);
   for (const TokenId token : tokens(i)) text += fmt::format(" {}", token);
+  for (const std::vector<TokenId>& next : next_tokens_) {
+    text += fmt::format(" next {};", next[task.slot]);
+  }
   if (task.kind == TaskKind::kSampleDraft) {
     for (int32_t child = 0; child < outcome.num_tokens; ++child) {
       const DraftSample& sample = samples_[int64_t{i} * kChildrenMax + child];

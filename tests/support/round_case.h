@@ -47,11 +47,17 @@ class RoundCase {
   // A target row, and a draft row, of nothing but NaN.
   static constexpr uint32_t kNanRow = 9;
 
+  // Sequences have slots in another order than their own, and between them are slots of nobody.
+  uint32_t slot(int32_t i) const { return sequences_[i].task.slot; }
+  // What two arrays of next tokens hold; kNoNextToken where nothing was written.
+  static constexpr TokenId kNoNextToken = -9;
+  const std::vector<TokenId>& next_tokens(int32_t replica) const { return next_tokens_[replica]; }
+
   const ChainOutcome& outcome(int32_t i) const { return outcomes_[i]; }
   // The tokens of answer i, and nothing behind them.
   std::vector<TokenId> tokens(int32_t i) const;
-  // Everything that answer i consists of, to the bit: outcome, tokens, scores, samples. Equal
-  // answers give equal texts.
+  // Everything that answer i consists of, to the bit: outcome, tokens, scores, samples, next
+  // tokens. Equal answers give equal texts.
   std::string answer(int32_t i) const;
 
  private:
@@ -94,6 +100,8 @@ class RoundCase {
   std::vector<TokenId> tokens_;
   std::vector<TokenScore> scores_;
   std::vector<DraftSample> samples_;
+  std::vector<TokenId> next_tokens_[2];
+  TokenArray arrays_[2];
 };
 
 }  // namespace specd

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <deque>
 #include <functional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -31,6 +32,7 @@ inline ScriptedOutcome Confirm(int32_t num_accepted, std::vector<TokenId> tokens
 class ScriptedBackend : public Backend {
  public:
   std::string_view name() const override { return "scripted"; }
+  std::string_view device_uuid() const override { return uuid; }
   absl::Status Prepare(const BackendLimits&) override { return absl::OkStatus(); }
 
   absl::Status Run(const RoundBatch& batch) override {
@@ -52,6 +54,7 @@ class ScriptedBackend : public Backend {
   std::vector<ChainTask> seen;
   std::function<void(const RoundBatch&)> inspect;  // sees a batch while it is alive
   absl::Status next_status;
+  std::string uuid;  // the device that rounds pretend to run on; empty: the CPU
 
  private:
   static void Answer(const ScriptedOutcome& scripted, const RoundBatch& batch, int32_t i) {

@@ -8,6 +8,7 @@
  *   uri                          where the verifier runs
  *   unix:/run/specd/specd.sock   in the daemon; text, stop strings and observers come with it
  *   embedded:cpu                 in this process, inside specd_poll; same results, no text side
+ *   embedded:cuda                the same on this process's first GPU
  *
  * The life of an engine:
  *
@@ -126,7 +127,8 @@ SPECD_API void specd_close(specd_engine* engine);
 
 typedef struct specd_region {
   uint32_t id; /* to be named in specd_tensor */
-  void* data;  /* where this process sees it, 4096-byte aligned; NULL for an imported fd */
+  void* data;  /* where this process sees it, 4096-byte aligned; NULL for an imported fd; of device
+                  memory its address, which the CPU cannot read */
   uint64_t size_bytes;
 } specd_region;
 
@@ -137,6 +139,19 @@ SPECD_API int specd_alloc(specd_engine* engine, uint64_t size_bytes, specd_regio
  * unsealed file could be truncated under the daemon. The descriptor stays yours. */
 SPECD_API int specd_import_fd(specd_engine* engine, int fd, uint64_t size_bytes,
                               specd_region* region);
+
+/* Memory of this process on a GPU, in place: the size_bytes from `address`, a device pointer to
+ * memory from cudaMalloc, cudaMallocAsync with a pool that can be exported, or cuMemCreate. Rounds
+ * read and write it where they run on the same GPU: a daemon with --device=cuda, or embedded:cuda.
+ * It stays yours, and must not be freed, resized or unmapped before specd_unregister has answered
+ * SPECD_OK. If the daemon dies, so does its mapping. */
+SPECD_API int specd_import_device(specd_engine* engine, uint64_t address, uint64_t size_bytes,
+                                  specd_region* region);
+
+/* Ends a region, whichever call made it: memory from specd_alloc is unmapped, any other is nobody's
+ * but yours again. SPECD_ERROR_STATE while a role is bound to it: bind that to other memory first,
+ * or close the engine. */
+SPECD_API int specd_unregister(specd_engine* engine, uint32_t region);
 
 enum { SPECD_FLOAT32 = 0, SPECD_BFLOAT16 = 1, SPECD_FLOAT16 = 2 };
 
@@ -149,11 +164,18 @@ enum {
 };
 
 enum {
-  SPECD_TARGET_ROWS = 1, /* required before the first round, unless every draft brings
-                            target_argmax */
-  SPECD_DRAFT_ROWS = 2,  /* only for SPECD_SAMPLED draft tokens and specd_sample_draft */
-  SPECD_GRAMMAR_MASK = 3 /* int32 rows of ceil(vocab_size / 32) words: bit i % 32 of word i / 32 is
-                            1 where id i is allowed */
+  SPECD_TARGET_ROWS = 1,  /* required before the first round, unless every draft brings
+                             target_argmax */
+  SPECD_DRAFT_ROWS = 2,   /* only for SPECD_SAMPLED draft tokens and specd_sample_draft */
+  SPECD_GRAMMAR_MASK = 3, /* int32 rows of ceil(vocab_size / 32) words: bit i % 32 of word i / 32 is
+                             1 where id i is allowed */
+  SPECD_NEXT_TOKEN = 4    /* int32 ids that specd writes: after every round in which a sequence gets
+                             tokens the last of them, which its next forward reads, lies at its
+                             slot (specd_sequence_slot). num_rows >= max_sequences, no gaps. Nothing
+                             else is written there. What lies at the slot of a finished sequence
+                             means nothing. Roles SPECD_NEXT_TOKEN + 1 .. + 7 are further copies,
+                             one for each tensor-parallel rank: rows are bound once, by rank 0, and
+                             all copies are written */
 };
 
 typedef struct specd_tensor {
@@ -169,7 +191,8 @@ typedef struct specd_tensor {
   float cap;             /* > 0: and then become cap * tanh(x / cap); default 0 = not */
   uint32_t renormalise;  /* 0 or 1; default 0: probabilities need not sum to 1 */
   uint32_t reserved;     /* 0 */
-} specd_tensor; /* a mask has no use for dtype, kind, scale, cap and renormalise: leave them */
+} specd_tensor; /* masks and next tokens have no use for dtype, kind, scale, cap and renormalise:
+                   leave them */
 
 SPECD_API void specd_tensor_init(specd_tensor* tensor);
 
@@ -180,6 +203,10 @@ SPECD_API int specd_bind(specd_engine* engine, int role, const specd_tensor* ten
 
 /* A handle: slot and generation. 0 is never a sequence. */
 typedef uint64_t specd_sequence;
+
+/* The place of a sequence in the session's tables, below max_sequences; a later sequence may have
+ * it again. */
+SPECD_API uint32_t specd_sequence_slot(specd_sequence sequence);
 
 enum {
   SPECD_VERIFY_AUTO = 0,        /* greedy at temperature 0; otherwise block in a round with

@@ -12,6 +12,7 @@ from . import results
 from ._library import check, refusal, text_bytes
 from .arrays import integer
 from .params import VERIFY, SamplingParams, to_struct
+from .regions import bind_next_tokens, unregister
 from .rounds import DraftRecords, DraftRequest, RowSpace, child_records, score_records
 
 COIN_PURPOSES = {"sample": 1, "draft": 2, "accept": 3, "residual": 4}
@@ -25,6 +26,11 @@ class Sequence:
         self.engine, self.handle = engine, info.sequence
         self.seed, self.verify = info.seed, _VERIFY_NAMES[info.verify]
         self.request_id = request_id
+
+    @property
+    def slot(self):
+        """Its place in Engine.next_tokens, while it is open."""
+        return c.load().specd_sequence_slot(self.handle)
 
     def fork(self, seed=None, request_id=None):
         """A copy as it stands, with a seed of its own (None: drawn, and reported in .seed)."""
@@ -105,6 +111,7 @@ class Engine:
                                   ctypes.byref(pointer)))
         self.uri, self.vocab_size = uri, struct.vocab_size
         self.max_batch, self.max_draft = struct.max_batch, struct.max_draft
+        self.max_sequences = struct.max_sequences or struct.max_batch
         self._pointer = pointer
         # Also run when the interpreter ends: a daemon is told, and does not have to find out.
         self._closer = weakref.finalize(self, c.load().specd_close, pointer)
@@ -112,6 +119,7 @@ class Engine:
         self._name_prefix = f"python-{os.getpid()}-{secrets.token_hex(4)}"
         self._names, self._rounds = 0, 0
         self._spaces = {role: RowSpace(self, role) for role in ("target", "draft", "mask")}
+        self._next_region = None  # of next_tokens
 
     @property
     def pointer(self):
@@ -164,6 +172,24 @@ class Engine:
         rules also hold for rows that verify copies."""
         return self._space(role).bind(num_rows, dtype, row_stride, rules)
 
+    def device_rows(self, address, num_rows, role="target", dtype="float32", row_stride=None,
+                    **rules):
+        """Binds rows of a role that lie in this process's GPU memory at `address` (an integer, such
+        as tensor.data_ptr()), in the place of engine.rows; verify(None, ...) reads them there. The
+        memory must not be freed before the role is bound to other rows, or the engine is closed."""
+        self._space(role).bind_device(address, num_rows, dtype, row_stride, rules)
+
+    def next_tokens(self, address=None):
+        """An int32 array of max_sequences ids: after every round the last token of each sequence,
+        at its .slot. With an address they lie in device memory there instead, and None is returned;
+        that memory may be freed once this was called again, or the engine is closed. An array from
+        an earlier call is void."""
+        region, array = bind_next_tokens(self, self.max_sequences, address)
+        if self._next_region is not None:
+            unregister(self, self._next_region)
+        self._next_region = region
+        return array
+
     def _space(self, role):
         if role not in self._spaces:
             raise refusal(f"role: {role!r} is not one of {', '.join(self._spaces)}")
@@ -174,10 +200,10 @@ class Engine:
     def verify(self, rows, drafts, q=None, masks=None):
         """Verifies one round and returns a Result for each draft.
 
-        rows: target rows: the array from engine.rows, read in place, or any array (or one for each
-          draft), copied. The K + 1 rows of a draft of K tokens stand one after another, drafts in
+        rows: target rows: the array from engine.rows, read in place, None for what is bound, as by
+          engine.device_rows, or any array (or one for each draft), copied. The K + 1 rows of a draft of K tokens stand one after another, drafts in
           their order, unless Draft.target_rows says otherwise. Only the array from engine.rows may
-          have rows left over. None where every draft brings target_argmax.
+          have rows left over. None also where every draft brings target_argmax.
         drafts: {sequence: ids} or a list of specd.Draft.
         q: rows of the drafter: then draft tokens count as sampled from them. An array with a row
           for each draft token of the round, or a list with one array (or None) for each draft.

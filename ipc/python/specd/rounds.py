@@ -10,6 +10,7 @@ from .arrays import (BFloat16, KINDS, as_rows, dtype_code, id_array, integer, in
                      item_size, mask_words, numpy_view, pointer)
 from .ops import set_rules
 from .params import LOGPROBS_MODE
+from .regions import import_device, unregister
 from ._library import check, refusal
 
 _ROLES = {"target": 1, "draft": 2, "mask": 3}
@@ -65,6 +66,7 @@ class RowSpace:
     def __init__(self, engine, role):
         self.engine, self.role = engine, role
         self.buffer, self.region = None, None
+        self.device_region = None  # of rows in device memory: then there is no array
         self.array, self.bound, self.rules = None, None, {}
 
     def columns(self):
@@ -78,6 +80,22 @@ class RowSpace:
         row_stride = integer(row_stride or self.columns(), "row_stride")
         self._bind(integer(num_rows, "num_rows", 1, 2**31 - 1), code, row_stride)
         return self.array
+
+    def bind_device(self, address, num_rows, dtype, row_stride, rules):
+        """Rows that lie in device memory already. What was bound before may be freed afterwards."""
+        self.rules = dict(rules)
+        code = 0 if self.role == "mask" else dtype_code(dtype)
+        row_stride = integer(row_stride or self.columns(), "row_stride")
+        num_rows = integer(num_rows, "num_rows", 1, 2**31 - 1)
+        size = ((num_rows - 1) * row_stride + self.columns()) * item_size(code)
+        region = import_device(self.engine, address, size)
+        try:
+            self._bind_region(region, num_rows, code, row_stride)
+        except c.Error:
+            unregister(self.engine, region)
+            raise
+        self.array = None
+        self._release_device(region)
 
     def write(self, rows, need, or_more, rule, name="rows"):
         """Makes `rows` the rows of this role and returns their indices. The bound array itself is
@@ -99,7 +117,8 @@ class RowSpace:
     def reserve(self, num_rows, code):
         """Binds at least so many rows without gaps."""
         columns = self.columns()
-        if self.bound is None or self.bound[0] < num_rows or self.bound[1:] != (code, columns):
+        if (self.array is None or self.bound[0] < num_rows or
+                self.bound[1:] != (code, columns)):
             self._bind(max(num_rows, 1), code, columns)
 
     def is_bound(self, rows):
@@ -115,18 +134,28 @@ class RowSpace:
             region = self._allocate(size, row_stride)
             self.buffer = (ctypes.c_char * region.size_bytes).from_address(region.data)
             self.region = region.id
-        tensor = c.initialised(c.Tensor, "specd_tensor_init")
-        tensor.region, tensor.dtype, tensor.num_rows = self.region, code, num_rows
-        tensor.row_stride = row_stride
-        if self.role != "mask":
-            set_rules(tensor, self.rules)
-        check(c.load().specd_bind(self.engine.pointer, _ROLES[self.role], ctypes.byref(tensor)))
+        self._bind_region(self.region, num_rows, code, row_stride)
+        self._release_device(None)
         if self.role == "mask":
             words = np.frombuffer(self.buffer, np.int32, num_rows * row_stride)
             self.array = words.reshape(num_rows, row_stride)[:, :self.columns()]
         else:
             self.array = numpy_view(self.buffer, num_rows, row_stride, self.engine.vocab_size, code)
+
+    def _bind_region(self, region, num_rows, code, row_stride):
+        tensor = c.initialised(c.Tensor, "specd_tensor_init")
+        tensor.region, tensor.dtype, tensor.num_rows = region, code, num_rows
+        tensor.row_stride = row_stride
+        if self.role != "mask":
+            set_rules(tensor, self.rules)
+        check(c.load().specd_bind(self.engine.pointer, _ROLES[self.role], ctypes.byref(tensor)))
         self.bound = (num_rows, code, row_stride)
+
+    def _release_device(self, region):
+        """No rows of the device region that was bound until now are read any more."""
+        if self.device_region is not None:
+            unregister(self.engine, self.device_region)
+        self.device_region = region
 
     def _allocate(self, size, row_stride):
         """A region that holds `size` bytes. A session has 16 regions for its three roles and keeps

@@ -1,0 +1,333 @@
+// Engines in processes of their own with rows and next tokens in pretended device memory, over the
+// C interface: attached to a daemon, and embedded on the device. The answers are those of the CPU
+// over the same rows in host memory.
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/cuda_backend.h"
+#include "tests/daemon/engine_host.h"
+#include "tests/support/fake_gpu_context.h"
+#include "tests/support/fake_gpu_driver.h"
+#include "tests/support/gpu_peer.h"
+#include "tests/support/script_engine.h"
+
+namespace specd {
+namespace {
+
+constexpr uint64_t kBytes = uint64_t{2} << 20;
+constexpr int32_t kUntouched = 0x5a5a5a5a;
+// Where things lie in the engine's allocation: nowhere on a round number.
+constexpr uint64_t kTargetOffset = 4;
+constexpr uint64_t kDraftOffset = kTargetOffset + ScriptEngine::kRowsBytes + 12;
+constexpr uint64_t kNextOffset = kDraftOffset + ScriptEngine::kRowsBytes + 20;
+
+class SeenPlatform final : public GpuPlatform {
+ public:
+  GpuResult ListDevices(std::vector<GpuDevice>* devices) override {
+    return FakeGpuPlatform().ListDevices(devices);
+  }
+  GpuResult OpenContext(size_t device_index, std::unique_ptr<GpuContext>* context) override {
+    auto made = std::make_unique<FakeGpuContext>(FakeGpuOptions(), device_index);
+    gpu = made.get();
+    *context = std::move(made);
+    return GpuResult::Ok();
+  }
+  bool IsMapped(const void* address) const {
+    GpuAllocation allocation;
+    return gpu != nullptr && gpu->Describe(reinterpret_cast<GpuAddress>(address), &allocation).ok();
+  }
+  FakeGpuContext* gpu = nullptr;
+};
+
+// A daemon that runs rounds on a pretended device.
+struct DeviceHost {
+  DeviceHost() {
+    gpu.is_imported = [this](const void* address) { return platform.IsMapped(address); };
+    host.emplace(test::EngineHostOptions{
+        [this] { return MakeCudaBackend(std::make_unique<FakeGpuDriver>(&gpu)); }, &importer});
+  }
+
+  FakeGpu gpu;
+  SeenPlatform platform;
+  DeviceImporter importer{&platform, [] {}};
+  std::optional<test::EngineHost> host;
+};
+
+// The same in a process of its own, to be killed.
+class DaemonProcess {
+ public:
+  DaemonProcess() {
+    int ends[2];
+    REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
+    const UniqueFd read_end(ends[0]);
+    const UniqueFd write_end(ends[1]);
+    pid_ = fork();
+    REQUIRE(pid_ >= 0);
+    if (pid_ == 0) {
+      const DeviceHost daemon;
+      const std::string& uri = daemon.host->uri;
+      if (write(write_end.get(), uri.data(), uri.size()) < 0) _exit(1);
+      while (true) pause();
+    }
+    char uri[128] = {};
+    REQUIRE(read(read_end.get(), uri, sizeof(uri) - 1) > 0);
+    uri_ = uri;
+  }
+  ~DaemonProcess() {
+    Kill();
+    std::filesystem::remove_all(std::filesystem::path(uri_.substr(5)).parent_path());
+  }
+  DaemonProcess(const DaemonProcess&) = delete;
+  DaemonProcess& operator=(const DaemonProcess&) = delete;
+
+  const std::string& uri() const { return uri_; }
+  void Kill() {
+    if (pid_ < 0) return;
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+
+ private:
+  pid_t pid_ = -1;
+  std::string uri_;
+};
+
+// What the peer is asked for, in the order of an engine's life.
+class DeviceEngine {
+ public:
+  explicit DeviceEngine(const std::string& uri) {
+    PeerRequest open{.op = PeerOp::kOpenEngine};
+    uri.copy(open.path, sizeof(open.path) - 1);
+    REQUIRE(peer.Call(open).code == SPECD_OK);
+  }
+
+  uint64_t Allocate(GpuMemoryKind kind = GpuMemoryKind::kIpc) {
+    const PeerReply made = peer.Call({.op = PeerOp::kAllocate, .kind = kind, .size_bytes = kBytes});
+    REQUIRE(made.code == kGpuOk);
+    return made.address;
+  }
+  PeerReply Import(uint64_t address, uint64_t size_bytes) {
+    return peer.Call({.op = PeerOp::kImportDevice, .address = address, .size_bytes = size_bytes});
+  }
+  int Bind(int role, uint64_t region, uint64_t offset_bytes, uint64_t num_rows) {
+    return peer
+        .Call({.op = PeerOp::kBind,
+               .address = offset_bytes,
+               .size_bytes = num_rows,
+               .word = static_cast<uint64_t>(role),
+               .value = region})
+        .code;
+  }
+  int Unregister(uint64_t region) {
+    return peer.Call({.op = PeerOp::kUnregisterRegion, .value = region}).code;
+  }
+  void Fill(uint64_t address) {
+    peer.Call({.op = PeerOp::kFill, .address = address, .size_bytes = kBytes, .value = 0x5a});
+    peer.Call({.op = PeerOp::kFillRows, .address = address + kTargetOffset, .value = 1});
+    peer.Call({.op = PeerOp::kFillRows, .address = address + kDraftOffset, .value = 0});
+  }
+  int32_t ReadId(uint64_t address) {
+    return static_cast<int32_t>(peer.Call({.op = PeerOp::kRead, .address = address}).value);
+  }
+
+  // Rows and next tokens in one region.
+  uint64_t ShareAll(uint64_t address) {
+    Fill(address);
+    const PeerReply region = Import(address, kBytes / 2);
+    REQUIRE(region.code == SPECD_OK);
+    CHECK(region.address == address);
+    REQUIRE(Bind(SPECD_TARGET_ROWS, region.value, kTargetOffset, ScriptEngine::kRows) == SPECD_OK);
+    REQUIRE(Bind(SPECD_DRAFT_ROWS, region.value, kDraftOffset, ScriptEngine::kRows) == SPECD_OK);
+    REQUIRE(Bind(SPECD_NEXT_TOKEN, region.value, kNextOffset, ScriptEngine::kMaxSequences) ==
+            SPECD_OK);
+    return region.value;
+  }
+
+  GpuPeer peer;
+};
+
+// The same script on the CPU, in this process.
+struct HostEngine {
+  HostEngine() {
+    REQUIRE(engine.Open("embedded:cpu") == SPECD_OK);
+    for (const bool is_target : {true, false}) {
+      specd_region region;
+      REQUIRE(specd_alloc(engine.get(), ScriptEngine::kRowsBytes, &region) == SPECD_OK);
+      const std::vector<float> rows = ScriptEngine::Rows(is_target);
+      std::copy(rows.begin(), rows.end(), static_cast<float*>(region.data));
+      REQUIRE(engine.Bind(is_target ? SPECD_TARGET_ROWS : SPECD_DRAFT_ROWS, region.id, 0,
+                          ScriptEngine::kRows) == SPECD_OK);
+    }
+  }
+  std::vector<int32_t> Round(specd_sequence sequence, uint32_t first_row) {
+    std::vector<int32_t> kept;
+    REQUIRE(engine.Round(sequence, first_row, &kept) == SPECD_OK);
+    return kept;
+  }
+  ScriptEngine engine;
+};
+
+// Rounds of three sequences on the device and on the host; `next` is where the device's next tokens
+// lie in the engine's process.
+void CheckRounds(DeviceEngine& device, const std::vector<uint64_t>& next) {
+  HostEngine host;
+  std::vector<int32_t> expected_next(ScriptEngine::kMaxSequences, kUntouched);
+  size_t num_kept = 0;
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    const PeerReply opened = device.peer.Call({.op = PeerOp::kOpenSequence, .value = seed});
+    REQUIRE(opened.code == SPECD_OK);
+    CHECK(opened.address == (opened.value & 0xffffffff));
+    specd_sequence on_host = 0;
+    REQUIRE(host.engine.OpenSequence(seed, &on_host) == SPECD_OK);
+    for (uint32_t round = 0; round < 6; ++round) {
+      const PeerReply answer =
+          device.peer.Call({.op = PeerOp::kRound, .word = round * 5, .value = opened.value});
+      REQUIRE(answer.code == SPECD_OK);
+      const std::vector<int32_t> kept = host.Round(on_host, round * 5);
+      REQUIRE(kept == std::vector<int32_t>(answer.tokens, answer.tokens + answer.size_bytes));
+      REQUIRE_FALSE(kept.empty());
+      num_kept += kept.size();
+      expected_next[opened.address] = kept.back();
+      for (const uint64_t address : next) {
+        for (uint32_t slot = 0; slot < ScriptEngine::kMaxSequences; ++slot) {
+          REQUIRE(device.ReadId(address + slot * sizeof(int32_t)) == expected_next[slot]);
+        }
+      }
+    }
+  }
+  CHECK(num_kept > 24);  // drafts were accepted
+  CHECK(num_kept < 72);  // and rejected
+}
+
+TEST_SUITE("process") {
+  TEST_CASE("attached: rows and next tokens in the engine's device memory") {
+    for (const GpuMemoryKind kind :
+         {GpuMemoryKind::kIpc, GpuMemoryKind::kVmm, GpuMemoryKind::kPool}) {
+      CAPTURE(static_cast<int>(kind));
+      DeviceHost daemon;
+      DeviceEngine engine(daemon.host->uri);
+      const uint64_t address = engine.Allocate(kind);
+      const uint64_t region = engine.ShareAll(address);
+      CheckRounds(engine, {address + kNextOffset});
+      CHECK(daemon.platform.gpu->num_imports() == 1);
+      CHECK(daemon.gpu.num_launches > 0);
+      // Bound memory stays: the engine may not free it yet.
+      CHECK(engine.Unregister(region) == SPECD_ERROR_STATE);
+      CHECK(daemon.platform.gpu->num_imports() == 1);
+      const uint64_t other = engine.Allocate(kind);
+      engine.ShareAll(other);
+      CHECK(engine.Unregister(region) == SPECD_OK);
+      CHECK(daemon.platform.gpu->num_imports() == 1);
+      CHECK(engine.peer.Call({.op = PeerOp::kFree, .address = address}).code == kGpuOk);
+      CHECK(engine.peer.Call({.op = PeerOp::kCountViolations}).value == 0);
+      // What was freed is in no round: the rows that are bound now judge.
+      const PeerReply opened = engine.peer.Call({.op = PeerOp::kOpenSequence, .value = 9});
+      CHECK(engine.peer.Call({.op = PeerOp::kRound, .value = opened.value}).size_bytes > 0);
+      CHECK(daemon.platform.gpu->violations().empty());
+    }
+  }
+
+  TEST_CASE("attached: an address in the middle of an allocation, aligned to an element only") {
+    DeviceHost daemon;
+    DeviceEngine engine(daemon.host->uri);
+    const uint64_t address = engine.Allocate() + 4096 + 4;
+    engine.Fill(address - 4096 - 4);
+    engine.peer.Call({.op = PeerOp::kFillRows, .address = address, .value = 1});
+    engine.peer.Call({.op = PeerOp::kFillRows, .address = address + (1 << 20), .value = 0});
+    // The target rows fill their region to the last byte.
+    const PeerReply target = engine.Import(address, ScriptEngine::kRowsBytes);
+    const PeerReply rest = engine.Import(address + (1 << 20), kBytes / 4);
+    REQUIRE(target.code == SPECD_OK);
+    REQUIRE(rest.code == SPECD_OK);
+    CHECK(engine.Bind(SPECD_TARGET_ROWS, target.value, 4, ScriptEngine::kRows) ==
+          SPECD_ERROR_REGION);
+    CHECK(engine.Bind(SPECD_TARGET_ROWS, target.value, ~uint64_t{3}, 1) == SPECD_ERROR_REGION);
+    REQUIRE(engine.Bind(SPECD_TARGET_ROWS, target.value, 0, ScriptEngine::kRows) == SPECD_OK);
+    REQUIRE(engine.Bind(SPECD_DRAFT_ROWS, rest.value, 0, ScriptEngine::kRows) == SPECD_OK);
+    // Every rank's copy, in any order; and one that lies in no device memory would be refused.
+    const uint64_t next = ScriptEngine::kRowsBytes;
+    REQUIRE(engine.Bind(SPECD_NEXT_TOKEN + 7, rest.value, next, 6) == SPECD_OK);
+    REQUIRE(engine.Bind(SPECD_NEXT_TOKEN, rest.value, next + 24, 6) == SPECD_OK);
+    CHECK(engine.Bind(SPECD_NEXT_TOKEN + 8, rest.value, next, 6) == SPECD_ERROR_UNSUPPORTED);
+    const uint64_t ids = address + (1 << 20) + next;
+    CheckRounds(engine, {ids, ids + 24});
+  }
+
+  TEST_CASE("embedded on the device: the address itself, and nothing is mapped") {
+    DeviceEngine engine("embedded:cuda");
+    const uint64_t address = engine.Allocate();
+    const uint64_t region = engine.ShareAll(address);
+    CheckRounds(engine, {address + kNextOffset});
+    CHECK(engine.Unregister(region) == SPECD_ERROR_STATE);
+    engine.ShareAll(engine.Allocate());
+    CHECK(engine.Unregister(region) == SPECD_OK);
+    CHECK(engine.Unregister(region) == SPECD_ERROR_NOT_FOUND);
+    CHECK(engine.peer.Call({.op = PeerOp::kFree, .address = address}).code == kGpuOk);
+    CHECK(engine.peer.Call({.op = PeerOp::kCountViolations}).value == 0);
+    // Past the end, no memory at all, and nothing of it.
+    const uint64_t small = engine.Allocate();
+    CHECK(engine.Import(small, uint64_t{1} << 30).code == SPECD_ERROR_REGION);
+    CHECK(engine.Import(small, 0).code == SPECD_ERROR_REGION);
+    CHECK(engine.Import(4096, 16).code == SPECD_ERROR_REGION);
+    CHECK(engine.Import(small, ~uint64_t{0}).code == SPECD_ERROR_REGION);
+  }
+
+  TEST_CASE("device memory for a verifier on the CPU is refused where the engine runs") {
+    DeviceEngine embedded("embedded:cpu");
+    CHECK(embedded.Import(embedded.Allocate(), kBytes).code == SPECD_ERROR_UNSUPPORTED);
+    const test::EngineHost cpu;
+    DeviceEngine attached(cpu.uri);
+    CHECK(attached.Import(attached.Allocate(), kBytes).code == SPECD_ERROR_UNSUPPORTED);
+    CHECK(attached.Import(4096, 16).code == SPECD_ERROR_REGION);
+  }
+
+  TEST_CASE(
+      "an engine that is killed with rows bound: the daemon unmaps them and serves the next") {
+    DeviceHost daemon;
+    {
+      DeviceEngine engine(daemon.host->uri);
+      engine.ShareAll(engine.Allocate());
+      const PeerReply opened = engine.peer.Call({.op = PeerOp::kOpenSequence, .value = 1});
+      CHECK(engine.peer.Call({.op = PeerOp::kRound, .value = opened.value}).code == SPECD_OK);
+      engine.peer.Kill();
+      // The hang-up is noticed by the control thread; a test that waits in vain hangs.
+      while (daemon.platform.gpu->num_imports() > 0) std::this_thread::yield();
+    }
+    DeviceEngine next(daemon.host->uri);
+    const uint64_t address = next.Allocate();
+    next.ShareAll(address);
+    CheckRounds(next, {address + kNextOffset});
+    CHECK(daemon.platform.gpu->violations().empty());
+  }
+
+  TEST_CASE("a daemon that is killed leaves the engine its memory, and what was written there") {
+    DaemonProcess daemon;
+    DeviceEngine engine(daemon.uri());
+    const uint64_t address = engine.Allocate();
+    const uint64_t region = engine.ShareAll(address);
+    const PeerReply opened = engine.peer.Call({.op = PeerOp::kOpenSequence, .value = 1});
+    const PeerReply round = engine.peer.Call({.op = PeerOp::kRound, .value = opened.value});
+    REQUIRE(round.size_bytes > 0);
+    daemon.Kill();
+    CHECK(engine.peer.Call({.op = PeerOp::kRound, .value = opened.value}).code ==
+          SPECD_ERROR_DISCONNECTED);
+    CHECK(engine.Unregister(region) == SPECD_ERROR_DISCONNECTED);
+    CHECK(engine.ReadId(address + kNextOffset) == round.tokens[round.size_bytes - 1]);
+    engine.peer.Call({.op = PeerOp::kCloseEngine});
+    CHECK(engine.peer.Call({.op = PeerOp::kFree, .address = address}).code == kGpuOk);
+    CHECK(engine.peer.Call({.op = PeerOp::kCountViolations}).value == 0);
+  }
+}
+
+}  // namespace
+}  // namespace specd

@@ -1,0 +1,223 @@
+// Regions come and go, and rows may lie in imported device memory: what Bind makes of them, and
+// what keeps memory from being unmapped under a round.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+
+#include "ipc/error.h"
+#include "ipc/include/specd/specd.h"
+#include "tests/daemon/hooked_session.h"
+#include "tests/support/fake_gpu_context.h"
+#include "tests/support/gpu_peer.h"
+
+namespace specd {
+namespace {
+
+constexpr uint64_t kBytes = uint64_t{2} << 20;
+constexpr uint64_t kRowBytes = 8 * sizeof(float);  // the fixture's vocabulary has 8 tokens
+
+class SeenPlatform final : public GpuPlatform {
+ public:
+  GpuResult ListDevices(std::vector<GpuDevice>* devices) override {
+    return FakeGpuPlatform().ListDevices(devices);
+  }
+  GpuResult OpenContext(size_t device_index, std::unique_ptr<GpuContext>* context) override {
+    auto made = std::make_unique<FakeGpuContext>(FakeGpuOptions(), device_index);
+    gpu = made.get();
+    *context = std::move(made);
+    return GpuResult::Ok();
+  }
+  FakeGpuContext* gpu = nullptr;
+};
+
+UniqueFd MakeRows() {
+  UniqueFd fd(memfd_create("rows", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  REQUIRE(ftruncate(fd.get(), 4096) == 0);
+  REQUIRE(fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK) == 0);
+  return fd;
+}
+
+// A session whose backend says that it runs on `uuid`, and an engine's allocation on the first
+// pretended device.
+struct Fixture : SessionFixture {
+  explicit Fixture(const std::string& uuid = FakeGpuOptions().devices[0].uuid)
+      : SessionFixture(false) {
+    SessionOptions options = session->options();
+    options.importer = &importer;
+    auto owned = std::make_unique<HookedBackend>();
+    hooked = owned.get();
+    backend = hooked;
+    backend->uuid = uuid;
+    Attach(options, std::move(owned));
+    hooked->hook = [this](const RoundBatch& batch) { batches.push_back(batch); };
+  }
+
+  uint32_t RegisterDevice() {
+    const PeerReply made = peer.Call({.op = PeerOp::kAllocate, .size_bytes = kBytes});
+    const PeerReply exported = peer.Call({.op = PeerOp::kExport, .address = made.address});
+    DeviceRegionSpec spec{.kind = 1,
+                          .device_uuid = FakeGpuOptions().devices[0].uuid,
+                          .handle = {},
+                          .base_bytes = kBytes,
+                          .offset_bytes = 4096,
+                          .size_bytes = 64 * kRowBytes,
+                          .buffer_id = exported.buffer_id,
+                          .export_pid = static_cast<uint32_t>(peer.pid())};
+    constexpr char kDigits[] = "0123456789abcdef";
+    for (const uint8_t byte : exported.handle) {
+      spec.handle += kDigits[byte >> 4];
+      spec.handle += kDigits[byte & 15];
+    }
+    const auto region = session->device_regions().Register(spec, UniqueFd(), peer.pid());
+    REQUIRE(region.ok());
+    return *region;
+  }
+
+  absl::Status Bind(TensorRole role, uint32_t region, const TensorSpec& spec) {
+    return session->Bind(role, region, spec);
+  }
+  void Round() {
+    const SequenceHandle s = Open("r");
+    backend->script = {Confirm(0, {1})};
+    REQUIRE(Submit({s}) == PushResult::kOk);
+    REQUIRE(session->Step());
+  }
+
+  SeenPlatform platform;
+  DeviceImporter importer{&platform, [] {}};
+  GpuPeer peer;
+  HookedBackend* hooked = nullptr;
+  std::vector<RoundBatch> batches;
+};
+
+TEST_SUITE("process") {
+  TEST_CASE("a round is given device memory where it lies, and each role its own kind") {
+    Fixture f;
+    const uint32_t device = f.RegisterDevice();
+    const RowMemory memory = f.session->device_regions().Find(device)->memory;
+    REQUIRE(f.Bind(TensorRole::kTargetRows, device, {SPECD_FLOAT32, 2 * kRowBytes, 4, 13}).ok());
+    REQUIRE(f.Bind(TensorRole::kGrammarMask, device, {SPECD_FLOAT32, 4, 3, 0}).ok());
+    f.Round();
+    REQUIRE(f.batches.size() == 1);
+    const TensorView& target = f.batches[0].target;
+    CHECK(target.space == MemorySpace::kDevice);
+    CHECK(target.data == static_cast<const char*>(memory.data) + 2 * kRowBytes);
+    CHECK(target.row_stride == 13);
+    CHECK(f.batches[0].mask.space == MemorySpace::kDevice);
+    CHECK(f.batches[0].mask.words == static_cast<const uint32_t*>(memory.data) + 1);
+    CHECK(f.batches[0].draft.space == MemorySpace::kHost);
+  }
+
+  TEST_CASE("tensors in device memory have the bounds of tensors in host memory") {
+    Fixture f;
+    const uint32_t device = f.RegisterDevice();
+    const TensorRole role = TensorRole::kTargetRows;
+    CHECK(f.Bind(role, device, {SPECD_FLOAT32, 0, 64, 0}).ok());
+    struct Bad {
+      TensorSpec spec;
+      const char* field;
+    };
+    for (const Bad& bad :
+         {Bad{{SPECD_FLOAT32, 0, 65, 0}, "num_rows"}, Bad{{SPECD_FLOAT32, 4, 64, 0}, "num_rows"},
+          Bad{{SPECD_FLOAT32, 64 * kRowBytes, 1, 0}, "offset_bytes"},
+          Bad{{SPECD_FLOAT32, ~uint64_t{3}, 1, 0}, "offset_bytes"},
+          Bad{{SPECD_FLOAT32, 2, 1, 0}, "offset_bytes"},
+          Bad{{SPECD_FLOAT32, 0, 2, uint64_t{1} << 40}, "num_rows"},
+          Bad{{SPECD_FLOAT32, 0, 2, 7}, "row_stride"}}) {
+      CHECK(ErrorFieldOf(f.Bind(role, device, bad.spec)) == bad.field);
+    }
+  }
+
+  TEST_CASE("memory of another device than that of the rounds is refused by region and role") {
+    const std::string other = FakeGpuOptions().devices[1].uuid;
+    for (const std::string& uuid : {other, std::string()}) {
+      Fixture f(uuid);
+      const absl::Status status =
+          f.Bind(TensorRole::kDraftRows, f.RegisterDevice(), {SPECD_FLOAT32, 0, 1, 0});
+      CHECK(ErrorCodeOf(status) == SPECD_ERROR_UNSUPPORTED);
+      CHECK(ErrorFieldOf(status) == "region");
+      const std::string text(status.message());
+      CAPTURE(text);
+      CHECK(text.find("region = 65536") != std::string::npos);
+      CHECK(text.find("SPECD_DRAFT_ROWS") != std::string::npos);
+      CHECK(text.find(uuid.empty() ? "--device=cuda" : other) != std::string::npos);
+    }
+  }
+
+  TEST_CASE("device memory that a role is bound to stays mapped until the role has other memory") {
+    Fixture f;
+    const uint32_t device = f.RegisterDevice();
+    REQUIRE(f.Bind(TensorRole::kDraftRows, device, {SPECD_FLOAT32, 0, 1, 0}).ok());
+    const absl::Status status = f.session->UnregisterRegion(device);
+    CHECK(ErrorCodeOf(status) == SPECD_ERROR_STATE);
+    CHECK(std::string(status.message()).find("SPECD_DRAFT_ROWS") != std::string::npos);
+    CHECK(f.platform.gpu->num_imports() == 1);
+    // What failed to be bound is not bound.
+    REQUIRE_FALSE(f.Bind(TensorRole::kTargetRows, device, {SPECD_FLOAT32, 0, 99, 0}).ok());
+    REQUIRE(f.Bind(TensorRole::kDraftRows, 1, {SPECD_FLOAT32, 0, 1, 0}).ok());
+    CHECK(f.session->UnregisterRegion(device).ok());
+    CHECK(f.platform.gpu->num_imports() == 0);
+    CHECK(ErrorCodeOf(f.Bind(TensorRole::kDraftRows, device, {SPECD_FLOAT32, 0, 1, 0})) ==
+          SPECD_ERROR_NOT_FOUND);
+  }
+
+  TEST_CASE("the end of a session waits for the round that reads device memory") {
+    Fixture f;
+    const uint32_t device = f.RegisterDevice();
+    REQUIRE(f.Bind(TensorRole::kTargetRows, device, {SPECD_FLOAT32, 0, 4, 0}).ok());
+    std::atomic<bool> started{false};
+    std::thread control;
+    bool was_mapped = true;
+    f.hooked->hook = [&](const RoundBatch&) {
+      control = std::thread([&] {
+        started = true;
+        f.session->EndAll();
+      });
+      while (!started) std::this_thread::yield();
+      // Time enough to unmap it, if nothing held that back.
+      for (int i = 0; i < 20000 && was_mapped; ++i) {
+        std::this_thread::yield();
+        was_mapped = f.platform.gpu->num_imports() == 1;
+      }
+    };
+    f.Round();
+    control.join();
+    CHECK(was_mapped);
+    CHECK(f.platform.gpu->num_imports() == 0);
+    CHECK_FALSE(f.session->Step());
+  }
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("host regions are unregistered too, unless a role is bound to them") {
+    SessionFixture f(false);  // its target rows lie in region 1
+    CHECK(ErrorCodeOf(f.session->UnregisterRegion(1)) == SPECD_ERROR_STATE);
+    const TensorSpec spec = {SPECD_FLOAT32, 0, 4, 0};
+    const auto second = f.session->RegisterRegion(MakeRows(), 4096);
+    REQUIRE(second.ok());
+    REQUIRE(f.session->Bind(TensorRole::kTargetRows, *second, spec).ok());
+    CHECK(f.session->UnregisterRegion(1).ok());
+    for (const uint32_t gone : {0u, 1u, *second + 1}) {
+      CHECK(ErrorCodeOf(f.session->UnregisterRegion(gone)) == SPECD_ERROR_NOT_FOUND);
+      CHECK(ErrorCodeOf(f.session->Bind(TensorRole::kDraftRows, gone, spec)) ==
+            SPECD_ERROR_NOT_FOUND);
+    }
+  }
+
+  TEST_CASE("sixteen host regions at a time; no number is used twice") {
+    SessionFixture f(false);
+    uint32_t last = 1;
+    for (int i = 1; i < 16; ++i) last = *f.session->RegisterRegion(MakeRows(), 4096);
+    CHECK(ErrorCodeOf(f.session->RegisterRegion(MakeRows(), 4096).status()) ==
+          SPECD_ERROR_EXHAUSTED);
+    CHECK(f.session->UnregisterRegion(last).ok());
+    const auto next = f.session->RegisterRegion(MakeRows(), 4096);
+    REQUIRE(next.ok());
+    CHECK(*next == last + 1);
+  }
+}
+
+}  // namespace
+}  // namespace specd

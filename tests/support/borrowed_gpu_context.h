@@ -1,0 +1,64 @@
+// A GpuContext that is another one, owned elsewhere: for code that opens a context of its own where
+// a test wants the one it has. The other one must live longer.
+#pragma once
+
+#include "kernels/core/gpu_context.h"
+
+namespace specd {
+
+class BorrowedGpuContext final : public GpuContext {
+ public:
+  explicit BorrowedGpuContext(GpuContext* gpu) : gpu_(*gpu) {}
+
+  GpuResult Allocate(uint64_t size_bytes, GpuAddress* address) override {
+    return gpu_.Allocate(size_bytes, address);
+  }
+  GpuResult Free(GpuAddress address) override { return gpu_.Free(address); }
+  GpuResult Describe(GpuAddress address, GpuAllocation* allocation) override {
+    return gpu_.Describe(address, allocation);
+  }
+  GpuResult Export(GpuAddress address, GpuMemoryKind kind, GpuExport* exported) override {
+    return gpu_.Export(address, kind, exported);
+  }
+  GpuResult RegisterHost(void* host, uint64_t size_bytes, GpuAddress* device) override {
+    return gpu_.RegisterHost(host, size_bytes, device);
+  }
+  GpuResult UnregisterHost(void* host) override { return gpu_.UnregisterHost(host); }
+  GpuResult Import(const GpuImport& import, GpuMapping* mapping) override {
+    return gpu_.Import(import, mapping);
+  }
+  GpuResult Close(const GpuMapping& mapping) override { return gpu_.Close(mapping); }
+  GpuResult CreateStream(GpuStream* stream) override { return gpu_.CreateStream(stream); }
+  GpuResult DestroyStream(GpuStream stream) override { return gpu_.DestroyStream(stream); }
+  GpuResult Synchronize(GpuStream stream) override { return gpu_.Synchronize(stream); }
+  GpuResult Query(GpuStream stream) override { return gpu_.Query(stream); }
+  GpuResult WriteValue(GpuStream stream, GpuAddress word, GpuWord width, uint64_t value) override {
+    return gpu_.WriteValue(stream, word, width, value);
+  }
+  GpuResult WaitValue(GpuStream stream, GpuAddress word, GpuWord width, uint64_t value) override {
+    return gpu_.WaitValue(stream, word, width, value);
+  }
+  GpuResult Copy(GpuStream stream, void* target, const void* source, uint64_t size_bytes) override {
+    return gpu_.Copy(stream, target, source, size_bytes);
+  }
+  GpuResult CreateSharedEvent(GpuEvent* event) override { return gpu_.CreateSharedEvent(event); }
+  GpuResult ExportEvent(GpuEvent event, GpuHandle* handle) override {
+    return gpu_.ExportEvent(event, handle);
+  }
+  GpuResult OpenEvent(const GpuHandle& handle, GpuEvent* event) override {
+    return gpu_.OpenEvent(handle, event);
+  }
+  GpuResult DestroyEvent(GpuEvent event) override { return gpu_.DestroyEvent(event); }
+  GpuResult RecordEvent(GpuEvent event, GpuStream stream) override {
+    return gpu_.RecordEvent(event, stream);
+  }
+  GpuResult WaitEvent(GpuStream stream, GpuEvent event) override {
+    return gpu_.WaitEvent(stream, event);
+  }
+  GpuResult Check() override { return gpu_.Check(); }
+
+ private:
+  GpuContext& gpu_;
+};
+
+}  // namespace specd

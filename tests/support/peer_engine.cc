@@ -1,0 +1,90 @@
+#include "tests/support/peer_engine.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "daemon/engine_device.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "tests/support/borrowed_gpu_context.h"
+
+namespace specd {
+namespace {
+
+FakeGpuContext* process_gpu = nullptr;
+FakeGpu process_driver;  // of rounds in this process
+
+class BorrowedPlatform final : public GpuPlatform {
+ public:
+  GpuResult ListDevices(std::vector<GpuDevice>* devices) override {
+    *devices = FakeGpuOptions().devices;
+    return GpuResult::Ok();
+  }
+  GpuResult OpenContext(size_t, std::unique_ptr<GpuContext>* context) override {
+    *context = std::make_unique<BorrowedGpuContext>(process_gpu);
+    return GpuResult::Ok();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<GpuPlatform> MakeEnginePlatform() { return std::make_unique<BorrowedPlatform>(); }
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeEngineBackend(std::string_view name,
+                                                           const BackendOptions&) {
+  if (name != "cuda") return MakeBackend(name);
+  process_driver.is_imported = [](const void* address) {
+    GpuAllocation allocation;
+    return process_gpu->Describe(reinterpret_cast<GpuAddress>(address), &allocation).ok();
+  };
+  return MakeCudaBackend(std::make_unique<FakeGpuDriver>(&process_driver));
+}
+
+PeerEngine::PeerEngine(FakeGpuContext* gpu) : gpu_(gpu) { process_gpu = gpu; }
+
+int PeerEngine::Do(const PeerRequest& request, PeerReply* reply) {
+  switch (request.op) {
+    case PeerOp::kOpenEngine:
+      return engine_.Open(request.path);
+    case PeerOp::kCloseEngine:
+      engine_.Close();
+      return SPECD_OK;
+    case PeerOp::kFillRows: {
+      // The memory is this process's own, so it can be reached without a stream.
+      const std::vector<float> rows = ScriptEngine::Rows(request.value != 0);
+      std::memcpy(reinterpret_cast<void*>(request.address), rows.data(), ScriptEngine::kRowsBytes);
+      return SPECD_OK;
+    }
+    case PeerOp::kImportDevice: {
+      specd_region region = {};
+      const int code =
+          specd_import_device(engine_.get(), request.address, request.size_bytes, &region);
+      reply->value = region.id;
+      reply->address = reinterpret_cast<uint64_t>(region.data);
+      return code;
+    }
+    case PeerOp::kUnregisterRegion:
+      return specd_unregister(engine_.get(), static_cast<uint32_t>(request.value));
+    case PeerOp::kBind:
+      return engine_.Bind(static_cast<int>(request.word), static_cast<uint32_t>(request.value),
+                          request.address, request.size_bytes);
+    case PeerOp::kOpenSequence: {
+      const int code = engine_.OpenSequence(request.value, &reply->value);
+      reply->address = specd_sequence_slot(reply->value);
+      return code;
+    }
+    case PeerOp::kRound: {
+      std::vector<int32_t> kept;
+      const int code = engine_.Round(request.value, static_cast<uint32_t>(request.word), &kept);
+      reply->size_bytes = kept.size();
+      std::copy(kept.begin(), kept.end(), reply->tokens);
+      return code;
+    }
+    default:
+      return SPECD_ERROR_UNSUPPORTED;
+  }
+}
+
+}  // namespace specd
