@@ -388,8 +388,10 @@ enum {
                                         needed: the sequence ends here, tokens before that row
                                         stand */
   SPECD_STATUS_UNKNOWN_SEQUENCE = 3, /* never opened, or closed */
-  SPECD_STATUS_INVALID = 4,     /* not verified, nothing changed for this sequence: see detail */
-  SPECD_STATUS_DEVICE_ERROR = 5 /* the processor failed; nothing changed, the daemon restarts */
+  SPECD_STATUS_INVALID = 4,      /* not verified, nothing changed for this sequence: see detail */
+  SPECD_STATUS_DEVICE_ERROR = 5, /* the processor failed; nothing changed, the daemon restarts */
+  SPECD_STATUS_ABORTED = 6       /* of specd_submit_on_stream: the stream was released without an
+                                    answer; nothing was confirmed, nothing will be */
 };
 
 /* What SPECD_STATUS_INVALID is about. */
