@@ -107,8 +107,9 @@ typedef struct specd_options {
                                     default 21 */
   uint32_t threads; /* embedded mode: for one round, 1 .. 16; default 0 = as many as usable CPUs, at
                        most 16. The results do not depend on it. A daemon has --threads instead */
-  uint32_t reserved; /* 0 */
-  const char* name;  /* shown in the daemon's log, up to 64 bytes; default "engine" */
+  uint32_t stream_timeout_ms; /* how long a stream waits for its answer before it is released
+                                 (specd_submit_on_stream), 1 .. 3600000; default 0 = 250 */
+  const char* name;           /* shown in the daemon's log, up to 64 bytes; default "engine" */
 } specd_options;
 
 SPECD_API void specd_options_init(specd_options* options);
@@ -453,6 +454,46 @@ typedef struct specd_completion {
  * With no round in flight there is nothing to wait for, and the answer is SPECD_EMPTY at once.
  * SPECD_EMPTY if none came; SPECD_ERROR_DISCONNECTED as soon as the daemon is known to be gone. */
 SPECD_API int specd_poll(specd_engine* engine, specd_completion* completion, int timeout_ms);
+
+/* ---- rounds on a CUDA stream ---------------------------------------------------------------- */
+
+/* Submits a round whose rows a stream is still writing, with no wait of the CPU: enqueues on
+ * cuda_stream (a CUstream or cudaStream_t of a device's primary context) that the rows are ready,
+ * and that the stream waits for the answer. What is enqueued behind, such as the next forward, runs
+ * after specd has answered. The answer comes through specd_poll, as every other; the rows may
+ * be written again by what is enqueued behind.
+ *
+ * The daemon takes rounds in the order of submission, each once its rows are ready: a forward may
+ * take as long as it likes and disturbs no other engine, but rounds of this one that were submitted
+ * later wait behind it. Use one engine per stream where streams are to be independent.
+ *
+ * Nothing in CUDA times out, so the library watches (a thread, from the first such call on). A
+ * stream whose rows have been ready for stream_timeout_ms without an answer, or whose daemon is
+ * gone, is released; then the results of the round are SPECD_STATUS_ABORTED: nothing was confirmed
+ * and nothing will be, no sequence has changed, and the round can be submitted again. Until a slow
+ * daemon has noticed, its place in the ring stays taken (SPECD_FULL once all are).
+ * What is enqueued behind a round must therefore ask how it ended: see specd_get_verdict.
+ *
+ * SPECD_FULL as specd_submit, also while another stream has still to pass an earlier round.
+ * SPECD_ERROR_UNSUPPORTED without a CUDA driver, on a device without stream memory operations, and
+ * in embedded mode: synchronize the stream and use specd_submit. Not while the stream records a
+ * graph: submit behind the graph's launch.
+ *
+ * specd_close releases the streams and waits, up to timeout_ms, until they have passed their waits;
+ * where one does not, some pages stay mapped. */
+SPECD_API int specd_submit_on_stream(specd_engine* engine, uint64_t round_id,
+                                     const specd_draft* drafts, uint32_t num_drafts,
+                                     void* cuda_stream);
+
+typedef struct specd_verdict {
+  uint64_t device_address; /* of a uint64_t that kernels of the stream may read behind the round */
+  uint64_t answered;       /* what it holds if the round was answered; otherwise nothing was
+                              confirmed, and its completion says why */
+} specd_verdict;
+
+/* Of the round submitted last with specd_submit_on_stream. Valid for what is enqueued on that stream
+ * before ring_depth more rounds are. */
+SPECD_API int specd_get_verdict(specd_engine* engine, specd_verdict* verdict);
 
 /* ---- specd as the drafter's sampler --------------------------------------------------------- */
 

@@ -31,7 +31,7 @@ class Options(Structure):
         ("struct_size", c_uint32), ("vocab_size", c_uint32), ("max_batch", c_uint32),
         ("max_sequences", c_uint32), ("max_draft", c_uint32), ("ring_depth", c_uint32),
         ("timeout_ms", c_uint32), ("max_scores_per_token", c_uint32), ("threads", c_uint32),
-        ("reserved", c_uint32), ("name", c_char_p),
+        ("stream_timeout_ms", c_uint32), ("name", c_char_p),
     ]
 
 
@@ -128,6 +128,10 @@ class Completion(Structure):
     ]
 
 
+class Verdict(Structure):
+    _fields_ = [("device_address", c_uint64), ("answered", c_uint64)]
+
+
 class DraftRequest(Structure):
     _fields_ = [
         ("sequence", c_uint64), ("row", c_uint32), ("mask_row", c_int32),
@@ -221,6 +225,8 @@ FUNCTIONS = {
     "specd_abort": (c_int, c_void_p, c_uint64),
     "specd_get_sequence_state": (c_int, c_void_p, c_uint64, POINTER(SequenceState)),
     "specd_submit": (c_int, c_void_p, c_uint64, POINTER(Draft), c_uint32),
+    "specd_submit_on_stream": (c_int, c_void_p, c_uint64, POINTER(Draft), c_uint32, c_void_p),
+    "specd_get_verdict": (c_int, c_void_p, POINTER(Verdict)),
     "specd_poll": (c_int, c_void_p, POINTER(Completion), c_int),
     "specd_sample_draft": (c_int, c_void_p, POINTER(DraftRequest), c_uint32,
                            POINTER(DraftChildren)),
