@@ -10,9 +10,11 @@
 #include <string_view>
 #include <utility>
 
+#include "daemon/mps.h"
 #include "daemon/open_message.h"
 #include "daemon/version.h"
 #include "ipc/error.h"
+#include "kernels/cuda/driver_platform.h"
 
 namespace specd {
 namespace {
@@ -97,14 +99,16 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(const std::string& uri,
   if (!segment.ok()) return segment.status();
   absl::StatusOr<OkReply> mapped = Expect<OkReply>((*link)->Call(MappedRequest{}, -1, nullptr));
   if (!mapped.ok()) return mapped.status();
-  return std::unique_ptr<Engine>(
-      new Engine(*std::move(link), std::make_unique<Segment>(*std::move(segment)), options));
+  return std::unique_ptr<Engine>(new Engine(*std::move(link),
+                                            std::make_unique<Segment>(*std::move(segment)),
+                                            *std::move(reply), options));
 }
 
-Engine::Engine(std::unique_ptr<EngineLink> link, std::unique_ptr<Segment> segment,
+Engine::Engine(std::unique_ptr<EngineLink> link, std::unique_ptr<Segment> segment, HelloReply hello,
                const specd_options& options)
     : link_(std::move(link)),
       segment_(std::move(segment)),
+      hello_(std::move(hello)),
       timeout_ms_(static_cast<int>(options.timeout_ms)),
       stream_timeout_ms_(options.stream_timeout_ms == 0
                              ? kStreamTimeoutMs
@@ -220,6 +224,19 @@ absl::Status Engine::GetState(specd_sequence sequence, specd_sequence_state* sta
   }
   return MakeError(SPECD_ERROR_NOT_FOUND, "sequence",
                    fmt::format("sequence {:#x} is not open", sequence));
+}
+
+void Engine::GetSharing(specd_sharing* sharing) const {
+  if (link_->is_embedded() || hello_.device == "cpu") {
+    *sharing = {SPECD_SHARING_NONE, 0,
+                "no GPU is shared: rounds run on the CPU or in this process"};
+    return;
+  }
+  // Where there is no driver, there is nothing to be known.
+  std::vector<GpuDevice> devices;
+  (void)MakeCudaPlatform()->ListDevices(&devices);
+  const Sharing found = JudgeSharing(DescribeMps(devices, MpsPipeDirectory()), hello_.mps);
+  *sharing = {found.mode, 0, found.text};
 }
 
 absl::Status Engine::GetStats(specd_engine_stats* stats) {

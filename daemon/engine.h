@@ -44,6 +44,7 @@ class Engine {
   absl::StatusOr<int> SubmitOnStream(uint64_t round_id, const specd_draft* drafts,
                                      uint32_t num_drafts, void* cuda_stream);
   absl::Status GetVerdict(specd_verdict* verdict) const;
+  void GetSharing(specd_sharing* sharing) const;
   absl::StatusOr<int> Poll(specd_completion* completion, int timeout_ms);
 
   absl::Status SampleDraft(std::span<const specd_draft_request> requests,
@@ -53,7 +54,7 @@ class Engine {
   absl::Status GetStats(specd_engine_stats* stats);
 
  private:
-  Engine(std::unique_ptr<EngineLink> link, std::unique_ptr<Segment> segment,
+  Engine(std::unique_ptr<EngineLink> link, std::unique_ptr<Segment> segment, HelloReply hello,
          const specd_options& options);
 
   absl::StatusOr<uint32_t> RegisterRegion(int fd, uint64_t size_bytes);
@@ -76,6 +77,7 @@ class Engine {
 
   const std::unique_ptr<EngineLink> link_;
   std::unique_ptr<Segment> segment_;
+  const HelloReply hello_;
   const int timeout_ms_;         // of a call
   const int stream_timeout_ms_;  // of a stream that waits
   EngineChannel channel_;

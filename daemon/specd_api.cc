@@ -196,6 +196,15 @@ int specd_get_verdict(specd_engine* engine, specd_verdict* verdict) {
   return Guard([&] { return engine->engine->GetVerdict(verdict); });
 }
 
+int specd_get_sharing(specd_engine* engine, specd_sharing* sharing) {
+  if (engine == nullptr) return NullArgument("engine");
+  if (sharing == nullptr) return NullArgument("sharing");
+  return Guard([&]() -> absl::Status {
+    engine->engine->GetSharing(sharing);
+    return absl::OkStatus();
+  });
+}
+
 int specd_poll(specd_engine* engine, specd_completion* completion, int timeout_ms) {
   if (engine == nullptr) return NullArgument("engine");
   if (completion == nullptr) return NullArgument("completion");

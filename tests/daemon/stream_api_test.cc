@@ -246,6 +246,23 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE("an engine is told how it shares the GPU with its daemon") {
+    StreamFixture f;
+    specd_sharing sharing;
+    REQUIRE(specd_get_sharing(f.engine.get(), &sharing) == SPECD_OK);
+    CHECK(sharing.mode == SPECD_SHARING_NONE);  // the fixture's daemon has no device
+    f.engine.reset();
+    const ServerFixture on_cuda("cuda", "none");
+    specd_options options;
+    specd_options_init(&options);
+    options.vocab_size = 8;
+    const EnginePtr engine = OpenEngine(on_cuda.uri, options);
+    REQUIRE(specd_get_sharing(engine.get(), &sharing) == SPECD_OK);
+    CHECK(sharing.mode == SPECD_SHARING_TIME_SLICED);
+    CHECK(std::string(sharing.text).find("time-sliced") != std::string::npos);
+    CHECK(specd_get_sharing(engine.get(), nullptr) == SPECD_ERROR_INVALID_ARGUMENT);
+  }
+
   TEST_CASE("what cannot be a round on a stream is refused by name") {
     StreamFixture f;
     specd_verdict verdict;

@@ -491,9 +491,26 @@ typedef struct specd_verdict {
                               confirmed, and its completion says why */
 } specd_verdict;
 
-/* Of the round submitted last with specd_submit_on_stream. Valid for what is enqueued on that stream
- * before ring_depth more rounds are. */
+/* Of the round submitted last with specd_submit_on_stream. Valid for what is enqueued on that
+ * stream before ring_depth more rounds are. */
 SPECD_API int specd_get_verdict(specd_engine* engine, specd_verdict* verdict);
+
+enum {
+  SPECD_SHARING_NONE = 0,        /* rounds run on the CPU, or in this process */
+  SPECD_SHARING_MPS = 1,         /* through one MPS server: kernels of both may run at once */
+  SPECD_SHARING_TIME_SLICED = 2, /* two processes on one GPU without it take turns: a round may wait
+                                    for a time slice of the engine, and the engine for one of it */
+  SPECD_SHARING_UNKNOWN = 3
+};
+
+typedef struct specd_sharing {
+  uint32_t mode; /* SPECD_SHARING_... */
+  uint32_t reserved;
+  const char* text; /* the same in words, with the remedy; never NULL, never to be freed */
+} specd_sharing;
+
+/* How this process and the daemon share the GPU. Asks the CUDA driver of this process. */
+SPECD_API int specd_get_sharing(specd_engine* engine, specd_sharing* sharing);
 
 /* ---- specd as the drafter's sampler --------------------------------------------------------- */
 

@@ -132,6 +132,10 @@ class Verdict(Structure):
     _fields_ = [("device_address", c_uint64), ("answered", c_uint64)]
 
 
+class Sharing(Structure):
+    _fields_ = [("mode", c_uint32), ("reserved", c_uint32), ("text", c_char_p)]
+
+
 class DraftRequest(Structure):
     _fields_ = [
         ("sequence", c_uint64), ("row", c_uint32), ("mask_row", c_int32),
@@ -227,6 +231,7 @@ FUNCTIONS = {
     "specd_submit": (c_int, c_void_p, c_uint64, POINTER(Draft), c_uint32),
     "specd_submit_on_stream": (c_int, c_void_p, c_uint64, POINTER(Draft), c_uint32, c_void_p),
     "specd_get_verdict": (c_int, c_void_p, POINTER(Verdict)),
+    "specd_get_sharing": (c_int, c_void_p, POINTER(Sharing)),
     "specd_poll": (c_int, c_void_p, POINTER(Completion), c_int),
     "specd_sample_draft": (c_int, c_void_p, POINTER(DraftRequest), c_uint32,
                            POINTER(DraftChildren)),
