@@ -11,6 +11,7 @@
 #include "ipc/error.h"
 #include "ipc/include/specd/specd.h"
 #include "ipc/round_words.h"
+#include "kernels/core/check.h"
 #include "kernels/cuda/driver_platform.h"
 
 namespace specd {

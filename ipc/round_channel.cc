@@ -142,6 +142,10 @@ PushResult EngineChannel::Submit(uint64_t round_id, std::span<const EngineDraft>
 
 void EngineChannel::ArmWords() {
   RoundWords* words = segment_->round_words(next_number());
+  // The round of a lap ago has been polled, but a daemon that was killed behind its completion has
+  // not released its stream; from here on nobody would look for it.
+  const uint64_t depth = segment_->limits().ring_depth;
+  if (next_number() > depth) Release(words, next_number() - depth);
   // Nobody waits for these words now. What the stream writes is ordered behind by its submission,
   // what the daemon reads by the ring.
   words->ready.store(next_number() - 1, std::memory_order_relaxed);

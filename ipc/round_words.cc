@@ -5,6 +5,9 @@ namespace {
 
 constexpr uint64_t NumberOf(uint64_t status) { return status >> 8; }
 
+// A correct peer changes a word once meanwhile, or twice; a hostile one must not keep us here.
+constexpr int kTriesMax = 1000;
+
 bool IsLowHalf(uint64_t word, uint64_t number) {
   return static_cast<uint32_t>(word) == static_cast<uint32_t>(number);
 }
@@ -19,7 +22,7 @@ bool AreRowsReady(const RoundWords& words, uint64_t number) {
 
 RoundVerdict Decide(RoundWords* words, uint64_t number, RoundVerdict wish) {
   uint64_t found = words->status.load(std::memory_order_acquire);
-  while (NumberOf(found) < number) {
+  for (int i = 0; i < kTriesMax && NumberOf(found) < number; ++i) {
     // Pairs with the other side's Decide. Release keeps our reads of the rows from moving after it,
     // when the engine may write them anew; acquire keeps what the loser does from moving before it.
     if (words->status.compare_exchange_weak(found, PackVerdict(number, wish),
@@ -41,7 +44,7 @@ bool IsAborted(const RoundWords& words, uint64_t number) {
 void Release(RoundWords* words, uint64_t number) {
   // A daemon that was late for round n must not take back that the library released n + depth.
   uint64_t found = words->done.load(std::memory_order_relaxed);
-  while (found < number) {
+  for (int i = 0; i < kTriesMax && found < number; ++i) {
     // Pairs with the stream's wait. Release keeps the status, the completion and what the daemon
     // wrote for the device from moving after it.
     if (words->done.compare_exchange_weak(found, number, std::memory_order_release,

@@ -223,6 +223,19 @@ TEST_SUITE("unit") {
     CHECK(pair.completion.results[0].status == SPECD_STATUS_OK);
   }
 
+  TEST_CASE(
+      "a slot's next round releases a stream that a daemon killed behind its completion left") {
+    Pair pair({32000, 4, 8, 3, 1, 2});
+    REQUIRE(SubmitOnStream(&pair, 1) == PushResult::kOk);
+    MakeReady(pair, 1);
+    REQUIRE(TakeAndAnswer(&pair));
+    WordsOf(pair, 1)->done.store(0);  // the completion was its last deed
+    REQUIRE(pair.engine.Poll(&pair.completion));
+    // The stream still waits for round 1, so it would never say that round 2 is ready.
+    REQUIRE(SubmitOnStream(&pair, 2) == PushResult::kOk);
+    CHECK(WordsOf(pair, 1)->done.load() == 1);
+  }
+
   TEST_CASE("an abort waits for the answers of earlier rounds") {
     Pair pair;
     REQUIRE(pair.Submit(1, TwoTokens()) == PushResult::kOk);
