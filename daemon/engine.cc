@@ -123,7 +123,7 @@ Engine::~Engine() {
   channel_.SetState(EngineState::kClosing);
   if (streams_ == nullptr || streams_->Close(int64_t{timeout_ms_} * 1'000'000)) return;
   // A stream of the engine has not come to its wait yet, and will write a word behind it.
-  (void)segment_.release();
+  KeepForever(std::move(segment_));
 }
 
 // ---- memory

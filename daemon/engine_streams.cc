@@ -25,9 +25,6 @@ absl::Status Refused(const GpuResult& result, std::string_view what, std::string
                    "cuda_stream", fmt::format("{}: {}; {}", what, result.text(), remedy));
 }
 
-// What a stream may still touch is never given back.
-void KeepForever(std::unique_ptr<GpuContext> context) { (void)context.release(); }
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<EngineStreams>> EngineStreams::Open(

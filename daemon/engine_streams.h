@@ -6,13 +6,25 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "daemon/mutex.h"
 #include "daemon/stream_watch.h"
 #include "kernels/core/gpu_context.h"
 
 namespace specd {
+
+// For what a stream may still touch. It can be found by whoever looks for leaks.
+template <class T>
+void KeepForever(std::unique_ptr<T> kept) {
+  static Mutex* const mutex = new Mutex;
+  static auto* const all = new std::vector<std::unique_ptr<T>>;
+  MutexLock lock(mutex);
+  all->push_back(std::move(kept));
+}
 
 class EngineStreams {
  public:

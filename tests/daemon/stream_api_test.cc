@@ -247,11 +247,12 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("an engine is told how it shares the GPU with its daemon") {
-    StreamFixture f;
     specd_sharing sharing;
-    REQUIRE(specd_get_sharing(f.engine.get(), &sharing) == SPECD_OK);
-    CHECK(sharing.mode == SPECD_SHARING_NONE);  // the fixture's daemon has no device
-    f.engine.reset();
+    {
+      StreamFixture f;
+      REQUIRE(specd_get_sharing(f.engine.get(), &sharing) == SPECD_OK);
+      CHECK(sharing.mode == SPECD_SHARING_NONE);  // the fixture's daemon has no device
+    }
     const ServerFixture on_cuda("cuda", "none");
     specd_options options;
     specd_options_init(&options);

@@ -472,7 +472,8 @@ SPECD_API int specd_poll(specd_engine* engine, specd_completion* completion, int
  * gone, is released; then the results of the round are SPECD_STATUS_ABORTED: nothing was confirmed
  * and nothing will be, no sequence has changed, and the round can be submitted again. Until a slow
  * daemon has noticed, its place in the ring stays taken (SPECD_FULL once all are).
- * What is enqueued behind a round must therefore ask how it ended: see specd_get_verdict.
+ * What is enqueued behind a round must therefore ask how it ended: see specd_get_verdict. Rounds of
+ * the same sequences that are in flight behind an aborted one are judged as they come.
  *
  * SPECD_FULL as specd_submit, also while another stream has still to pass an earlier round.
  * SPECD_ERROR_UNSUPPORTED without a CUDA driver, on a device without stream memory operations, and
