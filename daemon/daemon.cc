@@ -16,6 +16,7 @@
 
 #include "daemon/control_server.h"
 #include "daemon/logging.h"
+#include "daemon/mps.h"
 #include "daemon/publisher.h"
 #include "daemon/shared_names.h"
 #include "daemon/text_worker.h"
@@ -72,6 +73,7 @@ class Daemon {
   // Before the sessions, whose memory goes back through them. Null: rounds run on the CPU.
   std::unique_ptr<GpuPlatform> platform_;
   std::unique_ptr<DeviceImporter> importer_;
+  std::string mps_;  // as DescribeMps
   SharedNames names_;
   SessionList sessions_;
   VerifyLoop verify_;
@@ -144,6 +146,7 @@ void Daemon::StartDevice() {
   importer_ = std::make_unique<DeviceImporter>(platform_.get(), [this] { DeviceFailed(); });
   std::vector<GpuDevice> devices;
   if (!platform_->ListDevices(&devices).ok()) return;  // said to the engine that wants to share
+  mps_ = DescribeMps(devices, MpsPipeDirectory());
   for (const GpuDevice& device : devices) {
     if (device.has_mps.value_or(true)) continue;
     Log("attach").warn(
@@ -166,6 +169,7 @@ absl::Status Daemon::StartControl() {
   };
   options.hello.version = kVersion;
   options.hello.device = config_.device;
+  options.hello.mps = mps_;
   options.hello.tokens_endpoint = config_.tokens_endpoint;
   if (config_.detokenizer != DetokenizerMode::kOff) {
     options.hello.text_endpoint = config_.text_endpoint;

@@ -11,9 +11,11 @@
 #include <string_view>
 #include <utility>
 
+#include "daemon/mps.h"
 #include "daemon/open_message.h"
 #include "daemon/version.h"
 #include "ipc/error.h"
+#include "kernels/cuda/driver_platform.h"
 
 namespace specd {
 namespace {
@@ -21,6 +23,9 @@ namespace {
 absl::Status Invalid(std::string_view field, std::string_view text) {
   return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
 }
+
+// Long beside a round, short beside what a user notices.
+constexpr int kStreamTimeoutMs = 250;
 
 absl::Status Unexpected() {
   return MakeError(SPECD_ERROR_INTERNAL, "reply", "the reply is of another type than the request");
@@ -69,7 +74,10 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(const std::string& uri,
     return Invalid("timeout_ms", fmt::format("timeout_ms = {} is outside 1 .. {}",
                                              options.timeout_ms, kTimeoutMaxMs));
   }
-  if (options.reserved != 0) return Invalid("reserved", "reserved must be 0");
+  if (options.stream_timeout_ms > kTimeoutMaxMs) {
+    return Invalid("stream_timeout_ms", fmt::format("stream_timeout_ms = {} is outside 0 .. {}",
+                                                    options.stream_timeout_ms, kTimeoutMaxMs));
+  }
   HelloRequest hello;
   hello.name = options.name == nullptr ? "engine" : options.name;
   hello.version = kVersion;
@@ -96,20 +104,30 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(const std::string& uri,
   if (!mapped.ok()) return mapped.status();
   return std::unique_ptr<Engine>(new Engine(*std::move(link),
                                             std::make_unique<Segment>(*std::move(segment)),
-                                            static_cast<int>(options.timeout_ms)));
+                                            *std::move(reply), options));
 }
 
-Engine::Engine(std::unique_ptr<EngineLink> link, std::unique_ptr<Segment> segment, int timeout_ms)
+Engine::Engine(std::unique_ptr<EngineLink> link, std::unique_ptr<Segment> segment, HelloReply hello,
+               const specd_options& options)
     : link_(std::move(link)),
       segment_(std::move(segment)),
-      timeout_ms_(timeout_ms),
+      hello_(std::move(hello)),
+      timeout_ms_(static_cast<int>(options.timeout_ms)),
+      stream_timeout_ms_(options.stream_timeout_ms == 0
+                             ? kStreamTimeoutMs
+                             : static_cast<int>(options.stream_timeout_ms)),
       channel_(segment_.get()),
       drafts_(segment_->limits().max_batch),
       results_(segment_->limits().max_batch) {
   channel_.SetState(EngineState::kRunning);
 }
 
-Engine::~Engine() { channel_.SetState(EngineState::kClosing); }
+Engine::~Engine() {
+  channel_.SetState(EngineState::kClosing);
+  if (streams_ == nullptr || streams_->Close(int64_t{timeout_ms_} * 1'000'000)) return;
+  // A stream of the engine has not come to its wait yet, and will write a word behind it.
+  KeepForever(std::move(segment_));
+}
 
 // ---- memory
 
@@ -232,6 +250,19 @@ absl::Status Engine::GetState(specd_sequence sequence, specd_sequence_state* sta
   }
   return MakeError(SPECD_ERROR_NOT_FOUND, "sequence",
                    fmt::format("sequence {:#x} is not open", sequence));
+}
+
+void Engine::GetSharing(specd_sharing* sharing) const {
+  if (link_->is_embedded() || hello_.device == "cpu") {
+    *sharing = {SPECD_SHARING_NONE, 0,
+                "no GPU is shared: rounds run on the CPU or in this process"};
+    return;
+  }
+  // Where there is no driver, there is nothing to be known.
+  std::vector<GpuDevice> devices;
+  (void)MakeCudaPlatform()->ListDevices(&devices);
+  const Sharing found = JudgeSharing(DescribeMps(devices, MpsPipeDirectory()), hello_.mps);
+  *sharing = {found.mode, 0, found.text};
 }
 
 absl::Status Engine::GetStats(specd_engine_stats* stats) {

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "daemon/engine_link.h"
+#include "daemon/engine_streams.h"
 #include "ipc/include/specd/specd.h"
 #include "ipc/mapping.h"
 #include "ipc/round_channel.h"
@@ -43,6 +44,10 @@ class Engine {
   absl::Status GetState(specd_sequence sequence, specd_sequence_state* state);
 
   absl::StatusOr<int> Submit(uint64_t round_id, const specd_draft* drafts, uint32_t num_drafts);
+  absl::StatusOr<int> SubmitOnStream(uint64_t round_id, const specd_draft* drafts,
+                                     uint32_t num_drafts, void* cuda_stream);
+  absl::Status GetVerdict(specd_verdict* verdict) const;
+  void GetSharing(specd_sharing* sharing) const;
   absl::StatusOr<int> Poll(specd_completion* completion, int timeout_ms);
 
   absl::Status SampleDraft(std::span<const specd_draft_request> requests,
@@ -52,10 +57,14 @@ class Engine {
   absl::Status GetStats(specd_engine_stats* stats);
 
  private:
-  Engine(std::unique_ptr<EngineLink> link, std::unique_ptr<Segment> segment, int timeout_ms);
+  Engine(std::unique_ptr<EngineLink> link, std::unique_ptr<Segment> segment, HelloReply hello,
+         const specd_options& options);
 
   absl::StatusOr<uint32_t> RegisterRegion(int fd, uint64_t size_bytes);
   absl::Status CheckDraft(uint32_t index, const specd_draft& draft) const;
+  // Checks a round, and fills drafts_ with it.
+  absl::Status TakeDrafts(const specd_draft* drafts, uint32_t num_drafts);
+  absl::StatusOr<int> CodeOf(PushResult pushed) const;
   bool WaitForCompletion(int timeout_ms);
   // The oldest completion, waiting for it; false if none came.
   absl::StatusOr<bool> Await(int timeout_ms, CompletionView* view);
@@ -70,9 +79,13 @@ class Engine {
   absl::StatusOr<CompletionView> Answer(const Call& call);
 
   const std::unique_ptr<EngineLink> link_;
-  const std::unique_ptr<Segment> segment_;
-  const int timeout_ms_;  // of a call
+  std::unique_ptr<Segment> segment_;
+  const HelloReply hello_;
+  const int timeout_ms_;         // of a call
+  const int stream_timeout_ms_;  // of a stream that waits
   EngineChannel channel_;
+  std::unique_ptr<EngineStreams> streams_;  // none before the first round on one
+  uint64_t last_on_stream_ = 0;             // the number of that round
   std::map<uint32_t, Mapping> mappings_;      // from Alloc, by region
   std::map<uint32_t, uint64_t> skips_bytes_;  // of device memory, by region
   std::vector<EngineDraft> drafts_;

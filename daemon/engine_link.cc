@@ -83,7 +83,9 @@ class SocketLink : public EngineLink {
 
   bool Step() override { return false; }
   bool is_embedded() const override { return false; }
-  bool PeerGone() const override { return broken_ || connection_.PeerGone(); }
+  bool PeerGone() const override { return broken_ || HungUp(); }
+  bool HungUp() const override { return connection_.PeerGone(); }
+  int hangup_fd() const override { return connection_.fd(); }
 
  private:
   absl::Status Disconnected() {
@@ -142,6 +144,8 @@ class LocalLink : public EngineLink {
   bool Step() override { return service_.session() != nullptr && service_.session()->Step(); }
   bool is_embedded() const override { return true; }
   bool PeerGone() const override { return false; }
+  bool HungUp() const override { return false; }
+  int hangup_fd() const override { return -1; }
 
  private:
   absl::Status NoBackend(const absl::Status& status) const {

@@ -39,8 +39,13 @@ class EngineLink {
   virtual bool Step() = 0;
   virtual bool is_embedded() const = 0;
 
-  // The other side is gone for good.
+  // The other side is gone for good, or of no more use.
   virtual bool PeerGone() const = 0;
+  // Over a socket: the other side is gone, and will write nothing more into shared memory.
+  virtual bool HungUp() const = 0;
+  // Hangs up when the other side is gone; any thread may poll it while the link lives. -1 where
+  // there is none.
+  virtual int hangup_fd() const = 0;
 };
 
 struct EngineLinkOptions {

@@ -10,6 +10,7 @@
 #include "daemon/clock.h"
 #include "daemon/engine.h"
 #include "ipc/error.h"
+#include "ipc/round_words.h"
 
 namespace specd {
 namespace {
@@ -84,8 +85,7 @@ absl::Status Engine::CheckDraft(uint32_t index, const specd_draft& draft) const 
   return absl::OkStatus();
 }
 
-absl::StatusOr<int> Engine::Submit(uint64_t round_id, const specd_draft* drafts,
-                                   uint32_t num_drafts) {
+absl::Status Engine::TakeDrafts(const specd_draft* drafts, uint32_t num_drafts) {
   if (num_drafts == 0 || num_drafts > segment_->limits().max_batch) {
     return Invalid("num_drafts",
                    fmt::format("num_drafts = {} sequences is outside 1 .. {} (max_batch of "
@@ -104,9 +104,11 @@ absl::StatusOr<int> Engine::Submit(uint64_t round_id, const specd_draft* drafts,
   }
   // A daemon that died without a word is noticed by Poll; asking the socket here would cost a
   // system call per round.
-  if (channel_.daemon_state() != DaemonState::kRunning) return WhyNoCompletion();
-  switch (channel_.Submit(round_id, {drafts_.data(), num_drafts},
-                          static_cast<uint64_t>(Clock::Real()->NowNs()))) {
+  return channel_.daemon_state() == DaemonState::kRunning ? absl::OkStatus() : WhyNoCompletion();
+}
+
+absl::StatusOr<int> Engine::CodeOf(PushResult pushed) const {
+  switch (pushed) {
     case PushResult::kOk:
       return SPECD_OK;
     case PushResult::kFull:
@@ -115,6 +117,53 @@ absl::StatusOr<int> Engine::Submit(uint64_t round_id, const specd_draft* drafts,
       break;
   }
   return WhyNoCompletion();
+}
+
+absl::StatusOr<int> Engine::Submit(uint64_t round_id, const specd_draft* drafts,
+                                   uint32_t num_drafts) {
+  if (absl::Status status = TakeDrafts(drafts, num_drafts); !status.ok()) return status;
+  return CodeOf(channel_.Submit(round_id, {drafts_.data(), num_drafts},
+                                static_cast<uint64_t>(Clock::Real()->NowNs())));
+}
+
+absl::StatusOr<int> Engine::SubmitOnStream(uint64_t round_id, const specd_draft* drafts,
+                                           uint32_t num_drafts, void* cuda_stream) {
+  if (link_->is_embedded()) {
+    return MakeError(SPECD_ERROR_UNSUPPORTED, "cuda_stream",
+                     "embedded mode verifies inside specd_poll, which a stream cannot wait for; "
+                     "synchronize the stream and use specd_submit, or attach to a daemon");
+  }
+  if (absl::Status status = TakeDrafts(drafts, num_drafts); !status.ok()) return status;
+  if (const PushResult room = channel_.CheckRoom(); room != PushResult::kOk) return CodeOf(room);
+  const GpuStream stream{cuda_stream};
+  if (streams_ == nullptr) {
+    absl::StatusOr<std::unique_ptr<EngineStreams>> opened =
+        EngineStreams::Open({segment_.get(), Clock::Real(), int64_t{stream_timeout_ms_} * 1'000'000,
+                             link_->hangup_fd()},
+                            stream);
+    if (!opened.ok()) return opened.status();
+    streams_ = *std::move(opened);
+  }
+  const uint64_t number = channel_.next_number();
+  bool is_free = false;
+  if (absl::Status status = streams_->Check(stream, number, &is_free); !status.ok()) return status;
+  if (!is_free) return SPECD_FULL;
+  channel_.ArmWords();
+  if (absl::Status status = streams_->Enqueue(stream, number); !status.ok()) return status;
+  last_on_stream_ = number;
+  // There is room, so this cannot fail: what is on the stream already has its round.
+  return CodeOf(channel_.SubmitOnStream(round_id, {drafts_.data(), num_drafts},
+                                        static_cast<uint64_t>(Clock::Real()->NowNs())));
+}
+
+absl::Status Engine::GetVerdict(specd_verdict* verdict) const {
+  if (last_on_stream_ == 0) {
+    return MakeError(SPECD_ERROR_STATE, "verdict",
+                     "no round was submitted with specd_submit_on_stream");
+  }
+  *verdict = {streams_->StatusAddress(last_on_stream_),
+              PackVerdict(last_on_stream_, RoundVerdict::kAnswered)};
+  return absl::OkStatus();
 }
 
 absl::Status Engine::WhyNoCompletion() const {
@@ -159,6 +208,10 @@ absl::StatusOr<bool> Engine::Await(int timeout_ms, CompletionView* view) {
   // there.
   const bool over =
       waited_in_vain && (channel_.daemon_state() == DaemonState::kStopped || link_->PeerGone());
+  // A daemon whose control channel merely timed out may still answer.
+  if (over && (channel_.daemon_state() == DaemonState::kStopped || link_->HungUp())) {
+    channel_.SetDaemonGone();
+  }
   if (channel_.Poll(view)) {
     if (!view->malformed) return true;
     return MakeError(SPECD_ERROR_INTERNAL, "",

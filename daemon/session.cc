@@ -98,6 +98,7 @@ bool Session::End() {
     FinishFromOutside(sequence.handle, FinishReason::kAbort, sequence.kept_tokens);
     options_.names->Release(streams_[SlotOf(sequence.handle)].request_id);
   });
+  channel_.Abandon();
   channel_.SetState(DaemonState::kStopped);
   // Pairs with the acquire in ended(); keeps the ends that were pushed above before the end itself.
   ended_.store(true, std::memory_order_release);
@@ -126,6 +127,15 @@ bool Session::Step() {
 
 void Session::VerifyRound() {
   const std::span<const DraftRecordView> records = submission_.records();
+  if (channel_.IsAborted(submission_)) {
+    // Its stream was released long ago; the rows are somebody else's by now.
+    for (size_t i = 0; i < records.size(); ++i) {
+      results_[i] = {};
+      results_[i].sequence = records[i].sequence;
+      results_[i].status = RoundStatus::kAborted;
+    }
+    return;
+  }
   for (size_t i = 0; i < records.size(); ++i) {
     const std::span<const InjectedCoin> coins = CoinsOf(records[i].sequence);
     inputs_[i] = {records[i].sequence,
@@ -136,13 +146,21 @@ void Session::VerifyRound() {
                   coins.data(),
                   static_cast<int32_t>(coins.size())};
   }
-  verifier_->VerifyRound({inputs_.data(), records.size()}, {results_.data(), records.size()});
+  // Until the claim the engine's stream may be released and its rows written anew; behind it the
+  // stream waits for the answer.
+  verifier_->VerifyRound({inputs_.data(), records.size()}, {results_.data(), records.size()},
+                         [this] {
+                           mutex_.AssertHeld();
+                           return channel_.Claim(submission_);
+                         });
 }
 
 void Session::AnswerRound() {
   const size_t count = submission_.records().size();
+  bool failed = submission_.malformed();
   for (size_t i = 0; i < count; ++i) {
     const RoundResult& result = results_[i];
+    failed = failed || result.status == RoundStatus::kDeviceError;
     answers_[i] = {result.sequence,
                    static_cast<uint32_t>(result.status),
                    static_cast<uint32_t>(result.finish_reason),
@@ -161,6 +179,8 @@ void Session::AnswerRound() {
       WriteState(*verifier_->Find(result.sequence));
     }
   }
+  // Where there was nothing to commit, nobody has asked yet.
+  if (!failed) (void)channel_.Claim(submission_);
   const int64_t done_ns = options_.clock->NowNs();
   channel_.Complete(submission_, std::span<const SequenceResult>(answers_.data(), count),
                     static_cast<uint64_t>(done_ns));

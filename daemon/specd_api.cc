@@ -196,6 +196,29 @@ int specd_submit(specd_engine* engine, uint64_t round_id, const specd_draft* dra
   return Guard([&] { return engine->engine->Submit(round_id, drafts, num_drafts); });
 }
 
+int specd_submit_on_stream(specd_engine* engine, uint64_t round_id, const specd_draft* drafts,
+                           uint32_t num_drafts, void* cuda_stream) {
+  if (engine == nullptr) return NullArgument("engine");
+  if (drafts == nullptr) return NullArgument("drafts");
+  return Guard(
+      [&] { return engine->engine->SubmitOnStream(round_id, drafts, num_drafts, cuda_stream); });
+}
+
+int specd_get_verdict(specd_engine* engine, specd_verdict* verdict) {
+  if (engine == nullptr) return NullArgument("engine");
+  if (verdict == nullptr) return NullArgument("verdict");
+  return Guard([&] { return engine->engine->GetVerdict(verdict); });
+}
+
+int specd_get_sharing(specd_engine* engine, specd_sharing* sharing) {
+  if (engine == nullptr) return NullArgument("engine");
+  if (sharing == nullptr) return NullArgument("sharing");
+  return Guard([&]() -> absl::Status {
+    engine->engine->GetSharing(sharing);
+    return absl::OkStatus();
+  });
+}
+
 int specd_poll(specd_engine* engine, specd_completion* completion, int timeout_ms) {
   if (engine == nullptr) return NullArgument("engine");
   if (completion == nullptr) return NullArgument("completion");

@@ -1,8 +1,11 @@
 // VerifyLoop: the verify thread's work. Polls every session, answers what it finds, sleeps on all
 // their doorbells when there is nothing.
 //
-// Nothing slow happens here: no sending, no disk, no allocation per round. One thread calls Run
-// (or, in a test, Step); Wake and Stop may be called from any.
+// Nothing slow happens here: no sending, no disk, no allocation per round. A round on a stream is
+// taken only once its rows are ready, so an engine that is slow, or never gets there, holds up
+// nobody; the device rings no bell, so while such a round is held the loop looks again after
+// pauses that grow with the wait. One thread calls Run (or, in a test, Step); Wake and Stop may be
+// called from any.
 #pragma once
 
 #include <atomic>
@@ -10,6 +13,7 @@
 #include <functional>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "daemon/session_list.h"
 #include "ipc/doorbell.h"
 
@@ -39,6 +43,8 @@ class VerifyLoop {
  private:
   bool ServeOne(Session& session);
   bool HasWork() const;
+  bool HasRounds() const;
+  size_t CountHeld() const;
   void Sleep();
   void Drain();
 
@@ -51,7 +57,9 @@ class VerifyLoop {
   uint64_t version_ = 0;
   SessionList::Snapshot snapshot_;
   std::vector<Doorbell> bells_;
-  bool blocked_ = false;  // a submission is there that its session could not take yet
+  bool blocked_ = false;     // a submission is there that its session could not take yet
+  size_t num_held_ = 0;      // sessions whose next round waits for its rows
+  absl::Duration held_for_;  // since that number changed, or a round was answered
   bool reported_failure_ = false;
 };
 

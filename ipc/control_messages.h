@@ -313,6 +313,7 @@ struct HelloReply {
   std::string device;           // "cpu" or "cuda"
   std::string tokens_endpoint;  // ZeroMQ; "" where there is none
   std::string text_endpoint;    // ZeroMQ; "" where there is no tokenizer
+  std::string mps;              // of the daemon's devices: DescribeMps
 
   template <class Self, class F>
   static void Fields(Self& self, F&& f) {
@@ -322,6 +323,7 @@ struct HelloReply {
     f("device", self.device, 64);
     f("tokens_endpoint", self.tokens_endpoint, 256);
     f("text_endpoint", self.text_endpoint, 256);
+    f("mps", self.mps, 64);
   }
 };
 

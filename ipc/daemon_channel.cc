@@ -31,6 +31,7 @@ bool DaemonChannel::Take(SubmissionCopy* out, uint64_t taken_ns) {
     fault_ = ChannelFault::kSequence;
     return false;
   }
+  if (!HasRows()) return false;
   const RingState room = completions_.State(reserved_);
   if (room == RingState::kFull) return false;
   if (room == RingState::kCorrupt) {
@@ -46,6 +47,14 @@ bool DaemonChannel::Take(SubmissionCopy* out, uint64_t taken_ns) {
   return true;
 }
 
+// Of the submission that is there. What its slot says may change at any time; whoever changes it
+// gets rows that are not ready, its own.
+bool DaemonChannel::HasRows() const {
+  if ((ReadOnce(submissions_.Slot()->flags) & kSubmissionOnStream) == 0) return true;
+  const uint64_t number = submissions_.position() + 1;
+  return AreRowsReady(*segment_->round_words(number), number);
+}
+
 // Copies slot and payload; false if the slot does not name records inside its area.
 bool DaemonChannel::CopySlot(SubmissionCopy* out) {
   const SubmissionSlot* slot = submissions_.Slot();
@@ -56,10 +65,13 @@ bool DaemonChannel::CopySlot(SubmissionCopy* out) {
   const uint32_t flags = ReadOnce(slot->flags);
   out->num_records_ = ReadOnce(slot->num_records);
   out->kind_ = ReadOnce(slot->kind);
-  if (flags != 0 || out->kind_ > static_cast<uint32_t>(SubmissionKind::kSetCoins)) return false;
-  return out->kind_ == static_cast<uint32_t>(SubmissionKind::kRound)
-             ? CopyRound(payload_offset, payload_bytes, out)
-             : CopyCall(payload_offset, payload_bytes, out);
+  const bool is_round = out->kind_ == static_cast<uint32_t>(SubmissionKind::kRound);
+  if ((flags & ~(is_round ? kSubmissionOnStream : 0)) != 0 ||
+      out->kind_ > static_cast<uint32_t>(SubmissionKind::kSetCoins)) {
+    return false;
+  }
+  return is_round ? CopyRound(payload_offset, payload_bytes, out)
+                  : CopyCall(payload_offset, payload_bytes, out);
 }
 
 bool DaemonChannel::CopyRound(uint64_t payload_offset, uint64_t payload_bytes,
@@ -207,14 +219,50 @@ void DaemonChannel::Publish(const SubmissionCopy& submission, const Payload& pay
   slot->num_records = payload.num_records;
   slot->flags = payload.flags;
   slot->kind = submission.kind_;
+  const uint64_t number = submission.position_ + 1;
+  // Has no effect on a round that was claimed: a call, or a round that could not be read or run.
+  Decide(segment_->round_words(number), number,
+         submission.kind() == SubmissionKind::kRound || payload.flags != 0
+             ? RoundVerdict::kFailed
+             : RoundVerdict::kAnswered);
   completions_.Publish();
   --reserved_;
+  // Behind the completion, so that whatever the stream lets loose finds it; before the bell, whose
+  // system call the stream need not wait for.
+  Release(segment_->round_words(number), number);
   Doorbell(&segment_->page()->completion_bell).Ring();
 }
 
 bool DaemonChannel::HasSubmission() {
-  return fault_ == ChannelFault::kNone && submissions_.State() != RingState::kEmpty &&
-         completions_.State(reserved_) != RingState::kFull;
+  if (fault_ != ChannelFault::kNone) return false;
+  const RingState state = submissions_.State();
+  if (state == RingState::kEmpty || (state == RingState::kReady && !HasRows())) return false;
+  return completions_.State(reserved_) != RingState::kFull;
+}
+
+bool DaemonChannel::IsHeld() const {
+  return fault_ == ChannelFault::kNone && submissions_.State() == RingState::kReady && !HasRows();
+}
+
+bool DaemonChannel::Claim(const SubmissionCopy& submission) {
+  const uint64_t number = submission.position_ + 1;
+  return Decide(segment_->round_words(number), number, RoundVerdict::kAnswered) ==
+         RoundVerdict::kAnswered;
+}
+
+bool DaemonChannel::IsAborted(const SubmissionCopy& submission) const {
+  const uint64_t number = submission.position_ + 1;
+  return specd::IsAborted(*segment_->round_words(number), number);
+}
+
+// The engine may have as many rounds in flight as there are slots, beginning with the one that is
+// to be answered next; some of them it may be about to submit.
+void DaemonChannel::Abandon() {
+  for (uint32_t i = 0; i < segment_->limits().ring_depth; ++i) {
+    const uint64_t number = completions_.position() + 1 + i;
+    Decide(segment_->round_words(number), number, RoundVerdict::kAborted);
+    Release(segment_->round_words(number), number);
+  }
 }
 
 Doorbell DaemonChannel::submission_bell() const {

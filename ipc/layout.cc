@@ -84,7 +84,9 @@ SegmentLayout Compute(const SessionLimits& limits) {
       std::max(uint64_t{limits.max_batch} * kChildrenAnswerBytes, sizeof(RefusalRecord));
   layout.call_request_offset = area(layout.call_request_bytes);
   layout.call_answer_offset = area(layout.call_answer_bytes);
-  layout.segment_bytes = RoundUp(end, sizeof(SegmentPage));
+  layout.round_words_offset = RoundUp(end, kPageBytes);
+  layout.round_words_bytes = RoundUp(depth * sizeof(RoundWords), kPageBytes);
+  layout.segment_bytes = layout.round_words_offset + layout.round_words_bytes;
   return layout;
 }
 

@@ -24,6 +24,7 @@ inline constexpr uint32_t kSegmentVersion = 1;
 inline constexpr uint32_t kLineBytes = 128;
 inline constexpr uint32_t kSlotBytes = 128;
 inline constexpr uint32_t kRecordAlignBytes = 64;
+inline constexpr uint32_t kPageBytes = 4096;
 
 // The largest round and the largest population an engine states when it attaches. All memory of a
 // session is sized from it.
@@ -80,7 +81,7 @@ struct SegmentHeader {
   uint32_t result_record_bytes;
   uint32_t call_request_offset;  // a segment is smaller than 2^32
   uint32_t call_answer_offset;
-  uint32_t reserved1;
+  uint32_t round_words_offset;
   std::atomic<uint32_t> version;
 };
 
@@ -136,10 +137,13 @@ struct SubmissionSlot {
                             // call: inside the request area, 0
   uint32_t payload_bytes;   // num_records * draft_record_bytes; of a call: CallBytes
   uint32_t num_records;
-  uint32_t flags;  // 0
+  uint32_t flags;  // kSubmissionOnStream or 0
   uint32_t kind;   // SubmissionKind
   uint32_t reserved[20];
 };
+
+// Of a round: to be taken once its RoundWords say that its rows are ready.
+inline constexpr uint32_t kSubmissionOnStream = 1;
 
 inline constexpr uint32_t kCompletionMalformed = 1;  // the submission's slot was not understood
 inline constexpr uint32_t kCompletionRefused = 2;    // of a call: the answer area says why
@@ -156,6 +160,22 @@ struct CompletionSlot {
   uint32_t flags;  // kCompletionMalformed, kCompletionRefused or 0
   uint32_t kind;   // as it came with the submission
   uint32_t reserved[16];
+};
+
+// ---- words that streams wait for ---------------------------------------------------------------
+
+// One for each ring slot; ipc/round_words.h says who writes what, and when. They lie on pages of
+// their own, so that a process can register these with its GPU and nothing else. Numbers are of
+// rounds: the ring position plus one, as in `sequence`.
+struct RoundWords {
+  // Written by the engine's stream only.
+  std::atomic<uint64_t> ready;   // the rows of this round are written
+  std::atomic<uint64_t> passed;  // the stream has gone on behind this round
+  uint64_t reserved0[14];
+  // Written by the daemon; by the engine's library where it releases a stuck stream.
+  std::atomic<uint64_t> done;    // only grows: streams may go on behind this round
+  std::atomic<uint64_t> status;  // PackVerdict of the last round that was decided
+  uint64_t reserved1[14];
 };
 
 // ---- payloads ----------------------------------------------------------------------------------
@@ -264,6 +284,8 @@ struct SegmentLayout {
   uint64_t call_request_bytes = 0;
   uint64_t call_answer_offset = 0;
   uint64_t call_answer_bytes = 0;
+  uint64_t round_words_offset = 0;
+  uint64_t round_words_bytes = 0;  // whole pages
   uint64_t segment_bytes = 0;
 
   uint32_t draft_record_bytes = 0;
@@ -304,11 +326,12 @@ static_assert(offsetof(SegmentHeader, submission_ring_offset) == 64);
 static_assert(offsetof(SegmentHeader, sequence_table_offset) == 96);
 static_assert(offsetof(SegmentHeader, draft_record_bytes) == 104);
 static_assert(offsetof(SegmentHeader, call_request_offset) == 112);
+static_assert(offsetof(SegmentHeader, round_words_offset) == 120);
 static_assert(offsetof(SegmentHeader, version) == 124);
 static_assert(sizeof(EngineLine) == 128 && offsetof(EngineLine, completions_consumed) == 8);
 static_assert(sizeof(DaemonLine) == 128 && offsetof(DaemonLine, submissions_consumed) == 8);
 static_assert(sizeof(DoorbellLine) == 128 && offsetof(DoorbellLine, waiters) == 4);
-static_assert(sizeof(SegmentPage) == 4096);
+static_assert(sizeof(SegmentPage) == kPageBytes);
 static_assert(offsetof(SegmentPage, engine) == 128);
 static_assert(offsetof(SegmentPage, daemon) == 256);
 static_assert(offsetof(SegmentPage, submission_bell) == 384);
@@ -323,6 +346,10 @@ static_assert(offsetof(CompletionSlot, payload_offset) == 40);
 static_assert(offsetof(CompletionSlot, payload_bytes) == 48);
 static_assert(offsetof(CompletionSlot, flags) == 56);
 static_assert(offsetof(CompletionSlot, kind) == 60);
+static_assert(sizeof(RoundWords) == 2 * kLineBytes && kPageBytes % sizeof(RoundWords) == 0);
+static_assert(offsetof(RoundWords, passed) == 8);
+static_assert(offsetof(RoundWords, done) == kLineBytes);
+static_assert(offsetof(RoundWords, status) == kLineBytes + 8);
 static_assert(sizeof(DraftRecord) == 16 && offsetof(DraftRecord, num_drafts) == 8);
 static_assert(offsetof(DraftRecord, flags) == 12);
 static_assert(sizeof(ResultRecord) == 48 && offsetof(ResultRecord, stop_token) == 28);

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "ipc/include/specd/specd.h"
 #include "ipc/peer_memory.h"
 #include "kernels/core/check.h"
 
@@ -91,7 +92,10 @@ EngineChannel::EngineChannel(Segment* segment)
                     segment->limits().ring_depth}),
       completions_({segment->completion_slots(), &segment->page()->engine.completions_consumed,
                     segment->limits().ring_depth}),
-      children_(segment->limits().max_batch) {
+      children_(segment->limits().max_batch),
+      sent_(segment->limits().ring_depth),
+      sent_sequences_(std::make_unique_for_overwrite<uint64_t[]>(
+          uint64_t{segment->limits().ring_depth} * segment->limits().max_batch)) {
   const uint64_t max_batch = segment->limits().max_batch;
   const uint64_t result_bytes = max_batch * segment->layout().result_record_bytes;
   rounds_ = {std::make_unique_for_overwrite<char[]>(result_bytes),
@@ -103,6 +107,7 @@ EngineChannel::EngineChannel(Segment* segment)
 
 PushResult EngineChannel::CheckRoom() {
   if (fault_ != ChannelFault::kNone) return PushResult::kBroken;
+  DropLateAnswers();
   if (in_flight_ == segment_->limits().ring_depth || call_in_flight()) return PushResult::kFull;
   const RingState state = submissions_.State();
   if (state == RingState::kFull) return PushResult::kFull;
@@ -120,8 +125,10 @@ void EngineChannel::Publish(const Payload& payload, uint64_t round_id, uint64_t 
   slot->payload_offset = payload.offset;
   slot->payload_bytes = payload.bytes;
   slot->num_records = payload.num_records;
-  slot->flags = 0;
+  slot->flags = payload.flags;
   slot->kind = static_cast<uint32_t>(payload.kind);
+  SentOf(next_number()) = {round_id, submit_ns, payload.num_records,
+                           payload.flags == kSubmissionOnStream};
   submissions_.Publish();
   ++in_flight_;
   in_flight_kind_ = payload.kind;
@@ -130,6 +137,37 @@ void EngineChannel::Publish(const Payload& payload, uint64_t round_id, uint64_t 
 
 PushResult EngineChannel::Submit(uint64_t round_id, std::span<const EngineDraft> drafts,
                                  uint64_t submit_ns) {
+  return Push(round_id, drafts, submit_ns, 0);
+}
+
+void EngineChannel::ArmWords() {
+  RoundWords* words = segment_->round_words(next_number());
+  // The round of a lap ago has been polled, but a daemon that was killed behind its completion has
+  // not released its stream; from here on nobody would look for it.
+  const uint64_t depth = segment_->limits().ring_depth;
+  if (next_number() > depth) Release(words, next_number() - depth);
+  // Nobody waits for these words now. What the stream writes is ordered behind by its submission,
+  // what the daemon reads by the ring.
+  words->ready.store(next_number() - 1, std::memory_order_relaxed);
+  words->passed.store(next_number() - 1, std::memory_order_relaxed);
+}
+
+PushResult EngineChannel::SubmitOnStream(uint64_t round_id, std::span<const EngineDraft> drafts,
+                                         uint64_t submit_ns) {
+  const uint64_t number = next_number();
+  const PushResult pushed = Push(round_id, drafts, submit_ns, kSubmissionOnStream);
+  if (pushed != PushResult::kOk) return pushed;
+  uint64_t* sequences = SequencesOf(number);
+  for (size_t i = 0; i < drafts.size(); ++i) sequences[i] = drafts[i].sequence;
+  return pushed;
+}
+
+uint64_t* EngineChannel::SequencesOf(uint64_t number) {
+  return sent_sequences_.get() + (number - 1) % sent_.size() * segment_->limits().max_batch;
+}
+
+PushResult EngineChannel::Push(uint64_t round_id, std::span<const EngineDraft> drafts,
+                               uint64_t submit_ns, uint32_t flags) {
   const SessionLimits& limits = segment_->limits();
   const SegmentLayout& layout = segment_->layout();
   SPECD_CHECK(drafts.size() <= limits.max_batch);
@@ -144,9 +182,9 @@ PushResult EngineChannel::Submit(uint64_t round_id, std::span<const EngineDraft>
     WriteDraft(layout, draft, record);
     record += layout.draft_record_bytes;
   }
-  Publish({SubmissionKind::kRound, payload_offset,
-           static_cast<uint32_t>(drafts.size() * layout.draft_record_bytes),
-           static_cast<uint32_t>(drafts.size())},
+  const auto num_drafts = static_cast<uint32_t>(drafts.size());
+  Publish({SubmissionKind::kRound, payload_offset, num_drafts * layout.draft_record_bytes,
+           num_drafts, flags},
           round_id, submit_ns);
   return PushResult::kOk;
 }
@@ -193,10 +231,46 @@ bool EngineChannel::CopyResult(const char* from, char* record, SequenceResult* r
   return true;
 }
 
+// Completions come in order, so the ones of rounds that were answered here come first.
+void EngineChannel::DropLateAnswers() {
+  while (answered_early_ > 0 && completions_.State() == RingState::kReady) {
+    completions_.Release();
+    --answered_early_;
+    --in_flight_;
+  }
+}
+
+bool EngineChannel::IsNextAborted() const {
+  if (answered_early_ == in_flight_) return false;
+  const uint64_t number = completions_.position() + 1 + answered_early_;
+  return sent_[(number - 1) % sent_.size()].on_stream &&
+         (daemon_gone_ || IsAborted(*segment_->round_words(number), number));
+}
+
+void EngineChannel::AnswerAborted(CompletionView* out) {
+  const uint64_t number = completions_.position() + 1 + answered_early_;
+  const Sent& sent = SentOf(number);
+  for (uint32_t i = 0; i < sent.num_drafts; ++i) {
+    rounds_.results[i] = {};
+    rounds_.results[i].sequence = SequencesOf(number)[i];
+    rounds_.results[i].status = SPECD_STATUS_ABORTED;
+  }
+  *out = {};
+  out->round_id = sent.round_id;
+  out->submit_ns = out->taken_ns = out->done_ns = sent.submit_ns;
+  out->results = {rounds_.results.data(), sent.num_drafts};
+  ++answered_early_;
+}
+
 bool EngineChannel::Poll(CompletionView* out) {
   if (fault_ != ChannelFault::kNone) return false;
+  DropLateAnswers();
   const RingState state = completions_.State();
-  if (state == RingState::kEmpty) return false;
+  if (state == RingState::kEmpty) {
+    if (!IsNextAborted()) return false;
+    AnswerAborted(out);
+    return true;
+  }
   if (state == RingState::kCorrupt || in_flight_ == 0) {
     fault_ = ChannelFault::kSequence;
     return false;
@@ -252,7 +326,10 @@ bool EngineChannel::CopyPayload(const CompletionSlot& slot, CompletionView* out)
 }
 
 bool EngineChannel::HasCompletion() const {
-  return fault_ != ChannelFault::kNone || completions_.State() != RingState::kEmpty;
+  if (fault_ != ChannelFault::kNone) return true;
+  const bool all_answered = answered_early_ == in_flight_;
+  if (completions_.State(all_answered ? 0 : answered_early_) != RingState::kEmpty) return true;
+  return IsNextAborted();
 }
 
 bool EngineChannel::WaitCompletion(const WaitOptions& options) const {

@@ -17,6 +17,7 @@
 #include "ipc/calls.h"
 #include "ipc/doorbell.h"
 #include "ipc/layout.h"
+#include "ipc/round_words.h"
 #include "ipc/segment.h"
 #include "ipc/spsc_ring.h"
 #include "kernels/core/round.h"
@@ -89,17 +90,35 @@ class EngineChannel {
   // flight. kBroken: see fault(). REQUIRES: drafts and chains within the session's limits.
   PushResult Submit(uint64_t round_id, std::span<const EngineDraft> drafts, uint64_t submit_ns);
 
+  // ---- rounds on a stream. The caller arms the words, enqueues on its stream what
+  // ipc/round_words.h shows, and then submits; the daemon takes the round once its rows are ready.
+
+  // The number that the next submission gets.
+  uint64_t next_number() const { return submissions_.position() + 1; }
+  // kOk: Submit will take another round, whatever the daemon does meanwhile.
+  PushResult CheckRoom();
+  // Makes the words of the next round say that nothing of it has happened. REQUIRES: room; streams
+  // have passed what was enqueued for the slot before, or this round comes behind it on its stream.
+  void ArmWords();
+  PushResult SubmitOnStream(uint64_t round_id, std::span<const EngineDraft> drafts,
+                            uint64_t submit_ns);
+  // The daemon will answer nothing more: rounds on streams that have no completion are aborted.
+  void SetDaemonGone() { daemon_gone_ = true; }
+
   // The same for a call. kFull: a round or another call is in flight. REQUIRES: as many as
   // max_batch (kCallCoinsMax coins), at most.
   PushResult Call(std::span<const ChildrenCall> calls, uint64_t submit_ns);
   PushResult Call(std::span<const ScoreCall> calls, uint64_t submit_ns);
   PushResult Call(const CoinsCall& call, uint64_t submit_ns);
 
-  // Takes the oldest completion if there is one. False: none, or broken (see fault()).
+  // Takes the oldest completion if there is one. False: none, or broken (see fault()). A round on a
+  // stream that was aborted has a completion at once, made here; its slot is in flight until the
+  // daemon's own arrives, which is dropped, so that a late daemon meets no newer round there.
   bool Poll(CompletionView* out);
 
   // True when Poll would find a completion or a fault; true after a fault, so that nobody waits for
-  // a daemon that broke the protocol.
+  // a daemon that broke the protocol. Where all that is in flight has been answered here: true when
+  // a slot has become free.
   bool HasCompletion() const;
   bool WaitCompletion(const WaitOptions& options) const;
 
@@ -124,6 +143,7 @@ class EngineChannel {
     uint64_t offset = 0;
     uint32_t bytes = 0;
     uint32_t num_records = 0;
+    uint32_t flags = 0;
   };
 
   // Private memory, by address only: what no answer needs is never touched. A call leaves the
@@ -133,9 +153,22 @@ class EngineChannel {
     std::vector<SequenceResult> results;
   };
 
-  // kOk where there is room for another submission.
-  PushResult CheckRoom();
+  // What an aborted round is answered from.
+  struct Sent {
+    uint64_t round_id = 0;
+    uint64_t submit_ns = 0;
+    uint32_t num_drafts = 0;
+    bool on_stream = false;
+  };
+
+  PushResult Push(uint64_t round_id, std::span<const EngineDraft> drafts, uint64_t submit_ns,
+                  uint32_t flags);
   void Publish(const Payload& payload, uint64_t round_id, uint64_t submit_ns);
+  Sent& SentOf(uint64_t number) { return sent_[(number - 1) % sent_.size()]; }
+  uint64_t* SequencesOf(uint64_t number);
+  bool IsNextAborted() const;
+  void DropLateAnswers();
+  void AnswerAborted(CompletionView* out);
   template <class Calls>
   PushResult SubmitCall(SubmissionKind kind, const Calls& calls, size_t num_records,
                         uint64_t submit_ns);
@@ -148,11 +181,15 @@ class EngineChannel {
   RingProducer<SubmissionSlot> submissions_;
   RingConsumer<CompletionSlot> completions_;
   uint32_t in_flight_ = 0;
+  uint32_t answered_early_ = 0;  // of these, the oldest: aborted, and answered here
+  bool daemon_gone_ = false;
   SubmissionKind in_flight_kind_ = SubmissionKind::kRound;  // of all that is in flight
   ChannelFault fault_ = ChannelFault::kNone;
   Received rounds_;
   Received calls_;
   std::vector<ChildrenAnswer> children_;
+  std::vector<Sent> sent_;                      // by slot
+  std::unique_ptr<uint64_t[]> sent_sequences_;  // max_batch for each slot, of rounds on streams
 };
 
 // ---- daemon ------------------------------------------------------------------------------------
@@ -240,7 +277,8 @@ class DaemonChannel {
   void SetRowLimits(const RowLimits& limits) { row_limits_ = limits; }
 
   // Makes sure that there will be a completion slot, then takes the oldest submission as a checked
-  // private copy. False: none, or no completion slot free, or broken (see fault()).
+  // private copy. False: none, or none whose rows are ready, or no completion slot free, or broken
+  // (see fault()).
   bool Take(SubmissionCopy* out, uint64_t taken_ns);
 
   // Answers a taken submission and rings. REQUIRES: submissions are completed in the order in which
@@ -256,7 +294,16 @@ class DaemonChannel {
   // True when Take would find a submission it can answer, or a fault that is not yet known. False
   // after a fault, so that a thread that serves several sessions can sleep.
   bool HasSubmission();
+  // The oldest submission waits for its rows. No bell rings when they are ready.
+  bool IsHeld() const;
   Doorbell submission_bell() const;  // to wait on, alone or with others (WaitAny)
+
+  // To be asked between looking at the rows of a round and changing anything because of them: true
+  // if the round stands. False, for good, if its stream has been released without an answer.
+  bool Claim(const SubmissionCopy& submission);
+  bool IsAborted(const SubmissionCopy& submission) const;
+  // The session is over: releases every stream that waits for it, now or later.
+  void Abandon();
 
   // REQUIRES: slot < max_sequences; an end moves at most once.
   void WriteState(uint32_t slot, const SequenceState& state,
@@ -273,6 +320,7 @@ class DaemonChannel {
     uint32_t flags = 0;
   };
 
+  bool HasRows() const;
   bool CopySlot(SubmissionCopy* out);
   bool CopyRound(uint64_t payload_offset, uint64_t payload_bytes, SubmissionCopy* out);
   bool CopyCall(uint64_t payload_offset, uint64_t payload_bytes, SubmissionCopy* out);

@@ -49,6 +49,7 @@ void WriteHeader(SegmentHeader* header, const SessionLimits& limits, const Segme
   header->result_record_bytes = layout.result_record_bytes;
   header->call_request_offset = static_cast<uint32_t>(layout.call_request_offset);
   header->call_answer_offset = static_cast<uint32_t>(layout.call_answer_offset);
+  header->round_words_offset = static_cast<uint32_t>(layout.round_words_offset);
   // Pairs with the acquire in CheckHeader. Release keeps the fields above from moving after it.
   header->version.store(kSegmentVersion, std::memory_order_release);
 }
@@ -85,7 +86,8 @@ absl::Status CheckHeader(const SegmentHeader& header, uint64_t file_bytes, Sessi
                     header.draft_record_bytes == layout.draft_record_bytes &&
                     header.result_record_bytes == layout.result_record_bytes &&
                     header.call_request_offset == layout.call_request_offset &&
-                    header.call_answer_offset == layout.call_answer_offset;
+                    header.call_answer_offset == layout.call_answer_offset &&
+                    header.round_words_offset == layout.round_words_offset;
   if (!same) return BadSegment("offsets", "its offsets do not follow from its limits");
   return absl::OkStatus();
 }

@@ -56,6 +56,11 @@ class Segment {
   SequenceLine* sequence_table() const {
     return reinterpret_cast<SequenceLine*>(at(layout_.sequence_table_offset));
   }
+  // Of the slots, by number: round n has slot (n - 1) % ring_depth.
+  RoundWords* round_words(uint64_t number) const {
+    return reinterpret_cast<RoundWords*>(at(layout_.round_words_offset)) +
+           ((number - 1) & (limits_.ring_depth - 1));
+  }
   // REQUIRES: offset <= layout().segment_bytes.
   char* at(uint64_t offset) const { return static_cast<char*>(mapping_.data()) + offset; }
 

@@ -82,15 +82,18 @@ class RingConsumer {
     SPECD_CHECK(view.depth > 0 && (view.depth & (view.depth - 1)) == 0);
   }
 
-  // kReady, kEmpty or kCorrupt. Writes nothing, so that polling an idle ring stays in this core's
-  // cache.
-  RingState State() const {
+  // kReady, kEmpty or kCorrupt: is the message there that comes `ahead` messages after the one that
+  // Slot() names? Writes nothing, so that polling an idle ring stays in this core's cache.
+  // REQUIRES: ahead < depth.
+  RingState State(uint32_t ahead = 0) const {
+    const uint64_t position = consumed_ + ahead;
     // Pairs with the release in RingProducer::Publish. Acquire keeps our reads of the message from
     // moving before this load, into the time in which the producer still writes it.
-    const uint64_t sequence = Slot()->sequence.load(std::memory_order_acquire);
-    if (sequence == consumed_ + 1) return RingState::kReady;
+    const uint64_t sequence =
+        view_.slots[position & (view_.depth - 1)].sequence.load(std::memory_order_acquire);
+    if (sequence == position + 1) return RingState::kReady;
     // Otherwise the slot still holds the message of one lap ago, or nothing in the first lap.
-    const uint64_t previous = consumed_ < view_.depth ? 0 : consumed_ + 1 - view_.depth;
+    const uint64_t previous = position < view_.depth ? 0 : position + 1 - view_.depth;
     return sequence == previous ? RingState::kEmpty : RingState::kCorrupt;
   }
 

@@ -20,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
@@ -54,6 +55,7 @@ enum class RoundStatus : uint32_t {
   kUnknownSequence = 3,
   kInvalid = 4,
   kDeviceError = 5,
+  kAborted = 6,  // the round was called off before it was committed: nothing changed
 };
 
 // One sequence's part of a round. malformed: whoever decoded it found a count, kind or row index
@@ -179,7 +181,14 @@ class Verifier {
 
   // REQUIRES: inputs.size() <= limits.max_batch and results.size() == inputs.size(); row indices of
   // well-formed inputs are inside the bound tensors.
-  void VerifyRound(std::span<const RoundInput> inputs, std::span<RoundResult> results);
+  void VerifyRound(std::span<const RoundInput> inputs, std::span<RoundResult> results) {
+    VerifyRound(inputs, results, [] { return true; });
+  }
+  // may_commit is asked once, when every row has been looked at and no state has changed. Where it
+  // says no, what would have been committed is answered kAborted. It is not asked where there is
+  // nothing to commit.
+  void VerifyRound(std::span<const RoundInput> inputs, std::span<RoundResult> results,
+                   absl::FunctionRef<bool()> may_commit);
 
   // REQUIRES: as VerifyRound, with at most max_batch inputs; row indices are inside the bound draft
   // tensor; children per input at most kSamplesMax.

@@ -250,7 +250,8 @@ absl::Status Verifier::Run(const TensorView& target, int32_t num_tasks) {
   return backend_->Run(batch);
 }
 
-void Verifier::VerifyRound(std::span<const RoundInput> inputs, std::span<RoundResult> results) {
+void Verifier::VerifyRound(std::span<const RoundInput> inputs, std::span<RoundResult> results,
+                           absl::FunctionRef<bool()> may_commit) {
   SPECD_CHECK(inputs.size() <= tasks_.size());
   SPECD_CHECK(inputs.size() == results.size());
   ++round_stamp_;
@@ -265,13 +266,18 @@ void Verifier::VerifyRound(std::span<const RoundInput> inputs, std::span<RoundRe
   counters_.sequence_rounds += static_cast<uint64_t>(num_tasks);
   if (num_tasks == 0) return;
 
-  const absl::Status status = Run(target_, num_tasks);
+  RoundStatus failure = RoundStatus::kOk;
+  if (!Run(target_, num_tasks).ok()) {
+    failure = RoundStatus::kDeviceError;
+  } else if (!may_commit()) {
+    failure = RoundStatus::kAborted;
+  }
   for (int32_t i = 0; i < num_tasks; ++i) {
     RoundResult& result = results[task_results_[static_cast<size_t>(i)]];
-    if (status.ok()) {
+    if (failure == RoundStatus::kOk) {
       Commit(i, &result);
     } else {
-      result.status = RoundStatus::kDeviceError;
+      result.status = failure;
     }
   }
 }

@@ -125,6 +125,10 @@ class GpuContext {
   // Nothing in the driver ever times out; somebody has to watch.
   virtual GpuResult WaitValue(GpuStream stream, GpuAddress word, GpuWord width, uint64_t value) = 0;
 
+  // Of a stream of this process, whoever made it: is it recording a graph? What is enqueued then
+  // happens at every replay, with the value of now.
+  virtual GpuResult IsCapturing(GpuStream stream, bool* is_capturing) = 0;
+
   // Between device memory and host memory in any direction. The host's must stay as it is until the
   // stream is through.
   virtual GpuResult Copy(GpuStream stream, void* target, const void* source,
@@ -153,6 +157,12 @@ class GpuPlatform {
   // kGpuNoDriver where there is no driver, with the remedy; no devices where there is a driver and
   // nothing for it.
   virtual GpuResult ListDevices(std::vector<GpuDevice>* devices) = 0;
+
+  // The device of a stream that somebody else in this process made, such as an engine. An error
+  // where it is in another context than the device's primary one, which OpenContext gives.
+  virtual GpuResult FindDevice(GpuStream, size_t*) {
+    return GpuResult::Error("this platform knows no streams of others", kGpuNotSupported);
+  }
 
   // REQUIRES: ListDevices has that many devices. The platform outlives the context.
   virtual GpuResult OpenContext(size_t device_index, std::unique_ptr<GpuContext>* context) = 0;

@@ -62,6 +62,7 @@ inline constexpr unsigned kEventInterprocess = 4;
 inline constexpr unsigned kHostRegisterPortable = 1;
 inline constexpr unsigned kHostRegisterDeviceMap = 2;
 inline constexpr unsigned kWaitValueGeq = 0;
+inline constexpr int kCaptureNone = 0;
 
 // clang-format off
 #define SPECD_CUDA_FUNCTIONS(F)                                                                    \
@@ -77,6 +78,7 @@ inline constexpr unsigned kWaitValueGeq = 0;
   F(cuDevicePrimaryCtxRelease_v2, (int device))                                                    \
   F(cuCtxPushCurrent_v2, (Context context))                                                        \
   F(cuCtxPopCurrent_v2, (Context* context))                                                        \
+  F(cuCtxGetDevice, (int* device))                                                                 \
   F(cuMemAlloc_v2, (Address* address, size_t size_bytes))                                          \
   F(cuMemFree_v2, (Address address))                                                               \
   F(cuMemGetInfo_v2, (size_t* free_bytes, size_t* total_bytes))                                    \
@@ -112,6 +114,8 @@ inline constexpr unsigned kWaitValueGeq = 0;
   F(cuStreamDestroy_v2, (Stream stream))                                                           \
   F(cuStreamSynchronize, (Stream stream))                                                          \
   F(cuStreamQuery, (Stream stream))                                                                \
+  F(cuStreamGetCtx, (Stream stream, Context* context))                                             \
+  F(cuStreamIsCapturing, (Stream stream, int* status))                                             \
   F(cuStreamWaitEvent, (Stream stream, Event event, unsigned flags))                               \
   F(cuStreamWriteValue32_v2, (Stream stream, Address word, uint32_t value, unsigned flags))        \
   F(cuStreamWriteValue64_v2, (Stream stream, Address word, uint64_t value, unsigned flags))        \

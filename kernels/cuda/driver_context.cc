@@ -92,6 +92,14 @@ class CudaContext final : public GpuContext {
     });
   }
 
+  GpuResult IsCapturing(GpuStream stream, bool* is_capturing) override {
+    int status = 0;
+    const GpuResult result = Call("cuStreamIsCapturing",
+                                  [&] { return api_.cuStreamIsCapturing(stream.handle, &status); });
+    *is_capturing = status != cuda::kCaptureNone;
+    return result;
+  }
+
   GpuResult Copy(GpuStream stream, void* target, const void* source, uint64_t size_bytes) override {
     return Call("cuMemcpyAsync", [&] {
       return api_.cuMemcpyAsync(reinterpret_cast<uintptr_t>(target),

@@ -38,6 +38,43 @@ class CudaPlatform final : public GpuPlatform {
     return result;
   }
 
+  GpuResult FindDevice(GpuStream stream, size_t* device_index) override {
+    GpuResult result = GpuResult::Ok();
+    const DriverApi* const api = cuda::LoadDriver(&result);
+    if (api == nullptr) return result;
+    cuda::Context context = nullptr;
+    result = cuda::ResultOf(*api, api->cuStreamGetCtx(stream.handle, &context), "cuStreamGetCtx");
+    if (!result.ok()) return result;
+    int device = 0;
+    result = DeviceOf(*api, context, &device);
+    if (!result.ok()) return result;
+    // Held for the comparison only: whoever made a stream in it holds it too.
+    cuda::Context primary = nullptr;
+    result = cuda::ResultOf(*api, api->cuDevicePrimaryCtxRetain(&primary, device),
+                            "cuDevicePrimaryCtxRetain");
+    if (!result.ok()) return result;
+    result = cuda::ResultOf(*api, api->cuDevicePrimaryCtxRelease_v2(device),
+                            "cuDevicePrimaryCtxRelease");
+    if (!result.ok()) return result;
+    if (context != primary) {
+      return GpuResult::Error(
+          "the stream is not in its device's primary context, the one of the CUDA runtime",
+          kGpuInvalidContext);
+    }
+    // A device's handle is its ordinal, but nothing promises it.
+    int count = 0;
+    result = cuda::ResultOf(*api, api->cuDeviceGetCount(&count), "cuDeviceGetCount");
+    for (int i = 0; i < count && result.ok(); ++i) {
+      int found = 0;
+      result = cuda::ResultOf(*api, api->cuDeviceGet(&found, i), "cuDeviceGet");
+      if (!result.ok() || found != device) continue;
+      *device_index = static_cast<size_t>(i);
+      return result;
+    }
+    if (!result.ok()) return result;
+    return GpuResult::Error("the stream's device is not among those listed", kGpuInvalidDevice);
+  }
+
   GpuResult OpenContext(size_t device_index, std::unique_ptr<GpuContext>* context) override {
     GpuResult result = GpuResult::Ok();
     const DriverApi* const api = cuda::LoadDriver(&result);
@@ -54,6 +91,15 @@ class CudaPlatform final : public GpuPlatform {
   }
 
  private:
+  static GpuResult DeviceOf(const DriverApi& api, cuda::Context context, int* device) {
+    GpuResult result = cuda::ResultOf(api, api.cuCtxPushCurrent_v2(context), "cuCtxPushCurrent");
+    if (!result.ok()) return result;
+    result = cuda::ResultOf(api, api.cuCtxGetDevice(device), "cuCtxGetDevice");
+    cuda::Context popped = nullptr;
+    const int error = api.cuCtxPopCurrent_v2(&popped);
+    return result.ok() ? cuda::ResultOf(api, error, "cuCtxPopCurrent") : result;
+  }
+
   static GpuResult AddDevice(const DriverApi& api, int ordinal, std::vector<GpuDevice>* devices) {
     int device = 0;
     char name[256] = {};

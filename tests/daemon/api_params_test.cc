@@ -90,7 +90,7 @@ TEST_SUITE("unit") {
     CHECK(options.timeout_ms == 5000);
     CHECK(options.max_scores_per_token == 21);
     CHECK(options.threads == 0);
-    CHECK(options.reserved == 0);
+    CHECK(options.stream_timeout_ms == 0);
     CHECK(options.name == nullptr);
 
     specd_tensor tensor;

@@ -34,7 +34,8 @@ inline EnginePtr OpenEngine(const std::string& uri, const specd_options& options
 
 // A control server over one scripted session, in a thread.
 struct ServerFixture {
-  ServerFixture() {
+  // What its daemon says of its device and of MPS there.
+  explicit ServerFixture(const std::string& device = "cpu", const std::string& mps = "") {
     REQUIRE(SetUpLogging("off").ok());
     std::string name = (std::filesystem::temp_directory_path() / "specd-XXXXXX").string();
     REQUIRE(mkdtemp(name.data()) != nullptr);
@@ -43,6 +44,8 @@ struct ServerFixture {
     options.path = (folder / "specd.sock").string();
     options.max_sessions = 1;
     options.clock = &session.clock;
+    options.hello.device = device;
+    options.hello.mps = mps;
     options.open_session = [this](const HelloRequest& request) {
       std::lock_guard<std::mutex> lock(mutex);
       hello = request;

@@ -135,7 +135,8 @@ class Session {
     const TokenId argmax[] = {7, 8, 9};
     const int32_t mask_rows[] = {-1, 0, 4};
     EngineDraft drafts[3];
-    const size_t batch = input->Take<uint8_t>() % 4;
+    const auto head = input->Take<uint8_t>();
+    const size_t batch = head % 4;
     for (size_t i = 0; i < batch; ++i) {
       const auto shape = input->Take<uint8_t>();
       drafts[i].sequence = uint64_t{1} << 32 | i;
@@ -152,7 +153,20 @@ class Session {
       }
       drafts[i].discard = (flags & 8) != 0;
     }
-    engine_.Submit(1, {drafts, batch}, 1);
+    if ((head & 4) == 0) {
+      engine_.Submit(1, {drafts, batch}, 1);
+      return;
+    }
+    // On a stream, which is there at once, or released by the library, or both.
+    if (engine_.CheckRoom() != PushResult::kOk) return;
+    const uint64_t number = engine_.next_number();
+    RoundWords* words = segment_.round_words(number);
+    engine_.ArmWords();
+    engine_.SubmitOnStream(1, {drafts, batch}, 1);
+    if ((head & 8) == 0) words->ready.store(number);
+    if ((head & 16) == 0) return;
+    Decide(words, number, RoundVerdict::kAborted);
+    Release(words, number);
   }
 
   void Call(Input* input) {
@@ -193,6 +207,7 @@ class Session {
     if (!daemon_.Take(&copy_, 2)) return;
     CheckCopy(copy_);
     if (AnswerCall()) return;
+    daemon_.Claim(copy_);
     const TokenId tokens[] = {4, 5, 6};
     const TokenScore scores[] = {{4, -1, 1}, {5, -2, 2}, {6, -3, 3}};
     std::vector<SequenceResult> results(copy_.records().size() + copy_.score_calls().size());

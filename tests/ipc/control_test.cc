@@ -91,7 +91,7 @@ std::vector<Request> SampleRequests() {
 }
 
 std::vector<Reply> SampleReplies() {
-  return {HelloReply{1, ~uint64_t{0}, "0.1.0", "cpu", "ipc:///a", "ipc:///b"},
+  return {HelloReply{1, ~uint64_t{0}, "0.1.0", "cpu", "ipc:///a", "ipc:///b", "1a:2b"},
           RegionReply{7},
           SequenceReply{{uint64_t{1} << 32, ~uint64_t{0}}, {99, 100}, 3},
           OkReply{},

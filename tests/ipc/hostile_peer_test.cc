@@ -188,7 +188,7 @@ TEST_SUITE("unit") {
         {0, 5 * 192, 5, 0},              // more than max_batch
         {0, 0, UINT32_MAX, 0},           // a count whose product wraps
         {0, 0xffffff80, 89478485, 0},    // the same, consistent in 32 bits: 2^64 / 192 cut
-        {0, 192, 1, 1},                  // a flag of a later version
+        {0, 192, 1, 2},                  // a flag of a later version
     };
     for (const Bad& bad : bads) {
       Pair pair;

@@ -48,7 +48,10 @@ TEST_SUITE("unit") {
     // each from a multiple of 128 on, and all rounded to 4096.
     CHECK(layout.call_request_offset == 11520);
     CHECK(layout.call_answer_offset == 109952);
-    CHECK(layout.segment_bytes == 118784);
+    // The words from the next page on (109952 + 6208 = 116160), 4 * 256 bytes of one page.
+    CHECK(layout.round_words_offset == 118784);
+    CHECK(layout.round_words_bytes == 4096);
+    CHECK(layout.segment_bytes == 122880);
   }
 
   TEST_CASE("layout: every area of the extreme sessions is aligned, disjoint and inside") {
@@ -65,12 +68,17 @@ TEST_SUITE("unit") {
           {layout.sequence_table_offset, uint64_t{limits.max_sequences} * 32},
           {layout.call_request_offset, layout.call_request_bytes},
           {layout.call_answer_offset, layout.call_answer_bytes},
+          {layout.round_words_offset, layout.round_words_bytes},
           {layout.segment_bytes, 0}};
       for (size_t i = 1; i < std::size(areas); ++i) {
         CHECK(areas[i][0] % 128 == 0);
         CHECK(areas[i - 1][0] + areas[i - 1][1] <= areas[i][0]);
       }
       CHECK(layout.segment_bytes <= uint64_t{1} << 30);
+      // Whole pages with nothing else on them.
+      CHECK(layout.round_words_offset % 4096 == 0);
+      CHECK(layout.round_words_bytes % 4096 == 0);
+      CHECK(layout.round_words_bytes >= uint64_t{limits.ring_depth} * 256);
       CHECK(layout.draft_masses_offset % 8 == 0);
       CHECK(layout.draft_record_bytes % 64 == 0);
     }
@@ -83,7 +91,7 @@ TEST_SUITE("unit") {
     CHECK(At<uint32_t>(segment, 12) == 128);
     CHECK(At<uint64_t>(segment, 16) == 7);   // session_id
     CHECK(At<uint64_t>(segment, 24) == 11);  // daemon_epoch
-    CHECK(At<uint64_t>(segment, 32) == 118784);
+    CHECK(At<uint64_t>(segment, 32) == 122880);
     CHECK(At<uint32_t>(segment, 40) == 32000);
     CHECK(At<uint32_t>(segment, 44) == 4);
     CHECK(At<uint32_t>(segment, 48) == 8);
@@ -99,6 +107,7 @@ TEST_SUITE("unit") {
     CHECK(At<uint32_t>(segment, 108) == 192);
     CHECK(At<uint32_t>(segment, 112) == 11520);
     CHECK(At<uint32_t>(segment, 116) == 109952);
+    CHECK(At<uint32_t>(segment, 120) == 118784);
     CHECK(At<uint32_t>(segment, 124) == 1);
   }
 

@@ -87,6 +87,7 @@ class AbiTest(unittest.TestCase):
         mirrored |= {name.upper().removesuffix("S"): value
                      for name, value in params.LOGPROBS_MODE.items()}
         mirrored |= {"STATUS_" + name.upper(): i for i, name in enumerate(results.STATUSES)}
+        mirrored |= {"SHARING_" + name.upper(): i for i, name in enumerate(engine.SHARING)}
         mirrored |= {"FINISH_" + (name or "none").upper(): i
                      for i, name in enumerate(results.FINISH_REASONS)}
         mirrored |= {"TARGET_ROWS": rounds._ROLES["target"], "DRAFT_ROWS": rounds._ROLES["draft"],

@@ -281,6 +281,39 @@ TEST_SUITE("unit") {
     CHECK(sums.invalid_drafts == 6);
     CHECK(sums.point_masses == 2);
   }
+
+  TEST_CASE("a round that may not be committed changes nothing, and is asked about once") {
+    VerifierFixture f;
+    const SequenceHandle a = f.Open();
+    const SequenceHandle b = f.Open();
+    f.backend->script = {Confirm(1, {1, 5}), Confirm(0, {6}), Confirm(2, {1, 2, 7})};
+    const RoundInput inputs[] = {f.Input(a), f.Input(b), f.Input(b + 1)};
+    RoundResult results[3];
+    int asked = 0;
+    f.verifier->VerifyRound(inputs, results, [&] {
+      ++asked;
+      CHECK(f.backend->seen.size() == 2);
+      CHECK(f.verifier->Find(a)->kept_tokens == 0);
+      return false;
+    });
+    CHECK(asked == 1);
+    CHECK(results[0].status == RoundStatus::kAborted);
+    CHECK(results[1].status == RoundStatus::kAborted);
+    CHECK(results[2].status == RoundStatus::kUnknownSequence);
+    CHECK(results[0].num_kept == 0);
+    CHECK(f.verifier->Find(a)->kept_tokens == 0);
+    CHECK(f.verifier->counters().kept == 0);
+    // The next round stands where the aborted one stood.
+    CHECK(Kept(f.Round(a)) == std::vector<TokenId>{1, 2, 7});
+    CHECK(f.backend->seen[2].first_position == 0);
+    // Without anything to commit there is no question.
+    f.verifier->VerifyRound({&inputs[2], 1}, {results, 1}, [&] { return ++asked, false; });
+    CHECK(asked == 1);
+    f.backend->next_status = absl::InternalError("sticky");
+    f.verifier->VerifyRound({&inputs[1], 1}, {results, 1}, [&] { return ++asked, false; });
+    CHECK(asked == 1);
+    CHECK(results[0].status == RoundStatus::kDeviceError);
+  }
 }
 
 }  // namespace

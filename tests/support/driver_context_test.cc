@@ -62,6 +62,32 @@ TEST_SUITE("unit") {
     CHECK(driver.platform->ListDevices(&devices).code() == 999);
   }
 
+  TEST_CASE("driver: a stream of somebody else, its device, and whether it records a graph") {
+    Driver driver;
+    size_t device_index = 7;
+    REQUIRE(driver.platform->FindDevice({}, &device_index).ok());
+    CHECK(device_index == 0);
+    CHECK(TheStubCuda().contexts_pushed == 0);
+    CHECK(TheStubCuda().contexts_retained == 1);  // by the open context only
+    // One that an engine made with cuCtxCreate: ours cannot work there.
+    TheStubCuda().stream_context = &driver;
+    CHECK(driver.platform->FindDevice({}, &device_index).code() == kGpuInvalidContext);
+    CHECK(TheStubCuda().contexts_retained == 1);
+    TheStubCuda().failing_call = "cuStreamGetCtx";
+    TheStubCuda().failing_code = kGpuInvalidHandle;
+    CHECK(driver.platform->FindDevice({}, &device_index).code() == kGpuInvalidHandle);
+    TheStubCuda().failing_call = "cuCtxGetDevice";
+    CHECK(driver.platform->FindDevice({}, &device_index).code() == kGpuInvalidHandle);
+    CHECK(TheStubCuda().contexts_pushed == 0);
+
+    bool is_capturing = true;
+    REQUIRE(driver.gpu->IsCapturing({}, &is_capturing).ok());
+    CHECK_FALSE(is_capturing);
+    TheStubCuda().capture_status = 2;  // invalidated: it records nothing useful, but it records
+    REQUIRE(driver.gpu->IsCapturing({}, &is_capturing).ok());
+    CHECK(is_capturing);
+  }
+
   TEST_CASE("driver: the primary context is given back once") {
     {
       Driver driver;

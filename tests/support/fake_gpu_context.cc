@@ -35,7 +35,11 @@ void Store(void* word, GpuWord width, uint64_t value) {
 }  // namespace
 
 FakeGpuContext::FakeGpuContext(const FakeGpuOptions& options, size_t device_index)
-    : options_(options), device_index_(device_index), pid_(getpid()) {
+    : options_(options),
+      device_index_(device_index),
+      pid_(getpid()),
+      // No two things of a process have the same number, whatever their device.
+      next_id_((uint64_t{device_index} << 32) + 1) {
   for (size_t i = 0; i < options.num_queues; ++i) {
     queues_.push_back(nullptr);  // made when a stream is laid onto it
   }
@@ -67,6 +71,11 @@ GpuResult FakeGpuContext::Begin(std::unique_lock<std::mutex>* lock, const char* 
 void FakeGpuContext::Inject(const FakeGpuFault& fault) {
   std::lock_guard<std::mutex> lock(mutex_);
   fault_ = fault;
+}
+
+void FakeGpuContext::SetCapturing(bool is_capturing) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  is_capturing_ = is_capturing;
 }
 
 std::vector<std::string> FakeGpuContext::violations() {
@@ -191,6 +200,15 @@ GpuResult FakeGpuContext::WaitValue(GpuStream stream, GpuAddress word, GpuWord w
   const GpuResult place = WordAt(word, width, &host);
   if (!place.ok()) return place;
   found->last_ticket = found->queue->PushWait([=] { return HasReached(host, width, value); });
+  return begun;
+}
+
+GpuResult FakeGpuContext::IsCapturing(GpuStream stream, bool* is_capturing) {
+  std::unique_lock<std::mutex> lock;
+  const GpuResult begun = Begin(&lock, "IsCapturing");
+  if (!begun.ok()) return begun;
+  if (Find(stream) == nullptr) return Refuse("IsCapturing", kGpuInvalidHandle, "no stream");
+  *is_capturing = is_capturing_;
   return begun;
 }
 

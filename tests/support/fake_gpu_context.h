@@ -47,6 +47,8 @@ class FakeGpuContext final : public GpuContext {
   ~FakeGpuContext() override;
 
   void Inject(const FakeGpuFault& fault);
+  // From now on streams record graphs, or no longer do.
+  void SetCapturing(bool is_capturing);
   // What this process did that CUDA leaves undefined.
   std::vector<std::string> violations();
   // Mapped memory of other processes, counted once each.
@@ -65,6 +67,8 @@ class FakeGpuContext final : public GpuContext {
   GpuResult Export(GpuAddress address, GpuMemoryKind kind, GpuExport* exported) override;
   GpuResult RegisterHost(void* host, uint64_t size_bytes, GpuAddress* device) override;
   GpuResult UnregisterHost(void* host) override;
+  // Where the device sees host memory that was registered.
+  GpuResult FindHost(void* host, GpuAddress* device);
   GpuResult Import(const GpuImport& import, GpuMapping* mapping) override;
   GpuResult Close(const GpuMapping& mapping) override;
   GpuResult CreateStream(GpuStream* stream) override;
@@ -73,6 +77,7 @@ class FakeGpuContext final : public GpuContext {
   GpuResult Query(GpuStream stream) override;
   GpuResult WriteValue(GpuStream stream, GpuAddress word, GpuWord width, uint64_t value) override;
   GpuResult WaitValue(GpuStream stream, GpuAddress word, GpuWord width, uint64_t value) override;
+  GpuResult IsCapturing(GpuStream stream, bool* is_capturing) override;
   GpuResult Copy(GpuStream stream, void* target, const void* source, uint64_t size_bytes) override;
   GpuResult CreateSharedEvent(GpuEvent* event) override;
   GpuResult ExportEvent(GpuEvent event, GpuHandle* handle) override;
@@ -120,8 +125,9 @@ class FakeGpuContext final : public GpuContext {
   std::mutex mutex_;
   FakeGpuFault fault_;
   int broken_ = kGpuOk;
+  bool is_capturing_ = false;
   std::vector<std::string> violations_;
-  uint64_t next_id_ = 1;
+  uint64_t next_id_;
   std::map<GpuAddress, std::unique_ptr<FakeGpuBlock>> allocations_;
   std::multimap<uint64_t, void*> places_;  // freed addresses by the size that was there
   std::unique_ptr<FakeGpuBlock> pool_;

@@ -247,6 +247,18 @@ GpuResult FakeGpuContext::RegisterHost(void* host, uint64_t size_bytes, GpuAddre
   return begun;
 }
 
+GpuResult FakeGpuContext::FindHost(void* host, GpuAddress* device) {
+  std::unique_lock<std::mutex> lock;
+  const GpuResult begun = Begin(&lock, "FindHost");
+  if (!begun.ok()) return begun;
+  const auto found = host_ranges_.find(host);
+  if (found == host_ranges_.end()) {
+    return Refuse("FindHost", kGpuHostMemoryNotRegistered, "never registered");
+  }
+  *device = found->second.device;
+  return begun;
+}
+
 GpuResult FakeGpuContext::UnregisterHost(void* host) {
   std::unique_lock<std::mutex> lock;
   const GpuResult begun = Begin(&lock, "UnregisterHost");

@@ -143,6 +143,14 @@ int cuMemPoolImportPointer(Address* address, Pool, Handle*) {
   if (result == 0) *address = TheStubCuda().range_base;
   return result;
 }
+int cuStreamGetCtx(Stream, Context* context) {
+  *context = TheStubCuda().stream_context;
+  return NoteCudaCall("cuStreamGetCtx");
+}
+int cuStreamIsCapturing(Stream, int* status) {
+  *status = TheStubCuda().capture_status;
+  return NoteCudaCall("cuStreamIsCapturing");
+}
 int cuStreamWriteValue32_v2(Stream, Address, uint32_t value, unsigned) {
   TheStubCuda().last_value = value;
   return NoteCudaCall("cuStreamWriteValue32_v2");

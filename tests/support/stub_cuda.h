@@ -27,6 +27,8 @@ struct StubCuda {
   uint64_t range_bytes = 0x8000;
   uint64_t mapping_base = 0x12000;
   uint64_t mapping_bytes = 0x2000;
+  void* stream_context = nullptr;  // the primary one is null
+  int capture_status = 0;
   uint64_t last_value = 0;
   int last_fd = -1;
 };

@@ -108,8 +108,9 @@ typedef struct specd_options {
                                     default 21 */
   uint32_t threads; /* embedded mode: for one round, 1 .. 16; default 0 = as many as usable CPUs, at
                        most 16. The results do not depend on it. A daemon has --threads instead */
-  uint32_t reserved; /* 0 */
-  const char* name;  /* shown in the daemon's log, up to 64 bytes; default "engine" */
+  uint32_t stream_timeout_ms; /* how long a stream waits for its answer before it is released
+                                 (specd_submit_on_stream), 1 .. 3600000; default 0 = 250 */
+  const char* name;           /* shown in the daemon's log, up to 64 bytes; default "engine" */
   void* cuda_stream; /* embedded:cuda: a cudaStream_t of yours that outlives the engine. Rounds run
                         on its device, behind what you have enqueued on it and before what you
                         enqueue later. NULL (default): a stream of specd's own */
@@ -418,8 +419,10 @@ enum {
                                         needed: the sequence ends here, tokens before that row
                                         stand */
   SPECD_STATUS_UNKNOWN_SEQUENCE = 3, /* never opened, or closed */
-  SPECD_STATUS_INVALID = 4,     /* not verified, nothing changed for this sequence: see detail */
-  SPECD_STATUS_DEVICE_ERROR = 5 /* the processor failed; nothing changed, the daemon restarts */
+  SPECD_STATUS_INVALID = 4,      /* not verified, nothing changed for this sequence: see detail */
+  SPECD_STATUS_DEVICE_ERROR = 5, /* the processor failed; nothing changed, the daemon restarts */
+  SPECD_STATUS_ABORTED = 6       /* of specd_submit_on_stream: the stream was released without an
+                                    answer; nothing was confirmed, nothing will be */
 };
 
 /* What SPECD_STATUS_INVALID is about. */
@@ -481,6 +484,64 @@ typedef struct specd_completion {
  * With no round in flight there is nothing to wait for, and the answer is SPECD_EMPTY at once.
  * SPECD_EMPTY if none came; SPECD_ERROR_DISCONNECTED as soon as the daemon is known to be gone. */
 SPECD_API int specd_poll(specd_engine* engine, specd_completion* completion, int timeout_ms);
+
+/* ---- rounds on a CUDA stream ---------------------------------------------------------------- */
+
+/* Submits a round whose rows a stream is still writing, with no wait of the CPU: enqueues on
+ * cuda_stream (a CUstream or cudaStream_t of a device's primary context) that the rows are ready,
+ * and that the stream waits for the answer. What is enqueued behind, such as the next forward, runs
+ * after specd has answered. The answer comes through specd_poll, as every other; the rows may
+ * be written again by what is enqueued behind.
+ *
+ * The daemon takes rounds in the order of submission, each once its rows are ready: a forward may
+ * take as long as it likes and disturbs no other engine, but rounds of this one that were submitted
+ * later wait behind it. Use one engine per stream where streams are to be independent.
+ *
+ * Nothing in CUDA times out, so the library watches (a thread, from the first such call on). A
+ * stream whose rows have been ready for stream_timeout_ms without an answer, or whose daemon is
+ * gone, is released; then the results of the round are SPECD_STATUS_ABORTED: nothing was confirmed
+ * and nothing will be, no sequence has changed, and the round can be submitted again. Until a slow
+ * daemon has noticed, its place in the ring stays taken (SPECD_FULL once all are).
+ * What is enqueued behind a round must therefore ask how it ended: see specd_get_verdict. Rounds of
+ * the same sequences that are in flight behind an aborted one are judged as they come.
+ *
+ * SPECD_FULL as specd_submit, also while another stream has still to pass an earlier round.
+ * SPECD_ERROR_UNSUPPORTED without a CUDA driver, on a device without stream memory operations, and
+ * in embedded mode: synchronize the stream and use specd_submit. Not while the stream records a
+ * graph: submit behind the graph's launch.
+ *
+ * specd_close releases the streams and waits, up to timeout_ms, until they have passed their waits;
+ * where one does not, some pages stay mapped. */
+SPECD_API int specd_submit_on_stream(specd_engine* engine, uint64_t round_id,
+                                     const specd_draft* drafts, uint32_t num_drafts,
+                                     void* cuda_stream);
+
+typedef struct specd_verdict {
+  uint64_t device_address; /* of a uint64_t that kernels of the stream may read behind the round */
+  uint64_t answered;       /* what it holds if the round was answered; otherwise nothing was
+                              confirmed, and its completion says why */
+} specd_verdict;
+
+/* Of the round submitted last with specd_submit_on_stream. Valid for what is enqueued on that
+ * stream before ring_depth more rounds are. */
+SPECD_API int specd_get_verdict(specd_engine* engine, specd_verdict* verdict);
+
+enum {
+  SPECD_SHARING_NONE = 0,        /* rounds run on the CPU, or in this process */
+  SPECD_SHARING_MPS = 1,         /* through one MPS server: kernels of both may run at once */
+  SPECD_SHARING_TIME_SLICED = 2, /* two processes on one GPU without it take turns: a round may wait
+                                    for a time slice of the engine, and the engine for one of it */
+  SPECD_SHARING_UNKNOWN = 3
+};
+
+typedef struct specd_sharing {
+  uint32_t mode; /* SPECD_SHARING_... */
+  uint32_t reserved;
+  const char* text; /* the same in words, with the remedy; never NULL, never to be freed */
+} specd_sharing;
+
+/* How this process and the daemon share the GPU. Asks the CUDA driver of this process. */
+SPECD_API int specd_get_sharing(specd_engine* engine, specd_sharing* sharing);
 
 /* ---- specd as the drafter's sampler --------------------------------------------------------- */
 

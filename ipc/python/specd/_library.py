@@ -31,7 +31,7 @@ class Options(Structure):
         ("struct_size", c_uint32), ("vocab_size", c_uint32), ("max_batch", c_uint32),
         ("max_sequences", c_uint32), ("max_draft", c_uint32), ("ring_depth", c_uint32),
         ("timeout_ms", c_uint32), ("max_scores_per_token", c_uint32), ("threads", c_uint32),
-        ("reserved", c_uint32), ("name", c_char_p), ("cuda_stream", c_void_p),
+        ("stream_timeout_ms", c_uint32), ("name", c_char_p), ("cuda_stream", c_void_p),
     ]
 
 
@@ -126,6 +126,14 @@ class Completion(Structure):
         ("round_id", c_uint64), ("num_results", c_uint32), ("reserved", c_uint32),
         ("results", POINTER(Result)), ("verify_ns", c_uint64), ("total_ns", c_uint64),
     ]
+
+
+class Verdict(Structure):
+    _fields_ = [("device_address", c_uint64), ("answered", c_uint64)]
+
+
+class Sharing(Structure):
+    _fields_ = [("mode", c_uint32), ("reserved", c_uint32), ("text", c_char_p)]
 
 
 class DraftRequest(Structure):
@@ -224,6 +232,9 @@ FUNCTIONS = {
     "specd_abort": (c_int, c_void_p, c_uint64),
     "specd_get_sequence_state": (c_int, c_void_p, c_uint64, POINTER(SequenceState)),
     "specd_submit": (c_int, c_void_p, c_uint64, POINTER(Draft), c_uint32),
+    "specd_submit_on_stream": (c_int, c_void_p, c_uint64, POINTER(Draft), c_uint32, c_void_p),
+    "specd_get_verdict": (c_int, c_void_p, POINTER(Verdict)),
+    "specd_get_sharing": (c_int, c_void_p, POINTER(Sharing)),
     "specd_poll": (c_int, c_void_p, POINTER(Completion), c_int),
     "specd_sample_draft": (c_int, c_void_p, POINTER(DraftRequest), c_uint32,
                            POINTER(DraftChildren)),

@@ -16,6 +16,7 @@ from .regions import bind_next_tokens, unregister
 from .rounds import DraftRecords, DraftRequest, RowSpace, child_records, score_records
 
 COIN_PURPOSES = {"sample": 1, "draft": 2, "accept": 3, "residual": 4}
+SHARING = ("none", "mps", "time_sliced", "unknown")
 _VERIFY_NAMES = {code: name for name, code in VERIFY.items()}
 
 
@@ -259,6 +260,12 @@ class Engine:
             parts.extend(results.scores_of(answer, 1 + num_top + len(chosen_ids))
                          for answer in answers)
         return results.Scores(np.array([part[1] for part in parts]), [part[0] for part in parts])
+
+    def sharing(self):
+        """How this process and the daemon share a GPU: one of SHARING, and the same in words."""
+        struct = c.Sharing()
+        check(c.load().specd_get_sharing(self.pointer, ctypes.byref(struct)))
+        return SHARING[struct.mode], struct.text.decode()
 
     def stats(self):
         """Sums since the engine was opened, by name: what was drafted, accepted, kept, and every

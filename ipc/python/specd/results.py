@@ -9,7 +9,8 @@ import numpy as np
 
 from . import _library as c
 
-STATUSES = ("ok", "finished", "bad_distribution", "unknown_sequence", "invalid", "device_error")
+STATUSES = ("ok", "finished", "bad_distribution", "unknown_sequence", "invalid", "device_error",
+            "aborted")
 FINISH_REASONS = (None, "stop", "length", "abort", "error")
 
 SCORE = np.dtype([("id", np.int32), ("value", np.float32), ("rank", np.int32)])

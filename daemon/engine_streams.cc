@@ -1,0 +1,144 @@
+#include "daemon/engine_streams.h"
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "ipc/error.h"
+#include "ipc/include/specd/specd.h"
+#include "ipc/round_words.h"
+#include "kernels/core/check.h"
+#include "kernels/cuda/driver_platform.h"
+
+namespace specd {
+namespace {
+
+constexpr char kRemedy[] = "synchronize the stream and use specd_submit";
+
+absl::Status Refused(const GpuResult& result, std::string_view what, std::string_view remedy) {
+  const bool is_unsupported = result.code() == kGpuNoDriver || result.code() == kGpuNotSupported;
+  return MakeError(is_unsupported ? SPECD_ERROR_UNSUPPORTED : SPECD_ERROR_INVALID_ARGUMENT,
+                   "cuda_stream", fmt::format("{}: {}; {}", what, result.text(), remedy));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<EngineStreams>> EngineStreams::Open(
+    const StreamWatch::Options& options, GpuStream stream) {
+  std::unique_ptr<GpuPlatform> platform = MakeCudaPlatform();
+  std::vector<GpuDevice> devices;
+  size_t device_index = 0;
+  std::unique_ptr<GpuContext> context;
+  GpuResult result = platform->ListDevices(&devices);
+  if (result.ok()) result = platform->FindDevice(stream, &device_index);
+  if (!result.ok()) return Refused(result, "the stream's device is not known", kRemedy);
+  if (device_index >= devices.size()) {
+    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "cuda_stream",
+                     fmt::format("the stream is of device {}, and {} are there; {}", device_index,
+                                 devices.size(), kRemedy));
+  }
+  result = platform->OpenContext(device_index, &context);
+  if (!result.ok()) return Refused(result, "the stream's device cannot be used", kRemedy);
+  const SegmentLayout& layout = options.segment->layout();
+  GpuAddress words = 0;
+  result = context->RegisterHost(options.segment->at(layout.round_words_offset),
+                                 layout.round_words_bytes, &words);
+  if (!result.ok()) {
+    return Refused(result, "the words of the session cannot be registered with the device",
+                   "raise RLIMIT_MEMLOCK, or synchronize the stream and use specd_submit");
+  }
+  const GpuWord width = devices[device_index].has_64_bit_words ? GpuWord::k64 : GpuWord::k32;
+  auto streams = std::unique_ptr<EngineStreams>(
+      new EngineStreams(options, std::move(platform), std::move(context), width, words));
+  absl::Status started = streams->watch_.Start();
+  if (started.ok()) return streams;
+  (void)streams->Close(0);
+  return started;
+}
+
+EngineStreams::EngineStreams(const StreamWatch::Options& options,
+                             std::unique_ptr<GpuPlatform> platform,
+                             std::unique_ptr<GpuContext> context, GpuWord width, GpuAddress words)
+    : options_(options),
+      platform_(std::move(platform)),
+      context_(std::move(context)),
+      width_(width),
+      words_(words),
+      watch_(options) {}
+
+EngineStreams::~EngineStreams() { SPECD_CHECK(context_ == nullptr); }
+
+absl::Status EngineStreams::Check(GpuStream stream, uint64_t number, bool* is_free) {
+  if (broken_) {
+    return MakeError(SPECD_ERROR_STATE, "cuda_stream",
+                     "an earlier round could be enqueued on its stream in part only; use "
+                     "specd_submit, or close and attach again");
+  }
+  bool is_capturing = false;
+  const GpuResult result = context_->IsCapturing(stream, &is_capturing);
+  if (!result.ok()) return Refused(result, "the stream cannot be used", kRemedy);
+  if (is_capturing) {
+    return MakeError(SPECD_ERROR_STATE, "cuda_stream",
+                     "the stream records a graph, in which a round would have the same number at "
+                     "every replay; submit before or behind the launch of the graph");
+  }
+  *is_free = watch_.IsFree(number, stream.handle);
+  return absl::OkStatus();
+}
+
+GpuAddress EngineStreams::AddressOf(uint64_t number, uint64_t offset_bytes) const {
+  const Segment& segment = *options_.segment;
+  const auto* first = reinterpret_cast<const char*>(segment.round_words(1));
+  const auto* slot = reinterpret_cast<const char*>(segment.round_words(number));
+  return words_ + static_cast<uint64_t>(slot - first) + offset_bytes;
+}
+
+GpuAddress EngineStreams::StatusAddress(uint64_t number) const {
+  return AddressOf(number, offsetof(RoundWords, status));
+}
+
+absl::Status EngineStreams::Enqueue(GpuStream stream, uint64_t number) {
+  GpuResult result =
+      context_->WriteValue(stream, AddressOf(number, offsetof(RoundWords, ready)), width_, number);
+  if (!result.ok()) return Refused(result, "the stream takes no writes of words", kRemedy);
+  watch_.Add(number, stream.handle);
+  result =
+      context_->WaitValue(stream, AddressOf(number, offsetof(RoundWords, done)), width_, number);
+  if (result.ok()) {
+    result = context_->WriteValue(stream, AddressOf(number, offsetof(RoundWords, passed)), width_,
+                                  number);
+  }
+  if (result.ok()) return absl::OkStatus();
+  // What is enqueued cannot be taken back. The stream goes on, and the number is free for a round
+  // that is not on a stream.
+  Release(options_.segment->round_words(number), number);
+  broken_ = true;
+  return Refused(result, "the stream takes no waits for words", kRemedy);
+}
+
+bool EngineStreams::Close(int64_t timeout_ns) {
+  watch_.Stop();
+  watch_.ReleaseAll();
+  // No word of the device's comes with a bell; a stream needs some microseconds to see its word.
+  // A stream that could not take a whole round never says that it has passed.
+  const int64_t end_ns = options_.clock->NowNs() + (broken_ ? 0 : timeout_ns);
+  while (!watch_.HaveAllPassed()) {
+    if (options_.clock->NowNs() >= end_ns) {
+      KeepForever(std::move(context_));
+      return false;
+    }
+    absl::SleepFor(absl::Microseconds(50));
+  }
+  // A context that is broken may not give them back.
+  const bool is_given_back =
+      context_->UnregisterHost(options_.segment->at(options_.segment->layout().round_words_offset))
+          .ok();
+  context_.reset();
+  return is_given_back;
+}
+
+}  // namespace specd

@@ -1,0 +1,65 @@
+// EngineStreams: the engine's CUDA streams, as far as rounds are submitted on them. Registers the
+// words of the session with the device, enqueues what ipc/round_words.h shows, and watches.
+//
+// Made by the first specd_submit_on_stream, for the device of its stream. One thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "daemon/mutex.h"
+#include "daemon/stream_watch.h"
+#include "kernels/core/gpu_context.h"
+
+namespace specd {
+
+// For what a stream may still touch. It can be found by whoever looks for leaks.
+template <class T>
+void KeepForever(std::unique_ptr<T> kept) {
+  static Mutex* const mutex = new Mutex;
+  static auto* const all = new std::vector<std::unique_ptr<T>>;
+  MutexLock lock(mutex);
+  all->push_back(std::move(kept));
+}
+
+class EngineStreams {
+ public:
+  static absl::StatusOr<std::unique_ptr<EngineStreams>> Open(const StreamWatch::Options& options,
+                                                             GpuStream stream);
+  // REQUIRES: Close was called.
+  ~EngineStreams();
+
+  // OK where a round may be enqueued on this stream now or, see *is_free, later.
+  absl::Status Check(GpuStream stream, uint64_t number, bool* is_free);
+  // Enqueues that the rows of the round are ready, that the stream waits for its answer, and that
+  // it has gone on. REQUIRES: Check said that it may.
+  absl::Status Enqueue(GpuStream stream, uint64_t number);
+
+  // Where the device finds how the round ended.
+  GpuAddress StatusAddress(uint64_t number) const;
+
+  StreamWatch& watch() { return watch_; }
+
+  // Releases every stream and waits until all of them have passed. False if one did not within the
+  // timeout: it may still touch the words, which must stay mapped for the life of the process.
+  bool Close(int64_t timeout_ns);
+
+ private:
+  EngineStreams(const StreamWatch::Options& options, std::unique_ptr<GpuPlatform> platform,
+                std::unique_ptr<GpuContext> context, GpuWord width, GpuAddress words);
+  GpuAddress AddressOf(uint64_t number, uint64_t offset_bytes) const;
+
+  const StreamWatch::Options options_;
+  std::unique_ptr<GpuPlatform> platform_;
+  std::unique_ptr<GpuContext> context_;
+  const GpuWord width_;
+  const GpuAddress words_;  // of the first slot, as the device sees it
+  bool broken_ = false;     // a stream took a part of a round and not the rest
+  StreamWatch watch_;
+};
+
+}  // namespace specd

@@ -1,0 +1,27 @@
+// A libcuda.so.1 over a pretended GPU, for processes that look for the driver by that name:
+// libspecd in an engine. A test links it in the driver's place and acts as the engine through
+// FakeCuda.
+//
+// Device 0 has everything, device 1 no stream operations on 64-bit words, device 2 no stream
+// operations at all. Streams of a device's context are those of FakeCuda(i).
+#pragma once
+
+#include <cstddef>
+
+#include "tests/support/fake_gpu_context.h"
+
+namespace specd {
+
+inline constexpr size_t kNumFakeCudaDevices = 3;
+
+// The primary context of the device, for the life of the process.
+__attribute__((visibility("default"))) FakeGpuContext& FakeCuda(size_t device_index);
+
+// How often libspecd has registered host memory and given it back.
+struct FakeCudaCounts {
+  int registered = 0;
+  int unregistered = 0;
+};
+__attribute__((visibility("default"))) FakeCudaCounts CountFakeCuda();
+
+}  // namespace specd
