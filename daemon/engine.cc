@@ -15,7 +15,7 @@
 #include "daemon/open_message.h"
 #include "daemon/version.h"
 #include "ipc/error.h"
-#include "kernels/cuda/driver_platform.h"
+#include "daemon/engine_device.h"
 
 namespace specd {
 namespace {
@@ -260,7 +260,7 @@ void Engine::GetSharing(specd_sharing* sharing) const {
   }
   // Where there is no driver, there is nothing to be known.
   std::vector<GpuDevice> devices;
-  (void)MakeCudaPlatform()->ListDevices(&devices);
+  (void)MakeEnginePlatform()->ListDevices(&devices);
   const Sharing found = JudgeSharing(DescribeMps(devices, MpsPipeDirectory()), hello_.mps);
   *sharing = {found.mode, 0, found.text};
 }

@@ -12,7 +12,7 @@
 #include "ipc/include/specd/specd.h"
 #include "ipc/round_words.h"
 #include "kernels/core/check.h"
-#include "kernels/cuda/driver_platform.h"
+#include "daemon/engine_device.h"
 
 namespace specd {
 namespace {
@@ -29,7 +29,7 @@ absl::Status Refused(const GpuResult& result, std::string_view what, std::string
 
 absl::StatusOr<std::unique_ptr<EngineStreams>> EngineStreams::Open(
     const StreamWatch::Options& options, GpuStream stream) {
-  std::unique_ptr<GpuPlatform> platform = MakeCudaPlatform();
+  std::unique_ptr<GpuPlatform> platform = MakeEnginePlatform();
   std::vector<GpuDevice> devices;
   size_t device_index = 0;
   std::unique_ptr<GpuContext> context;
