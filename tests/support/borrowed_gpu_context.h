@@ -32,6 +32,9 @@ class BorrowedGpuContext final : public GpuContext {
   GpuResult DestroyStream(GpuStream stream) override { return gpu_.DestroyStream(stream); }
   GpuResult Synchronize(GpuStream stream) override { return gpu_.Synchronize(stream); }
   GpuResult Query(GpuStream stream) override { return gpu_.Query(stream); }
+  GpuResult IsCapturing(GpuStream stream, bool* is_capturing) override {
+    return gpu_.IsCapturing(stream, is_capturing);
+  }
   GpuResult WriteValue(GpuStream stream, GpuAddress word, GpuWord width, uint64_t value) override {
     return gpu_.WriteValue(stream, word, width, value);
   }
