@@ -115,6 +115,11 @@ absl::StatusOr<RowMemory> Session::MemoryOf(TensorRole role, uint32_t region) {
     if (device.has_value()) {
       const Backend& backend = verifier_->backend();
       if (IsSameDevice(device->device_uuid, backend.device_uuid())) return device->memory;
+      if (ReplicaOf(role).has_value() && !backend.device_uuid().empty()) {
+        RowMemory memory = device->memory;
+        memory.space = MemorySpace::kOtherDevice;
+        return memory;
+      }
       return WrongSpace(role, region, device->device_uuid, backend);
     }
     const auto found = regions_.find(region);

@@ -31,9 +31,10 @@ enum class RowKind : uint32_t {
   kFinalProbabilities = 2,  // p is what is sampled from; no parameter may change it
 };
 
-// Who can read the memory behind a view: the CPU, or only the device that rounds run on
-// (Backend::device_uuid).
-enum class MemorySpace : uint32_t { kHost = 0, kDevice = 1 };
+// Who can use the memory behind a view: the CPU; the device that rounds run on
+// (Backend::device_uuid); or another device, to which rounds can only copy, so that rows never lie
+// there.
+enum class MemorySpace : uint32_t { kHost = 0, kDevice = 1, kOtherDevice = 2 };
 
 // How the elements of a tensor are to be read.
 struct ElementRules {

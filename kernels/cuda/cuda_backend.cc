@@ -96,26 +96,35 @@ MaskView OnDevice(const MaskView& mask, const RowStage& stage, int32_t vocab_siz
 struct StagedTokenArrays {
   const TokenArray* arrays = nullptr;
   int32_t count = 0;
+  bool on_other_devices = false;  // there are some that it cannot write
 };
 StagedTokenArrays StageNextTokens(const RoundBatch& batch, StagingArena* arena) {
   const StagedArray<TokenArray> list = arena->Take<TokenArray>(batch.num_next_tokens);
   StagedTokenArrays staged{.arrays = list.device};
   for (int32_t i = 0; i < batch.num_next_tokens && list.host != nullptr; ++i) {
-    if (batch.next_tokens[i].space == MemorySpace::kHost) continue;
+    const MemorySpace space = batch.next_tokens[i].space;
+    staged.on_other_devices |= space == MemorySpace::kOtherDevice;
+    if (space != MemorySpace::kDevice) continue;
     list.host[staged.count++] = batch.next_tokens[i];
   }
   return staged;
 }
 
-// The others, which no kernel can reach, once a task's answer has come back.
-void WriteHostNextTokens(const RoundBatch& batch, int32_t task) {
+// The others, which no kernel can reach, once a task's answer has come back: host memory at once,
+// that of another device by a copy that is enqueued.
+GpuResult WriteOtherNextTokens(const RoundBatch& batch, int32_t task, GpuDriver* driver) {
   const int32_t num_tokens = batch.outcomes[task].num_tokens;
-  if (batch.tasks[task].kind != TaskKind::kVerify || num_tokens == 0) return;
-  const TokenId last = batch.tokens[int64_t{task} * batch.tokens_stride + num_tokens - 1];
-  for (int32_t i = 0; i < batch.num_next_tokens; ++i) {
+  if (batch.tasks[task].kind != TaskKind::kVerify || num_tokens == 0) return GpuResult::Ok();
+  const TokenId* const last = batch.tokens + int64_t{task} * batch.tokens_stride + num_tokens - 1;
+  GpuResult result = GpuResult::Ok();
+  for (int32_t i = 0; i < batch.num_next_tokens && result.ok(); ++i) {
     const TokenArray& array = batch.next_tokens[i];
-    if (array.space == MemorySpace::kHost) array.ids[batch.tasks[task].slot] = last;
+    TokenId* const place = array.ids + batch.tasks[task].slot;
+    if (array.space == MemorySpace::kHost) *place = *last;
+    if (array.space != MemorySpace::kOtherDevice) continue;
+    result = driver->ToDevice(place, last, sizeof(*last));
   }
+  return result;
 }
 
 }  // namespace
@@ -246,7 +255,8 @@ absl::Status CudaBackend::Run(const RoundBatch& batch) {
     if (!status.ok()) return status;
     if (!finished.ok()) return Failure(finished);
 
-    FinishPiece(piece);
+    const GpuResult written = FinishPiece(piece);
+    if (!written.ok()) return Failure(written);
     done += piece.count;
   }
   return absl::OkStatus();
@@ -349,14 +359,18 @@ bool CudaBackend::StageTask(const ChainTask& task, Piece* piece) {
   return true;
 }
 
-void CudaBackend::FinishPiece(const Piece& piece) {
+GpuResult CudaBackend::FinishPiece(const Piece& piece) {
   piece.outcomes.CopyBack(piece.count);
   piece.tokens.CopyBack(piece.count);
   piece.scores.CopyBack(piece.count);
   piece.samples.CopyBack(piece.count);
-  for (int32_t i = piece.first; i < piece.first + piece.count; ++i) {
-    WriteHostNextTokens(piece.batch, i);
+  GpuResult result = GpuResult::Ok();
+  for (int32_t i = piece.first; i < piece.first + piece.count && result.ok(); ++i) {
+    result = WriteOtherNextTokens(piece.batch, i, driver_.get());
   }
+  if (!piece.next_tokens.on_other_devices) return result;
+  const GpuResult copied = driver_->Synchronize();
+  return result.ok() ? copied : result;
 }
 
 GpuResult CudaBackend::LaunchPiece(const Piece& piece) {

@@ -53,7 +53,7 @@ class CudaBackend final : public Backend {
   absl::Status StagePiece(Piece* piece);
   bool StageTask(const ChainTask& task, Piece* piece);
   GpuResult LaunchPiece(const Piece& piece);
-  static void FinishPiece(const Piece& piece);
+  GpuResult FinishPiece(const Piece& piece);
   GpuResult LaunchTransforms(const TransformBatch& batch, int32_t first, int32_t count,
                              OutcomeStatus* statuses);
 

@@ -146,6 +146,23 @@ TEST_SUITE("process") {
     }
   }
 
+  TEST_CASE("next tokens may lie on another device than that of the rounds, but not for the CPU") {
+    const TensorSpec spec = {0, 0, 4, 0};
+    Fixture device(FakeGpuOptions().devices[1].uuid);
+    REQUIRE(device.Bind(TensorRole::kNextToken, device.RegisterDevice(), spec).ok());
+    device.Round();
+    REQUIRE(device.batches[0].num_next_tokens == 1);
+    CHECK(device.batches[0].next_tokens[0].space == MemorySpace::kOtherDevice);
+    Fixture same;
+    REQUIRE(same.Bind(TensorRole::kNextToken, same.RegisterDevice(), spec).ok());
+    same.Round();
+    CHECK(same.batches[0].next_tokens[0].space == MemorySpace::kDevice);
+    Fixture cpu((std::string()));
+    const absl::Status status = cpu.Bind(TensorRole::kNextToken, cpu.RegisterDevice(), spec);
+    CHECK(ErrorCodeOf(status) == SPECD_ERROR_UNSUPPORTED);
+    CHECK(std::string(status.message()).find("SPECD_NEXT_TOKEN") != std::string::npos);
+  }
+
   TEST_CASE("device memory that a role is bound to stays mapped until the role has other memory") {
     Fixture f;
     const uint32_t device = f.RegisterDevice();

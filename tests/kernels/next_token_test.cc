@@ -141,6 +141,24 @@ TEST_SUITE("unit") {
   }
 }
 
+TEST_SUITE("unit") {
+  TEST_CASE("next tokens on another device are copied there, because no kernel reaches them") {
+    GreedyRound round;
+    AddEveryEnd(&round);
+    FakeGpu gpu;
+    std::vector<TokenId> other = Untouched();
+    gpu.is_on_other_device = [&](const void* address) {
+      return address >= other.data() && address < other.data() + other.size();
+    };
+    CudaBackend cuda(std::make_unique<FakeGpuDriver>(&gpu), 1 << 20);
+    round.Run(cuda, {{other.data(), MemorySpace::kOtherDevice}});
+    CHECK(other == kExpected);
+    for (size_t slot = 0; slot < other.size(); ++slot) {
+      CHECK(gpu.copied_to_other_device.contains(&other[slot]) == (kExpected[slot] != kUntouched));
+    }
+  }
+}
+
 TEST_SUITE("invariance") {
   TEST_CASE("of random rounds, next tokens are the last ones, in every array and nowhere else") {
     for (uint64_t seed = 0; seed < 6; ++seed) {

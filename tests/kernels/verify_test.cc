@@ -287,6 +287,32 @@ TEST_SUITE("unit") {
     CHECK(RunScalar(chain.task, rows.view(), TensorView{}, AnyCoins{}).tokens ==
           Tokens{0, 2, 2, 1});
   }
+
+  TEST_CASE("the last token goes to the task's slot, and nothing where there is no token") {
+    RowMatrix rows = LogRows({{.25, .5, .25}, {.125, .125, .75}, {.5, .25, .25}});
+    ChainCase chain(VerifyMethod::kGreedy, {1, 2}, DraftKind::kOneHot);
+    chain.task.slot = 3;
+    const auto next_tokens = [&] {
+      ChainRun run(chain.task, rows.view(), TensorView{});
+      std::vector<Tokens> arrays(2, Tokens(6, -9));
+      const TokenArray list[] = {{arrays[0].data(), MemorySpace::kHost},
+                                 {arrays[1].data(), MemorySpace::kHost}};
+      run.batch.next_tokens = list;
+      run.batch.num_next_tokens = 2;
+      ScalarTeam<CpuTarget::kBaseline> team;
+      run.By(team, AnyCoins{});
+      CHECK(arrays[0] == arrays[1]);
+      return arrays[0];
+    };
+    CHECK(next_tokens() == Tokens{-9, -9, -9, 0, -9, -9});
+    rows.Set(2, {NAN, 0, 0});  // both drafts stand
+    CHECK(next_tokens() == Tokens{-9, -9, -9, 2, -9, -9});
+    rows.Set(0, {NAN, 0, 0});
+    CHECK(next_tokens() == Tokens(6, -9));
+    chain.task.kind = TaskKind::kScore;
+    rows.Set(0, {0, 0, 0});
+    CHECK(next_tokens() == Tokens(6, -9));
+  }
 }
 
 }  // namespace

@@ -114,7 +114,9 @@ GpuResult FakeGpuDriver::FreePinned(void* memory) {
 GpuResult FakeGpuDriver::ToDevice(void* device, const void* host, size_t size_bytes) {
   return Enqueue("ToDevice", false, [=, this] {
     if (IsDeviceMemory(host)) return GpuResult::Error("ToDevice from device memory");
-    const GpuResult result = CheckRange("copy", device, size_bytes);
+    const bool is_other = gpu_->is_on_other_device != nullptr && gpu_->is_on_other_device(device);
+    if (is_other) gpu_->copied_to_other_device.insert(device);
+    const GpuResult result = is_other ? GpuResult::Ok() : CheckRange("copy", device, size_bytes);
     if (result.ok()) std::memcpy(device, host, size_bytes);
     return result;
   });

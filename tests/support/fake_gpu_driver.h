@@ -12,6 +12,7 @@
 #include <initializer_list>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,9 @@ struct FakeGpu {
   Blocks pinned;
   // Device memory that others allocated; none where this is empty.
   std::function<bool(const void*)> is_imported;
+  // Memory of another device, which only copies reach; and what has been copied there.
+  std::function<bool(const void*)> is_on_other_device;
+  std::set<const void*> copied_to_other_device;
   std::map<GpuDriver::Graph*, std::unique_ptr<std::vector<Work>>> graphs;
   std::map<GpuDriver::Event*, std::unique_ptr<double>> events;  // when each was recorded
   void* stream = nullptr;                                       // of UseStream

@@ -175,8 +175,8 @@ enum {
                              slot (specd_sequence_slot). num_rows >= max_sequences, no gaps. Nothing
                              else is written there. What lies at the slot of a finished sequence
                              means nothing. Roles SPECD_NEXT_TOKEN + 1 .. + 7 are further copies,
-                             one for each tensor-parallel rank: rows are bound once, by rank 0, and
-                             all copies are written */
+                             one for each tensor-parallel rank, on any GPU or in shared memory:
+                             rows are bound once, by rank 0, and all copies are written */
 };
 
 typedef struct specd_tensor {
