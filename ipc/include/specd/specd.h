@@ -170,14 +170,15 @@ enum {
   SPECD_DRAFT_ROWS = 2,   /* only for SPECD_SAMPLED draft tokens and specd_sample_draft */
   SPECD_GRAMMAR_MASK = 3, /* int32 rows of ceil(vocab_size / 32) words: bit i % 32 of word i / 32 is
                              1 where id i is allowed */
-  SPECD_NEXT_TOKEN = 4    /* int32 ids that specd writes: after every round in which a sequence gets
-                             tokens the last of them, which its next forward reads, lies at its
-                             slot (specd_sequence_slot). num_rows >= max_sequences, no gaps. Nothing
-                             else is written there. What lies at the slot of a finished sequence
-                             means nothing. Roles SPECD_NEXT_TOKEN + 1 .. + 7 are further copies,
-                             one for each tensor-parallel rank, on any GPU or in shared memory:
-                             rows are bound once, by rank 0, and all copies are written */
+  SPECD_NEXT_TOKEN = 4    /* int32 ids that specd writes; below */
 };
+
+/* SPECD_NEXT_TOKEN: after every round in which a sequence gets tokens, the last of them, which its
+ * next forward reads, lies at its slot (specd_sequence_slot). num_rows >= max_sequences, no gaps.
+ * Nothing else is written there: opening and forking write nothing, and what lies at the slot of a
+ * finished sequence means nothing. Roles SPECD_NEXT_TOKEN + 1 .. + 7 are further copies, one for
+ * each tensor-parallel rank, on any GPU or in shared memory: rows are bound once, by rank 0, and
+ * all copies are written. */
 
 typedef struct specd_tensor {
   uint32_t struct_size;
