@@ -176,9 +176,10 @@ enum {
 /* SPECD_NEXT_TOKEN: after every round in which a sequence gets tokens, the last of them, which its
  * next forward reads, lies at its slot (specd_sequence_slot). num_rows >= max_sequences, no gaps.
  * Nothing else is written there: opening and forking write nothing, and what lies at the slot of a
- * finished sequence means nothing. Roles SPECD_NEXT_TOKEN + 1 .. + 7 are further copies, one for
- * each tensor-parallel rank, on any GPU or in shared memory: rows are bound once, by rank 0, and
- * all copies are written. */
+ * finished sequence means nothing, nor does what a round leaves that ends SPECD_STATUS_ABORTED,
+ * until a later one of the sequence is answered. Roles SPECD_NEXT_TOKEN + 1 .. + 7 are further
+ * copies, one for each tensor-parallel rank, on any GPU or in shared memory: rows are bound once,
+ * by rank 0, and all copies are written. */
 
 typedef struct specd_tensor {
   uint32_t struct_size;
