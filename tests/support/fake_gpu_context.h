@@ -23,9 +23,16 @@
 namespace specd {
 
 struct FakeGpuOptions {
-  std::vector<GpuDevice> devices = {
-      {"Fake GPU 0", "GPU-00000000-0000-0000-0000-000000000000", true, true, false},
-      {"Fake GPU 1", "GPU-11111111-1111-1111-1111-111111111111", true, true, false}};
+  std::vector<GpuDevice> devices = {{.name = "Fake GPU 0",
+                                     .uuid = "GPU-00000000-0000-0000-0000-000000000000",
+                                     .has_ipc_events = true,
+                                     .has_64_bit_words = true,
+                                     .has_mps = false},
+                                    {.name = "Fake GPU 1",
+                                     .uuid = "GPU-11111111-1111-1111-1111-111111111111",
+                                     .has_ipc_events = true,
+                                     .has_64_bit_words = true,
+                                     .has_mps = false}};
   bool has_driver = true;
   size_t num_queues = 32;  // CUDA_DEVICE_MAX_CONNECTIONS
   uint64_t seed = 1;
