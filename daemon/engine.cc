@@ -11,11 +11,11 @@
 #include <string_view>
 #include <utility>
 
+#include "daemon/engine_device.h"
 #include "daemon/mps.h"
 #include "daemon/open_message.h"
 #include "daemon/version.h"
 #include "ipc/error.h"
-#include "daemon/engine_device.h"
 
 namespace specd {
 namespace {
@@ -164,7 +164,7 @@ absl::Status Engine::ImportFd(int fd, uint64_t size_bytes, specd_region* region)
 absl::Status Engine::ImportDevice(uint64_t address, uint64_t size_bytes, specd_region* region) {
   const auto registered = link_->RegisterDevice(address, size_bytes);
   if (!registered.ok()) return registered.status();
-  skips_bytes_[registered->region] = registered->skip_bytes;
+  skips_[registered->region] = {registered->skip_bytes};
   *region = {registered->region, reinterpret_cast<void*>(address), size_bytes};
   return absl::OkStatus();
 }
@@ -174,7 +174,7 @@ absl::Status Engine::Unregister(uint32_t region) {
       Expect<OkReply>(link_->Call(UnregisterRegionRequest{region}, -1, nullptr)).status();
   if (!status.ok()) return status;
   mappings_.erase(region);
-  skips_bytes_.erase(region);
+  skips_.erase(region);
   return absl::OkStatus();
 }
 
@@ -189,8 +189,8 @@ absl::Status Engine::Bind(int role, const specd_tensor& tensor) {
                      fmt::format("{} rounds are in flight; poll for their completions, then bind",
                                  channel_.rounds_in_flight()));
   }
-  const auto skip = skips_bytes_.find(tensor.region);
-  const uint64_t skip_bytes = skip == skips_bytes_.end() ? 0 : skip->second;
+  const auto skip = skips_.find(tensor.region);
+  const uint64_t skip_bytes = skip == skips_.end() ? 0 : skip->second.bytes;
   if (tensor.offset_bytes > std::numeric_limits<uint64_t>::max() - skip_bytes) {
     return MakeError(SPECD_ERROR_REGION, "offset_bytes",
                      fmt::format("offset_bytes = {} is outside the region", tensor.offset_bytes));

@@ -57,6 +57,12 @@ class Engine {
   absl::Status GetStats(specd_engine_stats* stats);
 
  private:
+  // Bytes of a region before the address that the engine gave. A type of its own, so that no
+  // instance of a standard container is visible in the library.
+  struct Skip {
+    uint64_t bytes = 0;
+  };
+
   Engine(std::unique_ptr<EngineLink> link, std::unique_ptr<Segment> segment, HelloReply hello,
          const specd_options& options);
 
@@ -86,8 +92,8 @@ class Engine {
   EngineChannel channel_;
   std::unique_ptr<EngineStreams> streams_;  // none before the first round on one
   uint64_t last_on_stream_ = 0;             // the number of that round
-  std::map<uint32_t, Mapping> mappings_;      // from Alloc, by region
-  std::map<uint32_t, uint64_t> skips_bytes_;  // of device memory, by region
+  std::map<uint32_t, Mapping> mappings_;    // from Alloc, by region
+  std::map<uint32_t, Skip> skips_;          // of device memory, by region
   std::vector<EngineDraft> drafts_;
   std::vector<specd_result> results_;
   std::vector<ChildrenCall> children_calls_;

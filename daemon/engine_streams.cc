@@ -8,11 +8,11 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "daemon/engine_device.h"
 #include "ipc/error.h"
 #include "ipc/include/specd/specd.h"
 #include "ipc/round_words.h"
 #include "kernels/core/check.h"
-#include "daemon/engine_device.h"
 
 namespace specd {
 namespace {

@@ -270,9 +270,9 @@ TEST_SUITE("unit") {
     FakeGpu gpu;
     CudaBackend backend(std::make_unique<FakeGpuDriver>(&gpu), kPlenty);
     REQUIRE(backend.Prepare({.vocab_size = 100, .max_batch = 3, .max_draft = 0}).ok());
-    CHECK(gpu.graphs.size() == 3);  // of 1, 2 and 3
+    CHECK(gpu.graphs.size() == 2 * 3);  // of 1, 2 and 3
     REQUIRE(backend.Prepare(kLimits).ok());
-    CHECK(gpu.graphs.size() == 6);
+    CHECK(gpu.graphs.size() == 2 * 6);
     RoundCase round(kMixed);
     CheckEqual(RunAll(backend, round), ExpectedFor(kMixed));
   }

@@ -15,10 +15,11 @@ std::atomic<int> unregistered{0};
 
 FakeGpuOptions Options() {
   FakeGpuOptions options;
-  options.devices = {
-      {"Fake GPU 0", "GPU-00000000-0000-0000-0000-000000000000", true, true, false},
-      {"Fake GPU 1", "GPU-11111111-1111-1111-1111-111111111111", true, false, false},
-      {"Fake GPU 2", "GPU-22222222-2222-2222-2222-222222222222", true, false, false}};
+  options.devices[1].has_64_bit_words = false;
+  options.devices.push_back({.name = "Fake GPU 2",
+                             .uuid = "GPU-22222222-2222-2222-2222-222222222222",
+                             .has_ipc_events = true,
+                             .has_mps = false});
   return options;
 }
 
