@@ -63,7 +63,11 @@ absl::Status WrongCount() {
 absl::Status Engine::CheckReady() {
   // A call that was given up may have been answered since.
   CompletionView late;
-  if (channel_.call_in_flight()) channel_.Poll(&late);
+  if (channel_.call_in_flight()) {
+    channel_.Poll(&late);
+  } else {
+    channel_.FreeSlots();
+  }
   // Or it never will be: whoever is told to try again later must not try for ever.
   if (channel_.call_in_flight() &&
       (channel_.fault() != ChannelFault::kNone ||

@@ -39,6 +39,17 @@ class SocketLink : public EngineLink {
  public:
   SocketLink(UnixConnection connection, absl::Duration timeout)
       : connection_(std::move(connection)), timeout_(timeout), buffer_(kControlBytesMax) {}
+  // The daemon unmaps the engine's device memory before it closes its end; until then nobody may
+  // free it.
+  ~SocketLink() override {
+    if (!has_device_memory_ || broken_) return;
+    connection_.FinishSending();
+    std::vector<UniqueFd> fds;
+    absl::StatusOr<Received> received = connection_.Receive(buffer_, &fds, timeout_);
+    while (received.ok() && received->result == ReceiveResult::kMessage) {
+      received = connection_.Receive(buffer_, &fds, timeout_);
+    }
+  }
 
   absl::StatusOr<Reply> Call(const Request& request, int fd, UniqueFd* segment_fd) override {
     if (broken_) return Disconnected();
@@ -78,6 +89,7 @@ class SocketLink : public EngineLink {
     if (region == nullptr) {
       return MakeError(SPECD_ERROR_INTERNAL, "reply", "the reply names no region");
     }
+    has_device_memory_ = true;
     return DeviceRegistration{region->region, exported->skip_bytes};
   }
 
@@ -100,7 +112,12 @@ class SocketLink : public EngineLink {
   std::vector<uint8_t> buffer_;
   uint32_t request_id_ = 0;
   bool broken_ = false;
+  bool has_device_memory_ = false;
 };
+
+// Every allocation of a device begins at a multiple of this, and rows are read in words of 16
+// bytes.
+constexpr uint64_t kRegionAlignBytes = 16;
 
 class LocalLink : public EngineLink {
  public:
@@ -133,12 +150,16 @@ class LocalLink : public EngineLink {
                        "embedded:cuda, attach to a daemon with --device=cuda, or share rows in "
                        "memory from specd_alloc");
     }
-    absl::StatusOr<DeviceRegion> memory = device_.Own(address, size_bytes);
+    // A region begins where rows may; the rest of the address goes into the offset of tensors,
+    // which has to be a multiple of their elements.
+    const uint64_t skip_bytes = address % kRegionAlignBytes;
+    absl::StatusOr<DeviceRegion> memory =
+        device_.Own(address - skip_bytes, size_bytes + skip_bytes);
     if (!memory.ok()) return memory.status();
     const absl::StatusOr<uint32_t> region =
         service_.session()->device_regions().Adopt(*std::move(memory));
     if (!region.ok()) return region.status();
-    return DeviceRegistration{*region, 0};
+    return DeviceRegistration{*region, skip_bytes};
   }
 
   bool Step() override { return service_.session() != nullptr && service_.session()->Step(); }

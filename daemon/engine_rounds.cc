@@ -194,6 +194,8 @@ bool Engine::WaitForCompletion(int timeout_ms) {
   int64_t left_ms = timeout_ms < 0 ? INT64_MAX : timeout_ms;
   while (!channel_.HasCompletion()) {
     if (left_ms == 0 || !channel_.in_flight() || link_->PeerGone()) return false;
+    // What is left is slots, and a daemon that stands still gives none back.
+    if (timeout_ms < 0 && !channel_.awaits_answers()) return false;
     const int64_t slice_ms = std::min<int64_t>(left_ms, kLookMs);
     channel_.WaitCompletion({kSpinNs, absl::Milliseconds(slice_ms)});
     left_ms -= timeout_ms < 0 ? 0 : slice_ms;

@@ -17,6 +17,9 @@
 namespace specd {
 namespace {
 
+// The default stream of each thread; 0 and 1 are default streams too.
+constexpr uintptr_t kPerThreadStream = 2;
+
 constexpr char kRemedy[] = "synchronize the stream and use specd_submit";
 
 absl::Status Refused(const GpuResult& result, std::string_view what, std::string_view remedy) {
@@ -52,8 +55,8 @@ absl::StatusOr<std::unique_ptr<EngineStreams>> EngineStreams::Open(
                    "raise RLIMIT_MEMLOCK, or synchronize the stream and use specd_submit");
   }
   const GpuWord width = devices[device_index].has_64_bit_words ? GpuWord::k64 : GpuWord::k32;
-  auto streams = std::unique_ptr<EngineStreams>(
-      new EngineStreams(options, std::move(platform), std::move(context), width, words));
+  auto streams = std::unique_ptr<EngineStreams>(new EngineStreams(
+      options, std::move(platform), std::move(context), device_index, width, words));
   absl::Status started = streams->watch_.Start();
   if (started.ok()) return streams;
   (void)streams->Close(0);
@@ -62,10 +65,12 @@ absl::StatusOr<std::unique_ptr<EngineStreams>> EngineStreams::Open(
 
 EngineStreams::EngineStreams(const StreamWatch::Options& options,
                              std::unique_ptr<GpuPlatform> platform,
-                             std::unique_ptr<GpuContext> context, GpuWord width, GpuAddress words)
+                             std::unique_ptr<GpuContext> context, size_t device_index,
+                             GpuWord width, GpuAddress words)
     : options_(options),
       platform_(std::move(platform)),
       context_(std::move(context)),
+      device_index_(device_index),
       width_(width),
       words_(words),
       watch_(options) {}
@@ -78,6 +83,8 @@ absl::Status EngineStreams::Check(GpuStream stream, uint64_t number, bool* is_fr
                      "an earlier round could be enqueued on its stream in part only; use "
                      "specd_submit, or close and attach again");
   }
+  // These handles mean a stream of whatever context is current, and the last one of the thread too.
+  if (absl::Status status = CheckDefaultStream(stream); !status.ok()) return status;
   bool is_capturing = false;
   const GpuResult result = context_->IsCapturing(stream, &is_capturing);
   if (!result.ok()) return Refused(result, "the stream cannot be used", kRemedy);
@@ -88,6 +95,25 @@ absl::Status EngineStreams::Check(GpuStream stream, uint64_t number, bool* is_fr
   }
   *is_free = watch_.IsFree(number, stream.handle);
   return absl::OkStatus();
+}
+
+absl::Status EngineStreams::CheckDefaultStream(GpuStream stream) const {
+  const auto handle = reinterpret_cast<uintptr_t>(stream.handle);
+  if (handle == kPerThreadStream) {
+    return MakeError(
+        SPECD_ERROR_UNSUPPORTED, "cuda_stream",
+        "cuda_stream = 2 is another stream in every thread; give a stream of your own");
+  }
+  if (handle > kPerThreadStream) return absl::OkStatus();
+  size_t device_index = 0;
+  const GpuResult result = platform_->FindDevice(stream, &device_index);
+  if (!result.ok()) return Refused(result, "the stream's device is not known", kRemedy);
+  if (device_index == device_index_) return absl::OkStatus();
+  return MakeError(
+      SPECD_ERROR_INVALID_ARGUMENT, "cuda_stream",
+      fmt::format("the default stream is that of device {}, which is current, and the rounds of "
+                  "this engine are on streams of device {}; make that one current",
+                  device_index, device_index_));
 }
 
 GpuAddress EngineStreams::AddressOf(uint64_t number, uint64_t offset_bytes) const {

@@ -50,12 +50,15 @@ class EngineStreams {
 
  private:
   EngineStreams(const StreamWatch::Options& options, std::unique_ptr<GpuPlatform> platform,
-                std::unique_ptr<GpuContext> context, GpuWord width, GpuAddress words);
+                std::unique_ptr<GpuContext> context, size_t device_index, GpuWord width,
+                GpuAddress words);
+  absl::Status CheckDefaultStream(GpuStream stream) const;
   GpuAddress AddressOf(uint64_t number, uint64_t offset_bytes) const;
 
   const StreamWatch::Options options_;
   std::unique_ptr<GpuPlatform> platform_;
   std::unique_ptr<GpuContext> context_;
+  const size_t device_index_;
   const GpuWord width_;
   const GpuAddress words_;  // of the first slot, as the device sees it
   bool broken_ = false;     // a stream took a part of a round and not the rest

@@ -180,7 +180,13 @@ void Session::AnswerRound() {
     }
   }
   // Where there was nothing to commit, nobody has asked yet.
-  if (!failed) (void)channel_.Claim(submission_);
+  if (!failed && !channel_.Claim(submission_)) {
+    for (size_t i = 0; i < count; ++i) {
+      answers_[i] = {};
+      answers_[i].sequence = results_[i].sequence;
+      answers_[i].status = SPECD_STATUS_ABORTED;
+    }
+  }
   const int64_t done_ns = options_.clock->NowNs();
   channel_.Complete(submission_, std::span<const SequenceResult>(answers_.data(), count),
                     static_cast<uint64_t>(done_ns));

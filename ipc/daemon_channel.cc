@@ -256,11 +256,17 @@ bool DaemonChannel::IsAborted(const SubmissionCopy& submission) const {
 }
 
 // The engine may have as many rounds in flight as there are slots, beginning with the one that is
-// to be answered next; some of them it may be about to submit.
+// to be answered next; some of them it may be about to submit. Nothing is said of those: where they
+// would lie a kernel may still ask how an earlier round ended. What no verdict names was not
+// answered.
 void DaemonChannel::Abandon() {
   for (uint32_t i = 0; i < segment_->limits().ring_depth; ++i) {
     const uint64_t number = completions_.position() + 1 + i;
-    Decide(segment_->round_words(number), number, RoundVerdict::kAborted);
+    const bool is_taken = number <= submissions_.position();
+    const auto ahead = static_cast<uint32_t>(is_taken ? 0 : number - 1 - submissions_.position());
+    if (is_taken || submissions_.State(ahead) == RingState::kReady) {
+      Decide(segment_->round_words(number), number, RoundVerdict::kAborted);
+    }
     Release(segment_->round_words(number), number);
   }
 }

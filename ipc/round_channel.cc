@@ -231,13 +231,17 @@ bool EngineChannel::CopyResult(const char* from, char* record, SequenceResult* r
   return true;
 }
 
-// Completions come in order, so the ones of rounds that were answered here come first.
-void EngineChannel::DropLateAnswers() {
-  while (answered_early_ > 0 && completions_.State() == RingState::kReady) {
+// Completions come in order, so the ones of rounds that were answered here come first. One look
+// decides: a completion that comes behind it is the next call's, as late as the ones before.
+RingState EngineChannel::DropLateAnswers() {
+  RingState state = completions_.State();
+  while (answered_early_ > 0 && state == RingState::kReady) {
     completions_.Release();
     --answered_early_;
     --in_flight_;
+    state = completions_.State();
   }
+  return state;
 }
 
 bool EngineChannel::IsNextAborted() const {
@@ -264,8 +268,7 @@ void EngineChannel::AnswerAborted(CompletionView* out) {
 
 bool EngineChannel::Poll(CompletionView* out) {
   if (fault_ != ChannelFault::kNone) return false;
-  DropLateAnswers();
-  const RingState state = completions_.State();
+  const RingState state = DropLateAnswers();
   if (state == RingState::kEmpty) {
     if (!IsNextAborted()) return false;
     AnswerAborted(out);

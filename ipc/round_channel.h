@@ -124,6 +124,10 @@ class EngineChannel {
 
   uint32_t rounds_in_flight() const { return call_in_flight() ? 0 : in_flight_; }
   bool in_flight() const { return in_flight_ > 0; }
+  // Is there anything in flight that Poll has not answered?
+  bool awaits_answers() const { return in_flight_ > answered_early_; }
+  // Gives back the slots of rounds that were answered here and that the daemon is done with.
+  void FreeSlots() { (void)DropLateAnswers(); }
   bool call_in_flight() const {
     return in_flight_ > 0 && in_flight_kind_ != SubmissionKind::kRound;
   }
@@ -167,7 +171,8 @@ class EngineChannel {
   Sent& SentOf(uint64_t number) { return sent_[(number - 1) % sent_.size()]; }
   uint64_t* SequencesOf(uint64_t number);
   bool IsNextAborted() const;
-  void DropLateAnswers();
+  // What the ring holds once they are gone.
+  RingState DropLateAnswers();
   void AnswerAborted(CompletionView* out);
   template <class Calls>
   PushResult SubmitCall(SubmissionKind kind, const Calls& calls, size_t num_records,

@@ -211,6 +211,8 @@ absl::StatusOr<Received> UnixConnection::Receive(std::span<uint8_t> buffer,
   }
 }
 
+void UnixConnection::FinishSending() { (void)shutdown(fd_.get(), SHUT_WR); }
+
 bool UnixConnection::PeerGone() const {
   pollfd entry{fd_.get(), POLLRDHUP, 0};
   return poll(&entry, 1, 0) > 0 && (entry.revents & (POLLHUP | POLLRDHUP | POLLERR)) != 0;

@@ -53,6 +53,9 @@ class UnixConnection {
   absl::StatusOr<Received> Receive(std::span<uint8_t> buffer, std::vector<UniqueFd>* fds,
                                    absl::Duration timeout);
 
+  // Tells the other side that nothing more comes, as closing does; it can still be received from.
+  void FinishSending();
+
   // Has the other side closed, or died? Messages it sent before may still wait to be received.
   bool PeerGone() const;
 

@@ -89,7 +89,7 @@ class BlockWalk {
         if (!q.bad) {
           place.draft = rows_.FactsOf(q);
           place.has_draft = true;
-          share.weight = WeightOf(q, token);
+          share.weight = rows_.Weight(q, token);
           share.mass = q.mass;
         }
       }
@@ -98,7 +98,7 @@ class BlockWalk {
         break;
       }
       if (rows_.team().leader()) places_[i] = place;
-      prefix = NextPrefix(prefix, p, WeightOf(p, token), share);
+      prefix = NextPrefix(prefix, p, rows_.Weight(p, token), share);
     }
     last_prefix_ = prefix;
     rows_.team().Sync();
@@ -121,7 +121,7 @@ class BlockWalk {
     const BlockPlace place = places_[i];
     p_ = rows_.Recall(rows_.TargetRow(i), place.target);
     if (!rows_.IsSampled(i)) {
-      residual = ResidualOfPoint(p_, rows_.DraftToken(i), place.prefix);
+      residual = ResidualOfPoint(rows_.team(), p_, rows_.DraftToken(i), place.prefix);
       return true;
     }
     q_ = place.has_draft ? rows_.Recall(rows_.DraftRow(i), place.draft) : rows_.ReadDraft(i);

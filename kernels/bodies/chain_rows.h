@@ -84,11 +84,16 @@ class ChainRows {
     return share;
   }
 
+  // WeightOf, the same in the whole team's group whatever happens to the row meanwhile.
+  SPECD_HD float Weight(const Distribution& distribution, TokenId id) const {
+    return team_.Agree(WeightOf(distribution, id));
+  }
+
   // token, of draft token i: u * q < p, without a division and strict: p = 0 never accepts,
   // p = q > 0 always does.
   SPECD_HD bool Accepts(int32_t i, const Distribution& p, const DraftShare& q) const {
     const double u = CoinToDouble(CoinAt(i, i + 1, Purpose::kAccept));
-    const auto p_weight = static_cast<double>(WeightOf(p, DraftToken(i)));
+    const auto p_weight = static_cast<double>(Weight(p, DraftToken(i)));
     return u * (static_cast<double>(q.weight) * p.mass) < p_weight * q.mass;
   }
 

@@ -20,10 +20,10 @@ SPECD_BODY void JudgeAndDecide(const Thread& thread, const FusedRound& round, co
   const KeyedCoins coins(task.seed, task.coins, task.num_coins);
   ChainRows<Team, KeyedCoins> rows(team, round.batch, task, workspace, coins);
   if (!IsBehindEnd(thread, round, row) && JudgeRow(rows, row, round.batch.target.vocab_size)) {
-    thread.Note(PlaceOfSlot(row.slot) + 1, &progress->stopped_behind);
+    thread.NoteLargest(kPlacesMax - PlaceOfSlot(row.slot), &progress->end_seen);
   }
   if (!thread.IsLastToArrive(&progress->rows_done, progress->num_rows)) return;
-  thread.Note(0, &progress->stopped_behind);
+  thread.Note(0, &progress->end_seen);
   if ((row.flags & kAheadAtOnce) == 0) return;
   TaskRun<Team, KeyedCoins, true> run(rows, OutputOf(round.batch, row.task));
   const ChainOutcome outcome = run.Run();

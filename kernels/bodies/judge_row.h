@@ -46,7 +46,7 @@ SPECD_BODY bool JudgeRow(ChainRows<T, CoinSource>& rows, const AheadRow& row, in
     const Distribution p = rows.template ReadTarget<false>(i);
     facts.token = p.bad ? kNoToken : Sample(team, p, rows.SampleCoinAt(i));
   }
-  facts.is_judged = 1;
+  facts.is_judged = 1;  // the rest is written once more, with the same bits
   team.Publish(facts, ahead.facts);
   return !rows.DraftEndsAt(i) && rows.DraftToken(i) != facts.token;
 }

@@ -12,7 +12,9 @@
 namespace specd {
 
 // May a warp that is last with a task's rows decide it alone? Where no other pass over a whole row
-// can be needed. One thing is left to chance: a rejected token that was sampled (MayDefer).
+// can be needed. One thing is left to chance: a rejected token that was sampled (MayDefer). And one
+// is so rare that the warp does it: where masks leave nothing but EOS and stop ids, min_tokens
+// yields after another pass.
 inline bool IsDecidedAtOnce(const RoundBatch& batch, const ChainTask& task) {
   const int32_t vocab_size = batch.target.vocab_size;
   if (task.kind != TaskKind::kVerify || task.scores.enabled || !IsReadAhead(task, TargetSlot(0))) {

@@ -33,11 +33,13 @@ struct Residual {
 };
 
 // (P p - q)+ where q has all its mass on one id, which may be outside the vocabulary.
-SPECD_INLINE Residual ResidualOfPoint(const Distribution& p, TokenId point, double factor) {
+template <Team T>
+SPECD_INLINE Residual ResidualOfPoint(const T& team, const Distribution& p, TokenId point,
+                                      double factor) {
   Residual residual;
   residual.p = &p;
   residual.factor = factor;
-  const double taken = static_cast<double>(WeightOf(p, point));
+  const double taken = static_cast<double>(team.Agree(WeightOf(p, point)));
   residual.mass = factor * ((p.mass - taken) / p.mass);
   residual.without = point;
   residual.whole = point < 0 || point >= p.row.view.vocab_size;
@@ -49,14 +51,14 @@ SPECD_INLINE Residual ResidualOfPoint(const Distribution& p, TokenId point, doub
 template <Team T>
 SPECD_BODY Residual ReadResidual(T& team, const Distribution& p, const Distribution& q,
                                  double factor, float* masses) {
-  if (q.point != kNoToken) return ResidualOfPoint(p, q.point, factor);
+  if (q.point != kNoToken) return ResidualOfPoint(team, p, q.point, factor);
   Residual residual;
   residual.p = &p;
   residual.q = &q;
   residual.factor = factor;
   if (p.point != kNoToken) {
     // p has one id: the residual is that id, or nothing.
-    const double rest = factor - static_cast<double>(WeightOf(q, p.point)) / q.mass;
+    const double rest = factor - static_cast<double>(team.Agree(WeightOf(q, p.point))) / q.mass;
     residual.mass = rest > 0 ? rest : 0;
     residual.whole = true;
     return residual;

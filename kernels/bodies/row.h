@@ -187,45 +187,34 @@ SPECD_INLINE void ApplyEdits(T& team, const Row& row, const TokenEdit* edits, Ed
   }
 }
 
-// Those of the steps in which step 1 allows anything.
-SPECD_INLINE uint32_t StepsToLoad(const Row& row, int32_t tile_index, uint32_t steps) {
-  steps &= StepsAllowed(row.mask, tile_index, row.view.vocab_size);
-  return steps & StepsAllowed(row.sequence.allowed, tile_index, row.view.vocab_size);
-}
-
-// What makes elements as they arrived into processed ones.
-template <Team T>
-SPECD_HOT void EditTile(T& team, const Row& row, EditRange edited, EditRange overridden,
-                        int32_t tile_index, typename T::Tile* tile) {
-  if (row.mask != nullptr) team.ApplyMask(row.mask, tile_index, tile);
-  if (row.sequence.allowed != nullptr) team.ApplyMask(row.sequence.allowed, tile_index, tile);
-  // An override comes second and starts from the element as it arrived, so it wins.
-  ApplyEdits(team, row, row.sequence.edits, edited, tile_index, tile);
-  ApplyEdits(team, row, row.place.overrides, overridden, tile_index, tile);
-  const TokenId first = tile_index * kTileSize;
-  for (int32_t i = 0; i < row.num_removed; ++i) {
-    const TokenId element = row.removed[i] - first;
-    if (element >= 0 && element < kTileSize) team.Set(element, -kInfinity, tile);
-  }
-  if (row.has_cut) team.Keep(row.cut.value, row.cut.last - first, tile);
-}
-
 template <Team T>
 SPECD_HOT void LoadProcessed(T& team, const Row& row, int32_t tile_index, uint32_t steps,
                              typename T::Tile* tile) {
   const ArriveFunction arrive{row.view.rules};
-  steps = StepsToLoad(row, tile_index, steps);
-  const EditRange edited = EditsOfTile(row.sequence.edits, row.sequence.num_edits, tile_index);
-  const EditRange overridden =
-      EditsOfTile(row.place.overrides, row.place.num_overrides, tile_index);
+  steps &= StepsAllowed(row.mask, tile_index, row.view.vocab_size);
+  steps &= StepsAllowed(row.sequence.allowed, tile_index, row.view.vocab_size);
   // Elements that will be written lie better in a copy, which is made as memory likes it.
+  const TokenEdit* const edits = row.sequence.edits;
+  const TokenEdit* const overrides = row.place.overrides;
+  const EditRange edited = EditsOfTile(edits, row.sequence.num_edits, tile_index);
+  const EditRange overridden = EditsOfTile(overrides, row.place.num_overrides, tile_index);
   const bool is_written = edited.begin < edited.end || overridden.begin < overridden.end;
   if (arrive.IsIdentity() && !is_written) {
     team.Load(row.view, tile_index, steps, Identity{}, tile);
   } else {
     team.Load(row.view, tile_index, steps, arrive, tile);
   }
-  EditTile(team, row, edited, overridden, tile_index, tile);
+  if (row.mask != nullptr) team.ApplyMask(row.mask, tile_index, tile);
+  if (row.sequence.allowed != nullptr) team.ApplyMask(row.sequence.allowed, tile_index, tile);
+  // An override comes second and starts from the element as it arrived, so it wins.
+  ApplyEdits(team, row, edits, edited, tile_index, tile);
+  ApplyEdits(team, row, overrides, overridden, tile_index, tile);
+  const TokenId first = tile_index * kTileSize;
+  for (int32_t i = 0; i < row.num_removed; ++i) {
+    const TokenId element = row.removed[i] - first;
+    if (element >= 0 && element < kTileSize) team.Set(element, -kInfinity, tile);
+  }
+  if (row.has_cut) team.Keep(row.cut.value, row.cut.last - first, tile);
 }
 
 // Brings one tile of processed elements, or some steps of it.

@@ -74,7 +74,8 @@ SPECD_BODY TokenId SampleTiles(T& team, const Distribution& p, uint64_t coin, To
 template <Team T>
 SPECD_BODY TokenId SampleSurvivors(T& team, const Distribution& p, uint64_t coin, TokenId removed) {
   const WeightFunction weight{p.max, p.scale};
-  const uint64_t gone = removed == kNoToken ? 0 : IntegerWeight(WeightOf(p, removed), 0);
+  const uint64_t gone =
+      removed == kNoToken ? 0 : IntegerWeight(team.Agree(WeightOf(p, removed)), 0);
   if (p.total <= gone) return kNoToken;
   uint64_t remainder = MulDiv(coin, p.total - gone, uint64_t{1} << kCoinBits);
   typename T::Tile tile;

@@ -49,6 +49,11 @@
 // overloads in namespace specd: Exp2, Log2, Tanh, PositivePart, Select. A product and a sum stay
 // two roundings unless Fma is written.
 //
+// What a body reads beside these functions, such as one element of a row, every worker reads for
+// itself; and of memory that another process writes they may see different things.
+//
+//   Agree(value)            the value of one worker of the group, in all of them
+//
 // Publish(value, &where) stores one value into the workspace, once per group; leader() is true in
 // exactly one worker of the team, the one that writes results.
 #pragma once
@@ -116,6 +121,7 @@ concept Team = requires(T team, const T const_team, typename T::Tile tile, const
   { const_team.num_groups() } -> std::same_as<int32_t>;
   { const_team.leader() } -> std::same_as<bool>;
   { team.Sync() } -> std::same_as<void>;
+  { const_team.Agree(0.0f) } -> std::same_as<float>;
   { team.Publish(0.0f, values) } -> std::same_as<void>;
   { team.Load(row, index, kAllSteps, internal::UnaryFunction{}, &tile) } -> std::same_as<void>;
   { team.ApplyMask(words, index, &tile) } -> std::same_as<void>;

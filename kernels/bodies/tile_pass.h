@@ -7,12 +7,12 @@
 // answer, because the decision never comes to it. Nobody waits for anybody else, so any number of
 // blocks, in any order, gives the same answers. Thread is that of warp_team.h, and
 //
-//   block(), num_blocks()        the block's place in the launch
-//   SyncWarp()                   waits for the warp; writes before it are seen after it, in the
-//   warp IsLastToArrive(counter, n)   counts the warp's arrival; true for the n-th one, in the
-//   whole
-//                                warp, which then sees what the others wrote before they arrived
-//   Peek(word), Note(value, word)   reads or writes a word that others may write or read meanwhile
+//   block(), num_blocks()       the block's place in the launch
+//   SyncWarp()                  waits for the warp; what it wrote before is seen after, in the warp
+//   IsLastToArrive(count, n)    counts the warp's arrival; true for the n-th, in the whole warp,
+//                               which then sees what the others wrote before they arrived
+//   Peek(word)                  a word that others may write meanwhile: one value for the warp
+//   Note(value, word), NoteLargest(value, word)   writes it, or raises it to the value
 #pragma once
 
 #include "kernels/bodies/chain_rows.h"
@@ -74,8 +74,8 @@ struct Parts {
 // left out a part of it.
 template <typename Thread>
 SPECD_INLINE bool IsBehindEnd(const Thread& thread, const FusedRound& round, const AheadRow& row) {
-  const int32_t stopped_behind = thread.Peek(&round.progress[row.task].stopped_behind);
-  return stopped_behind != 0 && PlaceOfSlot(row.slot) >= stopped_behind;
+  const int32_t end_seen = thread.Peek(&round.progress[row.task].end_seen);
+  return PlaceOfSlot(row.slot) > kPlacesMax - end_seen;
 }
 
 // The work of one warp in a round.
@@ -88,7 +88,8 @@ class TilePass {
       : thread_(thread), round_(round), team_(LoneWarp<Thread>(thread)) {}
 
   // Calls judge(row) for every row that this warp was last with.
-  template <typename Judge>
+  // Without kMayEdit all rows are plain.
+  template <bool kMayEdit = true, typename Judge>
   SPECD_HOT void Run(const Judge& judge) {
     // Neighbouring parts go to different blocks, so that a small round is spread over the device.
     const int32_t first = thread_.warp() * thread_.num_blocks() + thread_.block();
@@ -102,7 +103,11 @@ class TilePass {
         const int32_t begin = part % parts.parts_per_row * parts.tiles_per_part;
         const int32_t end = begin + parts.tiles_per_part;
         for (int32_t t = begin; t < (end < parts.num_tiles ? end : parts.num_tiles); ++t) {
-          ReadTileAhead(row, t);
+          if (!kMayEdit || (row.flags & kAheadPlain) != 0) {
+            ReadPlain(row, t);
+          } else {
+            if constexpr (kMayEdit) ReadEdited(thread_, round_, row, t);
+          }
         }
       }
       if (thread_.IsLastToArrive(&round_.row_arrivals[index], parts.parts_per_row)) judge(row);
@@ -110,32 +115,31 @@ class TilePass {
   }
 
  private:
-  SPECD_HOT void ReadTileAhead(const AheadRow& row, int32_t tile_index) {
-    const TensorView& tensor = IsTargetSlot(row.slot) ? round_.batch.target : round_.batch.draft;
-    const ChainWorkspace workspace = FusedWorkspaceAt(round_, row.task);
-    const RowStats stats = AheadAt(workspace.ahead, row.slot, tensor.vocab_size).stats;
-    typename Team::Tile tile;
-    if ((row.flags & kAheadPlain) != 0) {
-      team_.Load(RowAt(tensor, row.row), tile_index, kAllSteps, Identity{}, &tile);
-    } else {
-      LoadEdited(row, workspace, tile_index, &tile);
-    }
-    NoteTile(team_, tile, row.scale, (row.flags & kAheadSums) != 0, tile_index, stats);
+  SPECD_INLINE static RowStats StatsOf(const FusedRound& round, const AheadRow& row) {
+    const ChainWorkspace workspace = FusedWorkspaceAt(round, row.task);
+    return AheadAt(workspace.ahead, row.slot, round.batch.target.vocab_size).stats;
   }
 
-  SPECD_HOT void LoadEdited(const AheadRow& row, const ChainWorkspace& workspace,
-                            int32_t tile_index, typename Team::Tile* tile) {
-    const ChainTask& task = round_.batch.tasks[row.task];
+  SPECD_HOT void ReadPlain(const AheadRow& row, int32_t tile_index) {
+    const TensorView& tensor = IsTargetSlot(row.slot) ? round_.batch.target : round_.batch.draft;
+    typename Team::Tile tile;
+    team_.Load(RowAt(tensor, row.row), tile_index, kAllSteps, Identity{}, &tile);
+    NoteTile(team_, tile, row.scale, (row.flags & kAheadSums) != 0, tile_index,
+             StatsOf(round_, row));
+  }
+
+  // A function of its own: with all that may change an element, a tile does not stay in registers.
+  SPECD_BODY static void ReadEdited(const Thread& thread, const FusedRound& round,
+                                    const AheadRow& row, int32_t tile_index) {
+    Team team{LoneWarp<Thread>(thread)};
+    const ChainTask& task = round.batch.tasks[row.task];
+    const ChainWorkspace workspace = FusedWorkspaceAt(round, row.task);
     const KeyedCoins coins(task.seed, task.coins, task.num_coins);
-    const ChainRows<Team, KeyedCoins> rows(team_, round_.batch, task, workspace, coins);
+    const ChainRows<Team, KeyedCoins> rows(team, round.batch, task, workspace, coins);
     const int32_t place = PlaceOfSlot(row.slot);
     const Row edited = IsTargetSlot(row.slot) ? rows.TargetRow(place) : rows.DraftRow(place);
-    team_.Load(edited.view, tile_index, StepsToLoad(edited, tile_index, kAllSteps),
-               ArriveFunction{edited.view.rules}, tile);
-    EditTile(team_, edited,
-             EditsOfTile(edited.sequence.edits, edited.sequence.num_edits, tile_index),
-             EditsOfTile(edited.place.overrides, edited.place.num_overrides, tile_index),
-             tile_index, tile);
+    ReadTile(team, edited, row.scale, (row.flags & kAheadSums) != 0, tile_index,
+             StatsOf(round, row));
   }
 
   const Thread thread_;

@@ -152,7 +152,7 @@ class TaskRun {
         has_q = true;
         share.bad = q.bad;
         share.mass = q.mass;
-        if (!q.bad) share.weight = WeightOf(q, token);
+        if (!q.bad) share.weight = rows_.Weight(q, token);
       }
       if (share.bad) return Fail(OutcomeStatus::kBadDraftRow);
       if (rows_.Accepts(i, p, share)) {
@@ -160,7 +160,7 @@ class TaskRun {
         continue;
       }
       CountIfInvalid(i);
-      if (!rows_.IsSampled(i)) return Replace(i, ResidualOfPoint(p, token, 1.0));
+      if (!rows_.IsSampled(i)) return Replace(i, ResidualOfPoint(team_, p, token, 1.0));
       if constexpr (kAtOnce) {
         deferred_ = true;
         return;

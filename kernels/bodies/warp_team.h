@@ -52,6 +52,8 @@ class WarpTeam {
   SPECD_INLINE bool leader() const { return thread_.warp() == 0 && thread_.lane() == 0; }
   SPECD_INLINE void Sync() { thread_.Sync(); }
 
+  SPECD_INLINE float Agree(float value) const { return FloatOf(thread_.Shuffle(BitsOf(value), 0)); }
+
   template <typename Value>
   SPECD_INLINE void Publish(const Value& value, Value* where) const {
     if (thread_.lane() == 0) *where = value;

@@ -28,13 +28,17 @@ struct AheadRow {
   float scale = 0;     // of the weights that are summed up
 };
 
+inline constexpr int32_t kPlacesMax = 1 << 16;
+
 // What is known of a task, and what those who work on it tell one another.
 struct TaskProgress {
   int32_t num_rows = 0;  // that are read ahead
   int32_t at_once = 0;   // 1: it is decided by whoever is last with them
   int32_t rows_done = 0;
-  int32_t stopped_behind = 0;  // 1 + a place at which the draft ends for certain; 0: none is known
-  int32_t deferred = 0;        // 1: it is left to a team of its own after all
+  // kPlacesMax - the first place at which the draft is known to end; 0: none is known. So the word
+  // only rises, and whoever has seen a row to be behind it is never contradicted.
+  int32_t end_seen = 0;
+  int32_t deferred = 0;  // 1: it is left to a team of its own after all
 };
 
 // Memory is that of the processor that runs it. What is counted and told is 0 before a round and

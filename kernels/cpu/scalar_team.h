@@ -30,6 +30,8 @@ class ScalarTeam {
     if (seat_.num_groups > 1) seat_.barrier->Wait();
   }
 
+  SPECD_INLINE float Agree(float value) const { return value; }
+
   template <typename Value>
   SPECD_INLINE void Publish(const Value& value, Value* where) const {
     *where = value;

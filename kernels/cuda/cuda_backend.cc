@@ -268,8 +268,9 @@ CudaBackend::Piece CudaBackend::BeginPiece(const RoundBatch& batch, int32_t firs
       sizeof(ChainOutcome) +
       places * (sizeof(TokenId) + batch.scores_stride * int64_t{sizeof(TokenScore)}) +
       batch.samples_stride * int64_t{sizeof(DraftSample)};
-  const int64_t fitting =
-      std::clamp<int64_t>(max_piece_ * kArenaBytesPerSequence / answer_bytes, 1, max_piece_);
+  // Each of the four arrays may end before the next one can begin.
+  const int64_t room_bytes = max_piece_ * kArenaBytesPerSequence - 4 * int64_t{kFetchUnit};
+  const int64_t fitting = std::clamp<int64_t>(room_bytes / answer_bytes, 1, max_piece_);
   const auto room = static_cast<int32_t>(std::min<int64_t>(fitting, batch.num_tasks - first));
 
   arena_.Clear();

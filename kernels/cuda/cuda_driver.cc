@@ -55,18 +55,14 @@ class CudaDriver final : public GpuDriver {
 
   GpuResult UseDevice(size_t index) override {
     device_ = static_cast<int>(index);
-    int capability = 0;
     GpuResult result = OnDevice("cudaDeviceGetAttribute", [&] {
       return cudaDeviceGetAttribute(&shape_.num_processors, cudaDevAttrMultiProcessorCount,
                                     device_);
     });
     if (result.ok()) {
-      result = OnDevice("cudaDeviceGetAttribute", [&] {
-        return cudaDeviceGetAttribute(&capability, cudaDevAttrComputeCapabilityMajor, device_);
-      });
+      result =
+          OnDevice("loading of RunDeferredKernel", [&] { return LoadDeferredKernel(&shape_); });
     }
-    shape_.has_clusters = capability >= 9;
-    if (result.ok()) result = OnDevice("loading of RunDeferredKernel", LoadDeferredKernel);
     if (result.ok()) result = OnDevice("loading of FetchKernel", LoadFetchKernel);
     if (result.ok()) result = OnDevice("loading of ReadRowsKernel", LoadReadKernel);
     if (result.ok()) result = OnDevice("loading of RunRoundKernel", LoadRoundKernel);

@@ -27,9 +27,16 @@ class CudaThread {
   }
   __device__ __forceinline__ void SyncWarp() const { __syncwarp(); }
   __device__ __forceinline__ int32_t Peek(const int32_t* word) const {
-    int32_t value;
-    asm volatile("ld.relaxed.gpu.s32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
-    return value;
+    int32_t value = 0;
+    if (lane() == 0) {
+      asm volatile("ld.relaxed.gpu.s32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+    }
+    return static_cast<int32_t>(Shuffle(static_cast<uint32_t>(value), 0));
+  }
+  __device__ __forceinline__ void NoteLargest(int32_t value, int32_t* word) const {
+    if (lane() == 0) {
+      asm volatile("red.relaxed.gpu.max.s32 [%0], %1;" : : "l"(word), "r"(value) : "memory");
+    }
   }
   __device__ __forceinline__ void Note(int32_t value, int32_t* word) const {
     if (lane() == 0) {

@@ -48,29 +48,52 @@ __global__ void __launch_bounds__(kThreadsPerBlock) RunDeferredKernel(const Fuse
   RunDeferredTasks(ClusterThread(), RoundOfBlock(round));
 }
 
+// Blocks of kBlocksPerTask that wait for one another, or single ones.
+cudaLaunchConfig_t ConfigOf(int num_tasks, int blocks_per_task, cudaLaunchAttribute* cluster) {
+  cluster->id = cudaLaunchAttributeClusterDimension;
+  cluster->val.clusterDim = {static_cast<unsigned>(blocks_per_task), 1, 1};
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(num_tasks * blocks_per_task));
+  config.blockDim = dim3(kThreadsPerBlock);
+  config.attrs = cluster;
+  config.numAttrs = blocks_per_task > 1 ? 1 : 0;
+  return config;
+}
+
 }  // namespace
 
-cudaError_t LoadDeferredKernel() {
+// What the code for 9.0 does is not in a kernel that was made from PTX for an older device, and a
+// cluster needs its blocks at once, which a share of a device may not have.
+cudaError_t LoadDeferredKernel(DeviceShape* device) {
   cudaFuncAttributes attributes;
-  return cudaFuncGetAttributes(&attributes, RunDeferredKernel);
+  cudaError_t error = cudaFuncGetAttributes(&attributes, RunDeferredKernel);
+  if (error != cudaSuccess) return error;
+  device->launches_dependents = attributes.ptxVersion >= 90 && attributes.binaryVersion >= 90;
+  device->blocks_per_task = 1;
+  if (!device->launches_dependents) return cudaSuccess;
+  cudaLaunchAttribute cluster;
+  const cudaLaunchConfig_t config = ConfigOf(1, kBlocksPerTask, &cluster);
+  int num_clusters = 0;
+  error = cudaOccupancyMaxActiveClusters(&num_clusters, RunDeferredKernel, &config);
+  if (error == cudaSuccess && num_clusters > 0) device->blocks_per_task = kBlocksPerTask;
+  return error;
 }
 
 cudaError_t EnqueueDeferred(const FusedRound* round, const RoundBounds& bounds,
                             const DeviceShape& device, cudaStream_t stream) {
+  const int most =
+      std::max(device.num_processors * kBlocksPerProcessor / device.blocks_per_task, 1);
   cudaLaunchAttribute attributes[2] = {};
-  attributes[0].id = cudaLaunchAttributeClusterDimension;
-  attributes[0].val.clusterDim = {kBlocksPerTask, 1, 1};
-  // It may be brought to the device while the round before it ends.
-  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[1].val.programmaticStreamSerializationAllowed = 1;
-  const int blocks_per_task = device.has_clusters ? kBlocksPerTask : 1;
-  const int most = std::max(device.num_processors * kBlocksPerProcessor / blocks_per_task, 1);
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(std::min(bounds.num_tasks, most) * blocks_per_task));
-  config.blockDim = dim3(kThreadsPerBlock);
+  cudaLaunchConfig_t config =
+      ConfigOf(std::min(bounds.num_tasks, most), device.blocks_per_task, attributes);
   config.stream = stream;
+  if (device.launches_dependents) {
+    // It may be brought to the device while the round before it ends.
+    cudaLaunchAttribute& early = attributes[config.numAttrs++];
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+  }
   config.attrs = attributes;
-  config.numAttrs = device.has_clusters ? 2 : 0;
   return cudaLaunchKernelEx(&config, RunDeferredKernel, round);
 }
 

@@ -1,5 +1,6 @@
 #include "kernels/bodies/fetch.h"
 #include "kernels/cuda/cuda_thread.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/round_kernels.h"
 
 namespace specd {
@@ -26,8 +27,7 @@ cudaError_t EnqueueFetch(const FetchPlan& plan, cudaStream_t stream) {
   const auto num_blocks = static_cast<unsigned>(blocks < 1             ? 1
                                                 : blocks < kMostBlocks ? blocks
                                                                        : kMostBlocks);
-  FetchKernel<<<num_blocks, kThreadsPerBlock, 0, stream>>>(plan);
-  return cudaGetLastError();
+  return Launch(num_blocks, kThreadsPerBlock, stream, FetchKernel, plan);
 }
 
 }  // namespace specd

@@ -1,3 +1,4 @@
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/round_kernels.h"
 
 namespace specd {
@@ -63,8 +64,7 @@ cudaError_t EnqueueRead(const ReadPlan& plan, int32_t num_processors, cudaStream
   const auto num_blocks = static_cast<unsigned>(num_items < 1      ? 1
                                                 : num_items < most ? num_items
                                                                    : most);
-  ReadRowsKernel<<<num_blocks, kThreadsPerBlock, 0, stream>>>(plan);
-  return cudaGetLastError();
+  return Launch(num_blocks, kThreadsPerBlock, stream, ReadRowsKernel, plan);
 }
 
 }  // namespace specd

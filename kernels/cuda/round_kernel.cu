@@ -2,6 +2,7 @@
 
 #include "kernels/bodies/fused_round.h"
 #include "kernels/cuda/cuda_thread.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/round_kernels.h"
 #include "kernels/cuda/round_of_block.cuh"
 
@@ -28,8 +29,7 @@ cudaError_t EnqueueRound(const FusedRound* round, const RoundBounds& bounds, int
       int64_t{bounds.num_tasks} * NumSlots(bounds.max_draft) * NumTiles(bounds.vocab_size);
   const int64_t num_blocks = std::min<int64_t>((num_tiles + kWarpsPerBlock - 1) / kWarpsPerBlock,
                                                int64_t{num_processors} * kTilePassBlocks);
-  RunRoundKernel<<<static_cast<unsigned>(num_blocks), kTilePassThreads, 0, stream>>>(round);
-  return cudaGetLastError();
+  return Launch(num_blocks, kTilePassThreads, stream, RunRoundKernel, round);
 }
 
 }  // namespace specd

@@ -13,7 +13,8 @@ namespace specd {
 // What a launch has to know of a device.
 struct DeviceShape {
   int num_processors = 1;
-  bool has_clusters = false;
+  int blocks_per_task = 1;           // of the launch for deferred tasks: they wait for one another
+  bool launches_dependents = false;  // a launch may begin before the one that it depends on ends
 };
 
 // Of a team that shares the tiles of a row; more warps would wait for the ordered combine more than
@@ -30,7 +31,8 @@ inline constexpr int kTilePassBlocks = 3;
 
 // Bring a kernel to the device. Otherwise its first launch would, and wait for the device
 // meanwhile, which is not allowed in a capture.
-cudaError_t LoadDeferredKernel();
+// LoadDeferredKernel also says what of the shape follows from the kernel.
+cudaError_t LoadDeferredKernel(DeviceShape* device);
 cudaError_t LoadFetchKernel();
 cudaError_t LoadReadKernel();
 cudaError_t LoadRoundKernel();

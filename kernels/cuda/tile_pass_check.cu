@@ -1,7 +1,8 @@
-// Compiled, and never launched: the tile pass as it stands in RunRoundKernel, without what the last
-// warp with a row does, whose calls keep registers in local memory as calls do. ptxas counts those
-// for the kernel they are called from, so only here can it be asked for what matters: a spill in
-// this file is an error (kernels/CMakeLists.txt).
+// Compiled, and never launched: the tile pass over plain rows as it stands in RunRoundKernel,
+// without the functions that it calls there, which keep their state in local memory as functions
+// do. ptxas counts that for the kernel they are called from, so only here can it be asked for what
+// matters: a spill, or any other use of local memory, is an error in this file
+// (kernels/CMakeLists.txt).
 #include "kernels/bodies/tile_pass.h"
 #include "kernels/cuda/cuda_thread.cuh"
 #include "kernels/cuda/round_kernels.h"
@@ -12,7 +13,7 @@ namespace specd {
 __global__ void __launch_bounds__(kTilePassThreads, kTilePassBlocks)
     TilePassWithoutSpills(const FusedRound* round) {
   const FusedRound& of_block = RoundOfBlock(round);
-  TilePass<CudaThread>(CudaThread(), of_block).Run([&](const AheadRow& row) {
+  TilePass<CudaThread>(CudaThread(), of_block).template Run<false>([&](const AheadRow& row) {
     CudaThread().Note(1, &of_block.progress[row.task].deferred);
   });
 }

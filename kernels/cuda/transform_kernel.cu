@@ -1,6 +1,7 @@
 #include "kernels/bodies/transform.h"
 #include "kernels/bodies/warp_team.h"
 #include "kernels/cuda/cuda_thread.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/round_kernels.h"
 
 namespace specd {
@@ -29,9 +30,8 @@ cudaError_t LoadTransformKernel() {
 }
 
 cudaError_t EnqueueTransforms(const TransformBatch& batch, void* workspaces, cudaStream_t stream) {
-  TransformRowsKernel<<<static_cast<unsigned>(batch.num_rows), kThreadsPerBlock, 0, stream>>>(
-      batch, static_cast<char*>(workspaces));
-  return cudaGetLastError();
+  return Launch(batch.num_rows, kThreadsPerBlock, stream, TransformRowsKernel, batch,
+                static_cast<char*>(workspaces));
 }
 
 }  // namespace specd

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <thread>
 
 #include "ipc/include/specd/specd.h"
@@ -157,10 +158,20 @@ TEST_SUITE("unit") {
       REQUIRE(TakeAndAnswer(&pair));
       REQUIRE(SubmitOnStream(&pair, 2) == PushResult::kOk);
       pair.daemon.Abandon();
-      CHECK(WordsOf(pair, 1)->status.load() == (5 << 8 | 1));
+      CHECK(IsAborted(*WordsOf(pair, 2), 2));
       for (uint64_t number = 2; number <= 5; ++number) {
-        CHECK(IsAborted(*WordsOf(pair, number), number));
+        CHECK(WordsOf(pair, number)->status.load() != PackVerdict(number, RoundVerdict::kAnswered));
         CHECK(IsReleased(*WordsOf(pair, number), number));
+      }
+      // One that was on its way: the hang-up that follows says what became of it.
+      REQUIRE(SubmitOnStream(&pair, 3) == PushResult::kOk);
+      pair.engine.SetDaemonGone();
+      REQUIRE(pair.engine.Poll(&pair.completion));
+      CHECK(pair.completion.round_id == 1);
+      for (const uint64_t id : {2, 3}) {
+        REQUIRE(pair.engine.Poll(&pair.completion));
+        CHECK(pair.completion.round_id == id);
+        CHECK(pair.completion.results[0].status == SPECD_STATUS_ABORTED);
       }
     }
   }
@@ -316,6 +327,64 @@ TEST_SUITE("unit") {
     pair.CompleteEmpty();
     pair.daemon.Abandon();
     CHECK(pair.daemon.fault() == ChannelFault::kNone);
+  }
+
+  // A completion that came between two looks was taken for the next round's answer.
+  TEST_CASE("a late answer is never delivered, whenever it comes, and the next one always is") {
+    Pair pair({32000, 4, 8, 3, 4, 2});
+    std::atomic<int> to_answer{0};
+    std::atomic<int> answered{0};
+    std::atomic<bool> stop{false};
+    std::thread daemon([&] {
+      while (!stop.load()) {
+        if (answered.load() < to_answer.load() && TakeAndAnswer(&pair)) answered.fetch_add(1);
+      }
+    });
+    int wrong = 0;
+    constexpr int kLaps = 3000;
+    for (int lap = 0; lap < kLaps && wrong == 0; ++lap) {
+      const uint64_t number = pair.engine.next_number();
+      bool is_right = SubmitOnStream(&pair, 2 * uint64_t(lap)) == PushResult::kOk;
+      MakeReady(pair, number);
+      ReleaseStream(pair, number);
+      is_right = is_right && pair.engine.Poll(&pair.completion) &&
+                 pair.completion.round_id == 2 * uint64_t(lap);
+      to_answer.fetch_add(1);
+      while (answered.load() < to_answer.load()) {
+        is_right = is_right && !pair.engine.Poll(&pair.completion);
+      }
+      is_right = is_right && !pair.engine.Poll(&pair.completion) && !pair.engine.in_flight();
+      is_right = is_right && pair.Submit(2 * uint64_t(lap) + 1, TwoTokens()) == PushResult::kOk;
+      to_answer.fetch_add(1);
+      while (answered.load() < to_answer.load()) {
+      }
+      is_right = is_right && pair.engine.Poll(&pair.completion) &&
+                 pair.completion.round_id == 2 * uint64_t(lap) + 1;
+      wrong += is_right ? 0 : 1;
+    }
+    stop = true;
+    daemon.join();
+    CHECK(wrong == 0);
+  }
+
+  // A round's words are also those of the round ring_depth later, which nobody has submitted.
+  TEST_CASE("the end of a session leaves the verdict of an answered round to kernels") {
+    for (const uint32_t ring_depth : {1u, 4u}) {
+      CAPTURE(ring_depth);
+      Pair pair({32000, 4, 8, 3, ring_depth, 2});
+      REQUIRE(SubmitOnStream(&pair, 1) == PushResult::kOk);
+      MakeReady(pair, 1);
+      REQUIRE(TakeAndAnswer(&pair));
+      pair.daemon.Abandon();
+      CHECK(WordsOf(pair, 1)->status.load() == (1 << 8));
+      CHECK(IsReleased(*WordsOf(pair, 1), 1));
+      // What was submitted and not answered is aborted.
+      Pair waiting({32000, 4, 8, 3, ring_depth, 2});
+      REQUIRE(SubmitOnStream(&waiting, 1) == PushResult::kOk);
+      waiting.daemon.Abandon();
+      CHECK(IsAborted(*WordsOf(waiting, 1), 1));
+      CHECK(IsReleased(*WordsOf(waiting, 1), 1));
+    }
   }
 }
 

@@ -68,7 +68,7 @@ LaunchResult LaunchRound(RoundCase& round, int32_t max_draft, const EmulationOpt
   if (result.error.empty()) result.answers = AnswersOf(round, batch.num_tasks);
   for (int32_t i = 0; i < fused.num_rows; ++i) result.counts_are_back &= row_arrivals[i] == 0;
   for (const TaskProgress& task : progress) {
-    result.counts_are_back &= task.rows_done == 0 && task.stopped_behind == 0 && task.deferred == 0;
+    result.counts_are_back &= task.rows_done == 0 && task.end_seen == 0 && task.deferred == 0;
   }
   return result;
 }

@@ -33,7 +33,13 @@ class EmulatedThread {
   int32_t LargestOfWarp(int32_t value) const;
   void Sync() const;
   void SyncWarp() const;
-  int32_t Peek(const int32_t* word) const { return *word; }
+  // Lanes do not look at the same time: a warp that let each see for itself would part here.
+  int32_t Peek(const int32_t* word) const {
+    return static_cast<int32_t>(Shuffle(static_cast<uint32_t>(*word), 0));
+  }
+  void NoteLargest(int32_t value, int32_t* word) const {
+    if (lane() == 0 && *word < value) *word = value;
+  }
   void Note(int32_t value, int32_t* word) const {
     if (lane() == 0) *word = value;
   }

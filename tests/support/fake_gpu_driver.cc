@@ -255,7 +255,7 @@ GpuResult FakeGpuDriver::CheckProgress(const FusedRound& round) {
   }
   for (int32_t i = 0; i < round.batch.num_tasks; ++i) {
     const TaskProgress& task = round.progress[i];
-    if (task.rows_done != 0 || task.stopped_behind != 0 || task.deferred != 0) {
+    if (task.rows_done != 0 || task.end_seen != 0 || task.deferred != 0) {
       return GpuResult::Error("the progress of a task is left behind");
     }
   }

@@ -151,7 +151,8 @@ SPECD_API int specd_import_device(specd_engine* engine, uint64_t address, uint64
 
 /* Ends a region, whichever call made it: memory from specd_alloc is unmapped, any other is nobody's
  * but yours again. SPECD_ERROR_STATE while a role is bound to it: bind that to other memory first,
- * or close the engine. */
+ * or close the engine. specd_close ends all regions, and waits for the daemon to do so, for
+ * timeout_ms at most, where there is device memory among them. */
 SPECD_API int specd_unregister(specd_engine* engine, uint32_t region);
 
 enum { SPECD_FLOAT32 = 0, SPECD_BFLOAT16 = 1, SPECD_FLOAT16 = 2 };
@@ -525,7 +526,7 @@ typedef struct specd_verdict {
 } specd_verdict;
 
 /* Of the round submitted last with specd_submit_on_stream. Valid for what is enqueued on that
- * stream before ring_depth more rounds are. */
+ * stream before ring_depth more rounds are, on this or another stream. */
 SPECD_API int specd_get_verdict(specd_engine* engine, specd_verdict* verdict);
 
 enum {

@@ -1,0 +1,22 @@
+// Launch: a kernel launch that returns its own error. The one that `<<<>>>` leaves for
+// cudaGetLastError may be another's: embedded, the thread is the engine's.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <type_traits>
+
+namespace specd {
+
+template <typename... Args>
+cudaError_t Launch(int64_t num_blocks, int num_threads, cudaStream_t stream,
+                   void (*kernel)(Args...), std::type_identity_t<Args>... args) {
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(num_blocks));
+  config.blockDim = dim3(static_cast<unsigned>(num_threads));
+  config.stream = stream;
+  return cudaLaunchKernelEx(&config, kernel, args...);
+}
+
+}  // namespace specd
