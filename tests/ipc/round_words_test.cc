@@ -340,31 +340,35 @@ TEST_SUITE("unit") {
         if (answered.load() < to_answer.load() && TakeAndAnswer(&pair)) answered.fetch_add(1);
       }
     });
-    int wrong = 0;
-    constexpr int kLaps = 3000;
-    for (int lap = 0; lap < kLaps && wrong == 0; ++lap) {
+    // Waits for the daemon; false if the engine is given anything meanwhile.
+    const auto stays_silent = [&] {
+      bool is_silent = true;
+      to_answer.fetch_add(1);
+      while (answered.load() < to_answer.load()) {
+        is_silent = is_silent && !pair.engine.Poll(&pair.completion);
+      }
+      return is_silent && !pair.engine.Poll(&pair.completion) && !pair.engine.in_flight();
+    };
+    const auto gets = [&](uint64_t round_id) {
+      return pair.engine.Poll(&pair.completion) && pair.completion.round_id == round_id;
+    };
+    constexpr uint64_t kLaps = 3000;
+    uint64_t lap = 0;
+    for (; lap < kLaps; ++lap) {
       const uint64_t number = pair.engine.next_number();
-      bool is_right = SubmitOnStream(&pair, 2 * uint64_t(lap)) == PushResult::kOk;
+      if (SubmitOnStream(&pair, 2 * lap) != PushResult::kOk) break;
       MakeReady(pair, number);
       ReleaseStream(pair, number);
-      is_right = is_right && pair.engine.Poll(&pair.completion) &&
-                 pair.completion.round_id == 2 * uint64_t(lap);
-      to_answer.fetch_add(1);
-      while (answered.load() < to_answer.load()) {
-        is_right = is_right && !pair.engine.Poll(&pair.completion);
-      }
-      is_right = is_right && !pair.engine.Poll(&pair.completion) && !pair.engine.in_flight();
-      is_right = is_right && pair.Submit(2 * uint64_t(lap) + 1, TwoTokens()) == PushResult::kOk;
+      if (!gets(2 * lap) || !stays_silent()) break;
+      if (pair.Submit(2 * lap + 1, TwoTokens()) != PushResult::kOk) break;
       to_answer.fetch_add(1);
       while (answered.load() < to_answer.load()) {
       }
-      is_right = is_right && pair.engine.Poll(&pair.completion) &&
-                 pair.completion.round_id == 2 * uint64_t(lap) + 1;
-      wrong += is_right ? 0 : 1;
+      if (!gets(2 * lap + 1)) break;
     }
     stop = true;
     daemon.join();
-    CHECK(wrong == 0);
+    CHECK(lap == kLaps);
   }
 
   // A round's words are also those of the round ring_depth later, which nobody has submitted.
