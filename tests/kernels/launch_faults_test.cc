@@ -17,7 +17,6 @@ namespace specd {
 namespace {
 
 struct Fault {
-  int32_t left_out_at_once = -1;   // of the barriers of a warp while it judges and decides
   int32_t left_out_deferred = -1;  // of the barriers of a block while it decides
   bool decides_early = false;      // one arrival before the last
   bool keeps_arrivals = false;
@@ -25,7 +24,6 @@ struct Fault {
 
 // The barriers of the longest decision so far.
 struct FaultState {
-  int32_t num_at_once = 0;
   int32_t num_deferred = 0;
 };
 
@@ -38,12 +36,6 @@ class FaultyThread : public EmulatedThread {
     const int32_t number = (*num_syncs_)++;
     state_->num_deferred = std::max(state_->num_deferred, number + 1);
     if (number != fault_.left_out_deferred) EmulatedThread::Sync();
-  }
-
-  void SyncWarp() const {
-    const int32_t number = (*num_syncs_)++;
-    state_->num_at_once = std::max(state_->num_at_once, number + 1);
-    if (number != fault_.left_out_at_once) EmulatedThread::SyncWarp();
   }
 
   // As in kernels/cuda/cuda_thread.cuh.
@@ -104,15 +96,15 @@ TEST_SUITE("unit") {
     CHECK(test.IsNoticed({.keeps_arrivals = true}, 1));
   }
 
-  // Two barriers with nothing between them make up for each other, and only few tasks come to the
+  // A warp's own barriers are left alone: what a lane does between two exchanges, and so whether it
+  // reads before lane 0 has written, is not the same in every build. Of a block's,
+  // two barriers with nothing between them make up for each other, and only few tasks come to the
   // last ones, so not each is missed.
   TEST_CASE("a launch without a barrier of its decisions is noticed under some schedule") {
     FaultCase test;
     REQUIRE(test.IsRight({}, 0));
     const FaultState state = test.state;
-    REQUIRE(state.num_at_once > 0);
     REQUIRE(state.num_deferred > 0);
-    CHECK(test.IsNoticed({.left_out_at_once = 0}, kSchedules));
     int32_t num_noticed = 0;
     for (int32_t i = 0; i < state.num_deferred; ++i) {
       num_noticed += test.IsNoticed({.left_out_deferred = i}, 10) ? 1 : 0;
