@@ -178,9 +178,10 @@ enum {
  * next forward reads, lies at its slot (specd_sequence_slot). num_rows >= max_sequences, no gaps.
  * Nothing else is written there: opening and forking write nothing, and what lies at the slot of a
  * finished sequence means nothing, nor does what a round leaves that ends SPECD_STATUS_ABORTED,
- * until a later one of the sequence is answered. Roles SPECD_NEXT_TOKEN + 1 .. + 7 are further
- * copies, one for each tensor-parallel rank, on any GPU or in shared memory: rows are bound once,
- * by rank 0, and all copies are written. */
+ * until a later one of the sequence is answered: a slow daemon may write it after the release of
+ * the stream, over what the engine has put there itself. Roles SPECD_NEXT_TOKEN + 1 .. + 7 are
+ * further copies, one for each tensor-parallel rank, on any GPU or in shared memory: rows are bound
+ * once, by rank 0, and all copies are written. */
 
 typedef struct specd_tensor {
   uint32_t struct_size;
@@ -514,7 +515,8 @@ SPECD_API int specd_poll(specd_engine* engine, specd_completion* completion, int
  * graph: submit behind the graph's launch.
  *
  * specd_close releases the streams and waits, up to timeout_ms, until they have passed their waits;
- * where one does not, some pages stay mapped. */
+ * where one does not, some pages stay mapped. The verdict of a round that close released says that
+ * it was not answered. */
 SPECD_API int specd_submit_on_stream(specd_engine* engine, uint64_t round_id,
                                      const specd_draft* drafts, uint32_t num_drafts,
                                      void* cuda_stream);
