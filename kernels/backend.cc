@@ -10,6 +10,20 @@
 
 namespace specd {
 
+namespace {
+
+absl::Status NoGraphs(const Backend& backend) {
+  return absl::UnimplementedError(
+      fmt::format("backend \"{}\" runs no rounds inside a graph; submit them, or use \"cuda\"",
+                  backend.name()));
+}
+
+}  // namespace
+
+absl::Status Backend::EnqueueStaged(void*, int32_t) { return NoGraphs(*this); }
+absl::Status Backend::Stage(const RoundBatch&) { return NoGraphs(*this); }
+absl::StatusOr<bool> Backend::Collect() { return NoGraphs(*this); }
+
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(std::string_view name,
                                                      const BackendOptions& options) {
   if (name == "cpu") return MakeCpuBackend();

@@ -16,12 +16,16 @@
 
 namespace specd {
 
+// Rounds that may be staged at a time: one runs, one is behind it, and one is being read.
+inline constexpr int32_t kStagedRoundsMax = 4;
+
 // The largest round that will come; workspaces are sized from it.
 struct BackendLimits {
   int32_t vocab_size = 0;
   int32_t max_batch = 0;
   int32_t max_draft = 0;
-  int32_t threads = 1;  // of a CPU backend; the bits do not depend on it
+  int32_t threads = 1;     // of a CPU backend; the bits do not depend on it
+  uint32_t num_slots = 0;  // ChainTask::slot is below it
 };
 
 struct BackendOptions {
@@ -47,6 +51,26 @@ class Backend {
   // tensors. An error means that the processor failed, never that the input was unusual: bad rows
   // are outcomes.
   virtual absl::Status Run(const RoundBatch& batch) = 0;
+
+  // ---- rounds inside a graph of the caller's, for backends on a device
+  //
+  // A round is staged first; what EnqueueStaged enqueued, once or at every replay of the graph that
+  // it became part of, takes the oldest staged round that has not been taken, and does nothing
+  // where there is none. Nobody waits for a device here. Rounds are answered in the order of Stage.
+
+  // Enqueues on a stream of the caller's (a cudaStream_t), which may be capturing. The launch is as
+  // wide as rounds of num_tasks want it, and does any round. What is enqueued on several streams
+  // must be ordered by the caller.
+  virtual absl::Status EnqueueStaged(void* stream, int32_t num_tasks);
+
+  // REQUIRES: as Run, with kVerify tasks only. All of the batch is copied before this returns, but
+  // for rows, masks, draft tokens and next tokens, which lie on the device (INVALID_ARGUMENT: some
+  // do not), and for the places of answers, which Collect fills. UNAVAILABLE: kStagedRoundsMax
+  // rounds have not been collected.
+  virtual absl::Status Stage(const RoundBatch& batch);
+
+  // Has the oldest staged round been done? If so its answers are there, and it is staged no more.
+  virtual absl::StatusOr<bool> Collect();
 
   // REQUIRES: as Run. Rows of any number.
   virtual absl::Status Transform(const TransformBatch& batch) = 0;

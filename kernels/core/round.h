@@ -149,6 +149,7 @@ struct ChainOutcome {
   OutcomeStatus status = OutcomeStatus::kOk;
   int32_t num_accepted = 0;
   int32_t num_tokens = 0;        // num_accepted, plus 1 when status is kOk
+  int32_t num_drafts = 0;        // of kVerify: the draft tokens before the first kNoToken
   uint32_t empty_residuals = 0;  // residual rounded to nothing: sampled p instead
   uint32_t invalid_drafts = 0;   // drafts outside the vocabulary or masked that were rejected
   uint32_t point_masses = 0;     // tokens that are +inf in their row
@@ -175,7 +176,18 @@ struct ChainTask {
   uint64_t seed = 0;
   uint32_t first_position = 0;  // absolute output position of the first token this round confirms
   uint32_t round_base = 0;      // kept output tokens when the round starts
-  uint32_t slot = 0;            // the sequence's, in RoundBatch::next_tokens
+  uint32_t slot = 0;            // the sequence's, wherever something lies by slot
+
+  // ---- what only the processor that runs the round knows (kernels/bodies/resolve.h)
+  // The draft tokens are the first num_drafts ids of row `slot` of RoundBatch::draft_tokens, or
+  // those before the first kNoToken there; chain.tokens is null.
+  bool drafts_by_slot = false;
+  // Rounds of the sequence were under way when this task was made. first_position, round_base and
+  // the counts in `edits` are of the state before them; RoundBatch::slots has what they confirmed.
+  bool continues = false;
+  // Where one of the two is set, places have neither below_min_tokens nor overrides nor a forced
+  // token, and this says where step 3 ends.
+  uint32_t min_tokens = 0;
 
   SequenceEdits edits;
   const PlaceEdits* places = nullptr;  // num_drafts + 1 entries; null: nothing
@@ -193,6 +205,16 @@ struct ChainTask {
   DraftSampling sampling = DraftSampling::kWithReplacement;
   int32_t num_children = 0;
   uint32_t first_node = 0;
+};
+
+// What rounds leave of each sequence for rounds that were made before their answers were known.
+// Memory of the processor that runs them, in the order of slots; null: nothing is left.
+struct SlotStates {
+  uint32_t* kept = nullptr;  // the absolute position behind the last confirmed token
+  // The confirmed token at position p is recent[slot * recent_room + p % recent_room], for the last
+  // recent_room of them.
+  TokenId* recent = nullptr;
+  int32_t recent_room = 0;
 };
 
 // A round over num_tasks sequences. outcomes[i] and tokens[i * tokens_stride ...] belong to
@@ -217,6 +239,8 @@ struct RoundBatch {
   // written to ids[slot] of each of these. Nothing else in them is touched.
   const TokenArray* next_tokens = nullptr;
   int32_t num_next_tokens = 0;
+  TokenRows draft_tokens;  // for ChainTask::drafts_by_slot
+  SlotStates slots;        // for ChainTask::continues; written for every kVerify task
 };
 
 // ---- library calls ------------------------------------------------------------------------------

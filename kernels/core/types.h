@@ -79,6 +79,13 @@ struct TokenArray {
   MemorySpace space = MemorySpace::kHost;
 };
 
+// Rows of ids, one for each slot, that rounds read: draft tokens where whoever drew them left them.
+struct TokenRows {
+  const TokenId* ids = nullptr;
+  int64_t row_stride = 0;  // in ids
+  MemorySpace space = MemorySpace::kHost;
+};
+
 SPECD_INLINE RowView RowAt(const TensorView& tensor, int64_t row) {
   const char* base = static_cast<const char*>(tensor.data);
   return {base + row * tensor.row_stride * SizeBytes(tensor.dtype), tensor.dtype, tensor.vocab_size,
