@@ -46,6 +46,8 @@ class Engine {
   absl::StatusOr<int> Submit(uint64_t round_id, const specd_draft* drafts, uint32_t num_drafts);
   absl::StatusOr<int> SubmitOnStream(uint64_t round_id, const specd_draft* drafts,
                                      uint32_t num_drafts, void* cuda_stream);
+  absl::StatusOr<int> StageRound(uint64_t round_id, const specd_draft* drafts, uint32_t num_drafts);
+  absl::Status EnqueueStaged(uint32_t num_sequences, void* cuda_stream);
   absl::Status GetVerdict(specd_verdict* verdict) const;
   void GetSharing(specd_sharing* sharing) const;
   absl::StatusOr<int> Poll(specd_completion* completion, int timeout_ms);
@@ -68,10 +70,14 @@ class Engine {
 
   absl::StatusOr<uint32_t> RegisterRegion(int fd, uint64_t size_bytes);
   absl::Status CheckDraft(uint32_t index, const specd_draft& draft) const;
+  // Rounds of a graph and other rounds are not in flight together.
+  absl::Status CheckKind(bool staged) const;
   // Checks a round, and fills drafts_ with it.
   absl::Status TakeDrafts(const specd_draft* drafts, uint32_t num_drafts);
   absl::StatusOr<int> CodeOf(PushResult pushed) const;
   bool WaitForCompletion(int timeout_ms);
+  // Embedded: does what there is to do, and waits for the graph where rounds are staged.
+  bool StepForCompletion(int timeout_ms);
   // The oldest completion, waiting for it; false if none came.
   absl::StatusOr<bool> Await(int timeout_ms, CompletionView* view);
   void Deliver(const CompletionView& view, specd_completion* completion);
@@ -92,6 +98,7 @@ class Engine {
   EngineChannel channel_;
   std::unique_ptr<EngineStreams> streams_;  // none before the first round on one
   uint64_t last_on_stream_ = 0;             // the number of that round
+  bool in_flight_staged_ = false;           // meaningful while rounds are in flight
   std::map<uint32_t, Mapping> mappings_;    // from Alloc, by region
   std::map<uint32_t, Skip> skips_;          // of device memory, by region
   std::vector<EngineDraft> drafts_;

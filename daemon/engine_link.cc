@@ -99,6 +99,13 @@ class SocketLink : public EngineLink {
   bool HungUp() const override { return connection_.PeerGone(); }
   int hangup_fd() const override { return connection_.fd(); }
 
+  absl::Status CheckStaging() override {
+    return MakeError(SPECD_ERROR_UNSUPPORTED, "uri",
+                     "the rounds of a daemon are in no graph of this process; open embedded:cuda, "
+                     "or submit them with specd_submit_on_stream behind the graph's launch");
+  }
+  absl::Status EnqueueStaged(void*, uint32_t) override { return CheckStaging(); }
+
  private:
   absl::Status Disconnected() {
     broken_ = true;
@@ -162,6 +169,11 @@ class LocalLink : public EngineLink {
     return DeviceRegistration{*region, skip_bytes};
   }
 
+  absl::Status CheckStaging() override { return service_.session()->CheckStaging(); }
+  absl::Status EnqueueStaged(void* stream, uint32_t num_sequences) override {
+    return service_.session()->EnqueueStaged(stream, num_sequences);
+  }
+
   bool Step() override { return service_.session() != nullptr && service_.session()->Step(); }
   bool is_embedded() const override { return true; }
   bool PeerGone() const override { return false; }
@@ -189,6 +201,7 @@ class LocalLink : public EngineLink {
       options.clock = Clock::Real();
       options.names = &names_;
       options.threads = threads_;
+      options.may_stage = true;
       return Session::Create(options, *std::move(backend));
     };
     host.serve = [](const std::shared_ptr<Session>&) {};

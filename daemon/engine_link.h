@@ -34,6 +34,11 @@ class EngineLink {
   virtual absl::StatusOr<DeviceRegistration> RegisterDevice(uint64_t address,
                                                             uint64_t size_bytes) = 0;
 
+  // ---- rounds inside a graph of the engine's: embedded:cuda only, otherwise
+  // SPECD_ERROR_UNSUPPORTED Why no round can be staged now.
+  virtual absl::Status CheckStaging() = 0;
+  virtual absl::Status EnqueueStaged(void* stream, uint32_t num_sequences) = 0;
+
   // Embedded mode: does a piece of the verifier's work, true if there was any. Over a socket: the
   // daemon does it, always false.
   virtual bool Step() = 0;

@@ -7,10 +7,12 @@
 #include <cstdint>
 #include <string_view>
 
+#include "absl/time/clock.h"
 #include "daemon/clock.h"
 #include "daemon/engine.h"
 #include "ipc/error.h"
 #include "ipc/round_words.h"
+#include "kernels/backend.h"
 
 namespace specd {
 namespace {
@@ -24,6 +26,11 @@ static_assert(sizeof(specd_token_score) == sizeof(TokenScore) &&
 // While waiting, how often to look whether the daemon still lives: death is noticed within this
 // time and the look (one poll of the socket) costs nothing at this rate.
 constexpr int kLookMs = 20;
+
+// For a staged round: about as long as a short forward takes, then pauses that grow with the wait.
+constexpr int64_t kGraphSpinNs = 1'000'000;
+constexpr int64_t kPauseMinNs = 50'000;
+constexpr int64_t kPauseMaxNs = 1'000'000;
 
 absl::Status Invalid(std::string_view field, std::string_view text) {
   return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
@@ -45,8 +52,9 @@ absl::Status Engine::CheckDraft(uint32_t index, const specd_draft& draft) const 
                                "(max_draft of specd_open)",
                                index, draft.num_drafts, segment_->limits().max_draft));
   }
-  if ((draft.flags & ~uint32_t{SPECD_DISCARD}) != 0) {
-    return Invalid("flags", fmt::format("drafts[{}].flags = {} is neither 0 nor SPECD_DISCARD (1)",
+  if ((draft.flags & ~uint32_t{SPECD_DISCARD | SPECD_DRAFTS_BY_SLOT}) != 0) {
+    return Invalid("flags", fmt::format("drafts[{}].flags = {} has more than SPECD_DISCARD (1) and "
+                                        "SPECD_DRAFTS_BY_SLOT (2)",
                                         index, draft.flags));
   }
   if ((draft.flags & SPECD_DISCARD) != 0) return absl::OkStatus();
@@ -65,7 +73,14 @@ absl::Status Engine::CheckDraft(uint32_t index, const specd_draft& draft) const 
                                "them is NULL",
                                index));
   }
-  if (draft.num_drafts > 0 && draft.tokens == nullptr) {
+  const bool by_slot = (draft.flags & SPECD_DRAFTS_BY_SLOT) != 0;
+  if (by_slot && draft.tokens != nullptr) {
+    return Invalid("tokens", fmt::format("drafts[{}].tokens are given with SPECD_DRAFTS_BY_SLOT, "
+                                         "which takes them from SPECD_DRAFT_TOKENS; set them to "
+                                         "NULL, or leave the flag out",
+                                         index));
+  }
+  if (draft.num_drafts > 0 && draft.tokens == nullptr && !by_slot) {
     return Invalid("tokens", fmt::format("drafts[{}].tokens is NULL but num_drafts = {}", index,
                                          draft.num_drafts));
   }
@@ -100,7 +115,8 @@ absl::Status Engine::TakeDrafts(const specd_draft* drafts, uint32_t num_drafts) 
                    drafts[i].draft_rows, drafts[i].draft_weights, drafts[i].draft_masses,
                    drafts[i].target_argmax},
                   drafts[i].mask_rows,
-                  (drafts[i].flags & SPECD_DISCARD) != 0};
+                  (drafts[i].flags & SPECD_DISCARD) != 0,
+                  (drafts[i].flags & SPECD_DRAFTS_BY_SLOT) != 0};
   }
   // A daemon that died without a word is noticed by Poll; asking the socket here would cost a
   // system call per round.
@@ -119,9 +135,19 @@ absl::StatusOr<int> Engine::CodeOf(PushResult pushed) const {
   return WhyNoCompletion();
 }
 
+absl::Status Engine::CheckKind(bool staged) const {
+  if (!channel_.awaits_answers() || staged == in_flight_staged_) return absl::OkStatus();
+  return MakeError(SPECD_ERROR_STATE, "drafts",
+                   staged ? "rounds of specd_submit are in flight; poll them before the first "
+                            "round is staged"
+                          : "staged rounds are in flight; poll them before a round is submitted");
+}
+
 absl::StatusOr<int> Engine::Submit(uint64_t round_id, const specd_draft* drafts,
                                    uint32_t num_drafts) {
   if (absl::Status status = TakeDrafts(drafts, num_drafts); !status.ok()) return status;
+  if (absl::Status status = CheckKind(false); !status.ok()) return status;
+  in_flight_staged_ = false;
   return CodeOf(channel_.Submit(round_id, {drafts_.data(), num_drafts},
                                 static_cast<uint64_t>(Clock::Real()->NowNs())));
 }
@@ -156,6 +182,25 @@ absl::StatusOr<int> Engine::SubmitOnStream(uint64_t round_id, const specd_draft*
                                         static_cast<uint64_t>(Clock::Real()->NowNs())));
 }
 
+// A round that is staged is taken at once: its graph may be launched when this returns.
+absl::StatusOr<int> Engine::StageRound(uint64_t round_id, const specd_draft* drafts,
+                                       uint32_t num_drafts) {
+  if (absl::Status status = link_->CheckStaging(); !status.ok()) return status;
+  if (absl::Status status = TakeDrafts(drafts, num_drafts); !status.ok()) return status;
+  if (absl::Status status = CheckKind(true); !status.ok()) return status;
+  if (channel_.rounds_in_flight() >= kStagedRoundsMax) return SPECD_FULL;
+  const PushResult pushed = channel_.SubmitStaged(round_id, {drafts_.data(), num_drafts},
+                                                  static_cast<uint64_t>(Clock::Real()->NowNs()));
+  if (pushed != PushResult::kOk) return CodeOf(pushed);
+  in_flight_staged_ = true;
+  link_->Step();
+  return SPECD_OK;
+}
+
+absl::Status Engine::EnqueueStaged(uint32_t num_sequences, void* cuda_stream) {
+  return link_->EnqueueStaged(cuda_stream, num_sequences);
+}
+
 absl::Status Engine::GetVerdict(specd_verdict* verdict) const {
   if (last_on_stream_ == 0) {
     return MakeError(SPECD_ERROR_STATE, "verdict",
@@ -183,13 +228,26 @@ absl::Status Engine::WhyNoCompletion() const {
                    "the daemon is shutting down and takes no new rounds; finish and close");
 }
 
-bool Engine::WaitForCompletion(int timeout_ms) {
-  if (link_->is_embedded()) {
-    // The verifier runs here and now; once it has no work, waiting would bring nothing.
-    while (!channel_.HasCompletion() && link_->Step()) {
+bool Engine::StepForCompletion(int timeout_ms) {
+  const int64_t begin_ns = Clock::Real()->NowNs();
+  while (!channel_.HasCompletion()) {
+    if (link_->Step()) continue;
+    // The verifier runs here and now; once it has no work, waiting would bring nothing. But what a
+    // graph does is done by the device, which rings no bell.
+    if (!channel_.in_flight() || !in_flight_staged_) return false;
+    const int64_t waited_ns = Clock::Real()->NowNs() - begin_ns;
+    if (timeout_ms >= 0 && waited_ns >= int64_t{timeout_ms} * 1'000'000) return false;
+    if (waited_ns < kGraphSpinNs) {
+      sched_yield();
+    } else {
+      absl::SleepFor(absl::Nanoseconds(std::clamp(waited_ns / 8, kPauseMinNs, kPauseMaxNs)));
     }
-    return channel_.HasCompletion();
   }
+  return true;
+}
+
+bool Engine::WaitForCompletion(int timeout_ms) {
+  if (link_->is_embedded()) return StepForCompletion(timeout_ms);
   static const int64_t kSpinNs = SpinNs();
   int64_t left_ms = timeout_ms < 0 ? INT64_MAX : timeout_ms;
   while (!channel_.HasCompletion()) {

@@ -71,6 +71,7 @@ Session::Session(const SessionOptions& options, Segment segment, std::unique_ptr
         std::max(kEventQueueSize, size_t{4} * options.limits.max_batch) +
         options.limits.max_sequences);
   }
+  if (options_.may_stage) channel_.AllowStaging();
   channel_.SetState(DaemonState::kRunning);
 }
 
@@ -115,14 +116,34 @@ bool Session::Step() {
                   EventRoom() < options_.limits.max_batch + options_.limits.max_sequences)) {
     return false;
   }
-  if (!channel_.Take(&submission_, static_cast<uint64_t>(options_.clock->NowNs()))) return false;
-  if (submission_.kind() == SubmissionKind::kRound) {
+  if (!channel_.Take(&submission_, static_cast<uint64_t>(options_.clock->NowNs()))) {
+    return CollectRound();
+  }
+  if (submission_.staged()) {
+    StageRound();
+  } else if (submission_.kind() == SubmissionKind::kRound) {
     VerifyRound();
-    AnswerRound();
+    AnswerRound(submission_);
   } else {
     AnswerCall();
   }
   return true;
+}
+
+std::span<const RoundInput> Session::InputsOf(const SubmissionCopy& submission) {
+  const std::span<const DraftRecordView> records = submission.records();
+  for (size_t i = 0; i < records.size(); ++i) {
+    const std::span<const InjectedCoin> coins = CoinsOf(records[i].sequence);
+    inputs_[i] = {records[i].sequence,
+                  records[i].chain,
+                  records[i].mask_rows,
+                  records[i].discard,
+                  records[i].fault != RecordFault::kNone,
+                  coins.data(),
+                  static_cast<int32_t>(coins.size()),
+                  records[i].drafts_by_slot};
+  }
+  return {inputs_.data(), records.size()};
 }
 
 void Session::VerifyRound() {
@@ -136,28 +157,17 @@ void Session::VerifyRound() {
     }
     return;
   }
-  for (size_t i = 0; i < records.size(); ++i) {
-    const std::span<const InjectedCoin> coins = CoinsOf(records[i].sequence);
-    inputs_[i] = {records[i].sequence,
-                  records[i].chain,
-                  records[i].mask_rows,
-                  records[i].discard,
-                  records[i].fault != RecordFault::kNone,
-                  coins.data(),
-                  static_cast<int32_t>(coins.size())};
-  }
   // Until the claim the engine's stream may be released and its rows written anew; behind it the
   // stream waits for the answer.
-  verifier_->VerifyRound({inputs_.data(), records.size()}, {results_.data(), records.size()},
-                         [this] {
-                           mutex_.AssertHeld();
-                           return channel_.Claim(submission_);
-                         });
+  verifier_->VerifyRound(InputsOf(submission_), {results_.data(), records.size()}, [this] {
+    mutex_.AssertHeld();
+    return channel_.Claim(submission_);
+  });
 }
 
-void Session::AnswerRound() {
-  const size_t count = submission_.records().size();
-  bool failed = submission_.malformed();
+void Session::AnswerRound(const SubmissionCopy& submission) {
+  const size_t count = submission.records().size();
+  bool failed = submission.malformed();
   for (size_t i = 0; i < count; ++i) {
     const RoundResult& result = results_[i];
     failed = failed || result.status == RoundStatus::kDeviceError;
@@ -169,18 +179,19 @@ void Session::AnswerRound() {
                    result.total_kept,
                    result.stop_token,
                    result.tokens,
-                   DetailOf(result.status, submission_.records()[i].fault),
+                   DetailOf(result.status, submission.records()[i].fault),
                    static_cast<uint32_t>(result.scores_per_token),
                    result.scores,
                    result.cumulative_logprob};
     NoteFailure(result.status);
     if (result.status != RoundStatus::kDeviceError && result.finish_reason != FinishReason::kNone) {
       // Before the completion, so that whoever has read it finds the state in agreement.
-      WriteState(*verifier_->Find(result.sequence));
+      const Sequence* sequence = verifier_->Find(result.sequence);
+      if (sequence != nullptr) WriteState(*sequence);  // a staged round may outlive it
     }
   }
   // Where there was nothing to commit, nobody has asked yet.
-  if (!failed && !channel_.Claim(submission_)) {
+  if (!failed && !channel_.Claim(submission)) {
     for (size_t i = 0; i < count; ++i) {
       answers_[i] = {};
       answers_[i].sequence = results_[i].sequence;
@@ -188,13 +199,13 @@ void Session::AnswerRound() {
     }
   }
   const int64_t done_ns = options_.clock->NowNs();
-  channel_.Complete(submission_, std::span<const SequenceResult>(answers_.data(), count),
+  channel_.Complete(submission, std::span<const SequenceResult>(answers_.data(), count),
                     static_cast<uint64_t>(done_ns));
-  if (events_ != nullptr) PublishRound(done_ns);
+  if (events_ != nullptr) PublishRound(count, done_ns);
 }
 
-void Session::PublishRound(int64_t time_ns) {
-  for (size_t i = 0; i < submission_.records().size(); ++i) {
+void Session::PublishRound(size_t num_results, int64_t time_ns) {
+  for (size_t i = 0; i < num_results; ++i) {
     const RoundResult& result = results_[i];
     if (result.status != RoundStatus::kOk && result.status != RoundStatus::kBadDistribution) {
       continue;

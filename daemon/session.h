@@ -26,6 +26,7 @@
 #include "daemon/mutex.h"
 #include "daemon/shared_names.h"
 #include "daemon/stream_event.h"
+#include "daemon/tensor_role.h"
 #include "ipc/region.h"
 #include "ipc/round_channel.h"
 #include "ipc/segment.h"
@@ -34,15 +35,6 @@
 
 namespace specd {
 
-// Values as SPECD_TARGET_ROWS, SPECD_DRAFT_ROWS, SPECD_GRAMMAR_MASK and SPECD_NEXT_TOKEN. The next
-// tokens of replica i have role kNextToken + i.
-enum class TensorRole : uint32_t {
-  kTargetRows = 1,
-  kDraftRows = 2,
-  kGrammarMask = 3,
-  kNextToken = 4,
-};
-
 struct SessionOptions {
   SessionIdentity identity;
   SessionLimits limits;
@@ -50,6 +42,7 @@ struct SessionOptions {
   Clock* clock = nullptr;
   SharedNames* names = nullptr;
   int32_t threads = 1;                 // for a round; the results do not depend on it
+  bool may_stage = false;              // the engine is this process: rounds may be staged
   bool publish_events = false;         // false: nobody would pop them, so none are made
   std::function<bool()> text_side;     // is somebody there who can find stop strings?
   DeviceImporter* importer = nullptr;  // of device memory; null: rounds run on the CPU
@@ -90,8 +83,16 @@ class Session {
   // ---- verify thread (in embedded mode: the engine's thread)
 
   // Takes and answers at most one round or call; false if there was none, or no room for the events
-  // of a round.
+  // of a round. A round that is to be staged is taken and staged, and answered by a later step.
   bool Step();
+
+  // ---- session_staging.cc: rounds inside a graph of the engine's, where the engine is this
+  // process
+
+  // Why no round can be staged in this session, as it is bound.
+  absl::Status CheckStaging();
+  // Enqueues on a stream of the engine's what runs the oldest staged round.
+  absl::Status EnqueueStaged(void* stream, uint32_t num_sequences);
 
   // A round was answered with a device error: the process has to be restarted.
   bool device_failed() const { return device_failed_.load(std::memory_order_relaxed); }
@@ -157,9 +158,17 @@ class Session {
   void NoteFailure(RoundStatus status) {
     if (status == RoundStatus::kDeviceError) device_failed_.store(true, std::memory_order_relaxed);
   }
+  // The records of a submission as the verifier takes them, in inputs_.
+  std::span<const RoundInput> InputsOf(const SubmissionCopy& submission)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void VerifyRound() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void AnswerRound() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void PublishRound(int64_t time_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // With results_, one for each record.
+  void AnswerRound(const SubmissionCopy& submission) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void PublishRound(size_t num_results, int64_t time_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Stages the round that was just taken.
+  void StageRound() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Answers the oldest staged round; false if it has not been done, or there is none.
+  bool CollectRound() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   StreamEvent EventFor(const Sequence& sequence, StreamEventKind kind)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Ends an open sequence that still runs; an error where there is none.
@@ -189,10 +198,18 @@ class Session {
   std::unique_ptr<Verifier> verifier_ ABSL_GUARDED_BY(mutex_);
   std::map<uint32_t, std::unique_ptr<Region>> regions_ ABSL_GUARDED_BY(mutex_);  // by id
   uint32_t next_region_ ABSL_GUARDED_BY(mutex_) = 1;
-  std::map<TensorRole, uint32_t> bound_regions_ ABSL_GUARDED_BY(mutex_);
+  struct BoundRegion {
+    uint32_t id = 0;
+    MemorySpace space = MemorySpace::kHost;
+  };
+  std::map<TensorRole, BoundRegion> bound_regions_ ABSL_GUARDED_BY(mutex_);
   RowLimits row_limits_ ABSL_GUARDED_BY(mutex_);
   std::vector<Stream> streams_ ABSL_GUARDED_BY(mutex_);  // by slot
   size_t num_coins_ ABSL_GUARDED_BY(mutex_) = 0;         // of all streams together
+
+  // As they were taken, the oldest first; a ring whose memory is taken with the first one.
+  std::vector<SubmissionCopy> staged_ ABSL_GUARDED_BY(mutex_);
+  size_t first_staged_ ABSL_GUARDED_BY(mutex_) = 0;
 
   // Scratch of a round, and of a call.
   SubmissionCopy submission_ ABSL_GUARDED_BY(mutex_);

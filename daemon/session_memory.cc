@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "daemon/session.h"
+#include "daemon/tensor_role.h"
 #include "ipc/error.h"
 #include "ipc/include/specd/specd.h"
 
@@ -17,31 +18,6 @@ namespace specd {
 namespace {
 
 constexpr size_t kRegionsMax = 16;
-
-// Of next tokens: whose.
-std::optional<uint32_t> ReplicaOf(TensorRole role) {
-  const uint32_t replica =
-      static_cast<uint32_t>(role) - static_cast<uint32_t>(TensorRole::kNextToken);
-  return replica < kNextTokensMax ? std::optional<uint32_t>(replica) : std::nullopt;
-}
-
-// "" for what is no role.
-std::string NameOf(TensorRole role) {
-  if (const std::optional<uint32_t> replica = ReplicaOf(role); replica.has_value()) {
-    return *replica == 0 ? "SPECD_NEXT_TOKEN" : fmt::format("SPECD_NEXT_TOKEN + {}", *replica);
-  }
-  switch (role) {
-    case TensorRole::kTargetRows:
-      return "SPECD_TARGET_ROWS";
-    case TensorRole::kDraftRows:
-      return "SPECD_DRAFT_ROWS";
-    case TensorRole::kGrammarMask:
-      return "SPECD_GRAMMAR_MASK";
-    case TensorRole::kNextToken:
-      break;
-  }
-  return {};
-}
 
 absl::Status NotRegistered(uint32_t region) {
   return MakeError(SPECD_ERROR_NOT_FOUND, "region",
@@ -91,7 +67,7 @@ absl::Status Session::UnregisterRegion(uint32_t region) {
   {
     MutexLock lock(&mutex_);
     for (const auto& [role, bound] : bound_regions_) {
-      if (bound != region) continue;
+      if (bound.id != region) continue;
       return MakeError(SPECD_ERROR_STATE, "region",
                        fmt::format("region = {} has the tensor that {} is bound to, which rounds "
                                    "use; bind the role to other memory first, or close the engine",
@@ -135,8 +111,8 @@ absl::Status Session::Bind(TensorRole role, uint32_t region, const TensorSpec& s
   if (NameOf(role).empty()) {
     return MakeError(SPECD_ERROR_UNSUPPORTED, "role",
                      fmt::format("role = {} is not supported; use SPECD_TARGET_ROWS (1), "
-                                 "SPECD_DRAFT_ROWS (2), SPECD_GRAMMAR_MASK (3) or "
-                                 "SPECD_NEXT_TOKEN (4) + 0 .. {}",
+                                 "SPECD_DRAFT_ROWS (2), SPECD_GRAMMAR_MASK (3), "
+                                 "SPECD_NEXT_TOKEN (4) + 0 .. {} or SPECD_DRAFT_TOKENS (12)",
                                  static_cast<uint32_t>(role), kNextTokensMax - 1));
   }
   const absl::StatusOr<RowMemory> memory = MemoryOf(role, region);
@@ -145,7 +121,7 @@ absl::Status Session::Bind(TensorRole role, uint32_t region, const TensorSpec& s
   // (the library does not let that happen) is judged by the new tensor, within its bounds.
   MutexLock lock(&mutex_);
   absl::Status status = BindMemory(role, *memory, spec);
-  if (status.ok()) bound_regions_[role] = region;
+  if (status.ok()) bound_regions_[role] = {region, memory->space};
   return status;
 }
 
@@ -156,6 +132,12 @@ absl::Status Session::BindMemory(TensorRole role, const RowMemory& memory, const
         BindTokens(memory, spec, options_.limits.max_sequences);
     if (!array.ok()) return array.status();
     verifier_->BindNextTokens(*replica, *array);
+  } else if (role == TensorRole::kDraftTokens) {
+    const absl::StatusOr<TokenRows> rows =
+        BindTokenRows(memory, spec, options_.limits.max_sequences, options_.limits.max_draft);
+    if (!rows.ok()) return rows.status();
+    verifier_->BindDraftTokens(*rows);
+    row_limits_.has_draft_tokens = true;
   } else if (role == TensorRole::kGrammarMask) {
     const absl::StatusOr<MaskView> mask = BindMask(memory, spec, vocab_size);
     if (!mask.ok()) return mask.status();

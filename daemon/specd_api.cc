@@ -47,7 +47,10 @@ const char* specd_detail_text(uint32_t detail) {
       return "target_argmax: an id outside the vocabulary";
     case SPECD_DETAIL_REFUSED:
       return "the sequence stands in the round twice, or cannot be verified with what is brought: "
-             "target_argmax in place of rows that it needs, masks over final probabilities";
+             "target_argmax in place of rows that it needs, masks over final probabilities, draft "
+             "tokens by slot where a parameter looks at them on the host";
+    case SPECD_DETAIL_DRAFT_TOKENS:
+      return "flags: SPECD_DRAFTS_BY_SLOT, but SPECD_DRAFT_TOKENS is not bound";
     default:
       return "unknown";
   }
@@ -202,6 +205,18 @@ int specd_submit_on_stream(specd_engine* engine, uint64_t round_id, const specd_
   if (drafts == nullptr) return NullArgument("drafts");
   return Guard(
       [&] { return engine->engine->SubmitOnStream(round_id, drafts, num_drafts, cuda_stream); });
+}
+
+int specd_enqueue_staged(specd_engine* engine, uint32_t num_sequences, void* cuda_stream) {
+  if (engine == nullptr) return NullArgument("engine");
+  return Guard([&] { return engine->engine->EnqueueStaged(num_sequences, cuda_stream); });
+}
+
+int specd_stage_round(specd_engine* engine, uint64_t round_id, const specd_draft* drafts,
+                      uint32_t num_drafts) {
+  if (engine == nullptr) return NullArgument("engine");
+  if (drafts == nullptr) return NullArgument("drafts");
+  return Guard([&] { return engine->engine->StageRound(round_id, drafts, num_drafts); });
 }
 
 int specd_get_verdict(specd_engine* engine, specd_verdict* verdict) {

@@ -40,6 +40,7 @@ bool DaemonChannel::Take(SubmissionCopy* out, uint64_t taken_ns) {
   }
   out->position_ = submissions_.position();
   out->taken_ns_ = taken_ns;
+  out->staged_ = false;
   out->malformed_ = !CopySlot(out);
   if (out->malformed_) out->num_records_ = 0;
   submissions_.Release();
@@ -66,7 +67,8 @@ bool DaemonChannel::CopySlot(SubmissionCopy* out) {
   out->num_records_ = ReadOnce(slot->num_records);
   out->kind_ = ReadOnce(slot->kind);
   const bool is_round = out->kind_ == static_cast<uint32_t>(SubmissionKind::kRound);
-  if ((flags & ~(is_round ? kSubmissionOnStream : 0)) != 0 ||
+  out->staged_ = is_round && allows_staging_ && flags == kSubmissionStaged;
+  if ((flags != 0 && !out->staged_ && !(is_round && flags == kSubmissionOnStream)) ||
       out->kind_ > static_cast<uint32_t>(SubmissionKind::kSetCoins)) {
     return false;
   }
@@ -104,7 +106,7 @@ void DaemonChannel::CopyRecord(const char* from, char* record) {
   CopyOnce(record, from, layout.draft_masses_offset);
   DraftRecord header;
   std::memcpy(&header, record, sizeof(header));
-  if ((header.flags & ~uint32_t{kDraftDiscard}) == 0) return;
+  if ((header.flags & ~uint32_t{kDraftDiscard | kDraftBySlot}) == 0) return;
   CopyOnce(record + layout.draft_masses_offset, from + layout.draft_masses_offset,
            layout.draft_record_bytes - layout.draft_masses_offset);
 }
@@ -116,7 +118,10 @@ DraftRecordView DaemonChannel::CheckRecord(const char* record) {
   DraftRecord header;
   std::memcpy(&header, record, sizeof(header));
   const auto refused = [&header](RecordFault fault) {
-    return DraftRecordView{header.sequence, fault, {}, nullptr, false};
+    DraftRecordView view;
+    view.sequence = header.sequence;
+    view.fault = fault;
+    return view;
   };
   if (SequenceSlot(header.sequence) >= limits.max_sequences) {
     return refused(RecordFault::kSequence);
@@ -125,11 +130,19 @@ DraftRecordView DaemonChannel::CheckRecord(const char* record) {
   if (header.num_drafts > limits.max_draft) return refused(RecordFault::kCount);
   const auto has = [&header](uint32_t flag) { return (header.flags & flag) != 0; };
 
-  DraftRecordView view{header.sequence, RecordFault::kNone, {}, nullptr, has(kDraftDiscard)};
+  DraftRecordView view;
+  view.sequence = header.sequence;
+  view.discard = has(kDraftDiscard);
   if (view.discard) return view;
+  view.drafts_by_slot = has(kDraftBySlot);
+  if (view.drafts_by_slot && !row_limits_.has_draft_tokens) {
+    return refused(RecordFault::kDraftTokens);
+  }
   DraftChain& chain = view.chain;
   chain.num_drafts = static_cast<int32_t>(header.num_drafts);
-  chain.tokens = reinterpret_cast<const TokenId*>(record + layout.draft_tokens_offset);
+  if (!view.drafts_by_slot) {
+    chain.tokens = reinterpret_cast<const TokenId*>(record + layout.draft_tokens_offset);
+  }
   chain.draft_rows = reinterpret_cast<const uint32_t*>(record + layout.draft_draft_rows_offset);
   chain.kinds = reinterpret_cast<const DraftKind*>(record + layout.draft_kinds_offset);
   if (has(kDraftArgmax)) {

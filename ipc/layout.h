@@ -137,13 +137,15 @@ struct SubmissionSlot {
                             // call: inside the request area, 0
   uint32_t payload_bytes;   // num_records * draft_record_bytes; of a call: CallBytes
   uint32_t num_records;
-  uint32_t flags;  // kSubmissionOnStream or 0
+  uint32_t flags;  // kSubmissionOnStream, kSubmissionStaged or 0
   uint32_t kind;   // SubmissionKind
   uint32_t reserved[20];
 };
 
 // Of a round: to be taken once its RoundWords say that its rows are ready.
 inline constexpr uint32_t kSubmissionOnStream = 1;
+// Of a round: to be run by a graph of the engine's process, which the verifier is in too.
+inline constexpr uint32_t kSubmissionStaged = 2;
 
 inline constexpr uint32_t kCompletionMalformed = 1;  // the submission's slot was not understood
 inline constexpr uint32_t kCompletionRefused = 2;    // of a call: the answer area says why
@@ -185,9 +187,10 @@ enum DraftRecordFlags : uint32_t {
   kDraftDiscard = 1,
   kDraftMaskRows = 2,
   kDraftSideChannel = 4,
-  kDraftArgmax = 8,  // in place of target_rows
+  kDraftArgmax = 8,   // in place of target_rows
+  kDraftBySlot = 16,  // the tokens lie at the sequence's slot in the bound draft tokens, not here
 };
-inline constexpr uint32_t kDraftFlagsAll = 15;
+inline constexpr uint32_t kDraftFlagsAll = 31;
 
 // One sequence of a submission. It is followed, without gaps, by
 //   int32  tokens[max_draft]

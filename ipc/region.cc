@@ -217,6 +217,26 @@ absl::StatusOr<MaskView> BindMask(const RowMemory& memory, const TensorSpec& spe
       static_cast<int64_t>(spec.num_rows), static_cast<int64_t>(*row_stride), memory.space};
 }
 
+absl::Status CheckSlots(const TensorSpec& spec, uint32_t num_slots, std::string_view what) {
+  if (spec.num_rows >= num_slots) return absl::OkStatus();
+  return Invalid("num_rows",
+                 fmt::format("num_rows = {} is below max_sequences = {}; {} for each slot",
+                             spec.num_rows, num_slots, what));
+}
+
+absl::StatusOr<TokenRows> BindTokenRows(const RowMemory& memory, const TensorSpec& spec,
+                                        uint32_t num_slots, uint32_t row_ids) {
+  if (absl::Status status = CheckPlain(spec, "draft tokens have"); !status.ok()) return status;
+  if (absl::Status status = CheckSlots(spec, num_slots, "draft tokens need a row"); !status.ok()) {
+    return status;
+  }
+  const absl::StatusOr<uint64_t> row_stride = CheckBounds(memory, spec, {row_ids, sizeof(TokenId)});
+  if (!row_stride.ok()) return row_stride.status();
+  return TokenRows{
+      reinterpret_cast<const TokenId*>(static_cast<const char*>(memory.data) + spec.offset_bytes),
+      static_cast<int64_t>(*row_stride), memory.space};
+}
+
 absl::StatusOr<TokenArray> BindTokens(const RowMemory& memory, const TensorSpec& spec,
                                       uint32_t num_slots) {
   if (absl::Status status = CheckPlain(spec, "next tokens have"); !status.ok()) return status;
@@ -225,11 +245,8 @@ absl::StatusOr<TokenArray> BindTokens(const RowMemory& memory, const TensorSpec&
                                              "after another",
                                              spec.row_stride));
   }
-  if (spec.num_rows < num_slots) {
-    return Invalid("num_rows",
-                   fmt::format("num_rows = {} is below max_sequences = {}; next tokens need an id "
-                               "for each slot",
-                               spec.num_rows, num_slots));
+  if (absl::Status status = CheckSlots(spec, num_slots, "next tokens need an id"); !status.ok()) {
+    return status;
   }
   const absl::StatusOr<uint64_t> row_stride = CheckBounds(memory, spec, {1, sizeof(TokenId)});
   if (!row_stride.ok()) return row_stride.status();

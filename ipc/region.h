@@ -71,6 +71,10 @@ absl::StatusOr<MaskView> BindMask(const RowMemory& memory, const TensorSpec& spe
 absl::StatusOr<TokenArray> BindTokens(const RowMemory& memory, const TensorSpec& spec,
                                       uint32_t num_slots);
 
+// A row of at least row_ids ids for each slot, which rounds read.
+absl::StatusOr<TokenRows> BindTokenRows(const RowMemory& memory, const TensorSpec& spec,
+                                        uint32_t num_slots, uint32_t row_ids);
+
 // How the elements are read, or an error that names the field: for rows that need no region too.
 absl::StatusOr<ElementRules> CheckRules(const TensorSpec& spec);
 

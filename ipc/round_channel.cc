@@ -38,6 +38,7 @@ uint32_t FlagsOf(const EngineDraft& draft) {
   if (draft.mask_rows != nullptr) flags |= kDraftMaskRows;
   if (draft.chain.draft_weights != nullptr) flags |= kDraftSideChannel;
   if (draft.chain.target_argmax != nullptr) flags |= kDraftArgmax;
+  if (draft.drafts_by_slot) flags |= kDraftBySlot;
   return flags;
 }
 
@@ -69,7 +70,7 @@ void WriteDraft(const SegmentLayout& layout, const EngineDraft& draft, char* rec
   if (chain.target_argmax == nullptr) {
     Put(record + layout.draft_target_rows_offset, chain.target_rows, num_drafts + 1);
   }
-  Put(record + layout.draft_tokens_offset, chain.tokens, num_drafts);
+  if (!draft.drafts_by_slot) Put(record + layout.draft_tokens_offset, chain.tokens, num_drafts);
   if (chain.kinds != nullptr) {
     Put(record + layout.draft_kinds_offset, chain.kinds, num_drafts);
   } else {

@@ -45,6 +45,7 @@ struct EngineDraft {
   DraftChain chain;
   const int32_t* mask_rows = nullptr;
   bool discard = false;
+  bool drafts_by_slot = false;  // chain.tokens is null
 };
 
 // Where there is no sum of logprobs.
@@ -104,6 +105,12 @@ class EngineChannel {
                             uint64_t submit_ns);
   // The daemon will answer nothing more: rounds on streams that have no completion are aborted.
   void SetDaemonGone() { daemon_gone_ = true; }
+
+  // A round for a verifier in this process, which stages it for a graph of the engine's.
+  PushResult SubmitStaged(uint64_t round_id, std::span<const EngineDraft> drafts,
+                          uint64_t submit_ns) {
+    return Push(round_id, drafts, submit_ns, kSubmissionStaged);
+  }
 
   // The same for a call. kFull: a round or another call is in flight. REQUIRES: as many as
   // max_batch (kCallCoinsMax coins), at most.
@@ -203,14 +210,15 @@ class EngineChannel {
 // SPECD_DETAIL_...
 enum class RecordFault : uint8_t {
   kNone = 0,
-  kSequence = 1,   // the slot of the handle is not below max_sequences: no such sequence
-  kCount = 2,      // num_drafts > max_draft
-  kKind = 3,       // a kind that is neither one-hot nor sampled
-  kTargetRow = 4,  // a row index not below the number of target rows bound
-  kDraftRow = 5,   // the same for the draft rows of sampled tokens
-  kFlags = 6,      // an unknown flag
-  kMaskRow = 7,    // a mask row that is neither -1 nor bound
-  kArgmax = 8,     // a target_argmax outside the vocabulary
+  kSequence = 1,      // the slot of the handle is not below max_sequences: no such sequence
+  kCount = 2,         // num_drafts > max_draft
+  kKind = 3,          // a kind that is neither one-hot nor sampled
+  kTargetRow = 4,     // a row index not below the number of target rows bound
+  kDraftRow = 5,      // the same for the draft rows of sampled tokens
+  kFlags = 6,         // an unknown flag
+  kMaskRow = 7,       // a mask row that is neither -1 nor bound
+  kArgmax = 8,        // a target_argmax outside the vocabulary
+  kDraftTokens = 10,  // tokens by slot, and none are bound; 9 is the verifier's
 };
 
 // chain is empty when fault is not kNone. Its pointers stay valid until the next Take into the same
@@ -221,6 +229,7 @@ struct DraftRecordView {
   DraftChain chain;
   const int32_t* mask_rows = nullptr;
   bool discard = false;
+  bool drafts_by_slot = false;
 };
 
 // A private copy of one submission; make one at attach and use it again and again.
@@ -234,6 +243,7 @@ class SubmissionCopy {
   // The slot itself was not understood: there are no records, and Complete answers the submission
   // as malformed.
   bool malformed() const { return malformed_; }
+  bool staged() const { return staged_; }
   // kRound where it was not understood.
   SubmissionKind kind() const {
     return malformed_ ? SubmissionKind::kRound : static_cast<SubmissionKind>(kind_);
@@ -258,6 +268,7 @@ class SubmissionCopy {
   uint64_t submit_ns_ = 0;
   uint64_t taken_ns_ = 0;
   bool malformed_ = false;
+  bool staged_ = false;
   uint32_t kind_ = 0;  // as it came
   uint32_t num_records_ = 0;
   std::vector<char> payload_;  // max_batch draft records, or a call's request
@@ -271,6 +282,7 @@ struct RowLimits {
   uint64_t target_rows = 0;
   uint64_t draft_rows = 0;
   uint64_t mask_rows = 0;
+  bool has_draft_tokens = false;
 };
 
 class DaemonChannel {
@@ -280,6 +292,9 @@ class DaemonChannel {
 
   // Row indices of later submissions are checked against these numbers, here and nowhere else.
   void SetRowLimits(const RowLimits& limits) { row_limits_ = limits; }
+
+  // Rounds may be staged: the engine is this process. Otherwise they are malformed.
+  void AllowStaging() { allows_staging_ = true; }
 
   // Makes sure that there will be a completion slot, then takes the oldest submission as a checked
   // private copy. False: none, or none whose rows are ready, or no completion slot free, or broken
@@ -339,6 +354,7 @@ class DaemonChannel {
   RingProducer<CompletionSlot> completions_;
   uint32_t reserved_ = 0;  // taken and not completed
   RowLimits row_limits_;
+  bool allows_staging_ = false;
   ChannelFault fault_ = ChannelFault::kNone;
 };
 

@@ -14,6 +14,15 @@ bool Refuse(std::string_view reason, Result* result) {
 
 }  // namespace
 
+absl::Status Verifier::RunCall(const TensorView& rows, int32_t num_tasks) {
+  SPECD_CHECK(num_staged_ == 0);
+  scratch_.num_tasks = num_tasks;
+  RoundBatch batch = BatchOf(rows, &scratch_);
+  batch.samples = samples_.data();
+  batch.samples_stride = static_cast<int32_t>(kSamplesMax);
+  return backend_->Run(batch);
+}
+
 // ---- SampleDraft
 
 std::string_view Verifier::FindFault(const DraftInput& input, const Sequence& sequence) const {
@@ -53,7 +62,7 @@ bool Verifier::Pack(const DraftInput& input, DraftResult* result, int32_t task_i
     ++counters_.invalid_records;
     return Refuse(fault, result);
   }
-  ChainTask& task = tasks_[static_cast<size_t>(task_index)];
+  ChainTask& task = scratch_.tasks[static_cast<size_t>(task_index)];
   task = ChainTask{};
   task.kind = TaskKind::kSampleDraft;
   task.chain.target_rows = &input.row;
@@ -68,7 +77,7 @@ bool Verifier::Pack(const DraftInput& input, DraftResult* result, int32_t task_i
   task.num_children = input.num_children;
   task.first_node = input.first_node;
 
-  PlaceEdits& place = places_[static_cast<size_t>(task_index)];
+  PlaceEdits& place = scratch_.places[static_cast<size_t>(task_index)];
   place = PlaceEdits{};
   if (sequence->draft_edits) {
     if (sequence->last_round != round_stamp_) sequence->rules.BeginRound();
@@ -87,21 +96,21 @@ bool Verifier::Pack(const DraftInput& input, DraftResult* result, int32_t task_i
 }
 
 void Verifier::SampleDraft(std::span<const DraftInput> inputs, std::span<DraftResult> results) {
-  SPECD_CHECK(inputs.size() <= tasks_.size());
+  SPECD_CHECK(inputs.size() <= scratch_.tasks.size());
   SPECD_CHECK(inputs.size() == results.size());
   ++round_stamp_;
   int32_t num_tasks = 0;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!Pack(inputs[i], &results[i], num_tasks)) continue;
-    task_results_[static_cast<size_t>(num_tasks)] = static_cast<uint32_t>(i);
+    scratch_.task_results[static_cast<size_t>(num_tasks)] = static_cast<uint32_t>(i);
     ++num_tasks;
   }
   if (num_tasks == 0) return;
 
-  const absl::Status status = Run(draft_, num_tasks);
+  const absl::Status status = RunCall(draft_, num_tasks);
   for (int32_t i = 0; i < num_tasks; ++i) {
-    DraftResult& result = results[task_results_[static_cast<size_t>(i)]];
-    const ChainOutcome& outcome = outcomes_[static_cast<size_t>(i)];
+    DraftResult& result = results[scratch_.task_results[static_cast<size_t>(i)]];
+    const ChainOutcome& outcome = scratch_.outcomes[static_cast<size_t>(i)];
     if (!status.ok()) {
       result.status = RoundStatus::kDeviceError;
     } else if (outcome.status != OutcomeStatus::kOk) {
@@ -146,7 +155,7 @@ bool Verifier::Pack(const ScoreInput& input, ScoreResult* result, int32_t task_i
     return Refuse(fault, result);
   }
   if (input.num_ids == 0) return false;
-  ChainTask& task = tasks_[static_cast<size_t>(task_index)];
+  ChainTask& task = scratch_.tasks[static_cast<size_t>(task_index)];
   task = ChainTask{};
   task.kind = TaskKind::kScore;
   task.chain.num_drafts = input.num_ids;
@@ -158,21 +167,21 @@ bool Verifier::Pack(const ScoreInput& input, ScoreResult* result, int32_t task_i
 }
 
 void Verifier::Score(std::span<const ScoreInput> inputs, std::span<ScoreResult> results) {
-  SPECD_CHECK(inputs.size() <= tasks_.size());
+  SPECD_CHECK(inputs.size() <= scratch_.tasks.size());
   SPECD_CHECK(inputs.size() == results.size());
   int32_t num_tasks = 0;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!Pack(inputs[i], &results[i], num_tasks)) continue;
-    task_results_[static_cast<size_t>(num_tasks)] = static_cast<uint32_t>(i);
+    scratch_.task_results[static_cast<size_t>(num_tasks)] = static_cast<uint32_t>(i);
     ++num_tasks;
   }
   if (num_tasks == 0) return;
 
-  const absl::Status status = Run(target_, num_tasks);
+  const absl::Status status = RunCall(target_, num_tasks);
   for (int32_t i = 0; i < num_tasks; ++i) {
-    const size_t index = task_results_[static_cast<size_t>(i)];
+    const size_t index = scratch_.task_results[static_cast<size_t>(i)];
     ScoreResult& result = results[index];
-    const ChainOutcome& outcome = outcomes_[static_cast<size_t>(i)];
+    const ChainOutcome& outcome = scratch_.outcomes[static_cast<size_t>(i)];
     if (!status.ok()) {
       result.status = RoundStatus::kDeviceError;
       continue;
@@ -183,7 +192,7 @@ void Verifier::Score(std::span<const ScoreInput> inputs, std::span<ScoreResult> 
     }
     result.num_scored = outcome.num_tokens;
     result.scores_per_token = NumScores(inputs[index].request);
-    result.scores = CompactScores(i, result.num_scored, result.scores_per_token);
+    result.scores = CompactScores(&scratch_, i, result.num_scored, result.scores_per_token);
   }
 }
 

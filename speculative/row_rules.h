@@ -39,6 +39,8 @@ class RowRules {
 
   // No row of this sequence is ever changed.
   bool empty() const { return edits_.empty() && processors_.empty(); }
+  // Some of it looks at tokens before a place, other than to count them.
+  bool has_processors() const { return !processors_.empty(); }
   SequenceEdits sequence_edits() const { return edits_.view(); }
 
   // Whether places differ from what PlaceEdits{} says, for a round behind num_kept output tokens.

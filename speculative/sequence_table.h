@@ -62,8 +62,9 @@ struct Sequence {
   LogprobSum logprob_sum;
   FinishReason finish_reason = FinishReason::kNone;
   TokenId stop_token = kNoToken;
-  bool end_moved = false;   // a stop string has moved the end that finish_reason says
-  uint64_t last_round = 0;  // the stamp of the last call it stood in; finds duplicates
+  bool end_moved = false;         // a stop string has moved the end that finish_reason says
+  uint64_t last_round = 0;        // the stamp of the last call it stood in; finds duplicates
+  uint32_t rounds_in_flight = 0;  // staged ones; what is above is of the state before them
 };
 
 class SequenceTable {

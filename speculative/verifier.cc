@@ -10,8 +10,6 @@
 namespace specd {
 namespace {
 
-constexpr size_t kScoresPerTokenMax = 1 + size_t{kLogprobsMax} + kLogprobTokenIdsMax;
-
 uint64_t DrawSeed() {
   std::random_device device;
   return (static_cast<uint64_t>(device()) << 32) | device();
@@ -59,13 +57,8 @@ Verifier::Verifier(const VerifierOptions& options, std::unique_ptr<Backend> back
       backend_(std::move(backend)),
       tokens_stride_(options.limits.max_draft + 1),
       sequences_(options.max_sequences),
-      tasks_(static_cast<size_t>(options.limits.max_batch)),
-      task_results_(tasks_.size()),
-      outcomes_(tasks_.size()),
-      tokens_(tasks_.size() * static_cast<size_t>(tokens_stride_)),
-      places_(tokens_.size()),
-      samples_(tasks_.size() * size_t{kSamplesMax}),
-      scores_(tokens_.size() * kScoresPerTokenMax) {
+      scratch_(options.limits),
+      samples_(static_cast<size_t>(options.limits.max_batch) * size_t{kSamplesMax}) {
   // Until tensors are bound: argmax ids need the vocabulary and no rows.
   target_.vocab_size = options.limits.vocab_size;
   draft_.vocab_size = options.limits.vocab_size;
@@ -144,6 +137,7 @@ absl::StatusOr<SequenceInfo> Verifier::Fork(SequenceHandle handle, std::optional
         handle));
   }
   Sequence child = *parent;
+  child.rounds_in_flight = 0;
   child.seed = seed.has_value() ? *seed : DrawSeed();
   return TakeSlot(std::move(child));
 }

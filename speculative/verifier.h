@@ -27,6 +27,7 @@
 #include "speculative/finish_rules.h"
 #include "speculative/fixed_list.h"
 #include "speculative/params.h"
+#include "speculative/round_scratch.h"
 #include "speculative/sequence_table.h"
 #include "speculative/token_history.h"
 
@@ -62,7 +63,8 @@ enum class RoundStatus : uint32_t {
 // out of range; it is answered kInvalid and its chain is not looked at.
 // discard: the rows are padding or an unfinished prefill; nothing is sampled and no state changes,
 // the answer is kOk with no token. mask_rows: num_drafts + 1 rows of the bound mask, -1 where a
-// place is unconstrained; null: all are.
+// place is unconstrained; null: all are. drafts_by_slot: chain.tokens is null, and the draft tokens
+// lie at the sequence's slot in the bound draft tokens.
 struct RoundInput {
   SequenceHandle sequence = 0;
   DraftChain chain;
@@ -71,6 +73,7 @@ struct RoundInput {
   bool malformed = false;
   const InjectedCoin* coins = nullptr;  // by tests and replay, in the place of the keyed ones
   int32_t num_coins = 0;
+  bool drafts_by_slot = false;
 };
 
 // One row of the draft model to draw children from: specd as the drafter's sampler. The coins, and
@@ -178,6 +181,8 @@ class Verifier {
   // After every round a sequence's last token lies at its slot, in each array that is bound:
   // max_sequences ids. REQUIRES: replica < kNextTokensMax.
   void BindNextTokens(uint32_t replica, const TokenArray& array);
+  // REQUIRES: a row of max_draft ids for each of max_sequences slots.
+  void BindDraftTokens(const TokenRows& rows) { draft_tokens_ = rows; }
 
   // REQUIRES: inputs.size() <= limits.max_batch and results.size() == inputs.size(); row indices of
   // well-formed inputs are inside the bound tensors.
@@ -189,6 +194,25 @@ class Verifier {
   // nothing to commit.
   void VerifyRound(std::span<const RoundInput> inputs, std::span<RoundResult> results,
                    absl::FunctionRef<bool()> may_commit);
+
+  // ---- staged_rounds.cc: rounds that run inside a graph of the engine's, one round or more ahead
+  // of what is known here. All rounds are staged while any is.
+
+  // What StageRound stages runs where this is enqueued: Backend::EnqueueStaged.
+  absl::Status EnqueueStaged(void* stream, int32_t num_sequences) {
+    return backend_->EnqueueStaged(stream, num_sequences);
+  }
+  // Packs a round as VerifyRound does, and stages it whatever its inputs are, so that each run of
+  // what is enqueued has a round of its own. A sequence with staged rounds goes on from where those
+  // will have left it. An error means that nothing was staged, and that the processor has failed.
+  // REQUIRES: num_staged() < kStagedRoundsMax.
+  absl::Status StageRound(std::span<const RoundInput> inputs);
+  // Commits the oldest staged round if it has been done, and fills a result for each of its inputs.
+  // A sequence that has finished meanwhile is answered kFinished, one that was closed
+  // kUnknownSequence. REQUIRES: results.size() is num_staged_inputs().
+  bool CollectRound(std::span<RoundResult> results);
+  int32_t num_staged() const { return num_staged_; }
+  size_t num_staged_inputs() const;  // of the oldest; 0 where none is staged
 
   // REQUIRES: as VerifyRound, with at most max_batch inputs; row indices are inside the bound draft
   // tensor; children per input at most kSamplesMax.
@@ -211,8 +235,11 @@ class Verifier {
                     std::string_view Sequence::*change, TensorView* bound);
 
   // ---- verify_round.cc
+  // Fills the tasks of a round; results[i] is the answer of an input that has none.
+  void PackRound(std::span<const RoundInput> inputs, RoundScratch* scratch,
+                 std::span<RoundResult> results);
   // Fills the task of one input, or answers it at once; true if there is a task to run.
-  bool Pack(const RoundInput& input, RoundResult* result, int32_t task_index);
+  bool Pack(const RoundInput& input, RoundScratch* scratch, RoundResult* result);
   // Looks up a sequence that goes on, or answers for it.
   Sequence* FindRunning(SequenceHandle handle, RoundResult* result);
   // What makes an input impossible to verify; empty: nothing.
@@ -220,12 +247,27 @@ class Verifier {
   std::string_view FindArgmaxFault(const RoundInput& input, const Sequence& sequence) const;
   bool IsMaskRow(int32_t row) const { return row >= -1 && row < mask_.num_rows; }
   void PackPlaces(const RoundInput& input, Sequence* sequence, ChainTask* task, PlaceEdits* places);
-  void Commit(int32_t task_index, RoundResult* result);
-  TokenScore* CompactScores(int32_t task_index, int32_t num_tokens, int32_t scores_per_token);
-  // Runs the first num_tasks tasks over these rows.
-  absl::Status Run(const TensorView& target, int32_t num_tasks);
+  // The packed tasks over these rows, but for samples.
+  RoundBatch BatchOf(const TensorView& target, RoundScratch* scratch);
+  // failure: kOk, or why no task has an outcome.
+  void CommitRound(RoundStatus failure, RoundScratch* scratch, std::span<RoundResult> results);
+  void Commit(int32_t task_index, RoundScratch* scratch, RoundResult* result);
+  TokenScore* CompactScores(RoundScratch* scratch, int32_t task_index, int32_t num_tokens,
+                            int32_t scores_per_token);
+
+  // ---- staged_rounds.cc
+  // A round between StageRound and CollectRound. What is known at once is in results; what the
+  // backend fills is in scratch.
+  struct Staged {
+    RoundScratch scratch;
+    std::vector<RoundResult> results;
+    size_t num_inputs = 0;
+  };
+  void RefuseTasks(std::string_view reason, Staged* staged);
 
   // ---- draft_and_score.cc
+  // Runs the first num_tasks tasks of scratch_ over these rows.
+  absl::Status RunCall(const TensorView& rows, int32_t num_tasks);
   bool Pack(const DraftInput& input, DraftResult* result, int32_t task_index);
   std::string_view FindFault(const DraftInput& input, const Sequence& sequence) const;
   bool Pack(const ScoreInput& input, ScoreResult* result, int32_t task_index);
@@ -241,21 +283,21 @@ class Verifier {
   TensorView target_;
   TensorView draft_;
   MaskView mask_;
+  TokenRows draft_tokens_;
   std::array<TokenArray, kNextTokensMax> replicas_;     // as they were bound
   std::array<TokenArray, kNextTokensMax> next_tokens_;  // those that are, one after another
   int32_t num_next_tokens_ = 0;
   uint64_t round_stamp_ = 0;
   VerifierCounters counters_;
 
-  // Scratch of a round, sized by the limits.
-  std::vector<ChainTask> tasks_;
-  std::vector<uint32_t> task_results_;  // task i answers results[task_results_[i]]
-  std::vector<ChainOutcome> outcomes_;
-  std::vector<TokenId> tokens_;
-  std::vector<PlaceEdits> places_;
+  // Of a round or a call that is answered where it is asked.
+  RoundScratch scratch_;
   std::vector<DraftSample> samples_;
-  FixedList<TokenScore> scores_;  // by address only; what is never asked for is never touched
-  int32_t scores_stride_ = 0;     // of the current round
+
+  // Staged rounds, a ring; memory is taken when the first one is staged.
+  std::vector<Staged> staged_;
+  size_t first_staged_ = 0;
+  int32_t num_staged_ = 0;
 };
 
 }  // namespace specd

@@ -6,8 +6,10 @@
 namespace specd {
 namespace {
 
-// The drafts before the first kNoToken: -1 says that no token was drawn there.
+// The drafts before the first kNoToken: -1 says that no token was drawn there. Where only the
+// device knows them, as many as there may be.
 int32_t NumDrawn(const DraftChain& chain) {
+  if (chain.tokens == nullptr) return chain.num_drafts;
   const TokenId* end = chain.tokens + chain.num_drafts;
   return static_cast<int32_t>(std::find(chain.tokens, end, kNoToken) - chain.tokens);
 }
@@ -78,6 +80,14 @@ std::string_view Verifier::FindFault(const RoundInput& input, const Sequence& se
                                     [this](int32_t row) { return IsMaskRow(row); });
     if (!inside) return "a mask row is outside -1 .. rows of the mask - 1";
   }
+  if (input.drafts_by_slot && draft_tokens_.ids == nullptr) {
+    return "drafts_by_slot was given, but no draft tokens are bound";
+  }
+  // What only the device knows cannot be looked at here.
+  if (sequence.rules.has_processors() && (input.drafts_by_slot || sequence.rounds_in_flight > 0)) {
+    return "bad words, n-gram, thinking and custom processors need the draft tokens, and every "
+           "token before them, on the host";
+  }
   if (chain.target_argmax != nullptr) return FindArgmaxFault(input, sequence);
   if (chain.target_rows == nullptr || target_.num_rows == 0) return "there are no target rows";
   const bool any_sampled = AnySampled(chain);
@@ -104,7 +114,7 @@ std::string_view Verifier::FindArgmaxFault(const RoundInput& input,
   return inside ? std::string_view{} : "an id of target_argmax is outside the vocabulary";
 }
 
-bool Verifier::Pack(const RoundInput& input, RoundResult* result, int32_t task_index) {
+bool Verifier::Pack(const RoundInput& input, RoundScratch* scratch, RoundResult* result) {
   Sequence* sequence = FindRunning(input.sequence, result);
   if (sequence == nullptr) return false;
   result->reason = FindFault(input, *sequence);
@@ -115,10 +125,11 @@ bool Verifier::Pack(const RoundInput& input, RoundResult* result, int32_t task_i
   }
   sequence->last_round = round_stamp_;
   if (input.discard) {
-    ++counters_.discarded;
+    ++scratch->num_discarded;
     return false;
   }
-  ChainTask& task = tasks_[static_cast<size_t>(task_index)];
+  const auto task_index = static_cast<size_t>(scratch->num_tasks++);
+  ChainTask& task = scratch->tasks[task_index];
   task = ChainTask{};
   task.chain = input.chain;
   task.chain.num_drafts = NumDrawn(input.chain);
@@ -132,13 +143,16 @@ bool Verifier::Pack(const RoundInput& input, RoundResult* result, int32_t task_i
   task.first_position = sequence->kept_tokens;
   task.round_base = sequence->kept_tokens;
   task.slot = SlotOf(sequence->handle);
+  task.drafts_by_slot = input.drafts_by_slot;
+  task.continues = sequence->rounds_in_flight > 0;
+  task.min_tokens = static_cast<uint32_t>(sequence->min_tokens);
   task.target_filters = sequence->target_filters;
   task.draft_filters = sequence->draft_filters;
   task.draft_edits = sequence->draft_edits;
   task.scores = sequence->scores;
   task.scores.chosen = sequence->logprob_token_ids.data();
-  PackPlaces(input, sequence, &task, &places_[static_cast<size_t>(task_index * tokens_stride_)]);
-  counters_.drafted += static_cast<uint64_t>(task.chain.num_drafts);
+  PackPlaces(input, sequence, &task,
+             &scratch->places[task_index * static_cast<size_t>(tokens_stride_)]);
   return true;
 }
 
@@ -147,7 +161,9 @@ void Verifier::PackPlaces(const RoundInput& input, Sequence* sequence, ChainTask
   task->edits = sequence->rules.sequence_edits();
   const bool is_masked = IsMasked(input);
   const size_t num_drafts = static_cast<size_t>(task->chain.num_drafts);
-  if (sequence->rules.NeedsPlaces(sequence->kept_tokens)) {
+  // What depends on tokens that only the device knows is added there.
+  const bool is_resolved_here = !task->drafts_by_slot && !task->continues;
+  if (is_resolved_here && sequence->rules.NeedsPlaces(sequence->kept_tokens)) {
     sequence->rules.BeginRound();
     sequence->rules.Build({task->chain.tokens, num_drafts}, 0, sequence->kept_tokens, places);
   } else if (is_masked) {
@@ -161,20 +177,20 @@ void Verifier::PackPlaces(const RoundInput& input, Sequence* sequence, ChainTask
 }
 
 // Scores lie a batch-wide stride apart; a result has them side by side.
-TokenScore* Verifier::CompactScores(int32_t task_index, int32_t num_tokens,
+TokenScore* Verifier::CompactScores(RoundScratch* scratch, int32_t task_index, int32_t num_tokens,
                                     int32_t scores_per_token) {
-  const int64_t first = static_cast<int64_t>(task_index) * tokens_stride_ * scores_stride_;
-  TokenScore* scores = scores_.data() + first;
-  for (int32_t j = 1; j < num_tokens && scores_per_token < scores_stride_; ++j) {
-    std::memmove(scores + j * scores_per_token, scores + j * scores_stride_,
+  const int32_t stride = scratch->scores_stride;
+  TokenScore* scores = scratch->scores.data() + int64_t{task_index} * tokens_stride_ * stride;
+  for (int32_t j = 1; j < num_tokens && scores_per_token < stride; ++j) {
+    std::memmove(scores + j * scores_per_token, scores + j * stride,
                  static_cast<size_t>(scores_per_token) * sizeof(TokenScore));
   }
   return scores;
 }
 
-void Verifier::Commit(int32_t task_index, RoundResult* result) {
-  const ChainOutcome& outcome = outcomes_[static_cast<size_t>(task_index)];
-  const TokenId* tokens = &tokens_[static_cast<size_t>(task_index * tokens_stride_)];
+void Verifier::Commit(int32_t task_index, RoundScratch* scratch, RoundResult* result) {
+  const ChainOutcome& outcome = scratch->outcomes[static_cast<size_t>(task_index)];
+  const TokenId* tokens = &scratch->tokens[static_cast<size_t>(task_index * tokens_stride_)];
   Sequence* sequence = sequences_.Find(result->sequence);
   FinishRules rules;
   rules.stop_token_ids = sequence->stop_token_ids;
@@ -214,11 +230,13 @@ void Verifier::Commit(int32_t task_index, RoundResult* result) {
   result->tokens = tokens;
   result->scores_per_token = NumScores(sequence->scores);
   if (result->scores_per_token > 0) {
-    result->scores = CompactScores(task_index, walk.num_kept, result->scores_per_token);
+    result->scores = CompactScores(scratch, task_index, walk.num_kept, result->scores_per_token);
   }
   AddLogprobs(*result, &sequence->logprob_sum);
   result->cumulative_logprob = sequence->logprob_sum.value();
 
+  ++counters_.sequence_rounds;
+  counters_.drafted += static_cast<uint64_t>(outcome.num_drafts);
   counters_.accepted += result->num_accepted;
   counters_.kept += result->num_kept;
   // What happened in the kernel, also beyond the token that finished the sequence.
@@ -227,59 +245,73 @@ void Verifier::Commit(int32_t task_index, RoundResult* result) {
   counters_.point_masses += outcome.point_masses;
 }
 
-absl::Status Verifier::Run(const TensorView& target, int32_t num_tasks) {
-  scores_stride_ = 0;
-  for (int32_t i = 0; i < num_tasks; ++i) {
-    scores_stride_ = std::max(scores_stride_, NumScores(tasks_[static_cast<size_t>(i)].scores));
+RoundBatch Verifier::BatchOf(const TensorView& target, RoundScratch* scratch) {
+  scratch->scores_stride = 0;
+  for (int32_t i = 0; i < scratch->num_tasks; ++i) {
+    scratch->scores_stride =
+        std::max(scratch->scores_stride, NumScores(scratch->tasks[static_cast<size_t>(i)].scores));
   }
   RoundBatch batch;
   batch.target = target;
   batch.draft = draft_;
-  batch.tasks = tasks_.data();
-  batch.num_tasks = num_tasks;
-  batch.outcomes = outcomes_.data();
-  batch.tokens = tokens_.data();
+  batch.tasks = scratch->tasks.data();
+  batch.num_tasks = scratch->num_tasks;
+  batch.outcomes = scratch->outcomes.data();
+  batch.tokens = scratch->tokens.data();
   batch.tokens_stride = tokens_stride_;
   batch.mask = mask_;
-  batch.scores = scores_.data();
-  batch.scores_stride = scores_stride_;
-  batch.samples = samples_.data();
-  batch.samples_stride = static_cast<int32_t>(kSamplesMax);
+  batch.scores = scratch->scores.data();
+  batch.scores_stride = scratch->scores_stride;
   batch.next_tokens = next_tokens_.data();
   batch.num_next_tokens = num_next_tokens_;
-  return backend_->Run(batch);
+  batch.draft_tokens = draft_tokens_;
+  return batch;
+}
+
+void Verifier::PackRound(std::span<const RoundInput> inputs, RoundScratch* scratch,
+                         std::span<RoundResult> results) {
+  SPECD_CHECK(inputs.size() <= scratch->tasks.size());
+  SPECD_CHECK(inputs.size() == results.size());
+  ++round_stamp_;
+  scratch->num_tasks = 0;
+  scratch->num_discarded = 0;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const auto task_index = static_cast<size_t>(scratch->num_tasks);
+    if (Pack(inputs[i], scratch, &results[i])) {
+      scratch->task_results[task_index] = static_cast<uint32_t>(i);
+    }
+  }
 }
 
 void Verifier::VerifyRound(std::span<const RoundInput> inputs, std::span<RoundResult> results,
                            absl::FunctionRef<bool()> may_commit) {
-  SPECD_CHECK(inputs.size() <= tasks_.size());
-  SPECD_CHECK(inputs.size() == results.size());
-  ++round_stamp_;
-  ++counters_.rounds;
-
-  int32_t num_tasks = 0;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    if (!Pack(inputs[i], &results[i], num_tasks)) continue;
-    task_results_[static_cast<size_t>(num_tasks)] = static_cast<uint32_t>(i);
-    ++num_tasks;
-  }
-  counters_.sequence_rounds += static_cast<uint64_t>(num_tasks);
-  if (num_tasks == 0) return;
-
+  SPECD_CHECK(num_staged_ == 0);
+  PackRound(inputs, &scratch_, results);
   RoundStatus failure = RoundStatus::kOk;
-  if (!Run(target_, num_tasks).ok()) {
-    failure = RoundStatus::kDeviceError;
-  } else if (!may_commit()) {
-    failure = RoundStatus::kAborted;
-  }
-  for (int32_t i = 0; i < num_tasks; ++i) {
-    RoundResult& result = results[task_results_[static_cast<size_t>(i)]];
-    if (failure == RoundStatus::kOk) {
-      Commit(i, &result);
-    } else {
-      result.status = failure;
+  if (scratch_.num_tasks > 0) {
+    if (!backend_->Run(BatchOf(target_, &scratch_)).ok()) {
+      failure = RoundStatus::kDeviceError;
+    } else if (!may_commit()) {
+      failure = RoundStatus::kAborted;
     }
   }
+  CommitRound(failure, &scratch_, results);
+}
+
+void Verifier::CommitRound(RoundStatus failure, RoundScratch* scratch,
+                           std::span<RoundResult> results) {
+  for (int32_t i = 0; i < scratch->num_tasks; ++i) {
+    RoundResult& result = results[scratch->task_results[static_cast<size_t>(i)]];
+    if (failure != RoundStatus::kOk) {
+      result.status = failure;
+    } else if (FindRunning(result.sequence, &result) != nullptr) {
+      Commit(i, scratch, &result);
+    }
+  }
+  // A round that was called off may come again, and is counted then.
+  if (failure == RoundStatus::kAborted) return;
+  ++counters_.rounds;
+  counters_.discarded += scratch->num_discarded;
 }
 
 }  // namespace specd

@@ -49,16 +49,56 @@ class ScriptedBackend : public Backend {
 
   absl::Status Transform(const TransformBatch&) override { return next_status; }
 
+  // Staged rounds are answered from the script when they are collected, as many as `num_run` says.
+  absl::Status EnqueueStaged(void* stream, int32_t num_tasks) override {
+    enqueued.emplace_back(stream, num_tasks);
+    return absl::OkStatus();
+  }
+  absl::Status Stage(const RoundBatch& batch) override {
+    if (inspect) inspect(batch);
+    if (!stage_statuses.empty()) {
+      const absl::Status status = stage_statuses.front();
+      stage_statuses.pop_front();
+      if (!status.ok()) return status;
+    }
+    seen.insert(seen.end(), batch.tasks, batch.tasks + batch.num_tasks);
+    staged.push_back(batch);
+    return absl::OkStatus();
+  }
+  absl::StatusOr<bool> Collect() override {
+    SPECD_CHECK(!staged.empty());
+    if (!next_status.ok()) {
+      staged.pop_front();
+      return next_status;
+    }
+    if (num_run == 0) return false;
+    --num_run;
+    for (int32_t i = 0; i < staged.front().num_tasks; ++i) {
+      SPECD_CHECK(!script.empty());
+      Answer(script.front(), staged.front(), i);
+      script.pop_front();
+    }
+    staged.pop_front();
+    return true;
+  }
+
   std::deque<ScriptedOutcome> script;
   // The tasks of every round. What they point to is gone when the round is over: see inspect.
   std::vector<ChainTask> seen;
   std::function<void(const RoundBatch&)> inspect;  // sees a batch while it is alive
   absl::Status next_status;
+  std::deque<RoundBatch> staged;
+  std::deque<absl::Status> stage_statuses;  // of the next calls of Stage; then OK
+  int32_t num_run = 0;                      // staged rounds that the engine's graph has done
+  std::vector<std::pair<void*, int32_t>> enqueued;  // calls of EnqueueStaged
   std::string uuid;  // the device that rounds pretend to run on; empty: the CPU
 
  private:
   static void Answer(const ScriptedOutcome& scripted, const RoundBatch& batch, int32_t i) {
     batch.outcomes[i] = scripted.outcome;
+    const ChainTask& task = batch.tasks[i];
+    // Only of tokens by slot is it news how many there were.
+    if (!task.drafts_by_slot) batch.outcomes[i].num_drafts = task.chain.num_drafts;
     const int64_t first = int64_t{i} * batch.tokens_stride;
     std::copy(scripted.tokens.begin(), scripted.tokens.end(), batch.tokens + first);
     for (size_t j = 0; j < scripted.scores.size(); ++j) {

@@ -284,16 +284,18 @@ RoundAnswer RoundSet::MakeAnswer() const {
 }
 
 RoundBatch RoundSet::Batch(int32_t round, RoundAnswer* answer) const {
-  return {.target = target_,
-          .draft = draft_,
-          .tasks = &tasks_[TaskIndex(round, 0)],
-          .num_tasks = shape_.batch,
-          .outcomes = answer->outcomes.data(),
-          .tokens = answer->tokens.data(),
-          .tokens_stride = shape_.rows_of_sequence(),
-          .mask = mask_,
-          .scores = answer->scores.empty() ? nullptr : answer->scores.data(),
-          .scores_stride = scores_stride()};
+  RoundBatch batch;
+  batch.target = target_;
+  batch.draft = draft_;
+  batch.tasks = &tasks_[TaskIndex(round, 0)];
+  batch.num_tasks = shape_.batch;
+  batch.outcomes = answer->outcomes.data();
+  batch.tokens = answer->tokens.data();
+  batch.tokens_stride = shape_.rows_of_sequence();
+  batch.mask = mask_;
+  batch.scores = answer->scores.empty() ? nullptr : answer->scores.data();
+  batch.scores_stride = scores_stride();
+  return batch;
 }
 
 std::vector<MemorySpan> RoundSet::NeededRows(int32_t round, const RoundAnswer& answer) const {

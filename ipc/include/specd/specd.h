@@ -171,7 +171,8 @@ enum {
   SPECD_DRAFT_ROWS = 2,   /* only for SPECD_SAMPLED draft tokens and specd_sample_draft */
   SPECD_GRAMMAR_MASK = 3, /* int32 rows of ceil(vocab_size / 32) words: bit i % 32 of word i / 32 is
                              1 where id i is allowed */
-  SPECD_NEXT_TOKEN = 4    /* int32 ids that specd writes; below */
+  SPECD_NEXT_TOKEN = 4,   /* int32 ids that specd writes; below */
+  SPECD_DRAFT_TOKENS = 12 /* int32 ids that specd reads, for SPECD_DRAFTS_BY_SLOT; below */
 };
 
 /* SPECD_NEXT_TOKEN: after every round in which a sequence gets tokens, the last of them, which its
@@ -181,7 +182,11 @@ enum {
  * until a later one of the sequence is answered: a slow daemon may write it after the release of
  * the stream, over what the engine has put there itself. Roles SPECD_NEXT_TOKEN + 1 .. + 7 are
  * further copies, one for each tensor-parallel rank, on any GPU or in shared memory: rows are bound
- * once, by rank 0, and all copies are written. */
+ * once, by rank 0, and all copies are written.
+ *
+ * SPECD_DRAFT_TOKENS: draft tokens where the drafter leaves them, such as on the GPU, so that no
+ * CPU has to know them. The row of a sequence is that of its slot: num_rows >= max_sequences,
+ * row_stride ids from row to row, at least and by default max_draft. */
 
 typedef struct specd_tensor {
   uint32_t struct_size;
@@ -191,13 +196,14 @@ typedef struct specd_tensor {
   uint64_t offset_bytes; /* of row 0, a multiple of the element size */
   uint64_t num_rows;     /* 1 .. 2^31 - 1; rows are named by index in specd_draft */
   uint64_t row_stride;   /* from row to row, in elements, >= vocab_size; default 0 = vocab_size.
-                            Of a mask: in words of 32 bits, default 0 = ceil(vocab_size / 32) */
+                            Of a mask: in words of 32 bits, default 0 = ceil(vocab_size / 32); of
+                            draft tokens: in ids, default 0 = max_draft */
   float scale;           /* > 0: logits are multiplied by it on load; default 1 */
   float cap;             /* > 0: and then become cap * tanh(x / cap); default 0 = not */
   uint32_t renormalise;  /* 0 or 1; default 0: probabilities need not sum to 1 */
   uint32_t reserved;     /* 0 */
-} specd_tensor; /* masks and next tokens have no use for dtype, kind, scale, cap and renormalise:
-                   leave them */
+} specd_tensor; /* masks and tokens have no use for dtype, kind, scale, cap and renormalise: leave
+                   them */
 
 SPECD_API void specd_tensor_init(specd_tensor* tensor);
 
@@ -385,14 +391,18 @@ enum {
 };
 
 enum {
-  SPECD_DISCARD = 1 /* the rows are padding or an unfinished prefill: nothing is sampled, nothing
-                       changes, num_kept is 0. Rows and tokens are not looked at */
+  SPECD_DISCARD = 1,       /* the rows are padding or an unfinished prefill: nothing is sampled,
+                              nothing changes, num_kept is 0. Rows and tokens are not looked at */
+  SPECD_DRAFTS_BY_SLOT = 2 /* the draft tokens are the first num_drafts ids at the sequence's slot
+                              in SPECD_DRAFT_TOKENS, which must stay as rows must; tokens is NULL.
+                              Not for sequences with bad words of several tokens, no-repeat-n-gram,
+                              a thinking budget or processors, which look at them on the host */
 };
 
 typedef struct specd_draft {
   specd_sequence sequence;
   uint32_t num_drafts;   /* 0 .. max_draft */
-  uint32_t flags;        /* SPECD_DISCARD or 0 */
+  uint32_t flags;        /* SPECD_DISCARD, SPECD_DRAFTS_BY_SLOT or 0 */
   const int32_t* tokens; /* num_drafts ids; -1 = no token was drawn, the draft ends here. Any
                             other id outside the vocabulary is verified and rejected */
   const uint8_t* kinds;  /* num_drafts times SPECD_ONE_HOT or SPECD_SAMPLED; NULL: all one-hot */
@@ -440,9 +450,11 @@ enum {
   SPECD_DETAIL_FLAGS = 6,      /* flags */
   SPECD_DETAIL_MASK_ROW = 7,   /* mask_rows */
   SPECD_DETAIL_ARGMAX = 8,     /* target_argmax: an id outside the vocabulary */
-  SPECD_DETAIL_REFUSED = 9     /* the sequence stands in the round twice, or cannot be verified with
+  SPECD_DETAIL_REFUSED = 9,    /* the sequence stands in the round twice, or cannot be verified with
                                   what is brought: target_argmax in place of rows that it needs,
-                                  masks over final probabilities */
+                                  masks over final probabilities, SPECD_DRAFTS_BY_SLOT where a
+                                  parameter looks at draft tokens on the host */
+  SPECD_DETAIL_DRAFT_TOKENS = 10 /* SPECD_DRAFTS_BY_SLOT, but SPECD_DRAFT_TOKENS is not bound */
 };
 
 /* "target_rows: an index is not below the number of rows bound", and so on; never NULL. */
@@ -530,6 +542,39 @@ typedef struct specd_verdict {
 /* Of the round submitted last with specd_submit_on_stream. Valid for what is enqueued on that
  * stream before ring_depth more rounds are, on this or another stream. */
 SPECD_API int specd_get_verdict(specd_engine* engine, specd_verdict* verdict);
+
+/* ---- rounds inside a CUDA graph -------------------------------------------------------------- */
+
+/* For embedded:cuda: rounds that are part of the engine's own graph, so that a step of generation
+ * is one launch, and the engine learns of its tokens a round later, or more.
+ *
+ *   specd_enqueue_staged    once, while the stream captures: behind the forward
+ *   specd_stage_round       a round, before each launch of the graph
+ *   specd_poll              its answer, when there is time
+ *
+ * Each time what was enqueued runs, it does the oldest round that was staged and not yet run; with
+ * none staged it does nothing. Without a capture it runs once, as any launch. Launches must be in
+ * the order of the rounds whose rows they compute, and behind one another, whatever streams they
+ * are on. num_sequences, 1 .. max_batch, is how many sequences the launch is made wide for; rounds
+ * of any size are done. All roles must be bound to memory of the device (specd_import_device) that
+ * cuda_stream is of. What was captured must not run any more once specd_close is called, nor while
+ * a role is bound anew. */
+SPECD_API int specd_enqueue_staged(specd_engine* engine, uint32_t num_sequences, void* cuda_stream);
+
+/* As specd_submit, for the next run of what specd_enqueue_staged enqueued. It may be called while
+ * earlier rounds of the same sequences have not been answered, or not even run: the position, the
+ * coins and the counts of penalties then go on, on the device, from where those rounds end, and
+ * with SPECD_DRAFTS_BY_SLOT and SPECD_NEXT_TOKEN no id has to be known to the CPU. A round for a
+ * sequence that has finished meanwhile is answered SPECD_STATUS_FINISHED and confirms nothing,
+ * whatever it left in SPECD_NEXT_TOKEN. At most 4 rounds, and ring_depth, may be in flight
+ * (SPECD_FULL), and none from specd_submit beside them. Every staged round has to be run to be
+ * answered, one whose sequences were all refused too.
+ *
+ * Parameters that look at tokens on the host (bad words of several tokens, no-repeat-n-gram, a
+ * thinking budget, processors) need every round answered before the next is staged; otherwise
+ * SPECD_STATUS_INVALID. */
+SPECD_API int specd_stage_round(specd_engine* engine, uint64_t round_id, const specd_draft* drafts,
+                                uint32_t num_drafts);
 
 enum {
   SPECD_SHARING_NONE = 0,        /* rounds run on the CPU, or in this process */

@@ -1,0 +1,67 @@
+// Rounds that run inside a graph of the engine's, where engine and session are one process.
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "daemon/session.h"
+#include "daemon/tensor_role.h"
+#include "ipc/error.h"
+#include "ipc/include/specd/specd.h"
+
+namespace specd {
+
+absl::Status Session::CheckStaging() {
+  MutexLock lock(&mutex_);
+  const Backend& backend = verifier_->backend();
+  if (!options_.may_stage || backend.device_uuid().empty()) {
+    return MakeError(
+        SPECD_ERROR_UNSUPPORTED, "uri",
+        fmt::format("rounds of this session run on \"{}\", which is in no graph of the "
+                    "engine's; open embedded:cuda, or use specd_submit",
+                    backend.name()));
+  }
+  for (const auto& [role, bound] : bound_regions_) {
+    if (bound.space == MemorySpace::kDevice) continue;
+    return MakeError(SPECD_ERROR_STATE, "region",
+                     fmt::format("{} is bound to region = {}, which is not memory of the device "
+                                 "that rounds run on, and inside a graph nobody copies it; bind "
+                                 "memory from specd_import_device",
+                                 NameOf(role), bound.id));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Session::EnqueueStaged(void* stream, uint32_t num_sequences) {
+  if (absl::Status status = CheckStaging(); !status.ok()) return status;
+  if (num_sequences == 0 || num_sequences > options_.limits.max_batch) {
+    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "num_sequences",
+                     fmt::format("num_sequences = {} is outside 1 .. {} (max_batch of specd_open)",
+                                 num_sequences, options_.limits.max_batch));
+  }
+  MutexLock lock(&mutex_);
+  return verifier_->EnqueueStaged(stream, static_cast<int32_t>(num_sequences));
+}
+
+void Session::StageRound() {
+  while (staged_.size() < size_t{kStagedRoundsMax}) staged_.emplace_back(options_.limits);
+  const absl::Status status = verifier_->StageRound(InputsOf(submission_));
+  if (!status.ok()) {
+    for (size_t i = 0; i < submission_.records().size(); ++i) {
+      results_[i] = {};
+      results_[i].sequence = submission_.records()[i].sequence;
+      results_[i].status = RoundStatus::kDeviceError;
+    }
+    return AnswerRound(submission_);
+  }
+  const auto last = static_cast<size_t>(verifier_->num_staged() - 1);
+  std::swap(submission_, staged_[(first_staged_ + last) % staged_.size()]);
+}
+
+bool Session::CollectRound() {
+  if (!verifier_->CollectRound({results_.data(), verifier_->num_staged_inputs()})) return false;
+  AnswerRound(staged_[first_staged_]);
+  first_staged_ = (first_staged_ + 1) % staged_.size();
+  return true;
+}
+
+}  // namespace specd

@@ -1,0 +1,26 @@
+// TensorRole: what a tensor of an engine is to its rounds.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace specd {
+
+// Values as SPECD_TARGET_ROWS, SPECD_DRAFT_ROWS, SPECD_GRAMMAR_MASK, SPECD_NEXT_TOKEN and
+// SPECD_DRAFT_TOKENS. The next tokens of replica i have role kNextToken + i.
+enum class TensorRole : uint32_t {
+  kTargetRows = 1,
+  kDraftRows = 2,
+  kGrammarMask = 3,
+  kNextToken = 4,
+  kDraftTokens = 12,
+};
+
+// Of next tokens: whose.
+std::optional<uint32_t> ReplicaOf(TensorRole role);
+
+// As specd.h names it; "" for what is no role.
+std::string NameOf(TensorRole role);
+
+}  // namespace specd

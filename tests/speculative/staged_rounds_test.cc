@@ -1,0 +1,226 @@
+// Rounds that are staged ahead of their answers: what a task says of a state that the verifier does
+// not know yet, and what is committed when the answers come.
+#include <doctest/doctest.h>
+
+#include <limits>
+#include <vector>
+
+#include "tests/speculative/verifier_fixture.h"
+
+namespace specd {
+namespace {
+
+struct Fixture : VerifierFixture {
+  bool Stage(SequenceHandle sequence) { return Stage({Input(sequence)}); }
+  bool Stage(const std::vector<RoundInput>& inputs) { return verifier->StageRound(inputs).ok(); }
+
+  // The answers of the oldest staged round, which the device has done.
+  std::vector<RoundResult> Collect() {
+    std::vector<RoundResult> results(verifier->num_staged_inputs());
+    backend->num_run = 1;
+    REQUIRE(verifier->CollectRound(results));
+    return results;
+  }
+
+  TokenId by_slot[12] = {};
+};
+
+TEST_SUITE("unit") {
+  TEST_CASE("a round behind unanswered ones continues from the last state that is known") {
+    Fixture f;
+    const SequenceHandle s = f.Open();
+    f.backend->script = {Confirm(2, {1, 2, 5}), Confirm(0, {4}), Confirm(0, {6}), Confirm(0, {0})};
+    REQUIRE(f.Stage(s));
+    REQUIRE(f.Stage(s));
+    std::vector<ChainTask>& seen = f.backend->seen;
+    CHECK_FALSE(seen[0].continues);
+    CHECK(seen[1].continues);
+    CHECK(seen[1].first_position == 0);
+
+    CHECK(Kept(f.Collect()[0]) == std::vector<TokenId>{1, 2, 5});
+    REQUIRE(f.Stage(s));  // one round is still under way
+    CHECK(seen[2].continues);
+    CHECK(seen[2].first_position == 3);
+    CHECK(seen[2].round_base == 3);
+    CHECK(f.Collect()[0].total_kept == 4);
+    CHECK(f.Collect()[0].total_kept == 5);
+    REQUIRE(f.Stage(s));  // nothing is under way, so all is known
+    CHECK_FALSE(seen[3].continues);
+    CHECK(seen[3].first_position == 5);
+  }
+
+  TEST_CASE("nothing is collected before the device has done it, and then in order") {
+    Fixture f;
+    const SequenceHandle a = f.Open();
+    const SequenceHandle b = f.Open();
+    f.backend->script = {Confirm(0, {1}), Confirm(0, {2})};
+    CHECK(f.verifier->num_staged_inputs() == 0);
+    REQUIRE(f.Stage(a));
+    REQUIRE(f.Stage(b));
+    RoundResult result;
+    CHECK_FALSE(f.verifier->CollectRound({&result, 1}));
+    CHECK(f.Collect()[0].sequence == a);
+    CHECK(f.Collect()[0].sequence == b);
+    CHECK(f.verifier->num_staged() == 0);
+    CHECK(f.verifier->counters().rounds == 2);
+  }
+
+  TEST_CASE("what a round ahead confirmed behind the end is void") {
+    Fixture f;
+    const SequenceHandle s = f.Open();
+    f.backend->script = {Confirm(1, {1, 7}), Confirm(2, {2, 3, 4})};  // 7 is EOS
+    REQUIRE(f.Stage(s));
+    REQUIRE(f.Stage(s));
+    CHECK(f.Collect()[0].finish_reason == FinishReason::kStop);
+    const RoundResult late = f.Collect()[0];
+    CHECK(late.status == RoundStatus::kFinished);
+    CHECK(late.num_kept == 0);
+    CHECK(late.total_kept == 2);
+    CHECK(f.verifier->counters().kept == 2);
+    CHECK(f.verifier->counters().sequence_rounds == 1);
+  }
+
+  TEST_CASE(
+      "a sequence that was closed, and its slot opened again, is not touched by late answers") {
+    Fixture f;
+    const SequenceHandle old = f.Open();
+    f.backend->script = {Confirm(0, {1}), Confirm(0, {2})};
+    REQUIRE(f.Stage(old));
+    REQUIRE(f.verifier->Close(old));
+    const SequenceHandle s = f.Open();
+    REQUIRE(SlotOf(s) == SlotOf(old));
+    REQUIRE(f.Stage(s));
+    CHECK_FALSE(f.backend->seen[1].continues);
+    CHECK(f.Collect()[0].status == RoundStatus::kUnknownSequence);
+    CHECK(f.verifier->Find(s)->kept_tokens == 0);
+    CHECK(Kept(f.Collect()[0]) == std::vector<TokenId>{2});
+  }
+
+  TEST_CASE("a fork has no rounds under way") {
+    Fixture f;
+    const SequenceHandle s = f.Open();
+    REQUIRE(f.Stage(s));
+    const SequenceHandle fork = f.verifier->Fork(s, 1)->handle;
+    REQUIRE(f.Stage(fork));
+    CHECK_FALSE(f.backend->seen[1].continues);
+  }
+
+  TEST_CASE("a round whose inputs are all refused is staged empty, so that launches stay in step") {
+    Fixture f;
+    const SequenceHandle s = f.Open();
+    f.backend->script = {Confirm(0, {1})};
+    RoundInput bad = f.Input(s);
+    bad.malformed = true;
+    REQUIRE(f.Stage({bad}));
+    REQUIRE(f.Stage(s));
+    REQUIRE(f.backend->staged.size() == 2);
+    CHECK(f.backend->staged[0].num_tasks == 0);
+    CHECK_FALSE(f.backend->seen[0].continues);
+    CHECK(f.Collect()[0].status == RoundStatus::kInvalid);
+    CHECK(f.Collect()[0].status == RoundStatus::kOk);
+  }
+
+  TEST_CASE("a round that the backend refuses is staged empty, and its sequences are told") {
+    Fixture f;
+    const SequenceHandle s = f.Open();
+    f.backend->stage_statuses = {absl::ResourceExhaustedError("too large")};
+    REQUIRE(f.Stage(s));
+    REQUIRE(f.backend->staged.size() == 1);
+    CHECK(f.backend->staged[0].num_tasks == 0);
+    const RoundResult refused = f.Collect()[0];
+    CHECK(refused.status == RoundStatus::kInvalid);
+    CHECK(refused.reason.find("does not fit") != std::string_view::npos);
+    f.backend->script = {Confirm(0, {1})};
+    REQUIRE(f.Stage(s));
+    CHECK_FALSE(f.backend->seen[0].continues);
+    CHECK(Kept(f.Collect()[0]) == std::vector<TokenId>{1});
+    // Where not even that is possible, the caller hears of it and nothing is under way.
+    f.backend->stage_statuses = {absl::InternalError("gone"), absl::InternalError("gone")};
+    CHECK_FALSE(f.Stage(s));
+    CHECK(f.verifier->num_staged() == 0);
+  }
+
+  TEST_CASE("a device that fails is said of every round under way, and nothing is committed") {
+    Fixture f;
+    const SequenceHandle s = f.Open();
+    REQUIRE(f.Stage(s));
+    REQUIRE(f.Stage(s));
+    f.backend->next_status = absl::InternalError("fell off the bus");
+    CHECK(f.Collect()[0].status == RoundStatus::kDeviceError);
+    CHECK(f.Collect()[0].status == RoundStatus::kDeviceError);
+    CHECK(f.verifier->Find(s)->kept_tokens == 0);
+  }
+
+  TEST_CASE("draft tokens by slot: the task says where they are, and nobody looks at them here") {
+    Fixture f;
+    SequenceParams params;
+    params.frequency_penalty = 1;
+    params.min_tokens = 2;
+    const SequenceHandle s = f.Open(params);
+    RoundInput input = f.Input(s);
+    input.chain.tokens = nullptr;
+    input.drafts_by_slot = true;
+    CHECK(f.Round(input).status == RoundStatus::kInvalid);  // none are bound
+    f.verifier->BindDraftTokens({f.by_slot, 3, MemorySpace::kHost});
+    f.backend->script = {Confirm(1, {1, 2})};
+    f.backend->script[0].outcome.num_drafts = 2;
+    f.backend->inspect = [&](const RoundBatch& batch) {
+      CHECK(batch.draft_tokens.ids == f.by_slot);
+      const ChainTask& task = batch.tasks[0];
+      CHECK(task.drafts_by_slot);
+      CHECK(task.chain.num_drafts == 3);
+      CHECK(task.chain.tokens == nullptr);
+      CHECK(task.min_tokens == 2);
+      CHECK(task.places == nullptr);
+    };
+    CHECK(f.Round(input).num_accepted == 1);
+    CHECK(f.verifier->counters().drafted == 2);  // as many as the device found
+  }
+
+  TEST_CASE("masks of draft tokens by slot are in the places, and nothing else is") {
+    Fixture f;
+    SequenceParams params;
+    params.presence_penalty = 1;
+    const SequenceHandle s = f.Open(params);
+    const uint32_t words[2] = {0xff, 0xff};
+    f.verifier->BindMask({words, 2, 1, MemorySpace::kHost});
+    f.verifier->BindDraftTokens({f.by_slot, 3, MemorySpace::kHost});
+    RoundInput input = f.Input(s);
+    input.chain.tokens = nullptr;
+    input.drafts_by_slot = true;
+    const int32_t mask_rows[4] = {-1, 0, 1, -1};
+    input.mask_rows = mask_rows;
+    f.backend->script = {Confirm(0, {1})};
+    f.backend->inspect = [&](const RoundBatch& batch) {
+      const PlaceEdits* const places = batch.tasks[0].places;
+      REQUIRE(places != nullptr);
+      for (size_t i = 0; i < 4; ++i) {
+        CHECK(places[i].mask_row == mask_rows[i]);
+        CHECK(places[i].num_overrides == 0);
+        CHECK_FALSE(places[i].below_min_tokens);
+      }
+    };
+    CHECK(f.Round(input).status == RoundStatus::kOk);
+  }
+
+  TEST_CASE("what looks at tokens on the host is refused where the host does not know them") {
+    Fixture f;
+    f.verifier->BindDraftTokens({f.by_slot, 3, MemorySpace::kHost});
+    SequenceParams params;
+    params.bad_words = {{1, 2}};
+    const SequenceHandle s = f.Open(params);
+    RoundInput input = f.Input(s);
+    input.chain.tokens = nullptr;
+    input.drafts_by_slot = true;
+    CHECK(f.Round(input).status == RoundStatus::kInvalid);
+    // Known draft tokens behind known ones are fine; behind unknown ones they are not.
+    f.backend->script = {Confirm(0, {1})};
+    REQUIRE(f.Stage(s));
+    REQUIRE(f.Stage(s));
+    CHECK(f.Collect()[0].status == RoundStatus::kOk);
+    CHECK(f.Collect()[0].status == RoundStatus::kInvalid);
+  }
+}
+
+}  // namespace
+}  // namespace specd
