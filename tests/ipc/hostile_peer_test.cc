@@ -67,7 +67,8 @@ TEST_SUITE("unit") {
         {0, UINT32_MAX, 4, RecordFault::kSequence},
         {8, 4, 4, RecordFault::kCount},  // max_draft is 3
         {8, UINT32_MAX, 4, RecordFault::kCount},
-        {12, 16, 4, RecordFault::kFlags},
+        {12, 16, 4, RecordFault::kDraftTokens},  // by slot, and none are bound
+        {12, 32, 4, RecordFault::kFlags},
         {12, uint32_t{1} << 31, 4, RecordFault::kFlags},
         {layout.draft_mask_rows_offset + 4, 30, 4, RecordFault::kMaskRow},  // rows 0..29
         {layout.draft_mask_rows_offset + 4, static_cast<uint32_t>(-2), 4, RecordFault::kMaskRow},

@@ -238,6 +238,25 @@ TEST_SUITE("unit") {
     CHECK(ErrorFieldOf(BindMask(region, {0, 0, 1, 0, 1}, kVocab).status()) == "role");
     CHECK(ErrorFieldOf(BindMask(region, {0, 0, 1, 0, 0, false, 2}, kVocab).status()) == "role");
   }
+
+  TEST_CASE("draft tokens: a row of max_draft ids for each slot, bounds as for any tensor") {
+    const Region region = MakeRegion(240);  // twelve rows of five ids
+    const auto whole = BindTokenRows(region, {0, 0, 12, 0}, 12, 5);
+    REQUIRE(whole.ok());
+    CHECK(whole->ids == region.data());
+    CHECK(whole->row_stride == 5);
+    CHECK(whole->space == MemorySpace::kHost);
+    CHECK(ErrorFieldOf(BindTokenRows(region, {0, 0, 13, 0}, 12, 5).status()) == "num_rows");
+    CHECK(ErrorFieldOf(BindTokenRows(region, {0, 0, 11, 0}, 12, 5).status()) == "num_rows");
+    CHECK(ErrorFieldOf(BindTokenRows(region, {0, 4, 12, 0}, 12, 5).status()) == "num_rows");
+    CHECK(ErrorFieldOf(BindTokenRows(region, {0, 2, 2, 0}, 1, 5).status()) == "offset_bytes");
+    CHECK(ErrorFieldOf(BindTokenRows(region, {0, 0, 2, 4}, 1, 5).status()) == "row_stride");
+    const auto apart = BindTokenRows(region, {0, 8, 3, 20}, 3, 5);
+    REQUIRE(apart.ok());
+    CHECK(apart->ids == static_cast<const TokenId*>(region.data()) + 2);
+    CHECK(apart->row_stride == 20);
+    CHECK(ErrorFieldOf(BindTokenRows(region, {1, 0, 1, 0}, 1, 5).status()) == "role");
+  }
 }
 
 }  // namespace

@@ -153,6 +153,51 @@ TEST_SUITE("unit") {
     CHECK(pair.copy.records()[0].fault == RecordFault::kDraftRow);
   }
 
+  TEST_CASE("round channel: draft tokens by slot are not looked for in the record") {
+    Pair pair;
+    RowLimits limits;
+    limits.target_rows = 100;
+    limits.draft_rows = 50;
+    limits.has_draft_tokens = true;
+    pair.daemon.SetRowLimits(limits);
+    const DraftBuffers buffers = TwoTokens();
+    EngineDraft draft = buffers.View(kSequence0);
+    draft.chain.tokens = nullptr;
+    draft.drafts_by_slot = true;
+    const EngineDraft drafts[] = {draft, buffers.View(kSequence0 + 1)};
+    REQUIRE(pair.engine.Submit(1, drafts, 1) == PushResult::kOk);
+    REQUIRE(pair.daemon.Take(&pair.copy, 2));
+    const DraftRecordView& by_slot = pair.copy.records()[0];
+    REQUIRE(by_slot.fault == RecordFault::kNone);
+    CHECK(by_slot.drafts_by_slot);
+    CHECK(by_slot.chain.tokens == nullptr);
+    CHECK(by_slot.chain.num_drafts == 2);
+    CHECK(by_slot.chain.target_rows[2] == buffers.target_rows[2]);
+    CHECK(by_slot.chain.kinds[0] == DraftKind::kSampled);
+    CHECK_FALSE(pair.copy.records()[1].drafts_by_slot);
+    CHECK(pair.copy.records()[1].chain.tokens != nullptr);
+  }
+
+  TEST_CASE("round channel: only a session that may stage takes a staged round") {
+    Pair remote;
+    const DraftBuffers buffers = TwoTokens();
+    const EngineDraft draft = buffers.View(kSequence0);
+    REQUIRE(remote.engine.SubmitStaged(1, {&draft, 1}, 1) == PushResult::kOk);
+    REQUIRE(remote.daemon.Take(&remote.copy, 2));
+    CHECK(remote.copy.malformed());
+    CHECK_FALSE(remote.copy.staged());
+
+    Pair local;
+    local.daemon.AllowStaging();
+    REQUIRE(local.engine.SubmitStaged(1, {&draft, 1}, 1) == PushResult::kOk);
+    REQUIRE(local.Submit(2, buffers) == PushResult::kOk);
+    REQUIRE(local.daemon.Take(&local.copy, 2));
+    CHECK(local.copy.staged());
+    CHECK(local.copy.records().size() == 1);
+    REQUIRE(local.daemon.Take(&local.copy, 2));
+    CHECK_FALSE(local.copy.staged());
+  }
+
   TEST_CASE("round channel: at most ring_depth rounds are in flight, and none is lost over laps") {
     Pair pair;
     uint64_t submitted = 0;

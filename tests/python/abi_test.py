@@ -92,7 +92,8 @@ class AbiTest(unittest.TestCase):
                      for i, name in enumerate(results.FINISH_REASONS)}
         mirrored |= {"TARGET_ROWS": rounds._ROLES["target"], "DRAFT_ROWS": rounds._ROLES["draft"],
                      "GRAMMAR_MASK": rounds._ROLES["mask"], "NEXT_TOKEN": regions.NEXT_TOKEN,
-                     "DISCARD": rounds._DISCARD,
+                     "DRAFT_TOKENS": regions.DRAFT_TOKENS, "DISCARD": rounds._DISCARD,
+                     "DRAFTS_BY_SLOT": rounds._DRAFTS_BY_SLOT,
                      "ONE_HOT": 0, "SAMPLED": 1, "OK": 0, "EMPTY": 2, "FULL": 1}
         left = {name: value for name, value in defined.items()
                 if not name.startswith(("ERROR_", "DETAIL_"))}

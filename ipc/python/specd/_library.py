@@ -233,6 +233,8 @@ FUNCTIONS = {
     "specd_get_sequence_state": (c_int, c_void_p, c_uint64, POINTER(SequenceState)),
     "specd_submit": (c_int, c_void_p, c_uint64, POINTER(Draft), c_uint32),
     "specd_submit_on_stream": (c_int, c_void_p, c_uint64, POINTER(Draft), c_uint32, c_void_p),
+    "specd_enqueue_staged": (c_int, c_void_p, c_uint32, c_void_p),
+    "specd_stage_round": (c_int, c_void_p, c_uint64, POINTER(Draft), c_uint32),
     "specd_get_verdict": (c_int, c_void_p, POINTER(Verdict)),
     "specd_get_sharing": (c_int, c_void_p, POINTER(Sharing)),
     "specd_poll": (c_int, c_void_p, POINTER(Completion), c_int),

@@ -12,7 +12,7 @@ from . import results
 from ._library import check, refusal, text_bytes
 from .arrays import integer
 from .params import VERIFY, SamplingParams, to_struct
-from .regions import bind_next_tokens, unregister
+from .regions import DRAFT_TOKENS, NEXT_TOKEN, bind_ids, unregister
 from .rounds import DraftRecords, DraftRequest, RowSpace, child_records, score_records
 
 COIN_PURPOSES = {"sample": 1, "draft": 2, "accept": 3, "residual": 4}
@@ -30,7 +30,7 @@ class Sequence:
 
     @property
     def slot(self):
-        """Its place in Engine.next_tokens, while it is open."""
+        """Its place in Engine.next_tokens and Engine.draft_tokens, while it is open."""
         return c.load().specd_sequence_slot(self.handle)
 
     def fork(self, seed=None, request_id=None):
@@ -120,7 +120,8 @@ class Engine:
         self._name_prefix = f"python-{os.getpid()}-{secrets.token_hex(4)}"
         self._names, self._rounds = 0, 0
         self._spaces = {role: RowSpace(self, role) for role in ("target", "draft", "mask")}
-        self._next_region = None  # of next_tokens
+        self._id_regions = {}  # by role
+        self._staged = {}  # the drafts of rounds that have not been collected, by number
 
     @property
     def pointer(self):
@@ -185,10 +186,20 @@ class Engine:
         at its .slot. With an address they lie in device memory there instead, and None is returned;
         that memory may be freed once this was called again, or the engine is closed. An array from
         an earlier call is void."""
-        region, array = bind_next_tokens(self, self.max_sequences, address)
-        if self._next_region is not None:
-            unregister(self, self._next_region)
-        self._next_region = region
+        array = self._bind_ids(NEXT_TOKEN, 1, address)
+        return None if array is None else array[:, 0]
+
+    def draft_tokens(self, address=None):
+        """An int32 array of max_sequences rows of max_draft ids, which drafts with by_slot read: the
+        row of a sequence is that of its .slot. With an address they lie in device memory there,
+        without gaps, and None is returned. Void and freed as next_tokens."""
+        return self._bind_ids(DRAFT_TOKENS, self.max_draft, address)
+
+    def _bind_ids(self, role, row_ids, address):
+        region, array = bind_ids(self, role, row_ids, address)
+        if role in self._id_regions:
+            unregister(self, self._id_regions[role])
+        self._id_regions[role] = region
         return array
 
     def _space(self, role):
@@ -228,6 +239,38 @@ class Engine:
             pass  # a round that an interrupted call left behind
         return [results.result_of(completion.results[i], draft.sequence)
                 for i, draft in enumerate(records.drafts)]
+
+    # ---- rounds inside a CUDA graph: embedded:cuda ----------------------------------------------------
+
+    def enqueue_staged(self, num_sequences, cuda_stream):
+        """Enqueues on a stream (such as torch's stream.cuda_stream), which may be capturing, what
+        runs the oldest staged round: num_sequences is how wide it is made. specd.h says more."""
+        check(c.load().specd_enqueue_staged(self.pointer, integer(num_sequences, "num_sequences"),
+                                            integer(cuda_stream, "cuda_stream", 0, 2**64 - 1)))
+
+    def stage(self, drafts):
+        """Stages a round for the next run of what enqueue_staged enqueued, over the rows that are
+        bound, and returns its number. Drafts are those of verify."""
+        records = DraftRecords(self, drafts)
+        records.place(self._space("target"), None, "target")
+        structs = records.structs()
+        number = self._rounds + 1
+        if check(c.load().specd_stage_round(self.pointer, number, structs, len(structs))) != 0:
+            raise refusal(f"drafts: {len(self._staged)} rounds are staged, and no more fit; collect "
+                          "the oldest")
+        self._rounds = number
+        self._staged[number] = [draft.sequence for draft in records.drafts]
+        return number
+
+    def collect(self, timeout_ms=-1):
+        """The number of the oldest staged round and a Result for each of its drafts, when it has
+        been run; None if it was not within timeout_ms (-1: waits for it), or none is staged."""
+        completion = c.Completion()
+        if check(c.load().specd_poll(self.pointer, ctypes.byref(completion), timeout_ms)) != 0:
+            return None
+        sequences = self._staged.pop(completion.round_id)
+        return completion.round_id, [results.result_of(completion.results[i], sequence)
+                                     for i, sequence in enumerate(sequences)]
 
     def sample_draft(self, rows, requests, masks=None):
         """specd as the drafter's sampler: children for each request from rows of the draft model.

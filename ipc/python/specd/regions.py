@@ -1,4 +1,4 @@
-"""Regions besides those of rows: device memory, and the next tokens."""
+"""Regions besides those of rows: device memory, the next tokens, and draft tokens."""
 
 import ctypes
 
@@ -9,6 +9,7 @@ from ._library import check
 from .arrays import integer
 
 NEXT_TOKEN = 4
+DRAFT_TOKENS = 12
 
 
 def import_device(engine, address, size_bytes):
@@ -23,21 +24,24 @@ def unregister(engine, region):
     check(c.load().specd_unregister(engine.pointer, region))
 
 
-def bind_next_tokens(engine, num_ids, address):
-    """The region of the next tokens, and the array in which they lie: None at a device address."""
+def bind_ids(engine, role, row_ids, address):
+    """A row of ids for each slot: their region, and the array in which they lie; no array for ids at
+    a device address."""
+    num_rows = engine.max_sequences
+    size = 4 * num_rows * row_ids
     region = c.Region()
     if address is None:
-        check(c.load().specd_alloc(engine.pointer, 4 * num_ids, ctypes.byref(region)))
+        check(c.load().specd_alloc(engine.pointer, size, ctypes.byref(region)))
     else:
-        region.id = import_device(engine, address, 4 * num_ids)
+        region.id = import_device(engine, address, size)
     tensor = c.initialised(c.Tensor, "specd_tensor_init")
-    tensor.region, tensor.num_rows = region.id, num_ids
+    tensor.region, tensor.num_rows, tensor.row_stride = region.id, num_rows, row_ids
     try:
-        check(c.load().specd_bind(engine.pointer, NEXT_TOKEN, ctypes.byref(tensor)))
+        check(c.load().specd_bind(engine.pointer, role, ctypes.byref(tensor)))
     except c.Error:
         unregister(engine, region.id)
         raise
     if address is not None:
         return region.id, None
-    buffer = (ctypes.c_char * (4 * num_ids)).from_address(region.data)
-    return region.id, np.frombuffer(buffer, np.int32)
+    buffer = (ctypes.c_char * size).from_address(region.data)
+    return region.id, np.frombuffer(buffer, np.int32).reshape(num_rows, row_ids)

@@ -17,6 +17,7 @@ _ROLES = {"target": 1, "draft": 2, "mask": 3}
 _SAMPLING = {"with_replacement": 0, "without_replacement": 1, "top_k": 2}
 _DTYPE_NAMES = ("float32", "bfloat16", "float16")
 _DISCARD = 1
+_DRAFTS_BY_SLOT = 2
 
 
 @dataclasses.dataclass
@@ -31,6 +32,8 @@ class Draft:
       or neither
     target_argmax: K + 1 argmax ids in place of target rows, for greedy sequences
     discard: rows are padding or an unfinished prefill: nothing is sampled
+    by_slot: so many draft tokens lie at the sequence's slot in engine.draft_tokens(), and `tokens` is
+      left; None: they do not
     """
 
     sequence: object
@@ -43,6 +46,7 @@ class Draft:
     masses: object = None
     target_argmax: object = None
     discard: bool = False
+    by_slot: int | None = None
 
 
 @dataclasses.dataclass
@@ -182,15 +186,21 @@ class DraftRecords:
             if not isinstance(draft, Draft):
                 raise refusal("drafts: {sequence: ids} or a list of specd.Draft is needed, not "
                               f"{type(draft).__name__}")
+            if draft.by_slot is not None and len(draft.tokens):
+                raise refusal("tokens: they are given with by_slot, which takes them from "
+                              "engine.draft_tokens(); leave one of the two")
         self.tokens = [id_array(draft.tokens, "tokens") for draft in self.drafts]
+        self.counts = [len(tokens) if draft.by_slot is None else
+                       integer(draft.by_slot, "by_slot", 0, engine.max_draft)
+                       for draft, tokens in zip(self.drafts, self.tokens)]
         self.target = [None] * len(self.drafts)
         self.draft = [None] * len(self.drafts)
         self.masks = [None] * len(self.drafts)
 
     def place(self, space, rows, role):
         """Writes the rows of a role and shares them out to the drafts, in order."""
-        needs = [0 if self._brings_its_own(i, role) else len(tokens) + (role == "target")
-                 for i, tokens in enumerate(self.tokens)]
+        needs = [0 if self._brings_its_own(i, role) else count + (role == "target")
+                 for i, count in enumerate(self.counts)]
         if isinstance(rows, (list, tuple)) and len(rows) == len(needs) and \
                 not np.isscalar(rows[0] if rows else 0) and _is_per_draft(rows):
             for i, (part, need) in enumerate(zip(rows, needs)):
@@ -214,8 +224,8 @@ class DraftRecords:
     def place_masks(self, space, masks):
         named = [draft.mask_rows is not None for draft in self.drafts]
         if space.is_bound(masks):
-            needs = [0 if draft.discard or own else len(tokens) + 1
-                     for draft, own, tokens in zip(self.drafts, named, self.tokens)]
+            needs = [0 if draft.discard or own else count + 1
+                     for draft, own, count in zip(self.drafts, named, self.counts)]
             indices = space.write(masks, sum(needs), True, "K + 1 for K draft tokens", "masks")
             _share_out(indices.astype(np.int32), needs, self.masks)
             return
@@ -223,8 +233,8 @@ class DraftRecords:
             raise refusal(f"masks: {len(masks)} for {len(self.drafts)} drafts; None where a draft "
                           "is unconstrained")
         packed = [np.zeros((0, space.columns()), np.int32) if mask is None else
-                  mask_words(mask, self.engine.vocab_size, len(tokens) + 1, "masks")
-                  for mask, tokens in zip(masks, self.tokens)]
+                  mask_words(mask, self.engine.vocab_size, count + 1, "masks")
+                  for mask, count in zip(masks, self.counts)]
         needs = [len(words) for words in packed]
         if any(named) and any(needs):
             raise refusal("masks: they would be copied over the rows that mask_rows names; write "
@@ -237,22 +247,25 @@ class DraftRecords:
     def structs(self):
         table = (c.Draft * len(self.drafts))()
         for i, (record, draft) in enumerate(zip(table, self.drafts)):
-            tokens = self.tokens[i]
-            record.sequence = _handle(draft.sequence)
-            record.num_drafts, record.tokens = len(tokens), self._keep(tokens, ctypes.c_int32)
+            count = self.counts[i]
+            record.sequence, record.num_drafts = _handle(draft.sequence), count
             record.flags = _DISCARD if draft.discard else 0
-            self._rows(record, i, draft, len(tokens))
+            if draft.by_slot is None:
+                record.tokens = self._keep(self.tokens[i], ctypes.c_int32)
+            else:
+                record.flags |= _DRAFTS_BY_SLOT
+            self._rows(record, i, draft, count)
             if (draft.weights is None) != (draft.masses is None):
                 raise refusal(f"weights, masses: draft {i} brings one without the other; "
                               "q(token) is their quotient")
             if draft.weights is not None:
                 record.draft_weights = self._list(draft.weights, np.float32, ctypes.c_float,
-                                                  len(tokens), "weights")
+                                                  count, "weights")
                 record.draft_masses = self._list(draft.masses, np.float64, ctypes.c_double,
-                                                 len(tokens), "masses")
+                                                 count, "masses")
             if draft.target_argmax is not None:
                 record.target_argmax = self._list(draft.target_argmax, np.int32, ctypes.c_int32,
-                                                  len(tokens) + 1, "target_argmax")
+                                                  count + 1, "target_argmax")
         return table
 
     def _rows(self, record, i, draft, count):
