@@ -6,9 +6,6 @@
 // the CPU. A round that needs more than the staging memory is done in pieces;
 // results do not depend on the cut. Everything goes through GpuDriver, so this file knows nothing
 // of CUDA's API and runs in tests over host memory.
-//
-// A new array in ChainTask is one line of StageTask(); a new array of answers is an Answers more in
-// a piece.
 #pragma once
 
 #include <memory>
@@ -18,6 +15,7 @@
 #include "kernels/backend.h"
 #include "kernels/core/gpu_driver.h"
 #include "kernels/cuda/captured_graph.h"
+#include "kernels/cuda/staged_batch.h"
 #include "kernels/cuda/staging.h"
 
 namespace specd {
@@ -36,7 +34,6 @@ class CudaBackend final : public Backend {
   absl::Status Transform(const TransformBatch& batch) override;
 
  private:
-  struct Piece;
   // Rounds up to a number of tasks: those that are surely decided at once, and all.
   struct Bucket {
     CapturedGraph at_once;
@@ -49,11 +46,9 @@ class CudaBackend final : public Backend {
   GpuResult Allocate();
   GpuResult CaptureBuckets();
   const Bucket& BucketFor(int32_t num_tasks) const;
-  Piece BeginPiece(const RoundBatch& batch, int32_t first);
-  absl::Status StagePiece(Piece* piece);
-  bool StageTask(const ChainTask& task, Piece* piece);
-  GpuResult LaunchPiece(const Piece& piece);
-  GpuResult FinishPiece(const Piece& piece);
+  StagedBatch BeginPiece(const RoundBatch& batch, int32_t first);
+  GpuResult LaunchPiece(const StagedBatch& piece);
+  GpuResult FinishPiece(const StagedBatch& piece);
   GpuResult LaunchTransforms(const TransformBatch& batch, int32_t first, int32_t count,
                              OutcomeStatus* statuses);
 

@@ -46,7 +46,6 @@ class GpuRounds {
 
   size_t ArenaBytes() const;
   GpuResult CopyRows(const TensorView& tensor, DeviceMemory* memory);
-  ChainTask Stage(const ChainTask& task);
   void StageRound(int32_t round, const RoundAnswer& expected);
 
   GpuDriver* driver_;
