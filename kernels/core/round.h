@@ -63,6 +63,11 @@ struct Penalties {
   float presence = 0;
 };
 
+// Does it matter which tokens were given out, and how often?
+SPECD_INLINE constexpr bool Counts(const Penalties& penalties) {
+  return penalties.repetition != 1 || penalties.frequency != 0 || penalties.presence != 0;
+}
+
 // What holds for every row of a sequence.
 struct SequenceEdits {
   const TokenEdit* edits = nullptr;
@@ -207,6 +212,11 @@ struct ChainTask {
   uint32_t first_node = 0;
 };
 
+// Is there something of a task that it leaves to the processor? kVerify only.
+SPECD_INLINE constexpr bool NeedsResolve(const ChainTask& task) {
+  return task.drafts_by_slot || task.continues;
+}
+
 // What rounds leave of each sequence for rounds that were made before their answers were known.
 // Memory of the processor that runs them, in the order of slots; null: nothing is left.
 struct SlotStates {
@@ -239,8 +249,8 @@ struct RoundBatch {
   // written to ids[slot] of each of these. Nothing else in them is touched.
   const TokenArray* next_tokens = nullptr;
   int32_t num_next_tokens = 0;
-  TokenRows draft_tokens;  // for ChainTask::drafts_by_slot
-  SlotStates slots;        // for ChainTask::continues; written for every kVerify task
+  TokenRows draft_tokens = {};  // for ChainTask::drafts_by_slot
+  SlotStates slots = {};        // for ChainTask::continues; written for every kVerify task
 };
 
 // ---- library calls ------------------------------------------------------------------------------

@@ -16,102 +16,12 @@ namespace {
 // Rows of 64 sequences with 8 drafts each at V = 128k in bf16 fit; larger rounds take more pieces.
 constexpr int64_t kDefaultStagingBytes = int64_t{512} << 20;
 
-// Room in the arenas. A sequence's task with its few hundred edits, and the scores of its tokens,
-// are far below the first, each; one sequence with edits of the whole vocabulary must fit by
-// itself.
-constexpr int64_t kArenaBytesPerSequence = 128 * 1024;
-constexpr int64_t kArenaBytesPerId = 2 * sizeof(TokenEdit) + 1;
-
-// What a launch is wide enough to fetch at once: the round itself, and for each sequence its task
-// with a chain, places and a short list of edits.
-constexpr size_t kUsualBytes = 4 * 1024;
-constexpr size_t kUsualBytesPerSequence = 4 * 1024;
-
-int64_t MaskWords(int32_t vocab_size) { return (vocab_size + 31) / 32; }
-
 absl::Status Failure(const GpuResult& result) {
   return absl::InternalError(fmt::format("the GPU failed in a round: {}", result.text()));
 }
 
-// An array of answers, `width` elements for each task, which the caller has `stride` apart. It
-// begins as the caller has it, so that what no task writes keeps its value.
-template <typename T>
-class Answers {
- public:
-  Answers(T* all, int32_t first, int64_t stride, int64_t width, int32_t num_tasks,
-          AnswerArena* arena)
-      : caller_(all + first * stride),
-        stride_(stride),
-        width_(width),
-        staged_(arena->Take<T>(width * num_tasks)) {
-    if (staged_.host == nullptr) return;
-    for (int32_t i = 0; i < num_tasks; ++i) {
-      std::copy_n(caller_ + i * stride_, width_, staged_.host + i * width_);
-    }
-  }
-
-  T* device() const { return staged_.device; }
-
-  void CopyBack(int32_t num_tasks) const {
-    for (int32_t i = 0; i < num_tasks; ++i) {
-      std::copy_n(staged_.host + i * width_, width_, caller_ + i * stride_);
-    }
-  }
-
- private:
-  T* caller_;
-  int64_t stride_;
-  int64_t width_;
-  StagedArray<T> staged_;
-};
-
-// The row of a tensor as a kernel knows it: its own number where the tensor lies on the device,
-// else that of its copy.
-uint32_t StageRow(const TensorView& tensor, uint32_t row, RowStage* stage) {
-  if (tensor.space == MemorySpace::kDevice) return row;
-  return stage->Append(RowAt(tensor, row).data);
-}
-int32_t StageRow(const MaskView& mask, int32_t row, RowStage* stage) {
-  if (mask.space == MemorySpace::kDevice) return row;
-  return static_cast<int32_t>(stage->Append(mask.words + row * mask.row_stride));
-}
-
-// What a kernel is given: the tensor itself where it lies on the device, else the copied rows.
-TensorView OnDevice(const TensorView& tensor, const RowStage& stage) {
-  if (tensor.space == MemorySpace::kDevice) return tensor;
-  TensorView staged = tensor;
-  staged.data = stage.memory();
-  staged.num_rows = stage.num_rows();
-  staged.row_stride = tensor.vocab_size;
-  staged.space = MemorySpace::kDevice;
-  return staged;
-}
-MaskView OnDevice(const MaskView& mask, const RowStage& stage, int32_t vocab_size) {
-  if (mask.space == MemorySpace::kDevice) return mask;
-  return {static_cast<const uint32_t*>(stage.memory()), stage.num_rows(), MaskWords(vocab_size),
-          MemorySpace::kDevice};
-}
-
-// Those arrays of next tokens that the device writes: where kernels find the list, and its length.
-struct StagedTokenArrays {
-  const TokenArray* arrays = nullptr;
-  int32_t count = 0;
-  bool on_other_devices = false;  // there are some that it cannot write
-};
-StagedTokenArrays StageNextTokens(const RoundBatch& batch, StagingArena* arena) {
-  const StagedArray<TokenArray> list = arena->Take<TokenArray>(batch.num_next_tokens);
-  StagedTokenArrays staged{.arrays = list.device};
-  for (int32_t i = 0; i < batch.num_next_tokens && list.host != nullptr; ++i) {
-    const MemorySpace space = batch.next_tokens[i].space;
-    staged.on_other_devices |= space == MemorySpace::kOtherDevice;
-    if (space != MemorySpace::kDevice) continue;
-    list.host[staged.count++] = batch.next_tokens[i];
-  }
-  return staged;
-}
-
-// The others, which no kernel can reach, once a task's answer has come back: host memory at once,
-// that of another device by a copy that is enqueued.
+// The next tokens that no kernel can write, once a task's answer has come back: host memory at
+// once, that of another device by a copy that is enqueued.
 GpuResult WriteOtherNextTokens(const RoundBatch& batch, int32_t task, GpuDriver* driver) {
   const int32_t num_tokens = batch.outcomes[task].num_tokens;
   if (batch.tasks[task].kind != TaskKind::kVerify || num_tokens == 0) return GpuResult::Ok();
@@ -128,24 +38,6 @@ GpuResult WriteOtherNextTokens(const RoundBatch& batch, int32_t task, GpuDriver*
 }
 
 }  // namespace
-
-// Tasks [first, first + count) of a round, on their way to the device and back.
-struct CudaBackend::Piece {
-  const RoundBatch& batch;
-  const int32_t first;
-  const int32_t room;
-  int32_t count = 0;
-  Answers<ChainOutcome> outcomes;
-  Answers<TokenId> tokens;
-  Answers<TokenScore> scores;
-  Answers<DraftSample> samples;
-  StagedRound round;
-  StagedArray<ChainTask> tasks;
-  StagedTokenArrays next_tokens;
-  RowStage target;
-  RowStage draft;
-  RowStage masks;
-};
 
 CudaBackend::CudaBackend(std::unique_ptr<GpuDriver> driver, int64_t staging_bytes,
                          std::string device_uuid)
@@ -188,19 +80,19 @@ GpuResult CudaBackend::Allocate() {
     result = masks_.Allocate(driver_.get(), int64_t{max_piece_} * num_places() * mask_bytes);
   }
   if (result.ok()) {
-    result = workspaces_.Allocate(
-        driver_.get(), max_piece_ * FusedWorkspaceBytes(limits_.vocab_size, limits_.max_draft));
+    result = round_memory_.Allocate(
+        driver_.get(), RoundMemoryBytes(limits_.vocab_size, limits_.max_draft, max_piece_));
   }
   if (result.ok()) {
-    result = arena_.Resize(driver_.get(), max_piece_ * (kArenaBytesPerSequence + mask_bytes) +
-                                              limits_.vocab_size * kArenaBytesPerId);
+    result = arena_.Resize(driver_.get(), TaskArenaBytes(limits_.vocab_size, max_piece_));
   }
-  if (result.ok()) result = answers_.Resize(driver_.get(), max_piece_ * kArenaBytesPerSequence);
+  if (result.ok()) result = answers_.Resize(driver_.get(), AnswerArenaBytes(max_piece_));
   return result;
 }
 
-// What happens on the device in a round, once its rows are there, is the same two launches for
-// every round of a bucket: fetch what the round brings, run it. Only their widths are the bucket's.
+// What happens on the device in a round, once its rows are there, is the same few launches for
+// every round of a bucket: fetch what the round brings, resolve its tasks if any leaves something
+// open, run it. Only their widths are the bucket's.
 //
 // The fetch is a kernel, and not a copy of a fixed size by a copy engine nor reads of host memory
 // by the round itself, because of what costs time in a round of one sequence: hand-overs between
@@ -208,27 +100,34 @@ GpuResult CudaBackend::Allocate() {
 // copies what there is and no more. Answers need no copy: kernels write them to host memory, which
 // they need not wait for; only to score tokens they read one back.
 GpuResult CudaBackend::CaptureBuckets() {
-  arena_.Clear();
-  const StagedRound round(1, limits_.max_draft, &arena_);  // first in the arena, as in a piece
   GpuResult result = GpuResult::Ok();
   for (int32_t size = 1; result.ok(); size *= 2) {
     const int32_t num_tasks = std::min(size, max_piece_);
     Bucket& bucket = buckets_.emplace_back();
-    for (const bool may_defer : {false, true}) {
-      if (!result.ok()) break;
-      result = (may_defer ? bucket.with_deferred : bucket.at_once).Capture(driver_.get(), [&] {
-        const GpuResult fetched = arena_.LaunchFetch(kUsualBytes + static_cast<size_t>(num_tasks) *
-                                                                       kUsualBytesPerSequence);
-        if (!fetched.ok()) return fetched;
-        return driver_->LaunchRound(round.device(), {.num_tasks = num_tasks,
-                                                     .max_draft = limits_.max_draft,
-                                                     .vocab_size = limits_.vocab_size,
-                                                     .may_defer = may_defer});
-      });
+    for (const bool resolves : {false, true}) {
+      for (const bool may_defer : {false, true}) {
+        const GraphKind kind{.may_defer = may_defer, .resolves = resolves};
+        if (result.ok()) result = CaptureGraph(num_tasks, kind, &bucket[kind.index()]);
+      }
     }
     if (num_tasks == max_piece_) break;
   }
   return result;
+}
+
+GpuResult CudaBackend::CaptureGraph(int32_t num_tasks, GraphKind kind, CapturedGraph* graph) {
+  arena_.Clear();
+  const StagedRound round(1, limits_.max_draft, &arena_);  // first in the arena, as in a piece
+  const RoundBounds bounds{.num_tasks = num_tasks,
+                           .max_draft = limits_.max_draft,
+                           .vocab_size = limits_.vocab_size,
+                           .may_defer = kind.may_defer};
+  return graph->Capture(driver_.get(), [&] {
+    GpuResult result = arena_.LaunchFetch(UsualFetchBytes(num_tasks));
+    if (result.ok() && kind.resolves) result = driver_->LaunchResolve(round.device(), bounds);
+    if (result.ok()) result = driver_->LaunchRound(round.device(), bounds);
+    return result;
+  });
 }
 
 // The first whose rounds have room for so many tasks.
@@ -244,8 +143,10 @@ absl::Status CudaBackend::Run(const RoundBatch& batch) {
   SPECD_CHECK(batch.num_tasks <= limits_.max_batch);
   SPECD_CHECK(batch.tokens_stride > limits_.max_draft);
   for (int32_t done = 0; done < batch.num_tasks;) {
-    Piece piece = BeginPiece(batch, done);
-    absl::Status status = StagePiece(&piece);
+    StagedBatch piece = BeginPiece(batch, done);
+    absl::Status status;
+    if (piece.StageTasks() == 0) status = piece.TooLarge();
+    if (status.ok() && !piece.result().ok()) status = Failure(piece.result());
     if (status.ok()) {
       const GpuResult launched = LaunchPiece(piece);
       if (!launched.ok()) status = Failure(launched);
@@ -257,142 +158,42 @@ absl::Status CudaBackend::Run(const RoundBatch& batch) {
 
     const GpuResult written = FinishPiece(piece);
     if (!written.ok()) return Failure(written);
-    done += piece.count;
+    done += piece.count();
   }
   return absl::OkStatus();
 }
 
-CudaBackend::Piece CudaBackend::BeginPiece(const RoundBatch& batch, int32_t first) {
-  const int64_t places = num_places();
-  const int64_t answer_bytes =
-      sizeof(ChainOutcome) +
-      places * (sizeof(TokenId) + batch.scores_stride * int64_t{sizeof(TokenScore)}) +
-      batch.samples_stride * int64_t{sizeof(DraftSample)};
-  // Each of the four arrays may end before the next one can begin.
-  const int64_t room_bytes = max_piece_ * kArenaBytesPerSequence - 4 * int64_t{kFetchUnit};
-  const int64_t fitting = std::clamp<int64_t>(room_bytes / answer_bytes, 1, max_piece_);
-  const auto room = static_cast<int32_t>(std::min<int64_t>(fitting, batch.num_tasks - first));
-
+StagedBatch CudaBackend::BeginPiece(const RoundBatch& batch, int32_t first) {
   arena_.Clear();
   answers_.Clear();
-  const int64_t stride = batch.tokens_stride;
-  const int64_t scores = batch.scores_stride;
+  const int32_t room = std::min(max_piece_, batch.num_tasks - first);
   const int64_t target_bytes = batch.target.vocab_size * SizeBytes(batch.target.dtype);
   const int64_t draft_bytes = batch.draft.vocab_size * SizeBytes(batch.draft.dtype);
   const int64_t mask_bytes = MaskWords(batch.target.vocab_size) * sizeof(uint32_t);
-  return {.batch = batch,
-          .first = first,
-          .room = room,
-          .outcomes = {batch.outcomes, first, 1, 1, room, &answers_},
-          .tokens = {batch.tokens, first, stride, places, room, &answers_},
-          .scores = {batch.scores, first, stride * scores, places * scores, room, &answers_},
-          .samples = {batch.samples, first, batch.samples_stride, batch.samples_stride, room,
-                      &answers_},
-          .round = {room, limits_.max_draft, &arena_},
-          .tasks = arena_.Take<ChainTask>(room),
-          .next_tokens = StageNextTokens(batch, &arena_),
-          .target = {driver_.get(), rows_.get(), target_bytes},
-          .draft = {driver_.get(), rows_.get() + room * places * row_bytes(), draft_bytes},
-          .masks = {driver_.get(), masks_.get(), mask_bytes}};
+  const BatchRows rows = {
+      .target = {driver_.get(), rows_.get(), target_bytes},
+      .draft = {driver_.get(), rows_.get() + room * num_places() * row_bytes(), draft_bytes},
+      .masks = {driver_.get(), masks_.get(), mask_bytes}};
+  return {batch, first, max_piece_, limits_.max_draft, rows, &arena_, &answers_};
 }
 
-absl::Status CudaBackend::StagePiece(Piece* piece) {
-  if (!arena_.full() && !answers_.full()) {
-    const ChainTask* const tasks = piece->batch.tasks + piece->first;
-    while (piece->count < piece->room && StageTask(tasks[piece->count], piece)) ++piece->count;
-  }
-  if (piece->count == 0) {
-    return absl::ResourceExhaustedError(fmt::format(
-        "the edits, overrides and scores of one sequence need more than the {} bytes that a round "
-        "has for them on the device; give it fewer",
-        arena_.size_bytes() + answers_.size_bytes()));
-  }
-  for (const RowStage* rows : {&piece->target, &piece->draft, &piece->masks}) {
-    if (!rows->result().ok()) return Failure(rows->result());
-  }
-  return absl::OkStatus();
+GpuResult CudaBackend::LaunchPiece(const StagedBatch& piece) {
+  GraphKind kind;
+  kind.may_defer = piece.Fill(round_memory_.get());
+  kind.resolves = piece.resolves();
+  arena_.Seal();
+  return BucketFor(piece.count())[kind.index()].Launch();
 }
 
-// Copies a task into its slot, with pointers and row numbers that mean something on the device.
-// False, and no row is copied, if it does not fit any more.
-bool CudaBackend::StageTask(const ChainTask& task, Piece* piece) {
-  const DraftChain& chain = task.chain;
-  SPECD_CHECK(chain.num_drafts <= limits_.max_draft);
-  // Every draft token that is scored has a row; those that are verified have one more.
-  const int32_t num_places = chain.num_drafts + (task.kind == TaskKind::kScore ? 0 : 1);
-  ChainTask staged = task;
-  staged.chain.tokens = arena_.Put(chain.tokens, chain.num_drafts);
-  staged.chain.kinds = arena_.Put(chain.kinds, chain.num_drafts);
-  staged.chain.draft_weights = arena_.Put(chain.draft_weights, chain.num_drafts);
-  staged.chain.draft_masses = arena_.Put(chain.draft_masses, chain.num_drafts);
-  staged.chain.target_argmax = arena_.Put(chain.target_argmax, num_places);
-  staged.edits.edits = arena_.Put(task.edits.edits, task.edits.num_edits);
-  staged.edits.allowed = arena_.Put(task.edits.allowed, MaskWords(piece->batch.target.vocab_size));
-  staged.coins = arena_.Put(task.coins, task.num_coins);
-  staged.scores.chosen = arena_.Put(task.scores.chosen, task.scores.num_chosen);
-  const StagedArray<uint32_t> target_rows = arena_.Take<uint32_t>(num_places);
-  const StagedArray<uint32_t> draft_rows = arena_.Take<uint32_t>(chain.num_drafts);
-  const StagedArray<PlaceEdits> places =
-      arena_.Take<PlaceEdits>(task.places == nullptr ? 0 : num_places);
-  staged.chain.target_rows = target_rows.device;
-  staged.chain.draft_rows = draft_rows.device;
-  staged.places = places.device;
-  for (int32_t i = 0; i < num_places && places.host != nullptr; ++i) {
-    places.host[i] = task.places[i];
-    places.host[i].overrides = arena_.Put(task.places[i].overrides, task.places[i].num_overrides);
-  }
-  if (arena_.full()) return false;
-
-  const RoundBatch& batch = piece->batch;
-  for (int32_t i = 0; i < num_places; ++i) {
-    if (chain.target_argmax == nullptr) {
-      target_rows.host[i] = StageRow(batch.target, chain.target_rows[i], &piece->target);
-    }
-    if (places.host != nullptr && places.host[i].mask_row >= 0) {
-      places.host[i].mask_row = StageRow(batch.mask, places.host[i].mask_row, &piece->masks);
-    }
-  }
-  for (int32_t i = 0; i < chain.num_drafts; ++i) {
-    if (chain.kinds == nullptr || chain.kinds[i] != DraftKind::kSampled) continue;
-    draft_rows.host[i] = StageRow(batch.draft, chain.draft_rows[i], &piece->draft);
-  }
-  piece->tasks.host[piece->count] = staged;
-  return true;
-}
-
-GpuResult CudaBackend::FinishPiece(const Piece& piece) {
-  piece.outcomes.CopyBack(piece.count);
-  piece.tokens.CopyBack(piece.count);
-  piece.scores.CopyBack(piece.count);
-  piece.samples.CopyBack(piece.count);
+GpuResult CudaBackend::FinishPiece(const StagedBatch& piece) {
+  piece.CopyBack();
   GpuResult result = GpuResult::Ok();
-  for (int32_t i = piece.first; i < piece.first + piece.count && result.ok(); ++i) {
-    result = WriteOtherNextTokens(piece.batch, i, driver_.get());
+  for (int32_t i = piece.first(); i < piece.first() + piece.count() && result.ok(); ++i) {
+    result = WriteOtherNextTokens(piece.batch(), i, driver_.get());
   }
-  if (!piece.next_tokens.on_other_devices) return result;
+  if (!piece.has_tokens_elsewhere()) return result;
   const GpuResult copied = driver_->Synchronize();
   return result.ok() ? copied : result;
-}
-
-GpuResult CudaBackend::LaunchPiece(const Piece& piece) {
-  RoundBatch batch = piece.batch;
-  batch.target = OnDevice(batch.target, piece.target);
-  batch.draft = OnDevice(batch.draft, piece.draft);
-  batch.mask = OnDevice(batch.mask, piece.masks, batch.target.vocab_size);
-  batch.tasks = piece.tasks.device;
-  batch.num_tasks = piece.count;
-  batch.outcomes = piece.outcomes.device();
-  batch.tokens = piece.tokens.device();
-  batch.tokens_stride = num_places();
-  batch.scores = piece.scores.device();
-  batch.samples = piece.samples.device();
-  batch.next_tokens = piece.next_tokens.arrays;
-  batch.num_next_tokens = piece.next_tokens.count;
-  const bool may_defer =
-      piece.round.Fill(batch, piece.batch.tasks + piece.first, piece.tasks.host, workspaces_.get());
-  arena_.Seal();
-  const Bucket& bucket = BucketFor(piece.count);
-  return (may_defer ? bucket.with_deferred : bucket.at_once).Launch();
 }
 
 absl::Status CudaBackend::Transform(const TransformBatch& batch) {
@@ -431,7 +232,7 @@ GpuResult CudaBackend::LaunchTransforms(const TransformBatch& batch, int32_t fir
   piece.statuses = statuses;
   GpuResult result = source.result();
   if (result.ok()) result = arena_.ToDevice();
-  if (result.ok()) result = driver_->LaunchTransforms(piece, workspaces_.get());
+  if (result.ok()) result = driver_->LaunchTransforms(piece, round_memory_.get());
   for (int32_t i = 0; i < count && result.ok(); ++i) {
     result =
         driver_->ToHost(batch.rows[first + i].out, rows.host[i].out, vocab_size * sizeof(float));

@@ -6,11 +6,9 @@
 // the CPU. A round that needs more than the staging memory is done in pieces;
 // results do not depend on the cut. Everything goes through GpuDriver, so this file knows nothing
 // of CUDA's API and runs in tests over host memory.
-//
-// A new array in ChainTask is one line of StageTask(); a new array of answers is an Answers more in
-// a piece.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +16,7 @@
 #include "kernels/backend.h"
 #include "kernels/core/gpu_driver.h"
 #include "kernels/cuda/captured_graph.h"
+#include "kernels/cuda/staged_batch.h"
 #include "kernels/cuda/staging.h"
 
 namespace specd {
@@ -36,24 +35,24 @@ class CudaBackend final : public Backend {
   absl::Status Transform(const TransformBatch& batch) override;
 
  private:
-  struct Piece;
-  // Rounds up to a number of tasks: those that are surely decided at once, and all.
-  struct Bucket {
-    CapturedGraph at_once;
-    CapturedGraph with_deferred;
+  // What runs rounds up to a number of tasks: for each GraphKind the launches that it needs.
+  struct GraphKind {
+    bool may_defer = false;
+    bool resolves = false;
+    size_t index() const { return (may_defer ? 1 : 0) + (resolves ? 2 : 0); }
   };
+  using Bucket = std::array<CapturedGraph, 4>;
 
   int64_t row_bytes() const { return limits_.vocab_size * SizeBytes(DType::kFloat32); }
   int32_t num_places() const { return limits_.max_draft + 1; }
 
   GpuResult Allocate();
   GpuResult CaptureBuckets();
+  GpuResult CaptureGraph(int32_t num_tasks, GraphKind kind, CapturedGraph* graph);
   const Bucket& BucketFor(int32_t num_tasks) const;
-  Piece BeginPiece(const RoundBatch& batch, int32_t first);
-  absl::Status StagePiece(Piece* piece);
-  bool StageTask(const ChainTask& task, Piece* piece);
-  GpuResult LaunchPiece(const Piece& piece);
-  GpuResult FinishPiece(const Piece& piece);
+  StagedBatch BeginPiece(const RoundBatch& batch, int32_t first);
+  GpuResult LaunchPiece(const StagedBatch& piece);
+  GpuResult FinishPiece(const StagedBatch& piece);
   GpuResult LaunchTransforms(const TransformBatch& batch, int32_t first, int32_t count,
                              OutcomeStatus* statuses);
 
@@ -66,7 +65,7 @@ class CudaBackend final : public Backend {
 
   DeviceMemory rows_;
   DeviceMemory masks_;
-  DeviceMemory workspaces_;
+  DeviceMemory round_memory_;
   StagingArena arena_;
   AnswerArena answers_;
   std::vector<Bucket> buckets_;  // destroyed before the memory above; sizes 1, 2, 4, ...

@@ -65,6 +65,7 @@ class CudaDriver final : public GpuDriver {
     }
     if (result.ok()) result = OnDevice("loading of FetchKernel", LoadFetchKernel);
     if (result.ok()) result = OnDevice("loading of ReadRowsKernel", LoadReadKernel);
+    if (result.ok()) result = OnDevice("loading of ResolveKernel", LoadResolveKernel);
     if (result.ok()) result = OnDevice("loading of RunRoundKernel", LoadRoundKernel);
     if (result.ok()) result = OnDevice("loading of TransformRowsKernel", LoadTransformKernel);
     if (!result.ok() || own_ != nullptr) return result;
@@ -126,6 +127,10 @@ class CudaDriver final : public GpuDriver {
 
   GpuResult LaunchFetch(const FetchPlan& plan) override {
     return OnDevice("launch of FetchKernel", [&] { return EnqueueFetch(plan, stream()); });
+  }
+  GpuResult LaunchResolve(const FusedRound* round, const RoundBounds& bounds) override {
+    return OnDevice("launch of ResolveKernel",
+                    [&] { return EnqueueResolve(round, bounds, shape_.num_processors, stream()); });
   }
   GpuResult LaunchRound(const FusedRound* round, const RoundBounds& bounds) override {
     const GpuResult result = OnDevice("launch of RunRoundKernel", [&] {

@@ -7,6 +7,7 @@
 
 #include "kernels/bodies/fetch.h"
 #include "kernels/bodies/fused_round.h"
+#include "kernels/bodies/resolve.h"
 #include "kernels/bodies/transform.h"
 
 namespace specd {
@@ -202,6 +203,9 @@ GpuResult FakeGpuDriver::ElapsedUs(Event* start, Event* end, double* elapsed_us)
 GpuResult FakeGpuDriver::LaunchFetch(const FetchPlan& plan) {
   return Enqueue("LaunchFetch", true, [=, this] { return RunFetchPlan(plan); });
 }
+GpuResult FakeGpuDriver::LaunchResolve(const FusedRound* round, const RoundBounds& bounds) {
+  return Enqueue("LaunchResolve", true, [=, this] { return RunResolvePlan(round, bounds); });
+}
 GpuResult FakeGpuDriver::LaunchRound(const FusedRound* round, const RoundBounds& bounds) {
   return Enqueue("LaunchRound", true, [=, this] { return RunRound(round, bounds); });
 }
@@ -298,19 +302,46 @@ GpuResult FakeGpuDriver::RunFetchPlan(const FetchPlan& plan) {
   return error.empty() ? GpuResult::Ok() : GpuResult::Error(error);
 }
 
+GpuResult FakeGpuDriver::CheckRound(const FusedRound* at, const RoundBounds& bounds) const {
+  const GpuResult result = CheckRange("round", at, sizeof(FusedRound));
+  if (!result.ok()) return result;
+  const RoundBatch& batch = at->batch;
+  if (batch.num_tasks < 1 || batch.num_tasks > bounds.num_tasks ||
+      at->max_draft > bounds.max_draft || batch.target.vocab_size > bounds.vocab_size) {
+    return GpuResult::Error("the round is not within the bounds of its launch");
+  }
+  return CheckAddresses("round", {batch.target.data, batch.draft.data, batch.tasks, batch.outcomes,
+                                  batch.tokens, batch.mask.words, batch.scores, batch.samples,
+                                  at->rows, at->row_arrivals, at->progress, at->workspaces,
+                                  batch.draft_tokens.ids, batch.slots.kept, batch.slots.recent});
+}
+
+GpuResult FakeGpuDriver::RunResolvePlan(const FusedRound* at, const RoundBounds& bounds) {
+  GpuResult result = CheckRound(at, bounds);
+  if (!result.ok()) return result;
+  const int32_t num_tasks = at->batch.num_tasks;
+  const ResolvePlan& plan = at->resolve;
+  if (plan.given == nullptr) return GpuResult::Error("nothing in the round is to be resolved");
+  const size_t scratch_bytes =
+      num_tasks * ResolveBytes(plan.max_draft, at->batch.slots.recent_room);
+  result = CheckRange("list of tasks", plan.given, num_tasks * sizeof(ChainTask));
+  if (result.ok()) {
+    result = CheckRange("list of resolved tasks", plan.tasks, num_tasks * sizeof(ChainTask));
+  }
+  if (result.ok()) result = CheckRange("scratch", plan.scratch, scratch_bytes);
+  for (int32_t i = 0; i < num_tasks && result.ok(); ++i) result = CheckTask(plan.given[i]);
+  if (!result.ok()) return result;
+  ++gpu_->num_resolves;
+  std::memset(plan.scratch, kPoison, scratch_bytes);
+  const std::string error = RunLaunch([&](EmulatedThread thread) { RunResolve(thread, *at); });
+  return error.empty() ? GpuResult::Ok() : GpuResult::Error(error);
+}
+
 GpuResult FakeGpuDriver::RunRound(const FusedRound* at, const RoundBounds& bounds) {
-  GpuResult result = CheckRange("round", at, sizeof(FusedRound));
+  GpuResult result = CheckRound(at, bounds);
   if (!result.ok()) return result;
   const FusedRound& round = *at;
   const RoundBatch& batch = round.batch;
-  if (batch.num_tasks < 1 || batch.num_tasks > bounds.num_tasks ||
-      round.max_draft > bounds.max_draft || batch.target.vocab_size > bounds.vocab_size) {
-    return GpuResult::Error("the round is not within the bounds of its launch");
-  }
-  result =
-      CheckAddresses("round", {batch.target.data, batch.draft.data, batch.tasks, batch.outcomes,
-                               batch.tokens, batch.mask.words, batch.scores, batch.samples,
-                               round.rows, round.row_arrivals, round.progress, round.workspaces});
   for (int32_t i = 0; i < batch.num_tasks && result.ok(); ++i) result = CheckTask(batch.tasks[i]);
   if (result.ok()) result = CheckAddresses("list of next tokens", {batch.next_tokens});
   for (int32_t i = 0; i < batch.num_next_tokens && result.ok(); ++i) {
@@ -329,6 +360,11 @@ GpuResult FakeGpuDriver::RunRound(const FusedRound* at, const RoundBounds& bound
     error = RunLaunch([&](EmulatedThread thread) { RunDeferredTasks(thread, round); });
   }
   if (error.empty() && gpu_->after_round) gpu_->after_round(batch);
+  // A round that is not resolved must not find the tasks of an earlier one.
+  if (round.resolve.given != nullptr) {
+    std::memset(static_cast<void*>(round.resolve.tasks), kPoison,
+                batch.num_tasks * sizeof(ChainTask));
+  }
   return error.empty() ? CheckProgress(round) : GpuResult::Error(error);
 }
 

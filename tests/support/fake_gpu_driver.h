@@ -45,6 +45,7 @@ struct FakeGpu {
   bool runs_at_once = false;
   int num_launches = 0;                                // of rounds and transforms that ran
   int num_graph_launches = 0;                          // that were enqueued
+  int num_resolves = 0;                                // launches that resolved a round
   int32_t num_threads = 64;                            // of an emulated block
   int32_t num_blocks = 3;                              // of the launch of a round
   std::function<void(const RoundBatch&)> after_round;  // may change the answers of a round
@@ -68,6 +69,7 @@ class FakeGpuDriver final : public GpuDriver {
   GpuResult ToDevice(void* device, const void* host, size_t size_bytes) override;
   GpuResult ToHost(void* host, const void* device, size_t size_bytes) override;
   GpuResult LaunchFetch(const FetchPlan& plan) override;
+  GpuResult LaunchResolve(const FusedRound* round, const RoundBounds& bounds) override;
   GpuResult LaunchRound(const FusedRound* round, const RoundBounds& bounds) override;
   GpuResult LaunchTransforms(const TransformBatch& batch, void* workspaces) override;
   GpuResult LaunchRead(const ReadPlan& plan) override;
@@ -97,6 +99,8 @@ class FakeGpuDriver final : public GpuDriver {
   GpuResult CheckTask(const ChainTask& task) const;
 
   GpuResult RunFetchPlan(const FetchPlan& plan);
+  GpuResult CheckRound(const FusedRound* round, const RoundBounds& bounds) const;
+  GpuResult RunResolvePlan(const FusedRound* round, const RoundBounds& bounds);
   GpuResult RunRound(const FusedRound* round, const RoundBounds& bounds);
   GpuResult RunTransforms(const TransformBatch& batch, void* workspaces);
   GpuResult RunRead(const ReadPlan& plan);

@@ -6,6 +6,7 @@
 
 #include "kernels/bodies/fused_round.h"
 #include "kernels/core/check.h"
+#include "kernels/cuda/staged_task.h"
 
 namespace specd::bench {
 namespace {
@@ -78,9 +79,9 @@ GpuResult GpuRounds::Load(const std::vector<RoundAnswer>& expected) {
     result = driver_->ToDevice(mask_.get(), mask.words, mask_bytes);
   }
   if (result.ok()) {
-    result = workspaces_.Allocate(
-        driver_, static_cast<size_t>(shape.batch *
-                                     FusedWorkspaceBytes(set_.target().vocab_size, shape.draft)));
+    result = round_memory_.Allocate(
+        driver_,
+        static_cast<size_t>(RoundMemoryBytes(set_.target().vocab_size, shape.draft, shape.batch)));
   }
   if (result.ok()) result = arena_.Resize(driver_, ArenaBytes());
   if (result.ok()) result = answers_.Resize(driver_, num_tasks * answer_bytes);
@@ -94,28 +95,6 @@ GpuResult GpuRounds::Load(const std::vector<RoundAnswer>& expected) {
   return result.ok() ? finished : result;
 }
 
-// Rows keep their numbers; everything else goes into the arena.
-ChainTask GpuRounds::Stage(const ChainTask& task) {
-  const DraftChain& chain = task.chain;
-  const int32_t num_places = chain.num_drafts + 1;
-  ChainTask staged = task;
-  staged.chain.tokens = arena_.Put(chain.tokens, chain.num_drafts);
-  staged.chain.kinds = arena_.Put(chain.kinds, chain.num_drafts);
-  staged.chain.target_rows = arena_.Put(chain.target_rows, num_places);
-  staged.chain.draft_rows = arena_.Put(chain.draft_rows, chain.num_drafts);
-  staged.chain.draft_weights = arena_.Put(chain.draft_weights, chain.num_drafts);
-  staged.chain.draft_masses = arena_.Put(chain.draft_masses, chain.num_drafts);
-  staged.edits.edits = arena_.Put(task.edits.edits, task.edits.num_edits);
-  if (task.places == nullptr) return staged;
-  const StagedArray<PlaceEdits> places = arena_.Take<PlaceEdits>(num_places);
-  for (int32_t i = 0; i < num_places; ++i) {
-    places.host[i] = task.places[i];
-    places.host[i].overrides = arena_.Put(task.places[i].overrides, task.places[i].num_overrides);
-  }
-  staged.places = places.device;
-  return staged;
-}
-
 void GpuRounds::StageRound(int32_t round, const RoundAnswer& expected) {
   const RoundShape& shape = set_.shape();
   const StagedRound place(shape.batch, shape.draft, &arena_);
@@ -125,22 +104,29 @@ void GpuRounds::StageRound(int32_t round, const RoundAnswer& expected) {
                                   .outcomes = answers_.Take<ChainOutcome>(shape.batch),
                                   .tokens = answers_.Take<TokenId>(shape.rows_of_round()),
                                   .read = {}});
-  for (int32_t s = 0; s < shape.batch; ++s) staged.tasks.host[s] = Stage(set_.task(round, s));
-
   RoundBatch batch;
   batch.target = set_.target();
   batch.target.data = target_.get();
+  batch.target.space = MemorySpace::kDevice;
   batch.draft = set_.draft();
   batch.draft.data = draft_.get();
+  batch.draft.space = MemorySpace::kDevice;
   batch.mask = set_.mask();
   batch.mask.words = reinterpret_cast<const uint32_t*>(mask_.get());
+  batch.mask.space = MemorySpace::kDevice;
+  const RowStage none(driver_, nullptr, 0);  // rows keep their numbers
+  BatchRows rows_copied{.target = none, .draft = none, .masks = none};
+  for (int32_t s = 0; s < shape.batch; ++s) {
+    SPECD_CHECK(
+        StageTask(set_.task(round, s), batch, &rows_copied, &arena_, &staged.tasks.host[s]));
+  }
   batch.tasks = staged.tasks.device;
   batch.num_tasks = shape.batch;
   batch.outcomes = staged.outcomes.device;
   batch.tokens = staged.tokens.device;
   batch.tokens_stride = shape.rows_of_sequence();
   rounds_.back().may_defer =
-      staged.round.Fill(batch, &set_.task(round, 0), staged.tasks.host, workspaces_.get());
+      staged.round.Fill(batch, &set_.task(round, 0), staged.tasks.host, round_memory_.get());
 
   std::vector<const void*> rows;
   for (const MemorySpan& span : set_.NeededRows(round, expected)) {

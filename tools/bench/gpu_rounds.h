@@ -46,7 +46,6 @@ class GpuRounds {
 
   size_t ArenaBytes() const;
   GpuResult CopyRows(const TensorView& tensor, DeviceMemory* memory);
-  ChainTask Stage(const ChainTask& task);
   void StageRound(int32_t round, const RoundAnswer& expected);
 
   GpuDriver* driver_;
@@ -54,7 +53,7 @@ class GpuRounds {
   DeviceMemory target_;
   DeviceMemory draft_;
   DeviceMemory mask_;
-  DeviceMemory workspaces_;
+  DeviceMemory round_memory_;
   StagingArena arena_;
   AnswerArena answers_;
   std::vector<Staged> rounds_;

@@ -1,0 +1,119 @@
+#include "kernels/cuda/staged_batch.h"
+
+#include <fmt/format.h>
+
+namespace specd {
+
+namespace {
+
+// Room in the arenas. A sequence's task with its few hundred edits, and the scores of its tokens,
+// are far below the first, each; one sequence with edits of the whole vocabulary must fit by
+// itself.
+constexpr int64_t kArenaBytesPerSequence = 128 * 1024;
+constexpr int64_t kArenaBytesPerId = 2 * sizeof(TokenEdit) + 1;
+
+// What a launch is wide enough to fetch at once: the round itself, and for each sequence its task
+// with a chain, places and a short list of edits.
+constexpr size_t kUsualBytes = 4 * 1024;
+constexpr size_t kUsualBytesPerSequence = 4 * 1024;
+
+// Of so many tasks from `first` on, those whose answers fit.
+int32_t RoomFor(const RoundBatch& batch, int32_t first, int32_t max_tasks, int64_t places,
+                const Arena& answers) {
+  const int64_t answer_bytes =
+      sizeof(ChainOutcome) +
+      places * (sizeof(TokenId) + batch.scores_stride * int64_t{sizeof(TokenScore)}) +
+      batch.samples_stride * int64_t{sizeof(DraftSample)};
+  // Each of the four arrays may end before the next one can begin.
+  const int64_t room_bytes = static_cast<int64_t>(answers.size_bytes()) - 4 * int64_t{kFetchUnit};
+  const int64_t fitting = std::clamp<int64_t>(room_bytes / answer_bytes, 1, max_tasks);
+  return static_cast<int32_t>(std::min<int64_t>(fitting, batch.num_tasks - first));
+}
+
+}  // namespace
+
+size_t TaskArenaBytes(int32_t vocab_size, int32_t max_tasks) {
+  const int64_t mask_bytes = MaskWords(vocab_size) * sizeof(uint32_t);
+  return max_tasks * (kArenaBytesPerSequence + mask_bytes) + vocab_size * kArenaBytesPerId;
+}
+size_t AnswerArenaBytes(int32_t max_tasks) { return max_tasks * kArenaBytesPerSequence; }
+
+size_t UsualFetchBytes(int32_t num_tasks) {
+  return kUsualBytes + static_cast<size_t>(num_tasks) * kUsualBytesPerSequence;
+}
+
+StagedBatch::StagedBatch(const RoundBatch& batch, int32_t first, int32_t max_tasks,
+                         int32_t max_draft, const BatchRows& rows, Arena* arena, Arena* answers)
+    : batch_(batch),
+      first_(first),
+      room_(RoomFor(batch, first, max_tasks, max_draft + 1, *answers)),
+      max_draft_(max_draft),
+      arena_(arena),
+      answers_(answers),
+      outcomes_(batch.outcomes, first, 1, 1, room_, answers),
+      tokens_(batch.tokens, first, batch.tokens_stride, max_draft + 1, room_, answers),
+      scores_(batch.scores, first, int64_t{batch.tokens_stride} * batch.scores_stride,
+              int64_t{max_draft + 1} * batch.scores_stride, room_, answers),
+      samples_(batch.samples, first, batch.samples_stride, batch.samples_stride, room_, answers),
+      round_(room_, max_draft, arena),
+      tasks_(arena->Take<ChainTask>(room_)),
+      next_tokens_(StageNextTokens(batch, arena)),
+      rows_(rows) {}
+
+StagedBatch::TokenArrays StagedBatch::StageNextTokens(const RoundBatch& batch, Arena* arena) {
+  const StagedArray<TokenArray> list = arena->Take<TokenArray>(batch.num_next_tokens);
+  TokenArrays staged{.arrays = list.device};
+  for (int32_t i = 0; i < batch.num_next_tokens && list.host != nullptr; ++i) {
+    const MemorySpace space = batch.next_tokens[i].space;
+    staged.on_other_devices |= space == MemorySpace::kOtherDevice;
+    if (space != MemorySpace::kDevice) continue;
+    list.host[staged.count++] = batch.next_tokens[i];
+  }
+  return staged;
+}
+
+int32_t StagedBatch::StageTasks() {
+  if (arena_->full() || answers_->full()) return 0;
+  while (count_ < room_) {
+    const ChainTask& task = batch_.tasks[first_ + count_];
+    SPECD_CHECK(task.chain.num_drafts <= max_draft_);
+    if (!StageTask(task, batch_, &rows_, arena_, &tasks_.host[count_])) break;
+    ++count_;
+  }
+  return count_;
+}
+
+absl::Status StagedBatch::TooLarge() const {
+  return absl::ResourceExhaustedError(fmt::format(
+      "the edits, overrides and scores of one sequence need more than the {} bytes that a round "
+      "has for them on the device; give it fewer",
+      arena_->size_bytes() + answers_->size_bytes()));
+}
+
+bool StagedBatch::Fill(char* memory) const {
+  RoundBatch batch = batch_;
+  batch.target = OnDevice(batch.target, rows_.target);
+  batch.draft = OnDevice(batch.draft, rows_.draft);
+  batch.mask = OnDevice(batch.mask, rows_.masks, batch.target.vocab_size);
+  batch.tasks = tasks_.device;
+  batch.num_tasks = count_;
+  batch.outcomes = outcomes_.device();
+  batch.tokens = tokens_.device();
+  batch.tokens_stride = max_draft_ + 1;
+  batch.scores = scores_.device();
+  batch.samples = samples_.device();
+  batch.next_tokens = next_tokens_.arrays;
+  batch.num_next_tokens = next_tokens_.count;
+  // Of host memory they are with the tasks.
+  if (batch.draft_tokens.space == MemorySpace::kHost) batch.draft_tokens = {};
+  return round_.Fill(batch, batch_.tasks + first_, tasks_.host, memory);
+}
+
+void StagedBatch::CopyBack() const {
+  outcomes_.CopyBack(count_);
+  tokens_.CopyBack(count_);
+  scores_.CopyBack(count_);
+  samples_.CopyBack(count_);
+}
+
+}  // namespace specd

@@ -1,0 +1,113 @@
+// StagedBatch: tasks of a round on their way to a device, and their answers on the way back.
+//
+// Whoever runs rounds on a device makes one over two arenas that are empty, stages as many tasks as
+// there is room for, fills the round and brings the first arena over; when the round has run the
+// answers are in the second one. A view of the arenas' memory; not for several threads at once.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/backend.h"
+#include "kernels/cuda/staged_round.h"
+#include "kernels/cuda/staged_task.h"
+
+namespace specd {
+
+// How large the arenas have to be for max_tasks, so that one task with edits of the whole
+// vocabulary fits by itself.
+size_t TaskArenaBytes(int32_t vocab_size, int32_t max_tasks);
+size_t AnswerArenaBytes(int32_t max_tasks);
+
+// What a launch for rounds of so many tasks is wide enough to fetch at once.
+size_t UsualFetchBytes(int32_t num_tasks);
+
+// An array of answers, `width` elements for each task, which the caller has `stride` apart. It
+// begins as the caller has it, so that what no task writes keeps its value.
+template <typename T>
+class Answers {
+ public:
+  Answers(T* all, int32_t first, int64_t stride, int64_t width, int32_t num_tasks, Arena* arena)
+      : caller_(all + first * stride),
+        stride_(stride),
+        width_(width),
+        staged_(arena->Take<T>(width * num_tasks)) {
+    if (staged_.host == nullptr) return;
+    for (int32_t i = 0; i < num_tasks; ++i) {
+      std::copy_n(caller_ + i * stride_, width_, staged_.host + i * width_);
+    }
+  }
+
+  T* device() const { return staged_.device; }
+
+  void CopyBack(int32_t num_tasks) const {
+    for (int32_t i = 0; i < num_tasks; ++i) {
+      std::copy_n(staged_.host + i * width_, width_, caller_ + i * stride_);
+    }
+  }
+
+ private:
+  T* caller_;
+  int64_t stride_;
+  int64_t width_;
+  StagedArray<T> staged_;
+};
+
+class StagedBatch {
+ public:
+  // Of the tasks from `first` on: max_tasks of them at most, and fewer where answers are large.
+  // The round is the first thing in `arena`.
+  StagedBatch(const RoundBatch& batch, int32_t first, int32_t max_tasks, int32_t max_draft,
+              const BatchRows& rows, Arena* arena, Arena* answers);
+
+  // Stages tasks until one does not fit, and returns how many were staged.
+  int32_t StageTasks();
+  // Why a batch in which not even one task could be staged is refused.
+  absl::Status TooLarge() const;
+  // Of the copies of rows.
+  GpuResult result() const { return rows_.result(); }
+
+  // Completes the round: its memory, besides what was staged, is `memory` of the device,
+  // RoundMemoryBytes. Returns whether a task may be deferred. REQUIRES: tasks were staged.
+  bool Fill(char* memory) const;
+  // After Fill: is LaunchResolve needed?
+  bool resolves() const { return round_.resolves(); }
+
+  // Puts the answers where the caller wants them. REQUIRES: the round has run.
+  void CopyBack() const;
+
+  const RoundBatch& batch() const { return batch_; }
+  int32_t first() const { return first_; }
+  int32_t room() const { return room_; }
+  int32_t count() const { return count_; }
+  // There are arrays of next tokens that lie on other devices.
+  bool has_tokens_elsewhere() const { return next_tokens_.on_other_devices; }
+
+ private:
+  // Those arrays of next tokens that the device writes: where kernels find the list, and its
+  // length.
+  struct TokenArrays {
+    const TokenArray* arrays = nullptr;
+    int32_t count = 0;
+    bool on_other_devices = false;  // there are some that it cannot write
+  };
+  static TokenArrays StageNextTokens(const RoundBatch& batch, Arena* arena);
+
+  RoundBatch batch_;  // the caller's
+  int32_t first_;
+  int32_t room_;
+  int32_t max_draft_;
+  Arena* arena_;
+  Arena* answers_;
+  int32_t count_ = 0;
+  Answers<ChainOutcome> outcomes_;
+  Answers<TokenId> tokens_;
+  Answers<TokenScore> scores_;
+  Answers<DraftSample> samples_;
+  StagedRound round_;
+  StagedArray<ChainTask> tasks_;
+  TokenArrays next_tokens_;
+  BatchRows rows_;
+};
+
+}  // namespace specd

@@ -1,0 +1,91 @@
+#include "kernels/cuda/staged_task.h"
+
+namespace specd {
+
+namespace {
+
+int32_t StageMaskRow(const MaskView& mask, int32_t row, RowStage* stage) {
+  if (mask.space == MemorySpace::kDevice) return row;
+  return static_cast<int32_t>(stage->Append(mask.words + row * mask.row_stride));
+}
+
+// Its own, or those of its slot where only the host can read them.
+const TokenId* DraftTokensOf(const ChainTask& task, const TokenRows& rows) {
+  if (!task.drafts_by_slot || rows.space != MemorySpace::kHost) return task.chain.tokens;
+  return rows.ids + task.slot * rows.row_stride;
+}
+
+}  // namespace
+
+GpuResult BatchRows::result() const {
+  for (const RowStage* rows : {&target, &draft, &masks}) {
+    if (!rows->result().ok()) return rows->result();
+  }
+  return GpuResult::Ok();
+}
+
+uint32_t StageRow(const TensorView& tensor, uint32_t row, RowStage* stage) {
+  if (tensor.space == MemorySpace::kDevice) return row;
+  return stage->Append(RowAt(tensor, row).data);
+}
+
+TensorView OnDevice(const TensorView& tensor, const RowStage& stage) {
+  if (tensor.space == MemorySpace::kDevice) return tensor;
+  TensorView staged = tensor;
+  staged.data = stage.memory();
+  staged.num_rows = stage.num_rows();
+  staged.row_stride = tensor.vocab_size;
+  staged.space = MemorySpace::kDevice;
+  return staged;
+}
+MaskView OnDevice(const MaskView& mask, const RowStage& stage, int32_t vocab_size) {
+  if (mask.space == MemorySpace::kDevice) return mask;
+  return {static_cast<const uint32_t*>(stage.memory()), stage.num_rows(), MaskWords(vocab_size),
+          MemorySpace::kDevice};
+}
+
+bool StageTask(const ChainTask& task, const RoundBatch& batch, BatchRows* rows, Arena* arena,
+               ChainTask* staged) {
+  const DraftChain& chain = task.chain;
+  // Every draft token that is scored has a row; those that are verified have one more.
+  const int32_t num_places = chain.num_drafts + (task.kind == TaskKind::kScore ? 0 : 1);
+  ChainTask copy = task;
+  copy.chain.tokens = arena->Put(DraftTokensOf(task, batch.draft_tokens), chain.num_drafts);
+  copy.chain.kinds = arena->Put(chain.kinds, chain.num_drafts);
+  copy.chain.draft_weights = arena->Put(chain.draft_weights, chain.num_drafts);
+  copy.chain.draft_masses = arena->Put(chain.draft_masses, chain.num_drafts);
+  copy.chain.target_argmax = arena->Put(chain.target_argmax, num_places);
+  copy.edits.edits = arena->Put(task.edits.edits, task.edits.num_edits);
+  copy.edits.allowed = arena->Put(task.edits.allowed, MaskWords(batch.target.vocab_size));
+  copy.coins = arena->Put(task.coins, task.num_coins);
+  copy.scores.chosen = arena->Put(task.scores.chosen, task.scores.num_chosen);
+  const StagedArray<uint32_t> target_rows = arena->Take<uint32_t>(num_places);
+  const StagedArray<uint32_t> draft_rows = arena->Take<uint32_t>(chain.num_drafts);
+  const StagedArray<PlaceEdits> places =
+      arena->Take<PlaceEdits>(task.places == nullptr ? 0 : num_places);
+  copy.chain.target_rows = target_rows.device;
+  copy.chain.draft_rows = draft_rows.device;
+  copy.places = places.device;
+  for (int32_t i = 0; i < num_places && places.host != nullptr; ++i) {
+    places.host[i] = task.places[i];
+    places.host[i].overrides = arena->Put(task.places[i].overrides, task.places[i].num_overrides);
+  }
+  if (arena->full()) return false;
+
+  for (int32_t i = 0; i < num_places; ++i) {
+    if (chain.target_argmax == nullptr) {
+      target_rows.host[i] = StageRow(batch.target, chain.target_rows[i], &rows->target);
+    }
+    if (places.host != nullptr && places.host[i].mask_row >= 0) {
+      places.host[i].mask_row = StageMaskRow(batch.mask, places.host[i].mask_row, &rows->masks);
+    }
+  }
+  for (int32_t i = 0; i < chain.num_drafts; ++i) {
+    if (chain.kinds == nullptr || chain.kinds[i] != DraftKind::kSampled) continue;
+    draft_rows.host[i] = StageRow(batch.draft, chain.draft_rows[i], &rows->draft);
+  }
+  *staged = copy;
+  return true;
+}
+
+}  // namespace specd
