@@ -557,8 +557,8 @@ SPECD_API int specd_get_verdict(specd_engine* engine, specd_verdict* verdict);
  * the order of the rounds whose rows they compute, and behind one another, whatever streams they
  * are on. num_sequences, 1 .. max_batch, is how many sequences the launch is made wide for; rounds
  * of any size are done. All roles must be bound to memory of the device (specd_import_device) that
- * cuda_stream is of. What was captured must not run any more once specd_close is called, nor while
- * a role is bound anew. */
+ * cuda_stream is of; NULL is no stream here, cudaStreamLegacy is the default one. What was captured
+ * must not run any more once specd_close is called, nor while a role is bound anew. */
 SPECD_API int specd_enqueue_staged(specd_engine* engine, uint32_t num_sequences, void* cuda_stream);
 
 /* As specd_submit, for the next run of what specd_enqueue_staged enqueued. It may be called while
