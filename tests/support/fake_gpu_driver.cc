@@ -2,11 +2,13 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <atomic>
 #include <cstring>
 #include <utility>
 
 #include "kernels/bodies/fetch.h"
 #include "kernels/bodies/fused_round.h"
+#include "kernels/bodies/staged_turn.h"
 #include "kernels/bodies/transform.h"
 
 namespace specd {
@@ -28,7 +30,23 @@ bool Holds(const FakeGpu::Blocks& blocks, const void* begin, size_t size_bytes) 
   return static_cast<size_t>(offset) + size_bytes <= block.size() * 8;
 }
 
+// As in kernels/cuda/staged_kernel.cu.
+struct HostWords {
+  uint64_t Acquire(const uint64_t* word) const {
+    return std::atomic_ref<uint64_t>(const_cast<uint64_t&>(*word)).load(std::memory_order_acquire);
+  }
+  void Release(uint64_t value, uint64_t* word) const {
+    std::atomic_ref<uint64_t>(*word).store(value, std::memory_order_release);
+  }
+};
+
 }  // namespace
+
+void FakeGpu::Replay(const std::vector<Work>& work) {
+  for (const Work& one : work) {
+    if (fault.ok()) fault = one();
+  }
+}
 
 GpuResult FakeGpuDriver::FailureOf(const std::string& name) {
   if (gpu_->failing_call != name || gpu_->failing_after-- > 0) return GpuResult::Ok();
@@ -48,7 +66,10 @@ GpuResult FakeGpuDriver::Enqueue(const std::string& name, bool may_be_captured,
                                  FakeGpu::Work work) {
   GpuResult result = may_be_captured ? FailureOf(name) : Call(name);
   if (!result.ok()) return result;
-  if (capturing_) {
+  if (enqueues_on_ != nullptr) {
+    if (!may_be_captured) return GpuResult::Error(name + " on a stream that may be capturing");
+    gpu_->others_work[enqueues_on_].push_back(std::move(work));
+  } else if (capturing_) {
     captured_.push_back(std::move(work));
   } else if (gpu_->runs_at_once) {
     RunNow(work);
@@ -60,7 +81,7 @@ GpuResult FakeGpuDriver::Enqueue(const std::string& name, bool may_be_captured,
 
 // Nothing runs after an error, as on a device.
 void FakeGpuDriver::RunNow(const FakeGpu::Work& work) {
-  if (first_error_.ok()) first_error_ = work();
+  if (first_error_.ok() && gpu_->fault.ok()) first_error_ = work();
 }
 
 GpuResult FakeGpuDriver::Synchronize() {
@@ -68,8 +89,20 @@ GpuResult FakeGpuDriver::Synchronize() {
   for (const FakeGpu::Work& work : pending_) RunNow(work);
   pending_.clear();
   if (result.ok()) result = first_error_;
+  if (result.ok()) result = gpu_->fault;
   first_error_ = GpuResult::Ok();
   return result;
+}
+
+GpuResult FakeGpuDriver::SynchronizeDevice() {
+  const GpuResult result = Call("SynchronizeDevice");
+  const GpuResult finished = Synchronize();
+  return result.ok() ? finished : result;
+}
+
+GpuResult FakeGpuDriver::Check() {
+  const GpuResult result = Call("Check");
+  return result.ok() ? gpu_->fault : result;
 }
 
 GpuResult FakeGpuDriver::ListDevices(std::vector<GpuDevice>* devices) {
@@ -92,6 +125,13 @@ GpuResult FakeGpuDriver::UseStream(void* stream, size_t* device) {
 GpuResult FakeGpuDriver::Allocate(size_t size_bytes, void** memory) {
   const GpuResult result = Call("Allocate");
   if (result.ok()) *memory = AddPoisoned(size_bytes, &gpu_->allocations);
+  return result;
+}
+
+GpuResult FakeGpuDriver::AllocateZeroed(size_t size_bytes, void** memory) {
+  GpuResult result = Call("AllocateZeroed");
+  if (result.ok()) result = Allocate(size_bytes, memory);
+  if (result.ok()) std::memset(*memory, 0, size_bytes);
   return result;
 }
 
@@ -205,6 +245,15 @@ GpuResult FakeGpuDriver::LaunchFetch(const FetchPlan& plan) {
 GpuResult FakeGpuDriver::LaunchRound(const FusedRound* round, const RoundBounds& bounds) {
   return Enqueue("LaunchRound", true, [=, this] { return RunRound(round, bounds); });
 }
+GpuResult FakeGpuDriver::LaunchTakeStaged(const StagedPlan& plan) {
+  const GpuResult result =
+      Enqueue("LaunchTakeStaged", true, [=, this] { return RunTakeStaged(plan); });
+  if (!result.ok()) return result;
+  return Enqueue("LaunchFetchStaged", true, [=, this] { return RunFetchStaged(plan); });
+}
+GpuResult FakeGpuDriver::LaunchEndStaged(const StagedPlan& plan) {
+  return Enqueue("LaunchEndStaged", true, [=, this] { return RunEndStaged(plan); });
+}
 GpuResult FakeGpuDriver::LaunchTransforms(const TransformBatch& batch, void* workspaces) {
   return Enqueue("LaunchTransforms", true, [=, this] { return RunTransforms(batch, workspaces); });
 }
@@ -303,6 +352,10 @@ GpuResult FakeGpuDriver::RunRound(const FusedRound* at, const RoundBounds& bound
   if (!result.ok()) return result;
   const FusedRound& round = *at;
   const RoundBatch& batch = round.batch;
+  // Where nothing is staged the launch meets an empty round, of which nothing else is looked at.
+  if (bounds.usual_tasks > 0 && batch.num_tasks == 0 && round.num_rows == 0) {
+    return RunBodies(round, bounds);
+  }
   if (batch.num_tasks < 1 || batch.num_tasks > bounds.num_tasks ||
       round.max_draft > bounds.max_draft || batch.target.vocab_size > bounds.vocab_size) {
     return GpuResult::Error("the round is not within the bounds of its launch");
@@ -324,12 +377,48 @@ GpuResult FakeGpuDriver::RunRound(const FusedRound* at, const RoundBounds& bound
   if (round.may_defer && !bounds.may_defer) {
     return GpuResult::Error("a task may be deferred, and nobody would decide it");
   }
+  result = RunBodies(round, bounds);
+  if (result.ok() && gpu_->after_round) gpu_->after_round(batch);
+  return result.ok() ? CheckProgress(round) : result;
+}
+
+GpuResult FakeGpuDriver::RunBodies(const FusedRound& round, const RoundBounds& bounds) {
   std::string error = RunLaunch([&](EmulatedThread thread) { RunFusedRound(thread, round); });
   if (error.empty() && bounds.may_defer) {
     error = RunLaunch([&](EmulatedThread thread) { RunDeferredTasks(thread, round); });
   }
-  if (error.empty() && gpu_->after_round) gpu_->after_round(batch);
-  return error.empty() ? CheckProgress(round) : GpuResult::Error(error);
+  return error.empty() ? GpuResult::Ok() : GpuResult::Error(error);
+}
+
+GpuResult FakeGpuDriver::CheckPlan(const StagedPlan& plan) const {
+  GpuResult result = CheckRange("staging area", plan.areas, plan.num_areas * plan.area_bytes);
+  if (result.ok()) {
+    result = CheckRange("done word", plan.done, plan.num_areas * sizeof(*plan.done));
+  }
+  if (result.ok()) result = CheckRange("turn", plan.turn, sizeof(*plan.turn));
+  if (result.ok()) result = CheckRange("fetch", plan.destination, plan.area_bytes);
+  if (result.ok()) result = CheckRange("round", plan.round, sizeof(*plan.round));
+  return result;
+}
+
+GpuResult FakeGpuDriver::RunTakeStaged(const StagedPlan& plan) {
+  const GpuResult result = CheckPlan(plan);
+  if (result.ok()) TakeStaged(HostWords(), plan);
+  return result;
+}
+
+GpuResult FakeGpuDriver::RunFetchStaged(const StagedPlan& plan) {
+  const GpuResult result = CheckPlan(plan);
+  if (!result.ok()) return result;
+  const std::string error =
+      RunLaunch([&](const EmulatedThread& thread) { RunFetch(thread, FetchOfTurn(plan)); });
+  return error.empty() ? GpuResult::Ok() : GpuResult::Error(error);
+}
+
+GpuResult FakeGpuDriver::RunEndStaged(const StagedPlan& plan) {
+  const GpuResult result = CheckPlan(plan);
+  if (result.ok()) EndStaged(HostWords(), plan);
+  return result;
 }
 
 GpuResult FakeGpuDriver::RunTransforms(const TransformBatch& batch, void* workspaces) {
