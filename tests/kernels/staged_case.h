@@ -1,4 +1,14 @@
-// Rounds whose rows lie on a pretended device, and a backend to stage them with.
+// Rounds whose rows lie on a device, and a backend on a pretended one to stage them with.
+//
+//   StagingRig rig(options);
+//   const auto graph = rig.Enqueue(8);
+//   StagedCase round(options, &rig.imported);
+//   REQUIRE_OK(rig.backend.Stage(round.batch()));
+//   rig.gpu.Replay(graph);
+//   REQUIRE(rig.Collect());
+//   round.CheckAnswers();
+//
+// Not thread-safe.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -57,7 +67,7 @@ inline std::vector<std::string> CpuAnswers(const RoundCase::Options& options,
 // Those sequences of a round that verify, with everything that is not copied on the device.
 class StagedCase {
  public:
-  StagedCase(const RoundCase::Options& options, ImportedMemory* imported)
+  StagedCase(const RoundCase::Options& options, MovedMemory* memory)
       : options_(options), round_(options) {
     for (int32_t i = 0; i < options.batch; ++i) {
       if (round_.task(i).kind == TaskKind::kVerify) places_.push_back(i);
@@ -66,12 +76,12 @@ class StagedCase {
     if (places_.empty()) places_.push_back(0);
     expected_ = CpuAnswers();
     batch_ = round_.Some(places_);
-    batch_.target = imported->Tensor(batch_.target, 3);
-    batch_.draft = imported->Tensor(batch_.draft, 5);
-    batch_.mask = imported->Mask(batch_.mask, options.vocab_size);
+    batch_.target = memory->Tensor(batch_.target, 3);
+    batch_.draft = memory->Tensor(batch_.draft, 5);
+    batch_.mask = memory->Mask(batch_.mask, options.vocab_size);
     for (int32_t i = 0; i < batch_.num_next_tokens; ++i) {
-      arrays_.push_back({batch_.next_tokens[i].ids, MemorySpace::kDevice});
-      imported->Add(arrays_.back().ids, round_.next_tokens(i).size() * sizeof(TokenId));
+      TokenId* const ids = batch_.next_tokens[i].ids;
+      arrays_.push_back({memory->Ids(ids, round_.next_tokens(i).size()), MemorySpace::kDevice});
     }
     batch_.next_tokens = arrays_.data();
   }
@@ -80,12 +90,14 @@ class StagedCase {
 
   RoundBatch& batch() { return batch_; }
 
-  void CheckAnswers() const {
+  // Returns how many there are.
+  int CheckAnswers() const {
     const std::vector<std::string> answers = AnswersOf(round_, places_);
     for (size_t i = 0; i < answers.size(); ++i) {
       CAPTURE(i);
       REQUIRE(answers[i] == expected_[i]);
     }
+    return static_cast<int>(answers.size());
   }
 
   // The device writes these while it runs the round, and the host never.

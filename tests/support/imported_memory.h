@@ -1,7 +1,6 @@
-// Memory of a pretended device that another process owns: an engine's rows, as rounds are given
-// them.
+// Rows and arrays that lie on a device instead of in memory of the host.
 //
-// Lives as long as the device is used. Not thread-safe.
+// Live as long as the device is used. Not thread-safe.
 #pragma once
 
 #include <cstring>
@@ -13,21 +12,12 @@
 
 namespace specd {
 
-class ImportedMemory {
+// Copies on whatever device it is.
+class MovedMemory {
  public:
-  explicit ImportedMemory(FakeGpu* gpu) {
-    gpu->is_imported = [this](const void* address) {
-      for (const auto& [begin, size_bytes] : ranges_) {
-        if (address >= begin && address <= static_cast<const char*>(begin) + size_bytes) {
-          return true;
-        }
-      }
-      return false;
-    };
-  }
+  virtual ~MovedMemory() = default;
 
-  // The same rows on the device, `shift` elements behind a place that is aligned. What the copy
-  // leaves around them is poison.
+  // The same rows on the device, `shift` elements behind a place that is aligned.
   TensorView Tensor(const TensorView& host, int64_t shift) {
     const int64_t element_bytes = SizeBytes(host.dtype);
     const int64_t bytes = ((host.num_rows - 1) * host.row_stride + host.vocab_size) * element_bytes;
@@ -44,15 +34,41 @@ class ImportedMemory {
     return moved;
   }
 
-  // What a test owns is the device's memory from now on.
-  void Add(const void* begin, size_t size_bytes) { ranges_.emplace_back(begin, size_bytes); }
+  // Where the device writes ids that stand for these.
+  virtual TokenId* Ids(TokenId* host, size_t count) = 0;
+
+ protected:
+  // `shift_bytes` behind a place that is aligned, with room of nobody's behind it.
+  virtual const void* Copy(const void* host, int64_t size_bytes, int64_t shift_bytes) = 0;
+};
+
+// Memory of a pretended device that another process owns: an engine's, as rounds are given it. Ids
+// are what the test has itself, which is the device's from then on.
+class ImportedMemory final : public MovedMemory {
+ public:
+  explicit ImportedMemory(FakeGpu* gpu) {
+    gpu->is_imported = [this](const void* address) {
+      for (const auto& [begin, size_bytes] : ranges_) {
+        if (address >= begin && address <= static_cast<const char*>(begin) + size_bytes) {
+          return true;
+        }
+      }
+      return false;
+    };
+  }
+
+  TokenId* Ids(TokenId* host, size_t count) override {
+    ranges_.emplace_back(host, count * sizeof(TokenId));
+    return host;
+  }
 
  private:
-  const void* Copy(const void* host, int64_t size_bytes, int64_t shift_bytes) {
+  // What the copy leaves around its rows is poison.
+  const void* Copy(const void* host, int64_t size_bytes, int64_t shift_bytes) override {
     std::vector<char> block(static_cast<size_t>(size_bytes + shift_bytes + 64), '\xdb');
     std::memcpy(block.data() + shift_bytes, host, static_cast<size_t>(size_bytes));
     blocks_.push_back(std::move(block));
-    Add(blocks_.back().data(), blocks_.back().size());
+    ranges_.emplace_back(blocks_.back().data(), blocks_.back().size());
     return blocks_.back().data() + shift_bytes;
   }
 
