@@ -19,6 +19,12 @@ namespace specd {
 // Rounds that may be staged at a time: one runs, one is behind it, and one is being read.
 inline constexpr int32_t kStagedRoundsMax = 4;
 
+// SlotStates::recent_room of any round is at most this: what the rounds that may be under way can
+// confirm of a sequence.
+inline constexpr int32_t RecentRoomMax(int32_t max_draft) {
+  return kStagedRoundsMax * (max_draft + 1);
+}
+
 // The largest round that will come; workspaces are sized from it.
 struct BackendLimits {
   int32_t vocab_size = 0;

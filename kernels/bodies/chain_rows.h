@@ -98,6 +98,12 @@ class ChainRows {
   }
 
   SPECD_HD int32_t num_drafts() const { return task_.chain.num_drafts; }
+  // The draft tokens before the first kNoToken.
+  SPECD_HD int32_t NumDrawn() const {
+    int32_t end = num_drafts();
+    for (int32_t i = num_drafts() - 1; i >= 0; --i) end = DraftToken(i) == kNoToken ? i : end;
+    return end;
+  }
   SPECD_HD bool DraftEndsAt(int32_t i) const {
     return i >= num_drafts() || DraftToken(i) == kNoToken;
   }

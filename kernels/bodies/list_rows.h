@@ -45,11 +45,14 @@ inline uint32_t AheadFlagsOf(const RoundBatch& batch, const ChainTask& task, int
   const Filters& filters = is_target ? task.target_filters : task.draft_filters;
   const ElementRules& rules = is_target ? batch.target.rules : batch.draft.rules;
   Row row;
+  bool is_open = false;  // overrides may come
   if (is_target || task.draft_edits) {
     row.sequence = task.edits;
     if (task.places != nullptr) row.place = task.places[PlaceOfSlot(slot)];
+    is_open = NeedsResolve(task) && Counts(task.edits.penalties);
   }
-  const bool plain = row.plain() && row.place.mask_row < 0 && ArriveFunction{rules}.IsIdentity();
+  const bool plain =
+      row.plain() && row.place.mask_row < 0 && !is_open && ArriveFunction{rules}.IsIdentity();
   const bool sums = !greedy && NeedsSums(filters, batch.target.vocab_size);
   return (plain ? kAheadPlain : 0u) | (sums ? kAheadSums : 0u) | (at_once ? kAheadAtOnce : 0u);
 }

@@ -20,7 +20,8 @@ SPECD_INLINE constexpr bool IsTargetSlot(int32_t slot) { return slot % 2 == 0; }
 SPECD_INLINE constexpr int32_t NumSlots(int32_t max_draft) { return 2 * max_draft + 1; }
 
 // Not the rows that the decision cannot come to, and not those that it does not read as a
-// distribution or for their argmax.
+// distribution or for their argmax. Of a task whose draft tokens are not known yet: all that it may
+// turn out to need.
 SPECD_INLINE bool IsReadAhead(const ChainTask& task, int32_t slot) {
   const DraftChain& chain = task.chain;
   const int32_t place = PlaceOfSlot(slot);
@@ -30,12 +31,13 @@ SPECD_INLINE bool IsReadAhead(const ChainTask& task, int32_t slot) {
   }
   const bool forced = task.places != nullptr && task.places[place].forced != kNoToken;
   if (task.kind == TaskKind::kSampleDraft) return IsTargetSlot(slot) && !forced;
-  for (int32_t i = 0; i < place; ++i) {
+  for (int32_t i = 0; chain.tokens != nullptr && i < place; ++i) {
     if (chain.tokens[i] == kNoToken) return false;
   }
   if (IsTargetSlot(slot)) return !forced;
   if (task.method != VerifyMethod::kToken && task.method != VerifyMethod::kBlock) return false;
-  if (place == chain.num_drafts || chain.tokens[place] == kNoToken) return false;
+  if (place == chain.num_drafts) return false;
+  if (chain.tokens != nullptr && chain.tokens[place] == kNoToken) return false;
   const bool sampled = chain.kinds != nullptr && chain.kinds[place] == DraftKind::kSampled;
   return sampled && chain.draft_weights == nullptr && !(task.draft_edits && forced);
 }

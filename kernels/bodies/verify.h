@@ -28,6 +28,7 @@ struct TaskOutput {
   DraftSample* samples = nullptr;
   const TokenArray* next_tokens = nullptr;
   int32_t num_next_tokens = 0;
+  SlotStates slots;
 };
 
 SPECD_INLINE TaskOutput OutputOf(const RoundBatch& batch, int64_t task) {
@@ -39,6 +40,7 @@ SPECD_INLINE TaskOutput OutputOf(const RoundBatch& batch, int64_t task) {
   if (batch.samples != nullptr) output.samples = batch.samples + task * batch.samples_stride;
   output.next_tokens = batch.next_tokens;
   output.num_next_tokens = batch.num_next_tokens;
+  output.slots = batch.slots;
   return output;
 }
 
@@ -53,13 +55,13 @@ class TaskRun {
   SPECD_HD ChainOutcome Run() {
     if constexpr (kAtOnce) {
       Verify();
-      if (!deferred_) WriteNextTokens();
+      if (!deferred_) WriteBySlot();
       return outcome_;
     } else {
       switch (task_.kind) {
         case TaskKind::kVerify:
           Verify();
-          WriteNextTokens();
+          WriteBySlot();
           break;
         case TaskKind::kScore:
           Score();
@@ -79,6 +81,7 @@ class TaskRun {
 
  private:
   SPECD_HD void Verify() {
+    outcome_.num_drafts = rows_.NumDrawn();
     switch (task_.method) {
       case VerifyMethod::kGreedy:
         return Walk([&](int32_t i) { return GreedyToken(i); });
@@ -242,11 +245,23 @@ class TaskRun {
   }
 
   // Whatever decided about it: after a bad row the accepted tokens stand.
-  SPECD_HD void WriteNextTokens() {
+  SPECD_HD void WriteBySlot() {
+    WriteSlotState();
     if (outcome_.num_tokens == 0 || !team_.leader()) return;
     for (int32_t i = 0; i < output_.num_next_tokens; ++i) {
       output_.next_tokens[i].ids[task_.slot] = last_token_;
     }
+  }
+  // The tokens are those that are in the output, which may be slow to read.
+  SPECD_HD void WriteSlotState() {
+    const SlotStates& slots = output_.slots;
+    if (slots.kept == nullptr || !team_.leader()) return;
+    const auto room = static_cast<uint32_t>(slots.recent_room);
+    for (int32_t i = 0; i < outcome_.num_tokens && room > 0; ++i) {
+      slots.recent[int64_t{task_.slot} * slots.recent_room + rows_.PositionOf(i) % room] =
+          i < outcome_.num_accepted ? rows_.DraftToken(i) : last_token_;
+    }
+    slots.kept[task_.slot] = rows_.PositionOf(outcome_.num_tokens);
   }
 
   SPECD_HD bool Accept(int32_t i, TokenId token) {

@@ -41,6 +41,14 @@ struct TaskProgress {
   int32_t deferred = 0;  // 1: it is left to a team of its own after all
 };
 
+// How tasks are made that leave something to the processor (kernels/bodies/resolve.h).
+struct ResolvePlan {
+  const ChainTask* given = nullptr;  // null: all tasks are as they are to be run
+  ChainTask* tasks = nullptr;        // what becomes of them: RoundBatch::tasks
+  char* scratch = nullptr;           // ResolveBytes for each task, one after another
+  int32_t max_draft = 0;
+};
+
 // Memory is that of the processor that runs it. What is counted and told is 0 before a round and
 // after it, so the same round can be run again.
 struct FusedRound {
@@ -52,6 +60,7 @@ struct FusedRound {
   bool may_defer = false;            // a task may be left to a team of its own
   char* workspaces = nullptr;        // FusedWorkspaceBytes for each task, one after another
   int32_t max_draft = 0;
+  ResolvePlan resolve = {};
 };
 
 }  // namespace specd

@@ -60,6 +60,11 @@ class GpuDriver {
   // Enqueues a copy of as many bytes as the FetchHeader at plan.source says when the copy runs.
   virtual GpuResult LaunchFetch(const FetchPlan& plan) = 0;
 
+  // Enqueues what makes the tasks of the round that `round`, device memory, holds when it runs, out
+  // of those that leave something to the device (FusedRound::resolve). Before LaunchRound, where
+  // any does.
+  virtual GpuResult LaunchResolve(const FusedRound* round, const RoundBounds& bounds) = 0;
+
   // Enqueues every task of the round that `round`, device memory, holds when it runs. All pointers
   // in it, those inside tasks included, are memory that kernels reach. REQUIRES: the round is
   // within the bounds.

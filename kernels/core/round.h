@@ -63,6 +63,11 @@ struct Penalties {
   float presence = 0;
 };
 
+// Does it matter which tokens were given out, and how often?
+SPECD_INLINE constexpr bool Counts(const Penalties& penalties) {
+  return penalties.repetition != 1 || penalties.frequency != 0 || penalties.presence != 0;
+}
+
 // What holds for every row of a sequence.
 struct SequenceEdits {
   const TokenEdit* edits = nullptr;
@@ -206,6 +211,11 @@ struct ChainTask {
   int32_t num_children = 0;
   uint32_t first_node = 0;
 };
+
+// Is there something of a task that it leaves to the processor? kVerify only.
+SPECD_INLINE constexpr bool NeedsResolve(const ChainTask& task) {
+  return task.drafts_by_slot || task.continues;
+}
 
 // What rounds leave of each sequence for rounds that were made before their answers were known.
 // Memory of the processor that runs them, in the order of slots; null: nothing is left.

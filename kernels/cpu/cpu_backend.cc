@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <system_error>
 
+#include "kernels/bodies/resolve.h"
 #include "kernels/core/fp_environment.h"
+#include "kernels/cpu/lone_lane.h"
 
 #if defined(SPECD_HAVE_SIMD)
 #include <cpuid.h>
@@ -63,7 +66,23 @@ absl::Status CpuBackend::Prepare(const BackendLimits& limits) {
     workspaces_.push_back(
         ChainWorkspaceAt(memory_.data() + worker * bytes, limits.vocab_size, limits.max_draft));
   }
+  resolved_.resize(static_cast<size_t>(limits.max_batch));
+  resolve_scratch_ = std::make_unique_for_overwrite<char[]>(static_cast<size_t>(
+      limits.max_batch * ResolveBytes(limits.max_draft, RecentRoomMax(limits.max_draft))));
   return absl::OkStatus();
+}
+
+RoundBatch CpuBackend::Resolved(const RoundBatch& batch) {
+  RoundBatch resolved = batch;
+  if (std::none_of(batch.tasks, batch.tasks + batch.num_tasks, NeedsResolve)) return resolved;
+  SPECD_CHECK(batch.slots.recent_room <= RecentRoomMax(limits_.max_draft));
+  const ResolvePlan plan{.given = batch.tasks,
+                         .tasks = resolved_.data(),
+                         .scratch = resolve_scratch_.get(),
+                         .max_draft = limits_.max_draft};
+  RunResolve<1>(LoneLane(), batch, plan, nullptr);
+  resolved.tasks = resolved_.data();
+  return resolved;
 }
 
 absl::Status CpuBackend::Run(const RoundBatch& batch) {
@@ -72,11 +91,12 @@ absl::Status CpuBackend::Run(const RoundBatch& batch) {
   SPECD_CHECK(batch.num_tasks <= limits_.max_batch);
   SPECD_CHECK(batch.tokens_stride > limits_.max_draft);
   const FpEnvironment environment;
+  const RoundBatch resolved = Resolved(batch);
   int64_t num_rows = 0;
-  for (int32_t i = 0; i < batch.num_tasks; ++i) num_rows += batch.tasks[i].chain.num_drafts + 1;
+  for (int32_t i = 0; i < batch.num_tasks; ++i) num_rows += resolved.tasks[i].chain.num_drafts + 1;
   const bool alone = num_rows * NumTiles(batch.target.vocab_size) < kSharedTilesMin;
   pool_->Share(batch.num_tasks, alone, [&](int32_t task, int32_t workspace, const TeamSeat& seat) {
-    functions_->run_task(batch, task, workspaces_[workspace], seat);
+    functions_->run_task(resolved, task, workspaces_[workspace], seat);
   });
   return absl::OkStatus();
 }

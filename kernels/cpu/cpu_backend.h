@@ -24,11 +24,17 @@ class CpuBackend final : public Backend {
   absl::Status Transform(const TransformBatch& batch) override;
 
  private:
+  // The round with its tasks resolved, where any needs it.
+  RoundBatch Resolved(const RoundBatch& batch);
+
   const ChainFunctions* functions_;
   BackendLimits limits_;
   std::unique_ptr<WorkerPool> pool_;
   std::vector<std::byte> memory_;
   std::vector<ChainWorkspace> workspaces_;  // one for each worker
+  // For max_batch tasks; of the scratch only what a round needs is ever touched.
+  std::vector<ChainTask> resolved_;
+  std::unique_ptr<char[]> resolve_scratch_;
 };
 
 // Whether this build holds the target's code and this processor can run it.

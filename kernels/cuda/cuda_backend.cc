@@ -82,8 +82,8 @@ GpuResult CudaBackend::Allocate() {
     result = masks_.Allocate(driver_.get(), int64_t{max_piece_} * num_places() * mask_bytes);
   }
   if (result.ok()) {
-    result = workspaces_.Allocate(
-        driver_.get(), max_piece_ * FusedWorkspaceBytes(limits_.vocab_size, limits_.max_draft));
+    result = round_memory_.Allocate(
+        driver_.get(), RoundMemoryBytes(limits_.vocab_size, limits_.max_draft, max_piece_));
   }
   if (result.ok()) {
     result = arena_.Resize(driver_.get(), TaskArenaBytes(limits_.vocab_size, max_piece_));
@@ -92,8 +92,9 @@ GpuResult CudaBackend::Allocate() {
   return result;
 }
 
-// What happens on the device in a round, once its rows are there, is the same two launches for
-// every round of a bucket: fetch what the round brings, run it. Only their widths are the bucket's.
+// What happens on the device in a round, once its rows are there, is the same few launches for
+// every round of a bucket: fetch what the round brings, resolve its tasks if any leaves something
+// open, run it. Only their widths are the bucket's.
 //
 // The fetch is a kernel, and not a copy of a fixed size by a copy engine nor reads of host memory
 // by the round itself, because of what costs time in a round of one sequence: hand-overs between
@@ -101,26 +102,34 @@ GpuResult CudaBackend::Allocate() {
 // copies what there is and no more. Answers need no copy: kernels write them to host memory, which
 // they need not wait for; only to score tokens they read one back.
 GpuResult CudaBackend::CaptureBuckets() {
-  arena_.Clear();
-  const StagedRound round(1, limits_.max_draft, &arena_);  // first in the arena, as in a piece
   GpuResult result = GpuResult::Ok();
   for (int32_t size = 1; result.ok(); size *= 2) {
     const int32_t num_tasks = std::min(size, max_piece_);
     Bucket& bucket = buckets_.emplace_back();
-    for (const bool may_defer : {false, true}) {
-      if (!result.ok()) break;
-      result = (may_defer ? bucket.with_deferred : bucket.at_once).Capture(driver_.get(), [&] {
-        const GpuResult fetched = arena_.LaunchFetch(UsualFetchBytes(num_tasks));
-        if (!fetched.ok()) return fetched;
-        return driver_->LaunchRound(round.device(), {.num_tasks = num_tasks,
-                                                     .max_draft = limits_.max_draft,
-                                                     .vocab_size = limits_.vocab_size,
-                                                     .may_defer = may_defer});
-      });
+    for (const bool resolves : {false, true}) {
+      for (const bool may_defer : {false, true}) {
+        const GraphKind kind{.may_defer = may_defer, .resolves = resolves};
+        if (result.ok()) result = CaptureGraph(num_tasks, kind, &bucket[kind.index()]);
+      }
     }
     if (num_tasks == max_piece_) break;
   }
   return result;
+}
+
+GpuResult CudaBackend::CaptureGraph(int32_t num_tasks, GraphKind kind, CapturedGraph* graph) {
+  arena_.Clear();
+  const StagedRound round(1, limits_.max_draft, &arena_);  // first in the arena, as in a piece
+  const RoundBounds bounds{.num_tasks = num_tasks,
+                           .max_draft = limits_.max_draft,
+                           .vocab_size = limits_.vocab_size,
+                           .may_defer = kind.may_defer};
+  return graph->Capture(driver_.get(), [&] {
+    GpuResult result = arena_.LaunchFetch(UsualFetchBytes(num_tasks));
+    if (result.ok() && kind.resolves) result = driver_->LaunchResolve(round.device(), bounds);
+    if (result.ok()) result = driver_->LaunchRound(round.device(), bounds);
+    return result;
+  });
 }
 
 // The first whose rounds have room for so many tasks.
@@ -175,10 +184,11 @@ StagedBatch CudaBackend::BeginPiece(const RoundBatch& batch, int32_t first) {
 }
 
 GpuResult CudaBackend::LaunchPiece(const StagedBatch& piece) {
-  const bool may_defer = piece.Fill(workspaces_.get());
+  GraphKind kind;
+  kind.may_defer = piece.Fill(round_memory_.get());
+  kind.resolves = piece.resolves();
   arena_.Seal();
-  const Bucket& bucket = BucketFor(piece.count());
-  return (may_defer ? bucket.with_deferred : bucket.at_once).Launch();
+  return BucketFor(piece.count())[kind.index()].Launch();
 }
 
 GpuResult CudaBackend::FinishPiece(const StagedBatch& piece) {
@@ -237,7 +247,7 @@ GpuResult CudaBackend::LaunchTransforms(const TransformBatch& batch, int32_t fir
   piece.statuses = statuses;
   GpuResult result = source.result();
   if (result.ok()) result = arena_.ToDevice();
-  if (result.ok()) result = driver_->LaunchTransforms(piece, workspaces_.get());
+  if (result.ok()) result = driver_->LaunchTransforms(piece, round_memory_.get());
   for (int32_t i = 0; i < count && result.ok(); ++i) {
     result =
         driver_->ToHost(batch.rows[first + i].out, rows.host[i].out, vocab_size * sizeof(float));

@@ -9,6 +9,7 @@
 // of CUDA's API and runs in tests over host memory.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -39,11 +40,13 @@ class CudaBackend final : public Backend {
   absl::Status Transform(const TransformBatch& batch) override;
 
  private:
-  // Rounds up to a number of tasks: those that are surely decided at once, and all.
-  struct Bucket {
-    CapturedGraph at_once;
-    CapturedGraph with_deferred;
+  // What runs rounds up to a number of tasks: for each GraphKind the launches that it needs.
+  struct GraphKind {
+    bool may_defer = false;
+    bool resolves = false;
+    size_t index() const { return (may_defer ? 1 : 0) + (resolves ? 2 : 0); }
   };
+  using Bucket = std::array<CapturedGraph, 4>;
 
   int64_t row_bytes() const { return limits_.vocab_size * SizeBytes(DType::kFloat32); }
   int32_t num_places() const { return limits_.max_draft + 1; }
@@ -51,6 +54,7 @@ class CudaBackend final : public Backend {
   void CheckLimits(const RoundBatch& batch) const;
   GpuResult Allocate();
   GpuResult CaptureBuckets();
+  GpuResult CaptureGraph(int32_t num_tasks, GraphKind kind, CapturedGraph* graph);
   const Bucket& BucketFor(int32_t num_tasks) const;
   StagedBatch BeginPiece(const RoundBatch& batch, int32_t first);
   GpuResult LaunchPiece(const StagedBatch& piece);
@@ -67,7 +71,7 @@ class CudaBackend final : public Backend {
 
   DeviceMemory rows_;
   DeviceMemory masks_;
-  DeviceMemory workspaces_;
+  DeviceMemory round_memory_;
   StagingArena arena_;
   AnswerArena answers_;
   std::vector<Bucket> buckets_;        // destroyed before the memory above; sizes 1, 2, 4, ...

@@ -30,8 +30,10 @@ class CudaDriver final : public GpuDriver {
   CudaDriver(const CudaDriver&) = delete;
   CudaDriver& operator=(const CudaDriver&) = delete;
   ~CudaDriver() override {
-    if (own_ == nullptr) return;
-    GpuResult result = OnDevice("cudaStreamDestroy", [&] { return cudaStreamDestroy(own_); });
+    GpuResult result = GpuResult::Ok();
+    if (own_ != nullptr) {
+      result = OnDevice("cudaStreamDestroy", [&] { return cudaStreamDestroy(own_); });
+    }
     if (result.ok() && marker_ != nullptr) {
       result = OnDevice("cudaEventDestroy", [&] { return cudaEventDestroy(marker_); });
     }
@@ -68,15 +70,17 @@ class CudaDriver final : public GpuDriver {
     }
     if (result.ok()) result = OnDevice("loading of FetchKernel", LoadFetchKernel);
     if (result.ok()) result = OnDevice("loading of ReadRowsKernel", LoadReadKernel);
+    if (result.ok()) result = OnDevice("loading of ResolveKernel", LoadResolveKernel);
     if (result.ok()) result = OnDevice("loading of RunRoundKernel", LoadRoundKernel);
     if (result.ok()) result = OnDevice("loading of the staged kernels", LoadStagedKernels);
     if (result.ok()) result = OnDevice("loading of TransformRowsKernel", LoadTransformKernel);
+    if (result.ok() && marker_ == nullptr) {
+      result = OnDevice("cudaEventCreateWithFlags",
+                        [&] { return cudaEventCreateWithFlags(&marker_, cudaEventDisableTiming); });
+    }
     if (!result.ok() || own_ != nullptr) return result;
-    result = OnDevice("cudaStreamCreateWithFlags",
-                      [&] { return cudaStreamCreateWithFlags(&own_, cudaStreamNonBlocking); });
-    if (!result.ok()) return result;
-    return OnDevice("cudaEventCreateWithFlags",
-                    [&] { return cudaEventCreateWithFlags(&marker_, cudaEventDisableTiming); });
+    return OnDevice("cudaStreamCreateWithFlags",
+                    [&] { return cudaStreamCreateWithFlags(&own_, cudaStreamNonBlocking); });
   }
 
   GpuResult UseStream(void* stream, size_t* device) override {
@@ -153,6 +157,10 @@ class CudaDriver final : public GpuDriver {
 
   GpuResult LaunchFetch(const FetchPlan& plan) override {
     return OnDevice("launch of FetchKernel", [&] { return EnqueueFetch(plan, stream()); });
+  }
+  GpuResult LaunchResolve(const FusedRound* round, const RoundBounds& bounds) override {
+    return OnDevice("launch of ResolveKernel",
+                    [&] { return EnqueueResolve(round, bounds, shape_.num_processors, stream()); });
   }
   GpuResult LaunchRound(const FusedRound* round, const RoundBounds& bounds) override {
     const GpuResult result = OnDevice("launch of RunRoundKernel", [&] {
@@ -268,8 +276,11 @@ class CudaDriver final : public GpuDriver {
   GpuResult Check() override {
     return DuringCaptures("a look at the device", [&] {
       const cudaError_t error = cudaStreamQuery(own_);
-      if (error == cudaErrorNotReady) return cudaSuccess;
-      return error == cudaSuccess ? cudaEventRecord(marker_, own_) : error;
+      if (error == cudaSuccess) return cudaEventRecord(marker_, own_);
+      if (error != cudaErrorNotReady) return error;
+      // Which is kept as the thread's last error, and the thread is the engine's.
+      if (cudaPeekAtLastError() == cudaErrorNotReady) static_cast<void>(cudaGetLastError());
+      return cudaSuccess;
     });
   }
 

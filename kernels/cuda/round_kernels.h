@@ -36,6 +36,7 @@ inline constexpr int kTilePassBlocks = 3;
 cudaError_t LoadDeferredKernel(DeviceShape* device);
 cudaError_t LoadFetchKernel();
 cudaError_t LoadReadKernel();
+cudaError_t LoadResolveKernel();
 cudaError_t LoadRoundKernel();
 cudaError_t LoadStagedKernels();
 cudaError_t LoadTransformKernel();
@@ -46,6 +47,8 @@ unsigned NumFetchBlocks(size_t usual_bytes);
 // As GpuDriver's launches of these names say, on `stream`.
 cudaError_t EnqueueFetch(const FetchPlan& plan, cudaStream_t stream);
 cudaError_t EnqueueRead(const ReadPlan& plan, int32_t num_processors, cudaStream_t stream);
+cudaError_t EnqueueResolve(const FusedRound* round, const RoundBounds& bounds,
+                           int32_t num_processors, cudaStream_t stream);
 cudaError_t EnqueueRound(const FusedRound* round, const RoundBounds& bounds, int32_t num_processors,
                          cudaStream_t stream);
 cudaError_t EnqueueDeferred(const FusedRound* round, const RoundBounds& bounds,

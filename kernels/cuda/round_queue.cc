@@ -7,7 +7,6 @@
 #include <atomic>
 #include <optional>
 
-#include "kernels/bodies/fused_round.h"
 #include "kernels/core/staged_turn.h"
 #include "kernels/cuda/staged_batch.h"
 #include "kernels/cuda/staging.h"
@@ -95,7 +94,7 @@ struct RoundQueue::Memory {
   ZeroedMemory device;
   ZeroedMemory kept;
   ZeroedMemory recent;
-  DeviceMemory workspaces;
+  DeviceMemory rounds;  // RoundMemoryBytes
 
   size_t task_bytes = 0;  // of an area's arenas
   size_t answer_bytes = 0;
@@ -109,8 +108,7 @@ GpuResult RoundQueue::Memory::Allocate(GpuDriver* driver, const BackendLimits& l
   task_bytes = Arena::Aligned(TaskArenaBytes(limits.vocab_size, max_tasks));
   answer_bytes = Arena::Aligned(AnswerArenaBytes(max_tasks));
   const size_t area_bytes = sizeof(FetchHeader) + task_bytes;
-  // More than the tokens that rounds under way can confirm is never asked for.
-  const int32_t recent_room = kStagedRoundsMax * (limits.max_draft + 1);
+  const int32_t recent_room = RecentRoomMax(limits.max_draft);
   const size_t slot_bytes = limits.num_slots * sizeof(uint32_t);
 
   GpuResult result = pinned.Allocate(driver, kStagedRoundsMax * area_bytes);
@@ -121,8 +119,8 @@ GpuResult RoundQueue::Memory::Allocate(GpuDriver* driver, const BackendLimits& l
   if (result.ok()) result = kept.Allocate(driver, slot_bytes);
   if (result.ok()) result = recent.Allocate(driver, slot_bytes * recent_room);
   if (result.ok()) {
-    result = workspaces.Allocate(
-        driver, max_tasks * FusedWorkspaceBytes(limits.vocab_size, limits.max_draft));
+    result =
+        rounds.Allocate(driver, RoundMemoryBytes(limits.vocab_size, limits.max_draft, max_tasks));
   }
   if (!result.ok()) return result;
 
@@ -184,18 +182,18 @@ absl::Status RoundQueue::Enqueue(void* stream, int32_t num_tasks) {
   const absl::Status taken = TakeMemory();
   if (!taken.ok()) return taken;
 
-  const int32_t usual_tasks = std::min(num_tasks, max_tasks_);
+  // All that any round needs: which one will be there is not known.
+  const RoundBounds bounds{.num_tasks = max_tasks_,
+                           .max_draft = limits_.max_draft,
+                           .vocab_size = limits_.vocab_size,
+                           .may_defer = true,
+                           .usual_tasks = std::min(num_tasks, max_tasks_)};
   StagedPlan plan = memory_->plan;
-  plan.usual_bytes = UsualFetchBytes(usual_tasks);
+  plan.usual_bytes = UsualFetchBytes(bounds.usual_tasks);
   driver_->EnqueueOn(stream);
   GpuResult result = driver_->LaunchTakeStaged(plan);
-  if (result.ok()) {
-    result = driver_->LaunchRound(plan.round, {.num_tasks = max_tasks_,
-                                               .max_draft = limits_.max_draft,
-                                               .vocab_size = limits_.vocab_size,
-                                               .may_defer = true,
-                                               .usual_tasks = usual_tasks});
-  }
+  if (result.ok()) result = driver_->LaunchResolve(plan.round, bounds);
+  if (result.ok()) result = driver_->LaunchRound(plan.round, bounds);
   if (result.ok()) result = driver_->LaunchEndStaged(plan);
   driver_->EnqueueOn(nullptr);
   if (result.ok()) return absl::OkStatus();
@@ -237,7 +235,7 @@ absl::Status RoundQueue::Stage(const RoundBatch& batch) {
         "max_draft {} and vocab_size {}; stage fewer at a time, or submit the round",
         num_fitting, batch.num_tasks, limits_.max_draft, limits_.vocab_size));
   }
-  tasks.Fill(memory_->workspaces.get());
+  tasks.Fill(memory_->rounds.get());
   area.header->size_bytes = sizeof(FetchHeader) + area.tasks.used();
   Publish(number, &area.header->number);
   num_staged_ = number;

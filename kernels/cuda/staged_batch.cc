@@ -90,7 +90,7 @@ absl::Status StagedBatch::TooLarge() const {
       arena_->size_bytes() + answers_->size_bytes()));
 }
 
-bool StagedBatch::Fill(char* workspaces) const {
+bool StagedBatch::Fill(char* memory) const {
   RoundBatch batch = batch_;
   batch.target = OnDevice(batch.target, rows_.target);
   batch.draft = OnDevice(batch.draft, rows_.draft);
@@ -104,7 +104,9 @@ bool StagedBatch::Fill(char* workspaces) const {
   batch.samples = samples_.device();
   batch.next_tokens = next_tokens_.arrays;
   batch.num_next_tokens = next_tokens_.count;
-  return round_.Fill(batch, batch_.tasks + first_, tasks_.host, workspaces);
+  // Of host memory they are with the tasks.
+  if (batch.draft_tokens.space == MemorySpace::kHost) batch.draft_tokens = {};
+  return round_.Fill(batch, batch_.tasks + first_, tasks_.host, memory);
 }
 
 void StagedBatch::CopyBack() const {

@@ -67,10 +67,11 @@ class StagedBatch {
   // Of the copies of rows.
   GpuResult result() const { return rows_.result(); }
 
-  // Completes the round: its memory, besides what was staged, is `workspaces` of the device,
-  // FusedWorkspaceBytes for each task. Returns whether a task may be deferred. REQUIRES: tasks were
-  // staged.
-  bool Fill(char* workspaces) const;
+  // Completes the round: its memory, besides what was staged, is `memory` of the device,
+  // RoundMemoryBytes. Returns whether a task may be deferred. REQUIRES: tasks were staged.
+  bool Fill(char* memory) const;
+  // After Fill: is LaunchResolve needed?
+  bool resolves() const { return round_.resolves(); }
 
   // Puts the answers where the caller wants them. REQUIRES: the round has run.
   void CopyBack() const;

@@ -1,8 +1,37 @@
 #include "kernels/cuda/staged_round.h"
 
+#include <algorithm>
+
+#include "kernels/backend.h"
 #include "kernels/bodies/list_rows.h"
+#include "kernels/bodies/resolve.h"
+#include "kernels/bodies/tile_pass.h"
 
 namespace specd {
+
+namespace {
+
+// The memory of a round, one part after the other; without any, only their sizes.
+struct RoundMemory {
+  RoundMemory(char* memory, int32_t vocab_size, int32_t max_draft, int32_t recent_room,
+              int64_t num_tasks)
+      : carver(memory),
+        workspaces(carver.Take<char>(num_tasks * FusedWorkspaceBytes(vocab_size, max_draft))),
+        tasks(carver.Take<ChainTask>(num_tasks)),
+        scratch(carver.Take<char>(num_tasks * ResolveBytes(max_draft, recent_room))) {}
+
+  internal::Carver carver;
+  char* workspaces;
+  ChainTask* tasks;
+  char* scratch;
+};
+
+}  // namespace
+
+int64_t RoundMemoryBytes(int32_t vocab_size, int32_t max_draft, int32_t max_tasks) {
+  return RoundMemory(nullptr, vocab_size, max_draft, RecentRoomMax(max_draft), max_tasks)
+      .carver.used();
+}
 
 StagedRound::StagedRound(int32_t max_tasks, int32_t max_draft, Arena* arena)
     : arena_(*arena),
@@ -13,13 +42,20 @@ StagedRound::StagedRound(int32_t max_tasks, int32_t max_draft, Arena* arena)
       progress_(arena->Take<TaskProgress>(max_tasks)) {}
 
 bool StagedRound::Fill(const RoundBatch& batch, const ChainTask* tasks, const ChainTask* staged,
-                       char* workspaces) const {
+                       char* memory) const {
+  SPECD_CHECK(batch.slots.recent_room <= RecentRoomMax(max_draft_));
+  const RoundMemory parts(memory, batch.target.vocab_size, max_draft_, batch.slots.recent_room,
+                          batch.num_tasks);
   *round_.host = {.batch = batch,
                   .rows = rows_.device,
                   .row_arrivals = row_arrivals_.device,
                   .progress = progress_.device,
-                  .workspaces = workspaces,
+                  .workspaces = parts.workspaces,
                   .max_draft = max_draft_};
+  if (std::any_of(tasks, tasks + batch.num_tasks, NeedsResolve)) {
+    round_.host->resolve = {batch.tasks, parts.tasks, parts.scratch, max_draft_};
+    round_.host->batch.tasks = parts.tasks;
+  }
   RoundBatch of_host = batch;
   of_host.tasks = tasks;
   const auto row_of = [&](int32_t task, int32_t slot) {

@@ -11,6 +11,9 @@
 
 namespace specd {
 
+// The memory of the device, besides what is staged, that any round within the limits runs with.
+int64_t RoundMemoryBytes(int32_t vocab_size, int32_t max_draft, int32_t max_tasks);
+
 class StagedRound {
  public:
   // Takes room for a round of so many tasks at most. Where the arena is full, nothing below is
@@ -21,10 +24,13 @@ class StagedRound {
   const FusedRound* device() const { return round_.device; }
 
   // `batch` is the device's; `tasks` are its tasks as the host has them, and `staged` as they were
-  // staged in the arena; `workspaces` the device's, FusedWorkspaceBytes for each task. Returns
-  // whether a task may be deferred.
+  // staged in the arena; `memory` is the device's, RoundMemoryBytes. Returns whether a task may be
+  // deferred.
   bool Fill(const RoundBatch& batch, const ChainTask* tasks, const ChainTask* staged,
-            char* workspaces) const;
+            char* memory) const;
+
+  // After Fill: does a task leave something to the device, so that LaunchResolve is needed?
+  bool resolves() const { return round_.host->resolve.given != nullptr; }
 
  private:
   const Arena& arena_;

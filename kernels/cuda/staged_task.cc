@@ -9,6 +9,12 @@ int32_t StageMaskRow(const MaskView& mask, int32_t row, RowStage* stage) {
   return static_cast<int32_t>(stage->Append(mask.words + row * mask.row_stride));
 }
 
+// Its own, or those of its slot where only the host can read them.
+const TokenId* DraftTokensOf(const ChainTask& task, const TokenRows& rows) {
+  if (!task.drafts_by_slot || rows.space != MemorySpace::kHost) return task.chain.tokens;
+  return rows.ids + task.slot * rows.row_stride;
+}
+
 }  // namespace
 
 GpuResult BatchRows::result() const {
@@ -44,7 +50,7 @@ bool StageTask(const ChainTask& task, const RoundBatch& batch, BatchRows* rows, 
   // Every draft token that is scored has a row; those that are verified have one more.
   const int32_t num_places = chain.num_drafts + (task.kind == TaskKind::kScore ? 0 : 1);
   ChainTask copy = task;
-  copy.chain.tokens = arena->Put(chain.tokens, chain.num_drafts);
+  copy.chain.tokens = arena->Put(DraftTokensOf(task, batch.draft_tokens), chain.num_drafts);
   copy.chain.kinds = arena->Put(chain.kinds, chain.num_drafts);
   copy.chain.draft_weights = arena->Put(chain.draft_weights, chain.num_drafts);
   copy.chain.draft_masses = arena->Put(chain.draft_masses, chain.num_drafts);

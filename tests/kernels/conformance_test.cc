@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "kernels/bodies/transform.h"
-#include "tests/kernels/run_round.h"
+#include "tests/kernels/open_rounds.h"
 #include "tests/support/rows.h"
 
 namespace specd {
@@ -104,6 +104,36 @@ void CheckRounds(int32_t vocab_size, int32_t batch, int32_t num_schedules) {
   for (const Shape& shape : kShapes) {
     Case test(shape, vocab_size, batch);
     for (int32_t i = 0; i < num_schedules; ++i) test.Check(ScheduleAt(next++, 7));
+  }
+}
+
+// Three rounds of every shape whose tasks leave something to the device, one schedule after the
+// other.
+void CheckOpenRoundsOf(int32_t vocab_size, int32_t batch, int32_t num_schedules) {
+  int32_t next = vocab_size % kBlockSizes;
+  for (const Shape& shape : kShapes) {
+    std::vector<Processor> processors;
+    for (int32_t i = 0; i < num_schedules; ++i) {
+      const EmulationOptions schedule = ScheduleAt(next++, 13);
+      processors.push_back({NameOf(shape, vocab_size, schedule),
+                            [schedule](RoundCase& round, const RoundBatch& open) {
+                              const LaunchResult result =
+                                  LaunchRound(round, open, kMaxDraft, schedule);
+                              REQUIRE(result.error == "");
+                              REQUIRE(result.counts_are_back);
+                              return result.answers;
+                            }});
+    }
+    CheckOpenRounds({.vocab_size = vocab_size,
+                     .batch = batch,
+                     .max_draft = kMaxDraft,
+                     .dtype = shape.dtype,
+                     .seed = static_cast<uint64_t>(vocab_size) + uint64_t(&shape - kShapes),
+                     .target_kind = shape.target_kind,
+                     .draft_kind = shape.draft_kind,
+                     .scaled = shape.scaled,
+                     .plain = shape.plain},
+                    processors);
   }
 }
 
@@ -223,6 +253,10 @@ TEST_SUITE("conformance") {
     }
   }
 
+  TEST_CASE("rounds that leave something to the device, of sizes around a tile") {
+    for (const int32_t vocab_size : {7, 300, 2049}) CheckOpenRoundsOf(vocab_size, 6, 3);
+  }
+
   TEST_CASE("transforms of every size") {
     int32_t next = 0;
     for (const int32_t vocab_size : kSmallSizes) {
@@ -248,6 +282,10 @@ TEST_SUITE("long") {
   }
   TEST_CASE("the whole grid: rounds of large sizes") {
     for (const int32_t vocab_size : kLargeSizes) CheckRounds(vocab_size, 12, kLargeSchedules);
+  }
+  TEST_CASE("the whole grid: rounds that leave something to the device") {
+    for (const int32_t vocab_size : kSmallSizes) CheckOpenRoundsOf(vocab_size, 12, 12);
+    CheckOpenRoundsOf(20000, 12, kLargeSchedules);
   }
   TEST_CASE("the whole grid: transforms") {
     int32_t next = 0;

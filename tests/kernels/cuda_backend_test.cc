@@ -190,10 +190,10 @@ TEST_SUITE("unit") {
           Case{"Allocate", 3, Where::kMemory}, Case{"AllocatePinned", 0, Where::kMemory},
           Case{"AllocatePinned", 1, Where::kMemory}, Case{"BeginCapture", 0, Where::kGraphs},
           Case{"LaunchFetch", 0, Where::kGraphs}, Case{"LaunchRound", 0, Where::kGraphs},
-          Case{"LaunchRound", 5, Where::kGraphs}, Case{"EndCapture", 0, Where::kGraphs},
-          Case{"EndCapture", 5, Where::kGraphs}, Case{"ToDevice", 0, Where::kRound},
-          Case{"ToDevice", 30, Where::kRound}, Case{"LaunchGraph", 0, Where::kRound},
-          Case{"Synchronize", 0, Where::kRound}}) {
+          Case{"LaunchResolve", 1, Where::kGraphs}, Case{"LaunchRound", 5, Where::kGraphs},
+          Case{"EndCapture", 0, Where::kGraphs}, Case{"EndCapture", 5, Where::kGraphs},
+          Case{"ToDevice", 0, Where::kRound}, Case{"ToDevice", 30, Where::kRound},
+          Case{"LaunchGraph", 0, Where::kRound}, Case{"Synchronize", 0, Where::kRound}}) {
       CAPTURE(c.call);
       FakeGpu gpu;
       gpu.failing_call = c.call;
@@ -245,7 +245,7 @@ TEST_SUITE("unit") {
       gpu.runs_at_once = runs_at_once;
       CudaBackend backend(std::make_unique<FakeGpuDriver>(&gpu), kPlenty);
       REQUIRE(backend.Prepare(kLimits).ok());
-      CHECK(gpu.graphs.size() == 2 * 6);  // of 1, 2, 4, 8, 16 and 24
+      CHECK(gpu.graphs.size() == 4 * 6);  // of 1, 2, 4, 8, 16 and 24
       CHECK(gpu.num_launches == 0);
       // From here on nothing is allocated and nothing is captured.
       const size_t num_blocks = gpu.allocations.size() + gpu.pinned.size();
@@ -262,7 +262,7 @@ TEST_SUITE("unit") {
         CHECK(gpu.num_launches == num_rounds);
       }
       CHECK(gpu.allocations.size() + gpu.pinned.size() == num_blocks);
-      CHECK(gpu.graphs.size() == 2 * 6);
+      CHECK(gpu.graphs.size() == 4 * 6);
     }
   }
 
@@ -270,9 +270,9 @@ TEST_SUITE("unit") {
     FakeGpu gpu;
     CudaBackend backend(std::make_unique<FakeGpuDriver>(&gpu), kPlenty);
     REQUIRE(backend.Prepare({.vocab_size = 100, .max_batch = 3, .max_draft = 0}).ok());
-    CHECK(gpu.graphs.size() == 2 * 3);  // of 1, 2 and 3
+    CHECK(gpu.graphs.size() == 4 * 3);  // of 1, 2 and 3
     REQUIRE(backend.Prepare(kLimits).ok());
-    CHECK(gpu.graphs.size() == 2 * 6);
+    CHECK(gpu.graphs.size() == 4 * 6);
     RoundCase round(kMixed);
     CheckEqual(RunAll(backend, round), ExpectedFor(kMixed));
   }

@@ -181,8 +181,8 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("launches that cannot be enqueued are an error, and later ones go where they belong") {
-    for (const std::string call :
-         {"LaunchTakeStaged", "LaunchFetchStaged", "LaunchRound", "LaunchEndStaged"}) {
+    for (const std::string call : {"LaunchTakeStaged", "LaunchFetchStaged", "LaunchResolve",
+                                   "LaunchRound", "LaunchEndStaged"}) {
       CAPTURE(call);
       StagingRig rig(kSmall);
       int stream = 0;

@@ -4,12 +4,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cstring>
+#include <algorithm>
 #include <random>
 #include <vector>
 
 #include "kernels/bodies/fused_round.h"
 #include "kernels/bodies/list_rows.h"
+#include "kernels/bodies/resolve.h"
 #include "tests/kernels/run_chain.h"
 #include "tests/support/emulated_block.h"
 #include "tests/support/rows.h"
@@ -47,25 +48,45 @@ class FourRows {
   float* memory_;
 };
 
-// One warp takes the rows in order of place, so it knows of a rejection before it comes to the
-// next row.
-ChainOutcome RunByOneWarp(const RoundBatch& batch) {
-  std::vector<AheadRow> rows(NumSlots(kNumDrafts));
-  std::vector<int32_t> row_arrivals(NumSlots(kNumDrafts));
-  TaskProgress progress;
-  std::vector<char> workspace(FusedWorkspaceBytes(kVocabSize, kNumDrafts), char(kPoison));
-  FusedRound fused{.batch = batch,
-                   .rows = rows.data(),
-                   .row_arrivals = row_arrivals.data(),
-                   .progress = &progress,
-                   .workspaces = workspace.data(),
-                   .max_draft = kNumDrafts};
-  ListRowsAhead(batch, kNumDrafts, rows.data(), row_arrivals.data(), &progress, &fused);
-  REQUIRE(!fused.may_defer);
-  REQUIRE(RunEmulatedBlocks({.num_threads = 32},
-                            [&](EmulatedThread thread) { RunFusedRound(thread, fused); }) == "");
-  return batch.outcomes[0];
-}
+// A round of one task, with room for its answer.
+struct OneTask {
+  OneTask(const ChainTask& task, const TensorView& target) {
+    batch.target = target;
+    batch.tasks = &task;
+    batch.num_tasks = 1;
+    batch.outcomes = &outcome;
+    batch.tokens = tokens;
+    batch.tokens_stride = kNumDrafts + 1;
+  }
+
+  void Run(const EmulationOptions& options) {
+    std::vector<AheadRow> rows(NumSlots(kNumDrafts));
+    std::vector<int32_t> row_arrivals(NumSlots(kNumDrafts));
+    TaskProgress progress;
+    std::vector<char> workspace(FusedWorkspaceBytes(kVocabSize, kNumDrafts), char(kPoison));
+    std::vector<char> scratch(ResolveBytes(kNumDrafts, 0), char(kPoison));
+    ChainTask resolved;
+    FusedRound fused{.batch = batch,
+                     .rows = rows.data(),
+                     .row_arrivals = row_arrivals.data(),
+                     .progress = &progress,
+                     .workspaces = workspace.data(),
+                     .max_draft = kNumDrafts,
+                     .resolve = {batch.tasks, &resolved, scratch.data(), kNumDrafts}};
+    ListRowsAhead(batch, kNumDrafts, rows.data(), row_arrivals.data(), &progress, &fused);
+    REQUIRE(!fused.may_defer);
+    fused.batch.tasks = &resolved;
+    REQUIRE(RunEmulatedBlocks(options, [&](EmulatedThread thread) { RunResolve(thread, fused); }) ==
+            "");
+    REQUIRE(RunEmulatedBlocks(options,
+                              [&](EmulatedThread thread) { RunFusedRound(thread, fused); }) == "");
+    REQUIRE(progress.end_seen == 0);
+  }
+
+  RoundBatch batch;
+  ChainOutcome outcome;
+  TokenId tokens[kNumDrafts + 1] = {};
+};
 
 TEST_SUITE("unit") {
   TEST_CASE("a row behind a rejection is not read") {
@@ -91,21 +112,44 @@ TEST_SUITE("unit") {
             rows.row(rejected));
         ChainCase chain(method, draft, DraftKind::kOneHot);
         rows.TakeAway(rejected + 1);
-        ChainOutcome outcome;
-        TokenId tokens[kNumDrafts + 1] = {};
-        RoundBatch batch;
-        batch.target = rows.view();
-        batch.tasks = &chain.task;
-        batch.num_tasks = 1;
-        batch.outcomes = &outcome;
-        batch.tokens = tokens;
-        batch.tokens_stride = kNumDrafts + 1;
-        RunByOneWarp(batch);
+        OneTask round(chain.task, rows.view());
+        // One warp takes the rows in order of place, so it knows of a rejection before it comes to
+        // the next row.
+        round.Run({.num_threads = 32});
+        const ChainOutcome& outcome = round.outcome;
         CHECK(outcome.status == OutcomeStatus::kOk);
         CHECK(outcome.num_accepted == rejected);
         REQUIRE(outcome.num_tokens == rejected + 1);
-        for (int32_t i = 0; i < rejected; ++i) CHECK(tokens[i] == draft[i]);
-        CHECK(tokens[rejected] == after);
+        for (int32_t i = 0; i < rejected; ++i) CHECK(round.tokens[i] == draft[i]);
+        CHECK(round.tokens[rejected] == after);
+      }
+    }
+  }
+
+  TEST_CASE("a row behind the end of a draft that only the device knows is read by nobody") {
+    std::mt19937_64 random(63);
+    for (const VerifyMethod method :
+         {VerifyMethod::kGreedy, VerifyMethod::kExactMatch, VerifyMethod::kToken}) {
+      for (int32_t num_drafts = 0; num_drafts < kNumDrafts; ++num_drafts) {
+        CAPTURE(static_cast<int>(method));
+        CAPTURE(num_drafts);
+        const FourRows rows;
+        std::fill_n(rows.row(0), (kNumDrafts + 1) * kVocabSize, 0.0f);
+        // All draft tokens stand, so that the decision comes as far as it can.
+        std::vector<TokenId> row(kNumDrafts, kNoToken);
+        for (int32_t i = 0; i < num_drafts; ++i) row[static_cast<size_t>(i)] = 100 + i;
+        for (int32_t i = 0; i <= num_drafts; ++i) rows.row(i)[100 + i] = 90.0f;
+        ChainCase chain(method, std::vector<TokenId>(kNumDrafts), DraftKind::kOneHot);
+        chain.task.drafts_by_slot = true;
+        chain.task.chain.tokens = nullptr;
+        rows.TakeAway(num_drafts + 1);
+        OneTask round(chain.task, rows.view());
+        round.batch.draft_tokens = {row.data(), kNumDrafts};
+        round.Run({.num_threads = 96, .schedule_seed = random(), .num_blocks = 3});
+        CHECK(round.outcome.status == OutcomeStatus::kOk);
+        CHECK(round.outcome.num_accepted == num_drafts);
+        CHECK(round.outcome.num_drafts == num_drafts);
+        for (int32_t i = 0; i <= num_drafts; ++i) CHECK(round.tokens[i] == 100 + i);
       }
     }
   }

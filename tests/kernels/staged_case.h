@@ -64,6 +64,22 @@ inline std::vector<std::string> CpuAnswers(const RoundCase::Options& options,
   return AnswersOf(round, places);
 }
 
+// Everything of a batch that is not copied when it is staged. Returns the arrays of next tokens,
+// which the batch points to.
+inline std::vector<TokenArray> MoveToDevice(const RoundCase& round, MovedMemory* memory,
+                                            RoundBatch* batch) {
+  batch->target = memory->Tensor(batch->target, 3);
+  batch->draft = memory->Tensor(batch->draft, 5);
+  batch->mask = memory->Mask(batch->mask, batch->target.vocab_size);
+  std::vector<TokenArray> arrays;
+  for (int32_t i = 0; i < batch->num_next_tokens; ++i) {
+    TokenId* const ids = batch->next_tokens[i].ids;
+    arrays.push_back({memory->Ids(ids, round.next_tokens(i).size()), MemorySpace::kDevice});
+  }
+  batch->next_tokens = arrays.data();
+  return arrays;
+}
+
 // Those sequences of a round that verify, with everything that is not copied on the device.
 class StagedCase {
  public:
@@ -76,14 +92,7 @@ class StagedCase {
     if (places_.empty()) places_.push_back(0);
     expected_ = CpuAnswers();
     batch_ = round_.Some(places_);
-    batch_.target = memory->Tensor(batch_.target, 3);
-    batch_.draft = memory->Tensor(batch_.draft, 5);
-    batch_.mask = memory->Mask(batch_.mask, options.vocab_size);
-    for (int32_t i = 0; i < batch_.num_next_tokens; ++i) {
-      TokenId* const ids = batch_.next_tokens[i].ids;
-      arrays_.push_back({memory->Ids(ids, round_.next_tokens(i).size()), MemorySpace::kDevice});
-    }
-    batch_.next_tokens = arrays_.data();
+    arrays_ = MoveToDevice(round_, memory, &batch_);
   }
   StagedCase(const StagedCase&) = delete;
   StagedCase& operator=(const StagedCase&) = delete;

@@ -313,6 +313,66 @@ TEST_SUITE("unit") {
     rows.Set(0, {0, 0, 0});
     CHECK(next_tokens() == Tokens(6, -9));
   }
+
+  TEST_CASE("what was confirmed and where that ends is left by slot, and by nobody else") {
+    RowMatrix rows = LogRows({{.25, .5, .25}, {.125, .125, .75}, {.5, .25, .25}});
+    ChainCase chain(VerifyMethod::kGreedy, {1, 2}, DraftKind::kOneHot);
+    chain.task.slot = 1;
+    chain.task.first_position = 40;
+    std::vector<uint32_t> kept;
+    Tokens recent;
+    const auto leave = [&] {
+      ChainRun run(chain.task, rows.view(), TensorView{});
+      kept.assign(3, 99);
+      recent.assign(3 * 4, -9);
+      run.batch.slots = {kept.data(), recent.data(), 4};
+      ScalarTeam<CpuTarget::kBaseline> team;
+      run.By(team, AnyCoins{});
+    };
+    leave();  // positions 40, 41 and 42
+    CHECK(kept == std::vector<uint32_t>{99, 43, 99});
+    CHECK(recent == Tokens{-9, -9, -9, -9, 1, 2, 0, -9, -9, -9, -9, -9});
+    chain.task.first_position = 43;  // the second draft token is rejected
+    rows.Set(1, {0, 5, 0});
+    leave();
+    CHECK(kept == std::vector<uint32_t>{99, 45, 99});
+    CHECK(recent == Tokens{-9, -9, -9, -9, 1, -9, -9, 1, -9, -9, -9, -9});
+    rows.Set(1, {NAN, 0, 0});
+    leave();
+    CHECK(kept == std::vector<uint32_t>{99, 44, 99});
+    CHECK(recent == Tokens{-9, -9, -9, -9, -9, -9, -9, 1, -9, -9, -9, -9});
+    rows.Set(0, {NAN, 0, 0});
+    leave();
+    CHECK(kept == std::vector<uint32_t>{99, 43, 99});
+    CHECK(recent == Tokens(12, -9));
+    for (const TaskKind kind : {TaskKind::kScore, TaskKind::kSampleDraft}) {
+      chain.task.kind = kind;
+      rows.Set(0, {0, 0, 0});
+      leave();
+      CHECK(kept == std::vector<uint32_t>(3, 99));
+      CHECK(recent == Tokens(12, -9));
+    }
+  }
+
+  TEST_CASE("an outcome says how many tokens were drafted, however it ended") {
+    RowMatrix rows = LogRows({{.5, .5}, {.5, .5}, {.5, .5}, {.5, .5}, {.5, .5}});
+    for (const bool is_bad : {false, true}) {
+      if (is_bad) rows.Set(0, {NAN, 0});
+      for (const VerifyMethod method : {VerifyMethod::kGreedy, VerifyMethod::kExactMatch,
+                                        VerifyMethod::kToken, VerifyMethod::kBlock}) {
+        for (const DraftKind kind : {DraftKind::kOneHot, DraftKind::kSampled}) {
+          for (int32_t end = 0; end <= 4; ++end) {
+            Tokens draft = {1, 7, 0, 1};
+            if (end < 4) draft[static_cast<size_t>(end)] = kNoToken;
+            const ChainCase chain(method, draft, kind);
+            const ChainResult result = RunScalar(chain.task, rows.view(), rows.view(), AnyCoins{});
+            CHECK((result.outcome.status == OutcomeStatus::kBadTargetRow) == is_bad);
+            CHECK(result.outcome.num_drafts == end);
+          }
+        }
+      }
+    }
+  }
 }
 
 }  // namespace

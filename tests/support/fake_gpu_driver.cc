@@ -1,15 +1,7 @@
 #include "tests/support/fake_gpu_driver.h"
 
-#include <spdlog/fmt/fmt.h>
-
-#include <atomic>
 #include <cstring>
 #include <utility>
-
-#include "kernels/bodies/fetch.h"
-#include "kernels/bodies/fused_round.h"
-#include "kernels/bodies/staged_turn.h"
-#include "kernels/bodies/transform.h"
 
 namespace specd {
 namespace {
@@ -21,24 +13,6 @@ void* AddPoisoned(size_t size_bytes, FakeGpu::Blocks* blocks) {
   (*blocks)[memory] = std::move(block);
   return memory;
 }
-
-bool Holds(const FakeGpu::Blocks& blocks, const void* begin, size_t size_bytes) {
-  const auto after = blocks.upper_bound(const_cast<void*>(begin));
-  if (after == blocks.begin()) return false;
-  const std::vector<uint64_t>& block = *std::prev(after)->second;
-  const auto offset = static_cast<const char*>(begin) - reinterpret_cast<const char*>(block.data());
-  return static_cast<size_t>(offset) + size_bytes <= block.size() * 8;
-}
-
-// As in kernels/cuda/staged_kernel.cu.
-struct HostWords {
-  uint64_t Acquire(const uint64_t* word) const {
-    return std::atomic_ref<uint64_t>(const_cast<uint64_t&>(*word)).load(std::memory_order_acquire);
-  }
-  void Release(uint64_t value, uint64_t* word) const {
-    std::atomic_ref<uint64_t>(*word).store(value, std::memory_order_release);
-  }
-};
 
 }  // namespace
 
@@ -242,6 +216,9 @@ GpuResult FakeGpuDriver::ElapsedUs(Event* start, Event* end, double* elapsed_us)
 GpuResult FakeGpuDriver::LaunchFetch(const FetchPlan& plan) {
   return Enqueue("LaunchFetch", true, [=, this] { return RunFetchPlan(plan); });
 }
+GpuResult FakeGpuDriver::LaunchResolve(const FusedRound* round, const RoundBounds& bounds) {
+  return Enqueue("LaunchResolve", true, [=, this] { return RunResolvePlan(round, bounds); });
+}
 GpuResult FakeGpuDriver::LaunchRound(const FusedRound* round, const RoundBounds& bounds) {
   return Enqueue("LaunchRound", true, [=, this] { return RunRound(round, bounds); });
 }
@@ -259,192 +236,6 @@ GpuResult FakeGpuDriver::LaunchTransforms(const TransformBatch& batch, void* wor
 }
 GpuResult FakeGpuDriver::LaunchRead(const ReadPlan& plan) {
   return Enqueue("LaunchRead", true, [=, this] { return RunRead(plan); });
-}
-
-GpuResult FakeGpuDriver::CheckRange(const char* what, const void* begin, size_t size_bytes) const {
-  if (Holds(gpu_->allocations, begin, size_bytes) || Holds(gpu_->pinned, begin, size_bytes)) {
-    return GpuResult::Ok();
-  }
-  return GpuResult::Error(
-      fmt::format("{} bytes of a {} are not in memory of the device", size_bytes, what));
-}
-
-bool FakeGpuDriver::IsDeviceMemory(const void* address) const {
-  return Holds(gpu_->allocations, address, 0) ||
-         (gpu_->is_imported != nullptr && gpu_->is_imported(address));
-}
-
-GpuResult FakeGpuDriver::CheckAddresses(const char* what,
-                                        std::initializer_list<const void*> addresses) const {
-  for (const void* const address : addresses) {
-    // One past the end is where an array of nothing lies.
-    if (address == nullptr || IsDeviceMemory(address) || Holds(gpu_->pinned, address, 0)) continue;
-    return GpuResult::Error(
-        fmt::format("address {} of a {} is not device memory", &address - addresses.begin(), what));
-  }
-  return GpuResult::Ok();
-}
-
-GpuResult FakeGpuDriver::CheckTask(const ChainTask& task) const {
-  const DraftChain& chain = task.chain;
-  GpuResult result = CheckAddresses(
-      "task", {chain.tokens, chain.kinds, chain.target_rows, chain.draft_rows, chain.draft_weights,
-               chain.draft_masses, chain.target_argmax, task.edits.edits, task.edits.allowed,
-               task.places, task.scores.chosen, task.coins});
-  for (int32_t i = 0; task.places != nullptr && i < chain.num_drafts && result.ok(); ++i) {
-    result = CheckAddresses("place", {task.places[i].overrides});
-  }
-  return result;
-}
-
-// What counts is as it was, so that the next round could begin at once.
-GpuResult FakeGpuDriver::CheckProgress(const FusedRound& round) {
-  for (int32_t i = 0; i < round.num_rows; ++i) {
-    if (round.row_arrivals[i] != 0) return GpuResult::Error("arrivals are left behind");
-  }
-  for (int32_t i = 0; i < round.batch.num_tasks; ++i) {
-    const TaskProgress& task = round.progress[i];
-    if (task.rows_done != 0 || task.end_seen != 0 || task.deferred != 0) {
-      return GpuResult::Error("the progress of a task is left behind");
-    }
-  }
-  return GpuResult::Ok();
-}
-
-std::string FakeGpuDriver::RunLaunch(const std::function<void(EmulatedThread)>& body) {
-  return RunEmulatedBlocks({.num_threads = gpu_->num_threads,
-                            .schedule_seed = static_cast<uint64_t>(gpu_->num_launches),
-                            .num_blocks = gpu_->num_blocks},
-                           body);
-}
-
-GpuResult FakeGpuDriver::RunBlocks(
-    int32_t num_blocks, int32_t vocab_size, int32_t max_draft, void* workspaces,
-    const std::function<void(EmulatedTeam&, const ChainWorkspace&, int32_t)>& body) {
-  ++gpu_->num_launches;
-  const int64_t bytes = ChainWorkspaceBytes(vocab_size, max_draft);
-  for (int32_t i = 0; i < num_blocks; ++i) {
-    char* const memory = static_cast<char*>(workspaces) + i * bytes;
-    std::memset(memory, kPoison, bytes);
-    const ChainWorkspace workspace = ChainWorkspaceAt(memory, vocab_size, max_draft);
-    const std::string error = RunEmulatedBlock(
-        {.num_threads = gpu_->num_threads, .schedule_seed = static_cast<uint64_t>(i)},
-        [&](EmulatedThread thread) {
-          EmulatedTeam team(thread);
-          body(team, workspace, i);
-        });
-    if (!error.empty()) return GpuResult::Error(error);
-  }
-  return GpuResult::Ok();
-}
-
-GpuResult FakeGpuDriver::RunFetchPlan(const FetchPlan& plan) {
-  GpuResult result = CheckRange("fetch", plan.source, plan.capacity_bytes);
-  if (result.ok()) result = CheckRange("fetch", plan.destination, plan.capacity_bytes);
-  if (!result.ok()) return result;
-  const std::string error =
-      RunLaunch([&](const EmulatedThread& thread) { RunFetch(thread, plan); });
-  return error.empty() ? GpuResult::Ok() : GpuResult::Error(error);
-}
-
-GpuResult FakeGpuDriver::RunRound(const FusedRound* at, const RoundBounds& bounds) {
-  GpuResult result = CheckRange("round", at, sizeof(FusedRound));
-  if (!result.ok()) return result;
-  const FusedRound& round = *at;
-  const RoundBatch& batch = round.batch;
-  // Where nothing is staged the launch meets an empty round, of which nothing else is looked at.
-  if (bounds.usual_tasks > 0 && batch.num_tasks == 0 && round.num_rows == 0) {
-    return RunBodies(round, bounds);
-  }
-  if (batch.num_tasks < 1 || batch.num_tasks > bounds.num_tasks ||
-      round.max_draft > bounds.max_draft || batch.target.vocab_size > bounds.vocab_size) {
-    return GpuResult::Error("the round is not within the bounds of its launch");
-  }
-  result =
-      CheckAddresses("round", {batch.target.data, batch.draft.data, batch.tasks, batch.outcomes,
-                               batch.tokens, batch.mask.words, batch.scores, batch.samples,
-                               round.rows, round.row_arrivals, round.progress, round.workspaces});
-  for (int32_t i = 0; i < batch.num_tasks && result.ok(); ++i) result = CheckTask(batch.tasks[i]);
-  if (result.ok()) result = CheckAddresses("list of next tokens", {batch.next_tokens});
-  for (int32_t i = 0; i < batch.num_next_tokens && result.ok(); ++i) {
-    result = CheckAddresses("replica of next tokens", {batch.next_tokens[i].ids});
-  }
-  if (!result.ok()) return result;
-  ++gpu_->num_launches;
-  gpu_->now_us += gpu_->round_us;
-  std::memset(round.workspaces, kPoison,
-              batch.num_tasks * FusedWorkspaceBytes(batch.target.vocab_size, round.max_draft));
-  if (round.may_defer && !bounds.may_defer) {
-    return GpuResult::Error("a task may be deferred, and nobody would decide it");
-  }
-  result = RunBodies(round, bounds);
-  if (result.ok() && gpu_->after_round) gpu_->after_round(batch);
-  return result.ok() ? CheckProgress(round) : result;
-}
-
-GpuResult FakeGpuDriver::RunBodies(const FusedRound& round, const RoundBounds& bounds) {
-  std::string error = RunLaunch([&](EmulatedThread thread) { RunFusedRound(thread, round); });
-  if (error.empty() && bounds.may_defer) {
-    error = RunLaunch([&](EmulatedThread thread) { RunDeferredTasks(thread, round); });
-  }
-  return error.empty() ? GpuResult::Ok() : GpuResult::Error(error);
-}
-
-GpuResult FakeGpuDriver::CheckPlan(const StagedPlan& plan) const {
-  GpuResult result = CheckRange("staging area", plan.areas, plan.num_areas * plan.area_bytes);
-  if (result.ok()) {
-    result = CheckRange("done word", plan.done, plan.num_areas * sizeof(*plan.done));
-  }
-  if (result.ok()) result = CheckRange("turn", plan.turn, sizeof(*plan.turn));
-  if (result.ok()) result = CheckRange("fetch", plan.destination, plan.area_bytes);
-  if (result.ok()) result = CheckRange("round", plan.round, sizeof(*plan.round));
-  return result;
-}
-
-GpuResult FakeGpuDriver::RunTakeStaged(const StagedPlan& plan) {
-  const GpuResult result = CheckPlan(plan);
-  if (result.ok()) TakeStaged(HostWords(), plan);
-  return result;
-}
-
-GpuResult FakeGpuDriver::RunFetchStaged(const StagedPlan& plan) {
-  const GpuResult result = CheckPlan(plan);
-  if (!result.ok()) return result;
-  const std::string error =
-      RunLaunch([&](const EmulatedThread& thread) { RunFetch(thread, FetchOfTurn(plan)); });
-  return error.empty() ? GpuResult::Ok() : GpuResult::Error(error);
-}
-
-GpuResult FakeGpuDriver::RunEndStaged(const StagedPlan& plan) {
-  const GpuResult result = CheckPlan(plan);
-  if (result.ok()) EndStaged(HostWords(), plan);
-  return result;
-}
-
-GpuResult FakeGpuDriver::RunTransforms(const TransformBatch& batch, void* workspaces) {
-  GpuResult result =
-      CheckAddresses("transform", {batch.source.data, batch.rows, batch.statuses, workspaces});
-  for (int32_t i = 0; i < batch.num_rows && result.ok(); ++i) {
-    result = CheckAddresses("row", {batch.rows[i].out});
-  }
-  if (!result.ok()) return result;
-  return RunBlocks(batch.num_rows, batch.source.vocab_size, 0, workspaces,
-                   [&](EmulatedTeam& team, const ChainWorkspace& workspace, int32_t i) {
-                     const RowTransform& transform = batch.rows[i];
-                     const OutcomeStatus status = TransformRow(
-                         team, RowAt(batch.source, transform.row), transform, workspace.target);
-                     if (team.leader()) batch.statuses[i] = status;
-                   });
-}
-
-GpuResult FakeGpuDriver::RunRead(const ReadPlan& plan) {
-  GpuResult result = CheckRange("read", plan.rows, sizeof(void*) * plan.num_rows);
-  if (result.ok()) result = CheckRange("sink", plan.sink, sizeof(*plan.sink));
-  for (int32_t i = 0; i < plan.num_rows && result.ok(); ++i) {
-    result = CheckRange("row", plan.rows[i], static_cast<size_t>(plan.row_bytes));
-  }
-  gpu_->now_us += gpu_->read_us;
-  return result;
 }
 
 }  // namespace specd

@@ -52,6 +52,7 @@ struct FakeGpu {
   bool runs_at_once = false;
   int num_launches = 0;                                // of rounds and transforms that ran
   int num_graph_launches = 0;                          // that were enqueued
+  int num_resolves = 0;                                // launches that resolved a round
   int32_t num_threads = 64;                            // of an emulated block
   int32_t num_blocks = 3;                              // of the launch of a round
   std::function<void(const RoundBatch&)> after_round;  // may change the answers of a round
@@ -77,6 +78,7 @@ class FakeGpuDriver final : public GpuDriver {
   GpuResult ToDevice(void* device, const void* host, size_t size_bytes) override;
   GpuResult ToHost(void* host, const void* device, size_t size_bytes) override;
   GpuResult LaunchFetch(const FetchPlan& plan) override;
+  GpuResult LaunchResolve(const FusedRound* round, const RoundBounds& bounds) override;
   GpuResult LaunchRound(const FusedRound* round, const RoundBounds& bounds) override;
   GpuResult LaunchTakeStaged(const StagedPlan& plan) override;
   GpuResult LaunchEndStaged(const StagedPlan& plan) override;
@@ -110,7 +112,10 @@ class FakeGpuDriver final : public GpuDriver {
   GpuResult CheckTask(const ChainTask& task) const;
 
   GpuResult RunFetchPlan(const FetchPlan& plan);
+  GpuResult CheckRound(const FusedRound* round, const RoundBounds& bounds) const;
+  GpuResult RunResolvePlan(const FusedRound* round, const RoundBounds& bounds);
   GpuResult RunRound(const FusedRound* round, const RoundBounds& bounds);
+  static bool IsEmpty(const FusedRound& round, const RoundBounds& bounds);
   GpuResult RunBodies(const FusedRound& round, const RoundBounds& bounds);
   GpuResult CheckPlan(const StagedPlan& plan) const;
   GpuResult RunTakeStaged(const StagedPlan& plan);
@@ -123,7 +128,7 @@ class FakeGpuDriver final : public GpuDriver {
       int32_t num_blocks, int32_t vocab_size, int32_t max_draft, void* workspaces,
       const std::function<void(EmulatedTeam&, const ChainWorkspace&, int32_t i)>& body);
   static GpuResult CheckProgress(const FusedRound& round);
-  std::string RunLaunch(const std::function<void(EmulatedThread)>& body);
+  GpuResult RunBody(const std::function<void(EmulatedThread)>& body);
 
   FakeGpu* gpu_;
   std::vector<FakeGpu::Work> pending_;

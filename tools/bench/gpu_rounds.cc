@@ -79,9 +79,9 @@ GpuResult GpuRounds::Load(const std::vector<RoundAnswer>& expected) {
     result = driver_->ToDevice(mask_.get(), mask.words, mask_bytes);
   }
   if (result.ok()) {
-    result = workspaces_.Allocate(
-        driver_, static_cast<size_t>(shape.batch *
-                                     FusedWorkspaceBytes(set_.target().vocab_size, shape.draft)));
+    result = round_memory_.Allocate(
+        driver_,
+        static_cast<size_t>(RoundMemoryBytes(set_.target().vocab_size, shape.draft, shape.batch)));
   }
   if (result.ok()) result = arena_.Resize(driver_, ArenaBytes());
   if (result.ok()) result = answers_.Resize(driver_, num_tasks * answer_bytes);
@@ -126,7 +126,7 @@ void GpuRounds::StageRound(int32_t round, const RoundAnswer& expected) {
   batch.tokens = staged.tokens.device;
   batch.tokens_stride = shape.rows_of_sequence();
   rounds_.back().may_defer =
-      staged.round.Fill(batch, &set_.task(round, 0), staged.tasks.host, workspaces_.get());
+      staged.round.Fill(batch, &set_.task(round, 0), staged.tasks.host, round_memory_.get());
 
   std::vector<const void*> rows;
   for (const MemorySpan& span : set_.NeededRows(round, expected)) {

@@ -53,7 +53,7 @@ class GpuRounds {
   DeviceMemory target_;
   DeviceMemory draft_;
   DeviceMemory mask_;
-  DeviceMemory workspaces_;
+  DeviceMemory round_memory_;
   StagingArena arena_;
   AnswerArena answers_;
   std::vector<Staged> rounds_;

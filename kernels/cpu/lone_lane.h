@@ -1,0 +1,22 @@
+// LoneLane: a thread of the CPU as the Thread of kernels/bodies that work with the lanes of a warp:
+// a warp of one lane, the only one of its launch.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/core/check.h"
+
+namespace specd {
+
+struct LoneLane {
+  SPECD_INLINE int32_t lane() const { return 0; }
+  SPECD_INLINE int32_t warp() const { return 0; }
+  SPECD_INLINE int32_t num_warps() const { return 1; }
+  SPECD_INLINE int32_t block() const { return 0; }
+  SPECD_INLINE int32_t num_blocks() const { return 1; }
+  SPECD_INLINE int32_t LargestOfWarp(int32_t value) const { return value; }
+  SPECD_INLINE void SyncWarp() const {}
+  SPECD_INLINE void Note(int32_t value, int32_t* word) const { *word = value; }
+};
+
+}  // namespace specd

@@ -1,0 +1,241 @@
+#include "tests/support/slot_rounds.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace specd {
+
+namespace {
+
+// Ids that are none, but for kNoToken.
+TokenId AnyInvalidId(std::mt19937_64* random, int32_t vocab_size) {
+  const TokenId ids[] = {-2, vocab_size, vocab_size + 7, std::numeric_limits<TokenId>::min(),
+                         std::numeric_limits<TokenId>::max()};
+  return ids[(*random)() % std::size(ids)];
+}
+
+bool PenaltiesCount(const Penalties& penalties) {
+  return penalties.repetition != 1.0f || penalties.frequency != 0.0f || penalties.presence != 0.0f;
+}
+
+// The array as it is, with `count` more of these.
+template <typename T>
+std::vector<T> Longer(const T* begin, size_t size, size_t count, T behind) {
+  std::vector<T> values;
+  if (begin == nullptr) return values;
+  values.assign(begin, begin + size);
+  values.resize(size + count, behind);
+  return values;
+}
+
+template <typename T>
+const T* DataOf(const std::vector<T>& values) {
+  return values.empty() ? nullptr : values.data();
+}
+
+}  // namespace
+
+void KnownSequence::Commit(TokenId token) {
+  ++position;
+  if (!PenaltiesCount(penalties)) return;
+  TokenEdit& edit = edits[token];
+  edit.id = token;
+  edit.flags |= kEditSeen;
+  ++edit.count;
+}
+
+std::vector<TokenEdit> KnownSequence::Overrides(const std::vector<TokenId>& prefix,
+                                                int32_t vocab_size) const {
+  std::map<TokenId, uint32_t> counts;
+  for (const TokenId id : prefix) {
+    if (PenaltiesCount(penalties) && id >= 0 && id < vocab_size) ++counts[id];
+  }
+  std::vector<TokenEdit> overrides;
+  for (const auto& [id, count] : counts) {
+    TokenEdit edit{.id = id, .flags = kEditSeen, .count = count};
+    if (const auto own = edits.find(id); own != edits.end()) {
+      edit.flags |= own->second.flags;
+      edit.bias = own->second.bias;
+      edit.count += own->second.count;
+    }
+    overrides.push_back(edit);
+  }
+  return overrides;
+}
+
+std::vector<TokenEdit> KnownSequence::Edits() const {
+  std::vector<TokenEdit> list;
+  for (const auto& [id, edit] : edits) list.push_back(edit);
+  return list;
+}
+
+SlotMemory::SlotMemory(const RoundCase::Options& options)
+    : kept(2 * static_cast<size_t>(options.batch), 0xDDDDDDDDu),
+      recent_room(SlotRounds::kRoundsBehindMax * (options.max_draft + 1)),
+      row_stride(options.max_draft + 2) {
+  recent.assign(kept.size() * static_cast<size_t>(recent_room), std::numeric_limits<int>::min());
+  drafts.assign(kept.size() * static_cast<size_t>(row_stride), -77);
+}
+
+bool SlotMemory::Holds(const void* address) const {
+  const auto holds = [address](const auto& values) {
+    return address >= values.data() && address < values.data() + values.size();
+  };
+  return holds(kept) || holds(recent) || holds(drafts);
+}
+
+SlotRounds::SlotRounds(const RoundCase::Options& options)
+    : options_(options),
+      random_(options.seed + 5),
+      sequences_(static_cast<size_t>(options.batch)) {}
+
+void SlotRounds::Next() {
+  RoundCase::Options options = options_;
+  options.seed = options_.seed * 16 + num_rounds_++;
+  round_ = std::make_unique<RoundCase>(options);
+  for (int32_t i = 0; i < options_.batch; ++i) {
+    Sequence& sequence = sequences_[static_cast<size_t>(i)];
+    const ChainTask task = round_->task(i);
+    if (sequence.states.empty()) Begin(task, &sequence.states.emplace_back());
+    sequence.known.task = sequence.open.task = task;
+    if (task.kind != TaskKind::kVerify) continue;
+    DrawChain(task, &sequence);
+    MakeKnown(task, &sequence);
+    MakeOpen(&sequence);
+  }
+}
+
+void SlotRounds::Begin(const ChainTask& task, KnownSequence* sequence) {
+  sequence->position = task.first_position;
+  if (options_.plain || options_.target_kind == RowKind::kFinalProbabilities) return;
+  if (!Chance(3)) {
+    sequence->penalties = {.repetition = Chance(2) ? 1.0f : 1.4f,
+                           .frequency = Chance(2) ? 0.0f : 0.9f,
+                           .presence = Chance(2) ? 0.0f : -0.4f};
+  }
+  for (int32_t e = 0; e < task.edits.num_edits; ++e) {
+    sequence->edits[task.edits.edits[e].id] = task.edits.edits[e];
+  }
+  const auto behind = static_cast<uint32_t>(random_() % uint64_t(3 * options_.max_draft + 3));
+  if (Chance(2)) sequence->min_tokens = sequence->position + behind;
+}
+
+void SlotRounds::DrawChain(const ChainTask& task, Sequence* sequence) {
+  const DraftChain& chain = task.chain;
+  const auto num_drafts = static_cast<size_t>(chain.num_drafts);
+  const size_t room = static_cast<size_t>(options_.max_draft) - num_drafts;
+  const size_t more = Chance(3) ? 0 : random_() % (room + 1);
+  sequence->drafts = Longer(chain.tokens, num_drafts, more, kNoToken);
+  for (size_t i = 0; i < sequence->drafts.size(); ++i) {
+    if (i < num_drafts && Chance(20)) {
+      sequence->drafts[i] = AnyInvalidId(&random_, options_.vocab_size);
+    }
+    if (i > num_drafts && Chance(2)) sequence->drafts[i] = 0;
+  }
+  const DraftKind kind = Chance(2) ? DraftKind::kSampled : DraftKind::kOneHot;
+  const uint32_t nan = RoundCase::kNanRow;
+  sequence->kinds = Longer(chain.kinds, num_drafts, more, kind);
+  sequence->target_rows = Longer(chain.target_rows, num_drafts + 1, more, nan);
+  sequence->draft_rows = Longer(chain.draft_rows, num_drafts, more, nan);
+  sequence->draft_weights = Longer(chain.draft_weights, num_drafts, more, NAN);
+  sequence->draft_masses = Longer(chain.draft_masses, num_drafts, more, double{NAN});
+  sequence->target_argmax = Longer(chain.target_argmax, num_drafts + 1, more, kNoToken);
+}
+
+void SlotRounds::MakeKnown(const ChainTask& task, Sequence* sequence) {
+  const KnownSequence& state = sequence->states.back();
+  Given& known = sequence->known;
+  const auto num_drafts = static_cast<size_t>(task.chain.num_drafts);
+  known.edits = state.Edits();
+  known.places.assign(sequence->drafts.size() + 1, {});
+  known.overrides.assign(known.places.size(), {});
+  for (size_t i = 0; i < known.places.size(); ++i) {
+    const auto begin = sequence->drafts.begin();
+    known.overrides[i] =
+        state.Overrides({begin, begin + static_cast<int64_t>(i)}, options_.vocab_size);
+    PlaceEdits& place = known.places[i];
+    place.overrides = DataOf(known.overrides[i]);
+    place.num_overrides = static_cast<int32_t>(known.overrides[i].size());
+    if (task.places != nullptr) place.mask_row = task.places[std::min(i, num_drafts)].mask_row;
+    place.below_min_tokens = state.position + i < state.min_tokens;
+  }
+  ChainTask& given = known.task;
+  DraftChain& chain = given.chain;
+  chain.tokens = sequence->drafts.data();
+  chain.kinds = DataOf(sequence->kinds);
+  chain.target_rows = sequence->target_rows.data();
+  chain.draft_rows = sequence->draft_rows.data();
+  chain.draft_weights = DataOf(sequence->draft_weights);
+  chain.draft_masses = DataOf(sequence->draft_masses);
+  chain.target_argmax = DataOf(sequence->target_argmax);
+  given.first_position = given.round_base = state.position;
+  given.edits.edits = DataOf(known.edits);
+  given.edits.num_edits = static_cast<int32_t>(known.edits.size());
+  given.edits.penalties = state.penalties;
+  given.places = known.places.data();
+}
+
+void SlotRounds::MakeOpen(Sequence* sequence) {
+  Given& open = sequence->open;
+  open.task = sequence->known.task;
+  ChainTask& given = open.task;
+  given.drafts_by_slot = !Chance(4);
+  given.continues = sequence->is_in_slot && !Chance(4);
+  if (!NeedsResolve(given)) return;
+  num_by_slot_ += given.drafts_by_slot ? 1 : 0;
+  num_continued_ += given.continues ? 1 : 0;
+  if (given.drafts_by_slot) {
+    given.chain.tokens = nullptr;
+    given.chain.num_drafts = static_cast<int32_t>(sequence->drafts.size());
+  }
+  const size_t behind =
+      given.continues ? random_() % std::min<size_t>(sequence->states.size(), kRoundsBehindMax + 1)
+                      : 0;
+  const KnownSequence& state = sequence->states[sequence->states.size() - 1 - behind];
+  given.first_position = state.position;
+  // Nobody reads it.
+  given.round_base = given.continues ? state.position + 12345 : state.position;
+  given.min_tokens = state.min_tokens;
+  open.edits = state.Edits();
+  given.edits.edits = DataOf(open.edits);
+  given.edits.num_edits = static_cast<int32_t>(open.edits.size());
+  open.places.clear();
+  bool is_masked = false;
+  for (const PlaceEdits& place : sequence->known.places) {
+    open.places.push_back({.mask_row = place.mask_row});
+    is_masked = is_masked || place.mask_row >= 0;
+  }
+  given.places = is_masked || Chance(4) ? open.places.data() : nullptr;
+}
+
+RoundBatch SlotRounds::Known() {
+  for (int32_t i = 0; i < options_.batch; ++i) {
+    round_->task(i) = sequences_[static_cast<size_t>(i)].known.task;
+  }
+  return round_->All();
+}
+
+void SlotRounds::Commit() {
+  for (int32_t i = 0; i < options_.batch; ++i) {
+    Sequence& sequence = sequences_[static_cast<size_t>(i)];
+    sequence.states.push_back(sequence.states.back());
+    for (const TokenId token : round_->tokens(i)) sequence.states.back().Commit(token);
+    sequence.is_in_slot = sequence.is_in_slot || sequence.known.task.kind == TaskKind::kVerify;
+  }
+}
+
+RoundBatch SlotRounds::Open(SlotMemory* memory) {
+  for (int32_t i = 0; i < options_.batch; ++i) {
+    const Sequence& sequence = sequences_[static_cast<size_t>(i)];
+    round_->task(i) = sequence.open.task;
+    const auto row = static_cast<int64_t>(sequence.open.task.slot) * memory->row_stride;
+    std::copy(sequence.drafts.begin(), sequence.drafts.end(), memory->drafts.begin() + row);
+  }
+  RoundBatch batch = round_->All();
+  batch.draft_tokens = {memory->drafts.data(), memory->row_stride, memory->drafts_space};
+  batch.slots = {memory->kept.data(), memory->recent.data(), memory->recent_room};
+  return batch;
+}
+
+}  // namespace specd
