@@ -267,8 +267,37 @@ TEST_SUITE("unit") {
     rig.gpu.Replay(graph);
     REQUIRE(rig.Collect());
     round.CheckAnswers();
+    // Also where it fails, and all is given back before anything is taken.
+    const size_t num_blocks = rig.gpu.allocations.size() + rig.gpu.pinned.size();
+    rig.gpu.failing_call = "AllocatePinned";
+    CHECK_FALSE(rig.backend.Prepare(rig.limits).ok());
+    CHECK(rig.gpu.allocations.size() + rig.gpu.pinned.size() < num_blocks - 8);
+    rig.gpu.failing_call = "";
+    REQUIRE_OK(rig.backend.Prepare(rig.limits));
     rig.gpu.Replay(old_graph);
     CHECK(rig.gpu.fault.text().find("not in memory of the device") != std::string::npos);
+  }
+
+  TEST_CASE("what earlier rounds left in pinned memory is no round, and no answer") {
+    StagingRig rig(kMixed);
+    rig.gpu.reuses_pinned = true;
+    for (uint64_t seed = 750; seed < 753; ++seed) {
+      // As many as go round: each area has held a round, and not only the first.
+      for (uint64_t i = 0; i <= kStagedRoundsMax; ++i) {
+        StagedCase round(Sized(4, 10 * seed + i), &rig.imported);
+        const int before = rig.gpu.num_launches;
+        const auto graph = rig.Enqueue(4);
+        rig.gpu.Replay(graph);
+        REQUIRE_OK(rig.backend.Stage(round.batch()));
+        CHECK(rig.gpu.num_launches == before);
+        REQUIRE_FALSE(rig.Collect());
+        rig.gpu.Replay(graph);
+        REQUIRE(rig.Collect());
+        round.CheckAnswers();
+      }
+      REQUIRE_OK(rig.backend.Prepare(rig.limits));
+      CHECK(!rig.gpu.used_pinned.empty());
+    }
   }
 
   TEST_CASE("memory is taken when it is first needed, once, and given back") {

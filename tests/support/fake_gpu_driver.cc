@@ -116,12 +116,24 @@ GpuResult FakeGpuDriver::Free(void* memory) {
 
 GpuResult FakeGpuDriver::AllocatePinned(size_t size_bytes, void** memory) {
   const GpuResult result = Call("AllocatePinned");
-  if (result.ok()) *memory = AddPoisoned(size_bytes, &gpu_->pinned);
+  if (!result.ok()) return result;
+  const auto used = gpu_->used_pinned.find((size_bytes + 7) / 8);
+  if (used == gpu_->used_pinned.end()) {
+    *memory = AddPoisoned(size_bytes, &gpu_->pinned);
+  } else {
+    *memory = used->second->data();
+    gpu_->pinned[*memory] = std::move(used->second);
+    gpu_->used_pinned.erase(used);
+  }
   return result;
 }
 
 GpuResult FakeGpuDriver::FreePinned(void* memory) {
-  SPECD_CHECK(gpu_->pinned.erase(memory) == 1);
+  const auto block = gpu_->pinned.extract(memory);
+  SPECD_CHECK(!block.empty());
+  if (gpu_->reuses_pinned) {
+    gpu_->used_pinned.emplace(block.mapped()->size(), std::move(block.mapped()));
+  }
   return Call("FreePinned");
 }
 

@@ -33,6 +33,9 @@ struct FakeGpu {
   int failing_after = 0;     // ... after this many successes
   Blocks allocations;
   Blocks pinned;
+  // Pinned memory that was given back comes again with what is in it, if it has the size.
+  bool reuses_pinned = false;
+  std::multimap<size_t, std::unique_ptr<std::vector<uint64_t>>> used_pinned;
   // Device memory that others allocated; none where this is empty.
   std::function<bool(const void*)> is_imported;
   // Memory of another device, which only copies reach; and what has been copied there.
