@@ -232,9 +232,10 @@ SPECD_HD void RunResolve(const Thread& thread, const RoundBatch& batch, const Re
   }
 }
 
-// Before RunFusedRound begins anywhere, where FusedRound::resolve has anything given.
+// Before RunFusedRound begins anywhere. Does nothing where FusedRound::resolve has nothing given.
 template <typename Thread>
 SPECD_INLINE void RunResolve(const Thread& thread, const FusedRound& round) {
+  if (round.resolve.given == nullptr) return;
   RunResolve(thread, round.batch, round.resolve, round.progress);
 }
 
