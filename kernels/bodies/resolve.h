@@ -207,10 +207,10 @@ class TaskResolver {
   int32_t num_recent_ = 0;
 };
 
-// REQUIRES: something is given; tasks that leave something open are kVerify, their slots and drafts inside what the
-// batch has for them, and no more was confirmed since they were made than recent_room. `progress`,
-// one for each task, is told where a draft ends before its last place that is read ahead; null
-// where nothing is.
+// REQUIRES: something is given; tasks that leave something open are kVerify, their slots and drafts
+// inside what the batch has for them, and no more was confirmed since they were made than
+// recent_room. `progress`, one for each task, is told where a draft ends before its last place that
+// is read ahead; null where nothing is.
 template <int32_t kWarpSize = 32, typename Thread>
 SPECD_HD void RunResolve(const Thread& thread, const RoundBatch& batch, const ResolvePlan& plan,
                          TaskProgress* progress) {
@@ -232,8 +232,8 @@ SPECD_HD void RunResolve(const Thread& thread, const RoundBatch& batch, const Re
   }
 }
 
-// Before RunFusedRound begins anywhere. Nothing happens to a round whose tasks are as they are to be
-// run.
+// Before RunFusedRound begins anywhere. Nothing happens to a round whose tasks are as they are to
+// be run.
 template <typename Thread>
 SPECD_INLINE void RunResolve(const Thread& thread, const FusedRound& round) {
   if (round.resolve.given == nullptr) return;
