@@ -63,10 +63,14 @@ class Backend {
   // A round is staged first; what EnqueueStaged enqueued, once or at every replay of the graph that
   // it became part of, takes the oldest staged round that has not been taken, and does nothing
   // where there is none. Nobody waits for a device here. Rounds are answered in the order of Stage.
+  //
+  // The first call takes memory, also during a capture. The destructor and Prepare give it back,
+  // once what runs on the device has ended, and with it go rounds that were not collected: graphs
+  // with such launches in them must have been destroyed before.
 
-  // Enqueues on a stream of the caller's (a cudaStream_t), which may be capturing. The launch is as
-  // wide as rounds of num_tasks want it, and does any round. What is enqueued on several streams
-  // must be ordered by the caller.
+  // Enqueues on a stream of the caller's (a cudaStream_t, not null), which may be capturing. The
+  // launch is as wide as rounds of num_tasks want it, and does any round. What is enqueued on
+  // several streams must be ordered by the caller.
   virtual absl::Status EnqueueStaged(void* stream, int32_t num_tasks);
 
   // REQUIRES: as Run, with kVerify tasks only. All of the batch is copied before this returns, but

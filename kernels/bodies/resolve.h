@@ -232,8 +232,7 @@ SPECD_HD void RunResolve(const Thread& thread, const RoundBatch& batch, const Re
   }
 }
 
-// Before RunFusedRound begins anywhere. Nothing happens to a round whose tasks are as they are to
-// be run.
+// Before RunFusedRound begins anywhere. Does nothing where FusedRound::resolve has nothing given.
 template <typename Thread>
 SPECD_INLINE void RunResolve(const Thread& thread, const FusedRound& round) {
   if (round.resolve.given == nullptr) return;

@@ -13,6 +13,7 @@
 #include "kernels/core/fused_round.h"
 #include "kernels/core/gpu_result.h"
 #include "kernels/core/round_launch.h"
+#include "kernels/core/staged_turn.h"
 
 namespace specd {
 
@@ -35,8 +36,15 @@ class GpuDriver {
   // `device` becomes the place of the stream's device in the list. Before UseDevice.
   virtual GpuResult UseStream(void* stream, size_t* device) = 0;
 
-  // Device memory, aligned to 256 bytes. Free(nullptr) does nothing.
+  // The same for the calls until EnqueueOn(nullptr), on a stream of the device in use. It may be
+  // capturing: then launches become part of what is captured, and no other call is allowed on it.
+  virtual void EnqueueOn(void* stream) = 0;
+
+  // Device memory, aligned to 256 bytes. Free(nullptr) does nothing. Whoever else is capturing
+  // meanwhile is not disturbed by allocations.
   virtual GpuResult Allocate(size_t size_bytes, void** memory) = 0;
+  // All of it is 0, for every stream. Waits, but never for a stream of the caller's.
+  virtual GpuResult AllocateZeroed(size_t size_bytes, void** memory) = 0;
   virtual GpuResult Free(void* memory) = 0;
 
   // Host memory that stays where it is and that kernels reach at the address at which the host
@@ -62,7 +70,12 @@ class GpuDriver {
   // within the bounds.
   virtual GpuResult LaunchRound(const FusedRound* round, const RoundBounds& bounds) = 0;
 
-  // The same for rows, a block for each. `workspaces` are, one after another, what
+  // What surrounds LaunchRound where rounds are staged after they were enqueued: TakeStaged and the
+  // fetch of what it took, and EndStaged (kernels/bodies/staged_turn.h).
+  virtual GpuResult LaunchTakeStaged(const StagedPlan& plan) = 0;
+  virtual GpuResult LaunchEndStaged(const StagedPlan& plan) = 0;
+
+  // Enqueues a transform of rows, a block for each. `workspaces` are, one after another, what
   // ChainWorkspaceBytes gives for the vocabulary and no drafts.
   virtual GpuResult LaunchTransforms(const TransformBatch& batch, void* workspaces) = 0;
 
@@ -89,6 +102,11 @@ class GpuDriver {
 
   // Waits for everything enqueued, and reports the first error that any of it had.
   virtual GpuResult Synchronize() = 0;
+  // Waits for everything on the device, on whatever stream.
+  virtual GpuResult SynchronizeDevice() = 0;
+  // Whether the device has failed, on whatever stream; a failure is seen sooner or later. Waits for
+  // nothing and may be asked while streams of the caller's are capturing.
+  virtual GpuResult Check() = 0;
 };
 
 }  // namespace specd

@@ -16,12 +16,18 @@ struct RoundBounds {
   int32_t max_draft = 0;
   int32_t vocab_size = 0;
   bool may_defer = false;  // FusedRound::may_defer
+  // How many tasks the launch is as wide as they want it for; 0: num_tasks.
+  int32_t usual_tasks = 0;
 };
 
-// What pinned memory begins with that is copied to the device by GpuDriver::LaunchFetch.
+constexpr int32_t WideFor(const RoundBounds& bounds) {
+  return bounds.usual_tasks > 0 ? bounds.usual_tasks : bounds.num_tasks;
+}
+
+// What pinned memory begins with that is copied to the device by a launch.
 struct FetchHeader {
   uint64_t size_bytes = 0;  // of everything, this header included; a multiple of kFetchUnit
-  uint64_t unused = 0;
+  uint64_t number = 0;      // of a staged round, from 1 on (core/staged_turn.h)
 };
 inline constexpr size_t kFetchUnit = 16;
 static_assert(sizeof(FetchHeader) == kFetchUnit);

@@ -48,6 +48,7 @@ CudaBackend::CudaBackend(std::unique_ptr<GpuDriver> driver, int64_t staging_byte
 absl::Status CudaBackend::Prepare(const BackendLimits& limits) {
   SPECD_CHECK(limits.vocab_size >= 1 && limits.vocab_size <= kVocabSizeMax);
   limits_ = limits;
+  queue_.reset();
   buckets_.clear();  // they hold addresses that Allocate gives back
   const GpuResult allocated = Allocate();
   if (!allocated.ok()) {
@@ -57,6 +58,7 @@ absl::Status CudaBackend::Prepare(const BackendLimits& limits) {
                     "free memory on the device",
                     limits.max_batch, limits.max_draft, limits.vocab_size, allocated.text()));
   }
+  queue_ = std::make_unique<RoundQueue>(driver_.get(), limits_, max_piece_);
   const GpuResult captured = CaptureBuckets();
   if (captured.ok()) return absl::OkStatus();
   buckets_.clear();
@@ -137,11 +139,15 @@ const CudaBackend::Bucket& CudaBackend::BucketFor(int32_t num_tasks) const {
   return buckets_[bucket];
 }
 
-absl::Status CudaBackend::Run(const RoundBatch& batch) {
+void CudaBackend::CheckLimits(const RoundBatch& batch) const {
   SPECD_CHECK(batch.target.vocab_size >= 1 && batch.target.vocab_size <= limits_.vocab_size);
   SPECD_CHECK(batch.draft.num_rows == 0 || batch.draft.vocab_size == batch.target.vocab_size);
   SPECD_CHECK(batch.num_tasks <= limits_.max_batch);
   SPECD_CHECK(batch.tokens_stride > limits_.max_draft);
+}
+
+absl::Status CudaBackend::Run(const RoundBatch& batch) {
+  CheckLimits(batch);
   for (int32_t done = 0; done < batch.num_tasks;) {
     StagedBatch piece = BeginPiece(batch, done);
     absl::Status status;
@@ -195,6 +201,15 @@ GpuResult CudaBackend::FinishPiece(const StagedBatch& piece) {
   const GpuResult copied = driver_->Synchronize();
   return result.ok() ? copied : result;
 }
+
+absl::Status CudaBackend::EnqueueStaged(void* stream, int32_t num_tasks) {
+  return queue_->Enqueue(stream, num_tasks);
+}
+absl::Status CudaBackend::Stage(const RoundBatch& batch) {
+  CheckLimits(batch);
+  return queue_->Stage(batch);
+}
+absl::StatusOr<bool> CudaBackend::Collect() { return queue_->Collect(); }
 
 absl::Status CudaBackend::Transform(const TransformBatch& batch) {
   SPECD_CHECK(batch.source.vocab_size >= 1 && batch.source.vocab_size <= limits_.vocab_size);

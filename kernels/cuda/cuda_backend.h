@@ -4,7 +4,8 @@
 // names are copied to the device; then one launch of a graph, captured by Prepare for the round's
 // batch bucket (a power of two), brings the tasks there and runs them with the same bodies as on
 // the CPU. A round that needs more than the staging memory is done in pieces;
-// results do not depend on the cut. Everything goes through GpuDriver, so this file knows nothing
+// results do not depend on the cut. Staged rounds are RoundQueue's, with memory of their own.
+// Everything goes through GpuDriver, so this file knows nothing
 // of CUDA's API and runs in tests over host memory.
 #pragma once
 
@@ -16,6 +17,7 @@
 #include "kernels/backend.h"
 #include "kernels/core/gpu_driver.h"
 #include "kernels/cuda/captured_graph.h"
+#include "kernels/cuda/round_queue.h"
 #include "kernels/cuda/staged_batch.h"
 #include "kernels/cuda/staging.h"
 
@@ -32,6 +34,9 @@ class CudaBackend final : public Backend {
   std::string_view device_uuid() const override { return device_uuid_; }
   absl::Status Prepare(const BackendLimits& limits) override;
   absl::Status Run(const RoundBatch& batch) override;
+  absl::Status EnqueueStaged(void* stream, int32_t num_tasks) override;
+  absl::Status Stage(const RoundBatch& batch) override;
+  absl::StatusOr<bool> Collect() override;
   absl::Status Transform(const TransformBatch& batch) override;
 
  private:
@@ -46,6 +51,7 @@ class CudaBackend final : public Backend {
   int64_t row_bytes() const { return limits_.vocab_size * SizeBytes(DType::kFloat32); }
   int32_t num_places() const { return limits_.max_draft + 1; }
 
+  void CheckLimits(const RoundBatch& batch) const;
   GpuResult Allocate();
   GpuResult CaptureBuckets();
   GpuResult CaptureGraph(int32_t num_tasks, GraphKind kind, CapturedGraph* graph);
@@ -68,7 +74,8 @@ class CudaBackend final : public Backend {
   DeviceMemory round_memory_;
   StagingArena arena_;
   AnswerArena answers_;
-  std::vector<Bucket> buckets_;  // destroyed before the memory above; sizes 1, 2, 4, ...
+  std::vector<Bucket> buckets_;        // destroyed before the memory above; sizes 1, 2, 4, ...
+  std::unique_ptr<RoundQueue> queue_;  // of staged rounds; of every Prepare another
 };
 
 // Takes the device of the stream, which BackendOptions describes, or the first one.

@@ -30,8 +30,13 @@ class CudaDriver final : public GpuDriver {
   CudaDriver(const CudaDriver&) = delete;
   CudaDriver& operator=(const CudaDriver&) = delete;
   ~CudaDriver() override {
-    if (own_ == nullptr) return;
-    const GpuResult result = OnDevice("cudaStreamDestroy", [&] { return cudaStreamDestroy(own_); });
+    GpuResult result = GpuResult::Ok();
+    if (own_ != nullptr) {
+      result = OnDevice("cudaStreamDestroy", [&] { return cudaStreamDestroy(own_); });
+    }
+    if (result.ok() && marker_ != nullptr) {
+      result = OnDevice("cudaEventDestroy", [&] { return cudaEventDestroy(marker_); });
+    }
     if (!result.ok()) fmt::print(stderr, "specd: closing the CUDA driver: {}\n", result.text());
   }
 
@@ -67,7 +72,12 @@ class CudaDriver final : public GpuDriver {
     if (result.ok()) result = OnDevice("loading of ReadRowsKernel", LoadReadKernel);
     if (result.ok()) result = OnDevice("loading of ResolveKernel", LoadResolveKernel);
     if (result.ok()) result = OnDevice("loading of RunRoundKernel", LoadRoundKernel);
+    if (result.ok()) result = OnDevice("loading of the staged kernels", LoadStagedKernels);
     if (result.ok()) result = OnDevice("loading of TransformRowsKernel", LoadTransformKernel);
+    if (result.ok() && marker_ == nullptr) {
+      result = OnDevice("cudaEventCreateWithFlags",
+                        [&] { return cudaEventCreateWithFlags(&marker_, cudaEventDisableTiming); });
+    }
     if (!result.ok() || own_ != nullptr) return result;
     return OnDevice("cudaStreamCreateWithFlags",
                     [&] { return cudaStreamCreateWithFlags(&own_, cudaStreamNonBlocking); });
@@ -83,8 +93,28 @@ class CudaDriver final : public GpuDriver {
     return result;
   }
 
+  void EnqueueOn(void* stream) override { borrowed_ = static_cast<cudaStream_t>(stream); }
+
   GpuResult Allocate(size_t size_bytes, void** memory) override {
-    return OnDevice("cudaMalloc", [&] { return cudaMalloc(memory, size_bytes); });
+    return DuringCaptures("cudaMalloc", [&] { return cudaMalloc(memory, size_bytes); });
+  }
+  // On the driver's own stream, and waited for: no stream of the caller's is touched.
+  GpuResult AllocateZeroed(size_t size_bytes, void** memory) override {
+    void* made = nullptr;
+    GpuResult result = Allocate(size_bytes, &made);
+    if (!result.ok()) return result;
+    result = DuringCaptures("cudaMemsetAsync",
+                            [&] { return cudaMemsetAsync(made, 0, size_bytes, own_); });
+    if (result.ok()) {
+      result = DuringCaptures("cudaStreamSynchronize", [&] { return cudaStreamSynchronize(own_); });
+    }
+    if (result.ok()) {
+      *memory = made;
+      return result;
+    }
+    const GpuResult freed = Free(made);
+    if (!freed.ok()) fmt::print(stderr, "specd: freeing device memory: {}\n", freed.text());
+    return result;
   }
   GpuResult Free(void* memory) override {
     return OnDevice("cudaFree", [&] { return cudaFree(memory); });
@@ -92,7 +122,7 @@ class CudaDriver final : public GpuDriver {
 
   GpuResult AllocatePinned(size_t size_bytes, void** memory) override {
     void* host = nullptr;
-    GpuResult result = OnDevice(
+    GpuResult result = DuringCaptures(
         "cudaHostAlloc", [&] { return cudaHostAlloc(&host, size_bytes, cudaHostAllocMapped); });
     if (!result.ok()) return result;
     void* device = nullptr;
@@ -139,6 +169,13 @@ class CudaDriver final : public GpuDriver {
     if (!result.ok() || !bounds.may_defer) return result;
     return OnDevice("launch of RunDeferredKernel",
                     [&] { return EnqueueDeferred(round, bounds, shape_, stream()); });
+  }
+  GpuResult LaunchTakeStaged(const StagedPlan& plan) override {
+    return OnDevice("launch of TakeStagedKernel and FetchStagedKernel",
+                    [&] { return EnqueueTakeStaged(plan, stream()); });
+  }
+  GpuResult LaunchEndStaged(const StagedPlan& plan) override {
+    return OnDevice("launch of EndStagedKernel", [&] { return EnqueueEndStaged(plan, stream()); });
   }
   GpuResult LaunchTransforms(const TransformBatch& batch, void* workspaces) override {
     return OnDevice("launch of TransformRowsKernel",
@@ -228,6 +265,24 @@ class CudaDriver final : public GpuDriver {
   GpuResult Synchronize() override {
     return OnDevice("cudaStreamSynchronize", [&] { return cudaStreamSynchronize(stream()); });
   }
+  GpuResult SynchronizeDevice() override {
+    return DuringCaptures("cudaDeviceSynchronize", cudaDeviceSynchronize);
+  }
+
+  // A fault ends the whole context, and the driver tells of it when it is asked for something that
+  // is not done yet; cudaPeekAtLastError asks for nothing, and a stream with nothing on it need not
+  // be looked at. So there is always a marker under way on the driver's own stream, which nobody
+  // captures outside of Prepare: on a device that works it is passed at once, and otherwise never.
+  GpuResult Check() override {
+    return DuringCaptures("a look at the device", [&] {
+      const cudaError_t error = cudaStreamQuery(own_);
+      if (error == cudaSuccess) return cudaEventRecord(marker_, own_);
+      if (error != cudaErrorNotReady) return error;
+      // Which is kept as the thread's last error, and the thread is the engine's.
+      if (cudaPeekAtLastError() == cudaErrorNotReady) static_cast<void>(cudaGetLastError());
+      return cudaSuccess;
+    });
+  }
 
  private:
   // Makes a call with the device current, as most of CUDA needs it, and leaves the thread as it
@@ -246,10 +301,30 @@ class CudaDriver final : public GpuDriver {
     return result.ok() ? restored : result;
   }
 
-  cudaStream_t stream() const { return capturing_ || callers_ == nullptr ? own_ : callers_; }
+  // The same for calls that are not allowed while a stream is capturing, though it be another one:
+  // they have nothing to do with what is captured, and the thread says so.
+  template <typename Call>
+  GpuResult DuringCaptures(const char* name, const Call& call) const {
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    GpuResult result =
+        ResultOf(cudaThreadExchangeStreamCaptureMode(&mode), "cudaThreadExchangeStreamCaptureMode");
+    if (!result.ok()) return result;
+    result = OnDevice(name, call);
+    const GpuResult restored =
+        ResultOf(cudaThreadExchangeStreamCaptureMode(&mode), "cudaThreadExchangeStreamCaptureMode");
+    return result.ok() ? restored : result;
+  }
+
+  cudaStream_t stream() const {
+    if (capturing_) return own_;
+    if (borrowed_ != nullptr) return borrowed_;
+    return callers_ == nullptr ? own_ : callers_;
+  }
 
   cudaStream_t own_ = nullptr;
-  cudaStream_t callers_ = nullptr;
+  cudaStream_t callers_ = nullptr;   // of UseStream
+  cudaStream_t borrowed_ = nullptr;  // of EnqueueOn
+  cudaEvent_t marker_ = nullptr;     // of Check
   bool capturing_ = false;
   int device_ = 0;
   DeviceShape shape_;

@@ -85,7 +85,7 @@ cudaError_t EnqueueDeferred(const FusedRound* round, const RoundBounds& bounds,
       std::max(device.num_processors * kBlocksPerProcessor / device.blocks_per_task, 1);
   cudaLaunchAttribute attributes[2] = {};
   cudaLaunchConfig_t config =
-      ConfigOf(std::min(bounds.num_tasks, most), device.blocks_per_task, attributes);
+      ConfigOf(std::min(WideFor(bounds), most), device.blocks_per_task, attributes);
   config.stream = stream;
   if (device.launches_dependents) {
     // It may be brought to the device while the round before it ends.

@@ -21,13 +21,14 @@ cudaError_t LoadFetchKernel() {
   return cudaFuncGetAttributes(&attributes, FetchKernel);
 }
 
-cudaError_t EnqueueFetch(const FetchPlan& plan, cudaStream_t stream) {
+unsigned NumFetchBlocks(size_t usual_bytes) {
   constexpr size_t kBlockBytes = kThreadsPerBlock * kFetchUnit;
-  const size_t blocks = (plan.usual_bytes + kBlockBytes - 1) / kBlockBytes;
-  const auto num_blocks = static_cast<unsigned>(blocks < 1             ? 1
-                                                : blocks < kMostBlocks ? blocks
-                                                                       : kMostBlocks);
-  return Launch(num_blocks, kThreadsPerBlock, stream, FetchKernel, plan);
+  const size_t blocks = (usual_bytes + kBlockBytes - 1) / kBlockBytes;
+  return static_cast<unsigned>(blocks < 1 ? 1 : blocks < kMostBlocks ? blocks : kMostBlocks);
+}
+
+cudaError_t EnqueueFetch(const FetchPlan& plan, cudaStream_t stream) {
+  return Launch(NumFetchBlocks(plan.usual_bytes), kThreadsPerBlock, stream, FetchKernel, plan);
 }
 
 }  // namespace specd

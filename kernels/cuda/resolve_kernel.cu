@@ -27,7 +27,7 @@ cudaError_t LoadResolveKernel() {
 cudaError_t EnqueueResolve(const FusedRound* round, const RoundBounds& bounds,
                            int32_t num_processors, cudaStream_t stream) {
   constexpr int kTasksPerBlock = kResolveThreads / 32;
-  const int num_blocks = (bounds.num_tasks + kTasksPerBlock - 1) / kTasksPerBlock;
+  const int num_blocks = (WideFor(bounds) + kTasksPerBlock - 1) / kTasksPerBlock;
   return Launch(std::min(num_blocks, num_processors), kResolveThreads, stream, ResolveKernel,
                 round);
 }

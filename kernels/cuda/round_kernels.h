@@ -1,12 +1,13 @@
 // The host entries of the kernels, callable from files that nvcc does not compile. The only
-// launches are in the .cu files beside this one, one kernel in each, so that they compile at the
-// same time.
+// launches are in the .cu files beside this one, one large kernel in each, so that they compile at
+// the same time.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 #include "kernels/core/fused_round.h"
 #include "kernels/core/round_launch.h"
+#include "kernels/core/staged_turn.h"
 
 namespace specd {
 
@@ -37,7 +38,11 @@ cudaError_t LoadFetchKernel();
 cudaError_t LoadReadKernel();
 cudaError_t LoadResolveKernel();
 cudaError_t LoadRoundKernel();
+cudaError_t LoadStagedKernels();
 cudaError_t LoadTransformKernel();
+
+// How wide a fetch is: enough to ask for so many bytes at once, where that is of use.
+unsigned NumFetchBlocks(size_t usual_bytes);
 
 // As GpuDriver's launches of these names say, on `stream`.
 cudaError_t EnqueueFetch(const FetchPlan& plan, cudaStream_t stream);
@@ -48,6 +53,8 @@ cudaError_t EnqueueRound(const FusedRound* round, const RoundBounds& bounds, int
                          cudaStream_t stream);
 cudaError_t EnqueueDeferred(const FusedRound* round, const RoundBounds& bounds,
                             const DeviceShape& device, cudaStream_t stream);
+cudaError_t EnqueueTakeStaged(const StagedPlan& plan, cudaStream_t stream);
+cudaError_t EnqueueEndStaged(const StagedPlan& plan, cudaStream_t stream);
 cudaError_t EnqueueTransforms(const TransformBatch& batch, void* workspaces, cudaStream_t stream);
 
 }  // namespace specd

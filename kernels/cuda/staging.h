@@ -54,6 +54,7 @@ class DriverMemory {
 };
 
 using DeviceMemory = DriverMemory<&GpuDriver::Allocate, &GpuDriver::Free>;
+using ZeroedMemory = DriverMemory<&GpuDriver::AllocateZeroed, &GpuDriver::Free>;
 using PinnedMemory = DriverMemory<&GpuDriver::AllocatePinned, &GpuDriver::FreePinned>;
 
 // An array that exists on both sides.

@@ -4,7 +4,6 @@
 #include <doctest/doctest.h>
 #include <sys/mman.h>
 
-#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,52 +11,13 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "tests/support/fake_gpu_driver.h"
+#include "tests/support/imported_memory.h"
 #include "tests/support/round_case.h"
 
 namespace specd {
 namespace {
 
 constexpr int64_t kPlenty = int64_t{1} << 30;
-
-// Device memory that another process owns. What a copy leaves around its rows is poison.
-class Imported {
- public:
-  explicit Imported(FakeGpu* gpu) {
-    gpu->is_imported = [this](const void* address) {
-      for (const std::vector<char>& block : blocks_) {
-        if (address >= block.data() && address <= block.data() + block.size()) return true;
-      }
-      return false;
-    };
-  }
-
-  // The same rows on the device, `shift` elements behind a place that is aligned.
-  TensorView Tensor(const TensorView& host, int64_t shift) {
-    const int64_t element_bytes = SizeBytes(host.dtype);
-    const int64_t bytes = ((host.num_rows - 1) * host.row_stride + host.vocab_size) * element_bytes;
-    TensorView moved = host;
-    moved.data = Copy(host.data, bytes, shift * element_bytes);
-    moved.space = MemorySpace::kDevice;
-    return moved;
-  }
-  MaskView Mask(const MaskView& host, int32_t vocab_size) {
-    const int64_t words = (host.num_rows - 1) * host.row_stride + (vocab_size + 31) / 32;
-    MaskView moved = host;
-    moved.words = static_cast<const uint32_t*>(Copy(host.words, words * 4, 4));
-    moved.space = MemorySpace::kDevice;
-    return moved;
-  }
-
- private:
-  const void* Copy(const void* host, int64_t size_bytes, int64_t shift_bytes) {
-    std::vector<char> block(static_cast<size_t>(size_bytes + shift_bytes + 64), '\xdb');
-    std::memcpy(block.data() + shift_bytes, host, static_cast<size_t>(size_bytes));
-    blocks_.push_back(std::move(block));
-    return blocks_.back().data() + shift_bytes;
-  }
-
-  std::vector<std::vector<char>> blocks_;
-};
 
 std::vector<std::string> RunAll(Backend& backend, RoundCase& round, const RoundBatch& batch) {
   const absl::Status status = backend.Run(batch);
@@ -84,7 +44,7 @@ TEST_SUITE("unit") {
         CAPTURE(static_cast<int>(dtype));
         CAPTURE(mixture);
         FakeGpu gpu;
-        Imported imported(&gpu);
+        ImportedMemory imported(&gpu);
         // In pieces of one sequence and in one.
         CudaBackend backend(std::make_unique<FakeGpuDriver>(&gpu), mixture % 3 == 0 ? 1 : kPlenty);
         REQUIRE(backend.Prepare(limits).ok());
@@ -147,7 +107,7 @@ TEST_SUITE("unit") {
     std::mt19937_64 random(72);
     for (int row = 0; row < 3; ++row) rows.Set(row, RandomLogits(random, 300));
     FakeGpu gpu;
-    Imported imported(&gpu);
+    ImportedMemory imported(&gpu);
     CpuBackend cpu(CpuTarget::kBaseline);
     CudaBackend cuda(std::make_unique<FakeGpuDriver>(&gpu), kPlenty);
     const auto run = [](Backend& backend, const TensorView& source) {

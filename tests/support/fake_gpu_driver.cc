@@ -1,14 +1,7 @@
 #include "tests/support/fake_gpu_driver.h"
 
-#include <spdlog/fmt/fmt.h>
-
 #include <cstring>
 #include <utility>
-
-#include "kernels/bodies/fetch.h"
-#include "kernels/bodies/fused_round.h"
-#include "kernels/bodies/resolve.h"
-#include "kernels/bodies/transform.h"
 
 namespace specd {
 namespace {
@@ -21,15 +14,13 @@ void* AddPoisoned(size_t size_bytes, FakeGpu::Blocks* blocks) {
   return memory;
 }
 
-bool Holds(const FakeGpu::Blocks& blocks, const void* begin, size_t size_bytes) {
-  const auto after = blocks.upper_bound(const_cast<void*>(begin));
-  if (after == blocks.begin()) return false;
-  const std::vector<uint64_t>& block = *std::prev(after)->second;
-  const auto offset = static_cast<const char*>(begin) - reinterpret_cast<const char*>(block.data());
-  return static_cast<size_t>(offset) + size_bytes <= block.size() * 8;
-}
-
 }  // namespace
+
+void FakeGpu::Replay(const std::vector<Work>& work) {
+  for (const Work& one : work) {
+    if (fault.ok()) fault = one();
+  }
+}
 
 GpuResult FakeGpuDriver::FailureOf(const std::string& name) {
   if (gpu_->failing_call != name || gpu_->failing_after-- > 0) return GpuResult::Ok();
@@ -49,7 +40,10 @@ GpuResult FakeGpuDriver::Enqueue(const std::string& name, bool may_be_captured,
                                  FakeGpu::Work work) {
   GpuResult result = may_be_captured ? FailureOf(name) : Call(name);
   if (!result.ok()) return result;
-  if (capturing_) {
+  if (enqueues_on_ != nullptr) {
+    if (!may_be_captured) return GpuResult::Error(name + " on a stream that may be capturing");
+    gpu_->others_work[enqueues_on_].push_back(std::move(work));
+  } else if (capturing_) {
     captured_.push_back(std::move(work));
   } else if (gpu_->runs_at_once) {
     RunNow(work);
@@ -61,7 +55,7 @@ GpuResult FakeGpuDriver::Enqueue(const std::string& name, bool may_be_captured,
 
 // Nothing runs after an error, as on a device.
 void FakeGpuDriver::RunNow(const FakeGpu::Work& work) {
-  if (first_error_.ok()) first_error_ = work();
+  if (first_error_.ok() && gpu_->fault.ok()) first_error_ = work();
 }
 
 GpuResult FakeGpuDriver::Synchronize() {
@@ -69,8 +63,20 @@ GpuResult FakeGpuDriver::Synchronize() {
   for (const FakeGpu::Work& work : pending_) RunNow(work);
   pending_.clear();
   if (result.ok()) result = first_error_;
+  if (result.ok()) result = gpu_->fault;
   first_error_ = GpuResult::Ok();
   return result;
+}
+
+GpuResult FakeGpuDriver::SynchronizeDevice() {
+  const GpuResult result = Call("SynchronizeDevice");
+  const GpuResult finished = Synchronize();
+  return result.ok() ? finished : result;
+}
+
+GpuResult FakeGpuDriver::Check() {
+  const GpuResult result = Call("Check");
+  return result.ok() ? gpu_->fault : result;
 }
 
 GpuResult FakeGpuDriver::ListDevices(std::vector<GpuDevice>* devices) {
@@ -93,6 +99,13 @@ GpuResult FakeGpuDriver::UseStream(void* stream, size_t* device) {
 GpuResult FakeGpuDriver::Allocate(size_t size_bytes, void** memory) {
   const GpuResult result = Call("Allocate");
   if (result.ok()) *memory = AddPoisoned(size_bytes, &gpu_->allocations);
+  return result;
+}
+
+GpuResult FakeGpuDriver::AllocateZeroed(size_t size_bytes, void** memory) {
+  GpuResult result = Call("AllocateZeroed");
+  if (result.ok()) result = Allocate(size_bytes, memory);
+  if (result.ok()) std::memset(*memory, 0, size_bytes);
   return result;
 }
 
@@ -209,189 +222,20 @@ GpuResult FakeGpuDriver::LaunchResolve(const FusedRound* round, const RoundBound
 GpuResult FakeGpuDriver::LaunchRound(const FusedRound* round, const RoundBounds& bounds) {
   return Enqueue("LaunchRound", true, [=, this] { return RunRound(round, bounds); });
 }
+GpuResult FakeGpuDriver::LaunchTakeStaged(const StagedPlan& plan) {
+  const GpuResult result =
+      Enqueue("LaunchTakeStaged", true, [=, this] { return RunTakeStaged(plan); });
+  if (!result.ok()) return result;
+  return Enqueue("LaunchFetchStaged", true, [=, this] { return RunFetchStaged(plan); });
+}
+GpuResult FakeGpuDriver::LaunchEndStaged(const StagedPlan& plan) {
+  return Enqueue("LaunchEndStaged", true, [=, this] { return RunEndStaged(plan); });
+}
 GpuResult FakeGpuDriver::LaunchTransforms(const TransformBatch& batch, void* workspaces) {
   return Enqueue("LaunchTransforms", true, [=, this] { return RunTransforms(batch, workspaces); });
 }
 GpuResult FakeGpuDriver::LaunchRead(const ReadPlan& plan) {
   return Enqueue("LaunchRead", true, [=, this] { return RunRead(plan); });
-}
-
-GpuResult FakeGpuDriver::CheckRange(const char* what, const void* begin, size_t size_bytes) const {
-  if (Holds(gpu_->allocations, begin, size_bytes) || Holds(gpu_->pinned, begin, size_bytes)) {
-    return GpuResult::Ok();
-  }
-  return GpuResult::Error(
-      fmt::format("{} bytes of a {} are not in memory of the device", size_bytes, what));
-}
-
-bool FakeGpuDriver::IsDeviceMemory(const void* address) const {
-  return Holds(gpu_->allocations, address, 0) ||
-         (gpu_->is_imported != nullptr && gpu_->is_imported(address));
-}
-
-GpuResult FakeGpuDriver::CheckAddresses(const char* what,
-                                        std::initializer_list<const void*> addresses) const {
-  for (const void* const address : addresses) {
-    // One past the end is where an array of nothing lies.
-    if (address == nullptr || IsDeviceMemory(address) || Holds(gpu_->pinned, address, 0)) continue;
-    return GpuResult::Error(
-        fmt::format("address {} of a {} is not device memory", &address - addresses.begin(), what));
-  }
-  return GpuResult::Ok();
-}
-
-GpuResult FakeGpuDriver::CheckTask(const ChainTask& task) const {
-  const DraftChain& chain = task.chain;
-  GpuResult result = CheckAddresses(
-      "task", {chain.tokens, chain.kinds, chain.target_rows, chain.draft_rows, chain.draft_weights,
-               chain.draft_masses, chain.target_argmax, task.edits.edits, task.edits.allowed,
-               task.places, task.scores.chosen, task.coins});
-  for (int32_t i = 0; task.places != nullptr && i < chain.num_drafts && result.ok(); ++i) {
-    result = CheckAddresses("place", {task.places[i].overrides});
-  }
-  return result;
-}
-
-// What counts is as it was, so that the next round could begin at once.
-GpuResult FakeGpuDriver::CheckProgress(const FusedRound& round) {
-  for (int32_t i = 0; i < round.num_rows; ++i) {
-    if (round.row_arrivals[i] != 0) return GpuResult::Error("arrivals are left behind");
-  }
-  for (int32_t i = 0; i < round.batch.num_tasks; ++i) {
-    const TaskProgress& task = round.progress[i];
-    if (task.rows_done != 0 || task.end_seen != 0 || task.deferred != 0) {
-      return GpuResult::Error("the progress of a task is left behind");
-    }
-  }
-  return GpuResult::Ok();
-}
-
-std::string FakeGpuDriver::RunLaunch(const std::function<void(EmulatedThread)>& body) {
-  return RunEmulatedBlocks({.num_threads = gpu_->num_threads,
-                            .schedule_seed = static_cast<uint64_t>(gpu_->num_launches),
-                            .num_blocks = gpu_->num_blocks},
-                           body);
-}
-
-GpuResult FakeGpuDriver::RunBlocks(
-    int32_t num_blocks, int32_t vocab_size, int32_t max_draft, void* workspaces,
-    const std::function<void(EmulatedTeam&, const ChainWorkspace&, int32_t)>& body) {
-  ++gpu_->num_launches;
-  const int64_t bytes = ChainWorkspaceBytes(vocab_size, max_draft);
-  for (int32_t i = 0; i < num_blocks; ++i) {
-    char* const memory = static_cast<char*>(workspaces) + i * bytes;
-    std::memset(memory, kPoison, bytes);
-    const ChainWorkspace workspace = ChainWorkspaceAt(memory, vocab_size, max_draft);
-    const std::string error = RunEmulatedBlock(
-        {.num_threads = gpu_->num_threads, .schedule_seed = static_cast<uint64_t>(i)},
-        [&](EmulatedThread thread) {
-          EmulatedTeam team(thread);
-          body(team, workspace, i);
-        });
-    if (!error.empty()) return GpuResult::Error(error);
-  }
-  return GpuResult::Ok();
-}
-
-GpuResult FakeGpuDriver::RunFetchPlan(const FetchPlan& plan) {
-  GpuResult result = CheckRange("fetch", plan.source, plan.capacity_bytes);
-  if (result.ok()) result = CheckRange("fetch", plan.destination, plan.capacity_bytes);
-  if (!result.ok()) return result;
-  const std::string error =
-      RunLaunch([&](const EmulatedThread& thread) { RunFetch(thread, plan); });
-  return error.empty() ? GpuResult::Ok() : GpuResult::Error(error);
-}
-
-GpuResult FakeGpuDriver::CheckRound(const FusedRound* at, const RoundBounds& bounds) const {
-  const GpuResult result = CheckRange("round", at, sizeof(FusedRound));
-  if (!result.ok()) return result;
-  const RoundBatch& batch = at->batch;
-  if (batch.num_tasks < 1 || batch.num_tasks > bounds.num_tasks ||
-      at->max_draft > bounds.max_draft || batch.target.vocab_size > bounds.vocab_size) {
-    return GpuResult::Error("the round is not within the bounds of its launch");
-  }
-  return CheckAddresses("round", {batch.target.data, batch.draft.data, batch.tasks, batch.outcomes,
-                                  batch.tokens, batch.mask.words, batch.scores, batch.samples,
-                                  at->rows, at->row_arrivals, at->progress, at->workspaces,
-                                  batch.draft_tokens.ids, batch.slots.kept, batch.slots.recent});
-}
-
-GpuResult FakeGpuDriver::RunResolvePlan(const FusedRound* at, const RoundBounds& bounds) {
-  GpuResult result = CheckRound(at, bounds);
-  if (!result.ok()) return result;
-  const int32_t num_tasks = at->batch.num_tasks;
-  const ResolvePlan& plan = at->resolve;
-  if (plan.given == nullptr) return result;
-  const size_t scratch_bytes =
-      num_tasks * ResolveBytes(plan.max_draft, at->batch.slots.recent_room);
-  result = CheckRange("list of tasks", plan.given, num_tasks * sizeof(ChainTask));
-  if (result.ok()) {
-    result = CheckRange("list of resolved tasks", plan.tasks, num_tasks * sizeof(ChainTask));
-  }
-  if (result.ok()) result = CheckRange("scratch", plan.scratch, scratch_bytes);
-  for (int32_t i = 0; i < num_tasks && result.ok(); ++i) result = CheckTask(plan.given[i]);
-  if (!result.ok()) return result;
-  ++gpu_->num_resolves;
-  std::memset(plan.scratch, kPoison, scratch_bytes);
-  const std::string error = RunLaunch([&](EmulatedThread thread) { RunResolve(thread, *at); });
-  return error.empty() ? GpuResult::Ok() : GpuResult::Error(error);
-}
-
-GpuResult FakeGpuDriver::RunRound(const FusedRound* at, const RoundBounds& bounds) {
-  GpuResult result = CheckRound(at, bounds);
-  if (!result.ok()) return result;
-  const FusedRound& round = *at;
-  const RoundBatch& batch = round.batch;
-  for (int32_t i = 0; i < batch.num_tasks && result.ok(); ++i) result = CheckTask(batch.tasks[i]);
-  if (result.ok()) result = CheckAddresses("list of next tokens", {batch.next_tokens});
-  for (int32_t i = 0; i < batch.num_next_tokens && result.ok(); ++i) {
-    result = CheckAddresses("replica of next tokens", {batch.next_tokens[i].ids});
-  }
-  if (!result.ok()) return result;
-  ++gpu_->num_launches;
-  gpu_->now_us += gpu_->round_us;
-  std::memset(round.workspaces, kPoison,
-              batch.num_tasks * FusedWorkspaceBytes(batch.target.vocab_size, round.max_draft));
-  if (round.may_defer && !bounds.may_defer) {
-    return GpuResult::Error("a task may be deferred, and nobody would decide it");
-  }
-  std::string error = RunLaunch([&](EmulatedThread thread) { RunFusedRound(thread, round); });
-  if (error.empty() && bounds.may_defer) {
-    error = RunLaunch([&](EmulatedThread thread) { RunDeferredTasks(thread, round); });
-  }
-  if (error.empty() && gpu_->after_round) gpu_->after_round(batch);
-  // A round that is not resolved must not find the tasks of an earlier one.
-  if (round.resolve.given != nullptr) {
-    std::memset(static_cast<void*>(round.resolve.tasks), kPoison,
-                batch.num_tasks * sizeof(ChainTask));
-  }
-  return error.empty() ? CheckProgress(round) : GpuResult::Error(error);
-}
-
-GpuResult FakeGpuDriver::RunTransforms(const TransformBatch& batch, void* workspaces) {
-  GpuResult result =
-      CheckAddresses("transform", {batch.source.data, batch.rows, batch.statuses, workspaces});
-  for (int32_t i = 0; i < batch.num_rows && result.ok(); ++i) {
-    result = CheckAddresses("row", {batch.rows[i].out});
-  }
-  if (!result.ok()) return result;
-  return RunBlocks(batch.num_rows, batch.source.vocab_size, 0, workspaces,
-                   [&](EmulatedTeam& team, const ChainWorkspace& workspace, int32_t i) {
-                     const RowTransform& transform = batch.rows[i];
-                     const OutcomeStatus status = TransformRow(
-                         team, RowAt(batch.source, transform.row), transform, workspace.target);
-                     if (team.leader()) batch.statuses[i] = status;
-                   });
-}
-
-GpuResult FakeGpuDriver::RunRead(const ReadPlan& plan) {
-  GpuResult result = CheckRange("read", plan.rows, sizeof(void*) * plan.num_rows);
-  if (result.ok()) result = CheckRange("sink", plan.sink, sizeof(*plan.sink));
-  for (int32_t i = 0; i < plan.num_rows && result.ok(); ++i) {
-    result = CheckRange("row", plan.rows[i], static_cast<size_t>(plan.row_bytes));
-  }
-  gpu_->now_us += gpu_->read_us;
-  return result;
 }
 
 }  // namespace specd

@@ -5,7 +5,8 @@
 // are given no address of other host memory, and a copy no device address for a host's. What is
 // enqueued runs as late as it may, at Synchronize, or as soon as it may, at once; its errors are
 // reported by Synchronize. A capture keeps the arguments of launches and looks at memory when the
-// graph runs; a call that a capture does not allow is an error and spoils it, as on a device.
+// graph runs; a call that a capture does not allow is an error and spoils it, as on a device. What
+// is enqueued on another's stream is the test's, to run it whenever and as often as it likes.
 #pragma once
 
 #include <functional>
@@ -39,7 +40,13 @@ struct FakeGpu {
   std::set<const void*> copied_to_other_device;
   std::map<GpuDriver::Graph*, std::unique_ptr<std::vector<Work>>> graphs;
   std::map<GpuDriver::Event*, std::unique_ptr<double>> events;  // when each was recorded
-  void* stream = nullptr;                                       // of UseStream
+  // What was enqueued on the streams of EnqueueOn, in order. An error of it stays: nothing runs
+  // after it, on whatever stream.
+  std::map<void*, std::vector<Work>> others_work;
+  GpuResult fault = GpuResult::Ok();
+  void Replay(const std::vector<Work>& work);
+
+  void* stream = nullptr;  // of UseStream
   size_t stream_device = 0;
   size_t used_device = 0;
   bool runs_at_once = false;
@@ -62,7 +69,9 @@ class FakeGpuDriver final : public GpuDriver {
   GpuResult ListDevices(std::vector<GpuDevice>* devices) override;
   GpuResult UseDevice(size_t index) override;
   GpuResult UseStream(void* stream, size_t* device) override;
+  void EnqueueOn(void* stream) override { enqueues_on_ = stream; }
   GpuResult Allocate(size_t size_bytes, void** memory) override;
+  GpuResult AllocateZeroed(size_t size_bytes, void** memory) override;
   GpuResult Free(void* memory) override;
   GpuResult AllocatePinned(size_t size_bytes, void** memory) override;
   GpuResult FreePinned(void* memory) override;
@@ -71,6 +80,8 @@ class FakeGpuDriver final : public GpuDriver {
   GpuResult LaunchFetch(const FetchPlan& plan) override;
   GpuResult LaunchResolve(const FusedRound* round, const RoundBounds& bounds) override;
   GpuResult LaunchRound(const FusedRound* round, const RoundBounds& bounds) override;
+  GpuResult LaunchTakeStaged(const StagedPlan& plan) override;
+  GpuResult LaunchEndStaged(const StagedPlan& plan) override;
   GpuResult LaunchTransforms(const TransformBatch& batch, void* workspaces) override;
   GpuResult LaunchRead(const ReadPlan& plan) override;
   GpuResult BeginCapture() override;
@@ -82,6 +93,8 @@ class FakeGpuDriver final : public GpuDriver {
   GpuResult RecordEvent(Event* event) override;
   GpuResult ElapsedUs(Event* start, Event* end, double* elapsed_us) override;
   GpuResult Synchronize() override;
+  GpuResult SynchronizeDevice() override;
+  GpuResult Check() override;
 
  private:
   // The result of a call that a capture does not allow.
@@ -102,6 +115,12 @@ class FakeGpuDriver final : public GpuDriver {
   GpuResult CheckRound(const FusedRound* round, const RoundBounds& bounds) const;
   GpuResult RunResolvePlan(const FusedRound* round, const RoundBounds& bounds);
   GpuResult RunRound(const FusedRound* round, const RoundBounds& bounds);
+  static bool IsEmpty(const FusedRound& round, const RoundBounds& bounds);
+  GpuResult RunBodies(const FusedRound& round, const RoundBounds& bounds);
+  GpuResult CheckPlan(const StagedPlan& plan) const;
+  GpuResult RunTakeStaged(const StagedPlan& plan);
+  GpuResult RunFetchStaged(const StagedPlan& plan);
+  GpuResult RunEndStaged(const StagedPlan& plan);
   GpuResult RunTransforms(const TransformBatch& batch, void* workspaces);
   GpuResult RunRead(const ReadPlan& plan);
   // One emulated block for each i, with its workspace poisoned.
@@ -109,7 +128,7 @@ class FakeGpuDriver final : public GpuDriver {
       int32_t num_blocks, int32_t vocab_size, int32_t max_draft, void* workspaces,
       const std::function<void(EmulatedTeam&, const ChainWorkspace&, int32_t i)>& body);
   static GpuResult CheckProgress(const FusedRound& round);
-  std::string RunLaunch(const std::function<void(EmulatedThread)>& body);
+  GpuResult RunBody(const std::function<void(EmulatedThread)>& body);
 
   FakeGpu* gpu_;
   std::vector<FakeGpu::Work> pending_;
@@ -117,6 +136,7 @@ class FakeGpuDriver final : public GpuDriver {
   std::vector<FakeGpu::Work> captured_;
   bool capturing_ = false;
   std::string spoiled_by_;
+  void* enqueues_on_ = nullptr;
 };
 
 }  // namespace specd

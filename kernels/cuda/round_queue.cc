@@ -1,0 +1,258 @@
+#include "kernels/cuda/round_queue.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <optional>
+
+#include "kernels/core/staged_turn.h"
+#include "kernels/cuda/staged_batch.h"
+#include "kernels/cuda/staging.h"
+
+namespace specd {
+
+namespace {
+
+// The host's side of bodies/staged_turn.h.
+void Publish(uint64_t value, uint64_t* word) {
+  std::atomic_ref<uint64_t>(*word).store(value, std::memory_order_release);
+}
+uint64_t Look(uint64_t* word) {
+  return std::atomic_ref<uint64_t>(*word).load(std::memory_order_acquire);
+}
+
+// An arena in memory that is somebody else's.
+class PartOfMemory : public Arena {
+ public:
+  void Begin(char* host, char* device, size_t size_bytes) { Reset(host, device, size_bytes); }
+};
+
+// Where a round is staged, and where its answers will be.
+struct Area {
+  FetchHeader* header = nullptr;
+  PartOfMemory tasks;
+  PartOfMemory answers;
+  std::optional<StagedBatch> batch;
+};
+
+absl::Status NotOnDevice(const char* what) {
+  return absl::InvalidArgumentError(fmt::format(
+      "the {} of a staged round must lie in memory of the device that rounds run on, and do not: "
+      "nobody could copy them when the device comes to the round; bind device memory, or submit "
+      "the round instead of staging it",
+      what));
+}
+
+// Only what a device can do by itself, whenever it comes to it.
+absl::Status CheckStageable(const RoundBatch& batch, const BackendLimits& limits) {
+  const auto is_elsewhere = [](MemorySpace space) { return space != MemorySpace::kDevice; };
+  if (batch.target.num_rows > 0 && is_elsewhere(batch.target.space)) {
+    return NotOnDevice("target rows");
+  }
+  if (batch.draft.num_rows > 0 && is_elsewhere(batch.draft.space)) return NotOnDevice("draft rows");
+  if (batch.mask.num_rows > 0 && is_elsewhere(batch.mask.space)) return NotOnDevice("masks");
+  if (batch.draft_tokens.ids != nullptr && is_elsewhere(batch.draft_tokens.space)) {
+    return NotOnDevice("draft tokens");
+  }
+  for (int32_t i = 0; i < batch.num_next_tokens; ++i) {
+    if (is_elsewhere(batch.next_tokens[i].space)) return NotOnDevice("next tokens");
+  }
+  for (int32_t i = 0; i < batch.num_tasks; ++i) {
+    const ChainTask& task = batch.tasks[i];
+    if (task.kind != TaskKind::kVerify) {
+      return absl::InvalidArgumentError(fmt::format(
+          "task {} of a staged round is of kind {}; a staged round only verifies drafts (kind {}): "
+          "submit it instead of staging it",
+          i, static_cast<uint32_t>(task.kind), static_cast<uint32_t>(TaskKind::kVerify)));
+    }
+    SPECD_CHECK(limits.num_slots == 0 ? !task.continues : task.slot < limits.num_slots);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Failure(const char* what, const GpuResult& result) {
+  return absl::InternalError(fmt::format("the GPU failed {}: {}", what, result.text()));
+}
+
+}  // namespace
+
+struct RoundQueue::Memory {
+  GpuResult Allocate(GpuDriver* driver, const BackendLimits& limits, int32_t max_tasks);
+
+  Area& AreaOf(uint64_t round) { return areas[(round - 1) % kStagedRoundsMax]; }
+  uint64_t* DoneOf(uint64_t round) const { return plan.done + (round - 1) % kStagedRoundsMax; }
+  char* tasks_begin() const { return device.get() + sizeof(FetchHeader); }
+
+  // What the host writes: areas, answers of each, done words.
+  PinnedMemory pinned;
+  PinnedMemory answers;
+  PinnedMemory done;
+  // What the device has for itself. Zeroed: the first turn may come before the first round.
+  ZeroedMemory turn;
+  ZeroedMemory device;
+  ZeroedMemory kept;
+  ZeroedMemory recent;
+  DeviceMemory rounds;  // RoundMemoryBytes
+
+  size_t task_bytes = 0;  // of an area's arenas
+  size_t answer_bytes = 0;
+  StagedPlan plan;
+  SlotStates slots;
+  std::array<Area, kStagedRoundsMax> areas;
+};
+
+GpuResult RoundQueue::Memory::Allocate(GpuDriver* driver, const BackendLimits& limits,
+                                       int32_t max_tasks) {
+  task_bytes = Arena::Aligned(TaskArenaBytes(limits.vocab_size, max_tasks));
+  answer_bytes = Arena::Aligned(AnswerArenaBytes(max_tasks));
+  const size_t area_bytes = sizeof(FetchHeader) + task_bytes;
+  const int32_t recent_room = RecentRoomMax(limits.max_draft);
+  const size_t slot_bytes = limits.num_slots * sizeof(uint32_t);
+
+  GpuResult result = pinned.Allocate(driver, kStagedRoundsMax * area_bytes);
+  if (result.ok()) result = answers.Allocate(driver, kStagedRoundsMax * answer_bytes);
+  if (result.ok()) result = done.Allocate(driver, kStagedRoundsMax * sizeof(uint64_t));
+  if (result.ok()) result = turn.Allocate(driver, sizeof(StagedTurn));
+  if (result.ok()) result = device.Allocate(driver, area_bytes);
+  if (result.ok()) result = kept.Allocate(driver, slot_bytes);
+  if (result.ok()) result = recent.Allocate(driver, slot_bytes * recent_room);
+  if (result.ok()) {
+    result =
+        rounds.Allocate(driver, RoundMemoryBytes(limits.vocab_size, limits.max_draft, max_tasks));
+  }
+  if (!result.ok()) return result;
+
+  for (int32_t i = 0; i < kStagedRoundsMax; ++i) {
+    areas[i].header = reinterpret_cast<FetchHeader*>(pinned.get() + i * area_bytes);
+    *areas[i].header = {};
+  }
+  plan.areas = pinned.get();
+  plan.area_bytes = area_bytes;
+  plan.num_areas = kStagedRoundsMax;
+  plan.done = reinterpret_cast<uint64_t*>(done.get());
+  std::fill_n(plan.done, kStagedRoundsMax, uint64_t{0});
+  plan.turn = reinterpret_cast<StagedTurn*>(turn.get());
+  plan.destination = device.get();
+  plan.round = reinterpret_cast<FusedRound*>(tasks_begin());  // first in the arena
+  if (limits.num_slots > 0) {
+    slots = {.kept = reinterpret_cast<uint32_t*>(kept.get()),
+             .recent = reinterpret_cast<TokenId*>(recent.get()),
+             .recent_room = recent_room};
+  }
+  return result;
+}
+
+RoundQueue::RoundQueue(GpuDriver* driver, const BackendLimits& limits, int32_t max_tasks)
+    : driver_(driver), limits_(limits), max_tasks_(max_tasks) {}
+
+RoundQueue::~RoundQueue() {
+  if (memory_ == nullptr) return;
+  const GpuResult result = driver_->SynchronizeDevice();
+  if (!result.ok()) fmt::print(stderr, "specd: waiting for staged rounds: {}\n", result.text());
+}
+
+absl::Status RoundQueue::TakeMemory() {
+  if (memory_ != nullptr) return absl::OkStatus();
+  auto memory = std::make_unique<Memory>();
+  const GpuResult result = memory->Allocate(driver_, limits_, max_tasks_);
+  if (!result.ok()) {
+    return absl::ResourceExhaustedError(fmt::format(
+        "no memory for staged rounds of max_batch {}, max_draft {}, vocab_size {} and {} slots: "
+        "{}; lower them or free memory on the device",
+        limits_.max_batch, limits_.max_draft, limits_.vocab_size, limits_.num_slots,
+        result.text()));
+  }
+  memory_ = std::move(memory);
+  return absl::OkStatus();
+}
+
+absl::Status RoundQueue::Enqueue(void* stream, int32_t num_tasks) {
+  if (stream == nullptr) {
+    return absl::InvalidArgumentError(
+        "staged rounds are enqueued on a stream of the caller's, and it is NULL; give the "
+        "cudaStream_t that is capturing, or cudaStreamLegacy for the default one");
+  }
+  if (num_tasks < 1 || num_tasks > limits_.max_batch) {
+    return absl::InvalidArgumentError(
+        fmt::format("staged rounds are enqueued for {} sequences; give 1 to max_batch, which is {}",
+                    num_tasks, limits_.max_batch));
+  }
+  const absl::Status taken = TakeMemory();
+  if (!taken.ok()) return taken;
+
+  // All that any round needs: which one will be there is not known.
+  const RoundBounds bounds{.num_tasks = max_tasks_,
+                           .max_draft = limits_.max_draft,
+                           .vocab_size = limits_.vocab_size,
+                           .may_defer = true,
+                           .usual_tasks = std::min(num_tasks, max_tasks_)};
+  StagedPlan plan = memory_->plan;
+  plan.usual_bytes = UsualFetchBytes(bounds.usual_tasks);
+  driver_->EnqueueOn(stream);
+  GpuResult result = driver_->LaunchTakeStaged(plan);
+  if (result.ok()) result = driver_->LaunchResolve(plan.round, bounds);
+  if (result.ok()) result = driver_->LaunchRound(plan.round, bounds);
+  if (result.ok()) result = driver_->LaunchEndStaged(plan);
+  driver_->EnqueueOn(nullptr);
+  if (result.ok()) return absl::OkStatus();
+  return Failure("to enqueue staged rounds; do not launch what was captured", result);
+}
+
+absl::Status RoundQueue::Stage(const RoundBatch& batch) {
+  const absl::Status stageable = CheckStageable(batch, limits_);
+  if (!stageable.ok()) return stageable;
+  if (num_staged_ - num_collected_ == kStagedRoundsMax) {
+    return absl::UnavailableError(
+        fmt::format("{} rounds are staged and have not been collected, which is the most there may "
+                    "be; collect one first",
+                    kStagedRoundsMax));
+  }
+  const absl::Status taken = TakeMemory();
+  if (!taken.ok()) return taken;
+
+  // Nobody reads the area: its last round has been collected, and the number there is still that
+  // round's.
+  const uint64_t number = num_staged_ + 1;
+  Area& area = memory_->AreaOf(number);
+  const size_t index = (number - 1) % kStagedRoundsMax;
+  char* const answers = memory_->answers.get() + index * memory_->answer_bytes;
+  area.tasks.Begin(reinterpret_cast<char*>(area.header + 1), memory_->tasks_begin(),
+                   memory_->task_bytes);
+  area.answers.Begin(answers, answers, memory_->answer_bytes);
+  const RowStage no_rows(driver_, nullptr, 0);  // they lie on the device
+  RoundBatch staged = batch;
+  staged.slots = memory_->slots;
+  StagedBatch& tasks = area.batch.emplace(
+      staged, 0, max_tasks_, limits_.max_draft,
+      BatchRows{.target = no_rows, .draft = no_rows, .masks = no_rows}, &area.tasks, &area.answers);
+  const int32_t num_fitting = tasks.StageTasks();
+  if (num_fitting < batch.num_tasks) {
+    if (num_fitting == 0) return tasks.TooLarge();
+    return absl::ResourceExhaustedError(fmt::format(
+        "a staged round has room for {} of these {} sequences with their edits and scores, of "
+        "max_draft {} and vocab_size {}; stage fewer at a time, or submit the round",
+        num_fitting, batch.num_tasks, limits_.max_draft, limits_.vocab_size));
+  }
+  tasks.Fill(memory_->rounds.get());
+  area.header->size_bytes = sizeof(FetchHeader) + area.tasks.used();
+  Publish(number, &area.header->number);
+  num_staged_ = number;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> RoundQueue::Collect() {
+  if (num_collected_ == num_staged_) return false;
+  const uint64_t number = num_collected_ + 1;
+  if (Look(memory_->DoneOf(number)) != number) {
+    const GpuResult result = driver_->Check();
+    if (!result.ok()) return Failure("before a staged round was done", result);
+    return false;
+  }
+  memory_->AreaOf(number).batch->CopyBack();
+  num_collected_ = number;
+  return true;
+}
+
+}  // namespace specd
