@@ -1,4 +1,5 @@
-// The backend of a real device, for cases of the suite "gpu".
+// The backend of a real device, for cases of the suite "gpu", which pass without one and say so.
+// One backend for each case; used by its thread.
 #pragma once
 
 #include <doctest/doctest.h>
