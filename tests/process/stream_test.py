@@ -41,6 +41,11 @@ class StreamTest(ProcessTest):
         self.ends_well(self.stream_engine("rounds", "1000"))
         self.stop(daemon)
 
+    def test_engines_of_one_process_hold_each_other_up_but_not_for_ever(self):
+        daemon = self.ids_only()
+        self.ends_well(self.stream_engine("pair", "200"))
+        self.stop(daemon)
+
     def test_a_killed_daemon_releases_the_stream_and_confirms_nothing(self):
         daemon = self.ids_only()
         engine = self.stream_engine("wait")
