@@ -136,7 +136,8 @@ GpuAddress EngineStreams::StatusAddress(uint64_t number) const {
 }
 
 GpuResult EngineStreams::Begin(GpuStream stream, uint64_t number) {
-  if (host_waits_ == nullptr && !AreHostWaitsForced()) {
+  static const bool is_forced = AreHostWaitsForced();
+  if (host_waits_ == nullptr && !is_forced) {
     const GpuResult result = context_->WriteValue(
         stream, AddressOf(number, offsetof(RoundWords, ready)), width_, number);
     // No attribute says it; the first round finds it out.

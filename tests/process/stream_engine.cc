@@ -3,8 +3,8 @@
 // begun by a line on standard input. What is wrong ends it with status 1.
 //
 //   stream_engine URI rounds N   N rounds, ring_depth in flight, without a wait of the CPU
-//   stream_engine URI pair N     the same for two engines of one process, each on a stream of its
-//   own stream_engine URI wait       a round whose daemon is killed while the stream waits
+//   stream_engine URI pair N     the same for two engines of one process, each on its own stream
+//   stream_engine URI wait       a round whose daemon is killed while the stream waits
 //   stream_engine URI late       a daemon that is stopped, and comes back after the deadline
 //   stream_engine URI never      a round whose rows are never ready
 #include <unistd.h>
