@@ -510,8 +510,8 @@ SPECD_API int specd_poll(specd_engine* engine, specd_completion* completion, int
  * the same sequences that are in flight behind an aborted one are judged as they come.
  *
  * SPECD_FULL as specd_submit, also while another stream has still to pass an earlier round.
- * SPECD_ERROR_UNSUPPORTED without a CUDA driver and in embedded mode: synchronize the stream and use
- * specd_submit. Not while the stream records a graph: submit behind the graph's launch.
+ * SPECD_ERROR_UNSUPPORTED without a CUDA driver, and in embedded mode: synchronize the stream and
+ * use specd_submit. Not while the stream records a graph: submit behind the graph's launch.
  *
  * Where streams have no memory operations, a host function (cuLaunchHostFunc) waits in the stream's
  * place: a CPU thread stands in each round, and specd_get_sharing says so from the first such round
