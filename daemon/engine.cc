@@ -252,17 +252,22 @@ absl::Status Engine::GetState(specd_sequence sequence, specd_sequence_state* sta
                    fmt::format("sequence {:#x} is not open", sequence));
 }
 
-void Engine::GetSharing(specd_sharing* sharing) const {
-  if (link_->is_embedded() || hello_.device == "cpu") {
-    *sharing = {SPECD_SHARING_NONE, 0,
-                "no GPU is shared: rounds run on the CPU or in this process"};
-    return;
+void Engine::GetSharing(specd_sharing* sharing) {
+  Sharing found = {SPECD_SHARING_NONE,
+                   "no GPU is shared: rounds run on the CPU or in this process"};
+  if (!link_->is_embedded() && hello_.device != "cpu") {
+    // Where there is no driver, there is nothing to be known.
+    std::vector<GpuDevice> devices;
+    (void)MakeEnginePlatform()->ListDevices(&devices);
+    found = JudgeSharing(DescribeMps(devices, MpsPipeDirectory()), hello_.mps);
   }
-  // Where there is no driver, there is nothing to be known.
-  std::vector<GpuDevice> devices;
-  (void)MakeEnginePlatform()->ListDevices(&devices);
-  const Sharing found = JudgeSharing(DescribeMps(devices, MpsPipeDirectory()), hello_.mps);
-  *sharing = {found.mode, 0, found.text};
+  sharing_text_ = found.text;
+  if (streams_ != nullptr && streams_->has_host_waits()) {
+    sharing_text_ +=
+        "; streams have no memory operations here, so a CPU thread of this process stands in each "
+        "round of specd_submit_on_stream, and other host functions may wait behind it";
+  }
+  *sharing = {found.mode, 0, sharing_text_.c_str()};
 }
 
 absl::Status Engine::GetStats(specd_engine_stats* stats) {

@@ -49,7 +49,7 @@ class Engine {
   absl::StatusOr<int> StageRound(uint64_t round_id, const specd_draft* drafts, uint32_t num_drafts);
   absl::Status EnqueueStaged(uint32_t num_sequences, void* cuda_stream);
   absl::Status GetVerdict(specd_verdict* verdict) const;
-  void GetSharing(specd_sharing* sharing) const;
+  void GetSharing(specd_sharing* sharing);
   absl::StatusOr<int> Poll(specd_completion* completion, int timeout_ms);
 
   absl::Status SampleDraft(std::span<const specd_draft_request> requests,
@@ -97,6 +97,7 @@ class Engine {
   const int stream_timeout_ms_;  // of a stream that waits
   EngineChannel channel_;
   std::unique_ptr<EngineStreams> streams_;  // none before the first round on one
+  std::string sharing_text_;                // of the last GetSharing
   uint64_t last_on_stream_ = 0;             // the number of that round
   bool in_flight_staged_ = false;           // meaningful while rounds are in flight
   std::map<uint32_t, Mapping> mappings_;    // from Alloc, by region

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <cstddef>
+#include <cstdlib>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -21,6 +23,12 @@ namespace {
 constexpr uintptr_t kPerThreadStream = 2;
 
 constexpr char kRemedy[] = "synchronize the stream and use specd_submit";
+
+// For the test of what a device without stream memory operations gets, on one that has them.
+bool AreHostWaitsForced() {
+  const char* const waits = std::getenv("SPECD_STREAM_WAITS");
+  return waits != nullptr && std::string_view(waits) == "host";
+}
 
 absl::Status Refused(const GpuResult& result, std::string_view what, std::string_view remedy) {
   const bool is_unsupported = result.code() == kGpuNoDriver || result.code() == kGpuNotSupported;
@@ -127,23 +135,45 @@ GpuAddress EngineStreams::StatusAddress(uint64_t number) const {
   return AddressOf(number, offsetof(RoundWords, status));
 }
 
-absl::Status EngineStreams::Enqueue(GpuStream stream, uint64_t number) {
-  GpuResult result =
-      context_->WriteValue(stream, AddressOf(number, offsetof(RoundWords, ready)), width_, number);
-  if (!result.ok()) return Refused(result, "the stream takes no writes of words", kRemedy);
-  watch_.Add(number, stream.handle);
-  result =
-      context_->WaitValue(stream, AddressOf(number, offsetof(RoundWords, done)), width_, number);
-  if (result.ok()) {
-    result = context_->WriteValue(stream, AddressOf(number, offsetof(RoundWords, passed)), width_,
-                                  number);
+GpuResult EngineStreams::Begin(GpuStream stream, uint64_t number) {
+  static const bool is_forced = AreHostWaitsForced();
+  if (host_waits_ == nullptr && !is_forced) {
+    const GpuResult result = context_->WriteValue(
+        stream, AddressOf(number, offsetof(RoundWords, ready)), width_, number);
+    // No attribute says it; the first round finds it out.
+    if (result.code() != kGpuNotSupported) return result;
   }
+  if (host_waits_ == nullptr) {
+    const GpuResult result = HostWaits::Open(context_.get(), options_.segment, &host_waits_);
+    if (!result.ok()) return result;
+  }
+  return host_waits_->Begin(stream, number);
+}
+
+GpuResult EngineStreams::Finish(GpuStream stream, uint64_t number) {
+  if (host_waits_ != nullptr) return host_waits_->Finish(stream);
+  const GpuResult result =
+      context_->WaitValue(stream, AddressOf(number, offsetof(RoundWords, done)), width_, number);
+  if (!result.ok()) return result;
+  return context_->WriteValue(stream, AddressOf(number, offsetof(RoundWords, passed)), width_,
+                              number);
+}
+
+absl::Status EngineStreams::Enqueue(GpuStream stream, uint64_t number) {
+  GpuResult result = Begin(stream, number);
+  if (!result.ok()) {
+    return Refused(result, "the stream takes neither writes of words nor functions of the host",
+                   kRemedy);
+  }
+  // Before what may have to wait for room on the stream.
+  watch_.Add(number, stream.handle);
+  result = Finish(stream, number);
   if (result.ok()) return absl::OkStatus();
   // What is enqueued cannot be taken back. The stream goes on, and the number is free for a round
   // that is not on a stream.
   Release(options_.segment->round_words(number), number);
   broken_ = true;
-  return Refused(result, "the stream takes no waits for words", kRemedy);
+  return Refused(result, "the stream takes a part of the round only", kRemedy);
 }
 
 bool EngineStreams::Close(int64_t timeout_ns) {
@@ -154,11 +184,13 @@ bool EngineStreams::Close(int64_t timeout_ns) {
   const int64_t end_ns = options_.clock->NowNs() + (broken_ ? 0 : timeout_ns);
   while (!watch_.HaveAllPassed()) {
     if (options_.clock->NowNs() >= end_ns) {
+      if (host_waits_ != nullptr) KeepForever(std::move(host_waits_));
       KeepForever(std::move(context_));
       return false;
     }
     absl::SleepFor(absl::Microseconds(50));
   }
+  host_waits_.reset();
   // A context that is broken may not give them back.
   const bool is_given_back =
       context_->UnregisterHost(options_.segment->at(options_.segment->layout().round_words_offset))

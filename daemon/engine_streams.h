@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "daemon/host_waits.h"
 #include "daemon/mutex.h"
 #include "daemon/stream_watch.h"
 #include "kernels/core/gpu_context.h"
@@ -42,6 +43,9 @@ class EngineStreams {
   // Where the device finds how the round ended.
   GpuAddress StatusAddress(uint64_t number) const;
 
+  // Does a CPU of this process wait in the streams' place? Known from the first round on.
+  bool has_host_waits() const { return host_waits_ != nullptr; }
+
   StreamWatch& watch() { return watch_; }
 
   // Releases every stream and waits until all of them have passed. False if one did not within the
@@ -54,14 +58,18 @@ class EngineStreams {
                 GpuAddress words);
   absl::Status CheckDefaultStream(GpuStream stream) const;
   GpuAddress AddressOf(uint64_t number, uint64_t offset_bytes) const;
+  // Nothing of the round is on the stream where Begin fails, and a part of it where Finish does.
+  GpuResult Begin(GpuStream stream, uint64_t number);
+  GpuResult Finish(GpuStream stream, uint64_t number);
 
   const StreamWatch::Options options_;
   std::unique_ptr<GpuPlatform> platform_;
   std::unique_ptr<GpuContext> context_;
   const size_t device_index_;
   const GpuWord width_;
-  const GpuAddress words_;  // of the first slot, as the device sees it
-  bool broken_ = false;     // a stream took a part of a round and not the rest
+  const GpuAddress words_;                 // of the first slot, as the device sees it
+  std::unique_ptr<HostWaits> host_waits_;  // none where streams write and wait themselves
+  bool broken_ = false;                    // a stream took a part of a round and not the rest
   StreamWatch watch_;
 };
 

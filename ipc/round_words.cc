@@ -15,9 +15,18 @@ bool IsLowHalf(uint64_t word, uint64_t number) {
 }  // namespace
 
 bool AreRowsReady(const RoundWords& words, uint64_t number) {
-  // Pairs with the stream's write, before which all that it did is visible to the whole system.
+  // Pairs with the stream's write, before which all that it did is visible to the whole system; or
+  // with the store in MarkReady.
   // Acquire keeps our reads of the rows from moving before this load.
   return IsLowHalf(words.ready.load(std::memory_order_acquire), number);
+}
+
+void MarkReady(RoundWords* words, uint64_t number) {
+  words->ready.store(number, std::memory_order_release);
+}
+
+void MarkPassed(RoundWords* words, uint64_t number) {
+  words->passed.store(number, std::memory_order_release);
 }
 
 RoundVerdict Decide(RoundWords* words, uint64_t number, RoundVerdict wish) {
@@ -60,7 +69,8 @@ bool IsReleased(const RoundWords& words, uint64_t number) {
 }
 
 bool HasPassed(const RoundWords& words, uint64_t number) {
-  // Pairs with the stream's write. Acquire keeps the unmapping of these words from moving before.
+  // Pairs with the stream's write, or with MarkPassed. Acquire keeps the unmapping of these words
+  // from moving before.
   return IsLowHalf(words.passed.load(std::memory_order_acquire), number);
 }
 

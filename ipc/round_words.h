@@ -38,6 +38,10 @@ constexpr uint64_t PackVerdict(uint64_t number, RoundVerdict verdict) {
 // this round's number and the one of a lap ago can stand there.
 bool AreRowsReady(const RoundWords& words, uint64_t number);
 
+// What a stream writes itself wherever it can.
+void MarkReady(RoundWords* words, uint64_t number);
+void MarkPassed(RoundWords* words, uint64_t number);
+
 // Decides how the round ended unless that is decided; returns what stands.
 RoundVerdict Decide(RoundWords* words, uint64_t number, RoundVerdict wish);
 

@@ -75,6 +75,9 @@ struct GpuEvent {
   void* handle = nullptr;
 };
 
+// What a stream has a CPU do. It may block, and calls nothing of the driver's.
+using GpuHostFunction = void (*)(void* argument);
+
 // Of a word that streams wait for.
 enum class GpuWord { k32 = 4, k64 = 8 };
 
@@ -118,12 +121,21 @@ class GpuContext {
   // kGpuNotReady while something enqueued is not done.
   virtual GpuResult Query(GpuStream stream) = 0;
 
+  // kGpuNotSupported where streams have no operations on memory; so does WaitValue.
   // Everything enqueued before is visible to whoever sees the value.
   virtual GpuResult WriteValue(GpuStream stream, GpuAddress word, GpuWord width,
                                uint64_t value) = 0;
   // Holds the stream until word - value >= 0, as signed numbers, so that a counter may wrap.
   // Nothing in the driver ever times out; somebody has to watch.
   virtual GpuResult WaitValue(GpuStream stream, GpuAddress word, GpuWord width, uint64_t value) = 0;
+
+  // Calls the function on a thread of the driver's once what was enqueued before is done and
+  // visible to everybody; the stream goes on when it returns. Functions of streams that nothing
+  // orders may wait for each other, also for those of others in the process: what one waits for
+  // must not need work of this process that nothing mandates to run earlier. Never called once the
+  // context broke.
+  virtual GpuResult LaunchHostFunction(GpuStream stream, GpuHostFunction function,
+                                       void* argument) = 0;
 
   // Of a stream of this process, whoever made it: is it recording a graph? What is enqueued then
   // happens at every replay, with the value of now.
@@ -134,6 +146,8 @@ class GpuContext {
   virtual GpuResult Copy(GpuStream stream, void* target, const void* source,
                          uint64_t size_bytes) = 0;
 
+  // An event of this process alone.
+  virtual GpuResult CreateEvent(GpuEvent* event) = 0;
   // An event that other processes can open. Whoever created it must outlive its use.
   virtual GpuResult CreateSharedEvent(GpuEvent* event) = 0;
   virtual GpuResult ExportEvent(GpuEvent event, GpuHandle* handle) = 0;

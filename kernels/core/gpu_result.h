@@ -33,6 +33,7 @@ enum GpuCode : int {
   kGpuHostMemoryAlreadyRegistered = 712,
   kGpuHostMemoryNotRegistered = 713,
   kGpuLaunchFailed = 719,
+  kGpuNotPermitted = 800,
   kGpuNotSupported = 801,
 };
 

@@ -121,6 +121,7 @@ inline constexpr int kCaptureNone = 0;
   F(cuStreamWriteValue64_v2, (Stream stream, Address word, uint64_t value, unsigned flags))        \
   F(cuStreamWaitValue32_v2, (Stream stream, Address word, uint32_t value, unsigned flags))         \
   F(cuStreamWaitValue64_v2, (Stream stream, Address word, uint64_t value, unsigned flags))         \
+  F(cuLaunchHostFunc, (Stream stream, void (*function)(void*), void* argument))                    \
   F(cuMemcpyAsync, (Address target, Address source, size_t size_bytes, Stream stream))             \
   F(cuEventCreate, (Event* event, unsigned flags))                                                 \
   F(cuEventDestroy_v2, (Event event))                                                              \

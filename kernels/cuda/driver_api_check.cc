@@ -84,6 +84,7 @@ static_assert(+kGpuTooManyPeers == CUDA_ERROR_TOO_MANY_PEERS);
 static_assert(+kGpuHostMemoryAlreadyRegistered == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
 static_assert(+kGpuHostMemoryNotRegistered == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
 static_assert(+kGpuLaunchFailed == CUDA_ERROR_LAUNCH_FAILED);
+static_assert(+kGpuNotPermitted == CUDA_ERROR_NOT_PERMITTED);
 static_assert(+kGpuNotSupported == CUDA_ERROR_NOT_SUPPORTED);
 
 }  // namespace

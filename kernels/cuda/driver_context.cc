@@ -92,6 +92,12 @@ class CudaContext final : public GpuContext {
     });
   }
 
+  GpuResult LaunchHostFunction(GpuStream stream, GpuHostFunction function,
+                               void* argument) override {
+    return Call("cuLaunchHostFunc",
+                [&] { return api_.cuLaunchHostFunc(stream.handle, function, argument); });
+  }
+
   GpuResult IsCapturing(GpuStream stream, bool* is_capturing) override {
     int status = 0;
     const GpuResult result = Call("cuStreamIsCapturing",
@@ -107,6 +113,10 @@ class CudaContext final : public GpuContext {
     });
   }
 
+  GpuResult CreateEvent(GpuEvent* event) override {
+    return Call("cuEventCreate",
+                [&] { return api_.cuEventCreate(&event->handle, cuda::kEventDisableTiming); });
+  }
   GpuResult CreateSharedEvent(GpuEvent* event) override {
     return Call("cuEventCreate", [&] {
       return api_.cuEventCreate(&event->handle,

@@ -18,6 +18,10 @@ using test::EnginePtr;
 using test::OpenEngine;
 using test::ServerFixture;
 
+// Words of 64 bits, words of 32 bits, and functions of the host in their place.
+constexpr size_t kDevices[] = {0, 1, 2};
+constexpr size_t kWithoutWords = 2;
+
 bool LastErrorHas(const char* part) {
   INFO(specd_last_error());
   return std::string(specd_last_error()).find(part) != std::string::npos;
@@ -95,7 +99,7 @@ struct StreamFixture {
 
 TEST_SUITE("unit") {
   TEST_CASE("rows, answer, next forward: each waits for the one before, and the CPU for none") {
-    for (const size_t device_index : {0, 1}) {  // words of 64 and of 32 bits
+    for (const size_t device_index : kDevices) {
       CAPTURE(device_index);
       StreamFixture f(device_index);
       f.CloseGate(f.stream);
@@ -123,118 +127,175 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("a stream that waits in vain is released, and the late daemon confirms nothing") {
-    StreamFixture f(0, 1);
-    REQUIRE(f.Submit(f.stream, 7) == SPECD_OK);
-    specd_verdict verdict;
-    REQUIRE(specd_get_verdict(f.engine.get(), &verdict) == SPECD_OK);
-    uint64_t seen = 0;
-    REQUIRE(f.gpu.Copy(f.stream, &seen, reinterpret_cast<void*>(verdict.device_address), 8).ok());
-    // The engine's CPU waits for its stream and calls nobody.
-    REQUIRE(f.gpu.Synchronize(f.stream).ok());
-    CHECK(seen != verdict.answered);
-    specd_completion done;
-    REQUIRE(specd_poll(f.engine.get(), &done, 0) == SPECD_OK);
-    CHECK(done.round_id == 7);
-    REQUIRE(done.num_results == 1);
-    CHECK(done.results[0].sequence == f.sequence);
-    CHECK(done.results[0].status == SPECD_STATUS_ABORTED);
-    CHECK(done.results[0].num_kept == 0);
-    // Its slot is in quarantine; the other one is not.
-    REQUIRE(f.SubmitPlain(8) == SPECD_OK);
-    CHECK(f.SubmitPlain(9) == SPECD_FULL);
-    REQUIRE(f.Step());
-    CHECK(f.server.session.backend->seen.empty());
-    CHECK(f.SubmitPlain(9) == SPECD_OK);
-    f.server.session.backend->script = {Confirm(0, {5}), Confirm(0, {6})};
-    REQUIRE(f.Step());
-    REQUIRE(f.Step());
-    REQUIRE(specd_poll(f.engine.get(), &done, 0) == SPECD_OK);
-    CHECK(done.round_id == 8);
-    CHECK(done.results[0].total_kept == 1);
-    REQUIRE(specd_poll(f.engine.get(), &done, 0) == SPECD_OK);
-    CHECK(done.round_id == 9);
-    CHECK(done.results[0].total_kept == 2);
+    for (const size_t device_index : kDevices) {
+      CAPTURE(device_index);
+      StreamFixture f(device_index, 1);
+      REQUIRE(f.Submit(f.stream, 7) == SPECD_OK);
+      specd_verdict verdict;
+      REQUIRE(specd_get_verdict(f.engine.get(), &verdict) == SPECD_OK);
+      uint64_t seen = 0;
+      REQUIRE(f.gpu.Copy(f.stream, &seen, reinterpret_cast<void*>(verdict.device_address), 8).ok());
+      // The engine's CPU waits for its stream and calls nobody.
+      REQUIRE(f.gpu.Synchronize(f.stream).ok());
+      CHECK(seen != verdict.answered);
+      specd_completion done;
+      REQUIRE(specd_poll(f.engine.get(), &done, 0) == SPECD_OK);
+      CHECK(done.round_id == 7);
+      REQUIRE(done.num_results == 1);
+      CHECK(done.results[0].sequence == f.sequence);
+      CHECK(done.results[0].status == SPECD_STATUS_ABORTED);
+      CHECK(done.results[0].num_kept == 0);
+      // Its slot is in quarantine; the other one is not.
+      REQUIRE(f.SubmitPlain(8) == SPECD_OK);
+      CHECK(f.SubmitPlain(9) == SPECD_FULL);
+      REQUIRE(f.Step());
+      CHECK(f.server.session.backend->seen.empty());
+      CHECK(f.SubmitPlain(9) == SPECD_OK);
+      f.server.session.backend->script = {Confirm(0, {5}), Confirm(0, {6})};
+      REQUIRE(f.Step());
+      REQUIRE(f.Step());
+      REQUIRE(specd_poll(f.engine.get(), &done, 0) == SPECD_OK);
+      CHECK(done.round_id == 8);
+      CHECK(done.results[0].total_kept == 1);
+      REQUIRE(specd_poll(f.engine.get(), &done, 0) == SPECD_OK);
+      CHECK(done.round_id == 9);
+      CHECK(done.results[0].total_kept == 2);
+    }
   }
 
   TEST_CASE("a daemon that ends releases the stream, and its rounds are aborted") {
-    StreamFixture f;
-    REQUIRE(f.Submit(f.stream, 7) == SPECD_OK);
-    REQUIRE(f.server.session.session->End());
-    REQUIRE(f.gpu.Synchronize(f.stream).ok());
-    specd_completion done;
-    REQUIRE(specd_poll(f.engine.get(), &done, -1) == SPECD_OK);
-    CHECK(done.round_id == 7);
-    CHECK(done.results[0].status == SPECD_STATUS_ABORTED);
-    CHECK(specd_poll(f.engine.get(), &done, -1) < 0);
-    CHECK(f.Submit(f.stream) < 0);
+    for (const size_t device_index : kDevices) {
+      CAPTURE(device_index);
+      StreamFixture f(device_index);
+      REQUIRE(f.Submit(f.stream, 7) == SPECD_OK);
+      REQUIRE(f.server.session.session->End());
+      REQUIRE(f.gpu.Synchronize(f.stream).ok());
+      specd_completion done;
+      REQUIRE(specd_poll(f.engine.get(), &done, -1) == SPECD_OK);
+      CHECK(done.round_id == 7);
+      CHECK(done.results[0].status == SPECD_STATUS_ABORTED);
+      CHECK(specd_poll(f.engine.get(), &done, -1) < 0);
+      CHECK(f.Submit(f.stream) < 0);
+    }
   }
 
   TEST_CASE("close releases the stream, waits until it has passed, and gives the words back") {
-    const FakeCudaCounts before = CountFakeCuda();
-    StreamFixture f;
-    REQUIRE(f.Submit(f.stream) == SPECD_OK);
-    REQUIRE(f.Submit(f.stream) == SPECD_OK);
-    CHECK(CountFakeCuda().registered == before.registered + 1);
-    f.engine.reset();
-    CHECK(CountFakeCuda().unregistered == before.unregistered + 1);
-    REQUIRE(f.gpu.Synchronize(f.stream).ok());
+    for (const size_t device_index : kDevices) {
+      CAPTURE(device_index);
+      const FakeCudaCounts before = CountFakeCuda();
+      StreamFixture f(device_index);
+      REQUIRE(f.Submit(f.stream) == SPECD_OK);
+      REQUIRE(f.Submit(f.stream) == SPECD_OK);
+      CHECK(CountFakeCuda().registered == before.registered + 1);
+      f.engine.reset();
+      CHECK(CountFakeCuda().unregistered == before.unregistered + 1);
+      REQUIRE(f.gpu.Synchronize(f.stream).ok());
+    }
   }
 
   TEST_CASE("where a stream has not come to its wait, the words outlive the engine") {
-    const FakeCudaCounts before = CountFakeCuda();
-    StreamFixture f(0, StreamFixture::kForeverMs, 1000);
-    f.CloseGate(f.stream);
-    REQUIRE(f.Submit(f.stream) == SPECD_OK);
-    f.engine.reset();
-    CHECK(CountFakeCuda().unregistered == before.unregistered);
-    // Now it writes ready, waits, writes passed: into memory that is there.
-    f.OpenGate();
-    REQUIRE(f.gpu.Synchronize(f.stream).ok());
-    CHECK(f.Words(1).passed.load() == 1);
+    for (const size_t device_index : kDevices) {
+      CAPTURE(device_index);
+      const FakeCudaCounts before = CountFakeCuda();
+      StreamFixture f(device_index, StreamFixture::kForeverMs, 1000);
+      f.CloseGate(f.stream);
+      REQUIRE(f.Submit(f.stream) == SPECD_OK);
+      f.engine.reset();
+      CHECK(CountFakeCuda().unregistered == before.unregistered);
+      // Now it writes ready, waits, writes passed: into memory that is there.
+      f.OpenGate();
+      REQUIRE(f.gpu.Synchronize(f.stream).ok());
+      CHECK(f.Words(1).passed.load() == 1);
+    }
   }
 
   TEST_CASE("a slot is not given to a second stream before the first has passed it") {
-    StreamFixture f;
-    REQUIRE(f.Submit(f.stream) == SPECD_OK);
-    REQUIRE(f.SubmitPlain() == SPECD_OK);
-    REQUIRE(Eventually([&] { return AreRowsReady(f.Words(1), 1); }));
-    REQUIRE(f.gpu.Query(f.stream).code() == kGpuNotReady);
-    // The answer is there, but nothing has let the stream go on yet: as if the device were slow.
-    DaemonChannel& channel = f.server.session.session->channel();
-    SubmissionCopy copy(f.server.session.session->options().limits);
-    REQUIRE(channel.Take(&copy, 0));
-    const SequenceResult result;
-    f.Words(1).passed.store(0);
-    channel.Complete(copy, std::span<const SequenceResult>(&result, 1), 0);
-    // The server's thread uses the channel behind this, under the lock that this goes through.
-    (void)f.server.session.session->counters();
-    specd_completion done;
-    REQUIRE(specd_poll(f.engine.get(), &done, 0) == SPECD_OK);
-    REQUIRE(f.gpu.Synchronize(f.stream).ok());
-    f.Words(1).passed.store(0);
-    CHECK(f.Submit(f.other_stream) == SPECD_FULL);
-    f.Words(1).passed.store(1);
-    CHECK(f.Submit(f.other_stream) == SPECD_OK);
+    for (const size_t device_index : kDevices) {
+      CAPTURE(device_index);
+      StreamFixture f(device_index);
+      REQUIRE(f.Submit(f.stream) == SPECD_OK);
+      REQUIRE(f.SubmitPlain() == SPECD_OK);
+      REQUIRE(Eventually([&] { return AreRowsReady(f.Words(1), 1); }));
+      REQUIRE(f.gpu.Query(f.stream).code() == kGpuNotReady);
+      // The answer is there, but nothing has let the stream go on yet: as if the device were slow.
+      DaemonChannel& channel = f.server.session.session->channel();
+      SubmissionCopy copy(f.server.session.session->options().limits);
+      REQUIRE(channel.Take(&copy, 0));
+      const SequenceResult result;
+      f.Words(1).passed.store(0);
+      channel.Complete(copy, std::span<const SequenceResult>(&result, 1), 0);
+      // The server's thread uses the channel behind this, under the lock that this goes through.
+      (void)f.server.session.session->counters();
+      specd_completion done;
+      REQUIRE(specd_poll(f.engine.get(), &done, 0) == SPECD_OK);
+      REQUIRE(f.gpu.Synchronize(f.stream).ok());
+      f.Words(1).passed.store(0);
+      CHECK(f.Submit(f.other_stream) == SPECD_FULL);
+      f.Words(1).passed.store(1);
+      CHECK(f.Submit(f.other_stream) == SPECD_OK);
+    }
   }
 
-  TEST_CASE("a device without stream operations is refused with the remedy, and harms nothing") {
-    StreamFixture f(2);
-    CHECK(f.Submit(f.stream) == SPECD_ERROR_UNSUPPORTED);
-    CHECK(LastErrorHas("specd_submit"));
-    f.server.session.backend->script = {Confirm(0, {5})};
-    REQUIRE(f.SubmitPlain() == SPECD_OK);
-    REQUIRE(f.Step());
-    specd_completion done;
-    REQUIRE(specd_poll(f.engine.get(), &done, 0) == SPECD_OK);
-    CHECK(done.results[0].status == SPECD_STATUS_OK);
+  TEST_CASE(
+      "streams whose rows come in another order than their rounds are answered all the same") {
+    for (const size_t device_index : kDevices) {
+      CAPTURE(device_index);
+      StreamFixture f(device_index);
+      f.CloseGate(f.stream);
+      REQUIRE(f.Submit(f.stream, 1) == SPECD_OK);
+      REQUIRE(f.Submit(f.other_stream, 2) == SPECD_OK);
+      // The second one stands at its wait, whatever that is, before the first one's rows are there.
+      REQUIRE(Eventually([&] { return f.gpu.IsHeld(f.other_stream); }));
+      REQUIRE_FALSE(f.Step());
+      f.OpenGate();
+      f.server.session.backend->script = {Confirm(0, {5}), Confirm(0, {6})};
+      REQUIRE(Eventually([&] { return f.Step(); }));
+      REQUIRE(Eventually([&] { return f.Step(); }));
+      REQUIRE(f.gpu.Synchronize(f.stream).ok());
+      REQUIRE(f.gpu.Synchronize(f.other_stream).ok());
+      for (const uint64_t round_id : {1, 2}) {
+        specd_completion done;
+        REQUIRE(specd_poll(f.engine.get(), &done, 0) == SPECD_OK);
+        CHECK(done.round_id == round_id);
+        CHECK(done.results[0].status == SPECD_STATUS_OK);
+        CHECK(done.results[0].total_kept == round_id);
+      }
+      CHECK(f.gpu.violations().empty());
+    }
+  }
+
+  TEST_CASE("a device that has no road to rounds on streams says the remedy, and harms nothing") {
+    for (const char* call : {"CreateEvent", "WaitEvent", "LaunchHostFunction"}) {
+      CAPTURE(call);
+      StreamFixture f(kWithoutWords);
+      f.gpu.Inject({call, 0, kGpuNotSupported, false});
+      CHECK(f.Submit(f.stream) == SPECD_ERROR_UNSUPPORTED);
+      CHECK(LastErrorHas("specd_submit"));
+      f.server.session.backend->script = {Confirm(0, {5})};
+      REQUIRE(f.SubmitPlain() == SPECD_OK);
+      REQUIRE(f.Step());
+      specd_completion done;
+      REQUIRE(specd_poll(f.engine.get(), &done, 0) == SPECD_OK);
+      CHECK(done.results[0].status == SPECD_STATUS_OK);
+      // Nothing of the round holds the stream.
+      CHECK(Eventually([&] { return f.gpu.Query(f.stream).ok(); }));
+      CHECK(f.Submit(f.stream) == SPECD_OK);
+    }
   }
 
   TEST_CASE("a wait that cannot be enqueued ends rounds on streams, and no others") {
-    for (const char* call : {"WaitValue", "WriteValue"}) {
-      CAPTURE(call);
-      StreamFixture f;
-      // The second write of a round is the one behind the wait.
-      f.gpu.Inject({call, call == std::string("WriteValue") ? 1 : 0, kGpuUnknown, false});
+    struct Fault {
+      size_t device_index;
+      const char* call;
+      int after;
+    };
+    // The second write of a round is the one behind the wait.
+    const Fault faults[] = {
+        {0, "WaitValue", 0}, {0, "WriteValue", 1}, {kWithoutWords, "RecordEvent", 0}};
+    for (const Fault& fault : faults) {
+      CAPTURE(fault.call);
+      StreamFixture f(fault.device_index);
+      f.gpu.Inject({fault.call, fault.after, kGpuUnknown, false});
       CHECK(f.Submit(f.stream) < 0);
       REQUIRE(f.gpu.Synchronize(f.stream).ok());
       CHECK(f.Submit(f.stream) == SPECD_ERROR_STATE);
@@ -254,6 +315,14 @@ TEST_SUITE("unit") {
       StreamFixture f;
       REQUIRE(specd_get_sharing(f.engine.get(), &sharing) == SPECD_OK);
       CHECK(sharing.mode == SPECD_SHARING_NONE);  // the fixture's daemon has no device
+    }
+    for (const size_t device_index : kDevices) {
+      StreamFixture f(device_index);
+      REQUIRE(f.Submit(f.stream) == SPECD_OK);
+      REQUIRE(specd_get_sharing(f.engine.get(), &sharing) == SPECD_OK);
+      CHECK(sharing.mode == SPECD_SHARING_NONE);
+      const bool is_told = std::string(sharing.text).find("CPU thread") != std::string::npos;
+      CHECK(is_told == (device_index == kWithoutWords));
     }
     const ServerFixture on_cuda("cuda", "none");
     specd_options options;

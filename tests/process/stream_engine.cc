@@ -3,6 +3,7 @@
 // begun by a line on standard input. What is wrong ends it with status 1.
 //
 //   stream_engine URI rounds N   N rounds, ring_depth in flight, without a wait of the CPU
+//   stream_engine URI pair N     the same for two engines of one process, each on its own stream
 //   stream_engine URI wait       a round whose daemon is killed while the stream waits
 //   stream_engine URI late       a daemon that is stopped, and comes back after the deadline
 //   stream_engine URI never      a round whose rows are never ready
@@ -13,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -116,6 +118,15 @@ class StreamEngine {
     Check(result.sequence == sequence_, "the sequence");
   }
 
+  // Whether streams wait themselves is what this test's environment asked for.
+  void CheckWaits() {
+    const char* const waits = std::getenv("SPECD_STREAM_WAITS");
+    specd_sharing sharing;
+    Check(specd_get_sharing(engine_, &sharing) == SPECD_OK, "sharing");
+    Check((std::strstr(sharing.text, "CPU thread") != nullptr) ==
+              (waits != nullptr && std::strcmp(waits, "host") == 0),
+          sharing.text);
+  }
   void Synchronize() { Check(gpu_.Synchronize(stream_), "synchronize"); }
   bool WasAnswered(uint64_t round) const { return seen_[round] == answered_[round]; }
   bool IsWaiting() { return gpu_.Query(stream_).code() == kGpuNotReady; }
@@ -139,7 +150,8 @@ class StreamEngine {
     specd_params_init(&params);
     params.temperature = 0;
     params.max_tokens = 1'000'000;
-    const std::string name = "s" + std::to_string(getpid());
+    static int num_opened = 0;
+    const std::string name = "s" + std::to_string(getpid()) + "." + std::to_string(++num_opened);
     specd_sequence_info info;
     Check(specd_open_sequence(engine_, name.c_str(), &params, &info) == SPECD_OK, "sequence");
     sequence_ = info.sequence;
@@ -175,20 +187,28 @@ class StreamEngine {
   uint64_t seen_[kRoundsMax] = {};  // by the stream
 };
 
-void RunRounds(const char* uri, uint64_t num_rounds) {
+void RunRounds(const char* uri, uint64_t num_rounds, size_t num_engines) {
   Check(num_rounds <= kRoundsMax, "too many rounds");
-  StreamEngine engine(uri, kPatienceMs);
+  std::vector<std::unique_ptr<StreamEngine>> engines;
+  for (size_t i = 0; i < num_engines; ++i) {
+    engines.push_back(std::make_unique<StreamEngine>(uri, kPatienceMs));
+  }
   uint64_t sent = 0;
   for (uint64_t done = 0; done < num_rounds; ++done) {
     while (sent < num_rounds && sent < done + kDepth) {
-      Check(engine.Enqueue(sent) == SPECD_OK, "submit");
+      for (const auto& engine : engines) Check(engine->Enqueue(sent) == SPECD_OK, "submit");
       ++sent;
     }
-    engine.CheckAnswered(done, static_cast<uint32_t>(done) + 1);
+    for (const auto& engine : engines) {
+      engine->CheckAnswered(done, static_cast<uint32_t>(done) + 1);
+    }
   }
-  engine.Synchronize();
-  for (uint64_t round = 0; round < num_rounds; ++round) {
-    Check(engine.WasAnswered(round), "the stream passed before the answer");
+  for (const auto& engine : engines) {
+    engine->Synchronize();
+    for (uint64_t round = 0; round < num_rounds; ++round) {
+      Check(engine->WasAnswered(round), "the stream passed before the answer");
+    }
+    engine->CheckWaits();
   }
   Say("ok");
 }
@@ -267,7 +287,9 @@ void RunNever(const char* uri) {
 
 int main(int argc, char** argv) {
   const std::string mode = argc > 2 ? argv[2] : "";
-  if (mode == "rounds" && argc > 3) specd::RunRounds(argv[1], std::strtoull(argv[3], nullptr, 10));
+  const uint64_t num_rounds = argc > 3 ? std::strtoull(argv[3], nullptr, 10) : 0;
+  if (mode == "rounds") specd::RunRounds(argv[1], num_rounds, 1);
+  if (mode == "pair") specd::RunRounds(argv[1], num_rounds, 2);
   if (mode == "wait") specd::RunWait(argv[1]);
   if (mode == "late") specd::RunLate(argv[1]);
   if (mode == "never") specd::RunNever(argv[1]);

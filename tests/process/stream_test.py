@@ -1,6 +1,7 @@
 """An engine's stream and the daemon: who waits for whom, and what is left when one is killed, stopped
 or late. The GPU is pretended; the processes, the shared memory and libspecd are the real ones."""
 
+import os
 import signal
 import subprocess
 import unittest
@@ -9,6 +10,8 @@ from support import PATIENCE_S, ProcessTest, wait_until
 
 
 class StreamTest(ProcessTest):
+    waits = "device"  # who waits in the engine: its streams, or the host in their place
+
     def ids_only(self):
         daemon = self.start("specd", f"--listen=unix:{self.socket}", "--detokenizer=off")
         wait_until(lambda: "serves" in daemon.stderr or not daemon.running(), "the daemon")
@@ -17,7 +20,8 @@ class StreamTest(ProcessTest):
 
     def stream_engine(self, *arguments):
         return self.start(
-            "stream_engine", f"unix:{self.socket}", *arguments, stdin=subprocess.PIPE)
+            "stream_engine", f"unix:{self.socket}", *arguments, stdin=subprocess.PIPE,
+            env={**os.environ, "SPECD_STREAM_WAITS": self.waits})
 
     def until(self, engine, step):
         wait_until(lambda: step in engine.stdout or not engine.running(), step)
@@ -35,6 +39,11 @@ class StreamTest(ProcessTest):
     def test_rows_answer_and_next_forward_keep_their_order_over_a_thousand_rounds(self):
         daemon = self.ids_only()
         self.ends_well(self.stream_engine("rounds", "1000"))
+        self.stop(daemon)
+
+    def test_engines_of_one_process_hold_each_other_up_but_not_for_ever(self):
+        daemon = self.ids_only()
+        self.ends_well(self.stream_engine("pair", "200"))
         self.stop(daemon)
 
     def test_a_killed_daemon_releases_the_stream_and_confirms_nothing(self):
@@ -78,6 +87,10 @@ class StreamTest(ProcessTest):
         self.assertEqual(daemon.process.wait(timeout=PATIENCE_S), 0)
         self.kill(never)
         never.process.stdin.close()
+
+
+class HostWaitsTest(StreamTest):
+    waits = "host"
 
 
 if __name__ == "__main__":

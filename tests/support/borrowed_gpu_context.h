@@ -44,6 +44,11 @@ class BorrowedGpuContext final : public GpuContext {
   GpuResult Copy(GpuStream stream, void* target, const void* source, uint64_t size_bytes) override {
     return gpu_.Copy(stream, target, source, size_bytes);
   }
+  GpuResult LaunchHostFunction(GpuStream stream, GpuHostFunction function,
+                               void* argument) override {
+    return gpu_.LaunchHostFunction(stream, function, argument);
+  }
+  GpuResult CreateEvent(GpuEvent* event) override { return gpu_.CreateEvent(event); }
   GpuResult CreateSharedEvent(GpuEvent* event) override { return gpu_.CreateSharedEvent(event); }
   GpuResult ExportEvent(GpuEvent event, GpuHandle* handle) override {
     return gpu_.ExportEvent(event, handle);

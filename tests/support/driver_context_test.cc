@@ -244,6 +244,14 @@ TEST_SUITE("unit") {
     GpuEvent event;
     REQUIRE(driver.gpu->CreateSharedEvent(&event).ok());
     CHECK(TheStubCuda().last_value == 6);  // CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING
+    REQUIRE(driver.gpu->CreateEvent(&event).ok());
+    CHECK(TheStubCuda().last_value == 2);  // CU_EVENT_DISABLE_TIMING
+    driver.Made();
+    REQUIRE(driver.gpu
+                ->LaunchHostFunction(
+                    stream, [](void*) {}, nullptr)
+                .ok());
+    CHECK(driver.Made() == Calls{"cuLaunchHostFunc"});
     GpuAddress device = 0;
     int host = 0;
     TheStubCuda().failing_call = "cuMemHostGetDevicePointer_v2";

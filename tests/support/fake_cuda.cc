@@ -161,6 +161,23 @@ int cuStreamWaitValue64_v2(Stream stream, Address word, uint64_t value, unsigned
   return Wait(stream, word, GpuWord::k64, value);
 }
 
+int cuLaunchHostFunc(Stream stream, void (*function)(void*), void* argument) {
+  return Current().LaunchHostFunction(StreamOf(stream), function, argument).code();
+}
+int cuStreamWaitEvent(Stream stream, Event event, unsigned) {
+  return Current().WaitEvent(StreamOf(stream), {event}).code();
+}
+int cuEventCreate(Event* event, unsigned) {
+  GpuEvent made;
+  const int code = Current().CreateEvent(&made).code();
+  *event = made.handle;
+  return code;
+}
+int cuEventRecord(Event event, Stream stream) {
+  return Current().RecordEvent({event}, StreamOf(stream)).code();
+}
+int cuEventDestroy_v2(Event event) { return Current().DestroyEvent({event}).code(); }
+
 }  // extern "C"
 
 }  // namespace cuda

@@ -32,6 +32,8 @@ void Store(void* word, GpuWord width, uint64_t value) {
   }
 }
 
+thread_local bool is_in_host_function = false;
+
 }  // namespace
 
 FakeGpuContext::FakeGpuContext(const FakeGpuOptions& options, size_t device_index)
@@ -62,6 +64,10 @@ GpuResult FakeGpuContext::Begin(std::unique_lock<std::mutex>* lock, const char* 
   *lock = std::unique_lock<std::mutex>(mutex_);
   // A driver does not survive fork.
   if (getpid() != pid_) return Refuse(call, kGpuNotInitialized, "used after fork");
+  if (is_in_host_function) {
+    Violation(fmt::format("{} was called by a function of the host", call));
+    return Refuse(call, kGpuNotPermitted, "in a host function");
+  }
   if (broken_ != kGpuOk) return Refuse(call, broken_, "the context is broken");
   if (fault_.call != call || fault_.after-- > 0) return GpuResult::Ok();
   fault_.call.clear();
@@ -204,6 +210,36 @@ GpuResult FakeGpuContext::WaitValue(GpuStream stream, GpuAddress word, GpuWord w
   return begun;
 }
 
+// All functions run on one thread, as CUDA allows, in the order in which their streams come to
+// them.
+GpuResult FakeGpuContext::LaunchHostFunction(GpuStream stream, GpuHostFunction function,
+                                             void* argument) {
+  std::unique_lock<std::mutex> lock;
+  const GpuResult begun = Begin(&lock, "LaunchHostFunction");
+  if (!begun.ok()) return begun;
+  Stream* const found = Find(stream);
+  if (found == nullptr) return Refuse("LaunchHostFunction", kGpuInvalidHandle, "no stream");
+  if (host_functions_ == nullptr) host_functions_ = std::make_unique<FakeGpuQueue>(options_.seed);
+  FakeGpuQueue* const thread = host_functions_.get();
+  const auto run = [function, argument] {
+    is_in_host_function = true;
+    function(argument);
+    is_in_host_function = false;
+  };
+  uint64_t ticket = 0;  // of the function, once the stream has come to it
+  found->last_ticket = found->queue->PushWait([=]() mutable {
+    if (ticket == 0) ticket = thread->Push(run);
+    return thread->IsDone(ticket);
+  });
+  return begun;
+}
+
+bool FakeGpuContext::IsHeld(GpuStream stream) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const Stream* const found = Find(stream);
+  return found != nullptr && found->queue->IsHeld();
+}
+
 GpuResult FakeGpuContext::IsCapturing(GpuStream stream, bool* is_capturing) {
   std::unique_lock<std::mutex> lock;
   const GpuResult begun = Begin(&lock, "IsCapturing");
@@ -230,6 +266,12 @@ GpuResult FakeGpuContext::Copy(GpuStream stream, void* target, const void* sourc
 
 // ---- events
 
+GpuResult FakeGpuContext::CreateEvent(GpuEvent* event) {
+  std::unique_lock<std::mutex> lock;
+  const GpuResult begun = Begin(&lock, "CreateEvent");
+  return begun.ok() ? MakeEvent("CreateEvent", event) : begun;
+}
+
 GpuResult FakeGpuContext::CreateSharedEvent(GpuEvent* event) {
   std::unique_lock<std::mutex> lock;
   const GpuResult begun = Begin(&lock, "CreateSharedEvent");
@@ -237,14 +279,18 @@ GpuResult FakeGpuContext::CreateSharedEvent(GpuEvent* event) {
   if (!options_.devices[device_index_].has_ipc_events) {
     return Refuse("CreateSharedEvent", kGpuNotSupported, "events of other processes");
   }
+  return MakeEvent("CreateSharedEvent", event);
+}
+
+GpuResult FakeGpuContext::MakeEvent(const char* call, GpuEvent* event) {
   std::shared_ptr<FakeGpuBlock> block =
       FakeGpuBlock::Make({.kind = FakeBlockKind::kEvent,
                           .buffer_id = next_id_++,
                           .device_uuid = options_.devices[device_index_].uuid});
-  if (block == nullptr) return Refuse("CreateSharedEvent", kGpuOutOfMemory, "no memfd");
+  if (block == nullptr) return Refuse(call, kGpuOutOfMemory, "no memfd");
   event->handle = block.get();
   events_[event->handle] = std::move(block);
-  return begun;
+  return GpuResult::Ok();
 }
 
 std::shared_ptr<FakeGpuBlock> FakeGpuContext::Find(GpuEvent event) {

@@ -3,9 +3,10 @@
 // It keeps the rules of CUDA that attach, ordering, crash and abort depend on: handles stand for
 // whole allocations and cannot be opened where they come from; opening twice counts; an address
 // that is allocated again is another buffer; streams are in-order queues, and a wait ends by any
-// store; events remember records, not intentions. What CUDA leaves undefined is reported by
-// violations(), and memory that is freed under somebody is poisoned. Words for streams are only
-// found where RegisterHost put them, which is another address than the host's.
+// store; events remember records, not intentions; functions of the host run one at a time. What
+// CUDA leaves undefined is reported by violations(), and memory that is freed under somebody is
+// poisoned. Words for streams are only found where RegisterHost put them, which is another address
+// than the host's.
 //
 // Any thread may call. Two contexts on a device share nothing but what the driver shares: use one.
 #pragma once
@@ -56,6 +57,8 @@ class FakeGpuContext final : public GpuContext {
   void Inject(const FakeGpuFault& fault);
   // From now on streams record graphs, or no longer do.
   void SetCapturing(bool is_capturing);
+  // Does the stream stand at a wait, or at a function that has not returned?
+  bool IsHeld(GpuStream stream);
   // What this process did that CUDA leaves undefined.
   std::vector<std::string> violations();
   // Mapped memory of other processes, counted once each.
@@ -86,6 +89,8 @@ class FakeGpuContext final : public GpuContext {
   GpuResult WaitValue(GpuStream stream, GpuAddress word, GpuWord width, uint64_t value) override;
   GpuResult IsCapturing(GpuStream stream, bool* is_capturing) override;
   GpuResult Copy(GpuStream stream, void* target, const void* source, uint64_t size_bytes) override;
+  GpuResult LaunchHostFunction(GpuStream stream, GpuHostFunction function, void* argument) override;
+  GpuResult CreateEvent(GpuEvent* event) override;
   GpuResult CreateSharedEvent(GpuEvent* event) override;
   GpuResult ExportEvent(GpuEvent event, GpuHandle* handle) override;
   GpuResult OpenEvent(const GpuHandle& handle, GpuEvent* event) override;
@@ -122,6 +127,7 @@ class FakeGpuContext final : public GpuContext {
   void Violation(std::string text);
   // The answer to a use of somebody else's block: recorded where its owner is gone.
   void CheckAlive(const FakeGpuBlock& block, const char* use);
+  GpuResult MakeEvent(const char* call, GpuEvent* event);
   Stream* Find(GpuStream stream);
   std::shared_ptr<FakeGpuBlock> Find(GpuEvent event);
 
@@ -143,6 +149,7 @@ class FakeGpuContext final : public GpuContext {
   std::map<void*, Stream> streams_;
   std::map<void*, std::shared_ptr<FakeGpuBlock>> events_;
   // Last, so that their threads end before what they touch.
+  std::unique_ptr<FakeGpuQueue> host_functions_;  // made for the first one
   std::vector<std::unique_ptr<FakeGpuQueue>> queues_;
 };
 

@@ -197,6 +197,61 @@ TEST_SUITE("unit") {
     REQUIRE(own.gpu.Synchronize(own.stream).ok());
   }
 
+  TEST_CASE("fake gpu: of two functions that wait, only those that an event orders come through") {
+    // Says that it has begun and waits for its answer. A daemon answers the first one first.
+    struct Round {
+      uint64_t* begun;
+      uint64_t* answered;
+    };
+    const auto hold = [](void* argument) {
+      const Round& round = *static_cast<const Round*>(argument);
+      __atomic_store_n(round.begun, 1, __ATOMIC_RELEASE);
+      while (__atomic_load_n(round.answered, __ATOMIC_ACQUIRE) == 0) std::this_thread::yield();
+    };
+    for (const bool is_ordered : {false, true}) {
+      CAPTURE(is_ordered);
+      Gpu own;
+      GpuStream other;
+      GpuEvent turn;
+      REQUIRE(own.gpu.CreateStream(&other).ok());
+      REQUIRE(own.gpu.CreateEvent(&turn).ok());
+      Round first = {own.words.host + 1, own.words.host + 2};
+      Round second = {own.words.host + 3, own.words.host + 4};
+      REQUIRE(own.Wait(own.stream, 0, 1).ok());
+      REQUIRE(own.gpu.LaunchHostFunction(own.stream, hold, &first).ok());
+      REQUIRE(own.gpu.RecordEvent(turn, own.stream).ok());
+      if (is_ordered) REQUIRE(own.gpu.WaitEvent(other, turn).ok());
+      REQUIRE(own.gpu.LaunchHostFunction(other, hold, &second).ok());
+      while (!own.gpu.IsHeld(other)) std::this_thread::yield();
+      if (!is_ordered) own.Await(3, 1);
+      own.words.Store(0, 1);
+      if (!is_ordered) {
+        // The first one is next, and cannot begin while the second one waits for what comes later.
+        for (int i = 0; i < 1000; ++i) std::this_thread::yield();
+        CHECK(own.words.Load(1) == 0);
+        own.words.Store(4, 1);  // a release by timeout
+      }
+      own.Await(1, 1);
+      CHECK(own.words.Load(3) == (is_ordered ? 0 : 1));
+      own.words.Store(2, 1);
+      own.words.Store(4, 1);
+      REQUIRE(own.gpu.Synchronize(own.stream).ok());
+      REQUIRE(own.gpu.Synchronize(other).ok());
+      CHECK(own.words.Load(3) == 1);
+      CHECK(own.gpu.DestroyEvent(turn).ok());
+      CHECK(own.gpu.violations().empty());
+    }
+  }
+
+  TEST_CASE("fake gpu: a function of the host that calls the driver is reported") {
+    Gpu own;
+    const auto check = [](void* gpu) { (void)static_cast<FakeGpuContext*>(gpu)->Check(); };
+    REQUIRE(own.gpu.LaunchHostFunction(own.stream, check, &own.gpu).ok());
+    REQUIRE(own.gpu.Synchronize(own.stream).ok());
+    CHECK(own.gpu.violations().size() == 1);
+    CHECK(own.gpu.Check().ok());
+  }
+
   TEST_CASE("fake gpu: copies stay inside device memory") {
     Gpu own;
     GpuAddress address = 0;

@@ -40,6 +40,11 @@ void FakeGpuQueue::Await(uint64_t ticket) {
   changed_.wait(lock, [&] { return done_ >= ticket || stopping_; });
 }
 
+bool FakeGpuQueue::IsHeld() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return held_;
+}
+
 void FakeGpuQueue::Dawdle() {
   for (uint32_t i = random_() % 8; i > 0; --i) std::this_thread::yield();
 }
@@ -59,6 +64,7 @@ void FakeGpuQueue::Run() {
       // A word that another process or a plain store changes rings no bell.
       if (!is_done) std::this_thread::yield();
       lock.lock();
+      held_ = !is_done;
       if (stopping_) return;
     }
     ++done_;

@@ -31,6 +31,8 @@ class FakeGpuQueue {
 
   bool IsDone(uint64_t ticket);
   void Await(uint64_t ticket);
+  // Has what comes next been asked, and is not there?
+  bool IsHeld();
 
  private:
   void Run();
@@ -41,6 +43,7 @@ class FakeGpuQueue {
   std::deque<std::function<bool()>> work_;
   uint64_t pushed_ = 0;
   uint64_t done_ = 0;
+  bool held_ = false;
   bool stopping_ = false;
   std::minstd_rand random_;  // of the thread
   std::thread thread_;

@@ -48,7 +48,7 @@ TEST_SUITE("process") {
       INFO(result.detail);
       const std::string name = check.name;
       const bool is_open = name == "mps" || name == "hand_off_latency" || name == "many_streams" ||
-                           name == "exporter_killed";
+                           name == "host_functions" || name == "exporter_killed";
       CHECK(std::string(NameOf(result.status)) == (is_open ? "observed" : "pass"));
       CHECK_FALSE(result.detail.empty());
       // What is undefined is only done where that is what is looked at.
@@ -68,6 +68,7 @@ TEST_SUITE("process") {
                                                           {"hand_off_latency", "WriteValue"},
                                                           {"events", "OpenEvent"},
                                                           {"many_streams", "CreateStream"},
+                                                          {"host_functions", "LaunchHostFunction"},
                                                           {"exporter_killed", "Import"},
                                                           {"writer_killed", "Check"},
                                                           {"importer_killed", "Free"}};

@@ -522,9 +522,14 @@ SPECD_API int specd_poll(specd_engine* engine, specd_completion* completion, int
  * the same sequences that are in flight behind an aborted one are judged as they come.
  *
  * SPECD_FULL as specd_submit, also while another stream has still to pass an earlier round.
- * SPECD_ERROR_UNSUPPORTED without a CUDA driver, on a device without stream memory operations, and
- * in embedded mode: synchronize the stream and use specd_submit. Not while the stream records a
- * graph: submit behind the graph's launch.
+ * SPECD_ERROR_UNSUPPORTED without a CUDA driver, and in embedded mode: synchronize the stream and
+ * use specd_submit. Not while the stream records a graph: submit behind the graph's launch.
+ *
+ * Where streams have no memory operations, a host function (cuLaunchHostFunc) waits in the stream's
+ * place: a CPU thread stands in each round, and specd_get_sharing says so from the first such round
+ * on. CUDA may run the process's other host functions, of other engines too, behind the one that
+ * waits. Rounds of one engine then pass in the order of submission, aborted or not: a stream is not
+ * released before the rows of earlier rounds of other streams are ready.
  *
  * specd_close releases the streams and waits, up to timeout_ms, until they have passed their waits;
  * where one does not, some pages stay mapped. The verdict of a round that close released says that
@@ -587,7 +592,8 @@ enum {
 typedef struct specd_sharing {
   uint32_t mode; /* SPECD_SHARING_... */
   uint32_t reserved;
-  const char* text; /* the same in words, with the remedy; never NULL, never to be freed */
+  const char* text; /* the same in words, with the remedy; never NULL, never to be freed, valid
+                       until the next call of specd_get_sharing or specd_close */
 } specd_sharing;
 
 /* How this process and the daemon share the GPU. Asks the CUDA driver of this process. */

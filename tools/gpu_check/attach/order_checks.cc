@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <thread>
 
 #include "tools/gpu_check/attach/scenarios.h"
 #include "tools/gpu_check/attach/scene.h"
@@ -16,6 +17,16 @@ constexpr GpuWord kWord = GpuWord::k64;
 void NeedWords(const Scene& scene) {
   if (scene.device().has_64_bit_words) return;
   throw SceneOver{AttachStatus::kSkipped, "this device's streams have no 64-bit words"};
+}
+
+void HoldByWord(void* word) {
+  while (__atomic_load_n(static_cast<uint64_t*>(word), __ATOMIC_ACQUIRE) == 0) {
+    std::this_thread::yield();
+  }
+}
+
+void SetWord(void* word) {
+  __atomic_store_n(static_cast<uint64_t*>(word), uint64_t{1}, __ATOMIC_RELEASE);
 }
 
 }  // namespace
@@ -159,6 +170,38 @@ AttachResult CheckManyStreams(const AttachSetting& setting) {
     return AttachResult{AttachStatus::kObserved,
                         fmt::format("all of {} streams were released; {}", kStreams, held),
                         {{"streams_until_held_up", static_cast<double>(held_up_by)}}};
+  });
+}
+
+// What specd_submit_on_stream does where streams have no memory operations (daemon/host_waits.h).
+AttachResult CheckHostFunctions(const AttachSetting& setting) {
+  return PlayScene(setting, [](Scene& scene) {
+    SharedWords words(&scene.gpu());
+    scene.Ask({.op = PeerOp::kWords}, words.fd());
+    constexpr int kHeldUpMs = 300;
+    GpuStream unordered;
+    GpuStream ordered;
+    GpuEvent turn;
+    ExpectOk(scene.gpu().CreateStream(&unordered), "making a stream");
+    ExpectOk(scene.gpu().CreateStream(&ordered), "making a stream");
+    ExpectOk(scene.gpu().CreateEvent(&turn), "making an event");
+    ExpectOk(scene.gpu().LaunchHostFunction(scene.stream(), HoldByWord, words.host(0)), "holding");
+    ExpectOk(scene.gpu().RecordEvent(turn, scene.stream()), "recording");
+    ExpectOk(scene.gpu().WaitEvent(ordered, turn), "waiting for the event");
+    ExpectOk(scene.gpu().LaunchHostFunction(ordered, SetWord, words.host(1)), "launching");
+    Expect(scene.Await([&] { return scene.gpu().Query(unordered).ok(); }),
+           "a host function that waits holds up a stream without one");
+    ExpectOk(scene.gpu().LaunchHostFunction(unordered, SetWord, words.host(2)), "launching");
+    const bool is_held_up = !scene.Await([&] { return words.Load(2) == 1; }, kHeldUpMs);
+    Expect(!scene.IsIdle() && words.Load(1) == 0, "a stream does not wait for its host function");
+    scene.Ask({.op = PeerOp::kStore, .word = 0, .value = 1});
+    Expect(scene.Await([&] { return scene.IsIdle() && words.Load(1) == 1 && words.Load(2) == 1; }),
+           "the other process's store does not release a host function");
+    ExpectOk(scene.gpu().DestroyEvent(turn), "destroying the event");
+    return AttachResult{AttachStatus::kObserved,
+                        is_held_up ? "one that waits holds up those of other streams"
+                                   : "one that waits holds up none of another stream",
+                        {{"held_up", is_held_up ? 1.0 : 0.0}}};
   });
 }
 

@@ -19,6 +19,8 @@ AttachResult CheckHandOffLatency(const AttachSetting& setting);
 AttachResult CheckEvents(const AttachSetting& setting);
 AttachResult CheckManyStreams(const AttachSetting& setting);
 
+AttachResult CheckHostFunctions(const AttachSetting& setting);
+
 AttachResult CheckExporterKilled(const AttachSetting& setting);
 AttachResult CheckWriterKilled(const AttachSetting& setting);
 AttachResult CheckImporterKilled(const AttachSetting& setting);

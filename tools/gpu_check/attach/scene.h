@@ -31,6 +31,7 @@ class SharedWords {
 
   GpuAddress at(uint64_t word) const { return device_ + word * sizeof(uint64_t); }
   int fd() const { return fd_.get(); }
+  uint64_t* host(uint64_t word) { return host_ + word; }
   void Store(uint64_t word, uint64_t value) {
     __atomic_store_n(host_ + word, value, __ATOMIC_RELEASE);
   }
