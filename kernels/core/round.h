@@ -239,8 +239,8 @@ struct RoundBatch {
   // written to ids[slot] of each of these. Nothing else in them is touched.
   const TokenArray* next_tokens = nullptr;
   int32_t num_next_tokens = 0;
-  TokenRows draft_tokens;  // for ChainTask::drafts_by_slot
-  SlotStates slots;        // for ChainTask::continues; written for every kVerify task
+  TokenRows draft_tokens = {};  // for ChainTask::drafts_by_slot
+  SlotStates slots = {};        // for ChainTask::continues; written for every kVerify task
 };
 
 // ---- library calls ------------------------------------------------------------------------------

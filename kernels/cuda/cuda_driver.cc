@@ -67,6 +67,7 @@ class CudaDriver final : public GpuDriver {
     if (result.ok()) result = OnDevice("loading of ReadRowsKernel", LoadReadKernel);
     if (result.ok()) result = OnDevice("loading of RunRoundKernel", LoadRoundKernel);
     if (result.ok()) result = OnDevice("loading of TransformRowsKernel", LoadTransformKernel);
+    if (result.ok()) result = OnDevice("loading of SumWeightsKernel", LoadWeightsKernels);
     if (!result.ok() || own_ != nullptr) return result;
     return OnDevice("cudaStreamCreateWithFlags",
                     [&] { return cudaStreamCreateWithFlags(&own_, cudaStreamNonBlocking); });
@@ -142,6 +143,10 @@ class CudaDriver final : public GpuDriver {
   GpuResult LaunchRead(const ReadPlan& plan) override {
     return OnDevice("launch of ReadRowsKernel",
                     [&] { return EnqueueRead(plan, shape_.num_processors, stream()); });
+  }
+  GpuResult LaunchWeights(const WeighPlan& plan) override {
+    return OnDevice("launch of SumWeightsKernel",
+                    [&] { return EnqueueWeights(plan, shape_.num_processors, stream()); });
   }
 
   // On the driver's own stream, because the caller's may be one that cannot be captured. The mode

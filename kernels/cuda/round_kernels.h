@@ -37,6 +37,7 @@ cudaError_t LoadFetchKernel();
 cudaError_t LoadReadKernel();
 cudaError_t LoadRoundKernel();
 cudaError_t LoadTransformKernel();
+cudaError_t LoadWeightsKernels();
 
 // As GpuDriver's launches of these names say, on `stream`.
 cudaError_t EnqueueFetch(const FetchPlan& plan, cudaStream_t stream);
@@ -45,6 +46,7 @@ cudaError_t EnqueueRound(const FusedRound* round, const RoundBounds& bounds, int
                          cudaStream_t stream);
 cudaError_t EnqueueDeferred(const FusedRound* round, const RoundBounds& bounds,
                             const DeviceShape& device, cudaStream_t stream);
+cudaError_t EnqueueWeights(const WeighPlan& plan, int32_t num_processors, cudaStream_t stream);
 cudaError_t EnqueueTransforms(const TransformBatch& batch, void* workspaces, cudaStream_t stream);
 
 }  // namespace specd

@@ -52,6 +52,8 @@ struct FakeGpu {
   double now_us = 0;
   double round_us = 6;
   double read_us = 4;
+  double weights_us = 5;
+  double approximate_us = 2;
 };
 
 class FakeGpuDriver final : public GpuDriver {
@@ -71,6 +73,7 @@ class FakeGpuDriver final : public GpuDriver {
   GpuResult LaunchRound(const FusedRound* round, const RoundBounds& bounds) override;
   GpuResult LaunchTransforms(const TransformBatch& batch, void* workspaces) override;
   GpuResult LaunchRead(const ReadPlan& plan) override;
+  GpuResult LaunchWeights(const WeighPlan& plan) override;
   GpuResult BeginCapture() override;
   GpuResult EndCapture(Graph** graph) override;
   GpuResult LaunchGraph(Graph* graph) override;
@@ -100,6 +103,7 @@ class FakeGpuDriver final : public GpuDriver {
   GpuResult RunRound(const FusedRound* round, const RoundBounds& bounds);
   GpuResult RunTransforms(const TransformBatch& batch, void* workspaces);
   GpuResult RunRead(const ReadPlan& plan);
+  GpuResult RunWeights(const WeighPlan& plan);
   // One emulated block for each i, with its workspace poisoned.
   GpuResult RunBlocks(
       int32_t num_blocks, int32_t vocab_size, int32_t max_draft, void* workspaces,
