@@ -110,14 +110,14 @@ SPECD_BODY TokenId LowestIdEqualTo(T& team, const Row& row, const RowStats& stat
   return element < 0 ? kNoToken : tile_index * kTileSize + element;
 }
 
-// What the first pass over a row leaves of one tile.
-template <Team T>
+// What the first pass over a row leaves of one tile. Weights are Weight's in a bench alone.
+template <typename Weight = WeightFunction, Team T>
 SPECD_HOT void NoteTile(T& team, const typename T::Tile& tile, float scale, bool with_sums,
                         int32_t tile_index, const RowStats& stats) {
   const float max = team.MaxBySteps(tile, stats.peaks + tile_index * kStepsPerTile);
   const bool finite = max - max == 0.0f;
   team.Publish(max, &stats.maxima[tile_index]);
-  team.Publish(with_sums && finite ? team.Sum(WeightFunction{max, scale}, tile) : 0.0f,
+  team.Publish(with_sums && finite ? team.Sum(Weight{max, scale}, tile) : 0.0f,
                &stats.sums[tile_index]);
 }
 

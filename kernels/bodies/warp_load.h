@@ -1,5 +1,6 @@
-// How a thread of a warp fetches its 8 neighbouring elements of a step: in words of 16 bytes, also
-// where the row does not begin at a multiple of 16, and never a byte that is not the row's.
+// How a thread of a warp fetches its elements of a tile, 8 neighbouring ones of each step: in words
+// of 16 bytes, also where the row does not begin at a multiple of 16, and never a byte that is not
+// the row's.
 //
 // One thread's words and its neighbours' make whole lines, so memory moves nothing in vain; what is
 // fetched twice where a row is shifted comes from the nearest cache.
@@ -7,10 +8,13 @@
 
 #include <cstdint>
 
+#include "kernels/bodies/team.h"
 #include "kernels/bodies/tiles.h"
 #include "kernels/core/elements.h"
 
-namespace specd::internal {
+namespace specd {
+
+namespace internal {
 
 inline constexpr int32_t kGranuleBytes = 16;
 inline constexpr int32_t kGranuleWords = kGranuleBytes / 4;
@@ -93,4 +97,58 @@ SPECD_INLINE void Widen(const uint32_t* words, float* values) {
   }
 }
 
-}  // namespace specd::internal
+}  // namespace internal
+
+// Element `step * kLanes + 8 * lane + j` of a tile into values[step][j]; -inf where the row has
+// none or the step is not asked for.
+//
+// A whole tile is on its way at once; otherwise it goes step by step. Beside a row there may be
+// another's memory or none, so where words of 16 bytes would reach over its ends, elements are
+// fetched one by one.
+template <DType kDType>
+SPECD_HOT void FetchTile(const RowView& row, int32_t tile_index, int32_t lane, uint32_t steps,
+                         float (&values)[kStepsPerTile][8]) {
+  constexpr int32_t kWords = internal::kWordsPerThread<kDType>;
+  const int64_t first = int64_t{tile_index} * kTileSize;
+  const int32_t rest = row.vocab_size - tile_index * kTileSize;  // the tile's, and those behind it
+  const char* const data =
+      static_cast<const char*>(row.data) + (first + 8 * lane) * SizeBytes(kDType);
+  const bool aligned = internal::BytesPastGranule(data) == 0;
+  if (aligned && rest >= kTileSize && steps == kAllSteps) {
+    uint32_t words[kStepsPerTile][kWords];
+    SPECD_UNROLL
+    for (int32_t step = 0; step < kStepsPerTile; ++step) {
+      internal::LoadWords<kWords>(data + step * kLanes * SizeBytes(kDType), words[step]);
+    }
+    SPECD_UNROLL
+    for (int32_t step = 0; step < kStepsPerTile; ++step) {
+      internal::Widen<kDType>(words[step], values[step]);
+    }
+    return;
+  }
+  SPECD_UNROLL
+  for (int32_t step = 0; step < kStepsPerTile; ++step) {
+    const int32_t behind = rest - (step + 1) * kLanes;  // this step
+    const bool inside = first + step > 0 && behind >= 8;
+    const bool wanted = (steps >> step & 1u) != 0;
+    uint32_t words[kWords];
+    if (wanted && behind >= 0 && (aligned || inside)) {
+      const char* const address = data + step * kLanes * SizeBytes(kDType);
+      if (aligned) {
+        internal::LoadWords<kWords>(address, words);
+      } else {
+        internal::LoadShiftedWords<kWords>(address, words);
+      }
+      internal::Widen<kDType>(words, values[step]);
+      continue;
+    }
+    SPECD_UNROLL
+    for (int32_t j = 0; j < 8; ++j) {
+      const int32_t element = step * kLanes + 8 * lane + j;
+      values[step][j] =
+          wanted && element < rest ? LoadElementAs<kDType>(row.data, first + element) : -kInfinity;
+    }
+  }
+}
+
+}  // namespace specd

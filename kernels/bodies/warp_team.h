@@ -68,13 +68,13 @@ class WarpTeam {
     tile->steps = steps;
     switch (row.dtype) {
       case DType::kFloat32:
-        Fetch<DType::kFloat32>(row, tile_index, tile);
+        FetchTile<DType::kFloat32>(row, tile_index, thread_.lane(), steps, tile->values);
         break;
       case DType::kBFloat16:
-        Fetch<DType::kBFloat16>(row, tile_index, tile);
+        FetchTile<DType::kBFloat16>(row, tile_index, thread_.lane(), steps, tile->values);
         break;
       case DType::kFloat16:
-        Fetch<DType::kFloat16>(row, tile_index, tile);
+        FetchTile<DType::kFloat16>(row, tile_index, thread_.lane(), steps, tile->values);
         break;
     }
     if constexpr (!std::is_same_v<F, Identity>) {
@@ -297,52 +297,6 @@ class WarpTeam {
     for (int32_t step = 0; step < kStepsPerTile; ++step) {
       SPECD_UNROLL
       for (int32_t j = 0; j < kLanesPerThread; ++j) visit(step, j);
-    }
-  }
-
-  // A whole tile is on its way at once; otherwise it goes step by step. Beside a row there may be
-  // another's memory or none, so where words of 16 bytes would reach over its ends, elements are
-  // fetched one by one.
-  template <DType kDType>
-  SPECD_HOT void Fetch(const RowView& row, int32_t tile_index, Tile* tile) const {
-    constexpr int32_t kWords = internal::kWordsPerThread<kDType>;
-    const int64_t first = int64_t{tile_index} * kTileSize;
-    const char* const data =
-        static_cast<const char*>(row.data) + (first + ElementAt(0, 0)) * SizeBytes(kDType);
-    const bool aligned = internal::BytesPastGranule(data) == 0;
-    if (aligned && tile->count == kTileSize && tile->steps == kAllSteps) {
-      uint32_t words[kStepsPerTile][kWords];
-      SPECD_UNROLL
-      for (int32_t step = 0; step < kStepsPerTile; ++step) {
-        internal::LoadWords<kWords>(data + step * kLanes * SizeBytes(kDType), words[step]);
-      }
-      SPECD_UNROLL
-      for (int32_t step = 0; step < kStepsPerTile; ++step) {
-        internal::Widen<kDType>(words[step], tile->values[step]);
-      }
-      return;
-    }
-    SPECD_UNROLL
-    for (int32_t step = 0; step < kStepsPerTile; ++step) {
-      const int32_t behind = tile->count - (step + 1) * kLanes;  // elements of the tile
-      const bool inside = first + step > 0 && row.vocab_size - first - (step + 1) * kLanes >= 8;
-      uint32_t words[kWords];
-      if ((tile->steps >> step & 1u) != 0 && behind >= 0 && (aligned || inside)) {
-        const char* const address = data + step * kLanes * SizeBytes(kDType);
-        if (aligned) {
-          internal::LoadWords<kWords>(address, words);
-        } else {
-          internal::LoadShiftedWords<kWords>(address, words);
-        }
-        internal::Widen<kDType>(words, tile->values[step]);
-        continue;
-      }
-      SPECD_UNROLL
-      for (int32_t j = 0; j < kLanesPerThread; ++j) {
-        const int32_t element = ElementAt(step, j);
-        tile->values[step][j] =
-            Has(*tile, step, j) ? LoadElementAs<kDType>(row.data, first + element) : -kInfinity;
-      }
     }
   }
 

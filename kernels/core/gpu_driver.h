@@ -82,6 +82,9 @@ class GpuDriver {
   // Enqueues a read of the rows.
   virtual GpuResult LaunchRead(const ReadPlan& plan) = 0;
 
+  // Enqueues the sums of their weights.
+  virtual GpuResult LaunchWeights(const WeighPlan& plan) = 0;
+
   // Until EndCapture, launches and RecordEvent are not enqueued but kept; no other call is allowed,
   // and one that is made spoils the capture. EndCapture has to follow whatever happened, and makes
   // a graph that is ready to be launched.

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/core/types.h"
+
 namespace specd {
 
 // The largest round that a launch may meet. Its width follows from this and never from the round:
@@ -49,5 +51,17 @@ struct ReadPlan {
   uint32_t* sink = nullptr;  // one word
 };
 inline constexpr size_t kReadUnit = 16;
+
+// Rows whose weights are summed as a round sums them before it decides, and not used: a measure for
+// what exp2 costs in it. All are of one type and vocabulary and have nothing done to them.
+struct WeighPlan {
+  const void* const* rows = nullptr;  // in device memory
+  int32_t num_rows = 0;
+  DType dtype = DType::kFloat32;
+  int32_t vocab_size = 0;
+  float scale = 0;             // log2(e) / temperature
+  char* workspaces = nullptr;  // AheadSlotBytes (kernels/bodies/read_ahead.h) for each row
+  bool approximate = false;    // with the device's own exp2, which gives no answer's bits
+};
 
 }  // namespace specd

@@ -74,6 +74,7 @@ class CudaDriver final : public GpuDriver {
     if (result.ok()) result = OnDevice("loading of RunRoundKernel", LoadRoundKernel);
     if (result.ok()) result = OnDevice("loading of the staged kernels", LoadStagedKernels);
     if (result.ok()) result = OnDevice("loading of TransformRowsKernel", LoadTransformKernel);
+    if (result.ok()) result = OnDevice("loading of SumWeightsKernel", LoadWeightsKernels);
     if (result.ok() && marker_ == nullptr) {
       result = OnDevice("cudaEventCreateWithFlags",
                         [&] { return cudaEventCreateWithFlags(&marker_, cudaEventDisableTiming); });
@@ -184,6 +185,10 @@ class CudaDriver final : public GpuDriver {
   GpuResult LaunchRead(const ReadPlan& plan) override {
     return OnDevice("launch of ReadRowsKernel",
                     [&] { return EnqueueRead(plan, shape_.num_processors, stream()); });
+  }
+  GpuResult LaunchWeights(const WeighPlan& plan) override {
+    return OnDevice("launch of SumWeightsKernel",
+                    [&] { return EnqueueWeights(plan, shape_.num_processors, stream()); });
   }
 
   // On the driver's own stream, because the caller's may be one that cannot be captured. The mode

@@ -40,6 +40,7 @@ cudaError_t LoadResolveKernel();
 cudaError_t LoadRoundKernel();
 cudaError_t LoadStagedKernels();
 cudaError_t LoadTransformKernel();
+cudaError_t LoadWeightsKernels();
 
 // How wide a fetch is: enough to ask for so many bytes at once, where that is of use.
 unsigned NumFetchBlocks(size_t usual_bytes);
@@ -55,6 +56,7 @@ cudaError_t EnqueueDeferred(const FusedRound* round, const RoundBounds& bounds,
                             const DeviceShape& device, cudaStream_t stream);
 cudaError_t EnqueueTakeStaged(const StagedPlan& plan, cudaStream_t stream);
 cudaError_t EnqueueEndStaged(const StagedPlan& plan, cudaStream_t stream);
+cudaError_t EnqueueWeights(const WeighPlan& plan, int32_t num_processors, cudaStream_t stream);
 cudaError_t EnqueueTransforms(const TransformBatch& batch, void* workspaces, cudaStream_t stream);
 
 }  // namespace specd

@@ -12,30 +12,16 @@ namespace specd {
 namespace {
 
 using test::EnginePtr;
+using test::LastErrorHas;
 using test::OpenEngine;
 using test::ServerFixture;
-
-bool LastErrorHas(const char* part) {
-  INFO(specd_last_error());
-  return std::string(specd_last_error()).find(part) != std::string::npos;
-}
-
-specd_options Options() {
-  specd_options options;
-  specd_options_init(&options);
-  options.vocab_size = 8;
-  options.max_batch = 4;
-  options.max_draft = 3;
-  options.ring_depth = 2;
-  options.max_scores_per_token = 4;
-  return options;
-}
+using test::ServerOptions;
 
 TEST_SUITE("unit") {
   TEST_CASE(
       "attached: a prompt of 128k ids and outputs arrive, and the output goes on behind them") {
     ServerFixture f;
-    const EnginePtr engine = OpenEngine(f.uri, Options());
+    const EnginePtr engine = OpenEngine(f.uri, ServerOptions());
     const std::vector<int32_t> prompt(131072, 3);
     const std::vector<int32_t> outputs = {1, 2};
     specd_params params;
@@ -63,7 +49,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("attached: several sequences, a fork, and the counters") {
     ServerFixture f;
-    const EnginePtr engine = OpenEngine(f.uri, Options());
+    const EnginePtr engine = OpenEngine(f.uri, ServerOptions());
     specd_params params;
     specd_params_init(&params);
     params.n = 2;
@@ -93,7 +79,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("threads belong to embedded mode; a daemon has its own") {
     ServerFixture f;
-    specd_options options = Options();
+    specd_options options = ServerOptions();
     options.threads = 2;
     specd_engine* engine = nullptr;
     CHECK(specd_open(f.uri.c_str(), &options, &engine) == SPECD_ERROR_UNSUPPORTED);
@@ -107,7 +93,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("a stream belongs to rounds on a GPU of this process") {
     ServerFixture f;
-    specd_options options = Options();
+    specd_options options = ServerOptions();
     CHECK(options.cuda_stream == nullptr);
     options.cuda_stream = &options;
     specd_engine* engine = nullptr;

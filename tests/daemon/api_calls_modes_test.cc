@@ -231,13 +231,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("calls: a call that was given up is answered late, and nobody takes it for a round") {
     test::ServerFixture f;  // steps by hand: nobody answers
-    specd_options options;
-    specd_options_init(&options);
-    options.vocab_size = 8;
-    options.max_batch = 4;
-    options.max_draft = 3;
-    options.ring_depth = 2;
-    options.max_scores_per_token = 4;
+    specd_options options = test::ServerOptions();
     options.timeout_ms = 2000;  // an attach must come within it on a loaded machine
     const test::EnginePtr engine = test::OpenEngine(f.uri, options);
     const specd_sequence s = f.session.Open("r");
@@ -263,13 +257,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("calls: a daemon that ends in a call is gone, not busy: nobody tries again for ever") {
     test::ServerFixture f;
-    specd_options options;
-    specd_options_init(&options);
-    options.vocab_size = 8;
-    options.max_batch = 4;
-    options.max_draft = 3;
-    options.ring_depth = 2;
-    options.max_scores_per_token = 4;
+    specd_options options = test::ServerOptions();
     options.timeout_ms = 60000;  // only bounds how long a broken library takes to fail
     const test::EnginePtr engine = test::OpenEngine(f.uri, options);
     const specd_sequence s = f.session.Open("r");

@@ -15,14 +15,8 @@ namespace {
 
 using test::EmbeddedEngine;
 using test::ForBothModes;
+using test::LogProb;
 using test::TokensOf;
-
-// ln softmax(logits)[id].
-double LogProb(const std::vector<double>& logits, size_t id) {
-  double sum = 0;
-  for (const double logit : logits) sum += std::exp(logit);
-  return logits[id] - std::log(sum);
-}
 
 TEST_SUITE("unit") {
   TEST_CASE("block: drafts that specd drew from the target's own rows are all accepted") {

@@ -12,14 +12,8 @@ namespace specd {
 namespace {
 
 using test::EmbeddedEngine;
+using test::LogProb;
 using test::TokensOf;
-
-// ln softmax(logits)[id].
-double LogProb(const std::vector<double>& logits, size_t id) {
-  double sum = 0;
-  for (const double logit : logits) sum += std::exp(logit);
-  return logits[id] - std::log(sum);
-}
 
 TEST_SUITE("unit") {
   TEST_CASE("penalties see the prompt, the outputs given at the opening, and what was kept since") {

@@ -14,39 +14,20 @@
 #include <vector>
 
 #include "kernels/cuda/cuda_backend.h"
+#include "tests/daemon/device_fixture.h"
 #include "tests/daemon/engine_host.h"
-#include "tests/support/fake_gpu_context.h"
 #include "tests/support/fake_gpu_driver.h"
-#include "tests/support/gpu_peer.h"
 #include "tests/support/script_engine.h"
 
 namespace specd {
 namespace {
 
-constexpr uint64_t kBytes = uint64_t{2} << 20;
+constexpr uint64_t kBytes = test::kDeviceBytes;
 constexpr int32_t kUntouched = 0x5a5a5a5a;
 // Where things lie in the engine's allocation: nowhere on a round number.
 constexpr uint64_t kTargetOffset = 4;
 constexpr uint64_t kDraftOffset = kTargetOffset + ScriptEngine::kRowsBytes + 12;
 constexpr uint64_t kNextOffset = kDraftOffset + ScriptEngine::kRowsBytes + 20;
-
-class SeenPlatform final : public GpuPlatform {
- public:
-  GpuResult ListDevices(std::vector<GpuDevice>* devices) override {
-    return FakeGpuPlatform().ListDevices(devices);
-  }
-  GpuResult OpenContext(size_t device_index, std::unique_ptr<GpuContext>* context) override {
-    auto made = std::make_unique<FakeGpuContext>(FakeGpuOptions(), device_index);
-    gpu = made.get();
-    *context = std::move(made);
-    return GpuResult::Ok();
-  }
-  bool IsMapped(const void* address) const {
-    GpuAllocation allocation;
-    return gpu != nullptr && gpu->Describe(reinterpret_cast<GpuAddress>(address), &allocation).ok();
-  }
-  FakeGpuContext* gpu = nullptr;
-};
 
 // A daemon that runs rounds on a pretended device.
 struct DeviceHost {
@@ -57,7 +38,7 @@ struct DeviceHost {
   }
 
   FakeGpu gpu;
-  SeenPlatform platform;
+  test::SeenPlatform platform;
   DeviceImporter importer{&platform, [] {}};
   std::optional<test::EngineHost> host;
 };

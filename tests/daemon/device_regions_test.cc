@@ -15,52 +15,21 @@
 #include "ipc/error.h"
 #include "ipc/include/specd/specd.h"
 #include "kernels/cuda/driver_platform.h"
+#include "tests/daemon/device_fixture.h"
 #include "tests/daemon/server_fixture.h"
-#include "tests/support/fake_gpu_context.h"
-#include "tests/support/gpu_peer.h"
 
 namespace specd {
 namespace {
 
-constexpr uint64_t kBytes = uint64_t{2} << 20;
+using test::SeenPlatform;
+using test::SpecOf;
 
-class SeenPlatform final : public GpuPlatform {
- public:
-  GpuResult ListDevices(std::vector<GpuDevice>* devices) override {
-    return FakeGpuPlatform().ListDevices(devices);
-  }
-  GpuResult OpenContext(size_t device_index, std::unique_ptr<GpuContext>* context) override {
-    auto made = std::make_unique<FakeGpuContext>(FakeGpuOptions(), device_index);
-    gpu = made.get();
-    *context = std::move(made);
-    return GpuResult::Ok();
-  }
-  FakeGpuContext* gpu = nullptr;
-};
+constexpr uint64_t kBytes = test::kDeviceBytes;
 
 PeerRequest AttachTo(const test::ServerFixture& server) {
   PeerRequest request{.op = PeerOp::kAttach};
   server.uri.substr(5).copy(request.path, sizeof(request.path) - 1);
   return request;
-}
-
-// An allocation of the peer, as the peer's library would describe it.
-DeviceRegionSpec SpecOf(GpuPeer& peer) {
-  const PeerReply made = peer.Call({.op = PeerOp::kAllocate, .size_bytes = kBytes});
-  const PeerReply exported = peer.Call({.op = PeerOp::kExport, .address = made.address});
-  DeviceRegionSpec spec{.kind = 1,
-                        .device_uuid = FakeGpuOptions().devices[0].uuid,
-                        .handle = {},
-                        .base_bytes = kBytes,
-                        .size_bytes = kBytes,
-                        .buffer_id = exported.buffer_id,
-                        .export_pid = static_cast<uint32_t>(peer.pid())};
-  constexpr char kDigits[] = "0123456789abcdef";
-  for (const uint8_t byte : exported.handle) {
-    spec.handle += kDigits[byte >> 4];
-    spec.handle += kDigits[byte & 15];
-  }
-  return spec;
 }
 
 // A daemon's control thread over a session with a device, and an engine in a process of its own.

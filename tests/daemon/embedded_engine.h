@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -117,6 +118,13 @@ struct EmbeddedEngine {
 
 inline std::vector<int32_t> TokensOf(const specd_result& result) {
   return {result.tokens, result.tokens + result.num_kept};
+}
+
+// ln softmax(logits)[id].
+inline double LogProb(const std::vector<double>& logits, size_t id) {
+  double sum = 0;
+  for (const double logit : logits) sum += std::exp(logit);
+  return logits[id] - std::log(sum);
 }
 
 }  // namespace specd::test

@@ -32,6 +32,23 @@ inline EnginePtr OpenEngine(const std::string& uri, const specd_options& options
   return EnginePtr(engine);
 }
 
+inline bool LastErrorHas(const char* part) {
+  INFO(specd_last_error());
+  return std::string(specd_last_error()).find(part) != std::string::npos;
+}
+
+// What an engine asks for to get SessionFixture's limits.
+inline specd_options ServerOptions() {
+  specd_options options;
+  specd_options_init(&options);
+  options.vocab_size = 8;
+  options.max_batch = 4;
+  options.max_draft = 3;
+  options.ring_depth = 2;
+  options.max_scores_per_token = 4;
+  return options;
+}
+
 // A control server over one scripted session, in a thread.
 struct ServerFixture {
   // What its daemon says of its device and of MPS there.

@@ -8,29 +8,13 @@
 
 #include "ipc/error.h"
 #include "ipc/include/specd/specd.h"
+#include "tests/daemon/device_fixture.h"
 #include "tests/daemon/hooked_session.h"
-#include "tests/support/fake_gpu_context.h"
-#include "tests/support/gpu_peer.h"
 
 namespace specd {
 namespace {
 
-constexpr uint64_t kBytes = uint64_t{2} << 20;
 constexpr uint64_t kRowBytes = 8 * sizeof(float);  // the fixture's vocabulary has 8 tokens
-
-class SeenPlatform final : public GpuPlatform {
- public:
-  GpuResult ListDevices(std::vector<GpuDevice>* devices) override {
-    return FakeGpuPlatform().ListDevices(devices);
-  }
-  GpuResult OpenContext(size_t device_index, std::unique_ptr<GpuContext>* context) override {
-    auto made = std::make_unique<FakeGpuContext>(FakeGpuOptions(), device_index);
-    gpu = made.get();
-    *context = std::move(made);
-    return GpuResult::Ok();
-  }
-  FakeGpuContext* gpu = nullptr;
-};
 
 UniqueFd MakeRows() {
   UniqueFd fd(memfd_create("rows", MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -55,21 +39,9 @@ struct Fixture : SessionFixture {
   }
 
   uint32_t RegisterDevice() {
-    const PeerReply made = peer.Call({.op = PeerOp::kAllocate, .size_bytes = kBytes});
-    const PeerReply exported = peer.Call({.op = PeerOp::kExport, .address = made.address});
-    DeviceRegionSpec spec{.kind = 1,
-                          .device_uuid = FakeGpuOptions().devices[0].uuid,
-                          .handle = {},
-                          .base_bytes = kBytes,
-                          .offset_bytes = 4096,
-                          .size_bytes = 64 * kRowBytes,
-                          .buffer_id = exported.buffer_id,
-                          .export_pid = static_cast<uint32_t>(peer.pid())};
-    constexpr char kDigits[] = "0123456789abcdef";
-    for (const uint8_t byte : exported.handle) {
-      spec.handle += kDigits[byte >> 4];
-      spec.handle += kDigits[byte & 15];
-    }
+    DeviceRegionSpec spec = test::SpecOf(peer);
+    spec.offset_bytes = 4096;
+    spec.size_bytes = 64 * kRowBytes;
     const auto region = session->device_regions().Register(spec, UniqueFd(), peer.pid());
     REQUIRE(region.ok());
     return *region;
@@ -85,7 +57,7 @@ struct Fixture : SessionFixture {
     REQUIRE(session->Step());
   }
 
-  SeenPlatform platform;
+  test::SeenPlatform platform;
   DeviceImporter importer{&platform, [] {}};
   GpuPeer peer;
   HookedBackend* hooked = nullptr;

@@ -5,38 +5,24 @@
 #include <string>
 #include <thread>
 
-#include "absl/time/clock.h"
 #include "ipc/round_words.h"
 #include "tests/daemon/server_fixture.h"
 #include "tests/support/c_drafts.h"
+#include "tests/support/eventually.h"
 #include "tests/support/fake_cuda.h"
 
 namespace specd {
 namespace {
 
 using test::EnginePtr;
+using test::LastErrorHas;
 using test::OpenEngine;
 using test::ServerFixture;
+using test::ServerOptions;
 
 // Words of 64 bits, words of 32 bits, and functions of the host in their place.
 constexpr size_t kDevices[] = {0, 1, 2};
 constexpr size_t kWithoutWords = 2;
-
-bool LastErrorHas(const char* part) {
-  INFO(specd_last_error());
-  return std::string(specd_last_error()).find(part) != std::string::npos;
-}
-
-// 30 s only bound how long a broken library takes to fail.
-template <class Condition>
-bool Eventually(Condition condition) {
-  const absl::Time deadline = absl::Now() + absl::Seconds(30);
-  while (!condition()) {
-    if (absl::Now() > deadline) return false;
-    std::this_thread::yield();
-  }
-  return true;
-}
 
 struct StreamFixture {
   static constexpr uint32_t kForeverMs = 3'600'000;
@@ -44,13 +30,7 @@ struct StreamFixture {
   explicit StreamFixture(size_t device_index = 0, uint32_t stream_timeout_ms = kForeverMs,
                          uint32_t timeout_ms = 30'000)
       : gpu(FakeCuda(device_index)) {
-    specd_options options;
-    specd_options_init(&options);
-    options.vocab_size = 8;
-    options.max_batch = 4;
-    options.max_draft = 3;
-    options.ring_depth = 2;
-    options.max_scores_per_token = 4;
+    specd_options options = ServerOptions();
     options.stream_timeout_ms = stream_timeout_ms;
     options.timeout_ms = timeout_ms;
     engine = OpenEngine(server.uri, options);

@@ -6,11 +6,11 @@
 #include <thread>
 #include <vector>
 
-#include "absl/time/clock.h"
 #include "daemon/verify_loop.h"
 #include "ipc/include/specd/specd.h"
 #include "ipc/round_words.h"
 #include "tests/daemon/hooked_session.h"
+#include "tests/support/eventually.h"
 
 namespace specd {
 namespace {
@@ -37,17 +37,6 @@ void MakeReady(const SessionFixture& f, uint64_t number) { WordsOf(f, number).re
 void ReleaseStream(const SessionFixture& f, uint64_t number) {
   Decide(&WordsOf(f, number), number, RoundVerdict::kAborted);
   Release(&WordsOf(f, number), number);
-}
-
-// 30 s only bound how long a broken loop takes to fail.
-template <class Condition>
-bool Eventually(Condition condition) {
-  const absl::Time deadline = absl::Now() + absl::Seconds(30);
-  while (!condition()) {
-    if (absl::Now() > deadline) return false;
-    std::this_thread::yield();
-  }
-  return true;
 }
 
 TEST_SUITE("unit") {

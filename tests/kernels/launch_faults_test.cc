@@ -17,6 +17,7 @@ namespace specd {
 namespace {
 
 struct Fault {
+  int32_t left_out_at_once = -1;   // of the barriers of a warp while it judges and decides
   int32_t left_out_deferred = -1;  // of the barriers of a block while it decides
   bool decides_early = false;      // one arrival before the last
   bool keeps_arrivals = false;
@@ -24,6 +25,7 @@ struct Fault {
 
 // The barriers of the longest decision so far.
 struct FaultState {
+  int32_t num_at_once = 0;
   int32_t num_deferred = 0;
 };
 
@@ -36,6 +38,12 @@ class FaultyThread : public EmulatedThread {
     const int32_t number = (*num_syncs_)++;
     state_->num_deferred = std::max(state_->num_deferred, number + 1);
     if (number != fault_.left_out_deferred) EmulatedThread::Sync();
+  }
+
+  void SyncWarp() const {
+    const int32_t number = (*num_syncs_)++;
+    state_->num_at_once = std::max(state_->num_at_once, number + 1);
+    if (number != fault_.left_out_at_once) EmulatedThread::SyncWarp();
   }
 
   // As in kernels/cuda/cuda_thread.cuh.
@@ -63,8 +71,12 @@ constexpr int32_t kBatch = 8;
 constexpr uint64_t kSchedules = 100;
 
 struct FaultCase {
-  FaultCase()
-      : round({.vocab_size = 6 * kTileSize, .batch = kBatch, .max_draft = kMaxDraft, .seed = 12}),
+  explicit FaultCase(uint64_t seed = 12, bool plain = false)
+      : round({.vocab_size = 6 * kTileSize,
+               .batch = kBatch,
+               .max_draft = kMaxDraft,
+               .seed = seed,
+               .plain = plain}),
         expected(ScalarAnswers(round)) {}
 
   // Is the launch what it ought to be? Tiles of a row are with several of its blocks.
@@ -96,10 +108,21 @@ TEST_SUITE("unit") {
     CHECK(test.IsNoticed({.keeps_arrivals = true}, 1));
   }
 
-  // A warp's own barriers are left alone: what a lane does between two exchanges, and so whether it
-  // reads before lane 0 has written, is not the same in every build. Of a block's,
-  // two barriers with nothing between them make up for each other, and only few tasks come to the
-  // last ones, so not each is missed.
+  // A warp that judges a row has one barrier of its own, before it reads what it published: only
+  // tasks that are decided at once show whether it is there, and in a plain round there are always
+  // some.
+  TEST_CASE("a launch without a warp's barrier is noticed under some schedule") {
+    for (const uint64_t seed : {12, 13, 14}) {
+      CAPTURE(seed);
+      FaultCase test(seed, true);
+      REQUIRE(test.IsRight({}, 0));
+      REQUIRE(test.state.num_at_once > 0);
+      CHECK(test.IsNoticed({.left_out_at_once = 0}, kSchedules));
+    }
+  }
+
+  // Of a block's barriers, two with nothing between them make up for each other, and only few tasks
+  // come to the last ones, so not each is missed.
   TEST_CASE("a launch without a barrier of its decisions is noticed under some schedule") {
     FaultCase test;
     REQUIRE(test.IsRight({}, 0));

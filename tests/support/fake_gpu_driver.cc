@@ -249,5 +249,8 @@ GpuResult FakeGpuDriver::LaunchTransforms(const TransformBatch& batch, void* wor
 GpuResult FakeGpuDriver::LaunchRead(const ReadPlan& plan) {
   return Enqueue("LaunchRead", true, [=, this] { return RunRead(plan); });
 }
+GpuResult FakeGpuDriver::LaunchWeights(const WeighPlan& plan) {
+  return Enqueue("LaunchWeights", true, [=, this] { return RunWeights(plan); });
+}
 
 }  // namespace specd

@@ -63,6 +63,8 @@ struct FakeGpu {
   double now_us = 0;
   double round_us = 6;
   double read_us = 4;
+  double weights_us = 5;
+  double approximate_us = 2;
 };
 
 class FakeGpuDriver final : public GpuDriver {
@@ -87,6 +89,7 @@ class FakeGpuDriver final : public GpuDriver {
   GpuResult LaunchEndStaged(const StagedPlan& plan) override;
   GpuResult LaunchTransforms(const TransformBatch& batch, void* workspaces) override;
   GpuResult LaunchRead(const ReadPlan& plan) override;
+  GpuResult LaunchWeights(const WeighPlan& plan) override;
   GpuResult BeginCapture() override;
   GpuResult EndCapture(Graph** graph) override;
   GpuResult LaunchGraph(Graph* graph) override;
@@ -126,6 +129,7 @@ class FakeGpuDriver final : public GpuDriver {
   GpuResult RunEndStaged(const StagedPlan& plan);
   GpuResult RunTransforms(const TransformBatch& batch, void* workspaces);
   GpuResult RunRead(const ReadPlan& plan);
+  GpuResult RunWeights(const WeighPlan& plan);
   // One emulated block for each i, with its workspace poisoned.
   GpuResult RunBlocks(
       int32_t num_blocks, int32_t vocab_size, int32_t max_draft, void* workspaces,

@@ -67,6 +67,8 @@ TEST_SUITE("unit") {
     gpu.devices[0].l2_bytes = 8000;
     gpu.round_us = 6;
     gpu.read_us = 4;
+    gpu.weights_us = 9;
+    gpu.approximate_us = 3;
     VerifyOptions options = SmallOptions();
     options.dtypes = {DType::kBFloat16};
     options.batches = {2};
@@ -78,10 +80,12 @@ TEST_SUITE("unit") {
       CAPTURE(std::string(m.case_name));
       CHECK(m.case_name == GpuCases()[i / 2].name);
       CHECK(m.cold == (i % 2 == 0));
-      CHECK(m.time_us.median == doctest::Approx(6));
-      CHECK(m.time_us.p99 == doctest::Approx(6));
-      CHECK(m.base_us.median == doctest::Approx(4));
-      CHECK(m.ratio == doctest::Approx(1.5));
+      const bool is_exp2 = m.case_name == "exp2";
+      CHECK(m.ratio_of == (is_exp2 ? "ex2.approx" : "read"));
+      CHECK(m.time_us.median == doctest::Approx(is_exp2 ? 9 : 6));
+      CHECK(m.time_us.p99 == doctest::Approx(is_exp2 ? 9 : 6));
+      CHECK(m.base_us.median == doctest::Approx(is_exp2 ? 3 : 4));
+      CHECK(m.ratio == doctest::Approx(is_exp2 ? 3 : 1.5));
       CHECK(m.time_us.num_samples >= 5);
       CHECK(m.base_gigabytes_per_s > 0);
       CHECK(m.num_checked > 0);
@@ -175,6 +179,19 @@ TEST_SUITE("unit") {
     };
     const SuiteRun late = RunSuite(OnlyCase("greedy"), &gpu);
     CHECK_FALSE(late.status.ok());
+  }
+
+  TEST_CASE("specd-bench gpu: weights that cannot be summed, with either exp2, are an error") {
+    for (const int after : {0, 1}) {
+      FakeGpu gpu;
+      gpu.devices[0].l2_bytes = 1;  // two rounds, so two launches of each
+      gpu.failing_call = "LaunchWeights";
+      gpu.failing_after = 2 * after;
+      const SuiteRun run = RunSuite(OnlyCase("exp2"), &gpu);
+      CHECK(run.status.code() == absl::StatusCode::kInternal);
+      CHECK(Mentions(run.status, "LaunchWeights"));
+      CHECK(IsEmpty(gpu));
+    }
   }
 
   TEST_CASE(

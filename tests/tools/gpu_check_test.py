@@ -93,7 +93,8 @@ class RunTest(GpuCheckTest):
         self.program(self.tests, PASSES)
         self.attach = self.bundle / "bin/specd-gpu-attach"
         self.program(self.attach, ATTACH)
-        shutil.copy(SOURCE / "tools/gpu_check/peers.py", self.bundle / "share")
+        for name in ("peers.py", "peers_samplers.py"):
+            shutil.copy(SOURCE / "tools/gpu_check" / name, self.bundle / "share")
         self.bench = self.bundle / "bin/specd-bench"
         self.program(self.bench, MEASURES)
         self.path = {"PATH": f"{self.sanitizer.parent}:/usr/bin:/bin"}

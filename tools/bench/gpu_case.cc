@@ -46,6 +46,9 @@ constexpr std::array kCases{
                .top_k = 40,
                .top_p = 0.95,
                .grammar = true},
+    VerifyCase{.name = "exp2",
+               .summary = "the sums of weights alone, beside the same with ex2.approx",
+               .weights_only = true},
 };
 
 }  // namespace

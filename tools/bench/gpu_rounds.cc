@@ -12,6 +12,7 @@ namespace specd::bench {
 namespace {
 
 constexpr TokenId kSpoiled = -12345;
+constexpr float kScale = 1.44269504f / 0.8f;  // of LaunchWeights
 
 int64_t RowBytes(const TensorView& tensor) { return tensor.vocab_size * SizeBytes(tensor.dtype); }
 
@@ -151,6 +152,18 @@ GpuResult GpuRounds::LaunchRound(int32_t round) {
 
 GpuResult GpuRounds::LaunchRead(int32_t round) {
   return driver_->LaunchRead(rounds_[static_cast<size_t>(round)].read);
+}
+
+GpuResult GpuRounds::LaunchWeights(int32_t round, bool approximate) {
+  const ReadPlan& read = rounds_[static_cast<size_t>(round)].read;
+  // A round needs no more rows than its tasks' workspaces have slots.
+  return driver_->LaunchWeights({.rows = read.rows,
+                                 .num_rows = read.num_rows,
+                                 .dtype = set_.target().dtype,
+                                 .vocab_size = set_.target().vocab_size,
+                                 .scale = kScale,
+                                 .workspaces = workspaces_.get(),
+                                 .approximate = approximate});
 }
 
 double GpuRounds::read_bytes(int32_t round) const {

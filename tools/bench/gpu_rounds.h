@@ -23,9 +23,11 @@ class GpuRounds {
   // `expected` are the answers to all rounds: what is needed of a round follows from its answer.
   GpuResult Load(const std::vector<RoundAnswer>& expected);
 
-  // Both enqueue. REQUIRES: Load succeeded.
+  // These enqueue. REQUIRES: Load succeeded.
   GpuResult LaunchRound(int32_t round);
   GpuResult LaunchRead(int32_t round);
+  // The first pass over the rows that LaunchRead reads, at temperature .8.
+  GpuResult LaunchWeights(int32_t round, bool approximate);
   double read_bytes(int32_t round) const;
 
   // So that an answer that is not written is noticed. REQUIRES: nothing is running.

@@ -3,17 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "kernels/cuda/captured_graph.h"
+#include "tools/bench/timing.h"
 
 namespace specd::bench {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // Launches of the warm round in a replay: so many that an event's resolution, half a microsecond,
 // is no part of a time that is shown.
@@ -58,14 +56,26 @@ class Events {
   GpuDriver* driver_;
 };
 
-// One replay: every round, then a read of every round's rows.
-GpuResult Capture(GpuDriver* driver, const std::vector<int32_t>& order, const Events& events,
-                  GpuRounds* rounds, CapturedGraph* graph) {
+// One replay: every round, then a read of every round's rows. Where weights alone are timed, every
+// round comes before, so that there is something to check, and then every round's sums of weights,
+// first with our exp2.
+GpuResult Capture(GpuDriver* driver, const std::vector<int32_t>& order, bool weights_only,
+                  const Events& events, GpuRounds* rounds, CapturedGraph* graph) {
   return graph->Capture(driver, [&] {
-    GpuResult result = driver->RecordEvent(events.start);
-    for (size_t i = 0; i < order.size() && result.ok(); ++i) result = rounds->LaunchRound(order[i]);
+    const auto each = [&](const auto& launch) {
+      GpuResult result = GpuResult::Ok();
+      for (size_t i = 0; i < order.size() && result.ok(); ++i) result = launch(order[i]);
+      return result;
+    };
+    const auto run = [&](int32_t round) { return rounds->LaunchRound(round); };
+    const auto read = [&](int32_t round) { return rounds->LaunchRead(round); };
+    const auto weigh = [&](int32_t round) { return rounds->LaunchWeights(round, false); };
+    const auto approximate = [&](int32_t round) { return rounds->LaunchWeights(round, true); };
+    GpuResult result = weights_only ? each(run) : GpuResult::Ok();
+    if (result.ok()) result = driver->RecordEvent(events.start);
+    if (result.ok()) result = weights_only ? each(weigh) : each(run);
     if (result.ok()) result = driver->RecordEvent(events.middle);
-    for (size_t i = 0; i < order.size() && result.ok(); ++i) result = rounds->LaunchRead(order[i]);
+    if (result.ok()) result = weights_only ? each(approximate) : each(read);
     if (result.ok()) result = driver->RecordEvent(events.end);
     return result;
   });
@@ -90,32 +100,14 @@ absl::StatusOr<OpenGpu> OpenFirstGpu(std::unique_ptr<GpuDriver> driver) {
   return OpenGpu{std::move(driver), devices[0]};
 }
 
-std::vector<Cell> GpuSuite::Cells() const {
-  std::vector<Cell> cells;
-  for (const int32_t vocab_size : options_.vocab_sizes) {
-    for (const DType dtype : options_.dtypes) {
-      for (const int32_t batch : options_.batches) {
-        for (const int32_t draft : options_.drafts) {
-          for (const VerifyCase* verify_case : options_.cases) {
-            if (draft == 0 && HasDraftRows(*verify_case)) continue;
-            Cell cell{verify_case, dtype, vocab_size, {.batch = batch, .draft = draft}};
-            cell.shape.num_rounds = NumRounds(cell);
-            cells.push_back(cell);
-          }
-        }
-      }
-    }
-  }
-  return cells;
-}
-
 int32_t GpuSuite::NumRounds(const Cell& cell) const {
   const int64_t between = kCachesBetween * device_.l2_bytes;
   return static_cast<int32_t>((between + cell.round_bytes() - 1) / cell.round_bytes() + 1);
 }
 
 absl::Status GpuSuite::Run() {
-  const std::vector<Cell> cells = Cells();
+  std::vector<Cell> cells = CellsOf(options_, [](const VerifyCase&, DType) { return true; });
+  for (Cell& cell : cells) cell.shape.num_rounds = NumRounds(cell);
   for (size_t i = 0; i < cells.size(); ++i) {
     absl::Status status =
         RunCell(cells[i], static_cast<int64_t>(i + 1), static_cast<int64_t>(cells.size()));
@@ -140,16 +132,17 @@ absl::Status GpuSuite::RunCell(const Cell& cell, int64_t index, int64_t num_cell
       RoundSet::Make(verify_case, cell.shape, *pools->target, pools->draft, cpu->get());
   if (!set.ok()) return set.status();
 
-  Measurement measurement{.suite = "gpu",
-                          .case_name = verify_case.name,
-                          .method = MethodName(verify_case.method),
-                          .rows = RowShapeName(pools->target->spec().shape),
-                          .dtype = cell.dtype,
-                          .vocab_size = cell.vocab_size,
-                          .batch = cell.shape.batch,
-                          .draft = cell.shape.draft,
-                          .threads = 0,
-                          .ratio_of = BaselineName(Baseline::kRead)};
+  Measurement measurement{
+      .suite = "gpu",
+      .case_name = verify_case.name,
+      .method = MethodName(verify_case.method),
+      .rows = RowShapeName(pools->target->spec().shape),
+      .dtype = cell.dtype,
+      .vocab_size = cell.vocab_size,
+      .batch = cell.shape.batch,
+      .draft = cell.shape.draft,
+      .threads = 0,
+      .ratio_of = verify_case.weights_only ? kApproximateExp2 : BaselineName(Baseline::kRead)};
   std::vector<RoundAnswer> expected;
   for (int32_t round = 0; round < cell.shape.num_rounds; ++round) {
     RoundAnswer answer = (*set)->MakeAnswer();
@@ -178,7 +171,9 @@ absl::Status GpuSuite::Time(const Cell& cell, const std::vector<RoundAnswer>& ex
   Events events(driver_);
   CapturedGraph graph;
   GpuResult result = events.Create();
-  if (result.ok()) result = Capture(driver_, order, events, rounds, &graph);
+  if (result.ok()) {
+    result = Capture(driver_, order, cell.verify_case->weights_only, events, rounds, &graph);
+  }
   if (!result.ok()) return Failure(cell, result);
 
   const auto replay = [&] {
@@ -200,28 +195,25 @@ absl::Status GpuSuite::Time(const Cell& cell, const std::vector<RoundAnswer>& ex
   };
 
   absl::Status status = check();  // and the first replay is not timed
-  PairedTimes times;
+  if (!status.ok()) return status;
   const auto num_rounds = static_cast<double>(order.size());
-  const Clock::time_point end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                                   std::chrono::duration<double>(options_.seconds));
-  while (status.ok() && (times.case_us.size() < kReplaysMin ||
-                         (Clock::now() < end && times.case_us.size() < kReplaysMax))) {
-    double case_us = 0;
-    double base_us = 0;
-    result = replay();
-    if (result.ok()) result = driver_->ElapsedUs(events.start, events.middle, &case_us);
-    if (result.ok()) result = driver_->ElapsedUs(events.middle, events.end, &base_us);
-    if (!result.ok()) return Failure(cell, result);
-    times.case_us.push_back(case_us / num_rounds);
-    times.base_us.push_back(base_us / num_rounds);
-  }
-  if (status.ok()) status = check();  // what was timed gives these answers still
+  const absl::StatusOr<PairedTimes> times =
+      TimePairs({options_.seconds, kReplaysMin, kReplaysMax}, [&]() -> absl::StatusOr<TimedPair> {
+        TimedPair pair;
+        GpuResult timed = replay();
+        if (timed.ok()) timed = driver_->ElapsedUs(events.start, events.middle, &pair.case_us);
+        if (timed.ok()) timed = driver_->ElapsedUs(events.middle, events.end, &pair.base_us);
+        if (!timed.ok()) return Failure(cell, timed);
+        return TimedPair{pair.case_us / num_rounds, pair.base_us / num_rounds};
+      });
+  if (!times.ok()) return times.status();
+  status = check();  // what was timed gives these answers still
   if (!status.ok()) return status;
 
   double read_bytes = 0;
   for (const int32_t round : order) read_bytes += rounds->read_bytes(round);
   measurement->cold = cold;
-  SetTimes(times, measurement);
+  SetTimes(*times, measurement);
   measurement->base_gigabytes_per_s = read_bytes / num_rounds / measurement->base_us.median / 1e3;
   const bool has_target = cold && cell.vocab_size == 128256 && cell.shape.batch == 64 &&
                           cell.shape.draft == 5 && cell.dtype == DType::kBFloat16 &&

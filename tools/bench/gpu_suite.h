@@ -54,7 +54,6 @@ class GpuSuite {
   absl::Status Run();
 
  private:
-  std::vector<Cell> Cells() const;
   int32_t NumRounds(const Cell& cell) const;
   absl::Status RunCell(const Cell& cell, int64_t index, int64_t num_cells);
   absl::Status Time(const Cell& cell, const std::vector<RoundAnswer>& expected, bool cold,

@@ -54,7 +54,8 @@ std::string Verdict(const Measurement& m) {
 
 std::string CaptionOf(const Measurement& m) {
   const std::string_view base =
-      !m.IsSpeedUp()          ? "ratio = time of specd / time of a read of the same rows"
+      m.ratio_of == kApproximateExp2 ? "ratio = time of sums of weights / the same with ex2.approx"
+      : !m.IsSpeedUp()               ? "ratio = time of specd / time of a read of the same rows"
       : m.ratio_of == "llama" ? "ratio = time of llama.cpp's sample-and-accept loop / time of specd"
                               : "ratio = time of a textbook sampler / time of specd";
   if (m.IsOnDevice()) return fmt::format("{}, on the device", base);

@@ -38,6 +38,7 @@ struct VerifyCase {
   int32_t num_penalised = 0;  // ids of a sequence's history, beside what its head holds
   bool grammar = false;
   bool side_channel = false;  // sampled drafts bring their probabilities
+  bool weights_only = false;  // on a device: the sums of weights, beside those with its own exp2
   int32_t logprobs = -1;
 
   // The greatest ratio to a read of the same rows that the design asks for, cold, on all cores; 0

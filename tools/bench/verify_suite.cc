@@ -13,6 +13,7 @@
 #include "tools/bench/read_floor.h"
 #include "tools/bench/round_check.h"
 #include "tools/bench/textbook.h"
+#include "tools/bench/timing.h"
 
 namespace specd::bench {
 namespace {
@@ -92,23 +93,30 @@ std::string_view BaselineName(Baseline baseline) {
   return "unknown";
 }
 
-std::vector<Cell> VerifySuite::Cells() const {
+std::vector<Cell> CellsOf(const VerifyOptions& options,
+                          absl::FunctionRef<bool(const VerifyCase&, DType)> supports) {
   std::vector<Cell> cells;
-  for (const int32_t vocab_size : options_.vocab_sizes) {
-    for (const DType dtype : options_.dtypes) {
-      for (const int32_t batch : options_.batches) {
-        for (const int32_t draft : options_.drafts) {
-          for (const VerifyCase* verify_case : options_.cases) {
+  for (const int32_t vocab_size : options.vocab_sizes) {
+    for (const DType dtype : options.dtypes) {
+      for (const int32_t batch : options.batches) {
+        for (const int32_t draft : options.drafts) {
+          for (const VerifyCase* verify_case : options.cases) {
             if (draft == 0 && HasDraftRows(*verify_case)) continue;
-            if (!Supports(options_.baseline, *verify_case, dtype)) continue;
-            Cell cell{verify_case, dtype, vocab_size, {.batch = batch, .draft = draft}};
-            cell.shape.num_rounds = NumRounds(cell);
-            cells.push_back(cell);
+            if (!supports(*verify_case, dtype)) continue;
+            cells.push_back({verify_case, dtype, vocab_size, {.batch = batch, .draft = draft}});
           }
         }
       }
     }
   }
+  return cells;
+}
+
+std::vector<Cell> VerifySuite::Cells() const {
+  std::vector<Cell> cells = CellsOf(options_, [this](const VerifyCase& verify_case, DType dtype) {
+    return Supports(options_.baseline, verify_case, dtype);
+  });
+  for (Cell& cell : cells) cell.shape.num_rounds = NumRounds(cell);
   return cells;
 }
 
@@ -201,7 +209,6 @@ absl::Status VerifySuite::Time(const Cell& cell, const RoundSet& set,
     return Clock::now() - start;
   };
   RoundAnswer answer = set.MakeAnswer();
-  PairedTimes times;
   int32_t round = 0;
   const auto next_round = [&] {
     const int32_t current = round;
@@ -210,25 +217,26 @@ absl::Status VerifySuite::Time(const Cell& cell, const RoundSet& set,
   };
 
   const LoadMeter meter;
-  const Clock::time_point end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                                   std::chrono::duration<double>(options_.seconds));
-  while (times.case_us.size() < kPairsMin ||
-         (Clock::now() < end && times.case_us.size() < kPairsMax)) {
-    times.base_us.push_back(ToMicroseconds(measure_base(next_round())));
-    const int32_t case_round = next_round();
-    const RoundBatch batch = set.Batch(case_round, &answer);
-    const Clock::time_point start = Clock::now();
-    const absl::Status status = backend->Run(batch);
-    times.case_us.push_back(ToMicroseconds(Clock::now() - start));
-    if (!status.ok()) return status;
-    if (!IsSameAnswer(answers[static_cast<size_t>(case_round)], answer,
-                      cell.shape.rows_of_sequence())) {
-      return absl::InternalError(
-          fmt::format("{}: a round was answered otherwise than the first time", Describe(cell)));
-    }
-  }
+  const absl::StatusOr<PairedTimes> times =
+      TimePairs({options_.seconds, kPairsMin, kPairsMax}, [&]() -> absl::StatusOr<TimedPair> {
+        TimedPair pair;
+        pair.base_us = ToMicroseconds(measure_base(next_round()));
+        const int32_t case_round = next_round();
+        const RoundBatch batch = set.Batch(case_round, &answer);
+        const Clock::time_point start = Clock::now();
+        const absl::Status status = backend->Run(batch);
+        pair.case_us = ToMicroseconds(Clock::now() - start);
+        if (!status.ok()) return status;
+        if (!IsSameAnswer(answers[static_cast<size_t>(case_round)], answer,
+                          cell.shape.rows_of_sequence())) {
+          return absl::InternalError(fmt::format(
+              "{}: a round was answered otherwise than the first time", Describe(cell)));
+        }
+        return pair;
+      });
+  if (!times.ok()) return times.status();
   measurement->load = meter.Read();
-  SetTimes(times, measurement);
+  SetTimes(*times, measurement);
   measurement->base_gigabytes_per_s =
       needed_bytes / cell.shape.num_rounds / measurement->base_us.median / 1e3;
   measurement->target = TargetOf(*cell.verify_case, options_.baseline, *measurement, machine_);

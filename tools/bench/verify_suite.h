@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
@@ -46,6 +47,11 @@ struct VerifyOptions {
   std::string rows_path = {};  // of RowShape::kFile
   double seconds = 1;          // timed, for each measurement
 };
+
+// Every combination that was asked for and makes sense, one round each: sampled drafts need a
+// draft.
+std::vector<Cell> CellsOf(const VerifyOptions& options,
+                          absl::FunctionRef<bool(const VerifyCase&, DType)> supports);
 
 class VerifySuite {
  public:

@@ -1,0 +1,147 @@
+// How SimdTeam brings a tile into registers' reach, and rewrites it: conversion to fp32 on the way
+// from memory, with the largest elements of a step noted where they pass by.
+//
+// See simd_float.h for who may include this. Pure but for the tile.
+#pragma once
+
+#include <type_traits>
+
+#include "kernels/cpu/cpu_tile.h"
+#include "kernels/cpu/simd_float.h"
+#include "kernels/cpu/simd_lanes.h"
+
+namespace specd {
+inline namespace HWY_NAMESPACE {
+
+// Registers that a pass keeps at once.
+inline constexpr int32_t kChunk = 8;
+inline constexpr int32_t kChunkLanes = kChunk * kSimdWidth;
+
+// Asks memory for one of `count` shares of the tile that comes next.
+SPECD_INLINE void FetchAhead(const CpuTile& tile, int32_t share, int32_t count) {
+  const int32_t bytes = tile.bytes_ahead / count;
+  for (int32_t i = 0; i < bytes; i += 64) __builtin_prefetch(tile.ahead + share * bytes + i);
+}
+
+SPECD_INLINE SimdFloat At(const char* step, int32_t lane) {
+  return SimdFloat(hn::LoadU(FloatTag(), reinterpret_cast<const float*>(step) + lane));
+}
+
+// The largest of a step's elements x(lane), into `max`; returns where one of them was NaN.
+template <typename Element>
+SPECD_INLINE SimdMask OfferStep(SimdFloat* max, const Element& x) {
+  SimdMask nan = NoLanes();
+#pragma GCC unroll 16
+  for (int32_t i = 0; i < kChunk; ++i) max[i] = x(i * kSimdWidth);
+#pragma GCC unroll 16
+  for (int32_t i = 0; i < kChunk; i += 2) nan = nan | Unordered(max[i], max[i + 1]);
+  for (int32_t first = kChunkLanes; first < kLanes; first += kChunkLanes) {
+    // Loads go forward through memory, as the hardware expects that fetches ahead of them.
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+#pragma GCC unroll 16
+    for (int32_t i = 0; i < kChunk; i += 2) {
+      const SimdFloat even = x(first + i * kSimdWidth);
+      const SimdFloat odd = x(first + (i + 1) * kSimdWidth);
+      max[i] = Larger{}(even, max[i]);
+      max[i + 1] = Larger{}(odd, max[i + 1]);
+      nan = nan | Unordered(even, odd);
+    }
+  }
+  return nan;
+}
+
+// Writes x(lane) for each register of a full step, and notes the largest on the way.
+template <typename Element>
+SPECD_INLINE void FillStep(int32_t step, CpuTile* tile, const Element& x) {
+  float* out = tile->Move(step);
+  SimdFloat max[kChunk];
+  const SimdMask nan = OfferStep(max, [&](int32_t lane) {
+    const SimdFloat value = x(lane);
+    hn::Store(value.raw, FloatTag(), out + lane);
+    return value;
+  });
+  hn::Store(Fold<kChunk>(max).raw, FloatTag(), tile->peaks[step]);
+  tile->NotePeaks(step, !NoneOf(nan));
+}
+
+SPECD_INLINE void CopyStep(const char* values, float* out) {
+#pragma GCC unroll 4
+  for (int32_t lane = 0; lane < kLanes; lane += kSimdWidth) {
+    hn::Store(At(values, lane).raw, FloatTag(), out + lane);
+  }
+}
+
+// Replaces each x of the first `count` elements of a step by f(x, lane). (Where that is less than
+// the step it lies in the buffer already, with -inf behind.)
+template <typename F>
+SPECD_INLINE void Rewrite(int32_t step, int32_t count, CpuTile* tile, const F& f) {
+  const char* values = tile->steps[step];
+  if (count == kLanes) {
+    FillStep(step, tile, [&](int32_t lane) { return SimdFloat(f(At(values, lane), lane)); });
+    return;
+  }
+  float* out = tile->Move(step);
+  for (int32_t lane = 0; lane < count; lane += kSimdWidth) {
+    hn::Store(SimdFloat(f(At(values, lane), lane)).raw, FloatTag(), out + lane);
+  }
+}
+
+template <DType kDType>
+SPECD_INLINE SimdFloat LoadAs(const char* source) {
+  if constexpr (kDType == DType::kFloat32) {
+    return SimdFloat(hn::LoadU(FloatTag(), reinterpret_cast<const float*>(source)));
+  } else if constexpr (kDType == DType::kBFloat16) {
+    const hn::Rebind<uint16_t, FloatTag> half;
+    const auto bits = hn::LoadU(half, reinterpret_cast<const uint16_t*>(source));
+    return FloatOf(hn::ShiftLeft<16>(hn::PromoteTo(Uint32Tag(), bits)));
+  } else {
+    const hn::Rebind<hwy::float16_t, FloatTag> half;
+    const auto bits = hn::LoadU(half, reinterpret_cast<const hwy::float16_t*>(source));
+    return SimdFloat(hn::PromoteTo(FloatTag(), bits));
+  }
+}
+
+// The end of a row. Nothing behind it is read.
+template <DType kDType, typename F>
+SPECD_INLINE void ConvertPart(const char* source, int32_t count, const F& f, float* out) {
+  constexpr int32_t kElementBytes = SizeBytes(kDType);
+  int32_t lane = 0;
+  for (; lane + kSimdWidth <= count; lane += kSimdWidth) {
+    hn::Store(SimdFloat(f(LoadAs<kDType>(source + lane * kElementBytes))).raw, FloatTag(),
+              out + lane);
+  }
+  const int32_t rest = count - lane;
+  alignas(64) char padded[kSimdWidth * kElementBytes] = {};
+  for (int32_t i = 0; i < rest * kElementBytes; ++i) padded[i] = source[lane * kElementBytes + i];
+  const SimdFloat last = Select(FirstLanes(rest), f(LoadAs<kDType>(padded)), -kInfinity);
+  hn::Store(last.raw, FloatTag(), out + lane);
+  for (lane += kSimdWidth; lane < kLanes; lane += kSimdWidth) {
+    hn::Store(SimdFloat(-kInfinity).raw, FloatTag(), out + lane);
+  }
+}
+
+// Brings a tile's steps, each f(x) of what lies in the row.
+template <DType kDType, typename F>
+SPECD_INLINE void LoadTile(const RowView& row, int32_t tile_index, uint32_t steps,
+                           int32_t num_groups, const F& f, CpuTile* tile) {
+  constexpr bool kInPlace = kDType == DType::kFloat32 && std::is_same_v<F, Identity>;
+  PlaceSteps(row, tile_index, steps, num_groups, tile);
+  for (const int32_t step : StepsOf(*tile)) {
+    const int32_t count = tile->CountOf(step);
+    if (kInPlace && count == kLanes) continue;
+    const char* source = tile->steps[step];
+    if (count < kLanes) {
+      ConvertPart<kDType>(source, count, f, tile->Move(step));
+      continue;
+    }
+    FillStep(step, tile, [&](int32_t lane) {
+      return SimdFloat(f(LoadAs<kDType>(source + lane * SizeBytes(kDType))));
+    });
+  }
+  // What follows (edits, weights) would leave memory idle. More than a quarter would take the
+  // place of loads that somebody waits for.
+  if (!kInPlace && steps == kAllSteps) FetchAhead(*tile, 0, 4);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace specd
