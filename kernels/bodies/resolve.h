@@ -207,10 +207,10 @@ class TaskResolver {
   int32_t num_recent_ = 0;
 };
 
-// REQUIRES: tasks that leave something open are kVerify, their slots and drafts inside what the
-// batch has for them, and no more was confirmed since they were made than recent_room. `progress`,
-// one for each task, is told where a draft ends before its last place that is read ahead; null
-// where nothing is.
+// REQUIRES: something is given; tasks that leave something open are kVerify, their slots and drafts
+// inside what the batch has for them, and no more was confirmed since they were made than
+// recent_room. `progress`, one for each task, is told where a draft ends before its last place that
+// is read ahead; null where nothing is.
 template <int32_t kWarpSize = 32, typename Thread>
 SPECD_HD void RunResolve(const Thread& thread, const RoundBatch& batch, const ResolvePlan& plan,
                          TaskProgress* progress) {

@@ -62,7 +62,7 @@ class GpuDriver {
 
   // Enqueues what makes the tasks of the round that `round`, device memory, holds when it runs, out
   // of those that leave something to the device (FusedRound::resolve). Before LaunchRound, where
-  // any does; where none does, nothing happens.
+  // any may; where none does, nothing happens.
   virtual GpuResult LaunchResolve(const FusedRound* round, const RoundBounds& bounds) = 0;
 
   // Enqueues every task of the round that `round`, device memory, holds when it runs. All pointers

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <numeric>
@@ -18,14 +17,13 @@
 #include <vector>
 
 #include "kernels/backend.h"
+#include "tests/kernels/device_or_reason.h"
 #include "tests/support/round_case.h"
 
 namespace specd {
 namespace {
 
 constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
-
-bool Quick() { return std::getenv("SPECD_GPU_QUICK") != nullptr; }
 
 std::string NameOf(const RoundCase::Options& options) {
   return fmt::format("dtype {} vocab {} batch {} drafts {} rows {}/{} scaled {} plain {} seed {}",
@@ -124,18 +122,11 @@ std::vector<int32_t> InOrder(int32_t count) {
 
 // Runs `compare` with the device, if there is one.
 void OnDevice(const std::function<void(Comparison&)>& compare) {
-  auto device = MakeBackend("cuda");
-  if (!device.ok()) {
-    const std::string reason(device.status().message());
-    REQUIRE_MESSAGE(std::getenv("SPECD_REQUIRE_GPU") == nullptr, reason);
-    // It must be for want of a device, and not for an error of ours.
-    CHECK((absl::IsFailedPrecondition(device.status()) || absl::IsUnimplemented(device.status())));
-    MESSAGE("not compared: ", reason);
-    return;
-  }
+  std::unique_ptr<Backend> device = DeviceOrReason();
+  if (device == nullptr) return;
   auto cpu = MakeBackend("cpu");
   REQUIRE(cpu.ok());
-  Comparison comparison(std::move(*device), std::move(*cpu));
+  Comparison comparison(std::move(device), std::move(*cpu));
   compare(comparison);
   CHECK(comparison.num_compared() > 0);
   MESSAGE("compared ", comparison.num_compared(), " answers");

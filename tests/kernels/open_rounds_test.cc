@@ -10,36 +10,28 @@
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/cuda_driver.h"
+#include "tests/kernels/device_or_reason.h"
+#include "tests/kernels/device_slots.h"
 #include "tests/support/fake_gpu_driver.h"
 
 namespace specd {
 namespace {
 
-// A CudaBackend over a fake driver. What rounds have by slot is memory of the device to it, and the
-// draft tokens too where their space says so.
+// A CudaBackend over a fake driver, and another driver for memory of the same device.
 struct EmulatedDevice {
-  EmulatedDevice(const RoundCase::Options& options, int64_t staging_bytes, MemorySpace the_space)
-      : drafts_space(the_space), backend(std::make_unique<FakeGpuDriver>(&gpu), staging_bytes) {
+  EmulatedDevice(const RoundCase::Options& options, int64_t staging_bytes, MemorySpace drafts_space)
+      : driver(&gpu),
+        slots(&driver, options, drafts_space),
+        backend(std::make_unique<FakeGpuDriver>(&gpu), staging_bytes) {
     REQUIRE(backend.Prepare({options.vocab_size, options.batch, options.max_draft}).ok());
   }
 
-  std::vector<std::string> Run(RoundCase& round, RoundBatch batch) {
-    batch.draft_tokens.space = drafts_space;
-    gpu.is_imported = [&](const void* address) {
-      return address == batch.slots.kept || address == batch.slots.recent ||
-             (drafts_space == MemorySpace::kDevice && address == batch.draft_tokens.ids);
-    };
-    const absl::Status status = backend.Run(batch);
-    REQUIRE_MESSAGE(status.ok(), std::string(status.message()));
-    return AnswersOf(round, batch.num_tasks);
-  }
-  Processor processor() {
-    return {fmt::format("draft tokens in space {}", static_cast<int>(drafts_space)),
-            [this](RoundCase& round, const RoundBatch& batch) { return Run(round, batch); }};
-  }
+  Processor processor() { return slots.By(&backend); }
 
-  const MemorySpace drafts_space;
   FakeGpu gpu;
+  FakeGpuDriver driver;
+  DeviceSlots slots;
   CudaBackend backend;
 };
 
@@ -50,11 +42,12 @@ TEST_SUITE("unit") {
     SlotRounds rounds(options);
     SlotMemory memory(options);
     rounds.Next();
-    device.Run(rounds.round(), rounds.Known());
+    const Processor processor = device.processor();
+    processor.run(rounds.round(), rounds.Known());
     CHECK(device.gpu.num_resolves == 0);
-    device.Run(rounds.round(), rounds.Open(&memory));
+    processor.run(rounds.round(), rounds.Open(&memory));
     CHECK(device.gpu.num_resolves == 1);
-    device.Run(rounds.round(), rounds.Known());
+    processor.run(rounds.round(), rounds.Known());
     CHECK(device.gpu.num_resolves == 1);
   }
 }
@@ -97,6 +90,39 @@ TEST_SUITE("invariance") {
       CheckOpenRounds(options, processors);
       for (const auto& device : devices) CHECK(device->gpu.num_resolves > 0);
     }
+  }
+}
+
+TEST_SUITE("gpu") {
+  TEST_CASE("CUDA rounds: draft tokens, positions and counts that are left to the device") {
+    const std::unique_ptr<Backend> device = DeviceOrReason();
+    if (device == nullptr) return;
+    const std::unique_ptr<GpuDriver> driver = MakeCudaDriver();
+    std::vector<GpuDevice> devices;
+    REQUIRE(driver->ListDevices(&devices).ok());
+    REQUIRE(driver->UseDevice(0).ok());
+    CpuBackend cpu(BestCpuTarget());
+    const Processor knowing{"CPU", [&](RoundCase& round, const RoundBatch& batch) {
+                              REQUIRE(cpu.Run(batch).ok());
+                              return AnswersOf(round, batch.num_tasks);
+                            }};
+    int64_t num_compared = 0;
+    for (RoundCase::Options options : KindsOfOpenRounds()) {
+      for (const int32_t vocab_size : {300, Quick() ? 2049 : 50257}) {
+        CAPTURE(options.seed);
+        CAPTURE(vocab_size);
+        options.vocab_size = vocab_size;
+        options.batch = Quick() ? 8 : 64;
+        const BackendLimits limits{vocab_size, options.batch, options.max_draft};
+        REQUIRE(cpu.Prepare(limits).ok());
+        REQUIRE(device->Prepare(limits).ok());
+        DeviceSlots on_host(driver.get(), options, MemorySpace::kHost);
+        DeviceSlots on_device(driver.get(), options, MemorySpace::kDevice);
+        CheckOpenRounds(options, {on_host.By(device.get()), on_device.By(device.get())}, knowing);
+        num_compared += 2 * 3 * options.batch;
+      }
+    }
+    MESSAGE("compared ", num_compared, " answers");
   }
 }
 

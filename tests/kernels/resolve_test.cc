@@ -241,25 +241,28 @@ TEST_SUITE("unit") {
     CheckOverrides(resolved.places[3], {{5, kEditSeen, 0, 1}, {6, kEditSeen, 0, 2}});
   }
 
-  TEST_CASE("whatever lies in the slots, nothing outside the vocabulary is counted") {
-    for (const uint32_t kept : {0u, 99u, 100u, 101u, 5000u, 0xFFFFFFFFu}) {
-      CAPTURE(kept);
-      Resolution round(1);
-      const TokenId garbage[] = {kNoToken, kVocabSize, std::numeric_limits<TokenId>::max(), 4};
-      for (size_t i = 0; i < round.recent.size(); ++i) round.recent[i] = garbage[i % 4];
-      round.kept[2] = kept;
-      ChainTask& task = round.tasks[0];
-      task.slot = 2;
-      task.continues = true;
-      task.first_position = 100;
-      task.edits.penalties.presence = 1;
-      round.RunBy<1>(LoneLane());
-      CHECK(round.resolved[0].first_position == kept);
-      const PlaceEdits& place = round.resolved[0].places[0];
-      CHECK(place.num_overrides <= 1);
-      for (int32_t i = 0; i < place.num_overrides; ++i) {
-        CHECK(place.overrides[i].id == 4);
-        CHECK(place.overrides[i].count <= kRecentRoom);
+  TEST_CASE("whatever lies in the slots, no more is counted than ids that the ring has") {
+    const TokenId invalid[] = {kNoToken, kVocabSize, std::numeric_limits<TokenId>::max()};
+    for (const uint32_t kept : {0u, 99u, 100u, 101u, 100u + kRecentRoom, 5000u, 0xFFFFFFFFu}) {
+      for (const bool is_valid : {false, true}) {
+        CAPTURE(kept);
+        CAPTURE(is_valid);
+        Resolution round(1);
+        for (size_t i = 0; i < round.recent.size(); ++i) {
+          round.recent[i] = is_valid ? 4 : invalid[i % 3];
+        }
+        round.kept[2] = kept;
+        ChainTask& task = round.tasks[0];
+        task.slot = 2;
+        task.continues = true;
+        task.first_position = 100;
+        task.edits.penalties.presence = 1;
+        round.RunBy<1>(LoneLane());
+        CHECK(round.resolved[0].first_position == kept);
+        const uint32_t confirmed = kept > 100 ? std::min<uint32_t>(kept - 100, kRecentRoom) : 0;
+        std::vector<TokenEdit> expected;
+        if (is_valid && confirmed > 0) expected.push_back({4, kEditSeen, 0, confirmed});
+        CheckOverrides(round.resolved[0].places[0], expected);
       }
     }
   }

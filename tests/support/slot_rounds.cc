@@ -85,8 +85,9 @@ bool SlotMemory::Holds(const void* address) const {
   return holds(kept) || holds(recent) || holds(drafts);
 }
 
-SlotRounds::SlotRounds(const RoundCase::Options& options)
+SlotRounds::SlotRounds(const RoundCase::Options& options, bool verify_only)
     : options_(options),
+      verify_only_(verify_only),
       random_(options.seed + 5),
       sequences_(static_cast<size_t>(options.batch)) {}
 
@@ -96,6 +97,7 @@ void SlotRounds::Next() {
   round_ = std::make_unique<RoundCase>(options);
   for (int32_t i = 0; i < options_.batch; ++i) {
     Sequence& sequence = sequences_[static_cast<size_t>(i)];
+    if (verify_only_) round_->task(i).kind = TaskKind::kVerify;
     const ChainTask task = round_->task(i);
     if (sequence.states.empty()) Begin(task, &sequence.states.emplace_back());
     sequence.known.task = sequence.open.task = task;

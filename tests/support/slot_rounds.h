@@ -55,12 +55,15 @@ class SlotRounds {
   // Rounds that a task may be behind.
   static constexpr int32_t kRoundsBehindMax = 2;
 
-  explicit SlotRounds(const RoundCase::Options& options);
+  // With verify_only all tasks are kVerify.
+  explicit SlotRounds(const RoundCase::Options& options, bool verify_only = false);
   SlotRounds(const SlotRounds&) = delete;
   SlotRounds& operator=(const SlotRounds&) = delete;
 
   const RoundCase::Options& options() const { return options_; }
   RoundCase& round() { return *round_; }
+  // The same, which then outlives the next one.
+  std::unique_ptr<RoundCase> TakeRound() { return std::move(round_); }
 
   void Next();
   RoundBatch Known();
@@ -102,6 +105,7 @@ class SlotRounds {
   bool Chance(uint64_t one_in) { return random_() % one_in == 0; }
 
   const RoundCase::Options options_;
+  const bool verify_only_;
   std::mt19937_64 random_;
   std::unique_ptr<RoundCase> round_;
   std::vector<Sequence> sequences_;
