@@ -40,8 +40,8 @@ class GpuDriver {
   // capturing: then launches become part of what is captured, and no other call is allowed on it.
   virtual void EnqueueOn(void* stream) = 0;
 
-  // Device memory, aligned to 256 bytes. Free(nullptr) does nothing. Whoever else is capturing
-  // meanwhile is not disturbed by allocations.
+  // Device memory, aligned to 256 bytes. Free(nullptr) does nothing. Streams of the caller's may be
+  // capturing while memory is taken and given back, here and below.
   virtual GpuResult Allocate(size_t size_bytes, void** memory) = 0;
   // All of it is 0, for every stream. Waits, but never for a stream of the caller's.
   virtual GpuResult AllocateZeroed(size_t size_bytes, void** memory) = 0;
@@ -62,7 +62,7 @@ class GpuDriver {
 
   // Enqueues what makes the tasks of the round that `round`, device memory, holds when it runs, out
   // of those that leave something to the device (FusedRound::resolve). Before LaunchRound, where
-  // any may.
+  // any may; where none does, nothing happens.
   virtual GpuResult LaunchResolve(const FusedRound* round, const RoundBounds& bounds) = 0;
 
   // Enqueues every task of the round that `round`, device memory, holds when it runs. All pointers

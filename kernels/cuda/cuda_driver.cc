@@ -118,7 +118,7 @@ class CudaDriver final : public GpuDriver {
     return result;
   }
   GpuResult Free(void* memory) override {
-    return OnDevice("cudaFree", [&] { return cudaFree(memory); });
+    return DuringCaptures("cudaFree", [&] { return cudaFree(memory); });
   }
 
   GpuResult AllocatePinned(size_t size_bytes, void** memory) override {
@@ -142,7 +142,7 @@ class CudaDriver final : public GpuDriver {
     return result;
   }
   GpuResult FreePinned(void* memory) override {
-    return OnDevice("cudaFreeHost", [&] { return cudaFreeHost(memory); });
+    return DuringCaptures("cudaFreeHost", [&] { return cudaFreeHost(memory); });
   }
 
   GpuResult ToDevice(void* device, const void* host, size_t size_bytes) override {

@@ -18,7 +18,9 @@ void* AddPoisoned(size_t size_bytes, FakeGpu::Blocks* blocks) {
 
 void FakeGpu::Replay(const std::vector<Work>& work) {
   for (const Work& one : work) {
-    if (fault.ok()) fault = one();
+    if (!fault.ok()) return;
+    const GpuResult result = one();
+    if (!result.ok()) fault = result;
   }
 }
 
