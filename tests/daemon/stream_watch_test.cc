@@ -93,6 +93,29 @@ TEST_SUITE("unit") {
     CHECK(f.Words(1).status.load() == PackVerdict(1, RoundVerdict::kAnswered));
   }
 
+  TEST_CASE("watch: what was released keeps its verdict, and wakes the engine's CPU once") {
+    WatchFixture f;
+    DoorbellLine& bell = f.segment.page()->completion_bell;
+    bell.waiters.store(1);  // as if it slept
+    f.watch.Add(1, &f.stream_a);
+    f.MakeReady(1);
+    f.watch.Look(0, false);
+    CHECK(bell.word.load() == 0);
+    f.watch.Look(kTimeoutNs, false);
+    REQUIRE(f.Released(1));
+    CHECK(bell.word.load() == 1);
+    f.watch.Look(kTimeoutNs + 1, false);
+    CHECK(bell.word.load() == 1);
+    // The daemon released this one itself, and died before it could say more.
+    f.watch.Add(2, &f.stream_a);
+    f.MakeReady(2);
+    Decide(&f.Words(2), 2, RoundVerdict::kFailed);
+    Release(&f.Words(2), 2);
+    f.watch.Look(kTimeoutNs + 2, true);
+    CHECK(f.Words(2).status.load() == PackVerdict(2, RoundVerdict::kFailed));
+    CHECK(bell.word.load() == 1);
+  }
+
   TEST_CASE("watch: without a daemon streams are released one after another, as they come") {
     WatchFixture f;
     f.watch.Add(1, &f.stream_a);

@@ -54,6 +54,8 @@ TEST_SUITE("unit") {
     CHECK(Decide(&words, 11, RoundVerdict::kAborted) == RoundVerdict::kAnswered);
     CHECK(words.status.load() == 11 << 8);
     CHECK(Decide(&words, 15, RoundVerdict::kFailed) == RoundVerdict::kFailed);
+    CHECK(Decide(&words, 15, RoundVerdict::kAborted) == RoundVerdict::kFailed);
+    CHECK_FALSE(IsAborted(words, 15));
     CHECK(words.status.load() == (15 << 8 | 2));
     // A number ahead of its time is nobody's: nothing is confirmed.
     CHECK(Decide(&words, 11, RoundVerdict::kAnswered) == RoundVerdict::kAborted);
@@ -80,6 +82,20 @@ TEST_SUITE("unit") {
     CHECK_FALSE(AreRowsReady(words, number));
     words.ready.store(1);  // the same in 32 bits
     CHECK_FALSE(AreRowsReady(words, number));
+    words.ready.store(number - 8);  // before the low half began anew: a larger one, of a lap ago
+    CHECK_FALSE(AreRowsReady(words, number));
+  }
+
+  TEST_CASE("round words: a stream has passed where it says so, and not where it was let go") {
+    RoundWords words{};
+    const uint64_t number = (uint64_t{1} << 32) + 5;
+    words.ready.store(number);
+    Release(&words, number);
+    CHECK_FALSE(HasPassed(words, number));
+    words.passed.store(number - 4);  // a lap ago
+    CHECK_FALSE(HasPassed(words, number));
+    words.passed.store(5);  // what a write of 32 bits leaves
+    CHECK(HasPassed(words, number));
   }
 
   TEST_CASE("round words: of two threads that decide exactly one wins, and both know which") {
