@@ -165,6 +165,8 @@ class Session {
   // With results_, one for each record.
   void AnswerRound(const SubmissionCopy& submission) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void PublishRound(size_t num_results, int64_t time_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Backend and roles are such that rounds can be staged; else why not.
+  absl::Status CheckBoundForStaging() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Stages the round that was just taken.
   void StageRound() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Answers the oldest staged round; false if it has not been done, or there is none.
@@ -207,9 +209,10 @@ class Session {
   std::vector<Stream> streams_ ABSL_GUARDED_BY(mutex_);  // by slot
   size_t num_coins_ ABSL_GUARDED_BY(mutex_) = 0;         // of all streams together
 
-  // As they were taken, the oldest first; a ring whose memory is taken with the first one.
+  // As they were taken, the oldest first; a ring, empty before EnqueueStaged.
   std::vector<SubmissionCopy> staged_ ABSL_GUARDED_BY(mutex_);
   size_t first_staged_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool can_stage_ ABSL_GUARDED_BY(mutex_) = false;  // EnqueueStaged has succeeded
 
   // Scratch of a round, and of a call.
   SubmissionCopy submission_ ABSL_GUARDED_BY(mutex_);

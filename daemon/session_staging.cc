@@ -12,6 +12,14 @@ namespace specd {
 
 absl::Status Session::CheckStaging() {
   MutexLock lock(&mutex_);
+  if (absl::Status status = CheckBoundForStaging(); !status.ok()) return status;
+  // All memory is taken there, so that a round that is taken finds it.
+  if (can_stage_) return absl::OkStatus();
+  return MakeError(SPECD_ERROR_STATE, "drafts",
+                   "nothing would run a staged round; call specd_enqueue_staged first");
+}
+
+absl::Status Session::CheckBoundForStaging() {
   const Backend& backend = verifier_->backend();
   if (!options_.may_stage || backend.device_uuid().empty()) {
     return MakeError(
@@ -32,27 +40,21 @@ absl::Status Session::CheckStaging() {
 }
 
 absl::Status Session::EnqueueStaged(void* stream, uint32_t num_sequences) {
-  if (absl::Status status = CheckStaging(); !status.ok()) return status;
+  MutexLock lock(&mutex_);
+  if (absl::Status status = CheckBoundForStaging(); !status.ok()) return status;
   if (num_sequences == 0 || num_sequences > options_.limits.max_batch) {
     return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "num_sequences",
                      fmt::format("num_sequences = {} is outside 1 .. {} (max_batch of specd_open)",
                                  num_sequences, options_.limits.max_batch));
   }
-  MutexLock lock(&mutex_);
-  return verifier_->EnqueueStaged(stream, static_cast<int32_t>(num_sequences));
+  while (staged_.size() < size_t{kStagedRoundsMax}) staged_.emplace_back(options_.limits);
+  absl::Status status = verifier_->EnqueueStaged(stream, static_cast<int32_t>(num_sequences));
+  can_stage_ = can_stage_ || status.ok();
+  return status;
 }
 
 void Session::StageRound() {
-  while (staged_.size() < size_t{kStagedRoundsMax}) staged_.emplace_back(options_.limits);
-  const absl::Status status = verifier_->StageRound(InputsOf(submission_));
-  if (!status.ok()) {
-    for (size_t i = 0; i < submission_.records().size(); ++i) {
-      results_[i] = {};
-      results_[i].sequence = submission_.records()[i].sequence;
-      results_[i].status = RoundStatus::kDeviceError;
-    }
-    return AnswerRound(submission_);
-  }
+  verifier_->StageRound(InputsOf(submission_));
   const auto last = static_cast<size_t>(verifier_->num_staged() - 1);
   std::swap(submission_, staged_[(first_staged_ + last) % staged_.size()]);
 }

@@ -47,8 +47,9 @@ const char* specd_detail_text(uint32_t detail) {
       return "target_argmax: an id outside the vocabulary";
     case SPECD_DETAIL_REFUSED:
       return "the sequence stands in the round twice, or cannot be verified with what is brought: "
-             "target_argmax in place of rows that it needs, masks over final probabilities, draft "
-             "tokens by slot where a parameter looks at them on the host";
+             "target_argmax in place of rows that it needs, masks over final probabilities, or "
+             "its parameters look at tokens that the host does not know (draft tokens by slot, a "
+             "round staged behind unanswered ones), or a staged round does not fit";
     case SPECD_DETAIL_DRAFT_TOKENS:
       return "flags: SPECD_DRAFTS_BY_SLOT, but SPECD_DRAFT_TOKENS is not bound";
     default:

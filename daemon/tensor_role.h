@@ -1,4 +1,6 @@
-// TensorRole: what a tensor of an engine is to its rounds.
+// TensorRole: what a tensor of an engine is to its rounds, and how that is called in messages.
+//
+// Plain values; any thread.
 #pragma once
 
 #include <cstdint>

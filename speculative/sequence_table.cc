@@ -1,5 +1,7 @@
 #include "speculative/sequence_table.h"
 
+#include "kernels/core/check.h"
+
 namespace specd {
 
 SequenceTable::SequenceTable(uint32_t capacity) : slots_(capacity) {
@@ -20,10 +22,17 @@ Sequence* SequenceTable::Open() {
 
 bool SequenceTable::Close(SequenceHandle handle) {
   if (Find(handle) == nullptr) return false;
-  slots_[SlotOf(handle)].open = false;
-  slots_[SlotOf(handle)].sequence = Sequence{};  // its memory goes with it
-  free_slots_.push_back(SlotOf(handle));
+  Slot& slot = slots_[SlotOf(handle)];
+  slot.open = false;
+  slot.sequence = Sequence{};  // its memory goes with it
+  if (slot.num_holds == 0) free_slots_.push_back(SlotOf(handle));
   return true;
+}
+
+void SequenceTable::Release(uint32_t index) {
+  Slot& slot = slots_[index];
+  SPECD_CHECK(slot.num_holds > 0);
+  if (--slot.num_holds == 0 && !slot.open) free_slots_.push_back(index);
 }
 
 Sequence* SequenceTable::Find(SequenceHandle handle) {

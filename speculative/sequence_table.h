@@ -62,9 +62,8 @@ struct Sequence {
   LogprobSum logprob_sum;
   FinishReason finish_reason = FinishReason::kNone;
   TokenId stop_token = kNoToken;
-  bool end_moved = false;         // a stop string has moved the end that finish_reason says
-  uint64_t last_round = 0;        // the stamp of the last call it stood in; finds duplicates
-  uint32_t rounds_in_flight = 0;  // staged ones; what is above is of the state before them
+  bool end_moved = false;   // a stop string has moved the end that finish_reason says
+  uint64_t last_round = 0;  // the stamp of the last call it stood in; finds duplicates
 };
 
 class SequenceTable {
@@ -77,11 +76,18 @@ class SequenceTable {
   // False where the handle is unknown or stale.
   bool Close(SequenceHandle handle);
 
+  // A held slot is not handed out again, though its sequence be closed: what is under way for that
+  // one still writes by slot. REQUIRES: slot < capacity(); Release as often as Hold.
+  void Hold(uint32_t slot) { ++slots_[slot].num_holds; }
+  void Release(uint32_t slot);
+  bool IsHeld(uint32_t slot) const { return slots_[slot].num_holds > 0; }
+
   // Null where the handle is unknown or stale.
   Sequence* Find(SequenceHandle handle);
 
   uint32_t capacity() const { return static_cast<uint32_t>(slots_.size()); }
-  uint32_t num_open() const { return capacity() - static_cast<uint32_t>(free_slots_.size()); }
+  // Slots that are open or held.
+  uint32_t num_taken() const { return capacity() - static_cast<uint32_t>(free_slots_.size()); }
 
   // Calls visit(Sequence&) for every open sequence, in slot order.
   template <class Visit>
@@ -96,6 +102,7 @@ class SequenceTable {
     Sequence sequence;
     uint32_t generation = 0;
     bool open = false;
+    uint32_t num_holds = 0;
   };
   std::vector<Slot> slots_;
   std::vector<uint32_t> free_slots_;  // a stack; the lowest slot is handed out first

@@ -5,31 +5,35 @@
 
 namespace specd {
 
-absl::Status Verifier::StageRound(std::span<const RoundInput> inputs) {
-  SPECD_CHECK(num_staged_ < kStagedRoundsMax);
+absl::Status Verifier::EnqueueStaged(void* stream, int32_t num_sequences) {
   while (staged_.size() < size_t{kStagedRoundsMax}) {
     staged_.push_back({RoundScratch(options_.limits),
                        std::vector<RoundResult>(static_cast<size_t>(options_.limits.max_batch)),
                        0});
   }
+  return backend_->EnqueueStaged(stream, num_sequences);
+}
+
+void Verifier::StageRound(std::span<const RoundInput> inputs) {
+  SPECD_CHECK(staged_.size() == size_t{kStagedRoundsMax} && num_staged_ < kStagedRoundsMax);
   Staged& staged = staged_[(first_staged_ + static_cast<size_t>(num_staged_)) % staged_.size()];
   RoundScratch& scratch = staged.scratch;
   staged.num_inputs = inputs.size();
   PackRound(inputs, &scratch, {staged.results.data(), inputs.size()});
-  absl::Status status = backend_->Stage(BatchOf(target_, &scratch));
-  if (!status.ok()) {
+  if (!staging_failed_ && !backend_->Stage(BatchOf(target_, &scratch)).ok()) {
     // Refused as a whole, such as for want of room. An empty round takes its place, or what runs
     // next would take the rows of this one for those of the next.
-    RefuseTasks("the round does not fit into the memory that staged rounds have", &staged);
-    status = backend_->Stage(BatchOf(target_, &scratch));
+    RoundBatch empty = BatchOf(target_, &scratch);
+    empty.num_tasks = 0;
+    staging_failed_ = !backend_->Stage(empty).ok();
+    if (!staging_failed_) {
+      RefuseTasks("the round does not fit into the memory that staged rounds have", &staged);
+    }
   }
-  if (!status.ok()) return status;
   for (int32_t i = 0; i < scratch.num_tasks; ++i) {
-    const RoundResult& result = staged.results[scratch.task_results[static_cast<size_t>(i)]];
-    ++sequences_.Find(result.sequence)->rounds_in_flight;
+    sequences_.Hold(scratch.tasks[static_cast<size_t>(i)].slot);
   }
   ++num_staged_;
-  return absl::OkStatus();
 }
 
 void Verifier::RefuseTasks(std::string_view reason, Staged* staged) {
@@ -48,20 +52,32 @@ size_t Verifier::num_staged_inputs() const {
 
 bool Verifier::CollectRound(std::span<RoundResult> results) {
   if (num_staged_ == 0) return false;
-  const absl::StatusOr<bool> done = backend_->Collect();
-  if (done.ok() && !*done) return false;
+  if (!staging_failed_) {
+    const absl::StatusOr<bool> done = backend_->Collect();
+    if (done.ok() && !*done) return false;
+    staging_failed_ = !done.ok();
+  }
   Staged& staged = staged_[first_staged_];
   SPECD_CHECK(results.size() == staged.num_inputs);
-  std::copy_n(staged.results.begin(), staged.num_inputs, results.begin());
+  for (size_t i = 0; i < results.size(); ++i) RecallResult(staged.results[i], &results[i]);
   for (int32_t i = 0; i < staged.scratch.num_tasks; ++i) {
-    const RoundResult& result = results[staged.scratch.task_results[static_cast<size_t>(i)]];
-    Sequence* sequence = sequences_.Find(result.sequence);
-    if (sequence != nullptr) --sequence->rounds_in_flight;
+    sequences_.Release(staged.scratch.tasks[static_cast<size_t>(i)].slot);
   }
-  CommitRound(done.ok() ? RoundStatus::kOk : RoundStatus::kDeviceError, &staged.scratch, results);
+  CommitRound(staging_failed_ ? RoundStatus::kDeviceError : RoundStatus::kOk, &staged.scratch,
+              results);
   first_staged_ = (first_staged_ + 1) % staged_.size();
   --num_staged_;
   return true;
+}
+
+// Rounds before it were answered since: what it says of its sequence is of now, as it would be had
+// each round been waited for.
+void Verifier::RecallResult(const RoundResult& staged, RoundResult* result) {
+  if (FindRunning(staged.sequence, result) == nullptr || staged.status != RoundStatus::kInvalid) {
+    return;
+  }
+  result->status = staged.status;
+  result->reason = staged.reason;
 }
 
 }  // namespace specd

@@ -39,8 +39,10 @@ absl::Status CheckIds(std::span<const TokenId> ids, std::string_view field, int3
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Verifier>> Verifier::Create(const VerifierOptions& options,
+absl::StatusOr<std::unique_ptr<Verifier>> Verifier::Create(const VerifierOptions& asked,
                                                            std::unique_ptr<Backend> backend) {
+  VerifierOptions options = asked;
+  options.limits.num_slots = options.max_sequences;
   for (TokenId id : options.eos_token_ids) {
     if (id < 0 || id >= options.limits.vocab_size) {
       return absl::InvalidArgumentError(
@@ -80,9 +82,10 @@ absl::StatusOr<SequenceInfo> Verifier::TakeSlot(Sequence built) {
   Sequence* sequence = sequences_.Open();
   if (sequence == nullptr) {
     return absl::ResourceExhaustedError(
-        fmt::format("{} sequences are open, as many as max_sequences allows; close one, or attach "
-                    "with a larger max_sequences",
-                    sequences_.num_open()));
+        fmt::format("{} sequences are open, or closed with staged rounds under way, as many as "
+                    "max_sequences allows; close one, poll those rounds, or attach with a larger "
+                    "max_sequences",
+                    sequences_.num_taken()));
   }
   built.handle = sequence->handle;
   *sequence = std::move(built);
@@ -137,7 +140,6 @@ absl::StatusOr<SequenceInfo> Verifier::Fork(SequenceHandle handle, std::optional
         handle));
   }
   Sequence child = *parent;
-  child.rounds_in_flight = 0;
   child.seed = seed.has_value() ? *seed : DrawSeed();
   return TakeSlot(std::move(child));
 }

@@ -198,18 +198,18 @@ class Verifier {
   // ---- staged_rounds.cc: rounds that run inside a graph of the engine's, one round or more ahead
   // of what is known here. All rounds are staged while any is.
 
-  // What StageRound stages runs where this is enqueued: Backend::EnqueueStaged.
-  absl::Status EnqueueStaged(void* stream, int32_t num_sequences) {
-    return backend_->EnqueueStaged(stream, num_sequences);
-  }
+  // What StageRound stages runs where this is enqueued: Backend::EnqueueStaged. The first call
+  // takes the memory that staged rounds need.
+  absl::Status EnqueueStaged(void* stream, int32_t num_sequences);
   // Packs a round as VerifyRound does, and stages it whatever its inputs are, so that each run of
   // what is enqueued has a round of its own. A sequence with staged rounds goes on from where those
-  // will have left it. An error means that nothing was staged, and that the processor has failed.
-  // REQUIRES: num_staged() < kStagedRoundsMax.
-  absl::Status StageRound(std::span<const RoundInput> inputs);
+  // will have left it, and its slot is nobody else's before they are collected. REQUIRES:
+  // EnqueueStaged has succeeded once; num_staged() < kStagedRoundsMax.
+  void StageRound(std::span<const RoundInput> inputs);
   // Commits the oldest staged round if it has been done, and fills a result for each of its inputs.
   // A sequence that has finished meanwhile is answered kFinished, one that was closed
-  // kUnknownSequence. REQUIRES: results.size() is num_staged_inputs().
+  // kUnknownSequence. Once the backend has failed, all that is staged is answered kDeviceError.
+  // REQUIRES: results.size() is num_staged_inputs().
   bool CollectRound(std::span<RoundResult> results);
   int32_t num_staged() const { return num_staged_; }
   size_t num_staged_inputs() const;  // of the oldest; 0 where none is staged
@@ -264,6 +264,7 @@ class Verifier {
     size_t num_inputs = 0;
   };
   void RefuseTasks(std::string_view reason, Staged* staged);
+  void RecallResult(const RoundResult& staged, RoundResult* result);
 
   // ---- draft_and_score.cc
   // Runs the first num_tasks tasks of scratch_ over these rows.
@@ -294,10 +295,11 @@ class Verifier {
   RoundScratch scratch_;
   std::vector<DraftSample> samples_;
 
-  // Staged rounds, a ring; memory is taken when the first one is staged.
+  // Staged rounds, a ring; empty before EnqueueStaged.
   std::vector<Staged> staged_;
   size_t first_staged_ = 0;
   int32_t num_staged_ = 0;
+  bool staging_failed_ = false;  // for good: who has failed knows no order of rounds any more
 };
 
 }  // namespace specd

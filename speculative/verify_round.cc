@@ -84,7 +84,8 @@ std::string_view Verifier::FindFault(const RoundInput& input, const Sequence& se
     return "drafts_by_slot was given, but no draft tokens are bound";
   }
   // What only the device knows cannot be looked at here.
-  if (sequence.rules.has_processors() && (input.drafts_by_slot || sequence.rounds_in_flight > 0)) {
+  if (sequence.rules.has_processors() &&
+      (input.drafts_by_slot || sequences_.IsHeld(SlotOf(sequence.handle)))) {
     return "bad words, n-gram, thinking and custom processors need the draft tokens, and every "
            "token before them, on the host";
   }
@@ -144,7 +145,7 @@ bool Verifier::Pack(const RoundInput& input, RoundScratch* scratch, RoundResult*
   task.round_base = sequence->kept_tokens;
   task.slot = SlotOf(sequence->handle);
   task.drafts_by_slot = input.drafts_by_slot;
-  task.continues = sequence->rounds_in_flight > 0;
+  task.continues = sequences_.IsHeld(task.slot);
   task.min_tokens = static_cast<uint32_t>(sequence->min_tokens);
   task.target_filters = sequence->target_filters;
   task.draft_filters = sequence->draft_filters;

@@ -58,7 +58,7 @@ absl::Status CudaBackend::Prepare(const BackendLimits& limits) {
                     "free memory on the device",
                     limits.max_batch, limits.max_draft, limits.vocab_size, allocated.text()));
   }
-  queue_ = std::make_unique<RoundQueue>(driver_.get(), limits_, max_piece_);
+  queue_ = std::make_unique<RoundQueue>(driver_.get(), limits_);
   const GpuResult captured = CaptureBuckets();
   if (captured.ok()) return absl::OkStatus();
   buckets_.clear();

@@ -79,7 +79,7 @@ absl::Status Failure(const char* what, const GpuResult& result) {
 }  // namespace
 
 struct RoundQueue::Memory {
-  GpuResult Allocate(GpuDriver* driver, const BackendLimits& limits, int32_t max_tasks);
+  GpuResult Allocate(GpuDriver* driver, const BackendLimits& limits);
 
   Area& AreaOf(uint64_t round) { return areas[(round - 1) % kStagedRoundsMax]; }
   uint64_t* DoneOf(uint64_t round) const { return plan.done + (round - 1) % kStagedRoundsMax; }
@@ -103,8 +103,8 @@ struct RoundQueue::Memory {
   std::array<Area, kStagedRoundsMax> areas;
 };
 
-GpuResult RoundQueue::Memory::Allocate(GpuDriver* driver, const BackendLimits& limits,
-                                       int32_t max_tasks) {
+GpuResult RoundQueue::Memory::Allocate(GpuDriver* driver, const BackendLimits& limits) {
+  const int32_t max_tasks = limits.max_batch;
   task_bytes = Arena::Aligned(TaskArenaBytes(limits.vocab_size, max_tasks));
   answer_bytes = Arena::Aligned(AnswerArenaBytes(max_tasks));
   const size_t area_bytes = sizeof(FetchHeader) + task_bytes;
@@ -144,8 +144,8 @@ GpuResult RoundQueue::Memory::Allocate(GpuDriver* driver, const BackendLimits& l
   return result;
 }
 
-RoundQueue::RoundQueue(GpuDriver* driver, const BackendLimits& limits, int32_t max_tasks)
-    : driver_(driver), limits_(limits), max_tasks_(max_tasks) {}
+RoundQueue::RoundQueue(GpuDriver* driver, const BackendLimits& limits)
+    : driver_(driver), limits_(limits) {}
 
 RoundQueue::~RoundQueue() {
   if (memory_ == nullptr) return;
@@ -156,7 +156,7 @@ RoundQueue::~RoundQueue() {
 absl::Status RoundQueue::TakeMemory() {
   if (memory_ != nullptr) return absl::OkStatus();
   auto memory = std::make_unique<Memory>();
-  const GpuResult result = memory->Allocate(driver_, limits_, max_tasks_);
+  const GpuResult result = memory->Allocate(driver_, limits_);
   if (!result.ok()) {
     return absl::ResourceExhaustedError(fmt::format(
         "no memory for staged rounds of max_batch {}, max_draft {}, vocab_size {} and {} slots: "
@@ -183,11 +183,11 @@ absl::Status RoundQueue::Enqueue(void* stream, int32_t num_tasks) {
   if (!taken.ok()) return taken;
 
   // All that any round needs: which one will be there is not known.
-  const RoundBounds bounds{.num_tasks = max_tasks_,
+  const RoundBounds bounds{.num_tasks = limits_.max_batch,
                            .max_draft = limits_.max_draft,
                            .vocab_size = limits_.vocab_size,
                            .may_defer = true,
-                           .usual_tasks = std::min(num_tasks, max_tasks_)};
+                           .usual_tasks = num_tasks};
   StagedPlan plan = memory_->plan;
   plan.usual_bytes = UsualFetchBytes(bounds.usual_tasks);
   driver_->EnqueueOn(stream);
@@ -225,7 +225,7 @@ absl::Status RoundQueue::Stage(const RoundBatch& batch) {
   RoundBatch staged = batch;
   staged.slots = memory_->slots;
   StagedBatch& tasks = area.batch.emplace(
-      staged, 0, max_tasks_, limits_.max_draft,
+      staged, 0, limits_.max_batch, limits_.max_draft,
       BatchRows{.target = no_rows, .draft = no_rows, .masks = no_rows}, &area.tasks, &area.answers);
   const int32_t num_fitting = tasks.StageTasks();
   if (num_fitting < batch.num_tasks) {

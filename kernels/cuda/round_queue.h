@@ -25,8 +25,8 @@ namespace specd {
 
 class RoundQueue {
  public:
-  // Rounds of the limits, with max_tasks sequences at most. The driver must live longer.
-  RoundQueue(GpuDriver* driver, const BackendLimits& limits, int32_t max_tasks);
+  // Rounds of the limits. The driver must live longer.
+  RoundQueue(GpuDriver* driver, const BackendLimits& limits);
   ~RoundQueue();
 
   // As Backend's EnqueueStaged, Stage and Collect say.
@@ -41,7 +41,6 @@ class RoundQueue {
 
   GpuDriver* const driver_;
   const BackendLimits limits_;
-  const int32_t max_tasks_;
   uint64_t num_staged_ = 0;
   uint64_t num_collected_ = 0;
   std::unique_ptr<Memory> memory_;  // null until it is needed

@@ -14,29 +14,48 @@ namespace specd {
 namespace {
 
 struct Fixture : SessionFixture {
-  explicit Fixture(const char* uuid = "GPU-0", bool may_stage = true) {
+  explicit Fixture(const char* uuid = "GPU-0", bool may_stage = true, bool binds_rows = false) {
     SessionOptions options = session->options();
     options.may_stage = may_stage;
     auto owned = std::make_unique<ScriptedBackend>();
     backend = owned.get();
     backend->uuid = uuid;
-    Attach(options, std::move(owned));
+    AttachWithoutRows(options, std::move(owned));
+    if (binds_rows) BindRows();  // in host memory
   }
+  void Enqueue() { REQUIRE(session->EnqueueStaged(this, 1).ok()); }
 
+  // Greedy rounds with argmax ids need no rows.
   PushResult Stage(SequenceHandle sequence, uint64_t round_id) {
-    EngineDraft draft;
-    draft.sequence = sequence;
-    draft.chain = {3, tokens, nullptr, rows};
+    const EngineDraft draft = DraftOf(sequence);
     return engine->SubmitStaged(round_id, {&draft, 1}, 0);
   }
+  EngineDraft DraftOf(SequenceHandle sequence) const {
+    EngineDraft draft;
+    draft.sequence = sequence;
+    draft.chain.num_drafts = 3;
+    draft.chain.tokens = tokens;
+    draft.chain.target_argmax = argmax;
+    return draft;
+  }
+  SequenceHandle OpenGreedy(const std::string& name, int64_t max_tokens = 100) {
+    SequenceParams params;
+    params.max_tokens = max_tokens;
+    params.temperature = 0;
+    auto info = session->OpenSequences(name, params);
+    REQUIRE(info.ok());
+    return info->front().handle;
+  }
 
+  const TokenId argmax[4] = {0, 0, 0, 0};
   CompletionView completion;
 };
 
 TEST_SUITE("unit") {
   TEST_CASE("a staged round is taken at once and answered when the device has done it") {
     Fixture f;
-    const SequenceHandle s = f.Open("r");
+    f.Enqueue();
+    const SequenceHandle s = f.OpenGreedy("r");
     REQUIRE(f.Stage(s, 11) == PushResult::kOk);
     CHECK(f.session->Step());
     CHECK(f.backend->staged.size() == 1);
@@ -66,8 +85,9 @@ TEST_SUITE("unit") {
 
   TEST_CASE("more rounds than may be staged are staged over a whole lap, each answered as it was") {
     Fixture f;
-    const SequenceHandle a = f.Open("a");
-    const SequenceHandle b = f.Open("b");
+    f.Enqueue();
+    const SequenceHandle a = f.OpenGreedy("a");
+    const SequenceHandle b = f.OpenGreedy("b");
     for (uint64_t round = 1; round <= 3 * uint64_t{kStagedRoundsMax}; ++round) {
       const SequenceHandle s = round % 2 == 0 ? a : b;
       REQUIRE(f.Stage(s, round) == PushResult::kOk);
@@ -86,11 +106,11 @@ TEST_SUITE("unit") {
 
   TEST_CASE("a record that is refused is said so with its round, and the others stand") {
     Fixture f;
-    const SequenceHandle s = f.Open("r");
+    f.Enqueue();
+    const SequenceHandle s = f.OpenGreedy("r");
     EngineDraft drafts[2];
-    for (EngineDraft& draft : drafts) draft.chain = {3, f.tokens, nullptr, f.rows};
-    drafts[0].sequence = s;
-    drafts[1].sequence = s + (uint64_t{5} << 32);
+    drafts[0] = f.DraftOf(s);
+    drafts[1] = f.DraftOf(s + (uint64_t{5} << 32));
     REQUIRE(f.engine->SubmitStaged(1, drafts, 0) == PushResult::kOk);
     REQUIRE(f.session->Step());
     f.backend->script = {Confirm(0, {1})};
@@ -103,7 +123,8 @@ TEST_SUITE("unit") {
 
   TEST_CASE("a sequence that finished and was closed meanwhile costs nobody anything") {
     Fixture f;
-    const SequenceHandle s = f.Open("r", 1);
+    f.Enqueue();
+    const SequenceHandle s = f.OpenGreedy("r", 1);
     REQUIRE(f.Stage(s, 1) == PushResult::kOk);
     REQUIRE(f.session->Step());
     f.backend->script = {Confirm(0, {1})};
@@ -121,26 +142,38 @@ TEST_SUITE("unit") {
     CHECK(f.completion.results[0].status == SPECD_STATUS_FINISHED);
   }
 
-  TEST_CASE("a device that fails while it stages answers the round, and the session says so") {
+  TEST_CASE(
+      "a device that fails while it stages is said in the round's turn, and the session says so") {
     Fixture f;
-    const SequenceHandle s = f.Open("r");
-    f.backend->stage_statuses = {absl::InternalError("gone"), absl::InternalError("gone")};
+    f.Enqueue();
+    const SequenceHandle s = f.OpenGreedy("r");
     REQUIRE(f.Stage(s, 1) == PushResult::kOk);
     REQUIRE(f.session->Step());
-    REQUIRE(f.engine->Poll(&f.completion));
-    CHECK(f.completion.results[0].sequence == s);
-    CHECK(f.completion.results[0].status == SPECD_STATUS_DEVICE_ERROR);
+    f.backend->stage_statuses = {absl::InternalError("gone"), absl::InternalError("gone")};
+    REQUIRE(f.Stage(s, 2) == PushResult::kOk);
+    REQUIRE(f.session->Step());
+    for (const uint64_t round : {1, 2}) {
+      REQUIRE(f.session->Step());
+      REQUIRE(f.engine->Poll(&f.completion));
+      CHECK(f.completion.round_id == round);
+      CHECK(f.completion.results[0].sequence == s);
+      CHECK(f.completion.results[0].status == SPECD_STATUS_DEVICE_ERROR);
+    }
     CHECK(f.session->device_failed());
   }
 
   TEST_CASE("what cannot be staged is refused by name") {
-    Fixture host_rows;
+    Fixture host_rows("GPU-0", true, true);
     absl::Status status = host_rows.session->CheckStaging();
     CHECK(ErrorCodeOf(status) == SPECD_ERROR_STATE);
     CHECK(status.message().find("SPECD_TARGET_ROWS is bound to region = 1") !=
           std::string_view::npos);
     CHECK(ErrorCodeOf(host_rows.session->EnqueueStaged(nullptr, 1)) == SPECD_ERROR_STATE);
     CHECK(host_rows.backend->enqueued.empty());
+    Fixture not_enqueued;
+    status = not_enqueued.session->CheckStaging();
+    CHECK(ErrorCodeOf(status) == SPECD_ERROR_STATE);
+    CHECK(status.message().find("specd_enqueue_staged") != std::string_view::npos);
     Fixture cpu("");
     CHECK(ErrorCodeOf(cpu.session->CheckStaging()) == SPECD_ERROR_UNSUPPORTED);
     Fixture remote("GPU-0", false);

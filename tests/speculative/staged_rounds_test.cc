@@ -11,8 +11,10 @@ namespace specd {
 namespace {
 
 struct Fixture : VerifierFixture {
-  bool Stage(SequenceHandle sequence) { return Stage({Input(sequence)}); }
-  bool Stage(const std::vector<RoundInput>& inputs) { return verifier->StageRound(inputs).ok(); }
+  Fixture() { REQUIRE(verifier->EnqueueStaged(nullptr, 1).ok()); }
+
+  void Stage(SequenceHandle sequence) { Stage({Input(sequence)}); }
+  void Stage(const std::vector<RoundInput>& inputs) { verifier->StageRound(inputs); }
 
   // The answers of the oldest staged round, which the device has done.
   std::vector<RoundResult> Collect() {
@@ -30,21 +32,21 @@ TEST_SUITE("unit") {
     Fixture f;
     const SequenceHandle s = f.Open();
     f.backend->script = {Confirm(2, {1, 2, 5}), Confirm(0, {4}), Confirm(0, {6}), Confirm(0, {0})};
-    REQUIRE(f.Stage(s));
-    REQUIRE(f.Stage(s));
+    f.Stage(s);
+    f.Stage(s);
     std::vector<ChainTask>& seen = f.backend->seen;
     CHECK_FALSE(seen[0].continues);
     CHECK(seen[1].continues);
     CHECK(seen[1].first_position == 0);
 
     CHECK(Kept(f.Collect()[0]) == std::vector<TokenId>{1, 2, 5});
-    REQUIRE(f.Stage(s));  // one round is still under way
+    f.Stage(s);  // one round is still under way
     CHECK(seen[2].continues);
     CHECK(seen[2].first_position == 3);
     CHECK(seen[2].round_base == 3);
     CHECK(f.Collect()[0].total_kept == 4);
     CHECK(f.Collect()[0].total_kept == 5);
-    REQUIRE(f.Stage(s));  // nothing is under way, so all is known
+    f.Stage(s);  // nothing is under way, so all is known
     CHECK_FALSE(seen[3].continues);
     CHECK(seen[3].first_position == 5);
   }
@@ -55,8 +57,8 @@ TEST_SUITE("unit") {
     const SequenceHandle b = f.Open();
     f.backend->script = {Confirm(0, {1}), Confirm(0, {2})};
     CHECK(f.verifier->num_staged_inputs() == 0);
-    REQUIRE(f.Stage(a));
-    REQUIRE(f.Stage(b));
+    f.Stage(a);
+    f.Stage(b);
     RoundResult result;
     CHECK_FALSE(f.verifier->CollectRound({&result, 1}));
     CHECK(f.Collect()[0].sequence == a);
@@ -69,8 +71,8 @@ TEST_SUITE("unit") {
     Fixture f;
     const SequenceHandle s = f.Open();
     f.backend->script = {Confirm(1, {1, 7}), Confirm(2, {2, 3, 4})};  // 7 is EOS
-    REQUIRE(f.Stage(s));
-    REQUIRE(f.Stage(s));
+    f.Stage(s);
+    f.Stage(s);
     CHECK(f.Collect()[0].finish_reason == FinishReason::kStop);
     const RoundResult late = f.Collect()[0];
     CHECK(late.status == RoundStatus::kFinished);
@@ -80,28 +82,70 @@ TEST_SUITE("unit") {
     CHECK(f.verifier->counters().sequence_rounds == 1);
   }
 
-  TEST_CASE(
-      "a sequence that was closed, and its slot opened again, is not touched by late answers") {
+  TEST_CASE("a closed sequence keeps its slot until its rounds are collected") {
     Fixture f;
     const SequenceHandle old = f.Open();
-    f.backend->script = {Confirm(0, {1}), Confirm(0, {2})};
-    REQUIRE(f.Stage(old));
+    f.backend->script = {Confirm(0, {1}), Confirm(0, {2}), Confirm(0, {3})};
+    f.Stage(old);
+    f.Stage(old);
     REQUIRE(f.verifier->Close(old));
-    const SequenceHandle s = f.Open();
-    REQUIRE(SlotOf(s) == SlotOf(old));
-    REQUIRE(f.Stage(s));
-    CHECK_FALSE(f.backend->seen[1].continues);
+    const SequenceHandle other = f.Open();
+    CHECK(SlotOf(other) != SlotOf(old));
     CHECK(f.Collect()[0].status == RoundStatus::kUnknownSequence);
-    CHECK(f.verifier->Find(s)->kept_tokens == 0);
-    CHECK(Kept(f.Collect()[0]) == std::vector<TokenId>{2});
+    const SequenceHandle third = f.Open();
+    const SequenceHandle fourth = f.Open();
+    CHECK(f.verifier->Open({}).status().code() == absl::StatusCode::kResourceExhausted);
+    CHECK(f.Collect()[0].status == RoundStatus::kUnknownSequence);
+    const SequenceHandle again = f.Open();
+    CHECK(SlotOf(again) == SlotOf(old));
+    for (const SequenceHandle s : {other, third, fourth}) CHECK(SlotOf(s) != SlotOf(old));
+    // Nothing of the old sequence is the new one's.
+    f.Stage(again);
+    CHECK_FALSE(f.backend->seen.back().continues);
+    CHECK(Kept(f.Collect()[0]) == std::vector<TokenId>{3});
+  }
+
+  TEST_CASE("what has no task is answered with the state at its turn") {
+    Fixture f;
+    const SequenceHandle s = f.Open(4);
+    f.backend->script = {Confirm(1, {1, 2}), Confirm(0, {3}), Confirm(0, {4})};
+    RoundInput discard = f.Input(s);
+    discard.discard = true;
+    RoundInput bad = f.Input(s);
+    bad.malformed = true;
+    f.Stage(s);
+    f.Stage({discard});
+    f.Stage(s);
+    f.Stage({bad});
+    CHECK(f.Collect()[0].total_kept == 2);
+    RoundResult nothing = f.Collect()[0];
+    CHECK(nothing.status == RoundStatus::kOk);
+    CHECK(nothing.num_kept == 0);
+    CHECK(nothing.total_kept == 2);
+    CHECK(f.Collect()[0].total_kept == 3);
+    nothing = f.Collect()[0];
+    CHECK(nothing.status == RoundStatus::kInvalid);
+    CHECK(nothing.reason.find("record") != std::string_view::npos);
+    CHECK(nothing.total_kept == 3);
+    // Behind the end, whatever it was to be.
+    f.Stage(s);
+    f.Stage({discard});
+    f.Stage({bad});
+    CHECK(f.Collect()[0].finish_reason == FinishReason::kLength);
+    for (int i = 0; i < 2; ++i) {
+      nothing = f.Collect()[0];
+      CHECK(nothing.status == RoundStatus::kFinished);
+      CHECK(nothing.total_kept == 4);
+    }
+    CHECK(f.verifier->counters().discarded == 2);
   }
 
   TEST_CASE("a fork has no rounds under way") {
     Fixture f;
     const SequenceHandle s = f.Open();
-    REQUIRE(f.Stage(s));
+    f.Stage(s);
     const SequenceHandle fork = f.verifier->Fork(s, 1)->handle;
-    REQUIRE(f.Stage(fork));
+    f.Stage(fork);
     CHECK_FALSE(f.backend->seen[1].continues);
   }
 
@@ -111,8 +155,8 @@ TEST_SUITE("unit") {
     f.backend->script = {Confirm(0, {1})};
     RoundInput bad = f.Input(s);
     bad.malformed = true;
-    REQUIRE(f.Stage({bad}));
-    REQUIRE(f.Stage(s));
+    f.Stage({bad});
+    f.Stage(s);
     REQUIRE(f.backend->staged.size() == 2);
     CHECK(f.backend->staged[0].num_tasks == 0);
     CHECK_FALSE(f.backend->seen[0].continues);
@@ -124,31 +168,48 @@ TEST_SUITE("unit") {
     Fixture f;
     const SequenceHandle s = f.Open();
     f.backend->stage_statuses = {absl::ResourceExhaustedError("too large")};
-    REQUIRE(f.Stage(s));
+    f.Stage(s);
     REQUIRE(f.backend->staged.size() == 1);
     CHECK(f.backend->staged[0].num_tasks == 0);
     const RoundResult refused = f.Collect()[0];
     CHECK(refused.status == RoundStatus::kInvalid);
     CHECK(refused.reason.find("does not fit") != std::string_view::npos);
     f.backend->script = {Confirm(0, {1})};
-    REQUIRE(f.Stage(s));
+    f.Stage(s);
     CHECK_FALSE(f.backend->seen[0].continues);
     CHECK(Kept(f.Collect()[0]) == std::vector<TokenId>{1});
-    // Where not even that is possible, the caller hears of it and nothing is under way.
-    f.backend->stage_statuses = {absl::InternalError("gone"), absl::InternalError("gone")};
-    CHECK_FALSE(f.Stage(s));
-    CHECK(f.verifier->num_staged() == 0);
   }
 
-  TEST_CASE("a device that fails is said of every round under way, and nothing is committed") {
+  TEST_CASE("a device that fails is said of every round under way, and of all that come later") {
     Fixture f;
     const SequenceHandle s = f.Open();
-    REQUIRE(f.Stage(s));
-    REQUIRE(f.Stage(s));
+    f.Stage(s);
+    f.Stage(s);
     f.backend->next_status = absl::InternalError("fell off the bus");
     CHECK(f.Collect()[0].status == RoundStatus::kDeviceError);
+    // Whatever the backend says afterwards is of rounds that it counts otherwise.
+    f.backend->next_status = absl::OkStatus();
+    f.Stage(s);
     CHECK(f.Collect()[0].status == RoundStatus::kDeviceError);
+    CHECK(f.Collect()[0].status == RoundStatus::kDeviceError);
+    CHECK(f.verifier->num_staged() == 0);
     CHECK(f.verifier->Find(s)->kept_tokens == 0);
+    CHECK(f.backend->staged.size() == 2);
+  }
+
+  TEST_CASE("a device that cannot even stage an empty round is said so in its turn") {
+    Fixture f;
+    const SequenceHandle s = f.Open();
+    f.Stage(s);
+    f.backend->stage_statuses = {absl::InternalError("gone"), absl::InternalError("gone")};
+    f.Stage(s);
+    CHECK(f.verifier->num_staged() == 2);
+    CHECK(f.Collect()[0].status == RoundStatus::kDeviceError);
+    CHECK(f.Collect()[0].status == RoundStatus::kDeviceError);
+  }
+
+  TEST_CASE("the backend is told of every slot that it keeps something for") {
+    CHECK(Fixture().backend->limits.num_slots == 4);
   }
 
   TEST_CASE("draft tokens by slot: the task says where they are, and nobody looks at them here") {
@@ -215,8 +276,8 @@ TEST_SUITE("unit") {
     CHECK(f.Round(input).status == RoundStatus::kInvalid);
     // Known draft tokens behind known ones are fine; behind unknown ones they are not.
     f.backend->script = {Confirm(0, {1})};
-    REQUIRE(f.Stage(s));
-    REQUIRE(f.Stage(s));
+    f.Stage(s);
+    f.Stage(s);
     CHECK(f.Collect()[0].status == RoundStatus::kOk);
     CHECK(f.Collect()[0].status == RoundStatus::kInvalid);
   }

@@ -33,7 +33,10 @@ class ScriptedBackend : public Backend {
  public:
   std::string_view name() const override { return "scripted"; }
   std::string_view device_uuid() const override { return uuid; }
-  absl::Status Prepare(const BackendLimits&) override { return absl::OkStatus(); }
+  absl::Status Prepare(const BackendLimits& asked) override {
+    limits = asked;
+    return absl::OkStatus();
+  }
 
   absl::Status Run(const RoundBatch& batch) override {
     if (inspect) inspect(batch);
@@ -67,10 +70,7 @@ class ScriptedBackend : public Backend {
   }
   absl::StatusOr<bool> Collect() override {
     SPECD_CHECK(!staged.empty());
-    if (!next_status.ok()) {
-      staged.pop_front();
-      return next_status;
-    }
+    if (!next_status.ok()) return next_status;
     if (num_run == 0) return false;
     --num_run;
     for (int32_t i = 0; i < staged.front().num_tasks; ++i) {
@@ -87,6 +87,7 @@ class ScriptedBackend : public Backend {
   std::vector<ChainTask> seen;
   std::function<void(const RoundBatch&)> inspect;  // sees a batch while it is alive
   absl::Status next_status;
+  BackendLimits limits;  // of Prepare
   std::deque<RoundBatch> staged;
   std::deque<absl::Status> stage_statuses;  // of the next calls of Stage; then OK
   int32_t num_run = 0;                      // staged rounds that the engine's graph has done

@@ -38,6 +38,10 @@ struct SessionFixture {
 
   // Makes the session and the engine's end of it; again, in place of those that were there.
   void Attach(const SessionOptions& options, std::unique_ptr<Backend> owned) {
+    AttachWithoutRows(options, std::move(owned));
+    BindRows();
+  }
+  void AttachWithoutRows(const SessionOptions& options, std::unique_ptr<Backend> owned) {
     engine.reset();
     auto created = Session::Create(options, std::move(owned));
     SPECD_CHECK(created.ok());
@@ -46,7 +50,6 @@ struct SessionFixture {
     SPECD_CHECK(attached.ok());
     segment = std::make_unique<Segment>(*std::move(attached));
     engine = std::make_unique<EngineChannel>(segment.get());
-    BindRows();
   }
 
   // Four target rows; the scripted backend does not look into them.

@@ -452,8 +452,9 @@ enum {
   SPECD_DETAIL_ARGMAX = 8,     /* target_argmax: an id outside the vocabulary */
   SPECD_DETAIL_REFUSED = 9,    /* the sequence stands in the round twice, or cannot be verified with
                                   what is brought: target_argmax in place of rows that it needs,
-                                  masks over final probabilities, SPECD_DRAFTS_BY_SLOT where a
-                                  parameter looks at draft tokens on the host */
+                                  masks over final probabilities; or its parameters look at tokens
+                                  that the host does not know (SPECD_DRAFTS_BY_SLOT, a round staged
+                                  behind unanswered ones); or a staged round does not fit */
   SPECD_DETAIL_DRAFT_TOKENS = 10 /* SPECD_DRAFTS_BY_SLOT, but SPECD_DRAFT_TOKENS is not bound */
 };
 
@@ -566,18 +567,20 @@ SPECD_API int specd_get_verdict(specd_engine* engine, specd_verdict* verdict);
  * must not run any more once specd_close is called, nor while a role is bound anew. */
 SPECD_API int specd_enqueue_staged(specd_engine* engine, uint32_t num_sequences, void* cuda_stream);
 
-/* As specd_submit, for the next run of what specd_enqueue_staged enqueued. It may be called while
- * earlier rounds of the same sequences have not been answered, or not even run: the position, the
- * coins and the counts of penalties then go on, on the device, from where those rounds end, and
- * with SPECD_DRAFTS_BY_SLOT and SPECD_NEXT_TOKEN no id has to be known to the CPU. A round for a
- * sequence that has finished meanwhile is answered SPECD_STATUS_FINISHED and confirms nothing,
- * whatever it left in SPECD_NEXT_TOKEN. At most 4 rounds, and ring_depth, may be in flight
+/* As specd_submit, for the next run of what specd_enqueue_staged enqueued, which comes first. It
+ * may be called while earlier rounds of the same sequences have not been answered, or not even run:
+ * the position, the coins and the counts of penalties then go on, on the device, from where those
+ * rounds end, and with SPECD_DRAFTS_BY_SLOT and SPECD_NEXT_TOKEN no id has to be known to the CPU.
+ * A round for a sequence that has finished meanwhile is answered SPECD_STATUS_FINISHED and confirms
+ * nothing, whatever it leaves in SPECD_NEXT_TOKEN; the slot of a closed sequence is nobody else's
+ * before its staged rounds have been polled. At most 4 rounds, and ring_depth, may be in flight
  * (SPECD_FULL), and none from specd_submit beside them. Every staged round has to be run to be
  * answered, one whose sequences were all refused too.
  *
  * Parameters that look at tokens on the host (bad words of several tokens, no-repeat-n-gram, a
  * thinking budget, processors) need every round answered before the next is staged; otherwise
- * SPECD_STATUS_INVALID. */
+ * SPECD_STATUS_INVALID. So does a round whose lists of ids (penalties over long prompts) do not fit
+ * into 128 KiB for each of max_batch sequences together. */
 SPECD_API int specd_stage_round(specd_engine* engine, uint64_t round_id, const specd_draft* drafts,
                                 uint32_t num_drafts);
 

@@ -266,8 +266,11 @@ class Engine:
         """The number of the oldest staged round and a Result for each of its drafts, when it has
         been run; None if it was not within timeout_ms (-1: waits for it), or none is staged."""
         completion = c.Completion()
-        if check(c.load().specd_poll(self.pointer, ctypes.byref(completion), timeout_ms)) != 0:
-            return None
+        while True:
+            if check(c.load().specd_poll(self.pointer, ctypes.byref(completion), timeout_ms)) != 0:
+                return None
+            if completion.round_id in self._staged:
+                break  # else a round that an interrupted call of verify left behind
         sequences = self._staged.pop(completion.round_id)
         return completion.round_id, [results.result_of(completion.results[i], sequence)
                                      for i, sequence in enumerate(sequences)]
