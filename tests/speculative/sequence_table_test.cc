@@ -13,7 +13,7 @@ TEST_SUITE("unit") {
     const SequenceHandle a = table.Open()->handle;
     const SequenceHandle b = table.Open()->handle;
     CHECK(table.Open() == nullptr);
-    CHECK(table.num_open() == 2);
+    CHECK(table.num_taken() == 2);
     CHECK(table.Close(a));
     const SequenceHandle c = table.Open()->handle;
     CHECK(SlotOf(c) == SlotOf(a));
@@ -31,7 +31,7 @@ TEST_SUITE("unit") {
     CHECK(table.Find((uint64_t{1} << 32) | 77) == nullptr);
     CHECK(table.Close(a));
     CHECK_FALSE(table.Close(a));
-    CHECK(table.num_open() == 0);
+    CHECK(table.num_taken() == 0);
   }
 
   TEST_CASE("a reused slot starts from nothing") {
