@@ -8,6 +8,7 @@
 
 #include "ipc/round_channel.h"
 #include "ipc/round_words.h"
+#include "tests/support/eventually.h"
 #include "tests/support/manual_clock.h"
 
 namespace specd {
@@ -116,6 +117,16 @@ TEST_SUITE("unit") {
     CHECK(bell.word.load() == 1);
   }
 
+  TEST_CASE("watch: one look releases every stream that has waited long enough") {
+    WatchFixture f;
+    for (const uint64_t number : {1, 2, 3}) {
+      f.watch.Add(number, &f.stream_a);
+      f.MakeReady(number);
+    }
+    f.watch.Look(0, true);
+    for (const uint64_t number : {1, 2, 3}) CHECK(f.Released(number));
+  }
+
   TEST_CASE("watch: without a daemon streams are released one after another, as they come") {
     WatchFixture f;
     f.watch.Add(1, &f.stream_a);
@@ -179,6 +190,10 @@ TEST_SUITE("unit") {
     CompletionView done;
     REQUIRE(channel.Poll(&done));
     CHECK(f.Released(1));
+    // It is gone for good, whatever is heard of its socket.
+    watch.Add(2, &f.stream_a);
+    f.MakeReady(2);
+    CHECK(Eventually([&] { return f.Released(2); }));
     watch.Stop();
   }
 
