@@ -4,7 +4,10 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -60,6 +63,7 @@ class Model {
     std::mt19937_64 random(3);
     for (size_t i = 0; i < target_.size(); ++i) {
       target_[i] = static_cast<float>(random() % 1000) / 250;
+      if (i % kVocab == i / kVocab * 37 % kVocab) target_[i] += 4;  // what it likes best
       draft_[i] = target_[i] + static_cast<float>(random() % 1000) / 1000;
     }
   }
@@ -164,18 +168,24 @@ class Generator {
   }
 
   void Open() {
-    for (uint32_t i = 0; i < kSequences; ++i) {
-      const specd_params params = ParamsOf(i, &kStopId);
-      specd_sequence_info info = {};
-      REQUIRE(specd_open_sequence(engine, std::to_string(i).c_str(), &params, &info) == SPECD_OK);
-      sequences[i] = info.sequence;
-      tensors->next_tokens[SlotOf(i)] = static_cast<int32_t>(i);  // the prompt's last
-    }
+    for (uint32_t i = 0; i < kSequences; ++i) OpenOne(i, ParamsOf(i, &kStopId));
+  }
+  void OpenOne(uint32_t i, const specd_params& params) {
+    specd_sequence_info info = {};
+    const std::string name = std::to_string(params.seed);
+    REQUIRE(specd_open_sequence(engine, name.c_str(), &params, &info) == SPECD_OK);
+    sequences[i] = info.sequence;
+    kept[i] = {};
+    tensors->next_tokens[SlotOf(i)] = static_cast<int32_t>(i);  // the prompt's last
   }
   uint32_t SlotOf(uint32_t i) const { return specd_sequence_slot(sequences[i]); }
 
-  void Forward(uint32_t step) {
-    for (uint32_t i = 0; i < kSequences; ++i) TheModel().Forward(i, SlotOf(i), step, tensors);
+  // Of a batch, in its order; each sequence counts its own.
+  using Batch = std::array<specd_sequence, kSequences>;
+  void Forward(const Batch& batch) {
+    for (uint32_t i = 0; i < kSequences; ++i) {
+      TheModel().Forward(i, specd_sequence_slot(batch[i]), num_forwards[batch[i]]++, tensors);
+    }
   }
 
   // All sequences that are not known to have finished, their tokens by slot or said.
@@ -201,7 +211,12 @@ class Generator {
     CHECK(done.round_id == round_id);
     for (uint32_t j = 0; j < done.num_results; ++j) {
       const specd_result& result = done.results[j];
-      Kept& of = kept[std::find(sequences, sequences + kSequences, result.sequence) - sequences];
+      const auto at = std::find(sequences.begin(), sequences.end(), result.sequence);
+      if (at == sequences.end()) {
+        CHECK(result.status == SPECD_STATUS_UNKNOWN_SEQUENCE);
+        continue;
+      }
+      Kept& of = kept[at - sequences.begin()];
       if (of.finish_reason != SPECD_FINISH_NONE) {
         CHECK(result.status == SPECD_STATUS_FINISHED);
         continue;
@@ -224,14 +239,23 @@ class Generator {
                                                         8, 9, 10, 11, 12, 13, 14, 15};
   specd_engine* engine = nullptr;
   Tensors* tensors = nullptr;
-  specd_sequence sequences[kSequences] = {};
+  Batch sequences = {};
+  std::map<specd_sequence, uint32_t> num_forwards;
   Kept kept[kSequences];
 };
 
 constexpr uint32_t kSteps = 30;
 
-// Each answer is waited for, each draft token said.
-void RunStepByStep(Kept* kept) {
+specd_params LaterParams() {
+  specd_params params = ParamsOf(1, &Generator::kStopId);
+  params.seed = 77;
+  params.max_tokens = 25;
+  return params;
+}
+
+// Each answer is waited for, each draft token said. Where `later` is not null, another sequence
+// takes the place of the last one when that has finished, and that one's tokens come there.
+void RunStepByStep(Kept* kept, Kept* later = nullptr) {
   Generator g("embedded:cpu");
   specd_region region = {};
   REQUIRE(specd_alloc(g.engine, sizeof(Tensors), &region) == SPECD_OK);
@@ -239,14 +263,20 @@ void RunStepByStep(Kept* kept) {
   g.BindAll(region.id);
   g.Open();
   for (uint32_t step = 0; step < kSteps; ++step) {
-    g.Forward(step);
+    g.Forward(g.sequences);
     const std::vector<specd_draft> parts = g.Drafts(false);
     if (parts.empty()) break;
     REQUIRE(specd_submit(g.engine, step, parts.data(), static_cast<uint32_t>(parts.size())) ==
             SPECD_OK);
     REQUIRE(g.Poll(step));
+    if (later != nullptr && kept[3].tokens.empty() && g.kept[3].finish_reason != 0) {
+      kept[3] = g.kept[3];
+      REQUIRE(specd_close_sequence(g.engine, g.sequences[3]) == SPECD_OK);
+      g.OpenOne(3, LaterParams());
+    }
   }
-  std::copy_n(g.kept, kSequences, kept);
+  if (later != nullptr) *later = g.kept[3];
+  std::copy_n(g.kept, later != nullptr ? kSequences - 1 : kSequences, kept);
 }
 
 // An engine in this process on a pretended device of this process.
@@ -254,9 +284,9 @@ struct GraphFixture {
   explicit GraphFixture() {
     process_gpu = &gpu;
     process_driver = &driver;
-    driver.is_imported = [this](const void* address) {
+    driver.is_imported = [this](const void* place) {
       GpuAllocation allocation;
-      return gpu.Describe(reinterpret_cast<GpuAddress>(address), &allocation).ok();
+      return gpu.Describe(reinterpret_cast<GpuAddress>(place), &allocation).ok();
     };
     g = std::make_unique<Generator>("embedded:cuda");
     REQUIRE(gpu.Allocate(uint64_t{2} << 20, &address).ok());
@@ -274,23 +304,29 @@ struct GraphFixture {
     REQUIRE(code == SPECD_OK);
     g->BindAll(region.id);
   }
-  int Stage(uint64_t round_id) {
-    const std::vector<specd_draft> parts = g->Drafts(true);
-    return specd_stage_round(g->engine, round_id, parts.data(),
-                             static_cast<uint32_t>(parts.size()));
+  int Stage(uint64_t round_id) { return Stage(round_id, g->Drafts(true)); }
+  int Stage(uint64_t round_id, const std::vector<specd_draft>& parts) {
+    const int code =
+        specd_stage_round(g->engine, round_id, parts.data(), static_cast<uint32_t>(parts.size()));
+    if (code == SPECD_OK) batches.push_back(g->sequences);
+    return code;
   }
-  // The engine's graph: its forward, then what was captured behind it.
-  void Replay(uint32_t step) {
-    g->Forward(step);
+  // The engine's graph: a forward of the batch that was staged for it, then what was captured.
+  void Replay() {
+    if (!batches.empty()) {
+      g->Forward(batches.front());
+      batches.pop_front();
+    }
     driver.Replay(driver.others_work[&stream]);
     REQUIRE(driver.fault.ok());
   }
 
-  FakeGpuContext gpu;
+  FakeGpuContext gpu{FakeGpuOptions(), 0};
   FakeGpu driver;
   GpuAddress address = 0;
   int stream = 0;  // only its address is of use
   std::unique_ptr<Generator> g;
+  std::deque<Generator::Batch> batches;  // staged and not launched
 };
 
 TEST_SUITE("unit") {
@@ -319,7 +355,7 @@ TEST_SUITE("unit") {
           REQUIRE(f.Stage(staged) == SPECD_OK);
         }
         CHECK_FALSE(f.g->Poll(step, 0));  // not run yet
-        f.Replay(step);
+        f.Replay();
         REQUIRE(f.g->Poll(step));
       }
       for (uint32_t i = 0; i < kSequences; ++i) {
@@ -332,17 +368,87 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE("sequences come and go while rounds of those before them are under way") {
+    Kept expected[kSequences];
+    Kept expected_later;
+    RunStepByStep(expected, &expected_later);
+    REQUIRE(expected_later.tokens.size() > 10);
+
+    GraphFixture f;
+    f.BindAll();
+    f.g->Open();
+    REQUIRE(specd_enqueue_staged(f.g->engine, kSequences, &f.stream) == SPECD_OK);
+    Kept last;
+    const uint32_t slot = f.g->SlotOf(3);
+    uint32_t staged = 0;
+    for (uint32_t step = 0; step < kSteps; ++step) {
+      for (; staged <= std::min(step + 2, kSteps - 1); ++staged) {
+        REQUIRE(f.Stage(staged) == SPECD_OK);
+      }
+      f.Replay();
+      REQUIRE(f.g->Poll(step));
+      if (last.tokens.empty() && f.g->kept[3].finish_reason != SPECD_FINISH_NONE) {
+        last = f.g->kept[3];
+        REQUIRE(specd_close_sequence(f.g->engine, f.g->sequences[3]) == SPECD_OK);
+        f.g->OpenOne(3, LaterParams());
+        // Two rounds of the old one are under way, and will write at its slot.
+        CHECK(f.g->SlotOf(3) != slot);
+      }
+    }
+    CHECK(last == expected[3]);
+    for (uint32_t i = 0; i < 3; ++i) CHECK(f.g->kept[i] == expected[i]);
+    // It began some rounds later than with an engine that waits, and has come less far.
+    const Kept& later = f.g->kept[3];
+    REQUIRE(later.tokens.size() > 5);
+    REQUIRE(later.tokens.size() <= expected_later.tokens.size());
+    CHECK(std::equal(later.tokens.begin(), later.tokens.end(), expected_later.tokens.begin()));
+  }
+
+  TEST_CASE("a round whose sequences are all refused or discarded has its turn like any") {
+    Kept expected[kSequences];
+    RunStepByStep(expected);
+    GraphFixture f;
+    f.BindAll();
+    f.g->Open();
+    REQUIRE(specd_enqueue_staged(f.g->engine, kSequences, &f.stream) == SPECD_OK);
+    REQUIRE(f.Stage(0) == SPECD_OK);
+    std::vector<specd_draft> parts = f.g->Drafts(true);
+    for (specd_draft& part : parts) part.flags = SPECD_DISCARD;
+    parts[0].sequence += uint64_t{9} << 32;
+    REQUIRE(f.Stage(1, parts) == SPECD_OK);
+    REQUIRE(f.Stage(2) == SPECD_OK);
+    f.Replay();
+    REQUIRE(f.g->Poll(0));
+    f.batches.pop_front();  // its forward is of others
+    f.driver.Replay(f.driver.others_work[&f.stream]);
+    specd_completion done = {};
+    REQUIRE(specd_poll(f.g->engine, &done, 20000) == SPECD_OK);
+    CHECK(done.results[0].status == SPECD_STATUS_UNKNOWN_SEQUENCE);
+    for (uint32_t i = 1; i < kSequences; ++i) {
+      CHECK(done.results[i].status == SPECD_STATUS_OK);
+      CHECK(done.results[i].num_kept == 0);
+      CHECK(done.results[i].total_kept == f.g->kept[i].tokens.size());
+    }
+    f.Replay();
+    REQUIRE(f.g->Poll(2));
+    for (uint32_t i = 0; i < kSequences; ++i) {
+      const std::vector<int32_t>& tokens = f.g->kept[i].tokens;
+      REQUIRE(f.g->kept[i].accepted.size() == 2);
+      CHECK(std::equal(tokens.begin(), tokens.end(), expected[i].tokens.begin()));
+    }
+  }
+
   TEST_CASE("a graph that runs with nothing staged does nothing, and loses no later round") {
     GraphFixture f;
     f.BindAll();
     f.g->Open();
     REQUIRE(specd_enqueue_staged(f.g->engine, 1, &f.stream) == SPECD_OK);
     f.g->tensors->next_tokens[0] = 5;
-    f.Replay(0);
+    f.Replay();
     CHECK(f.g->tensors->next_tokens[0] == 5);
     REQUIRE(f.Stage(8) == SPECD_OK);
-    f.Replay(0);
-    f.Replay(1);
+    f.Replay();
+    f.Replay();
     CHECK(f.g->Poll(8));
     CHECK(f.g->kept[0].accepted.size() == 1);
   }
@@ -357,8 +463,8 @@ TEST_SUITE("unit") {
     const std::vector<specd_draft> parts = f.g->Drafts(false);
     const auto count = static_cast<uint32_t>(parts.size());
     CHECK(specd_submit(f.g->engine, 9, parts.data(), count) == SPECD_ERROR_STATE);
-    for (uint32_t round = 0; round < 4; ++round) {
-      f.Replay(round);
+    for (uint64_t round = 0; round < 4; ++round) {
+      f.Replay();
       CHECK(f.g->Poll(round));
     }
     // And the other way about.
@@ -366,7 +472,7 @@ TEST_SUITE("unit") {
     CHECK(f.Stage(10) == SPECD_ERROR_STATE);
     CHECK(f.g->Poll(9));
     REQUIRE(f.Stage(10) == SPECD_OK);
-    f.Replay(4);
+    f.Replay();
     CHECK(f.g->Poll(10));
   }
 

@@ -211,7 +211,7 @@ TEST_SUITE("unit") {
           std::string::npos);
     CHECK(Refusal(f, params, {{}, bad}).find("outputs[1] = 8") != std::string::npos);
     CHECK(Refusal(f, params, {{}, two}).find("max_tokens = 2") != std::string::npos);
-    CHECK(f.verifier->sequences().num_open() == 0);
+    CHECK(f.verifier->sequences().num_taken() == 0);
   }
 
   TEST_CASE("EOS and stop ids finish only beyond min_tokens (CONTRACT 7)") {
