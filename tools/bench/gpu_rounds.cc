@@ -156,13 +156,13 @@ GpuResult GpuRounds::LaunchRead(int32_t round) {
 
 GpuResult GpuRounds::LaunchWeights(int32_t round, bool approximate) {
   const ReadPlan& read = rounds_[static_cast<size_t>(round)].read;
-  // A round needs no more rows than its tasks' workspaces have slots.
+  // Which begins with workspaces; a round needs no more rows than those have slots.
   return driver_->LaunchWeights({.rows = read.rows,
                                  .num_rows = read.num_rows,
                                  .dtype = set_.target().dtype,
                                  .vocab_size = set_.target().vocab_size,
                                  .scale = kScale,
-                                 .workspaces = workspaces_.get(),
+                                 .workspaces = round_memory_.get(),
                                  .approximate = approximate});
 }
 
