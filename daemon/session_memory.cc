@@ -112,7 +112,7 @@ absl::Status Session::Bind(TensorRole role, uint32_t region, const TensorSpec& s
     return MakeError(SPECD_ERROR_UNSUPPORTED, "role",
                      fmt::format("role = {} is not supported; use SPECD_TARGET_ROWS (1), "
                                  "SPECD_DRAFT_ROWS (2), SPECD_GRAMMAR_MASK (3), "
-                                 "SPECD_NEXT_TOKEN (4) + 0 .. {} or SPECD_DRAFT_TOKENS (12)",
+                                 "SPECD_NEXT_TOKEN (4) + 0 .. {} or SPECD_DRAFT_TOKENS (16)",
                                  static_cast<uint32_t>(role), kNextTokensMax - 1));
   }
   const absl::StatusOr<RowMemory> memory = MemoryOf(role, region);

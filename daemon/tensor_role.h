@@ -16,7 +16,7 @@ enum class TensorRole : uint32_t {
   kDraftRows = 2,
   kGrammarMask = 3,
   kNextToken = 4,
-  kDraftTokens = 12,
+  kDraftTokens = 16,
 };
 
 // Of next tokens: whose.

@@ -172,7 +172,7 @@ enum {
   SPECD_GRAMMAR_MASK = 3, /* int32 rows of ceil(vocab_size / 32) words: bit i % 32 of word i / 32 is
                              1 where id i is allowed */
   SPECD_NEXT_TOKEN = 4,   /* int32 ids that specd writes; below */
-  SPECD_DRAFT_TOKENS = 12 /* int32 ids that specd reads, for SPECD_DRAFTS_BY_SLOT; below */
+  SPECD_DRAFT_TOKENS = 16 /* int32 ids that specd reads, for SPECD_DRAFTS_BY_SLOT; below */
 };
 
 /* SPECD_NEXT_TOKEN: after every round in which a sequence gets tokens, the last of them, which its

@@ -9,7 +9,7 @@ from ._library import check
 from .arrays import integer
 
 NEXT_TOKEN = 4
-DRAFT_TOKENS = 12
+DRAFT_TOKENS = 16
 
 
 def import_device(engine, address, size_bytes):
