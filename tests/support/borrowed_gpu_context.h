@@ -2,7 +2,11 @@
 // a test wants the one it has. The other one must live longer.
 #pragma once
 
+#include <memory>
+#include <vector>
+
 #include "kernels/core/gpu_context.h"
+#include "tests/support/fake_gpu_context.h"
 
 namespace specd {
 
@@ -67,6 +71,24 @@ class BorrowedGpuContext final : public GpuContext {
 
  private:
   GpuContext& gpu_;
+};
+
+// One whose devices are the pretended ones, each of them this context.
+class BorrowedGpuPlatform final : public GpuPlatform {
+ public:
+  explicit BorrowedGpuPlatform(GpuContext* gpu) : gpu_(gpu) {}
+
+  GpuResult ListDevices(std::vector<GpuDevice>* devices) override {
+    *devices = FakeGpuOptions().devices;
+    return GpuResult::Ok();
+  }
+  GpuResult OpenContext(size_t, std::unique_ptr<GpuContext>* context) override {
+    *context = std::make_unique<BorrowedGpuContext>(gpu_);
+    return GpuResult::Ok();
+  }
+
+ private:
+  GpuContext* const gpu_;
 };
 
 }  // namespace specd

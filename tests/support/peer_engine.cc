@@ -16,21 +16,11 @@ namespace {
 FakeGpuContext* process_gpu = nullptr;
 FakeGpu process_driver;  // of rounds in this process
 
-class BorrowedPlatform final : public GpuPlatform {
- public:
-  GpuResult ListDevices(std::vector<GpuDevice>* devices) override {
-    *devices = FakeGpuOptions().devices;
-    return GpuResult::Ok();
-  }
-  GpuResult OpenContext(size_t, std::unique_ptr<GpuContext>* context) override {
-    *context = std::make_unique<BorrowedGpuContext>(process_gpu);
-    return GpuResult::Ok();
-  }
-};
-
 }  // namespace
 
-std::unique_ptr<GpuPlatform> MakeEnginePlatform() { return std::make_unique<BorrowedPlatform>(); }
+std::unique_ptr<GpuPlatform> MakeEnginePlatform() {
+  return std::make_unique<BorrowedGpuPlatform>(process_gpu);
+}
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeEngineBackend(std::string_view name,
                                                            const BackendOptions&) {
