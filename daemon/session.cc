@@ -21,10 +21,10 @@ static_assert(SessionLimits::kScoresMax == 1 + kLogprobsMax + kLogprobTokenIdsMa
 constexpr size_t kEventQueueSize = 4096;
 
 // A record that reads well and is refused all the same was refused by the verifier.
-uint32_t DetailOf(RoundStatus status, RecordFault fault) {
-  if (status != RoundStatus::kInvalid) return SPECD_DETAIL_NONE;
-  if (fault == RecordFault::kNone) return SPECD_DETAIL_REFUSED;
-  return static_cast<uint32_t>(fault);
+uint32_t DetailOf(const RoundResult& result, RecordFault fault) {
+  if (result.status != RoundStatus::kInvalid) return SPECD_DETAIL_NONE;
+  return fault == RecordFault::kNone ? static_cast<uint32_t>(result.fault.detail)
+                                     : static_cast<uint32_t>(fault);
 }
 
 }  // namespace
@@ -179,7 +179,7 @@ void Session::AnswerRound(const SubmissionCopy& submission) {
                    result.total_kept,
                    result.stop_token,
                    result.tokens,
-                   DetailOf(result.status, submission.records()[i].fault),
+                   DetailOf(result, submission.records()[i].fault),
                    static_cast<uint32_t>(result.scores_per_token),
                    result.scores,
                    result.cumulative_logprob};

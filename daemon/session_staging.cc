@@ -42,6 +42,11 @@ absl::Status Session::CheckBoundForStaging() {
 absl::Status Session::EnqueueStaged(void* stream, uint32_t num_sequences) {
   MutexLock lock(&mutex_);
   if (absl::Status status = CheckBoundForStaging(); !status.ok()) return status;
+  if (stream == nullptr) {
+    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "cuda_stream",
+                     "cuda_stream is NULL; give the cudaStream_t that is capturing, or "
+                     "cudaStreamLegacy for the default one");
+  }
   if (num_sequences == 0 || num_sequences > options_.limits.max_batch) {
     return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "num_sequences",
                      fmt::format("num_sequences = {} is outside 1 .. {} (max_batch of specd_open)",

@@ -47,11 +47,15 @@ const char* specd_detail_text(uint32_t detail) {
       return "target_argmax: an id outside the vocabulary";
     case SPECD_DETAIL_REFUSED:
       return "the sequence stands in the round twice, or cannot be verified with what is brought: "
-             "target_argmax in place of rows that it needs, masks over final probabilities, or "
-             "its parameters look at tokens that the host does not know (draft tokens by slot, a "
-             "round staged behind unanswered ones), or a staged round does not fit";
+             "target_argmax in place of rows that it needs, masks over final probabilities";
     case SPECD_DETAIL_DRAFT_TOKENS:
       return "flags: SPECD_DRAFTS_BY_SLOT, but SPECD_DRAFT_TOKENS is not bound";
+    case SPECD_DETAIL_HOST_TOKENS:
+      return "bad_words, no_repeat_ngram, thinking_budget and processors look at tokens that the "
+             "host does not know; give draft tokens, and poll staged rounds before the next one";
+    case SPECD_DETAIL_NO_ROOM:
+      return "drafts: the lists of ids of these sequences do not fit into the memory of a staged "
+             "round; stage fewer sequences, or submit the round";
     default:
       return "unknown";
   }

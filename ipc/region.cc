@@ -226,6 +226,11 @@ absl::Status CheckSlots(const TensorSpec& spec, uint32_t num_slots, std::string_
 
 absl::StatusOr<TokenRows> BindTokenRows(const RowMemory& memory, const TensorSpec& spec,
                                         uint32_t num_slots, uint32_t row_ids) {
+  if (row_ids == 0) {
+    return Invalid("role",
+                   "draft tokens cannot be bound with max_draft = 0: no draft has any; leave the "
+                   "role unbound, or attach with a larger max_draft");
+  }
   if (absl::Status status = CheckPlain(spec, "draft tokens have"); !status.ok()) return status;
   if (absl::Status status = CheckSlots(spec, num_slots, "draft tokens need a row"); !status.ok()) {
     return status;

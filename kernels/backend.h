@@ -16,7 +16,8 @@
 
 namespace specd {
 
-// Rounds that may be staged at a time: one runs, one is behind it, and one is being read.
+// Rounds that may be staged at a time: one runs, one is behind it, one is being staged, and one has
+// been run and is not yet collected.
 inline constexpr int32_t kStagedRoundsMax = 4;
 
 // SlotStates::recent_room of any round is at most this: what the rounds that may be under way can
@@ -65,8 +66,7 @@ class Backend {
   // where there is none. Nobody waits for a device here. Rounds are answered in the order of Stage.
   //
   // The first call takes memory, also during a capture. The destructor and Prepare give it back,
-  // once what runs on the device has ended, and with it go rounds that were not collected: graphs
-  // with such launches in them must have been destroyed before.
+  // and with it go rounds that were not collected: nothing of what was enqueued may run by then.
 
   // Enqueues on a stream of the caller's (a cudaStream_t, not null), which may be capturing. The
   // launch is as wide as rounds of num_tasks want it, and does any round. What is enqueued on

@@ -27,7 +27,9 @@ void Verifier::StageRound(std::span<const RoundInput> inputs) {
     empty.num_tasks = 0;
     staging_failed_ = !backend_->Stage(empty).ok();
     if (!staging_failed_) {
-      RefuseTasks("the round does not fit into the memory that staged rounds have", &staged);
+      RefuseTasks(
+          {"the round does not fit into the memory that staged rounds have", RoundDetail::kNoRoom},
+          &staged);
     }
   }
   for (int32_t i = 0; i < scratch.num_tasks; ++i) {
@@ -36,11 +38,11 @@ void Verifier::StageRound(std::span<const RoundInput> inputs) {
   ++num_staged_;
 }
 
-void Verifier::RefuseTasks(std::string_view reason, Staged* staged) {
+void Verifier::RefuseTasks(const RoundFault& fault, Staged* staged) {
   for (int32_t i = 0; i < staged->scratch.num_tasks; ++i) {
     RoundResult& result = staged->results[staged->scratch.task_results[static_cast<size_t>(i)]];
     result.status = RoundStatus::kInvalid;
-    result.reason = reason;
+    result.fault = fault;
     ++counters_.invalid_records;
   }
   staged->scratch.num_tasks = 0;
@@ -77,7 +79,7 @@ void Verifier::RecallResult(const RoundResult& staged, RoundResult* result) {
     return;
   }
   result->status = staged.status;
-  result->reason = staged.reason;
+  result->fault = staged.fault;
 }
 
 }  // namespace specd

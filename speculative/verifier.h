@@ -59,6 +59,15 @@ enum class RoundStatus : uint32_t {
   kAborted = 6,  // the round was called off before it was committed: nothing changed
 };
 
+// What kInvalid is about, where the record itself reads well. Values are SPECD_DETAIL_....
+enum class RoundDetail : uint32_t { kRefused = 9, kHostTokens = 11, kNoRoom = 12 };
+
+// Why an input cannot be verified; no reason: it can.
+struct RoundFault {
+  std::string_view reason;
+  RoundDetail detail = RoundDetail::kRefused;
+};
+
 // One sequence's part of a round. malformed: whoever decoded it found a count, kind or row index
 // out of range; it is answered kInvalid and its chain is not looked at.
 // discard: the rows are padding or an unfinished prefill; nothing is sampled and no state changes,
@@ -116,7 +125,7 @@ struct ScoreResult {
 struct RoundResult {
   SequenceHandle sequence = 0;
   RoundStatus status = RoundStatus::kOk;
-  std::string_view reason;  // what is wrong, where status is kInvalid
+  RoundFault fault;  // where status is kInvalid
   FinishReason finish_reason = FinishReason::kNone;
   uint32_t num_accepted = 0;  // of the kept tokens, those that are accepted drafts
   uint32_t num_kept = 0;
@@ -242,8 +251,8 @@ class Verifier {
   bool Pack(const RoundInput& input, RoundScratch* scratch, RoundResult* result);
   // Looks up a sequence that goes on, or answers for it.
   Sequence* FindRunning(SequenceHandle handle, RoundResult* result);
-  // What makes an input impossible to verify; empty: nothing.
-  std::string_view FindFault(const RoundInput& input, const Sequence& sequence) const;
+  // What makes an input impossible to verify.
+  RoundFault FindFault(const RoundInput& input, const Sequence& sequence) const;
   std::string_view FindArgmaxFault(const RoundInput& input, const Sequence& sequence) const;
   bool IsMaskRow(int32_t row) const { return row >= -1 && row < mask_.num_rows; }
   void PackPlaces(const RoundInput& input, Sequence* sequence, ChainTask* task, PlaceEdits* places);
@@ -263,7 +272,7 @@ class Verifier {
     std::vector<RoundResult> results;
     size_t num_inputs = 0;
   };
-  void RefuseTasks(std::string_view reason, Staged* staged);
+  void RefuseTasks(const RoundFault& fault, Staged* staged);
   void RecallResult(const RoundResult& staged, RoundResult* result);
 
   // ---- draft_and_score.cc

@@ -59,42 +59,44 @@ Sequence* Verifier::FindRunning(SequenceHandle handle, RoundResult* result) {
   return nullptr;
 }
 
-std::string_view Verifier::FindFault(const RoundInput& input, const Sequence& sequence) const {
+RoundFault Verifier::FindFault(const RoundInput& input, const Sequence& sequence) const {
   const DraftChain& chain = input.chain;
-  if (input.malformed) return "a count, kind or row index of the record is out of range";
+  if (input.malformed) return {"a count, kind or row index of the record is out of range"};
   // A second record of the same sequence has no defined place in the output.
-  if (sequence.last_round == round_stamp_) return "the sequence stands in this round twice";
+  if (sequence.last_round == round_stamp_) return {"the sequence stands in this round twice"};
   if (input.discard) return {};
   if (chain.num_drafts < 0 || chain.num_drafts > options_.limits.max_draft) {
-    return "num_drafts is outside 0 .. max_draft";
+    return {"num_drafts is outside 0 .. max_draft"};
   }
   if ((chain.draft_weights == nullptr) != (chain.draft_masses == nullptr)) {
-    return "a side channel needs both draft_weights and draft_masses";
+    return {"a side channel needs both draft_weights and draft_masses"};
   }
   if (IsMasked(input)) {
-    if (mask_.words == nullptr) return "mask_rows were given, but no grammar mask is bound";
+    if (mask_.words == nullptr) return {"mask_rows were given, but no grammar mask is bound"};
     if (target_.rules.kind == RowKind::kFinalProbabilities) {
-      return "mask_rows cannot be honoured: the target rows are final probabilities";
+      return {"mask_rows cannot be honoured: the target rows are final probabilities"};
     }
     const bool inside = std::all_of(input.mask_rows, input.mask_rows + chain.num_drafts + 1,
                                     [this](int32_t row) { return IsMaskRow(row); });
-    if (!inside) return "a mask row is outside -1 .. rows of the mask - 1";
+    if (!inside) return {"a mask row is outside -1 .. rows of the mask - 1"};
   }
   if (input.drafts_by_slot && draft_tokens_.ids == nullptr) {
-    return "drafts_by_slot was given, but no draft tokens are bound";
+    return {"drafts_by_slot was given, but no draft tokens are bound"};
   }
   // What only the device knows cannot be looked at here.
   if (sequence.rules.has_processors() &&
       (input.drafts_by_slot || sequences_.IsHeld(SlotOf(sequence.handle)))) {
-    return "bad words, n-gram, thinking and custom processors need the draft tokens, and every "
-           "token before them, on the host";
+    return {
+        "bad words, n-gram, thinking and custom processors need the draft tokens, and every "
+        "token before them, on the host",
+        RoundDetail::kHostTokens};
   }
-  if (chain.target_argmax != nullptr) return FindArgmaxFault(input, sequence);
-  if (chain.target_rows == nullptr || target_.num_rows == 0) return "there are no target rows";
+  if (chain.target_argmax != nullptr) return {FindArgmaxFault(input, sequence)};
+  if (chain.target_rows == nullptr || target_.num_rows == 0) return {"there are no target rows"};
   const bool any_sampled = AnySampled(chain);
   if (NeedsDraftRows(ResolveMethod(sequence.method, any_sampled), any_sampled) &&
       (chain.draft_rows == nullptr || draft_.num_rows == 0)) {
-    return "sampled drafts need the draft rows they were drawn from";
+    return {"sampled drafts need the draft rows they were drawn from"};
   }
   return {};
 }
@@ -118,8 +120,8 @@ std::string_view Verifier::FindArgmaxFault(const RoundInput& input,
 bool Verifier::Pack(const RoundInput& input, RoundScratch* scratch, RoundResult* result) {
   Sequence* sequence = FindRunning(input.sequence, result);
   if (sequence == nullptr) return false;
-  result->reason = FindFault(input, *sequence);
-  if (!result->reason.empty()) {
+  result->fault = FindFault(input, *sequence);
+  if (!result->fault.reason.empty()) {
     result->status = RoundStatus::kInvalid;
     ++counters_.invalid_records;
     return false;

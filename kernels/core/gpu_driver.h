@@ -105,8 +105,6 @@ class GpuDriver {
 
   // Waits for everything enqueued, and reports the first error that any of it had.
   virtual GpuResult Synchronize() = 0;
-  // Waits for everything on the device, on whatever stream.
-  virtual GpuResult SynchronizeDevice() = 0;
   // Whether the device has failed, on whatever stream; a failure is seen sooner or later. Waits for
   // nothing and may be asked while streams of the caller's are capturing.
   virtual GpuResult Check() = 0;

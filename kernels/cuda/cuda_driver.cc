@@ -32,10 +32,10 @@ class CudaDriver final : public GpuDriver {
   ~CudaDriver() override {
     GpuResult result = GpuResult::Ok();
     if (own_ != nullptr) {
-      result = OnDevice("cudaStreamDestroy", [&] { return cudaStreamDestroy(own_); });
+      result = DuringCaptures("cudaStreamDestroy", [&] { return cudaStreamDestroy(own_); });
     }
     if (result.ok() && marker_ != nullptr) {
-      result = OnDevice("cudaEventDestroy", [&] { return cudaEventDestroy(marker_); });
+      result = DuringCaptures("cudaEventDestroy", [&] { return cudaEventDestroy(marker_); });
     }
     if (!result.ok()) fmt::print(stderr, "specd: closing the CUDA driver: {}\n", result.text());
   }
@@ -211,7 +211,7 @@ class CudaDriver final : public GpuDriver {
     result =
         OnDevice("cudaGraphInstantiate", [&] { return cudaGraphInstantiate(&made, captured, 0); });
     const GpuResult destroyed =
-        OnDevice("cudaGraphDestroy", [&] { return cudaGraphDestroy(captured); });
+        DuringCaptures("cudaGraphDestroy", [&] { return cudaGraphDestroy(captured); });
     if (!result.ok()) return result;
     result = destroyed;
     // Or the first launch would bring it to the device.
@@ -223,7 +223,7 @@ class CudaDriver final : public GpuDriver {
       return result;
     }
     const GpuResult ended =
-        OnDevice("cudaGraphExecDestroy", [&] { return cudaGraphExecDestroy(made); });
+        DuringCaptures("cudaGraphExecDestroy", [&] { return cudaGraphExecDestroy(made); });
     if (!ended.ok()) fmt::print(stderr, "specd: ending a graph: {}\n", ended.text());
     return result;
   }
@@ -235,8 +235,9 @@ class CudaDriver final : public GpuDriver {
   }
   GpuResult DestroyGraph(Graph* graph) override {
     if (graph == nullptr) return GpuResult::Ok();
-    return OnDevice("cudaGraphExecDestroy",
-                    [&] { return cudaGraphExecDestroy(reinterpret_cast<cudaGraphExec_t>(graph)); });
+    return DuringCaptures("cudaGraphExecDestroy", [&] {
+      return cudaGraphExecDestroy(reinterpret_cast<cudaGraphExec_t>(graph));
+    });
   }
 
   GpuResult CreateEvent(Event** event) override {
@@ -246,8 +247,8 @@ class CudaDriver final : public GpuDriver {
     return result;
   }
   GpuResult DestroyEvent(Event* event) override {
-    return OnDevice("cudaEventDestroy",
-                    [&] { return cudaEventDestroy(reinterpret_cast<cudaEvent_t>(event)); });
+    return DuringCaptures("cudaEventDestroy",
+                          [&] { return cudaEventDestroy(reinterpret_cast<cudaEvent_t>(event)); });
   }
   // As a node of its own in a graph; without the flag a capture would only note an order.
   GpuResult RecordEvent(Event* event) override {
@@ -269,9 +270,6 @@ class CudaDriver final : public GpuDriver {
 
   GpuResult Synchronize() override {
     return OnDevice("cudaStreamSynchronize", [&] { return cudaStreamSynchronize(stream()); });
-  }
-  GpuResult SynchronizeDevice() override {
-    return DuringCaptures("cudaDeviceSynchronize", cudaDeviceSynchronize);
   }
 
   // A fault ends the whole context, and the driver tells of it when it is asked for something that

@@ -73,7 +73,19 @@ absl::Status CheckStageable(const RoundBatch& batch, const BackendLimits& limits
 }
 
 absl::Status Failure(const char* what, const GpuResult& result) {
-  return absl::InternalError(fmt::format("the GPU failed {}: {}", what, result.text()));
+  return absl::InternalError(
+      fmt::format("the GPU failed {}: {}; start the process again", what, result.text()));
+}
+
+// Of one area.
+size_t TaskBytes(const BackendLimits& limits) {
+  return Arena::Aligned(TaskArenaBytes(limits.vocab_size, limits.max_batch));
+}
+size_t AnswerBytes(const BackendLimits& limits) {
+  return Arena::Aligned(AnswerArenaBytes(limits.max_batch));
+}
+size_t PinnedBytes(const BackendLimits& limits) {
+  return kStagedRoundsMax * (sizeof(FetchHeader) + TaskBytes(limits) + AnswerBytes(limits));
 }
 
 }  // namespace
@@ -105,8 +117,8 @@ struct RoundQueue::Memory {
 
 GpuResult RoundQueue::Memory::Allocate(GpuDriver* driver, const BackendLimits& limits) {
   const int32_t max_tasks = limits.max_batch;
-  task_bytes = Arena::Aligned(TaskArenaBytes(limits.vocab_size, max_tasks));
-  answer_bytes = Arena::Aligned(AnswerArenaBytes(max_tasks));
+  task_bytes = TaskBytes(limits);
+  answer_bytes = AnswerBytes(limits);
   const size_t area_bytes = sizeof(FetchHeader) + task_bytes;
   const int32_t recent_room = RecentRoomMax(limits.max_draft);
   const size_t slot_bytes = limits.num_slots * sizeof(uint32_t);
@@ -147,11 +159,7 @@ GpuResult RoundQueue::Memory::Allocate(GpuDriver* driver, const BackendLimits& l
 RoundQueue::RoundQueue(GpuDriver* driver, const BackendLimits& limits)
     : driver_(driver), limits_(limits) {}
 
-RoundQueue::~RoundQueue() {
-  if (memory_ == nullptr) return;
-  const GpuResult result = driver_->SynchronizeDevice();
-  if (!result.ok()) fmt::print(stderr, "specd: waiting for staged rounds: {}\n", result.text());
-}
+RoundQueue::~RoundQueue() = default;
 
 absl::Status RoundQueue::TakeMemory() {
   if (memory_ != nullptr) return absl::OkStatus();
@@ -159,10 +167,10 @@ absl::Status RoundQueue::TakeMemory() {
   const GpuResult result = memory->Allocate(driver_, limits_);
   if (!result.ok()) {
     return absl::ResourceExhaustedError(fmt::format(
-        "no memory for staged rounds of max_batch {}, max_draft {}, vocab_size {} and {} slots: "
-        "{}; lower them or free memory on the device",
+        "no memory for staged rounds of max_batch {}, max_draft {}, vocab_size {} and {} slots, {} "
+        "bytes of it page-locked in the host: {}; lower them, or free memory of that kind",
         limits_.max_batch, limits_.max_draft, limits_.vocab_size, limits_.num_slots,
-        result.text()));
+        PinnedBytes(limits_), result.text()));
   }
   memory_ = std::move(memory);
   return absl::OkStatus();

@@ -7,10 +7,10 @@
 // turn has written to host memory. Neither waits, and after the first Enqueue or Stage, which takes
 // all memory, nothing is allocated. Answers are those of CudaBackend::Run, to the bit.
 //
-// The launches hold addresses of memory that is given back by the destructor: graphs that they are
-// part of must have been destroyed before, or at least never be launched again. The destructor
-// waits for what still runs on the device, and drops rounds that are staged and were not run. Not
-// thread-safe, but the device may take a round while the next one is being staged.
+// The launches hold addresses of memory that is given back by the destructor: nothing of them may
+// run by then, or later. It waits for nobody, because CUDA has no wait for a device on which
+// somebody captures, and it drops rounds that are staged and were not run. Not thread-safe, but the
+// device may take a round while the next one is being staged.
 #pragma once
 
 #include <cstdint>

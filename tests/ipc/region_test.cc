@@ -256,6 +256,9 @@ TEST_SUITE("unit") {
     CHECK(apart->ids == static_cast<const TokenId*>(region.data()) + 2);
     CHECK(apart->row_stride == 20);
     CHECK(ErrorFieldOf(BindTokenRows(region, {1, 0, 1, 0}, 1, 5).status()) == "role");
+    // A session without drafts has no rows to speak of, wherever they would begin.
+    CHECK(ErrorFieldOf(BindTokenRows(region, {0, 0, 1, 0}, 1, 0).status()) == "role");
+    CHECK(ErrorFieldOf(BindTokenRows(region, {0, 4096, 1, 0}, 1, 0).status()) == "role");
   }
 }
 

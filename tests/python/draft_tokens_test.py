@@ -58,7 +58,7 @@ class DraftTokensTest(unittest.TestCase):
         self.engine.draft_tokens()
         (refused,) = self.engine.verify(rows, [specd.Draft(self.open(bad_words=[[1, 2]]), by_slot=1)])
         self.assertEqual(refused.status, "invalid")
-        self.assertIn("draft tokens by slot", refused.detail)
+        self.assertIn("tokens that the host does not know", refused.detail)
         for draft in (specd.Draft(self.open(), [1], by_slot=1), specd.Draft(self.open(), by_slot=4)):
             with self.assertRaises(specd.Error):
                 self.engine.verify(rows, [draft])

@@ -80,7 +80,7 @@ TEST_SUITE("unit") {
     input.mask_rows = mask_rows;
     const RoundResult result = f.Round(input);
     CHECK(result.status == RoundStatus::kInvalid);
-    CHECK(result.reason.find("final probabilities") != std::string_view::npos);
+    CHECK(result.fault.reason.find("final probabilities") != std::string_view::npos);
   }
 
   TEST_CASE("a tensor that contradicts itself is not bound") {

@@ -125,7 +125,7 @@ TEST_SUITE("unit") {
     CHECK(f.Collect()[0].total_kept == 3);
     nothing = f.Collect()[0];
     CHECK(nothing.status == RoundStatus::kInvalid);
-    CHECK(nothing.reason.find("record") != std::string_view::npos);
+    CHECK(nothing.fault.reason.find("record") != std::string_view::npos);
     CHECK(nothing.total_kept == 3);
     // Behind the end, whatever it was to be.
     f.Stage(s);
@@ -173,7 +173,8 @@ TEST_SUITE("unit") {
     CHECK(f.backend->staged[0].num_tasks == 0);
     const RoundResult refused = f.Collect()[0];
     CHECK(refused.status == RoundStatus::kInvalid);
-    CHECK(refused.reason.find("does not fit") != std::string_view::npos);
+    CHECK(refused.fault.reason.find("does not fit") != std::string_view::npos);
+    CHECK(refused.fault.detail == RoundDetail::kNoRoom);
     f.backend->script = {Confirm(0, {1})};
     f.Stage(s);
     CHECK_FALSE(f.backend->seen[0].continues);

@@ -14,9 +14,9 @@ using Fixture = VerifierFixture;
 using Ids = std::vector<TokenId>;
 
 void CheckInvalid(const RoundResult& result, std::string_view reason) {
-  CAPTURE(result.reason);
+  CAPTURE(result.fault.reason);
   CHECK(result.status == RoundStatus::kInvalid);
-  CHECK(result.reason.find(reason) != std::string_view::npos);
+  CHECK(result.fault.reason.find(reason) != std::string_view::npos);
   CHECK(result.num_kept == 0);
 }
 

@@ -70,12 +70,6 @@ GpuResult FakeGpuDriver::Synchronize() {
   return result;
 }
 
-GpuResult FakeGpuDriver::SynchronizeDevice() {
-  const GpuResult result = Call("SynchronizeDevice");
-  const GpuResult finished = Synchronize();
-  return result.ok() ? finished : result;
-}
-
 GpuResult FakeGpuDriver::Check() {
   const GpuResult result = Call("Check");
   return result.ok() ? gpu_->fault : result;

@@ -99,7 +99,6 @@ class FakeGpuDriver final : public GpuDriver {
   GpuResult RecordEvent(Event* event) override;
   GpuResult ElapsedUs(Event* start, Event* end, double* elapsed_us) override;
   GpuResult Synchronize() override;
-  GpuResult SynchronizeDevice() override;
   GpuResult Check() override;
 
  private:

@@ -30,7 +30,8 @@
  * may be 0: that is plain sampling, and needs one row. specd can also be the drafter's sampler
  * (specd_sample_draft), and score given ids (specd_score).
  *
- * Rows must not change between specd_submit and the completion of that round.
+ * Rows must not change between specd_submit and the completion of that round. (A round on a stream
+ * or inside a graph reads them in the order of the stream: see there.)
  *
  * Threads: a specd_engine may be used by one thread at a time. Different engines are independent.
  *
@@ -452,10 +453,13 @@ enum {
   SPECD_DETAIL_ARGMAX = 8,     /* target_argmax: an id outside the vocabulary */
   SPECD_DETAIL_REFUSED = 9,    /* the sequence stands in the round twice, or cannot be verified with
                                   what is brought: target_argmax in place of rows that it needs,
-                                  masks over final probabilities; or its parameters look at tokens
-                                  that the host does not know (SPECD_DRAFTS_BY_SLOT, a round staged
-                                  behind unanswered ones); or a staged round does not fit */
-  SPECD_DETAIL_DRAFT_TOKENS = 10 /* SPECD_DRAFTS_BY_SLOT, but SPECD_DRAFT_TOKENS is not bound */
+                                  masks over final probabilities */
+  SPECD_DETAIL_DRAFT_TOKENS = 10, /* SPECD_DRAFTS_BY_SLOT, but SPECD_DRAFT_TOKENS is not bound */
+  SPECD_DETAIL_HOST_TOKENS = 11,  /* the sequence's parameters look at tokens that the host does not
+                                     know: draft tokens by slot, or those of staged rounds that were
+                                     not polled */
+  SPECD_DETAIL_NO_ROOM = 12       /* the lists of ids of a staged round do not fit: stage fewer
+                                     sequences, or submit it */
 };
 
 /* "target_rows: an index is not below the number of rows bound", and so on; never NULL. */
@@ -559,12 +563,17 @@ SPECD_API int specd_get_verdict(specd_engine* engine, specd_verdict* verdict);
  *   specd_poll              its answer, when there is time
  *
  * Each time what was enqueued runs, it does the oldest round that was staged and not yet run; with
- * none staged it does nothing. Without a capture it runs once, as any launch. Launches must be in
- * the order of the rounds whose rows they compute, and behind one another, whatever streams they
- * are on. num_sequences, 1 .. max_batch, is how many sequences the launch is made wide for; rounds
- * of any size are done. All roles must be bound to memory of the device (specd_import_device) that
- * cuda_stream is of; NULL is no stream here, cudaStreamLegacy is the default one. What was captured
- * must not run any more once specd_close is called, nor while a role is bound anew. */
+ * none staged it does nothing. Rows, masks and draft tokens have to be there when the stream comes
+ * to it, and to stay until it has ended; the answer need not be waited for. Without a capture it
+ * runs once, as any launch. Launches must be in the order of the rounds whose rows they compute,
+ * and behind one another, whatever streams they are on. num_sequences, 1 .. max_batch, is how many
+ * sequences the launch is made wide for; rounds of any size are done. All roles must be bound to
+ * memory of the device (specd_import_device) that cuda_stream is of; NULL is no stream here,
+ * cudaStreamLegacy is the default one. The first call takes 1 MiB and more of page-locked memory
+ * for each of max_batch sequences.
+ *
+ * Nothing of what was enqueued may run, or be on a stream, once specd_close is called, nor while a
+ * role is bound anew: synchronize first. */
 SPECD_API int specd_enqueue_staged(specd_engine* engine, uint32_t num_sequences, void* cuda_stream);
 
 /* As specd_submit, for the next run of what specd_enqueue_staged enqueued, which comes first. It
