@@ -34,6 +34,7 @@ enum class PeerOp : uint32_t {
   kQuery,        // its stream
   kCreateEvent,  // -> handle
   kOpenEvent,    // handle
+  // The event that it got last and has not destroyed.
   kDestroyEvent,
   kRecordEvent,
   kWaitEvent,

@@ -60,17 +60,27 @@ GpuResult GpuPeerWorker::Do(const PeerRequest& request, int fd, PeerReply* reply
     case PeerOp::kQuery:
       return context_.Query(stream_);
     case PeerOp::kCreateEvent: {
-      const GpuResult result = context_.CreateSharedEvent(&event_);
-      return result.ok() ? context_.ExportEvent(event_, &reply->handle) : result;
+      GpuEvent created;
+      const GpuResult result = context_.CreateSharedEvent(&created);
+      if (!result.ok()) return result;
+      events_.push_back(created);
+      return context_.ExportEvent(created, &reply->handle);
     }
-    case PeerOp::kOpenEvent:
-      return context_.OpenEvent(request.handle, &event_);
-    case PeerOp::kDestroyEvent:
-      return context_.DestroyEvent(event_);
+    case PeerOp::kOpenEvent: {
+      GpuEvent opened;
+      const GpuResult result = context_.OpenEvent(request.handle, &opened);
+      if (result.ok()) events_.push_back(opened);
+      return result;
+    }
+    case PeerOp::kDestroyEvent: {
+      const GpuEvent last = event();
+      if (!events_.empty()) events_.pop_back();
+      return context_.DestroyEvent(last);
+    }
     case PeerOp::kRecordEvent:
-      return context_.RecordEvent(event_, stream_);
+      return context_.RecordEvent(event(), stream_);
     case PeerOp::kWaitEvent:
-      return context_.WaitEvent(stream_, event_);
+      return context_.WaitEvent(stream_, event());
     default:  // what is an engine's, gpu_peer_main.cc does
       break;
   }

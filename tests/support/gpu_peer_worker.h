@@ -6,6 +6,8 @@
 
 #include <unistd.h>
 
+#include <vector>
+
 #include "ipc/unique_fd.h"
 #include "kernels/core/gpu_context.h"
 #include "tests/support/gpu_peer.h"
@@ -35,12 +37,13 @@ class GpuPeerWorker {
  private:
   GpuResult Export(const PeerRequest& request, PeerReply* reply, UniqueFd* reply_fd);
   GpuResult Echo(GpuAddress word, uint64_t first, uint64_t count);
+  GpuEvent event() const { return events_.empty() ? GpuEvent{} : events_.back(); }
   GpuResult CopyNow(void* target, const void* source, uint64_t size_bytes);
 
   PeerGpu& gpu_;
   GpuContext& context_;
   GpuStream stream_;
-  GpuEvent event_;
+  std::vector<GpuEvent> events_;
   uint64_t* words_ = nullptr;
   GpuAddress words_device_ = 0;
 };

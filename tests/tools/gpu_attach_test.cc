@@ -16,6 +16,8 @@ struct Setting {
     setting.gpu = &gpu;
     setting.device = options.devices[0];
     setting.num_batches = 2;
+    setting.copy_bytes = uint64_t{1} << 20;
+    setting.max_events = 40;
     setting.start_peer = [] { return std::make_unique<GpuPeer>(); };
   }
 
@@ -47,8 +49,10 @@ TEST_SUITE("process") {
       const AttachResult result = check.run(own.setting);
       INFO(result.detail);
       const std::string name = check.name;
-      const bool is_open = name == "mps" || name == "hand_off_latency" || name == "many_streams" ||
-                           name == "host_functions" || name == "exporter_killed";
+      const bool is_open = name == "mps" || name == "hand_off_latency" || name == "busy_hand_off" ||
+                           name == "late_writer" || name == "many_events" ||
+                           name == "many_streams" || name == "host_functions" ||
+                           name == "exporter_killed";
       CHECK(std::string(NameOf(result.status)) == (is_open ? "observed" : "pass"));
       CHECK_FALSE(result.detail.empty());
       // What is undefined is only done where that is what is looked at.
@@ -66,7 +70,10 @@ TEST_SUITE("process") {
                                                           {"words", "WaitValue"},
                                                           {"release_by_store", "RegisterHost"},
                                                           {"hand_off_latency", "WriteValue"},
+                                                          {"busy_hand_off", "DestroyStream"},
+                                                          {"late_writer", "Close"},
                                                           {"events", "OpenEvent"},
+                                                          {"many_events", "DestroyEvent"},
                                                           {"many_streams", "CreateStream"},
                                                           {"host_functions", "LaunchHostFunction"},
                                                           {"exporter_killed", "Import"},
@@ -100,15 +107,29 @@ TEST_SUITE("process") {
     CHECK(FigureOf(Setting(options).Run("many_streams"), "streams_until_held_up") == 0);
   }
 
+  TEST_CASE("gpu attach: events are counted until one is refused, with the code") {
+    CHECK(FigureOf(Setting().Run("many_events"), "events") == 40);
+    for (const char* call : {"OpenEvent", "WaitEvent"}) {
+      CAPTURE(call);
+      Setting own;
+      own.gpu.context().Inject({.call = call, .after = 5, .code = kGpuOutOfMemory});
+      const AttachResult result = own.Run("many_events");
+      CHECK(FigureOf(result, "events") == 5);
+      CHECK(FigureOf(result, "refusal_code") == kGpuOutOfMemory);
+    }
+  }
+
   TEST_CASE("gpu attach: a device without what a check is about skips it") {
     FakeGpuOptions options;
     options.devices[0].has_64_bit_words = false;
-    for (const char* name : {"words", "release_by_store", "hand_off_latency", "many_streams"}) {
+    for (const char* name : {"words", "release_by_store", "hand_off_latency", "busy_hand_off",
+                             "late_writer", "many_events", "many_streams"}) {
       CHECK(Setting(options).Run(name).status == AttachStatus::kSkipped);
     }
     options = {};
     options.devices[0].has_ipc_events = false;
     CHECK(Setting(options).Run("events").status == AttachStatus::kSkipped);
+    CHECK(Setting(options).Run("many_events").status == AttachStatus::kSkipped);
   }
 }
 

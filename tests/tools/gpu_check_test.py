@@ -121,6 +121,16 @@ class RunTest(GpuCheckTest):
         self.assertEqual(results["checks"][9]["detail"], "32 held up another")
         self.assertEqual(results["checks"][1]["detail"], "compared 12 answers")
 
+    def test_the_modes_of_the_devices_are_facts(self):
+        smi = self.sanitizer.parent / "nvidia-smi"
+        # Of two devices; the first is called like the field.
+        says = """case "$1" in --query-gpu=*) echo "${1#*=}"; echo Default;; esac"""
+        for text, expected in ((says, ("compute_mode, Default", "mig.mode.current, Default")),
+                               ("echo 'NVIDIA-SMI has failed'; exit 9", (None, None))):
+            self.program(smi, text)
+            machine = self.run_bundle("--no-sanitizer", environment=self.path)[1]["machine"]
+            self.assertEqual((machine["compute_mode"], machine["mig_mode"]), expected)
+
     def test_no_device(self):
         self.program(self.facts, NO_DEVICE)
         process, results = self.run_bundle()

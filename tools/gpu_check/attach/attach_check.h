@@ -30,7 +30,9 @@ struct AttachSetting {
   std::function<std::unique_ptr<GpuPeer>()> start_peer = {};
   // How long something that has to happen may take.
   int patience_ms = 20000;
-  uint64_t num_batches = 20;  // of hand-overs whose time is taken
+  uint64_t num_batches = 20;                  // of hand-overs whose time is taken
+  uint64_t copy_bytes = uint64_t{128} << 20;  // of each copy that something happens beside
+  uint64_t max_events = 1024;
 };
 
 struct AttachCheck {

@@ -1,7 +1,6 @@
 // Streams of two processes that wait for each other (docs/ARCHITECTURE.md, "Order").
 #include <fmt/format.h>
 
-#include <chrono>
 #include <thread>
 
 #include "tools/gpu_check/attach/scenarios.h"
@@ -12,12 +11,6 @@ namespace specd {
 namespace {
 
 constexpr GpuWord kWord = GpuWord::k64;
-
-// Skips the check where streams have no words of 64 bits.
-void NeedWords(const Scene& scene) {
-  if (scene.device().has_64_bit_words) return;
-  throw SceneOver{AttachStatus::kSkipped, "this device's streams have no 64-bit words"};
-}
 
 void HoldByWord(void* word) {
   while (__atomic_load_n(static_cast<uint64_t*>(word), __ATOMIC_ACQUIRE) == 0) {
@@ -72,47 +65,10 @@ AttachResult CheckReleaseByStore(const AttachSetting& setting) {
   });
 }
 
-AttachResult CheckHandOffLatency(const AttachSetting& setting) {
-  return PlayScene(setting, [&](Scene& scene) {
-    NeedWords(scene);
-    SharedWords words(&scene.gpu());
-    scene.Ask({.op = PeerOp::kWords}, words.fd());
-    // A stream takes only so many commands before the next one waits for room.
-    constexpr uint64_t kPerBatch = 50;
-    std::vector<double> microseconds;
-    for (uint64_t batch = 0; batch < setting.num_batches; ++batch) {
-      const uint64_t first = 1 + batch * kPerBatch;
-      scene.Ask({.op = PeerOp::kEcho, .size_bytes = kPerBatch, .word = 1, .value = first});
-      // The CPU writes word 0, our stream word 1, the peer's stream word 2, which the CPU sees.
-      for (uint64_t value = first; value < first + kPerBatch; ++value) {
-        ExpectOk(scene.gpu().WaitValue(scene.stream(), words.at(0), kWord, value), "waiting");
-        ExpectOk(scene.gpu().WriteValue(scene.stream(), words.at(1), kWord, value), "writing");
-      }
-      for (uint64_t value = first; value < first + kPerBatch; ++value) {
-        const auto start = std::chrono::steady_clock::now();
-        words.Store(0, value);
-        Expect(scene.Await([&] { return words.Load(2) == value; }), "a hand-over is lost");
-        const std::chrono::duration<double, std::micro> took =
-            std::chrono::steady_clock::now() - start;
-        microseconds.push_back(took.count());
-      }
-    }
-    const double p50 = Percentile(microseconds, 0.5);
-    const double p99 = Percentile(microseconds, 0.99);
-    return AttachResult{AttachStatus::kObserved,
-                        fmt::format("CPU to stream to other process's stream to CPU: p50 {:.1f} "
-                                    "us, p99 {:.1f} us of {}",
-                                    p50, p99, microseconds.size()),
-                        {{"p50_us", p50}, {"p99_us", p99}}};
-  });
-}
-
 AttachResult CheckEvents(const AttachSetting& setting) {
   return PlayScene(setting, [](Scene& scene) {
     NeedWords(scene);
-    if (!scene.device().has_ipc_events) {
-      throw SceneOver{AttachStatus::kSkipped, "this device has no events for other processes"};
-    }
+    NeedEvents(scene);
     SharedWords words(&scene.gpu());
     scene.Ask({.op = PeerOp::kWords}, words.fd());
     GpuEvent event;
@@ -136,6 +92,59 @@ AttachResult CheckEvents(const AttachSetting& setting) {
     Expect(scene.Await([&] { return words.Load(3) == 1; }), "our record does not arrive");
     ExpectOk(scene.gpu().DestroyEvent(event), "closing the event");
     return AttachResult{.detail = "recorded by either process"};
+  });
+}
+
+// Each is opened here, recorded there and waited for here while all before it are.
+AttachResult CheckManyEvents(const AttachSetting& setting) {
+  return PlayScene(setting, [&](Scene& scene) {
+    NeedWords(scene);
+    NeedEvents(scene);
+    SharedWords words(&scene.gpu());
+    scene.Ask({.op = PeerOp::kWords}, words.fd());
+    constexpr int kHeldMs = 1;  // what does not wait is mostly through by then
+    std::vector<GpuEvent> opened;
+    uint64_t created = 0;
+    std::string refused;
+    int code = kGpuOk;
+    const auto is_taken = [&](int given, const char* what) {
+      if (given != kGpuOk) refused = what;
+      code = given;
+      return given == kGpuOk;
+    };
+    uint64_t through = 0;
+    while (code == kGpuOk && through < setting.max_events) {
+      const PeerReply made = scene.peer().Call({.op = PeerOp::kCreateEvent});
+      if (!is_taken(made.code, "creating")) break;
+      ++created;
+      GpuEvent event;
+      if (!is_taken(scene.gpu().OpenEvent(made.handle, &event).code(), "opening")) break;
+      opened.push_back(event);
+      // Its record is held up by a word, so it cannot be done before we say so.
+      const uint64_t turn = through + 1;
+      scene.Ask({.op = PeerOp::kWaitValue, .word = 0, .value = turn});
+      if (is_taken(scene.peer().Call({.op = PeerOp::kRecordEvent}).code, "recording") &&
+          is_taken(scene.gpu().WaitEvent(scene.stream(), event).code(), "waiting")) {
+        ExpectOk(scene.gpu().WriteValue(scene.stream(), words.at(1), kWord, turn), "writing");
+        Expect(!scene.Await([&] { return words.Load(1) != through; }, kHeldMs),
+               fmt::format("our stream does not wait for event {}", turn));
+        through = turn;
+      }
+      words.Store(0, turn);
+      Expect(scene.Await([&] { return words.Load(1) == through; }),
+             fmt::format("event {} does not come", through));
+    }
+    for (const GpuEvent event : opened) {
+      ExpectOk(scene.gpu().DestroyEvent(event), "closing an event");
+    }
+    for (uint64_t i = 0; i < created; ++i) scene.Ask({.op = PeerOp::kDestroyEvent});
+    ExpectOk(scene.gpu().Check(), "afterwards");
+    return AttachResult{
+        AttachStatus::kObserved,
+        fmt::format("{} at once; {}", through,
+                    code == kGpuOk ? "more were not asked for"
+                                   : fmt::format("{} the next one gives {}", refused, code)),
+        {{"events", static_cast<double>(through)}, {"refusal_code", code}}};
   });
 }
 

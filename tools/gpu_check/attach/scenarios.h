@@ -15,11 +15,15 @@ AttachResult CheckPool(const AttachSetting& setting);
 
 AttachResult CheckWords(const AttachSetting& setting);
 AttachResult CheckReleaseByStore(const AttachSetting& setting);
-AttachResult CheckHandOffLatency(const AttachSetting& setting);
 AttachResult CheckEvents(const AttachSetting& setting);
+AttachResult CheckManyEvents(const AttachSetting& setting);
 AttachResult CheckManyStreams(const AttachSetting& setting);
 
 AttachResult CheckHostFunctions(const AttachSetting& setting);
+
+AttachResult CheckHandOffLatency(const AttachSetting& setting);
+AttachResult CheckBusyHandOff(const AttachSetting& setting);
+AttachResult CheckLateWriter(const AttachSetting& setting);
 
 AttachResult CheckExporterKilled(const AttachSetting& setting);
 AttachResult CheckWriterKilled(const AttachSetting& setting);

@@ -115,6 +115,16 @@ bool Scene::IsPeerIdle() {
   return true;
 }
 
+void NeedWords(const Scene& scene) {
+  if (scene.device().has_64_bit_words) return;
+  throw SceneOver{AttachStatus::kSkipped, "this device's streams have no 64-bit words"};
+}
+
+void NeedEvents(const Scene& scene) {
+  if (scene.device().has_ipc_events) return;
+  throw SceneOver{AttachStatus::kSkipped, "this device has no events for other processes"};
+}
+
 AttachResult PlayScene(const AttachSetting& setting,
                        const std::function<AttachResult(Scene&)>& scenario) {
   try {

@@ -88,6 +88,10 @@ class Scene {
   std::unique_ptr<GpuPeer> peer_;
 };
 
+// Skip the check where streams have no words of 64 bits, or processes share no events.
+void NeedWords(const Scene& scene);
+void NeedEvents(const Scene& scene);
+
 // Plays it, and says what came of it.
 AttachResult PlayScene(const AttachSetting& setting,
                        const std::function<AttachResult(Scene&)>& scenario);
