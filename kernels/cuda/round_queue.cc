@@ -168,7 +168,7 @@ absl::Status RoundQueue::TakeMemory() {
   if (!result.ok()) {
     return absl::ResourceExhaustedError(fmt::format(
         "no memory for staged rounds of max_batch {}, max_draft {}, vocab_size {} and {} slots, {} "
-        "bytes of it page-locked in the host: {}; lower them, or free memory of that kind",
+        "bytes of it page-locked in the host: {}; lower them or free memory of that kind",
         limits_.max_batch, limits_.max_draft, limits_.vocab_size, limits_.num_slots,
         PinnedBytes(limits_), result.text()));
   }
