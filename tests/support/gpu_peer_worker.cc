@@ -8,6 +8,7 @@ namespace specd {
 
 GpuPeerWorker::GpuPeerWorker(PeerGpu* gpu) : gpu_(*gpu), context_(gpu->context()) {
   (void)context_.CreateStream(&stream_);
+  (void)context_.CreateStream(&second_stream_);
 }
 
 GpuResult GpuPeerWorker::Do(const PeerRequest& request, int fd, PeerReply* reply,
@@ -73,14 +74,21 @@ GpuResult GpuPeerWorker::Do(const PeerRequest& request, int fd, PeerReply* reply
       return result;
     }
     case PeerOp::kDestroyEvent: {
-      const GpuEvent last = event();
+      const GpuEvent last = EventBefore(0);
       if (!events_.empty()) events_.pop_back();
       return context_.DestroyEvent(last);
     }
     case PeerOp::kRecordEvent:
-      return context_.RecordEvent(event(), stream_);
+      return context_.RecordEvent(EventBefore(request.word), stream_);
     case PeerOp::kWaitEvent:
-      return context_.WaitEvent(stream_, event());
+      return context_.WaitEvent(stream_, EventBefore(request.word));
+    case PeerOp::kLoadKernel:
+      return gpu_.LoadKernel(request.launch.kernel);
+    case PeerOp::kLaunch: {
+      PeerLaunch launch = request.launch;
+      launch.words = word;
+      return gpu_.Launch(request.value == 1 ? second_stream_ : stream_, launch);
+    }
     default:  // what is an engine's, gpu_peer_main.cc does
       break;
   }

@@ -31,6 +31,7 @@ esac
 ATTACH = """
 case "$*" in
   *--list*) printf 'words\\tthat they hand over\\nmany\\thow many\\n' ;;
+  *imported_read*) printf 'pass\\tsums\\n' ;;
   *words*) printf 'pass\\t20 rounds, pipes: %s\\n' "$CUDA_MPS_PIPE_DIRECTORY" ;;
   *) echo 'noise'; printf 'observed\\t32 held up another\\n' ;;
 esac
@@ -117,10 +118,11 @@ class RunTest(GpuCheckTest):
             [check["name"] for check in results["checks"]],
             ["devices", "alpha, or: one", "beta", "timings"] +
             [f"compute-sanitizer {tool}"
-             for tool in ("memcheck", "racecheck", "synccheck", "initcheck")] +
+             for tool in ("memcheck", "racecheck", "synccheck", "initcheck",
+                          "memcheck of imported memory")] +
             ["attach words", "attach many", "attach under MPS", "peers"])
-        self.assertEqual(self.statuses(results), ["pass"] * 8 + SHARED)
-        self.assertEqual(results["checks"][9]["detail"], "32 held up another")
+        self.assertEqual(self.statuses(results), ["pass"] * 9 + SHARED)
+        self.assertEqual(results["checks"][10]["detail"], "32 held up another")
         self.assertEqual(results["checks"][1]["detail"], "compared 12 answers")
 
     def test_the_modes_of_the_devices_are_facts(self):
@@ -168,7 +170,7 @@ class RunTest(GpuCheckTest):
                 self.assertEqual(process.returncode, 1)
                 self.assertEqual(results["result"], "fail")
                 self.assertEqual(self.statuses(results),
-                                 ["pass", "pass", "fail", "pass"] + ["skipped"] * 4 + SHARED)
+                                 ["pass", "pass", "fail", "pass"] + ["skipped"] * 5 + SHARED)
                 self.assertIn(expected, results["checks"][2]["detail"])
 
     def test_timings(self):
@@ -193,14 +195,14 @@ class RunTest(GpuCheckTest):
                 self.program(self.bench, text)
                 process, results = self.run_bundle("--no-sanitizer", "--limit_s=1")
                 self.assertEqual(process.returncode, 1)
-                self.assertEqual(self.statuses(results), ["pass"] * 3 + ["fail"] + ["skipped"] * 4 + SHARED)
+                self.assertEqual(self.statuses(results), ["pass"] * 3 + ["fail"] + ["skipped"] * 5 + SHARED)
                 self.assertIn(expected, results["checks"][3]["detail"])
 
     def test_no_case_at_all(self):
         self.program(self.tests, "echo 'cannot execute' >&2; exit 126")
         process, results = self.run_bundle("--no-sanitizer")
         self.assertEqual(process.returncode, 1)
-        self.assertEqual(self.statuses(results), ["pass", "fail", "pass"] + ["skipped"] * 4 + SHARED)
+        self.assertEqual(self.statuses(results), ["pass", "fail", "pass"] + ["skipped"] * 5 + SHARED)
         self.assertIn("cannot execute", (self.folder / "out/log.txt").read_text())
 
     def test_what_the_sanitizer_finds(self):
@@ -219,8 +221,23 @@ class RunTest(GpuCheckTest):
                 self.program(self.sanitizer, text)
                 process, results = self.run_bundle(environment=self.path)
                 self.assertEqual(process.returncode, 1 if expected == "fail" else 0)
-                self.assertEqual(self.statuses(results), ["pass"] * 4 + [expected] * 4 + SHARED)
+                self.assertEqual(self.statuses(results), ["pass"] * 4 + [expected] * 5 + SHARED)
                 self.assertIn(detail, results["checks"][7]["detail"])
+
+    def test_memory_of_another_process_under_the_sanitizer(self):
+        arguments = self.folder / "arguments"
+        self.program(self.sanitizer, f"echo \"$*\" >> '{arguments}'\n{SANITIZER_PASSES}")
+        for name, text, expected, detail in (
+                ("passes", "printf 'pass\\tsums\\n'", "pass", "0 hazards"),
+                ("fails", "printf 'fail\\tthe kernel sums 3\\n'; exit 1", "fail", "sums 3"),
+                ("passes nothing", "printf 'observed\\tpass\\n'", "fail", "0 hazards")):
+            with self.subTest(name):
+                self.program(self.attach,
+                             f'case "$*" in *imported_read*) {text}; exit;; esac\n{ATTACH}')
+                results = self.run_bundle(environment=self.path)[1]
+                self.assertEqual(self.statuses(results), ["pass"] * 8 + [expected] + SHARED)
+                self.assertIn(detail, results["checks"][8]["detail"])
+        self.assertIn("--target-processes application-only", arguments.read_text().splitlines()[4])
 
     def test_a_sanitizer_that_must_be_there(self):
         path = {"PATH": "/usr/bin:/bin", "CUDA_HOME": str(self.folder)}
@@ -228,7 +245,7 @@ class RunTest(GpuCheckTest):
             self.skipTest("this machine has one")
         process, results = self.run_bundle("--sanitizer", environment=path)
         self.assertEqual(process.returncode, 1)
-        self.assertEqual(self.statuses(results), ["pass"] * 4 + ["fail"] * 4 + SHARED)
+        self.assertEqual(self.statuses(results), ["pass"] * 4 + ["fail"] * 5 + SHARED)
 
     def test_an_attach_check_that_fails_or_says_nothing(self):
         for name, text, expected in (

@@ -78,8 +78,9 @@ int Play(const AttachCheck& check, bool as_json, const MakePeerGpu& make_gpu) {
     return 3;
   }
   setting.gpu = gpu.get();
-  setting.start_peer = [] {
-    return std::make_unique<GpuPeer>("/proc/self/exe", std::vector<std::string>{"--peer"});
+  setting.start_peer = [](const PeerEnvironment& environment) {
+    return std::make_unique<GpuPeer>("/proc/self/exe", std::vector<std::string>{"--peer"},
+                                     environment);
   };
   const AttachResult result = check.run(setting);
   if (as_json) {

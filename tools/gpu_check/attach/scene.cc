@@ -57,8 +57,22 @@ Scene::Scene(const AttachSetting& setting) : setting_(setting), gpu_(setting.gpu
 }
 
 GpuPeer& Scene::peer() {
-  if (peer_ == nullptr) peer_ = setting_.start_peer();
+  if (peer_ == nullptr) StartPeer({});
   return *peer_;
+}
+
+void Scene::StartPeer(const PeerEnvironment& environment) {
+  peer_ = setting_.start_peer(environment);
+}
+
+void Scene::LoadKernels() {
+  for (const PeerKernel kernel : {PeerKernel::kRead, PeerKernel::kEcho}) {
+    ExpectOk(setting_.gpu->LoadKernel(kernel), "loading a kernel");
+  }
+}
+
+void Scene::Launch(const PeerLaunch& launch) {
+  ExpectOk(setting_.gpu->Launch(stream_, launch), "launching a kernel");
 }
 
 PeerReply Scene::Ask(const PeerRequest& request, int fd, UniqueFd* reply_fd) {
