@@ -88,9 +88,13 @@ GpuPeer::~GpuPeer() { Kill(); }
 
 PeerReply GpuPeer::Call(const PeerRequest& request, int fd, UniqueFd* reply_fd) {
   PeerReply reply;
-  SPECD_CHECK(SendToPeer(socket_.get(), &request, sizeof(request), fd));
-  SPECD_CHECK(ReceiveFromPeer(socket_.get(), &reply, sizeof(reply), reply_fd));
+  SPECD_CHECK(TryCall(request, &reply, fd, reply_fd));
   return reply;
+}
+
+bool GpuPeer::TryCall(const PeerRequest& request, PeerReply* reply, int fd, UniqueFd* reply_fd) {
+  return SendToPeer(socket_.get(), &request, sizeof(request), fd) &&
+         ReceiveFromPeer(socket_.get(), reply, sizeof(*reply), reply_fd);
 }
 
 void GpuPeer::Kill() {

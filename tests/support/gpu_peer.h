@@ -101,6 +101,9 @@ class GpuPeer {
 
   // `fd` goes along; what comes with the reply is put into *reply_fd.
   PeerReply Call(const PeerRequest& request, int fd = -1, UniqueFd* reply_fd = nullptr);
+  // False where the program has ended instead.
+  bool TryCall(const PeerRequest& request, PeerReply* reply, int fd = -1,
+               UniqueFd* reply_fd = nullptr);
   // Ends it with SIGKILL, and returns when it is gone.
   void Kill();
   pid_t pid() const { return pid_; }

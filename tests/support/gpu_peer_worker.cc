@@ -13,7 +13,6 @@ GpuPeerWorker::GpuPeerWorker(PeerGpu* gpu) : gpu_(*gpu), context_(gpu->context()
 
 GpuResult GpuPeerWorker::Do(const PeerRequest& request, int fd, PeerReply* reply,
                             UniqueFd* reply_fd) {
-  const GpuAddress word = words_device_ + request.word * sizeof(uint64_t);
   switch (request.op) {
     case PeerOp::kAllocate:
       if (request.kind == GpuMemoryKind::kVmm) {
@@ -49,6 +48,14 @@ GpuResult GpuPeerWorker::Do(const PeerRequest& request, int fd, PeerReply* reply
       words_ = static_cast<uint64_t*>(page);
       return context_.RegisterHost(words_, 4096, &words_device_);
     }
+    default:
+      return DoInOrder(request, reply);
+  }
+}
+
+GpuResult GpuPeerWorker::DoInOrder(const PeerRequest& request, PeerReply* reply) {
+  const GpuAddress word = words_device_ + request.word * sizeof(uint64_t);
+  switch (request.op) {
     case PeerOp::kStore:
       __atomic_store_n(words_ + request.word, request.value, __ATOMIC_RELEASE);
       return GpuResult::Ok();

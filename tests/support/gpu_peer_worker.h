@@ -48,6 +48,8 @@ class GpuPeerWorker {
   GpuResult Do(const PeerRequest& request, int fd, PeerReply* reply, UniqueFd* reply_fd);
 
  private:
+  // What concerns words, streams, events and kernels.
+  GpuResult DoInOrder(const PeerRequest& request, PeerReply* reply);
   GpuResult Export(const PeerRequest& request, PeerReply* reply, UniqueFd* reply_fd);
   GpuResult Echo(GpuAddress word, uint64_t first, uint64_t count);
   GpuEvent EventBefore(uint64_t place) const {

@@ -6,9 +6,9 @@
 #include <memory>
 #include <set>
 #include <string>
-#include <thread>
 
 #include "tests/support/fake_peer_gpu.h"
+#include "tests/support/pid_namespace.h"
 #include "tools/gpu_check/attach/attach_check.h"
 
 namespace specd {
@@ -89,13 +89,24 @@ TEST_SUITE("process") {
       const AttachResult result = check.run(own.setting);
       INFO(result.detail);
       const std::string name = check.name;
-      const std::set<std::string> open = {
-          "mps",          "hand_off_latency", "busy_hand_off",   "late_writer",
-          "many_events",  "many_streams",     "host_functions",  "graph_events",
-          "first_launch", "waiting_words",    "exporter_killed", "exporter_killed_in_read"};
-      const std::string expected = name == "client_killed" ? "skipped"  // where there is no MPS
-                                   : open.contains(name)   ? "observed"
-                                                           : "pass";
+      const std::set<std::string> open = {"mps",
+                                          "pid_namespace",
+                                          "hand_off_latency",
+                                          "busy_hand_off",
+                                          "late_writer",
+                                          "many_events",
+                                          "many_streams",
+                                          "host_functions",
+                                          "graph_events",
+                                          "first_launch",
+                                          "waiting_words",
+                                          "exporter_killed",
+                                          "exporter_killed_in_read"};
+      const bool is_skipped =  // where there is no MPS, or no namespace to be had
+          name == "client_killed" || (name == "pid_namespace" && !WhyNoPidNamespace().empty());
+      const std::string expected = is_skipped            ? "skipped"
+                                   : open.contains(name) ? "observed"
+                                                         : "pass";
       CHECK(NameOf(result.status) == expected);
       CHECK_FALSE(result.detail.empty());
       // What is undefined is only done where that is what is looked at.
@@ -164,25 +175,13 @@ TEST_SUITE("process") {
   TEST_CASE("gpu attach: a kernel that reads what its exporter took along counts other bytes") {
     Setting own;
     WrongPeerGpu wrong(&own.gpu);
-    GpuAddress memory = 0;
-    REQUIRE(own.gpu.context().Allocate(uint64_t{1} << 12, &memory).ok());
-    // Not the exporter's memory but some that changes under the kernel.
-    wrong.change = [&](PeerLaunch* launch) {
-      launch->memory = memory;
+    // Not the exporter's memory but a word that every pass changes.
+    wrong.change = [](PeerLaunch* launch) {
+      launch->memory = launch->words + kProgress * sizeof(uint64_t);
       launch->size_bytes = sizeof(uint64_t);
     };
     own.setting.gpu = &wrong;
-    bool is_over = false;
-    std::thread writer([&] {
-      auto* const word = reinterpret_cast<uint64_t*>(memory);
-      while (!__atomic_load_n(&is_over, __ATOMIC_ACQUIRE)) {
-        __atomic_add_fetch(word, 1, __ATOMIC_RELAXED);
-        std::this_thread::yield();
-      }
-    });
     const AttachResult result = own.Run("exporter_killed_in_read");
-    __atomic_store_n(&is_over, true, __ATOMIC_RELEASE);
-    writer.join();
     CHECK(result.status == AttachStatus::kObserved);
     CHECK(FigureOf(result, "other_reads") > 0);
   }
@@ -207,6 +206,30 @@ TEST_SUITE("process") {
     CHECK(FigureOf(bad, "stream_code") == kGpuLaunchFailed);
     CHECK(FigureOf(bad, "launch_code") == kGpuLaunchFailed);
     CHECK(FigureOf(bad, "context_code") == kGpuLaunchFailed);
+  }
+
+  // The pretended GPU finds an exporter by its pid, as another namespace does not.
+  TEST_CASE("gpu attach: of another pid namespace a descriptor opens, and a handle does not") {
+    if (!WhyNoPidNamespace().empty()) {
+      MESSAGE("not played: " << WhyNoPidNamespace());
+      return;
+    }
+    const AttachResult result = Setting().Run("pid_namespace");
+    CHECK(result.status == AttachStatus::kObserved);
+    CHECK(FigureOf(result, "code_descriptor") == kGpuOk);
+    CHECK(FigureOf(result, "code_handle") != kGpuOk);
+    CHECK(FigureOf(result, "code_event") != kGpuOk);
+    Setting here;
+    here.setting.start_peer = [](const PeerEnvironment&) { return std::make_unique<GpuPeer>(); };
+    CHECK(here.Run("pid_namespace").status == AttachStatus::kFail);
+    Setting broken;
+    broken.gpu.context().Inject({.call = "RegisterHost", .code = kGpuUnknown});
+    CHECK(broken.Run("pid_namespace").status == AttachStatus::kFail);
+    Setting absent;
+    absent.setting.start_peer = [](const PeerEnvironment&) {
+      return std::make_unique<GpuPeer>("/bin/true", std::vector<std::string>{});
+    };
+    CHECK(absent.Run("pid_namespace").status == AttachStatus::kObserved);
   }
 
   TEST_CASE("gpu attach: a kernel that reads or stores elsewhere fails the check") {

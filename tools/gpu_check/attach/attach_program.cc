@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/pid_namespace.h"
 #include "tools/gpu_check/attach/attach_check.h"
 
 namespace specd {
@@ -50,6 +51,7 @@ int UsageError(const std::string& why) {
 }
 
 int ServeAsPeer(const MakePeerGpu& make_gpu) {
+  EnterPidNamespaceIfAsked();
   GpuDevice device;
   GpuResult error = GpuResult::Ok();
   const std::unique_ptr<PeerGpu> gpu = make_gpu(&device, &error);

@@ -68,12 +68,9 @@ AttachResult CheckImportedRead(const AttachSetting& setting) {
     const std::pair<GpuMemoryKind, const char*> others[] = {
         {GpuMemoryKind::kVmm, ", with a descriptor"}, {GpuMemoryKind::kPool, ", of a pool"}};
     for (const auto& [kind, name] : others) {
-      try {
-        ReadImported(scene, kind);
-        kinds += name;
-      } catch (const SceneOver& over) {
-        if (over.status != AttachStatus::kSkipped) throw;
-      }
+      if (!scene.HasPeerMemory(kind)) continue;
+      ReadImported(scene, kind);
+      kinds += name;
     }
     return AttachResult{.detail = fmt::format("sums and stores in memory {}", kinds)};
   });

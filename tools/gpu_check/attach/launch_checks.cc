@@ -231,9 +231,8 @@ AttachResult CheckWaitingWords(const AttachSetting& setting) {
     };
     // Copies begin by giving the device's words their zeros again.
     const double alone_ms = work.CopyMs();
-    add("through_host", work.HandOverUs(work.host_word(0)), 0);
     add("through_device", work.HandOverUs(work.device_word(0)), 0);
-    add("alone", work.HandOverUs(work.host_word(0)), alone_ms);
+    add("through_host", work.HandOverUs(work.host_word(0)), alone_ms);
     for (const bool on_device : {false, true}) {
       GpuAddress word = work.host_word(1);
       if (on_device) {

@@ -12,6 +12,7 @@ AttachResult CheckOpenedTwice(const AttachSetting& setting);
 AttachResult CheckBadHandles(const AttachSetting& setting);
 AttachResult CheckDescriptor(const AttachSetting& setting);
 AttachResult CheckPool(const AttachSetting& setting);
+AttachResult CheckPidNamespace(const AttachSetting& setting);
 
 AttachResult CheckWords(const AttachSetting& setting);
 AttachResult CheckReleaseByStore(const AttachSetting& setting);

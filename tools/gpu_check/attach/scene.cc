@@ -82,6 +82,16 @@ PeerReply Scene::Ask(const PeerRequest& request, int fd, UniqueFd* reply_fd) {
   return reply;
 }
 
+bool Scene::HasPeerMemory(GpuMemoryKind kind) {
+  constexpr uint64_t kSizeBytes = uint64_t{2} << 20;
+  const PeerReply made =
+      peer().Call({.op = PeerOp::kAllocate, .kind = kind, .size_bytes = kSizeBytes});
+  if (made.code == kGpuNotSupported) return false;
+  Expect(made.code == kGpuOk, fmt::format("the other process cannot allocate: {}", made.code));
+  Ask({.op = PeerOp::kFree, .address = made.address});
+  return true;
+}
+
 PeerMemory Scene::MemoryOfPeer(GpuMemoryKind kind, uint64_t size_bytes, uint8_t value,
                                uint64_t offset_bytes) {
   PeerMemory memory;

@@ -73,6 +73,7 @@ class Scene {
 
   // The peer's answer, which must be good.
   PeerReply Ask(const PeerRequest& request, int fd = -1, UniqueFd* reply_fd = nullptr);
+  bool HasPeerMemory(GpuMemoryKind kind);
   // Filled with `value`, and exported by an address that far into it. Skips the check where the
   // device does not have that kind of memory.
   PeerMemory MemoryOfPeer(GpuMemoryKind kind, uint64_t size_bytes, uint8_t value,
