@@ -91,9 +91,9 @@ SPECD_HD void RunPeerEcho(const Device& device, const PeerLaunch& launch) {
   uint64_t end = kDone;
   for (uint64_t value = 1; value <= launch.count && end == kDone; ++value) {
     device.Release(value, words + kProgress);
-    while (device.Acquire(words + kUntil) < value && end == kDone) {
+    do {
       if (IsOutOfTime(device, launch, start_ns)) end = kOutOfTime;
-    }
+    } while (end == kDone && device.Acquire(words + kUntil) < value);
   }
   device.Release(end, words + kEnd);
 }

@@ -229,7 +229,8 @@ class RunTest(GpuCheckTest):
         self.program(self.sanitizer, f"echo \"$*\" >> '{arguments}'\n{SANITIZER_PASSES}")
         for name, text, expected, detail in (
                 ("passes", "printf 'pass\\tsums\\n'", "pass", "0 hazards"),
-                ("fails", "printf 'fail\\tthe kernel sums 3\\n'; exit 1", "fail", "sums 3"),
+                ("fails", "printf 'fail\\tit sums 3\\n========= SUMMARY: 0 errors\\n'; exit 1",
+                 "fail", "sums 3"),
                 ("passes nothing", "printf 'observed\\tpass\\n'", "fail", "0 hazards")):
             with self.subTest(name):
                 self.program(self.attach,
