@@ -1,4 +1,5 @@
-// A peer in a pid namespace of its own, as a process in another container is.
+// A peer in a pid namespace of its own, as a process in another container is: for checks of what
+// processes there can still share. Its main enters one before it has a second thread.
 #pragma once
 
 #include <string>
