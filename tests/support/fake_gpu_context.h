@@ -11,6 +11,7 @@
 // Any thread may call. Two contexts on a device share nothing but what the driver shares: use one.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -68,6 +69,17 @@ class FakeGpuContext final : public GpuContext {
   GpuResult AllocateVmm(uint64_t size_bytes, GpuAddress* address);
   GpuResult AllocateFromPool(uint64_t size_bytes, GpuAddress* address);
   GpuResult AllocateUnshareable(uint64_t size_bytes, GpuAddress* address);
+
+  // A kernel that touches these pieces of memory, each in one allocation or registration, from its
+  // beginning to its end.
+  struct Piece {
+    GpuAddress address = 0;
+    uint64_t size_bytes = 0;
+  };
+  GpuResult LaunchKernel(GpuStream stream, const std::vector<Piece>& touched,
+                         std::function<void()> kernel);
+  // Returns when every stream has done what it was given until now.
+  GpuResult Drain();
   // Physical memory comes in pieces of this size.
   static constexpr uint64_t kGranularityBytes = uint64_t{2} << 20;
 

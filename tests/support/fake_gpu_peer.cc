@@ -5,6 +5,7 @@
 
 namespace specd {
 
-GpuPeer::GpuPeer(size_t device_index) : GpuPeer(SPECD_GPU_PEER, {std::to_string(device_index)}) {}
+GpuPeer::GpuPeer(size_t device_index, const PeerEnvironment& environment)
+    : GpuPeer(SPECD_GPU_PEER, {std::to_string(device_index)}, environment) {}
 
 }  // namespace specd

@@ -52,7 +52,20 @@ bool ReceiveFromPeer(int socket, void* bytes, size_t size_bytes, UniqueFd* fd) {
   return true;
 }
 
-GpuPeer::GpuPeer(const std::string& program, const std::vector<std::string>& arguments) {
+namespace {
+
+// Ends with null, as programs take it; the texts are the caller's.
+std::vector<char*> PointersTo(std::vector<std::string>* texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : *texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+}  // namespace
+
+GpuPeer::GpuPeer(const std::string& program, const std::vector<std::string>& arguments,
+                 const PeerEnvironment& environment) {
   int ends[2];
   SPECD_CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
   socket_.Reset(ends[0]);
@@ -62,11 +75,11 @@ GpuPeer::GpuPeer(const std::string& program, const std::vector<std::string>& arg
   posix_spawn_file_actions_adddup2(&actions, theirs.get(), STDIN_FILENO);
   std::vector<std::string> texts = {program};
   texts.insert(texts.end(), arguments.begin(), arguments.end());
-  std::vector<char*> pointers;
-  for (std::string& text : texts) pointers.push_back(text.data());
-  pointers.push_back(nullptr);
-  const int error =
-      posix_spawn(&pid_, program.c_str(), &actions, nullptr, pointers.data(), environ);
+  // Of two with a name, getenv finds the first.
+  std::vector<std::string> variables = environment;
+  for (char** variable = environ; *variable != nullptr; ++variable) variables.push_back(*variable);
+  const int error = posix_spawn(&pid_, program.c_str(), &actions, nullptr,
+                                PointersTo(&texts).data(), PointersTo(&variables).data());
   posix_spawn_file_actions_destroy(&actions);
   SPECD_CHECK(error == 0);
 }
@@ -75,9 +88,13 @@ GpuPeer::~GpuPeer() { Kill(); }
 
 PeerReply GpuPeer::Call(const PeerRequest& request, int fd, UniqueFd* reply_fd) {
   PeerReply reply;
-  SPECD_CHECK(SendToPeer(socket_.get(), &request, sizeof(request), fd));
-  SPECD_CHECK(ReceiveFromPeer(socket_.get(), &reply, sizeof(reply), reply_fd));
+  SPECD_CHECK(TryCall(request, &reply, fd, reply_fd));
   return reply;
+}
+
+bool GpuPeer::TryCall(const PeerRequest& request, PeerReply* reply, int fd, UniqueFd* reply_fd) {
+  return SendToPeer(socket_.get(), &request, sizeof(request), fd) &&
+         ReceiveFromPeer(socket_.get(), reply, sizeof(*reply), reply_fd);
 }
 
 void GpuPeer::Kill() {

@@ -14,6 +14,7 @@
 
 #include "ipc/unique_fd.h"
 #include "kernels/core/gpu_context.h"
+#include "tests/support/peer_kernels.h"
 
 namespace specd {
 
@@ -34,10 +35,12 @@ enum class PeerOp : uint32_t {
   kQuery,        // its stream
   kCreateEvent,  // -> handle
   kOpenEvent,    // handle
-  // The event that it got last and has not destroyed.
+  // The event that it got last and has not destroyed, or the one `word` before it.
   kDestroyEvent,
   kRecordEvent,
   kWaitEvent,
+  kLoadKernel,       // launch.kernel
+  kLaunch,           // launch, word: the first of its words; value: 1 on a second stream
   kCountViolations,  // -> value
   // As an engine; the code is a SPECD_ERROR_*.
   kAttach,      // path of the daemon's socket
@@ -63,6 +66,7 @@ struct PeerRequest {
   uint64_t word = 0;  // its number on the page
   uint64_t value = 0;
   GpuHandle handle = {};
+  PeerLaunch launch = {};
   char path[108] = {};
 };
 
@@ -81,18 +85,25 @@ struct PeerReply {
 bool SendToPeer(int socket, const void* bytes, size_t size_bytes, int fd);
 bool ReceiveFromPeer(int socket, void* bytes, size_t size_bytes, UniqueFd* fd);
 
+// NAME=VALUE, each; before what is in this process's environment.
+using PeerEnvironment = std::vector<std::string>;
+
 class GpuPeer {
  public:
   // Starts a program that answers requests on its standard input.
-  GpuPeer(const std::string& program, const std::vector<std::string>& arguments);
+  GpuPeer(const std::string& program, const std::vector<std::string>& arguments,
+          const PeerEnvironment& environment = {});
   // Starts gpu_peer_main.cc, whose device is `device_index` of FakeGpuOptions.
-  explicit GpuPeer(size_t device_index = 0);
+  explicit GpuPeer(size_t device_index = 0, const PeerEnvironment& environment = {});
   ~GpuPeer();
   GpuPeer(const GpuPeer&) = delete;
   GpuPeer& operator=(const GpuPeer&) = delete;
 
   // `fd` goes along; what comes with the reply is put into *reply_fd.
   PeerReply Call(const PeerRequest& request, int fd = -1, UniqueFd* reply_fd = nullptr);
+  // False where the program has ended instead.
+  bool TryCall(const PeerRequest& request, PeerReply* reply, int fd = -1,
+               UniqueFd* reply_fd = nullptr);
   // Ends it with SIGKILL, and returns when it is gone.
   void Kill();
   pid_t pid() const { return pid_; }

@@ -17,6 +17,7 @@
 #include "tests/support/fake_peer_gpu.h"
 #include "tests/support/gpu_peer_worker.h"
 #include "tests/support/peer_engine.h"
+#include "tests/support/pid_namespace.h"
 
 namespace specd {
 namespace {
@@ -104,6 +105,7 @@ class Peer {
 }  // namespace specd
 
 int main(int argc, char** argv) {
+  specd::EnterPidNamespaceIfAsked();
   specd::Peer peer(argc > 1 ? std::strtoul(argv[1], nullptr, 10) : 0);
   specd::ServePeer(STDIN_FILENO, [&](const specd::PeerRequest& request, int fd,
                                      specd::PeerReply* reply, specd::UniqueFd* reply_fd) {

@@ -8,11 +8,11 @@ namespace specd {
 
 GpuPeerWorker::GpuPeerWorker(PeerGpu* gpu) : gpu_(*gpu), context_(gpu->context()) {
   (void)context_.CreateStream(&stream_);
+  (void)context_.CreateStream(&second_stream_);
 }
 
 GpuResult GpuPeerWorker::Do(const PeerRequest& request, int fd, PeerReply* reply,
                             UniqueFd* reply_fd) {
-  const GpuAddress word = words_device_ + request.word * sizeof(uint64_t);
   switch (request.op) {
     case PeerOp::kAllocate:
       if (request.kind == GpuMemoryKind::kVmm) {
@@ -48,6 +48,14 @@ GpuResult GpuPeerWorker::Do(const PeerRequest& request, int fd, PeerReply* reply
       words_ = static_cast<uint64_t*>(page);
       return context_.RegisterHost(words_, 4096, &words_device_);
     }
+    default:
+      return DoInOrder(request, reply);
+  }
+}
+
+GpuResult GpuPeerWorker::DoInOrder(const PeerRequest& request, PeerReply* reply) {
+  const GpuAddress word = words_device_ + request.word * sizeof(uint64_t);
+  switch (request.op) {
     case PeerOp::kStore:
       __atomic_store_n(words_ + request.word, request.value, __ATOMIC_RELEASE);
       return GpuResult::Ok();
@@ -73,14 +81,21 @@ GpuResult GpuPeerWorker::Do(const PeerRequest& request, int fd, PeerReply* reply
       return result;
     }
     case PeerOp::kDestroyEvent: {
-      const GpuEvent last = event();
+      const GpuEvent last = EventBefore(0);
       if (!events_.empty()) events_.pop_back();
       return context_.DestroyEvent(last);
     }
     case PeerOp::kRecordEvent:
-      return context_.RecordEvent(event(), stream_);
+      return context_.RecordEvent(EventBefore(request.word), stream_);
     case PeerOp::kWaitEvent:
-      return context_.WaitEvent(stream_, event());
+      return context_.WaitEvent(stream_, EventBefore(request.word));
+    case PeerOp::kLoadKernel:
+      return gpu_.LoadKernel(request.launch.kernel);
+    case PeerOp::kLaunch: {
+      PeerLaunch launch = request.launch;
+      launch.words = word;
+      return gpu_.Launch(request.value == 1 ? second_stream_ : stream_, launch);
+    }
     default:  // what is an engine's, gpu_peer_main.cc does
       break;
   }

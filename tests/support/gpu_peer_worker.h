@@ -6,11 +6,13 @@
 
 #include <unistd.h>
 
+#include <functional>
 #include <vector>
 
 #include "ipc/unique_fd.h"
 #include "kernels/core/gpu_context.h"
 #include "tests/support/gpu_peer.h"
+#include "tests/support/peer_kernels.h"
 
 namespace specd {
 
@@ -23,6 +25,17 @@ class PeerGpu {
   virtual GpuResult AllocateFromPool(uint64_t size_bytes, GpuAddress* address) = 0;
   // Of whichever of the three kinds the address is.
   virtual GpuResult Free(GpuAddress address) = 0;
+
+  // The first launch of a kernel that is not loaded may wait for what streams do
+  // (CUDA_MODULE_LOADING in CUDA's guide), so whoever has a stream wait for a word loads first.
+  virtual GpuResult LoadKernel(PeerKernel kernel) = 0;
+  // Memory and words are such as this device reaches.
+  virtual GpuResult Launch(GpuStream stream, const PeerLaunch& launch) = 0;
+  // Captures a graph on the stream that waits for one event, launches, and records the other one,
+  // events being nodes of it that others see; *replay enqueues it there, and belongs to the
+  // PeerGpu.
+  virtual GpuResult Capture(GpuStream stream, GpuEvent waited, const PeerLaunch& launch,
+                            GpuEvent recorded, std::function<GpuResult()>* replay) = 0;
 };
 
 class GpuPeerWorker {
@@ -35,14 +48,19 @@ class GpuPeerWorker {
   GpuResult Do(const PeerRequest& request, int fd, PeerReply* reply, UniqueFd* reply_fd);
 
  private:
+  // What concerns words, streams, events and kernels.
+  GpuResult DoInOrder(const PeerRequest& request, PeerReply* reply);
   GpuResult Export(const PeerRequest& request, PeerReply* reply, UniqueFd* reply_fd);
   GpuResult Echo(GpuAddress word, uint64_t first, uint64_t count);
-  GpuEvent event() const { return events_.empty() ? GpuEvent{} : events_.back(); }
+  GpuEvent EventBefore(uint64_t place) const {
+    return place < events_.size() ? events_[events_.size() - 1 - place] : GpuEvent{};
+  }
   GpuResult CopyNow(void* target, const void* source, uint64_t size_bytes);
 
   PeerGpu& gpu_;
   GpuContext& context_;
   GpuStream stream_;
+  GpuStream second_stream_;
   std::vector<GpuEvent> events_;
   uint64_t* words_ = nullptr;
   GpuAddress words_device_ = 0;

@@ -27,9 +27,10 @@ struct AttachResult {
 struct AttachSetting {
   PeerGpu* gpu = nullptr;  // of this process
   GpuDevice device = {};
-  std::function<std::unique_ptr<GpuPeer>()> start_peer = {};
+  std::function<std::unique_ptr<GpuPeer>(const PeerEnvironment&)> start_peer = {};
   // How long something that has to happen may take.
   int patience_ms = 20000;
+  int held_up_ms = 1000;                      // what has not happened by then is held up
   uint64_t num_batches = 20;                  // of hand-overs whose time is taken
   uint64_t copy_bytes = uint64_t{128} << 20;  // of each copy that something happens beside
   uint64_t max_events = 1024;

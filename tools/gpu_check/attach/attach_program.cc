@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/pid_namespace.h"
 #include "tools/gpu_check/attach/attach_check.h"
 
 namespace specd {
@@ -50,6 +51,7 @@ int UsageError(const std::string& why) {
 }
 
 int ServeAsPeer(const MakePeerGpu& make_gpu) {
+  EnterPidNamespaceIfAsked();
   GpuDevice device;
   GpuResult error = GpuResult::Ok();
   const std::unique_ptr<PeerGpu> gpu = make_gpu(&device, &error);
@@ -78,8 +80,9 @@ int Play(const AttachCheck& check, bool as_json, const MakePeerGpu& make_gpu) {
     return 3;
   }
   setting.gpu = gpu.get();
-  setting.start_peer = [] {
-    return std::make_unique<GpuPeer>("/proc/self/exe", std::vector<std::string>{"--peer"});
+  setting.start_peer = [](const PeerEnvironment& environment) {
+    return std::make_unique<GpuPeer>("/proc/self/exe", std::vector<std::string>{"--peer"},
+                                     environment);
   };
   const AttachResult result = check.run(setting);
   if (as_json) {

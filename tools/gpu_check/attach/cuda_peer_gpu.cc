@@ -2,13 +2,16 @@
 
 #include <cuda.h>
 #include <dlfcn.h>
+#include <fmt/format.h>
 
+#include <functional>
 #include <map>
 #include <utility>
 #include <vector>
 
 #include "kernels/cuda/driver_api.h"
 #include "kernels/cuda/driver_platform.h"
+#include "tools/gpu_check/attach/cuda_peer_kernels.h"
 
 namespace specd {
 
@@ -39,7 +42,8 @@ class CudaPeerGpu final : public PeerGpu {
       result = Call(api_.cuDevicePrimaryCtxRetain(&context, device_), "cuDevicePrimaryCtxRetain");
     }
     if (result.ok()) result = Call(api_.cuCtxPushCurrent_v2(context), "cuCtxPushCurrent");
-    return result;
+    // The runtime, which has the kernels, looks at CUDA_MODULE_LOADING at its first call.
+    return result.ok() ? CallRuntime(cudaFree(nullptr), "cudaFree") : result;
   }
 
   GpuContext& context() override { return *context_; }
@@ -106,8 +110,50 @@ class CudaPeerGpu final : public PeerGpu {
     return Call(api_.cuMemAddressFree(address, size_bytes), "cuMemAddressFree");
   }
 
+  GpuResult LoadKernel(PeerKernel kernel) override {
+    return CallRuntime(LoadPeerKernel(kernel), "loading a kernel");
+  }
+  GpuResult Launch(GpuStream stream, const PeerLaunch& launch) override {
+    return CallRuntime(EnqueuePeerKernel(launch, static_cast<cudaStream_t>(stream.handle)),
+                       "launching a kernel");
+  }
+
+  // A capture that fails in the middle is ended all the same, with the first error.
+  GpuResult Capture(GpuStream stream, GpuEvent waited, const PeerLaunch& launch, GpuEvent recorded,
+                    std::function<GpuResult()>* replay) override {
+    const auto on = static_cast<cudaStream_t>(stream.handle);
+    GpuResult result = CallRuntime(cudaStreamBeginCapture(on, cudaStreamCaptureModeThreadLocal),
+                                   "cudaStreamBeginCapture");
+    if (!result.ok()) return result;
+    result = CallRuntime(
+        cudaStreamWaitEvent(on, static_cast<cudaEvent_t>(waited.handle), cudaEventWaitExternal),
+        "cudaStreamWaitEvent of an external event");
+    if (result.ok()) result = Launch(stream, launch);
+    if (result.ok()) {
+      result = CallRuntime(cudaEventRecordWithFlags(static_cast<cudaEvent_t>(recorded.handle), on,
+                                                    cudaEventRecordExternal),
+                           "cudaEventRecordWithFlags of an external event");
+    }
+    cudaGraph_t captured = nullptr;
+    const GpuResult ended =
+        CallRuntime(cudaStreamEndCapture(on, &captured), "cudaStreamEndCapture");
+    if (result.ok()) result = ended;
+    cudaGraphExec_t graph = nullptr;
+    if (result.ok()) {
+      result = CallRuntime(cudaGraphInstantiate(&graph, captured, 0), "cudaGraphInstantiate");
+    }
+    *replay = [graph, on] { return CallRuntime(cudaGraphLaunch(graph, on), "cudaGraphLaunch"); };
+    return result;
+  }
+
  private:
   GpuResult Call(int error, const char* name) const { return cuda::ResultOf(api_, error, name); }
+  static GpuResult CallRuntime(cudaError_t error, const char* name) {
+    if (error == cudaSuccess) return GpuResult::Ok();
+    return GpuResult::Error(fmt::format("{}: {} = {} ({})", name, cudaGetErrorName(error),
+                                        static_cast<int>(error), cudaGetErrorString(error)),
+                            error);
+  }
   static GpuResult Missing(const char* name) {
     return GpuResult::Error(std::string("this driver has no ") + name, kGpuNotSupported);
   }

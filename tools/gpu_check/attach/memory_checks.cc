@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "tests/support/pid_namespace.h"
 #include "tools/gpu_check/attach/scenarios.h"
 #include "tools/gpu_check/attach/scene.h"
 
@@ -128,6 +129,52 @@ AttachResult CheckPool(const AttachSetting& setting) {
     ExpectOk(scene.gpu().Close(mapping), "closing");
     scene.Ask({.op = PeerOp::kFree, .address = memory.address_there});
     return AttachResult{.detail = fmt::format("{} bytes", mapping.size_bytes)};
+  });
+}
+
+// A daemon and an engine in two containers. What CUDA's handles and descriptors are worth there is
+// not said.
+AttachResult CheckPidNamespace(const AttachSetting& setting) {
+  return PlayScene(setting, [](Scene& scene) {
+    NeedWords(scene);
+    const std::string why = WhyNoPidNamespace();
+    if (!why.empty()) {
+      throw SceneOver{AttachStatus::kSkipped, "this process can make no pid namespace: " + why};
+    }
+    scene.StartPeer({kInPidNamespace});
+    PeerReply reply;
+    if (!scene.peer().TryCall({.op = PeerOp::kQuery}, &reply)) {
+      return AttachResult{AttachStatus::kObserved, "a process there has no GPU", {}};
+    }
+    Expect(reply.pid == 1, "the other process has no pid namespace of its own");
+    SharedWords words(&scene.gpu());
+    scene.Ask({.op = PeerOp::kWords}, words.fd());
+    scene.Ask({.op = PeerOp::kWriteValue, .word = 0, .value = 7});
+    Expect(scene.Await([&] { return words.Load(0) == 7; }), "its stream does not reach our word");
+    AttachResult result = {.status = AttachStatus::kObserved};
+    const auto add = [&](const char* name, const GpuResult& opened) {
+      result.detail +=
+          fmt::format("{}{}: {}", result.detail.empty() ? "" : ", ", name, opened.code());
+      result.figures.emplace_back(fmt::format("code_{}", name), opened.code());
+    };
+    const std::pair<GpuMemoryKind, const char*> kinds[] = {{GpuMemoryKind::kIpc, "handle"},
+                                                           {GpuMemoryKind::kVmm, "descriptor"},
+                                                           {GpuMemoryKind::kPool, "pool"}};
+    for (const auto& [kind, name] : kinds) {
+      if (!scene.HasPeerMemory(kind)) continue;
+      const PeerMemory memory = scene.MemoryOfPeer(kind, 2 * kMiB, 0x77);
+      GpuMapping mapping;
+      const GpuResult imported = scene.gpu().Import(memory.import(), &mapping);
+      add(name, imported);
+      if (!imported.ok()) continue;
+      Expect(scene.ByteAt(mapping.address + kMiB) == 0x77, "the bytes are others");
+      ExpectOk(scene.gpu().Close(mapping), "closing");
+    }
+    if (scene.device().has_ipc_events) {
+      GpuEvent event;
+      add("event", scene.gpu().OpenEvent(scene.Ask({.op = PeerOp::kCreateEvent}).handle, &event));
+    }
+    return result;
   });
 }
 

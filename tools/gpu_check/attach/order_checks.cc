@@ -150,18 +150,18 @@ AttachResult CheckManyEvents(const AttachSetting& setting) {
 
 // Hardware has a number of queues (CUDA_DEVICE_MAX_CONNECTIONS); streams beyond it share them.
 AttachResult CheckManyStreams(const AttachSetting& setting) {
-  return PlayScene(setting, [](Scene& scene) {
+  return PlayScene(setting, [&](Scene& scene) {
     NeedWords(scene);
     SharedWords words(&scene.gpu());
     constexpr uint64_t kStreams = 100;
-    constexpr int kHeldUpMs = 300;
     uint64_t held_up_by = 0;
     std::vector<GpuStream> streams(kStreams);
     for (uint64_t i = 0; i < kStreams; ++i) {
       ExpectOk(scene.gpu().CreateStream(&streams[i]), "making a stream");
       // Does a new stream get through while all before it wait?
       ExpectOk(scene.gpu().WriteValue(streams[i], words.at(1), kWord, i + 1), "writing");
-      if (held_up_by == 0 && !scene.Await([&] { return words.Load(1) == i + 1; }, kHeldUpMs)) {
+      if (held_up_by == 0 &&
+          !scene.Await([&] { return words.Load(1) == i + 1; }, setting.held_up_ms)) {
         held_up_by = i;
       }
       ExpectOk(scene.gpu().WaitValue(streams[i], words.at(0), kWord, 1), "waiting");
@@ -184,10 +184,9 @@ AttachResult CheckManyStreams(const AttachSetting& setting) {
 
 // What specd_submit_on_stream does where streams have no memory operations (daemon/host_waits.h).
 AttachResult CheckHostFunctions(const AttachSetting& setting) {
-  return PlayScene(setting, [](Scene& scene) {
+  return PlayScene(setting, [&](Scene& scene) {
     SharedWords words(&scene.gpu());
     scene.Ask({.op = PeerOp::kWords}, words.fd());
-    constexpr int kHeldUpMs = 300;
     GpuStream unordered;
     GpuStream ordered;
     GpuEvent turn;
@@ -201,7 +200,7 @@ AttachResult CheckHostFunctions(const AttachSetting& setting) {
     Expect(scene.Await([&] { return scene.gpu().Query(unordered).ok(); }),
            "a host function that waits holds up a stream without one");
     ExpectOk(scene.gpu().LaunchHostFunction(unordered, SetWord, words.host(2)), "launching");
-    const bool is_held_up = !scene.Await([&] { return words.Load(2) == 1; }, kHeldUpMs);
+    const bool is_held_up = !scene.Await([&] { return words.Load(2) == 1; }, setting.held_up_ms);
     Expect(!scene.IsIdle() && words.Load(1) == 0, "a stream does not wait for its host function");
     scene.Ask({.op = PeerOp::kStore, .word = 0, .value = 1});
     Expect(scene.Await([&] { return scene.IsIdle() && words.Load(1) == 1 && words.Load(2) == 1; }),

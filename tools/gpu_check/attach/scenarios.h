@@ -12,6 +12,7 @@ AttachResult CheckOpenedTwice(const AttachSetting& setting);
 AttachResult CheckBadHandles(const AttachSetting& setting);
 AttachResult CheckDescriptor(const AttachSetting& setting);
 AttachResult CheckPool(const AttachSetting& setting);
+AttachResult CheckPidNamespace(const AttachSetting& setting);
 
 AttachResult CheckWords(const AttachSetting& setting);
 AttachResult CheckReleaseByStore(const AttachSetting& setting);
@@ -25,7 +26,16 @@ AttachResult CheckHandOffLatency(const AttachSetting& setting);
 AttachResult CheckBusyHandOff(const AttachSetting& setting);
 AttachResult CheckLateWriter(const AttachSetting& setting);
 
+AttachResult CheckImportedRead(const AttachSetting& setting);
+AttachResult CheckKernelStore(const AttachSetting& setting);
+AttachResult CheckGraphEvents(const AttachSetting& setting);
+
+AttachResult CheckFirstLaunch(const AttachSetting& setting);
+AttachResult CheckWaitingWords(const AttachSetting& setting);
+
 AttachResult CheckExporterKilled(const AttachSetting& setting);
+AttachResult CheckExporterKilledInRead(const AttachSetting& setting);
+AttachResult CheckClientKilled(const AttachSetting& setting);
 AttachResult CheckWriterKilled(const AttachSetting& setting);
 AttachResult CheckImporterKilled(const AttachSetting& setting);
 

@@ -57,8 +57,22 @@ Scene::Scene(const AttachSetting& setting) : setting_(setting), gpu_(setting.gpu
 }
 
 GpuPeer& Scene::peer() {
-  if (peer_ == nullptr) peer_ = setting_.start_peer();
+  if (peer_ == nullptr) StartPeer({});
   return *peer_;
+}
+
+void Scene::StartPeer(const PeerEnvironment& environment) {
+  peer_ = setting_.start_peer(environment);
+}
+
+void Scene::LoadKernels() {
+  for (const PeerKernel kernel : {PeerKernel::kRead, PeerKernel::kEcho}) {
+    ExpectOk(setting_.gpu->LoadKernel(kernel), "loading a kernel");
+  }
+}
+
+void Scene::Launch(const PeerLaunch& launch) {
+  ExpectOk(setting_.gpu->Launch(stream_, launch), "launching a kernel");
 }
 
 PeerReply Scene::Ask(const PeerRequest& request, int fd, UniqueFd* reply_fd) {
@@ -66,6 +80,16 @@ PeerReply Scene::Ask(const PeerRequest& request, int fd, UniqueFd* reply_fd) {
   Expect(reply.code == kGpuOk, fmt::format("the other process: request {} gives error {}",
                                            static_cast<uint32_t>(request.op), reply.code));
   return reply;
+}
+
+bool Scene::HasPeerMemory(GpuMemoryKind kind) {
+  constexpr uint64_t kSizeBytes = uint64_t{2} << 20;
+  const PeerReply made =
+      peer().Call({.op = PeerOp::kAllocate, .kind = kind, .size_bytes = kSizeBytes});
+  if (made.code == kGpuNotSupported) return false;
+  Expect(made.code == kGpuOk, fmt::format("the other process cannot allocate: {}", made.code));
+  Ask({.op = PeerOp::kFree, .address = made.address});
+  return true;
 }
 
 PeerMemory Scene::MemoryOfPeer(GpuMemoryKind kind, uint64_t size_bytes, uint8_t value,

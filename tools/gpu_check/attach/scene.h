@@ -63,9 +63,17 @@ class Scene {
   const GpuDevice& device() const { return setting_.device; }
   GpuStream stream() const { return stream_; }
   GpuPeer& peer();  // started when it is first asked for
+  // Another one, in place of the one there was.
+  void StartPeer(const PeerEnvironment& environment);
+
+  // Before anything waits.
+  void LoadKernels();
+  // On our stream.
+  void Launch(const PeerLaunch& launch);
 
   // The peer's answer, which must be good.
   PeerReply Ask(const PeerRequest& request, int fd = -1, UniqueFd* reply_fd = nullptr);
+  bool HasPeerMemory(GpuMemoryKind kind);
   // Filled with `value`, and exported by an address that far into it. Skips the check where the
   // device does not have that kind of memory.
   PeerMemory MemoryOfPeer(GpuMemoryKind kind, uint64_t size_bytes, uint8_t value,

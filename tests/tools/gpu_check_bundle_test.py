@@ -1,0 +1,95 @@
+"""The bundle of tools/gpu_check, made from a build with CUDA."""
+
+import os
+import pathlib
+import re
+import subprocess
+import unittest
+
+from gpu_check_test import FACTS, PATIENCE_S, SOURCE, GpuCheckTest
+
+BUILD = os.environ["SPECD_BUILD"]
+# What a bundle may ask of the machine: glibc, from its dynamic linker to its maths.
+GLIBC = {"ld-linux-x86-64.so.2", "libc.so.6", "libdl.so.2", "libm.so.6", "libpthread.so.0",
+         "librt.so.1"}
+
+
+class BundleTest(GpuCheckTest):
+    """The real bundle, made from this build, moved, and run in an empty environment."""
+
+    def setUp(self):
+        super().setUp()
+        made = self.folder / "made.tar.gz"
+        subprocess.run([SOURCE / "tools/gpu_check/make", "--build", BUILD, made], check=True,
+                       stdout=subprocess.DEVNULL, timeout=PATIENCE_S)
+        subprocess.run(["tar", "-C", self.folder, "-xzf", made], check=True, timeout=PATIENCE_S)
+
+    def output_of(self, *command):
+        return subprocess.run(command, env={"PATH": os.environ["PATH"]}, check=True, text=True,
+                              capture_output=True, timeout=PATIENCE_S).stdout
+
+    def test_the_bundle(self):
+        # One test, because the bundle is made once for it.
+        self.libraries_come_from_the_bundle_or_are_glibc()
+        self.it_is_small_and_stripped()
+        self.it_says_what_it_is()
+        self.it_runs_without_a_device()
+        self.it_fails_where_a_device_is_expected()
+
+    def libraries_come_from_the_bundle_or_are_glibc(self):
+        names = {file.name for file in (self.bundle / "lib").iterdir()}
+        self.assertFalse(names & GLIBC)
+        self.assertFalse({name for name in names if name.startswith(("libcuda.", "libnvidia"))})
+        self.assertIn("libstdc++.so.6", names)
+        for file in [*(self.bundle / "bin").iterdir(), *(self.bundle / "lib").iterdir()]:
+            needed = set(re.findall(r"NEEDED +(\S+)", self.output_of("objdump", "-p", file)))
+            self.assertLessEqual(needed, names | GLIBC, file.name)
+        for program in (self.bundle / "bin").iterdir():
+            text = self.output_of("ldd", program)
+            self.assertNotIn("not found", text)
+            for name, path in re.findall(r"(\S+) => (.+) \(0x", text):
+                inside = pathlib.Path(os.path.normpath(path)).is_relative_to(self.bundle)
+                self.assertTrue(inside or name in GLIBC, text)
+
+    def it_is_small_and_stripped(self):
+        files = [file for file in self.bundle.rglob("*") if file.is_file()]
+        self.assertLess(sum(file.stat().st_size for file in files), 60 << 20)
+        for program in (self.bundle / "bin").iterdir():
+            self.assertNotIn(".symtab", self.output_of("readelf", "-SW", program))
+
+    def it_says_what_it_is(self):
+        version, glibc = (self.bundle / "VERSION").read_text().splitlines()
+        self.assertRegex(version, r"^\d+\.\d+\.\d+ \S+$")
+        self.assertRegex(glibc, r"^glibc 2\.\d+$")
+        asked = set()
+        for file in [*(self.bundle / "bin").iterdir(), *(self.bundle / "lib").iterdir()]:
+            asked |= set(re.findall(r"GLIBC_2\.(\d+)", self.output_of("objdump", "-p", file)))
+        self.assertEqual(max(map(int, asked)), int(glibc.split(".")[1]))
+
+    def it_runs_without_a_device(self):
+        process, results = self.run_bundle()
+        if process.returncode == 0:
+            self.skipTest("this machine has a device")
+        self.assertEqual(process.returncode, 3, process.stdout + process.stderr)
+        self.assertEqual(results["result"], "no device")
+
+    # The real tests behind a stand-in that claims a device: nothing passes for want of one.
+    def it_fails_where_a_device_is_expected(self):
+        self.program(self.bundle / "bin/specd-gpu-facts", FACTS)
+        process, results = self.run_bundle("--quick", "--no-sanitizer")
+        self.assertEqual(process.returncode, 1)
+        checks = [check for check in results["checks"] if check["status"] == "fail"]
+        self.assertGreaterEqual(len(checks), 8)
+        for check in checks:
+            if check["name"] == "timings":
+                self.assertRegex(check["detail"], "^specd-bench: no device")
+                continue
+            self.assertTrue(check["name"].startswith(("CUDA ", "attach ")), check)
+            if check["name"].startswith("CUDA "):
+                self.assertRegex(check["detail"], '^backend "cuda" needs an NVIDIA driver')
+            else:
+                self.assertRegex(check["detail"], "^error: .*driver")
+
+
+if __name__ == "__main__":
+    unittest.main()
