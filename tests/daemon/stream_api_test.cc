@@ -193,7 +193,9 @@ TEST_SUITE("unit") {
     for (const size_t device_index : kDevices) {
       CAPTURE(device_index);
       StreamFixture f(device_index);
+      f.Words(1).passed.store((uint64_t{1} << 32) + 1);  // what so many rounds ago would have left
       REQUIRE(f.Submit(f.stream) == SPECD_OK);
+      CHECK_FALSE(HasPassed(f.Words(1), 1));
       REQUIRE(f.SubmitPlain() == SPECD_OK);
       REQUIRE(Eventually([&] { return AreRowsReady(f.Words(1), 1); }));
       REQUIRE(f.gpu.Query(f.stream).code() == kGpuNotReady);
@@ -260,6 +262,48 @@ TEST_SUITE("unit") {
       // Nothing of the round holds the stream.
       CHECK(Eventually([&] { return f.gpu.Query(f.stream).ok(); }));
       CHECK(f.Submit(f.stream) == SPECD_OK);
+    }
+  }
+
+  TEST_CASE("a round that a stream takes nothing of leaves its slot as it was") {
+    // It made the slot look as if its last round had never passed: full for other streams for good.
+    for (const size_t device_index : kDevices) {
+      for (const bool is_slow : {false, true}) {
+        CAPTURE(device_index);
+        CAPTURE(is_slow);
+        const FakeCudaCounts before = CountFakeCuda();
+        StreamFixture f(device_index);
+        const auto answer = [&] {
+          f.server.session.backend->script = {Confirm(0, {5})};
+          REQUIRE(Eventually([&] { return f.Step(); }));
+          specd_completion done;
+          REQUIRE(specd_poll(f.engine.get(), &done, -1) == SPECD_OK);
+          CHECK(done.results[0].status == SPECD_STATUS_OK);
+        };
+        // A lap, so that the next round's slot had one before.
+        for (int round = 0; round < 2; ++round) {
+          REQUIRE(f.Submit(f.stream) == SPECD_OK);
+          answer();
+        }
+        REQUIRE(f.gpu.Synchronize(f.stream).ok());
+        // As if the stream had been let go, and had not come to its last write yet.
+        if (is_slow) f.Words(1).passed.store(0);
+        f.gpu.Inject({device_index == kWithoutWords ? "LaunchHostFunction" : "WriteValue", 0,
+                      kGpuUnknown, false});
+        CHECK(f.Submit(f.stream) == SPECD_ERROR_INVALID_ARGUMENT);
+        for (int round = 0; round < 2; ++round) {
+          REQUIRE(f.SubmitPlain() == SPECD_OK);
+          answer();
+        }
+        if (is_slow) {
+          CHECK(f.Submit(f.other_stream) == SPECD_FULL);
+          f.Words(1).passed.store(1);
+        }
+        CHECK(f.Submit(f.other_stream) == SPECD_OK);
+        answer();
+        f.engine.reset();
+        CHECK(CountFakeCuda().unregistered == before.unregistered + 1);
+      }
     }
   }
 
