@@ -91,8 +91,7 @@ absl::Status EngineStreams::Check(GpuStream stream, uint64_t number, bool* is_fr
                      "an earlier round could be enqueued on its stream in part only; use "
                      "specd_submit, or close and attach again");
   }
-  // These handles mean a stream of whatever context is current, and the last one of the thread too.
-  if (absl::Status status = CheckDefaultStream(stream); !status.ok()) return status;
+  if (absl::Status status = CheckDevice(stream); !status.ok()) return status;
   bool is_capturing = false;
   const GpuResult result = context_->IsCapturing(stream, &is_capturing);
   if (!result.ok()) return Refused(result, "the stream cannot be used", kRemedy);
@@ -105,23 +104,31 @@ absl::Status EngineStreams::Check(GpuStream stream, uint64_t number, bool* is_fr
   return absl::OkStatus();
 }
 
-absl::Status EngineStreams::CheckDefaultStream(GpuStream stream) const {
+// Asked for every round: a stream that was destroyed may leave its handle to one of another device.
+absl::Status EngineStreams::CheckDevice(GpuStream stream) const {
   const auto handle = reinterpret_cast<uintptr_t>(stream.handle);
   if (handle == kPerThreadStream) {
     return MakeError(
         SPECD_ERROR_UNSUPPORTED, "cuda_stream",
         "cuda_stream = 2 is another stream in every thread; give a stream of your own");
   }
-  if (handle > kPerThreadStream) return absl::OkStatus();
   size_t device_index = 0;
   const GpuResult result = platform_->FindDevice(stream, &device_index);
   if (!result.ok()) return Refused(result, "the stream's device is not known", kRemedy);
   if (device_index == device_index_) return absl::OkStatus();
+  // Default streams are those of whatever context is current.
+  if (handle < kPerThreadStream) {
+    return MakeError(
+        SPECD_ERROR_INVALID_ARGUMENT, "cuda_stream",
+        fmt::format("the default stream is that of device {}, which is current, and the rounds of "
+                    "this engine are on streams of device {}; make that one current",
+                    device_index, device_index_));
+  }
   return MakeError(
       SPECD_ERROR_INVALID_ARGUMENT, "cuda_stream",
-      fmt::format("the default stream is that of device {}, which is current, and the rounds of "
-                  "this engine are on streams of device {}; make that one current",
-                  device_index, device_index_));
+      fmt::format("cuda_stream is of device {}, and the rounds of this engine are on streams of "
+                  "device {}, that of the first one; submit on a stream of device {}, or {}",
+                  device_index, device_index_, device_index_, kRemedy));
 }
 
 GpuAddress EngineStreams::AddressOf(uint64_t number, uint64_t offset_bytes) const {

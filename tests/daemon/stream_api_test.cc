@@ -359,6 +359,40 @@ TEST_SUITE("unit") {
     CHECK(specd_get_sharing(engine.get(), nullptr) == SPECD_ERROR_INVALID_ARGUMENT);
   }
 
+  TEST_CASE("a stream of another device than the first is refused, and nothing else is harmed") {
+    // Where the host waits, it broke rounds on streams for good: its event is the first device's.
+    for (const size_t device_index : kDevices) {
+      CAPTURE(device_index);
+      StreamFixture f(device_index);
+      const size_t other_index = (device_index + 1) % kNumFakeCudaDevices;
+      const auto answer = [&] {
+        f.server.session.backend->script = {Confirm(0, {5})};
+        REQUIRE(Eventually([&] { return f.Step(); }));
+        specd_completion done;
+        REQUIRE(specd_poll(f.engine.get(), &done, -1) == SPECD_OK);
+        CHECK(done.results[0].status == SPECD_STATUS_OK);
+      };
+      REQUIRE(f.Submit(f.stream) == SPECD_OK);
+      answer();
+      GpuStream of_other;
+      REQUIRE(FakeCuda(other_index).CreateStream(&of_other).ok());
+      CHECK(f.Submit(of_other) == SPECD_ERROR_INVALID_ARGUMENT);
+      CHECK(LastErrorHas("cuda_stream"));
+      CHECK(LastErrorHas(("is of device " + std::to_string(other_index)).c_str()));
+      CHECK(LastErrorHas(("on a stream of device " + std::to_string(device_index)).c_str()));
+      CHECK(LastErrorHas("specd_submit"));
+      CHECK(FakeCuda(other_index).Query(of_other).ok());
+      // Device 0 is current in this thread.
+      if (device_index != 0) {
+        CHECK(f.Submit(GpuStream{nullptr}) == SPECD_ERROR_INVALID_ARGUMENT);
+        CHECK(LastErrorHas("make that one current"));
+      }
+      REQUIRE(FakeCuda(other_index).DestroyStream(of_other).ok());
+      CHECK(f.Submit(f.other_stream) == SPECD_OK);
+      answer();
+    }
+  }
+
   TEST_CASE("what cannot be a round on a stream is refused by name") {
     StreamFixture f;
     specd_verdict verdict;

@@ -509,10 +509,10 @@ SPECD_API int specd_poll(specd_engine* engine, specd_completion* completion, int
 /* ---- rounds on a CUDA stream ---------------------------------------------------------------- */
 
 /* Submits a round whose rows a stream is still writing, with no wait of the CPU: enqueues on
- * cuda_stream (a CUstream or cudaStream_t of a device's primary context) that the rows are ready,
- * and that the stream waits for the answer. What is enqueued behind, such as the next forward, runs
- * after specd has answered. The answer comes through specd_poll, as every other; the rows may
- * be written again by what is enqueued behind.
+ * cuda_stream (a CUstream or cudaStream_t of a device's primary context, the same device for all
+ * rounds of an engine) that the rows are ready, and that the stream waits for the answer. What is
+ * enqueued behind, such as the next forward, runs after specd has answered. The answer comes
+ * through specd_poll, as every other; the rows may be written again by what is enqueued behind.
  *
  * The daemon takes rounds in the order of submission, each once its rows are ready: a forward may
  * take as long as it likes and disturbs no other engine, but rounds of this one that were submitted
@@ -528,7 +528,8 @@ SPECD_API int specd_poll(specd_engine* engine, specd_completion* completion, int
  *
  * SPECD_FULL as specd_submit, also while another stream has still to pass an earlier round.
  * SPECD_ERROR_UNSUPPORTED without a CUDA driver, and in embedded mode: synchronize the stream and
- * use specd_submit. Not while the stream records a graph: submit behind the graph's launch.
+ * use specd_submit. SPECD_ERROR_INVALID_ARGUMENT for a stream of another device than the first
+ * one's. Not while the stream records a graph: submit behind the graph's launch.
  *
  * Where streams have no memory operations, a host function (cuLaunchHostFunc) waits in the stream's
  * place: a CPU thread stands in each round, and specd_get_sharing says so from the first such round
