@@ -25,9 +25,15 @@ constexpr uintptr_t kPerThreadStream = 2;
 constexpr char kRemedy[] = "synchronize the stream and use specd_submit";
 
 // For the test of what a device without stream memory operations gets, on one that has them.
-bool AreHostWaitsForced() {
-  const char* const waits = std::getenv("SPECD_STREAM_WAITS");
-  return waits != nullptr && std::string_view(waits) == "host";
+absl::StatusOr<bool> AreHostWaitsForced() {
+  const char* const value = std::getenv("SPECD_STREAM_WAITS");
+  const std::string_view waits = value == nullptr ? "" : value;
+  if (waits == "host") return true;
+  if (waits.empty() || waits == "device") return false;
+  return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "SPECD_STREAM_WAITS",
+                   fmt::format("SPECD_STREAM_WAITS = \"{}\" in the environment is neither "
+                               "\"device\" nor \"host\"; unset it",
+                               waits));
 }
 
 absl::Status Refused(const GpuResult& result, std::string_view what, std::string_view remedy) {
@@ -40,6 +46,8 @@ absl::Status Refused(const GpuResult& result, std::string_view what, std::string
 
 absl::StatusOr<std::unique_ptr<EngineStreams>> EngineStreams::Open(
     const StreamWatch::Options& options, GpuStream stream) {
+  const absl::StatusOr<bool> forces_host_waits = AreHostWaitsForced();
+  if (!forces_host_waits.ok()) return forces_host_waits.status();
   std::unique_ptr<GpuPlatform> platform = MakeEnginePlatform();
   std::vector<GpuDevice> devices;
   size_t device_index = 0;
@@ -65,6 +73,7 @@ absl::StatusOr<std::unique_ptr<EngineStreams>> EngineStreams::Open(
   const GpuWord width = devices[device_index].has_64_bit_words ? GpuWord::k64 : GpuWord::k32;
   auto streams = std::unique_ptr<EngineStreams>(new EngineStreams(
       options, std::move(platform), std::move(context), device_index, width, words));
+  streams->forces_host_waits_ = *forces_host_waits;
   absl::Status started = streams->watch_.Start();
   if (started.ok()) return streams;
   (void)streams->Close(0);
@@ -142,19 +151,25 @@ GpuAddress EngineStreams::StatusAddress(uint64_t number) const {
   return AddressOf(number, offsetof(RoundWords, status));
 }
 
-GpuResult EngineStreams::Begin(GpuStream stream, uint64_t number) {
-  static const bool is_forced = AreHostWaitsForced();
-  if (host_waits_ == nullptr && !is_forced) {
+absl::Status EngineStreams::Begin(GpuStream stream, uint64_t number) {
+  if (host_waits_ == nullptr && !forces_host_waits_) {
     const GpuResult result = context_->WriteValue(
         stream, AddressOf(number, offsetof(RoundWords, ready)), width_, number);
+    if (result.ok()) return absl::OkStatus();
     // No attribute says it; the first round finds it out.
-    if (result.code() != kGpuNotSupported) return result;
+    if (result.code() != kGpuNotSupported) {
+      return Refused(result, "the stream does not take the write of a word", kRemedy);
+    }
   }
+  GpuResult result = GpuResult::Ok();
   if (host_waits_ == nullptr) {
-    const GpuResult result = HostWaits::Open(context_.get(), options_.segment, &host_waits_);
-    if (!result.ok()) return result;
+    result = HostWaits::Open(context_.get(), options_.segment, &host_waits_);
   }
-  return host_waits_->Begin(stream, number);
+  if (result.ok()) result = host_waits_->Begin(stream, number);
+  if (result.ok()) return absl::OkStatus();
+  return Refused(result,
+                 "the stream does not take a function of the host, which was to wait in its place",
+                 kRemedy);
 }
 
 GpuResult EngineStreams::Finish(GpuStream stream, uint64_t number) {
@@ -167,17 +182,13 @@ GpuResult EngineStreams::Finish(GpuStream stream, uint64_t number) {
 }
 
 absl::Status EngineStreams::Enqueue(GpuStream stream, uint64_t number) {
-  GpuResult result = Begin(stream, number);
-  if (!result.ok()) {
-    return Refused(result, "the stream takes neither writes of words nor functions of the host",
-                   kRemedy);
-  }
+  if (absl::Status status = Begin(stream, number); !status.ok()) return status;
   // Not before: a round of which the stream has nothing leaves the word to the slot's last one,
   // which else would never seem to have passed. Nobody lets this one pass yet.
   MarkPassed(options_.segment->round_words(number), number - 1);
   // Before what may have to wait for room on the stream.
   watch_.Add(number, stream.handle);
-  result = Finish(stream, number);
+  const GpuResult result = Finish(stream, number);
   if (result.ok()) return absl::OkStatus();
   // What is enqueued cannot be taken back. The stream goes on, and the number is free for a round
   // that is not on a stream.

@@ -61,7 +61,7 @@ class EngineStreams {
   absl::Status CheckDevice(GpuStream stream) const;
   GpuAddress AddressOf(uint64_t number, uint64_t offset_bytes) const;
   // Nothing of the round is on the stream where Begin fails, and a part of it where Finish does.
-  GpuResult Begin(GpuStream stream, uint64_t number);
+  absl::Status Begin(GpuStream stream, uint64_t number);
   GpuResult Finish(GpuStream stream, uint64_t number);
 
   const StreamWatch::Options options_;
@@ -71,6 +71,7 @@ class EngineStreams {
   const GpuWord width_;
   const GpuAddress words_;                 // of the first slot, as the device sees it
   std::unique_ptr<HostWaits> host_waits_;  // none where streams write and wait themselves
+  bool forces_host_waits_ = false;         // SPECD_STREAM_WAITS
   bool broken_ = false;                    // a stream took a part of a round and not the rest
   StreamWatch watch_;
 };
