@@ -34,8 +34,9 @@ class EngineLink {
   virtual absl::StatusOr<DeviceRegistration> RegisterDevice(uint64_t address,
                                                             uint64_t size_bytes) = 0;
 
-  // ---- rounds inside a graph of the engine's: embedded:cuda only, otherwise
-  // SPECD_ERROR_UNSUPPORTED Why no round can be staged now.
+  // ---- rounds inside a graph of the engine's: embedded:cuda only, else SPECD_ERROR_UNSUPPORTED
+
+  // Why no round can be staged now.
   virtual absl::Status CheckStaging() = 0;
   virtual absl::Status EnqueueStaged(void* stream, uint32_t num_sequences) = 0;
 

@@ -25,9 +25,15 @@ constexpr uintptr_t kPerThreadStream = 2;
 constexpr char kRemedy[] = "synchronize the stream and use specd_submit";
 
 // For the test of what a device without stream memory operations gets, on one that has them.
-bool AreHostWaitsForced() {
-  const char* const waits = std::getenv("SPECD_STREAM_WAITS");
-  return waits != nullptr && std::string_view(waits) == "host";
+absl::StatusOr<bool> AreHostWaitsForced() {
+  const char* const value = std::getenv("SPECD_STREAM_WAITS");
+  const std::string_view waits = value == nullptr ? "" : value;
+  if (waits == "host") return true;
+  if (waits.empty() || waits == "device") return false;
+  return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "SPECD_STREAM_WAITS",
+                   fmt::format("SPECD_STREAM_WAITS = \"{}\" in the environment is neither "
+                               "\"device\" nor \"host\"; unset it",
+                               waits));
 }
 
 absl::Status Refused(const GpuResult& result, std::string_view what, std::string_view remedy) {
@@ -40,6 +46,8 @@ absl::Status Refused(const GpuResult& result, std::string_view what, std::string
 
 absl::StatusOr<std::unique_ptr<EngineStreams>> EngineStreams::Open(
     const StreamWatch::Options& options, GpuStream stream) {
+  const absl::StatusOr<bool> forces_host_waits = AreHostWaitsForced();
+  if (!forces_host_waits.ok()) return forces_host_waits.status();
   std::unique_ptr<GpuPlatform> platform = MakeEnginePlatform();
   std::vector<GpuDevice> devices;
   size_t device_index = 0;
@@ -65,6 +73,7 @@ absl::StatusOr<std::unique_ptr<EngineStreams>> EngineStreams::Open(
   const GpuWord width = devices[device_index].has_64_bit_words ? GpuWord::k64 : GpuWord::k32;
   auto streams = std::unique_ptr<EngineStreams>(new EngineStreams(
       options, std::move(platform), std::move(context), device_index, width, words));
+  streams->forces_host_waits_ = *forces_host_waits;
   absl::Status started = streams->watch_.Start();
   if (started.ok()) return streams;
   (void)streams->Close(0);
@@ -91,8 +100,7 @@ absl::Status EngineStreams::Check(GpuStream stream, uint64_t number, bool* is_fr
                      "an earlier round could be enqueued on its stream in part only; use "
                      "specd_submit, or close and attach again");
   }
-  // These handles mean a stream of whatever context is current, and the last one of the thread too.
-  if (absl::Status status = CheckDefaultStream(stream); !status.ok()) return status;
+  if (absl::Status status = CheckDevice(stream); !status.ok()) return status;
   bool is_capturing = false;
   const GpuResult result = context_->IsCapturing(stream, &is_capturing);
   if (!result.ok()) return Refused(result, "the stream cannot be used", kRemedy);
@@ -105,23 +113,31 @@ absl::Status EngineStreams::Check(GpuStream stream, uint64_t number, bool* is_fr
   return absl::OkStatus();
 }
 
-absl::Status EngineStreams::CheckDefaultStream(GpuStream stream) const {
+// Asked for every round: a stream that was destroyed may leave its handle to one of another device.
+absl::Status EngineStreams::CheckDevice(GpuStream stream) const {
   const auto handle = reinterpret_cast<uintptr_t>(stream.handle);
   if (handle == kPerThreadStream) {
     return MakeError(
         SPECD_ERROR_UNSUPPORTED, "cuda_stream",
         "cuda_stream = 2 is another stream in every thread; give a stream of your own");
   }
-  if (handle > kPerThreadStream) return absl::OkStatus();
   size_t device_index = 0;
   const GpuResult result = platform_->FindDevice(stream, &device_index);
   if (!result.ok()) return Refused(result, "the stream's device is not known", kRemedy);
   if (device_index == device_index_) return absl::OkStatus();
+  // Default streams are those of whatever context is current.
+  if (handle < kPerThreadStream) {
+    return MakeError(
+        SPECD_ERROR_INVALID_ARGUMENT, "cuda_stream",
+        fmt::format("the default stream is that of device {}, which is current, and the rounds of "
+                    "this engine are on streams of device {}; make that one current",
+                    device_index, device_index_));
+  }
   return MakeError(
       SPECD_ERROR_INVALID_ARGUMENT, "cuda_stream",
-      fmt::format("the default stream is that of device {}, which is current, and the rounds of "
-                  "this engine are on streams of device {}; make that one current",
-                  device_index, device_index_));
+      fmt::format("cuda_stream is of device {}, and the rounds of this engine are on streams of "
+                  "device {}, that of the first one; submit on a stream of device {}, or {}",
+                  device_index, device_index_, device_index_, kRemedy));
 }
 
 GpuAddress EngineStreams::AddressOf(uint64_t number, uint64_t offset_bytes) const {
@@ -135,19 +151,25 @@ GpuAddress EngineStreams::StatusAddress(uint64_t number) const {
   return AddressOf(number, offsetof(RoundWords, status));
 }
 
-GpuResult EngineStreams::Begin(GpuStream stream, uint64_t number) {
-  static const bool is_forced = AreHostWaitsForced();
-  if (host_waits_ == nullptr && !is_forced) {
+absl::Status EngineStreams::Begin(GpuStream stream, uint64_t number) {
+  if (host_waits_ == nullptr && !forces_host_waits_) {
     const GpuResult result = context_->WriteValue(
         stream, AddressOf(number, offsetof(RoundWords, ready)), width_, number);
+    if (result.ok()) return absl::OkStatus();
     // No attribute says it; the first round finds it out.
-    if (result.code() != kGpuNotSupported) return result;
+    if (result.code() != kGpuNotSupported) {
+      return Refused(result, "the stream does not take the write of a word", kRemedy);
+    }
   }
+  GpuResult result = GpuResult::Ok();
   if (host_waits_ == nullptr) {
-    const GpuResult result = HostWaits::Open(context_.get(), options_.segment, &host_waits_);
-    if (!result.ok()) return result;
+    result = HostWaits::Open(context_.get(), options_.segment, &host_waits_);
   }
-  return host_waits_->Begin(stream, number);
+  if (result.ok()) result = host_waits_->Begin(stream, number);
+  if (result.ok()) return absl::OkStatus();
+  return Refused(result,
+                 "the stream does not take a function of the host, which was to wait in its place",
+                 kRemedy);
 }
 
 GpuResult EngineStreams::Finish(GpuStream stream, uint64_t number) {
@@ -160,14 +182,13 @@ GpuResult EngineStreams::Finish(GpuStream stream, uint64_t number) {
 }
 
 absl::Status EngineStreams::Enqueue(GpuStream stream, uint64_t number) {
-  GpuResult result = Begin(stream, number);
-  if (!result.ok()) {
-    return Refused(result, "the stream takes neither writes of words nor functions of the host",
-                   kRemedy);
-  }
+  if (absl::Status status = Begin(stream, number); !status.ok()) return status;
+  // Not before: a round of which the stream has nothing leaves the word to the slot's last one,
+  // which else would never seem to have passed. Nobody lets this one pass yet.
+  MarkPassed(options_.segment->round_words(number), number - 1);
   // Before what may have to wait for room on the stream.
   watch_.Add(number, stream.handle);
-  result = Finish(stream, number);
+  const GpuResult result = Finish(stream, number);
   if (result.ok()) return absl::OkStatus();
   // What is enqueued cannot be taken back. The stream goes on, and the number is free for a round
   // that is not on a stream.

@@ -1,7 +1,9 @@
 // EngineStreams: the engine's CUDA streams, as far as rounds are submitted on them. Registers the
 // words of the session with the device, enqueues what ipc/round_words.h shows, and watches.
 //
-// Made by the first specd_submit_on_stream, for the device of its stream. One thread at a time.
+// Made by the first specd_submit_on_stream, for the device of its stream; streams of other devices
+// are refused, because the words, their width and the host's turns are that device's. One thread at
+// a time.
 #pragma once
 
 #include <cstdint>
@@ -56,10 +58,10 @@ class EngineStreams {
   EngineStreams(const StreamWatch::Options& options, std::unique_ptr<GpuPlatform> platform,
                 std::unique_ptr<GpuContext> context, size_t device_index, GpuWord width,
                 GpuAddress words);
-  absl::Status CheckDefaultStream(GpuStream stream) const;
+  absl::Status CheckDevice(GpuStream stream) const;
   GpuAddress AddressOf(uint64_t number, uint64_t offset_bytes) const;
   // Nothing of the round is on the stream where Begin fails, and a part of it where Finish does.
-  GpuResult Begin(GpuStream stream, uint64_t number);
+  absl::Status Begin(GpuStream stream, uint64_t number);
   GpuResult Finish(GpuStream stream, uint64_t number);
 
   const StreamWatch::Options options_;
@@ -69,6 +71,7 @@ class EngineStreams {
   const GpuWord width_;
   const GpuAddress words_;                 // of the first slot, as the device sees it
   std::unique_ptr<HostWaits> host_waits_;  // none where streams write and wait themselves
+  bool forces_host_waits_ = false;         // SPECD_STREAM_WAITS
   bool broken_ = false;                    // a stream took a part of a round and not the rest
   StreamWatch watch_;
 };

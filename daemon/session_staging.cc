@@ -30,6 +30,16 @@ absl::Status Session::CheckBoundForStaging() {
   }
   for (const auto& [role, bound] : bound_regions_) {
     if (bound.space == MemorySpace::kDevice) continue;
+    if (bound.space == MemorySpace::kOtherDevice) {
+      // Registered as long as it is bound.
+      return MakeError(
+          SPECD_ERROR_STATE, "region",
+          fmt::format("{} is bound to region = {}, which is memory of {}, and rounds run on {}: "
+                      "inside a graph nobody carries ids to another device; bind memory of that "
+                      "one and copy the ids behind the round, or use specd_submit",
+                      NameOf(role), bound.id, device_regions_.Find(bound.id)->device_uuid,
+                      backend.device_uuid()));
+    }
     return MakeError(SPECD_ERROR_STATE, "region",
                      fmt::format("{} is bound to region = {}, which is not memory of the device "
                                  "that rounds run on, and inside a graph nobody copies it; bind "
@@ -55,6 +65,10 @@ absl::Status Session::EnqueueStaged(void* stream, uint32_t num_sequences) {
   while (staged_.size() < size_t{kStagedRoundsMax}) staged_.emplace_back(options_.limits);
   absl::Status status = verifier_->EnqueueStaged(stream, static_cast<int32_t>(num_sequences));
   can_stage_ = can_stage_ || status.ok();
+  // The width has been looked at, so this is about the stream.
+  if (status.code() == absl::StatusCode::kInvalidArgument) {
+    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "cuda_stream", std::string(status.message()));
+  }
   return status;
 }
 

@@ -150,7 +150,6 @@ void EngineChannel::ArmWords() {
   // Nobody waits for these words now. What the stream writes is ordered behind by its submission,
   // what the daemon reads by the ring.
   words->ready.store(next_number() - 1, std::memory_order_relaxed);
-  words->passed.store(next_number() - 1, std::memory_order_relaxed);
 }
 
 PushResult EngineChannel::SubmitOnStream(uint64_t round_id, std::span<const EngineDraft> drafts,

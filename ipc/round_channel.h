@@ -98,8 +98,10 @@ class EngineChannel {
   uint64_t next_number() const { return submissions_.position() + 1; }
   // kOk: Submit will take another round, whatever the daemon does meanwhile.
   PushResult CheckRoom();
-  // Makes the words of the next round say that nothing of it has happened. REQUIRES: room; streams
-  // have passed what was enqueued for the slot before, or this round comes behind it on its stream.
+  // Makes the words of the next round say that its rows are not ready. Whoever enqueues it sets
+  // passed to number - 1, but only once the stream has some of it: until then the word says whether
+  // the slot's last round has passed. REQUIRES: room; streams have passed what was enqueued for the
+  // slot before, or this round comes behind it on its stream.
   void ArmWords();
   PushResult SubmitOnStream(uint64_t round_id, std::span<const EngineDraft> drafts,
                             uint64_t submit_ns);

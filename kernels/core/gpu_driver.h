@@ -30,6 +30,11 @@ class GpuDriver {
 
   // Chooses the device of the calls that follow, whichever thread makes them.
   virtual GpuResult UseDevice(size_t index) = 0;
+  virtual size_t device_in_use() const = 0;
+
+  // The place in the list of the device of a caller's stream, which may be capturing. A default
+  // stream is that of the device that is current in the calling thread.
+  virtual GpuResult FindDevice(void* stream, size_t* device) = 0;
 
   // From now on calls are enqueued on a stream of the caller's (a cudaStream_t, which must outlive
   // the driver), in order with what the caller enqueues there, and no longer on the driver's own.

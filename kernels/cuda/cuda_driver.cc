@@ -84,13 +84,20 @@ class CudaDriver final : public GpuDriver {
                     [&] { return cudaStreamCreateWithFlags(&own_, cudaStreamNonBlocking); });
   }
 
-  GpuResult UseStream(void* stream, size_t* device) override {
+  size_t device_in_use() const override { return static_cast<size_t>(device_); }
+
+  // Not with the device current: of a default stream that would be the answer.
+  GpuResult FindDevice(void* stream, size_t* device) override {
     int index = 0;
     const GpuResult result = ResultOf(
         cudaStreamGetDevice(static_cast<cudaStream_t>(stream), &index), "cudaStreamGetDevice");
-    if (!result.ok()) return result;
-    *device = static_cast<size_t>(index);
-    callers_ = static_cast<cudaStream_t>(stream);
+    if (result.ok()) *device = static_cast<size_t>(index);
+    return result;
+  }
+
+  GpuResult UseStream(void* stream, size_t* device) override {
+    const GpuResult result = FindDevice(stream, device);
+    if (result.ok()) callers_ = static_cast<cudaStream_t>(stream);
     return result;
   }
 

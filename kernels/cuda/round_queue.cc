@@ -176,6 +176,23 @@ absl::Status RoundQueue::TakeMemory() {
   return absl::OkStatus();
 }
 
+// The launches would fail there, and be taken for a fault of the device.
+absl::Status RoundQueue::CheckDevice(void* stream) const {
+  size_t device = 0;
+  const GpuResult result = driver_->FindDevice(stream, &device);
+  if (!result.ok()) {
+    return absl::InvalidArgumentError(fmt::format(
+        "cuda_stream is not a stream of this process: {}; give a cudaStream_t that is open",
+        result.text()));
+  }
+  if (device == driver_->device_in_use()) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format(
+      "cuda_stream is of device {}, and rounds run on device {}; give a stream of that device (a "
+      "default stream is of the one that is current), or name a stream of the other one in "
+      "specd_options when the engine is opened",
+      device, driver_->device_in_use()));
+}
+
 absl::Status RoundQueue::Enqueue(void* stream, int32_t num_tasks) {
   if (stream == nullptr) {
     return absl::InvalidArgumentError(
@@ -187,6 +204,8 @@ absl::Status RoundQueue::Enqueue(void* stream, int32_t num_tasks) {
         fmt::format("staged rounds are enqueued for {} sequences; give 1 to max_batch, which is {}",
                     num_tasks, limits_.max_batch));
   }
+  const absl::Status is_ours = CheckDevice(stream);
+  if (!is_ours.ok()) return is_ours;
   const absl::Status taken = TakeMemory();
   if (!taken.ok()) return taken;
 

@@ -37,6 +37,7 @@ class RoundQueue {
  private:
   struct Memory;
 
+  absl::Status CheckDevice(void* stream) const;
   absl::Status TakeMemory();
 
   GpuDriver* const driver_;

@@ -279,6 +279,9 @@ TEST_SUITE("unit") {
     CHECK(specd_enqueue_staged(f.g->engine, kSequences + 1, &f.stream) ==
           SPECD_ERROR_INVALID_ARGUMENT);
     CHECK(specd_enqueue_staged(f.g->engine, 1, nullptr) == SPECD_ERROR_INVALID_ARGUMENT);
+    f.driver.devices_of_streams[&f.stream] = 1;
+    CHECK(specd_enqueue_staged(f.g->engine, 1, &f.stream) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(std::string(specd_last_error()).find("is of device 1") != std::string::npos);
     CHECK(f.driver.others_work.empty());
   }
 

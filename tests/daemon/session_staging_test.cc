@@ -170,10 +170,32 @@ TEST_SUITE("unit") {
           std::string_view::npos);
     CHECK(ErrorCodeOf(host_rows.session->EnqueueStaged(nullptr, 1)) == SPECD_ERROR_STATE);
     CHECK(host_rows.backend->enqueued.empty());
+    // Next tokens in another rank's memory, which is of a device and still of none that will do.
+    Fixture other_device;
+    auto region = other_device.session->device_regions().Adopt(DeviceRegion(4096, 4096, "GPU-1"));
+    REQUIRE(region.ok());
+    const auto replica = static_cast<TensorRole>(SPECD_NEXT_TOKEN + 1);
+    REQUIRE(other_device.session->Bind(replica, *region, {0, 0, 4, 0}).ok());
+    status = other_device.session->CheckStaging();
+    CHECK(ErrorCodeOf(status) == SPECD_ERROR_STATE);
+    CHECK(ErrorFieldOf(status) == "region");
+    for (const char* part :
+         {"SPECD_NEXT_TOKEN + 1", "memory of GPU-1", "rounds run on GPU-0", "specd_submit"}) {
+      CAPTURE(part);
+      CHECK(status.message().find(part) != std::string_view::npos);
+    }
+    CHECK(status.message().find("specd_import_device") == std::string_view::npos);
     Fixture not_enqueued;
     status = not_enqueued.session->CheckStaging();
     CHECK(ErrorCodeOf(status) == SPECD_ERROR_STATE);
     CHECK(status.message().find("specd_enqueue_staged") != std::string_view::npos);
+    Fixture elsewhere;
+    elsewhere.backend->next_status = absl::InvalidArgumentError("of another device");
+    status = elsewhere.session->EnqueueStaged(&elsewhere, 1);
+    CHECK(ErrorCodeOf(status) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(ErrorFieldOf(status) == "cuda_stream");
+    CHECK(status.message().find("of another device") != std::string_view::npos);
+    CHECK(ErrorCodeOf(elsewhere.session->CheckStaging()) == SPECD_ERROR_STATE);
     Fixture cpu("");
     CHECK(ErrorCodeOf(cpu.session->CheckStaging()) == SPECD_ERROR_UNSUPPORTED);
     Fixture remote("GPU-0", false);

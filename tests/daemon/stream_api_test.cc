@@ -1,81 +1,22 @@
-// specd_submit_on_stream over a pretended driver: what is enqueued, what waits for what, what is
-// refused, and that no stream touches words that are no longer there.
+// specd_submit_on_stream over a pretended driver: what is enqueued, what waits for what, and that
+// no stream touches words that are no longer there.
 #include <doctest/doctest.h>
 
 #include <string>
 #include <thread>
 
 #include "ipc/round_words.h"
-#include "tests/daemon/server_fixture.h"
-#include "tests/support/c_drafts.h"
-#include "tests/support/eventually.h"
-#include "tests/support/fake_cuda.h"
+#include "tests/daemon/stream_fixture.h"
 
 namespace specd {
 namespace {
 
 using test::EnginePtr;
-using test::LastErrorHas;
+using test::kDevices;
+using test::kWithoutWords;
 using test::OpenEngine;
 using test::ServerFixture;
-using test::ServerOptions;
-
-// Words of 64 bits, words of 32 bits, and functions of the host in their place.
-constexpr size_t kDevices[] = {0, 1, 2};
-constexpr size_t kWithoutWords = 2;
-
-struct StreamFixture {
-  static constexpr uint32_t kForeverMs = 3'600'000;
-
-  explicit StreamFixture(size_t device_index = 0, uint32_t stream_timeout_ms = kForeverMs,
-                         uint32_t timeout_ms = 30'000)
-      : gpu(FakeCuda(device_index)) {
-    specd_options options = ServerOptions();
-    options.stream_timeout_ms = stream_timeout_ms;
-    options.timeout_ms = timeout_ms;
-    engine = OpenEngine(server.uri, options);
-    REQUIRE(gpu.CreateStream(&stream).ok());
-    REQUIRE(gpu.CreateStream(&other_stream).ok());
-    REQUIRE(gpu.Allocate(4096, &gate).ok());
-    specd_params params;
-    specd_params_init(&params);
-    params.max_tokens = 100;
-    specd_sequence_info info;
-    REQUIRE(specd_open_sequence(engine.get(), "r", &params, &info) == SPECD_OK);
-    sequence = info.sequence;
-  }
-  ~StreamFixture() {
-    OpenGate();
-    engine.reset();
-    (void)gpu.Synchronize(stream);
-    (void)gpu.Synchronize(other_stream);
-    (void)gpu.Free(gate);
-  }
-
-  int Submit(GpuStream on, uint64_t round_id = 1) {
-    const specd_draft part = ChainDraft(sequence, 0, nullptr, &row);
-    return specd_submit_on_stream(engine.get(), round_id, &part, 1, on.handle);
-  }
-  int SubmitPlain(uint64_t round_id = 1) {
-    const specd_draft part = ChainDraft(sequence, 0, nullptr, &row);
-    return specd_submit(engine.get(), round_id, &part, 1);
-  }
-  // What is enqueued behind it happens after OpenGate: a forward that takes its time.
-  void CloseGate(GpuStream on) { REQUIRE(gpu.WaitValue(on, gate, GpuWord::k32, 1).ok()); }
-  void OpenGate() { __atomic_store_n(reinterpret_cast<uint32_t*>(gate), 1, __ATOMIC_RELEASE); }
-
-  bool Step() { return server.session.session->Step(); }
-  RoundWords& Words(uint64_t number) { return *server.session.segment->round_words(number); }
-
-  ServerFixture server;
-  FakeGpuContext& gpu;
-  EnginePtr engine;
-  GpuStream stream;
-  GpuStream other_stream;
-  GpuAddress gate = 0;
-  specd_sequence sequence = 0;
-  const uint32_t row = 0;
-};
+using test::StreamFixture;
 
 TEST_SUITE("unit") {
   TEST_CASE("rows, answer, next forward: each waits for the one before, and the CPU for none") {
@@ -193,7 +134,9 @@ TEST_SUITE("unit") {
     for (const size_t device_index : kDevices) {
       CAPTURE(device_index);
       StreamFixture f(device_index);
+      f.Words(1).passed.store((uint64_t{1} << 32) + 1);  // what so many rounds ago would have left
       REQUIRE(f.Submit(f.stream) == SPECD_OK);
+      CHECK_FALSE(HasPassed(f.Words(1), 1));
       REQUIRE(f.SubmitPlain() == SPECD_OK);
       REQUIRE(Eventually([&] { return AreRowsReady(f.Words(1), 1); }));
       REQUIRE(f.gpu.Query(f.stream).code() == kGpuNotReady);
@@ -244,51 +187,6 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("a device that has no road to rounds on streams says the remedy, and harms nothing") {
-    for (const char* call : {"CreateEvent", "WaitEvent", "LaunchHostFunction"}) {
-      CAPTURE(call);
-      StreamFixture f(kWithoutWords);
-      f.gpu.Inject({call, 0, kGpuNotSupported, false});
-      CHECK(f.Submit(f.stream) == SPECD_ERROR_UNSUPPORTED);
-      CHECK(LastErrorHas("specd_submit"));
-      f.server.session.backend->script = {Confirm(0, {5})};
-      REQUIRE(f.SubmitPlain() == SPECD_OK);
-      REQUIRE(f.Step());
-      specd_completion done;
-      REQUIRE(specd_poll(f.engine.get(), &done, 0) == SPECD_OK);
-      CHECK(done.results[0].status == SPECD_STATUS_OK);
-      // Nothing of the round holds the stream.
-      CHECK(Eventually([&] { return f.gpu.Query(f.stream).ok(); }));
-      CHECK(f.Submit(f.stream) == SPECD_OK);
-    }
-  }
-
-  TEST_CASE("a wait that cannot be enqueued ends rounds on streams, and no others") {
-    struct Fault {
-      size_t device_index;
-      const char* call;
-      int after;
-    };
-    // The second write of a round is the one behind the wait.
-    const Fault faults[] = {
-        {0, "WaitValue", 0}, {0, "WriteValue", 1}, {kWithoutWords, "RecordEvent", 0}};
-    for (const Fault& fault : faults) {
-      CAPTURE(fault.call);
-      StreamFixture f(fault.device_index);
-      f.gpu.Inject({fault.call, fault.after, kGpuUnknown, false});
-      CHECK(f.Submit(f.stream) < 0);
-      REQUIRE(f.gpu.Synchronize(f.stream).ok());
-      CHECK(f.Submit(f.stream) == SPECD_ERROR_STATE);
-      f.server.session.backend->script = {Confirm(0, {5})};
-      REQUIRE(f.SubmitPlain() == SPECD_OK);
-      REQUIRE(f.Step());
-      specd_completion done;
-      REQUIRE(specd_poll(f.engine.get(), &done, 0) == SPECD_OK);
-      CHECK(done.results[0].status == SPECD_STATUS_OK);
-      CHECK(done.results[0].num_kept == 1);
-    }
-  }
-
   TEST_CASE("an engine is told how it shares the GPU with its daemon") {
     specd_sharing sharing;
     {
@@ -313,35 +211,6 @@ TEST_SUITE("unit") {
     CHECK(sharing.mode == SPECD_SHARING_TIME_SLICED);
     CHECK(std::string(sharing.text).find("time-sliced") != std::string::npos);
     CHECK(specd_get_sharing(engine.get(), nullptr) == SPECD_ERROR_INVALID_ARGUMENT);
-  }
-
-  TEST_CASE("what cannot be a round on a stream is refused by name") {
-    StreamFixture f;
-    specd_verdict verdict;
-    CHECK(specd_get_verdict(f.engine.get(), &verdict) == SPECD_ERROR_STATE);
-    CHECK(f.Submit(GpuStream{reinterpret_cast<void*>(uintptr_t{12345})}) ==
-          SPECD_ERROR_INVALID_ARGUMENT);
-    CHECK(LastErrorHas("stream"));
-    f.gpu.SetCapturing(true);
-    CHECK(f.Submit(f.stream) == SPECD_ERROR_STATE);
-    CHECK(LastErrorHas("graph"));
-    f.gpu.SetCapturing(false);
-    CHECK_FALSE(f.Step());
-    CHECK(specd_submit_on_stream(f.engine.get(), 1, nullptr, 1, f.stream.handle) ==
-          SPECD_ERROR_INVALID_ARGUMENT);
-
-    specd_options options;
-    specd_options_init(&options);
-    options.vocab_size = 8;
-    const EnginePtr embedded = OpenEngine("embedded:cpu", options);
-    const specd_draft part = ChainDraft(f.sequence, 0, nullptr, &f.row);
-    CHECK(specd_submit_on_stream(embedded.get(), 1, &part, 1, f.stream.handle) ==
-          SPECD_ERROR_UNSUPPORTED);
-    CHECK(LastErrorHas("embedded"));
-    options.stream_timeout_ms = 3'600'001;
-    specd_engine* refused = nullptr;
-    CHECK(specd_open("embedded:cpu", &options, &refused) == SPECD_ERROR_INVALID_ARGUMENT);
-    CHECK(LastErrorHas("stream_timeout_ms"));
   }
 }
 

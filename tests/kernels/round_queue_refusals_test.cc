@@ -109,6 +109,29 @@ TEST_SUITE("unit") {
     CHECK(rig.gpu.others_work.empty());
   }
 
+  TEST_CASE("a stream of another device is refused with both, and takes no memory") {
+    StagingRig rig(kSmall);
+    const size_t prepared = rig.gpu.allocations.size() + rig.gpu.pinned.size();
+    int other = 0;
+    rig.gpu.devices_of_streams[&other] = 3;
+    const absl::Status status = rig.backend.EnqueueStaged(&other, 2);
+    CHECK(status.code() == absl::StatusCode::kInvalidArgument);
+    CHECK(Mentions(status, "cuda_stream is of device 3, and rounds run on device 0"));
+    CHECK(Mentions(status, "give a stream of that device"));
+    rig.gpu.devices_of_streams.clear();
+    rig.gpu.failing_call = "FindDevice";
+    const absl::Status unknown = rig.backend.EnqueueStaged(&other, 2);
+    CHECK(unknown.code() == absl::StatusCode::kInvalidArgument);
+    CHECK(Mentions(unknown, "fake failure of FindDevice"));
+    CHECK(rig.gpu.allocations.size() + rig.gpu.pinned.size() == prepared);
+    CHECK(rig.gpu.others_work.empty());
+    // Its own device, whatever number that has.
+    rig.gpu.failing_call = "";
+    rig.gpu.used_device = 2;
+    rig.gpu.devices_of_streams[&other] = 2;
+    CHECK(rig.backend.EnqueueStaged(&other, 2).ok());
+  }
+
   TEST_CASE("a round that does not fit is refused with how many of its sequences would") {
     FakeGpu gpu;
     ImportedMemory imported(&gpu);

@@ -135,6 +135,11 @@ int cuMemHostUnregister(void* host) {
 }
 
 int cuStreamGetCtx(Stream stream, Context* context) {
+  // The default stream is that of the context that is current.
+  if (stream == nullptr) {
+    *context = &Current();
+    return kGpuOk;
+  }
   for (size_t i = 0; i < kNumFakeCudaDevices; ++i) {
     if (FakeCuda(i).Query(StreamOf(stream)).code() == kGpuInvalidHandle) continue;
     *context = &FakeCuda(i);

@@ -86,6 +86,12 @@ GpuResult FakeGpuDriver::UseDevice(size_t index) {
   return Call("UseDevice");
 }
 
+GpuResult FakeGpuDriver::FindDevice(void* stream, size_t* device) {
+  const auto found = gpu_->devices_of_streams.find(stream);
+  *device = found == gpu_->devices_of_streams.end() ? gpu_->used_device : found->second;
+  return FailureOf("FindDevice");
+}
+
 GpuResult FakeGpuDriver::UseStream(void* stream, size_t* device) {
   gpu_->stream = stream;
   *device = gpu_->stream_device;

@@ -52,6 +52,7 @@ struct FakeGpu {
   void* stream = nullptr;  // of UseStream
   size_t stream_device = 0;
   size_t used_device = 0;
+  std::map<void*, size_t> devices_of_streams;  // other streams are of the device in use
   bool runs_at_once = false;
   int num_launches = 0;                                // of rounds and transforms that ran
   int num_graph_launches = 0;                          // that were enqueued
@@ -73,6 +74,8 @@ class FakeGpuDriver final : public GpuDriver {
 
   GpuResult ListDevices(std::vector<GpuDevice>* devices) override;
   GpuResult UseDevice(size_t index) override;
+  size_t device_in_use() const override { return gpu_->used_device; }
+  GpuResult FindDevice(void* stream, size_t* device) override;
   GpuResult UseStream(void* stream, size_t* device) override;
   void EnqueueOn(void* stream) override { enqueues_on_ = stream; }
   GpuResult Allocate(size_t size_bytes, void** memory) override;

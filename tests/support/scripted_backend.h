@@ -54,6 +54,7 @@ class ScriptedBackend : public Backend {
 
   // Staged rounds are answered from the script when they are collected, as many as `num_run` says.
   absl::Status EnqueueStaged(void* stream, int32_t num_tasks) override {
+    if (!next_status.ok()) return next_status;
     enqueued.emplace_back(stream, num_tasks);
     return absl::OkStatus();
   }

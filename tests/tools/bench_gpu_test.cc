@@ -3,6 +3,8 @@
 #include <simdjson.h>
 
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <set>
@@ -88,7 +90,8 @@ TEST_SUITE("unit") {
       CHECK(m.ratio == doctest::Approx(is_exp2 ? 3 : 1.5));
       CHECK(m.time_us.num_samples >= 5);
       CHECK(m.base_gigabytes_per_s > 0);
-      CHECK(m.num_checked > 0);
+      // Sums of weights are timed and compared with nothing.
+      CHECK((m.num_checked > 0) == !is_exp2);
       CHECK(m.target == 0);  // asked for at one size only
     }
     CHECK(IsEmpty(gpu));
@@ -223,6 +226,26 @@ TEST_SUITE("unit") {
     gpu = FakeGpu();
     gpu.failing_call = "UseDevice";
     CHECK(Mentions(OpenFirstGpu(std::make_unique<FakeGpuDriver>(&gpu)).status(), "UseDevice"));
+  }
+
+  TEST_CASE("specd-bench gpu: a table says where nothing that was timed is checked") {
+    FakeGpu gpu;
+    for (const char* name : {"greedy", "exp2"}) {
+      CAPTURE(name);
+      const SuiteRun run = RunSuite(OnlyCase(name), &gpu);
+      REQUIRE(run.measurements.size() == 2);
+      char* text = nullptr;
+      size_t size = 0;
+      std::FILE* const out = open_memstream(&text, &size);
+      Report report({.out = out}, Machine());
+      for (const Measurement& measurement : run.measurements) report.Print(measurement);
+      REQUIRE(std::fclose(out) == 0);
+      const std::string table(text, size);
+      std::free(text);
+      CHECK(table.find("checked") != std::string::npos);
+      CHECK((table.find("   none  ") != std::string::npos) ==
+            (run.measurements[0].num_checked == 0));
+    }
   }
 
   TEST_CASE("specd-bench gpu: a JSON line says what was measured, where and in which state") {

@@ -54,7 +54,7 @@ struct Measurement {
   double base_gigabytes_per_s = 0;  // of a read
   double target = 0;                // the ratio to stay below (read) or above (a peer); 0: none
 
-  int64_t num_checked = 0;  // tokens compared with the reference
+  int64_t num_checked = 0;  // tokens of what was timed that were compared; 0: what has no answer
   ForeignLoad load = {};
 
   bool IsOnDevice() const { return threads == 0; }

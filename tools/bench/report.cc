@@ -40,7 +40,7 @@ std::vector<std::string> Cells(const Measurement& m) {
           m.IsSpeedUp() ? "-" : fmt::format("{:.1f}", m.base_gigabytes_per_s),
           fmt::format("{:.2f}", m.ratio),
           fmt::format("{:.2f}..{:.2f}", m.ratio_p10, m.ratio_p90),
-          fmt::format("{}", m.num_checked),
+          m.num_checked == 0 ? "none" : fmt::format("{}", m.num_checked),
           m.IsOnDevice() ? (m.cold ? "cold" : "warm")
                          : fmt::format("{:.0f} %", 100 * (m.load.others + m.load.stolen))};
 }

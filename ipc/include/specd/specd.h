@@ -423,7 +423,8 @@ typedef struct specd_draft {
 } specd_draft;
 
 /* Submits a round. round_id is yours and comes back with the completion. A sequence may stand in a
- * round once. Everything is copied; only the rows must stay as they are. */
+ * round once. Everything is copied; only the rows must stay as they are. SPECD_ERROR_STATE while
+ * rounds of specd_stage_round are in flight: poll them first. */
 SPECD_API int specd_submit(specd_engine* engine, uint64_t round_id, const specd_draft* drafts,
                            uint32_t num_drafts);
 
@@ -509,10 +510,10 @@ SPECD_API int specd_poll(specd_engine* engine, specd_completion* completion, int
 /* ---- rounds on a CUDA stream ---------------------------------------------------------------- */
 
 /* Submits a round whose rows a stream is still writing, with no wait of the CPU: enqueues on
- * cuda_stream (a CUstream or cudaStream_t of a device's primary context) that the rows are ready,
- * and that the stream waits for the answer. What is enqueued behind, such as the next forward, runs
- * after specd has answered. The answer comes through specd_poll, as every other; the rows may
- * be written again by what is enqueued behind.
+ * cuda_stream (a CUstream or cudaStream_t of a device's primary context, the same device for all
+ * rounds of an engine) that the rows are ready, and that the stream waits for the answer. What is
+ * enqueued behind, such as the next forward, runs after specd has answered. The answer comes
+ * through specd_poll, as every other; the rows may be written again by what is enqueued behind.
  *
  * The daemon takes rounds in the order of submission, each once its rows are ready: a forward may
  * take as long as it likes and disturbs no other engine, but rounds of this one that were submitted
@@ -528,7 +529,8 @@ SPECD_API int specd_poll(specd_engine* engine, specd_completion* completion, int
  *
  * SPECD_FULL as specd_submit, also while another stream has still to pass an earlier round.
  * SPECD_ERROR_UNSUPPORTED without a CUDA driver, and in embedded mode: synchronize the stream and
- * use specd_submit. Not while the stream records a graph: submit behind the graph's launch.
+ * use specd_submit. SPECD_ERROR_INVALID_ARGUMENT for a stream of another device than the first
+ * one's. Not while the stream records a graph: submit behind the graph's launch.
  *
  * Where streams have no memory operations, a host function (cuLaunchHostFunc) waits in the stream's
  * place: a CPU thread stands in each round, and specd_get_sharing says so from the first such round
@@ -572,6 +574,11 @@ SPECD_API int specd_get_verdict(specd_engine* engine, specd_verdict* verdict);
  * cudaStreamLegacy is the default one. The first call takes 1 MiB and more of page-locked memory
  * for each of max_batch sequences.
  *
+ * SPECD_ERROR_UNSUPPORTED attached and with embedded:cpu: use specd_submit. SPECD_ERROR_STATE while
+ * a role is bound to memory of the host or of another device. SPECD_ERROR_INVALID_ARGUMENT for
+ * another width, and for a cuda_stream that is NULL or of another device than the rounds.
+ * SPECD_ERROR_EXHAUSTED where the memory is not there.
+ *
  * Nothing of what was enqueued may run, or be on a stream, once specd_close is called, nor while a
  * role is bound anew: synchronize first. */
 SPECD_API int specd_enqueue_staged(specd_engine* engine, uint32_t num_sequences, void* cuda_stream);
@@ -582,9 +589,13 @@ SPECD_API int specd_enqueue_staged(specd_engine* engine, uint32_t num_sequences,
  * rounds end, and with SPECD_DRAFTS_BY_SLOT and SPECD_NEXT_TOKEN no id has to be known to the CPU.
  * A round for a sequence that has finished meanwhile is answered SPECD_STATUS_FINISHED and confirms
  * nothing, whatever it leaves in SPECD_NEXT_TOKEN; the slot of a closed sequence is nobody else's
- * before its staged rounds have been polled. At most 4 rounds, and ring_depth, may be in flight
- * (SPECD_FULL), and none from specd_submit beside them. Every staged round has to be run to be
- * answered, one whose sequences were all refused too.
+ * before its staged rounds have been polled. Every staged round has to be run to be answered, one
+ * whose sequences were all refused too.
+ *
+ * SPECD_FULL while 4 staged rounds, or ring_depth, are in flight: poll, then stage again.
+ * SPECD_ERROR_STATE where specd_enqueue_staged has not succeeded yet, while a role is bound to
+ * memory that it refuses, and while rounds of specd_submit are in flight, which have to be polled
+ * first. SPECD_ERROR_UNSUPPORTED as specd_enqueue_staged.
  *
  * Parameters that look at tokens on the host (bad words of several tokens, no-repeat-n-gram, a
  * thinking budget, processors) need every round answered before the next is staged; otherwise

@@ -17,6 +17,8 @@ from .rounds import DraftRecords, DraftRequest, RowSpace, child_records, score_r
 
 COIN_PURPOSES = {"sample": 1, "draft": 2, "accept": 3, "residual": 4}
 SHARING = ("none", "mps", "time_sliced", "unknown")
+# How long a wait may stand in C, where Python does not hear of signals.
+_SLICE_MS = 100
 _VERIFY_NAMES = {code: name for name, code in VERIFY.items()}
 
 
@@ -122,6 +124,7 @@ class Engine:
         self._spaces = {role: RowSpace(self, role) for role in ("target", "draft", "mask")}
         self._id_regions = {}  # by role
         self._staged = {}  # the drafts of rounds that have not been collected, by number
+        self._collected = c.Completion()  # the last one that collect has taken
 
     @property
     def pointer(self):
@@ -233,12 +236,23 @@ class Engine:
         structs = records.structs()
         check_full = check(c.load().specd_submit(self.pointer, self._rounds, structs, len(structs)))
         assert check_full == 0, "a synchronous engine has no rounds in flight"
+        self._staged.clear()  # in flight is none, or the round would have been refused
         completion = c.Completion()
-        while check(c.load().specd_poll(self.pointer, ctypes.byref(completion), -1)) != 0 or \
-                completion.round_id != self._rounds:
-            pass  # a round that an interrupted call left behind
+        while completion.round_id != self._rounds:  # others were left behind by interrupted calls
+            self._poll(completion, -1)
         return [results.result_of(completion.results[i], draft.sequence)
                 for i, draft in enumerate(records.drafts)]
+
+    def _poll(self, completion, timeout_ms):
+        """specd_poll; is there a completion? An interrupt ends the wait."""
+        left_ms = timeout_ms
+        while True:
+            slice_ms = _SLICE_MS if timeout_ms < 0 else min(left_ms, _SLICE_MS)
+            if check(c.load().specd_poll(self.pointer, ctypes.byref(completion), slice_ms)) == 0:
+                return True
+            left_ms -= slice_ms
+            if 0 <= timeout_ms and left_ms <= 0:
+                return False
 
     # ---- rounds inside a CUDA graph: embedded:cuda ----------------------------------------------------
 
@@ -264,13 +278,14 @@ class Engine:
 
     def collect(self, timeout_ms=-1):
         """The number of the oldest staged round and a Result for each of its drafts, when it has
-        been run; None if it was not within timeout_ms (-1: waits for it), or none is staged."""
-        completion = c.Completion()
-        while True:
-            if check(c.load().specd_poll(self.pointer, ctypes.byref(completion), timeout_ms)) != 0:
+        been run; None if it was not within timeout_ms (-1: waits for it), or none is staged. A round
+        is run by a launch that follows its stage: wait without limit behind that only."""
+        timeout_ms = integer(timeout_ms, "timeout_ms", -1, 2**31 - 1)
+        completion = self._collected
+        # Else it came to a call that was interrupted, or is of a verify that was.
+        while completion.round_id not in self._staged:
+            if not self._poll(completion, timeout_ms if self._staged else 0):
                 return None
-            if completion.round_id in self._staged:
-                break  # else a round that an interrupted call of verify left behind
         sequences = self._staged.pop(completion.round_id)
         return completion.round_id, [results.result_of(completion.results[i], sequence)
                                      for i, sequence in enumerate(sequences)]

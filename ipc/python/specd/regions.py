@@ -28,7 +28,7 @@ def bind_ids(engine, role, row_ids, address):
     """A row of ids for each slot: their region, and the array in which they lie; no array for ids at
     a device address."""
     num_rows = engine.max_sequences
-    size = 4 * num_rows * row_ids
+    size = 4 * num_rows * max(row_ids, 1)  # specd_bind says what is wrong with rows of none
     region = c.Region()
     if address is None:
         check(c.load().specd_alloc(engine.pointer, size, ctypes.byref(region)))
