@@ -254,6 +254,30 @@ TEST_SUITE("unit") {
     CHECK(rounds.num_continued() > 50);
   }
 
+  TEST_CASE(
+      "an engine may be capturing whenever rounds are enqueued, staged, collected or dropped") {
+    FakeGpu gpu;
+    ImportedMemory imported{&gpu};
+    StagedCase round(Sized(5, 690), &imported);
+    StagedCase dropped(Sized(5, 691), &imported);
+    auto backend = std::make_unique<CudaBackend>(std::make_unique<FakeGpuDriver>(&gpu), kPlenty);
+    REQUIRE_OK(backend->Prepare({kMixed.vocab_size, kMixed.batch, kMixed.max_draft, 1, 101}));
+    gpu.caller_captures = true;
+    int stream = 0;
+    REQUIRE_OK(backend->EnqueueStaged(&stream, 8));
+    REQUIRE_OK(backend->Stage(round.batch()));
+    CHECK_FALSE(*backend->Collect());
+    gpu.Replay(gpu.others_work[&stream]);  // of an earlier graph, while the next one is captured
+    REQUIRE(*backend->Collect());
+    round.CheckAnswers();
+    REQUIRE_OK(backend->Stage(dropped.batch()));
+    gpu.others_work.clear();
+    backend.reset();
+    CHECK(gpu.caller_spoiled_by == "");
+    CHECK(gpu.allocations.empty());
+    CHECK(gpu.pinned.empty());
+  }
+
   TEST_CASE("another Prepare drops what is staged, and graphs from before it run no more") {
     StagingRig rig(kMixed);
     const auto old_graph = rig.Enqueue(24);
