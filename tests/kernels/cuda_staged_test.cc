@@ -205,7 +205,7 @@ TEST_SUITE("gpu") {
       SlotRounds rounds(options, true);
       for (int repeat = 0; repeat < 3; ++repeat) {
         std::vector<std::unique_ptr<StagedOpen>> staged;
-        for (int i = 0; i <= SlotRounds::kRoundsBehindMax; ++i) {
+        for (int i = 0; i < kStagedRoundsMax; ++i) {
           rounds.Next();
           staged.push_back(std::make_unique<StagedOpen>(&rounds, &engine));
           REQUIRE_OK(backend->Stage(staged.back()->batch));
