@@ -54,8 +54,9 @@ const char* specd_detail_text(uint32_t detail) {
       return "bad_words, no_repeat_ngram, thinking_budget and processors look at tokens that the "
              "host does not know; give draft tokens, and poll staged rounds before the next one";
     case SPECD_DETAIL_NO_ROOM:
-      return "drafts: the lists of ids of these sequences do not fit into the memory of a staged "
-             "round; stage fewer sequences, or submit the round";
+      return "drafts: the ids that the sequence's parameters ban, bias or count need more memory "
+             "than rounds on the device have: lower max_draft, no_repeat_ngram or what else bans "
+             "many, use backend \"cpu\", or submit the round instead of staging it";
     default:
       return "unknown";
   }

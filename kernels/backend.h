@@ -20,8 +20,8 @@ namespace specd {
 // been run and is not yet collected.
 inline constexpr int32_t kStagedRoundsMax = 4;
 
-// SlotStates::recent_room of any round is at most this: what the rounds that may be under way can
-// confirm of a sequence.
+// SlotStates::recent_room of staged rounds: what those that may be under way can confirm of a
+// sequence.
 inline constexpr int32_t RecentRoomMax(int32_t max_draft) {
   return kStagedRoundsMax * (max_draft + 1);
 }
@@ -33,6 +33,8 @@ struct BackendLimits {
   int32_t max_draft = 0;
   int32_t threads = 1;     // of a CPU backend; the bits do not depend on it
   uint32_t num_slots = 0;  // ChainTask::slot is below it
+  // SlotStates::recent_room of rounds that bring slots of their own is at most this.
+  int32_t recent_room = 0;
 };
 
 struct BackendOptions {
@@ -56,7 +58,8 @@ class Backend {
 
   // REQUIRES: Prepare succeeded; the batch is inside its limits; row indices are inside the
   // tensors. An error means that the processor failed, never that the input was unusual: bad rows
-  // are outcomes.
+  // are outcomes, and so are lists of ids that are longer than there is memory for, which is a
+  // matter of that task alone.
   virtual absl::Status Run(const RoundBatch& batch) = 0;
 
   // ---- rounds inside a graph of the caller's, for backends on a device
@@ -76,7 +79,8 @@ class Backend {
   // REQUIRES: as Run, with kVerify tasks only. All of the batch is copied before this returns, but
   // for rows, masks, draft tokens and next tokens, which lie on the device (INVALID_ARGUMENT: some
   // do not), and for the places of answers, which Collect fills. UNAVAILABLE: kStagedRoundsMax
-  // rounds have not been collected.
+  // rounds have not been collected. RESOURCE_EXHAUSTED, and the task with the longest lists has the
+  // outcome kNoRoom: not all fit, but the others may without it.
   virtual absl::Status Stage(const RoundBatch& batch);
 
   // Has the oldest staged round been done? If so its answers are there, and it is staged no more.

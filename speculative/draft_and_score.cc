@@ -113,6 +113,9 @@ void Verifier::SampleDraft(std::span<const DraftInput> inputs, std::span<DraftRe
     const ChainOutcome& outcome = scratch_.outcomes[static_cast<size_t>(i)];
     if (!status.ok()) {
       result.status = RoundStatus::kDeviceError;
+    } else if (outcome.status == OutcomeStatus::kNoRoom) {
+      ++counters_.invalid_records;
+      Refuse(kNoRoomFault.reason, &result);
     } else if (outcome.status != OutcomeStatus::kOk) {
       // Nothing was confirmed: the sequence goes on, and its drafter may bring another row.
       result.status = RoundStatus::kBadDistribution;

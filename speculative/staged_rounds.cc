@@ -20,17 +20,12 @@ void Verifier::StageRound(std::span<const RoundInput> inputs) {
   RoundScratch& scratch = staged.scratch;
   staged.num_inputs = inputs.size();
   PackRound(inputs, &scratch, {staged.results.data(), inputs.size()});
-  if (!staging_failed_ && !backend_->Stage(BatchOf(target_, &scratch)).ok()) {
-    // Refused as a whole, such as for want of room. An empty round takes its place, or what runs
-    // next would take the rows of this one for those of the next.
-    RoundBatch empty = BatchOf(target_, &scratch);
-    empty.num_tasks = 0;
-    staging_failed_ = !backend_->Stage(empty).ok();
-    if (!staging_failed_) {
-      RefuseTasks(
-          {"the round does not fit into the memory that staged rounds have", RoundDetail::kNoRoom},
-          &staged);
-    }
+  while (!staging_failed_) {
+    std::fill_n(scratch.outcomes.begin(), scratch.num_tasks, ChainOutcome{});
+    if (backend_->Stage(BatchOf(target_, &scratch)).ok()) break;
+    // Staged it is, were it empty, or what runs next would take the rows of this round for those of
+    // the next.
+    staging_failed_ = !RefuseWithoutRoom(&staged);
   }
   for (int32_t i = 0; i < scratch.num_tasks; ++i) {
     sequences_.Hold(scratch.tasks[static_cast<size_t>(i)].slot);
@@ -38,14 +33,20 @@ void Verifier::StageRound(std::span<const RoundInput> inputs) {
   ++num_staged_;
 }
 
-void Verifier::RefuseTasks(const RoundFault& fault, Staged* staged) {
-  for (int32_t i = 0; i < staged->scratch.num_tasks; ++i) {
-    RoundResult& result = staged->results[staged->scratch.task_results[static_cast<size_t>(i)]];
-    result.status = RoundStatus::kInvalid;
-    result.fault = fault;
-    ++counters_.invalid_records;
+bool Verifier::RefuseWithoutRoom(Staged* staged) {
+  RoundScratch& scratch = staged->scratch;
+  int32_t num_left = 0;
+  for (int32_t i = 0; i < scratch.num_tasks; ++i) {
+    const auto from = static_cast<size_t>(i);
+    if (scratch.outcomes[from].status == OutcomeStatus::kNoRoom) {
+      RefuseForRoom(&staged->results[scratch.task_results[from]]);
+      continue;
+    }
+    const auto to = static_cast<size_t>(num_left++);
+    scratch.tasks[to] = scratch.tasks[from];
+    scratch.task_results[to] = scratch.task_results[from];
   }
-  staged->scratch.num_tasks = 0;
+  return std::exchange(scratch.num_tasks, num_left) > num_left;
 }
 
 size_t Verifier::num_staged_inputs() const {

@@ -70,7 +70,7 @@ size_t MergeEdits(std::span<TokenEdit> edits) {
 TokenEdits::TokenEdits(const SequenceParams& params, std::span<const TokenId> eos_token_ids,
                        const SequenceHistory& history, int32_t vocab_size)
     : penalties_(MakePenalties(params)), allowed_(MaskOf(params.allowed_token_ids, vocab_size)) {
-  counts_ = penalties_.repetition != 1 || penalties_.frequency != 0 || penalties_.presence != 0;
+  counts_ = Counts(penalties_);
   std::vector<TokenEdit> edits;
   AddParams(params, eos_token_ids, &edits);
   if (counts_) AddHistory(penalties_, history, &edits);

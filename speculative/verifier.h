@@ -68,6 +68,12 @@ struct RoundFault {
   RoundDetail detail = RoundDetail::kRefused;
 };
 
+// Of a sequence whose lists the backend has no memory for.
+inline constexpr RoundFault kNoRoomFault{
+    "the ids that the sequence's parameters ban, bias or count need more memory than rounds on the "
+    "device have: lower max_draft, no_repeat_ngram or what else bans many, or use backend \"cpu\"",
+    RoundDetail::kNoRoom};
+
 // One sequence's part of a round. malformed: whoever decoded it found a count, kind or row index
 // out of range; it is answered kInvalid and its chain is not looked at.
 // discard: the rows are padding or an unfinished prefill; nothing is sampled and no state changes,
@@ -261,6 +267,7 @@ class Verifier {
   // failure: kOk, or why no task has an outcome.
   void CommitRound(RoundStatus failure, RoundScratch* scratch, std::span<RoundResult> results);
   void Commit(int32_t task_index, RoundScratch* scratch, RoundResult* result);
+  void RefuseForRoom(RoundResult* result);
   TokenScore* CompactScores(RoundScratch* scratch, int32_t task_index, int32_t num_tokens,
                             int32_t scores_per_token);
 
@@ -272,7 +279,8 @@ class Verifier {
     std::vector<RoundResult> results;
     size_t num_inputs = 0;
   };
-  void RefuseTasks(const RoundFault& fault, Staged* staged);
+  // Leaves out the tasks that the backend has said it has no room for; false where there are none.
+  bool RefuseWithoutRoom(Staged* staged);
   void RecallResult(const RoundResult& staged, RoundResult* result);
 
   // ---- draft_and_score.cc

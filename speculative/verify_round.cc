@@ -191,8 +191,15 @@ TokenScore* Verifier::CompactScores(RoundScratch* scratch, int32_t task_index, i
   return scores;
 }
 
+void Verifier::RefuseForRoom(RoundResult* result) {
+  result->status = RoundStatus::kInvalid;
+  result->fault = kNoRoomFault;
+  ++counters_.invalid_records;
+}
+
 void Verifier::Commit(int32_t task_index, RoundScratch* scratch, RoundResult* result) {
   const ChainOutcome& outcome = scratch->outcomes[static_cast<size_t>(task_index)];
+  if (outcome.status == OutcomeStatus::kNoRoom) return RefuseForRoom(result);
   const TokenId* tokens = &scratch->tokens[static_cast<size_t>(task_index * tokens_stride_)];
   Sequence* sequence = sequences_.Find(result->sequence);
   FinishRules rules;
@@ -208,6 +215,7 @@ void Verifier::Commit(int32_t task_index, RoundScratch* scratch, RoundResult* re
     result->status = RoundStatus::kBadDistribution;
     switch (outcome.status) {
       case OutcomeStatus::kOk:
+      case OutcomeStatus::kNoRoom:
         break;
       case OutcomeStatus::kBadTargetRow:
         ++counters_.bad_target_rows;

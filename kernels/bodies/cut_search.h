@@ -6,52 +6,10 @@
 // list, passes go over the list. Pivots decide how fast the answer comes and never what it is.
 #pragma once
 
+#include "kernels/bodies/cut_functions.h"
 #include "kernels/bodies/distribution.h"
 
 namespace specd {
-
-struct AtLeast {
-  float pivot;
-  template <typename Value>
-  SPECD_INLINE auto operator()(Value x) const {
-    return x >= pivot;
-  }
-};
-
-struct Between {
-  float low;
-  float high;
-  template <typename Value>
-  SPECD_INLINE auto operator()(Value x) const {
-    return (x >= low) & (x < high);
-  }
-};
-
-struct BelowOnly {
-  float high;
-  template <typename Value>
-  SPECD_INLINE auto operator()(Value x) const {
-    return Select(x < high, x, Value(-kInfinity));
-  }
-};
-
-struct WeightAtLeast {
-  WeightFunction weight;
-  float pivot;
-  template <typename Value>
-  SPECD_INLINE auto operator()(Value x) const {
-    return Select(x >= pivot, weight(x), Value(0.0f));
-  }
-};
-
-// 1 where an element equals a value: with exponent 0 that is the integer 2^40.
-struct OneWhereEqual {
-  float value;
-  template <typename Value>
-  SPECD_INLINE auto operator()(Value x) const {
-    return Select(x == value, Value(1.0f), Value(0.0f));
-  }
-};
 
 // Every element above -inf is at least this.
 inline constexpr float kLowestFloat = -0x1.fffffep+127f;

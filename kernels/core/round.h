@@ -146,6 +146,7 @@ enum class OutcomeStatus : uint32_t {
   kBadTargetRow = 1,  // NaN, or no mass, in a target row the decision needed
   kBadDraftRow = 2,   // the same in a draft row (or its side channel) the decision needed
   kBadToken = 3,      // the id to be emitted is outside the vocabulary or masked: a fault of ours
+  kNoRoom = 4,        // the backend has no room for the task's lists of ids: nothing was decided
 };
 
 // The kernels' answer for one sequence: num_accepted drafts, then (status kOk) one final token.

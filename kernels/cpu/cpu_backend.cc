@@ -67,15 +67,15 @@ absl::Status CpuBackend::Prepare(const BackendLimits& limits) {
         ChainWorkspaceAt(memory_.data() + worker * bytes, limits.vocab_size, limits.max_draft));
   }
   resolved_.resize(static_cast<size_t>(limits.max_batch));
-  resolve_scratch_ = std::make_unique_for_overwrite<char[]>(static_cast<size_t>(
-      limits.max_batch * ResolveBytes(limits.max_draft, RecentRoomMax(limits.max_draft))));
+  resolve_scratch_ = std::make_unique_for_overwrite<char[]>(
+      static_cast<size_t>(limits.max_batch * ResolveBytes(limits.max_draft, limits.recent_room)));
   return absl::OkStatus();
 }
 
 RoundBatch CpuBackend::Resolved(const RoundBatch& batch) {
   RoundBatch resolved = batch;
   if (std::none_of(batch.tasks, batch.tasks + batch.num_tasks, NeedsResolve)) return resolved;
-  SPECD_CHECK(batch.slots.recent_room <= RecentRoomMax(limits_.max_draft));
+  SPECD_CHECK(batch.slots.recent_room <= limits_.recent_room);
   const ResolvePlan plan{.given = batch.tasks,
                          .tasks = resolved_.data(),
                          .scratch = resolve_scratch_.get(),

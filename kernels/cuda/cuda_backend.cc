@@ -83,10 +83,12 @@ GpuResult CudaBackend::Allocate() {
   }
   if (result.ok()) {
     result = round_memory_.Allocate(
-        driver_.get(), RoundMemoryBytes(limits_.vocab_size, limits_.max_draft, max_piece_));
+        driver_.get(),
+        RoundMemoryBytes(limits_.vocab_size, limits_.max_draft, limits_.recent_room, max_piece_));
   }
   if (result.ok()) {
-    result = arena_.Resize(driver_.get(), TaskArenaBytes(limits_.vocab_size, max_piece_));
+    result = arena_.Resize(driver_.get(),
+                           TaskArenaBytes(limits_.vocab_size, limits_.max_draft, max_piece_));
   }
   if (result.ok()) result = answers_.Resize(driver_.get(), AnswerArenaBytes(max_piece_));
   return result;
@@ -144,15 +146,19 @@ void CudaBackend::CheckLimits(const RoundBatch& batch) const {
   SPECD_CHECK(batch.draft.num_rows == 0 || batch.draft.vocab_size == batch.target.vocab_size);
   SPECD_CHECK(batch.num_tasks <= limits_.max_batch);
   SPECD_CHECK(batch.tokens_stride > limits_.max_draft);
+  SPECD_CHECK(batch.slots.recent_room <= limits_.recent_room);
 }
 
 absl::Status CudaBackend::Run(const RoundBatch& batch) {
   CheckLimits(batch);
   for (int32_t done = 0; done < batch.num_tasks;) {
     StagedBatch piece = BeginPiece(batch, done);
+    if (piece.StageTasks() == 0) {
+      batch.outcomes[done++] = {.status = OutcomeStatus::kNoRoom};
+      continue;
+    }
     absl::Status status;
-    if (piece.StageTasks() == 0) status = piece.TooLarge();
-    if (status.ok() && !piece.result().ok()) status = Failure(piece.result());
+    if (!piece.result().ok()) status = Failure(piece.result());
     if (status.ok()) {
       const GpuResult launched = LaunchPiece(piece);
       if (!launched.ok()) status = Failure(launched);

@@ -3,10 +3,9 @@
 // Rows in the memory of the device are read where they lie. Of host memory the rows that a round
 // names are copied to the device; then one launch of a graph, captured by Prepare for the round's
 // batch bucket (a power of two), brings the tasks there and runs them with the same bodies as on
-// the CPU. A round that needs more than the staging memory is done in pieces;
-// results do not depend on the cut. Staged rounds are RoundQueue's, with memory of their own.
-// Everything goes through GpuDriver, so this file knows nothing
-// of CUDA's API and runs in tests over host memory.
+// the CPU. A round that needs more than the staging memory is done in pieces; results do not depend
+// on the cut. Staged rounds are RoundQueue's, with memory of their own. Everything goes through
+// GpuDriver, so this file knows nothing of CUDA's API and runs in tests over host memory.
 #pragma once
 
 #include <array>

@@ -79,7 +79,7 @@ absl::Status Failure(const char* what, const GpuResult& result) {
 
 // Of one area.
 size_t TaskBytes(const BackendLimits& limits) {
-  return Arena::Aligned(TaskArenaBytes(limits.vocab_size, limits.max_batch));
+  return Arena::Aligned(TaskArenaBytes(limits.vocab_size, limits.max_draft, limits.max_batch));
 }
 size_t AnswerBytes(const BackendLimits& limits) {
   return Arena::Aligned(AnswerArenaBytes(limits.max_batch));
@@ -131,8 +131,8 @@ GpuResult RoundQueue::Memory::Allocate(GpuDriver* driver, const BackendLimits& l
   if (result.ok()) result = kept.Allocate(driver, slot_bytes);
   if (result.ok()) result = recent.Allocate(driver, slot_bytes * recent_room);
   if (result.ok()) {
-    result =
-        rounds.Allocate(driver, RoundMemoryBytes(limits.vocab_size, limits.max_draft, max_tasks));
+    result = rounds.Allocate(
+        driver, RoundMemoryBytes(limits.vocab_size, limits.max_draft, recent_room, max_tasks));
   }
   if (!result.ok()) return result;
 
@@ -256,11 +256,14 @@ absl::Status RoundQueue::Stage(const RoundBatch& batch) {
       BatchRows{.target = no_rows, .draft = no_rows, .masks = no_rows}, &area.tasks, &area.answers);
   const int32_t num_fitting = tasks.StageTasks();
   if (num_fitting < batch.num_tasks) {
-    if (num_fitting == 0) return tasks.TooLarge();
+    const ChainTask* const longest = std::max_element(
+        batch.tasks, batch.tasks + batch.num_tasks,
+        [](const ChainTask& a, const ChainTask& b) { return ListBytes(a) < ListBytes(b); });
+    batch.outcomes[longest - batch.tasks] = {.status = OutcomeStatus::kNoRoom};
     return absl::ResourceExhaustedError(fmt::format(
-        "a staged round has room for {} of these {} sequences with their edits and scores, of "
-        "max_draft {} and vocab_size {}; stage fewer at a time, or submit the round",
-        num_fitting, batch.num_tasks, limits_.max_draft, limits_.vocab_size));
+        "a staged round has room for {} of these {} sequences with their lists of ids, of which "
+        "those of number {} take the most, {} bytes; stage it without that one",
+        num_fitting, batch.num_tasks, longest - batch.tasks, ListBytes(*longest)));
   }
   tasks.Fill(memory_->rounds.get());
   area.header->size_bytes = sizeof(FetchHeader) + area.tasks.used();

@@ -1,16 +1,13 @@
 #include "kernels/cuda/staged_batch.h"
 
-#include <fmt/format.h>
-
 namespace specd {
 
 namespace {
 
-// Room in the arenas. A sequence's task with its few hundred edits, and the scores of its tokens,
-// are far below the first, each; one sequence with edits of the whole vocabulary must fit by
-// itself.
+// Room in the arenas. A sequence's task with its few hundred edits and as many coins as a client
+// may set (96 KiB), and the scores of its tokens, are below the first, each.
 constexpr int64_t kArenaBytesPerSequence = 128 * 1024;
-constexpr int64_t kArenaBytesPerId = 2 * sizeof(TokenEdit) + 1;
+constexpr int64_t kListBytes = 8 * 1024 * 1024;
 
 // What a launch is wide enough to fetch at once: the round itself, and for each sequence its task
 // with a chain, places and a short list of edits.
@@ -32,9 +29,13 @@ int32_t RoomFor(const RoundBatch& batch, int32_t first, int32_t max_tasks, int64
 
 }  // namespace
 
-size_t TaskArenaBytes(int32_t vocab_size, int32_t max_tasks) {
+size_t ListBytesMax(int32_t vocab_size, int32_t max_draft) {
+  const int64_t list_bytes = vocab_size * int64_t{sizeof(TokenEdit)};
+  return std::min((max_draft + 2) * list_bytes, std::max(2 * list_bytes, kListBytes));
+}
+size_t TaskArenaBytes(int32_t vocab_size, int32_t max_draft, int32_t max_tasks) {
   const int64_t mask_bytes = MaskWords(vocab_size) * sizeof(uint32_t);
-  return max_tasks * (kArenaBytesPerSequence + mask_bytes) + vocab_size * kArenaBytesPerId;
+  return max_tasks * (kArenaBytesPerSequence + mask_bytes) + ListBytesMax(vocab_size, max_draft);
 }
 size_t AnswerArenaBytes(int32_t max_tasks) { return max_tasks * kArenaBytesPerSequence; }
 
@@ -73,21 +74,17 @@ StagedBatch::TokenArrays StagedBatch::StageNextTokens(const RoundBatch& batch, A
 }
 
 int32_t StagedBatch::StageTasks() {
-  if (arena_->full() || answers_->full()) return 0;
+  SPECD_CHECK(!arena_->full() && !answers_->full());
   while (count_ < room_) {
     const ChainTask& task = batch_.tasks[first_ + count_];
-    SPECD_CHECK(task.chain.num_drafts <= max_draft_);
+    // What is scored has a row for every token, and no place behind the last.
+    SPECD_CHECK(NumPlaces(task) <= max_draft_ + 1);
+    // Though there be room: whether a task is done is not a matter of those that come with it.
+    if (ListBytes(task) > ListBytesMax(batch_.target.vocab_size, max_draft_)) break;
     if (!StageTask(task, batch_, &rows_, arena_, &tasks_.host[count_])) break;
     ++count_;
   }
   return count_;
-}
-
-absl::Status StagedBatch::TooLarge() const {
-  return absl::ResourceExhaustedError(fmt::format(
-      "the edits, overrides and scores of one sequence need more than the {} bytes that a round "
-      "has for them on the device; give it fewer",
-      arena_->size_bytes() + answers_->size_bytes()));
 }
 
 bool StagedBatch::Fill(char* memory) const {

@@ -14,9 +14,12 @@
 
 namespace specd {
 
-// How large the arenas have to be for max_tasks, so that one task with edits of the whole
-// vocabulary fits by itself.
-size_t TaskArenaBytes(int32_t vocab_size, int32_t max_tasks);
+// The longest lists that a task may have: those of any sequence where they take 8 MiB or less, and
+// always those of the whole vocabulary, for a sequence and one place.
+size_t ListBytesMax(int32_t vocab_size, int32_t max_draft);
+
+// How large the arenas have to be for max_tasks with usual lists, one of which has the longest.
+size_t TaskArenaBytes(int32_t vocab_size, int32_t max_draft, int32_t max_tasks);
 size_t AnswerArenaBytes(int32_t max_tasks);
 
 // What a launch for rounds of so many tasks is wide enough to fetch at once.
@@ -60,10 +63,9 @@ class StagedBatch {
   StagedBatch(const RoundBatch& batch, int32_t first, int32_t max_tasks, int32_t max_draft,
               const BatchRows& rows, Arena* arena, Arena* answers);
 
-  // Stages tasks until one does not fit, and returns how many were staged.
+  // Stages tasks until one does not fit, and returns how many were staged. None: the first has
+  // longer lists than ListBytesMax.
   int32_t StageTasks();
-  // Why a batch in which not even one task could be staged is refused.
-  absl::Status TooLarge() const;
   // Of the copies of rows.
   GpuResult result() const { return rows_.result(); }
 

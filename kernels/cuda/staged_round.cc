@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "kernels/backend.h"
 #include "kernels/bodies/list_rows.h"
 #include "kernels/bodies/resolve.h"
 #include "kernels/bodies/tile_pass.h"
@@ -28,9 +27,9 @@ struct RoundMemory {
 
 }  // namespace
 
-int64_t RoundMemoryBytes(int32_t vocab_size, int32_t max_draft, int32_t max_tasks) {
-  return RoundMemory(nullptr, vocab_size, max_draft, RecentRoomMax(max_draft), max_tasks)
-      .carver.used();
+int64_t RoundMemoryBytes(int32_t vocab_size, int32_t max_draft, int32_t recent_room,
+                         int32_t max_tasks) {
+  return RoundMemory(nullptr, vocab_size, max_draft, recent_room, max_tasks).carver.used();
 }
 
 StagedRound::StagedRound(int32_t max_tasks, int32_t max_draft, Arena* arena)
@@ -43,7 +42,6 @@ StagedRound::StagedRound(int32_t max_tasks, int32_t max_draft, Arena* arena)
 
 bool StagedRound::Fill(const RoundBatch& batch, const ChainTask* tasks, const ChainTask* staged,
                        char* memory) const {
-  SPECD_CHECK(batch.slots.recent_room <= RecentRoomMax(max_draft_));
   const RoundMemory parts(memory, batch.target.vocab_size, max_draft_, batch.slots.recent_room,
                           batch.num_tasks);
   *round_.host = {.batch = batch,

@@ -11,8 +11,10 @@
 
 namespace specd {
 
-// The memory of the device, besides what is staged, that any round within the limits runs with.
-int64_t RoundMemoryBytes(int32_t vocab_size, int32_t max_draft, int32_t max_tasks);
+// The memory of the device, besides what is staged, that any round within the limits runs with, and
+// with slots of at most this room.
+int64_t RoundMemoryBytes(int32_t vocab_size, int32_t max_draft, int32_t recent_room,
+                         int32_t max_tasks);
 
 class StagedRound {
  public:

@@ -44,11 +44,17 @@ MaskView OnDevice(const MaskView& mask, const RowStage& stage, int32_t vocab_siz
           MemorySpace::kDevice};
 }
 
+size_t ListBytes(const ChainTask& task) {
+  int64_t num_edits = task.edits.num_edits;
+  const int32_t num_places = task.places == nullptr ? 0 : NumPlaces(task);
+  for (int32_t i = 0; i < num_places; ++i) num_edits += task.places[i].num_overrides;
+  return static_cast<size_t>(num_edits) * sizeof(TokenEdit);
+}
+
 bool StageTask(const ChainTask& task, const RoundBatch& batch, BatchRows* rows, Arena* arena,
                ChainTask* staged) {
   const DraftChain& chain = task.chain;
-  // Every draft token that is scored has a row; those that are verified have one more.
-  const int32_t num_places = chain.num_drafts + (task.kind == TaskKind::kScore ? 0 : 1);
+  const int32_t num_places = NumPlaces(task);
   ChainTask copy = task;
   copy.chain.tokens = arena->Put(DraftTokensOf(task, batch.draft_tokens), chain.num_drafts);
   copy.chain.kinds = arena->Put(chain.kinds, chain.num_drafts);

@@ -32,6 +32,16 @@ uint32_t StageRow(const TensorView& tensor, uint32_t row, RowStage* stage);
 TensorView OnDevice(const TensorView& tensor, const RowStage& stage);
 MaskView OnDevice(const MaskView& mask, const RowStage& stage, int32_t vocab_size);
 
+// Places, and so target rows, of a task. Every draft token that is scored has a row; those that are
+// verified have one more.
+inline int32_t NumPlaces(const ChainTask& task) {
+  return task.chain.num_drafts + (task.kind == TaskKind::kScore ? 0 : 1);
+}
+
+// The bytes that a task's edits and the overrides of its places take in an arena: as many as its
+// parameters make, up to the vocabulary for each list.
+size_t ListBytes(const ChainTask& task);
+
 // Copies a task of `batch` into its place, with pointers and row numbers that mean something on the
 // device. False, and no row is copied, if the arena is full.
 bool StageTask(const ChainTask& task, const RoundBatch& batch, BatchRows* rows, Arena* arena,

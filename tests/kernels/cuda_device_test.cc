@@ -114,12 +114,6 @@ class Comparison {
   int64_t num_compared_ = 0;
 };
 
-std::vector<int32_t> InOrder(int32_t count) {
-  std::vector<int32_t> places(static_cast<size_t>(count));
-  std::iota(places.begin(), places.end(), 0);
-  return places;
-}
-
 // Runs `compare` with the device, if there is one.
 void OnDevice(const std::function<void(Comparison&)>& compare) {
   std::unique_ptr<Backend> device = DeviceOrReason();

@@ -5,7 +5,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
 #include <random>
 #include <string>
@@ -13,7 +12,8 @@
 
 #include "kernels/backend.h"
 #include "kernels/cuda/driver_api.h"
-#include "tests/kernels/staged_case.h"
+#include "tests/kernels/device_or_reason.h"
+#include "tests/kernels/staged_open.h"
 
 namespace specd {
 namespace {
@@ -40,7 +40,7 @@ void Find(void* library, const char* name, Function* function) {
 // A stream, memory and graphs, as an engine in this process has them in the device's context.
 class Engine final : public MovedMemory {
  public:
-  explicit Engine(const cuda::DriverApi& api) : api_(api) {
+  Engine() : api_(Loaded()) {
     void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     REQUIRE(library != nullptr);
     Find(library, "cuStreamBeginCapture_v2", &graphs_.cuStreamBeginCapture_v2);
@@ -98,6 +98,13 @@ class Engine final : public MovedMemory {
   }
 
  private:
+  static const cuda::DriverApi& Loaded() {
+    GpuResult why = GpuResult::Ok();
+    const cuda::DriverApi* const api = cuda::LoadDriver(&why);
+    REQUIRE_MESSAGE(api != nullptr, why.text());
+    return *api;
+  }
+
   struct IdArray {
     TokenId* host;
     TokenId* device;
@@ -126,32 +133,21 @@ class Engine final : public MovedMemory {
 
 TEST_SUITE("gpu") {
   TEST_CASE("CUDA rounds that are staged: a graph of an engine's, replayed") {
-    const bool is_required = std::getenv("SPECD_REQUIRE_GPU") != nullptr;
-    const bool is_quick = std::getenv("SPECD_GPU_QUICK") != nullptr;
-    auto backend = MakeBackend("cuda");
-    if (!backend.ok()) {
-      const std::string reason(backend.status().message());
-      REQUIRE_MESSAGE(!is_required, reason);
-      MESSAGE("not compared: ", reason);
-      return;
-    }
-    GpuResult why = GpuResult::Ok();
-    const cuda::DriverApi* const api = cuda::LoadDriver(&why);
-    REQUIRE_MESSAGE(api != nullptr, why.text());
-
-    RoundCase::Options options{.vocab_size = is_quick ? 2500 : 32000,
-                               .batch = is_quick ? 6 : 48,
+    const std::unique_ptr<Backend> backend = DeviceOrReason();
+    if (backend == nullptr) return;
+    RoundCase::Options options{.vocab_size = Quick() ? 2500 : 32000,
+                               .batch = Quick() ? 6 : 48,
                                .max_draft = 4,
                                .dtype = DType::kBFloat16,
                                .seed = 1000};
-    REQUIRE_OK((*backend)->Prepare({.vocab_size = options.vocab_size,
-                                    .max_batch = options.batch,
-                                    .max_draft = options.max_draft,
-                                    .num_slots = 2 * static_cast<uint32_t>(options.batch) + 1}));
-    Engine engine(*api);
+    REQUIRE_OK(backend->Prepare({.vocab_size = options.vocab_size,
+                                 .max_batch = options.batch,
+                                 .max_draft = options.max_draft,
+                                 .num_slots = 2 * static_cast<uint32_t>(options.batch) + 1}));
+    Engine engine;
     std::vector<std::unique_ptr<StagedCase>> rounds;
     std::mt19937_64 random(options.seed);
-    for (int i = 0; i < (is_quick ? 6 : 40); ++i) {
+    for (int i = 0; i < (Quick() ? 6 : 40); ++i) {
       RoundCase::Options sized = options;
       sized.seed += static_cast<uint64_t>(i);
       sized.batch = static_cast<int32_t>(1 + random() % static_cast<uint64_t>(options.batch));
@@ -159,9 +155,9 @@ TEST_SUITE("gpu") {
     }
     // What launches are wide for must not matter, nor which of them takes a round. The first
     // capture also takes the memory, and in the second a round is waited for.
-    void* graphs[2] = {engine.Capture(**backend, 1)};
-    REQUIRE_OK((*backend)->Stage(rounds[0]->batch()));
-    graphs[1] = engine.Capture(**backend, options.batch);
+    void* graphs[2] = {engine.Capture(*backend, 1)};
+    REQUIRE_OK(backend->Stage(rounds[0]->batch()));
+    graphs[1] = engine.Capture(*backend, options.batch);
     size_t num_staged = 1;
     size_t num_collected = 0;
     while (num_collected < rounds.size()) {
@@ -169,12 +165,12 @@ TEST_SUITE("gpu") {
       const size_t most = std::min(rounds.size(), num_collected + kStagedRoundsMax);
       const uint64_t before = random() % 3;
       for (uint64_t j = 0; j < before && num_staged < most; ++j) {
-        REQUIRE_OK((*backend)->Stage(rounds[num_staged++]->batch()));
+        REQUIRE_OK(backend->Stage(rounds[num_staged++]->batch()));
       }
       for (uint64_t j = random() % 3; j > 0; --j) engine.Replay(graphs[random() % 2]);
-      if (num_staged < most) REQUIRE_OK((*backend)->Stage(rounds[num_staged++]->batch()));
+      if (num_staged < most) REQUIRE_OK(backend->Stage(rounds[num_staged++]->batch()));
       while (true) {
-        const absl::StatusOr<bool> collected = (*backend)->Collect();
+        const absl::StatusOr<bool> collected = backend->Collect();
         REQUIRE_OK(collected.status());
         if (!*collected) break;
         ++num_collected;
@@ -183,13 +179,49 @@ TEST_SUITE("gpu") {
     // Nothing is left, and nothing comes of another replay.
     engine.Replay(graphs[0]);
     engine.Wait();
-    const absl::StatusOr<bool> collected = (*backend)->Collect();
+    const absl::StatusOr<bool> collected = backend->Collect();
     REQUIRE_OK(collected.status());
     CHECK_FALSE(*collected);
     engine.CopyIdsBack();
     int num_compared = 0;
     for (const auto& round : rounds) num_compared += round->CheckAnswers();
     CHECK(num_compared > 0);
+    MESSAGE("compared ", num_compared, " answers");
+  }
+
+  TEST_CASE("CUDA rounds that are staged ahead: each goes on where the one before it ends") {
+    const std::unique_ptr<Backend> backend = DeviceOrReason();
+    if (backend == nullptr) return;
+    int num_compared = 0;
+    for (RoundCase::Options options : KindsOfOpenRounds()) {
+      CAPTURE(options.seed);
+      if (Quick()) options.batch = 6;
+      Engine engine;
+      REQUIRE_OK(backend->Prepare({.vocab_size = options.vocab_size,
+                                   .max_batch = options.batch,
+                                   .max_draft = options.max_draft,
+                                   .num_slots = 2 * static_cast<uint32_t>(options.batch)}));
+      void* const graph = engine.Capture(*backend, options.batch);
+      SlotRounds rounds(options, true);
+      for (int repeat = 0; repeat < 3; ++repeat) {
+        std::vector<std::unique_ptr<StagedOpen>> staged;
+        for (int i = 0; i < kStagedRoundsMax; ++i) {
+          rounds.Next();
+          staged.push_back(std::make_unique<StagedOpen>(&rounds, &engine));
+          REQUIRE_OK(backend->Stage(staged.back()->batch));
+        }
+        for (size_t i = 0; i < staged.size(); ++i) engine.Replay(graph);
+        engine.Wait();
+        for (size_t i = 0; i < staged.size(); ++i) {
+          const absl::StatusOr<bool> collected = backend->Collect();
+          REQUIRE_OK(collected.status());
+          REQUIRE(*collected);
+        }
+        engine.CopyIdsBack();
+        for (const auto& round : staged) num_compared += round->CheckAnswers();
+      }
+      CHECK(rounds.num_continued() > 0);
+    }
     MESSAGE("compared ", num_compared, " answers");
   }
 }

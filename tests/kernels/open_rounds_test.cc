@@ -18,13 +18,20 @@
 namespace specd {
 namespace {
 
+BackendLimits LimitsOf(const RoundCase::Options& options) {
+  return {.vocab_size = options.vocab_size,
+          .max_batch = options.batch,
+          .max_draft = options.max_draft,
+          .recent_room = SlotMemory::RecentRoom(options)};
+}
+
 // A CudaBackend over a fake driver, and another driver for memory of the same device.
 struct EmulatedDevice {
   EmulatedDevice(const RoundCase::Options& options, int64_t staging_bytes, MemorySpace drafts_space)
       : driver(&gpu),
         slots(&driver, options, drafts_space),
         backend(std::make_unique<FakeGpuDriver>(&gpu), staging_bytes) {
-    REQUIRE(backend.Prepare({options.vocab_size, options.batch, options.max_draft}).ok());
+    REQUIRE(backend.Prepare(LimitsOf(options)).ok());
   }
 
   Processor processor() { return slots.By(&backend); }
@@ -60,7 +67,10 @@ TEST_SUITE("invariance") {
       if (!CpuTargetIsSupported(target)) continue;
       for (const int32_t threads : {1, 3}) {
         backends.push_back(std::make_unique<CpuBackend>(target));
-        REQUIRE(backends.back()->Prepare({2 * kTileSize + 77, 24, 4, threads}).ok());
+        BackendLimits limits =
+            LimitsOf({.vocab_size = 2 * kTileSize + 77, .batch = 24, .max_draft = 4});
+        limits.threads = threads;
+        REQUIRE(backends.back()->Prepare(limits).ok());
         const auto run = [backend = backends.back().get()](RoundCase& round, RoundBatch batch) {
           REQUIRE(backend->Run(batch).ok());
           return AnswersOf(round, batch.num_tasks);
@@ -113,7 +123,7 @@ TEST_SUITE("gpu") {
         CAPTURE(vocab_size);
         options.vocab_size = vocab_size;
         options.batch = Quick() ? 8 : 64;
-        const BackendLimits limits{vocab_size, options.batch, options.max_draft};
+        const BackendLimits limits = LimitsOf(options);
         REQUIRE(cpu.Prepare(limits).ok());
         REQUIRE(device->Prepare(limits).ok());
         DeviceSlots on_host(driver.get(), options, MemorySpace::kHost);

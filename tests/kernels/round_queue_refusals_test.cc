@@ -132,45 +132,62 @@ TEST_SUITE("unit") {
     CHECK(rig.backend.EnqueueStaged(&other, 2).ok());
   }
 
-  TEST_CASE("a round that does not fit is refused with how many of its sequences would") {
+  TEST_CASE("of a round that does not fit the sequence with the longest lists is named") {
+    // Twice the list of a whole vocabulary is what one sequence may have beside the usual.
+    constexpr int32_t kVocabSize = 300000;
+    RoundCase::Options options = kSmall;
+    options.vocab_size = kVocabSize;
+    options.plain = true;
+    options.max_draft = 1;
     FakeGpu gpu;
     ImportedMemory imported(&gpu);
     // Room for copies of the rows of two sequences, which staged rounds have no use for.
-    CudaBackend backend(std::make_unique<FakeGpuDriver>(&gpu), 2 * 5 * 700 * 4);
-    REQUIRE_OK(backend.Prepare({kSmall.vocab_size, kSmall.batch, kSmall.max_draft}));
-    RoundCase::Options options = kSmall;
-    options.plain = true;
+    CudaBackend backend(std::make_unique<FakeGpuDriver>(&gpu), 2 * 3 * kVocabSize * 4);
+    REQUIRE_OK(backend.Prepare({kVocabSize, options.batch, options.max_draft}));
     StagedCase round(options, &imported);
     REQUIRE(round.batch().num_tasks == 6);
-    REQUIRE_OK(backend.Stage(round.batch()));
-
-    // Edits that leave no room for a second sequence, and for a first one.
-    for (const auto& [num_edits, text] : std::vector<std::pair<int32_t, std::string>>{
-             {40000, "has room for 1 of these 2"}, {60000, "of one sequence need more than"}}) {
-      std::vector<TokenEdit> edits(static_cast<size_t>(num_edits));
-      std::vector<ChainTask> tasks(round.batch().tasks, round.batch().tasks + 2);
-      for (ChainTask& task : tasks) {
-        task.edits.edits = edits.data();
-        task.edits.num_edits = num_edits;
-      }
-      RoundBatch batch = round.batch();
-      batch.tasks = tasks.data();
-      batch.num_tasks = 2;
-      const absl::Status refused = backend.Stage(batch);
-      CHECK(refused.code() == absl::StatusCode::kResourceExhausted);
-      CHECK(Mentions(refused, text));
-    }
-    // What fits does.
-    round.batch().num_tasks = 2;
-    REQUIRE_OK(backend.Stage(round.batch()));
     int stream = 0;
     REQUIRE_OK(backend.EnqueueStaged(&stream, 6));
-    for (int i = 0; i < 2; ++i) {
-      gpu.Replay(gpu.others_work[&stream]);
-      const absl::StatusOr<bool> done = backend.Collect();
-      REQUIRE_OK(done.status());
-      CHECK(*done);
-    }
+
+    std::vector<TokenEdit> edits(3 * kVocabSize);
+    std::vector<ChainTask> tasks(round.batch().tasks, round.batch().tasks + 6);
+    const auto give = [&](size_t task, int32_t num_edits) {
+      tasks[task].edits.edits = edits.data();
+      tasks[task].edits.num_edits = num_edits;
+    };
+    RoundBatch batch = round.batch();
+    batch.tasks = tasks.data();
+    const auto named = [&] {
+      std::fill_n(batch.outcomes, 6, ChainOutcome{});
+      const absl::Status refused = backend.Stage(batch);
+      CHECK(refused.code() == absl::StatusCode::kResourceExhausted);
+      CHECK(Mentions(refused, "of these 6 sequences"));
+      int32_t task = -1;
+      for (int32_t i = 0; i < 6; ++i) {
+        if (batch.outcomes[i].status != OutcomeStatus::kNoRoom) continue;
+        CHECK(task == -1);
+        task = i;
+      }
+      CHECK(Mentions(refused, "those of number " + std::to_string(task)));
+      return task;
+    };
+    // Not the first that finds no room.
+    give(1, kVocabSize);
+    give(4, 2 * kVocabSize);
+    CHECK(named() == 4);
+    give(1, 2 * kVocabSize + 1);
+    CHECK(named() == 1);
+    // By itself a list of that length is refused as well, though there would be room: it would be
+    // in a larger round.
+    give(4, 0);
+    CHECK(named() == 1);
+    give(1, 2 * kVocabSize);
+    REQUIRE_OK(backend.Stage(batch));
+    gpu.Replay(gpu.others_work[&stream]);
+    const absl::StatusOr<bool> done = backend.Collect();
+    REQUIRE_OK(done.status());
+    CHECK(*done);
+    round.CheckAnswers();
   }
 
   TEST_CASE("memory that is not there is an error that names the limits, and can be asked again") {
@@ -221,7 +238,7 @@ TEST_SUITE("unit") {
       RoundCase other(kSmall);
       REQUIRE_OK(rig.backend.Run(other.All()));
       CHECK(rig.gpu.others_work.empty());
-      CHECK(AnswersOf(other, InOrder(6)) == CpuAnswers(kSmall, InOrder(6)));
+      CHECK(AnswersOf(other, 6) == CpuAnswers(kSmall, InOrder(6)));
       StagedCase round(kSmall, &rig.imported);
       REQUIRE_OK(rig.backend.Stage(round.batch()));
       rig.gpu.Replay(rig.Enqueue(2));

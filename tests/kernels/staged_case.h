@@ -15,12 +15,12 @@
 
 #include <algorithm>
 #include <memory>
-#include <numeric>
 #include <string>
 #include <vector>
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_backend.h"
+#include "tests/kernels/run_round.h"
 #include "tests/support/fake_gpu_driver.h"
 #include "tests/support/imported_memory.h"
 #include "tests/support/round_case.h"
@@ -39,29 +39,18 @@ inline bool Mentions(const absl::Status& status, const std::string& text) {
   return std::string(status.message()).find(text) != std::string::npos;
 }
 
-inline std::vector<int32_t> InOrder(int32_t count) {
-  std::vector<int32_t> places(static_cast<size_t>(count));
-  std::iota(places.begin(), places.end(), 0);
-  return places;
-}
-
-inline std::vector<std::string> AnswersOf(const RoundCase& round,
-                                          const std::vector<int32_t>& places) {
-  std::vector<std::string> answers;
-  for (size_t i = 0; i < places.size(); ++i) {
-    answers.push_back(round.answer(static_cast<int32_t>(i)));
-  }
-  return answers;
-}
-
 // What the CPU answers to the part of such a round.
+inline std::vector<std::string> CpuAnswers(RoundCase* round, const RoundCase::Options& options,
+                                           const std::vector<int32_t>& places) {
+  CpuBackend cpu(CpuTarget::kBaseline);
+  REQUIRE_OK(cpu.Prepare({options.vocab_size, options.batch, options.max_draft}));
+  REQUIRE_OK(cpu.Run(round->Some(places)));
+  return AnswersOf(*round, static_cast<int32_t>(places.size()));
+}
 inline std::vector<std::string> CpuAnswers(const RoundCase::Options& options,
                                            const std::vector<int32_t>& places) {
   RoundCase round(options);
-  CpuBackend cpu(CpuTarget::kBaseline);
-  REQUIRE_OK(cpu.Prepare({options.vocab_size, options.batch, options.max_draft}));
-  REQUIRE_OK(cpu.Run(round.Some(places)));
-  return AnswersOf(round, places);
+  return CpuAnswers(&round, options, places);
 }
 
 // Everything of a batch that is not copied when it is staged. Returns the arrays of next tokens,
@@ -83,14 +72,13 @@ inline std::vector<TokenArray> MoveToDevice(const RoundCase& round, MovedMemory*
 // Those sequences of a round that verify, with everything that is not copied on the device.
 class StagedCase {
  public:
-  StagedCase(const RoundCase::Options& options, MovedMemory* memory)
-      : options_(options), round_(options) {
+  StagedCase(const RoundCase::Options& options, MovedMemory* memory) : round_(options) {
     for (int32_t i = 0; i < options.batch; ++i) {
       if (round_.task(i).kind == TaskKind::kVerify) places_.push_back(i);
     }
-    if (places_.empty()) round_.task(0).kind = TaskKind::kVerify;
+    if (places_.empty()) round_.MakeVerify(0);
     if (places_.empty()) places_.push_back(0);
-    expected_ = CpuAnswers();
+    expected_ = CpuAnswers(&round_, options, places_);
     batch_ = round_.Some(places_);
     arrays_ = MoveToDevice(round_, memory, &batch_);
   }
@@ -101,7 +89,7 @@ class StagedCase {
 
   // Returns how many there are.
   int CheckAnswers() const {
-    const std::vector<std::string> answers = AnswersOf(round_, places_);
+    const std::vector<std::string> answers = AnswersOf(round_, batch_.num_tasks);
     for (size_t i = 0; i < answers.size(); ++i) {
       CAPTURE(i);
       REQUIRE(answers[i] == expected_[i]);
@@ -123,14 +111,6 @@ class StagedCase {
  private:
   static constexpr TokenId kSpoiled = -77;
 
-  std::vector<std::string> CpuAnswers() {
-    CpuBackend cpu(CpuTarget::kBaseline);
-    REQUIRE_OK(cpu.Prepare({options_.vocab_size, options_.batch, options_.max_draft}));
-    REQUIRE_OK(cpu.Run(round_.Some(places_)));
-    return AnswersOf(round_, places_);
-  }
-
-  const RoundCase::Options options_;
   RoundCase round_;
   std::vector<int32_t> places_;
   std::vector<std::string> expected_;

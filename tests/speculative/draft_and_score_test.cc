@@ -151,6 +151,12 @@ TEST_SUITE("unit") {
     CHECK(Draw(f, input).status == RoundStatus::kBadDistribution);
     CHECK(f.verifier->counters().bad_draft_rows == 1);
     CHECK(f.verifier->Find(s)->finish_reason == FinishReason::kNone);
+    bad.outcome.status = OutcomeStatus::kNoRoom;
+    f.backend->script = {bad};
+    const DraftResult no_room = Draw(f, input);
+    CHECK(no_room.status == RoundStatus::kInvalid);
+    CHECK(no_room.reason.find("more memory") != std::string_view::npos);
+    CHECK(f.verifier->counters().bad_draft_rows == 1);
 
     const auto reason = [&](auto change) {
       DraftInput changed = input;

@@ -164,21 +164,49 @@ TEST_SUITE("unit") {
     CHECK(f.Collect()[0].status == RoundStatus::kOk);
   }
 
-  TEST_CASE("a round that the backend refuses is staged empty, and its sequences are told") {
+  TEST_CASE("a sequence that the backend has no room for is told so, and the others are staged") {
     Fixture f;
-    const SequenceHandle s = f.Open();
-    f.backend->stage_statuses = {absl::ResourceExhaustedError("too large")};
-    f.Stage(s);
+    const SequenceHandle first = f.Open();
+    const SequenceHandle large = f.Open();
+    const SequenceHandle last = f.Open();
+    // Says so of this one, as often as it is there.
+    const uint32_t slot = SlotOf(large);
+    f.backend->inspect = [&](const RoundBatch& batch) {
+      for (int32_t i = 0; i < batch.num_tasks; ++i) {
+        CHECK(batch.outcomes[i].status == OutcomeStatus::kOk);
+        if (batch.tasks[i].slot != slot) continue;
+        batch.outcomes[i].status = OutcomeStatus::kNoRoom;
+        f.backend->stage_statuses = {absl::ResourceExhaustedError("too large")};
+      }
+    };
+    f.Stage({f.Input(first), f.Input(large), f.Input(last)});
     REQUIRE(f.backend->staged.size() == 1);
-    CHECK(f.backend->staged[0].num_tasks == 0);
-    const RoundResult refused = f.Collect()[0];
-    CHECK(refused.status == RoundStatus::kInvalid);
-    CHECK(refused.fault.reason.find("does not fit") != std::string_view::npos);
-    CHECK(refused.fault.detail == RoundDetail::kNoRoom);
-    f.backend->script = {Confirm(0, {1})};
-    f.Stage(s);
-    CHECK_FALSE(f.backend->seen[0].continues);
-    CHECK(Kept(f.Collect()[0]) == std::vector<TokenId>{1});
+    REQUIRE(f.backend->staged[0].num_tasks == 2);
+    CHECK(f.backend->seen[0].slot == SlotOf(first));
+    CHECK(f.backend->seen[1].slot == SlotOf(last));
+    f.Stage(large);
+    REQUIRE(f.backend->staged.size() == 2);
+    CHECK(f.backend->staged[1].num_tasks == 0);
+
+    f.backend->script = {Confirm(0, {1}), Confirm(0, {2})};
+    const std::vector<RoundResult> results = f.Collect();
+    REQUIRE(results.size() == 3);
+    CHECK(Kept(results[0]) == std::vector<TokenId>{1});
+    CHECK(Kept(results[2]) == std::vector<TokenId>{2});
+    const RoundResult alone = f.Collect()[0];
+    for (const RoundResult& refused : {results[1], alone}) {
+      CHECK(refused.sequence == large);
+      CHECK(refused.status == RoundStatus::kInvalid);
+      CHECK(refused.fault.detail == RoundDetail::kNoRoom);
+      CHECK(refused.fault.reason.find("more memory") != std::string_view::npos);
+    }
+    CHECK(f.verifier->counters().invalid_records == 2);
+    // It is not held by rounds that it has no part in.
+    f.backend->inspect = nullptr;
+    f.backend->script = {Confirm(0, {3})};
+    f.Stage(large);
+    CHECK_FALSE(f.backend->seen.back().continues);
+    CHECK(Kept(f.Collect()[0]) == std::vector<TokenId>{3});
   }
 
   TEST_CASE("a device that fails is said of every round under way, and of all that come later") {
@@ -198,11 +226,11 @@ TEST_SUITE("unit") {
     CHECK(f.backend->staged.size() == 2);
   }
 
-  TEST_CASE("a device that cannot even stage an empty round is said so in its turn") {
+  TEST_CASE("a device that cannot stage a round is said so in its turn") {
     Fixture f;
     const SequenceHandle s = f.Open();
     f.Stage(s);
-    f.backend->stage_statuses = {absl::InternalError("gone"), absl::InternalError("gone")};
+    f.backend->stage_statuses = {absl::InternalError("gone")};
     f.Stage(s);
     CHECK(f.verifier->num_staged() == 2);
     CHECK(f.Collect()[0].status == RoundStatus::kDeviceError);

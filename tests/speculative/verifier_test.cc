@@ -79,6 +79,27 @@ TEST_SUITE("unit") {
     CHECK(f.verifier->counters().bad_target_rows == 1);
   }
 
+  TEST_CASE("a sequence that the backend has no room for is told so, and nothing of it changes") {
+    Fixture f;
+    const SequenceHandle large = f.Open();
+    const SequenceHandle other = f.Open();
+    ScriptedOutcome refused;
+    refused.outcome.status = OutcomeStatus::kNoRoom;
+    f.backend->script = {refused, Confirm(0, {6}), Confirm(0, {5})};
+    const RoundInput inputs[] = {f.Input(large), f.Input(other)};
+    RoundResult results[2];
+    f.verifier->VerifyRound(inputs, results);
+    CHECK(results[0].status == RoundStatus::kInvalid);
+    CHECK(results[0].fault.detail == RoundDetail::kNoRoom);
+    CHECK(results[0].fault.reason.find("no_repeat_ngram") != std::string_view::npos);
+    CHECK(results[0].finish_reason == FinishReason::kNone);
+    CHECK(results[0].num_kept == 0);
+    CHECK(Kept(results[1]) == std::vector<TokenId>{6});
+    CHECK(f.verifier->counters().invalid_records == 1);
+    CHECK(f.verifier->counters().sequence_rounds == 1);
+    CHECK(Kept(f.Round(large)) == std::vector<TokenId>{5});
+  }
+
   TEST_CASE("a bad row behind a token that finishes is never reached") {
     Fixture f;
     const SequenceHandle s = f.Open();

@@ -1,10 +1,18 @@
 #include "tests/support/fake_gpu_driver.h"
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <string_view>
 #include <utility>
 
 namespace specd {
 namespace {
+
+// Besides launches on the stream that captures.
+constexpr std::string_view kAllowedBesideCaptures[] = {
+    "Allocate",   "AllocateZeroed", "Free",         "AllocatePinned",
+    "FreePinned", "DestroyGraph",   "DestroyEvent", "Check"};
 
 void* AddPoisoned(size_t size_bytes, FakeGpu::Blocks* blocks) {
   auto block = std::make_unique<std::vector<uint64_t>>((size_bytes + 7) / 8);
@@ -31,6 +39,12 @@ GpuResult FakeGpuDriver::FailureOf(const std::string& name) {
 }
 
 GpuResult FakeGpuDriver::Call(const std::string& name) {
+  const bool is_allowed =
+      std::ranges::find(kAllowedBesideCaptures, name) != std::end(kAllowedBesideCaptures);
+  if (gpu_->caller_captures && !is_allowed) {
+    if (gpu_->caller_spoiled_by.empty()) gpu_->caller_spoiled_by = name;
+    return GpuResult::Error(name + " is not allowed while a stream is capturing");
+  }
   if (capturing_) {
     spoiled_by_ = name;
     return GpuResult::Error(name + " is not allowed in a capture");

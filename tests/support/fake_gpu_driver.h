@@ -47,6 +47,10 @@ struct FakeGpu {
   // after it, on whatever stream.
   std::map<void*, std::vector<Work>> others_work;
   GpuResult fault = GpuResult::Ok();
+  // A stream of the caller's is capturing, which only the calls that promise so may be made beside:
+  // the first other one, by name, has spoiled what it captures.
+  bool caller_captures = false;
+  std::string caller_spoiled_by;
   void Replay(const std::vector<Work>& work);
 
   void* stream = nullptr;  // of UseStream

@@ -148,6 +148,14 @@ void RoundCase::FillTask(Sequence* sequence) {
   const uint64_t kind = random_() % 8;
   if (kind == 0) {
     task.kind = TaskKind::kScore;
+    // Up to one more than a draft has, because each has a row and there is none behind them.
+    if (Chance(2)) {
+      sequence->draft.push_back(kNoToken);
+      task.chain.tokens = sequence->draft.data();
+      ++task.chain.num_drafts;
+      task.chain.kinds = nullptr;
+      task.chain.draft_rows = nullptr;
+    }
     for (TokenId& token : sequence->draft) token = Chance(2) ? AnyId() : LikelyId();
   } else if (kind == 1) {
     task.kind = TaskKind::kSampleDraft;

@@ -6,7 +6,9 @@
 //   CHECK(round.answer(3) == other.answer(3));
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -44,6 +46,12 @@ class RoundCase {
 
   // The task of sequence i of the whole round. A test may change it before it asks for a batch.
   ChainTask& task(int32_t i) { return sequences_[i].task; }
+  // Whatever the task was. What is scored may have no row behind its last token.
+  void MakeVerify(int32_t i) {
+    task(i).kind = TaskKind::kVerify;
+    const auto num_rows = static_cast<int32_t>(sequences_[i].target_rows.size());
+    task(i).chain.num_drafts = std::min(task(i).chain.num_drafts, num_rows - 1);
+  }
   // A target row, and a draft row, of nothing but NaN.
   static constexpr uint32_t kNanRow = 9;
 
@@ -103,5 +111,12 @@ class RoundCase {
   std::vector<TokenId> next_tokens_[2];
   TokenArray arrays_[2];
 };
+
+// The first places of a round, for Some.
+inline std::vector<int32_t> InOrder(int32_t count) {
+  std::vector<int32_t> places(static_cast<size_t>(count));
+  std::iota(places.begin(), places.end(), 0);
+  return places;
+}
 
 }  // namespace specd

@@ -70,9 +70,14 @@ std::vector<TokenEdit> KnownSequence::Edits() const {
   return list;
 }
 
+// As little as there may be.
+int32_t SlotMemory::RecentRoom(const RoundCase::Options& options) {
+  return SlotRounds::kRoundsBehindMax * (options.max_draft + 1);
+}
+
 SlotMemory::SlotMemory(const RoundCase::Options& options)
     : kept(2 * static_cast<size_t>(options.batch), 0xDDDDDDDDu),
-      recent_room(SlotRounds::kRoundsBehindMax * (options.max_draft + 1)),
+      recent_room(RecentRoom(options)),
       row_stride(options.max_draft + 2) {
   recent.assign(kept.size() * static_cast<size_t>(recent_room), std::numeric_limits<int>::min());
   drafts.assign(kept.size() * static_cast<size_t>(row_stride), -77);
@@ -97,7 +102,7 @@ void SlotRounds::Next() {
   round_ = std::make_unique<RoundCase>(options);
   for (int32_t i = 0; i < options_.batch; ++i) {
     Sequence& sequence = sequences_[static_cast<size_t>(i)];
-    if (verify_only_) round_->task(i).kind = TaskKind::kVerify;
+    if (verify_only_) round_->MakeVerify(i);
     const ChainTask task = round_->task(i);
     if (sequence.states.empty()) Begin(task, &sequence.states.emplace_back());
     sequence.known.task = sequence.open.task = task;

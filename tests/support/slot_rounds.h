@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/backend.h"
 #include "kernels/core/round.h"
 #include "tests/support/round_case.h"
 
@@ -38,6 +39,7 @@ struct KnownSequence {
 
 // What one processor has by slot. Poison, until a round writes it.
 struct SlotMemory {
+  static int32_t RecentRoom(const RoundCase::Options& options);
   explicit SlotMemory(const RoundCase::Options& options);
 
   bool Holds(const void* address) const;
@@ -52,8 +54,8 @@ struct SlotMemory {
 
 class SlotRounds {
  public:
-  // Rounds that a task may be behind.
-  static constexpr int32_t kRoundsBehindMax = 2;
+  // Rounds that a task may be behind: all others that may be staged.
+  static constexpr int32_t kRoundsBehindMax = kStagedRoundsMax - 1;
 
   // With verify_only all tasks are kVerify.
   explicit SlotRounds(const RoundCase::Options& options, bool verify_only = false);

@@ -81,8 +81,8 @@ GpuResult GpuRounds::Load(const std::vector<RoundAnswer>& expected) {
   }
   if (result.ok()) {
     result = round_memory_.Allocate(
-        driver_,
-        static_cast<size_t>(RoundMemoryBytes(set_.target().vocab_size, shape.draft, shape.batch)));
+        driver_, static_cast<size_t>(
+                     RoundMemoryBytes(set_.target().vocab_size, shape.draft, 0, shape.batch)));
   }
   if (result.ok()) result = arena_.Resize(driver_, ArenaBytes());
   if (result.ok()) result = answers_.Resize(driver_, num_tasks * answer_bytes);

@@ -459,8 +459,9 @@ enum {
   SPECD_DETAIL_HOST_TOKENS = 11,  /* the sequence's parameters look at tokens that the host does not
                                      know: draft tokens by slot, or those of staged rounds that were
                                      not polled */
-  SPECD_DETAIL_NO_ROOM = 12       /* the lists of ids of a staged round do not fit: stage fewer
-                                     sequences, or submit it */
+  SPECD_DETAIL_NO_ROOM = 12       /* the ids that the sequence's parameters ban, bias or count need
+                                     more memory than rounds on the device have for a sequence, or
+                                     a staged round for all of them: docs/ARCHITECTURE.md, Limits */
 };
 
 /* "target_rows: an index is not below the number of rows bound", and so on; never NULL. */
@@ -599,8 +600,9 @@ SPECD_API int specd_enqueue_staged(specd_engine* engine, uint32_t num_sequences,
  *
  * Parameters that look at tokens on the host (bad words of several tokens, no-repeat-n-gram, a
  * thinking budget, processors) need every round answered before the next is staged; otherwise
- * SPECD_STATUS_INVALID. So does a round whose lists of ids (penalties over long prompts) do not fit
- * into 128 KiB for each of max_batch sequences together. */
+ * SPECD_STATUS_INVALID. So is the sequence whose lists of ids are the longest (penalties over long
+ * prompts), and the next longest, until the others fit: 128 KiB for each of max_batch sequences,
+ * and as much beside as any one of them may have. */
 SPECD_API int specd_stage_round(specd_engine* engine, uint64_t round_id, const specd_draft* drafts,
                                 uint32_t num_drafts);
 
