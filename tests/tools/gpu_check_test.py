@@ -82,7 +82,8 @@ class RunTest(GpuCheckTest):
         self.bundle.mkdir()
         shutil.copy(SOURCE / "tools/gpu_check/run", self.bundle)
         (self.bundle / "share").mkdir()
-        shutil.copy(SOURCE / "tools/lib.sh", self.bundle / "share")
+        for script in ("lib.sh", "gpu_check/results.sh"):
+            shutil.copy(SOURCE / "tools" / script, self.bundle / "share")
         (self.bundle / "VERSION").write_text("1.2.3 abc\nglibc 2.36\n")
         self.facts = self.bundle / "bin/specd-gpu-facts"
         self.tests = self.bundle / "bin/specd_kernels_test"
