@@ -124,9 +124,15 @@ Engine::Engine(std::unique_ptr<EngineLink> link, std::unique_ptr<Segment> segmen
 
 Engine::~Engine() {
   channel_.SetState(EngineState::kClosing);
-  if (streams_ == nullptr || streams_->Close(int64_t{timeout_ms_} * 1'000'000)) return;
+  CloseStreams(int64_t{timeout_ms_} * 1'000'000);
+  if (keeps_words_) KeepForever(std::move(segment_));
+}
+
+void Engine::CloseStreams(int64_t timeout_ns) {
+  if (streams_ == nullptr) return;
   // A stream of the engine has not come to its wait yet, and will write a word behind it.
-  KeepForever(std::move(segment_));
+  if (!streams_->Close(timeout_ns)) keeps_words_ = true;
+  streams_.reset();
 }
 
 // ---- memory

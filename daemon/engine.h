@@ -75,6 +75,7 @@ class Engine {
   // Checks a round, and fills drafts_ with it.
   absl::Status TakeDrafts(const specd_draft* drafts, uint32_t num_drafts);
   absl::StatusOr<int> CodeOf(PushResult pushed) const;
+  void CloseStreams(int64_t timeout_ns);
   bool WaitForCompletion(int timeout_ms);
   // Embedded: does what there is to do, and waits for the graph where rounds are staged.
   bool StepForCompletion(int timeout_ms);
@@ -97,6 +98,7 @@ class Engine {
   const int stream_timeout_ms_;  // of a stream that waits
   EngineChannel channel_;
   std::unique_ptr<EngineStreams> streams_;  // none before the first round on one
+  bool keeps_words_ = false;                // a stream may still write them
   std::string sharing_text_;                // of the last GetSharing
   uint64_t last_on_stream_ = 0;             // the number of that round
   bool in_flight_staged_ = false;           // meaningful while rounds are in flight

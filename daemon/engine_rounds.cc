@@ -172,10 +172,17 @@ absl::StatusOr<int> Engine::SubmitOnStream(uint64_t round_id, const specd_draft*
   }
   const uint64_t number = channel_.next_number();
   bool is_free = false;
-  if (absl::Status status = streams_->Check(stream, number, &is_free); !status.ok()) return status;
-  if (!is_free) return SPECD_FULL;
-  channel_.ArmWords();
-  if (absl::Status status = streams_->Enqueue(stream, number); !status.ok()) return status;
+  absl::Status status = streams_->Check(stream, number, &is_free);
+  if (status.ok()) {
+    if (!is_free) return SPECD_FULL;
+    channel_.ArmWords();
+    status = streams_->Enqueue(stream, number);
+  }
+  if (!status.ok()) {
+    // Where nothing has been enqueued on this device's streams, the next may be of another.
+    if (streams_->is_unused()) CloseStreams(0);
+    return status;
+  }
   last_on_stream_ = number;
   // There is room, so this cannot fail: what is on the stream already has its round.
   return CodeOf(channel_.SubmitOnStream(round_id, {drafts_.data(), num_drafts},

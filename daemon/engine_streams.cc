@@ -182,17 +182,20 @@ GpuResult EngineStreams::Finish(GpuStream stream, uint64_t number) {
 }
 
 absl::Status EngineStreams::Enqueue(GpuStream stream, uint64_t number) {
+  RoundWords* const words = options_.segment->round_words(number);
+  const uint64_t passed = words->passed.load(std::memory_order_relaxed);
   if (absl::Status status = Begin(stream, number); !status.ok()) return status;
+  is_unused_ = false;
   // Not before: a round of which the stream has nothing leaves the word to the slot's last one,
-  // which else would never seem to have passed. Nobody lets this one pass yet.
-  MarkPassed(options_.segment->round_words(number), number - 1);
+  // which else would never seem to have passed.
+  TakeBackPassed(words, passed, number);
   // Before what may have to wait for room on the stream.
   watch_.Add(number, stream.handle);
   const GpuResult result = Finish(stream, number);
   if (result.ok()) return absl::OkStatus();
   // What is enqueued cannot be taken back. The stream goes on, and the number is free for a round
   // that is not on a stream.
-  Release(options_.segment->round_words(number), number);
+  Release(words, number);
   broken_ = true;
   return Refused(result, "the stream takes a part of the round only", kRemedy);
 }

@@ -47,6 +47,8 @@ class EngineStreams {
 
   // Does a CPU of this process wait in the streams' place? Known from the first round on.
   bool has_host_waits() const { return host_waits_ != nullptr; }
+  // Is there no stream that anything of a round was enqueued on?
+  bool is_unused() const { return is_unused_; }
 
   StreamWatch& watch() { return watch_; }
 
@@ -72,7 +74,8 @@ class EngineStreams {
   const GpuAddress words_;                 // of the first slot, as the device sees it
   std::unique_ptr<HostWaits> host_waits_;  // none where streams write and wait themselves
   bool forces_host_waits_ = false;         // SPECD_STREAM_WAITS
-  bool broken_ = false;                    // a stream took a part of a round and not the rest
+  bool is_unused_ = true;
+  bool broken_ = false;  // a stream took a part of a round and not the rest
   StreamWatch watch_;
 };
 

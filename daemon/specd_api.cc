@@ -55,8 +55,9 @@ const char* specd_detail_text(uint32_t detail) {
              "host does not know; give draft tokens, and poll staged rounds before the next one";
     case SPECD_DETAIL_NO_ROOM:
       return "drafts: the ids that the sequence's parameters ban, bias or count need more memory "
-             "than rounds on the device have: lower max_draft, no_repeat_ngram or what else bans "
-             "many, use backend \"cpu\", or submit the round instead of staging it";
+             "than rounds on the device have: lower max_draft, no_repeat_ngram or what else lists "
+             "many, do without penalties, or use backend \"cpu\"; stage fewer sequences, or submit "
+             "the round instead of staging it";
     default:
       return "unknown";
   }

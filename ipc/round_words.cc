@@ -29,6 +29,10 @@ void MarkPassed(RoundWords* words, uint64_t number) {
   words->passed.store(number, std::memory_order_release);
 }
 
+void TakeBackPassed(RoundWords* words, uint64_t found, uint64_t number) {
+  words->passed.compare_exchange_strong(found, number - 1, std::memory_order_relaxed);
+}
+
 RoundVerdict Decide(RoundWords* words, uint64_t number, RoundVerdict wish) {
   uint64_t found = words->status.load(std::memory_order_acquire);
   for (int i = 0; i < kTriesMax && NumberOf(found) < number; ++i) {

@@ -41,6 +41,9 @@ bool AreRowsReady(const RoundWords& words, uint64_t number);
 // What a stream writes itself wherever it can.
 void MarkReady(RoundWords* words, uint64_t number);
 void MarkPassed(RoundWords* words, uint64_t number);
+// The round has not passed, whatever was left in its slot, `found`. What a stream has written since
+// stands.
+void TakeBackPassed(RoundWords* words, uint64_t found, uint64_t number);
 
 // Decides how the round ended unless that is decided; returns what stands.
 RoundVerdict Decide(RoundWords* words, uint64_t number, RoundVerdict wish);

@@ -79,8 +79,8 @@ class Backend {
   // REQUIRES: as Run, with kVerify tasks only. All of the batch is copied before this returns, but
   // for rows, masks, draft tokens and next tokens, which lie on the device (INVALID_ARGUMENT: some
   // do not), and for the places of answers, which Collect fills. UNAVAILABLE: kStagedRoundsMax
-  // rounds have not been collected. RESOURCE_EXHAUSTED, and the task with the longest lists has the
-  // outcome kNoRoom: not all fit, but the others may without it.
+  // rounds have not been collected. RESOURCE_EXHAUSTED, and some tasks have the outcome
+  // kNoRoom: not all fit, but the others may without them.
   virtual absl::Status Stage(const RoundBatch& batch);
 
   // Has the oldest staged round been done? If so its answers are there, and it is staged no more.

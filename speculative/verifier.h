@@ -71,7 +71,8 @@ struct RoundFault {
 // Of a sequence whose lists the backend has no memory for.
 inline constexpr RoundFault kNoRoomFault{
     "the ids that the sequence's parameters ban, bias or count need more memory than rounds on the "
-    "device have: lower max_draft, no_repeat_ngram or what else bans many, or use backend \"cpu\"",
+    "device have: lower max_draft, no_repeat_ngram or what else lists many, do without penalties, "
+    "or use backend \"cpu\"; stage fewer sequences, or submit the round",
     RoundDetail::kNoRoom};
 
 // One sequence's part of a round. malformed: whoever decoded it found a count, kind or row index

@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <functional>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "kernels/core/staged_turn.h"
 #include "kernels/cuda/staged_batch.h"
@@ -70,6 +73,31 @@ absl::Status CheckStageable(const RoundBatch& batch, const BackendLimits& limits
     SPECD_CHECK(limits.num_slots == 0 ? !task.continues : task.slot < limits.num_slots);
   }
   return absl::OkStatus();
+}
+
+// Marks those tasks that are too long by themselves, and then the longest, until the lists of the
+// others take no more than those of the first `num_fitting` and what these have left. It may turn
+// out that still not all fit, because of what tasks bring beside lists. Returns how many it marked,
+// one at least.
+int32_t LeaveOutLongest(const RoundBatch& batch, int32_t num_fitting, size_t bytes_left,
+                        size_t longest_bytes) {
+  std::vector<std::pair<size_t, int32_t>> lists;
+  size_t sum = 0;
+  size_t room = bytes_left;
+  for (int32_t i = 0; i < batch.num_tasks; ++i) {
+    lists.emplace_back(ListBytes(batch.tasks[i]), i);
+    sum += lists.back().first;
+    if (i < num_fitting) room += lists.back().first;
+  }
+  std::ranges::sort(lists, std::greater());
+  int32_t num_left_out = 0;
+  for (const auto& [size, task] : lists) {
+    if (num_left_out > 0 && size <= longest_bytes && sum <= room) break;
+    batch.outcomes[task] = {.status = OutcomeStatus::kNoRoom};
+    sum -= size;
+    ++num_left_out;
+  }
+  return num_left_out;
 }
 
 absl::Status Failure(const char* what, const GpuResult& result) {
@@ -178,8 +206,11 @@ absl::Status RoundQueue::TakeMemory() {
 
 // The launches would fail there, and be taken for a fault of the device.
 absl::Status RoundQueue::CheckDevice(void* stream) const {
+  // After a fault every call fails, whatever it is given.
+  GpuResult result = driver_->Check();
+  if (!result.ok()) return Failure("before staged rounds were enqueued", result);
   size_t device = 0;
-  const GpuResult result = driver_->FindDevice(stream, &device);
+  result = driver_->FindDevice(stream, &device);
   if (!result.ok()) {
     return absl::InvalidArgumentError(fmt::format(
         "cuda_stream is not a stream of this process: {}; give a cudaStream_t that is open",
@@ -256,14 +287,13 @@ absl::Status RoundQueue::Stage(const RoundBatch& batch) {
       BatchRows{.target = no_rows, .draft = no_rows, .masks = no_rows}, &area.tasks, &area.answers);
   const int32_t num_fitting = tasks.StageTasks();
   if (num_fitting < batch.num_tasks) {
-    const ChainTask* const longest = std::max_element(
-        batch.tasks, batch.tasks + batch.num_tasks,
-        [](const ChainTask& a, const ChainTask& b) { return ListBytes(a) < ListBytes(b); });
-    batch.outcomes[longest - batch.tasks] = {.status = OutcomeStatus::kNoRoom};
-    return absl::ResourceExhaustedError(fmt::format(
-        "a staged round has room for {} of these {} sequences with their lists of ids, of which "
-        "those of number {} take the most, {} bytes; stage it without that one",
-        num_fitting, batch.num_tasks, longest - batch.tasks, ListBytes(*longest)));
+    const int32_t num_left_out =
+        LeaveOutLongest(batch, num_fitting, tasks.bytes_left(),
+                        ListBytesMax(limits_.vocab_size, limits_.max_draft));
+    return absl::ResourceExhaustedError(
+        fmt::format("a staged round has no room for the lists of ids of all these {} sequences; "
+                    "stage it without the {} that have the longest",
+                    batch.num_tasks, num_left_out));
   }
   tasks.Fill(memory_->rounds.get());
   area.header->size_bytes = sizeof(FetchHeader) + area.tasks.used();

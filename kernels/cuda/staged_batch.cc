@@ -79,6 +79,7 @@ int32_t StagedBatch::StageTasks() {
     const ChainTask& task = batch_.tasks[first_ + count_];
     // What is scored has a row for every token, and no place behind the last.
     SPECD_CHECK(NumPlaces(task) <= max_draft_ + 1);
+    bytes_left_ = arena_->size_bytes() - arena_->used();
     // Though there be room: whether a task is done is not a matter of those that come with it.
     if (ListBytes(task) > ListBytesMax(batch_.target.vocab_size, max_draft_)) break;
     if (!StageTask(task, batch_, &rows_, arena_, &tasks_.host[count_])) break;

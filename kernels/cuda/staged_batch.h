@@ -66,6 +66,8 @@ class StagedBatch {
   // Stages tasks until one does not fit, and returns how many were staged. None: the first has
   // longer lists than ListBytesMax.
   int32_t StageTasks();
+  // Behind the last task that was staged.
+  size_t bytes_left() const { return bytes_left_; }
   // Of the copies of rows.
   GpuResult result() const { return rows_.result(); }
 
@@ -102,6 +104,7 @@ class StagedBatch {
   Arena* arena_;
   Arena* answers_;
   int32_t count_ = 0;
+  size_t bytes_left_ = 0;
   Answers<ChainOutcome> outcomes_;
   Answers<TokenId> tokens_;
   Answers<TokenScore> scores_;

@@ -166,6 +166,38 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE("a stream that takes nothing of its round does not choose the device") {
+    for (const size_t device_index : kDevices) {
+      CAPTURE(device_index);
+      const FakeCudaCounts before = CountFakeCuda();
+      {
+        StreamFixture f(device_index);
+        const size_t other_index = (device_index + 1) % kNumFakeCudaDevices;
+        FakeGpuContext& other = FakeCuda(other_index);
+        GpuStream of_other;
+        REQUIRE(other.CreateStream(&of_other).ok());
+        other.SetCapturing(true);
+        CHECK(f.Submit(of_other) == SPECD_ERROR_STATE);
+        CHECK(LastErrorHas("records a graph"));
+        other.SetCapturing(false);
+        const bool has_words = other_index != kWithoutWords;
+        other.Inject({has_words ? "WriteValue" : "LaunchHostFunction", 0, kGpuOutOfMemory, false});
+        CHECK(f.Submit(of_other) < 0);
+        f.server.session.backend->script = {Confirm(0, {5})};
+        REQUIRE(f.Submit(f.stream) == SPECD_OK);
+        REQUIRE(Eventually([&] { return f.Step(); }));
+        specd_completion done;
+        REQUIRE(specd_poll(f.engine.get(), &done, -1) == SPECD_OK);
+        CHECK(done.results[0].status == SPECD_STATUS_OK);
+        // Now it is chosen.
+        CHECK(f.Submit(of_other) == SPECD_ERROR_INVALID_ARGUMENT);
+        REQUIRE(other.DestroyStream(of_other).ok());
+      }
+      CHECK(CountFakeCuda().registered - before.registered == 3);
+      CHECK(CountFakeCuda().unregistered - before.unregistered == 3);
+    }
+  }
+
   TEST_CASE("what cannot be a round on a stream is refused by name") {
     StreamFixture f;
     specd_verdict verdict;

@@ -78,6 +78,26 @@ TEST_SUITE("unit") {
     CHECK(HasPassed(words, number));
   }
 
+  TEST_CASE("round words: what a slot was left with is taken back, and what came since is not") {
+    RoundWords words{};
+    words.passed.store(9);  // as by an engine that wrote where it may
+    const uint64_t found = words.passed.load();
+    TakeBackPassed(&words, found, 9);
+    CHECK_FALSE(HasPassed(words, 9));
+    TakeBackPassed(&words, words.passed.load(), 9);
+    CHECK_FALSE(HasPassed(words, 9));
+    // A function of the host may be through before the one who enqueued it goes on.
+    MarkPassed(&words, 9);
+    TakeBackPassed(&words, found - 1, 9);
+    CHECK(HasPassed(words, 9));
+    // The slot's last round on the same stream may not have passed when this one is enqueued.
+    words.passed.store(1);
+    MarkPassed(&words, 5);
+    TakeBackPassed(&words, 1, 9);
+    CHECK(HasPassed(words, 5));
+    CHECK_FALSE(HasPassed(words, 9));
+  }
+
   TEST_CASE("round words: of two threads that decide exactly one wins, and both know which") {
     for (uint64_t number = 1; number <= 2000; ++number) {
       RoundWords words{};

@@ -161,26 +161,32 @@ TEST_SUITE("unit") {
       std::fill_n(batch.outcomes, 6, ChainOutcome{});
       const absl::Status refused = backend.Stage(batch);
       CHECK(refused.code() == absl::StatusCode::kResourceExhausted);
-      CHECK(Mentions(refused, "of these 6 sequences"));
-      int32_t task = -1;
+      std::vector<int32_t> tasks_named;
       for (int32_t i = 0; i < 6; ++i) {
-        if (batch.outcomes[i].status != OutcomeStatus::kNoRoom) continue;
-        CHECK(task == -1);
-        task = i;
+        if (batch.outcomes[i].status == OutcomeStatus::kNoRoom) tasks_named.push_back(i);
       }
-      CHECK(Mentions(refused, "those of number " + std::to_string(task)));
-      return task;
+      CHECK(Mentions(refused, "of all these 6 sequences; stage it without the " +
+                                  std::to_string(tasks_named.size())));
+      return tasks_named;
     };
+    using Tasks = std::vector<int32_t>;
     // Not the first that finds no room.
     give(1, kVocabSize);
     give(4, 2 * kVocabSize);
-    CHECK(named() == 4);
+    CHECK(named() == Tasks{4});
     give(1, 2 * kVocabSize + 1);
-    CHECK(named() == 1);
+    CHECK(named() == Tasks{1});
     // By itself a list of that length is refused as well, though there would be room: it would be
     // in a larger round.
     give(4, 0);
-    CHECK(named() == 1);
+    CHECK(named() == Tasks{1});
+    // As many as it takes, at once, and those that are too long in any case.
+    for (size_t task = 0; task < 5; ++task) give(task, kVocabSize - static_cast<int32_t>(task));
+    CHECK(named() == Tasks{0, 1, 2});
+    give(3, 3 * kVocabSize);
+    give(4, 2 * kVocabSize + 1);
+    CHECK(named() == Tasks{0, 3, 4});
+    for (size_t task = 0; task < 5; ++task) give(task, 0);
     give(1, 2 * kVocabSize);
     REQUIRE_OK(backend.Stage(batch));
     gpu.Replay(gpu.others_work[&stream]);
