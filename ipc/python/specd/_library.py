@@ -319,6 +319,12 @@ def check(code):
     return code
 
 
+def call_into(codes, function, *arguments):
+    """Calls a function of the library and appends its code to the list `codes`. Both are done in C:
+    an interrupt comes before the call or behind both, so `codes` says whether the call was made."""
+    codes.extend(map(function, *([argument] for argument in arguments)))
+
+
 def text_bytes(text, name):
     """The text as C takes it. A NUL would end it there: what stands behind would be lost."""
     if not isinstance(text, str):

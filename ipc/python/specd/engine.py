@@ -65,6 +65,7 @@ class Sequence:
                 integer(number, f"coins: {name}")
                 for number, name in zip(key, ("position", "round_base", "node")))
             record.purpose, record.value = COIN_PURPOSES[purpose], int(coin * 2**53)
+        self.engine.drain()
         check(c.load().specd_set_coins(self.engine.pointer, self.handle, table, len(table)))
 
     def state(self):
@@ -123,8 +124,11 @@ class Engine:
         self._names, self._rounds = 0, 0
         self._spaces = {role: RowSpace(self, role) for role in ("target", "draft", "mask")}
         self._id_regions = {}  # by role
-        self._staged = {}  # the drafts of rounds that have not been collected, by number
-        self._collected = c.Completion()  # the last one that collect has taken
+        self._staged = {}  # the sequences of rounds that have not been collected, by number
+        # Rounds are numbered as they are handed over, and answered in that order: the last round of
+        # verify is in flight while the last completion is of an earlier one.
+        self._verified = 0
+        self._taken = c.Completion()
 
     @property
     def pointer(self):
@@ -175,6 +179,7 @@ class Engine:
         "final_probabilities"), scale, cap, renormalise. bfloat16 rows are 16-bit words
         (specd.bfloat16 makes them). An array from an earlier call for the role is void, and the
         rules also hold for rows that verify copies."""
+        self.drain()
         return self._space(role).bind(num_rows, dtype, row_stride, rules)
 
     def device_rows(self, address, num_rows, role="target", dtype="float32", row_stride=None,
@@ -182,6 +187,7 @@ class Engine:
         """Binds rows of a role that lie in this process's GPU memory at `address` (an integer, such
         as tensor.data_ptr()), in the place of engine.rows; verify(None, ...) reads them there. The
         memory must not be freed before the role is bound to other rows, or the engine is closed."""
+        self.drain()
         self._space(role).bind_device(address, num_rows, dtype, row_stride, rules)
 
     def next_tokens(self, address=None):
@@ -199,6 +205,7 @@ class Engine:
         return self._bind_ids(DRAFT_TOKENS, self.max_draft, address)
 
     def _bind_ids(self, role, row_ids, address):
+        self.drain()
         region, array = bind_ids(self, role, row_ids, address)
         if role in self._id_regions:
             unregister(self, self._id_regions[role])
@@ -225,31 +232,58 @@ class Engine:
         masks: for each draft None or K + 1 rows of booleans, True where an id is allowed (or of
           packed words, from pack_mask). The array from engine.rows(n, "mask") is read in place, its
           rows in the order of `rows` unless Draft.mask_rows says otherwise.
+
+        An interrupt (an exception from the handler of a signal, such as Ctrl-C) ends the wait, and
+        not the round: its tokens are kept, as the next Result.total_kept shows, and its Results are
+        lost. What writes rows or may not run beside a round waits for it first. The arrays of
+        engine.rows and engine.draft_tokens are yours, and still read: call engine.drain() before
+        you write them.
         """
         records = DraftRecords(self, drafts)
+        self.drain()
         records.place(self._space("target"), rows, "target")
         if q is not None:
             records.place(self._space("draft"), q, "draft")
         if masks is not None:
             records.place_masks(self._space("mask"), masks)
+        structs, codes = records.structs(), []
         self._rounds += 1
-        structs = records.structs()
-        check_full = check(c.load().specd_submit(self.pointer, self._rounds, structs, len(structs)))
-        assert check_full == 0, "a synchronous engine has no rounds in flight"
-        self._staged.clear()  # in flight is none, or the round would have been refused
-        completion = c.Completion()
-        while completion.round_id != self._rounds:  # others were left behind by interrupted calls
-            self._poll(completion, -1)
-        return [results.result_of(completion.results[i], draft.sequence)
+        self._verified = self._rounds  # before the call: an interrupt may come right behind it
+        try:
+            c.call_into(codes, c.load().specd_submit, self.pointer, self._rounds, structs,
+                        len(structs))
+        finally:
+            if codes != [0]:
+                self._verified = 0
+        if check(codes[0]) != 0:
+            self._poll(0)  # takes the answer, if it has come
+            raise refusal("drafts: a call that was given up had not been answered; try again")
+        self.drain()
+        return [results.result_of(self._taken.results[i], draft.sequence)
                 for i, draft in enumerate(records.drafts)]
 
-    def _poll(self, completion, timeout_ms):
+    def drain(self):
+        """Waits for the round of a verify that was interrupted, if it is still in flight, and drops
+        its answer. Only who writes the arrays of engine.rows or engine.draft_tokens has to call it.
+        It may be interrupted too. Rounds that are staged are not waited for: collect does that."""
+        if self._taken.round_id < self._verified:
+            self._staged.clear()  # in flight is none, or the round would have been refused
+        while self._taken.round_id < self._verified:
+            self._poll(-1)
+
+    def _poll(self, timeout_ms):
         """specd_poll; is there a completion? An interrupt ends the wait."""
         left_ms = timeout_ms
         while True:
             slice_ms = _SLICE_MS if timeout_ms < 0 else min(left_ms, _SLICE_MS)
-            if check(c.load().specd_poll(self.pointer, ctypes.byref(completion), slice_ms)) == 0:
-                return True
+            try:
+                code = c.load().specd_poll(self.pointer, ctypes.byref(self._taken), slice_ms)
+                if check(code) == 0:
+                    return True
+            except c.Error as error:
+                if error.code_name == "SPECD_ERROR_INTERNAL":
+                    self._verified = 0  # the answer was this, and there comes no other
+                raise
             left_ms -= slice_ms
             if 0 <= timeout_ms and left_ms <= 0:
                 return False
@@ -264,16 +298,26 @@ class Engine:
 
     def stage(self, drafts):
         """Stages a round for the next run of what enqueue_staged enqueued, over the rows that are
-        bound, and returns its number. Drafts are those of verify."""
+        bound, and returns its number. Drafts are those of verify. An interrupt may come when the
+        round is staged already, and its number is lost: then the next run is of this round, and
+        collect returns it in its turn."""
         records = DraftRecords(self, drafts)
+        self.drain()
         records.place(self._space("target"), None, "target")
-        structs = records.structs()
-        number = self._rounds + 1
-        if check(c.load().specd_stage_round(self.pointer, number, structs, len(structs))) != 0:
+        structs, codes = records.structs(), []
+        sequences = [draft.sequence for draft in records.drafts]
+        self._rounds += 1
+        number = self._rounds
+        self._staged[number] = sequences  # before the call: an interrupt may come right behind it
+        try:
+            c.call_into(codes, c.load().specd_stage_round, self.pointer, number, structs,
+                        len(structs))
+        finally:
+            if codes != [0]:
+                del self._staged[number]
+        if check(codes[0]) != 0:
             raise refusal(f"drafts: {len(self._staged)} rounds are staged, and no more fit; collect "
                           "the oldest")
-        self._rounds = number
-        self._staged[number] = [draft.sequence for draft in records.drafts]
         return number
 
     def collect(self, timeout_ms=-1):
@@ -281,14 +325,15 @@ class Engine:
         been run; None if it was not within timeout_ms (-1: waits for it), or none is staged. A round
         is run by a launch that follows its stage: wait without limit behind that only."""
         timeout_ms = integer(timeout_ms, "timeout_ms", -1, 2**31 - 1)
-        completion = self._collected
+        taken = self._taken
         # Else it came to a call that was interrupted, or is of a verify that was.
-        while completion.round_id not in self._staged:
-            if not self._poll(completion, timeout_ms if self._staged else 0):
+        while taken.round_id not in self._staged:
+            if not self._poll(timeout_ms if self._staged else 0):
                 return None
-        sequences = self._staged.pop(completion.round_id)
-        return completion.round_id, [results.result_of(completion.results[i], sequence)
-                                     for i, sequence in enumerate(sequences)]
+        answers = [results.result_of(taken.results[i], sequence)
+                   for i, sequence in enumerate(self._staged[taken.round_id])]
+        del self._staged[taken.round_id]  # last: interrupted before, the next call returns them
+        return taken.round_id, answers
 
     def sample_draft(self, rows, requests, masks=None):
         """specd as the drafter's sampler: children for each request from rows of the draft model.
@@ -299,6 +344,7 @@ class Engine:
         Returns results.Children; its ids, q and sides go into specd.Draft.
         """
         requests = [r if isinstance(r, DraftRequest) else DraftRequest(r) for r in requests]
+        self.drain()
         space, mask_space = self._space("draft"), self._space("mask")
         structs = child_records(requests, space, rows, masks, mask_space)
         answers = (c.DraftChildren * len(requests))()
@@ -309,6 +355,7 @@ class Engine:
     def score(self, rows, ids, num_top=0, chosen_ids=(), mode="raw_logprobs"):
         """The score of ids[i] in row i, the num_top best and the chosen ids of each row: a prompt's
         logprobs. Returns results.Scores."""
+        self.drain()
         first = self._space("target").write(rows, len(ids), True, "one for each id")
         num_top = integer(num_top, "num_top")
         parts = []
