@@ -3,6 +3,9 @@
 #include <doctest/doctest.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
 
 #include <cstring>
 #include <memory>
@@ -15,22 +18,32 @@
 namespace specd {
 namespace {
 
-// Memory whose end is the end of what may be read.
+// Memory around which nothing may be read, `gap_bytes` before the end of a page. What lies behind
+// the page is noticed in every build, the gap and what lies before by AddressSanitizer only.
 class GuardedBytes {
  public:
-  explicit GuardedBytes(size_t size_bytes) {
+  GuardedBytes(size_t size_bytes, size_t gap_bytes) {
     const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-    const size_t used = (size_bytes + page - 1) / page * page;
+    const size_t used = (size_bytes + gap_bytes + page - 1) / page * page;
     mapped_ = used + page;
     base_ = static_cast<char*>(
         mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     REQUIRE(base_ != MAP_FAILED);
     REQUIRE(mprotect(base_ + used, page, PROT_NONE) == 0);
-    data_ = base_ + used - size_bytes;
+    data_ = base_ + used - gap_bytes - size_bytes;
+#if defined(__SANITIZE_ADDRESS__)
+    __asan_poison_memory_region(base_, used - gap_bytes - size_bytes);
+    __asan_poison_memory_region(data_ + size_bytes, gap_bytes);
+#endif
   }
   GuardedBytes(const GuardedBytes&) = delete;
   GuardedBytes& operator=(const GuardedBytes&) = delete;
-  ~GuardedBytes() { munmap(base_, mapped_); }
+  ~GuardedBytes() {
+#if defined(__SANITIZE_ADDRESS__)
+    __asan_unpoison_memory_region(base_, mapped_);
+#endif
+    munmap(base_, mapped_);
+  }
 
   char* data() const { return data_; }
 
@@ -56,7 +69,7 @@ std::vector<float> ReadByWarp(const RowView& row, uint32_t steps) {
 }
 
 TEST_SUITE("unit") {
-  TEST_CASE("a warp brings every element of a row that begins anywhere and ends at a page") {
+  TEST_CASE("a warp brings every element of a row that begins anywhere, and nothing else") {
     std::mt19937_64 random(61);
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
       // So many sizes that a row begins at every multiple of its element.
@@ -65,7 +78,7 @@ TEST_SUITE("unit") {
           for (const uint32_t steps : {kAllSteps, 0xA5u}) {
             const RowView row{nullptr, dtype, 2 * kTileSize + vocab_size + more, {}};
             const auto size_bytes = static_cast<size_t>(row.vocab_size * SizeBytes(dtype));
-            const GuardedBytes memory(size_bytes);
+            const GuardedBytes memory(size_bytes, more % 3 * SizeBytes(dtype));
             for (size_t i = 0; i < size_bytes; ++i) memory.data()[i] = static_cast<char>(random());
             RowView placed = row;
             placed.data = memory.data();
