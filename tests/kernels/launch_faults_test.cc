@@ -108,8 +108,8 @@ TEST_SUITE("unit") {
     CHECK(test.IsNoticed({.keeps_arrivals = true}, 1));
   }
 
-// What is read before it was written may be an index too, so such a launch reads anywhere around its
-// rows: nothing for AddressSanitizer, which ends the process at the first such read.
+// What is read before it was written may be an index too, so such a launch reads anywhere around
+// its rows: nothing for AddressSanitizer, which ends the process at the first such read.
 #if !defined(__SANITIZE_ADDRESS__)
   // A warp that judges a row has one barrier of its own, before it reads what it published: only
   // tasks that are decided at once show whether it is there, and in a plain round there are always
