@@ -42,6 +42,16 @@ absl::Status Refused(const GpuResult& result, std::string_view what, std::string
                    "cuda_stream", fmt::format("{}: {}; {}", what, result.text(), remedy));
 }
 
+absl::Status CheckNotCapturing(GpuContext* context, GpuStream stream) {
+  bool is_capturing = false;
+  const GpuResult result = context->IsCapturing(stream, &is_capturing);
+  if (!result.ok()) return Refused(result, "the stream cannot be used", kRemedy);
+  if (!is_capturing) return absl::OkStatus();
+  return MakeError(SPECD_ERROR_STATE, "cuda_stream",
+                   "the stream records a graph, in which a round would have the same number at "
+                   "every replay; submit before or behind the launch of the graph");
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<EngineStreams>> EngineStreams::Open(
@@ -62,6 +72,7 @@ absl::StatusOr<std::unique_ptr<EngineStreams>> EngineStreams::Open(
   }
   result = platform->OpenContext(device_index, &context);
   if (!result.ok()) return Refused(result, "the stream's device cannot be used", kRemedy);
+  if (absl::Status status = CheckNotCapturing(context.get(), stream); !status.ok()) return status;
   const SegmentLayout& layout = options.segment->layout();
   GpuAddress words = 0;
   result = context->RegisterHost(options.segment->at(layout.round_words_offset),
@@ -101,14 +112,7 @@ absl::Status EngineStreams::Check(GpuStream stream, uint64_t number, bool* is_fr
                      "specd_submit, or close and attach again");
   }
   if (absl::Status status = CheckDevice(stream); !status.ok()) return status;
-  bool is_capturing = false;
-  const GpuResult result = context_->IsCapturing(stream, &is_capturing);
-  if (!result.ok()) return Refused(result, "the stream cannot be used", kRemedy);
-  if (is_capturing) {
-    return MakeError(SPECD_ERROR_STATE, "cuda_stream",
-                     "the stream records a graph, in which a round would have the same number at "
-                     "every replay; submit before or behind the launch of the graph");
-  }
+  if (absl::Status status = CheckNotCapturing(context_.get(), stream); !status.ok()) return status;
   *is_free = watch_.IsFree(number, stream.handle);
   return absl::OkStatus();
 }

@@ -63,6 +63,7 @@ inline constexpr unsigned kHostRegisterPortable = 1;
 inline constexpr unsigned kHostRegisterDeviceMap = 2;
 inline constexpr unsigned kWaitValueGeq = 0;
 inline constexpr int kCaptureNone = 0;
+inline constexpr int kCaptureModeRelaxed = 2;
 
 // clang-format off
 #define SPECD_CUDA_FUNCTIONS(F)                                                                    \
@@ -79,6 +80,7 @@ inline constexpr int kCaptureNone = 0;
   F(cuCtxPushCurrent_v2, (Context context))                                                        \
   F(cuCtxPopCurrent_v2, (Context* context))                                                        \
   F(cuCtxGetDevice, (int* device))                                                                 \
+  F(cuThreadExchangeStreamCaptureMode, (int* mode))                                                \
   F(cuMemAlloc_v2, (Address* address, size_t size_bytes))                                          \
   F(cuMemFree_v2, (Address address))                                                               \
   F(cuMemGetInfo_v2, (size_t* free_bytes, size_t* total_bytes))                                    \

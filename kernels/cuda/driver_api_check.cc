@@ -66,6 +66,7 @@ static_assert(+kHostRegisterPortable == CU_MEMHOSTREGISTER_PORTABLE);
 static_assert(+kHostRegisterDeviceMap == CU_MEMHOSTREGISTER_DEVICEMAP);
 static_assert(+kWaitValueGeq == CU_STREAM_WAIT_VALUE_GEQ);
 static_assert(+kCaptureNone == CU_STREAM_CAPTURE_STATUS_NONE);
+static_assert(+kCaptureModeRelaxed == CU_STREAM_CAPTURE_MODE_RELAXED);
 
 static_assert(+kGpuOk == CUDA_SUCCESS);
 static_assert(+kGpuInvalidValue == CUDA_ERROR_INVALID_VALUE);

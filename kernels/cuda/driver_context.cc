@@ -162,11 +162,25 @@ class CudaContext final : public GpuContext {
   GpuResult Call(const char* name, F call) {
     int error = api_.cuCtxPushCurrent_v2(context_);
     if (error != kGpuOk) return cuda::ResultOf(api_, error, "cuCtxPushCurrent");
-    const GpuResult result = cuda::ResultOf(api_, call(), name);
+    const GpuResult result = DuringCaptures(name, call);
     cuda::Context ours = nullptr;
     error = api_.cuCtxPopCurrent_v2(&ours);
     if (!result.ok()) return result;
     return cuda::ResultOf(api_, error, "cuCtxPopCurrent");
+  }
+
+  // Another thread of an engine may record a graph in the mode that forbids most calls to all
+  // threads. Ours have nothing to do with the graph, and the thread says so.
+  template <class F>
+  GpuResult DuringCaptures(const char* name, F call) {
+    constexpr const char* kExchange = "cuThreadExchangeStreamCaptureMode";
+    int mode = cuda::kCaptureModeRelaxed;
+    const GpuResult relaxed =
+        cuda::ResultOf(api_, api_.cuThreadExchangeStreamCaptureMode(&mode), kExchange);
+    if (!relaxed.ok()) return relaxed;
+    const GpuResult result = cuda::ResultOf(api_, call(), name);
+    const int error = api_.cuThreadExchangeStreamCaptureMode(&mode);
+    return result.ok() ? cuda::ResultOf(api_, error, kExchange) : result;
   }
 
   const DriverApi& api_;

@@ -193,8 +193,25 @@ TEST_SUITE("unit") {
         CHECK(f.Submit(of_other) == SPECD_ERROR_INVALID_ARGUMENT);
         REQUIRE(other.DestroyStream(of_other).ok());
       }
-      CHECK(CountFakeCuda().registered - before.registered == 3);
-      CHECK(CountFakeCuda().unregistered - before.unregistered == 3);
+      // A capture is refused before anything is registered.
+      CHECK(CountFakeCuda().registered - before.registered == 2);
+      CHECK(CountFakeCuda().unregistered - before.unregistered == 2);
+    }
+  }
+
+  TEST_CASE("a stream may be used first while another thread records a graph") {
+    for (const size_t device_index : kDevices) {
+      CAPTURE(device_index);
+      StreamFixture f(device_index);
+      FakeGpuContext& other = FakeCuda((device_index + 1) % kNumFakeCudaDevices);
+      other.SetCapturing(true);
+      f.server.session.backend->script = {Confirm(0, {5})};
+      CHECK(f.Submit(f.stream) == SPECD_OK);
+      other.SetCapturing(false);
+      REQUIRE(Eventually([&] { return f.Step(); }));
+      specd_completion done;
+      REQUIRE(specd_poll(f.engine.get(), &done, -1) == SPECD_OK);
+      CHECK(done.results[0].status == SPECD_STATUS_OK);
     }
   }
 

@@ -25,7 +25,12 @@ struct Driver {
     REQUIRE(platform->OpenContext(0, &gpu).ok());
     TheStubCuda().calls.clear();
   }
-  ~Driver() { TheStubCuda() = StubCuda(); }
+  ~Driver() {
+    // Whatever the test was about.
+    CHECK(TheStubCuda().forbidden.empty());
+    CHECK(TheStubCuda().capture_mode == 0);
+    TheStubCuda() = StubCuda();
+  }
 
   Calls Made() { return std::exchange(TheStubCuda().calls, {}); }
 

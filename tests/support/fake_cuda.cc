@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <utility>
 
 #include "kernels/cuda/driver_api.h"
 
@@ -28,6 +29,19 @@ thread_local std::array<FakeGpuContext*, 8> stack;
 thread_local size_t depth = 0;
 
 FakeGpuContext& Current() { return depth > 0 ? *stack[depth - 1] : FakeCuda(0); }
+
+// While a stream of any context records a graph, as a thread of PyTorch's has it, some calls are
+// forbidden to every thread that does not say that it knows.
+thread_local int capture_mode = 0;
+constexpr int kStreamCaptureUnsupported = 900;
+
+bool IsForbidden() {
+  if (capture_mode == cuda::kCaptureModeRelaxed) return false;
+  for (size_t i = 0; i < kNumFakeCudaDevices; ++i) {
+    if (FakeCuda(i).is_capturing()) return true;
+  }
+  return false;
+}
 
 size_t IndexOf(const FakeGpuContext* context) {
   for (size_t i = 0; i < kNumFakeCudaDevices; ++i) {
@@ -119,7 +133,13 @@ int cuCtxGetDevice(int* device) {
   return kGpuOk;
 }
 
+int cuThreadExchangeStreamCaptureMode(int* mode) {
+  std::swap(*mode, capture_mode);
+  return kGpuOk;
+}
+
 int cuMemHostRegister_v2(void* host, size_t size_bytes, unsigned) {
+  if (IsForbidden()) return kStreamCaptureUnsupported;
   // The address comes with the registration here, and is asked for behind it there.
   GpuAddress device = 0;
   const int code = Current().RegisterHost(host, size_bytes, &device).code();
@@ -130,6 +150,7 @@ int cuMemHostGetDevicePointer_v2(Address* device, void* host, unsigned) {
   return Current().FindHost(host, device).code();
 }
 int cuMemHostUnregister(void* host) {
+  if (IsForbidden()) return kStreamCaptureUnsupported;
   ++unregistered;
   return Current().UnregisterHost(host).code();
 }
@@ -173,6 +194,7 @@ int cuStreamWaitEvent(Stream stream, Event event, unsigned) {
   return Current().WaitEvent(StreamOf(stream), {event}).code();
 }
 int cuEventCreate(Event* event, unsigned) {
+  if (IsForbidden()) return kStreamCaptureUnsupported;
   GpuEvent made;
   const int code = Current().CreateEvent(&made).code();
   *event = made.handle;

@@ -85,6 +85,11 @@ void FakeGpuContext::SetCapturing(bool is_capturing) {
   is_capturing_ = is_capturing;
 }
 
+bool FakeGpuContext::is_capturing() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return is_capturing_;
+}
+
 std::vector<std::string> FakeGpuContext::violations() {
   std::lock_guard<std::mutex> lock(mutex_);
   return violations_;

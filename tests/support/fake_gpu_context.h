@@ -58,6 +58,7 @@ class FakeGpuContext final : public GpuContext {
   void Inject(const FakeGpuFault& fault);
   // From now on streams record graphs, or no longer do.
   void SetCapturing(bool is_capturing);
+  bool is_capturing();
   // Does the stream stand at a wait, or at a function that has not returned?
   bool IsHeld(GpuStream stream);
   // What this process did that CUDA leaves undefined.

@@ -1,6 +1,7 @@
 #include "tests/support/stub_cuda.h"
 
 #include <cstring>
+#include <utility>
 
 #include "kernels/cuda/driver_api.h"
 
@@ -16,6 +17,10 @@ int NoteCudaCall(const char* name);
 int NoteCudaCall(const char* name) {
   StubCuda& stub = TheStubCuda();
   stub.calls.push_back(name);
+  const bool is_question = std::strcmp(name, "cuCtxGetDevice") == 0;
+  if (stub.contexts_pushed > 0 && stub.capture_mode != cuda::kCaptureModeRelaxed && !is_question) {
+    stub.forbidden.push_back(name);
+  }
   return stub.failing_call == name ? stub.failing_code : 0;
 }
 
@@ -65,6 +70,11 @@ int cuDevicePrimaryCtxRetain(Context* context, int) {
 int cuDevicePrimaryCtxRelease_v2(int) { return --TheStubCuda().contexts_retained, 0; }
 int cuCtxPushCurrent_v2(Context) { return ++TheStubCuda().contexts_pushed, 0; }
 int cuCtxPopCurrent_v2(Context*) { return --TheStubCuda().contexts_pushed, 0; }
+
+int cuThreadExchangeStreamCaptureMode(int* mode) {
+  std::swap(*mode, TheStubCuda().capture_mode);
+  return 0;
+}
 
 int cuPointerGetAttributes(unsigned count, int* attributes, void** values, Address) {
   const StubCuda& stub = TheStubCuda();

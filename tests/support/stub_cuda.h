@@ -12,9 +12,12 @@ namespace specd {
 
 struct StubCuda {
   std::vector<std::string> calls;  // in order, without those that ask for names and contexts
-  std::string failing_call;        // this one fails ...
-  int failing_code = 1;            // ... with this number
+  std::vector<std::string>
+      forbidden;             // those that a capture in another thread would have forbidden
+  std::string failing_call;  // this one fails ...
+  int failing_code = 1;      // ... with this number
   int contexts_pushed = 0;
+  int capture_mode = 0;  // of the thread; global
   int contexts_retained = 0;
 
   // What the next questions are answered with.
