@@ -84,6 +84,15 @@ class ChainRows {
     return share;
   }
 
+  // What a draft row says of q(x_i).
+  SPECD_HD DraftShare ShareOf(const Distribution& q, int32_t i) const {
+    DraftShare share;
+    share.bad = q.bad;
+    share.mass = q.mass;
+    if (!q.bad) share.weight = Weight(q, DraftToken(i));
+    return share;
+  }
+
   // WeightOf, the same in the whole team's group whatever happens to the row meanwhile.
   SPECD_HD float Weight(const Distribution& distribution, TokenId id) const {
     return team_.Agree(WeightOf(distribution, id));

@@ -12,14 +12,16 @@ namespace specd {
 // What the last warp with a row does.
 template <typename Thread>
 SPECD_BODY void JudgeAndDecide(const Thread& thread, const FusedRound& round, const AheadRow& row) {
-  using Team = typename TilePass<Thread>::Team;
+  const AheadRow* const partner = row.partner < 0 ? nullptr : &round.rows[row.partner];
+  using Team = WarpTeam<LoneWarp<Thread>>;
   Team team{LoneWarp<Thread>(thread)};
   const ChainTask& task = round.batch.tasks[row.task];
   TaskProgress* const progress = &round.progress[row.task];
   const ChainWorkspace workspace = FusedWorkspaceAt(round, row.task);
   const KeyedCoins coins(task.seed, task.coins, task.num_coins);
   ChainRows<Team, KeyedCoins> rows(team, round.batch, task, workspace, coins);
-  if (!IsBehindEnd(thread, round, row) && JudgeRow(rows, row, round.batch.target.vocab_size)) {
+  if (!IsBehindEnd(thread, round, row) &&
+      JudgeRow(rows, row, partner, round.batch.target.vocab_size)) {
     thread.NoteLargest(kPlacesMax - PlaceOfSlot(row.slot), &progress->end_seen);
   }
   if (!thread.IsLastToArrive(&progress->rows_done, progress->num_rows)) return;
@@ -35,11 +37,16 @@ SPECD_BODY void JudgeAndDecide(const Thread& thread, const FusedRound& round, co
   }
 }
 
+// Where a warp's pass over plain rows goes no further.
+template <typename Thread>
+SPECD_HD void FinishPart(const Thread& thread, const FusedRound& round, int32_t part) {
+  if (!IsRowDone(thread, round, part)) return;
+  JudgeAndDecide(thread, round, round.rows[PartsOf(thread, round).RowOf(part)]);
+}
+
 template <typename Thread>
 SPECD_INLINE void RunFusedRound(const Thread& thread, const FusedRound& round) {
-  TilePass<Thread>(thread, round).Run([&](const AheadRow& row) {
-    JudgeAndDecide(thread, round, row);
-  });
+  RunTilePass(thread, round, [&](int32_t part) { FinishPart(thread, round, part); });
 }
 
 // After RunFusedRound has ended everywhere, where FusedRound::may_defer.

@@ -30,6 +30,12 @@ inline bool IsDecidedAtOnce(const RoundBatch& batch, const ChainTask& task) {
          !HasFilters(task.draft_filters, vocab_size);
 }
 
+// Does the draft row of this place decide, with the target row, whether the draft goes on?
+inline bool ArePartners(const ChainTask& task, int32_t place, bool at_once) {
+  return at_once && task.method == VerifyMethod::kToken && IsReadAhead(task, TargetSlot(place)) &&
+         IsReadAhead(task, DraftSlot(place));
+}
+
 // May such a task need another pass after all?
 inline bool MayDefer(const ChainTask& task) {
   const DraftKind* const kinds = task.chain.kinds;
@@ -71,10 +77,17 @@ void ListRowsAhead(const RoundBatch& batch, int32_t max_draft, const RowOf& row_
     progress[i] = {.at_once = at_once ? 1 : 0};
     round->may_defer = round->may_defer || !at_once || MayDefer(batch.tasks[i]);
     for (int32_t slot = 0; slot < NumSlots(max_draft); ++slot) {
-      progress[i].num_rows += IsReadAhead(batch.tasks[i], slot) ? 1 : 0;
+      const bool is_counted =
+          IsReadAhead(batch.tasks[i], slot) &&
+          (IsTargetSlot(slot) || !ArePartners(batch.tasks[i], PlaceOfSlot(slot), at_once));
+      progress[i].num_rows += is_counted ? 1 : 0;
     }
   }
+  int32_t first_of_slot = 0;
   for (int32_t slot = 0; slot < NumSlots(max_draft); ++slot) {
+    // The target rows of a place come before its draft rows, and both in the order of tasks.
+    int32_t target = IsTargetSlot(slot) ? 0 : first_of_slot;
+    first_of_slot = round->num_rows;
     for (int32_t i = 0; i < batch.num_tasks; ++i) {
       const ChainTask& task = batch.tasks[i];
       if (!IsReadAhead(task, slot)) continue;
@@ -87,6 +100,11 @@ void ListRowsAhead(const RoundBatch& batch, int32_t max_draft, const RowOf& row_
           .flags = AheadFlagsOf(batch, task, slot, progress[i].at_once != 0),
           .row = row_of(i, slot),
           .scale = rules.kind == RowKind::kFinalProbabilities ? 1.0f : scale};
+      const bool at_once = progress[i].at_once != 0;
+      if (IsTargetSlot(slot) || !ArePartners(task, PlaceOfSlot(slot), at_once)) continue;
+      while (rows[target].task != i) ++target;
+      rows[target].partner = round->num_rows - 1;
+      rows[round->num_rows - 1].partner = target;
     }
   }
 }

@@ -1,6 +1,6 @@
 // The tile pass: warps share the tiles of all rows that a round may need. On a GPU nearly all time
-// goes here, so tiles stay in registers from memory to their numbers; kernels/cuda/
-// tile_pass_check.cu holds the compiler to that.
+// goes here, so tiles stay in registers from memory to their numbers; kernels/CMakeLists.txt holds
+// the compiler to that.
 //
 // Work goes by place: first the rows of place 0 of all tasks, then those of place 1. A row behind a
 // place where the draft is known to end is not read; its parts are only counted. That changes no
@@ -34,6 +34,11 @@ SPECD_INLINE ChainWorkspace FusedWorkspaceAt(const FusedRound& round, int32_t ta
   return workspace;
 }
 
+SPECD_INLINE RowStats StatsOf(const FusedRound& round, const AheadRow& row) {
+  const ChainWorkspace workspace = FusedWorkspaceAt(round, row.task);
+  return AheadAt(workspace.ahead, row.slot, round.batch.target.vocab_size).stats;
+}
+
 // A warp as a team of its own.
 template <typename Thread>
 class LoneWarp {
@@ -54,21 +59,36 @@ class LoneWarp {
   Thread thread_;
 };
 
-// How the tiles of a round's rows are shared out: parts of a row, taken in turn.
+// How the tiles of many rows are shared out: parts of a row, taken in turn by all warps.
 struct Parts {
+  int32_t num_warps = 0;
   int32_t num_tiles = 0;  // of a row
   int32_t tiles_per_part = 1;
   int32_t parts_per_row = 1;
+  int32_t num_parts = 0;
 
   // Every arrival costs the warp a round trip to the memory that all share, so parts are larger
   // where there is work for many; up to 8 tiles, and each warp has 4 parts at least.
-  SPECD_INLINE Parts(int32_t vocab_size, int32_t num_rows, int32_t num_warps)
-      : num_tiles(NumTiles(vocab_size)) {
-    const int32_t tiles_per_warp = num_rows * num_tiles / num_warps;
+  SPECD_INLINE Parts(int32_t vocab_size, int32_t num_rows, int32_t of_warps)
+      : num_warps(of_warps), num_tiles(NumTiles(vocab_size)) {
+    const int32_t tiles_per_warp = num_rows * num_tiles / of_warps;
     while (tiles_per_part < 8 && tiles_per_part * 8 <= tiles_per_warp) tiles_per_part *= 2;
     parts_per_row = (num_tiles + tiles_per_part - 1) / tiles_per_part;
+    num_parts = num_rows * parts_per_row;
+  }
+
+  SPECD_INLINE int32_t RowOf(int32_t part) const { return part / parts_per_row; }
+  // The tiles of a part.
+  SPECD_INLINE int32_t BeginOf(int32_t part) const { return part % parts_per_row * tiles_per_part; }
+  SPECD_INLINE int32_t EndOf(int32_t part) const {
+    const int32_t end = BeginOf(part) + tiles_per_part;
+    return end < num_tiles ? end : num_tiles;
   }
 };
+template <typename Thread>
+SPECD_INLINE Parts PartsOf(const Thread& thread, const FusedRound& round) {
+  return {round.batch.target.vocab_size, round.num_rows, thread.num_warps() * thread.num_blocks()};
+}
 
 // Is a row behind the end of its draft? Whoever is last with a row sees at least what those saw who
 // left out a part of it.
@@ -78,73 +98,80 @@ SPECD_INLINE bool IsBehindEnd(const Thread& thread, const FusedRound& round, con
   return PlaceOfSlot(row.slot) > kPlacesMax - end_seen;
 }
 
-// The work of one warp in a round.
+// Arrives with a part of the row, which is done then, and its partner too.
 template <typename Thread>
-class TilePass {
- public:
-  using Team = WarpTeam<LoneWarp<Thread>>;
+SPECD_INLINE bool IsLastWithRow(const Thread& thread, const FusedRound& round, const Parts& parts,
+                                int32_t index) {
+  const int32_t partner = round.rows[index].partner;
+  if (partner < 0) return thread.IsLastToArrive(&round.row_arrivals[index], parts.parts_per_row);
+  return thread.IsLastToArrive(&round.row_arrivals[index < partner ? index : partner],
+                               2 * parts.parts_per_row);
+}
 
-  SPECD_INLINE TilePass(const Thread& thread, const FusedRound& round)
-      : thread_(thread), round_(round), team_(LoneWarp<Thread>(thread)) {}
-
-  // Calls judge(row) for every row that this warp was last with.
-  // Without kMayEdit all rows are plain.
-  template <bool kMayEdit = true, typename Judge>
-  SPECD_HOT void Run(const Judge& judge) {
-    // Neighbouring parts go to different blocks, so that a small round is spread over the device.
-    const int32_t first = thread_.warp() * thread_.num_blocks() + thread_.block();
-    const int32_t num_warps = thread_.num_warps() * thread_.num_blocks();
-    const Parts parts(round_.batch.target.vocab_size, round_.num_rows, num_warps);
-    const int32_t num_parts = round_.num_rows * parts.parts_per_row;
-    for (int32_t part = first; part < num_parts; part += num_warps) {
-      const int32_t index = part / parts.parts_per_row;
-      const AheadRow row = round_.rows[index];
-      if (!IsBehindEnd(thread_, round_, row)) {
-        const int32_t begin = part % parts.parts_per_row * parts.tiles_per_part;
-        const int32_t end = begin + parts.tiles_per_part;
-        for (int32_t t = begin; t < (end < parts.num_tiles ? end : parts.num_tiles); ++t) {
-          if (!kMayEdit || (row.flags & kAheadPlain) != 0) {
-            ReadPlain(row, t);
-          } else {
-            if constexpr (kMayEdit) ReadEdited(thread_, round_, row, t);
-          }
-        }
+// Takes the warp's parts of plain rows, `part` first, until it is last with a row or comes to a row
+// that is not plain. Returns that part, which in the second case is still to be read, or one behind
+// all. On a GPU a function that calls none, so that its tiles stay in registers.
+template <typename Thread>
+SPECD_BODY int32_t ReadPlainParts(Thread thread, const FusedRound& round, int32_t part) {
+  const Parts parts = PartsOf(thread, round);
+  WarpTeam<LoneWarp<Thread>> team{LoneWarp<Thread>(thread)};
+  for (; part < parts.num_parts; part += parts.num_warps) {
+    const int32_t index = parts.RowOf(part);
+    const AheadRow row = round.rows[index];
+    if ((row.flags & kAheadPlain) == 0) return part;
+    if (!IsBehindEnd(thread, round, row)) {
+      const TensorView& tensor = IsTargetSlot(row.slot) ? round.batch.target : round.batch.draft;
+      const int32_t end = parts.EndOf(part);
+      for (int32_t t = parts.BeginOf(part); t < end; ++t) {
+        typename WarpTeam<LoneWarp<Thread>>::Tile tile;
+        team.Load(RowAt(tensor, row.row), t, kAllSteps, Identity{}, &tile);
+        NoteTile(team, tile, row.scale, (row.flags & kAheadSums) != 0, t, StatsOf(round, row));
       }
-      if (thread_.IsLastToArrive(&round_.row_arrivals[index], parts.parts_per_row)) judge(row);
     }
+    if (IsLastWithRow(thread, round, parts, index)) return part;
   }
+  return part;
+}
 
- private:
-  SPECD_INLINE static RowStats StatsOf(const FusedRound& round, const AheadRow& row) {
-    const ChainWorkspace workspace = FusedWorkspaceAt(round, row.task);
-    return AheadAt(workspace.ahead, row.slot, round.batch.target.vocab_size).stats;
+// The rows that are not plain. With all that may change an element, a tile does not stay in
+// registers.
+template <typename Thread>
+SPECD_BODY void ReadEditedPart(const Thread& thread, const FusedRound& round, const AheadRow& row,
+                               const Parts& parts, int32_t part) {
+  using Team = WarpTeam<LoneWarp<Thread>>;
+  Team team{LoneWarp<Thread>(thread)};
+  const ChainTask& task = round.batch.tasks[row.task];
+  const ChainWorkspace workspace = FusedWorkspaceAt(round, row.task);
+  const KeyedCoins coins(task.seed, task.coins, task.num_coins);
+  const ChainRows<Team, KeyedCoins> rows(team, round.batch, task, workspace, coins);
+  const int32_t place = PlaceOfSlot(row.slot);
+  const Row edited = IsTargetSlot(row.slot) ? rows.TargetRow(place) : rows.DraftRow(place);
+  for (int32_t t = parts.BeginOf(part); t < parts.EndOf(part); ++t) {
+    ReadTile(team, edited, row.scale, (row.flags & kAheadSums) != 0, t, StatsOf(round, row));
   }
+}
 
-  SPECD_HOT void ReadPlain(const AheadRow& row, int32_t tile_index) {
-    const TensorView& tensor = IsTargetSlot(row.slot) ? round_.batch.target : round_.batch.draft;
-    typename Team::Tile tile;
-    team_.Load(RowAt(tensor, row.row), tile_index, kAllSteps, Identity{}, &tile);
-    NoteTile(team_, tile, row.scale, (row.flags & kAheadSums) != 0, tile_index,
-             StatsOf(round_, row));
+// Is the warp, which ReadPlainParts left with this part, last with its row?
+template <typename Thread>
+SPECD_INLINE bool IsRowDone(const Thread& thread, const FusedRound& round, int32_t part) {
+  const Parts parts = PartsOf(thread, round);
+  const int32_t index = parts.RowOf(part);
+  const AheadRow row = round.rows[index];
+  if ((row.flags & kAheadPlain) != 0) return true;
+  if (!IsBehindEnd(thread, round, row)) ReadEditedPart(thread, round, row, parts, part);
+  return IsLastWithRow(thread, round, parts, index);
+}
+
+// The work of a warp. finish(part) is called where ReadPlainParts goes no further.
+template <typename Thread, typename Finish>
+SPECD_INLINE void RunTilePass(const Thread& thread, const FusedRound& round, const Finish& finish) {
+  const Parts parts = PartsOf(thread, round);
+  // Neighbouring parts go to different blocks, so that a small round is spread over the device.
+  int32_t part = thread.warp() * thread.num_blocks() + thread.block();
+  while ((part = ReadPlainParts(thread, round, part)) < parts.num_parts) {
+    finish(part);
+    part += parts.num_warps;
   }
-
-  // A function of its own: with all that may change an element, a tile does not stay in registers.
-  SPECD_BODY static void ReadEdited(const Thread& thread, const FusedRound& round,
-                                    const AheadRow& row, int32_t tile_index) {
-    Team team{LoneWarp<Thread>(thread)};
-    const ChainTask& task = round.batch.tasks[row.task];
-    const ChainWorkspace workspace = FusedWorkspaceAt(round, row.task);
-    const KeyedCoins coins(task.seed, task.coins, task.num_coins);
-    const ChainRows<Team, KeyedCoins> rows(team, round.batch, task, workspace, coins);
-    const int32_t place = PlaceOfSlot(row.slot);
-    const Row edited = IsTargetSlot(row.slot) ? rows.TargetRow(place) : rows.DraftRow(place);
-    ReadTile(team, edited, row.scale, (row.flags & kAheadSums) != 0, tile_index,
-             StatsOf(round, row));
-  }
-
-  const Thread thread_;
-  const FusedRound& round_;
-  Team team_;
-};
+}
 
 }  // namespace specd

@@ -153,9 +153,7 @@ class TaskRun {
       } else if (rows_.IsSampled(i)) {
         q = rows_.template ReadDraft<!kAtOnce>(i);
         has_q = true;
-        share.bad = q.bad;
-        share.mass = q.mass;
-        if (!q.bad) share.weight = rows_.Weight(q, token);
+        share = rows_.ShareOf(q, i);
       }
       if (share.bad) return Fail(OutcomeStatus::kBadDraftRow);
       if (rows_.Accepts(i, p, share)) {

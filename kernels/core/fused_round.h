@@ -25,14 +25,16 @@ struct AheadRow {
   int32_t slot = 0;
   uint32_t flags = 0;  // AheadFlags
   uint32_t row = 0;    // of the target or the draft tensor
-  float scale = 0;     // of the weights that are summed up
+  // The other row of a place that both decide about, counted and judged with it; -1: none.
+  int32_t partner = -1;
+  float scale = 0;  // of the weights that are summed up
 };
 
 inline constexpr int32_t kPlacesMax = 1 << 16;
 
 // What is known of a task, and what those who work on it tell one another.
 struct TaskProgress {
-  int32_t num_rows = 0;  // that are read ahead
+  int32_t num_rows = 0;  // that are read ahead; two that are partners are one
   int32_t at_once = 0;   // 1: it is decided by whoever is last with them
   int32_t rows_done = 0;
   // kPlacesMax - the first place at which the draft is known to end; 0: none is known. So the word
@@ -55,7 +57,7 @@ struct FusedRound {
   RoundBatch batch;
   const AheadRow* rows = nullptr;  // in order of place
   int32_t num_rows = 0;
-  int32_t* row_arrivals = nullptr;   // one for each of rows
+  int32_t* row_arrivals = nullptr;   // one for each of rows; of partners the first one's counts
   TaskProgress* progress = nullptr;  // one for each task
   bool may_defer = false;            // a task may be left to a team of its own
   char* workspaces = nullptr;        // FusedWorkspaceBytes for each task, one after another

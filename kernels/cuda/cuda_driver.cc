@@ -71,7 +71,8 @@ class CudaDriver final : public GpuDriver {
     if (result.ok()) result = OnDevice("loading of FetchKernel", LoadFetchKernel);
     if (result.ok()) result = OnDevice("loading of ReadRowsKernel", LoadReadKernel);
     if (result.ok()) result = OnDevice("loading of ResolveKernel", LoadResolveKernel);
-    if (result.ok()) result = OnDevice("loading of RunRoundKernel", LoadRoundKernel);
+    if (result.ok())
+      result = OnDevice("loading of RunRoundKernel", [&] { return LoadRoundKernel(&shape_); });
     if (result.ok()) result = OnDevice("loading of the staged kernels", LoadStagedKernels);
     if (result.ok()) result = OnDevice("loading of TransformRowsKernel", LoadTransformKernel);
     if (result.ok()) result = OnDevice("loading of SumWeightsKernel", LoadWeightsKernels);
@@ -171,9 +172,8 @@ class CudaDriver final : public GpuDriver {
                     [&] { return EnqueueResolve(round, bounds, shape_.num_processors, stream()); });
   }
   GpuResult LaunchRound(const FusedRound* round, const RoundBounds& bounds) override {
-    const GpuResult result = OnDevice("launch of RunRoundKernel", [&] {
-      return EnqueueRound(round, bounds, shape_.num_processors, stream());
-    });
+    const GpuResult result = OnDevice(
+        "launch of RunRoundKernel", [&] { return EnqueueRound(round, bounds, shape_, stream()); });
     if (!result.ok() || !bounds.may_defer) return result;
     return OnDevice("launch of RunDeferredKernel",
                     [&] { return EnqueueDeferred(round, bounds, shape_, stream()); });
@@ -195,7 +195,7 @@ class CudaDriver final : public GpuDriver {
   }
   GpuResult LaunchWeights(const WeighPlan& plan) override {
     return OnDevice("launch of SumWeightsKernel",
-                    [&] { return EnqueueWeights(plan, shape_.num_processors, stream()); });
+                    [&] { return EnqueueWeights(plan, shape_, stream()); });
   }
 
   // On the driver's own stream, because the caller's may be one that cannot be captured. The mode

@@ -10,25 +10,37 @@ namespace specd {
 
 namespace {
 
+// Called through a pointer that anybody might change: of a function that it knows, ptxas reckons
+// with the registers, and there are many functions behind this one, so that it spilled the tiles of
+// those that call none.
+using FinishFunction = void (*)(const FusedRound* round, int32_t part);
+__device__ void Finish(const FusedRound* round, int32_t part) {
+  FinishPart(CudaThread(), *round, part);
+}
+__device__ volatile FinishFunction finish_function = Finish;
+
+// RunFusedRound.
 __global__ void __launch_bounds__(kTilePassThreads, kTilePassBlocks)
     RunRoundKernel(const FusedRound* round) {
-  RunFusedRound(CudaThread(), RoundOfBlock(round));
+  const FusedRound& of_block = RoundOfBlock(round);
+  RunTilePass(CudaThread(), of_block, [&](int32_t part) { finish_function(&of_block, part); });
 }
 
 }  // namespace
 
-cudaError_t LoadRoundKernel() {
-  cudaFuncAttributes attributes;
-  return cudaFuncGetAttributes(&attributes, RunRoundKernel);
+cudaError_t LoadRoundKernel(DeviceShape* device) {
+  return cudaOccupancyMaxActiveBlocksPerMultiprocessor(&device->tile_pass_blocks, RunRoundKernel,
+                                                       kTilePassThreads, 0);
 }
 
-cudaError_t EnqueueRound(const FusedRound* round, const RoundBounds& bounds, int32_t num_processors,
-                         cudaStream_t stream) {
+cudaError_t EnqueueRound(const FusedRound* round, const RoundBounds& bounds,
+                         const DeviceShape& device, cudaStream_t stream) {
   constexpr int64_t kWarpsPerBlock = kTilePassThreads / 32;
   const int64_t num_tiles =
       int64_t{WideFor(bounds)} * NumSlots(bounds.max_draft) * NumTiles(bounds.vocab_size);
-  const int64_t num_blocks = std::min<int64_t>((num_tiles + kWarpsPerBlock - 1) / kWarpsPerBlock,
-                                               int64_t{num_processors} * kTilePassBlocks);
+  const int64_t num_blocks =
+      std::min<int64_t>((num_tiles + kWarpsPerBlock - 1) / kWarpsPerBlock,
+                        int64_t{device.num_processors} * device.tile_pass_blocks);
   return Launch(num_blocks, kTilePassThreads, stream, RunRoundKernel, round);
 }
 

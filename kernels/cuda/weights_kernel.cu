@@ -54,11 +54,12 @@ cudaError_t LoadWeightsKernels() {
   return cudaFuncGetAttributes(&attributes, SumWeightsKernel<ApproximateWeight>);
 }
 
-cudaError_t EnqueueWeights(const WeighPlan& plan, int32_t num_processors, cudaStream_t stream) {
+cudaError_t EnqueueWeights(const WeighPlan& plan, const DeviceShape& device, cudaStream_t stream) {
   constexpr int64_t kWarpsPerBlock = kTilePassThreads / 32;
   const int64_t num_tiles = int64_t{plan.num_rows} * NumTiles(plan.vocab_size);
-  const int64_t num_blocks = std::clamp<int64_t>((num_tiles + kWarpsPerBlock - 1) / kWarpsPerBlock,
-                                                 1, int64_t{num_processors} * kTilePassBlocks);
+  const int64_t num_blocks =
+      std::clamp<int64_t>((num_tiles + kWarpsPerBlock - 1) / kWarpsPerBlock, 1,
+                          int64_t{device.num_processors} * device.tile_pass_blocks);
   return Launch(
       num_blocks, kTilePassThreads, stream,
       plan.approximate ? SumWeightsKernel<ApproximateWeight> : SumWeightsKernel<WeightFunction>,

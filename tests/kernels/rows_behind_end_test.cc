@@ -59,7 +59,7 @@ struct OneTask {
     batch.tokens_stride = kNumDrafts + 1;
   }
 
-  void Run(const EmulationOptions& options) {
+  void Run(const EmulationOptions& options, bool may_defer = false) {
     std::vector<AheadRow> rows(NumSlots(kNumDrafts));
     std::vector<int32_t> row_arrivals(NumSlots(kNumDrafts));
     TaskProgress progress;
@@ -74,12 +74,16 @@ struct OneTask {
                      .max_draft = kNumDrafts,
                      .resolve = {batch.tasks, &resolved, scratch.data(), kNumDrafts}};
     ListRowsAhead(batch, kNumDrafts, rows.data(), row_arrivals.data(), &progress, &fused);
-    REQUIRE(!fused.may_defer);
+    REQUIRE(fused.may_defer == may_defer);
     fused.batch.tasks = &resolved;
     REQUIRE(RunEmulatedBlocks(options, [&](EmulatedThread thread) { RunResolve(thread, fused); }) ==
             "");
     REQUIRE(RunEmulatedBlocks(options,
                               [&](EmulatedThread thread) { RunFusedRound(thread, fused); }) == "");
+    if (may_defer) {
+      REQUIRE(RunEmulatedBlocks(
+                  options, [&](EmulatedThread thread) { RunDeferredTasks(thread, fused); }) == "");
+    }
     REQUIRE(progress.end_seen == 0);
   }
 
@@ -123,6 +127,40 @@ TEST_SUITE("unit") {
         for (int32_t i = 0; i < rejected; ++i) CHECK(round.tokens[i] == draft[i]);
         CHECK(round.tokens[rejected] == after);
       }
+    }
+  }
+
+  TEST_CASE("a row behind the rejection of a sampled token is not read") {
+    std::mt19937_64 random(64);
+    for (int32_t rejected = 0; rejected < kNumDrafts; ++rejected) {
+      CAPTURE(rejected);
+      const FourRows target;
+      const FourRows drafts;
+      std::vector<TokenId> draft;
+      std::vector<TokenId> likely;
+      for (int32_t i = 0; i <= kNumDrafts; ++i) {
+        for (int32_t id = 0; id < kVocabSize; ++id) {
+          target.row(i)[id] = static_cast<float>(random() % 1000) * 1e-3f;
+          drafts.row(i)[id] = static_cast<float>(random() % 1000) * 1e-3f;
+        }
+        // Beside these nothing has any weight, so where they are the same the token stands.
+        likely.push_back(static_cast<TokenId>(random() % kVocabSize));
+        draft.push_back(i == rejected ? (likely.back() + 1) % kVocabSize : likely.back());
+        target.row(i)[likely.back()] = 90.0f;
+        drafts.row(i)[draft.back()] = 90.0f;
+      }
+      draft.resize(kNumDrafts);
+      ChainCase chain(VerifyMethod::kToken, draft, DraftKind::kSampled);
+      target.TakeAway(rejected + 1);
+      drafts.TakeAway(rejected + 1);
+      OneTask round(chain.task, target.view());
+      round.batch.draft = drafts.view();
+      round.Run({.num_threads = 32}, true);
+      CHECK(round.outcome.status == OutcomeStatus::kOk);
+      CHECK(round.outcome.num_accepted == rejected);
+      REQUIRE(round.outcome.num_tokens == rejected + 1);
+      for (int32_t i = 0; i < rejected; ++i) CHECK(round.tokens[i] == draft[i]);
+      CHECK(round.tokens[rejected] == likely[rejected]);
     }
   }
 

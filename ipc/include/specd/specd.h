@@ -600,9 +600,9 @@ SPECD_API int specd_enqueue_staged(specd_engine* engine, uint32_t num_sequences,
  *
  * Parameters that look at tokens on the host (bad words of several tokens, no-repeat-n-gram, a
  * thinking budget, processors) need every round answered before the next is staged; otherwise
- * SPECD_STATUS_INVALID. So is the sequence whose lists of ids are the longest (penalties over long
- * prompts), and the next longest, until the others fit: 128 KiB for each of max_batch sequences,
- * and as much beside as any one of them may have. */
+ * SPECD_STATUS_INVALID. So is the sequence whose lists of ids are the longest (penalties over
+ * long prompts), and the next longest, until the others surely fit: 128 KiB for each of max_batch
+ * sequences, and as much beside as any one of them may have. */
 SPECD_API int specd_stage_round(specd_engine* engine, uint64_t round_id, const specd_draft* drafts,
                                 uint32_t num_drafts);
 

@@ -323,7 +323,9 @@ class Engine:
     def collect(self, timeout_ms=-1):
         """The number of the oldest staged round and a Result for each of its drafts, when it has
         been run; None if it was not within timeout_ms (-1: waits for it), or none is staged. A round
-        is run by a launch that follows its stage: wait without limit behind that only."""
+        is run by a launch that follows its stage: wait without limit behind that only. Interrupted,
+        call it again: a verify in between keeps the tokens of what was staged, and drops its
+        Results."""
         timeout_ms = integer(timeout_ms, "timeout_ms", -1, 2**31 - 1)
         taken = self._taken
         # Else it came to a call that was interrupted, or is of a verify that was.

@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""no_spills: runs a compiler of CUDA files and refuses what keeps registers of hot functions in memory.
+
+ptxas knows -warn-spills for whole files only, and beside what a round does once for a row stands what
+it does for every byte of it. With -Xptxas=-v in the command, the named functions must be among those
+that ptxas tells of, for every architecture, and have no stack frame and no spill.
+
+  no_spills.py NAME [NAME ...] -- COMPILER [ARGUMENT ...]
+
+Exit status: that of the compiler; 1 where it is 0 and a named function spills or is not there; 2 wrong
+usage.
+"""
+
+import re
+import subprocess
+import sys
+
+ENTRY = re.compile(r"Compiling entry function '.*' for '(\w+)'")
+FUNCTION = re.compile(r"Function properties for (\S+)")
+FIGURES = re.compile(
+    r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+
+
+def findings_of(text, names):
+    """What is wrong with the named functions, as lines; `text` is what ptxas wrote."""
+    findings, seen, architectures = [], set(), set()
+    architecture = function = ""
+    for line in text.splitlines():
+        if found := ENTRY.search(line):
+            architecture = found[1]
+            architectures.add(architecture)
+        elif found := FUNCTION.search(line):
+            # A mangled name has its length before it; an entry's line may have it in quotes.
+            function = next((name for name in names if f"{len(name)}{name}" in found[1]), "")
+        elif (found := FIGURES.search(line)) and function:
+            seen.add((function, architecture))
+            if any(int(figure) for figure in found.groups()):
+                findings.append(f"{function} for {architecture}: {found[0]}; it must have none")
+            function = ""
+    if not architectures:
+        findings.append("ptxas has compiled no kernel")
+    findings += [f"{name} for {architecture}: ptxas does not tell of it; was it inlined or renamed?"
+                 for architecture in sorted(architectures) for name in names
+                 if (name, architecture) not in seen]
+    return findings
+
+
+def main(arguments):
+    if "--" not in arguments or arguments[0] == "--" or arguments[-1] == "--":
+        print(__doc__, file=sys.stderr)
+        return 2
+    split = arguments.index("--")
+    names, command = arguments[:split], arguments[split + 1:]
+    if "-Xptxas=-v" not in command:
+        return subprocess.run(command).returncode
+    compiled = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace")
+    told = [line for line in compiled.stderr.splitlines(keepends=True)
+            if not line.startswith("ptxas info") and not FIGURES.search(line)]
+    sys.stderr.write("".join(told))
+    if compiled.returncode != 0:
+        return compiled.returncode
+    findings = findings_of(compiled.stderr, names)
+    for finding in findings:
+        print(f"no_spills: error: {finding}", file=sys.stderr)
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
