@@ -65,7 +65,8 @@ class GpuCheckTest(unittest.TestCase):
         self.assertNotIn("\x1b", process.stdout + process.stderr)
         results = json.loads(results.read_text())
         timed = any(check["name"] == "timings" for check in results["checks"])
-        self.assertEqual(sorted(file.name for file in out.iterdir()),
+        self.assertEqual(sorted(file.name for file in out.iterdir()
+                                if file.name != "peers.json"),
                          ["log.txt", "results.json", "results.md"] + ["timings.jsonl"] * timed)
         for check in results["checks"]:
             self.assertEqual(sorted(check), ["detail", "name", "seconds", "status"])
@@ -92,7 +93,7 @@ class RunTest(GpuCheckTest):
         self.program(self.tests, PASSES)
         self.attach = self.bundle / "bin/specd-gpu-attach"
         self.program(self.attach, ATTACH)
-        for name in ("peers.py", "peers_samplers.py"):
+        for name in ("peers.py", "peers_samplers.py", "peers_specd.py"):
             shutil.copy(SOURCE / "tools/gpu_check" / name, self.bundle / "share")
         self.bench = self.bundle / "bin/specd-bench"
         self.program(self.bench, MEASURES)
@@ -298,6 +299,15 @@ test "$1" = -d || cat >> '{log}'
             self.assertIn("its last line", results["checks"][-1]["detail"])
         process, results = self.run_bundle("--no-sanitizer", "--no-peers", environment=self.path)
         self.assertIn("--no-peers", results["checks"][-1]["detail"])
+
+    def test_peers_are_asked_for_as_much_as_timings(self):
+        python = self.sanitizer.parent / "python3"
+        self.program(python, 'shift 4; echo "asked for $*"')
+        for arguments, asked in (((), "asked for --quick"),
+                                 (("--quick",), "asked for --quick --repeats=10"),
+                                 (("--timings",), "asked for ")):
+            results = self.run_bundle("--no-sanitizer", *arguments, environment=self.path)[1]
+            self.assertEqual(results["checks"][-1]["detail"].strip(), asked.strip())
 
     def test_peers_say_what_they_miss(self):
         modules = self.folder / "modules"
