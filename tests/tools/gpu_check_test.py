@@ -9,6 +9,8 @@ import sys
 import tempfile
 import unittest
 
+from gpu_check_measurements import PEERS, PEERS_TABLE, TIMINGS, TIMINGS_TABLE
+
 SOURCE = pathlib.Path(os.environ["SPECD_SOURCE"])
 PATIENCE_S = 120
 
@@ -308,6 +310,28 @@ test "$1" = -d || cat >> '{log}'
                                  (("--timings",), "asked for ")):
             results = self.run_bundle("--no-sanitizer", *arguments, environment=self.path)[1]
             self.assertEqual(results["checks"][-1]["detail"].strip(), asked.strip())
+
+    def test_measurements_are_tables_in_results_md(self):
+        self.program(self.bench, f"cat <<'E'\n{TIMINGS}E\n")
+        self.program(self.sanitizer.parent / "python3", f"cat > \"$4\" <<'E'\n{PEERS}E\n")
+        process, results = self.run_bundle("--no-sanitizer", environment=self.path)
+        self.assertEqual(process.returncode, 0, process.stdout + process.stderr)
+        text = (self.folder / "out/results.md").read_text()
+        self.assertNotIn("\x1b", text)
+        timings, peers = text.split("## Timings")[1].split("## Peers")
+        self.assertEqual([line for line in timings.splitlines() if line.startswith("|")],
+                         TIMINGS_TABLE.splitlines())
+        self.assertEqual([line for line in peers.splitlines() if line.startswith("|")],
+                         PEERS_TABLE.splitlines())
+
+    def test_without_measurements_there_are_no_tables(self):
+        self.run_bundle("--no-sanitizer", "--no-peers")
+        text = (self.folder / "out/results.md").read_text()
+        self.assertIn("## Timings", text)
+        self.assertNotIn("## Peers", text)
+        self.program(self.facts, NO_DEVICE)
+        self.run_bundle("--no-sanitizer", "--no-peers")
+        self.assertNotIn("## ", (self.folder / "out/results.md").read_text())
 
     def test_peers_say_what_they_miss(self):
         modules = self.folder / "modules"
