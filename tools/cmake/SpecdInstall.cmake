@@ -67,7 +67,8 @@ if(SPECD_HAVE_CUDA AND TARGET specd_kernels_test AND TARGET specd_gpu_facts AND 
   install(TARGETS specd RUNTIME_DEPENDENCY_SET specd_gpu_check_libraries
     LIBRARY DESTINATION lib NAMELINK_SKIP COMPONENT specd_gpu_check EXCLUDE_FROM_ALL)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/ipc/python/specd DESTINATION lib/specd/python
-    COMPONENT specd_gpu_check EXCLUDE_FROM_ALL FILES_MATCHING PATTERN "*.py")
+    COMPONENT specd_gpu_check EXCLUDE_FROM_ALL FILES_MATCHING PATTERN "*.py"
+    PATTERN "__pycache__" EXCLUDE)
   install(RUNTIME_DEPENDENCY_SET specd_gpu_check_libraries
     PRE_EXCLUDE_REGEXES ${glibc} POST_EXCLUDE_REGEXES "/libcuda[.]so"
     LIBRARY DESTINATION lib COMPONENT specd_gpu_check EXCLUDE_FROM_ALL)
