@@ -59,6 +59,20 @@ bool Mentions(const absl::Status& status, std::string_view text) {
   return std::string(status.message()).find(text) != std::string::npos;
 }
 
+// The tables of a run, for people.
+std::string Printed(const SuiteRun& run) {
+  char* text = nullptr;
+  size_t size = 0;
+  std::FILE* const out = open_memstream(&text, &size);
+  Report report({.out = out}, Machine());
+  for (const Measurement& measurement : run.measurements) report.Print(measurement);
+  report.PrintEnd();
+  REQUIRE(std::fclose(out) == 0);
+  std::string printed(text, size);
+  std::free(text);
+  return printed;
+}
+
 bool IsEmpty(const FakeGpu& gpu) {
   return gpu.allocations.empty() && gpu.pinned.empty() && gpu.graphs.empty() && gpu.events.empty();
 }
@@ -228,20 +242,45 @@ TEST_SUITE("unit") {
     CHECK(Mentions(OpenFirstGpu(std::make_unique<FakeGpuDriver>(&gpu)).status(), "UseDevice"));
   }
 
+  TEST_CASE("specd-bench gpu: one sequence of the size that the design names has a time to meet") {
+    VerifyOptions options = OnlyCase("greedy");
+    options.vocab_sizes = {128256};
+    options.batches = {1};
+    options.drafts = {5};
+    FakeGpu gpu;
+    for (const double round_us : {6.0, 9.0}) {
+      CAPTURE(round_us);
+      gpu.round_us = round_us;
+      const SuiteRun run = RunSuite(options, &gpu);
+      REQUIRE(run.measurements.size() == 2);
+      const Measurement& cold = run.measurements[0];
+      CHECK(cold.target_us == 6);
+      CHECK(cold.target == 0);  // a ratio is asked of 64
+      CHECK(cold.IsMet() == (round_us == 6));
+      CHECK_FALSE(run.measurements[1].HasTarget());
+
+      simdjson::dom::parser parser;
+      const simdjson::dom::object object =
+          parser.parse(ToJson(cold, Machine{.processor = "Fake"})).get_object();
+      CHECK(double(object["target_us"]) == 6);
+      CHECK(bool(object["met"]) == (round_us == 6));
+      CHECK(object["target"].error() != simdjson::SUCCESS);
+
+      const std::string table = Printed(run);
+      CHECK(table.find(round_us == 6 ? "greedy            bf16     6.00 us  <= 6.00 us   met\n"
+                                     : "greedy            bf16     9.00 us  <= 6.00 us   "
+                                       "missed by 50 %\n") != std::string::npos);
+    }
+    CHECK(FindGpuCase("one_hot")->target_gpu_us == 10);
+  }
+
   TEST_CASE("specd-bench gpu: a table says where nothing that was timed is checked") {
     FakeGpu gpu;
     for (const char* name : {"greedy", "exp2"}) {
       CAPTURE(name);
       const SuiteRun run = RunSuite(OnlyCase(name), &gpu);
       REQUIRE(run.measurements.size() == 2);
-      char* text = nullptr;
-      size_t size = 0;
-      std::FILE* const out = open_memstream(&text, &size);
-      Report report({.out = out}, Machine());
-      for (const Measurement& measurement : run.measurements) report.Print(measurement);
-      REQUIRE(std::fclose(out) == 0);
-      const std::string table(text, size);
-      std::free(text);
+      const std::string table = Printed(run);
       CHECK(table.find("checked") != std::string::npos);
       CHECK((table.find("   none  ") != std::string::npos) ==
             (run.measurements[0].num_checked == 0));

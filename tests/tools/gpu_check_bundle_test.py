@@ -24,6 +24,10 @@ class BundleTest(GpuCheckTest):
                        stdout=subprocess.DEVNULL, timeout=PATIENCE_S)
         subprocess.run(["tar", "-C", self.folder, "-xzf", made], check=True, timeout=PATIENCE_S)
 
+    def binaries(self):
+        return [file for folder in ("bin", "lib") for file in (self.bundle / folder).iterdir()
+                if file.is_file()]
+
     def output_of(self, *command):
         return subprocess.run(command, env={"PATH": os.environ["PATH"]}, check=True, text=True,
                               capture_output=True, timeout=PATIENCE_S).stdout
@@ -31,6 +35,7 @@ class BundleTest(GpuCheckTest):
     def test_the_bundle(self):
         # One test, because the bundle is made once for it.
         self.libraries_come_from_the_bundle_or_are_glibc()
+        self.peers_find_specd_and_its_kernels()
         self.it_is_small_and_stripped()
         self.it_says_what_it_is()
         self.it_runs_without_a_device()
@@ -41,20 +46,52 @@ class BundleTest(GpuCheckTest):
         self.assertFalse(names & GLIBC)
         self.assertFalse({name for name in names if name.startswith(("libcuda.", "libnvidia"))})
         self.assertIn("libstdc++.so.6", names)
-        for file in [*(self.bundle / "bin").iterdir(), *(self.bundle / "lib").iterdir()]:
+        for file in self.binaries():
             needed = set(re.findall(r"NEEDED +(\S+)", self.output_of("objdump", "-p", file)))
             self.assertLessEqual(needed, names | GLIBC, file.name)
-        for program in (self.bundle / "bin").iterdir():
+        for program in [*(self.bundle / "bin").iterdir(), self.bundle / "lib/libspecd.so.0"]:
             text = self.output_of("ldd", program)
             self.assertNotIn("not found", text)
             for name, path in re.findall(r"(\S+) => (.+) \(0x", text):
                 inside = pathlib.Path(os.path.normpath(path)).is_relative_to(self.bundle)
                 self.assertTrue(inside or name in GLIBC, text)
 
+    def peers_find_specd_and_its_kernels(self):
+        scripts = self.bundle / "share"
+        self.assertEqual({file.name for file in scripts.glob("*.py")},
+                         {file.name for file in (SOURCE / "tools/gpu_check").glob("*.py")})
+        package = self.bundle / "lib/specd/python/specd"
+        self.assertEqual({file.name: file.read_bytes() for file in package.iterdir()},
+                         {file.name: file.read_bytes()
+                          for file in (SOURCE / "ipc/python/specd").glob("*.py")})
+        python = os.environ.get("SPECD_ORACLE_PYTHON")
+        if not python:
+            return  # no numpy here
+        # The library is the bundle's, and has the backend, which wants a driver and nothing else.
+        said = self.output_of(python, "-B", "-c", f"""
+import sys
+sys.path.insert(0, {str(scripts)!r})
+import peers_specd
+peers, version, reason = peers_specd.make_specd_peers(None)
+print([peer.name for peer in peers], version, reason)
+import specd
+print(specd.Engine("embedded:cpu", vocab_size=8).vocab_size)
+try:
+    specd.Engine("embedded:cuda", vocab_size=8)
+    print("a device")
+except specd.Error as error:
+    print(error)
+""")
+        version = (self.bundle / "VERSION").read_text().split()[0]
+        found, size, error = said.splitlines()
+        self.assertEqual(found, f"['specd_greedy', 'specd_sample', 'specd_rejection'] {version} None")
+        self.assertEqual(size, "8")
+        self.assertRegex(error, '^a device$|backend "cuda" needs an NVIDIA driver')
+
     def it_is_small_and_stripped(self):
         files = [file for file in self.bundle.rglob("*") if file.is_file()]
         self.assertLess(sum(file.stat().st_size for file in files), 60 << 20)
-        for program in (self.bundle / "bin").iterdir():
+        for program in self.binaries():
             self.assertNotIn(".symtab", self.output_of("readelf", "-SW", program))
 
     def it_says_what_it_is(self):
@@ -62,7 +99,7 @@ class BundleTest(GpuCheckTest):
         self.assertRegex(version, r"^\d+\.\d+\.\d+ \S+$")
         self.assertRegex(glibc, r"^glibc 2\.\d+$")
         asked = set()
-        for file in [*(self.bundle / "bin").iterdir(), *(self.bundle / "lib").iterdir()]:
+        for file in self.binaries():
             asked |= set(re.findall(r"GLIBC_2\.(\d+)", self.output_of("objdump", "-p", file)))
         self.assertEqual(max(map(int, asked)), int(glibc.split(".")[1]))
 

@@ -9,6 +9,8 @@ import sys
 import tempfile
 import unittest
 
+from gpu_check_measurements import PEERS, PEERS_TABLE, TIMINGS, TIMINGS_TABLE
+
 SOURCE = pathlib.Path(os.environ["SPECD_SOURCE"])
 PATIENCE_S = 120
 
@@ -65,7 +67,8 @@ class GpuCheckTest(unittest.TestCase):
         self.assertNotIn("\x1b", process.stdout + process.stderr)
         results = json.loads(results.read_text())
         timed = any(check["name"] == "timings" for check in results["checks"])
-        self.assertEqual(sorted(file.name for file in out.iterdir()),
+        self.assertEqual(sorted(file.name for file in out.iterdir()
+                                if file.name != "peers.json"),
                          ["log.txt", "results.json", "results.md"] + ["timings.jsonl"] * timed)
         for check in results["checks"]:
             self.assertEqual(sorted(check), ["detail", "name", "seconds", "status"])
@@ -92,7 +95,7 @@ class RunTest(GpuCheckTest):
         self.program(self.tests, PASSES)
         self.attach = self.bundle / "bin/specd-gpu-attach"
         self.program(self.attach, ATTACH)
-        for name in ("peers.py", "peers_samplers.py"):
+        for name in ("peers.py", "peers_samplers.py", "peers_specd.py"):
             shutil.copy(SOURCE / "tools/gpu_check" / name, self.bundle / "share")
         self.bench = self.bundle / "bin/specd-bench"
         self.program(self.bench, MEASURES)
@@ -298,6 +301,37 @@ test "$1" = -d || cat >> '{log}'
             self.assertIn("its last line", results["checks"][-1]["detail"])
         process, results = self.run_bundle("--no-sanitizer", "--no-peers", environment=self.path)
         self.assertIn("--no-peers", results["checks"][-1]["detail"])
+
+    def test_peers_are_asked_for_as_much_as_timings(self):
+        python = self.sanitizer.parent / "python3"
+        self.program(python, 'shift 4; echo "asked for $*"')
+        for arguments, asked in (((), "asked for --quick"),
+                                 (("--quick",), "asked for --quick --repeats=10"),
+                                 (("--timings",), "asked for ")):
+            results = self.run_bundle("--no-sanitizer", *arguments, environment=self.path)[1]
+            self.assertEqual(results["checks"][-1]["detail"].strip(), asked.strip())
+
+    def test_measurements_are_tables_in_results_md(self):
+        self.program(self.bench, f"cat <<'E'\n{TIMINGS}E\n")
+        self.program(self.sanitizer.parent / "python3", f"cat > \"$4\" <<'E'\n{PEERS}E\n")
+        process, results = self.run_bundle("--no-sanitizer", environment=self.path)
+        self.assertEqual(process.returncode, 0, process.stdout + process.stderr)
+        text = (self.folder / "out/results.md").read_text()
+        self.assertNotIn("\x1b", text)
+        timings, peers = text.split("## Timings")[1].split("## Peers")
+        self.assertEqual([line for line in timings.splitlines() if line.startswith("|")],
+                         TIMINGS_TABLE.splitlines())
+        self.assertEqual([line for line in peers.splitlines() if line.startswith("|")],
+                         PEERS_TABLE.splitlines())
+
+    def test_without_measurements_there_are_no_tables(self):
+        self.run_bundle("--no-sanitizer", "--no-peers")
+        text = (self.folder / "out/results.md").read_text()
+        self.assertIn("## Timings", text)
+        self.assertNotIn("## Peers", text)
+        self.program(self.facts, NO_DEVICE)
+        self.run_bundle("--no-sanitizer", "--no-peers")
+        self.assertNotIn("## ", (self.folder / "out/results.md").read_text())
 
     def test_peers_say_what_they_miss(self):
         modules = self.folder / "modules"

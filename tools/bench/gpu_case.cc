@@ -8,29 +8,36 @@ namespace {
 // Targets: docs/BENCHMARKS.md, "What specd is designed for".
 constexpr double kOneLookTarget = 1.25;
 constexpr double kRejectTarget = 1.7;
+constexpr double kGreedyTargetUs = 6;
+constexpr double kRandomTargetUs = 10;
 
 constexpr std::array kCases{
     VerifyCase{.name = "greedy",
                .summary = "temperature 0, drafts that are accepted",
                .method = VerifyMethod::kGreedy,
                .temperature = 0,
-               .target_gpu = kOneLookTarget},
+               .target_gpu = kOneLookTarget,
+               .target_gpu_us = kGreedyTargetUs},
     VerifyCase{.name = "one_hot",
                .summary = "temperature .8, one-hot drafts of the most probable id",
                .method = VerifyMethod::kToken,
                .plan = DraftPlan::kLikely,
-               .target_gpu = kOneLookTarget},
+               .target_gpu = kOneLookTarget,
+               .target_gpu_us = kRandomTargetUs},
     VerifyCase{.name = "reject_side",
                .summary = "sampled drafts with their probabilities, every sequence rejected once",
                .method = VerifyMethod::kToken,
                .plan = DraftPlan::kRejected,
                .side_channel = true,
-               .target_gpu = kRejectTarget},
+               .target_gpu = kRejectTarget,
+               .target_gpu_us = kRandomTargetUs},
     VerifyCase{.name = "reject_rows",
                .summary = "sampled drafts with rows alone, every sequence rejected once",
                .method = VerifyMethod::kToken,
                .plan = DraftPlan::kRejected},
-    VerifyCase{.name = "temperature", .summary = "temperature .8, no filter"},
+    VerifyCase{.name = "temperature",
+               .summary = "temperature .8, no filter",
+               .target_gpu_us = kRandomTargetUs},
     VerifyCase{.name = "topk40_topp95",
                .summary = "temperature .8, top_k 40, top_p .95",
                .top_k = 40,

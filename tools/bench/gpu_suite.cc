@@ -216,10 +216,14 @@ absl::Status GpuSuite::Time(const Cell& cell, const std::vector<RoundAnswer>& ex
   measurement->cold = cold;
   SetTimes(*times, measurement);
   measurement->base_gigabytes_per_s = read_bytes / num_rounds / measurement->base_us.median / 1e3;
-  const bool has_target = cold && cell.vocab_size == 128256 && cell.shape.batch == 64 &&
-                          cell.shape.draft == 5 && cell.dtype == DType::kBFloat16 &&
+  const bool has_target = cold && cell.vocab_size == 128256 && cell.shape.draft == 5 &&
+                          cell.dtype == DType::kBFloat16 &&
                           measurement->rows == RowShapeName(RowShape::kLlm);
-  measurement->target = has_target ? cell.verify_case->target_gpu : 0;
+  const auto target_of = [&](int32_t batch, double target) {
+    return has_target && cell.shape.batch == batch ? target : 0;
+  };
+  measurement->target = target_of(64, cell.verify_case->target_gpu);
+  measurement->target_us = target_of(1, cell.verify_case->target_gpu_us);
   return absl::OkStatus();
 }
 

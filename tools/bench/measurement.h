@@ -53,13 +53,18 @@ struct Measurement {
   double ratio_p90 = 0;
   double base_gigabytes_per_s = 0;  // of a read
   double target = 0;                // the ratio to stay below (read) or above (a peer); 0: none
+  double target_us = 0;             // or the time to stay below; 0: none
 
   int64_t num_checked = 0;  // tokens of what was timed that were compared; 0: what has no answer
   ForeignLoad load = {};
 
   bool IsOnDevice() const { return threads == 0; }
   bool IsSpeedUp() const { return ratio_of != "read" && ratio_of != kApproximateExp2; }
-  bool IsMet() const { return IsSpeedUp() ? ratio >= target : ratio <= target; }
+  bool HasTarget() const { return target > 0 || target_us > 0; }
+  bool IsMet() const {
+    if (target_us > 0) return time_us.median <= target_us;
+    return IsSpeedUp() ? ratio >= target : ratio <= target;
+  }
 };
 
 // Fills the times and ratios. REQUIRES: ratio_of is set.

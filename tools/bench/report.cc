@@ -48,7 +48,9 @@ std::vector<std::string> Cells(const Measurement& m) {
 std::string Verdict(const Measurement& m) {
   if (IsDisturbed(m.load)) return "disturbed: measure again";
   if (m.IsMet()) return "met";
-  const double missing = m.IsSpeedUp() ? m.target / m.ratio - 1 : m.ratio / m.target - 1;
+  const double missing = m.target_us > 0 ? m.time_us.median / m.target_us - 1
+                         : m.IsSpeedUp() ? m.target / m.ratio - 1
+                                         : m.ratio / m.target - 1;
   return fmt::format("missed by {:.0f} %", 100 * missing);
 }
 
@@ -80,9 +82,9 @@ std::string ToJson(const Measurement& m, const Machine& machine) {
                         m.load.others, m.load.stolen);
   }
   if (!m.IsSpeedUp()) line += fmt::format(R"(,"base_gb_per_s":{:.2f})", m.base_gigabytes_per_s);
-  if (m.target > 0) {
-    line += fmt::format(R"(,"target":{:.2f},"met":{})", m.target, m.IsMet());
-  }
+  if (m.target > 0) line += fmt::format(R"(,"target":{:.2f})", m.target);
+  if (m.target_us > 0) line += fmt::format(R"(,"target_us":{:.2f})", m.target_us);
+  if (m.HasTarget()) line += fmt::format(R"(,"met":{})", m.IsMet());
   return line + fmt::format(R"(,"processor":{}}})", toy::QuoteJson(machine.processor));
 }
 
@@ -138,25 +140,30 @@ void Report::PrintEnd() {
 }
 
 void Report::PrintTargets() {
-  const auto has_target = [](const Measurement& m) { return m.target > 0; };
+  const auto has_target = [](const Measurement& m) { return m.HasTarget(); };
   if (std::none_of(printed_.begin(), printed_.end(), has_target)) return;
   const bool markdown = options_.format == ReportFormat::kMarkdown;
   fmt::print(options_.out, "\n{}",
-             markdown ? "| case | dtype | ratio | target | |\n| --- | --- | --- | --- | --- |\n"
-                      : "case              dtype   ratio   target\n");
+             markdown ? "| case | dtype | measured | target | |\n| --- | --- | --- | --- | --- |\n"
+                      : "case              dtype   measured  target\n");
   for (const Measurement& m : printed_) {
     if (!has_target(m)) continue;
-    const std::string sign = m.IsSpeedUp() ? ">=" : "<=";
+    const bool is_time = m.target_us > 0;
+    const std::string measured =
+        is_time ? fmt::format("{:.2f} us", m.time_us.median) : fmt::format("{:.2f}", m.ratio);
+    const std::string target =
+        is_time ? fmt::format("<= {:.2f} us", m.target_us)
+                : fmt::format("{} {:.2f}", m.IsSpeedUp() ? ">=" : "<=", m.target);
     if (markdown) {
-      fmt::print(options_.out, "| {} | {} | {:.2f} | {} {:.2f} | {} |\n", m.case_name,
-                 DTypeName(m.dtype), m.ratio, sign, m.target, Verdict(m));
+      fmt::print(options_.out, "| {} | {} | {} | {} | {} |\n", m.case_name, DTypeName(m.dtype),
+                 measured, target, Verdict(m));
       continue;
     }
     const std::string_view colour = !options_.colour || IsDisturbed(m.load) ? ""
                                     : m.IsMet()                             ? "\x1b[32m"
                                                                             : "\x1b[31m";
-    fmt::print(options_.out, "{:<16}  {:<5}  {:>6.2f}  {} {:.2f}  {}{}{}\n", m.case_name,
-               DTypeName(m.dtype), m.ratio, sign, m.target, colour, Verdict(m),
+    fmt::print(options_.out, "{:<16}  {:<5}  {:>9}  {:<11}  {}{}{}\n", m.case_name,
+               DTypeName(m.dtype), measured, target, colour, Verdict(m),
                options_.colour ? "\x1b[0m" : "");
   }
 }

@@ -49,6 +49,8 @@ struct VerifyCase {
   double target_llama = 0;
   // The greatest ratio to a read on a device that the design asks for: 64 sequences, bf16, cold.
   double target_gpu = 0;
+  // The longest time of a round of one sequence there, bf16, cold.
+  double target_gpu_us = 0;
 };
 
 // Whether the drafts of a case were drawn from rows.

@@ -61,6 +61,14 @@ if(SPECD_HAVE_CUDA AND TARGET specd_kernels_test AND TARGET specd_gpu_facts AND 
     install(TARGETS ${program} RUNTIME_DEPENDENCY_SET specd_gpu_check_libraries
       RUNTIME DESTINATION bin COMPONENT specd_gpu_check EXCLUDE_FROM_ALL)
   endforeach()
+  # What peers.py asks specd through: the library, and the package beside it, which finds it there.
+  target_link_options(specd PRIVATE LINKER:--disable-new-dtags)
+  set_property(TARGET specd APPEND PROPERTY INSTALL_RPATH "$ORIGIN")
+  install(TARGETS specd RUNTIME_DEPENDENCY_SET specd_gpu_check_libraries
+    LIBRARY DESTINATION lib NAMELINK_SKIP COMPONENT specd_gpu_check EXCLUDE_FROM_ALL)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/ipc/python/specd DESTINATION lib/specd/python
+    COMPONENT specd_gpu_check EXCLUDE_FROM_ALL FILES_MATCHING PATTERN "*.py"
+    PATTERN "__pycache__" EXCLUDE)
   install(RUNTIME_DEPENDENCY_SET specd_gpu_check_libraries
     PRE_EXCLUDE_REGEXES ${glibc} POST_EXCLUDE_REGEXES "/libcuda[.]so"
     LIBRARY DESTINATION lib COMPONENT specd_gpu_check EXCLUDE_FROM_ALL)
@@ -69,6 +77,7 @@ if(SPECD_HAVE_CUDA AND TARGET specd_kernels_test AND TARGET specd_gpu_facts AND 
   install(FILES ${PROJECT_SOURCE_DIR}/tools/lib.sh ${PROJECT_SOURCE_DIR}/tools/gpu_check/results.sh
     ${PROJECT_SOURCE_DIR}/tools/gpu_check/peers.py
     ${PROJECT_SOURCE_DIR}/tools/gpu_check/peers_samplers.py
+    ${PROJECT_SOURCE_DIR}/tools/gpu_check/peers_specd.py
     ${PROJECT_SOURCE_DIR}/tools/gpu_check/peers_triton.py
     DESTINATION share
     COMPONENT specd_gpu_check EXCLUDE_FROM_ALL)

@@ -1,10 +1,16 @@
-"""The peers: samplers of other libraries, the rows they are given, and the reference that each is
-compared with. peers.py runs and times them.
+"""The peers: samplers of other libraries, the rows they are given, and what each is compared with.
+peers.py runs and times them; peers_specd.py has specd's own.
 """
 
+import contextlib
 import importlib
+import math
 
 TEMPERATURE = 0.8
+# Small rows are answered so often where a peer draws coins of its own.
+LAW_ROUNDS = 50
+# Standard errors that a mean may be away from what is expected.
+SIGMAS = 6
 
 
 def import_or_none(name):
@@ -12,37 +18,57 @@ def import_or_none(name):
     try:
         return importlib.import_module(name), None
     except Exception as error:  # a broken library may raise anything when it is loaded
-        return None, f"{name}: {type(error).__name__}: {error}".splitlines()[0]
+        return None, reason_of(name, error)
+
+
+def reason_of(name, error):
+    """An exception in one line."""
+    return f"{name}: {type(error).__name__}: {error}".splitlines()[0]
 
 
 class Rows:
-    """The tensors of one round: target rows, drafts, what they were drawn from, and coins."""
+    """The tensors of one round: target rows, what the drafter wanted, drafts that are drawn from
+    that, and coins.
+
+    Logits are N(0, 2) with one likely id, which has half of a row's mass and more in most of them.
+    The drafter's are the same with noise, so that drafts are accepted in some places and rejected in
+    others."""
 
     def __init__(self, torch, *, vocab, batch, draft, dtype, device, seed):
         kinds = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
         generator = torch.Generator(device=device).manual_seed(seed)
-        self.vocab, self.batch, self.draft = vocab, batch, draft
-        self.logits = torch.empty(batch * (draft + 1), vocab, device=device, dtype=kinds[dtype])
-        likely = torch.randint(vocab, (batch, draft + 1), device=device, generator=generator)
-        for sequence in range(batch):
-            rows = torch.randn(draft + 1, vocab, device=device, generator=generator) * 2
-            rows.scatter_add_(1, likely[sequence, :, None],
-                              torch.full((draft + 1, 1), 12.0, device=device))
-            self.logits[sequence * (draft + 1):(sequence + 1) * (draft + 1)] = rows.to(kinds[dtype])
-        self.draft_ids = likely[:, :draft].contiguous().to(torch.int32)
-        # The drafter is a little off: the rows again, at another temperature.
-        heads = self.logits.view(batch, draft + 1, vocab)[:, :draft].float()
-        self.draft_probs = torch.softmax(heads * 0.9, dim=-1)
-        self.coins = torch.rand(batch, draft + 1, device=device, generator=generator)
+        self.vocab, self.batch, self.draft, self.dtype = vocab, batch, draft, dtype
+        num_rows = draft + 1
+        self.logits = torch.empty(batch * num_rows, vocab, device=device, dtype=kinds[dtype])
+        self.draft_probs = torch.empty(batch, draft, vocab, device=device, dtype=torch.float32)
+        self.draft_ids = torch.empty(batch, draft, device=device, dtype=torch.int32)
+        self.coins = torch.rand(batch, num_rows, device=device, generator=generator)
+        likely = torch.randint(vocab, (batch, num_rows), device=device, generator=generator)
+        # The others have exp(3.1) each in the mean, at this temperature.
+        bump = torch.full((num_rows, 1), TEMPERATURE * (math.log(vocab) + 4), device=device)
+        for b in range(batch):
+            rows = torch.randn(num_rows, vocab, device=device, generator=generator) * 2
+            rows.scatter_add_(1, likely[b, :, None], bump)
+            self.logits[b * num_rows:(b + 1) * num_rows] = rows.to(kinds[dtype])
+            noise = torch.randn(draft, vocab, device=device, generator=generator) / 2
+            probs = torch.softmax((rows[:draft] + noise) / TEMPERATURE, dim=-1)
+            self.draft_probs[b] = probs
+            self.draft_ids[b] = torch.multinomial(probs, 1, generator=generator)[:, 0].to(
+                torch.int32)
+
+
+def distributions(torch, rows):
+    """What the target wants and what the drafter wanted, row by row, in double precision on the
+    CPU."""
+    logits = rows.logits.double().cpu().view(rows.batch, rows.draft + 1, rows.vocab)
+    return torch.softmax(logits / TEMPERATURE, dim=-1), rows.draft_probs.double().cpu()
 
 
 def reference_walk(torch, rows):
     """Accepted counts and final ids in double precision on the CPU, one row after another; and how
     close each decision was."""
-    logits = rows.logits.double().cpu().view(rows.batch, rows.draft + 1, rows.vocab)
-    p_rows = torch.softmax(logits / TEMPERATURE, dim=-1)
-    q_rows, coins = rows.draft_probs.double().cpu(), rows.coins.double().cpu()
-    ids = rows.draft_ids.cpu()
+    p_rows, q_rows = distributions(torch, rows)
+    coins, ids = rows.coins.double().cpu(), rows.draft_ids.cpu()
     accepted, finals, margins = [], [], []
     for b in range(rows.batch):
         count, margin = 0, 1.0
@@ -52,10 +78,7 @@ def reference_walk(torch, rows):
             if not coins[b, count] * q < p:
                 break
             count += 1
-        weights = p_rows[b, count]
-        if count < rows.draft:
-            weights = (weights - q_rows[b, count]).clamp(min=0)
-        sums = weights.cumsum(0)
+        sums = residual(rows, p_rows, q_rows, b, count).cumsum(0)
         threshold = coins[b, rows.draft] * sums[-1]
         final = int(torch.searchsorted(sums, threshold, right=True))
         accepted.append(count)
@@ -64,24 +87,144 @@ def reference_walk(torch, rows):
     return accepted, finals, margins, p_rows, q_rows
 
 
+def accept_shares(torch, rows, kind):
+    """For each sequence the probability with which each draft stands, if those before it do."""
+    logits = rows.logits.view(rows.batch, rows.draft + 1, rows.vocab)
+    shares = []
+    for b in range(rows.batch):  # double rows of a whole round may not fit
+        heads, ids = logits[b, :rows.draft].double(), rows.draft_ids[b].long()[:, None]
+        if kind == "greedy":
+            share = (heads.argmax(dim=-1)[:, None] == ids).double()
+        else:
+            share = torch.softmax(heads / TEMPERATURE, dim=-1).gather(1, ids)
+            if kind == "rejection":
+                share = (share / rows.draft_probs[b].gather(1, ids).double()).clamp(max=1)
+        shares.append(share[:, 0].tolist())
+    return shares
+
+
+def accepted_difference(shares, total, rounds, fresh_coins):
+    """(What is expected of each sequence in the mean; empty, or how `total` accepted drafts of so
+    many rounds differ from it.) Rounds with the same coins are one."""
+    mean = variance = 0.0
+    for sequence in shares:
+        stands, first, second = 1.0, 0.0, 0.0
+        for place, share in enumerate(sequence):
+            stands *= share
+            first += stands
+            second += (2 * place + 1) * stands
+        mean += first
+        variance += max(second - first * first, 0.0)
+    bound = SIGMAS * (variance / (rounds if fresh_coins else 1)) ** 0.5 + 1e-5
+    expected, seen = mean / len(shares), total / rounds / len(shares)
+    if abs(total / rounds - mean) > bound:
+        return expected, f"{seen:.4f} drafts accepted in the mean, expected {expected:.4f}"
+    return expected, ""
+
+
 class Peer:
     """One way to verify a round. `call` does it on a device's current stream."""
 
     name = ""
+    kind = ""  # greedy, sample or rejection: what it does; specd's peer of that kind is its base
     what = ""
+    checked = ""  # what `difference` looks at
+    fresh_coins = False  # whether each run, and each replay of a graph, is known to draw anew
 
     def __init__(self, torch):
         self.torch = torch
 
+    @contextlib.contextmanager
+    def taken(self, rows):
+        """All that has to be done once, before the first run over these rows and after the last."""
+        yield
+
+    def stage(self):
+        """What the CPU does before each run."""
+
     def call(self, rows):
         raise NotImplementedError
 
+    def collect(self, answer):
+        """Accepted counts and final ids of the oldest run that was not collected, as lists; `answer`
+        is what `call` returned."""
+        accepted, finals = answer
+        return accepted.tolist(), finals.tolist()
+
+    def answer(self, rows):
+        """One run."""
+        self.stage()
+        return self.collect(self.call(rows))
+
     def difference(self, rows):
-        """Empty, or how `call` differs from the reference."""
+        """Empty, or how the answers differ from the reference."""
         raise NotImplementedError
 
 
-class TorchGreedy(Peer):
+class Greedy(Peer):
+    kind = "greedy"
+    checked = "small rows: each accepted count and final id"
+
+    def difference(self, rows):
+        accepted, finals = self.answer(rows)
+        logits = rows.logits.double().cpu().view(rows.batch, rows.draft + 1, rows.vocab)
+        ids = rows.draft_ids.cpu()
+        for b in range(rows.batch):
+            count = 0
+            while count < rows.draft and int(logits[b, count].argmax()) == int(ids[b, count]):
+                count += 1
+            if accepted[b] != count:
+                return f"sequence {b}: {accepted[b]} accepted, the reference has {count}"
+            if float(logits[b, count, finals[b]]) != float(logits[b, count].max()):
+                return f"sequence {b}: final id {finals[b]} is not the best of its row"
+        return ""
+
+
+class Law(Peer):
+    """Draws coins of its own: its answers are compared in law."""
+
+    checked = (f"small rows, {LAW_ROUNDS} rounds: mean accepted count; that each final id has mass, "
+               "and where they lie in the mean")
+
+    def final_weights(self, rows, p_rows, q_rows, b, count):
+        """What the final id of a sequence is drawn from after so many accepted drafts."""
+        raise NotImplementedError
+
+    def difference(self, rows):
+        p_rows, q_rows = distributions(self.torch, rows)
+        total, places = 0, 0.0
+        for _ in range(LAW_ROUNDS):
+            accepted, finals = self.answer(rows)
+            for b, (count, final) in enumerate(zip(accepted, finals)):
+                weights = self.final_weights(rows, p_rows, q_rows, b, count)
+                if not 0 <= final < rows.vocab or float(weights[final]) <= 0:
+                    return f"sequence {b}: final id {final} has no mass after {count} drafts"
+                below = float(weights[:final].sum()) + float(weights[final]) / 2
+                places += below / float(weights.sum())
+            total += sum(accepted)
+        shares = accept_shares(self.torch, rows, self.kind)
+        difference = accepted_difference(shares, total, LAW_ROUNDS, True)[1]
+        if difference:
+            return difference
+        # Half of an id's own mass and all before it: 1/2 in the mean, with no more variance than
+        # that of a uniform number.
+        num_finals = LAW_ROUNDS * rows.batch
+        if abs(places / num_finals - 0.5) > SIGMAS * (1 / 12 / num_finals) ** 0.5:
+            return f"final ids lie at {places / num_finals:.3f} of their rows, expected 0.5"
+        return ""
+
+
+class Sample(Law):
+    kind = "sample"
+
+    def final_weights(self, rows, p_rows, q_rows, b, count):
+        weights = p_rows[b, count].clone()
+        if count < rows.draft:
+            weights[int(rows.draft_ids[b, count])] = 0  # it was not drawn
+        return weights
+
+
+class TorchGreedy(Greedy):
     name = "torch_greedy"
     what = "argmax of every row, accepted while it equals the draft"
 
@@ -91,19 +234,8 @@ class TorchGreedy(Peer):
         accepted = same.to(self.torch.int32).cumprod(dim=1).sum(dim=1)
         return accepted, best.gather(1, accepted[:, None])[:, 0]
 
-    def difference(self, rows):
-        accepted, finals = (value.tolist() for value in self.call(rows))
-        logits = rows.logits.double().cpu().view(rows.batch, rows.draft + 1, rows.vocab)
-        for b in range(rows.batch):
-            count = 0
-            while count < rows.draft and logits[b, count].argmax() == rows.draft_ids[b, count]:
-                count += 1
-            if accepted[b] != count or logits[b, count, finals[b]] != logits[b, count].max():
-                return f"sequence {b}: {accepted[b]} accepted, the reference has {count}"
-        return ""
 
-
-class TorchSample(Peer):
+class TorchSample(Sample):
     name = "torch_softmax_multinomial"
     what = "softmax and multinomial of every row, accepted while the sample equals the draft"
 
@@ -114,34 +246,29 @@ class TorchSample(Peer):
         accepted = same.to(self.torch.int32).cumprod(dim=1).sum(dim=1)
         return accepted, sampled.gather(1, accepted[:, None])[:, 0]
 
-    def difference(self, rows):
-        # Each draft is by far the most probable id, so its share of many draws is known.
-        drawn, repeats = 0, 50
-        for _ in range(repeats):
-            drawn += int((self.call(rows)[0] >= 1).sum())
-        p_rows = reference_walk(self.torch, rows)[3]
-        first = p_rows[:, 0].gather(1, rows.draft_ids[:, :1].long().cpu())
-        expected, count = float(first.mean()), rows.batch * repeats
-        bound = 6 * (0.25 / count) ** 0.5
-        if abs(drawn / count - expected) > bound:
-            return f"the first draft stands in {drawn / count:.3f}, expected {expected:.3f}"
-        return ""
+
+def residual(rows, p_rows, q_rows, b, count):
+    """What is left of a target row where a draft was rejected; the row itself behind all drafts."""
+    if count == rows.draft:
+        return p_rows[b, count]
+    return (p_rows[b, count] - q_rows[b, count]).clamp(min=0)
 
 
-class RejectionPeer(Peer):
-    """Takes the coins that are given, so its decisions can be compared one by one."""
+class GivenCoins(Peer):
+    """Takes the coins of the rows, so its decisions can be compared one by one."""
+
+    kind = "rejection"
+    checked = "small rows: each accepted count and final id, by its coins"
 
     def difference(self, rows):
-        accepted, finals = (value.tolist() for value in self.call(rows))
+        accepted, finals = self.answer(rows)
         expected, expected_finals, margins, p_rows, q_rows = reference_walk(self.torch, rows)
         for b in range(rows.batch):
             if margins[b] < 1e-4:
                 continue  # single precision may see it the other way
             if accepted[b] != expected[b]:
                 return f"sequence {b}: {accepted[b]} accepted, the reference has {expected[b]}"
-            weights = p_rows[b, expected[b]]
-            if expected[b] < rows.draft:
-                weights = (weights - q_rows[b, expected[b]]).clamp(min=0)
+            weights = residual(rows, p_rows, q_rows, b, expected[b])
             sums = weights.cumsum(0) / weights.sum()
             coin = float(rows.coins[b, rows.draft])
             final = finals[b]
@@ -153,7 +280,7 @@ class RejectionPeer(Peer):
         return ""
 
 
-class TorchRejection(RejectionPeer):
+class TorchRejection(GivenCoins):
     name = "torch_rejection"
     what = "softmax, ratios, residual and cumulative sum as torch operations"
 
@@ -179,6 +306,8 @@ class TorchRejection(RejectionPeer):
 
 class FlashInferChain(Peer):
     name = "flashinfer_chain"
+    kind = "rejection"
+    checked = "small rows: p = q, where every draft stands, and p(x) = 0, where none does"
     what = "torch softmax and flashinfer.sampling.chain_speculative_sampling"
 
     def __init__(self, torch, sampling):
@@ -225,7 +354,7 @@ def make_peers(torch):
         if kernels is None:
             missing.append(reason)
         else:
-            peers.append(type("TritonRejection", (RejectionPeer,), {
+            peers.append(type("TritonRejection", (GivenCoins,), {
                 "name": "triton_rejection",
                 "what": "a Triton kernel over rows, and one over sequences that reads what it needs",
                 "call": lambda self, rows: kernels.verify(torch, rows, TEMPERATURE)})(torch))

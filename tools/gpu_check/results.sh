@@ -70,6 +70,81 @@ print_json() {
   printf '\n  ]\n}\n'
 }
 
+# print_table TITLE=FIELD...: a Markdown table of the JSON objects on stdin that have a line of their
+# own and the first two fields; its columns are as wide as they need to be, text on the left.
+print_table() {
+  awk -v columns="$(printf '%s\n' "$@")" '
+    function value_of(line, column, at) {
+      at = index(line, "\"" name[column] "\":")
+      if (at == 0) return ""
+      line = substr(line, at + length(name[column]) + 3)
+      sub(/^ */, "", line)
+      if (line !~ /^"/) {
+        sub(/[,}].*/, "", line)
+        return line
+      }
+      is_text[column] = 1
+      line = substr(line, 2)
+      sub(/".*/, "", line)
+      return line
+    }
+    function cell(text, column) {
+      return sprintf(" %" (is_text[column] ? "-" : "") width[column] "s |", text)
+    }
+    function rule(column, dashes) {
+      dashes = sprintf("%" width[column] "s", "")
+      gsub(/ /, "-", dashes)
+      return is_text[column] ? " " dashes " |" : " " substr(dashes, 2) ": |"
+    }
+    BEGIN {
+      num_columns = split(columns, part, "\n")
+      for (c = 1; c <= num_columns; ++c) {
+        title[c] = substr(part[c], 1, index(part[c], "=") - 1)
+        name[c] = substr(part[c], index(part[c], "=") + 1)
+        width[c] = length(title[c]) > 3 ? length(title[c]) : 3
+      }
+    }
+    index($0, "\"" name[1] "\":") && index($0, "\"" name[2] "\":") {
+      ++num_rows
+      for (c = 1; c <= num_columns; ++c) {
+        text[num_rows, c] = value_of($0, c)
+        if (length(text[num_rows, c]) > width[c]) width[c] = length(text[num_rows, c])
+      }
+    }
+    END {
+      line = rules = "|"
+      for (c = 1; c <= num_columns; ++c) {
+        line = line cell(title[c], c)
+        rules = rules rule(c)
+      }
+      print line "\n" rules
+      for (r = 1; r <= num_rows; ++r) {
+        line = "|"
+        for (c = 1; c <= num_columns; ++c) line = line cell(text[r, c], c)
+        print line
+      }
+    }'
+}
+
+# What was timed, as far as anything was. K and V: draft tokens of a sequence, and ids of the
+# vocabulary.
+print_measurements() {
+  if [[ -s "${out}/timings.jsonl" ]]; then
+    printf '\n## Timings\n\nus: a round. base: what ran in the same replay, a read of the same rows '
+    printf 'or, of exp2, sums with ex2.approx.\nTargets are upper bounds.\n\n'
+    print_table case=case us=median 'base us=base_median' base=ratio_of ratio=ratio \
+      'target ratio=target' 'target us=target_us' met=met B=batch K=draft V=vocab dtype=dtype \
+      state=state checked=checked <"${out}/timings.jsonl"
+  fi
+  if [[ -s "${out}/peers.json" ]]; then
+    printf '\n## Peers\n\nus: a round over the same tensors. ratio: to the peer of specd under of. '
+    printf 'Targets are lower bounds.\n\n'
+    print_table peer=peer us=median_us ratio=ratio of=ratio_of target=target met=met B=batch \
+      K=draft V=vocab dtype=dtype state=state graph=graph accepted=mean_accepted \
+      expected=expected_accepted checked=checked <"${out}/peers.json"
+  fi
+}
+
 print_markdown() {
   local key value
   printf '# gpu_check: %s\n\n- specd %s, %s\n' "${result}" "${version}" "${date}"
@@ -81,6 +156,7 @@ print_markdown() {
   done <<<"${machine}"
   printf '\n| check | status | seconds | detail |\n| --- | --- | --- | --- |\n'
   printf '%s\n' "${markdown_rows[@]}"
+  print_measurements
 }
 
 write_results() {

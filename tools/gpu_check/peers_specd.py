@@ -1,0 +1,131 @@
+"""specd as one of the peers: rounds over torch's own tensors, read where they lie, on torch's stream
+and in its CUDA graph, through specd's Python door with embedded:cuda.
+"""
+
+import contextlib
+import pathlib
+import sys
+
+from peers_samplers import TEMPERATURE, Greedy, Law, Sample, import_or_none, residual
+
+# Where the bundle has the package, beside the library that it finds by itself.
+BUNDLED = pathlib.Path(__file__).resolve().parents[1] / "lib/specd/python"
+DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+# torch calls the default stream 0, which is no stream to specd; this is cudaStreamLegacy.
+DEFAULT_STREAM = 1
+# For a round that has been run, as the device is synchronized before.
+WAIT_MS = 1000
+
+
+class SpecdPeer:
+    """What specd's peers share; the other base says what they do and how that is checked."""
+
+    fresh_coins = True
+    method = ""
+    temperature = TEMPERATURE
+
+    def __init__(self, torch, specd):
+        super().__init__(torch)
+        self.specd = specd
+        self.engine, self.finals, self.num_rows = None, None, 0
+        self.drafts, self.num_staged = [], 0
+
+    @contextlib.contextmanager
+    def taken(self, rows):
+        self.finals = self.torch.zeros(rows.batch, dtype=self.torch.int32, device="cuda")
+        self.num_staged = 0
+        self.engine = self.specd.Engine("embedded:cuda", vocab_size=rows.vocab,
+                                        max_batch=rows.batch, max_draft=rows.draft)
+        try:
+            self.bind(rows)
+            self.drafts = self.open(rows)
+            self.call(rows)  # the first takes its memory; it is to find no round that it could run
+            self.torch.cuda.synchronize()
+            yield
+        finally:
+            self.torch.cuda.synchronize()  # nothing that was enqueued may run once it is closed
+            self.engine.close()
+
+    def bind(self, rows):
+        num_drafts = rows.batch * rows.draft
+        self.engine.device_rows(rows.logits.data_ptr(), num_drafts + rows.batch,
+                                dtype=DTYPES[rows.dtype])
+        if self.kind == "rejection":
+            self.engine.device_rows(rows.draft_probs.data_ptr(), num_drafts, "draft",
+                                    kind="final_probabilities")
+        self.engine.draft_tokens(rows.draft_ids.data_ptr())
+        self.engine.next_tokens(self.finals.data_ptr())
+
+    def open(self, rows):
+        """A draft of each sequence, in the order of rows, which is that of slots."""
+        drafts = []
+        for seed in range(rows.batch):
+            params = self.specd.SamplingParams(
+                temperature=self.temperature, verify=self.method, seed=seed, max_tokens=None,
+                ignore_eos=True)
+            sequence = self.engine.open(params)
+            first = sequence.slot * (rows.draft + 1)
+            draft = self.specd.Draft(sequence, by_slot=rows.draft,
+                                     target_rows=range(first, first + rows.draft + 1))
+            if self.kind == "rejection":
+                first = sequence.slot * rows.draft
+                draft.draft_rows = range(first, first + rows.draft)
+            drafts.append(draft)
+        return sorted(drafts, key=lambda draft: draft.sequence.slot)
+
+    def stage(self):
+        self.engine.stage(self.drafts)
+        self.num_staged += 1
+
+    def call(self, rows):
+        stream = self.torch.cuda.current_stream().cuda_stream
+        self.engine.enqueue_staged(rows.batch, stream or DEFAULT_STREAM)
+        return self.finals
+
+    def collect(self, answer):
+        self.torch.cuda.synchronize()
+        collected = self.engine.collect(timeout_ms=WAIT_MS)
+        if collected is None:
+            raise RuntimeError("specd: a round that was staged has not been run")
+        self.num_staged -= 1
+        results = collected[1]
+        for result in results:
+            if result.status != "ok" or result.finish_reason is not None:
+                raise RuntimeError(f"specd: {result.status} {result.finish_reason} {result.detail}")
+        finals = [int(result.tokens[-1]) for result in results]
+        # Where the next forward would read them they are of the newest run.
+        if self.num_staged == 0 and answer.tolist() != finals:
+            raise RuntimeError(f"specd: final ids {finals}, and {answer.tolist()} on the device")
+        return [result.num_accepted for result in results], finals
+
+
+class SpecdGreedy(SpecdPeer, Greedy):
+    name, method, temperature = "specd_greedy", "greedy", 0
+    what = "specd, method greedy"
+
+
+class SpecdSample(SpecdPeer, Sample):
+    name, method = "specd_sample", "exact_match"
+    what = "specd, method exact_match"
+
+
+class SpecdRejection(SpecdPeer, Law):
+    name, kind, method = "specd_rejection", "rejection", "token"
+    what = "specd, method token, with the drafter's probabilities as draft rows"
+
+    def final_weights(self, rows, p_rows, q_rows, b, count):
+        return residual(rows, p_rows, q_rows, b, count)
+
+
+def make_specd_peers(torch):
+    """specd's peers and its version, or none and why."""
+    if BUNDLED.is_dir():
+        sys.path.insert(0, str(BUNDLED))
+    specd, reason = import_or_none("specd")
+    if specd is None:
+        return [], None, reason
+    try:
+        version = specd.version()
+    except ImportError as error:  # the library is loaded with the first call
+        return [], None, " ".join(f"specd: {error}".split())
+    return [peer(torch, specd) for peer in (SpecdGreedy, SpecdSample, SpecdRejection)], version, None
