@@ -1,11 +1,12 @@
-// Both kernels, as emulated blocks, against the scalar team: every size of the contract, element
-// type and kind of rows, every size of a block, and many schedules of each. What a round can hold
-// is RoundCase's; here it is only how it is carried out.
+// Rounds and transforms, as emulated blocks, against the scalar team: every size of the contract,
+// element type and kind of rows, every size of a block, and many schedules of each. What a round
+// can hold is RoundCase's; here it is only how it is carried out. What a round leaves to larger
+// teams is in deferred_conformance_test.cc, what it leaves to the device in resolve_test.cc, and
+// rounds in an engine's graph in staged_conformance_test.cc.
 //
 // The suite "conformance" is a part that is quick: every size and every block size, but not each
 // with each. The suite "long" is the whole grid.
 #include <doctest/doctest.h>
-#include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
 #include <cmath>
@@ -15,73 +16,21 @@
 #include <vector>
 
 #include "kernels/bodies/transform.h"
+#include "tests/kernels/conformance_grid.h"
 #include "tests/kernels/open_rounds.h"
 #include "tests/support/rows.h"
 
 namespace specd {
 namespace {
 
-// Around words of a mask, steps and tiles; then vocabularies of models, primes, and the largest.
-constexpr int32_t kSmallSizes[] = {1,   2,   3,   7,    31,   32,   33,   255,
-                                   256, 257, 300, 2047, 2048, 2049, 4095, 4096};
-constexpr int32_t kLargeSizes[] = {4097,  20000,  32000,  50257,  65537,
-                                   99991, 128256, 151936, 262144, 1 << 20};
-constexpr int32_t kSmallSchedules = 50;
-constexpr int32_t kLargeSchedules = 3;
-constexpr int32_t kBlockSizes = 32;  // 32, 64, ... 1024
-constexpr int32_t kBlockCounts[] = {1, 2, 3, 5, 12};
 constexpr int32_t kMaxDraft = 3;
-
-struct Shape {
-  const char* name;
-  DType dtype = DType::kFloat32;
-  RowKind target_kind = RowKind::kLogits;
-  RowKind draft_kind = RowKind::kLogits;
-  bool scaled = false;
-  bool plain = false;
-};
-constexpr Shape kShapes[] = {
-    {.name = "fp32"},
-    {.name = "bf16", .dtype = DType::kBFloat16},
-    {.name = "fp16", .dtype = DType::kFloat16},
-    {.name = "scaled bf16", .dtype = DType::kBFloat16, .scaled = true},
-    {.name = "plain fp16", .dtype = DType::kFloat16, .plain = true},
-    {.name = "probabilities",
-     .target_kind = RowKind::kProbabilities,
-     .draft_kind = RowKind::kProbabilities},
-    {.name = "final probabilities",
-     .target_kind = RowKind::kFinalProbabilities,
-     .draft_kind = RowKind::kFinalProbabilities},
-    {.name = "logits and final drafts", .draft_kind = RowKind::kFinalProbabilities},
-};
-constexpr int32_t kNumShapes = std::size(kShapes);
-
-// Schedule number `i` of a size: block sizes go round, so that 32 of them in a row are all of them.
-EmulationOptions ScheduleAt(int32_t i, uint64_t seed) {
-  return {.num_threads = 32 * (1 + i % kBlockSizes),
-          .schedule_seed = seed + static_cast<uint64_t>(i) * 1000003,
-          .num_blocks = kBlockCounts[static_cast<size_t>(i) % std::size(kBlockCounts)]};
-}
-
-std::string NameOf(const Shape& shape, int32_t vocab_size, const EmulationOptions& schedule) {
-  return fmt::format("{}, V = {}, {} blocks of {} threads, seed {}", shape.name, vocab_size,
-                     schedule.num_blocks, schedule.num_threads, schedule.schedule_seed);
-}
 
 // A round and its right answers.
 struct Case {
   Case(const Shape& the_shape, int32_t the_vocab_size, int32_t batch)
       : shape(the_shape),
         vocab_size(the_vocab_size),
-        round({.vocab_size = vocab_size,
-               .batch = batch,
-               .max_draft = kMaxDraft,
-               .dtype = shape.dtype,
-               .seed = static_cast<uint64_t>(vocab_size) * kNumShapes + uint64_t(&shape - kShapes),
-               .target_kind = shape.target_kind,
-               .draft_kind = shape.draft_kind,
-               .scaled = shape.scaled,
-               .plain = shape.plain}),
+        round(OptionsOf(shape, vocab_size, batch, kMaxDraft)),
         expected(ScalarAnswers(round)) {}
 
   void Check(const EmulationOptions& schedule) {
@@ -124,16 +73,7 @@ void CheckOpenRoundsOf(int32_t vocab_size, int32_t batch, int32_t num_schedules)
                               return result.answers;
                             }});
     }
-    CheckOpenRounds({.vocab_size = vocab_size,
-                     .batch = batch,
-                     .max_draft = kMaxDraft,
-                     .dtype = shape.dtype,
-                     .seed = static_cast<uint64_t>(vocab_size) + uint64_t(&shape - kShapes),
-                     .target_kind = shape.target_kind,
-                     .draft_kind = shape.draft_kind,
-                     .scaled = shape.scaled,
-                     .plain = shape.plain},
-                    processors);
+    CheckOpenRounds(OptionsOf(shape, vocab_size, batch, kMaxDraft), processors);
   }
 }
 
@@ -237,19 +177,18 @@ TEST_SUITE("conformance") {
         cases.push_back(std::make_unique<Case>(shape, vocab_size, 2));
       }
       for (int32_t i = 0; i < kSmallSchedules; ++i, ++next) {
-        // One in five goes round all block sizes, the others, which cost less, round small ones.
-        EmulationOptions schedule = ScheduleAt(next / 5, 3 + static_cast<uint64_t>(i));
-        if (i % 5 != 0) schedule.num_threads = 32 * (1 + i % 7);
-        cases[static_cast<size_t>(i % kNumShapes)]->Check(schedule);
+        cases[static_cast<size_t>(i % kNumShapes)]->Check(QuickScheduleAt(next, 3));
       }
     }
   }
 
-  TEST_CASE("rounds of every large size, under three schedules each") {
+  TEST_CASE("rounds of every large size, under three schedules each, of three shapes") {
     int32_t next = 0;
     for (const int32_t vocab_size : kLargeSizes) {
-      Case test(kShapes[next % kNumShapes], vocab_size, vocab_size > 100000 ? 1 : 4);
-      for (int32_t i = 0; i < kLargeSchedules; ++i) test.Check(ScheduleAt(next++ * 7, 5));
+      for (int32_t i = 0; i < kLargeSchedules; ++i, ++next) {
+        Case test(kShapes[next % kNumShapes], vocab_size, vocab_size > 100000 ? 1 : 4);
+        test.Check(ScheduleAt(next * 7, 5));
+      }
     }
   }
 

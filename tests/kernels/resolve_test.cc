@@ -8,10 +8,12 @@
 #include <algorithm>
 #include <limits>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "kernels/cpu/lone_lane.h"
+#include "tests/kernels/conformance_grid.h"
 #include "tests/kernels/open_rounds.h"
 
 namespace specd {
@@ -26,8 +28,9 @@ constexpr int32_t kRowStride = 8;
 // A few tasks with slots, and what becomes of them.
 class Resolution {
  public:
-  explicit Resolution(int32_t num_tasks)
-      : kept(kNumSlots, 0xDDDDDDDDu),
+  explicit Resolution(int32_t num_tasks, int32_t the_vocab_size = kVocabSize)
+      : vocab_size(the_vocab_size),
+        kept(kNumSlots, 0xDDDDDDDDu),
         recent(kNumSlots * kRecentRoom, std::numeric_limits<TokenId>::min()),
         drafts(kNumSlots * kRowStride, kNoToken),
         tasks(num_tasks),
@@ -37,7 +40,7 @@ class Resolution {
 
   RoundBatch batch() const {
     RoundBatch batch;
-    batch.target.vocab_size = kVocabSize;
+    batch.target.vocab_size = vocab_size;
     batch.num_tasks = static_cast<int32_t>(tasks.size());
     batch.draft_tokens = {drafts.data(), kRowStride};
     batch.slots = {const_cast<uint32_t*>(kept.data()), const_cast<TokenId*>(recent.data()),
@@ -54,6 +57,7 @@ class Resolution {
     REQUIRE(RunEmulatedBlocks(options, [&](EmulatedThread thread) { RunBy<32>(thread); }) == "");
   }
 
+  const int32_t vocab_size;
   std::vector<uint32_t> kept;
   std::vector<TokenId> recent;
   std::vector<TokenId> drafts;
@@ -77,9 +81,12 @@ void CheckOverrides(const PlaceEdits& place, const std::vector<TokenEdit>& expec
 
 // One task with everything drawn, and what its host would have known. Few ids, so that they repeat.
 struct DrawnTask {
-  DrawnTask(std::mt19937_64& random, uint32_t the_slot) : slot(the_slot) {
+  DrawnTask(std::mt19937_64& random, uint32_t the_slot, int32_t the_vocab_size = kVocabSize)
+      : slot(the_slot), vocab_size(the_vocab_size) {
     const auto draw = [&random](uint64_t below) { return static_cast<int32_t>(random() % below); };
-    const auto token = [&] { return draw(4) == 0 ? draw(kVocabSize) : draw(5); };
+    const auto token = [&] {
+      return draw(static_cast<uint64_t>(draw(4) == 0 ? vocab_size : std::min(vocab_size, 5)));
+    };
     state.position = static_cast<uint32_t>(draw(1000));
     state.min_tokens = draw(2) == 0 ? 0 : state.position + static_cast<uint32_t>(draw(20));
     if (draw(4) != 0) {
@@ -92,7 +99,7 @@ struct DrawnTask {
                          static_cast<uint32_t>(draw(3))};
     }
     for (int32_t n = draw(kRecentRoom + 1); n > 0; --n) confirmed.push_back(token());
-    const TokenId invalid[] = {kNoToken, -2, kVocabSize, std::numeric_limits<TokenId>::min(),
+    const TokenId invalid[] = {kNoToken, -2, vocab_size, std::numeric_limits<TokenId>::min(),
                                std::numeric_limits<TokenId>::max()};
     for (int32_t n = draw(kMaxDraft + 1); n > 0; --n) {
       row.push_back(draw(5) == 0 ? invalid[draw(5)] : token());
@@ -146,12 +153,13 @@ struct DrawnTask {
       CHECK(place.forced == kNoToken);
       if (!by_slot && !continues) continue;
       CHECK(place.below_min_tokens == (position + i < state.min_tokens));
-      CheckOverrides(place, state.Overrides(prefix, kVocabSize));
+      CheckOverrides(place, state.Overrides(prefix, vocab_size));
       if (i < draft.size()) prefix.push_back(draft[i]);
     }
   }
 
   const uint32_t slot;
+  const int32_t vocab_size;
   KnownSequence state;
   std::vector<TokenEdit> edits;
   std::vector<TokenId> confirmed;
@@ -263,6 +271,29 @@ TEST_SUITE("unit") {
         std::vector<TokenEdit> expected;
         if (is_valid && confirmed > 0) expected.push_back({4, kEditSeen, 0, confirmed});
         CheckOverrides(round.resolved[0].places[0], expected);
+      }
+    }
+  }
+}
+
+TEST_SUITE("conformance") {
+  TEST_CASE("tasks resolved at every size, under 50 schedules each") {
+    using Sizes = std::span<const int32_t>;
+    std::mt19937_64 random(34);
+    int32_t next = 0;
+    for (const Sizes sizes : {Sizes(kSmallSizes), Sizes(kLargeSizes)}) {
+      for (const int32_t vocab_size : sizes) {
+        CAPTURE(vocab_size);
+        for (int32_t i = 0; i < kSmallSchedules; ++i) {
+          Resolution round(kNumSlots, vocab_size);
+          std::vector<DrawnTask> drawn;
+          for (uint32_t slot = 0; slot < kNumSlots; ++slot) {
+            drawn.emplace_back(random, slot, vocab_size);
+          }
+          for (size_t t = 0; t < drawn.size(); ++t) drawn[t].Give(&round, &round.tasks[t]);
+          round.RunByBlocks(ScheduleAt(next++, 37));
+          for (size_t t = 0; t < drawn.size(); ++t) drawn[t].Check(round.resolved[t]);
+        }
       }
     }
   }

@@ -44,48 +44,94 @@ struct LaunchResult {
   bool counts_are_back = true;  // all is as it was before, so the next round may begin
 };
 
+// What the launches of a round find.
+class LaunchMemory {
+ public:
+  LaunchMemory(const RoundBatch& batch, int32_t max_draft)
+      : progress(batch.num_tasks),
+        rows_(batch.num_tasks * NumSlots(max_draft)),
+        row_arrivals_(batch.num_tasks * NumSlots(max_draft)),
+        workspaces_(batch.num_tasks * FusedWorkspaceBytes(batch.target.vocab_size, max_draft),
+                    char(kPoison)),
+        tasks_(batch.num_tasks),
+        scratch_(batch.num_tasks * ResolveBytes(max_draft, batch.slots.recent_room),
+                 char(kPoison)) {
+    fused = {.batch = batch,
+             .rows = rows_.data(),
+             .row_arrivals = row_arrivals_.data(),
+             .progress = progress.data(),
+             .workspaces = workspaces_.data(),
+             .max_draft = max_draft};
+    ListRowsAhead(batch, max_draft, rows_.data(), row_arrivals_.data(), progress.data(), &fused);
+    if (std::any_of(batch.tasks, batch.tasks + batch.num_tasks, NeedsResolve)) {
+      fused.resolve = {batch.tasks, tasks_.data(), scratch_.data(), max_draft};
+      fused.batch.tasks = tasks_.data();
+    }
+  }
+  LaunchMemory(const LaunchMemory&) = delete;
+  LaunchMemory& operator=(const LaunchMemory&) = delete;
+
+  // Of launches that ended with this error, if with any.
+  LaunchResult ResultOf(const RoundCase& round, const std::string& error) const {
+    LaunchResult result;
+    result.error = error;
+    if (error.empty()) result.answers = AnswersOf(round, fused.batch.num_tasks);
+    for (int32_t i = 0; i < fused.num_rows; ++i) result.counts_are_back &= row_arrivals_[i] == 0;
+    for (const TaskProgress& task : progress) {
+      result.counts_are_back &= task.rows_done == 0 && task.end_seen == 0 && task.deferred == 0;
+    }
+    return result;
+  }
+
+  FusedRound fused;
+  std::vector<TaskProgress> progress;
+
+ private:
+  std::vector<AheadRow> rows_;
+  std::vector<int32_t> row_arrivals_;
+  std::vector<char> workspaces_;
+  std::vector<ChainTask> tasks_;
+  std::vector<char> scratch_;
+};
+
 // All launches of a round. `thread_of(thread)` is the Thread that runs; a test may give one that
 // does something wrong.
 template <typename ThreadOf>
 LaunchResult LaunchRound(const RoundCase& round, const RoundBatch& batch, int32_t max_draft,
                          const EmulationOptions& options, const ThreadOf& thread_of) {
-  const int32_t num_slots = NumSlots(max_draft);
-  std::vector<AheadRow> rows(batch.num_tasks * num_slots);
-  std::vector<int32_t> row_arrivals(batch.num_tasks * num_slots);
-  std::vector<TaskProgress> progress(batch.num_tasks);
-  std::vector<char> workspaces(
-      batch.num_tasks * FusedWorkspaceBytes(batch.target.vocab_size, max_draft), char(kPoison));
-  FusedRound fused{.batch = batch,
-                   .rows = rows.data(),
-                   .row_arrivals = row_arrivals.data(),
-                   .progress = progress.data(),
-                   .workspaces = workspaces.data(),
-                   .max_draft = max_draft};
-  ListRowsAhead(batch, max_draft, rows.data(), row_arrivals.data(), progress.data(), &fused);
-  LaunchResult result;
-  std::vector<ChainTask> tasks(batch.num_tasks);
-  std::vector<char> scratch(batch.num_tasks * ResolveBytes(max_draft, batch.slots.recent_room),
-                            char(kPoison));
-  if (std::any_of(batch.tasks, batch.tasks + batch.num_tasks, NeedsResolve)) {
-    fused.resolve = {batch.tasks, tasks.data(), scratch.data(), max_draft};
-    fused.batch.tasks = tasks.data();
-    result.error = RunEmulatedBlocks(
-        options, [&](EmulatedThread thread) { RunResolve(thread_of(thread), fused); });
+  LaunchMemory memory(batch, max_draft);
+  const FusedRound& fused = memory.fused;
+  std::string error;
+  if (fused.resolve.given != nullptr) {
+    error = RunEmulatedBlocks(options,
+                              [&](EmulatedThread thread) { RunResolve(thread_of(thread), fused); });
   }
-  if (result.error.empty()) {
-    result.error = RunEmulatedBlocks(
+  if (error.empty()) {
+    error = RunEmulatedBlocks(
         options, [&](EmulatedThread thread) { RunFusedRound(thread_of(thread), fused); });
   }
-  if (result.error.empty() && fused.may_defer) {
-    result.error = RunEmulatedBlocks(
+  if (error.empty() && fused.may_defer) {
+    error = RunEmulatedBlocks(
         options, [&](EmulatedThread thread) { RunDeferredTasks(thread_of(thread), fused); });
   }
-  if (result.error.empty()) result.answers = AnswersOf(round, batch.num_tasks);
-  for (int32_t i = 0; i < fused.num_rows; ++i) result.counts_are_back &= row_arrivals[i] == 0;
-  for (const TaskProgress& task : progress) {
-    result.counts_are_back &= task.rows_done == 0 && task.end_seen == 0 && task.deferred == 0;
+  return memory.ResultOf(round, error);
+}
+
+// The last of them under `options`, as if the one before it, which reads rows for it, had left it
+// every task.
+inline LaunchResult LaunchDeferred(RoundCase& round, int32_t max_draft,
+                                   const EmulationOptions& options) {
+  LaunchMemory memory(round.All(), max_draft);
+  std::string error =
+      RunEmulatedBlocks({.num_threads = 64, .schedule_seed = options.schedule_seed},
+                        [&](EmulatedThread thread) { RunFusedRound(thread, memory.fused); });
+  memory.fused.batch = round.All();  // without the answers
+  for (TaskProgress& task : memory.progress) task.deferred = 1;
+  if (error.empty()) {
+    error = RunEmulatedBlocks(
+        options, [&](EmulatedThread thread) { RunDeferredTasks(thread, memory.fused); });
   }
-  return result;
+  return memory.ResultOf(round, error);
 }
 
 inline LaunchResult LaunchRound(const RoundCase& round, const RoundBatch& batch, int32_t max_draft,

@@ -1,4 +1,4 @@
-// Either process is killed in the middle (docs/ARCHITECTURE.md, "When an engine dies").
+// Either process is killed in the middle (docs/ARCHITECTURE.md, "Ownership and death").
 #include <fmt/format.h>
 
 #include <chrono>

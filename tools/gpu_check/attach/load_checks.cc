@@ -246,7 +246,8 @@ AttachResult CheckBusyHandOff(const AttachSetting& setting) {
 }
 
 // What a slow but living daemon still writes when a watchdog has released the engine's stream
-// (docs/ARCHITECTURE.md, "Order"): we are the daemon, the other process is the engine.
+// (docs/ARCHITECTURE.md, "A round on a stream"): we are the daemon, the other process is the
+// engine.
 AttachResult CheckLateWriter(const AttachSetting& setting) {
   return PlayScene(setting, [&](Scene& scene) {
     NeedWords(scene);

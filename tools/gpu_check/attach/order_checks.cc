@@ -1,4 +1,4 @@
-// Streams of two processes that wait for each other (docs/ARCHITECTURE.md, "Order").
+// Streams of two processes that wait for each other (docs/ARCHITECTURE.md, "A round on a stream").
 #include <fmt/format.h>
 
 #include <thread>
