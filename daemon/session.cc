@@ -157,9 +157,11 @@ void Session::VerifyRound() {
     }
     return;
   }
-  // Until the claim the engine's stream may be released and its rows written anew; behind it the
-  // stream waits for the answer.
-  verifier_->VerifyRound(InputsOf(submission_), {results_.data(), records.size()}, [this] {
+  const std::span<RoundResult> results(results_.data(), records.size());
+  if (!submission_.on_stream()) return verifier_->VerifyRound(InputsOf(submission_), results);
+  // Until the claim the engine's stream may be released, and its rows and next tokens written anew;
+  // behind it the stream waits for the answer.
+  verifier_->VerifyRound(InputsOf(submission_), results, [this] {
     mutex_.AssertHeld();
     return channel_.Claim(submission_);
   });
@@ -190,8 +192,11 @@ void Session::AnswerRound(const SubmissionCopy& submission) {
       if (sequence != nullptr) WriteState(*sequence);  // a staged round may outlive it
     }
   }
-  // Where there was nothing to commit, nobody has asked yet.
-  if (!failed && !channel_.Claim(submission)) {
+  // Not claimed yet are rounds with nothing to commit, and those that no stream waits for, which
+  // nobody may call off.
+  if (failed) {
+    channel_.Withdraw(submission);  // what is written behind the claim may fail
+  } else if (!channel_.Claim(submission) && submission.on_stream()) {
     for (size_t i = 0; i < count; ++i) {
       answers_[i] = {};
       answers_[i].sequence = results_[i].sequence;

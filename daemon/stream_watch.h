@@ -4,7 +4,8 @@
 // A stream is released where its rows have been ready for the timeout and the daemon has not
 // answered, and where the daemon is gone; before that the stream has not come to its wait, and has
 // every right to be slow. What a late daemon may still do then is in ipc/round_words.h. A round
-// that the daemon has claimed is left to it while it lives: all that is missing is its bookkeeping.
+// that the daemon has claimed is left to it while it lives: all that is missing is bookkeeping and
+// next tokens.
 //
 // Any thread may call; the thread runs from Start to Stop.
 #pragma once

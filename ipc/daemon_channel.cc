@@ -41,6 +41,7 @@ bool DaemonChannel::Take(SubmissionCopy* out, uint64_t taken_ns) {
   out->position_ = submissions_.position();
   out->taken_ns_ = taken_ns;
   out->staged_ = false;
+  out->on_stream_ = false;
   out->malformed_ = !CopySlot(out);
   if (out->malformed_) out->num_records_ = 0;
   submissions_.Release();
@@ -68,7 +69,8 @@ bool DaemonChannel::CopySlot(SubmissionCopy* out) {
   out->kind_ = ReadOnce(slot->kind);
   const bool is_round = out->kind_ == static_cast<uint32_t>(SubmissionKind::kRound);
   out->staged_ = is_round && allows_staging_ && flags == kSubmissionStaged;
-  if ((flags != 0 && !out->staged_ && !(is_round && flags == kSubmissionOnStream)) ||
+  out->on_stream_ = is_round && flags == kSubmissionOnStream;
+  if ((flags != 0 && !out->staged_ && !out->on_stream_) ||
       out->kind_ > static_cast<uint32_t>(SubmissionKind::kSetCoins)) {
     return false;
   }
@@ -261,6 +263,11 @@ bool DaemonChannel::Claim(const SubmissionCopy& submission) {
   const uint64_t number = submission.position_ + 1;
   return Decide(segment_->round_words(number), number, RoundVerdict::kAnswered) ==
          RoundVerdict::kAnswered;
+}
+
+void DaemonChannel::Withdraw(const SubmissionCopy& submission) {
+  const uint64_t number = submission.position_ + 1;
+  specd::Withdraw(segment_->round_words(number), number);
 }
 
 bool DaemonChannel::IsAborted(const SubmissionCopy& submission) const {

@@ -246,6 +246,8 @@ class SubmissionCopy {
   // as malformed.
   bool malformed() const { return malformed_; }
   bool staged() const { return staged_; }
+  // A stream waits for the answer, and may be released without one.
+  bool on_stream() const { return on_stream_; }
   // kRound where it was not understood.
   SubmissionKind kind() const {
     return malformed_ ? SubmissionKind::kRound : static_cast<SubmissionKind>(kind_);
@@ -271,6 +273,7 @@ class SubmissionCopy {
   uint64_t taken_ns_ = 0;
   bool malformed_ = false;
   bool staged_ = false;
+  bool on_stream_ = false;
   uint32_t kind_ = 0;  // as it came
   uint32_t num_records_ = 0;
   std::vector<char> payload_;  // max_batch draft records, or a call's request
@@ -323,6 +326,8 @@ class DaemonChannel {
   // To be asked between looking at the rows of a round and changing anything because of them: true
   // if the round stands. False, for good, if its stream has been released without an answer.
   bool Claim(const SubmissionCopy& submission);
+  // What was claimed has failed: nothing is confirmed after all. Before Complete.
+  void Withdraw(const SubmissionCopy& submission);
   bool IsAborted(const SubmissionCopy& submission) const;
   // The session is over: releases every stream that waits for it, now or later.
   void Abandon();

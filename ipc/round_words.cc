@@ -48,6 +48,13 @@ RoundVerdict Decide(RoundWords* words, uint64_t number, RoundVerdict wish) {
   return RoundVerdict::kAborted;
 }
 
+void Withdraw(RoundWords* words, uint64_t number) {
+  // What stands there but our own claim is left as it is. Release orders it.
+  uint64_t claimed = PackVerdict(number, RoundVerdict::kAnswered);
+  words->status.compare_exchange_strong(claimed, PackVerdict(number, RoundVerdict::kFailed),
+                                        std::memory_order_relaxed);
+}
+
 bool IsAborted(const RoundWords& words, uint64_t number) {
   // Pairs with the exchange in Decide; acquire keeps what is done because of it from moving before.
   return words.status.load(std::memory_order_acquire) ==

@@ -4,14 +4,15 @@
 //   ... writes the rows of round n
 //   ready[s] = n                             takes round n once ready[s] is n
 //   wait until done[s] >= n                  verifies, then Decide(n, kAnswered)
-//                                            commits, publishes the completion, Release(n)
+//                                            writes next tokens, commits,
+//                                            publishes the completion, Release(n)
 //   passed[s] = n
 //   ... the next forward
 //
 // Nothing in CUDA times out, so the engine's library may release a stream as well: Decide(n,
 // kAborted), Release(n). Whoever decides first decides for good. So a round is confirmed only while
 // its stream stands still and its rows cannot change, and one whose stream was released without an
-// answer confirms nothing, however late the daemon is.
+// answer confirms nothing and writes no next tokens, however late the daemon is.
 //
 // Words of both sides are atomics in shared memory; any thread. The other side is not trusted: a
 // word that no correct peer writes aborts rounds of that session and does no more.
@@ -47,6 +48,9 @@ void TakeBackPassed(RoundWords* words, uint64_t found, uint64_t number);
 
 // Decides how the round ended unless that is decided; returns what stands.
 RoundVerdict Decide(RoundWords* words, uint64_t number, RoundVerdict wish);
+
+// The daemon takes back that it has answered, which no stream has seen yet: the round has failed.
+void Withdraw(RoundWords* words, uint64_t number);
 
 bool IsAborted(const RoundWords& words, uint64_t number);
 

@@ -62,6 +62,11 @@ class Backend {
   // matter of that task alone.
   virtual absl::Status Run(const RoundBatch& batch) = 0;
 
+  // What Run writes to next tokens, by itself: for a round that is run without any because nobody
+  // knows yet whether it will stand. REQUIRES: Run has succeeded with the same tasks, outcomes and
+  // tokens, and they are as it left them.
+  virtual absl::Status WriteNextTokens(const RoundBatch& batch) = 0;
+
   // ---- rounds inside a graph of the caller's, for backends on a device
   //
   // A round is staged first; what EnqueueStaged enqueued, once or at every replay of the graph that

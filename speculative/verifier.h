@@ -202,12 +202,10 @@ class Verifier {
 
   // REQUIRES: inputs.size() <= limits.max_batch and results.size() == inputs.size(); row indices of
   // well-formed inputs are inside the bound tensors.
-  void VerifyRound(std::span<const RoundInput> inputs, std::span<RoundResult> results) {
-    VerifyRound(inputs, results, [] { return true; });
-  }
-  // may_commit is asked once, when every row has been looked at and no state has changed. Where it
-  // says no, what would have been committed is answered kAborted. It is not asked where there is
-  // nothing to commit.
+  void VerifyRound(std::span<const RoundInput> inputs, std::span<RoundResult> results);
+  // may_commit is asked once, when every row has been looked at and nothing has changed, next
+  // tokens included: those are written behind it, by themselves. Where it says no, what would have
+  // been committed is answered kAborted. It is not asked where there is nothing to commit.
   void VerifyRound(std::span<const RoundInput> inputs, std::span<RoundResult> results,
                    absl::FunctionRef<bool()> may_commit);
 
@@ -263,6 +261,8 @@ class Verifier {
   std::string_view FindArgmaxFault(const RoundInput& input, const Sequence& sequence) const;
   bool IsMaskRow(int32_t row) const { return row >= -1 && row < mask_.num_rows; }
   void PackPlaces(const RoundInput& input, Sequence* sequence, ChainTask* task, PlaceEdits* places);
+  // Runs the tasks, asks, and writes next tokens; kOk, or why no task has an outcome.
+  RoundStatus RunIfLet(const RoundBatch& batch, absl::FunctionRef<bool()> may_commit);
   // The packed tasks over these rows, but for samples.
   RoundBatch BatchOf(const TensorView& target, RoundScratch* scratch);
   // failure: kOk, or why no task has an outcome.

@@ -294,19 +294,33 @@ void Verifier::PackRound(std::span<const RoundInput> inputs, RoundScratch* scrat
   }
 }
 
+void Verifier::VerifyRound(std::span<const RoundInput> inputs, std::span<RoundResult> results) {
+  SPECD_CHECK(num_staged_ == 0);
+  PackRound(inputs, &scratch_, results);
+  RoundStatus failure = RoundStatus::kOk;
+  if (scratch_.num_tasks > 0 && !backend_->Run(BatchOf(target_, &scratch_)).ok()) {
+    failure = RoundStatus::kDeviceError;
+  }
+  CommitRound(failure, &scratch_, results);
+}
+
 void Verifier::VerifyRound(std::span<const RoundInput> inputs, std::span<RoundResult> results,
                            absl::FunctionRef<bool()> may_commit) {
   SPECD_CHECK(num_staged_ == 0);
   PackRound(inputs, &scratch_, results);
   RoundStatus failure = RoundStatus::kOk;
-  if (scratch_.num_tasks > 0) {
-    if (!backend_->Run(BatchOf(target_, &scratch_)).ok()) {
-      failure = RoundStatus::kDeviceError;
-    } else if (!may_commit()) {
-      failure = RoundStatus::kAborted;
-    }
-  }
+  if (scratch_.num_tasks > 0) failure = RunIfLet(BatchOf(target_, &scratch_), may_commit);
   CommitRound(failure, &scratch_, results);
+}
+
+RoundStatus Verifier::RunIfLet(const RoundBatch& batch, absl::FunctionRef<bool()> may_commit) {
+  // Whoever calls the round off may write next tokens itself, and ours must not come after them.
+  RoundBatch held_back = batch;
+  held_back.num_next_tokens = 0;
+  if (!backend_->Run(held_back).ok()) return RoundStatus::kDeviceError;
+  if (!may_commit()) return RoundStatus::kAborted;
+  if (batch.num_next_tokens == 0) return RoundStatus::kOk;
+  return backend_->WriteNextTokens(batch).ok() ? RoundStatus::kOk : RoundStatus::kDeviceError;
 }
 
 void Verifier::CommitRound(RoundStatus failure, RoundScratch* scratch,

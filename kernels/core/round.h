@@ -254,6 +254,13 @@ struct RoundBatch {
   SlotStates slots = {};        // for ChainTask::continues; written for every kVerify task
 };
 
+// What goes to next tokens of a task that has been run; null: nothing does.
+inline const TokenId* NextTokenOf(const RoundBatch& batch, int32_t task) {
+  const int32_t num_tokens = batch.outcomes[task].num_tokens;
+  if (batch.tasks[task].kind != TaskKind::kVerify || num_tokens == 0) return nullptr;
+  return batch.tokens + int64_t{task} * batch.tokens_stride + num_tokens - 1;
+}
+
 // ---- library calls ------------------------------------------------------------------------------
 
 // One row in, one row out: softmax, renormalised and masked rows.

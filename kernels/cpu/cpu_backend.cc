@@ -101,6 +101,16 @@ absl::Status CpuBackend::Run(const RoundBatch& batch) {
   return absl::OkStatus();
 }
 
+absl::Status CpuBackend::WriteNextTokens(const RoundBatch& batch) {
+  for (int32_t task = 0; task < batch.num_tasks; ++task) {
+    const TokenId* const next = NextTokenOf(batch, task);
+    for (int32_t i = 0; i < batch.num_next_tokens && next != nullptr; ++i) {
+      batch.next_tokens[i].ids[batch.tasks[task].slot] = *next;
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CpuBackend::Transform(const TransformBatch& batch) {
   SPECD_CHECK(batch.source.vocab_size >= 1 && batch.source.vocab_size <= limits_.vocab_size);
   const FpEnvironment environment;

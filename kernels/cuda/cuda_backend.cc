@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/bodies/fused_round.h"
+#include "kernels/cuda/next_tokens.h"
 #include "kernels/cuda/staged_round.h"
 
 namespace specd {
@@ -18,23 +19,6 @@ constexpr int64_t kDefaultStagingBytes = int64_t{512} << 20;
 
 absl::Status Failure(const GpuResult& result) {
   return absl::InternalError(fmt::format("the GPU failed in a round: {}", result.text()));
-}
-
-// The next tokens that no kernel can write, once a task's answer has come back: host memory at
-// once, that of another device by a copy that is enqueued.
-GpuResult WriteOtherNextTokens(const RoundBatch& batch, int32_t task, GpuDriver* driver) {
-  const int32_t num_tokens = batch.outcomes[task].num_tokens;
-  if (batch.tasks[task].kind != TaskKind::kVerify || num_tokens == 0) return GpuResult::Ok();
-  const TokenId* const last = batch.tokens + int64_t{task} * batch.tokens_stride + num_tokens - 1;
-  GpuResult result = GpuResult::Ok();
-  for (int32_t i = 0; i < batch.num_next_tokens && result.ok(); ++i) {
-    const TokenArray& array = batch.next_tokens[i];
-    TokenId* const place = array.ids + batch.tasks[task].slot;
-    if (array.space == MemorySpace::kHost) *place = *last;
-    if (array.space != MemorySpace::kOtherDevice) continue;
-    result = driver->ToDevice(place, last, sizeof(*last));
-  }
-  return result;
 }
 
 }  // namespace
@@ -199,11 +183,37 @@ GpuResult CudaBackend::LaunchPiece(const StagedBatch& piece) {
 
 GpuResult CudaBackend::FinishPiece(const StagedBatch& piece) {
   piece.CopyBack();
+  // What lies on the device the kernels have written.
+  return WriteNextTokens(piece.batch(), piece.first(), piece.count(), [](const TokenArray& array) {
+    return array.space != MemorySpace::kDevice;
+  });
+}
+
+absl::Status CudaBackend::WriteNextTokens(const RoundBatch& batch) {
+  const GpuResult written =
+      WriteNextTokens(batch, 0, batch.num_tasks, [](const TokenArray&) { return true; });
+  return written.ok() ? absl::OkStatus() : Failure(written);
+}
+
+GpuResult CudaBackend::WriteNextTokens(const RoundBatch& batch, int32_t first, int32_t count,
+                                       bool (*is_ours)(const TokenArray&)) {
+  const TokenArray* const end = batch.next_tokens + batch.num_next_tokens;
+  if (std::none_of(batch.next_tokens, end, is_ours)) return GpuResult::Ok();
+  answers_.Clear();  // they have been copied back
+  const NextTokens next(batch, first, count, &answers_);
   GpuResult result = GpuResult::Ok();
-  for (int32_t i = piece.first(); i < piece.first() + piece.count() && result.ok(); ++i) {
-    result = WriteOtherNextTokens(piece.batch(), i, driver_.get());
+  bool copies = false;
+  for (const TokenArray* array = batch.next_tokens; array != end && result.ok(); ++array) {
+    if (!is_ours(*array)) continue;
+    if (array->space == MemorySpace::kHost) {
+      next.Store(array->ids);
+    } else {
+      copies = true;
+      result = next.Copy(array->ids, driver_.get());
+    }
   }
-  if (!piece.has_tokens_elsewhere()) return result;
+  if (!copies) return result;
+  // Also after an error: copies may be under way.
   const GpuResult copied = driver_->Synchronize();
   return result.ok() ? copied : result;
 }

@@ -33,6 +33,7 @@ class CudaBackend final : public Backend {
   std::string_view device_uuid() const override { return device_uuid_; }
   absl::Status Prepare(const BackendLimits& limits) override;
   absl::Status Run(const RoundBatch& batch) override;
+  absl::Status WriteNextTokens(const RoundBatch& batch) override;
   absl::Status EnqueueStaged(void* stream, int32_t num_tasks) override;
   absl::Status Stage(const RoundBatch& batch) override;
   absl::StatusOr<bool> Collect() override;
@@ -58,6 +59,9 @@ class CudaBackend final : public Backend {
   StagedBatch BeginPiece(const RoundBatch& batch, int32_t first);
   GpuResult LaunchPiece(const StagedBatch& piece);
   GpuResult FinishPiece(const StagedBatch& piece);
+  // Of tasks whose answers have come back, to those arrays that no kernel has written.
+  GpuResult WriteNextTokens(const RoundBatch& batch, int32_t first, int32_t count,
+                            bool (*is_ours)(const TokenArray&));
   GpuResult LaunchTransforms(const TransformBatch& batch, int32_t first, int32_t count,
                              OutcomeStatus* statuses);
 

@@ -65,9 +65,7 @@ StagedBatch::TokenArrays StagedBatch::StageNextTokens(const RoundBatch& batch, A
   const StagedArray<TokenArray> list = arena->Take<TokenArray>(batch.num_next_tokens);
   TokenArrays staged{.arrays = list.device};
   for (int32_t i = 0; i < batch.num_next_tokens && list.host != nullptr; ++i) {
-    const MemorySpace space = batch.next_tokens[i].space;
-    staged.on_other_devices |= space == MemorySpace::kOtherDevice;
-    if (space != MemorySpace::kDevice) continue;
+    if (batch.next_tokens[i].space != MemorySpace::kDevice) continue;
     list.host[staged.count++] = batch.next_tokens[i];
   }
   return staged;

@@ -84,8 +84,6 @@ class StagedBatch {
   int32_t first() const { return first_; }
   int32_t room() const { return room_; }
   int32_t count() const { return count_; }
-  // There are arrays of next tokens that lie on other devices.
-  bool has_tokens_elsewhere() const { return next_tokens_.on_other_devices; }
 
  private:
   // Those arrays of next tokens that the device writes: where kernels find the list, and its
@@ -93,7 +91,6 @@ class StagedBatch {
   struct TokenArrays {
     const TokenArray* arrays = nullptr;
     int32_t count = 0;
-    bool on_other_devices = false;  // there are some that it cannot write
   };
   static TokenArrays StageNextTokens(const RoundBatch& batch, Arena* arena);
 

@@ -8,40 +8,21 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/cuda_backend.h"
-#include "tests/daemon/device_fixture.h"
-#include "tests/daemon/engine_host.h"
-#include "tests/support/fake_gpu_driver.h"
-#include "tests/support/script_engine.h"
+#include "tests/daemon/device_host.h"
 
 namespace specd {
 namespace {
 
+using test::DeviceEngine;
+using test::DeviceHost;
+using test::HostEngine;
+using test::kNextOffset;
+using test::kUntouched;
+
 constexpr uint64_t kBytes = test::kDeviceBytes;
-constexpr int32_t kUntouched = 0x5a5a5a5a;
-// Where things lie in the engine's allocation: nowhere on a round number.
-constexpr uint64_t kTargetOffset = 4;
-constexpr uint64_t kDraftOffset = kTargetOffset + ScriptEngine::kRowsBytes + 12;
-constexpr uint64_t kNextOffset = kDraftOffset + ScriptEngine::kRowsBytes + 20;
-
-// A daemon that runs rounds on a pretended device.
-struct DeviceHost {
-  DeviceHost() {
-    gpu.is_imported = [this](const void* address) { return platform.IsMapped(address); };
-    host.emplace(test::EngineHostOptions{
-        [this] { return MakeCudaBackend(std::make_unique<FakeGpuDriver>(&gpu)); }, &importer});
-  }
-
-  FakeGpu gpu;
-  test::SeenPlatform platform;
-  DeviceImporter importer{&platform, [] {}};
-  std::optional<test::EngineHost> host;
-};
 
 // The same in a process of its own, to be killed.
 class DaemonProcess {
@@ -81,81 +62,6 @@ class DaemonProcess {
  private:
   pid_t pid_ = -1;
   std::string uri_;
-};
-
-// What the peer is asked for, in the order of an engine's life.
-class DeviceEngine {
- public:
-  explicit DeviceEngine(const std::string& uri) {
-    PeerRequest open{.op = PeerOp::kOpenEngine};
-    uri.copy(open.path, sizeof(open.path) - 1);
-    REQUIRE(peer.Call(open).code == SPECD_OK);
-  }
-
-  uint64_t Allocate(GpuMemoryKind kind = GpuMemoryKind::kIpc) {
-    const PeerReply made = peer.Call({.op = PeerOp::kAllocate, .kind = kind, .size_bytes = kBytes});
-    REQUIRE(made.code == kGpuOk);
-    return made.address;
-  }
-  PeerReply Import(uint64_t address, uint64_t size_bytes) {
-    return peer.Call({.op = PeerOp::kImportDevice, .address = address, .size_bytes = size_bytes});
-  }
-  int Bind(int role, uint64_t region, uint64_t offset_bytes, uint64_t num_rows) {
-    return peer
-        .Call({.op = PeerOp::kBind,
-               .address = offset_bytes,
-               .size_bytes = num_rows,
-               .word = static_cast<uint64_t>(role),
-               .value = region})
-        .code;
-  }
-  int Unregister(uint64_t region) {
-    return peer.Call({.op = PeerOp::kUnregisterRegion, .value = region}).code;
-  }
-  void Fill(uint64_t address) {
-    peer.Call({.op = PeerOp::kFill, .address = address, .size_bytes = kBytes, .value = 0x5a});
-    peer.Call({.op = PeerOp::kFillRows, .address = address + kTargetOffset, .value = 1});
-    peer.Call({.op = PeerOp::kFillRows, .address = address + kDraftOffset, .value = 0});
-  }
-  int32_t ReadId(uint64_t address) {
-    return static_cast<int32_t>(peer.Call({.op = PeerOp::kRead, .address = address}).value);
-  }
-
-  // Rows and next tokens in one region.
-  uint64_t ShareAll(uint64_t address) {
-    Fill(address);
-    const PeerReply region = Import(address, kBytes / 2);
-    REQUIRE(region.code == SPECD_OK);
-    CHECK(region.address == address);
-    REQUIRE(Bind(SPECD_TARGET_ROWS, region.value, kTargetOffset, ScriptEngine::kRows) == SPECD_OK);
-    REQUIRE(Bind(SPECD_DRAFT_ROWS, region.value, kDraftOffset, ScriptEngine::kRows) == SPECD_OK);
-    REQUIRE(Bind(SPECD_NEXT_TOKEN, region.value, kNextOffset, ScriptEngine::kMaxSequences) ==
-            SPECD_OK);
-    return region.value;
-  }
-
-  GpuPeer peer;
-};
-
-// The same script on the CPU, in this process.
-struct HostEngine {
-  HostEngine() {
-    REQUIRE(engine.Open("embedded:cpu") == SPECD_OK);
-    for (const bool is_target : {true, false}) {
-      specd_region region;
-      REQUIRE(specd_alloc(engine.get(), ScriptEngine::kRowsBytes, &region) == SPECD_OK);
-      const std::vector<float> rows = ScriptEngine::Rows(is_target);
-      std::copy(rows.begin(), rows.end(), static_cast<float*>(region.data));
-      REQUIRE(engine.Bind(is_target ? SPECD_TARGET_ROWS : SPECD_DRAFT_ROWS, region.id, 0,
-                          ScriptEngine::kRows) == SPECD_OK);
-    }
-  }
-  std::vector<int32_t> Round(specd_sequence sequence, uint32_t first_row) {
-    std::vector<int32_t> kept;
-    REQUIRE(engine.Round(sequence, first_row, &kept) == SPECD_OK);
-    return kept;
-  }
-  ScriptEngine engine;
 };
 
 // Rounds of three sequences on the device and on the host; `next` is where the device's next tokens

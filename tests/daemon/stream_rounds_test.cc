@@ -39,6 +39,39 @@ void ReleaseStream(const SessionFixture& f, uint64_t number) {
   Release(&WordsOf(f, number), number);
 }
 
+// A session with next tokens of the engine, and a sequence whose next round has two tokens.
+struct NextTokenSession : SessionFixture {
+  NextTokenSession() : SessionFixture(false) {
+    UniqueFd fd(memfd_create("next", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    REQUIRE(ftruncate(fd.get(), 4096) == 0);
+    REQUIRE(fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK) == 0);
+    const auto region = session->RegisterRegion(std::move(fd), 4096);
+    REQUIRE(region.ok());
+    TensorSpec spec;
+    spec.num_rows = kLimits.max_sequences;
+    REQUIRE(session->Bind(static_cast<TensorRole>(SPECD_NEXT_TOKEN), *region, spec).ok());
+    sequence = Open("r");
+    backend->script = {Confirm(1, {1, 5})};
+    backend->inspect = [this](const RoundBatch& batch) {
+      held_back.push_back(batch.num_next_tokens == 0);
+    };
+    backend->write_next = [this](const RoundBatch& batch) {
+      CHECK(batch.num_next_tokens == 1);
+      ++num_written;
+      status_seen = WordsOf(*this, 1).status.load();
+      done_seen = WordsOf(*this, 1).done.load();
+      return write_status;
+    };
+  }
+
+  SequenceHandle sequence = 0;
+  std::vector<bool> held_back;  // of each round: the backend was given no next tokens
+  int num_written = 0;          // by themselves
+  uint64_t status_seen = 0;     // then
+  uint64_t done_seen = 0;
+  absl::Status write_status;
+};
+
 TEST_SUITE("unit") {
   TEST_CASE("a session does not look at a round before its rows are ready") {
     SessionFixture f;
@@ -92,6 +125,52 @@ TEST_SUITE("unit") {
     REQUIRE(f.session->Step());
     CHECK(f.Events().empty());
     CHECK(f.engine->ReadState(SlotOf(s)).finish_reason == SPECD_FINISH_NONE);
+  }
+
+  TEST_CASE("next tokens are written between the claim and the release of the stream") {
+    NextTokenSession f;
+    REQUIRE(SubmitOnStream(&f, f.sequence) == PushResult::kOk);
+    MakeReady(f, 1);
+    REQUIRE(f.session->Step());
+    CHECK(f.held_back == std::vector<bool>{true});
+    CHECK(f.num_written == 1);
+    CHECK(f.status_seen == PackVerdict(1, RoundVerdict::kAnswered));
+    CHECK(f.done_seen == 0);
+    CHECK(WordsOf(f, 1).done.load() == 1);
+    // Nobody can call off a round that no stream waits for: its kernels write them.
+    f.backend->script = {Confirm(0, {6})};
+    REQUIRE(f.Submit({f.sequence}) == PushResult::kOk);
+    REQUIRE(f.session->Step());
+    CHECK(f.held_back == std::vector<bool>{true, false});
+    CHECK(f.num_written == 1);
+  }
+
+  TEST_CASE("a late daemon leaves next tokens to the engine whose stream was released") {
+    NextTokenSession f;
+    f.backend->inspect = [&](const RoundBatch& batch) {
+      CHECK(batch.num_next_tokens == 0);
+      ReleaseStream(f, 1);
+    };
+    REQUIRE(SubmitOnStream(&f, f.sequence) == PushResult::kOk);
+    MakeReady(f, 1);
+    REQUIRE(f.session->Step());
+    CHECK(f.num_written == 0);
+  }
+
+  TEST_CASE("where next tokens cannot be written, what was claimed has failed") {
+    NextTokenSession f;
+    f.write_status = absl::InternalError("sticky");
+    REQUIRE(SubmitOnStream(&f, f.sequence) == PushResult::kOk);
+    MakeReady(f, 1);
+    REQUIRE(f.session->Step());
+    CHECK(f.num_written == 1);
+    CompletionView done;
+    REQUIRE(f.engine->Poll(&done));
+    CHECK(done.results[0].status == SPECD_STATUS_DEVICE_ERROR);
+    CHECK(done.results[0].num_kept == 0);
+    CHECK(WordsOf(f, 1).status.load() == PackVerdict(1, RoundVerdict::kFailed));
+    CHECK(WordsOf(f, 1).done.load() == 1);
+    CHECK(f.session->device_failed());
   }
 
   TEST_CASE("rows of a round that was aborted before it was taken are not looked at") {

@@ -41,6 +41,21 @@ TEST_SUITE("unit") {
     CHECK(Decide(&words, 11, RoundVerdict::kAnswered) == RoundVerdict::kAborted);
   }
 
+  TEST_CASE("round words: a claim is taken back, and no other verdict") {
+    for (const RoundVerdict verdict :
+         {RoundVerdict::kAnswered, RoundVerdict::kAborted, RoundVerdict::kFailed}) {
+      CAPTURE(static_cast<int>(verdict));
+      RoundWords words{};
+      Decide(&words, 7, verdict);
+      Withdraw(&words, 3);
+      CHECK(words.status.load() == PackVerdict(7, verdict));
+      Withdraw(&words, 7);
+      CHECK(IsAborted(words, 7) == (verdict == RoundVerdict::kAborted));
+      CHECK((words.status.load() == PackVerdict(7, RoundVerdict::kFailed)) ==
+            (verdict != RoundVerdict::kAborted));
+    }
+  }
+
   TEST_CASE("round words: done only grows, so a late daemon takes nothing back") {
     RoundWords words{};
     Release(&words, 12);

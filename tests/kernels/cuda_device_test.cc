@@ -154,6 +154,9 @@ class WrongBackend final : public Backend {
     }
     return status;
   }
+  absl::Status WriteNextTokens(const RoundBatch& batch) override {
+    return cpu_->WriteNextTokens(batch);
+  }
   absl::Status Transform(const TransformBatch& batch) override {
     absl::Status status = cpu_->Transform(batch);
     float& last = batch.rows[batch.num_rows - 1].out[batch.source.vocab_size - 1];

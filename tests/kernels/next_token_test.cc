@@ -3,7 +3,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,25 +46,41 @@ class GreedyRound {
 
   void Run(Backend& backend, const std::vector<TokenArray>& arrays, int32_t threads = 1) {
     REQUIRE(backend.Prepare({8, 8, 2, threads}).ok());
-    std::vector<ChainOutcome> outcomes(tasks_.size());
-    std::vector<TokenId> tokens(tasks_.size() * 3, -7);
-    std::vector<DraftSample> samples(tasks_.size());
+    const absl::Status status = backend.Run(Batch(arrays));
+    REQUIRE_MESSAGE(status.ok(), std::string(status.message()));
+  }
+
+  // The round without its next tokens, and then these; `held_back` is called in between.
+  absl::Status RunHeldBack(Backend& backend, const std::vector<TokenArray>& arrays,
+                           const std::function<void()>& held_back) {
+    REQUIRE(backend.Prepare({8, 8, 2, 1}).ok());
+    const RoundBatch batch = Batch(arrays);
+    RoundBatch without = batch;
+    without.num_next_tokens = 0;
+    REQUIRE(backend.Run(without).ok());
+    held_back();
+    return backend.WriteNextTokens(batch);
+  }
+
+ private:
+  RoundBatch Batch(const std::vector<TokenArray>& arrays) {
+    outcomes_.assign(tasks_.size(), {});
+    tokens_.assign(tasks_.size() * 3, -7);
+    samples_.assign(tasks_.size(), {});
     RoundBatch batch;
     batch.target = rows_.view();
     batch.tasks = tasks_.data();
     batch.num_tasks = static_cast<int32_t>(tasks_.size());
-    batch.outcomes = outcomes.data();
-    batch.tokens = tokens.data();
+    batch.outcomes = outcomes_.data();
+    batch.tokens = tokens_.data();
     batch.tokens_stride = 3;
-    batch.samples = samples.data();
+    batch.samples = samples_.data();
     batch.samples_stride = 1;
     batch.next_tokens = arrays.data();
     batch.num_next_tokens = static_cast<int32_t>(arrays.size());
-    const absl::Status status = backend.Run(batch);
-    REQUIRE_MESSAGE(status.ok(), std::string(status.message()));
+    return batch;
   }
 
- private:
   struct Chain {
     std::vector<TokenId> drafts;
     std::vector<uint32_t> rows;
@@ -70,6 +88,9 @@ class GreedyRound {
   RowMatrix rows_;
   std::vector<std::unique_ptr<Chain>> chains_;
   std::vector<ChainTask> tasks_;
+  std::vector<ChainOutcome> outcomes_;
+  std::vector<TokenId> tokens_;
+  std::vector<DraftSample> samples_;
 };
 
 // Every way in which a task ends, and what its slot then holds.
@@ -153,8 +174,56 @@ TEST_SUITE("unit") {
     CudaBackend cuda(std::make_unique<FakeGpuDriver>(&gpu), 1 << 20);
     round.Run(cuda, {{other.data(), MemorySpace::kOtherDevice}});
     CHECK(other == kExpected);
-    for (size_t slot = 0; slot < other.size(); ++slot) {
-      CHECK(gpu.copied_to_other_device.contains(&other[slot]) == (kExpected[slot] != kUntouched));
+    // Neighbours go together.
+    CHECK(gpu.copied_to_other_device == std::set<const void*>{&other[2], &other[5], &other[7]});
+  }
+
+  TEST_CASE("held back, next tokens are written by themselves, wherever they lie") {
+    GreedyRound round;
+    AddEveryEnd(&round);
+    std::vector<TokenId> next = Untouched();
+    CpuBackend cpu(BestCpuTarget());
+    const auto is_untouched = [&] { CHECK(next == Untouched()); };
+    CHECK(round.RunHeldBack(cpu, {{next.data(), MemorySpace::kHost}}, is_untouched).ok());
+    CHECK(next == kExpected);
+    for (const int64_t staging_bytes : {int64_t{1}, int64_t{1} << 24}) {
+      CAPTURE(staging_bytes);
+      FakeGpu gpu;
+      std::vector<std::vector<TokenId>> all(3, Untouched());
+      const auto is_in = [&](size_t array) {
+        return [&all, array](const void* address) {
+          return address >= all[array].data() && address < all[array].data() + all[array].size();
+        };
+      };
+      gpu.is_imported = is_in(1);
+      gpu.is_on_other_device = is_in(2);
+      CudaBackend cuda(std::make_unique<FakeGpuDriver>(&gpu), staging_bytes);
+      const std::vector<TokenArray> arrays = {{all[0].data(), MemorySpace::kHost},
+                                              {all[1].data(), MemorySpace::kDevice},
+                                              {all[2].data(), MemorySpace::kOtherDevice}};
+      const auto are_untouched = [&] {
+        for (const std::vector<TokenId>& ids : all) CHECK(ids == Untouched());
+      };
+      CHECK(round.RunHeldBack(cuda, arrays, are_untouched).ok());
+      for (const std::vector<TokenId>& ids : all) CHECK(ids == kExpected);
+    }
+  }
+
+  TEST_CASE("next tokens that a device does not take are its failure") {
+    for (const char* const call : {"ToDevice", "Synchronize"}) {
+      CAPTURE(call);
+      GreedyRound round;
+      round.Add(0, {}, {6});
+      FakeGpu gpu;
+      std::vector<TokenId> next = Untouched();
+      gpu.is_imported = [&](const void* address) {
+        return address >= next.data() && address < next.data() + next.size();
+      };
+      CudaBackend cuda(std::make_unique<FakeGpuDriver>(&gpu), 1 << 20);
+      const absl::Status status = round.RunHeldBack(cuda, {{next.data(), MemorySpace::kDevice}},
+                                                    [&] { gpu.failing_call = call; });
+      CHECK(status.code() == absl::StatusCode::kInternal);
+      CHECK(status.message().find(call) != std::string::npos);
     }
   }
 }
@@ -171,7 +240,11 @@ TEST_SUITE("invariance") {
       CudaBackend cuda(std::make_unique<FakeGpuDriver>(&gpu), int64_t{1} << 24);
       for (Backend* backend : {static_cast<Backend*>(&cpu), static_cast<Backend*>(&cuda)}) {
         REQUIRE(backend->Prepare({700, 40, 3}).ok());
-        REQUIRE(backend->Run(round.All()).ok());
+        const RoundBatch all = round.All();
+        RoundBatch batch = all;
+        if (seed % 2 == 1) batch.num_next_tokens = 0;  // held back
+        REQUIRE(backend->Run(batch).ok());
+        if (seed % 2 == 1) REQUIRE(backend->WriteNextTokens(all).ok());
         std::vector<TokenId> expected(round.next_tokens(0).size(), RoundCase::kNoNextToken);
         int num_written = 0;
         for (int32_t i = 0; i < options.batch; ++i) {

@@ -335,6 +335,48 @@ TEST_SUITE("unit") {
     CHECK(asked == 1);
     CHECK(results[0].status == RoundStatus::kDeviceError);
   }
+
+  TEST_CASE("next tokens of a round that may be called off are written behind the question") {
+    VerifierFixture f;
+    TokenId ids[4];
+    f.verifier->BindNextTokens(0, {ids, MemorySpace::kHost});
+    const SequenceHandle s = f.Open();
+    const RoundInput input = f.Input(s);
+    RoundResult result;
+    bool is_let = false;
+    int num_written = 0;
+    f.backend->inspect = [](const RoundBatch& batch) { CHECK(batch.num_next_tokens == 0); };
+    f.backend->write_next = [&](const RoundBatch& batch) {
+      CHECK(is_let);
+      CHECK(f.verifier->Find(s)->kept_tokens == 0);
+      REQUIRE(batch.num_next_tokens == 1);
+      CHECK(batch.next_tokens[0].ids == ids);
+      REQUIRE(NextTokenOf(batch, 0) != nullptr);
+      CHECK(*NextTokenOf(batch, 0) == 5);
+      ++num_written;
+      return absl::OkStatus();
+    };
+    const auto verify = [&](bool answer) {
+      f.backend->script = {Confirm(1, {1, 5})};
+      f.verifier->VerifyRound({&input, 1}, {&result, 1}, [&] { return is_let = answer; });
+    };
+    verify(false);
+    CHECK(result.status == RoundStatus::kAborted);
+    CHECK(num_written == 0);
+    verify(true);
+    CHECK(result.status == RoundStatus::kOk);
+    CHECK(num_written == 1);
+    // Where they cannot be written, nothing is committed.
+    f.backend->write_next = [](const RoundBatch&) { return absl::InternalError("sticky"); };
+    verify(true);
+    CHECK(result.status == RoundStatus::kDeviceError);
+    CHECK(f.verifier->Find(s)->kept_tokens == 2);
+    // None are bound, none are written.
+    f.verifier->BindNextTokens(0, {});
+    verify(true);
+    CHECK(result.status == RoundStatus::kOk);
+    CHECK(result.total_kept == 4);
+  }
 }
 
 }  // namespace

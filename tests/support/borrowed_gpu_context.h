@@ -82,6 +82,10 @@ class BorrowedGpuPlatform final : public GpuPlatform {
     *devices = FakeGpuOptions().devices;
     return GpuResult::Ok();
   }
+  GpuResult FindDevice(GpuStream, size_t* device_index) override {
+    *device_index = 0;
+    return GpuResult::Ok();
+  }
   GpuResult OpenContext(size_t, std::unique_ptr<GpuContext>* context) override {
     *context = std::make_unique<BorrowedGpuContext>(gpu_);
     return GpuResult::Ok();

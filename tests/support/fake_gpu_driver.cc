@@ -158,7 +158,10 @@ GpuResult FakeGpuDriver::ToDevice(void* device, const void* host, size_t size_by
     if (IsDeviceMemory(host)) return GpuResult::Error("ToDevice from device memory");
     const bool is_other = gpu_->is_on_other_device != nullptr && gpu_->is_on_other_device(device);
     if (is_other) gpu_->copied_to_other_device.insert(device);
-    const GpuResult result = is_other ? GpuResult::Ok() : CheckRange("copy", device, size_bytes);
+    const bool is_others = gpu_->is_imported != nullptr && gpu_->is_imported(device) &&
+                           gpu_->is_imported(static_cast<const char*>(device) + size_bytes - 1);
+    const GpuResult result =
+        is_other || is_others ? GpuResult::Ok() : CheckRange("copy", device, size_bytes);
     if (result.ok()) std::memcpy(device, host, size_bytes);
     return result;
   });

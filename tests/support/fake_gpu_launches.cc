@@ -173,6 +173,7 @@ GpuResult FakeGpuDriver::RunRound(const FusedRound* at, const RoundBounds& bound
   if (round.may_defer && !bounds.may_defer) {
     return GpuResult::Error("a task may be deferred, and nobody would decide it");
   }
+  if (gpu_->before_round) gpu_->before_round(batch);
   result = RunBodies(round, bounds);
   if (result.ok() && gpu_->after_round) gpu_->after_round(batch);
   // A round that is not resolved must not find the tasks of an earlier one.

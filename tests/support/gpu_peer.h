@@ -48,7 +48,7 @@ enum class PeerOp : uint32_t {
   kUnregister,  // value
   // As an engine over libspecd (peer_engine.h), in the words of ScriptEngine; the code is a
   // SPECD_ERROR_*.
-  kOpenEngine,  // path: the uri
+  kOpenEngine,  // path: the uri, value: stream_timeout_ms, 0 for the default
   kCloseEngine,
   kFillRows,          // address, value: whether they are target rows
   kImportDevice,      // address, size_bytes -> value: the region, address
@@ -56,6 +56,13 @@ enum class PeerOp : uint32_t {
   kBind,              // word: the role, value: the region, address: the offset, size_bytes: rows
   kOpenSequence,      // value: the seed -> value: the sequence, address: its slot
   kRound,             // value: the sequence, word: the first row -> tokens, size_bytes of them
+  // A forward, a round and what the engine does with its answer, all on a stream; address: the
+  // sequence's next token. The target rows are those that kFillRows has filled.
+  kSubmitOnStream,  // value: the sequence, word: the first row, address
+  kHoldStream,      // what is enqueued from now on never runs
+  kAwaitStream,     // -> value: rounds that the stream has passed
+  kSeen,            // word: which of them -> value: next token seen behind it, size_bytes: answered
+  kPoll,            // -> value: the result's status; tokens, size_bytes of them
 };
 
 struct PeerRequest {

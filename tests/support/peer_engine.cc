@@ -37,7 +37,7 @@ PeerEngine::PeerEngine(FakeGpuContext* gpu) : gpu_(gpu) { process_gpu = gpu; }
 int PeerEngine::Do(const PeerRequest& request, PeerReply* reply) {
   switch (request.op) {
     case PeerOp::kOpenEngine:
-      return engine_.Open(request.path);
+      return engine_.Open(request.path, static_cast<uint32_t>(request.value));
     case PeerOp::kCloseEngine:
       engine_.Close();
       return SPECD_OK;
@@ -45,6 +45,7 @@ int PeerEngine::Do(const PeerRequest& request, PeerReply* reply) {
       // The memory is this process's own, so it can be reached without a stream.
       const std::vector<float> rows = ScriptEngine::Rows(request.value != 0);
       std::memcpy(reinterpret_cast<void*>(request.address), rows.data(), ScriptEngine::kRowsBytes);
+      if (request.value != 0) target_rows_ = reinterpret_cast<void*>(request.address);
       return SPECD_OK;
     }
     case PeerOp::kImportDevice: {
@@ -73,8 +74,62 @@ int PeerEngine::Do(const PeerRequest& request, PeerReply* reply) {
       return code;
     }
     default:
+      return DoOnStream(request, reply);
+  }
+}
+
+int PeerEngine::DoOnStream(const PeerRequest& request, PeerReply* reply) {
+  if (stream_.handle == nullptr) (void)gpu_->CreateStream(&stream_);
+  switch (request.op) {
+    case PeerOp::kSubmitOnStream:
+      return SubmitOnStream(request);
+    case PeerOp::kHoldStream: {
+      // A word that nobody writes, and whose memory is the process's for its life.
+      GpuAddress word = 0;
+      (void)gpu_->Allocate(sizeof(uint64_t), &word);
+      return gpu_->WaitValue(stream_, word, GpuWord::k64, 1).code();
+    }
+    case PeerOp::kAwaitStream:
+      reply->value = seen_.size();
+      return gpu_->Synchronize(stream_).code();
+    case PeerOp::kSeen: {
+      const Seen& seen = seen_.at(request.word);
+      reply->value = static_cast<uint64_t>(seen.next_token);
+      reply->size_bytes = seen.verdict == seen.answered ? 1 : 0;
+      return SPECD_OK;
+    }
+    case PeerOp::kPoll: {
+      std::vector<int32_t> kept;
+      const int code = engine_.Poll(&kept, &reply->value);
+      reply->size_bytes = kept.size();
+      std::copy(kept.begin(), kept.end(), reply->tokens);
+      return code;
+    }
+    default:
       return SPECD_ERROR_UNSUPPORTED;
   }
+}
+
+// Rows are there from the forward to the answer, and at no other time.
+int PeerEngine::SubmitOnStream(const PeerRequest& request) {
+  static const std::vector<float> rows = ScriptEngine::Rows(true);
+  static const std::vector<float> spoilt(rows.size(), 0.0f);
+  static constexpr int32_t own_token = kOwnToken;
+  int code = Copy(target_rows_, rows.data(), ScriptEngine::kRowsBytes);
+  if (code == kGpuOk) {
+    code = engine_.Submit(request.value, static_cast<uint32_t>(request.word), stream_.handle);
+  }
+  specd_verdict verdict = {};
+  if (code == SPECD_OK) code = specd_get_verdict(engine_.get(), &verdict);
+  if (code != SPECD_OK) return code;
+  auto* const next_token = reinterpret_cast<void*>(request.address);
+  Seen& seen = seen_.emplace_back();
+  seen.answered = verdict.answered;
+  code = Copy(&seen.verdict, reinterpret_cast<void*>(verdict.device_address), sizeof(uint64_t));
+  if (code == kGpuOk) code = Copy(&seen.next_token, next_token, sizeof(int32_t));
+  if (code == kGpuOk) code = Copy(next_token, &own_token, sizeof(int32_t));
+  if (code == kGpuOk) code = Copy(target_rows_, spoilt.data(), ScriptEngine::kRowsBytes);
+  return code;
 }
 
 }  // namespace specd

@@ -33,9 +33,10 @@ class ScriptEngine {
   }
   static uint32_t LikelyId(uint32_t row) { return row * 37 % kVocab; }
 
-  int Open(const std::string& uri) {
+  int Open(const std::string& uri, uint32_t stream_timeout_ms = 0) {
     specd_options options;
     specd_options_init(&options);
+    options.stream_timeout_ms = stream_timeout_ms;
     options.vocab_size = kVocab;
     options.max_batch = 4;
     options.max_sequences = kMaxSequences;
@@ -70,9 +71,9 @@ class ScriptEngine {
     return code;
   }
 
-  // Three sampled drafts, judged by the four rows from `first_row` on. The kept tokens, at most
-  // four; none where the round was not answered SPECD_STATUS_OK.
-  int Round(specd_sequence sequence, uint32_t first_row, std::vector<int32_t>* kept) {
+  // Three sampled drafts, judged by the four rows from `first_row` on; on a stream unless it is
+  // null.
+  int Submit(specd_sequence sequence, uint32_t first_row, void* stream = nullptr) {
     int32_t tokens[kMaxDraft];
     uint8_t kinds[kMaxDraft];
     uint32_t rows[kMaxDraft + 1];
@@ -82,14 +83,26 @@ class ScriptEngine {
     specd_draft part = ChainDraft(sequence, kMaxDraft, tokens, rows);
     part.kinds = kinds;
     part.draft_rows = rows;
-    int code = specd_submit(engine_, 1, &part, 1);
+    if (stream != nullptr) return specd_submit_on_stream(engine_, 1, &part, 1, stream);
+    return specd_submit(engine_, 1, &part, 1);
+  }
+
+  // The oldest round's kept tokens, at most four; none where it was not answered SPECD_STATUS_OK.
+  int Poll(std::vector<int32_t>* kept, uint64_t* status) {
     specd_completion done = {};
-    if (code == SPECD_OK) code = specd_poll(engine_, &done, 60000);
+    const int code = specd_poll(engine_, &done, 60000);
     if (code != SPECD_OK) return code;
     const specd_result& result = done.results[0];
+    *status = result.status;
     if (result.status == SPECD_STATUS_OK)
       kept->assign(result.tokens, result.tokens + result.num_kept);
     return SPECD_OK;
+  }
+
+  int Round(specd_sequence sequence, uint32_t first_row, std::vector<int32_t>* kept) {
+    const int code = Submit(sequence, first_row);
+    uint64_t status = SPECD_STATUS_OK;
+    return code == SPECD_OK ? Poll(kept, &status) : code;
   }
 
  private:

@@ -50,6 +50,10 @@ class ScriptedBackend : public Backend {
     return absl::OkStatus();
   }
 
+  absl::Status WriteNextTokens(const RoundBatch& batch) override {
+    return write_next ? write_next(batch) : absl::OkStatus();
+  }
+
   absl::Status Transform(const TransformBatch&) override { return next_status; }
 
   // Staged rounds are answered from the script when they are collected, as many as `num_run` says.
@@ -88,7 +92,8 @@ class ScriptedBackend : public Backend {
   std::vector<ChainTask> seen;
   std::function<void(const RoundBatch&)> inspect;  // sees a batch while it is alive
   absl::Status next_status;
-  BackendLimits limits;  // of Prepare
+  std::function<absl::Status(const RoundBatch&)> write_next;  // WriteNextTokens; Run writes none
+  BackendLimits limits;                                       // of Prepare
   std::deque<RoundBatch> staged;
   std::deque<absl::Status> stage_statuses;  // of the next calls of Stage; then OK
   int32_t num_run = 0;                      // staged rounds that the engine's graph has done

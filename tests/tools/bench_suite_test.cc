@@ -29,6 +29,9 @@ class TamperingBackend final : public Backend {
     if (batch.tasks[0].chain.num_drafts > 0) tamper_(batch, num_calls_++);
     return status;
   }
+  absl::Status WriteNextTokens(const RoundBatch& batch) override {
+    return backend_->WriteNextTokens(batch);
+  }
   absl::Status Transform(const TransformBatch& batch) override {
     return backend_->Transform(batch);
   }

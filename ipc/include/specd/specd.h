@@ -178,12 +178,12 @@ enum {
 
 /* SPECD_NEXT_TOKEN: after every round in which a sequence gets tokens, the last of them, which its
  * next forward reads, lies at its slot (specd_sequence_slot). num_rows >= max_sequences, no gaps.
- * Nothing else is written there: opening and forking write nothing, and what lies at the slot of a
- * finished sequence means nothing, nor does what a round leaves that ends SPECD_STATUS_ABORTED,
- * until a later one of the sequence is answered: a slow daemon may write it after the release of
- * the stream, over what the engine has put there itself. Roles SPECD_NEXT_TOKEN + 1 .. + 7 are
- * further copies, one for each tensor-parallel rank, on any GPU or in shared memory: rows are bound
- * once, by rank 0, and all copies are written.
+ * Nothing else is written there: nothing by opening and forking, and nothing by a round that ends
+ * SPECD_STATUS_ABORTED, however late the daemon is, so what the engine puts there itself then
+ * stays. What lies at the slot of a finished sequence means nothing, nor does what is left by a
+ * round that ends SPECD_STATUS_DEVICE_ERROR and by a daemon that was killed. Roles
+ * SPECD_NEXT_TOKEN + 1 .. + 7 are further copies, one for each tensor-parallel rank, on any GPU or
+ * in shared memory: rows are bound once, by rank 0, and all copies are written.
  *
  * SPECD_DRAFT_TOKENS: draft tokens where the drafter leaves them, such as on the GPU, so that no
  * CPU has to know them. The row of a sequence is that of its slot: num_rows >= max_sequences,
