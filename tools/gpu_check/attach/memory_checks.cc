@@ -86,20 +86,20 @@ AttachResult CheckBadHandles(const AttachSetting& setting) {
     GpuExport exported;
     ExpectOk(scene.gpu().Allocate(kMiB, &own), "allocating");
     ExpectOk(scene.gpu().Export(own, GpuMemoryKind::kIpc, &exported), "exporting");
-    refused("own_handle", {exported, kMiB});
-    GpuImport random{{}, kMiB};
+    refused("own_handle", {exported.kind, exported.handle});
+    GpuImport random;
     for (size_t i = 0; i < kGpuHandleBytes; ++i) {
-      random.source.handle[i] = static_cast<uint8_t>(37 * i + 11);
+      random.handle[i] = static_cast<uint8_t>(37 * i + 11);
     }
     refused("random_bytes", random);
-    refused("no_bytes", {{}, kMiB});
+    refused("no_bytes", {});
     const PeerMemory memory = scene.MemoryOfPeer(GpuMemoryKind::kIpc, kMiB, 1);
     scene.Ask({.op = PeerOp::kFree, .address = memory.address_there});
     refused("freed", memory.import());
     const PeerMemory orphan = scene.MemoryOfPeer(GpuMemoryKind::kIpc, kMiB, 1);
     scene.peer().Kill();
     refused("exporter_gone", orphan.import());
-    refused("no_descriptor", {{GpuMemoryKind::kVmm, {}, -1}, 2 * kMiB});
+    refused("no_descriptor", {GpuMemoryKind::kVmm, {}, {{-1, 2 * kMiB}}});
     ExpectOk(scene.gpu().Check(), "afterwards");
     return result;
   });

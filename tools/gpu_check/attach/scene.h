@@ -49,7 +49,7 @@ struct PeerMemory {
   PeerReply reply;
   UniqueFd fd;
   GpuAddress address_there = 0;
-  GpuImport import() const { return {{kind, reply.handle, fd.get()}, reply.size_bytes}; }
+  GpuImport import() const { return {kind, reply.handle, {{fd.get(), reply.size_bytes}}}; }
   GpuMemoryKind kind = GpuMemoryKind::kIpc;
 };
 
