@@ -120,6 +120,7 @@ TEST_SUITE("process") {
                                                           {"opened_twice", "Close"},
                                                           {"bad_handles", "Check"},
                                                           {"descriptor", "Import"},
+                                                          {"pieces", "Import"},
                                                           {"pool", "Close"},
                                                           {"words", "WaitValue"},
                                                           {"release_by_store", "RegisterHost"},
