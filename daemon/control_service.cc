@@ -132,10 +132,8 @@ absl::StatusOr<Reply> ControlService::On(const RegisterDeviceRegionRequest& requ
                                          std::vector<UniqueFd>& fds) {
   const DeviceRegionSpec spec{request.kind,       request.device_uuid,  request.handle,
                               request.base_bytes, request.offset_bytes, request.size_bytes,
-                              request.buffer_id,  request.export_pid};
-  const UniqueFd none;
-  absl::StatusOr<uint32_t> region =
-      session_->device_regions().Register(spec, fds.empty() ? none : fds.front(), host_.peer_pid);
+                              request.buffer_id,  request.export_pid,   request.piece_bytes};
+  absl::StatusOr<uint32_t> region = session_->device_regions().Register(spec, fds, host_.peer_pid);
   if (!region.ok()) return region.status();
   return Reply(RegionReply{*region});
 }

@@ -32,9 +32,11 @@ absl::Status DeviceRegions::CheckNew(const DeviceRegionSpec& spec) {
   for (const auto& [id, entry] : entries_) {
     const DeviceRegionSpec& known = entry.spec;
     if (known.export_pid != spec.export_pid) continue;
-    // One of the two descriptions is of memory that is gone.
+    // One of the two descriptions is of memory that is gone. Behind descriptors nothing is gone,
+    // and tensors that begin in one piece may end in different ones.
+    const bool has_one_size = spec.kind != static_cast<uint32_t>(GpuMemoryKind::kVmm);
     if (known.buffer_id == spec.buffer_id &&
-        (known.base_bytes != spec.base_bytes || known.kind != spec.kind)) {
+        (known.kind != spec.kind || (has_one_size && known.base_bytes != spec.base_bytes))) {
       return MakeError(SPECD_ERROR_STATE, "buffer_id",
                        fmt::format("buffer_id = {} is registered as region {} with base_bytes = {} "
                                    "and kind = {}, and comes with {} and {}; an allocation has one "
@@ -53,8 +55,8 @@ absl::Status DeviceRegions::CheckNew(const DeviceRegionSpec& spec) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<uint32_t> DeviceRegions::Register(const DeviceRegionSpec& spec, const UniqueFd& fd,
-                                                 pid_t peer_pid) {
+absl::StatusOr<uint32_t> DeviceRegions::Register(const DeviceRegionSpec& spec,
+                                                 std::span<const UniqueFd> fds, pid_t peer_pid) {
   if (importer_ == nullptr) {
     return MakeError(SPECD_ERROR_UNSUPPORTED, "kind",
                      "rounds of this session run on the CPU, which cannot read device memory; "
@@ -62,7 +64,7 @@ absl::StatusOr<uint32_t> DeviceRegions::Register(const DeviceRegionSpec& spec, c
   }
   MutexLock lock(&mutex_);
   if (absl::Status status = CheckNew(spec); !status.ok()) return status;
-  absl::StatusOr<DeviceRegion> region = importer_->Import(spec, fd, peer_pid);
+  absl::StatusOr<DeviceRegion> region = importer_->Import(spec, fds, peer_pid);
   if (!region.ok()) return region.status();
   entries_.emplace(next_id_, Entry{*std::move(region), spec});
   return next_id_++;

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
@@ -30,7 +31,7 @@ class DeviceRegions {
   explicit DeviceRegions(DeviceImporter* importer) : importer_(importer) {}
 
   // Control thread only, as the importer is. Returns the id, which is never used again.
-  absl::StatusOr<uint32_t> Register(const DeviceRegionSpec& spec, const UniqueFd& fd,
+  absl::StatusOr<uint32_t> Register(const DeviceRegionSpec& spec, std::span<const UniqueFd> fds,
                                     pid_t peer_pid);
   // The same for memory of this process itself, which needs no importer.
   absl::StatusOr<uint32_t> Adopt(DeviceRegion region);

@@ -31,21 +31,9 @@ absl::StatusOr<DeviceRegion> EngineDevice::Own(GpuAddress address, uint64_t size
   GpuAllocation first;
   const absl::StatusOr<GpuContext*> context = Find(address, &first);
   if (!context.ok()) return context.status();
-  // A tensor may span several pieces of physical memory, one behind the other.
-  GpuAllocation piece = first;
-  bool is_whole = size_bytes >= 1 && size_bytes <= kRegionBytesMax;
-  while (is_whole && piece.base + piece.size_bytes < address + size_bytes) {
-    const GpuAddress next = piece.base + piece.size_bytes;
-    is_whole = (*context)->Describe(next, &piece).ok() && piece.base == next &&
-               piece.size_bytes > 0 && piece.device_index == first.device_index;
-  }
-  if (!is_whole) {
-    return MakeError(
-        SPECD_ERROR_REGION, "size_bytes",
-        fmt::format("size_bytes = {} from address = {:#x} is not all memory of one device; "
-                    "the allocation has {} bytes behind the address",
-                    size_bytes, address, first.base + first.size_bytes - address));
-  }
+  const absl::StatusOr<std::vector<GpuAllocation>> range =
+      DescribeRange(**context, address, size_bytes);
+  if (!range.ok()) return range.status();
   return DeviceRegion(address, size_bytes, devices_[first.device_index].uuid);
 }
 

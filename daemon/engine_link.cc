@@ -52,26 +52,7 @@ class SocketLink : public EngineLink {
   }
 
   absl::StatusOr<Reply> Call(const Request& request, int fd, UniqueFd* segment_fd) override {
-    if (broken_) return Disconnected();
-    absl::StatusOr<std::vector<uint8_t>> message = EncodeRequest(request, ++request_id_);
-    if (!message.ok()) return message.status();
-    const std::span<const int> fds(&fd, fd >= 0 ? 1 : 0);
-    if (!connection_.Send(*message, fds, timeout_).ok()) return Disconnected();
-    std::vector<UniqueFd> received_fds;
-    absl::StatusOr<Received> received = connection_.Receive(buffer_, &received_fds, timeout_);
-    if (!received.ok() || received->result == ReceiveResult::kHangup) return Disconnected();
-    if (received->result == ReceiveResult::kTimeout) {
-      // A late reply would be taken for the next one's: the connection is of no more use.
-      broken_ = true;
-      return MakeError(SPECD_ERROR_DISCONNECTED, "timeout_ms",
-                       fmt::format("the daemon did not answer within {}; it may be stuck, or "
-                                   "timeout_ms too short",
-                                   absl::FormatDuration(timeout_)));
-    }
-    if (segment_fd != nullptr && received_fds.size() == 1) {
-      *segment_fd = std::move(received_fds.front());
-    }
-    return ReadReply({buffer_.data(), received->size_bytes}, request_id_);
+    return Exchange(request, {&fd, fd >= 0 ? size_t{1} : 0}, segment_fd);
   }
 
   absl::StatusOr<DeviceRegistration> RegisterDevice(uint64_t address,
@@ -79,11 +60,13 @@ class SocketLink : public EngineLink {
     absl::StatusOr<DeviceExport> exported = device_.Export(address, size_bytes);
     if (!exported.ok()) return exported.status();
     const DeviceRegionSpec& spec = exported->spec;
+    std::vector<int> fds;
+    for (const UniqueFd& fd : exported->fds) fds.push_back(fd.get());
     const absl::StatusOr<Reply> reply =
-        Call(RegisterDeviceRegionRequest{spec.kind, spec.device_uuid, spec.handle, spec.base_bytes,
-                                         spec.offset_bytes, spec.size_bytes, spec.buffer_id,
-                                         spec.export_pid},
-             exported->fd.get(), nullptr);
+        Exchange(RegisterDeviceRegionRequest{spec.kind, spec.device_uuid, spec.handle,
+                                             spec.base_bytes, spec.offset_bytes, spec.size_bytes,
+                                             spec.buffer_id, spec.export_pid, spec.piece_bytes},
+                 fds, nullptr);
     if (!reply.ok()) return reply.status();
     const auto* const region = std::get_if<RegionReply>(&*reply);
     if (region == nullptr) {
@@ -107,6 +90,30 @@ class SocketLink : public EngineLink {
   absl::Status EnqueueStaged(void*, uint32_t) override { return CheckStaging(); }
 
  private:
+  // Sends the request with descriptors, and waits for its reply.
+  absl::StatusOr<Reply> Exchange(const Request& request, std::span<const int> fds,
+                                 UniqueFd* segment_fd) {
+    if (broken_) return Disconnected();
+    absl::StatusOr<std::vector<uint8_t>> message = EncodeRequest(request, ++request_id_);
+    if (!message.ok()) return message.status();
+    if (!connection_.Send(*message, fds, timeout_).ok()) return Disconnected();
+    std::vector<UniqueFd> received_fds;
+    absl::StatusOr<Received> received = connection_.Receive(buffer_, &received_fds, timeout_);
+    if (!received.ok() || received->result == ReceiveResult::kHangup) return Disconnected();
+    if (received->result == ReceiveResult::kTimeout) {
+      // A late reply would be taken for the next one's: the connection is of no more use.
+      broken_ = true;
+      return MakeError(SPECD_ERROR_DISCONNECTED, "timeout_ms",
+                       fmt::format("the daemon did not answer within {}; it may be stuck, or "
+                                   "timeout_ms too short",
+                                   absl::FormatDuration(timeout_)));
+    }
+    if (segment_fd != nullptr && received_fds.size() == 1) {
+      *segment_fd = std::move(received_fds.front());
+    }
+    return ReadReply({buffer_.data(), received->size_bytes}, request_id_);
+  }
+
   absl::Status Disconnected() {
     broken_ = true;
     return MakeError(SPECD_ERROR_DISCONNECTED, "",

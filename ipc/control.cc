@@ -32,9 +32,8 @@ absl::Status Invalid(std::string_view field, std::string_view text) {
 }
 
 constexpr bool FdsFit(ControlType type, uint32_t num_fds) {
-  if (type == ControlType::kOpenSequence || type == ControlType::kRegisterDeviceRegion) {
-    return num_fds <= 1;
-  }
+  if (type == ControlType::kOpenSequence) return num_fds <= 1;
+  if (type == ControlType::kRegisterDeviceRegion) return num_fds <= kMessageFdsMax;
   return num_fds == (type == ControlType::kRegisterRegion || type == ControlType::kHelloReply);
 }
 
@@ -45,7 +44,9 @@ uint32_t FdsOf(const Message&) {
 }
 uint32_t FdsOf(const OpenSequenceRequest& request) { return request.num_list_ids() > 0 ? 1 : 0; }
 uint32_t FdsOf(const RegisterDeviceRegionRequest& request) {
-  return request.kind == static_cast<uint32_t>(GpuMemoryKind::kIpc) ? 0 : 1;
+  if (request.kind == static_cast<uint32_t>(GpuMemoryKind::kIpc)) return 0;
+  if (request.kind == static_cast<uint32_t>(GpuMemoryKind::kPool)) return 1;
+  return static_cast<uint32_t>(request.piece_bytes.size());
 }
 
 const char* NameOf(ControlType type) {

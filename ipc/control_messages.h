@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ipc/layout.h"
+#include "ipc/unix_socket.h"
 
 namespace specd {
 
@@ -77,7 +78,8 @@ struct RegisterRegionRequest {
   }
 };
 
-// Comes with one descriptor, unless the kind is a CUDA IPC handle. As in ipc/device_region.h.
+// Comes with a descriptor for each piece, with one of a pool, and with none beside a CUDA IPC
+// handle. As in ipc/device_region.h.
 struct RegisterDeviceRegionRequest {
   static constexpr ControlType kType = ControlType::kRegisterDeviceRegion;
   uint32_t kind = 0;
@@ -88,6 +90,7 @@ struct RegisterDeviceRegionRequest {
   uint64_t size_bytes = 0;
   uint64_t buffer_id = 0;
   uint32_t export_pid = 0;
+  std::vector<uint64_t> piece_bytes;
 
   template <class Self, class F>
   static void Fields(Self& self, F&& f) {
@@ -99,6 +102,7 @@ struct RegisterDeviceRegionRequest {
     f("size_bytes", self.size_bytes);
     f("buffer_id", self.buffer_id);
     f("export_pid", self.export_pid);
+    f("piece_bytes", self.piece_bytes, kMessageFdsMax);
   }
 };
 

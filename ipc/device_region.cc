@@ -10,6 +10,7 @@
 
 #include "ipc/error.h"
 #include "ipc/include/specd/specd.h"
+#include "ipc/unix_socket.h"
 
 namespace specd {
 namespace {
@@ -104,12 +105,53 @@ absl::Status CheckSizes(const DeviceRegionSpec& spec) {
   return absl::OkStatus();
 }
 
-absl::Status CheckFd(GpuMemoryKind kind, const UniqueFd& fd) {
-  const bool is_wanted = kind != GpuMemoryKind::kIpc;
-  if (fd.valid() == is_wanted) return absl::OkStatus();
+// What stands behind each descriptor, which only kind = 2 says.
+absl::Status CheckPieces(GpuMemoryKind kind, const DeviceRegionSpec& spec,
+                         uint64_t granularity_bytes) {
+  const std::vector<uint64_t>& pieces = spec.piece_bytes;
+  if (kind != GpuMemoryKind::kVmm) {
+    if (pieces.empty()) return absl::OkStatus();
+    return Invalid("piece_bytes", fmt::format("piece_bytes has {} elements; kind = {} has none: "
+                                              "its handle stands for the whole allocation",
+                                              pieces.size(), static_cast<uint32_t>(kind)));
+  }
+  if (pieces.empty() || pieces.size() > kMessageFdsMax) {
+    return Invalid("piece_bytes",
+                   fmt::format("piece_bytes has {} elements, allowed are 1..{}: kind = 2 sends the "
+                               "size of every piece of physical memory that the region lies on",
+                               pieces.size(), kMessageFdsMax));
+  }
+  if (granularity_bytes == 0) {
+    return MakeError(SPECD_ERROR_UNSUPPORTED, "kind",
+                     "kind = 2: this device has no memory behind descriptors; allocate with "
+                     "cudaMalloc");
+  }
+  uint64_t sum_bytes = 0;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    if (pieces[i] < 1 || pieces[i] > kRegionBytesMax - sum_bytes ||
+        pieces[i] % granularity_bytes != 0) {
+      return Invalid(
+          "piece_bytes",
+          fmt::format("piece_bytes[{}] = {}: allowed are multiples of {}, and {} for all "
+                      "of them together; send the size that cuMemMap was given",
+                      i, pieces[i], granularity_bytes, kRegionBytesMax));
+    }
+    sum_bytes += pieces[i];
+  }
+  if (sum_bytes == spec.base_bytes) return absl::OkStatus();
+  return Invalid("base_bytes",
+                 fmt::format("base_bytes = {} but the {} piece_bytes are {} together; "
+                             "send their sum",
+                             spec.base_bytes, pieces.size(), sum_bytes));
+}
+
+absl::Status CheckFds(GpuMemoryKind kind, size_t num_pieces, std::span<const UniqueFd> fds) {
+  const size_t wanted = kind == GpuMemoryKind::kVmm ? num_pieces : kind == GpuMemoryKind::kPool;
+  if (fds.size() == wanted) return absl::OkStatus();
   return Invalid("num_fds",
-                 fmt::format("kind = {} comes with {} descriptor, {} came",
-                             static_cast<uint32_t>(kind), is_wanted ? 1 : 0, fd.valid() ? 1 : 0));
+                 fmt::format("kind = {} with {} piece_bytes comes with {} descriptors, "
+                             "{} came",
+                             static_cast<uint32_t>(kind), num_pieces, wanted, fds.size()));
 }
 
 // A handle of 64 bytes is looked up by the exporter's process id, in the driver.
@@ -141,7 +183,7 @@ bool IsSameDevice(std::string_view uuid, std::string_view other) {
 
 DeviceRegion::DeviceRegion(DeviceRegion&& other) noexcept
     : context_(std::exchange(other.context_, nullptr)),
-      mapping_(other.mapping_),
+      mapping_(std::move(other.mapping_)),
       address_(other.address_),
       size_bytes_(other.size_bytes_),
       device_uuid_(std::move(other.device_uuid_)) {}
@@ -166,34 +208,40 @@ absl::Status DeviceRegion::Close() {
 }
 
 absl::StatusOr<DeviceRegion> DeviceImporter::Import(const DeviceRegionSpec& spec,
-                                                    const UniqueFd& fd, pid_t peer_pid) {
+                                                    std::span<const UniqueFd> fds, pid_t peer_pid) {
   const absl::StatusOr<GpuMemoryKind> kind = CheckKind(spec.kind);
   if (!kind.ok()) return kind.status();
   const absl::StatusOr<size_t> device = FindDevice(spec.device_uuid);
   if (!device.ok()) return device.status();
   const absl::StatusOr<GpuHandle> handle = CheckHandle(*kind, spec.handle);
   if (!handle.ok()) return handle.status();
-  absl::Status status = CheckFd(*kind, fd);
+  absl::Status status = CheckPieces(*kind, spec, devices_[*device].granularity_bytes);
+  if (status.ok()) status = CheckFds(*kind, spec.piece_bytes.size(), fds);
   if (status.ok()) status = CheckSizes(spec);
   if (status.ok() && *kind == GpuMemoryKind::kIpc) status = CheckExporter(spec, peer_pid);
   if (!status.ok()) return status;
   absl::StatusOr<std::shared_ptr<GpuContext>> context = ContextOf(*device);
   if (!context.ok()) return context.status();
 
+  GpuImport import = {*kind, *handle};
+  for (size_t i = 0; i < fds.size(); ++i) {
+    const bool has_size = *kind == GpuMemoryKind::kVmm;
+    import.pieces.push_back({fds[i].get(), has_size ? spec.piece_bytes[i] : 0});
+  }
   GpuMapping mapping;
-  const GpuResult imported =
-      (*context)->Import({{*kind, *handle, fd.get()}, spec.base_bytes}, &mapping);
+  const GpuResult imported = (*context)->Import(import, &mapping);
   if (!imported.ok()) return Explain(imported, **context, *kind);
-  DeviceRegion region(*context, mapping, spec);
+  const uint64_t mapped_bytes = mapping.size_bytes;
+  DeviceRegion region(*context, std::move(mapping), spec);
   // An attach that broke the context must not look like one that worked.
   const GpuResult health = (*context)->Check();
   if (!health.ok()) return Explain(health, **context, *kind);
   // The driver maps whole allocations, and may round them up.
-  if (mapping.size_bytes < spec.base_bytes) {
+  if (mapped_bytes < spec.base_bytes) {
     return RegionError("base_bytes",
                        fmt::format("base_bytes = {} but the allocation has {} bytes; send the size "
                                    "of the allocation that was exported",
-                                   spec.base_bytes, mapping.size_bytes));
+                                   spec.base_bytes, mapped_bytes));
   }
   return region;
 }
@@ -279,7 +327,7 @@ absl::Status DeviceImporter::Explain(const GpuResult& result, GpuContext& contex
                                    result.text(), static_cast<uint32_t>(kind)));
     default:
       return RegionError(
-          source, fmt::format("{}: it opens no memory of kind = {} with base_bytes as said; is the "
+          source, fmt::format("{}: it opens no memory of kind = {} with the sizes as said; is the "
                               "allocation still there, and the process that exported it?",
                               result.text(), static_cast<uint32_t>(kind)));
   }

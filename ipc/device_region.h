@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -35,11 +36,12 @@ struct DeviceRegionSpec {
   uint32_t kind = 0;          // GpuMemoryKind
   std::string device_uuid;    // 32 hexadecimal digits, with or without GPU-, MIG- and dashes
   std::string handle;         // 128 hexadecimal digits; "" for kVmm
-  uint64_t base_bytes = 0;    // of the allocation that was exported
+  uint64_t base_bytes = 0;    // of the allocation that was exported; kVmm: of all pieces
   uint64_t offset_bytes = 0;  // of the region in it, a multiple of 16
   uint64_t size_bytes = 0;    // of the region
-  uint64_t buffer_id = 0;     // of the allocation, in the process that exported it
-  uint32_t export_pid = 0;    // that process, as it sees itself
+  uint64_t buffer_id = 0;  // of the allocation, in the process that exported it; of the first piece
+  uint32_t export_pid = 0;                 // that process, as it sees itself
+  std::vector<uint64_t> piece_bytes = {};  // kVmm: of each piece, in the order of the descriptors
 };
 
 // Whether two texts name the same device; not where one of them is no UUID.
@@ -68,11 +70,11 @@ class DeviceRegion {
 
  private:
   friend class DeviceImporter;
-  DeviceRegion(std::shared_ptr<GpuContext> context, const GpuMapping& mapping,
+  DeviceRegion(std::shared_ptr<GpuContext> context, GpuMapping mapping,
                const DeviceRegionSpec& spec)
       : context_(std::move(context)),
-        mapping_(mapping),
-        address_(mapping.address + spec.offset_bytes),
+        mapping_(std::move(mapping)),
+        address_(mapping_.address + spec.offset_bytes),
         size_bytes_(spec.size_bytes),
         device_uuid_(spec.device_uuid) {}
 
@@ -90,9 +92,9 @@ class DeviceImporter {
   DeviceImporter(GpuPlatform* platform, std::function<void()> on_device_failure)
       : platform_(platform), on_device_failure_(std::move(on_device_failure)) {}
 
-  // `peer_pid` is the engine as the kernel knows it, 0 if it cannot be seen from here; `fd` came
-  // with the message, or is not valid.
-  absl::StatusOr<DeviceRegion> Import(const DeviceRegionSpec& spec, const UniqueFd& fd,
+  // `peer_pid` is the engine as the kernel knows it, 0 if it cannot be seen from here; `fds` are
+  // what came with the message.
+  absl::StatusOr<DeviceRegion> Import(const DeviceRegionSpec& spec, std::span<const UniqueFd> fds,
                                       pid_t peer_pid);
 
  private:

@@ -22,7 +22,7 @@
 namespace specd {
 
 inline constexpr size_t kSocketPathMax = 107;  // sun_path, less the final 0
-inline constexpr size_t kMessageFdsMax = 4;
+inline constexpr size_t kMessageFdsMax = 250;  // the kernel lets 253 through (SCM_MAX_FD)
 
 struct PeerCredentials {
   pid_t pid = 0;

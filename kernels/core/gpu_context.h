@@ -28,14 +28,15 @@ using GpuAddress = uint64_t;
 // How memory was allocated decides how it travels. Values as on the wire (docs/PROTOCOL.md).
 enum class GpuMemoryKind : uint32_t {
   kIpc = 1,   // cudaMalloc: 64 bytes that stand for the whole allocation
-  kVmm = 2,   // cuMemCreate, such as PyTorch's expandable segments: a descriptor
+  kVmm = 2,   // cuMemCreate, such as PyTorch's expandable segments: a descriptor for each piece
   kPool = 3,  // cudaMallocAsync: the pool's descriptor, and 64 bytes for the pointer
 };
 
 inline constexpr size_t kGpuHandleBytes = 64;
 using GpuHandle = std::array<uint8_t, kGpuHandleBytes>;
 
-// The allocation that an address lies in.
+// The allocation that an address lies in. Of kind kVmm: one piece of physical memory. A tensor may
+// lie on several, one behind the other.
 struct GpuAllocation {
   GpuAddress base = 0;
   uint64_t size_bytes = 0;
@@ -53,11 +54,18 @@ struct GpuExport {
   int fd = -1;
 };
 
-// An export as it arrives, and the bytes that are to be mapped from the beginning of the
-// allocation. The descriptor stays the caller's.
-struct GpuImport {
-  GpuExport source;
+// A descriptor, and for kVmm the bytes that are to be mapped from the beginning of what it stands
+// for.
+struct GpuPiece {
+  int fd = -1;
   uint64_t size_bytes = 0;
+};
+
+// Exports as they arrive. The descriptors stay the caller's.
+struct GpuImport {
+  GpuMemoryKind kind = GpuMemoryKind::kIpc;
+  GpuHandle handle = {};
+  std::vector<GpuPiece> pieces = {};  // kVmm: one or more, to lie side by side; kPool: the pool's
 };
 
 struct GpuMapping {
@@ -65,6 +73,7 @@ struct GpuMapping {
   GpuAddress address = 0;  // of the first byte of the allocation
   uint64_t size_bytes = 0;
   void* pool = nullptr;
+  std::vector<uint64_t> piece_bytes = {};  // kVmm
 };
 
 struct GpuStream {
@@ -95,7 +104,7 @@ class GpuContext {
   // An error for an address that is not in device memory.
   virtual GpuResult Describe(GpuAddress address, GpuAllocation* allocation) = 0;
 
-  // Exports the allocation that the address lies in, never a part of it.
+  // Exports the allocation that the address lies in, never a part of it; of kind kVmm the piece.
   virtual GpuResult Export(GpuAddress address, GpuMemoryKind kind, GpuExport* exported) = 0;
 
   // Lets the device reach host memory that other processes may map too; `device` is its address
@@ -108,7 +117,8 @@ class GpuContext {
 
   // Kind kIpc: opening what is open already gives the same address again, and counts. What the
   // exporter frees or takes along when it dies must not be touched any more, except kVmm, which
-  // lives as long as somebody maps it.
+  // lives as long as somebody maps it. Pieces are mapped all or none, in their order and without a
+  // gap.
   virtual GpuResult Import(const GpuImport& import, GpuMapping* mapping) = 0;
   virtual GpuResult Close(const GpuMapping& mapping) = 0;
 

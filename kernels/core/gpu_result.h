@@ -64,6 +64,7 @@ struct GpuDevice {
   bool has_ipc_events = false;
   bool has_64_bit_words = false;     // stream memory operations on 64-bit words
   std::optional<bool> has_mps = {};  // none: the driver is too old to say
+  uint64_t granularity_bytes = 0;    // of memory behind descriptors; 0: there is none
 };
 
 }  // namespace specd

@@ -33,6 +33,15 @@ struct Access {
   int32_t device;
   int32_t flags;
 };
+// CUmemAllocationProp
+struct AllocationProperties {
+  int32_t type;
+  int32_t handle_types;
+  int32_t location_type;
+  int32_t device;
+  void* unused;
+  char flags[8];
+};
 
 enum DeviceAttribute : int {
   kIpcEventSupported = 125,
@@ -53,6 +62,8 @@ enum PointerAttribute : int {
 };
 inline constexpr unsigned kMemoryTypeDevice = 2;
 inline constexpr int kHandleTypePosixFd = 1;
+inline constexpr int kAllocationPinned = 1;
+inline constexpr int kGranularityMinimum = 0;
 inline constexpr int kLocationDevice = 1;
 inline constexpr int kAccessReadWrite = 3;
 inline constexpr unsigned kIpcLazyPeerAccess = 1;
@@ -90,6 +101,8 @@ inline constexpr int kCaptureModeRelaxed = 2;
   F(cuIpcGetMemHandle, (Handle* handle, Address address))                                          \
   F(cuIpcOpenMemHandle_v2, (Address* address, Handle handle, unsigned flags))                      \
   F(cuIpcCloseMemHandle, (Address address))                                                        \
+  F(cuMemGetAllocationGranularity,                                                                 \
+    (size_t* size_bytes, const AllocationProperties* properties, int which))                       \
   F(cuMemRetainAllocationHandle, (AllocationHandle* handle, void* address))                        \
   F(cuMemExportToShareableHandle,                                                                  \
     (void* shareable, AllocationHandle handle, int type, unsigned long long flags))                \

@@ -38,6 +38,11 @@ static_assert(sizeof(Handle) == sizeof(CUmemPoolPtrExportData));
 static_assert(sizeof(Access) == sizeof(CUmemAccessDesc));
 static_assert(offsetof(Access, device) == offsetof(CUmemAccessDesc, location.id));
 static_assert(offsetof(Access, flags) == offsetof(CUmemAccessDesc, flags));
+static_assert(sizeof(AllocationProperties) == sizeof(CUmemAllocationProp));
+static_assert(offsetof(AllocationProperties, handle_types) ==
+              offsetof(CUmemAllocationProp, requestedHandleTypes));
+static_assert(offsetof(AllocationProperties, device) == offsetof(CUmemAllocationProp, location.id));
+static_assert(offsetof(AllocationProperties, flags) == offsetof(CUmemAllocationProp, allocFlags));
 
 static_assert(+kIpcEventSupported == CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED);
 static_assert(+kCanUse64BitStreamMemOps == CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS);
@@ -56,6 +61,8 @@ static_assert(+kMappingSize == CU_POINTER_ATTRIBUTE_MAPPING_SIZE);
 static_assert(+kMappingBase == CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR);
 static_assert(+kMemoryTypeDevice == CU_MEMORYTYPE_DEVICE);
 static_assert(+kHandleTypePosixFd == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+static_assert(+kAllocationPinned == CU_MEM_ALLOCATION_TYPE_PINNED);
+static_assert(+kGranularityMinimum == CU_MEM_ALLOC_GRANULARITY_MINIMUM);
 static_assert(+kLocationDevice == CU_MEM_LOCATION_TYPE_DEVICE);
 static_assert(+kAccessReadWrite == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 static_assert(+kIpcLazyPeerAccess == CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);

@@ -154,6 +154,8 @@ class CudaContext final : public GpuContext {
 
  private:
   GpuResult MapVmm(const GpuImport& import, GpuMapping* mapping);
+  GpuResult MapPiece(GpuAddress address, const GpuPiece& piece);
+  GpuResult CloseVmm(const GpuMapping& mapping);
   GpuResult MapPool(const GpuImport& import, GpuMapping* mapping);
 
   // Runs `call` with our context current, and leaves the caller's as it was: in an engine's process
@@ -270,11 +272,11 @@ GpuResult CudaContext::Export(GpuAddress address, GpuMemoryKind kind, GpuExport*
 }
 
 GpuResult CudaContext::Import(const GpuImport& import, GpuMapping* mapping) {
-  *mapping = {.kind = import.source.kind};
-  if (import.source.kind == GpuMemoryKind::kVmm) return MapVmm(import, mapping);
-  if (import.source.kind == GpuMemoryKind::kPool) return MapPool(import, mapping);
+  *mapping = {.kind = import.kind};
+  if (import.kind == GpuMemoryKind::kVmm) return MapVmm(import, mapping);
+  if (import.kind == GpuMemoryKind::kPool) return MapPool(import, mapping);
   const GpuResult result = Call("cuIpcOpenMemHandle", [&] {
-    return api_.cuIpcOpenMemHandle_v2(&mapping->address, HandleOf(import.source.handle),
+    return api_.cuIpcOpenMemHandle_v2(&mapping->address, HandleOf(import.handle),
                                       cuda::kIpcLazyPeerAccess);
   });
   if (!result.ok()) return result;
@@ -292,46 +294,73 @@ GpuResult CudaContext::Import(const GpuImport& import, GpuMapping* mapping) {
 }
 
 GpuResult CudaContext::MapVmm(const GpuImport& import, GpuMapping* mapping) {
+  uint64_t size_bytes = 0;
+  for (const GpuPiece& piece : import.pieces) size_bytes += piece.size_bytes;
+  GpuResult result = Call("cuMemAddressReserve", [&] {
+    return api_.cuMemAddressReserve(&mapping->address, size_bytes, 0, 0, 0);
+  });
+  if (!result.ok()) return result;
+  mapping->size_bytes = size_bytes;
+  GpuAddress next = mapping->address;
+  for (const GpuPiece& piece : import.pieces) {
+    result = MapPiece(next, piece);
+    if (!result.ok()) {
+      result = GpuResult::Error(fmt::format("piece {} of {}: {}", mapping->piece_bytes.size() + 1,
+                                            import.pieces.size(), result.text()),
+                                result.code());
+      break;
+    }
+    mapping->piece_bytes.push_back(piece.size_bytes);
+    next += piece.size_bytes;
+  }
+  if (result.ok()) {
+    const cuda::Access access = {cuda::kLocationDevice, device_, cuda::kAccessReadWrite};
+    result = Call("cuMemSetAccess",
+                  [&] { return api_.cuMemSetAccess(mapping->address, size_bytes, &access, 1); });
+  }
+  if (!result.ok()) (void)CloseVmm(*mapping);
+  return result;
+}
+
+GpuResult CudaContext::MapPiece(GpuAddress address, const GpuPiece& piece) {
   cuda::AllocationHandle allocation = 0;
   GpuResult result = Call("cuMemImportFromShareableHandle", [&] {
-    return api_.cuMemImportFromShareableHandle(&allocation, ShareableOf(import.source.fd),
+    return api_.cuMemImportFromShareableHandle(&allocation, ShareableOf(piece.fd),
                                                cuda::kHandleTypePosixFd);
   });
   if (!result.ok()) return result;
-  const size_t size_bytes = import.size_bytes;
-  cuda::Address address = 0;
-  result = Call("cuMemAddressReserve",
-                [&] { return api_.cuMemAddressReserve(&address, size_bytes, 0, 0, 0); });
-  const bool is_reserved = result.ok();
-  if (is_reserved) {
-    result = Call("cuMemMap", [&] { return api_.cuMemMap(address, size_bytes, 0, allocation, 0); });
-  }
-  const bool is_mapped = is_reserved && result.ok();
-  if (is_mapped) {
-    const cuda::Access access = {cuda::kLocationDevice, device_, cuda::kAccessReadWrite};
-    result = Call("cuMemSetAccess",
-                  [&] { return api_.cuMemSetAccess(address, size_bytes, &access, 1); });
-  }
+  result =
+      Call("cuMemMap", [&] { return api_.cuMemMap(address, piece.size_bytes, 0, allocation, 0); });
   // A mapping keeps the allocation; the handle is of no more use.
   const GpuResult released = Call("cuMemRelease", [&] { return api_.cuMemRelease(allocation); });
-  if (result.ok()) result = released;
-  mapping->address = address;
-  mapping->size_bytes = size_bytes;
-  if (result.ok()) return result;
-  if (is_mapped) (void)Call("cuMemUnmap", [&] { return api_.cuMemUnmap(address, size_bytes); });
-  if (is_reserved) {
-    (void)Call("cuMemAddressFree", [&] { return api_.cuMemAddressFree(address, size_bytes); });
+  if (!result.ok() || released.ok()) return result;
+  (void)Call("cuMemUnmap", [&] { return api_.cuMemUnmap(address, piece.size_bytes); });
+  return released;
+}
+
+// What is mapped is unmapped as it was mapped: piece by piece. An address that still has a mapping
+// cannot be freed.
+GpuResult CudaContext::CloseVmm(const GpuMapping& mapping) {
+  GpuResult result = GpuResult::Ok();
+  GpuAddress next = mapping.address;
+  for (const uint64_t piece_bytes : mapping.piece_bytes) {
+    const GpuResult unmapped =
+        Call("cuMemUnmap", [&] { return api_.cuMemUnmap(next, piece_bytes); });
+    if (result.ok()) result = unmapped;
+    next += piece_bytes;
   }
-  return result;
+  if (!result.ok()) return result;
+  return Call("cuMemAddressFree",
+              [&] { return api_.cuMemAddressFree(mapping.address, mapping.size_bytes); });
 }
 
 GpuResult CudaContext::MapPool(const GpuImport& import, GpuMapping* mapping) {
   GpuResult result = Call("cuMemPoolImportFromShareableHandle", [&] {
-    return api_.cuMemPoolImportFromShareableHandle(&mapping->pool, ShareableOf(import.source.fd),
+    return api_.cuMemPoolImportFromShareableHandle(&mapping->pool, ShareableOf(import.pieces[0].fd),
                                                    cuda::kHandleTypePosixFd, 0);
   });
   if (!result.ok()) return result;
-  cuda::Handle handle = HandleOf(import.source.handle);
+  cuda::Handle handle = HandleOf(import.handle);
   result = Call("cuMemPoolImportPointer", [&] {
     return api_.cuMemPoolImportPointer(&mapping->address, mapping->pool, &handle);
   });
@@ -351,13 +380,7 @@ GpuResult CudaContext::Close(const GpuMapping& mapping) {
   if (mapping.kind == GpuMemoryKind::kIpc) {
     return Call("cuIpcCloseMemHandle", [&] { return api_.cuIpcCloseMemHandle(mapping.address); });
   }
-  if (mapping.kind == GpuMemoryKind::kVmm) {
-    const GpuResult result =
-        Call("cuMemUnmap", [&] { return api_.cuMemUnmap(mapping.address, mapping.size_bytes); });
-    if (!result.ok()) return result;
-    return Call("cuMemAddressFree",
-                [&] { return api_.cuMemAddressFree(mapping.address, mapping.size_bytes); });
-  }
+  if (mapping.kind == GpuMemoryKind::kVmm) return CloseVmm(mapping);
   GpuResult result = GpuResult::Ok();
   if (mapping.address != 0) {
     // The free of an importer must be done before the exporter's; this one waits.

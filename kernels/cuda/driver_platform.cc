@@ -124,8 +124,23 @@ class CudaPlatform final : public GpuPlatform {
          .uuid = UuidText(uuid),
          .has_ipc_events = attribute(cuda::kIpcEventSupported).value_or(false),
          .has_64_bit_words = attribute(cuda::kCanUse64BitStreamMemOps).value_or(false),
-         .has_mps = attribute(cuda::kMpsEnabled)});
+         .has_mps = attribute(cuda::kMpsEnabled),
+         .granularity_bytes = GranularityOf(api, device)});
     return result;
+  }
+
+  // A device that has no memory behind descriptors refuses the question.
+  static uint64_t GranularityOf(const DriverApi& api, int device) {
+    const cuda::AllocationProperties properties = {.type = cuda::kAllocationPinned,
+                                                   .handle_types = cuda::kHandleTypePosixFd,
+                                                   .location_type = cuda::kLocationDevice,
+                                                   .device = device,
+                                                   .unused = nullptr,
+                                                   .flags = {}};
+    size_t size_bytes = 0;
+    const int error =
+        api.cuMemGetAllocationGranularity(&size_bytes, &properties, cuda::kGranularityMinimum);
+    return error == kGpuOk ? size_bytes : 0;
   }
 };
 

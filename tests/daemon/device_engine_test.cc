@@ -124,6 +124,43 @@ TEST_SUITE("process") {
     }
   }
 
+  // As PyTorch's expandable segments hand it out: where a piece ends, nobody knows.
+  TEST_CASE("rows and next tokens that lie over the seams of physical memory") {
+    for (const bool is_attached : {true, false}) {
+      CAPTURE(is_attached);
+      DeviceHost daemon;
+      DeviceEngine engine(is_attached ? daemon.host->uri : "embedded:cuda");
+      const PeerReply made = engine.peer.Call({.op = PeerOp::kAllocate,
+                                               .kind = GpuMemoryKind::kVmm,
+                                               .size_bytes = 3 * kBytes,
+                                               .piece_bytes = kBytes});
+      REQUIRE(made.code == kGpuOk);
+      // The first seam goes through the middle of a target row, the second one is in the region
+      // too.
+      const uint64_t row_bytes = ScriptEngine::kRowsBytes / ScriptEngine::kRows;
+      const uint64_t before_bytes = kTargetOffset + 5 * row_bytes + row_bytes / 2;
+      const uint64_t address = made.address + kBytes - before_bytes / 4 * 4;
+      engine.Fill(address);
+      const PeerReply region = engine.Import(address, kBytes + kBytes / 2);
+      REQUIRE(region.code == SPECD_OK);
+      REQUIRE(engine.Bind(SPECD_TARGET_ROWS, region.value, kTargetOffset, ScriptEngine::kRows) ==
+              SPECD_OK);
+      REQUIRE(engine.Bind(SPECD_DRAFT_ROWS, region.value, kDraftOffset, ScriptEngine::kRows) ==
+              SPECD_OK);
+      // Ids of slots on both sides of the second seam.
+      const uint64_t next_offset = made.address + 2 * kBytes - 8 - address;
+      REQUIRE(engine.Bind(SPECD_NEXT_TOKEN, region.value, next_offset,
+                          ScriptEngine::kMaxSequences) == SPECD_OK);
+      engine.peer.Call({.op = PeerOp::kFill,
+                        .address = address + next_offset,
+                        .size_bytes = ScriptEngine::kMaxSequences * sizeof(int32_t),
+                        .value = 0x5a});
+      CheckRounds(engine, {address + next_offset});
+      CHECK(engine.peer.Call({.op = PeerOp::kCountViolations}).value == 0);
+      if (is_attached) CHECK(daemon.platform.gpu->violations().empty());
+    }
+  }
+
   TEST_CASE("attached: an address in the middle of an allocation, aligned to an element only") {
     DeviceHost daemon;
     DeviceEngine engine(daemon.host->uri);

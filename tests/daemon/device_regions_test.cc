@@ -10,13 +10,16 @@
 #include <cstring>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "daemon/verify_loop.h"
 #include "ipc/error.h"
 #include "ipc/include/specd/specd.h"
+#include "ipc/unix_socket.h"
 #include "kernels/cuda/driver_platform.h"
 #include "tests/daemon/device_fixture.h"
 #include "tests/daemon/server_fixture.h"
+#include "tests/support/open_fds.h"
 
 namespace specd {
 namespace {
@@ -53,6 +56,21 @@ struct Attached {
   int32_t Unregister(uint64_t region) {
     return engine.Call({.op = PeerOp::kUnregister, .value = region}).code;
   }
+  // The bytes at these places of a region, through the device.
+  std::string Text(uint64_t region, const std::vector<uint64_t>& places) {
+    const auto found = session().device_regions().Find(static_cast<uint32_t>(region));
+    REQUIRE(found.has_value());
+    GpuStream stream;
+    REQUIRE(platform.gpu->CreateStream(&stream).ok());
+    std::string text(places.size(), ' ');
+    for (size_t i = 0; i < places.size(); ++i) {
+      REQUIRE(places[i] < found->memory.size_bytes);
+      const char* const from = static_cast<const char*>(found->memory.data) + places[i];
+      REQUIRE(platform.gpu->Copy(stream, &text[i], from, 1).ok());
+    }
+    REQUIRE(platform.gpu->Synchronize(stream).ok());
+    return text;
+  }
   Session& session() { return *server.session.session; }
 
   SeenPlatform platform;
@@ -84,6 +102,66 @@ TEST_SUITE("process") {
       CHECK(attached.Register(attached.Allocate(kind)).value > region.value);
       CHECK(attached.Unregister(region.value + 1) == SPECD_OK);
     }
+  }
+
+  TEST_CASE("device memory: tensors over several pieces, which share some of them") {
+    Attached attached;
+    const uint64_t address = attached.engine
+                                 .Call({.op = PeerOp::kAllocate,
+                                        .kind = GpuMemoryKind::kVmm,
+                                        .size_bytes = 5 * kBytes,
+                                        .piece_bytes = 2 * kBytes})
+                                 .address;
+    REQUIRE(address != 0);
+    for (uint64_t piece = 0; piece < 3; ++piece) {
+      attached.engine.Call({.op = PeerOp::kFill,
+                            .address = address + piece * 2 * kBytes,
+                            .size_bytes = piece < 2 ? 2 * kBytes : kBytes,
+                            .value = 'a' + piece});
+    }
+    // The control thread opens nothing while nobody asks it.
+    const int fds_before = CountOpenFds();
+    const PeerReply all = attached.Register(address, 5 * kBytes);
+    REQUIRE(all.code == SPECD_OK);
+    // From the middle of the first piece to the second, and from that one to the end.
+    const PeerReply begin = attached.Register(address + kBytes, 2 * kBytes);
+    const PeerReply end = attached.Register(address + 3 * kBytes, 2 * kBytes);
+    REQUIRE(begin.code == SPECD_OK);
+    REQUIRE(end.code == SPECD_OK);
+    CHECK(attached.platform.gpu->num_imports() == 3);
+    CHECK(attached.Text(all.value, {0, 2 * kBytes - 1, 2 * kBytes, 4 * kBytes, 5 * kBytes - 1}) ==
+          "aabcc");
+    CHECK(attached.Text(begin.value, {0, kBytes - 1, kBytes, 2 * kBytes - 1}) == "aabb");
+    CHECK(attached.Text(end.value, {0, kBytes - 1, kBytes, 2 * kBytes - 1}) == "bbcc");
+    CHECK(attached.Unregister(all.value) == SPECD_OK);
+    CHECK(attached.engine.Call({.op = PeerOp::kFree, .address = address}).code == kGpuOk);
+    CHECK(attached.Text(begin.value, {0, kBytes}) == "ab");
+    CHECK(attached.Unregister(begin.value) == SPECD_OK);
+    CHECK(attached.Unregister(end.value) == SPECD_OK);
+    CHECK(attached.platform.gpu->num_imports() == 0);
+    CHECK(attached.platform.gpu->violations().empty());
+    CHECK(CountOpenFds() == fds_before);
+  }
+
+  TEST_CASE("device memory: as many pieces as travel with a message, and one more") {
+    Attached attached;
+    const uint64_t num_bytes = (kMessageFdsMax + 1) * kBytes;
+    const uint64_t address = attached.engine
+                                 .Call({.op = PeerOp::kAllocate,
+                                        .kind = GpuMemoryKind::kVmm,
+                                        .size_bytes = num_bytes,
+                                        .piece_bytes = kBytes})
+                                 .address;
+    REQUIRE(address != 0);
+    attached.engine.Call(
+        {.op = PeerOp::kFill, .address = address + num_bytes - 1, .size_bytes = 1, .value = 'z'});
+    const int fds_before = CountOpenFds();
+    CHECK(attached.Register(address, num_bytes).code == SPECD_ERROR_REGION);
+    const PeerReply most = attached.Register(address + kBytes, num_bytes - kBytes);
+    REQUIRE(most.code == SPECD_OK);
+    CHECK(attached.Text(most.value, {num_bytes - kBytes - 1}) == "z");
+    CHECK(attached.Unregister(most.value) == SPECD_OK);
+    CHECK(CountOpenFds() == fds_before);
   }
 
   TEST_CASE("device memory: an engine that is killed leaves nothing mapped") {
@@ -142,26 +220,23 @@ TEST_SUITE("process") {
     DeviceRegions regions(&importer);
     GpuPeer peer;
     const DeviceRegionSpec spec = SpecOf(peer);
-    REQUIRE(regions.Register(spec, UniqueFd(), peer.pid()).ok());
+    REQUIRE(regions.Register(spec, {}, peer.pid()).ok());
     DeviceRegionSpec other = spec;
     other.base_bytes = kBytes / 2;
     other.size_bytes = 16;
-    const absl::Status size = regions.Register(other, UniqueFd(), peer.pid()).status();
+    const absl::Status size = regions.Register(other, {}, peer.pid()).status();
     CHECK(ErrorCodeOf(size) == SPECD_ERROR_STATE);
     CHECK(ErrorFieldOf(size) == "buffer_id");
     other = spec;
     other.kind = 3;
-    CHECK(ErrorCodeOf(regions.Register(other, UniqueFd(), peer.pid()).status()) ==
-          SPECD_ERROR_STATE);
+    CHECK(ErrorCodeOf(regions.Register(other, {}, peer.pid()).status()) == SPECD_ERROR_STATE);
     other = spec;
     ++other.buffer_id;
-    CHECK(ErrorCodeOf(regions.Register(other, UniqueFd(), peer.pid()).status()) ==
-          SPECD_ERROR_STATE);
+    CHECK(ErrorCodeOf(regions.Register(other, {}, peer.pid()).status()) == SPECD_ERROR_STATE);
     CHECK(platform.gpu->num_imports() == 1);
     regions.Close();
     CHECK(platform.gpu->num_imports() == 0);
-    CHECK(ErrorCodeOf(regions.Register(spec, UniqueFd(), peer.pid()).status()) ==
-          SPECD_ERROR_STATE);
+    CHECK(ErrorCodeOf(regions.Register(spec, {}, peer.pid()).status()) == SPECD_ERROR_STATE);
   }
 
   TEST_CASE(
@@ -174,7 +249,7 @@ TEST_SUITE("process") {
     options.importer = &importer;
     broken.Attach(options, std::make_unique<ScriptedBackend>());
     GpuPeer peer;
-    REQUIRE(broken.session->device_regions().Register(SpecOf(peer), UniqueFd(), peer.pid()).ok());
+    REQUIRE(broken.session->device_regions().Register(SpecOf(peer), {}, peer.pid()).ok());
     SessionList list;
     list.Add(broken.session);
     int faults = 0;
@@ -206,7 +281,7 @@ TEST_SUITE("unit") {
     DeviceRegionSpec spec;
     spec.kind = 1;
     const absl::Status status =
-        fixture.session->device_regions().Register(spec, UniqueFd(), getpid()).status();
+        fixture.session->device_regions().Register(spec, {}, getpid()).status();
     CHECK(ErrorCodeOf(status) == SPECD_ERROR_UNSUPPORTED);
     CHECK(ErrorFieldOf(status) == "kind");
   }
@@ -217,7 +292,7 @@ TEST_SUITE("unit") {
     DeviceRegionSpec spec;
     spec.kind = 1;
     spec.device_uuid = FakeGpuOptions().devices[0].uuid;
-    const absl::Status status = importer.Import(spec, UniqueFd(), getpid()).status();
+    const absl::Status status = importer.Import(spec, {}, getpid()).status();
     std::vector<GpuDevice> devices;
     if (platform->ListDevices(&devices).code() == kGpuNoDriver) {
       CHECK(ErrorCodeOf(status) == SPECD_ERROR_UNSUPPORTED);

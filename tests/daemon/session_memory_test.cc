@@ -42,7 +42,7 @@ struct Fixture : SessionFixture {
     DeviceRegionSpec spec = test::SpecOf(peer);
     spec.offset_bytes = 4096;
     spec.size_bytes = 64 * kRowBytes;
-    const auto region = session->device_regions().Register(spec, UniqueFd(), peer.pid());
+    const auto region = session->device_regions().Register(spec, {}, peer.pid());
     REQUIRE(region.ok());
     return *region;
   }

@@ -86,8 +86,10 @@ inline std::vector<Request> SampleRequests() {
           AbortSequenceRequest{uint64_t{2} << 32 | 6},
           ForkSequenceRequest{uint64_t{2} << 32 | 6, "req-2", true, 99},
           GetStatsRequest{},
-          RegisterDeviceRegionRequest{1, "GPU-1", "00ff", 1, 2, 3, 4, 5},
-          RegisterDeviceRegionRequest{2, "GPU-2", "", 6, 7, 8, ~uint64_t{0}, ~uint32_t{0}},
+          RegisterDeviceRegionRequest{1, "GPU-1", "00ff", 1, 2, 3, 4, 5, {}},
+          RegisterDeviceRegionRequest{
+              2, "GPU-2", "", 6, 7, 8, ~uint64_t{0}, ~uint32_t{0}, {9, ~uint64_t{0}}},
+          RegisterDeviceRegionRequest{3, "GPU-3", "ff", 1, 0, 1, 1, 1, {}},
           UnregisterRegionRequest{65536}};
 }
 

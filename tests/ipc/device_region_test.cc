@@ -79,9 +79,12 @@ struct Offer {
   }
 
   void Describe(GpuMemoryKind kind) {
+    UniqueFd fd;
     const PeerReply exported =
         peer.Call({.op = PeerOp::kExport, .kind = kind, .address = address}, -1, &fd);
     REQUIRE(exported.code == kGpuOk);
+    fds.clear();
+    if (fd.valid()) fds.push_back(std::move(fd));
     spec = {.kind = static_cast<uint32_t>(kind),
             .device_uuid = FakeGpuOptions().devices[0].uuid,
             .handle = kind == GpuMemoryKind::kVmm ? "" : Hex(exported.handle),
@@ -90,11 +93,12 @@ struct Offer {
             .size_bytes = 8192,
             .buffer_id = exported.buffer_id,
             .export_pid = static_cast<uint32_t>(peer.pid())};
+    if (kind == GpuMemoryKind::kVmm) spec.piece_bytes = {kBaseBytes};
   }
 
-  absl::StatusOr<DeviceRegion> Import() { return importer.Import(spec, fd, peer.pid()); }
+  absl::StatusOr<DeviceRegion> Import() { return importer.Import(spec, fds, peer.pid()); }
   absl::StatusOr<DeviceRegion> Import(const DeviceRegionSpec& other) {
-    return importer.Import(other, fd, peer.pid());
+    return importer.Import(other, fds, peer.pid());
   }
 
   // Through the device, as the CPU must not look.
@@ -112,9 +116,15 @@ struct Offer {
   DeviceImporter importer{&platform, [this] { ++num_failures; }};
   GpuPeer peer;
   uint64_t address = 0;
-  UniqueFd fd;
+  std::vector<UniqueFd> fds;
   DeviceRegionSpec spec;
 };
+
+std::vector<UniqueFd> OwnersOf(const std::vector<int>& fds) {
+  std::vector<UniqueFd> owners;
+  for (const int fd : fds) owners.emplace_back(fd);
+  return owners;
+}
 
 void CheckRefused(const absl::StatusOr<DeviceRegion>& region, int code, const std::string& field,
                   const std::string& part) {
@@ -195,7 +205,9 @@ TEST_SUITE("process") {
         {[](auto& s) { s.kind = 4; }, SPECD_ERROR_INVALID_ARGUMENT, "kind", "kind = 4"},
         // The handle's kind is on the wire; another one is not tried.
         {[](auto& s) { s.kind = 2; }, SPECD_ERROR_INVALID_ARGUMENT, "handle", "kind = 2 has 0"},
-        {[](auto& s) { s.kind = 3; }, SPECD_ERROR_INVALID_ARGUMENT, "num_fds", "1 descriptor"},
+        {[](auto& s) { s.kind = 3; }, SPECD_ERROR_INVALID_ARGUMENT, "num_fds", "1 descriptors"},
+        {[](auto& s) { s.piece_bytes = {kBaseBytes}; }, SPECD_ERROR_INVALID_ARGUMENT, "piece_bytes",
+         "kind = 1 has none"},
         // A15: 63 and 65 bytes, and 64 that mean nothing.
         {[](auto& s) { s.handle.resize(126); }, SPECD_ERROR_INVALID_ARGUMENT, "handle", "126"},
         {[](auto& s) { s.handle += "00"; }, SPECD_ERROR_INVALID_ARGUMENT, "handle", "130"},
@@ -258,12 +270,12 @@ TEST_SUITE("process") {
     HalfListedPlatform platform;
     DeviceImporter importer(&platform, [] {});
     const pid_t pid = offer.peer.pid();
-    CheckRefused(importer.Import(offer.spec, UniqueFd(), pid), SPECD_ERROR_UNSUPPORTED, "kind",
+    CheckRefused(importer.Import(offer.spec, {}, pid), SPECD_ERROR_UNSUPPORTED, "kind",
                  "cuDeviceGetUuid");
-    CHECK(importer.Import(offer.spec, UniqueFd(), pid).ok());
+    CHECK(importer.Import(offer.spec, {}, pid).ok());
     offer.spec.device_uuid = FakeGpuOptions().devices[1].uuid;
     // Found; that the memory lies on the other device is another matter.
-    const absl::StatusOr<DeviceRegion> other = importer.Import(offer.spec, UniqueFd(), pid);
+    const absl::StatusOr<DeviceRegion> other = importer.Import(offer.spec, {}, pid);
     CHECK(std::string(other.status().message()).find("is not visible") == std::string::npos);
   }
 
@@ -271,24 +283,25 @@ TEST_SUITE("process") {
     Offer offer(GpuMemoryKind::kVmm);
     int ends[2];
     REQUIRE(pipe(ends) == 0);
-    const UniqueFd reader(ends[0]);
+    const std::vector<UniqueFd> no_memory = OwnersOf({ends[0]});
     const UniqueFd writer(ends[1]);
     const pid_t pid = offer.peer.pid();
-    CheckRefused(offer.importer.Import(offer.spec, reader, pid), SPECD_ERROR_REGION, "fd",
+    CheckRefused(offer.importer.Import(offer.spec, no_memory, pid), SPECD_ERROR_REGION, "fd",
                  "opens no memory");
-    CheckRefused(offer.importer.Import(offer.spec, UniqueFd(), pid), SPECD_ERROR_INVALID_ARGUMENT,
+    CheckRefused(offer.importer.Import(offer.spec, {}, pid), SPECD_ERROR_INVALID_ARGUMENT,
                  "num_fds", "0 came");
     DeviceRegionSpec large = offer.spec;
     large.base_bytes = 2 * kBaseBytes;
-    CheckRefused(offer.Import(large), SPECD_ERROR_REGION, "fd", "base_bytes");
+    large.piece_bytes = {2 * kBaseBytes};
+    CheckRefused(offer.Import(large), SPECD_ERROR_REGION, "fd", "with the sizes as said");
     // Descriptors work from another namespace, where the engine has no process id.
-    CHECK(offer.importer.Import(offer.spec, offer.fd, 0).ok());
+    CHECK(offer.importer.Import(offer.spec, offer.fds, 0).ok());
 
     Offer handle;
-    CheckRefused(handle.importer.Import(handle.spec, offer.fd, handle.peer.pid()),
+    CheckRefused(handle.importer.Import(handle.spec, offer.fds, handle.peer.pid()),
                  SPECD_ERROR_INVALID_ARGUMENT, "num_fds", "1 came");
-    CheckRefused(handle.importer.Import(handle.spec, UniqueFd(), 0), SPECD_ERROR_REGION,
-                 "export_pid", "namespace");
+    CheckRefused(handle.importer.Import(handle.spec, {}, 0), SPECD_ERROR_REGION, "export_pid",
+                 "namespace");
   }
 
   TEST_CASE("device region: our own memory is not imported (A16)") {
@@ -300,7 +313,7 @@ TEST_SUITE("process") {
     const absl::StatusOr<DeviceExport> exported =
         ExportDeviceMemory(own, FakeGpuOptions().devices, address, kBaseBytes);
     REQUIRE(exported.ok());
-    CheckRefused(importer.Import(exported->spec, exported->fd, getpid()), SPECD_ERROR_REGION,
+    CheckRefused(importer.Import(exported->spec, exported->fds, getpid()), SPECD_ERROR_REGION,
                  "export_pid", "embedded");
   }
 
@@ -320,9 +333,8 @@ TEST_SUITE("process") {
     CHECK(offer.Import().ok());
     CheckRefused(offer.Import(old), SPECD_ERROR_REGION, "handle", "still there");
     offer.peer.Kill();
-    CheckRefused(
-        offer.importer.Import(offer.spec, UniqueFd(), static_cast<pid_t>(offer.spec.export_pid)),
-        SPECD_ERROR_REGION, "handle", "still there");
+    CheckRefused(offer.importer.Import(offer.spec, {}, static_cast<pid_t>(offer.spec.export_pid)),
+                 SPECD_ERROR_REGION, "handle", "still there");
   }
 
   TEST_CASE("device region: what the driver answers, at each call in turn") {
@@ -360,11 +372,11 @@ TEST_SUITE("process") {
     Offer offer;
     OnePlatform none({.has_driver = false});
     DeviceImporter importer(&none, [] {});
-    CheckRefused(importer.Import(offer.spec, offer.fd, offer.peer.pid()), SPECD_ERROR_UNSUPPORTED,
+    CheckRefused(importer.Import(offer.spec, offer.fds, offer.peer.pid()), SPECD_ERROR_UNSUPPORTED,
                  "kind", "libcuda.so.1");
     OnePlatform empty({.devices = {}});
     DeviceImporter blind(&empty, [] {});
-    CheckRefused(blind.Import(offer.spec, offer.fd, offer.peer.pid()), SPECD_ERROR_REGION,
+    CheckRefused(blind.Import(offer.spec, offer.fds, offer.peer.pid()), SPECD_ERROR_REGION,
                  "device_uuid", "no device");
   }
 }

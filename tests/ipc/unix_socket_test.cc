@@ -1,7 +1,6 @@
 // Sockets: messages and descriptors whole or not at all, and every way in which a peer can leave.
 #include "ipc/unix_socket.h"
 
-#include <dirent.h>
 #include <doctest/doctest.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -17,6 +16,7 @@
 #include "ipc/error.h"
 #include "ipc/include/specd/specd.h"
 #include "tests/ipc/ipc_test_support.h"
+#include "tests/support/open_fds.h"
 
 namespace specd {
 namespace {
@@ -57,15 +57,6 @@ struct Connected {
   std::optional<UnixConnection> engine;
   std::optional<UnixConnection> daemon;
 };
-
-int CountOpenFds() {
-  int count = 0;
-  DIR* dir = opendir("/proc/self/fd");
-  REQUIRE(dir != nullptr);
-  while (readdir(dir) != nullptr) ++count;
-  closedir(dir);
-  return count;
-}
 
 std::span<const uint8_t> Bytes(const char* text) {
   return {reinterpret_cast<const uint8_t*>(text), std::strlen(text)};

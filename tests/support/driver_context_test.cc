@@ -39,8 +39,8 @@ struct Driver {
 };
 
 GpuImport ImportOf(GpuMemoryKind kind) {
-  GpuImport import{{kind, {}, 5}, 0x4000};
-  import.source.handle[63] = 9;
+  GpuImport import{kind, {}, {{5, 0x4000}}};
+  import.handle[63] = 9;
   return import;
 }
 
@@ -55,10 +55,14 @@ TEST_SUITE("unit") {
     CHECK(devices[0].has_ipc_events);
     CHECK(devices[0].has_64_bit_words);
     CHECK(devices[0].has_mps == true);
+    CHECK(devices[0].granularity_bytes == 0x2000);
     // A driver that has never heard of MPS as an attribute.
     TheStubCuda().failing_call = "mps";
     REQUIRE(driver.platform->ListDevices(&devices).ok());
     CHECK_FALSE(devices[0].has_mps.has_value());
+    TheStubCuda().failing_call = "cuMemGetAllocationGranularity";
+    REQUIRE(driver.platform->ListDevices(&devices).ok());
+    CHECK(devices[0].granularity_bytes == 0);
     TheStubCuda().failing_call = "cuDeviceGetCount";
     TheStubCuda().failing_code = kGpuNoDevice;
     REQUIRE(driver.platform->ListDevices(&devices).ok());
@@ -134,33 +138,84 @@ TEST_SUITE("unit") {
     CHECK(TheStubCuda().contexts_pushed == 0);
   }
 
-  TEST_CASE("driver: what fails half-way into a descriptor's mapping is undone") {
+  TEST_CASE("driver: pieces lie side by side in one range, and go as they came") {
     Driver driver;
+    StubCuda& stub = TheStubCuda();
     GpuMapping mapping;
-    REQUIRE(driver.gpu->Import(ImportOf(GpuMemoryKind::kVmm), &mapping).ok());
-    CHECK(TheStubCuda().last_fd == 5);
+    GpuImport import = ImportOf(GpuMemoryKind::kVmm);
+    REQUIRE(driver.gpu->Import(import, &mapping).ok());
+    CHECK(stub.fds == std::vector<int>{5});
     CHECK(mapping.address == 0x70000);
     CHECK(mapping.size_bytes == 0x4000);
-    CHECK(driver.Made() == Calls{"cuMemImportFromShareableHandle", "cuMemAddressReserve",
-                                 "cuMemMap", "cuMemSetAccess", "cuMemRelease"});
+    CHECK(driver.Made() == Calls{"cuMemAddressReserve", "cuMemImportFromShareableHandle",
+                                 "cuMemMap", "cuMemRelease", "cuMemSetAccess"});
     REQUIRE(driver.gpu->Close(mapping).ok());
     CHECK(driver.Made() == Calls{"cuMemUnmap", "cuMemAddressFree"});
 
-    const auto after_failing = [&](const char* call) {
-      TheStubCuda().failing_call = call;
-      CHECK_FALSE(driver.gpu->Import(ImportOf(GpuMemoryKind::kVmm), &mapping).ok());
-      Calls made = driver.Made();
-      const auto failed = std::find(made.begin(), made.end(), call);
-      REQUIRE(failed != made.end());
-      return Calls(failed + 1, made.end());
+    stub.fds.clear();
+    stub.ranges.clear();
+    import.pieces = {{6, 0x4000}, {7, 0x2000}, { 8, 0x6000 }};
+    REQUIRE(driver.gpu->Import(import, &mapping).ok());
+    CHECK(stub.fds == std::vector<int>{6, 7, 8});
+    CHECK(mapping.address == 0x70000);
+    CHECK(mapping.size_bytes == 0xc000);
+    const Calls made = driver.Made();
+    CHECK(made.front() == "cuMemAddressReserve");
+    CHECK(made.back() == "cuMemSetAccess");
+    CHECK(std::count(made.begin(), made.end(), "cuMemMap") == 3);
+    CHECK(std::count(made.begin(), made.end(), "cuMemSetAccess") == 1);
+    using Ranges = std::vector<std::pair<uint64_t, uint64_t>>;
+    const Ranges pieces = {{0x70000, 0x4000}, {0x74000, 0x2000}, {0x76000, 0x6000}};
+    CHECK(stub.ranges ==
+          Ranges{{0x70000, 0xc000}, pieces[0], pieces[1], pieces[2], {0x70000, 0xc000}});
+    stub.ranges.clear();
+    REQUIRE(driver.gpu->Close(mapping).ok());
+    CHECK(driver.Made() == Calls{"cuMemUnmap", "cuMemUnmap", "cuMemUnmap", "cuMemAddressFree"});
+    CHECK(stub.ranges == Ranges{pieces[0], pieces[1], pieces[2], {0x70000, 0xc000}});
+    // A piece that stays mapped keeps its address; the others go.
+    stub.failing_call = "cuMemUnmap";
+    stub.calls_before_failing = 1;
+    CHECK_FALSE(driver.gpu->Close(mapping).ok());
+    CHECK(driver.Made() == Calls{"cuMemUnmap", "cuMemUnmap", "cuMemUnmap"});
+    CHECK(stub.contexts_pushed == 0);
+  }
+
+  TEST_CASE("driver: what fails half-way into the pieces is undone") {
+    Driver driver;
+    StubCuda& stub = TheStubCuda();
+    GpuImport import = ImportOf(GpuMemoryKind::kVmm);
+    import.pieces = {{6, 0x4000}, { 7, 0x2000 }};
+    // What comes behind the call that fails, which is the first of its name or the second.
+    const auto after_failing = [&](const char* call, int num_before, const char* text) {
+      stub.failing_call = call;
+      stub.calls_before_failing = num_before;
+      GpuMapping mapping;
+      const GpuResult result = driver.gpu->Import(import, &mapping);
+      CHECK(result.code() == 1);
+      CHECK(result.text().starts_with(text));
+      stub.failing_call.clear();
+      const Calls made = driver.Made();
+      auto failed = made.begin();
+      for (int i = 0; i <= num_before; ++i) failed = std::find(failed, made.end(), call) + 1;
+      return Calls(failed, made.end());
     };
-    CHECK(after_failing("cuMemImportFromShareableHandle") == Calls{});
-    CHECK(after_failing("cuMemAddressReserve") == Calls{"cuMemRelease"});
-    CHECK(after_failing("cuMemMap") == Calls{"cuMemRelease", "cuMemAddressFree"});
-    CHECK(after_failing("cuMemSetAccess") ==
-          Calls{"cuMemRelease", "cuMemUnmap", "cuMemAddressFree"});
-    CHECK(after_failing("cuMemRelease") == Calls{"cuMemUnmap", "cuMemAddressFree"});
-    CHECK(TheStubCuda().contexts_pushed == 0);
+    const Calls free = {"cuMemAddressFree"};
+    const Calls one = {"cuMemUnmap", "cuMemAddressFree"};
+    const Calls both = {"cuMemUnmap", "cuMemUnmap", "cuMemAddressFree"};
+    const auto released = [](Calls calls) {
+      calls.insert(calls.begin(), "cuMemRelease");
+      return calls;
+    };
+    constexpr const char* kImport = "cuMemImportFromShareableHandle";
+    CHECK(after_failing("cuMemAddressReserve", 0, "cuMemAddressReserve") == Calls{});
+    CHECK(after_failing(kImport, 0, "piece 1 of 2: cuMemImport") == free);
+    CHECK(after_failing(kImport, 1, "piece 2 of 2: cuMemImport") == one);
+    CHECK(after_failing("cuMemMap", 0, "piece 1 of 2: cuMemMap") == released(free));
+    CHECK(after_failing("cuMemMap", 1, "piece 2 of 2: cuMemMap") == released(one));
+    CHECK(after_failing("cuMemRelease", 0, "piece 1 of 2: cuMemRelease") == one);
+    CHECK(after_failing("cuMemRelease", 1, "piece 2 of 2: cuMemRelease") == both);
+    CHECK(after_failing("cuMemSetAccess", 0, "cuMemSetAccess") == both);
+    CHECK(stub.contexts_pushed == 0);
   }
 
   TEST_CASE("driver: a pool's pointer needs its pool, and both go") {

@@ -79,14 +79,15 @@ bool IsLockedByOthers(int fd, off_t byte) {
 
 }  // namespace
 
-bool FakeGpuBlock::Map(void* place) {
+bool FakeGpuBlock::Map(void* place, uint64_t size_bytes) {
   constexpr int kAccess = PROT_READ | PROT_WRITE;
   void* const page = mmap(nullptr, kPageBytes, kAccess, MAP_SHARED, fd_.get(), 0);
   if (page == MAP_FAILED) return false;
   header_ = static_cast<FakeBlockHeader*>(page);
   struct stat info = {};
   if (fstat(fd_.get(), &info) != 0) return false;
-  data_bytes_ = static_cast<uint64_t>(info.st_size) - kPageBytes;
+  data_bytes_ = size_bytes;
+  if (size_bytes == 0) data_bytes_ = static_cast<uint64_t>(info.st_size) - kPageBytes;
   if (data_bytes_ == 0) return true;
   void* const data =
       mmap(place, data_bytes_, kAccess,
@@ -102,7 +103,7 @@ std::unique_ptr<FakeGpuBlock> FakeGpuBlock::Make(const Spec& spec) {
   if (!block->fd_.valid() || spec.size_bytes > uint64_t{1} << 46) return nullptr;
   const uint64_t data_bytes = (spec.size_bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
   if (ftruncate(block->fd_.get(), static_cast<off_t>(kPageBytes + data_bytes)) != 0 ||
-      !block->Map(spec.place) || !Lock(block->fd_.get(), kExporterByte, F_WRLCK)) {
+      !block->Map(spec.place, 0) || !Lock(block->fd_.get(), kExporterByte, F_WRLCK)) {
     return nullptr;
   }
   block->is_exporter_ = true;
@@ -164,7 +165,8 @@ std::unique_ptr<FakeGpuBlock> FakeGpuBlock::Open(const GpuHandle& handle, FakeBl
   return block;
 }
 
-std::unique_ptr<FakeGpuBlock> FakeGpuBlock::Open(int fd, FakeBlockKind kind, int* code) {
+std::unique_ptr<FakeGpuBlock> FakeGpuBlock::Open(int fd, FakeBlockKind kind, int* code, void* place,
+                                                 uint64_t size_bytes) {
   *code = kGpuInvalidValue;
   uint64_t magic = 0;
   // Sockets, pipes and files of others are left alone; opening some devices has effects.
@@ -178,7 +180,7 @@ std::unique_ptr<FakeGpuBlock> FakeGpuBlock::Open(int fd, FakeBlockKind kind, int
   std::unique_ptr<FakeGpuBlock> block(new FakeGpuBlock);
   block->fd_.Reset(open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (!block->fd_.valid() || !Lock(block->fd_.get(), kImporterByte, F_RDLCK) ||
-      !block->Map(nullptr)) {
+      !block->Map(place, size_bytes)) {
     return nullptr;
   }
   const FakeBlockHeader& header = *block->header_;

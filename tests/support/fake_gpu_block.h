@@ -53,7 +53,9 @@ class FakeGpuBlock {
   // An importer's, from the exporter's bytes: null, and a GpuCode in *code.
   static std::unique_ptr<FakeGpuBlock> Open(const GpuHandle& handle, FakeBlockKind kind, int* code);
   // The same from a descriptor, which stays the caller's. Also in the exporter's own process.
-  static std::unique_ptr<FakeGpuBlock> Open(int fd, FakeBlockKind kind, int* code);
+  // The first `size_bytes` go to `place`, where that is not null.
+  static std::unique_ptr<FakeGpuBlock> Open(int fd, FakeBlockKind kind, int* code,
+                                            void* place = nullptr, uint64_t size_bytes = 0);
 
   FakeGpuBlock(const FakeGpuBlock&) = delete;
   FakeGpuBlock& operator=(const FakeGpuBlock&) = delete;
@@ -97,7 +99,7 @@ class FakeGpuBlock {
 
  private:
   FakeGpuBlock() = default;
-  bool Map(void* place);
+  bool Map(void* place, uint64_t size_bytes);
 
   UniqueFd fd_;
   FakeBlockHeader* header_ = nullptr;

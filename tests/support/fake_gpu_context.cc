@@ -176,13 +176,19 @@ bool FakeGpuContext::IsDeviceMemory(uint64_t address, uint64_t size_bytes) {
   for (const auto& [host, range] : host_ranges_) {
     if (holds(range.device, range.size_bytes)) return true;
   }
-  for (const auto& [base, block] : allocations_) {
-    if (holds(base, block->size_bytes())) return true;
-  }
   for (const auto& [base, imported] : imports_) {
-    if (!holds(base, imported.block->size_bytes())) continue;
-    CheckAlive(*imported.block, "used");
+    if (!holds(base, imported.size_bytes)) continue;
+    CheckAlive(*imported.blocks.front(), "used");
     return true;
+  }
+  // Pieces of physical memory that lie side by side are as one.
+  for (const auto& [base, block] : allocations_) {
+    if (address < base || address - base >= block->size_bytes()) continue;
+    const uint64_t room_bytes = block->size_bytes() - (address - base);
+    if (size_bytes <= room_bytes) return true;
+    if (block->header()->kind != FakeBlockKind::kVmm) return false;
+    address += room_bytes;
+    size_bytes -= room_bytes;
   }
   return false;
 }

@@ -29,12 +29,14 @@ struct FakeGpuOptions {
                                      .uuid = "GPU-00000000-0000-0000-0000-000000000000",
                                      .has_ipc_events = true,
                                      .has_64_bit_words = true,
-                                     .has_mps = false},
+                                     .has_mps = false,
+                                     .granularity_bytes = uint64_t{2} << 20},
                                     {.name = "Fake GPU 1",
                                      .uuid = "GPU-11111111-1111-1111-1111-111111111111",
                                      .has_ipc_events = true,
                                      .has_64_bit_words = true,
-                                     .has_mps = false}};
+                                     .has_mps = false,
+                                     .granularity_bytes = uint64_t{2} << 20}};
   bool has_driver = true;
   size_t num_queues = 32;  // CUDA_DEVICE_MAX_CONNECTIONS
   uint64_t seed = 1;
@@ -66,13 +68,17 @@ class FakeGpuContext final : public GpuContext {
   // Mapped memory of other processes, counted once each.
   size_t num_imports();
 
-  // Memory as other allocators of an engine make it. Free gives it back.
-  GpuResult AllocateVmm(uint64_t size_bytes, GpuAddress* address);
+  // Memory as other allocators of an engine make it. Free gives it back, of pieces that lie side by
+  // side each one by itself.
+  GpuResult AllocateVmm(const std::vector<uint64_t>& piece_bytes, GpuAddress* address);
+  GpuResult AllocateVmm(uint64_t size_bytes, GpuAddress* address) {
+    return AllocateVmm(std::vector<uint64_t>{size_bytes}, address);
+  }
   GpuResult AllocateFromPool(uint64_t size_bytes, GpuAddress* address);
   GpuResult AllocateUnshareable(uint64_t size_bytes, GpuAddress* address);
 
-  // A kernel that touches these pieces of memory, each in one allocation or registration, from its
-  // beginning to its end.
+  // A kernel that touches these pieces of memory, each in one allocation (or in pieces of physical
+  // memory side by side) or registration, from its beginning to its end.
   struct Piece {
     GpuAddress address = 0;
     uint64_t size_bytes = 0;
@@ -81,8 +87,6 @@ class FakeGpuContext final : public GpuContext {
                          std::function<void()> kernel);
   // Returns when every stream has done what it was given until now.
   GpuResult Drain();
-  // Physical memory comes in pieces of this size.
-  static constexpr uint64_t kGranularityBytes = uint64_t{2} << 20;
 
   GpuResult Allocate(uint64_t size_bytes, GpuAddress* address) override;
   GpuResult Free(GpuAddress address) override;
@@ -117,8 +121,10 @@ class FakeGpuContext final : public GpuContext {
     FakeGpuQueue* queue = nullptr;
     uint64_t last_ticket = 0;
   };
+  using Blocks = std::vector<std::unique_ptr<FakeGpuBlock>>;
   struct Imported {
-    std::unique_ptr<FakeGpuBlock> block;
+    Blocks blocks;  // of kind kVmm as many as there are pieces, else one
+    uint64_t size_bytes = 0;
     GpuMemoryKind kind = GpuMemoryKind::kIpc;
     uint64_t buffer_id = 0;  // ours
     int count = 0;
@@ -134,7 +140,11 @@ class FakeGpuContext final : public GpuContext {
   GpuResult Begin(std::unique_lock<std::mutex>* lock, const char* call);
   GpuResult AllocateKind(const char* call, FakeBlockKind kind, uint64_t size_bytes,
                          uint64_t pool_id, GpuAddress* address);
+  // Where freed memory of that size was, for the next that asks for it; null: nowhere.
+  void* TakePlace(uint64_t size_bytes);
   GpuResult OpenBlock(const GpuImport& import, std::unique_ptr<FakeGpuBlock>* block);
+  GpuResult OpenPieces(const GpuImport& import, Blocks* blocks, uint64_t* size_bytes);
+  GpuResult CheckDevice(const FakeGpuBlock& block);
   GpuResult WordAt(GpuAddress word, GpuWord width, void** host);
   bool IsDeviceMemory(uint64_t address, uint64_t size_bytes);
   void Violation(std::string text);

@@ -73,6 +73,19 @@ FakePeerGpu::FakePeerGpu(const FakeGpuOptions& options, size_t device_index)
   }
 }
 
+GpuResult FakePeerGpu::Free(GpuAddress address) {
+  const auto pieces = piece_bytes_.find(address);
+  if (pieces == piece_bytes_.end()) return gpu_.Free(address);
+  GpuResult result = GpuResult::Ok();
+  for (const uint64_t size_bytes : pieces->second) {
+    const GpuResult freed = gpu_.Free(address);
+    if (result.ok()) result = freed;
+    address += size_bytes;
+  }
+  piece_bytes_.erase(pieces);
+  return result;
+}
+
 GpuResult FakePeerGpu::LoadKernel(PeerKernel kernel) {
   return loaded_.insert(kernel).second ? gpu_.Drain() : GpuResult::Ok();
 }

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <numeric>
 #include <utility>
 
+#include "kernels/core/check.h"
 #include "tests/support/fake_gpu_context.h"
 
 namespace specd {
@@ -16,6 +19,13 @@ FakeBlockKind BlockKindOf(GpuMemoryKind kind) {
   return kind == GpuMemoryKind::kPool ? FakeBlockKind::kPoolMemory : FakeBlockKind::kIpc;
 }
 
+// Addresses that nobody else gets. Null if there are none.
+void* ReserveRange(uint64_t size_bytes) {
+  void* const range =
+      mmap(nullptr, size_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return range == MAP_FAILED ? nullptr : range;
+}
+
 }  // namespace
 
 GpuResult FakeGpuContext::AllocateKind(const char* call, FakeBlockKind kind, uint64_t size_bytes,
@@ -24,21 +34,15 @@ GpuResult FakeGpuContext::AllocateKind(const char* call, FakeBlockKind kind, uin
   const GpuResult begun = Begin(&lock, call);
   if (!begun.ok()) return begun;
   if (size_bytes == 0) return Refuse(call, kGpuInvalidValue, "no bytes");
-  if (kind == FakeBlockKind::kVmm && size_bytes % kGranularityBytes != 0) {
-    return Refuse(call, kGpuInvalidValue, "not a multiple of the granularity");
-  }
   if (size_bytes > options_.memory_bytes) return Refuse(call, kGpuOutOfMemory, "too large");
-  // An address that was freed is given out again as soon as its size is asked for.
-  const auto place = places_.find(size_bytes);
   std::unique_ptr<FakeGpuBlock> block =
       FakeGpuBlock::Make({.kind = kind,
                           .size_bytes = size_bytes,
                           .buffer_id = next_id_++,
                           .pool_id = pool_id,
                           .device_uuid = options_.devices[device_index_].uuid,
-                          .place = place == places_.end() ? nullptr : place->second});
+                          .place = TakePlace(size_bytes)});
   if (block == nullptr) return Refuse(call, kGpuOutOfMemory, "no memfd");
-  if (place != places_.end()) places_.erase(place);
   *address = reinterpret_cast<uintptr_t>(block->data());
   allocations_[*address] = std::move(block);
   return GpuResult::Ok();
@@ -48,8 +52,44 @@ GpuResult FakeGpuContext::Allocate(uint64_t size_bytes, GpuAddress* address) {
   return AllocateKind("Allocate", FakeBlockKind::kIpc, size_bytes, 0, address);
 }
 
-GpuResult FakeGpuContext::AllocateVmm(uint64_t size_bytes, GpuAddress* address) {
-  return AllocateKind("AllocateVmm", FakeBlockKind::kVmm, size_bytes, 0, address);
+// An address that was freed is given out again as soon as its size is asked for.
+void* FakeGpuContext::TakePlace(uint64_t size_bytes) {
+  const auto found = places_.find(size_bytes);
+  if (found == places_.end()) return nullptr;
+  void* const place = found->second;
+  places_.erase(found);
+  return place;
+}
+
+GpuResult FakeGpuContext::AllocateVmm(const std::vector<uint64_t>& piece_bytes,
+                                      GpuAddress* address) {
+  std::unique_lock<std::mutex> lock;
+  const GpuResult begun = Begin(&lock, "AllocateVmm");
+  if (!begun.ok()) return begun;
+  const GpuDevice& device = options_.devices[device_index_];
+  for (const uint64_t size_bytes : piece_bytes) {
+    if (size_bytes != 0 && size_bytes % device.granularity_bytes == 0) continue;
+    return Refuse("AllocateVmm", kGpuInvalidValue, "not a multiple of the granularity");
+  }
+  const uint64_t size_bytes = std::accumulate(piece_bytes.begin(), piece_bytes.end(), uint64_t{0});
+  if (size_bytes > options_.memory_bytes) {
+    return Refuse("AllocateVmm", kGpuOutOfMemory, "too large");
+  }
+  void* range = TakePlace(size_bytes);
+  if (range == nullptr) range = ReserveRange(size_bytes);
+  if (range == nullptr) return Refuse("AllocateVmm", kGpuOutOfMemory, "no addresses");
+  *address = reinterpret_cast<uintptr_t>(range);
+  GpuAddress next = *address;
+  for (const uint64_t piece : piece_bytes) {
+    allocations_[next] = FakeGpuBlock::Make({.kind = FakeBlockKind::kVmm,
+                                             .size_bytes = piece,
+                                             .buffer_id = next_id_++,
+                                             .device_uuid = device.uuid,
+                                             .place = reinterpret_cast<void*>(next)});
+    SPECD_CHECK(allocations_[next] != nullptr);
+    next += piece;
+  }
+  return begun;
 }
 
 GpuResult FakeGpuContext::AllocateFromPool(uint64_t size_bytes, GpuAddress* address) {
@@ -110,9 +150,9 @@ GpuResult FakeGpuContext::Describe(GpuAddress address, GpuAllocation* allocation
   // What came from another process cannot be passed on.
   if (const auto after = imports_.upper_bound(address); after != imports_.begin()) {
     const auto& [base, imported] = *std::prev(after);
-    if (address - base < imported.block->size_bytes()) {
+    if (address - base < imported.size_bytes) {
       *allocation = {.base = base,
-                     .size_bytes = imported.block->size_bytes(),
+                     .size_bytes = imported.size_bytes,
                      .device_index = device_index_,
                      .buffer_id = imported.buffer_id};
       return begun;
@@ -143,65 +183,97 @@ GpuResult FakeGpuContext::Export(GpuAddress address, GpuMemoryKind kind, GpuExpo
   return begun;
 }
 
+GpuResult FakeGpuContext::CheckDevice(const FakeGpuBlock& block) {
+  if (options_.devices[device_index_].uuid == block.header()->device_uuid) return GpuResult::Ok();
+  return Refuse("Import", kGpuPeerAccessUnsupported, "memory of another device");
+}
+
 // The exporter's block, checked against the device and the pool.
 GpuResult FakeGpuContext::OpenBlock(const GpuImport& import, std::unique_ptr<FakeGpuBlock>* block) {
-  const GpuExport& source = import.source;
   int code = kGpuOk;
-  if (source.kind == GpuMemoryKind::kVmm) {
-    *block = FakeGpuBlock::Open(source.fd, FakeBlockKind::kVmm, &code);
-    if (*block == nullptr) return Refuse("Import", code, "no memory behind the descriptor");
-    if (import.size_bytes == 0 || import.size_bytes % kGranularityBytes != 0 ||
-        import.size_bytes > (*block)->size_bytes()) {
+  uint64_t pool_id = 0;
+  if (import.kind == GpuMemoryKind::kPool) {
+    const auto pool = FakeGpuBlock::Open(import.pieces[0].fd, FakeBlockKind::kPool, &code);
+    if (pool == nullptr) return Refuse("Import", code, "no pool behind the descriptor");
+    pool_id = pool->header()->pool_id;
+  }
+  *block = FakeGpuBlock::Open(import.handle, BlockKindOf(import.kind), &code);
+  if (*block == nullptr) return Refuse("Import", code, "handle");
+  if ((*block)->header()->pool_id != pool_id) {
+    return Refuse("Import", kGpuInvalidValue, "memory of another pool");
+  }
+  return CheckDevice(**block);
+}
+
+// The exporter's blocks, side by side. What was mapped when one of them fails is unmapped as one.
+GpuResult FakeGpuContext::OpenPieces(const GpuImport& import, Blocks* blocks,
+                                     uint64_t* size_bytes) {
+  const uint64_t granularity_bytes = options_.devices[device_index_].granularity_bytes;
+  *size_bytes = 0;
+  for (const GpuPiece& piece : import.pieces) {
+    if (piece.size_bytes == 0 || piece.size_bytes % granularity_bytes != 0) {
       return Refuse("Import", kGpuInvalidValue, "size");
     }
-  } else {
-    uint64_t pool_id = 0;
-    if (source.kind == GpuMemoryKind::kPool) {
-      const auto pool = FakeGpuBlock::Open(source.fd, FakeBlockKind::kPool, &code);
-      if (pool == nullptr) return Refuse("Import", code, "no pool behind the descriptor");
-      pool_id = pool->header()->pool_id;
-    }
-    *block = FakeGpuBlock::Open(source.handle, BlockKindOf(source.kind), &code);
-    if (*block == nullptr) return Refuse("Import", code, "handle");
-    if ((*block)->header()->pool_id != pool_id) {
-      return Refuse("Import", kGpuInvalidValue, "memory of another pool");
-    }
+    *size_bytes += piece.size_bytes;
   }
-  if (options_.devices[device_index_].uuid != (*block)->header()->device_uuid) {
-    return Refuse("Import", kGpuPeerAccessUnsupported, "memory of another device");
+  char* const range = static_cast<char*>(ReserveRange(*size_bytes));
+  if (range == nullptr) return Refuse("Import", kGpuOutOfMemory, "no addresses");
+  char* next = range;
+  GpuResult result = GpuResult::Ok();
+  for (const GpuPiece& piece : import.pieces) {
+    int code = kGpuOk;
+    std::unique_ptr<FakeGpuBlock> block =
+        FakeGpuBlock::Open(piece.fd, FakeBlockKind::kVmm, &code, next, piece.size_bytes);
+    if (block == nullptr) {
+      result = Refuse("Import", code, "no memory behind the descriptor");
+      break;
+    }
+    const bool is_large_enough = piece.size_bytes <= block->size_bytes();
+    result = is_large_enough ? CheckDevice(*block) : Refuse("Import", kGpuInvalidValue, "size");
+    blocks->push_back(std::move(block));
+    if (!result.ok()) break;
+    next += piece.size_bytes;
   }
-  return GpuResult::Ok();
+  if (result.ok()) return result;
+  for (const std::unique_ptr<FakeGpuBlock>& block : *blocks) block->KeepPlace();
+  blocks->clear();
+  munmap(range, *size_bytes);
+  return result;
 }
 
 GpuResult FakeGpuContext::Import(const GpuImport& import, GpuMapping* mapping) {
   std::unique_lock<std::mutex> lock;
   const GpuResult begun = Begin(&lock, "Import");
   if (!begun.ok()) return begun;
-  *mapping = {.kind = import.source.kind};
+  *mapping = {.kind = import.kind};
   FakeGpuBlock::Name name;
-  if (import.source.kind == GpuMemoryKind::kIpc &&
-      FakeGpuBlock::ParseHandle(import.source.handle, &name)) {
+  if (import.kind == GpuMemoryKind::kIpc && FakeGpuBlock::ParseHandle(import.handle, &name)) {
     for (auto& [address, imported] : imports_) {
-      if (imported.kind != GpuMemoryKind::kIpc || imported.block->name() != name) continue;
-      CheckAlive(*imported.block, "opened again");
+      if (imported.kind != GpuMemoryKind::kIpc || imported.blocks[0]->name() != name) continue;
+      CheckAlive(*imported.blocks[0], "opened again");
       ++imported.count;
-      *mapping = {GpuMemoryKind::kIpc, address, imported.block->size_bytes(), nullptr};
+      mapping->address = address;
+      mapping->size_bytes = imported.size_bytes;
       return begun;
     }
   }
-  std::unique_ptr<FakeGpuBlock> block;
-  const GpuResult opened = OpenBlock(import, &block);
+  Blocks blocks;
+  GpuResult opened = GpuResult::Ok();
+  if (import.kind == GpuMemoryKind::kVmm) {
+    opened = OpenPieces(import, &blocks, &mapping->size_bytes);
+  } else {
+    opened = OpenBlock(import, &blocks.emplace_back());
+    if (opened.ok()) mapping->size_bytes = blocks[0]->size_bytes();
+  }
   if (!opened.ok()) return opened;
   for (const auto& [address, imported] : imports_) {
-    if (imported.kind == GpuMemoryKind::kIpc && import.source.kind == GpuMemoryKind::kIpc &&
-        imported.block->SharesAddressWith(*block)) {
+    if (imported.kind == GpuMemoryKind::kIpc && import.kind == GpuMemoryKind::kIpc &&
+        imported.blocks[0]->SharesAddressWith(*blocks[0])) {
       return Refuse("Import", kGpuAlreadyMapped, "what was at this address is still open");
     }
   }
-  mapping->address = reinterpret_cast<uintptr_t>(block->data());
-  mapping->size_bytes =
-      import.source.kind == GpuMemoryKind::kVmm ? import.size_bytes : block->size_bytes();
-  imports_[mapping->address] = {std::move(block), import.source.kind, next_id_++, 1};
+  mapping->address = reinterpret_cast<uintptr_t>(blocks[0]->data());
+  imports_[mapping->address] = {std::move(blocks), mapping->size_bytes, import.kind, next_id_++, 1};
   return begun;
 }
 

@@ -22,7 +22,7 @@ struct Exported {
   PeerReply reply;
   UniqueFd fd;
   GpuImport import(GpuMemoryKind kind) const {
-    return {{kind, reply.handle, fd.get()}, reply.size_bytes};
+    return {kind, reply.handle, {{fd.get(), reply.size_bytes}}};
   }
 };
 
@@ -126,7 +126,7 @@ TEST_SUITE("process") {
     GpuExport exported;
     REQUIRE(own.gpu.Export(address, GpuMemoryKind::kIpc, &exported).ok());
     GpuMapping mapping;
-    CHECK(own.gpu.Import({exported, 4096}, &mapping).code() == kGpuInvalidContext);
+    CHECK(own.gpu.Import({exported.kind, exported.handle}, &mapping).code() == kGpuInvalidContext);
     // The peer can.
     CHECK(peer.Call({.op = PeerOp::kImport, .size_bytes = 4096, .handle = exported.handle}).code ==
           kGpuOk);
@@ -142,10 +142,10 @@ TEST_SUITE("process") {
     GpuMapping mapping;
     for (size_t i = 0; i < 48; ++i) {
       GpuImport broken = exported.import(GpuMemoryKind::kIpc);
-      broken.source.handle[i] ^= 1;
+      broken.handle[i] ^= 1;
       CHECK(own.gpu.Import(broken, &mapping).code() == kGpuInvalidHandle);
     }
-    CHECK(own.gpu.Import({{}, 4096}, &mapping).code() == kGpuInvalidHandle);
+    CHECK(own.gpu.Import({}, &mapping).code() == kGpuInvalidHandle);
     CHECK(peer.Call({.op = PeerOp::kFree, .address = exported.reply.address}).code == kGpuOk);
     CHECK(own.gpu.Import(exported.import(GpuMemoryKind::kIpc), &mapping).code() ==
           kGpuInvalidValue);
@@ -228,10 +228,10 @@ TEST_SUITE("process") {
     GpuMapping mapping;
     GpuImport import = exported.import(GpuMemoryKind::kVmm);
     for (const uint64_t size_bytes : {uint64_t{0}, kMiB, 6 * kMiB}) {
-      import.size_bytes = size_bytes;
+      import.pieces[0].size_bytes = size_bytes;
       CHECK(own.gpu.Import(import, &mapping).code() == kGpuInvalidValue);
     }
-    import.size_bytes = 2 * kMiB;  // a part, from the beginning
+    import.pieces[0].size_bytes = 2 * kMiB;  // a part, from the beginning
     REQUIRE(own.gpu.Import(import, &mapping).ok());
     CHECK(mapping.size_bytes == 2 * kMiB);
     CHECK(peer.Call({.op = PeerOp::kFree, .address = exported.reply.address}).code == kGpuOk);
@@ -242,9 +242,9 @@ TEST_SUITE("process") {
     // A descriptor can be mapped after its exporter's end too, and in the exporter's own process.
     GpuMapping late;
     CHECK(own.gpu.Import(import, &late).ok());
-    import.source.fd = STDIN_FILENO;
+    import.pieces[0].fd = STDIN_FILENO;
     CHECK_FALSE(own.gpu.Import(import, &late).ok());
-    import.source.fd = -1;
+    import.pieces[0].fd = -1;
     CHECK(own.gpu.Import(import, &late).code() == kGpuInvalidValue);
   }
 
@@ -256,7 +256,7 @@ TEST_SUITE("process") {
     const Exported foreign = ExportFrom(other, GpuMemoryKind::kPool, 4096, 0x66);
     GpuMapping mapping;
     GpuImport mixed = exported.import(GpuMemoryKind::kPool);
-    mixed.source.handle = foreign.reply.handle;
+    mixed.handle = foreign.reply.handle;
     CHECK_FALSE(own.gpu.Import(mixed, &mapping).ok());
     REQUIRE(own.gpu.Import(exported.import(GpuMemoryKind::kPool), &mapping).ok());
     CHECK(own.ByteAt(mapping.address) == 0x55);

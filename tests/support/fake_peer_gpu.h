@@ -6,7 +6,9 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <set>
+#include <vector>
 
 #include "tests/support/fake_gpu_context.h"
 #include "tests/support/gpu_peer_worker.h"
@@ -18,13 +20,15 @@ class FakePeerGpu final : public PeerGpu {
   explicit FakePeerGpu(const FakeGpuOptions& options = {}, size_t device_index = 0);
 
   FakeGpuContext& context() override { return gpu_; }
-  GpuResult AllocateVmm(uint64_t size_bytes, GpuAddress* address) override {
-    return gpu_.AllocateVmm(size_bytes, address);
+  GpuResult AllocateVmm(const std::vector<uint64_t>& piece_bytes, GpuAddress* address) override {
+    const GpuResult result = gpu_.AllocateVmm(piece_bytes, address);
+    if (result.ok()) piece_bytes_[*address] = piece_bytes;
+    return result;
   }
   GpuResult AllocateFromPool(uint64_t size_bytes, GpuAddress* address) override {
     return gpu_.AllocateFromPool(size_bytes, address);
   }
-  GpuResult Free(GpuAddress address) override { return gpu_.Free(address); }
+  GpuResult Free(GpuAddress address) override;
   GpuResult LoadKernel(PeerKernel kernel) override;
   GpuResult Launch(GpuStream stream, const PeerLaunch& launch) override;
   GpuResult Capture(GpuStream stream, GpuEvent waited, const PeerLaunch& launch, GpuEvent recorded,
@@ -32,6 +36,7 @@ class FakePeerGpu final : public PeerGpu {
 
  private:
   FakeGpuContext gpu_;
+  std::map<GpuAddress, std::vector<uint64_t>> piece_bytes_;  // of memory with descriptors
   std::set<PeerKernel> loaded_;
 };
 

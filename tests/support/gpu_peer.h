@@ -19,7 +19,7 @@
 namespace specd {
 
 enum class PeerOp : uint32_t {
-  kAllocate,  // kind, size_bytes -> address
+  kAllocate,  // kind, size_bytes, piece_bytes -> address
   kFree,      // address
   kExport,    // address, kind -> handle, address and size_bytes of the allocation, buffer_id, + fd
   kFill,      // address, size_bytes, value
@@ -70,7 +70,8 @@ struct PeerRequest {
   GpuMemoryKind kind = GpuMemoryKind::kIpc;
   uint64_t address = 0;
   uint64_t size_bytes = 0;
-  uint64_t word = 0;  // its number on the page
+  uint64_t piece_bytes = 0;  // kVmm: of each piece, the last having the rest; 0: one piece
+  uint64_t word = 0;         // its number on the page
   uint64_t value = 0;
   GpuHandle handle = {};
   PeerLaunch launch = {};

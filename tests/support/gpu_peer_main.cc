@@ -50,13 +50,15 @@ class Peer {
             ExportDeviceMemory(gpu_, FakeGpuOptions().devices, request.address, request.size_bytes);
         if (!exported.ok()) return Answer(exported.status());
         const DeviceRegionSpec& spec = exported->spec;
+        std::vector<int> fds;
+        for (const UniqueFd& fd : exported->fds) fds.push_back(fd.get());
         return Ask(RegisterDeviceRegionRequest{spec.kind, spec.device_uuid, spec.handle,
                                                spec.base_bytes, spec.offset_bytes, spec.size_bytes,
-                                               spec.buffer_id, spec.export_pid},
-                   exported->fd.get(), &reply->value);
+                                               spec.buffer_id, spec.export_pid, spec.piece_bytes},
+                   fds, &reply->value);
       }
       case PeerOp::kUnregister:
-        return Ask(UnregisterRegionRequest{static_cast<uint32_t>(request.value)}, -1, nullptr);
+        return Ask(UnregisterRegionRequest{static_cast<uint32_t>(request.value)}, {}, nullptr);
       default:
         reply->value = gpu_.violations().size();
         return GpuResult::Ok();
@@ -69,18 +71,18 @@ class Peer {
     daemon_ = std::make_unique<UnixConnection>(*std::move(made));
     HelloRequest hello;
     hello.limits = {8, 4, 4, 3, 2, 4};
-    const GpuResult greeted = Ask(hello, -1, nullptr);
-    return greeted.ok() ? Ask(MappedRequest{}, -1, nullptr) : greeted;
+    const GpuResult greeted = Ask(hello, {}, nullptr);
+    return greeted.ok() ? Ask(MappedRequest{}, {}, nullptr) : greeted;
   }
 
-  GpuResult Ask(const Request& request, int fd, uint64_t* region) {
+  GpuResult Ask(const Request& request, const std::vector<int>& fds, uint64_t* region) {
     const absl::StatusOr<std::vector<uint8_t>> message = EncodeRequest(request, 1);
     if (!message.ok()) return Answer(message.status());
-    absl::Status status = daemon_->Send(*message, {&fd, fd >= 0 ? size_t{1} : 0}, kTimeout);
+    absl::Status status = daemon_->Send(*message, fds, kTimeout);
     if (!status.ok()) return Answer(status);
     std::vector<uint8_t> buffer(kControlBytesMax);
-    std::vector<UniqueFd> fds;
-    const absl::StatusOr<Received> received = daemon_->Receive(buffer, &fds, kTimeout);
+    std::vector<UniqueFd> received_fds;
+    const absl::StatusOr<Received> received = daemon_->Receive(buffer, &received_fds, kTimeout);
     if (!received.ok()) return Answer(received.status());
     const std::span<const uint8_t> bytes(buffer.data(), received->size_bytes);
     const absl::StatusOr<ControlHeader> header = DecodeHeader(bytes, ControlReader::kLibrary);

@@ -2,9 +2,23 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace specd {
+
+namespace {
+
+std::vector<uint64_t> PiecesOf(const PeerRequest& request) {
+  const uint64_t most_bytes = request.piece_bytes == 0 ? request.size_bytes : request.piece_bytes;
+  std::vector<uint64_t> pieces;
+  for (uint64_t left_bytes = request.size_bytes; left_bytes > 0; left_bytes -= pieces.back()) {
+    pieces.push_back(std::min(left_bytes, most_bytes));
+  }
+  return pieces;
+}
+
+}  // namespace
 
 GpuPeerWorker::GpuPeerWorker(PeerGpu* gpu) : gpu_(*gpu), context_(gpu->context()) {
   (void)context_.CreateStream(&stream_);
@@ -16,7 +30,7 @@ GpuResult GpuPeerWorker::Do(const PeerRequest& request, int fd, PeerReply* reply
   switch (request.op) {
     case PeerOp::kAllocate:
       if (request.kind == GpuMemoryKind::kVmm) {
-        return gpu_.AllocateVmm(request.size_bytes, &reply->address);
+        return gpu_.AllocateVmm(PiecesOf(request), &reply->address);
       }
       if (request.kind == GpuMemoryKind::kPool) {
         return gpu_.AllocateFromPool(request.size_bytes, &reply->address);
@@ -35,7 +49,7 @@ GpuResult GpuPeerWorker::Do(const PeerRequest& request, int fd, PeerReply* reply
     case PeerOp::kImport: {
       GpuMapping mapping;
       const GpuResult result =
-          context_.Import({{request.kind, request.handle, fd}, request.size_bytes}, &mapping);
+          context_.Import({request.kind, request.handle, {{fd, request.size_bytes}}}, &mapping);
       reply->address = mapping.address;
       reply->size_bytes = mapping.size_bytes;
       return result;

@@ -21,9 +21,10 @@ class PeerGpu {
  public:
   virtual ~PeerGpu() = default;
   virtual GpuContext& context() = 0;
-  virtual GpuResult AllocateVmm(uint64_t size_bytes, GpuAddress* address) = 0;
+  // Pieces side by side.
+  virtual GpuResult AllocateVmm(const std::vector<uint64_t>& piece_bytes, GpuAddress* address) = 0;
   virtual GpuResult AllocateFromPool(uint64_t size_bytes, GpuAddress* address) = 0;
-  // Of whichever of the three kinds the address is.
+  // Of whichever of the three kinds the address is, and however many pieces it has.
   virtual GpuResult Free(GpuAddress address) = 0;
 
   // The first launch of a kernel that is not loaded may wait for what streams do

@@ -21,7 +21,8 @@ int NoteCudaCall(const char* name) {
   if (stub.contexts_pushed > 0 && stub.capture_mode != cuda::kCaptureModeRelaxed && !is_question) {
     stub.forbidden.push_back(name);
   }
-  return stub.failing_call == name ? stub.failing_code : 0;
+  const bool is_meant = stub.failing_call == name && stub.calls_before_failing-- <= 0;
+  return is_meant ? stub.failing_code : 0;
 }
 
 namespace cuda {
@@ -29,6 +30,10 @@ namespace cuda {
 namespace {
 
 constexpr Context kContext = nullptr;
+
+void NoteRange(Address address, size_t size_bytes) {
+  TheStubCuda().ranges.emplace_back(address, size_bytes);
+}
 
 int FdOf(void* shareable) { return static_cast<int>(reinterpret_cast<intptr_t>(shareable)); }
 
@@ -137,11 +142,38 @@ int cuMemExportToShareableHandle(void* shareable, AllocationHandle, int, unsigne
 }
 int cuMemImportFromShareableHandle(AllocationHandle*, void* shareable, int) {
   TheStubCuda().last_fd = FdOf(shareable);
+  TheStubCuda().fds.push_back(FdOf(shareable));
   return NoteCudaCall("cuMemImportFromShareableHandle");
 }
-int cuMemAddressReserve(Address* address, size_t, size_t, Address, unsigned long long) {
+int cuMemGetAllocationGranularity(size_t* size_bytes, const AllocationProperties* properties,
+                                  int which) {
+  // Physical memory of the device, with descriptors; the least that it comes in.
+  const bool is_known = properties->type == kAllocationPinned &&
+                        properties->handle_types == kHandleTypePosixFd &&
+                        properties->location_type == kLocationDevice && which == 0;
+  *size_bytes = is_known ? 0x2000 : 0;
+  return NoteCudaCall("cuMemGetAllocationGranularity");
+}
+int cuMemAddressReserve(Address* address, size_t size_bytes, size_t, Address, unsigned long long) {
   *address = 0x70000;
+  NoteRange(*address, size_bytes);
   return NoteCudaCall("cuMemAddressReserve");
+}
+int cuMemMap(Address address, size_t size_bytes, size_t, AllocationHandle, unsigned long long) {
+  NoteRange(address, size_bytes);
+  return NoteCudaCall("cuMemMap");
+}
+int cuMemSetAccess(Address address, size_t size_bytes, const Access*, size_t) {
+  NoteRange(address, size_bytes);
+  return NoteCudaCall("cuMemSetAccess");
+}
+int cuMemUnmap(Address address, size_t size_bytes) {
+  NoteRange(address, size_bytes);
+  return NoteCudaCall("cuMemUnmap");
+}
+int cuMemAddressFree(Address address, size_t size_bytes) {
+  NoteRange(address, size_bytes);
+  return NoteCudaCall("cuMemAddressFree");
 }
 int cuMemPoolImportFromShareableHandle(Pool* pool, void* shareable, int, unsigned long long) {
   TheStubCuda().last_fd = FdOf(shareable);

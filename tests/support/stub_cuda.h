@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace specd {
@@ -34,6 +35,11 @@ struct StubCuda {
   int capture_status = 0;
   uint64_t last_value = 0;
   int last_fd = -1;
+
+  int calls_before_failing = 0;  // so many of the failing call succeed
+  std::vector<int> fds;          // of pieces that were imported
+  // Of reservations and mappings: the addresses and sizes that were named, in order.
+  std::vector<std::pair<uint64_t, uint64_t>> ranges;
 };
 
 StubCuda& TheStubCuda();

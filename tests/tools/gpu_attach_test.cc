@@ -44,8 +44,8 @@ struct WrongPeerGpu final : PeerGpu {
   explicit WrongPeerGpu(PeerGpu* given) : gpu(*given) {}
 
   GpuContext& context() override { return gpu.context(); }
-  GpuResult AllocateVmm(uint64_t size_bytes, GpuAddress* address) override {
-    return gpu.AllocateVmm(size_bytes, address);
+  GpuResult AllocateVmm(const std::vector<uint64_t>& piece_bytes, GpuAddress* address) override {
+    return gpu.AllocateVmm(piece_bytes, address);
   }
   GpuResult AllocateFromPool(uint64_t size_bytes, GpuAddress* address) override {
     return gpu.AllocateFromPool(size_bytes, address);
@@ -120,6 +120,7 @@ TEST_SUITE("process") {
                                                           {"opened_twice", "Close"},
                                                           {"bad_handles", "Check"},
                                                           {"descriptor", "Import"},
+                                                          {"pieces", "Import"},
                                                           {"pool", "Close"},
                                                           {"words", "WaitValue"},
                                                           {"release_by_store", "RegisterHost"},

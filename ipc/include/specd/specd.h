@@ -142,11 +142,11 @@ SPECD_API int specd_alloc(specd_engine* engine, uint64_t size_bytes, specd_regio
 SPECD_API int specd_import_fd(specd_engine* engine, int fd, uint64_t size_bytes,
                               specd_region* region);
 
-/* Memory of this process on a GPU, in place: the size_bytes from `address`, a device pointer to
- * memory from cudaMalloc, cudaMallocAsync with a pool that can be exported, or cuMemCreate. Rounds
- * read and write it where they run on the same GPU: a daemon with --device=cuda, or embedded:cuda.
- * It stays yours, and must not be freed, resized or unmapped before specd_unregister has answered
- * SPECD_OK. If the daemon dies, so does its mapping. */
+/* Memory of this process on a GPU, in place, from the device pointer on: of cudaMalloc, cuMemCreate
+ * (also several pieces side by side, as PyTorch's expandable segments have; 250 for a daemon), or
+ * cudaMallocAsync with a pool that can be exported. Rounds use it where they run on the same GPU: a
+ * daemon with --device=cuda, or embedded:cuda. It must not be freed, resized or unmapped before
+ * specd_unregister has answered SPECD_OK. If the daemon dies, so does its mapping. */
 SPECD_API int specd_import_device(specd_engine* engine, uint64_t address, uint64_t size_bytes,
                                   specd_region* region);
 

@@ -13,6 +13,7 @@ const std::vector<AttachCheck>& AttachChecks() {
       {"bad_handles", "stale, foreign and random handles are refused and break nothing",
        CheckBadHandles},
       {"descriptor", "memory behind a descriptor outlives its exporter", CheckDescriptor},
+      {"pieces", "memory over several descriptors opens as one", CheckPieces},
       {"pool", "a pool's pointer opens with the pool's descriptor", CheckPool},
       {"pid_namespace", "what can be opened of a process in another pid namespace",
        CheckPidNamespace},

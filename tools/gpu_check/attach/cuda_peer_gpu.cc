@@ -48,7 +48,7 @@ class CudaPeerGpu final : public PeerGpu {
 
   GpuContext& context() override { return *context_; }
 
-  GpuResult AllocateVmm(uint64_t size_bytes, GpuAddress* address) override {
+  GpuResult AllocateVmm(const std::vector<uint64_t>& piece_bytes, GpuAddress* address) override {
     const auto measure =
         Symbol<decltype(cuMemGetAllocationGranularity)>("cuMemGetAllocationGranularity");
     const auto create = Symbol<decltype(cuMemCreate)>("cuMemCreate");
@@ -62,23 +62,29 @@ class CudaPeerGpu final : public PeerGpu {
     GpuResult result = Call(measure(&granularity, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
                             "cuMemGetAllocationGranularity");
     if (!result.ok()) return result;
-    if (size_bytes % granularity != 0) {
-      return GpuResult::Error("not a multiple of the granularity", kGpuInvalidValue);
+    uint64_t size_bytes = 0;
+    for (const uint64_t piece : piece_bytes) {
+      if (piece % granularity != 0) {
+        return GpuResult::Error("not a multiple of the granularity", kGpuInvalidValue);
+      }
+      size_bytes += piece;
     }
-    CUmemGenericAllocationHandle handle = 0;
-    result = Call(create(&handle, size_bytes, &properties, 0), "cuMemCreate");
-    if (!result.ok()) return result;
     result = Call(api_.cuMemAddressReserve(address, size_bytes, 0, 0, 0), "cuMemAddressReserve");
-    if (result.ok()) {
-      result = Call(api_.cuMemMap(*address, size_bytes, 0, handle, 0), "cuMemMap");
+    if (!result.ok()) return result;
+    GpuAddress next = *address;
+    for (const uint64_t piece : piece_bytes) {
+      CUmemGenericAllocationHandle handle = 0;
+      result = Call(create(&handle, piece, &properties, 0), "cuMemCreate");
+      if (!result.ok()) return result;
+      result = Call(api_.cuMemMap(next, piece, 0, handle, 0), "cuMemMap");
+      const GpuResult released = Call(api_.cuMemRelease(handle), "cuMemRelease");
+      if (!result.ok() || !released.ok()) return result.ok() ? released : result;
+      next += piece;
     }
     const cuda::Access access = {cuda::kLocationDevice, device_, cuda::kAccessReadWrite};
-    if (result.ok()) {
-      result = Call(api_.cuMemSetAccess(*address, size_bytes, &access, 1), "cuMemSetAccess");
-    }
-    const GpuResult released = Call(api_.cuMemRelease(handle), "cuMemRelease");
-    if (result.ok()) mapped_bytes_[*address] = size_bytes;
-    return result.ok() ? released : result;
+    result = Call(api_.cuMemSetAccess(*address, size_bytes, &access, 1), "cuMemSetAccess");
+    if (result.ok()) piece_bytes_[*address] = piece_bytes;
+    return result;
   }
 
   GpuResult AllocateFromPool(uint64_t size_bytes, GpuAddress* address) override {
@@ -101,13 +107,16 @@ class CudaPeerGpu final : public PeerGpu {
   }
 
   GpuResult Free(GpuAddress address) override {
-    const auto mapped = mapped_bytes_.find(address);
-    if (mapped == mapped_bytes_.end()) return context_->Free(address);
-    const uint64_t size_bytes = mapped->second;
-    mapped_bytes_.erase(mapped);
-    const GpuResult result = Call(api_.cuMemUnmap(address, size_bytes), "cuMemUnmap");
-    if (!result.ok()) return result;
-    return Call(api_.cuMemAddressFree(address, size_bytes), "cuMemAddressFree");
+    const auto pieces = piece_bytes_.find(address);
+    if (pieces == piece_bytes_.end()) return context_->Free(address);
+    GpuAddress next = address;
+    for (const uint64_t piece : pieces->second) {
+      const GpuResult result = Call(api_.cuMemUnmap(next, piece), "cuMemUnmap");
+      if (!result.ok()) return result;
+      next += piece;
+    }
+    piece_bytes_.erase(pieces);
+    return Call(api_.cuMemAddressFree(address, next - address), "cuMemAddressFree");
   }
 
   GpuResult LoadKernel(PeerKernel kernel) override {
@@ -162,7 +171,7 @@ class CudaPeerGpu final : public PeerGpu {
   const std::unique_ptr<GpuPlatform> platform_;
   const std::unique_ptr<GpuContext> context_;
   int device_ = 0;
-  std::map<GpuAddress, uint64_t> mapped_bytes_;  // of memory with a descriptor
+  std::map<GpuAddress, std::vector<uint64_t>> piece_bytes_;  // of memory with descriptors
 };
 
 }  // namespace

@@ -86,20 +86,20 @@ AttachResult CheckBadHandles(const AttachSetting& setting) {
     GpuExport exported;
     ExpectOk(scene.gpu().Allocate(kMiB, &own), "allocating");
     ExpectOk(scene.gpu().Export(own, GpuMemoryKind::kIpc, &exported), "exporting");
-    refused("own_handle", {exported, kMiB});
-    GpuImport random{{}, kMiB};
+    refused("own_handle", {exported.kind, exported.handle});
+    GpuImport random;
     for (size_t i = 0; i < kGpuHandleBytes; ++i) {
-      random.source.handle[i] = static_cast<uint8_t>(37 * i + 11);
+      random.handle[i] = static_cast<uint8_t>(37 * i + 11);
     }
     refused("random_bytes", random);
-    refused("no_bytes", {{}, kMiB});
+    refused("no_bytes", {});
     const PeerMemory memory = scene.MemoryOfPeer(GpuMemoryKind::kIpc, kMiB, 1);
     scene.Ask({.op = PeerOp::kFree, .address = memory.address_there});
     refused("freed", memory.import());
     const PeerMemory orphan = scene.MemoryOfPeer(GpuMemoryKind::kIpc, kMiB, 1);
     scene.peer().Kill();
     refused("exporter_gone", orphan.import());
-    refused("no_descriptor", {{GpuMemoryKind::kVmm, {}, -1}, 2 * kMiB});
+    refused("no_descriptor", {GpuMemoryKind::kVmm, {}, {{-1, 2 * kMiB}}});
     ExpectOk(scene.gpu().Check(), "afterwards");
     return result;
   });
@@ -117,6 +117,48 @@ AttachResult CheckDescriptor(const AttachSetting& setting) {
     Expect(scene.ByteAt(mapping.address + kMiB) == 0x44, "the exporter's end took the memory away");
     ExpectOk(scene.gpu().Close(mapping), "closing");
     return AttachResult{.detail = "readable after the exporter freed it and was killed"};
+  });
+}
+
+// As PyTorch's expandable segments: a tensor over pieces that have a descriptor each.
+AttachResult CheckPieces(const AttachSetting& setting) {
+  return PlayScene(setting, [](Scene& scene) {
+    const PeerPieces pieces = scene.PiecesOfPeer(10 * kMiB, 4 * kMiB);
+    GpuMapping mapping;
+    ExpectOk(scene.gpu().Import(pieces.import, &mapping), "importing");
+    Expect(mapping.size_bytes == 10 * kMiB, "the pieces have another size together");
+    const auto expect_bytes = [&](const char* when) {
+      uint64_t begin = 0;
+      for (size_t i = 0; i < pieces.import.pieces.size(); ++i) {
+        const uint64_t size_bytes = pieces.import.pieces[i].size_bytes;
+        for (const uint64_t place : {begin, begin + size_bytes - 1}) {
+          Expect(scene.ByteAt(mapping.address + place) == pieces.values[i],
+                 fmt::format("byte {} is not the exporter's {}", place, when));
+        }
+        begin += size_bytes;
+      }
+    };
+    expect_bytes("while it has them");
+    // One read over a seam.
+    uint64_t word = 0;
+    const auto* const seam = reinterpret_cast<void*>(mapping.address + 4 * kMiB - 4);
+    ExpectOk(scene.gpu().Copy(scene.stream(), &word, seam, sizeof(word)), "reading over a seam");
+    ExpectOk(scene.gpu().Synchronize(scene.stream()), "reading over a seam");
+    Expect((word & 0xff) == pieces.values[0] && word >> 56 == pieces.values[1],
+           "a word over a seam is not the exporter's");
+    scene.Ask({.op = PeerOp::kFree, .address = pieces.address_there});
+    scene.peer().Kill();
+    expect_bytes("after its end");
+    ExpectOk(scene.gpu().Close(mapping), "closing");
+    // A list that ends with something else maps nothing, and the same pieces open again.
+    GpuImport bad = pieces.import;
+    bad.pieces.back().fd = -1;
+    Expect(!scene.gpu().Import(bad, &mapping).ok(), "a piece without a descriptor is accepted");
+    ExpectOk(scene.gpu().Import(pieces.import, &mapping), "importing again");
+    expect_bytes("when they are mapped again");
+    ExpectOk(scene.gpu().Close(mapping), "closing again");
+    ExpectOk(scene.gpu().Check(), "afterwards");
+    return AttachResult{.detail = fmt::format("{} pieces as one", pieces.import.pieces.size())};
   });
 }
 

@@ -11,6 +11,7 @@ AttachResult CheckSubAllocation(const AttachSetting& setting);
 AttachResult CheckOpenedTwice(const AttachSetting& setting);
 AttachResult CheckBadHandles(const AttachSetting& setting);
 AttachResult CheckDescriptor(const AttachSetting& setting);
+AttachResult CheckPieces(const AttachSetting& setting);
 AttachResult CheckPool(const AttachSetting& setting);
 AttachResult CheckPidNamespace(const AttachSetting& setting);
 

@@ -96,17 +96,50 @@ PeerMemory Scene::MemoryOfPeer(GpuMemoryKind kind, uint64_t size_bytes, uint8_t 
                                uint64_t offset_bytes) {
   PeerMemory memory;
   memory.kind = kind;
-  const PeerReply made =
-      peer().Call({.op = PeerOp::kAllocate, .kind = kind, .size_bytes = size_bytes});
+  memory.address_there =
+      AllocateThere({.op = PeerOp::kAllocate, .kind = kind, .size_bytes = size_bytes});
+  Ask({.op = PeerOp::kFill,
+       .address = memory.address_there,
+       .size_bytes = size_bytes,
+       .value = value});
+  memory.reply =
+      Ask({.op = PeerOp::kExport, .kind = kind, .address = memory.address_there + offset_bytes}, -1,
+          &memory.fd);
+  return memory;
+}
+
+GpuAddress Scene::AllocateThere(const PeerRequest& request) {
+  const PeerReply made = peer().Call(request);
   if (made.code == kGpuNotSupported) {
     throw SceneOver{AttachStatus::kSkipped, "this device has no memory of that kind"};
   }
   Expect(made.code == kGpuOk, fmt::format("the other process cannot allocate: {}", made.code));
-  memory.address_there = made.address;
-  Ask({.op = PeerOp::kFill, .address = made.address, .size_bytes = size_bytes, .value = value});
-  memory.reply = Ask({.op = PeerOp::kExport, .kind = kind, .address = made.address + offset_bytes},
-                     -1, &memory.fd);
-  return memory;
+  return made.address;
+}
+
+PeerPieces Scene::PiecesOfPeer(uint64_t size_bytes, uint64_t piece_bytes) {
+  PeerPieces pieces;
+  pieces.address_there = AllocateThere({.op = PeerOp::kAllocate,
+                                        .kind = GpuMemoryKind::kVmm,
+                                        .size_bytes = size_bytes,
+                                        .piece_bytes = piece_bytes});
+  for (uint64_t done_bytes = 0; done_bytes < size_bytes; done_bytes += piece_bytes) {
+    const GpuAddress there = pieces.address_there + done_bytes;
+    const uint64_t rest_bytes = std::min(piece_bytes, size_bytes - done_bytes);
+    const auto value = static_cast<uint8_t>(0x31 + pieces.values.size());
+    Ask({.op = PeerOp::kFill, .address = there, .size_bytes = rest_bytes, .value = value});
+    // Any address in a piece stands for the piece.
+    const PeerReply exported =
+        Ask({.op = PeerOp::kExport, .kind = GpuMemoryKind::kVmm, .address = there + rest_bytes - 1},
+            -1, &pieces.fds.emplace_back());
+    Expect(exported.address == there && exported.size_bytes == rest_bytes,
+           fmt::format("the exporter finds {} bytes from {} bytes behind the begin of piece {}",
+                       exported.size_bytes, static_cast<int64_t>(exported.address - there),
+                       pieces.values.size()));
+    pieces.values.push_back(value);
+    pieces.import.pieces.push_back({pieces.fds.back().get(), rest_bytes});
+  }
+  return pieces;
 }
 
 uint8_t Scene::ByteAt(GpuAddress address) {

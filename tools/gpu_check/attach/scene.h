@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "ipc/unique_fd.h"
 #include "tools/gpu_check/attach/attach_check.h"
@@ -49,8 +50,16 @@ struct PeerMemory {
   PeerReply reply;
   UniqueFd fd;
   GpuAddress address_there = 0;
-  GpuImport import() const { return {{kind, reply.handle, fd.get()}, reply.size_bytes}; }
+  GpuImport import() const { return {kind, reply.handle, {{fd.get(), reply.size_bytes}}}; }
   GpuMemoryKind kind = GpuMemoryKind::kIpc;
+};
+
+// Memory over several pieces.
+struct PeerPieces {
+  GpuAddress address_there = 0;
+  GpuImport import{.kind = GpuMemoryKind::kVmm};
+  std::vector<UniqueFd> fds;
+  std::vector<uint8_t> values;  // of every byte of each piece
 };
 
 class Scene {
@@ -78,6 +87,8 @@ class Scene {
   // device does not have that kind of memory.
   PeerMemory MemoryOfPeer(GpuMemoryKind kind, uint64_t size_bytes, uint8_t value,
                           uint64_t offset_bytes = 0);
+  // The last piece has what is left of the size.
+  PeerPieces PiecesOfPeer(uint64_t size_bytes, uint64_t piece_bytes);
   uint8_t ByteAt(GpuAddress address);
 
   // True once `condition` is; false when patience is over.
@@ -90,6 +101,9 @@ class Scene {
   bool IsPeerIdle();
 
  private:
+  // Skips the check where the device does not have that kind of memory.
+  GpuAddress AllocateThere(const PeerRequest& request);
+
   const AttachSetting& setting_;
   GpuContext& gpu_;
   GpuStream stream_;
