@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "daemon/logging.h"
+#include "daemon/mps.h"
 #include "ipc/error.h"
 #include "ipc/include/specd/specd.h"
 
@@ -137,6 +138,12 @@ std::unique_ptr<ControlService> ControlServer::MakeService(const PeerCredentials
           (*session)->options().identity.session_id, Printable(request.name), peer.pid, peer.uid,
           Printable(request.version), request.limits.vocab_size, request.limits.max_batch,
           request.limits.max_draft);
+      if (options_.hello.device != "cpu") {
+        const Sharing sharing = ForeseeSharing(options_.hello.mps);
+        Log("attach").log(
+            sharing.mode == SPECD_SHARING_MPS ? spdlog::level::info : spdlog::level::warn,
+            "session {}: {}", (*session)->options().identity.session_id, sharing.text);
+      }
     } else {
       Log("attach").warn("\"{}\" (pid {}) refused: {}", Printable(request.name), peer.pid,
                          std::string(session.status().message()));

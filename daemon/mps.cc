@@ -53,4 +53,21 @@ Sharing JudgeSharing(std::string_view engine_mps, std::string_view daemon_mps) {
       "the same CUDA_MPS_PIPE_DIRECTORY, or run specd embedded"};
 }
 
+Sharing ForeseeSharing(std::string_view daemon_mps) {
+  if (daemon_mps.empty()) {
+    return {SPECD_SHARING_UNKNOWN,
+            "whether it shares the GPU with this daemon through MPS cannot be known: this driver "
+            "is too old to say, or the server's pipe is not where CUDA_MPS_PIPE_DIRECTORY says; "
+            "without MPS they take turns, about 2 ms each"};
+  }
+  if (daemon_mps == kNone) {
+    return {SPECD_SHARING_TIME_SLICED,
+            "it takes turns on the GPU with this daemon, about 2 ms each, because the GPU is not "
+            "shared through MPS; start nvidia-cuda-mps-control before both, or run specd embedded"};
+  }
+  return {SPECD_SHARING_MPS,
+          "it shares the GPU with this daemon through MPS, if it has the same "
+          "CUDA_MPS_PIPE_DIRECTORY; its specd_get_sharing knows"};
+}
+
 }  // namespace specd

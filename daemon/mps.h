@@ -30,4 +30,8 @@ struct Sharing {
 // From what both say of themselves.
 Sharing JudgeSharing(std::string_view engine_mps, std::string_view daemon_mps);
 
+// What a daemon whose rounds run on a GPU writes down when an engine attaches: it knows nothing of
+// the engine's server, so with one of its own it can only say which the engine must have too.
+Sharing ForeseeSharing(std::string_view daemon_mps);
+
 }  // namespace specd

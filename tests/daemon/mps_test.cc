@@ -2,16 +2,20 @@
 #include "daemon/mps.h"
 
 #include <doctest/doctest.h>
+#include <spdlog/sinks/ostream_sink.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "ipc/include/specd/specd.h"
+#include "tests/daemon/server_fixture.h"
 
 namespace specd {
 namespace {
@@ -36,7 +40,43 @@ struct Folders {
   std::filesystem::path root;
 };
 
+// What a daemon with this device writes down while one engine attaches.
+std::string LinesOfAttach(const std::string& device, const std::string& mps) {
+  std::ostringstream lines;
+  test::ServerFixture f(device, mps);
+  spdlog::logger& log = Log("attach");
+  log.sinks().push_back(std::make_shared<spdlog::sinks::ostream_sink_mt>(lines));
+  log.set_level(spdlog::level::info);
+  log.set_pattern("%l %v");
+  const test::EnginePtr engine = test::OpenEngine(f.uri, test::ServerOptions());
+  // The answer to the engine comes behind the lines, and no more are written until it goes.
+  log.sinks().pop_back();
+  return lines.str();
+}
+
+int CountOf(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
 TEST_SUITE("unit") {
+  TEST_CASE("mps: an engine that attaches is one line of what is known of the server") {
+    const std::string shared = LinesOfAttach("cuda", "1:2");
+    CHECK(CountOf(shared, "\n") == 2);
+    CHECK(CountOf(shared, "info session 1: it shares the GPU with this daemon through MPS") == 1);
+    const std::string unknown = LinesOfAttach("cuda", "");
+    CHECK(CountOf(unknown, "\n") == 2);
+    CHECK(CountOf(unknown, "warning session 1: whether it shares the GPU") == 1);
+    CHECK(CountOf(unknown, "cannot be known") == 1);
+    const std::string alone = LinesOfAttach("cuda", "none");
+    CHECK(CountOf(alone, "\n") == 2);
+    CHECK(CountOf(alone, "warning session 1: it takes turns on the GPU") == 1);
+    CHECK(CountOf(alone, "nvidia-cuda-mps-control") == 1);
+    // Rounds on the CPU have no use for it.
+    CHECK(CountOf(LinesOfAttach("cpu", ""), "\n") == 1);
+  }
+
   TEST_CASE("mps: one server is one pipe, whatever it is called") {
     const Folders folders;
     const auto describe = [&](const char* name) {
