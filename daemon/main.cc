@@ -1,5 +1,7 @@
 // specd: the daemon. Flags to a DaemonConfig, then RunDaemon until SIGTERM or SIGINT.
 
+#include <sys/resource.h>
+
 #include <cstdio>
 #include <string>
 #include <string_view>
@@ -81,6 +83,15 @@ absl::Status ReadFlags(specd::DaemonConfig* config) {
   return specd::SetSpin(absl::GetFlag(FLAGS_spin_us), absl::GetFlag(FLAGS_max_sessions), config);
 }
 
+// Engines bring descriptors, one message up to 250 of them, and what does not fit is lost with the
+// message. The soft limit is low for the sake of select(), which nothing here uses.
+void RaiseDescriptorLimit() {
+  rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -104,5 +115,6 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "specd: %s\n", std::string(status.message()).c_str());
     return 2;
   }
+  RaiseDescriptorLimit();
   return specd::RunDaemon(config);
 }

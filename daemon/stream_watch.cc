@@ -121,12 +121,18 @@ bool StreamWatch::LookAt(Round* round, int64_t now_ns, bool daemon_gone) {
   return true;
 }
 
-void StreamWatch::ReleaseAll() {
+void StreamWatch::ReleaseAll(bool also_claimed) {
   MutexLock lock(&mutex_);
   for (const Round& round : rounds_) {
     if (round.number == 0) continue;
     RoundWords* words = options_.segment->round_words(round.number);
-    Decide(words, round.number, RoundVerdict::kAborted);
+    if (IsReleased(*words, round.number)) continue;
+    if (Decide(words, round.number, RoundVerdict::kAborted) != RoundVerdict::kAborted) {
+      if (!also_claimed) continue;
+      // Not answered, as far as the stream can know: what belongs to the answer is not all there.
+      words->status.store(PackVerdict(round.number, RoundVerdict::kAborted),
+                          std::memory_order_relaxed);
+    }
     Release(words, round.number);
   }
 }

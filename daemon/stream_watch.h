@@ -50,8 +50,9 @@ class StreamWatch {
   // One look at every round; what the thread does again and again.
   void Look(int64_t now_ns, bool daemon_gone);
 
-  // Releases every stream, ready or not: the engine closes.
-  void ReleaseAll();
+  // Releases every stream, ready or not: the engine closes. A round that the daemon has claimed is
+  // the daemon's to release, behind what it still writes; with also_claimed it is called off.
+  void ReleaseAll(bool also_claimed);
   // No stream will touch the words any more.
   bool HaveAllPassed();
 

@@ -296,6 +296,7 @@ GpuResult CudaContext::Import(const GpuImport& import, GpuMapping* mapping) {
 GpuResult CudaContext::MapVmm(const GpuImport& import, GpuMapping* mapping) {
   uint64_t size_bytes = 0;
   for (const GpuPiece& piece : import.pieces) size_bytes += piece.size_bytes;
+  mapping->piece_bytes.reserve(import.pieces.size());  // nothing may throw behind a mapping
   GpuResult result = Call("cuMemAddressReserve", [&] {
     return api_.cuMemAddressReserve(&mapping->address, size_bytes, 0, 0, 0);
   });
@@ -304,12 +305,7 @@ GpuResult CudaContext::MapVmm(const GpuImport& import, GpuMapping* mapping) {
   GpuAddress next = mapping->address;
   for (const GpuPiece& piece : import.pieces) {
     result = MapPiece(next, piece);
-    if (!result.ok()) {
-      result = GpuResult::Error(fmt::format("piece {} of {}: {}", mapping->piece_bytes.size() + 1,
-                                            import.pieces.size(), result.text()),
-                                result.code());
-      break;
-    }
+    if (!result.ok()) break;
     mapping->piece_bytes.push_back(piece.size_bytes);
     next += piece.size_bytes;
   }
@@ -318,8 +314,13 @@ GpuResult CudaContext::MapVmm(const GpuImport& import, GpuMapping* mapping) {
     result = Call("cuMemSetAccess",
                   [&] { return api_.cuMemSetAccess(mapping->address, size_bytes, &access, 1); });
   }
-  if (!result.ok()) (void)CloseVmm(*mapping);
-  return result;
+  if (result.ok()) return result;
+  (void)CloseVmm(*mapping);
+  const size_t num_mapped = mapping->piece_bytes.size();
+  if (num_mapped == import.pieces.size()) return result;
+  return GpuResult::Error(
+      fmt::format("piece {} of {}: {}", num_mapped + 1, import.pieces.size(), result.text()),
+      result.code());
 }
 
 GpuResult CudaContext::MapPiece(GpuAddress address, const GpuPiece& piece) {

@@ -138,15 +138,15 @@ TEST_SUITE("process") {
       // The first seam goes through the middle of a target row, the second one is in the region
       // too.
       const uint64_t row_bytes = ScriptEngine::kRowsBytes / ScriptEngine::kRows;
-      const uint64_t before_bytes = kTargetOffset + 5 * row_bytes + row_bytes / 2;
+      const uint64_t before_bytes = test::kTargetOffset + 5 * row_bytes + row_bytes / 2;
       const uint64_t address = made.address + kBytes - before_bytes / 4 * 4;
       engine.Fill(address);
       const PeerReply region = engine.Import(address, kBytes + kBytes / 2);
       REQUIRE(region.code == SPECD_OK);
-      REQUIRE(engine.Bind(SPECD_TARGET_ROWS, region.value, kTargetOffset, ScriptEngine::kRows) ==
-              SPECD_OK);
-      REQUIRE(engine.Bind(SPECD_DRAFT_ROWS, region.value, kDraftOffset, ScriptEngine::kRows) ==
-              SPECD_OK);
+      REQUIRE(engine.Bind(SPECD_TARGET_ROWS, region.value, test::kTargetOffset,
+                          ScriptEngine::kRows) == SPECD_OK);
+      REQUIRE(engine.Bind(SPECD_DRAFT_ROWS, region.value, test::kDraftOffset,
+                          ScriptEngine::kRows) == SPECD_OK);
       // Ids of slots on both sides of the second seam.
       const uint64_t next_offset = made.address + 2 * kBytes - 8 - address;
       REQUIRE(engine.Bind(SPECD_NEXT_TOKEN, region.value, next_offset,

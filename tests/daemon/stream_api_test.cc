@@ -2,6 +2,7 @@
 // no stream touches words that are no longer there.
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <string>
 #include <thread>
 
@@ -111,6 +112,30 @@ TEST_SUITE("unit") {
       f.engine.reset();
       CHECK(CountFakeCuda().unregistered == before.unregistered + 1);
       REQUIRE(f.gpu.Synchronize(f.stream).ok());
+    }
+  }
+
+  TEST_CASE("close leaves a claimed round to the daemon for half of its time") {
+    for (const bool is_answered : {true, false}) {
+      CAPTURE(is_answered);
+      StreamFixture f(0, StreamFixture::kForeverMs, 2000);
+      REQUIRE(f.Submit(f.stream) == SPECD_OK);
+      RoundWords& words = f.Words(1);
+      REQUIRE(Eventually([&] { return AreRowsReady(words, 1); }));
+      REQUIRE(Decide(&words, 1, RoundVerdict::kAnswered) == RoundVerdict::kAnswered);
+      const auto begin = std::chrono::steady_clock::now();
+      std::thread daemon([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        CHECK_FALSE(IsReleased(words, 1));
+        if (is_answered) Release(&words, 1);
+      });
+      f.engine.reset();
+      const auto took = std::chrono::steady_clock::now() - begin;
+      daemon.join();
+      REQUIRE(f.gpu.Synchronize(f.stream).ok());
+      CHECK(words.status.load() ==
+            PackVerdict(1, is_answered ? RoundVerdict::kAnswered : RoundVerdict::kAborted));
+      CHECK(took >= std::chrono::milliseconds(is_answered ? 300 : 1000));
     }
   }
 

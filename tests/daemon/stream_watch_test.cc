@@ -158,7 +158,7 @@ TEST_SUITE("unit") {
     CHECK(f.watch.HaveAllPassed());
     f.watch.Add(1, &f.stream_a);
     f.watch.Add(2, &f.stream_b);
-    f.watch.ReleaseAll();
+    f.watch.ReleaseAll(false);
     CHECK(f.Released(1));
     CHECK(f.Released(2));
     CHECK(IsAborted(f.Words(1), 1));
@@ -166,6 +166,25 @@ TEST_SUITE("unit") {
     CHECK_FALSE(f.watch.HaveAllPassed());
     f.Words(2).passed.store(2);
     CHECK(f.watch.HaveAllPassed());
+  }
+
+  TEST_CASE("watch: a closing engine calls off what is claimed only when it says so") {
+    WatchFixture f;
+    f.watch.Add(1, &f.stream_a);
+    f.watch.Add(2, &f.stream_b);
+    REQUIRE(Decide(&f.Words(1), 1, RoundVerdict::kAnswered) == RoundVerdict::kAnswered);
+    f.watch.ReleaseAll(false);
+    CHECK_FALSE(f.Released(1));
+    CHECK(f.Released(2));
+    f.watch.ReleaseAll(true);
+    CHECK(f.Released(1));
+    CHECK(IsAborted(f.Words(1), 1));
+    // An answer that is there stays one.
+    f.watch.Add(3, &f.stream_a);
+    REQUIRE(Decide(&f.Words(3), 3, RoundVerdict::kAnswered) == RoundVerdict::kAnswered);
+    Release(&f.Words(3), 3);
+    f.watch.ReleaseAll(true);
+    CHECK_FALSE(IsAborted(f.Words(3), 3));
   }
 
   TEST_CASE("watch: the thread notices the death of a daemon, and wakes the engine's CPU") {

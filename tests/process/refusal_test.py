@@ -3,6 +3,7 @@
 import array
 import os
 import pathlib
+import resource
 import socket
 import struct
 import unittest
@@ -41,6 +42,16 @@ class RefusalTest(ProcessTest):
         flags = self.folder / "flags"
         flags.write_text(f"--listen=unix:{self.socket}\n--log_level=loud\n")
         self.assertRefused(self.run_to_end("specd", f"--flagfile={flags}"), 2, "log_level = loud")
+
+    def test_descriptors_of_many_engines_have_room(self):
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))
+        try:
+            daemon = self.daemon()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        self.assertEqual(resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE),
+                         (limits[1], limits[1]))
 
     def test_unreadable_tokenizer(self):
         missing = self.run_to_end("specd", f"--listen=unix:{self.socket}",
