@@ -29,6 +29,9 @@ __global__ void __launch_bounds__(kTilePassThreads, kTilePassBlocks)
 }  // namespace
 
 cudaError_t LoadRoundKernel(DeviceShape* device) {
+  cudaFuncAttributes attributes;
+  const cudaError_t error = cudaFuncGetAttributes(&attributes, RunRoundKernel);
+  if (error != cudaSuccess) return error;
   return cudaOccupancyMaxActiveBlocksPerMultiprocessor(&device->tile_pass_blocks, RunRoundKernel,
                                                        kTilePassThreads, 0);
 }

@@ -25,10 +25,10 @@ def told(architecture="sm_90", frame=0, stores=0, loads=0):
     return TOLD.format(architecture=architecture, frame=frame, stores=stores, loads=loads)
 
 
-def run(text, *names, code=0, flag="-Xptxas=-v"):
+def run(text, *names, code=0, flag="-Xptxas=-v", file="a/x.cu"):
     writes = f"import sys; sys.stderr.write({text!r}); print('out'); sys.exit({code})"
-    return subprocess.run([sys.executable, PROGRAM, *names, "--", sys.executable, "-c", writes, flag],
-                          capture_output=True, text=True)
+    return subprocess.run([sys.executable, PROGRAM, "a/x.cu", *names, "--", sys.executable, "-c",
+                           writes, flag, "-c", file], capture_output=True, text=True)
 
 
 class NoSpillsTest(unittest.TestCase):
@@ -62,12 +62,19 @@ class NoSpillsTest(unittest.TestCase):
         result = run("x.cu(3): error: so\n", "Hot", code=3)
         self.assertEqual((result.returncode, result.stderr), (3, "x.cu(3): error: so\n"))
 
-    def test_a_command_without_the_flag_is_not_looked_at(self):
-        result = run(told(frame=8), "Hot", flag="-O2")
-        self.assertEqual((result.returncode, result.stderr), (0, told(frame=8)))
+    def test_other_files_are_not_looked_at(self):
+        for flag in ("-Xptxas=-v", "-O2"):
+            result = run(told(frame=8), "Hot", flag=flag, file="b/x.cu")
+            self.assertEqual((result.returncode, result.stderr), (0, told(frame=8)))
+
+    def test_the_file_is_not_compiled_without_the_flag(self):
+        result = run(told(), "Hot", flag="-O2")
+        self.assertEqual((result.returncode, result.stdout), (2, ""))
+        self.assertIn("a/x.cu is compiled without -Xptxas=-v", result.stderr)
 
     def test_wrong_usage(self):
-        for arguments in ([], ["Hot"], ["--", "true"], ["Hot", "--"]):
+        for arguments in ([], ["x.cu", "Hot"], ["--", "true"], ["x.cu", "--", "true"],
+                          ["x.cu", "Hot", "--"]):
             with self.subTest(arguments=arguments):
                 result = subprocess.run([sys.executable, PROGRAM, *arguments], capture_output=True)
                 self.assertEqual(result.returncode, 2)

@@ -2,13 +2,14 @@
 """no_spills: runs a compiler of CUDA files and refuses what keeps registers of hot functions in memory.
 
 ptxas knows -warn-spills for whole files only, and beside what a round does once for a row stands what
-it does for every byte of it. With -Xptxas=-v in the command, the named functions must be among those
-that ptxas tells of, for every architecture, and have no stack frame and no spill.
+it does for every byte of it. Where the compiler is given FILE, the named functions must be among those
+that ptxas tells of, for every architecture, and have no stack frame and no spill; ptxas has to be
+asked with -Xptxas=-v. Other files are compiled as if this program were not there.
 
-  no_spills.py NAME [NAME ...] -- COMPILER [ARGUMENT ...]
+  no_spills.py FILE NAME [NAME ...] -- COMPILER [ARGUMENT ...]
 
 Exit status: that of the compiler; 1 where it is 0 and a named function spills or is not there; 2 wrong
-usage.
+usage, or a FILE that is compiled without the flag.
 """
 
 import re
@@ -46,13 +47,17 @@ def findings_of(text, names):
 
 
 def main(arguments):
-    if "--" not in arguments or arguments[0] == "--" or arguments[-1] == "--":
+    split = arguments.index("--") if "--" in arguments else 0
+    if split < 2 or split == len(arguments) - 1:
         print(__doc__, file=sys.stderr)
         return 2
-    split = arguments.index("--")
-    names, command = arguments[:split], arguments[split + 1:]
-    if "-Xptxas=-v" not in command:
+    file, names, command = arguments[0], arguments[1:split], arguments[split + 1:]
+    if file not in command:
         return subprocess.run(command).returncode
+    if "-Xptxas=-v" not in command:
+        print(f"no_spills: error: {file} is compiled without -Xptxas=-v, so nobody would see a spill",
+              file=sys.stderr)
+        return 2
     compiled = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace")
     told = [line for line in compiled.stderr.splitlines(keepends=True)
             if not line.startswith("ptxas info") and not FIGURES.search(line)]
