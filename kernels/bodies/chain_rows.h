@@ -42,10 +42,10 @@ class ChainRows {
   SPECD_HD RowWorkspace TargetWorkspace(int32_t i) const {
     return WithAhead(workspace_.target, TargetSlot(i));
   }
-  template <bool kMayFilter = true>
+  template <bool kNarrow = false>
   SPECD_HD Distribution ReadTarget(int32_t i) {
-    return ReadDistribution<kMayFilter>(team_, TargetRow(i), task_.target_scale,
-                                        task_.target_filters, TargetWorkspace(i));
+    return ReadDistribution<kNarrow>(team_, TargetRow(i), task_.target_scale, task_.target_filters,
+                                     TargetWorkspace(i));
   }
 
   SPECD_HD Row DraftRow(int32_t i) const {
@@ -55,17 +55,16 @@ class ChainRows {
     row.view = view;
     return row;
   }
-  template <bool kMayFilter = true>
+  template <bool kNarrow = false>
   SPECD_HD Distribution ReadDraft(int32_t i) {
-    return ReadDistribution<kMayFilter>(team_, DraftRow(i), task_.draft_scale, task_.draft_filters,
-                                        WithAhead(workspace_.draft, DraftSlot(i)));
+    return ReadDistribution<kNarrow>(team_, DraftRow(i), task_.draft_scale, task_.draft_filters,
+                                     WithAhead(workspace_.draft, DraftSlot(i)));
   }
 
-  // What was found of a target row that was judged ahead; null where none was.
-  SPECD_HD const AheadFacts* JudgedAhead(int32_t i) const {
-    if (workspace_.ahead == nullptr || !IsReadAhead(task_, TargetSlot(i))) return nullptr;
-    const AheadFacts* const facts = AheadOf(TargetSlot(i)).facts;
-    return facts->is_judged != 0 ? facts : nullptr;
+  // What was found where the target row of place i was read ahead.
+  SPECD_HD PlaceVerdict JudgedAhead(int32_t i) const {
+    if (workspace_.ahead == nullptr || !IsReadAhead(task_, TargetSlot(i))) return {};
+    return AheadOf(TargetSlot(i)).facts->place;
   }
   // REQUIRES: rows are read ahead.
   SPECD_HD AheadRead AheadOf(int32_t slot) const {

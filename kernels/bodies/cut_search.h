@@ -6,47 +6,10 @@
 // list, passes go over the list. Pivots decide how fast the answer comes and never what it is.
 #pragma once
 
-#include "kernels/bodies/cut_functions.h"
-#include "kernels/bodies/distribution.h"
+#include "kernels/bodies/narrow_list.h"
+#include "kernels/bodies/peaks.h"
 
 namespace specd {
-
-// Every element above -inf is at least this.
-inline constexpr float kLowestFloat = -0x1.fffffep+127f;
-
-// The steps of a tile that hold an element not below `floor`.
-SPECD_INLINE uint32_t StepsFrom(const Distribution& p, int32_t tile_index, float floor) {
-  const float* peaks = p.stats.peaks + tile_index * kStepsPerTile;
-  uint32_t steps = 0;
-  for (int32_t step = 0; step < kStepsPerTile; ++step) {
-    steps |= (peaks[step] >= floor ? 1u : 0u) << step;
-  }
-  return steps;
-}
-
-// The k-th largest peak: at least k elements are not below it, and few more if the best are spread
-// over the row. -inf for fewer steps.
-template <Team T>
-SPECD_BODY float KthPeak(T& team, const Distribution& p, uint64_t k) {
-  const int32_t num_tiles = NumTiles(p.row.view.vocab_size);
-  const RowView peaks{p.stats.peaks, DType::kFloat32, num_tiles * kStepsPerTile, {}};
-  if (static_cast<uint64_t>(peaks.vocab_size) < k) return -kInfinity;
-  typename T::Tile tile;
-  int32_t loaded = -1;
-  uint32_t low = OrderedKey(-kInfinity);
-  uint32_t high = OrderedKey(p.max) + 1;
-  while (high - low > 1) {
-    const uint32_t middle = low + (high - low) / 2;
-    uint64_t count = 0;
-    for (int32_t t = 0; t < NumTiles(peaks.vocab_size); ++t) {
-      if (t != loaded) team.Load(peaks, t, kAllSteps, Identity{}, &tile);
-      loaded = t;
-      count += static_cast<uint64_t>(team.Count(AtLeast{FloatOfKey(middle)}, tile));
-    }
-    (count >= k ? low : high) = middle;
-  }
-  return FloatOfKey(low);
-}
 
 // Brings the elements of a list as a tile.
 template <Team T>
@@ -71,21 +34,26 @@ SPECD_INLINE int32_t NumUpTo(const ElementList& list, int32_t num_listed, TokenI
 }
 
 // Finds cuts in one row, and then gathers what is left of it. A cut is the shortest prefix of the
-// order that amounts to a number: of elements, or of their integer weights.
-template <Team T>
+// order that amounts to a number: of elements, or of their integer weights. kNarrow: by a team of
+// one group that makes no pass over the row but for a NarrowList, and gives up where that does not
+// hold the answer.
+template <Team T, bool kNarrow = false>
 class CutSearch {
  public:
-  // `p` has row (without a cut), tiles, max and scale, and must outlive the search.
+  // `p` has row (without a cut), tiles, max and scale, and must outlive the search. kNarrow: the
+  // row was read ahead.
   SPECD_HD CutSearch(T& team, const Distribution& p, const RowWorkspace& workspace)
       : team_(team),
         p_(p),
         workspace_(workspace),
+        list_(kNarrow ? workspace.ahead.list.elements : workspace.list),
         num_tiles_(NumTiles(p.row.view.vocab_size)),
         weight_{p.max, p.scale},
         // -0 would have a neighbour that equals it.
         above_all_(FloatOfKey(OrderedKey(p.max + 0.0f) + 1)) {}
 
-  // False where the whole row amounts to less. `first` is a value worth trying first.
+  // False where the whole row amounts to less, or it gave up. `first` is a value worth trying
+  // first.
   SPECD_BODY bool Find(uint64_t need, bool by_weight, float first, Cut* cut) {
     need_ = need;
     by_weight_ = by_weight;
@@ -101,8 +69,30 @@ class CutSearch {
     return true;
   }
 
+  SPECD_HD bool gave_up() const { return gave_up_; }
+
   // Gathers what the cut leaves: into the list if it fits, else tile by tile. Returns its mass.
   SPECD_BODY uint64_t Gather(const Cut& cut) {
+    if constexpr (kNarrow) {
+      if (complete() && cut.value >= list_floor_) return MassOfList(cut);
+      return ListAll(cut.value) ? MassOfList(cut) : 0;
+    } else {
+      return GatherAnywhere(cut);
+    }
+  }
+
+  // Tells the distribution what the last Gather found.
+  SPECD_HD void Describe(const Cut& cut, Distribution* p) const {
+    p->row.has_cut = true;
+    p->row.cut = cut;
+    p->tallies = workspace_.tallies;
+    p->list = list_;
+    p->num_listed = listed_ ? num_listed_ : 0;
+    p->list_cut = ListCut(cut);
+  }
+
+ private:
+  SPECD_HD uint64_t GatherAnywhere(const Cut& cut) {
     if (!complete() || cut.value < list_floor_) {
       listed_ = false;
       by_weight_ = false;
@@ -116,17 +106,6 @@ class CutSearch {
     return listed_ ? MassOfList(cut) : MassOfTiles(cut);
   }
 
-  // Tells the distribution what the last Gather found.
-  SPECD_HD void Describe(const Cut& cut, Distribution* p) const {
-    p->row.has_cut = true;
-    p->row.cut = cut;
-    p->tallies = workspace_.tallies;
-    p->list = workspace_.list;
-    p->num_listed = listed_ ? num_listed_ : 0;
-    p->list_cut = ListCut(cut);
-  }
-
- private:
   // Does the list hold every element that is not below list_floor_?
   SPECD_HD bool complete() const { return listed_ && base_.count == 0; }
 
@@ -141,9 +120,44 @@ class CutSearch {
     return false;
   }
 
+  // Lists all from `floor` on. A row that changed may have nothing there.
+  SPECD_HD bool ListAll(float floor) {
+    num_listed_ = ListFrom(team_, p_, floor, workspace_.ahead.list);
+    listed_ = num_listed_ > 0;
+    list_floor_ = floor;
+    base_ = Tally{};
+    gave_up_ = !listed_;
+    return listed_;
+  }
+
+  // Lists what is likely to be long enough, and then as much as there is room for.
+  SPECD_BODY bool FindLowInNewList(float first) {
+    low_ = first < high_ && first >= kLowestFloat ? first : p_.max - 8.0f / p_.scale;
+    if (!(low_ >= kLowestFloat)) low_ = kLowestFloat;
+    for (bool again : {true, false}) {
+      if (!ListAll(low_)) return false;
+      at_low_ = MeasureList(low_);
+      if (at_low_.amount >= need_) return true;
+      if (low_ == kLowestFloat) return false;
+      const float lowest = again ? KthPeak(team_, p_, kNarrowStepsMax * 3 / 4) : low_;
+      if (!(lowest < low_)) break;
+      low_ = lowest >= kLowestFloat ? lowest : kLowestFloat;
+    }
+    gave_up_ = true;
+    return false;
+  }
+
+  SPECD_HD bool FindLow(float first) {
+    if constexpr (kNarrow) {
+      return FindLowInNewList(first);
+    } else {
+      return FindLowInRow(first);
+    }
+  }
+
   // Goes down until the prefix is long enough: in steps that double, so that the passes before the
   // last read few tiles.
-  SPECD_BODY bool FindLow(float first) {
+  SPECD_BODY bool FindLowInRow(float first) {
     float step = 8.0f / p_.scale;
     low_ = first < high_ && first >= kLowestFloat ? first : p_.max - step;
     while (true) {
@@ -163,14 +177,16 @@ class CutSearch {
 
   // Invariant: amount(>= low) >= need > amount(>= high). Ends with low at the element sought.
   SPECD_BODY void Narrow() {
-    for (int32_t step = 0; !listed_; ++step) {
-      if (at_low_.count - at_high_.count <= kListMax) {
-        ListBracket();
-        break;
+    if constexpr (!kNarrow) {
+      for (int32_t step = 0; !listed_; ++step) {
+        if (at_low_.count - at_high_.count <= kListMax) {
+          ListBracket();
+          break;
+        }
+        const float pivot = step < kGuesses ? Guess(step % 2 == 0) : Pivot(step % 2 == 0);
+        if (!(pivot > low_ && pivot < high_)) return;
+        Move(pivot, MeasureRow(pivot));
       }
-      const float pivot = step < kGuesses ? Guess(step % 2 == 0) : Pivot(step % 2 == 0);
-      if (!(pivot > low_ && pivot < high_)) return;
-      Move(pivot, MeasureRow(pivot));
     }
     NarrowInList();
   }
@@ -179,7 +195,7 @@ class CutSearch {
   // on down to neighbouring floats.
   SPECD_BODY void NarrowInList() {
     typename T::Tile tile;
-    LoadList(team_, workspace_.list, num_listed_, &tile);
+    LoadList(team_, list_, num_listed_, &tile);
     for (bool by_value = true;; by_value = !by_value) {
       const bool few = at_low_.count - at_high_.count <= kFew;
       const float pivot = few ? team_.Max(BelowOnly{high_}, tile) : Pivot(by_value);
@@ -233,7 +249,7 @@ class CutSearch {
 
   SPECD_BODY Tally MeasureList(float pivot) {
     typename T::Tile tile;
-    LoadList(team_, workspace_.list, num_listed_, &tile);
+    LoadList(team_, list_, num_listed_, &tile);
     Tally tally = MeasureTile(tile, pivot);
     tally.count += base_.count;
     tally.amount += base_.amount;
@@ -281,8 +297,7 @@ class CutSearch {
       // Counts that do not belong together (groups disagree about a row that changed) end here.
       if (workspace_.tallies[t].count == 0 || place > kListMax) return;
       LoadRow(team_, p_.row, t, StepsFrom(p_, t, low_), &tile);
-      team_.Pack(bracket, tile, t * kTileSize, workspace_.list.values + place,
-                 workspace_.list.ids + place);
+      team_.Pack(bracket, tile, t * kTileSize, list_.values + place, list_.ids + place);
     });
     num_listed_ = static_cast<int32_t>(at_low_.count - at_high_.count);
     list_floor_ = low_;
@@ -292,13 +307,18 @@ class CutSearch {
 
   // The id of the n-th element (from 1) that equals `value`.
   SPECD_BODY TokenId IdOfEqual(float value, uint64_t n) {
+    if (!listed_) return IdOfEqualInRow(value, n);
+    typename T::Tile tile;
+    LoadList(team_, list_, num_listed_, &tile);
+    const uint64_t before = (n - 1) << kWeightBits;
+    const int32_t place = team_.FindPrefix(OneWhereEqual{value}, 0, before, tile).element;
+    return place < 0 ? kVocabSizeMax : list_.ids[place];
+  }
+
+  SPECD_HD TokenId IdOfEqualInRow(float value, uint64_t n) {
+    if constexpr (kNarrow) return kVocabSizeMax;  // what it finds is in its list
     typename T::Tile tile;
     const OneWhereEqual one{value};
-    if (listed_) {
-      LoadList(team_, workspace_.list, num_listed_, &tile);
-      const int32_t place = team_.FindPrefix(one, 0, (n - 1) << kWeightBits, tile).element;
-      return place < 0 ? kVocabSizeMax : workspace_.list.ids[place];
-    }
     MeasureTiles(value, p_.row, [&](const auto& of_tile) {
       return Tally{static_cast<uint64_t>(team_.Count(EqualTo{value}, of_tile)), 0};
     });
@@ -316,12 +336,12 @@ class CutSearch {
 
   SPECD_HD Cut ListCut(const Cut& cut) const {
     if (!listed_) return cut;
-    return {cut.value, NumUpTo(workspace_.list, num_listed_, cut.last) - 1};
+    return {cut.value, NumUpTo(list_, num_listed_, cut.last) - 1};
   }
 
   SPECD_BODY uint64_t MassOfList(const Cut& cut) {
     typename T::Tile tile;
-    LoadList(team_, workspace_.list, num_listed_, &tile);
+    LoadList(team_, list_, num_listed_, &tile);
     const Cut in_list = ListCut(cut);
     team_.Keep(in_list.value, in_list.last, &tile);
     return team_.SumWeights(weight_, 0, tile);
@@ -344,6 +364,7 @@ class CutSearch {
   T& team_;
   const Distribution& p_;
   const RowWorkspace& workspace_;
+  const ElementList list_;
   const int32_t num_tiles_;
   const WeightFunction weight_;
   const float above_all_;
@@ -355,6 +376,8 @@ class CutSearch {
   Tally at_low_;
   Tally at_high_;
   bool counted_at_low_ = false;  // the tallies hold the counts of elements >= low
+
+  bool gave_up_ = false;
 
   bool listed_ = false;  // the list holds the elements of a bracket
   int32_t num_listed_ = 0;

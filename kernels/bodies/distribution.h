@@ -25,6 +25,7 @@ struct Distribution {
   // and mass = total * 2^-40. If they are few, they are in `list`: its elements up to list_cut,
   // whose `last` is a place in the list. Otherwise tallies[t].amount is the integer mass of tile t.
   bool filtered = false;
+  bool wide = false;  // they were left undone (ReadDistribution); nothing below is set
   uint64_t total = 0;
   const Tally* tallies = nullptr;
   ElementList list;

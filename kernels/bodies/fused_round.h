@@ -26,7 +26,7 @@ SPECD_BODY void JudgeAndDecide(const Thread& thread, const FusedRound& round, co
   }
   if (!thread.IsLastToArrive(&progress->rows_done, progress->num_rows)) return;
   thread.Note(0, &progress->end_seen);
-  if ((row.flags & kAheadAtOnce) == 0) return;
+  if (progress->at_once == 0) return;
   TaskRun<Team, KeyedCoins, true> run(rows, OutputOf(round.batch, row.task));
   const ChainOutcome outcome = run.Run();
   if (!team.leader()) return;

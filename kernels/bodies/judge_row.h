@@ -3,29 +3,9 @@
 // (verify.h) finds their answers there.
 #pragma once
 
-#include "kernels/bodies/argmax.h"
-#include "kernels/bodies/chain_rows.h"
-#include "kernels/bodies/sample.h"
+#include "kernels/bodies/judge_place.h"
 
 namespace specd {
-
-// token: does draft token i stand, as far as its place can say? Where it was sampled from a draft
-// row that is not there, true.
-template <Team T, typename CoinSource>
-SPECD_HD bool Stands(ChainRows<T, CoinSource>& rows, int32_t i, bool has_draft_row) {
-  DraftShare q;
-  if (rows.IsSampled(i)) {
-    if (rows.HasSideChannel()) {
-      q = rows.SideChannel(i);
-    } else if (has_draft_row) {
-      q = rows.ShareOf(rows.template ReadDraft<false>(i), i);
-    } else {
-      return true;
-    }
-  }
-  const Distribution p = rows.template ReadTarget<false>(i);
-  return !p.bad && !q.bad && rows.Accepts(i, p, q);
-}
 
 // Leaves what the tiles of a row say of it.
 template <Team T, typename CoinSource>
@@ -49,27 +29,22 @@ SPECD_STEP AheadFacts LeaveFacts(ChainRows<T, CoinSource>& rows, const AheadRow&
 template <Team T, typename CoinSource>
 SPECD_BODY bool JudgeRow(ChainRows<T, CoinSource>& rows, const AheadRow& row,
                          const AheadRow* partner, int32_t vocab_size) {
-  T& team = rows.team();
   const int32_t num_tiles = NumTiles(vocab_size);
   AheadFacts facts = LeaveFacts(rows, row, num_tiles);
   // Where nothing is above -inf min_tokens may yield, which takes another pass.
   bool may_yield = facts.max == -kInfinity;
-  if (partner != nullptr) may_yield |= LeaveFacts(rows, *partner, num_tiles).max == -kInfinity;
+  if (partner != nullptr) {
+    const AheadFacts of_partner = LeaveFacts(rows, *partner, num_tiles);
+    may_yield |= of_partner.max == -kInfinity;
+    if (!IsTargetSlot(row.slot)) facts = of_partner;
+  }
   const bool decides = IsTargetSlot(row.slot) || partner != nullptr;
-  if ((row.flags & kAheadAtOnce) == 0 || !decides || may_yield) return false;
+  if ((row.flags & kAheadJudged) == 0 || !decides || may_yield) return false;
   const int32_t i = PlaceOfSlot(row.slot);
-  if (rows.task().method == VerifyMethod::kToken) {
-    return !rows.DraftEndsAt(i) && !Stands(rows, i, partner != nullptr);
-  }
-  if (rows.task().method == VerifyMethod::kGreedy) {
-    facts.token = Argmax(team, rows.TargetRow(i), rows.TargetWorkspace(i));
-  } else {
-    const Distribution p = rows.template ReadTarget<false>(i);
-    facts.token = p.bad ? kNoToken : Sample(team, p, rows.SampleCoinAt(i));
-  }
-  facts.is_judged = 1;  // the rest is written once more, with the same bits
-  team.Publish(facts, rows.AheadOf(row.slot).facts);
-  return !rows.DraftEndsAt(i) && rows.DraftToken(i) != facts.token;
+  facts.place = JudgePlace<true>(rows, i);
+  rows.team().Publish(facts, rows.AheadOf(TargetSlot(i)).facts);  // the rest with the same bits
+  const Verdict verdict = facts.place.verdict;
+  return !rows.DraftEndsAt(i) && verdict != Verdict::kStands && verdict != Verdict::kLeft;
 }
 
 }  // namespace specd

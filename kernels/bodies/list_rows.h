@@ -11,41 +11,41 @@
 
 namespace specd {
 
-// May a warp that is last with a task's rows decide it alone? Where no other pass over a whole row
-// can be needed. One thing is left to chance: a rejected token that was sampled (MayDefer). And one
-// is so rare that the warp does it: where masks leave nothing but EOS and stop ids, min_tokens
-// yields after another pass.
-inline bool IsDecidedAtOnce(const RoundBatch& batch, const ChainTask& task) {
-  const int32_t vocab_size = batch.target.vocab_size;
-  if (task.kind != TaskKind::kVerify || task.scores.enabled || !IsReadAhead(task, TargetSlot(0))) {
-    return false;
-  }
+// May a warp that is last with the rows of a place say what becomes of it? Where it is unlikely
+// that this takes another pass over a whole row. Two things are left to chance: a rejected token
+// that was sampled, and filters that leave much (MayDefer). And one is so rare that the warp does
+// it: where masks leave nothing but EOS and stop ids, min_tokens yields after another pass.
+inline bool IsJudgedAhead(const RoundBatch& batch, const ChainTask& task) {
+  if (task.kind != TaskKind::kVerify || !IsReadAhead(task, TargetSlot(0))) return false;
   for (const ElementRules& rules : {batch.target.rules, batch.draft.rules}) {
     // Whether probabilities sum to 1 takes a pass of its own.
     if (rules.kind != RowKind::kLogits && !rules.renormalise) return false;
   }
-  if (task.method == VerifyMethod::kGreedy) return true;
-  return (task.method == VerifyMethod::kExactMatch || task.method == VerifyMethod::kToken) &&
-         !HasFilters(task.target_filters, vocab_size) &&
-         !HasFilters(task.draft_filters, vocab_size);
+  return task.method != VerifyMethod::kBlock;
+}
+
+// May such a warp do the rest too? The scores of tokens take passes over their rows.
+inline bool IsDecidedAtOnce(const RoundBatch& batch, const ChainTask& task) {
+  return IsJudgedAhead(batch, task) && !task.scores.enabled;
 }
 
 // Does the draft row of this place decide, with the target row, whether the draft goes on?
-inline bool ArePartners(const ChainTask& task, int32_t place, bool at_once) {
-  return at_once && task.method == VerifyMethod::kToken && IsReadAhead(task, TargetSlot(place)) &&
-         IsReadAhead(task, DraftSlot(place));
+inline bool ArePartners(const RoundBatch& batch, const ChainTask& task, int32_t place) {
+  return IsJudgedAhead(batch, task) && task.method == VerifyMethod::kToken &&
+         IsReadAhead(task, TargetSlot(place)) && IsReadAhead(task, DraftSlot(place));
 }
 
 // May such a task need another pass after all?
-inline bool MayDefer(const ChainTask& task) {
+inline bool MayDefer(const ChainTask& task, int32_t vocab_size) {
+  if (task.method == VerifyMethod::kGreedy) return false;
+  if (HasFilters(task.target_filters, vocab_size)) return true;
   const DraftKind* const kinds = task.chain.kinds;
   return task.method == VerifyMethod::kToken && kinds != nullptr &&
          std::find(kinds, kinds + task.chain.num_drafts, DraftKind::kSampled) !=
              kinds + task.chain.num_drafts;
 }
 
-inline uint32_t AheadFlagsOf(const RoundBatch& batch, const ChainTask& task, int32_t slot,
-                             bool at_once) {
+inline uint32_t AheadFlagsOf(const RoundBatch& batch, const ChainTask& task, int32_t slot) {
   const bool is_target = IsTargetSlot(slot);
   const bool greedy = task.kind == TaskKind::kVerify && task.method == VerifyMethod::kGreedy;
   const Filters& filters = is_target ? task.target_filters : task.draft_filters;
@@ -60,7 +60,8 @@ inline uint32_t AheadFlagsOf(const RoundBatch& batch, const ChainTask& task, int
   const bool plain =
       row.plain() && row.place.mask_row < 0 && !is_open && ArriveFunction{rules}.IsIdentity();
   const bool sums = !greedy && NeedsSums(filters, batch.target.vocab_size);
-  return (plain ? kAheadPlain : 0u) | (sums ? kAheadSums : 0u) | (at_once ? kAheadAtOnce : 0u);
+  return (plain ? kAheadPlain : 0u) | (sums ? kAheadSums : 0u) |
+         (IsJudgedAhead(batch, task) ? kAheadJudged : 0u);
 }
 
 // Fills what a round over the tasks of `batch` is run with: rows, which has room for NumSlots of
@@ -75,11 +76,12 @@ void ListRowsAhead(const RoundBatch& batch, int32_t max_draft, const RowOf& row_
   for (int32_t i = 0; i < batch.num_tasks; ++i) {
     const bool at_once = IsDecidedAtOnce(batch, batch.tasks[i]);
     progress[i] = {.at_once = at_once ? 1 : 0};
-    round->may_defer = round->may_defer || !at_once || MayDefer(batch.tasks[i]);
+    round->may_defer =
+        round->may_defer || !at_once || MayDefer(batch.tasks[i], batch.target.vocab_size);
     for (int32_t slot = 0; slot < NumSlots(max_draft); ++slot) {
       const bool is_counted =
           IsReadAhead(batch.tasks[i], slot) &&
-          (IsTargetSlot(slot) || !ArePartners(batch.tasks[i], PlaceOfSlot(slot), at_once));
+          (IsTargetSlot(slot) || !ArePartners(batch, batch.tasks[i], PlaceOfSlot(slot)));
       progress[i].num_rows += is_counted ? 1 : 0;
     }
   }
@@ -97,11 +99,10 @@ void ListRowsAhead(const RoundBatch& batch, int32_t max_draft, const RowOf& row_
       rows[round->num_rows++] = {
           .task = i,
           .slot = slot,
-          .flags = AheadFlagsOf(batch, task, slot, progress[i].at_once != 0),
+          .flags = AheadFlagsOf(batch, task, slot),
           .row = row_of(i, slot),
           .scale = rules.kind == RowKind::kFinalProbabilities ? 1.0f : scale};
-      const bool at_once = progress[i].at_once != 0;
-      if (IsTargetSlot(slot) || !ArePartners(task, PlaceOfSlot(slot), at_once)) continue;
+      if (IsTargetSlot(slot) || !ArePartners(batch, task, PlaceOfSlot(slot))) continue;
       while (rows[target].task != i) ++target;
       rows[target].partner = round->num_rows - 1;
       rows[round->num_rows - 1].partner = target;

@@ -44,8 +44,9 @@ SPECD_INLINE bool IsReadAhead(const ChainTask& task, int32_t slot) {
 
 // The bytes that the passes over a task's rows leave, and where those of one row lie.
 SPECD_INLINE int64_t AheadSlotBytes(int32_t vocab_size) {
-  const int64_t floats = int64_t{NumTiles(vocab_size)} * (2 + kStepsPerTile);
-  return int64_t{sizeof(AheadFacts)} + (floats * int64_t{sizeof(float)} + 15) / 16 * 16;
+  const int64_t words = int64_t{NumTiles(vocab_size)} * (2 + kStepsPerTile) +
+                        2 * int64_t{kNarrowListMax} + kNarrowStepsMax;
+  return int64_t{sizeof(AheadFacts)} + (words * 4 + 15) / 16 * 16;
 }
 SPECD_INLINE int64_t AheadBytes(int32_t vocab_size, int32_t max_draft) {
   return NumSlots(max_draft) * AheadSlotBytes(vocab_size);
@@ -57,6 +58,9 @@ SPECD_INLINE AheadRead AheadAt(char* ahead, int32_t slot, int32_t vocab_size) {
   read.stats.maxima = reinterpret_cast<float*>(read.facts + 1);
   read.stats.sums = read.stats.maxima + num_tiles;
   read.stats.peaks = read.stats.sums + num_tiles;
+  read.list.elements.values = read.stats.peaks + num_tiles * kStepsPerTile;
+  read.list.elements.ids = reinterpret_cast<TokenId*>(read.list.elements.values + kNarrowListMax);
+  read.list.steps = read.list.elements.ids + kNarrowListMax;
   return read;
 }
 

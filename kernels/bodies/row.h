@@ -217,11 +217,16 @@ SPECD_HOT void LoadProcessed(T& team, const Row& row, int32_t tile_index, uint32
   if (row.has_cut) team.Keep(row.cut.value, row.cut.last - first, tile);
 }
 
+// Are its elements what the tensor holds?
+SPECD_INLINE bool IsReadAsItLies(const Row& row) {
+  return row.plain() && ArriveFunction{row.view.rules}.IsIdentity();
+}
+
 // Brings one tile of processed elements, or some steps of it.
 template <Team T>
 SPECD_STEP void LoadRow(T& team, const Row& row, int32_t tile_index, uint32_t steps,
                         typename T::Tile* tile) {
-  if (row.plain() && ArriveFunction{row.view.rules}.IsIdentity()) {
+  if (IsReadAsItLies(row)) {
     team.Load(row.view, tile_index, steps, Identity{}, tile);
   } else {
     LoadProcessed(team, row, tile_index, steps, tile);

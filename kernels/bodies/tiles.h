@@ -34,21 +34,30 @@ struct RowStats {
   float* peaks = nullptr;  // of the steps: kStepsPerTile of each tile
 };
 
+// What becomes of a place of a draft (judge_place.h).
+enum class Verdict : int32_t {
+  kUnknown,
+  kStands,     // its draft token does
+  kEnds,       // the draft ends here or its token falls; another is known
+  kBadTarget,  // CONTRACT §6
+  kBadDraft,
+  kFalls,  // its token does; the one that replaces it takes passes that this team leaves
+  kLeft,   // it takes such passes to say
+};
+struct PlaceVerdict {
+  Verdict verdict = Verdict::kUnknown;
+  TokenId token = kNoToken;     // where it kEnds
+  int32_t empty_residuals = 0;  // on the way to that
+};
+
 // What is known of a row that was read ahead (read_ahead.h), once all its tiles are there.
 struct AheadFacts {
-  float max = 0;             // NaN if it holds a NaN
-  TokenId token = kNoToken;  // where is_judged: the token at its place; kNoToken: a bad row
-  double mass = 0;           // where the sums of its tiles were asked for, and max is finite
-  int32_t is_judged = 0;
-  int32_t reserved[3] = {};
+  float max = 0;       // NaN if it holds a NaN
+  PlaceVerdict place;  // of a target row that was judged
+  double mass = 0;     // where the sums of its tiles were asked for, and max is finite
+  int32_t reserved[2] = {};
 };
 static_assert(sizeof(AheadFacts) == 32);
-
-// Where they lie, and the numbers of the tiles. No facts: it was not read ahead.
-struct AheadRead {
-  AheadFacts* facts = nullptr;
-  RowStats stats;
-};
 
 // Elements that were counted, and what they amount to: themselves, or their integer weights.
 struct Tally {
@@ -63,6 +72,22 @@ inline constexpr int32_t kListRoom = kListMax + kTileSize;
 struct ElementList {
   float* values = nullptr;
   TokenId* ids = nullptr;
+};
+
+// The same for whoever reads no more than some steps of a row, which it lists too (narrow_list.h).
+inline constexpr int32_t kNarrowListMax = 512;
+inline constexpr int32_t kNarrowStepsMax = 128;
+struct NarrowList {
+  ElementList elements;
+  int32_t* steps = nullptr;  // their numbers in the row, ascending
+};
+
+// Where the facts of a row that was read ahead lie, the numbers of its tiles, and room to list a
+// few of its elements. No facts: it was not read ahead.
+struct AheadRead {
+  AheadFacts* facts = nullptr;
+  RowStats stats;
+  NarrowList list;
 };
 
 // Memory for reading one row. The arrays of tiles have NumTiles(vocab_size) entries.

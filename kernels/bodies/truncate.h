@@ -50,11 +50,12 @@ SPECD_INLINE bool NeedsSums(const Filters& filters, int32_t vocab_size) {
 }
 
 // Sets the cut of a distribution that has row, tiles, max, scale and, if TopPIsOfAll, mass.
-template <Team T>
+// kNarrow: or says that it is wide, see CutSearch.
+template <bool kNarrow, Team T>
 SPECD_BODY void Truncate(T& team, const Filters& filters, const RowWorkspace& workspace,
                          Distribution* p) {
   const int32_t vocab_size = p->row.view.vocab_size;
-  CutSearch<T> search(team, *p, workspace);
+  CutSearch<T, kNarrow> search(team, *p, workspace);
   Cut cut{kLowestFloat, kVocabSizeMax};
   if (HasMinP(filters)) cut.value = LowestKeptByMinP(p->max, p->scale, filters.min_p);
   Cut found;
@@ -63,7 +64,7 @@ SPECD_BODY void Truncate(T& team, const Filters& filters, const RowWorkspace& wo
     const float first = KthPeak(team, *p, k);
     if (search.Find(k, false, first, &found)) cut = Tighter(cut, found);
   }
-  if (HasTopP(filters)) {
+  if (HasTopP(filters) && !search.gave_up()) {
     const uint64_t all =
         TopPIsOfAll(filters, vocab_size) ? IntegerMass(p->mass) : search.Gather(cut);
     // The smallest integer that is not below top_p * all; nothing reaches 0, so at least 1.
@@ -72,7 +73,8 @@ SPECD_BODY void Truncate(T& team, const Filters& filters, const RowWorkspace& wo
       cut = Tighter(cut, found);
     }
   }
-  p->total = search.Gather(cut);
+  if (!search.gave_up()) p->total = search.Gather(cut);
+  p->wide = search.gave_up();
   p->mass = static_cast<double>(p->total) * 0x1p-40;
   p->filtered = true;
   search.Describe(cut, p);
@@ -82,9 +84,9 @@ SPECD_INLINE bool HasFilters(const Filters& filters, int32_t vocab_size) {
   return HasTopK(filters, vocab_size) || HasMinP(filters) || HasTopP(filters);
 }
 
-// Reads a row: its maximum and mass, its survivors where filters are on. REQUIRES: without
-// kMayFilter, none is.
-template <bool kMayFilter = true, Team T>
+// Reads a row: its maximum and mass, its survivors where filters are on. kNarrow: of a row that was
+// read ahead, by a team of one group, which may leave it undone and say that it is wide.
+template <bool kNarrow = false, Team T>
 SPECD_BODY Distribution ReadDistribution(T& team, const Row& row, float scale,
                                          const Filters& filters, const RowWorkspace& workspace) {
   const int32_t vocab_size = row.view.vocab_size;
@@ -111,9 +113,7 @@ SPECD_BODY Distribution ReadDistribution(T& team, const Row& row, float scale,
     const WeightFunction weight{p.max, p.scale};
     p.mass = MassOfTiles(team, p.stats, NumTiles(vocab_size), weight);
   }
-  if constexpr (kMayFilter) {
-    if (HasFilters(filters, vocab_size)) Truncate(team, filters, workspace, &p);
-  }
+  if (HasFilters(filters, vocab_size)) Truncate<kNarrow>(team, filters, workspace, &p);
   return p;
 }
 

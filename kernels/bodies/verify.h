@@ -9,11 +9,10 @@
 // is unspecified but safe: no id outside the vocabulary is emitted, and at worst the row is bad.
 #pragma once
 
-#include "kernels/bodies/argmax.h"
 #include "kernels/bodies/block.h"
 #include "kernels/bodies/chain_rows.h"
 #include "kernels/bodies/draft.h"
-#include "kernels/bodies/residual.h"
+#include "kernels/bodies/judge_place.h"
 #include "kernels/bodies/sample.h"
 #include "kernels/bodies/score.h"
 #include "kernels/core/round.h"
@@ -82,95 +81,50 @@ class TaskRun {
  private:
   SPECD_HD void Verify() {
     outcome_.num_drafts = rows_.NumDrawn();
-    switch (task_.method) {
-      case VerifyMethod::kGreedy:
-        return Walk([&](int32_t i) { return GreedyToken(i); });
-      case VerifyMethod::kExactMatch:
-        return Walk([&](int32_t i) { return SampledToken(i); });
-      case VerifyMethod::kToken:
-        return AcceptOrReplace();
-      case VerifyMethod::kBlock:
-        if constexpr (!kAtOnce) return Block();
-        break;
-      case VerifyMethod::kAuto:
+    if constexpr (!kAtOnce) {
+      if (task_.method == VerifyMethod::kBlock) return Block();
+    }
+    Walk();
+  }
+
+  // From place to place, as far as draft tokens stand.
+  SPECD_HD void Walk() {
+    for (int32_t i = 0; Follow(i, VerdictOf(i)); ++i) continue;
+  }
+
+  // Does what a verdict says. Does the walk go on?
+  SPECD_HD bool Follow(int32_t i, const PlaceVerdict& place) {
+    outcome_.empty_residuals += place.empty_residuals;
+    switch (place.verdict) {
+      case Verdict::kStands:
+        return Accept(i, rows_.DraftToken(i));
+      case Verdict::kEnds:
+        if (!rows_.DraftEndsAt(i)) CountIfInvalid(i);
+        Emit(i, place.token);
+        return false;
+      case Verdict::kBadTarget:
+        Fail(OutcomeStatus::kBadTargetRow);
+        return false;
+      case Verdict::kBadDraft:
+        Fail(OutcomeStatus::kBadDraftRow);
+        return false;
+      case Verdict::kFalls:
+      case Verdict::kLeft:
+        deferred_ = true;
+        return false;
+      case Verdict::kUnknown:
         break;
     }
     SPECD_CHECK(false);
+    return false;
   }
 
-  // Rows of methods that kAtOnce is for; of others ReadTarget of ChainRows.
-  SPECD_HD Distribution ReadTarget(int32_t i) { return rows_.template ReadTarget<!kAtOnce>(i); }
-
-  SPECD_HD TokenId SampledToken(int32_t i) {
-    const AheadFacts* const facts = rows_.JudgedAhead(i);
-    if (facts != nullptr) return facts->token;
-    const Distribution p = ReadTarget(i);
-    return p.bad ? kNoToken : Sample(team_, p, rows_.SampleCoinAt(i));
-  }
-
-  SPECD_HD TokenId GreedyToken(int32_t i) {
-    const AheadFacts* const facts = rows_.JudgedAhead(i);
-    if (facts != nullptr) return facts->token;
-    if (task_.chain.target_argmax == nullptr) {
-      return Argmax(team_, rows_.TargetRow(i), rows_.TargetWorkspace(i));
-    }
-    const TokenId token = task_.chain.target_argmax[i];
-    return rows_.IsInVocabulary(token) ? token : kNoToken;
-  }
-
-  // greedy and exact_match: the token at each place is known without the draft; a draft token
-  // stands while it equals that token. `next(i)` gives it, or kNoToken for a bad row.
-  template <typename Next>
-  SPECD_HD void Walk(const Next& next) {
-    for (int32_t i = 0;; ++i) {
-      const TokenId token = next(i);
-      if (token == kNoToken) return Fail(OutcomeStatus::kBadTargetRow);
-      const bool ends = rows_.DraftEndsAt(i);
-      if (ends || rows_.DraftToken(i) != token) {
-        if (!ends) CountIfInvalid(i);
-        Emit(i, token);
-        return;
-      }
-      if (!Accept(i, token)) return;
-    }
-  }
-
-  // token: Leviathan et al. 2023, Chen et al. 2023.
-  SPECD_HD void AcceptOrReplace() {
-    for (int32_t i = 0;; ++i) {
-      const Distribution p = ReadTarget(i);
-      if (p.bad) return Fail(OutcomeStatus::kBadTargetRow);
-      if (rows_.DraftEndsAt(i)) {
-        Emit(i, Sample(team_, p, rows_.SampleCoinAt(i)));
-        return;
-      }
-      const TokenId token = rows_.DraftToken(i);
-      Distribution q;
-      DraftShare share;
-      bool has_q = false;
-      if (rows_.IsSampled(i) && rows_.HasSideChannel()) {
-        share = rows_.SideChannel(i);
-      } else if (rows_.IsSampled(i)) {
-        q = rows_.template ReadDraft<!kAtOnce>(i);
-        has_q = true;
-        share = rows_.ShareOf(q, i);
-      }
-      if (share.bad) return Fail(OutcomeStatus::kBadDraftRow);
-      if (rows_.Accepts(i, p, share)) {
-        if (!Accept(i, token)) return;
-        continue;
-      }
-      CountIfInvalid(i);
-      if (!rows_.IsSampled(i)) return Replace(i, ResidualOfPoint(team_, p, token, 1.0));
-      if constexpr (kAtOnce) {
-        deferred_ = true;
-        return;
-      } else {
-        if (!has_q) q = rows_.ReadDraft(i);
-        if (q.bad) return Fail(OutcomeStatus::kBadDraftRow);
-        return Replace(i, ReadResidual(team_, p, q, 1.0, rows_.workspace().residual));
-      }
-    }
+  // Of whoever was last with the rows of the place, or else of this team.
+  SPECD_HD PlaceVerdict VerdictOf(int32_t i) {
+    const PlaceVerdict ahead = rows_.JudgedAhead(i);
+    const bool left = ahead.verdict == Verdict::kFalls || ahead.verdict == Verdict::kLeft;
+    const bool known = ahead.verdict != Verdict::kUnknown && (kAtOnce || !left);
+    return known ? ahead : JudgePlace<kAtOnce>(rows_, i);
   }
 
   SPECD_HD void Block() {
@@ -182,8 +136,10 @@ class TaskRun {
     const int32_t end = walk.num_accepted;
     const bool at_end = end == walk.num_places();
     if (at_end && walk.end_status != OutcomeStatus::kOk) return Fail(walk.end_status);
-    if (!at_end) CountIfInvalid(end);
-    if (!at_end && walk.residual.masses != nullptr) return Replace(end, walk.residual);
+    if (!at_end && walk.residual.masses != nullptr) {
+      Follow(end, ReplacementAt<false>(rows_, end, walk.residual));
+      return;
+    }
     // What is drawn from p needs its tiles, which later rows have overwritten.
     const Distribution p = rows_.ReadTarget(end);
     if (p.bad) return Fail(OutcomeStatus::kBadTargetRow);
@@ -193,21 +149,7 @@ class TaskRun {
     }
     Residual residual = walk.residual;
     residual.p = &p;
-    Replace(end, residual);
-  }
-
-  // Draws the token at place i from the residual, with the coin of the place where the walk
-  // stopped; from p where rounding left nothing.
-  SPECD_HD void Replace(int32_t i, const Residual& residual) {
-    const uint64_t coin = rows_.CoinAt(i, i, Purpose::kResidual);
-    TokenId token = SampleResidual(team_, residual, coin);
-    if (token == kNoToken) {
-      ++outcome_.empty_residuals;
-      const Distribution p = ReadTarget(i);
-      if (p.bad) return Fail(OutcomeStatus::kBadTargetRow);
-      token = Sample(team_, p, coin);
-    }
-    Emit(i, token);
+    Follow(end, ReplacementAt<false>(rows_, end, residual));
   }
 
   // Up to the first token that could never be emitted, which ends the task.

@@ -99,12 +99,40 @@ SPECD_INLINE void Widen(const uint32_t* words, float* values) {
 
 }  // namespace internal
 
-// Element `step * kLanes + 8 * lane + j` of a tile into values[step][j]; -inf where the row has
-// none or the step is not asked for.
+// Element `8 * lane + j` of a step into values[j]; -inf where the row has none or the step is not
+// wanted.
 //
-// A whole tile is on its way at once; otherwise it goes step by step. Beside a row there may be
-// another's memory or none, so where words of 16 bytes would reach over its ends, elements are
-// fetched one by one.
+// Beside a row there may be another's memory or none, so where words of 16 bytes would reach over
+// its ends, elements are fetched one by one.
+template <DType kDType>
+SPECD_INLINE void FetchStep(const RowView& row, int32_t number, int32_t lane, bool wanted,
+                            float (&values)[8]) {
+  constexpr int32_t kWords = internal::kWordsPerThread<kDType>;
+  const int64_t first = int64_t{number} * kLanes;
+  const int32_t rest = row.vocab_size - number * kLanes;  // the step's, and those behind it
+  const char* const address =
+      static_cast<const char*>(row.data) + (first + 8 * lane) * SizeBytes(kDType);
+  const bool aligned = internal::BytesPastGranule(address) == 0;
+  const bool inside = first > 0 && rest - kLanes >= 8;
+  if (wanted && rest >= kLanes && (aligned || inside)) {
+    uint32_t words[kWords];
+    if (aligned) {
+      internal::LoadWords<kWords>(address, words);
+    } else {
+      internal::LoadShiftedWords<kWords>(address, words);
+    }
+    internal::Widen<kDType>(words, values);
+    return;
+  }
+  SPECD_UNROLL
+  for (int32_t j = 0; j < 8; ++j) {
+    const int32_t element = 8 * lane + j;
+    values[j] =
+        wanted && element < rest ? LoadElementAs<kDType>(row.data, first + element) : -kInfinity;
+  }
+}
+
+// The steps of a tile. A whole tile is on its way at once; otherwise it goes step by step.
 template <DType kDType>
 SPECD_HOT void FetchTile(const RowView& row, int32_t tile_index, int32_t lane, uint32_t steps,
                          float (&values)[kStepsPerTile][8]) {
@@ -128,26 +156,8 @@ SPECD_HOT void FetchTile(const RowView& row, int32_t tile_index, int32_t lane, u
   }
   SPECD_UNROLL
   for (int32_t step = 0; step < kStepsPerTile; ++step) {
-    const int32_t behind = rest - (step + 1) * kLanes;  // this step
-    const bool inside = first + step > 0 && behind >= 8;
-    const bool wanted = (steps >> step & 1u) != 0;
-    uint32_t words[kWords];
-    if (wanted && behind >= 0 && (aligned || inside)) {
-      const char* const address = data + step * kLanes * SizeBytes(kDType);
-      if (aligned) {
-        internal::LoadWords<kWords>(address, words);
-      } else {
-        internal::LoadShiftedWords<kWords>(address, words);
-      }
-      internal::Widen<kDType>(words, values[step]);
-      continue;
-    }
-    SPECD_UNROLL
-    for (int32_t j = 0; j < 8; ++j) {
-      const int32_t element = step * kLanes + 8 * lane + j;
-      values[step][j] =
-          wanted && element < rest ? LoadElementAs<kDType>(row.data, first + element) : -kInfinity;
-    }
+    FetchStep<kDType>(row, tile_index * kStepsPerTile + step, lane, (steps >> step & 1u) != 0,
+                      values[step]);
   }
 }
 

@@ -85,6 +85,22 @@ class WarpTeam {
     }
   }
 
+  // Steps from anywhere in a row, at most a tile of them, as if they were neighbours: all are on
+  // their way at once. Elements beyond the row's end are -inf here, and not beyond the tile's.
+  SPECD_BODY void LoadSteps(const RowView& row, const int32_t* numbers, int32_t num_steps,
+                            Tile* tile) const {
+    tile->count = kTileSize;
+    tile->steps = (1u << num_steps) - 1;
+    switch (row.dtype) {
+      case DType::kFloat32:
+        return FetchSteps<DType::kFloat32>(row, numbers, num_steps, tile);
+      case DType::kBFloat16:
+        return FetchSteps<DType::kBFloat16>(row, numbers, num_steps, tile);
+      case DType::kFloat16:
+        return FetchSteps<DType::kFloat16>(row, numbers, num_steps, tile);
+    }
+  }
+
   // A thread's 8 elements of one step have their bits in one byte of one word. Words beyond the
   // vocabulary do not exist; elements there are -inf already.
   SPECD_INLINE void ApplyMask(const uint32_t* words, int32_t tile_index, Tile* tile) const {
@@ -252,36 +268,19 @@ class WarpTeam {
     return first == kTileSize ? -1 : first;
   }
 
-  // Where a thread's elements go is known from a scan over the lanes; steps without any are passed.
   template <typename F>
   SPECD_BODY int32_t Pack(const F& f, const Tile& tile, TokenId first_id, float* values,
                           TokenId* ids) {
-    int32_t packed = 0;  // of all earlier steps
-    SPECD_UNROLL
-    for (int32_t step = 0; step < kStepsPerTile; ++step) {
-      uint32_t chosen = 0;
-      int32_t mine = 0;
-      SPECD_UNROLL
-      for (int32_t j = 0; j < kLanesPerThread; ++j) {
-        const bool here = Has(tile, step, j) && f(tile.values[step][j]);
-        chosen |= (here ? 1u : 0u) << j;
-        mine += here ? 1 : 0;
-      }
-      if (thread_.Ballot(mine != 0) == 0) continue;
-      const int32_t end = packed + InclusiveScan(mine);
-      int32_t place = end - mine;
-      SPECD_UNROLL
-      for (int32_t j = 0; j < kLanesPerThread; ++j) {
-        if ((chosen >> j & 1u) == 0) continue;
-        values[place] = tile.values[step][j];
-        ids[place] = first_id + ElementAt(step, j);
-        ++place;
-      }
-      packed = ShuffleValue(end, kWarpSize - 1);
-    }
-    return packed;
+    return PackWhere(
+        f, tile, [&](int32_t step) { return first_id + step * kLanes; }, values, ids);
   }
-
+  // The same of steps that LoadSteps brought.
+  template <typename F>
+  SPECD_BODY int32_t PackSteps(const F& f, const Tile& tile, const int32_t* numbers, float* values,
+                               TokenId* ids) {
+    return PackWhere(
+        f, tile, [&](int32_t step) { return numbers[step] * kLanes; }, values, ids);
+  }
   template <typename F>
   SPECD_INLINE void Store(const F& f, const Tile& tile, int32_t count, float* out) const {
     ForEachElement([&](int32_t step, int32_t j) {
@@ -298,6 +297,48 @@ class WarpTeam {
       SPECD_UNROLL
       for (int32_t j = 0; j < kLanesPerThread; ++j) visit(step, j);
     }
+  }
+
+  template <DType kDType>
+  SPECD_INLINE void FetchSteps(const RowView& row, const int32_t* numbers, int32_t num_steps,
+                               Tile* tile) const {
+    SPECD_UNROLL
+    for (int32_t step = 0; step < kStepsPerTile; ++step) {
+      const bool wanted = step < num_steps;
+      FetchStep<kDType>(row, wanted ? numbers[step] : 0, thread_.lane(), wanted,
+                        tile->values[step]);
+    }
+  }
+
+  // Where a thread's elements go is known from a scan over the lanes; steps without any are passed.
+  template <typename F, typename FirstIdOf>
+  SPECD_INLINE int32_t PackWhere(const F& f, const Tile& tile, const FirstIdOf& first_id_of,
+                                 float* values, TokenId* ids) {
+    int32_t packed = 0;  // of all earlier steps
+    SPECD_UNROLL
+    for (int32_t step = 0; step < kStepsPerTile; ++step) {
+      uint32_t chosen = 0;
+      int32_t mine = 0;
+      SPECD_UNROLL
+      for (int32_t j = 0; j < kLanesPerThread; ++j) {
+        const bool here = Has(tile, step, j) && f(tile.values[step][j]);
+        chosen |= (here ? 1u : 0u) << j;
+        mine += here ? 1 : 0;
+      }
+      if (thread_.Ballot(mine != 0) == 0) continue;
+      const TokenId first_id = first_id_of(step) + thread_.lane() * kLanesPerThread;
+      const int32_t end = packed + InclusiveScan(mine);
+      int32_t place = end - mine;
+      SPECD_UNROLL
+      for (int32_t j = 0; j < kLanesPerThread; ++j) {
+        if ((chosen >> j & 1u) == 0) continue;
+        values[place] = tile.values[step][j];
+        ids[place] = first_id + j;
+        ++place;
+      }
+      packed = ShuffleValue(end, kWarpSize - 1);
+    }
+    return packed;
   }
 
   // Is this an element of the row that was loaded?

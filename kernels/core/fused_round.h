@@ -1,5 +1,5 @@
-// FusedRound: a round as GpuDriver::LaunchRound takes it: rows that are read by whoever comes by,
-// and tasks that are decided by whoever is last with their rows.
+// FusedRound: a round as GpuDriver::LaunchRound takes it: rows that are read by whoever comes by
+// and judged by whoever is last with them, and tasks that are decided by who is last with theirs.
 //
 // kernels/bodies/fused_round.h runs it; kernels/bodies/list_rows.h lists its rows. Plain data:
 // whoever makes one keeps its memory alive.
@@ -15,7 +15,7 @@ namespace specd {
 enum AheadFlags : uint32_t {
   kAheadPlain = 1,   // nothing changes its elements: they are logits as they lie there
   kAheadSums = 2,    // the sums of its tiles are needed
-  kAheadAtOnce = 4,  // its task is decided by whoever is last with its rows
+  kAheadJudged = 4,  // whoever is last with it says what becomes of its place
 };
 
 // One row that is read before its task is decided. Slots: kernels/bodies/read_ahead.h. A round's

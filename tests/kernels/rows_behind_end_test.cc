@@ -18,7 +18,7 @@
 namespace specd {
 namespace {
 
-constexpr int32_t kVocabSize = 2 * kTileSize;
+constexpr int32_t kVocabSize = 16 * kTileSize;
 constexpr int32_t kNumDrafts = 3;
 
 // Four rows, each a page or more by itself, so that one can be taken away.
@@ -57,6 +57,8 @@ struct OneTask {
     batch.outcomes = &outcome;
     batch.tokens = tokens;
     batch.tokens_stride = kNumDrafts + 1;
+    batch.scores = scores;
+    batch.scores_stride = NumScores(task.scores);
   }
 
   void Run(const EmulationOptions& options, bool may_defer = false) {
@@ -80,6 +82,7 @@ struct OneTask {
             "");
     REQUIRE(RunEmulatedBlocks(options,
                               [&](EmulatedThread thread) { RunFusedRound(thread, fused); }) == "");
+    deferred = progress.at_once == 0 || progress.deferred != 0;
     if (may_defer) {
       REQUIRE(RunEmulatedBlocks(
                   options, [&](EmulatedThread thread) { RunDeferredTasks(thread, fused); }) == "");
@@ -90,15 +93,32 @@ struct OneTask {
   RoundBatch batch;
   ChainOutcome outcome;
   TokenId tokens[kNumDrafts + 1] = {};
+  TokenScore scores[kNumDrafts + 1];  // where asked for, of each token alone
+  bool deferred = false;              // to the second launch
 };
+
+// Filters that leave few ids of a row where one id has nearly all mass, in all their forms.
+std::vector<Filters> NarrowFilters() {
+  constexpr auto kShare = static_cast<uint64_t>(0.95 * kTopPOff);
+  return {{},
+          {.top_k = 1},
+          {.top_k = 40},
+          {.top_p = kShare},
+          {.min_p = -4},
+          {.min_p = -4, .top_k = 20, .top_p = kShare},
+          {.top_k = 20, .top_p = kShare, .joint = true}};
+}
 
 TEST_SUITE("unit") {
   TEST_CASE("a row behind a rejection is not read") {
     std::mt19937_64 random(62);
     for (const VerifyMethod method :
          {VerifyMethod::kGreedy, VerifyMethod::kExactMatch, VerifyMethod::kToken}) {
-      for (int32_t rejected = 0; rejected < kNumDrafts; ++rejected) {
+      for (size_t n = 0; n < kNumDrafts * NarrowFilters().size(); ++n) {
+        const auto rejected = static_cast<int32_t>(n % kNumDrafts);
+        const size_t filters = n / kNumDrafts;
         CAPTURE(static_cast<int>(method));
+        CAPTURE(filters);
         CAPTURE(rejected);
         const FourRows rows;
         std::vector<TokenId> draft;
@@ -115,11 +135,13 @@ TEST_SUITE("unit") {
             std::max_element(rows.row(rejected), rows.row(rejected) + kVocabSize) -
             rows.row(rejected));
         ChainCase chain(method, draft, DraftKind::kOneHot);
+        chain.task.target_filters = NarrowFilters()[filters];
         rows.TakeAway(rejected + 1);
         OneTask round(chain.task, rows.view());
         // One warp takes the rows in order of place, so it knows of a rejection before it comes to
         // the next row.
-        round.Run({.num_threads = 32});
+        round.Run({.num_threads = 32}, filters > 0 && method != VerifyMethod::kGreedy);
+        CHECK_FALSE(round.deferred);
         const ChainOutcome& outcome = round.outcome;
         CHECK(outcome.status == OutcomeStatus::kOk);
         CHECK(outcome.num_accepted == rejected);
@@ -130,10 +152,42 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE("a row behind a rejection is not read where tokens are scored") {
+    for (const VerifyMethod method :
+         {VerifyMethod::kGreedy, VerifyMethod::kExactMatch, VerifyMethod::kToken}) {
+      for (int32_t rejected = 0; rejected < kNumDrafts; ++rejected) {
+        CAPTURE(static_cast<int>(method));
+        CAPTURE(rejected);
+        const FourRows rows;
+        std::fill_n(rows.row(0), (kNumDrafts + 1) * kVocabSize, 0.0f);
+        std::vector<TokenId> draft;
+        for (int32_t i = 0; i < kNumDrafts; ++i) {
+          rows.row(i)[700 + i] = 90.0f;
+          draft.push_back(i == rejected ? 5 : 700 + i);
+        }
+        ChainCase chain(method, draft, DraftKind::kOneHot);
+        chain.task.scores = {.enabled = true, .mode = ScoreMode::kRawLogit};
+        rows.TakeAway(rejected + 1);
+        OneTask round(chain.task, rows.view());
+        round.Run({.num_threads = 32}, true);
+        CHECK(round.outcome.status == OutcomeStatus::kOk);
+        REQUIRE(round.outcome.num_tokens == rejected + 1);
+        for (int32_t i = 0; i <= rejected; ++i) {
+          CHECK(round.tokens[i] == 700 + i);
+          CHECK(round.scores[i].id == 700 + i);
+          CHECK(round.scores[i].value == 90.0f);
+          CHECK(round.scores[i].rank == 1);
+        }
+      }
+    }
+  }
+
   TEST_CASE("a row behind the rejection of a sampled token is not read") {
     std::mt19937_64 random(64);
-    for (int32_t rejected = 0; rejected < kNumDrafts; ++rejected) {
-      CAPTURE(rejected);
+    for (size_t n = 0; n < kNumDrafts * NarrowFilters().size(); ++n) {
+      const auto rejected = static_cast<int32_t>(n % kNumDrafts);
+      const Filters filters = NarrowFilters()[n / kNumDrafts];
+      CAPTURE(n);
       const FourRows target;
       const FourRows drafts;
       std::vector<TokenId> draft;
@@ -151,6 +205,7 @@ TEST_SUITE("unit") {
       }
       draft.resize(kNumDrafts);
       ChainCase chain(VerifyMethod::kToken, draft, DraftKind::kSampled);
+      chain.task.target_filters = chain.task.draft_filters = filters;
       target.TakeAway(rejected + 1);
       drafts.TakeAway(rejected + 1);
       OneTask round(chain.task, target.view());

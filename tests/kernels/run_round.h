@@ -71,6 +71,12 @@ class LaunchMemory {
   LaunchMemory(const LaunchMemory&) = delete;
   LaunchMemory& operator=(const LaunchMemory&) = delete;
 
+  // Nothing is decided but by the last launch.
+  void DeferAll() {
+    for (AheadRow& row : rows_) row.flags &= ~uint32_t{kAheadJudged};
+    for (TaskProgress& task : progress) task.at_once = 0;
+  }
+
   // Of launches that ended with this error, if with any.
   LaunchResult ResultOf(const RoundCase& round, const std::string& error) const {
     LaunchResult result;
@@ -117,16 +123,14 @@ LaunchResult LaunchRound(const RoundCase& round, const RoundBatch& batch, int32_
   return memory.ResultOf(round, error);
 }
 
-// The last of them under `options`, as if the one before it, which reads rows for it, had left it
-// every task.
+// The last of them under `options`, where the one before it reads rows for it and decides nothing.
 inline LaunchResult LaunchDeferred(RoundCase& round, int32_t max_draft,
                                    const EmulationOptions& options) {
   LaunchMemory memory(round.All(), max_draft);
+  memory.DeferAll();
   std::string error =
       RunEmulatedBlocks({.num_threads = 64, .schedule_seed = options.schedule_seed},
                         [&](EmulatedThread thread) { RunFusedRound(thread, memory.fused); });
-  memory.fused.batch = round.All();  // without the answers
-  for (TaskProgress& task : memory.progress) task.deferred = 1;
   if (error.empty()) {
     error = RunEmulatedBlocks(
         options, [&](EmulatedThread thread) { RunDeferredTasks(thread, memory.fused); });

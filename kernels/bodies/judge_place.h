@@ -1,0 +1,115 @@
+// JudgePlace: what becomes of one place of a draft, for the methods that go from place to place:
+// does its token stand, and which token is there if not?
+//
+// docs/ALGORITHMS.md, "Chains". Places are judged one after another by the team that decides the
+// task, or at the same time by whoever was last with their rows (judge_row.h). kAtOnce: by a warp
+// alone, which leaves what takes passes over whole rows.
+#pragma once
+
+#include "kernels/bodies/argmax.h"
+#include "kernels/bodies/chain_rows.h"
+#include "kernels/bodies/residual.h"
+#include "kernels/bodies/sample.h"
+
+namespace specd {
+
+// Draws the token at place i from the residual, with the coin of the place where the draft falls;
+// from p where rounding left nothing.
+template <bool kAtOnce, Team T, typename CoinSource>
+SPECD_HD PlaceVerdict ReplacementAt(ChainRows<T, CoinSource>& rows, int32_t i,
+                                    const Residual& residual) {
+  const uint64_t coin = rows.CoinAt(i, i, Purpose::kResidual);
+  const TokenId token = SampleResidual(rows.team(), residual, coin);
+  if (token != kNoToken) return {Verdict::kEnds, token};
+  const Distribution p = rows.template ReadTarget<kAtOnce>(i);
+  if (p.bad) return {Verdict::kBadTarget, kNoToken, 1};
+  if (p.wide) return {.verdict = Verdict::kLeft};
+  return {Verdict::kEnds, Sample(rows.team(), p, coin), 1};
+}
+
+template <bool kAtOnce, Team T, typename CoinSource>
+class PlaceJudge {
+ public:
+  SPECD_HD explicit PlaceJudge(ChainRows<T, CoinSource>& rows) : rows_(rows), team_(rows.team()) {}
+
+  SPECD_HD PlaceVerdict Judge(int32_t i) {
+    switch (rows_.task().method) {
+      case VerifyMethod::kGreedy:
+        return Compare(i, GreedyToken(i));
+      case VerifyMethod::kExactMatch:
+        return SampleAndCompare(i);
+      case VerifyMethod::kToken:
+        return AcceptOrReplace(i);
+      case VerifyMethod::kBlock:  // is not decided place by place
+      case VerifyMethod::kAuto:
+        break;
+    }
+    return {};
+  }
+
+ private:
+  // greedy and exact_match: the token at each place is known without the draft; a draft token
+  // stands while it equals that token. kNoToken: of a bad row.
+  SPECD_HD PlaceVerdict Compare(int32_t i, TokenId token) const {
+    if (token == kNoToken) return {.verdict = Verdict::kBadTarget};
+    if (!rows_.DraftEndsAt(i) && rows_.DraftToken(i) == token) return {.verdict = Verdict::kStands};
+    return {Verdict::kEnds, token};
+  }
+
+  SPECD_HD TokenId GreedyToken(int32_t i) {
+    if (rows_.task().chain.target_argmax == nullptr) {
+      return Argmax(team_, rows_.TargetRow(i), rows_.TargetWorkspace(i));
+    }
+    const TokenId token = rows_.task().chain.target_argmax[i];
+    return rows_.IsInVocabulary(token) ? token : kNoToken;
+  }
+
+  SPECD_HD PlaceVerdict SampleAndCompare(int32_t i) {
+    const Distribution p = rows_.template ReadTarget<kAtOnce>(i);
+    if (p.wide) return {.verdict = Verdict::kLeft};
+    return Compare(i, p.bad ? kNoToken : Sample(team_, p, rows_.SampleCoinAt(i)));
+  }
+
+  // token: Leviathan et al. 2023, Chen et al. 2023.
+  SPECD_HD PlaceVerdict AcceptOrReplace(int32_t i) {
+    const Distribution p = rows_.template ReadTarget<kAtOnce>(i);
+    if (p.bad) return {.verdict = Verdict::kBadTarget};
+    if (p.wide) return {.verdict = Verdict::kLeft};
+    if (rows_.DraftEndsAt(i)) {
+      return {Verdict::kEnds, Sample(team_, p, rows_.SampleCoinAt(i))};
+    }
+    Distribution q;
+    DraftShare share;
+    const bool reads_q = rows_.IsSampled(i) && !rows_.HasSideChannel();
+    if (reads_q) {
+      q = rows_.template ReadDraft<kAtOnce>(i);
+      if (q.wide) return {.verdict = Verdict::kLeft};
+      share = rows_.ShareOf(q, i);
+    } else if (rows_.IsSampled(i)) {
+      share = rows_.SideChannel(i);
+    }
+    if (share.bad) return {.verdict = Verdict::kBadDraft};
+    if (rows_.Accepts(i, p, share)) return {.verdict = Verdict::kStands};
+    if (!rows_.IsSampled(i)) {
+      return ReplacementAt<kAtOnce>(rows_, i, ResidualOfPoint(team_, p, rows_.DraftToken(i), 1.0));
+    }
+    if constexpr (kAtOnce) {
+      return {.verdict = Verdict::kFalls};
+    } else {
+      if (!reads_q) q = rows_.ReadDraft(i);
+      if (q.bad) return {.verdict = Verdict::kBadDraft};
+      return ReplacementAt<kAtOnce>(rows_, i,
+                                    ReadResidual(team_, p, q, 1.0, rows_.workspace().residual));
+    }
+  }
+
+  ChainRows<T, CoinSource>& rows_;
+  T& team_;
+};
+
+template <bool kAtOnce, Team T, typename CoinSource>
+SPECD_BODY PlaceVerdict JudgePlace(ChainRows<T, CoinSource>& rows, int32_t i) {
+  return PlaceJudge<kAtOnce, T, CoinSource>(rows).Judge(i);
+}
+
+}  // namespace specd

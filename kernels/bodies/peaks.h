@@ -1,0 +1,48 @@
+// What the peaks of a row's steps tell without a look at the row: which steps hold large elements,
+// and where about the k-th largest element lies. For bodies that have read the row once.
+#pragma once
+
+#include "kernels/bodies/cut_functions.h"
+#include "kernels/bodies/distribution.h"
+
+namespace specd {
+
+// Every element above -inf is at least this.
+inline constexpr float kLowestFloat = -0x1.fffffep+127f;
+
+// The steps of a tile that hold an element not below `floor`.
+SPECD_INLINE uint32_t StepsFrom(const Distribution& p, int32_t tile_index, float floor) {
+  const float* peaks = p.stats.peaks + tile_index * kStepsPerTile;
+  uint32_t steps = 0;
+  for (int32_t step = 0; step < kStepsPerTile; ++step) {
+    steps |= (peaks[step] >= floor ? 1u : 0u) << step;
+  }
+  return steps;
+}
+
+// About the k-th largest peak: at least k elements are not below it, and few more if the best are
+// spread over the row. -inf for fewer steps.
+template <Team T>
+SPECD_BODY float KthPeak(T& team, const Distribution& p, uint64_t k) {
+  const int32_t num_tiles = NumTiles(p.row.view.vocab_size);
+  const RowView peaks{p.stats.peaks, DType::kFloat32, num_tiles * kStepsPerTile, {}};
+  if (static_cast<uint64_t>(peaks.vocab_size) < k) return -kInfinity;
+  typename T::Tile tile;
+  int32_t loaded = -1;
+  uint32_t low = OrderedKey(-kInfinity);
+  uint32_t high = OrderedKey(p.max) + 1;
+  while (high - low > 1) {
+    const uint32_t middle = low + (high - low) / 2;
+    uint64_t count = 0;
+    for (int32_t t = 0; t < NumTiles(peaks.vocab_size); ++t) {
+      if (t != loaded) team.Load(peaks, t, kAllSteps, Identity{}, &tile);
+      loaded = t;
+      count += static_cast<uint64_t>(team.Count(AtLeast{FloatOfKey(middle)}, tile));
+    }
+    (count >= k ? low : high) = middle;
+    if (count >= k && count - k <= k / 8) break;
+  }
+  return FloatOfKey(low);
+}
+
+}  // namespace specd
