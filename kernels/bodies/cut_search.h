@@ -126,7 +126,7 @@ class CutSearch {
     listed_ = num_listed_ > 0;
     list_floor_ = floor;
     base_ = Tally{};
-    gave_up_ = !listed_;
+    gave_up_ = gave_up_ || !listed_;
     return listed_;
   }
 
@@ -377,7 +377,7 @@ class CutSearch {
   Tally at_high_;
   bool counted_at_low_ = false;  // the tallies hold the counts of elements >= low
 
-  bool gave_up_ = false;
+  bool gave_up_ = false;  // once and for all: what it says later would rest on what is missing
 
   bool listed_ = false;  // the list holds the elements of a bracket
   int32_t num_listed_ = 0;

@@ -40,6 +40,9 @@
 //                           values[0..], and first_id + element to ids[0..]; the number written
 //   Store(f, tile, count, out)        out[e] = f(x) for the first `count` elements
 //
+// LoadSteps and PackSteps of warp_team.h are for one warp that was last with a row (narrow_list.h);
+// a processor whose rows are not read ahead needs none.
+//
 // Element indices count from the start of the tile. Count, FindFirst and Pack do not look beyond
 // the end, nor at steps that were not loaded. Of a tile without any step Max is -inf or f(-inf).
 //

@@ -69,12 +69,15 @@ SPECD_BODY void Truncate(T& team, const Filters& filters, const RowWorkspace& wo
         TopPIsOfAll(filters, vocab_size) ? IntegerMass(p->mass) : search.Gather(cut);
     // The smallest integer that is not below top_p * all; nothing reaches 0, so at least 1.
     const uint64_t need = MulDivUp(filters.top_p, all, kTopPOff);
-    if (search.Find(need > 0 ? need : 1, true, p->max - 8.0f / p->scale, &found)) {
+    const float first = p->max - 8.0f / p->scale;
+    if (!search.gave_up() && search.Find(need > 0 ? need : 1, true, first, &found)) {
       cut = Tighter(cut, found);
     }
   }
-  if (!search.gave_up()) p->total = search.Gather(cut);
+  const uint64_t total = search.gave_up() ? 0 : search.Gather(cut);
   p->wide = search.gave_up();
+  if (p->wide) return;
+  p->total = total;
   p->mass = static_cast<double>(p->total) * 0x1p-40;
   p->filtered = true;
   search.Describe(cut, p);

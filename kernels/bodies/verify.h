@@ -97,7 +97,9 @@ class TaskRun {
     outcome_.empty_residuals += place.empty_residuals;
     switch (place.verdict) {
       case Verdict::kStands:
-        return Accept(i, rows_.DraftToken(i));
+        if (!rows_.DraftEndsAt(i)) return Accept(i, rows_.DraftToken(i));
+        Fail(OutcomeStatus::kBadTargetRow);  // what said so has changed
+        return false;
       case Verdict::kEnds:
         if (!rows_.DraftEndsAt(i)) CountIfInvalid(i);
         Emit(i, place.token);
@@ -124,7 +126,11 @@ class TaskRun {
     const PlaceVerdict ahead = rows_.JudgedAhead(i);
     const bool left = ahead.verdict == Verdict::kFalls || ahead.verdict == Verdict::kLeft;
     const bool known = ahead.verdict != Verdict::kUnknown && (kAtOnce || !left);
-    return known ? ahead : JudgePlace<kAtOnce>(rows_, i);
+    if (known) return ahead;
+    const PlaceVerdict place = JudgePlace<kAtOnce>(rows_, i);
+    // Rows behind a place that falls may not have been read. If it stands now, the row has changed.
+    const bool changed = ahead.verdict == Verdict::kFalls && place.verdict == Verdict::kStands;
+    return changed ? PlaceVerdict{.verdict = Verdict::kBadTarget} : place;
   }
 
   SPECD_HD void Block() {

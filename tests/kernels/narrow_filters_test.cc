@@ -110,6 +110,37 @@ Filters RandomFilters(std::mt19937_64& random) {
   return filters;
 }
 
+// Reads a row with these filters by one warp. Does it find what the scalar team finds, and draw
+// what that draws? False: it gives up.
+bool IsFound(const RowView& view, const Filters& filters, float scale, uint64_t coin) {
+  const Row row = PlainRow(view);
+  const OwnedWorkspace workspace(view.vocab_size);
+  ScalarTeam<CpuTarget::kBaseline> scalar;
+  const Distribution expected = ReadDistribution(scalar, row, scale, filters, workspace->target);
+  const TokenId drawn = Sample(scalar, expected, coin);
+  const TokenId other = Sample(scalar, expected, coin, drawn);
+
+  RowAhead ahead(view.vocab_size);
+  const OwnedWorkspace of_warp(view.vocab_size);
+  RowWorkspace warp_workspace = of_warp->target;
+  warp_workspace.ahead = ahead.read();
+  bool is_wide = false;
+  const std::string error = RunEmulatedBlock({.num_threads = 32}, [&](EmulatedThread thread) {
+    EmulatedTeam team(thread);
+    ahead.Read(team, row, scale);
+    const Distribution p = ReadDistribution<true>(team, row, scale, filters, warp_workspace);
+    if (team.leader()) is_wide = p.wide;
+    if (p.wide) return;
+    const bool same = p.total == expected.total && p.mass == expected.mass &&
+                      p.row.cut.value == expected.row.cut.value &&
+                      p.row.cut.last == expected.row.cut.last && Sample(team, p, coin) == drawn &&
+                      Sample(team, p, coin, drawn) == other;
+    if (team.leader()) CHECK(same);
+  });
+  REQUIRE(error == "");
+  return !is_wide;
+}
+
 TEST_SUITE("unit") {
   TEST_CASE("a warp lists what is not below a floor, of rows of every type that begin anywhere") {
     std::mt19937_64 random(91);
@@ -178,8 +209,7 @@ TEST_SUITE("unit") {
     CHECK(ListByWarp(PlainRow(sparse.view()), 3.0f).count == -1);
   }
 
-  TEST_CASE(
-      "what one warp finds of filtered rows is what a CPU finds, or it says that it is much") {
+  TEST_CASE("one warp finds of filtered rows what a CPU finds, or it says that it is much") {
     std::mt19937_64 random(93);
     constexpr int32_t kVocabSize = 20 * kTileSize + 100;
     RowMatrix matrix({.vocab_size = kVocabSize, .num_rows = 1});
@@ -188,36 +218,49 @@ TEST_SUITE("unit") {
     for (int round = 0; round < 200; ++round) {
       matrix.Set(0, RandomLogits(random, kVocabSize, round % 2 == 0 ? 4.0 : 1.0));
       const Filters filters = RandomFilters(random);
-      const Row row = PlainRow(matrix.row(0));
       const float scale = 1.0f + static_cast<float>(random() % 3);
-      const OwnedWorkspace workspace(kVocabSize);
-      ScalarTeam<CpuTarget::kBaseline> scalar;
-      const Distribution expected =
-          ReadDistribution(scalar, row, scale, filters, workspace->target);
-      const uint64_t coin = random() >> 11;
-      const TokenId drawn = Sample(scalar, expected, coin);
-      const TokenId other = Sample(scalar, expected, coin, drawn);
-
-      RowAhead ahead(kVocabSize);
-      const OwnedWorkspace of_warp(kVocabSize);
-      RowWorkspace warp_workspace = of_warp->target;
-      warp_workspace.ahead = ahead.read();
-      const std::string error = RunEmulatedBlock({.num_threads = 32}, [&](EmulatedThread thread) {
-        EmulatedTeam team(thread);
-        ahead.Read(team, row, scale);
-        const Distribution p = ReadDistribution<true>(team, row, scale, filters, warp_workspace);
-        if (team.leader()) (p.wide ? num_wide : num_found) += 1;
-        if (p.wide) return;
-        const bool same = p.total == expected.total && p.mass == expected.mass &&
-                          p.row.cut.value == expected.row.cut.value &&
-                          p.row.cut.last == expected.row.cut.last &&
-                          Sample(team, p, coin) == drawn && Sample(team, p, coin, drawn) == other;
-        if (team.leader()) CHECK(same);
-      });
-      REQUIRE(error == "");
+      const bool found = IsFound(matrix.row(0), filters, scale, random() >> 11);
+      (found ? num_found : num_wide) += 1;
     }
     CHECK(num_found >= 50);
     CHECK(num_wide >= 20);
+  }
+
+  TEST_CASE("a warp that cannot hold what min_p leaves does not take a part of it for all") {
+    // 611 elements reach min_p, and top_p of their mass ends among the last 600 of them. Of 2^-8 or
+    // more there are only 11.
+    constexpr int32_t kVocabSize = 40 * kTileSize;
+    RowMatrix matrix({.vocab_size = kVocabSize, .num_rows = 1});
+    std::vector<double> logits(kVocabSize, -100.0);
+    for (size_t i = 0; i < 600; ++i) logits[3000 + i] = -9.0;
+    for (size_t i = 0; i < 10; ++i) logits[40 * i] = -1.0;
+    logits[77] = 0.0;
+    matrix.Set(0, logits);
+    Filters filters;
+    filters.min_p = -10.0f;
+    filters.top_p = static_cast<uint64_t>(0.9 * kTopPOff);
+    CHECK_FALSE(IsFound(matrix.row(0), filters, 1.0f, 1));
+    filters.min_p = -8.0f;
+    CHECK(IsFound(matrix.row(0), filters, 1.0f, 1));
+  }
+
+  TEST_CASE("a warp that gives up one filter does not go on with the others") {
+    // What min_p leaves fits into the list. top_p judges all of the row, and ends among the
+    // elements of 2^-8.5, which are in more steps than a warp looks at for it.
+    constexpr int32_t kVocabSize = 20 * kTileSize;
+    RowMatrix matrix({.vocab_size = kVocabSize, .num_rows = 1});
+    std::vector<double> logits(kVocabSize, -40.0);
+    for (int32_t step = 0; step < 125; ++step) {
+      logits[static_cast<size_t>(step * kLanes + 3)] = step < 100 ? -7.9 : -8.5;
+    }
+    logits[5] = 0.0;
+    matrix.Set(0, logits);
+    Filters filters;
+    filters.min_p = -9.0f;
+    filters.joint = true;
+    CHECK(IsFound(matrix.row(0), filters, 1.0f, 1));
+    filters.top_p = static_cast<uint64_t>(0.99 * kTopPOff);
+    CHECK_FALSE(IsFound(matrix.row(0), filters, 1.0f, 1));
   }
 }
 

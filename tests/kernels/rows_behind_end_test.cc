@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
 #include <random>
 #include <vector>
 
@@ -61,7 +62,9 @@ struct OneTask {
     batch.scores_stride = NumScores(task.scores);
   }
 
-  void Run(const EmulationOptions& options, bool may_defer = false) {
+  // between(fused): what happens between the launches.
+  void Run(const EmulationOptions& options, bool may_defer = false,
+           const std::function<void(const FusedRound&)>& between = {}) {
     std::vector<AheadRow> rows(NumSlots(kNumDrafts));
     std::vector<int32_t> row_arrivals(NumSlots(kNumDrafts));
     TaskProgress progress;
@@ -83,6 +86,7 @@ struct OneTask {
     REQUIRE(RunEmulatedBlocks(options,
                               [&](EmulatedThread thread) { RunFusedRound(thread, fused); }) == "");
     deferred = progress.at_once == 0 || progress.deferred != 0;
+    if (between) between(fused);
     if (may_defer) {
       REQUIRE(RunEmulatedBlocks(
                   options, [&](EmulatedThread thread) { RunDeferredTasks(thread, fused); }) == "");
@@ -217,6 +221,31 @@ TEST_SUITE("unit") {
       for (int32_t i = 0; i < rejected; ++i) CHECK(round.tokens[i] == draft[i]);
       CHECK(round.tokens[rejected] == likely[rejected]);
     }
+  }
+
+  TEST_CASE("a sampled token that fell does not stand because its row has changed since") {
+    const FourRows target;
+    const FourRows drafts;
+    std::fill_n(target.row(0), (kNumDrafts + 1) * kVocabSize, 0.0f);
+    std::fill_n(drafts.row(0), (kNumDrafts + 1) * kVocabSize, 0.0f);
+    const std::vector<TokenId> draft = {10, 11, 12};
+    for (int32_t i = 0; i < kNumDrafts; ++i) {
+      drafts.row(i)[draft[static_cast<size_t>(i)]] = 90.0f;
+      target.row(i)[i == kNumDrafts - 1 ? 500 : draft[static_cast<size_t>(i)]] = 90.0f;
+    }
+    ChainCase chain(VerifyMethod::kToken, draft, DraftKind::kSampled);
+    OneTask round(chain.task, target.view());
+    round.batch.draft = drafts.view();
+    // The last row was not read. Memory that is used again may hold any verdict about it.
+    round.Run({.num_threads = 32}, true, [&](const FusedRound& fused) {
+      target.row(kNumDrafts - 1)[draft.back()] = 90.0f;
+      const ChainWorkspace workspace = FusedWorkspaceAt(fused, 0);
+      AheadFacts* const facts = AheadAt(workspace.ahead, TargetSlot(kNumDrafts), kVocabSize).facts;
+      facts->place.verdict = Verdict::kStands;
+    });
+    CHECK(round.deferred);
+    CHECK(round.outcome.status == OutcomeStatus::kBadTargetRow);
+    CHECK(round.outcome.num_tokens == kNumDrafts - 1);
   }
 
   TEST_CASE("a row behind the end of a draft that only the device knows is read by nobody") {
