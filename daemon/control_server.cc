@@ -43,7 +43,9 @@ ControlServer::ControlServer(const Options& options, InstanceLock lock, UnixList
 ControlServer::~ControlServer() { Close(); }
 
 void ControlServer::Close() {
-  for (const auto& connection : connections_) Drop(*connection);
+  for (const auto& connection : connections_) {
+    if (!connection->dropped) Drop(*connection);
+  }
   connections_.clear();
   listener_.reset();
 }
@@ -62,6 +64,7 @@ void ControlServer::Run(int wake_fd) {
     if (polled[0].revents != 0) return;
     for (size_t i = 0; i < connections_.size(); ++i) {
       Connection& connection = *connections_[i];
+      if (connection.dropped) continue;  // a rank, with its session
       const bool keep =
           IsWelcome(connection) && (polled[i + 2].revents == 0 || ServeOne(connection));
       if (!keep) Drop(connection);
@@ -76,6 +79,8 @@ void ControlServer::Run(int wake_fd) {
 bool ControlServer::IsWelcome(const Connection& connection) const {
   const std::shared_ptr<Session>& session = connection.service->session();
   if (session != nullptr) return !session->ended();
+  const MemberSession* const member = connection.service->member();
+  if (member != nullptr) return !member->session().ended();
   return options_.clock->NowNs() <= connection.deadline_ns;
 }
 
@@ -90,9 +95,11 @@ void ControlServer::AcceptOne() {
   if (!accepted->has_value()) return;
   // Those who may not attach get an answer too, but they cannot take the places of those who may.
   const bool allowed = IsAllowed((*accepted)->peer());
-  const auto alike = std::count_if(
-      connections_.begin(), connections_.end(),
-      [this, allowed](const auto& other) { return IsAllowed(other->socket.peer()) == allowed; });
+  // Ranks that have joined are few for each session, and counted there.
+  const auto alike =
+      std::count_if(connections_.begin(), connections_.end(), [this, allowed](const auto& other) {
+        return other->service->member() == nullptr && IsAllowed(other->socket.peer()) == allowed;
+      });
   if (static_cast<size_t>(alike) >= (allowed ? options_.max_sessions : 0) + kStrangersMax) {
     Log("attach").warn("{} connections: one more is turned away", alike);
     return;
@@ -108,20 +115,59 @@ bool ControlServer::IsAllowed(const PeerCredentials& peer) const {
          std::find(allowed.begin(), allowed.end(), peer.uid) != allowed.end();
 }
 
+absl::Status ControlServer::CheckAllowed(const PeerCredentials& peer) const {
+  if (IsAllowed(peer)) return absl::OkStatus();
+  Log("attach").warn("user {} (pid {}) is not allowed", peer.uid, peer.pid);
+  return MakeError(SPECD_ERROR_PERMISSION, "uid",
+                   fmt::format("uid {} may not attach; this daemon serves uid {} and those of "
+                               "--allow_uid",
+                               peer.uid, geteuid()));
+}
+
+absl::StatusOr<std::unique_ptr<MemberSession>> ControlServer::Join(const JoinRequest& request,
+                                                                   const PeerCredentials& peer) {
+  if (absl::Status status = CheckAllowed(peer); !status.ok()) return status;
+  const std::optional<JoinToken> token = ParseJoinToken(request.token);
+  if (!token.has_value()) {
+    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "token",
+                     fmt::format("token has {} bytes and is not of the form of one; pass what "
+                                 "specd_get_group gives to the engine, unchanged",
+                                 request.token.size()));
+  }
+  for (const auto& connection : connections_) {
+    const std::shared_ptr<Session>& session = connection->service->session();
+    if (session != nullptr && session->options().identity.session_id == token->session_id) {
+      return MemberSession::Join(session, *token, request.rank);
+    }
+  }
+  return MakeError(SPECD_ERROR_NOT_FOUND, "token",
+                   fmt::format("token is of session {}, which is not here: it has ended, or is one "
+                               "of another daemon; join the engine's new session with the token of "
+                               "that one",
+                               token->session_id));
+}
+
 std::unique_ptr<ControlService> ControlServer::MakeService(const PeerCredentials& peer) {
   ControlHost host;
   host.hello = options_.hello;
   host.serve = options_.serve;
   host.peer_pid = peer.pid;
+  host.join = [this, peer](const JoinRequest& request) {
+    absl::StatusOr<std::unique_ptr<MemberSession>> member = Join(request, peer);
+    if (member.ok()) {
+      Log("attach").info("session {}: rank {} joined, \"{}\" (pid {}, uid {}, library {})",
+                         (*member)->session().options().identity.session_id, request.rank,
+                         Printable(request.name), peer.pid, peer.uid, Printable(request.version));
+    } else {
+      // Without the token, which is as good as a key.
+      Log("attach").warn("rank {}, \"{}\" (pid {}) refused: {}", request.rank,
+                         Printable(request.name), peer.pid, std::string(member.status().message()));
+    }
+    return member;
+  };
   host.open_session =
       [this, peer](const HelloRequest& request) -> absl::StatusOr<std::shared_ptr<Session>> {
-    if (!IsAllowed(peer)) {
-      Log("attach").warn("user {} (pid {}) is not allowed", peer.uid, peer.pid);
-      return MakeError(SPECD_ERROR_PERMISSION, "uid",
-                       fmt::format("uid {} may not attach; this daemon serves uid {} and those of "
-                                   "--allow_uid",
-                                   peer.uid, geteuid()));
-    }
+    if (absl::Status status = CheckAllowed(peer); !status.ok()) return status;
     size_t attached = 0;
     for (const auto& connection : connections_) {
       attached += !connection->dropped && connection->service->session() != nullptr ? 1 : 0;
@@ -171,11 +217,27 @@ bool ControlServer::ServeOne(Connection& connection) {
          IsAllowed(connection.socket.peer());
 }
 
+void ControlServer::DropMember(const Connection& connection) {
+  MemberSession& member = *connection.service->member();
+  member.Leave();
+  if (member.session().ended()) return;
+  Log("attach").info(
+      "session {}: rank {} (pid {}) is gone; its next tokens are not written any more, and the "
+      "session goes on",
+      member.session().options().identity.session_id, member.rank(), connection.socket.peer().pid);
+}
+
 void ControlServer::Drop(Connection& connection) {
   connection.dropped = true;
+  if (connection.service->member() != nullptr) return DropMember(connection);
   const std::shared_ptr<Session>& session = connection.service->session();
   if (session == nullptr) return;
   session->EndAll();
+  // Its ranks may not wait for the next look.
+  for (const auto& other : connections_) {
+    const MemberSession* const member = other->service->member();
+    if (!other->dropped && member != nullptr && &member->session() == session.get()) Drop(*other);
+  }
   const VerifierCounters sums = session->counters();
   const double per_round =
       sums.sequence_rounds == 0

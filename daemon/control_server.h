@@ -1,8 +1,9 @@
 // ControlServer: the control thread's work. One unix socket, many engines.
 //
 // Accepts connections, checks who is there, feeds each connection's messages to its ControlService,
-// and ends the session of an engine that hangs up. One thread; what waits is bounded: a reply that
-// a peer does not read, and a round of the session that a message is about.
+// and ends the session of an engine that hangs up, or the membership of a rank that does. One
+// thread; what waits is bounded: a reply that a peer does not read, and a round of the session that
+// a message is about.
 #pragma once
 
 #include <atomic>
@@ -62,6 +63,11 @@ class ControlServer {
   // False when the connection is to be dropped.
   bool ServeOne(Connection& connection);
   void Drop(Connection& connection);
+  void DropMember(const Connection& connection);
+  // The session that the token names, or why nobody can join it.
+  absl::StatusOr<std::unique_ptr<MemberSession>> Join(const JoinRequest& request,
+                                                      const PeerCredentials& peer);
+  absl::Status CheckAllowed(const PeerCredentials& peer) const;
   std::unique_ptr<ControlService> MakeService(const PeerCredentials& peer);
 
   const Options options_;

@@ -43,6 +43,14 @@ absl::Status CheckFds(const ControlHeader& header, const std::vector<UniqueFd>& 
                                header.num_fds));
 }
 
+// What a rank that has joined may ask for.
+bool IsForMembers(const Request& request) {
+  return std::holds_alternative<RegisterRegionRequest>(request) ||
+         std::holds_alternative<RegisterDeviceRegionRequest>(request) ||
+         std::holds_alternative<UnregisterRegionRequest>(request) ||
+         std::holds_alternative<BindTensorRequest>(request);
+}
+
 }  // namespace
 
 ControlService::Answer ControlService::Handle(std::span<const uint8_t> message,
@@ -83,18 +91,33 @@ absl::StatusOr<Reply> ControlService::DispatchOrExhausted(const Request& request
   }
 }
 
-absl::StatusOr<Reply> ControlService::Dispatch(const Request& request, std::vector<UniqueFd>& fds) {
-  const bool first = std::holds_alternative<HelloRequest>(request);
-  if (first && session_ != nullptr) {
-    return MakeError(SPECD_ERROR_STATE, "hello", "this connection has said hello already");
+// Whether this may be asked now, and by whom this connection is of.
+absl::Status ControlService::CheckTurn(const Request& request) const {
+  const bool first =
+      std::holds_alternative<HelloRequest>(request) || std::holds_alternative<JoinRequest>(request);
+  const bool greeted = session_ != nullptr || member_ != nullptr;
+  if (first && greeted) {
+    return MakeError(SPECD_ERROR_STATE, "hello",
+                     "this connection has said hello, or has joined, already");
   }
-  if (!first && session_ == nullptr) {
-    return MakeError(SPECD_ERROR_STATE, "hello", "the first message must be a hello");
+  if (!first && !greeted) {
+    return MakeError(SPECD_ERROR_STATE, "hello", "the first message must be a hello or a join");
   }
-  if (!first && !mapped_ && !std::holds_alternative<MappedRequest>(request)) {
+  if (member_ != nullptr && !IsForMembers(request)) {
+    return MakeError(SPECD_ERROR_STATE, "type",
+                     fmt::format("this connection is that of rank {}, which registers, binds and "
+                                 "unregisters memory of its own; ask with rank 0's engine",
+                                 member_->rank()));
+  }
+  if (session_ != nullptr && !mapped_ && !std::holds_alternative<MappedRequest>(request)) {
     return MakeError(SPECD_ERROR_STATE, "mapped",
                      "the message after a hello must say that the segment is mapped");
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Reply> ControlService::Dispatch(const Request& request, std::vector<UniqueFd>& fds) {
+  if (absl::Status status = CheckTurn(request); !status.ok()) return status;
   return std::visit([this, &fds](const auto& body) { return On(body, fds); }, request);
 }
 
@@ -122,8 +145,7 @@ absl::StatusOr<Reply> ControlService::On(const RegisterRegionRequest& request,
     return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "num_fds",
                      fmt::format("a region needs exactly 1 descriptor, {} came", fds.size()));
   }
-  absl::StatusOr<uint32_t> region =
-      session_->RegisterRegion(std::move(fds.front()), request.size_bytes);
+  absl::StatusOr<uint32_t> region = regions().Register(std::move(fds.front()), request.size_bytes);
   if (!region.ok()) return region.status();
   return Reply(RegionReply{*region});
 }
@@ -133,14 +155,15 @@ absl::StatusOr<Reply> ControlService::On(const RegisterDeviceRegionRequest& requ
   const DeviceRegionSpec spec{request.kind,       request.device_uuid,  request.handle,
                               request.base_bytes, request.offset_bytes, request.size_bytes,
                               request.buffer_id,  request.export_pid,   request.piece_bytes};
-  absl::StatusOr<uint32_t> region = session_->device_regions().Register(spec, fds, host_.peer_pid);
+  absl::StatusOr<uint32_t> region = regions().device().Register(spec, fds, host_.peer_pid);
   if (!region.ok()) return region.status();
   return Reply(RegionReply{*region});
 }
 
 absl::StatusOr<Reply> ControlService::On(const UnregisterRegionRequest& request,
                                          std::vector<UniqueFd>&) {
-  absl::Status status = session_->UnregisterRegion(request.region);
+  absl::Status status = member_ != nullptr ? member_->UnregisterRegion(request.region)
+                                           : session_->UnregisterRegion(request.region);
   if (!status.ok()) return status;
   return Reply(OkReply{});
 }
@@ -148,7 +171,9 @@ absl::StatusOr<Reply> ControlService::On(const UnregisterRegionRequest& request,
 absl::StatusOr<Reply> ControlService::On(const BindTensorRequest& request, std::vector<UniqueFd>&) {
   const TensorSpec spec{request.dtype, request.offset_bytes, request.num_rows, request.row_stride,
                         request.kind,  request.renormalise,  request.scale,    request.cap};
-  absl::Status status = session_->Bind(static_cast<TensorRole>(request.role), request.region, spec);
+  const auto role = static_cast<TensorRole>(request.role);
+  absl::Status status = member_ != nullptr ? member_->Bind(role, request.region, spec)
+                                           : session_->Bind(role, request.region, spec);
   if (!status.ok()) return status;
   return Reply(OkReply{});
 }
@@ -181,6 +206,31 @@ absl::StatusOr<Reply> ControlService::On(const GetStatsRequest&, std::vector<Uni
                           counters.bad_draft_rows, counters.empty_residuals,
                           counters.invalid_drafts, counters.point_masses, counters.invalid_records,
                           counters.bad_tokens, counters.discarded});
+}
+
+absl::StatusOr<Reply> ControlService::On(const GetGroupRequest&, std::vector<UniqueFd>&) {
+  if (host_.join == nullptr) {
+    return MakeError(SPECD_ERROR_UNSUPPORTED, "uri",
+                     "rounds of this engine run in its own process, which no other process can "
+                     "join; attach to a daemon (unix:...), or bind SPECD_NEXT_TOKEN + 1 .. 7 to "
+                     "memory of this process");
+  }
+  const absl::StatusOr<JoinToken> token = session_->MakeToken();
+  if (!token.ok()) return token.status();
+  return Reply(GroupReply{token->text(), session_->bound_ranks()});
+}
+
+absl::StatusOr<Reply> ControlService::On(const JoinRequest& request, std::vector<UniqueFd>&) {
+  if (host_.join == nullptr) {
+    return MakeError(SPECD_ERROR_UNSUPPORTED, "uri",
+                     "rounds run embedded in one process; join a session of a daemon (unix:...)");
+  }
+  absl::StatusOr<std::unique_ptr<MemberSession>> member = host_.join(request);
+  if (!member.ok()) return member.status();
+  member_ = *std::move(member);
+  const SessionOptions& options = member_->session().options();
+  return Reply(JoinReply{options.identity.session_id, options.identity.daemon_epoch,
+                         host_.hello.version, options.limits.max_sequences});
 }
 
 absl::StatusOr<Reply> ControlService::On(const CloseSequenceRequest& request,

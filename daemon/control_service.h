@@ -1,4 +1,5 @@
-// ControlService: answers one engine's control messages, whoever carries them.
+// ControlService: answers the control messages of one engine, or of one rank that has joined,
+// whoever carries them.
 //
 // The daemon has one per connection and feeds it what the socket brings; embedded mode calls it
 // directly with the same bytes. So both modes check the same things and give the same errors. Owned
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "daemon/member_session.h"
 #include "daemon/session.h"
 #include "ipc/control.h"
 #include "ipc/unique_fd.h"
@@ -24,6 +26,8 @@ namespace specd {
 struct ControlHost {
   // Makes a session for a first Hello; refuses when draining or full.
   std::function<absl::StatusOr<std::shared_ptr<Session>>(const HelloRequest&)> open_session;
+  // Makes a connection a rank's of a session that is there; null where no other process can join.
+  std::function<absl::StatusOr<std::unique_ptr<MemberSession>>(const JoinRequest&)> join;
   // The engine has mapped its segment: from now on the verify loop may serve it.
   std::function<void(const std::shared_ptr<Session>&)> serve;
   // The engine's process as the kernel knows it; 0 where it cannot be seen.
@@ -47,6 +51,8 @@ class ControlService {
 
   // Null before a successful Hello.
   const std::shared_ptr<Session>& session() const { return session_; }
+  // Null before a successful Join. A connection has one of the two at most.
+  MemberSession* member() const { return member_.get(); }
 
  private:
   absl::StatusOr<Reply> DispatchOrExhausted(const Request& request, std::vector<UniqueFd>& fds);
@@ -62,9 +68,14 @@ class ControlService {
   absl::StatusOr<Reply> On(const AbortSequenceRequest& request, std::vector<UniqueFd>& fds);
   absl::StatusOr<Reply> On(const ForkSequenceRequest& request, std::vector<UniqueFd>& fds);
   absl::StatusOr<Reply> On(const GetStatsRequest& request, std::vector<UniqueFd>& fds);
+  absl::StatusOr<Reply> On(const GetGroupRequest& request, std::vector<UniqueFd>& fds);
+  absl::StatusOr<Reply> On(const JoinRequest& request, std::vector<UniqueFd>& fds);
+  absl::Status CheckTurn(const Request& request) const;
+  Regions& regions() { return member_ != nullptr ? member_->regions() : session_->regions(); }
 
   ControlHost host_;
   std::shared_ptr<Session> session_;
+  std::unique_ptr<MemberSession> member_;
   bool mapped_ = false;
 };
 

@@ -27,21 +27,9 @@ absl::Status Invalid(std::string_view field, std::string_view text) {
 // Long beside a round, short beside what a user notices.
 constexpr int kStreamTimeoutMs = 250;
 
-absl::Status Unexpected() {
-  return MakeError(SPECD_ERROR_INTERNAL, "reply", "the reply is of another type than the request");
-}
-
-// The reply of type T, or why not.
-template <class T>
-absl::StatusOr<T> Expect(absl::StatusOr<Reply> reply) {
-  if (!reply.ok()) return reply.status();
-  if (T* body = std::get_if<T>(&*reply)) return *std::move(body);
-  return Unexpected();
-}
-
 // What was opened, as the caller gets it.
 absl::Status Report(const SequenceReply& reply, size_t wanted, specd_sequence_info* infos) {
-  if (reply.sequences.size() != wanted || reply.seeds.size() != wanted) return Unexpected();
+  if (reply.sequences.size() != wanted || reply.seeds.size() != wanted) return UnexpectedReply();
   for (size_t i = 0; i < wanted; ++i) {
     infos[i] = {reply.sequences[i], reply.seeds[i], reply.verify, 0};
   }
@@ -69,14 +57,12 @@ absl::StatusOr<UniqueFd> MakeSealedMemfd(uint64_t size_bytes) {
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(const std::string& uri,
                                                      const specd_options& options) {
-  constexpr uint32_t kTimeoutMaxMs = 3'600'000;
-  if (options.timeout_ms == 0 || options.timeout_ms > kTimeoutMaxMs) {
-    return Invalid("timeout_ms", fmt::format("timeout_ms = {} is outside 1 .. {}",
-                                             options.timeout_ms, kTimeoutMaxMs));
+  if (absl::Status status = CheckTimeout("timeout_ms", options.timeout_ms, 1); !status.ok()) {
+    return status;
   }
-  if (options.stream_timeout_ms > kTimeoutMaxMs) {
-    return Invalid("stream_timeout_ms", fmt::format("stream_timeout_ms = {} is outside 0 .. {}",
-                                                    options.stream_timeout_ms, kTimeoutMaxMs));
+  if (absl::Status status = CheckTimeout("stream_timeout_ms", options.stream_timeout_ms, 0);
+      !status.ok()) {
+    return status;
   }
   HelloRequest hello;
   hello.name = options.name == nullptr ? "engine" : options.name;
@@ -274,6 +260,15 @@ void Engine::GetSharing(specd_sharing* sharing) {
         "round of specd_submit_on_stream, and other host functions may wait behind it";
   }
   *sharing = {found.mode, 0, sharing_text_.c_str()};
+}
+
+absl::Status Engine::GetGroup(specd_group* group) {
+  absl::StatusOr<GroupReply> reply =
+      Expect<GroupReply>(link_->Call(GetGroupRequest{}, -1, nullptr));
+  if (!reply.ok()) return reply.status();
+  join_token_ = std::move(reply->token);
+  *group = {join_token_.c_str(), reply->bound_ranks, 0};
+  return absl::OkStatus();
 }
 
 absl::Status Engine::GetStats(specd_engine_stats* stats) {

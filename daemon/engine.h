@@ -57,6 +57,7 @@ class Engine {
   absl::Status Score(std::span<const specd_score_request> requests, specd_score_result* results);
   absl::Status SetCoins(specd_sequence sequence, std::span<const specd_coin> coins);
   absl::Status GetStats(specd_engine_stats* stats);
+  absl::Status GetGroup(specd_group* group);
 
  private:
   // Bytes of a region before the address that the engine gave. A type of its own, so that no
@@ -100,6 +101,7 @@ class Engine {
   std::unique_ptr<EngineStreams> streams_;  // none before the first round on one
   bool keeps_words_ = false;                // a stream may still write them
   std::string sharing_text_;                // of the last GetSharing
+  std::string join_token_;                  // of the last GetGroup
   uint64_t last_on_stream_ = 0;             // the number of that round
   bool in_flight_staged_ = false;           // meaningful while rounds are in flight
   std::map<uint32_t, Mapping> mappings_;    // from Alloc, by region

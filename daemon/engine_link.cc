@@ -39,16 +39,21 @@ class SocketLink : public EngineLink {
  public:
   SocketLink(UnixConnection connection, absl::Duration timeout)
       : connection_(std::move(connection)), timeout_(timeout), buffer_(kControlBytesMax) {}
-  // The daemon unmaps the engine's device memory before it closes its end; until then nobody may
-  // free it.
   ~SocketLink() override {
-    if (!has_device_memory_ || broken_) return;
+    if (has_device_memory_ && !broken_) (void)Finish();
+  }
+
+  // The daemon unmaps device memory before it closes its end; until then nobody may free it.
+  absl::Status Finish() override {
+    broken_ = true;
     connection_.FinishSending();
     std::vector<UniqueFd> fds;
     absl::StatusOr<Received> received = connection_.Receive(buffer_, &fds, timeout_);
     while (received.ok() && received->result == ReceiveResult::kMessage) {
       received = connection_.Receive(buffer_, &fds, timeout_);
     }
+    const bool is_closed = received.ok() && received->result == ReceiveResult::kHangup;
+    return is_closed || HungUp() ? absl::OkStatus() : Late();
   }
 
   absl::StatusOr<Reply> Call(const Request& request, int fd, UniqueFd* segment_fd) override {
@@ -103,15 +108,19 @@ class SocketLink : public EngineLink {
     if (received->result == ReceiveResult::kTimeout) {
       // A late reply would be taken for the next one's: the connection is of no more use.
       broken_ = true;
-      return MakeError(SPECD_ERROR_DISCONNECTED, "timeout_ms",
-                       fmt::format("the daemon did not answer within {}; it may be stuck, or "
-                                   "timeout_ms too short",
-                                   absl::FormatDuration(timeout_)));
+      return Late();
     }
     if (segment_fd != nullptr && received_fds.size() == 1) {
       *segment_fd = std::move(received_fds.front());
     }
     return ReadReply({buffer_.data(), received->size_bytes}, request_id_);
+  }
+
+  absl::Status Late() const {
+    return MakeError(SPECD_ERROR_DISCONNECTED, "timeout_ms",
+                     fmt::format("the daemon did not answer within {}; it may be stuck, or "
+                                 "timeout_ms too short",
+                                 absl::FormatDuration(timeout_)));
   }
 
   absl::Status Disconnected() {
@@ -176,6 +185,8 @@ class LocalLink : public EngineLink {
     return DeviceRegistration{*region, skip_bytes};
   }
 
+  absl::Status Finish() override { return absl::OkStatus(); }
+
   absl::Status CheckStaging() override { return service_.session()->CheckStaging(); }
   absl::Status EnqueueStaged(void* stream, uint32_t num_sequences) override {
     return service_.session()->EnqueueStaged(stream, num_sequences);
@@ -236,6 +247,18 @@ absl::Status BadUri(const std::string& uri) {
 }
 
 }  // namespace
+
+absl::Status CheckTimeout(std::string_view field, uint32_t timeout_ms, uint32_t min_ms) {
+  constexpr uint32_t kTimeoutMaxMs = 3'600'000;
+  if (timeout_ms >= min_ms && timeout_ms <= kTimeoutMaxMs) return absl::OkStatus();
+  return MakeError(
+      SPECD_ERROR_INVALID_ARGUMENT, field,
+      fmt::format("{} = {} is outside {} .. {}", field, timeout_ms, min_ms, kTimeoutMaxMs));
+}
+
+absl::Status UnexpectedReply() {
+  return MakeError(SPECD_ERROR_INTERNAL, "reply", "the reply is of another type than the request");
+}
 
 absl::StatusOr<std::unique_ptr<EngineLink>> MakeEngineLink(const std::string& uri,
                                                            const EngineLinkOptions& options) {

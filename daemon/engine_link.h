@@ -8,6 +8,9 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -33,6 +36,10 @@ class EngineLink {
   };
   virtual absl::StatusOr<DeviceRegistration> RegisterDevice(uint64_t address,
                                                             uint64_t size_bytes) = 0;
+
+  // Ends the connection and waits until the other side has let go of this process's memory; an
+  // error where it is not known to have. Nothing may be asked behind it.
+  virtual absl::Status Finish() = 0;
 
   // ---- rounds inside a graph of the engine's: embedded:cuda only, else SPECD_ERROR_UNSUPPORTED
 
@@ -63,5 +70,18 @@ struct EngineLinkOptions {
 // "unix:/path", "embedded:cpu" or "embedded:cuda".
 absl::StatusOr<std::unique_ptr<EngineLink>> MakeEngineLink(const std::string& uri,
                                                            const EngineLinkOptions& options);
+
+// Of an option that is a timeout.
+absl::Status CheckTimeout(std::string_view field, uint32_t timeout_ms, uint32_t min_ms);
+
+absl::Status UnexpectedReply();
+
+// The reply of type T, or why not.
+template <class T>
+absl::StatusOr<T> Expect(absl::StatusOr<Reply> reply) {
+  if (!reply.ok()) return reply.status();
+  if (T* body = std::get_if<T>(&*reply)) return *std::move(body);
+  return UnexpectedReply();
+}
 
 }  // namespace specd

@@ -54,7 +54,7 @@ Session::Session(const SessionOptions& options, Segment segment, std::unique_ptr
     : options_(options),
       segment_(std::move(segment)),
       channel_(&segment_),
-      device_regions_(options.importer),
+      regions_(options.importer),
       verifier_(std::move(verifier)),
       streams_(options.limits.max_sequences),
       submission_(options.limits),
@@ -87,7 +87,7 @@ bool Session::EndAll() {
   const bool had_run = End();
   // Without the session's lock, because the driver takes its time. No round is taken any more, and
   // none reads: End has waited for the lock, which is held for the whole of a round.
-  device_regions_.Close();
+  regions_.device().Close();
   return had_run;
 }
 

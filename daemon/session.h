@@ -21,13 +21,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "daemon/clock.h"
-#include "daemon/device_regions.h"
+#include "daemon/join_token.h"
 #include "daemon/model_profile.h"
 #include "daemon/mutex.h"
+#include "daemon/regions.h"
 #include "daemon/shared_names.h"
 #include "daemon/stream_event.h"
 #include "daemon/tensor_role.h"
-#include "ipc/region.h"
 #include "ipc/round_channel.h"
 #include "ipc/segment.h"
 #include "ipc/unique_fd.h"
@@ -62,8 +62,23 @@ class Session {
   // Of host or device memory. Refused while a role is bound to it; once it has succeeded nobody
   // here touches the memory any more.
   absl::Status UnregisterRegion(uint32_t region);
-  DeviceRegions& device_regions() { return device_regions_; }
+  Regions& regions() { return regions_; }
+  DeviceRegions& device_regions() { return regions_.device(); }
   absl::Status Bind(TensorRole role, uint32_t region, const TensorSpec& spec);
+
+  // ---- session_ranks.cc: ranks that are processes of their own (daemon/member_session.h)
+
+  // The token that lets a rank join, made when it is first asked for.
+  absl::StatusOr<JoinToken> MakeToken();
+  // Bit k: next tokens of rank k are bound, by the engine or by the rank itself.
+  uint32_t bound_ranks();
+  // Gives the rank its place, or says why it cannot have it.
+  absl::Status TakeRank(const JoinToken& token, uint32_t rank);
+  // REQUIRES: the rank has been taken. As Bind, of its next tokens, in the rank's memory.
+  absl::Status BindRank(uint32_t rank, Regions& regions, uint32_t region, const TensorSpec& spec);
+  // Frees the place. Once this has returned no round writes there.
+  void LeaveRank(uint32_t rank);
+
   // params.n sequences or none: child i has seed + i and, from 1 on, the request id "ID#i".
   absl::StatusOr<std::vector<SequenceInfo>> OpenSequences(const std::string& request_id,
                                                           const SequenceParams& params,
@@ -128,9 +143,12 @@ class Session {
   };
 
   // ---- session_memory.cc. The memory that a role is to be bound to, or why it cannot be.
-  absl::StatusOr<RowMemory> MemoryOf(TensorRole role, uint32_t region);
+  absl::StatusOr<RowMemory> MemoryOf(TensorRole role, uint32_t region, Regions& regions);
   absl::Status BindMemory(TensorRole role, const RowMemory& memory, const TensorSpec& spec)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsJoined(uint32_t rank) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return (joined_ranks_ >> rank & 1) != 0;
+  }
   // ---- session_sequences.cc
   absl::Status CheckText(const SequenceParams& params, const SequenceHistory& history) const;
   absl::Status CheckScores(const SequenceParams& params) const;
@@ -188,7 +206,7 @@ class Session {
   // Rounds are taken by the verify thread under mutex_; the engine's words in it are atomics.
   DaemonChannel channel_;
 
-  DeviceRegions device_regions_;
+  Regions regions_;
 
   // Producer: whoever holds mutex_. Consumer: the publisher thread. Null without publish_events.
   std::unique_ptr<StreamEventQueue> events_;
@@ -198,13 +216,14 @@ class Session {
 
   Mutex mutex_;
   std::unique_ptr<Verifier> verifier_ ABSL_GUARDED_BY(mutex_);
-  std::map<uint32_t, std::unique_ptr<Region>> regions_ ABSL_GUARDED_BY(mutex_);  // by id
-  uint32_t next_region_ ABSL_GUARDED_BY(mutex_) = 1;
   struct BoundRegion {
     uint32_t id = 0;
     MemorySpace space = MemorySpace::kHost;
   };
   std::map<TensorRole, BoundRegion> bound_regions_ ABSL_GUARDED_BY(mutex_);
+  std::string join_secret_ ABSL_GUARDED_BY(mutex_);     // empty: no token was asked for
+  uint32_t joined_ranks_ ABSL_GUARDED_BY(mutex_) = 0;   // a bit for each
+  uint32_t bound_members_ ABSL_GUARDED_BY(mutex_) = 0;  // of these, with memory
   RowLimits row_limits_ ABSL_GUARDED_BY(mutex_);
   std::vector<Stream> streams_ ABSL_GUARDED_BY(mutex_);  // by slot
   size_t num_coins_ ABSL_GUARDED_BY(mutex_) = 0;         // of all streams together

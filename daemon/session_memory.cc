@@ -4,7 +4,6 @@
 // role is bound to, are in no round: nothing else is needed before memory is unmapped.
 #include <fmt/format.h>
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,8 +15,6 @@
 
 namespace specd {
 namespace {
-
-constexpr size_t kRegionsMax = 16;
 
 absl::Status NotRegistered(uint32_t region) {
   return MakeError(SPECD_ERROR_NOT_FOUND, "region",
@@ -46,24 +43,10 @@ absl::Status WrongSpace(TensorRole role, uint32_t region, const std::string& lie
 }  // namespace
 
 absl::StatusOr<uint32_t> Session::RegisterRegion(UniqueFd fd, uint64_t size_bytes) {
-  absl::StatusOr<Region> region = Region::Import(std::move(fd), size_bytes);
-  if (!region.ok()) return region.status();
-  auto owned = std::make_unique<Region>(*std::move(region));
-  MutexLock lock(&mutex_);
-  if (regions_.size() == kRegionsMax || next_region_ == DeviceRegions::kFirstId) {
-    return MakeError(
-        SPECD_ERROR_EXHAUSTED, "region",
-        fmt::format("{} regions are registered and {} were; a session may have {} at "
-                    "a time and {} in all. Put several tensors into one region, or "
-                    "attach again",
-                    regions_.size(), next_region_ - 1, kRegionsMax, DeviceRegions::kFirstId - 1));
-  }
-  regions_.emplace(next_region_, std::move(owned));
-  return next_region_++;
+  return regions_.Register(std::move(fd), size_bytes);
 }
 
 absl::Status Session::UnregisterRegion(uint32_t region) {
-  std::unique_ptr<Region> host;  // unmapped once the lock is free again
   {
     MutexLock lock(&mutex_);
     for (const auto& [role, bound] : bound_regions_) {
@@ -73,36 +56,24 @@ absl::Status Session::UnregisterRegion(uint32_t region) {
                                    "use; bind the role to other memory first, or close the engine",
                                    region, NameOf(role)));
     }
-    const auto found = regions_.find(region);
-    if (found != regions_.end()) {
-      host = std::move(found->second);
-      regions_.erase(found);
-      return absl::OkStatus();
-    }
   }
-  return device_regions_.Unregister(region);
+  return regions_.Unregister(region);
 }
 
-absl::StatusOr<RowMemory> Session::MemoryOf(TensorRole role, uint32_t region) {
-  const std::optional<DeviceRegions::Place> device = device_regions_.Find(region);
-  Region* host = nullptr;
-  {
+absl::StatusOr<RowMemory> Session::MemoryOf(TensorRole role, uint32_t region, Regions& regions) {
+  if (const auto device = regions.device().Find(region); device.has_value()) {
     MutexLock lock(&mutex_);
-    if (device.has_value()) {
-      const Backend& backend = verifier_->backend();
-      if (IsSameDevice(device->device_uuid, backend.device_uuid())) return device->memory;
-      if (ReplicaOf(role).has_value() && !backend.device_uuid().empty()) {
-        RowMemory memory = device->memory;
-        memory.space = MemorySpace::kOtherDevice;
-        return memory;
-      }
-      return WrongSpace(role, region, device->device_uuid, backend);
+    const Backend& backend = verifier_->backend();
+    if (IsSameDevice(device->device_uuid, backend.device_uuid())) return device->memory;
+    if (ReplicaOf(role).has_value() && !backend.device_uuid().empty()) {
+      RowMemory memory = device->memory;
+      memory.space = MemorySpace::kOtherDevice;
+      return memory;
     }
-    const auto found = regions_.find(region);
-    if (found == regions_.end()) return NotRegistered(region);
-    host = found->second.get();
+    return WrongSpace(role, region, device->device_uuid, backend);
   }
-  // Still there, because only the control thread takes regions away.
+  Region* const host = regions.FindHost(region);
+  if (host == nullptr) return NotRegistered(region);
   if (ReplicaOf(role).has_value()) return host->MapForWriting();
   return *host;
 }
@@ -115,11 +86,18 @@ absl::Status Session::Bind(TensorRole role, uint32_t region, const TensorSpec& s
                                  "SPECD_NEXT_TOKEN (4) + 0 .. {} or SPECD_DRAFT_TOKENS (16)",
                                  static_cast<uint32_t>(role), kNextTokensMax - 1));
   }
-  const absl::StatusOr<RowMemory> memory = MemoryOf(role, region);
+  const absl::StatusOr<RowMemory> memory = MemoryOf(role, region, regions_);
   if (!memory.ok()) return memory.status();
   // No round is in the middle of the rows that were bound until now. One that waits in the ring
   // (the library does not let that happen) is judged by the new tensor, within its bounds.
   MutexLock lock(&mutex_);
+  if (const std::optional<uint32_t> rank = ReplicaOf(role); rank.has_value() && IsJoined(*rank)) {
+    return MakeError(SPECD_ERROR_STATE, "role",
+                     fmt::format("role = {} is that of rank {}, a process of its own which has "
+                                 "joined and binds its own memory; bind another role, or have the "
+                                 "rank leave first",
+                                 static_cast<uint32_t>(role), *rank));
+  }
   absl::Status status = BindMemory(role, *memory, spec);
   if (status.ok()) bound_regions_[role] = {region, memory->space};
   return status;

@@ -37,7 +37,7 @@ absl::Status Session::CheckBoundForStaging() {
           fmt::format("{} is bound to region = {}, which is memory of {}, and rounds run on {}: "
                       "inside a graph nobody carries ids to another device; bind memory of that "
                       "one and copy the ids behind the round, or use specd_submit",
-                      NameOf(role), bound.id, device_regions_.Find(bound.id)->device_uuid,
+                      NameOf(role), bound.id, regions_.device().Find(bound.id)->device_uuid,
                       backend.device_uuid()));
     }
     return MakeError(SPECD_ERROR_STATE, "region",

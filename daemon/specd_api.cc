@@ -241,6 +241,12 @@ int specd_get_sharing(specd_engine* engine, specd_sharing* sharing) {
   });
 }
 
+int specd_get_group(specd_engine* engine, specd_group* group) {
+  if (engine == nullptr) return NullArgument("engine");
+  if (group == nullptr) return NullArgument("group");
+  return Guard([&] { return engine->engine->GetGroup(group); });
+}
+
 int specd_poll(specd_engine* engine, specd_completion* completion, int timeout_ms) {
   if (engine == nullptr) return NullArgument("engine");
   if (completion == nullptr) return NullArgument("completion");

@@ -73,6 +73,10 @@ const char* NameOf(ControlType type) {
       return "RegisterDeviceRegion";
     case ControlType::kUnregisterRegion:
       return "UnregisterRegion";
+    case ControlType::kGetGroup:
+      return "GetGroup";
+    case ControlType::kJoin:
+      return "Join";
     case ControlType::kHelloReply:
       return "HelloReply";
     case ControlType::kRegionReply:
@@ -85,6 +89,10 @@ const char* NameOf(ControlType type) {
       return "ErrorReply";
     case ControlType::kStatsReply:
       return "StatsReply";
+    case ControlType::kGroupReply:
+      return "GroupReply";
+    case ControlType::kJoinReply:
+      return "JoinReply";
   }
   return nullptr;
 }

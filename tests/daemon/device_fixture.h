@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -25,15 +27,37 @@ class SeenPlatform final : public GpuPlatform {
   GpuResult OpenContext(size_t device_index, std::unique_ptr<GpuContext>* context) override {
     auto made = std::make_unique<FakeGpuContext>(FakeGpuOptions(), device_index);
     gpu = made.get();
+    opened_.at(device_index) = made.get();
     *context = std::move(made);
     return GpuResult::Ok();
   }
-  bool IsMapped(const void* address) const {
+  // Any thread.
+  bool IsMapped(const void* address, size_t device_index = 0) const {
+    FakeGpuContext* const context = opened_.at(device_index);
     GpuAllocation allocation;
-    return gpu != nullptr && gpu->Describe(reinterpret_cast<GpuAddress>(address), &allocation).ok();
+    return context != nullptr &&
+           context->Describe(reinterpret_cast<GpuAddress>(address), &allocation).ok();
+  }
+  // Mapped memory of other processes on any device, and what was done that CUDA leaves undefined.
+  size_t num_imports() const {
+    size_t count = 0;
+    for (FakeGpuContext* const context : opened_) {
+      if (context != nullptr) count += context->num_imports();
+    }
+    return count;
+  }
+  size_t num_violations() const {
+    size_t count = 0;
+    for (FakeGpuContext* const context : opened_) {
+      if (context != nullptr) count += context->violations().size();
+    }
+    return count;
   }
 
-  FakeGpuContext* gpu = nullptr;  // once it is opened
+  FakeGpuContext* gpu = nullptr;  // the last one that was opened
+
+ private:
+  std::array<std::atomic<FakeGpuContext*>, 2> opened_{};  // by device
 };
 
 // A new allocation of the peer, as the peer's library would describe it.

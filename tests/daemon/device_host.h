@@ -28,6 +28,7 @@ inline constexpr uint64_t kNextOffset = kDraftOffset + ScriptEngine::kRowsBytes 
 struct DeviceHost {
   DeviceHost() {
     gpu.is_imported = [this](const void* address) { return platform.IsMapped(address); };
+    gpu.is_on_other_device = [this](const void* address) { return platform.IsMapped(address, 1); };
     host.emplace(EngineHostOptions{
         [this] { return MakeCudaBackend(std::make_unique<FakeGpuDriver>(&gpu)); }, &importer});
   }

@@ -43,7 +43,7 @@ class EngineHost {
       auto backend = host.make_backend();
       if (!backend.ok()) return backend.status();
       SessionOptions session;
-      session.identity = {1, 77};
+      session.identity = {++num_sessions_, 77};
       session.limits = request.limits;
       session.profile = &profile_;
       session.clock = Clock::Real();
@@ -79,6 +79,7 @@ class EngineHost {
   SharedNames names_;
   SessionList sessions_;
   VerifyLoop loop_;
+  uint64_t num_sessions_ = 0;  // of the control thread
   std::filesystem::path folder_;
   std::unique_ptr<ControlServer> server_;
   UniqueFd wake_;

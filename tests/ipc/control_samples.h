@@ -90,7 +90,9 @@ inline std::vector<Request> SampleRequests() {
           RegisterDeviceRegionRequest{
               2, "GPU-2", "", 6, 7, 8, ~uint64_t{0}, ~uint32_t{0}, {9, ~uint64_t{0}}},
           RegisterDeviceRegionRequest{3, "GPU-3", "ff", 1, 0, 1, 1, 1, {}},
-          UnregisterRegionRequest{65536}};
+          UnregisterRegionRequest{65536},
+          GetGroupRequest{},
+          JoinRequest{"rank", "0.1.0", 4712, "1f-00ff", 7}};
 }
 
 inline std::vector<Reply> SampleReplies() {
@@ -99,7 +101,9 @@ inline std::vector<Reply> SampleReplies() {
           SequenceReply{{uint64_t{1} << 32, ~uint64_t{0}}, {99, 100}, 3},
           OkReply{},
           ErrorReply{SPECD_ERROR_REGION, "num_rows", "too many"},
-          StatsReply{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ~uint64_t{0}}};
+          StatsReply{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ~uint64_t{0}},
+          GroupReply{"1f-00ff", 0x81},
+          JoinReply{3, ~uint64_t{0}, "0.1.0", 64}};
 }
 
 inline std::vector<uint8_t> MustEncode(const Request& request) {

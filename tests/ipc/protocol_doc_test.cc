@@ -41,7 +41,7 @@ std::map<std::string, std::string> ReadExamples() {
 TEST_SUITE("unit") {
   TEST_CASE("PROTOCOL.md: the worked examples are the program's bytes") {
     const std::map<std::string, std::string> examples = ReadExamples();
-    CHECK(examples.size() == 6);
+    CHECK(examples.size() == 7);
 
     const absl::StatusOr<std::vector<uint8_t>> close =
         EncodeRequest(CloseSequenceRequest{uint64_t{1} << 32 | 5}, 7);
@@ -54,6 +54,12 @@ TEST_SUITE("unit") {
     REQUIRE(fork.ok());
     REQUIRE(examples.contains("fork-sequence"));
     CHECK(std::string(fork->begin(), fork->end()) == examples.at("fork-sequence"));
+
+    const absl::StatusOr<std::vector<uint8_t>> join = EncodeRequest(
+        JoinRequest{"rank", "0.1.0", 4711, "1f-00112233445566778899aabbccddeeff", 1}, 1);
+    REQUIRE(join.ok());
+    REQUIRE(examples.contains("join"));
+    CHECK(std::string(join->begin(), join->end()) == examples.at("join"));
 
     TokenEvent tokens;
     tokens.stream = 1;

@@ -39,6 +39,44 @@ class AttachedTest(ProcessTest):
     def test_the_door(self):
         self.run_python("door_test.py", SPECD_TEST_URI=self.ids_only())
 
+    def test_ranks_of_other_processes_read_what_rank_0_decided(self):
+        uri = self.ids_only()
+        with specd.Engine(uri, vocab_size=8, max_batch=2) as engine:
+            token, bound = engine.group()
+            self.assertEqual(bound, set())
+            with self.assertRaisesRegex(specd.Error, "rank = 8 is outside 1 .. 7"):
+                specd.Member(uri, token, rank=8)
+            with self.assertRaisesRegex(specd.Error, "colour: no such option"):
+                specd.Member(uri, token, rank=1, colour="red")
+            member = specd.Member(uri, token, rank=3, name="three")
+            with self.assertRaisesRegex(specd.Error, "num_rows"):
+                member.next_tokens(1)
+            ids = member.next_tokens(2)
+            self.assertEqual(engine.group(), (token, {3}))
+            sequence = engine.open(specd.SamplingParams(temperature=0))
+            for token_id in (5, 2):
+                engine.verify(np.eye(8)[[token_id]], {sequence: []})
+                self.assertEqual(ids[sequence.slot], token_id)
+            member.check()
+            member.leave()
+            member.leave()  # once is enough
+            self.assertEqual(engine.group(), (token, set()))
+            with self.assertRaisesRegex(specd.Error, "the member has left"):
+                member.check()
+            left = specd.Member(uri, token, rank=3)
+        wait_until(lambda: self.has_ended(left), "the end of the session")
+        with specd.Engine(vocab_size=8) as embedded:
+            with self.assertRaisesRegex(specd.Error, "attach to a daemon"):
+                embedded.group()
+
+    @staticmethod
+    def has_ended(member):
+        try:
+            member.check()
+        except specd.Error as error:
+            return error.code_name == "SPECD_ERROR_DISCONNECTED"
+        return False
+
     def test_a_stop_string_cuts_the_sum_for_engine_and_reader(self):
         self.daemon()
         client = self.client("--streams=1")

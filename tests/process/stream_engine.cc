@@ -10,15 +10,14 @@
 #include <unistd.h>
 
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "ipc/include/specd/specd.h"
+#include "tests/process/engine_steps.h"
 #include "tests/support/fake_cuda.h"
 
 namespace specd {
@@ -29,24 +28,6 @@ constexpr uint32_t kDepth = 4;
 constexpr uint32_t kPoison = kVocab - 1;  // what rows say before and after their round
 constexpr uint64_t kRoundsMax = 1000;
 constexpr int kPatienceMs = 60'000;
-
-[[noreturn]] void Die(const std::string& what) {
-  std::fprintf(stderr, "%s (%s)\n", what.c_str(), specd_last_error());
-  std::_Exit(1);
-}
-void Check(bool is_so, const std::string& what) {
-  if (!is_so) Die(what);
-}
-void Check(const GpuResult& result, const char* what) { Check(result.ok(), what + result.text()); }
-
-void Say(const char* step) {
-  std::printf("%s\n", step);
-  std::fflush(stdout);
-}
-void AwaitLine() {
-  std::string line;
-  Check(static_cast<bool>(std::getline(std::cin, line)), "standard input closed");
-}
 
 class StreamEngine {
  public:

@@ -54,8 +54,9 @@ enum class PeerOp : uint32_t {
   kImportDevice,      // address, size_bytes -> value: the region, address
   kUnregisterRegion,  // value
   kBind,              // word: the role, value: the region, address: the offset, size_bytes: rows
-  kOpenSequence,      // value: the seed -> value: the sequence, address: its slot
-  kRound,             // value: the sequence, word: the first row -> tokens, size_bytes of them
+  kOpenSequence,  // value: the seed, word: 1 for a greedy one -> value: the sequence, address: its
+                  // slot
+  kRound,         // value: the sequence, word: the first row -> tokens, size_bytes of them
   // A forward, a round and what the engine does with its answer, all on a stream; address: the
   // sequence's next token. The target rows are those that kFillRows has filled.
   kSubmitOnStream,  // value: the sequence, word: the first row, address
@@ -63,6 +64,12 @@ enum class PeerOp : uint32_t {
   kAwaitStream,     // -> value: rounds that the stream has passed
   kSeen,            // word: which of them -> value: next token seen behind it, size_bytes: answered
   kPoll,            // -> value: the result's status; tokens, size_bytes of them
+  kGetGroup,        // -> handle: the token's text, value: bound_ranks
+  // As a rank of another process's engine (peer_member.h); the code is a SPECD_ERROR_*.
+  kJoin,        // path: the uri, handle: the token's text, word: the rank
+  kBindMember,  // address, size_bytes: rows
+  kCheckMember,
+  kLeave,
 };
 
 struct PeerRequest {

@@ -17,6 +17,7 @@
 #include "tests/support/fake_peer_gpu.h"
 #include "tests/support/gpu_peer_worker.h"
 #include "tests/support/peer_engine.h"
+#include "tests/support/peer_member.h"
 #include "tests/support/pid_namespace.h"
 
 namespace specd {
@@ -31,7 +32,7 @@ class Peer {
   GpuResult Do(const PeerRequest& request, int fd, PeerReply* reply, UniqueFd* reply_fd) {
     if (request.op < PeerOp::kCountViolations) return worker_.Do(request, fd, reply, reply_fd);
     if (request.op < PeerOp::kOpenEngine) return DoAsEngine(request, reply);
-    const int code = engine_.Do(request, reply);
+    const int code = request.op < PeerOp::kJoin ? engine_.Do(request, reply) : member_.Do(request);
     return code == SPECD_OK ? GpuResult::Ok() : GpuResult::Error(specd_last_error(), code);
   }
 
@@ -101,6 +102,7 @@ class Peer {
   GpuPeerWorker worker_{&fake_};
   std::unique_ptr<UnixConnection> daemon_;
   PeerEngine engine_{&gpu_};
+  PeerMember member_;
 };
 
 }  // namespace

@@ -62,7 +62,7 @@ int PeerEngine::Do(const PeerRequest& request, PeerReply* reply) {
       return engine_.Bind(static_cast<int>(request.word), static_cast<uint32_t>(request.value),
                           request.address, request.size_bytes);
     case PeerOp::kOpenSequence: {
-      const int code = engine_.OpenSequence(request.value, &reply->value);
+      const int code = engine_.OpenSequence(request.value, &reply->value, request.word != 0);
       reply->address = specd_sequence_slot(reply->value);
       return code;
     }
@@ -71,6 +71,14 @@ int PeerEngine::Do(const PeerRequest& request, PeerReply* reply) {
       const int code = engine_.Round(request.value, static_cast<uint32_t>(request.word), &kept);
       reply->size_bytes = kept.size();
       std::copy(kept.begin(), kept.end(), reply->tokens);
+      return code;
+    }
+    case PeerOp::kGetGroup: {
+      specd_group group = {};
+      const int code = specd_get_group(engine_.get(), &group);
+      if (code != SPECD_OK) return code;
+      reply->value = group.bound_ranks;
+      std::copy_n(group.token, std::strlen(group.token), reply->handle.begin());
       return code;
     }
     default:

@@ -59,12 +59,13 @@ class ScriptEngine {
     return specd_bind(engine_, role, &tensor);
   }
 
-  int OpenSequence(uint64_t seed, specd_sequence* sequence) {
+  int OpenSequence(uint64_t seed, specd_sequence* sequence, bool is_greedy = false) {
     specd_params params;
     specd_params_init(&params);
+    if (is_greedy) params.temperature = 0;
     params.has_seed = 1;
     params.seed = seed;
-    params.max_tokens = 1000;
+    params.max_tokens = is_greedy ? 1'000'000 : 1000;
     specd_sequence_info info = {};
     const int code = specd_open_sequence(engine_, std::to_string(seed).c_str(), &params, &info);
     *sequence = info.sequence;

@@ -8,7 +8,7 @@
 >>> result.tokens, result.num_accepted
 (array([0, 1, 2], dtype=int32), 2)
 
-Engine and its sequences are in engine.py, SamplingParams in params.py, Draft in rounds.py, what a
+Engine and its sequences are in engine.py, Member (a tensor-parallel rank) in member.py, SamplingParams in params.py, Draft in rounds.py, what a
 round returns in results.py, functions without an engine in ops.py. Nothing is compiled: ctypes over
 libspecd (_library.py says where it is looked for).
 """
@@ -16,6 +16,7 @@ libspecd (_library.py says where it is looked for).
 from ._library import Error, load
 from .arrays import BFloat16, bfloat16, pack_mask
 from .engine import Engine, Sequence
+from .member import Member
 from .ops import argmax, sample, softmax, top_k_mask, top_k_renorm, top_p_renorm
 from .params import SamplingParams
 from .results import Children, Logprob, Result, Scores
@@ -28,7 +29,7 @@ def version():
 
 
 __all__ = [
-    "BFloat16", "Children", "Draft", "DraftRequest", "Engine", "Error", "Logprob", "Result",
-    "SamplingParams", "Scores", "Sequence", "argmax", "bfloat16", "pack_mask", "sample", "softmax",
-    "top_k_mask", "top_k_renorm", "top_p_renorm", "version",
+    "BFloat16", "Children", "Draft", "DraftRequest", "Engine", "Error", "Logprob", "Member", "Result",
+    "SamplingParams", "Scores", "Sequence", "argmax", "bfloat16", "pack_mask", "sample",
+    "softmax", "top_k_mask", "top_k_renorm", "top_p_renorm", "version",
 ]

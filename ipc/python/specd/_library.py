@@ -136,6 +136,17 @@ class Sharing(Structure):
     _fields_ = [("mode", c_uint32), ("reserved", c_uint32), ("text", c_char_p)]
 
 
+class Group(Structure):
+    _fields_ = [("token", c_char_p), ("bound_ranks", c_uint32), ("reserved", c_uint32)]
+
+
+class JoinOptions(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32), ("rank", c_uint32), ("timeout_ms", c_uint32),
+        ("reserved", c_uint32), ("name", c_char_p),
+    ]
+
+
 class DraftRequest(Structure):
     _fields_ = [
         ("sequence", c_uint64), ("row", c_uint32), ("mask_row", c_int32),
@@ -237,6 +248,13 @@ FUNCTIONS = {
     "specd_stage_round": (c_int, c_void_p, c_uint64, POINTER(Draft), c_uint32),
     "specd_get_verdict": (c_int, c_void_p, POINTER(Verdict)),
     "specd_get_sharing": (c_int, c_void_p, POINTER(Sharing)),
+    "specd_get_group": (c_int, c_void_p, POINTER(Group)),
+    "specd_join_options_init": (None, POINTER(JoinOptions)),
+    "specd_join": (c_int, c_char_p, c_char_p, POINTER(JoinOptions), POINTER(c_void_p)),
+    "specd_member_bind_device": (c_int, c_void_p, c_uint64, c_uint64),
+    "specd_member_bind_fd": (c_int, c_void_p, c_int, c_uint64, c_uint64, c_uint64),
+    "specd_member_check": (c_int, c_void_p),
+    "specd_leave": (c_int, c_void_p),
     "specd_poll": (c_int, c_void_p, POINTER(Completion), c_int),
     "specd_sample_draft": (c_int, c_void_p, POINTER(DraftRequest), c_uint32,
                            POINTER(DraftChildren)),
@@ -256,6 +274,7 @@ FUNCTIONS = {
 
 _SIZED = {
     "specd_options_init": Options, "specd_tensor_init": Tensor, "specd_params_init": Params,
+    "specd_join_options_init": JoinOptions,
     "specd_engine_stats_init": EngineStats, "specd_rows_init": Rows,
     "specd_sampling_init": Sampling,
 }

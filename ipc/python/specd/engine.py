@@ -377,6 +377,14 @@ class Engine:
         check(c.load().specd_get_sharing(self.pointer, ctypes.byref(struct)))
         return SHARING[struct.mode], struct.text.decode()
 
+    def group(self):
+        """What ranks in processes of their own need to join this engine's session: a token for
+        specd.Member, to be treated as a password, and the set of the ranks whose next tokens are
+        bound by now. A daemon is needed."""
+        struct = c.Group()
+        check(c.load().specd_get_group(self.pointer, ctypes.byref(struct)))
+        return struct.token.decode(), {k for k in range(32) if struct.bound_ranks >> k & 1}
+
     def stats(self):
         """Sums since the engine was opened, by name: what was drafted, accepted, kept, and every
         degenerate case."""

@@ -1,0 +1,49 @@
+#include "daemon/member_session.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "daemon/tensor_role.h"
+#include "ipc/error.h"
+#include "ipc/include/specd/specd.h"
+
+namespace specd {
+
+absl::StatusOr<std::unique_ptr<MemberSession>> MemberSession::Join(std::shared_ptr<Session> session,
+                                                                   const JoinToken& token,
+                                                                   uint32_t rank) {
+  if (absl::Status status = session->TakeRank(token, rank); !status.ok()) return status;
+  return std::unique_ptr<MemberSession>(new MemberSession(std::move(session), rank));
+}
+
+absl::Status MemberSession::UnregisterRegion(uint32_t region) {
+  if (region == bound_region_) {
+    return MakeError(SPECD_ERROR_STATE, "region",
+                     fmt::format("region = {} has the next tokens of rank {}, which rounds write; "
+                                 "bind other memory first, or leave",
+                                 region, rank_));
+  }
+  return regions_.Unregister(region);
+}
+
+absl::Status MemberSession::Bind(TensorRole role, uint32_t region, const TensorSpec& spec) {
+  if (ReplicaOf(role) != rank_) {
+    return MakeError(SPECD_ERROR_PERMISSION, "role",
+                     fmt::format("role = {} is not for rank {}, which binds its own next tokens "
+                                 "(SPECD_NEXT_TOKEN + {}); rank 0's engine binds all else",
+                                 static_cast<uint32_t>(role), rank_, rank_));
+  }
+  absl::Status status = session_->BindRank(rank_, regions_, region, spec);
+  if (status.ok()) bound_region_ = region;
+  return status;
+}
+
+void MemberSession::Leave() {
+  if (has_left_) return;
+  has_left_ = true;
+  session_->LeaveRank(rank_);
+  regions_.device().Close();
+}
+
+}  // namespace specd

@@ -1,0 +1,35 @@
+// The numbers of control messages, as they stand in a message's header.
+//
+// Plain values; any thread.
+#pragma once
+
+#include <cstdint>
+
+namespace specd {
+
+enum class ControlType : uint16_t {
+  kHello = 1,
+  kMapped = 2,
+  kRegisterRegion = 3,
+  kBindTensor = 4,
+  kOpenSequence = 5,
+  kCloseSequence = 6,
+  kAbortSequence = 7,
+  kForkSequence = 8,
+  kGetStats = 9,
+  kRegisterDeviceRegion = 10,
+  kUnregisterRegion = 11,
+  kGetGroup = 12,
+  kJoin = 13,
+
+  kHelloReply = 101,
+  kRegionReply = 102,
+  kSequenceReply = 103,
+  kOkReply = 104,
+  kErrorReply = 105,
+  kStatsReply = 106,
+  kGroupReply = 107,
+  kJoinReply = 108,
+};
+
+}  // namespace specd

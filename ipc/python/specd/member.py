@@ -1,0 +1,85 @@
+"""Member: a tensor-parallel rank in a process of its own, in the session of rank 0's engine."""
+
+import ctypes
+import fcntl
+import mmap
+import os
+import weakref
+
+import numpy as np
+
+from . import _library as c
+from ._library import check, refusal, text_bytes
+from .arrays import integer
+
+# As in Linux's <fcntl.h>; the module has them by name only in newer Pythons.
+_F_ADD_SEALS, _F_SEAL_SHRINK = 1033, 2
+
+
+class Member:
+    """Rank `rank` (1 .. 7) of the engine whose Engine.group() gave `token`, over the same daemon.
+
+    >>> member = specd.Member("unix:/run/specd/specd.sock", token, rank=1)
+    >>> ids = member.next_tokens(max_sequences)  # or, on a GPU, with address=tensor.data_ptr()
+
+    Options are those of specd_join_options: timeout_ms, name. One thread at a time.
+    """
+
+    def __init__(self, uri, token, rank, **options):
+        struct = c.initialised(c.JoinOptions, "specd_join_options_init")
+        struct.rank = integer(rank, "rank")
+        for name, value in options.items():
+            if name == "name":
+                struct.name = text_bytes(value, name)
+            elif name == "timeout_ms":
+                struct.timeout_ms = integer(value, name)
+            else:
+                raise refusal(f"{name}: no such option; the options are timeout_ms, name")
+        pointer = ctypes.c_void_p()
+        check(c.load().specd_join(text_bytes(uri, "uri"), text_bytes(token, "token"),
+                                  ctypes.byref(struct), ctypes.byref(pointer)))
+        self.rank, self._pointer = struct.rank, pointer
+        # Also run when the interpreter ends.
+        self._leaver = weakref.finalize(self, c.load().specd_leave, pointer)
+
+    @property
+    def pointer(self):
+        if not self._leaver.alive:
+            raise refusal("the member has left")
+        return self._pointer
+
+    def next_tokens(self, num_rows, address=None):
+        """An int32 array of num_rows ids (rank 0's max_sequences, or more): after every round of
+        rank 0 the last token of each sequence, at its .slot. With an address they lie in device
+        memory there instead, and None is returned; that memory may be freed once this was called
+        again, or leave() has returned. An array from an earlier call is written no more."""
+        num_rows = integer(num_rows, "num_rows", 1, 2**31 - 1)
+        if address is not None:
+            check(c.load().specd_member_bind_device(
+                self.pointer, integer(address, "address", 0, 2**64 - 1), num_rows))
+            return None
+        fd = os.memfd_create("specd-next-tokens", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        try:
+            os.ftruncate(fd, 4 * num_rows)
+            fcntl.fcntl(fd, _F_ADD_SEALS, _F_SEAL_SHRINK)
+            memory = mmap.mmap(fd, 4 * num_rows)
+            check(c.load().specd_member_bind_fd(self.pointer, fd, 4 * num_rows, 0, num_rows))
+        finally:
+            os.close(fd)
+        return np.frombuffer(memory, np.int32)
+
+    def check(self):
+        """Raises Error once the session or the daemon has ended; cheap."""
+        check(c.load().specd_member_check(self.pointer))
+
+    def leave(self):
+        """Ends the membership; when it has returned, device memory may be freed."""
+        code = self._leaver()
+        if code is not None:  # the first time
+            check(code)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.leave()
