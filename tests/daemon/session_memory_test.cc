@@ -3,9 +3,11 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <functional>
 #include <string>
 #include <thread>
 
+#include "daemon/member_session.h"
 #include "ipc/error.h"
 #include "ipc/include/specd/specd.h"
 #include "tests/daemon/device_fixture.h"
@@ -38,11 +40,12 @@ struct Fixture : SessionFixture {
     hooked->hook = [this](const RoundBatch& batch) { batches.push_back(batch); };
   }
 
-  uint32_t RegisterDevice() {
+  uint32_t RegisterDevice() { return RegisterDevice(session->device_regions()); }
+  uint32_t RegisterDevice(DeviceRegions& regions) {
     DeviceRegionSpec spec = test::SpecOf(peer);
     spec.offset_bytes = 4096;
     spec.size_bytes = 64 * kRowBytes;
-    const auto region = session->device_regions().Register(spec, {}, peer.pid());
+    const auto region = regions.Register(spec, {}, peer.pid());
     REQUIRE(region.ok());
     return *region;
   }
@@ -50,11 +53,35 @@ struct Fixture : SessionFixture {
   absl::Status Bind(TensorRole role, uint32_t region, const TensorSpec& spec) {
     return session->Bind(role, region, spec);
   }
-  void Round() {
-    const SequenceHandle s = Open("r");
+  void Round(const std::string& name = "r") {
+    const SequenceHandle s = Open(name);
     backend->script = {Confirm(0, {1})};
     REQUIRE(Submit({s}) == PushResult::kOk);
     REQUIRE(session->Step());
+  }
+
+  // Has the control thread do that in the middle of a round: is the one import there to its end?
+  bool StaysMappedInRound(const std::function<void()>& end) {
+    std::atomic<bool> started{false};
+    std::thread control;
+    bool was_mapped = true;
+    hooked->hook = [&](const RoundBatch& batch) {
+      batches.push_back(batch);
+      control = std::thread([&] {
+        started = true;
+        end();
+      });
+      while (!started) std::this_thread::yield();
+      // Time enough to unmap it, if nothing held that back.
+      for (int i = 0; i < 20000 && was_mapped; ++i) {
+        std::this_thread::yield();
+        was_mapped = platform.gpu->num_imports() == 1;
+      }
+    };
+    Round();
+    control.join();
+    hooked->hook = [this](const RoundBatch& batch) { batches.push_back(batch); };
+    return was_mapped;
   }
 
   test::SeenPlatform platform;
@@ -156,26 +183,27 @@ TEST_SUITE("process") {
     Fixture f;
     const uint32_t device = f.RegisterDevice();
     REQUIRE(f.Bind(TensorRole::kTargetRows, device, {SPECD_FLOAT32, 0, 4, 0}).ok());
-    std::atomic<bool> started{false};
-    std::thread control;
-    bool was_mapped = true;
-    f.hooked->hook = [&](const RoundBatch&) {
-      control = std::thread([&] {
-        started = true;
-        f.session->EndAll();
-      });
-      while (!started) std::this_thread::yield();
-      // Time enough to unmap it, if nothing held that back.
-      for (int i = 0; i < 20000 && was_mapped; ++i) {
-        std::this_thread::yield();
-        was_mapped = f.platform.gpu->num_imports() == 1;
-      }
-    };
-    f.Round();
-    control.join();
-    CHECK(was_mapped);
+    CHECK(f.StaysMappedInRound([&] { f.session->EndAll(); }));
     CHECK(f.platform.gpu->num_imports() == 0);
     CHECK_FALSE(f.session->Step());
+  }
+
+  TEST_CASE(
+      "a rank that leaves waits for the round that writes its memory, and is in no later one") {
+    Fixture f;
+    const absl::StatusOr<JoinToken> token = f.session->MakeToken();
+    REQUIRE(token.ok());
+    const auto member = MemberSession::Join(f.session, *token, 3);
+    REQUIRE(member.ok());
+    const uint32_t region = f.RegisterDevice((*member)->regions().device());
+    REQUIRE((*member)->Bind(static_cast<TensorRole>(4 + 3), region, {0, 0, 4, 0}).ok());
+    CHECK(f.StaysMappedInRound([&] { (*member)->Leave(); }));
+    CHECK(f.platform.gpu->num_imports() == 0);
+    f.Round("behind it");
+    REQUIRE(f.batches.size() == 2);
+    CHECK(f.batches[0].num_next_tokens == 1);
+    CHECK(f.batches[1].num_next_tokens == 0);
+    CHECK(f.session->bound_ranks() == 0);
   }
 }
 
