@@ -2,6 +2,7 @@
 // a place is free again, and what ends with what.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <string>
 #include <thread>
 #include <utility>
@@ -53,8 +54,7 @@ TEST_SUITE("unit") {
     CHECK(second.Written() == Written{{16 + slot_b, 3}});
     const int32_t drafts[] = {1, 2, 7};
     CHECK(engine.Round(ChainDraft(a, 3, drafts, engine.rows)).num_kept == 3);
-    CHECK(first.Written() == Written{{std::min(slot_a, slot_b), slot_a < slot_b ? 3 : 3},
-                                     {std::max(slot_a, slot_b), 3}});
+    CHECK(first.Written() == Written{{std::min(slot_a, slot_b), 3}, {std::max(slot_a, slot_b), 3}});
     CHECK(engine.Sample(a, 3).tokens[0] == 4);
     // Bound anew, the old memory is left alone.
     RankMemory moved;
