@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "daemon/control_server.h"
+#include "daemon/daemon_device.h"
 #include "daemon/logging.h"
 #include "daemon/mps.h"
 #include "daemon/publisher.h"
@@ -24,7 +25,6 @@
 #include "daemon/version.h"
 #include "ipc/error.h"
 #include "ipc/include/specd/specd.h"
-#include "kernels/cuda/driver_platform.h"
 
 namespace specd {
 namespace {
@@ -94,7 +94,7 @@ absl::Status Daemon::Start() {
   if (!profile.ok()) return profile.status();
   profile_ = *std::move(profile);
   // A device that is not there is an error now, not when the first engine attaches.
-  if (absl::Status status = MakeBackend(config_.device).status(); !status.ok()) return status;
+  if (absl::Status status = MakeDaemonBackend(config_.device).status(); !status.ok()) return status;
   if (config_.device == "cuda") StartDevice();
   if (absl::Status status = StartControl(); !status.ok()) return status;
   return StartTextSide();
@@ -142,7 +142,7 @@ absl::Status Daemon::StartTextSide() {
 }
 
 void Daemon::StartDevice() {
-  platform_ = MakeCudaPlatform();
+  platform_ = MakeDaemonPlatform();
   importer_ = std::make_unique<DeviceImporter>(platform_.get(), [this] { DeviceFailed(); });
   std::vector<GpuDevice> devices;
   if (!platform_->ListDevices(&devices).ok()) return;  // said to the engine that wants to share
@@ -181,7 +181,7 @@ absl::Status Daemon::StartControl() {
 }
 
 absl::StatusOr<std::shared_ptr<Session>> Daemon::OpenSession(const HelloRequest& request) {
-  absl::StatusOr<std::unique_ptr<Backend>> backend = MakeBackend(config_.device);
+  absl::StatusOr<std::unique_ptr<Backend>> backend = MakeDaemonBackend(config_.device);
   if (!backend.ok()) return backend.status();
   SessionOptions options;
   options.identity = {next_session_id_, epoch_};

@@ -70,7 +70,7 @@ class StreamTest(ProcessTest):
 
     def test_an_engine_that_is_never_ready_disturbs_nobody_alive_or_dead(self):
         daemon = self.ids_only()
-        never = self.stream_engine("never")
+        never = self.stream_engine("held")
         self.until(never, "held")
         self.ends_well(self.stream_engine("rounds", "200"))
         self.kill(never)
@@ -79,9 +79,18 @@ class StreamTest(ProcessTest):
         self.ends_well(self.stream_engine("rounds", "200"))
         self.stop(daemon)
 
+    def test_an_engine_that_is_late_gets_its_answer_when_its_rows_are_ready(self):
+        daemon = self.ids_only()
+        late = self.stream_engine("held")
+        self.until(late, "held")
+        self.ends_well(self.stream_engine("rounds", "50"))
+        self.go_on(late)
+        self.ends_well(late)
+        self.stop(daemon)
+
     def test_a_daemon_that_is_asked_to_stop_does_not_wait_for_rows_for_ever(self):
         daemon = self.ids_only()
-        never = self.stream_engine("never")
+        never = self.stream_engine("held")
         self.until(never, "held")
         daemon.signal(signal.SIGTERM)
         self.assertEqual(daemon.process.wait(timeout=PATIENCE_S), 0)

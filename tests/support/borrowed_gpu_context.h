@@ -10,7 +10,7 @@
 
 namespace specd {
 
-class BorrowedGpuContext final : public GpuContext {
+class BorrowedGpuContext : public GpuContext {
  public:
   explicit BorrowedGpuContext(GpuContext* gpu) : gpu_(*gpu) {}
 

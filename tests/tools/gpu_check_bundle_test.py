@@ -6,7 +6,7 @@ import re
 import subprocess
 import unittest
 
-from gpu_check_test import FACTS, PATIENCE_S, SOURCE, GpuCheckTest
+from gpu_check_support import FACTS, PATIENCE_S, SOURCE, GpuCheckTest
 
 BUILD = os.environ["SPECD_BUILD"]
 # What a bundle may ask of the machine: glibc, from its dynamic linker to its maths.
@@ -121,9 +121,12 @@ except specd.Error as error:
             if check["name"] == "timings":
                 self.assertRegex(check["detail"], "^specd-bench: no device")
                 continue
-            self.assertTrue(check["name"].startswith(("CUDA ", "attach ")), check)
+            self.assertTrue(check["name"].startswith(("CUDA ", "attach ", "daemon ")), check)
             if check["name"].startswith("CUDA "):
                 self.assertRegex(check["detail"], '^backend "cuda" needs an NVIDIA driver')
+            elif check["name"].startswith("daemon "):
+                self.assertRegex(check["detail"],
+                                 '^the daemon ends: specd: backend "cuda" needs an NVIDIA driver')
             else:
                 self.assertRegex(check["detail"], "^error: .*driver")
 

@@ -1,4 +1,4 @@
-"""What specd-bench and peers.py write on a device, by hand, and the tables that `run` makes of it."""
+"""What specd-bench, specd-gpu-daemon and peers.py write on a device, by hand, and the tables of it."""
 
 TIMINGS = """\
 {"suite":"gpu","case":"greedy","vocab":128256,"batch":64,"draft":5,"dtype":"bf16","method":"greedy",\
@@ -17,6 +17,18 @@ TIMINGS_TABLE = """\
 | greedy | 31.123 |  25.303 | read       | 1.2300 |         1.25 |           |  true |  64 |   5 | 128256 | bf16  | cold  |    6144 |
 | greedy |  7.500 |   2.500 | read       | 3.0000 |              |      6.00 | false |   1 |   5 | 128256 | bf16  | cold  |      96 |
 | exp2   |  7.500 |   5.000 | ex2.approx | 1.5000 |              |           |       |   1 |   5 | 128256 | fp32  | warm  |       0 |
+"""
+DAEMON = """\
+{"suite":"daemon","road":"submit","median_us":29.5,"p99_us":41.2,"sharing":"MPS","batch":1,"draft":0,\
+"vocab":128256,"dtype":"bf16","rounds":500}
+{"suite":"daemon","road":"stream, host waits","median_us":1210.4,"p99_us":4100.0,\
+"sharing":"time-sliced","batch":16,"draft":3,"vocab":128256,"dtype":"bf16","rounds":500}
+"""
+DAEMON_TABLE = """\
+| road               | median us | p99 us | sharing     |   B |   K |      V | dtype | rounds |
+| ------------------ | --------: | -----: | ----------- | --: | --: | -----: | ----- | -----: |
+| submit             |      29.5 |   41.2 | MPS         |   1 |   0 | 128256 | bf16  |    500 |
+| stream, host waits |    1210.4 | 4100.0 | time-sliced |  16 |   3 | 128256 | bf16  |    500 |
 """
 PEERS = """\
 {

@@ -1,109 +1,19 @@
 """tools/gpu_check without a GPU: what `run` concludes from what programs say."""
 
 import json
-import os
 import pathlib
 import shutil
 import subprocess
 import sys
-import tempfile
 import unittest
 
-from gpu_check_measurements import PEERS, PEERS_TABLE, TIMINGS, TIMINGS_TABLE
-
-SOURCE = pathlib.Path(os.environ["SPECD_SOURCE"])
-PATIENCE_S = 120
-
-FACTS = """printf 'device\\t0\\tNVIDIA "Quoted" \\\\Card\\tGPU-1234\\n'"""
-NO_DEVICE = """printf 'none\\tthe driver shows no device\\n'; exit 3"""
-# As doctest does it: a comma in the name of a test is escaped, or it names two of which none exists.
-PASSES = """
-case "$*" in
-  *--list-test-cases*) printf '[doctest] listing\\n===\\nalpha, or: one\\nbeta\\n===\\n' ;;
-  *--test-case=alpha,*) printf '[doctest] test cases:  0 |  0 passed | 0 failed |\\n' ;;
-  *) printf 'MESSAGE: compared 12 answers\\n[doctest] test cases:  1 |  1 passed | 0 failed |\\n'
-     printf '[doctest] Status: SUCCESS!\\n' ;;
-esac
-"""
-ATTACH = """
-case "$*" in
-  *--list*) printf 'words\\tthat they hand over\\nmany\\thow many\\n' ;;
-  *imported_read*) printf 'pass\\tsums\\n' ;;
-  *words*) printf 'pass\\t20 rounds, pipes: %s\\n' "$CUDA_MPS_PIPE_DIRECTORY" ;;
-  *) echo 'noise'; printf 'observed\\t32 held up another\\n' ;;
-esac
-"""
-# What the attach checks say after all others, and that there is neither MPS nor torch.
-SHARED = ["pass", "observed", "skipped", "skipped"]
-MEASURES = """printf '{"case":"greedy","arguments":"%s"}\\n{"case":"token"}\\n' "$*"; echo noise >&2"""
-SANITIZER_PASSES = """
-while [ "${1#-}" != "$1" ]; do shift 2; done
-"$@" && [ -n "$SPECD_GPU_QUICK" ] && [ -n "$SPECD_REQUIRE_GPU" ] &&
-  printf '========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)\\n'
-"""
+from gpu_check_measurements import (DAEMON, DAEMON_TABLE, PEERS, PEERS_TABLE, TIMINGS,
+                                    TIMINGS_TABLE)
+from gpu_check_support import (ATTACH, DAEMON_CHECKS, MEASURES, NO_DEVICE, PASSES, PATIENCE_S,
+                               SANITIZER_PASSES, SHARED, SOURCE, StandInTest)
 
 
-class GpuCheckTest(unittest.TestCase):
-    def setUp(self):
-        # A space in the path, because a bundle may lie anywhere.
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="specd gpu-check-"))
-        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
-        self.bundle = self.folder / "gpu_check"
-
-    def program(self, path, text):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)
-        path.write_text("#!/bin/sh\n" + text)
-        path.chmod(0o755)
-
-    def run_bundle(self, *arguments, environment=None):
-        """Runs it with nothing of this environment, and returns the process and its results."""
-        out = self.folder / "out"
-        process = subprocess.run(
-            [self.bundle / "run", "--out", out, *arguments], env=environment or {}, text=True,
-            stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE_S, check=False)
-        results = out / "results.json"
-        self.assertTrue(results.exists(), process.stdout + process.stderr)
-        self.assertNotIn("\x1b", process.stdout + process.stderr)
-        results = json.loads(results.read_text())
-        timed = any(check["name"] == "timings" for check in results["checks"])
-        self.assertEqual(sorted(file.name for file in out.iterdir()
-                                if file.name != "peers.json"),
-                         ["log.txt", "results.json", "results.md"] + ["timings.jsonl"] * timed)
-        for check in results["checks"]:
-            self.assertEqual(sorted(check), ["detail", "name", "seconds", "status"])
-            self.assertIn(f"| {check['name']} | {check['status']} |",
-                          (out / "results.md").read_text())
-        return process, results
-
-
-class RunTest(GpuCheckTest):
-    """The programs are stand-ins, so that every outcome can be had."""
-
-    def setUp(self):
-        super().setUp()
-        self.bundle.mkdir()
-        shutil.copy(SOURCE / "tools/gpu_check/run", self.bundle)
-        (self.bundle / "share").mkdir()
-        for script in ("lib.sh", "gpu_check/results.sh"):
-            shutil.copy(SOURCE / "tools" / script, self.bundle / "share")
-        (self.bundle / "VERSION").write_text("1.2.3 abc\nglibc 2.36\n")
-        self.facts = self.bundle / "bin/specd-gpu-facts"
-        self.tests = self.bundle / "bin/specd_kernels_test"
-        self.sanitizer = self.folder / "tools/compute-sanitizer"
-        self.program(self.facts, FACTS)
-        self.program(self.tests, PASSES)
-        self.attach = self.bundle / "bin/specd-gpu-attach"
-        self.program(self.attach, ATTACH)
-        for name in ("peers.py", "peers_samplers.py", "peers_specd.py"):
-            shutil.copy(SOURCE / "tools/gpu_check" / name, self.bundle / "share")
-        self.bench = self.bundle / "bin/specd-bench"
-        self.program(self.bench, MEASURES)
-        self.path = {"PATH": f"{self.sanitizer.parent}:/usr/bin:/bin"}
-
-    def statuses(self, results):
-        return [check["status"] for check in results["checks"]]
-
+class RunTest(StandInTest):
     def test_everything_passes(self):
         self.program(self.sanitizer, SANITIZER_PASSES)
         process, results = self.run_bundle("--sanitizer", environment=self.path)
@@ -119,7 +29,8 @@ class RunTest(GpuCheckTest):
             [f"compute-sanitizer {tool}"
              for tool in ("memcheck", "racecheck", "synccheck", "initcheck",
                           "memcheck of imported memory")] +
-            ["attach words", "attach many", "attach under MPS", "peers"])
+            ["attach words", "attach many", "daemon rounds", "daemon round_time",
+             "attach under MPS", "daemon under MPS", "peers"])
         self.assertEqual(self.statuses(results), ["pass"] * 9 + SHARED)
         self.assertEqual(results["checks"][10]["detail"], "32 held up another")
         self.assertEqual(results["checks"][1]["detail"], "compared 12 answers")
@@ -259,13 +170,35 @@ class RunTest(GpuCheckTest):
                 self.program(self.attach, f'case "$*" in *--check*many*) {text};; esac\n{ATTACH}')
                 process, results = self.run_bundle("--no-sanitizer", "--limit_s=1")
                 self.assertEqual(process.returncode, 1)
-                self.assertEqual(self.statuses(results)[-4:],
-                                 ["pass", "fail", "skipped", "skipped"])
-                self.assertIn(expected, results["checks"][-3]["detail"])
+                self.assertEqual(self.statuses(results)[-7:], ["pass", "fail"] + SHARED[2:])
+                self.assertIn(expected, results["checks"][-6]["detail"])
         self.program(self.attach, "exit 127")
         process, results = self.run_bundle("--no-sanitizer")
         self.assertEqual(process.returncode, 1)
-        self.assertEqual(self.statuses(results)[-3:], ["fail", "skipped", "skipped"])
+        self.assertEqual(self.statuses(results)[-6:], ["fail"] + SHARED[2:])
+
+    def test_a_daemon_check_that_fails_stops_no_other(self):
+        text = "printf 'fail\\tround 3 gives token 7 instead of 1\\n'; exit 1"
+        self.program(self.daemon_checks, f'case "$*" in *--check*rounds*) {text};; esac\n{DAEMON_CHECKS}')
+        process, results = self.run_bundle("--no-sanitizer")
+        self.assertEqual(process.returncode, 1)
+        self.assertEqual(self.statuses(results)[-7:],
+                         ["pass", "observed", "fail", "observed"] + ["skipped"] * 3)
+        self.assertEqual(results["checks"][-5]["detail"], "round 3 gives token 7 instead of 1")
+        self.program(self.daemon_checks, "exit 127")
+        process, results = self.run_bundle("--no-sanitizer")
+        self.assertEqual(process.returncode, 1)
+        self.assertEqual(self.statuses(results)[-4:], ["fail"] + ["skipped"] * 3)
+
+    def test_daemon_checks_get_the_bundles_daemon_and_a_folder_that_goes(self):
+        for arguments, rounds in (((), "500"), (("--quick",), "100")):
+            results = self.run_bundle("--no-sanitizer", *arguments)[1]
+            said = results["checks"][-5]["detail"]
+            self.assertIn(f"--daemon {self.bundle}/bin/specd ", said)
+            self.assertIn(f" --rounds {rounds} ", said)
+            folder = pathlib.Path(said.split("--folder ")[1].split(" --rounds")[0])
+            self.assertTrue(folder.is_absolute())
+            self.assertFalse(folder.exists())
 
     def test_mps_is_started_with_pipes_of_its_own_and_ended(self):
         control = self.sanitizer.parent / "nvidia-cuda-mps-control"
@@ -276,20 +209,25 @@ test "$1" = -d || cat >> '{log}'
 """)
         process, results = self.run_bundle("--no-sanitizer", environment=self.path)
         self.assertEqual(process.returncode, 0, process.stdout + process.stderr)
-        self.assertEqual([check["name"] for check in results["checks"][-5:]],
-                         ["attach words", "attach many", "attach words under MPS",
-                          "attach many under MPS", "peers"])
+        shared = ["attach words", "attach many", "daemon rounds", "daemon round_time"]
+        self.assertEqual([check["name"] for check in results["checks"][-9:]],
+                         shared + [f"{name} under MPS" for name in shared] + ["peers"])
         pipe, same, said = log.read_text().splitlines()
         self.assertEqual((pipe, said), (same, "quit"))
         self.assertFalse(pathlib.Path(pipe).exists())
-        self.assertTrue(results["checks"][-5]["detail"].endswith("pipes: "))
-        self.assertTrue(results["checks"][-3]["detail"].endswith(pipe))
+        for without, under in ((-9, -5), (-7, -3)):
+            self.assertTrue(results["checks"][without]["detail"].endswith("pipes: "))
+            self.assertTrue(results["checks"][under]["detail"].endswith(pipe))
+        lines = (self.folder / "out/daemon.jsonl").read_text().splitlines()
+        self.assertEqual(len(lines), 2)
         self.program(control, "echo 'an MPS of another user'; exit 1")
         process, results = self.run_bundle("--no-sanitizer", environment=self.path)
         self.assertEqual(process.returncode, 0)
-        self.assertIn("another user", results["checks"][-2]["detail"])
+        for check in results["checks"][-3:-1]:
+            self.assertIn("another user", check["detail"])
         process, results = self.run_bundle("--no-sanitizer", "--no-mps", environment=self.path)
-        self.assertIn("--no-mps", results["checks"][-2]["detail"])
+        for check in results["checks"][-3:-1]:
+            self.assertIn("--no-mps", check["detail"])
 
     def test_peers_are_observed_skipped_or_fail(self):
         python = self.sanitizer.parent / "python3"
@@ -314,15 +252,26 @@ test "$1" = -d || cat >> '{log}'
     def test_measurements_are_tables_in_results_md(self):
         self.program(self.bench, f"cat <<'E'\n{TIMINGS}E\n")
         self.program(self.sanitizer.parent / "python3", f"cat > \"$4\" <<'E'\n{PEERS}E\n")
-        process, results = self.run_bundle("--no-sanitizer", environment=self.path)
+        self.program(self.daemon_checks, f"""
+case "$*" in *round_time*) cat <<'E'
+{DAEMON}E
+printf 'observed\\tsome\\n'; exit ;; esac
+{DAEMON_CHECKS}""")
+        process, results = self.run_bundle("--no-sanitizer", environment=self.path,
+                                           peers_measure=True)
         self.assertEqual(process.returncode, 0, process.stdout + process.stderr)
         text = (self.folder / "out/results.md").read_text()
         self.assertNotIn("\x1b", text)
-        timings, peers = text.split("## Timings")[1].split("## Peers")
+        timings, rest = text.split("## Timings")[1].split("## Rounds of the daemon")
+        daemon, peers = rest.split("## Peers")
         self.assertEqual([line for line in timings.splitlines() if line.startswith("|")],
                          TIMINGS_TABLE.splitlines())
+        self.assertEqual([line for line in daemon.splitlines() if line.startswith("|")],
+                         DAEMON_TABLE.splitlines())
         self.assertEqual([line for line in peers.splitlines() if line.startswith("|")],
                          PEERS_TABLE.splitlines())
+        # What an earlier run has measured is none of the next one's.
+        self.run_bundle("--no-sanitizer", "--no-peers", environment=self.path)
 
     def test_without_measurements_there_are_no_tables(self):
         self.run_bundle("--no-sanitizer", "--no-peers")

@@ -136,6 +136,12 @@ print_measurements() {
       'target ratio=target' 'target us=target_us' met=met B=batch K=draft V=vocab dtype=dtype \
       state=state checked=checked <"${out}/timings.jsonl"
   fi
+  if [[ -s "${out}/daemon.jsonl" ]]; then
+    printf '\n## Rounds of the daemon\n\nus: from the call that submits to the answer, as the engine '
+    printf 'sees it.\n\n'
+    print_table road=road 'median us=median_us' 'p99 us=p99_us' sharing=sharing B=batch K=draft \
+      V=vocab dtype=dtype rounds=rounds <"${out}/daemon.jsonl"
+  fi
   if [[ -s "${out}/peers.json" ]]; then
     printf '\n## Peers\n\nus: a round over the same tensors. ratio: to the peer of specd under of. '
     printf 'Targets are lower bounds.\n\n'

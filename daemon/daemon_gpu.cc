@@ -1,0 +1,14 @@
+// The real processors of this machine. A file of its own, so that tests can link pretended ones in
+// its place.
+#include "daemon/daemon_device.h"
+#include "kernels/cuda/driver_platform.h"
+
+namespace specd {
+
+std::unique_ptr<GpuPlatform> MakeDaemonPlatform() { return MakeCudaPlatform(); }
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeDaemonBackend(std::string_view name) {
+  return MakeBackend(name);
+}
+
+}  // namespace specd

@@ -1,0 +1,104 @@
+// The daemon's processors over the pretended GPU, in the place of daemon/daemon_gpu.cc: rounds of
+// every session are CudaBackend's, on an emulated device.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "daemon/daemon_device.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "tests/support/fake_gpu_driver.h"
+#include "tests/tools/fake_process_gpu.h"
+
+namespace specd {
+namespace {
+
+constexpr int kRoundsBeforeFault = 20;
+
+// A device for each session, for the life of the process.
+FakeGpu* MakeDevice() {
+  static std::mutex mutex;
+  static auto* const devices = new std::deque<FakeGpu>;
+  const std::lock_guard<std::mutex> lock(mutex);
+  FakeGpu& device = devices->emplace_back();
+  device.is_imported = [](const void* place) {
+    GpuAllocation allocation;
+    return FakeProcessGpu().Describe(reinterpret_cast<GpuAddress>(place), &allocation).ok();
+  };
+  return &device;
+}
+
+// A backend with what SPECD_FAKE_FAULT breaks.
+class FaultyBackend final : public Backend {
+ public:
+  explicit FaultyBackend(std::unique_ptr<Backend> backend) : backend_(std::move(backend)) {}
+
+  std::string_view name() const override { return backend_->name(); }
+  std::string_view device_uuid() const override { return backend_->device_uuid(); }
+  absl::Status Prepare(const BackendLimits& limits) override { return backend_->Prepare(limits); }
+  absl::Status Transform(const TransformBatch& batch) override {
+    return backend_->Transform(batch);
+  }
+
+  absl::Status Run(const RoundBatch& batch) override {
+    const bool is_faulty = ++num_rounds_ > kRoundsBeforeFault;
+    if (is_faulty && HasFakeFault("device")) return absl::InternalError("the device has failed");
+    while (is_faulty && HasFakeFault("stuck")) pause();
+    absl::Status status = backend_->Run(batch);
+    if (is_faulty && HasFakeFault("answer")) ++batch.tokens[0];
+    if (HasFakeFault("early_next_token") && !next_tokens_.empty() && status.ok()) {
+      usleep(5'000);  // so that a stop is likely to come before
+      RoundBatch early = batch;
+      early.next_tokens = next_tokens_.data();
+      early.num_next_tokens = static_cast<int32_t>(next_tokens_.size());
+      status = backend_->WriteNextTokens(early);
+    }
+    return status;
+  }
+  absl::Status WriteNextTokens(const RoundBatch& batch) override {
+    if (HasFakeFault("next_token")) return absl::OkStatus();
+    next_tokens_.assign(batch.next_tokens, batch.next_tokens + batch.num_next_tokens);
+    return backend_->WriteNextTokens(batch);
+  }
+
+ private:
+  const std::unique_ptr<Backend> backend_;
+  int num_rounds_ = 0;
+  std::vector<TokenArray> next_tokens_;
+};
+
+// "outlives": the process that is stopped and killed is not the one that serves. That one ends by
+// itself.
+[[gnu::constructor]] void ForkIfAsked() {
+  if (!HasFakeFault("outlives")) return;
+  const pid_t child = fork();
+  if (child > 0) {
+    waitpid(child, nullptr, 0);
+    _exit(0);
+  }
+  alarm(60);
+}
+
+}  // namespace
+
+std::unique_ptr<GpuPlatform> MakeDaemonPlatform() {
+  // What an engine leaves behind breaks the device.
+  if (HasFakeFault("close")) {
+    FakeProcessGpu().Inject({.call = "Close", .code = kGpuIllegalAddress, .is_sticky = true});
+  }
+  return MakeFakeProcessPlatform();
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeDaemonBackend(std::string_view name) {
+  if (name != "cuda") return MakeBackend(name);
+  absl::StatusOr<std::unique_ptr<Backend>> made =
+      MakeCudaBackend(std::make_unique<FakeGpuDriver>(MakeDevice()));
+  if (!made.ok()) return made;
+  return std::make_unique<FaultyBackend>(*std::move(made));
+}
+
+}  // namespace specd

@@ -1,0 +1,160 @@
+"""The daemon's checks of tools/gpu_check over the pretended GPU: the daemon's program and engines are
+real processes, and `run` plays them as in the bundle. Then with one thing broken at a time."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import time
+import unittest
+
+from gpu_check_support import GpuCheckTest, PATIENCE_S, StandInTest
+
+CHECKS = pathlib.Path(os.environ["SPECD_GPU_DAEMON_FAKE"])
+DAEMON = pathlib.Path(os.environ["SPECD_DAEMON_FAKE"])
+NAMES = ["rounds", "pair", "host_waits", "engine_killed", "late_engine", "late_daemon",
+         "daemon_killed", "round_time"]
+
+
+def processes_of(folder):
+    """The processes that have the folder in their command line, by id."""
+    found = []
+    for process in pathlib.Path("/proc").iterdir():
+        try:
+            if process.name.isdigit() and str(folder).encode() in (process / "cmdline").read_bytes():
+                found.append(int(process.name))
+        except OSError:
+            continue  # it has ended
+    return found
+
+
+class DaemonTest(GpuCheckTest):
+    def play(self, name, fault="", *arguments, daemon=DAEMON):
+        """Plays one check, and returns its status and detail. Nothing of it is left."""
+        process = subprocess.run(
+            [CHECKS, "--check", name, "--daemon", daemon, "--folder", self.folder, "--rounds", "40",
+             *arguments], env={"SPECD_FAKE_FAULT": fault}, text=True, stdin=subprocess.DEVNULL,
+            capture_output=True, timeout=PATIENCE_S, check=False)
+        self.assertEqual(process.stderr, "")
+        self.assertEqual(list(self.folder.glob("check.*")), [])
+        status, detail = process.stdout.splitlines()[-1].split("\t")
+        self.assertEqual(process.returncode, 1 if status == "fail" else 0, process.stdout)
+        if fault != "outlives":
+            self.assertEqual(processes_of(self.folder), [])
+        return status, detail
+
+    def fails(self, name, fault, expected, *arguments):
+        with self.subTest(name, fault=fault):
+            status, detail = self.play(name, fault, *arguments)
+            self.assertEqual(status, "fail", detail)
+            self.assertRegex(detail, expected)
+
+    def test_a_wrong_answer_is_seen_on_every_road(self):
+        for name in ("rounds", "pair", "host_waits", "round_time", "engine_killed", "late_engine",
+                     "daemon_killed"):
+            self.fails(name, "answer", "sequence 0 gives token .* instead of")
+
+    def test_next_tokens_that_are_not_on_the_device_are_missed(self):
+        for name in ("rounds", "host_waits"):
+            self.fails(name, "next_token", "finds next token 0 instead of")
+
+    def test_a_stream_that_does_not_wait_is_seen(self):
+        before = "passed round .* before the answer|gives token 63 instead"
+        for name in ("rounds", "pair", "late_engine"):
+            self.fails(name, "no_wait", before)
+        self.fails("host_waits", "no_host_wait", "does not come to 'ok'", "--patience_ms", "1000")
+
+    def test_an_engine_that_breaks_the_device_or_the_daemon_is_seen_by_the_other(self):
+        self.fails("engine_killed", "close", "has status 5|ended")
+        for name in ("engine_killed", "late_engine"):
+            self.fails(name, "stuck", "does not come to", "--patience_ms", "3000")
+        self.fails("rounds", "device", "has status 5")
+
+    def test_a_daemon_that_writes_when_it_is_too_late_is_seen(self):
+        self.fails("late_daemon", "early_next_token", "written over the engine's own next tokens")
+
+    def test_a_daemon_that_is_not_stopped_or_killed_is_none(self):
+        for name, expected in (("late_daemon", "a stopped daemon has answered"),
+                               ("daemon_killed", "a dead daemon has|the stream does not wait")):
+            self.fails(name, "outlives", expected)
+            for process in processes_of(self.folder):
+                os.kill(process, signal.SIGKILL)
+
+    def test_a_daemon_that_does_not_start(self):
+        for daemon, expected in ((self.folder / "none", "cannot be started"),
+                                 (pathlib.Path("/bin/false"), "the daemon ends: no output")):
+            status, detail = self.play("rounds", daemon=daemon)
+            self.assertEqual(status, "fail")
+            self.assertIn(expected, detail)
+
+    def test_arguments(self):
+        for arguments in (["--nonsense"], ["--check"], ["--check", "no such check"], []):
+            process = subprocess.run([CHECKS, *arguments], capture_output=True, text=True,
+                                     timeout=PATIENCE_S, check=False)
+            self.assertEqual(process.returncode, 2, arguments)
+            self.assertIn("--help", process.stderr)
+        for option in ("--rounds", "--patience_ms"):
+            for value in ("0", "many", "-1", ""):
+                status, detail = self.play("rounds", "", option, value)
+                self.assertEqual((status, f"{option}={value} " in detail), ("fail", True), detail)
+        listed = subprocess.run([CHECKS, "--list"], capture_output=True, text=True,
+                                timeout=PATIENCE_S, check=True).stdout
+        self.assertEqual([line.split("\t")[0] for line in listed.splitlines()], NAMES)
+
+
+class RunDaemonTest(StandInTest):
+    """`run` with the programs of the daemon's checks in place of their stand-ins."""
+
+    def setUp(self):
+        super().setUp()
+        for program, path in ((CHECKS, self.daemon_checks), (DAEMON, self.bundle / "bin/specd")):
+            path.unlink(missing_ok=True)
+            shutil.copy(program, path)
+
+    def daemon_checks_of(self, results):
+        return {check["name"]: check for check in results["checks"]
+                if check["name"].startswith("daemon ")}
+
+    def test_the_daemon_with_and_without_mps(self):
+        # The pretended device is shared through MPS where there are pipes.
+        self.program(self.sanitizer.parent / "nvidia-cuda-mps-control", "exit 0")
+        process, results = self.run_bundle("--quick", "--no-sanitizer", "--no-peers",
+                                           environment=self.path)
+        self.assertEqual(process.returncode, 0, process.stdout + process.stderr)
+        checks = self.daemon_checks_of(results)
+        self.assertEqual(list(checks), [f"daemon {name}{suffix}" for suffix in ("", " under MPS")
+                                        for name in NAMES])
+        for name, check in checks.items():
+            expected = "observed" if "round_time" in name else "pass"
+            self.assertEqual(check["status"], expected, check)
+        lines = [json.loads(line)
+                 for line in (self.folder / "out/daemon.jsonl").read_text().splitlines()]
+        roads = ["submit", "stream"] * 2 + ["stream, host waits"] * 2
+        self.assertEqual([line["road"] for line in lines], roads * 2)
+        self.assertEqual([line["sharing"] for line in lines], ["time-sliced"] * 6 + ["MPS"] * 6)
+        for line in lines:
+            self.assertGreater(line["median_us"], 0)
+            self.assertGreaterEqual(line["p99_us"], line["median_us"])
+            self.assertEqual(line["rounds"], 100)
+        self.assertEqual(processes_of(self.bundle), [])
+
+    def test_a_check_that_is_out_of_time_leaves_no_process(self):
+        environment = {"SPECD_FAKE_FAULT": "stuck"}
+        process, results = self.run_bundle("--quick", "--no-sanitizer", "--no-peers", "--no-mps",
+                                           "--limit_s=2", environment=environment)
+        self.assertEqual(process.returncode, 1)
+        checks = self.daemon_checks_of(results)
+        self.assertEqual(list(checks), [f"daemon {name}" for name in NAMES] + ["daemon under MPS"])
+        self.assertEqual(checks["daemon rounds"]["status"], "fail")
+        self.assertIn("did not end within 2 s", checks["daemon rounds"]["detail"])
+        # The kernel kills them when whoever started them is gone.
+        deadline = time.monotonic() + PATIENCE_S
+        while processes_of(self.bundle) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.assertEqual(processes_of(self.bundle), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

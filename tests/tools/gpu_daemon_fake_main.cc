@@ -1,0 +1,53 @@
+// specd-gpu-daemon over the pretended GPU: the whole program, where there is no device, with
+// libspecd's objects over the same one.
+#include <memory>
+
+#include "daemon/engine_device.h"
+#include "tests/tools/fake_process_gpu.h"
+#include "tools/gpu_check/daemon/daemon_program.h"
+
+namespace specd {
+namespace {
+
+// What libspecd asks of the GPU, with what SPECD_FAKE_FAULT breaks.
+class FaultyGpuContext final : public BorrowedGpuContext {
+ public:
+  explicit FaultyGpuContext(GpuContext* gpu) : BorrowedGpuContext(gpu), gpu_(*gpu) {}
+
+  GpuResult WaitValue(GpuStream stream, GpuAddress word, GpuWord width, uint64_t value) override {
+    if (HasFakeFault("no_wait")) return GpuResult::Ok();
+    return gpu_.WaitValue(stream, word, width, value);
+  }
+  GpuResult LaunchHostFunction(GpuStream stream, GpuHostFunction function,
+                               void* argument) override {
+    if (HasFakeFault("no_host_wait")) return GpuResult::Ok();
+    return gpu_.LaunchHostFunction(stream, function, argument);
+  }
+
+ private:
+  GpuContext& gpu_;
+};
+
+std::unique_ptr<GpuContext> WrapFaulty(GpuContext* gpu) {
+  return std::make_unique<FaultyGpuContext>(gpu);
+}
+
+}  // namespace
+
+std::unique_ptr<GpuPlatform> MakeEnginePlatform() { return MakeFakeProcessPlatform(WrapFaulty); }
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeEngineBackend(std::string_view name,
+                                                           const BackendOptions& options) {
+  return MakeBackend(name, options);
+}
+
+}  // namespace specd
+
+int main(int argc, char** argv) {
+  return specd::RunDaemonProgram(argc, argv,
+                                 {.open_gpu = [](specd::GpuResult* error) -> specd::GpuContext* {
+                                    *error = specd::GpuResult::Ok();
+                                    return &specd::FakeProcessGpu();
+                                  },
+                                  .engine = {.vocab_size = 64, .num_sequences = 4}});
+}
