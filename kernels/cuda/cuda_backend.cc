@@ -75,12 +75,13 @@ GpuResult CudaBackend::Allocate() {
                            TaskArenaBytes(limits_.vocab_size, limits_.max_draft, max_piece_));
   }
   if (result.ok()) result = answers_.Resize(driver_.get(), AnswerArenaBytes(max_piece_));
+  if (result.ok()) result = done_.Allocate(driver_.get());
   return result;
 }
 
 // What happens on the device in a round, once its rows are there, is the same few launches for
 // every round of a bucket: fetch what the round brings, resolve its tasks if any leaves something
-// open, run it. Only their widths are the bucket's.
+// open, run it, say that it is done. Only their widths are the bucket's.
 //
 // The fetch is a kernel, and not a copy of a fixed size by a copy engine nor reads of host memory
 // by the round itself, because of what costs time in a round of one sequence: hand-overs between
@@ -114,6 +115,7 @@ GpuResult CudaBackend::CaptureGraph(int32_t num_tasks, GraphKind kind, CapturedG
     GpuResult result = arena_.LaunchFetch(UsualFetchBytes(num_tasks));
     if (result.ok() && kind.resolves) result = driver_->LaunchResolve(round.device(), bounds);
     if (result.ok()) result = driver_->LaunchRound(round.device(), bounds);
+    if (result.ok()) result = done_.LaunchEnd();
     return result;
   });
 }
@@ -147,10 +149,15 @@ absl::Status CudaBackend::Run(const RoundBatch& batch) {
       const GpuResult launched = LaunchPiece(piece);
       if (!launched.ok()) status = Failure(launched);
     }
-    // Also after an error: the host memory of copies under way must not be touched before this.
-    const GpuResult finished = driver_->Synchronize();
-    if (!status.ok()) return status;
-    if (!finished.ok()) return Failure(finished);
+    if (status.ok()) {
+      const GpuResult finished = done_.Await();
+      if (!finished.ok()) status = Failure(finished);
+    }
+    if (!status.ok()) {
+      // The host memory of copies under way must not be touched before this.
+      static_cast<void>(driver_->Synchronize());
+      return status;
+    }
 
     const GpuResult written = FinishPiece(piece);
     if (!written.ok()) return Failure(written);

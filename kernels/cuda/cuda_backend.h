@@ -2,10 +2,11 @@
 //
 // Rows in the memory of the device are read where they lie. Of host memory the rows that a round
 // names are copied to the device; then one launch of a graph, captured by Prepare for the round's
-// batch bucket (a power of two), brings the tasks there and runs them with the same bodies as on
-// the CPU. A round that needs more than the staging memory is done in pieces; results do not depend
-// on the cut. Staged rounds are RoundQueue's, with memory of their own. Everything goes through
-// GpuDriver, so this file knows nothing of CUDA's API and runs in tests over host memory.
+// batch bucket (a power of two), brings the tasks there, runs them with the same bodies as on the
+// CPU, and says in a word of pinned memory, at which the host looks, that it is over. A round that
+// needs more than the staging memory is done in pieces; results do not depend on the cut. Staged
+// rounds are RoundQueue's, with memory of their own. Everything goes through GpuDriver, so this
+// file knows nothing of CUDA's API and runs in tests over host memory.
 #pragma once
 
 #include <array>
@@ -16,6 +17,7 @@
 #include "kernels/backend.h"
 #include "kernels/core/gpu_driver.h"
 #include "kernels/cuda/captured_graph.h"
+#include "kernels/cuda/done_word.h"
 #include "kernels/cuda/round_queue.h"
 #include "kernels/cuda/staged_batch.h"
 #include "kernels/cuda/staging.h"
@@ -77,6 +79,7 @@ class CudaBackend final : public Backend {
   DeviceMemory round_memory_;
   StagingArena arena_;
   AnswerArena answers_;
+  DoneWord done_;
   std::vector<Bucket> buckets_;        // destroyed before the memory above; sizes 1, 2, 4, ...
   std::unique_ptr<RoundQueue> queue_;  // of staged rounds; of every Prepare another
 };

@@ -4,27 +4,19 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "kernels/core/staged_turn.h"
+#include "kernels/cuda/done_word.h"
 #include "kernels/cuda/staged_batch.h"
 #include "kernels/cuda/staging.h"
 
 namespace specd {
 
 namespace {
-
-// The host's side of bodies/staged_turn.h.
-void Publish(uint64_t value, uint64_t* word) {
-  std::atomic_ref<uint64_t>(*word).store(value, std::memory_order_release);
-}
-uint64_t Look(uint64_t* word) {
-  return std::atomic_ref<uint64_t>(*word).load(std::memory_order_acquire);
-}
 
 // An arena in memory that is somebody else's.
 class PartOfMemory : public Arena {
@@ -297,7 +289,7 @@ absl::Status RoundQueue::Stage(const RoundBatch& batch) {
   }
   tasks.Fill(memory_->rounds.get());
   area.header->size_bytes = sizeof(FetchHeader) + area.tasks.used();
-  Publish(number, &area.header->number);
+  PublishWord(number, &area.header->number);
   num_staged_ = number;
   return absl::OkStatus();
 }
@@ -305,7 +297,7 @@ absl::Status RoundQueue::Stage(const RoundBatch& batch) {
 absl::StatusOr<bool> RoundQueue::Collect() {
   if (num_collected_ == num_staged_) return false;
   const uint64_t number = num_collected_ + 1;
-  if (Look(memory_->DoneOf(number)) != number) {
+  if (LookAtWord(memory_->DoneOf(number)) != number) {
     const GpuResult result = driver_->Check();
     if (!result.ok()) return Failure("before a staged round was done", result);
     return false;

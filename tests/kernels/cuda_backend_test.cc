@@ -195,8 +195,9 @@ TEST_SUITE("unit") {
           Case{"LaunchFetch", 0, Where::kGraphs}, Case{"LaunchRound", 0, Where::kGraphs},
           Case{"LaunchResolve", 1, Where::kGraphs}, Case{"LaunchRound", 5, Where::kGraphs},
           Case{"EndCapture", 0, Where::kGraphs}, Case{"EndCapture", 5, Where::kGraphs},
-          Case{"ToDevice", 0, Where::kRound}, Case{"ToDevice", 30, Where::kRound},
-          Case{"LaunchGraph", 0, Where::kRound}, Case{"Synchronize", 0, Where::kRound}}) {
+          Case{"LaunchEndStaged", 0, Where::kGraphs}, Case{"ToDevice", 0, Where::kMemory},
+          Case{"ToDevice", 1, Where::kRound}, Case{"ToDevice", 30, Where::kRound},
+          Case{"LaunchGraph", 0, Where::kRound}, Case{"Check", 0, Where::kRound}}) {
       CAPTURE(c.call);
       FakeGpu gpu;
       gpu.failing_call = c.call;
@@ -220,6 +221,34 @@ TEST_SUITE("unit") {
       CHECK(gpu.allocations.empty());
       CHECK(gpu.pinned.empty());
       CHECK(gpu.graphs.empty());
+    }
+  }
+
+  TEST_CASE(
+      "the host waits for a word of the round's, and asks the driver for no synchronization") {
+    for (const bool runs_at_once : {false, true}) {
+      FakeGpu gpu;
+      gpu.runs_at_once = runs_at_once;
+      CudaBackend backend(std::make_unique<FakeGpuDriver>(&gpu), kPlenty);
+      REQUIRE(backend.Prepare(kLimits).ok());
+      gpu.failing_call = "Synchronize";
+      RoundCase round(kMixed);
+      for (int i = 0; i < 3; ++i) CheckEqual(RunAll(backend, round), ExpectedFor(kMixed));
+    }
+  }
+
+  TEST_CASE("a device that fails in a round is an error, and never waited for") {
+    for (const bool runs_at_once : {false, true}) {
+      FakeGpu gpu;
+      gpu.runs_at_once = runs_at_once;
+      CudaBackend backend(std::make_unique<FakeGpuDriver>(&gpu), kPlenty);
+      REQUIRE(backend.Prepare(kLimits).ok());
+      // What follows on the stream is never run, and so is the end of the round.
+      gpu.before_round = [&](const RoundBatch&) { gpu.fault = GpuResult::Error("a dead device"); };
+      RoundCase round(kMixed);
+      const absl::Status status = backend.Run(round.All());
+      CHECK(status.code() == absl::StatusCode::kInternal);
+      CHECK(status.message().find("a dead device") != std::string::npos);
     }
   }
 

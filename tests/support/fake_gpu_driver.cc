@@ -74,10 +74,14 @@ void FakeGpuDriver::RunNow(const FakeGpu::Work& work) {
   if (first_error_.ok() && gpu_->fault.ok()) first_error_ = work();
 }
 
-GpuResult FakeGpuDriver::Synchronize() {
-  GpuResult result = Call("Synchronize");
+void FakeGpuDriver::RunPending() {
   for (const FakeGpu::Work& work : pending_) RunNow(work);
   pending_.clear();
+}
+
+GpuResult FakeGpuDriver::Synchronize() {
+  GpuResult result = Call("Synchronize");
+  RunPending();
   if (result.ok()) result = first_error_;
   if (result.ok()) result = gpu_->fault;
   first_error_ = GpuResult::Ok();
@@ -85,7 +89,10 @@ GpuResult FakeGpuDriver::Synchronize() {
 }
 
 GpuResult FakeGpuDriver::Check() {
-  const GpuResult result = Call("Check");
+  GpuResult result = Call("Check");
+  // A device gets on while somebody looks at it.
+  if (result.ok()) RunPending();
+  if (result.ok()) result = first_error_;
   return result.ok() ? gpu_->fault : result;
 }
 
@@ -205,6 +212,7 @@ GpuResult FakeGpuDriver::LaunchGraph(Graph* graph) {
     GpuResult result = GpuResult::Ok();
     for (const FakeGpu::Work& work : *found->second) {
       if (result.ok()) result = work();
+      if (result.ok()) result = gpu_->fault;
     }
     return result;
   });

@@ -3,10 +3,10 @@
 //
 // Device memory is filled with poison; `allocations` and `pinned` are what is not freed. Kernels
 // are given no address of other host memory, and a copy no device address for a host's. What is
-// enqueued runs as late as it may, at Synchronize, or as soon as it may, at once; its errors are
-// reported by Synchronize. A capture keeps the arguments of launches and looks at memory when the
-// graph runs; a call that a capture does not allow is an error and spoils it, as on a device. What
-// is enqueued on another's stream is the test's, to run it whenever and as often as it likes.
+// enqueued runs as late as it may, at Synchronize or Check, or as soon as it may, at once; its
+// errors are reported by both. A capture keeps the arguments of launches and looks at memory when
+// the graph runs; a call that a capture does not allow is an error and spoils it, as on a device.
+// What is enqueued on another's stream is the test's, to run it whenever and as often as it likes.
 #pragma once
 
 #include <functional>
@@ -116,6 +116,7 @@ class FakeGpuDriver final : public GpuDriver {
   GpuResult Enqueue(const std::string& name, bool may_be_captured, FakeGpu::Work work);
   GpuResult FailureOf(const std::string& name);
   void RunNow(const FakeGpu::Work& work);
+  void RunPending();
 
   bool IsDeviceMemory(const void* address) const;
   // Emulated kernels could read host memory, as real ones cannot. So what they are given is looked
