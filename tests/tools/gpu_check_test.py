@@ -272,6 +272,7 @@ printf 'observed\\tsome\\n'; exit ;; esac
                          PEERS_TABLE.splitlines())
         # What an earlier run has measured is none of the next one's.
         self.run_bundle("--no-sanitizer", "--no-peers", environment=self.path)
+        self.assertEqual((self.folder / "out/daemon.jsonl").read_text(), DAEMON)
 
     def test_without_measurements_there_are_no_tables(self):
         self.run_bundle("--no-sanitizer", "--no-peers")
