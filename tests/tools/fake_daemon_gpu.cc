@@ -50,6 +50,8 @@ class FaultyBackend final : public Backend {
     while (is_faulty && HasFakeFault("stuck")) pause();
     absl::Status status = backend_->Run(batch);
     if (is_faulty && HasFakeFault("answer")) ++batch.tokens[0];
+    // A stream that does not wait may still be slower than the answer.
+    if (HasFakeFault("no_wait")) usleep(5'000);
     if (HasFakeFault("early_next_token") && !next_tokens_.empty() && status.ok()) {
       usleep(5'000);  // so that a stop is likely to come before
       RoundBatch early = batch;

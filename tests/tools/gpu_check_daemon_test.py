@@ -107,6 +107,8 @@ class DaemonTest(GpuCheckTest):
 class RunDaemonTest(StandInTest):
     """`run` with the programs of the daemon's checks in place of their stand-ins."""
 
+    run_patience_s = 500  # all of them, with MPS and without
+
     def setUp(self):
         super().setUp()
         for program, path in ((CHECKS, self.daemon_checks), (DAEMON, self.bundle / "bin/specd")):

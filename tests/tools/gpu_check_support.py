@@ -48,6 +48,8 @@ while [ "${1#-}" != "$1" ]; do shift 2; done
 
 
 class GpuCheckTest(unittest.TestCase):
+    run_patience_s = PATIENCE_S
+
     def setUp(self):
         # A space in the path, because a bundle may lie anywhere.
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="specd gpu-check-"))
@@ -66,7 +68,7 @@ class GpuCheckTest(unittest.TestCase):
         out = self.folder / "out"
         process = subprocess.run(
             [self.bundle / "run", "--out", out, *arguments], env=environment or {}, text=True,
-            stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE_S, check=False)
+            stdin=subprocess.DEVNULL, capture_output=True, timeout=self.run_patience_s, check=False)
         results = out / "results.json"
         self.assertTrue(results.exists(), process.stdout + process.stderr)
         self.assertNotIn("\x1b", process.stdout + process.stderr)
