@@ -11,7 +11,7 @@ from gpu_check_support import FACTS, PATIENCE_S, SOURCE, GpuCheckTest
 BUILD = os.environ["SPECD_BUILD"]
 # What a bundle may ask of the machine: glibc, from its dynamic linker to its maths.
 GLIBC = {"ld-linux-x86-64.so.2", "libc.so.6", "libdl.so.2", "libm.so.6", "libpthread.so.0",
-         "librt.so.1"}
+         "libresolv.so.2", "librt.so.1"}
 
 
 class BundleTest(GpuCheckTest):
@@ -89,8 +89,9 @@ except specd.Error as error:
         self.assertRegex(error, '^a device$|backend "cuda" needs an NVIDIA driver')
 
     def it_is_small_and_stripped(self):
+        # The kernels, 15 MB of them, are in the daemon, in libspecd, in the tests and in the bench.
         files = [file for file in self.bundle.rglob("*") if file.is_file()]
-        self.assertLess(sum(file.lstat().st_size for file in files), 60 << 20)
+        self.assertLess(sum(file.lstat().st_size for file in files), 80 << 20)
         for program in self.binaries():
             self.assertNotIn(".symtab", self.output_of("readelf", "-SW", program))
 
