@@ -43,9 +43,11 @@ class SocketLink : public EngineLink {
     if (has_device_memory_ && !broken_) (void)Finish();
   }
 
-  // The daemon unmaps device memory before it closes its end; until then nobody may free it.
+  // The daemon unmaps device memory before it closes its end; until then nobody may free it. A
+  // child of the process has the socket too, and must not end what is its parent's.
   absl::Status Finish() override {
     broken_ = true;
+    if (getpid() != pid_) return absl::OkStatus();
     connection_.FinishSending();
     std::vector<UniqueFd> fds;
     absl::StatusOr<Received> received = connection_.Receive(buffer_, &fds, timeout_);
@@ -136,6 +138,7 @@ class SocketLink : public EngineLink {
   uint32_t request_id_ = 0;
   bool broken_ = false;
   bool has_device_memory_ = false;
+  const pid_t pid_ = getpid();
 };
 
 // Every allocation of a device begins at a multiple of this, and rows are read in words of 16

@@ -46,20 +46,6 @@ SPECD_INLINE Residual ResidualOfPoint(const T& team, const Distribution& p, Toke
   return residual;
 }
 
-// The masses of this group's tiles of two rows that nothing changes. On a GPU a function that calls
-// none, so that both tiles stay in registers.
-template <Team T>
-SPECD_BODY void ReadPlainResidual(T& team, const RowView& p, const RowView& q,
-                                  const ResidualFunction& function, float* masses) {
-  for (int32_t t = team.group(); t < NumTiles(p.vocab_size); t += team.num_groups()) {
-    typename T::Tile p_tile;
-    typename T::Tile q_tile;
-    team.Load(p, t, kAllSteps, Identity{}, &p_tile);
-    team.Load(q, t, kAllSteps, Identity{}, &q_tile);
-    team.Publish(team.Sum(function, p_tile, q_tile), &masses[t]);
-  }
-}
-
 // Reads both rows. `masses` has one entry for each tile. REQUIRES: neither is bad; both rows have
 // the same vocabulary.
 template <Team T>
@@ -85,17 +71,11 @@ SPECD_BODY Residual ReadResidual(T& team, const Distribution& p, const Distribut
   const int32_t num_tiles = NumTiles(p.row.view.vocab_size);
   typename T::Tile p_tile;
   typename T::Tile q_tile;
-  if (IsReadAsItLies(p.row) && IsReadAsItLies(q.row)) {
-    team.Sync();
-    ReadPlainResidual(team, p.row.view, q.row.view, residual.function, masses);
-    team.Sync();
-  } else {
-    ForEachTile(team, num_tiles, [&](int32_t t) {
-      LoadRow(team, p.row, t, kAllSteps, &p_tile);
-      LoadRow(team, q.row, t, kAllSteps, &q_tile);
-      team.Publish(team.Sum(residual.function, p_tile, q_tile), &masses[t]);
-    });
-  }
+  ForEachTile(team, num_tiles, [&](int32_t t) {
+    LoadRow(team, p.row, t, kAllSteps, &p_tile);
+    LoadRow(team, q.row, t, kAllSteps, &q_tile);
+    team.Publish(team.Sum(residual.function, p_tile, q_tile), &masses[t]);
+  });
   LoadArray(team, masses, num_tiles, &p_tile);
   residual.mass = team.SumInOrder(Identity{}, p_tile);
   return residual;

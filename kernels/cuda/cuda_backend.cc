@@ -156,6 +156,7 @@ absl::Status CudaBackend::Run(const RoundBatch& batch) {
     if (!status.ok()) {
       // The host memory of copies under way must not be touched before this.
       static_cast<void>(driver_->Synchronize());
+      done_.CatchUp();
       return status;
     }
 

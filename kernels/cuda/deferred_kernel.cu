@@ -41,9 +41,7 @@ class ClusterThread : public CudaThread {
 #endif
 };
 
-// One block a processor: a residual has two tiles in registers, which ptxas does not allow for by
-// itself.
-__global__ void __launch_bounds__(kThreadsPerBlock, 1) RunDeferredKernel(const FusedRound* round) {
+__global__ void __launch_bounds__(kThreadsPerBlock) RunDeferredKernel(const FusedRound* round) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   cudaGridDependencySynchronize();  // the round before it has ended, and what it wrote is seen
 #endif

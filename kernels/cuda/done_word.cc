@@ -47,7 +47,7 @@ GpuResult DoneWord::LaunchEnd() { return driver_->LaunchEndStaged(plan_); }
 
 GpuResult DoneWord::Await() {
   const uint64_t number = ++num_awaited_;
-  for (int looks = 1; LookAtWord(plan_.done) != number; ++looks) {
+  for (int looks = 1; LookAtWord(plan_.done) < number; ++looks) {
     Pause();
     if (looks < kLooksPerCheck) continue;
     looks = 0;

@@ -28,6 +28,9 @@ class DoneWord {
   // The error of a device that has failed instead, on whatever stream.
   GpuResult Await();
 
+  // After a launch of which it is not known whether it ran, or an error of Await; nothing runs now.
+  void CatchUp() { num_awaited_ = LookAtWord(plan_.done); }
+
  private:
   GpuDriver* driver_ = nullptr;
   PinnedMemory word_;

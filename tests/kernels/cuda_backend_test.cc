@@ -213,8 +213,10 @@ TEST_SUITE("unit") {
         if (c.where == Where::kGraphs) CHECK(gpu.graphs.empty());
         const std::string text(status.message());
         CHECK(text.find(std::string("fake failure of ") + c.call) != std::string::npos);
-        // A second Prepare starts afresh.
         gpu.failing_call = "";
+        // A round that failed spoils none that follow.
+        if (c.where == Where::kRound) CheckEqual(RunAll(backend, round), expected);
+        // A second Prepare starts afresh.
         CHECK(backend.Prepare(kLimits).ok());
         CheckEqual(RunAll(backend, round), expected);
       }
@@ -234,6 +236,25 @@ TEST_SUITE("unit") {
       gpu.failing_call = "Synchronize";
       RoundCase round(kMixed);
       for (int i = 0; i < 3; ++i) CheckEqual(RunAll(backend, round), ExpectedFor(kMixed));
+    }
+  }
+
+  TEST_CASE("a round that ran although its launch failed is not taken for the one behind it") {
+    for (const bool runs_at_once : {false, true}) {
+      FakeGpu gpu;
+      gpu.runs_at_once = runs_at_once;
+      CudaBackend backend(std::make_unique<FakeGpuDriver>(&gpu), kPlenty);
+      REQUIRE(backend.Prepare(kLimits).ok());
+      RoundCase round(kMixed);
+      CheckEqual(RunAll(backend, round), ExpectedFor(kMixed));
+      for (int i = 0; i < 2; ++i) {
+        gpu.fails_late = true;
+        CHECK(backend.Run(round.All()).code() == absl::StatusCode::kInternal);
+      }
+      RoundCase::Options another = kMixed;
+      another.seed += 1;
+      RoundCase next(another);
+      CheckEqual(RunAll(backend, next), ExpectedFor(another));
     }
   }
 

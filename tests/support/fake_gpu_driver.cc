@@ -206,6 +206,11 @@ GpuResult FakeGpuDriver::EndCapture(Graph** graph) {
 
 GpuResult FakeGpuDriver::LaunchGraph(Graph* graph) {
   ++gpu_->num_graph_launches;
+  if (gpu_->fails_late) {
+    gpu_->fails_late = false;
+    const GpuResult launched = LaunchGraph(graph);
+    return launched.ok() ? GpuResult::Error("fake failure behind LaunchGraph") : launched;
+  }
   return Enqueue("LaunchGraph", false, [=, this] {
     const auto found = gpu_->graphs.find(graph);
     if (found == gpu_->graphs.end()) return GpuResult::Error("there is no such graph");

@@ -31,6 +31,7 @@ struct FakeGpu {
       {.name = "Fake", .uuid = "GPU-00000000-0000-0000-0000-000000000000", .l2_bytes = 1 << 16}};
   std::string failing_call;  // this method, by name, fails ...
   int failing_after = 0;     // ... after this many successes
+  bool fails_late = false;   // a graph is launched by a LaunchGraph that fails, for all that
   Blocks allocations;
   Blocks pinned;
   // Pinned memory that was given back comes again with what is in it, if it has the size.

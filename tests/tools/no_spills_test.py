@@ -46,11 +46,6 @@ class NoSpillsTest(unittest.TestCase):
                     self.assertIn(f"Hot for {bad}: ", result.stderr)
                     self.assertNotIn(good, result.stderr)
 
-    def test_an_architecture_may_be_the_first_that_counts(self):
-        for first, bad, code in ((90, "sm_80", 0), (90, "sm_90", 1), (90, "sm_100a", 1), (80, "sm_80", 1)):
-            with self.subTest(first=first, bad=bad):
-                self.assertEqual(run(told(bad, stores=4), f"Hot@{first}").returncode, code)
-
     def test_a_function_that_is_not_there_is_an_error(self):
         for names in (("Kernel", "Other"), ("Ho",), ("ot",)):
             with self.subTest(names=names):

@@ -4,8 +4,7 @@
 ptxas knows -warn-spills for whole files only, and beside what a round does once for a row stands what
 it does for every byte of it. Where the compiler is given FILE, the named functions must be among those
 that ptxas tells of, for every architecture, and have no stack frame and no spill; ptxas has to be
-asked with -Xptxas=-v. NAME@90 asks that of architectures from sm_90 on. Other files are compiled as
-if this program were not there.
+asked with -Xptxas=-v. Other files are compiled as if this program were not there.
 
   no_spills.py FILE NAME [NAME ...] -- COMPILER [ARGUMENT ...]
 
@@ -23,11 +22,8 @@ FIGURES = re.compile(
     r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 
 
-def findings_of(text, wanted):
-    """What is wrong with the functions that are wanted so, as lines; `text` is what ptxas wrote."""
-    since = {name: int(first or 0) for name, _, first in (item.partition("@") for item in wanted)}
-    names = list(since)
-    is_asked = lambda name: int(re.sub(r"\D", "", architecture)) >= since[name]
+def findings_of(text, names):
+    """What is wrong with the named functions, as lines; `text` is what ptxas wrote."""
     findings, seen, architectures = [], set(), set()
     architecture = function = ""
     for line in text.splitlines():
@@ -39,7 +35,7 @@ def findings_of(text, wanted):
             function = next((name for name in names if f"{len(name)}{name}" in found[1]), "")
         elif (found := FIGURES.search(line)) and function:
             seen.add((function, architecture))
-            if is_asked(function) and any(int(figure) for figure in found.groups()):
+            if any(int(figure) for figure in found.groups()):
                 findings.append(f"{function} for {architecture}: {found[0]}; it must have none")
             function = ""
     if not architectures:

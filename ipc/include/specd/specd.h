@@ -643,9 +643,10 @@ SPECD_API int specd_get_sharing(specd_engine* engine, specd_sharing* sharing);
  * stream takes part in behind the round. A round that is under way when rank k binds may have been
  * written to no rank k: wait for bound_ranks before the first round that needs it.
  *
- * A rank that leaves or dies takes nothing with it: the rounds go on for the others, and rank 0 is
- * told nothing but by bound_ranks. Its place is free, and its memory not written any more, once the
- * daemon has seen it go: for a rank that calls specd_leave, when that has answered. */
+ * A rank that leaves or dies takes nothing with it (a GPU that fails does, whosever it is): the
+ * rounds go on for the others, and rank 0 is told nothing but by bound_ranks. Its place is free,
+ * and its memory not written any more, once the daemon has seen it go: for a rank that calls
+ * specd_leave, when that has answered. */
 
 typedef struct specd_group {
   const char* token;    /* whoever has it may join: treat it as a password. Up to 64 bytes of text,
@@ -657,8 +658,7 @@ typedef struct specd_group {
 } specd_group;
 
 /* SPECD_ERROR_UNSUPPORTED in embedded mode, which other processes cannot join: bind
- * SPECD_NEXT_TOKEN
- * + k to memory of this process, or attach to a daemon. */
+ * SPECD_NEXT_TOKEN + k to memory of this process, or attach to a daemon. */
 SPECD_API int specd_get_group(specd_engine* engine, specd_group* group);
 
 /* A rank's place in the session of another process. One thread at a time. */
@@ -685,13 +685,16 @@ SPECD_API int specd_join(const char* uri, const char* token, const specd_join_op
  * there are to be as many as rank 0's max_sequences at least. In memory of this process on a GPU
  * that the daemon sees, as specd_import_device takes it (the daemon needs --device=cuda); or in a
  * memfd, as specd_import_fd takes it, from offset_bytes on. What was bound before is given back;
- * this memory must not be freed before another is bound, or specd_leave has answered SPECD_OK. */
+ * this memory must not be freed before another is bound, or specd_leave has answered SPECD_OK.
+ * After SPECD_ERROR_INTERNAL or SPECD_ERROR_DISCONNECTED nobody knows which of the two is bound:
+ * then that holds for both. */
 SPECD_API int specd_member_bind_device(specd_member* member, uint64_t address, uint64_t num_rows);
 SPECD_API int specd_member_bind_fd(specd_member* member, int fd, uint64_t size_bytes,
                                    uint64_t offset_bytes, uint64_t num_rows);
 
 /* SPECD_OK while the session goes on; SPECD_ERROR_DISCONNECTED once it or the daemon has ended, and
- * with it the membership: the memory is this process's alone again. Asks nobody, so cheap. */
+ * with it the membership: the memory is this process's alone again, but for what a GPU still had to
+ * do for a daemon that was killed. Asks nobody, so cheap. */
 SPECD_API int specd_member_check(specd_member* member);
 
 /* Ends the membership, frees *member, and waits until nothing is written to its memory any more:
