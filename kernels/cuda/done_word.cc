@@ -40,7 +40,9 @@ GpuResult DoneWord::Allocate(GpuDriver* driver) {
   plan_.turn = reinterpret_cast<StagedTurn*>(turn_.get());
   // A turn without a round would not be counted.
   const auto* const first = new (first_turn_.get()) StagedTurn{.size_bytes = 1};
-  return driver->ToDevice(plan_.turn, first, sizeof(*first));
+  result = driver->ToDevice(plan_.turn, first, sizeof(*first));
+  // Memory with a copy under way must not be given back, which may come next.
+  return result.ok() ? driver->Synchronize() : result;
 }
 
 GpuResult DoneWord::LaunchEnd() { return driver_->LaunchEndStaged(plan_); }

@@ -18,7 +18,7 @@ uint64_t LookAtWord(uint64_t* word);
 
 class DoneWord {
  public:
-  // Takes the memory, and enqueues a copy that has to run before what LaunchEnd enqueues.
+  // Takes the memory, and makes it what LaunchEnd begins with.
   GpuResult Allocate(GpuDriver* driver);
 
   // Enqueues, or has captured, the end of a round: behind all of it.

@@ -198,7 +198,8 @@ TEST_SUITE("unit") {
           Case{"LaunchEndStaged", 0, Where::kGraphs}, Case{"ToDevice", 0, Where::kMemory},
           Case{"ToDevice", 1, Where::kRound}, Case{"ToDevice", 30, Where::kRound},
           Case{"LaunchGraph", 0, Where::kRound}, Case{"Check", 0, Where::kRound}}) {
-      CAPTURE(c.call);
+      CAPTURE(std::string(c.call));
+      CAPTURE(c.after);
       FakeGpu gpu;
       gpu.failing_call = c.call;
       gpu.failing_after = c.after;
