@@ -16,7 +16,7 @@ struct BlockPlace {
   bool has_draft = false;  // `draft` is set: the row was read, not the side channel
   double prefix = 1;       // P_i, before the token at this place
 };
-static_assert(sizeof(BlockPlace) <= kBlockPlaceBytes);
+static_assert(sizeof(BlockPlace) <= kPlaceBytes);
 
 template <Team T, typename CoinSource>
 class BlockWalk {

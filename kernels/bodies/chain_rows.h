@@ -21,6 +21,21 @@ struct RowFacts {
   double mass = 0;
 };
 
+// A place where a sampled token falls, and what its replacement is drawn from (residual_pass.h).
+struct FallenPlace {
+  RowFacts target;
+  RowFacts draft;
+  const float* target_peaks = nullptr;  // of the steps of the target row, without its cut
+  uint32_t target_row = 0;              // of the tensors
+  uint32_t draft_row = 0;
+  bool plain = false;  // both rows are of one type, and nothing changes their elements but a cut
+};
+static_assert(sizeof(FallenPlace) <= kPlaceBytes);
+
+SPECD_INLINE FallenPlace* FallenPlaceAt(const ChainWorkspace& workspace, int32_t place) {
+  return static_cast<FallenPlace*>(workspace.places) + place;
+}
+
 // q of one draft token: its weight and the row's mass. A one-hot draft has weight 1 of mass 1.
 struct DraftShare {
   bool bad = false;
@@ -65,6 +80,11 @@ class ChainRows {
   SPECD_HD PlaceVerdict JudgedAhead(int32_t i) const {
     if (workspace_.ahead == nullptr || !IsReadAhead(task_, TargetSlot(i))) return {};
     return AheadOf(TargetSlot(i)).facts->place;
+  }
+  // REQUIRES: as below, and the row was.
+  SPECD_HD void NoteVerdict(int32_t i, const PlaceVerdict& verdict) {
+    team_.Publish(verdict, &AheadOf(TargetSlot(i)).facts->place);
+    team_.Sync();
   }
   // REQUIRES: rows are read ahead.
   SPECD_HD AheadRead AheadOf(int32_t slot) const {
@@ -168,6 +188,17 @@ class ChainRows {
     p.scale = facts.scale;
     p.mass = facts.mass;
     return p;
+  }
+
+  SPECD_HD void NoteFallen(int32_t i, const Distribution& p, const Distribution& q) {
+    const FallenPlace place = {FactsOf(p),
+                               FactsOf(q),
+                               p.stats.peaks,
+                               task_.chain.target_rows[i],
+                               task_.chain.draft_rows[i],
+                               batch_.target.dtype == batch_.draft.dtype &&
+                                   IsReadAsItLies(TargetRow(i)) && IsReadAsItLies(DraftRow(i))};
+    team_.Publish(place, FallenPlaceAt(workspace_, i));
   }
 
   SPECD_HD T& team() const { return team_; }

@@ -1,11 +1,13 @@
 // A whole round on many warps. RunFusedRound: the tile pass; the last warp to arrive with a row
-// judges it, and the last one with a task's rows decides the task. RunDeferredTasks: larger teams
-// decide what takes further passes over rows. docs/ALGORITHMS.md, "A round on a GPU".
+// judges it, and the last one with a task's rows decides the task. RunResidualPass
+// (residual_pass.h): the same for tokens that are replaced from residuals. RunDeferredTasks: larger
+// teams decide what takes further passes over rows. docs/ALGORITHMS.md, "A round on a GPU".
 #pragma once
 
+#include "kernels/bodies/decide.h"
 #include "kernels/bodies/judge_row.h"
+#include "kernels/bodies/residual_pass.h"
 #include "kernels/bodies/tile_pass.h"
-#include "kernels/bodies/verify.h"
 
 namespace specd {
 
@@ -26,15 +28,7 @@ SPECD_BODY void JudgeAndDecide(const Thread& thread, const FusedRound& round, co
   }
   if (!thread.IsLastToArrive(&progress->rows_done, progress->num_rows)) return;
   thread.Note(0, &progress->end_seen);
-  if (progress->at_once == 0) return;
-  TaskRun<Team, KeyedCoins, true> run(rows, OutputOf(round.batch, row.task));
-  const ChainOutcome outcome = run.Run();
-  if (!team.leader()) return;
-  if (run.deferred()) {
-    progress->deferred = 1;
-  } else {
-    round.batch.outcomes[row.task] = outcome;
-  }
+  if ((row.flags & kAheadJudged) != 0) Decide(rows, round, row.task);
 }
 
 // Where a warp's pass over plain rows goes no further.
@@ -49,7 +43,7 @@ SPECD_INLINE void RunFusedRound(const Thread& thread, const FusedRound& round) {
   RunTilePass(thread, round, [&](int32_t part) { FinishPart(thread, round, part); });
 }
 
-// After RunFusedRound has ended everywhere, where FusedRound::may_defer.
+// After both have ended everywhere, where FusedRound::num_launches is 3.
 template <typename Thread>
 SPECD_HD void RunDeferredTasks(const Thread& thread, const FusedRound& round) {
   WarpTeam<Thread> team(thread);

@@ -94,7 +94,12 @@ class PlaceJudge {
       return ReplacementAt<kAtOnce>(rows_, i, ResidualOfPoint(team_, p, rows_.DraftToken(i), 1.0));
     }
     if constexpr (kAtOnce) {
-      return {.verdict = Verdict::kFalls};
+      if (!reads_q) return {.verdict = Verdict::kFalls};
+      if (TakesPass(p, q)) {
+        rows_.NoteFallen(i, p, q);
+        return {.verdict = Verdict::kFalls};
+      }
+      return ReplacementAt<kAtOnce>(rows_, i, ResidualWithoutPass(team_, p, q, 1.0));
     } else {
       if (!reads_q) q = rows_.ReadDraft(i);
       if (q.bad) return {.verdict = Verdict::kBadDraft};

@@ -13,8 +13,8 @@ namespace specd {
 
 // May a warp that is last with the rows of a place say what becomes of it? Where it is unlikely
 // that this takes another pass over a whole row. Two things are left to chance: a rejected token
-// that was sampled, and filters that leave much (MayDefer). And one is so rare that the warp does
-// it: where masks leave nothing but EOS and stop ids, min_tokens yields after another pass.
+// that was sampled, and filters that leave much (NumLaunches). And one is so rare that the warp
+// does it: where masks leave nothing but EOS and stop ids, min_tokens yields after another pass.
 inline bool IsJudgedAhead(const RoundBatch& batch, const ChainTask& task) {
   if (task.kind != TaskKind::kVerify || !IsReadAhead(task, TargetSlot(0))) return false;
   for (const ElementRules& rules : {batch.target.rules, batch.draft.rules}) {
@@ -35,14 +35,20 @@ inline bool ArePartners(const RoundBatch& batch, const ChainTask& task, int32_t 
          IsReadAhead(task, TargetSlot(place)) && IsReadAhead(task, DraftSlot(place));
 }
 
-// May such a task need another pass after all?
-inline bool MayDefer(const ChainTask& task, int32_t vocab_size) {
-  if (task.method == VerifyMethod::kGreedy) return false;
-  if (HasFilters(task.target_filters, vocab_size)) return true;
+// FusedRound::num_launches of one task.
+inline int32_t NumLaunches(const RoundBatch& batch, const ChainTask& task) {
+  const int32_t vocab_size = batch.target.vocab_size;
+  if (!IsDecidedAtOnce(batch, task)) return 3;
+  if (task.method == VerifyMethod::kGreedy) return 1;
+  if (HasFilters(task.target_filters, vocab_size)) return 3;
   const DraftKind* const kinds = task.chain.kinds;
-  return task.method == VerifyMethod::kToken && kinds != nullptr &&
-         std::find(kinds, kinds + task.chain.num_drafts, DraftKind::kSampled) !=
-             kinds + task.chain.num_drafts;
+  const bool may_fall = task.method == VerifyMethod::kToken && kinds != nullptr &&
+                        std::find(kinds, kinds + task.chain.num_drafts, DraftKind::kSampled) !=
+                            kinds + task.chain.num_drafts;
+  if (!may_fall) return 1;
+  // Rows that a side channel speaks for have not been read.
+  const bool is_known = task.chain.draft_weights == nullptr;
+  return is_known && !HasFilters(task.draft_filters, vocab_size) ? 2 : 3;
 }
 
 inline uint32_t AheadFlagsOf(const RoundBatch& batch, const ChainTask& task, int32_t slot) {
@@ -67,17 +73,15 @@ inline uint32_t AheadFlagsOf(const RoundBatch& batch, const ChainTask& task, int
 // Fills what a round over the tasks of `batch` is run with: rows, which has room for NumSlots of
 // every task, and row_arrivals, as many, and progress, one for each task. Everything that tasks
 // point to is readable here; row_of(task, slot) is the row's number where the round runs. Sets
-// num_rows and may_defer.
+// num_rows and num_launches.
 template <typename RowOf>
 void ListRowsAhead(const RoundBatch& batch, int32_t max_draft, const RowOf& row_of, AheadRow* rows,
                    int32_t* row_arrivals, TaskProgress* progress, FusedRound* round) {
   round->num_rows = 0;
-  round->may_defer = false;
+  round->num_launches = 1;
   for (int32_t i = 0; i < batch.num_tasks; ++i) {
-    const bool at_once = IsDecidedAtOnce(batch, batch.tasks[i]);
-    progress[i] = {.at_once = at_once ? 1 : 0};
-    round->may_defer =
-        round->may_defer || !at_once || MayDefer(batch.tasks[i], batch.target.vocab_size);
+    progress[i] = {.at_once = IsDecidedAtOnce(batch, batch.tasks[i]) ? 1 : 0};
+    round->num_launches = std::max(round->num_launches, NumLaunches(batch, batch.tasks[i]));
     for (int32_t slot = 0; slot < NumSlots(max_draft); ++slot) {
       const bool is_counted =
           IsReadAhead(batch.tasks[i], slot) &&

@@ -46,38 +46,91 @@ SPECD_INLINE Residual ResidualOfPoint(const T& team, const Distribution& p, Toke
   return residual;
 }
 
-// Reads both rows. `masses` has one entry for each tile. REQUIRES: neither is bad; both rows have
-// the same vocabulary.
+// The same where p has one id: the residual is that id, or nothing.
 template <Team T>
-SPECD_BODY Residual ReadResidual(T& team, const Distribution& p, const Distribution& q,
-                                 double factor, float* masses) {
-  if (q.point != kNoToken) return ResidualOfPoint(team, p, q.point, factor);
+SPECD_INLINE Residual ResidualAtPoint(const T& team, const Distribution& p, const Distribution& q,
+                                      double factor) {
   Residual residual;
   residual.p = &p;
   residual.q = &q;
   residual.factor = factor;
-  if (p.point != kNoToken) {
-    // p has one id: the residual is that id, or nothing.
-    const double rest = factor - static_cast<double>(team.Agree(WeightOf(q, p.point))) / q.mass;
-    residual.mass = rest > 0 ? rest : 0;
-    residual.whole = true;
-    return residual;
-  }
-  residual.function = {{p.max, p.scale},
-                       {q.max, q.scale},
-                       static_cast<float>(factor / p.mass),
-                       static_cast<float>(1.0 / q.mass)};
+  const double rest = factor - static_cast<double>(team.Agree(WeightOf(q, p.point))) / q.mass;
+  residual.mass = rest > 0 ? rest : 0;
+  residual.whole = true;
+  return residual;
+}
+
+// Does a residual take a pass over both rows?
+SPECD_INLINE bool TakesPass(const Distribution& p, const Distribution& q) {
+  return p.point == kNoToken && q.point == kNoToken;
+}
+// REQUIRES: it does not; neither is bad.
+template <Team T>
+SPECD_INLINE Residual ResidualWithoutPass(const T& team, const Distribution& p,
+                                          const Distribution& q, double factor) {
+  return q.point != kNoToken ? ResidualOfPoint(team, p, q.point, factor)
+                             : ResidualAtPoint(team, p, q, factor);
+}
+
+SPECD_INLINE ResidualFunction FunctionOfResidual(const WeightFunction& p, double p_mass,
+                                                 const WeightFunction& q, double q_mass,
+                                                 double factor) {
+  return {p, q, static_cast<float>(factor / p_mass), static_cast<float>(1.0 / q_mass)};
+}
+
+// Of a tile, the steps that the pass has to read: a cut leaves p nothing in the others, so that
+// whatever q has there the residual is 0. `peaks` are those of p's row without its cut; null:
+// nobody knows them.
+SPECD_INLINE uint32_t StepsOfResidual(const float* peaks, bool has_cut, float cut_value,
+                                      int32_t tile_index) {
+  return has_cut && peaks != nullptr ? StepsFrom(peaks, tile_index, cut_value) : kAllSteps;
+}
+
+// Before its pass. `masses` has one entry for each tile. REQUIRES: it takes one; neither is bad;
+// both rows have the same vocabulary.
+SPECD_INLINE Residual BeginResidual(const Distribution& p, const Distribution& q, double factor,
+                                    float* masses) {
+  Residual residual;
+  residual.p = &p;
+  residual.q = &q;
+  residual.factor = factor;
+  residual.function =
+      FunctionOfResidual({p.max, p.scale}, p.mass, {q.max, q.scale}, q.mass, factor);
   residual.masses = masses;
-  const int32_t num_tiles = NumTiles(p.row.view.vocab_size);
+  return residual;
+}
+
+// What the pass leaves of one tile.
+template <Team T>
+SPECD_BODY void NoteResidualTile(T& team, const Residual& residual, int32_t tile_index,
+                                 float* masses) {
+  const Distribution& p = *residual.p;
+  const uint32_t steps = StepsOfResidual(p.stats.peaks, p.row.has_cut, p.row.cut.value, tile_index);
+  if (steps == 0) return team.Publish(0.0f, &masses[tile_index]);
   typename T::Tile p_tile;
   typename T::Tile q_tile;
-  ForEachTile(team, num_tiles, [&](int32_t t) {
-    LoadRow(team, p.row, t, kAllSteps, &p_tile);
-    LoadRow(team, q.row, t, kAllSteps, &q_tile);
-    team.Publish(team.Sum(residual.function, p_tile, q_tile), &masses[t]);
-  });
-  LoadArray(team, masses, num_tiles, &p_tile);
-  residual.mass = team.SumInOrder(Identity{}, p_tile);
+  LoadRow(team, p.row, tile_index, steps, &p_tile);
+  LoadRow(team, residual.q->row, tile_index, steps, &q_tile);
+  team.Publish(team.Sum(residual.function, p_tile, q_tile), &masses[tile_index]);
+}
+
+// After its pass.
+template <Team T>
+SPECD_BODY void EndResidual(T& team, Residual* residual) {
+  typename T::Tile tile;
+  LoadArray(team, residual->masses, NumTiles(residual->p->row.view.vocab_size), &tile);
+  residual->mass = team.SumInOrder(Identity{}, tile);
+}
+
+// All of it. REQUIRES: as BeginResidual, but for the pass.
+template <Team T>
+SPECD_BODY Residual ReadResidual(T& team, const Distribution& p, const Distribution& q,
+                                 double factor, float* masses) {
+  if (!TakesPass(p, q)) return ResidualWithoutPass(team, p, q, factor);
+  Residual residual = BeginResidual(p, q, factor, masses);
+  ForEachTile(team, NumTiles(p.row.view.vocab_size),
+              [&](int32_t t) { NoteResidualTile(team, residual, t, masses); });
+  EndResidual(team, &residual);
   return residual;
 }
 

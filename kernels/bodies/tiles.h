@@ -105,11 +105,13 @@ struct ChainWorkspace {
   RowWorkspace target;
   RowWorkspace draft;
   float* residual = nullptr;  // one mass for each tile
-  void* places = nullptr;     // what block verification keeps of each place: see verify.h
+  // What is kept of each place: a FallenPlace (chain_rows.h) or, by block verification, a
+  // BlockPlace.
+  void* places = nullptr;
 };
 
-// The most that a place needs there; verify.h asserts it.
-inline constexpr int64_t kBlockPlaceBytes = 128;
+// The most that a place needs there.
+inline constexpr int64_t kPlaceBytes = 128;
 
 namespace internal {
 
@@ -148,7 +150,7 @@ SPECD_INLINE ChainWorkspace Carve(Carver* carver, int32_t vocab_size, int32_t ma
   workspace.target = CarveRow(carver, num_tiles);
   workspace.draft = CarveRow(carver, num_tiles);
   workspace.residual = carver->Take<float>(num_tiles);
-  workspace.places = carver->Take<char>((max_draft + 1) * kBlockPlaceBytes);
+  workspace.places = carver->Take<char>((max_draft + 1) * kPlaceBytes);
   return workspace;
 }
 

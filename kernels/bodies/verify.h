@@ -54,7 +54,7 @@ class TaskRun {
   SPECD_HD ChainOutcome Run() {
     if constexpr (kAtOnce) {
       Verify();
-      if (!deferred_) WriteBySlot();
+      if (!deferred_ && !task_.scores.enabled) WriteBySlot();  // once, when all is known
       return outcome_;
     } else {
       switch (task_.kind) {
@@ -75,8 +75,12 @@ class TaskRun {
     }
   }
 
-  // kAtOnce: it is to be done by another team, from the beginning; the outcome means nothing.
+  // kAtOnce: the rest is for others to do, so the outcome ends before it; of scores this does not
+  // speak.
   SPECD_HD bool deferred() const { return deferred_; }
+  // The place whose FallenPlace says what its token is replaced from, where that is what is left;
+  // otherwise -1.
+  SPECD_HD int32_t fallen() const { return fallen_; }
 
  private:
   SPECD_HD void Verify() {
@@ -111,6 +115,9 @@ class TaskRun {
         Fail(OutcomeStatus::kBadDraftRow);
         return false;
       case Verdict::kFalls:
+        if (!rows_.HasSideChannel()) fallen_ = i;
+        deferred_ = true;
+        return false;
       case Verdict::kLeft:
         deferred_ = true;
         return false;
@@ -248,6 +255,7 @@ class TaskRun {
   ChainOutcome outcome_;
   TokenId last_token_ = kNoToken;
   bool deferred_ = false;
+  int32_t fallen_ = -1;
 };
 
 // REQUIRES: the target's vocabulary is the draft's where a draft token is kSampled; the workspace

@@ -165,6 +165,10 @@ class WarpTeam {
   SPECD_INLINE float Sum(const F& f, const Tiles&... tiles) {
     float sum[kLanesPerThread] = {};
     ForEachElement([&](int32_t step, int32_t j) { sum[j] += f(tiles.values[step][j]...); });
+    return SumOfLanes(sum);
+  }
+  // Of the sums of each of the thread's lanes, as a tree.
+  SPECD_INLINE float SumOfLanes(const float (&sum)[kLanesPerThread]) {
     float total = ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
     SPECD_UNROLL
     for (int32_t mask = 1; mask < kWarpSize; mask *= 2) total += ShuffleXor(total, mask);

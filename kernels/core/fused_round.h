@@ -40,6 +40,7 @@ struct TaskProgress {
   // kPlacesMax - the first place at which the draft is known to end; 0: none is known. So the word
   // only rises, and whoever has seen a row to be behind it is never contradicted.
   int32_t end_seen = 0;
+  int32_t fallen = 0;    // 1 and the place where a token is to be replaced from a residual; 0: none
   int32_t deferred = 0;  // 1: it is left to a team of its own after all
 };
 
@@ -59,7 +60,9 @@ struct FusedRound {
   int32_t num_rows = 0;
   int32_t* row_arrivals = nullptr;   // one for each of rows; of partners the first one's counts
   TaskProgress* progress = nullptr;  // one for each task
-  bool may_defer = false;            // a task may be left to a team of its own
+  // How many of them may find something to do: 1, where every task is decided as its rows are read;
+  // 2, where tokens may be replaced from residuals; 3, where a task may be left to a team of its own.
+  int32_t num_launches = 1;
   char* workspaces = nullptr;        // FusedWorkspaceBytes for each task, one after another
   int32_t max_draft = 0;
   ResolvePlan resolve = {};

@@ -17,7 +17,7 @@ struct RoundBounds {
   int32_t num_tasks = 0;
   int32_t max_draft = 0;
   int32_t vocab_size = 0;
-  bool may_defer = false;  // FusedRound::may_defer
+  int32_t num_launches = 1;  // FusedRound::num_launches
   // How many tasks the launch is as wide as they want it for; 0: num_tasks.
   int32_t usual_tasks = 0;
 };

@@ -94,8 +94,8 @@ GpuResult CudaBackend::CaptureBuckets() {
     const int32_t num_tasks = std::min(size, max_piece_);
     Bucket& bucket = buckets_.emplace_back();
     for (const bool resolves : {false, true}) {
-      for (const bool may_defer : {false, true}) {
-        const GraphKind kind{.may_defer = may_defer, .resolves = resolves};
+      for (const int32_t num_launches : {1, 2, 3}) {
+        const GraphKind kind{.num_launches = num_launches, .resolves = resolves};
         if (result.ok()) result = CaptureGraph(num_tasks, kind, &bucket[kind.index()]);
       }
     }
@@ -110,7 +110,7 @@ GpuResult CudaBackend::CaptureGraph(int32_t num_tasks, GraphKind kind, CapturedG
   const RoundBounds bounds{.num_tasks = num_tasks,
                            .max_draft = limits_.max_draft,
                            .vocab_size = limits_.vocab_size,
-                           .may_defer = kind.may_defer};
+                           .num_launches = kind.num_launches};
   return graph->Capture(driver_.get(), [&] {
     GpuResult result = arena_.LaunchFetch(UsualFetchBytes(num_tasks));
     if (result.ok() && kind.resolves) result = driver_->LaunchResolve(round.device(), bounds);
@@ -183,7 +183,7 @@ StagedBatch CudaBackend::BeginPiece(const RoundBatch& batch, int32_t first) {
 
 GpuResult CudaBackend::LaunchPiece(const StagedBatch& piece) {
   GraphKind kind;
-  kind.may_defer = piece.Fill(round_memory_.get());
+  kind.num_launches = piece.Fill(round_memory_.get());
   kind.resolves = piece.resolves();
   arena_.Seal();
   return BucketFor(piece.count())[kind.index()].Launch();

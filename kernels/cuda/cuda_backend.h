@@ -44,11 +44,11 @@ class CudaBackend final : public Backend {
  private:
   // What runs rounds up to a number of tasks: for each GraphKind the launches that it needs.
   struct GraphKind {
-    bool may_defer = false;
+    int32_t num_launches = 1;  // FusedRound::num_launches
     bool resolves = false;
-    size_t index() const { return (may_defer ? 1 : 0) + (resolves ? 2 : 0); }
+    size_t index() const { return static_cast<size_t>(num_launches - 1 + (resolves ? 3 : 0)); }
   };
-  using Bucket = std::array<CapturedGraph, 4>;
+  using Bucket = std::array<CapturedGraph, 6>;
 
   int64_t row_bytes() const { return limits_.vocab_size * SizeBytes(DType::kFloat32); }
   int32_t num_places() const { return limits_.max_draft + 1; }

@@ -70,6 +70,7 @@ class CudaDriver final : public GpuDriver {
     }
     if (result.ok()) result = OnDevice("loading of FetchKernel", LoadFetchKernel);
     if (result.ok()) result = OnDevice("loading of ReadRowsKernel", LoadReadKernel);
+    if (result.ok()) result = OnDevice("loading of RunResidualKernel", LoadResidualKernel);
     if (result.ok()) result = OnDevice("loading of ResolveKernel", LoadResolveKernel);
     if (result.ok())
       result = OnDevice("loading of RunRoundKernel", [&] { return LoadRoundKernel(&shape_); });
@@ -172,11 +173,17 @@ class CudaDriver final : public GpuDriver {
                     [&] { return EnqueueResolve(round, bounds, shape_.num_processors, stream()); });
   }
   GpuResult LaunchRound(const FusedRound* round, const RoundBounds& bounds) override {
-    const GpuResult result = OnDevice(
-        "launch of RunRoundKernel", [&] { return EnqueueRound(round, bounds, shape_, stream()); });
-    if (!result.ok() || !bounds.may_defer) return result;
-    return OnDevice("launch of RunDeferredKernel",
-                    [&] { return EnqueueDeferred(round, bounds, shape_, stream()); });
+    GpuResult result = OnDevice("launch of RunRoundKernel",
+                                [&] { return EnqueueRound(round, bounds, shape_, stream()); });
+    if (result.ok() && bounds.num_launches >= 2) {
+      result = OnDevice("launch of RunResidualKernel",
+                        [&] { return EnqueueResiduals(round, bounds, shape_, stream()); });
+    }
+    if (result.ok() && bounds.num_launches == 3) {
+      result = OnDevice("launch of RunDeferredKernel",
+                        [&] { return EnqueueDeferred(round, bounds, shape_, stream()); });
+    }
+    return result;
   }
   GpuResult LaunchTakeStaged(const StagedPlan& plan) override {
     return OnDevice("launch of TakeStagedKernel and FetchStagedKernel",

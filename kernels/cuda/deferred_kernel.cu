@@ -4,6 +4,7 @@
 
 #include "kernels/bodies/fused_round.h"
 #include "kernels/cuda/cuda_thread.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/round_kernels.h"
 #include "kernels/cuda/round_of_block.cuh"
 
@@ -43,7 +44,7 @@ class ClusterThread : public CudaThread {
 
 __global__ void __launch_bounds__(kThreadsPerBlock) RunDeferredKernel(const FusedRound* round) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  cudaGridDependencySynchronize();  // the round before it has ended, and what it wrote is seen
+  cudaGridDependencySynchronize();  // what came before has ended, and what it wrote is seen
 #endif
   RunDeferredTasks(ClusterThread(), RoundOfBlock(round));
 }
@@ -87,12 +88,7 @@ cudaError_t EnqueueDeferred(const FusedRound* round, const RoundBounds& bounds,
   cudaLaunchConfig_t config =
       ConfigOf(std::min(WideFor(bounds), most), device.blocks_per_task, attributes);
   config.stream = stream;
-  if (device.launches_dependents) {
-    // It may be brought to the device while the round before it ends.
-    cudaLaunchAttribute& early = attributes[config.numAttrs++];
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
-  }
+  if (device.launches_dependents) attributes[config.numAttrs++] = EarlyLaunch();
   config.attrs = attributes;
   return cudaLaunchKernelEx(&config, RunDeferredKernel, round);
 }

@@ -19,4 +19,13 @@ cudaError_t Launch(int64_t num_blocks, int num_threads, cudaStream_t stream,
   return cudaLaunchKernelEx(&config, kernel, args...);
 }
 
+// A kernel that begins with cudaGridDependencySynchronize may be brought to the device while the
+// launch before it ends.
+inline cudaLaunchAttribute EarlyLaunch() {
+  cudaLaunchAttribute early = {};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  return early;
+}
+
 }  // namespace specd

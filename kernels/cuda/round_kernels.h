@@ -42,6 +42,7 @@ inline constexpr int kTilePassBlocks = 3;
 cudaError_t LoadDeferredKernel(DeviceShape* device);
 cudaError_t LoadFetchKernel();
 cudaError_t LoadReadKernel();
+cudaError_t LoadResidualKernel();
 cudaError_t LoadResolveKernel();
 cudaError_t LoadRoundKernel(DeviceShape* device);
 cudaError_t LoadStagedKernels();
@@ -58,6 +59,8 @@ cudaError_t EnqueueResolve(const FusedRound* round, const RoundBounds& bounds,
                            int32_t num_processors, cudaStream_t stream);
 cudaError_t EnqueueRound(const FusedRound* round, const RoundBounds& bounds,
                          const DeviceShape& device, cudaStream_t stream);
+cudaError_t EnqueueResiduals(const FusedRound* round, const RoundBounds& bounds,
+                             const DeviceShape& device, cudaStream_t stream);
 cudaError_t EnqueueDeferred(const FusedRound* round, const RoundBounds& bounds,
                             const DeviceShape& device, cudaStream_t stream);
 cudaError_t EnqueueTakeStaged(const StagedPlan& plan, cudaStream_t stream);

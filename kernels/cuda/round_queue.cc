@@ -236,7 +236,7 @@ absl::Status RoundQueue::Enqueue(void* stream, int32_t num_tasks) {
   const RoundBounds bounds{.num_tasks = limits_.max_batch,
                            .max_draft = limits_.max_draft,
                            .vocab_size = limits_.vocab_size,
-                           .may_defer = true,
+                           .num_launches = 3,
                            .usual_tasks = num_tasks};
   StagedPlan plan = memory_->plan;
   plan.usual_bytes = UsualFetchBytes(bounds.usual_tasks);

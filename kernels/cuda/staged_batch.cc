@@ -86,7 +86,7 @@ int32_t StagedBatch::StageTasks() {
   return count_;
 }
 
-bool StagedBatch::Fill(char* memory) const {
+int32_t StagedBatch::Fill(char* memory) const {
   RoundBatch batch = batch_;
   batch.target = OnDevice(batch.target, rows_.target);
   batch.draft = OnDevice(batch.draft, rows_.draft);

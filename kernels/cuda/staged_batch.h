@@ -72,8 +72,8 @@ class StagedBatch {
   GpuResult result() const { return rows_.result(); }
 
   // Completes the round: its memory, besides what was staged, is `memory` of the device,
-  // RoundMemoryBytes. Returns whether a task may be deferred. REQUIRES: tasks were staged.
-  bool Fill(char* memory) const;
+  // RoundMemoryBytes. Returns FusedRound::num_launches. REQUIRES: tasks were staged.
+  int32_t Fill(char* memory) const;
   // After Fill: is LaunchResolve needed?
   bool resolves() const { return round_.resolves(); }
 

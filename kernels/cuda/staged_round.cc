@@ -40,8 +40,8 @@ StagedRound::StagedRound(int32_t max_tasks, int32_t max_draft, Arena* arena)
       row_arrivals_(arena->Take<int32_t>(int64_t{max_tasks} * NumSlots(max_draft))),
       progress_(arena->Take<TaskProgress>(max_tasks)) {}
 
-bool StagedRound::Fill(const RoundBatch& batch, const ChainTask* tasks, const ChainTask* staged,
-                       char* memory) const {
+int32_t StagedRound::Fill(const RoundBatch& batch, const ChainTask* tasks, const ChainTask* staged,
+                          char* memory) const {
   const RoundMemory parts(memory, batch.target.vocab_size, max_draft_, batch.slots.recent_room,
                           batch.num_tasks);
   *round_.host = {.batch = batch,
@@ -63,7 +63,7 @@ bool StagedRound::Fill(const RoundBatch& batch, const ChainTask* tasks, const Ch
   };
   ListRowsAhead(of_host, max_draft_, row_of, rows_.host, row_arrivals_.host, progress_.host,
                 round_.host);
-  return round_.host->may_defer;
+  return round_.host->num_launches;
 }
 
 }  // namespace specd

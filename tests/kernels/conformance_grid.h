@@ -29,6 +29,7 @@ struct Shape {
   RowKind draft_kind = RowKind::kLogits;
   bool scaled = false;
   bool plain = false;
+  bool sampled = false;
 };
 inline constexpr Shape kShapes[] = {
     {.name = "fp32"},
@@ -36,6 +37,7 @@ inline constexpr Shape kShapes[] = {
     {.name = "fp16", .dtype = DType::kFloat16},
     {.name = "scaled bf16", .dtype = DType::kBFloat16, .scaled = true},
     {.name = "plain fp16", .dtype = DType::kFloat16, .plain = true},
+    {.name = "sampled bf16", .dtype = DType::kBFloat16, .sampled = true},
     {.name = "probabilities",
      .target_kind = RowKind::kProbabilities,
      .draft_kind = RowKind::kProbabilities},
@@ -58,7 +60,8 @@ inline RoundCase::Options OptionsOf(const Shape& shape, int32_t vocab_size, int3
           .target_kind = shape.target_kind,
           .draft_kind = shape.draft_kind,
           .scaled = shape.scaled,
-          .plain = shape.plain};
+          .plain = shape.plain,
+          .sampled = shape.sampled};
 }
 
 inline constexpr int32_t kBlockSizes = 32;  // 32, 64, ... 1024

@@ -299,7 +299,7 @@ TEST_SUITE("unit") {
       gpu.runs_at_once = runs_at_once;
       CudaBackend backend(std::make_unique<FakeGpuDriver>(&gpu), kPlenty);
       REQUIRE(backend.Prepare(kLimits).ok());
-      CHECK(gpu.graphs.size() == 4 * 6);  // of 1, 2, 4, 8, 16 and 24
+      CHECK(gpu.graphs.size() == 6 * 6);  // of 1, 2, 4, 8, 16 and 24
       CHECK(gpu.num_launches == 0);
       // From here on nothing is allocated and nothing is captured.
       const size_t num_blocks = gpu.allocations.size() + gpu.pinned.size();
@@ -316,7 +316,7 @@ TEST_SUITE("unit") {
         CHECK(gpu.num_launches == num_rounds);
       }
       CHECK(gpu.allocations.size() + gpu.pinned.size() == num_blocks);
-      CHECK(gpu.graphs.size() == 4 * 6);
+      CHECK(gpu.graphs.size() == 6 * 6);
     }
   }
 
@@ -324,9 +324,9 @@ TEST_SUITE("unit") {
     FakeGpu gpu;
     CudaBackend backend(std::make_unique<FakeGpuDriver>(&gpu), kPlenty);
     REQUIRE(backend.Prepare({.vocab_size = 100, .max_batch = 3, .max_draft = 0}).ok());
-    CHECK(gpu.graphs.size() == 4 * 3);  // of 1, 2 and 3
+    CHECK(gpu.graphs.size() == 6 * 3);  // of 1, 2 and 3
     REQUIRE(backend.Prepare(kLimits).ok());
-    CHECK(gpu.graphs.size() == 4 * 6);
+    CHECK(gpu.graphs.size() == 6 * 6);
     RoundCase round(kMixed);
     CheckEqual(RunAll(backend, round), ExpectedFor(kMixed));
   }

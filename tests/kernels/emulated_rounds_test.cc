@@ -46,6 +46,7 @@ TEST_SUITE("invariance") {
       if (repeat < 3) options.dtype = static_cast<DType>(repeat);
       if (repeat == 4) options.target_kind = options.draft_kind = RowKind::kProbabilities;
       if (repeat == 5) options.target_kind = options.draft_kind = RowKind::kFinalProbabilities;
+      options.sampled = repeat >= 6;
       RoundCase round(options);
       const std::vector<std::string> expected = ScalarAnswers(round);
       for (const int32_t num_blocks : {1, 2, 7, 200}) {

@@ -1,105 +1,15 @@
 // Rows behind the place where a draft ends are not read on a GPU (the tile pass), and that changes
 // nothing.
 #include <doctest/doctest.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <functional>
 #include <random>
 #include <vector>
 
-#include "kernels/bodies/fused_round.h"
-#include "kernels/bodies/list_rows.h"
-#include "kernels/bodies/resolve.h"
-#include "tests/kernels/run_chain.h"
-#include "tests/support/emulated_block.h"
-#include "tests/support/rows.h"
+#include "tests/kernels/one_task.h"
 
 namespace specd {
 namespace {
-
-constexpr int32_t kVocabSize = 16 * kTileSize;
-constexpr int32_t kNumDrafts = 3;
-
-// Four rows, each a page or more by itself, so that one can be taken away.
-class FourRows {
- public:
-  FourRows() {
-    memory_ = static_cast<float*>(
-        mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    REQUIRE(memory_ != MAP_FAILED);
-    REQUIRE(kVocabSize * sizeof(float) % static_cast<size_t>(sysconf(_SC_PAGESIZE)) == 0);
-  }
-  FourRows(const FourRows&) = delete;
-  FourRows& operator=(const FourRows&) = delete;
-  ~FourRows() { munmap(memory_, kBytes); }
-
-  float* row(int32_t i) const { return memory_ + i * kVocabSize; }
-  void TakeAway(int32_t first) const {
-    const size_t row_bytes = kVocabSize * sizeof(float);
-    REQUIRE(mprotect(row(first), (kNumDrafts + 1 - first) * row_bytes, PROT_NONE) == 0);
-  }
-  TensorView view() const {
-    return {memory_, DType::kFloat32, kNumDrafts + 1, kVocabSize, kVocabSize, {}};
-  }
-
- private:
-  static constexpr size_t kBytes = (kNumDrafts + 1) * kVocabSize * sizeof(float);
-  float* memory_;
-};
-
-// A round of one task, with room for its answer.
-struct OneTask {
-  OneTask(const ChainTask& task, const TensorView& target) {
-    batch.target = target;
-    batch.tasks = &task;
-    batch.num_tasks = 1;
-    batch.outcomes = &outcome;
-    batch.tokens = tokens;
-    batch.tokens_stride = kNumDrafts + 1;
-    batch.scores = scores;
-    batch.scores_stride = NumScores(task.scores);
-  }
-
-  // between(fused): what happens between the launches.
-  void Run(const EmulationOptions& options, bool may_defer = false,
-           const std::function<void(const FusedRound&)>& between = {}) {
-    std::vector<AheadRow> rows(NumSlots(kNumDrafts));
-    std::vector<int32_t> row_arrivals(NumSlots(kNumDrafts));
-    TaskProgress progress;
-    std::vector<char> workspace(FusedWorkspaceBytes(kVocabSize, kNumDrafts), char(kPoison));
-    std::vector<char> scratch(ResolveBytes(kNumDrafts, 0), char(kPoison));
-    ChainTask resolved;
-    FusedRound fused{.batch = batch,
-                     .rows = rows.data(),
-                     .row_arrivals = row_arrivals.data(),
-                     .progress = &progress,
-                     .workspaces = workspace.data(),
-                     .max_draft = kNumDrafts,
-                     .resolve = {batch.tasks, &resolved, scratch.data(), kNumDrafts}};
-    ListRowsAhead(batch, kNumDrafts, rows.data(), row_arrivals.data(), &progress, &fused);
-    REQUIRE(fused.may_defer == may_defer);
-    fused.batch.tasks = &resolved;
-    REQUIRE(RunEmulatedBlocks(options, [&](EmulatedThread thread) { RunResolve(thread, fused); }) ==
-            "");
-    REQUIRE(RunEmulatedBlocks(options,
-                              [&](EmulatedThread thread) { RunFusedRound(thread, fused); }) == "");
-    deferred = progress.at_once == 0 || progress.deferred != 0;
-    if (between) between(fused);
-    if (may_defer) {
-      REQUIRE(RunEmulatedBlocks(
-                  options, [&](EmulatedThread thread) { RunDeferredTasks(thread, fused); }) == "");
-    }
-    REQUIRE(progress.end_seen == 0);
-  }
-
-  RoundBatch batch;
-  ChainOutcome outcome;
-  TokenId tokens[kNumDrafts + 1] = {};
-  TokenScore scores[kNumDrafts + 1];  // where asked for, of each token alone
-  bool deferred = false;              // to the second launch
-};
 
 // Filters that leave few ids of a row where one id has nearly all mass, in all their forms.
 std::vector<Filters> NarrowFilters() {
@@ -144,7 +54,7 @@ TEST_SUITE("unit") {
         OneTask round(chain.task, rows.view());
         // One warp takes the rows in order of place, so it knows of a rejection before it comes to
         // the next row.
-        round.Run({.num_threads = 32}, filters > 0 && method != VerifyMethod::kGreedy);
+        round.Run({.num_threads = 32}, filters > 0 && method != VerifyMethod::kGreedy ? 3 : 1);
         CHECK_FALSE(round.deferred);
         const ChainOutcome& outcome = round.outcome;
         CHECK(outcome.status == OutcomeStatus::kOk);
@@ -173,7 +83,7 @@ TEST_SUITE("unit") {
         chain.task.scores = {.enabled = true, .mode = ScoreMode::kRawLogit};
         rows.TakeAway(rejected + 1);
         OneTask round(chain.task, rows.view());
-        round.Run({.num_threads = 32}, true);
+        round.Run({.num_threads = 32}, 3);
         CHECK(round.outcome.status == OutcomeStatus::kOk);
         REQUIRE(round.outcome.num_tokens == rejected + 1);
         for (int32_t i = 0; i <= rejected; ++i) {
@@ -214,7 +124,8 @@ TEST_SUITE("unit") {
       drafts.TakeAway(rejected + 1);
       OneTask round(chain.task, target.view());
       round.batch.draft = drafts.view();
-      round.Run({.num_threads = 32}, true);
+      round.Run({.num_threads = 32}, n < kNumDrafts ? 2 : 3);
+      CHECK_FALSE(round.deferred);
       CHECK(round.outcome.status == OutcomeStatus::kOk);
       CHECK(round.outcome.num_accepted == rejected);
       REQUIRE(round.outcome.num_tokens == rejected + 1);
@@ -234,14 +145,17 @@ TEST_SUITE("unit") {
       target.row(i)[i == kNumDrafts - 1 ? 500 : draft[static_cast<size_t>(i)]] = 90.0f;
     }
     ChainCase chain(VerifyMethod::kToken, draft, DraftKind::kSampled);
+    // Where a side channel speaks for the draft rows, the third launch judges the place once more.
+    const std::vector<float> weights(kNumDrafts, 1.0f);
+    const std::vector<double> masses(kNumDrafts, 1.0);
+    chain.task.chain.draft_weights = weights.data();
+    chain.task.chain.draft_masses = masses.data();
     OneTask round(chain.task, target.view());
     round.batch.draft = drafts.view();
     // The last row was not read. Memory that is used again may hold any verdict about it.
-    round.Run({.num_threads = 32}, true, [&](const FusedRound& fused) {
+    round.Run({.num_threads = 32}, 3, [&](const FusedRound& fused) {
       target.row(kNumDrafts - 1)[draft.back()] = 90.0f;
-      const ChainWorkspace workspace = FusedWorkspaceAt(fused, 0);
-      AheadFacts* const facts = AheadAt(workspace.ahead, TargetSlot(kNumDrafts), kVocabSize).facts;
-      facts->place.verdict = Verdict::kStands;
+      FactsOf(fused, kNumDrafts)->place.verdict = Verdict::kStands;
     });
     CHECK(round.deferred);
     CHECK(round.outcome.status == OutcomeStatus::kBadTargetRow);

@@ -84,7 +84,8 @@ class LaunchMemory {
     if (error.empty()) result.answers = AnswersOf(round, fused.batch.num_tasks);
     for (int32_t i = 0; i < fused.num_rows; ++i) result.counts_are_back &= row_arrivals_[i] == 0;
     for (const TaskProgress& task : progress) {
-      result.counts_are_back &= task.rows_done == 0 && task.end_seen == 0 && task.deferred == 0;
+      result.counts_are_back &=
+          task.rows_done == 0 && task.end_seen == 0 && task.fallen == 0 && task.deferred == 0;
     }
     return result;
   }
@@ -116,7 +117,11 @@ LaunchResult LaunchRound(const RoundCase& round, const RoundBatch& batch, int32_
     error = RunEmulatedBlocks(
         options, [&](EmulatedThread thread) { RunFusedRound(thread_of(thread), fused); });
   }
-  if (error.empty() && fused.may_defer) {
+  if (error.empty() && fused.num_launches >= 2) {
+    error = RunEmulatedBlocks(
+        options, [&](EmulatedThread thread) { RunResidualPass(thread_of(thread), fused); });
+  }
+  if (error.empty() && fused.num_launches == 3) {
     error = RunEmulatedBlocks(
         options, [&](EmulatedThread thread) { RunDeferredTasks(thread_of(thread), fused); });
   }

@@ -67,7 +67,7 @@ GpuResult FakeGpuDriver::CheckProgress(const FusedRound& round) {
   }
   for (int32_t i = 0; i < round.batch.num_tasks; ++i) {
     const TaskProgress& task = round.progress[i];
-    if (task.rows_done != 0 || task.end_seen != 0 || task.deferred != 0) {
+    if (task.rows_done != 0 || task.end_seen != 0 || task.fallen != 0 || task.deferred != 0) {
       return GpuResult::Error("the progress of a task is left behind");
     }
   }
@@ -170,8 +170,8 @@ GpuResult FakeGpuDriver::RunRound(const FusedRound* at, const RoundBounds& bound
   gpu_->now_us += gpu_->round_us;
   std::memset(round.workspaces, kPoison,
               batch.num_tasks * FusedWorkspaceBytes(batch.target.vocab_size, round.max_draft));
-  if (round.may_defer && !bounds.may_defer) {
-    return GpuResult::Error("a task may be deferred, and nobody would decide it");
+  if (round.num_launches > bounds.num_launches) {
+    return GpuResult::Error("a task may be left to a launch that does not come");
   }
   if (gpu_->before_round) gpu_->before_round(batch);
   result = RunBodies(round, bounds);
@@ -185,9 +185,14 @@ GpuResult FakeGpuDriver::RunRound(const FusedRound* at, const RoundBounds& bound
 }
 
 GpuResult FakeGpuDriver::RunBodies(const FusedRound& round, const RoundBounds& bounds) {
-  const GpuResult result = RunBody([&](EmulatedThread thread) { RunFusedRound(thread, round); });
-  if (!result.ok() || !bounds.may_defer) return result;
-  return RunBody([&](EmulatedThread thread) { RunDeferredTasks(thread, round); });
+  GpuResult result = RunBody([&](EmulatedThread thread) { RunFusedRound(thread, round); });
+  if (result.ok() && bounds.num_launches >= 2) {
+    result = RunBody([&](EmulatedThread thread) { RunResidualPass(thread, round); });
+  }
+  if (result.ok() && bounds.num_launches == 3) {
+    result = RunBody([&](EmulatedThread thread) { RunDeferredTasks(thread, round); });
+  }
+  return result;
 }
 
 GpuResult FakeGpuDriver::CheckPlan(const StagedPlan& plan) const {

@@ -123,7 +123,8 @@ void RoundCase::FillChain(Sequence* sequence) {
                               : chance == 1 ? options_.vocab_size + 3
                               : chance == 2 ? AnyId()
                                             : LikelyId());
-    sequence->kinds.push_back(Chance(2) ? DraftKind::kSampled : DraftKind::kOneHot);
+    sequence->kinds.push_back(options_.sampled || Chance(2) ? DraftKind::kSampled
+                                                            : DraftKind::kOneHot);
     sequence->target_rows.push_back(row());
     sequence->draft_rows.push_back(row());
   }
@@ -135,6 +136,7 @@ void RoundCase::FillChain(Sequence* sequence) {
 void RoundCase::FillTask(Sequence* sequence) {
   ChainTask& task = sequence->task;
   task.method = static_cast<VerifyMethod>(1 + random_() % 4);
+  if (options_.sampled) task.method = VerifyMethod::kToken;
   const bool target_final = options_.target_kind == RowKind::kFinalProbabilities;
   const bool draft_final = options_.draft_kind == RowKind::kFinalProbabilities;
   const float temperature_scale = 0.5f + 0.25f * static_cast<float>(random_() % 8);
@@ -145,7 +147,7 @@ void RoundCase::FillTask(Sequence* sequence) {
   task.round_base = task.first_position;
   if (options_.plain) return;
 
-  const uint64_t kind = random_() % 8;
+  const uint64_t kind = options_.sampled ? 2 : random_() % 8;
   if (kind == 0) {
     task.kind = TaskKind::kScore;
     // Up to one more than a draft has, because each has a row and there is none behind them.
@@ -176,7 +178,7 @@ void RoundCase::FillTask(Sequence* sequence) {
                    .chosen = sequence->chosen.data(),
                    .num_chosen = static_cast<int32_t>(sequence->chosen.size())};
   }
-  if (Chance(3)) {
+  if (!options_.sampled && Chance(3)) {
     for (size_t i = 0; i < sequence->draft.size(); ++i) {
       const double mass = 1 + static_cast<double>(random_() % 100);
       sequence->draft_masses.push_back(Chance(30) ? NAN : mass);

@@ -34,6 +34,8 @@ class RoundCase {
     RowKind draft_kind = RowKind::kLogits;
     bool scaled = false;  // logits have a scale and a cap
     bool plain = false;   // tasks only verify, and nothing is done to their rows
+    // Tasks only verify, by method token, drafts that were all sampled: many of them fall.
+    bool sampled = false;
   };
 
   explicit RoundCase(const Options& options);

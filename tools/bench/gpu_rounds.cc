@@ -126,7 +126,7 @@ void GpuRounds::StageRound(int32_t round, const RoundAnswer& expected) {
   batch.outcomes = staged.outcomes.device;
   batch.tokens = staged.tokens.device;
   batch.tokens_stride = shape.rows_of_sequence();
-  rounds_.back().may_defer =
+  rounds_.back().num_launches =
       staged.round.Fill(batch, &set_.task(round, 0), staged.tasks.host, round_memory_.get());
 
   std::vector<const void*> rows;
@@ -147,7 +147,7 @@ GpuResult GpuRounds::LaunchRound(int32_t round) {
                               {.num_tasks = set_.shape().batch,
                                .max_draft = set_.shape().draft,
                                .vocab_size = set_.target().vocab_size,
-                               .may_defer = rounds_[static_cast<size_t>(round)].may_defer});
+                               .num_launches = rounds_[static_cast<size_t>(round)].num_launches});
 }
 
 GpuResult GpuRounds::LaunchRead(int32_t round) {

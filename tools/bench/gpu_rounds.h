@@ -39,7 +39,7 @@ class GpuRounds {
  private:
   struct Staged {
     StagedRound round;
-    bool may_defer = false;
+    int32_t num_launches = 1;
     StagedArray<ChainTask> tasks;
     StagedArray<ChainOutcome> outcomes;
     StagedArray<TokenId> tokens;

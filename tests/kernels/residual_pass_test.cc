@@ -1,0 +1,226 @@
+// Tokens that are replaced from residuals on a GPU (the second launch): what is drawn, what is read
+// for it, and what is left to others.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "tests/kernels/conformance_grid.h"
+#include "tests/kernels/one_task.h"
+#include "tests/kernels/run_round.h"
+
+namespace specd {
+namespace {
+
+constexpr int32_t kRejected = 1;
+// Three tiles apart, so that different warps read them.
+constexpr TokenId kBoth = 5;
+constexpr TokenId kOnlyTarget = 3 * kTileSize + 700;
+constexpr TokenId kOnlyDraft = 6 * kTileSize + 1;
+
+// Where the draft falls p is half kBoth, half kOnlyTarget, and q half kBoth, half kOnlyDraft: all
+// that (p - q)+ has is on kOnlyTarget. Everything else there is at `rest`.
+struct Fall {
+  explicit Fall(float rest = 0.0f) {
+    for (int32_t i = 0; i <= kNumDrafts; ++i) {
+      std::fill_n(target.row(i), kVocabSize, i == kRejected ? rest : 0.0f);
+      std::fill_n(drafts.row(i), kVocabSize, i == kRejected ? rest : 0.0f);
+      if (i == kRejected) continue;
+      for (const TokenId id : {100 + i, 2 * kTileSize + i}) {
+        target.row(i)[id] = drafts.row(i)[id] = 90.0f;
+      }
+    }
+    for (const TokenId id : {kBoth, kOnlyTarget}) target.row(kRejected)[id] = 90.0f;
+    for (const TokenId id : {kBoth, kOnlyDraft}) drafts.row(kRejected)[id] = 90.0f;
+  }
+
+  void Check(const OneTask& round) const {
+    CHECK(round.outcome.status == OutcomeStatus::kOk);
+    CHECK(round.outcome.num_accepted == kRejected);
+    CHECK(round.outcome.empty_residuals == 0);
+    REQUIRE(round.outcome.num_tokens == kRejected + 1);
+    for (int32_t i = 0; i < kRejected; ++i) CHECK(round.tokens[i] == 100 + i);
+    CHECK(round.tokens[kRejected] == kOnlyTarget);
+  }
+
+  const FourRows target;
+  const FourRows drafts;
+  ChainCase chain{VerifyMethod::kToken, {100, kOnlyDraft, 102}, DraftKind::kSampled};
+};
+
+EmulationOptions ScheduleOf(uint64_t seed) {
+  return {.num_threads = 32 + 32 * static_cast<int32_t>(seed % 4),
+          .schedule_seed = seed,
+          .num_blocks = 1 + static_cast<int32_t>(seed % 3)};
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("a token that fell is replaced in the second launch") {
+    for (uint64_t seed = 0; seed < 20; ++seed) {
+      CAPTURE(seed);
+      Fall fall;
+      fall.chain.task.seed = seed;
+      OneTask round(fall.chain.task, fall.target.view());
+      round.batch.draft = fall.drafts.view();
+      round.Run(ScheduleOf(seed), 2);
+      CHECK(round.fallen == kRejected);
+      fall.Check(round);
+    }
+  }
+
+  TEST_CASE("a token is replaced from rows of two types") {
+    Fall fall;
+    RowMatrix drafts({.dtype = DType::kBFloat16, .vocab_size = kVocabSize, .num_rows = 4});
+    for (int32_t i = 0; i <= kNumDrafts; ++i) {
+      const float* const row = fall.drafts.row(i);
+      drafts.Set(i, std::vector<double>(row, row + kVocabSize));
+    }
+    for (uint64_t seed = 0; seed < 5; ++seed) {
+      fall.chain.task.seed = seed;
+      OneTask round(fall.chain.task, fall.target.view());
+      round.batch.draft = drafts.view();
+      round.Run(ScheduleOf(seed), 2);
+      fall.Check(round);
+    }
+  }
+
+  // Without their cuts the rows would leave more elsewhere: what is at `rest` has more weight in
+  // all than the ids at 90, in the target row alone where its one id more is taken away.
+  TEST_CASE("a residual is that of what filters leave") {
+    for (uint64_t seed = 0; seed < 20; ++seed) {
+      CAPTURE(seed);
+      Fall fall(89.0f);
+      fall.target.row(kRejected)[0] = 89.5f;
+      fall.drafts.row(kRejected)[kTileSize] = 89.5f;
+      fall.chain.task.seed = seed;
+      fall.chain.task.target_filters = {.top_k = 2};
+      fall.chain.task.draft_filters = {.top_k = 2};
+      OneTask round(fall.chain.task, fall.target.view());
+      round.batch.draft = fall.drafts.view();
+      round.Run(ScheduleOf(seed), 3);
+      CHECK(round.fallen == kRejected);
+      CHECK_FALSE(round.deferred);
+      fall.Check(round);
+    }
+  }
+
+  TEST_CASE("steps in which filters leave nothing of the target row are not read again") {
+    Fall fall;
+    fall.chain.task.target_filters = {.top_k = 2};
+    OneTask round(fall.chain.task, fall.target.view());
+    round.batch.draft = fall.drafts.view();
+    round.Run(ScheduleOf(1), 3, [&](const FusedRound&) {
+      for (TokenId id = 0; id < kVocabSize; ++id) {
+        const int32_t step = id / kLanes;
+        if (step == kBoth / kLanes || step == kOnlyTarget / kLanes) continue;
+        fall.target.row(kRejected)[id] = fall.drafts.row(kRejected)[id] = NAN;
+      }
+    });
+    CHECK(round.fallen == kRejected);
+    CHECK_FALSE(round.deferred);
+    fall.Check(round);
+  }
+
+  TEST_CASE("a residual of rows that masks and edits change") {
+    const std::vector<TokenEdit> edits = [] {
+      std::vector<TokenEdit> result(2);
+      result[0] = {.id = 7, .flags = kEditBanned};
+      result[1] = {.id = kOnlyTarget, .bias = 90.0f};
+      return result;
+    }();
+    Fall fall;
+    fall.target.row(kRejected)[7] = 500.0f;
+    fall.target.row(0)[kOnlyTarget] = -90.0f;
+    fall.target.row(kRejected)[kOnlyTarget] = 0.0f;
+    fall.chain.task.edits.edits = edits.data();
+    fall.chain.task.edits.num_edits = static_cast<int32_t>(edits.size());
+    OneTask round(fall.chain.task, fall.target.view());
+    round.batch.draft = fall.drafts.view();
+    round.Run(ScheduleOf(2), 2);
+    CHECK(round.fallen == kRejected);
+    fall.Check(round);
+  }
+
+  TEST_CASE("a residual where one row is a point takes no pass") {
+    Fall fall;
+    fall.drafts.row(kRejected)[kOnlyDraft] = INFINITY;
+    OneTask of_draft(fall.chain.task, fall.target.view());
+    of_draft.batch.draft = fall.drafts.view();
+    of_draft.Run(ScheduleOf(3), 2);
+    CHECK(of_draft.fallen == -1);
+    CHECK(of_draft.outcome.num_accepted == kRejected);
+    CHECK(of_draft.outcome.num_tokens == kRejected + 1);
+    const TokenId drawn = of_draft.tokens[kRejected];
+    CHECK((drawn == kBoth || drawn == kOnlyTarget));
+
+    Fall other;
+    other.target.row(kRejected)[kOnlyTarget] = INFINITY;
+    OneTask of_target(other.chain.task, other.target.view());
+    of_target.batch.draft = other.drafts.view();
+    of_target.Run(ScheduleOf(4), 2);
+    CHECK(of_target.fallen == -1);
+    CHECK(of_target.tokens[kRejected] == kOnlyTarget);
+    CHECK(of_target.outcome.num_tokens == kRejected + 1);
+  }
+
+  TEST_CASE("tokens that are scored are replaced in the second launch too") {
+    Fall fall;
+    fall.chain.task.scores = {.enabled = true, .mode = ScoreMode::kRawLogit};
+    fall.target.TakeAway(kRejected + 1);
+    fall.drafts.TakeAway(kRejected + 1);
+    OneTask round(fall.chain.task, fall.target.view());
+    round.batch.draft = fall.drafts.view();
+    round.Run({.num_threads = 32}, 3);
+    CHECK(round.fallen == kRejected);
+    fall.Check(round);
+    CHECK(round.scores[kRejected].id == kOnlyTarget);
+    CHECK(round.scores[kRejected].value == 90.0f);
+    CHECK(round.scores[kRejected].rank == 1);  // beside another
+  }
+
+  // Memory that an engine writes meanwhile may leave work that nobody is there for.
+  TEST_CASE("what is left behind the last launch is a bad row") {
+    Fall fall;
+    OneTask round(fall.chain.task, fall.target.view());
+    round.batch.draft = fall.drafts.view();
+    round.outcome.status = OutcomeStatus::kOk;
+    round.outcome.num_tokens = 77;
+    round.Run(ScheduleOf(5), 2,
+              [&](const FusedRound& fused) { FactsOf(fused, 0)->place.verdict = Verdict::kLeft; });
+    CHECK_FALSE(round.deferred);
+    CHECK(round.outcome.status == OutcomeStatus::kBadTargetRow);
+    CHECK(round.outcome.num_tokens == 0);
+  }
+
+  // So that conformance_test.cc compares them.
+  TEST_CASE("random rounds come to residuals of every kind") {
+    int32_t num_plain = 0;
+    int32_t num_edited = 0;
+    int32_t num_cut = 0;
+    for (const Shape& shape : kShapes) {
+      for (const int32_t vocab_size : {300, 4096}) {
+        constexpr int32_t kBatch = 48;
+        constexpr int32_t kMaxDraft = 3;
+        RoundCase round(OptionsOf(shape, vocab_size, kBatch, kMaxDraft));
+        const LaunchMemory memory(round.All(), kMaxDraft);
+        REQUIRE(RunEmulatedBlocks({.num_threads = 64}, [&](EmulatedThread thread) {
+                  RunFusedRound(thread, memory.fused);
+                }) == "");
+        for (int32_t i = 0; i < kBatch; ++i) {
+          const int32_t fallen = memory.progress[static_cast<size_t>(i)].fallen;
+          if (fallen == 0) continue;
+          const FallenPlace& place = *FallenPlaceAt(FusedWorkspaceAt(memory.fused, i), fallen - 1);
+          (place.plain ? num_plain : num_edited) += 1;
+          num_cut += place.target.has_cut ? 1 : 0;
+        }
+      }
+    }
+    CHECK(num_plain >= 10);
+    CHECK(num_edited >= 10);
+    CHECK(num_cut >= 10);
+  }
+}
+
+}  // namespace
+}  // namespace specd
