@@ -39,8 +39,9 @@ struct BackendLimits {
 
 struct BackendOptions {
   // For "cuda": the caller's cudaStream_t, on whose device rounds run, in order with what the
-  // caller enqueues there; it must outlive the backend. Null: a stream of the backend's own on the
-  // first device.
+  // caller enqueues there; it must outlive the backend. While it is capturing, what would be waited
+  // for on it is FAILED_PRECONDITION: all but EnqueueStaged, Stage and Collect. Null: a stream of
+  // the backend's own on the first device.
   void* cuda_stream = nullptr;
 };
 

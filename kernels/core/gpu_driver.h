@@ -40,6 +40,8 @@ class GpuDriver {
   // the driver), in order with what the caller enqueues there, and no longer on the driver's own.
   // `device` becomes the place of the stream's device in the list. Before UseDevice.
   virtual GpuResult UseStream(void* stream, size_t* device) = 0;
+  // Is that stream capturing? Never where there is none. Spoils no capture.
+  virtual GpuResult IsCapturing(bool* is_capturing) = 0;
 
   // The same for the calls until EnqueueOn(nullptr), on a stream of the device in use. It may be
   // capturing: then launches become part of what is captured, and no other call is allowed on it.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,9 @@ namespace {
 
 // Rows of 64 sequences with 8 drafts each at V = 128k in bf16 fit; larger rounds take more pieces.
 constexpr int64_t kDefaultStagingBytes = int64_t{512} << 20;
+
+constexpr std::string_view kRoundRemedy =
+    "end the capture first, or make rounds part of the graph with specd_enqueue_staged";
 
 absl::Status Failure(const GpuResult& result) {
   return absl::InternalError(fmt::format("the GPU failed in a round: {}", result.text()));
@@ -31,6 +35,9 @@ CudaBackend::CudaBackend(std::unique_ptr<GpuDriver> driver, int64_t staging_byte
 
 absl::Status CudaBackend::Prepare(const BackendLimits& limits) {
   SPECD_CHECK(limits.vocab_size >= 1 && limits.vocab_size <= kVocabSizeMax);
+  const absl::Status is_free =
+      CheckNotCapturing("the memory of rounds is prepared", "end the capture first");
+  if (!is_free.ok()) return is_free;
   limits_ = limits;
   queue_.reset();
   buckets_.clear();  // they hold addresses that Allocate gives back
@@ -135,8 +142,24 @@ void CudaBackend::CheckLimits(const RoundBatch& batch) const {
   SPECD_CHECK(batch.slots.recent_room <= limits_.recent_room);
 }
 
+absl::Status CudaBackend::CheckNotCapturing(std::string_view what, std::string_view remedy) const {
+  bool is_capturing = false;
+  const GpuResult result = driver_->IsCapturing(&is_capturing);
+  if (!result.ok()) {
+    return absl::InternalError(
+        fmt::format("the GPU does not say whether cuda_stream is capturing: {}", result.text()));
+  }
+  if (!is_capturing) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      fmt::format("cuda_stream is capturing a graph, and {} on it now, not when the graph is "
+                  "launched; {}",
+                  what, remedy));
+}
+
 absl::Status CudaBackend::Run(const RoundBatch& batch) {
   CheckLimits(batch);
+  const absl::Status is_free = CheckNotCapturing("a round runs", kRoundRemedy);
+  if (!is_free.ok()) return is_free;
   for (int32_t done = 0; done < batch.num_tasks;) {
     StagedBatch piece = BeginPiece(batch, done);
     if (piece.StageTasks() == 0) {
@@ -198,6 +221,8 @@ GpuResult CudaBackend::FinishPiece(const StagedBatch& piece) {
 }
 
 absl::Status CudaBackend::WriteNextTokens(const RoundBatch& batch) {
+  const absl::Status is_free = CheckNotCapturing("next tokens are written", kRoundRemedy);
+  if (!is_free.ok()) return is_free;
   const GpuResult written =
       WriteNextTokens(batch, 0, batch.num_tasks, [](const TokenArray&) { return true; });
   return written.ok() ? absl::OkStatus() : Failure(written);
@@ -237,6 +262,8 @@ absl::StatusOr<bool> CudaBackend::Collect() { return queue_->Collect(); }
 
 absl::Status CudaBackend::Transform(const TransformBatch& batch) {
   SPECD_CHECK(batch.source.vocab_size >= 1 && batch.source.vocab_size <= limits_.vocab_size);
+  const absl::Status is_free = CheckNotCapturing("rows are transformed", "end the capture first");
+  if (!is_free.ok()) return is_free;
   const auto most = static_cast<int32_t>(std::min<int64_t>(max_rows_ / 2, max_piece_));
   for (int32_t first = 0; first < batch.num_rows; first += most) {
     const int32_t count = std::min(most, batch.num_rows - first);

@@ -103,6 +103,23 @@ class CudaDriver final : public GpuDriver {
     return result;
   }
 
+  GpuResult IsCapturing(bool* is_capturing) override {
+    *is_capturing = false;
+    if (callers_ == nullptr) return GpuResult::Ok();
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    bool is_implicit = false;
+    const GpuResult result = OnDevice("cudaStreamIsCapturing", [&] {
+      const cudaError_t error = cudaStreamIsCapturing(callers_, &status);
+      // Of the legacy default stream, while one that it waits for captures: a launch would be part
+      // of that capture, which is not allowed. The error stays as the engine's thread's last one.
+      is_implicit = error == cudaErrorStreamCaptureImplicit;
+      if (is_implicit && cudaPeekAtLastError() == error) static_cast<void>(cudaGetLastError());
+      return is_implicit ? cudaSuccess : error;
+    });
+    *is_capturing = is_implicit || status != cudaStreamCaptureStatusNone;
+    return result;
+  }
+
   void EnqueueOn(void* stream) override { borrowed_ = static_cast<cudaStream_t>(stream); }
 
   GpuResult Allocate(size_t size_bytes, void** memory) override {

@@ -11,8 +11,8 @@ namespace {
 
 // Besides launches on the stream that captures.
 constexpr std::string_view kAllowedBesideCaptures[] = {
-    "Allocate",   "AllocateZeroed", "Free",         "AllocatePinned",
-    "FreePinned", "DestroyGraph",   "DestroyEvent", "Check"};
+    "Allocate",     "AllocateZeroed", "Free",  "AllocatePinned", "FreePinned",
+    "DestroyGraph", "DestroyEvent",   "Check", "IsCapturing"};
 
 void* AddPoisoned(size_t size_bytes, FakeGpu::Blocks* blocks) {
   auto block = std::make_unique<std::vector<uint64_t>>((size_bytes + 7) / 8);
@@ -41,7 +41,7 @@ GpuResult FakeGpuDriver::FailureOf(const std::string& name) {
 GpuResult FakeGpuDriver::Call(const std::string& name) {
   const bool is_allowed =
       std::ranges::find(kAllowedBesideCaptures, name) != std::end(kAllowedBesideCaptures);
-  if (gpu_->caller_captures && !is_allowed) {
+  if ((gpu_->caller_captures || gpu_->stream_captures) && !is_allowed) {
     if (gpu_->caller_spoiled_by.empty()) gpu_->caller_spoiled_by = name;
     return GpuResult::Error(name + " is not allowed while a stream is capturing");
   }
@@ -117,6 +117,11 @@ GpuResult FakeGpuDriver::UseStream(void* stream, size_t* device) {
   gpu_->stream = stream;
   *device = gpu_->stream_device;
   return Call("UseStream");
+}
+
+GpuResult FakeGpuDriver::IsCapturing(bool* is_capturing) {
+  *is_capturing = gpu_->stream != nullptr && gpu_->stream_captures;
+  return Call("IsCapturing");
 }
 
 GpuResult FakeGpuDriver::Allocate(size_t size_bytes, void** memory) {

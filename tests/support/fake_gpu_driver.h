@@ -51,6 +51,7 @@ struct FakeGpu {
   // A stream of the caller's is capturing, which only the calls that promise so may be made beside:
   // the first other one, by name, has spoiled what it captures.
   bool caller_captures = false;
+  bool stream_captures = false;  // the same of that of UseStream
   std::string caller_spoiled_by;
   void Replay(const std::vector<Work>& work);
 
@@ -83,6 +84,7 @@ class FakeGpuDriver final : public GpuDriver {
   size_t device_in_use() const override { return gpu_->used_device; }
   GpuResult FindDevice(void* stream, size_t* device) override;
   GpuResult UseStream(void* stream, size_t* device) override;
+  GpuResult IsCapturing(bool* is_capturing) override;
   void EnqueueOn(void* stream) override { enqueues_on_ = stream; }
   GpuResult Allocate(size_t size_bytes, void** memory) override;
   GpuResult AllocateZeroed(size_t size_bytes, void** memory) override;

@@ -1,0 +1,127 @@
+// CudaBackend on a stream of the engine's that is capturing: whatever is waited for on the stream
+// is refused before the driver is asked for anything, since on a device that would record the work
+// the wait had no end.
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/cuda_backend.h"
+#include "tests/support/fake_gpu_driver.h"
+#include "tests/support/round_case.h"
+
+namespace specd {
+namespace {
+
+constexpr BackendLimits kLimits{.vocab_size = 900, .max_batch = 3, .max_draft = 2};
+constexpr RoundCase::Options kCase{.vocab_size = kLimits.vocab_size,
+                                   .batch = kLimits.max_batch,
+                                   .max_draft = kLimits.max_draft,
+                                   .seed = 77};
+
+bool Mentions(const absl::Status& status, const std::string& text) {
+  return std::string(status.message()).find(text) != std::string::npos;
+}
+
+// A backend on the stream of an engine.
+struct Rig {
+  explicit Rig(void* used_stream) {
+    auto made = MakeCudaBackend(std::make_unique<FakeGpuDriver>(&gpu), used_stream);
+    REQUIRE(made.ok());
+    backend = *std::move(made);
+    rows.Set(0, std::vector<double>(static_cast<size_t>(kLimits.vocab_size), 1.0));
+    transform.scale = 1;
+    transform.out = out.data();
+  }
+
+  absl::Status Run() { return backend->Run(round.All()); }
+  absl::Status Transform() {
+    return backend->Transform({rows.view(), &transform, 1, &transformed});
+  }
+  absl::Status WriteNextTokens() {
+    RoundBatch batch = round.All();
+    batch.next_tokens = &next_tokens;
+    batch.num_next_tokens = 1;
+    return backend->WriteNextTokens(batch);
+  }
+
+  FakeGpu gpu;
+  std::unique_ptr<Backend> backend;
+  RoundCase round{kCase};
+  RowMatrix rows{{.vocab_size = kLimits.vocab_size, .num_rows = 1}};
+  std::vector<float> out = std::vector<float>(static_cast<size_t>(kLimits.vocab_size));
+  RowTransform transform;
+  OutcomeStatus transformed = OutcomeStatus::kOk;
+  std::vector<TokenId> ids = std::vector<TokenId>(static_cast<size_t>(kLimits.max_batch));
+  TokenArray next_tokens{.ids = ids.data()};
+};
+
+TEST_SUITE("unit") {
+  TEST_CASE("what waits on a capturing stream is refused with the remedy, and spoils no capture") {
+    struct Case {
+      const char* what;
+      std::function<absl::Status(Rig&)> call;
+      bool has_staged_remedy;
+    };
+    const std::vector<Case> cases = {
+        {"a round", [](Rig& rig) { return rig.Run(); }, true},
+        {"next tokens", [](Rig& rig) { return rig.WriteNextTokens(); }, true},
+        {"rows", [](Rig& rig) { return rig.Transform(); }, false},
+        {"memory of rounds", [](Rig& rig) { return rig.backend->Prepare(kLimits); }, false}};
+    for (const Case& c : cases) {
+      CAPTURE(std::string(c.what));
+      int stream = 0;
+      Rig rig(&stream);
+      REQUIRE(rig.backend->Prepare(kLimits).ok());
+      REQUIRE(rig.Run().ok());
+      const size_t num_blocks = rig.gpu.allocations.size() + rig.gpu.pinned.size();
+      const size_t num_graphs = rig.gpu.graphs.size();
+      rig.gpu.stream_captures = true;
+      const absl::Status refused = c.call(rig);
+      CHECK(refused.code() == absl::StatusCode::kFailedPrecondition);
+      CHECK(Mentions(refused, "cuda_stream is capturing"));
+      CHECK(Mentions(refused, c.what));
+      CHECK(Mentions(refused, "end the capture first"));
+      CHECK(Mentions(refused, "specd_enqueue_staged") == c.has_staged_remedy);
+      CHECK(rig.gpu.caller_spoiled_by == "");
+      // What was there before is there still, and serves once the capture has ended.
+      CHECK(rig.gpu.allocations.size() + rig.gpu.pinned.size() == num_blocks);
+      CHECK(rig.gpu.graphs.size() == num_graphs);
+      rig.gpu.stream_captures = false;
+      CHECK(c.call(rig).ok());
+      CHECK(rig.Run().ok());
+    }
+  }
+
+  TEST_CASE("a backend that is first prepared during a capture takes nothing") {
+    int stream = 0;
+    Rig rig(&stream);
+    rig.gpu.stream_captures = true;
+    CHECK(rig.backend->Prepare(kLimits).code() == absl::StatusCode::kFailedPrecondition);
+    CHECK(rig.gpu.caller_spoiled_by == "");
+    CHECK(rig.gpu.allocations.empty());
+    CHECK(rig.gpu.pinned.empty());
+  }
+
+  TEST_CASE("a driver that cannot say whether the stream is capturing is an error of the call") {
+    int stream = 0;
+    Rig rig(&stream);
+    REQUIRE(rig.backend->Prepare(kLimits).ok());
+    const std::vector<std::function<absl::Status()>> calls = {
+        [&] { return rig.Run(); }, [&] { return rig.WriteNextTokens(); },
+        [&] { return rig.Transform(); }, [&] { return rig.backend->Prepare(kLimits); }};
+    for (const auto& call : calls) {
+      rig.gpu.failing_call = "IsCapturing";
+      const absl::Status status = call();
+      CHECK(status.code() == absl::StatusCode::kInternal);
+      CHECK(Mentions(status, "fake failure of IsCapturing"));
+      rig.gpu.failing_call = "";
+      CHECK(rig.Run().ok());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace specd
