@@ -47,20 +47,23 @@ class GpuDriver {
   // capturing: then launches become part of what is captured, and no other call is allowed on it.
   virtual void EnqueueOn(void* stream) = 0;
 
-  // Device memory, aligned to 256 bytes. Free(nullptr) does nothing. Streams of the caller's may be
-  // capturing while memory is taken and given back, here and below.
+  // Device memory, aligned to 256 bytes. Free(nullptr) does nothing. REQUIRES of giving back, here
+  // and below: nothing that runs, or is still to run, reads or writes the memory. Streams of the
+  // caller's may be capturing while memory is taken and given back.
   virtual GpuResult Allocate(size_t size_bytes, void** memory) = 0;
   // All of it is 0, for every stream. Waits, but never for a stream of the caller's.
   virtual GpuResult AllocateZeroed(size_t size_bytes, void** memory) = 0;
   virtual GpuResult Free(void* memory) = 0;
 
   // Host memory that stays where it is and that kernels reach at the address at which the host
-  // does, aligned to 256 bytes. What a kernel has written there is valid after Synchronize.
+  // does, aligned to 256 bytes. What a kernel has written there is valid after Synchronize, or once
+  // the host has seen the word that a LaunchEndStaged behind the kernel writes.
   virtual GpuResult AllocatePinned(size_t size_bytes, void** memory) = 0;
   virtual GpuResult FreePinned(void* memory) = 0;
 
-  // Enqueued in order with launches. The host memory must stay as it is until Synchronize; what
-  // ToHost fills is valid after it.
+  // Enqueued in order with launches. The host memory must stay as it is until Synchronize, or until
+  // the host has seen the word that a LaunchEndStaged behind the copy writes; what ToHost fills is
+  // valid after Synchronize.
   virtual GpuResult ToDevice(void* device, const void* host, size_t size_bytes) = 0;
   virtual GpuResult ToHost(void* host, const void* device, size_t size_bytes) = 0;
 
@@ -78,7 +81,10 @@ class GpuDriver {
   virtual GpuResult LaunchRound(const FusedRound* round, const RoundBounds& bounds) = 0;
 
   // What surrounds LaunchRound where rounds are staged after they were enqueued: TakeStaged and the
-  // fetch of what it took, and EndStaged (kernels/bodies/staged_turn.h).
+  // fetch of what it took, and EndStaged (kernels/bodies/staged_turn.h), which writes a word of
+  // plan.done behind everything that was enqueued before it, if the turn has a round. The end also
+  // serves rounds that were enqueued when they were known: of the plan it looks at num_areas, done
+  // and turn alone.
   virtual GpuResult LaunchTakeStaged(const StagedPlan& plan) = 0;
   virtual GpuResult LaunchEndStaged(const StagedPlan& plan) = 0;
 
@@ -94,13 +100,15 @@ class GpuDriver {
 
   // Until EndCapture, launches and RecordEvent are not enqueued but kept; no other call is allowed,
   // and one that is made spoils the capture. EndCapture has to follow whatever happened, and makes
-  // a graph that is ready to be launched.
+  // a graph that is ready to be launched; it may enqueue what makes it so.
   virtual GpuResult BeginCapture() = 0;
   virtual GpuResult EndCapture(Graph** graph) = 0;
 
   // Enqueues what was captured, with its arguments as they were then and memory as it will be.
   virtual GpuResult LaunchGraph(Graph* graph) = 0;
-  // REQUIRES: nothing of it is running. DestroyGraph(nullptr) does nothing.
+  // A launch of it that is running is not cut short. So whoever has seen the word of a
+  // LaunchEndStaged at its end need wait no longer, though that kernel may still be ending.
+  // DestroyGraph(nullptr) does nothing.
   virtual GpuResult DestroyGraph(Graph* graph) = 0;
 
   // Points in time on the device. An event that is captured is recorded by every launch of the
@@ -110,7 +118,8 @@ class GpuDriver {
   virtual GpuResult RecordEvent(Event* event) = 0;
   virtual GpuResult ElapsedUs(Event* start, Event* end, double* elapsed_us) = 0;
 
-  // Waits for everything enqueued, and reports the first error that any of it had.
+  // Waits for everything enqueued, and reports the first error that any of it had. Rounds are
+  // waited for without it, by a word and Check (kernels/cuda/done_word.h).
   virtual GpuResult Synchronize() = 0;
   // Whether the device has failed, on whatever stream; a failure is seen sooner or later. Waits for
   // nothing and may be asked while streams of the caller's are capturing.
