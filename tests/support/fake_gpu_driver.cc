@@ -223,6 +223,7 @@ GpuResult FakeGpuDriver::LaunchGraph(Graph* graph) {
     for (const FakeGpu::Work& work : *found->second) {
       if (result.ok()) result = work();
       if (result.ok()) result = gpu_->fault;
+      if (result.ok() && gpu_->after_node) gpu_->after_node();
     }
     return result;
   });
@@ -278,6 +279,7 @@ GpuResult FakeGpuDriver::LaunchTakeStaged(const StagedPlan& plan) {
   return Enqueue("LaunchFetchStaged", true, [=, this] { return RunFetchStaged(plan); });
 }
 GpuResult FakeGpuDriver::LaunchEndStaged(const StagedPlan& plan) {
+  gpu_->done_word = plan.done;
   return Enqueue("LaunchEndStaged", true, [=, this] { return RunEndStaged(plan); });
 }
 GpuResult FakeGpuDriver::LaunchTransforms(const TransformBatch& batch, void* workspaces) {

@@ -60,11 +60,14 @@ struct FakeGpu {
   size_t used_device = 0;
   std::map<void*, size_t> devices_of_streams;  // other streams are of the device in use
   bool runs_at_once = false;
-  int num_launches = 0;                                 // of rounds and transforms that ran
-  int num_graph_launches = 0;                           // that were enqueued
-  int num_resolves = 0;                                 // launches that resolved a round
-  int32_t num_threads = 64;                             // of an emulated block
-  int32_t num_blocks = 3;                               // of the launch of a round
+  int idle_checks = 0;                  // so many times Check finds that the device has not got on
+  int num_launches = 0;                 // of rounds and transforms that ran
+  int num_graph_launches = 0;           // that were enqueued
+  int num_resolves = 0;                 // launches that resolved a round
+  int32_t num_threads = 64;             // of an emulated block
+  int32_t num_blocks = 3;               // of the launch of a round
+  std::function<void()> after_node;     // of a graph that runs, which is in order
+  const uint64_t* done_word = nullptr;  // of the last LaunchEndStaged
   std::function<void(const RoundBatch&)> before_round;  // may hold it up
   std::function<void(const RoundBatch&)> after_round;   // may change the answers of a round
   // A clock that work moves on.
