@@ -1,9 +1,12 @@
-// The word by which the host learns that a round is over: nothing of the round comes behind it.
+// The word by which the host learns that a round is over: nothing of the round comes behind it, and
+// how the host waits for it.
 #include "kernels/cuda/done_word.h"
 
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "kernels/cuda/cuda_backend.h"
@@ -58,6 +61,12 @@ class NodeWatch {
   Memory memory_;  // when the word was first there
 };
 
+int64_t NumSleeps() {
+  rusage usage = {};
+  REQUIRE(getrusage(RUSAGE_THREAD, &usage) == 0);
+  return usage.ru_nvcsw;
+}
+
 TEST_SUITE("unit") {
   TEST_CASE("no node of a round's graph writes anything once the word says that it is over") {
     const RoundCase::Options options{.vocab_size = 300, .batch = 6, .max_draft = 2, .seed = 19};
@@ -88,6 +97,41 @@ TEST_SUITE("unit") {
       CHECK(gpu.num_resolves == 1);
       CHECK(watch.num_nodes() >= 4);
       CHECK(watch.is_over());
+    }
+  }
+
+  TEST_CASE("a long wait leaves the processor to others, and a short one keeps it") {
+    FakeGpu gpu;
+    FakeGpuDriver driver(&gpu);
+    DoneWord done;
+    REQUIRE(done.Allocate(&driver).ok());
+    constexpr int kLongWait = 200;  // looks at a device that does not get on
+    for (const int idle_checks : {0, kLongWait, 0}) {
+      CAPTURE(idle_checks);
+      REQUIRE(done.LaunchEnd().ok());
+      gpu.idle_checks = idle_checks;
+      const int64_t before = NumSleeps();
+      REQUIRE(done.Await().ok());
+      const int64_t num_sleeps = NumSleeps() - before;
+      CHECK(gpu.idle_checks == 0);
+      if (idle_checks == 0) CHECK(num_sleeps < kLongWait / 10);
+      if (idle_checks == kLongWait) CHECK(num_sleeps > kLongWait / 2);
+    }
+  }
+
+  TEST_CASE("a device that fails after a long wait is seen as soon as one that fails at once") {
+    for (const int num_good_checks : {0, 3, 100}) {
+      CAPTURE(num_good_checks);
+      FakeGpu gpu;
+      FakeGpuDriver driver(&gpu);
+      DoneWord done;
+      REQUIRE(done.Allocate(&driver).ok());
+      REQUIRE(done.LaunchEnd().ok());
+      gpu.idle_checks = num_good_checks + 1;
+      gpu.failing_call = "Check";
+      gpu.failing_after = num_good_checks;
+      const GpuResult result = done.Await();
+      CHECK(result.text() == "fake failure of Check");
     }
   }
 }
