@@ -1,0 +1,46 @@
+// Rounds of everything, by a backend on a pretended device and by the CPU: what tests of
+// CudaBackend compare.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "kernels/cpu/cpu_backend.h"
+#include "tests/support/round_case.h"
+
+namespace specd {
+
+inline constexpr RoundCase::Options kMixed{
+    .vocab_size = 2500, .batch = 24, .max_draft = 3, .dtype = DType::kFloat16, .seed = 51};
+inline constexpr BackendLimits kLimits{.vocab_size = 2500, .max_batch = 24, .max_draft = 3};
+inline constexpr int64_t kPlenty = int64_t{1} << 30;
+
+inline std::vector<std::string> RunAll(Backend& backend, RoundCase& round) {
+  const RoundBatch batch = round.All();
+  const absl::Status status = backend.Run(batch);
+  REQUIRE_MESSAGE(status.ok(), std::string(status.message()));
+  std::vector<std::string> answers;
+  for (int32_t i = 0; i < batch.num_tasks; ++i) answers.push_back(round.answer(i));
+  return answers;
+}
+
+inline std::vector<std::string> ExpectedFor(const RoundCase::Options& options) {
+  RoundCase round(options);
+  CpuBackend cpu(CpuTarget::kBaseline);
+  REQUIRE(cpu.Prepare({options.vocab_size, options.batch, options.max_draft}).ok());
+  return RunAll(cpu, round);
+}
+
+// One comparison for each sequence: the first that differs is shown, and not all of them.
+inline void CheckEqual(const std::vector<std::string>& answers,
+                       const std::vector<std::string>& expected) {
+  REQUIRE(answers.size() == expected.size());
+  for (size_t i = 0; i < answers.size(); ++i) {
+    CAPTURE(i);
+    REQUIRE(answers[i] == expected[i]);
+  }
+}
+
+}  // namespace specd
