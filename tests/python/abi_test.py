@@ -23,7 +23,7 @@ SCALARS = {
 
 
 def headers():
-    text = "".join((INCLUDE / "specd" / name).read_text() for name in ("specd.h", "ops.h"))
+    text = "".join(path.read_text() for path in sorted((INCLUDE / "specd").glob("*.h")))
     return re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
 
 
