@@ -70,8 +70,11 @@ absl::Status Member::Bind(uint32_t region, uint64_t offset_bytes, uint64_t num_r
 
 absl::Status Member::BindDevice(uint64_t address, uint64_t num_rows) {
   if (num_rows == 0 || num_rows > std::numeric_limits<int32_t>::max()) {
-    return MakeError(SPECD_ERROR_REGION, "num_rows",
-                     fmt::format("num_rows = {} is outside 1 .. 2^31 - 1", num_rows));
+    return MakeError(
+        SPECD_ERROR_INVALID_ARGUMENT, "num_rows",
+        fmt::format("num_rows = {} is outside 1 .. 2^31 - 1; bind an id for each slot, "
+                    "as many as rank 0's max_sequences",
+                    num_rows));
   }
   if (absl::Status status = Check(); !status.ok()) return status;
   const auto registered = link_->RegisterDevice(address, num_rows * sizeof(int32_t));

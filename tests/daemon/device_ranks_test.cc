@@ -127,6 +127,28 @@ class Witness {
   std::unique_ptr<FakeGpuBlock> block_;
 };
 
+// Rank 0 and two more, whose next tokens are bound; the first of them can be killed.
+struct TwoRanks {
+  TwoRanks(GpuMemoryKind kind, GpuMemoryKind kind_of_two)
+      : address(one->Allocate(kind)), address_of_two(two.Allocate(kind_of_two)) {
+    REQUIRE(one->Join(zero, 1) == SPECD_OK);
+    REQUIRE(two.Join(zero, 2) == SPECD_OK);
+    REQUIRE(one->Bind(address) == SPECD_OK);
+    REQUIRE(two.Bind(address_of_two) == SPECD_OK);
+  }
+  // The hang-up is noticed by the control thread; a test that waits in vain hangs.
+  void AwaitEndOfOne() {
+    while (daemon.platform.num_imports() > 2) std::this_thread::yield();
+  }
+
+  DeviceHost daemon;
+  RankZero zero{daemon};
+  std::unique_ptr<OtherRank> one = std::make_unique<OtherRank>();
+  OtherRank two{1};
+  const uint64_t address;
+  const uint64_t address_of_two;
+};
+
 TEST_SUITE("process") {
   TEST_CASE("ranks: each finds in its own memory what rank 0's rows decide") {
     for (const GpuMemoryKind kind :
@@ -175,17 +197,9 @@ TEST_SUITE("process") {
   }
 
   TEST_CASE("ranks: one that is killed while rounds run is written no more, and may come again") {
-    DeviceHost daemon;
-    RankZero zero(daemon);
-    auto one = std::make_unique<OtherRank>();
-    OtherRank two(1);
-    REQUIRE(one->Join(zero, 1) == SPECD_OK);
-    REQUIRE(two.Join(zero, 2) == SPECD_OK);
-    const uint64_t address = one->Allocate(GpuMemoryKind::kVmm);
-    const uint64_t address_of_two = two.Allocate(GpuMemoryKind::kIpc);
-    REQUIRE(one->Bind(address) == SPECD_OK);
-    REQUIRE(two.Bind(address_of_two) == SPECD_OK);
-    Witness witness(*one, address);
+    TwoRanks ranks(GpuMemoryKind::kVmm, GpuMemoryKind::kIpc);
+    RankZero& zero = ranks.zero;
+    Witness witness(*ranks.one, ranks.address);
     OtherRank early;
     CHECK(early.Join(zero, 1) == SPECD_ERROR_STATE);  // the place is taken
 
@@ -209,9 +223,8 @@ TEST_SUITE("process") {
     };
     await_rounds(3);
     CHECK(witness.Ids()[zero.slot] != kUntouched);
-    one->peer.Kill();
-    // The hang-up is noticed by the control thread; a test that waits in vain hangs.
-    while (daemon.platform.num_imports() > 2) std::this_thread::yield();
+    ranks.one->peer.Kill();
+    ranks.AwaitEndOfOne();
     witness.Fill();
     await_rounds(3);
     CHECK_FALSE(ends);
@@ -221,7 +234,7 @@ TEST_SUITE("process") {
     for (size_t i = 0; i < got.size(); ++i) {
       CHECK(got[i] == LastTokenOf(static_cast<uint32_t>(i)));
     }
-    CHECK(two.Ids(address_of_two) == OnlyAt(zero.slot, got.back()));
+    CHECK(ranks.two.Ids(ranks.address_of_two) == OnlyAt(zero.slot, got.back()));
     CHECK(zero.BoundRanks() == 0b101);
 
     OtherRank again(1);
@@ -230,22 +243,14 @@ TEST_SUITE("process") {
     REQUIRE(again.Bind(new_address) == SPECD_OK);
     zero.Round(7);
     CHECK(again.Ids(new_address) == OnlyAt(zero.slot, LastTokenOf(7)));
-    CHECK(two.Ids(address_of_two) == OnlyAt(zero.slot, LastTokenOf(7)));
+    CHECK(ranks.two.Ids(ranks.address_of_two) == OnlyAt(zero.slot, LastTokenOf(7)));
     CHECK(witness.Ids() == std::vector<int32_t>(kSlots, kUntouched));
-    CHECK(daemon.platform.num_violations() == 0);
+    CHECK(ranks.daemon.platform.num_violations() == 0);
   }
 
   TEST_CASE("ranks: rounds on rank 0's stream are in every rank's memory when they are answered") {
-    DeviceHost daemon;
-    RankZero zero(daemon);
-    auto one = std::make_unique<OtherRank>();
-    OtherRank two(1);
-    REQUIRE(one->Join(zero, 1) == SPECD_OK);
-    REQUIRE(two.Join(zero, 2) == SPECD_OK);
-    const uint64_t address = one->Allocate(GpuMemoryKind::kVmm);
-    const uint64_t address_of_two = two.Allocate(GpuMemoryKind::kVmm);
-    REQUIRE(one->Bind(address) == SPECD_OK);
-    REQUIRE(two.Bind(address_of_two) == SPECD_OK);
+    TwoRanks ranks(GpuMemoryKind::kVmm, GpuMemoryKind::kVmm);
+    RankZero& zero = ranks.zero;
     const auto submit = [&](uint32_t first_row) {
       return zero.peer
           .Call({.op = PeerOp::kSubmitOnStream,
@@ -265,26 +270,27 @@ TEST_SUITE("process") {
       REQUIRE(submit(round) == SPECD_OK);
       CHECK(zero.peer.Call({.op = PeerOp::kAwaitStream}).value == round + 1);
       // Before the poll: the stream has gone on.
-      CHECK(one->Ids(address) == OnlyAt(zero.slot, LastTokenOf(round)));
-      CHECK(two.Ids(address_of_two) == OnlyAt(zero.slot, LastTokenOf(round)));
+      CHECK(ranks.one->Ids(ranks.address) == OnlyAt(zero.slot, LastTokenOf(round)));
+      CHECK(ranks.two.Ids(ranks.address_of_two) == OnlyAt(zero.slot, LastTokenOf(round)));
       poll(round);
     }
-    Witness witness(*one, address);
+    Witness witness(*ranks.one, ranks.address);
     for (uint32_t round = 6; round < 10; ++round) REQUIRE(submit(round) == SPECD_OK);
-    one->peer.Kill();
+    ranks.one->peer.Kill();
     for (uint32_t round = 6; round < 10; ++round) poll(round);
-    while (daemon.platform.num_imports() > 2) std::this_thread::yield();
+    ranks.AwaitEndOfOne();
     witness.Fill();
     for (uint32_t round = 10; round < 14; ++round) REQUIRE(submit(round) == SPECD_OK);
     for (uint32_t round = 10; round < 14; ++round) poll(round);
     CHECK(witness.Ids() == std::vector<int32_t>(kSlots, kUntouched));
-    CHECK(two.Ids(address_of_two) == OnlyAt(zero.slot, LastTokenOf(13)));
-    CHECK(daemon.platform.num_violations() == 0);
+    CHECK(ranks.two.Ids(ranks.address_of_two) == OnlyAt(zero.slot, LastTokenOf(13)));
+    CHECK(ranks.daemon.platform.num_violations() == 0);
   }
 
   TEST_CASE("ranks: a session that ends gives every rank its memory back") {
-    for (const bool is_killed : {false, true}) {
-      CAPTURE(is_killed);
+    enum class End { kClosed, kKilled, kDaemonStopped };
+    for (const End end : {End::kClosed, End::kKilled, End::kDaemonStopped}) {
+      CAPTURE(static_cast<int>(end));
       DeviceHost daemon;
       RankZero zero(daemon);
       OtherRank one;
@@ -293,11 +299,9 @@ TEST_SUITE("process") {
       REQUIRE(one.Bind(address) == SPECD_OK);
       zero.Round(1);
       CHECK(one.Check() == SPECD_OK);
-      if (is_killed) {
-        zero.peer.Kill();
-      } else {
-        zero.peer.Call({.op = PeerOp::kCloseEngine});
-      }
+      if (end == End::kClosed) zero.peer.Call({.op = PeerOp::kCloseEngine});
+      if (end == End::kKilled) zero.peer.Kill();
+      if (end == End::kDaemonStopped) daemon.host.reset();
       while (one.Check() == SPECD_OK) std::this_thread::yield();
       CHECK(one.Check() == SPECD_ERROR_DISCONNECTED);
       CHECK(daemon.platform.num_imports() == 0);
@@ -307,6 +311,7 @@ TEST_SUITE("process") {
       CHECK(one.Leave() == SPECD_OK);
       CHECK(one.CountViolations() == 0);
       CHECK(daemon.platform.num_violations() == 0);
+      if (end == End::kDaemonStopped) continue;
       // The daemon serves the next one, which ranks join with its own token.
       RankZero next(daemon);
       REQUIRE(one.Join(next, 1) == SPECD_OK);
@@ -326,8 +331,8 @@ TEST_SUITE("process") {
     REQUIRE(one.Bind(address) == SPECD_OK);
     const uint64_t other = one.Allocate(GpuMemoryKind::kIpc);
     CHECK(one.Bind(other, kSlots - 1) == SPECD_ERROR_INVALID_ARGUMENT);
-    CHECK(one.Bind(other, 0) == SPECD_ERROR_REGION);
-    CHECK(one.Bind(other, ~uint64_t{0}) == SPECD_ERROR_REGION);
+    CHECK(one.Bind(other, 0) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(one.Bind(other, ~uint64_t{0}) == SPECD_ERROR_INVALID_ARGUMENT);
     CHECK(one.Bind(other + test::kDeviceBytes - 4, kSlots) == SPECD_ERROR_REGION);
     CHECK(one.Bind(other + 2, kSlots) == SPECD_ERROR_INVALID_ARGUMENT);
     CHECK(one.Bind(4096, kSlots) == SPECD_ERROR_REGION);

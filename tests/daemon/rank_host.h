@@ -13,6 +13,7 @@
 #include "ipc/include/specd/specd.h"
 #include "ipc/unique_fd.h"
 #include "tests/daemon/embedded_engine.h"
+#include "tests/daemon/engine_host.h"
 
 namespace specd::test {
 
@@ -92,5 +93,14 @@ inline void WriteRows(EmbeddedEngine& engine) {
     engine.target[row * EmbeddedEngine::kVocab + row + 1] = 5;
   }
 }
+
+// A daemon, and rank 0's engine with those rows.
+struct RankedHost {
+  RankedHost() { WriteRows(engine); }
+
+  EngineHost host;
+  const std::string uri = host.uri;
+  EmbeddedEngine engine{uri};
+};
 
 }  // namespace specd::test

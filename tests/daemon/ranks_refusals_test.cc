@@ -7,53 +7,24 @@
 #include <vector>
 
 #include "daemon/join_token.h"
-#include "ipc/control.h"
-#include "ipc/unix_socket.h"
-#include "tests/daemon/engine_host.h"
 #include "tests/daemon/rank_host.h"
+#include "tests/daemon/raw_peer.h"
 
 namespace specd {
 namespace {
 
 using test::EmbeddedEngine;
-using test::EngineHost;
 using test::Join;
 using test::MemberPtr;
+using test::RankedHost;
 using test::RankMemory;
+using test::RawPeer;
 using test::TokenOf;
-using test::WriteRows;
 
 bool LastErrorBegins(const std::string& field) {
   INFO(specd_last_error());
   return std::string(specd_last_error()).starts_with(field);
 }
-
-// Speaks the protocol's own bytes.
-class RawRank {
- public:
-  explicit RawRank(const std::string& uri)
-      : connection_(*UnixConnection::Connect(uri.substr(5), absl::Seconds(60))) {}
-
-  Reply Call(const Request& request) {
-    const auto message = EncodeRequest(request, 7);
-    REQUIRE(message.ok());
-    REQUIRE(connection_.Send(*message, {}, absl::Seconds(60)).ok());
-    std::vector<uint8_t> buffer(kControlBytesMax);
-    std::vector<UniqueFd> fds;
-    const auto received = connection_.Receive(buffer, &fds, absl::Seconds(60));
-    REQUIRE(received.ok());
-    const std::span<const uint8_t> bytes(buffer.data(), received->size_bytes);
-    return *DecodeReply(*DecodeHeader(bytes, ControlReader::kLibrary), bytes);
-  }
-  ErrorReply Error(const Request& request) {
-    const Reply reply = Call(request);
-    const auto* const error = std::get_if<ErrorReply>(&reply);
-    return error == nullptr ? ErrorReply{} : *error;
-  }
-
- private:
-  UnixConnection connection_;
-};
 
 TEST_SUITE("unit") {
   TEST_CASE("ranks: a token has one form, and its secret all its digits") {
@@ -100,9 +71,8 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("ranks: who has no token of the session, or no place in it, is refused by name") {
-    const EngineHost host;
-    EmbeddedEngine engine(host.uri);
-    WriteRows(engine);
+    RankedHost host;
+    EmbeddedEngine& engine = host.engine;
     MemberPtr member;
     // Nobody has asked for a token of this session, so none is right.
     CHECK(Join(host.uri, "1-" + std::string(32, '0'), 1, &member) == SPECD_ERROR_PERMISSION);
@@ -180,9 +150,8 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("ranks: memory that cannot be bound is refused by field, and what was bound stays") {
-    const EngineHost host;
-    EmbeddedEngine engine(host.uri);
-    WriteRows(engine);
+    RankedHost host;
+    EmbeddedEngine& engine = host.engine;
     MemberPtr member;
     REQUIRE(Join(host.uri, TokenOf(engine.engine), 1, &member) == SPECD_OK);
     RankMemory bound;
@@ -208,8 +177,13 @@ TEST_SUITE("unit") {
     CHECK(unsealed.BindTo(member) == SPECD_ERROR_REGION);
     RankMemory read_only(F_SEAL_SHRINK | F_SEAL_FUTURE_WRITE);
     CHECK(read_only.BindTo(member) == SPECD_ERROR_REGION);
-    CHECK(specd_member_bind_device(member.get(), 16, 0) == SPECD_ERROR_REGION);
-    CHECK(LastErrorBegins("num_rows"));
+    // A number of rows that no memory has, by the same code for both kinds of it.
+    for (const uint64_t num_rows : {uint64_t{0}, uint64_t{1} << 31, ~uint64_t{0}}) {
+      CHECK(specd_member_bind_device(member.get(), 16, num_rows) == SPECD_ERROR_INVALID_ARGUMENT);
+      CHECK(LastErrorBegins("num_rows"));
+      CHECK(other.BindTo(member, 0, num_rows) == SPECD_ERROR_INVALID_ARGUMENT);
+      CHECK(LastErrorBegins("num_rows"));
+    }
     const specd_sequence sequence = engine.Open(engine.Params());
     CHECK(engine.Sample(sequence, 2).tokens[0] == 3);
     CHECK(bound.Written().size() == 1);
@@ -218,9 +192,9 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("ranks: a connection is an engine's or a rank's, and a rank's asks for its own only") {
-    const EngineHost host;
-    EmbeddedEngine engine(host.uri);
-    RawRank raw(host.uri);
+    RankedHost host;
+    EmbeddedEngine& engine = host.engine;
+    RawPeer raw(host.uri);
     CHECK(raw.Error(GetGroupRequest{}).code == SPECD_ERROR_STATE);
     CHECK(raw.Error(BindTensorRequest{}).field == "hello");
     const JoinRequest join{"raw", "0", 1, TokenOf(engine.engine), 3};
@@ -251,7 +225,7 @@ TEST_SUITE("unit") {
     CHECK(raw.Error(UnregisterRegionRequest{0}).code == SPECD_ERROR_NOT_FOUND);
     CHECK(engine.Bind(SPECD_TARGET_ROWS, 1) == SPECD_OK);
     // An engine's connection joins nothing.
-    RawRank second(host.uri);
+    RawPeer second(host.uri);
     REQUIRE(std::holds_alternative<HelloReply>(
         second.Call(HelloRequest{"e", "0", 1, {8, 4, 4, 3, 2, 4}})));
     CHECK(second.Error(join).field == "hello");

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "tests/daemon/engine_host.h"
 #include "tests/daemon/rank_host.h"
 
 namespace specd {
@@ -19,6 +18,7 @@ using test::EmbeddedEngine;
 using test::EngineHost;
 using test::Join;
 using test::MemberPtr;
+using test::RankedHost;
 using test::RankMemory;
 using test::TokenOf;
 using test::WriteRows;
@@ -27,9 +27,8 @@ using Written = std::vector<std::pair<size_t, int32_t>>;
 
 TEST_SUITE("unit") {
   TEST_CASE("ranks: next tokens follow every round in the memory of each that is bound") {
-    const EngineHost host;
-    EmbeddedEngine engine(host.uri);
-    WriteRows(engine);
+    RankedHost host;
+    EmbeddedEngine& engine = host.engine;
     const std::string token = TokenOf(engine.engine);
     CHECK(BoundRanks(engine.engine) == 0);
     CHECK(TokenOf(engine.engine) == token);
@@ -74,9 +73,8 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("ranks: a place is free again when its process has gone, and is the engine's to bind") {
-    const EngineHost host;
-    EmbeddedEngine engine(host.uri);
-    WriteRows(engine);
+    RankedHost host;
+    EmbeddedEngine& engine = host.engine;
     const std::string token = TokenOf(engine.engine);
     const specd_sequence sequence = engine.Open(engine.Params());
     for (int time = 0; time < 3; ++time) {
