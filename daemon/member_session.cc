@@ -13,8 +13,11 @@ namespace specd {
 absl::StatusOr<std::unique_ptr<MemberSession>> MemberSession::Join(std::shared_ptr<Session> session,
                                                                    const JoinToken& token,
                                                                    uint32_t rank) {
-  if (absl::Status status = session->TakeRank(token, rank); !status.ok()) return status;
-  return std::unique_ptr<MemberSession>(new MemberSession(std::move(session), rank));
+  // Made first: where memory runs out no place is taken that nobody could give back.
+  std::unique_ptr<MemberSession> member(new MemberSession(std::move(session), rank));
+  if (absl::Status status = member->session_->TakeRank(token, rank); !status.ok()) return status;
+  member->has_place_ = true;
+  return member;
 }
 
 absl::Status MemberSession::UnregisterRegion(uint32_t region) {
@@ -40,8 +43,8 @@ absl::Status MemberSession::Bind(TensorRole role, uint32_t region, const TensorS
 }
 
 void MemberSession::Leave() {
-  if (has_left_) return;
-  has_left_ = true;
+  if (!has_place_) return;
+  has_place_ = false;
   session_->LeaveRank(rank_);
   regions_.device().Close();
 }

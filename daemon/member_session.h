@@ -43,7 +43,7 @@ class MemberSession {
   const uint32_t rank_;
   Regions regions_;
   std::optional<uint32_t> bound_region_;
-  bool has_left_ = false;
+  bool has_place_ = false;
 };
 
 }  // namespace specd
