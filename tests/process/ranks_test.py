@@ -153,6 +153,18 @@ class RanksTest(ProcessTest):
             wait_until(lambda: self.ask(rank, "").endswith("SPECD_ERROR_DISCONNECTED"), "the end")
             self.assertEqual(self.ask(rank, "leave"), "left")
 
+    def test_a_daemon_that_is_asked_to_stop_ends_the_ranks_in_good_order(self):
+        memory = self.memory()
+        ranks = [self.rank(1, memory), self.rank(2, self.memory())]
+        for token_id in (20, 21):
+            self.round(token_id)
+        self.stop(self.specd)
+        for rank in ranks:
+            # What was confirmed stays, and there is no wait for a daemon that has gone.
+            self.assertEqual(self.ask(rank, ""),
+                             self.found(21).replace("SPECD_OK", "SPECD_ERROR_DISCONNECTED"))
+            self.assertEqual(self.ask(rank, "leave"), "left")
+
 
 if __name__ == "__main__":
     unittest.main()
