@@ -16,12 +16,13 @@ constexpr size_t kDeviceRegionsMax = 16;
 
 absl::Status DeviceRegions::CheckRoom() const {
   if (closed_) {
-    return MakeError(SPECD_ERROR_STATE, "region", "the session has ended; attach again");
+    return MakeError(SPECD_ERROR_STATE, "region", "the session has ended; attach or join again");
   }
   if (entries_.size() == kDeviceRegionsMax) {
     return MakeError(SPECD_ERROR_EXHAUSTED, "region",
-                     fmt::format("{} regions of device memory are registered, as many as a session "
-                                 "may have; unregister some, or put several tensors into one",
+                     fmt::format("{} regions of device memory are registered, as many as an engine "
+                                 "or a rank may have; unregister some, or put several tensors into "
+                                 "one",
                                  kDeviceRegionsMax));
   }
   return absl::OkStatus();

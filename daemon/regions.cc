@@ -20,9 +20,9 @@ absl::StatusOr<uint32_t> Regions::Register(UniqueFd fd, uint64_t size_bytes) {
   if (host_.size() == kHostRegionsMax || next_host_id_ == DeviceRegions::kFirstId) {
     return MakeError(
         SPECD_ERROR_EXHAUSTED, "region",
-        fmt::format("{} regions are registered and {} were; a session may have {} at "
-                    "a time and {} in all. Put several tensors into one region, or "
-                    "attach again",
+        fmt::format("{} regions are registered and {} were; an engine or a rank may have {} at a "
+                    "time and {} in all. Put several tensors into one region, or attach or join "
+                    "again",
                     host_.size(), next_host_id_ - 1, kHostRegionsMax, DeviceRegions::kFirstId - 1));
   }
   host_.emplace(next_host_id_, std::make_unique<Region>(*std::move(region)));

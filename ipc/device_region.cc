@@ -159,9 +159,9 @@ absl::Status CheckExporter(const DeviceRegionSpec& spec, pid_t peer_pid) {
   if (peer_pid <= 0 || spec.export_pid != static_cast<uint32_t>(peer_pid)) {
     return RegionError(
         "export_pid",
-        fmt::format("export_pid = {}, but the attached process is {} here: it runs in another PID "
+        fmt::format("export_pid = {}, but the process that asks is {} here: it runs in another PID "
                     "namespace, or another process exported the memory. Start the container with "
-                    "--pid=host and --ipc=host, export from the process that attaches, or share "
+                    "--pid=host and --ipc=host, export from the process that registers, or share "
                     "memory by descriptor (kind = 2)",
                     spec.export_pid, peer_pid));
   }
