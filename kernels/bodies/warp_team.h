@@ -25,15 +25,24 @@
 #include <type_traits>
 
 #include "kernels/bodies/team.h"
+#include "kernels/bodies/warp_lanes.h"
 #include "kernels/bodies/warp_load.h"
 #include "kernels/core/elements.h"
 
 namespace specd {
 
 template <typename Thread>
-class WarpTeam {
+class WarpTeam : private WarpLanes<Thread> {
+  using Lanes = WarpLanes<Thread>;
+  using Lanes::InclusiveScan;
+  using Lanes::LargestOfLanes;
+  using Lanes::LowestBit;
+  using Lanes::ShuffleValue;
+  using Lanes::ShuffleXor;
+  using Lanes::thread_;
+
  public:
-  static constexpr int32_t kWarpSize = 32;
+  using Lanes::kWarpSize;
   static constexpr int32_t kLanesPerThread = kLanes / kWarpSize;
 
   // This thread's elements: [step][j] is element step * 256 + 8 * lane + j of the tile. Loops over
@@ -45,7 +54,7 @@ class WarpTeam {
     uint32_t steps;  // those that were loaded
   };
 
-  SPECD_INLINE explicit WarpTeam(const Thread& thread) : thread_(thread) {}
+  SPECD_INLINE explicit WarpTeam(const Thread& thread) : Lanes(thread) {}
 
   SPECD_INLINE int32_t group() const { return thread_.warp(); }
   SPECD_INLINE int32_t num_groups() const { return thread_.num_warps(); }
@@ -354,15 +363,6 @@ class WarpTeam {
     return step * kLanes + thread_.lane() * kLanesPerThread + j;
   }
 
-  // As integers, floats of one sign are in order, and so are all of them once the bits below the
-  // sign of negative ones are turned; a NaN of positive sign is above everything.
-  SPECD_INLINE float LargestOfLanes(float max) {
-    const auto bits = static_cast<int32_t>(BitsOf(IsNan(max) ? FloatOf(0x7FC00000u) : max));
-    const int32_t largest = thread_.LargestOfWarp(bits ^ (bits >> 31 & 0x7FFFFFFF));
-    // Which of two zeros was met first depends on the order; the sum with +0 is +0 for both.
-    return FloatOf(static_cast<uint32_t>(largest ^ (largest >> 31 & 0x7FFFFFFF))) + 0.0f;
-  }
-
   // The weight of this thread's 8 elements of one step.
   template <typename F, typename... Tiles>
   SPECD_INLINE uint64_t StepWeight(const F& f, int32_t exponent, int32_t step,
@@ -375,51 +375,11 @@ class WarpTeam {
     return sum;
   }
 
-  template <typename Value>
-  SPECD_INLINE Value InclusiveScan(Value value) {
-    for (int32_t distance = 1; distance < kWarpSize; distance *= 2) {
-      const int32_t source = thread_.lane() - distance;
-      const Value other = ShuffleValue(value, source < 0 ? thread_.lane() : source);
-      value += source < 0 ? 0 : other;
-    }
-    return value;
-  }
-
-  SPECD_INLINE float ShuffleXor(float value, int32_t mask) {
-    return FloatOf(thread_.Shuffle(BitsOf(value), thread_.lane() ^ mask));
-  }
-  SPECD_INLINE int32_t ShuffleValue(int32_t value, int32_t source) {
-    return static_cast<int32_t>(thread_.Shuffle(static_cast<uint32_t>(value), source));
-  }
-  SPECD_INLINE uint64_t ShuffleValue(uint64_t value, int32_t source) {
-    const uint64_t high = thread_.Shuffle(static_cast<uint32_t>(value >> 32), source);
-    const uint64_t low = thread_.Shuffle(static_cast<uint32_t>(value), source);
-    return (high << 32) | low;
-  }
-
-  SPECD_INLINE double ShuffleValue(double value, int32_t source) {
-    uint64_t bits;
-    __builtin_memcpy(&bits, &value, sizeof(bits));
-    bits = ShuffleValue(bits, source);
-    __builtin_memcpy(&value, &bits, sizeof(bits));
-    return value;
-  }
-
   // Tiles that are read together are of rows of one vocabulary.
   template <typename... Rest>
   SPECD_INLINE static int32_t CountOf(const Tile& first, const Rest&...) {
     return first.count;
   }
-
-  SPECD_INLINE static int32_t LowestBit(uint32_t bits) {
-#if defined(__CUDA_ARCH__)
-    return __ffs(static_cast<int>(bits)) - 1;
-#else
-    return __builtin_ctz(bits);
-#endif
-  }
-
-  Thread thread_;
 };
 
 }  // namespace specd

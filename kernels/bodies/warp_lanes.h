@@ -1,0 +1,70 @@
+// WarpLanes: what the 32 lanes of a warp tell one another, over the Shuffle and the LargestOfWarp
+// of a Thread (warp_team.h). All lanes call each of these together.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/core/elements.h"
+#include "kernels/core/numerics.h"
+
+namespace specd {
+
+template <typename Thread>
+class WarpLanes {
+ public:
+  static constexpr int32_t kWarpSize = 32;
+
+ protected:
+  SPECD_INLINE explicit WarpLanes(const Thread& thread) : thread_(thread) {}
+
+  SPECD_INLINE float ShuffleXor(float value, int32_t mask) {
+    return FloatOf(thread_.Shuffle(BitsOf(value), thread_.lane() ^ mask));
+  }
+  SPECD_INLINE int32_t ShuffleValue(int32_t value, int32_t source) {
+    return static_cast<int32_t>(thread_.Shuffle(static_cast<uint32_t>(value), source));
+  }
+  SPECD_INLINE uint64_t ShuffleValue(uint64_t value, int32_t source) {
+    const uint64_t high = thread_.Shuffle(static_cast<uint32_t>(value >> 32), source);
+    const uint64_t low = thread_.Shuffle(static_cast<uint32_t>(value), source);
+    return (high << 32) | low;
+  }
+
+  SPECD_INLINE double ShuffleValue(double value, int32_t source) {
+    uint64_t bits;
+    __builtin_memcpy(&bits, &value, sizeof(bits));
+    bits = ShuffleValue(bits, source);
+    __builtin_memcpy(&value, &bits, sizeof(bits));
+    return value;
+  }
+
+  template <typename Value>
+  SPECD_INLINE Value InclusiveScan(Value value) {
+    for (int32_t distance = 1; distance < kWarpSize; distance *= 2) {
+      const int32_t source = thread_.lane() - distance;
+      const Value other = ShuffleValue(value, source < 0 ? thread_.lane() : source);
+      value += source < 0 ? 0 : other;
+    }
+    return value;
+  }
+
+  // As integers, floats of one sign are in order, and so are all of them once the bits below the
+  // sign of negative ones are turned; a NaN of positive sign is above everything.
+  SPECD_INLINE float LargestOfLanes(float max) {
+    const auto bits = static_cast<int32_t>(BitsOf(IsNan(max) ? FloatOf(0x7FC00000u) : max));
+    const int32_t largest = thread_.LargestOfWarp(bits ^ (bits >> 31 & 0x7FFFFFFF));
+    // Which of two zeros was met first depends on the order; the sum with +0 is +0 for both.
+    return FloatOf(static_cast<uint32_t>(largest ^ (largest >> 31 & 0x7FFFFFFF))) + 0.0f;
+  }
+
+  SPECD_INLINE static int32_t LowestBit(uint32_t bits) {
+#if defined(__CUDA_ARCH__)
+    return __ffs(static_cast<int>(bits)) - 1;
+#else
+    return __builtin_ctz(bits);
+#endif
+  }
+
+  Thread thread_;
+};
+
+}  // namespace specd
