@@ -39,6 +39,9 @@ class FourRows {
     const size_t row_bytes = kVocabSize * sizeof(float);
     REQUIRE(mprotect(row(first), (kNumDrafts + 1 - first) * row_bytes, PROT_NONE) == 0);
   }
+  void TakeAwayTile(int32_t i, int32_t tile) const {
+    REQUIRE(mprotect(row(i) + tile * kTileSize, kTileSize * sizeof(float), PROT_NONE) == 0);
+  }
   TensorView view() const {
     return {memory_, DType::kFloat32, kNumDrafts + 1, kVocabSize, kVocabSize, {}};
   }

@@ -105,16 +105,16 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("steps in which filters leave nothing of the target row are not read again") {
+  TEST_CASE("where filters leave nothing of the target row, neither row is read again") {
     Fall fall;
     fall.chain.task.target_filters = {.top_k = 2};
     OneTask round(fall.chain.task, fall.target.view());
     round.batch.draft = fall.drafts.view();
     round.Run(ScheduleOf(1), 3, [&](const FusedRound&) {
-      for (TokenId id = 0; id < kVocabSize; ++id) {
-        const int32_t step = id / kLanes;
-        if (step == kBoth / kLanes || step == kOnlyTarget / kLanes) continue;
-        fall.target.row(kRejected)[id] = fall.drafts.row(kRejected)[id] = NAN;
+      for (int32_t tile = 0; tile < NumTiles(kVocabSize); ++tile) {
+        if (tile == kBoth / kTileSize || tile == kOnlyTarget / kTileSize) continue;
+        fall.target.TakeAwayTile(kRejected, tile);
+        fall.drafts.TakeAwayTile(kRejected, tile);
       }
     });
     CHECK(round.fallen == kRejected);
