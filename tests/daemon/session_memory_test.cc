@@ -1,8 +1,11 @@
 // Regions come and go, and rows may lie in imported device memory: what Bind makes of them, and
 // what keeps memory from being unmapped under a round.
 #include <doctest/doctest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <fstream>
 #include <functional>
 #include <string>
 #include <thread>
@@ -12,11 +15,20 @@
 #include "ipc/include/specd/specd.h"
 #include "tests/daemon/device_fixture.h"
 #include "tests/daemon/hooked_session.h"
+#include "tests/support/eventually.h"
 
 namespace specd {
 namespace {
 
 constexpr uint64_t kRowBytes = 8 * sizeof(float);  // the fixture's vocabulary has 8 tokens
+
+// Does the thread of this process stand at a lock, or whatever it is that another has to end? Not
+// one that is about to run, nor one that has yet to be begun (0).
+bool WaitsForAnother(pid_t tid) {
+  long call = -1;  // "running" is no number
+  return tid != 0 && std::ifstream("/proc/self/task/" + std::to_string(tid) + "/syscall") >> call &&
+         call == SYS_futex;
+}
 
 UniqueFd MakeRows() {
   UniqueFd fd(memfd_create("rows", MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -62,18 +74,22 @@ struct Fixture : SessionFixture {
 
   // Has the control thread do that in the middle of a round: is the one import there to its end?
   bool StaysMappedInRound(const std::function<void()>& end) {
-    std::atomic<bool> started{false};
+    std::atomic<pid_t> control_tid{0};
+    std::atomic<bool> has_ended{false};
     std::thread control;
     bool was_mapped = true;
     hooked->hook = [&](const RoundBatch& batch) {
       batches.push_back(batch);
       control = std::thread([&] {
-        started = true;
+        control_tid = gettid();
         end();
+        has_ended = true;
       });
-      while (!started) std::this_thread::yield();
-      // Time enough to unmap it, if nothing held that back.
-      for (int i = 0; i < 20000 && was_mapped; ++i) {
+      // A thread that has not come to it yet would leave everything mapped, whatever it does then.
+      CHECK(Eventually([&] { return has_ended || WaitsForAnother(control_tid); }));
+      CHECK_FALSE(has_ended);
+      // Time enough to unmap it, if it waits for something else than the round.
+      for (int i = 0; i < 500 && was_mapped; ++i) {
         std::this_thread::yield();
         was_mapped = platform.gpu->num_imports() == 1;
       }
