@@ -15,8 +15,7 @@ namespace {
 
 constexpr uint64_t kPageBytes = 4096;
 constexpr uint64_t kOwnTokensOffset = 64;  // on the page, behind the gate
-constexpr char kNoStreamWaits[] = "streams of this device have no memory operations";
-constexpr uint16_t kZero = 0;  // as bfloat16
+constexpr uint16_t kZero = 0;              // as bfloat16
 constexpr uint16_t kOne = 0x3f80;
 constexpr uint16_t kMinusInfinity = 0xff80;
 
@@ -352,15 +351,16 @@ void StreamEngine::Unblock() {
 void StreamEngine::Synchronize() { Require(gpu_.Synchronize(stream_), "synchronizing"); }
 bool StreamEngine::IsWaiting() { return gpu_.Query(stream_).code() == kGpuNotReady; }
 
+bool StreamEngine::StreamsCanWait() {
+  // Of a word that is there: where streams have such operations, it does nothing.
+  __atomic_store_n(reinterpret_cast<uint32_t*>(words_), 1u, __ATOMIC_RELEASE);
+  return gpu_.WaitValue(stream_, words_there_, GpuWord::k32, 1).code() != kGpuNotSupported;
+}
+
 void StreamEngine::CheckWaits() {
   const char* const waits = std::getenv("SPECD_STREAM_WAITS");
   const bool asks_for_host = waits != nullptr && std::strcmp(waits, "host") == 0;
-  // Of a word that is there: where streams have such operations, it does nothing.
-  __atomic_store_n(reinterpret_cast<uint32_t*>(words_), 1u, __ATOMIC_RELEASE);
-  const GpuResult result = gpu_.WaitValue(stream_, words_there_, GpuWord::k32, 1);
-  if (!asks_for_host && result.code() == kGpuNotSupported) {
-    DieAsEngine(kNoStreamWaits, kEngineSkips);
-  }
+  if (!asks_for_host && !StreamsCanWait()) DieAsEngine(kNoStreamWaits, kEngineSkips);
   specd_sharing sharing;
   Require(specd_get_sharing(engine_, &sharing) == SPECD_OK, "sharing");
   Require((std::strstr(sharing.text, "CPU thread") != nullptr) == asks_for_host,

@@ -19,6 +19,7 @@ namespace specd {
 
 inline constexpr int kEngineFailed = 1;
 inline constexpr int kEngineSkips = 77;
+inline constexpr char kNoStreamWaits[] = "streams of this device have no memory operations";
 
 [[noreturn]] void DieAsEngine(const std::string& what, int status = kEngineFailed);
 void Require(bool is_so, const std::string& otherwise);
@@ -71,6 +72,8 @@ class StreamEngine {
   void Synchronize();
   bool IsWaiting();
 
+  // Do streams of this device have memory operations?
+  bool StreamsCanWait();
   // Whether streams wait themselves is what the environment asked for; ends as not to be had where
   // it asked for what this device does not have.
   void CheckWaits();

@@ -230,6 +230,10 @@ int RunTimes(GpuContext* gpu, StreamEngine::Options options, uint64_t num_rounds
     StreamEngine engine(gpu, options);
     uint64_t next_round = 0;
     if (!is_host) TimeRounds(&engine, "submit", false, num_rounds, &next_round);
+    if (!is_host && !engine.StreamsCanWait()) {
+      Say(std::string("without stream: ") + kNoStreamWaits);
+      continue;
+    }
     TimeRounds(&engine, is_host ? "stream, host waits" : "stream", true, num_rounds, &next_round);
     engine.CheckWaits();
   }

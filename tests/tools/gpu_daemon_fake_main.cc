@@ -15,8 +15,13 @@ class FaultyGpuContext final : public BorrowedGpuContext {
   explicit FaultyGpuContext(GpuContext* gpu) : BorrowedGpuContext(gpu), gpu_(*gpu) {}
 
   GpuResult WaitValue(GpuStream stream, GpuAddress word, GpuWord width, uint64_t value) override {
+    if (HasFakeFault("no_stream_words")) return NoStreamWords();
     if (HasFakeFault("no_wait")) return GpuResult::Ok();
     return gpu_.WaitValue(stream, word, width, value);
+  }
+  GpuResult WriteValue(GpuStream stream, GpuAddress word, GpuWord width, uint64_t value) override {
+    if (HasFakeFault("no_stream_words")) return NoStreamWords();
+    return gpu_.WriteValue(stream, word, width, value);
   }
   GpuResult LaunchHostFunction(GpuStream stream, GpuHostFunction function,
                                void* argument) override {
@@ -25,6 +30,10 @@ class FaultyGpuContext final : public BorrowedGpuContext {
   }
 
  private:
+  static GpuResult NoStreamWords() {
+    return GpuResult::Error("no words of streams", kGpuNotSupported);
+  }
+
   GpuContext& gpu_;
 };
 
@@ -47,6 +56,9 @@ int main(int argc, char** argv) {
   return specd::RunDaemonProgram(argc, argv,
                                  {.open_gpu = [](specd::GpuResult* error) -> specd::GpuContext* {
                                     *error = specd::GpuResult::Ok();
+                                    static specd::FaultyGpuContext faulty(&specd::FakeProcessGpu());
+                                    // Of the device, and nothing that libspecd does wrong.
+                                    if (specd::HasFakeFault("no_stream_words")) return &faulty;
                                     return &specd::FakeProcessGpu();
                                   },
                                   .engine = {.vocab_size = 64, .num_sequences = 4}});
