@@ -103,11 +103,15 @@ bool Child::AwaitText(const std::string& text, int patience_ms) {
   }
 }
 
-void Child::SkipPrinted() {
+void Child::TakePrinted() {
   for (size_t before = text_.size() + 1; before != text_.size();) {
     before = text_.size();
     Read(0);
   }
+}
+
+void Child::SkipPrinted() {
+  TakePrinted();
   awaited_ = text_.size();
 }
 

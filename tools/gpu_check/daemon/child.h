@@ -28,6 +28,8 @@ class Child {
   // True once it has printed `text` behind what was awaited before; false where it ends, or
   // patience does, without.
   bool AwaitText(const std::string& text, int patience_ms);
+  // Takes what it has printed by now, so that its pipe has room; it can still be awaited.
+  void TakePrinted();
   // What it has printed by now is awaited no more.
   void SkipPrinted();
   // A line on its standard input.

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
@@ -57,8 +58,19 @@ Child& DaemonScene::StartEngine(const std::string& mode, const Child::Environmen
   return *engines_.back();
 }
 
+// In slices, because another engine that is to go on meanwhile would stand still at a full pipe.
+bool DaemonScene::Await(Child& child, const std::string& text) {
+  constexpr int kSliceMs = 10;
+  for (int left_ms = setting_.patience_ms; left_ms > 0; left_ms -= kSliceMs) {
+    for (const auto& engine : engines_) engine->TakePrinted();
+    if (child.AwaitText(text, std::min(left_ms, kSliceMs))) return true;
+    if (child.has_closed_output()) return false;
+  }
+  return false;
+}
+
 void DaemonScene::Until(Child& child, const std::string& text) {
-  if (child.AwaitText(text, setting_.patience_ms)) return;
+  if (Await(child, text)) return;
   Fail(child, child.has_closed_output()
                   ? "ends"
                   : fmt::format("does not come to '{}' within {} ms",

@@ -36,6 +36,7 @@ class DaemonScene {
   void StopDaemon();
 
  private:
+  bool Await(Child& child, const std::string& text);
   [[noreturn]] void Fail(Child& child, const std::string& what);
 
   const DaemonSetting& setting_;
