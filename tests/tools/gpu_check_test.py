@@ -190,6 +190,23 @@ class RunTest(StandInTest):
         self.assertEqual(process.returncode, 1)
         self.assertEqual(self.statuses(results)[-4:], ["fail"] + ["skipped"] * 3)
 
+    def test_figures_of_a_check_that_fails_are_kept_in_the_log_alone(self):
+        for name, end in (("fails", "printf 'fail\\tround 3 gives token 7\\n'; exit 1"),
+                          ("crashes", "exit 134"),
+                          ("crashes behind its result", "printf 'observed\\tsome\\n'; exit 134")):
+            with self.subTest(name):
+                self.program(self.daemon_checks, f"""
+case "$*" in *--check*round_time*) cat <<'E'
+{DAEMON}E
+{end} ;; esac
+{DAEMON_CHECKS}""")
+                process, results = self.run_bundle("--no-sanitizer")  # which looks for daemon.jsonl
+                self.assertEqual(process.returncode, 1)
+                self.assertEqual(self.statuses(results)[-4], "fail")
+                out = self.folder / "out"
+                self.assertNotIn("## Rounds of the daemon", (out / "results.md").read_text())
+                self.assertIn(DAEMON, (out / "log.txt").read_text())
+
     def test_daemon_checks_get_the_bundles_daemon_and_a_folder_that_goes(self):
         for arguments, rounds in (((), "500"), (("--quick",), "100")):
             results = self.run_bundle("--no-sanitizer", *arguments)[1]
@@ -199,6 +216,21 @@ class RunTest(StandInTest):
             folder = pathlib.Path(said.split("--folder ")[1].split(" --rounds")[0])
             self.assertTrue(folder.is_absolute())
             self.assertFalse(folder.exists())
+
+    def test_a_temporary_folder_that_is_too_long_for_sockets_is_not_used(self):
+        self.program(self.sanitizer.parent / "nvidia-cuda-mps-control", "exit 0")
+        for length, is_used in ((60, True), (61, False)):
+            temporary = self.folder / ("x" * (length - len(str(self.folder)) - 1))
+            temporary.mkdir()
+            process, results = self.run_bundle("--no-sanitizer", environment={
+                **self.path, "TMPDIR": str(temporary)})
+            self.assertEqual(process.returncode, 0, process.stdout + process.stderr)
+            said = [check["detail"] for check in results["checks"]
+                    if check["name"].startswith("daemon rounds")]
+            parent = str(temporary) if is_used else "/tm" "p"
+            self.assertIn(f"--folder {parent}/specd-daemon.", said[0])
+            self.assertIn(f"pipes: {parent}/specd-mps.", said[1])
+            self.assertEqual("TMPDIR has 61 bytes" in process.stderr, not is_used)
 
     def test_mps_is_started_with_pipes_of_its_own_and_ended(self):
         control = self.sanitizer.parent / "nvidia-cuda-mps-control"
