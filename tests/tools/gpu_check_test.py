@@ -335,6 +335,35 @@ printf 'observed\\tsome\\n'; exit ;; esac
                                      timeout=PATIENCE_S, check=False)
             self.assertEqual(process.returncode, 2, arguments)
 
+    def test_a_runpath_becomes_an_rpath(self):
+        (self.folder / "main.c").write_text("int main(void) { return 7; }\n")
+        program, change = self.folder / "main", SOURCE / "tools/gpu_check/rpath.py"
+
+        def links(*options):
+            subprocess.run(["cc", self.folder / "main.c", "-o", program, *options], check=True,
+                           timeout=PATIENCE_S)
+
+        def changes(path=program):
+            return subprocess.run([sys.executable, change, path], text=True, capture_output=True,
+                                  timeout=PATIENCE_S, check=False)
+
+        links("-Wl,--enable-new-dtags,-rpath,$ORIGIN/../x")
+        before = program.read_bytes()
+        for _ in range(2):  # of one that has an RPATH already it changes nothing
+            self.assertEqual((changes().returncode, changes().stderr), (0, ""))
+            said = subprocess.run(["readelf", "-d", program], text=True, capture_output=True,
+                                  timeout=PATIENCE_S, check=True).stdout
+            self.assertRegex(said, r"\(RPATH\) .*\[\$ORIGIN/\.\./x\]")
+            self.assertNotIn("(RUNPATH)", said)
+        after = program.read_bytes()
+        self.assertEqual(sum(a != b for a, b in zip(before, after)), 1)
+        self.assertEqual(len(before), len(after))
+        self.assertEqual(subprocess.run([program], timeout=PATIENCE_S, check=False).returncode, 7)
+        links()
+        for path, why in ((program, "has neither RUNPATH nor RPATH"), (change, "is no ELF file")):
+            self.assertEqual(changes(path).returncode, 1)
+            self.assertIn(f"{path}: {why}", changes(path).stderr)
+
     def test_arguments(self):
         for arguments in (["--nonsense"], ["--out"], ["--limit_s=0"], ["--limit_s", "soon"]):
             process = subprocess.run([self.bundle / "run", *arguments], capture_output=True,

@@ -51,20 +51,18 @@ install(FILES ${PROJECT_BINARY_DIR}/specdConfig.cmake ${PROJECT_BINARY_DIR}/spec
   DESTINATION ${specd_package_dir} COMPONENT specd_development)
 
 # The bundle has all libraries in it except glibc's, which belong to the machine's dynamic linker.
-# An RPATH, unlike the RUNPATH that linkers write by default, also finds the libraries of libraries,
-# and comes before a LD_LIBRARY_PATH of the machine.
+# tools/gpu_check/make turns the RUNPATH of its programs into an RPATH, which also finds the
+# libraries of libraries. Not by the linker: what specd_runtime installs is of the same link.
 if(SPECD_HAVE_CUDA AND TARGET specd_kernels_test AND TARGET specd_gpu_facts AND TARGET specd_bench)
   set(glibc "^(ld-linux.*|lib(anl|c|dl|m|mvec|nsl|pthread|resolv|rt|util))[.]so")
   foreach(program specd_kernels_test specd_gpu_facts specd_gpu_attach specd_gpu_daemon specd_daemon
           specd_bench)
-    target_link_options(${program} PRIVATE LINKER:--disable-new-dtags)
     set_property(TARGET ${program} APPEND PROPERTY INSTALL_RPATH "$ORIGIN/../lib")
     install(TARGETS ${program} RUNTIME_DEPENDENCY_SET specd_gpu_check_libraries
       RUNTIME DESTINATION bin COMPONENT specd_gpu_check EXCLUDE_FROM_ALL)
   endforeach()
   # What engines of the daemon's checks link, and peers.py asks specd through: the library, and the
   # package beside it, which finds it there.
-  target_link_options(specd PRIVATE LINKER:--disable-new-dtags)
   set_property(TARGET specd APPEND PROPERTY INSTALL_RPATH "$ORIGIN")
   install(TARGETS specd RUNTIME_DEPENDENCY_SET specd_gpu_check_libraries
     LIBRARY DESTINATION lib NAMELINK_SKIP COMPONENT specd_gpu_check EXCLUDE_FROM_ALL)
