@@ -10,6 +10,7 @@
 #include <exception>
 #include <new>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -64,6 +65,20 @@ absl::Status Adopt(const T* from, void (*init)(T*), T* to) {
   std::memcpy(to, from, std::min<size_t>(size, sizeof(T)));
   to->struct_size = sizeof(T);
   return absl::OkStatus();
+}
+
+// Sets *handle to what `make` makes of the adopted options, to null where it does not.
+template <class Handle, class Options, class Make>
+int Open(const Options* options, void (*init)(Options*), Make make, Handle** handle) {
+  *handle = nullptr;
+  return Guard([&]() -> absl::Status {
+    Options adopted;
+    if (absl::Status status = Adopt(options, init, &adopted); !status.ok()) return status;
+    auto made = make(adopted);
+    if (!made.ok()) return made.status();
+    *handle = new Handle{*std::move(made)};
+    return absl::OkStatus();
+  });
 }
 
 }  // namespace specd::api

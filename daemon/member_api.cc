@@ -1,6 +1,5 @@
 // The C interface of ranks that join an engine's session from processes of their own.
 #include <memory>
-#include <utility>
 
 #include "daemon/api_guard.h"
 #include "daemon/member.h"
@@ -11,9 +10,9 @@ struct specd_member {
 
 namespace {
 
-using specd::api::Adopt;
 using specd::api::Guard;
 using specd::api::NullArgument;
+using specd::api::Open;
 
 }  // namespace
 
@@ -31,18 +30,10 @@ int specd_join(const char* uri, const char* token, const specd_join_options* opt
   if (token == nullptr) return NullArgument("token");
   if (options == nullptr) return NullArgument("options");
   if (member == nullptr) return NullArgument("member");
-  *member = nullptr;
-  return Guard([&]() -> absl::Status {
-    specd_join_options adopted;
-    if (absl::Status status = Adopt(options, specd_join_options_init, &adopted); !status.ok()) {
-      return status;
-    }
-    absl::StatusOr<std::unique_ptr<specd::Member>> joined =
-        specd::Member::Join(uri, token, adopted);
-    if (!joined.ok()) return joined.status();
-    *member = new specd_member{*std::move(joined)};
-    return absl::OkStatus();
-  });
+  return Open(
+      options, specd_join_options_init,
+      [&](const specd_join_options& adopted) { return specd::Member::Join(uri, token, adopted); },
+      member);
 }
 
 int specd_member_bind_device(specd_member* member, uint64_t address, uint64_t num_rows) {

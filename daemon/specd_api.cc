@@ -2,7 +2,6 @@
 // exception leaves this file.
 
 #include <memory>
-#include <utility>
 
 #include "daemon/api_guard.h"
 #include "daemon/engine.h"
@@ -18,6 +17,7 @@ namespace {
 using specd::api::Adopt;
 using specd::api::Guard;
 using specd::api::NullArgument;
+using specd::api::Open;
 
 }  // namespace
 
@@ -106,17 +106,9 @@ int specd_open(const char* uri, const specd_options* options, specd_engine** eng
   if (uri == nullptr) return NullArgument("uri");
   if (options == nullptr) return NullArgument("options");
   if (engine == nullptr) return NullArgument("engine");
-  *engine = nullptr;
-  return Guard([&]() -> absl::Status {
-    specd_options adopted;
-    if (absl::Status status = Adopt(options, specd_options_init, &adopted); !status.ok()) {
-      return status;
-    }
-    absl::StatusOr<std::unique_ptr<specd::Engine>> opened = specd::Engine::Open(uri, adopted);
-    if (!opened.ok()) return opened.status();
-    *engine = new specd_engine{*std::move(opened)};
-    return absl::OkStatus();
-  });
+  return Open(
+      options, specd_options_init,
+      [&](const specd_options& adopted) { return specd::Engine::Open(uri, adopted); }, engine);
 }
 
 void specd_close(specd_engine* engine) { delete engine; }
