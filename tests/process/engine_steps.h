@@ -1,14 +1,14 @@
-// How an engine of these tests tells its steps and ends where something is wrong: with status 1 and
-// a line on standard error.
+// How an engine of these tests ends where something is wrong: with status 1 and a line on standard
+// error. Its steps are tests/support/steps.h.
 #pragma once
 
 #include <cstdio>
 #include <cstdlib>
-#include <iostream>
 #include <string>
 
 #include "ipc/include/specd/specd.h"
 #include "kernels/core/gpu_context.h"
+#include "tests/support/steps.h"
 
 namespace specd {
 
@@ -21,16 +21,6 @@ inline void Check(bool is_so, const std::string& what) {
 }
 inline void Check(const GpuResult& result, const char* what) {
   Check(result.ok(), what + result.text());
-}
-
-inline void Say(const std::string& step) {
-  std::printf("%s\n", step.c_str());
-  std::fflush(stdout);
-}
-inline std::string AwaitLine() {
-  std::string line;
-  Check(static_cast<bool>(std::getline(std::cin, line)), "standard input closed");
-  return line;
 }
 
 }  // namespace specd

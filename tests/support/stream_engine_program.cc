@@ -7,9 +7,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <iostream>
 #include <memory>
 #include <vector>
+
+#include "tests/support/steps.h"
 
 namespace specd {
 namespace {
@@ -17,14 +18,6 @@ namespace {
 constexpr uint64_t kWarmUp = 20;
 constexpr uint32_t kShortTimeoutMs = 50;  // of streams whose daemon is late on purpose
 
-void Say(const std::string& step) {
-  std::printf("%s\n", step.c_str());
-  std::fflush(stdout);
-}
-void AwaitLine() {
-  std::string line;
-  Require(static_cast<bool>(std::getline(std::cin, line)), "standard input closed");
-}
 bool HasLine() {
   pollfd input = {STDIN_FILENO, POLLIN, 0};
   return poll(&input, 1, 0) > 0;
