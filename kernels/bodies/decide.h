@@ -25,8 +25,7 @@ SPECD_STEP void Decide(ChainRows<T, CoinSource>& rows, const FusedRound& round, 
     progress->deferred = 1;
     return;
   }
-  // Nobody comes after this who could do what is left: it is there because a row has changed.
-  if (run.deferred()) outcome.status = OutcomeStatus::kBadTargetRow;
+  if (run.deferred()) outcome = run.GiveUp();
   round.batch.outcomes[task] = outcome;
 }
 

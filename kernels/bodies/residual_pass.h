@@ -76,7 +76,10 @@ SPECD_STEP void ReplaceAndDecide(ChainRows<T, CoinSource>& rows, const Residual&
                                  const FusedRound& round, int32_t task, int32_t i) {
   Residual residual = begun;
   EndResidual(rows.team(), &residual);
-  rows.NoteVerdict(i, ReplacementAt<true>(rows, i, residual));
+  const PlaceVerdict replacement = ReplacementAt<true>(rows, i, residual);
+  // Otherwise it is left to the next launch, which must know that the draft fell here: what lies
+  // behind has not been read.
+  if (replacement.verdict != Verdict::kLeft) rows.NoteVerdict(i, replacement);
   if (rows.team().leader()) round.progress[task].fallen = 0;
   Decide<true>(rows, round, task);
 }

@@ -78,6 +78,12 @@ class TaskRun {
   // kAtOnce: the rest is for others to do, so the outcome ends before it; of scores this does not
   // speak.
   SPECD_HD bool deferred() const { return deferred_; }
+  // Where nobody comes who could do the rest, which is left because a row has changed meanwhile.
+  SPECD_HD ChainOutcome GiveUp() {
+    Fail(OutcomeStatus::kBadTargetRow);
+    WriteBySlot();
+    return outcome_;
+  }
   // The place whose FallenPlace says what its token is replaced from, where that is what is left;
   // otherwise -1.
   SPECD_HD int32_t fallen() const { return fallen_; }

@@ -60,10 +60,11 @@ struct FusedRound {
   int32_t num_rows = 0;
   int32_t* row_arrivals = nullptr;   // one for each of rows; of partners the first one's counts
   TaskProgress* progress = nullptr;  // one for each task
-  // How many of them may find something to do: 1, where every task is decided as its rows are read;
-  // 2, where tokens may be replaced from residuals; 3, where a task may be left to a team of its own.
+  // So many of them are needed: 1, where every task is decided as its rows are read; 2, where all
+  // that may be left is to replace tokens from residuals; 3, where a task may be left to a team of
+  // its own.
   int32_t num_launches = 1;
-  char* workspaces = nullptr;        // FusedWorkspaceBytes for each task, one after another
+  char* workspaces = nullptr;  // FusedWorkspaceBytes for each task, one after another
   int32_t max_draft = 0;
   ResolvePlan resolve = {};
 };

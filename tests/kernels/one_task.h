@@ -93,6 +93,10 @@ struct OneTask {
       REQUIRE(RunEmulatedBlocks(
                   options, [&](EmulatedThread thread) { RunResidualPass(thread, fused); }) == "");
     }
+    if (fallen >= 0) {
+      const ChainWorkspace memory = FusedWorkspaceAt(fused, 0);
+      replaced = AheadAt(memory.ahead, TargetSlot(fallen), kVocabSize).facts->place;
+    }
     deferred = progress.at_once == 0 || progress.deferred != 0;
     if (num_launches == 3) {
       REQUIRE(RunEmulatedBlocks(
@@ -108,6 +112,7 @@ struct OneTask {
   TokenId tokens[kNumDrafts + 1] = {};
   TokenScore scores[kNumDrafts + 1];  // where asked for, of each token alone
   int32_t fallen = -1;                // the place that the second launch found so
+  PlaceVerdict replaced;              // what it left there
   bool deferred = false;              // to the third launch
 };
 

@@ -13,7 +13,7 @@
 namespace specd {
 namespace {
 
-constexpr int32_t kRejected = 1;
+constexpr int32_t kRejected = 2;
 // Three tiles apart, so that different warps read them.
 constexpr TokenId kBoth = 5;
 constexpr TokenId kOnlyTarget = 3 * kTileSize + 700;
@@ -46,7 +46,7 @@ struct Fall {
 
   const FourRows target;
   const FourRows drafts;
-  ChainCase chain{VerifyMethod::kToken, {100, kOnlyDraft, 102}, DraftKind::kSampled};
+  ChainCase chain{VerifyMethod::kToken, {100, 101, kOnlyDraft}, DraftKind::kSampled};
 };
 
 EmulationOptions ScheduleOf(uint64_t seed) {
@@ -106,20 +106,54 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("where filters leave nothing of the target row, neither row is read again") {
-    Fall fall;
-    fall.chain.task.target_filters = {.top_k = 2};
-    OneTask round(fall.chain.task, fall.target.view());
-    round.batch.draft = fall.drafts.view();
-    round.Run(ScheduleOf(1), 3, [&](const FusedRound&) {
-      for (int32_t tile = 0; tile < NumTiles(kVocabSize); ++tile) {
-        if (tile == kBoth / kTileSize || tile == kOnlyTarget / kTileSize) continue;
-        fall.target.TakeAwayTile(kRejected, tile);
-        fall.drafts.TakeAwayTile(kRejected, tile);
-      }
-    });
-    CHECK(round.fallen == kRejected);
-    CHECK_FALSE(round.deferred);
-    fall.Check(round);
+    // With an edit the rows are not plain; this one changes nothing.
+    const TokenEdit none = {.id = kBoth + 1};
+    for (const int32_t num_edits : {0, 1}) {
+      CAPTURE(num_edits);
+      Fall fall;
+      fall.chain.task.target_filters = {.top_k = 2};
+      fall.chain.task.edits.edits = &none;
+      fall.chain.task.edits.num_edits = num_edits;
+      OneTask round(fall.chain.task, fall.target.view());
+      round.batch.draft = fall.drafts.view();
+      round.Run(ScheduleOf(1), 3, [&](const FusedRound&) {
+        for (int32_t tile = 0; tile < NumTiles(kVocabSize); ++tile) {
+          if (tile == kBoth / kTileSize || tile == kOnlyTarget / kTileSize) continue;
+          fall.target.TakeAwayTile(kRejected, tile);
+          fall.drafts.TakeAwayTile(kRejected, tile);
+        }
+      });
+      CHECK(round.fallen == kRejected);
+      CHECK_FALSE(round.deferred);
+      fall.Check(round);
+    }
+  }
+
+  // The peaks that the first pass left are those of a row without anything.
+  TEST_CASE("a residual of a row for which min_tokens yielded") {
+    std::vector<TokenEdit> ends(2);
+    ends[0] = {.id = kBoth, .flags = kEditEnd};
+    ends[1] = {.id = kOnlyTarget, .flags = kEditEnd};
+    std::vector<uint32_t> words(kVocabSize / 32);
+    for (const TokenId id : {kBoth, kOnlyTarget}) words[id / 32] |= 1u << (id % 32);
+    std::vector<PlaceEdits> places(kNumDrafts + 1);
+    places[kRejected].mask_row = 0;
+    places[kRejected].below_min_tokens = true;
+    for (const bool filtered : {false, true}) {
+      CAPTURE(filtered);
+      Fall fall;
+      fall.chain.task.edits.edits = ends.data();
+      fall.chain.task.edits.num_edits = static_cast<int32_t>(ends.size());
+      fall.chain.task.places = places.data();
+      if (filtered) fall.chain.task.target_filters = {.min_p = -4};
+      OneTask round(fall.chain.task, fall.target.view());
+      round.batch.draft = fall.drafts.view();
+      round.batch.mask = {words.data(), 1, static_cast<int64_t>(words.size())};
+      round.Run(ScheduleOf(7), filtered ? 3 : 2);
+      CHECK(round.fallen == kRejected);
+      CHECK_FALSE(round.deferred);
+      fall.Check(round);
+    }
   }
 
   TEST_CASE("a residual of rows that masks and edits change") {
@@ -131,7 +165,7 @@ TEST_SUITE("unit") {
     }();
     Fall fall;
     fall.target.row(kRejected)[7] = 500.0f;
-    fall.target.row(0)[kOnlyTarget] = -90.0f;
+    for (int32_t i = 0; i < kRejected; ++i) fall.target.row(i)[kOnlyTarget] = -90.0f;
     fall.target.row(kRejected)[kOnlyTarget] = 0.0f;
     fall.chain.task.edits.edits = edits.data();
     fall.chain.task.edits.num_edits = static_cast<int32_t>(edits.size());
@@ -173,6 +207,8 @@ TEST_SUITE("unit") {
     round.batch.draft = fall.drafts.view();
     round.Run({.num_threads = 32}, 3);
     CHECK(round.fallen == kRejected);
+    CHECK(round.replaced.verdict == Verdict::kEnds);
+    CHECK(round.replaced.token == kOnlyTarget);
     fall.Check(round);
     CHECK(round.scores[kRejected].id == kOnlyTarget);
     CHECK(round.scores[kRejected].value == 90.0f);
@@ -184,13 +220,46 @@ TEST_SUITE("unit") {
     Fall fall;
     OneTask round(fall.chain.task, fall.target.view());
     round.batch.draft = fall.drafts.view();
-    round.outcome.status = OutcomeStatus::kOk;
-    round.outcome.num_tokens = 77;
-    round.Run(ScheduleOf(5), 2,
-              [&](const FusedRound& fused) { FactsOf(fused, 0)->place.verdict = Verdict::kLeft; });
+    TokenId next_token = kNoToken;
+    const TokenArray next_tokens = {&next_token};
+    round.batch.next_tokens = &next_tokens;
+    round.batch.num_next_tokens = 1;
+    round.Run(ScheduleOf(5), 2, [&](const FusedRound& fused) {
+      FactsOf(fused, kRejected - 1)->place.verdict = Verdict::kLeft;
+    });
     CHECK_FALSE(round.deferred);
     CHECK(round.outcome.status == OutcomeStatus::kBadTargetRow);
-    CHECK(round.outcome.num_tokens == 0);
+    REQUIRE(round.outcome.num_tokens == kRejected - 1);
+    CHECK(next_token == 100 + kRejected - 2);  // the accepted tokens stand
+  }
+
+  // The third launch must not go on behind the place: what is there has not been read.
+  TEST_CASE("a residual that a change has left empty, of a row that it has made wide") {
+    for (const Verdict old : {Verdict::kStands, Verdict::kEnds}) {
+      for (uint64_t seed = 0; seed < 4; ++seed) {
+        CAPTURE(seed);
+        const FourRows target;
+        const FourRows drafts;
+        std::fill_n(target.row(0), (kNumDrafts + 1) * kVocabSize, -20.0f);
+        std::fill_n(drafts.row(0), (kNumDrafts + 1) * kVocabSize, 10.0f);
+        for (int32_t step = 0; step < 50; ++step) target.row(0)[step * kLanes + 10] = 10.0f;
+        ChainCase chain(VerifyMethod::kToken, {3, 4, 5}, DraftKind::kSampled);
+        chain.task.seed = seed;
+        chain.task.target_filters = {.top_k = 50};
+        OneTask round(chain.task, target.view());
+        round.batch.draft = drafts.view();
+        round.Run({.num_threads = 32}, 3, [&](const FusedRound& fused) {
+          std::fill_n(target.row(0), kVocabSize, 10.0f);
+          std::fill_n(drafts.row(0), kVocabSize, 19.5f);
+          // Of an earlier round, in memory that is used again.
+          FactsOf(fused, 1)->place = {old, 1234, 0};
+        });
+        CHECK(round.fallen == 0);
+        CHECK(round.deferred);
+        CHECK(round.outcome.status == OutcomeStatus::kBadTargetRow);
+        CHECK(round.outcome.num_tokens == 0);
+      }
+    }
   }
 
   // So that conformance_test.cc compares them.
