@@ -49,7 +49,7 @@ class Daemon {
   explicit Daemon(const DaemonConfig& config)
       : config_(config),
         epoch_((uint64_t{std::random_device{}()} << 32) | std::random_device{}()),
-        verify_(&sessions_, {config.spin_ns, [this] { DeviceFailed(); },
+        verify_(&sessions_, {config.spin_ns, [this](std::string_view why) { DeviceFailed(why); },
                              [](Session& session, ChannelFault fault) {
                                Log("verify").warn("session {} broke its rings ({}) and is closed",
                                                   session.options().identity.session_id,
@@ -65,7 +65,7 @@ class Daemon {
   absl::Status StartControl();
   absl::StatusOr<std::shared_ptr<Session>> OpenSession(const HelloRequest& request);
   bool TextSideAlive() const;
-  void DeviceFailed();
+  void DeviceFailed(std::string_view why);
 
   const DaemonConfig config_;
   const uint64_t epoch_;
@@ -143,7 +143,8 @@ absl::Status Daemon::StartTextSide() {
 
 void Daemon::StartDevice() {
   platform_ = MakeDaemonPlatform();
-  importer_ = std::make_unique<DeviceImporter>(platform_.get(), [this] { DeviceFailed(); });
+  importer_ = std::make_unique<DeviceImporter>(
+      platform_.get(), [this] { DeviceFailed("memory of an engine on it cannot be reached"); });
   std::vector<GpuDevice> devices;
   if (!platform_->ListDevices(&devices).ok()) return;  // said to the engine that wants to share
   mps_ = DescribeMps(devices, MpsPipeDirectory());
@@ -203,9 +204,9 @@ bool Daemon::TextSideAlive() const {
          (config_.detokenizer == DetokenizerMode::kProcess && publisher_->TextSideAlive());
 }
 
-void Daemon::DeviceFailed() {
-  Log("verify").critical("the {} device failed: this process ends and has to be restarted",
-                         config_.device);
+void Daemon::DeviceFailed(std::string_view why) {
+  Log("verify").critical("the {} device failed, so this process ends and has to be restarted: {}",
+                         config_.device, why);
   device_failed_.store(true);
   kill(getpid(), SIGTERM);
 }

@@ -167,6 +167,11 @@ void Session::VerifyRound() {
   });
 }
 
+std::string Session::WhyDeviceFailed() {
+  MutexLock lock(&mutex_);
+  return std::string(verifier_->failure().message());
+}
+
 void Session::AnswerRound(const SubmissionCopy& submission) {
   const size_t count = submission.records().size();
   bool failed = submission.malformed();

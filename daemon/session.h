@@ -111,6 +111,8 @@ class Session {
 
   // A round was answered with a device error: the process has to be restarted.
   bool device_failed() const { return device_failed_.load(std::memory_order_relaxed); }
+  // Why, in words; empty where none was.
+  std::string WhyDeviceFailed() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // ---- publisher thread
 

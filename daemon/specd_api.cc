@@ -2,6 +2,8 @@
 // exception leaves this file.
 
 #include <memory>
+#include <string>
+#include <utility>
 
 #include "daemon/api_guard.h"
 #include "daemon/engine.h"
@@ -18,6 +20,15 @@ using specd::api::Adopt;
 using specd::api::Guard;
 using specd::api::NullArgument;
 using specd::api::Open;
+
+// Results have a code for a device that failed and no room for words: those are left as the last
+// error of the call that brings them.
+template <class Answer>
+Answer TellWhy(const specd::Engine& engine, Answer answer) {
+  std::string why = answer.ok() ? engine.WhyDeviceFailed() : std::string();
+  if (!why.empty()) specd::api::Fail(SPECD_OK, std::move(why));
+  return answer;
+}
 
 }  // namespace
 
@@ -242,7 +253,10 @@ int specd_get_group(specd_engine* engine, specd_group* group) {
 int specd_poll(specd_engine* engine, specd_completion* completion, int timeout_ms) {
   if (engine == nullptr) return NullArgument("engine");
   if (completion == nullptr) return NullArgument("completion");
-  return Guard([&] { return engine->engine->Poll(completion, timeout_ms); });
+  return Guard([&] {
+    const absl::StatusOr<int> answer = engine->engine->Poll(completion, timeout_ms);
+    return TellWhy(*engine->engine, answer);
+  });
 }
 
 int specd_sample_draft(specd_engine* engine, const specd_draft_request* requests,
@@ -250,7 +264,10 @@ int specd_sample_draft(specd_engine* engine, const specd_draft_request* requests
   if (engine == nullptr) return NullArgument("engine");
   if (requests == nullptr) return NullArgument("requests");
   if (results == nullptr) return NullArgument("results");
-  return Guard([&] { return engine->engine->SampleDraft({requests, num_requests}, results); });
+  return Guard([&] {
+    const absl::Status answer = engine->engine->SampleDraft({requests, num_requests}, results);
+    return TellWhy(*engine->engine, answer);
+  });
 }
 
 int specd_score(specd_engine* engine, const specd_score_request* requests, uint32_t num_requests,
@@ -258,7 +275,10 @@ int specd_score(specd_engine* engine, const specd_score_request* requests, uint3
   if (engine == nullptr) return NullArgument("engine");
   if (requests == nullptr) return NullArgument("requests");
   if (results == nullptr) return NullArgument("results");
-  return Guard([&] { return engine->engine->Score({requests, num_requests}, results); });
+  return Guard([&] {
+    const absl::Status answer = engine->engine->Score({requests, num_requests}, results);
+    return TellWhy(*engine->engine, answer);
+  });
 }
 
 int specd_set_coins(specd_engine* engine, specd_sequence sequence, const specd_coin* coins,

@@ -52,7 +52,7 @@ bool VerifyLoop::ServeOne(Session& session) {
   if (session.Step()) {
     if (session.device_failed() && !reported_failure_) {
       reported_failure_ = true;
-      options_.on_device_failure();
+      options_.on_device_failure(session.WhyDeviceFailed());
     }
     return true;
   }

@@ -24,7 +24,7 @@ class VerifyLoop {
   struct Options {
     int64_t spin_ns = 0;
     // Called from the verify thread, once each.
-    std::function<void()> on_device_failure;
+    std::function<void(std::string_view why)> on_device_failure;
     std::function<void(Session&, ChannelFault)> on_channel_fault;
   };
 

@@ -58,9 +58,9 @@ class Backend {
   virtual absl::Status Prepare(const BackendLimits& limits) = 0;
 
   // REQUIRES: Prepare succeeded; the batch is inside its limits; row indices are inside the
-  // tensors. An error means that the processor failed, never that the input was unusual: bad rows
-  // are outcomes, and so are lists of ids that are longer than there is memory for, which is a
-  // matter of that task alone.
+  // tensors. An error means that the processor failed, or that the stream it was given captures a
+  // graph now, never that the input was unusual: bad rows are outcomes, and so are lists of ids
+  // that are longer than there is memory for, which is a matter of that task alone.
   virtual absl::Status Run(const RoundBatch& batch) = 0;
 
   // What Run writes to next tokens, by itself: for a round that is run without any because nobody

@@ -107,11 +107,11 @@ void Verifier::SampleDraft(std::span<const DraftInput> inputs, std::span<DraftRe
   }
   if (num_tasks == 0) return;
 
-  const absl::Status status = RunCall(draft_, num_tasks);
+  const bool succeeded = Succeeded(RunCall(draft_, num_tasks));
   for (int32_t i = 0; i < num_tasks; ++i) {
     DraftResult& result = results[scratch_.task_results[static_cast<size_t>(i)]];
     const ChainOutcome& outcome = scratch_.outcomes[static_cast<size_t>(i)];
-    if (!status.ok()) {
+    if (!succeeded) {
       result.status = RoundStatus::kDeviceError;
     } else if (outcome.status == OutcomeStatus::kNoRoom) {
       ++counters_.invalid_records;
@@ -180,12 +180,12 @@ void Verifier::Score(std::span<const ScoreInput> inputs, std::span<ScoreResult> 
   }
   if (num_tasks == 0) return;
 
-  const absl::Status status = RunCall(target_, num_tasks);
+  const bool succeeded = Succeeded(RunCall(target_, num_tasks));
   for (int32_t i = 0; i < num_tasks; ++i) {
     const size_t index = scratch_.task_results[static_cast<size_t>(i)];
     ScoreResult& result = results[index];
     const ChainOutcome& outcome = scratch_.outcomes[static_cast<size_t>(i)];
-    if (!status.ok()) {
+    if (!succeeded) {
       result.status = RoundStatus::kDeviceError;
       continue;
     }

@@ -58,7 +58,7 @@ bool Verifier::CollectRound(std::span<RoundResult> results) {
   if (!staging_failed_) {
     const absl::StatusOr<bool> done = backend_->Collect();
     if (done.ok() && !*done) return false;
-    staging_failed_ = !done.ok();
+    staging_failed_ = !Succeeded(done.status());
   }
   Staged& staged = staged_[first_staged_];
   SPECD_CHECK(results.size() == staged.num_inputs);

@@ -235,6 +235,9 @@ class Verifier {
   // REQUIRES: as VerifyRound; row indices are inside the bound target tensor.
   void Score(std::span<const ScoreInput> inputs, std::span<ScoreResult> results);
 
+  // Why rounds and calls were last answered kDeviceError; OK where none was.
+  const absl::Status& failure() const { return failure_; }
+
   const VerifierCounters& counters() const { return counters_; }
   const Backend& backend() const { return *backend_; }
 
@@ -263,6 +266,8 @@ class Verifier {
   void PackPlaces(const RoundInput& input, Sequence* sequence, ChainTask* task, PlaceEdits* places);
   // Runs the tasks, asks, and writes next tokens; kOk, or why no task has an outcome.
   RoundStatus RunIfLet(const RoundBatch& batch, absl::FunctionRef<bool()> may_commit);
+  // What the backend answered, which is remembered where it is an error.
+  bool Succeeded(const absl::Status& status);
   // The packed tasks over these rows, but for samples.
   RoundBatch BatchOf(const TensorView& target, RoundScratch* scratch);
   // failure: kOk, or why no task has an outcome.
@@ -317,6 +322,7 @@ class Verifier {
   std::vector<Staged> staged_;
   size_t first_staged_ = 0;
   int32_t num_staged_ = 0;
+  absl::Status failure_;
   bool staging_failed_ = false;  // for good: who has failed knows no order of rounds any more
 };
 

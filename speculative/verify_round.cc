@@ -298,7 +298,7 @@ void Verifier::VerifyRound(std::span<const RoundInput> inputs, std::span<RoundRe
   SPECD_CHECK(num_staged_ == 0);
   PackRound(inputs, &scratch_, results);
   RoundStatus failure = RoundStatus::kOk;
-  if (scratch_.num_tasks > 0 && !backend_->Run(BatchOf(target_, &scratch_)).ok()) {
+  if (scratch_.num_tasks > 0 && !Succeeded(backend_->Run(BatchOf(target_, &scratch_)))) {
     failure = RoundStatus::kDeviceError;
   }
   CommitRound(failure, &scratch_, results);
@@ -313,14 +313,20 @@ void Verifier::VerifyRound(std::span<const RoundInput> inputs, std::span<RoundRe
   CommitRound(failure, &scratch_, results);
 }
 
+bool Verifier::Succeeded(const absl::Status& status) {
+  if (!status.ok()) failure_ = status;
+  return status.ok();
+}
+
 RoundStatus Verifier::RunIfLet(const RoundBatch& batch, absl::FunctionRef<bool()> may_commit) {
   // Whoever calls the round off may write next tokens itself, and ours must not come after them.
   RoundBatch held_back = batch;
   held_back.num_next_tokens = 0;
-  if (!backend_->Run(held_back).ok()) return RoundStatus::kDeviceError;
+  if (!Succeeded(backend_->Run(held_back))) return RoundStatus::kDeviceError;
   if (!may_commit()) return RoundStatus::kAborted;
   if (batch.num_next_tokens == 0) return RoundStatus::kOk;
-  return backend_->WriteNextTokens(batch).ok() ? RoundStatus::kOk : RoundStatus::kDeviceError;
+  const bool written = Succeeded(backend_->WriteNextTokens(batch));
+  return written ? RoundStatus::kOk : RoundStatus::kDeviceError;
 }
 
 void Verifier::CommitRound(RoundStatus failure, RoundScratch* scratch,

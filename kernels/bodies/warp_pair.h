@@ -64,7 +64,7 @@ template <DType kDType, typename Thread, typename F>
 SPECD_INLINE float SumPairAs(WarpTeam<Thread>& team, int32_t lane, const F& f, const CutRow& p,
                              const CutRow& q, int32_t tile_index, uint32_t steps) {
   float sum[8] = {};
-  SPECD_UNROLL
+  SPECD_NO_UNROLL
   for (int32_t half = 0; half < kStepsPerTile / kPairSteps; ++half) {
     const int32_t number = tile_index * kStepsPerTile + half * kPairSteps;
     const uint32_t wanted = steps >> half * kPairSteps & ((1u << kPairSteps) - 1);

@@ -16,11 +16,14 @@
 #define SPECD_INLINE inline __attribute__((always_inline))
 #endif
 
-// Before a loop whose array must stay in a GPU's registers: they have no variable index.
+// Before a loop whose array must stay in a GPU's registers: they have no variable index. And before
+// one that is to stay a loop.
 #if defined(__CUDA_ARCH__)
 #define SPECD_UNROLL _Pragma("unroll")
+#define SPECD_NO_UNROLL _Pragma("unroll 1")
 #else
 #define SPECD_UNROLL
+#define SPECD_NO_UNROLL
 #endif
 
 namespace specd::internal {

@@ -55,9 +55,6 @@ class CudaBackend final : public Backend {
   int32_t num_places() const { return limits_.max_draft + 1; }
 
   void CheckLimits(const RoundBatch& batch) const;
-  // FAILED_PRECONDITION while the caller's stream is capturing: what is put there would be recorded
-  // and not run, and the wait for it would not end.
-  absl::Status CheckNotCapturing(std::string_view what, std::string_view remedy) const;
   GpuResult Allocate();
   GpuResult CaptureBuckets();
   GpuResult CaptureGraph(int32_t num_tasks, GraphKind kind, CapturedGraph* graph);

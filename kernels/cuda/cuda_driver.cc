@@ -99,7 +99,9 @@ class CudaDriver final : public GpuDriver {
 
   GpuResult UseStream(void* stream, size_t* device) override {
     const GpuResult result = FindDevice(stream, device);
-    if (result.ok()) callers_ = static_cast<cudaStream_t>(stream);
+    if (!result.ok()) return result;
+    callers_ = static_cast<cudaStream_t>(stream);
+    device_ = static_cast<int>(*device);
     return result;
   }
 

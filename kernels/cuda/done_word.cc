@@ -12,11 +12,12 @@ namespace specd {
 namespace {
 
 // Of a word that is not there yet, before the driver is asked whether the device still works: some
-// 20 us, so that a round of usual length asks it for nothing. Then other threads get their turn.
+// 20 us on x86, so that a round of usual length asks it for nothing. Then other threads get their
+// turn.
 constexpr int kLooksPerCheck = 1024;
-// After so many checks, 160 us and more, rounds of 64 sequences are done (docs/BENCHMARKS.md has
-// the targets). What takes longer stands behind a forward of the engine's on its stream, and a core
-// that does nothing but look is one that the engine is without.
+// After so many checks, there 160 us and more, rounds of 64 sequences are done (docs/BENCHMARKS.md
+// has the targets). What takes longer stands behind a forward of the engine's on its stream, and a
+// core that does nothing but look is one that the engine is without.
 constexpr int kChecksBeforeSleep = 8;
 // From then on there is a check and a look after each sleep. A word is seen late by an eighth of
 // what has been waited already at most, never by more than the longest sleep, and by what Linux
@@ -27,6 +28,8 @@ constexpr useconds_t kSleepMaxUs = 50;
 void Pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb" : : : "memory");  // a wait; `yield` does nothing on most of these processors
 #endif
 }
 

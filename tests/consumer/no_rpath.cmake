@@ -1,9 +1,11 @@
 # Fails if a program or library that is installed has an RPATH, which its user could not go around with
-# LD_LIBRARY_PATH. A RUNPATH is well. In: READELF, FOLDER (the installed tree).
-file(GLOB files ${FOLDER}/bin/* ${FOLDER}/lib*/libspecd.so*)
-if(NOT files)
-  message(FATAL_ERROR "${FOLDER} has no programs")
+# LD_LIBRARY_PATH. A RUNPATH is well. In: READELF, and the folders PROGRAMS and LIBRARIES.
+file(GLOB files ${PROGRAMS}/*)
+file(GLOB libraries ${LIBRARIES}/libspecd.so*)
+if(NOT files OR NOT libraries)
+  message(FATAL_ERROR "no programs in ${PROGRAMS}, or no libspecd in ${LIBRARIES}")
 endif()
+list(APPEND files ${libraries})
 foreach(file IN LISTS files)
   execute_process(COMMAND ${READELF} -d ${file} OUTPUT_VARIABLE dynamic COMMAND_ERROR_IS_FATAL ANY)
   if(dynamic MATCHES "\\(RPATH\\)")

@@ -299,6 +299,7 @@ TEST_SUITE("unit") {
       CHECK(done.round_id == round);
       REQUIRE(done.num_results == kSequences);
       CHECK(done.results[0].status == SPECD_STATUS_DEVICE_ERROR);
+      CHECK(std::string(specd_last_error()).find("an illegal address") != std::string::npos);
     }
     f.driver.fault = GpuResult::Ok();
   }

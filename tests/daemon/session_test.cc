@@ -160,6 +160,7 @@ TEST_SUITE("unit") {
     f.Submit({s});
     REQUIRE(f.session->Step());
     CHECK(f.session->device_failed());
+    CHECK(f.session->WhyDeviceFailed() == "sticky");
     CompletionView done;
     REQUIRE(f.engine->Poll(&done));
     CHECK(done.results[0].status == SPECD_STATUS_DEVICE_ERROR);

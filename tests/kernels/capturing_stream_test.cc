@@ -105,6 +105,17 @@ TEST_SUITE("unit") {
     CHECK(rig.gpu.pinned.empty());
   }
 
+  TEST_CASE("a backend that is made during a capture brings nothing to the device") {
+    int stream = 0;
+    FakeGpu gpu;
+    gpu.stream_captures = true;
+    gpu.failing_call = "UseDevice";  // which would be told of, were it asked for
+    const auto made = MakeCudaBackend(std::make_unique<FakeGpuDriver>(&gpu), &stream);
+    CHECK(made.status().code() == absl::StatusCode::kFailedPrecondition);
+    CHECK(Mentions(made.status(), "cuda_stream is capturing"));
+    CHECK(Mentions(made.status(), "end the capture first"));
+  }
+
   TEST_CASE("a driver that cannot say whether the stream is capturing is an error of the call") {
     int stream = 0;
     Rig rig(&stream);

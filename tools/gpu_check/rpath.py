@@ -46,7 +46,7 @@ def main(paths):
     for path in paths:
         try:
             change(path)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, struct.error) as error:
             sys.exit(f"error: {path}: {error}")
 
 

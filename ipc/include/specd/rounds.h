@@ -59,7 +59,9 @@ enum {
                                         stand */
   SPECD_STATUS_UNKNOWN_SEQUENCE = 3, /* never opened, or closed */
   SPECD_STATUS_INVALID = 4,      /* not verified, nothing changed for this sequence: see detail */
-  SPECD_STATUS_DEVICE_ERROR = 5, /* the processor failed; nothing changed, the daemon restarts */
+  SPECD_STATUS_DEVICE_ERROR = 5, /* the processor failed, or cuda_stream was capturing: nothing
+                                    changed. Embedded, specd_last_error says why after the call that
+                                    brought this; a daemon logs it and restarts */
   SPECD_STATUS_ABORTED = 6       /* of specd_submit_on_stream: the stream was released without an
                                     answer; nothing was confirmed, nothing will be */
 };
