@@ -100,7 +100,8 @@ class BenchTest(unittest.TestCase):
     def test_gpu_measures_or_says_that_there_is_no_device(self):
         names = [line.split()[0] for line in self.lines("gpu", "--list")]
         self.assertEqual(names, ["greedy", "one_hot", "reject_side", "reject_rows", "temperature",
-                                 "topk40_topp95", "penalties", "grammar", "exp2"])
+                                 "topk40_topp95", "penalties", "logprobs5", "grammar", "block",
+                                 "exp2", "flat_topp95"])
         process = bench("gpu", "--json", "--vocab=600", "--batch=2", "--draft=2", "--seconds=0.001",
                         "--dtype=bf16")
         if process.returncode == 0:

@@ -150,6 +150,40 @@ TEST_SUITE("unit") {
     FakeGpu gpu;
     gpu.after_round = [](const RoundBatch& batch) { ++batch.outcomes[1].point_masses; };
     CHECK(Mentions(RunSuite(OnlyCase("greedy"), &gpu).status, "sequence 1"));
+    // Of the last token of sequence 0, the fifth of the best five.
+    gpu.after_round = [](const RoundBatch& batch) {
+      const int32_t last = batch.outcomes[0].num_tokens - 1;
+      ++batch.scores[last * batch.scores_stride + 5].rank;
+    };
+    CHECK(Mentions(RunSuite(OnlyCase("logprobs5"), &gpu).status, "sequence 0, place 2, score 5"));
+  }
+
+  TEST_CASE("specd-bench gpu: a case of the name of one of verify's asks for the same") {
+    int32_t num_shared = 0;
+    for (const VerifyCase& gpu : GpuCases()) {
+      const VerifyCase* const cpu = FindVerifyCase(gpu.name);
+      if (cpu == nullptr) continue;
+      CAPTURE(std::string(gpu.name));
+      ++num_shared;
+      CHECK(gpu.method == cpu->method);
+      CHECK(gpu.plan == cpu->plan);
+      CHECK(gpu.shape == cpu->shape);
+      CHECK(gpu.temperature == cpu->temperature);
+      CHECK(gpu.top_k == cpu->top_k);
+      CHECK(gpu.top_p == cpu->top_p);
+      CHECK(gpu.min_p == cpu->min_p);
+      CHECK(gpu.penalties.repetition == cpu->penalties.repetition);
+      CHECK(gpu.penalties.frequency == cpu->penalties.frequency);
+      CHECK(gpu.penalties.presence == cpu->penalties.presence);
+      CHECK(gpu.num_penalised == cpu->num_penalised);
+      CHECK(gpu.grammar == cpu->grammar);
+      CHECK(gpu.side_channel == cpu->side_channel);
+      CHECK(gpu.logprobs == cpu->logprobs);
+    }
+    CHECK(num_shared == 8);
+    for (const char* name : {"block", "flat_topp95", "logprobs5"}) {
+      CHECK(FindGpuCase(name) != nullptr);
+    }
   }
 
   TEST_CASE("specd-bench gpu: a side channel holds what the drafter's row gives, at .8") {

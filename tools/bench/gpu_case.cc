@@ -48,14 +48,27 @@ constexpr std::array kCases{
                .top_p = 0.95,
                .penalties = {.repetition = 1.1f, .frequency = 0.2f, .presence = 0.1f},
                .num_penalised = 256},
+    VerifyCase{.name = "logprobs5",
+               .summary = "temperature .8, raw logprobs of each token and of the best 5",
+               .logprobs = 5},
     VerifyCase{.name = "grammar",
                .summary = "topk40_topp95 under a grammar mask",
                .top_k = 40,
                .top_p = 0.95,
                .grammar = true},
+    VerifyCase{.name = "block",
+               .summary = "sampled drafts, block verification, all accepted",
+               .method = VerifyMethod::kBlock,
+               .plan = DraftPlan::kAccepted},
     VerifyCase{.name = "exp2",
                .summary = "the sums of weights alone, beside the same with ex2.approx",
                .weights_only = true},
+    // Last: rows of its own, while neighbours share theirs (pool_cache.h).
+    VerifyCase{.name = "flat_topp95",
+               .summary = "temperature 1, top_p .95 on flat rows: a nucleus of most ids",
+               .shape = RowShape::kFlat,
+               .temperature = 1,
+               .top_p = 0.95},
 };
 
 }  // namespace

@@ -1,12 +1,11 @@
 #include "tools/bench/gpu_rounds.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "kernels/bodies/fused_round.h"
 #include "kernels/core/check.h"
 #include "kernels/cuda/staged_task.h"
+#include "tools/bench/answer_difference.h"
 
 namespace specd::bench {
 namespace {
@@ -15,6 +14,8 @@ constexpr TokenId kSpoiled = -12345;
 constexpr float kScale = 1.44269504f / 0.8f;  // of LaunchWeights
 
 int64_t RowBytes(const TensorView& tensor) { return tensor.vocab_size * SizeBytes(tensor.dtype); }
+
+int64_t NumScores(const RoundSet& set) { return set.shape().rows_of_round() * set.scores_stride(); }
 
 // Where a row of the host's tensor lies on the device.
 const void* OnDevice(const TensorView& tensor, const DeviceMemory& memory, const void* row) {
@@ -25,12 +26,6 @@ bool Holds(const TensorView& tensor, const void* row) {
   const auto* const begin = static_cast<const char*>(tensor.data);
   const auto* const at = static_cast<const char*>(row);
   return at >= begin && at < begin + tensor.num_rows * RowBytes(tensor);
-}
-
-bool IsSame(const ChainOutcome& a, const ChainOutcome& b) {
-  return a.status == b.status && a.num_accepted == b.num_accepted && a.num_tokens == b.num_tokens &&
-         a.empty_residuals == b.empty_residuals && a.invalid_drafts == b.invalid_drafts &&
-         a.point_masses == b.point_masses;
 }
 
 }  // namespace
@@ -70,8 +65,10 @@ GpuResult GpuRounds::Load(const std::vector<RoundAnswer>& expected) {
   const auto num_tasks = static_cast<size_t>(shape.num_rounds) * static_cast<size_t>(shape.batch);
   const MaskView& mask = set_.mask();
   const size_t mask_bytes = static_cast<size_t>(mask.num_rows * mask.row_stride) * sizeof(uint32_t);
+  const size_t place_bytes =
+      sizeof(TokenId) + static_cast<size_t>(set_.scores_stride()) * sizeof(TokenScore);
   const size_t answer_bytes =
-      sizeof(ChainOutcome) + static_cast<size_t>(shape.rows_of_sequence()) * sizeof(TokenId) + 32;
+      sizeof(ChainOutcome) + static_cast<size_t>(shape.rows_of_sequence()) * place_bytes + 48;
 
   GpuResult result = CopyRows(set_.target(), &target_);
   if (result.ok()) result = CopyRows(set_.draft(), &draft_);
@@ -104,17 +101,10 @@ void GpuRounds::StageRound(int32_t round, const RoundAnswer& expected) {
                                   .tasks = arena_.Take<ChainTask>(shape.batch),
                                   .outcomes = answers_.Take<ChainOutcome>(shape.batch),
                                   .tokens = answers_.Take<TokenId>(shape.rows_of_round()),
+                                  .scores = answers_.Take<TokenScore>(NumScores(set_)),
                                   .read = {}});
-  RoundBatch batch;
-  batch.target = set_.target();
-  batch.target.data = target_.get();
-  batch.target.space = MemorySpace::kDevice;
-  batch.draft = set_.draft();
-  batch.draft.data = draft_.get();
-  batch.draft.space = MemorySpace::kDevice;
-  batch.mask = set_.mask();
-  batch.mask.words = reinterpret_cast<const uint32_t*>(mask_.get());
-  batch.mask.space = MemorySpace::kDevice;
+  RoundAnswer none_yet;
+  RoundBatch batch = Batch(round, &none_yet);
   const RowStage none(driver_, nullptr, 0);  // rows keep their numbers
   BatchRows rows_copied{.target = none, .draft = none, .masks = none};
   for (int32_t s = 0; s < shape.batch; ++s) {
@@ -122,10 +112,9 @@ void GpuRounds::StageRound(int32_t round, const RoundAnswer& expected) {
         StageTask(set_.task(round, s), batch, &rows_copied, &arena_, &staged.tasks.host[s]));
   }
   batch.tasks = staged.tasks.device;
-  batch.num_tasks = shape.batch;
   batch.outcomes = staged.outcomes.device;
   batch.tokens = staged.tokens.device;
-  batch.tokens_stride = shape.rows_of_sequence();
+  batch.scores = staged.scores.device;
   rounds_.back().num_launches =
       staged.round.Fill(batch, &set_.task(round, 0), staged.tasks.host, round_memory_.get());
 
@@ -140,6 +129,17 @@ void GpuRounds::StageRound(int32_t round, const RoundAnswer& expected) {
                          .row_bytes = RowBytes(set_.target()),
                          .sink = arena_.Take<uint32_t>(1).device};
   SPECD_CHECK(!arena_.full() && !answers_.full());
+}
+
+RoundBatch GpuRounds::Batch(int32_t round, RoundAnswer* answer) const {
+  RoundBatch batch = set_.Batch(round, answer);
+  batch.target.data = target_.get();
+  batch.target.space = MemorySpace::kDevice;
+  batch.draft.data = draft_.get();
+  batch.draft.space = MemorySpace::kDevice;
+  batch.mask.words = reinterpret_cast<const uint32_t*>(mask_.get());
+  batch.mask.space = MemorySpace::kDevice;
+  return batch;
 }
 
 GpuResult GpuRounds::LaunchRound(int32_t round) {
@@ -177,32 +177,17 @@ void GpuRounds::SpoilAnswers() {
       staged.outcomes.host[s] = {.status = OutcomeStatus::kBadToken, .num_tokens = kSpoiled};
     }
     std::fill_n(staged.tokens.host, set_.shape().rows_of_round(), kSpoiled);
+    std::fill_n(staged.scores.host, NumScores(set_), TokenScore{.id = kSpoiled});
   }
 }
 
 std::string GpuRounds::Difference(int32_t round, const RoundAnswer& expected) const {
   const Staged& staged = rounds_[static_cast<size_t>(round)];
-  const int32_t stride = set_.shape().rows_of_sequence();
-  for (int32_t s = 0; s < set_.shape().batch; ++s) {
-    const ChainOutcome& device = staged.outcomes.host[s];
-    const ChainOutcome& cpu = expected.outcomes[static_cast<size_t>(s)];
-    if (!IsSame(device, cpu)) {
-      return fmt::format(
-          "round {}, sequence {}: the device accepted {} of {} tokens with status {}, the CPU {} "
-          "of "
-          "{} with status {}",
-          round, s, device.num_accepted, device.num_tokens, static_cast<int>(device.status),
-          cpu.num_accepted, cpu.num_tokens, static_cast<int>(cpu.status));
-    }
-    for (int32_t i = 0; i < cpu.num_tokens; ++i) {
-      const TokenId token = staged.tokens.host[s * stride + i];
-      const TokenId wanted = expected.tokens[static_cast<size_t>(s * stride + i)];
-      if (token == wanted) continue;
-      return fmt::format("round {}, sequence {}, place {}: token {} of the device, {} of the CPU",
-                         round, s, i, token, wanted);
-    }
-  }
-  return "";
+  RoundAnswer answer = set_.MakeAnswer();
+  std::copy_n(staged.outcomes.host, answer.outcomes.size(), answer.outcomes.begin());
+  std::copy_n(staged.tokens.host, answer.tokens.size(), answer.tokens.begin());
+  std::copy_n(staged.scores.host, answer.scores.size(), answer.scores.begin());
+  return DifferenceOf(set_, round, answer, expected);
 }
 
 }  // namespace specd::bench

@@ -23,6 +23,9 @@ class GpuRounds {
   // `expected` are the answers to all rounds: what is needed of a round follows from its answer.
   GpuResult Load(const std::vector<RoundAnswer>& expected);
 
+  // The round over the rows on the device, for a backend that stages its tasks itself.
+  RoundBatch Batch(int32_t round, RoundAnswer* answer) const;
+
   // These enqueue. REQUIRES: Load succeeded.
   GpuResult LaunchRound(int32_t round);
   GpuResult LaunchRead(int32_t round);
@@ -43,6 +46,7 @@ class GpuRounds {
     StagedArray<ChainTask> tasks;
     StagedArray<ChainOutcome> outcomes;
     StagedArray<TokenId> tokens;
+    StagedArray<TokenScore> scores;
     ReadPlan read;
   };
 
