@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -13,51 +12,13 @@
 #include <vector>
 
 #include "tests/support/fake_gpu_driver.h"
+#include "tests/tools/gpu_suite_run.h"
 #include "tools/bench/gpu_case.h"
 #include "tools/bench/gpu_suite.h"
 #include "tools/bench/report.h"
 
 namespace specd::bench {
 namespace {
-
-VerifyOptions SmallOptions() {
-  VerifyOptions options;
-  for (const VerifyCase& known : GpuCases()) options.cases.push_back(&known);
-  options.vocab_sizes = {2500};  // more than a tile, and no multiple of a mask's word
-  options.batches = {3};
-  options.drafts = {2};
-  options.dtypes = {DType::kFloat32, DType::kBFloat16};
-  options.seconds = 0.001;
-  return options;
-}
-
-struct SuiteRun {
-  absl::Status status;
-  std::vector<Measurement> measurements;
-};
-
-SuiteRun RunSuite(const VerifyOptions& options, FakeGpu* gpu) {
-  SuiteRun run;
-  const absl::StatusOr<OpenGpu> open = OpenFirstGpu(std::make_unique<FakeGpuDriver>(gpu));
-  REQUIRE(open.ok());
-  GpuSuite suite(options, open->device, open->driver.get(),
-                 {.on_progress = [](std::string_view) {},
-                  .on_result = [&](const Measurement& m) { run.measurements.push_back(m); }});
-  run.status = suite.Run();
-  return run;
-}
-
-VerifyOptions OnlyCase(std::string_view name) {
-  VerifyOptions options = SmallOptions();
-  REQUIRE(FindGpuCase(name) != nullptr);
-  options.cases = {FindGpuCase(name)};
-  options.dtypes = {DType::kBFloat16};
-  return options;
-}
-
-bool Mentions(const absl::Status& status, std::string_view text) {
-  return std::string(status.message()).find(text) != std::string::npos;
-}
 
 // The tables of a run, for people.
 std::string Printed(const SuiteRun& run) {
@@ -71,10 +32,6 @@ std::string Printed(const SuiteRun& run) {
   std::string printed(text, size);
   std::free(text);
   return printed;
-}
-
-bool IsEmpty(const FakeGpu& gpu) {
-  return gpu.allocations.empty() && gpu.pinned.empty() && gpu.graphs.empty() && gpu.events.empty();
 }
 
 TEST_SUITE("unit") {
@@ -107,6 +64,8 @@ TEST_SUITE("unit") {
       // Sums of weights are timed and compared with nothing.
       CHECK((m.num_checked > 0) == !is_exp2);
       CHECK(m.target == 0);  // asked for at one size only
+      CHECK((m.whole_us.num_samples >= 5) == !is_exp2);
+      CHECK((m.whole_us.median > 0) == !is_exp2);
     }
     CHECK(IsEmpty(gpu));
   }
@@ -118,7 +77,7 @@ TEST_SUITE("unit") {
       gpu.devices[0].l2_bytes = l2_bytes;
       std::set<const ChainTask*> rounds;
       gpu.after_round = [&](const RoundBatch& batch) { rounds.insert(batch.tasks); };
-      const SuiteRun run = RunSuite(OnlyCase("greedy"), &gpu);
+      const SuiteRun run = RunSuite(OnlyCase("greedy"), &gpu, [&] { gpu.after_round = nullptr; });
       CHECK(run.status.message() == "");
       REQUIRE(run.measurements.size() == 2);
       // A round has 3 x 3 rows of 5000 bytes: 4 x 100'000 bytes are 8.9 of them, or less than one.
@@ -341,6 +300,9 @@ TEST_SUITE("unit") {
       CHECK(text("processor") == "Fake");
       CHECK(double(object["median"]) == doctest::Approx(6));
       CHECK(double(object["base_median"]) == doctest::Approx(4));
+      CHECK(double(object["whole_median"]) ==
+            doctest::Approx(measurement.whole_us.median).epsilon(0.01));
+      CHECK(int64_t(object["whole_samples"]) == measurement.whole_us.num_samples);
       CHECK(object["threads"].error() != simdjson::SUCCESS);  // of a CPU
     }
   }

@@ -5,8 +5,8 @@
 // the device, compare the device's answers with the CPU's to the bit, then time replays. A replay
 // runs every round and then reads the rows of every round; one sample is the mean of a replay.
 // Cold: rounds in turn over so many rows that the L2 cache forgets a round before it comes again.
-// Warm: the first round again and again. Times are those of events on the device. Runs on the
-// calling thread.
+// Warm: the first round again and again. Times are those of events on the device. Beside them
+// stands the wall time of a whole round (whole_rounds.h). Runs on the calling thread.
 #pragma once
 
 #include <cstdint>
@@ -38,6 +38,8 @@ absl::StatusOr<OpenGpu> OpenFirstGpu(std::unique_ptr<GpuDriver> driver);
 class GpuSuite {
  public:
   struct Hooks {
+    // One that runs rounds on the device that `driver` uses.
+    std::function<absl::StatusOr<std::unique_ptr<Backend>>()> make_backend;
     std::function<void(std::string_view)> on_progress;  // what is being done now
     std::function<void(const Measurement&)> on_result;
   };
@@ -58,6 +60,10 @@ class GpuSuite {
   absl::Status RunCell(const Cell& cell, int64_t index, int64_t num_cells);
   absl::Status Time(const Cell& cell, const std::vector<RoundAnswer>& expected, bool cold,
                     GpuRounds* rounds, Measurement* measurement);
+  // Of both states.
+  absl::Status TimeWhole(const Cell& cell, const RoundSet& set, const GpuRounds& rounds,
+                         const std::vector<RoundAnswer>& expected, Measurement* cold,
+                         Measurement* warm);
 
   VerifyOptions options_;
   GpuDevice device_;

@@ -337,7 +337,8 @@ int RunGpu(const std::string& command) {
                                         static_cast<double>(gpu->device.l2_bytes) / 1048576));
   const absl::Status status =
       GpuSuite(*options, gpu->device, gpu->driver.get(),
-               {.on_progress = [&](std::string_view text) { progress.Show(text); },
+               {.make_backend = [] { return MakeBackend("cuda"); },
+                .on_progress = [&](std::string_view text) { progress.Show(text); },
                 .on_result =
                     [&](const Measurement& measurement) {
                       progress.Clear();

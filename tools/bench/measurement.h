@@ -47,6 +47,7 @@ struct Measurement {
 
   Summary time_us = {};
   Summary base_us = {};
+  Summary whole_us = {};      // on a device: of whole_rounds.h; no samples where it was not timed
   std::string_view ratio_of;  // what base_us is of: BaselineName, or kApproximateExp2
   double ratio = 0;           // of the medians: case / read or ex2.approx, or peer / case
   double ratio_p10 = 0;       // of neighbouring pairs

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <iterator>
 #include <string_view>
 
 #include "tools/toy_engine/json_string.h"
@@ -13,36 +14,51 @@
 namespace specd::bench {
 namespace {
 
-struct Column {
-  std::string_view title;
-  size_t width;
-};
+using Column = Report::Column;
 
 constexpr Column kColumns[] = {{"case", 16},     {"method", 11}, {"dtype", 5},     {"vocab", 6},
                                {"batch", 5},     {"draft", 5},   {"median us", 9}, {"p99 us", 9},
                                {"us/row", 7},    {"base us", 9}, {"GB/s", 5},      {"ratio", 6},
                                {"p10..p90", 12}, {"checked", 7}, {"load", 5}};
-constexpr std::string_view kLastOnDevice = "state";  // there, cold and warm take turns
-constexpr size_t kLeftColumns = 3;                   // text; numbers are aligned to the right
+// There, cold and warm take turns, and a whole round has a time of its own.
+constexpr Column kColumnsOnDevice[] = {{"state", 5}, {"whole us", 9}, {"whole p10..p90", 16}};
+constexpr size_t kLeftColumns = 3;  // text; numbers are aligned to the right
+
+std::vector<Column> ColumnsOf(bool is_on_device) {
+  std::vector<Column> columns(std::begin(kColumns), std::end(kColumns));
+  if (!is_on_device) return columns;
+  columns.pop_back();  // the load of CPUs
+  columns.insert(columns.end(), std::begin(kColumnsOnDevice), std::end(kColumnsOnDevice));
+  return columns;
+}
 
 std::vector<std::string> Cells(const Measurement& m) {
   const double num_rows = static_cast<double>(m.batch) * (m.draft + 1);
-  return {std::string(m.case_name),
-          std::string(m.method),
-          std::string(DTypeName(m.dtype)),
-          fmt::format("{}", m.vocab_size),
-          fmt::format("{}", m.batch),
-          fmt::format("{}", m.draft),
-          fmt::format("{:.1f}", m.time_us.median),
-          fmt::format("{:.1f}", m.time_us.p99),
-          fmt::format("{:.2f}", m.time_us.median / num_rows),
-          fmt::format("{:.1f}", m.base_us.median),
-          m.IsSpeedUp() ? "-" : fmt::format("{:.1f}", m.base_gigabytes_per_s),
-          fmt::format("{:.2f}", m.ratio),
-          fmt::format("{:.2f}..{:.2f}", m.ratio_p10, m.ratio_p90),
-          m.num_checked == 0 ? "none" : fmt::format("{}", m.num_checked),
-          m.IsOnDevice() ? (m.cold ? "cold" : "warm")
-                         : fmt::format("{:.0f} %", 100 * (m.load.others + m.load.stolen))};
+  std::vector<std::string> cells = {
+      std::string(m.case_name),
+      std::string(m.method),
+      std::string(DTypeName(m.dtype)),
+      fmt::format("{}", m.vocab_size),
+      fmt::format("{}", m.batch),
+      fmt::format("{}", m.draft),
+      fmt::format("{:.1f}", m.time_us.median),
+      fmt::format("{:.1f}", m.time_us.p99),
+      fmt::format("{:.2f}", m.time_us.median / num_rows),
+      fmt::format("{:.1f}", m.base_us.median),
+      m.IsSpeedUp() ? "-" : fmt::format("{:.1f}", m.base_gigabytes_per_s),
+      fmt::format("{:.2f}", m.ratio),
+      fmt::format("{:.2f}..{:.2f}", m.ratio_p10, m.ratio_p90),
+      m.num_checked == 0 ? "none" : fmt::format("{}", m.num_checked)};
+  if (!m.IsOnDevice()) {
+    cells.push_back(fmt::format("{:.0f} %", 100 * (m.load.others + m.load.stolen)));
+    return cells;
+  }
+  const Summary& whole = m.whole_us;
+  const bool has_whole = whole.num_samples > 0;
+  cells.emplace_back(m.cold ? "cold" : "warm");
+  cells.push_back(has_whole ? fmt::format("{:.1f}", whole.median) : "-");
+  cells.push_back(has_whole ? fmt::format("{:.1f}..{:.1f}", whole.p10, whole.p90) : "-");
+  return cells;
 }
 
 std::string Verdict(const Measurement& m) {
@@ -60,7 +76,9 @@ std::string CaptionOf(const Measurement& m) {
       : !m.IsSpeedUp()               ? "ratio = time of specd / time of a read of the same rows"
       : m.ratio_of == "llama" ? "ratio = time of llama.cpp's sample-and-accept loop / time of specd"
                               : "ratio = time of a textbook sampler / time of specd";
-  if (m.IsOnDevice()) return fmt::format("{}, on the device", base);
+  if (m.IsOnDevice()) {
+    return fmt::format("{}, on the device; whole = wall time of a round of the backend", base);
+  }
   return fmt::format("{}; {} rows, {} thread{}", base, m.cold ? "cold" : "warm", m.threads,
                      m.threads == 1 ? "" : "s");
 }
@@ -80,6 +98,12 @@ std::string ToJson(const Measurement& m, const Machine& machine) {
   if (!m.IsOnDevice()) {
     line += fmt::format(R"(,"threads":{},"foreign_load":{:.3f},"steal":{:.3f})", m.threads,
                         m.load.others, m.load.stolen);
+  }
+  if (const Summary& whole = m.whole_us; whole.num_samples > 0) {
+    line += fmt::format(
+        R"(,"whole_median":{:.3f},"whole_p10":{:.3f},"whole_p90":{:.3f},"whole_p99":{:.3f},)"
+        R"("whole_samples":{})",
+        whole.median, whole.p10, whole.p90, whole.p99, whole.num_samples);
   }
   if (!m.IsSpeedUp()) line += fmt::format(R"(,"base_gb_per_s":{:.2f})", m.base_gigabytes_per_s);
   if (m.target > 0) line += fmt::format(R"(,"target":{:.2f})", m.target);
@@ -103,9 +127,9 @@ void Report::PrintLine(const std::vector<std::string>& cells) {
     if (markdown) {
       line += fmt::format(" {} |", cells[i]);
     } else if (i < kLeftColumns) {
-      line += fmt::format("{:<{}}  ", cells[i], kColumns[i].width);
+      line += fmt::format("{:<{}}  ", cells[i], columns_[i].width);
     } else {
-      line += fmt::format("{:>{}}  ", cells[i], kColumns[i].width);
+      line += fmt::format("{:>{}}  ", cells[i], columns_[i].width);
     }
   }
   line.erase(line.find_last_not_of(' ') + 1);
@@ -121,8 +145,8 @@ void Report::Print(const Measurement& measurement) {
       section_ = caption;
       fmt::print(options_.out, "{}{}\n\n", printed_.size() > 1 ? "\n" : "", caption);
       std::vector<std::string> titles;
-      for (const Column& column : kColumns) titles.emplace_back(column.title);
-      if (measurement.IsOnDevice()) titles.back() = kLastOnDevice;
+      columns_ = ColumnsOf(measurement.IsOnDevice());
+      for (const Column& column : columns_) titles.emplace_back(column.title);
       PrintLine(titles);
       if (options_.format == ReportFormat::kMarkdown) {
         PrintLine(std::vector<std::string>(titles.size(), "---"));

@@ -4,6 +4,7 @@
 // A line is printed as soon as its measurement is made. Not thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <cstdio>
 #include <string>
 #include <string_view>
@@ -24,6 +25,11 @@ struct ReportOptions {
 
 class Report {
  public:
+  struct Column {
+    std::string_view title;
+    size_t width;
+  };
+
   Report(const ReportOptions& options, const Machine& machine)
       : options_(options), machine_(machine) {}
 
@@ -40,7 +46,8 @@ class Report {
 
   ReportOptions options_;
   Machine machine_;
-  std::string section_;  // the caption of the table that is being printed
+  std::string section_;          // the caption of the table that is being printed
+  std::vector<Column> columns_;  // its columns
   std::vector<Measurement> printed_;
 };
 

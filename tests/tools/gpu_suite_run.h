@@ -1,0 +1,70 @@
+// RunSuite: specd-bench gpu over a fake driver, with sizes that take it a moment, and what it
+// measured. For tests; on the calling thread.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/cuda/cuda_backend.h"
+#include "tests/support/fake_gpu_driver.h"
+#include "tools/bench/gpu_case.h"
+#include "tools/bench/gpu_suite.h"
+
+namespace specd::bench {
+
+inline VerifyOptions SmallOptions() {
+  VerifyOptions options;
+  for (const VerifyCase& known : GpuCases()) options.cases.push_back(&known);
+  options.vocab_sizes = {2500};  // more than a tile, and no multiple of a mask's word
+  options.batches = {3};
+  options.drafts = {2};
+  options.dtypes = {DType::kFloat32, DType::kBFloat16};
+  options.seconds = 0.001;
+  return options;
+}
+
+struct SuiteRun {
+  absl::Status status;
+  std::vector<Measurement> measurements;
+};
+
+// on_backend: when there is one for whole rounds, so when the timing of launches is over.
+inline SuiteRun RunSuite(
+    const VerifyOptions& options, FakeGpu* gpu, const std::function<void()>& on_backend = [] {}) {
+  SuiteRun run;
+  const absl::StatusOr<OpenGpu> open = OpenFirstGpu(std::make_unique<FakeGpuDriver>(gpu));
+  REQUIRE(open.ok());
+  GpuSuite suite(options, open->device, open->driver.get(),
+                 {.make_backend =
+                      [&] {
+                        on_backend();
+                        return MakeCudaBackend(std::make_unique<FakeGpuDriver>(gpu));
+                      },
+                  .on_progress = [](std::string_view) {},
+                  .on_result = [&](const Measurement& m) { run.measurements.push_back(m); }});
+  run.status = suite.Run();
+  return run;
+}
+
+inline VerifyOptions OnlyCase(std::string_view name) {
+  VerifyOptions options = SmallOptions();
+  REQUIRE(FindGpuCase(name) != nullptr);
+  options.cases = {FindGpuCase(name)};
+  options.dtypes = {DType::kBFloat16};
+  return options;
+}
+
+inline bool Mentions(const absl::Status& status, std::string_view text) {
+  return std::string(status.message()).find(text) != std::string::npos;
+}
+
+inline bool IsEmpty(const FakeGpu& gpu) {
+  return gpu.allocations.empty() && gpu.pinned.empty() && gpu.graphs.empty() && gpu.events.empty();
+}
+
+}  // namespace specd::bench
