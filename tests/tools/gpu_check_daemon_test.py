@@ -10,7 +10,7 @@ import subprocess
 import time
 import unittest
 
-from gpu_check_support import GpuCheckTest, PATIENCE_S, StandInTest
+from gpu_check_support import GpuCheckTest, PATIENCE_S, SANITIZER_PASSES, StandInTest
 
 CHECKS = pathlib.Path(os.environ["SPECD_GPU_DAEMON_FAKE"])
 DAEMON = pathlib.Path(os.environ["SPECD_DAEMON_FAKE"])
@@ -147,9 +147,12 @@ class RunDaemonTest(StandInTest):
     def test_the_daemon_with_and_without_mps(self):
         # The pretended device is shared through MPS where there are pipes.
         self.program(self.sanitizer.parent / "nvidia-cuda-mps-control", "exit 0")
-        process, results = self.run_bundle("--quick", "--no-sanitizer", "--no-peers",
-                                           environment=self.path)
+        # It only starts what it is given, so that this shows that the check takes what it is asked.
+        self.program(self.sanitizer, SANITIZER_PASSES)
+        process, results = self.run_bundle("--quick", "--no-peers", environment=self.path)
         self.assertEqual(process.returncode, 0, process.stdout + process.stderr)
+        self.assertIn(("compute-sanitizer memcheck of the daemon", "pass"),
+                      [(check["name"], check["status"]) for check in results["checks"]])
         checks = self.daemon_checks_of(results)
         self.assertEqual(list(checks), [f"daemon {name}{suffix}" for suffix in ("", " under MPS")
                                         for name in NAMES])

@@ -40,6 +40,7 @@ esac
 # What the checks of two processes say after all others, and that there is neither MPS nor torch.
 SHARED = ["pass", "observed"] * 2 + ["skipped"] * 3
 MEASURES = """printf '{"case":"greedy","arguments":"%s"}\\n{"case":"token"}\\n' "$*"; echo noise >&2"""
+SANITIZED = 6  # runs of compute-sanitizer
 SANITIZER_PASSES = """
 while [ "${1#-}" != "$1" ]; do shift 2; done
 "$@" && [ -n "$SPECD_GPU_QUICK" ] && [ -n "$SPECD_REQUIRE_GPU" ] &&
@@ -96,7 +97,7 @@ class StandInTest(GpuCheckTest):
         self.bundle.mkdir()
         shutil.copy(SOURCE / "tools/gpu_check/run", self.bundle)
         (self.bundle / "share").mkdir()
-        for script in ("lib.sh", "gpu_check/results.sh"):
+        for script in ("lib.sh", "gpu_check/results.sh", "gpu_check/sanitizer.sh"):
             shutil.copy(SOURCE / "tools" / script, self.bundle / "share")
         (self.bundle / "VERSION").write_text("1.2.3 abc\nglibc 2.36\n")
         self.facts = self.bundle / "bin/specd-gpu-facts"

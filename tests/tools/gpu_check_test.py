@@ -2,7 +2,6 @@
 
 import json
 import pathlib
-import shutil
 import subprocess
 import sys
 import unittest
@@ -10,7 +9,7 @@ import unittest
 from gpu_check_measurements import (DAEMON, DAEMON_TABLE, PEERS, PEERS_TABLE, TIMINGS,
                                     TIMINGS_TABLE)
 from gpu_check_support import (ATTACH, DAEMON_CHECKS, MEASURES, NO_DEVICE, PASSES, PATIENCE_S,
-                               SANITIZER_PASSES, SHARED, SOURCE, StandInTest)
+                               SANITIZED, SANITIZER_PASSES, SHARED, SOURCE, StandInTest)
 
 
 class RunTest(StandInTest):
@@ -28,11 +27,11 @@ class RunTest(StandInTest):
             ["devices", "alpha, or: one", "beta", "timings"] +
             [f"compute-sanitizer {tool}"
              for tool in ("memcheck", "racecheck", "synccheck", "initcheck",
-                          "memcheck of imported memory")] +
+                          "memcheck of imported memory", "memcheck of the daemon")] +
             ["attach words", "attach many", "daemon rounds", "daemon round_time",
              "attach under MPS", "daemon under MPS", "peers"])
-        self.assertEqual(self.statuses(results), ["pass"] * 9 + SHARED)
-        self.assertEqual(results["checks"][10]["detail"], "32 held up another")
+        self.assertEqual(self.statuses(results), ["pass"] * (4 + SANITIZED) + SHARED)
+        self.assertEqual(results["checks"][11]["detail"], "32 held up another")
         self.assertEqual(results["checks"][1]["detail"], "compared 12 answers")
 
     def test_the_modes_of_the_devices_are_facts(self):
@@ -80,7 +79,7 @@ class RunTest(StandInTest):
                 self.assertEqual(process.returncode, 1)
                 self.assertEqual(results["result"], "fail")
                 self.assertEqual(self.statuses(results),
-                                 ["pass", "pass", "fail", "pass"] + ["skipped"] * 5 + SHARED)
+                                 ["pass", "pass", "fail", "pass"] + ["skipped"] * SANITIZED + SHARED)
                 self.assertIn(expected, results["checks"][2]["detail"])
 
     def test_timings(self):
@@ -105,58 +104,15 @@ class RunTest(StandInTest):
                 self.program(self.bench, text)
                 process, results = self.run_bundle("--no-sanitizer", "--limit_s=1")
                 self.assertEqual(process.returncode, 1)
-                self.assertEqual(self.statuses(results), ["pass"] * 3 + ["fail"] + ["skipped"] * 5 + SHARED)
+                self.assertEqual(self.statuses(results), ["pass"] * 3 + ["fail"] + ["skipped"] * SANITIZED + SHARED)
                 self.assertIn(expected, results["checks"][3]["detail"])
 
     def test_no_case_at_all(self):
         self.program(self.tests, "echo 'cannot execute' >&2; exit 126")
         process, results = self.run_bundle("--no-sanitizer")
         self.assertEqual(process.returncode, 1)
-        self.assertEqual(self.statuses(results), ["pass", "fail", "pass"] + ["skipped"] * 5 + SHARED)
+        self.assertEqual(self.statuses(results), ["pass", "fail", "pass"] + ["skipped"] * SANITIZED + SHARED)
         self.assertIn("cannot execute", (self.folder / "out/log.txt").read_text())
-
-    def test_what_the_sanitizer_finds(self):
-        for name, text, expected, detail in (
-                ("an error", "echo '========= Invalid __global__ write'; exit 99", "fail",
-                 "Invalid __global__ write"),
-                ("a summary with errors and status 0",
-                 SANITIZER_PASSES.replace("0 hazards", "10 hazards"), "fail", "10 hazards"),
-                ("a clean summary and status 99", SANITIZER_PASSES + "exit 99", "fail",
-                 "0 hazards"),
-                ("tests that failed", "exit 1", "fail", "exit status 1"),
-                ("no summary", SANITIZER_PASSES.replace("SUMMARY", "END"), "fail", "END"),
-                ("an unknown device", "echo '========= Error: Device not supported'; exit 1",
-                 "skipped", "does not support")):
-            with self.subTest(name):
-                self.program(self.sanitizer, text)
-                process, results = self.run_bundle(environment=self.path)
-                self.assertEqual(process.returncode, 1 if expected == "fail" else 0)
-                self.assertEqual(self.statuses(results), ["pass"] * 4 + [expected] * 5 + SHARED)
-                self.assertIn(detail, results["checks"][7]["detail"])
-
-    def test_memory_of_another_process_under_the_sanitizer(self):
-        arguments = self.folder / "arguments"
-        self.program(self.sanitizer, f"echo \"$*\" >> '{arguments}'\n{SANITIZER_PASSES}")
-        for name, text, expected, detail in (
-                ("passes", "printf 'pass\\tsums\\n'", "pass", "0 hazards"),
-                ("fails", "printf 'fail\\tit sums 3\\n========= SUMMARY: 0 errors\\n'; exit 1",
-                 "fail", "sums 3"),
-                ("passes nothing", "printf 'observed\\tpass\\n'", "fail", "0 hazards")):
-            with self.subTest(name):
-                self.program(self.attach,
-                             f'case "$*" in *imported_read*) {text}; exit;; esac\n{ATTACH}')
-                results = self.run_bundle(environment=self.path)[1]
-                self.assertEqual(self.statuses(results), ["pass"] * 8 + [expected] + SHARED)
-                self.assertIn(detail, results["checks"][8]["detail"])
-        self.assertIn("--target-processes application-only", arguments.read_text().splitlines()[4])
-
-    def test_a_sanitizer_that_must_be_there(self):
-        path = {"PATH": "/usr/bin:/bin", "CUDA_HOME": str(self.folder)}
-        if shutil.which("compute-sanitizer", path="/usr/local/cuda/bin:/usr/bin:/bin"):
-            self.skipTest("this machine has one")
-        process, results = self.run_bundle("--sanitizer", environment=path)
-        self.assertEqual(process.returncode, 1)
-        self.assertEqual(self.statuses(results), ["pass"] * 4 + ["fail"] * 5 + SHARED)
 
     def test_an_attach_check_that_fails_or_says_nothing(self):
         for name, text, expected in (

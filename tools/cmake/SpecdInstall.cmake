@@ -75,6 +75,7 @@ if(SPECD_HAVE_CUDA AND TARGET specd_kernels_test AND TARGET specd_gpu_facts AND 
   install(PROGRAMS ${PROJECT_SOURCE_DIR}/tools/gpu_check/run DESTINATION .
     COMPONENT specd_gpu_check EXCLUDE_FROM_ALL)
   install(FILES ${PROJECT_SOURCE_DIR}/tools/lib.sh ${PROJECT_SOURCE_DIR}/tools/gpu_check/results.sh
+    ${PROJECT_SOURCE_DIR}/tools/gpu_check/sanitizer.sh
     ${PROJECT_SOURCE_DIR}/tools/gpu_check/peers.py
     ${PROJECT_SOURCE_DIR}/tools/gpu_check/peers_samplers.py
     ${PROJECT_SOURCE_DIR}/tools/gpu_check/peers_specd.py
