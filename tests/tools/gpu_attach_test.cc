@@ -92,6 +92,7 @@ TEST_SUITE("process") {
       const std::set<std::string> open = {"mps",
                                           "pid_namespace",
                                           "hand_off_latency",
+                                          "event_hand_off",
                                           "busy_hand_off",
                                           "late_writer",
                                           "many_events",
@@ -125,6 +126,7 @@ TEST_SUITE("process") {
                                                           {"words", "WaitValue"},
                                                           {"release_by_store", "RegisterHost"},
                                                           {"hand_off_latency", "WriteValue"},
+                                                          {"event_hand_off", "RecordEvent"},
                                                           {"busy_hand_off", "DestroyStream"},
                                                           {"late_writer", "Close"},
                                                           {"events", "OpenEvent"},
@@ -341,6 +343,14 @@ TEST_SUITE("process") {
     CHECK(FigureOf(many.Run("many_streams"), "streams_until_held_up") == 0);
   }
 
+  TEST_CASE("gpu attach: a hand-over by an event has figures of its own") {
+    const AttachResult result = Setting().Run("event_hand_off");
+    CHECK(result.status == AttachStatus::kObserved);
+    CHECK(FigureOf(result, "event_p50_us") > 0);
+    CHECK(FigureOf(result, "event_p99_us") >= FigureOf(result, "event_p50_us"));
+    CHECK(result.detail.find(" of 100") != std::string::npos);  // two batches of 50
+  }
+
   TEST_CASE("gpu attach: events are counted until one is refused, with the code") {
     CHECK(FigureOf(Setting().Run("many_events"), "events") == 40);
     for (const char* call : {"OpenEvent", "WaitEvent"}) {
@@ -356,14 +366,16 @@ TEST_SUITE("process") {
   TEST_CASE("gpu attach: a device without what a check is about skips it") {
     FakeGpuOptions options;
     options.devices[0].has_64_bit_words = false;
-    for (const char* name :
-         {"words", "release_by_store", "hand_off_latency", "busy_hand_off", "late_writer",
-          "many_events", "many_streams", "graph_events", "first_launch", "waiting_words"}) {
+    for (const char* name : {"words", "release_by_store", "hand_off_latency", "event_hand_off",
+                             "busy_hand_off", "late_writer", "many_events", "many_streams",
+                             "graph_events", "first_launch", "waiting_words"}) {
       CHECK(Setting(options).Run(name).status == AttachStatus::kSkipped);
     }
     options = {};
     options.devices[0].has_ipc_events = false;
     CHECK(Setting(options).Run("events").status == AttachStatus::kSkipped);
+    CHECK(Setting(options).Run("event_hand_off").status == AttachStatus::kSkipped);
+    CHECK(Setting(options).Run("hand_off_latency").status == AttachStatus::kObserved);
     CHECK(Setting(options).Run("many_events").status == AttachStatus::kSkipped);
     CHECK(Setting(options).Run("graph_events").status == AttachStatus::kSkipped);
   }

@@ -43,8 +43,6 @@ class HandOvers {
 
   // In microseconds each. `meanwhile` is called before each, and until it is through.
   std::vector<double> Time(uint64_t num_batches, const std::function<void()>& meanwhile) {
-    // A stream takes only so many commands before the next one waits for room.
-    constexpr uint64_t kPerBatch = 50;
     std::vector<double> microseconds;
     for (uint64_t batch = 0; batch < num_batches; ++batch, first_ += kPerBatch) {
       scene_.Ask({.op = PeerOp::kEcho, .size_bytes = kPerBatch, .word = 1, .value = first_});
@@ -53,22 +51,51 @@ class HandOvers {
         ExpectOk(scene_.gpu().WriteValue(scene_.stream(), words_.at(1), kWord, value), "writing");
       }
       for (uint64_t value = first_; value < first_ + kPerBatch; ++value) {
-        meanwhile();
-        const auto start = Clock::now();
-        words_.Store(0, value);
-        const auto is_through = [&] {
-          meanwhile();
-          return words_.Load(2) == value;
-        };
-        Expect(scene_.Await(is_through), "a hand-over is lost");
-        const std::chrono::duration<double, std::micro> took = Clock::now() - start;
-        microseconds.push_back(took.count());
+        microseconds.push_back(TimeOne(value, meanwhile));
       }
     }
     return microseconds;
   }
 
+  // The same where our stream records an event of the peer's in the place of word 1, and the peer's
+  // stream waits for it. A wait is for the record before it, so there is one hand-over at a time.
+  std::vector<double> TimeEvent(uint64_t num_batches) {
+    GpuEvent event;
+    ExpectOk(scene_.gpu().OpenEvent(scene_.Ask({.op = PeerOp::kCreateEvent}).handle, &event),
+             "opening the event");
+    std::vector<double> microseconds;
+    for (const uint64_t end = first_ + num_batches * kPerBatch; first_ < end; ++first_) {
+      ExpectOk(scene_.gpu().WaitValue(scene_.stream(), words_.at(0), kWord, first_), "waiting");
+      ExpectOk(scene_.gpu().RecordEvent(event, scene_.stream()), "recording");
+      scene_.Ask({.op = PeerOp::kWaitEvent});
+      scene_.Ask({.op = PeerOp::kWriteValue, .word = 2, .value = first_});
+      Expect(!scene_.IsPeerIdle() && words_.Load(2) != first_,
+             "the other process's stream does not wait for the event");
+      microseconds.push_back(TimeOne(first_, [] {}));
+    }
+    ExpectOk(scene_.gpu().DestroyEvent(event), "closing the event");
+    scene_.Ask({.op = PeerOp::kDestroyEvent});
+    return microseconds;
+  }
+
  private:
+  // A stream takes only so many commands before the next one waits for room.
+  static constexpr uint64_t kPerBatch = 50;
+
+  // From the CPU's store to what the CPU sees of it.
+  double TimeOne(uint64_t value, const std::function<void()>& meanwhile) {
+    meanwhile();
+    const auto start = Clock::now();
+    words_.Store(0, value);
+    const auto is_through = [&] {
+      meanwhile();
+      return words_.Load(2) == value;
+    };
+    Expect(scene_.Await(is_through), "a hand-over is lost");
+    const std::chrono::duration<double, std::micro> took = Clock::now() - start;
+    return took.count();
+  }
+
   Scene& scene_;
   SharedWords words_;
   uint64_t first_ = 1;  // value of the next batch
@@ -214,6 +241,24 @@ AttachResult CheckHandOffLatency(const AttachSetting& setting) {
                                     "us, p99 {:.1f} us of {}",
                                     p50, p99, microseconds.size()),
                         {{"p50_us", p50}, {"p99_us", p99}}};
+  });
+}
+
+// What an event of another process takes in the place of a word (docs/ARCHITECTURE.md says why
+// specd has no road over them).
+AttachResult CheckEventHandOff(const AttachSetting& setting) {
+  return PlayScene(setting, [&](Scene& scene) {
+    NeedWords(scene);
+    NeedEvents(scene);
+    HandOvers hand_overs(&scene);
+    const std::vector<double> microseconds = hand_overs.TimeEvent(setting.num_batches);
+    const double p50 = Percentile(microseconds, 0.5);
+    const double p99 = Percentile(microseconds, 0.99);
+    return AttachResult{AttachStatus::kObserved,
+                        fmt::format("CPU to stream to event to other process's stream to CPU: p50 "
+                                    "{:.1f} us, p99 {:.1f} us of {}",
+                                    p50, p99, microseconds.size()),
+                        {{"event_p50_us", p50}, {"event_p99_us", p99}}};
   });
 }
 

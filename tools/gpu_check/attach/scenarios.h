@@ -24,6 +24,7 @@ AttachResult CheckManyStreams(const AttachSetting& setting);
 AttachResult CheckHostFunctions(const AttachSetting& setting);
 
 AttachResult CheckHandOffLatency(const AttachSetting& setting);
+AttachResult CheckEventHandOff(const AttachSetting& setting);
 AttachResult CheckBusyHandOff(const AttachSetting& setting);
 AttachResult CheckLateWriter(const AttachSetting& setting);
 
