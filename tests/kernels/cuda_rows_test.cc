@@ -1,7 +1,7 @@
 // A real device against the CPU, bit for bit, over rows that lie on the device, wherever they
-// begin, and over the widest rows that there can be: suite "gpu". Without a device a case passes
-// and says that nothing was compared, unless SPECD_REQUIRE_GPU is set; SPECD_GPU_QUICK makes the
-// rounds few and small.
+// begin and however far apart, and over the widest rows that there can be: suite "gpu". Without a
+// device a case passes and says that nothing was compared, unless SPECD_REQUIRE_GPU is set;
+// SPECD_GPU_QUICK makes the rounds few and small.
 #include <doctest/doctest.h>
 #include <spdlog/fmt/fmt.h>
 
@@ -20,6 +20,8 @@ namespace specd {
 namespace {
 
 constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
+
+void Require(const GpuResult& result) { REQUIRE_MESSAGE(result.ok(), result.text()); }
 
 // Memory of the first device, which is also the backend's.
 class DeviceRows final : public MovedMemory {
@@ -51,8 +53,6 @@ class DeviceRows final : public MovedMemory {
     size_t count;
   };
 
-  static void Require(const GpuResult& result) { REQUIRE_MESSAGE(result.ok(), result.text()); }
-
   const void* Copy(const void* host, int64_t size_bytes, int64_t shift_bytes) override {
     constexpr int64_t kBehind = 64;  // of nobody's
     blocks_.push_back(std::make_unique<DeviceMemory>());
@@ -67,6 +67,62 @@ class DeviceRows final : public MovedMemory {
   const std::unique_ptr<GpuDriver> driver_;
   std::vector<std::unique_ptr<DeviceMemory>> blocks_;
   std::vector<IdArray> ids_;
+};
+
+// Rows so far apart that the last of them begin 2^32 elements behind the first one or further, and
+// bytes behind that. Nothing but rows is written. An offset that is kept in 32 bits finds another
+// row instead of its own, because 2^32 elements are a whole number of rows.
+class FarRows {
+ public:
+  FarRows() : driver_(MakeCudaDriver()) {
+    std::vector<GpuDevice> devices;
+    Require(driver_->ListDevices(&devices));
+    Require(driver_->UseDevice(0));
+  }
+
+  // False, and it is said why, where the device does not have that much memory left.
+  bool Take(const TensorView& host) {
+    const auto needed_bytes = static_cast<size_t>(
+        ((host.num_rows - 1) * Stride(host.num_rows) + host.vocab_size) * SizeBytes(host.dtype));
+    const GpuResult result = memory_.Allocate(driver_.get(), needed_bytes);
+    if (result.code() == kGpuOutOfMemory) {
+      MESSAGE("not compared: the device has no ", needed_bytes, " bytes left for rows of ",
+              SizeBytes(host.dtype), "-byte elements: ", result.text());
+      return false;
+    }
+    Require(result);
+    return true;
+  }
+
+  // REQUIRES: there is room for as many rows. What was there before is no longer valid.
+  TensorView Tensor(const TensorView& host) {
+    TensorView moved = host;
+    moved.data = memory_.get();
+    moved.row_stride = Stride(host.num_rows);
+    moved.space = MemorySpace::kDevice;
+    const int64_t element_bytes = SizeBytes(host.dtype);
+    const auto row_bytes = static_cast<size_t>(host.vocab_size * element_bytes);
+    for (int64_t i = 0; i < host.num_rows; ++i) {
+      const char* const source = static_cast<const char*>(host.data);
+      Require(driver_->ToDevice(memory_.get() + i * moved.row_stride * element_bytes,
+                                source + i * host.row_stride * element_bytes, row_bytes));
+    }
+    Require(driver_->Synchronize());
+    return moved;
+  }
+
+ private:
+  // 2^32 elements over the greatest power of two that leaves a row beyond them.
+  static int64_t Stride(int64_t num_rows) {
+    int64_t stride = kOffsets;
+    while (kOffsets / (stride / 2) < num_rows) stride /= 2;
+    return stride;
+  }
+
+  static constexpr int64_t kOffsets = int64_t{1} << 32;
+
+  const std::unique_ptr<GpuDriver> driver_;
+  DeviceMemory memory_;
 };
 
 std::vector<std::string> RunBatch(Backend& backend, const RoundCase& round,
@@ -142,6 +198,33 @@ TEST_SUITE("gpu") {
             return AnswersOf(round, batch.num_tasks);
           });
         }
+      }
+    }
+    MESSAGE("compared ", pair.num_compared(), " answers");
+  }
+
+  // Room for one tensor at a time: 12 GiB and a row, and for float32 twice that.
+  TEST_CASE("CUDA rounds: rows further than 2^32 elements behind the tensor's begin") {
+    std::unique_ptr<Backend> device = DeviceOrReason();
+    if (device == nullptr || Quick()) return;
+    Pair pair(std::move(device));
+    for (const DType dtype : kDTypes) {
+      for (const bool is_draft : {false, true}) {
+        CAPTURE(static_cast<int>(dtype));
+        CAPTURE(is_draft);
+        const RoundCase::Options options{.vocab_size = 2 * kTileSize + 301,
+                                         .batch = 60,
+                                         .max_draft = 3,
+                                         .dtype = dtype,
+                                         .seed = 1300 + static_cast<uint64_t>(is_draft)};
+        FarRows far;
+        RoundCase sizes(options);
+        if (!far.Take(is_draft ? sizes.All().draft : sizes.All().target)) continue;
+        pair.Check(options, [&](Backend& backend, RoundCase& round, RoundBatch batch) {
+          TensorView& rows = is_draft ? batch.draft : batch.target;
+          rows = far.Tensor(rows);
+          return RunBatch(backend, round, batch);
+        });
       }
     }
     MESSAGE("compared ", pair.num_compared(), " answers");
