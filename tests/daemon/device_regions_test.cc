@@ -9,6 +9,7 @@
 
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -253,7 +254,7 @@ TEST_SUITE("process") {
     SessionList list;
     list.Add(broken.session);
     int faults = 0;
-    VerifyLoop loop(&list, {0, [] {}, [&](Session&, ChannelFault) { ++faults; }});
+    VerifyLoop loop(&list, {0, [](std::string_view) {}, [&](Session&, ChannelFault) { ++faults; }});
     broken.segment->submission_slots()[0].sequence.store(99);
     CHECK_FALSE(loop.Step());
     CHECK(faults == 1);

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "daemon/control_server.h"
@@ -29,7 +30,7 @@ struct EngineHostOptions {
 class EngineHost {
  public:
   explicit EngineHost(const EngineHostOptions& host = {})
-      : loop_(&sessions_, {0, [] {}, [](Session&, ChannelFault) {}}) {
+      : loop_(&sessions_, {0, [](std::string_view) {}, [](Session&, ChannelFault) {}}) {
     REQUIRE(SetUpLogging("off").ok());
     std::string name = (std::filesystem::temp_directory_path() / "specd-XXXXXX").string();
     REQUIRE(mkdtemp(name.data()) != nullptr);

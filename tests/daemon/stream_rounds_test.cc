@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -16,7 +17,7 @@ namespace specd {
 namespace {
 
 VerifyLoop::Options Quiet() {
-  return {0, [] {}, [](Session&, ChannelFault) {}};
+  return {0, [](std::string_view) {}, [](Session&, ChannelFault) {}};
 }
 
 // The k-th submission of a session has number k.

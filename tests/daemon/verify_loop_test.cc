@@ -3,7 +3,10 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <string>
+#include <string_view>
 #include <thread>
+#include <vector>
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -13,7 +16,7 @@ namespace specd {
 namespace {
 
 VerifyLoop::Options Quiet() {
-  return {0, [] {}, [](Session&, ChannelFault) {}};
+  return {0, [](std::string_view) {}, [](Session&, ChannelFault) {}};
 }
 
 // Rounds until no more events fit: the last one waits in the ring, with its answer in the script.
@@ -87,7 +90,7 @@ TEST_SUITE("unit") {
     list.Add(bad.session);
     list.Add(good.session);
     int faults = 0;
-    VerifyLoop loop(&list, {0, [] {},
+    VerifyLoop loop(&list, {0, [](std::string_view) {},
                             [&](Session& session, ChannelFault fault) {
                               CHECK(&session == bad.session.get());
                               CHECK(fault == ChannelFault::kSequence);
@@ -109,15 +112,16 @@ TEST_SUITE("unit") {
     SessionFixture f;
     SessionList list;
     list.Add(f.session);
-    int failures = 0;
-    VerifyLoop loop(&list, {0, [&] { ++failures; }, [](Session&, ChannelFault) {}});
+    std::vector<std::string> failures;
+    VerifyLoop loop(&list, {0, [&](std::string_view why) { failures.emplace_back(why); },
+                            [](Session&, ChannelFault) {}});
     const SequenceHandle s = f.Open("r");
     f.backend->next_status = absl::InternalError("sticky");
     f.Submit({s});
     f.Submit({s});
     loop.Step();
     loop.Step();
-    CHECK(failures == 1);
+    CHECK(failures == std::vector<std::string>{"sticky"});
   }
 
   TEST_CASE("after Stop a round that waits for the publisher is answered once there is room") {
@@ -130,7 +134,8 @@ TEST_SUITE("unit") {
     // Its fault is reported at the end of the first look, when the full session was refused: then
     // the publisher makes room.
     broken.segment->submission_slots()[0].sequence.store(99);
-    VerifyLoop loop(&list, {0, [] {}, [&](Session&, ChannelFault) { full.Events(); }});
+    VerifyLoop loop(&list,
+                    {0, [](std::string_view) {}, [&](Session&, ChannelFault) { full.Events(); }});
     loop.Stop();
     loop.Run();
     CompletionView done;
