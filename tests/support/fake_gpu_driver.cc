@@ -9,10 +9,11 @@
 namespace specd {
 namespace {
 
-// Besides launches on the stream that captures.
+// Besides launches on the stream that captures. What devices and streams there are may always be
+// asked.
 constexpr std::string_view kAllowedBesideCaptures[] = {
-    "Allocate",     "AllocateZeroed", "Free",  "AllocatePinned", "FreePinned",
-    "DestroyGraph", "DestroyEvent",   "Check", "IsCapturing"};
+    "ListDevices", "UseStream",    "Allocate",     "AllocateZeroed", "Free",       "AllocatePinned",
+    "FreePinned",  "DestroyGraph", "DestroyEvent", "Check",          "IsCapturing"};
 
 void* AddPoisoned(size_t size_bytes, FakeGpu::Blocks* blocks) {
   auto block = std::make_unique<std::vector<uint64_t>>((size_bytes + 7) / 8);
