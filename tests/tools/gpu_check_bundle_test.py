@@ -89,9 +89,10 @@ except specd.Error as error:
         self.assertRegex(error, '^a device$|backend "cuda" needs an NVIDIA driver')
 
     def it_is_small_and_stripped(self):
-        # The kernels, 15 MB of them, are in the daemon, in libspecd, in the tests and in the bench.
+        # The kernels are in the daemon, in libspecd, in the tests and in the bench, compressed for size:
+        # otherwise they would be four times 20 MB.
         files = [file for file in self.bundle.rglob("*") if file.is_file()]
-        self.assertLess(sum(file.lstat().st_size for file in files), 80 << 20)
+        self.assertLess(sum(file.lstat().st_size for file in files), 48 << 20)
         for program in self.binaries():
             self.assertNotIn(".symtab", self.output_of("readelf", "-SW", program))
 
