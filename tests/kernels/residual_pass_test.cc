@@ -14,9 +14,9 @@ namespace specd {
 namespace {
 
 constexpr int32_t kRejected = 2;
-// Three tiles apart, so that different warps read them.
+// Three tiles apart, so that different warps read them, and in both halves of a tile.
 constexpr TokenId kBoth = 5;
-constexpr TokenId kOnlyTarget = 3 * kTileSize + 700;
+constexpr TokenId kOnlyTarget = 3 * kTileSize + 1700;
 constexpr TokenId kOnlyDraft = 6 * kTileSize + 1;
 
 // Where the draft falls p is half kBoth, half kOnlyTarget, and q half kBoth, half kOnlyDraft: all
