@@ -20,12 +20,13 @@ void Verifier::StageRound(std::span<const RoundInput> inputs) {
   RoundScratch& scratch = staged.scratch;
   staged.num_inputs = inputs.size();
   PackRound(inputs, &scratch, {staged.results.data(), inputs.size()});
-  while (!staging_failed_) {
+  while (staging_failure_.ok()) {
     std::fill_n(scratch.outcomes.begin(), scratch.num_tasks, ChainOutcome{});
-    if (backend_->Stage(BatchOf(target_, &scratch)).ok()) break;
+    const absl::Status status = backend_->Stage(BatchOf(target_, &scratch));
+    if (status.ok()) break;
     // Staged it is, were it empty, or what runs next would take the rows of this round for those of
     // the next.
-    staging_failed_ = !RefuseWithoutRoom(&staged);
+    if (!RefuseWithoutRoom(&staged)) staging_failure_ = status;
   }
   for (int32_t i = 0; i < scratch.num_tasks; ++i) {
     sequences_.Hold(scratch.tasks[static_cast<size_t>(i)].slot);
@@ -55,10 +56,10 @@ size_t Verifier::num_staged_inputs() const {
 
 bool Verifier::CollectRound(std::span<RoundResult> results) {
   if (num_staged_ == 0) return false;
-  if (!staging_failed_) {
+  if (staging_failure_.ok()) {
     const absl::StatusOr<bool> done = backend_->Collect();
     if (done.ok() && !*done) return false;
-    staging_failed_ = !Succeeded(done.status());
+    staging_failure_ = done.status();
   }
   Staged& staged = staged_[first_staged_];
   SPECD_CHECK(results.size() == staged.num_inputs);
@@ -66,8 +67,8 @@ bool Verifier::CollectRound(std::span<RoundResult> results) {
   for (int32_t i = 0; i < staged.scratch.num_tasks; ++i) {
     sequences_.Release(staged.scratch.tasks[static_cast<size_t>(i)].slot);
   }
-  CommitRound(staging_failed_ ? RoundStatus::kDeviceError : RoundStatus::kOk, &staged.scratch,
-              results);
+  CommitRound(Succeeded(staging_failure_) ? RoundStatus::kOk : RoundStatus::kDeviceError,
+              &staged.scratch, results);
   first_staged_ = (first_staged_ + 1) % staged_.size();
   --num_staged_;
   return true;

@@ -322,8 +322,9 @@ class Verifier {
   std::vector<Staged> staged_;
   size_t first_staged_ = 0;
   int32_t num_staged_ = 0;
-  absl::Status failure_;
-  bool staging_failed_ = false;  // for good: who has failed knows no order of rounds any more
+  absl::Status staging_failure_;  // for good: who has failed knows no order of rounds any more
+
+  absl::Status failure_;  // the last one, of whatever was answered kDeviceError
 };
 
 }  // namespace specd

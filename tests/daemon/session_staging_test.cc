@@ -158,6 +158,7 @@ TEST_SUITE("unit") {
       CHECK(f.completion.round_id == round);
       CHECK(f.completion.results[0].sequence == s);
       CHECK(f.completion.results[0].status == SPECD_STATUS_DEVICE_ERROR);
+      CHECK(f.session->WhyDeviceFailed() == "gone");
     }
     CHECK(f.session->device_failed());
   }

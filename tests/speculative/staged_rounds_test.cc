@@ -216,6 +216,7 @@ TEST_SUITE("unit") {
     f.Stage(s);
     f.backend->next_status = absl::InternalError("fell off the bus");
     CHECK(f.Collect()[0].status == RoundStatus::kDeviceError);
+    CHECK(f.verifier->failure().message() == "fell off the bus");
     // Whatever the backend says afterwards is of rounds that it counts otherwise.
     f.backend->next_status = absl::OkStatus();
     f.Stage(s);
@@ -233,8 +234,17 @@ TEST_SUITE("unit") {
     f.backend->stage_statuses = {absl::InternalError("gone")};
     f.Stage(s);
     CHECK(f.verifier->num_staged() == 2);
+    CHECK(f.verifier->failure().ok());  // nothing has been answered so yet
     CHECK(f.Collect()[0].status == RoundStatus::kDeviceError);
+    CHECK(f.verifier->failure().message() == "gone");
     CHECK(f.Collect()[0].status == RoundStatus::kDeviceError);
+    // Another failure since is not why the next staged round ends so.
+    f.backend->next_status = absl::InternalError("of a round that was not staged");
+    CHECK(f.Round(s).status == RoundStatus::kDeviceError);
+    CHECK(f.verifier->failure().message() == "of a round that was not staged");
+    f.Stage(s);
+    CHECK(f.Collect()[0].status == RoundStatus::kDeviceError);
+    CHECK(f.verifier->failure().message() == "gone");
   }
 
   TEST_CASE("the backend is told of every slot that it keeps something for") {
