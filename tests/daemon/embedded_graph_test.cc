@@ -6,23 +6,14 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "daemon/engine_device.h"
 #include "ipc/include/specd/specd.h"
-#include "kernels/cuda/cuda_backend.h"
-#include "tests/daemon/graph_generator.h"
-#include "tests/support/borrowed_gpu_context.h"
-#include "tests/support/fake_gpu_context.h"
-#include "tests/support/fake_gpu_driver.h"
+#include "tests/daemon/graph_device.h"
 
 namespace specd {
 namespace {
-
-FakeGpuContext* process_gpu = nullptr;
-FakeGpu* process_driver = nullptr;
 
 using test::Generator;
 using test::Kept;
@@ -67,31 +58,9 @@ void RunStepByStep(Kept* kept, Kept* later = nullptr) {
   std::copy_n(g.kept, later != nullptr ? kSequences - 1 : kSequences, kept);
 }
 
-// An engine in this process on a pretended device of this process.
-struct GraphFixture {
-  explicit GraphFixture() {
-    process_gpu = &gpu;
-    process_driver = &driver;
-    driver.is_imported = [this](const void* place) {
-      GpuAllocation allocation;
-      return gpu.Describe(reinterpret_cast<GpuAddress>(place), &allocation).ok();
-    };
-    g = std::make_unique<Generator>("embedded:cuda");
-    REQUIRE(gpu.Allocate(uint64_t{2} << 20, &address).ok());
-    g->tensors = reinterpret_cast<Tensors*>(address);
-  }
-  ~GraphFixture() {
-    g.reset();
-    CHECK(gpu.Free(address).ok());
-  }
+struct GraphFixture : test::GraphDevice {
+  GraphFixture() { OpenEngine(); }
 
-  void BindAll() {
-    specd_region region = {};
-    const int code = specd_import_device(g->engine, address, sizeof(Tensors), &region);
-    INFO(specd_last_error());
-    REQUIRE(code == SPECD_OK);
-    g->BindAll(region.id);
-  }
   int Stage(uint64_t round_id) { return Stage(round_id, g->Drafts(true)); }
   int Stage(uint64_t round_id, const std::vector<specd_draft>& parts) {
     const int code =
@@ -109,11 +78,7 @@ struct GraphFixture {
     REQUIRE(driver.fault.ok());
   }
 
-  FakeGpuContext gpu{FakeGpuOptions(), 0};
-  FakeGpu driver;
-  GpuAddress address = 0;
-  int stream = 0;  // only its address is of use
-  std::unique_ptr<Generator> g;
+  int stream = 0;                        // only its address is of use
   std::deque<Generator::Batch> batches;  // staged and not launched
 };
 
@@ -306,15 +271,5 @@ TEST_SUITE("unit") {
 }
 
 }  // namespace
-
-std::unique_ptr<GpuPlatform> MakeEnginePlatform() {
-  return std::make_unique<BorrowedGpuPlatform>(process_gpu);
-}
-
-absl::StatusOr<std::unique_ptr<Backend>> MakeEngineBackend(std::string_view name,
-                                                           const BackendOptions&) {
-  if (name != "cuda") return MakeBackend(name);
-  return MakeCudaBackend(std::make_unique<FakeGpuDriver>(process_driver));
-}
 
 }  // namespace specd

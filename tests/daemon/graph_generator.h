@@ -118,13 +118,14 @@ struct Kept {
 // One engine with its four sequences.
 class Generator {
  public:
-  explicit Generator(const std::string& uri) {
+  explicit Generator(const std::string& uri, void* cuda_stream = nullptr) {
     specd_options options;
     specd_options_init(&options);
     options.vocab_size = kVocab;
     options.max_batch = kSequences;
     options.max_sequences = kSlots;
     options.max_draft = kMaxDraft;
+    options.cuda_stream = cuda_stream;
     REQUIRE(specd_open(uri.c_str(), &options, &engine) == SPECD_OK);
   }
   ~Generator() { specd_close(engine); }
