@@ -51,7 +51,7 @@ class Engine {
   absl::Status GetVerdict(specd_verdict* verdict) const;
   void GetSharing(specd_sharing* sharing);
   absl::StatusOr<int> Poll(specd_completion* completion, int timeout_ms);
-  // Embedded mode: why results say SPECD_STATUS_DEVICE_ERROR; empty where none has.
+  // Embedded mode: why results last said SPECD_STATUS_DEVICE_ERROR; empty where none has.
   std::string WhyDeviceFailed() const { return link_->WhyDeviceFailed(); }
 
   absl::Status SampleDraft(std::span<const specd_draft_request> requests,

@@ -197,8 +197,7 @@ class LocalLink : public EngineLink {
 
   bool Step() override { return service_.session() != nullptr && service_.session()->Step(); }
   std::string WhyDeviceFailed() const override {
-    const bool failed = service_.session() != nullptr && service_.session()->device_failed();
-    return failed ? service_.session()->WhyDeviceFailed() : std::string();
+    return service_.session() != nullptr ? service_.session()->WhyDeviceFailed() : std::string();
   }
   bool is_embedded() const override { return true; }
   bool PeerGone() const override { return false; }

@@ -50,8 +50,8 @@ class EngineLink {
   // Embedded mode: does a piece of the verifier's work, true if there was any. Over a socket: the
   // daemon does it, always false.
   virtual bool Step() = 0;
-  // Embedded mode: why rounds ended SPECD_STATUS_DEVICE_ERROR; empty where none did. A daemon logs
-  // it.
+  // Embedded mode: why rounds or calls last ended SPECD_STATUS_DEVICE_ERROR; empty where none did.
+  // A daemon logs it.
   virtual std::string WhyDeviceFailed() const { return {}; }
   virtual bool is_embedded() const = 0;
 

@@ -109,9 +109,10 @@ class Session {
   // Enqueues on a stream of the engine's what runs the oldest staged round.
   absl::Status EnqueueStaged(void* stream, uint32_t num_sequences);
 
-  // A round was answered with a device error: the process has to be restarted.
+  // A round or a call has been answered with a device error. A daemon ends then, to be restarted.
+  // Embedded it may only have met a capture of cuda_stream, and those after it are well.
   bool device_failed() const { return device_failed_.load(std::memory_order_relaxed); }
-  // Why, in words; empty where none was.
+  // Why the last such answer was, in words; empty where none was.
   std::string WhyDeviceFailed() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // ---- publisher thread

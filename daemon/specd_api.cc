@@ -1,7 +1,9 @@
 // The C functions of <specd/specd.h> over Engine: null checks, struct sizes, error texts. No
 // exception leaves this file.
 
+#include <algorithm>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -21,13 +23,21 @@ using specd::api::Guard;
 using specd::api::NullArgument;
 using specd::api::Open;
 
-// Results have a code for a device that failed and no room for words: those are left as the last
-// error of the call that brings them.
-template <class Answer>
-Answer TellWhy(const specd::Engine& engine, Answer answer) {
-  std::string why = answer.ok() ? engine.WhyDeviceFailed() : std::string();
-  if (!why.empty()) specd::api::Fail(SPECD_OK, std::move(why));
-  return answer;
+// Results have a code for a device that failed and no room for words: a call that brings such a
+// result leaves them as the last error, and every other call that succeeds leaves that alone.
+template <class Result>
+void TellWhy(const specd::Engine& engine, const Result* results, uint32_t count) {
+  const bool failed = std::any_of(results, results + count, [](const Result& result) {
+    return result.status == SPECD_STATUS_DEVICE_ERROR;
+  });
+  if (!failed) return;
+  try {
+    std::string why = engine.WhyDeviceFailed();
+    if (!why.empty()) specd::api::Fail(SPECD_OK, std::move(why));
+  } catch (const std::bad_alloc&) {
+    // The answer is delivered, and stays so without words of its own; an older call's would lie.
+    specd::api::Fail(SPECD_OK, {});
+  }
 }
 
 }  // namespace
@@ -254,8 +264,11 @@ int specd_poll(specd_engine* engine, specd_completion* completion, int timeout_m
   if (engine == nullptr) return NullArgument("engine");
   if (completion == nullptr) return NullArgument("completion");
   return Guard([&] {
-    const absl::StatusOr<int> answer = engine->engine->Poll(completion, timeout_ms);
-    return TellWhy(*engine->engine, answer);
+    absl::StatusOr<int> answer = engine->engine->Poll(completion, timeout_ms);
+    if (answer.ok() && *answer == SPECD_OK) {
+      TellWhy(*engine->engine, completion->results, completion->num_results);
+    }
+    return answer;
   });
 }
 
@@ -265,8 +278,9 @@ int specd_sample_draft(specd_engine* engine, const specd_draft_request* requests
   if (requests == nullptr) return NullArgument("requests");
   if (results == nullptr) return NullArgument("results");
   return Guard([&] {
-    const absl::Status answer = engine->engine->SampleDraft({requests, num_requests}, results);
-    return TellWhy(*engine->engine, answer);
+    absl::Status answer = engine->engine->SampleDraft({requests, num_requests}, results);
+    if (answer.ok()) TellWhy(*engine->engine, results, num_requests);
+    return answer;
   });
 }
 
@@ -276,8 +290,9 @@ int specd_score(specd_engine* engine, const specd_score_request* requests, uint3
   if (requests == nullptr) return NullArgument("requests");
   if (results == nullptr) return NullArgument("results");
   return Guard([&] {
-    const absl::Status answer = engine->engine->Score({requests, num_requests}, results);
-    return TellWhy(*engine->engine, answer);
+    absl::Status answer = engine->engine->Score({requests, num_requests}, results);
+    if (answer.ok()) TellWhy(*engine->engine, results, num_requests);
+    return answer;
   });
 }
 

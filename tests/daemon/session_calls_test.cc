@@ -175,6 +175,7 @@ TEST_SUITE("unit") {
     TensorSpec spec;
     spec.num_rows = 4;
     REQUIRE(f.session->Bind(TensorRole::kDraftRows, 1, spec).ok());
+    CHECK(f.session->WhyDeviceFailed().empty());
     f.backend->next_status = absl::InternalError("the device fell off the bus");
     ChildrenCall call;
     call.sequence = s;
@@ -186,6 +187,15 @@ TEST_SUITE("unit") {
     REQUIRE(done.children.size() == 1);
     CHECK(done.children[0].status == SPECD_STATUS_DEVICE_ERROR);
     CHECK(f.session->device_failed());
+    CHECK(f.session->WhyDeviceFailed() == "the device fell off the bus");
+    f.backend->next_status = absl::InternalError("and did not come back");
+    const ScoreCall score{f.rows, f.tokens, 1, SPECD_RAW_LOGPROB, 0, nullptr, 0};
+    REQUIRE(f.engine->Call(std::span<const ScoreCall>(&score, 1), 0) == PushResult::kOk);
+    REQUIRE(f.session->Step());
+    REQUIRE(f.engine->Poll(&done));
+    REQUIRE(done.results.size() == 1);
+    CHECK(done.results[0].status == SPECD_STATUS_DEVICE_ERROR);
+    CHECK(f.session->WhyDeviceFailed() == "and did not come back");
   }
 }
 

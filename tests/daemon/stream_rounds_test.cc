@@ -172,6 +172,7 @@ TEST_SUITE("unit") {
     CHECK(WordsOf(f, 1).status.load() == PackVerdict(1, RoundVerdict::kFailed));
     CHECK(WordsOf(f, 1).done.load() == 1);
     CHECK(f.session->device_failed());
+    CHECK(f.session->WhyDeviceFailed() == "sticky");
   }
 
   TEST_CASE("rows of a round that was aborted before it was taken are not looked at") {
@@ -202,6 +203,7 @@ TEST_SUITE("unit") {
     REQUIRE(f.session->Step());
     CHECK(WordsOf(f, 2).status.load() == PackVerdict(2, RoundVerdict::kFailed));
     CHECK(WordsOf(f, 2).done.load() == 2);
+    CHECK(f.session->WhyDeviceFailed() == "sticky");
   }
 
   TEST_CASE("the end of a session releases the streams that wait for it") {
