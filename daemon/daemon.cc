@@ -1,5 +1,6 @@
 #include "daemon/daemon.h"
 
+#include <fmt/format.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
@@ -11,6 +12,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -143,8 +145,9 @@ absl::Status Daemon::StartTextSide() {
 
 void Daemon::StartDevice() {
   platform_ = MakeDaemonPlatform();
-  importer_ = std::make_unique<DeviceImporter>(
-      platform_.get(), [this] { DeviceFailed("memory of an engine on it cannot be reached"); });
+  importer_ = std::make_unique<DeviceImporter>(platform_.get(), [this](std::string_view why) {
+    DeviceFailed(fmt::format("memory of an engine on it cannot be reached: {}", why));
+  });
   std::vector<GpuDevice> devices;
   if (!platform_->ListDevices(&devices).ok()) return;  // said to the engine that wants to share
   mps_ = DescribeMps(devices, MpsPipeDirectory());

@@ -297,7 +297,7 @@ absl::Status DeviceImporter::Explain(const GpuResult& result, GpuContext& contex
                                      GpuMemoryKind kind) {
   const GpuResult health = context.Check();
   if (!health.ok()) {
-    on_device_failure_();
+    on_device_failure_(health.text());
     return MakeError(SPECD_ERROR_INTERNAL, "",
                      fmt::format("the device failed while memory was imported: {}; the daemon has "
                                  "to be restarted",

@@ -87,9 +87,10 @@ class DeviceRegion {
 
 class DeviceImporter {
  public:
-  // The platform outlives the importer and its regions. `on_device_failure` is called when the
-  // driver reports an error that every later call will report too: the process has to be restarted.
-  DeviceImporter(GpuPlatform* platform, std::function<void()> on_device_failure)
+  // The platform outlives the importer and its regions. `on_device_failure` is called with the
+  // driver's words when it reports an error that every later call will report too: the process has
+  // to be restarted.
+  DeviceImporter(GpuPlatform* platform, std::function<void(std::string_view why)> on_device_failure)
       : platform_(platform), on_device_failure_(std::move(on_device_failure)) {}
 
   // `peer_pid` is the engine as the kernel knows it, 0 if it cannot be seen from here; `fds` are
@@ -103,7 +104,7 @@ class DeviceImporter {
   absl::Status Explain(const GpuResult& result, GpuContext& context, GpuMemoryKind kind);
 
   GpuPlatform* const platform_;
-  const std::function<void()> on_device_failure_;
+  const std::function<void(std::string_view why)> on_device_failure_;
   std::vector<GpuDevice> devices_;                     // once asked for
   std::vector<std::shared_ptr<GpuContext>> contexts_;  // by device; null: not opened yet
 };

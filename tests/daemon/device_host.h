@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernels/cuda/cuda_backend.h"
@@ -35,7 +36,7 @@ struct DeviceHost {
 
   FakeGpu gpu;
   SeenPlatform platform;
-  DeviceImporter importer{&platform, [] {}};
+  DeviceImporter importer{&platform, [](std::string_view) {}};
   std::optional<EngineHost> host;
 };
 

@@ -75,7 +75,7 @@ struct Attached {
   Session& session() { return *server.session.session; }
 
   SeenPlatform platform;
-  DeviceImporter importer{&platform, [] {}};
+  DeviceImporter importer{&platform, [](std::string_view) {}};
   test::ServerFixture server;
   GpuPeer engine;
 };
@@ -217,7 +217,7 @@ TEST_SUITE("process") {
   TEST_CASE("device memory: one allocation is described in one way") {
     // Over a table alone: the engine's library would never send these.
     SeenPlatform platform;
-    DeviceImporter importer(&platform, [] {});
+    DeviceImporter importer(&platform, [](std::string_view) {});
     DeviceRegions regions(&importer);
     GpuPeer peer;
     const DeviceRegionSpec spec = SpecOf(peer);
@@ -244,7 +244,7 @@ TEST_SUITE("process") {
       "device memory: an engine that breaks its rings has it unmapped by the control thread") {
     // The driver takes its time, which the verify thread has for the other engines.
     SeenPlatform platform;
-    DeviceImporter importer(&platform, [] {});
+    DeviceImporter importer(&platform, [](std::string_view) {});
     SessionFixture broken;
     SessionOptions options = broken.session->options();
     options.importer = &importer;
@@ -289,7 +289,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("device memory: the same binary runs where there is no driver, and names the remedy") {
     const std::unique_ptr<GpuPlatform> platform = MakeCudaPlatform();
-    DeviceImporter importer(platform.get(), [] {});
+    DeviceImporter importer(platform.get(), [](std::string_view) {});
     DeviceRegionSpec spec;
     spec.kind = 1;
     spec.device_uuid = FakeGpuOptions().devices[0].uuid;

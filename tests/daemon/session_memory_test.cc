@@ -8,6 +8,7 @@
 #include <fstream>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "daemon/member_session.h"
@@ -101,7 +102,7 @@ struct Fixture : SessionFixture {
   }
 
   test::SeenPlatform platform;
-  DeviceImporter importer{&platform, [] {}};
+  DeviceImporter importer{&platform, [](std::string_view) {}};
   GpuPeer peer;
   HookedBackend* hooked = nullptr;
   std::vector<RoundBatch> batches;

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -73,7 +74,7 @@ struct Offer {
 
   FakeGpuContext gpu{FakeGpuOptions(), 0};
   BorrowedGpuPlatform platform{&gpu};
-  DeviceImporter importer{&platform, [] {}};
+  DeviceImporter importer{&platform, [](std::string_view) {}};
   GpuPeer peer;
   uint64_t address = 0;
   std::vector<UniqueFd> fds;
@@ -245,7 +246,7 @@ TEST_SUITE("process") {
     FakeGpuOptions options;
     options.devices[0].granularity_bytes = 0;
     FakeGpuPlatform platform(options);
-    DeviceImporter importer(&platform, [] {});
+    DeviceImporter importer(&platform, [](std::string_view) {});
     const absl::Status none = importer.Import(offer.spec, offer.fds, 0).status();
     CHECK(ErrorCodeOf(none) == SPECD_ERROR_UNSUPPORTED);
     CHECK(ErrorFieldOf(none) == "kind");

@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ipc/device_export.h"
@@ -112,8 +113,8 @@ struct Offer {
   }
 
   OnePlatform platform;
-  int num_failures = 0;
-  DeviceImporter importer{&platform, [this] { ++num_failures; }};
+  std::vector<std::string> failures;  // as they were told, each why
+  DeviceImporter importer{&platform, [this](std::string_view why) { failures.emplace_back(why); }};
   GpuPeer peer;
   uint64_t address = 0;
   std::vector<UniqueFd> fds;
@@ -251,7 +252,7 @@ TEST_SUITE("process") {
       CHECK(offer.platform.gpu->num_imports() == 0);
     }
     CHECK(offer.Import().ok());
-    CHECK(offer.num_failures == 0);
+    CHECK(offer.failures.empty());
   }
 
   TEST_CASE("device region: a UUID is its digits, however it is written") {
@@ -268,7 +269,7 @@ TEST_SUITE("process") {
       "device region: a list of devices that failed half way is asked for again, as a whole") {
     Offer offer;
     HalfListedPlatform platform;
-    DeviceImporter importer(&platform, [] {});
+    DeviceImporter importer(&platform, [](std::string_view) {});
     const pid_t pid = offer.peer.pid();
     CheckRefused(importer.Import(offer.spec, {}, pid), SPECD_ERROR_UNSUPPORTED, "kind",
                  "cuDeviceGetUuid");
@@ -306,7 +307,7 @@ TEST_SUITE("process") {
 
   TEST_CASE("device region: our own memory is not imported (A16)") {
     OnePlatform platform;
-    DeviceImporter importer(&platform, [] {});
+    DeviceImporter importer(&platform, [](std::string_view) {});
     FakeGpuContext own(FakeGpuOptions(), 0);
     GpuAddress address = 0;
     REQUIRE(own.Allocate(kBaseBytes, &address).ok());
@@ -353,7 +354,7 @@ TEST_SUITE("process") {
     CheckRefused(import_with({"Import", 0, kGpuNotSupported}), SPECD_ERROR_UNSUPPORTED, "kind",
                  "cudaMalloc");
     CheckRefused(import_with({"Import", 0, kGpuUnknown}), SPECD_ERROR_REGION, "handle", "opens");
-    CHECK(offer.num_failures == 0);
+    CHECK(offer.failures.empty());
     CHECK(offer.platform.gpu->num_imports() == 0);
     // One that could not be closed says so, and is not closed twice.
     absl::StatusOr<DeviceRegion> region = offer.Import();
@@ -364,18 +365,22 @@ TEST_SUITE("process") {
     // Health is asked for after the import too: a broken context is not an attach that worked.
     CheckRefused(import_with({"Check", 0, kGpuIllegalAddress, true}), SPECD_ERROR_INTERNAL, "",
                  "restarted");
-    CHECK(offer.num_failures == 1);
+    // The daemon's log has the driver's words, as the engine that asked for the import has.
+    REQUIRE(offer.failures.size() == 1);
+    const std::string why = offer.platform.gpu->Check().text();
+    CHECK(offer.failures[0] == why);
+    CheckRefused(offer.Import(), SPECD_ERROR_INTERNAL, "", why);
     CheckRefused(offer.Import(), SPECD_ERROR_INTERNAL, "", "restarted");
   }
 
   TEST_CASE("device region: without a driver nothing is imported, and the reason is the driver's") {
     Offer offer;
     OnePlatform none({.has_driver = false});
-    DeviceImporter importer(&none, [] {});
+    DeviceImporter importer(&none, [](std::string_view) {});
     CheckRefused(importer.Import(offer.spec, offer.fds, offer.peer.pid()), SPECD_ERROR_UNSUPPORTED,
                  "kind", "libcuda.so.1");
     OnePlatform empty({.devices = {}});
-    DeviceImporter blind(&empty, [] {});
+    DeviceImporter blind(&empty, [](std::string_view) {});
     CheckRefused(blind.Import(offer.spec, offer.fds, offer.peer.pid()), SPECD_ERROR_REGION,
                  "device_uuid", "no device");
   }
