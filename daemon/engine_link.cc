@@ -205,9 +205,12 @@ class LocalLink : public EngineLink {
   int hangup_fd() const override { return -1; }
 
  private:
+  // A backend that is not to be had here is a matter of the uri. All else is one of cuda_stream,
+  // and no reason to give the backend up: a stream that captures now will not always.
   absl::Status NoBackend(const absl::Status& status) const {
+    const int code = ErrorCodeOf(status);
     return MakeError(
-        SPECD_ERROR_UNSUPPORTED, "uri",
+        code, code == SPECD_ERROR_UNSUPPORTED ? "uri" : "cuda_stream",
         fmt::format("uri = \"embedded:{}\": {}", device_name_, std::string(status.message())));
   }
 

@@ -96,8 +96,9 @@ class Backend {
   virtual absl::Status Transform(const TransformBatch& batch) = 0;
 };
 
-// "cpu" always works. "cuda" is UNIMPLEMENTED in a build without nvcc and FAILED_PRECONDITION where
-// no device or driver is found; any other name is INVALID_ARGUMENT and lists the known ones.
+// "cpu" always works. "cuda" is UNIMPLEMENTED in a build without nvcc and where no device or driver
+// is found, and FAILED_PRECONDITION while cuda_stream captures; any other name is INVALID_ARGUMENT
+// and lists the known ones.
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(std::string_view name,
                                                      const BackendOptions& options = {});
 

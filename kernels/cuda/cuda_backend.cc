@@ -25,8 +25,8 @@ absl::Status Failure(const GpuResult& result) {
   return absl::InternalError(fmt::format("the GPU failed in a round: {}", result.text()));
 }
 
-// Before anything is waited for on a stream of the caller's.
-absl::Status CheckNotCapturing(GpuDriver* driver, std::string_view what, std::string_view remedy) {
+// Before anything is waited for on a stream of the caller's, or done that no capture allows.
+absl::Status CheckNotCapturing(GpuDriver* driver, std::string_view why, std::string_view remedy) {
   bool is_capturing = false;
   const GpuResult result = driver->IsCapturing(&is_capturing);
   if (!result.ok()) {
@@ -35,9 +35,7 @@ absl::Status CheckNotCapturing(GpuDriver* driver, std::string_view what, std::st
   }
   if (!is_capturing) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      fmt::format("cuda_stream is capturing a graph, and {} on it now, not when the graph is "
-                  "launched; {}",
-                  what, remedy));
+      fmt::format("cuda_stream is capturing a graph, and {}; {}", why, remedy));
 }
 
 }  // namespace
@@ -50,8 +48,9 @@ CudaBackend::CudaBackend(std::unique_ptr<GpuDriver> driver, int64_t staging_byte
 
 absl::Status CudaBackend::Prepare(const BackendLimits& limits) {
   SPECD_CHECK(limits.vocab_size >= 1 && limits.vocab_size <= kVocabSizeMax);
-  const absl::Status is_free =
-      CheckNotCapturing(driver_.get(), "the memory of rounds is prepared", "end the capture first");
+  const absl::Status is_free = CheckNotCapturing(
+      driver_.get(), "the memory of rounds is prepared on it now, not when the graph is launched",
+      "end the capture first");
   if (!is_free.ok()) return is_free;
   limits_ = limits;
   queue_.reset();
@@ -159,7 +158,8 @@ void CudaBackend::CheckLimits(const RoundBatch& batch) const {
 
 absl::Status CudaBackend::Run(const RoundBatch& batch) {
   CheckLimits(batch);
-  const absl::Status is_free = CheckNotCapturing(driver_.get(), "a round runs", kRoundRemedy);
+  const absl::Status is_free = CheckNotCapturing(
+      driver_.get(), "a round runs on it now, not when the graph is launched", kRoundRemedy);
   if (!is_free.ok()) return is_free;
   for (int32_t done = 0; done < batch.num_tasks;) {
     StagedBatch piece = BeginPiece(batch, done);
@@ -222,8 +222,9 @@ GpuResult CudaBackend::FinishPiece(const StagedBatch& piece) {
 }
 
 absl::Status CudaBackend::WriteNextTokens(const RoundBatch& batch) {
-  const absl::Status is_free =
-      CheckNotCapturing(driver_.get(), "next tokens are written", kRoundRemedy);
+  const absl::Status is_free = CheckNotCapturing(
+      driver_.get(), "next tokens are written on it now, not when the graph is launched",
+      kRoundRemedy);
   if (!is_free.ok()) return is_free;
   const GpuResult written =
       WriteNextTokens(batch, 0, batch.num_tasks, [](const TokenArray&) { return true; });
@@ -264,8 +265,9 @@ absl::StatusOr<bool> CudaBackend::Collect() { return queue_->Collect(); }
 
 absl::Status CudaBackend::Transform(const TransformBatch& batch) {
   SPECD_CHECK(batch.source.vocab_size >= 1 && batch.source.vocab_size <= limits_.vocab_size);
-  const absl::Status is_free =
-      CheckNotCapturing(driver_.get(), "rows are transformed", "end the capture first");
+  const absl::Status is_free = CheckNotCapturing(
+      driver_.get(), "rows are transformed on it now, not when the graph is launched",
+      "end the capture first");
   if (!is_free.ok()) return is_free;
   const auto most = static_cast<int32_t>(std::min<int64_t>(max_rows_ / 2, max_piece_));
   for (int32_t first = 0; first < batch.num_rows; first += most) {
@@ -323,14 +325,16 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(std::unique_ptr<GpuDriv
           "open, or NULL for one of specd's own",
           result.text()));
     }
-    // What brings kernels to the device is not allowed while the engine's thread captures.
-    const absl::Status can_wait = CheckNotCapturing(
-        driver.get(), "kernels are brought to the device", "end the capture first");
-    if (!can_wait.ok()) return can_wait;
+    // What loads kernels may be forbidden while any stream of the process captures. The caller's is
+    // the one that can be asked; others are the caller's to know of.
+    const absl::Status can_load =
+        CheckNotCapturing(driver.get(), "kernels cannot be loaded onto its device meanwhile",
+                          "open the engine before the capture begins, or after it has ended");
+    if (!can_load.ok()) return can_load;
   }
   if (result.ok()) result = driver->UseDevice(device);
   if (!result.ok()) {
-    return absl::FailedPreconditionError(fmt::format(
+    return absl::UnimplementedError(fmt::format(
         "backend \"cuda\" needs an NVIDIA driver and a device: {}; check nvidia-smi and "
         "CUDA_VISIBLE_DEVICES, or use \"cpu\"",
         result.text()));

@@ -86,7 +86,8 @@ class CudaBackend final : public Backend {
 };
 
 // Takes the device of the stream, which BackendOptions describes, or the first one.
-// FAILED_PRECONDITION where there is no driver or no device, INVALID_ARGUMENT for a bad stream.
+// UNIMPLEMENTED where there is no driver or no device, INVALID_ARGUMENT for a bad stream,
+// FAILED_PRECONDITION for one that is capturing: what is to be tried again later, and that alone.
 absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(std::unique_ptr<GpuDriver> driver,
                                                          void* stream = nullptr);
 

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "daemon/engine.h"
+#include "ipc/error.h"
 #include "ipc/include/specd/specd.h"
 #include "tests/daemon/graph_device.h"
 
@@ -87,6 +89,36 @@ struct CaptureFixture : test::GraphDevice {
 };
 
 TEST_SUITE("unit") {
+  TEST_CASE("specd_open on a stream that captures is refused for now, and spoils no capture") {
+    test::GraphDevice f;
+    int stream = 0;
+    specd_options options;
+    specd_options_init(&options);
+    options.vocab_size = test::kVocab;
+    options.cuda_stream = &stream;
+    specd_engine* engine = nullptr;
+    const auto refused = [&](int code, const char* field) {
+      CHECK(specd_open("embedded:cuda", &options, &engine) == code);
+      CHECK(engine == nullptr);
+      CHECK(ErrorFieldOf(Engine::Open("embedded:cuda", options).status()) == field);
+    };
+    f.driver.stream_captures = true;
+    refused(SPECD_ERROR_STATE, "cuda_stream");
+    CHECK(LastErrorHas("cuda_stream is capturing"));
+    CHECK(LastErrorHas("before the capture begins, or after it has ended"));
+    CHECK(f.driver.caller_spoiled_by == "");
+    f.driver.stream_captures = false;
+    REQUIRE(specd_open("embedded:cuda", &options, &engine) == SPECD_OK);
+    specd_close(engine);
+    engine = nullptr;
+
+    // The device is another matter: there an engine may fall back for good.
+    f.driver.failing_call = "UseStream";
+    refused(SPECD_ERROR_INVALID_ARGUMENT, "cuda_stream");
+    f.driver.failing_call = "ListDevices";
+    refused(SPECD_ERROR_UNSUPPORTED, "uri");
+  }
+
   TEST_CASE("the reason of a device error is the last error of the call that brings it alone") {
     CaptureFixture f;
     CHECK(f.SampleDraft() == SPECD_STATUS_OK);

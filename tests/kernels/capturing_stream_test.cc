@@ -113,7 +113,10 @@ TEST_SUITE("unit") {
     const auto made = MakeCudaBackend(std::make_unique<FakeGpuDriver>(&gpu), &stream);
     CHECK(made.status().code() == absl::StatusCode::kFailedPrecondition);
     CHECK(Mentions(made.status(), "cuda_stream is capturing"));
-    CHECK(Mentions(made.status(), "end the capture first"));
+    CHECK(Mentions(made.status(), "kernels cannot be loaded"));
+    CHECK(Mentions(made.status(), "before the capture begins, or after it has ended"));
+    // That is of work on the stream, which loading is not.
+    CHECK_FALSE(Mentions(made.status(), "when the graph is launched"));
   }
 
   TEST_CASE("a driver that cannot say whether the stream is capturing is an error of the call") {

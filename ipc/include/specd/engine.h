@@ -29,10 +29,11 @@ typedef struct specd_options {
   const char* name;           /* shown in the daemon's log, up to 64 bytes; default "engine" */
   void* cuda_stream; /* embedded:cuda: a cudaStream_t of yours that outlives the engine. Rounds run
                         on its device, behind what you have enqueued on it and before what you
-                        enqueue later. While it captures there is no specd_open; a round that
-                        specd_poll runs then, specd_sample_draft and specd_score end
-                        SPECD_STATUS_DEVICE_ERROR: a graph has the rounds of
-                        specd_enqueue_staged. NULL (default): a stream of specd's own */
+                        enqueue later. While it captures specd_open is SPECD_ERROR_STATE (other
+                        streams are not asked: let none capture then); a round that specd_poll
+                        runs, specd_sample_draft and specd_score end SPECD_STATUS_DEVICE_ERROR:
+                        a graph has the rounds of specd_enqueue_staged. NULL (default): a stream
+                        of specd's own */
 } specd_options;
 
 SPECD_API void specd_options_init(specd_options* options);
