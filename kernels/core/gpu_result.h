@@ -11,8 +11,9 @@
 
 namespace specd {
 
-// The driver's own numbers for what callers tell apart (CUresult); kernels/cuda/driver_api_check.cc
-// compares them with cuda.h. Any other number may come too.
+// The driver's own numbers for what callers tell apart (CUresult, and cudaError_t, which has the
+// same); kernels/cuda/driver_api_check.cc compares them with CUDA's headers. Any other number may
+// come too.
 enum GpuCode : int {
   kGpuNoDriver = -2,  // ours: libcuda.so.1 is not there, or too old
   kGpuUnknown = -1,   // ours: the call has no number

@@ -12,7 +12,7 @@ namespace {
 GpuResult ResultOf(cudaError_t error, const char* call) {
   if (error == cudaSuccess) return GpuResult::Ok();
   return GpuResult::Error(
-      fmt::format("{}: {} ({})", call, cudaGetErrorName(error), cudaGetErrorString(error)));
+      fmt::format("{}: {} ({})", call, cudaGetErrorName(error), cudaGetErrorString(error)), error);
 }
 
 std::string UuidText(const cudaUUID_t& uuid) {

@@ -1,7 +1,8 @@
 // Compares the declarations of driver_api.h with cuda.h, where that is at hand: numbers, sizes, and
-// for every function how many arguments it takes and how each of them is passed. No code comes of
-// it.
+// for every function how many arguments it takes and how each of them is passed; and the numbers of
+// GpuCode with those of both of CUDA's libraries. No code comes of it.
 #include <cuda.h>
+#include <driver_types.h>
 
 #include <type_traits>
 
@@ -75,25 +76,35 @@ static_assert(+kWaitValueGeq == CU_STREAM_WAIT_VALUE_GEQ);
 static_assert(+kCaptureNone == CU_STREAM_CAPTURE_STATUS_NONE);
 static_assert(+kCaptureModeRelaxed == CU_STREAM_CAPTURE_MODE_RELAXED);
 
-static_assert(+kGpuOk == CUDA_SUCCESS);
-static_assert(+kGpuInvalidValue == CUDA_ERROR_INVALID_VALUE);
-static_assert(+kGpuOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY);
-static_assert(+kGpuNotInitialized == CUDA_ERROR_NOT_INITIALIZED);
-static_assert(+kGpuNoDevice == CUDA_ERROR_NO_DEVICE);
-static_assert(+kGpuInvalidDevice == CUDA_ERROR_INVALID_DEVICE);
-static_assert(+kGpuInvalidContext == CUDA_ERROR_INVALID_CONTEXT);
-static_assert(+kGpuMapFailed == CUDA_ERROR_MAP_FAILED);
-static_assert(+kGpuAlreadyMapped == CUDA_ERROR_ALREADY_MAPPED);
-static_assert(+kGpuPeerAccessUnsupported == CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
-static_assert(+kGpuInvalidHandle == CUDA_ERROR_INVALID_HANDLE);
-static_assert(+kGpuNotReady == CUDA_ERROR_NOT_READY);
-static_assert(+kGpuIllegalAddress == CUDA_ERROR_ILLEGAL_ADDRESS);
-static_assert(+kGpuTooManyPeers == CUDA_ERROR_TOO_MANY_PEERS);
-static_assert(+kGpuHostMemoryAlreadyRegistered == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
-static_assert(+kGpuHostMemoryNotRegistered == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
-static_assert(+kGpuLaunchFailed == CUDA_ERROR_LAUNCH_FAILED);
-static_assert(+kGpuNotPermitted == CUDA_ERROR_NOT_PERMITTED);
-static_assert(+kGpuNotSupported == CUDA_ERROR_NOT_SUPPORTED);
+// GpuDriver answers with the runtime's numbers, GpuContext with the driver's: they are the same.
+constexpr bool AreSame(GpuCode ours, CUresult driver, cudaError_t runtime) {
+  return +ours == +driver && +ours == +runtime;
+}
+static_assert(AreSame(kGpuOk, CUDA_SUCCESS, cudaSuccess));
+static_assert(AreSame(kGpuInvalidValue, CUDA_ERROR_INVALID_VALUE, cudaErrorInvalidValue));
+static_assert(AreSame(kGpuOutOfMemory, CUDA_ERROR_OUT_OF_MEMORY, cudaErrorMemoryAllocation));
+static_assert(AreSame(kGpuNotInitialized, CUDA_ERROR_NOT_INITIALIZED,
+                      cudaErrorInitializationError));
+static_assert(AreSame(kGpuNoDevice, CUDA_ERROR_NO_DEVICE, cudaErrorNoDevice));
+static_assert(AreSame(kGpuInvalidDevice, CUDA_ERROR_INVALID_DEVICE, cudaErrorInvalidDevice));
+static_assert(AreSame(kGpuInvalidContext, CUDA_ERROR_INVALID_CONTEXT,
+                      cudaErrorDeviceUninitialized));
+static_assert(AreSame(kGpuMapFailed, CUDA_ERROR_MAP_FAILED, cudaErrorMapBufferObjectFailed));
+static_assert(AreSame(kGpuAlreadyMapped, CUDA_ERROR_ALREADY_MAPPED, cudaErrorAlreadyMapped));
+static_assert(AreSame(kGpuPeerAccessUnsupported, CUDA_ERROR_PEER_ACCESS_UNSUPPORTED,
+                      cudaErrorPeerAccessUnsupported));
+static_assert(AreSame(kGpuInvalidHandle, CUDA_ERROR_INVALID_HANDLE,
+                      cudaErrorInvalidResourceHandle));
+static_assert(AreSame(kGpuNotReady, CUDA_ERROR_NOT_READY, cudaErrorNotReady));
+static_assert(AreSame(kGpuIllegalAddress, CUDA_ERROR_ILLEGAL_ADDRESS, cudaErrorIllegalAddress));
+static_assert(AreSame(kGpuTooManyPeers, CUDA_ERROR_TOO_MANY_PEERS, cudaErrorTooManyPeers));
+static_assert(AreSame(kGpuHostMemoryAlreadyRegistered, CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED,
+                      cudaErrorHostMemoryAlreadyRegistered));
+static_assert(AreSame(kGpuHostMemoryNotRegistered, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED,
+                      cudaErrorHostMemoryNotRegistered));
+static_assert(AreSame(kGpuLaunchFailed, CUDA_ERROR_LAUNCH_FAILED, cudaErrorLaunchFailure));
+static_assert(AreSame(kGpuNotPermitted, CUDA_ERROR_NOT_PERMITTED, cudaErrorNotPermitted));
+static_assert(AreSame(kGpuNotSupported, CUDA_ERROR_NOT_SUPPORTED, cudaErrorNotSupported));
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// The backend of a real device, for cases of the suite "gpu", which pass without one and say so.
-// One backend for each case; used by its thread.
+// A real device, for cases of the suite "gpu", which pass without one and say so. Each case makes
+// its own; used by its thread.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -9,6 +9,7 @@
 #include <string>
 
 #include "kernels/backend.h"
+#include "kernels/cuda/cuda_driver.h"
 
 namespace specd {
 
@@ -25,6 +26,14 @@ inline std::unique_ptr<Backend> DeviceOrReason() {
   CHECK(absl::IsUnimplemented(device.status()));
   MESSAGE("not compared: ", reason);
   return nullptr;
+}
+
+// A driver of the device that DeviceOrReason has a backend of. REQUIRES: it found one.
+inline std::unique_ptr<GpuDriver> DriverOfDevice() {
+  std::unique_ptr<GpuDriver> driver = MakeCudaDriver();
+  const GpuResult result = driver->UseDevice(0);
+  REQUIRE_MESSAGE(result.ok(), result.text());
+  return driver;
 }
 
 }  // namespace specd

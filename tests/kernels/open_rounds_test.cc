@@ -10,7 +10,6 @@
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_backend.h"
-#include "kernels/cuda/cuda_driver.h"
 #include "tests/kernels/device_or_reason.h"
 #include "tests/kernels/device_slots.h"
 #include "tests/support/fake_gpu_driver.h"
@@ -107,10 +106,7 @@ TEST_SUITE("gpu") {
   TEST_CASE("CUDA rounds: draft tokens, positions and counts that are left to the device") {
     const std::unique_ptr<Backend> device = DeviceOrReason();
     if (device == nullptr) return;
-    const std::unique_ptr<GpuDriver> driver = MakeCudaDriver();
-    std::vector<GpuDevice> devices;
-    REQUIRE(driver->ListDevices(&devices).ok());
-    REQUIRE(driver->UseDevice(0).ok());
+    const std::unique_ptr<GpuDriver> driver = DriverOfDevice();
     CpuBackend cpu(BestCpuTarget());
     const Processor knowing{"CPU", [&](RoundCase& round, const RoundBatch& batch) {
                               REQUIRE(cpu.Run(batch).ok());
