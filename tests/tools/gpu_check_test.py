@@ -82,6 +82,26 @@ class RunTest(StandInTest):
                                  ["pass", "pass", "fail", "pass"] + ["skipped"] * SANITIZED + SHARED)
                 self.assertIn(expected, results["checks"][2]["detail"])
 
+    # Bug: a device without room for any of the rows passed, with "compared 0 answers".
+    def test_a_case_says_what_it_has_not_compared(self):
+        no_room = "not compared: the device has no 12 bytes left for rows of 4-byte elements"
+        small = no_room.replace("4-byte", "2-byte")
+        compared = "compared 40 answers"
+        for name, said, status in (
+                ("nothing", (no_room, small, "compared 0 answers"), "skipped"),
+                ("some", (no_room, small, no_room, compared), "pass"),
+                ("all", (compared,), "pass"),
+                ("left out", ("not compared: it is quick",), "skipped")):
+            with self.subTest(name):
+                lines = "".join(f"echo 'cuda_rows_test.cc:9: MESSAGE: {text}'\n" for text in said)
+                passes = "echo '[doctest] test cases: 1 | 1 passed | 0 failed |'"
+                self.program(self.tests, f'case "$*" in *=beta*) {lines}{passes}; exit ;; esac\n{PASSES}')
+                process, results = self.run_bundle("--no-sanitizer")
+                self.assertEqual(process.returncode, 0)
+                self.assertEqual(results["result"], "pass")
+                self.assertEqual(self.statuses(results)[:4], ["pass", "pass", status, "pass"])
+                self.assertEqual(results["checks"][2]["detail"], "; ".join(dict.fromkeys(said)))
+
     def test_timings(self):
         for arguments, asked in (((), "gpu --json --quick"),
                                  (("--quick",), "gpu --json --quick --seconds=0.05"),
