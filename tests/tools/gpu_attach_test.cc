@@ -343,12 +343,18 @@ TEST_SUITE("process") {
     CHECK(FigureOf(many.Run("many_streams"), "streams_until_held_up") == 0);
   }
 
-  TEST_CASE("gpu attach: a hand-over by an event has figures of its own") {
+  TEST_CASE("gpu attach: a hand-over by an event has figures beside one by a word") {
     const AttachResult result = Setting().Run("event_hand_off");
     CHECK(result.status == AttachStatus::kObserved);
-    CHECK(FigureOf(result, "event_p50_us") > 0);
-    CHECK(FigureOf(result, "event_p99_us") >= FigureOf(result, "event_p50_us"));
-    CHECK(result.detail.find(" of 100") != std::string::npos);  // two batches of 50
+    for (const std::string kind : {"event_", "word_"}) {
+      CAPTURE(kind);
+      CHECK(FigureOf(result, kind + "p50_us") > 0);
+      CHECK(FigureOf(result, kind + "p99_us") >= FigureOf(result, kind + "p50_us"));
+    }
+    // Two batches of 50 each.
+    const size_t first = result.detail.find(" of 100; ");
+    CHECK(first != std::string::npos);
+    CHECK(result.detail.find(" of 100", first + 1) != std::string::npos);
   }
 
   TEST_CASE("gpu attach: events are counted until one is refused, with the code") {

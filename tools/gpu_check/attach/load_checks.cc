@@ -57,22 +57,25 @@ class HandOvers {
     return microseconds;
   }
 
-  // The same where our stream records an event of the peer's in the place of word 1, and the peer's
-  // stream waits for it. A wait is for the record before it, so there is one hand-over at a time.
+  // The same with one hand-over on the streams at a time: what waits is enqueued only when the one
+  // before it is through, over the peer's pipe, and is seen to wait before its time is taken.
+  std::vector<double> TimeSingly(uint64_t num_batches) {
+    return TimeEach(num_batches, [&](uint64_t value) {
+      ExpectOk(scene_.gpu().WriteValue(scene_.stream(), words_.at(1), kWord, value), "writing");
+      scene_.Ask({.op = PeerOp::kWaitValue, .word = 1, .value = value});
+    });
+  }
+
+  // And with an event of the peer's in the place of word 1. A wait is for the record before it, so
+  // that there cannot be more than one hand-over at a time.
   std::vector<double> TimeEvent(uint64_t num_batches) {
     GpuEvent event;
     ExpectOk(scene_.gpu().OpenEvent(scene_.Ask({.op = PeerOp::kCreateEvent}).handle, &event),
              "opening the event");
-    std::vector<double> microseconds;
-    for (const uint64_t end = first_ + num_batches * kPerBatch; first_ < end; ++first_) {
-      ExpectOk(scene_.gpu().WaitValue(scene_.stream(), words_.at(0), kWord, first_), "waiting");
+    const std::vector<double> microseconds = TimeEach(num_batches, [&](uint64_t) {
       ExpectOk(scene_.gpu().RecordEvent(event, scene_.stream()), "recording");
       scene_.Ask({.op = PeerOp::kWaitEvent});
-      scene_.Ask({.op = PeerOp::kWriteValue, .word = 2, .value = first_});
-      Expect(!scene_.IsPeerIdle() && words_.Load(2) != first_,
-             "the other process's stream does not wait for the event");
-      microseconds.push_back(TimeOne(first_, [] {}));
-    }
+    });
     ExpectOk(scene_.gpu().DestroyEvent(event), "closing the event");
     scene_.Ask({.op = PeerOp::kDestroyEvent});
     return microseconds;
@@ -81,6 +84,20 @@ class HandOvers {
  private:
   // A stream takes only so many commands before the next one waits for room.
   static constexpr uint64_t kPerBatch = 50;
+
+  // `enqueue` lets our stream pass on, and the peer's wait for, what stands between them.
+  std::vector<double> TimeEach(uint64_t num_batches, const std::function<void(uint64_t)>& enqueue) {
+    std::vector<double> microseconds;
+    for (const uint64_t end = first_ + num_batches * kPerBatch; first_ < end; ++first_) {
+      ExpectOk(scene_.gpu().WaitValue(scene_.stream(), words_.at(0), kWord, first_), "waiting");
+      enqueue(first_);
+      scene_.Ask({.op = PeerOp::kWriteValue, .word = 2, .value = first_});
+      Expect(!scene_.IsPeerIdle() && words_.Load(2) != first_,
+             "the other process's stream does not wait");
+      microseconds.push_back(TimeOne(first_, [] {}));
+    }
+    return microseconds;
+  }
 
   // From the CPU's store to what the CPU sees of it.
   double TimeOne(uint64_t value, const std::function<void()>& meanwhile) {
@@ -100,6 +117,27 @@ class HandOvers {
   SharedWords words_;
   uint64_t first_ = 1;  // value of the next batch
 };
+
+// Some of one kind. `figures` begins the names of their figures.
+struct HandOverTimes {
+  std::string what;
+  std::string figures;
+  std::vector<double> microseconds;
+};
+
+AttachResult Observed(const std::vector<HandOverTimes>& all) {
+  AttachResult result{.status = AttachStatus::kObserved};
+  for (const HandOverTimes& times : all) {
+    const double p50 = Percentile(times.microseconds, 0.5);
+    const double p99 = Percentile(times.microseconds, 0.99);
+    result.detail +=
+        fmt::format("{}{}: p50 {:.1f} us, p99 {:.1f} us of {}", result.detail.empty() ? "" : "; ",
+                    times.what, p50, p99, times.microseconds.size());
+    result.figures.emplace_back(times.figures + "p50_us", p50);
+    result.figures.emplace_back(times.figures + "p99_us", p99);
+  }
+  return result;
+}
 
 // Copies between two allocations of this process, one after another on a stream of their own; word
 // 3 counts those that are done.
@@ -233,14 +271,8 @@ AttachResult CheckHandOffLatency(const AttachSetting& setting) {
   return PlayScene(setting, [&](Scene& scene) {
     NeedWords(scene);
     HandOvers hand_overs(&scene);
-    const std::vector<double> microseconds = hand_overs.Time(setting.num_batches, [] {});
-    const double p50 = Percentile(microseconds, 0.5);
-    const double p99 = Percentile(microseconds, 0.99);
-    return AttachResult{AttachStatus::kObserved,
-                        fmt::format("CPU to stream to other process's stream to CPU: p50 {:.1f} "
-                                    "us, p99 {:.1f} us of {}",
-                                    p50, p99, microseconds.size()),
-                        {{"p50_us", p50}, {"p99_us", p99}}};
+    return Observed({{"CPU to stream to other process's stream to CPU", "",
+                      hand_overs.Time(setting.num_batches, [] {})}});
   });
 }
 
@@ -251,14 +283,10 @@ AttachResult CheckEventHandOff(const AttachSetting& setting) {
     NeedWords(scene);
     NeedEvents(scene);
     HandOvers hand_overs(&scene);
-    const std::vector<double> microseconds = hand_overs.TimeEvent(setting.num_batches);
-    const double p50 = Percentile(microseconds, 0.5);
-    const double p99 = Percentile(microseconds, 0.99);
-    return AttachResult{AttachStatus::kObserved,
-                        fmt::format("CPU to stream to event to other process's stream to CPU: p50 "
-                                    "{:.1f} us, p99 {:.1f} us of {}",
-                                    p50, p99, microseconds.size()),
-                        {{"event_p50_us", p50}, {"event_p99_us", p99}}};
+    return Observed({{"CPU to stream to event to other process's stream to CPU, one at a time",
+                      "event_", hand_overs.TimeEvent(setting.num_batches)},
+                     {"with a word in the event's place", "word_",
+                      hand_overs.TimeSingly(setting.num_batches)}});
   });
 }
 
@@ -273,20 +301,14 @@ AttachResult CheckBusyHandOff(const AttachSetting& setting) {
     // A stream that got nothing done was held up itself, and kept nobody busy.
     const uint64_t copies = other.done();
     other.End();
-    const std::pair<double, double> p50 = {Percentile(idle, 0.5), Percentile(busy, 0.5)};
-    const std::pair<double, double> p99 = {Percentile(idle, 0.99), Percentile(busy, 0.99)};
-    return AttachResult{
-        AttachStatus::kObserved,
-        fmt::format("p50 {:.1f} us, p99 {:.1f} us beside {} copies of {} bytes, which were all "
-                    "done {} times; without them p50 {:.1f} us, p99 {:.1f} us",
-                    p50.second, p99.second, copies, setting.copy_bytes, other.num_dry(), p50.first,
-                    p99.first),
-        {{"idle_p50_us", p50.first},
-         {"idle_p99_us", p99.first},
-         {"busy_p50_us", p50.second},
-         {"busy_p99_us", p99.second},
-         {"copies", static_cast<double>(copies)},
-         {"times_without_copies", static_cast<double>(other.num_dry())}}};
+    AttachResult result =
+        Observed({{fmt::format("beside {} copies of {} bytes, which were all done {} times", copies,
+                               setting.copy_bytes, other.num_dry()),
+                   "busy_", busy},
+                  {"without them", "idle_", idle}});
+    result.figures.emplace_back("copies", static_cast<double>(copies));
+    result.figures.emplace_back("times_without_copies", static_cast<double>(other.num_dry()));
+    return result;
   });
 }
 
