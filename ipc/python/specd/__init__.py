@@ -13,7 +13,7 @@ round returns in results.py, functions without an engine in ops.py. Nothing is c
 libspecd (_library.py says where it is looked for).
 """
 
-from ._library import Error, load
+from ._library import Error, last_error, load
 from .arrays import BFloat16, bfloat16, pack_mask
 from .engine import Engine, Sequence
 from .member import Member
@@ -30,6 +30,6 @@ def version():
 
 __all__ = [
     "BFloat16", "Children", "Draft", "DraftRequest", "Engine", "Error", "Logprob", "Member", "Result",
-    "SamplingParams", "Scores", "Sequence", "argmax", "bfloat16", "pack_mask", "sample",
+    "SamplingParams", "Scores", "Sequence", "argmax", "bfloat16", "last_error", "pack_mask", "sample",
     "softmax", "top_k_mask", "top_k_renorm", "top_p_renorm", "version",
 ]

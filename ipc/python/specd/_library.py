@@ -330,11 +330,17 @@ def _declare(library):
     return library
 
 
+def last_error():
+    """The library's last error of the calling thread, in words; "" if there was none. Embedded, it is
+    also why the call before brought results with the status "device_error", for which there is no
+    Error; a daemon logs that."""
+    return load().specd_last_error().decode()
+
+
 def check(code):
     """Raises Error where `code` is one; returns it otherwise (0, or a positive answer)."""
     if code < 0:
-        library = load()
-        raise Error(code, library.specd_code_name(code).decode(), library.specd_last_error().decode())
+        raise Error(code, load().specd_code_name(code).decode(), last_error())
     return code
 
 

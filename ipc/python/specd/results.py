@@ -42,7 +42,8 @@ class Result:
       rank); id is -1 where a row has fewer ids than were asked for; None without logprobs
     finish_reason: None, "stop", "length", "abort", "error"; stop_token is the id that finished it
     status: "ok", "finished", "bad_distribution", "unknown_sequence", "invalid", "device_error";
-      detail says in words what was invalid
+      detail says in words what was invalid; of a device error that is embedded, specd.last_error()
+      does, until another call fails
     cumulative_logprob: the sum of the logprobs of the tokens kept since the sequence was opened, to
       rank samples by; None without logprobs, and where their mode gives logits
     """
