@@ -60,17 +60,19 @@ check_with_sanitizer() {
 }
 
 # The daemon's process, whose kernels read rows that an engine's process owns and write its next
-# tokens. It is a child of the check, so every process is looked at. memcheck alone: racecheck and
-# synccheck look at what the threads of a block share, which the same kernels do over the suite
-# `gpu`; and initcheck cannot know what another process has written. Few rounds, but each place that
-# drafts are right up to comes up, and a step may take as long as the whole check: the tool makes
-# everything slow, and no figure is taken.
+# tokens. It is a child of the check, so children are tracked, but of all processes this one alone,
+# by its name: a clean summary cannot be an engine's, and the tool fails where nothing that it
+# tracks calls CUDA. memcheck alone: racecheck and synccheck look at what the threads of a block
+# share, which the same kernels do over the suite `gpu`; and initcheck cannot know what another
+# process has written. Few rounds, but each place that drafts are right up to comes up, and a step
+# may take as long as the whole check: the tool makes everything slow, and no figure is taken.
 check_daemon_with_sanitizer() {
   local patience_ms=$((limit_s * 1000)) patience_ms_max=3600000
   if ((patience_ms > patience_ms_max)); then patience_ms="${patience_ms_max}"; fi
   make_daemon_folder
   sanitized "memcheck of the daemon" memcheck $'^pass\t' \
-    --target-processes all --launch-timeout "${limit_s}" "${daemon_checks}" --daemon "${daemon}" \
+    --target-processes all --target-processes-filter "${daemon##*/}" --require-cuda-init yes \
+    --launch-timeout "${limit_s}" "${daemon_checks}" --daemon "${daemon}" \
     --folder "${daemon_folder}" --rounds 16 --patience_ms "${patience_ms}" --check rounds
   remove_daemon_folder
 }
