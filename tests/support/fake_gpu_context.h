@@ -153,6 +153,10 @@ class FakeGpuContext final : public GpuContext {
   GpuResult MakeEvent(const char* call, GpuEvent* event);
   Stream* Find(GpuStream stream);
   std::shared_ptr<FakeGpuBlock> Find(GpuEvent event);
+  // `push` returns the ticket of what it puts on the stream's queue.
+  GpuResult EnqueueWith(
+      const char* call, GpuEvent event, GpuStream stream,
+      const std::function<uint64_t(FakeGpuQueue&, const std::shared_ptr<FakeGpuBlock>&)>& push);
 
   const FakeGpuOptions options_;
   const size_t device_index_;

@@ -79,38 +79,38 @@ GpuResult FakeGpuContext::DestroyEvent(GpuEvent event) {
   return begun;
 }
 
-GpuResult FakeGpuContext::RecordEvent(GpuEvent event, GpuStream stream) {
+GpuResult FakeGpuContext::EnqueueWith(
+    const char* call, GpuEvent event, GpuStream stream,
+    const std::function<uint64_t(FakeGpuQueue&, const std::shared_ptr<FakeGpuBlock>&)>& push) {
   std::unique_lock<std::mutex> lock;
-  const GpuResult begun = Begin(&lock, "RecordEvent");
+  const GpuResult begun = Begin(&lock, call);
   if (!begun.ok()) return begun;
   Stream* const found = Find(stream);
   const std::shared_ptr<FakeGpuBlock> block = Find(event);
   if (found == nullptr || block == nullptr) {
-    return Refuse("RecordEvent", kGpuInvalidHandle, "no stream or no event");
+    return Refuse(call, kGpuInvalidHandle, "no stream or no event");
   }
-  const uint64_t record = block->header()->recorded.fetch_add(1) + 1;
-  found->last_ticket = found->queue->Push([block, record] {
-    std::atomic<uint64_t>& completed = block->header()->completed;
-    uint64_t seen = completed.load();
-    while (seen < record && !completed.compare_exchange_weak(seen, record)) {
-    }
-  });
+  found->last_ticket = push(*found->queue, block);
   return begun;
 }
 
+GpuResult FakeGpuContext::RecordEvent(GpuEvent event, GpuStream stream) {
+  return EnqueueWith("RecordEvent", event, stream, [](auto& queue, const auto& block) {
+    const uint64_t record = block->header()->recorded.fetch_add(1) + 1;
+    return queue.Push([block, record] {
+      std::atomic<uint64_t>& completed = block->header()->completed;
+      uint64_t seen = completed.load();
+      while (seen < record && !completed.compare_exchange_weak(seen, record)) {
+      }
+    });
+  });
+}
+
 GpuResult FakeGpuContext::WaitEvent(GpuStream stream, GpuEvent event) {
-  std::unique_lock<std::mutex> lock;
-  const GpuResult begun = Begin(&lock, "WaitEvent");
-  if (!begun.ok()) return begun;
-  Stream* const found = Find(stream);
-  const std::shared_ptr<FakeGpuBlock> block = Find(event);
-  if (found == nullptr || block == nullptr) {
-    return Refuse("WaitEvent", kGpuInvalidHandle, "no stream or no event");
-  }
-  const uint64_t record = block->header()->recorded.load();
-  found->last_ticket = found->queue->PushWait(
-      [block, record] { return block->header()->completed.load() >= record; });
-  return begun;
+  return EnqueueWith("WaitEvent", event, stream, [](auto& queue, const auto& block) {
+    const uint64_t record = block->header()->recorded.load();
+    return queue.PushWait([block, record] { return block->header()->completed.load() >= record; });
+  });
 }
 
 }  // namespace specd
