@@ -1,4 +1,5 @@
-// The arithmetic that every processor must do alike: exp2, log2, and integers made from floats.
+// The arithmetic that every processor must do alike: exp2, log2, tanh, quotients, and integers made
+// from floats.
 //
 // Nothing here calls libm except for the fused multiply-add, which IEEE 754 defines to the bit; so
 // the same source gives the same bits under any compiler, vector width or GPU, in round-to-nearest
@@ -35,6 +36,13 @@ SPECD_INLINE float Fma(float a, float b, float c) {
   return __fmaf_rn(a, b, c);
 #else
   return __builtin_fmaf(a, b, c);
+#endif
+}
+SPECD_INLINE double Fma(double a, double b, double c) {
+#if defined(__CUDA_ARCH__)
+  return __fma_rn(a, b, c);
+#else
+  return __builtin_fma(a, b, c);
 #endif
 }
 
@@ -108,6 +116,72 @@ SPECD_INLINE float Log2(float x) {
   return Fma(h, f, static_cast<float>(exponent));
 }
 
+// Divide(a, b) is a / b, correctly rounded, on a GPU without a call. There the operator calls a
+// function where operands are very large or small. A call that may be costs its caller the
+// registers that the function may use, whether it comes to that or not, and the tile pass has none
+// to give (bodies/tile_pass.h). So both ways are spelled here, with what the hardware knows of 1 /
+// b as an argument, so that they can be tested anywhere.
+namespace internal {
+
+// Floats that with all their quotients stay far from what a float cannot hold.
+SPECD_INLINE bool IsMiddling(float x) {
+  const uint32_t size = BitsOf(x) & 0x7FFFFFFFu;
+  return size >= BitsOf(0x1p-60f) && size <= BitsOf(0x1p60f);
+}
+// Just below a power of two an inverse that is off by an ulp does not always become the best one.
+SPECD_INLINE bool IsMiddlingDivisor(float x) {
+  return IsMiddling(x) && (BitsOf(x) & 0x7FFFFFu) < 0x7FFFF0u;
+}
+
+// The steps that the operator takes there, given an inverse that is within an ulp of 1 / b. The
+// remainder is exact, so the last rounding is the only one that counts. REQUIRES: a is middling or
+// 0, and b a middling divisor. A quotient of 0 may be a zero of either sign.
+SPECD_INLINE float BetterInverse(float b, float inverse) {
+  return Fma(Fma(-b, inverse, 1.0f), inverse, inverse);
+}
+SPECD_INLINE float QuotientOfMiddling(float a, float b, float inverse) {
+  const float better = BetterInverse(b, inverse);
+  const float quotient = a * better;
+  return Fma(Fma(-b, quotient, a), better, quotient);
+}
+
+// Of any floats, given an inverse that is within 2^-10 of 1 / b; inf with b's sign where b is 0,
+// and the other way round. A double has room for all quotients of two floats. One that it holds
+// exactly is found exactly. Any other is further from the middle m between two floats than the
+// error here, since a - m * b is a whole number of units; so it is rounded to the right one.
+SPECD_INLINE float QuotientByDoubles(double a, double b, double inverse) {
+  const double rough = a * inverse;
+  // inf, NaN, or a zero whose sign would be lost below.
+  if (rough == 0.0 || rough - rough != 0.0) return static_cast<float>(rough);
+  double better = inverse;
+  for (int step = 0; step < 3; ++step) better = Fma(Fma(-b, better, 1.0), better, better);
+  const double quotient = a * better;
+  return static_cast<float>(Fma(Fma(-b, quotient, a), better, quotient));
+}
+
+}  // namespace internal
+
+// REQUIRES: a is middling or 0, and b a middling divisor; as above.
+SPECD_INLINE float DivideMiddling(float a, float b) {
+#if defined(__CUDA_ARCH__)
+  float inverse;
+  asm("rcp.approx.f32 %0, %1;" : "=f"(inverse) : "f"(b));
+  return internal::QuotientOfMiddling(a, b, inverse);
+#else
+  return a / b;
+#endif
+}
+SPECD_INLINE float Divide(float a, float b) {
+#if defined(__CUDA_ARCH__)
+  if (internal::IsMiddling(a) && internal::IsMiddlingDivisor(b)) return DivideMiddling(a, b);
+  double inverse;
+  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(inverse) : "d"(static_cast<double>(b)));
+  return internal::QuotientByDoubles(a, b, inverse);
+#else
+  return a / b;
+#endif
+}
+
 // tanh(x) within 3 ulp; +-1 for +-inf. REQUIRES: x is not NaN.
 //
 // Near 0, where (1 - e) / (1 + e) would cancel, x + x*z*h(z) with z = x^2 and h minimax for
@@ -116,7 +190,7 @@ SPECD_INLINE float Tanh(float x) {
   constexpr float kMinusTwoLog2E = -0x1.715476p+1f;
   const float size = Select(x < 0.0f, 0.0f - x, x);
   const float e = Exp2(size * kMinusTwoLog2E);
-  const float far = (1.0f - e) / (1.0f + e);
+  const float far = DivideMiddling(1.0f - e, 1.0f + e);  // e is below 1/2 where this counts
   const float z = x * x;
   float h = 0x1.36bdb2p-9f;
   h = Fma(h, z, -0x1.1394cap-7f);

@@ -165,6 +165,8 @@ SPECD_INLINE SimdFloat Log2(SimdFloat x) {
   return Fma(h, f, SimdFloat(hn::ConvertTo(FloatTag(), exponent)));
 }
 
+SPECD_INLINE SimdFloat Divide(SimdFloat a, SimdFloat b) { return a / b; }
+
 // The same steps as Tanh(float).
 SPECD_INLINE SimdFloat Tanh(SimdFloat x) {
   constexpr float kMinusTwoLog2E = -0x1.715476p+1f;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <vector>
 
 namespace specd {
 namespace {
@@ -94,6 +95,84 @@ TEST_SUITE("unit") {
       for (int32_t exponent = -126; exponent <= 128; ++exponent) {
         CHECK(IntegerWeight(w, exponent) < uint64_t{1} << 41);
       }
+    }
+  }
+
+  // Expected is the processor's own division, which IEEE 754 defines to the bit. Where the better
+  // inverse is the best there is, the quotient is right for every dividend (Markstein); where it is
+  // not, every dividend is tried.
+  TEST_CASE("the steps of a division on a GPU are right for every middling divisor") {
+    const auto try_all = [](float b, float inverse) {
+      int64_t num_wrong = 0;
+      for (uint32_t mantissa = 0; mantissa < 1u << 23; ++mantissa) {
+        const float a = FloatOf(BitsOf(1.0f) | mantissa);
+        num_wrong += internal::QuotientOfMiddling(a, b, inverse) != a / b ? 1 : 0;
+      }
+      CAPTURE(b);
+      CAPTURE(inverse);
+      CHECK(num_wrong == 0);
+    };
+    int num_tried = 0;
+    for (uint32_t mantissa = 0; mantissa < 1u << 23; ++mantissa) {
+      const float b = FloatOf(BitsOf(1.0f) | mantissa);
+      if (!internal::IsMiddlingDivisor(b)) continue;
+      for (const uint32_t off : {~0u, 0u, 1u}) {
+        const float inverse = FloatOf(BitsOf(1.0f / b) + off);
+        if (internal::BetterInverse(b, inverse) == 1.0f / b && mantissa % 1000003 != 7) continue;
+        try_all(b, inverse);
+        ++num_tried;
+      }
+    }
+    CHECK(num_tried >= 27);
+    CHECK(num_tried < 100);
+    // Signs and sizes.
+    std::mt19937 random(3);
+    for (int i = 0; i < 1000000; ++i) {
+      const float a = FloatOf(BitsOf(0x1p-60f) + (random() % 120 << 23) + random() % (1u << 23));
+      float b = FloatOf(BitsOf(0x1p-60f) + (random() % 120 << 23) + random() % (1u << 23));
+      if (random() % 2 != 0) b = -b;
+      if (!internal::IsMiddlingDivisor(b)) continue;
+      REQUIRE(internal::IsMiddling(a));
+      REQUIRE(internal::QuotientOfMiddling(a, b, 1.0f / b) == a / b);
+    }
+  }
+
+  TEST_CASE("a division by doubles is right for any two floats") {
+    std::mt19937_64 random(4);
+    const auto check = [&](float a, float b) {
+      double inverse = 1.0 / static_cast<double>(b);
+      inverse *=
+          1.0 + static_cast<double>(static_cast<int64_t>(random() % 2001) - 1000) / 1000 / 1024;
+      const float found = internal::QuotientByDoubles(a, b, inverse);
+      const bool same = IsNan(a / b) ? IsNan(found) : BitsOf(found) == BitsOf(a / b);
+      if (same) return;
+      CAPTURE(a);
+      CAPTURE(b);
+      FAIL("not the quotient");
+    };
+    std::vector<float> special;
+    for (const uint32_t bits :
+         {0x0u, 0x1u, 0x2u, 0x3u, 0x5u, 0x7FFFFFu, 0x7FFFFEu, 0x800000u, 0x800001u, 0xFFFFFFu,
+          0x3F7FFFFFu, 0x3F800000u, 0x3F800001u, 0x40400000u, 0x7F7FFFFFu, 0x7F7FFFFEu, 0x7F000000u,
+          0x7F800000u, 0x7FC00000u}) {
+      special.push_back(FloatOf(bits));
+      special.push_back(FloatOf(bits | 0x80000000u));
+    }
+    for (const float a : special) {
+      for (const float b : special) check(a, b);
+    }
+    for (int i = 0; i < 3000000; ++i) {
+      const auto any = [&] { return FloatOf(static_cast<uint32_t>(random())); };
+      // Quotients that are denormal, and those between the largest float and infinity, are rare.
+      const auto small = [&] { return FloatOf(static_cast<uint32_t>(random()) % (3u << 23)); };
+      const auto large = [&] {
+        return FloatOf(BitsOf(0x1p120f) + static_cast<uint32_t>(random()) % (7u << 23));
+      };
+      check(any(), any());
+      check(small(), any());
+      check(small(), small());
+      check(large(), small() * 0x1p100f);
+      check(any(), special[random() % special.size()]);
     }
   }
 
