@@ -158,10 +158,10 @@ SPECD_BODY bool SumsToOne(T& team, const RowView& view, const RowStats& stats) {
 template <Team T>
 SPECD_INLINE void RemoveDisallowedAndEnds(T& team, const TokenEdit* edits, int32_t num_edits,
                                           int32_t tile_index, typename T::Tile* tile) {
-  const EditRange range = EditsOfTile(edits, num_edits, tile_index);
-  for (int32_t i = range.begin; i < range.end; ++i) {
+  const EditRun run(edits, num_edits, tile_index);
+  for (int32_t i = run.begin; i < run.end && run.ElementOf(i) < kTileSize; ++i) {
     if ((edits[i].flags & (kEditDisallowed | kEditEnd)) == 0) continue;
-    team.Set(edits[i].id - tile_index * kTileSize, -kInfinity, tile);
+    team.Set(run.ElementOf(i), -kInfinity, tile);
   }
 }
 

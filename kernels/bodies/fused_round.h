@@ -31,10 +31,9 @@ SPECD_BODY void JudgeAndDecide(const Thread& thread, const FusedRound& round, co
   if ((row.flags & kAheadJudged) != 0) Decide(rows, round, row.task);
 }
 
-// Where a warp's pass over plain rows goes no further.
+// Where a warp is last with a row.
 template <typename Thread>
 SPECD_HD void FinishPart(const Thread& thread, const FusedRound& round, int32_t part) {
-  if (!IsRowDone(thread, round, part)) return;
   JudgeAndDecide(thread, round, round.rows[PartsOf(thread, round).RowOf(part)]);
 }
 

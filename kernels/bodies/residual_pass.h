@@ -37,8 +37,8 @@ SPECD_INLINE bool IsLastWithResidual(const Thread& thread, const FusedRound& rou
   return thread.IsLastToArrive(&round.progress[task].rows_done, parts.parts_per_row);
 }
 
-// As ReadPlainParts: until the warp is last with a residual, or comes to one of rows that are not
-// plain. On a GPU a function that calls none.
+// As ReadParts: until the warp is last with a residual, or comes to one of rows that are not plain.
+// On a GPU a function that calls none.
 template <typename Thread>
 SPECD_BODY int32_t ReadPlainResiduals(Thread thread, const FusedRound& round, int32_t part) {
   const Parts parts = PartsOfResiduals(thread, round);

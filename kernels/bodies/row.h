@@ -67,7 +67,7 @@ struct ArriveFunction {
   SPECD_INLINE Value Logit(Value x) const {
     const Value scaled = x * rules.scale;
     if (rules.cap == 0.0f) return scaled;
-    return Select(scaled - scaled == 0.0f, Tanh(scaled / rules.cap) * rules.cap, scaled);
+    return Select(scaled - scaled == 0.0f, Tanh(Divide(scaled, rules.cap)) * rules.cap, scaled);
   }
 };
 
@@ -80,23 +80,6 @@ SPECD_INLINE bool MaskAllows(const uint32_t* words, TokenId id) {
   return words == nullptr || (words[id / 32] >> (id % 32) & 1u) != 0;
 }
 
-// The steps of a tile in which a mask allows anything: the others need not be read.
-SPECD_INLINE uint32_t StepsAllowed(const uint32_t* words, int32_t tile_index, int32_t vocab_size) {
-  constexpr int32_t kWordsPerStep = kLanes / 32;
-  if (words == nullptr) return kAllSteps;
-  const int32_t first = tile_index * (kTileSize / 32);
-  const int32_t num_words = (vocab_size + 31) / 32 - first;  // no words stand behind these
-  uint32_t steps = 0;
-  for (int32_t step = 0; step < kStepsPerTile; ++step) {
-    uint32_t any = 0;
-    for (int32_t i = step * kWordsPerStep; i < (step + 1) * kWordsPerStep; ++i) {
-      any |= i < num_words ? words[first + i] : 0u;
-    }
-    steps |= (any != 0 ? 1u : 0u) << step;
-  }
-  return steps;
-}
-
 // The first edit whose id is not below `id`. Without a branch that could be mispredicted.
 SPECD_INLINE int32_t LowerBound(const TokenEdit* edits, int32_t num_edits, TokenId id) {
   if (num_edits == 0) return 0;
@@ -107,19 +90,6 @@ SPECD_INLINE int32_t LowerBound(const TokenEdit* edits, int32_t num_edits, Token
     rest -= half;
   }
   return edits[begin].id < id ? begin + 1 : begin;
-}
-
-// The edits whose ids are in one tile: [begin, end).
-struct EditRange {
-  int32_t begin = 0;
-  int32_t end = 0;
-};
-SPECD_INLINE EditRange EditsOfTile(const TokenEdit* edits, int32_t num_edits, int32_t tile_index) {
-  const TokenId first = tile_index * kTileSize;
-  EditRange range;
-  range.begin = range.end = LowerBound(edits, num_edits, first);
-  while (range.end < num_edits && edits[range.end].id < first + kTileSize) ++range.end;
-  return range;
 }
 
 // Step 1 for one element.
@@ -138,7 +108,7 @@ SPECD_INLINE float EditedElement(const Row& row, const TokenEdit& edit) {
   if ((edit.flags & bans) != 0) return -kInfinity;
   const Penalties& penalties = row.sequence.penalties;
   if ((edit.flags & kEditSeen) != 0) {
-    l = l > 0.0f ? l / penalties.repetition : l * penalties.repetition;
+    l = l > 0.0f ? Divide(l, penalties.repetition) : l * penalties.repetition;
   }
   if (edit.count > 0) {
     l = l - penalties.frequency * static_cast<float>(edit.count);
@@ -179,36 +149,53 @@ SPECD_INLINE float ElementOf(const Row& row, TokenId id) {
   return l > row.cut.value || (l == row.cut.value && id <= row.cut.last) ? l : -kInfinity;
 }
 
-template <Team T>
-SPECD_INLINE void ApplyEdits(T& team, const Row& row, const TokenEdit* edits, EditRange range,
-                             int32_t tile_index, typename T::Tile* tile) {
-  for (int32_t i = range.begin; i < range.end; ++i) {
-    team.Set(edits[i].id - tile_index * kTileSize, EditedElement(row, edits[i]), tile);
+// Edits that are known, from the first on whose id is not below that of a tile.
+struct EditRun {
+  const TokenEdit* edits = nullptr;
+  int32_t begin = 0;
+  int32_t end = 0;
+  TokenId first = 0;  // of the tile
+
+  SPECD_INLINE EditRun(const TokenEdit* all, int32_t num_edits, int32_t tile_index)
+      : edits(all), end(num_edits), first(tile_index * kTileSize) {
+    begin = LowerBound(all, num_edits, first);
   }
+  SPECD_INLINE int32_t ElementOf(int32_t i) const { return edits[i].id - first; }
+  SPECD_INLINE bool IsEmpty() const { return begin == end || ElementOf(begin) >= kTileSize; }
+};
+
+template <Team T>
+SPECD_INLINE void ApplyEdits(T& team, const Row& row, const EditRun& run, typename T::Tile* tile) {
+  team.SetEach(
+      run.begin, run.end, [&](int32_t i) { return run.ElementOf(i); },
+      [&](int32_t i) { return EditedElement(row, run.edits[i]); }, tile);
+}
+
+// Steps 1 to 5 for a tile.
+template <Team T>
+SPECD_HOT void LoadEdited(T& team, const Row& row, int32_t tile_index, uint32_t steps,
+                          typename T::Tile* tile) {
+  const ArriveFunction arrive{row.view.rules};
+  const uint32_t* const allowed = row.sequence.allowed;
+  const auto mask = team.MaskOf(row.mask, allowed, row.view.vocab_size, tile_index);
+  steps &= team.StepsLeft(mask);
+  const EditRun edits(row.sequence.edits, row.sequence.num_edits, tile_index);
+  const EditRun overrides(row.place.overrides, row.place.num_overrides, tile_index);
+  if (T::kReadsInPlace && arrive.IsIdentity() && edits.IsEmpty() && overrides.IsEmpty()) {
+    team.Load(row.view, tile_index, steps, Identity{}, tile);
+  } else {
+    team.Load(row.view, tile_index, steps, arrive, tile);
+  }
+  team.ApplyMask(mask, tile);
+  // An override comes second and starts from the element as it arrived, so it wins.
+  ApplyEdits(team, row, edits, tile);
+  ApplyEdits(team, row, overrides, tile);
 }
 
 template <Team T>
 SPECD_HOT void LoadProcessed(T& team, const Row& row, int32_t tile_index, uint32_t steps,
                              typename T::Tile* tile) {
-  const ArriveFunction arrive{row.view.rules};
-  steps &= StepsAllowed(row.mask, tile_index, row.view.vocab_size);
-  steps &= StepsAllowed(row.sequence.allowed, tile_index, row.view.vocab_size);
-  // Elements that will be written lie better in a copy, which is made as memory likes it.
-  const TokenEdit* const edits = row.sequence.edits;
-  const TokenEdit* const overrides = row.place.overrides;
-  const EditRange edited = EditsOfTile(edits, row.sequence.num_edits, tile_index);
-  const EditRange overridden = EditsOfTile(overrides, row.place.num_overrides, tile_index);
-  const bool is_written = edited.begin < edited.end || overridden.begin < overridden.end;
-  if (arrive.IsIdentity() && !is_written) {
-    team.Load(row.view, tile_index, steps, Identity{}, tile);
-  } else {
-    team.Load(row.view, tile_index, steps, arrive, tile);
-  }
-  if (row.mask != nullptr) team.ApplyMask(row.mask, tile_index, tile);
-  if (row.sequence.allowed != nullptr) team.ApplyMask(row.sequence.allowed, tile_index, tile);
-  // An override comes second and starts from the element as it arrived, so it wins.
-  ApplyEdits(team, row, edits, edited, tile_index, tile);
-  ApplyEdits(team, row, overrides, overridden, tile_index, tile);
+  LoadEdited(team, row, tile_index, steps, tile);
   const TokenId first = tile_index * kTileSize;
   for (int32_t i = 0; i < row.num_removed; ++i) {
     const TokenId element = row.removed[i] - first;

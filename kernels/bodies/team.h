@@ -18,9 +18,18 @@
 // steps that were not asked for, which are not read.
 //
 //   Load(row, t, steps, f, &tile)     tile t with f applied to every element of the row in `steps`
-//   ApplyMask(words, t, &tile)        -inf where an id's bit is 0; `words` are a row of a MaskView
+//   MaskOf(words, others, V, t)       what two rows of a MaskView for V ids allow of tile t, a
+//                                     Mask; null allows all
+//   StepsLeft(mask)                   the steps of which it leaves anything, and perhaps others
+//   ApplyMask(mask, &tile)            -inf where it does not leave an id
 //   Set(element, value, &tile)        writes one element; nothing where its step was not loaded
+//   SetEach(i, end, element_of, value_of, &tile)  the same for i, i + 1, .. while i < end and
+//                                     element_of(i), which ascends and is not negative, is in a
+//                                     tile
 //   Keep(value, last, &tile)          -inf unless x > value, or x == value and element <= last
+//
+// kReadsInPlace says that Load may leave elements in the row if f is Identity; those that will be
+// written lie better in a copy, which is made as memory likes it.
 //
 // The functions on tiles take element functions f(x) or f(x, y), one argument for each tile, and
 // return values that are equal in all lanes of the group:
@@ -49,8 +58,8 @@
 // Element functions are pure, without branches on elements, and generic in their argument (`auto
 // x`): a team may call them with float or with its own vector type. They use only +, -, *, / and
 // comparisons between elements and floats, and the functions of numerics.h, which a vector type
-// overloads in namespace specd: Exp2, Log2, Tanh, PositivePart, Select. A product and a sum stay
-// two roundings unless Fma is written.
+// overloads in namespace specd: Exp2, Log2, Tanh, Divide, PositivePart, Select. A product and a sum
+// stay two roundings unless Fma is written.
 //
 // What a body reads beside these functions, such as one element of a row, every worker reads for
 // itself; and of memory that another process writes they may see different things.
@@ -113,6 +122,12 @@ struct BinaryFunction {
 struct Predicate {
   SPECD_INLINE bool operator()(float x) const { return x == 0.0f; }
 };
+struct ElementFunction {
+  SPECD_INLINE int32_t operator()(int32_t i) const { return i; }
+};
+struct ValueFunction {
+  SPECD_INLINE float operator()(int32_t) const { return 0; }
+};
 
 }  // namespace internal
 
@@ -120,6 +135,7 @@ template <typename T>
 concept Team = requires(T team, const T const_team, typename T::Tile tile, const RowView& row,
                         int32_t index, uint64_t threshold, const uint32_t* words, float* values,
                         TokenId* ids) {
+  { T::kReadsInPlace } -> std::convertible_to<bool>;
   { const_team.group() } -> std::same_as<int32_t>;
   { const_team.num_groups() } -> std::same_as<int32_t>;
   { const_team.leader() } -> std::same_as<bool>;
@@ -127,8 +143,12 @@ concept Team = requires(T team, const T const_team, typename T::Tile tile, const
   { const_team.Agree(0.0f) } -> std::same_as<float>;
   { team.Publish(0.0f, values) } -> std::same_as<void>;
   { team.Load(row, index, kAllSteps, internal::UnaryFunction{}, &tile) } -> std::same_as<void>;
-  { team.ApplyMask(words, index, &tile) } -> std::same_as<void>;
+  { team.StepsLeft(team.MaskOf(words, words, index, index)) } -> std::same_as<uint32_t>;
+  { team.ApplyMask(team.MaskOf(words, words, index, index), &tile) } -> std::same_as<void>;
   { team.Set(index, 0.0f, &tile) } -> std::same_as<void>;
+  {
+    team.SetEach(index, index, internal::ElementFunction{}, internal::ValueFunction{}, &tile)
+    } -> std::same_as<void>;
   { team.Keep(0.0f, index, &tile) } -> std::same_as<void>;
   { team.Max(internal::UnaryFunction{}, tile) } -> std::same_as<float>;
   { team.Max(internal::BinaryFunction{}, tile, tile) } -> std::same_as<float>;

@@ -13,6 +13,7 @@
 //                               which then sees what the others wrote before they arrived
 //   Peek(word)                  a word that others may write meanwhile: one value for the warp
 //   Note(value, word), NoteLargest(value, word)   writes it, or raises it to the value
+//   Shared(value)             lane 0's value, in memory of the warp, until the next of its type
 #pragma once
 
 #include "kernels/bodies/chain_rows.h"
@@ -108,36 +109,28 @@ SPECD_INLINE bool IsLastWithRow(const Thread& thread, const FusedRound& round, c
                                2 * parts.parts_per_row);
 }
 
-// Takes the warp's parts of plain rows, `part` first, until it is last with a row or comes to a row
-// that is not plain. Returns that part, which in the second case is still to be read, or one behind
-// all. On a GPU a function that calls none, so that its tiles stay in registers.
+// What a warp has to know of a part while it reads its tiles.
+struct PartOfRow {
+  Row row;
+  bool plain = false;  // nothing changes its elements
+  bool with_sums = false;
+  float scale = 0;
+  int32_t end = 0;  // of the tiles
+  RowStats stats;
+};
 template <typename Thread>
-SPECD_BODY int32_t ReadPlainParts(Thread thread, const FusedRound& round, int32_t part) {
-  const Parts parts = PartsOf(thread, round);
-  WarpTeam<LoneWarp<Thread>> team{LoneWarp<Thread>(thread)};
-  for (; part < parts.num_parts; part += parts.num_warps) {
-    const int32_t index = parts.RowOf(part);
-    const AheadRow row = round.rows[index];
-    if ((row.flags & kAheadPlain) == 0) return part;
-    if (!IsBehindEnd(thread, round, row)) {
-      const TensorView& tensor = IsTargetSlot(row.slot) ? round.batch.target : round.batch.draft;
-      const int32_t end = parts.EndOf(part);
-      for (int32_t t = parts.BeginOf(part); t < end; ++t) {
-        typename WarpTeam<LoneWarp<Thread>>::Tile tile;
-        team.Load(RowAt(tensor, row.row), t, kAllSteps, Identity{}, &tile);
-        NoteTile(team, tile, row.scale, (row.flags & kAheadSums) != 0, t, StatsOf(round, row));
-      }
-    }
-    if (IsLastWithRow(thread, round, parts, index)) return part;
+SPECD_INLINE PartOfRow PartToRead(const Thread& thread, const FusedRound& round,
+                                  const AheadRow& row, int32_t end) {
+  PartOfRow part;
+  part.plain = (row.flags & kAheadPlain) != 0;
+  part.with_sums = (row.flags & kAheadSums) != 0;
+  part.scale = row.scale;
+  part.end = end;
+  part.stats = StatsOf(round, row);
+  if (part.plain) {
+    part.row.view = RowAt(IsTargetSlot(row.slot) ? round.batch.target : round.batch.draft, row.row);
+    return part;
   }
-  return part;
-}
-
-// The rows that are not plain. With all that may change an element, a tile does not stay in
-// registers.
-template <typename Thread>
-SPECD_BODY void ReadEditedPart(const Thread& thread, const FusedRound& round, const AheadRow& row,
-                               const Parts& parts, int32_t part) {
   using Team = WarpTeam<LoneWarp<Thread>>;
   Team team{LoneWarp<Thread>(thread)};
   const ChainTask& task = round.batch.tasks[row.task];
@@ -145,30 +138,40 @@ SPECD_BODY void ReadEditedPart(const Thread& thread, const FusedRound& round, co
   const KeyedCoins coins(task.seed, task.coins, task.num_coins);
   const ChainRows<Team, KeyedCoins> rows(team, round.batch, task, workspace, coins);
   const int32_t place = PlaceOfSlot(row.slot);
-  const Row edited = IsTargetSlot(row.slot) ? rows.TargetRow(place) : rows.DraftRow(place);
-  for (int32_t t = parts.BeginOf(part); t < parts.EndOf(part); ++t) {
-    ReadTile(team, edited, row.scale, (row.flags & kAheadSums) != 0, t, StatsOf(round, row));
-  }
+  part.row = IsTargetSlot(row.slot) ? rows.TargetRow(place) : rows.DraftRow(place);
+  return part;
 }
 
-// Is the warp, which ReadPlainParts left with this part, last with its row?
+// Takes the warp's parts, `part` first, until it is last with a row. Returns that part, or one
+// behind all. On a GPU a function that calls none, so that its tiles stay in registers; what says
+// how to read them lies in memory that the warp shares, because there are no more registers.
 template <typename Thread>
-SPECD_INLINE bool IsRowDone(const Thread& thread, const FusedRound& round, int32_t part) {
+SPECD_BODY int32_t ReadParts(Thread thread, const FusedRound& round, int32_t part) {
   const Parts parts = PartsOf(thread, round);
-  const int32_t index = parts.RowOf(part);
-  const AheadRow row = round.rows[index];
-  if ((row.flags & kAheadPlain) != 0) return true;
-  if (!IsBehindEnd(thread, round, row)) ReadEditedPart(thread, round, row, parts, part);
-  return IsLastWithRow(thread, round, parts, index);
+  WarpTeam<LoneWarp<Thread>> team{LoneWarp<Thread>(thread)};
+  for (; part < parts.num_parts; part += parts.num_warps) {
+    const int32_t index = parts.RowOf(part);
+    const AheadRow row = round.rows[index];
+    if (!IsBehindEnd(thread, round, row)) {
+      const PartOfRow& read = thread.Shared(PartToRead(thread, round, row, parts.EndOf(part)));
+      for (int32_t t = parts.BeginOf(part); t < read.end; ++t) {
+        typename WarpTeam<LoneWarp<Thread>>::Tile tile;
+        LoadEdited(team, read.row, t, kAllSteps, &tile);
+        NoteTile(team, tile, read.scale, read.with_sums, t, read.stats);
+      }
+    }
+    if (IsLastWithRow(thread, round, parts, index)) return part;
+  }
+  return part;
 }
 
-// The work of a warp. finish(part) is called where ReadPlainParts goes no further.
+// The work of a warp. finish(part) is called where it is last with the row.
 template <typename Thread, typename Finish>
 SPECD_INLINE void RunTilePass(const Thread& thread, const FusedRound& round, const Finish& finish) {
   const Parts parts = PartsOf(thread, round);
   // Neighbouring parts go to different blocks, so that a small round is spread over the device.
   int32_t part = thread.warp() * thread.num_blocks() + thread.block();
-  while ((part = ReadPlainParts(thread, round, part)) < parts.num_parts) {
+  while ((part = ReadParts(thread, round, part)) < parts.num_parts) {
     finish(part);
     part += parts.num_warps;
   }

@@ -44,6 +44,7 @@ class WarpTeam : private WarpLanes<Thread> {
  public:
   using Lanes::kWarpSize;
   static constexpr int32_t kLanesPerThread = kLanes / kWarpSize;
+  static constexpr bool kReadsInPlace = false;
 
   // This thread's elements: [step][j] is element step * 256 + 8 * lane + j of the tile. Loops over
   // them have constant bounds and never stop early, so that the compiler unrolls them: an array
@@ -75,23 +76,22 @@ class WarpTeam : private WarpLanes<Thread> {
     const int32_t rest = row.vocab_size - tile_index * kTileSize;
     tile->count = rest < kTileSize ? rest : kTileSize;
     tile->steps = steps;
-    switch (row.dtype) {
-      case DType::kFloat32:
-        FetchTile<DType::kFloat32>(row, tile_index, thread_.lane(), steps, tile->values);
-        break;
-      case DType::kBFloat16:
-        FetchTile<DType::kBFloat16>(row, tile_index, thread_.lane(), steps, tile->values);
-        break;
-      case DType::kFloat16:
-        FetchTile<DType::kFloat16>(row, tile_index, thread_.lane(), steps, tile->values);
-        break;
+    // Not a switch: behind a case that cannot be, the tile would be what it was before.
+    if (row.dtype == DType::kFloat32) {
+      FetchTile<DType::kFloat32>(row, tile_index, thread_.lane(), steps, tile->values);
+    } else if (row.dtype == DType::kBFloat16) {
+      FetchTile<DType::kBFloat16>(row, tile_index, thread_.lane(), steps, tile->values);
+    } else {
+      FetchTile<DType::kFloat16>(row, tile_index, thread_.lane(), steps, tile->values);
     }
-    if constexpr (!std::is_same_v<F, Identity>) {
-      ForEachElement([&](int32_t step, int32_t j) {
-        float& x = tile->values[step][j];
-        x = Has(*tile, step, j) ? f(x) : -kInfinity;
-      });
+    if constexpr (std::is_same_v<F, Identity>) return;
+    if constexpr (requires { f.IsIdentity(); }) {
+      if (f.IsIdentity()) return;
     }
+    ForEachElement([&](int32_t step, int32_t j) {
+      float& x = tile->values[step][j];
+      x = Has(*tile, step, j) ? f(x) : -kInfinity;
+    });
   }
 
   // Steps from anywhere in a row, at most a tile of them, as if they were neighbours: all are on
@@ -110,34 +110,78 @@ class WarpTeam : private WarpLanes<Thread> {
     }
   }
 
+  // Of this thread's elements: bit 8 (s % 4) + j of word s / 4 is that of [s][j].
+  struct Mask {
+    uint32_t words[kStepsPerTile / 4];
+  };
+
   // A thread's 8 elements of one step have their bits in one byte of one word. Words beyond the
-  // vocabulary do not exist; elements there are -inf already.
-  SPECD_INLINE void ApplyMask(const uint32_t* words, int32_t tile_index, Tile* tile) const {
-    const uint32_t* first = words + tile_index * (kTileSize / 32);
+  // vocabulary do not exist.
+  SPECD_INLINE Mask MaskOf(const uint32_t* words, const uint32_t* others, int32_t vocab_size,
+                           int32_t tile_index) const {
+    Mask mask = {{~0u, ~0u}};
+    if (words == nullptr && others == nullptr) return mask;
+    mask = {};
+    const TokenId first = tile_index * kTileSize + ElementAt(0, 0);
+    const int32_t word_of_first = first / 32;
     SPECD_UNROLL
     for (int32_t step = 0; step < kStepsPerTile; ++step) {
-      const int32_t element = ElementAt(step, 0);
-      const uint32_t word = Has(*tile, step, 0) ? first[element / 32] : 0;
-      const uint32_t allowed = word >> (element % 32);
-      SPECD_UNROLL
-      for (int32_t j = 0; j < kLanesPerThread; ++j) {
-        float& x = tile->values[step][j];
-        x = (allowed >> j & 1u) != 0 ? x : -kInfinity;
-      }
+      if (step * kLanes >= vocab_size - first) continue;
+      const int32_t word = word_of_first + step * (kLanes / 32);
+      uint32_t allowed = words == nullptr ? ~0u : words[word];
+      allowed &= others == nullptr ? ~0u : others[word];
+      mask.words[step / 4] |= (allowed >> (first % 32) & 0xFFu) << (8 * (step % 4));
     }
+    return mask;
+  }
+  SPECD_INLINE uint32_t StepsLeft(const Mask& mask) const {
+    if (thread_.Ballot(!AllowsAll(mask)) == 0) return kAllSteps;
+    uint32_t steps = 0;
+    SPECD_UNROLL
+    for (int32_t step = 0; step < kStepsPerTile; ++step) {
+      const uint32_t left = mask.words[step / 4] >> (8 * (step % 4)) & 0xFFu;
+      steps |= (thread_.Ballot(left != 0) != 0 ? 1u : 0u) << step;
+    }
+    return steps;
+  }
+  // Elements beyond the row's end are -inf already.
+  SPECD_INLINE void ApplyMask(const Mask& mask, Tile* tile) const {
+    if (AllowsAll(mask)) return;
+    ForEachElement([&](int32_t step, int32_t j) {
+      float& x = tile->values[step][j];
+      x = (mask.words[step / 4] >> (8 * (step % 4) + j) & 1u) != 0 ? x : -kInfinity;
+    });
   }
 
-  // All threads go to the element's step together; there its owner writes it.
+  // All threads look at all their elements, and the one that owns it writes it: with a branch, or
+  // an index that is not known when this is compiled, the tile would leave the registers.
   SPECD_HOT void Set(int32_t element, float value, Tile* tile) const {
     if (element < 0 || element >= tile->count) return;
-    SPECD_UNROLL
-    for (int32_t step = 0; step < kStepsPerTile; ++step) {
-      if (step != element / kLanes || (tile->steps >> step & 1u) == 0) continue;
-      SPECD_UNROLL
-      for (int32_t j = 0; j < kLanesPerThread; ++j) {
-        float& x = tile->values[step][j];
-        x = ElementAt(step, j) == element ? value : x;
+    const bool mine = (tile->steps >> (element / kLanes) & 1u) != 0 &&
+                      element % kLanes / kLanesPerThread == thread_.lane();
+    const int32_t place =
+        mine ? element / kLanes * kLanesPerThread + element % kLanesPerThread : -1;
+    ForEachElement([&](int32_t step, int32_t j) {
+      float& x = tile->values[step][j];
+      x = step * kLanesPerThread + j == place ? value : x;
+    });
+  }
+
+  // Each lane finds one value, so that their memory is asked at once.
+  template <typename ElementOf, typename ValueOf>
+  SPECD_INLINE void SetEach(int32_t i, int32_t end, const ElementOf& element_of,
+                            const ValueOf& value_of, Tile* tile) {
+    for (; i < end; i += kWarpSize) {
+      const int32_t mine = i + thread_.lane();
+      const int32_t element = mine < end ? element_of(mine) : kTileSize;
+      const bool inside = element < kTileSize;
+      const float value = inside ? value_of(mine) : 0.0f;
+      const uint32_t found = thread_.Ballot(inside);
+      for (uint32_t rest = found; rest != 0; rest &= rest - 1) {
+        const int32_t lane = LowestBit(rest);
+        Set(ShuffleValue(element, lane), FloatOf(thread_.Shuffle(BitsOf(value), lane)), tile);
       }
+      if (found != ~0u) return;
     }
   }
 
@@ -354,9 +398,14 @@ class WarpTeam : private WarpLanes<Thread> {
     return packed;
   }
 
+  SPECD_INLINE static bool AllowsAll(const Mask& mask) {
+    return (mask.words[0] & mask.words[1]) == ~0u;
+  }
+
   // Is this an element of the row that was loaded?
   SPECD_INLINE bool Has(const Tile& tile, int32_t step, int32_t j) const {
-    return (tile.steps >> step & 1u) != 0 && ElementAt(step, j) < tile.count;
+    // So written that nothing of it is the same for all tiles: that would be kept in registers.
+    return (tile.steps >> step & 1u) != 0 && step * kLanes + j < tile.count - ElementAt(0, 0);
   }
 
   SPECD_INLINE int32_t ElementAt(int32_t step, int32_t j) const {

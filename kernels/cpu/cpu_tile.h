@@ -88,6 +88,43 @@ SPECD_INLINE void PlaceSteps(const RowView& row, int32_t tile_index, uint32_t st
   }
 }
 
+// What two masks allow of a tile; null allows all. Words beyond the vocabulary do not exist.
+struct CpuMask {
+  const uint32_t* masks[2];
+  int32_t vocab_size;
+  int32_t tile_index;
+
+  SPECD_INLINE uint32_t StepsLeft() const { return StepsOf(masks[0]) & StepsOf(masks[1]); }
+
+ private:
+  SPECD_INLINE uint32_t StepsOf(const uint32_t* words) const {
+    constexpr int32_t kWordsPerStep = kLanes / 32;
+    if (words == nullptr) return kAllSteps;
+    const int32_t first = tile_index * (kTileSize / 32);
+    const int32_t num_words = (vocab_size + 31) / 32 - first;
+    uint32_t steps = 0;
+    for (int32_t step = 0; step < kStepsPerTile; ++step) {
+      uint32_t any = 0;
+      for (int32_t i = step * kWordsPerStep; i < (step + 1) * kWordsPerStep; ++i) {
+        any |= i < num_words ? words[first + i] : 0u;
+      }
+      steps |= (any != 0 ? 1u : 0u) << step;
+    }
+    return steps;
+  }
+};
+
+// A team's SetEach, one after another.
+template <typename T, typename ElementOf, typename ValueOf>
+SPECD_INLINE void SetInTurn(const T& team, int32_t i, int32_t end, const ElementOf& element_of,
+                            const ValueOf& value_of, CpuTile* tile) {
+  for (; i < end; ++i) {
+    const int32_t element = element_of(i);
+    if (element >= kTileSize) return;
+    team.Set(element, value_of(i), tile);
+  }
+}
+
 template <typename... Rest>
 SPECD_INLINE int32_t CountOf(const CpuTile& first, const Rest&...) {
   return first.count;

@@ -19,6 +19,8 @@ template <CpuTarget kTarget>
 class ScalarTeam {
  public:
   using Tile = CpuTile;
+  using Mask = CpuMask;
+  static constexpr bool kReadsInPlace = true;
 
   ScalarTeam() = default;
   SPECD_INLINE explicit ScalarTeam(const TeamSeat& seat) : seat_(seat) {}
@@ -49,21 +51,26 @@ class ScalarTeam {
     }
   }
 
-  SPECD_INLINE void ApplyMask(const uint32_t* words, int32_t tile_index, Tile* tile) const {
-    // Words beyond the vocabulary do not exist; elements there are -inf already.
-    const uint32_t* of_tile = words + tile_index * (kTileSize / 32);
-    for (const int32_t step : StepsOf(*tile)) {
-      float* values = Own(step, tile);
-      const uint32_t* of_step = of_tile + step * (kLanes / 32);
-      for (int32_t v = 0; v < tile->CountOf(step); ++v) {
-        if ((of_step[v / 32] >> (v % 32) & 1u) == 0) values[v] = -kInfinity;
-      }
+  SPECD_INLINE static Mask MaskOf(const uint32_t* words, const uint32_t* others, int32_t vocab_size,
+                                  int32_t tile_index) {
+    return {{words, others}, vocab_size, tile_index};
+  }
+  SPECD_INLINE static uint32_t StepsLeft(const Mask& mask) { return mask.StepsLeft(); }
+  SPECD_INLINE void ApplyMask(const Mask& mask, Tile* tile) const {
+    for (const uint32_t* words : mask.masks) {
+      if (words != nullptr) ApplyWords(words, mask.tile_index, tile);
     }
   }
 
   SPECD_INLINE void Set(int32_t element, float value, Tile* tile) const {
     const int32_t step = element / kLanes;
     if (tile->Has(step)) Own(step, tile)[element % kLanes] = value;
+  }
+
+  template <typename ElementOf, typename ValueOf>
+  SPECD_INLINE void SetEach(int32_t i, int32_t end, const ElementOf& element_of,
+                            const ValueOf& value_of, Tile* tile) const {
+    SetInTurn(*this, i, end, element_of, value_of, tile);
   }
 
   SPECD_INLINE void Keep(float value, int32_t last, Tile* tile) const {
@@ -191,6 +198,18 @@ class ScalarTeam {
   }
 
  private:
+  SPECD_INLINE void ApplyWords(const uint32_t* words, int32_t tile_index, Tile* tile) const {
+    // Words beyond the vocabulary do not exist; elements there are -inf already.
+    const uint32_t* of_tile = words + tile_index * (kTileSize / 32);
+    for (const int32_t step : StepsOf(*tile)) {
+      float* values = Own(step, tile);
+      const uint32_t* of_step = of_tile + step * (kLanes / 32);
+      for (int32_t v = 0; v < tile->CountOf(step); ++v) {
+        if ((of_step[v / 32] >> (v % 32) & 1u) == 0) values[v] = -kInfinity;
+      }
+    }
+  }
+
   SPECD_INLINE static float At(const char* step, int32_t v) {
     return LoadElementAs<DType::kFloat32>(step, v);
   }

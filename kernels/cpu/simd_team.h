@@ -19,6 +19,8 @@ inline namespace HWY_NAMESPACE {
 class SimdTeam {
  public:
   using Tile = CpuTile;
+  using Mask = CpuMask;
+  static constexpr bool kReadsInPlace = true;
 
   SimdTeam() = default;
   SPECD_INLINE explicit SimdTeam(const TeamSeat& seat) : seat_(seat) {}
@@ -49,16 +51,14 @@ class SimdTeam {
     }
   }
 
-  SPECD_INLINE void ApplyMask(const uint32_t* words, int32_t tile_index, Tile* tile) const {
-    // Words beyond the vocabulary do not exist; the elements there are -inf already.
-    const auto* bits = reinterpret_cast<const uint8_t*>(words + tile_index * (kTileSize / 32));
-    for (const int32_t step : StepsOf(*tile)) {
-      const uint8_t* of_step = bits + step * (kLanes / 8);
-      const int32_t count = tile->CountOf(step);
-      if (count == kLanes && AllBitsOf(of_step)) continue;
-      Rewrite(step, count, tile, [&](SimdFloat x, int32_t lane) {
-        return Select(SimdMask(hn::LoadMaskBits(FloatTag(), of_step + lane / 8)), x, -kInfinity);
-      });
+  SPECD_INLINE static Mask MaskOf(const uint32_t* words, const uint32_t* others, int32_t vocab_size,
+                                  int32_t tile_index) {
+    return {{words, others}, vocab_size, tile_index};
+  }
+  SPECD_INLINE static uint32_t StepsLeft(const Mask& mask) { return mask.StepsLeft(); }
+  SPECD_INLINE void ApplyMask(const Mask& mask, Tile* tile) const {
+    for (const uint32_t* words : mask.masks) {
+      if (words != nullptr) ApplyWords(words, mask.tile_index, tile);
     }
   }
 
@@ -70,6 +70,12 @@ class SimdTeam {
       CopyStep(values, tile->BufferOf(step));
     }
     tile->buffer[element] = value;
+  }
+
+  template <typename ElementOf, typename ValueOf>
+  SPECD_INLINE void SetEach(int32_t i, int32_t end, const ElementOf& element_of,
+                            const ValueOf& value_of, Tile* tile) const {
+    SetInTurn(*this, i, end, element_of, value_of, tile);
   }
 
   SPECD_INLINE void Keep(float value, int32_t last, Tile* tile) const {
@@ -248,6 +254,19 @@ class SimdTeam {
   }
 
  private:
+  SPECD_INLINE void ApplyWords(const uint32_t* words, int32_t tile_index, Tile* tile) const {
+    // Words beyond the vocabulary do not exist; the elements there are -inf already.
+    const auto* bits = reinterpret_cast<const uint8_t*>(words + tile_index * (kTileSize / 32));
+    for (const int32_t step : StepsOf(*tile)) {
+      const uint8_t* of_step = bits + step * (kLanes / 8);
+      const int32_t count = tile->CountOf(step);
+      if (count == kLanes && AllBitsOf(of_step)) continue;
+      Rewrite(step, count, tile, [&](SimdFloat x, int32_t lane) {
+        return Select(SimdMask(hn::LoadMaskBits(FloatTag(), of_step + lane / 8)), x, -kInfinity);
+      });
+    }
+  }
+
   // Offers kChunk registers of a step to `max`; returns where an element of them was NaN.
   template <typename F, typename... Steps>
   SPECD_INLINE static SimdMask Offer(SimdFloat* max, const F& f, int32_t lane,

@@ -26,6 +26,17 @@ class CudaThread {
     return __reduce_max_sync(kWholeWarp, value);
   }
   __device__ __forceinline__ void SyncWarp() const { __syncwarp(); }
+  // REQUIRES: a block of at most so many warps.
+  static constexpr int32_t kSharingWarpsMax = 4;
+  template <typename Value>
+  __device__ __forceinline__ const Value& Shared(const Value& value) const {
+    __shared__ __align__(16) unsigned char memory[kSharingWarpsMax][sizeof(Value)];
+    Value* const shared = reinterpret_cast<Value*>(memory[warp()]);
+    __syncwarp();
+    if (lane() == 0) *shared = value;
+    __syncwarp();
+    return *shared;
+  }
   __device__ __forceinline__ int32_t Peek(const int32_t* word) const {
     int32_t value = 0;
     if (lane() == 0) {

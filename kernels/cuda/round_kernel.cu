@@ -19,6 +19,8 @@ __device__ void Finish(const FusedRound* round, int32_t part) {
 }
 __device__ volatile FinishFunction finish_function = Finish;
 
+static_assert(kTilePassThreads <= 32 * CudaThread::kSharingWarpsMax);
+
 // RunFusedRound.
 __global__ void __launch_bounds__(kTilePassThreads, kTilePassBlocks)
     RunRoundKernel(const FusedRound* round) {

@@ -171,8 +171,10 @@ TEST_SUITE("unit") {
           const GuardedRow q(dtype, Patterns(random, Kind::kLogits, dtype, vocab_size));
           const int32_t num_words = (vocab_size + 31) / 32;
           GuardedBytes mask(num_words * sizeof(uint32_t));
+          GuardedBytes other(num_words * sizeof(uint32_t));
           for (size_t i = 0; i < num_words * sizeof(uint32_t); ++i) {
             mask.data()[i] = static_cast<char>(random() | random());
+            other.data()[i] = static_cast<char>(random() | random());
           }
           // Whole steps that are allowed or not have ways of their own.
           for (int32_t i = 0; i < num_words * 4; i += kLanes / 8) {
@@ -185,6 +187,7 @@ TEST_SUITE("unit") {
           ask.tile_index = NumTiles(vocab_size) - 1;
           if (random() % 2 == 0) ask.steps = static_cast<uint32_t>(random()) & kAllSteps;
           if (random() % 3 != 0) ask.mask = reinterpret_cast<const uint32_t*>(mask.data());
+          if (random() % 3 == 0) ask.other_mask = reinterpret_cast<const uint32_t*>(other.data());
           const int32_t in_tile = vocab_size - ask.tile_index * kTileSize;
           ask.set_element = static_cast<int32_t>(random() % in_tile);
           ask.keep_last = static_cast<int32_t>(random() % (in_tile + 1)) - 1;

@@ -12,13 +12,14 @@
 
 namespace specd {
 
-// What to ask. `mask` is a row of a MaskView, or null.
+// What to ask. `mask` and `other_mask` are rows of a MaskView, or null.
 struct TeamQuestions {
   RowView p;
   RowView q;
   int32_t tile_index = 0;
   uint32_t steps = kAllSteps;
   const uint32_t* mask = nullptr;
+  const uint32_t* other_mask = nullptr;
   int32_t set_element = 0;
   float keep_value = 0;
   int32_t keep_last = 0;
@@ -203,8 +204,19 @@ void FindTeamFacts(const TeamQuestions& ask, TeamFacts* out) {
   AddReadings(team, ask, p, q, out);
 
   // Written tiles; beyond the end they stay -inf.
-  if (ask.mask != nullptr) team.ApplyMask(ask.mask, ask.tile_index, &p);
+  const typename T::Mask mask =
+      team.MaskOf(ask.mask, ask.other_mask, ask.p.vocab_size, ask.tile_index);
+  out->Add("steps left", team.StepsLeft(mask));
+  team.ApplyMask(mask, &p);
   team.Set(ask.set_element, 3.5f, &p);
+  // Every 37th element from somewhere on.
+  team.SetEach(
+      1, 1 + kTileSize,
+      [&](int32_t i) {
+        const int32_t element = ask.set_element / 3 + 37 * i;
+        return element < count ? element : kTileSize + i;
+      },
+      [&](int32_t i) { return 0.25f * static_cast<float>(i); }, &p);
   AddValues(team, p, count, out);
   AddReadings(team, ask, p, q, out);
   team.Keep(ask.keep_value, ask.keep_last, &p);

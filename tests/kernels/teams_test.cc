@@ -69,10 +69,12 @@ struct TileCase {
   RowView q;
   int32_t tile;
   const uint32_t* mask;
-  int32_t set;   // an element
-  int32_t last;  // an element, and
-  float kept;    // its value
-  bool finite;   // no NaN and no +inf: weights mean something
+  const uint32_t* other_mask;  // or null
+  int32_t set;                 // an element
+  int32_t last;                // an element, and
+  float kept;                  // its value
+  bool finite;                 // no NaN and no +inf: weights mean something
+  int32_t num_writes;
   uint32_t steps = kAllSteps;
 
   int32_t count() const { return std::min(p.vocab_size - tile * kTileSize, kTileSize); }
@@ -151,10 +153,17 @@ void FindFacts(T& team, const TileCase& c, Facts& memory, std::vector<uint64_t>&
   AddOrderFacts(team, c, p, facts);
   AddOrderFacts(team, c, q, facts);
   if (c.finite) AddWeightFacts(team, p, q, facts);
-  team.ApplyMask(c.mask, c.tile, &q);
+  team.ApplyMask(team.MaskOf(c.mask, c.other_mask, c.q.vocab_size, c.tile), &q);
   AddOrderFacts(team, c, q, facts);
   if (c.finite) AddWeightFacts(team, q, p, facts);
   team.Set(c.set, 2.5f, &p);
+  AddOrderFacts(team, c, p, facts);
+  const auto written = [&](int32_t i) {
+    const int32_t element = c.set / 2 + 2 * i * kTileSize / c.num_writes;
+    return element < c.count() ? element : kTileSize + i;
+  };
+  team.SetEach(
+      0, c.num_writes, written, [&](int32_t i) { return c.kept + static_cast<float>(i % 3); }, &p);
   AddOrderFacts(team, c, p, facts);
   team.Keep(c.kept, c.last, &p);
   AddOrderFacts(team, c, p, facts);
@@ -219,12 +228,18 @@ TEST_SUITE("unit") {
         const auto p = rows.Set(0, RowOf(static_cast<Content>(content), random, vocab_size));
         rows.Set(1, RowOf(static_cast<Content>(content), random, vocab_size));
         const std::vector<uint32_t> mask = RandomMask(random, vocab_size);
-        TileCase c{rows.row(0), rows.row(1), 0, mask.data(), 0, 0, 0, false};
+        const std::vector<uint32_t> other = RandomMask(random, vocab_size);
+        TileCase c;
+        c.p = rows.row(0);
+        c.q = rows.row(1);
         c.finite = content != kWithNan && content != kWithInfinities;
         for (c.tile = 0; c.tile < NumTiles(vocab_size); ++c.tile) {
           c.set = static_cast<int32_t>(random() % c.count());
           c.last = static_cast<int32_t>(random() % c.count());
           c.kept = static_cast<float>(p[c.tile * kTileSize + c.last]);
+          c.mask = random() % 4 == 0 ? nullptr : mask.data();
+          c.other_mask = random() % 2 == 0 ? nullptr : other.data();
+          c.num_writes = static_cast<int32_t>(random() % 200);
           c.steps = random() % 2 == 0 ? kAllSteps : static_cast<uint32_t>(random()) & kAllSteps;
           Scalar scalar;
           Facts expected;
@@ -252,12 +267,23 @@ TEST_SUITE("unit") {
       RowMatrix rows({.vocab_size = vocab_size, .num_rows = 1});
       const std::vector<double> row = rows.Set(0, RowOf(kTies, random, vocab_size));
       const std::vector<uint32_t> mask = RandomMask(random, vocab_size);
+      const std::vector<uint32_t> other = RandomMask(random, vocab_size);
       for (int32_t t = 0; t < NumTiles(vocab_size); ++t) {
         const int32_t first = t * kTileSize;
         const int32_t count = std::min(vocab_size - first, kTileSize);
         const auto set = static_cast<int32_t>(random() % count);
         const auto last = static_cast<int32_t>(random() % count);
         const uint32_t steps = static_cast<uint32_t>(random()) | 1u << (set / kLanes);
+        // What SetEach writes, and ids of the tiles behind, which it does not.
+        std::vector<int32_t> written;
+        for (int32_t e = 0; e < count; ++e) {
+          if (e != set && random() % 20 == 0) written.push_back(e);
+        }
+        const size_t num_written = written.size();
+        for (int32_t i = 0; i < 3; ++i) written.push_back(kTileSize + i * kTileSize);
+        std::vector<float> by_writes(count, -1);
+        for (size_t i = 0; i < num_written; ++i) by_writes[written[i]] = static_cast<float>(i % 5);
+        const bool with_other = random() % 2 == 0;
         std::vector<float> kept_values;
         std::vector<TokenId> kept_ids;
         std::vector<float> whole;
@@ -271,6 +297,8 @@ TEST_SUITE("unit") {
           ++num_loaded;
           float x = static_cast<float>(row[first + e]) + 1;
           if ((mask[(first + e) / 32] >> (first + e) % 32 & 1) == 0) x = -INFINITY;
+          if (with_other && (other[(first + e) / 32] >> (first + e) % 32 & 1) == 0) x = -INFINITY;
+          if (by_writes[e] >= 0) x = by_writes[e];
           if (e == set) x = 7;
           if (x < 0 || (x == 0 && e > last)) x = -INFINITY;
           whole.push_back(x);
@@ -288,8 +316,25 @@ TEST_SUITE("unit") {
         Scalar team;
         Scalar::Tile tile;
         team.Load(rows.row(0), t, steps & kAllSteps, PlusOne{}, &tile);
-        team.ApplyMask(mask.data(), t, &tile);
+        const uint32_t* const others = with_other ? other.data() : nullptr;
+        const Scalar::Mask both = team.MaskOf(mask.data(), others, vocab_size, t);
+        // A step in which both leave an id is needed, and one in which either has no bit is not.
+        uint32_t needed = 0;
+        uint32_t has_bits[2] = {};
+        for (int32_t e = 0; e < count; ++e) {
+          const int32_t id = first + e;
+          const uint32_t step = 1u << (e / kLanes);
+          const uint32_t words[2] = {mask[id / 32], with_other ? other[id / 32] : ~0u};
+          if ((words[0] & words[1]) >> id % 32 & 1) needed |= step;
+          for (int i = 0; i < 2; ++i) has_bits[i] |= words[i] != 0 ? step : 0;
+        }
+        CHECK((team.StepsLeft(both) & needed) == needed);
+        CHECK((team.StepsLeft(both) & ~(has_bits[0] & has_bits[1])) == 0);
+        team.ApplyMask(both, &tile);
         team.Set(set, 7, &tile);
+        team.SetEach(
+            0, static_cast<int32_t>(written.size()), [&](int32_t i) { return written[i]; },
+            [&](int32_t i) { return static_cast<float>(i % 5); }, &tile);
         // What was not loaded cannot be set.
         for (int32_t s = 0; s < kStepsPerTile; ++s) {
           if ((steps >> s & 1) == 0) team.Set(s * kLanes + 3, 9, &tile);
@@ -324,7 +369,9 @@ TEST_SUITE("unit") {
     Scalar::Tile tile;
     for (int change = 0; change < 3; ++change) {
       team.Load(rows.row(0), 0, kAllSteps, Identity{}, &tile);
-      if (change == 0) team.ApplyMask(mask.data(), 0, &tile);
+      if (change == 0) {
+        team.ApplyMask(team.MaskOf(mask.data(), nullptr, kTileSize, 0), &tile);
+      }
       if (change == 1) team.Set(5, 9, &tile);
       if (change == 2) team.Keep(2, 0, &tile);
       team.Load(rows.row(0), 0, kAllSteps, Identity{}, &tile);

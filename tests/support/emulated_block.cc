@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/context/fiber.hpp>
 #include <boost/context/fixedsize_stack.hpp>
+#include <cstring>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -114,8 +115,10 @@ class EmulatedBlock {
         num_threads_(options.num_threads),
         block_(options.block),
         num_blocks_(options.num_blocks),
+        shared_(num_threads_ / kWarpSize),
         random_(options.schedule_seed),
         body_(body) {
+    std::memset(shared_.data(), kPoison, shared_.size() * sizeof(WarpMemory));
     for (int32_t i = 0; i < num_threads_; ++i) {
       SPECD_CHECK(ThreadAt(i).block == nullptr);
       ThreadAt(i).block = this;
@@ -139,6 +142,7 @@ class EmulatedBlock {
   int32_t num_warps() const { return num_threads_ / kWarpSize; }
   int32_t block() const { return block_; }
   int32_t num_blocks() const { return num_blocks_; }
+  void* SharedOf(int32_t warp) { return shared_[warp].bytes; }
 
   // Called on a thread's own stack: gives way until the scheduler has an answer.
   uint32_t Wait(int32_t index, Waiting waiting, uint32_t value, int32_t source) {
@@ -152,6 +156,10 @@ class EmulatedBlock {
   }
 
  private:
+  struct WarpMemory {
+    alignas(16) unsigned char bytes[EmulatedThread::kSharedBytes];
+  };
+
   // At least `count` threads; they stay where they are for ever.
   static const std::vector<ThreadState*>& ThreadsOfProcess(int32_t count) {
     static auto* const threads = new std::vector<ThreadState*>();
@@ -268,6 +276,7 @@ class EmulatedBlock {
   const int32_t num_threads_;
   const int32_t block_;
   const int32_t num_blocks_;
+  std::vector<WarpMemory> shared_;
   std::mt19937_64 random_;
   const std::function<void(EmulatedThread)>& body_;
   std::string error_;
@@ -296,6 +305,8 @@ int32_t EmulatedThread::LargestOfWarp(int32_t value) const {
 }
 
 void EmulatedThread::SyncWarp() const { Ballot(true); }
+
+void* EmulatedThread::SharedMemory() const { return block_->SharedOf(warp()); }
 
 bool EmulatedThread::IsLastToArrive(int32_t* counter, int32_t num_arrivals) const {
   SyncWarp();

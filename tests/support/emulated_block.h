@@ -9,8 +9,10 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <string>
+#include <type_traits>
 
 #include "kernels/bodies/warp_team.h"
 
@@ -44,8 +46,22 @@ class EmulatedThread {
     if (lane() == 0) *word = value;
   }
   bool IsLastToArrive(int32_t* counter, int32_t num_arrivals) const;
+  template <typename Value>
+  const Value& Shared(const Value& value) const {
+    static_assert(std::is_trivially_copyable_v<Value> && sizeof(Value) <= kSharedBytes);
+    void* const shared = SharedMemory();
+    SyncWarp();
+    if (lane() == 0) std::memcpy(shared, &value, sizeof(Value));
+    SyncWarp();
+    return *static_cast<const Value*>(shared);
+  }
 
  private:
+  friend class EmulatedBlock;
+  static constexpr size_t kSharedBytes = 512;
+
+  void* SharedMemory() const;  // of the warp
+
   EmulatedBlock* block_;
   int32_t index_;
 };
