@@ -135,6 +135,7 @@ template <typename T>
 concept Team = requires(T team, const T const_team, typename T::Tile tile, const RowView& row,
                         int32_t index, uint64_t threshold, const uint32_t* words, float* values,
                         TokenId* ids) {
+  typename T::Mask;
   { T::kReadsInPlace } -> std::convertible_to<bool>;
   { const_team.group() } -> std::same_as<int32_t>;
   { const_team.num_groups() } -> std::same_as<int32_t>;

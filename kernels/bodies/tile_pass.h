@@ -13,7 +13,8 @@
 //                               which then sees what the others wrote before they arrived
 //   Peek(word)                  a word that others may write meanwhile: one value for the warp
 //   Note(value, word), NoteLargest(value, word)   writes it, or raises it to the value
-//   Shared(value)             lane 0's value, in memory of the warp, until the next of its type
+//   Shared(value)             lane 0's value, in memory of the warp; the next value of the type,
+//                             wherever it is shared, takes its place
 #pragma once
 
 #include "kernels/bodies/chain_rows.h"
@@ -112,7 +113,6 @@ SPECD_INLINE bool IsLastWithRow(const Thread& thread, const FusedRound& round, c
 // What a warp has to know of a part while it reads its tiles.
 struct PartOfRow {
   Row row;
-  bool plain = false;  // nothing changes its elements
   bool with_sums = false;
   float scale = 0;
   int32_t end = 0;  // of the tiles
@@ -122,12 +122,11 @@ template <typename Thread>
 SPECD_INLINE PartOfRow PartToRead(const Thread& thread, const FusedRound& round,
                                   const AheadRow& row, int32_t end) {
   PartOfRow part;
-  part.plain = (row.flags & kAheadPlain) != 0;
   part.with_sums = (row.flags & kAheadSums) != 0;
   part.scale = row.scale;
   part.end = end;
   part.stats = StatsOf(round, row);
-  if (part.plain) {
+  if ((row.flags & kAheadPlain) != 0) {  // nothing changes its elements
     part.row.view = RowAt(IsTargetSlot(row.slot) ? round.batch.target : round.batch.draft, row.row);
     return part;
   }

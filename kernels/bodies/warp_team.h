@@ -112,7 +112,8 @@ class WarpTeam : private WarpLanes<Thread> {
 
   // Of this thread's elements: bit 8 (s % 4) + j of word s / 4 is that of [s][j].
   struct Mask {
-    uint32_t words[kStepsPerTile / 4];
+    uint32_t words[2];
+    static_assert(kStepsPerTile == 2 * 4);
   };
 
   // A thread's 8 elements of one step have their bits in one byte of one word. Words beyond the

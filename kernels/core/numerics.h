@@ -128,7 +128,7 @@ SPECD_INLINE bool IsMiddling(float x) {
   const uint32_t size = BitsOf(x) & 0x7FFFFFFFu;
   return size >= BitsOf(0x1p-60f) && size <= BitsOf(0x1p60f);
 }
-// Just below a power of two an inverse that is off by an ulp does not always become the best one.
+// Just below a power of two an inverse that is off by an ulp may end in another quotient.
 SPECD_INLINE bool IsMiddlingDivisor(float x) {
   return IsMiddling(x) && (BitsOf(x) & 0x7FFFFFu) < 0x7FFFF0u;
 }
@@ -154,7 +154,7 @@ SPECD_INLINE float QuotientByDoubles(double a, double b, double inverse) {
   // inf, NaN, or a zero whose sign would be lost below.
   if (rough == 0.0 || rough - rough != 0.0) return static_cast<float>(rough);
   double better = inverse;
-  for (int step = 0; step < 3; ++step) better = Fma(Fma(-b, better, 1.0), better, better);
+  for (int step = 0; step < 2; ++step) better = Fma(Fma(-b, better, 1.0), better, better);
   const double quotient = a * better;
   return static_cast<float>(Fma(Fma(-b, quotient, a), better, quotient));
 }

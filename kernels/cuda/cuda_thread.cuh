@@ -2,6 +2,8 @@
 // block whose size is a multiple of 32.
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/bodies/warp_team.h"
 
 namespace specd {
@@ -30,6 +32,7 @@ class CudaThread {
   static constexpr int32_t kSharingWarpsMax = 4;
   template <typename Value>
   __device__ __forceinline__ const Value& Shared(const Value& value) const {
+    static_assert(std::is_trivially_copyable_v<Value> && alignof(Value) <= 16);
     __shared__ __align__(16) unsigned char memory[kSharingWarpsMax][sizeof(Value)];
     Value* const shared = reinterpret_cast<Value*>(memory[warp()]);
     __syncwarp();

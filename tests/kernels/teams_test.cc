@@ -12,6 +12,7 @@
 
 #include "kernels/bodies/team.h"
 #include "kernels/cpu/scalar_team.h"
+#include "tests/kernels/masked_steps.h"
 #include "tests/support/emulated_block.h"
 #include "tests/support/rows.h"
 
@@ -153,7 +154,12 @@ void FindFacts(T& team, const TileCase& c, Facts& memory, std::vector<uint64_t>&
   AddOrderFacts(team, c, p, facts);
   AddOrderFacts(team, c, q, facts);
   if (c.finite) AddWeightFacts(team, p, q, facts);
-  team.ApplyMask(team.MaskOf(c.mask, c.other_mask, c.q.vocab_size, c.tile), &q);
+  const typename T::Mask mask = team.MaskOf(c.mask, c.other_mask, c.q.vocab_size, c.tile);
+  const MaskedSteps steps(c.mask, c.other_mask, c.tile * kTileSize, c.count());
+  const bool is_masked = c.mask != nullptr || c.other_mask != nullptr;
+  facts.push_back(team.StepsLeft(mask) & steps.needed);
+  facts.push_back(is_masked ? team.StepsLeft(mask) & ~steps.bits : 0);
+  team.ApplyMask(mask, &q);
   AddOrderFacts(team, c, q, facts);
   if (c.finite) AddWeightFacts(team, q, p, facts);
   team.Set(c.set, 2.5f, &p);
@@ -318,18 +324,9 @@ TEST_SUITE("unit") {
         team.Load(rows.row(0), t, steps & kAllSteps, PlusOne{}, &tile);
         const uint32_t* const others = with_other ? other.data() : nullptr;
         const Scalar::Mask both = team.MaskOf(mask.data(), others, vocab_size, t);
-        // A step in which both leave an id is needed, and one in which either has no bit is not.
-        uint32_t needed = 0;
-        uint32_t has_bits[2] = {};
-        for (int32_t e = 0; e < count; ++e) {
-          const int32_t id = first + e;
-          const uint32_t step = 1u << (e / kLanes);
-          const uint32_t words[2] = {mask[id / 32], with_other ? other[id / 32] : ~0u};
-          if ((words[0] & words[1]) >> id % 32 & 1) needed |= step;
-          for (int i = 0; i < 2; ++i) has_bits[i] |= words[i] != 0 ? step : 0;
-        }
-        CHECK((team.StepsLeft(both) & needed) == needed);
-        CHECK((team.StepsLeft(both) & ~(has_bits[0] & has_bits[1])) == 0);
+        const MaskedSteps masked(mask.data(), others, first, count);
+        CHECK((team.StepsLeft(both) & masked.needed) == masked.needed);
+        CHECK((team.StepsLeft(both) & ~masked.bits) == 0);
         team.ApplyMask(both, &tile);
         team.Set(set, 7, &tile);
         team.SetEach(

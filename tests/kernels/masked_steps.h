@@ -1,0 +1,30 @@
+// MaskedSteps: what a team may say of the steps that two masks leave, from the masks bit by bit.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/bodies/tiles.h"
+
+namespace specd {
+
+// The steps of a tile in which two masks leave an id, which have to be read, and those in which
+// both have a bit: no others need be. The second mask may be null.
+struct MaskedSteps {
+  uint32_t needed = 0;
+  uint32_t bits = 0;
+
+  MaskedSteps(const uint32_t* mask, const uint32_t* other, int32_t first_id, int32_t count) {
+    uint32_t with_bits[2] = {};
+    for (int32_t e = 0; e < count; ++e) {
+      const int32_t id = first_id + e;
+      const uint32_t step = 1u << (e / kLanes);
+      const uint32_t words[2] = {mask != nullptr ? mask[id / 32] : ~0u,
+                                 other != nullptr ? other[id / 32] : ~0u};
+      if (((words[0] & words[1]) >> id % 32 & 1) != 0) needed |= step;
+      for (int i = 0; i < 2; ++i) with_bits[i] |= words[i] != 0 ? step : 0;
+    }
+    bits = with_bits[0] & with_bits[1];
+  }
+};
+
+}  // namespace specd
