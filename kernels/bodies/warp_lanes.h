@@ -14,6 +14,14 @@ class WarpLanes {
  public:
   static constexpr int32_t kWarpSize = 32;
 
+  // Of what each thread has summed for its 8 neighbouring virtual lanes, as the tree of tiles.h.
+  SPECD_INLINE float SumOfLanes(const float (&sum)[8]) {
+    float total = ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
+    SPECD_UNROLL
+    for (int32_t mask = 1; mask < kWarpSize; mask *= 2) total += ShuffleXor(total, mask);
+    return total;
+  }
+
  protected:
   SPECD_INLINE explicit WarpLanes(const Thread& thread) : thread_(thread) {}
 
@@ -34,6 +42,16 @@ class WarpLanes {
     __builtin_memcpy(&bits, &value, sizeof(bits));
     bits = ShuffleValue(bits, source);
     __builtin_memcpy(&value, &bits, sizeof(bits));
+    return value;
+  }
+
+  // Of integers, whose sums have no order.
+  template <typename Value>
+  SPECD_INLINE Value SumOfWarp(Value value) {
+    SPECD_UNROLL
+    for (int32_t mask = 1; mask < kWarpSize; mask *= 2) {
+      value += ShuffleValue(value, thread_.lane() ^ mask);
+    }
     return value;
   }
 

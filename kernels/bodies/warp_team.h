@@ -27,6 +27,7 @@
 #include "kernels/bodies/team.h"
 #include "kernels/bodies/warp_lanes.h"
 #include "kernels/bodies/warp_load.h"
+#include "kernels/bodies/warp_mask.h"
 #include "kernels/core/elements.h"
 
 namespace specd {
@@ -38,13 +39,15 @@ class WarpTeam : private WarpLanes<Thread> {
   using Lanes::LargestOfLanes;
   using Lanes::LowestBit;
   using Lanes::ShuffleValue;
-  using Lanes::ShuffleXor;
+  using Lanes::SumOfWarp;
   using Lanes::thread_;
 
  public:
   using Lanes::kWarpSize;
+  using Lanes::SumOfLanes;
   static constexpr int32_t kLanesPerThread = kLanes / kWarpSize;
   static constexpr bool kReadsInPlace = false;
+  using Mask = WarpMask;
 
   // This thread's elements: [step][j] is element step * 256 + 8 * lane + j of the tile. Loops over
   // them have constant bounds and never stop early, so that the compiler unrolls them: an array
@@ -110,47 +113,25 @@ class WarpTeam : private WarpLanes<Thread> {
     }
   }
 
-  // Of this thread's elements: bit 8 (s % 4) + j of word s / 4 is that of [s][j].
-  struct Mask {
-    uint32_t words[2];
-    static_assert(kStepsPerTile == 2 * 4);
-  };
-
-  // A thread's 8 elements of one step have their bits in one byte of one word. Words beyond the
-  // vocabulary do not exist.
   SPECD_INLINE Mask MaskOf(const uint32_t* words, const uint32_t* others, int32_t vocab_size,
                            int32_t tile_index) const {
-    Mask mask = {{~0u, ~0u}};
-    if (words == nullptr && others == nullptr) return mask;
-    mask = {};
-    const TokenId first = tile_index * kTileSize + ElementAt(0, 0);
-    const int32_t word_of_first = first / 32;
-    SPECD_UNROLL
-    for (int32_t step = 0; step < kStepsPerTile; ++step) {
-      if (step * kLanes >= vocab_size - first) continue;
-      const int32_t word = word_of_first + step * (kLanes / 32);
-      uint32_t allowed = words == nullptr ? ~0u : words[word];
-      allowed &= others == nullptr ? ~0u : others[word];
-      mask.words[step / 4] |= (allowed >> (first % 32) & 0xFFu) << (8 * (step % 4));
-    }
-    return mask;
+    return Mask::Of(words, others, vocab_size, tile_index, thread_.lane());
   }
   SPECD_INLINE uint32_t StepsLeft(const Mask& mask) const {
-    if (thread_.Ballot(!AllowsAll(mask)) == 0) return kAllSteps;
+    if (thread_.Ballot(!mask.AllowsAll()) == 0) return kAllSteps;
     uint32_t steps = 0;
     SPECD_UNROLL
     for (int32_t step = 0; step < kStepsPerTile; ++step) {
-      const uint32_t left = mask.words[step / 4] >> (8 * (step % 4)) & 0xFFu;
-      steps |= (thread_.Ballot(left != 0) != 0 ? 1u : 0u) << step;
+      steps |= (thread_.Ballot(mask.AllowsAnyOf(step)) != 0 ? 1u : 0u) << step;
     }
     return steps;
   }
   // Elements beyond the row's end are -inf already.
   SPECD_INLINE void ApplyMask(const Mask& mask, Tile* tile) const {
-    if (AllowsAll(mask)) return;
+    if (mask.AllowsAll()) return;
     ForEachElement([&](int32_t step, int32_t j) {
       float& x = tile->values[step][j];
-      x = (mask.words[step / 4] >> (8 * (step % 4) + j) & 1u) != 0 ? x : -kInfinity;
+      x = mask.Allows(step, j) ? x : -kInfinity;
     });
   }
 
@@ -221,13 +202,6 @@ class WarpTeam : private WarpLanes<Thread> {
     ForEachElement([&](int32_t step, int32_t j) { sum[j] += f(tiles.values[step][j]...); });
     return SumOfLanes(sum);
   }
-  // Of the sums of each of the thread's lanes, as a tree.
-  SPECD_INLINE float SumOfLanes(const float (&sum)[kLanesPerThread]) {
-    float total = ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
-    SPECD_UNROLL
-    for (int32_t mask = 1; mask < kWarpSize; mask *= 2) total += ShuffleXor(total, mask);
-    return total;
-  }
 
   template <typename F>
   SPECD_INLINE int32_t Count(const F& f, const Tile& tile) {
@@ -235,11 +209,7 @@ class WarpTeam : private WarpLanes<Thread> {
     ForEachElement([&](int32_t step, int32_t j) {
       count += Has(tile, step, j) && f(tile.values[step][j]) ? 1 : 0;
     });
-    SPECD_UNROLL
-    for (int32_t mask = 1; mask < kWarpSize; mask *= 2) {
-      count += ShuffleValue(count, thread_.lane() ^ mask);
-    }
-    return count;
+    return SumOfWarp(count);
   }
 
   template <typename F, typename... Tiles>
@@ -249,10 +219,7 @@ class WarpTeam : private WarpLanes<Thread> {
     for (int32_t step = 0; step < kStepsPerTile; ++step) {
       sum += StepWeight(f, exponent, step, tiles...);
     }
-    SPECD_UNROLL
-    for (int32_t mask = 1; mask < kWarpSize; mask *= 2)
-      sum += ShuffleValue(sum, thread_.lane() ^ mask);
-    return sum;
+    return SumOfWarp(sum);
   }
 
   // Element order is step, then lane, then j: the prefix goes step by step, and inside a step by a
@@ -397,10 +364,6 @@ class WarpTeam : private WarpLanes<Thread> {
       packed = ShuffleValue(end, kWarpSize - 1);
     }
     return packed;
-  }
-
-  SPECD_INLINE static bool AllowsAll(const Mask& mask) {
-    return (mask.words[0] & mask.words[1]) == ~0u;
   }
 
   // Is this an element of the row that was loaded?

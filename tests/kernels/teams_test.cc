@@ -12,7 +12,7 @@
 
 #include "kernels/bodies/team.h"
 #include "kernels/cpu/scalar_team.h"
-#include "tests/kernels/masked_steps.h"
+#include "tests/kernels/mask_cases.h"
 #include "tests/support/emulated_block.h"
 #include "tests/support/rows.h"
 
@@ -204,18 +204,6 @@ std::vector<double> RowOf(Content content, std::mt19937_64& random, int32_t voca
       break;
   }
   return row;
-}
-
-// Exactly as many words as a row has, so that reading more is an error that AddressSanitizer sees.
-std::vector<uint32_t> RandomMask(std::mt19937_64& random, int32_t vocab_size) {
-  std::vector<uint32_t> words((vocab_size + 31) / 32);
-  for (uint32_t& word : words) word = static_cast<uint32_t>(random());
-  // Some steps are allowed as a whole, or not at all.
-  for (size_t i = 0; i < words.size(); ++i) {
-    const uint64_t of_step = (i / (kLanes / 32)) * 7 % 5;
-    if (of_step < 2) words[i] = of_step == 0 ? 0 : ~0u;
-  }
-  return words;
 }
 
 TEST_SUITE("unit") {

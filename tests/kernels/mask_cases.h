@@ -1,7 +1,11 @@
-// MaskedSteps: what a team may say of the steps that two masks leave, from the masks bit by bit.
+// Masks for tests of teams: random ones, and what a team may say of the steps that two of them
+// leave, found bit by bit. Pure functions.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <random>
+#include <vector>
 
 #include "kernels/bodies/tiles.h"
 
@@ -26,5 +30,17 @@ struct MaskedSteps {
     bits = with_bits[0] & with_bits[1];
   }
 };
+
+// Exactly as many words as a row has, so that reading more is an error that AddressSanitizer sees.
+inline std::vector<uint32_t> RandomMask(std::mt19937_64& random, int32_t vocab_size) {
+  std::vector<uint32_t> words((vocab_size + 31) / 32);
+  for (uint32_t& word : words) word = static_cast<uint32_t>(random());
+  // Some steps are allowed as a whole, or not at all.
+  for (size_t i = 0; i < words.size(); ++i) {
+    const uint64_t of_step = (i / (kLanes / 32)) * 7 % 5;
+    if (of_step < 2) words[i] = of_step == 0 ? 0 : ~0u;
+  }
+  return words;
+}
 
 }  // namespace specd
