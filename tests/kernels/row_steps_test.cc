@@ -87,6 +87,34 @@ TEST_SUITE("unit") {
     }
   }
 
+  // No id has an edit here: edits look at both masks for themselves.
+  TEST_CASE("CONTRACT 3.1: an id needs both masks, in any tile") {
+    std::mt19937_64 random(31);
+    for (const int vocab_size : {5, 300, 2049, 4500}) {
+      for (int repeat = 0; repeat < 4; ++repeat) {
+        RowCase c{.row = RandomLogits(random, vocab_size)};
+        const auto random_mask = [&] {
+          std::vector<bool> mask(c.row.size());
+          for (size_t id = 0; id < mask.size(); ++id) mask[id] = random() % 3 != 0;
+          mask[2] = true;
+          return mask;
+        };
+        c.steps.allowed = random_mask();
+        if (repeat % 2 == 1) c.steps.mask = random_mask();
+        const std::vector<double> law = CheckRowLaw(c);
+        int best = 2;
+        for (int id = 0; id < vocab_size; ++id) {
+          const auto place = static_cast<size_t>(id);
+          const bool stands =
+              c.steps.allowed[place] && (c.steps.mask.empty() || c.steps.mask[place]);
+          if (!stands) CHECK(law[place] == 0);
+          if (stands && c.row[place] > c.row[static_cast<size_t>(best)]) best = id;
+        }
+        CHECK(KernelRow(c).Greedy() == best);
+      }
+    }
+  }
+
   TEST_CASE("CONTRACT 3.3: min_tokens yields where the grammar allows only ends") {
     oracle::Steps steps{.end_ids = {1, 2}, .below_min_tokens = true};
     steps.mask = {false, true, true, false};
