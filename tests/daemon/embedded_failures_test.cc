@@ -89,7 +89,7 @@ struct CaptureFixture : test::GraphDevice {
 };
 
 TEST_SUITE("unit") {
-  TEST_CASE("specd_open on a stream that captures is refused for now, and spoils no capture") {
+  TEST_CASE("specd_open on a stream that captures is refused, and spoils no capture") {
     test::GraphDevice f;
     int stream = 0;
     specd_options options;
