@@ -114,6 +114,18 @@ struct CpuMask {
   }
 };
 
+// What the teams have in common about masks.
+class CpuMasking {
+ public:
+  using Mask = CpuMask;
+
+  SPECD_INLINE static Mask MaskOf(const uint32_t* words, const uint32_t* others, int32_t vocab_size,
+                                  int32_t tile_index) {
+    return {{words, others}, vocab_size, tile_index};
+  }
+  SPECD_INLINE static uint32_t StepsLeft(const Mask& mask) { return mask.StepsLeft(); }
+};
+
 // A team's SetEach, one after another.
 template <typename T, typename ElementOf, typename ValueOf>
 SPECD_INLINE void SetInTurn(const T& team, int32_t i, int32_t end, const ElementOf& element_of,

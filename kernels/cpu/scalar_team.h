@@ -16,10 +16,9 @@
 namespace specd {
 
 template <CpuTarget kTarget>
-class ScalarTeam {
+class ScalarTeam : public CpuMasking {
  public:
   using Tile = CpuTile;
-  using Mask = CpuMask;
   static constexpr bool kReadsInPlace = true;
 
   ScalarTeam() = default;
@@ -51,11 +50,6 @@ class ScalarTeam {
     }
   }
 
-  SPECD_INLINE static Mask MaskOf(const uint32_t* words, const uint32_t* others, int32_t vocab_size,
-                                  int32_t tile_index) {
-    return {{words, others}, vocab_size, tile_index};
-  }
-  SPECD_INLINE static uint32_t StepsLeft(const Mask& mask) { return mask.StepsLeft(); }
   SPECD_INLINE void ApplyMask(const Mask& mask, Tile* tile) const {
     for (const uint32_t* words : mask.masks) {
       if (words != nullptr) ApplyWords(words, mask.tile_index, tile);
