@@ -7,8 +7,8 @@
 #include <string_view>
 #include <utility>
 
-#include "daemon/cpus.h"
-#include "ipc/zmq_socket.h"
+#include "daemon/base/cpus.h"
+#include "ipc/sockets/zmq_socket.h"
 
 namespace specd {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "daemon/model_profile.h"
+#include "daemon/session/model_profile.h"
 
 namespace specd {
 

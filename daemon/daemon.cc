@@ -16,16 +16,16 @@
 #include <thread>
 #include <utility>
 
-#include "daemon/control_server.h"
+#include "daemon/base/logging.h"
+#include "daemon/base/mps.h"
+#include "daemon/base/version.h"
 #include "daemon/daemon_device.h"
-#include "daemon/logging.h"
-#include "daemon/mps.h"
-#include "daemon/publisher.h"
-#include "daemon/shared_names.h"
-#include "daemon/text_worker.h"
-#include "daemon/verify_loop.h"
-#include "daemon/version.h"
-#include "ipc/error.h"
+#include "daemon/server/control_server.h"
+#include "daemon/server/verify_loop.h"
+#include "daemon/session/shared_names.h"
+#include "daemon/text/publisher.h"
+#include "daemon/text/text_worker.h"
+#include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 
 namespace specd {

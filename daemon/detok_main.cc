@@ -16,10 +16,10 @@
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "absl/flags/usage_config.h"
+#include "daemon/base/logging.h"
+#include "daemon/base/version.h"
 #include "daemon/config.h"
-#include "daemon/logging.h"
-#include "daemon/text_worker.h"
-#include "daemon/version.h"
+#include "daemon/text/text_worker.h"
 
 ABSL_FLAG(std::string, specd, "unix:/run/specd/specd.sock",
           "the daemon's socket; the endpoints below default to those beside it");

@@ -12,10 +12,10 @@
 #include "absl/flags/usage.h"
 #include "absl/flags/usage_config.h"
 #include "absl/strings/numbers.h"
+#include "daemon/base/logging.h"
+#include "daemon/base/version.h"
 #include "daemon/config.h"
 #include "daemon/daemon.h"
-#include "daemon/logging.h"
-#include "daemon/version.h"
 
 ABSL_FLAG(std::string, listen, "unix:/run/specd/specd.sock", "unix socket that engines attach to");
 ABSL_FLAG(std::string, device, "cpu", "where rounds run: cpu or cuda");

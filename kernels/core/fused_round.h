@@ -1,7 +1,7 @@
 // FusedRound: a round as GpuDriver::LaunchRound takes it: rows that are read by whoever comes by
 // and judged by whoever is last with them, and tasks that are decided by who is last with theirs.
 //
-// kernels/bodies/fused_round.h runs it; kernels/bodies/list_rows.h lists its rows. Plain data:
+// kernels/warps/fused_round.h runs it; kernels/warps/list_rows.h lists its rows. Plain data:
 // whoever makes one keeps its memory alive.
 #pragma once
 

@@ -81,7 +81,7 @@ class GpuDriver {
   virtual GpuResult LaunchRound(const FusedRound* round, const RoundBounds& bounds) = 0;
 
   // What surrounds LaunchRound where rounds are staged after they were enqueued: TakeStaged and the
-  // fetch of what it took, and EndStaged (kernels/bodies/staged_turn.h), which writes a word of
+  // fetch of what it took, and EndStaged (kernels/warps/staged_turn.h), which writes a word of
   // plan.done behind everything that was enqueued before it, if the turn has a round. The end also
   // serves rounds that were enqueued when they were known: of the plan it looks at num_areas, done
   // and turn alone.

@@ -1,5 +1,5 @@
 // What a launch of a staged round is given by value, and what its turns leave in device memory for
-// one another. kernels/bodies/staged_turn.h says what is done with it.
+// one another. kernels/warps/staged_turn.h says what is done with it.
 //
 // Plain data.
 #pragma once

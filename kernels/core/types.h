@@ -1,7 +1,7 @@
 // The words that every folder may use: token ids, data types of rows, views of tensors.
 //
 // Plain data, standard library only. A view owns nothing: whoever makes one answers for the memory
-// behind it and for its bounds (outside numbers are checked in ipc/region.h, once).
+// behind it and for its bounds (outside numbers are checked in ipc/memory/region.h, once).
 #pragma once
 
 #include <cstddef>

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/bodies/fused_round.h"
 #include "kernels/cuda/next_tokens.h"
 #include "kernels/cuda/staged_round.h"
+#include "kernels/warps/fused_round.h"
 
 namespace specd {
 

@@ -4,7 +4,7 @@
 
 #include <type_traits>
 
-#include "kernels/bodies/warp_team.h"
+#include "kernels/warps/warp_team.h"
 
 namespace specd {
 

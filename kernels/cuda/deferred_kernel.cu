@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-#include "kernels/bodies/fused_round.h"
 #include "kernels/cuda/cuda_thread.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/round_kernels.h"
 #include "kernels/cuda/round_of_block.cuh"
+#include "kernels/warps/fused_round.h"
 
 namespace specd {
 

@@ -1,7 +1,7 @@
 // DoneWord: how the host learns that a round is over without a synchronization: it looks at a word
 // of pinned memory, which the last launch of the round writes behind everything else of it.
 //
-// The launch is the one that ends staged rounds (kernels/bodies/staged_turn.h), with one area that
+// The launch is the one that ends staged rounds (kernels/warps/staged_turn.h), with one area that
 // always has a round. Not for several threads at once; the driver must live longer.
 #pragma once
 

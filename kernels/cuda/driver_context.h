@@ -1,6 +1,6 @@
 // A device's primary context, through the driver. Thin on purpose, because only a machine with a
-// GPU runs it; what can be decided without one is decided above it (ipc/device_region.h). Safe from
-// any thread, as the driver is.
+// GPU runs it; what can be decided without one is decided above it (ipc/memory/device_region.h).
+// Safe from any thread, as the driver is.
 #pragma once
 
 #include <memory>

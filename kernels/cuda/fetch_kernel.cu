@@ -1,7 +1,7 @@
-#include "kernels/bodies/fetch.h"
 #include "kernels/cuda/cuda_thread.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/round_kernels.h"
+#include "kernels/warps/fetch.h"
 
 namespace specd {
 

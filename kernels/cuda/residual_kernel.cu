@@ -1,10 +1,10 @@
 #include <algorithm>
 
-#include "kernels/bodies/residual_pass.h"
 #include "kernels/cuda/cuda_thread.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/round_kernels.h"
 #include "kernels/cuda/round_of_block.cuh"
+#include "kernels/warps/residual_pass.h"
 
 namespace specd {
 

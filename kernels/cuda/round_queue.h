@@ -3,7 +3,7 @@
 //
 // Enqueue puts launches on the engine's stream, which may be capturing. Stage writes a round into
 // one of a few areas of pinned memory; the next turn of those launches fetches and runs it, or does
-// nothing where none is staged (kernels/bodies/staged_turn.h). Collect looks at a word that the
+// nothing where none is staged (kernels/warps/staged_turn.h). Collect looks at a word that the
 // turn has written to host memory. Neither waits, and after the first Enqueue or Stage, which takes
 // all memory, nothing is allocated. Answers are those of CudaBackend::Run, to the bit.
 //

@@ -1,8 +1,8 @@
-#include "kernels/bodies/fetch.h"
-#include "kernels/bodies/staged_turn.h"
 #include "kernels/cuda/cuda_thread.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/round_kernels.h"
+#include "kernels/warps/fetch.h"
+#include "kernels/warps/staged_turn.h"
 
 namespace specd {
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "kernels/bodies/list_rows.h"
 #include "kernels/bodies/resolve.h"
-#include "kernels/bodies/tile_pass.h"
+#include "kernels/warps/list_rows.h"
+#include "kernels/warps/tile_pass.h"
 
 namespace specd {
 

@@ -1,8 +1,8 @@
 #include "kernels/bodies/transform.h"
-#include "kernels/bodies/warp_team.h"
 #include "kernels/cuda/cuda_thread.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/round_kernels.h"
+#include "kernels/warps/warp_team.h"
 
 namespace specd {
 

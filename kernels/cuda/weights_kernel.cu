@@ -3,10 +3,10 @@
 // and in no kernel that answers: its bits are the device's.
 #include <algorithm>
 
-#include "kernels/bodies/tile_pass.h"
 #include "kernels/cuda/cuda_thread.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/round_kernels.h"
+#include "kernels/warps/tile_pass.h"
 
 namespace specd {
 

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "ipc/control.h"
-#include "ipc/error.h"
+#include "ipc/base/error.h"
+#include "ipc/control/control.h"
 #include "kernels/core/check.h"
 
 namespace specd {

@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "ipc/round_channel.h"
+#include "ipc/segment/round_channel.h"
 #include "kernels/core/check.h"
 
 namespace specd {

@@ -1,11 +1,11 @@
 // Any payload from a publisher or a detokenizer: decoding ends, and what it accepts keeps the
-// promises of ipc/token_event.h and is written and read again with the same bytes.
+// promises of ipc/events/token_event.h and is written and read again with the same bytes.
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
-#include "ipc/token_event.h"
+#include "ipc/events/token_event.h"
 #include "kernels/core/check.h"
 
 namespace specd {

@@ -7,11 +7,11 @@
 #include <sstream>
 #include <string>
 
-#include "ipc/control.h"
+#include "ipc/control/control.h"
+#include "ipc/events/token_event.h"
 #include "ipc/include/specd/specd.h"
-#include "ipc/round_channel.h"
-#include "ipc/token_event.h"
-#include "tests/ipc/ipc_test_support.h"
+#include "ipc/segment/round_channel.h"
+#include "tests/ipc/segment/ipc_test_support.h"
 
 namespace specd {
 namespace {

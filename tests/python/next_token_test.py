@@ -1,5 +1,5 @@
 """Next tokens, and rows in device memory, through the Python door. Without a device the latter can
-only be refused; tests/daemon/device_engine_test.cc has them on a pretended one."""
+only be refused; tests/daemon/client/device_engine_test.cc has them on a pretended one."""
 
 import unittest
 

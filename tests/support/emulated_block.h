@@ -14,7 +14,7 @@
 #include <string>
 #include <type_traits>
 
-#include "kernels/bodies/warp_team.h"
+#include "kernels/warps/warp_team.h"
 
 namespace specd {
 

@@ -14,7 +14,7 @@
 #include <memory>
 #include <string>
 
-#include "ipc/unique_fd.h"
+#include "ipc/base/unique_fd.h"
 #include "kernels/core/gpu_context.h"
 
 namespace specd {

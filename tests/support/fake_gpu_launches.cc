@@ -3,11 +3,11 @@
 
 #include <cstring>
 
-#include "kernels/bodies/fetch.h"
-#include "kernels/bodies/fused_round.h"
 #include "kernels/bodies/resolve.h"
-#include "kernels/bodies/staged_turn.h"
 #include "kernels/bodies/transform.h"
+#include "kernels/warps/fetch.h"
+#include "kernels/warps/fused_round.h"
+#include "kernels/warps/staged_turn.h"
 #include "tests/support/fake_gpu_driver.h"
 #include "tests/support/host_words.h"
 

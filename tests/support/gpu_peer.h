@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "ipc/unique_fd.h"
+#include "ipc/base/unique_fd.h"
 #include "kernels/core/gpu_context.h"
 #include "tests/support/peer_kernels.h"
 

@@ -9,11 +9,11 @@
 #include <variant>
 #include <vector>
 
-#include "ipc/control.h"
-#include "ipc/device_export.h"
-#include "ipc/error.h"
+#include "ipc/base/error.h"
+#include "ipc/control/control.h"
 #include "ipc/include/specd/specd.h"
-#include "ipc/unix_socket.h"
+#include "ipc/memory/device_export.h"
+#include "ipc/sockets/unix_socket.h"
 #include "tests/support/fake_peer_gpu.h"
 #include "tests/support/gpu_peer_worker.h"
 #include "tests/support/peer_engine.h"

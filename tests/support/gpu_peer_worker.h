@@ -9,7 +9,7 @@
 #include <functional>
 #include <vector>
 
-#include "ipc/unique_fd.h"
+#include "ipc/base/unique_fd.h"
 #include "kernels/core/gpu_context.h"
 #include "tests/support/gpu_peer.h"
 #include "tests/support/peer_kernels.h"

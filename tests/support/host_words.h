@@ -1,4 +1,4 @@
-// The Words of kernels/bodies/staged_turn.h where a host pretends to be the device: as
+// The Words of kernels/warps/staged_turn.h where a host pretends to be the device: as
 // kernels/cuda/staged_kernel.cu has them.
 #pragma once
 

@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-#include "daemon/clock.h"
+#include "daemon/base/clock.h"
 
 namespace specd {
 

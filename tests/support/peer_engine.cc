@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "daemon/engine_device.h"
+#include "daemon/client/engine_device.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "tests/support/borrowed_gpu_context.h"
 

@@ -5,7 +5,7 @@
 // at a clock too, so that no broken check leaves a device busy.
 //
 // Device is what runs a kernel: lane() and num_lanes() of its block; Read of memory that others may
-// write; Acquire and Release of a word, as in kernels/bodies/staged_turn.h; NowNs, a clock; and
+// write; Acquire and Release of a word, as in kernels/warps/staged_turn.h; NowNs, a clock; and
 // what every lane calls together: SumOfAll, and OfFirst, lane 0's value for all.
 #pragma once
 

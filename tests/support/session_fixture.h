@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/session.h"
-#include "ipc/round_channel.h"
+#include "daemon/session/session.h"
+#include "ipc/segment/round_channel.h"
 #include "tests/support/manual_clock.h"
 #include "tests/support/scripted_backend.h"
 

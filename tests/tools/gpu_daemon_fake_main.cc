@@ -2,7 +2,7 @@
 // libspecd's objects over the same one.
 #include <memory>
 
-#include "daemon/engine_device.h"
+#include "daemon/client/engine_device.h"
 #include "tests/tools/fake_process_gpu.h"
 #include "tools/gpu_check/daemon/daemon_program.h"
 

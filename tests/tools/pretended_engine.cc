@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "daemon/engine_device.h"
+#include "daemon/client/engine_device.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "tests/support/borrowed_gpu_context.h"
 #include "tests/support/fake_gpu_context.h"

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "kernels/bodies/fused_round.h"
 #include "kernels/core/check.h"
 #include "kernels/cuda/staged_task.h"
+#include "kernels/warps/fused_round.h"
 #include "tools/bench/answer_difference.h"
 
 namespace specd::bench {

@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "ipc/token_event.h"
+#include "ipc/events/token_event.h"
 
 namespace specd::toy {
 

@@ -23,8 +23,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "ipc/token_event.h"
-#include "ipc/zmq_socket.h"
+#include "ipc/events/token_event.h"
+#include "ipc/sockets/zmq_socket.h"
 #include "tools/toy_client/display.h"
 #include "tools/toy_client/stream_tracker.h"
 

@@ -17,7 +17,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "ipc/token_event.h"
+#include "ipc/events/token_event.h"
 
 namespace specd::toy {
 

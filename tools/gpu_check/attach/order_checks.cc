@@ -182,7 +182,8 @@ AttachResult CheckManyStreams(const AttachSetting& setting) {
   });
 }
 
-// What specd_submit_on_stream does where streams have no memory operations (daemon/host_waits.h).
+// What specd_submit_on_stream does where streams have no memory operations
+// (daemon/client/host_waits.h).
 AttachResult CheckHostFunctions(const AttachSetting& setting) {
   return PlayScene(setting, [&](Scene& scene) {
     SharedWords words(&scene.gpu());

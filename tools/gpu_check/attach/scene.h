@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "ipc/unique_fd.h"
+#include "ipc/base/unique_fd.h"
 #include "tools/gpu_check/attach/attach_check.h"
 
 namespace specd {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "ipc/unique_fd.h"
+#include "ipc/base/unique_fd.h"
 
 namespace specd {
 

@@ -1,0 +1,84 @@
+// What every function of the C interface is wrapped in: no exception leaves it, a status becomes a
+// code and the text of specd_last_error, and structs of other versions are brought to this one's.
+// Safe from any thread; the last error is each thread's own.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "daemon/base/version.h"
+#include "ipc/base/error.h"
+#include "ipc/include/specd/specd.h"
+
+namespace specd::api {
+
+const std::string& LastError();
+
+// Remembers the text for LastError; returns the code.
+int Fail(int code, std::string text);
+int NullArgument(const char* field);
+int Finish(const absl::Status& status);
+int Finish(const absl::StatusOr<int>& answer);
+
+// Runs `body`, which returns something that Finish takes. Memory may run out and libraries may
+// throw: C must not see it.
+template <class Body>
+int Guard(Body body) {
+  try {
+    return Finish(body());
+  } catch (const std::bad_alloc&) {
+    return Fail(SPECD_ERROR_EXHAUSTED, "out of memory");
+  } catch (const std::exception& error) {
+    return Fail(SPECD_ERROR_INTERNAL, error.what());
+  }
+}
+
+// Brings a struct of the caller's version to this one's: what an older caller does not have keeps
+// its default, what a newer caller has must be zero here, because it could not be honoured.
+template <class T>
+absl::Status Adopt(const T* from, void (*init)(T*), T* to) {
+  init(to);
+  const uint32_t size = from->struct_size;
+  if (size < sizeof(uint32_t) || size > 65536) {
+    return MakeError(
+        SPECD_ERROR_INVALID_ARGUMENT, "struct_size",
+        fmt::format("struct_size = {}; fill the struct with its _init function", size));
+  }
+  const char* bytes = reinterpret_cast<const char*>(from);
+  for (uint32_t i = sizeof(T); i < size; ++i) {
+    if (bytes[i] == 0) continue;
+    return MakeError(
+        SPECD_ERROR_UNSUPPORTED, "struct_size",
+        fmt::format(
+            "the struct has a field at byte {} that this version ({}) does not know; leave it "
+            "at its default, or use a newer library",
+            i, kVersion));
+  }
+  std::memcpy(to, from, std::min<size_t>(size, sizeof(T)));
+  to->struct_size = sizeof(T);
+  return absl::OkStatus();
+}
+
+// Sets *handle to what `make` makes of the adopted options, to null where it does not.
+template <class Handle, class Options, class Make>
+int Open(const Options* options, void (*init)(Options*), Make make, Handle** handle) {
+  *handle = nullptr;
+  return Guard([&]() -> absl::Status {
+    Options adopted;
+    if (absl::Status status = Adopt(options, init, &adopted); !status.ok()) return status;
+    auto made = make(adopted);
+    if (!made.ok()) return made.status();
+    *handle = new Handle{*std::move(made)};
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace specd::api

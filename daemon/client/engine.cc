@@ -1,0 +1,294 @@
+#include "daemon/client/engine.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <limits>
+#include <string_view>
+#include <utility>
+
+#include "daemon/base/mps.h"
+#include "daemon/base/version.h"
+#include "daemon/client/engine_device.h"
+#include "daemon/client/open_message.h"
+#include "ipc/base/error.h"
+
+namespace specd {
+namespace {
+
+absl::Status Invalid(std::string_view field, std::string_view text) {
+  return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
+}
+
+// Long beside a round, short beside what a user notices.
+constexpr int kStreamTimeoutMs = 250;
+
+// What was opened, as the caller gets it.
+absl::Status Report(const SequenceReply& reply, size_t wanted, specd_sequence_info* infos) {
+  if (reply.sequences.size() != wanted || reply.seeds.size() != wanted) return UnexpectedReply();
+  for (size_t i = 0; i < wanted; ++i) {
+    infos[i] = {reply.sequences[i], reply.seeds[i], reply.verify, 0};
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<UniqueFd> MakeSealedMemfd(uint64_t size_bytes) {
+  UniqueFd fd(memfd_create("specd-rows", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd.valid()) {
+    return MakeErrnoError(SPECD_ERROR_EXHAUSTED, "size_bytes", "no shared memory", errno);
+  }
+  // fallocate takes the pages now: a full machine is an error here and not a SIGBUS later.
+  const int error = posix_fallocate(fd.get(), 0, static_cast<off_t>(size_bytes));
+  if (error != 0) {
+    return MakeErrnoError(SPECD_ERROR_EXHAUSTED, "size_bytes",
+                          fmt::format("size_bytes = {} of shared memory", size_bytes), error);
+  }
+  if (fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return MakeErrnoError(SPECD_ERROR_INTERNAL, "size_bytes", "sealing", errno);
+  }
+  return fd;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(const std::string& uri,
+                                                     const specd_options& options) {
+  if (absl::Status status = CheckTimeout("timeout_ms", options.timeout_ms, 1); !status.ok()) {
+    return status;
+  }
+  if (absl::Status status = CheckTimeout("stream_timeout_ms", options.stream_timeout_ms, 0);
+      !status.ok()) {
+    return status;
+  }
+  HelloRequest hello;
+  hello.name = options.name == nullptr ? "engine" : options.name;
+  hello.version = kVersion;
+  hello.pid = static_cast<uint32_t>(getpid());
+  hello.limits = {options.vocab_size,
+                  options.max_batch,
+                  options.max_sequences == 0 ? options.max_batch : options.max_sequences,
+                  options.max_draft,
+                  options.ring_depth,
+                  options.max_scores_per_token};
+  if (absl::Status status = ValidateLimits(hello.limits); !status.ok()) return status;
+
+  absl::StatusOr<std::unique_ptr<EngineLink>> link =
+      MakeEngineLink(uri, {.timeout = absl::Milliseconds(options.timeout_ms),
+                           .threads = options.threads,
+                           .cuda_stream = options.cuda_stream});
+  if (!link.ok()) return link.status();
+  UniqueFd segment_fd;
+  absl::StatusOr<HelloReply> reply = Expect<HelloReply>((*link)->Call(hello, -1, &segment_fd));
+  if (!reply.ok()) return reply.status();
+  absl::StatusOr<Segment> segment = Segment::Attach(std::move(segment_fd));
+  if (!segment.ok()) return segment.status();
+  absl::StatusOr<OkReply> mapped = Expect<OkReply>((*link)->Call(MappedRequest{}, -1, nullptr));
+  if (!mapped.ok()) return mapped.status();
+  return std::unique_ptr<Engine>(new Engine(*std::move(link),
+                                            std::make_unique<Segment>(*std::move(segment)),
+                                            *std::move(reply), options));
+}
+
+Engine::Engine(std::unique_ptr<EngineLink> link, std::unique_ptr<Segment> segment, HelloReply hello,
+               const specd_options& options)
+    : link_(std::move(link)),
+      segment_(std::move(segment)),
+      hello_(std::move(hello)),
+      timeout_ms_(static_cast<int>(options.timeout_ms)),
+      stream_timeout_ms_(options.stream_timeout_ms == 0
+                             ? kStreamTimeoutMs
+                             : static_cast<int>(options.stream_timeout_ms)),
+      channel_(segment_.get()),
+      drafts_(segment_->limits().max_batch),
+      results_(segment_->limits().max_batch) {
+  channel_.SetState(EngineState::kRunning);
+}
+
+Engine::~Engine() {
+  channel_.SetState(EngineState::kClosing);
+  CloseStreams(int64_t{timeout_ms_} * 1'000'000);
+  if (keeps_words_) KeepForever(std::move(segment_));
+}
+
+void Engine::CloseStreams(int64_t timeout_ns) {
+  if (streams_ == nullptr) return;
+  // A stream of the engine has not come to its wait yet, and will write a word behind it.
+  if (!streams_->Close(timeout_ns)) keeps_words_ = true;
+  streams_.reset();
+}
+
+// ---- memory
+
+absl::StatusOr<uint32_t> Engine::RegisterRegion(int fd, uint64_t size_bytes) {
+  absl::StatusOr<RegionReply> reply =
+      Expect<RegionReply>(link_->Call(RegisterRegionRequest{size_bytes}, fd, nullptr));
+  if (!reply.ok()) return reply.status();
+  return reply->region;
+}
+
+absl::Status Engine::Alloc(uint64_t size_bytes, specd_region* region) {
+  if (size_bytes == 0 || size_bytes > (uint64_t{1} << 40)) {
+    return Invalid("size_bytes", fmt::format("size_bytes = {} is outside 1 .. 2^40", size_bytes));
+  }
+  absl::StatusOr<UniqueFd> fd = MakeSealedMemfd(size_bytes);
+  if (!fd.ok()) return fd.status();
+  absl::StatusOr<Mapping> mapping = Mapping::Map(fd->get(), size_bytes, MapAccess::kReadWrite);
+  if (!mapping.ok()) return mapping.status();
+  absl::StatusOr<uint32_t> id = RegisterRegion(fd->get(), size_bytes);
+  if (!id.ok()) return id.status();
+  *region = {*id, mapping->data(), size_bytes};
+  mappings_.emplace(*id, *std::move(mapping));
+  return absl::OkStatus();
+}
+
+absl::Status Engine::ImportFd(int fd, uint64_t size_bytes, specd_region* region) {
+  if (fd < 0) return Invalid("fd", fmt::format("fd = {} is no descriptor", fd));
+  absl::StatusOr<uint32_t> id = RegisterRegion(fd, size_bytes);
+  if (!id.ok()) return id.status();
+  *region = {*id, nullptr, size_bytes};
+  return absl::OkStatus();
+}
+
+absl::Status Engine::ImportDevice(uint64_t address, uint64_t size_bytes, specd_region* region) {
+  const auto registered = link_->RegisterDevice(address, size_bytes);
+  if (!registered.ok()) return registered.status();
+  skips_[registered->region] = {registered->skip_bytes};
+  *region = {registered->region, reinterpret_cast<void*>(address), size_bytes};
+  return absl::OkStatus();
+}
+
+absl::Status Engine::Unregister(uint32_t region) {
+  const absl::Status status =
+      Expect<OkReply>(link_->Call(UnregisterRegionRequest{region}, -1, nullptr)).status();
+  if (!status.ok()) return status;
+  mappings_.erase(region);
+  skips_.erase(region);
+  return absl::OkStatus();
+}
+
+absl::Status Engine::Bind(int role, const specd_tensor& tensor) {
+  if (tensor.reserved != 0) return Invalid("reserved", "reserved must be 0");
+  if (tensor.renormalise > 1) {
+    return Invalid("renormalise",
+                   fmt::format("renormalise = {} must be 0 or 1", tensor.renormalise));
+  }
+  if (channel_.rounds_in_flight() != 0) {
+    return MakeError(SPECD_ERROR_STATE, "role",
+                     fmt::format("{} rounds are in flight; poll for their completions, then bind",
+                                 channel_.rounds_in_flight()));
+  }
+  const auto skip = skips_.find(tensor.region);
+  const uint64_t skip_bytes = skip == skips_.end() ? 0 : skip->second.bytes;
+  if (tensor.offset_bytes > std::numeric_limits<uint64_t>::max() - skip_bytes) {
+    return MakeError(SPECD_ERROR_REGION, "offset_bytes",
+                     fmt::format("offset_bytes = {} is outside the region", tensor.offset_bytes));
+  }
+  const BindTensorRequest request{static_cast<uint32_t>(role),
+                                  tensor.region,
+                                  tensor.dtype,
+                                  tensor.kind,
+                                  tensor.offset_bytes + skip_bytes,
+                                  tensor.num_rows,
+                                  tensor.row_stride,
+                                  tensor.scale,
+                                  tensor.cap,
+                                  tensor.renormalise != 0};
+  return Expect<OkReply>(link_->Call(request, -1, nullptr)).status();
+}
+
+// ---- sequences
+
+absl::Status Engine::OpenSequence(const char* request_id, const specd_params& params,
+                                  specd_sequence_info* info) {
+  absl::StatusOr<OpenMessage> message = MakeOpenMessage(request_id, params);
+  if (!message.ok()) return message.status();
+  absl::StatusOr<SequenceReply> reply =
+      Expect<SequenceReply>(link_->Call(message->request, message->lists.get(), nullptr));
+  if (!reply.ok()) return reply.status();
+  return Report(*reply, params.n, info);
+}
+
+absl::Status Engine::ForkSequence(specd_sequence sequence, const char* request_id,
+                                  const uint64_t* seed, specd_sequence_info* info) {
+  const ForkSequenceRequest request{sequence, request_id, seed != nullptr,
+                                    seed != nullptr ? *seed : 0};
+  absl::StatusOr<SequenceReply> reply = Expect<SequenceReply>(link_->Call(request, -1, nullptr));
+  if (!reply.ok()) return reply.status();
+  return Report(*reply, 1, info);
+}
+
+absl::Status Engine::CloseSequence(specd_sequence sequence) {
+  return Expect<OkReply>(link_->Call(CloseSequenceRequest{sequence}, -1, nullptr)).status();
+}
+
+absl::Status Engine::AbortSequence(specd_sequence sequence) {
+  return Expect<OkReply>(link_->Call(AbortSequenceRequest{sequence}, -1, nullptr)).status();
+}
+
+absl::Status Engine::GetState(specd_sequence sequence, specd_sequence_state* state) {
+  const uint32_t slot = SequenceSlot(sequence);
+  if (slot < segment_->limits().max_sequences) {
+    const SequenceState found = channel_.ReadState(slot);
+    if (IsStateOf(found, sequence)) {
+      *state = {found.finish_reason, found.kept_tokens,
+                found.finish_reason != SPECD_FINISH_NONE ? channel_.ReadLogprob(slot, found)
+                                                         : kNoLogprob};
+      return absl::OkStatus();
+    }
+  }
+  return MakeError(SPECD_ERROR_NOT_FOUND, "sequence",
+                   fmt::format("sequence {:#x} is not open", sequence));
+}
+
+void Engine::GetSharing(specd_sharing* sharing) {
+  Sharing found = {SPECD_SHARING_NONE,
+                   "no GPU is shared: rounds run on the CPU or in this process"};
+  if (!link_->is_embedded() && hello_.device != "cpu") {
+    // Where there is no driver, there is nothing to be known.
+    std::vector<GpuDevice> devices;
+    (void)MakeEnginePlatform()->ListDevices(&devices);
+    found = JudgeSharing(DescribeMps(devices, MpsPipeDirectory()), hello_.mps);
+  }
+  sharing_text_ = found.text;
+  if (streams_ != nullptr && streams_->has_host_waits()) {
+    sharing_text_ +=
+        "; streams have no memory operations here, so a CPU thread of this process stands in each "
+        "round of specd_submit_on_stream, and other host functions may wait behind it";
+  }
+  *sharing = {found.mode, 0, sharing_text_.c_str()};
+}
+
+absl::Status Engine::GetGroup(specd_group* group) {
+  absl::StatusOr<GroupReply> reply =
+      Expect<GroupReply>(link_->Call(GetGroupRequest{}, -1, nullptr));
+  if (!reply.ok()) return reply.status();
+  join_token_ = std::move(reply->token);
+  *group = {join_token_.c_str(), reply->bound_ranks, 0};
+  return absl::OkStatus();
+}
+
+absl::Status Engine::GetStats(specd_engine_stats* stats) {
+  absl::StatusOr<StatsReply> reply =
+      Expect<StatsReply>(link_->Call(GetStatsRequest{}, -1, nullptr));
+  if (!reply.ok()) return reply.status();
+  stats->rounds = reply->rounds;
+  stats->sequence_rounds = reply->sequence_rounds;
+  stats->drafted = reply->drafted;
+  stats->accepted = reply->accepted;
+  stats->kept = reply->kept;
+  stats->bad_target_rows = reply->bad_target_rows;
+  stats->bad_draft_rows = reply->bad_draft_rows;
+  stats->empty_residuals = reply->empty_residuals;
+  stats->invalid_drafts = reply->invalid_drafts;
+  stats->point_masses = reply->point_masses;
+  stats->invalid_records = reply->invalid_records;
+  stats->bad_tokens = reply->bad_tokens;
+  stats->discarded = reply->discarded;
+  return absl::OkStatus();
+}
+
+}  // namespace specd

@@ -1,0 +1,312 @@
+#include "daemon/client/engine_link.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <random>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "daemon/base/cpus.h"
+#include "daemon/base/version.h"
+#include "daemon/client/engine_device.h"
+#include "daemon/session/control_service.h"
+#include "ipc/base/error.h"
+#include "ipc/include/specd/specd.h"
+#include "ipc/sockets/unix_socket.h"
+
+namespace specd {
+namespace {
+
+absl::StatusOr<Reply> ReadReply(std::span<const uint8_t> message, uint32_t request_id) {
+  absl::StatusOr<ControlHeader> header = DecodeHeader(message, ControlReader::kLibrary);
+  if (!header.ok()) return header.status();
+  absl::StatusOr<Reply> reply = DecodeReply(*header, message);
+  if (!reply.ok()) return reply.status();
+  if (const auto* error = std::get_if<ErrorReply>(&*reply)) return StatusFromReply(*error);
+  if (header->request_id != request_id) {
+    return MakeError(
+        SPECD_ERROR_INTERNAL, "request_id",
+        fmt::format("the reply answers request {}, not {}", header->request_id, request_id));
+  }
+  return reply;
+}
+
+class SocketLink : public EngineLink {
+ public:
+  SocketLink(UnixConnection connection, absl::Duration timeout)
+      : connection_(std::move(connection)), timeout_(timeout), buffer_(kControlBytesMax) {}
+  ~SocketLink() override {
+    if (has_device_memory_ && !broken_) (void)Finish();
+  }
+
+  // The daemon unmaps device memory before it closes its end; until then nobody may free it. A
+  // child of the process has the socket too, and must not end what is its parent's.
+  absl::Status Finish() override {
+    broken_ = true;
+    if (getpid() != pid_) return absl::OkStatus();
+    connection_.FinishSending();
+    std::vector<UniqueFd> fds;
+    absl::StatusOr<Received> received = connection_.Receive(buffer_, &fds, timeout_);
+    while (received.ok() && received->result == ReceiveResult::kMessage) {
+      received = connection_.Receive(buffer_, &fds, timeout_);
+    }
+    const bool is_closed = received.ok() && received->result == ReceiveResult::kHangup;
+    return is_closed || HungUp() ? absl::OkStatus() : Late();
+  }
+
+  absl::StatusOr<Reply> Call(const Request& request, int fd, UniqueFd* segment_fd) override {
+    return Exchange(request, {&fd, fd >= 0 ? size_t{1} : 0}, segment_fd);
+  }
+
+  absl::StatusOr<DeviceRegistration> RegisterDevice(uint64_t address,
+                                                    uint64_t size_bytes) override {
+    absl::StatusOr<DeviceExport> exported = device_.Export(address, size_bytes);
+    if (!exported.ok()) return exported.status();
+    const DeviceRegionSpec& spec = exported->spec;
+    std::vector<int> fds;
+    for (const UniqueFd& fd : exported->fds) fds.push_back(fd.get());
+    const absl::StatusOr<Reply> reply =
+        Exchange(RegisterDeviceRegionRequest{spec.kind, spec.device_uuid, spec.handle,
+                                             spec.base_bytes, spec.offset_bytes, spec.size_bytes,
+                                             spec.buffer_id, spec.export_pid, spec.piece_bytes},
+                 fds, nullptr);
+    if (!reply.ok()) return reply.status();
+    const auto* const region = std::get_if<RegionReply>(&*reply);
+    if (region == nullptr) {
+      return MakeError(SPECD_ERROR_INTERNAL, "reply", "the reply names no region");
+    }
+    has_device_memory_ = true;
+    return DeviceRegistration{region->region, exported->skip_bytes};
+  }
+
+  bool Step() override { return false; }
+  bool is_embedded() const override { return false; }
+  bool PeerGone() const override { return broken_ || HungUp(); }
+  bool HungUp() const override { return connection_.PeerGone(); }
+  int hangup_fd() const override { return connection_.fd(); }
+
+  absl::Status CheckStaging() override {
+    return MakeError(SPECD_ERROR_UNSUPPORTED, "uri",
+                     "the rounds of a daemon are in no graph of this process; open embedded:cuda, "
+                     "or submit them with specd_submit_on_stream behind the graph's launch");
+  }
+  absl::Status EnqueueStaged(void*, uint32_t) override { return CheckStaging(); }
+
+ private:
+  // Sends the request with descriptors, and waits for its reply.
+  absl::StatusOr<Reply> Exchange(const Request& request, std::span<const int> fds,
+                                 UniqueFd* segment_fd) {
+    if (broken_) return Disconnected();
+    absl::StatusOr<std::vector<uint8_t>> message = EncodeRequest(request, ++request_id_);
+    if (!message.ok()) return message.status();
+    if (!connection_.Send(*message, fds, timeout_).ok()) return Disconnected();
+    std::vector<UniqueFd> received_fds;
+    absl::StatusOr<Received> received = connection_.Receive(buffer_, &received_fds, timeout_);
+    if (!received.ok() || received->result == ReceiveResult::kHangup) return Disconnected();
+    if (received->result == ReceiveResult::kTimeout) {
+      // A late reply would be taken for the next one's: the connection is of no more use.
+      broken_ = true;
+      return Late();
+    }
+    if (segment_fd != nullptr && received_fds.size() == 1) {
+      *segment_fd = std::move(received_fds.front());
+    }
+    return ReadReply({buffer_.data(), received->size_bytes}, request_id_);
+  }
+
+  absl::Status Late() const {
+    return MakeError(SPECD_ERROR_DISCONNECTED, "timeout_ms",
+                     fmt::format("the daemon did not answer within {}; it may be stuck, or "
+                                 "timeout_ms too short",
+                                 absl::FormatDuration(timeout_)));
+  }
+
+  absl::Status Disconnected() {
+    broken_ = true;
+    return MakeError(SPECD_ERROR_DISCONNECTED, "",
+                     "the daemon has closed the connection or ended; start it and attach again");
+  }
+
+  UnixConnection connection_;
+  EngineDevice device_;
+  const absl::Duration timeout_;
+  std::vector<uint8_t> buffer_;
+  uint32_t request_id_ = 0;
+  bool broken_ = false;
+  bool has_device_memory_ = false;
+  const pid_t pid_ = getpid();
+};
+
+// Every allocation of a device begins at a multiple of this, and rows are read in words of 16
+// bytes.
+constexpr uint64_t kRegionAlignBytes = 16;
+
+class LocalLink : public EngineLink {
+ public:
+  LocalLink(std::string device, int32_t threads, void* cuda_stream)
+      : device_name_(std::move(device)),
+        threads_(threads),
+        cuda_stream_(cuda_stream),
+        service_(MakeHost()) {}
+  ~LocalLink() override {
+    if (service_.session() != nullptr) service_.session()->EndAll();
+  }
+
+  absl::StatusOr<Reply> Call(const Request& request, int fd, UniqueFd* segment_fd) override {
+    absl::StatusOr<std::vector<uint8_t>> message = EncodeRequest(request, ++request_id_);
+    if (!message.ok()) return message.status();
+    std::vector<UniqueFd> fds;
+    if (fd >= 0) fds.emplace_back(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    const ControlService::Answer answer = service_.Handle(*message, std::move(fds));
+    if (segment_fd != nullptr && answer.fd >= 0) {
+      *segment_fd = UniqueFd(fcntl(answer.fd, F_DUPFD_CLOEXEC, 0));
+    }
+    return ReadReply(answer.message, request_id_);
+  }
+
+  absl::StatusOr<DeviceRegistration> RegisterDevice(uint64_t address,
+                                                    uint64_t size_bytes) override {
+    if (device_name_ == "cpu") {
+      return MakeError(SPECD_ERROR_UNSUPPORTED, "address",
+                       "rounds of this engine run on the CPU, which reads host memory only; open "
+                       "embedded:cuda, attach to a daemon with --device=cuda, or share rows in "
+                       "memory from specd_alloc");
+    }
+    // A region begins where rows may; the rest of the address goes into the offset of tensors,
+    // which has to be a multiple of their elements.
+    const uint64_t skip_bytes = address % kRegionAlignBytes;
+    absl::StatusOr<DeviceRegion> memory =
+        device_.Own(address - skip_bytes, size_bytes + skip_bytes);
+    if (!memory.ok()) return memory.status();
+    const absl::StatusOr<uint32_t> region =
+        service_.session()->device_regions().Adopt(*std::move(memory));
+    if (!region.ok()) return region.status();
+    return DeviceRegistration{*region, skip_bytes};
+  }
+
+  absl::Status Finish() override { return absl::OkStatus(); }
+
+  absl::Status CheckStaging() override { return service_.session()->CheckStaging(); }
+  absl::Status EnqueueStaged(void* stream, uint32_t num_sequences) override {
+    return service_.session()->EnqueueStaged(stream, num_sequences);
+  }
+
+  bool Step() override { return service_.session() != nullptr && service_.session()->Step(); }
+  std::string WhyDeviceFailed() const override {
+    return service_.session() != nullptr ? service_.session()->WhyDeviceFailed() : std::string();
+  }
+  bool is_embedded() const override { return true; }
+  bool PeerGone() const override { return false; }
+  bool HungUp() const override { return false; }
+  int hangup_fd() const override { return -1; }
+
+ private:
+  // A backend that is not to be had here is a matter of the uri. All else is one of cuda_stream,
+  // and no reason to give the backend up: a stream that captures now will not always.
+  absl::Status NoBackend(const absl::Status& status) const {
+    const int code = ErrorCodeOf(status);
+    return MakeError(
+        code, code == SPECD_ERROR_UNSUPPORTED ? "uri" : "cuda_stream",
+        fmt::format("uri = \"embedded:{}\": {}", device_name_, std::string(status.message())));
+  }
+
+  ControlHost MakeHost() {
+    ControlHost host;
+    host.open_session =
+        [this](const HelloRequest& request) -> absl::StatusOr<std::shared_ptr<Session>> {
+      absl::StatusOr<std::unique_ptr<Backend>> backend =
+          MakeEngineBackend(device_name_, {.cuda_stream = cuda_stream_});
+      if (!backend.ok()) return NoBackend(backend.status());
+      SessionOptions options;
+      options.identity = {1, std::random_device{}()};
+      options.limits = request.limits;
+      options.profile = &profile_;
+      options.clock = Clock::Real();
+      options.names = &names_;
+      options.threads = threads_;
+      options.may_stage = true;
+      return Session::Create(options, *std::move(backend));
+    };
+    host.serve = [](const std::shared_ptr<Session>&) {};
+    host.peer_pid = getpid();
+    host.hello.version = kVersion;
+    host.hello.device = device_name_;
+    return host;
+  }
+
+  const std::string device_name_;  // of the backend
+  const int32_t threads_;
+  void* const cuda_stream_;
+  EngineDevice device_;
+  const ModelProfile profile_;  // no tokenizer: ids only
+  SharedNames names_;
+  ControlService service_;
+  uint32_t request_id_ = 0;
+};
+
+absl::Status BadUri(const std::string& uri) {
+  return MakeError(
+      SPECD_ERROR_INVALID_ARGUMENT, "uri",
+      fmt::format("uri = \"{}\" is none of unix:/path/to/socket, embedded:cpu and embedded:cuda",
+                  uri));
+}
+
+}  // namespace
+
+absl::Status CheckTimeout(std::string_view field, uint32_t timeout_ms, uint32_t min_ms) {
+  constexpr uint32_t kTimeoutMaxMs = 3'600'000;
+  if (timeout_ms >= min_ms && timeout_ms <= kTimeoutMaxMs) return absl::OkStatus();
+  return MakeError(
+      SPECD_ERROR_INVALID_ARGUMENT, field,
+      fmt::format("{} = {} is outside {} .. {}", field, timeout_ms, min_ms, kTimeoutMaxMs));
+}
+
+absl::Status UnexpectedReply() {
+  return MakeError(SPECD_ERROR_INTERNAL, "reply", "the reply is of another type than the request");
+}
+
+absl::StatusOr<std::unique_ptr<EngineLink>> MakeEngineLink(const std::string& uri,
+                                                           const EngineLinkOptions& options) {
+  const std::string_view text = uri;
+  const size_t colon = text.find(':');
+  if (colon == std::string_view::npos || colon + 1 == text.size()) return BadUri(uri);
+  const std::string_view scheme = text.substr(0, colon);
+  const std::string rest(text.substr(colon + 1));
+  if (options.threads > kThreadsMax) {
+    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "threads",
+                     fmt::format("threads = {} is outside 0 .. {}", options.threads, kThreadsMax));
+  }
+  if (options.cuda_stream != nullptr && (scheme != "embedded" || rest != "cuda")) {
+    return MakeError(
+        SPECD_ERROR_UNSUPPORTED, "cuda_stream",
+        fmt::format(
+            "cuda_stream is for embedded:cuda, and uri = \"{}\" runs rounds elsewhere; leave "
+            "it NULL",
+            uri));
+  }
+  if (scheme == "unix") {
+    if (options.threads != 0) {
+      return MakeError(SPECD_ERROR_UNSUPPORTED, "threads",
+                       fmt::format("threads = {} is for embedded mode; leave it 0 and start the "
+                                   "daemon with --threads={}",
+                                   options.threads, options.threads));
+    }
+    absl::StatusOr<UnixConnection> connection = UnixConnection::Connect(rest, options.timeout);
+    if (!connection.ok()) return connection.status();
+    return std::make_unique<SocketLink>(*std::move(connection), options.timeout);
+  }
+  if (scheme != "embedded") return BadUri(uri);
+  if (rest != "cpu" && rest != "cuda") {
+    return MakeError(SPECD_ERROR_UNSUPPORTED, "uri",
+                     fmt::format("uri = \"{}\": rounds run embedded on cpu or cuda; use "
+                                 "embedded:cpu or embedded:cuda",
+                                 uri));
+  }
+  return std::make_unique<LocalLink>(rest, ResolveThreads(options.threads), options.cuda_stream);
+}
+
+}  // namespace specd

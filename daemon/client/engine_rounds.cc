@@ -1,0 +1,330 @@
+// Engine, the hot path: rounds go out, completions come back.
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "absl/time/clock.h"
+#include "daemon/base/clock.h"
+#include "daemon/client/engine.h"
+#include "ipc/base/error.h"
+#include "ipc/segment/round_words.h"
+#include "kernels/backend.h"
+
+namespace specd {
+namespace {
+
+static_assert(sizeof(specd_token_score) == sizeof(TokenScore) &&
+                  offsetof(specd_token_score, id) == offsetof(TokenScore, id) &&
+                  offsetof(specd_token_score, value) == offsetof(TokenScore, value) &&
+                  offsetof(specd_token_score, rank) == offsetof(TokenScore, rank),
+              "scores are handed on as they are");
+
+// While waiting, how often to look whether the daemon still lives: death is noticed within this
+// time and the look (one poll of the socket) costs nothing at this rate.
+constexpr int kLookMs = 20;
+
+// For a staged round: about as long as a short forward takes, then pauses that grow with the wait.
+constexpr int64_t kGraphSpinNs = 1'000'000;
+constexpr int64_t kPauseMinNs = 50'000;
+constexpr int64_t kPauseMaxNs = 1'000'000;
+
+absl::Status Invalid(std::string_view field, std::string_view text) {
+  return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
+}
+
+// Spinning takes a core from the engine or the daemon unless there is one to spare.
+int64_t SpinNs() {
+  cpu_set_t usable;
+  if (sched_getaffinity(0, sizeof(usable), &usable) != 0) return 0;
+  return CPU_COUNT(&usable) > 2 ? 200'000 : 0;
+}
+
+}  // namespace
+
+absl::Status Engine::CheckDraft(uint32_t index, const specd_draft& draft) const {
+  if (draft.num_drafts > segment_->limits().max_draft) {
+    return Invalid("num_drafts",
+                   fmt::format("drafts[{}].num_drafts = {} is outside 0 .. {} "
+                               "(max_draft of specd_open)",
+                               index, draft.num_drafts, segment_->limits().max_draft));
+  }
+  if ((draft.flags & ~uint32_t{SPECD_DISCARD | SPECD_DRAFTS_BY_SLOT}) != 0) {
+    return Invalid("flags", fmt::format("drafts[{}].flags = {} has more than SPECD_DISCARD (1) and "
+                                        "SPECD_DRAFTS_BY_SLOT (2)",
+                                        index, draft.flags));
+  }
+  if ((draft.flags & SPECD_DISCARD) != 0) return absl::OkStatus();
+  if ((draft.target_rows == nullptr) == (draft.target_argmax == nullptr)) {
+    return Invalid(
+        "target_rows",
+        fmt::format("drafts[{}].{}; num_drafts + 1 rows are needed, or as many argmax "
+                    "ids in their place",
+                    index,
+                    draft.target_rows == nullptr ? "target_rows is NULL"
+                                                 : "target_rows and target_argmax are both given"));
+  }
+  if ((draft.draft_weights == nullptr) != (draft.draft_masses == nullptr)) {
+    return Invalid("draft_weights",
+                   fmt::format("drafts[{}].draft_weights and draft_masses come together; one of "
+                               "them is NULL",
+                               index));
+  }
+  const bool by_slot = (draft.flags & SPECD_DRAFTS_BY_SLOT) != 0;
+  if (by_slot && draft.tokens != nullptr) {
+    return Invalid("tokens", fmt::format("drafts[{}].tokens are given with SPECD_DRAFTS_BY_SLOT, "
+                                         "which takes them from SPECD_DRAFT_TOKENS; set them to "
+                                         "NULL, or leave the flag out",
+                                         index));
+  }
+  if (draft.num_drafts > 0 && draft.tokens == nullptr && !by_slot) {
+    return Invalid("tokens", fmt::format("drafts[{}].tokens is NULL but num_drafts = {}", index,
+                                         draft.num_drafts));
+  }
+  for (uint32_t i = 0; draft.kinds != nullptr && i < draft.num_drafts; ++i) {
+    if (draft.kinds[i] > SPECD_SAMPLED) {
+      return Invalid("kinds", fmt::format("drafts[{}].kinds[{}] = {} is neither SPECD_ONE_HOT (0) "
+                                          "nor SPECD_SAMPLED (1)",
+                                          index, i, draft.kinds[i]));
+    }
+    if (draft.kinds[i] == SPECD_SAMPLED && draft.draft_rows == nullptr) {
+      return Invalid("draft_rows",
+                     fmt::format("drafts[{}].kinds[{}] is SPECD_SAMPLED but draft_rows "
+                                 "is NULL; name the row it was drawn from",
+                                 index, i));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Engine::TakeDrafts(const specd_draft* drafts, uint32_t num_drafts) {
+  if (num_drafts == 0 || num_drafts > segment_->limits().max_batch) {
+    return Invalid("num_drafts",
+                   fmt::format("num_drafts = {} sequences is outside 1 .. {} (max_batch of "
+                               "specd_open)",
+                               num_drafts, segment_->limits().max_batch));
+  }
+  for (uint32_t i = 0; i < num_drafts; ++i) {
+    if (absl::Status status = CheckDraft(i, drafts[i]); !status.ok()) return status;
+    drafts_[i] = {drafts[i].sequence,
+                  {static_cast<int32_t>(drafts[i].num_drafts), drafts[i].tokens,
+                   reinterpret_cast<const DraftKind*>(drafts[i].kinds), drafts[i].target_rows,
+                   drafts[i].draft_rows, drafts[i].draft_weights, drafts[i].draft_masses,
+                   drafts[i].target_argmax},
+                  drafts[i].mask_rows,
+                  (drafts[i].flags & SPECD_DISCARD) != 0,
+                  (drafts[i].flags & SPECD_DRAFTS_BY_SLOT) != 0};
+  }
+  // A daemon that died without a word is noticed by Poll; asking the socket here would cost a
+  // system call per round.
+  return channel_.daemon_state() == DaemonState::kRunning ? absl::OkStatus() : WhyNoCompletion();
+}
+
+absl::StatusOr<int> Engine::CodeOf(PushResult pushed) const {
+  switch (pushed) {
+    case PushResult::kOk:
+      return SPECD_OK;
+    case PushResult::kFull:
+      return SPECD_FULL;
+    case PushResult::kBroken:
+      break;
+  }
+  return WhyNoCompletion();
+}
+
+absl::Status Engine::CheckKind(bool staged) const {
+  if (!channel_.awaits_answers() || staged == in_flight_staged_) return absl::OkStatus();
+  return MakeError(SPECD_ERROR_STATE, "drafts",
+                   staged ? "rounds of specd_submit are in flight; poll them before the first "
+                            "round is staged"
+                          : "staged rounds are in flight; poll them before a round is submitted");
+}
+
+absl::StatusOr<int> Engine::Submit(uint64_t round_id, const specd_draft* drafts,
+                                   uint32_t num_drafts) {
+  if (absl::Status status = TakeDrafts(drafts, num_drafts); !status.ok()) return status;
+  if (absl::Status status = CheckKind(false); !status.ok()) return status;
+  in_flight_staged_ = false;
+  return CodeOf(channel_.Submit(round_id, {drafts_.data(), num_drafts},
+                                static_cast<uint64_t>(Clock::Real()->NowNs())));
+}
+
+absl::StatusOr<int> Engine::SubmitOnStream(uint64_t round_id, const specd_draft* drafts,
+                                           uint32_t num_drafts, void* cuda_stream) {
+  if (link_->is_embedded()) {
+    return MakeError(SPECD_ERROR_UNSUPPORTED, "cuda_stream",
+                     "embedded mode verifies inside specd_poll, which a stream cannot wait for; "
+                     "synchronize the stream and use specd_submit, or attach to a daemon");
+  }
+  if (absl::Status status = TakeDrafts(drafts, num_drafts); !status.ok()) return status;
+  if (const PushResult room = channel_.CheckRoom(); room != PushResult::kOk) return CodeOf(room);
+  const GpuStream stream{cuda_stream};
+  if (streams_ == nullptr) {
+    absl::StatusOr<std::unique_ptr<EngineStreams>> opened =
+        EngineStreams::Open({segment_.get(), Clock::Real(), int64_t{stream_timeout_ms_} * 1'000'000,
+                             link_->hangup_fd()},
+                            stream);
+    if (!opened.ok()) return opened.status();
+    streams_ = *std::move(opened);
+  }
+  const uint64_t number = channel_.next_number();
+  bool is_free = false;
+  absl::Status status = streams_->Check(stream, number, &is_free);
+  if (status.ok()) {
+    if (!is_free) return SPECD_FULL;
+    channel_.ArmWords();
+    status = streams_->Enqueue(stream, number);
+  }
+  if (!status.ok()) {
+    // Where nothing has been enqueued on this device's streams, the next may be of another.
+    if (streams_->is_unused()) CloseStreams(0);
+    return status;
+  }
+  last_on_stream_ = number;
+  // There is room, so this cannot fail: what is on the stream already has its round.
+  return CodeOf(channel_.SubmitOnStream(round_id, {drafts_.data(), num_drafts},
+                                        static_cast<uint64_t>(Clock::Real()->NowNs())));
+}
+
+// A round that is staged is taken at once: its graph may be launched when this returns.
+absl::StatusOr<int> Engine::StageRound(uint64_t round_id, const specd_draft* drafts,
+                                       uint32_t num_drafts) {
+  if (absl::Status status = link_->CheckStaging(); !status.ok()) return status;
+  if (absl::Status status = TakeDrafts(drafts, num_drafts); !status.ok()) return status;
+  if (absl::Status status = CheckKind(true); !status.ok()) return status;
+  if (channel_.rounds_in_flight() >= kStagedRoundsMax) return SPECD_FULL;
+  const PushResult pushed = channel_.SubmitStaged(round_id, {drafts_.data(), num_drafts},
+                                                  static_cast<uint64_t>(Clock::Real()->NowNs()));
+  if (pushed != PushResult::kOk) return CodeOf(pushed);
+  in_flight_staged_ = true;
+  link_->Step();
+  return SPECD_OK;
+}
+
+absl::Status Engine::EnqueueStaged(uint32_t num_sequences, void* cuda_stream) {
+  return link_->EnqueueStaged(cuda_stream, num_sequences);
+}
+
+absl::Status Engine::GetVerdict(specd_verdict* verdict) const {
+  if (last_on_stream_ == 0) {
+    return MakeError(SPECD_ERROR_STATE, "verdict",
+                     "no round was submitted with specd_submit_on_stream");
+  }
+  *verdict = {streams_->StatusAddress(last_on_stream_),
+              PackVerdict(last_on_stream_, RoundVerdict::kAnswered)};
+  return absl::OkStatus();
+}
+
+absl::Status Engine::WhyNoCompletion() const {
+  if (channel_.fault() != ChannelFault::kNone) {
+    return MakeError(
+        SPECD_ERROR_INTERNAL, "",
+        fmt::format("the shared memory of the session is damaged ({}); close and attach "
+                    "again",
+                    ChannelFaultName(channel_.fault())));
+  }
+  if (link_->PeerGone()) {
+    return MakeError(SPECD_ERROR_DISCONNECTED, "",
+                     "the daemon is gone; rounds in flight will not complete. Start it and attach "
+                     "again");
+  }
+  return MakeError(SPECD_ERROR_SHUTDOWN, "",
+                   "the daemon is shutting down and takes no new rounds; finish and close");
+}
+
+bool Engine::StepForCompletion(int timeout_ms) {
+  const int64_t begin_ns = Clock::Real()->NowNs();
+  while (!channel_.HasCompletion()) {
+    if (link_->Step()) continue;
+    // The verifier runs here and now; once it has no work, waiting would bring nothing. But what a
+    // graph does is done by the device, which rings no bell.
+    if (!channel_.in_flight() || !in_flight_staged_) return false;
+    const int64_t waited_ns = Clock::Real()->NowNs() - begin_ns;
+    if (timeout_ms >= 0 && waited_ns >= int64_t{timeout_ms} * 1'000'000) return false;
+    if (waited_ns < kGraphSpinNs) {
+      sched_yield();
+    } else {
+      absl::SleepFor(absl::Nanoseconds(std::clamp(waited_ns / 8, kPauseMinNs, kPauseMaxNs)));
+    }
+  }
+  return true;
+}
+
+bool Engine::WaitForCompletion(int timeout_ms) {
+  if (link_->is_embedded()) return StepForCompletion(timeout_ms);
+  static const int64_t kSpinNs = SpinNs();
+  int64_t left_ms = timeout_ms < 0 ? INT64_MAX : timeout_ms;
+  while (!channel_.HasCompletion()) {
+    if (left_ms == 0 || !channel_.in_flight() || link_->PeerGone()) return false;
+    // What is left is slots, and a daemon that stands still gives none back.
+    if (timeout_ms < 0 && !channel_.awaits_answers()) return false;
+    const int64_t slice_ms = std::min<int64_t>(left_ms, kLookMs);
+    channel_.WaitCompletion({kSpinNs, absl::Milliseconds(slice_ms)});
+    left_ms -= timeout_ms < 0 ? 0 : slice_ms;
+    if (channel_.daemon_state() == DaemonState::kStopped && !channel_.HasCompletion()) return false;
+  }
+  return true;
+}
+
+absl::StatusOr<bool> Engine::Await(int timeout_ms, CompletionView* view) {
+  const bool waited_in_vain = !WaitForCompletion(timeout_ms);
+  // Asked before the last look into the ring: what a daemon answered before it ended is still
+  // there.
+  const bool over =
+      waited_in_vain && (channel_.daemon_state() == DaemonState::kStopped || link_->PeerGone());
+  // A daemon whose control channel merely timed out may still answer.
+  if (over && (channel_.daemon_state() == DaemonState::kStopped || link_->HungUp())) {
+    channel_.SetDaemonGone();
+  }
+  if (channel_.Poll(view)) {
+    if (!view->malformed) return true;
+    return MakeError(SPECD_ERROR_INTERNAL, "",
+                     view->kind == SubmissionKind::kRound ? "the daemon could not read the round"
+                                                          : "the daemon could not read the call");
+  }
+  if (over || channel_.fault() != ChannelFault::kNone) return WhyNoCompletion();
+  return false;
+}
+
+absl::StatusOr<int> Engine::Poll(specd_completion* completion, int timeout_ms) {
+  if (timeout_ms < -1) {
+    return Invalid("timeout_ms", fmt::format("timeout_ms = {} is less than -1", timeout_ms));
+  }
+  CompletionView view;
+  absl::StatusOr<bool> any = Await(timeout_ms, &view);
+  // The late answer to a call that was given up: it had been submitted alone, so nothing follows.
+  if (any.ok() && *any && view.kind != SubmissionKind::kRound) any = false;
+  if (!any.ok()) return any.status();
+  if (!*any) return SPECD_EMPTY;
+  Deliver(view, completion);
+  return SPECD_OK;
+}
+
+void Engine::Deliver(const CompletionView& view, specd_completion* completion) {
+  for (size_t i = 0; i < view.results.size(); ++i) {
+    const SequenceResult& from = view.results[i];
+    results_[i] = {from.sequence,
+                   from.status,
+                   from.finish_reason,
+                   from.num_accepted,
+                   from.num_kept,
+                   from.total_kept,
+                   from.stop_token,
+                   from.detail,
+                   from.scores_per_token,
+                   from.tokens,
+                   reinterpret_cast<const specd_token_score*>(from.scores),
+                   from.cumulative_logprob};
+  }
+  *completion = {view.round_id,
+                 static_cast<uint32_t>(view.results.size()),
+                 0,
+                 results_.data(),
+                 view.done_ns - view.taken_ns,
+                 view.done_ns - view.submit_ns};
+}
+
+}  // namespace specd

@@ -1,0 +1,234 @@
+#include "daemon/client/engine_streams.h"
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "daemon/client/engine_device.h"
+#include "ipc/base/error.h"
+#include "ipc/include/specd/specd.h"
+#include "ipc/segment/round_words.h"
+#include "kernels/core/check.h"
+
+namespace specd {
+namespace {
+
+// The default stream of each thread; 0 and 1 are default streams too.
+constexpr uintptr_t kPerThreadStream = 2;
+
+constexpr char kRemedy[] = "synchronize the stream and use specd_submit";
+
+// For the test of what a device without stream memory operations gets, on one that has them.
+absl::StatusOr<bool> AreHostWaitsForced() {
+  const char* const value = std::getenv("SPECD_STREAM_WAITS");
+  const std::string_view waits = value == nullptr ? "" : value;
+  if (waits == "host") return true;
+  if (waits.empty() || waits == "device") return false;
+  return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "SPECD_STREAM_WAITS",
+                   fmt::format("SPECD_STREAM_WAITS = \"{}\" in the environment is neither "
+                               "\"device\" nor \"host\"; unset it",
+                               waits));
+}
+
+absl::Status Refused(const GpuResult& result, std::string_view what, std::string_view remedy) {
+  const bool is_unsupported = result.code() == kGpuNoDriver || result.code() == kGpuNotSupported;
+  return MakeError(is_unsupported ? SPECD_ERROR_UNSUPPORTED : SPECD_ERROR_INVALID_ARGUMENT,
+                   "cuda_stream", fmt::format("{}: {}; {}", what, result.text(), remedy));
+}
+
+absl::Status CheckNotCapturing(GpuContext* context, GpuStream stream) {
+  bool is_capturing = false;
+  const GpuResult result = context->IsCapturing(stream, &is_capturing);
+  if (!result.ok()) return Refused(result, "the stream cannot be used", kRemedy);
+  if (!is_capturing) return absl::OkStatus();
+  return MakeError(SPECD_ERROR_STATE, "cuda_stream",
+                   "the stream records a graph, in which a round would have the same number at "
+                   "every replay; submit before or behind the launch of the graph");
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<EngineStreams>> EngineStreams::Open(
+    const StreamWatch::Options& options, GpuStream stream) {
+  const absl::StatusOr<bool> forces_host_waits = AreHostWaitsForced();
+  if (!forces_host_waits.ok()) return forces_host_waits.status();
+  std::unique_ptr<GpuPlatform> platform = MakeEnginePlatform();
+  std::vector<GpuDevice> devices;
+  size_t device_index = 0;
+  std::unique_ptr<GpuContext> context;
+  GpuResult result = platform->ListDevices(&devices);
+  if (result.ok()) result = platform->FindDevice(stream, &device_index);
+  if (!result.ok()) return Refused(result, "the stream's device is not known", kRemedy);
+  if (device_index >= devices.size()) {
+    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "cuda_stream",
+                     fmt::format("the stream is of device {}, and {} are there; {}", device_index,
+                                 devices.size(), kRemedy));
+  }
+  result = platform->OpenContext(device_index, &context);
+  if (!result.ok()) return Refused(result, "the stream's device cannot be used", kRemedy);
+  if (absl::Status status = CheckNotCapturing(context.get(), stream); !status.ok()) return status;
+  const SegmentLayout& layout = options.segment->layout();
+  GpuAddress words = 0;
+  result = context->RegisterHost(options.segment->at(layout.round_words_offset),
+                                 layout.round_words_bytes, &words);
+  if (!result.ok()) {
+    return Refused(result, "the words of the session cannot be registered with the device",
+                   "raise RLIMIT_MEMLOCK, or synchronize the stream and use specd_submit");
+  }
+  const GpuWord width = devices[device_index].has_64_bit_words ? GpuWord::k64 : GpuWord::k32;
+  auto streams = std::unique_ptr<EngineStreams>(new EngineStreams(
+      options, std::move(platform), std::move(context), device_index, width, words));
+  streams->forces_host_waits_ = *forces_host_waits;
+  absl::Status started = streams->watch_.Start();
+  if (started.ok()) return streams;
+  (void)streams->Close(0);
+  return started;
+}
+
+EngineStreams::EngineStreams(const StreamWatch::Options& options,
+                             std::unique_ptr<GpuPlatform> platform,
+                             std::unique_ptr<GpuContext> context, size_t device_index,
+                             GpuWord width, GpuAddress words)
+    : options_(options),
+      platform_(std::move(platform)),
+      context_(std::move(context)),
+      device_index_(device_index),
+      width_(width),
+      words_(words),
+      watch_(options) {}
+
+EngineStreams::~EngineStreams() { SPECD_CHECK(context_ == nullptr); }
+
+absl::Status EngineStreams::Check(GpuStream stream, uint64_t number, bool* is_free) {
+  if (broken_) {
+    return MakeError(SPECD_ERROR_STATE, "cuda_stream",
+                     "an earlier round could be enqueued on its stream in part only; use "
+                     "specd_submit, or close and attach again");
+  }
+  if (absl::Status status = CheckDevice(stream); !status.ok()) return status;
+  if (absl::Status status = CheckNotCapturing(context_.get(), stream); !status.ok()) return status;
+  *is_free = watch_.IsFree(number, stream.handle);
+  return absl::OkStatus();
+}
+
+// Asked for every round: a stream that was destroyed may leave its handle to one of another device.
+absl::Status EngineStreams::CheckDevice(GpuStream stream) const {
+  const auto handle = reinterpret_cast<uintptr_t>(stream.handle);
+  if (handle == kPerThreadStream) {
+    return MakeError(
+        SPECD_ERROR_UNSUPPORTED, "cuda_stream",
+        "cuda_stream = 2 is another stream in every thread; give a stream of your own");
+  }
+  size_t device_index = 0;
+  const GpuResult result = platform_->FindDevice(stream, &device_index);
+  if (!result.ok()) return Refused(result, "the stream's device is not known", kRemedy);
+  if (device_index == device_index_) return absl::OkStatus();
+  // Default streams are those of whatever context is current.
+  if (handle < kPerThreadStream) {
+    return MakeError(
+        SPECD_ERROR_INVALID_ARGUMENT, "cuda_stream",
+        fmt::format("the default stream is that of device {}, which is current, and the rounds of "
+                    "this engine are on streams of device {}; make that one current",
+                    device_index, device_index_));
+  }
+  return MakeError(
+      SPECD_ERROR_INVALID_ARGUMENT, "cuda_stream",
+      fmt::format("cuda_stream is of device {}, and the rounds of this engine are on streams of "
+                  "device {}, that of the first one; submit on a stream of device {}, or {}",
+                  device_index, device_index_, device_index_, kRemedy));
+}
+
+GpuAddress EngineStreams::AddressOf(uint64_t number, uint64_t offset_bytes) const {
+  const Segment& segment = *options_.segment;
+  const auto* first = reinterpret_cast<const char*>(segment.round_words(1));
+  const auto* slot = reinterpret_cast<const char*>(segment.round_words(number));
+  return words_ + static_cast<uint64_t>(slot - first) + offset_bytes;
+}
+
+GpuAddress EngineStreams::StatusAddress(uint64_t number) const {
+  return AddressOf(number, offsetof(RoundWords, status));
+}
+
+absl::Status EngineStreams::Begin(GpuStream stream, uint64_t number) {
+  if (host_waits_ == nullptr && !forces_host_waits_) {
+    const GpuResult result = context_->WriteValue(
+        stream, AddressOf(number, offsetof(RoundWords, ready)), width_, number);
+    if (result.ok()) return absl::OkStatus();
+    // No attribute says it; the first round finds it out.
+    if (result.code() != kGpuNotSupported) {
+      return Refused(result, "the stream does not take the write of a word", kRemedy);
+    }
+  }
+  GpuResult result = GpuResult::Ok();
+  if (host_waits_ == nullptr) {
+    result = HostWaits::Open(context_.get(), options_.segment, &host_waits_);
+  }
+  if (result.ok()) result = host_waits_->Begin(stream, number);
+  if (result.ok()) return absl::OkStatus();
+  return Refused(result,
+                 "the stream does not take a function of the host, which was to wait in its place",
+                 kRemedy);
+}
+
+GpuResult EngineStreams::Finish(GpuStream stream, uint64_t number) {
+  if (host_waits_ != nullptr) return host_waits_->Finish(stream);
+  const GpuResult result =
+      context_->WaitValue(stream, AddressOf(number, offsetof(RoundWords, done)), width_, number);
+  if (!result.ok()) return result;
+  return context_->WriteValue(stream, AddressOf(number, offsetof(RoundWords, passed)), width_,
+                              number);
+}
+
+absl::Status EngineStreams::Enqueue(GpuStream stream, uint64_t number) {
+  RoundWords* const words = options_.segment->round_words(number);
+  const uint64_t passed = words->passed.load(std::memory_order_relaxed);
+  if (absl::Status status = Begin(stream, number); !status.ok()) return status;
+  is_unused_ = false;
+  // Not before: a round of which the stream has nothing leaves the word to the slot's last one,
+  // which else would never seem to have passed.
+  TakeBackPassed(words, passed, number);
+  // Before what may have to wait for room on the stream.
+  watch_.Add(number, stream.handle);
+  const GpuResult result = Finish(stream, number);
+  if (result.ok()) return absl::OkStatus();
+  // What is enqueued cannot be taken back. The stream goes on, and the number is free for a round
+  // that is not on a stream.
+  Release(words, number);
+  broken_ = true;
+  return Refused(result, "the stream takes a part of the round only", kRemedy);
+}
+
+bool EngineStreams::Close(int64_t timeout_ns) {
+  watch_.Stop();
+  watch_.ReleaseAll(/*also_claimed=*/false);
+  // No word of the device's comes with a bell; a stream needs some microseconds to see its word.
+  // A stream that could not take a whole round never says that it has passed.
+  const int64_t begin_ns = options_.clock->NowNs();
+  const int64_t time_ns = broken_ ? 0 : timeout_ns;
+  while (!watch_.HaveAllPassed()) {
+    const int64_t now_ns = options_.clock->NowNs();
+    // The daemon has half of the time, and the streams of what it left the other half.
+    if (now_ns - begin_ns >= time_ns / 2) watch_.ReleaseAll(/*also_claimed=*/true);
+    if (now_ns - begin_ns >= time_ns) {
+      if (host_waits_ != nullptr) KeepForever(std::move(host_waits_));
+      KeepForever(std::move(context_));
+      return false;
+    }
+    absl::SleepFor(absl::Microseconds(50));
+  }
+  host_waits_.reset();
+  // A context that is broken may not give them back.
+  const bool is_given_back =
+      context_->UnregisterHost(options_.segment->at(options_.segment->layout().round_words_offset))
+          .ok();
+  context_.reset();
+  return is_given_back;
+}
+
+}  // namespace specd

@@ -1,0 +1,200 @@
+#include "daemon/client/open_message.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "daemon/session/open_request.h"
+#include "ipc/base/error.h"
+#include "speculative/params.h"
+
+namespace specd {
+namespace {
+
+absl::Status Invalid(std::string_view field, std::string_view text) {
+  return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
+}
+
+absl::Status CheckNumbers(const specd_params& params) {
+  for (const auto& [field, value] :
+       {std::pair{"has_seed", params.has_seed}, std::pair{"ignore_eos", params.ignore_eos},
+        std::pair{"include_stop", params.include_stop},
+        std::pair{"skip_special_tokens", params.skip_special_tokens},
+        std::pair{"draft_edits", params.draft_edits}}) {
+    if (value > 1) return Invalid(field, fmt::format("{} = {} must be 0 or 1", field, value));
+  }
+  return absl::OkStatus();
+}
+
+// Before an array is read: a wild count must not become a wild read.
+absl::Status CheckList(const char* field, const void* items, uint64_t count, uint64_t max) {
+  if (count > max) {
+    return Invalid(field, fmt::format("{}.count = {} is outside 0 .. {}", field, count, max));
+  }
+  if (count > 0 && items == nullptr) {
+    return Invalid(field, fmt::format("{}.items is NULL but {}.count = {}", field, field, count));
+  }
+  return absl::OkStatus();
+}
+
+// Copies lists and remembers the first one that cannot be.
+class ListCopier {
+ public:
+  void Copy(const char* field, const specd_ids& from, uint64_t max, std::vector<int32_t>* to) {
+    if (Check(field, from.items, from.count, max)) to->assign(from.items, from.items + from.count);
+  }
+
+  // Into the file: only the count goes into the message.
+  void CopyToFile(const char* field, const specd_ids& from, uint32_t* count) {
+    if (!Check(field, from.items, from.count, kListIdsMax - file_.size())) return;
+    *count = static_cast<uint32_t>(from.count);
+    file_.insert(file_.end(), from.items, from.items + from.count);
+  }
+
+  void Copy(const char* field, const specd_strings& from, uint64_t max,
+            std::vector<std::string>* to) {
+    if (!Check(field, from.items, from.count, max)) return;
+    for (uint64_t i = 0; i < from.count; ++i) {
+      if (from.items[i] == nullptr) {
+        return Fail(Invalid(field, fmt::format("{}.items[{}] is NULL", field, i)));
+      }
+      to->emplace_back(from.items[i]);
+    }
+  }
+
+  void CopyBias(const specd_params& params, OpenSequenceRequest* request) {
+    Copy("logit_bias_ids", params.logit_bias_ids, kLogitBiasMax, &request->logit_bias_ids);
+    const specd_floats& bias = params.logit_bias;
+    if (!Check("logit_bias", bias.items, bias.count, kLogitBiasMax)) return;
+    request->logit_bias.assign(bias.items, bias.items + bias.count);
+  }
+
+  void CopyProcessors(const specd_params& params, OpenSequenceRequest* request) {
+    if (!Check("processors", params.processors, params.num_processors, kProcessorsMax)) return;
+    for (uint32_t i = 0; i < params.num_processors; ++i) {
+      const specd_processor& processor = params.processors[i];
+      if (processor.name == nullptr) {
+        return Fail(Invalid("processors", fmt::format("processors[{}].name is NULL", i)));
+      }
+      request->processor_names.emplace_back(processor.name);
+      request->processor_values.emplace_back(processor.values == nullptr ? "" : processor.values);
+    }
+  }
+
+  const absl::Status& status() const { return status_; }
+  const std::vector<int32_t>& file() const { return file_; }
+
+ private:
+  bool Check(const char* field, const void* items, uint64_t count, uint64_t max) {
+    if (status_.ok()) status_ = CheckList(field, items, count, max);
+    return status_.ok();
+  }
+  void Fail(absl::Status status) {
+    if (status_.ok()) status_ = std::move(status);
+  }
+
+  absl::Status status_;
+  std::vector<int32_t> file_;
+};
+
+void CopyNumbers(const specd_params& params, OpenSequenceRequest* request) {
+  request->verify = params.verify;
+  request->has_seed = params.has_seed != 0;
+  request->seed = params.seed;
+  request->n = params.n;
+  request->temperature = params.temperature;
+  request->top_p = params.top_p;
+  request->top_k = params.top_k;
+  request->min_p = params.min_p;
+  request->filter_order = params.filter_order;
+  request->frequency_penalty = params.frequency_penalty;
+  request->presence_penalty = params.presence_penalty;
+  request->repetition_penalty = params.repetition_penalty;
+  request->no_repeat_ngram_size = params.no_repeat_ngram_size;
+  request->no_repeat_ngram_window = params.no_repeat_ngram_window;
+  request->thinking_budget = params.thinking_budget;
+  request->thinking_start_id = params.thinking_start_id;
+  request->thinking_newline_id = params.thinking_newline_id;
+  if (params.thinking_preset != nullptr) request->thinking_preset = params.thinking_preset;
+  request->max_tokens = params.max_tokens;
+  request->min_tokens = params.min_tokens;
+  request->ignore_eos = params.ignore_eos != 0;
+  request->include_stop = params.include_stop != 0;
+  request->skip_special_tokens = params.skip_special_tokens != 0;
+  request->logprobs = params.logprobs;
+  request->logprobs_mode = params.logprobs_mode;
+  request->draft_temperature = params.draft_temperature;
+  request->draft_top_p = params.draft_top_p;
+  request->draft_top_k = params.draft_top_k;
+  request->draft_min_p = params.draft_min_p;
+  request->draft_filter_order = params.draft_filter_order;
+  request->draft_edits = params.draft_edits != 0;
+}
+
+// In the order that OpenSequenceRequest names; ReadOpenRequest takes them out again.
+void CopyFileLists(const specd_params& params, ListCopier* copier, OpenSequenceRequest* request) {
+  copier->CopyToFile("prompt_ids", params.prompt_ids, &request->num_prompt_ids);
+  copier->CopyToFile("output_ids", params.output_ids, &request->num_output_ids);
+  copier->CopyToFile("allowed_token_ids", params.allowed_token_ids,
+                     &request->num_allowed_token_ids);
+  copier->CopyToFile("disallowed_token_ids", params.disallowed_token_ids,
+                     &request->num_disallowed_token_ids);
+  copier->CopyToFile("no_repeat_ngram_whitelist", params.no_repeat_ngram_whitelist,
+                     &request->num_no_repeat_ngram_whitelist);
+}
+
+absl::StatusOr<UniqueFd> MakeListFile(const std::vector<int32_t>& ids) {
+  UniqueFd fd(memfd_create("specd-ids", MFD_CLOEXEC));
+  if (!fd.valid()) return MakeErrnoError(SPECD_ERROR_EXHAUSTED, "prompt_ids", "no memory", errno);
+  const auto* bytes = reinterpret_cast<const char*>(ids.data());
+  size_t left_bytes = ids.size() * sizeof(int32_t);
+  while (left_bytes > 0) {
+    const ssize_t written = write(fd.get(), bytes, left_bytes);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) {
+      return MakeErrnoError(SPECD_ERROR_EXHAUSTED, "prompt_ids",
+                            fmt::format("a file of {} ids", ids.size()), errno);
+    }
+    bytes += written;
+    left_bytes -= static_cast<size_t>(written);
+  }
+  return fd;
+}
+
+}  // namespace
+
+absl::StatusOr<OpenMessage> MakeOpenMessage(std::string_view request_id,
+                                            const specd_params& params) {
+  if (absl::Status status = CheckNumbers(params); !status.ok()) return status;
+  OpenMessage message;
+  OpenSequenceRequest& request = message.request;
+  request.request_id = request_id;
+  CopyNumbers(params, &request);
+  ListCopier copier;
+  copier.CopyBias(params, &request);
+  copier.Copy("bad_word_ids", params.bad_word_ids, kBadWordIdsMax, &request.bad_word_ids);
+  copier.Copy("bad_word_lengths", params.bad_word_lengths, kBadWordsMax, &request.bad_word_lengths);
+  copier.Copy("thinking_end_ids", params.thinking_end_ids, kThinkingEndIdsMax,
+              &request.thinking_end_ids);
+  copier.CopyProcessors(params, &request);
+  copier.Copy("stop_token_ids", params.stop_token_ids, kStopIdsMax, &request.stop_token_ids);
+  copier.Copy("stop_strings", params.stop_strings, kStopStringsMax, &request.stop_strings);
+  copier.Copy("logprob_token_ids", params.logprob_token_ids, kLogprobTokenIdsMax,
+              &request.logprob_token_ids);
+  CopyFileLists(params, &copier, &request);
+  if (!copier.status().ok()) return copier.status();
+  if (!copier.file().empty()) {
+    absl::StatusOr<UniqueFd> file = MakeListFile(copier.file());
+    if (!file.ok()) return file.status();
+    message.lists = *std::move(file);
+  }
+  return message;
+}
+
+}  // namespace specd

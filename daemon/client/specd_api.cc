@@ -1,0 +1,322 @@
+// The C functions of <specd/specd.h> over Engine: null checks, struct sizes, error texts. No
+// exception leaves this file.
+
+#include <algorithm>
+#include <memory>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "daemon/client/api_guard.h"
+#include "daemon/client/engine.h"
+#include "ipc/base/error.h"
+#include "ipc/include/specd/specd.h"
+
+struct specd_engine {
+  std::unique_ptr<specd::Engine> engine;
+};
+
+namespace {
+
+using specd::api::Adopt;
+using specd::api::Guard;
+using specd::api::NullArgument;
+using specd::api::Open;
+
+// Results have a code for a device that failed and no room for words: a call that brings such a
+// result leaves them as the last error, and every other call that succeeds leaves that alone.
+template <class Result>
+void TellWhy(const specd::Engine& engine, const Result* results, uint32_t count) {
+  const bool failed = std::any_of(results, results + count, [](const Result& result) {
+    return result.status == SPECD_STATUS_DEVICE_ERROR;
+  });
+  if (!failed) return;
+  try {
+    std::string why = engine.WhyDeviceFailed();
+    if (!why.empty()) specd::api::Fail(SPECD_OK, std::move(why));
+  } catch (const std::bad_alloc&) {
+    // The answer is delivered, and stays so without words of its own; an older call's would lie.
+    specd::api::Fail(SPECD_OK, {});
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* specd_last_error(void) { return specd::api::LastError().c_str(); }
+const char* specd_code_name(int code) { return specd::ErrorCodeName(code); }
+const char* specd_detail_text(uint32_t detail) {
+  switch (detail) {
+    case SPECD_DETAIL_NONE:
+      return "none";
+    case SPECD_DETAIL_SEQUENCE:
+      return "sequence: no handle that this session could have given out";
+    case SPECD_DETAIL_COUNT:
+      return "num_drafts: more than max_draft";
+    case SPECD_DETAIL_KIND:
+      return "kinds: neither SPECD_ONE_HOT nor SPECD_SAMPLED";
+    case SPECD_DETAIL_TARGET_ROW:
+      return "target_rows: an index is not below the number of rows bound";
+    case SPECD_DETAIL_DRAFT_ROW:
+      return "draft_rows: an index is not below the number of rows bound";
+    case SPECD_DETAIL_FLAGS:
+      return "flags: a flag that this version does not know";
+    case SPECD_DETAIL_MASK_ROW:
+      return "mask_rows: an index is neither -1 nor below the number of rows bound";
+    case SPECD_DETAIL_ARGMAX:
+      return "target_argmax: an id outside the vocabulary";
+    case SPECD_DETAIL_REFUSED:
+      return "the sequence stands in the round twice, or cannot be verified with what is brought: "
+             "target_argmax in place of rows that it needs, masks over final probabilities";
+    case SPECD_DETAIL_DRAFT_TOKENS:
+      return "flags: SPECD_DRAFTS_BY_SLOT, but SPECD_DRAFT_TOKENS is not bound";
+    case SPECD_DETAIL_HOST_TOKENS:
+      return "bad_words, no_repeat_ngram, thinking_budget and processors look at tokens that the "
+             "host does not know; give draft tokens, and poll staged rounds before the next one";
+    case SPECD_DETAIL_NO_ROOM:
+      return "drafts: the ids that the sequence's parameters ban, bias or count need more memory "
+             "than rounds on the device have: lower max_draft, no_repeat_ngram or what else lists "
+             "many, do without penalties, or use backend \"cpu\"; stage fewer sequences, or submit "
+             "the round instead of staging it";
+    default:
+      return "unknown";
+  }
+}
+const char* specd_version(void) { return specd::kVersion; }
+
+void specd_options_init(specd_options* options) {
+  *options = {};
+  options->struct_size = sizeof(*options);
+  options->max_batch = 16;
+  options->max_draft = 8;
+  options->ring_depth = 4;
+  options->timeout_ms = 5000;
+  options->max_scores_per_token = 21;
+}
+
+void specd_tensor_init(specd_tensor* tensor) {
+  *tensor = {};
+  tensor->struct_size = sizeof(*tensor);
+  tensor->scale = 1;
+}
+
+void specd_params_init(specd_params* params) {
+  *params = {};
+  params->struct_size = sizeof(*params);
+  params->n = 1;
+  params->temperature = 1.0;
+  params->top_p = 1.0;
+  params->repetition_penalty = 1.0;
+  params->thinking_budget = -1;
+  params->thinking_start_id = -1;
+  params->thinking_newline_id = -1;
+  params->max_tokens = 16;
+  params->skip_special_tokens = 1;
+  params->logprobs = -1;
+  params->draft_temperature = 1.0;
+  params->draft_top_p = 1.0;
+}
+
+void specd_engine_stats_init(specd_engine_stats* stats) {
+  *stats = {};
+  stats->struct_size = sizeof(*stats);
+}
+
+int specd_open(const char* uri, const specd_options* options, specd_engine** engine) {
+  if (uri == nullptr) return NullArgument("uri");
+  if (options == nullptr) return NullArgument("options");
+  if (engine == nullptr) return NullArgument("engine");
+  return Open(
+      options, specd_options_init,
+      [&](const specd_options& adopted) { return specd::Engine::Open(uri, adopted); }, engine);
+}
+
+void specd_close(specd_engine* engine) { delete engine; }
+
+int specd_alloc(specd_engine* engine, uint64_t size_bytes, specd_region* region) {
+  if (engine == nullptr) return NullArgument("engine");
+  if (region == nullptr) return NullArgument("region");
+  return Guard([&] { return engine->engine->Alloc(size_bytes, region); });
+}
+
+int specd_import_fd(specd_engine* engine, int fd, uint64_t size_bytes, specd_region* region) {
+  if (engine == nullptr) return NullArgument("engine");
+  if (region == nullptr) return NullArgument("region");
+  return Guard([&] { return engine->engine->ImportFd(fd, size_bytes, region); });
+}
+
+int specd_import_device(specd_engine* engine, uint64_t address, uint64_t size_bytes,
+                        specd_region* region) {
+  if (engine == nullptr) return NullArgument("engine");
+  if (region == nullptr) return NullArgument("region");
+  return Guard([&] { return engine->engine->ImportDevice(address, size_bytes, region); });
+}
+
+int specd_unregister(specd_engine* engine, uint32_t region) {
+  if (engine == nullptr) return NullArgument("engine");
+  return Guard([&] { return engine->engine->Unregister(region); });
+}
+
+uint32_t specd_sequence_slot(specd_sequence sequence) { return specd::SequenceSlot(sequence); }
+
+int specd_bind(specd_engine* engine, int role, const specd_tensor* tensor) {
+  if (engine == nullptr) return NullArgument("engine");
+  if (tensor == nullptr) return NullArgument("tensor");
+  return Guard([&]() -> absl::Status {
+    specd_tensor adopted;
+    if (absl::Status status = Adopt(tensor, specd_tensor_init, &adopted); !status.ok()) {
+      return status;
+    }
+    return engine->engine->Bind(role, adopted);
+  });
+}
+
+int specd_open_sequence(specd_engine* engine, const char* request_id, const specd_params* params,
+                        specd_sequence_info* info) {
+  if (engine == nullptr) return NullArgument("engine");
+  if (request_id == nullptr) return NullArgument("request_id");
+  if (params == nullptr) return NullArgument("params");
+  if (info == nullptr) return NullArgument("info");
+  return Guard([&]() -> absl::Status {
+    specd_params adopted;
+    if (absl::Status status = Adopt(params, specd_params_init, &adopted); !status.ok()) {
+      return status;
+    }
+    return engine->engine->OpenSequence(request_id, adopted, info);
+  });
+}
+
+int specd_fork(specd_engine* engine, specd_sequence sequence, const char* request_id,
+               const uint64_t* seed, specd_sequence_info* info) {
+  if (engine == nullptr) return NullArgument("engine");
+  if (request_id == nullptr) return NullArgument("request_id");
+  if (info == nullptr) return NullArgument("info");
+  return Guard([&] { return engine->engine->ForkSequence(sequence, request_id, seed, info); });
+}
+
+int specd_close_sequence(specd_engine* engine, specd_sequence sequence) {
+  if (engine == nullptr) return NullArgument("engine");
+  return Guard([&] { return engine->engine->CloseSequence(sequence); });
+}
+
+int specd_abort(specd_engine* engine, specd_sequence sequence) {
+  if (engine == nullptr) return NullArgument("engine");
+  return Guard([&] { return engine->engine->AbortSequence(sequence); });
+}
+
+int specd_get_sequence_state(specd_engine* engine, specd_sequence sequence,
+                             specd_sequence_state* state) {
+  if (engine == nullptr) return NullArgument("engine");
+  if (state == nullptr) return NullArgument("state");
+  return Guard([&] { return engine->engine->GetState(sequence, state); });
+}
+
+int specd_submit(specd_engine* engine, uint64_t round_id, const specd_draft* drafts,
+                 uint32_t num_drafts) {
+  if (engine == nullptr) return NullArgument("engine");
+  if (drafts == nullptr) return NullArgument("drafts");
+  return Guard([&] { return engine->engine->Submit(round_id, drafts, num_drafts); });
+}
+
+int specd_submit_on_stream(specd_engine* engine, uint64_t round_id, const specd_draft* drafts,
+                           uint32_t num_drafts, void* cuda_stream) {
+  if (engine == nullptr) return NullArgument("engine");
+  if (drafts == nullptr) return NullArgument("drafts");
+  return Guard(
+      [&] { return engine->engine->SubmitOnStream(round_id, drafts, num_drafts, cuda_stream); });
+}
+
+int specd_enqueue_staged(specd_engine* engine, uint32_t num_sequences, void* cuda_stream) {
+  if (engine == nullptr) return NullArgument("engine");
+  return Guard([&] { return engine->engine->EnqueueStaged(num_sequences, cuda_stream); });
+}
+
+int specd_stage_round(specd_engine* engine, uint64_t round_id, const specd_draft* drafts,
+                      uint32_t num_drafts) {
+  if (engine == nullptr) return NullArgument("engine");
+  if (drafts == nullptr) return NullArgument("drafts");
+  return Guard([&] { return engine->engine->StageRound(round_id, drafts, num_drafts); });
+}
+
+int specd_get_verdict(specd_engine* engine, specd_verdict* verdict) {
+  if (engine == nullptr) return NullArgument("engine");
+  if (verdict == nullptr) return NullArgument("verdict");
+  return Guard([&] { return engine->engine->GetVerdict(verdict); });
+}
+
+int specd_get_sharing(specd_engine* engine, specd_sharing* sharing) {
+  if (engine == nullptr) return NullArgument("engine");
+  if (sharing == nullptr) return NullArgument("sharing");
+  return Guard([&]() -> absl::Status {
+    engine->engine->GetSharing(sharing);
+    return absl::OkStatus();
+  });
+}
+
+int specd_get_group(specd_engine* engine, specd_group* group) {
+  if (engine == nullptr) return NullArgument("engine");
+  if (group == nullptr) return NullArgument("group");
+  return Guard([&] { return engine->engine->GetGroup(group); });
+}
+
+int specd_poll(specd_engine* engine, specd_completion* completion, int timeout_ms) {
+  if (engine == nullptr) return NullArgument("engine");
+  if (completion == nullptr) return NullArgument("completion");
+  return Guard([&] {
+    absl::StatusOr<int> answer = engine->engine->Poll(completion, timeout_ms);
+    if (answer.ok() && *answer == SPECD_OK) {
+      TellWhy(*engine->engine, completion->results, completion->num_results);
+    }
+    return answer;
+  });
+}
+
+int specd_sample_draft(specd_engine* engine, const specd_draft_request* requests,
+                       uint32_t num_requests, specd_draft_children* results) {
+  if (engine == nullptr) return NullArgument("engine");
+  if (requests == nullptr) return NullArgument("requests");
+  if (results == nullptr) return NullArgument("results");
+  return Guard([&] {
+    absl::Status answer = engine->engine->SampleDraft({requests, num_requests}, results);
+    if (answer.ok()) TellWhy(*engine->engine, results, num_requests);
+    return answer;
+  });
+}
+
+int specd_score(specd_engine* engine, const specd_score_request* requests, uint32_t num_requests,
+                specd_score_result* results) {
+  if (engine == nullptr) return NullArgument("engine");
+  if (requests == nullptr) return NullArgument("requests");
+  if (results == nullptr) return NullArgument("results");
+  return Guard([&] {
+    absl::Status answer = engine->engine->Score({requests, num_requests}, results);
+    if (answer.ok()) TellWhy(*engine->engine, results, num_requests);
+    return answer;
+  });
+}
+
+int specd_set_coins(specd_engine* engine, specd_sequence sequence, const specd_coin* coins,
+                    uint32_t num_coins) {
+  if (engine == nullptr) return NullArgument("engine");
+  if (coins == nullptr && num_coins > 0) return NullArgument("coins");
+  return Guard([&] { return engine->engine->SetCoins(sequence, {coins, num_coins}); });
+}
+
+int specd_get_engine_stats(specd_engine* engine, specd_engine_stats* stats) {
+  if (engine == nullptr) return NullArgument("engine");
+  if (stats == nullptr) return NullArgument("stats");
+  return Guard([&]() -> absl::Status {
+    specd_engine_stats found;
+    if (absl::Status status = Adopt(stats, specd_engine_stats_init, &found); !status.ok()) {
+      return status;
+    }
+    if (absl::Status status = engine->engine->GetStats(&found); !status.ok()) return status;
+    const uint32_t size = stats->struct_size;
+    std::memcpy(stats, &found, std::min<size_t>(size, sizeof(found)));
+    stats->struct_size = size;
+    return absl::OkStatus();
+  });
+}
+
+}  // extern "C"

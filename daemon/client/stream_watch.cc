@@ -1,0 +1,148 @@
+#include "daemon/client/stream_watch.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
+#include "ipc/base/error.h"
+#include "ipc/include/specd/specd.h"
+#include "ipc/segment/doorbell.h"
+#include "ipc/segment/round_words.h"
+
+namespace specd {
+namespace {
+
+// A look costs a few loads; ready rows are seen late by one pause, which is added to the timeout.
+constexpr int64_t kPauseShare = 8;
+constexpr int kPauseMinMs = 1;
+constexpr int kPauseMaxMs = 25;
+// Without a daemon streams have to be followed to their waits one after another.
+constexpr int kPauseGoneMs = 1;
+
+bool IsCompleted(const Segment& segment, uint64_t number) {
+  const CompletionSlot& slot =
+      segment.completion_slots()[(number - 1) & (segment.limits().ring_depth - 1)];
+  // Pairs with the release in RingProducer::Publish; the number stands alone.
+  return slot.sequence.load(std::memory_order_acquire) == number;
+}
+
+}  // namespace
+
+absl::Status StreamWatch::Start() {
+  stop_fd_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!stop_fd_.valid()) {
+    return MakeErrnoError(SPECD_ERROR_EXHAUSTED, "cuda_stream", "no eventfd for the watch", errno);
+  }
+  // The engine's signals are for the engine's threads.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  absl::Status status;
+  try {
+    thread_ = std::thread([this] { Run(); });
+  } catch (const std::system_error& error) {
+    status = MakeError(SPECD_ERROR_EXHAUSTED, "cuda_stream",
+                       std::string("no thread to watch over streams: ") + error.what());
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return status;
+}
+
+void StreamWatch::Stop() {
+  if (!thread_.joinable()) return;
+  eventfd_write(stop_fd_.get(), 1);
+  thread_.join();
+}
+
+void StreamWatch::Run() {
+  const auto pause_ms = static_cast<int>(
+      std::clamp<int64_t>(options_.timeout_ns / 1'000'000 / kPauseShare, kPauseMinMs, kPauseMaxMs));
+  bool daemon_gone = false;
+  while (true) {
+    // A socket that has hung up would be reported at once for ever.
+    pollfd polled[] = {{stop_fd_.get(), POLLIN, 0},
+                       {daemon_gone ? -1 : options_.hangup_fd, POLLRDHUP, 0}};
+    (void)poll(polled, 2, daemon_gone ? kPauseGoneMs : pause_ms);
+    if (polled[0].revents != 0) return;
+    const auto state = static_cast<DaemonState>(
+        // Pairs with the release in DaemonChannel::SetState: no completion comes after it.
+        options_.segment->page()->daemon.state.load(std::memory_order_acquire));
+    daemon_gone = daemon_gone || polled[1].revents != 0 || state == DaemonState::kStopped;
+    Look(options_.clock->NowNs(), daemon_gone);
+  }
+}
+
+void StreamWatch::Add(uint64_t number, const void* stream) {
+  MutexLock lock(&mutex_);
+  RoundOf(number) = {number, stream, -1};
+}
+
+bool StreamWatch::IsFree(uint64_t number, const void* stream) {
+  MutexLock lock(&mutex_);
+  const Round& before = RoundOf(number);
+  return before.number == 0 || before.stream == stream ||
+         HasPassed(*options_.segment->round_words(number), before.number);
+}
+
+void StreamWatch::Look(int64_t now_ns, bool daemon_gone) {
+  bool released = false;
+  {
+    MutexLock lock(&mutex_);
+    for (Round& round : rounds_) {
+      if (round.number != 0) released = LookAt(&round, now_ns, daemon_gone) || released;
+    }
+  }
+  // The engine's CPU may wait for the same round.
+  if (released) Doorbell(&options_.segment->page()->completion_bell).Ring();
+}
+
+bool StreamWatch::LookAt(Round* round, int64_t now_ns, bool daemon_gone) {
+  RoundWords* words = options_.segment->round_words(round->number);
+  if (IsReleased(*words, round->number) || !AreRowsReady(*words, round->number)) return false;
+  if (round->ready_ns < 0) round->ready_ns = now_ns;
+  if (daemon_gone) {
+    if (!IsCompleted(*options_.segment, round->number)) {
+      // It may have been claimed: the daemon ended before it could say what it confirmed. Nobody
+      // else writes the word now; Release orders it.
+      words->status.store(PackVerdict(round->number, RoundVerdict::kAborted),
+                          std::memory_order_relaxed);
+    }
+  } else if (now_ns - round->ready_ns < options_.timeout_ns ||
+             Decide(words, round->number, RoundVerdict::kAborted) != RoundVerdict::kAborted) {
+    return false;
+  }
+  Release(words, round->number);
+  return true;
+}
+
+void StreamWatch::ReleaseAll(bool also_claimed) {
+  MutexLock lock(&mutex_);
+  for (const Round& round : rounds_) {
+    if (round.number == 0) continue;
+    RoundWords* words = options_.segment->round_words(round.number);
+    if (IsReleased(*words, round.number)) continue;
+    if (Decide(words, round.number, RoundVerdict::kAborted) != RoundVerdict::kAborted) {
+      if (!also_claimed) continue;
+      // Not answered, as far as the stream can know: what belongs to the answer is not all there.
+      words->status.store(PackVerdict(round.number, RoundVerdict::kAborted),
+                          std::memory_order_relaxed);
+    }
+    Release(words, round.number);
+  }
+}
+
+bool StreamWatch::HaveAllPassed() {
+  MutexLock lock(&mutex_);
+  return std::all_of(rounds_.begin(), rounds_.end(), [this](const Round& round) {
+    return round.number == 0 ||
+           HasPassed(*options_.segment->round_words(round.number), round.number);
+  });
+}
+
+}  // namespace specd

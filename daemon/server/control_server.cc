@@ -1,0 +1,255 @@
+#include "daemon/server/control_server.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "daemon/base/logging.h"
+#include "daemon/base/mps.h"
+#include "ipc/base/error.h"
+#include "ipc/include/specd/specd.h"
+
+namespace specd {
+namespace {
+
+constexpr mode_t kSocketMode = 0660;
+constexpr int64_t kHelloNs = 5'000'000'000;
+constexpr absl::Duration kSendTimeout = absl::Milliseconds(100);
+// Connections that have not said hello yet, besides the sessions.
+constexpr size_t kStrangersMax = 16;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Create(const Options& options) {
+  absl::StatusOr<InstanceLock> lock = InstanceLock::Take(options.path, "listen");
+  if (!lock.ok()) return lock.status();
+  absl::StatusOr<UnixListener> listener = UnixListener::Bind(options.path, kSocketMode);
+  if (!listener.ok()) return listener.status();
+  return std::unique_ptr<ControlServer>(
+      new ControlServer(options, *std::move(lock), *std::move(listener)));
+}
+
+ControlServer::ControlServer(const Options& options, InstanceLock lock, UnixListener listener)
+    : options_(options),
+      lock_(std::move(lock)),
+      listener_(std::move(listener)),
+      buffer_(kControlBytesMax) {}
+
+ControlServer::~ControlServer() { Close(); }
+
+void ControlServer::Close() {
+  for (const auto& connection : connections_) {
+    if (!connection->dropped) Drop(*connection);
+  }
+  connections_.clear();
+  listener_.reset();
+}
+
+void ControlServer::Run(int wake_fd) {
+  std::vector<pollfd> polled;
+  while (true) {
+    polled.assign({{wake_fd, POLLIN, 0}, {accepting_ ? listener_->fd() : -1, POLLIN, 0}});
+    accepting_ = true;
+    for (const auto& connection : connections_)
+      polled.push_back({connection->socket.fd(), POLLIN, 0});
+    if (poll(polled.data(), polled.size(), 1000) < 0 && errno != EINTR) {
+      Log("attach").error("poll: {}", std::strerror(errno));
+      return;
+    }
+    if (polled[0].revents != 0) return;
+    for (size_t i = 0; i < connections_.size(); ++i) {
+      Connection& connection = *connections_[i];
+      if (connection.dropped) continue;  // a rank, with its session
+      const bool keep =
+          IsWelcome(connection) && (polled[i + 2].revents == 0 || ServeOne(connection));
+      if (!keep) Drop(connection);
+    }
+    std::erase_if(connections_, [](const auto& connection) { return connection->dropped; });
+    if (polled[1].revents != 0) AcceptOne();
+  }
+}
+
+// Not if it keeps its hello to itself for too long, nor if its session ended because it broke its
+// rings.
+bool ControlServer::IsWelcome(const Connection& connection) const {
+  const std::shared_ptr<Session>& session = connection.service->session();
+  if (session != nullptr) return !session->ended();
+  const MemberSession* const member = connection.service->member();
+  if (member != nullptr) return !member->session().ended();
+  return options_.clock->NowNs() <= connection.deadline_ns;
+}
+
+void ControlServer::AcceptOne() {
+  absl::StatusOr<std::optional<UnixConnection>> accepted = listener_->Accept(absl::ZeroDuration());
+  if (!accepted.ok()) {
+    // The one who knocks stays at the door, and so the listener readable: not asked again at once.
+    Log("attach").error("accept: {}", std::string(accepted.status().message()));
+    accepting_ = false;
+    return;
+  }
+  if (!accepted->has_value()) return;
+  // Those who may not attach get an answer too, but they cannot take the places of those who may.
+  const bool allowed = IsAllowed((*accepted)->peer());
+  // Ranks that have joined are few for each session, and counted there.
+  const auto alike =
+      std::count_if(connections_.begin(), connections_.end(), [this, allowed](const auto& other) {
+        return other->service->member() == nullptr && IsAllowed(other->socket.peer()) == allowed;
+      });
+  if (static_cast<size_t>(alike) >= (allowed ? options_.max_sessions : 0) + kStrangersMax) {
+    Log("attach").warn("{} connections: one more is turned away", alike);
+    return;
+  }
+  std::unique_ptr<ControlService> service = MakeService((*accepted)->peer());
+  connections_.push_back(std::make_unique<Connection>(
+      Connection{**std::move(accepted), std::move(service), options_.clock->NowNs() + kHelloNs}));
+}
+
+bool ControlServer::IsAllowed(const PeerCredentials& peer) const {
+  const std::vector<uint32_t>& allowed = options_.allowed_uids;
+  return peer.uid == geteuid() ||
+         std::find(allowed.begin(), allowed.end(), peer.uid) != allowed.end();
+}
+
+absl::Status ControlServer::CheckAllowed(const PeerCredentials& peer) const {
+  if (IsAllowed(peer)) return absl::OkStatus();
+  Log("attach").warn("user {} (pid {}) is not allowed", peer.uid, peer.pid);
+  return MakeError(SPECD_ERROR_PERMISSION, "uid",
+                   fmt::format("uid {} may not attach; this daemon serves uid {} and those of "
+                               "--allow_uid",
+                               peer.uid, geteuid()));
+}
+
+absl::StatusOr<std::unique_ptr<MemberSession>> ControlServer::Join(const JoinRequest& request,
+                                                                   const PeerCredentials& peer) {
+  if (absl::Status status = CheckAllowed(peer); !status.ok()) return status;
+  const std::optional<JoinToken> token = ParseJoinToken(request.token);
+  if (!token.has_value()) {
+    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "token",
+                     fmt::format("token has {} bytes and is not of the form of one; pass what "
+                                 "specd_get_group gives to the engine, unchanged",
+                                 request.token.size()));
+  }
+  for (const auto& connection : connections_) {
+    const std::shared_ptr<Session>& session = connection->service->session();
+    if (session != nullptr && session->options().identity.session_id == token->session_id) {
+      return MemberSession::Join(session, *token, request.rank);
+    }
+  }
+  return MakeError(SPECD_ERROR_NOT_FOUND, "token",
+                   fmt::format("token is of session {}, which is not here: it has ended, or is one "
+                               "of another daemon; join the engine's new session with the token of "
+                               "that one",
+                               token->session_id));
+}
+
+std::unique_ptr<ControlService> ControlServer::MakeService(const PeerCredentials& peer) {
+  ControlHost host;
+  host.hello = options_.hello;
+  host.serve = options_.serve;
+  host.peer_pid = peer.pid;
+  host.join = [this, peer](const JoinRequest& request) {
+    absl::StatusOr<std::unique_ptr<MemberSession>> member = Join(request, peer);
+    if (member.ok()) {
+      Log("attach").info("session {}: rank {} joined, \"{}\" (pid {}, uid {}, library {})",
+                         (*member)->session().options().identity.session_id, request.rank,
+                         Printable(request.name), peer.pid, peer.uid, Printable(request.version));
+    } else {
+      // Without the token, which is as good as a key.
+      Log("attach").warn("rank {}, \"{}\" (pid {}) refused: {}", request.rank,
+                         Printable(request.name), peer.pid, std::string(member.status().message()));
+    }
+    return member;
+  };
+  host.open_session =
+      [this, peer](const HelloRequest& request) -> absl::StatusOr<std::shared_ptr<Session>> {
+    if (absl::Status status = CheckAllowed(peer); !status.ok()) return status;
+    size_t attached = 0;
+    for (const auto& connection : connections_) {
+      attached += !connection->dropped && connection->service->session() != nullptr ? 1 : 0;
+    }
+    if (attached >= options_.max_sessions) {
+      return MakeError(
+          SPECD_ERROR_EXHAUSTED, "max_sessions",
+          fmt::format("{} engines are attached, as many as --max_sessions allows", attached));
+    }
+    absl::StatusOr<std::shared_ptr<Session>> session = options_.open_session(request);
+    if (session.ok()) {
+      Log("attach").info(
+          "session {}: \"{}\" (pid {}, uid {}, library {}), vocab {}, batch {}, draft {}",
+          (*session)->options().identity.session_id, Printable(request.name), peer.pid, peer.uid,
+          Printable(request.version), request.limits.vocab_size, request.limits.max_batch,
+          request.limits.max_draft);
+      if (options_.hello.device != "cpu") {
+        const Sharing sharing = ForeseeSharing(options_.hello.mps);
+        Log("attach").log(
+            sharing.mode == SPECD_SHARING_MPS ? spdlog::level::info : spdlog::level::warn,
+            "session {}: {}", (*session)->options().identity.session_id, sharing.text);
+      }
+    } else {
+      Log("attach").warn("\"{}\" (pid {}) refused: {}", Printable(request.name), peer.pid,
+                         std::string(session.status().message()));
+    }
+    return session;
+  };
+  return std::make_unique<ControlService>(std::move(host));
+}
+
+bool ControlServer::ServeOne(Connection& connection) {
+  std::vector<UniqueFd> fds;
+  absl::StatusOr<Received> received =
+      connection.socket.Receive(buffer_, &fds, absl::ZeroDuration());
+  if (!received.ok()) {
+    Log("attach").warn("pid {}: {}", connection.socket.peer().pid,
+                       std::string(received.status().message()));
+    return false;
+  }
+  if (received->result == ReceiveResult::kTimeout) return true;
+  if (received->result == ReceiveResult::kHangup) return false;
+  const ControlService::Answer answer =
+      connection.service->Handle({buffer_.data(), received->size_bytes}, std::move(fds));
+  const std::span<const int> answer_fds(&answer.fd, answer.fd >= 0 ? 1 : 0);
+  return connection.socket.Send(answer.message, answer_fds, kSendTimeout).ok() && !answer.close &&
+         IsAllowed(connection.socket.peer());
+}
+
+void ControlServer::DropMember(const Connection& connection) {
+  MemberSession& member = *connection.service->member();
+  member.Leave();
+  if (member.session().ended()) return;
+  Log("attach").info(
+      "session {}: rank {} (pid {}) is gone; its next tokens are not written any more, and the "
+      "session goes on",
+      member.session().options().identity.session_id, member.rank(), connection.socket.peer().pid);
+}
+
+void ControlServer::Drop(Connection& connection) {
+  connection.dropped = true;
+  if (connection.service->member() != nullptr) return DropMember(connection);
+  const std::shared_ptr<Session>& session = connection.service->session();
+  if (session == nullptr) return;
+  session->EndAll();
+  // Its ranks may not wait for the next look.
+  for (const auto& other : connections_) {
+    const MemberSession* const member = other->service->member();
+    if (!other->dropped && member != nullptr && &member->session() == session.get()) Drop(*other);
+  }
+  const VerifierCounters sums = session->counters();
+  const double per_round =
+      sums.sequence_rounds == 0
+          ? 0.0
+          : static_cast<double>(sums.accepted) / static_cast<double>(sums.sequence_rounds);
+  Log("attach").info(
+      "session {} ended: {} rounds, {} tokens, {} drafts of which {} accepted ({:.2f} per sequence "
+      "and round), bad rows {}, empty residuals {}, invalid drafts {}, point masses {}, invalid "
+      "records {}",
+      session->options().identity.session_id, sums.rounds, sums.kept, sums.drafted, sums.accepted,
+      per_round, sums.bad_target_rows + sums.bad_draft_rows, sums.empty_residuals,
+      sums.invalid_drafts, sums.point_masses, sums.invalid_records);
+}
+
+}  // namespace specd

@@ -1,0 +1,128 @@
+#include "daemon/server/verify_loop.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace specd {
+namespace {
+
+// Every wake has a bell; the timeouts only bound what a missed one could cost.
+constexpr absl::Duration kSleep = absl::Milliseconds(50);
+constexpr absl::Duration kSleepBlocked = absl::Milliseconds(1);
+constexpr int32_t kDrainWaitsMax = 1000;  // of kSleepBlocked
+// Between two looks at rows that are not ready: an eighth of the time waited so far, so that a
+// round is taken late by an eighth of its forward at most, and an engine that never gets there
+// costs a thousand looks per second.
+constexpr absl::Duration kPauseMin = absl::Microseconds(50);
+constexpr absl::Duration kPauseMax = absl::Milliseconds(1);
+constexpr int64_t kPauseShare = 8;
+
+}  // namespace
+
+VerifyLoop::VerifyLoop(const SessionList* sessions, Options options)
+    : sessions_(sessions), options_(std::move(options)) {}
+
+bool VerifyLoop::Step() {
+  if (sessions_->Refresh(&version_, &snapshot_)) {
+    bells_.assign(1, Doorbell(&own_bell_));
+    // Ended sessions stay listed until the publisher has drained them; nobody rings for them any
+    // more, and only so are there never more bells than can be waited for.
+    for (const auto& session : snapshot_) {
+      if (!session->ended()) bells_.push_back(session->channel().submission_bell());
+    }
+  }
+  bool worked = false;
+  blocked_ = false;
+  for (const auto& session : snapshot_) worked = ServeOne(*session) || worked;
+  if (const size_t num_held = CountHeld(); worked || num_held != num_held_) {
+    num_held_ = num_held;
+    held_for_ = absl::ZeroDuration();
+  }
+  return worked;
+}
+
+size_t VerifyLoop::CountHeld() const {
+  return static_cast<size_t>(std::count_if(
+      snapshot_.begin(), snapshot_.end(),
+      [](const auto& session) { return !session->ended() && session->channel().IsHeld(); }));
+}
+
+bool VerifyLoop::ServeOne(Session& session) {
+  if (!session.channel().HasSubmission()) return false;
+  if (session.Step()) {
+    if (session.device_failed() && !reported_failure_) {
+      reported_failure_ = true;
+      options_.on_device_failure(session.WhyDeviceFailed());
+    }
+    return true;
+  }
+  blocked_ = true;
+  if (const ChannelFault fault = session.channel().fault();
+      fault != ChannelFault::kNone && session.End()) {
+    options_.on_channel_fault(session, fault);
+  }
+  return false;
+}
+
+bool VerifyLoop::HasWork() const {
+  return stop_.load(std::memory_order_relaxed) || sessions_->version() != version_ || HasRounds();
+}
+
+bool VerifyLoop::HasRounds() const {
+  for (const auto& session : snapshot_) {
+    if (session->channel().HasSubmission()) return true;
+  }
+  return CountHeld() != num_held_;
+}
+
+void VerifyLoop::Sleep() {
+  if (blocked_) {
+    // It waits for the publisher to make room (or to drop an ended session), and no bell says so.
+    WaitAny({bells_.data(), 1}, {0, kSleepBlocked}, [] { return false; });
+    return;
+  }
+  if (num_held_ == 0) {
+    WaitAny(bells_, {options_.spin_ns, kSleep}, [this] { return HasWork(); });
+    return;
+  }
+  // Spins once for a new round, and then only looks again and again.
+  const int64_t spin_ns = held_for_ == absl::ZeroDuration() ? options_.spin_ns : 0;
+  const absl::Duration pause =
+      absl::Nanoseconds(spin_ns) + std::clamp(held_for_ / kPauseShare, kPauseMin, kPauseMax);
+  const bool draining = stop_.load(std::memory_order_relaxed);
+  WaitAny(bells_, {spin_ns, pause},
+          [this, draining] { return draining ? HasRounds() : HasWork(); });
+  held_for_ += pause;
+}
+
+void VerifyLoop::Run() {
+  while (!stop_.load(std::memory_order_relaxed)) {
+    if (!Step()) Sleep();
+  }
+  Drain();
+}
+
+void VerifyLoop::Drain() {
+  // Every session is told that it drains, so at most a ring of rounds is left in each; an engine
+  // that goes on all the same must not keep the daemon from ending. Rounds that wait for the
+  // publisher get a bounded time.
+  int32_t rounds_left = SessionLimits::kRingDepthMax;
+  int32_t waits_left = kDrainWaitsMax;
+  while (rounds_left > 0 && waits_left > 0) {
+    if (Step()) {
+      --rounds_left;
+    } else if (blocked_ || num_held_ > 0) {
+      --waits_left;
+      Sleep();
+    } else {
+      return;
+    }
+  }
+}
+
+void VerifyLoop::Stop() {
+  stop_.store(true, std::memory_order_relaxed);
+  Wake();
+}
+
+}  // namespace specd

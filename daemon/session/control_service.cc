@@ -1,0 +1,248 @@
+#include "daemon/session/control_service.h"
+
+#include <fmt/format.h>
+
+#include <new>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "daemon/session/open_request.h"
+#include "ipc/base/error.h"
+#include "ipc/include/specd/specd.h"
+#include "speculative/param_rules.h"
+
+namespace specd {
+namespace {
+
+// A field that this protocol does not have may be a parameter that a peer has: then there is more
+// to say than that it is unknown.
+absl::Status ExplainUnknownField(const ControlHeader& header, const absl::Status& status) {
+  if (header.type != ControlType::kOpenSequence) return status;
+  const std::string field = ErrorFieldOf(status);
+  const std::optional<std::string> why = RefusedParam(field);
+  return why.has_value() ? MakeError(SPECD_ERROR_UNSUPPORTED, field, *why) : status;
+}
+
+SequenceReply ReplyOf(std::span<const SequenceInfo> infos) {
+  SequenceReply reply;
+  for (const SequenceInfo& info : infos) {
+    reply.sequences.push_back(info.handle);
+    reply.seeds.push_back(info.seed);
+    reply.verify = static_cast<uint32_t>(info.method);
+  }
+  return reply;
+}
+
+absl::Status CheckFds(const ControlHeader& header, const std::vector<UniqueFd>& fds) {
+  if (fds.size() == header.num_fds) return absl::OkStatus();
+  return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "num_fds",
+                   fmt::format("{} descriptors came with a message that announces {}", fds.size(),
+                               header.num_fds));
+}
+
+// What a rank that has joined may ask for.
+bool IsForMembers(const Request& request) {
+  return std::holds_alternative<RegisterRegionRequest>(request) ||
+         std::holds_alternative<RegisterDeviceRegionRequest>(request) ||
+         std::holds_alternative<UnregisterRegionRequest>(request) ||
+         std::holds_alternative<BindTensorRequest>(request);
+}
+
+}  // namespace
+
+ControlService::Answer ControlService::Handle(std::span<const uint8_t> message,
+                                              std::vector<UniqueFd> fds) {
+  Answer answer;
+  uint32_t request_id = 0;
+  absl::StatusOr<Reply> reply = absl::UnknownError("");
+  absl::StatusOr<ControlHeader> header = DecodeHeader(message, ControlReader::kDaemon);
+  if (!header.ok()) {
+    reply = header.status();
+    answer.close = true;
+  } else {
+    request_id = header->request_id;
+    absl::StatusOr<Request> request = DecodeRequest(*header, message);
+    absl::Status status =
+        request.ok() ? absl::OkStatus() : ExplainUnknownField(*header, request.status());
+    if (status.ok()) status = CheckFds(*header, fds);
+    reply = status.ok() ? DispatchOrExhausted(*request, fds) : status;
+  }
+  if (!reply.ok()) reply = Reply(MakeErrorReply(reply.status()));
+  if (std::holds_alternative<HelloReply>(*reply)) answer.fd = session_->segment().fd();
+  absl::StatusOr<std::vector<uint8_t>> encoded = EncodeReply(*reply, request_id);
+  SPECD_CHECK(encoded.ok());
+  answer.message = *std::move(encoded);
+  return answer;
+}
+
+// One engine's large request must not end the daemon of all.
+absl::StatusOr<Reply> ControlService::DispatchOrExhausted(const Request& request,
+                                                          std::vector<UniqueFd>& fds) {
+  try {
+    return Dispatch(request, fds);
+  } catch (const std::bad_alloc&) {
+    return MakeError(SPECD_ERROR_EXHAUSTED, "",
+                     "the daemon has not enough memory for this request; "
+                     "ask for less (shorter lists, a lower max_tokens, fewer samples), or close "
+                     "sequences");
+  }
+}
+
+// Whether this may be asked now, and by whom this connection is of.
+absl::Status ControlService::CheckTurn(const Request& request) const {
+  const bool first =
+      std::holds_alternative<HelloRequest>(request) || std::holds_alternative<JoinRequest>(request);
+  const bool greeted = session_ != nullptr || member_ != nullptr;
+  if (first && greeted) {
+    return MakeError(SPECD_ERROR_STATE, "hello",
+                     "this connection has said hello, or has joined, already");
+  }
+  if (!first && !greeted) {
+    return MakeError(SPECD_ERROR_STATE, "hello", "the first message must be a hello or a join");
+  }
+  if (member_ != nullptr && !IsForMembers(request)) {
+    return MakeError(SPECD_ERROR_STATE, "type",
+                     fmt::format("this connection is that of rank {}, which registers, binds and "
+                                 "unregisters memory of its own; ask with rank 0's engine",
+                                 member_->rank()));
+  }
+  if (session_ != nullptr && !mapped_ && !std::holds_alternative<MappedRequest>(request)) {
+    return MakeError(SPECD_ERROR_STATE, "mapped",
+                     "the message after a hello must say that the segment is mapped");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Reply> ControlService::Dispatch(const Request& request, std::vector<UniqueFd>& fds) {
+  if (absl::Status status = CheckTurn(request); !status.ok()) return status;
+  return std::visit([this, &fds](const auto& body) { return On(body, fds); }, request);
+}
+
+absl::StatusOr<Reply> ControlService::On(const HelloRequest& request, std::vector<UniqueFd>&) {
+  absl::StatusOr<std::shared_ptr<Session>> session = host_.open_session(request);
+  if (!session.ok()) return session.status();
+  session_ = *std::move(session);
+  HelloReply reply = host_.hello;
+  reply.session_id = session_->options().identity.session_id;
+  reply.daemon_epoch = session_->options().identity.daemon_epoch;
+  return Reply(reply);
+}
+
+absl::StatusOr<Reply> ControlService::On(const MappedRequest&, std::vector<UniqueFd>&) {
+  if (mapped_) return MakeError(SPECD_ERROR_STATE, "mapped", "the segment is mapped already");
+  if (absl::Status status = session_->segment().SealFutureWrites(); !status.ok()) return status;
+  mapped_ = true;
+  host_.serve(session_);
+  return Reply(OkReply{});
+}
+
+absl::StatusOr<Reply> ControlService::On(const RegisterRegionRequest& request,
+                                         std::vector<UniqueFd>& fds) {
+  if (fds.size() != 1) {
+    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "num_fds",
+                     fmt::format("a region needs exactly 1 descriptor, {} came", fds.size()));
+  }
+  absl::StatusOr<uint32_t> region = regions().Register(std::move(fds.front()), request.size_bytes);
+  if (!region.ok()) return region.status();
+  return Reply(RegionReply{*region});
+}
+
+absl::StatusOr<Reply> ControlService::On(const RegisterDeviceRegionRequest& request,
+                                         std::vector<UniqueFd>& fds) {
+  const DeviceRegionSpec spec{request.kind,       request.device_uuid,  request.handle,
+                              request.base_bytes, request.offset_bytes, request.size_bytes,
+                              request.buffer_id,  request.export_pid,   request.piece_bytes};
+  absl::StatusOr<uint32_t> region = regions().device().Register(spec, fds, host_.peer_pid);
+  if (!region.ok()) return region.status();
+  return Reply(RegionReply{*region});
+}
+
+absl::StatusOr<Reply> ControlService::On(const UnregisterRegionRequest& request,
+                                         std::vector<UniqueFd>&) {
+  absl::Status status = member_ != nullptr ? member_->UnregisterRegion(request.region)
+                                           : session_->UnregisterRegion(request.region);
+  if (!status.ok()) return status;
+  return Reply(OkReply{});
+}
+
+absl::StatusOr<Reply> ControlService::On(const BindTensorRequest& request, std::vector<UniqueFd>&) {
+  const TensorSpec spec{request.dtype, request.offset_bytes, request.num_rows, request.row_stride,
+                        request.kind,  request.renormalise,  request.scale,    request.cap};
+  const auto role = static_cast<TensorRole>(request.role);
+  absl::Status status = member_ != nullptr ? member_->Bind(role, request.region, spec)
+                                           : session_->Bind(role, request.region, spec);
+  if (!status.ok()) return status;
+  return Reply(OkReply{});
+}
+
+absl::StatusOr<Reply> ControlService::On(const OpenSequenceRequest& request,
+                                         std::vector<UniqueFd>& fds) {
+  const UniqueFd none;
+  absl::StatusOr<OpenRequest> open = ReadOpenRequest(request, fds.empty() ? none : fds.front());
+  if (!open.ok()) return open.status();
+  absl::StatusOr<std::vector<SequenceInfo>> infos =
+      session_->OpenSequences(request.request_id, open->params, open->history());
+  if (!infos.ok()) return infos.status();
+  return Reply(ReplyOf(*infos));
+}
+
+absl::StatusOr<Reply> ControlService::On(const ForkSequenceRequest& request,
+                                         std::vector<UniqueFd>&) {
+  const std::optional<uint64_t> seed =
+      request.has_seed ? std::optional<uint64_t>(request.seed) : std::nullopt;
+  absl::StatusOr<SequenceInfo> info =
+      session_->ForkSequence(request.sequence, request.request_id, seed);
+  if (!info.ok()) return info.status();
+  return Reply(ReplyOf({&*info, 1}));
+}
+
+absl::StatusOr<Reply> ControlService::On(const GetStatsRequest&, std::vector<UniqueFd>&) {
+  const VerifierCounters counters = session_->counters();
+  return Reply(StatsReply{counters.rounds, counters.sequence_rounds, counters.drafted,
+                          counters.accepted, counters.kept, counters.bad_target_rows,
+                          counters.bad_draft_rows, counters.empty_residuals,
+                          counters.invalid_drafts, counters.point_masses, counters.invalid_records,
+                          counters.bad_tokens, counters.discarded});
+}
+
+absl::StatusOr<Reply> ControlService::On(const GetGroupRequest&, std::vector<UniqueFd>&) {
+  if (host_.join == nullptr) {
+    return MakeError(SPECD_ERROR_UNSUPPORTED, "uri",
+                     "rounds of this engine run in its own process, which no other process can "
+                     "join; attach to a daemon (unix:...), or bind SPECD_NEXT_TOKEN + 1 .. 7 to "
+                     "memory of this process");
+  }
+  const absl::StatusOr<JoinToken> token = session_->MakeToken();
+  if (!token.ok()) return token.status();
+  return Reply(GroupReply{token->text(), session_->bound_ranks()});
+}
+
+absl::StatusOr<Reply> ControlService::On(const JoinRequest& request, std::vector<UniqueFd>&) {
+  if (host_.join == nullptr) {
+    return MakeError(SPECD_ERROR_UNSUPPORTED, "uri",
+                     "rounds run embedded in one process; join a session of a daemon (unix:...)");
+  }
+  absl::StatusOr<std::unique_ptr<MemberSession>> member = host_.join(request);
+  if (!member.ok()) return member.status();
+  member_ = *std::move(member);
+  const SessionOptions& options = member_->session().options();
+  return Reply(JoinReply{options.identity.session_id, options.identity.daemon_epoch,
+                         host_.hello.version, options.limits.max_sequences});
+}
+
+absl::StatusOr<Reply> ControlService::On(const CloseSequenceRequest& request,
+                                         std::vector<UniqueFd>&) {
+  if (absl::Status status = session_->CloseSequence(request.sequence); !status.ok()) return status;
+  return Reply(OkReply{});
+}
+
+absl::StatusOr<Reply> ControlService::On(const AbortSequenceRequest& request,
+                                         std::vector<UniqueFd>&) {
+  if (absl::Status status = session_->AbortSequence(request.sequence); !status.ok()) return status;
+  return Reply(OkReply{});
+}
+
+}  // namespace specd

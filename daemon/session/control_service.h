@@ -1,0 +1,82 @@
+// ControlService: answers the control messages of one engine, or of one rank that has joined,
+// whoever carries them.
+//
+// The daemon has one per connection and feeds it what the socket brings; embedded mode calls it
+// directly with the same bytes. So both modes check the same things and give the same errors. Owned
+// and called by one thread.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "daemon/session/member_session.h"
+#include "daemon/session/session.h"
+#include "ipc/base/unique_fd.h"
+#include "ipc/control/control.h"
+
+namespace specd {
+
+// What a service needs of the process it runs in.
+struct ControlHost {
+  // Makes a session for a first Hello; refuses when draining or full.
+  std::function<absl::StatusOr<std::shared_ptr<Session>>(const HelloRequest&)> open_session;
+  // Makes a connection a rank's of a session that is there; null where no other process can join.
+  std::function<absl::StatusOr<std::unique_ptr<MemberSession>>(const JoinRequest&)> join;
+  // The engine has mapped its segment: from now on the verify loop may serve it.
+  std::function<void(const std::shared_ptr<Session>&)> serve;
+  // The engine's process as the kernel knows it; 0 where it cannot be seen.
+  pid_t peer_pid = 0;
+  // What to tell it about itself; session_id and daemon_epoch are filled in by the service.
+  HelloReply hello;
+};
+
+class ControlService {
+ public:
+  explicit ControlService(ControlHost host) : host_(std::move(host)) {}
+
+  struct Answer {
+    std::vector<uint8_t> message;
+    int fd = -1;         // to be sent with it; stays the session's
+    bool close = false;  // the message was not understood: what follows cannot be trusted either
+  };
+
+  // Every message gets an answer, even one that cannot be read.
+  Answer Handle(std::span<const uint8_t> message, std::vector<UniqueFd> fds);
+
+  // Null before a successful Hello.
+  const std::shared_ptr<Session>& session() const { return session_; }
+  // Null before a successful Join. A connection has one of the two at most.
+  MemberSession* member() const { return member_.get(); }
+
+ private:
+  absl::StatusOr<Reply> DispatchOrExhausted(const Request& request, std::vector<UniqueFd>& fds);
+  absl::StatusOr<Reply> Dispatch(const Request& request, std::vector<UniqueFd>& fds);
+  absl::StatusOr<Reply> On(const HelloRequest& request, std::vector<UniqueFd>& fds);
+  absl::StatusOr<Reply> On(const MappedRequest& request, std::vector<UniqueFd>& fds);
+  absl::StatusOr<Reply> On(const RegisterRegionRequest& request, std::vector<UniqueFd>& fds);
+  absl::StatusOr<Reply> On(const RegisterDeviceRegionRequest& request, std::vector<UniqueFd>& fds);
+  absl::StatusOr<Reply> On(const UnregisterRegionRequest& request, std::vector<UniqueFd>& fds);
+  absl::StatusOr<Reply> On(const BindTensorRequest& request, std::vector<UniqueFd>& fds);
+  absl::StatusOr<Reply> On(const OpenSequenceRequest& request, std::vector<UniqueFd>& fds);
+  absl::StatusOr<Reply> On(const CloseSequenceRequest& request, std::vector<UniqueFd>& fds);
+  absl::StatusOr<Reply> On(const AbortSequenceRequest& request, std::vector<UniqueFd>& fds);
+  absl::StatusOr<Reply> On(const ForkSequenceRequest& request, std::vector<UniqueFd>& fds);
+  absl::StatusOr<Reply> On(const GetStatsRequest& request, std::vector<UniqueFd>& fds);
+  absl::StatusOr<Reply> On(const GetGroupRequest& request, std::vector<UniqueFd>& fds);
+  absl::StatusOr<Reply> On(const JoinRequest& request, std::vector<UniqueFd>& fds);
+  absl::Status CheckTurn(const Request& request) const;
+  Regions& regions() { return member_ != nullptr ? member_->regions() : session_->regions(); }
+
+  ControlHost host_;
+  std::shared_ptr<Session> session_;
+  std::unique_ptr<MemberSession> member_;
+  bool mapped_ = false;
+};
+
+}  // namespace specd

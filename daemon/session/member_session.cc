@@ -1,0 +1,52 @@
+#include "daemon/session/member_session.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "daemon/session/tensor_role.h"
+#include "ipc/base/error.h"
+#include "ipc/include/specd/specd.h"
+
+namespace specd {
+
+absl::StatusOr<std::unique_ptr<MemberSession>> MemberSession::Join(std::shared_ptr<Session> session,
+                                                                   const JoinToken& token,
+                                                                   uint32_t rank) {
+  // Made first: where memory runs out no place is taken that nobody could give back.
+  std::unique_ptr<MemberSession> member(new MemberSession(std::move(session), rank));
+  if (absl::Status status = member->session_->TakeRank(token, rank); !status.ok()) return status;
+  member->has_place_ = true;
+  return member;
+}
+
+absl::Status MemberSession::UnregisterRegion(uint32_t region) {
+  if (region == bound_region_) {
+    return MakeError(SPECD_ERROR_STATE, "region",
+                     fmt::format("region = {} has the next tokens of rank {}, which rounds write; "
+                                 "bind other memory first, or leave",
+                                 region, rank_));
+  }
+  return regions_.Unregister(region);
+}
+
+absl::Status MemberSession::Bind(TensorRole role, uint32_t region, const TensorSpec& spec) {
+  if (ReplicaOf(role) != rank_) {
+    return MakeError(SPECD_ERROR_PERMISSION, "role",
+                     fmt::format("role = {} is not for rank {}, which binds its own next tokens "
+                                 "(SPECD_NEXT_TOKEN + {}); rank 0's engine binds all else",
+                                 static_cast<uint32_t>(role), rank_, rank_));
+  }
+  absl::Status status = session_->BindRank(rank_, regions_, region, spec);
+  if (status.ok()) bound_region_ = region;
+  return status;
+}
+
+void MemberSession::Leave() {
+  if (!has_place_) return;
+  has_place_ = false;
+  session_->LeaveRank(rank_);
+  regions_.device().Close();
+}
+
+}  // namespace specd

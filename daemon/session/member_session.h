@@ -1,0 +1,49 @@
+// MemberSession: a rank of a session that is a process of its own, as the daemon knows it.
+//
+// It has its place in the session and the memory that its process has registered, and goes with the
+// connection of that process, however that ends: first no round writes there any more, then the
+// memory is unmapped. Control thread only.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "daemon/session/regions.h"
+#include "daemon/session/session.h"
+
+namespace specd {
+
+class MemberSession {
+ public:
+  static absl::StatusOr<std::unique_ptr<MemberSession>> Join(std::shared_ptr<Session> session,
+                                                             const JoinToken& token, uint32_t rank);
+  ~MemberSession() { Leave(); }
+  MemberSession(const MemberSession&) = delete;
+  MemberSession& operator=(const MemberSession&) = delete;
+
+  Regions& regions() { return regions_; }
+  // As of Session; a rank binds its own next tokens and nothing else.
+  absl::Status UnregisterRegion(uint32_t region);
+  absl::Status Bind(TensorRole role, uint32_t region, const TensorSpec& spec);
+  // May be called again.
+  void Leave();
+
+  Session& session() const { return *session_; }
+  uint32_t rank() const { return rank_; }
+
+ private:
+  MemberSession(std::shared_ptr<Session> session, uint32_t rank)
+      : session_(std::move(session)), rank_(rank), regions_(session_->options().importer) {}
+
+  const std::shared_ptr<Session> session_;
+  const uint32_t rank_;
+  Regions regions_;
+  std::optional<uint32_t> bound_region_;
+  bool has_place_ = false;
+};
+
+}  // namespace specd

@@ -1,0 +1,226 @@
+#include "daemon/session/open_request.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "ipc/base/error.h"
+#include "ipc/include/specd/specd.h"
+#include "speculative/processors/thinking_budget.h"
+
+namespace specd {
+namespace {
+
+absl::Status Invalid(std::string_view field, std::string_view text) {
+  return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
+}
+
+// ---- the file of lists
+
+absl::Status ReadFile(const UniqueFd& fd, std::span<int32_t> ids) {
+  // The file is the engine's and may change or shrink while it is read: what was read is used, and
+  // what is missing is an error. It is never mapped, so nothing can fault. Only files in memory
+  // have seals, and of those reading never waits.
+  if (fcntl(fd.get(), F_GET_SEALS) < 0) {
+    return Invalid("fd", "the descriptor of the id lists is no file in memory; send a memfd");
+  }
+  auto* bytes = reinterpret_cast<char*>(ids.data());
+  size_t done_bytes = 0;
+  while (done_bytes < ids.size_bytes()) {
+    const ssize_t got = pread(fd.get(), bytes + done_bytes, ids.size_bytes() - done_bytes,
+                              static_cast<off_t>(done_bytes));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) {
+      return Invalid("fd", fmt::format("the file of id lists ends after {} bytes; its counts say "
+                                       "{}",
+                                       done_bytes, ids.size_bytes()));
+    }
+    done_bytes += static_cast<size_t>(got);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadLists(const OpenSequenceRequest& request, const UniqueFd& fd, OpenRequest* out) {
+  const uint64_t count = request.num_list_ids();
+  if (count > kListIdsMax) {
+    return Invalid("num_prompt_ids",
+                   fmt::format("num_prompt_ids, num_output_ids, num_allowed_token_ids, "
+                               "num_disallowed_token_ids and num_no_repeat_ngram_whitelist are {} "
+                               "together, at most {} are allowed",
+                               count, kListIdsMax));
+  }
+  const uint64_t history = uint64_t{request.num_prompt_ids} + request.num_output_ids;
+  if (request.n > 0 && request.n <= kSamplesMax &&
+      static_cast<uint64_t>(request.n) * history > kSampleIdsMax) {
+    return Invalid("n", fmt::format("n = {} samples of {} prompt_ids and output_ids are {} ids, at "
+                                    "most {} are allowed in one opening; open fewer samples, or "
+                                    "open one and fork it",
+                                    request.n, history, static_cast<uint64_t>(request.n) * history,
+                                    kSampleIdsMax));
+  }
+  if (fd.valid() != (count > 0)) {
+    return Invalid("num_fds", fmt::format("{} ids outside the message need {}, but {} came", count,
+                                          count > 0 ? "one descriptor" : "no descriptor",
+                                          fd.valid() ? "one" : "none"));
+  }
+  if (count == 0) return absl::OkStatus();
+  std::vector<int32_t> ids(count);
+  if (absl::Status status = ReadFile(fd, ids); !status.ok()) return status;
+  auto next = ids.begin();
+  const auto take = [&next](uint32_t size, std::vector<TokenId>* to) {
+    to->assign(next, next + size);
+    next += size;
+  };
+  take(request.num_prompt_ids, &out->prompt);
+  take(request.num_output_ids, &out->outputs);
+  take(request.num_allowed_token_ids, &out->params.allowed_token_ids);
+  take(request.num_disallowed_token_ids, &out->params.disallowed_token_ids);
+  take(request.num_no_repeat_ngram_whitelist, &out->params.no_repeat_ngram_whitelist);
+  return absl::OkStatus();
+}
+
+// ---- what is flat on the wire
+
+absl::Status ReadBias(const OpenSequenceRequest& request, SequenceParams* params) {
+  if (request.logit_bias.size() != request.logit_bias_ids.size()) {
+    return Invalid("logit_bias",
+                   fmt::format("logit_bias has {} values for {} logit_bias_ids; each "
+                               "id needs one",
+                               request.logit_bias.size(), request.logit_bias_ids.size()));
+  }
+  for (size_t i = 0; i < request.logit_bias.size(); ++i) {
+    params->logit_bias.push_back(
+        {request.logit_bias_ids[i], static_cast<float>(request.logit_bias[i])});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadBadWords(const OpenSequenceRequest& request, SequenceParams* params) {
+  const std::span<const int32_t> ids = request.bad_word_ids;
+  size_t used = 0;
+  for (const int32_t length : request.bad_word_lengths) {
+    if (length < 1 || static_cast<size_t>(length) > ids.size() - used) {
+      return Invalid("bad_word_lengths",
+                     fmt::format("bad_word_lengths has {}, but {} of {} bad_word_ids are left; a "
+                                 "word has 1 id or more",
+                                 length, ids.size() - used, ids.size()));
+    }
+    const auto word = ids.subspan(used, static_cast<size_t>(length));
+    params->bad_words.emplace_back(word.begin(), word.end());
+    used += word.size();
+  }
+  if (used == ids.size()) return absl::OkStatus();
+  return Invalid("bad_word_lengths",
+                 fmt::format("bad_word_lengths add up to {}, but there are {} bad_word_ids", used,
+                             ids.size()));
+}
+
+absl::Status ReadThinking(const OpenSequenceRequest& request, SequenceParams* params) {
+  ThinkingParams& thinking = params->thinking;
+  const bool has_ids = request.thinking_start_id != kNoToken ||
+                       request.thinking_newline_id != kNoToken || !request.thinking_end_ids.empty();
+  if (request.thinking_preset.empty()) {
+    thinking.start_id = request.thinking_start_id;
+    thinking.end_ids = request.thinking_end_ids;
+    thinking.newline_id = request.thinking_newline_id;
+  } else if (const std::optional<ThinkingParams> preset =
+                 FindThinkingPreset(request.thinking_preset);
+             !preset.has_value()) {
+    return Invalid("thinking_preset",
+                   fmt::format("thinking_preset = \"{}\" is unknown; use glm-4.5, qwen3 or "
+                               "deepseek-r1, or name the ids",
+                               request.thinking_preset));
+  } else if (has_ids) {
+    return Invalid("thinking_preset",
+                   fmt::format("thinking_preset = \"{}\" comes with thinking ids of its own; leave "
+                               "thinking_start_id, thinking_end_ids and thinking_newline_id out",
+                               request.thinking_preset));
+  } else {
+    thinking = *preset;
+  }
+  thinking.budget = request.thinking_budget;
+  return absl::OkStatus();
+}
+
+absl::Status ReadProcessors(const OpenSequenceRequest& request, SequenceParams* params) {
+  if (request.processor_values.size() != request.processor_names.size()) {
+    return Invalid("processor_values",
+                   fmt::format("{} processor_values for {} processor_names; "
+                               "each name needs one, \"\" for every default",
+                               request.processor_values.size(), request.processor_names.size()));
+  }
+  for (size_t i = 0; i < request.processor_names.size(); ++i) {
+    ProcessorParams processor{request.processor_names[i], {}};
+    for (const absl::string_view entry :
+         absl::StrSplit(request.processor_values[i], ',', absl::SkipWhitespace())) {
+      std::pair<std::string, std::string> parts = absl::StrSplit(entry, absl::MaxSplits('=', 1));
+      absl::StripAsciiWhitespace(&parts.first);
+      double value = 0;
+      if (parts.first.empty() || !absl::SimpleAtod(parts.second, &value)) {
+        return Invalid("processors", fmt::format("processors[{}] ({}): \"{}\" is not key=number", i,
+                                                 processor.name, std::string(entry)));
+      }
+      processor.values.emplace_back(parts.first, value);
+    }
+    params->processors.push_back(std::move(processor));
+  }
+  return absl::OkStatus();
+}
+
+void CopyNumbers(const OpenSequenceRequest& request, SequenceParams* params) {
+  params->verify = static_cast<VerifyMethod>(request.verify);
+  params->seed = request.seed;
+  params->has_seed = request.has_seed;
+  params->n = request.n;
+  params->temperature = request.temperature;
+  params->top_p = request.top_p;
+  params->top_k = request.top_k;
+  params->min_p = request.min_p;
+  params->filter_order = static_cast<FilterOrder>(request.filter_order);
+  params->frequency_penalty = request.frequency_penalty;
+  params->presence_penalty = request.presence_penalty;
+  params->repetition_penalty = request.repetition_penalty;
+  params->no_repeat_ngram_size = request.no_repeat_ngram_size;
+  params->no_repeat_ngram_window = request.no_repeat_ngram_window;
+  params->max_tokens = request.max_tokens;
+  params->min_tokens = request.min_tokens;
+  params->ignore_eos = request.ignore_eos;
+  params->stop_token_ids = request.stop_token_ids;
+  params->logprobs = request.logprobs;
+  params->logprobs_mode = static_cast<ScoreMode>(request.logprobs_mode);
+  params->logprob_token_ids = request.logprob_token_ids;
+  params->draft = {request.draft_temperature,
+                   request.draft_top_p,
+                   request.draft_top_k,
+                   request.draft_min_p,
+                   static_cast<FilterOrder>(request.draft_filter_order),
+                   request.draft_edits};
+  params->stop_strings = request.stop_strings;
+  params->include_stop = request.include_stop;
+  params->skip_special_tokens = request.skip_special_tokens;
+}
+
+}  // namespace
+
+absl::StatusOr<OpenRequest> ReadOpenRequest(const OpenSequenceRequest& request,
+                                            const UniqueFd& lists) {
+  OpenRequest out;
+  CopyNumbers(request, &out.params);
+  for (const auto read : {ReadBias, ReadBadWords, ReadThinking, ReadProcessors}) {
+    if (absl::Status status = read(request, &out.params); !status.ok()) return status;
+  }
+  if (absl::Status status = ReadLists(request, lists, &out); !status.ok()) return status;
+  return out;
+}
+
+}  // namespace specd

@@ -1,0 +1,41 @@
+#include "daemon/session/regions.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "ipc/base/error.h"
+#include "ipc/include/specd/specd.h"
+
+namespace specd {
+namespace {
+
+constexpr size_t kHostRegionsMax = 16;
+
+}  // namespace
+
+absl::StatusOr<uint32_t> Regions::Register(UniqueFd fd, uint64_t size_bytes) {
+  absl::StatusOr<Region> region = Region::Import(std::move(fd), size_bytes);
+  if (!region.ok()) return region.status();
+  if (host_.size() == kHostRegionsMax || next_host_id_ == DeviceRegions::kFirstId) {
+    return MakeError(
+        SPECD_ERROR_EXHAUSTED, "region",
+        fmt::format("{} regions are registered and {} were; an engine or a rank may have {} at a "
+                    "time and {} in all. Put several tensors into one region, or attach or join "
+                    "again",
+                    host_.size(), next_host_id_ - 1, kHostRegionsMax, DeviceRegions::kFirstId - 1));
+  }
+  host_.emplace(next_host_id_, std::make_unique<Region>(*std::move(region)));
+  return next_host_id_++;
+}
+
+absl::Status Regions::Unregister(uint32_t id) {
+  return host_.erase(id) > 0 ? absl::OkStatus() : device_.Unregister(id);
+}
+
+Region* Regions::FindHost(uint32_t id) {
+  const auto found = host_.find(id);
+  return found == host_.end() ? nullptr : found->second.get();
+}
+
+}  // namespace specd

@@ -1,0 +1,37 @@
+// Names that must be unique over all sessions of a process: request ids of open streams, and the
+// numbers by which streams are known outside. Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_set.h"
+#include "daemon/base/mutex.h"
+
+namespace specd {
+
+class SharedNames {
+ public:
+  // False if the name is in use.
+  bool Claim(const std::string& request_id) {
+    MutexLock lock(&mutex_);
+    return in_use_.insert(request_id).second;
+  }
+
+  void Release(const std::string& request_id) {
+    MutexLock lock(&mutex_);
+    in_use_.erase(request_id);
+  }
+
+  // Never repeats; relaxed, because the number orders nothing.
+  uint64_t NextStream() { return next_stream_.fetch_add(1, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<uint64_t> next_stream_{1};
+  Mutex mutex_;
+  absl::flat_hash_set<std::string> in_use_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace specd

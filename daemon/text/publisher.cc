@@ -1,0 +1,260 @@
+#include "daemon/text/publisher.h"
+
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "daemon/base/logging.h"
+
+namespace specd {
+namespace {
+
+// The wake-up of a sleeping thread costs the verify thread more than a round's whole bookkeeping,
+// so the publisher looks by itself: often while engines are attached, rarely otherwise.
+constexpr absl::Duration kLookBusy = absl::Milliseconds(1);
+constexpr absl::Duration kLookIdle = absl::Milliseconds(20);
+
+// One message carries at most so many events and about so many bytes (a decoder takes 4 MiB); more
+// would also make the first subscriber wait for the last event.
+constexpr size_t kBatchEventsMax = 1024;
+constexpr size_t kBatchBytesMax = size_t{1} << 20;
+
+constexpr int64_t kHeartbeatNs = 200'000'000;
+
+// So many of the text side's heartbeats may fail to come that a loaded machine is not taken for a
+// dead process.
+constexpr int64_t kTextSideNs = 3'000'000'000;
+
+// Events of one session that are taken before the others are looked at.
+constexpr int kPoppedMax = 4096;
+
+// Messages of the text side that are read before events are looked at again.
+constexpr int kReceivedMax = 1024;
+
+// An abort may come after its stream's end was published, as long as the text side takes to read
+// it: so many later streams are a generous bound, and bound the memory.
+constexpr size_t kEndedStreamsMax = 65536;
+
+// An upper bound of what an event takes on the wire.
+size_t WireBytes(const TokenEvent& event) {
+  size_t bytes = 160 + event.request_id.size() + 5 * event.ids.size() + 9 * event.logprobs.size();
+  for (const std::string& stop : event.stop_strings) bytes += stop.size() + 5;
+  return bytes;
+}
+
+TokenEvent ToWire(const StreamEvent& event) {
+  TokenEvent wire;
+  wire.stream = event.stream;
+  wire.time_ns = static_cast<uint64_t>(event.time_ns);
+  wire.offset = event.token_offset;
+  wire.ids.assign(event.tokens.begin(), event.tokens.begin() + event.num_tokens);
+  wire.accepted = event.num_accepted;
+  wire.logprobs.assign(event.logprobs.begin(), event.logprobs.begin() + event.num_logprobs);
+  wire.cumulative_logprob = event.cumulative_logprob;
+  if (event.kind == StreamEventKind::kOpen) {
+    wire.kind = TokenEventKind::kOpen;
+    wire.request_id = event.info->request_id;
+    wire.stop_strings = event.info->stop_strings;
+    wire.skip_special_tokens = event.info->skip_special_tokens;
+    wire.include_stop = event.info->include_stop;
+    wire.min_tokens = event.info->min_tokens;
+  } else if (event.kind == StreamEventKind::kEnd) {
+    wire.kind = TokenEventKind::kEnd;
+    wire.finish_reason = static_cast<uint32_t>(event.finish_reason);
+  }
+  wire.stop_token = event.stop_token;
+  return wire;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Publisher>> Publisher::Create(const Options& options) {
+  absl::StatusOr<ZmqSocket> tokens =
+      ZmqSocket::Make(options.context, ZmqKind::kPublish, ZmqOptions{});
+  if (!tokens.ok()) return tokens.status();
+  absl::StatusOr<ZmqSocket> aborts = ZmqSocket::Make(options.context, ZmqKind::kPull, ZmqOptions{});
+  if (!aborts.ok()) return aborts.status();
+  for (const std::string& endpoint : options.tokens_endpoints) {
+    if (absl::Status status = tokens->Bind(endpoint); !status.ok()) return status;
+  }
+  for (const std::string& endpoint : options.aborts_endpoints) {
+    if (absl::Status status = aborts->Bind(endpoint); !status.ok()) return status;
+  }
+  return std::unique_ptr<Publisher>(new Publisher(options, *std::move(tokens), *std::move(aborts)));
+}
+
+Publisher::Publisher(const Options& options, ZmqSocket tokens, ZmqSocket aborts)
+    : options_(options), tokens_(std::move(tokens)), aborts_(std::move(aborts)) {
+  batch_.epoch = options.epoch;
+}
+
+void Publisher::Run() {
+  while (!stop_.load(std::memory_order_relaxed)) {
+    if (!Step()) Receive(snapshot_.empty() ? kLookIdle : kLookBusy);
+  }
+  // The verify thread has stopped, so only aborts can still come, and nobody needs those.
+  while (Publish()) {
+  }
+}
+
+bool Publisher::Publish() {
+  options_.sessions->Refresh(&version_, &snapshot_);
+  const uint64_t sent_before = batch_.seq;
+  for (const auto& session : snapshot_) Drain(session);
+  Retire();
+  if (!batch_.events.empty()) SendBatch();
+  return batch_.seq != sent_before;
+}
+
+bool Publisher::Step() {
+  const bool published = Publish();
+  SendHeartbeat();
+  const bool received = Receive(absl::ZeroDuration());
+  if (options_.watch_text_side) WatchTextSide();
+  return received || published;
+}
+
+void Publisher::Drain(const std::shared_ptr<Session>& session) {
+  // Bounded, so that a session that fills its queue as fast as it is emptied keeps neither the
+  // others nor the text side's aborts waiting.
+  StreamEvent event;
+  for (int popped = 0; popped < kPoppedMax && session->PopEvent(&event); ++popped) {
+    Add(session, event);
+    delete event.info;
+    if (batch_.events.size() == kBatchEventsMax || batch_bytes_ > kBatchBytesMax) SendBatch();
+  }
+}
+
+void Publisher::Retire() {
+  for (const auto& session : snapshot_) {
+    if (!session->Drained()) continue;
+    options_.sessions->Remove(session.get());
+    retired_.push_back(session);
+  }
+  if (!retired_.empty()) options_.sessions->Refresh(&version_, &snapshot_);
+  std::erase_if(retired_, [](const auto& session) { return session.use_count() == 1; });
+}
+
+void Publisher::Add(const std::shared_ptr<Session>& session, const StreamEvent& event) {
+  batch_.events.push_back(ToWire(event));
+  batch_bytes_ += WireBytes(batch_.events.back());
+  Remember(session, event);
+}
+
+void Publisher::Remember(const std::shared_ptr<Session>& session, const StreamEvent& event) {
+  if (event.kind == StreamEventKind::kOpen) {
+    const bool has_stop_strings = !event.info->stop_strings.empty();
+    targets_[event.stream] = {session, event.sequence, has_stop_strings};
+    // The text side may have gone between the question whether it is there and the opening.
+    if (has_stop_strings && options_.watch_text_side && !TextSideAlive()) {
+      session->AbortSequence(event.sequence).IgnoreError();
+    }
+  } else if (event.kind == StreamEventKind::kEnd) {
+    if (const auto found = targets_.find(event.stream); found != targets_.end()) {
+      found->second.ended = true;
+    }
+    ended_streams_.push_back(event.stream);
+    if (ended_streams_.size() > kEndedStreamsMax) {
+      targets_.erase(ended_streams_.front());
+      ended_streams_.pop_front();
+    }
+  }
+}
+
+void Publisher::SendBatch() {
+  ++batch_.seq;
+  buffer_.clear();
+  AppendTokenBatch(batch_, &buffer_);
+  batch_.events.clear();
+  batch_bytes_ = 0;
+  const std::array<std::string_view, 2> frames = {kTokensTopic, buffer_};
+  if (absl::StatusOr<bool> sent = tokens_.Send(frames); !sent.ok()) {
+    Log("egress").error("publishing token events: {}", std::string(sent.status().message()));
+  }
+}
+
+void Publisher::SendHeartbeat() {
+  const int64_t now_ns = options_.clock->NowNs();
+  if (now_ns < next_heartbeat_ns_) return;
+  next_heartbeat_ns_ = now_ns + kHeartbeatNs;
+  buffer_.clear();
+  AppendHeartbeat({options_.epoch, batch_.seq, targets_.size() - ended_streams_.size()}, &buffer_);
+  const std::array<std::string_view, 2> frames = {kHeartbeatTopic, buffer_};
+  if (absl::StatusOr<bool> sent = tokens_.Send(frames); !sent.ok()) {
+    Log("egress").error("publishing a heartbeat: {}", std::string(sent.status().message()));
+  }
+}
+
+bool Publisher::Receive(absl::Duration timeout) {
+  // Bounded, so that somebody who sends without end cannot keep the events from going out.
+  int received = 0;
+  for (; received < kReceivedMax; ++received) {
+    absl::StatusOr<bool> any =
+        aborts_.Receive(&frames_, received > 0 ? absl::ZeroDuration() : timeout);
+    if (!any.ok() || !*any) break;
+    if (frames_.size() == 2) Handle(frames_[0], frames_[1]);
+  }
+  return received > 0;
+}
+
+void Publisher::Handle(std::string_view topic, std::string_view payload) {
+  absl::Status problem = absl::InvalidArgumentError("neither \"abort\" nor \"alive\"");
+  if (topic == kAliveTopic) {
+    absl::StatusOr<SignOfLife> alive = DecodeSignOfLife(payload);
+    problem = alive.status();
+    if (alive.ok()) Apply(*alive);
+  } else if (topic == kAbortTopic) {
+    absl::StatusOr<AbortRequest> request = DecodeAbortRequest(payload);
+    problem = request.status();
+    if (request.ok()) Apply(*request);
+  }
+  if (!problem.ok()) {
+    Log("egress").warn("unreadable message on the aborts endpoint: {}",
+                       Printable(std::string(problem.message())));
+  }
+}
+
+void Publisher::Apply(const SignOfLife& alive) {
+  if (alive.epoch != options_.epoch) return;
+  if (text_side_instance_ != 0 && text_side_instance_ != alive.instance) {
+    AbortUnwatched("was replaced");
+  }
+  text_side_instance_ = alive.instance;
+  text_side_seen_ns_.store(options_.clock->NowNs(), std::memory_order_relaxed);
+}
+
+void Publisher::WatchTextSide() {
+  if (text_side_seen_ns_.load(std::memory_order_relaxed) == 0 || TextSideAlive()) return;
+  text_side_seen_ns_.store(0, std::memory_order_relaxed);
+  AbortUnwatched("is gone");
+}
+
+void Publisher::AbortUnwatched(std::string_view why) {
+  size_t aborted = 0;
+  for (const auto& [stream, target] : targets_) {
+    if (!target.has_stop_strings || target.ended) continue;
+    const std::shared_ptr<Session> session = target.session.lock();
+    if (session != nullptr && session->AbortSequence(target.sequence).ok()) ++aborted;
+  }
+  if (aborted == 0) return;
+  Log("egress").warn("the detokenizer {}: {} streams with stop strings are aborted", why, aborted);
+}
+
+void Publisher::Apply(const AbortRequest& request) {
+  if (request.epoch != options_.epoch) return;   // meant for a daemon that is gone
+  if (request.kept_tokens > UINT32_MAX) return;  // no stream is that long
+  const auto found = targets_.find(request.stream);
+  if (found == targets_.end()) return;
+  if (const std::shared_ptr<Session> session = found->second.session.lock()) {
+    session->FinishFromText(found->second.sequence,
+                            static_cast<FinishReason>(request.finish_reason),
+                            static_cast<uint32_t>(request.kept_tokens));
+  }
+}
+
+bool Publisher::TextSideAlive() const {
+  const int64_t seen_ns = text_side_seen_ns_.load(std::memory_order_relaxed);
+  return seen_ns != 0 && options_.clock->NowNs() - seen_ns < kTextSideNs;
+}
+
+}  // namespace specd

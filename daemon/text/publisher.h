@@ -1,0 +1,100 @@
+// Publisher: the publisher thread's work. Takes the sessions' events, publishes them as token
+// batches over ZeroMQ, and carries the text side's aborts back to the sessions.
+//
+// It exists so that no send ever happens on the verify thread. One thread calls Run (or Step);
+// TextSideAlive and Stop may be called from any.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "daemon/base/clock.h"
+#include "daemon/session/session_list.h"
+#include "ipc/events/token_event.h"
+#include "ipc/sockets/zmq_socket.h"
+
+namespace specd {
+
+class Publisher {
+ public:
+  struct Options {
+    SessionList* sessions = nullptr;
+    Clock* clock = nullptr;
+    ZmqContext* context = nullptr;
+    uint64_t epoch = 0;
+    std::vector<std::string> tokens_endpoints;  // to bind
+    std::vector<std::string> aborts_endpoints;  // to bind
+    // The text side is another process, which may end or be replaced: then streams whose stop
+    // strings nobody looks for any more are aborted.
+    bool watch_text_side = false;
+  };
+  static absl::StatusOr<std::unique_ptr<Publisher>> Create(const Options& options);
+
+  // Publishes what is there and applies the aborts that have come; true if there was anything.
+  bool Step();
+
+  // Until Stop; then publishes the rest.
+  void Run();
+  void Stop() { stop_.store(true, std::memory_order_relaxed); }
+
+  // Has a detokenizer said within the last seconds that it is there?
+  bool TextSideAlive() const;
+
+ private:
+  // Who is behind a stream's number.
+  struct Target {
+    std::weak_ptr<Session> session;
+    SequenceHandle sequence = 0;
+    bool has_stop_strings = false;
+    bool ended = false;
+  };
+
+  Publisher(const Options& options, ZmqSocket tokens, ZmqSocket aborts);
+
+  // Takes and sends the sessions' events; true if there were any.
+  bool Publish();
+  void Drain(const std::shared_ptr<Session>& session);
+  // Takes ended sessions off the list, and frees those that no other thread looks at any more:
+  // their memory is unmapped here and not on the verify thread.
+  void Retire();
+  void Add(const std::shared_ptr<Session>& session, const StreamEvent& event);
+  void Remember(const std::shared_ptr<Session>& session, const StreamEvent& event);
+  void SendBatch();
+  void SendHeartbeat();
+  bool Receive(absl::Duration timeout);
+  void Handle(std::string_view topic, std::string_view payload);
+  void Apply(const SignOfLife& alive);
+  void Apply(const AbortRequest& request);
+  void WatchTextSide();
+  void AbortUnwatched(std::string_view why);
+
+  const Options options_;
+  std::atomic<bool> stop_{false};
+  std::atomic<int64_t> text_side_seen_ns_{0};  // 0: never, or gone
+
+  // Owned by the publisher thread.
+  ZmqSocket tokens_;
+  ZmqSocket aborts_;
+  uint64_t version_ = 0;
+  SessionList::Snapshot snapshot_;
+  SessionList::Snapshot retired_;
+  absl::flat_hash_map<uint64_t, Target> targets_;
+  std::deque<uint64_t> ended_streams_;  // oldest first; their targets are forgotten in this order
+  TokenBatch batch_;
+  size_t batch_bytes_ = 0;  // about
+  int64_t next_heartbeat_ns_ = 0;
+  uint64_t text_side_instance_ = 0;
+  std::string buffer_;
+  std::vector<std::string> frames_;
+};
+
+}  // namespace specd

@@ -1,0 +1,162 @@
+#include "daemon/text/text_streams.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "ipc/include/specd/specd.h"
+
+namespace specd {
+namespace {
+
+void TakeChunk(TextChunk chunk, TextEvent* event) {
+  event->text = std::move(chunk.text);
+  for (const TextSpan& span : chunk.spans) {
+    event->spans.push_back({static_cast<uint32_t>(span.size_bytes), span.accepted_draft});
+  }
+}
+
+}  // namespace
+
+void TextStreams::Apply(const TokenEvent& event, std::vector<TextEvent>* texts,
+                        std::vector<AbortRequest>* aborts) {
+  if (event.kind == TokenEventKind::kOpen) {
+    Open(event, texts, aborts);
+    return;
+  }
+  const auto found = streams_.find(event.stream);
+  if (found == streams_.end()) {
+    ++counters_.unknown_events;
+    return;
+  }
+  Stream* stream = found->second.get();
+  if (stream->ended) {
+    counters_.late_tokens += event.ids.size();
+  } else if (event.offset > stream->tokens) {
+    EndByGap(event, stream, texts, aborts);
+  } else if (event.kind == TokenEventKind::kTokens) {
+    PushTokens(event, stream, texts, aborts);
+  } else {
+    End(event, stream, texts);
+  }
+  if (event.kind == TokenEventKind::kEnd) streams_.erase(found);
+}
+
+void TextStreams::Open(const TokenEvent& event, std::vector<TextEvent>* texts,
+                       std::vector<AbortRequest>* aborts) {
+  if (streams_.contains(event.stream)) return;  // told twice
+  std::shared_ptr<const StopSet> stops;
+  bool refused = false;
+  if (!event.stop_strings.empty()) {
+    // The daemon made the same set before it let the stream open; but what comes over a wire may
+    // come from anybody.
+    auto created = StopSet::Create(event.stop_strings);
+    refused = !created.ok();
+    if (created.ok()) stops = *std::move(created);
+  }
+  // A sequence that was forked, or opened with tokens it had before, begins behind them, and they
+  // are counted.
+  const uint64_t min_tokens = event.min_tokens - std::min<uint64_t>(event.min_tokens, event.offset);
+  auto stream = std::make_unique<Stream>(
+      vocabulary_, std::move(stops),
+      TextOptions{event.skip_special_tokens, event.include_stop, min_tokens});
+  stream->number = event.stream;
+  stream->request_id = event.request_id;
+  stream->stop_strings = event.stop_strings;
+  stream->tokens = event.offset;
+  stream->cumulative_logprob = event.cumulative_logprob;
+  ++num_live_;
+  ++counters_.streams;
+  TextEvent out = Next(*stream);
+  out.kind = TextEventKind::kOpen;
+  texts->push_back(std::move(out));
+  if (refused) EndByGap(TokenEvent{}, stream.get(), texts, aborts);
+  streams_.emplace(event.stream, std::move(stream));
+}
+
+TextEvent TextStreams::Next(const Stream& stream) const {
+  TextEvent out;
+  out.stream = stream.number;
+  out.request_id = stream.request_id;
+  out.token_offset = stream.tokens;
+  out.byte_offset = stream.text.text_offset();
+  return out;
+}
+
+void TextStreams::PushTokens(const TokenEvent& event, Stream* stream, std::vector<TextEvent>* texts,
+                             std::vector<AbortRequest>* aborts) {
+  TextEvent out = Next(*stream);
+  TextChunk chunk;
+  const uint64_t repeated = stream->tokens - event.offset;
+  if (event.ids.size() > repeated) ++stream->rounds;
+  for (size_t i = repeated; i < event.ids.size(); ++i) {
+    const bool accepted = i < event.accepted;
+    const bool withheld =
+        event.stop_token != kNoToken && i + 1 == event.ids.size() && !stream->include_stop;
+    ++stream->tokens;
+    stream->accepted += accepted ? 1 : 0;
+    stream->cumulative_logprob +=
+        i < event.logprobs.size() ? event.logprobs[i] : std::numeric_limits<double>::quiet_NaN();
+    ++counters_.tokens;
+    const std::optional<int> stop = withheld
+                                        ? stream->text.PushWithheld(event.ids[i], accepted, &chunk)
+                                        : stream->text.Push(event.ids[i], accepted, &chunk);
+    if (!stop.has_value()) continue;
+    out.finish_reason = SPECD_FINISH_STOP;
+    out.stop_string = stream->stop_strings[static_cast<size_t>(*stop)];
+    out.late = event.ids.size() - i - 1;
+    counters_.late_tokens += out.late;
+    aborts->push_back({0, stream->number, stream->tokens, SPECD_FINISH_STOP});
+    CloseWith(std::move(chunk), std::move(out), stream, texts);
+    return;
+  }
+  if (chunk.text.empty()) return;
+  TakeChunk(std::move(chunk), &out);
+  out.tokens = stream->tokens;
+  texts->push_back(std::move(out));
+}
+
+void TextStreams::End(const TokenEvent& event, Stream* stream, std::vector<TextEvent>* texts) {
+  TextEvent out = Next(*stream);
+  TextChunk chunk;
+  stream->text.Finish(TextEnd::kFlush, &chunk);
+  out.finish_reason = event.finish_reason;
+  out.stop_token = event.stop_token;
+  CloseWith(std::move(chunk), std::move(out), stream, texts);
+}
+
+void TextStreams::EndByGap(const TokenEvent& event, Stream* stream, std::vector<TextEvent>* texts,
+                           std::vector<AbortRequest>* aborts) {
+  TextEvent out = Next(*stream);
+  TextChunk chunk;
+  stream->text.Finish(TextEnd::kFlush, &chunk);
+  out.finish_reason = SPECD_FINISH_ERROR;
+  out.late = event.ids.size();
+  CloseWith(std::move(chunk), std::move(out), stream, texts);
+  // Nobody can read on: the engine need not go on generating.
+  aborts->push_back({0, stream->number, stream->tokens, SPECD_FINISH_ABORT});
+  ++counters_.broken_streams;
+}
+
+void TextStreams::CloseWith(TextChunk chunk, TextEvent out, Stream* stream,
+                            std::vector<TextEvent>* texts) {
+  TakeChunk(std::move(chunk), &out);
+  out.kind = TextEventKind::kEnd;
+  out.tokens = stream->tokens;
+  out.accepted = stream->accepted;
+  out.rounds = stream->rounds;
+  out.cumulative_logprob = stream->cumulative_logprob;
+  texts->push_back(std::move(out));
+  stream->ended = true;
+  --num_live_;
+}
+
+void TextStreams::EndAll(std::vector<TextEvent>* texts, std::vector<AbortRequest>* aborts) {
+  for (auto& [number, stream] : streams_) {
+    if (!stream->ended) EndByGap(TokenEvent{}, stream.get(), texts, aborts);
+  }
+  streams_.clear();
+}
+
+}  // namespace specd

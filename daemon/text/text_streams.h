@@ -1,0 +1,79 @@
+// TextStreams: token events in, text events and abort requests out. The detokenizer's work without
+// its sockets.
+//
+// Owned by one thread; the same code runs in the daemon and in specd-detok. Token offsets are
+// absolute: what comes twice is dropped, and a hole ends the stream with an error instead of going
+// on with wrong text.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "detokenizer/text_stream.h"
+#include "detokenizer/vocabulary.h"
+#include "ipc/events/token_event.h"
+
+namespace specd {
+
+// Sums since construction.
+struct TextCounters {
+  uint64_t streams = 0;
+  uint64_t tokens = 0;
+  uint64_t late_tokens = 0;     // arrived after their stream's text had ended
+  uint64_t broken_streams = 0;  // ended because tokens were missing
+  uint64_t unknown_events = 0;  // for a stream whose opening was never seen
+};
+
+class TextStreams {
+ public:
+  // The vocabulary must outlive the streams.
+  explicit TextStreams(const Vocabulary* vocabulary) : vocabulary_(vocabulary) {}
+
+  // Appends what follows from one event. epoch and seq of the text events, and
+  // the epoch of the abort requests, are the sender's to fill in.
+  void Apply(const TokenEvent& event, std::vector<TextEvent>* texts,
+             std::vector<AbortRequest>* aborts);
+
+  // Events were lost, or the daemon behind them has been replaced: ends every stream with an error.
+  void EndAll(std::vector<TextEvent>* texts, std::vector<AbortRequest>* aborts);
+
+  // Streams whose text has not ended.
+  uint64_t num_live() const { return num_live_; }
+  const TextCounters& counters() const { return counters_; }
+
+ private:
+  struct Stream {
+    Stream(const Vocabulary* vocabulary, std::shared_ptr<const StopSet> stops, TextOptions options)
+        : text(vocabulary, std::move(stops), options), include_stop(options.include_stop) {}
+    TextStream text;
+    bool include_stop;
+    uint64_t number = 0;
+    bool ended = false;  // its end has been told; kept until the daemon's end comes
+    uint64_t tokens = 0;
+    uint64_t accepted = 0;
+    uint64_t rounds = 0;
+    double cumulative_logprob = 0;  // of `tokens`; NaN: none
+    std::string request_id;
+    std::vector<std::string> stop_strings;
+  };
+
+  void Open(const TokenEvent& event, std::vector<TextEvent>* texts,
+            std::vector<AbortRequest>* aborts);
+  void PushTokens(const TokenEvent& event, Stream* stream, std::vector<TextEvent>* texts,
+                  std::vector<AbortRequest>* aborts);
+  void End(const TokenEvent& event, Stream* stream, std::vector<TextEvent>* texts);
+  void EndByGap(const TokenEvent& event, Stream* stream, std::vector<TextEvent>* texts,
+                std::vector<AbortRequest>* aborts);
+  // An event that continues the stream where it stands.
+  TextEvent Next(const Stream& stream) const;
+  void CloseWith(TextChunk chunk, TextEvent out, Stream* stream, std::vector<TextEvent>* texts);
+
+  const Vocabulary* const vocabulary_;
+  absl::flat_hash_map<uint64_t, std::unique_ptr<Stream>> streams_;
+  uint64_t num_live_ = 0;
+  TextCounters counters_;
+};
+
+}  // namespace specd

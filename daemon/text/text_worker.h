@@ -1,0 +1,81 @@
+// TextWorker: TextStreams with sockets. Subscribes to token events, publishes text, sends aborts.
+//
+// The daemon runs one in a thread; specd-detok is a process around the same class. One thread calls
+// Run (or Step); Stop may be called from any.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "daemon/base/clock.h"
+#include "daemon/text/text_streams.h"
+#include "ipc/sockets/zmq_socket.h"
+
+namespace specd {
+
+class TextWorker {
+ public:
+  struct Options {
+    const Vocabulary* vocabulary = nullptr;
+    Clock* clock = nullptr;
+    ZmqContext* context = nullptr;
+    std::string tokens_endpoint;  // to connect to
+    std::string aborts_endpoint;  // to connect to
+    std::string text_endpoint;    // to bind
+  };
+  static absl::StatusOr<std::unique_ptr<TextWorker>> Create(const Options& options);
+
+  // Handles what has arrived, waiting up to `timeout` for the first message; true if there was one.
+  bool Step(absl::Duration timeout);
+
+  // Until Stop, or until the context is shut down; handles what has arrived by then, within bounds.
+  void Run();
+  void Stop() { stop_.store(true, std::memory_order_relaxed); }
+
+  // It can do no more: a socket failed.
+  bool closed() const { return closed_; }
+
+  const TextCounters& counters() const { return streams_.counters(); }
+
+ private:
+  TextWorker(const Options& options, ZmqSocket tokens, ZmqSocket text, ZmqSocket aborts);
+
+  void Handle(std::string_view topic, std::string_view payload);
+  void HandleBatch(const TokenBatch& batch);
+  // The publisher says that message number `seq` is the last before this one: looks whether it is
+  // another publisher, and whether anything is missing.
+  void Follow(uint64_t epoch, uint64_t seq);
+  void SendTexts();
+  void SendAborts();
+  void SendHeartbeats();
+  void Send(ZmqSocket* socket, std::string_view topic);  // the buffer
+
+  const Options options_;
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> closed_{false};  // written by the worker's thread
+
+  // Owned by the worker's thread.
+  ZmqSocket tokens_;
+  ZmqSocket text_;
+  ZmqSocket aborts_;
+  TextStreams streams_;
+  uint64_t instance_;
+  uint64_t epoch_ = 0;  // 0: nothing heard yet
+  uint64_t last_batch_seq_ = 0;
+  int64_t last_heard_ns_;
+  uint64_t seq_ = 0;
+  int64_t next_heartbeat_ns_ = 0;
+  std::string buffer_;
+  std::vector<std::string> frames_;
+  std::vector<TextEvent> texts_;
+  std::vector<AbortRequest> abort_requests_;
+};
+
+}  // namespace specd

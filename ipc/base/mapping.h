@@ -1,0 +1,38 @@
+// Mapping: a shared mapping of a file descriptor, through Boost.Interprocess mapped_region.
+//
+// The one place that maps memory of another process; ipc/segment/segment.h and ipc/memory/region.h
+// build on it. The mapping outlives the descriptor. Movable; not synchronized.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+
+namespace boost::interprocess {
+class mapped_region;
+}  // namespace boost::interprocess
+
+namespace specd {
+
+enum class MapAccess { kReadOnly, kReadWrite };
+
+class Mapping {
+ public:
+  // Maps the first size_bytes of the file. The caller has checked that the file is that long and
+  // cannot shrink; otherwise a later read would be a SIGBUS.
+  static absl::StatusOr<Mapping> Map(int fd, uint64_t size_bytes, MapAccess access);
+
+  Mapping(Mapping&&) noexcept;
+  Mapping& operator=(Mapping&&) noexcept;
+  ~Mapping();
+
+  void* data() const;  // page-aligned
+  uint64_t size_bytes() const;
+
+ private:
+  explicit Mapping(std::unique_ptr<boost::interprocess::mapped_region> region);
+  std::unique_ptr<boost::interprocess::mapped_region> region_;
+};
+
+}  // namespace specd

@@ -1,0 +1,280 @@
+#include "ipc/control/control.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <type_traits>
+
+#include "ipc/base/error.h"
+#include "ipc/base/msgpack_codec.h"
+#include "ipc/include/specd/specd.h"
+#include "kernels/core/check.h"
+#include "kernels/core/gpu_context.h"
+
+namespace specd {
+namespace {
+
+// The header as it travels. All supported machines are little-endian (ipc/segment/layout.h).
+struct WireHeader {
+  uint32_t magic;
+  uint8_t major;
+  uint8_t minor;
+  uint16_t type;
+  uint32_t body_bytes;
+  uint32_t request_id;
+  uint32_t num_fds;
+  uint32_t reserved;  // 0
+};
+static_assert(sizeof(WireHeader) == kControlHeaderBytes);
+
+absl::Status Invalid(std::string_view field, std::string_view text) {
+  return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
+}
+
+constexpr bool FdsFit(ControlType type, uint32_t num_fds) {
+  if (type == ControlType::kOpenSequence) return num_fds <= 1;
+  if (type == ControlType::kRegisterDeviceRegion) return num_fds <= kMessageFdsMax;
+  return num_fds == (type == ControlType::kRegisterRegion || type == ControlType::kHelloReply);
+}
+
+// Descriptors that travel with a message.
+template <class Message>
+uint32_t FdsOf(const Message&) {
+  return FdsFit(Message::kType, 1) ? 1 : 0;
+}
+uint32_t FdsOf(const OpenSequenceRequest& request) { return request.num_list_ids() > 0 ? 1 : 0; }
+uint32_t FdsOf(const RegisterDeviceRegionRequest& request) {
+  if (request.kind == static_cast<uint32_t>(GpuMemoryKind::kIpc)) return 0;
+  if (request.kind == static_cast<uint32_t>(GpuMemoryKind::kPool)) return 1;
+  return static_cast<uint32_t>(request.piece_bytes.size());
+}
+
+const char* NameOf(ControlType type) {
+  switch (type) {
+    case ControlType::kHello:
+      return "Hello";
+    case ControlType::kMapped:
+      return "Mapped";
+    case ControlType::kRegisterRegion:
+      return "RegisterRegion";
+    case ControlType::kBindTensor:
+      return "BindTensor";
+    case ControlType::kOpenSequence:
+      return "OpenSequence";
+    case ControlType::kCloseSequence:
+      return "CloseSequence";
+    case ControlType::kAbortSequence:
+      return "AbortSequence";
+    case ControlType::kForkSequence:
+      return "ForkSequence";
+    case ControlType::kGetStats:
+      return "GetStats";
+    case ControlType::kRegisterDeviceRegion:
+      return "RegisterDeviceRegion";
+    case ControlType::kUnregisterRegion:
+      return "UnregisterRegion";
+    case ControlType::kGetGroup:
+      return "GetGroup";
+    case ControlType::kJoin:
+      return "Join";
+    case ControlType::kHelloReply:
+      return "HelloReply";
+    case ControlType::kRegionReply:
+      return "RegionReply";
+    case ControlType::kSequenceReply:
+      return "SequenceReply";
+    case ControlType::kOkReply:
+      return "OkReply";
+    case ControlType::kErrorReply:
+      return "ErrorReply";
+    case ControlType::kStatsReply:
+      return "StatsReply";
+    case ControlType::kGroupReply:
+      return "GroupReply";
+    case ControlType::kJoinReply:
+      return "JoinReply";
+  }
+  return nullptr;
+}
+
+// ---- fields: visitors for the Fields() functions ------------------------------------------------
+
+struct CountFields {
+  size_t count = 0;
+  template <class T>
+  void operator()(const char*, const T&, size_t = 0) {
+    ++count;
+  }
+};
+
+struct WriteFields {
+  MapWriter* writer;
+  absl::Status* status;
+
+  template <class T>
+  void operator()(const char* key, const T& value, size_t max = 0) {
+    if constexpr (!std::is_arithmetic_v<T>) {
+      if (value.size() > max && status->ok()) {
+        *status =
+            Invalid(key, fmt::format("{} has {} {}, at most {} are allowed", key, value.size(),
+                                     std::is_same_v<T, std::string> ? "bytes" : "elements", max));
+      }
+    }
+    writer->Field(key, value);
+  }
+};
+
+struct ReadFields {
+  MapReader* reader;
+
+  template <class T>
+  void operator()(const char* key, T& value, size_t max = 0) {
+    if constexpr (std::is_arithmetic_v<T>) {
+      reader->Read(key, &value);
+    } else {
+      reader->Read(key, &value, max);
+    }
+  }
+};
+
+// ---- both directions ----------------------------------------------------------------------------
+
+template <class Message>
+absl::StatusOr<std::vector<uint8_t>> Encode(const Message& message, uint32_t request_id) {
+  std::string body;
+  MapWriter writer(&body);
+  CountFields counter;
+  Message::Fields(message, counter);
+  writer.BeginMap(counter.count);
+  absl::Status status;
+  WriteFields write{&writer, &status};
+  Message::Fields(message, write);
+  if (!status.ok()) return status;
+  if (body.size() > kControlBytesMax - kControlHeaderBytes) {
+    return Invalid("message", fmt::format("{} has {} bytes, at most {} are allowed; send shorter "
+                                          "strings",
+                                          NameOf(Message::kType), body.size(),
+                                          kControlBytesMax - kControlHeaderBytes));
+  }
+  const WireHeader header{kControlMagic,
+                          kControlMajor,
+                          kControlMinor,
+                          static_cast<uint16_t>(Message::kType),
+                          static_cast<uint32_t>(body.size()),
+                          request_id,
+                          FdsOf(message),
+                          0};
+  std::vector<uint8_t> bytes(sizeof(header) + body.size());
+  std::memcpy(bytes.data(), &header, sizeof(header));
+  std::memcpy(bytes.data() + sizeof(header), body.data(), body.size());
+  return bytes;
+}
+
+// Decodes into the alternative of `Variant` whose type is the header's.
+template <class Variant, size_t kIndex = 0>
+absl::Status DecodeInto(ControlType type, const msgpack::object& map, Variant* out) {
+  if constexpr (kIndex == std::variant_size_v<Variant>) {
+    return Invalid("type", fmt::format("type = {} ({}) travels in the other direction",
+                                       static_cast<int>(type), NameOf(type)));
+  } else {
+    using Message = std::variant_alternative_t<kIndex, Variant>;
+    if (type != Message::kType) return DecodeInto<Variant, kIndex + 1>(type, map, out);
+    MapReader reader(map, NameOf(Message::kType));
+    ReadFields read{&reader};
+    Message::Fields(out->template emplace<Message>(), read);
+    reader.RefuseOthers();
+    return reader.status();
+  }
+}
+
+template <class Variant>
+absl::StatusOr<Variant> Decode(const ControlHeader& header, std::span<const uint8_t> message) {
+  SPECD_CHECK(message.size() == kControlHeaderBytes + header.body_bytes);
+  msgpack::object_handle body;
+  const std::string_view bytes(reinterpret_cast<const char*>(message.data()) + kControlHeaderBytes,
+                               header.body_bytes);
+  if (absl::Status status = ParseMap(bytes, &body); !status.ok()) return status;
+  absl::StatusOr<Variant> decoded{Variant()};
+  if (absl::Status status = DecodeInto(header.type, body.get(), &*decoded); !status.ok()) {
+    return status;
+  }
+  return decoded;
+}
+
+absl::Status VersionError(const WireHeader& wire, ControlReader reader) {
+  const bool is_daemon = reader == ControlReader::kDaemon;
+  const char* mine = is_daemon ? "daemon" : "library";
+  const char* theirs = is_daemon ? "library" : "daemon";
+  return MakeError(SPECD_ERROR_VERSION, "ver_major",
+                   fmt::format("the {} speaks control protocol {}.{}, the {} {}.{}; upgrade the {}",
+                               theirs, wire.major, wire.minor, mine, kControlMajor, kControlMinor,
+                               wire.major > kControlMajor ? mine : theirs));
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<uint8_t>> EncodeRequest(const Request& request, uint32_t request_id) {
+  return std::visit([request_id](const auto& message) { return Encode(message, request_id); },
+                    request);
+}
+
+absl::StatusOr<std::vector<uint8_t>> EncodeReply(const Reply& reply, uint32_t request_id) {
+  return std::visit([request_id](const auto& message) { return Encode(message, request_id); },
+                    reply);
+}
+
+absl::StatusOr<ControlHeader> DecodeHeader(std::span<const uint8_t> message, ControlReader reader) {
+  if (message.size() < kControlHeaderBytes || message.size() > kControlBytesMax) {
+    return Invalid("message", fmt::format("a message has {} bytes, allowed are {}..{}",
+                                          message.size(), kControlHeaderBytes, kControlBytesMax));
+  }
+  WireHeader wire;
+  std::memcpy(&wire, message.data(), sizeof(wire));
+  if (wire.magic != kControlMagic) {
+    return Invalid("magic", fmt::format("magic = {:#010x} instead of {:#010x}: the peer does not "
+                                        "speak specd's protocol",
+                                        wire.magic, kControlMagic));
+  }
+  if (wire.major != kControlMajor) return VersionError(wire, reader);
+  const auto type = static_cast<ControlType>(wire.type);
+  if (NameOf(type) == nullptr) {
+    return Invalid("type", fmt::format("type = {} is unknown in version {}.{}", wire.type,
+                                       kControlMajor, kControlMinor));
+  }
+  if (wire.body_bytes != message.size() - kControlHeaderBytes) {
+    return Invalid("body_bytes",
+                   fmt::format("body_bytes = {} but {} bytes follow the header", wire.body_bytes,
+                               message.size() - kControlHeaderBytes));
+  }
+  if (!FdsFit(type, wire.num_fds)) {
+    return Invalid("num_fds",
+                   fmt::format("num_fds = {} descriptors do not travel with {}; docs/PROTOCOL.md "
+                               "says how many do",
+                               wire.num_fds, NameOf(type)));
+  }
+  if (wire.reserved != 0) {
+    return Invalid("reserved", fmt::format("reserved = {} must be 0", wire.reserved));
+  }
+  return ControlHeader{type, wire.minor, wire.request_id, wire.body_bytes, wire.num_fds};
+}
+
+absl::StatusOr<Request> DecodeRequest(const ControlHeader& header,
+                                      std::span<const uint8_t> message) {
+  return Decode<Request>(header, message);
+}
+
+absl::StatusOr<Reply> DecodeReply(const ControlHeader& header, std::span<const uint8_t> message) {
+  return Decode<Reply>(header, message);
+}
+
+ErrorReply MakeErrorReply(const absl::Status& status) {
+  const std::string_view text(status.message().data(), status.message().size());
+  return {ErrorCodeOf(status), ErrorFieldOf(status).substr(0, 64),
+          std::string(text.substr(0, 2048))};
+}
+
+absl::Status StatusFromReply(const ErrorReply& reply) {
+  return MakeError(reply.code, reply.field, reply.text);
+}
+
+}  // namespace specd

@@ -1,0 +1,338 @@
+// What an engine and the daemon can say to each other over the unix socket, message by message.
+//
+// Plain data, each with the list of its fields; ipc/control/control.h turns them into bytes and
+// back. What the values mean is checked by whoever uses them. docs/PROTOCOL.md lists every message.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "ipc/base/limits.h"
+#include "ipc/control/control_type.h"
+#include "ipc/control/open_sequence_request.h"
+#include "ipc/sockets/unix_socket.h"
+
+namespace specd {
+
+// ---- requests: engine to daemon -----------------------------------------------------------------
+// Fields() names every field once; encoder, decoder and tests all go through it. The last argument
+// bounds strings (in bytes) and arrays (in elements).
+
+struct HelloRequest {
+  static constexpr ControlType kType = ControlType::kHello;
+  std::string name;     // shown in the daemon's log
+  std::string version;  // of the library
+  uint32_t pid = 0;
+  SessionLimits limits;
+
+  template <class Self, class F>
+  static void Fields(Self& self, F&& f) {
+    f("name", self.name, 64);
+    f("version", self.version, 64);
+    f("pid", self.pid);
+    f("vocab_size", self.limits.vocab_size);
+    f("max_batch", self.limits.max_batch);
+    f("max_sequences", self.limits.max_sequences);
+    f("max_draft", self.limits.max_draft);
+    f("ring_depth", self.limits.ring_depth);
+    f("max_scores_per_token", self.limits.max_scores);
+  }
+};
+
+// The engine has mapped the segment: the daemon may seal it.
+struct MappedRequest {
+  static constexpr ControlType kType = ControlType::kMapped;
+  template <class Self, class F>
+  static void Fields(Self&, F&&) {}
+};
+
+// Comes with one descriptor.
+struct RegisterRegionRequest {
+  static constexpr ControlType kType = ControlType::kRegisterRegion;
+  uint64_t size_bytes = 0;
+
+  template <class Self, class F>
+  static void Fields(Self& self, F&& f) {
+    f("size_bytes", self.size_bytes);
+  }
+};
+
+// Comes with a descriptor for each piece, with one of a pool, and with none beside a CUDA IPC
+// handle. As in ipc/memory/device_region.h.
+struct RegisterDeviceRegionRequest {
+  static constexpr ControlType kType = ControlType::kRegisterDeviceRegion;
+  uint32_t kind = 0;
+  std::string device_uuid;
+  std::string handle;  // hexadecimal digits
+  uint64_t base_bytes = 0;
+  uint64_t offset_bytes = 0;
+  uint64_t size_bytes = 0;
+  uint64_t buffer_id = 0;
+  uint32_t export_pid = 0;
+  std::vector<uint64_t> piece_bytes;
+
+  template <class Self, class F>
+  static void Fields(Self& self, F&& f) {
+    f("kind", self.kind);
+    f("device_uuid", self.device_uuid, 64);
+    f("handle", self.handle, 256);
+    f("base_bytes", self.base_bytes);
+    f("offset_bytes", self.offset_bytes);
+    f("size_bytes", self.size_bytes);
+    f("buffer_id", self.buffer_id);
+    f("export_pid", self.export_pid);
+    f("piece_bytes", self.piece_bytes, kMessageFdsMax);
+  }
+};
+
+// The reply says that the memory is no longer mapped: the engine may free it.
+struct UnregisterRegionRequest {
+  static constexpr ControlType kType = ControlType::kUnregisterRegion;
+  uint32_t region = 0;
+
+  template <class Self, class F>
+  static void Fields(Self& self, F&& f) {
+    f("region", self.region);
+  }
+};
+
+struct BindTensorRequest {
+  static constexpr ControlType kType = ControlType::kBindTensor;
+  uint32_t role = 0;  // SPECD_TARGET_ROWS, ...
+  uint32_t region = 0;
+  uint32_t dtype = 0;
+  uint32_t kind = 0;  // SPECD_LOGITS, ...
+  uint64_t offset_bytes = 0;
+  uint64_t num_rows = 0;
+  uint64_t row_stride = 0;
+  double scale = 1;
+  double cap = 0;
+  bool renormalise = false;
+
+  template <class Self, class F>
+  static void Fields(Self& self, F&& f) {
+    f("role", self.role);
+    f("region", self.region);
+    f("dtype", self.dtype);
+    f("kind", self.kind);
+    f("offset_bytes", self.offset_bytes);
+    f("num_rows", self.num_rows);
+    f("row_stride", self.row_stride);
+    f("scale", self.scale);
+    f("cap", self.cap);
+    f("renormalise", self.renormalise);
+  }
+};
+
+struct CloseSequenceRequest {
+  static constexpr ControlType kType = ControlType::kCloseSequence;
+  uint64_t sequence = 0;
+
+  template <class Self, class F>
+  static void Fields(Self& self, F&& f) {
+    f("sequence", self.sequence);
+  }
+};
+
+struct AbortSequenceRequest {
+  static constexpr ControlType kType = ControlType::kAbortSequence;
+  uint64_t sequence = 0;
+
+  template <class Self, class F>
+  static void Fields(Self& self, F&& f) {
+    f("sequence", self.sequence);
+  }
+};
+
+// A copy of a sequence under another name.
+struct ForkSequenceRequest {
+  static constexpr ControlType kType = ControlType::kForkSequence;
+  uint64_t sequence = 0;
+  std::string request_id;
+  bool has_seed = false;
+  uint64_t seed = 0;
+
+  template <class Self, class F>
+  static void Fields(Self& self, F&& f) {
+    f("sequence", self.sequence);
+    f("request_id", self.request_id, 128);
+    f("has_seed", self.has_seed);
+    f("seed", self.seed);
+  }
+};
+
+struct GetStatsRequest {
+  static constexpr ControlType kType = ControlType::kGetStats;
+  template <class Self, class F>
+  static void Fields(Self&, F&&) {}
+};
+
+// What other processes need to take part in this session: GroupReply.
+struct GetGroupRequest {
+  static constexpr ControlType kType = ControlType::kGetGroup;
+  template <class Self, class F>
+  static void Fields(Self&, F&&) {}
+};
+
+// In the place of Hello: this connection is a rank's, of a session that another one has opened.
+struct JoinRequest {
+  static constexpr ControlType kType = ControlType::kJoin;
+  std::string name;     // shown in the daemon's log
+  std::string version;  // of the library
+  uint32_t pid = 0;
+  std::string token;  // of GroupReply
+  uint32_t rank = 0;
+
+  template <class Self, class F>
+  static void Fields(Self& self, F&& f) {
+    f("name", self.name, 64);
+    f("version", self.version, 64);
+    f("pid", self.pid);
+    f("token", self.token, 64);
+    f("rank", self.rank);
+  }
+};
+
+// ---- replies: daemon to engine ------------------------------------------------------------------
+
+// Comes with one descriptor: the session segment.
+struct HelloReply {
+  static constexpr ControlType kType = ControlType::kHelloReply;
+  uint64_t session_id = 0;
+  uint64_t daemon_epoch = 0;
+  std::string version;          // of the daemon
+  std::string device;           // "cpu" or "cuda"
+  std::string tokens_endpoint;  // ZeroMQ; "" where there is none
+  std::string text_endpoint;    // ZeroMQ; "" where there is no tokenizer
+  std::string mps;              // of the daemon's devices: DescribeMps
+
+  template <class Self, class F>
+  static void Fields(Self& self, F&& f) {
+    f("session_id", self.session_id);
+    f("daemon_epoch", self.daemon_epoch);
+    f("version", self.version, 64);
+    f("device", self.device, 64);
+    f("tokens_endpoint", self.tokens_endpoint, 256);
+    f("text_endpoint", self.text_endpoint, 256);
+    f("mps", self.mps, 64);
+  }
+};
+
+struct RegionReply {
+  static constexpr ControlType kType = ControlType::kRegionReply;
+  uint32_t region = 0;
+
+  template <class Self, class F>
+  static void Fields(Self& self, F&& f) {
+    f("region", self.region);
+  }
+};
+
+// To OpenSequence (n of them) and to ForkSequence (one).
+struct SequenceReply {
+  static constexpr ControlType kType = ControlType::kSequenceReply;
+  std::vector<uint64_t> sequences;
+  std::vector<uint64_t> seeds;
+  uint32_t verify = 0;
+
+  template <class Self, class F>
+  static void Fields(Self& self, F&& f) {
+    f("sequences", self.sequences, 64);
+    f("seeds", self.seeds, 64);
+    f("verify", self.verify);
+  }
+};
+
+struct OkReply {
+  static constexpr ControlType kType = ControlType::kOkReply;
+  template <class Self, class F>
+  static void Fields(Self&, F&&) {}
+};
+
+struct ErrorReply {
+  static constexpr ControlType kType = ControlType::kErrorReply;
+  int32_t code = 0;   // SPECD_ERROR_...
+  std::string field;  // or ""
+  std::string text;
+
+  template <class Self, class F>
+  static void Fields(Self& self, F&& f) {
+    f("code", self.code);
+    f("field", self.field, 64);
+    f("text", self.text, 2048);
+  }
+};
+
+// As in specd_engine_stats.
+struct StatsReply {
+  static constexpr ControlType kType = ControlType::kStatsReply;
+  uint64_t rounds = 0;
+  uint64_t sequence_rounds = 0;
+  uint64_t drafted = 0;
+  uint64_t accepted = 0;
+  uint64_t kept = 0;
+  uint64_t bad_target_rows = 0;
+  uint64_t bad_draft_rows = 0;
+  uint64_t empty_residuals = 0;
+  uint64_t invalid_drafts = 0;
+  uint64_t point_masses = 0;
+  uint64_t invalid_records = 0;
+  uint64_t bad_tokens = 0;
+  uint64_t discarded = 0;
+
+  template <class Self, class F>
+  static void Fields(Self& self, F&& f) {
+    f("rounds", self.rounds);
+    f("sequence_rounds", self.sequence_rounds);
+    f("drafted", self.drafted);
+    f("accepted", self.accepted);
+    f("kept", self.kept);
+    f("bad_target_rows", self.bad_target_rows);
+    f("bad_draft_rows", self.bad_draft_rows);
+    f("empty_residuals", self.empty_residuals);
+    f("invalid_drafts", self.invalid_drafts);
+    f("point_masses", self.point_masses);
+    f("invalid_records", self.invalid_records);
+    f("bad_tokens", self.bad_tokens);
+    f("discarded", self.discarded);
+  }
+};
+
+struct GroupReply {
+  static constexpr ControlType kType = ControlType::kGroupReply;
+  std::string token;         // whoever has it may join: JoinToken
+  uint32_t bound_ranks = 0;  // bit k: next tokens of rank k are bound
+
+  template <class Self, class F>
+  static void Fields(Self& self, F&& f) {
+    f("token", self.token, 64);
+    f("bound_ranks", self.bound_ranks);
+  }
+};
+
+struct JoinReply {
+  static constexpr ControlType kType = ControlType::kJoinReply;
+  uint64_t session_id = 0;
+  uint64_t daemon_epoch = 0;
+  std::string version;         // of the daemon
+  uint32_t max_sequences = 0;  // of the session: so many ids has each rank
+
+  template <class Self, class F>
+  static void Fields(Self& self, F&& f) {
+    f("session_id", self.session_id);
+    f("daemon_epoch", self.daemon_epoch);
+    f("version", self.version, 64);
+    f("max_sequences", self.max_sequences);
+  }
+};
+
+using Request = std::variant<HelloRequest, MappedRequest, RegisterRegionRequest, BindTensorRequest,
+                             OpenSequenceRequest, CloseSequenceRequest, AbortSequenceRequest,
+                             ForkSequenceRequest, GetStatsRequest, RegisterDeviceRegionRequest,
+                             UnregisterRegionRequest, GetGroupRequest, JoinRequest>;
+using Reply = std::variant<HelloReply, RegionReply, SequenceReply, OkReply, ErrorReply, StatsReply,
+                           GroupReply, JoinReply>;
+
+}  // namespace specd

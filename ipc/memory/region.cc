@@ -1,0 +1,263 @@
+#include "ipc/memory/region.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <cmath>
+
+#include "ipc/base/error.h"
+#include "ipc/include/specd/specd.h"
+
+namespace specd {
+namespace {
+
+absl::Status RegionError(std::string_view field, std::string_view text) {
+  return MakeError(SPECD_ERROR_REGION, field, text);
+}
+
+absl::Status Invalid(std::string_view field, std::string_view text) {
+  return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
+}
+
+// What a row is made of.
+struct RowShape {
+  uint64_t num_elements;
+  uint64_t element_bytes;
+};
+
+// The stride to be used, once every row is known to lie in the region.
+absl::StatusOr<uint64_t> CheckBounds(const RowMemory& memory, const TensorSpec& spec,
+                                     const RowShape& shape) {
+  if (spec.num_rows < 1 || spec.num_rows > kTensorRowsMax) {
+    return Invalid("num_rows",
+                   fmt::format("num_rows = {} is outside 1..{}", spec.num_rows, kTensorRowsMax));
+  }
+  if (spec.offset_bytes % shape.element_bytes != 0) {
+    return Invalid("offset_bytes", fmt::format("offset_bytes = {} is no multiple of {}, the size "
+                                               "of an element; align row 0",
+                                               spec.offset_bytes, shape.element_bytes));
+  }
+  const uint64_t row_stride = spec.row_stride == 0 ? shape.num_elements : spec.row_stride;
+  if (row_stride < shape.num_elements || row_stride > kRegionBytesMax) {
+    return Invalid("row_stride",
+                   fmt::format("row_stride = {} is outside {}..{} elements; rows may not overlap, "
+                               "so it is at least one row (or 0 for rows without gaps)",
+                               row_stride, shape.num_elements, kRegionBytesMax));
+  }
+  // At most 2^31 * 2^40 * 4 + 2^22 + 2^64 bytes: far inside 128 bits.
+  using Wide = unsigned __int128;
+  const Wide span_bytes =
+      (Wide{spec.num_rows - 1} * row_stride + shape.num_elements) * Wide{shape.element_bytes};
+  if (Wide{spec.offset_bytes} + span_bytes > Wide{memory.size_bytes}) {
+    const uint64_t row_bytes = shape.num_elements * shape.element_bytes;
+    const uint64_t room_bytes =
+        spec.offset_bytes < memory.size_bytes ? memory.size_bytes - spec.offset_bytes : 0;
+    const uint64_t fit = room_bytes < row_bytes
+                             ? 0
+                             : (room_bytes - row_bytes) / (row_stride * shape.element_bytes) + 1;
+    return RegionError(
+        fit == 0 ? "offset_bytes" : "num_rows",
+        fmt::format("offset_bytes = {}, num_rows = {}, row_stride = {}: the last row ends past the "
+                    "region of {} bytes; from this offset it holds {} rows of {} bytes. Bind fewer "
+                    "rows or allocate more",
+                    spec.offset_bytes, spec.num_rows, row_stride, memory.size_bytes, fit,
+                    row_bytes));
+  }
+  return row_stride;
+}
+
+absl::StatusOr<DType> CheckDType(uint32_t dtype) {
+  if (dtype <= static_cast<uint32_t>(DType::kFloat16)) return static_cast<DType>(dtype);
+  return Invalid("dtype", fmt::format("dtype = {} is unknown; allowed are 0 (float32), "
+                                      "1 (bfloat16), 2 (float16)",
+                                      dtype));
+}
+
+}  // namespace
+
+absl::StatusOr<Region> Region::Import(UniqueFd fd, uint64_t size_bytes) {
+  if (size_bytes < 1 || size_bytes > kRegionBytesMax) {
+    return Invalid("size_bytes", fmt::format("size_bytes = {} is outside 1..{}; import the bytes "
+                                             "that hold rows",
+                                             size_bytes, kRegionBytesMax));
+  }
+  struct stat info = {};
+  if (fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
+    return RegionError("fd",
+                       "fd is not a file in memory; pass a memfd (memfd_create with "
+                       "MFD_ALLOW_SEALING)");
+  }
+  const int seals = fcntl(fd.get(), F_GET_SEALS);
+  if (seals < 0) {
+    return RegionError("fd",
+                       "fd is an ordinary file and cannot be sealed; pass a memfd "
+                       "(memfd_create with MFD_ALLOW_SEALING)");
+  }
+  if ((seals & F_SEAL_SHRINK) == 0) {
+    return RegionError("fd",
+                       "fd is not sealed: it could be truncated under the daemon; add "
+                       "F_SEAL_SHRINK with fcntl(fd, F_ADD_SEALS, ...) (shm_open files "
+                       "cannot be sealed, use a memfd)");
+  }
+  // Asked again now that the file can no longer shrink: between the first answer and the seal an
+  // engine could have cut it, and reading past the end would be a SIGBUS.
+  if (fstat(fd.get(), &info) != 0) return RegionError("fd", "fd cannot be examined");
+  const auto file_bytes = static_cast<uint64_t>(info.st_size);
+  if (file_bytes < size_bytes) {
+    return RegionError("size_bytes", fmt::format("size_bytes = {} but the file holds {} bytes; "
+                                                 "allowed is 1..{}, or enlarge it with ftruncate "
+                                                 "before sealing",
+                                                 size_bytes, file_bytes, file_bytes));
+  }
+  // Whole blocks: a mapping of huge pages can only be unmapped in whole huge pages.
+  const auto block_bytes = static_cast<uint64_t>(info.st_blksize);
+  const uint64_t map_bytes = (size_bytes + block_bytes - 1) / block_bytes * block_bytes;
+  absl::StatusOr<Mapping> mapping = Mapping::Map(fd.get(), map_bytes, MapAccess::kReadOnly);
+  if (!mapping.ok()) return mapping.status();
+  return Region(std::move(fd), *std::move(mapping), size_bytes);
+}
+
+absl::StatusOr<RowMemory> Region::MapForWriting() {
+  if (!writable_.has_value()) {
+    absl::StatusOr<Mapping> mapping =
+        Mapping::Map(fd_.get(), mapping_.size_bytes(), MapAccess::kReadWrite);
+    if (!mapping.ok()) {
+      return RegionError("region",
+                         fmt::format("the region cannot be written: {}; next tokens need memory "
+                                     "from specd_alloc, or a memfd that is open for writing and "
+                                     "has neither F_SEAL_WRITE nor F_SEAL_FUTURE_WRITE",
+                                     std::string(mapping.status().message())));
+    }
+    writable_ = *std::move(mapping);
+  }
+  return RowMemory{writable_->data(), size_bytes_};
+}
+
+absl::StatusOr<ElementRules> CheckRules(const TensorSpec& spec) {
+  if (spec.kind > static_cast<uint32_t>(RowKind::kFinalProbabilities)) {
+    return Invalid("kind", fmt::format("kind = {} is unknown; allowed are 0 (logits), "
+                                       "1 (probabilities), 2 (final probabilities)",
+                                       spec.kind));
+  }
+  const ElementRules rules{static_cast<RowKind>(spec.kind), spec.renormalise,
+                           static_cast<float>(spec.scale), static_cast<float>(spec.cap)};
+  // As a float, because that is what rows are multiplied by.
+  if (!(rules.scale > 0) || !std::isfinite(rules.scale)) {
+    return Invalid("scale", fmt::format("scale = {} must be above 0 and finite; 1 leaves logits as "
+                                        "they are",
+                                        spec.scale));
+  }
+  if (!(rules.cap >= 0) || !std::isfinite(rules.cap)) {
+    return Invalid("cap",
+                   fmt::format("cap = {} must be 0 (no cap) or above, and finite", spec.cap));
+  }
+  if (rules.kind == RowKind::kLogits) {
+    if (rules.renormalise) {
+      return Invalid("renormalise",
+                     "renormalise = true is for probabilities; logits need no sum. Leave it, or "
+                     "set kind");
+    }
+    return rules;
+  }
+  if (spec.dtype != static_cast<uint32_t>(DType::kFloat32)) {
+    return Invalid("dtype", fmt::format("dtype = {} with kind = {}: probabilities must be float32 "
+                                        "(0); bind logits instead",
+                                        spec.dtype, spec.kind));
+  }
+  if (rules.scale != 1 || rules.cap != 0) {
+    return Invalid(rules.scale != 1 ? "scale" : "cap",
+                   fmt::format("scale = {}, cap = {} apply to logits; with kind = {} they must be "
+                               "1 and 0",
+                               spec.scale, spec.cap, spec.kind));
+  }
+  return rules;
+}
+
+absl::StatusOr<TensorView> BindTensor(const RowMemory& memory, const TensorSpec& spec,
+                                      int32_t vocab_size) {
+  const absl::StatusOr<DType> dtype = CheckDType(spec.dtype);
+  if (!dtype.ok()) return dtype.status();
+  const absl::StatusOr<ElementRules> rules = CheckRules(spec);
+  if (!rules.ok()) return rules.status();
+  const absl::StatusOr<uint64_t> row_stride = CheckBounds(
+      memory, spec, {static_cast<uint64_t>(vocab_size), static_cast<uint64_t>(SizeBytes(*dtype))});
+  if (!row_stride.ok()) return row_stride.status();
+  return TensorView{static_cast<const char*>(memory.data) + spec.offset_bytes,
+                    *dtype,
+                    static_cast<int64_t>(spec.num_rows),
+                    static_cast<int64_t>(*row_stride),
+                    vocab_size,
+                    *rules,
+                    memory.space};
+}
+
+// A tensor of integers has one type.
+absl::Status CheckPlain(const TensorSpec& spec, std::string_view what) {
+  const TensorSpec plain;
+  if (spec.dtype == plain.dtype && spec.kind == plain.kind && spec.scale == plain.scale &&
+      spec.cap == plain.cap && spec.renormalise == plain.renormalise) {
+    return absl::OkStatus();
+  }
+  return Invalid("role", fmt::format("{} no use for dtype, kind, scale, cap or renormalise; leave "
+                                     "them at their defaults",
+                                     what));
+}
+
+absl::StatusOr<MaskView> BindMask(const RowMemory& memory, const TensorSpec& spec,
+                                  int32_t vocab_size) {
+  if (absl::Status status = CheckPlain(spec, "a mask has"); !status.ok()) return status;
+  const uint64_t num_words = (static_cast<uint64_t>(vocab_size) + 31) / 32;
+  const absl::StatusOr<uint64_t> row_stride =
+      CheckBounds(memory, spec, {num_words, sizeof(uint32_t)});
+  if (!row_stride.ok()) return row_stride.status();
+  return MaskView{
+      reinterpret_cast<const uint32_t*>(static_cast<const char*>(memory.data) + spec.offset_bytes),
+      static_cast<int64_t>(spec.num_rows), static_cast<int64_t>(*row_stride), memory.space};
+}
+
+absl::Status CheckSlots(const TensorSpec& spec, uint32_t num_slots, std::string_view what) {
+  if (spec.num_rows >= num_slots) return absl::OkStatus();
+  return Invalid("num_rows",
+                 fmt::format("num_rows = {} is below max_sequences = {}; {} for each slot",
+                             spec.num_rows, num_slots, what));
+}
+
+absl::StatusOr<TokenRows> BindTokenRows(const RowMemory& memory, const TensorSpec& spec,
+                                        uint32_t num_slots, uint32_t row_ids) {
+  if (row_ids == 0) {
+    return Invalid("role",
+                   "draft tokens cannot be bound with max_draft = 0: no draft has any; leave the "
+                   "role unbound, or attach with a larger max_draft");
+  }
+  if (absl::Status status = CheckPlain(spec, "draft tokens have"); !status.ok()) return status;
+  if (absl::Status status = CheckSlots(spec, num_slots, "draft tokens need a row"); !status.ok()) {
+    return status;
+  }
+  const absl::StatusOr<uint64_t> row_stride = CheckBounds(memory, spec, {row_ids, sizeof(TokenId)});
+  if (!row_stride.ok()) return row_stride.status();
+  return TokenRows{
+      reinterpret_cast<const TokenId*>(static_cast<const char*>(memory.data) + spec.offset_bytes),
+      static_cast<int64_t>(*row_stride), memory.space};
+}
+
+absl::StatusOr<TokenArray> BindTokens(const RowMemory& memory, const TensorSpec& spec,
+                                      uint32_t num_slots) {
+  if (absl::Status status = CheckPlain(spec, "next tokens have"); !status.ok()) return status;
+  if (spec.row_stride > 1) {
+    return Invalid("row_stride", fmt::format("row_stride = {} must be 0 or 1: next tokens lie one "
+                                             "after another",
+                                             spec.row_stride));
+  }
+  if (absl::Status status = CheckSlots(spec, num_slots, "next tokens need an id"); !status.ok()) {
+    return status;
+  }
+  const absl::StatusOr<uint64_t> row_stride = CheckBounds(memory, spec, {1, sizeof(TokenId)});
+  if (!row_stride.ok()) return row_stride.status();
+  const char* const first = static_cast<const char*>(memory.data) + spec.offset_bytes;
+  // Of host memory this is what MapForWriting gave.
+  return TokenArray{reinterpret_cast<TokenId*>(const_cast<char*>(first)), memory.space};
+}
+
+}  // namespace specd

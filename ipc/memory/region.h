@@ -1,0 +1,81 @@
+// Region: an engine's memory, imported; BindTensor: rows inside it.
+//
+// The engine sends a memfd that holds logits rows. It is accepted only if it cannot shrink under
+// the daemon, and mapped read-only; for next tokens it is mapped once more, for writing. All
+// arithmetic on an engine's numbers happens in these functions; what they return is trusted
+// afterwards. Readable from any thread; MapForWriting is for one at a time.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "ipc/base/mapping.h"
+#include "ipc/base/unique_fd.h"
+#include "kernels/core/types.h"
+
+namespace specd {
+
+inline constexpr uint64_t kRegionBytesMax = uint64_t{1} << 40;
+inline constexpr uint64_t kTensorRowsMax = (uint64_t{1} << 31) - 1;
+
+// Where rows may lie: an engine's memory as this process or its device sees it. Only next tokens
+// are ever written to it.
+struct RowMemory {
+  const void* data = nullptr;
+  uint64_t size_bytes = 0;
+  MemorySpace space = MemorySpace::kHost;
+};
+
+class Region {
+ public:
+  static absl::StatusOr<Region> Import(UniqueFd fd, uint64_t size_bytes);
+
+  operator RowMemory() const { return {data(), size_bytes()}; }
+  // The same bytes, mapped for writing at the first call.
+  absl::StatusOr<RowMemory> MapForWriting();
+
+  const void* data() const { return mapping_.data(); }
+  uint64_t size_bytes() const { return size_bytes_; }
+
+ private:
+  Region(UniqueFd fd, Mapping mapping, uint64_t size_bytes)
+      : fd_(std::move(fd)), mapping_(std::move(mapping)), size_bytes_(size_bytes) {}
+  UniqueFd fd_;
+  Mapping mapping_;
+  std::optional<Mapping> writable_;
+  uint64_t size_bytes_;
+};
+
+// As it came over the wire: nothing checked yet. A mask has dtype, kind and rules at their defaults
+// and counts its stride in words.
+struct TensorSpec {
+  uint32_t dtype = 0;         // DType
+  uint64_t offset_bytes = 0;  // of row 0
+  uint64_t num_rows = 0;
+  uint64_t row_stride = 0;  // in elements; 0: rows without gaps
+  uint32_t kind = 0;        // RowKind
+  bool renormalise = false;
+  double scale = 1;
+  double cap = 0;
+};
+
+// The view, or an error that names the field. The last row must end inside the region; the gap
+// between the last row and the next stride need not. The memory must outlive the view.
+absl::StatusOr<TensorView> BindTensor(const RowMemory& memory, const TensorSpec& spec,
+                                      int32_t vocab_size);
+absl::StatusOr<MaskView> BindMask(const RowMemory& memory, const TensorSpec& spec,
+                                  int32_t vocab_size);
+
+// An id for each slot, in memory that may be written: num_rows ids of one element, no gaps.
+absl::StatusOr<TokenArray> BindTokens(const RowMemory& memory, const TensorSpec& spec,
+                                      uint32_t num_slots);
+
+// A row of at least row_ids ids for each slot, which rounds read.
+absl::StatusOr<TokenRows> BindTokenRows(const RowMemory& memory, const TensorSpec& spec,
+                                        uint32_t num_slots, uint32_t row_ids);
+
+// How the elements are read, or an error that names the field: for rows that need no region too.
+absl::StatusOr<ElementRules> CheckRules(const TensorSpec& spec);
+
+}  // namespace specd

@@ -1,0 +1,316 @@
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "ipc/base/peer_memory.h"
+#include "ipc/segment/round_channel.h"
+#include "kernels/core/check.h"
+
+namespace specd {
+
+SubmissionCopy::SubmissionCopy(const SessionLimits& limits)
+    : payload_(std::max(uint64_t{limits.max_batch} * ComputeLayout(limits).draft_record_bytes,
+                        ComputeLayout(limits).call_request_bytes)),
+      records_(limits.max_batch),
+      children_calls_(limits.max_batch),
+      score_calls_(limits.max_batch) {}
+
+DaemonChannel::DaemonChannel(Segment* segment)
+    : segment_(segment),
+      submissions_({segment->submission_slots(), &segment->page()->daemon.submissions_consumed,
+                    segment->limits().ring_depth}),
+      completions_({segment->completion_slots(), &segment->page()->engine.completions_consumed,
+                    segment->limits().ring_depth}) {}
+
+bool DaemonChannel::Take(SubmissionCopy* out, uint64_t taken_ns) {
+  SPECD_CHECK(out->records_.size() == segment_->limits().max_batch);
+  if (fault_ != ChannelFault::kNone) return false;
+  const RingState state = submissions_.State();
+  if (state == RingState::kEmpty) return false;
+  if (state == RingState::kCorrupt) {
+    fault_ = ChannelFault::kSequence;
+    return false;
+  }
+  if (!HasRows()) return false;
+  const RingState room = completions_.State(reserved_);
+  if (room == RingState::kFull) return false;
+  if (room == RingState::kCorrupt) {
+    fault_ = ChannelFault::kConsumed;
+    return false;
+  }
+  out->position_ = submissions_.position();
+  out->taken_ns_ = taken_ns;
+  out->staged_ = false;
+  out->on_stream_ = false;
+  out->malformed_ = !CopySlot(out);
+  if (out->malformed_) out->num_records_ = 0;
+  submissions_.Release();
+  ++reserved_;
+  return true;
+}
+
+// Of the submission that is there. What its slot says may change at any time; whoever changes it
+// gets rows that are not ready, its own.
+bool DaemonChannel::HasRows() const {
+  if ((ReadOnce(submissions_.Slot()->flags) & kSubmissionOnStream) == 0) return true;
+  const uint64_t number = submissions_.position() + 1;
+  return AreRowsReady(*segment_->round_words(number), number);
+}
+
+// Copies slot and payload; false if the slot does not name records inside its area.
+bool DaemonChannel::CopySlot(SubmissionCopy* out) {
+  const SubmissionSlot* slot = submissions_.Slot();
+  out->round_id_ = ReadOnce(slot->round_id);
+  out->submit_ns_ = ReadOnce(slot->submit_ns);
+  const uint64_t payload_offset = ReadOnce(slot->payload_offset);
+  const uint64_t payload_bytes = ReadOnce(slot->payload_bytes);
+  const uint32_t flags = ReadOnce(slot->flags);
+  out->num_records_ = ReadOnce(slot->num_records);
+  out->kind_ = ReadOnce(slot->kind);
+  const bool is_round = out->kind_ == static_cast<uint32_t>(SubmissionKind::kRound);
+  out->staged_ = is_round && allows_staging_ && flags == kSubmissionStaged;
+  out->on_stream_ = is_round && flags == kSubmissionOnStream;
+  if ((flags != 0 && !out->staged_ && !out->on_stream_) ||
+      out->kind_ > static_cast<uint32_t>(SubmissionKind::kSetCoins)) {
+    return false;
+  }
+  return is_round ? CopyRound(payload_offset, payload_bytes, out)
+                  : CopyCall(payload_offset, payload_bytes, out);
+}
+
+bool DaemonChannel::CopyRound(uint64_t payload_offset, uint64_t payload_bytes,
+                              SubmissionCopy* out) {
+  const SegmentLayout& layout = segment_->layout();
+  const uint32_t num_records = out->num_records_;
+  if (num_records > segment_->limits().max_batch ||
+      payload_bytes != uint64_t{num_records} * layout.draft_record_bytes) {
+    return false;
+  }
+  if (payload_bytes > layout.draft_payload_bytes ||
+      payload_offset > layout.draft_payload_bytes - payload_bytes ||
+      payload_offset % kRecordAlignBytes != 0) {
+    return false;
+  }
+  const char* from = segment_->at(layout.draft_payload_offset + payload_offset);
+  char* record = out->payload_.data();
+  for (uint32_t i = 0; i < num_records; ++i) {
+    CopyRecord(from, record);
+    out->records_[i] = CheckRecord(record);
+    from += layout.draft_record_bytes;
+    record += layout.draft_record_bytes;
+  }
+  return true;
+}
+
+// The optional part is large and seldom there; what the copied flags do not name is not copied.
+void DaemonChannel::CopyRecord(const char* from, char* record) {
+  const SegmentLayout& layout = segment_->layout();
+  CopyOnce(record, from, layout.draft_masses_offset);
+  DraftRecord header;
+  std::memcpy(&header, record, sizeof(header));
+  if ((header.flags & ~uint32_t{kDraftDiscard | kDraftBySlot}) == 0) return;
+  CopyOnce(record + layout.draft_masses_offset, from + layout.draft_masses_offset,
+           layout.draft_record_bytes - layout.draft_masses_offset);
+}
+
+// `record` lies in private memory.
+DraftRecordView DaemonChannel::CheckRecord(const char* record) {
+  const SessionLimits& limits = segment_->limits();
+  const SegmentLayout& layout = segment_->layout();
+  DraftRecord header;
+  std::memcpy(&header, record, sizeof(header));
+  const auto refused = [&header](RecordFault fault) {
+    DraftRecordView view;
+    view.sequence = header.sequence;
+    view.fault = fault;
+    return view;
+  };
+  if (SequenceSlot(header.sequence) >= limits.max_sequences) {
+    return refused(RecordFault::kSequence);
+  }
+  if ((header.flags & ~kDraftFlagsAll) != 0) return refused(RecordFault::kFlags);
+  if (header.num_drafts > limits.max_draft) return refused(RecordFault::kCount);
+  const auto has = [&header](uint32_t flag) { return (header.flags & flag) != 0; };
+
+  DraftRecordView view;
+  view.sequence = header.sequence;
+  view.discard = has(kDraftDiscard);
+  if (view.discard) return view;
+  view.drafts_by_slot = has(kDraftBySlot);
+  if (view.drafts_by_slot && !row_limits_.has_draft_tokens) {
+    return refused(RecordFault::kDraftTokens);
+  }
+  DraftChain& chain = view.chain;
+  chain.num_drafts = static_cast<int32_t>(header.num_drafts);
+  if (!view.drafts_by_slot) {
+    chain.tokens = reinterpret_cast<const TokenId*>(record + layout.draft_tokens_offset);
+  }
+  chain.draft_rows = reinterpret_cast<const uint32_t*>(record + layout.draft_draft_rows_offset);
+  chain.kinds = reinterpret_cast<const DraftKind*>(record + layout.draft_kinds_offset);
+  if (has(kDraftArgmax)) {
+    chain.target_argmax = reinterpret_cast<const TokenId*>(record + layout.draft_argmax_offset);
+  } else {
+    chain.target_rows = reinterpret_cast<const uint32_t*>(record + layout.draft_target_rows_offset);
+  }
+  if (has(kDraftSideChannel)) {
+    chain.draft_masses = reinterpret_cast<const double*>(record + layout.draft_masses_offset);
+    chain.draft_weights = reinterpret_cast<const float*>(record + layout.draft_weights_offset);
+  }
+  if (has(kDraftMaskRows)) {
+    view.mask_rows = reinterpret_cast<const int32_t*>(record + layout.draft_mask_rows_offset);
+  }
+  const RecordFault fault = CheckRows(view);
+  return fault == RecordFault::kNone ? view : refused(fault);
+}
+
+// The weights and masses of a side channel are judged where they are used, as rows are.
+RecordFault DaemonChannel::CheckRows(const DraftRecordView& view) {
+  const DraftChain& chain = view.chain;
+  for (int32_t i = 0; i <= chain.num_drafts; ++i) {
+    if (chain.target_rows != nullptr && chain.target_rows[i] >= row_limits_.target_rows) {
+      return RecordFault::kTargetRow;
+    }
+    // A negative id is a large one here.
+    if (chain.target_argmax != nullptr &&
+        static_cast<uint32_t>(chain.target_argmax[i]) >= segment_->limits().vocab_size) {
+      return RecordFault::kArgmax;
+    }
+    if (view.mask_rows != nullptr && view.mask_rows[i] != -1 &&
+        static_cast<uint32_t>(view.mask_rows[i]) >= row_limits_.mask_rows) {
+      return RecordFault::kMaskRow;
+    }
+  }
+  for (int32_t i = 0; i < chain.num_drafts; ++i) {
+    if (chain.kinds[i] == DraftKind::kOneHot) continue;
+    if (chain.kinds[i] != DraftKind::kSampled) return RecordFault::kKind;
+    if (chain.draft_rows[i] >= row_limits_.draft_rows) return RecordFault::kDraftRow;
+  }
+  return RecordFault::kNone;
+}
+
+void DaemonChannel::Complete(const SubmissionCopy& submission,
+                             std::span<const SequenceResult> results, uint64_t done_ns) {
+  const SessionLimits& limits = segment_->limits();
+  const SegmentLayout& layout = segment_->layout();
+  SPECD_CHECK(results.size() == submission.num_results());
+  const uint64_t payload_offset =
+      uint64_t{completions_.slot_index()} * limits.max_batch * layout.result_record_bytes;
+  char* record = segment_->at(layout.result_payload_offset + payload_offset);
+  for (const SequenceResult& result : results) {
+    SPECD_CHECK(result.num_kept <= limits.max_draft + 1);
+    SPECD_CHECK(result.scores_per_token <= limits.max_scores);
+    const ResultRecord header{result.sequence,          result.status,   result.finish_reason,
+                              result.num_accepted,      result.num_kept, result.total_kept,
+                              result.stop_token,        result.detail,   result.scores_per_token,
+                              result.cumulative_logprob};
+    std::memcpy(record, &header, sizeof(header));
+    if (result.num_kept > 0) {
+      std::memcpy(record + layout.result_tokens_offset, result.tokens,
+                  result.num_kept * sizeof(TokenId));
+    }
+    if (const size_t num_scores = size_t{result.num_kept} * result.scores_per_token;
+        num_scores > 0) {
+      std::memcpy(record + layout.result_scores_offset, result.scores,
+                  num_scores * sizeof(TokenScore));
+    }
+    record += layout.result_record_bytes;
+  }
+  Publish(submission,
+          {payload_offset, static_cast<uint32_t>(results.size() * layout.result_record_bytes),
+           static_cast<uint32_t>(results.size()), submission.malformed_ ? kCompletionMalformed : 0},
+          done_ns);
+}
+
+void DaemonChannel::Publish(const SubmissionCopy& submission, const Payload& payload,
+                            uint64_t done_ns) {
+  SPECD_CHECK(reserved_ > 0 && submission.position_ == completions_.position());
+  CompletionSlot* slot = completions_.Slot();
+  slot->round_id = submission.round_id_;
+  slot->submit_ns = submission.submit_ns_;
+  slot->taken_ns = submission.taken_ns_;
+  slot->done_ns = done_ns;
+  slot->payload_offset = payload.offset;
+  slot->payload_bytes = payload.bytes;
+  slot->num_records = payload.num_records;
+  slot->flags = payload.flags;
+  slot->kind = submission.kind_;
+  const uint64_t number = submission.position_ + 1;
+  // Has no effect on a round that was claimed: a call, or a round that could not be read or run.
+  Decide(segment_->round_words(number), number,
+         submission.kind() == SubmissionKind::kRound || payload.flags != 0
+             ? RoundVerdict::kFailed
+             : RoundVerdict::kAnswered);
+  completions_.Publish();
+  --reserved_;
+  // Behind the completion, so that whatever the stream lets loose finds it; before the bell, whose
+  // system call the stream need not wait for.
+  Release(segment_->round_words(number), number);
+  Doorbell(&segment_->page()->completion_bell).Ring();
+}
+
+bool DaemonChannel::HasSubmission() {
+  if (fault_ != ChannelFault::kNone) return false;
+  const RingState state = submissions_.State();
+  if (state == RingState::kEmpty || (state == RingState::kReady && !HasRows())) return false;
+  return completions_.State(reserved_) != RingState::kFull;
+}
+
+bool DaemonChannel::IsHeld() const {
+  return fault_ == ChannelFault::kNone && submissions_.State() == RingState::kReady && !HasRows();
+}
+
+bool DaemonChannel::Claim(const SubmissionCopy& submission) {
+  const uint64_t number = submission.position_ + 1;
+  return Decide(segment_->round_words(number), number, RoundVerdict::kAnswered) ==
+         RoundVerdict::kAnswered;
+}
+
+void DaemonChannel::Withdraw(const SubmissionCopy& submission) {
+  const uint64_t number = submission.position_ + 1;
+  specd::Withdraw(segment_->round_words(number), number);
+}
+
+bool DaemonChannel::IsAborted(const SubmissionCopy& submission) const {
+  const uint64_t number = submission.position_ + 1;
+  return specd::IsAborted(*segment_->round_words(number), number);
+}
+
+// The engine may have as many rounds in flight as there are slots, beginning with the one that is
+// to be answered next; some of them it may be about to submit. Nothing is said of those: where they
+// would lie a kernel may still ask how an earlier round ended. What no verdict names was not
+// answered.
+void DaemonChannel::Abandon() {
+  for (uint32_t i = 0; i < segment_->limits().ring_depth; ++i) {
+    const uint64_t number = completions_.position() + 1 + i;
+    const bool is_taken = number <= submissions_.position();
+    const auto ahead = static_cast<uint32_t>(is_taken ? 0 : number - 1 - submissions_.position());
+    if (is_taken || submissions_.State(ahead) == RingState::kReady) {
+      Decide(segment_->round_words(number), number, RoundVerdict::kAborted);
+    }
+    Release(segment_->round_words(number), number);
+  }
+}
+
+Doorbell DaemonChannel::submission_bell() const {
+  return Doorbell(&segment_->page()->submission_bell);
+}
+
+void DaemonChannel::WriteState(uint32_t slot, const SequenceState& state,
+                               double cumulative_logprob) {
+  SPECD_CHECK(slot < segment_->limits().max_sequences);
+  SequenceLine& line = segment_->sequence_table()[slot];
+  line.cumulative_logprob[state.end_moved ? 1 : 0].store(
+      std::bit_cast<uint64_t>(cumulative_logprob), std::memory_order_relaxed);
+  // Pairs with the acquire in EngineChannel::ReadState. Release keeps the sum, and completions
+  // published before, from moving after it: an engine that sees the end finds all that led to it.
+  line.state.store(PackSequenceState(state), std::memory_order_release);
+}
+
+void DaemonChannel::SetState(DaemonState state) {
+  // Pairs with the acquire in EngineChannel::daemon_state: completions published before are seen by
+  // an engine that sees this state.
+  segment_->page()->daemon.state.store(static_cast<uint32_t>(state), std::memory_order_release);
+  Doorbell(&segment_->page()->completion_bell).Ring();
+}
+
+}  // namespace specd

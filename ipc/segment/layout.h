@@ -1,0 +1,344 @@
+// The session segment, byte by byte: every struct that two processes share through memory.
+//
+// The daemon makes one segment (a sealed memfd) per attached engine; docs/PROTOCOL.md shows the
+// same layout as tables. Only fixed-width fields, no pointers, no bool, no implicit padding;
+// numbers are little-endian (x86-64 and AArch64 only). Every area begins at a multiple of 128
+// bytes, because the adjacent-line prefetcher makes two neighbouring 64-byte lines share their
+// fate.
+//
+// A reader must treat every word that the other side can write as untrusted: copy it once, check
+// the copy (ipc/segment/round_channel.h does). This header only describes; it synchronizes nothing.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "ipc/base/limits.h"
+#include "kernels/core/round.h"
+
+namespace specd {
+
+inline constexpr uint64_t kSegmentMagic = 0x4745534443455053;  // the bytes "SPECDSEG"
+inline constexpr uint32_t kSegmentVersion = 1;
+inline constexpr uint32_t kLineBytes = 128;
+inline constexpr uint32_t kSlotBytes = 128;
+inline constexpr uint32_t kRecordAlignBytes = 64;
+inline constexpr uint32_t kPageBytes = 4096;
+
+// All of a segment is taken when an engine attaches, so its size has a bound too.
+inline constexpr uint64_t kSegmentBytesMax = uint64_t{1} << 30;
+
+// OK, or an error that names the first limit outside its range.
+absl::Status ValidateLimits(const SessionLimits& limits);
+
+enum class DaemonState : uint32_t { kStarting = 0, kRunning = 1, kDraining = 2, kStopped = 3 };
+enum class EngineState : uint32_t { kStarting = 0, kRunning = 1, kClosing = 2 };
+
+// ---- page 0 ------------------------------------------------------------------------------------
+
+// Written once by the daemon before the descriptor is sent; version last, with release.
+struct SegmentHeader {
+  uint64_t magic;
+  uint32_t header_bytes;  // sizeof(SegmentHeader)
+  uint32_t slot_bytes;    // kSlotBytes
+  uint64_t session_id;
+  uint64_t daemon_epoch;  // drawn at random at every start of the daemon
+  uint64_t segment_bytes;
+  uint32_t vocab_size;
+  uint32_t max_batch;
+  uint32_t max_sequences;
+  uint32_t max_draft;
+  uint32_t ring_depth;
+  uint32_t max_scores;
+  uint64_t submission_ring_offset;
+  uint64_t completion_ring_offset;
+  uint64_t draft_payload_offset;
+  uint64_t result_payload_offset;
+  uint64_t sequence_table_offset;
+  uint32_t draft_record_bytes;
+  uint32_t result_record_bytes;
+  uint32_t call_request_offset;  // a segment is smaller than 2^32
+  uint32_t call_answer_offset;
+  uint32_t round_words_offset;
+  std::atomic<uint32_t> version;
+};
+
+// Written by the engine only.
+struct EngineLine {
+  std::atomic<uint32_t> state;  // EngineState
+  uint32_t reserved0;
+  std::atomic<uint64_t> completions_consumed;
+  uint32_t reserved1[28];
+};
+
+// Written by the daemon only.
+struct DaemonLine {
+  std::atomic<uint32_t> state;  // DaemonState
+  uint32_t reserved0;
+  std::atomic<uint64_t> submissions_consumed;
+  uint32_t reserved1[28];
+};
+
+// A futex word and the flag that says whether anybody sleeps on it (ipc/segment/doorbell.h).
+struct DoorbellLine {
+  std::atomic<uint32_t> word;
+  std::atomic<uint32_t> waiters;
+  uint32_t reserved[30];
+};
+
+struct SegmentPage {
+  SegmentHeader header;
+  EngineLine engine;
+  DaemonLine daemon;
+  DoorbellLine submission_bell;  // the engine rings, the daemon sleeps
+  DoorbellLine completion_bell;  // the daemon rings, the engine sleeps
+  uint32_t reserved[864];
+};
+
+// ---- rings -------------------------------------------------------------------------------------
+
+// What a submission asks for. A call is answered before anything else is submitted.
+enum class SubmissionKind : uint32_t {
+  kRound = 0,
+  kSampleDraft = 1,
+  kScore = 2,
+  kSetCoins = 3,
+};
+
+// `sequence` is the ring position plus one and is written last, with release; 0 is never written,
+// so a fresh segment of zeros holds no message.
+struct SubmissionSlot {
+  std::atomic<uint64_t> sequence;
+  uint64_t round_id;
+  uint64_t submit_ns;       // CLOCK_MONOTONIC
+  uint64_t payload_offset;  // inside the draft payload area, a multiple of kRecordAlignBytes; of a
+                            // call: inside the request area, 0
+  uint32_t payload_bytes;   // num_records * draft_record_bytes; of a call: CallBytes
+  uint32_t num_records;
+  uint32_t flags;  // kSubmissionOnStream, kSubmissionStaged or 0
+  uint32_t kind;   // SubmissionKind
+  uint32_t reserved[20];
+};
+
+// Of a round: to be taken once its RoundWords say that its rows are ready.
+inline constexpr uint32_t kSubmissionOnStream = 1;
+// Of a round: to be run by a graph of the engine's process, which the verifier is in too.
+inline constexpr uint32_t kSubmissionStaged = 2;
+
+inline constexpr uint32_t kCompletionMalformed = 1;  // the submission's slot was not understood
+inline constexpr uint32_t kCompletionRefused = 2;    // of a call: the answer area says why
+
+struct CompletionSlot {
+  std::atomic<uint64_t> sequence;
+  uint64_t round_id;
+  uint64_t submit_ns;  // as it came with the submission
+  uint64_t taken_ns;
+  uint64_t done_ns;
+  uint64_t payload_offset;  // inside the result payload area; of children: the answer area, 0
+  uint32_t payload_bytes;   // num_records * result_record_bytes (ChildrenAnswerRecord)
+  uint32_t num_records;
+  uint32_t flags;  // kCompletionMalformed, kCompletionRefused or 0
+  uint32_t kind;   // as it came with the submission
+  uint32_t reserved[16];
+};
+
+// ---- words that streams wait for ---------------------------------------------------------------
+
+// One for each ring slot; ipc/segment/round_words.h says who writes what, and when. They lie on
+// pages of their own, so that a process can register these with its GPU and nothing else. Numbers
+// are of rounds: the ring position plus one, as in `sequence`.
+struct RoundWords {
+  // Written by the engine's stream only.
+  std::atomic<uint64_t> ready;   // the rows of this round are written
+  std::atomic<uint64_t> passed;  // the stream has gone on behind this round
+  uint64_t reserved0[14];
+  // Written by the daemon; by the engine's library where it releases a stuck stream.
+  std::atomic<uint64_t> done;    // only grows: streams may go on behind this round
+  std::atomic<uint64_t> status;  // PackVerdict of the last round that was decided
+  uint64_t reserved1[14];
+};
+
+// ---- payloads ----------------------------------------------------------------------------------
+
+// What a record brings besides its tokens and rows. kDraftDiscard is SPECD_DISCARD.
+enum DraftRecordFlags : uint32_t {
+  kDraftDiscard = 1,
+  kDraftMaskRows = 2,
+  kDraftSideChannel = 4,
+  kDraftArgmax = 8,   // in place of target_rows
+  kDraftBySlot = 16,  // the tokens lie at the sequence's slot in the bound draft tokens, not here
+};
+inline constexpr uint32_t kDraftFlagsAll = 31;
+
+// One sequence of a submission. It is followed, without gaps, by
+//   int32  tokens[max_draft]
+//   uint32 target_rows[max_draft + 1]
+//   uint32 draft_rows[max_draft]
+//   uint8  kinds[max_draft]
+// then, from the next multiple of 8 and read only where a flag says so, by
+//   double draft_masses[max_draft]
+//   float  draft_weights[max_draft]
+//   int32  mask_rows[max_draft + 1]
+//   int32  target_argmax[max_draft + 1]
+// and zeros up to draft_record_bytes. Entries beyond num_drafts are not read.
+struct DraftRecord {
+  uint64_t sequence;
+  uint32_t num_drafts;
+  uint32_t flags;  // DraftRecordFlags
+};
+
+// One sequence of a completion, in the order of the submission. It is followed by
+//   int32  tokens[max_draft + 1]
+//   TokenScore scores[(max_draft + 1) * max_scores]
+// and zeros up to result_record_bytes. Tokens beyond num_kept are not read; the scores of token i
+// begin at scores[i * scores_per_token].
+struct ResultRecord {
+  uint64_t sequence;
+  uint32_t status;         // SPECD_STATUS_...
+  uint32_t finish_reason;  // SPECD_FINISH_...
+  uint32_t num_accepted;
+  uint32_t num_kept;
+  uint32_t total_kept;
+  int32_t stop_token;
+  uint32_t detail;            // SPECD_DETAIL_...
+  uint32_t scores_per_token;  // at most max_scores
+  double cumulative_logprob;  // NaN: none
+};
+
+// ---- sequences ---------------------------------------------------------------------------------
+
+// A sequence handle is slot + generation * 2^32; it is never 0, because generations begin with 1.
+constexpr uint32_t SequenceSlot(uint64_t sequence) { return static_cast<uint32_t>(sequence); }
+
+// What the engine may read about a sequence at any time without asking: the daemon writes, the
+// engine reads, one 64-bit word per slot, so an abort can neither overflow a queue nor wait.
+struct SequenceState {
+  uint32_t generation = 0;     // of the sequence in this slot now; 0: the slot is empty
+  uint32_t finish_reason = 0;  // SPECD_FINISH_...; 0 while the sequence runs
+  uint32_t kept_tokens = 0;    // meaningful once finished: tokens beyond this number are void
+  bool end_moved = false;      // by a stop string: the end was another before
+
+  friend bool operator==(const SequenceState&, const SequenceState&) = default;
+};
+
+// A slot of the sequence table. The sum does not fit into the word, and an end may move while it is
+// read; it moves at most once (Verifier::Finish), so each of the two ends has a sum of its own,
+// which is written before the word that says which end it is.
+struct SequenceLine {
+  std::atomic<uint64_t> state;                  // PackSequenceState
+  std::atomic<uint64_t> cumulative_logprob[2];  // bits of a double; index: end_moved
+  uint64_t reserved;
+};
+
+// bits 0..30 kept_tokens, 31..33 finish_reason, 34 end_moved, 35..63 generation
+inline constexpr uint32_t kStateGenerationMask = (uint32_t{1} << 29) - 1;
+
+constexpr uint64_t PackSequenceState(const SequenceState& state) {
+  return uint64_t{state.generation & kStateGenerationMask} << 35 |
+         uint64_t{state.end_moved ? 1u : 0u} << 34 | uint64_t{state.finish_reason & 0x7} << 31 |
+         (state.kept_tokens & 0x7fffffff);
+}
+constexpr SequenceState UnpackSequenceState(uint64_t word) {
+  return {static_cast<uint32_t>(word >> 35), static_cast<uint32_t>(word >> 31) & 0x7,
+          static_cast<uint32_t>(word) & 0x7fffffff, (word >> 34 & 1) != 0};
+}
+
+// Is this the state of the sequence with this handle? Generations that are given out run from 1 to
+// kStateGenerationMask; a slot that was never used, or is empty again, has 0.
+constexpr bool IsStateOf(const SequenceState& state, uint64_t sequence) {
+  return state.generation != 0 && state.generation == static_cast<uint32_t>(sequence >> 32);
+}
+
+// ---- offsets -----------------------------------------------------------------------------------
+
+// Where everything lies, in bytes from the start of the segment (fields of a record: from its
+// start).
+struct SegmentLayout {
+  uint64_t submission_ring_offset = 0;
+  uint64_t completion_ring_offset = 0;
+  uint64_t draft_payload_offset = 0;
+  uint64_t draft_payload_bytes = 0;
+  uint64_t result_payload_offset = 0;
+  uint64_t result_payload_bytes = 0;
+  uint64_t sequence_table_offset = 0;
+  uint64_t call_request_offset = 0;
+  uint64_t call_request_bytes = 0;
+  uint64_t call_answer_offset = 0;
+  uint64_t call_answer_bytes = 0;
+  uint64_t round_words_offset = 0;
+  uint64_t round_words_bytes = 0;  // whole pages
+  uint64_t segment_bytes = 0;
+
+  uint32_t draft_record_bytes = 0;
+  uint32_t draft_tokens_offset = 0;
+  uint32_t draft_target_rows_offset = 0;
+  uint32_t draft_draft_rows_offset = 0;
+  uint32_t draft_kinds_offset = 0;
+  uint32_t draft_masses_offset = 0;  // the optional part begins here
+  uint32_t draft_weights_offset = 0;
+  uint32_t draft_mask_rows_offset = 0;
+  uint32_t draft_argmax_offset = 0;
+  uint32_t result_record_bytes = 0;
+  uint32_t result_tokens_offset = 0;
+  uint32_t result_scores_offset = 0;
+  uint32_t call_record_bytes = 0;
+  uint32_t call_rows_offset = 0;
+  uint32_t call_ids_offset = 0;
+  uint32_t call_chosen_offset = 0;
+
+  friend bool operator==(const SegmentLayout&, const SegmentLayout&) = default;
+};
+
+// REQUIRES: ValidateLimits(limits).ok(), which bounds the segment by kSegmentBytesMax; checked.
+SegmentLayout ComputeLayout(const SessionLimits& limits);
+
+// ---- the promise, checked ----------------------------------------------------------------------
+
+static_assert(std::atomic<uint32_t>::is_always_lock_free && sizeof(std::atomic<uint32_t>) == 4);
+static_assert(std::atomic<uint64_t>::is_always_lock_free && sizeof(std::atomic<uint64_t>) == 8);
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
+
+static_assert(sizeof(SegmentHeader) == 128 && alignof(SegmentHeader) == 8);
+static_assert(offsetof(SegmentHeader, session_id) == 16);
+static_assert(offsetof(SegmentHeader, segment_bytes) == 32);
+static_assert(offsetof(SegmentHeader, vocab_size) == 40);
+static_assert(offsetof(SegmentHeader, max_scores) == 60);
+static_assert(offsetof(SegmentHeader, submission_ring_offset) == 64);
+static_assert(offsetof(SegmentHeader, sequence_table_offset) == 96);
+static_assert(offsetof(SegmentHeader, draft_record_bytes) == 104);
+static_assert(offsetof(SegmentHeader, call_request_offset) == 112);
+static_assert(offsetof(SegmentHeader, round_words_offset) == 120);
+static_assert(offsetof(SegmentHeader, version) == 124);
+static_assert(sizeof(EngineLine) == 128 && offsetof(EngineLine, completions_consumed) == 8);
+static_assert(sizeof(DaemonLine) == 128 && offsetof(DaemonLine, submissions_consumed) == 8);
+static_assert(sizeof(DoorbellLine) == 128 && offsetof(DoorbellLine, waiters) == 4);
+static_assert(sizeof(SegmentPage) == kPageBytes);
+static_assert(offsetof(SegmentPage, engine) == 128);
+static_assert(offsetof(SegmentPage, daemon) == 256);
+static_assert(offsetof(SegmentPage, submission_bell) == 384);
+static_assert(offsetof(SegmentPage, completion_bell) == 512);
+static_assert(sizeof(SubmissionSlot) == kSlotBytes);
+static_assert(offsetof(SubmissionSlot, payload_offset) == 24);
+static_assert(offsetof(SubmissionSlot, payload_bytes) == 32);
+static_assert(offsetof(SubmissionSlot, flags) == 40);
+static_assert(offsetof(SubmissionSlot, kind) == 44);
+static_assert(sizeof(CompletionSlot) == kSlotBytes);
+static_assert(offsetof(CompletionSlot, payload_offset) == 40);
+static_assert(offsetof(CompletionSlot, payload_bytes) == 48);
+static_assert(offsetof(CompletionSlot, flags) == 56);
+static_assert(offsetof(CompletionSlot, kind) == 60);
+static_assert(sizeof(RoundWords) == 2 * kLineBytes && kPageBytes % sizeof(RoundWords) == 0);
+static_assert(offsetof(RoundWords, passed) == 8);
+static_assert(offsetof(RoundWords, done) == kLineBytes);
+static_assert(offsetof(RoundWords, status) == kLineBytes + 8);
+static_assert(sizeof(DraftRecord) == 16 && offsetof(DraftRecord, num_drafts) == 8);
+static_assert(offsetof(DraftRecord, flags) == 12);
+static_assert(sizeof(ResultRecord) == 48 && offsetof(ResultRecord, stop_token) == 28);
+static_assert(offsetof(ResultRecord, scores_per_token) == 36);
+static_assert(offsetof(ResultRecord, cumulative_logprob) == 40);
+static_assert(sizeof(SequenceLine) == 32 && offsetof(SequenceLine, cumulative_logprob) == 8);
+static_assert(sizeof(TokenScore) == 12 && offsetof(TokenScore, rank) == 8);
+
+}  // namespace specd

@@ -1,0 +1,88 @@
+#include "ipc/segment/round_words.h"
+
+namespace specd {
+namespace {
+
+constexpr uint64_t NumberOf(uint64_t status) { return status >> 8; }
+
+// A correct peer changes a word once meanwhile, or twice; a hostile one must not keep us here.
+constexpr int kTriesMax = 1000;
+
+bool IsLowHalf(uint64_t word, uint64_t number) {
+  return static_cast<uint32_t>(word) == static_cast<uint32_t>(number);
+}
+
+}  // namespace
+
+bool AreRowsReady(const RoundWords& words, uint64_t number) {
+  // Pairs with the stream's write, before which all that it did is visible to the whole system; or
+  // with the store in MarkReady.
+  // Acquire keeps our reads of the rows from moving before this load.
+  return IsLowHalf(words.ready.load(std::memory_order_acquire), number);
+}
+
+void MarkReady(RoundWords* words, uint64_t number) {
+  words->ready.store(number, std::memory_order_release);
+}
+
+void MarkPassed(RoundWords* words, uint64_t number) {
+  words->passed.store(number, std::memory_order_release);
+}
+
+void TakeBackPassed(RoundWords* words, uint64_t found, uint64_t number) {
+  words->passed.compare_exchange_strong(found, number - 1, std::memory_order_relaxed);
+}
+
+RoundVerdict Decide(RoundWords* words, uint64_t number, RoundVerdict wish) {
+  uint64_t found = words->status.load(std::memory_order_acquire);
+  for (int i = 0; i < kTriesMax && NumberOf(found) < number; ++i) {
+    // Pairs with the other side's Decide. Release keeps our reads of the rows from moving after it,
+    // when the engine may write them anew; acquire keeps what the loser does from moving before it.
+    if (words->status.compare_exchange_weak(found, PackVerdict(number, wish),
+                                            std::memory_order_acq_rel, std::memory_order_acquire)) {
+      return wish;
+    }
+  }
+  if (found == PackVerdict(number, RoundVerdict::kAnswered)) return RoundVerdict::kAnswered;
+  if (found == PackVerdict(number, RoundVerdict::kFailed)) return RoundVerdict::kFailed;
+  return RoundVerdict::kAborted;
+}
+
+void Withdraw(RoundWords* words, uint64_t number) {
+  // What stands there but our own claim is left as it is. Release orders it.
+  uint64_t claimed = PackVerdict(number, RoundVerdict::kAnswered);
+  words->status.compare_exchange_strong(claimed, PackVerdict(number, RoundVerdict::kFailed),
+                                        std::memory_order_relaxed);
+}
+
+bool IsAborted(const RoundWords& words, uint64_t number) {
+  // Pairs with the exchange in Decide; acquire keeps what is done because of it from moving before.
+  return words.status.load(std::memory_order_acquire) ==
+         PackVerdict(number, RoundVerdict::kAborted);
+}
+
+void Release(RoundWords* words, uint64_t number) {
+  // A daemon that was late for round n must not take back that the library released n + depth.
+  uint64_t found = words->done.load(std::memory_order_relaxed);
+  for (int i = 0; i < kTriesMax && found < number; ++i) {
+    // Pairs with the stream's wait. Release keeps the status, the completion and what the daemon
+    // wrote for the device from moving after it.
+    if (words->done.compare_exchange_weak(found, number, std::memory_order_release,
+                                          std::memory_order_relaxed)) {
+      return;
+    }
+  }
+}
+
+bool IsReleased(const RoundWords& words, uint64_t number) {
+  // Pairs with the release in Release: whoever sees it finds the round decided.
+  return words.done.load(std::memory_order_acquire) >= number;
+}
+
+bool HasPassed(const RoundWords& words, uint64_t number) {
+  // Pairs with the stream's write, or with MarkPassed. Acquire keeps the unmapping of these words
+  // from moving before.
+  return IsLowHalf(words.passed.load(std::memory_order_acquire), number);
+}
+
+}  // namespace specd

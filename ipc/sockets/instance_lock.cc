@@ -1,0 +1,86 @@
+#include "ipc/sockets/instance_lock.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "ipc/base/error.h"
+#include "ipc/include/specd/specd.h"
+
+namespace specd {
+namespace {
+
+std::string LockPath(const std::string& path) { return path + ".lock"; }
+
+// True if `path` still names the file behind `fd`: the process that held the lock before may have
+// unlinked it while we waited at the door, and a lock on a file without a name keeps nobody out.
+bool StillNamed(int fd, const std::string& path) {
+  struct stat opened = {};
+  struct stat named = {};
+  return fstat(fd, &opened) == 0 && stat(path.c_str(), &named) == 0 &&
+         opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
+}
+
+absl::Status RemoveLeftover(const std::string& path, const std::string& field) {
+  struct stat found = {};
+  if (lstat(path.c_str(), &found) != 0) return absl::OkStatus();
+  if (!S_ISSOCK(found.st_mode)) {
+    return MakeError(SPECD_ERROR_STATE, field,
+                     fmt::format("{} exists and is no socket; choose another path", path));
+  }
+  unlink(path.c_str());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<InstanceLock> InstanceLock::Take(const std::string& path, const std::string& field) {
+  const std::string lock_path = LockPath(path);
+  while (true) {
+    UniqueFd fd(open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!fd.valid()) {
+      return MakeErrnoError(SPECD_ERROR_NOT_FOUND, field, fmt::format("cannot open {}", lock_path),
+                            errno);
+    }
+    if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno != EWOULDBLOCK) {
+        return MakeErrnoError(SPECD_ERROR_STATE, field, fmt::format("cannot lock {}", lock_path),
+                              errno);
+      }
+      return MakeError(
+          SPECD_ERROR_STATE, field,
+          fmt::format("another specd serves {}; stop it, or choose another path", path));
+    }
+    if (!StillNamed(fd.get(), lock_path)) continue;
+    if (absl::Status status = RemoveLeftover(path, field); !status.ok()) {
+      unlink(lock_path.c_str());
+      return status;
+    }
+    return InstanceLock(std::move(fd), path);
+  }
+}
+
+InstanceLock& InstanceLock::operator=(InstanceLock&& other) noexcept {
+  if (this != &other) {
+    Release();
+    fd_ = std::move(other.fd_);
+    path_ = std::move(other.path_);
+  }
+  return *this;
+}
+
+InstanceLock::~InstanceLock() { Release(); }
+
+void InstanceLock::Release() {
+  if (!fd_.valid()) return;
+  unlink(path_.c_str());
+  unlink(LockPath(path_).c_str());
+  fd_.Reset();
+}
+
+}  // namespace specd

@@ -1,0 +1,86 @@
+// ZeroMQ sockets as specd uses them; the one place where cppzmq's exceptions become Status.
+//
+// A ZmqContext may be shared by threads; a ZmqSocket belongs to one thread at a time. All limits
+// are set before the socket is bound or connected, because libzmq ignores them for existing pipes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "ipc/sockets/instance_lock.h"
+
+namespace zmq {
+class context_t;
+class socket_t;
+}  // namespace zmq
+
+namespace specd {
+
+class ZmqContext {
+ public:
+  static absl::StatusOr<ZmqContext> Make();
+  ZmqContext(ZmqContext&&) noexcept;
+  ZmqContext& operator=(ZmqContext&&) noexcept;
+  ~ZmqContext();  // waits until its sockets are closed
+
+  // Every blocking call on a socket of this context returns CANCELLED, now and later. Thread-safe.
+  void Shutdown();
+
+ private:
+  friend class ZmqSocket;
+  explicit ZmqContext(std::unique_ptr<zmq::context_t> context);
+  std::unique_ptr<zmq::context_t> context_;
+};
+
+enum class ZmqKind { kPublish, kSubscribe, kPush, kPull };
+
+struct ZmqOptions {
+  int send_queue_messages = 100000;             // high-water mark
+  int receive_queue_messages = 100000;          // high-water mark
+  int64_t message_bytes_max = 4 * 1024 * 1024;  // a peer that sends more is disconnected
+  int linger_ms = 200;                          // how long a closed socket may still send
+};
+
+// INVALID_ARGUMENT unless it is ipc://PATH, tcp://HOST:PORT or inproc://NAME. Abstract ipc names
+// (ipc://@...) are refused: they have no file permissions. `field` is the name used in the error.
+absl::Status ValidateEndpoint(std::string_view field, std::string_view endpoint);
+
+class ZmqSocket {
+ public:
+  static absl::StatusOr<ZmqSocket> Make(ZmqContext* context, ZmqKind kind,
+                                        const ZmqOptions& options);
+  ZmqSocket(ZmqSocket&&) noexcept;
+  ZmqSocket& operator=(ZmqSocket&&) noexcept;
+  ~ZmqSocket();
+
+  absl::Status Bind(const std::string& endpoint);
+  absl::Status Connect(const std::string& endpoint);
+  absl::Status Subscribe(std::string_view topic);  // kSubscribe only
+
+  // Sends one message of several frames without waiting. False: a queue is full (kPush; kPublish
+  // drops instead) or nobody is connected (kPush).
+  absl::StatusOr<bool> Send(std::span<const std::string_view> frames);
+
+  // Receives one message. False: none came within the timeout.
+  absl::StatusOr<bool> Receive(std::vector<std::string>* frames, absl::Duration timeout);
+
+  // The endpoint after Bind, with the port that the system chose for tcp://...:*.
+  absl::StatusOr<std::string> BoundEndpoint() const;
+
+ private:
+  explicit ZmqSocket(std::unique_ptr<zmq::socket_t> socket);
+  // Of bound ipc endpoints: libzmq would take over a file that another process serves, and leaves
+  // its own behind. Given back after the socket is closed.
+  std::vector<InstanceLock> locks_;
+  std::unique_ptr<zmq::socket_t> socket_;
+};
+
+}  // namespace specd

@@ -1,0 +1,65 @@
+// A whole round on many warps. RunFusedRound: the tile pass; the last warp to arrive with a row
+// judges it, and the last one with a task's rows decides the task. RunResidualPass
+// (residual_pass.h): the same for tokens that are replaced from residuals. RunDeferredTasks: larger
+// teams decide what takes further passes over rows. docs/ALGORITHMS.md, "A round on a GPU".
+#pragma once
+
+#include "kernels/warps/decide.h"
+#include "kernels/warps/judge_row.h"
+#include "kernels/warps/residual_pass.h"
+#include "kernels/warps/tile_pass.h"
+
+namespace specd {
+
+// What the last warp with a row does.
+template <typename Thread>
+SPECD_BODY void JudgeAndDecide(const Thread& thread, const FusedRound& round, const AheadRow& row) {
+  const AheadRow* const partner = row.partner < 0 ? nullptr : &round.rows[row.partner];
+  using Team = WarpTeam<LoneWarp<Thread>>;
+  Team team{LoneWarp<Thread>(thread)};
+  const ChainTask& task = round.batch.tasks[row.task];
+  TaskProgress* const progress = &round.progress[row.task];
+  const ChainWorkspace workspace = FusedWorkspaceAt(round, row.task);
+  const KeyedCoins coins(task.seed, task.coins, task.num_coins);
+  ChainRows<Team, KeyedCoins> rows(team, round.batch, task, workspace, coins);
+  if (!IsBehindEnd(thread, round, row) &&
+      JudgeRow(rows, row, partner, round.batch.target.vocab_size)) {
+    thread.NoteLargest(kPlacesMax - PlaceOfSlot(row.slot), &progress->end_seen);
+  }
+  if (!thread.IsLastToArrive(&progress->rows_done, progress->num_rows)) return;
+  thread.Note(0, &progress->end_seen);
+  if ((row.flags & kAheadJudged) != 0) Decide(rows, round, row.task);
+}
+
+// Where a warp is last with a row.
+template <typename Thread>
+SPECD_HD void FinishPart(const Thread& thread, const FusedRound& round, int32_t part) {
+  JudgeAndDecide(thread, round, round.rows[PartsOf(thread, round).RowOf(part)]);
+}
+
+template <typename Thread>
+SPECD_INLINE void RunFusedRound(const Thread& thread, const FusedRound& round) {
+  RunTilePass(thread, round, [&](int32_t part) { FinishPart(thread, round, part); });
+}
+
+// After both have ended everywhere, where FusedRound::num_launches is 3.
+template <typename Thread>
+SPECD_HD void RunDeferredTasks(const Thread& thread, const FusedRound& round) {
+  WarpTeam<Thread> team(thread);
+  for (int64_t i = thread.block(); i < round.batch.num_tasks; i += thread.num_blocks()) {
+    const auto task_index = static_cast<int32_t>(i);
+    TaskProgress* const progress = &round.progress[task_index];
+    if (progress->at_once != 0 && progress->deferred == 0) continue;
+    const ChainTask& task = round.batch.tasks[task_index];
+    const KeyedCoins coins(task.seed, task.coins, task.num_coins);
+    const ChainOutcome outcome =
+        RunTask(team, round.batch, task, FusedWorkspaceAt(round, task_index), coins,
+                OutputOf(round.batch, task_index));
+    team.Sync();  // everybody has seen that it was deferred
+    if (!team.leader()) continue;
+    round.batch.outcomes[task_index] = outcome;
+    progress->deferred = 0;
+  }
+}
+
+}  // namespace specd

@@ -1,0 +1,179 @@
+// The tile pass: warps share the tiles of all rows that a round may need. On a GPU nearly all time
+// goes here, so tiles stay in registers from memory to their numbers; kernels/CMakeLists.txt holds
+// the compiler to that.
+//
+// Work goes by place: first the rows of place 0 of all tasks, then those of place 1. A row behind a
+// place where the draft is known to end is not read; its parts are only counted. That changes no
+// answer, because the decision never comes to it. Nobody waits for anybody else, so any number of
+// blocks, in any order, gives the same answers. Thread is that of warp_team.h, and
+//
+//   block(), num_blocks()       the block's place in the launch
+//   SyncWarp()                  waits for the warp; what it wrote before is seen after, in the warp
+//   IsLastToArrive(count, n)    counts the warp's arrival; true for the n-th, in the whole warp,
+//                               which then sees what the others wrote before they arrived
+//   Peek(word)                  a word that others may write meanwhile: one value for the warp
+//   Note(value, word), NoteLargest(value, word)   writes it, or raises it to the value
+//   Shared(value)             lane 0's value, in memory of the warp; the next value of the type,
+//                             wherever it is shared, takes its place
+#pragma once
+
+#include "kernels/bodies/chain_rows.h"
+#include "kernels/core/fused_round.h"
+#include "kernels/warps/warp_team.h"
+
+namespace specd {
+
+SPECD_INLINE int64_t FusedWorkspaceBytes(int32_t vocab_size, int32_t max_draft) {
+  return (ChainWorkspaceBytes(vocab_size, max_draft) + AheadBytes(vocab_size, max_draft) + 15) /
+         16 * 16;
+}
+
+SPECD_INLINE ChainWorkspace FusedWorkspaceAt(const FusedRound& round, int32_t task) {
+  const int32_t vocab_size = round.batch.target.vocab_size;
+  char* memory = round.workspaces + task * FusedWorkspaceBytes(vocab_size, round.max_draft);
+  ChainWorkspace workspace = ChainWorkspaceAt(memory, vocab_size, round.max_draft);
+  workspace.ahead = memory + ChainWorkspaceBytes(vocab_size, round.max_draft);
+  return workspace;
+}
+
+SPECD_INLINE RowStats StatsOf(const FusedRound& round, const AheadRow& row) {
+  const ChainWorkspace workspace = FusedWorkspaceAt(round, row.task);
+  return AheadAt(workspace.ahead, row.slot, round.batch.target.vocab_size).stats;
+}
+
+// A warp as a team of its own.
+template <typename Thread>
+class LoneWarp {
+ public:
+  SPECD_INLINE explicit LoneWarp(const Thread& thread) : thread_(thread) {}
+
+  SPECD_INLINE int32_t lane() const { return thread_.lane(); }
+  SPECD_INLINE int32_t warp() const { return 0; }
+  SPECD_INLINE int32_t num_warps() const { return 1; }
+  SPECD_INLINE uint32_t Shuffle(uint32_t value, int32_t source) const {
+    return thread_.Shuffle(value, source);
+  }
+  SPECD_INLINE uint32_t Ballot(bool predicate) const { return thread_.Ballot(predicate); }
+  SPECD_INLINE int32_t LargestOfWarp(int32_t value) const { return thread_.LargestOfWarp(value); }
+  SPECD_INLINE void Sync() const { thread_.SyncWarp(); }
+
+ private:
+  Thread thread_;
+};
+
+// How the tiles of many rows are shared out: parts of a row, taken in turn by all warps.
+struct Parts {
+  int32_t num_warps = 0;
+  int32_t num_tiles = 0;  // of a row
+  int32_t tiles_per_part = 1;
+  int32_t parts_per_row = 1;
+  int32_t num_parts = 0;
+
+  // Every arrival costs the warp a round trip to the memory that all share, so parts are larger
+  // where there is work for many; up to 8 tiles, and each warp has 4 parts at least.
+  SPECD_INLINE Parts(int32_t vocab_size, int32_t num_rows, int32_t of_warps)
+      : num_warps(of_warps), num_tiles(NumTiles(vocab_size)) {
+    const int32_t tiles_per_warp = num_rows * num_tiles / of_warps;
+    while (tiles_per_part < 8 && tiles_per_part * 8 <= tiles_per_warp) tiles_per_part *= 2;
+    parts_per_row = (num_tiles + tiles_per_part - 1) / tiles_per_part;
+    num_parts = num_rows * parts_per_row;
+  }
+
+  SPECD_INLINE int32_t RowOf(int32_t part) const { return part / parts_per_row; }
+  // The tiles of a part.
+  SPECD_INLINE int32_t BeginOf(int32_t part) const { return part % parts_per_row * tiles_per_part; }
+  SPECD_INLINE int32_t EndOf(int32_t part) const {
+    const int32_t end = BeginOf(part) + tiles_per_part;
+    return end < num_tiles ? end : num_tiles;
+  }
+};
+template <typename Thread>
+SPECD_INLINE Parts PartsOf(const Thread& thread, const FusedRound& round) {
+  return {round.batch.target.vocab_size, round.num_rows, thread.num_warps() * thread.num_blocks()};
+}
+
+// Is a row behind the end of its draft? Whoever is last with a row sees at least what those saw who
+// left out a part of it.
+template <typename Thread>
+SPECD_INLINE bool IsBehindEnd(const Thread& thread, const FusedRound& round, const AheadRow& row) {
+  const int32_t end_seen = thread.Peek(&round.progress[row.task].end_seen);
+  return PlaceOfSlot(row.slot) > kPlacesMax - end_seen;
+}
+
+// Arrives with a part of the row, which is done then, and its partner too.
+template <typename Thread>
+SPECD_INLINE bool IsLastWithRow(const Thread& thread, const FusedRound& round, const Parts& parts,
+                                int32_t index) {
+  const int32_t partner = round.rows[index].partner;
+  if (partner < 0) return thread.IsLastToArrive(&round.row_arrivals[index], parts.parts_per_row);
+  return thread.IsLastToArrive(&round.row_arrivals[index < partner ? index : partner],
+                               2 * parts.parts_per_row);
+}
+
+// What a warp has to know of a part while it reads its tiles.
+struct PartOfRow {
+  Row row;
+  bool with_sums = false;
+  float scale = 0;
+  int32_t end = 0;  // of the tiles
+  RowStats stats;
+};
+template <typename Thread>
+SPECD_INLINE PartOfRow PartToRead(const Thread& thread, const FusedRound& round,
+                                  const AheadRow& row, int32_t end) {
+  PartOfRow part;
+  part.with_sums = (row.flags & kAheadSums) != 0;
+  part.scale = row.scale;
+  part.end = end;
+  part.stats = StatsOf(round, row);
+  if ((row.flags & kAheadPlain) != 0) {  // nothing changes its elements
+    part.row.view = RowAt(IsTargetSlot(row.slot) ? round.batch.target : round.batch.draft, row.row);
+    return part;
+  }
+  using Team = WarpTeam<LoneWarp<Thread>>;
+  Team team{LoneWarp<Thread>(thread)};
+  const ChainTask& task = round.batch.tasks[row.task];
+  const ChainWorkspace workspace = FusedWorkspaceAt(round, row.task);
+  const KeyedCoins coins(task.seed, task.coins, task.num_coins);
+  const ChainRows<Team, KeyedCoins> rows(team, round.batch, task, workspace, coins);
+  const int32_t place = PlaceOfSlot(row.slot);
+  part.row = IsTargetSlot(row.slot) ? rows.TargetRow(place) : rows.DraftRow(place);
+  return part;
+}
+
+// Takes the warp's parts, `part` first, until it is last with a row. Returns that part, or one
+// behind all. On a GPU a function that calls none, so that its tiles stay in registers; what says
+// how to read them lies in memory that the warp shares, because there are no more registers.
+template <typename Thread>
+SPECD_BODY int32_t ReadParts(Thread thread, const FusedRound& round, int32_t part) {
+  const Parts parts = PartsOf(thread, round);
+  WarpTeam<LoneWarp<Thread>> team{LoneWarp<Thread>(thread)};
+  for (; part < parts.num_parts; part += parts.num_warps) {
+    const int32_t index = parts.RowOf(part);
+    const AheadRow row = round.rows[index];
+    if (!IsBehindEnd(thread, round, row)) {
+      const PartOfRow& read = thread.Shared(PartToRead(thread, round, row, parts.EndOf(part)));
+      for (int32_t t = parts.BeginOf(part); t < read.end; ++t) {
+        typename WarpTeam<LoneWarp<Thread>>::Tile tile;
+        LoadEdited(team, read.row, t, kAllSteps, &tile);
+        NoteTile(team, tile, read.scale, read.with_sums, t, read.stats);
+      }
+    }
+    if (IsLastWithRow(thread, round, parts, index)) return part;
+  }
+  return part;
+}
+
+// The work of a warp. finish(part) is called where it is last with the row.
+template <typename Thread, typename Finish>
+SPECD_INLINE void RunTilePass(const Thread& thread, const FusedRound& round, const Finish& finish) {
+  const Parts parts = PartsOf(thread, round);
+  // Neighbouring parts go to different blocks, so that a small round is spread over the device.
+  int32_t part = thread.warp() * thread.num_blocks() + thread.block();
+  while ((part = ReadParts(thread, round, part)) < parts.num_parts) {
+    finish(part);
+    part += parts.num_warps;
+  }
+}
+
+}  // namespace specd

@@ -1,0 +1,398 @@
+// WarpTeam: a CUDA block of N warps as a Team, written over the few things a thread can ask its
+// warp.
+//
+// A group is a warp of 32 threads. Thread t owns the 8 neighbouring virtual lanes 8t .. 8t+7 of
+// tiles.h in registers, so the first three levels of the sum tree need no exchange and the other
+// five are shuffles. Thread is the part that differs between a GPU and its emulation on the host
+// (kernels/cuda/cuda_thread.cuh; tests/support/emulated_block.h):
+//
+//   lane()                   0..31, the place in the warp
+//   warp(), num_warps()      the warp's place in the block
+//   Shuffle(value, source)   the 32-bit value that lane `source` of this warp passes
+//   Ballot(predicate)        bit t is lane t's predicate
+//   LargestOfWarp(value)     the largest of the lanes' signed values
+//   Sync()                   waits for the whole block; writes before it are seen after it
+//
+// On a GPU the primitives that take the most code, and are not asked for once a pass, are functions
+// of their own (SPECD_BODY): inlined at every place they make a kernel of megabytes that takes
+// minutes to compile. A tile reaches them through its thread's local memory.
+//
+// All 32 threads of a warp must reach each Shuffle, Ballot and LargestOfWarp together, and all
+// threads of the block each Sync. Branches here and in the bodies depend only on values that are
+// equal in all of them.
+#pragma once
+
+#include <type_traits>
+
+#include "kernels/bodies/team.h"
+#include "kernels/core/elements.h"
+#include "kernels/warps/warp_lanes.h"
+#include "kernels/warps/warp_load.h"
+#include "kernels/warps/warp_mask.h"
+
+namespace specd {
+
+template <typename Thread>
+class WarpTeam : private WarpLanes<Thread> {
+  using Lanes = WarpLanes<Thread>;
+  using Lanes::InclusiveScan;
+  using Lanes::LargestOfLanes;
+  using Lanes::LowestBit;
+  using Lanes::ShuffleValue;
+  using Lanes::SumOfWarp;
+  using Lanes::thread_;
+
+ public:
+  using Lanes::kWarpSize;
+  using Lanes::SumOfLanes;
+  static constexpr int32_t kLanesPerThread = kLanes / kWarpSize;
+  static constexpr bool kReadsInPlace = false;
+  using Mask = WarpMask;
+
+  // This thread's elements: [step][j] is element step * 256 + 8 * lane + j of the tile. Loops over
+  // them have constant bounds and never stop early, so that the compiler unrolls them: an array
+  // with a variable index would leave the registers.
+  struct Tile {
+    float values[kStepsPerTile][kLanesPerThread];
+    int32_t count;   // elements of the row
+    uint32_t steps;  // those that were loaded
+  };
+
+  SPECD_INLINE explicit WarpTeam(const Thread& thread) : Lanes(thread) {}
+
+  SPECD_INLINE int32_t group() const { return thread_.warp(); }
+  SPECD_INLINE int32_t num_groups() const { return thread_.num_warps(); }
+  SPECD_INLINE bool leader() const { return thread_.warp() == 0 && thread_.lane() == 0; }
+  SPECD_INLINE void Sync() { thread_.Sync(); }
+
+  SPECD_INLINE float Agree(float value) const { return FloatOf(thread_.Shuffle(BitsOf(value), 0)); }
+
+  template <typename Value>
+  SPECD_INLINE void Publish(const Value& value, Value* where) const {
+    if (thread_.lane() == 0) *where = value;
+  }
+
+  // The elements are fetched by type first, so that f is compiled once and not for each type.
+  template <typename F>
+  SPECD_HOT void Load(const RowView& row, int32_t tile_index, uint32_t steps, const F& f,
+                      Tile* tile) const {
+    const int32_t rest = row.vocab_size - tile_index * kTileSize;
+    tile->count = rest < kTileSize ? rest : kTileSize;
+    tile->steps = steps;
+    // Not a switch: behind a case that cannot be, the tile would be what it was before.
+    if (row.dtype == DType::kFloat32) {
+      FetchTile<DType::kFloat32>(row, tile_index, thread_.lane(), steps, tile->values);
+    } else if (row.dtype == DType::kBFloat16) {
+      FetchTile<DType::kBFloat16>(row, tile_index, thread_.lane(), steps, tile->values);
+    } else {
+      FetchTile<DType::kFloat16>(row, tile_index, thread_.lane(), steps, tile->values);
+    }
+    if constexpr (std::is_same_v<F, Identity>) return;
+    if constexpr (requires { f.IsIdentity(); }) {
+      if (f.IsIdentity()) return;
+    }
+    ForEachElement([&](int32_t step, int32_t j) {
+      float& x = tile->values[step][j];
+      x = Has(*tile, step, j) ? f(x) : -kInfinity;
+    });
+  }
+
+  // Steps from anywhere in a row, at most a tile of them, as if they were neighbours: all are on
+  // their way at once. Elements beyond the row's end are -inf here, and not beyond the tile's.
+  SPECD_BODY void LoadSteps(const RowView& row, const int32_t* numbers, int32_t num_steps,
+                            Tile* tile) const {
+    tile->count = kTileSize;
+    tile->steps = (1u << num_steps) - 1;
+    switch (row.dtype) {
+      case DType::kFloat32:
+        return FetchSteps<DType::kFloat32>(row, numbers, num_steps, tile);
+      case DType::kBFloat16:
+        return FetchSteps<DType::kBFloat16>(row, numbers, num_steps, tile);
+      case DType::kFloat16:
+        return FetchSteps<DType::kFloat16>(row, numbers, num_steps, tile);
+    }
+  }
+
+  SPECD_INLINE Mask MaskOf(const uint32_t* words, const uint32_t* others, int32_t vocab_size,
+                           int32_t tile_index) const {
+    return Mask::Of(words, others, vocab_size, tile_index, thread_.lane());
+  }
+  SPECD_INLINE uint32_t StepsLeft(const Mask& mask) const {
+    if (thread_.Ballot(!mask.AllowsAll()) == 0) return kAllSteps;
+    uint32_t steps = 0;
+    SPECD_UNROLL
+    for (int32_t step = 0; step < kStepsPerTile; ++step) {
+      steps |= (thread_.Ballot(mask.AllowsAnyOf(step)) != 0 ? 1u : 0u) << step;
+    }
+    return steps;
+  }
+  // Elements beyond the row's end are -inf already.
+  SPECD_INLINE void ApplyMask(const Mask& mask, Tile* tile) const {
+    if (mask.AllowsAll()) return;
+    ForEachElement([&](int32_t step, int32_t j) {
+      float& x = tile->values[step][j];
+      x = mask.Allows(step, j) ? x : -kInfinity;
+    });
+  }
+
+  // All threads look at all their elements, and the one that owns it writes it: with a branch, or
+  // an index that is not known when this is compiled, the tile would leave the registers.
+  SPECD_HOT void Set(int32_t element, float value, Tile* tile) const {
+    if (element < 0 || element >= tile->count) return;
+    const bool mine = (tile->steps >> (element / kLanes) & 1u) != 0 &&
+                      element % kLanes / kLanesPerThread == thread_.lane();
+    const int32_t place =
+        mine ? element / kLanes * kLanesPerThread + element % kLanesPerThread : -1;
+    ForEachElement([&](int32_t step, int32_t j) {
+      float& x = tile->values[step][j];
+      x = step * kLanesPerThread + j == place ? value : x;
+    });
+  }
+
+  // Each lane finds one value, so that their memory is asked at once.
+  template <typename ElementOf, typename ValueOf>
+  SPECD_INLINE void SetEach(int32_t i, int32_t end, const ElementOf& element_of,
+                            const ValueOf& value_of, Tile* tile) {
+    for (; i < end; i += kWarpSize) {
+      const int32_t mine = i + thread_.lane();
+      const int32_t element = mine < end ? element_of(mine) : kTileSize;
+      const bool inside = element < kTileSize;
+      const float value = inside ? value_of(mine) : 0.0f;
+      const uint32_t found = thread_.Ballot(inside);
+      for (uint32_t rest = found; rest != 0; rest &= rest - 1) {
+        const int32_t lane = LowestBit(rest);
+        Set(ShuffleValue(element, lane), FloatOf(thread_.Shuffle(BitsOf(value), lane)), tile);
+      }
+      if (found != ~0u) return;
+    }
+  }
+
+  SPECD_INLINE void Keep(float value, int32_t last, Tile* tile) const {
+    ForEachElement([&](int32_t step, int32_t j) {
+      float& x = tile->values[step][j];
+      x = x > value || (x == value && ElementAt(step, j) <= last) ? x : -kInfinity;
+    });
+  }
+
+  template <typename F, typename... Tiles>
+  SPECD_INLINE float Max(const F& f, const Tiles&... tiles) {
+    float max = -kInfinity;
+    ForEachElement(
+        [&](int32_t step, int32_t j) { max = LargerOrNan(max, f(tiles.values[step][j]...)); });
+    return LargestOfLanes(max);
+  }
+
+  SPECD_HOT float MaxBySteps(const Tile& tile, float* out) {
+    float largest = -kInfinity;
+    SPECD_UNROLL
+    for (int32_t step = 0; step < kStepsPerTile; ++step) {
+      float max = -kInfinity;
+      SPECD_UNROLL
+      for (int32_t j = 0; j < kLanesPerThread; ++j) max = LargerOrNan(max, tile.values[step][j]);
+      max = LargestOfLanes(max);
+      Publish(max, &out[step]);
+      largest = LargerOrNan(largest, max);
+    }
+    return largest;
+  }
+
+  template <typename F, typename... Tiles>
+  SPECD_INLINE float Sum(const F& f, const Tiles&... tiles) {
+    float sum[kLanesPerThread] = {};
+    ForEachElement([&](int32_t step, int32_t j) { sum[j] += f(tiles.values[step][j]...); });
+    return SumOfLanes(sum);
+  }
+
+  template <typename F>
+  SPECD_INLINE int32_t Count(const F& f, const Tile& tile) {
+    int32_t count = 0;
+    ForEachElement([&](int32_t step, int32_t j) {
+      count += Has(tile, step, j) && f(tile.values[step][j]) ? 1 : 0;
+    });
+    return SumOfWarp(count);
+  }
+
+  template <typename F, typename... Tiles>
+  SPECD_INLINE uint64_t SumWeights(const F& f, int32_t exponent, const Tiles&... tiles) {
+    uint64_t sum = 0;
+    SPECD_UNROLL
+    for (int32_t step = 0; step < kStepsPerTile; ++step) {
+      sum += StepWeight(f, exponent, step, tiles...);
+    }
+    return SumOfWarp(sum);
+  }
+
+  // Element order is step, then lane, then j: the prefix goes step by step, and inside a step by a
+  // scan over the lanes.
+  template <typename F, typename... Tiles>
+  SPECD_BODY PrefixPlace FindPrefix(const F& f, int32_t exponent, uint64_t threshold,
+                                    const Tiles&... tiles) {
+    uint64_t before = 0;  // of all earlier steps
+    SPECD_UNROLL
+    for (int32_t step = 0; step < kStepsPerTile; ++step) {
+      const uint64_t mine = StepWeight(f, exponent, step, tiles...);
+      const uint64_t prefix = before + InclusiveScan(mine);
+      const uint32_t above = thread_.Ballot(prefix > threshold);
+      if (above != 0) {
+        PrefixPlace place;
+        uint64_t running = prefix - mine;
+        SPECD_UNROLL
+        for (int32_t j = 0; j < kLanesPerThread; ++j) {
+          const uint64_t weight = IntegerWeight(f(tiles.values[step][j]...), exponent);
+          if (place.element < 0 && running + weight > threshold) {
+            place = {ElementAt(step, j), running, weight};
+          }
+          running += weight;
+        }
+        const int32_t finder = LowestBit(above);
+        return {ShuffleValue(place.element, finder), ShuffleValue(place.before, finder),
+                ShuffleValue(place.weight, finder)};
+      }
+      before = ShuffleValue(prefix, kWarpSize - 1);
+    }
+    return {};
+  }
+
+  // Each lane in turn adds its terms to the sum of those before it.
+  template <typename F, typename... Tiles>
+  SPECD_BODY double SumInOrder(const F& f, const Tiles&... tiles) {
+    double sum = 0;
+    const int32_t count = CountOf(tiles...);
+    SPECD_UNROLL
+    for (int32_t step = 0; step < kStepsPerTile; ++step) {
+      if (step * kLanes >= count) continue;
+      double terms[kLanesPerThread];
+      SPECD_UNROLL
+      for (int32_t j = 0; j < kLanesPerThread; ++j) {
+        const bool here = ElementAt(step, j) < count;
+        terms[j] = here ? static_cast<double>(f(tiles.values[step][j]...)) : 0.0;
+      }
+      for (int32_t lane = 0; step * kLanes + lane * kLanesPerThread < count && lane < kWarpSize;
+           ++lane) {
+        SPECD_UNROLL
+        for (int32_t j = 0; j < kLanesPerThread; ++j) sum += terms[j];
+        sum = ShuffleValue(sum, lane);
+      }
+    }
+    return sum;
+  }
+
+  template <typename F>
+  SPECD_BODY int32_t FindFirst(const F& f, const Tile& tile) {
+    int32_t first = kTileSize;
+    ForEachElement([&](int32_t step, int32_t j) {
+      const int32_t element = ElementAt(step, j);
+      const bool here = Has(tile, step, j) && f(tile.values[step][j]);
+      first = here && element < first ? element : first;
+    });
+    SPECD_UNROLL
+    for (int32_t mask = 1; mask < kWarpSize; mask *= 2) {
+      const int32_t other = ShuffleValue(first, thread_.lane() ^ mask);
+      first = other < first ? other : first;
+    }
+    return first == kTileSize ? -1 : first;
+  }
+
+  template <typename F>
+  SPECD_BODY int32_t Pack(const F& f, const Tile& tile, TokenId first_id, float* values,
+                          TokenId* ids) {
+    return PackWhere(
+        f, tile, [&](int32_t step) { return first_id + step * kLanes; }, values, ids);
+  }
+  // The same of steps that LoadSteps brought.
+  template <typename F>
+  SPECD_BODY int32_t PackSteps(const F& f, const Tile& tile, const int32_t* numbers, float* values,
+                               TokenId* ids) {
+    return PackWhere(
+        f, tile, [&](int32_t step) { return numbers[step] * kLanes; }, values, ids);
+  }
+  template <typename F>
+  SPECD_INLINE void Store(const F& f, const Tile& tile, int32_t count, float* out) const {
+    ForEachElement([&](int32_t step, int32_t j) {
+      const int32_t element = ElementAt(step, j);
+      if (element < count) out[element] = f(tile.values[step][j]);
+    });
+  }
+
+ private:
+  template <typename Visit>
+  SPECD_INLINE static void ForEachElement(const Visit& visit) {
+    SPECD_UNROLL
+    for (int32_t step = 0; step < kStepsPerTile; ++step) {
+      SPECD_UNROLL
+      for (int32_t j = 0; j < kLanesPerThread; ++j) visit(step, j);
+    }
+  }
+
+  template <DType kDType>
+  SPECD_INLINE void FetchSteps(const RowView& row, const int32_t* numbers, int32_t num_steps,
+                               Tile* tile) const {
+    SPECD_UNROLL
+    for (int32_t step = 0; step < kStepsPerTile; ++step) {
+      const bool wanted = step < num_steps;
+      FetchStep<kDType>(row, wanted ? numbers[step] : 0, thread_.lane(), wanted,
+                        tile->values[step]);
+    }
+  }
+
+  // Where a thread's elements go is known from a scan over the lanes; steps without any are passed.
+  template <typename F, typename FirstIdOf>
+  SPECD_INLINE int32_t PackWhere(const F& f, const Tile& tile, const FirstIdOf& first_id_of,
+                                 float* values, TokenId* ids) {
+    int32_t packed = 0;  // of all earlier steps
+    SPECD_UNROLL
+    for (int32_t step = 0; step < kStepsPerTile; ++step) {
+      uint32_t chosen = 0;
+      int32_t mine = 0;
+      SPECD_UNROLL
+      for (int32_t j = 0; j < kLanesPerThread; ++j) {
+        const bool here = Has(tile, step, j) && f(tile.values[step][j]);
+        chosen |= (here ? 1u : 0u) << j;
+        mine += here ? 1 : 0;
+      }
+      if (thread_.Ballot(mine != 0) == 0) continue;
+      const TokenId first_id = first_id_of(step) + thread_.lane() * kLanesPerThread;
+      const int32_t end = packed + InclusiveScan(mine);
+      int32_t place = end - mine;
+      SPECD_UNROLL
+      for (int32_t j = 0; j < kLanesPerThread; ++j) {
+        if ((chosen >> j & 1u) == 0) continue;
+        values[place] = tile.values[step][j];
+        ids[place] = first_id + j;
+        ++place;
+      }
+      packed = ShuffleValue(end, kWarpSize - 1);
+    }
+    return packed;
+  }
+
+  // Is this an element of the row that was loaded?
+  SPECD_INLINE bool Has(const Tile& tile, int32_t step, int32_t j) const {
+    // So written that nothing of it is the same for all tiles: that would be kept in registers.
+    return (tile.steps >> step & 1u) != 0 && step * kLanes + j < tile.count - ElementAt(0, 0);
+  }
+
+  SPECD_INLINE int32_t ElementAt(int32_t step, int32_t j) const {
+    return step * kLanes + thread_.lane() * kLanesPerThread + j;
+  }
+
+  // The weight of this thread's 8 elements of one step.
+  template <typename F, typename... Tiles>
+  SPECD_INLINE uint64_t StepWeight(const F& f, int32_t exponent, int32_t step,
+                                   const Tiles&... tiles) const {
+    uint64_t sum = 0;
+    SPECD_UNROLL
+    for (int32_t j = 0; j < kLanesPerThread; ++j) {
+      sum += IntegerWeight(f(tiles.values[step][j]...), exponent);
+    }
+    return sum;
+  }
+
+  // Tiles that are read together are of rows of one vocabulary.
+  template <typename... Rest>
+  SPECD_INLINE static int32_t CountOf(const Tile& first, const Rest&...) {
+    return first.count;
+  }
+};
+
+}  // namespace specd

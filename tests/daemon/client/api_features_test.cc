@@ -1,0 +1,181 @@
+// What a round of the C interface can carry beyond logits and one-hot drafts, over the real
+// backend. Expected numbers are worked out here, in double, from the definitions of docs.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "tests/daemon/client/embedded_engine.h"
+
+namespace specd {
+namespace {
+
+using test::EmbeddedEngine;
+using test::LogProb;
+using test::TokensOf;
+
+TEST_SUITE("unit") {
+  TEST_CASE("penalties see the prompt, the outputs given at the opening, and what was kept since") {
+    EmbeddedEngine f;
+    EmbeddedEngine::SetRow(f.target, 0, {2.0f, 1.75f, 1.5f, 1.25f});
+    const int32_t prompt[] = {0};
+    const int32_t outputs[] = {1};
+    specd_params params = EmbeddedEngine::Params();
+    params.repetition_penalty = 2;
+    params.prompt_ids = {prompt, 1};
+    params.output_ids = {outputs, 1};
+    const specd_sequence s = f.Open(params);
+    // 0 and 1 are halved to 1.0 and 0.875: 2 is best; then 2 is halved too, and 3 is.
+    specd_result result = f.Sample(s);
+    CHECK(TokensOf(result) == std::vector<int32_t>{2});
+    CHECK(result.total_kept == 2);  // the one given counts
+    CHECK(TokensOf(f.Sample(s)) == std::vector<int32_t>{3});
+    CHECK(TokensOf(f.Sample(s)) == std::vector<int32_t>{0});  // all are halved: 1.0 is best
+  }
+
+  TEST_CASE("penalties see the draft prefix of each place") {
+    EmbeddedEngine f;
+    for (uint32_t row = 0; row < 3; ++row)
+      EmbeddedEngine::SetRow(f.target, row, {2.0f, 1.5f, 1.0f});
+    specd_params params = EmbeddedEngine::Params();
+    params.presence_penalty = 1.25;
+    const specd_sequence s = f.Open(params);
+    // 0; after it 2.0 - 1.25 < 1.5: 1; after both 0.75, 0.25, 1.0: 2.
+    const int32_t drafts[] = {0, 1};
+    const specd_result result = f.Round(ChainDraft(s, 2, drafts, f.rows));
+    CHECK(result.num_accepted == 2);
+    CHECK(TokensOf(result) == std::vector<int32_t>{0, 1, 2});
+  }
+
+  TEST_CASE("logprobs: the token, the best ones and the chosen ones, for every kept token") {
+    EmbeddedEngine f;
+    const std::vector<double> logits = {0.5, 2.0, -1.0, 1.5, -10, -10, -10, -10};
+    EmbeddedEngine::SetRow(f.target, 0, {0.5f, 2.0f, -1.0f, 1.5f});
+    EmbeddedEngine::SetRow(f.target, 1, {0.5f, 2.0f, -1.0f, 1.5f});
+    const int32_t chosen[] = {2, 7};
+    specd_params params = EmbeddedEngine::Params();
+    params.logprobs = 2;
+    params.logprob_token_ids = {chosen, 2};
+    const specd_sequence s = f.Open(params);
+    const int32_t drafts[] = {1};
+    const specd_result result = f.Round(ChainDraft(s, 1, drafts, f.rows));
+    REQUIRE(result.num_kept == 2);
+    REQUIRE(result.scores_per_token == 5);
+    const int32_t ids[] = {1, 1, 3, 2, 7};
+    const int32_t ranks[] = {1, 1, 2, 4, 5};  // 4 .. 7 tie: none of them is above the other
+    for (int token = 0; token < 2; ++token) {
+      for (int i = 0; i < 5; ++i) {
+        const specd_token_score& score = result.scores[token * 5 + i];
+        CHECK(score.id == ids[i]);
+        CHECK(score.rank == ranks[i]);
+        CHECK(score.value == doctest::Approx(LogProb(logits, ids[i])).epsilon(1e-5));
+      }
+    }
+  }
+
+  TEST_CASE("logprobs: more than the engine said it would ask for are refused by name") {
+    EmbeddedEngine f;
+    specd_params params = EmbeddedEngine::Params();
+    params.logprobs = 5;  // and the token's own: 6 of 5
+    specd_sequence_info info;
+    CHECK(specd_open_sequence(f.engine, "r", &params, &info) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(EmbeddedEngine::LastErrorHas("max_scores_per_token = 5"));
+    params.logprobs = 4;
+    CHECK(specd_open_sequence(f.engine, "r", &params, &info) == SPECD_OK);
+    params.logprobs = 65;
+    CHECK(specd_open_sequence(f.engine, "s", &params, &info) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(EmbeddedEngine::LastErrorHas("-1 .. 64"));
+  }
+
+  TEST_CASE("masks: each place has its own, -1 is none") {
+    EmbeddedEngine f;
+    for (uint32_t row = 0; row < 3; ++row)
+      EmbeddedEngine::SetRow(f.target, row, {2.0f, 1.5f, 1.0f});
+    f.mask[4] = 0b0110;
+    f.mask[5] = 0b0100;
+    const specd_sequence s = f.Open(EmbeddedEngine::Params());
+    const int32_t drafts[] = {1, 0};
+    const int32_t masks[] = {4, -1, 5};
+    specd_draft part = ChainDraft(s, 2, drafts, f.rows);
+    part.mask_rows = masks;
+    const specd_result result = f.Round(part);
+    CHECK(result.num_accepted == 2);
+    CHECK(TokensOf(result) == std::vector<int32_t>{1, 0, 2});
+    // A masked draft token is rejected like any other that has no probability.
+    const int32_t masked[] = {0};
+    specd_draft other = ChainDraft(s, 1, masked, f.rows);
+    other.mask_rows = masks;
+    CHECK(TokensOf(f.Round(other)) == std::vector<int32_t>{1});
+    CHECK(f.Stats().invalid_drafts == 1);
+    const int32_t outside[] = {8, -1};
+    other.mask_rows = outside;
+    const specd_result refused = f.Round(other);
+    CHECK(refused.status == SPECD_STATUS_INVALID);
+    CHECK(refused.detail == SPECD_DETAIL_MASK_ROW);
+    CHECK(std::string(specd_detail_text(refused.detail)).find("mask_rows") == 0);
+  }
+
+  TEST_CASE("discard: nothing is sampled and nothing changes") {
+    EmbeddedEngine f;
+    EmbeddedEngine::SetRow(f.target, 0, {1.0f, 2.0f});
+    const specd_sequence s = f.Open(EmbeddedEngine::Params());
+    specd_draft padding = {};
+    padding.sequence = s;
+    padding.flags = SPECD_DISCARD;
+    const specd_result result = f.Round(padding);
+    CHECK(result.status == SPECD_STATUS_OK);
+    CHECK(result.num_kept == 0);
+    CHECK(result.total_kept == 0);
+    CHECK(f.Stats().discarded == 1);
+    CHECK(f.Sample(s).total_kept == 1);
+    padding.flags = 4;
+    CHECK(specd_submit(f.engine, 1, &padding, 1) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(EmbeddedEngine::LastErrorHas("drafts[0].flags = 4"));
+  }
+
+  TEST_CASE("target_argmax stands for the rows of a greedy sequence, and of no other") {
+    EmbeddedEngine f;
+    const specd_sequence greedy = f.Open(EmbeddedEngine::Params(), "greedy");
+    const int32_t drafts[] = {4, 5, 6};
+    const int32_t argmax[] = {4, 5, 7, 1};
+    specd_draft part = ChainDraft(greedy, 3, drafts, nullptr);
+    part.target_argmax = argmax;
+    const specd_result result = f.Round(part);
+    CHECK(result.num_accepted == 2);
+    CHECK(TokensOf(result) == std::vector<int32_t>{4, 5, 7});
+
+    const specd_sequence sampled = f.Open(EmbeddedEngine::Params(1.0), "sampled");
+    part.sequence = sampled;
+    const specd_result refused = f.Round(part);
+    CHECK(refused.status == SPECD_STATUS_INVALID);
+    CHECK(refused.detail == SPECD_DETAIL_REFUSED);
+    const int32_t outside[] = {4, 5, 8, 1};
+    part.sequence = greedy;
+    part.target_argmax = outside;
+    CHECK(f.Round(part).detail == SPECD_DETAIL_ARGMAX);
+    CHECK(f.Stats().invalid_records == 2);
+    part.target_rows = f.rows;
+    CHECK(specd_submit(f.engine, 1, &part, 1) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(EmbeddedEngine::LastErrorHas("both given"));
+  }
+
+  TEST_CASE("final probabilities are sampled from as they are; what would change them is refused") {
+    EmbeddedEngine f;
+    EmbeddedEngine::SetRow(f.target, 0, {0, 0, 1, 0, 0, 0, 0, 0});
+    REQUIRE(f.Bind(SPECD_TARGET_ROWS, 1, SPECD_FINAL_PROBABILITIES) == SPECD_OK);
+    const specd_sequence s = f.Open(EmbeddedEngine::Params(1.0));
+    CHECK(TokensOf(f.Sample(s)) == std::vector<int32_t>{2});
+    specd_params params = EmbeddedEngine::Params(1.0);
+    params.top_p = 0.5;
+    specd_sequence_info info;
+    CHECK(specd_open_sequence(f.engine, "s", &params, &info) < 0);
+    CHECK(EmbeddedEngine::LastErrorHas("top_p"));
+    EmbeddedEngine::SetRow(f.target, 0, {0, 0, 0.5f, 0, 0, 0, 0, 0});
+    CHECK(f.Sample(s).status == SPECD_STATUS_BAD_DISTRIBUTION);
+    CHECK(f.Stats().bad_target_rows == 1);
+  }
+}
+
+}  // namespace
+}  // namespace specd

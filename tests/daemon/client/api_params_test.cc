@@ -1,0 +1,257 @@
+// What an engine says in the structs of specd.h: its defaults, its older and newer sizes, and that
+// every field reaches the session, in a daemon as well as embedded.
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ipc/include/specd/specd.h"
+#include "tests/daemon/server/server_fixture.h"
+#include "tests/support/c_drafts.h"
+
+namespace specd {
+namespace {
+
+using test::EnginePtr;
+using test::OpenEngine;
+using test::ServerFixture;
+
+EnginePtr OpenEmbedded(uint32_t max_batch, uint32_t max_sequences) {
+  specd_options options;
+  specd_options_init(&options);
+  options.vocab_size = 8;
+  options.max_batch = max_batch;
+  options.max_sequences = max_sequences;
+  return OpenEngine("embedded:cpu", options);
+}
+
+int OpenSequence(specd_engine* engine, const char* name, specd_sequence_info* info) {
+  specd_params params;
+  specd_params_init(&params);
+  return specd_open_sequence(engine, name, &params, info);
+}
+
+// That a sequence of these parameters is the one of a SequenceParams{}.
+void CheckSamplingDefaults(const specd_params& params) {
+  CHECK(params.n == 1);
+  CHECK(params.top_p == 1.0);
+  CHECK(params.min_p == 0.0);
+  CHECK(params.top_k == 0);
+  CHECK(params.filter_order == SPECD_FILTERS_SEQUENTIAL);
+  CHECK(params.frequency_penalty == 0.0);
+  CHECK(params.presence_penalty == 0.0);
+  CHECK(params.repetition_penalty == 1.0);
+  CHECK(params.no_repeat_ngram_size == 0);
+  CHECK(params.no_repeat_ngram_window == 0);
+  CHECK(params.thinking_budget == -1);
+  CHECK(params.thinking_start_id == -1);
+  CHECK(params.thinking_newline_id == -1);
+  CHECK(params.thinking_preset == nullptr);
+  CHECK(params.min_tokens == 0);
+  CHECK(params.logprobs == -1);
+  CHECK(params.logprobs_mode == SPECD_RAW_LOGPROB);
+  CHECK(params.draft_top_p == 1.0);
+  CHECK(params.draft_min_p == 0.0);
+  CHECK(params.draft_top_k == 0);
+  CHECK(params.draft_filter_order == SPECD_FILTERS_SEQUENTIAL);
+  CHECK(params.draft_edits == 0);
+}
+
+void CheckListDefaults(const specd_params& params) {
+  for (const specd_ids& ids :
+       {params.logit_bias_ids, params.allowed_token_ids, params.disallowed_token_ids,
+        params.bad_word_ids, params.bad_word_lengths, params.no_repeat_ngram_whitelist,
+        params.thinking_end_ids, params.stop_token_ids, params.logprob_token_ids, params.prompt_ids,
+        params.output_ids}) {
+    CHECK(ids.items == nullptr);
+    CHECK(ids.count == 0);
+  }
+  CHECK(params.logit_bias.count == 0);
+  CHECK(params.stop_strings.count == 0);
+  CHECK(params.num_processors == 0);
+  CHECK(params.processors == nullptr);
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("the _init functions set every field to the default that specd.h names") {
+    specd_options options;
+    std::memset(&options, 0xff, sizeof(options));
+    specd_options_init(&options);
+    CHECK(options.struct_size == sizeof(specd_options));
+    CHECK(options.vocab_size == 0);
+    CHECK(options.max_batch == 16);
+    CHECK(options.max_sequences == 0);
+    CHECK(options.max_draft == 8);
+    CHECK(options.ring_depth == 4);
+    CHECK(options.timeout_ms == 5000);
+    CHECK(options.max_scores_per_token == 21);
+    CHECK(options.threads == 0);
+    CHECK(options.stream_timeout_ms == 0);
+    CHECK(options.name == nullptr);
+
+    specd_tensor tensor;
+    std::memset(&tensor, 0xff, sizeof(tensor));
+    specd_tensor_init(&tensor);
+    CHECK(tensor.struct_size == sizeof(specd_tensor));
+    CHECK(tensor.region == 0);
+    CHECK(tensor.dtype == SPECD_FLOAT32);
+    CHECK(tensor.kind == SPECD_LOGITS);
+    CHECK(tensor.scale == 1.0f);
+    CHECK(tensor.cap == 0.0f);
+    CHECK(tensor.renormalise == 0);
+    CHECK(tensor.reserved == 0);
+    CHECK(tensor.offset_bytes == 0);
+    CHECK(tensor.num_rows == 0);
+    CHECK(tensor.row_stride == 0);
+
+    specd_params params;
+    std::memset(&params, 0xff, sizeof(params));
+    specd_params_init(&params);
+    CHECK(params.struct_size == sizeof(specd_params));
+    CHECK(params.verify == SPECD_VERIFY_AUTO);
+    CHECK(params.temperature == 1.0);
+    CHECK(params.draft_temperature == 1.0);
+    CHECK(params.seed == 0);
+    CHECK(params.has_seed == 0);
+    CHECK(params.max_tokens == 16);
+    CHECK(params.ignore_eos == 0);
+    CHECK(params.include_stop == 0);
+    CHECK(params.skip_special_tokens == 1);
+    CheckSamplingDefaults(params);
+    CheckListDefaults(params);
+  }
+
+  TEST_CASE("a struct of an older header: what it does not have yet is not read") {
+    // The name would be refused, so nobody may have looked at it.
+    const std::string too_long(65, 'x');
+    specd_options options;
+    specd_options_init(&options);
+    options.vocab_size = 8;
+    options.name = too_long.c_str();
+    specd_engine* refused = nullptr;
+    CHECK(specd_open("embedded:cpu", &options, &refused) == SPECD_ERROR_INVALID_ARGUMENT);
+    options.struct_size = offsetof(specd_options, name);
+    const EnginePtr engine = OpenEngine("embedded:cpu", options);
+
+    specd_params params;
+    std::memset(&params, 0xff, sizeof(params));
+    params.struct_size = offsetof(specd_params, temperature);
+    params.verify = SPECD_VERIFY_AUTO;
+    params.has_seed = 0;
+    params.n = 1;
+    specd_sequence_info info;
+    CHECK(specd_open_sequence(engine.get(), "r", &params, &info) == SPECD_OK);
+    CHECK(info.verify == SPECD_VERIFY_AUTO);  // temperature has its default, 1
+  }
+
+  TEST_CASE("a handle has a state from its opening to its closing, whoever has the slot later") {
+    const EnginePtr engine = OpenEmbedded(1, 1);
+    specd_sequence_state state;
+    CHECK(specd_get_sequence_state(engine.get(), 0, &state) == SPECD_ERROR_NOT_FOUND);
+    specd_sequence_info first;
+    REQUIRE(OpenSequence(engine.get(), "r", &first) == SPECD_OK);
+    CHECK(specd_get_sequence_state(engine.get(), first.sequence, &state) == SPECD_OK);
+    CHECK(specd_get_sequence_state(engine.get(), first.sequence + 1, &state) ==
+          SPECD_ERROR_NOT_FOUND);  // a slot that does not exist
+    REQUIRE(specd_close_sequence(engine.get(), first.sequence) == SPECD_OK);
+    CHECK(specd_get_sequence_state(engine.get(), first.sequence, &state) == SPECD_ERROR_NOT_FOUND);
+    specd_sequence_info second;
+    REQUIRE(OpenSequence(engine.get(), "r", &second) == SPECD_OK);
+    CHECK(specd_get_sequence_state(engine.get(), first.sequence, &state) == SPECD_ERROR_NOT_FOUND);
+    REQUIRE(specd_get_sequence_state(engine.get(), second.sequence, &state) == SPECD_OK);
+    CHECK(state.finish_reason == SPECD_FINISH_NONE);
+  }
+
+  TEST_CASE("max_sequences counts open sequences, and 0 means max_batch") {
+    const EnginePtr three = OpenEmbedded(1, 3);
+    const EnginePtr two = OpenEmbedded(2, 0);
+    specd_sequence_info info;
+    for (const char* name : {"a", "b"}) {
+      CHECK(OpenSequence(three.get(), name, &info) == SPECD_OK);
+      CHECK(OpenSequence(two.get(), name, &info) == SPECD_OK);
+    }
+    CHECK(OpenSequence(two.get(), "c", &info) == SPECD_ERROR_EXHAUSTED);
+    CHECK(OpenSequence(three.get(), "c", &info) == SPECD_OK);
+    CHECK(OpenSequence(three.get(), "d", &info) == SPECD_ERROR_EXHAUSTED);
+    REQUIRE(specd_close_sequence(three.get(), info.sequence) == SPECD_OK);
+    CHECK(OpenSequence(three.get(), "d", &info) == SPECD_OK);
+  }
+
+  TEST_CASE("what an engine says when it attaches and opens arrives at the daemon's session") {
+    ServerFixture f;
+    specd_options options;
+    specd_options_init(&options);
+    options.vocab_size = 8;
+    options.max_batch = 5;
+    options.max_sequences = 6;
+    options.max_draft = 7;
+    options.ring_depth = 2;
+    options.max_scores_per_token = 3;
+    options.name = "mine";
+    const EnginePtr engine = OpenEngine(f.uri, options);
+    const HelloRequest hello = f.Hello();
+    CHECK(hello.limits == SessionLimits{8, 5, 6, 7, 2, 3});
+    CHECK(hello.name == "mine");
+    CHECK(hello.pid == static_cast<uint32_t>(getpid()));
+
+    specd_params params;
+    specd_params_init(&params);
+    params.verify = SPECD_VERIFY_TOKEN;
+    params.temperature = 0.5;
+    params.draft_temperature = 0.8;
+    params.has_seed = 1;
+    params.seed = 99;
+    params.max_tokens = 5;
+    params.ignore_eos = 1;
+    params.include_stop = 1;
+    params.skip_special_tokens = 0;
+    const int32_t stop_ids[] = {6};
+    params.stop_token_ids = {stop_ids, 1};
+    const char* stop_strings[] = {"x", "yz"};
+    params.stop_strings = {stop_strings, 2};
+    specd_sequence_info info;
+    REQUIRE(specd_open_sequence(engine.get(), "r", &params, &info) == SPECD_OK);
+    CHECK(info.seed == 99);
+    CHECK(info.verify == SPECD_VERIFY_TOKEN);
+    StreamEvent event;
+    REQUIRE(f.session.session->PopEvent(&event));
+    const std::unique_ptr<StreamInfo> opened(event.info);
+    CHECK(opened->request_id == "r");
+    CHECK(opened->stop_strings == std::vector<std::string>{"x", "yz"});
+    CHECK(opened->include_stop);
+    CHECK_FALSE(opened->skip_special_tokens);
+
+    // 7 is the EOS of the fixture's profile; the limit is 5 tokens.
+    const uint32_t rows[] = {0, 1, 2, 3};
+    const int32_t drafts[] = {1, 2, 3};
+    const specd_draft part = ChainDraft(info.sequence, 3, drafts, rows);
+    specd_completion done;
+    for (int round = 0; round < 2; ++round) {
+      f.session.backend->script = {Confirm(3, {1, 7, 1, 1})};
+      REQUIRE(specd_submit(engine.get(), 1, &part, 1) == SPECD_OK);
+      REQUIRE(f.session.session->Step());
+      REQUIRE(specd_poll(engine.get(), &done, 0) == SPECD_OK);
+      CHECK(done.results[0].finish_reason ==
+            (round == 0 ? SPECD_FINISH_NONE : SPECD_FINISH_LENGTH));
+    }
+    CHECK(done.results[0].total_kept == 5);
+    const ChainTask& task = f.session.backend->seen[0];
+    CHECK(task.target_scale == static_cast<float>(2.8853900817779268));  // log2(e) / 0.5
+    CHECK(task.draft_scale == static_cast<float>(1.8033688011112043));   // log2(e) / 0.8
+
+    REQUIRE(specd_open_sequence(engine.get(), "s", &params, &info) == SPECD_OK);
+    const specd_draft other = ChainDraft(info.sequence, 3, drafts, rows);
+    f.session.backend->script = {Confirm(1, {1, 6})};
+    REQUIRE(specd_submit(engine.get(), 2, &other, 1) == SPECD_OK);
+    REQUIRE(f.session.session->Step());
+    REQUIRE(specd_poll(engine.get(), &done, 0) == SPECD_OK);
+    CHECK(done.results[0].stop_token == 6);
+  }
+}
+
+}  // namespace
+}  // namespace specd

@@ -1,0 +1,59 @@
+#include "tests/daemon/client/graph_device.h"
+
+#include <doctest/doctest.h>
+
+#include "daemon/client/engine_device.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "tests/support/borrowed_gpu_context.h"
+
+namespace specd {
+namespace test {
+namespace {
+
+FakeGpuContext* process_gpu = nullptr;
+FakeGpu* process_driver = nullptr;
+
+}  // namespace
+
+GraphDevice::GraphDevice() {
+  process_gpu = &gpu;
+  process_driver = &driver;
+  driver.is_imported = [this](const void* place) {
+    GpuAllocation allocation;
+    return gpu.Describe(reinterpret_cast<GpuAddress>(place), &allocation).ok();
+  };
+  REQUIRE(gpu.Allocate(uint64_t{2} << 20, &address).ok());
+}
+
+GraphDevice::~GraphDevice() {
+  g.reset();
+  CHECK(gpu.Free(address).ok());
+}
+
+void GraphDevice::OpenEngine(void* cuda_stream) {
+  g = std::make_unique<Generator>("embedded:cuda", cuda_stream);
+  g->tensors = reinterpret_cast<Tensors*>(address);
+}
+
+void GraphDevice::BindAll() {
+  specd_region region = {};
+  const int code = specd_import_device(g->engine, address, sizeof(Tensors), &region);
+  INFO(specd_last_error());
+  REQUIRE(code == SPECD_OK);
+  g->BindAll(region.id);
+}
+
+}  // namespace test
+
+std::unique_ptr<GpuPlatform> MakeEnginePlatform() {
+  return std::make_unique<BorrowedGpuPlatform>(test::process_gpu);
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeEngineBackend(std::string_view name,
+                                                           const BackendOptions& options) {
+  if (name != "cuda") return MakeBackend(name, options);
+  return MakeCudaBackend(std::make_unique<FakeGpuDriver>(test::process_driver),
+                         options.cuda_stream);
+}
+
+}  // namespace specd

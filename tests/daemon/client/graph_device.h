@@ -1,0 +1,30 @@
+// An engine in this process on a pretended device of this process, and memory there for what its
+// model reads and writes. The last one that was made is the device that embedded:cuda finds. Not
+// for two threads.
+#pragma once
+
+#include <memory>
+
+#include "kernels/core/gpu_context.h"
+#include "tests/daemon/client/graph_generator.h"
+#include "tests/support/fake_gpu_context.h"
+#include "tests/support/fake_gpu_driver.h"
+
+namespace specd::test {
+
+struct GraphDevice {
+  GraphDevice();
+  ~GraphDevice();
+  GraphDevice(const GraphDevice&) = delete;
+  GraphDevice& operator=(const GraphDevice&) = delete;
+
+  void OpenEngine(void* cuda_stream = nullptr);
+  void BindAll();
+
+  FakeGpuContext gpu{FakeGpuOptions(), 0};
+  FakeGpu driver;
+  GpuAddress address = 0;
+  std::unique_ptr<Generator> g;
+};
+
+}  // namespace specd::test

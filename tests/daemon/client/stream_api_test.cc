@@ -1,0 +1,243 @@
+// specd_submit_on_stream over a pretended driver: what is enqueued, what waits for what, and that
+// no stream touches words that are no longer there.
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "ipc/segment/round_words.h"
+#include "tests/daemon/client/stream_fixture.h"
+
+namespace specd {
+namespace {
+
+using test::EnginePtr;
+using test::kDevices;
+using test::kWithoutWords;
+using test::OpenEngine;
+using test::ServerFixture;
+using test::StreamFixture;
+
+TEST_SUITE("unit") {
+  TEST_CASE("rows, answer, next forward: each waits for the one before, and the CPU for none") {
+    for (const size_t device_index : kDevices) {
+      CAPTURE(device_index);
+      StreamFixture f(device_index);
+      f.CloseGate(f.stream);
+      REQUIRE(f.Submit(f.stream) == SPECD_OK);
+      specd_verdict verdict;
+      REQUIRE(specd_get_verdict(f.engine.get(), &verdict) == SPECD_OK);
+      uint64_t seen = 0;
+      REQUIRE(f.gpu.Copy(f.stream, &seen, reinterpret_cast<void*>(verdict.device_address), 8).ok());
+      // The forward is not done: the daemon sees the round and no rows.
+      CHECK_FALSE(f.Step());
+      CHECK(f.server.session.session->channel().IsHeld());
+      f.OpenGate();
+      CHECK(Eventually([&] { return AreRowsReady(f.Words(1), 1); }));
+      CHECK(f.gpu.Query(f.stream).code() == kGpuNotReady);
+      f.server.session.backend->script = {Confirm(0, {5})};
+      REQUIRE(f.Step());
+      REQUIRE(f.gpu.Synchronize(f.stream).ok());
+      CHECK(seen == verdict.answered);
+      CHECK(verdict.answered == 1 << 8);
+      specd_completion done;
+      REQUIRE(specd_poll(f.engine.get(), &done, 0) == SPECD_OK);
+      CHECK(done.results[0].tokens[0] == 5);
+      CHECK(f.gpu.violations().empty());
+    }
+  }
+
+  TEST_CASE("a stream that waits in vain is released, and the late daemon confirms nothing") {
+    for (const size_t device_index : kDevices) {
+      CAPTURE(device_index);
+      StreamFixture f(device_index, 1);
+      REQUIRE(f.Submit(f.stream, 7) == SPECD_OK);
+      specd_verdict verdict;
+      REQUIRE(specd_get_verdict(f.engine.get(), &verdict) == SPECD_OK);
+      uint64_t seen = 0;
+      REQUIRE(f.gpu.Copy(f.stream, &seen, reinterpret_cast<void*>(verdict.device_address), 8).ok());
+      // The engine's CPU waits for its stream and calls nobody.
+      REQUIRE(f.gpu.Synchronize(f.stream).ok());
+      CHECK(seen != verdict.answered);
+      specd_completion done;
+      REQUIRE(specd_poll(f.engine.get(), &done, 0) == SPECD_OK);
+      CHECK(done.round_id == 7);
+      REQUIRE(done.num_results == 1);
+      CHECK(done.results[0].sequence == f.sequence);
+      CHECK(done.results[0].status == SPECD_STATUS_ABORTED);
+      CHECK(done.results[0].num_kept == 0);
+      // Its slot is in quarantine; the other one is not.
+      REQUIRE(f.SubmitPlain(8) == SPECD_OK);
+      CHECK(f.SubmitPlain(9) == SPECD_FULL);
+      REQUIRE(f.Step());
+      CHECK(f.server.session.backend->seen.empty());
+      CHECK(f.SubmitPlain(9) == SPECD_OK);
+      f.server.session.backend->script = {Confirm(0, {5}), Confirm(0, {6})};
+      REQUIRE(f.Step());
+      REQUIRE(f.Step());
+      REQUIRE(specd_poll(f.engine.get(), &done, 0) == SPECD_OK);
+      CHECK(done.round_id == 8);
+      CHECK(done.results[0].total_kept == 1);
+      REQUIRE(specd_poll(f.engine.get(), &done, 0) == SPECD_OK);
+      CHECK(done.round_id == 9);
+      CHECK(done.results[0].total_kept == 2);
+    }
+  }
+
+  TEST_CASE("a daemon that ends releases the stream, and its rounds are aborted") {
+    for (const size_t device_index : kDevices) {
+      CAPTURE(device_index);
+      StreamFixture f(device_index);
+      REQUIRE(f.Submit(f.stream, 7) == SPECD_OK);
+      REQUIRE(f.server.session.session->End());
+      REQUIRE(f.gpu.Synchronize(f.stream).ok());
+      specd_completion done;
+      REQUIRE(specd_poll(f.engine.get(), &done, -1) == SPECD_OK);
+      CHECK(done.round_id == 7);
+      CHECK(done.results[0].status == SPECD_STATUS_ABORTED);
+      CHECK(specd_poll(f.engine.get(), &done, -1) < 0);
+      CHECK(f.Submit(f.stream) < 0);
+    }
+  }
+
+  TEST_CASE("close releases the stream, waits until it has passed, and gives the words back") {
+    for (const size_t device_index : kDevices) {
+      CAPTURE(device_index);
+      const FakeCudaCounts before = CountFakeCuda();
+      StreamFixture f(device_index);
+      REQUIRE(f.Submit(f.stream) == SPECD_OK);
+      REQUIRE(f.Submit(f.stream) == SPECD_OK);
+      CHECK(CountFakeCuda().registered == before.registered + 1);
+      f.engine.reset();
+      CHECK(CountFakeCuda().unregistered == before.unregistered + 1);
+      REQUIRE(f.gpu.Synchronize(f.stream).ok());
+    }
+  }
+
+  TEST_CASE("close leaves a claimed round to the daemon for half of its time") {
+    for (const bool is_answered : {true, false}) {
+      CAPTURE(is_answered);
+      StreamFixture f(0, StreamFixture::kForeverMs, 2000);
+      REQUIRE(f.Submit(f.stream) == SPECD_OK);
+      RoundWords& words = f.Words(1);
+      REQUIRE(Eventually([&] { return AreRowsReady(words, 1); }));
+      REQUIRE(Decide(&words, 1, RoundVerdict::kAnswered) == RoundVerdict::kAnswered);
+      const auto begin = std::chrono::steady_clock::now();
+      std::thread daemon([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        CHECK_FALSE(IsReleased(words, 1));
+        if (is_answered) Release(&words, 1);
+      });
+      f.engine.reset();
+      const auto took = std::chrono::steady_clock::now() - begin;
+      daemon.join();
+      REQUIRE(f.gpu.Synchronize(f.stream).ok());
+      CHECK(words.status.load() ==
+            PackVerdict(1, is_answered ? RoundVerdict::kAnswered : RoundVerdict::kAborted));
+      CHECK(took >= std::chrono::milliseconds(is_answered ? 300 : 1000));
+    }
+  }
+
+  TEST_CASE("where a stream has not come to its wait, the words outlive the engine") {
+    for (const size_t device_index : kDevices) {
+      CAPTURE(device_index);
+      const FakeCudaCounts before = CountFakeCuda();
+      StreamFixture f(device_index, StreamFixture::kForeverMs, 1000);
+      f.CloseGate(f.stream);
+      REQUIRE(f.Submit(f.stream) == SPECD_OK);
+      f.engine.reset();
+      CHECK(CountFakeCuda().unregistered == before.unregistered);
+      // Now it writes ready, waits, writes passed: into memory that is there.
+      f.OpenGate();
+      REQUIRE(f.gpu.Synchronize(f.stream).ok());
+      CHECK(f.Words(1).passed.load() == 1);
+    }
+  }
+
+  TEST_CASE("a slot is not given to a second stream before the first has passed it") {
+    for (const size_t device_index : kDevices) {
+      CAPTURE(device_index);
+      StreamFixture f(device_index);
+      f.Words(1).passed.store((uint64_t{1} << 32) + 1);  // what so many rounds ago would have left
+      REQUIRE(f.Submit(f.stream) == SPECD_OK);
+      CHECK_FALSE(HasPassed(f.Words(1), 1));
+      REQUIRE(f.SubmitPlain() == SPECD_OK);
+      REQUIRE(Eventually([&] { return AreRowsReady(f.Words(1), 1); }));
+      REQUIRE(f.gpu.Query(f.stream).code() == kGpuNotReady);
+      // The answer is there, but nothing has let the stream go on yet: as if the device were slow.
+      DaemonChannel& channel = f.server.session.session->channel();
+      SubmissionCopy copy(f.server.session.session->options().limits);
+      REQUIRE(channel.Take(&copy, 0));
+      const SequenceResult result;
+      f.Words(1).passed.store(0);
+      channel.Complete(copy, std::span<const SequenceResult>(&result, 1), 0);
+      // The server's thread uses the channel behind this, under the lock that this goes through.
+      (void)f.server.session.session->counters();
+      specd_completion done;
+      REQUIRE(specd_poll(f.engine.get(), &done, 0) == SPECD_OK);
+      REQUIRE(f.gpu.Synchronize(f.stream).ok());
+      f.Words(1).passed.store(0);
+      CHECK(f.Submit(f.other_stream) == SPECD_FULL);
+      f.Words(1).passed.store(1);
+      CHECK(f.Submit(f.other_stream) == SPECD_OK);
+    }
+  }
+
+  TEST_CASE(
+      "streams whose rows come in another order than their rounds are answered all the same") {
+    for (const size_t device_index : kDevices) {
+      CAPTURE(device_index);
+      StreamFixture f(device_index);
+      f.CloseGate(f.stream);
+      REQUIRE(f.Submit(f.stream, 1) == SPECD_OK);
+      REQUIRE(f.Submit(f.other_stream, 2) == SPECD_OK);
+      // The second one stands at its wait, whatever that is, before the first one's rows are there.
+      REQUIRE(Eventually([&] { return f.gpu.IsHeld(f.other_stream); }));
+      REQUIRE_FALSE(f.Step());
+      f.OpenGate();
+      f.server.session.backend->script = {Confirm(0, {5}), Confirm(0, {6})};
+      REQUIRE(Eventually([&] { return f.Step(); }));
+      REQUIRE(Eventually([&] { return f.Step(); }));
+      REQUIRE(f.gpu.Synchronize(f.stream).ok());
+      REQUIRE(f.gpu.Synchronize(f.other_stream).ok());
+      for (const uint64_t round_id : {1, 2}) {
+        specd_completion done;
+        REQUIRE(specd_poll(f.engine.get(), &done, 0) == SPECD_OK);
+        CHECK(done.round_id == round_id);
+        CHECK(done.results[0].status == SPECD_STATUS_OK);
+        CHECK(done.results[0].total_kept == round_id);
+      }
+      CHECK(f.gpu.violations().empty());
+    }
+  }
+
+  TEST_CASE("an engine is told how it shares the GPU with its daemon") {
+    specd_sharing sharing;
+    {
+      StreamFixture f;
+      REQUIRE(specd_get_sharing(f.engine.get(), &sharing) == SPECD_OK);
+      CHECK(sharing.mode == SPECD_SHARING_NONE);  // the fixture's daemon has no device
+    }
+    for (const size_t device_index : kDevices) {
+      StreamFixture f(device_index);
+      REQUIRE(f.Submit(f.stream) == SPECD_OK);
+      REQUIRE(specd_get_sharing(f.engine.get(), &sharing) == SPECD_OK);
+      CHECK(sharing.mode == SPECD_SHARING_NONE);
+      const bool is_told = std::string(sharing.text).find("CPU thread") != std::string::npos;
+      CHECK(is_told == (device_index == kWithoutWords));
+    }
+    const ServerFixture on_cuda("cuda", "none");
+    specd_options options;
+    specd_options_init(&options);
+    options.vocab_size = 8;
+    const EnginePtr engine = OpenEngine(on_cuda.uri, options);
+    REQUIRE(specd_get_sharing(engine.get(), &sharing) == SPECD_OK);
+    CHECK(sharing.mode == SPECD_SHARING_TIME_SLICED);
+    CHECK(std::string(sharing.text).find("time-sliced") != std::string::npos);
+    CHECK(specd_get_sharing(engine.get(), nullptr) == SPECD_ERROR_INVALID_ARGUMENT);
+  }
+}
+
+}  // namespace
+}  // namespace specd

@@ -1,0 +1,249 @@
+// What specd_submit_on_stream refuses over a pretended driver, what it says of it, and that nothing
+// else is harmed.
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "tests/daemon/client/stream_fixture.h"
+
+namespace specd {
+namespace {
+
+using test::EnginePtr;
+using test::kDevices;
+using test::kWithoutWords;
+using test::LastErrorHas;
+using test::OpenEngine;
+using test::StreamFixture;
+
+TEST_SUITE("unit") {
+  TEST_CASE("a device that has no road to rounds on streams says the remedy, and harms nothing") {
+    for (const char* call : {"CreateEvent", "WaitEvent", "LaunchHostFunction"}) {
+      CAPTURE(call);
+      StreamFixture f(kWithoutWords);
+      f.gpu.Inject({call, 0, kGpuNotSupported, false});
+      CHECK(f.Submit(f.stream) == SPECD_ERROR_UNSUPPORTED);
+      CHECK(LastErrorHas("specd_submit"));
+      f.server.session.backend->script = {Confirm(0, {5})};
+      REQUIRE(f.SubmitPlain() == SPECD_OK);
+      REQUIRE(f.Step());
+      specd_completion done;
+      REQUIRE(specd_poll(f.engine.get(), &done, 0) == SPECD_OK);
+      CHECK(done.results[0].status == SPECD_STATUS_OK);
+      // Nothing of the round holds the stream.
+      CHECK(Eventually([&] { return f.gpu.Query(f.stream).ok(); }));
+      CHECK(f.Submit(f.stream) == SPECD_OK);
+    }
+  }
+
+  TEST_CASE("a round that a stream takes nothing of leaves its slot as it was") {
+    // It made the slot look as if its last round had never passed: full for other streams for good.
+    for (const size_t device_index : kDevices) {
+      for (const bool is_slow : {false, true}) {
+        CAPTURE(device_index);
+        CAPTURE(is_slow);
+        const FakeCudaCounts before = CountFakeCuda();
+        StreamFixture f(device_index);
+        const auto answer = [&] {
+          f.server.session.backend->script = {Confirm(0, {5})};
+          REQUIRE(Eventually([&] { return f.Step(); }));
+          specd_completion done;
+          REQUIRE(specd_poll(f.engine.get(), &done, -1) == SPECD_OK);
+          CHECK(done.results[0].status == SPECD_STATUS_OK);
+        };
+        // A lap, so that the next round's slot had one before.
+        for (int round = 0; round < 2; ++round) {
+          REQUIRE(f.Submit(f.stream) == SPECD_OK);
+          answer();
+        }
+        REQUIRE(f.gpu.Synchronize(f.stream).ok());
+        // As if the stream had been let go, and had not come to its last write yet.
+        if (is_slow) f.Words(1).passed.store(0);
+        f.gpu.Inject({device_index == kWithoutWords ? "LaunchHostFunction" : "WriteValue", 0,
+                      kGpuUnknown, false});
+        CHECK(f.Submit(f.stream) == SPECD_ERROR_INVALID_ARGUMENT);
+        // Which of the two was asked for.
+        CHECK(LastErrorHas(device_index == kWithoutWords ? "a function of the host"
+                                                         : "the write of a word"));
+        for (int round = 0; round < 2; ++round) {
+          REQUIRE(f.SubmitPlain() == SPECD_OK);
+          answer();
+        }
+        if (is_slow) {
+          CHECK(f.Submit(f.other_stream) == SPECD_FULL);
+          f.Words(1).passed.store(1);
+        }
+        CHECK(f.Submit(f.other_stream) == SPECD_OK);
+        answer();
+        f.engine.reset();
+        CHECK(CountFakeCuda().unregistered == before.unregistered + 1);
+      }
+    }
+  }
+
+  TEST_CASE("who waits in the engine is chosen by name, and another name is refused") {
+    const auto sharing_after_a_round = [](const char* waits) {
+      REQUIRE(setenv("SPECD_STREAM_WAITS", waits, 1) == 0);
+      StreamFixture f;
+      const int code = f.Submit(f.stream);
+      REQUIRE(unsetenv("SPECD_STREAM_WAITS") == 0);
+      if (code != SPECD_OK) return std::string(specd_last_error());
+      specd_sharing sharing;
+      REQUIRE(specd_get_sharing(f.engine.get(), &sharing) == SPECD_OK);
+      return std::string(sharing.text);
+    };
+    const auto has_host_waits = [](const std::string& text) {
+      return text.find("CPU thread") != std::string::npos;
+    };
+    CHECK(has_host_waits(sharing_after_a_round("host")));
+    CHECK_FALSE(has_host_waits(sharing_after_a_round("device")));
+    CHECK_FALSE(has_host_waits(sharing_after_a_round("")));
+    const std::string refusal = sharing_after_a_round("Host");
+    CHECK(refusal.find("SPECD_STREAM_WAITS = \"Host\"") != std::string::npos);
+    CHECK(refusal.find("unset it") != std::string::npos);
+    // The next engine is not told what the last one was.
+    CHECK_FALSE(has_host_waits(sharing_after_a_round("")));
+  }
+
+  TEST_CASE("a wait that cannot be enqueued ends rounds on streams, and no others") {
+    struct Fault {
+      size_t device_index;
+      const char* call;
+      int after;
+    };
+    // The second write of a round is the one behind the wait.
+    const Fault faults[] = {
+        {0, "WaitValue", 0}, {0, "WriteValue", 1}, {kWithoutWords, "RecordEvent", 0}};
+    for (const Fault& fault : faults) {
+      CAPTURE(fault.call);
+      StreamFixture f(fault.device_index);
+      f.gpu.Inject({fault.call, fault.after, kGpuUnknown, false});
+      CHECK(f.Submit(f.stream) < 0);
+      REQUIRE(f.gpu.Synchronize(f.stream).ok());
+      CHECK(f.Submit(f.stream) == SPECD_ERROR_STATE);
+      f.server.session.backend->script = {Confirm(0, {5})};
+      REQUIRE(f.SubmitPlain() == SPECD_OK);
+      REQUIRE(f.Step());
+      specd_completion done;
+      REQUIRE(specd_poll(f.engine.get(), &done, 0) == SPECD_OK);
+      CHECK(done.results[0].status == SPECD_STATUS_OK);
+      CHECK(done.results[0].num_kept == 1);
+    }
+  }
+
+  TEST_CASE("a stream of another device than the first is refused, and nothing else is harmed") {
+    // Where the host waits, it broke rounds on streams for good: its event is the first device's.
+    for (const size_t device_index : kDevices) {
+      CAPTURE(device_index);
+      StreamFixture f(device_index);
+      const size_t other_index = (device_index + 1) % kNumFakeCudaDevices;
+      const auto answer = [&] {
+        f.server.session.backend->script = {Confirm(0, {5})};
+        REQUIRE(Eventually([&] { return f.Step(); }));
+        specd_completion done;
+        REQUIRE(specd_poll(f.engine.get(), &done, -1) == SPECD_OK);
+        CHECK(done.results[0].status == SPECD_STATUS_OK);
+      };
+      REQUIRE(f.Submit(f.stream) == SPECD_OK);
+      answer();
+      GpuStream of_other;
+      REQUIRE(FakeCuda(other_index).CreateStream(&of_other).ok());
+      CHECK(f.Submit(of_other) == SPECD_ERROR_INVALID_ARGUMENT);
+      CHECK(LastErrorHas("cuda_stream"));
+      CHECK(LastErrorHas(("is of device " + std::to_string(other_index)).c_str()));
+      CHECK(LastErrorHas(("on a stream of device " + std::to_string(device_index)).c_str()));
+      CHECK(LastErrorHas("specd_submit"));
+      CHECK(FakeCuda(other_index).Query(of_other).ok());
+      // Device 0 is current in this thread.
+      if (device_index != 0) {
+        CHECK(f.Submit(GpuStream{nullptr}) == SPECD_ERROR_INVALID_ARGUMENT);
+        CHECK(LastErrorHas("make that one current"));
+      }
+      REQUIRE(FakeCuda(other_index).DestroyStream(of_other).ok());
+      CHECK(f.Submit(f.other_stream) == SPECD_OK);
+      answer();
+    }
+  }
+
+  TEST_CASE("a stream that takes nothing of its round does not choose the device") {
+    for (const size_t device_index : kDevices) {
+      CAPTURE(device_index);
+      const FakeCudaCounts before = CountFakeCuda();
+      {
+        StreamFixture f(device_index);
+        const size_t other_index = (device_index + 1) % kNumFakeCudaDevices;
+        FakeGpuContext& other = FakeCuda(other_index);
+        GpuStream of_other;
+        REQUIRE(other.CreateStream(&of_other).ok());
+        other.SetCapturing(true);
+        CHECK(f.Submit(of_other) == SPECD_ERROR_STATE);
+        CHECK(LastErrorHas("records a graph"));
+        other.SetCapturing(false);
+        const bool has_words = other_index != kWithoutWords;
+        other.Inject({has_words ? "WriteValue" : "LaunchHostFunction", 0, kGpuOutOfMemory, false});
+        CHECK(f.Submit(of_other) < 0);
+        f.server.session.backend->script = {Confirm(0, {5})};
+        REQUIRE(f.Submit(f.stream) == SPECD_OK);
+        REQUIRE(Eventually([&] { return f.Step(); }));
+        specd_completion done;
+        REQUIRE(specd_poll(f.engine.get(), &done, -1) == SPECD_OK);
+        CHECK(done.results[0].status == SPECD_STATUS_OK);
+        // Now it is chosen.
+        CHECK(f.Submit(of_other) == SPECD_ERROR_INVALID_ARGUMENT);
+        REQUIRE(other.DestroyStream(of_other).ok());
+      }
+      // A capture is refused before anything is registered.
+      CHECK(CountFakeCuda().registered - before.registered == 2);
+      CHECK(CountFakeCuda().unregistered - before.unregistered == 2);
+    }
+  }
+
+  TEST_CASE("a stream may be used first while another thread records a graph") {
+    for (const size_t device_index : kDevices) {
+      CAPTURE(device_index);
+      StreamFixture f(device_index);
+      FakeGpuContext& other = FakeCuda((device_index + 1) % kNumFakeCudaDevices);
+      other.SetCapturing(true);
+      f.server.session.backend->script = {Confirm(0, {5})};
+      CHECK(f.Submit(f.stream) == SPECD_OK);
+      other.SetCapturing(false);
+      REQUIRE(Eventually([&] { return f.Step(); }));
+      specd_completion done;
+      REQUIRE(specd_poll(f.engine.get(), &done, -1) == SPECD_OK);
+      CHECK(done.results[0].status == SPECD_STATUS_OK);
+    }
+  }
+
+  TEST_CASE("what cannot be a round on a stream is refused by name") {
+    StreamFixture f;
+    specd_verdict verdict;
+    CHECK(specd_get_verdict(f.engine.get(), &verdict) == SPECD_ERROR_STATE);
+    CHECK(f.Submit(GpuStream{reinterpret_cast<void*>(uintptr_t{12345})}) ==
+          SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(LastErrorHas("stream"));
+    f.gpu.SetCapturing(true);
+    CHECK(f.Submit(f.stream) == SPECD_ERROR_STATE);
+    CHECK(LastErrorHas("graph"));
+    f.gpu.SetCapturing(false);
+    CHECK_FALSE(f.Step());
+    CHECK(specd_submit_on_stream(f.engine.get(), 1, nullptr, 1, f.stream.handle) ==
+          SPECD_ERROR_INVALID_ARGUMENT);
+
+    specd_options options;
+    specd_options_init(&options);
+    options.vocab_size = 8;
+    const EnginePtr embedded = OpenEngine("embedded:cpu", options);
+    const specd_draft part = ChainDraft(f.sequence, 0, nullptr, &f.row);
+    CHECK(specd_submit_on_stream(embedded.get(), 1, &part, 1, f.stream.handle) ==
+          SPECD_ERROR_UNSUPPORTED);
+    CHECK(LastErrorHas("embedded"));
+    options.stream_timeout_ms = 3'600'001;
+    specd_engine* refused = nullptr;
+    CHECK(specd_open("embedded:cpu", &options, &refused) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(LastErrorHas("stream_timeout_ms"));
+  }
+}
+
+}  // namespace
+}  // namespace specd

@@ -1,0 +1,329 @@
+// Rounds on a stream in the daemon: a session takes them when their rows are ready, confirms them
+// while the stream stands still and never else, and the loop serves everybody else meanwhile.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "daemon/server/verify_loop.h"
+#include "ipc/include/specd/specd.h"
+#include "ipc/segment/round_words.h"
+#include "tests/daemon/session/hooked_session.h"
+#include "tests/support/eventually.h"
+
+namespace specd {
+namespace {
+
+VerifyLoop::Options Quiet() {
+  return {0, [](std::string_view) {}, [](Session&, ChannelFault) {}};
+}
+
+// The k-th submission of a session has number k.
+PushResult SubmitOnStream(SessionFixture* f, SequenceHandle sequence, uint64_t round_id = 1) {
+  EngineDraft draft;
+  draft.sequence = sequence;
+  draft.chain = {3, f->tokens, nullptr, f->rows};
+  f->engine->ArmWords();
+  return f->engine->SubmitOnStream(round_id, {&draft, 1}, 0);
+}
+
+RoundWords& WordsOf(const SessionFixture& f, uint64_t number) {
+  return *f.segment->round_words(number);
+}
+
+void MakeReady(const SessionFixture& f, uint64_t number) { WordsOf(f, number).ready.store(number); }
+
+void ReleaseStream(const SessionFixture& f, uint64_t number) {
+  Decide(&WordsOf(f, number), number, RoundVerdict::kAborted);
+  Release(&WordsOf(f, number), number);
+}
+
+// A session with next tokens of the engine, and a sequence whose next round has two tokens.
+struct NextTokenSession : SessionFixture {
+  NextTokenSession() : SessionFixture(false) {
+    UniqueFd fd(memfd_create("next", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    REQUIRE(ftruncate(fd.get(), 4096) == 0);
+    REQUIRE(fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK) == 0);
+    const auto region = session->RegisterRegion(std::move(fd), 4096);
+    REQUIRE(region.ok());
+    TensorSpec spec;
+    spec.num_rows = kLimits.max_sequences;
+    REQUIRE(session->Bind(static_cast<TensorRole>(SPECD_NEXT_TOKEN), *region, spec).ok());
+    sequence = Open("r");
+    backend->script = {Confirm(1, {1, 5})};
+    backend->inspect = [this](const RoundBatch& batch) {
+      held_back.push_back(batch.num_next_tokens == 0);
+    };
+    backend->write_next = [this](const RoundBatch& batch) {
+      CHECK(batch.num_next_tokens == 1);
+      ++num_written;
+      status_seen = WordsOf(*this, 1).status.load();
+      done_seen = WordsOf(*this, 1).done.load();
+      return write_status;
+    };
+  }
+
+  SequenceHandle sequence = 0;
+  std::vector<bool> held_back;  // of each round: the backend was given no next tokens
+  int num_written = 0;          // by themselves
+  uint64_t status_seen = 0;     // then
+  uint64_t done_seen = 0;
+  absl::Status write_status;
+};
+
+TEST_SUITE("unit") {
+  TEST_CASE("a session does not look at a round before its rows are ready") {
+    SessionFixture f;
+    const SequenceHandle s = f.Open("r");
+    REQUIRE(SubmitOnStream(&f, s) == PushResult::kOk);
+    CHECK_FALSE(f.session->Step());
+    CHECK(f.backend->seen.empty());
+    f.backend->script = {Confirm(1, {1, 5})};
+    MakeReady(f, 1);
+    CHECK(f.session->Step());
+    CompletionView done;
+    REQUIRE(f.engine->Poll(&done));
+    CHECK(done.results[0].num_kept == 2);
+    CHECK(WordsOf(f, 1).status.load() == PackVerdict(1, RoundVerdict::kAnswered));
+    CHECK(WordsOf(f, 1).done.load() == 1);
+  }
+
+  TEST_CASE("a round whose stream is released while it is verified confirms nothing") {
+    HookedSession f;
+    const SequenceHandle s = f.Open("r");
+    f.hooked->hook = [&](const RoundBatch&) { ReleaseStream(f, 1); };
+    f.backend->script = {Confirm(1, {1, 5}), Confirm(0, {6})};
+    REQUIRE(SubmitOnStream(&f, s, 1) == PushResult::kOk);
+    MakeReady(f, 1);
+    REQUIRE(f.session->Step());
+    CompletionView done;
+    REQUIRE(f.engine->Poll(&done));
+    CHECK(done.results[0].status == SPECD_STATUS_ABORTED);
+    CHECK(done.results[0].num_kept == 0);
+    CHECK(f.session->counters().kept == 0);
+    // Submitted again, the round goes on where the sequence stood.
+    f.hooked->hook = nullptr;
+    REQUIRE(SubmitOnStream(&f, s, 2) == PushResult::kOk);
+    MakeReady(f, 2);
+    REQUIRE(f.session->Step());
+    REQUIRE(f.engine->Poll(&done));
+    CHECK(done.results[0].total_kept == 1);
+    CHECK(done.results[0].tokens[0] == 6);
+    REQUIRE(f.backend->seen.size() == 2);
+    CHECK(f.backend->seen[1].first_position == 0);
+  }
+
+  TEST_CASE("the text side hears nothing of an aborted round, and its end is not reached") {
+    SessionFixture f;
+    const SequenceHandle s = f.Open("r", 2);
+    f.Events();
+    REQUIRE(SubmitOnStream(&f, s) == PushResult::kOk);
+    MakeReady(f, 1);
+    f.backend->inspect = [&](const RoundBatch&) { ReleaseStream(f, 1); };
+    f.backend->script = {Confirm(2, {1, 2, 5})};
+    REQUIRE(f.session->Step());
+    CHECK(f.Events().empty());
+    CHECK(f.engine->ReadState(SlotOf(s)).finish_reason == SPECD_FINISH_NONE);
+  }
+
+  TEST_CASE("next tokens are written between the claim and the release of the stream") {
+    NextTokenSession f;
+    REQUIRE(SubmitOnStream(&f, f.sequence) == PushResult::kOk);
+    MakeReady(f, 1);
+    REQUIRE(f.session->Step());
+    CHECK(f.held_back == std::vector<bool>{true});
+    CHECK(f.num_written == 1);
+    CHECK(f.status_seen == PackVerdict(1, RoundVerdict::kAnswered));
+    CHECK(f.done_seen == 0);
+    CHECK(WordsOf(f, 1).done.load() == 1);
+    // Nobody can call off a round that no stream waits for: its kernels write them.
+    f.backend->script = {Confirm(0, {6})};
+    REQUIRE(f.Submit({f.sequence}) == PushResult::kOk);
+    REQUIRE(f.session->Step());
+    CHECK(f.held_back == std::vector<bool>{true, false});
+    CHECK(f.num_written == 1);
+  }
+
+  TEST_CASE("a late daemon leaves next tokens to the engine whose stream was released") {
+    NextTokenSession f;
+    f.backend->inspect = [&](const RoundBatch& batch) {
+      CHECK(batch.num_next_tokens == 0);
+      ReleaseStream(f, 1);
+    };
+    REQUIRE(SubmitOnStream(&f, f.sequence) == PushResult::kOk);
+    MakeReady(f, 1);
+    REQUIRE(f.session->Step());
+    CHECK(f.num_written == 0);
+  }
+
+  TEST_CASE("where next tokens cannot be written, what was claimed has failed") {
+    NextTokenSession f;
+    f.write_status = absl::InternalError("sticky");
+    REQUIRE(SubmitOnStream(&f, f.sequence) == PushResult::kOk);
+    MakeReady(f, 1);
+    REQUIRE(f.session->Step());
+    CHECK(f.num_written == 1);
+    CompletionView done;
+    REQUIRE(f.engine->Poll(&done));
+    CHECK(done.results[0].status == SPECD_STATUS_DEVICE_ERROR);
+    CHECK(done.results[0].num_kept == 0);
+    CHECK(WordsOf(f, 1).status.load() == PackVerdict(1, RoundVerdict::kFailed));
+    CHECK(WordsOf(f, 1).done.load() == 1);
+    CHECK(f.session->device_failed());
+    CHECK(f.session->WhyDeviceFailed() == "sticky");
+  }
+
+  TEST_CASE("rows of a round that was aborted before it was taken are not looked at") {
+    SessionFixture f;
+    const SequenceHandle s = f.Open("r");
+    REQUIRE(SubmitOnStream(&f, s) == PushResult::kOk);
+    MakeReady(f, 1);
+    ReleaseStream(f, 1);
+    REQUIRE(f.session->Step());
+    CHECK(f.backend->seen.empty());
+    CompletionView done;
+    REQUIRE(f.engine->Poll(&done));
+    CHECK(done.results[0].status == SPECD_STATUS_ABORTED);
+    CHECK(done.results[0].sequence == s);
+  }
+
+  TEST_CASE("a stream is released by a device error and by a round with nothing to commit") {
+    SessionFixture f;
+    const SequenceHandle s = f.Open("r");
+    REQUIRE(SubmitOnStream(&f, s + 1) == PushResult::kOk);
+    MakeReady(f, 1);
+    REQUIRE(f.session->Step());
+    CHECK(WordsOf(f, 1).status.load() == PackVerdict(1, RoundVerdict::kAnswered));
+    CHECK(WordsOf(f, 1).done.load() == 1);
+    f.backend->next_status = absl::InternalError("sticky");
+    REQUIRE(SubmitOnStream(&f, s) == PushResult::kOk);
+    MakeReady(f, 2);
+    REQUIRE(f.session->Step());
+    CHECK(WordsOf(f, 2).status.load() == PackVerdict(2, RoundVerdict::kFailed));
+    CHECK(WordsOf(f, 2).done.load() == 2);
+    CHECK(f.session->WhyDeviceFailed() == "sticky");
+  }
+
+  TEST_CASE("the end of a session releases the streams that wait for it") {
+    SessionFixture f;
+    const SequenceHandle s = f.Open("r");
+    REQUIRE(SubmitOnStream(&f, s) == PushResult::kOk);
+    REQUIRE(f.session->End());
+    CHECK(IsAborted(WordsOf(f, 1), 1));
+    CHECK(IsReleased(WordsOf(f, 1), 1));
+    MakeReady(f, 1);
+    CHECK_FALSE(f.session->Step());
+    CHECK(f.backend->seen.empty());
+  }
+
+  TEST_CASE("a sequence can be closed while its round is held") {
+    SessionFixture f;
+    const SequenceHandle s = f.Open("r");
+    REQUIRE(SubmitOnStream(&f, s) == PushResult::kOk);
+    REQUIRE_FALSE(f.session->Step());
+    REQUIRE(f.session->CloseSequence(s).ok());
+    MakeReady(f, 1);
+    REQUIRE(f.session->Step());
+    CompletionView done;
+    REQUIRE(f.engine->Poll(&done));
+    CHECK(done.results[0].status == SPECD_STATUS_UNKNOWN_SEQUENCE);
+  }
+
+  TEST_CASE("a session that is never ready holds up nobody") {
+    SessionFixture never;
+    SessionFixture other;
+    SessionList list;
+    list.Add(never.session);
+    list.Add(other.session);
+    VerifyLoop loop(&list, Quiet());
+    const SequenceHandle sn = never.Open("never");
+    const SequenceHandle so = other.Open("other");
+    REQUIRE(SubmitOnStream(&never, sn) == PushResult::kOk);
+    other.backend->script.assign(20, Confirm(0, {1}));
+    std::thread thread([&] { loop.Run(); });
+    for (uint32_t round = 1; round <= 20; ++round) {
+      REQUIRE(other.Submit({so}) == PushResult::kOk);
+      CompletionView done;
+      while (!other.engine->Poll(&done)) {
+        other.engine->WaitCompletion({0, absl::InfiniteDuration()});
+      }
+      CHECK(done.results[0].total_kept == round);
+      other.Events();
+    }
+    CHECK(never.backend->seen.empty());
+    // Its engine dies; then nothing is held any more.
+    REQUIRE(never.session->End());
+    CHECK(Eventually([&] {
+      return other.segment->page()->submission_bell.waiters.load() == 1 &&
+             !never.session->channel().HasSubmission();
+    }));
+    loop.Stop();
+    thread.join();
+    CHECK(never.backend->seen.empty());
+  }
+
+  TEST_CASE("rows that become ready are found without a bell") {
+    SessionFixture f;
+    SessionList list;
+    list.Add(f.session);
+    VerifyLoop loop(&list, Quiet());
+    const SequenceHandle s = f.Open("r");
+    f.backend->script = {Confirm(0, {1})};
+    REQUIRE(SubmitOnStream(&f, s) == PushResult::kOk);
+    std::thread thread([&] { loop.Run(); });
+    // It sleeps between two looks: it does not spin.
+    const std::atomic<uint32_t>& sleepers = f.segment->page()->submission_bell.waiters;
+    CHECK(Eventually([&] { return sleepers.load() == 1; }));
+    MakeReady(f, 1);
+    CompletionView done;
+    CHECK(Eventually([&] { return f.engine->Poll(&done); }));
+    loop.Stop();
+    thread.join();
+  }
+
+  TEST_CASE("a round that is submitted while the loop sleeps is found though it is held") {
+    SessionFixture f;
+    SessionList list;
+    list.Add(f.session);
+    VerifyLoop loop(&list, Quiet());
+    const SequenceHandle s = f.Open("r");
+    f.backend->script = {Confirm(0, {1})};
+    std::thread thread([&] { loop.Run(); });
+    const std::atomic<uint32_t>& sleepers = f.segment->page()->submission_bell.waiters;
+    CHECK(Eventually([&] { return sleepers.load() == 1; }));
+    REQUIRE(SubmitOnStream(&f, s) == PushResult::kOk);
+    MakeReady(f, 1);
+    CompletionView done;
+    CHECK(Eventually([&] { return f.engine->Poll(&done); }));
+    loop.Stop();
+    thread.join();
+  }
+
+  TEST_CASE("after Stop a held round gets a bounded time, and is taken if it becomes ready") {
+    SessionFixture f;
+    SessionList list;
+    list.Add(f.session);
+    const SequenceHandle s = f.Open("r");
+    REQUIRE(SubmitOnStream(&f, s) == PushResult::kOk);
+    SUBCASE("it never does") {
+      VerifyLoop loop(&list, Quiet());
+      loop.Stop();
+      loop.Run();
+      CHECK(f.backend->seen.empty());
+    }
+    SUBCASE("it does") {
+      f.backend->script = {Confirm(0, {1})};
+      VerifyLoop loop(&list, Quiet());
+      loop.Stop();
+      std::thread thread([&] { loop.Run(); });
+      MakeReady(f, 1);
+      thread.join();
+      CHECK(f.backend->seen.size() == 1);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace specd

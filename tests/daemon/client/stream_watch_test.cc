@@ -1,0 +1,239 @@
+// When a stream is released without an answer, and when it must not be.
+#include "daemon/client/stream_watch.h"
+
+#include <doctest/doctest.h>
+#include <sys/socket.h>
+
+#include <thread>
+
+#include "ipc/segment/round_channel.h"
+#include "ipc/segment/round_words.h"
+#include "tests/support/eventually.h"
+#include "tests/support/manual_clock.h"
+
+namespace specd {
+namespace {
+
+constexpr int64_t kTimeoutNs = 1000;
+
+struct WatchFixture {
+  WatchFixture() : segment(MakeSegment()), watch({&segment, &clock, kTimeoutNs, -1}) {}
+
+  static Segment MakeSegment() {
+    absl::StatusOr<Segment> made = Segment::Create({8, 4, 4, 3, 4, 4}, {1, 2});
+    REQUIRE(made.ok());
+    return *std::move(made);
+  }
+  RoundWords& Words(uint64_t number) { return *segment.round_words(number); }
+  void MakeReady(uint64_t number) { Words(number).ready.store(number); }
+  bool Released(uint64_t number) { return IsReleased(Words(number), number); }
+
+  ManualClock clock;
+  Segment segment;
+  StreamWatch watch;
+  int stream_a = 0;
+  int stream_b = 0;
+};
+
+TEST_SUITE("unit") {
+  TEST_CASE("watch: a stream is released once its rows have been ready for the timeout") {
+    WatchFixture f;
+    f.watch.Add(1, &f.stream_a);
+    // A forward may take as long as it likes.
+    f.watch.Look(0, false);
+    f.watch.Look(1'000'000, false);
+    CHECK_FALSE(f.Released(1));
+    f.MakeReady(1);
+    f.watch.Look(2'000'000, false);
+    f.watch.Look(2'000'000 + kTimeoutNs - 1, false);
+    CHECK_FALSE(f.Released(1));
+    f.watch.Look(2'000'000 + kTimeoutNs, false);
+    CHECK(f.Released(1));
+    CHECK(IsAborted(f.Words(1), 1));
+  }
+
+  TEST_CASE("watch: an answer in time stands, and the next round of the slot starts anew") {
+    WatchFixture f;
+    f.watch.Add(1, &f.stream_a);
+    f.MakeReady(1);
+    f.watch.Look(0, false);
+    Decide(&f.Words(1), 1, RoundVerdict::kAnswered);
+    Release(&f.Words(1), 1);
+    f.watch.Look(kTimeoutNs * 5, false);
+    CHECK_FALSE(IsAborted(f.Words(1), 1));
+    f.watch.Add(5, &f.stream_a);
+    f.MakeReady(5);
+    f.watch.Look(kTimeoutNs * 5, false);
+    CHECK_FALSE(f.Released(5));
+    f.watch.Look(kTimeoutNs * 6, false);
+    CHECK(f.Released(5));
+  }
+
+  TEST_CASE("watch: a round that the daemon has claimed is its own while it lives") {
+    WatchFixture f;
+    f.watch.Add(1, &f.stream_a);
+    f.MakeReady(1);
+    Decide(&f.Words(1), 1, RoundVerdict::kAnswered);
+    f.watch.Look(0, false);
+    f.watch.Look(kTimeoutNs * 100, false);
+    CHECK_FALSE(f.Released(1));
+    // It died before it said what it had confirmed, so it confirmed nothing.
+    f.watch.Look(kTimeoutNs * 100, true);
+    CHECK(f.Released(1));
+    CHECK(IsAborted(f.Words(1), 1));
+  }
+
+  TEST_CASE("watch: a daemon that died behind its completion has answered") {
+    WatchFixture f;
+    f.watch.Add(1, &f.stream_a);
+    f.MakeReady(1);
+    Decide(&f.Words(1), 1, RoundVerdict::kAnswered);
+    f.segment.completion_slots()[0].sequence.store(1);
+    f.watch.Look(0, true);
+    CHECK(f.Released(1));
+    CHECK(f.Words(1).status.load() == PackVerdict(1, RoundVerdict::kAnswered));
+  }
+
+  TEST_CASE("watch: what was released keeps its verdict, and wakes the engine's CPU once") {
+    WatchFixture f;
+    DoorbellLine& bell = f.segment.page()->completion_bell;
+    bell.waiters.store(1);  // as if it slept
+    f.watch.Add(1, &f.stream_a);
+    f.MakeReady(1);
+    f.watch.Look(0, false);
+    CHECK(bell.word.load() == 0);
+    f.watch.Look(kTimeoutNs, false);
+    REQUIRE(f.Released(1));
+    CHECK(bell.word.load() == 1);
+    f.watch.Look(kTimeoutNs + 1, false);
+    CHECK(bell.word.load() == 1);
+    // The daemon released this one itself, and died before it could say more.
+    f.watch.Add(2, &f.stream_a);
+    f.MakeReady(2);
+    Decide(&f.Words(2), 2, RoundVerdict::kFailed);
+    Release(&f.Words(2), 2);
+    f.watch.Look(kTimeoutNs + 2, true);
+    CHECK(f.Words(2).status.load() == PackVerdict(2, RoundVerdict::kFailed));
+    CHECK(bell.word.load() == 1);
+  }
+
+  TEST_CASE("watch: one look releases every stream that has waited long enough") {
+    WatchFixture f;
+    for (const uint64_t number : {1, 2, 3}) {
+      f.watch.Add(number, &f.stream_a);
+      f.MakeReady(number);
+    }
+    f.watch.Look(0, true);
+    for (const uint64_t number : {1, 2, 3}) CHECK(f.Released(number));
+  }
+
+  TEST_CASE("watch: without a daemon streams are released one after another, as they come") {
+    WatchFixture f;
+    f.watch.Add(1, &f.stream_a);
+    f.watch.Add(2, &f.stream_a);
+    f.MakeReady(1);
+    f.watch.Look(0, true);
+    CHECK(f.Released(1));
+    // Its stream is not there yet: kernels before it may still ask how the round of a lap ago
+    // ended.
+    CHECK_FALSE(f.Released(2));
+    f.MakeReady(2);
+    f.watch.Look(0, true);
+    CHECK(f.Released(2));
+    CHECK(IsAborted(f.Words(2), 2));
+  }
+
+  TEST_CASE("watch: a slot belongs to one stream until that has passed") {
+    WatchFixture f;
+    CHECK(f.watch.IsFree(1, &f.stream_a));
+    f.watch.Add(1, &f.stream_a);
+    CHECK(f.watch.IsFree(5, &f.stream_a));
+    CHECK_FALSE(f.watch.IsFree(5, &f.stream_b));
+    f.Words(1).passed.store(1);
+    CHECK(f.watch.IsFree(5, &f.stream_b));
+  }
+
+  TEST_CASE("watch: a closing engine releases everything, and waits for all to pass") {
+    WatchFixture f;
+    CHECK(f.watch.HaveAllPassed());
+    f.watch.Add(1, &f.stream_a);
+    f.watch.Add(2, &f.stream_b);
+    f.watch.ReleaseAll(false);
+    CHECK(f.Released(1));
+    CHECK(f.Released(2));
+    CHECK(IsAborted(f.Words(1), 1));
+    f.Words(1).passed.store(1);
+    CHECK_FALSE(f.watch.HaveAllPassed());
+    f.Words(2).passed.store(2);
+    CHECK(f.watch.HaveAllPassed());
+  }
+
+  TEST_CASE("watch: a closing engine calls off what is claimed only when it says so") {
+    WatchFixture f;
+    f.watch.Add(1, &f.stream_a);
+    f.watch.Add(2, &f.stream_b);
+    REQUIRE(Decide(&f.Words(1), 1, RoundVerdict::kAnswered) == RoundVerdict::kAnswered);
+    f.watch.ReleaseAll(false);
+    CHECK_FALSE(f.Released(1));
+    CHECK(f.Released(2));
+    f.watch.ReleaseAll(true);
+    CHECK(f.Released(1));
+    CHECK(IsAborted(f.Words(1), 1));
+    // An answer that is there stays one.
+    f.watch.Add(3, &f.stream_a);
+    REQUIRE(Decide(&f.Words(3), 3, RoundVerdict::kAnswered) == RoundVerdict::kAnswered);
+    Release(&f.Words(3), 3);
+    f.watch.ReleaseAll(true);
+    CHECK_FALSE(IsAborted(f.Words(3), 3));
+  }
+
+  TEST_CASE("watch: the thread notices the death of a daemon, and wakes the engine's CPU") {
+    int ends[2];
+    REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
+    UniqueFd daemon(ends[0]);
+    const UniqueFd engine(ends[1]);
+    WatchFixture f;
+    EngineChannel channel(&f.segment);
+    StreamWatch watch({&f.segment, Clock::Real(), int64_t{1} << 60, engine.get()});
+    REQUIRE(watch.Start().ok());
+    EngineDraft draft;
+    draft.discard = true;
+    REQUIRE(channel.SubmitOnStream(1, {&draft, 1}, 0) == PushResult::kOk);
+    watch.Add(1, &f.stream_a);
+    f.MakeReady(1);
+    SUBCASE("its socket hangs up") { daemon.Reset(-1); }
+    SUBCASE("it says that it has stopped") {
+      f.segment.page()->daemon.state.store(static_cast<uint32_t>(DaemonState::kStopped));
+    }
+    CHECK(channel.WaitCompletion({0, absl::Seconds(30)}));
+    CompletionView done;
+    REQUIRE(channel.Poll(&done));
+    CHECK(f.Released(1));
+    // It is gone for good, whatever is heard of its socket.
+    watch.Add(2, &f.stream_a);
+    f.MakeReady(2);
+    CHECK(Eventually([&] { return f.Released(2); }));
+    watch.Stop();
+  }
+
+  TEST_CASE("watch: the thread releases a stream that a living daemon lets wait") {
+    int ends[2];
+    REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
+    const UniqueFd daemon(ends[0]);
+    const UniqueFd engine(ends[1]);
+    WatchFixture f;
+    EngineChannel channel(&f.segment);
+    StreamWatch watch({&f.segment, Clock::Real(), 1'000'000, engine.get()});
+    REQUIRE(watch.Start().ok());
+    EngineDraft draft;
+    draft.discard = true;
+    REQUIRE(channel.SubmitOnStream(1, {&draft, 1}, 0) == PushResult::kOk);
+    watch.Add(1, &f.stream_a);
+    f.MakeReady(1);
+    CHECK(channel.WaitCompletion({0, absl::Seconds(30)}));
+    CHECK(IsAborted(f.Words(1), 1));
+  }
+}
+
+}  // namespace
+}  // namespace specd

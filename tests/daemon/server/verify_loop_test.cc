@@ -1,0 +1,208 @@
+#include "daemon/server/verify_loop.h"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "tests/daemon/session/hooked_session.h"
+
+namespace specd {
+namespace {
+
+VerifyLoop::Options Quiet() {
+  return {0, [](std::string_view) {}, [](Session&, ChannelFault) {}};
+}
+
+// Rounds until no more events fit: the last one waits in the ring, with its answer in the script.
+void FillEvents(SessionFixture* f) {
+  const SequenceHandle s = f->Open("r", 1'000'000);
+  CompletionView done;
+  do {
+    f->engine->Poll(&done);
+    f->backend->script = {Confirm(0, {1})};
+    REQUIRE(f->Submit({s}) == PushResult::kOk);
+  } while (f->session->Step());
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("every session with work gets one round per step") {
+    SessionFixture a;
+    SessionFixture b;
+    SessionList list;
+    list.Add(a.session);
+    list.Add(b.session);
+    VerifyLoop loop(&list, Quiet());
+    const SequenceHandle sa = a.Open("a");
+    const SequenceHandle sb = b.Open("b");
+    a.backend->script = {Confirm(0, {1}), Confirm(0, {1})};
+    b.backend->script = {Confirm(0, {2})};
+    a.Submit({sa});
+    a.Submit({sa});
+    b.Submit({sb});
+    CHECK(loop.Step());
+    CHECK(a.backend->seen.size() == 1);
+    CHECK(b.backend->seen.size() == 1);
+    CHECK(loop.Step());
+    CHECK(a.backend->seen.size() == 2);
+    CHECK_FALSE(loop.Step());
+  }
+
+  TEST_CASE(
+      "a running loop wakes for a submission, and Stop answers what was submitted before it") {
+    SessionFixture f;
+    SessionList list;
+    VerifyLoop loop(&list, Quiet());
+    // Written before the thread is made: the two mappings of the segment order everything else, but
+    // not in the eyes of ThreadSanitizer, to which they are different memory.
+    f.backend->script.assign(50, Confirm(0, {1}));
+    std::thread thread([&] { loop.Run(); });
+    list.Add(f.session);
+    loop.Wake();
+    const SequenceHandle s = f.Open("r");
+    for (int round = 0; round < 50; ++round) {
+      REQUIRE(f.Submit({s}) == PushResult::kOk);
+      CompletionView done;
+      while (!f.engine->Poll(&done)) f.engine->WaitCompletion({0, absl::InfiniteDuration()});
+      CHECK(done.results[0].total_kept == static_cast<uint32_t>(round) + 1);
+      f.Events();
+    }
+    loop.Stop();
+    thread.join();
+    f.backend->script = {Confirm(0, {1})};
+    f.Submit({s});
+    VerifyLoop second(&list, Quiet());
+    second.Stop();
+    second.Run();
+    CompletionView done;
+    CHECK(f.engine->Poll(&done));
+  }
+
+  TEST_CASE("an engine that breaks its ring is closed, reported once, and disturbs nobody") {
+    SessionFixture bad;
+    SessionFixture good;
+    SessionList list;
+    list.Add(bad.session);
+    list.Add(good.session);
+    int faults = 0;
+    VerifyLoop loop(&list, {0, [](std::string_view) {},
+                            [&](Session& session, ChannelFault fault) {
+                              CHECK(&session == bad.session.get());
+                              CHECK(fault == ChannelFault::kSequence);
+                              ++faults;
+                            }});
+    bad.Open("bad");
+    const SequenceHandle s = good.Open("good");
+    bad.segment->submission_slots()[0].sequence.store(99);
+    good.backend->script = {Confirm(0, {1})};
+    good.Submit({s});
+    CHECK(loop.Step());
+    CHECK_FALSE(loop.Step());
+    CHECK(faults == 1);
+    CHECK(good.backend->seen.size() == 1);
+    CHECK(bad.engine->daemon_state() == DaemonState::kStopped);
+  }
+
+  TEST_CASE("a device fault is reported once") {
+    SessionFixture f;
+    SessionList list;
+    list.Add(f.session);
+    std::vector<std::string> failures;
+    VerifyLoop loop(&list, {0, [&](std::string_view why) { failures.emplace_back(why); },
+                            [](Session&, ChannelFault) {}});
+    const SequenceHandle s = f.Open("r");
+    f.backend->next_status = absl::InternalError("sticky");
+    f.Submit({s});
+    f.Submit({s});
+    loop.Step();
+    loop.Step();
+    CHECK(failures == std::vector<std::string>{"sticky"});
+  }
+
+  TEST_CASE("after Stop a round that waits for the publisher is answered once there is room") {
+    SessionFixture full;
+    SessionFixture broken;
+    SessionList list;
+    list.Add(full.session);
+    list.Add(broken.session);
+    FillEvents(&full);
+    // Its fault is reported at the end of the first look, when the full session was refused: then
+    // the publisher makes room.
+    broken.segment->submission_slots()[0].sequence.store(99);
+    VerifyLoop loop(&list,
+                    {0, [](std::string_view) {}, [&](Session&, ChannelFault) { full.Events(); }});
+    loop.Stop();
+    loop.Run();
+    CompletionView done;
+    CHECK(full.engine->Poll(&done));
+  }
+
+  TEST_CASE("once nothing is blocked any more the loop sleeps on the engines' bells again") {
+    SessionFixture f;
+    SessionList list;
+    list.Add(f.session);
+    FillEvents(&f);
+    VerifyLoop loop(&list, Quiet());
+    CHECK_FALSE(loop.Step());
+    f.Events();
+    std::thread thread([&] { loop.Run(); });
+    // 30 s only bound how long a broken loop takes to fail.
+    const absl::Time deadline = absl::Now() + absl::Seconds(30);
+    const std::atomic<uint32_t>& sleepers = f.segment->page()->submission_bell.waiters;
+    while (sleepers.load() == 0 && absl::Now() < deadline) std::this_thread::yield();
+    CHECK(sleepers.load() == 1);
+    loop.Stop();
+    thread.join();
+    CompletionView done;
+    CHECK(f.engine->Poll(&done));
+  }
+
+  TEST_CASE("an engine that submits for ever does not keep Run from returning after Stop") {
+    constexpr int kForEver = 10'000;
+    HookedSession f;
+    SessionList list;
+    list.Add(f.session);
+    const SequenceHandle s = f.Open("r", 1'000'000);
+    int rounds = 0;
+    f.hooked->hook = [&](const RoundBatch&) {
+      f.backend->script = {Confirm(0, {1})};
+      CompletionView done;
+      f.engine->Poll(&done);
+      if (++rounds < kForEver) CHECK(f.Submit({s}) == PushResult::kOk);
+    };
+    f.Submit({s});
+    VerifyLoop loop(&list, Quiet());
+    loop.Stop();
+    loop.Run();
+    CHECK(rounds > 0);
+    CHECK(rounds < kForEver);
+  }
+
+  TEST_CASE("after Stop the deepest ring is answered to its last round") {
+    HookedSession f(SessionLimits::kRingDepthMax);
+    SessionList list;
+    list.Add(f.session);
+    const SequenceHandle s = f.Open("r");
+    f.hooked->hook = [&](const RoundBatch&) { f.backend->script = {Confirm(0, {1})}; };
+    for (uint64_t i = 0; i < SessionLimits::kRingDepthMax; ++i) {
+      REQUIRE(f.Submit({s}, i) == PushResult::kOk);
+    }
+    REQUIRE(f.Submit({s}) == PushResult::kFull);
+    VerifyLoop loop(&list, Quiet());
+    loop.Stop();
+    loop.Run();
+    CompletionView done;
+    for (uint64_t i = 0; i < SessionLimits::kRingDepthMax; ++i) {
+      REQUIRE(f.engine->Poll(&done));
+      CHECK(done.round_id == i);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace specd

@@ -1,0 +1,68 @@
+#include "daemon/session/model_profile.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+namespace specd {
+namespace {
+
+bool Says(const absl::Status& status, const std::string& part) {
+  return std::string(status.message()).find(part) != std::string::npos;
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("EOS tokens are looked up among the tokenizer's added tokens") {
+    ModelProfileOptions options;
+    options.tokenizer_path = SPECD_TOKENIZER;
+    options.eos_tokens = {"<|endoftext|>"};
+    const auto profile = LoadModelProfile(options);
+    REQUIRE(profile.ok());
+    REQUIRE(profile->eos_token_ids.size() == 1);
+    CHECK(profile->vocabulary->Bytes(profile->eos_token_ids[0]) == "<|endoftext|>");
+    options.eos_tokens = {"<|no such token|>"};
+    CHECK(Says(LoadModelProfile(options).status(), "<|no such token|>"));
+    options.tokenizer_path = "";
+    CHECK(Says(LoadModelProfile(options).status(), "--tokenizer"));
+  }
+
+  TEST_CASE("a vocabulary that does not fit is refused with both numbers") {
+    ModelProfileOptions options;
+    options.tokenizer_path = SPECD_TOKENIZER;
+    const auto profile = LoadModelProfile(options);
+    REQUIRE(profile.ok());
+    const auto ids = static_cast<uint32_t>(profile->vocabulary->size());
+    CHECK(CheckVocabSize(*profile, ids).ok());
+    CHECK(CheckVocabSize(*profile, ids + 1023).ok());
+    CHECK(Says(CheckVocabSize(*profile, ids - 1), std::to_string(ids - 1)));
+    CHECK(Says(CheckVocabSize(*profile, ids + 1024), std::to_string(ids)));
+    CHECK(Says(CheckVocabSize(*profile, 32000), "--vocab_size"));
+  }
+
+  TEST_CASE("a stated width must be met exactly and hold the tokenizer") {
+    ModelProfileOptions options;
+    options.vocab_size = 32000;
+    const auto ids_only = LoadModelProfile(options);
+    REQUIRE(ids_only.ok());
+    CHECK(CheckVocabSize(*ids_only, 32000).ok());
+    CHECK(Says(CheckVocabSize(*ids_only, 31999), "32000"));
+    options.tokenizer_path = SPECD_TOKENIZER;
+    options.vocab_size = 100;
+    CHECK(Says(LoadModelProfile(options).status(), "vocab_size = 100"));
+    options.vocab_size = -1;
+    CHECK(Says(LoadModelProfile(options).status(), "0 .. 1048576"));
+    options.vocab_size = 0;
+    options.tokenizer_path = "/nonexistent/tokenizer.json";
+    CHECK(Says(LoadModelProfile(options).status(), "/nonexistent/tokenizer.json"));
+  }
+
+  TEST_CASE("without a tokenizer any width is served") {
+    const auto profile = LoadModelProfile({});
+    REQUIRE(profile.ok());
+    CHECK(CheckVocabSize(*profile, 1).ok());
+    CHECK(CheckVocabSize(*profile, 262144).ok());
+  }
+}
+
+}  // namespace
+}  // namespace specd

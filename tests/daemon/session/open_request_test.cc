@@ -1,0 +1,312 @@
+// specd_params to SequenceParams, through the message and its file: every field arrives, and what
+// the form of a message allows to be wrong is refused by name.
+#include "daemon/session/open_request.h"
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "daemon/client/open_message.h"
+#include "ipc/base/error.h"
+
+namespace specd {
+namespace {
+
+using Ids = std::vector<TokenId>;
+
+specd_ids View(const Ids& ids) { return {ids.data(), ids.size()}; }
+
+absl::StatusOr<OpenRequest> Read(const specd_params& params) {
+  absl::StatusOr<OpenMessage> message = MakeOpenMessage("r", params);
+  if (!message.ok()) return message.status();
+  return ReadOpenRequest(message->request, message->lists);
+}
+
+specd_params Defaults() {
+  specd_params params;
+  specd_params_init(&params);
+  return params;
+}
+
+std::string FieldOf(const specd_params& params) { return ErrorFieldOf(Read(params).status()); }
+
+// A file of so many ids, the first 0.
+UniqueFd MakeFile(size_t num_ids) {
+  UniqueFd fd(memfd_create("ids", MFD_CLOEXEC));
+  Ids ids(num_ids);
+  std::iota(ids.begin(), ids.end(), 0);
+  const size_t size_bytes = num_ids * sizeof(TokenId);
+  REQUIRE(write(fd.get(), ids.data(), size_bytes) == static_cast<ssize_t>(size_bytes));
+  return fd;
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("opening: the defaults of specd_params are those of SequenceParams") {
+    const absl::StatusOr<OpenRequest> open = Read(Defaults());
+    REQUIRE(open.ok());
+    const SequenceParams wanted;
+    const SequenceParams& params = open->params;
+    CHECK(params.verify == wanted.verify);
+    CHECK(params.n == wanted.n);
+    CHECK(params.has_seed == wanted.has_seed);
+    CHECK(params.temperature == wanted.temperature);
+    CHECK(params.top_p == wanted.top_p);
+    CHECK(params.top_k == wanted.top_k);
+    CHECK(params.min_p == wanted.min_p);
+    CHECK(params.filter_order == wanted.filter_order);
+    CHECK(params.frequency_penalty == wanted.frequency_penalty);
+    CHECK(params.presence_penalty == wanted.presence_penalty);
+    CHECK(params.repetition_penalty == wanted.repetition_penalty);
+    CHECK(params.thinking.budget == wanted.thinking.budget);
+    CHECK(params.thinking.start_id == wanted.thinking.start_id);
+    CHECK(params.thinking.newline_id == wanted.thinking.newline_id);
+    CHECK(params.max_tokens == wanted.max_tokens);
+    CHECK(params.min_tokens == wanted.min_tokens);
+    CHECK(params.logprobs == wanted.logprobs);
+    CHECK(params.logprobs_mode == wanted.logprobs_mode);
+    CHECK(params.draft.temperature == wanted.draft.temperature);
+    CHECK(params.draft.top_p == wanted.draft.top_p);
+    CHECK(params.draft.top_k == wanted.draft.top_k);
+    CHECK(params.draft.min_p == wanted.draft.min_p);
+    CHECK(params.draft.edits == wanted.draft.edits);
+    CHECK(params.skip_special_tokens == wanted.skip_special_tokens);
+    CHECK(params.allowed_token_ids.empty());
+    CHECK(open->prompt.empty());
+    CHECK(open->outputs.empty());
+  }
+
+  TEST_CASE("opening: every number arrives in its own place") {
+    specd_params params = Defaults();
+    params.verify = SPECD_VERIFY_BLOCK;
+    params.n = 3;
+    params.has_seed = 1;
+    params.seed = 1234567890123;
+    params.temperature = 0.7;
+    params.top_p = 0.9;
+    params.min_p = 0.05;
+    params.top_k = 40;
+    params.filter_order = SPECD_FILTERS_JOINT;
+    params.frequency_penalty = 0.1;
+    params.presence_penalty = 0.2;
+    params.repetition_penalty = 1.3;
+    params.no_repeat_ngram_size = 4;
+    params.no_repeat_ngram_window = 64;
+    params.max_tokens = 77;
+    params.min_tokens = 7;
+    params.ignore_eos = 1;
+    params.logprobs = 5;
+    params.logprobs_mode = SPECD_PROCESSED_LOGIT;
+    params.draft_temperature = 0.6;
+    params.draft_top_p = 0.8;
+    params.draft_min_p = 0.01;
+    params.draft_top_k = 20;
+    params.draft_filter_order = SPECD_FILTERS_JOINT;
+    params.draft_edits = 1;
+    params.include_stop = 1;
+    params.skip_special_tokens = 0;
+    const absl::StatusOr<OpenRequest> open = Read(params);
+    REQUIRE(open.ok());
+    const SequenceParams& read = open->params;
+    CHECK(read.verify == VerifyMethod::kBlock);
+    CHECK(read.n == 3);
+    CHECK(read.has_seed);
+    CHECK(read.seed == 1234567890123);
+    CHECK(read.temperature == 0.7);
+    CHECK(read.top_p == 0.9);
+    CHECK(read.min_p == 0.05);
+    CHECK(read.top_k == 40);
+    CHECK(read.filter_order == FilterOrder::kJoint);
+    CHECK(read.frequency_penalty == 0.1);
+    CHECK(read.presence_penalty == 0.2);
+    CHECK(read.repetition_penalty == 1.3);
+    CHECK(read.no_repeat_ngram_size == 4);
+    CHECK(read.no_repeat_ngram_window == 64);
+    CHECK(read.max_tokens == 77);
+    CHECK(read.min_tokens == 7);
+    CHECK(read.ignore_eos);
+    CHECK(read.logprobs == 5);
+    CHECK(read.logprobs_mode == ScoreMode::kProcessedLogit);
+    CHECK(read.draft.temperature == 0.6);
+    CHECK(read.draft.top_p == 0.8);
+    CHECK(read.draft.min_p == 0.01);
+    CHECK(read.draft.top_k == 20);
+    CHECK(read.draft.filter_order == FilterOrder::kJoint);
+    CHECK(read.draft.edits);
+    CHECK(read.include_stop);
+    CHECK_FALSE(read.skip_special_tokens);
+  }
+
+  TEST_CASE("opening: every list arrives in its own place, whole and in order") {
+    const Ids bias = {1, 2};
+    const float biases[] = {0.5f, -100.0f};
+    const Ids allowed = {3, 4, 5};
+    const Ids disallowed = {6};
+    const Ids bad = {7, 8, 9};
+    const Ids lengths = {1, 2};
+    const Ids whitelist = {10, 11};
+    const Ids ends = {12, 13};
+    const Ids stops = {14};
+    const Ids scored = {15, 16};
+    const Ids outputs = {17, 18, 19};
+    Ids prompt(131072);  // a long context: far more than a message holds
+    std::iota(prompt.begin(), prompt.end(), 100000);
+    const char* strings[] = {"x", "\xc3\xa4"};
+    const specd_processor processors[] = {{"first", nullptr}, {"second", "a=1, b=-2.5e1"}};
+    specd_params params = Defaults();
+    params.logit_bias_ids = View(bias);
+    params.logit_bias = {biases, 2};
+    params.allowed_token_ids = View(allowed);
+    params.disallowed_token_ids = View(disallowed);
+    params.bad_word_ids = View(bad);
+    params.bad_word_lengths = View(lengths);
+    params.no_repeat_ngram_whitelist = View(whitelist);
+    params.thinking_budget = 9;
+    params.thinking_start_id = 20;
+    params.thinking_newline_id = 21;
+    params.thinking_end_ids = View(ends);
+    params.stop_token_ids = View(stops);
+    params.logprob_token_ids = View(scored);
+    params.prompt_ids = View(prompt);
+    params.output_ids = View(outputs);
+    params.stop_strings = {strings, 2};
+    params.processors = processors;
+    params.num_processors = 2;
+    const absl::StatusOr<OpenRequest> open = Read(params);
+    REQUIRE(open.ok());
+    const SequenceParams& read = open->params;
+    REQUIRE(read.logit_bias.size() == 2);
+    CHECK(read.logit_bias[1].id == 2);
+    CHECK(read.logit_bias[1].bias == -100.0f);
+    CHECK(read.allowed_token_ids == allowed);
+    CHECK(read.disallowed_token_ids == disallowed);
+    CHECK(read.bad_words == std::vector<Ids>{{7}, {8, 9}});
+    CHECK(read.no_repeat_ngram_whitelist == whitelist);
+    CHECK(read.thinking.budget == 9);
+    CHECK(read.thinking.start_id == 20);
+    CHECK(read.thinking.newline_id == 21);
+    CHECK(read.thinking.end_ids == ends);
+    CHECK(read.stop_token_ids == stops);
+    CHECK(read.stop_strings == std::vector<std::string>{"x", "\xc3\xa4"});
+    CHECK(read.logprob_token_ids == scored);
+    CHECK(open->prompt == prompt);
+    CHECK(open->outputs == outputs);
+    REQUIRE(read.processors.size() == 2);
+    CHECK(read.processors[0].values.empty());
+    CHECK(read.processors[1].name == "second");
+    CHECK(read.processors[1].values ==
+          std::vector<std::pair<std::string, double>>{{"a", 1.0}, {"b", -25.0}});
+  }
+
+  TEST_CASE("opening: a preset stands for the ids of its model, and not beside others") {
+    specd_params params = Defaults();
+    params.thinking_budget = 5;
+    params.thinking_preset = "qwen3";
+    const absl::StatusOr<OpenRequest> open = Read(params);
+    REQUIRE(open.ok());
+    // CONTRACT, step 6: Qwen3 is 151667/151668/198.
+    CHECK(open->params.thinking.start_id == 151667);
+    CHECK(open->params.thinking.end_ids == Ids{151668});
+    CHECK(open->params.thinking.newline_id == 198);
+    CHECK(open->params.thinking.budget == 5);
+    params.thinking_newline_id = 7;
+    CHECK(FieldOf(params) == "thinking_preset");
+    params.thinking_newline_id = -1;
+    params.thinking_preset = "qwen4";
+    CHECK(FieldOf(params) == "thinking_preset");
+  }
+
+  TEST_CASE("opening: lists that do not fit each other are refused by name") {
+    const Ids ids = {1, 2, 3};
+    const float biases[] = {1, 2};
+    specd_params params = Defaults();
+    params.logit_bias_ids = View(ids);
+    params.logit_bias = {biases, 2};
+    CHECK(FieldOf(params) == "logit_bias");
+    for (const Ids& lengths : {Ids{}, Ids{2}, Ids{2, 2}, Ids{0, 3}, Ids{-1}, Ids{INT32_MAX}}) {
+      params = Defaults();
+      params.bad_word_ids = View(ids);
+      params.bad_word_lengths = View(lengths);
+      CHECK(FieldOf(params) == "bad_word_lengths");
+    }
+    for (const char* values : {"a", "a=", "=1", "a=1;b=2", "a=x", "a=1=2"}) {
+      const specd_processor processor = {"p", values};
+      params = Defaults();
+      params.processors = &processor;
+      params.num_processors = 1;
+      CAPTURE(values);
+      CHECK(FieldOf(params) == "processors");
+    }
+  }
+
+  TEST_CASE("opening: counts and pointers of the caller are checked before they are used") {
+    const auto field_of = [](auto change) {
+      specd_params params = Defaults();
+      change(&params);
+      return FieldOf(params);
+    };
+    CHECK(field_of([](specd_params* p) { p->stop_token_ids = {nullptr, 1}; }) == "stop_token_ids");
+    CHECK(field_of([](specd_params* p) { p->prompt_ids = {nullptr, 1}; }) == "prompt_ids");
+    CHECK(field_of([](specd_params* p) { p->logit_bias = {nullptr, 1}; }) == "logit_bias");
+    CHECK(field_of([](specd_params* p) { p->stop_strings = {nullptr, 1}; }) == "stop_strings");
+    CHECK(field_of([](specd_params* p) { p->num_processors = 1; }) == "processors");
+    static const TokenId some[1] = {};
+    // More than the list may hold: refused before anything is read.
+    CHECK(field_of([](specd_params* p) { p->stop_token_ids = {some, 65}; }) == "stop_token_ids");
+    CHECK(field_of([](specd_params* p) {
+            p->output_ids = {some, (1u << 20) + 1};
+          }) == "output_ids");
+    CHECK(field_of([](specd_params* p) {
+            p->allowed_token_ids = {some, UINT64_MAX};
+          }) == "allowed_token_ids");
+    CHECK(field_of([](specd_params* p) { p->bad_word_ids = {some, 1025}; }) == "bad_word_ids");
+    const specd_processor nameless = {nullptr, nullptr};
+    CHECK(field_of([&](specd_params* p) {
+            p->processors = &nameless;
+            p->num_processors = 1;
+          }) == "processors");
+    CHECK(field_of([](specd_params* p) { p->has_seed = 2; }) == "has_seed");
+    CHECK(field_of([](specd_params* p) { p->draft_edits = 2; }) == "draft_edits");
+  }
+
+  TEST_CASE("opening: the file of lists is there when it is announced, long enough, and a file") {
+    OpenSequenceRequest request;
+    request.num_prompt_ids = 3;
+    request.num_output_ids = 2;
+    CHECK(ErrorFieldOf(ReadOpenRequest(request, UniqueFd()).status()) == "num_fds");
+    CHECK(ErrorFieldOf(ReadOpenRequest(request, MakeFile(4)).status()) == "fd");
+    const absl::StatusOr<OpenRequest> open = ReadOpenRequest(request, MakeFile(6));
+    REQUIRE(open.ok());
+    CHECK(open->prompt == Ids{0, 1, 2});
+    CHECK(open->outputs == Ids{3, 4});
+    // A pipe would let the verifier's thread wait for its engine.
+    int ends[2];
+    REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
+    const UniqueFd reader(ends[0]);
+    const UniqueFd writer(ends[1]);
+    CHECK(ErrorFieldOf(ReadOpenRequest(request, reader).status()) == "fd");
+    // The bounds of PROTOCOL.md: 2^20 ids beside one message, and 2^22 of all samples.
+    request.num_prompt_ids = (1u << 20) - 2;
+    CHECK(ErrorFieldOf(ReadOpenRequest(request, MakeFile(1)).status()) == "fd");
+    request.num_prompt_ids += 1;
+    CHECK(ErrorFieldOf(ReadOpenRequest(request, MakeFile(1)).status()) == "num_prompt_ids");
+    request.num_prompt_ids = (1u << 16) - 2;
+    request.n = 64;
+    CHECK(ErrorFieldOf(ReadOpenRequest(request, MakeFile(1)).status()) == "fd");
+    request.num_prompt_ids += 1;
+    const absl::Status many = ReadOpenRequest(request, MakeFile(1)).status();
+    CHECK(ErrorFieldOf(many) == "n");
+    CHECK(many.message().find("fork") != absl::string_view::npos);
+    request.num_prompt_ids = UINT32_MAX;
+    request.num_output_ids = UINT32_MAX;
+    CHECK(ErrorFieldOf(ReadOpenRequest(request, MakeFile(1)).status()) == "num_prompt_ids");
+    CHECK(ErrorFieldOf(ReadOpenRequest(OpenSequenceRequest{}, MakeFile(1)).status()) == "num_fds");
+  }
+}
+
+}  // namespace
+}  // namespace specd

@@ -1,0 +1,155 @@
+// Ranks that join an attached engine's session, over the C interface: what is written to whom, when
+// a place is free again, and what ends with what.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/daemon/session/rank_host.h"
+
+namespace specd {
+namespace {
+
+using test::BoundRanks;
+using test::EmbeddedEngine;
+using test::EngineHost;
+using test::Join;
+using test::MemberPtr;
+using test::RankedHost;
+using test::RankMemory;
+using test::TokenOf;
+using test::WriteRows;
+
+using Written = std::vector<std::pair<size_t, int32_t>>;
+
+TEST_SUITE("unit") {
+  TEST_CASE("ranks: next tokens follow every round in the memory of each that is bound") {
+    RankedHost host;
+    EmbeddedEngine& engine = host.engine;
+    const std::string token = TokenOf(engine.engine);
+    CHECK(BoundRanks(engine.engine) == 0);
+    CHECK(TokenOf(engine.engine) == token);
+    MemberPtr one;
+    MemberPtr seven;
+    REQUIRE(Join(host.uri, token, 1, &one) == SPECD_OK);
+    REQUIRE(Join(host.uri, token, 7, &seven) == SPECD_OK);
+    CHECK(BoundRanks(engine.engine) == 0);
+    RankMemory first;
+    RankMemory second;
+    const specd_sequence a = engine.Open(engine.Params(), "a");
+    const specd_sequence b = engine.Open(engine.Params(), "b");
+    const size_t slot_a = specd_sequence_slot(a);
+    const size_t slot_b = specd_sequence_slot(b);
+    CHECK(engine.Sample(a, 0).tokens[0] == 1);
+    REQUIRE(first.BindTo(one) == SPECD_OK);
+    REQUIRE(second.BindTo(seven, 64, 10) == SPECD_OK);
+    CHECK(BoundRanks(engine.engine) == 0b10000010);
+    CHECK(first.Written().empty());  // nothing by binding
+    CHECK(engine.Sample(b, 2).tokens[0] == 3);
+    CHECK(first.Written() == Written{{slot_b, 3}});
+    CHECK(second.Written() == Written{{16 + slot_b, 3}});
+    const int32_t drafts[] = {1, 2, 7};
+    CHECK(engine.Round(ChainDraft(a, 3, drafts, engine.rows)).num_kept == 3);
+    CHECK(first.Written() == Written{{std::min(slot_a, slot_b), 3}, {std::max(slot_a, slot_b), 3}});
+    CHECK(engine.Sample(a, 3).tokens[0] == 4);
+    // Bound anew, the old memory is left alone.
+    RankMemory moved;
+    REQUIRE(moved.BindTo(one) == SPECD_OK);
+    first.Fill();
+    CHECK(engine.Sample(a, 1).tokens[0] == 2);
+    CHECK(first.Written().empty());
+    CHECK(moved.Written() == Written{{slot_a, 2}});
+    // One that leaves is written no more; the other is.
+    CHECK(specd_leave(one.release()) == SPECD_OK);
+    CHECK(BoundRanks(engine.engine) == 0b10000000);
+    moved.Fill();
+    second.Fill();
+    CHECK(engine.Sample(b, 0).tokens[0] == 1);
+    CHECK(moved.Written().empty());
+    CHECK(second.Written() == Written{{16 + slot_b, 1}});
+  }
+
+  TEST_CASE("ranks: a place is free again when its process has gone, and is the engine's to bind") {
+    RankedHost host;
+    EmbeddedEngine& engine = host.engine;
+    const std::string token = TokenOf(engine.engine);
+    const specd_sequence sequence = engine.Open(engine.Params());
+    for (int time = 0; time < 3; ++time) {
+      MemberPtr member;
+      MemberPtr other;
+      REQUIRE(Join(host.uri, token, 2, &member) == SPECD_OK);
+      CHECK(Join(host.uri, token, 2, &other) == SPECD_ERROR_STATE);
+      CHECK(EmbeddedEngine::LastErrorHas("rank = 2 of session"));
+      CHECK(engine.Bind(SPECD_NEXT_TOKEN + 2, 1) == SPECD_ERROR_STATE);
+      CHECK(EmbeddedEngine::LastErrorHas("role = 6 is that of rank 2"));
+      RankMemory memory;
+      REQUIRE(memory.BindTo(member) == SPECD_OK);
+      CHECK(engine.Sample(sequence, 3).tokens[0] == 4);
+      CHECK(memory.Written() == Written{{specd_sequence_slot(sequence), 4}});
+    }
+    // The engine binds the role itself, and so the place is taken.
+    CHECK(engine.Bind(SPECD_NEXT_TOKEN + 2, 1) == SPECD_OK);
+    CHECK(BoundRanks(engine.engine) == 0b100);
+    MemberPtr late;
+    CHECK(Join(host.uri, token, 2, &late) == SPECD_ERROR_STATE);
+    CHECK(EmbeddedEngine::LastErrorHas("SPECD_NEXT_TOKEN + 2"));
+    CHECK(Join(host.uri, token, 3, &late) == SPECD_OK);
+  }
+
+  TEST_CASE("ranks: two engines of one daemon have ranks of their own") {
+    const EngineHost host;
+    EmbeddedEngine first(host.uri);
+    EmbeddedEngine second(host.uri);
+    WriteRows(first);
+    WriteRows(second);
+    const std::string tokens[] = {TokenOf(first.engine), TokenOf(second.engine)};
+    CHECK(tokens[0].substr(tokens[0].find('-')) != tokens[1].substr(tokens[1].find('-')));
+    MemberPtr members[2];
+    RankMemory memory[2];
+    for (int i = 0; i < 2; ++i) {
+      REQUIRE(Join(host.uri, tokens[i], 1, &members[i]) == SPECD_OK);
+      REQUIRE(memory[i].BindTo(members[i]) == SPECD_OK);
+    }
+    const specd_sequence a = first.Open(first.Params(), "a");
+    CHECK(first.Sample(a, 2).tokens[0] == 3);
+    CHECK(memory[0].Written() == Written{{specd_sequence_slot(a), 3}});
+    CHECK(memory[1].Written().empty());
+    const specd_sequence b = second.Open(second.Params(), "b");
+    CHECK(second.Sample(b, 1).tokens[0] == 2);
+    CHECK(memory[0].Written() == Written{{specd_sequence_slot(a), 3}});
+    CHECK(memory[1].Written() == Written{{specd_sequence_slot(b), 2}});
+  }
+
+  TEST_CASE("ranks: the end of the session is told at the next call, and its token opens nothing") {
+    const EngineHost host;
+    MemberPtr member;
+    MemberPtr late;
+    RankMemory memory;
+    std::string token;
+    {
+      EmbeddedEngine engine(host.uri);
+      token = TokenOf(engine.engine);
+      REQUIRE(Join(host.uri, token, 1, &member) == SPECD_OK);
+      REQUIRE(memory.BindTo(member) == SPECD_OK);
+      CHECK(specd_member_check(member.get()) == SPECD_OK);
+    }
+    // The hang-up is noticed by the control thread; a test that waits in vain hangs.
+    while (specd_member_check(member.get()) == SPECD_OK) std::this_thread::yield();
+    CHECK(specd_member_check(member.get()) == SPECD_ERROR_DISCONNECTED);
+    CHECK(EmbeddedEngine::LastErrorHas("has ended"));
+    CHECK(memory.BindTo(member) == SPECD_ERROR_DISCONNECTED);
+    CHECK(EmbeddedEngine::LastErrorHas("token"));
+    CHECK(specd_leave(member.release()) == SPECD_OK);
+    CHECK(Join(host.uri, token, 1, &late) == SPECD_ERROR_NOT_FOUND);
+    CHECK(EmbeddedEngine::LastErrorHas("token is of session 1, which is not here"));
+    const EmbeddedEngine next(host.uri);
+    CHECK(Join(host.uri, token, 1, &late) == SPECD_ERROR_NOT_FOUND);
+    CHECK(Join(host.uri, TokenOf(next.engine), 1, &late) == SPECD_OK);
+  }
+}
+
+}  // namespace
+}  // namespace specd

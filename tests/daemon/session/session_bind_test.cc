@@ -1,0 +1,99 @@
+// Which rows a round is judged by: what Bind does with the regions and roles it is given.
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "ipc/base/error.h"
+#include "ipc/include/specd/specd.h"
+#include "tests/daemon/session/hooked_session.h"
+
+namespace specd {
+namespace {
+
+constexpr uint64_t kRegionBytes = 4096;
+constexpr uint64_t kRowBytes = 8 * sizeof(float);  // the fixture's vocabulary has 8 tokens
+
+UniqueFd MakeRows() {
+  UniqueFd fd(memfd_create("rows", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  REQUIRE(ftruncate(fd.get(), kRegionBytes) == 0);
+  REQUIRE(fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK) == 0);
+  return fd;
+}
+
+struct Fixture : HookedSession {
+  Fixture() {
+    auto region = session->RegisterRegion(MakeRows(), kRegionBytes);
+    REQUIRE(region.ok());
+    id = *region;
+    hooked->hook = [this](const RoundBatch& batch) { batches.push_back(batch); };
+  }
+
+  absl::Status Bind(TensorRole role, uint64_t first_row, uint64_t num_rows) {
+    return session->Bind(role, id, {SPECD_FLOAT32, first_row * kRowBytes, num_rows, 0});
+  }
+
+  // The status of a round with one drafted token that was drawn from `draft_row`.
+  uint32_t Round(SequenceHandle sequence, uint32_t target_row, uint32_t draft_row) {
+    const TokenId token = 1;
+    const DraftKind kind = DraftKind::kSampled;
+    const uint32_t target_rows[] = {target_row, target_row};
+    const EngineDraft draft = {
+        sequence, {1, &token, &kind, target_rows, &draft_row}, nullptr, false};
+    backend->script = {Confirm(0, {1})};
+    REQUIRE(engine->Submit(1, {&draft, 1}, 0) == PushResult::kOk);
+    REQUIRE(session->Step());
+    CompletionView done;
+    REQUIRE(engine->Poll(&done));
+    return done.results[0].status;
+  }
+
+  uint32_t id = 0;
+  std::vector<RoundBatch> batches;
+};
+
+TEST_SUITE("unit") {
+  TEST_CASE("each role has rows of its own, and a limit of its own") {
+    Fixture f;
+    REQUIRE(f.Bind(TensorRole::kTargetRows, 0, 4).ok());
+    REQUIRE(f.Bind(TensorRole::kDraftRows, 10, 2).ok());
+    const SequenceHandle s = f.Open("r");
+    CHECK(f.Round(s, 3, 1) == SPECD_STATUS_OK);
+    REQUIRE(f.batches.size() == 1);
+    const TensorView& target = f.batches[0].target;
+    const TensorView& draft = f.batches[0].draft;
+    CHECK(target.num_rows == 4);
+    CHECK(draft.num_rows == 2);
+    CHECK(static_cast<const char*>(draft.data) - static_cast<const char*>(target.data) ==
+          10 * static_cast<int64_t>(kRowBytes));
+    CHECK(f.Round(s, 4, 1) == SPECD_STATUS_INVALID);
+    CHECK(f.Round(s, 3, 2) == SPECD_STATUS_INVALID);
+
+    // And the other way round: more draft rows than target rows.
+    REQUIRE(f.Bind(TensorRole::kDraftRows, 10, 6).ok());
+    CHECK(f.Round(s, 3, 5) == SPECD_STATUS_OK);
+    CHECK(f.Round(s, 4, 5) == SPECD_STATUS_INVALID);
+    CHECK(f.batches.size() == 2);
+  }
+
+  TEST_CASE("without draft rows no sampled token can be judged") {
+    Fixture f;
+    REQUIRE(f.Bind(TensorRole::kTargetRows, 0, 4).ok());
+    CHECK(f.Round(f.Open("r"), 0, 0) == SPECD_STATUS_INVALID);
+  }
+
+  TEST_CASE("region numbers begin with 1 and end with the last one registered") {
+    Fixture f;
+    const TensorSpec spec = {SPECD_FLOAT32, 0, 1, 0};
+    CHECK(f.id == 2);  // the fixture has rows of its own
+    CHECK(f.session->Bind(TensorRole::kTargetRows, 1, spec).ok());
+    for (const uint32_t wrong : {0u, 3u}) {
+      const absl::Status status = f.session->Bind(TensorRole::kTargetRows, wrong, spec);
+      CHECK(ErrorCodeOf(status) == SPECD_ERROR_NOT_FOUND);
+      CHECK(ErrorFieldOf(status) == "region");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace specd

@@ -1,0 +1,209 @@
+// How a stream ends: by its own rules, by the text side, with its session or on a bad row; what the
+// engine reads of it and what the text side hears.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "daemon/session/session.h"
+#include "ipc/base/error.h"
+#include "ipc/include/specd/specd.h"
+#include "tests/support/session_fixture.h"
+
+namespace specd {
+namespace {
+
+TEST_SUITE("unit") {
+  TEST_CASE("an end follows its last tokens, once, and the state word agrees") {
+    SessionFixture f;
+    const SequenceHandle s = f.Open("r", 2);
+    f.backend->script = {Confirm(2, {1, 2, 5})};
+    f.Submit({s});
+    f.session->Step();
+    f.Submit({s});
+    f.session->Step();
+    CompletionView done;
+    REQUIRE(f.engine->Poll(&done));
+    CHECK(done.results[0].finish_reason == SPECD_FINISH_LENGTH);
+    REQUIRE(f.engine->Poll(&done));
+    CHECK(done.results[0].status == SPECD_STATUS_FINISHED);
+    const std::vector<StreamEvent> events = f.Events();
+    REQUIRE(events.size() == 3);
+    CHECK(events[1].num_tokens == 2);
+    CHECK(events[2].kind == StreamEventKind::kEnd);
+    CHECK(events[2].token_offset == 2);
+    CHECK(events[2].finish_reason == FinishReason::kLength);
+    const SequenceState state = f.engine->ReadState(SlotOf(s));
+    CHECK(IsStateOf(state, s));
+    CHECK(state.finish_reason == SPECD_FINISH_LENGTH);
+    CHECK(state.kept_tokens == 2);
+  }
+
+  TEST_CASE("a stop string reported by the text side stops the engine") {
+    SessionFixture f;
+    const SequenceHandle s = f.Open("r");
+    f.backend->script = {Confirm(2, {1, 2, 5})};
+    f.Submit({s});
+    f.session->Step();
+    f.session->FinishFromText(s, FinishReason::kStop, 2);
+    CHECK(f.engine->ReadState(SlotOf(s)).finish_reason == SPECD_FINISH_STOP);
+    CHECK(f.engine->ReadState(SlotOf(s)).kept_tokens == 2);
+    f.Submit({s});
+    f.session->Step();
+    CompletionView done;
+    f.engine->Poll(&done);
+    REQUIRE(f.engine->Poll(&done));
+    CHECK(done.results[0].status == SPECD_STATUS_FINISHED);
+    CHECK(done.results[0].total_kept == 2);
+    const std::vector<StreamEvent> events = f.Events();
+    REQUIRE(events.size() == 3);
+    CHECK(events[2].kind == StreamEventKind::kEnd);
+    CHECK(events[2].finish_reason == FinishReason::kStop);
+    CHECK(events[2].token_offset == 2);
+  }
+
+  TEST_CASE("a stop string that moves a provisional end makes no second end") {
+    SessionFixture f;
+    const SequenceHandle s = f.Open("r", 3);
+    f.backend->script = {Confirm(2, {1, 2, 5})};
+    f.Submit({s});
+    f.session->Step();
+    f.session->FinishFromText(s, FinishReason::kStop, 2);
+    CHECK(f.engine->ReadState(SlotOf(s)).kept_tokens == 2);
+    int ends = 0;
+    for (const StreamEvent& event : f.Events()) ends += event.kind == StreamEventKind::kEnd ? 1 : 0;
+    CHECK(ends == 1);
+  }
+
+  TEST_CASE("the sum of logprobs: in completions, in the state of either end, in the events") {
+    SessionFixture f;
+    SequenceParams params;
+    params.max_tokens = 3;
+    params.logprobs = 0;
+    const SequenceHandle s = f.session->OpenSequences("r", params)->front().handle;
+    ScriptedOutcome scripted = Confirm(2, {1, 2, 5});
+    scripted.scores = {{{1, -0.1f, 1}}, {{2, -1e9f, 1}}, {{5, -0.3f, 1}}};
+    f.backend->script = {scripted};
+    const double all = static_cast<double>(-0.1f) + -1e9 + static_cast<double>(-0.3f);
+    f.Submit({s});
+    f.session->Step();
+    CompletionView done;
+    REQUIRE(f.engine->Poll(&done));
+    CHECK(done.results[0].cumulative_logprob == all);
+    const SequenceState first = f.engine->ReadState(SlotOf(s));
+    CHECK(f.engine->ReadLogprob(SlotOf(s), first) == all);
+    const std::vector<StreamEvent> events = f.Events();
+    REQUIRE(events.size() == 3);
+    CHECK(events[0].cumulative_logprob == 0);
+    REQUIRE(events[1].num_logprobs == 3);
+    CHECK(events[1].logprobs[2] == -0.3f);
+    CHECK(events[2].cumulative_logprob == all);
+
+    f.session->FinishFromText(s, FinishReason::kStop, 1);
+    f.Submit({s});  // answered FINISHED, and written once more
+    f.session->Step();
+    REQUIRE(f.engine->Poll(&done));
+    CHECK(done.results[0].cumulative_logprob == static_cast<double>(-0.1f));
+    CHECK(f.engine->ReadLogprob(SlotOf(s), f.engine->ReadState(SlotOf(s))) ==
+          static_cast<double>(-0.1f));
+    // Whoever has read the first end's word still finds that end's sum.
+    CHECK(f.engine->ReadLogprob(SlotOf(s), first) == all);
+  }
+
+  TEST_CASE("without logprobs no event has any") {
+    SessionFixture f;
+    const SequenceHandle s = f.Open("r", 1);
+    f.backend->script = {Confirm(0, {1})};
+    f.Submit({s});
+    f.session->Step();
+    for (const StreamEvent& event : f.Events()) {
+      CHECK(event.num_logprobs == 0);
+      CHECK(std::isnan(event.cumulative_logprob));
+    }
+  }
+
+  TEST_CASE("EndAll ends every open stream exactly once and frees its name") {
+    SessionFixture f;
+    const SequenceHandle a = f.Open("a", 1);
+    f.Open("b");
+    f.backend->script = {Confirm(0, {1})};
+    f.Submit({a});
+    f.session->Step();
+    CHECK(f.session->EndAll());
+    CHECK_FALSE(f.session->EndAll());
+    CHECK_FALSE(f.session->Drained());
+    int ends = 0;
+    for (const StreamEvent& event : f.Events()) ends += event.kind == StreamEventKind::kEnd ? 1 : 0;
+    CHECK(ends == 2);
+    CHECK(f.session->Drained());
+    CHECK(f.names.Claim("a"));
+    CHECK(f.names.Claim("b"));
+    CHECK(f.engine->daemon_state() == DaemonState::kStopped);
+    f.Submit({a});
+    CHECK_FALSE(f.session->Step());
+  }
+
+  TEST_CASE("a session that has ended takes no more calls") {
+    SessionFixture f;
+    const SequenceHandle s = f.Open("r");
+    f.session->EndAll();
+    CHECK(f.names.Claim("r"));  // somebody else has the name now
+    CHECK(ErrorCodeOf(f.session->CloseSequence(s)) == SPECD_ERROR_SHUTDOWN);
+    CHECK(ErrorCodeOf(f.session->AbortSequence(s)) == SPECD_ERROR_SHUTDOWN);
+    CHECK(ErrorCodeOf(f.session->OpenSequences("x", SequenceParams{}).status()) ==
+          SPECD_ERROR_SHUTDOWN);
+    CHECK_FALSE(f.names.Claim("r"));  // and keeps it
+    f.session->FinishFromText(s, FinishReason::kStop, 0);
+    CHECK(f.engine->ReadState(SlotOf(s)).finish_reason == SPECD_FINISH_ABORT);
+  }
+
+  TEST_CASE("a closed running sequence ends once, as aborted, and its handle is nobody's") {
+    SessionFixture f;
+    const SequenceHandle s = f.Open("r");
+    f.backend->script = {Confirm(0, {1})};
+    f.Submit({s});
+    f.session->Step();
+    REQUIRE(f.session->CloseSequence(s).ok());
+    const std::vector<StreamEvent> events = f.Events();
+    REQUIRE(events.size() == 3);
+    CHECK(events[2].kind == StreamEventKind::kEnd);
+    CHECK(events[2].finish_reason == FinishReason::kAbort);
+    CHECK(events[2].token_offset == 1);
+    CHECK_FALSE(IsStateOf(f.engine->ReadState(SlotOf(s)), s));
+  }
+
+  TEST_CASE("a row without a distribution: the tokens before it are published, then the end") {
+    SessionFixture f;
+    const SequenceHandle s = f.Open("r");
+    ScriptedOutcome broken = Confirm(1, {1});
+    broken.outcome.status = OutcomeStatus::kBadTargetRow;
+    f.backend->script = {broken};
+    f.Submit({s});
+    f.session->Step();
+    const std::vector<StreamEvent> events = f.Events();
+    REQUIRE(events.size() == 3);
+    CHECK(events[1].num_tokens == 1);
+    CHECK(events[1].stop_token == kNoToken);
+    CHECK(events[2].finish_reason == FinishReason::kError);
+    CHECK(events[2].token_offset == 1);
+  }
+
+  TEST_CASE("accepted drafts behind a token that ended the stream do not count") {
+    SessionFixture f;
+    const SequenceHandle s = f.Open("r");
+    f.backend->script = {Confirm(3, {1, 7, 2, 3})};  // 7 is EOS
+    f.Submit({s});
+    f.session->Step();
+    CompletionView done;
+    REQUIRE(f.engine->Poll(&done));
+    CHECK(done.results[0].num_kept == 2);
+    CHECK(done.results[0].num_accepted == 2);
+    CHECK(done.results[0].stop_token == 7);
+    const std::vector<StreamEvent> events = f.Events();
+    CHECK(events[1].num_accepted == 2);
+    CHECK(events[1].stop_token == 7);
+  }
+}
+
+}  // namespace
+}  // namespace specd

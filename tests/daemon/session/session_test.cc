@@ -1,0 +1,313 @@
+#include "daemon/session/session.h"
+
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ipc/base/error.h"
+#include "ipc/include/specd/specd.h"
+#include "tests/support/session_fixture.h"
+
+namespace specd {
+namespace {
+
+TEST_SUITE("unit") {
+  TEST_CASE("a round goes through the rings and its tokens leave as events") {
+    SessionFixture f;
+    const SequenceHandle s = f.Open("r");
+    CHECK_FALSE(f.session->Step());
+    f.backend->script = {Confirm(2, {1, 2, 5})};
+    REQUIRE(f.Submit({s}, 42) == PushResult::kOk);
+    f.clock.AdvanceNs(500);
+    REQUIRE(f.session->Step());
+    CompletionView done;
+    REQUIRE(f.engine->Poll(&done));
+    CHECK(done.round_id == 42);
+    REQUIRE(done.results.size() == 1);
+    CHECK(done.results[0].num_accepted == 2);
+    CHECK(done.results[0].num_kept == 3);
+    CHECK(done.results[0].tokens[2] == 5);
+
+    const std::vector<StreamEvent> events = f.Events();
+    REQUIRE(events.size() == 2);
+    CHECK(events[0].kind == StreamEventKind::kOpen);
+    CHECK(events[1].kind == StreamEventKind::kTokens);
+    CHECK(events[1].stream == events[0].stream);
+    CHECK(events[1].token_offset == 0);
+    CHECK(events[1].num_tokens == 3);
+    CHECK(events[1].num_accepted == 2);
+    CHECK(events[1].tokens[0] == 1);
+    CHECK(events[1].time_ns == 501);
+  }
+
+  TEST_CASE("room is kept for the end of every open stream, whatever else fills the queue") {
+    SessionFixture f;
+    const SequenceHandle s = f.Open("r", 1'000'000);
+    for (const char* name : {"a", "b", "c"}) f.Open(name);
+    bool blocked = false;
+    for (int i = 0; i < 100'000 && !blocked; ++i) {
+      f.backend->script = {Confirm(0, {1})};
+      f.Submit({s});
+      blocked = !f.session->Step();
+      CompletionView done;
+      f.engine->Poll(&done);
+    }
+    REQUIRE(blocked);
+    // Opening and closing while nobody pops must end in a refusal, never in a lost event.
+    int refused = 0;
+    for (int i = 0; i < 100; ++i) {
+      auto info = f.session->OpenSequences("x" + std::to_string(i), SequenceParams{});
+      refused += info.ok() ? 0 : 1;
+      if (info.ok()) CHECK(f.session->CloseSequence(info->front().handle).ok());
+    }
+    CHECK(refused == 100);  // all slots are taken
+    f.session->EndAll();
+    int ends = 0;
+    for (const StreamEvent& event : f.Events()) ends += event.kind == StreamEventKind::kEnd ? 1 : 0;
+    CHECK(ends == 4);
+  }
+
+  TEST_CASE("a publisher that is behind slows the engine and loses nothing") {
+    SessionFixture f;
+    const SequenceHandle s = f.Open("r", 1'000'000);
+    uint64_t taken = 0;
+    for (int i = 0; i < 100'000; ++i) {
+      f.backend->script = {Confirm(0, {1})};
+      if (f.Submit({s}) == PushResult::kFull) break;
+      if (f.session->Step()) ++taken;
+      CompletionView done;
+      f.engine->Poll(&done);
+    }
+    REQUIRE(taken < 100'000);
+    const std::vector<StreamEvent> events = f.Events();
+    CHECK(events.size() == taken + 1);
+    uint32_t next = 0;
+    for (size_t i = 1; i < events.size(); ++i) CHECK(events[i].token_offset == next++);
+    f.backend->script = {Confirm(0, {1}), Confirm(0, {1})};
+    CHECK(f.session->Step());  // there is room again
+  }
+
+  TEST_CASE("request ids: unique while open, bounded, printable UTF-8") {
+    SessionFixture f;
+    const SequenceHandle s = f.Open("same");
+    const auto twice = f.session->OpenSequences("same", SequenceParams{});
+    CHECK(std::string(twice.status().message()).find("\"same\"") != std::string::npos);
+    CHECK(f.session->CloseSequence(s).ok());
+    CHECK(f.session->OpenSequences("same", SequenceParams{}).ok());
+    for (const std::string& bad :
+         {std::string(), std::string(129, 'x'), std::string("a\nb"), std::string("a\xff")}) {
+      const auto refused = f.session->OpenSequences(bad, SequenceParams{});
+      CHECK(ErrorCodeOf(refused.status()) == SPECD_ERROR_INVALID_ARGUMENT);
+      CHECK(ErrorFieldOf(refused.status()) == "request_id");
+    }
+    CHECK(f.session->OpenSequences(std::string(128, 'x'), SequenceParams{}).ok());
+  }
+
+  TEST_CASE("a refused opening leaves no name behind") {
+    SessionFixture f;
+    SequenceParams params;
+    params.temperature = 9;
+    CHECK_FALSE(f.session->OpenSequences("r", params).ok());
+    CHECK(f.names.Claim("r"));
+    CHECK(f.Events().empty());
+  }
+
+  TEST_CASE("stop strings without a text side are refused, not ignored") {
+    SequenceParams params;
+    params.stop_strings = {"x"};
+    SessionFixture without(true, false);
+    const auto refused = without.session->OpenSequences("r", params);
+    CHECK(ErrorCodeOf(refused.status()) == SPECD_ERROR_UNSUPPORTED);
+    CHECK(ErrorFieldOf(refused.status()) == "stop_strings");
+    SessionFixture with;
+    CHECK(with.session->OpenSequences("r", params).ok());
+    params.stop_strings = {"\xff"};
+    CHECK(ErrorFieldOf(with.session->OpenSequences("s", params).status()) == "stop_strings");
+  }
+
+  TEST_CASE("stop strings are refused where outputs are given: their text nobody has seen") {
+    SessionFixture f;
+    const std::vector<TokenId> outputs = {1, 2};
+    SequenceParams params;
+    params.stop_strings = {"x"};
+    const auto refused = f.session->OpenSequences("r", params, {{}, outputs});
+    CHECK(ErrorCodeOf(refused.status()) == SPECD_ERROR_UNSUPPORTED);
+    CHECK(refused.status().message().find("output_ids") != std::string_view::npos);
+    CHECK(f.names.Claim("r"));
+    // Either alone is fine.
+    CHECK(f.session->OpenSequences("outputs", {}, {{}, outputs}).ok());
+    CHECK(f.session->OpenSequences("stops", params, {outputs, {}}).ok());
+  }
+
+  TEST_CASE("rows outside the bound tensor cost only their sequence") {
+    SessionFixture f;
+    f.session->channel().SetRowLimits({3, 0});  // the fixture's chains need row 3
+    const SequenceHandle s = f.Open("r");
+    f.Submit({s});
+    REQUIRE(f.session->Step());
+    CompletionView done;
+    REQUIRE(f.engine->Poll(&done));
+    CHECK(done.results[0].status == SPECD_STATUS_INVALID);
+    CHECK(f.backend->seen.empty());
+  }
+
+  TEST_CASE("a device fault is told to the engine and to the daemon") {
+    SessionFixture f;
+    const SequenceHandle s = f.Open("r");
+    f.backend->next_status = absl::InternalError("sticky");
+    f.Submit({s});
+    REQUIRE(f.session->Step());
+    CHECK(f.session->device_failed());
+    CHECK(f.session->WhyDeviceFailed() == "sticky");
+    CompletionView done;
+    REQUIRE(f.engine->Poll(&done));
+    CHECK(done.results[0].status == SPECD_STATUS_DEVICE_ERROR);
+  }
+
+  TEST_CASE("regions and roles that do not exist are refused by name") {
+    SessionFixture f;
+    CHECK(ErrorCodeOf(f.session->Bind(static_cast<TensorRole>(12), 1, {})) ==
+          SPECD_ERROR_UNSUPPORTED);
+    CHECK(ErrorCodeOf(f.session->Bind(TensorRole::kTargetRows, 2, {})) == SPECD_ERROR_NOT_FOUND);
+    CHECK(ErrorCodeOf(f.session->CloseSequence(123)) == SPECD_ERROR_NOT_FOUND);
+    CHECK(ErrorCodeOf(f.session->AbortSequence(123)) == SPECD_ERROR_NOT_FOUND);
+  }
+
+  TEST_CASE("a round is taken with room for its tokens and for every end, and not with one less") {
+    SessionFixture f;
+    std::vector<SequenceHandle> all = {f.Open("a", 1'000'000)};
+    for (const char* name : {"b", "c", "d"}) all.push_back(f.Open(name, 1));
+    CompletionView done;
+    do {
+      f.engine->Poll(&done);
+      f.backend->script = {Confirm(0, {1})};
+      f.Submit({all[0]});
+    } while (f.session->Step());
+    // What waits takes the place that one popped event frees. The round after it brings the tokens
+    // and the ends of all four: eight events, for which there is now room for seven.
+    StreamEvent event;
+    const auto pop = [&] {
+      REQUIRE(f.session->PopEvent(&event));
+      delete event.info;
+    };
+    pop();
+    REQUIRE(f.session->Step());
+    f.engine->Poll(&done);
+    REQUIRE(f.Submit(all) == PushResult::kOk);
+    f.backend->script = {Confirm(0, {7}), Confirm(0, {1}), Confirm(0, {1}), Confirm(0, {1})};
+    CHECK_FALSE(f.session->Step());
+    pop();
+    CHECK(f.session->Step());
+    f.session->EndAll();
+    int ends = 0;
+    for (const StreamEvent& left : f.Events()) ends += left.kind == StreamEventKind::kEnd ? 1 : 0;
+    CHECK(ends == 4);
+  }
+
+  TEST_CASE("an opening is taken only with room for the end of every open sequence") {
+    // With an even and with an odd number of events: one of the two meets the limit exactly.
+    for (const bool odd : {false, true}) {
+      SessionFixture f;
+      const SequenceHandle a = f.Open("a");
+      f.Open("b");
+      f.Open("c");
+      if (odd) {
+        f.backend->script = {Confirm(0, {1})};
+        f.Submit({a});
+        REQUIRE(f.session->Step());
+      }
+      int opened = 3;
+      absl::Status refused;
+      while (refused.ok()) {
+        auto info = f.session->OpenSequences("d" + std::to_string(opened), SequenceParams{});
+        refused = info.status();
+        if (!info.ok()) break;
+        ++opened;
+        REQUIRE(f.session->CloseSequence(info->front().handle).ok());
+      }
+      CHECK(ErrorCodeOf(refused) == SPECD_ERROR_EXHAUSTED);
+      f.session->EndAll();
+      int ends = 0;
+      for (const StreamEvent& event : f.Events()) ends += event.kind == StreamEventKind::kEnd;
+      CHECK(ends == opened);
+      CHECK(opened > 3);
+    }
+  }
+
+  TEST_CASE("a fork's stream begins where its source stands; with stop strings there is none") {
+    SessionFixture f;
+    SequenceParams params;
+    params.include_stop = true;
+    params.skip_special_tokens = false;
+    const auto source = f.session->OpenSequences("source", params);
+    REQUIRE(source.ok());
+    f.backend->script = {Confirm(2, {1, 2, 4})};
+    REQUIRE(f.Submit({source->front().handle}) == PushResult::kOk);
+    REQUIRE(f.session->Step());
+    f.Events();
+    const auto fork = f.session->ForkSequence(source->front().handle, "fork", 9);
+    REQUIRE(fork.ok());
+    CHECK(fork->seed == 9);
+    StreamEvent event;
+    REQUIRE(f.session->PopEvent(&event));
+    const std::unique_ptr<StreamInfo> info(event.info);
+    CHECK(event.kind == StreamEventKind::kOpen);
+    CHECK(event.token_offset == 3);
+    CHECK(info->request_id == "fork");
+    CHECK(info->include_stop);
+    CHECK_FALSE(info->skip_special_tokens);
+
+    params.stop_strings = {"x"};
+    const auto stops = f.session->OpenSequences("stops", params);
+    REQUIRE(stops.ok());
+    const auto refused = f.session->ForkSequence(stops->front().handle, "other", std::nullopt);
+    CHECK(ErrorCodeOf(refused.status()) == SPECD_ERROR_UNSUPPORTED);
+    CHECK(f.names.Claim("other"));
+  }
+
+  TEST_CASE("a stream of n is announced as one each, under its own name") {
+    SessionFixture f;
+    SequenceParams params;
+    params.n = 2;
+    const auto opened = f.session->OpenSequences("r", params);
+    REQUIRE(opened.ok());
+    StreamEvent event;
+    for (const char* name : {"r", "r#1"}) {
+      REQUIRE(f.session->PopEvent(&event));
+      const std::unique_ptr<StreamInfo> info(event.info);
+      CHECK(info->request_id == name);
+    }
+    CHECK_FALSE(f.session->PopEvent(&event));
+  }
+
+  TEST_CASE("what the text side must know of a stream comes with its opening") {
+    SessionFixture f;
+    SequenceParams params;
+    params.stop_strings = {"x", "yz"};
+    params.include_stop = true;
+    params.skip_special_tokens = false;
+    REQUIRE(f.session->OpenSequences("shows all", params).ok());
+    params.stop_strings.clear();
+    params.include_stop = false;
+    params.skip_special_tokens = true;
+    REQUIRE(f.session->OpenSequences("hides all", params).ok());
+    StreamEvent event;
+    REQUIRE(f.session->PopEvent(&event));
+    std::unique_ptr<StreamInfo> info(event.info);
+    CHECK(info->request_id == "shows all");
+    CHECK(info->stop_strings == std::vector<std::string>{"x", "yz"});
+    CHECK(info->include_stop);
+    CHECK_FALSE(info->skip_special_tokens);
+    REQUIRE(f.session->PopEvent(&event));
+    info.reset(event.info);
+    CHECK(info->request_id == "hides all");
+    CHECK(info->stop_strings.empty());
+    CHECK_FALSE(info->include_stop);
+    CHECK(info->skip_special_tokens);
+  }
+}
+
+}  // namespace
+}  // namespace specd

@@ -1,0 +1,388 @@
+#include "daemon/text/text_streams.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ipc/include/specd/specd.h"
+
+namespace specd {
+namespace {
+
+// One letter per id, and a few longer tokens.
+Vocabulary MakeVocabulary() {
+  Vocabulary::Builder builder;
+  for (int i = 0; i < 26; ++i) builder.Set(i, std::string(1, static_cast<char>('a' + i)), {});
+  builder.Set(26, " world", {});
+  builder.Set(27, "\xe2\x82", {});  // the first two bytes of the euro sign
+  builder.Set(28, "\xac", {});      // its last byte
+  builder.Set(30, "<eos>", {.added = true, .special = true});
+  return std::move(builder).Build();
+}
+
+constexpr TokenId kEos = 30;
+
+struct Fixture {
+  Vocabulary vocabulary = MakeVocabulary();
+  TextStreams streams{&vocabulary};
+  std::vector<TextEvent> texts;
+  std::vector<AbortRequest> aborts;
+
+  void Open(uint64_t stream, std::vector<std::string> stops = {}, bool include_stop = false,
+            uint64_t offset = 0, uint32_t min_tokens = 0) {
+    TokenEvent event;
+    event.kind = TokenEventKind::kOpen;
+    event.stream = stream;
+    event.offset = offset;
+    event.request_id = "r" + std::to_string(stream);
+    event.stop_strings = std::move(stops);
+    event.include_stop = include_stop;
+    event.min_tokens = min_tokens;
+    streams.Apply(event, &texts, &aborts);
+  }
+
+  void Tokens(uint64_t stream, uint64_t offset, std::vector<TokenId> ids, uint32_t accepted = 0,
+              TokenId stop_token = kNoToken) {
+    TokenEvent event;
+    event.stream = stream;
+    event.offset = offset;
+    event.ids = std::move(ids);
+    event.accepted = accepted;
+    event.stop_token = stop_token;
+    streams.Apply(event, &texts, &aborts);
+  }
+
+  void End(uint64_t stream, uint64_t offset, uint32_t finish, TokenId stop_token = kNoToken) {
+    TokenEvent event;
+    event.kind = TokenEventKind::kEnd;
+    event.stream = stream;
+    event.offset = offset;
+    event.finish_reason = finish;
+    event.stop_token = stop_token;
+    streams.Apply(event, &texts, &aborts);
+  }
+
+  // What a client has that appends every event at its offset.
+  std::string Text(uint64_t stream) const {
+    std::string text;
+    for (const TextEvent& event : texts) {
+      if (event.request_id != "r" + std::to_string(stream)) continue;
+      if (event.kind != TextEventKind::kOpen) CHECK(event.byte_offset == text.size());
+      text += event.text;
+    }
+    return text;
+  }
+};
+
+TEST_SUITE("unit") {
+  TEST_CASE("text comes with spans that mark accepted drafts and with offsets that add up") {
+    Fixture f;
+    f.Open(1);
+    f.Tokens(1, 0, {0, 1, 2}, 2);
+    f.Tokens(1, 3, {3}, 0);
+    f.End(1, 4, SPECD_FINISH_LENGTH);
+    REQUIRE(f.texts.size() == 4);
+    CHECK(f.texts[0].kind == TextEventKind::kOpen);
+    CHECK(f.texts[1].text == "abc");
+    REQUIRE(f.texts[1].spans.size() == 2);
+    CHECK(f.texts[1].spans[0].size_bytes == 2);
+    CHECK(f.texts[1].spans[0].accepted);
+    CHECK_FALSE(f.texts[1].spans[1].accepted);
+    CHECK(f.texts[2].byte_offset == 3);
+    CHECK(f.texts[2].token_offset == 3);
+    CHECK(f.texts[2].tokens == 4);
+    CHECK(f.texts[3].kind == TextEventKind::kEnd);
+    CHECK(f.texts[3].finish_reason == SPECD_FINISH_LENGTH);
+    CHECK(f.texts[3].tokens == 4);
+    CHECK(f.texts[3].accepted == 2);
+    CHECK(f.texts[3].rounds == 2);
+    CHECK(f.streams.num_live() == 0);
+  }
+
+  TEST_CASE("the end has the sum of the logprobs of the tokens that its text has") {
+    Fixture f;
+    f.Open(1, {"cd"});
+    f.Open(2);
+    TokenEvent event;
+    event.kind = TokenEventKind::kOpen;
+    event.stream = 3;
+    event.offset = 10;  // a fork
+    event.request_id = "r3";
+    event.stop_strings = {"cd"};
+    event.cumulative_logprob = -100;
+    f.streams.Apply(event, &f.texts, &f.aborts);
+    event = {};
+    event.stream = 3;
+    event.offset = 10;
+    event.ids = {0, 1, 2};
+    event.logprobs = {-0.1, -0.2, -0.3};
+    f.streams.Apply(event, &f.texts, &f.aborts);
+    f.streams.Apply(event, &f.texts, &f.aborts);  // what comes twice counts once
+    event.offset = 13;
+    event.ids = {3, 4, 5};
+    event.logprobs = {-4, -8, -16};
+    f.streams.Apply(event, &f.texts, &f.aborts);
+    CHECK(f.texts.back().kind == TextEventKind::kEnd);
+    CHECK(f.texts.back().stop_string == "cd");
+    CHECK(f.texts.back().tokens == 14);
+    CHECK(f.texts.back().cumulative_logprob == -100 + -0.1 + -0.2 + -0.3 + -4);
+
+    f.Tokens(2, 0, {0});
+    f.End(2, 1, SPECD_FINISH_LENGTH);
+    CHECK(std::isnan(f.texts.back().cumulative_logprob));
+  }
+
+  TEST_CASE("a stop string ends the text, asks for the abort, and late tokens are counted") {
+    Fixture f;
+    f.Open(1, {"cd"});
+    f.Tokens(1, 0, {0, 1, 2});
+    CHECK(f.Text(1) == "ab");  // "c" may begin the stop string
+    f.Tokens(1, 3, {3, 4, 5}, 3);
+    REQUIRE(f.aborts.size() == 1);
+    CHECK(f.aborts[0].stream == 1);
+    CHECK(f.aborts[0].kept_tokens == 4);
+    CHECK(f.aborts[0].finish_reason == SPECD_FINISH_STOP);
+    CHECK(f.Text(1) == "ab");
+    const TextEvent& end = f.texts.back();
+    CHECK(end.kind == TextEventKind::kEnd);
+    CHECK(end.stop_string == "cd");
+    CHECK(end.finish_reason == SPECD_FINISH_STOP);
+    CHECK(end.tokens == 4);
+    CHECK(end.late == 2);
+    const size_t events = f.texts.size();
+    f.Tokens(1, 6, {6, 7});  // was in flight
+    f.End(1, 8, SPECD_FINISH_STOP);
+    CHECK(f.texts.size() == events);
+    CHECK(f.streams.counters().late_tokens == 4);
+    CHECK(f.aborts.size() == 1);
+  }
+
+  TEST_CASE("a stop string counts only behind min_tokens, however the tokens come (CONTRACT 7)") {
+    for (const uint64_t group : {1, 3, 4, 20}) {
+      Fixture f;
+      f.Open(1, {"aaa"}, false, 0, 10);
+      for (uint64_t offset = 0; offset < 20; offset += group) {
+        f.Tokens(1, offset, std::vector<TokenId>(std::min(group, 20 - offset), 0));
+      }
+      REQUIRE(f.aborts.size() == 1);
+      CHECK(f.aborts[0].kept_tokens == 11);
+      CHECK(f.aborts[0].finish_reason == SPECD_FINISH_STOP);
+      CHECK(f.Text(1) == "aaaaaaaa");  // eleven less the stop string
+      CHECK(f.texts.back().tokens == 11);
+      CHECK(f.texts.back().stop_string == "aaa");
+    }
+  }
+
+  TEST_CASE("min_tokens counts the tokens before the stream's opening") {
+    const struct {
+      uint64_t offset;
+      uint64_t kept_tokens;
+    } cases[] = {{6, 11}, {8, 11}, {9, 12}, {20, 23}};
+    for (const auto& c : cases) {
+      Fixture f;
+      f.Open(1, {"aaa"}, false, c.offset, 10);
+      f.Tokens(1, c.offset, {0, 0, 0, 0, 0, 0});
+      REQUIRE(f.aborts.size() == 1);
+      CHECK(f.aborts[0].kept_tokens == c.kept_tokens);
+    }
+  }
+
+  TEST_CASE("a stop string found in the last tokens still moves the engine's provisional end") {
+    Fixture f;
+    f.Open(1, {"bc"});
+    f.Tokens(1, 0, {0, 1, 2, 3});
+    f.End(1, 4, SPECD_FINISH_LENGTH);
+    REQUIRE(f.aborts.size() == 1);
+    CHECK(f.aborts[0].kept_tokens == 3);
+    CHECK(f.texts.back().finish_reason == SPECD_FINISH_STOP);
+    CHECK(f.Text(1) == "a");
+  }
+
+  TEST_CASE("the text of a stop id is withheld unless asked for, its id is counted") {
+    Fixture f;
+    f.Open(1);
+    f.Open(2, {}, true);
+    for (uint64_t stream : {1, 2}) {
+      f.Tokens(stream, 0, {0, 1, 5}, 0, 5);
+      f.End(stream, 3, SPECD_FINISH_STOP, 5);
+    }
+    CHECK(f.Text(1) == "ab");
+    CHECK(f.Text(2) == "abf");
+    CHECK(f.texts.back().tokens == 3);
+    CHECK(f.texts.back().stop_token == 5);
+  }
+
+  TEST_CASE("only the token that ended the stream is withheld, not the same id before it") {
+    Fixture f;
+    f.Open(1);
+    f.Tokens(1, 0, {kEos, 0, 5, 5}, 0, 5);
+    f.End(1, 4, SPECD_FINISH_STOP, 5);
+    CHECK(f.Text(1) == "af");
+  }
+
+  TEST_CASE("bytes of an unfinished character are one replacement character at the end") {
+    Fixture f;
+    f.Open(1);
+    f.Tokens(1, 0, {0, 27});
+    CHECK(f.Text(1) == "a");
+    f.End(1, 2, SPECD_FINISH_ABORT);
+    CHECK(f.Text(1) == "a\xef\xbf\xbd");
+    Fixture g;
+    g.Open(1);
+    g.Tokens(1, 0, {0, 27});
+    g.Tokens(1, 2, {28});
+    CHECK(g.Text(1) == "a\xe2\x82\xac");
+  }
+
+  TEST_CASE("tokens that come twice are dropped") {
+    Fixture f;
+    f.Open(1);
+    f.Tokens(1, 0, {0, 1, 2}, 3);
+    f.Tokens(1, 0, {0, 1, 2}, 3);
+    f.Tokens(1, 1, {1, 2, 3, 4}, 2);
+    f.Open(1);
+    f.End(1, 5, SPECD_FINISH_LENGTH);
+    CHECK(f.Text(1) == "abcde");
+    CHECK(f.texts.back().accepted == 3);
+    CHECK(f.texts.back().rounds == 2);
+  }
+
+  TEST_CASE("missing tokens end the stream with an error and stop the engine") {
+    Fixture f;
+    f.Open(1);
+    f.Open(2);
+    f.Tokens(1, 0, {0});
+    f.Tokens(2, 0, {0});
+    f.Tokens(1, 3, {3});
+    CHECK(f.texts.back().kind == TextEventKind::kEnd);
+    CHECK(f.texts.back().finish_reason == SPECD_FINISH_ERROR);
+    REQUIRE(f.aborts.size() == 1);
+    CHECK(f.aborts[0].finish_reason == SPECD_FINISH_ABORT);
+    CHECK(f.aborts[0].kept_tokens == 1);
+    CHECK(f.streams.counters().broken_streams == 1);
+    f.Tokens(2, 1, {1});
+    CHECK(f.Text(2) == "ab");  // the other stream goes on
+    CHECK(f.streams.num_live() == 1);
+  }
+
+  TEST_CASE(
+      "a stream that begins behind tokens it had before has no gap, and its text begins at 0") {
+    // Forked, or opened with outputs.
+    Fixture f;
+    f.Open(1, {}, false, 7);
+    f.Tokens(1, 7, {0, 1});
+    f.End(1, 9, SPECD_FINISH_LENGTH);
+    REQUIRE(f.texts.size() == 3);
+    CHECK(f.texts[0].token_offset == 7);
+    CHECK(f.texts[1].text == "ab");
+    CHECK(f.texts[1].token_offset == 7);
+    CHECK(f.texts[1].tokens == 9);
+    CHECK(f.texts[1].byte_offset == 0);
+    CHECK(f.texts[2].finish_reason == SPECD_FINISH_LENGTH);
+    CHECK(f.aborts.empty());
+  }
+
+  TEST_CASE("an end whose last tokens are missing is a gap too") {
+    Fixture f;
+    f.Open(1);
+    f.Tokens(1, 0, {0});
+    f.End(1, 3, SPECD_FINISH_LENGTH);
+    CHECK(f.texts.back().finish_reason == SPECD_FINISH_ERROR);
+  }
+
+  TEST_CASE("events of a stream whose opening was missed are counted, not guessed at") {
+    Fixture f;
+    f.Tokens(9, 0, {0});
+    f.End(9, 1, SPECD_FINISH_LENGTH);
+    CHECK(f.texts.empty());
+    CHECK(f.streams.counters().unknown_events == 2);
+  }
+
+  TEST_CASE(
+      "stop strings that no daemon would have let through end their stream, not the process") {
+    Fixture f;
+    f.Open(1, {"\xff"});
+    REQUIRE(f.texts.size() == 2);
+    CHECK(f.texts[0].kind == TextEventKind::kOpen);
+    CHECK(f.texts[1].finish_reason == SPECD_FINISH_ERROR);
+    REQUIRE(f.aborts.size() == 1);
+    CHECK(f.aborts[0].finish_reason == SPECD_FINISH_ABORT);
+    CHECK(f.streams.num_live() == 0);
+    f.Tokens(1, 0, {0});
+    CHECK(f.Text(1).empty());
+  }
+
+  TEST_CASE("a lost or restarted publisher ends every stream, once") {
+    Fixture f;
+    f.Open(1, {"b"});
+    f.Open(2);
+    f.Tokens(1, 0, {0, 1});  // ended by its stop string
+    f.texts.clear();
+    f.aborts.clear();
+    f.streams.EndAll(&f.texts, &f.aborts);
+    REQUIRE(f.texts.size() == 1);
+    CHECK(f.texts[0].stream == 2);
+    REQUIRE(f.aborts.size() == 1);
+    CHECK(f.aborts[0].stream == 2);
+    CHECK(f.texts[0].request_id == "r2");
+    CHECK(f.texts[0].finish_reason == SPECD_FINISH_ERROR);
+    CHECK(f.streams.num_live() == 0);
+  }
+
+  TEST_CASE("what comes after a stream's end belongs to no stream") {
+    Fixture f;
+    f.Open(1);
+    f.Tokens(1, 0, {0});
+    f.End(1, 1, SPECD_FINISH_LENGTH);
+    f.Tokens(1, 1, {1});
+    CHECK(f.streams.counters().unknown_events == 1);
+    CHECK(f.streams.counters().late_tokens == 0);
+    CHECK(f.Text(1) == "a");
+  }
+
+  TEST_CASE("a gap lets go what was held back for a stop string, and counts what it drops") {
+    Fixture f;
+    f.Open(1, {"bc"});
+    f.Tokens(1, 0, {0, 1});
+    CHECK(f.Text(1) == "a");
+    f.Tokens(1, 5, {3, 4});
+    CHECK(f.Text(1) == "ab");
+    CHECK(f.texts.back().kind == TextEventKind::kEnd);
+    CHECK(f.texts.back().late == 2);
+    CHECK(f.texts.back().tokens == 2);
+  }
+
+  TEST_CASE("a token that only begins a character makes no event; the next one counts both") {
+    Fixture f;
+    f.Open(1);
+    f.Tokens(1, 0, {0});
+    const size_t events = f.texts.size();
+    f.Tokens(1, 1, {27});
+    CHECK(f.texts.size() == events);
+    f.Tokens(1, 2, {28});
+    REQUIRE(f.texts.size() == events + 1);
+    CHECK(f.texts.back().text == "\xe2\x82\xac");
+    CHECK(f.texts.back().tokens == 3);
+  }
+
+  TEST_CASE("special tokens are shown to whoever asks for them, and to nobody else") {
+    Fixture f;
+    f.Open(1);
+    TokenEvent event;
+    event.kind = TokenEventKind::kOpen;
+    event.stream = 2;
+    event.request_id = "r2";
+    event.skip_special_tokens = false;
+    f.streams.Apply(event, &f.texts, &f.aborts);
+    for (uint64_t stream : {1, 2}) f.Tokens(stream, 0, {0, kEos, 1});
+    CHECK(f.Text(1) == "ab");
+    CHECK(f.Text(2) == "a<eos>b");
+  }
+}
+
+}  // namespace
+}  // namespace specd

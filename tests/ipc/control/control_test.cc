@@ -1,0 +1,206 @@
+// Control messages: every field there and back, and the header that goes before them.
+#include "ipc/control/control.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "ipc/base/error.h"
+#include "tests/ipc/control/control_samples.h"
+
+namespace specd {
+namespace {
+
+// A message as a list of (field, printed value), through the one list of fields.
+struct PrintFields {
+  std::vector<std::string>* out;
+  void operator()(const char* key, const std::string& value, size_t = 0) {
+    out->push_back(fmt::format("{}=[{}]", key, value));
+  }
+  template <class T>
+  void operator()(const char* key, const std::vector<T>& values, size_t = 0) {
+    std::string text = key;
+    for (const T& value : values) text += fmt::format(",{}", value);
+    out->push_back(text);
+  }
+  template <class T>
+  void operator()(const char* key, const T& value, size_t = 0) {
+    out->push_back(fmt::format("{}={}", key, value));
+  }
+};
+
+template <class Variant>
+std::vector<std::string> Print(const Variant& message) {
+  std::vector<std::string> out;
+  std::visit(
+      [&out](const auto& alternative) {
+        PrintFields print{&out};
+        std::decay_t<decltype(alternative)>::Fields(alternative, print);
+      },
+      message);
+  return out;
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("control: every request survives the way there") {
+    for (const Request& request : SampleRequests()) {
+      const std::vector<uint8_t> bytes = MustEncode(request);
+      const absl::StatusOr<ControlHeader> header = DecodeHeader(bytes, ControlReader::kDaemon);
+      REQUIRE(header.ok());
+      CHECK(header->request_id == 42);
+      const absl::StatusOr<Request> decoded = DecodeRequest(*header, bytes);
+      REQUIRE(decoded.ok());
+      CHECK(decoded->index() == request.index());
+      CHECK(Print(*decoded) == Print(request));
+      const bool has_fd = std::holds_alternative<RegisterRegionRequest>(request) ||
+                          std::holds_alternative<OpenSequenceRequest>(request);
+      const auto* const device = std::get_if<RegisterDeviceRegionRequest>(&request);
+      // The samples' kinds: a handle, two pieces, a pool.
+      const size_t of_device[] = {0, 0, 2, 1};
+      CHECK(header->num_fds == (device != nullptr ? of_device[device->kind] : has_fd ? 1 : 0));
+    }
+  }
+
+  TEST_CASE("control: every reply survives the way back") {
+    for (const Reply& reply : SampleReplies()) {
+      const absl::StatusOr<std::vector<uint8_t>> bytes = EncodeReply(reply, 43);
+      REQUIRE(bytes.ok());
+      const absl::StatusOr<ControlHeader> header = DecodeHeader(*bytes, ControlReader::kLibrary);
+      REQUIRE(header.ok());
+      CHECK(header->request_id == 43);
+      CHECK(header->num_fds == (std::holds_alternative<HelloReply>(reply) ? 1 : 0));
+      const absl::StatusOr<Reply> decoded = DecodeReply(*header, *bytes);
+      REQUIRE(decoded.ok());
+      CHECK(decoded->index() == reply.index());
+      CHECK(Print(*decoded) == Print(reply));
+    }
+  }
+
+  TEST_CASE("control: doubles keep every bit, and must be doubles") {
+    OpenSequenceRequest open = SampleOpen();
+    // msgpack-c's own packer writes 1.0 as the integer 1.
+    for (double value : {1.0, 0.0, -0.0, 2.0, 1e300, std::nan("")}) {
+      OpenSequenceRequest exact = open;
+      exact.temperature = value;
+      const absl::StatusOr<Request> decoded = DecodeWhole(MustEncode(exact));
+      REQUIRE(decoded.ok());
+      const double back = std::get<OpenSequenceRequest>(*decoded).temperature;
+      CHECK(std::memcmp(&back, &value, sizeof(value)) == 0);
+    }
+    const absl::StatusOr<Request> decoded = DecodeWhole(MustEncode(open));
+    REQUIRE(decoded.ok());
+    CHECK(std::get<OpenSequenceRequest>(*decoded).temperature == 0.1);
+    CHECK(std::get<OpenSequenceRequest>(*decoded).draft_temperature == 1.3);
+    for (const msgpack::object& wrong : {msgpack::object(0.5f), msgpack::object(1)}) {
+      Parts parts(MustEncode(open));
+      for (auto& [key, value] : parts.body) {
+        if (key.as<std::string>() == "temperature") value = wrong;
+      }
+      CHECK(ErrorFieldOf(DecodeWhole(parts.Join()).status()) == "temperature");
+    }
+  }
+
+  TEST_CASE("control: each field of the header is checked") {
+    const std::vector<uint8_t> good = MustEncode(CloseSequenceRequest{5});
+    const auto field_of = [&good](size_t offset, std::vector<uint8_t> bytes) {
+      std::vector<uint8_t> message = good;
+      std::copy(bytes.begin(), bytes.end(), message.begin() + static_cast<ptrdiff_t>(offset));
+      return ErrorFieldOf(DecodeHeader(message, ControlReader::kDaemon).status());
+    };
+    CHECK(field_of(0, {0x53}) == "");  // 'S', unchanged
+    CHECK(field_of(0, {0x54}) == "magic");
+    CHECK(field_of(4, {0}) == "ver_major");
+    CHECK(field_of(4, {2}) == "ver_major");
+    CHECK(field_of(5, {9}) == "");  // a newer minor version may be read
+    CHECK(field_of(6, {0, 0}) == "type");
+    CHECK(field_of(6, {14, 0}) == "type");
+    CHECK(field_of(6, {6, 1}) == "type");
+    CHECK(field_of(8, {0xff, 0xff, 0xff, 0xff}) == "body_bytes");  // 4 GiB
+    CHECK(field_of(8, {0, 0, 0, 0}) == "body_bytes");
+    CHECK(field_of(16, {1, 0, 0, 0}) == "num_fds");
+    CHECK(field_of(16, {0xff, 0xff, 0xff, 0xff}) == "num_fds");
+    CHECK(field_of(20, {1}) == "reserved");
+    CHECK(ErrorFieldOf(
+              DecodeHeader(std::vector<uint8_t>(kControlBytesMax + 1, 0), ControlReader::kDaemon)
+                  .status()) == "message");
+  }
+
+  TEST_CASE("control: an opening comes with a descriptor exactly if it has lists outside") {
+    OpenSequenceRequest open;
+    open.request_id = "r";
+    for (uint32_t OpenSequenceRequest::*count :
+         {&OpenSequenceRequest::num_prompt_ids, &OpenSequenceRequest::num_output_ids,
+          &OpenSequenceRequest::num_allowed_token_ids,
+          &OpenSequenceRequest::num_disallowed_token_ids,
+          &OpenSequenceRequest::num_no_repeat_ngram_whitelist}) {
+      OpenSequenceRequest with = open;
+      with.*count = 1;
+      CHECK(DecodeHeader(MustEncode(with), ControlReader::kDaemon)->num_fds == 1);
+    }
+    std::vector<uint8_t> message = MustEncode(open);
+    CHECK(DecodeHeader(message, ControlReader::kDaemon)->num_fds == 0);
+    message[16] = 2;
+    CHECK(ErrorFieldOf(DecodeHeader(message, ControlReader::kDaemon).status()) == "num_fds");
+  }
+
+  TEST_CASE(
+      "control: a region of device memory comes with a descriptor for each piece, up to 250") {
+    RegisterDeviceRegionRequest region{2, "GPU-1", "", 1, 0, 1, 1, 1, {}};
+    for (const size_t num_pieces : {size_t{0}, size_t{1}, kMessageFdsMax}) {
+      region.piece_bytes.assign(num_pieces, ~uint64_t{0});
+      const std::vector<uint8_t> message = MustEncode(region);
+      CHECK(DecodeHeader(message, ControlReader::kDaemon)->num_fds == num_pieces);
+      const absl::StatusOr<Request> decoded = DecodeWhole(message);
+      REQUIRE(decoded.ok());
+      CHECK(std::get<RegisterDeviceRegionRequest>(*decoded).piece_bytes == region.piece_bytes);
+    }
+    std::vector<uint8_t> message = MustEncode(region);
+    message[16] = static_cast<uint8_t>(kMessageFdsMax + 1);
+    const absl::Status too_many = DecodeHeader(message, ControlReader::kDaemon).status();
+    CHECK(ErrorFieldOf(too_many) == "num_fds");
+    CHECK(std::string(too_many.message()).find("num_fds = 251") != std::string::npos);
+    region.piece_bytes.push_back(1);
+    CHECK(ErrorFieldOf(EncodeRequest(region, 1).status()) == "piece_bytes");
+    // The reader has the same bound, whoever wrote.
+    region.piece_bytes.resize(1);
+    Parts parts(MustEncode(region));
+    msgpack::zone zone;
+    parts.body.back().second = msgpack::object(std::vector<uint64_t>(251, 1), zone);
+    const absl::Status too_long = DecodeWhole(parts.Join()).status();
+    CHECK(ErrorFieldOf(too_long) == "piece_bytes");
+    CHECK(std::string(too_long.message()).find("250") != std::string::npos);
+  }
+
+  TEST_CASE("control: another major version names both and says whom to upgrade") {
+    std::vector<uint8_t> message = MustEncode(MappedRequest{});
+    message[4] = 2;
+    message[5] = 3;
+    const absl::Status newer = DecodeHeader(message, ControlReader::kDaemon).status();
+    CHECK(ErrorCodeOf(newer) == SPECD_ERROR_VERSION);
+    CHECK(std::string(newer.message()) ==
+          "the library speaks control protocol 2.3, the daemon 1.0; upgrade the daemon");
+    CHECK(std::string(DecodeHeader(message, ControlReader::kLibrary).status().message()) ==
+          "the daemon speaks control protocol 2.3, the library 1.0; upgrade the library");
+    message[4] = 0;
+    CHECK(std::string(DecodeHeader(message, ControlReader::kDaemon).status().message()) ==
+          "the library speaks control protocol 0.3, the daemon 1.0; upgrade the library");
+  }
+
+  TEST_CASE("control: a reply is no request and a request no reply") {
+    const absl::StatusOr<std::vector<uint8_t>> reply = EncodeReply(OkReply{}, 1);
+    REQUIRE(reply.ok());
+    CHECK(ErrorFieldOf(DecodeWhole(*reply).status()) == "type");
+    const std::vector<uint8_t> request = MustEncode(MappedRequest{});
+    const absl::StatusOr<ControlHeader> header = DecodeHeader(request, ControlReader::kLibrary);
+    REQUIRE(header.ok());
+    CHECK(ErrorFieldOf(DecodeReply(*header, request).status()) == "type");
+  }
+}
+
+}  // namespace
+}  // namespace specd

@@ -1,0 +1,348 @@
+// Events: what is published can be read by anybody, and what others publish cannot hurt.
+#include "ipc/events/token_event.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <msgpack.hpp>
+#include <string>
+
+#include "ipc/base/error.h"
+#include "ipc/include/specd/specd.h"
+
+namespace specd {
+namespace {
+
+TokenBatch SampleBatch() {
+  TokenEvent open;
+  open.kind = TokenEventKind::kOpen;
+  open.stream = 5;
+  open.time_ns = 100;
+  open.request_id = "req-1";
+  open.stop_strings = {"\n", "END"};
+  open.skip_special_tokens = false;
+  open.include_stop = true;
+  open.min_tokens = 9;
+  TokenEvent tokens;
+  tokens.kind = TokenEventKind::kTokens;
+  tokens.stream = 5;
+  tokens.time_ns = 200;
+  tokens.ids = {1, 50256, 0};
+  tokens.accepted = 2;
+  TokenEvent last = tokens;
+  last.offset = 3;
+  last.ids = {7};
+  last.accepted = 0;
+  last.stop_token = 7;
+  TokenEvent end;
+  end.kind = TokenEventKind::kEnd;
+  end.stream = 5;
+  end.offset = 4;
+  end.time_ns = 300;
+  end.finish_reason = SPECD_FINISH_STOP;
+  end.stop_token = 7;
+  return {~uint64_t{0}, 12, {open, tokens, last, end}};
+}
+
+TextEvent SampleText() {
+  TextEvent event;
+  event.kind = TextEventKind::kEnd;
+  event.epoch = 9;
+  event.seq = 10;
+  event.stream = 12;
+  event.request_id = "req-1";
+  event.token_offset = 3;
+  event.tokens = 6;
+  event.byte_offset = 20;
+  event.text = "h\xc3\xa4llo";
+  event.spans = {{3, true}, {3, false}};
+  event.finish_reason = SPECD_FINISH_STOP;
+  event.stop_string = "END";
+  event.rounds = 4;
+  event.accepted = 2;
+  event.late = 1;
+  return event;
+}
+
+template <class Append, class Message>
+std::string Bytes(Append append, const Message& message) {
+  std::string bytes;
+  append(message, &bytes);
+  return bytes;
+}
+
+// The value of a key, as any msgpack library would find it.
+struct Reader {
+  explicit Reader(const std::string& bytes) : handle(msgpack::unpack(bytes.data(), bytes.size())) {
+    handle.get().convert(map);
+  }
+  msgpack::object_handle handle;
+  std::map<std::string, msgpack::object> map;
+};
+
+// The same map with one entry changed, removed (a null value) or added.
+std::string With(const std::string& bytes, const std::string& key, const msgpack::object* value) {
+  Reader reader(bytes);
+  if (value == nullptr) {
+    reader.map.erase(key);
+  } else {
+    reader.map[key] = *value;
+  }
+  msgpack::sbuffer buffer;
+  msgpack::pack(buffer, reader.map);
+  return {buffer.data(), buffer.size()};
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("events: a token batch survives the way") {
+    const absl::StatusOr<TokenBatch> batch =
+        DecodeTokenBatch(Bytes(AppendTokenBatch, SampleBatch()));
+    REQUIRE(batch.ok());
+    CHECK(batch->epoch == ~uint64_t{0});
+    CHECK(batch->seq == 12);
+    REQUIRE(batch->events.size() == 4);
+    const TokenEvent& open = batch->events[0];
+    CHECK(open.kind == TokenEventKind::kOpen);
+    CHECK(open.stream == 5);
+    CHECK(open.time_ns == 100);
+    CHECK(open.request_id == "req-1");
+    CHECK(open.stop_strings == std::vector<std::string>{"\n", "END"});
+    CHECK_FALSE(open.skip_special_tokens);
+    CHECK(open.include_stop);
+    CHECK(open.min_tokens == 9);
+    const TokenEvent& tokens = batch->events[1];
+    CHECK(tokens.kind == TokenEventKind::kTokens);
+    CHECK(tokens.offset == 0);
+    CHECK(tokens.ids == std::vector<TokenId>{1, 50256, 0});
+    CHECK(tokens.accepted == 2);
+    CHECK(tokens.stop_token == kNoToken);
+    CHECK(batch->events[2].offset == 3);
+    CHECK(batch->events[2].stop_token == 7);
+    const TokenEvent& end = batch->events[3];
+    CHECK(end.kind == TokenEventKind::kEnd);
+    CHECK(end.finish_reason == SPECD_FINISH_STOP);
+    CHECK(end.offset == 4);
+    CHECK(end.stop_token == 7);
+  }
+
+  TEST_CASE("events: text, heartbeat and abort survive the way") {
+    absl::StatusOr<TextEvent> text = DecodeTextEvent(Bytes(AppendTextEvent, SampleText()));
+    REQUIRE(text.ok());
+    CHECK(text->kind == TextEventKind::kEnd);
+    CHECK(text->epoch == 9);
+    CHECK(text->seq == 10);
+    CHECK(text->stream == 12);
+    CHECK(text->request_id == "req-1");
+    CHECK(text->token_offset == 3);
+    CHECK(text->tokens == 6);
+    CHECK(text->byte_offset == 20);
+    CHECK(text->text == "h\xc3\xa4llo");
+    REQUIRE(text->spans.size() == 2);
+    CHECK(text->spans[0].size_bytes == 3);
+    CHECK(text->spans[0].accepted);
+    CHECK_FALSE(text->spans[1].accepted);
+    CHECK(text->finish_reason == SPECD_FINISH_STOP);
+    CHECK(text->stop_string == "END");
+    CHECK(text->stop_token == kNoToken);
+    CHECK(text->rounds == 4);
+    CHECK(text->accepted == 2);
+    CHECK(text->late == 1);
+
+    TextEvent by_id = SampleText();
+    by_id.stop_string.clear();
+    by_id.stop_token = 50256;
+    text = DecodeTextEvent(Bytes(AppendTextEvent, by_id));
+    REQUIRE(text.ok());
+    CHECK(text->stop_string.empty());
+    CHECK(text->stop_token == 50256);
+
+    const absl::StatusOr<Heartbeat> beat =
+        DecodeHeartbeat(Bytes(AppendHeartbeat, Heartbeat{1, 2, 3}));
+    REQUIRE(beat.ok());
+    CHECK(beat->epoch == 1);
+    CHECK(beat->seq == 2);
+    CHECK(beat->streams == 3);
+
+    const absl::StatusOr<AbortRequest> abort =
+        DecodeAbortRequest(Bytes(AppendAbortRequest, AbortRequest{1, 5, 33, SPECD_FINISH_ABORT}));
+    REQUIRE(abort.ok());
+    CHECK(abort->epoch == 1);
+    CHECK(abort->stream == 5);
+    CHECK(abort->kept_tokens == 33);
+    CHECK(abort->finish_reason == SPECD_FINISH_ABORT);
+  }
+
+  TEST_CASE(
+      "events: logprobs survive the way, bit for bit, and are left out where there are none") {
+    TokenBatch batch = SampleBatch();
+    batch.events[0].cumulative_logprob = 0.0;
+    batch.events[1].logprobs = {-0.1, -1e300, -std::numeric_limits<double>::infinity()};
+    batch.events[3].cumulative_logprob = -0.1 - 1e300;
+    absl::StatusOr<TokenBatch> read = DecodeTokenBatch(Bytes(AppendTokenBatch, batch));
+    REQUIRE(read.ok());
+    CHECK(read->events[0].cumulative_logprob == 0.0);
+    CHECK(read->events[1].logprobs == batch.events[1].logprobs);
+    CHECK(read->events[2].logprobs.empty());
+    CHECK(read->events[3].cumulative_logprob == batch.events[3].cumulative_logprob);
+    const Reader found(Bytes(AppendTokenBatch, batch));
+    std::vector<std::map<std::string, msgpack::object>> events;
+    found.map.at("events").convert(events);
+    CHECK(events[0].size() == 10);
+    CHECK(events[1].at("logprobs").as<std::vector<double>>() == batch.events[1].logprobs);
+    CHECK(events[2].size() == 7);
+    CHECK(events[3].at("cumulative_logprob").type == msgpack::type::FLOAT64);
+    batch.events[1].logprobs.pop_back();  // 2 for 3 ids
+    CHECK_FALSE(DecodeTokenBatch(Bytes(AppendTokenBatch, batch)).ok());
+
+    TextEvent text = SampleText();
+    text.cumulative_logprob = -3.25;
+    const std::string bytes = Bytes(AppendTextEvent, text);
+    CHECK(Reader(bytes).map.size() == 17);
+    CHECK(DecodeTextEvent(bytes)->cumulative_logprob == -3.25);
+    CHECK(std::isnan(DecodeTextEvent(Bytes(AppendTextEvent, SampleText()))->cumulative_logprob));
+    const msgpack::object wrong(7);
+    CHECK(ErrorFieldOf(DecodeTextEvent(With(bytes, "cumulative_logprob", &wrong)).status()) ==
+          "cumulative_logprob");
+    text.kind = TextEventKind::kText;  // not the end: nothing to rank by yet
+    CHECK(Reader(Bytes(AppendTextEvent, text)).map.size() == 11);
+  }
+
+  TEST_CASE("events: a stranger's msgpack library finds the documented keys and types") {
+    const Reader text(Bytes(AppendTextEvent, SampleText()));
+    CHECK(text.map.size() == 16);
+    CHECK(text.map.at("v").as<int>() == 1);
+    CHECK(text.map.at("kind").as<std::string>() == "end");
+    CHECK(text.map.at("rid").as<std::string>() == "req-1");
+    CHECK(text.map.at("text").type == msgpack::type::STR);
+    CHECK(text.map.at("spans").as<std::vector<std::vector<int>>>() ==
+          std::vector<std::vector<int>>{{3, 1}, {3, 0}});
+    CHECK(text.map.at("finish").as<std::string>() == "stop");
+    CHECK(text.map.at("stop").as<std::string>() == "END");
+    TextEvent open;
+    open.kind = TextEventKind::kOpen;
+    CHECK(Reader(Bytes(AppendTextEvent, open)).map.size() == 6);
+    TextEvent piece;
+    piece.kind = TextEventKind::kText;
+    CHECK(Reader(Bytes(AppendTextEvent, piece)).map.size() == 11);
+    TextEvent unstopped = SampleText();
+    unstopped.stop_string.clear();
+    CHECK(Reader(Bytes(AppendTextEvent, unstopped)).map.at("stop").is_nil());
+
+    const Reader batch(Bytes(AppendTokenBatch, SampleBatch()));
+    std::vector<std::map<std::string, msgpack::object>> events;
+    batch.map.at("events").convert(events);
+    REQUIRE(events.size() == 4);
+    CHECK(events[0].at("kind").as<std::string>() == "open");
+    CHECK(events[0].at("min_tokens").as<int>() == 9);
+    CHECK(events[0].size() == 9);
+    CHECK(events[1].at("ids").as<std::vector<int>>() == std::vector<int>{1, 50256, 0});
+    CHECK(events[1].at("stop_token").is_nil());
+    CHECK(events[1].size() == 7);
+    CHECK(events[3].at("finish").as<std::string>() == "stop");
+    CHECK(events[3].at("stop_token").as<int>() == 7);
+    CHECK(events[3].size() == 6);
+  }
+
+  TEST_CASE("events: a key that this version does not know is ignored") {
+    const msgpack::object extra(17);
+    CHECK(DecodeTokenBatch(With(Bytes(AppendTokenBatch, SampleBatch()), "new", &extra)).ok());
+    CHECK(DecodeTextEvent(With(Bytes(AppendTextEvent, SampleText()), "new", &extra)).ok());
+    CHECK(DecodeHeartbeat(With(Bytes(AppendHeartbeat, Heartbeat{}), "new", &extra)).ok());
+    const AbortRequest abort{1, 2, 3, SPECD_FINISH_STOP};
+    CHECK(DecodeAbortRequest(With(Bytes(AppendAbortRequest, abort), "new", &extra)).ok());
+  }
+
+  TEST_CASE("events: a missing key or a wrong type is refused by name") {
+    const std::string good = Bytes(AppendTextEvent, SampleText());
+    const msgpack::object wrong(1.5);  // no field that must be there is a float
+    for (const auto& [key, value] : Reader(good).map) {
+      CAPTURE(key);
+      CHECK(ErrorFieldOf(DecodeTextEvent(With(good, key, nullptr)).status()) == key);
+      CHECK(ErrorFieldOf(DecodeTextEvent(With(good, key, &wrong)).status()) == key);
+    }
+    const std::string abort = Bytes(AppendAbortRequest, AbortRequest{1, 2, 3, SPECD_FINISH_STOP});
+    for (const auto& [key, value] : Reader(abort).map) {
+      CAPTURE(key);
+      CHECK(ErrorFieldOf(DecodeAbortRequest(With(abort, key, nullptr)).status()) == key);
+      CHECK(ErrorFieldOf(DecodeAbortRequest(With(abort, key, &wrong)).status()) == key);
+    }
+    // Inside a batch the error names the event's key in its text.
+    const std::string batch = Bytes(AppendTokenBatch, SampleBatch());
+    for (int i = 0; i < 4; ++i) {
+      Reader reader(batch);
+      std::vector<std::map<std::string, msgpack::object>> events;
+      reader.map.at("events").convert(events);
+      for (const auto& [key, value] : std::map(events[i])) {
+        auto changed = events;
+        changed[i][key] = wrong;
+        msgpack::zone zone;
+        const msgpack::object array(changed, zone);
+        const absl::Status status = DecodeTokenBatch(With(batch, "events", &array)).status();
+        CAPTURE(key);
+        CHECK(ErrorFieldOf(status) == "events");
+        CHECK(std::string(status.message()).find(" " + key + " ") != std::string::npos);
+      }
+    }
+  }
+
+  TEST_CASE("events: values that contradict each other are refused") {
+    TokenBatch batch = SampleBatch();
+    batch.events[1].accepted = 4;  // of 3 ids
+    CHECK_FALSE(DecodeTokenBatch(Bytes(AppendTokenBatch, batch)).ok());
+    batch = SampleBatch();
+    batch.events[1].ids.assign(66, 1);  // max_draft + 1 is 65
+    CHECK_FALSE(DecodeTokenBatch(Bytes(AppendTokenBatch, batch)).ok());
+    batch.events[1].ids.assign(65, 1);
+    CHECK(DecodeTokenBatch(Bytes(AppendTokenBatch, batch)).ok());
+
+    TextEvent text = SampleText();
+    text.spans = {{3, true}, {2, false}};  // 5 bytes of 6
+    CHECK(ErrorFieldOf(DecodeTextEvent(Bytes(AppendTextEvent, text)).status()) == "spans");
+    text.spans = {{UINT32_MAX, true}};
+    CHECK(ErrorFieldOf(DecodeTextEvent(Bytes(AppendTextEvent, text)).status()) == "spans");
+    text.spans = {{6, true}};
+    CHECK(DecodeTextEvent(Bytes(AppendTextEvent, text)).ok());
+
+    msgpack::zone zone;
+    const std::string good = Bytes(AppendTextEvent, SampleText());
+    for (const char* reason : {"none", "Stop", ""}) {
+      const msgpack::object value(std::string(reason), zone);
+      CHECK(ErrorFieldOf(DecodeTextEvent(With(good, "finish", &value)).status()) == "finish");
+    }
+    const msgpack::object two(2);
+    const absl::Status newer = DecodeTextEvent(With(good, "v", &two)).status();
+    CHECK(ErrorFieldOf(newer) == "v");
+    CHECK(newer.message().find("upgrade the reader") != absl::string_view::npos);
+    // Only what the text side may ask for: not "length".
+    AbortRequest abort{1, 2, 3, SPECD_FINISH_LENGTH};
+    CHECK(ErrorFieldOf(DecodeAbortRequest(Bytes(AppendAbortRequest, abort)).status()) == "finish");
+  }
+
+  TEST_CASE("events: a payload cut at any byte is refused") {
+    const std::string batch = Bytes(AppendTokenBatch, SampleBatch());
+    for (size_t size = 0; size < batch.size(); ++size) {
+      CHECK_FALSE(DecodeTokenBatch(std::string_view(batch).substr(0, size)).ok());
+    }
+    const std::string text = Bytes(AppendTextEvent, SampleText());
+    for (size_t size = 0; size < text.size(); ++size) {
+      CHECK_FALSE(DecodeTextEvent(std::string_view(text).substr(0, size)).ok());
+    }
+    CHECK_FALSE(DecodeTextEvent(text + '\0').ok());
+  }
+
+  TEST_CASE("events: an encoder appends") {
+    std::string bytes = "head";
+    AppendHeartbeat({1, 2, 3}, &bytes);
+    CHECK(bytes.substr(0, 4) == "head");
+    CHECK(DecodeHeartbeat(std::string_view(bytes).substr(4)).ok());
+  }
+
+  TEST_CASE("events: a text topic ends with its delimiter") {
+    CHECK(TextTopic("req-1") == "text/req-1/");
+  }
+}
+
+}  // namespace
+}  // namespace specd

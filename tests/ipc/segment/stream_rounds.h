@@ -1,0 +1,41 @@
+// Rounds on streams over a Pair: what the stream, the library and the session do to them, one step
+// at a time. As thread-safe as the Pair.
+#pragma once
+
+#include <cstdint>
+
+#include "ipc/segment/round_words.h"
+#include "tests/ipc/segment/ipc_test_support.h"
+
+namespace specd::test {
+
+inline RoundWords* WordsOf(const Pair& pair, uint64_t number) {
+  return pair.segment.round_words(number);
+}
+
+inline PushResult SubmitOnStream(Pair* pair, uint64_t round_id) {
+  const DraftBuffers draft = TwoTokens();
+  const EngineDraft drafts[] = {draft.View(kSequence0), draft.View(kSequence0 + 1)};
+  pair->engine.ArmWords();
+  return pair->engine.SubmitOnStream(round_id, drafts, 5);
+}
+
+inline void MakeReady(const Pair& pair, uint64_t number) {
+  WordsOf(pair, number)->ready.store(number);
+}
+
+// Takes a round and answers it as the session does; false where there is none.
+inline bool TakeAndAnswer(Pair* pair) {
+  if (!pair->daemon.Take(&pair->copy, 2)) return false;
+  pair->daemon.Claim(pair->copy);
+  pair->CompleteEmpty();
+  return true;
+}
+
+// As the library does for a stream that has waited long enough.
+inline void ReleaseStream(const Pair& pair, uint64_t number) {
+  Decide(WordsOf(pair, number), number, RoundVerdict::kAborted);
+  Release(WordsOf(pair, number), number);
+}
+
+}  // namespace specd::test

@@ -1,0 +1,405 @@
+// The cases of the peers' tests that concern chains. A name begins with where the case comes from:
+// an item of FlashInfer's, TensorRT-LLM's and our own list (kernels.md 5), of vLLM's tests
+// (vllm.md 3) or of SGLang's (sglang.md 3); numbers are theirs.
+//
+// Elsewhere: one row (row_cases_test.cc), enumeration (exact_test.cc: kernels.md 5.30), chi-square
+// (statistical_test.cc: 5.31, vllm.md 3.10, 3.23, 3.30, 3.73), batches and speculation on and off
+// (invariance_test.cc: 5.37, 5.44, 5.45, 5.50, vllm.md 3.9), logprobs (score_test.cc: vllm.md 3.35,
+// 3.47, 3.48), finish rules, grammar and parameters (tests/speculative: 5.29, 5.48). Trees and
+// lossy methods are not built; dtype, device and graph bookkeeping of Python calls (5.16 to 5.19)
+// has nothing here that it could concern.
+#include <doctest/doctest.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "tests/kernels/bodies/packed_steps.h"
+#include "tests/kernels/bodies/row_law.h"
+#include "tests/kernels/bodies/run_chain.h"
+
+namespace specd {
+namespace {
+
+using Tokens = std::vector<TokenId>;
+constexpr VerifyMethod kMethods[] = {VerifyMethod::kGreedy, VerifyMethod::kExactMatch,
+                                     VerifyMethod::kToken, VerifyMethod::kBlock};
+
+uint64_t CoinOf(double u) { return static_cast<uint64_t>(u * 0x1p53); }
+
+RowMatrix RowsOf(const std::vector<std::vector<double>>& values, DType dtype = DType::kFloat32) {
+  RowMatrix rows({.dtype = dtype,
+                  .vocab_size = static_cast<int32_t>(values[0].size()),
+                  .num_rows = static_cast<int64_t>(values.size())});
+  for (size_t i = 0; i < values.size(); ++i) rows.Set(static_cast<int64_t>(i), values[i]);
+  return rows;
+}
+
+RowMatrix RowsOfProbabilities(const std::vector<std::vector<double>>& p) {
+  std::vector<std::vector<double>> logits;
+  for (const std::vector<double>& row : p) logits.push_back(oracle::LogOf(row));
+  return RowsOf(logits);
+}
+
+// vLLM's rows: -100 everywhere, 100 at the wanted id, 99 at id 15 as the runner-up.
+RowMatrix PeakedRows(const Tokens& wanted) {
+  std::vector<std::vector<double>> rows;
+  for (const TokenId id : wanted) {
+    std::vector<double> row(100, -100.0);
+    row[15] = 99;
+    row[id] = 100;
+    rows.push_back(row);
+  }
+  return RowsOf(rows);
+}
+
+// Everything is sharp enough (1/T = 40) that any coin gives the peak.
+Tokens RunPeaked(VerifyMethod method, const Tokens& draft, const Tokens& wanted,
+                 const std::vector<oracle::Steps>& steps = {}) {
+  const RowMatrix rows = PeakedRows(wanted);
+  ChainCase chain(method, draft, DraftKind::kOneHot);
+  chain.task.target_scale = 40;
+  const PackedSteps packed(steps.empty() ? std::vector<oracle::Steps>(wanted.size()) : steps, 100);
+  packed.Apply(&chain.task);
+  return RunScalar(chain.task, rows.view(), TensorView{}, KeyedCoins(7), packed.mask()).tokens;
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("vllm.md 3.1 to 3.7: matches, early mismatch, single and empty drafts, all methods") {
+    for (const VerifyMethod method : kMethods) {
+      CAPTURE(static_cast<int>(method));
+      CHECK(RunPeaked(method, {1, 2, 3}, {1, 2, 3, 4}) == Tokens{1, 2, 3, 4});
+      CHECK(RunPeaked(method, {1, 2, 3}, {1, 5, 3, 4}) == Tokens{1, 5});
+      CHECK(RunPeaked(method, {1}, {1, 2}) == Tokens{1, 2});
+      CHECK(RunPeaked(method, {}, {5}) == Tokens{5});
+      CHECK(RunPeaked(method, {1}, {2, 3}) == Tokens{2});
+    }
+  }
+
+  TEST_CASE("vllm.md 3.16: bad words that are not adjacent, greedy and sampled") {
+    const std::vector<oracle::Steps> bans(4, {.banned = {2}});
+    for (const VerifyMethod method : kMethods) {
+      CHECK(RunPeaked(method, {1, 2, 3}, {1, 2, 3, 4}, bans) == Tokens{1, 15});
+      CHECK(RunPeaked(method, {1, 15, 3}, {1, 2, 3, 4}, bans) == Tokens{1, 15, 3, 4});
+      CHECK(RunPeaked(method, {1, 2, 3}, {1, 2, 3, 4}) == Tokens{1, 2, 3, 4});
+      // A word of two tokens is banned only behind its first, which may lie in the draft.
+      std::vector<oracle::Steps> at_second(4);
+      at_second[1].banned = {2};
+      CHECK(RunPeaked(method, {1, 2, 3}, {1, 2, 3, 4}, at_second) == Tokens{1, 15});
+    }
+  }
+
+  TEST_CASE("vllm.md 3.22, 3.26, 3.27, 3.29: -1 in a draft ends it, wherever it stands") {
+    for (const VerifyMethod method : kMethods) {
+      CHECK(RunPeaked(method, {1, 99, -1}, {1, 99, 8, 9}) == Tokens{1, 99, 8});
+      CHECK(RunPeaked(method, {-1}, {6, 7}) == Tokens{6});
+      CHECK(RunPeaked(method, {4, -1, -1}, {4, 5, 6, 7}) == Tokens{4, 5});
+      CHECK(RunPeaked(method, {-1, 5, 6}, {4, 5, 6, 7}) == Tokens{4});
+    }
+  }
+
+  TEST_CASE("vllm.md 3.24: at temperature 0 every emitted id is the argmax") {
+    std::mt19937_64 random(24);
+    for (int repeat = 0; repeat < 20; ++repeat) {
+      std::vector<std::vector<double>> logits;
+      for (int i = 0; i < 4; ++i) logits.push_back(RandomLogits(random, 4096));
+      const RowMatrix rows = RowsOf(logits, DType::kBFloat16);
+      Tokens draft;
+      RowMatrix stored({.dtype = DType::kBFloat16, .vocab_size = 4096, .num_rows = 1});
+      for (int i = 0; i < 3; ++i) {
+        draft.push_back(random() % 3 == 0 ? 9 : *oracle::Argmax(stored.Set(0, logits[i])));
+      }
+      ChainCase chain(VerifyMethod::kGreedy, draft, DraftKind::kOneHot);
+      const ChainResult result = RunScalar(chain.task, rows.view(), TensorView{}, FixedCoins{});
+      for (size_t i = 0; i < result.tokens.size(); ++i) {
+        CHECK(result.tokens[i] == *oracle::Argmax(stored.Set(0, logits[i])));
+      }
+    }
+  }
+
+  TEST_CASE("vllm.md 3.11: the recovered token is the oracle's at the same coin") {
+    std::mt19937_64 random(11);
+    for (const int32_t vocab_size : {100, 8192, 10000}) {
+      for (const bool has_q : {true, false}) {
+        const std::vector<double> p_row = RandomLogits(random, vocab_size);
+        const std::vector<double> q_row = RandomLogits(random, vocab_size);
+        RowMatrix p_rows({.vocab_size = vocab_size, .num_rows = 2});
+        RowMatrix q_rows({.vocab_size = vocab_size, .num_rows = 1});
+        const auto p = *oracle::Softmax(p_rows.Set(0, p_row), 1 / std::log(2.0));
+        const auto q_full = *oracle::Softmax(q_rows.Set(0, q_row), 1 / std::log(2.0));
+        const TokenId x = *oracle::Argmax(q_row);
+        const auto q = has_q ? q_full : oracle::OneHot(x, size_t(vocab_size));
+        const oracle::Probabilities law = *oracle::Residual(p, q);
+        const std::vector<double> ends = oracle::IntervalEnds(law);
+        for (int repeat = 0; repeat < 20; ++repeat) {
+          const double u = double(random() >> 11) * 0x1p-53;
+          const auto y = std::upper_bound(ends.begin(), ends.end(), u) - ends.begin();
+          if (std::fabs(ends[y] - u) < 1e-5 || std::fabs(ends[y] - law[y] - u) < 1e-5) continue;
+          for (const VerifyMethod method : {VerifyMethod::kToken, VerifyMethod::kBlock}) {
+            ChainCase chain(method, {x}, has_q ? DraftKind::kSampled : DraftKind::kOneHot);
+            const FixedCoins coins{.accept = kCoinEnd - 1, .residual = CoinOf(u)};
+            const ChainResult result = RunScalar(chain.task, p_rows.view(), q_rows.view(), coins);
+            if (result.outcome.num_accepted == 1) continue;  // p(x) >= q(x)
+            REQUIRE(result.tokens == Tokens{static_cast<TokenId>(y)});
+          }
+        }
+      }
+    }
+  }
+
+  TEST_CASE("vllm.md 3.13, 3.14: top_k 1, 5, 99 and top_p .5, .9, .99 hold in every drafted row") {
+    std::mt19937_64 random(13);
+    for (const oracle::Truncation& truncation : {oracle::Truncation{.top_k = 1},
+                                                 {.top_k = 5},
+                                                 {.top_k = 99},
+                                                 {.top_p = 0.5},
+                                                 {.top_p = 0.9},
+                                                 {.top_p = 0.99}}) {
+      for (int repeat = 0; repeat < 100; ++repeat) {
+        std::vector<std::vector<double>> logits;
+        std::vector<std::vector<bool>> survivors;
+        for (int i = 0; i < 4; ++i) {
+          logits.push_back(truncation.top_k > 0 ? std::vector<double>(100, 0.0)
+                                                : RandomLogits(random, 100, 1.0));
+          if (truncation.top_k > 0) {
+            for (double& x : logits.back()) x = random() % 2 == 0 ? 0.1 : 0;
+          }
+          for (double& x : logits.back()) x = RoundTo(DType::kFloat32, x);
+          survivors.push_back(oracle::Survivors(logits.back(), 1, truncation));
+        }
+        const RowMatrix rows = RowsOf(logits);
+        Tokens draft;
+        for (int i = 0; i < 3; ++i) draft.push_back(static_cast<TokenId>(random() % 100));
+        ChainCase chain(kMethods[1 + repeat % 3], draft,
+                        repeat % 2 == 0 ? DraftKind::kSampled : DraftKind::kOneHot);
+        chain.task.target_scale = chain.task.draft_scale = ScaleOf(1);
+        chain.task.target_filters = FiltersOf(truncation);
+        const ChainResult result =
+            RunScalar(chain.task, rows.view(), rows.view(), KeyedCoins(random()));
+        REQUIRE(result.outcome.status == OutcomeStatus::kOk);
+        for (size_t i = 0; i < result.tokens.size(); ++i) {
+          REQUIRE(survivors[i][result.tokens[i]]);
+        }
+      }
+    }
+  }
+
+  TEST_CASE("sglang.md 3.4, 15 to 18: chain rejection of issue #10308") {
+    const RowMatrix target = RowsOfProbabilities({{.6, .2, .1, .1}, {.1, .2, .3, .4}});
+    const RowMatrix drafter = RowsOfProbabilities({{.7, .2, .05, .05}, {1, 0, 0, 0}});
+    const auto run = [&](VerifyMethod method, TokenId draft, double accept, double final) {
+      ChainCase chain(method, {draft}, DraftKind::kSampled);
+      chain.task.target_scale = chain.task.draft_scale = ScaleOf(1);
+      const FixedCoins coins{CoinOf(accept), CoinOf(final), CoinOf(final)};
+      return RunScalar(chain.task, target.view(), drafter.view(), coins).tokens;
+    };
+    for (const VerifyMethod method : {VerifyMethod::kToken, VerifyMethod::kBlock}) {
+      CHECK(run(method, 0, 0.85, 0.49) == Tokens{0, 2});  // .85 * .7 = .595 < .6
+      CHECK(run(method, 0, 0.99, 0.99) == Tokens{3});
+      CHECK(run(method, 0, 0.99, 0.49) == Tokens{2});
+    }
+    const RowMatrix no_zero = RowsOfProbabilities({{0, .5, .5, 0}, {1, 0, 0, 0}});
+    for (const VerifyMethod method : {VerifyMethod::kToken, VerifyMethod::kBlock}) {
+      ChainCase chain(method, {0}, DraftKind::kSampled);
+      CHECK(RunScalar(chain.task, no_zero.view(), drafter.view(), FixedCoins{})
+                .outcome.num_accepted == 0);
+    }
+  }
+
+  TEST_CASE("kernels.md 5.21: a residual with one id gives that id for every coin") {
+    const RowMatrix target = RowsOfProbabilities({{.5, .5, 0}, {1, 0, 0}});
+    const RowMatrix drafter = RowsOfProbabilities({{.75, .25, 0}, {1, 0, 0}});
+    for (const VerifyMethod method : {VerifyMethod::kToken, VerifyMethod::kBlock}) {
+      for (const double u : {0.0, 0.3, 0.999}) {
+        ChainCase chain(method, {0}, DraftKind::kSampled);
+        const FixedCoins coins{kCoinEnd - 1, CoinOf(u), 0};
+        CHECK(RunScalar(chain.task, target.view(), drafter.view(), coins).tokens == Tokens{1});
+      }
+    }
+  }
+
+  TEST_CASE("kernels.md 5.27: accepting by logits, on blurred one-hot rows") {
+    std::mt19937_64 random(27);
+    const auto blurred = [&](double width) {
+      std::vector<double> row(64);
+      const double centre = double(random() % 64);
+      for (int i = 0; i < 64; ++i) {
+        row[i] = RoundTo(DType::kFloat32, -std::pow((i - centre) / width, 2));
+      }
+      return row;
+    };
+    int accepted = 0;
+    for (int repeat = 0; repeat < 400; ++repeat) {
+      std::vector<double> p_row = blurred(8);
+      std::vector<double> q_row = p_row;
+      std::rotate(q_row.begin(), q_row.begin() + repeat % 12, q_row.end());
+      const auto p = *oracle::Softmax(p_row, 1 / std::log(2.0));
+      const auto q = *oracle::Softmax(q_row, 1 / std::log(2.0));
+      const TokenId x = (*oracle::Argmax(q_row) + static_cast<TokenId>(random() % 25)) % 64;
+      const double threshold = oracle::AcceptProbability(p, q, x);
+      const double u = double(random() >> 11) * 0x1p-53;
+      if (std::fabs(u - threshold) < 1e-4) continue;
+      const RowMatrix target = RowsOf({p_row, p_row});
+      const RowMatrix drafter = RowsOf({q_row, q_row});
+      for (const VerifyMethod method : {VerifyMethod::kToken, VerifyMethod::kBlock}) {
+        ChainCase chain(method, {x}, DraftKind::kSampled);
+        const ChainResult result =
+            RunScalar(chain.task, target.view(), drafter.view(), FixedCoins{CoinOf(u), 0, 0});
+        REQUIRE(result.outcome.num_accepted == (u < threshold ? 1 : 0));
+        accepted += result.outcome.num_accepted;
+      }
+    }
+    CHECK(accepted > 100);
+    CHECK(accepted < 700);
+  }
+
+  TEST_CASE("kernels.md 5.33: q(x)=0, p>0 accepts; p=q=0 rejects; p=0 rejects even with coin 0") {
+    const RowMatrix target = RowsOfProbabilities({{.5, .5, 0, 0}, {1, 0, 0, 0}});
+    const RowMatrix drafter = RowsOfProbabilities({{0, .5, .5, 0}, {1, 0, 0, 0}});
+    const auto accepted = [&](VerifyMethod method, TokenId x, uint64_t coin) {
+      ChainCase chain(method, {x}, DraftKind::kSampled);
+      return RunScalar(chain.task, target.view(), drafter.view(), FixedCoins{coin, 0, 0})
+          .outcome.num_accepted;
+    };
+    for (const VerifyMethod method : {VerifyMethod::kToken, VerifyMethod::kBlock}) {
+      CHECK(accepted(method, 0, kCoinEnd - 1) == 1);
+      CHECK(accepted(method, 1, kCoinEnd - 1) == 1);
+      CHECK(accepted(method, 2, 0) == 0);
+      CHECK(accepted(method, 3, 0) == 0);
+    }
+  }
+
+  TEST_CASE("kernels.md 5.34: an empty residual falls back to p and is counted") {
+    // x was proposed though q(x) = 0 and p(x) = 0, and otherwise p = q.
+    const RowMatrix rows = RowsOfProbabilities({{.5, .5, 0}, {1, 0, 0}});
+    for (const VerifyMethod method : {VerifyMethod::kToken, VerifyMethod::kBlock}) {
+      ChainCase chain(method, {2}, DraftKind::kSampled);
+      const FixedCoins coins{0, kCoinEnd / 4 * 3, 0};
+      const ChainResult result = RunScalar(chain.task, rows.view(), rows.view(), coins);
+      CHECK(result.outcome.empty_residuals == 1);
+      CHECK(result.tokens == Tokens{1});
+    }
+    // A one-hot draft that holds all of p is never rejected, so its residual is never needed.
+    const RowMatrix point = RowsOfProbabilities({{0, 1, 0}, {1, 0, 0}});
+    ChainCase chain(VerifyMethod::kBlock, {1}, DraftKind::kOneHot);
+    CHECK(RunScalar(chain.task, point.view(), TensorView{}, FixedCoins{kCoinEnd - 1, 0, 0})
+              .outcome.num_accepted == 1);
+  }
+
+  TEST_CASE("kernels.md 5.36: ids outside 0..V-1 are verified, rejected, counted, no index") {
+    const RowMatrix rows = RowsOfProbabilities({{.5, .25, .25}, {1, 0, 0}, {1, 0, 0}});
+    for (const VerifyMethod method : kMethods) {
+      for (const DraftKind kind : {DraftKind::kOneHot, DraftKind::kSampled}) {
+        for (const TokenId id : {-2, 3, 1 << 30, INT32_MIN, INT32_MAX}) {
+          ChainCase chain(method, {id, 0}, kind);
+          const ChainResult result = RunScalar(chain.task, rows.view(), rows.view(), FixedCoins{});
+          CHECK(result.outcome.status == OutcomeStatus::kOk);
+          CHECK(result.outcome.num_accepted == 0);
+          CHECK(result.outcome.invalid_drafts == 1);
+          CHECK(result.tokens.size() == 1);
+        }
+      }
+    }
+  }
+
+  TEST_CASE("kernels.md 5.47: a masked draft is rejected and no masked id is emitted") {
+    std::mt19937_64 random(47);
+    for (int repeat = 0; repeat < 400; ++repeat) {
+      std::vector<std::vector<double>> logits;
+      std::vector<oracle::Steps> steps;
+      for (int i = 0; i < 4; ++i) {
+        logits.push_back(RandomLogits(random, 40, 1.0));
+        oracle::Steps step;
+        for (int id = 0; id < 40; ++id) step.mask.push_back(random() % 2 == 0);
+        step.mask[random() % 40] = true;
+        steps.push_back(step);
+      }
+      const RowMatrix rows = RowsOf(logits);
+      Tokens draft;
+      for (int i = 0; i < 3; ++i) draft.push_back(static_cast<TokenId>(random() % 40));
+      const PackedSteps packed(steps, 40);
+      ChainCase chain(kMethods[repeat % 4], draft,
+                      repeat % 8 < 4 ? DraftKind::kSampled : DraftKind::kOneHot);
+      packed.Apply(&chain.task);
+      const ChainResult result =
+          RunScalar(chain.task, rows.view(), rows.view(), KeyedCoins(random()), packed.mask());
+      REQUIRE(result.outcome.status == OutcomeStatus::kOk);
+      for (size_t i = 0; i < result.tokens.size(); ++i) REQUIRE(steps[i].mask[result.tokens[i]]);
+      const auto stop = size_t(result.outcome.num_accepted);
+      const bool masked = stop < draft.size() && !steps[stop].mask[draft[stop]];
+      REQUIRE(result.outcome.invalid_drafts == (masked ? 1 : 0));
+    }
+  }
+
+  TEST_CASE("vllm.md 3.32: rows beyond 2^32 bytes are found where they lie") {
+    constexpr int32_t kVocabSize = 155264;
+    constexpr int64_t kRow = 15000;
+    constexpr size_t kBytes = size_t(kRow + 2) * kVocabSize * 2;
+    // Pages that nobody touches cost nothing.
+    void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    REQUIRE(memory != MAP_FAILED);
+    std::mt19937_64 random(32);
+    RowMatrix few({.dtype = DType::kFloat16, .vocab_size = kVocabSize, .num_rows = 2});
+    for (int row = 0; row < 2; ++row) few.Set(row, RandomLogits(random, kVocabSize));
+    std::memcpy(static_cast<char*>(memory) + kRow * kVocabSize * 2, few.view().data,
+                size_t(2) * kVocabSize * 2);
+    TensorView far = few.view();
+    far.data = memory;
+    far.num_rows = kRow + 2;
+    for (const VerifyMethod method : kMethods) {
+      ChainCase near_chain(method, {17}, DraftKind::kSampled);
+      ChainCase far_chain(method, {17}, DraftKind::kSampled, kRow);
+      const KeyedCoins coins(random());
+      CHECK(RunScalar(near_chain.task, few.view(), few.view(), coins) ==
+            RunScalar(far_chain.task, far, far, coins));
+    }
+    munmap(memory, kBytes);
+  }
+
+  TEST_CASE("block: a token with p = 0 is not carried over by a later one with q = 0 < p") {
+    // Bug: the later token set P back to 1, and the forbidden one was accepted with it.
+    const RowMatrix target = RowsOfProbabilities({{.5, 0, .5}, {.5, .5, 0}, {1, 0, 0}});
+    const RowMatrix drafter = RowsOfProbabilities({{.5, .5, 0}, {.5, 0, .5}});
+    for (const TokenId forbidden : {1, 3}) {
+      ChainCase chain(VerifyMethod::kBlock, {forbidden, 1}, DraftKind::kSampled);
+      const ChainResult result = RunScalar(chain.task, target.view(), drafter.view(), FixedCoins{});
+      CHECK(result.outcome.status == OutcomeStatus::kOk);
+      CHECK(result.tokens == Tokens{2});
+    }
+  }
+
+  TEST_CASE(
+      "CONTRACT 6: block: a bad row cuts the draft before it, and is judged only if reached") {
+    // p = q up to the bad row: everything before it is accepted, so it is reached.
+    RowMatrix rows = RowsOfProbabilities({{.5, .5}, {.5, .5}, {.5, .5}, {1, 0}});
+    rows.Set(2, {NAN, 0});
+    ChainCase chain(VerifyMethod::kBlock, {0, 1, 0}, DraftKind::kSampled);
+    const ChainResult reached =
+        RunScalar(chain.task, rows.view(), rows.view(), FixedCoins{kCoinEnd - 1, 0, 0});
+    CHECK(reached.outcome.status == OutcomeStatus::kBadTargetRow);
+    CHECK(reached.tokens == Tokens{0, 1});
+    // A token with p = 0 before it: the walk stops there and the bad row does not matter.
+    RowMatrix target = RowsOfProbabilities({{.5, .5}, {1, 0}, {.5, .5}, {1, 0}});
+    target.Set(2, {NAN, NAN});
+    const RowMatrix drafter = RowsOfProbabilities({{.5, .5}, {.5, .5}, {.5, .5}});
+    const ChainResult stopped =
+        RunScalar(chain.task, target.view(), drafter.view(), FixedCoins{kCoinEnd - 1, 0, 0});
+    CHECK(stopped.outcome.status == OutcomeStatus::kOk);
+    CHECK(stopped.tokens == Tokens{0, 0});
+    // A bad draft row cuts in the same way.
+    RowMatrix bad_drafter = RowsOfProbabilities({{.5, .5}, {.5, .5}, {.5, .5}});
+    bad_drafter.Set(1, {NAN, NAN});
+    const RowMatrix good = RowsOfProbabilities({{.5, .5}, {.5, .5}, {.5, .5}, {1, 0}});
+    const ChainResult cut =
+        RunScalar(chain.task, good.view(), bad_drafter.view(), FixedCoins{kCoinEnd - 1, 0, 0});
+    CHECK(cut.outcome.status == OutcomeStatus::kBadDraftRow);
+    CHECK(cut.tokens == Tokens{0});
+  }
+}
+
+}  // namespace
+}  // namespace specd

@@ -1,0 +1,105 @@
+// The joint law of several rounds by enumeration, with the kernel held against the oracle in every
+// cell (CONTRACT §10, "Exact").
+//
+// The oracle's round asks for parts of coins (coin_paths.h) under the keys of CONTRACT §4. In every
+// cell that it can reach, VerifyChain is run with each of the cell's coins just inside either end
+// of its interval and must emit what the oracle emits; SampleDraft is run so for every draft token.
+// The cells' volumes add up to the law of the text. Coins live on from round to round for as long
+// as their key can be asked for again, so keys that two decisions share make the law wrong.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "tests/kernels/bodies/chain_model.h"
+#include "tests/kernels/bodies/coin_paths.h"
+#include "tests/kernels/bodies/packed_steps.h"
+#include "tests/kernels/bodies/run_chain.h"
+
+namespace specd {
+
+// What is wrong on purpose. With any of it the kernel is not run: the law alone has to tell.
+struct Fault {
+  bool position_only_keys = false;  // coins keyed by position and purpose alone
+  bool accept_shared_with_residual = false;
+  bool draft_shared_with_residual = false;
+  bool residual_is_p = false;              // a rejected token is replaced from p
+  bool residual_not_renormalised = false;  // what is missing to 1 goes to the last id
+  bool cut_at_forbidden = false;           // the drafter drops a token with p(x) = 0
+  bool early_break = false;                // block: the walk up stops at the first failure
+  bool q_unedited = false;  // verification does not know the edits the drafter drew with
+
+  bool Any() const {
+    return position_only_keys || accept_shared_with_residual || draft_shared_with_residual ||
+           residual_is_p || residual_not_renormalised || cut_at_forbidden || early_break ||
+           q_unedited;
+  }
+};
+
+class Enumeration {
+ public:
+  Enumeration(const ModelOptions& options, const Fault& fault) : model_(options), fault_(fault) {}
+
+  // The total variation between the law of the text and the target's.
+  double Run();
+
+  int64_t num_kernel_runs() const { return num_kernel_runs_; }
+  int64_t num_cells() const { return num_cells_; }
+  int64_t num_narrow_cells() const { return num_narrow_cells_; }
+  int most_rounds() const { return most_rounds_; }
+  // Of a round that starts the text.
+  double mean_accepted() const { return mean_accepted_; }
+
+ private:
+  struct State {
+    double probability = 0;
+    int rounds = 0;
+  };
+  // What a round did, for the kernel to repeat.
+  struct Record {
+    Tokens draft;
+    bool cut = false;  // a -1 follows the draft
+    Tokens emitted;
+  };
+
+  void Follow(const Tokens& text, const CoinParts& coins, const State& state);
+  Record Round(const Tokens& text, CoinPaths& paths);
+  bool DrawDraft(const Tokens& text, CoinPaths& paths, Record* record);
+  oracle::Probabilities VerifiedAs(const Tokens& context, size_t i, TokenId token);
+  void WalkToken(const Tokens& text, CoinPaths& paths, Record* record);
+  void WalkExactMatch(const Tokens& text, CoinPaths& paths, Record* record);
+  void WalkBlock(const Tokens& text, CoinPaths& paths, Record* record);
+  void Finish(size_t stop, const oracle::Probabilities& p, const oracle::Probabilities* q, double a,
+              const Tokens& text, CoinPaths& paths, Record* record);
+
+  CoinIdentity IdentityOf(const CoinKey& key) const;
+  CoinKey KeyOf(const Tokens& text, size_t place, size_t node, Purpose purpose) const {
+    return {static_cast<uint32_t>(text.size() + place), static_cast<uint32_t>(text.size()),
+            static_cast<uint32_t>(node), purpose};
+  }
+  double MarginFor(double mass) const {
+    return model_.options().powers_of_two ? 0x1p-38 : 0x1p-18 / std::min(1.0, mass);
+  }
+
+  void CheckVerify(const Tokens& text, const Record& record, const CoinParts& used);
+  void CheckDraft(const Tokens& text, size_t i, const CoinKey& key, const ChainModel::Place& place);
+  uint64_t CoinIn(const CoinPart& part, bool at_high) const;
+
+  ChainModel model_;
+  const Fault fault_;
+  std::map<size_t, std::map<std::pair<Tokens, CoinParts>, State>> states_;  // by length of text
+  std::map<Tokens, double> law_;
+  std::set<std::pair<Tokens, size_t>> drafts_checked_;
+  int64_t num_kernel_runs_ = 0;
+  int64_t num_cells_ = 0;
+  int64_t num_narrow_cells_ = 0;
+  int most_rounds_ = 0;
+  double mean_accepted_ = 0;
+};
+
+}  // namespace specd

@@ -1,0 +1,125 @@
+// One task through the launches of a round, in memory that a test can take away, change between
+// launches and look at.
+#pragma once
+
+#include <doctest/doctest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <functional>
+#include <vector>
+
+#include "kernels/bodies/resolve.h"
+#include "kernels/warps/fused_round.h"
+#include "kernels/warps/list_rows.h"
+#include "tests/kernels/bodies/run_chain.h"
+#include "tests/support/emulated_block.h"
+#include "tests/support/rows.h"
+
+namespace specd {
+
+inline constexpr int32_t kVocabSize = 16 * kTileSize;
+inline constexpr int32_t kNumDrafts = 3;
+
+// Four rows, each a page or more by itself, so that one can be taken away.
+class FourRows {
+ public:
+  FourRows() {
+    memory_ = static_cast<float*>(
+        mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    REQUIRE(memory_ != MAP_FAILED);
+    REQUIRE(kVocabSize * sizeof(float) % static_cast<size_t>(sysconf(_SC_PAGESIZE)) == 0);
+  }
+  FourRows(const FourRows&) = delete;
+  FourRows& operator=(const FourRows&) = delete;
+  ~FourRows() { munmap(memory_, kBytes); }
+
+  float* row(int32_t i) const { return memory_ + i * kVocabSize; }
+  void TakeAway(int32_t first) const {
+    const size_t row_bytes = kVocabSize * sizeof(float);
+    REQUIRE(mprotect(row(first), (kNumDrafts + 1 - first) * row_bytes, PROT_NONE) == 0);
+  }
+  void TakeAwayTile(int32_t i, int32_t tile) const {
+    REQUIRE(mprotect(row(i) + tile * kTileSize, kTileSize * sizeof(float), PROT_NONE) == 0);
+  }
+  TensorView view() const {
+    return {memory_, DType::kFloat32, kNumDrafts + 1, kVocabSize, kVocabSize, {}};
+  }
+
+ private:
+  static constexpr size_t kBytes = (kNumDrafts + 1) * kVocabSize * sizeof(float);
+  float* memory_;
+};
+
+// A round of one task, with room for its answer.
+struct OneTask {
+  OneTask(const ChainTask& task, const TensorView& target) {
+    batch.target = target;
+    batch.tasks = &task;
+    batch.num_tasks = 1;
+    batch.outcomes = &outcome;
+    batch.tokens = tokens;
+    batch.tokens_stride = kNumDrafts + 1;
+    batch.scores = scores;
+    batch.scores_stride = NumScores(task.scores);
+  }
+
+  // between(fused): what happens between the first launch and the next.
+  void Run(const EmulationOptions& options, int32_t num_launches = 1,
+           const std::function<void(const FusedRound&)>& between = {}) {
+    std::vector<AheadRow> rows(NumSlots(kNumDrafts));
+    std::vector<int32_t> row_arrivals(NumSlots(kNumDrafts));
+    TaskProgress progress;
+    std::vector<char> workspace(FusedWorkspaceBytes(kVocabSize, kNumDrafts), char(kPoison));
+    std::vector<char> scratch(ResolveBytes(kNumDrafts, 0), char(kPoison));
+    ChainTask resolved;
+    FusedRound fused{.batch = batch,
+                     .rows = rows.data(),
+                     .row_arrivals = row_arrivals.data(),
+                     .progress = &progress,
+                     .workspaces = workspace.data(),
+                     .max_draft = kNumDrafts,
+                     .resolve = {batch.tasks, &resolved, scratch.data(), kNumDrafts}};
+    ListRowsAhead(batch, kNumDrafts, rows.data(), row_arrivals.data(), &progress, &fused);
+    REQUIRE(fused.num_launches == num_launches);
+    fused.batch.tasks = &resolved;
+    REQUIRE(RunEmulatedBlocks(options, [&](EmulatedThread thread) { RunResolve(thread, fused); }) ==
+            "");
+    REQUIRE(RunEmulatedBlocks(options,
+                              [&](EmulatedThread thread) { RunFusedRound(thread, fused); }) == "");
+    fallen = progress.fallen - 1;
+    if (between) between(fused);
+    if (num_launches >= 2) {
+      REQUIRE(RunEmulatedBlocks(
+                  options, [&](EmulatedThread thread) { RunResidualPass(thread, fused); }) == "");
+    }
+    if (fallen >= 0) {
+      const ChainWorkspace memory = FusedWorkspaceAt(fused, 0);
+      replaced = AheadAt(memory.ahead, TargetSlot(fallen), kVocabSize).facts->place;
+    }
+    deferred = progress.at_once == 0 || progress.deferred != 0;
+    if (num_launches == 3) {
+      REQUIRE(RunEmulatedBlocks(
+                  options, [&](EmulatedThread thread) { RunDeferredTasks(thread, fused); }) == "");
+    }
+    REQUIRE(progress.end_seen == 0);
+    REQUIRE(progress.fallen == 0);
+    REQUIRE(progress.rows_done == 0);
+  }
+
+  RoundBatch batch;
+  ChainOutcome outcome;
+  TokenId tokens[kNumDrafts + 1] = {};
+  TokenScore scores[kNumDrafts + 1];  // where asked for, of each token alone
+  int32_t fallen = -1;                // the place that the second launch found so
+  PlaceVerdict replaced;              // what it left there
+  bool deferred = false;              // to the third launch
+};
+
+// What the first launch said of a place.
+inline AheadFacts* FactsOf(const FusedRound& fused, int32_t place) {
+  const ChainWorkspace workspace = FusedWorkspaceAt(fused, 0);
+  return AheadAt(workspace.ahead, TargetSlot(place), kVocabSize).facts;
+}
+
+}  // namespace specd

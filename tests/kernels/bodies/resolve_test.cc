@@ -1,0 +1,327 @@
+// What tasks leave to the processor that runs them: draft tokens, positions and counts. One task
+// against what a std::map counts, and whole rounds against the same ones of a host that knows all.
+#include "kernels/bodies/resolve.h"
+
+#include <doctest/doctest.h>
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <limits>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/cpu/lone_lane.h"
+#include "tests/kernels/cuda/conformance_grid.h"
+#include "tests/kernels/warps/open_rounds.h"
+
+namespace specd {
+namespace {
+
+constexpr int32_t kVocabSize = 50;
+constexpr int32_t kMaxDraft = 6;
+constexpr int32_t kRecentRoom = 9;
+constexpr int32_t kNumSlots = 5;
+constexpr int32_t kRowStride = 8;
+
+// A few tasks with slots, and what becomes of them.
+class Resolution {
+ public:
+  explicit Resolution(int32_t num_tasks, int32_t the_vocab_size = kVocabSize)
+      : vocab_size(the_vocab_size),
+        kept(kNumSlots, 0xDDDDDDDDu),
+        recent(kNumSlots * kRecentRoom, std::numeric_limits<TokenId>::min()),
+        drafts(kNumSlots * kRowStride, kNoToken),
+        tasks(num_tasks),
+        resolved(num_tasks),
+        progress(num_tasks),
+        scratch_(num_tasks * ResolveBytes(kMaxDraft, kRecentRoom), char(kPoison)) {}
+
+  RoundBatch batch() const {
+    RoundBatch batch;
+    batch.target.vocab_size = vocab_size;
+    batch.num_tasks = static_cast<int32_t>(tasks.size());
+    batch.draft_tokens = {drafts.data(), kRowStride};
+    batch.slots = {const_cast<uint32_t*>(kept.data()), const_cast<TokenId*>(recent.data()),
+                   kRecentRoom};
+    return batch;
+  }
+  ResolvePlan plan() { return {tasks.data(), resolved.data(), scratch_.data(), kMaxDraft}; }
+
+  template <int32_t kWarpSize, typename Thread>
+  void RunBy(const Thread& thread) {
+    RunResolve<kWarpSize>(thread, batch(), plan(), progress.data());
+  }
+  void RunByBlocks(const EmulationOptions& options) {
+    REQUIRE(RunEmulatedBlocks(options, [&](EmulatedThread thread) { RunBy<32>(thread); }) == "");
+  }
+
+  const int32_t vocab_size;
+  std::vector<uint32_t> kept;
+  std::vector<TokenId> recent;
+  std::vector<TokenId> drafts;
+  std::vector<ChainTask> tasks;
+  std::vector<ChainTask> resolved;
+  std::vector<TaskProgress> progress;
+
+ private:
+  std::vector<char> scratch_;
+};
+
+void CheckOverrides(const PlaceEdits& place, const std::vector<TokenEdit>& expected) {
+  REQUIRE(place.num_overrides == static_cast<int32_t>(expected.size()));
+  for (size_t e = 0; e < expected.size(); ++e) {
+    CHECK(place.overrides[e].id == expected[e].id);
+    CHECK(place.overrides[e].flags == expected[e].flags);
+    CHECK(BitsOf(place.overrides[e].bias) == BitsOf(expected[e].bias));
+    CHECK(place.overrides[e].count == expected[e].count);
+  }
+}
+
+// One task with everything drawn, and what its host would have known. Few ids, so that they repeat.
+struct DrawnTask {
+  DrawnTask(std::mt19937_64& random, uint32_t the_slot, int32_t the_vocab_size = kVocabSize)
+      : slot(the_slot), vocab_size(the_vocab_size) {
+    const auto draw = [&random](uint64_t below) { return static_cast<int32_t>(random() % below); };
+    const auto token = [&] {
+      return draw(static_cast<uint64_t>(draw(4) == 0 ? vocab_size : std::min(vocab_size, 5)));
+    };
+    state.position = static_cast<uint32_t>(draw(1000));
+    state.min_tokens = draw(2) == 0 ? 0 : state.position + static_cast<uint32_t>(draw(20));
+    if (draw(4) != 0) {
+      state.penalties = {draw(2) == 0 ? 1.0f : 1.5f, draw(2) == 0 ? 0.0f : 0.5f,
+                         draw(2) == 0 ? 0.0f : -2.0f};
+    }
+    for (int32_t n = draw(7); n > 0; --n) {
+      const TokenId id = token();
+      state.edits[id] = {id, static_cast<uint32_t>(draw(16)), static_cast<float>(draw(9)) - 4.0f,
+                         static_cast<uint32_t>(draw(3))};
+    }
+    for (int32_t n = draw(kRecentRoom + 1); n > 0; --n) confirmed.push_back(token());
+    const TokenId invalid[] = {kNoToken, -2, vocab_size, std::numeric_limits<TokenId>::min(),
+                               std::numeric_limits<TokenId>::max()};
+    for (int32_t n = draw(kMaxDraft + 1); n > 0; --n) {
+      row.push_back(draw(5) == 0 ? invalid[draw(5)] : token());
+      mask_rows.push_back({.mask_row = draw(9) - 1});
+    }
+    mask_rows.push_back({.mask_row = draw(9) - 1});
+    has_masks = draw(2) == 0;
+    by_slot = draw(3) != 0;
+    continues = draw(3) != 0;
+  }
+
+  void Give(Resolution* to, ChainTask* task) {
+    edits = state.Edits();
+    task->slot = slot;
+    task->first_position = task->round_base = state.position;
+    task->min_tokens = state.min_tokens;
+    task->edits.edits = edits.data();
+    task->edits.num_edits = static_cast<int32_t>(edits.size());
+    task->edits.penalties = state.penalties;
+    task->places = has_masks ? mask_rows.data() : nullptr;
+    task->drafts_by_slot = by_slot;
+    task->continues = continues;
+    task->chain.num_drafts = static_cast<int32_t>(row.size());
+    task->chain.tokens = by_slot ? nullptr : row.data();
+    if (by_slot) std::copy(row.begin(), row.end(), to->drafts.begin() + slot * kRowStride);
+    if (!continues) return;
+    uint32_t position = state.position;
+    for (const TokenId id : confirmed) {
+      to->recent[slot * kRecentRoom + position++ % kRecentRoom] = id;
+    }
+    to->kept[slot] = position;
+  }
+
+  void Check(const ChainTask& task) const {
+    CHECK(!task.drafts_by_slot);
+    CHECK(!task.continues);
+    // What penalties count.
+    std::vector<TokenId> prefix;
+    if (continues) prefix = confirmed;
+    const auto position = state.position + static_cast<uint32_t>(prefix.size());
+    CHECK(task.first_position == position);
+    CHECK(task.round_base == position);
+    const auto end = by_slot ? std::find(row.begin(), row.end(), kNoToken) : row.end();
+    const std::vector<TokenId> draft(row.begin(), end);
+    REQUIRE(task.chain.num_drafts == static_cast<int32_t>(draft.size()));
+    CHECK(std::equal(draft.begin(), draft.end(), task.chain.tokens));
+    CHECK((by_slot || task.chain.tokens == row.data()));
+    for (size_t i = 0; i <= draft.size(); ++i) {
+      const PlaceEdits place = task.places == nullptr ? PlaceEdits{} : task.places[i];
+      CHECK(place.mask_row == (has_masks ? mask_rows[i].mask_row : -1));
+      CHECK(place.forced == kNoToken);
+      if (!by_slot && !continues) continue;
+      CHECK(place.below_min_tokens == (position + i < state.min_tokens));
+      CheckOverrides(place, state.Overrides(prefix, vocab_size));
+      if (i < draft.size()) prefix.push_back(draft[i]);
+    }
+  }
+
+  const uint32_t slot;
+  const int32_t vocab_size;
+  KnownSequence state;
+  std::vector<TokenEdit> edits;
+  std::vector<TokenId> confirmed;
+  std::vector<TokenId> row;
+  std::vector<PlaceEdits> mask_rows;
+  bool has_masks = false;
+  bool by_slot = false;
+  bool continues = false;
+};
+
+TEST_SUITE("unit") {
+  TEST_CASE("draft tokens, positions and overrides are what counting by hand gives") {
+    std::mt19937_64 random(31);
+    for (int repeat = 0; repeat < 300; ++repeat) {
+      CAPTURE(repeat);
+      Resolution round(kNumSlots);
+      std::vector<DrawnTask> drawn;
+      for (uint32_t i = 0; i < kNumSlots; ++i) drawn.emplace_back(random, (i * 2 + 1) % kNumSlots);
+      for (size_t i = 0; i < drawn.size(); ++i) {
+        drawn[i].Give(&round, &round.tasks[i]);
+        round.progress[i].num_rows = static_cast<int32_t>(random() % 2);
+      }
+      if (repeat % 2 == 0) {
+        round.RunBy<1>(LoneLane());
+      } else {
+        round.RunByBlocks({.num_threads = 32 * (1 + repeat % 3),
+                           .schedule_seed = random(),
+                           .num_blocks = 1 + repeat % 4});
+      }
+      for (size_t i = 0; i < drawn.size(); ++i) {
+        drawn[i].Check(round.resolved[i]);
+        // Rows behind the end are known to be, where somebody will take the word back.
+        const int32_t num_drafts = round.resolved[i].chain.num_drafts;
+        const bool is_shorter = num_drafts < round.tasks[i].chain.num_drafts;
+        const bool is_told = is_shorter && round.progress[i].num_rows > 0;
+        CHECK(round.progress[i].end_seen == (is_told ? kPlacesMax - num_drafts : 0));
+      }
+    }
+  }
+
+  TEST_CASE("a task that leaves nothing open passes as it is, places and all") {
+    Resolution round(1);
+    const TokenId tokens[] = {3, kNoToken, 4};
+    TokenEdit override{.id = 7, .flags = kEditBanned};
+    const PlaceEdits places[] = {
+        {.overrides = &override, .num_overrides = 1}, {}, {.forced = 9}, {}};
+    ChainTask& task = round.tasks[0];
+    task.chain.num_drafts = 3;
+    task.chain.tokens = tokens;
+    task.places = places;
+    task.edits.penalties.repetition = 2;
+    task.first_position = 11;
+    task.round_base = 8;
+    task.min_tokens = 100;
+    round.kept[0] = 50;
+    round.RunBy<1>(LoneLane());
+    CHECK(round.resolved[0].chain.num_drafts == 3);
+    CHECK(round.resolved[0].chain.tokens == tokens);
+    CHECK(round.resolved[0].places == places);
+    CHECK(round.resolved[0].first_position == 11);
+    CHECK(round.resolved[0].round_base == 8);
+  }
+
+  // Whoever drew them may write there while the round runs.
+  TEST_CASE("draft tokens are read once, and what was read is counted") {
+    struct Rewriting : LoneLane {
+      TokenId* row;
+      int32_t LargestOfWarp(int32_t value) const {
+        std::fill_n(row, kMaxDraft, 33);
+        return value;
+      }
+    };
+    Resolution round(1);
+    round.drafts = {5, 6, 6, kNoToken, 1, 1};
+    ChainTask& task = round.tasks[0];
+    task.drafts_by_slot = true;
+    task.chain.num_drafts = kMaxDraft;
+    task.edits.penalties.presence = 1;
+    Rewriting thread;
+    thread.row = round.drafts.data();
+    round.RunBy<1>(thread);
+    REQUIRE(round.drafts[0] == 33);
+    const ChainTask& resolved = round.resolved[0];
+    REQUIRE(resolved.chain.num_drafts == 3);
+    CHECK(std::vector<TokenId>(resolved.chain.tokens, resolved.chain.tokens + 3) ==
+          std::vector<TokenId>{5, 6, 6});
+    CheckOverrides(resolved.places[3], {{5, kEditSeen, 0, 1}, {6, kEditSeen, 0, 2}});
+  }
+
+  TEST_CASE("whatever lies in the slots, no more is counted than ids that the ring has") {
+    const TokenId invalid[] = {kNoToken, kVocabSize, std::numeric_limits<TokenId>::max()};
+    for (const uint32_t kept : {0u, 99u, 100u, 101u, 100u + kRecentRoom, 5000u, 0xFFFFFFFFu}) {
+      for (const bool is_valid : {false, true}) {
+        CAPTURE(kept);
+        CAPTURE(is_valid);
+        Resolution round(1);
+        for (size_t i = 0; i < round.recent.size(); ++i) {
+          round.recent[i] = is_valid ? 4 : invalid[i % 3];
+        }
+        round.kept[2] = kept;
+        ChainTask& task = round.tasks[0];
+        task.slot = 2;
+        task.continues = true;
+        task.first_position = 100;
+        task.edits.penalties.presence = 1;
+        round.RunBy<1>(LoneLane());
+        CHECK(round.resolved[0].first_position == kept);
+        const uint32_t confirmed = kept > 100 ? std::min<uint32_t>(kept - 100, kRecentRoom) : 0;
+        std::vector<TokenEdit> expected;
+        if (is_valid && confirmed > 0) expected.push_back({4, kEditSeen, 0, confirmed});
+        CheckOverrides(round.resolved[0].places[0], expected);
+      }
+    }
+  }
+}
+
+TEST_SUITE("conformance") {
+  TEST_CASE("tasks resolved at every size, under 50 schedules each") {
+    using Sizes = std::span<const int32_t>;
+    std::mt19937_64 random(34);
+    int32_t next = 0;
+    for (const Sizes sizes : {Sizes(kSmallSizes), Sizes(kLargeSizes)}) {
+      for (const int32_t vocab_size : sizes) {
+        CAPTURE(vocab_size);
+        for (int32_t i = 0; i < kSmallSchedules; ++i) {
+          Resolution round(kNumSlots, vocab_size);
+          std::vector<DrawnTask> drawn;
+          for (uint32_t slot = 0; slot < kNumSlots; ++slot) {
+            drawn.emplace_back(random, slot, vocab_size);
+          }
+          for (size_t t = 0; t < drawn.size(); ++t) drawn[t].Give(&round, &round.tasks[t]);
+          round.RunByBlocks(ScheduleAt(next++, 37));
+          for (size_t t = 0; t < drawn.size(); ++t) drawn[t].Check(round.resolved[t]);
+        }
+      }
+    }
+  }
+}
+
+TEST_SUITE("invariance") {
+  TEST_CASE("rounds with something left open, in launches of any number of blocks") {
+    std::mt19937_64 random(33);
+    for (const RoundCase::Options& options : KindsOfOpenRounds()) {
+      CAPTURE(options.seed);
+      std::vector<Processor> processors;
+      for (const int32_t num_blocks : {1, 2, 9}) {
+        processors.push_back({fmt::format("{} blocks", num_blocks),
+                              [&, num_blocks](RoundCase& round, const RoundBatch& batch) {
+                                const LaunchResult result =
+                                    LaunchRound(round, batch, options.max_draft,
+                                                {.num_threads = num_blocks == 9 ? 32 : 96,
+                                                 .schedule_seed = random(),
+                                                 .num_blocks = num_blocks});
+                                REQUIRE(result.error == "");
+                                REQUIRE(result.counts_are_back);
+                                return result.answers;
+                              }});
+      }
+      CheckOpenRounds(options, processors);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace specd

@@ -1,0 +1,10 @@
+#include "kernels/cpu/simd_team.h"
+#include "tests/kernels/bodies/team_facts.h"
+
+namespace specd {
+
+void FindTeamFactsAvx512(const TeamQuestions& ask, TeamFacts* out) {
+  FindTeamFacts<SimdTeam>(ask, out);
+}
+
+}  // namespace specd

@@ -1,0 +1,71 @@
+// DeviceSlots: what rounds have by slot, in the memory of a device, for tests that run rounds
+// there.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "kernels/core/gpu_driver.h"
+#include "kernels/cuda/staging.h"
+#include "tests/kernels/warps/open_rounds.h"
+
+namespace specd {
+
+class DeviceSlots {
+ public:
+  // REQUIRES: UseDevice succeeded on the driver, for the device of the backend that runs the
+  // rounds.
+  DeviceSlots(GpuDriver* driver, const RoundCase::Options& options, MemorySpace drafts_space)
+      : driver_(driver), drafts_space_(drafts_space) {
+    // The poison that rounds on the host begin with too.
+    const SlotMemory memory(options);
+    Upload(memory.kept, &kept_);
+    Upload(memory.recent, &recent_);
+    num_drafts_ = memory.drafts.size();
+    Check(drafts_.Allocate(driver_, num_drafts_ * sizeof(TokenId)));
+  }
+
+  // A batch of the host's, as the device is given it. Draft tokens stay on the host where that is
+  // their space.
+  RoundBatch Bring(RoundBatch batch) {
+    batch.slots.kept = reinterpret_cast<uint32_t*>(kept_.get());
+    batch.slots.recent = reinterpret_cast<TokenId*>(recent_.get());
+    if (drafts_space_ == MemorySpace::kHost || batch.draft_tokens.ids == nullptr) return batch;
+    Check(driver_->ToDevice(drafts_.get(), batch.draft_tokens.ids, num_drafts_ * sizeof(TokenId)));
+    Check(driver_->Synchronize());
+    batch.draft_tokens.ids = reinterpret_cast<const TokenId*>(drafts_.get());
+    batch.draft_tokens.space = MemorySpace::kDevice;
+    return batch;
+  }
+
+  // Of a backend that the caller keeps.
+  Processor By(Backend* backend) {
+    return {drafts_space_ == MemorySpace::kHost ? "draft tokens on the host"
+                                                : "draft tokens on the device",
+            [this, backend](RoundCase& round, const RoundBatch& batch) {
+              const absl::Status status = backend->Run(Bring(batch));
+              REQUIRE_MESSAGE(status.ok(), std::string(status.message()));
+              return AnswersOf(round, batch.num_tasks);
+            }};
+  }
+
+ private:
+  static void Check(const GpuResult& result) { REQUIRE_MESSAGE(result.ok(), result.text()); }
+
+  template <typename T>
+  void Upload(const std::vector<T>& values, DeviceMemory* memory) {
+    Check(memory->Allocate(driver_, values.size() * sizeof(T)));
+    Check(driver_->ToDevice(memory->get(), values.data(), values.size() * sizeof(T)));
+    Check(driver_->Synchronize());
+  }
+
+  GpuDriver* driver_;
+  MemorySpace drafts_space_;
+  size_t num_drafts_ = 0;
+  DeviceMemory kept_;
+  DeviceMemory recent_;
+  DeviceMemory drafts_;
+};
+
+}  // namespace specd

@@ -1,0 +1,152 @@
+// Rounds whose rows lie on a device, and a backend on a pretended one to stage them with.
+//
+//   StagingRig rig(options);
+//   const auto graph = rig.Enqueue(8);
+//   StagedCase round(options, &rig.imported);
+//   REQUIRE_OK(rig.backend.Stage(round.batch()));
+//   rig.gpu.Replay(graph);
+//   REQUIRE(rig.Collect());
+//   round.CheckAnswers();
+//
+// Not thread-safe.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "tests/kernels/cuda/run_round.h"
+#include "tests/support/fake_gpu_driver.h"
+#include "tests/support/imported_memory.h"
+#include "tests/support/round_case.h"
+
+namespace specd {
+
+inline constexpr int64_t kPlenty = int64_t{1} << 30;
+
+#define REQUIRE_OK(expression)                                       \
+  do {                                                               \
+    const absl::Status required = (expression);                      \
+    REQUIRE_MESSAGE(required.ok(), std::string(required.message())); \
+  } while (false)
+
+inline bool Mentions(const absl::Status& status, const std::string& text) {
+  return std::string(status.message()).find(text) != std::string::npos;
+}
+
+// What the CPU answers to the part of such a round.
+inline std::vector<std::string> CpuAnswers(RoundCase* round, const RoundCase::Options& options,
+                                           const std::vector<int32_t>& places) {
+  CpuBackend cpu(CpuTarget::kBaseline);
+  REQUIRE_OK(cpu.Prepare({options.vocab_size, options.batch, options.max_draft}));
+  REQUIRE_OK(cpu.Run(round->Some(places)));
+  return AnswersOf(*round, static_cast<int32_t>(places.size()));
+}
+inline std::vector<std::string> CpuAnswers(const RoundCase::Options& options,
+                                           const std::vector<int32_t>& places) {
+  RoundCase round(options);
+  return CpuAnswers(&round, options, places);
+}
+
+// Everything of a batch that is not copied when it is staged. Returns the arrays of next tokens,
+// which the batch points to.
+inline std::vector<TokenArray> MoveToDevice(const RoundCase& round, MovedMemory* memory,
+                                            RoundBatch* batch) {
+  batch->target = memory->Tensor(batch->target, 3);
+  batch->draft = memory->Tensor(batch->draft, 5);
+  batch->mask = memory->Mask(batch->mask, batch->target.vocab_size);
+  std::vector<TokenArray> arrays;
+  for (int32_t i = 0; i < batch->num_next_tokens; ++i) {
+    TokenId* const ids = batch->next_tokens[i].ids;
+    arrays.push_back({memory->Ids(ids, round.next_tokens(i).size()), MemorySpace::kDevice});
+  }
+  batch->next_tokens = arrays.data();
+  return arrays;
+}
+
+// Those sequences of a round that verify, with everything that is not copied on the device.
+class StagedCase {
+ public:
+  StagedCase(const RoundCase::Options& options, MovedMemory* memory) : round_(options) {
+    for (int32_t i = 0; i < options.batch; ++i) {
+      if (round_.task(i).kind == TaskKind::kVerify) places_.push_back(i);
+    }
+    if (places_.empty()) round_.MakeVerify(0);
+    if (places_.empty()) places_.push_back(0);
+    expected_ = CpuAnswers(&round_, options, places_);
+    batch_ = round_.Some(places_);
+    arrays_ = MoveToDevice(round_, memory, &batch_);
+  }
+  StagedCase(const StagedCase&) = delete;
+  StagedCase& operator=(const StagedCase&) = delete;
+
+  RoundBatch& batch() { return batch_; }
+
+  // Returns how many there are.
+  int CheckAnswers() const {
+    const std::vector<std::string> answers = AnswersOf(round_, batch_.num_tasks);
+    for (size_t i = 0; i < answers.size(); ++i) {
+      CAPTURE(i);
+      REQUIRE(answers[i] == expected_[i]);
+    }
+    return static_cast<int>(answers.size());
+  }
+
+  // The device writes these while it runs the round, and the host never.
+  void SpoilNextTokens() const {
+    for (const TokenArray& array : arrays_) {
+      std::fill_n(array.ids, round_.next_tokens(0).size(), kSpoiled);
+    }
+  }
+  bool AreNextTokensSpoiled() const {
+    const std::vector<TokenId> spoiled(round_.next_tokens(0).size(), kSpoiled);
+    return round_.next_tokens(0) == spoiled && round_.next_tokens(1) == spoiled;
+  }
+
+ private:
+  static constexpr TokenId kSpoiled = -77;
+
+  RoundCase round_;
+  std::vector<int32_t> places_;
+  std::vector<std::string> expected_;
+  std::vector<TokenArray> arrays_;
+  RoundBatch batch_;
+};
+
+// A backend on a pretended device, and what an engine has there.
+struct StagingRig {
+  explicit StagingRig(const RoundCase::Options& options, uint32_t num_slots = 0)
+      : limits{.vocab_size = options.vocab_size,
+               .max_batch = options.batch,
+               .max_draft = options.max_draft,
+               .num_slots = num_slots} {
+    REQUIRE_OK(backend.Prepare(limits));
+  }
+
+  // What EnqueueStaged enqueues, as a graph that was captured.
+  std::vector<FakeGpu::Work> Enqueue(int32_t num_tasks) {
+    int stream = 0;
+    REQUIRE_OK(backend.EnqueueStaged(&stream, num_tasks));
+    std::vector<FakeGpu::Work> work = std::move(gpu.others_work[&stream]);
+    gpu.others_work.clear();
+    return work;
+  }
+
+  bool Collect() {
+    const absl::StatusOr<bool> collected = backend.Collect();
+    REQUIRE_OK(collected.status());
+    return *collected;
+  }
+
+  FakeGpu gpu;
+  ImportedMemory imported{&gpu};
+  BackendLimits limits;
+  CudaBackend backend{std::make_unique<FakeGpuDriver>(&gpu), kPlenty};
+};
+
+}  // namespace specd

@@ -1,0 +1,49 @@
+// A round that is staged before the ones before it have run, so that only the device knows what it
+// begins with.
+//
+//   SlotRounds rounds(options, true);
+//   rounds.Next();
+//   StagedOpen staged(&rounds, &memory_of_the_device);
+//   REQUIRE_OK(backend.Stage(staged.batch));  // and once it has been collected
+//   staged.CheckAnswers();
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/kernels/cuda/staged_case.h"
+#include "tests/kernels/warps/open_rounds.h"
+
+namespace specd {
+
+// A staged round, and what has to stay where it is until it is collected.
+struct StagedOpen {
+  StagedOpen(SlotRounds* rounds, MovedMemory* device) : memory(rounds->options()) {
+    expected = ScalarAnswers(rounds->round(), rounds->Known());
+    rounds->Commit();
+    batch = rounds->Open(&memory);
+    round = rounds->TakeRound();
+    batch.slots = {};  // the backend has its own
+    arrays = MoveToDevice(*round, device, &batch);
+    batch.draft_tokens.ids = device->Ids(memory.drafts.data(), memory.drafts.size());
+    batch.draft_tokens.space = MemorySpace::kDevice;
+  }
+  StagedOpen(const StagedOpen&) = delete;
+  StagedOpen& operator=(const StagedOpen&) = delete;
+
+  // Returns how many there are.
+  int CheckAnswers() const {
+    const std::vector<std::string> answers = AnswersOf(*round, batch.num_tasks);
+    for (size_t i = 0; i < expected.size(); ++i) REQUIRE(answers[i] == expected[i]);
+    return batch.num_tasks;
+  }
+
+  SlotMemory memory;
+  std::vector<TokenArray> arrays;
+  std::unique_ptr<RoundCase> round;
+  RoundBatch batch;
+  std::vector<std::string> expected;
+};
+
+}  // namespace specd

@@ -1,0 +1,295 @@
+// Tokens that are replaced from residuals on a GPU (the second launch): what is drawn, what is read
+// for it, and what is left to others.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "tests/kernels/bodies/one_task.h"
+#include "tests/kernels/cuda/conformance_grid.h"
+#include "tests/kernels/cuda/run_round.h"
+
+namespace specd {
+namespace {
+
+constexpr int32_t kRejected = 2;
+// Three tiles apart, so that different warps read them, and in both halves of a tile.
+constexpr TokenId kBoth = 5;
+constexpr TokenId kOnlyTarget = 3 * kTileSize + 1700;
+constexpr TokenId kOnlyDraft = 6 * kTileSize + 1;
+
+// Where the draft falls p is half kBoth, half kOnlyTarget, and q half kBoth, half kOnlyDraft: all
+// that (p - q)+ has is on kOnlyTarget. Everything else there is at `rest`.
+struct Fall {
+  explicit Fall(float rest = 0.0f) {
+    for (int32_t i = 0; i <= kNumDrafts; ++i) {
+      std::fill_n(target.row(i), kVocabSize, i == kRejected ? rest : 0.0f);
+      std::fill_n(drafts.row(i), kVocabSize, i == kRejected ? rest : 0.0f);
+      if (i == kRejected) continue;
+      for (const TokenId id : {100 + i, 2 * kTileSize + i}) {
+        target.row(i)[id] = drafts.row(i)[id] = 90.0f;
+      }
+    }
+    for (const TokenId id : {kBoth, kOnlyTarget}) target.row(kRejected)[id] = 90.0f;
+    for (const TokenId id : {kBoth, kOnlyDraft}) drafts.row(kRejected)[id] = 90.0f;
+  }
+
+  void Check(const OneTask& round) const {
+    CHECK(round.outcome.status == OutcomeStatus::kOk);
+    CHECK(round.outcome.num_accepted == kRejected);
+    CHECK(round.outcome.empty_residuals == 0);
+    REQUIRE(round.outcome.num_tokens == kRejected + 1);
+    for (int32_t i = 0; i < kRejected; ++i) CHECK(round.tokens[i] == 100 + i);
+    CHECK(round.tokens[kRejected] == kOnlyTarget);
+  }
+
+  const FourRows target;
+  const FourRows drafts;
+  ChainCase chain{VerifyMethod::kToken, {100, 101, kOnlyDraft}, DraftKind::kSampled};
+};
+
+EmulationOptions ScheduleOf(uint64_t seed) {
+  return {.num_threads = 32 + 32 * static_cast<int32_t>(seed % 4),
+          .schedule_seed = seed,
+          .num_blocks = 1 + static_cast<int32_t>(seed % 3)};
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("a token that fell is replaced in the second launch") {
+    for (uint64_t seed = 0; seed < 20; ++seed) {
+      CAPTURE(seed);
+      Fall fall;
+      fall.chain.task.seed = seed;
+      OneTask round(fall.chain.task, fall.target.view());
+      round.batch.draft = fall.drafts.view();
+      round.Run(ScheduleOf(seed), 2);
+      CHECK(round.fallen == kRejected);
+      fall.Check(round);
+    }
+  }
+
+  TEST_CASE("a token is replaced from rows of two types") {
+    Fall fall;
+    RowMatrix drafts({.dtype = DType::kBFloat16, .vocab_size = kVocabSize, .num_rows = 4});
+    for (int32_t i = 0; i <= kNumDrafts; ++i) {
+      const float* const row = fall.drafts.row(i);
+      drafts.Set(i, std::vector<double>(row, row + kVocabSize));
+    }
+    for (uint64_t seed = 0; seed < 5; ++seed) {
+      fall.chain.task.seed = seed;
+      OneTask round(fall.chain.task, fall.target.view());
+      round.batch.draft = drafts.view();
+      round.Run(ScheduleOf(seed), 2);
+      fall.Check(round);
+    }
+  }
+
+  // Without their cuts the rows would leave more elsewhere: what is at `rest` has more weight in
+  // all than the ids at 90, in the target row alone where its one id more is taken away.
+  TEST_CASE("a residual is that of what filters leave") {
+    for (uint64_t seed = 0; seed < 20; ++seed) {
+      CAPTURE(seed);
+      Fall fall(89.0f);
+      fall.target.row(kRejected)[0] = 89.5f;
+      fall.drafts.row(kRejected)[kTileSize] = 89.5f;
+      fall.chain.task.seed = seed;
+      fall.chain.task.target_filters = {.top_k = 2};
+      fall.chain.task.draft_filters = {.top_k = 2};
+      OneTask round(fall.chain.task, fall.target.view());
+      round.batch.draft = fall.drafts.view();
+      round.Run(ScheduleOf(seed), 3);
+      CHECK(round.fallen == kRejected);
+      CHECK_FALSE(round.deferred);
+      fall.Check(round);
+    }
+  }
+
+  TEST_CASE("where filters leave nothing of the target row, neither row is read again") {
+    // With an edit the rows are not plain; this one changes nothing.
+    const TokenEdit none = {.id = kBoth + 1};
+    for (const int32_t num_edits : {0, 1}) {
+      CAPTURE(num_edits);
+      Fall fall;
+      fall.chain.task.target_filters = {.top_k = 2};
+      fall.chain.task.edits.edits = &none;
+      fall.chain.task.edits.num_edits = num_edits;
+      OneTask round(fall.chain.task, fall.target.view());
+      round.batch.draft = fall.drafts.view();
+      round.Run(ScheduleOf(1), 3, [&](const FusedRound&) {
+        for (int32_t tile = 0; tile < NumTiles(kVocabSize); ++tile) {
+          if (tile == kBoth / kTileSize || tile == kOnlyTarget / kTileSize) continue;
+          fall.target.TakeAwayTile(kRejected, tile);
+          fall.drafts.TakeAwayTile(kRejected, tile);
+        }
+      });
+      CHECK(round.fallen == kRejected);
+      CHECK_FALSE(round.deferred);
+      fall.Check(round);
+    }
+  }
+
+  // The peaks that the first pass left are those of a row without anything.
+  TEST_CASE("a residual of a row for which min_tokens yielded") {
+    std::vector<TokenEdit> ends(2);
+    ends[0] = {.id = kBoth, .flags = kEditEnd};
+    ends[1] = {.id = kOnlyTarget, .flags = kEditEnd};
+    std::vector<uint32_t> words(kVocabSize / 32);
+    for (const TokenId id : {kBoth, kOnlyTarget}) words[id / 32] |= 1u << (id % 32);
+    std::vector<PlaceEdits> places(kNumDrafts + 1);
+    places[kRejected].mask_row = 0;
+    places[kRejected].below_min_tokens = true;
+    for (const bool filtered : {false, true}) {
+      CAPTURE(filtered);
+      Fall fall;
+      fall.chain.task.edits.edits = ends.data();
+      fall.chain.task.edits.num_edits = static_cast<int32_t>(ends.size());
+      fall.chain.task.places = places.data();
+      if (filtered) fall.chain.task.target_filters = {.min_p = -4};
+      OneTask round(fall.chain.task, fall.target.view());
+      round.batch.draft = fall.drafts.view();
+      round.batch.mask = {words.data(), 1, static_cast<int64_t>(words.size())};
+      round.Run(ScheduleOf(7), filtered ? 3 : 2);
+      CHECK(round.fallen == kRejected);
+      CHECK_FALSE(round.deferred);
+      fall.Check(round);
+    }
+  }
+
+  TEST_CASE("a residual of rows that masks and edits change") {
+    const std::vector<TokenEdit> edits = [] {
+      std::vector<TokenEdit> result(2);
+      result[0] = {.id = 7, .flags = kEditBanned};
+      result[1] = {.id = kOnlyTarget, .bias = 90.0f};
+      return result;
+    }();
+    Fall fall;
+    fall.target.row(kRejected)[7] = 500.0f;
+    for (int32_t i = 0; i < kRejected; ++i) fall.target.row(i)[kOnlyTarget] = -90.0f;
+    fall.target.row(kRejected)[kOnlyTarget] = 0.0f;
+    fall.chain.task.edits.edits = edits.data();
+    fall.chain.task.edits.num_edits = static_cast<int32_t>(edits.size());
+    OneTask round(fall.chain.task, fall.target.view());
+    round.batch.draft = fall.drafts.view();
+    round.Run(ScheduleOf(2), 2);
+    CHECK(round.fallen == kRejected);
+    fall.Check(round);
+  }
+
+  TEST_CASE("a residual where one row is a point takes no pass") {
+    Fall fall;
+    fall.drafts.row(kRejected)[kOnlyDraft] = INFINITY;
+    OneTask of_draft(fall.chain.task, fall.target.view());
+    of_draft.batch.draft = fall.drafts.view();
+    of_draft.Run(ScheduleOf(3), 2);
+    CHECK(of_draft.fallen == -1);
+    CHECK(of_draft.outcome.num_accepted == kRejected);
+    CHECK(of_draft.outcome.num_tokens == kRejected + 1);
+    const TokenId drawn = of_draft.tokens[kRejected];
+    CHECK((drawn == kBoth || drawn == kOnlyTarget));
+
+    Fall other;
+    other.target.row(kRejected)[kOnlyTarget] = INFINITY;
+    OneTask of_target(other.chain.task, other.target.view());
+    of_target.batch.draft = other.drafts.view();
+    of_target.Run(ScheduleOf(4), 2);
+    CHECK(of_target.fallen == -1);
+    CHECK(of_target.tokens[kRejected] == kOnlyTarget);
+    CHECK(of_target.outcome.num_tokens == kRejected + 1);
+  }
+
+  TEST_CASE("tokens that are scored are replaced in the second launch too") {
+    Fall fall;
+    fall.chain.task.scores = {.enabled = true, .mode = ScoreMode::kRawLogit};
+    fall.target.TakeAway(kRejected + 1);
+    fall.drafts.TakeAway(kRejected + 1);
+    OneTask round(fall.chain.task, fall.target.view());
+    round.batch.draft = fall.drafts.view();
+    round.Run({.num_threads = 32}, 3);
+    CHECK(round.fallen == kRejected);
+    CHECK(round.replaced.verdict == Verdict::kEnds);
+    CHECK(round.replaced.token == kOnlyTarget);
+    fall.Check(round);
+    CHECK(round.scores[kRejected].id == kOnlyTarget);
+    CHECK(round.scores[kRejected].value == 90.0f);
+    CHECK(round.scores[kRejected].rank == 1);  // beside another
+  }
+
+  // Memory that an engine writes meanwhile may leave work that nobody is there for.
+  TEST_CASE("what is left behind the last launch is a bad row") {
+    Fall fall;
+    OneTask round(fall.chain.task, fall.target.view());
+    round.batch.draft = fall.drafts.view();
+    TokenId next_token = kNoToken;
+    const TokenArray next_tokens = {&next_token};
+    round.batch.next_tokens = &next_tokens;
+    round.batch.num_next_tokens = 1;
+    round.Run(ScheduleOf(5), 2, [&](const FusedRound& fused) {
+      FactsOf(fused, kRejected - 1)->place.verdict = Verdict::kLeft;
+    });
+    CHECK_FALSE(round.deferred);
+    CHECK(round.outcome.status == OutcomeStatus::kBadTargetRow);
+    REQUIRE(round.outcome.num_tokens == kRejected - 1);
+    CHECK(next_token == 100 + kRejected - 2);  // the accepted tokens stand
+  }
+
+  // The third launch must not go on behind the place: what is there has not been read.
+  TEST_CASE("a residual that a change has left empty, of a row that it has made wide") {
+    for (const Verdict old : {Verdict::kStands, Verdict::kEnds}) {
+      for (uint64_t seed = 0; seed < 4; ++seed) {
+        CAPTURE(seed);
+        const FourRows target;
+        const FourRows drafts;
+        std::fill_n(target.row(0), (kNumDrafts + 1) * kVocabSize, -20.0f);
+        std::fill_n(drafts.row(0), (kNumDrafts + 1) * kVocabSize, 10.0f);
+        for (int32_t step = 0; step < 50; ++step) target.row(0)[step * kLanes + 10] = 10.0f;
+        ChainCase chain(VerifyMethod::kToken, {3, 4, 5}, DraftKind::kSampled);
+        chain.task.seed = seed;
+        chain.task.target_filters = {.top_k = 50};
+        OneTask round(chain.task, target.view());
+        round.batch.draft = drafts.view();
+        round.Run({.num_threads = 32}, 3, [&](const FusedRound& fused) {
+          std::fill_n(target.row(0), kVocabSize, 10.0f);
+          std::fill_n(drafts.row(0), kVocabSize, 19.5f);
+          // Of an earlier round, in memory that is used again.
+          FactsOf(fused, 1)->place = {old, 1234, 0};
+        });
+        CHECK(round.fallen == 0);
+        CHECK(round.deferred);
+        CHECK(round.outcome.status == OutcomeStatus::kBadTargetRow);
+        CHECK(round.outcome.num_tokens == 0);
+      }
+    }
+  }
+
+  // So that conformance_test.cc compares them.
+  TEST_CASE("random rounds come to residuals of every kind") {
+    int32_t num_plain = 0;
+    int32_t num_edited = 0;
+    int32_t num_cut = 0;
+    for (const Shape& shape : kShapes) {
+      for (const int32_t vocab_size : {300, 4096}) {
+        constexpr int32_t kBatch = 48;
+        constexpr int32_t kMaxDraft = 3;
+        RoundCase round(OptionsOf(shape, vocab_size, kBatch, kMaxDraft));
+        const LaunchMemory memory(round.All(), kMaxDraft);
+        REQUIRE(RunEmulatedBlocks({.num_threads = 64}, [&](EmulatedThread thread) {
+                  RunFusedRound(thread, memory.fused);
+                }) == "");
+        for (int32_t i = 0; i < kBatch; ++i) {
+          const int32_t fallen = memory.progress[static_cast<size_t>(i)].fallen;
+          if (fallen == 0) continue;
+          const FallenPlace& place = *FallenPlaceAt(FusedWorkspaceAt(memory.fused, i), fallen - 1);
+          (place.plain ? num_plain : num_edited) += 1;
+          num_cut += place.target.has_cut ? 1 : 0;
+        }
+      }
+    }
+    CHECK(num_plain >= 10);
+    CHECK(num_edited >= 10);
+    CHECK(num_cut >= 10);
+  }
+}
+
+}  // namespace
+}  // namespace specd
