@@ -20,22 +20,27 @@ namespace specd {
 // been run and is not yet collected.
 inline constexpr int32_t kStagedRoundsMax = 4;
 
-// SlotStates::recent_room of staged rounds: what those that may be under way can confirm of a
-// sequence.
-inline constexpr int32_t RecentRoomMax(int32_t max_draft) {
-  return kStagedRoundsMax * (max_draft + 1);
-}
 
 // The largest round that will come; workspaces are sized from it.
 struct BackendLimits {
   int32_t vocab_size = 0;
   int32_t max_batch = 0;
-  int32_t max_draft = 0;
+  int32_t max_draft = 0;   // nodes of one draft
   int32_t threads = 1;     // of a CPU backend; the bits do not depend on it
-  uint32_t num_slots = 0;  // ChainTask::slot is below it
+  uint32_t num_slots = 0;  // Task::slot is below it
   // SlotStates::recent_room of rounds that bring slots of their own is at most this.
   int32_t recent_room = 0;
+  int32_t max_path = 0;  // nodes from the root to the end of a draft; 0: max_draft
+
+  // The most tokens that one sequence gains in a round: a path and one more.
+  constexpr int32_t max_output() const { return (max_path == 0 ? max_draft : max_path) + 1; }
 };
+
+// SlotStates::recent_room of staged rounds: what those that may be under way can confirm of a
+// sequence.
+inline constexpr int32_t RecentRoomMax(const BackendLimits& limits) {
+  return kStagedRoundsMax * limits.max_output();
+}
 
 struct BackendOptions {
   // For "cuda": the caller's cudaStream_t, on whose device rounds run, in order with what the

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <span>
 
-#include "kernels/core/round.h"
+#include "kernels/core/sequence_round.h"
 
 namespace specd {
 

@@ -1,15 +1,17 @@
 // RoundScratch: the memory of one round between a verifier and its backend: tasks with their
-// places, and where their answers go. Sized by the limits once; a round takes from the front.
+// places, and room for their answers. Sized by the limits once; a round takes from the front.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "kernels/backend.h"
 #include "kernels/core/round.h"
 #include "speculative/fixed_list.h"
 #include "speculative/params.h"
+#include "speculative/sequence_table.h"
 
 namespace specd {
 
@@ -17,19 +19,45 @@ inline constexpr size_t kScoresPerTokenMax = 1 + size_t{kLogprobsMax} + kLogprob
 
 struct RoundScratch {
   explicit RoundScratch(const BackendLimits& limits)
-      : tasks(static_cast<size_t>(limits.max_batch)),
+      : max_output(limits.max_output()),
+        num_places_max(limits.max_draft + 1),
+        tasks(static_cast<size_t>(limits.max_batch)),
         task_results(tasks.size()),
+        sequences(tasks.size()),
         outcomes(tasks.size()),
-        tokens(tasks.size() * (static_cast<size_t>(limits.max_draft) + 1)),
-        places(tokens.size()),
+        tokens(tasks.size() * static_cast<size_t>(max_output)),
+        path(tokens.size()),
+        places(tasks.size() * static_cast<size_t>(num_places_max)),
         scores(tokens.size() * kScoresPerTokenMax) {}
 
-  std::vector<ChainTask> tasks;
+  PlaceEdits* PlacesOf(size_t task) { return &places[task * static_cast<size_t>(num_places_max)]; }
+  const TokenId* TokensOf(size_t task) const {
+    return &tokens[task * static_cast<size_t>(max_output)];
+  }
+  const int32_t* PathOf(size_t task) const { return &path[task * static_cast<size_t>(max_output)]; }
+
+  // A backend leaves the scores of tokens a batch-wide stride apart. This moves those of one task's
+  // first tokens together and returns them.
+  const TokenScore* CompactScores(size_t task, int32_t num_tokens, int32_t scores_per_token) {
+    TokenScore* first = scores.data() + static_cast<int64_t>(task) * max_output * scores_stride;
+    for (int32_t j = 1; j < num_tokens && scores_per_token < scores_stride; ++j) {
+      std::memmove(first + j * scores_per_token, first + j * scores_stride,
+                   static_cast<size_t>(scores_per_token) * sizeof(TokenScore));
+    }
+    return first;
+  }
+
+  int32_t max_output;      // tokens, path nodes and rows of scores of one task
+  int32_t num_places_max;  // places of one task
+  std::vector<Task> tasks;
   std::vector<uint32_t> task_results;  // task i answers results[task_results[i]]
+  // The sequence of each task. Valid until sequences are opened or closed, so not of staged rounds.
+  std::vector<Sequence*> sequences;
   int32_t num_tasks = 0;
   uint64_t num_discarded = 0;  // inputs that have no task because they were to be discarded
-  std::vector<ChainOutcome> outcomes;
-  std::vector<TokenId> tokens;  // max_draft + 1 for each task, and as many places
+  std::vector<TaskOutcome> outcomes;
+  std::vector<TokenId> tokens;
+  std::vector<int32_t> path;
   std::vector<PlaceEdits> places;
   FixedList<TokenScore> scores;  // by address only; what is never asked for is never touched
   int32_t scores_stride = 0;     // of the current round

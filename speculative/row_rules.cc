@@ -129,19 +129,33 @@ RowRules& RowRules::operator=(RowRules other) noexcept {
   return *this;
 }
 
-void RowRules::Build(std::span<const TokenId> drafts, size_t first_place, int64_t num_kept,
+void RowRules::Build(const Draft& draft, int32_t first_place, int64_t num_kept,
                      PlaceEdits* places) {
   const size_t num_kept_tokens = history_.size();
-  for (size_t i = 0;; ++i) {
-    if (i >= first_place) {
-      PlaceEdits& place = places[i - first_place];
-      place = BuildPlace(num_kept_tokens);
-      place.below_min_tokens = num_kept + static_cast<int64_t>(i) < min_tokens_;
-    }
-    if (i == drafts.size()) break;
-    if (IsInside(drafts[i], vocab_size_)) history_.push_back(drafts[i]);
+  int32_t before = 0;
+  for (int32_t i = first_place; i <= draft.num_nodes; ++i) {
+    SetPrefix(draft, i, before, num_kept_tokens);
+    PlaceEdits& place = places[i - first_place];
+    place = BuildPlace(num_kept_tokens);
+    place.below_min_tokens = num_kept + DepthOf(draft, i) < min_tokens_;
+    before = i;
   }
   history_.truncate(num_kept_tokens);
+}
+
+void RowRules::SetPrefix(const Draft& draft, int32_t place, int32_t before,
+                         size_t num_kept_tokens) {
+  if (place == 0) return history_.truncate(num_kept_tokens);
+  const auto append = [&](int32_t node) {
+    if (IsInside(draft.tokens[node], vocab_size_)) history_.push_back(draft.tokens[node]);
+  };
+  const int32_t last = NodeBefore(place);
+  if (PlaceOf(draft, last) == before) return append(last);
+  int32_t path[kNodesMax];
+  int32_t length = 0;
+  for (int32_t node = last; node != kRoot; node = ParentOf(draft, node)) path[length++] = node;
+  history_.truncate(num_kept_tokens);
+  while (length > 0) append(path[--length]);
 }
 
 PlaceEdits RowRules::BuildPlace(size_t num_kept_tokens) {

@@ -51,17 +51,16 @@ class RowRules {
   // What places held before may be written over. Call before the first Build of a round.
   void BeginRound() { pool_.truncate(0); }
   // Whether another Build of `num_places` places fits in what is left of this round. The places of
-  // one whole chain always fit after BeginRound.
+  // one whole draft always fit after BeginRound.
   bool HasRoom(size_t num_places) const {
     return pool_.capacity() - pool_.size() >= num_places * room_;
   }
 
-  // places[j] = what holds at the place behind the first `first_place + j` drafts, for j = 0 ..
-  // drafts.size() - first_place. Ids outside the vocabulary are no ids and are skipped: behind one
-  // no token is ever drawn. Mask rows are left as they are by default. Valid until Commit or
-  // BeginRound. REQUIRES: drafts.size() <= limits.max_draft; HasRoom.
-  void Build(std::span<const TokenId> drafts, size_t first_place, int64_t num_kept,
-             PlaceEdits* places);
+  // Fills places[j] with the edits of place `first_place + j` of the draft, up to its last place.
+  // The tokens from the root to a place are its draft prefix. Ids outside the vocabulary are skipped:
+  // after such an id no token is ever drawn. Mask rows keep their default. Valid until Commit or
+  // BeginRound. REQUIRES: draft.num_nodes <= limits.max_draft; HasRoom.
+  void Build(const Draft& draft, int32_t first_place, int64_t num_kept, PlaceEdits* places);
 
   // The tokens were kept.
   void Commit(std::span<const TokenId> tokens);
@@ -71,6 +70,9 @@ class RowRules {
                              const BackendLimits& limits);
   void AdvanceProcessors(size_t num_new);
   absl::Status ReservePool(const BackendLimits& limits);
+  // Makes the draft prefix of `place` follow the kept tokens in the history; it is that of `before`
+  // now.
+  void SetPrefix(const Draft& draft, int32_t place, int32_t before, size_t num_kept_tokens);
   PlaceEdits BuildPlace(size_t num_kept_tokens);
 
   TokenEdits edits_;

@@ -1,5 +1,7 @@
 #include "speculative/sequence_table.h"
 
+#include <utility>
+
 #include "kernels/core/check.h"
 
 namespace specd {
@@ -20,10 +22,11 @@ Sequence* SequenceTable::Open() {
   return &slot.sequence;
 }
 
-bool SequenceTable::Close(SequenceHandle handle) {
+bool SequenceTable::Close(SequenceHandle handle, Sequence* removed) {
   if (Find(handle) == nullptr) return false;
   Slot& slot = slots_[SlotOf(handle)];
   slot.open = false;
+  if (removed != nullptr) *removed = std::move(slot.sequence);
   slot.sequence = Sequence{};  // its memory goes with it
   if (slot.num_holds == 0) free_slots_.push_back(SlotOf(handle));
   return true;

@@ -12,28 +12,17 @@
 #include <vector>
 
 #include "kernels/core/round.h"
-#include "kernels/core/types.h"
+#include "kernels/core/sequence_round.h"
 #include "speculative/finish_rules.h"
 #include "speculative/logprob_sum.h"
 #include "speculative/row_rules.h"
 
 namespace specd {
 
-using SequenceHandle = uint64_t;  // generation << 32 | slot; 0 is never a sequence
-
-// Generations run from 1 to here and start over: a handle's state fits one 64-bit word together
-// with its kept tokens and finish reason, so that an engine reads it in one load.
-inline constexpr uint32_t kHandleGenerationMax = (uint32_t{1} << 29) - 1;
-
 // Generations come round: after the highest it is 1 again, because 0 marks a slot that was never
 // used.
 constexpr uint32_t NextGeneration(uint32_t generation) {
   return generation == kHandleGenerationMax ? 1 : generation + 1;
-}
-
-constexpr uint32_t SlotOf(SequenceHandle handle) { return static_cast<uint32_t>(handle); }
-constexpr uint32_t GenerationOf(SequenceHandle handle) {
-  return static_cast<uint32_t>(handle >> 32);
 }
 
 // One sequence. What is constant after opening comes first, then what rounds change. A copy is
@@ -62,8 +51,10 @@ struct Sequence {
   LogprobSum logprob_sum;
   FinishReason finish_reason = FinishReason::kNone;
   TokenId stop_token = kNoToken;
-  bool end_moved = false;   // a stop string has moved the end that finish_reason says
-  uint64_t last_round = 0;  // the stamp of the last call it stood in; finds duplicates
+  bool end_moved = false;  // a stop string has moved the end that finish_reason says
+  // Tests and replay set these in the place of the keyed coins. A fork has none.
+  std::vector<InjectedCoin> coins;
+  uint64_t last_round = 0;  // the stamp of the last round or call it stood in; finds duplicates
 };
 
 class SequenceTable {
@@ -73,8 +64,12 @@ class SequenceTable {
   // The new sequence, with its handle set and everything else at its default; null when full.
   Sequence* Open();
 
-  // False where the handle is unknown or stale.
-  bool Close(SequenceHandle handle);
+  // False where the handle is unknown or stale. `removed` receives the sequence, so that its memory
+  // can be given back where that may take long; null: it is given back here.
+  bool Close(SequenceHandle handle, Sequence* removed = nullptr);
+
+  // The stamp of a round or call that begins now.
+  uint64_t NextStamp() { return ++stamp_; }
 
   // A held slot is not handed out again, though its sequence be closed: what is under way for that
   // one still writes by slot. REQUIRES: slot < capacity(); Release as often as Hold.
@@ -106,6 +101,7 @@ class SequenceTable {
   };
   std::vector<Slot> slots_;
   std::vector<uint32_t> free_slots_;  // a stack; the lowest slot is handed out first
+  uint64_t stamp_ = 0;
 };
 
 }  // namespace specd

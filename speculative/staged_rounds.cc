@@ -1,46 +1,49 @@
+#include "speculative/staged_rounds.h"
+
 #include <algorithm>
 #include <utility>
 
-#include "speculative/verifier.h"
+#include "kernels/core/check.h"
 
 namespace specd {
 
-absl::Status Verifier::EnqueueStaged(void* stream, int32_t num_sequences) {
-  while (staged_.size() < size_t{kStagedRoundsMax}) {
-    staged_.push_back({RoundScratch(options_.limits),
-                       std::vector<RoundResult>(static_cast<size_t>(options_.limits.max_batch)),
-                       0});
+absl::Status StagedRounds::Enqueue(void* stream, int32_t num_sequences) {
+  while (ring_.size() < size_t{kStagedRoundsMax}) {
+    ring_.push_back({.scratch = RoundScratch(limits_),
+                     .results = std::vector<SequenceResult>(static_cast<size_t>(limits_.max_batch)),
+                     .num_inputs = 0});
   }
-  return backend_->EnqueueStaged(stream, num_sequences);
+  return parts_.backend->EnqueueStaged(stream, num_sequences);
 }
 
-void Verifier::StageRound(std::span<const RoundInput> inputs) {
-  SPECD_CHECK(staged_.size() == size_t{kStagedRoundsMax} && num_staged_ < kStagedRoundsMax);
-  Staged& staged = staged_[(first_staged_ + static_cast<size_t>(num_staged_)) % staged_.size()];
+void StagedRounds::Stage(std::span<const SequenceInput> inputs) {
+  SPECD_CHECK(ring_.size() == size_t{kStagedRoundsMax} && count_ < kStagedRoundsMax);
+  Staged& staged = ring_[(first_ + static_cast<size_t>(count_)) % ring_.size()];
   RoundScratch& scratch = staged.scratch;
   staged.num_inputs = inputs.size();
-  PackRound(inputs, &scratch, {staged.results.data(), inputs.size()});
-  while (staging_failure_.ok()) {
-    std::fill_n(scratch.outcomes.begin(), scratch.num_tasks, ChainOutcome{});
-    const absl::Status status = backend_->Stage(BatchOf(target_, &scratch));
+  parts_.packer->Pack(inputs, &scratch, {staged.results.data(), inputs.size()});
+  while (failure_.ok()) {
+    std::fill_n(scratch.outcomes.begin(), scratch.num_tasks, TaskOutcome{});
+    const absl::Status status =
+        parts_.backend->Stage(parts_.packer->BatchOf(parts_.rows->target, &scratch));
     if (status.ok()) break;
-    // Staged it is, were it empty, or what runs next would take the rows of this round for those of
-    // the next.
-    if (!RefuseWithoutRoom(&staged)) staging_failure_ = status;
+    // The round is staged even if it is empty now. Otherwise the next run would take the rows of
+    // this round for those of the next.
+    if (!RefuseWithoutRoom(&staged)) failure_ = status;
   }
   for (int32_t i = 0; i < scratch.num_tasks; ++i) {
-    sequences_.Hold(scratch.tasks[static_cast<size_t>(i)].slot);
+    parts_.sequences->Hold(scratch.tasks[static_cast<size_t>(i)].slot);
   }
-  ++num_staged_;
+  ++count_;
 }
 
-bool Verifier::RefuseWithoutRoom(Staged* staged) {
+bool StagedRounds::RefuseWithoutRoom(Staged* staged) {
   RoundScratch& scratch = staged->scratch;
   int32_t num_left = 0;
   for (int32_t i = 0; i < scratch.num_tasks; ++i) {
     const auto from = static_cast<size_t>(i);
     if (scratch.outcomes[from].status == OutcomeStatus::kNoRoom) {
-      RefuseForRoom(&staged->results[scratch.task_results[from]]);
+      parts_.committer->RefuseForRoom(&staged->results[scratch.task_results[from]]);
       continue;
     }
     const auto to = static_cast<size_t>(num_left++);
@@ -50,38 +53,44 @@ bool Verifier::RefuseWithoutRoom(Staged* staged) {
   return std::exchange(scratch.num_tasks, num_left) > num_left;
 }
 
-size_t Verifier::num_staged_inputs() const {
-  return num_staged_ == 0 ? 0 : staged_[first_staged_].num_inputs;
-}
+size_t StagedRounds::num_inputs() const { return count_ == 0 ? 0 : ring_[first_].num_inputs; }
 
-bool Verifier::CollectRound(std::span<RoundResult> results) {
-  if (num_staged_ == 0) return false;
-  if (staging_failure_.ok()) {
-    const absl::StatusOr<bool> done = backend_->Collect();
+bool StagedRounds::Collect(std::span<SequenceResult> results) {
+  if (count_ == 0) return false;
+  if (failure_.ok()) {
+    const absl::StatusOr<bool> done = parts_.backend->Collect();
     if (done.ok() && !*done) return false;
-    staging_failure_ = done.status();
+    failure_ = done.status();
   }
-  Staged& staged = staged_[first_staged_];
+  Staged& staged = ring_[first_];
+  RoundScratch& scratch = staged.scratch;
   SPECD_CHECK(results.size() == staged.num_inputs);
   for (size_t i = 0; i < results.size(); ++i) RecallResult(staged.results[i], &results[i]);
-  for (int32_t i = 0; i < staged.scratch.num_tasks; ++i) {
-    sequences_.Release(staged.scratch.tasks[static_cast<size_t>(i)].slot);
+  for (int32_t i = 0; i < scratch.num_tasks; ++i) {
+    const auto task = static_cast<size_t>(i);
+    parts_.sequences->Release(scratch.tasks[task].slot);
+    SequenceResult& result = results[scratch.task_results[task]];
+    if (!failure_.ok()) {
+      result.status = RoundStatus::kDeviceError;
+    } else if (Sequence* sequence = parts_.packer->FindRunning(result.sequence, &result)) {
+      parts_.committer->Commit(task, &scratch, sequence, &result);
+    }
   }
-  CommitRound(Succeeded(staging_failure_) ? RoundStatus::kOk : RoundStatus::kDeviceError,
-              &staged.scratch, results);
-  first_staged_ = (first_staged_ + 1) % staged_.size();
-  --num_staged_;
+  parts_.committer->CountRound(scratch);
+  first_ = (first_ + 1) % ring_.size();
+  --count_;
   return true;
 }
 
-// Rounds before it were answered since: what it says of its sequence is of now, as it would be had
-// each round been waited for.
-void Verifier::RecallResult(const RoundResult& staged, RoundResult* result) {
-  if (FindRunning(staged.sequence, result) == nullptr || staged.status != RoundStatus::kInvalid) {
+// Earlier rounds were answered since this one was packed. So the result says how its sequence is
+// now, as if each round had been waited for.
+void StagedRounds::RecallResult(const SequenceResult& staged, SequenceResult* result) {
+  if (parts_.packer->FindRunning(staged.sequence, result) == nullptr ||
+      staged.status != RoundStatus::kInvalid) {
     return;
   }
   result->status = staged.status;
-  result->fault = staged.fault;
+  result->refusal = staged.refusal;
 }
 
 }  // namespace specd

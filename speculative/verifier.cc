@@ -2,42 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <random>
+#include <tuple>
 #include <utility>
 
+#include "kernels/core/check.h"
 #include "speculative/row_kinds.h"
 
 namespace specd {
-namespace {
-
-uint64_t DrawSeed() {
-  std::random_device device;
-  return (static_cast<uint64_t>(device()) << 32) | device();
-}
-
-// A greedy sequence is not sampled from, but its processed logprobs are those of temperature 1.
-float TargetScale(const SequenceParams& params) {
-  return ScaleFor(IsGreedy(params) ? 1.0 : params.temperature);
-}
-
-// Logits do not add up to anything.
-bool HasLogprobs(const ScoreRequest& scores) {
-  return scores.enabled &&
-         (scores.mode == ScoreMode::kRawLogprob || scores.mode == ScoreMode::kProcessedLogprob);
-}
-
-absl::Status CheckIds(std::span<const TokenId> ids, std::string_view field, int32_t vocab_size) {
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (ids[i] >= 0 && ids[i] < vocab_size) continue;
-    return absl::InvalidArgumentError(
-        fmt::format("{}[{}] = {} is outside 0 .. {} (vocab_size - 1); leave out ids that stand for "
-                    "no token, as those of images",
-                    field, i, ids[i], vocab_size - 1));
-  }
-  return absl::OkStatus();
-}
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<Verifier>> Verifier::Create(const VerifierOptions& asked,
                                                            std::unique_ptr<Backend> backend) {
@@ -57,28 +28,39 @@ absl::StatusOr<std::unique_ptr<Verifier>> Verifier::Create(const VerifierOptions
 Verifier::Verifier(const VerifierOptions& options, std::unique_ptr<Backend> backend)
     : options_(options),
       backend_(std::move(backend)),
-      tokens_stride_(options.limits.max_draft + 1),
+      opening_(options.limits, options.eos_token_ids),
       sequences_(options.max_sequences),
+      rows_(options.limits.vocab_size),
       scratch_(options.limits),
-      samples_(static_cast<size_t>(options.limits.max_batch) * size_t{kSamplesMax}) {
-  // Until tensors are bound: argmax ids need the vocabulary and no rows.
-  target_.vocab_size = options.limits.vocab_size;
-  draft_.vocab_size = options.limits.vocab_size;
+      packer_(options.limits, &sequences_, &rows_, &counters_),
+      committer_(options.eos_token_ids, &counters_),
+      calls_(options.limits, {.backend = backend_.get(),
+                              .sequences = &sequences_,
+                              .rows = &rows_,
+                              .packer = &packer_,
+                              .scratch = &scratch_,
+                              .counters = &counters_}),
+      staged_(options.limits, {.backend = backend_.get(),
+                               .sequences = &sequences_,
+                               .rows = &rows_,
+                               .packer = &packer_,
+                               .committer = &committer_}) {}
+
+// ---- sequences
+
+absl::StatusOr<SequenceInfo> Verifier::Open(const SequenceParams& params,
+                                            const SequenceHistory& history) {
+  absl::StatusOr<Sequence> built = opening_.Build(params, history);
+  if (!built.ok()) return built.status();
+  return Insert(*std::move(built));
 }
 
-absl::Status Verifier::CheckHistory(const SequenceParams& params,
-                                    const SequenceHistory& history) const {
-  const int32_t vocab_size = options_.limits.vocab_size;
-  if (absl::Status s = CheckIds(history.prompt, "prompt", vocab_size); !s.ok()) return s;
-  if (absl::Status s = CheckIds(history.outputs, "outputs", vocab_size); !s.ok()) return s;
-  if (history.outputs.size() < static_cast<size_t>(params.max_tokens)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      fmt::format("outputs: {} tokens were given and max_tokens = {} counts them, so nothing is "
-                  "left to generate; raise max_tokens, or do not open the sequence",
-                  history.outputs.size(), params.max_tokens));
-}
-
-absl::StatusOr<SequenceInfo> Verifier::TakeSlot(Sequence built) {
+absl::StatusOr<SequenceInfo> Verifier::Insert(Sequence built) {
+  for (const auto& [view, role, change] :
+       {std::tuple{&rows_.target, "target", built.target_change},
+        std::tuple{&rows_.draft, "draft", built.draft_change}}) {
+    if (absl::Status s = CheckRowKind(view->rules, role, change); !s.ok()) return s;
+  }
   Sequence* sequence = sequences_.Open();
   if (sequence == nullptr) {
     return absl::ResourceExhaustedError(
@@ -90,43 +72,6 @@ absl::StatusOr<SequenceInfo> Verifier::TakeSlot(Sequence built) {
   built.handle = sequence->handle;
   *sequence = std::move(built);
   return SequenceInfo{sequence->handle, sequence->seed, sequence->method};
-}
-
-absl::StatusOr<SequenceInfo> Verifier::Open(const SequenceParams& params,
-                                            const SequenceHistory& history) {
-  const int32_t vocab_size = options_.limits.vocab_size;
-  if (absl::Status s = ValidateParams(params, vocab_size); !s.ok()) return s;
-  if (absl::Status s = CheckHistory(params, history); !s.ok()) return s;
-  const std::string_view target_change = TargetChange(params, vocab_size);
-  const std::string_view draft_change = DraftChange(params.draft, vocab_size);
-  if (absl::Status s = CheckRowKind(target_.rules, "target", target_change); !s.ok()) return s;
-  if (absl::Status s = CheckRowKind(draft_.rules, "draft", draft_change); !s.ok()) return s;
-  absl::StatusOr<RowRules> rules =
-      RowRules::Create(params, options_.eos_token_ids, history, options_.limits);
-  if (!rules.ok()) return rules.status();
-
-  Sequence sequence;
-  sequence.method = SequenceMethod(params);
-  sequence.seed = params.has_seed ? params.seed : DrawSeed();
-  sequence.target_scale = TargetScale(params);
-  sequence.draft_scale = ScaleFor(params.draft.temperature);
-  sequence.target_filters = MakeFilters(params, vocab_size);
-  sequence.draft_filters = MakeFilters(params.draft, vocab_size);
-  sequence.draft_edits = params.draft.edits;
-  sequence.scores = MakeScoreRequest(params);
-  sequence.logprob_token_ids = params.logprob_token_ids;
-  sequence.min_tokens = params.min_tokens;
-  sequence.max_tokens = params.max_tokens;
-  sequence.ignore_eos = params.ignore_eos;
-  sequence.stop_token_ids = params.stop_token_ids;
-  sequence.target_change = target_change;
-  sequence.draft_change = draft_change;
-  sequence.rules = *std::move(rules);
-  sequence.kept_tokens = static_cast<uint32_t>(history.outputs.size());
-  if (HasLogprobs(sequence.scores)) {
-    sequence.logprob_sum = LogprobSum(sequence.kept_tokens, params.max_tokens);
-  }
-  return TakeSlot(std::move(sequence));
 }
 
 absl::StatusOr<SequenceInfo> Verifier::Fork(SequenceHandle handle, std::optional<uint64_t> seed) {
@@ -141,10 +86,20 @@ absl::StatusOr<SequenceInfo> Verifier::Fork(SequenceHandle handle, std::optional
   }
   Sequence child = *parent;
   child.seed = seed.has_value() ? *seed : DrawSeed();
-  return TakeSlot(std::move(child));
+  child.coins.clear();
+  return Insert(std::move(child));
 }
 
-bool Verifier::Close(SequenceHandle handle) { return sequences_.Close(handle); }
+bool Verifier::Close(SequenceHandle handle, Sequence* removed) {
+  return sequences_.Close(handle, removed);
+}
+
+bool Verifier::SetCoins(SequenceHandle handle, std::vector<InjectedCoin> coins) {
+  Sequence* sequence = sequences_.Find(handle);
+  if (sequence == nullptr) return false;
+  sequence->coins = std::move(coins);
+  return true;
+}
 
 const Sequence* Verifier::Finish(SequenceHandle handle, FinishReason reason, uint32_t kept_tokens) {
   Sequence* sequence = sequences_.Find(handle);
@@ -165,21 +120,14 @@ const Sequence* Verifier::Finish(SequenceHandle handle, FinishReason reason, uin
   return sequence;
 }
 
+// ---- memory
+
 absl::Status Verifier::BindTarget(const TensorView& view) {
-  return Bind(view, "target", &Sequence::target_change, &target_);
+  return Bind(view, "target", &Sequence::target_change, &rows_.target);
 }
 
 absl::Status Verifier::BindDraft(const TensorView& view) {
-  return Bind(view, "draft", &Sequence::draft_change, &draft_);
-}
-
-void Verifier::BindNextTokens(uint32_t replica, const TokenArray& array) {
-  SPECD_CHECK(replica < kNextTokensMax);
-  replicas_[replica] = array;
-  num_next_tokens_ = 0;
-  for (const TokenArray& bound : replicas_) {
-    if (bound.ids != nullptr) next_tokens_[static_cast<size_t>(num_next_tokens_++)] = bound;
-  }
+  return Bind(view, "draft", &Sequence::draft_change, &rows_.draft);
 }
 
 absl::Status Verifier::Bind(const TensorView& view, std::string_view role,
@@ -193,6 +141,75 @@ absl::Status Verifier::Bind(const TensorView& view, std::string_view role,
   });
   if (status.ok()) *bound = view;
   return status;
+}
+
+// ---- rounds
+
+void Verifier::VerifyRound(std::span<const SequenceInput> inputs,
+                           std::span<SequenceResult> results) {
+  SPECD_CHECK(staged_.count() == 0);
+  packer_.Pack(inputs, &scratch_, results);
+  Commit(scratch_.num_tasks > 0 ? Run() : RoundStatus::kOk, results);
+}
+
+void Verifier::VerifyRound(std::span<const SequenceInput> inputs,
+                           std::span<SequenceResult> results,
+                           absl::FunctionRef<bool()> may_commit) {
+  SPECD_CHECK(staged_.count() == 0);
+  packer_.Pack(inputs, &scratch_, results);
+  Commit(scratch_.num_tasks > 0 ? RunIfLet(may_commit) : RoundStatus::kOk, results);
+}
+
+bool Verifier::Succeeded(const absl::Status& status) {
+  if (!status.ok()) failure_ = status;
+  return status.ok();
+}
+
+RoundStatus Verifier::Run() {
+  const bool ran = Succeeded(backend_->Run(packer_.BatchOf(rows_.target, &scratch_)));
+  return ran ? RoundStatus::kOk : RoundStatus::kDeviceError;
+}
+
+RoundStatus Verifier::RunIfLet(absl::FunctionRef<bool()> may_commit) {
+  const RoundBatch batch = packer_.BatchOf(rows_.target, &scratch_);
+  // An engine that calls the round off may write next tokens itself, and ours must not follow.
+  RoundBatch held_back = batch;
+  held_back.num_next_tokens = 0;
+  if (!Succeeded(backend_->Run(held_back))) return RoundStatus::kDeviceError;
+  if (!may_commit()) return RoundStatus::kAborted;
+  if (batch.num_next_tokens == 0) return RoundStatus::kOk;
+  const bool written = Succeeded(backend_->WriteNextTokens(batch));
+  return written ? RoundStatus::kOk : RoundStatus::kDeviceError;
+}
+
+void Verifier::Commit(RoundStatus failure, std::span<SequenceResult> results) {
+  for (size_t i = 0; i < static_cast<size_t>(scratch_.num_tasks); ++i) {
+    SequenceResult& result = results[scratch_.task_results[i]];
+    if (failure == RoundStatus::kOk) {
+      committer_.Commit(i, &scratch_, scratch_.sequences[i], &result);
+    } else {
+      result.status = failure;
+    }
+  }
+  if (failure != RoundStatus::kAborted) committer_.CountRound(scratch_);
+}
+
+bool Verifier::CollectRound(std::span<SequenceResult> results) {
+  const bool collected = staged_.Collect(results);
+  if (collected) Succeeded(staged_.failure());
+  return collected;
+}
+
+// ---- calls
+
+void Verifier::SampleDraft(std::span<const DraftInput> inputs, std::span<DraftResult> results) {
+  SPECD_CHECK(staged_.count() == 0);
+  Succeeded(calls_.SampleDraft(inputs, results));
+}
+
+void Verifier::Score(std::span<const ScoreInput> inputs, std::span<ScoreResult> results) {
+  SPECD_CHECK(staged_.count() == 0);
+  Succeeded(calls_.Score(inputs, results));
 }
 
 }  // namespace specd

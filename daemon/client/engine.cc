@@ -15,7 +15,9 @@
 #include "daemon/base/version.h"
 #include "daemon/client/engine_device.h"
 #include "daemon/client/open_message.h"
+#include "daemon/client/struct_array.h"
 #include "ipc/base/error.h"
+#include "speculative/params.h"
 
 namespace specd {
 namespace {
@@ -24,14 +26,15 @@ absl::Status Invalid(std::string_view field, std::string_view text) {
   return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
 }
 
-// Long beside a round, short beside what a user notices.
-constexpr int kStreamTimeoutMs = 250;
-
 // What was opened, as the caller gets it.
-absl::Status Report(const SequenceReply& reply, size_t wanted, specd_sequence_info* infos) {
+absl::Status Report(const SequenceReply& reply, size_t wanted,
+                    const OutputArray<specd_sequence_info>& infos) {
   if (reply.sequences.size() != wanted || reply.seeds.size() != wanted) return UnexpectedReply();
   for (size_t i = 0; i < wanted; ++i) {
-    infos[i] = {reply.sequences[i], reply.seeds[i], reply.verify, 0};
+    infos.Put(i, {.struct_size = 0,
+                  .verify = reply.verify,
+                  .sequence = reply.sequences[i],
+                  .seed = reply.seeds[i]});
   }
   return absl::OkStatus();
 }
@@ -68,12 +71,15 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(const std::string& uri,
   hello.name = options.name == nullptr ? "engine" : options.name;
   hello.version = kVersion;
   hello.pid = static_cast<uint32_t>(getpid());
-  hello.limits = {options.vocab_size,
-                  options.max_batch,
-                  options.max_sequences == 0 ? options.max_batch : options.max_sequences,
-                  options.max_draft,
-                  options.ring_depth,
-                  options.max_scores_per_token};
+  if (options.reserved != 0) return Invalid("reserved", "reserved must be 0");
+  hello.limits = {
+      .vocab_size = options.vocab_size,
+      .max_batch = options.max_batch,
+      .max_sequences = options.max_sequences == 0 ? options.max_batch : options.max_sequences,
+      .max_draft = options.max_draft,
+      .ring_depth = options.ring_depth,
+      .max_scores = options.max_scores_per_token,
+      .max_path = options.max_path};
   if (absl::Status status = ValidateLimits(hello.limits); !status.ok()) return status;
 
   absl::StatusOr<std::unique_ptr<EngineLink>> link =
@@ -99,26 +105,15 @@ Engine::Engine(std::unique_ptr<EngineLink> link, std::unique_ptr<Segment> segmen
       segment_(std::move(segment)),
       hello_(std::move(hello)),
       timeout_ms_(static_cast<int>(options.timeout_ms)),
-      stream_timeout_ms_(options.stream_timeout_ms == 0
-                             ? kStreamTimeoutMs
-                             : static_cast<int>(options.stream_timeout_ms)),
-      channel_(segment_.get()),
-      drafts_(segment_->limits().max_batch),
-      results_(segment_->limits().max_batch) {
-  channel_.SetState(EngineState::kRunning);
+      rounds_(link_.get(), segment_.get(), options.stream_timeout_ms),
+      calls_(link_.get(), &rounds_, segment_->limits(), timeout_ms_) {
+  rounds_.channel().SetState(EngineState::kRunning);
 }
 
 Engine::~Engine() {
-  channel_.SetState(EngineState::kClosing);
-  CloseStreams(int64_t{timeout_ms_} * 1'000'000);
-  if (keeps_words_) KeepForever(std::move(segment_));
-}
-
-void Engine::CloseStreams(int64_t timeout_ns) {
-  if (streams_ == nullptr) return;
-  // A stream of the engine has not come to its wait yet, and will write a word behind it.
-  if (!streams_->Close(timeout_ns)) keeps_words_ = true;
-  streams_.reset();
+  rounds_.channel().SetState(EngineState::kClosing);
+  // A stream of the engine that has not come to its wait yet will write a word of the segment.
+  if (!rounds_.CloseStreams(int64_t{timeout_ms_} * 1'000'000)) KeepForever(std::move(segment_));
 }
 
 // ---- memory
@@ -176,10 +171,10 @@ absl::Status Engine::Bind(int role, const specd_tensor& tensor) {
     return Invalid("renormalise",
                    fmt::format("renormalise = {} must be 0 or 1", tensor.renormalise));
   }
-  if (channel_.rounds_in_flight() != 0) {
+  if (rounds_.channel().rounds_in_flight() != 0) {
     return MakeError(SPECD_ERROR_STATE, "role",
                      fmt::format("{} rounds are in flight; poll for their completions, then bind",
-                                 channel_.rounds_in_flight()));
+                                 rounds_.channel().rounds_in_flight()));
   }
   const auto skip = skips_.find(tensor.region);
   const uint64_t skip_bytes = skip == skips_.end() ? 0 : skip->second.bytes;
@@ -187,16 +182,16 @@ absl::Status Engine::Bind(int role, const specd_tensor& tensor) {
     return MakeError(SPECD_ERROR_REGION, "offset_bytes",
                      fmt::format("offset_bytes = {} is outside the region", tensor.offset_bytes));
   }
-  const BindTensorRequest request{static_cast<uint32_t>(role),
-                                  tensor.region,
-                                  tensor.dtype,
-                                  tensor.kind,
-                                  tensor.offset_bytes + skip_bytes,
-                                  tensor.num_rows,
-                                  tensor.row_stride,
-                                  tensor.scale,
-                                  tensor.cap,
-                                  tensor.renormalise != 0};
+  const BindTensorRequest request = {.role = static_cast<uint32_t>(role),
+                                     .region = tensor.region,
+                                     .dtype = tensor.dtype,
+                                     .kind = tensor.kind,
+                                     .offset_bytes = tensor.offset_bytes + skip_bytes,
+                                     .num_rows = tensor.num_rows,
+                                     .row_stride = tensor.row_stride,
+                                     .scale = tensor.scale,
+                                     .cap = tensor.cap,
+                                     .renormalise = tensor.renormalise != 0};
   return Expect<OkReply>(link_->Call(request, -1, nullptr)).status();
 }
 
@@ -204,21 +199,28 @@ absl::Status Engine::Bind(int role, const specd_tensor& tensor) {
 
 absl::Status Engine::OpenSequence(const char* request_id, const specd_params& params,
                                   specd_sequence_info* info) {
+  if (params.n < 1 || params.n > kSamplesMax) {
+    return Invalid("n", fmt::format("n = {} is outside 1 .. {}", params.n, kSamplesMax));
+  }
+  OutputArray<specd_sequence_info> infos;
+  if (absl::Status s = infos.Check("info", info, params.n, &infos); !s.ok()) return s;
   absl::StatusOr<OpenMessage> message = MakeOpenMessage(request_id, params);
   if (!message.ok()) return message.status();
   absl::StatusOr<SequenceReply> reply =
       Expect<SequenceReply>(link_->Call(message->request, message->lists.get(), nullptr));
   if (!reply.ok()) return reply.status();
-  return Report(*reply, params.n, info);
+  return Report(*reply, params.n, infos);
 }
 
 absl::Status Engine::ForkSequence(specd_sequence sequence, const char* request_id,
                                   const uint64_t* seed, specd_sequence_info* info) {
+  OutputArray<specd_sequence_info> infos;
+  if (absl::Status s = infos.Check("info", info, 1, &infos); !s.ok()) return s;
   const ForkSequenceRequest request{sequence, request_id, seed != nullptr,
                                     seed != nullptr ? *seed : 0};
   absl::StatusOr<SequenceReply> reply = Expect<SequenceReply>(link_->Call(request, -1, nullptr));
   if (!reply.ok()) return reply.status();
-  return Report(*reply, 1, info);
+  return Report(*reply, 1, infos);
 }
 
 absl::Status Engine::CloseSequence(specd_sequence sequence) {
@@ -230,13 +232,14 @@ absl::Status Engine::AbortSequence(specd_sequence sequence) {
 }
 
 absl::Status Engine::GetState(specd_sequence sequence, specd_sequence_state* state) {
-  const uint32_t slot = SequenceSlot(sequence);
+  const uint32_t slot = SlotOf(sequence);
   if (slot < segment_->limits().max_sequences) {
-    const SequenceState found = channel_.ReadState(slot);
+    const SequenceState found = rounds_.channel().ReadState(slot);
     if (IsStateOf(found, sequence)) {
       *state = {found.finish_reason, found.kept_tokens,
-                found.finish_reason != SPECD_FINISH_NONE ? channel_.ReadLogprob(slot, found)
-                                                         : kNoLogprob};
+                found.finish_reason != SPECD_FINISH_NONE
+                    ? rounds_.channel().ReadLogprob(slot, found)
+                    : kNoLogprob};
       return absl::OkStatus();
     }
   }
@@ -254,7 +257,7 @@ void Engine::GetSharing(specd_sharing* sharing) {
     found = JudgeSharing(DescribeMps(devices, MpsPipeDirectory()), hello_.mps);
   }
   sharing_text_ = found.text;
-  if (streams_ != nullptr && streams_->has_host_waits()) {
+  if (rounds_.has_host_waits()) {
     sharing_text_ +=
         "; streams have no memory operations here, so a CPU thread of this process stands in each "
         "round of specd_submit_on_stream, and other host functions may wait behind it";

@@ -1,11 +1,13 @@
-// Engine, the calls: draft sampling, scores, coins. Each waits for its answer.
+#include "daemon/client/engine_calls.h"
+
 #include <fmt/format.h>
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 
 #include "daemon/base/clock.h"
-#include "daemon/client/engine.h"
+#include "daemon/client/struct_array.h"
 #include "ipc/base/error.h"
 
 namespace specd {
@@ -35,9 +37,6 @@ absl::Status CheckRequest(size_t index, const specd_draft_request& request) {
 }
 
 absl::Status CheckRequest(size_t index, const specd_score_request& request) {
-  if (request.reserved != 0) {
-    return Invalid("reserved", fmt::format("requests[{}].reserved must be 0", index));
-  }
   if (request.rows == nullptr || request.ids == nullptr) {
     return Invalid(
         request.rows == nullptr ? "rows" : "ids",
@@ -58,36 +57,41 @@ absl::Status WrongCount() {
   return MakeError(SPECD_ERROR_INTERNAL, "", "the daemon answered another number of requests");
 }
 
+// A number too large for its record is refused as a number out of range.
+int32_t Signed(uint32_t value) {
+  return value > INT32_MAX ? INT32_MAX : static_cast<int32_t>(value);
+}
+
 }  // namespace
 
-absl::Status Engine::CheckReady() {
+absl::Status EngineCalls::CheckReady() {
   // A call that was given up may have been answered since.
   CompletionView late;
-  if (channel_.call_in_flight()) {
-    channel_.Poll(&late);
+  if (channel().call_in_flight()) {
+    channel().Poll(&late);
   } else {
-    channel_.FreeSlots();
+    channel().FreeSlots();
   }
-  // Or it never will be: whoever is told to try again later must not try for ever.
-  if (channel_.call_in_flight() &&
-      (channel_.fault() != ChannelFault::kNone ||
-       channel_.daemon_state() == DaemonState::kStopped || link_->PeerGone())) {
-    return WhyNoCompletion();
+  // Or it never will be: a caller that is told to try again later must not try for ever.
+  if (channel().call_in_flight() &&
+      (channel().fault() != ChannelFault::kNone ||
+       channel().daemon_state() == DaemonState::kStopped || link_.PeerGone())) {
+    return rounds_.WhyNoCompletion();
   }
-  if (channel_.in_flight()) {
+  if (channel().in_flight()) {
     return MakeError(
         SPECD_ERROR_STATE, "",
-        channel_.call_in_flight()
+        channel().call_in_flight()
             ? std::string("a call that was given up is not answered yet; try again later")
             : fmt::format("{} rounds are in flight; poll for their completions first",
-                          channel_.rounds_in_flight()));
+                          channel().rounds_in_flight()));
   }
-  if (channel_.daemon_state() != DaemonState::kRunning) return WhyNoCompletion();
+  if (channel().daemon_state() != DaemonState::kRunning) return rounds_.WhyNoCompletion();
   return absl::OkStatus();
 }
 
-absl::Status Engine::CheckCount(size_t num_requests) const {
-  const uint32_t max_batch = segment_->limits().max_batch;
+absl::Status EngineCalls::CheckCount(size_t num_requests) const {
+  const uint32_t max_batch = limits_.max_batch;
   if (num_requests >= 1 && num_requests <= max_batch) return absl::OkStatus();
   return Invalid("num_requests", fmt::format("num_requests = {} is outside 1 .. {} (max_batch of "
                                              "specd_open)",
@@ -95,12 +99,12 @@ absl::Status Engine::CheckCount(size_t num_requests) const {
 }
 
 template <class Call>
-absl::StatusOr<CompletionView> Engine::Answer(const Call& call) {
-  if (channel_.Call(call, static_cast<uint64_t>(Clock::Real()->NowNs())) != PushResult::kOk) {
-    return WhyNoCompletion();
+absl::StatusOr<CompletionView> EngineCalls::Answer(const Call& call) {
+  if (channel().Call(call, static_cast<uint64_t>(Clock::Real()->NowNs())) != PushResult::kOk) {
+    return rounds_.WhyNoCompletion();
   }
   CompletionView view;
-  const absl::StatusOr<bool> answered = Await(timeout_ms_, &view);
+  const absl::StatusOr<bool> answered = rounds_.Await(timeout_ms_, &view);
   if (!answered.ok()) return answered.status();
   if (!*answered) {
     return MakeError(SPECD_ERROR_DISCONNECTED, "timeout_ms",
@@ -112,55 +116,80 @@ absl::StatusOr<CompletionView> Engine::Answer(const Call& call) {
   return view;
 }
 
-absl::Status Engine::SampleDraft(std::span<const specd_draft_request> requests,
-                                 specd_draft_children* results) {
+absl::Status EngineCalls::SampleDraft(const specd_draft_request* requests, uint32_t num_requests,
+                                      specd_draft_children* results) {
   if (absl::Status status = CheckReady(); !status.ok()) return status;
-  if (absl::Status status = CheckCount(requests.size()); !status.ok()) return status;
-  children_calls_.clear();
-  for (size_t i = 0; i < requests.size(); ++i) {
-    const specd_draft_request& request = requests[i];
+  if (absl::Status status = CheckCount(num_requests); !status.ok()) return status;
+  InputArray<specd_draft_request> in;
+  OutputArray<specd_draft_children> out;
+  if (absl::Status s = in.Check("requests", requests, num_requests, &in); !s.ok()) return s;
+  if (absl::Status s = out.Check("results", results, num_requests, &out); !s.ok()) return s;
+  draft_inputs_.clear();
+  for (uint32_t i = 0; i < num_requests; ++i) {
+    const specd_draft_request& request = in[i];
     if (absl::Status status = CheckRequest(i, request); !status.ok()) return status;
-    children_calls_.push_back(
-        {request.sequence, request.row, request.mask_row, request.prefix, request.num_prefix,
-         request.sampling, request.num_children,
-         request.first_node == 0 ? request.num_prefix + 1 : request.first_node});
+    draft_inputs_.push_back(
+        {.sequence = request.sequence,
+         .row = request.row,
+         .mask_row = request.mask_row,
+         .prefix = request.prefix,
+         .num_prefix = Signed(request.num_prefix),
+         .sampling = static_cast<DraftSampling>(request.sampling),
+         .num_children = Signed(request.num_children),
+         .first_node = request.first_node == 0 ? request.num_prefix + 1 : request.first_node});
   }
-  const absl::StatusOr<CompletionView> answer =
-      Answer(std::span<const ChildrenCall>(children_calls_));
+  const absl::StatusOr<CompletionView> answer = Answer(std::span<const DraftInput>(draft_inputs_));
   if (!answer.ok()) return answer.status();
-  if (answer->children.size() != requests.size()) return WrongCount();
-  for (size_t i = 0; i < requests.size(); ++i) {
-    const ChildrenAnswer& from = answer->children[i];
-    results[i] = {from.sequence, from.status, static_cast<uint32_t>(from.children.size()),
-                  reinterpret_cast<const specd_draft_child*>(from.children.data())};
+  if (answer->children.size() != num_requests) return WrongCount();
+  for (uint32_t i = 0; i < num_requests; ++i) {
+    const DraftResult& from = answer->children[i];
+    out.Put(i, {.struct_size = 0,
+                .reserved = 0,
+                .sequence = from.sequence,
+                .status = static_cast<uint32_t>(from.status),
+                .num_children = static_cast<uint32_t>(from.children.size()),
+                .children = reinterpret_cast<const specd_draft_child*>(from.children.data())});
   }
   return absl::OkStatus();
 }
 
-absl::Status Engine::Score(std::span<const specd_score_request> requests,
-                           specd_score_result* results) {
+absl::Status EngineCalls::Score(const specd_score_request* requests, uint32_t num_requests,
+                                specd_score_result* results) {
   if (absl::Status status = CheckReady(); !status.ok()) return status;
-  if (absl::Status status = CheckCount(requests.size()); !status.ok()) return status;
-  score_calls_.clear();
-  for (size_t i = 0; i < requests.size(); ++i) {
-    const specd_score_request& request = requests[i];
+  if (absl::Status status = CheckCount(num_requests); !status.ok()) return status;
+  InputArray<specd_score_request> in;
+  OutputArray<specd_score_result> out;
+  if (absl::Status s = in.Check("requests", requests, num_requests, &in); !s.ok()) return s;
+  if (absl::Status s = out.Check("results", results, num_requests, &out); !s.ok()) return s;
+  score_inputs_.clear();
+  for (uint32_t i = 0; i < num_requests; ++i) {
+    const specd_score_request& request = in[i];
     if (absl::Status status = CheckRequest(i, request); !status.ok()) return status;
-    score_calls_.push_back({request.rows, request.ids, request.num_ids, request.mode,
-                            request.num_top, request.chosen_ids.items,
-                            static_cast<uint32_t>(request.chosen_ids.count)});
+    score_inputs_.push_back(
+        {.rows = request.rows,
+         .ids = request.ids,
+         .num_ids = Signed(request.num_ids),
+         .request = {.enabled = true,
+                     .mode = static_cast<ScoreMode>(request.mode),
+                     .num_top = Signed(request.num_top),
+                     .chosen = request.chosen_ids.items,
+                     .num_chosen = static_cast<int32_t>(request.chosen_ids.count)}});
   }
-  const absl::StatusOr<CompletionView> answer = Answer(std::span<const ScoreCall>(score_calls_));
+  const absl::StatusOr<CompletionView> answer = Answer(std::span<const ScoreInput>(score_inputs_));
   if (!answer.ok()) return answer.status();
-  if (answer->results.size() != requests.size()) return WrongCount();
-  for (size_t i = 0; i < requests.size(); ++i) {
+  if (answer->results.size() != num_requests) return WrongCount();
+  for (uint32_t i = 0; i < num_requests; ++i) {
     const SequenceResult& from = answer->results[i];
-    results[i] = {from.status, from.num_kept, from.scores_per_token, 0,
-                  reinterpret_cast<const specd_token_score*>(from.scores)};
+    out.Put(i, {.struct_size = 0,
+                .status = static_cast<uint32_t>(from.status),
+                .num_scored = from.num_kept,
+                .scores_per_token = from.scores_per_token,
+                .scores = reinterpret_cast<const specd_token_score*>(from.scores)});
   }
   return absl::OkStatus();
 }
 
-absl::Status Engine::SetCoins(specd_sequence sequence, std::span<const specd_coin> coins) {
+absl::Status EngineCalls::SetCoins(specd_sequence sequence, std::span<const specd_coin> coins) {
   if (absl::Status status = CheckReady(); !status.ok()) return status;
   if (coins.size() > kCallCoinsMax) {
     return Invalid("num_coins",

@@ -1,21 +1,25 @@
-// Engine, the hot path: rounds go out, completions come back.
+#include "daemon/client/engine_rounds.h"
+
 #include <fmt/format.h>
 #include <sched.h>
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <string_view>
+#include <utility>
 
 #include "absl/time/clock.h"
 #include "daemon/base/clock.h"
-#include "daemon/client/engine.h"
+#include "daemon/client/struct_array.h"
 #include "ipc/base/error.h"
 #include "ipc/segment/round_words.h"
 #include "kernels/backend.h"
 
 namespace specd {
 namespace {
+
+// Long beside a round, short beside what a user notices.
+constexpr int kStreamTimeoutMs = 250;
 
 static_assert(sizeof(specd_token_score) == sizeof(TokenScore) &&
                   offsetof(specd_token_score, id) == offsetof(TokenScore, id) &&
@@ -43,14 +47,14 @@ int64_t SpinNs() {
   return CPU_COUNT(&usable) > 2 ? 200'000 : 0;
 }
 
-}  // namespace
-
-absl::Status Engine::CheckDraft(uint32_t index, const specd_draft& draft) const {
-  if (draft.num_drafts > segment_->limits().max_draft) {
-    return Invalid("num_drafts",
-                   fmt::format("drafts[{}].num_drafts = {} is outside 0 .. {} "
-                               "(max_draft of specd_open)",
-                               index, draft.num_drafts, segment_->limits().max_draft));
+absl::Status CheckDraft(uint32_t index, const specd_draft& draft, uint32_t max_draft) {
+  if (draft.num_nodes > max_draft) {
+    return Invalid("num_nodes", fmt::format("drafts[{}].num_nodes = {} is outside 0 .. {} "
+                                            "(max_draft of specd_open)",
+                                            index, draft.num_nodes, max_draft));
+  }
+  if (draft.reserved != 0) {
+    return Invalid("reserved", fmt::format("drafts[{}].reserved must be 0", index));
   }
   if ((draft.flags & ~uint32_t{SPECD_DISCARD | SPECD_DRAFTS_BY_SLOT}) != 0) {
     return Invalid("flags", fmt::format("drafts[{}].flags = {} has more than SPECD_DISCARD (1) and "
@@ -61,7 +65,7 @@ absl::Status Engine::CheckDraft(uint32_t index, const specd_draft& draft) const 
   if ((draft.target_rows == nullptr) == (draft.target_argmax == nullptr)) {
     return Invalid(
         "target_rows",
-        fmt::format("drafts[{}].{}; num_drafts + 1 rows are needed, or as many argmax "
+        fmt::format("drafts[{}].{}; num_nodes + 1 rows are needed, or as many argmax "
                     "ids in their place",
                     index,
                     draft.target_rows == nullptr ? "target_rows is NULL"
@@ -80,11 +84,11 @@ absl::Status Engine::CheckDraft(uint32_t index, const specd_draft& draft) const 
                                          "NULL, or leave the flag out",
                                          index));
   }
-  if (draft.num_drafts > 0 && draft.tokens == nullptr && !by_slot) {
-    return Invalid("tokens", fmt::format("drafts[{}].tokens is NULL but num_drafts = {}", index,
-                                         draft.num_drafts));
+  if (draft.num_nodes > 0 && draft.tokens == nullptr && !by_slot) {
+    return Invalid("tokens", fmt::format("drafts[{}].tokens is NULL but num_nodes = {}", index,
+                                         draft.num_nodes));
   }
-  for (uint32_t i = 0; draft.kinds != nullptr && i < draft.num_drafts; ++i) {
+  for (uint32_t i = 0; draft.kinds != nullptr && i < draft.num_nodes; ++i) {
     if (draft.kinds[i] > SPECD_SAMPLED) {
       return Invalid("kinds", fmt::format("drafts[{}].kinds[{}] = {} is neither SPECD_ONE_HOT (0) "
                                           "nor SPECD_SAMPLED (1)",
@@ -100,30 +104,64 @@ absl::Status Engine::CheckDraft(uint32_t index, const specd_draft& draft) const 
   return absl::OkStatus();
 }
 
-absl::Status Engine::TakeDrafts(const specd_draft* drafts, uint32_t num_drafts) {
-  if (num_drafts == 0 || num_drafts > segment_->limits().max_batch) {
+SequenceInput InputOf(const specd_draft& draft) {
+  SequenceInput input;
+  input.sequence = draft.sequence;
+  input.discard = (draft.flags & SPECD_DISCARD) != 0;
+  input.drafts_by_slot = (draft.flags & SPECD_DRAFTS_BY_SLOT) != 0;
+  input.draft = {.num_nodes = static_cast<int32_t>(draft.num_nodes),
+                 .tokens = draft.tokens,
+                 .parents = draft.parents,
+                 .kinds = reinterpret_cast<const DraftKind*>(draft.kinds),
+                 .target_rows = draft.target_rows,
+                 .draft_rows = draft.draft_rows,
+                 .draft_weights = draft.draft_weights,
+                 .draft_masses = draft.draft_masses,
+                 .target_argmax = draft.target_argmax};
+  input.mask_rows = draft.mask_rows;
+  return input;
+}
+
+}  // namespace
+
+EngineRounds::EngineRounds(EngineLink* link, Segment* segment, uint32_t stream_timeout_ms)
+    : link_(*link),
+      segment_(*segment),
+      stream_timeout_ms_(stream_timeout_ms == 0 ? kStreamTimeoutMs
+                                                : static_cast<int>(stream_timeout_ms)),
+      channel_(segment),
+      inputs_(segment->limits().max_batch) {}
+
+bool EngineRounds::CloseStreams(int64_t timeout_ns) {
+  if (streams_ == nullptr) return true;
+  const bool passed = streams_->Close(timeout_ns);
+  streams_.reset();
+  return passed;
+}
+
+absl::Status EngineRounds::TakeDrafts(const specd_draft* drafts, uint32_t num_drafts) {
+  const SessionLimits& limits = segment_.limits();
+  if (num_drafts == 0 || num_drafts > limits.max_batch) {
     return Invalid("num_drafts",
                    fmt::format("num_drafts = {} sequences is outside 1 .. {} (max_batch of "
                                "specd_open)",
-                               num_drafts, segment_->limits().max_batch));
+                               num_drafts, limits.max_batch));
+  }
+  InputArray<specd_draft> array;
+  if (absl::Status s = InputArray<specd_draft>::Check("drafts", drafts, num_drafts, &array);
+      !s.ok()) {
+    return s;
   }
   for (uint32_t i = 0; i < num_drafts; ++i) {
-    if (absl::Status status = CheckDraft(i, drafts[i]); !status.ok()) return status;
-    drafts_[i] = {drafts[i].sequence,
-                  {static_cast<int32_t>(drafts[i].num_drafts), drafts[i].tokens,
-                   reinterpret_cast<const DraftKind*>(drafts[i].kinds), drafts[i].target_rows,
-                   drafts[i].draft_rows, drafts[i].draft_weights, drafts[i].draft_masses,
-                   drafts[i].target_argmax},
-                  drafts[i].mask_rows,
-                  (drafts[i].flags & SPECD_DISCARD) != 0,
-                  (drafts[i].flags & SPECD_DRAFTS_BY_SLOT) != 0};
+    if (absl::Status s = CheckDraft(i, array[i], limits.max_draft); !s.ok()) return s;
+    inputs_[i] = InputOf(array[i]);
   }
   // A daemon that died without a word is noticed by Poll; asking the socket here would cost a
   // system call per round.
   return channel_.daemon_state() == DaemonState::kRunning ? absl::OkStatus() : WhyNoCompletion();
 }
 
-absl::StatusOr<int> Engine::CodeOf(PushResult pushed) const {
+absl::StatusOr<int> EngineRounds::CodeOf(PushResult pushed) const {
   switch (pushed) {
     case PushResult::kOk:
       return SPECD_OK;
@@ -135,7 +173,7 @@ absl::StatusOr<int> Engine::CodeOf(PushResult pushed) const {
   return WhyNoCompletion();
 }
 
-absl::Status Engine::CheckKind(bool staged) const {
+absl::Status EngineRounds::CheckKind(bool staged) const {
   if (!channel_.awaits_answers() || staged == in_flight_staged_) return absl::OkStatus();
   return MakeError(SPECD_ERROR_STATE, "drafts",
                    staged ? "rounds of specd_submit are in flight; poll them before the first "
@@ -143,18 +181,18 @@ absl::Status Engine::CheckKind(bool staged) const {
                           : "staged rounds are in flight; poll them before a round is submitted");
 }
 
-absl::StatusOr<int> Engine::Submit(uint64_t round_id, const specd_draft* drafts,
-                                   uint32_t num_drafts) {
+absl::StatusOr<int> EngineRounds::Submit(uint64_t round_id, const specd_draft* drafts,
+                                         uint32_t num_drafts) {
   if (absl::Status status = TakeDrafts(drafts, num_drafts); !status.ok()) return status;
   if (absl::Status status = CheckKind(false); !status.ok()) return status;
   in_flight_staged_ = false;
-  return CodeOf(channel_.Submit(round_id, {drafts_.data(), num_drafts},
+  return CodeOf(channel_.Submit(round_id, {inputs_.data(), num_drafts},
                                 static_cast<uint64_t>(Clock::Real()->NowNs())));
 }
 
-absl::StatusOr<int> Engine::SubmitOnStream(uint64_t round_id, const specd_draft* drafts,
-                                           uint32_t num_drafts, void* cuda_stream) {
-  if (link_->is_embedded()) {
+absl::StatusOr<int> EngineRounds::SubmitOnStream(uint64_t round_id, const specd_draft* drafts,
+                                                 uint32_t num_drafts, void* cuda_stream) {
+  if (link_.is_embedded()) {
     return MakeError(SPECD_ERROR_UNSUPPORTED, "cuda_stream",
                      "embedded mode verifies inside specd_poll, which a stream cannot wait for; "
                      "synchronize the stream and use specd_submit, or attach to a daemon");
@@ -163,10 +201,9 @@ absl::StatusOr<int> Engine::SubmitOnStream(uint64_t round_id, const specd_draft*
   if (const PushResult room = channel_.CheckRoom(); room != PushResult::kOk) return CodeOf(room);
   const GpuStream stream{cuda_stream};
   if (streams_ == nullptr) {
-    absl::StatusOr<std::unique_ptr<EngineStreams>> opened =
-        EngineStreams::Open({segment_.get(), Clock::Real(), int64_t{stream_timeout_ms_} * 1'000'000,
-                             link_->hangup_fd()},
-                            stream);
+    absl::StatusOr<std::unique_ptr<EngineStreams>> opened = EngineStreams::Open(
+        {&segment_, Clock::Real(), int64_t{stream_timeout_ms_} * 1'000'000, link_.hangup_fd()},
+        stream);
     if (!opened.ok()) return opened.status();
     streams_ = *std::move(opened);
   }
@@ -180,35 +217,35 @@ absl::StatusOr<int> Engine::SubmitOnStream(uint64_t round_id, const specd_draft*
   }
   if (!status.ok()) {
     // Where nothing has been enqueued on this device's streams, the next may be of another.
-    if (streams_->is_unused()) CloseStreams(0);
+    if (streams_->is_unused()) (void)CloseStreams(0);
     return status;
   }
   last_on_stream_ = number;
   // There is room, so this cannot fail: what is on the stream already has its round.
-  return CodeOf(channel_.SubmitOnStream(round_id, {drafts_.data(), num_drafts},
+  return CodeOf(channel_.SubmitOnStream(round_id, {inputs_.data(), num_drafts},
                                         static_cast<uint64_t>(Clock::Real()->NowNs())));
 }
 
 // A round that is staged is taken at once: its graph may be launched when this returns.
-absl::StatusOr<int> Engine::StageRound(uint64_t round_id, const specd_draft* drafts,
-                                       uint32_t num_drafts) {
-  if (absl::Status status = link_->CheckStaging(); !status.ok()) return status;
+absl::StatusOr<int> EngineRounds::StageRound(uint64_t round_id, const specd_draft* drafts,
+                                             uint32_t num_drafts) {
+  if (absl::Status status = link_.CheckStaging(); !status.ok()) return status;
   if (absl::Status status = TakeDrafts(drafts, num_drafts); !status.ok()) return status;
   if (absl::Status status = CheckKind(true); !status.ok()) return status;
   if (channel_.rounds_in_flight() >= kStagedRoundsMax) return SPECD_FULL;
-  const PushResult pushed = channel_.SubmitStaged(round_id, {drafts_.data(), num_drafts},
+  const PushResult pushed = channel_.SubmitStaged(round_id, {inputs_.data(), num_drafts},
                                                   static_cast<uint64_t>(Clock::Real()->NowNs()));
   if (pushed != PushResult::kOk) return CodeOf(pushed);
   in_flight_staged_ = true;
-  link_->Step();
+  link_.Step();
   return SPECD_OK;
 }
 
-absl::Status Engine::EnqueueStaged(uint32_t num_sequences, void* cuda_stream) {
-  return link_->EnqueueStaged(cuda_stream, num_sequences);
+absl::Status EngineRounds::EnqueueStaged(uint32_t num_sequences, void* cuda_stream) {
+  return link_.EnqueueStaged(cuda_stream, num_sequences);
 }
 
-absl::Status Engine::GetVerdict(specd_verdict* verdict) const {
+absl::Status EngineRounds::GetVerdict(specd_verdict* verdict) const {
   if (last_on_stream_ == 0) {
     return MakeError(SPECD_ERROR_STATE, "verdict",
                      "no round was submitted with specd_submit_on_stream");
@@ -218,7 +255,7 @@ absl::Status Engine::GetVerdict(specd_verdict* verdict) const {
   return absl::OkStatus();
 }
 
-absl::Status Engine::WhyNoCompletion() const {
+absl::Status EngineRounds::WhyNoCompletion() const {
   if (channel_.fault() != ChannelFault::kNone) {
     return MakeError(
         SPECD_ERROR_INTERNAL, "",
@@ -226,7 +263,7 @@ absl::Status Engine::WhyNoCompletion() const {
                     "again",
                     ChannelFaultName(channel_.fault())));
   }
-  if (link_->PeerGone()) {
+  if (link_.PeerGone()) {
     return MakeError(SPECD_ERROR_DISCONNECTED, "",
                      "the daemon is gone; rounds in flight will not complete. Start it and attach "
                      "again");
@@ -235,10 +272,10 @@ absl::Status Engine::WhyNoCompletion() const {
                    "the daemon is shutting down and takes no new rounds; finish and close");
 }
 
-bool Engine::StepForCompletion(int timeout_ms) {
+bool EngineRounds::StepForCompletion(int timeout_ms) {
   const int64_t begin_ns = Clock::Real()->NowNs();
   while (!channel_.HasCompletion()) {
-    if (link_->Step()) continue;
+    if (link_.Step()) continue;
     // The verifier runs here and now; once it has no work, waiting would bring nothing. But what a
     // graph does is done by the device, which rings no bell.
     if (!channel_.in_flight() || !in_flight_staged_) return false;
@@ -253,12 +290,12 @@ bool Engine::StepForCompletion(int timeout_ms) {
   return true;
 }
 
-bool Engine::WaitForCompletion(int timeout_ms) {
-  if (link_->is_embedded()) return StepForCompletion(timeout_ms);
+bool EngineRounds::WaitForCompletion(int timeout_ms) {
+  if (link_.is_embedded()) return StepForCompletion(timeout_ms);
   static const int64_t kSpinNs = SpinNs();
   int64_t left_ms = timeout_ms < 0 ? INT64_MAX : timeout_ms;
   while (!channel_.HasCompletion()) {
-    if (left_ms == 0 || !channel_.in_flight() || link_->PeerGone()) return false;
+    if (left_ms == 0 || !channel_.in_flight() || link_.PeerGone()) return false;
     // What is left is slots, and a daemon that stands still gives none back.
     if (timeout_ms < 0 && !channel_.awaits_answers()) return false;
     const int64_t slice_ms = std::min<int64_t>(left_ms, kLookMs);
@@ -269,14 +306,14 @@ bool Engine::WaitForCompletion(int timeout_ms) {
   return true;
 }
 
-absl::StatusOr<bool> Engine::Await(int timeout_ms, CompletionView* view) {
+absl::StatusOr<bool> EngineRounds::Await(int timeout_ms, CompletionView* view) {
   const bool waited_in_vain = !WaitForCompletion(timeout_ms);
   // Asked before the last look into the ring: what a daemon answered before it ended is still
   // there.
   const bool over =
-      waited_in_vain && (channel_.daemon_state() == DaemonState::kStopped || link_->PeerGone());
+      waited_in_vain && (channel_.daemon_state() == DaemonState::kStopped || link_.PeerGone());
   // A daemon whose control channel merely timed out may still answer.
-  if (over && (channel_.daemon_state() == DaemonState::kStopped || link_->HungUp())) {
+  if (over && (channel_.daemon_state() == DaemonState::kStopped || link_.HungUp())) {
     channel_.SetDaemonGone();
   }
   if (channel_.Poll(view)) {
@@ -289,7 +326,16 @@ absl::StatusOr<bool> Engine::Await(int timeout_ms, CompletionView* view) {
   return false;
 }
 
-absl::StatusOr<int> Engine::Poll(specd_completion* completion, int timeout_ms) {
+absl::StatusOr<int> EngineRounds::Poll(specd_completion* completion, int timeout_ms) {
+  if (absl::Status s = CheckElementSize<specd_completion>("completion", 0, completion->struct_size);
+      !s.ok()) {
+    return s;
+  }
+  if (absl::Status s =
+          CheckElementSize<specd_result>("completion", 0, completion->result_size, "result_size");
+      !s.ok()) {
+    return s;
+  }
   if (timeout_ms < -1) {
     return Invalid("timeout_ms", fmt::format("timeout_ms = {} is less than -1", timeout_ms));
   }
@@ -303,28 +349,36 @@ absl::StatusOr<int> Engine::Poll(specd_completion* completion, int timeout_ms) {
   return SPECD_OK;
 }
 
-void Engine::Deliver(const CompletionView& view, specd_completion* completion) {
+void EngineRounds::Deliver(const CompletionView& view, specd_completion* completion) {
+  const size_t size = completion->result_size;
+  results_.resize((view.results.size() * size + sizeof(uint64_t) - 1) / sizeof(uint64_t));
+  const OutputArray<specd_result> results(reinterpret_cast<char*>(results_.data()), size);
   for (size_t i = 0; i < view.results.size(); ++i) {
     const SequenceResult& from = view.results[i];
-    results_[i] = {from.sequence,
-                   from.status,
-                   from.finish_reason,
-                   from.num_accepted,
-                   from.num_kept,
-                   from.total_kept,
-                   from.stop_token,
-                   from.detail,
-                   from.scores_per_token,
-                   from.tokens,
-                   reinterpret_cast<const specd_token_score*>(from.scores),
-                   from.cumulative_logprob};
+    results.Put(i, {.sequence = from.sequence,
+                    .status = static_cast<uint32_t>(from.status),
+                    .finish_reason = static_cast<uint32_t>(from.finish_reason),
+                    .num_accepted = from.num_accepted,
+                    .num_kept = from.num_kept,
+                    .total_kept = from.total_kept,
+                    .stop_token = from.stop_token,
+                    .detail = static_cast<uint32_t>(from.refusal),
+                    .scores_per_token = from.scores_per_token,
+                    .tokens = from.tokens,
+                    .path = from.path,
+                    .scores = reinterpret_cast<const specd_token_score*>(from.scores),
+                    .cumulative_logprob = from.cumulative_logprob});
   }
-  *completion = {view.round_id,
-                 static_cast<uint32_t>(view.results.size()),
-                 0,
-                 results_.data(),
-                 view.done_ns - view.taken_ns,
-                 view.done_ns - view.submit_ns};
+  const OutputArray<specd_completion> out(reinterpret_cast<char*>(completion),
+                                          completion->struct_size);
+  out.Put(0, {.struct_size = completion->struct_size,
+              .result_size = completion->result_size,
+              .round_id = view.round_id,
+              .num_results = static_cast<uint32_t>(view.results.size()),
+              .reserved = 0,
+              .results = reinterpret_cast<const specd_result*>(results_.data()),
+              .verify_ns = view.done_ns - view.taken_ns,
+              .total_ns = view.done_ns - view.submit_ns});
 }
 
 }  // namespace specd

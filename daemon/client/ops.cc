@@ -161,18 +161,18 @@ uint32_t StatusOf(OutcomeStatus status) {
 }
 
 // Plain sampling of one row for each task: the id of result i goes to ids[i].
-absl::Status RunTasks(const RowSet& rows, std::span<ChainTask> tasks, int32_t* ids,
+absl::Status RunTasks(const RowSet& rows, std::span<Task> tasks, int32_t* ids,
                       uint32_t* statuses) {
   const absl::StatusOr<Backend*> backend = LocalBackend(rows.view.vocab_size);
   if (!backend.ok()) return backend.status();
   std::array<uint32_t, kChunkRows> indices;
-  std::array<ChainOutcome, kChunkRows> outcomes;
+  std::array<TaskOutcome, kChunkRows> outcomes;
   std::array<TokenId, kChunkRows> tokens;
   for (size_t first = 0; first < tasks.size(); first += kChunkRows) {
     const size_t count = std::min(kChunkRows, tasks.size() - first);
     for (size_t i = 0; i < count; ++i) {
       indices[i] = rows.index(first + i);
-      tasks[first + i].chain.target_rows = &indices[i];
+      tasks[first + i].draft.target_rows = &indices[i];
     }
     RoundBatch batch;
     batch.target = rows.view;
@@ -210,9 +210,9 @@ absl::Status CheckOpParams(RowOp op, const RowSet& rows, const RowOpParams& para
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<ChainTask>> MakeTasks(const RowSet& rows,
+absl::StatusOr<std::vector<Task>> MakeTasks(const RowSet& rows,
                                                  const specd_sampling& sampling) {
-  std::vector<ChainTask> tasks(rows.num_results);
+  std::vector<Task> tasks(rows.num_results);
   for (size_t i = 0; i < tasks.size(); ++i) {
     SequenceParams params;
     params.temperature = ValueAt(sampling.temperature, i, 1.0);
@@ -238,7 +238,7 @@ absl::StatusOr<std::vector<ChainTask>> MakeTasks(const RowSet& rows,
       return Invalid("position",
                      fmt::format("position[{}] = {} is outside 0 .. {}", i, position, UINT32_MAX));
     }
-    ChainTask& task = tasks[i];
+    Task& task = tasks[i];
     task.method = greedy ? VerifyMethod::kGreedy : VerifyMethod::kExactMatch;
     task.seed = ValueAt(sampling.seed, i, uint64_t{0});
     task.first_position = static_cast<uint32_t>(position);
@@ -298,7 +298,7 @@ absl::Status SampleRows(const specd_rows& from, const specd_sampling& sampling, 
         CheckStride("seed", sampling.seed), CheckStride("position", sampling.position)}) {
     if (!status.ok()) return status;
   }
-  absl::StatusOr<std::vector<ChainTask>> tasks = MakeTasks(*rows, sampling);
+  absl::StatusOr<std::vector<Task>> tasks = MakeTasks(*rows, sampling);
   if (!tasks.ok()) return tasks.status();
   return RunTasks(*rows, *tasks, ids, statuses);
 }
@@ -306,7 +306,7 @@ absl::Status SampleRows(const specd_rows& from, const specd_sampling& sampling, 
 absl::Status ArgmaxRows(const specd_rows& from, int32_t* ids, uint32_t* statuses) {
   const absl::StatusOr<RowSet> rows = CheckRows(from);
   if (!rows.ok()) return rows.status();
-  std::vector<ChainTask> tasks(rows->num_results);  // greedy by default
+  std::vector<Task> tasks(rows->num_results);  // greedy by default
   return RunTasks(*rows, tasks, ids, statuses);
 }
 

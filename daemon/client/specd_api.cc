@@ -47,41 +47,9 @@ extern "C" {
 const char* specd_last_error(void) { return specd::api::LastError().c_str(); }
 const char* specd_code_name(int code) { return specd::ErrorCodeName(code); }
 const char* specd_detail_text(uint32_t detail) {
-  switch (detail) {
-    case SPECD_DETAIL_NONE:
-      return "none";
-    case SPECD_DETAIL_SEQUENCE:
-      return "sequence: no handle that this session could have given out";
-    case SPECD_DETAIL_COUNT:
-      return "num_drafts: more than max_draft";
-    case SPECD_DETAIL_KIND:
-      return "kinds: neither SPECD_ONE_HOT nor SPECD_SAMPLED";
-    case SPECD_DETAIL_TARGET_ROW:
-      return "target_rows: an index is not below the number of rows bound";
-    case SPECD_DETAIL_DRAFT_ROW:
-      return "draft_rows: an index is not below the number of rows bound";
-    case SPECD_DETAIL_FLAGS:
-      return "flags: a flag that this version does not know";
-    case SPECD_DETAIL_MASK_ROW:
-      return "mask_rows: an index is neither -1 nor below the number of rows bound";
-    case SPECD_DETAIL_ARGMAX:
-      return "target_argmax: an id outside the vocabulary";
-    case SPECD_DETAIL_REFUSED:
-      return "the sequence stands in the round twice, or cannot be verified with what is brought: "
-             "target_argmax in place of rows that it needs, masks over final probabilities";
-    case SPECD_DETAIL_DRAFT_TOKENS:
-      return "flags: SPECD_DRAFTS_BY_SLOT, but SPECD_DRAFT_TOKENS is not bound";
-    case SPECD_DETAIL_HOST_TOKENS:
-      return "bad_words, no_repeat_ngram, thinking_budget and processors look at tokens that the "
-             "host does not know; give draft tokens, and poll staged rounds before the next one";
-    case SPECD_DETAIL_NO_ROOM:
-      return "drafts: the ids that the sequence's parameters ban, bias or count need more memory "
-             "than rounds on the device have: lower max_draft, no_repeat_ngram or what else lists "
-             "many, do without penalties, or use backend \"cpu\"; stage fewer sequences, or submit "
-             "the round instead of staging it";
-    default:
-      return "unknown";
-  }
+  const bool is_known = detail <= specd::kRefusalMax;
+  // The texts are literals, so each ends with a zero.
+  return is_known ? specd::RefusalText(static_cast<specd::Refusal>(detail)).data() : "unknown";
 }
 const char* specd_version(void) { return specd::kVersion; }
 
@@ -158,7 +126,7 @@ int specd_unregister(specd_engine* engine, uint32_t region) {
   return Guard([&] { return engine->engine->Unregister(region); });
 }
 
-uint32_t specd_sequence_slot(specd_sequence sequence) { return specd::SequenceSlot(sequence); }
+uint32_t specd_sequence_slot(specd_sequence sequence) { return specd::SlotOf(sequence); }
 
 int specd_bind(specd_engine* engine, int role, const specd_tensor* tensor) {
   if (engine == nullptr) return NullArgument("engine");
@@ -216,33 +184,34 @@ int specd_submit(specd_engine* engine, uint64_t round_id, const specd_draft* dra
                  uint32_t num_drafts) {
   if (engine == nullptr) return NullArgument("engine");
   if (drafts == nullptr) return NullArgument("drafts");
-  return Guard([&] { return engine->engine->Submit(round_id, drafts, num_drafts); });
+  return Guard([&] { return engine->engine->rounds().Submit(round_id, drafts, num_drafts); });
 }
 
 int specd_submit_on_stream(specd_engine* engine, uint64_t round_id, const specd_draft* drafts,
                            uint32_t num_drafts, void* cuda_stream) {
   if (engine == nullptr) return NullArgument("engine");
   if (drafts == nullptr) return NullArgument("drafts");
-  return Guard(
-      [&] { return engine->engine->SubmitOnStream(round_id, drafts, num_drafts, cuda_stream); });
+  return Guard([&] {
+    return engine->engine->rounds().SubmitOnStream(round_id, drafts, num_drafts, cuda_stream);
+  });
 }
 
 int specd_enqueue_staged(specd_engine* engine, uint32_t num_sequences, void* cuda_stream) {
   if (engine == nullptr) return NullArgument("engine");
-  return Guard([&] { return engine->engine->EnqueueStaged(num_sequences, cuda_stream); });
+  return Guard([&] { return engine->engine->rounds().EnqueueStaged(num_sequences, cuda_stream); });
 }
 
 int specd_stage_round(specd_engine* engine, uint64_t round_id, const specd_draft* drafts,
                       uint32_t num_drafts) {
   if (engine == nullptr) return NullArgument("engine");
   if (drafts == nullptr) return NullArgument("drafts");
-  return Guard([&] { return engine->engine->StageRound(round_id, drafts, num_drafts); });
+  return Guard([&] { return engine->engine->rounds().StageRound(round_id, drafts, num_drafts); });
 }
 
 int specd_get_verdict(specd_engine* engine, specd_verdict* verdict) {
   if (engine == nullptr) return NullArgument("engine");
   if (verdict == nullptr) return NullArgument("verdict");
-  return Guard([&] { return engine->engine->GetVerdict(verdict); });
+  return Guard([&] { return engine->engine->rounds().GetVerdict(verdict); });
 }
 
 int specd_get_sharing(specd_engine* engine, specd_sharing* sharing) {
@@ -264,7 +233,7 @@ int specd_poll(specd_engine* engine, specd_completion* completion, int timeout_m
   if (engine == nullptr) return NullArgument("engine");
   if (completion == nullptr) return NullArgument("completion");
   return Guard([&] {
-    absl::StatusOr<int> answer = engine->engine->Poll(completion, timeout_ms);
+    absl::StatusOr<int> answer = engine->engine->rounds().Poll(completion, timeout_ms);
     if (answer.ok() && *answer == SPECD_OK) {
       TellWhy(*engine->engine, completion->results, completion->num_results);
     }
@@ -278,7 +247,7 @@ int specd_sample_draft(specd_engine* engine, const specd_draft_request* requests
   if (requests == nullptr) return NullArgument("requests");
   if (results == nullptr) return NullArgument("results");
   return Guard([&] {
-    absl::Status answer = engine->engine->SampleDraft({requests, num_requests}, results);
+    absl::Status answer = engine->engine->calls().SampleDraft(requests, num_requests, results);
     if (answer.ok()) TellWhy(*engine->engine, results, num_requests);
     return answer;
   });
@@ -290,7 +259,7 @@ int specd_score(specd_engine* engine, const specd_score_request* requests, uint3
   if (requests == nullptr) return NullArgument("requests");
   if (results == nullptr) return NullArgument("results");
   return Guard([&] {
-    absl::Status answer = engine->engine->Score({requests, num_requests}, results);
+    absl::Status answer = engine->engine->calls().Score(requests, num_requests, results);
     if (answer.ok()) TellWhy(*engine->engine, results, num_requests);
     return answer;
   });
@@ -300,7 +269,7 @@ int specd_set_coins(specd_engine* engine, specd_sequence sequence, const specd_c
                     uint32_t num_coins) {
   if (engine == nullptr) return NullArgument("engine");
   if (coins == nullptr && num_coins > 0) return NullArgument("coins");
-  return Guard([&] { return engine->engine->SetCoins(sequence, {coins, num_coins}); });
+  return Guard([&] { return engine->engine->calls().SetCoins(sequence, {coins, num_coins}); });
 }
 
 int specd_get_engine_stats(specd_engine* engine, specd_engine_stats* stats) {

@@ -215,9 +215,9 @@ absl::StatusOr<Reply> ControlService::On(const GetGroupRequest&, std::vector<Uni
                      "join; attach to a daemon (unix:...), or bind SPECD_NEXT_TOKEN + 1 .. 7 to "
                      "memory of this process");
   }
-  const absl::StatusOr<JoinToken> token = session_->MakeToken();
+  const absl::StatusOr<JoinToken> token = session_->ranks().MakeToken();
   if (!token.ok()) return token.status();
-  return Reply(GroupReply{token->text(), session_->bound_ranks()});
+  return Reply(GroupReply{token->text(), session_->ranks().bound_ranks()});
 }
 
 absl::StatusOr<Reply> ControlService::On(const JoinRequest& request, std::vector<UniqueFd>&) {

@@ -15,7 +15,7 @@ absl::StatusOr<std::unique_ptr<MemberSession>> MemberSession::Join(std::shared_p
                                                                    uint32_t rank) {
   // Made first: where memory runs out no place is taken that nobody could give back.
   std::unique_ptr<MemberSession> member(new MemberSession(std::move(session), rank));
-  if (absl::Status status = member->session_->TakeRank(token, rank); !status.ok()) return status;
+  if (absl::Status status = member->session_->ranks().Take(token, rank); !status.ok()) return status;
   member->has_place_ = true;
   return member;
 }
@@ -37,7 +37,7 @@ absl::Status MemberSession::Bind(TensorRole role, uint32_t region, const TensorS
                                  "(SPECD_NEXT_TOKEN + {}); rank 0's engine binds all else",
                                  static_cast<uint32_t>(role), rank_, rank_));
   }
-  absl::Status status = session_->BindRank(rank_, regions_, region, spec);
+  absl::Status status = session_->ranks().Bind(rank_, regions_, region, spec);
   if (status.ok()) bound_region_ = region;
   return status;
 }
@@ -45,7 +45,7 @@ absl::Status MemberSession::Bind(TensorRole role, uint32_t region, const TensorS
 void MemberSession::Leave() {
   if (!has_place_) return;
   has_place_ = false;
-  session_->LeaveRank(rank_);
+  session_->ranks().Leave(rank_);
   regions_.device().Close();
 }
 

@@ -1,15 +1,10 @@
-// Ranks of a session that are processes of their own: who may join, and where each rank's next
-// tokens lie.
-//
-// Rounds write next tokens under the session's lock only, also those on a stream, whose writes are
-// done before their done word is. So a rank that has left under the lock is in no round, and its
-// memory may be unmapped.
+#include "daemon/session/session_ranks.h"
+
 #include <fmt/format.h>
 
 #include <optional>
 #include <string>
 
-#include "daemon/session/session.h"
 #include "daemon/session/tensor_role.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
@@ -30,29 +25,52 @@ absl::Status Ended() {
 
 }  // namespace
 
-absl::StatusOr<JoinToken> Session::MakeToken() {
-  MutexLock lock(&mutex_);
+absl::Status SessionRanks::BindOwn(TensorRole role, uint32_t region, const TensorSpec& spec) {
+  if (NameOf(role).empty()) {
+    return MakeError(SPECD_ERROR_UNSUPPORTED, "role",
+                     fmt::format("role = {} is not supported; use SPECD_TARGET_ROWS (1), "
+                                 "SPECD_DRAFT_ROWS (2), SPECD_GRAMMAR_MASK (3), "
+                                 "SPECD_NEXT_TOKEN (4) + 0 .. {} or SPECD_DRAFT_TOKENS (16)",
+                                 static_cast<uint32_t>(role), kNextTokensMax - 1));
+  }
+  const absl::StatusOr<RowMemory> memory = memory_.Find(role, region, memory_.regions());
+  if (!memory.ok()) return memory.status();
+  // No round is in the middle of the rows that were bound until now. One that waits in the ring
+  // (the library does not let that happen) is judged by the new tensor, within its bounds.
+  MutexLock lock(&state_.mutex);
+  if (const std::optional<uint32_t> rank = ReplicaOf(role); rank.has_value() && IsJoined(*rank)) {
+    return MakeError(SPECD_ERROR_STATE, "role",
+                     fmt::format("role = {} is that of rank {}, a process of its own which has "
+                                 "joined and binds its own memory; bind another role, or have the "
+                                 "rank leave first",
+                                 static_cast<uint32_t>(role), *rank));
+  }
+  return memory_.BindOwn(role, region, *memory, spec);
+}
+
+absl::StatusOr<JoinToken> SessionRanks::MakeToken() {
+  MutexLock lock(&state_.mutex);
   if (join_secret_.empty()) {
     absl::StatusOr<std::string> secret = MakeJoinSecret();
     if (!secret.ok()) return secret.status();
     join_secret_ = *std::move(secret);
   }
-  return JoinToken{options_.identity.session_id, join_secret_};
+  return JoinToken{state_.options.identity.session_id, join_secret_};
 }
 
-uint32_t Session::bound_ranks() {
-  MutexLock lock(&mutex_);
+uint32_t SessionRanks::bound_ranks() {
+  MutexLock lock(&state_.mutex);
   uint32_t bound = bound_members_;
-  for (const auto& [role, region] : bound_regions_) {
+  for (const auto& [role, region] : memory_.bound()) {
     if (const std::optional<uint32_t> rank = ReplicaOf(role); rank.has_value())
       bound |= 1U << *rank;
   }
   return bound;
 }
 
-absl::Status Session::TakeRank(const JoinToken& token, uint32_t rank) {
-  MutexLock lock(&mutex_);
-  const uint64_t session_id = options_.identity.session_id;
+absl::Status SessionRanks::Take(const JoinToken& token, uint32_t rank) {
+  MutexLock lock(&state_.mutex);
+  const uint64_t session_id = state_.options.identity.session_id;
   if (!IsSecret(join_secret_, token.secret)) {
     return MakeError(
         SPECD_ERROR_PERMISSION, "token",
@@ -60,7 +78,7 @@ absl::Status Session::TakeRank(const JoinToken& token, uint32_t rank) {
                     "gives to the engine, anew for each specd_open",
                     session_id));
   }
-  if (ended()) return Ended();
+  if (state_.ended) return Ended();
   if (rank == 0 || rank >= kNextTokensMax) {
     return MakeError(
         SPECD_ERROR_INVALID_ARGUMENT, "rank",
@@ -74,7 +92,7 @@ absl::Status Session::TakeRank(const JoinToken& token, uint32_t rank) {
                                  "number of 1 .. {}, or when that process has left or ended",
                                  rank, session_id, kNextTokensMax - 1));
   }
-  if (bound_regions_.contains(RoleOf(rank))) {
+  if (memory_.bound().contains(RoleOf(rank))) {
     return MakeError(
         SPECD_ERROR_STATE, "rank",
         fmt::format("rank = {} of session {} has the engine's own memory, bound to {}; "
@@ -82,27 +100,27 @@ absl::Status Session::TakeRank(const JoinToken& token, uint32_t rank) {
                     "that role alone",
                     rank, session_id, NameOf(RoleOf(rank)), kNextTokensMax - 1));
   }
-  joined_ranks_ |= 1U << rank;
+  joined_ |= 1U << rank;
   return absl::OkStatus();
 }
 
-absl::Status Session::BindRank(uint32_t rank, Regions& regions, uint32_t region,
-                               const TensorSpec& spec) {
-  const absl::StatusOr<RowMemory> memory = MemoryOf(RoleOf(rank), region, regions);
+absl::Status SessionRanks::Bind(uint32_t rank, Regions& regions, uint32_t region,
+                                const TensorSpec& spec) {
+  const absl::StatusOr<RowMemory> memory = memory_.Find(RoleOf(rank), region, regions);
   if (!memory.ok()) return memory.status();
-  MutexLock lock(&mutex_);
+  MutexLock lock(&state_.mutex);
   SPECD_CHECK(IsJoined(rank));
-  if (ended()) return Ended();
-  absl::Status status = BindMemory(RoleOf(rank), *memory, spec);
+  if (state_.ended) return Ended();
+  absl::Status status = memory_.Bind(RoleOf(rank), *memory, spec);
   if (status.ok()) bound_members_ |= 1U << rank;
   return status;
 }
 
-void Session::LeaveRank(uint32_t rank) {
-  MutexLock lock(&mutex_);
-  verifier_->BindNextTokens(rank, {});
+void SessionRanks::Leave(uint32_t rank) {
+  MutexLock lock(&state_.mutex);
+  state_.verifier->BindNextTokens(rank, {});
   bound_members_ &= ~(1U << rank);
-  joined_ranks_ &= ~(1U << rank);
+  joined_ &= ~(1U << rank);
 }
 
 }  // namespace specd

@@ -1,13 +1,12 @@
-// Session, the sequences of the control thread: opening, copying and closing them.
+#include "daemon/session/session_sequences.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 #include <span>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
-#include "daemon/session/session.h"
 #include "detokenizer/stop_matcher.h"
 #include "detokenizer/utf8_stream.h"
 #include "ipc/base/error.h"
@@ -36,10 +35,6 @@ absl::Status CheckRequestId(const std::string& request_id) {
                      "request_id must be UTF-8 without control characters");
   }
   return absl::OkStatus();
-}
-
-absl::Status SessionEnded() {
-  return MakeError(SPECD_ERROR_SHUTDOWN, "", "the session has ended; close and attach again");
 }
 
 // The names of n sequences: the first has the request's own.
@@ -82,8 +77,16 @@ class NameClaim {
 
 }  // namespace
 
-absl::Status Session::CheckText(const SequenceParams& params,
-                                const SequenceHistory& history) const {
+SessionSequences::SessionSequences(SessionState* state)
+    : state_(*state), streams_(state->options.limits.max_sequences) {
+  event_.ids.reserve(state->options.limits.max_output());
+  event_.logprobs.reserve(state->options.limits.max_output());
+}
+
+// ---- opening
+
+absl::Status SessionSequences::CheckText(const SequenceParams& params,
+                                         const SequenceHistory& history) const {
   if (params.stop_strings.empty()) return absl::OkStatus();
   if (!history.outputs.empty()) {
     return MakeError(SPECD_ERROR_UNSUPPORTED, "stop_strings",
@@ -93,7 +96,7 @@ absl::Status Session::CheckText(const SequenceParams& params,
                                  "engine and call specd_abort",
                                  history.outputs.size()));
   }
-  if (!options_.text_side || !options_.text_side()) {
+  if (!state_.options.text_side || !state_.options.text_side()) {
     return MakeError(SPECD_ERROR_UNSUPPORTED, "stop_strings",
                      "stop_strings need a detokenizer, and none is attached; use a daemon with "
                      "--tokenizer (and specd-detok running, if --detokenizer=process), or stop "
@@ -106,78 +109,94 @@ absl::Status Session::CheckText(const SequenceParams& params,
   return absl::OkStatus();
 }
 
-// Results have room for so many scores. What lies outside the ranges of the parameters themselves
-// is refused by Verifier::Open, which knows them.
-absl::Status Session::CheckScores(const SequenceParams& params) const {
+// Results have room for so many scores. SequenceOpening refuses values outside the ranges of the
+// parameters themselves.
+absl::Status SessionSequences::CheckScores(const SequenceParams& params) const {
   if (params.logprobs < 0 || params.logprobs > kLogprobsMax ||
       params.logprob_token_ids.size() > kLogprobTokenIdsMax) {
     return absl::OkStatus();
   }
   const uint64_t wanted =
       1 + static_cast<uint64_t>(params.logprobs) + params.logprob_token_ids.size();
-  if (wanted <= options_.limits.max_scores) return absl::OkStatus();
+  if (wanted <= state_.options.limits.max_scores) return absl::OkStatus();
   return MakeError(
       SPECD_ERROR_INVALID_ARGUMENT, "logprobs",
       fmt::format("logprobs = {} and {} logprob_token_ids are {} scores for each "
                   "token, but max_scores_per_token = {}; raise it in specd_options, or "
                   "ask for fewer",
                   params.logprobs, params.logprob_token_ids.size(), wanted,
-                  options_.limits.max_scores));
+                  state_.options.limits.max_scores));
 }
 
-absl::Status Session::CheckRoom(size_t count) {
-  if (ended()) return SessionEnded();
-  if (events_ != nullptr && EventRoom() < options_.limits.max_sequences + count) {
-    return MakeError(SPECD_ERROR_EXHAUSTED, "",
-                     "the text side is behind: too many events wait; try again later");
+absl::Status SessionSequences::CheckRoom(size_t count) {
+  if (absl::Status status = state_.CheckRunning(); !status.ok()) return status;
+  if (state_.events == nullptr ||
+      state_.events->HasRoom({.events = state_.options.limits.max_sequences + count,
+                              .tokens = 0})) {
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
+  return MakeError(SPECD_ERROR_EXHAUSTED, "",
+                   "the text side is behind: too many events wait; try again later");
 }
 
-absl::StatusOr<std::vector<SequenceInfo>> Session::OpenSequences(const std::string& request_id,
-                                                                 const SequenceParams& params,
-                                                                 const SequenceHistory& history) {
+absl::StatusOr<std::vector<Sequence>> SessionSequences::Build(
+    const SequenceParams& params, const SequenceHistory& history) const {
   if (params.n < 1 || params.n > kSamplesMax) {
     return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "n",
                      fmt::format("n = {} is outside 1 .. {}", params.n, kSamplesMax));
   }
   if (absl::Status status = CheckText(params, history); !status.ok()) return status;
   if (absl::Status status = CheckScores(params); !status.ok()) return status;
-  const std::vector<std::string> names = NamesOf(request_id, static_cast<size_t>(params.n));
+  absl::StatusOr<Sequence> first = state_.opening.Build(params, history);
+  if (!first.ok()) return first.status();
+  std::vector<Sequence> built;
+  built.reserve(static_cast<size_t>(params.n));
+  built.push_back(*std::move(first));
+  for (int64_t i = 1; i < params.n; ++i) {
+    built.push_back(built[0]);
+    built.back().seed = built[0].seed + static_cast<uint64_t>(i);
+  }
+  return built;
+}
 
-  MutexLock lock(&mutex_);
+absl::StatusOr<std::vector<SequenceInfo>> SessionSequences::Open(const std::string& request_id,
+                                                                 const SequenceParams& params,
+                                                                 const SequenceHistory& history) {
+  absl::StatusOr<std::vector<Sequence>> built = Build(params, history);
+  if (!built.ok()) return built.status();
+  const std::vector<std::string> names = NamesOf(request_id, built->size());
+  const Stream stream = {.has_stop_strings = !params.stop_strings.empty(),
+                         .include_stop = params.include_stop,
+                         .skip_special_tokens = params.skip_special_tokens,
+                         .has_logprobs = (*built)[0].logprob_sum.enabled()};
+
+  MutexLock lock(&state_.mutex);
   if (absl::Status status = CheckRoom(names.size()); !status.ok()) return status;
-  NameClaim claim(options_.names);
+  NameClaim claim(state_.options.names);
   if (absl::Status status = claim.Claim(names); !status.ok()) return status;
-  absl::StatusOr<std::vector<SequenceInfo>> opened = OpenAll(params, history);
+  absl::StatusOr<std::vector<SequenceInfo>> opened = InsertAll(*std::move(built));
   if (!opened.ok()) return opened.status();
   claim.Keep();
   for (size_t i = 0; i < names.size(); ++i) {
-    Announce((*opened)[i].handle,
-             {options_.names->NextStream(),
-              names[i],
-              !params.stop_strings.empty(),
-              params.include_stop,
-              params.skip_special_tokens,
-              {}},
-             params.stop_strings);
+    Stream named = stream;
+    named.id = state_.options.names->NextStream();
+    named.request_id = names[i];
+    Announce((*opened)[i].handle, std::move(named), params.stop_strings);
   }
   return opened;
 }
 
-absl::StatusOr<std::vector<SequenceInfo>> Session::OpenAll(const SequenceParams& params,
-                                                           const SequenceHistory& history) {
+absl::StatusOr<std::vector<SequenceInfo>> SessionSequences::InsertAll(
+    std::vector<Sequence> built) {
   std::vector<SequenceInfo> opened;
   // Nothing may throw between the opening of a sequence and its place in the list.
-  opened.reserve(static_cast<size_t>(params.n));
+  opened.reserve(built.size());
   absl::Cleanup close_all = [this, &opened] {
-    for (const SequenceInfo& before : opened) verifier_->Close(before.handle);
+    state_.mutex.AssertHeld();
+    for (const SequenceInfo& before : opened) state_.verifier->Close(before.handle);
   };
-  for (int64_t i = 0; i < params.n; ++i) {
-    // The first has looked at everything, and its seed serves for all: the others are its copies.
-    absl::StatusOr<SequenceInfo> info =
-        i == 0 ? verifier_->Open(params, history)
-               : verifier_->Fork(opened[0].handle, opened[0].seed + static_cast<uint64_t>(i));
+  for (Sequence& sequence : built) {
+    absl::StatusOr<SequenceInfo> info = state_.verifier->Insert(std::move(sequence));
     if (!info.ok()) return info.status();
     opened.push_back(*info);
   }
@@ -185,77 +204,161 @@ absl::StatusOr<std::vector<SequenceInfo>> Session::OpenAll(const SequenceParams&
   return opened;
 }
 
-absl::StatusOr<SequenceInfo> Session::ForkSequence(SequenceHandle source,
-                                                   const std::string& request_id,
-                                                   std::optional<uint64_t> seed) {
-  MutexLock lock(&mutex_);
+absl::StatusOr<SequenceInfo> SessionSequences::Fork(SequenceHandle source,
+                                                    const std::string& request_id,
+                                                    std::optional<uint64_t> seed) {
+  MutexLock lock(&state_.mutex);
   if (absl::Status status = CheckRoom(1); !status.ok()) return status;
-  if (verifier_->Find(source) == nullptr) {
+  if (state_.verifier->Find(source) == nullptr) {
     return MakeError(SPECD_ERROR_NOT_FOUND, "sequence",
                      fmt::format("sequence {:#x} is not open", source));
   }
-  const Stream& parent = streams_[SlotOf(source)];
-  if (parent.has_stop_strings) {
+  Stream stream = streams_[SlotOf(source)];
+  if (stream.has_stop_strings) {
     return MakeError(SPECD_ERROR_UNSUPPORTED, "sequence",
                      "a sequence with stop_strings cannot be forked, because the text side may "
                      "have seen the beginning of one; open n sequences instead, or stop in the "
                      "engine and call specd_abort");
   }
-  NameClaim claim(options_.names);
+  NameClaim claim(state_.options.names);
   if (absl::Status status = claim.Claim({&request_id, 1}); !status.ok()) return status;
-  absl::StatusOr<SequenceInfo> forked = verifier_->Fork(source, seed);
+  absl::StatusOr<SequenceInfo> forked = state_.verifier->Fork(source, seed);
   if (!forked.ok()) return forked.status();
   claim.Keep();
-  Announce(forked->handle,
-           {options_.names->NextStream(),
-            request_id,
-            false,
-            parent.include_stop,
-            parent.skip_special_tokens,
-            {}},
-           {});
+  stream.id = state_.options.names->NextStream();
+  stream.request_id = request_id;
+  Announce(forked->handle, std::move(stream), {});
   return forked;
 }
 
-void Session::Announce(SequenceHandle handle, const Stream& stream,
-                       const std::vector<std::string>& stop_strings) {
-  streams_[SlotOf(handle)] = stream;
-  const Sequence& sequence = *verifier_->Find(handle);
+void SessionSequences::Announce(SequenceHandle handle, Stream stream,
+                                const std::vector<std::string>& stop_strings) {
+  streams_[SlotOf(handle)] = std::move(stream);
+  const Sequence& sequence = *state_.verifier->Find(handle);
   WriteState(sequence);
-  if (events_ == nullptr) return;
-  StreamEvent event = EventFor(sequence, StreamEventKind::kOpen);
-  event.info =
-      new StreamInfo{stream.request_id, stop_strings, stream.include_stop,
-                     stream.skip_special_tokens, static_cast<uint32_t>(sequence.min_tokens)};
-  PushEvent(event);
+  if (state_.events == nullptr) return;
+  const Stream& announced = streams_[SlotOf(handle)];
+  TokenEvent event = Event(TokenEventKind::kOpen, handle, state_.options.clock->NowNs());
+  event.offset = sequence.kept_tokens;
+  event.cumulative_logprob = sequence.logprob_sum.value();
+  event.request_id = announced.request_id;
+  event.stop_strings = stop_strings;
+  event.include_stop = announced.include_stop;
+  event.skip_special_tokens = announced.skip_special_tokens;
+  event.min_tokens = static_cast<uint32_t>(sequence.min_tokens);
+  state_.events->Push(handle, event);
 }
 
-absl::Status Session::CloseSequence(SequenceHandle handle) {
-  MutexLock lock(&mutex_);
-  if (absl::Status status = Abort(handle); !status.ok()) return status;
+// ---- ends
+
+absl::Status SessionSequences::Close(SequenceHandle handle) {
+  Sequence removed;  // a long history takes a while to give back: after the lock
+  MutexLock lock(&state_.mutex);
+  if (absl::Status status = AbortOpen(handle); !status.ok()) return status;
   Stream& stream = streams_[SlotOf(handle)];
-  options_.names->Release(stream.request_id);
-  num_coins_ -= stream.coins.size();
+  state_.options.names->Release(stream.request_id);
   stream = {};
-  verifier_->Close(handle);
-  channel_.WriteState(SlotOf(handle), {});  // an empty slot: the handle is nobody's any more
+  state_.verifier->Close(handle, &removed);
+  state_.channel.WriteState(SlotOf(handle), {});  // an empty slot: the handle is stale from now on
   return absl::OkStatus();
 }
 
-absl::Status Session::AbortSequence(SequenceHandle handle) {
-  MutexLock lock(&mutex_);
-  return Abort(handle);
+absl::Status SessionSequences::Abort(SequenceHandle handle) {
+  MutexLock lock(&state_.mutex);
+  return AbortOpen(handle);
 }
 
-absl::Status Session::Abort(SequenceHandle handle) {
-  if (ended()) return SessionEnded();
-  const Sequence* sequence = verifier_->Find(handle);
+absl::Status SessionSequences::AbortOpen(SequenceHandle handle) {
+  if (absl::Status status = state_.CheckRunning(); !status.ok()) return status;
+  const Sequence* sequence = state_.verifier->Find(handle);
   if (sequence == nullptr) {
     return MakeError(SPECD_ERROR_NOT_FOUND, "sequence",
                      fmt::format("sequence {:#x} is not open", handle));
   }
-  FinishFromOutside(handle, FinishReason::kAbort, sequence->kept_tokens);
+  Finish(handle, FinishReason::kAbort, sequence->kept_tokens);
   return absl::OkStatus();
+}
+
+void SessionSequences::FinishAll() {
+  state_.verifier->sequences().ForEachOpen([this](Sequence& sequence) {
+    state_.mutex.AssertHeld();
+    Finish(sequence.handle, FinishReason::kAbort, sequence.kept_tokens);
+    state_.options.names->Release(streams_[SlotOf(sequence.handle)].request_id);
+  });
+}
+
+void SessionSequences::Finish(SequenceHandle handle, FinishReason reason, uint32_t kept_tokens) {
+  const Sequence* before = state_.verifier->Find(handle);
+  const bool had_ended = before == nullptr || before->finish_reason != FinishReason::kNone;
+  const Sequence* sequence = state_.verifier->Finish(handle, reason, kept_tokens);
+  if (sequence == nullptr) return;
+  WriteState(*sequence);
+  // A stream ends once. Only the text side moves an end that was announced, and it knows.
+  if (had_ended || state_.events == nullptr) return;
+  TokenEvent& event = Event(TokenEventKind::kEnd, handle, state_.options.clock->NowNs());
+  event.offset = sequence->kept_tokens;
+  event.finish_reason = static_cast<uint32_t>(sequence->finish_reason);
+  event.stop_token = sequence->stop_token;
+  event.cumulative_logprob = sequence->logprob_sum.value();
+  state_.events->Push(handle, event);
+}
+
+void SessionSequences::WriteState(const Sequence& sequence) {
+  state_.channel.WriteState(SlotOf(sequence.handle),
+                            {.generation = GenerationOf(sequence.handle),
+                             .finish_reason = static_cast<uint32_t>(sequence.finish_reason),
+                             .kept_tokens = sequence.kept_tokens,
+                             .end_moved = sequence.end_moved},
+                            sequence.logprob_sum.value());
+}
+
+// ---- of rounds
+
+void SessionSequences::WriteEnd(const SequenceResult& result) {
+  state_.channel.WriteState(SlotOf(result.sequence),
+                            {.generation = GenerationOf(result.sequence),
+                             .finish_reason = static_cast<uint32_t>(result.finish_reason),
+                             .kept_tokens = result.total_kept,
+                             .end_moved = false},
+                            result.cumulative_logprob);
+}
+
+TokenEvent& SessionSequences::Event(TokenEventKind kind, SequenceHandle sequence,
+                                    int64_t time_ns) {
+  event_.kind = kind;
+  event_.stream = streams_[SlotOf(sequence)].id;
+  event_.time_ns = static_cast<uint64_t>(time_ns);
+  event_.accepted = 0;
+  event_.ids.clear();
+  event_.logprobs.clear();
+  event_.finish_reason = 0;
+  event_.stop_token = kNoToken;
+  return event_;
+}
+
+void SessionSequences::Publish(const SequenceResult& result, int64_t time_ns) {
+  if (result.num_kept > 0) {
+    TokenEvent& event = Event(TokenEventKind::kTokens, result.sequence, time_ns);
+    event.offset = result.total_kept - result.num_kept;
+    event.accepted = result.num_accepted;
+    event.stop_token = result.stop_token;
+    event.cumulative_logprob = result.cumulative_logprob;
+    event.ids.assign(result.tokens, result.tokens + result.num_kept);
+    if (streams_[SlotOf(result.sequence)].has_logprobs) {
+      for (uint32_t i = 0; i < result.num_kept; ++i) {
+        event.logprobs.push_back(result.scores[i * result.scores_per_token].value);
+      }
+    }
+    state_.events->Push(result.sequence, event);
+  }
+  if (result.finish_reason == FinishReason::kNone) return;
+  TokenEvent& event =
+      Event(TokenEventKind::kEnd, result.sequence, state_.options.clock->NowNs());
+  event.offset = result.total_kept;
+  event.finish_reason = static_cast<uint32_t>(result.finish_reason);
+  event.stop_token = result.stop_token;
+  event.cumulative_logprob = result.cumulative_logprob;
+  state_.events->Push(result.sequence, event);
 }
 
 }  // namespace specd

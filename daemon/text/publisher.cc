@@ -42,30 +42,6 @@ size_t WireBytes(const TokenEvent& event) {
   return bytes;
 }
 
-TokenEvent ToWire(const StreamEvent& event) {
-  TokenEvent wire;
-  wire.stream = event.stream;
-  wire.time_ns = static_cast<uint64_t>(event.time_ns);
-  wire.offset = event.token_offset;
-  wire.ids.assign(event.tokens.begin(), event.tokens.begin() + event.num_tokens);
-  wire.accepted = event.num_accepted;
-  wire.logprobs.assign(event.logprobs.begin(), event.logprobs.begin() + event.num_logprobs);
-  wire.cumulative_logprob = event.cumulative_logprob;
-  if (event.kind == StreamEventKind::kOpen) {
-    wire.kind = TokenEventKind::kOpen;
-    wire.request_id = event.info->request_id;
-    wire.stop_strings = event.info->stop_strings;
-    wire.skip_special_tokens = event.info->skip_special_tokens;
-    wire.include_stop = event.info->include_stop;
-    wire.min_tokens = event.info->min_tokens;
-  } else if (event.kind == StreamEventKind::kEnd) {
-    wire.kind = TokenEventKind::kEnd;
-    wire.finish_reason = static_cast<uint32_t>(event.finish_reason);
-  }
-  wire.stop_token = event.stop_token;
-  return wire;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Publisher>> Publisher::Create(const Options& options) {
@@ -117,10 +93,12 @@ bool Publisher::Step() {
 void Publisher::Drain(const std::shared_ptr<Session>& session) {
   // Bounded, so that a session that fills its queue as fast as it is emptied keeps neither the
   // others nor the text side's aborts waiting.
-  StreamEvent event;
-  for (int popped = 0; popped < kPoppedMax && session->PopEvent(&event); ++popped) {
-    Add(session, event);
-    delete event.info;
+  SequenceHandle sequence = 0;
+  TokenEvent event;
+  for (int popped = 0; popped < kPoppedMax && session->PopEvent(&sequence, &event); ++popped) {
+    Remember(session, sequence, event);
+    batch_bytes_ += WireBytes(event);
+    batch_.events.push_back(std::move(event));
     if (batch_.events.size() == kBatchEventsMax || batch_bytes_ > kBatchBytesMax) SendBatch();
   }
 }
@@ -135,21 +113,17 @@ void Publisher::Retire() {
   std::erase_if(retired_, [](const auto& session) { return session.use_count() == 1; });
 }
 
-void Publisher::Add(const std::shared_ptr<Session>& session, const StreamEvent& event) {
-  batch_.events.push_back(ToWire(event));
-  batch_bytes_ += WireBytes(batch_.events.back());
-  Remember(session, event);
-}
-
-void Publisher::Remember(const std::shared_ptr<Session>& session, const StreamEvent& event) {
-  if (event.kind == StreamEventKind::kOpen) {
-    const bool has_stop_strings = !event.info->stop_strings.empty();
-    targets_[event.stream] = {session, event.sequence, has_stop_strings};
+void Publisher::Remember(const std::shared_ptr<Session>& session, SequenceHandle sequence,
+                         const TokenEvent& event) {
+  if (event.kind == TokenEventKind::kOpen) {
+    const bool has_stop_strings = !event.stop_strings.empty();
+    targets_[event.stream] = {
+        .session = session, .sequence = sequence, .has_stop_strings = has_stop_strings};
     // The text side may have gone between the question whether it is there and the opening.
     if (has_stop_strings && options_.watch_text_side && !TextSideAlive()) {
-      session->AbortSequence(event.sequence).IgnoreError();
+      session->AbortSequence(sequence).IgnoreError();
     }
-  } else if (event.kind == StreamEventKind::kEnd) {
+  } else if (event.kind == TokenEventKind::kEnd) {
     if (const auto found = targets_.find(event.stream); found != targets_.end()) {
       found->second.ended = true;
     }

@@ -66,8 +66,9 @@ class Publisher {
   // Takes ended sessions off the list, and frees those that no other thread looks at any more:
   // their memory is unmapped here and not on the verify thread.
   void Retire();
-  void Add(const std::shared_ptr<Session>& session, const StreamEvent& event);
-  void Remember(const std::shared_ptr<Session>& session, const StreamEvent& event);
+  // Keeps which sequence is behind the event's stream.
+  void Remember(const std::shared_ptr<Session>& session, SequenceHandle sequence,
+                const TokenEvent& event);
   void SendBatch();
   void SendHeartbeat();
   bool Receive(absl::Duration timeout);

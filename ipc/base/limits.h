@@ -20,9 +20,14 @@ struct SessionLimits {
   uint32_t vocab_size = 0;
   uint32_t max_batch = 0;
   uint32_t max_sequences = 0;
-  uint32_t max_draft = 0;
+  uint32_t max_draft = 0;  // nodes of one draft
   uint32_t ring_depth = 0;
   uint32_t max_scores = 0;  // of one kept token
+  uint32_t max_path = 0;    // nodes from the root to the end of a draft; 0: max_draft
+
+  constexpr uint32_t path_max() const { return max_path == 0 ? max_draft : max_path; }
+  // The most tokens that one sequence gains in a round: a path and one more.
+  constexpr uint32_t max_output() const { return path_max() + 1; }
 
   friend bool operator==(const SessionLimits&, const SessionLimits&) = default;
 };

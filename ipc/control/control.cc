@@ -7,6 +7,7 @@
 
 #include "ipc/base/error.h"
 #include "ipc/base/msgpack_codec.h"
+#include "ipc/base/protocol_version.h"
 #include "ipc/include/specd/specd.h"
 #include "kernels/core/check.h"
 #include "kernels/core/gpu_context.h"
@@ -17,8 +18,7 @@ namespace {
 // The header as it travels. All supported machines are little-endian (ipc/segment/layout.h).
 struct WireHeader {
   uint32_t magic;
-  uint8_t major;
-  uint8_t minor;
+  uint16_t version;  // kProtocolVersion
   uint16_t type;
   uint32_t body_bytes;
   uint32_t request_id;
@@ -156,14 +156,13 @@ absl::StatusOr<std::vector<uint8_t>> Encode(const Message& message, uint32_t req
                                           NameOf(Message::kType), body.size(),
                                           kControlBytesMax - kControlHeaderBytes));
   }
-  const WireHeader header{kControlMagic,
-                          kControlMajor,
-                          kControlMinor,
-                          static_cast<uint16_t>(Message::kType),
-                          static_cast<uint32_t>(body.size()),
-                          request_id,
-                          FdsOf(message),
-                          0};
+  const WireHeader header = {.magic = kControlMagic,
+                             .version = kProtocolVersion,
+                             .type = static_cast<uint16_t>(Message::kType),
+                             .body_bytes = static_cast<uint32_t>(body.size()),
+                             .request_id = request_id,
+                             .num_fds = FdsOf(message),
+                             .reserved = 0};
   std::vector<uint8_t> bytes(sizeof(header) + body.size());
   std::memcpy(bytes.data(), &header, sizeof(header));
   std::memcpy(bytes.data() + sizeof(header), body.data(), body.size());
@@ -205,10 +204,10 @@ absl::Status VersionError(const WireHeader& wire, ControlReader reader) {
   const bool is_daemon = reader == ControlReader::kDaemon;
   const char* mine = is_daemon ? "daemon" : "library";
   const char* theirs = is_daemon ? "library" : "daemon";
-  return MakeError(SPECD_ERROR_VERSION, "ver_major",
-                   fmt::format("the {} speaks control protocol {}.{}, the {} {}.{}; upgrade the {}",
-                               theirs, wire.major, wire.minor, mine, kControlMajor, kControlMinor,
-                               wire.major > kControlMajor ? mine : theirs));
+  return MakeError(SPECD_ERROR_VERSION, "version",
+                   fmt::format("the {} speaks protocol version {}, the {} {}; upgrade the {}", theirs,
+                               wire.version, mine, kProtocolVersion,
+                               wire.version > kProtocolVersion ? mine : theirs));
 }
 
 }  // namespace
@@ -235,11 +234,11 @@ absl::StatusOr<ControlHeader> DecodeHeader(std::span<const uint8_t> message, Con
                                         "speak specd's protocol",
                                         wire.magic, kControlMagic));
   }
-  if (wire.major != kControlMajor) return VersionError(wire, reader);
+  if (wire.version != kProtocolVersion) return VersionError(wire, reader);
   const auto type = static_cast<ControlType>(wire.type);
   if (NameOf(type) == nullptr) {
-    return Invalid("type", fmt::format("type = {} is unknown in version {}.{}", wire.type,
-                                       kControlMajor, kControlMinor));
+    return Invalid("type", fmt::format("type = {} is unknown in version {}", wire.type,
+                                       kProtocolVersion));
   }
   if (wire.body_bytes != message.size() - kControlHeaderBytes) {
     return Invalid("body_bytes",
@@ -255,7 +254,10 @@ absl::StatusOr<ControlHeader> DecodeHeader(std::span<const uint8_t> message, Con
   if (wire.reserved != 0) {
     return Invalid("reserved", fmt::format("reserved = {} must be 0", wire.reserved));
   }
-  return ControlHeader{type, wire.minor, wire.request_id, wire.body_bytes, wire.num_fds};
+  return ControlHeader{.type = type,
+                       .request_id = wire.request_id,
+                       .body_bytes = wire.body_bytes,
+                       .num_fds = wire.num_fds};
 }
 
 absl::StatusOr<Request> DecodeRequest(const ControlHeader& header,

@@ -20,14 +20,11 @@
 namespace specd {
 
 inline constexpr uint32_t kControlMagic = 0x44435053;  // the bytes "SPCD"
-inline constexpr uint8_t kControlMajor = 1;
-inline constexpr uint8_t kControlMinor = 0;
 inline constexpr size_t kControlHeaderBytes = 24;
 inline constexpr size_t kControlBytesMax = 64 * 1024;  // header and body
 
 struct ControlHeader {
   ControlType type = ControlType::kHello;
-  uint8_t minor = kControlMinor;  // of the sender
   uint32_t request_id = 0;        // chosen by the engine, echoed in the reply
   uint32_t body_bytes = 0;
   uint32_t num_fds = 0;  // descriptors that travel with this message

@@ -38,6 +38,7 @@ struct HelloRequest {
     f("max_draft", self.limits.max_draft);
     f("ring_depth", self.limits.ring_depth);
     f("max_scores_per_token", self.limits.max_scores);
+    f("max_path", self.limits.max_path);
   }
 };
 

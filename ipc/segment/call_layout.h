@@ -28,8 +28,8 @@ struct ChildrenRecord {
 
 // One request of kScore, answered by a ResultRecord: its tokens are the ids that were scored. It is
 // followed by
-//   uint32 rows[max_draft + 1]
-//   int32  ids[max_draft + 1]
+//   uint32 rows[max_output]
+//   int32  ids[max_output]
 //   int32  chosen[kCallChosenMax]
 // and zeros up to call_record_bytes.
 struct ScoreRecord {

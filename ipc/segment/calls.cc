@@ -25,34 +25,48 @@ void PutList(char* to, const T* items, uint32_t count, uint32_t room) {
   if (count > 0 && count <= room) std::memcpy(to, items, count * sizeof(T));
 }
 
+// A count that does not fit is refused as a count out of range.
+int32_t Signed(uint32_t value) {
+  return value > INT32_MAX ? INT32_MAX : static_cast<int32_t>(value);
+}
+
 uint32_t ListRoom(uint32_t begin, uint32_t end) {
   return (end - begin) / static_cast<uint32_t>(sizeof(uint32_t));
 }
 
 }  // namespace
 
-uint32_t WriteCalls(const SegmentLayout& layout, std::span<const ChildrenCall> calls, char* to) {
+uint32_t WriteCalls(const SegmentLayout& layout, std::span<const DraftInput> calls, char* to) {
   const uint32_t room = ListRoom(sizeof(ChildrenRecord), layout.call_record_bytes);
   char* record = to;
-  for (const ChildrenCall& call : calls) {
-    const ChildrenRecord header{call.sequence, call.row,          call.mask_row,  call.num_prefix,
-                                call.sampling, call.num_children, call.first_node};
+  for (const DraftInput& call : calls) {
+    const ChildrenRecord header = {.sequence = call.sequence,
+                                   .row = call.row,
+                                   .mask_row = call.mask_row,
+                                   .num_prefix = static_cast<uint32_t>(call.num_prefix),
+                                   .sampling = static_cast<uint32_t>(call.sampling),
+                                   .num_children = static_cast<uint32_t>(call.num_children),
+                                   .first_node = call.first_node};
     std::memcpy(record, &header, sizeof(header));
-    PutList(record + sizeof(header), call.prefix, call.num_prefix, room);
+    PutList(record + sizeof(header), call.prefix, header.num_prefix, room);
     record += layout.call_record_bytes;
   }
   return static_cast<uint32_t>(record - to);
 }
 
-uint32_t WriteCalls(const SegmentLayout& layout, std::span<const ScoreCall> calls, char* to) {
+uint32_t WriteCalls(const SegmentLayout& layout, std::span<const ScoreInput> calls, char* to) {
   const uint32_t room = ListRoom(layout.call_rows_offset, layout.call_ids_offset);
   char* record = to;
-  for (const ScoreCall& call : calls) {
-    const ScoreRecord header{call.num_ids, call.mode, call.num_top, call.num_chosen};
+  for (const ScoreInput& call : calls) {
+    const ScoreRequest& request = call.request;
+    const ScoreRecord header = {.num_ids = static_cast<uint32_t>(call.num_ids),
+                                .mode = static_cast<uint32_t>(request.mode),
+                                .num_top = static_cast<uint32_t>(request.num_top),
+                                .num_chosen = static_cast<uint32_t>(request.num_chosen)};
     std::memcpy(record, &header, sizeof(header));
-    PutList(record + layout.call_rows_offset, call.rows, call.num_ids, room);
-    PutList(record + layout.call_ids_offset, call.ids, call.num_ids, room);
-    PutList(record + layout.call_chosen_offset, call.chosen, call.num_chosen, kCallChosenMax);
+    PutList(record + layout.call_rows_offset, call.rows, header.num_ids, room);
+    PutList(record + layout.call_ids_offset, call.ids, header.num_ids, room);
+    PutList(record + layout.call_chosen_offset, request.chosen, header.num_chosen, kCallChosenMax);
     record += layout.call_record_bytes;
   }
   return static_cast<uint32_t>(record - to);
@@ -68,27 +82,33 @@ uint32_t WriteCalls(const SegmentLayout&, const CoinsCall& call, char* to) {
   return static_cast<uint32_t>(sizeof(header) + call.coins.size_bytes());
 }
 
-ChildrenCall ReadChildrenCall(const SegmentLayout& layout, const char* from, uint32_t index) {
+DraftInput ReadDraftCall(const SegmentLayout& layout, const char* from, uint32_t index) {
   const char* record = from + uint64_t{index} * layout.call_record_bytes;
   ChildrenRecord header;
   std::memcpy(&header, record, sizeof(header));
-  return {header.sequence,     header.row,
-          header.mask_row,     reinterpret_cast<const TokenId*>(record + sizeof(header)),
-          header.num_prefix,   header.sampling,
-          header.num_children, header.first_node};
+  return {.sequence = header.sequence,
+          .row = header.row,
+          .mask_row = header.mask_row,
+          .prefix = reinterpret_cast<const TokenId*>(record + sizeof(header)),
+          .num_prefix = Signed(header.num_prefix),
+          .sampling = static_cast<DraftSampling>(header.sampling),
+          .num_children = Signed(header.num_children),
+          .first_node = header.first_node};
 }
 
-ScoreCall ReadScoreCall(const SegmentLayout& layout, const char* from, uint32_t index) {
+ScoreInput ReadScoreCall(const SegmentLayout& layout, const char* from, uint32_t index) {
   const char* record = from + uint64_t{index} * layout.call_record_bytes;
   ScoreRecord header;
   std::memcpy(&header, record, sizeof(header));
-  return {reinterpret_cast<const uint32_t*>(record + layout.call_rows_offset),
-          reinterpret_cast<const TokenId*>(record + layout.call_ids_offset),
-          header.num_ids,
-          header.mode,
-          header.num_top,
-          reinterpret_cast<const TokenId*>(record + layout.call_chosen_offset),
-          header.num_chosen};
+  return {.rows = reinterpret_cast<const uint32_t*>(record + layout.call_rows_offset),
+          .ids = reinterpret_cast<const TokenId*>(record + layout.call_ids_offset),
+          .num_ids = Signed(header.num_ids),
+          .request = {.enabled = true,
+                      .mode = static_cast<ScoreMode>(header.mode),
+                      .num_top = Signed(header.num_top),
+                      .chosen =
+                          reinterpret_cast<const TokenId*>(record + layout.call_chosen_offset),
+                      .num_chosen = Signed(header.num_chosen)}};
 }
 
 CoinsCall ReadCoinsCall(const char* from, uint32_t num_coins) {
@@ -102,29 +122,36 @@ uint64_t CallBytes(const SegmentLayout& layout, SubmissionKind kind, uint32_t nu
   return sizeof(CoinsRecord) + uint64_t{num_records} * sizeof(CoinRecord);
 }
 
-void WriteAnswer(const ChildrenAnswer& answer, char* to) {
+void WriteAnswer(const DraftResult& answer, char* to) {
   SPECD_CHECK(answer.children.size() <= kCallChildrenMax);
-  const ChildrenAnswerRecord header{answer.sequence, answer.status,
-                                    static_cast<uint32_t>(answer.children.size())};
+  const ChildrenAnswerRecord header = {
+      .sequence = answer.sequence,
+      .status = static_cast<uint32_t>(answer.status),
+      .num_children = static_cast<uint32_t>(answer.children.size())};
   std::memcpy(to, &header, sizeof(header));
   to += sizeof(header);
   for (const DraftSample& child : answer.children) {
-    const ChildRecord record{child.id, child.count, child.weight, 0, child.mass};
+    const ChildRecord record{.id = child.id,
+                                .count = child.count,
+                                .weight = child.weight,
+                                .reserved = 0,
+                                .mass = child.mass};
     std::memcpy(to, &record, sizeof(record));
     to += sizeof(record);
   }
 }
 
-bool ReadAnswer(const char* from, char* copy, ChildrenAnswer* answer) {
+bool ReadAnswer(const char* from, char* copy, DraftResult* answer) {
   CopyOnce(copy, from, sizeof(ChildrenAnswerRecord));
   ChildrenAnswerRecord header;
   std::memcpy(&header, copy, sizeof(header));
   if (header.num_children > kCallChildrenMax) return false;
   char* children = copy + sizeof(header);
   CopyOnce(children, from + sizeof(header), header.num_children * sizeof(ChildRecord));
-  *answer = {header.sequence,
-             header.status,
-             {reinterpret_cast<const DraftSample*>(children), header.num_children}};
+  *answer = {.sequence = header.sequence,
+             .status = static_cast<RoundStatus>(header.status),
+             .reason = {},
+             .children = {reinterpret_cast<const DraftSample*>(children), header.num_children}};
   return true;
 }
 

@@ -17,54 +17,26 @@
 #include "absl/status/status.h"
 #include "ipc/segment/call_layout.h"
 #include "ipc/segment/layout.h"
-#include "kernels/core/round.h"
+#include "kernels/core/calls.h"
 
 namespace specd {
 
 // ---- as engine and session see them -------------------------------------------------------------
-
-// A row of the draft model from which num_children tokens are drawn. Values as in specd.h.
-struct ChildrenCall {
-  uint64_t sequence = 0;
-  uint32_t row = 0;
-  int32_t mask_row = -1;
-  const TokenId* prefix = nullptr;
-  uint32_t num_prefix = 0;
-  uint32_t sampling = 0;
-  uint32_t num_children = 0;
-  uint32_t first_node = 0;
-};
-
-struct ScoreCall {
-  const uint32_t* rows = nullptr;
-  const TokenId* ids = nullptr;
-  uint32_t num_ids = 0;
-  uint32_t mode = 0;
-  uint32_t num_top = 0;
-  const TokenId* chosen = nullptr;
-  uint32_t num_chosen = 0;
-};
 
 struct CoinsCall {
   uint64_t sequence = 0;
   std::span<const CoinRecord> coins;  // at most kCallCoinsMax
 };
 
-struct ChildrenAnswer {
-  uint64_t sequence = 0;
-  uint32_t status = 0;                    // SPECD_STATUS_...
-  std::span<const DraftSample> children;  // at most kCallChildrenMax
-};
-
 // ---- requests: `to` and `from` are the beginning of the request area, or of a copy of it --------
 
 // Each returns the bytes that were written. REQUIRES: as many calls as max_batch, at most.
-uint32_t WriteCalls(const SegmentLayout& layout, std::span<const ChildrenCall> calls, char* to);
-uint32_t WriteCalls(const SegmentLayout& layout, std::span<const ScoreCall> calls, char* to);
+uint32_t WriteCalls(const SegmentLayout& layout, std::span<const DraftInput> calls, char* to);
+uint32_t WriteCalls(const SegmentLayout& layout, std::span<const ScoreInput> calls, char* to);
 uint32_t WriteCalls(const SegmentLayout& layout, const CoinsCall& call, char* to);
 
-ChildrenCall ReadChildrenCall(const SegmentLayout& layout, const char* from, uint32_t index);
-ScoreCall ReadScoreCall(const SegmentLayout& layout, const char* from, uint32_t index);
+DraftInput ReadDraftCall(const SegmentLayout& layout, const char* from, uint32_t index);
+ScoreInput ReadScoreCall(const SegmentLayout& layout, const char* from, uint32_t index);
 CoinsCall ReadCoinsCall(const char* from, uint32_t num_coins);
 
 // The bytes of a request with so many records.
@@ -72,9 +44,9 @@ uint64_t CallBytes(const SegmentLayout& layout, SubmissionKind kind, uint32_t nu
 
 // ---- answers ------------------------------------------------------------------------------------
 
-void WriteAnswer(const ChildrenAnswer& answer, char* to);
+void WriteAnswer(const DraftResult& answer, char* to);
 // False where the record says more than it has room for. `copy` is private and as large.
-bool ReadAnswer(const char* from, char* copy, ChildrenAnswer* answer);
+bool ReadAnswer(const char* from, char* copy, DraftResult* answer);
 
 // Texts over their bound are cut.
 void WriteRefusal(const absl::Status& status, char* to);

@@ -1,9 +1,9 @@
+#include "ipc/segment/daemon_channel.h"
+
 #include <algorithm>
 #include <bit>
-#include <cstring>
 
 #include "ipc/base/peer_memory.h"
-#include "ipc/segment/round_channel.h"
 #include "kernels/core/check.h"
 
 namespace specd {
@@ -12,7 +12,7 @@ SubmissionCopy::SubmissionCopy(const SessionLimits& limits)
     : payload_(std::max(uint64_t{limits.max_batch} * ComputeLayout(limits).draft_record_bytes,
                         ComputeLayout(limits).call_request_bytes)),
       records_(limits.max_batch),
-      children_calls_(limits.max_batch),
+      draft_calls_(limits.max_batch),
       score_calls_(limits.max_batch) {}
 
 DaemonChannel::DaemonChannel(Segment* segment)
@@ -94,98 +94,12 @@ bool DaemonChannel::CopyRound(uint64_t payload_offset, uint64_t payload_bytes,
   const char* from = segment_->at(layout.draft_payload_offset + payload_offset);
   char* record = out->payload_.data();
   for (uint32_t i = 0; i < num_records; ++i) {
-    CopyRecord(from, record);
-    out->records_[i] = CheckRecord(record);
+    CopyDraft(layout, from, record);
+    out->records_[i] = ReadDraft(layout, segment_->limits(), row_limits_, record);
     from += layout.draft_record_bytes;
     record += layout.draft_record_bytes;
   }
   return true;
-}
-
-// The optional part is large and seldom there; what the copied flags do not name is not copied.
-void DaemonChannel::CopyRecord(const char* from, char* record) {
-  const SegmentLayout& layout = segment_->layout();
-  CopyOnce(record, from, layout.draft_masses_offset);
-  DraftRecord header;
-  std::memcpy(&header, record, sizeof(header));
-  if ((header.flags & ~uint32_t{kDraftDiscard | kDraftBySlot}) == 0) return;
-  CopyOnce(record + layout.draft_masses_offset, from + layout.draft_masses_offset,
-           layout.draft_record_bytes - layout.draft_masses_offset);
-}
-
-// `record` lies in private memory.
-DraftRecordView DaemonChannel::CheckRecord(const char* record) {
-  const SessionLimits& limits = segment_->limits();
-  const SegmentLayout& layout = segment_->layout();
-  DraftRecord header;
-  std::memcpy(&header, record, sizeof(header));
-  const auto refused = [&header](RecordFault fault) {
-    DraftRecordView view;
-    view.sequence = header.sequence;
-    view.fault = fault;
-    return view;
-  };
-  if (SequenceSlot(header.sequence) >= limits.max_sequences) {
-    return refused(RecordFault::kSequence);
-  }
-  if ((header.flags & ~kDraftFlagsAll) != 0) return refused(RecordFault::kFlags);
-  if (header.num_drafts > limits.max_draft) return refused(RecordFault::kCount);
-  const auto has = [&header](uint32_t flag) { return (header.flags & flag) != 0; };
-
-  DraftRecordView view;
-  view.sequence = header.sequence;
-  view.discard = has(kDraftDiscard);
-  if (view.discard) return view;
-  view.drafts_by_slot = has(kDraftBySlot);
-  if (view.drafts_by_slot && !row_limits_.has_draft_tokens) {
-    return refused(RecordFault::kDraftTokens);
-  }
-  DraftChain& chain = view.chain;
-  chain.num_drafts = static_cast<int32_t>(header.num_drafts);
-  if (!view.drafts_by_slot) {
-    chain.tokens = reinterpret_cast<const TokenId*>(record + layout.draft_tokens_offset);
-  }
-  chain.draft_rows = reinterpret_cast<const uint32_t*>(record + layout.draft_draft_rows_offset);
-  chain.kinds = reinterpret_cast<const DraftKind*>(record + layout.draft_kinds_offset);
-  if (has(kDraftArgmax)) {
-    chain.target_argmax = reinterpret_cast<const TokenId*>(record + layout.draft_argmax_offset);
-  } else {
-    chain.target_rows = reinterpret_cast<const uint32_t*>(record + layout.draft_target_rows_offset);
-  }
-  if (has(kDraftSideChannel)) {
-    chain.draft_masses = reinterpret_cast<const double*>(record + layout.draft_masses_offset);
-    chain.draft_weights = reinterpret_cast<const float*>(record + layout.draft_weights_offset);
-  }
-  if (has(kDraftMaskRows)) {
-    view.mask_rows = reinterpret_cast<const int32_t*>(record + layout.draft_mask_rows_offset);
-  }
-  const RecordFault fault = CheckRows(view);
-  return fault == RecordFault::kNone ? view : refused(fault);
-}
-
-// The weights and masses of a side channel are judged where they are used, as rows are.
-RecordFault DaemonChannel::CheckRows(const DraftRecordView& view) {
-  const DraftChain& chain = view.chain;
-  for (int32_t i = 0; i <= chain.num_drafts; ++i) {
-    if (chain.target_rows != nullptr && chain.target_rows[i] >= row_limits_.target_rows) {
-      return RecordFault::kTargetRow;
-    }
-    // A negative id is a large one here.
-    if (chain.target_argmax != nullptr &&
-        static_cast<uint32_t>(chain.target_argmax[i]) >= segment_->limits().vocab_size) {
-      return RecordFault::kArgmax;
-    }
-    if (view.mask_rows != nullptr && view.mask_rows[i] != -1 &&
-        static_cast<uint32_t>(view.mask_rows[i]) >= row_limits_.mask_rows) {
-      return RecordFault::kMaskRow;
-    }
-  }
-  for (int32_t i = 0; i < chain.num_drafts; ++i) {
-    if (chain.kinds[i] == DraftKind::kOneHot) continue;
-    if (chain.kinds[i] != DraftKind::kSampled) return RecordFault::kKind;
-    if (chain.draft_rows[i] >= row_limits_.draft_rows) return RecordFault::kDraftRow;
-  }
-  return RecordFault::kNone;
 }
 
 void DaemonChannel::Complete(const SubmissionCopy& submission,
@@ -197,28 +111,63 @@ void DaemonChannel::Complete(const SubmissionCopy& submission,
       uint64_t{completions_.slot_index()} * limits.max_batch * layout.result_record_bytes;
   char* record = segment_->at(layout.result_payload_offset + payload_offset);
   for (const SequenceResult& result : results) {
-    SPECD_CHECK(result.num_kept <= limits.max_draft + 1);
-    SPECD_CHECK(result.scores_per_token <= limits.max_scores);
-    const ResultRecord header{result.sequence,          result.status,   result.finish_reason,
-                              result.num_accepted,      result.num_kept, result.total_kept,
-                              result.stop_token,        result.detail,   result.scores_per_token,
-                              result.cumulative_logprob};
-    std::memcpy(record, &header, sizeof(header));
-    if (result.num_kept > 0) {
-      std::memcpy(record + layout.result_tokens_offset, result.tokens,
-                  result.num_kept * sizeof(TokenId));
-    }
-    if (const size_t num_scores = size_t{result.num_kept} * result.scores_per_token;
-        num_scores > 0) {
-      std::memcpy(record + layout.result_scores_offset, result.scores,
-                  num_scores * sizeof(TokenScore));
-    }
+    WriteResult(layout, limits, result, record);
     record += layout.result_record_bytes;
   }
   Publish(submission,
-          {payload_offset, static_cast<uint32_t>(results.size() * layout.result_record_bytes),
-           static_cast<uint32_t>(results.size()), submission.malformed_ ? kCompletionMalformed : 0},
+          {.offset = payload_offset,
+           .bytes = static_cast<uint32_t>(results.size() * layout.result_record_bytes),
+           .num_records = static_cast<uint32_t>(results.size()),
+           .flags = submission.malformed_ ? kCompletionMalformed : 0},
           done_ns);
+}
+
+// Counts are bounded by the area; what the records say is judged by whoever uses them.
+bool DaemonChannel::CopyCall(uint64_t payload_offset, uint64_t payload_bytes, SubmissionCopy* out) {
+  const SegmentLayout& layout = segment_->layout();
+  const auto kind = static_cast<SubmissionKind>(out->kind_);
+  const uint32_t count_max =
+      kind == SubmissionKind::kSetCoins ? kCallCoinsMax : segment_->limits().max_batch;
+  if (payload_offset != 0 || out->num_records_ > count_max ||
+      payload_bytes != CallBytes(layout, kind, out->num_records_)) {
+    return false;
+  }
+  CopyOnce(out->payload_.data(), segment_->at(layout.call_request_offset), payload_bytes);
+  for (uint32_t i = 0; i < out->num_records_; ++i) {
+    if (kind == SubmissionKind::kSampleDraft) {
+      out->draft_calls_[i] = ReadDraftCall(layout, out->payload_.data(), i);
+    } else if (kind == SubmissionKind::kScore) {
+      out->score_calls_[i] = ReadScoreCall(layout, out->payload_.data(), i);
+    }
+  }
+  return true;
+}
+
+void DaemonChannel::Complete(const SubmissionCopy& submission,
+                             std::span<const DraftResult> answers, uint64_t done_ns) {
+  SPECD_CHECK(submission.kind() == SubmissionKind::kSampleDraft);
+  SPECD_CHECK(answers.size() == submission.num_results());
+  char* to = segment_->at(segment_->layout().call_answer_offset);
+  for (const DraftResult& answer : answers) {
+    WriteAnswer(answer, to);
+    to += kChildrenAnswerBytes;
+  }
+  Publish(submission,
+          {.offset = 0,
+           .bytes = static_cast<uint32_t>(answers.size() * kChildrenAnswerBytes),
+           .num_records = static_cast<uint32_t>(answers.size()),
+           .flags = 0},
+          done_ns);
+}
+
+void DaemonChannel::Refuse(const SubmissionCopy& submission, const absl::Status& why,
+                           uint64_t done_ns) {
+  SPECD_CHECK(!why.ok() && submission.kind() != SubmissionKind::kRound);
+  WriteRefusal(why, segment_->at(segment_->layout().call_answer_offset));
+  Publish(submission, {.offset = 0,
+                       .bytes = sizeof(RefusalRecord),
+                       .num_records = 0,
+                       .flags = kCompletionRefused}, done_ns);
 }
 
 void DaemonChannel::Publish(const SubmissionCopy& submission, const Payload& payload,

@@ -48,17 +48,19 @@ SegmentLayout Compute(const SessionLimits& limits) {
   layout.draft_weights_offset = field(sizeof(float) * limits.max_draft);
   layout.draft_mask_rows_offset = field(sizeof(int32_t) * (limits.max_draft + 1));
   layout.draft_argmax_offset = field(sizeof(TokenId) * (limits.max_draft + 1));
+  layout.draft_parents_offset = field(sizeof(int32_t) * limits.max_draft);
   layout.draft_record_bytes = static_cast<uint32_t>(RoundUp(end, kRecordAlignBytes));
 
   end = sizeof(ResultRecord);
-  layout.result_tokens_offset = field(sizeof(TokenId) * (limits.max_draft + 1));
+  layout.result_tokens_offset = field(sizeof(TokenId) * limits.max_output());
+  layout.result_path_offset = field(sizeof(int32_t) * limits.max_output());
   layout.result_scores_offset =
-      field(sizeof(TokenScore) * (uint64_t{limits.max_draft} + 1) * limits.max_scores);
+      field(sizeof(TokenScore) * uint64_t{limits.max_output()} * limits.max_scores);
   layout.result_record_bytes = static_cast<uint32_t>(RoundUp(end, kRecordAlignBytes));
 
   end = sizeof(ScoreRecord);
-  layout.call_rows_offset = field(sizeof(uint32_t) * (limits.max_draft + 1));
-  layout.call_ids_offset = field(sizeof(TokenId) * (limits.max_draft + 1));
+  layout.call_rows_offset = field(sizeof(uint32_t) * limits.max_output());
+  layout.call_ids_offset = field(sizeof(TokenId) * limits.max_output());
   layout.call_chosen_offset = field(sizeof(TokenId) * kCallChosenMax);
   const uint64_t children_end = sizeof(ChildrenRecord) + sizeof(TokenId) * limits.max_draft;
   layout.call_record_bytes =
@@ -105,6 +107,9 @@ absl::Status ValidateLimits(const SessionLimits& limits) {
   if (!status.ok()) return status;
   status = CheckRange("max_draft", limits.max_draft, {0, SessionLimits::kDraftMax},
                       "set it to the most draft tokens of one sequence in one round");
+  if (!status.ok()) return status;
+  status = CheckRange("max_path", limits.max_path, {0, limits.max_draft},
+                      "set it to the most draft tokens on one path of a tree, or to 0 for max_draft");
   if (!status.ok()) return status;
   status = CheckRange("ring_depth", limits.ring_depth, {1, SessionLimits::kRingDepthMax},
                       "set it to a power of two, 4 is enough for most engines");

@@ -16,12 +16,12 @@
 
 #include "absl/status/status.h"
 #include "ipc/base/limits.h"
-#include "kernels/core/round.h"
+#include "ipc/base/protocol_version.h"
+#include "kernels/core/sequence_round.h"
 
 namespace specd {
 
 inline constexpr uint64_t kSegmentMagic = 0x4745534443455053;  // the bytes "SPECDSEG"
-inline constexpr uint32_t kSegmentVersion = 1;
 inline constexpr uint32_t kLineBytes = 128;
 inline constexpr uint32_t kSlotBytes = 128;
 inline constexpr uint32_t kRecordAlignBytes = 64;
@@ -62,7 +62,9 @@ struct SegmentHeader {
   uint32_t call_request_offset;  // a segment is smaller than 2^32
   uint32_t call_answer_offset;
   uint32_t round_words_offset;
-  std::atomic<uint32_t> version;
+  std::atomic<uint32_t> version;  // kProtocolVersion
+  uint32_t max_path;
+  uint32_t reserved[31];
 };
 
 // Written by the engine only.
@@ -94,7 +96,7 @@ struct SegmentPage {
   DaemonLine daemon;
   DoorbellLine submission_bell;  // the engine rings, the daemon sleeps
   DoorbellLine completion_bell;  // the daemon rings, the engine sleeps
-  uint32_t reserved[864];
+  uint32_t reserved[832];
 };
 
 // ---- rings -------------------------------------------------------------------------------------
@@ -169,8 +171,9 @@ enum DraftRecordFlags : uint32_t {
   kDraftSideChannel = 4,
   kDraftArgmax = 8,   // in place of target_rows
   kDraftBySlot = 16,  // the tokens lie at the sequence's slot in the bound draft tokens, not here
+  kDraftParents = 32,  // the draft is a tree
 };
-inline constexpr uint32_t kDraftFlagsAll = 31;
+inline constexpr uint32_t kDraftFlagsAll = 63;
 
 // One sequence of a submission. It is followed, without gaps, by
 //   int32  tokens[max_draft]
@@ -182,18 +185,20 @@ inline constexpr uint32_t kDraftFlagsAll = 31;
 //   float  draft_weights[max_draft]
 //   int32  mask_rows[max_draft + 1]
 //   int32  target_argmax[max_draft + 1]
-// and zeros up to draft_record_bytes. Entries beyond num_drafts are not read.
+//   int32  parents[max_draft]
+// and zeros up to draft_record_bytes. Entries beyond num_nodes are not read.
 struct DraftRecord {
   uint64_t sequence;
-  uint32_t num_drafts;
+  uint32_t num_nodes;
   uint32_t flags;  // DraftRecordFlags
 };
 
 // One sequence of a completion, in the order of the submission. It is followed by
-//   int32  tokens[max_draft + 1]
-//   TokenScore scores[(max_draft + 1) * max_scores]
-// and zeros up to result_record_bytes. Tokens beyond num_kept are not read; the scores of token i
-// begin at scores[i * scores_per_token].
+//   int32  tokens[max_output]
+//   int32  path[max_output]
+//   TokenScore scores[max_output * max_scores]
+// and zeros up to result_record_bytes. Tokens beyond num_kept and nodes beyond num_accepted are not
+// read; the scores of token i begin at scores[i * scores_per_token].
 struct ResultRecord {
   uint64_t sequence;
   uint32_t status;         // SPECD_STATUS_...
@@ -202,15 +207,12 @@ struct ResultRecord {
   uint32_t num_kept;
   uint32_t total_kept;
   int32_t stop_token;
-  uint32_t detail;            // SPECD_DETAIL_...
+  uint32_t refusal;           // SPECD_DETAIL_...
   uint32_t scores_per_token;  // at most max_scores
   double cumulative_logprob;  // NaN: none
 };
 
 // ---- sequences ---------------------------------------------------------------------------------
-
-// A sequence handle is slot + generation * 2^32; it is never 0, because generations begin with 1.
-constexpr uint32_t SequenceSlot(uint64_t sequence) { return static_cast<uint32_t>(sequence); }
 
 // What the engine may read about a sequence at any time without asking: the daemon writes, the
 // engine reads, one 64-bit word per slot, so an abort can neither overflow a queue nor wait.
@@ -233,10 +235,8 @@ struct SequenceLine {
 };
 
 // bits 0..30 kept_tokens, 31..33 finish_reason, 34 end_moved, 35..63 generation
-inline constexpr uint32_t kStateGenerationMask = (uint32_t{1} << 29) - 1;
-
 constexpr uint64_t PackSequenceState(const SequenceState& state) {
-  return uint64_t{state.generation & kStateGenerationMask} << 35 |
+  return uint64_t{state.generation & kHandleGenerationMax} << 35 |
          uint64_t{state.end_moved ? 1u : 0u} << 34 | uint64_t{state.finish_reason & 0x7} << 31 |
          (state.kept_tokens & 0x7fffffff);
 }
@@ -246,9 +246,9 @@ constexpr SequenceState UnpackSequenceState(uint64_t word) {
 }
 
 // Is this the state of the sequence with this handle? Generations that are given out run from 1 to
-// kStateGenerationMask; a slot that was never used, or is empty again, has 0.
+// kHandleGenerationMax; a slot that was never used, or is empty again, has 0.
 constexpr bool IsStateOf(const SequenceState& state, uint64_t sequence) {
-  return state.generation != 0 && state.generation == static_cast<uint32_t>(sequence >> 32);
+  return state.generation != 0 && state.generation == GenerationOf(sequence);
 }
 
 // ---- offsets -----------------------------------------------------------------------------------
@@ -280,8 +280,10 @@ struct SegmentLayout {
   uint32_t draft_weights_offset = 0;
   uint32_t draft_mask_rows_offset = 0;
   uint32_t draft_argmax_offset = 0;
+  uint32_t draft_parents_offset = 0;
   uint32_t result_record_bytes = 0;
   uint32_t result_tokens_offset = 0;
+  uint32_t result_path_offset = 0;
   uint32_t result_scores_offset = 0;
   uint32_t call_record_bytes = 0;
   uint32_t call_rows_offset = 0;
@@ -300,7 +302,7 @@ static_assert(std::atomic<uint32_t>::is_always_lock_free && sizeof(std::atomic<u
 static_assert(std::atomic<uint64_t>::is_always_lock_free && sizeof(std::atomic<uint64_t>) == 8);
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
 
-static_assert(sizeof(SegmentHeader) == 128 && alignof(SegmentHeader) == 8);
+static_assert(sizeof(SegmentHeader) == 256 && alignof(SegmentHeader) == 8);
 static_assert(offsetof(SegmentHeader, session_id) == 16);
 static_assert(offsetof(SegmentHeader, segment_bytes) == 32);
 static_assert(offsetof(SegmentHeader, vocab_size) == 40);
@@ -311,14 +313,15 @@ static_assert(offsetof(SegmentHeader, draft_record_bytes) == 104);
 static_assert(offsetof(SegmentHeader, call_request_offset) == 112);
 static_assert(offsetof(SegmentHeader, round_words_offset) == 120);
 static_assert(offsetof(SegmentHeader, version) == 124);
+static_assert(offsetof(SegmentHeader, max_path) == 128);
 static_assert(sizeof(EngineLine) == 128 && offsetof(EngineLine, completions_consumed) == 8);
 static_assert(sizeof(DaemonLine) == 128 && offsetof(DaemonLine, submissions_consumed) == 8);
 static_assert(sizeof(DoorbellLine) == 128 && offsetof(DoorbellLine, waiters) == 4);
 static_assert(sizeof(SegmentPage) == kPageBytes);
-static_assert(offsetof(SegmentPage, engine) == 128);
-static_assert(offsetof(SegmentPage, daemon) == 256);
-static_assert(offsetof(SegmentPage, submission_bell) == 384);
-static_assert(offsetof(SegmentPage, completion_bell) == 512);
+static_assert(offsetof(SegmentPage, engine) == 256);
+static_assert(offsetof(SegmentPage, daemon) == 384);
+static_assert(offsetof(SegmentPage, submission_bell) == 512);
+static_assert(offsetof(SegmentPage, completion_bell) == 640);
 static_assert(sizeof(SubmissionSlot) == kSlotBytes);
 static_assert(offsetof(SubmissionSlot, payload_offset) == 24);
 static_assert(offsetof(SubmissionSlot, payload_bytes) == 32);
@@ -333,7 +336,7 @@ static_assert(sizeof(RoundWords) == 2 * kLineBytes && kPageBytes % sizeof(RoundW
 static_assert(offsetof(RoundWords, passed) == 8);
 static_assert(offsetof(RoundWords, done) == kLineBytes);
 static_assert(offsetof(RoundWords, status) == kLineBytes + 8);
-static_assert(sizeof(DraftRecord) == 16 && offsetof(DraftRecord, num_drafts) == 8);
+static_assert(sizeof(DraftRecord) == 16 && offsetof(DraftRecord, num_nodes) == 8);
 static_assert(offsetof(DraftRecord, flags) == 12);
 static_assert(sizeof(ResultRecord) == 48 && offsetof(ResultRecord, stop_token) == 28);
 static_assert(offsetof(ResultRecord, scores_per_token) == 36);

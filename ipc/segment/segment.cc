@@ -40,6 +40,7 @@ void WriteHeader(SegmentHeader* header, const SessionLimits& limits, const Segme
   header->max_draft = limits.max_draft;
   header->ring_depth = limits.ring_depth;
   header->max_scores = limits.max_scores;
+  header->max_path = limits.max_path;
   header->submission_ring_offset = layout.submission_ring_offset;
   header->completion_ring_offset = layout.completion_ring_offset;
   header->draft_payload_offset = layout.draft_payload_offset;
@@ -51,7 +52,7 @@ void WriteHeader(SegmentHeader* header, const SessionLimits& limits, const Segme
   header->call_answer_offset = static_cast<uint32_t>(layout.call_answer_offset);
   header->round_words_offset = static_cast<uint32_t>(layout.round_words_offset);
   // Pairs with the acquire in CheckHeader. Release keeps the fields above from moving after it.
-  header->version.store(kSegmentVersion, std::memory_order_release);
+  header->version.store(kProtocolVersion, std::memory_order_release);
 }
 
 // On success *limits holds what was checked.
@@ -59,16 +60,20 @@ absl::Status CheckHeader(const SegmentHeader& header, uint64_t file_bytes, Sessi
   // Pairs with the release in WriteHeader. Acquire keeps the reads below from moving before it.
   const uint32_t version = header.version.load(std::memory_order_acquire);
   if (header.magic != kSegmentMagic) return BadSegment("magic", "this is no specd segment");
-  if (version != kSegmentVersion) {
+  if (version != kProtocolVersion) {
     return MakeError(
         SPECD_ERROR_VERSION, "version",
         fmt::format("session segment: layout version {} from the daemon, but this "
                     "library knows {}; upgrade the {}",
-                    version, kSegmentVersion, version > kSegmentVersion ? "library" : "daemon"));
+                    version, kProtocolVersion, version > kProtocolVersion ? "library" : "daemon"));
   }
-  *limits = {ReadOnce(header.vocab_size),    ReadOnce(header.max_batch),
-             ReadOnce(header.max_sequences), ReadOnce(header.max_draft),
-             ReadOnce(header.ring_depth),    ReadOnce(header.max_scores)};
+  *limits = {.vocab_size = ReadOnce(header.vocab_size),
+             .max_batch = ReadOnce(header.max_batch),
+             .max_sequences = ReadOnce(header.max_sequences),
+             .max_draft = ReadOnce(header.max_draft),
+             .ring_depth = ReadOnce(header.ring_depth),
+             .max_scores = ReadOnce(header.max_scores),
+             .max_path = ReadOnce(header.max_path)};
   if (absl::Status status = ValidateLimits(*limits); !status.ok()) return status;
   const SegmentLayout layout = ComputeLayout(*limits);
   if (header.segment_bytes != layout.segment_bytes || file_bytes != layout.segment_bytes) {

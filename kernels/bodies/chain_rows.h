@@ -32,7 +32,7 @@ struct FallenPlace {
 };
 static_assert(sizeof(FallenPlace) <= kPlaceBytes);
 
-SPECD_INLINE FallenPlace* FallenPlaceAt(const ChainWorkspace& workspace, int32_t place) {
+SPECD_INLINE FallenPlace* FallenPlaceAt(const TaskWorkspace& workspace, int32_t place) {
   return static_cast<FallenPlace*>(workspace.places) + place;
 }
 
@@ -47,12 +47,12 @@ struct DraftShare {
 template <Team T, typename CoinSource>
 class ChainRows {
  public:
-  SPECD_HD ChainRows(T& team, const RoundBatch& batch, const ChainTask& task,
-                     const ChainWorkspace& workspace, const CoinSource& coins)
+  SPECD_HD ChainRows(T& team, const RoundBatch& batch, const Task& task,
+                     const TaskWorkspace& workspace, const CoinSource& coins)
       : team_(team), batch_(batch), task_(task), workspace_(workspace), coins_(coins) {}
 
   SPECD_HD Row TargetRow(int32_t i) const {
-    return Edited(RowAt(batch_.target, task_.chain.target_rows[i]), i);
+    return Edited(RowAt(batch_.target, task_.draft.target_rows[i]), i);
   }
   SPECD_HD RowWorkspace TargetWorkspace(int32_t i) const {
     return WithAhead(workspace_.target, TargetSlot(i));
@@ -64,7 +64,7 @@ class ChainRows {
   }
 
   SPECD_HD Row DraftRow(int32_t i) const {
-    const RowView view = RowAt(batch_.draft, task_.chain.draft_rows[i]);
+    const RowView view = RowAt(batch_.draft, task_.draft.draft_rows[i]);
     if (task_.draft_edits) return Edited(view, i);
     Row row;
     row.view = view;
@@ -91,12 +91,12 @@ class ChainRows {
     return AheadAt(workspace_.ahead, slot, batch_.target.vocab_size);
   }
 
-  SPECD_HD bool HasSideChannel() const { return task_.chain.draft_weights != nullptr; }
+  SPECD_HD bool HasSideChannel() const { return task_.draft.draft_weights != nullptr; }
   // The side channel's word for q(x_i). What is no weight, or no mass, is a bad draft row.
   SPECD_HD DraftShare SideChannel(int32_t i) const {
     DraftShare share;
-    share.weight = task_.chain.draft_weights[i];
-    share.mass = task_.chain.draft_masses[i];
+    share.weight = task_.draft.draft_weights[i];
+    share.mass = task_.draft.draft_masses[i];
     const bool weight_ok = share.weight >= 0.0f && share.weight < kInfinity;
     const bool mass_ok = share.mass > 0.0 && share.mass <= 0x1.fffffep+127;
     share.bad = !(weight_ok && mass_ok);
@@ -125,7 +125,7 @@ class ChainRows {
     return u * (static_cast<double>(q.weight) * p.mass) < p_weight * q.mass;
   }
 
-  SPECD_HD int32_t num_drafts() const { return task_.chain.num_drafts; }
+  SPECD_HD int32_t num_drafts() const { return task_.draft.num_nodes; }
   // The draft tokens before the first kNoToken.
   SPECD_HD int32_t NumDrawn() const {
     int32_t end = num_drafts();
@@ -135,9 +135,9 @@ class ChainRows {
   SPECD_HD bool DraftEndsAt(int32_t i) const {
     return i >= num_drafts() || DraftToken(i) == kNoToken;
   }
-  SPECD_HD TokenId DraftToken(int32_t i) const { return task_.chain.tokens[i]; }
+  SPECD_HD TokenId DraftToken(int32_t i) const { return task_.draft.tokens[i]; }
   SPECD_HD bool IsSampled(int32_t i) const {
-    return task_.chain.kinds != nullptr && task_.chain.kinds[i] == DraftKind::kSampled;
+    return task_.draft.kinds != nullptr && task_.draft.kinds[i] == DraftKind::kSampled;
   }
   SPECD_HD bool IsInVocabulary(TokenId token) const {
     return token >= 0 && token < batch_.target.vocab_size;
@@ -145,7 +145,7 @@ class ChainRows {
   // Step 1 for a token at place i. A forced token stands over every mask.
   SPECD_HD bool MayEmit(int32_t i, TokenId token) const {
     if (!IsInVocabulary(token)) return false;
-    if (task_.chain.target_argmax != nullptr) return true;  // no rows, so nothing to mask them
+    if (task_.draft.target_argmax != nullptr) return true;  // no rows, so nothing to mask them
     const Row row = TargetRow(i);
     if (row.place.forced != kNoToken) return token == row.place.forced;
     const TokenEdit* edit = EditOf(row, token);
@@ -194,16 +194,16 @@ class ChainRows {
     const FallenPlace place = {FactsOf(p),
                                FactsOf(q),
                                p.stats.peaks,
-                               task_.chain.target_rows[i],
-                               task_.chain.draft_rows[i],
+                               task_.draft.target_rows[i],
+                               task_.draft.draft_rows[i],
                                batch_.target.dtype == batch_.draft.dtype &&
                                    IsReadAsItLies(TargetRow(i)) && IsReadAsItLies(DraftRow(i))};
     team_.Publish(place, FallenPlaceAt(workspace_, i));
   }
 
   SPECD_HD T& team() const { return team_; }
-  SPECD_HD const ChainTask& task() const { return task_; }
-  SPECD_HD const ChainWorkspace& workspace() const { return workspace_; }
+  SPECD_HD const Task& task() const { return task_; }
+  SPECD_HD const TaskWorkspace& workspace() const { return workspace_; }
 
  private:
   SPECD_HD RowWorkspace WithAhead(RowWorkspace workspace, int32_t slot) const {
@@ -228,8 +228,8 @@ class ChainRows {
 
   T& team_;
   const RoundBatch& batch_;
-  const ChainTask& task_;
-  const ChainWorkspace& workspace_;
+  const Task& task_;
+  const TaskWorkspace& workspace_;
   const CoinSource& coins_;
 };
 

@@ -57,10 +57,10 @@ class PlaceJudge {
   }
 
   SPECD_HD TokenId GreedyToken(int32_t i) {
-    if (rows_.task().chain.target_argmax == nullptr) {
+    if (rows_.task().draft.target_argmax == nullptr) {
       return Argmax(team_, rows_.TargetRow(i), rows_.TargetWorkspace(i));
     }
-    const TokenId token = rows_.task().chain.target_argmax[i];
+    const TokenId token = rows_.task().draft.target_argmax[i];
     return rows_.IsInVocabulary(token) ? token : kNoToken;
   }
 

@@ -14,32 +14,40 @@
 namespace specd {
 
 SPECD_INLINE constexpr int32_t TargetSlot(int32_t place) { return 2 * place; }
-SPECD_INLINE constexpr int32_t DraftSlot(int32_t place) { return 2 * place + 1; }
-SPECD_INLINE constexpr int32_t PlaceOfSlot(int32_t slot) { return slot / 2; }
+SPECD_INLINE constexpr int32_t DraftSlot(int32_t node) { return 2 * node + 1; }
 SPECD_INLINE constexpr bool IsTargetSlot(int32_t slot) { return slot % 2 == 0; }
+// The place of a target row, the node of a draft row.
+SPECD_INLINE constexpr int32_t IndexOfSlot(int32_t slot) { return slot / 2; }
+// The place at which the row of a slot decides.
+SPECD_INLINE int32_t PlaceOfSlot(const Draft& draft, int32_t slot) {
+  return IsTargetSlot(slot) ? IndexOfSlot(slot) : PlaceOf(draft, IndexOfSlot(slot));
+}
 SPECD_INLINE constexpr int32_t NumSlots(int32_t max_draft) { return 2 * max_draft + 1; }
 
 // Not the rows that the decision cannot come to, and not those that it does not read as a
 // distribution or for their argmax. Of a task whose draft tokens are not known yet: all that it may
 // turn out to need.
-SPECD_INLINE bool IsReadAhead(const ChainTask& task, int32_t slot) {
-  const DraftChain& chain = task.chain;
-  const int32_t place = PlaceOfSlot(slot);
-  const int32_t num_places = task.kind == TaskKind::kSampleDraft ? 1 : chain.num_drafts + 1;
-  if (task.kind == TaskKind::kScore || place >= num_places || chain.target_argmax != nullptr) {
+SPECD_INLINE bool IsReadAhead(const Task& task, int32_t slot) {
+  const Draft& draft = task.draft;
+  const int32_t index = IndexOfSlot(slot);
+  const int32_t num_places = task.kind == TaskKind::kSampleDraft ? 1 : draft.num_nodes + 1;
+  if (task.kind == TaskKind::kScore || index >= num_places || draft.target_argmax != nullptr) {
     return false;
   }
+  if (!IsTargetSlot(slot) && index == draft.num_nodes) return false;
+  const int32_t place = PlaceOfSlot(draft, slot);
   const bool forced = task.places != nullptr && task.places[place].forced != kNoToken;
   if (task.kind == TaskKind::kSampleDraft) return IsTargetSlot(slot) && !forced;
-  for (int32_t i = 0; chain.tokens != nullptr && i < place; ++i) {
-    if (chain.tokens[i] == kNoToken) return false;
+  if (draft.tokens != nullptr) {
+    for (int32_t i = NodeBefore(place); i != kRoot; i = ParentOf(draft, i)) {
+      if (draft.tokens[i] == kNoToken) return false;
+    }
   }
   if (IsTargetSlot(slot)) return !forced;
   if (task.method != VerifyMethod::kToken && task.method != VerifyMethod::kBlock) return false;
-  if (place == chain.num_drafts) return false;
-  if (chain.tokens != nullptr && chain.tokens[place] == kNoToken) return false;
-  const bool sampled = chain.kinds != nullptr && chain.kinds[place] == DraftKind::kSampled;
-  return sampled && chain.draft_weights == nullptr && !(task.draft_edits && forced);
+  if (draft.tokens != nullptr && draft.tokens[index] == kNoToken) return false;
+  const bool sampled = draft.kinds != nullptr && draft.kinds[index] == DraftKind::kSampled;
+  return sampled && draft.draft_weights == nullptr && !(task.draft_edits && forced);
 }
 
 // The bytes that the passes over a task's rows leave, and where those of one row lie.

@@ -14,12 +14,20 @@
 
 namespace specd {
 
+// One id that penalties count: its edit with what recent tokens add, and the nodes that hold it.
+struct CountedId {
+  TokenEdit edit;
+  bool is_recent = false;
+  NodeSet nodes = 0;
+};
+
 // What a resolved task points to, and what it is made with. CountedMax ids in each of the lists.
 struct ResolveScratch {
   TokenId* tokens = nullptr;       // the draft
-  PlaceEdits* places = nullptr;    // one more than draft tokens
+  PlaceEdits* places = nullptr;    // one for each place
   TokenId* counted = nullptr;      // what penalties count: recent tokens, then the draft
   TokenId* distinct = nullptr;     // the same, each id only where it stands first
+  CountedId* by_id = nullptr;      // one for each distinct id, in the order of ids
   TokenEdit* overrides = nullptr;  // CountedMax for each place
   int32_t counted_max = 0;
 };
@@ -38,6 +46,7 @@ SPECD_INLINE ResolveScratch CarveScratch(Carver* carver, int32_t max_draft, int3
   scratch.places = carver->Take<PlaceEdits>(max_draft + 1);
   scratch.counted = carver->Take<TokenId>(scratch.counted_max);
   scratch.distinct = carver->Take<TokenId>(scratch.counted_max);
+  scratch.by_id = carver->Take<CountedId>(scratch.counted_max);
   scratch.overrides = carver->Take<TokenEdit>(int64_t{max_draft + 1} * scratch.counted_max);
   return scratch;
 }
@@ -59,66 +68,71 @@ SPECD_INLINE ResolveScratch ResolveScratchAt(char* memory, int32_t max_draft, in
 template <int32_t kWarpSize, typename Thread>
 class TaskResolver {
  public:
-  SPECD_HD TaskResolver(const Thread& thread, const RoundBatch& batch, const ChainTask& given,
+  SPECD_HD TaskResolver(const Thread& thread, const RoundBatch& batch, const Task& given,
                         const ResolveScratch& scratch)
       : thread_(thread), batch_(batch), given_(given), scratch_(scratch) {}
 
-  // Writes the copy. Returns the number of its draft tokens.
-  SPECD_HD int32_t Run(ChainTask* resolved) {
-    num_drafts_ = given_.chain.num_drafts;
-    tokens_ = given_.chain.tokens;
+  // Writes the copy. Returns the nodes on whose paths a token was not drawn.
+  SPECD_HD NodeSet Run(Task* resolved) {
+    draft_ = given_.draft;
     position_ = given_.first_position;
-    if (given_.drafts_by_slot) CopyDrafts();
+    const NodeSet undrawn = given_.drafts_by_slot ? CopyDrafts() : 0;
     if (given_.continues) position_ = batch_.slots.kept[given_.slot];
     const bool counts = Counts(given_.edits.penalties);
     const bool needs_places = NeedsResolve(given_) && (counts || IsBelowMinTokens(0));
     if (needs_places) MakePlaces(counts);
-    if (thread_.lane() != 0) return num_drafts_;
+    if (thread_.lane() != 0) return undrawn;
     *resolved = given_;
     resolved->drafts_by_slot = false;
     resolved->continues = false;
-    resolved->chain.num_drafts = num_drafts_;
-    resolved->chain.tokens = tokens_;
+    resolved->draft = draft_;
     if (needs_places) resolved->places = scratch_.places;
     if (given_.continues) resolved->first_position = resolved->round_base = position_;
-    return num_drafts_;
+    return undrawn;
   }
 
  private:
-  // Each id is read once, because whoever drew it may write there again: what is judged, counted
-  // and handed out is what is in the scratch.
-  SPECD_HD void CopyDrafts() {
+  // Each id is read once, because its writer may write there again: the ids in the scratch are the
+  // ones that are judged, counted and handed out. A chain ends before the first kNoToken.
+  SPECD_HD NodeSet CopyDrafts() {
     const TokenRows& rows = batch_.draft_tokens;
-    const volatile TokenId* const source = given_.chain.tokens != nullptr
-                                               ? given_.chain.tokens
+    const volatile TokenId* const source = given_.draft.tokens != nullptr
+                                               ? given_.draft.tokens
                                                : rows.ids + given_.slot * rows.row_stride;
-    int32_t missing = 0;  // from the first kNoToken on
-    for (int32_t i = thread_.lane(); i < num_drafts_; i += kWarpSize) {
-      const TokenId id = source[i];
-      scratch_.tokens[i] = id;
-      if (id == kNoToken && num_drafts_ - i > missing) missing = num_drafts_ - i;
+    for (int32_t i = thread_.lane(); i < draft_.num_nodes; i += kWarpSize) {
+      scratch_.tokens[i] = source[i];
     }
-    num_drafts_ -= thread_.LargestOfWarp(missing);
-    tokens_ = scratch_.tokens;
+    draft_.tokens = scratch_.tokens;
     thread_.SyncWarp();
+    NodeSet undrawn = 0;
+    int32_t num_drawn = 0;
+    for (int32_t i = 0; i < draft_.num_nodes; ++i) {
+      const int32_t parent = ParentOf(draft_, i);
+      const bool is_drawn = draft_.tokens[i] != kNoToken;
+      if (is_drawn && (parent == kRoot || !Holds(undrawn, parent))) {
+        ++num_drawn;
+      } else {
+        undrawn |= NodeSet{1} << i;
+      }
+    }
+    if (draft_.parents == nullptr) draft_.num_nodes = num_drawn;
+    return undrawn;
   }
 
   SPECD_HD bool IsBelowMinTokens(int32_t place) const {
-    return int64_t{position_} + place < int64_t{given_.min_tokens};
+    return int64_t{position_} + DepthOf(draft_, place) < int64_t{given_.min_tokens};
   }
 
   SPECD_HD void MakePlaces(bool counts) {
     if (counts) {
       ListCounted();
-      MakeOverrides();
+      SortCounted();
     }
-    for (int32_t i = thread_.lane(); i <= num_drafts_; i += kWarpSize) {
+    for (int32_t i = thread_.lane(); i <= draft_.num_nodes; i += kWarpSize) {
       PlaceEdits place;
       if (given_.places != nullptr) place.mask_row = given_.places[i].mask_row;
       place.below_min_tokens = IsBelowMinTokens(i);
-      for (int32_t j = 0; counts && j < num_recent_ + i; ++j) {
-        if (scratch_.distinct[j] != kNone) ++place.num_overrides;
-      }
+      if (counts) place.num_overrides = MakeOverrides(i);
       if (place.num_overrides > 0) place.overrides = OverridesOf(i);
       scratch_.places[i] = place;
     }
@@ -134,7 +148,7 @@ class TaskResolver {
   }
 
   SPECD_HD TokenId CountedAt(int32_t j) const {
-    if (j >= num_recent_) return tokens_[j - num_recent_];
+    if (j >= num_recent_) return draft_.tokens[j - num_recent_];
     const SlotStates& slots = batch_.slots;
     const uint32_t position = position_ - static_cast<uint32_t>(num_recent_ - j);
     return slots.recent[int64_t{given_.slot} * slots.recent_room +
@@ -144,7 +158,7 @@ class TaskResolver {
   // What is no id is not counted: behind it no token is ever drawn.
   SPECD_HD void ListCounted() {
     num_recent_ = NumRecent();
-    const int32_t num_counted = num_recent_ + num_drafts_;
+    const int32_t num_counted = num_recent_ + draft_.num_nodes;
     for (int32_t j = thread_.lane(); j < num_counted; j += kWarpSize) {
       const TokenId id = CountedAt(j);
       scratch_.counted[j] = id >= 0 && id < batch_.target.vocab_size ? id : kNone;
@@ -159,23 +173,47 @@ class TaskResolver {
     thread_.SyncWarp();
   }
 
-  // An id has one override in each place behind its first token. Its rank among those of the place,
-  // and its count, only rise from place to place, so one walk over the tokens gives them for all.
-  SPECD_HD void MakeOverrides() {
-    const int32_t num_counted = num_recent_ + num_drafts_;
+  // Finds for each distinct id how many are smaller, and where it stands.
+  SPECD_HD void SortCounted() {
+    const int32_t num_counted = num_recent_ + draft_.num_nodes;
     for (int32_t j = thread_.lane(); j < num_counted; j += kWarpSize) {
       const TokenId id = scratch_.distinct[j];
       if (id == kNone) continue;
-      TokenEdit edit = OwnEdit(id);
-      edit.flags |= kEditSeen;
-      int32_t rank = 0;
-      for (int32_t k = 0;; ++k) {
-        if (k > j && k >= num_recent_) OverridesOf(k - num_recent_)[rank] = edit;
-        if (k == num_counted) break;
-        if (scratch_.distinct[k] < id) ++rank;
-        if (scratch_.counted[k] == id) ++edit.count;
+      CountedId counted;
+      counted.edit = OwnEdit(id);
+      counted.edit.flags |= kEditSeen;
+      int32_t num_smaller = 0;
+      for (int32_t k = 0; k < num_counted; ++k) {
+        if (scratch_.distinct[k] < id) ++num_smaller;
+        if (scratch_.counted[k] != id) continue;
+        if (k < num_recent_) {
+          counted.is_recent = true;
+          ++counted.edit.count;
+        } else {
+          counted.nodes |= NodeSet{1} << (k - num_recent_);
+        }
       }
+      scratch_.by_id[num_smaller] = counted;
     }
+    thread_.SyncWarp();
+    num_distinct_ = 0;
+    for (int32_t j = 0; j < num_counted; ++j) num_distinct_ += scratch_.distinct[j] != kNone ? 1 : 0;
+  }
+
+  // The edits of the ids that are recent or stand before the place. Returns how many there are.
+  SPECD_HD int32_t MakeOverrides(int32_t place) const {
+    const NodeSet path = AncestorsOf(draft_, place);
+    TokenEdit* const overrides = OverridesOf(place);
+    int32_t num_overrides = 0;
+    for (int32_t j = 0; j < num_distinct_; ++j) {
+      const CountedId& counted = scratch_.by_id[j];
+      const NodeSet before = counted.nodes & path;
+      if (!counted.is_recent && before == 0) continue;
+      TokenEdit edit = counted.edit;
+      edit.count += static_cast<uint32_t>(NumNodes(before));
+      overrides[num_overrides++] = edit;
+    }
+    return num_overrides;
   }
 
   SPECD_HD TokenEdit OwnEdit(TokenId id) const {
@@ -199,12 +237,12 @@ class TaskResolver {
 
   const Thread& thread_;
   const RoundBatch& batch_;
-  const ChainTask& given_;
+  const Task& given_;
   const ResolveScratch scratch_;
-  int32_t num_drafts_ = 0;
-  const TokenId* tokens_ = nullptr;
+  Draft draft_;
   uint32_t position_ = 0;
   int32_t num_recent_ = 0;
+  int32_t num_distinct_ = 0;
 };
 
 // REQUIRES: something is given; tasks that leave something open are kVerify, their slots and drafts
@@ -218,16 +256,15 @@ SPECD_HD void RunResolve(const Thread& thread, const RoundBatch& batch, const Re
   const int64_t num_warps = int64_t{thread.num_blocks()} * thread.num_warps();
   for (int64_t i = int64_t{thread.block()} * thread.num_warps() + thread.warp();
        i < batch.num_tasks; i += num_warps) {
-    const ChainTask& given = plan.given[i];
+    const Task& given = plan.given[i];
     const ResolveScratch scratch =
         ResolveScratchAt(plan.scratch + i * scratch_bytes, plan.max_draft, batch.slots.recent_room);
     TaskResolver<kWarpSize, Thread> resolver(thread, batch, given, scratch);
-    const int32_t num_drafts = resolver.Run(&plan.tasks[i]);
-    // Rows behind the end are dead from the start. Where none is read ahead, nobody would make the
-    // word 0 again.
-    const bool is_shorter = num_drafts < given.chain.num_drafts;
-    if (progress != nullptr && is_shorter && progress[i].num_rows > 0) {
-      thread.Note(kPlacesMax - num_drafts, &progress[i].end_seen);
+    const NodeSet undrawn = resolver.Run(&plan.tasks[i]);
+    // Rows behind an undrawn node are dead from the start. Only the last warp with the task's rows
+    // makes the word 0 again, so it stays 0 where no row is read ahead.
+    if (progress != nullptr && undrawn != 0 && progress[i].num_rows > 0) {
+      thread.Note(undrawn, &progress[i].dead);
     }
   }
 }

@@ -99,7 +99,7 @@ struct RowWorkspace {
 };
 
 // Memory for one sequence's decisions; nothing in it outlives the task.
-struct ChainWorkspace {
+struct TaskWorkspace {
   // Where rows are read before they are asked for: what their passes left (read_ahead.h).
   char* ahead = nullptr;
   RowWorkspace target;
@@ -144,9 +144,9 @@ SPECD_INLINE RowWorkspace CarveRow(Carver* carver, int32_t num_tiles) {
   return row;
 }
 
-SPECD_INLINE ChainWorkspace Carve(Carver* carver, int32_t vocab_size, int32_t max_draft) {
+SPECD_INLINE TaskWorkspace Carve(Carver* carver, int32_t vocab_size, int32_t max_draft) {
   const int32_t num_tiles = NumTiles(vocab_size);
-  ChainWorkspace workspace;
+  TaskWorkspace workspace;
   workspace.target = CarveRow(carver, num_tiles);
   workspace.draft = CarveRow(carver, num_tiles);
   workspace.residual = carver->Take<float>(num_tiles);
@@ -157,13 +157,13 @@ SPECD_INLINE ChainWorkspace Carve(Carver* carver, int32_t vocab_size, int32_t ma
 }  // namespace internal
 
 // The bytes of such a workspace, and its layout over memory aligned to 16.
-SPECD_INLINE int64_t ChainWorkspaceBytes(int32_t vocab_size, int32_t max_draft) {
+SPECD_INLINE int64_t TaskWorkspaceBytes(int32_t vocab_size, int32_t max_draft) {
   internal::Carver carver(nullptr);
   internal::Carve(&carver, vocab_size, max_draft);
   return carver.used();
 }
 
-SPECD_INLINE ChainWorkspace ChainWorkspaceAt(void* memory, int32_t vocab_size, int32_t max_draft) {
+SPECD_INLINE TaskWorkspace TaskWorkspaceAt(void* memory, int32_t vocab_size, int32_t max_draft) {
   internal::Carver carver(static_cast<char*>(memory));
   return internal::Carve(&carver, vocab_size, max_draft);
 }

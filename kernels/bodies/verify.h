@@ -22,6 +22,7 @@ namespace specd {
 // Where a task's results go: its rows of RoundBatch's arrays.
 struct TaskOutput {
   TokenId* tokens = nullptr;
+  int32_t* path = nullptr;  // the accepted nodes
   TokenScore* scores = nullptr;
   int32_t scores_stride = 0;
   DraftSample* samples = nullptr;
@@ -34,6 +35,7 @@ SPECD_INLINE TaskOutput OutputOf(const RoundBatch& batch, int64_t task) {
   TaskOutput output;
   const int64_t first_token = task * batch.tokens_stride;
   if (batch.tokens != nullptr) output.tokens = batch.tokens + first_token;
+  if (batch.path != nullptr) output.path = batch.path + first_token;
   if (batch.scores != nullptr) output.scores = batch.scores + first_token * batch.scores_stride;
   output.scores_stride = batch.scores_stride;
   if (batch.samples != nullptr) output.samples = batch.samples + task * batch.samples_stride;
@@ -51,7 +53,7 @@ class TaskRun {
   SPECD_HD TaskRun(ChainRows<T, CoinSource>& rows, const TaskOutput& output)
       : rows_(rows), team_(rows.team()), task_(rows.task()), output_(output) {}
 
-  SPECD_HD ChainOutcome Run() {
+  SPECD_HD TaskOutcome Run() {
     if constexpr (kAtOnce) {
       Verify();
       if (!deferred_ && !task_.scores.enabled) WriteBySlot();  // once, when all is known
@@ -79,7 +81,7 @@ class TaskRun {
   // speak.
   SPECD_HD bool deferred() const { return deferred_; }
   // Where nobody comes who could do the rest, which is left because a row has changed meanwhile.
-  SPECD_HD ChainOutcome GiveUp() {
+  SPECD_HD TaskOutcome GiveUp() {
     Fail(OutcomeStatus::kBadTargetRow);
     WriteBySlot();
     return outcome_;
@@ -225,6 +227,7 @@ class TaskRun {
 
   SPECD_HD bool Accept(int32_t i, TokenId token) {
     if (!Emit(i, token)) return false;
+    if (output_.path != nullptr && team_.leader()) output_.path[i] = i;
     ++outcome_.num_accepted;
     return true;
   }
@@ -235,7 +238,7 @@ class TaskRun {
       Fail(OutcomeStatus::kBadTargetRow);  // the row changed while it was read
       return false;
     }
-    if (task_.chain.target_argmax == nullptr && !rows_.MayEmit(i, token)) {
+    if (task_.draft.target_argmax == nullptr && !rows_.MayEmit(i, token)) {
       Fail(OutcomeStatus::kBadToken);
       return false;
     }
@@ -246,7 +249,7 @@ class TaskRun {
     return true;
   }
   SPECD_HD bool IsPointMass(int32_t i, TokenId token) const {
-    if (task_.kind != TaskKind::kVerify || task_.chain.target_argmax != nullptr) return false;
+    if (task_.kind != TaskKind::kVerify || task_.draft.target_argmax != nullptr) return false;
     const Row row = rows_.TargetRow(i);
     return row.place.forced == kNoToken && ElementOf(row, token) == kInfinity;
   }
@@ -256,19 +259,19 @@ class TaskRun {
 
   ChainRows<T, CoinSource>& rows_;
   T& team_;
-  const ChainTask& task_;
+  const Task& task_;
   const TaskOutput output_;
-  ChainOutcome outcome_;
+  TaskOutcome outcome_;
   TokenId last_token_ = kNoToken;
   bool deferred_ = false;
   int32_t fallen_ = -1;
 };
 
 // REQUIRES: the target's vocabulary is the draft's where a draft token is kSampled; the workspace
-// is for it and for num_drafts; output.tokens has room for num_drafts + 1, and so have the scores.
+// is for it and for num_nodes; output.tokens has room for num_nodes + 1, and so have the scores.
 template <Team T, typename CoinSource>
-SPECD_HD ChainOutcome RunTask(T& team, const RoundBatch& batch, const ChainTask& task,
-                              const ChainWorkspace& workspace, const CoinSource& coins,
+SPECD_HD TaskOutcome RunTask(T& team, const RoundBatch& batch, const Task& task,
+                              const TaskWorkspace& workspace, const CoinSource& coins,
                               const TaskOutput& output) {
   ChainRows<T, CoinSource> rows(team, batch, task, workspace, coins);
   return TaskRun<T, CoinSource>(rows, output).Run();

@@ -23,6 +23,7 @@ enum AheadFlags : uint32_t {
 struct AheadRow {
   int32_t task = 0;
   int32_t slot = 0;
+  int32_t place = 0;   // at which the row decides
   uint32_t flags = 0;  // AheadFlags
   uint32_t row = 0;    // of the target or the draft tensor
   // The other row of a place that both decide about, counted and judged with it; -1: none.
@@ -30,24 +31,22 @@ struct AheadRow {
   float scale = 0;  // of the weights that are summed up
 };
 
-inline constexpr int32_t kPlacesMax = 1 << 16;
-
 // What is known of a task, and what those who work on it tell one another.
 struct TaskProgress {
   int32_t num_rows = 0;  // that are read ahead; two that are partners are one
   int32_t at_once = 0;   // 1: it is decided by whoever is last with them
   int32_t rows_done = 0;
-  // kPlacesMax - the first place at which the draft is known to end; 0: none is known. So the word
-  // only rises, and whoever has seen a row to be behind it is never contradicted.
-  int32_t end_seen = 0;
   int32_t fallen = 0;    // 1 and the place where a token is to be replaced from a residual; 0: none
   int32_t deferred = 0;  // 1: it is left to a team of its own after all
+  // The nodes that the draft is known not to reach. The set only grows, so a warp that has seen a
+  // node dead is never contradicted.
+  NodeSet dead = 0;
 };
 
 // How tasks are made that leave something to the processor (kernels/bodies/resolve.h).
 struct ResolvePlan {
-  const ChainTask* given = nullptr;  // null: all tasks are as they are to be run
-  ChainTask* tasks = nullptr;        // what becomes of them: RoundBatch::tasks
+  const Task* given = nullptr;  // null: all tasks are as they are to be run
+  Task* tasks = nullptr;        // what becomes of them: RoundBatch::tasks
   char* scratch = nullptr;           // ResolveBytes for each task, one after another
   int32_t max_draft = 0;
 };

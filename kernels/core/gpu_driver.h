@@ -89,7 +89,7 @@ class GpuDriver {
   virtual GpuResult LaunchEndStaged(const StagedPlan& plan) = 0;
 
   // Enqueues a transform of rows, a block for each. `workspaces` are, one after another, what
-  // ChainWorkspaceBytes gives for the vocabulary and no drafts.
+  // TaskWorkspaceBytes gives for the vocabulary and no drafts.
   virtual GpuResult LaunchTransforms(const TransformBatch& batch, void* workspaces) = 0;
 
   // Enqueues a read of the rows.

@@ -14,9 +14,9 @@ namespace specd {
 // The bodies for one instruction set: one task, or one row, from one seat. `workspace` is for the
 // vocabulary and the longest draft, and shared by the team.
 struct ChainFunctions {
-  void (*run_task)(const RoundBatch& batch, int32_t index, const ChainWorkspace& workspace,
+  void (*run_task)(const RoundBatch& batch, int32_t index, const TaskWorkspace& workspace,
                    const TeamSeat& seat);
-  void (*transform_row)(const TransformBatch& batch, int32_t index, const ChainWorkspace& workspace,
+  void (*transform_row)(const TransformBatch& batch, int32_t index, const TaskWorkspace& workspace,
                         const TeamSeat& seat);
 };
 
@@ -27,17 +27,17 @@ extern const ChainFunctions kChainsAvx512;
 #endif
 
 template <Team T>
-void RunTaskFrom(const RoundBatch& batch, int32_t index, const ChainWorkspace& workspace,
+void RunTaskFrom(const RoundBatch& batch, int32_t index, const TaskWorkspace& workspace,
                  const TeamSeat& seat) {
   T team(seat);
-  const ChainTask& task = batch.tasks[index];
+  const Task& task = batch.tasks[index];
   const KeyedCoins coins(task.seed, task.coins, task.num_coins);
-  const ChainOutcome outcome = RunTask(team, batch, task, workspace, coins, OutputOf(batch, index));
+  const TaskOutcome outcome = RunTask(team, batch, task, workspace, coins, OutputOf(batch, index));
   if (team.leader()) batch.outcomes[index] = outcome;
 }
 
 template <Team T>
-void TransformRowFrom(const TransformBatch& batch, int32_t index, const ChainWorkspace& workspace,
+void TransformRowFrom(const TransformBatch& batch, int32_t index, const TaskWorkspace& workspace,
                       const TeamSeat& seat) {
   T team(seat);
   const RowTransform& transform = batch.rows[index];

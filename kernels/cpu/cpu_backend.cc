@@ -58,13 +58,13 @@ absl::Status CpuBackend::Prepare(const BackendLimits& limits) {
   // Workers write their workspaces all the time: none shares a cache line with another's.
   constexpr int64_t kCacheLineBytes = 128;
   const int64_t bytes =
-      (ChainWorkspaceBytes(limits.vocab_size, limits.max_draft) / kCacheLineBytes + 2) *
+      (TaskWorkspaceBytes(limits.vocab_size, limits.max_draft) / kCacheLineBytes + 2) *
       kCacheLineBytes;
   memory_.assign(bytes * limits.threads, std::byte{0});
   workspaces_.clear();
   for (int32_t worker = 0; worker < limits.threads; ++worker) {
     workspaces_.push_back(
-        ChainWorkspaceAt(memory_.data() + worker * bytes, limits.vocab_size, limits.max_draft));
+        TaskWorkspaceAt(memory_.data() + worker * bytes, limits.vocab_size, limits.max_draft));
   }
   resolved_.resize(static_cast<size_t>(limits.max_batch));
   resolve_scratch_ = std::make_unique_for_overwrite<char[]>(
@@ -89,11 +89,11 @@ absl::Status CpuBackend::Run(const RoundBatch& batch) {
   SPECD_CHECK(batch.target.vocab_size >= 1 && batch.target.vocab_size <= limits_.vocab_size);
   SPECD_CHECK(batch.draft.num_rows == 0 || batch.draft.vocab_size == batch.target.vocab_size);
   SPECD_CHECK(batch.num_tasks <= limits_.max_batch);
-  SPECD_CHECK(batch.tokens_stride > limits_.max_draft);
+  SPECD_CHECK(batch.tokens_stride >= limits_.max_output());
   const FpEnvironment environment;
   const RoundBatch resolved = Resolved(batch);
   int64_t num_rows = 0;
-  for (int32_t i = 0; i < batch.num_tasks; ++i) num_rows += resolved.tasks[i].chain.num_drafts + 1;
+  for (int32_t i = 0; i < batch.num_tasks; ++i) num_rows += resolved.tasks[i].draft.num_nodes + 1;
   const bool alone = num_rows * NumTiles(batch.target.vocab_size) < kSharedTilesMin;
   pool_->Share(batch.num_tasks, alone, [&](int32_t task, int32_t workspace, const TeamSeat& seat) {
     functions_->run_task(resolved, task, workspaces_[workspace], seat);

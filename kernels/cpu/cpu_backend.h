@@ -32,9 +32,9 @@ class CpuBackend final : public Backend {
   BackendLimits limits_;
   std::unique_ptr<WorkerPool> pool_;
   std::vector<std::byte> memory_;
-  std::vector<ChainWorkspace> workspaces_;  // one for each worker
+  std::vector<TaskWorkspace> workspaces_;  // one for each worker
   // For max_batch tasks; of the scratch only what a round needs is ever touched.
-  std::vector<ChainTask> resolved_;
+  std::vector<Task> resolved_;
   std::unique_ptr<char[]> resolve_scratch_;
 };
 

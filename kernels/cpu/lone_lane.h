@@ -14,9 +14,11 @@ struct LoneLane {
   SPECD_INLINE int32_t num_warps() const { return 1; }
   SPECD_INLINE int32_t block() const { return 0; }
   SPECD_INLINE int32_t num_blocks() const { return 1; }
-  SPECD_INLINE int32_t LargestOfWarp(int32_t value) const { return value; }
   SPECD_INLINE void SyncWarp() const {}
-  SPECD_INLINE void Note(int32_t value, int32_t* word) const { *word = value; }
+  template <typename Word>
+  SPECD_INLINE void Note(Word value, Word* word) const {
+    *word = value;
+  }
 };
 
 }  // namespace specd

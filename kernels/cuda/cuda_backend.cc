@@ -152,7 +152,7 @@ void CudaBackend::CheckLimits(const RoundBatch& batch) const {
   SPECD_CHECK(batch.target.vocab_size >= 1 && batch.target.vocab_size <= limits_.vocab_size);
   SPECD_CHECK(batch.draft.num_rows == 0 || batch.draft.vocab_size == batch.target.vocab_size);
   SPECD_CHECK(batch.num_tasks <= limits_.max_batch);
-  SPECD_CHECK(batch.tokens_stride > limits_.max_draft);
+  SPECD_CHECK(batch.tokens_stride >= limits_.max_output());
   SPECD_CHECK(batch.slots.recent_room <= limits_.recent_room);
 }
 
@@ -202,7 +202,7 @@ StagedBatch CudaBackend::BeginPiece(const RoundBatch& batch, int32_t first) {
       .target = {driver_.get(), rows_.get(), target_bytes},
       .draft = {driver_.get(), rows_.get() + room * num_places() * row_bytes(), draft_bytes},
       .masks = {driver_.get(), masks_.get(), mask_bytes}};
-  return {batch, first, max_piece_, limits_.max_draft, rows, &arena_, &answers_};
+  return {batch, first, max_piece_, limits_, rows, &arena_, &answers_};
 }
 
 GpuResult CudaBackend::LaunchPiece(const StagedBatch& piece) {

@@ -47,9 +47,22 @@ class CudaThread {
     }
     return static_cast<int32_t>(Shuffle(static_cast<uint32_t>(value), 0));
   }
-  __device__ __forceinline__ void NoteLargest(int32_t value, int32_t* word) const {
+  __device__ __forceinline__ uint64_t Peek(const uint64_t* word) const {
+    uint64_t value = 0;
     if (lane() == 0) {
-      asm volatile("red.relaxed.gpu.max.s32 [%0], %1;" : : "l"(word), "r"(value) : "memory");
+      asm volatile("ld.relaxed.gpu.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+    }
+    const uint32_t low = Shuffle(static_cast<uint32_t>(value), 0);
+    return uint64_t{Shuffle(static_cast<uint32_t>(value >> 32), 0)} << 32 | low;
+  }
+  __device__ __forceinline__ void NoteBits(uint64_t bits, uint64_t* word) const {
+    if (lane() == 0) {
+      asm volatile("red.relaxed.gpu.or.b64 [%0], %1;" : : "l"(word), "l"(bits) : "memory");
+    }
+  }
+  __device__ __forceinline__ void Note(uint64_t value, uint64_t* word) const {
+    if (lane() == 0) {
+      asm volatile("st.relaxed.gpu.u64 [%0], %1;" : : "l"(word), "l"(value) : "memory");
     }
   }
   __device__ __forceinline__ void Note(int32_t value, int32_t* word) const {

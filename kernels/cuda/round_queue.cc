@@ -55,7 +55,7 @@ absl::Status CheckStageable(const RoundBatch& batch, const BackendLimits& limits
     if (is_elsewhere(batch.next_tokens[i].space)) return NotOnDevice("next tokens");
   }
   for (int32_t i = 0; i < batch.num_tasks; ++i) {
-    const ChainTask& task = batch.tasks[i];
+    const Task& task = batch.tasks[i];
     if (task.kind != TaskKind::kVerify) {
       return absl::InvalidArgumentError(fmt::format(
           "task {} of a staged round is of kind {}; a staged round only verifies drafts (kind {}): "
@@ -140,7 +140,7 @@ GpuResult RoundQueue::Memory::Allocate(GpuDriver* driver, const BackendLimits& l
   task_bytes = TaskBytes(limits);
   answer_bytes = AnswerBytes(limits);
   const size_t area_bytes = sizeof(FetchHeader) + task_bytes;
-  const int32_t recent_room = RecentRoomMax(limits.max_draft);
+  const int32_t recent_room = RecentRoomMax(limits);
   const size_t slot_bytes = limits.num_slots * sizeof(uint32_t);
 
   GpuResult result = pinned.Allocate(driver, kStagedRoundsMax * area_bytes);
@@ -275,7 +275,7 @@ absl::Status RoundQueue::Stage(const RoundBatch& batch) {
   RoundBatch staged = batch;
   staged.slots = memory_->slots;
   StagedBatch& tasks = area.batch.emplace(
-      staged, 0, limits_.max_batch, limits_.max_draft,
+      staged, 0, limits_.max_batch, limits_,
       BatchRows{.target = no_rows, .draft = no_rows, .masks = no_rows}, &area.tasks, &area.answers);
   const int32_t num_fitting = tasks.StageTasks();
   if (num_fitting < batch.num_tasks) {

@@ -15,14 +15,15 @@ constexpr size_t kUsualBytes = 4 * 1024;
 constexpr size_t kUsualBytesPerSequence = 4 * 1024;
 
 // Of so many tasks from `first` on, those whose answers fit.
-int32_t RoomFor(const RoundBatch& batch, int32_t first, int32_t max_tasks, int64_t places,
+int32_t RoomFor(const RoundBatch& batch, int32_t first, int32_t max_tasks, int64_t max_output,
                 const Arena& answers) {
   const int64_t answer_bytes =
-      sizeof(ChainOutcome) +
-      places * (sizeof(TokenId) + batch.scores_stride * int64_t{sizeof(TokenScore)}) +
+      sizeof(TaskOutcome) +
+      max_output * (sizeof(TokenId) + sizeof(int32_t) +
+                    batch.scores_stride * int64_t{sizeof(TokenScore)}) +
       batch.samples_stride * int64_t{sizeof(DraftSample)};
-  // Each of the four arrays may end before the next one can begin.
-  const int64_t room_bytes = static_cast<int64_t>(answers.size_bytes()) - 4 * int64_t{kFetchUnit};
+  // Each of the five arrays may end before the next one can begin.
+  const int64_t room_bytes = static_cast<int64_t>(answers.size_bytes()) - 5 * int64_t{kFetchUnit};
   const int64_t fitting = std::clamp<int64_t>(room_bytes / answer_bytes, 1, max_tasks);
   return static_cast<int32_t>(std::min<int64_t>(fitting, batch.num_tasks - first));
 }
@@ -44,20 +45,23 @@ size_t UsualFetchBytes(int32_t num_tasks) {
 }
 
 StagedBatch::StagedBatch(const RoundBatch& batch, int32_t first, int32_t max_tasks,
-                         int32_t max_draft, const BatchRows& rows, Arena* arena, Arena* answers)
+                         const BackendLimits& limits, const BatchRows& rows, Arena* arena,
+                         Arena* answers)
     : batch_(batch),
       first_(first),
-      room_(RoomFor(batch, first, max_tasks, max_draft + 1, *answers)),
-      max_draft_(max_draft),
+      room_(RoomFor(batch, first, max_tasks, limits.max_output(), *answers)),
+      limits_(limits),
       arena_(arena),
       answers_(answers),
       outcomes_(batch.outcomes, first, 1, 1, room_, answers),
-      tokens_(batch.tokens, first, batch.tokens_stride, max_draft + 1, room_, answers),
+      tokens_(batch.tokens, first, batch.tokens_stride, limits.max_output(), room_, answers),
+      path_(batch.path, first, batch.tokens_stride, batch.path == nullptr ? 0 : limits.max_output(),
+            room_, answers),
       scores_(batch.scores, first, int64_t{batch.tokens_stride} * batch.scores_stride,
-              int64_t{max_draft + 1} * batch.scores_stride, room_, answers),
+              int64_t{limits.max_output()} * batch.scores_stride, room_, answers),
       samples_(batch.samples, first, batch.samples_stride, batch.samples_stride, room_, answers),
-      round_(room_, max_draft, arena),
-      tasks_(arena->Take<ChainTask>(room_)),
+      round_(room_, limits.max_draft, arena),
+      tasks_(arena->Take<Task>(room_)),
       next_tokens_(StageNextTokens(batch, arena)),
       rows_(rows) {}
 
@@ -74,12 +78,12 @@ StagedBatch::TokenArrays StagedBatch::StageNextTokens(const RoundBatch& batch, A
 int32_t StagedBatch::StageTasks() {
   SPECD_CHECK(!arena_->full() && !answers_->full());
   while (count_ < room_) {
-    const ChainTask& task = batch_.tasks[first_ + count_];
+    const Task& task = batch_.tasks[first_ + count_];
     // What is scored has a row for every token, and no place behind the last.
-    SPECD_CHECK(NumPlaces(task) <= max_draft_ + 1);
+    SPECD_CHECK(NumPlaces(task) <= limits_.max_draft + 1);
     bytes_left_ = arena_->size_bytes() - arena_->used();
     // Though there be room: whether a task is done is not a matter of those that come with it.
-    if (ListBytes(task) > ListBytesMax(batch_.target.vocab_size, max_draft_)) break;
+    if (ListBytes(task) > ListBytesMax(batch_.target.vocab_size, limits_.max_draft)) break;
     if (!StageTask(task, batch_, &rows_, arena_, &tasks_.host[count_])) break;
     ++count_;
   }
@@ -95,7 +99,8 @@ int32_t StagedBatch::Fill(char* memory) const {
   batch.num_tasks = count_;
   batch.outcomes = outcomes_.device();
   batch.tokens = tokens_.device();
-  batch.tokens_stride = max_draft_ + 1;
+  batch.path = path_.device();
+  batch.tokens_stride = limits_.max_output();
   batch.scores = scores_.device();
   batch.samples = samples_.device();
   batch.next_tokens = next_tokens_.arrays;
@@ -108,6 +113,7 @@ int32_t StagedBatch::Fill(char* memory) const {
 void StagedBatch::CopyBack() const {
   outcomes_.CopyBack(count_);
   tokens_.CopyBack(count_);
+  path_.CopyBack(count_);
   scores_.CopyBack(count_);
   samples_.CopyBack(count_);
 }

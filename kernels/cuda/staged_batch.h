@@ -60,8 +60,8 @@ class StagedBatch {
  public:
   // Of the tasks from `first` on: max_tasks of them at most, and fewer where answers are large.
   // The round is the first thing in `arena`.
-  StagedBatch(const RoundBatch& batch, int32_t first, int32_t max_tasks, int32_t max_draft,
-              const BatchRows& rows, Arena* arena, Arena* answers);
+  StagedBatch(const RoundBatch& batch, int32_t first, int32_t max_tasks,
+              const BackendLimits& limits, const BatchRows& rows, Arena* arena, Arena* answers);
 
   // Stages tasks until one does not fit, and returns how many were staged. None: the first has
   // longer lists than ListBytesMax.
@@ -97,17 +97,18 @@ class StagedBatch {
   RoundBatch batch_;  // the caller's
   int32_t first_;
   int32_t room_;
-  int32_t max_draft_;
+  BackendLimits limits_;
   Arena* arena_;
   Arena* answers_;
   int32_t count_ = 0;
   size_t bytes_left_ = 0;
-  Answers<ChainOutcome> outcomes_;
+  Answers<TaskOutcome> outcomes_;
   Answers<TokenId> tokens_;
+  Answers<int32_t> path_;
   Answers<TokenScore> scores_;
   Answers<DraftSample> samples_;
   StagedRound round_;
-  StagedArray<ChainTask> tasks_;
+  StagedArray<Task> tasks_;
   TokenArrays next_tokens_;
   BatchRows rows_;
 };

@@ -16,12 +16,12 @@ struct RoundMemory {
               int64_t num_tasks)
       : carver(memory),
         workspaces(carver.Take<char>(num_tasks * FusedWorkspaceBytes(vocab_size, max_draft))),
-        tasks(carver.Take<ChainTask>(num_tasks)),
+        tasks(carver.Take<Task>(num_tasks)),
         scratch(carver.Take<char>(num_tasks * ResolveBytes(max_draft, recent_room))) {}
 
   internal::Carver carver;
   char* workspaces;
-  ChainTask* tasks;
+  Task* tasks;
   char* scratch;
 };
 
@@ -40,7 +40,7 @@ StagedRound::StagedRound(int32_t max_tasks, int32_t max_draft, Arena* arena)
       row_arrivals_(arena->Take<int32_t>(int64_t{max_tasks} * NumSlots(max_draft))),
       progress_(arena->Take<TaskProgress>(max_tasks)) {}
 
-int32_t StagedRound::Fill(const RoundBatch& batch, const ChainTask* tasks, const ChainTask* staged,
+int32_t StagedRound::Fill(const RoundBatch& batch, const Task* tasks, const Task* staged,
                           char* memory) const {
   const RoundMemory parts(memory, batch.target.vocab_size, max_draft_, batch.slots.recent_room,
                           batch.num_tasks);
@@ -57,9 +57,9 @@ int32_t StagedRound::Fill(const RoundBatch& batch, const ChainTask* tasks, const
   RoundBatch of_host = batch;
   of_host.tasks = tasks;
   const auto row_of = [&](int32_t task, int32_t slot) {
-    const DraftChain& chain = staged[task].chain;
-    const uint32_t* const rows = IsTargetSlot(slot) ? chain.target_rows : chain.draft_rows;
-    return arena_.OnHost(rows)[PlaceOfSlot(slot)];
+    const Draft& draft = staged[task].draft;
+    const uint32_t* const rows = IsTargetSlot(slot) ? draft.target_rows : draft.draft_rows;
+    return arena_.OnHost(rows)[IndexOfSlot(slot)];
   };
   ListRowsAhead(of_host, max_draft_, row_of, rows_.host, row_arrivals_.host, progress_.host,
                 round_.host);

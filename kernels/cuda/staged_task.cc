@@ -10,8 +10,8 @@ int32_t StageMaskRow(const MaskView& mask, int32_t row, RowStage* stage) {
 }
 
 // Its own, or those of its slot where only the host can read them.
-const TokenId* DraftTokensOf(const ChainTask& task, const TokenRows& rows) {
-  if (!task.drafts_by_slot || rows.space != MemorySpace::kHost) return task.chain.tokens;
+const TokenId* DraftTokensOf(const Task& task, const TokenRows& rows) {
+  if (!task.drafts_by_slot || rows.space != MemorySpace::kHost) return task.draft.tokens;
   return rows.ids + task.slot * rows.row_stride;
 }
 
@@ -44,33 +44,34 @@ MaskView OnDevice(const MaskView& mask, const RowStage& stage, int32_t vocab_siz
           MemorySpace::kDevice};
 }
 
-size_t ListBytes(const ChainTask& task) {
+size_t ListBytes(const Task& task) {
   int64_t num_edits = task.edits.num_edits;
   const int32_t num_places = task.places == nullptr ? 0 : NumPlaces(task);
   for (int32_t i = 0; i < num_places; ++i) num_edits += task.places[i].num_overrides;
   return static_cast<size_t>(num_edits) * sizeof(TokenEdit);
 }
 
-bool StageTask(const ChainTask& task, const RoundBatch& batch, BatchRows* rows, Arena* arena,
-               ChainTask* staged) {
-  const DraftChain& chain = task.chain;
+bool StageTask(const Task& task, const RoundBatch& batch, BatchRows* rows, Arena* arena,
+               Task* staged) {
+  const Draft& draft = task.draft;
   const int32_t num_places = NumPlaces(task);
-  ChainTask copy = task;
-  copy.chain.tokens = arena->Put(DraftTokensOf(task, batch.draft_tokens), chain.num_drafts);
-  copy.chain.kinds = arena->Put(chain.kinds, chain.num_drafts);
-  copy.chain.draft_weights = arena->Put(chain.draft_weights, chain.num_drafts);
-  copy.chain.draft_masses = arena->Put(chain.draft_masses, chain.num_drafts);
-  copy.chain.target_argmax = arena->Put(chain.target_argmax, num_places);
+  Task copy = task;
+  copy.draft.tokens = arena->Put(DraftTokensOf(task, batch.draft_tokens), draft.num_nodes);
+  copy.draft.parents = arena->Put(draft.parents, draft.num_nodes);
+  copy.draft.kinds = arena->Put(draft.kinds, draft.num_nodes);
+  copy.draft.draft_weights = arena->Put(draft.draft_weights, draft.num_nodes);
+  copy.draft.draft_masses = arena->Put(draft.draft_masses, draft.num_nodes);
+  copy.draft.target_argmax = arena->Put(draft.target_argmax, num_places);
   copy.edits.edits = arena->Put(task.edits.edits, task.edits.num_edits);
   copy.edits.allowed = arena->Put(task.edits.allowed, MaskWords(batch.target.vocab_size));
   copy.coins = arena->Put(task.coins, task.num_coins);
   copy.scores.chosen = arena->Put(task.scores.chosen, task.scores.num_chosen);
   const StagedArray<uint32_t> target_rows = arena->Take<uint32_t>(num_places);
-  const StagedArray<uint32_t> draft_rows = arena->Take<uint32_t>(chain.num_drafts);
+  const StagedArray<uint32_t> draft_rows = arena->Take<uint32_t>(draft.num_nodes);
   const StagedArray<PlaceEdits> places =
       arena->Take<PlaceEdits>(task.places == nullptr ? 0 : num_places);
-  copy.chain.target_rows = target_rows.device;
-  copy.chain.draft_rows = draft_rows.device;
+  copy.draft.target_rows = target_rows.device;
+  copy.draft.draft_rows = draft_rows.device;
   copy.places = places.device;
   for (int32_t i = 0; i < num_places && places.host != nullptr; ++i) {
     places.host[i] = task.places[i];
@@ -79,16 +80,16 @@ bool StageTask(const ChainTask& task, const RoundBatch& batch, BatchRows* rows, 
   if (arena->full()) return false;
 
   for (int32_t i = 0; i < num_places; ++i) {
-    if (chain.target_argmax == nullptr) {
-      target_rows.host[i] = StageRow(batch.target, chain.target_rows[i], &rows->target);
+    if (draft.target_argmax == nullptr) {
+      target_rows.host[i] = StageRow(batch.target, draft.target_rows[i], &rows->target);
     }
     if (places.host != nullptr && places.host[i].mask_row >= 0) {
       places.host[i].mask_row = StageMaskRow(batch.mask, places.host[i].mask_row, &rows->masks);
     }
   }
-  for (int32_t i = 0; i < chain.num_drafts; ++i) {
-    if (chain.kinds == nullptr || chain.kinds[i] != DraftKind::kSampled) continue;
-    draft_rows.host[i] = StageRow(batch.draft, chain.draft_rows[i], &rows->draft);
+  for (int32_t i = 0; i < draft.num_nodes; ++i) {
+    if (draft.kinds == nullptr || draft.kinds[i] != DraftKind::kSampled) continue;
+    draft_rows.host[i] = StageRow(batch.draft, draft.draft_rows[i], &rows->draft);
   }
   *staged = copy;
   return true;

@@ -1,7 +1,7 @@
 // A task as a device reads it: its arrays are in an arena, its rows lie on the device or have been
 // copied there.
 //
-// A new array in ChainTask is one line of StageTask(). Not for several threads at once.
+// A new array in Task is one line of StageTask(). Not for several threads at once.
 #pragma once
 
 #include <cstdint>
@@ -34,17 +34,17 @@ MaskView OnDevice(const MaskView& mask, const RowStage& stage, int32_t vocab_siz
 
 // Places, and so target rows, of a task. Every draft token that is scored has a row; those that are
 // verified have one more.
-inline int32_t NumPlaces(const ChainTask& task) {
-  return task.chain.num_drafts + (task.kind == TaskKind::kScore ? 0 : 1);
+inline int32_t NumPlaces(const Task& task) {
+  return task.draft.num_nodes + (task.kind == TaskKind::kScore ? 0 : 1);
 }
 
 // The bytes that a task's edits and the overrides of its places take in an arena: as many as its
 // parameters make, up to the vocabulary for each list.
-size_t ListBytes(const ChainTask& task);
+size_t ListBytes(const Task& task);
 
 // Copies a task of `batch` into its place, with pointers and row numbers that mean something on the
 // device. False, and no row is copied, if the arena is full.
-bool StageTask(const ChainTask& task, const RoundBatch& batch, BatchRows* rows, Arena* arena,
-               ChainTask* staged);
+bool StageTask(const Task& task, const RoundBatch& batch, BatchRows* rows, Arena* arena,
+               Task* staged);
 
 }  // namespace specd

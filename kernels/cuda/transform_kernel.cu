@@ -14,8 +14,8 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
   const int32_t vocab_size = batch.source.vocab_size;
   const int64_t i = blockIdx.x;
   WarpTeam<CudaThread> team{CudaThread()};
-  const ChainWorkspace workspace =
-      ChainWorkspaceAt(workspaces + i * ChainWorkspaceBytes(vocab_size, 0), vocab_size, 0);
+  const TaskWorkspace workspace =
+      TaskWorkspaceAt(workspaces + i * TaskWorkspaceBytes(vocab_size, 0), vocab_size, 0);
   const RowTransform& transform = batch.rows[i];
   const OutcomeStatus status =
       TransformRow(team, RowAt(batch.source, transform.row), transform, workspace.target);

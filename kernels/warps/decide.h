@@ -14,7 +14,7 @@ template <bool kReplaced = false, Team T, typename CoinSource>
 SPECD_STEP void Decide(ChainRows<T, CoinSource>& rows, const FusedRound& round, int32_t task) {
   TaskProgress* const progress = &round.progress[task];
   TaskRun<T, CoinSource, true> run(rows, OutputOf(round.batch, task));
-  ChainOutcome outcome = run.Run();
+  TaskOutcome outcome = run.Run();
   if (!rows.team().leader()) return;
   if (!kReplaced && run.fallen() >= 0) {
     progress->fallen = run.fallen() + 1;

@@ -17,17 +17,16 @@ SPECD_BODY void JudgeAndDecide(const Thread& thread, const FusedRound& round, co
   const AheadRow* const partner = row.partner < 0 ? nullptr : &round.rows[row.partner];
   using Team = WarpTeam<LoneWarp<Thread>>;
   Team team{LoneWarp<Thread>(thread)};
-  const ChainTask& task = round.batch.tasks[row.task];
+  const Task& task = round.batch.tasks[row.task];
   TaskProgress* const progress = &round.progress[row.task];
-  const ChainWorkspace workspace = FusedWorkspaceAt(round, row.task);
+  const TaskWorkspace workspace = FusedWorkspaceAt(round, row.task);
   const KeyedCoins coins(task.seed, task.coins, task.num_coins);
   ChainRows<Team, KeyedCoins> rows(team, round.batch, task, workspace, coins);
-  if (!IsBehindEnd(thread, round, row) &&
-      JudgeRow(rows, row, partner, round.batch.target.vocab_size)) {
-    thread.NoteLargest(kPlacesMax - PlaceOfSlot(row.slot), &progress->end_seen);
+  if (!IsDead(thread, round, row) && JudgeRow(rows, row, partner, round.batch.target.vocab_size)) {
+    thread.NoteBits(NodesBehind(task.draft, row.place), &progress->dead);
   }
   if (!thread.IsLastToArrive(&progress->rows_done, progress->num_rows)) return;
-  thread.Note(0, &progress->end_seen);
+  thread.Note(NodeSet{0}, &progress->dead);
   if ((row.flags & kAheadJudged) != 0) Decide(rows, round, row.task);
 }
 
@@ -50,9 +49,9 @@ SPECD_HD void RunDeferredTasks(const Thread& thread, const FusedRound& round) {
     const auto task_index = static_cast<int32_t>(i);
     TaskProgress* const progress = &round.progress[task_index];
     if (progress->at_once != 0 && progress->deferred == 0) continue;
-    const ChainTask& task = round.batch.tasks[task_index];
+    const Task& task = round.batch.tasks[task_index];
     const KeyedCoins coins(task.seed, task.coins, task.num_coins);
-    const ChainOutcome outcome =
+    const TaskOutcome outcome =
         RunTask(team, round.batch, task, FusedWorkspaceAt(round, task_index), coins,
                 OutputOf(round.batch, task_index));
     team.Sync();  // everybody has seen that it was deferred

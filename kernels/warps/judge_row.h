@@ -40,7 +40,7 @@ SPECD_BODY bool JudgeRow(ChainRows<T, CoinSource>& rows, const AheadRow& row,
   }
   const bool decides = IsTargetSlot(row.slot) || partner != nullptr;
   if ((row.flags & kAheadJudged) == 0 || !decides || may_yield) return false;
-  const int32_t i = PlaceOfSlot(row.slot);
+  const int32_t i = row.place;
   facts.place = JudgePlace<true>(rows, i);
   rows.team().Publish(facts, rows.AheadOf(TargetSlot(i)).facts);  // the rest with the same bits
   const Verdict verdict = facts.place.verdict;

@@ -15,7 +15,7 @@ namespace specd {
 // that this takes another pass over a whole row. Two things are left to chance: a rejected token
 // that was sampled, and filters that leave much (NumLaunches). And one is so rare that the warp
 // does it: where masks leave nothing but EOS and stop ids, min_tokens yields after another pass.
-inline bool IsJudgedAhead(const RoundBatch& batch, const ChainTask& task) {
+inline bool IsJudgedAhead(const RoundBatch& batch, const Task& task) {
   if (task.kind != TaskKind::kVerify || !IsReadAhead(task, TargetSlot(0))) return false;
   for (const ElementRules& rules : {batch.target.rules, batch.draft.rules}) {
     // Whether probabilities sum to 1 takes a pass of its own.
@@ -25,33 +25,35 @@ inline bool IsJudgedAhead(const RoundBatch& batch, const ChainTask& task) {
 }
 
 // May such a warp do the rest too? The scores of tokens take passes over their rows.
-inline bool IsDecidedAtOnce(const RoundBatch& batch, const ChainTask& task) {
+inline bool IsDecidedAtOnce(const RoundBatch& batch, const Task& task) {
   return IsJudgedAhead(batch, task) && !task.scores.enabled;
 }
 
-// Does the draft row of this place decide, with the target row, whether the draft goes on?
-inline bool ArePartners(const RoundBatch& batch, const ChainTask& task, int32_t place) {
+// Does the draft row of this node decide, with the target row of its place, whether the draft goes
+// on? In a chain a node has its place to itself.
+inline bool ArePartners(const RoundBatch& batch, const Task& task, int32_t node) {
   return IsJudgedAhead(batch, task) && task.method == VerifyMethod::kToken &&
-         IsReadAhead(task, TargetSlot(place)) && IsReadAhead(task, DraftSlot(place));
+         task.draft.parents == nullptr && IsReadAhead(task, TargetSlot(node)) &&
+         IsReadAhead(task, DraftSlot(node));
 }
 
 // FusedRound::num_launches of one task.
-inline int32_t NumLaunches(const RoundBatch& batch, const ChainTask& task) {
+inline int32_t NumLaunches(const RoundBatch& batch, const Task& task) {
   const int32_t vocab_size = batch.target.vocab_size;
   if (!IsDecidedAtOnce(batch, task)) return 3;
   if (task.method == VerifyMethod::kGreedy) return 1;
   if (HasFilters(task.target_filters, vocab_size)) return 3;
-  const DraftKind* const kinds = task.chain.kinds;
+  const DraftKind* const kinds = task.draft.kinds;
   const bool may_fall = task.method == VerifyMethod::kToken && kinds != nullptr &&
-                        std::find(kinds, kinds + task.chain.num_drafts, DraftKind::kSampled) !=
-                            kinds + task.chain.num_drafts;
+                        std::find(kinds, kinds + task.draft.num_nodes, DraftKind::kSampled) !=
+                            kinds + task.draft.num_nodes;
   if (!may_fall) return 1;
   // Rows that a side channel speaks for have not been read.
-  const bool is_known = task.chain.draft_weights == nullptr;
+  const bool is_known = task.draft.draft_weights == nullptr;
   return is_known && !HasFilters(task.draft_filters, vocab_size) ? 2 : 3;
 }
 
-inline uint32_t AheadFlagsOf(const RoundBatch& batch, const ChainTask& task, int32_t slot) {
+inline uint32_t AheadFlagsOf(const RoundBatch& batch, const Task& task, int32_t slot) {
   const bool is_target = IsTargetSlot(slot);
   const bool greedy = task.kind == TaskKind::kVerify && task.method == VerifyMethod::kGreedy;
   const Filters& filters = is_target ? task.target_filters : task.draft_filters;
@@ -60,7 +62,7 @@ inline uint32_t AheadFlagsOf(const RoundBatch& batch, const ChainTask& task, int
   bool is_open = false;  // overrides may come
   if (is_target || task.draft_edits) {
     row.sequence = task.edits;
-    if (task.places != nullptr) row.place = task.places[PlaceOfSlot(slot)];
+    if (task.places != nullptr) row.place = task.places[PlaceOfSlot(task.draft, slot)];
     is_open = NeedsResolve(task) && Counts(task.edits.penalties);
   }
   const bool plain =
@@ -85,7 +87,7 @@ void ListRowsAhead(const RoundBatch& batch, int32_t max_draft, const RowOf& row_
     for (int32_t slot = 0; slot < NumSlots(max_draft); ++slot) {
       const bool is_counted =
           IsReadAhead(batch.tasks[i], slot) &&
-          (IsTargetSlot(slot) || !ArePartners(batch, batch.tasks[i], PlaceOfSlot(slot)));
+          (IsTargetSlot(slot) || !ArePartners(batch, batch.tasks[i], IndexOfSlot(slot)));
       progress[i].num_rows += is_counted ? 1 : 0;
     }
   }
@@ -95,7 +97,7 @@ void ListRowsAhead(const RoundBatch& batch, int32_t max_draft, const RowOf& row_
     int32_t target = IsTargetSlot(slot) ? 0 : first_of_slot;
     first_of_slot = round->num_rows;
     for (int32_t i = 0; i < batch.num_tasks; ++i) {
-      const ChainTask& task = batch.tasks[i];
+      const Task& task = batch.tasks[i];
       if (!IsReadAhead(task, slot)) continue;
       const ElementRules& rules = IsTargetSlot(slot) ? batch.target.rules : batch.draft.rules;
       const float scale = IsTargetSlot(slot) ? task.target_scale : task.draft_scale;
@@ -103,10 +105,11 @@ void ListRowsAhead(const RoundBatch& batch, int32_t max_draft, const RowOf& row_
       rows[round->num_rows++] = {
           .task = i,
           .slot = slot,
+          .place = PlaceOfSlot(task.draft, slot),
           .flags = AheadFlagsOf(batch, task, slot),
           .row = row_of(i, slot),
           .scale = rules.kind == RowKind::kFinalProbabilities ? 1.0f : scale};
-      if (IsTargetSlot(slot) || !ArePartners(batch, task, PlaceOfSlot(slot))) continue;
+      if (IsTargetSlot(slot) || !ArePartners(batch, task, IndexOfSlot(slot))) continue;
       while (rows[target].task != i) ++target;
       rows[target].partner = round->num_rows - 1;
       rows[round->num_rows - 1].partner = target;
@@ -118,8 +121,8 @@ void ListRowsAhead(const RoundBatch& batch, int32_t max_draft, const RowOf& row_
 inline void ListRowsAhead(const RoundBatch& batch, int32_t max_draft, AheadRow* rows,
                           int32_t* row_arrivals, TaskProgress* progress, FusedRound* round) {
   const auto row_of = [&](int32_t task, int32_t slot) {
-    const DraftChain& chain = batch.tasks[task].chain;
-    return (IsTargetSlot(slot) ? chain.target_rows : chain.draft_rows)[PlaceOfSlot(slot)];
+    const Draft& draft = batch.tasks[task].draft;
+    return (IsTargetSlot(slot) ? draft.target_rows : draft.draft_rows)[IndexOfSlot(slot)];
   };
   ListRowsAhead(batch, max_draft, row_of, rows, row_arrivals, progress, round);
 }

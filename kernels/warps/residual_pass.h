@@ -48,7 +48,7 @@ SPECD_BODY int32_t ReadPlainResiduals(Thread thread, const FusedRound& round, in
     const int32_t task = parts.RowOf(part);
     const int32_t fallen = thread.Peek(&round.progress[task].fallen);
     if (fallen == 0) continue;
-    const ChainWorkspace workspace = FusedWorkspaceAt(round, task);
+    const TaskWorkspace workspace = FusedWorkspaceAt(round, task);
     const FallenPlace place = *FallenPlaceAt(workspace, fallen - 1);
     if (!place.plain) return part;
     const CutRow p = {RowAt(round.batch.target, place.target_row),
@@ -89,9 +89,9 @@ template <typename Thread>
 SPECD_HD void FinishResidual(const Thread& thread, const FusedRound& round, int32_t part) {
   const Parts parts = PartsOfResiduals(thread, round);
   const int32_t index = parts.RowOf(part);
-  const ChainTask& task = round.batch.tasks[index];
+  const Task& task = round.batch.tasks[index];
   const int32_t i = thread.Peek(&round.progress[index].fallen) - 1;
-  const ChainWorkspace workspace = FusedWorkspaceAt(round, index);
+  const TaskWorkspace workspace = FusedWorkspaceAt(round, index);
   const KeyedCoins coins(task.seed, task.coins, task.num_coins);
   using Team = WarpTeam<LoneWarp<Thread>>;
   Team team{LoneWarp<Thread>(thread)};

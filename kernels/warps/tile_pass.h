@@ -3,16 +3,17 @@
 // the compiler to that.
 //
 // Work goes by place: first the rows of place 0 of all tasks, then those of place 1. A row behind a
-// place where the draft is known to end is not read; its parts are only counted. That changes no
-// answer, because the decision never comes to it. Nobody waits for anybody else, so any number of
-// blocks, in any order, gives the same answers. Thread is that of warp_team.h, and
+// dead node is not read; its parts are only counted. That changes no answer, because the decision
+// never comes to it. No warp waits for another, so any number of blocks, in any order, gives the
+// same answers. Thread is that of warp_team.h, and
 //
 //   block(), num_blocks()       the block's place in the launch
 //   SyncWarp()                  waits for the warp; what it wrote before is seen after, in the warp
 //   IsLastToArrive(count, n)    counts the warp's arrival; true for the n-th, in the whole warp,
 //                               which then sees what the others wrote before they arrived
 //   Peek(word)                  a word that others may write meanwhile: one value for the warp
-//   Note(value, word), NoteLargest(value, word)   writes it, or raises it to the value
+//   Note(value, word)           writes it
+//   NoteBits(bits, word)        sets the bits in it
 //   Shared(value)             lane 0's value, in memory of the warp; the next value of the type,
 //                             wherever it is shared, takes its place
 #pragma once
@@ -24,20 +25,20 @@
 namespace specd {
 
 SPECD_INLINE int64_t FusedWorkspaceBytes(int32_t vocab_size, int32_t max_draft) {
-  return (ChainWorkspaceBytes(vocab_size, max_draft) + AheadBytes(vocab_size, max_draft) + 15) /
+  return (TaskWorkspaceBytes(vocab_size, max_draft) + AheadBytes(vocab_size, max_draft) + 15) /
          16 * 16;
 }
 
-SPECD_INLINE ChainWorkspace FusedWorkspaceAt(const FusedRound& round, int32_t task) {
+SPECD_INLINE TaskWorkspace FusedWorkspaceAt(const FusedRound& round, int32_t task) {
   const int32_t vocab_size = round.batch.target.vocab_size;
   char* memory = round.workspaces + task * FusedWorkspaceBytes(vocab_size, round.max_draft);
-  ChainWorkspace workspace = ChainWorkspaceAt(memory, vocab_size, round.max_draft);
-  workspace.ahead = memory + ChainWorkspaceBytes(vocab_size, round.max_draft);
+  TaskWorkspace workspace = TaskWorkspaceAt(memory, vocab_size, round.max_draft);
+  workspace.ahead = memory + TaskWorkspaceBytes(vocab_size, round.max_draft);
   return workspace;
 }
 
 SPECD_INLINE RowStats StatsOf(const FusedRound& round, const AheadRow& row) {
-  const ChainWorkspace workspace = FusedWorkspaceAt(round, row.task);
+  const TaskWorkspace workspace = FusedWorkspaceAt(round, row.task);
   return AheadAt(workspace.ahead, row.slot, round.batch.target.vocab_size).stats;
 }
 
@@ -92,12 +93,12 @@ SPECD_INLINE Parts PartsOf(const Thread& thread, const FusedRound& round) {
   return {round.batch.target.vocab_size, round.num_rows, thread.num_warps() * thread.num_blocks()};
 }
 
-// Is a row behind the end of its draft? Whoever is last with a row sees at least what those saw who
-// left out a part of it.
+// Does a row decide behind a node that is known to be dead? The warp that is last with a row sees at
+// least the nodes that were seen by the warps which left out a part of it.
 template <typename Thread>
-SPECD_INLINE bool IsBehindEnd(const Thread& thread, const FusedRound& round, const AheadRow& row) {
-  const int32_t end_seen = thread.Peek(&round.progress[row.task].end_seen);
-  return PlaceOfSlot(row.slot) > kPlacesMax - end_seen;
+SPECD_INLINE bool IsDead(const Thread& thread, const FusedRound& round, const AheadRow& row) {
+  if (row.place == 0) return false;
+  return Holds(thread.Peek(&round.progress[row.task].dead), NodeBefore(row.place));
 }
 
 // Arrives with a part of the row, which is done then, and its partner too.
@@ -132,12 +133,12 @@ SPECD_INLINE PartOfRow PartToRead(const Thread& thread, const FusedRound& round,
   }
   using Team = WarpTeam<LoneWarp<Thread>>;
   Team team{LoneWarp<Thread>(thread)};
-  const ChainTask& task = round.batch.tasks[row.task];
-  const ChainWorkspace workspace = FusedWorkspaceAt(round, row.task);
+  const Task& task = round.batch.tasks[row.task];
+  const TaskWorkspace workspace = FusedWorkspaceAt(round, row.task);
   const KeyedCoins coins(task.seed, task.coins, task.num_coins);
   const ChainRows<Team, KeyedCoins> rows(team, round.batch, task, workspace, coins);
-  const int32_t place = PlaceOfSlot(row.slot);
-  part.row = IsTargetSlot(row.slot) ? rows.TargetRow(place) : rows.DraftRow(place);
+  const int32_t index = IndexOfSlot(row.slot);
+  part.row = IsTargetSlot(row.slot) ? rows.TargetRow(index) : rows.DraftRow(index);
   return part;
 }
 
@@ -151,7 +152,7 @@ SPECD_BODY int32_t ReadParts(Thread thread, const FusedRound& round, int32_t par
   for (; part < parts.num_parts; part += parts.num_warps) {
     const int32_t index = parts.RowOf(part);
     const AheadRow row = round.rows[index];
-    if (!IsBehindEnd(thread, round, row)) {
+    if (!IsDead(thread, round, row)) {
       const PartOfRow& read = thread.Shared(PartToRead(thread, round, row, parts.EndOf(part)));
       for (int32_t t = parts.BeginOf(part); t < read.end; ++t) {
         typename WarpTeam<LoneWarp<Thread>>::Tile tile;

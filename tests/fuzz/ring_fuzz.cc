@@ -10,7 +10,8 @@
 #include <span>
 #include <vector>
 
-#include "ipc/segment/round_channel.h"
+#include "ipc/segment/daemon_channel.h"
+#include "ipc/segment/engine_channel.h"
 #include "kernels/core/check.h"
 
 namespace specd {
@@ -38,13 +39,13 @@ class Input {
   size_t size_bytes_;
 };
 
-void CheckPlace(const DraftRecordView& record, int32_t i) {
-  const DraftChain& chain = record.chain;
-  SPECD_CHECK((chain.target_rows == nullptr) != (chain.target_argmax == nullptr));
-  if (chain.target_rows != nullptr) SPECD_CHECK(chain.target_rows[i] < kRows.target_rows);
-  if (chain.target_argmax != nullptr) {
-    SPECD_CHECK(chain.target_argmax[i] >= 0 &&
-                static_cast<uint32_t>(chain.target_argmax[i]) < kLimits.vocab_size);
+void CheckPlace(const SequenceInput& record, int32_t i) {
+  const Draft& draft = record.draft;
+  SPECD_CHECK((draft.target_rows == nullptr) != (draft.target_argmax == nullptr));
+  if (draft.target_rows != nullptr) SPECD_CHECK(draft.target_rows[i] < kRows.target_rows);
+  if (draft.target_argmax != nullptr) {
+    SPECD_CHECK(draft.target_argmax[i] >= 0 &&
+                static_cast<uint32_t>(draft.target_argmax[i]) < kLimits.vocab_size);
   }
   if (record.mask_rows != nullptr) {
     SPECD_CHECK(record.mask_rows[i] >= -1 &&
@@ -55,12 +56,12 @@ void CheckPlace(const DraftRecordView& record, int32_t i) {
 // Reads every list to the end of its room, so that a sanitizer sees where it lies.
 void CheckCalls(const SubmissionCopy& copy) {
   int64_t sum = 0;
-  SPECD_CHECK(copy.children_calls().size() <= kLimits.max_batch);
-  for (const ChildrenCall& call : copy.children_calls()) {
+  SPECD_CHECK(copy.draft_calls().size() <= kLimits.max_batch);
+  for (const DraftInput& call : copy.draft_calls()) {
     for (uint32_t i = 0; i < kLimits.max_draft; ++i) sum += call.prefix[i];
   }
   SPECD_CHECK(copy.score_calls().size() <= kLimits.max_batch);
-  for (const ScoreCall& call : copy.score_calls()) {
+  for (const ScoreInput& call : copy.score_calls()) {
     for (uint32_t i = 0; i <= kLimits.max_draft; ++i) sum += call.rows[i] + call.ids[i];
     for (uint32_t i = 0; i < kCallChosenMax; ++i) sum += call.chosen[i];
   }
@@ -76,23 +77,23 @@ void CheckCopy(const SubmissionCopy& copy) {
   CheckCalls(copy);
   SPECD_CHECK(copy.records().size() <= kLimits.max_batch);
   SPECD_CHECK(!copy.malformed() || copy.records().empty());
-  for (const DraftRecordView& record : copy.records()) {
-    const DraftChain& chain = record.chain;
-    if (record.fault != RecordFault::kNone || record.discard) {
-      SPECD_CHECK(chain.num_drafts == 0 && chain.target_rows == nullptr);
-      SPECD_CHECK(record.mask_rows == nullptr && chain.target_argmax == nullptr);
+  for (const SequenceInput& record : copy.records()) {
+    const Draft& draft = record.draft;
+    if (record.refusal != Refusal::kNone || record.discard) {
+      SPECD_CHECK(draft.num_nodes == 0 && draft.target_rows == nullptr);
+      SPECD_CHECK(record.mask_rows == nullptr && draft.target_argmax == nullptr);
       continue;
     }
     SPECD_CHECK(SequenceSlot(record.sequence) < kLimits.max_sequences);
-    SPECD_CHECK(chain.num_drafts >= 0 &&
-                static_cast<uint32_t>(chain.num_drafts) <= kLimits.max_draft);
-    for (int32_t i = 0; i <= chain.num_drafts; ++i) {
+    SPECD_CHECK(draft.num_nodes >= 0 &&
+                static_cast<uint32_t>(draft.num_nodes) <= kLimits.max_draft);
+    for (int32_t i = 0; i <= draft.num_nodes; ++i) {
       CheckPlace(record, i);
     }
-    SPECD_CHECK((chain.draft_weights == nullptr) == (chain.draft_masses == nullptr));
-    for (int32_t i = 0; i < chain.num_drafts; ++i) {
-      SPECD_CHECK(chain.kinds[i] == DraftKind::kOneHot || (chain.kinds[i] == DraftKind::kSampled &&
-                                                           chain.draft_rows[i] < kRows.draft_rows));
+    SPECD_CHECK((draft.draft_weights == nullptr) == (draft.draft_masses == nullptr));
+    for (int32_t i = 0; i < draft.num_nodes; ++i) {
+      SPECD_CHECK(draft.kinds[i] == DraftKind::kOneHot || (draft.kinds[i] == DraftKind::kSampled &&
+                                                           draft.draft_rows[i] < kRows.draft_rows));
     }
   }
 }
@@ -101,7 +102,7 @@ void CheckCompletion(const CompletionView& completion) {
   SPECD_CHECK(completion.results.size() <= kLimits.max_batch);
   SPECD_CHECK(completion.children.size() <= kLimits.max_batch);
   int64_t sum = static_cast<int64_t>(completion.refusal.message().size());
-  for (const ChildrenAnswer& answer : completion.children) {
+  for (const DraftResult& answer : completion.children) {
     SPECD_CHECK(answer.children.size() <= kCallChildrenMax);
     for (const DraftSample& child : answer.children) sum += child.id;
   }
@@ -134,22 +135,26 @@ class Session {
     const double masses[] = {1, 2};
     const TokenId argmax[] = {7, 8, 9};
     const int32_t mask_rows[] = {-1, 0, 4};
-    EngineDraft drafts[3];
+    SequenceInput drafts[3];
     const auto head = input->Take<uint8_t>();
     const size_t batch = head % 4;
     for (size_t i = 0; i < batch; ++i) {
       const auto shape = input->Take<uint8_t>();
       drafts[i].sequence = uint64_t{1} << 32 | i;
-      drafts[i].chain = {shape % 3, tokens, kinds, target_rows, draft_rows};
+      drafts[i].draft = {.num_nodes = shape % 3,
+                         .tokens = tokens,
+                         .kinds = kinds,
+                         .target_rows = target_rows,
+                         .draft_rows = draft_rows};
       const int flags = shape / 3;
       if ((flags & 1) != 0) drafts[i].mask_rows = mask_rows;
       if ((flags & 2) != 0) {
-        drafts[i].chain.draft_weights = weights;
-        drafts[i].chain.draft_masses = masses;
+        drafts[i].draft.draft_weights = weights;
+        drafts[i].draft.draft_masses = masses;
       }
       if ((flags & 4) != 0) {
-        drafts[i].chain.target_rows = nullptr;
-        drafts[i].chain.target_argmax = argmax;
+        drafts[i].draft.target_rows = nullptr;
+        drafts[i].draft.target_argmax = argmax;
       }
       drafts[i].discard = (flags & 8) != 0;
     }
@@ -173,8 +178,18 @@ class Session {
     const TokenId ids[] = {1, 2, 3};
     const uint32_t rows[] = {0, 1, 2};
     const auto count = input->Take<uint32_t>();
-    const ChildrenCall child{uint64_t{1} << 32, 1, -1, ids, count % 4, 0, 1, 1};
-    const ScoreCall score{rows, ids, count % 4, 0, 1, ids, count % 3};
+    const DraftInput child = {.sequence = uint64_t{1} << 32,
+                              .row = 1,
+                              .mask_row = -1,
+                              .prefix = ids,
+                              .num_prefix = static_cast<int32_t>(count % 4)};
+    const ScoreInput score = {.rows = rows,
+                              .ids = ids,
+                              .num_ids = static_cast<int32_t>(count % 4),
+                              .request = {.enabled = true,
+                                          .num_top = 1,
+                                          .chosen = ids,
+                                          .num_chosen = static_cast<int32_t>(count % 3)}};
     const CoinRecord coin{count, 0, 1, 2, 5};
     switch (count % 3) {
       case 0:
@@ -193,9 +208,8 @@ class Session {
   bool AnswerCall() {
     const DraftSample sample{3, 1, 0.5f, 1.0};
     if (copy_.kind() == SubmissionKind::kSampleDraft) {
-      const std::vector<ChildrenAnswer> answers(copy_.children_calls().size(),
-                                                {1, 0, {&sample, 1}});
-      daemon_.Complete(copy_, std::span<const ChildrenAnswer>(answers), 3);
+      const std::vector<DraftResult> answers(copy_.draft_calls().size(), {1, 0, {&sample, 1}});
+      daemon_.Complete(copy_, std::span<const DraftResult>(answers), 3);
       return true;
     }
     if (copy_.kind() != SubmissionKind::kSetCoins) return false;

@@ -10,7 +10,8 @@
 #include "ipc/control/control.h"
 #include "ipc/events/token_event.h"
 #include "ipc/include/specd/specd.h"
-#include "ipc/segment/round_channel.h"
+#include "ipc/segment/daemon_channel.h"
+#include "ipc/segment/engine_channel.h"
 #include "tests/ipc/segment/ipc_test_support.h"
 
 namespace specd {
@@ -83,9 +84,9 @@ TEST_SUITE("unit") {
     EngineChannel engine(&segment);
     test::DraftBuffers draft{{300}, {}, {2, 3}, {}};
     draft.mask_rows = {9, -1};
-    EngineDraft view = draft.View(uint64_t{1} << 32 | 5);
-    view.chain.kinds = nullptr;
-    view.chain.draft_rows = nullptr;
+    SequenceInput view = draft.View(uint64_t{1} << 32 | 5);
+    view.draft.kinds = nullptr;
+    view.draft.draft_rows = nullptr;
     REQUIRE(engine.Submit(1, {&view, 1}, 1) == PushResult::kOk);
     const std::map<std::string, std::string> examples = ReadExamples();
     const std::string& example = examples.at("draft-record");
@@ -100,7 +101,12 @@ TEST_SUITE("unit") {
     REQUIRE(engine.Poll(&completion));
 
     const TokenId prefix[] = {300};
-    const ChildrenCall call{uint64_t{1} << 32 | 5, 4, -1, prefix, 1, 0, 1, 2};
+    const DraftInput call = {.sequence = uint64_t{1} << 32 | 5,
+                             .row = 4,
+                             .prefix = prefix,
+                             .num_prefix = 1,
+                             .num_children = 1,
+                             .first_node = 2};
     REQUIRE(engine.Call({&call, 1}, 1) == PushResult::kOk);
     CHECK(segment.layout().call_record_bytes == 320);
     const std::string& children = examples.at("children-record");

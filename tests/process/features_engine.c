@@ -155,13 +155,15 @@ static int run_round(specd_engine* engine, struct stream* streams, int num_strea
   specd_draft drafts[NUM_STREAMS + 1];
   int indices[NUM_STREAMS];
   uint32_t count = 0;
-  specd_completion completion;
+  specd_completion completion = {.struct_size = sizeof completion,
+                                 .result_size = sizeof(specd_result)};
   memset(drafts, 0, sizeof drafts);
   for (int i = 0; i < num_streams; ++i) {
     if (streams[i].finished) continue;
     prepare(&streams[i], i, target, draft, masks);
+    drafts[count].struct_size = sizeof drafts[count];
     drafts[count].sequence = streams[i].sequence;
-    drafts[count].num_drafts = NUM_DRAFTS;
+    drafts[count].num_nodes = NUM_DRAFTS;
     drafts[count].tokens = streams[i].tokens;
     drafts[count].kinds = kinds;
     drafts[count].target_rows = streams[i].rows;
@@ -180,9 +182,9 @@ static int run_round(specd_engine* engine, struct stream* streams, int num_strea
 
 /* A round as a batch of fixed size brings it for a request that is still in its prefill. */
 static void pad(specd_engine* engine, specd_sequence sequence) {
-  specd_draft padding;
-  specd_completion completion;
-  memset(&padding, 0, sizeof padding);
+  specd_draft padding = {.struct_size = sizeof padding};
+  specd_completion completion = {.struct_size = sizeof completion,
+                                 .result_size = sizeof(specd_result)};
   padding.sequence = sequence;
   padding.flags = SPECD_DISCARD;
   check(specd_submit(engine, 3, &padding, 1) == SPECD_OK, "submit of padding");
@@ -194,7 +196,9 @@ int main(int argc, char** argv) {
   specd_engine* engine;
   specd_options options;
   specd_engine_stats stats;
-  specd_sequence_info infos[2], fork;
+  specd_sequence_info infos[2] = {{.struct_size = sizeof infos[0]},
+                                  {.struct_size = sizeof infos[0]}};
+  specd_sequence_info fork = {.struct_size = sizeof fork};
   struct stream streams[NUM_STREAMS];
   const uint64_t fork_seed = 77;
   check(argc >= 2, "usage: features_engine URI [THREADS]");

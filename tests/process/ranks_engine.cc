@@ -17,6 +17,7 @@
 
 #include "ipc/include/specd/specd.h"
 #include "tests/process/engine_steps.h"
+#include "tests/support/c_drafts.h"
 #include "tests/support/fake_cuda.h"
 
 namespace specd {
@@ -49,7 +50,7 @@ class RankZero {
     specd_params_init(&params);
     params.temperature = 0;
     params.max_tokens = 1'000'000;
-    specd_sequence_info info;
+    specd_sequence_info info = Sized<specd_sequence_info>();
     Check(specd_open_sequence(engine_, "ranks", &params, &info) == SPECD_OK, "sequence");
     sequence_ = info.sequence;
     Check(FakeCuda(0).CreateStream(&stream_), "stream");
@@ -65,14 +66,14 @@ class RankZero {
     std::memset(row_, 0, sizeof(float) * kVocab);
     row_[id] = 1;
     const uint32_t row = 0;
-    specd_draft draft = {};
+    specd_draft draft = Sized<specd_draft>();
     draft.sequence = sequence_;
     draft.target_rows = &row;
     Check(
         (id % 2 == 0 ? specd_submit(engine_, id, &draft, 1)
                      : specd_submit_on_stream(engine_, id, &draft, 1, stream_.handle)) == SPECD_OK,
         "submit");
-    specd_completion done;
+    specd_completion done = SizedCompletion();
     Check(specd_poll(engine_, &done, kPatienceMs) == SPECD_OK, "poll");
     Check(done.num_results == 1 && done.results[0].num_kept == 1, "one token");
     return done.results[0].tokens[0];

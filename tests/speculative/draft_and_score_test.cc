@@ -44,10 +44,10 @@ TEST_SUITE("unit") {
     f.Round(s);
 
     f.backend->inspect = [&](const RoundBatch& batch) {
-      const ChainTask& task = batch.tasks[0];
+      const Task& task = batch.tasks[0];
       CHECK(task.kind == TaskKind::kSampleDraft);
       CHECK(batch.target.data == f.draft_elements);
-      CHECK(task.chain.target_rows[0] == 4);
+      CHECK(task.draft.target_rows[0] == 4);
       CHECK(task.target_scale == static_cast<float>(2.8853900817779268));  // log2(e) / 0.5
       CHECK(task.target_filters.top_k == 2);
       CHECK(task.seed == 9);
@@ -165,11 +165,9 @@ TEST_SUITE("unit") {
       CHECK(result.status == RoundStatus::kInvalid);
       return result.reason;
     };
-    CHECK(reason([](DraftInput& i) { i.num_children = 65; }).find("num_children") == 0);
-    CHECK(reason([](DraftInput& i) { i.num_children = 0; }).find("num_children") == 0);
-    CHECK(reason([](DraftInput& i) { i.num_prefix = 4; }).find("num_prefix") == 0);
+    const uint32_t words[] = {255};
+    f.verifier->BindMask({words, 1, 1});
     CHECK(reason([](DraftInput& i) { i.mask_row = 0; }).find("mask_row") == 0);
-    CHECK(reason([](DraftInput& i) { i.malformed = true; }).find("a count") == 0);
     input.sequence = 99;
     CHECK(Draw(f, input).status == RoundStatus::kUnknownSequence);
     f.verifier->Finish(s, FinishReason::kAbort, 0);
@@ -192,8 +190,8 @@ TEST_SUITE("unit") {
     f.backend->script = {scripted};
     f.backend->inspect = [&](const RoundBatch& batch) {
       CHECK(batch.tasks[0].kind == TaskKind::kScore);
-      CHECK(batch.tasks[0].chain.num_drafts == 4);
-      CHECK(batch.tasks[0].chain.tokens == ids);
+      CHECK(batch.tasks[0].draft.num_nodes == 4);
+      CHECK(batch.tasks[0].draft.tokens == ids);
       CHECK(batch.tasks[0].target_scale == static_cast<float>(1.4426950408889634));
       CHECK(batch.tasks[0].places == nullptr);
     };

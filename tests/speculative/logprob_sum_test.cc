@@ -96,7 +96,7 @@ TEST_SUITE("unit") {
     f.backend->script = {Scored(1, {1, 2}, {-0.25f, -0.5f}),
                          Scored(3, {1, 2, 3, 4}, {-1.0f, -2.0f, -4.0f, -8.0f})};
     CHECK(f.Round(s).cumulative_logprob == -0.75);
-    const RoundResult last = f.Round(s);  // max_tokens cuts after three of four
+    const SequenceResult last = f.Round(s);  // max_tokens cuts after three of four
     CHECK(last.num_kept == 3);
     CHECK(last.cumulative_logprob == -7.75);
     CHECK(f.Round(s).cumulative_logprob == -7.75);  // FINISHED
@@ -109,13 +109,13 @@ TEST_SUITE("unit") {
     broken.outcome.status = OutcomeStatus::kBadTargetRow;
     f.backend->script = {Scored(0, {3}, {-0.25f}), broken};
     f.Round(s);
-    RoundInput input = f.Input(s);
+    SequenceInput input = f.Input(s);
     input.discard = true;
     CHECK(f.Round(input).cumulative_logprob == -0.25);
     input.discard = false;
-    input.malformed = true;
+    input.refusal = Refusal::kCount;
     CHECK(f.Round(input).cumulative_logprob == -0.25);
-    const RoundResult result = f.Round(s);
+    const SequenceResult result = f.Round(s);
     CHECK(result.finish_reason == FinishReason::kError);
     CHECK(result.cumulative_logprob == -0.75);
     CHECK(std::isnan(f.Round(12345).cumulative_logprob));  // nobody's handle

@@ -111,13 +111,13 @@ struct Rounds {
         kinds[i * kDraft + static_cast<size_t>(j)] =
             random() % 2 == 0 ? DraftKind::kOneHot : DraftKind::kSampled;
       }
-      inputs[i] = RoundInput{};
+      inputs[i] = SequenceInput{};
       inputs[i].sequence = sequences[i];
-      inputs[i].chain.num_drafts = kDraft;
-      inputs[i].chain.tokens = drafts;
-      inputs[i].chain.kinds = &kinds[i * kDraft];
-      inputs[i].chain.target_rows = &rows[i * (kDraft + 1)];
-      inputs[i].chain.draft_rows = &rows[i * (kDraft + 1)];
+      inputs[i].draft.num_nodes = kDraft;
+      inputs[i].draft.tokens = drafts;
+      inputs[i].draft.kinds = &kinds[i * kDraft];
+      inputs[i].draft.target_rows = &rows[i * (kDraft + 1)];
+      inputs[i].draft.draft_rows = &rows[i * (kDraft + 1)];
       inputs[i].mask_rows = mask_rows;
       draft_inputs[i] = DraftInput{};
       draft_inputs[i].sequence = sequences[i];
@@ -147,8 +147,8 @@ struct Rounds {
   uint32_t rows[kRows];
   TokenId tokens[kRows];
   DraftKind kinds[kBatch * kDraft];
-  RoundInput inputs[kBatch];
-  RoundResult results[kBatch];
+  SequenceInput inputs[kBatch];
+  SequenceResult results[kBatch];
   DraftInput draft_inputs[kBatch];
   DraftResult draft_results[kBatch];
   uint64_t kept = 0;
@@ -173,7 +173,7 @@ TEST_SUITE("unit") {
     CHECK(rounds.verifier->counters().invalid_records == 0);
     CHECK(rounds.verifier->counters().bad_target_rows == 0);
     CHECK(rounds.verifier->counters().bad_tokens == 0);
-    for (const RoundResult& result : rounds.results) {
+    for (const SequenceResult& result : rounds.results) {
       CHECK(result.finish_reason == FinishReason::kNone);
       CHECK(result.cumulative_logprob < 0);
     }

@@ -76,11 +76,12 @@ TEST_SUITE("unit") {
     const uint32_t words[] = {255};
     f.verifier->BindMask({words, 1, 1});
     const int32_t mask_rows[] = {0, 0, 0, 0};
-    RoundInput input = f.Input(s);
+    SequenceInput input = f.Input(s);
     input.mask_rows = mask_rows;
-    const RoundResult result = f.Round(input);
+    const SequenceResult result = f.Round(input);
     CHECK(result.status == RoundStatus::kInvalid);
-    CHECK(result.fault.reason.find("final probabilities") != std::string_view::npos);
+    CHECK(result.refusal == Refusal::kFinalMask);
+    CHECK(RefusalText(result.refusal).find("final probabilities") != std::string_view::npos);
   }
 
   TEST_CASE("a tensor that contradicts itself is not bound") {

@@ -198,14 +198,19 @@ void CheckPlace(const Naive& naive, const RowRules& rules, const PlaceEdits& pla
   }
 }
 
+Draft ChainOf(const Ids& ids) {
+  return {.num_nodes = static_cast<int32_t>(ids.size()), .tokens = ids.data()};
+}
+
 // Every place of one draft, built as a chain and one at a time.
 void CheckDraft(const Naive& kept, RowRules* rules, const Ids& drafts) {
   const SequenceEdits sequence = rules->sequence_edits();
   REQUIRE(IsSorted(sequence.edits, sequence.num_edits));
   const auto num_kept = static_cast<int64_t>(kept.outputs.size());
   std::vector<PlaceEdits> places(drafts.size() + 1);
+  const Draft chain = ChainOf(drafts);
   rules->BeginRound();
-  if (rules->NeedsPlaces(num_kept)) rules->Build(drafts, 0, num_kept, places.data());
+  if (rules->NeedsPlaces(num_kept)) rules->Build(chain, 0, num_kept, places.data());
   Naive naive = kept;
   for (size_t i = 0; i <= drafts.size(); ++i) {
     CAPTURE(i);
@@ -219,7 +224,7 @@ void CheckDraft(const Naive& kept, RowRules* rules, const Ids& drafts) {
   if (!rules->NeedsPlaces(num_kept)) return;
   rules->BeginRound();
   PlaceEdits last;
-  rules->Build(drafts, drafts.size(), num_kept, &last);
+  rules->Build(chain, chain.num_nodes, num_kept, &last);
   CheckPlace(naive, *rules, last);
 }
 
@@ -260,6 +265,52 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE("a place of a tree has the edits that the chain of its path has") {
+    // Bug this would catch: a node that sees the tokens of its siblings.
+    SequenceParams params;
+    params.frequency_penalty = 1;
+    params.bad_words = {{1, 2}, {0, 1, 3}};
+    params.no_repeat_ngram_size = 2;
+    params.min_tokens = 3;
+    params.max_tokens = 50;
+    const Ids prompt = {0, 1};
+    auto rules = RowRules::Create(params, {}, {prompt, {}}, kLimits);
+    REQUIRE(rules.ok());
+    RowRules of_chains = *rules;
+    std::mt19937 random(5);
+    for (int repeat = 0; repeat < 100; ++repeat) {
+      const int32_t num_nodes = kLimits.max_draft;
+      Ids tokens;
+      std::vector<int32_t> parents;
+      for (int32_t node = 0; node < num_nodes; ++node) {
+        tokens.push_back(static_cast<TokenId>(random() % 4));
+        parents.push_back(static_cast<int32_t>(random() % static_cast<unsigned>(node + 1)) - 1);
+      }
+      const Draft tree = {
+          .num_nodes = num_nodes, .tokens = tokens.data(), .parents = parents.data()};
+      std::vector<PlaceEdits> places(static_cast<size_t>(num_nodes) + 1);
+      rules->BeginRound();
+      rules->Build(tree, 0, 1, places.data());
+      for (int32_t place = 0; place <= num_nodes; ++place) {
+        Ids path;
+        for (int32_t node = place - 1; node >= 0; node = parents[static_cast<size_t>(node)]) {
+          path.insert(path.begin(), tokens[static_cast<size_t>(node)]);
+        }
+        PlaceEdits wanted;
+        of_chains.BeginRound();
+        of_chains.Build(ChainOf(path), static_cast<int32_t>(path.size()), 1, &wanted);
+        const PlaceEdits& found = places[static_cast<size_t>(place)];
+        CHECK(found.below_min_tokens == wanted.below_min_tokens);
+        REQUIRE(found.num_overrides == wanted.num_overrides);
+        for (int32_t j = 0; j < found.num_overrides; ++j) {
+          CHECK(found.overrides[j].id == wanted.overrides[j].id);
+          CHECK(found.overrides[j].count == wanted.overrides[j].count);
+          CHECK(found.overrides[j].flags == wanted.overrides[j].flags);
+        }
+      }
+    }
+  }
+
   TEST_CASE("a fork knows where its prompt ends") {
     SequenceParams params;
     params.bad_words = {{3, 4}};
@@ -267,7 +318,8 @@ TEST_SUITE("unit") {
     const auto rules = RowRules::Create(params, {}, {prompt, {}}, kLimits);
     RowRules fork = *rules;
     PlaceEdits places[2];
-    fork.Build(Ids{3}, 0, 0, places);
+    const Ids draft = {3};
+    fork.Build(ChainOf(draft), 0, 0, places);
     CHECK(places[0].num_overrides == 0);  // what the prompt begins is no bad word
     CHECK(places[1].num_overrides == 1);
   }
@@ -355,7 +407,8 @@ TEST_SUITE("unit") {
     rules->Commit(kept);
     PlaceEdits places[4];
     rules->BeginRound();
-    rules->Build(Ids{3, 19, 3}, 0, 200, places);
+    const Ids draft = {3, 19, 3};
+    rules->Build(ChainOf(draft), 0, 200, places);
     CHECK(places[0].num_overrides == 19);
     REQUIRE(places[3].num_overrides == 20);
     for (TokenId id = 0; id < 20; ++id) {

@@ -72,12 +72,12 @@ Text Generate(const SequenceParams& params, const Ids& prompt, const Text* guess
       FillRow(tokens, &logits[i * kVocab]);
       if (i < drafts.size()) tokens.push_back(drafts[i]);
     }
-    RoundInput input;
+    SequenceInput input;
     input.sequence = info->handle;
-    input.chain.num_drafts = static_cast<int32_t>(drafts.size());
-    input.chain.tokens = drafts.data();
-    input.chain.target_rows = rows;
-    RoundResult result;
+    input.draft.num_nodes = static_cast<int32_t>(drafts.size());
+    input.draft.tokens = drafts.data();
+    input.draft.target_rows = rows;
+    SequenceResult result;
     verifier->VerifyRound({&input, 1}, {&result, 1});
     REQUIRE(result.status == RoundStatus::kOk);
     for (uint32_t j = 0; j < result.num_kept; ++j) {
@@ -142,14 +142,14 @@ TEST_SUITE("invariance") {
     auto verifier = *Verifier::Create(options, *MakeBackend("cpu"));
     SequenceParams params;
     params.temperature = 0;
-    RoundInput input;
+    SequenceInput input;
     input.sequence = verifier->Open(params)->handle;
     const TokenId drafts[] = {3, 4, 5};
     const TokenId argmax[] = {3, 7, 5, 6};
-    input.chain.num_drafts = 3;
-    input.chain.tokens = drafts;
-    input.chain.target_argmax = argmax;
-    RoundResult result;
+    input.draft.num_nodes = 3;
+    input.draft.tokens = drafts;
+    input.draft.target_argmax = argmax;
+    SequenceResult result;
     verifier->VerifyRound({&input, 1}, {&result, 1});
     CHECK(result.status == RoundStatus::kOk);
     CHECK(Ids(result.tokens, result.tokens + result.num_kept) == Ids{3, 7});

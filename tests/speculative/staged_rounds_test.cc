@@ -14,11 +14,11 @@ struct Fixture : VerifierFixture {
   Fixture() { REQUIRE(verifier->EnqueueStaged(nullptr, 1).ok()); }
 
   void Stage(SequenceHandle sequence) { Stage({Input(sequence)}); }
-  void Stage(const std::vector<RoundInput>& inputs) { verifier->StageRound(inputs); }
+  void Stage(const std::vector<SequenceInput>& inputs) { verifier->StageRound(inputs); }
 
   // The answers of the oldest staged round, which the device has done.
-  std::vector<RoundResult> Collect() {
-    std::vector<RoundResult> results(verifier->num_staged_inputs());
+  std::vector<SequenceResult> Collect() {
+    std::vector<SequenceResult> results(verifier->num_staged_inputs());
     backend->num_run = 1;
     REQUIRE(verifier->CollectRound(results));
     return results;
@@ -34,7 +34,7 @@ TEST_SUITE("unit") {
     f.backend->script = {Confirm(2, {1, 2, 5}), Confirm(0, {4}), Confirm(0, {6}), Confirm(0, {0})};
     f.Stage(s);
     f.Stage(s);
-    std::vector<ChainTask>& seen = f.backend->seen;
+    std::vector<Task>& seen = f.backend->seen;
     CHECK_FALSE(seen[0].continues);
     CHECK(seen[1].continues);
     CHECK(seen[1].first_position == 0);
@@ -59,7 +59,7 @@ TEST_SUITE("unit") {
     CHECK(f.verifier->num_staged_inputs() == 0);
     f.Stage(a);
     f.Stage(b);
-    RoundResult result;
+    SequenceResult result;
     CHECK_FALSE(f.verifier->CollectRound({&result, 1}));
     CHECK(f.Collect()[0].sequence == a);
     CHECK(f.Collect()[0].sequence == b);
@@ -74,7 +74,7 @@ TEST_SUITE("unit") {
     f.Stage(s);
     f.Stage(s);
     CHECK(f.Collect()[0].finish_reason == FinishReason::kStop);
-    const RoundResult late = f.Collect()[0];
+    const SequenceResult late = f.Collect()[0];
     CHECK(late.status == RoundStatus::kFinished);
     CHECK(late.num_kept == 0);
     CHECK(late.total_kept == 2);
@@ -109,23 +109,23 @@ TEST_SUITE("unit") {
     Fixture f;
     const SequenceHandle s = f.Open(4);
     f.backend->script = {Confirm(1, {1, 2}), Confirm(0, {3}), Confirm(0, {4})};
-    RoundInput discard = f.Input(s);
+    SequenceInput discard = f.Input(s);
     discard.discard = true;
-    RoundInput bad = f.Input(s);
-    bad.malformed = true;
+    SequenceInput bad = f.Input(s);
+    bad.refusal = Refusal::kTargetRow;
     f.Stage(s);
     f.Stage({discard});
     f.Stage(s);
     f.Stage({bad});
     CHECK(f.Collect()[0].total_kept == 2);
-    RoundResult nothing = f.Collect()[0];
+    SequenceResult nothing = f.Collect()[0];
     CHECK(nothing.status == RoundStatus::kOk);
     CHECK(nothing.num_kept == 0);
     CHECK(nothing.total_kept == 2);
     CHECK(f.Collect()[0].total_kept == 3);
     nothing = f.Collect()[0];
     CHECK(nothing.status == RoundStatus::kInvalid);
-    CHECK(nothing.fault.reason.find("record") != std::string_view::npos);
+    CHECK(nothing.refusal == Refusal::kTargetRow);
     CHECK(nothing.total_kept == 3);
     // Behind the end, whatever it was to be.
     f.Stage(s);
@@ -153,8 +153,8 @@ TEST_SUITE("unit") {
     Fixture f;
     const SequenceHandle s = f.Open();
     f.backend->script = {Confirm(0, {1})};
-    RoundInput bad = f.Input(s);
-    bad.malformed = true;
+    SequenceInput bad = f.Input(s);
+    bad.refusal = Refusal::kTargetRow;
     f.Stage({bad});
     f.Stage(s);
     REQUIRE(f.backend->staged.size() == 2);
@@ -189,16 +189,16 @@ TEST_SUITE("unit") {
     CHECK(f.backend->staged[1].num_tasks == 0);
 
     f.backend->script = {Confirm(0, {1}), Confirm(0, {2})};
-    const std::vector<RoundResult> results = f.Collect();
+    const std::vector<SequenceResult> results = f.Collect();
     REQUIRE(results.size() == 3);
     CHECK(Kept(results[0]) == std::vector<TokenId>{1});
     CHECK(Kept(results[2]) == std::vector<TokenId>{2});
-    const RoundResult alone = f.Collect()[0];
-    for (const RoundResult& refused : {results[1], alone}) {
+    const SequenceResult alone = f.Collect()[0];
+    for (const SequenceResult& refused : {results[1], alone}) {
       CHECK(refused.sequence == large);
       CHECK(refused.status == RoundStatus::kInvalid);
-      CHECK(refused.fault.detail == RoundDetail::kNoRoom);
-      CHECK(refused.fault.reason.find("more memory") != std::string_view::npos);
+      CHECK(refused.refusal == Refusal::kNoRoom);
+      CHECK(RefusalText(refused.refusal).find("more memory") != std::string_view::npos);
     }
     CHECK(f.verifier->counters().invalid_records == 2);
     // It is not held by rounds that it has no part in.
@@ -257,8 +257,8 @@ TEST_SUITE("unit") {
     params.frequency_penalty = 1;
     params.min_tokens = 2;
     const SequenceHandle s = f.Open(params);
-    RoundInput input = f.Input(s);
-    input.chain.tokens = nullptr;
+    SequenceInput input = f.Input(s);
+    input.draft.tokens = nullptr;
     input.drafts_by_slot = true;
     CHECK(f.Round(input).status == RoundStatus::kInvalid);  // none are bound
     f.verifier->BindDraftTokens({f.by_slot, 3, MemorySpace::kHost});
@@ -266,10 +266,10 @@ TEST_SUITE("unit") {
     f.backend->script[0].outcome.num_drafts = 2;
     f.backend->inspect = [&](const RoundBatch& batch) {
       CHECK(batch.draft_tokens.ids == f.by_slot);
-      const ChainTask& task = batch.tasks[0];
+      const Task& task = batch.tasks[0];
       CHECK(task.drafts_by_slot);
-      CHECK(task.chain.num_drafts == 3);
-      CHECK(task.chain.tokens == nullptr);
+      CHECK(task.draft.num_nodes == 3);
+      CHECK(task.draft.tokens == nullptr);
       CHECK(task.min_tokens == 2);
       CHECK(task.places == nullptr);
     };
@@ -285,8 +285,8 @@ TEST_SUITE("unit") {
     const uint32_t words[2] = {0xff, 0xff};
     f.verifier->BindMask({words, 2, 1, MemorySpace::kHost});
     f.verifier->BindDraftTokens({f.by_slot, 3, MemorySpace::kHost});
-    RoundInput input = f.Input(s);
-    input.chain.tokens = nullptr;
+    SequenceInput input = f.Input(s);
+    input.draft.tokens = nullptr;
     input.drafts_by_slot = true;
     const int32_t mask_rows[4] = {-1, 0, 1, -1};
     input.mask_rows = mask_rows;
@@ -309,8 +309,8 @@ TEST_SUITE("unit") {
     SequenceParams params;
     params.bad_words = {{1, 2}};
     const SequenceHandle s = f.Open(params);
-    RoundInput input = f.Input(s);
-    input.chain.tokens = nullptr;
+    SequenceInput input = f.Input(s);
+    input.draft.tokens = nullptr;
     input.drafts_by_slot = true;
     CHECK(f.Round(input).status == RoundStatus::kInvalid);
     // Known draft tokens behind known ones are fine; behind unknown ones they are not.

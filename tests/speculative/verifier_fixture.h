@@ -55,23 +55,23 @@ struct VerifierFixture {
     return Open(params);
   }
 
-  RoundInput Input(SequenceHandle sequence, int32_t num_drafts = 3) const {
-    RoundInput input;
+  SequenceInput Input(SequenceHandle sequence, int32_t num_drafts = 3) const {
+    SequenceInput input;
     input.sequence = sequence;
-    input.chain.num_drafts = num_drafts;
-    input.chain.tokens = drafts;
-    input.chain.kinds = kinds;
-    input.chain.target_rows = rows;
-    input.chain.draft_rows = rows;
+    input.draft.num_nodes = num_drafts;
+    input.draft.tokens = drafts;
+    input.draft.kinds = kinds;
+    input.draft.target_rows = rows;
+    input.draft.draft_rows = rows;
     return input;
   }
 
-  RoundResult Round(const RoundInput& input) {
-    RoundResult result;
+  SequenceResult Round(const SequenceInput& input) {
+    SequenceResult result;
     verifier->VerifyRound({&input, 1}, {&result, 1});
     return result;
   }
-  RoundResult Round(SequenceHandle sequence) { return Round(Input(sequence)); }
+  SequenceResult Round(SequenceHandle sequence) { return Round(Input(sequence)); }
 
   float elements[40] = {};
   float draft_elements[40] = {};
@@ -82,7 +82,7 @@ struct VerifierFixture {
   std::unique_ptr<Verifier> verifier;
 };
 
-inline std::vector<TokenId> Kept(const RoundResult& result) {
+inline std::vector<TokenId> Kept(const SequenceResult& result) {
   return {result.tokens, result.tokens + result.num_kept};
 }
 

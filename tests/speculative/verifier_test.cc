@@ -17,7 +17,7 @@ TEST_SUITE("unit") {
     Fixture f;
     const SequenceHandle s = f.Open();
     f.backend->script = {Confirm(2, {1, 2, 5}), Confirm(0, {4})};
-    RoundResult result = f.Round(s);
+    SequenceResult result = f.Round(s);
     CHECK(result.status == RoundStatus::kOk);
     CHECK(result.num_accepted == 2);
     CHECK(Kept(result) == std::vector<TokenId>{1, 2, 5});
@@ -33,7 +33,7 @@ TEST_SUITE("unit") {
     Fixture f;
     const SequenceHandle s = f.Open(2);
     f.backend->script = {Confirm(2, {1, 2, 5})};
-    RoundResult result = f.Round(s);
+    SequenceResult result = f.Round(s);
     CHECK(result.num_kept == 2);
     CHECK(result.num_accepted == 2);
     CHECK(result.finish_reason == FinishReason::kLength);
@@ -55,7 +55,7 @@ TEST_SUITE("unit") {
     f.backend->script = {Confirm(1, {7, 1}), Confirm(1, {7, 1}), Confirm(1, {7, 5})};
     CHECK(f.Round(plain).stop_token == 7);
     CHECK(f.Round(ignoring).finish_reason == FinishReason::kNone);
-    const RoundResult result = f.Round(ignoring);
+    const SequenceResult result = f.Round(ignoring);
     CHECK(result.finish_reason == FinishReason::kStop);
     CHECK(result.stop_token == 5);
     CHECK(result.total_kept == 4);
@@ -68,8 +68,8 @@ TEST_SUITE("unit") {
     ScriptedOutcome broken = Confirm(1, {1});
     broken.outcome.status = OutcomeStatus::kBadTargetRow;
     f.backend->script = {broken, Confirm(0, {6})};
-    const RoundInput inputs[] = {f.Input(bad), f.Input(good)};
-    RoundResult results[2];
+    const SequenceInput inputs[] = {f.Input(bad), f.Input(good)};
+    SequenceResult results[2];
     f.verifier->VerifyRound(inputs, results);
     CHECK(results[0].status == RoundStatus::kBadDistribution);
     CHECK(results[0].finish_reason == FinishReason::kError);
@@ -86,12 +86,12 @@ TEST_SUITE("unit") {
     ScriptedOutcome refused;
     refused.outcome.status = OutcomeStatus::kNoRoom;
     f.backend->script = {refused, Confirm(0, {6}), Confirm(0, {5})};
-    const RoundInput inputs[] = {f.Input(large), f.Input(other)};
-    RoundResult results[2];
+    const SequenceInput inputs[] = {f.Input(large), f.Input(other)};
+    SequenceResult results[2];
     f.verifier->VerifyRound(inputs, results);
     CHECK(results[0].status == RoundStatus::kInvalid);
-    CHECK(results[0].fault.detail == RoundDetail::kNoRoom);
-    CHECK(results[0].fault.reason.find("no_repeat_ngram") != std::string_view::npos);
+    CHECK(results[0].refusal == Refusal::kNoRoom);
+    CHECK(RefusalText(results[0].refusal).find("no_repeat_ngram") != std::string_view::npos);
     CHECK(results[0].finish_reason == FinishReason::kNone);
     CHECK(results[0].num_kept == 0);
     CHECK(Kept(results[1]) == std::vector<TokenId>{6});
@@ -106,25 +106,27 @@ TEST_SUITE("unit") {
     ScriptedOutcome broken = Confirm(1, {7});
     broken.outcome.status = OutcomeStatus::kBadTargetRow;
     f.backend->script = {broken};
-    const RoundResult result = f.Round(s);
+    const SequenceResult result = f.Round(s);
     CHECK(result.status == RoundStatus::kOk);
     CHECK(result.finish_reason == FinishReason::kStop);
   }
 
-  TEST_CASE("unknown, malformed and doubled records are answered and disturb nobody") {
+  TEST_CASE("unknown, refused and doubled records are answered and disturb nobody") {
     Fixture f;
     const SequenceHandle a = f.Open();
     const SequenceHandle b = f.Open();
     f.backend->script = {Confirm(0, {3})};
-    RoundInput inputs[] = {f.Input(b), f.Input(a), f.Input(12345), f.Input(a)};
-    inputs[0].malformed = true;
-    RoundResult results[4];
+    SequenceInput inputs[] = {f.Input(b), f.Input(a), f.Input(12345), f.Input(a)};
+    inputs[0].refusal = Refusal::kMaskRow;
+    SequenceResult results[4];
     f.verifier->VerifyRound(inputs, results);
     CHECK(results[0].status == RoundStatus::kInvalid);
+    CHECK(results[0].refusal == Refusal::kMaskRow);
     CHECK(results[1].status == RoundStatus::kOk);
     CHECK(results[1].num_kept == 1);
     CHECK(results[2].status == RoundStatus::kUnknownSequence);
     CHECK(results[3].status == RoundStatus::kInvalid);
+    CHECK(results[3].refusal == Refusal::kTwice);
     CHECK(f.verifier->Find(b)->kept_tokens == 0);
     CHECK(f.verifier->counters().invalid_records == 2);
   }
@@ -138,8 +140,8 @@ TEST_SUITE("unit") {
     const SequenceHandle fresh = f.Open();
     REQUIRE(SlotOf(fresh) == SlotOf(old));
     f.backend->script = {Confirm(0, {3})};
-    const RoundInput inputs[] = {f.Input(old), f.Input(fresh)};
-    RoundResult results[2];
+    const SequenceInput inputs[] = {f.Input(old), f.Input(fresh)};
+    SequenceResult results[2];
     f.verifier->VerifyRound(inputs, results);
     CHECK(results[0].status == RoundStatus::kUnknownSequence);
     CHECK(results[1].status == RoundStatus::kOk);
@@ -150,7 +152,7 @@ TEST_SUITE("unit") {
     Fixture f;
     const SequenceHandle s = f.Open();
     f.backend->next_status = absl::InternalError("sticky");
-    const RoundResult result = f.Round(s);
+    const SequenceResult result = f.Round(s);
     CHECK(result.status == RoundStatus::kDeviceError);
     CHECK(result.num_kept == 0);
     CHECK(f.verifier->Find(s)->kept_tokens == 0);
@@ -252,7 +254,7 @@ TEST_SUITE("unit") {
     const SequenceHandle s = f.Open();
     f.backend->script = {Confirm(2, {1, 2, 7})};
     CHECK(f.Round(s).stop_token == 7);
-    RoundResult result = f.Round(s);
+    SequenceResult result = f.Round(s);
     CHECK(result.status == RoundStatus::kFinished);
     CHECK(result.stop_token == 7);
     REQUIRE(f.verifier->Finish(s, FinishReason::kStop, 2) != nullptr);
@@ -275,8 +277,8 @@ TEST_SUITE("unit") {
     ScriptedOutcome broken = Confirm(1, {1});
     broken.outcome.status = OutcomeStatus::kBadDraftRow;
     f.backend->script = {odd, broken, odd};
-    const RoundInput inputs[] = {f.Input(a, 3), f.Input(b, 2)};
-    RoundResult results[2];
+    const SequenceInput inputs[] = {f.Input(a, 3), f.Input(b, 2)};
+    SequenceResult results[2];
     f.verifier->VerifyRound(inputs, results);
     CHECK(results[1].status == RoundStatus::kBadDistribution);
     const VerifierCounters& sums = f.verifier->counters();
@@ -308,8 +310,8 @@ TEST_SUITE("unit") {
     const SequenceHandle a = f.Open();
     const SequenceHandle b = f.Open();
     f.backend->script = {Confirm(1, {1, 5}), Confirm(0, {6}), Confirm(2, {1, 2, 7})};
-    const RoundInput inputs[] = {f.Input(a), f.Input(b), f.Input(b + 1)};
-    RoundResult results[3];
+    const SequenceInput inputs[] = {f.Input(a), f.Input(b), f.Input(b + 1)};
+    SequenceResult results[3];
     int asked = 0;
     f.verifier->VerifyRound(inputs, results, [&] {
       ++asked;
@@ -341,8 +343,8 @@ TEST_SUITE("unit") {
     TokenId ids[4];
     f.verifier->BindNextTokens(0, {ids, MemorySpace::kHost});
     const SequenceHandle s = f.Open();
-    const RoundInput input = f.Input(s);
-    RoundResult result;
+    const SequenceInput input = f.Input(s);
+    SequenceResult result;
     bool is_let = false;
     int num_written = 0;
     f.backend->inspect = [](const RoundBatch& batch) { CHECK(batch.num_next_tokens == 0); };

@@ -39,10 +39,16 @@ class EmulatedThread {
   int32_t Peek(const int32_t* word) const {
     return static_cast<int32_t>(Shuffle(static_cast<uint32_t>(*word), 0));
   }
-  void NoteLargest(int32_t value, int32_t* word) const {
-    if (lane() == 0 && *word < value) *word = value;
+  uint64_t Peek(const uint64_t* word) const {
+    const uint64_t value = *word;
+    const uint32_t low = Shuffle(static_cast<uint32_t>(value), 0);
+    return uint64_t{Shuffle(static_cast<uint32_t>(value >> 32), 0)} << 32 | low;
   }
-  void Note(int32_t value, int32_t* word) const {
+  void NoteBits(uint64_t bits, uint64_t* word) const {
+    if (lane() == 0) *word |= bits;
+  }
+  template <typename Word>
+  void Note(Word value, Word* word) const {
     if (lane() == 0) *word = value;
   }
   bool IsLastToArrive(int32_t* counter, int32_t num_arrivals) const;

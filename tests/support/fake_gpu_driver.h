@@ -129,7 +129,7 @@ class FakeGpuDriver final : public GpuDriver {
   // through: every address must be null, in device memory or in pinned memory.
   GpuResult CheckAddresses(const char* what, std::initializer_list<const void*> addresses) const;
   GpuResult CheckRange(const char* what, const void* begin, size_t size_bytes) const;
-  GpuResult CheckTask(const ChainTask& task) const;
+  GpuResult CheckTask(const Task& task) const;
 
   GpuResult RunFetchPlan(const FetchPlan& plan);
   GpuResult CheckRound(const FusedRound* round, const RoundBounds& bounds) const;
@@ -147,7 +147,7 @@ class FakeGpuDriver final : public GpuDriver {
   // One emulated block for each i, with its workspace poisoned.
   GpuResult RunBlocks(
       int32_t num_blocks, int32_t vocab_size, int32_t max_draft, void* workspaces,
-      const std::function<void(EmulatedTeam&, const ChainWorkspace&, int32_t i)>& body);
+      const std::function<void(EmulatedTeam&, const TaskWorkspace&, int32_t i)>& body);
   static GpuResult CheckProgress(const FusedRound& round);
   GpuResult RunBody(const std::function<void(EmulatedThread)>& body);
 

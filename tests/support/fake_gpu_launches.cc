@@ -48,13 +48,13 @@ GpuResult FakeGpuDriver::CheckAddresses(const char* what,
   return GpuResult::Ok();
 }
 
-GpuResult FakeGpuDriver::CheckTask(const ChainTask& task) const {
-  const DraftChain& chain = task.chain;
+GpuResult FakeGpuDriver::CheckTask(const Task& task) const {
+  const Draft& draft = task.draft;
   GpuResult result = CheckAddresses(
-      "task", {chain.tokens, chain.kinds, chain.target_rows, chain.draft_rows, chain.draft_weights,
-               chain.draft_masses, chain.target_argmax, task.edits.edits, task.edits.allowed,
+      "task", {draft.tokens, draft.kinds, draft.target_rows, draft.draft_rows, draft.draft_weights,
+               draft.draft_masses, draft.target_argmax, task.edits.edits, task.edits.allowed,
                task.places, task.scores.chosen, task.coins});
-  for (int32_t i = 0; task.places != nullptr && i < chain.num_drafts && result.ok(); ++i) {
+  for (int32_t i = 0; task.places != nullptr && i < draft.num_nodes && result.ok(); ++i) {
     result = CheckAddresses("place", {task.places[i].overrides});
   }
   return result;
@@ -67,7 +67,7 @@ GpuResult FakeGpuDriver::CheckProgress(const FusedRound& round) {
   }
   for (int32_t i = 0; i < round.batch.num_tasks; ++i) {
     const TaskProgress& task = round.progress[i];
-    if (task.rows_done != 0 || task.end_seen != 0 || task.fallen != 0 || task.deferred != 0) {
+    if (task.rows_done != 0 || task.dead != 0 || task.fallen != 0 || task.deferred != 0) {
       return GpuResult::Error("the progress of a task is left behind");
     }
   }
@@ -85,13 +85,13 @@ GpuResult FakeGpuDriver::RunBody(const std::function<void(EmulatedThread)>& body
 
 GpuResult FakeGpuDriver::RunBlocks(
     int32_t num_blocks, int32_t vocab_size, int32_t max_draft, void* workspaces,
-    const std::function<void(EmulatedTeam&, const ChainWorkspace&, int32_t)>& body) {
+    const std::function<void(EmulatedTeam&, const TaskWorkspace&, int32_t)>& body) {
   ++gpu_->num_launches;
-  const int64_t bytes = ChainWorkspaceBytes(vocab_size, max_draft);
+  const int64_t bytes = TaskWorkspaceBytes(vocab_size, max_draft);
   for (int32_t i = 0; i < num_blocks; ++i) {
     char* const memory = static_cast<char*>(workspaces) + i * bytes;
     std::memset(memory, kPoison, bytes);
-    const ChainWorkspace workspace = ChainWorkspaceAt(memory, vocab_size, max_draft);
+    const TaskWorkspace workspace = TaskWorkspaceAt(memory, vocab_size, max_draft);
     const std::string error = RunEmulatedBlock(
         {.num_threads = gpu_->num_threads, .schedule_seed = static_cast<uint64_t>(i)},
         [&](EmulatedThread thread) {
@@ -142,9 +142,9 @@ GpuResult FakeGpuDriver::RunResolvePlan(const FusedRound* at, const RoundBounds&
   if (plan.given == nullptr) return GpuResult::Error("nothing in the round is to be resolved");
   const size_t scratch_bytes =
       num_tasks * ResolveBytes(plan.max_draft, at->batch.slots.recent_room);
-  result = CheckRange("list of tasks", plan.given, num_tasks * sizeof(ChainTask));
+  result = CheckRange("list of tasks", plan.given, num_tasks * sizeof(Task));
   if (result.ok()) {
-    result = CheckRange("list of resolved tasks", plan.tasks, num_tasks * sizeof(ChainTask));
+    result = CheckRange("list of resolved tasks", plan.tasks, num_tasks * sizeof(Task));
   }
   if (result.ok()) result = CheckRange("scratch", plan.scratch, scratch_bytes);
   for (int32_t i = 0; i < num_tasks && result.ok(); ++i) result = CheckTask(plan.given[i]);
@@ -178,8 +178,7 @@ GpuResult FakeGpuDriver::RunRound(const FusedRound* at, const RoundBounds& bound
   if (result.ok() && gpu_->after_round) gpu_->after_round(batch);
   // A round that is not resolved must not find the tasks of an earlier one.
   if (round.resolve.given != nullptr) {
-    std::memset(static_cast<void*>(round.resolve.tasks), kPoison,
-                batch.num_tasks * sizeof(ChainTask));
+    std::memset(static_cast<void*>(round.resolve.tasks), kPoison, batch.num_tasks * sizeof(Task));
   }
   return result.ok() ? CheckProgress(round) : result;
 }
@@ -234,7 +233,7 @@ GpuResult FakeGpuDriver::RunTransforms(const TransformBatch& batch, void* worksp
   }
   if (!result.ok()) return result;
   return RunBlocks(batch.num_rows, batch.source.vocab_size, 0, workspaces,
-                   [&](EmulatedTeam& team, const ChainWorkspace& workspace, int32_t i) {
+                   [&](EmulatedTeam& team, const TaskWorkspace& workspace, int32_t i) {
                      const RowTransform& transform = batch.rows[i];
                      const OutcomeStatus status = TransformRow(
                          team, RowAt(batch.source, transform.row), transform, workspace.target);

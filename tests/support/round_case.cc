@@ -129,12 +129,15 @@ void RoundCase::FillChain(Sequence* sequence) {
     sequence->draft_rows.push_back(row());
   }
   sequence->target_rows.push_back(row());
-  sequence->task.chain = {num_drafts, sequence->draft.data(), sequence->kinds.data(),
-                          sequence->target_rows.data(), sequence->draft_rows.data()};
+  sequence->task.draft = {.num_nodes = num_drafts,
+                          .tokens = sequence->draft.data(),
+                          .kinds = sequence->kinds.data(),
+                          .target_rows = sequence->target_rows.data(),
+                          .draft_rows = sequence->draft_rows.data()};
 }
 
 void RoundCase::FillTask(Sequence* sequence) {
-  ChainTask& task = sequence->task;
+  Task& task = sequence->task;
   task.method = static_cast<VerifyMethod>(1 + random_() % 4);
   if (options_.sampled) task.method = VerifyMethod::kToken;
   const bool target_final = options_.target_kind == RowKind::kFinalProbabilities;
@@ -153,10 +156,10 @@ void RoundCase::FillTask(Sequence* sequence) {
     // Up to one more than a draft has, because each has a row and there is none behind them.
     if (Chance(2)) {
       sequence->draft.push_back(kNoToken);
-      task.chain.tokens = sequence->draft.data();
-      ++task.chain.num_drafts;
-      task.chain.kinds = nullptr;
-      task.chain.draft_rows = nullptr;
+      task.draft.tokens = sequence->draft.data();
+      ++task.draft.num_nodes;
+      task.draft.kinds = nullptr;
+      task.draft.draft_rows = nullptr;
     }
     for (TokenId& token : sequence->draft) token = Chance(2) ? AnyId() : LikelyId();
   } else if (kind == 1) {
@@ -184,13 +187,13 @@ void RoundCase::FillTask(Sequence* sequence) {
       sequence->draft_masses.push_back(Chance(30) ? NAN : mass);
       sequence->draft_weights.push_back(static_cast<float>(random_() % 5) / 4);
     }
-    task.chain.draft_weights = sequence->draft_weights.data();
-    task.chain.draft_masses = sequence->draft_masses.data();
+    task.draft.draft_weights = sequence->draft_weights.data();
+    task.draft.draft_masses = sequence->draft_masses.data();
   }
 }
 
 void RoundCase::FillEdits(Sequence* sequence) {
-  ChainTask& task = sequence->task;
+  Task& task = sequence->task;
   const size_t num_places = sequence->target_rows.size();
   if (task.method == VerifyMethod::kGreedy && task.kind == TaskKind::kVerify &&
       !task.scores.enabled && Chance(4)) {
@@ -198,7 +201,7 @@ void RoundCase::FillEdits(Sequence* sequence) {
     for (size_t i = 0; i < num_places; ++i) {
       sequence->target_argmax.push_back(Chance(8) ? kNoToken : LikelyId());
     }
-    task.chain.target_argmax = sequence->target_argmax.data();
+    task.draft.target_argmax = sequence->target_argmax.data();
     task.target_filters = {};
     return;
   }
@@ -272,7 +275,7 @@ RoundBatch RoundCase::Some(const std::vector<int32_t>& places) {
   tasks_.clear();
   for (const int32_t place : places) tasks_.push_back(sequences_[place].task);
   const int32_t stride = options_.max_draft + 1;
-  outcomes_.assign(places.size(), ChainOutcome{});
+  outcomes_.assign(places.size(), TaskOutcome{});
   tokens_.assign(places.size() * stride, -7);
   scores_.assign(tokens_.size() * kScoresStride, TokenScore{-7, -7, -7});
   samples_.assign(places.size() * kChildrenMax, DraftSample{-7, 7, -7, -7});
@@ -304,8 +307,8 @@ std::vector<TokenId> RoundCase::tokens(int32_t i) const {
 }
 
 std::string RoundCase::answer(int32_t i) const {
-  const ChainTask& task = tasks_[i];
-  const ChainOutcome& outcome = outcomes_[i];
+  const Task& task = tasks_[i];
+  const TaskOutcome& outcome = outcomes_[i];
   std::string text = fmt::format(
       "task {} method {}: status {} accepted {} of {} tokens {} empty residuals {} invalid drafts "
       "{} point masses {};",

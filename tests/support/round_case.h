@@ -47,12 +47,12 @@ class RoundCase {
   RoundBatch Some(const std::vector<int32_t>& places);
 
   // The task of sequence i of the whole round. A test may change it before it asks for a batch.
-  ChainTask& task(int32_t i) { return sequences_[i].task; }
+  Task& task(int32_t i) { return sequences_[i].task; }
   // Whatever the task was. What is scored may have no row behind its last token.
   void MakeVerify(int32_t i) {
     task(i).kind = TaskKind::kVerify;
     const auto num_rows = static_cast<int32_t>(sequences_[i].target_rows.size());
-    task(i).chain.num_drafts = std::min(task(i).chain.num_drafts, num_rows - 1);
+    task(i).draft.num_nodes = std::min(task(i).draft.num_nodes, num_rows - 1);
   }
   // A target row, and a draft row, of nothing but NaN.
   static constexpr uint32_t kNanRow = 9;
@@ -63,7 +63,7 @@ class RoundCase {
   static constexpr TokenId kNoNextToken = -9;
   const std::vector<TokenId>& next_tokens(int32_t replica) const { return next_tokens_[replica]; }
 
-  const ChainOutcome& outcome(int32_t i) const { return outcomes_[i]; }
+  const TaskOutcome& outcome(int32_t i) const { return outcomes_[i]; }
   // The tokens of answer i, and nothing behind them.
   std::vector<TokenId> tokens(int32_t i) const;
   // Everything that answer i consists of, to the bit: outcome, tokens, scores, samples, next
@@ -83,7 +83,7 @@ class RoundCase {
     std::vector<std::vector<TokenEdit>> overrides;
     std::vector<PlaceEdits> places;
     std::vector<TokenId> chosen;
-    ChainTask task;
+    Task task;
   };
 
   void FillRows();
@@ -105,8 +105,8 @@ class RoundCase {
   std::vector<uint32_t> mask_words_;
   std::vector<Sequence> sequences_;
 
-  std::vector<ChainTask> tasks_;
-  std::vector<ChainOutcome> outcomes_;
+  std::vector<Task> tasks_;
+  std::vector<TaskOutcome> outcomes_;
   std::vector<TokenId> tokens_;
   std::vector<TokenScore> scores_;
   std::vector<DraftSample> samples_;

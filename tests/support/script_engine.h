@@ -66,7 +66,7 @@ class ScriptEngine {
     params.has_seed = 1;
     params.seed = seed;
     params.max_tokens = is_greedy ? 1'000'000 : 1000;
-    specd_sequence_info info = {};
+    specd_sequence_info info = Sized<specd_sequence_info>();
     const int code = specd_open_sequence(engine_, std::to_string(seed).c_str(), &params, &info);
     *sequence = info.sequence;
     return code;
@@ -90,7 +90,7 @@ class ScriptEngine {
 
   // The oldest round's kept tokens, at most four; none where it was not answered SPECD_STATUS_OK.
   int Poll(std::vector<int32_t>* kept, uint64_t* status) {
-    specd_completion done = {};
+    specd_completion done = SizedCompletion();
     const int code = specd_poll(engine_, &done, 60000);
     if (code != SPECD_OK) return code;
     const specd_result& result = done.results[0];

@@ -14,7 +14,7 @@
 namespace specd {
 
 struct ScriptedOutcome {
-  ChainOutcome outcome;
+  TaskOutcome outcome;
   std::vector<TokenId> tokens;
   std::vector<std::vector<TokenScore>> scores;  // for each token, NumScores of them
   std::vector<DraftSample> samples;
@@ -89,7 +89,7 @@ class ScriptedBackend : public Backend {
 
   std::deque<ScriptedOutcome> script;
   // The tasks of every round. What they point to is gone when the round is over: see inspect.
-  std::vector<ChainTask> seen;
+  std::vector<Task> seen;
   std::function<void(const RoundBatch&)> inspect;  // sees a batch while it is alive
   absl::Status next_status;
   std::function<absl::Status(const RoundBatch&)> write_next;  // WriteNextTokens; Run writes none
@@ -103,9 +103,9 @@ class ScriptedBackend : public Backend {
  private:
   static void Answer(const ScriptedOutcome& scripted, const RoundBatch& batch, int32_t i) {
     batch.outcomes[i] = scripted.outcome;
-    const ChainTask& task = batch.tasks[i];
+    const Task& task = batch.tasks[i];
     // Only of tokens by slot is it news how many there were.
-    if (!task.drafts_by_slot) batch.outcomes[i].num_drafts = task.chain.num_drafts;
+    if (!task.drafts_by_slot) batch.outcomes[i].num_drafts = task.draft.num_nodes;
     const int64_t first = int64_t{i} * batch.tokens_stride;
     std::copy(scripted.tokens.begin(), scripted.tokens.end(), batch.tokens + first);
     for (size_t j = 0; j < scripted.scores.size(); ++j) {

@@ -11,7 +11,8 @@
 #include <vector>
 
 #include "daemon/session/session.h"
-#include "ipc/segment/round_channel.h"
+#include "ipc/segment/daemon_channel.h"
+#include "ipc/segment/engine_channel.h"
 #include "tests/support/manual_clock.h"
 #include "tests/support/scripted_backend.h"
 
@@ -74,24 +75,26 @@ struct SessionFixture {
   }
 
   PushResult Submit(std::vector<SequenceHandle> sequences, uint64_t round_id = 1) {
-    std::vector<EngineDraft> drafts;
+    std::vector<SequenceInput> drafts;
     for (SequenceHandle sequence : sequences) {
-      EngineDraft draft;
+      SequenceInput draft;
       draft.sequence = sequence;
-      draft.chain = {3, tokens, nullptr, rows};
+      draft.draft = {.num_nodes = 3, .tokens = tokens, .target_rows = rows};
       drafts.push_back(draft);
     }
     return engine->Submit(round_id, drafts, 0);
   }
 
-  std::vector<StreamEvent> Events() {
-    std::vector<StreamEvent> events;
-    StreamEvent event;
-    while (session->PopEvent(&event)) {
-      delete event.info;
-      event.info = nullptr;
-      events.push_back(event);
-    }
+  // The next event, whatever its sequence.
+  bool Pop(TokenEvent* event) {
+    SequenceHandle sequence = 0;
+    return session->PopEvent(&sequence, event);
+  }
+
+  std::vector<TokenEvent> Events() {
+    std::vector<TokenEvent> events;
+    TokenEvent event;
+    while (Pop(&event)) events.push_back(event);
     return events;
   }
 

@@ -103,7 +103,7 @@ void SlotRounds::Next() {
   for (int32_t i = 0; i < options_.batch; ++i) {
     Sequence& sequence = sequences_[static_cast<size_t>(i)];
     if (verify_only_) round_->MakeVerify(i);
-    const ChainTask task = round_->task(i);
+    const Task task = round_->task(i);
     if (sequence.states.empty()) Begin(task, &sequence.states.emplace_back());
     sequence.known.task = sequence.open.task = task;
     if (task.kind != TaskKind::kVerify) continue;
@@ -113,7 +113,7 @@ void SlotRounds::Next() {
   }
 }
 
-void SlotRounds::Begin(const ChainTask& task, KnownSequence* sequence) {
+void SlotRounds::Begin(const Task& task, KnownSequence* sequence) {
   sequence->position = task.first_position;
   if (options_.plain || options_.target_kind == RowKind::kFinalProbabilities) return;
   if (!Chance(3)) {
@@ -128,12 +128,12 @@ void SlotRounds::Begin(const ChainTask& task, KnownSequence* sequence) {
   if (Chance(2)) sequence->min_tokens = sequence->position + behind;
 }
 
-void SlotRounds::DrawChain(const ChainTask& task, Sequence* sequence) {
-  const DraftChain& chain = task.chain;
-  const auto num_drafts = static_cast<size_t>(chain.num_drafts);
+void SlotRounds::DrawChain(const Task& task, Sequence* sequence) {
+  const Draft& draft = task.draft;
+  const auto num_drafts = static_cast<size_t>(draft.num_nodes);
   const size_t room = static_cast<size_t>(options_.max_draft) - num_drafts;
   const size_t more = Chance(3) ? 0 : random_() % (room + 1);
-  sequence->drafts = Longer(chain.tokens, num_drafts, more, kNoToken);
+  sequence->drafts = Longer(draft.tokens, num_drafts, more, kNoToken);
   for (size_t i = 0; i < sequence->drafts.size(); ++i) {
     if (i < num_drafts && Chance(20)) {
       sequence->drafts[i] = AnyInvalidId(&random_, options_.vocab_size);
@@ -142,18 +142,18 @@ void SlotRounds::DrawChain(const ChainTask& task, Sequence* sequence) {
   }
   const DraftKind kind = Chance(2) ? DraftKind::kSampled : DraftKind::kOneHot;
   const uint32_t nan = RoundCase::kNanRow;
-  sequence->kinds = Longer(chain.kinds, num_drafts, more, kind);
-  sequence->target_rows = Longer(chain.target_rows, num_drafts + 1, more, nan);
-  sequence->draft_rows = Longer(chain.draft_rows, num_drafts, more, nan);
-  sequence->draft_weights = Longer(chain.draft_weights, num_drafts, more, NAN);
-  sequence->draft_masses = Longer(chain.draft_masses, num_drafts, more, double{NAN});
-  sequence->target_argmax = Longer(chain.target_argmax, num_drafts + 1, more, kNoToken);
+  sequence->kinds = Longer(draft.kinds, num_drafts, more, kind);
+  sequence->target_rows = Longer(draft.target_rows, num_drafts + 1, more, nan);
+  sequence->draft_rows = Longer(draft.draft_rows, num_drafts, more, nan);
+  sequence->draft_weights = Longer(draft.draft_weights, num_drafts, more, NAN);
+  sequence->draft_masses = Longer(draft.draft_masses, num_drafts, more, double{NAN});
+  sequence->target_argmax = Longer(draft.target_argmax, num_drafts + 1, more, kNoToken);
 }
 
-void SlotRounds::MakeKnown(const ChainTask& task, Sequence* sequence) {
+void SlotRounds::MakeKnown(const Task& task, Sequence* sequence) {
   const KnownSequence& state = sequence->states.back();
   Given& known = sequence->known;
-  const auto num_drafts = static_cast<size_t>(task.chain.num_drafts);
+  const auto num_drafts = static_cast<size_t>(task.draft.num_nodes);
   known.edits = state.Edits();
   known.places.assign(sequence->drafts.size() + 1, {});
   known.overrides.assign(known.places.size(), {});
@@ -167,15 +167,15 @@ void SlotRounds::MakeKnown(const ChainTask& task, Sequence* sequence) {
     if (task.places != nullptr) place.mask_row = task.places[std::min(i, num_drafts)].mask_row;
     place.below_min_tokens = state.position + i < state.min_tokens;
   }
-  ChainTask& given = known.task;
-  DraftChain& chain = given.chain;
-  chain.tokens = sequence->drafts.data();
-  chain.kinds = DataOf(sequence->kinds);
-  chain.target_rows = sequence->target_rows.data();
-  chain.draft_rows = sequence->draft_rows.data();
-  chain.draft_weights = DataOf(sequence->draft_weights);
-  chain.draft_masses = DataOf(sequence->draft_masses);
-  chain.target_argmax = DataOf(sequence->target_argmax);
+  Task& given = known.task;
+  Draft& draft = given.draft;
+  draft.tokens = sequence->drafts.data();
+  draft.kinds = DataOf(sequence->kinds);
+  draft.target_rows = sequence->target_rows.data();
+  draft.draft_rows = sequence->draft_rows.data();
+  draft.draft_weights = DataOf(sequence->draft_weights);
+  draft.draft_masses = DataOf(sequence->draft_masses);
+  draft.target_argmax = DataOf(sequence->target_argmax);
   given.first_position = given.round_base = state.position;
   given.edits.edits = DataOf(known.edits);
   given.edits.num_edits = static_cast<int32_t>(known.edits.size());
@@ -186,15 +186,15 @@ void SlotRounds::MakeKnown(const ChainTask& task, Sequence* sequence) {
 void SlotRounds::MakeOpen(Sequence* sequence) {
   Given& open = sequence->open;
   open.task = sequence->known.task;
-  ChainTask& given = open.task;
+  Task& given = open.task;
   given.drafts_by_slot = !Chance(4);
   given.continues = sequence->is_in_slot && !Chance(4);
   if (!NeedsResolve(given)) return;
   num_by_slot_ += given.drafts_by_slot ? 1 : 0;
   num_continued_ += given.continues ? 1 : 0;
   if (given.drafts_by_slot) {
-    given.chain.tokens = nullptr;
-    given.chain.num_drafts = static_cast<int32_t>(sequence->drafts.size());
+    given.draft.tokens = nullptr;
+    given.draft.num_nodes = static_cast<int32_t>(sequence->drafts.size());
   }
   const size_t behind =
       given.continues ? random_() % std::min<size_t>(sequence->states.size(), kRoundsBehindMax + 1)

@@ -83,7 +83,7 @@ class SlotRounds {
     std::vector<TokenEdit> edits;
     std::vector<std::vector<TokenEdit>> overrides;
     std::vector<PlaceEdits> places;
-    ChainTask task;
+    Task task;
   };
   struct Sequence {
     std::vector<KnownSequence> states;  // before each round, and behind the last one
@@ -100,9 +100,9 @@ class SlotRounds {
     Given open;
   };
 
-  void Begin(const ChainTask& task, KnownSequence* sequence);
-  void DrawChain(const ChainTask& task, Sequence* sequence);
-  void MakeKnown(const ChainTask& task, Sequence* sequence);
+  void Begin(const Task& task, KnownSequence* sequence);
+  void DrawChain(const Task& task, Sequence* sequence);
+  void MakeKnown(const Task& task, Sequence* sequence);
   void MakeOpen(Sequence* sequence);
   bool Chance(uint64_t one_in) { return random_() % one_in == 0; }
 

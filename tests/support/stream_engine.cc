@@ -10,6 +10,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "tests/support/c_drafts.h"
+
 namespace specd {
 namespace {
 
@@ -100,7 +102,7 @@ void StreamEngine::OpenSequences() {
     params.verify = i % 4 == 3 ? SPECD_VERIFY_TOKEN : SPECD_VERIFY_AUTO;
     params.max_tokens = 1'000'000'000;
     const std::string name = "s" + std::to_string(getpid()) + "." + std::to_string(++num_opened);
-    specd_sequence_info info;
+    specd_sequence_info info = Sized<specd_sequence_info>();
     Require(specd_open_sequence(engine_, name.c_str(), &params, &info) == SPECD_OK,
             "a sequence is refused");
     sequences_.push_back(info.sequence);
@@ -186,7 +188,7 @@ void StreamEngine::CheckResult(const specd_result& result, const Place& place) {
 // ---- rounds
 
 void StreamEngine::MakeDrafts(uint64_t round) {
-  drafts_.assign(options_.num_sequences, specd_draft{});
+  drafts_.assign(options_.num_sequences, Sized<specd_draft>());
   draft_tokens_.resize(size_t{options_.num_sequences} * kMaxDraft);
   target_rows_.resize(size_t{options_.num_sequences} * kRowsEach);
   for (uint32_t i = 0; i < options_.num_sequences; ++i) {
@@ -199,7 +201,7 @@ void StreamEngine::MakeDrafts(uint64_t round) {
       tokens[k] = TokenOf(k < NumRight(place) ? index : (index + 1) % kNumTokens);
     }
     drafts_[i].sequence = sequences_[i];
-    drafts_[i].num_drafts = NumDrafts(i);
+    drafts_[i].num_nodes = NumDrafts(i);
     drafts_[i].tokens = NumDrafts(i) > 0 ? tokens : nullptr;
     drafts_[i].target_rows = rows;
   }
@@ -244,7 +246,7 @@ int StreamEngine::Enqueue(uint64_t round) {
 void StreamEngine::EnqueueWhenFree(uint64_t round) {
   int code = Enqueue(round);
   while (code == SPECD_FULL) {
-    specd_completion done;
+    specd_completion done = SizedCompletion();
     Require(specd_poll(engine_, &done, 0) == SPECD_EMPTY, "a late answer");
     sched_yield();  // until the daemon has noticed
     code = Submit(round);
@@ -257,7 +259,7 @@ void StreamEngine::EnqueueWhenFree(uint64_t round) {
 }
 
 bool StreamEngine::Poll(uint64_t round) {
-  specd_completion done;
+  specd_completion done = SizedCompletion();
   Require(specd_poll(engine_, &done, options_.patience_ms) == SPECD_OK,
           "round " + std::to_string(round) + " is not answered");
   Require(done.round_id == round, "completions out of order");
@@ -283,7 +285,7 @@ double StreamEngine::TimeRound(uint64_t round, bool on_stream) {
                                                       options_.num_sequences, stream_.handle)
                              : specd_submit(engine_, round, drafts_.data(), options_.num_sequences);
   Require(code == SPECD_OK, "a round is refused");
-  specd_completion done;
+  specd_completion done = SizedCompletion();
   Require(specd_poll(engine_, &done, options_.patience_ms) == SPECD_OK, "a round is not answered");
   const auto end = std::chrono::steady_clock::now();
   Require(done.num_results == options_.num_sequences, "results are missing");

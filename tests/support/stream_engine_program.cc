@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "tests/support/c_drafts.h"
 #include "tests/support/steps.h"
 
 namespace specd {
@@ -95,7 +96,7 @@ int RunWait(GpuContext* gpu, const StreamEngine::Options& options) {
     Require(!engine.WasAnswered(round), "a dead daemon has answered");
     Require(!engine.Poll(round), "a dead daemon has confirmed a round");
   }
-  specd_completion done;
+  specd_completion done = SizedCompletion();
   Require(specd_poll(engine.get(), &done, options.patience_ms) == SPECD_ERROR_DISCONNECTED,
           "a dead daemon is not noticed");
   Say("released");

@@ -75,7 +75,7 @@ TEST_SUITE("unit") {
     for (const int64_t l2_bytes : {int64_t{1}, int64_t{100'000}}) {
       FakeGpu gpu;
       gpu.devices[0].l2_bytes = l2_bytes;
-      std::set<const ChainTask*> rounds;
+      std::set<const Task*> rounds;
       gpu.after_round = [&](const RoundBatch& batch) { rounds.insert(batch.tasks); };
       const SuiteRun run = RunSuite(OnlyCase("greedy"), &gpu, [&] { gpu.after_round = nullptr; });
       CHECK(run.status.message() == "");
@@ -164,14 +164,14 @@ TEST_SUITE("unit") {
       RoundAnswer answer = (*set)->MakeAnswer();
       REQUIRE(cpu->Run((*set)->Batch(round, &answer)).ok());
       for (int32_t s = 0; s < 3; ++s) {
-        const DraftChain& chain = (*set)->task(round, s).chain;
+        const Draft& draft = (*set)->task(round, s).draft;
         for (int32_t i = 0; i < 2; ++i) {
           const auto* const row =
-              static_cast<const float*>(RowAt(drafts->view(), chain.draft_rows[i]).data);
+              static_cast<const float*>(RowAt(drafts->view(), draft.draft_rows[i]).data);
           double sum = 0;
           for (int32_t id = 0; id < kVocabSize; ++id) sum += std::exp(double{row[id]} / 0.8);
-          const double q = std::exp(double{row[chain.tokens[i]]} / 0.8) / sum;
-          CHECK(double{chain.draft_weights[i]} / chain.draft_masses[i] ==
+          const double q = std::exp(double{row[draft.tokens[i]]} / 0.8) / sum;
+          CHECK(double{draft.draft_weights[i]} / draft.draft_masses[i] ==
                 doctest::Approx(q).epsilon(1e-5));
         }
         // One draft of each sequence is rejected: at place s mod 2, counted through the rounds.

@@ -48,7 +48,7 @@ std::vector<TokenId> RunLoop(Peer* peer, int32_t round) {
 }
 
 // llama.cpp's rule: any id in the history is penalised in all three ways, as often as it occurs.
-TokenId PenalisedArgmax(const ChainTask& task, std::span<const TokenId> prefix,
+TokenId PenalisedArgmax(const Task& task, std::span<const TokenId> prefix,
                         std::vector<float> logits) {
   std::unordered_map<TokenId, int32_t> counts;
   for (int32_t i = 0; i < task.edits.num_edits; ++i) {
@@ -110,11 +110,11 @@ TEST_SUITE("unit") {
       for (const int32_t round : {0, 1, 0}) {
         const std::vector<TokenId> tokens = RunLoop(peer.get(), round);
         for (int32_t i = 0; i < kShape.rows_of_round(); ++i) {
-          const ChainTask& task = rounds.set->task(round, i / kShape.rows_of_sequence());
+          const Task& task = rounds.set->task(round, i / kShape.rows_of_sequence());
           const int32_t place = i % kShape.rows_of_sequence();
           const auto num_before = static_cast<size_t>(place);
           const TokenId* token = &tokens[static_cast<size_t>(i)];
-          const RowView row = RowAt(rounds.set->target(), task.chain.target_rows[place]);
+          const RowView row = RowAt(rounds.set->target(), task.draft.target_rows[place]);
           CHECK(*token == PenalisedArgmax(task, {token - place, num_before}, ReadElements(row)));
         }
       }

@@ -26,7 +26,7 @@ class TamperingBackend final : public Backend {
   absl::Status Prepare(const BackendLimits& limits) override { return backend_->Prepare(limits); }
   absl::Status Run(const RoundBatch& batch) override {
     const absl::Status status = backend_->Run(batch);
-    if (batch.tasks[0].chain.num_drafts > 0) tamper_(batch, num_calls_++);
+    if (batch.tasks[0].draft.num_nodes > 0) tamper_(batch, num_calls_++);
     return status;
   }
   absl::Status WriteNextTokens(const RoundBatch& batch) override {

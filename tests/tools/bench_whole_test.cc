@@ -23,7 +23,7 @@ TEST_SUITE("unit") {
     const SuiteRun run = RunSuite(OnlyCase("greedy"), &gpu, [&] {
       gpu.after_round = [&](const RoundBatch& batch) {
         is_same_memory = is_same_memory && batch.target.data == launched;
-        wholes.push_back(batch.tasks[0].chain.target_rows[0]);
+        wholes.push_back(batch.tasks[0].draft.target_rows[0]);
       };
     });
     CHECK(run.status.message() == "");

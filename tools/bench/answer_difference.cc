@@ -7,7 +7,7 @@
 namespace specd::bench {
 namespace {
 
-bool IsSame(const ChainOutcome& a, const ChainOutcome& b) {
+bool IsSame(const TaskOutcome& a, const TaskOutcome& b) {
   return a.status == b.status && a.num_accepted == b.num_accepted && a.num_tokens == b.num_tokens &&
          a.empty_residuals == b.empty_residuals && a.invalid_drafts == b.invalid_drafts &&
          a.point_masses == b.point_masses;
@@ -24,8 +24,8 @@ std::string DifferenceOf(const RoundSet& set, int32_t round, const RoundAnswer& 
                          const RoundAnswer& expected) {
   const auto num_scores = static_cast<size_t>(set.scores_stride());
   for (int32_t s = 0; s < set.shape().batch; ++s) {
-    const ChainOutcome& device = answer.outcomes[static_cast<size_t>(s)];
-    const ChainOutcome& cpu = expected.outcomes[static_cast<size_t>(s)];
+    const TaskOutcome& device = answer.outcomes[static_cast<size_t>(s)];
+    const TaskOutcome& cpu = expected.outcomes[static_cast<size_t>(s)];
     if (!IsSame(device, cpu)) {
       return fmt::format(
           "round {}, sequence {}: the device accepted {} of {} tokens with status {}, the CPU {} "

@@ -68,7 +68,7 @@ GpuResult GpuRounds::Load(const std::vector<RoundAnswer>& expected) {
   const size_t place_bytes =
       sizeof(TokenId) + static_cast<size_t>(set_.scores_stride()) * sizeof(TokenScore);
   const size_t answer_bytes =
-      sizeof(ChainOutcome) + static_cast<size_t>(shape.rows_of_sequence()) * place_bytes + 48;
+      sizeof(TaskOutcome) + static_cast<size_t>(shape.rows_of_sequence()) * place_bytes + 48;
 
   GpuResult result = CopyRows(set_.target(), &target_);
   if (result.ok()) result = CopyRows(set_.draft(), &draft_);
@@ -98,8 +98,8 @@ void GpuRounds::StageRound(int32_t round, const RoundAnswer& expected) {
   const StagedRound place(shape.batch, shape.draft, &arena_);
   const Staged& staged =
       rounds_.emplace_back(Staged{.round = place,
-                                  .tasks = arena_.Take<ChainTask>(shape.batch),
-                                  .outcomes = answers_.Take<ChainOutcome>(shape.batch),
+                                  .tasks = arena_.Take<Task>(shape.batch),
+                                  .outcomes = answers_.Take<TaskOutcome>(shape.batch),
                                   .tokens = answers_.Take<TokenId>(shape.rows_of_round()),
                                   .scores = answers_.Take<TokenScore>(NumScores(set_)),
                                   .read = {}});

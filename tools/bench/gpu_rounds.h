@@ -43,8 +43,8 @@ class GpuRounds {
   struct Staged {
     StagedRound round;
     int32_t num_launches = 1;
-    StagedArray<ChainTask> tasks;
-    StagedArray<ChainOutcome> outcomes;
+    StagedArray<Task> tasks;
+    StagedArray<TaskOutcome> outcomes;
     StagedArray<TokenId> tokens;
     StagedArray<TokenScore> scores;
     ReadPlan read;

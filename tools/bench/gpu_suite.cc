@@ -152,7 +152,7 @@ absl::Status GpuSuite::RunCell(const Cell& cell, int64_t index, int64_t num_cell
     status = (*cpu)->Run((*set)->Batch(round, &answer));
     if (!status.ok()) return status;
     // The sums of weights that are timed alone are compared by nobody, only the rounds before them.
-    for (const ChainOutcome& outcome : answer.outcomes) {
+    for (const TaskOutcome& outcome : answer.outcomes) {
       measurement.num_checked += verify_case.weights_only ? 0 : outcome.num_tokens;
     }
     expected.push_back(std::move(answer));

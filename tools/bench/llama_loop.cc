@@ -82,9 +82,9 @@ class LlamaLoop final : public Peer {
 
   void Run(std::vector<TokenId>* tokens) override {
     for (int32_t s = 0; s < set_.shape().batch; ++s) {
-      const DraftChain& draft = set_.task(round_, s).chain;
+      const Draft& draft = set_.task(round_, s).draft;
       llama_sampler* chain = chains_[static_cast<size_t>(s)].get();
-      for (int32_t place = 0; place <= draft.num_drafts; ++place) {
+      for (int32_t place = 0; place <= draft.num_nodes; ++place) {
         const TokenId token = Sample(chain, RowAt(set_.target(), draft.target_rows[place]));
         llama_sampler_accept(chain, token);
         tokens->push_back(token);

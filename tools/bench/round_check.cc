@@ -33,13 +33,13 @@ class SequenceCheck {
   absl::Status Run() {
     const int32_t accepted = outcome_.num_accepted;
     if (outcome_.status != OutcomeStatus::kOk || accepted < 0 ||
-        accepted > task_.chain.num_drafts || outcome_.num_tokens != accepted + 1) {
+        accepted > task_.draft.num_nodes || outcome_.num_tokens != accepted + 1) {
       return absl::InternalError(
           fmt::format("{}: status {}, {} accepted, {} tokens", Where(accepted),
                       static_cast<uint32_t>(outcome_.status), accepted, outcome_.num_tokens));
     }
     for (int32_t i = 0; i < accepted; ++i) {
-      if (Token(i) != task_.chain.tokens[i]) return Wrong(i, "is not the draft token it accepted");
+      if (Token(i) != task_.draft.tokens[i]) return Wrong(i, "is not the draft token it accepted");
     }
     absl::Status status = CheckTokens();
     if (status.ok() && case_.logprobs >= 0) status = CheckScores();
@@ -66,7 +66,7 @@ class SequenceCheck {
       }
     }
     const int32_t last = outcome_.num_accepted;
-    if (last < task_.chain.num_drafts && Token(last) == task_.chain.tokens[last]) {
+    if (last < task_.draft.num_nodes && Token(last) == task_.draft.tokens[last]) {
       return Wrong(last, "equals the draft token, which should have been accepted");
     }
     return absl::OkStatus();
@@ -76,9 +76,9 @@ class SequenceCheck {
   absl::Status CheckTokenRule() {
     for (int32_t i = 0; i <= outcome_.num_accepted; ++i) {
       const ReferenceRow p = Target(i);
-      if (i == task_.chain.num_drafts) return CheckBonus(p, i);
+      if (i == task_.draft.num_nodes) return CheckBonus(p, i);
       const ReferenceRow q = Draft(i);
-      const TokenId token = task_.chain.tokens[i];
+      const TokenId token = task_.draft.tokens[i];
       const double wanted = Coin(i, i + 1, Purpose::kAccept) * q.probability(token);
       const bool accepted = i < outcome_.num_accepted;
       const double border = std::abs(wanted - p.probability(token));
@@ -93,14 +93,14 @@ class SequenceCheck {
 
   // block: the largest i whose coin is below h_i (Sun et al. 2025).
   absl::Status CheckBlockRule() {
-    const int32_t num_drafts = task_.chain.num_drafts;
+    const int32_t num_drafts = task_.draft.num_nodes;
     std::vector<ReferenceRow> p;
     std::vector<ReferenceRow> q;
     std::vector<double> prefix{1.0};  // P_i
     for (int32_t i = 0; i < num_drafts; ++i) {
       p.push_back(Target(i));
       q.push_back(Draft(i));
-      const TokenId token = task_.chain.tokens[i];
+      const TokenId token = task_.draft.tokens[i];
       const double ratio = p.back().probability(token) / q.back().probability(token);
       prefix.push_back(std::min(1.0, prefix.back() * ratio));
     }
@@ -185,7 +185,7 @@ class SequenceCheck {
   ReferenceRow Draft(int32_t place) const {
     VerifyCase drafter;
     drafter.temperature = case_.temperature;
-    const RowView row = RowAt(set_.draft(), task_.chain.draft_rows[place]);
+    const RowView row = RowAt(set_.draft(), task_.draft.draft_rows[place]);
     return ReferenceRow(row, drafter, {}, nullptr, nullptr);
   }
 
@@ -213,7 +213,7 @@ class SequenceCheck {
                                 .purpose = purpose}));
   }
   TokenId Token(int32_t place) const { return answer_.tokens[first_ + static_cast<size_t>(place)]; }
-  uint32_t TargetRow(int32_t place) const { return task_.chain.target_rows[place]; }
+  uint32_t TargetRow(int32_t place) const { return task_.draft.target_rows[place]; }
 
   std::string Where(int32_t place) const {
     return fmt::format("case {}, sequence {}, place {}", case_.name, sequence_, place);
@@ -224,9 +224,9 @@ class SequenceCheck {
 
   const RoundSet& set_;
   const VerifyCase& case_;
-  const ChainTask& task_;
+  const Task& task_;
   int32_t sequence_;
-  ChainOutcome outcome_;
+  TaskOutcome outcome_;
   size_t first_;  // of the sequence's places in the answer
   const RoundAnswer& answer_;
   KeyedCoins coins_;

@@ -108,8 +108,8 @@ void RoundSet::MakeTasks(const RowPool& target_pool, const RowPool* draft_pool) 
   for (size_t index = 0; index < num_tasks; ++index) {
     const size_t first = index * places;
     for (size_t i = 0; i < places; ++i) row_indices_[first + i] = static_cast<uint32_t>(first + i);
-    ChainTask& task = tasks_[index];
-    task.chain = {.num_drafts = shape_.draft,
+    Task& task = tasks_[index];
+    task.draft = {.num_nodes = shape_.draft,
                   .tokens = &draft_tokens_[first],
                   .kinds = &draft_kinds_[first],
                   .target_rows = &row_indices_[first],
@@ -195,12 +195,12 @@ absl::Status RoundSet::FindMatchingTokens(Backend* backend) {
   RoundAnswer answer = MakeAnswer();
   for (int32_t round = 0; round < shape_.num_rounds; ++round) {
     for (int32_t place = 0; place <= shape_.draft; ++place) {
-      std::vector<ChainTask> single;
+      std::vector<Task> single;
       for (int32_t s = 0; s < shape_.batch; ++s) {
         MakeOverrides(round, s, place);
-        ChainTask task = tasks_[TaskIndex(round, s)];
-        task.chain.num_drafts = 0;
-        task.chain.target_rows += place;
+        Task task = tasks_[TaskIndex(round, s)];
+        task.draft.num_nodes = 0;
+        task.draft.target_rows += place;
         task.first_position += static_cast<uint32_t>(place);
         task.scores = {};
         if (task.places != nullptr) task.places += place;
@@ -234,17 +234,17 @@ absl::Status RoundSet::FindSideChannel(Backend* backend) {
   RoundAnswer answer = MakeAnswer();
   std::vector<DraftSample> samples(static_cast<size_t>(shape_.batch) * kBest);
   for (size_t i = 0; i < draft_tokens_.size(); ++i) {
-    ChainTask& task = tasks_[i / places];
-    task.chain.draft_weights = &draft_weights_[i / places * places];
-    task.chain.draft_masses = &draft_masses_[i / places * places];
+    Task& task = tasks_[i / places];
+    task.draft.draft_weights = &draft_weights_[i / places * places];
+    task.draft.draft_masses = &draft_masses_[i / places * places];
   }
   for (int32_t round = 0; round < shape_.num_rounds; ++round) {
     for (int32_t place = 0; place < shape_.draft; ++place) {
-      std::vector<ChainTask> asks(static_cast<size_t>(shape_.batch));
+      std::vector<Task> asks(static_cast<size_t>(shape_.batch));
       for (int32_t s = 0; s < shape_.batch; ++s) {
-        ChainTask& ask = asks[static_cast<size_t>(s)];
+        Task& ask = asks[static_cast<size_t>(s)];
         ask.kind = TaskKind::kSampleDraft;
-        ask.chain.target_rows = task(round, s).chain.draft_rows + place;
+        ask.draft.target_rows = task(round, s).draft.draft_rows + place;
         ask.target_scale = task(round, s).draft_scale;
         ask.sampling = DraftSampling::kTopK;
         ask.num_children = kBest;
@@ -305,18 +305,18 @@ std::vector<MemorySpan> RoundSet::NeededRows(int32_t round, const RoundAnswer& a
     spans.push_back({RowAt(tensor, row).data, size_bytes});
   };
   for (int32_t s = 0; s < shape_.batch; ++s) {
-    const DraftChain& chain = task(round, s).chain;
+    const Draft& draft = task(round, s).draft;
     const int32_t num_accepted = answer.outcomes[static_cast<size_t>(s)].num_accepted;
     // Whether a block stands depends on all of its places; a token, only on those before it.
     const int32_t last_pair = case_.method == VerifyMethod::kBlock
-                                  ? chain.num_drafts - 1
-                                  : std::min(num_accepted, chain.num_drafts - 1);
+                                  ? draft.num_nodes - 1
+                                  : std::min(num_accepted, draft.num_nodes - 1);
     const bool is_sampled = draft_.num_rows > 0;
     for (int32_t i = 0; i <= std::max(num_accepted, is_sampled ? last_pair : 0); ++i) {
-      add(target_, chain.target_rows[i]);
+      add(target_, draft.target_rows[i]);
       // With a side channel a draft row is read only where its residual is drawn from.
       const bool has_pair = i <= last_pair && (!case_.side_channel || i == num_accepted);
-      if (is_sampled && has_pair) add(draft_, chain.draft_rows[i]);
+      if (is_sampled && has_pair) add(draft_, draft.draft_rows[i]);
     }
   }
   return spans;

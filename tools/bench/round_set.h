@@ -31,7 +31,7 @@ struct RoundShape {
 // The answers of one round, kept apart from the tasks so that a round can be run again and
 // compared.
 struct RoundAnswer {
-  std::vector<ChainOutcome> outcomes;
+  std::vector<TaskOutcome> outcomes;
   std::vector<TokenId> tokens;     // batch x rows_of_sequence
   std::vector<TokenScore> scores;  // batch x rows_of_sequence x scores_stride
 };
@@ -53,7 +53,7 @@ class RoundSet {
   const TensorView& target() const { return target_; }
   const TensorView& draft() const { return draft_; }
   const MaskView& mask() const { return mask_; }
-  const ChainTask& task(int32_t round, int32_t sequence) const {
+  const Task& task(int32_t round, int32_t sequence) const {
     return tasks_[TaskIndex(round, sequence)];
   }
   int32_t scores_stride() const { return case_.logprobs < 0 ? 0 : 1 + case_.logprobs; }
@@ -84,7 +84,7 @@ class RoundSet {
   TensorView draft_;
   MaskView mask_;
   // Indexed by TaskIndex, or by TaskIndex * rows_of_sequence + place.
-  std::vector<ChainTask> tasks_;
+  std::vector<Task> tasks_;
   std::vector<uint32_t> row_indices_;
   std::vector<TokenId> draft_tokens_;
   std::vector<DraftKind> draft_kinds_;

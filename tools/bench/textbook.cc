@@ -17,17 +17,17 @@ bool TextbookSampler::Supports(const VerifyCase& verify_case) {
 
 void TextbookSampler::Run(std::vector<TokenId>* tokens) {
   for (int32_t s = 0; s < set_.shape().batch; ++s) {
-    const ChainTask& task = set_.task(round_, s);
-    for (int32_t place = 0; place <= task.chain.num_drafts; ++place) {
+    const Task& task = set_.task(round_, s);
+    for (int32_t place = 0; place <= task.draft.num_nodes; ++place) {
       const TokenId token = Next(task, place);
       tokens->push_back(token);
-      if (place < task.chain.num_drafts && token != task.chain.tokens[place]) break;
+      if (place < task.draft.num_nodes && token != task.draft.tokens[place]) break;
     }
   }
 }
 
-TokenId TextbookSampler::Next(const ChainTask& task, int32_t place) {
-  const RowView row = RowAt(set_.target(), task.chain.target_rows[place]);
+TokenId TextbookSampler::Next(const Task& task, int32_t place) {
+  const RowView row = RowAt(set_.target(), task.draft.target_rows[place]);
   candidates_.clear();
   for (int32_t id = 0; id < row.vocab_size; ++id) {
     candidates_.push_back({id, LoadElement(row, id), 0});
@@ -42,7 +42,7 @@ TokenId TextbookSampler::Next(const ChainTask& task, int32_t place) {
   return Draw(CoinToDouble(KeyedCoins(task.seed)(key)));
 }
 
-void TextbookSampler::Penalise(const ChainTask& task, int32_t place) {
+void TextbookSampler::Penalise(const Task& task, int32_t place) {
   std::unordered_map<TokenId, TokenEdit> edits;
   for (int32_t i = 0; i < task.edits.num_edits; ++i) {
     edits[task.edits.edits[i].id] = task.edits.edits[i];

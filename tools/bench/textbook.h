@@ -36,8 +36,8 @@ class TextbookSampler final : public Peer {
     float weight;
   };
 
-  TokenId Next(const ChainTask& task, int32_t place);
-  void Penalise(const ChainTask& task, int32_t place);
+  TokenId Next(const Task& task, int32_t place);
+  void Penalise(const Task& task, int32_t place);
   void Filter();
   TokenId Draw(double u) const;
 

@@ -65,8 +65,8 @@ double TargetOf(const VerifyCase& verify_case, Baseline baseline, const Measurem
 // Whether a round gave what it gave the first time. Places after the last token hold nothing.
 bool IsSameAnswer(const RoundAnswer& a, const RoundAnswer& b, int32_t stride) {
   for (size_t s = 0; s < a.outcomes.size(); ++s) {
-    const ChainOutcome& x = a.outcomes[s];
-    const ChainOutcome& y = b.outcomes[s];
+    const TaskOutcome& x = a.outcomes[s];
+    const TaskOutcome& y = b.outcomes[s];
     if (x.status != y.status || x.num_accepted != y.num_accepted || x.num_tokens != y.num_tokens) {
       return false;
     }

@@ -173,7 +173,8 @@ int ToyEngine::OpenStream(size_t slot, size_t prompt_index) {
   params.stop_token_ids = {&options_.end_token, 1};
   params.stop_strings = {stop_strings.data(), stop_strings.size()};
 
-  specd_sequence_info info;
+  specd_sequence_info info = {};
+  info.struct_size = sizeof(info);
   const int code = specd_open_sequence(engine_, prompt.request_id.c_str(), &params, &info);
   if (code != SPECD_OK) return code;
   auto stream = std::make_unique<Stream>(prompt_index, params.seed);
@@ -274,8 +275,9 @@ int ToyEngine::RunRound() {
     Propose(slot);
     const Stream& stream = *slots_[slot];
     specd_draft draft = {};
+    draft.struct_size = sizeof(draft);
     draft.sequence = stream.sequence;
-    draft.num_drafts = static_cast<uint32_t>(stream.drafts.size());
+    draft.num_nodes = static_cast<uint32_t>(stream.drafts.size());
     draft.tokens = stream.drafts.data();
     draft.kinds = stream.kinds.data();
     draft.target_rows = stream.target_rows.data();
@@ -290,7 +292,9 @@ int ToyEngine::RunRound() {
   // cannot be full.
   int code =
       specd_submit(engine_, next_round_++, drafts.data(), static_cast<uint32_t>(drafts.size()));
-  specd_completion completion;
+  specd_completion completion = {};
+  completion.struct_size = sizeof(completion);
+  completion.result_size = sizeof(specd_result);
   if (code == SPECD_OK) code = AwaitCompletion(&completion);
   if (code == SPECD_OK) code = TakeResults(completion);
   return code;

@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define SPECD_ABI_VERSION 1u
+#define SPECD_ABI_VERSION 2u
 
 enum {
   SPECD_OK = 0,

@@ -18,19 +18,22 @@ enum {
 };
 
 typedef struct specd_draft_request {
+  uint32_t struct_size; /* sizeof(specd_draft_request), in every element */
+  uint32_t reserved;    /* 0 */
   specd_sequence sequence;
   uint32_t row;     /* of SPECD_DRAFT_ROWS; read with the sequence's draft_... parameters */
   int32_t mask_row; /* of SPECD_GRAMMAR_MASK, with draft_edits; -1 = unconstrained. It must be the
                        row that mask_rows names for this place at verification: q is the draft row
                        with that mask */
   const int32_t* prefix; /* the draft tokens before this place */
-  uint32_t num_prefix;   /* 0 .. max_draft - 1 */
+  uint32_t num_prefix;   /* 0 .. max_path - 1 */
   uint32_t sampling;     /* SPECD_WITH_REPLACEMENT, ... */
   uint32_t num_children; /* 1 .. 64; a chain has one */
   uint32_t first_node;   /* the coins are those of nodes first_node, first_node + 1, ... of the
                             draft; 0 = num_prefix + 1, as in a chain */
 } specd_draft_request;
 
+/* Of this size in every version. */
 typedef struct specd_draft_child {
   int32_t id;
   uint32_t count; /* how often it was drawn */
@@ -40,6 +43,8 @@ typedef struct specd_draft_child {
 } specd_draft_child;
 
 typedef struct specd_draft_children {
+  uint32_t struct_size; /* sizeof(specd_draft_children): set it in every element before the call */
+  uint32_t reserved;
   specd_sequence sequence;
   uint32_t status;                   /* SPECD_STATUS_... */
   uint32_t num_children;             /* ids; they are distinct */
@@ -56,20 +61,20 @@ SPECD_API int specd_sample_draft(specd_engine* engine, const specd_draft_request
 /* ---- scores of given ids --------------------------------------------------------------------- */
 
 typedef struct specd_score_request {
+  uint32_t struct_size; /* sizeof(specd_score_request), in every element */
+  uint32_t mode;        /* SPECD_RAW_LOGPROB or SPECD_RAW_LOGIT */
   const uint32_t* rows; /* num_ids rows of SPECD_TARGET_ROWS */
   const int32_t* ids;   /* ids[i] is scored in rows[i] */
-  uint32_t num_ids;     /* 1 .. max_draft + 1 */
-  uint32_t mode;        /* SPECD_RAW_LOGPROB or SPECD_RAW_LOGIT */
+  uint32_t num_ids;     /* 1 .. max_path + 1 */
   uint32_t num_top;     /* best ids for each, 0 .. 64 */
-  uint32_t reserved;    /* 0 */
   specd_ids chosen_ids; /* further ids for each, at most 64 */
 } specd_score_request;
 
 typedef struct specd_score_result {
-  uint32_t status;     /* SPECD_STATUS_... */
-  uint32_t num_scored; /* ids before the first row without a distribution */
+  uint32_t struct_size; /* sizeof(specd_score_result): set it in every element before the call */
+  uint32_t status;      /* SPECD_STATUS_... */
+  uint32_t num_scored;  /* ids before the first row without a distribution */
   uint32_t scores_per_token;
-  uint32_t reserved;
   const specd_token_score* scores; /* as in specd_result; valid until the next call */
 } specd_score_result;
 
@@ -88,7 +93,8 @@ enum {
   SPECD_COIN_RESIDUAL = 4 /* draws what follows a rejection */
 };
 
-/* The key of a coin, as docs/ALGORITHMS.md defines it, and the coin: value / 2^53. */
+/* The key of a coin, as docs/ALGORITHMS.md defines it, and the coin: value / 2^53. Of this size in
+ * every version. */
 typedef struct specd_coin {
   uint32_t position;   /* in the output, of the token it decides about */
   uint32_t round_base; /* kept tokens when the round starts; 0 for SPECD_COIN_SAMPLE */

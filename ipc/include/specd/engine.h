@@ -16,7 +16,7 @@ typedef struct specd_options {
   uint32_t vocab_size;    /* columns of a row, 1 .. 2^20; required */
   uint32_t max_batch;     /* sequences in one round, 1 .. 4096; default 16 */
   uint32_t max_sequences; /* sequences open at once, max_batch .. 65536; default 0 = max_batch */
-  uint32_t max_draft;     /* draft tokens per sequence in one round, 0 .. 64; default 8 */
+  uint32_t max_draft;     /* draft tokens (nodes) per sequence in one round, 0 .. 64; default 8 */
   uint32_t ring_depth;    /* rounds in flight, a power of two, 1 .. 64; default 4 */
   uint32_t timeout_ms;    /* for every call that waits for the daemon, but for specd_poll, 1 ..
                              3600000; default 5000. SPECD_ERROR_DISCONNECTED when it has passed */
@@ -34,6 +34,9 @@ typedef struct specd_options {
                         runs, specd_sample_draft and specd_score end SPECD_STATUS_DEVICE_ERROR:
                         a graph has the rounds of specd_enqueue_staged. NULL (default): a stream
                         of specd's own */
+  uint32_t max_path; /* draft tokens on one path of a draft that is a tree, 0 .. max_draft; default
+                        0 = max_draft. A sequence gains max_path + 1 tokens in a round at most */
+  uint32_t reserved; /* 0 */
 } specd_options;
 
 SPECD_API void specd_options_init(specd_options* options);

@@ -50,7 +50,7 @@ typedef struct specd_strings {
   uint64_t count;
 } specd_strings;
 
-/* A processor compiled into specd, by name. */
+/* A processor compiled into specd, by name. Of this size in every version. */
 typedef struct specd_processor {
   const char* name;
   const char* values; /* "key=value,key=value" with numbers; NULL: every default */
@@ -134,10 +134,10 @@ typedef struct specd_params {
 SPECD_API void specd_params_init(specd_params* params);
 
 typedef struct specd_sequence_info {
+  uint32_t struct_size; /* sizeof(specd_sequence_info): set it in every element before the call */
+  uint32_t verify;      /* GREEDY where the parameters leave no choice, otherwise as asked for */
   specd_sequence sequence;
-  uint64_t seed;   /* as given, or as drawn */
-  uint32_t verify; /* GREEDY where the parameters leave no choice, otherwise as asked for */
-  uint32_t reserved;
+  uint64_t seed; /* as given, or as drawn */
 } specd_sequence_info;
 
 /* request_id names the stream on the text side: 1 .. 128 bytes of UTF-8 without control characters,

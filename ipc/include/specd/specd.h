@@ -28,10 +28,10 @@
  *   specd_fork              a copy of a sequence, to go on another way
  *   specd_close_sequence, specd_close
  *
- * One sequence in one round. The engine proposes num_drafts tokens d[0] .. d[K-1] and brings K + 1
+ * One sequence in one round. The engine proposes num_nodes tokens d[0] .. d[K-1] and brings K + 1
  * target rows: row i holds the target model's logits after the prompt, the kept tokens and
  * d[0] .. d[i-1]. specd answers with num_kept tokens: the accepted drafts d[0] .. d[num_accepted-1]
- * and then one more token of its own choice (fewer if the sequence finished on the way). num_drafts
+ * and then one more token of its own choice (fewer if the sequence finished on the way). num_nodes
  * may be 0: that is plain sampling, and needs one row. specd can also be the drafter's sampler
  * (specd_sample_draft), and score given ids (specd_score).
  *
@@ -45,8 +45,9 @@
  * wrong, what was found, what is allowed and what to do. After an error nothing has changed.
  *
  * A struct that begins with struct_size is filled with its _init function first; then set what you
- * need: new fields of later versions keep their defaults. What this version cannot do is refused by
- * name, never ignored.
+ * need: new fields of later versions keep their defaults. A struct that stands in arrays has no
+ * such function: set struct_size to its sizeof in every element, those that a call fills included,
+ * and leave the rest zero. What this version cannot do is refused by name, never ignored.
  */
 #ifndef SPECD_SPECD_H_
 #define SPECD_SPECD_H_

@@ -69,9 +69,10 @@ static int check_round(const specd_completion* completion, specd_sequence sequen
 static int run_round(specd_engine* engine) {
   static const uint32_t target_rows[NUM_ROWS] = {0, 1, 2};
   specd_params params;
-  specd_sequence_info info;
-  specd_draft draft;
-  specd_completion completion;
+  specd_sequence_info info = {.struct_size = sizeof info};
+  specd_draft draft = {.struct_size = sizeof draft};
+  specd_completion completion = {.struct_size = sizeof completion,
+                                 .result_size = sizeof(specd_result)};
   int code;
 
   specd_params_init(&params);
@@ -80,9 +81,8 @@ static int run_round(specd_engine* engine) {
   if (code != SPECD_OK) return failed("specd_open_sequence", code);
   if (info.verify != SPECD_VERIFY_GREEDY) return wrong("verify", info.verify, SPECD_VERIFY_GREEDY);
 
-  memset(&draft, 0, sizeof draft);
   draft.sequence = info.sequence;
-  draft.num_drafts = NUM_DRAFTS;
+  draft.num_nodes = NUM_DRAFTS;
   draft.tokens = DRAFT;
   draft.target_rows = target_rows;
   code = specd_submit(engine, ROUND_ID, &draft, 1);

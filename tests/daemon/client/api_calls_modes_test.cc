@@ -10,6 +10,7 @@
 #include "tests/daemon/client/embedded_engine.h"
 #include "tests/daemon/client/engine_host.h"
 #include "tests/daemon/server/server_fixture.h"
+#include "tests/support/c_drafts.h"
 
 namespace specd {
 namespace {
@@ -25,7 +26,7 @@ std::string Said(int code) {
 }
 
 specd_draft_request DraftRequest(specd_sequence sequence) {
-  specd_draft_request request = {};
+  specd_draft_request request = Sized<specd_draft_request>();
   request.sequence = sequence;
   request.mask_row = -1;
   request.num_children = 1;
@@ -65,7 +66,7 @@ Answers Ask(EmbeddedEngine& f) {
   requests[3].sampling = SPECD_TOP_K_CHILDREN;
   requests[3].num_children = 8;
   requests[3].mask_row = 1;
-  std::vector<specd_draft_children> drawn(4);
+  std::vector<specd_draft_children> drawn(4, Sized<specd_draft_children>());
   const int drew = specd_sample_draft(f.engine, requests.data(), 4, drawn.data());
   INFO(specd_last_error());
   REQUIRE(drew == SPECD_OK);
@@ -80,7 +81,7 @@ Answers Ask(EmbeddedEngine& f) {
   const uint32_t rows[] = {3, 1, 0, 2};
   const int32_t ids[] = {7, 0, 3, 3};
   const int32_t chosen[] = {1};
-  std::vector<specd_score_request> asked(3);
+  std::vector<specd_score_request> asked(3, Sized<specd_score_request>());
   for (uint32_t i = 0; i < 3; ++i) {
     asked[i].rows = rows + i;
     asked[i].ids = ids + i;
@@ -88,7 +89,7 @@ Answers Ask(EmbeddedEngine& f) {
     asked[i].num_top = i;
     asked[i].chosen_ids = {chosen, i == 2 ? 1u : 0u};
   }
-  std::vector<specd_score_result> scored(3);
+  std::vector<specd_score_result> scored(3, Sized<specd_score_result>());
   REQUIRE(specd_score(f.engine, asked.data(), 3, scored.data()) == SPECD_OK);
   for (const specd_score_result& part : scored) {
     REQUIRE(part.status == SPECD_STATUS_OK);
@@ -107,18 +108,18 @@ std::vector<std::string> Refusals(EmbeddedEngine& f) {
   const auto drafts = [&](auto change, uint32_t count = 1) {
     std::vector<specd_draft_request> requests(8, DraftRequest(s));
     change(&requests[count == 0 ? 0 : count - 1]);
-    std::vector<specd_draft_children> children(8);
+    std::vector<specd_draft_children> children(8, Sized<specd_draft_children>());
     texts.push_back(Said(specd_sample_draft(f.engine, requests.data(), count, children.data())));
   };
   const int32_t ids[] = {1, 2, 3, 4, 5, 6, 7, 0};
   const uint32_t rows[] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
   const auto scores = [&](auto change) {
-    specd_score_request request = {};
+    specd_score_request request = Sized<specd_score_request>();
     request.rows = rows;
     request.ids = ids;
     request.num_ids = 2;
     change(&request);
-    specd_score_result result;
+    specd_score_result result = Sized<specd_score_result>();
     texts.push_back(Said(specd_score(f.engine, &request, 1, &result)));
   };
   drafts([](auto*) {});
@@ -199,16 +200,16 @@ TEST_SUITE("unit") {
       const specd_result result = f.Sample(s);
       const uint32_t rows[] = {1, 1, 1, 1};
       const int32_t ids[] = {5, 6, 7, 4};
-      specd_score_request request = {};
+      specd_score_request request = Sized<specd_score_request>();
       request.rows = rows;
       request.ids = ids;
       request.num_ids = 4;
       request.num_top = 4;
-      specd_score_result scored;
+      specd_score_result scored = Sized<specd_score_result>();
       REQUIRE(specd_score(f.engine, &request, 1, &scored) == SPECD_OK);
       specd_draft_request draft = DraftRequest(s);
       draft.num_children = 64;
-      specd_draft_children drawn;
+      specd_draft_children drawn = Sized<specd_draft_children>();
       REQUIRE(specd_sample_draft(f.engine, &draft, 1, &drawn) == SPECD_OK);
       CHECK(TokensOf(result) == std::vector<int32_t>{3});
       CHECK(result.scores[0].id == 3);
@@ -236,7 +237,7 @@ TEST_SUITE("unit") {
     const test::EnginePtr engine = test::OpenEngine(f.uri, options);
     const specd_sequence s = f.session.Open("r");
     specd_draft_request request = DraftRequest(s);
-    specd_draft_children children;
+    specd_draft_children children = Sized<specd_draft_children>();
     CHECK(specd_set_coins(engine.get(), s, nullptr, 0) == SPECD_ERROR_DISCONNECTED);
     CHECK(EmbeddedEngine::LastErrorHas("did not answer within 2000 ms"));
     // It stands in the request area: nothing else goes there before it has been read.
@@ -246,7 +247,7 @@ TEST_SUITE("unit") {
     const specd_draft part = ChainDraft(s, 0, nullptr, &row);
     CHECK(specd_submit(engine.get(), 1, &part, 1) == SPECD_FULL);
     REQUIRE(f.session.session->Step());
-    specd_completion done;
+    specd_completion done = SizedCompletion();
     CHECK(specd_poll(engine.get(), &done, 0) == SPECD_EMPTY);
     f.session.backend->script = {Confirm(0, {5})};
     REQUIRE(specd_submit(engine.get(), 2, &part, 1) == SPECD_OK);
@@ -266,7 +267,7 @@ TEST_SUITE("unit") {
       f.session.session->EndAll();
     });
     specd_draft_request request = DraftRequest(s);
-    specd_draft_children children;
+    specd_draft_children children = Sized<specd_draft_children>();
     // Whether it says that it stops or has hung up already, it is over.
     const auto is_over = [](int code) {
       return code == SPECD_ERROR_SHUTDOWN || code == SPECD_ERROR_DISCONNECTED;

@@ -9,6 +9,7 @@
 
 #include "tests/daemon/client/embedded_engine.h"
 #include "tests/daemon/client/engine_host.h"
+#include "tests/support/c_drafts.h"
 
 namespace specd {
 namespace {
@@ -36,14 +37,14 @@ TEST_SUITE("unit") {
         float weights[3];
         double masses[3];
         for (uint32_t depth = 0; depth < 3; ++depth) {
-          specd_draft_request request = {};
+          specd_draft_request request = Sized<specd_draft_request>();
           request.sequence = s;
           request.row = depth;
           request.mask_row = -1;
           request.prefix = tokens;
           request.num_prefix = depth;
           request.num_children = 1;
-          specd_draft_children children;
+          specd_draft_children children = Sized<specd_draft_children>();
           REQUIRE(specd_sample_draft(f.engine, &request, 1, &children) == SPECD_OK);
           CHECK(children.status == SPECD_STATUS_OK);
           REQUIRE(children.num_children == 1);
@@ -80,12 +81,12 @@ TEST_SUITE("unit") {
       EmbeddedEngine::SetRow(f.target, 6, {3.0f, 2.0f, 1.0f, 0.0f, 0, 0, 0, 0});
       const uint32_t rows[] = {6, 2};
       const int32_t ids[] = {2, 3};
-      specd_score_request request = {};
+      specd_score_request request = Sized<specd_score_request>();
       request.rows = rows;
       request.ids = ids;
       request.num_ids = 2;
       request.num_top = 1;
-      specd_score_result result;
+      specd_score_result result = Sized<specd_score_result>();
       REQUIRE(specd_score(f.engine, &request, 1, &result) == SPECD_OK);
       CHECK(result.status == SPECD_STATUS_OK);
       CHECK(result.num_scored == 2);
@@ -125,12 +126,12 @@ TEST_SUITE("unit") {
     ForBothModes([](EmbeddedEngine& f) {
       const specd_sequence s = f.Open(EmbeddedEngine::Params(1.0));
       const int32_t prefix[] = {1, 1, 1};
-      specd_draft_request good = {};
+      specd_draft_request good = Sized<specd_draft_request>();
       good.sequence = s;
       good.mask_row = -1;
       good.prefix = prefix;
       good.num_children = 2;
-      specd_draft_children children;
+      specd_draft_children children = Sized<specd_draft_children>();
       CHECK(specd_sample_draft(f.engine, &good, 1, &children) == SPECD_OK);
       const auto refused = [&](auto change, const char* text) {
         specd_draft_request request = good;
@@ -193,12 +194,12 @@ TEST_SUITE("unit") {
       const specd_coin coins[] = {coin(1, 1, 6), coin(2, 2, 3), coin(1, 9, 4), coin(1, 10, 5)};
       REQUIRE(specd_set_coins(f.engine, s, coins, 4) == SPECD_OK);
       const int32_t prefix[] = {6};
-      specd_draft_request request = {};
+      specd_draft_request request = Sized<specd_draft_request>();
       request.sequence = s;
       request.mask_row = -1;
       request.prefix = prefix;
       request.num_children = 1;
-      specd_draft_children drawn;
+      specd_draft_children drawn = Sized<specd_draft_children>();
       REQUIRE(specd_sample_draft(f.engine, &request, 1, &drawn) == SPECD_OK);
       CHECK(drawn.children[0].id == 6);
       request.num_prefix = 1;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/daemon/client/embedded_engine.h"
+#include "tests/support/c_drafts.h"
 
 namespace specd {
 namespace {
@@ -78,7 +79,7 @@ TEST_SUITE("unit") {
     EmbeddedEngine f;
     specd_params params = EmbeddedEngine::Params();
     params.logprobs = 5;  // and the token's own: 6 of 5
-    specd_sequence_info info;
+    specd_sequence_info info = Sized<specd_sequence_info>();
     CHECK(specd_open_sequence(f.engine, "r", &params, &info) == SPECD_ERROR_INVALID_ARGUMENT);
     CHECK(EmbeddedEngine::LastErrorHas("max_scores_per_token = 5"));
     params.logprobs = 4;
@@ -120,7 +121,7 @@ TEST_SUITE("unit") {
     EmbeddedEngine f;
     EmbeddedEngine::SetRow(f.target, 0, {1.0f, 2.0f});
     const specd_sequence s = f.Open(EmbeddedEngine::Params());
-    specd_draft padding = {};
+    specd_draft padding = Sized<specd_draft>();
     padding.sequence = s;
     padding.flags = SPECD_DISCARD;
     const specd_result result = f.Round(padding);
@@ -168,7 +169,7 @@ TEST_SUITE("unit") {
     CHECK(TokensOf(f.Sample(s)) == std::vector<int32_t>{2});
     specd_params params = EmbeddedEngine::Params(1.0);
     params.top_p = 0.5;
-    specd_sequence_info info;
+    specd_sequence_info info = Sized<specd_sequence_info>();
     CHECK(specd_open_sequence(f.engine, "s", &params, &info) < 0);
     CHECK(EmbeddedEngine::LastErrorHas("top_p"));
     EmbeddedEngine::SetRow(f.target, 0, {0, 0, 0.5f, 0, 0, 0, 0, 0});

@@ -143,7 +143,7 @@ TEST_SUITE("unit") {
     params.verify = SPECD_VERIFY_AUTO;
     params.has_seed = 0;
     params.n = 1;
-    specd_sequence_info info;
+    specd_sequence_info info = Sized<specd_sequence_info>();
     CHECK(specd_open_sequence(engine.get(), "r", &params, &info) == SPECD_OK);
     CHECK(info.verify == SPECD_VERIFY_AUTO);  // temperature has its default, 1
   }
@@ -152,14 +152,14 @@ TEST_SUITE("unit") {
     const EnginePtr engine = OpenEmbedded(1, 1);
     specd_sequence_state state;
     CHECK(specd_get_sequence_state(engine.get(), 0, &state) == SPECD_ERROR_NOT_FOUND);
-    specd_sequence_info first;
+    specd_sequence_info first = Sized<specd_sequence_info>();
     REQUIRE(OpenSequence(engine.get(), "r", &first) == SPECD_OK);
     CHECK(specd_get_sequence_state(engine.get(), first.sequence, &state) == SPECD_OK);
     CHECK(specd_get_sequence_state(engine.get(), first.sequence + 1, &state) ==
           SPECD_ERROR_NOT_FOUND);  // a slot that does not exist
     REQUIRE(specd_close_sequence(engine.get(), first.sequence) == SPECD_OK);
     CHECK(specd_get_sequence_state(engine.get(), first.sequence, &state) == SPECD_ERROR_NOT_FOUND);
-    specd_sequence_info second;
+    specd_sequence_info second = Sized<specd_sequence_info>();
     REQUIRE(OpenSequence(engine.get(), "r", &second) == SPECD_OK);
     CHECK(specd_get_sequence_state(engine.get(), first.sequence, &state) == SPECD_ERROR_NOT_FOUND);
     REQUIRE(specd_get_sequence_state(engine.get(), second.sequence, &state) == SPECD_OK);
@@ -169,7 +169,7 @@ TEST_SUITE("unit") {
   TEST_CASE("max_sequences counts open sequences, and 0 means max_batch") {
     const EnginePtr three = OpenEmbedded(1, 3);
     const EnginePtr two = OpenEmbedded(2, 0);
-    specd_sequence_info info;
+    specd_sequence_info info = Sized<specd_sequence_info>();
     for (const char* name : {"a", "b"}) {
       CHECK(OpenSequence(three.get(), name, &info) == SPECD_OK);
       CHECK(OpenSequence(two.get(), name, &info) == SPECD_OK);
@@ -213,23 +213,22 @@ TEST_SUITE("unit") {
     params.stop_token_ids = {stop_ids, 1};
     const char* stop_strings[] = {"x", "yz"};
     params.stop_strings = {stop_strings, 2};
-    specd_sequence_info info;
+    specd_sequence_info info = Sized<specd_sequence_info>();
     REQUIRE(specd_open_sequence(engine.get(), "r", &params, &info) == SPECD_OK);
     CHECK(info.seed == 99);
     CHECK(info.verify == SPECD_VERIFY_TOKEN);
-    StreamEvent event;
-    REQUIRE(f.session.session->PopEvent(&event));
-    const std::unique_ptr<StreamInfo> opened(event.info);
-    CHECK(opened->request_id == "r");
-    CHECK(opened->stop_strings == std::vector<std::string>{"x", "yz"});
-    CHECK(opened->include_stop);
-    CHECK_FALSE(opened->skip_special_tokens);
+    TokenEvent event;
+    REQUIRE(f.session.Pop(&event));
+    CHECK(event.request_id == "r");
+    CHECK(event.stop_strings == std::vector<std::string>{"x", "yz"});
+    CHECK(event.include_stop);
+    CHECK_FALSE(event.skip_special_tokens);
 
     // 7 is the EOS of the fixture's profile; the limit is 5 tokens.
     const uint32_t rows[] = {0, 1, 2, 3};
     const int32_t drafts[] = {1, 2, 3};
     const specd_draft part = ChainDraft(info.sequence, 3, drafts, rows);
-    specd_completion done;
+    specd_completion done = SizedCompletion();
     for (int round = 0; round < 2; ++round) {
       f.session.backend->script = {Confirm(3, {1, 7, 1, 1})};
       REQUIRE(specd_submit(engine.get(), 1, &part, 1) == SPECD_OK);
@@ -239,7 +238,7 @@ TEST_SUITE("unit") {
             (round == 0 ? SPECD_FINISH_NONE : SPECD_FINISH_LENGTH));
     }
     CHECK(done.results[0].total_kept == 5);
-    const ChainTask& task = f.session.backend->seen[0];
+    const Task& task = f.session.backend->seen[0];
     CHECK(task.target_scale == static_cast<float>(2.8853900817779268));  // log2(e) / 0.5
     CHECK(task.draft_scale == static_cast<float>(1.8033688011112043));   // log2(e) / 0.8
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tests/daemon/client/embedded_engine.h"
+#include "tests/support/c_drafts.h"
 
 namespace specd {
 namespace {
@@ -18,8 +19,8 @@ TEST_SUITE("unit") {
     specd_params params = EmbeddedEngine::Params(1.0);
     params.n = 3;
     params.seed = ~uint64_t{0};
-    specd_sequence_info infos[3];
-    REQUIRE(specd_open_sequence(f.engine, "r", &params, infos) == SPECD_OK);
+    std::vector<specd_sequence_info> infos(3, Sized<specd_sequence_info>());
+    REQUIRE(specd_open_sequence(f.engine, "r", &params, infos.data()) == SPECD_OK);
     CHECK(infos[0].sequence != infos[1].sequence);
     CHECK(infos[1].sequence != infos[2].sequence);
     CHECK(infos[0].seed == ~uint64_t{0});
@@ -27,7 +28,7 @@ TEST_SUITE("unit") {
     CHECK(infos[2].seed == 1);
     // Their names are taken, and given back one by one.
     params.n = 1;
-    specd_sequence_info info;
+    specd_sequence_info info = Sized<specd_sequence_info>();
     for (const char* taken : {"r", "r#1", "r#2"}) {
       CHECK(specd_open_sequence(f.engine, taken, &params, &info) == SPECD_ERROR_INVALID_ARGUMENT);
       CHECK(EmbeddedEngine::LastErrorHas(taken));
@@ -42,38 +43,40 @@ TEST_SUITE("unit") {
     specd_params params = EmbeddedEngine::Params(1.0);
     params.has_seed = 0;
     params.n = 2;
-    specd_sequence_info infos[2];
-    REQUIRE(specd_open_sequence(f.engine, "r", &params, infos) == SPECD_OK);
+    std::vector<specd_sequence_info> infos(2, Sized<specd_sequence_info>());
+    REQUIRE(specd_open_sequence(f.engine, "r", &params, infos.data()) == SPECD_OK);
     CHECK(infos[1].seed == infos[0].seed + 1);
   }
 
   TEST_CASE("n sequences or none: slots and names of a refused opening are free again") {
     EmbeddedEngine f;  // room for 4
     specd_params params = EmbeddedEngine::Params(1.0);
-    specd_sequence_info infos[64];
+    std::vector<specd_sequence_info> infos(64, Sized<specd_sequence_info>());
     const specd_sequence one = f.Open(params, "one");
     params.n = 4;
-    CHECK(specd_open_sequence(f.engine, "r", &params, infos) == SPECD_ERROR_EXHAUSTED);
+    CHECK(specd_open_sequence(f.engine, "r", &params, infos.data()) == SPECD_ERROR_EXHAUSTED);
     params.n = 3;
-    REQUIRE(specd_open_sequence(f.engine, "r", &params, infos) == SPECD_OK);
+    REQUIRE(specd_open_sequence(f.engine, "r", &params, infos.data()) == SPECD_OK);
     for (int i = 0; i < 3; ++i) REQUIRE(specd_close_sequence(f.engine, infos[i].sequence) == 0);
     // The third name is in use: the first two are not kept.
     params.n = 1;
-    specd_sequence_info info;
+    specd_sequence_info info = Sized<specd_sequence_info>();
     REQUIRE(specd_open_sequence(f.engine, "r#2", &params, &info) == SPECD_OK);
     params.n = 3;
-    CHECK(specd_open_sequence(f.engine, "r", &params, infos) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(specd_open_sequence(f.engine, "r", &params, infos.data()) ==
+          SPECD_ERROR_INVALID_ARGUMENT);
     REQUIRE(specd_close_sequence(f.engine, info.sequence) == SPECD_OK);
-    CHECK(specd_open_sequence(f.engine, "r", &params, infos) == SPECD_OK);
+    CHECK(specd_open_sequence(f.engine, "r", &params, infos.data()) == SPECD_OK);
     CHECK(one != infos[0].sequence);
     // A name that is too long only with its number.
     for (int i = 0; i < 3; ++i) REQUIRE(specd_close_sequence(f.engine, infos[i].sequence) == 0);
     const std::string long_name(127, 'x');
-    CHECK(specd_open_sequence(f.engine, long_name.c_str(), &params, infos) ==
+    CHECK(specd_open_sequence(f.engine, long_name.c_str(), &params, infos.data()) ==
           SPECD_ERROR_INVALID_ARGUMENT);
     for (const uint32_t n : {0u, 65u, UINT32_MAX}) {
       params.n = n;
-      CHECK(specd_open_sequence(f.engine, "r", &params, infos) == SPECD_ERROR_INVALID_ARGUMENT);
+      CHECK(specd_open_sequence(f.engine, "r", &params, infos.data()) ==
+            SPECD_ERROR_INVALID_ARGUMENT);
       CHECK(EmbeddedEngine::LastErrorHas("n = "));
     }
   }
@@ -85,7 +88,7 @@ TEST_SUITE("unit") {
     params.presence_penalty = 2;
     const specd_sequence source = f.Open(params, "source");
     CHECK(TokensOf(f.Sample(source)) == std::vector<int32_t>{0});
-    specd_sequence_info fork;
+    specd_sequence_info fork = Sized<specd_sequence_info>();
     REQUIRE(specd_fork(f.engine, source, "fork", nullptr, &fork) == SPECD_OK);
     CHECK(fork.sequence != source);
     CHECK(fork.verify == SPECD_VERIFY_GREEDY);
@@ -124,7 +127,7 @@ TEST_SUITE("unit") {
   TEST_CASE("what cannot be forked is refused by name, and its name stays free") {
     EmbeddedEngine f;
     const specd_sequence source = f.Open(EmbeddedEngine::Params(), "source");
-    specd_sequence_info info;
+    specd_sequence_info info = Sized<specd_sequence_info>();
     CHECK(specd_fork(f.engine, source + 1, "fork", nullptr, &info) == SPECD_ERROR_NOT_FOUND);
     CHECK(specd_fork(f.engine, source, "source", nullptr, &info) == SPECD_ERROR_INVALID_ARGUMENT);
     CHECK(specd_fork(f.engine, source, "", nullptr, &info) == SPECD_ERROR_INVALID_ARGUMENT);

@@ -69,7 +69,7 @@ struct EmbeddedEngine {
   }
 
   specd_sequence Open(const specd_params& params, const std::string& name = "r") {
-    std::vector<specd_sequence_info> infos(params.n);
+    std::vector<specd_sequence_info> infos(params.n, Sized<specd_sequence_info>());
     const int code = specd_open_sequence(engine, name.c_str(), &params, infos.data());
     INFO(specd_last_error());
     REQUIRE(code == SPECD_OK);
@@ -86,7 +86,7 @@ struct EmbeddedEngine {
     const int code = specd_submit(engine, 1, &part, 1);
     INFO(specd_last_error());
     REQUIRE(code == SPECD_OK);
-    specd_completion done;
+    specd_completion done = SizedCompletion();
     REQUIRE(specd_poll(engine, &done, 10000) == SPECD_OK);
     REQUIRE(done.num_results == 1);
     return done.results[0];

@@ -13,6 +13,7 @@
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 #include "tests/daemon/client/graph_device.h"
+#include "tests/support/c_drafts.h"
 
 namespace {
 // Of this thread: no memory is to be had.
@@ -59,28 +60,28 @@ struct CaptureFixture : test::GraphDevice {
   }
   uint32_t Round() {
     Submit(7);
-    specd_completion done = {};
+    specd_completion done = SizedCompletion();
     REQUIRE(specd_poll(g->engine, &done, 0) == SPECD_OK);
     REQUIRE(done.num_results == kSequences);
     return done.results[0].status;
   }
   uint32_t SampleDraft() {
-    specd_draft_request request = {};
+    specd_draft_request request = Sized<specd_draft_request>();
     request.sequence = g->sequences[2];
     request.mask_row = -1;
     request.num_children = 1;
-    specd_draft_children children = {};
+    specd_draft_children children = Sized<specd_draft_children>();
     REQUIRE(specd_sample_draft(g->engine, &request, 1, &children) == SPECD_OK);
     return children.status;
   }
   uint32_t Score() {
     const uint32_t row = 1;
     const int32_t id = 5;
-    specd_score_request request = {};
+    specd_score_request request = Sized<specd_score_request>();
     request.rows = &row;
     request.ids = &id;
     request.num_ids = 1;
-    specd_score_result result = {};
+    specd_score_result result = Sized<specd_score_result>();
     REQUIRE(specd_score(g->engine, &request, 1, &result) == SPECD_OK);
     return result.status;
   }
@@ -148,7 +149,7 @@ TEST_SUITE("unit") {
     f.Submit(2);
     CHECK(f.g->Poll(2));  // which also finds that nothing was kept of the round that failed
     CHECK(LastError() == kMark);
-    specd_completion done = {};
+    specd_completion done = SizedCompletion();
     CHECK(specd_poll(f.g->engine, &done, 0) == SPECD_EMPTY);
     CHECK(LastError() == kMark);
   }
@@ -162,7 +163,7 @@ TEST_SUITE("unit") {
                                 static_cast<uint32_t>(parts.size())) == SPECD_OK);
     }
     f.driver.fault = GpuResult::Error("an illegal address");
-    specd_completion done = {};
+    specd_completion done = SizedCompletion();
     REQUIRE(specd_poll(f.g->engine, &done, 20000) == SPECD_OK);
     CHECK(LastErrorHas("an illegal address"));
     MarkLastError();

@@ -11,6 +11,7 @@
 
 #include "ipc/include/specd/specd.h"
 #include "tests/daemon/client/graph_device.h"
+#include "tests/support/c_drafts.h"
 
 namespace specd {
 namespace {
@@ -174,7 +175,7 @@ TEST_SUITE("unit") {
     REQUIRE(f.g->Poll(0));
     f.batches.pop_front();  // its forward is of others
     f.driver.Replay(f.driver.others_work[&f.stream]);
-    specd_completion done = {};
+    specd_completion done = SizedCompletion();
     REQUIRE(specd_poll(f.g->engine, &done, 20000) == SPECD_OK);
     CHECK(done.results[0].status == SPECD_STATUS_UNKNOWN_SEQUENCE);
     for (uint32_t i = 1; i < kSequences; ++i) {
@@ -259,7 +260,7 @@ TEST_SUITE("unit") {
     REQUIRE(f.Stage(2) == SPECD_OK);
     f.driver.fault = GpuResult::Error("an illegal address");
     for (uint64_t round = 1; round <= 2; ++round) {
-      specd_completion done = {};
+      specd_completion done = SizedCompletion();
       REQUIRE(specd_poll(f.g->engine, &done, 20000) == SPECD_OK);
       CHECK(done.round_id == round);
       REQUIRE(done.num_results == kSequences);

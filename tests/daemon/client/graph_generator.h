@@ -152,7 +152,7 @@ class Generator {
     for (uint32_t i = 0; i < kSequences; ++i) OpenOne(i, ParamsOf(i, &kStopId));
   }
   void OpenOne(uint32_t i, const specd_params& params) {
-    specd_sequence_info info = {};
+    specd_sequence_info info = Sized<specd_sequence_info>();
     const std::string name = std::to_string(params.seed);
     REQUIRE(specd_open_sequence(engine, name.c_str(), &params, &info) == SPECD_OK);
     sequences[i] = info.sequence;
@@ -187,7 +187,7 @@ class Generator {
 
   // Takes an answer; rounds of sequences that had finished say nothing.
   bool Poll(uint64_t round_id, int timeout_ms = 20000) {
-    specd_completion done = {};
+    specd_completion done = SizedCompletion();
     if (specd_poll(engine, &done, timeout_ms) != SPECD_OK) return false;
     CHECK(done.round_id == round_id);
     for (uint32_t j = 0; j < done.num_results; ++j) {

@@ -8,6 +8,7 @@
 
 #include "ipc/segment/round_words.h"
 #include "tests/daemon/client/stream_fixture.h"
+#include "tests/support/c_drafts.h"
 
 namespace specd {
 namespace {
@@ -41,7 +42,7 @@ TEST_SUITE("unit") {
       REQUIRE(f.gpu.Synchronize(f.stream).ok());
       CHECK(seen == verdict.answered);
       CHECK(verdict.answered == 1 << 8);
-      specd_completion done;
+      specd_completion done = SizedCompletion();
       REQUIRE(specd_poll(f.engine.get(), &done, 0) == SPECD_OK);
       CHECK(done.results[0].tokens[0] == 5);
       CHECK(f.gpu.violations().empty());
@@ -60,7 +61,7 @@ TEST_SUITE("unit") {
       // The engine's CPU waits for its stream and calls nobody.
       REQUIRE(f.gpu.Synchronize(f.stream).ok());
       CHECK(seen != verdict.answered);
-      specd_completion done;
+      specd_completion done = SizedCompletion();
       REQUIRE(specd_poll(f.engine.get(), &done, 0) == SPECD_OK);
       CHECK(done.round_id == 7);
       REQUIRE(done.num_results == 1);
@@ -92,7 +93,7 @@ TEST_SUITE("unit") {
       REQUIRE(f.Submit(f.stream, 7) == SPECD_OK);
       REQUIRE(f.server.session.session->End());
       REQUIRE(f.gpu.Synchronize(f.stream).ok());
-      specd_completion done;
+      specd_completion done = SizedCompletion();
       REQUIRE(specd_poll(f.engine.get(), &done, -1) == SPECD_OK);
       CHECK(done.round_id == 7);
       CHECK(done.results[0].status == SPECD_STATUS_ABORTED);
@@ -174,7 +175,7 @@ TEST_SUITE("unit") {
       channel.Complete(copy, std::span<const SequenceResult>(&result, 1), 0);
       // The server's thread uses the channel behind this, under the lock that this goes through.
       (void)f.server.session.session->counters();
-      specd_completion done;
+      specd_completion done = SizedCompletion();
       REQUIRE(specd_poll(f.engine.get(), &done, 0) == SPECD_OK);
       REQUIRE(f.gpu.Synchronize(f.stream).ok());
       f.Words(1).passed.store(0);
@@ -202,7 +203,7 @@ TEST_SUITE("unit") {
       REQUIRE(f.gpu.Synchronize(f.stream).ok());
       REQUIRE(f.gpu.Synchronize(f.other_stream).ok());
       for (const uint64_t round_id : {1, 2}) {
-        specd_completion done;
+        specd_completion done = SizedCompletion();
         REQUIRE(specd_poll(f.engine.get(), &done, 0) == SPECD_OK);
         CHECK(done.round_id == round_id);
         CHECK(done.results[0].status == SPECD_STATUS_OK);

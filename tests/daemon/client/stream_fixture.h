@@ -32,7 +32,7 @@ struct StreamFixture {
     specd_params params;
     specd_params_init(&params);
     params.max_tokens = 100;
-    specd_sequence_info info;
+    specd_sequence_info info = Sized<specd_sequence_info>();
     REQUIRE(specd_open_sequence(engine.get(), "r", &params, &info) == SPECD_OK);
     sequence = info.sequence;
   }

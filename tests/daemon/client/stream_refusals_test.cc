@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tests/daemon/client/stream_fixture.h"
+#include "tests/support/c_drafts.h"
 
 namespace specd {
 namespace {
@@ -28,7 +29,7 @@ TEST_SUITE("unit") {
       f.server.session.backend->script = {Confirm(0, {5})};
       REQUIRE(f.SubmitPlain() == SPECD_OK);
       REQUIRE(f.Step());
-      specd_completion done;
+      specd_completion done = SizedCompletion();
       REQUIRE(specd_poll(f.engine.get(), &done, 0) == SPECD_OK);
       CHECK(done.results[0].status == SPECD_STATUS_OK);
       // Nothing of the round holds the stream.
@@ -48,7 +49,7 @@ TEST_SUITE("unit") {
         const auto answer = [&] {
           f.server.session.backend->script = {Confirm(0, {5})};
           REQUIRE(Eventually([&] { return f.Step(); }));
-          specd_completion done;
+          specd_completion done = SizedCompletion();
           REQUIRE(specd_poll(f.engine.get(), &done, -1) == SPECD_OK);
           CHECK(done.results[0].status == SPECD_STATUS_OK);
         };
@@ -125,7 +126,7 @@ TEST_SUITE("unit") {
       f.server.session.backend->script = {Confirm(0, {5})};
       REQUIRE(f.SubmitPlain() == SPECD_OK);
       REQUIRE(f.Step());
-      specd_completion done;
+      specd_completion done = SizedCompletion();
       REQUIRE(specd_poll(f.engine.get(), &done, 0) == SPECD_OK);
       CHECK(done.results[0].status == SPECD_STATUS_OK);
       CHECK(done.results[0].num_kept == 1);
@@ -141,7 +142,7 @@ TEST_SUITE("unit") {
       const auto answer = [&] {
         f.server.session.backend->script = {Confirm(0, {5})};
         REQUIRE(Eventually([&] { return f.Step(); }));
-        specd_completion done;
+        specd_completion done = SizedCompletion();
         REQUIRE(specd_poll(f.engine.get(), &done, -1) == SPECD_OK);
         CHECK(done.results[0].status == SPECD_STATUS_OK);
       };
@@ -186,7 +187,7 @@ TEST_SUITE("unit") {
         f.server.session.backend->script = {Confirm(0, {5})};
         REQUIRE(f.Submit(f.stream) == SPECD_OK);
         REQUIRE(Eventually([&] { return f.Step(); }));
-        specd_completion done;
+        specd_completion done = SizedCompletion();
         REQUIRE(specd_poll(f.engine.get(), &done, -1) == SPECD_OK);
         CHECK(done.results[0].status == SPECD_STATUS_OK);
         // Now it is chosen.
@@ -209,7 +210,7 @@ TEST_SUITE("unit") {
       CHECK(f.Submit(f.stream) == SPECD_OK);
       other.SetCapturing(false);
       REQUIRE(Eventually([&] { return f.Step(); }));
-      specd_completion done;
+      specd_completion done = SizedCompletion();
       REQUIRE(specd_poll(f.engine.get(), &done, -1) == SPECD_OK);
       CHECK(done.results[0].status == SPECD_STATUS_OK);
     }

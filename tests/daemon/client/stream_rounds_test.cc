@@ -22,9 +22,9 @@ VerifyLoop::Options Quiet() {
 
 // The k-th submission of a session has number k.
 PushResult SubmitOnStream(SessionFixture* f, SequenceHandle sequence, uint64_t round_id = 1) {
-  EngineDraft draft;
+  SequenceInput draft;
   draft.sequence = sequence;
-  draft.chain = {3, f->tokens, nullptr, f->rows};
+  draft.draft = {3, f->tokens, nullptr, f->rows};
   f->engine->ArmWords();
   return f->engine->SubmitOnStream(round_id, {&draft, 1}, 0);
 }

@@ -6,7 +6,8 @@
 
 #include <thread>
 
-#include "ipc/segment/round_channel.h"
+#include "ipc/segment/daemon_channel.h"
+#include "ipc/segment/engine_channel.h"
 #include "ipc/segment/round_words.h"
 #include "tests/support/eventually.h"
 #include "tests/support/manual_clock.h"
@@ -196,7 +197,7 @@ TEST_SUITE("unit") {
     EngineChannel channel(&f.segment);
     StreamWatch watch({&f.segment, Clock::Real(), int64_t{1} << 60, engine.get()});
     REQUIRE(watch.Start().ok());
-    EngineDraft draft;
+    SequenceInput draft;
     draft.discard = true;
     REQUIRE(channel.SubmitOnStream(1, {&draft, 1}, 0) == PushResult::kOk);
     watch.Add(1, &f.stream_a);
@@ -225,7 +226,7 @@ TEST_SUITE("unit") {
     EngineChannel channel(&f.segment);
     StreamWatch watch({&f.segment, Clock::Real(), 1'000'000, engine.get()});
     REQUIRE(watch.Start().ok());
-    EngineDraft draft;
+    SequenceInput draft;
     draft.discard = true;
     REQUIRE(channel.SubmitOnStream(1, {&draft, 1}, 0) == PushResult::kOk);
     watch.Add(1, &f.stream_a);

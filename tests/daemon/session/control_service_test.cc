@@ -54,11 +54,11 @@ struct Client {
   }
 
   // The text side's part of the one opening that waits in the events.
-  std::unique_ptr<StreamInfo> OpenedInfo() {
-    StreamEvent event;
-    REQUIRE(fixture.session->PopEvent(&event));
-    REQUIRE(event.kind == StreamEventKind::kOpen);
-    return std::unique_ptr<StreamInfo>(event.info);
+  TokenEvent OpenedInfo() {
+    TokenEvent event;
+    REQUIRE(fixture.Pop(&event));
+    REQUIRE(event.kind == TokenEventKind::kOpen);
+    return event;
   }
 
   CompletionView Round(uint64_t sequence, ScriptedOutcome outcome) {
@@ -186,7 +186,7 @@ TEST_SUITE("unit") {
     Client client;
     auto message = EncodeRequest(HelloRequest{}, 1);
     REQUIRE(message.ok());
-    (*message)[4] = kControlMajor + 1;
+    (*message)[4] = kProtocolVersion + 1;
     const ControlService::Answer answer = client.service.Handle(*message, {});
     const auto header = DecodeHeader(answer.message, ControlReader::kLibrary);
     REQUIRE(header.ok());
@@ -241,7 +241,7 @@ TEST_SUITE("unit") {
     done = client.Round(first, Confirm(3, {1, 1, 1, 1}));
     CHECK(done.results[0].finish_reason == SPECD_FINISH_LENGTH);
     CHECK(done.results[0].total_kept == 5);
-    const ChainTask& task = client.fixture.backend->seen[0];
+    const Task& task = client.fixture.backend->seen[0];
     CHECK(task.method == VerifyMethod::kToken);
     CHECK(task.target_scale == static_cast<float>(2.8853900817779268));  // log2(e) / 0.5
     CHECK(task.draft_scale == static_cast<float>(1.8033688011112043));   // log2(e) / 0.8

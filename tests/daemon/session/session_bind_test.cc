@@ -38,7 +38,7 @@ struct Fixture : HookedSession {
     const TokenId token = 1;
     const DraftKind kind = DraftKind::kSampled;
     const uint32_t target_rows[] = {target_row, target_row};
-    const EngineDraft draft = {
+    const SequenceInput draft = {
         sequence, {1, &token, &kind, target_rows, &draft_row}, nullptr, false};
     backend->script = {Confirm(0, {1})};
     REQUIRE(engine->Submit(1, {&draft, 1}, 0) == PushResult::kOk);

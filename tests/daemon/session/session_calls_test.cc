@@ -141,7 +141,7 @@ TEST_SUITE("unit") {
     Calls f;
     const uint32_t rows[] = {0};
     const TokenId ids[] = {0};
-    const ScoreCall call{rows, ids, 1, SPECD_RAW_LOGPROB, 0, nullptr, 0};
+    const ScoreInput call = {.rows = rows, .ids = ids, .num_ids = 1};
     const uint32_t bytes = WriteCalls(f.segment->layout(), {&call, 1}, f.request());
     CHECK(f.Submit(2, 1, bytes) == 0);
     // Every id behind the record is inside the vocabulary, so only the count can be at fault.
@@ -177,7 +177,7 @@ TEST_SUITE("unit") {
     REQUIRE(f.session->Bind(TensorRole::kDraftRows, 1, spec).ok());
     CHECK(f.session->WhyDeviceFailed().empty());
     f.backend->next_status = absl::InternalError("the device fell off the bus");
-    ChildrenCall call;
+    DraftInput call;
     call.sequence = s;
     call.num_children = 1;
     REQUIRE(f.engine->Call({&call, 1}, 0) == PushResult::kOk);
@@ -189,8 +189,8 @@ TEST_SUITE("unit") {
     CHECK(f.session->device_failed());
     CHECK(f.session->WhyDeviceFailed() == "the device fell off the bus");
     f.backend->next_status = absl::InternalError("and did not come back");
-    const ScoreCall score{f.rows, f.tokens, 1, SPECD_RAW_LOGPROB, 0, nullptr, 0};
-    REQUIRE(f.engine->Call(std::span<const ScoreCall>(&score, 1), 0) == PushResult::kOk);
+    const ScoreInput score = {.rows = f.rows, .ids = f.tokens, .num_ids = 1};
+    REQUIRE(f.engine->Call(std::span<const ScoreInput>(&score, 1), 0) == PushResult::kOk);
     REQUIRE(f.session->Step());
     REQUIRE(f.engine->Poll(&done));
     REQUIRE(done.results.size() == 1);

@@ -27,11 +27,11 @@ TEST_SUITE("unit") {
     CHECK(done.results[0].finish_reason == SPECD_FINISH_LENGTH);
     REQUIRE(f.engine->Poll(&done));
     CHECK(done.results[0].status == SPECD_STATUS_FINISHED);
-    const std::vector<StreamEvent> events = f.Events();
+    const std::vector<TokenEvent> events = f.Events();
     REQUIRE(events.size() == 3);
-    CHECK(events[1].num_tokens == 2);
-    CHECK(events[2].kind == StreamEventKind::kEnd);
-    CHECK(events[2].token_offset == 2);
+    CHECK(events[1].ids.size() == 2);
+    CHECK(events[2].kind == TokenEventKind::kEnd);
+    CHECK(events[2].offset == 2);
     CHECK(events[2].finish_reason == FinishReason::kLength);
     const SequenceState state = f.engine->ReadState(SlotOf(s));
     CHECK(IsStateOf(state, s));
@@ -55,11 +55,11 @@ TEST_SUITE("unit") {
     REQUIRE(f.engine->Poll(&done));
     CHECK(done.results[0].status == SPECD_STATUS_FINISHED);
     CHECK(done.results[0].total_kept == 2);
-    const std::vector<StreamEvent> events = f.Events();
+    const std::vector<TokenEvent> events = f.Events();
     REQUIRE(events.size() == 3);
-    CHECK(events[2].kind == StreamEventKind::kEnd);
+    CHECK(events[2].kind == TokenEventKind::kEnd);
     CHECK(events[2].finish_reason == FinishReason::kStop);
-    CHECK(events[2].token_offset == 2);
+    CHECK(events[2].offset == 2);
   }
 
   TEST_CASE("a stop string that moves a provisional end makes no second end") {
@@ -71,7 +71,7 @@ TEST_SUITE("unit") {
     f.session->FinishFromText(s, FinishReason::kStop, 2);
     CHECK(f.engine->ReadState(SlotOf(s)).kept_tokens == 2);
     int ends = 0;
-    for (const StreamEvent& event : f.Events()) ends += event.kind == StreamEventKind::kEnd ? 1 : 0;
+    for (const TokenEvent& event : f.Events()) ends += event.kind == TokenEventKind::kEnd ? 1 : 0;
     CHECK(ends == 1);
   }
 
@@ -92,10 +92,10 @@ TEST_SUITE("unit") {
     CHECK(done.results[0].cumulative_logprob == all);
     const SequenceState first = f.engine->ReadState(SlotOf(s));
     CHECK(f.engine->ReadLogprob(SlotOf(s), first) == all);
-    const std::vector<StreamEvent> events = f.Events();
+    const std::vector<TokenEvent> events = f.Events();
     REQUIRE(events.size() == 3);
     CHECK(events[0].cumulative_logprob == 0);
-    REQUIRE(events[1].num_logprobs == 3);
+    REQUIRE(events[1].logprobs.size() == 3);
     CHECK(events[1].logprobs[2] == -0.3f);
     CHECK(events[2].cumulative_logprob == all);
 
@@ -116,8 +116,8 @@ TEST_SUITE("unit") {
     f.backend->script = {Confirm(0, {1})};
     f.Submit({s});
     f.session->Step();
-    for (const StreamEvent& event : f.Events()) {
-      CHECK(event.num_logprobs == 0);
+    for (const TokenEvent& event : f.Events()) {
+      CHECK(event.logprobs.size() == 0);
       CHECK(std::isnan(event.cumulative_logprob));
     }
   }
@@ -133,7 +133,7 @@ TEST_SUITE("unit") {
     CHECK_FALSE(f.session->EndAll());
     CHECK_FALSE(f.session->Drained());
     int ends = 0;
-    for (const StreamEvent& event : f.Events()) ends += event.kind == StreamEventKind::kEnd ? 1 : 0;
+    for (const TokenEvent& event : f.Events()) ends += event.kind == TokenEventKind::kEnd ? 1 : 0;
     CHECK(ends == 2);
     CHECK(f.session->Drained());
     CHECK(f.names.Claim("a"));
@@ -164,11 +164,11 @@ TEST_SUITE("unit") {
     f.Submit({s});
     f.session->Step();
     REQUIRE(f.session->CloseSequence(s).ok());
-    const std::vector<StreamEvent> events = f.Events();
+    const std::vector<TokenEvent> events = f.Events();
     REQUIRE(events.size() == 3);
-    CHECK(events[2].kind == StreamEventKind::kEnd);
+    CHECK(events[2].kind == TokenEventKind::kEnd);
     CHECK(events[2].finish_reason == FinishReason::kAbort);
-    CHECK(events[2].token_offset == 1);
+    CHECK(events[2].offset == 1);
     CHECK_FALSE(IsStateOf(f.engine->ReadState(SlotOf(s)), s));
   }
 
@@ -180,12 +180,12 @@ TEST_SUITE("unit") {
     f.backend->script = {broken};
     f.Submit({s});
     f.session->Step();
-    const std::vector<StreamEvent> events = f.Events();
+    const std::vector<TokenEvent> events = f.Events();
     REQUIRE(events.size() == 3);
-    CHECK(events[1].num_tokens == 1);
+    CHECK(events[1].ids.size() == 1);
     CHECK(events[1].stop_token == kNoToken);
     CHECK(events[2].finish_reason == FinishReason::kError);
-    CHECK(events[2].token_offset == 1);
+    CHECK(events[2].offset == 1);
   }
 
   TEST_CASE("accepted drafts behind a token that ended the stream do not count") {
@@ -199,8 +199,8 @@ TEST_SUITE("unit") {
     CHECK(done.results[0].num_kept == 2);
     CHECK(done.results[0].num_accepted == 2);
     CHECK(done.results[0].stop_token == 7);
-    const std::vector<StreamEvent> events = f.Events();
-    CHECK(events[1].num_accepted == 2);
+    const std::vector<TokenEvent> events = f.Events();
+    CHECK(events[1].accepted == 2);
     CHECK(events[1].stop_token == 7);
   }
 }

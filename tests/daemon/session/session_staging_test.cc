@@ -27,15 +27,15 @@ struct Fixture : SessionFixture {
 
   // Greedy rounds with argmax ids need no rows.
   PushResult Stage(SequenceHandle sequence, uint64_t round_id) {
-    const EngineDraft draft = DraftOf(sequence);
+    const SequenceInput draft = DraftOf(sequence);
     return engine->SubmitStaged(round_id, {&draft, 1}, 0);
   }
-  EngineDraft DraftOf(SequenceHandle sequence) const {
-    EngineDraft draft;
+  SequenceInput DraftOf(SequenceHandle sequence) const {
+    SequenceInput draft;
     draft.sequence = sequence;
-    draft.chain.num_drafts = 3;
-    draft.chain.tokens = tokens;
-    draft.chain.target_argmax = argmax;
+    draft.draft.num_nodes = 3;
+    draft.draft.tokens = tokens;
+    draft.draft.target_argmax = argmax;
     return draft;
   }
   SequenceHandle OpenGreedy(const std::string& name, int64_t max_tokens = 100) {
@@ -79,7 +79,7 @@ TEST_SUITE("unit") {
     CHECK_FALSE(f.session->Step());
     // The text side hears of the tokens as of any.
     size_t num_tokens = 0;
-    for (const StreamEvent& event : f.Events()) num_tokens += event.num_tokens;
+    for (const TokenEvent& event : f.Events()) num_tokens += event.ids.size();
     CHECK(num_tokens == 4);
   }
 
@@ -108,7 +108,7 @@ TEST_SUITE("unit") {
     Fixture f;
     f.Enqueue();
     const SequenceHandle s = f.OpenGreedy("r");
-    EngineDraft drafts[2];
+    SequenceInput drafts[2];
     drafts[0] = f.DraftOf(s);
     drafts[1] = f.DraftOf(s + (uint64_t{5} << 32));
     REQUIRE(f.engine->SubmitStaged(1, drafts, 0) == PushResult::kOk);

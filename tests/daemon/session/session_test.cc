@@ -30,15 +30,15 @@ TEST_SUITE("unit") {
     CHECK(done.results[0].num_kept == 3);
     CHECK(done.results[0].tokens[2] == 5);
 
-    const std::vector<StreamEvent> events = f.Events();
+    const std::vector<TokenEvent> events = f.Events();
     REQUIRE(events.size() == 2);
-    CHECK(events[0].kind == StreamEventKind::kOpen);
-    CHECK(events[1].kind == StreamEventKind::kTokens);
+    CHECK(events[0].kind == TokenEventKind::kOpen);
+    CHECK(events[1].kind == TokenEventKind::kTokens);
     CHECK(events[1].stream == events[0].stream);
-    CHECK(events[1].token_offset == 0);
-    CHECK(events[1].num_tokens == 3);
-    CHECK(events[1].num_accepted == 2);
-    CHECK(events[1].tokens[0] == 1);
+    CHECK(events[1].offset == 0);
+    CHECK(events[1].ids.size() == 3);
+    CHECK(events[1].accepted == 2);
+    CHECK(events[1].ids[0] == 1);
     CHECK(events[1].time_ns == 501);
   }
 
@@ -60,12 +60,12 @@ TEST_SUITE("unit") {
     for (int i = 0; i < 100; ++i) {
       auto info = f.session->OpenSequences("x" + std::to_string(i), SequenceParams{});
       refused += info.ok() ? 0 : 1;
-      if (info.ok()) CHECK(f.session->CloseSequence(info->front().handle).ok());
+      if (info.ok()) CHECK(f.session->CloseSequence(event.front().handle).ok());
     }
     CHECK(refused == 100);  // all slots are taken
     f.session->EndAll();
     int ends = 0;
-    for (const StreamEvent& event : f.Events()) ends += event.kind == StreamEventKind::kEnd ? 1 : 0;
+    for (const TokenEvent& event : f.Events()) ends += event.kind == TokenEventKind::kEnd ? 1 : 0;
     CHECK(ends == 4);
   }
 
@@ -81,7 +81,7 @@ TEST_SUITE("unit") {
       f.engine->Poll(&done);
     }
     REQUIRE(taken < 100'000);
-    const std::vector<StreamEvent> events = f.Events();
+    const std::vector<TokenEvent> events = f.Events();
     CHECK(events.size() == taken + 1);
     uint32_t next = 0;
     for (size_t i = 1; i < events.size(); ++i) CHECK(events[i].token_offset == next++);
@@ -187,11 +187,8 @@ TEST_SUITE("unit") {
     } while (f.session->Step());
     // What waits takes the place that one popped event frees. The round after it brings the tokens
     // and the ends of all four: eight events, for which there is now room for seven.
-    StreamEvent event;
-    const auto pop = [&] {
-      REQUIRE(f.session->PopEvent(&event));
-      delete event.info;
-    };
+    TokenEvent event;
+    const auto pop = [&] { REQUIRE(f.Pop(&event)); };
     pop();
     REQUIRE(f.session->Step());
     f.engine->Poll(&done);
@@ -202,7 +199,7 @@ TEST_SUITE("unit") {
     CHECK(f.session->Step());
     f.session->EndAll();
     int ends = 0;
-    for (const StreamEvent& left : f.Events()) ends += left.kind == StreamEventKind::kEnd ? 1 : 0;
+    for (const TokenEvent& left : f.Events()) ends += left.kind == TokenEventKind::kEnd ? 1 : 0;
     CHECK(ends == 4);
   }
 
@@ -225,12 +222,12 @@ TEST_SUITE("unit") {
         refused = info.status();
         if (!info.ok()) break;
         ++opened;
-        REQUIRE(f.session->CloseSequence(info->front().handle).ok());
+        REQUIRE(f.session->CloseSequence(event.front().handle).ok());
       }
       CHECK(ErrorCodeOf(refused) == SPECD_ERROR_EXHAUSTED);
       f.session->EndAll();
       int ends = 0;
-      for (const StreamEvent& event : f.Events()) ends += event.kind == StreamEventKind::kEnd;
+      for (const TokenEvent& event : f.Events()) ends += event.kind == TokenEventKind::kEnd;
       CHECK(ends == opened);
       CHECK(opened > 3);
     }
@@ -250,14 +247,13 @@ TEST_SUITE("unit") {
     const auto fork = f.session->ForkSequence(source->front().handle, "fork", 9);
     REQUIRE(fork.ok());
     CHECK(fork->seed == 9);
-    StreamEvent event;
-    REQUIRE(f.session->PopEvent(&event));
-    const std::unique_ptr<StreamInfo> info(event.info);
-    CHECK(event.kind == StreamEventKind::kOpen);
-    CHECK(event.token_offset == 3);
-    CHECK(info->request_id == "fork");
-    CHECK(info->include_stop);
-    CHECK_FALSE(info->skip_special_tokens);
+    TokenEvent event;
+    REQUIRE(f.Pop(&event));
+    CHECK(event.kind == TokenEventKind::kOpen);
+    CHECK(event.offset == 3);
+    CHECK(event.request_id == "fork");
+    CHECK(event.include_stop);
+    CHECK_FALSE(event.skip_special_tokens);
 
     params.stop_strings = {"x"};
     const auto stops = f.session->OpenSequences("stops", params);
@@ -273,13 +269,12 @@ TEST_SUITE("unit") {
     params.n = 2;
     const auto opened = f.session->OpenSequences("r", params);
     REQUIRE(opened.ok());
-    StreamEvent event;
+    TokenEvent event;
     for (const char* name : {"r", "r#1"}) {
-      REQUIRE(f.session->PopEvent(&event));
-      const std::unique_ptr<StreamInfo> info(event.info);
-      CHECK(info->request_id == name);
+      REQUIRE(f.Pop(&event));
+      CHECK(event.request_id == name);
     }
-    CHECK_FALSE(f.session->PopEvent(&event));
+    CHECK_FALSE(f.Pop(&event));
   }
 
   TEST_CASE("what the text side must know of a stream comes with its opening") {
@@ -293,19 +288,17 @@ TEST_SUITE("unit") {
     params.include_stop = false;
     params.skip_special_tokens = true;
     REQUIRE(f.session->OpenSequences("hides all", params).ok());
-    StreamEvent event;
-    REQUIRE(f.session->PopEvent(&event));
-    std::unique_ptr<StreamInfo> info(event.info);
-    CHECK(info->request_id == "shows all");
-    CHECK(info->stop_strings == std::vector<std::string>{"x", "yz"});
-    CHECK(info->include_stop);
-    CHECK_FALSE(info->skip_special_tokens);
-    REQUIRE(f.session->PopEvent(&event));
-    info.reset(event.info);
-    CHECK(info->request_id == "hides all");
-    CHECK(info->stop_strings.empty());
-    CHECK_FALSE(info->include_stop);
-    CHECK(info->skip_special_tokens);
+    TokenEvent event;
+    REQUIRE(f.Pop(&event));
+    CHECK(event.request_id == "shows all");
+    CHECK(event.stop_strings == std::vector<std::string>{"x", "yz"});
+    CHECK(event.include_stop);
+    CHECK_FALSE(event.skip_special_tokens);
+    REQUIRE(f.Pop(&event));
+    CHECK(event.request_id == "hides all");
+    CHECK(event.stop_strings.empty());
+    CHECK_FALSE(event.include_stop);
+    CHECK(event.skip_special_tokens);
   }
 }
 

@@ -114,9 +114,9 @@ TEST_SUITE("unit") {
     };
     CHECK(field_of(0, {0x53}) == "");  // 'S', unchanged
     CHECK(field_of(0, {0x54}) == "magic");
-    CHECK(field_of(4, {0}) == "ver_major");
-    CHECK(field_of(4, {2}) == "ver_major");
-    CHECK(field_of(5, {9}) == "");  // a newer minor version may be read
+    CHECK(field_of(4, {0}) == "version");
+    CHECK(field_of(4, {1}) == "version");
+    CHECK(field_of(5, {9}) == "version");  // 0x0902
     CHECK(field_of(6, {0, 0}) == "type");
     CHECK(field_of(6, {14, 0}) == "type");
     CHECK(field_of(6, {6, 1}) == "type");
@@ -176,19 +176,18 @@ TEST_SUITE("unit") {
     CHECK(std::string(too_long.message()).find("250") != std::string::npos);
   }
 
-  TEST_CASE("control: another major version names both and says whom to upgrade") {
+  TEST_CASE("control: another version names both and says whom to upgrade") {
     std::vector<uint8_t> message = MustEncode(MappedRequest{});
-    message[4] = 2;
-    message[5] = 3;
+    message[4] = 3;
     const absl::Status newer = DecodeHeader(message, ControlReader::kDaemon).status();
     CHECK(ErrorCodeOf(newer) == SPECD_ERROR_VERSION);
     CHECK(std::string(newer.message()) ==
-          "the library speaks control protocol 2.3, the daemon 1.0; upgrade the daemon");
+          "the library speaks protocol version 3, the daemon 2; upgrade the daemon");
     CHECK(std::string(DecodeHeader(message, ControlReader::kLibrary).status().message()) ==
-          "the daemon speaks control protocol 2.3, the library 1.0; upgrade the library");
-    message[4] = 0;
+          "the daemon speaks protocol version 3, the library 2; upgrade the library");
+    message[4] = 1;
     CHECK(std::string(DecodeHeader(message, ControlReader::kDaemon).status().message()) ==
-          "the library speaks control protocol 0.3, the daemon 1.0; upgrade the library");
+          "the library speaks protocol version 1, the daemon 2; upgrade the library");
   }
 
   TEST_CASE("control: a reply is no request and a request no reply") {

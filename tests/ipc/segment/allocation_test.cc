@@ -42,10 +42,18 @@ TEST_SUITE("unit") {
     SubmissionCopy copy(segment.limits());
     CompletionView completion;
     const test::DraftBuffers buffers = test::TwoTokens();
-    const EngineDraft drafts[] = {buffers.View(0x100000000), buffers.View(0x100000001)};
+    const SequenceInput drafts[] = {buffers.View(0x100000000), buffers.View(0x100000001)};
     const TokenId tokens[] = {1, 2, 3};
-    const SequenceResult results[] = {{0x100000000, 0, 0, 2, 3, 3, -1, tokens},
-                                      {0x100000001, 0, 0, 2, 3, 3, -1, tokens}};
+    const int32_t path[] = {0, 1};
+    SequenceResult results[2];
+    for (uint32_t i = 0; i < 2; ++i) {
+      results[i] = {.sequence = 0x100000000 + i,
+                    .num_accepted = 2,
+                    .num_kept = 3,
+                    .total_kept = 3,
+                    .tokens = tokens,
+                    .path = path};
+    }
     const WaitOptions options{1000, absl::Seconds(10)};
 
     uint64_t completed = 0;
@@ -64,16 +72,17 @@ TEST_SUITE("unit") {
     CHECK(after == before);
     CHECK(completed == 100);
 
-    const ChildrenCall child{0x100000000, 0, -1, tokens, 2, 0, 1, 3};
+    const DraftInput child = {
+        .sequence = 0x100000000, .prefix = tokens, .num_prefix = 2, .first_node = 3};
     const uint32_t rows[] = {0, 1, 2};
-    const ScoreCall score{rows, tokens, 3, 0, 0, nullptr, 0};
+    const ScoreInput score = {.rows = rows, .ids = tokens, .num_ids = 3};
     const DraftSample sample{5, 1, 0.5f, 1.0};
-    const ChildrenAnswer answer{0x100000000, 0, {&sample, 1}};
+    const DraftResult answer = {.sequence = 0x100000000, .children = {&sample, 1}};
     const uint64_t before_calls = num_allocations.load();
     for (int i = 0; i < 100; ++i) {
       engine.Call({&child, 1}, 1);
       daemon.Take(&copy, 2);
-      daemon.Complete(copy, std::span<const ChildrenAnswer>(&answer, 1), 3);
+      daemon.Complete(copy, std::span<const DraftResult>(&answer, 1), 3);
       completed += engine.Poll(&completion) ? 1 : 0;
       engine.Call({&score, 1}, 1);
       daemon.Take(&copy, 2);

@@ -22,8 +22,26 @@ const uint32_t kRows[] = {5, 6, 7};
 const TokenId kIds[] = {100, 200, 300};
 const TokenId kChosen[] = {400};
 
-ChildrenCall OneChild() { return {kSequence0, 4, -1, kPrefix, 2, 1, 3, 9}; }
-ScoreCall TwoIds() { return {kRows, kIds, 2, SPECD_RAW_LOGIT, 1, kChosen, 1}; }
+DraftInput OneChild() {
+  return {.sequence = kSequence0,
+          .row = 4,
+          .mask_row = -1,
+          .prefix = kPrefix,
+          .num_prefix = 2,
+          .sampling = DraftSampling::kWithoutReplacement,
+          .num_children = 3,
+          .first_node = 9};
+}
+ScoreInput TwoIds() {
+  return {.rows = kRows,
+          .ids = kIds,
+          .num_ids = 2,
+          .request = {.enabled = true,
+                      .mode = ScoreMode::kRawLogit,
+                      .num_top = 1,
+                      .chosen = kChosen,
+                      .num_chosen = 1}};
+}
 
 template <class T>
 T At(const char* bytes, uint64_t offset) {
@@ -37,7 +55,7 @@ char* Answers(Pair* pair) { return pair->segment.at(pair->segment.layout().call_
 
 // Submits one request of kSampleDraft and takes it.
 void AskForChildren(Pair* pair) {
-  const ChildrenCall call = OneChild();
+  const DraftInput call = OneChild();
   REQUIRE(pair->engine.Call({&call, 1}, 1) == PushResult::kOk);
   REQUIRE(pair->daemon.Take(&pair->copy, 2));
   REQUIRE(pair->copy.kind() == SubmissionKind::kSampleDraft);
@@ -60,7 +78,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("calls: a request's bytes stand where the document says") {
     Pair pair;
-    const ChildrenCall children[] = {{}, OneChild()};
+    const DraftInput children[] = {{}, OneChild()};
     REQUIRE(pair.engine.Call(children, 77) == PushResult::kOk);
     CHECK(pair.slot(0)->kind == 1);
     CHECK(pair.slot(0)->payload_offset == 0);
@@ -77,16 +95,16 @@ TEST_SUITE("unit") {
     CHECK(At<uint32_t>(record, 28) == 9);
     CHECK(At<int32_t>(record, 36) == 11);
     REQUIRE(pair.daemon.Take(&pair.copy, 2));
-    REQUIRE(pair.copy.children_calls().size() == 2);
+    REQUIRE(pair.copy.draft_calls().size() == 2);
     CHECK(pair.copy.records().empty());
     CHECK(pair.copy.score_calls().empty());
-    const ChildrenCall& taken = pair.copy.children_calls()[1];
+    const DraftInput& taken = pair.copy.draft_calls()[1];
     CHECK(taken.sequence == kSequence0);
     CHECK(taken.prefix[1] == 11);
     CHECK(taken.first_node == 9);
 
     Pair other;
-    const ScoreCall score = TwoIds();
+    const ScoreInput score = TwoIds();
     REQUIRE(other.engine.Call({&score, 1}, 1) == PushResult::kOk);
     CHECK(other.slot(0)->kind == 2);
     const char* scored = Requests(&other);
@@ -116,8 +134,8 @@ TEST_SUITE("unit") {
     Pair pair;
     AskForChildren(&pair);
     const DraftSample samples[] = {{5, 2, 0.5f, 4.0}, {6, 1, 0.25f, 4.0}};
-    const ChildrenAnswer answer{kSequence0, SPECD_STATUS_OK, samples};
-    pair.daemon.Complete(pair.copy, std::span<const ChildrenAnswer>(&answer, 1), 3);
+    const DraftResult answer = {.sequence = kSequence0, .children = samples};
+    pair.daemon.Complete(pair.copy, std::span<const DraftResult>(&answer, 1), 3);
     CHECK(At<uint32_t>(Answers(&pair), 12) == 2);
     CHECK(At<int32_t>(Answers(&pair), 16 + 24) == 6);
     CHECK(At<uint32_t>(Answers(&pair), 16 + 12) == 0);  // no byte of the daemon's goes along
@@ -131,11 +149,12 @@ TEST_SUITE("unit") {
     CHECK(pair.completion.children[0].children[1].weight == 0.25f);
     CHECK(pair.completion.children[0].children[1].mass == 4.0);
 
-    const ScoreCall score = TwoIds();
+    const ScoreInput score = TwoIds();
     REQUIRE(pair.engine.Call({&score, 1}, 1) == PushResult::kOk);
     REQUIRE(pair.daemon.Take(&pair.copy, 2));
     const TokenScore scores[] = {{100, -1.5f, 2}, {7, -1.0f, 1}, {200, -3.0f, 4}, {8, -0.5f, 1}};
-    const SequenceResult result{0, 0, 0, 0, 2, 0, -1, kIds, 0, 2, scores};
+    const SequenceResult result = {
+        .num_kept = 2, .tokens = kIds, .scores_per_token = 2, .scores = scores};
     pair.daemon.Complete(pair.copy, std::span<const SequenceResult>(&result, 1), 3);
     REQUIRE(pair.engine.Poll(&pair.completion));
     CHECK(pair.completion.children.empty());
@@ -156,7 +175,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("calls: one at a time, and none beside a round") {
     Pair pair;
-    const ChildrenCall call = OneChild();
+    const DraftInput call = OneChild();
     REQUIRE(pair.Submit(1, test::TwoTokens()) == PushResult::kOk);
     CHECK(pair.engine.Call({&call, 1}, 1) == PushResult::kFull);
     REQUIRE(pair.daemon.Take(&pair.copy, 2));
@@ -172,9 +191,9 @@ TEST_SUITE("unit") {
   TEST_CASE("calls: a list that is longer than its room stays at home; its count travels") {
     Pair pair;
     std::memset(Requests(&pair), 0x55, 700);
-    ChildrenCall call = OneChild();
+    DraftInput call = OneChild();
     call.num_prefix = UINT32_MAX;
-    ScoreCall score = TwoIds();
+    ScoreInput score = TwoIds();
     score.num_ids = 5;
     score.num_chosen = 65;
     REQUIRE(pair.engine.Call({&call, 1}, 1) == PushResult::kOk);
@@ -191,7 +210,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("calls: what changes in shared memory after the copy changes nothing") {
     Pair pair;
-    const ScoreCall score = TwoIds();
+    const ScoreInput score = TwoIds();
     REQUIRE(pair.engine.Call({&score, 1}, 1) == PushResult::kOk);
     REQUIRE(pair.daemon.Take(&pair.copy, 2));
     std::memset(Requests(&pair), 0xff, 1000);
@@ -233,7 +252,7 @@ TEST_SUITE("unit") {
       REQUIRE(pair.daemon.Take(&pair.copy, 2));
       CHECK(pair.copy.malformed());
       CHECK(pair.copy.records().empty());
-      CHECK(pair.copy.children_calls().empty());
+      CHECK(pair.copy.draft_calls().empty());
       pair.CompleteEmpty();
       CHECK(pair.segment.completion_slots()->flags == kCompletionMalformed);
       CHECK(pair.segment.completion_slots()->kind == bad.kind);
@@ -244,8 +263,8 @@ TEST_SUITE("unit") {
     const auto polled = [](auto change) {
       Pair pair;
       AskForChildren(&pair);
-      const ChildrenAnswer answer{kSequence0, SPECD_STATUS_OK, {}};
-      pair.daemon.Complete(pair.copy, std::span<const ChildrenAnswer>(&answer, 1), 3);
+      const DraftResult answer = {.sequence = kSequence0};
+      pair.daemon.Complete(pair.copy, std::span<const DraftResult>(&answer, 1), 3);
       change(&pair, pair.segment.completion_slots());
       CHECK_FALSE(pair.engine.Poll(&pair.completion));
       return pair.engine.fault();

@@ -3,7 +3,8 @@
 
 #include <cstring>
 
-#include "ipc/segment/round_channel.h"
+#include "ipc/segment/daemon_channel.h"
+#include "ipc/segment/engine_channel.h"
 #include "tests/ipc/segment/ipc_test_support.h"
 
 namespace specd {
@@ -60,43 +61,43 @@ TEST_SUITE("unit") {
       uint64_t offset;  // in the record
       uint32_t value;
       size_t width;
-      RecordFault fault;
+      Refusal fault;
     };
     const Bad bads[] = {
-        {0, 8, 4, RecordFault::kSequence},  // slot 8 of 8
-        {0, UINT32_MAX, 4, RecordFault::kSequence},
-        {8, 4, 4, RecordFault::kCount},  // max_draft is 3
-        {8, UINT32_MAX, 4, RecordFault::kCount},
-        {12, 16, 4, RecordFault::kDraftTokens},  // by slot, and none are bound
-        {12, 32, 4, RecordFault::kFlags},
-        {12, uint32_t{1} << 31, 4, RecordFault::kFlags},
-        {layout.draft_mask_rows_offset + 4, 30, 4, RecordFault::kMaskRow},  // rows 0..29
-        {layout.draft_mask_rows_offset + 4, static_cast<uint32_t>(-2), 4, RecordFault::kMaskRow},
-        {layout.draft_mask_rows_offset, uint32_t{1} << 31, 4, RecordFault::kMaskRow},
-        {layout.draft_target_rows_offset, 100, 4, RecordFault::kTargetRow},  // rows 0..99
-        {layout.draft_target_rows_offset + 8, UINT32_MAX, 4, RecordFault::kTargetRow},
-        {layout.draft_draft_rows_offset, 50, 4, RecordFault::kDraftRow},  // rows 0..49
-        {layout.draft_kinds_offset, 2, 1, RecordFault::kKind},
-        {layout.draft_kinds_offset + 1, 255, 1, RecordFault::kKind},
+        {0, 8, 4, Refusal::kSequence},  // slot 8 of 8
+        {0, UINT32_MAX, 4, Refusal::kSequence},
+        {8, 4, 4, Refusal::kCount},  // max_draft is 3
+        {8, UINT32_MAX, 4, Refusal::kCount},
+        {12, 16, 4, Refusal::kDraftTokens},  // by slot, and none are bound
+        {12, 32, 4, Refusal::kFlags},
+        {12, uint32_t{1} << 31, 4, Refusal::kFlags},
+        {layout.draft_mask_rows_offset + 4, 30, 4, Refusal::kMaskRow},  // rows 0..29
+        {layout.draft_mask_rows_offset + 4, static_cast<uint32_t>(-2), 4, Refusal::kMaskRow},
+        {layout.draft_mask_rows_offset, uint32_t{1} << 31, 4, Refusal::kMaskRow},
+        {layout.draft_target_rows_offset, 100, 4, Refusal::kTargetRow},  // rows 0..99
+        {layout.draft_target_rows_offset + 8, UINT32_MAX, 4, Refusal::kTargetRow},
+        {layout.draft_draft_rows_offset, 50, 4, Refusal::kDraftRow},  // rows 0..49
+        {layout.draft_kinds_offset, 2, 1, Refusal::kKind},
+        {layout.draft_kinds_offset + 1, 255, 1, Refusal::kKind},
     };
     for (const Bad& bad : bads) {
       Pair pair;
       const DraftBuffers draft = test::TwoTokensWithAll();
-      const EngineDraft drafts[] = {draft.View(kSequence0), draft.View(kSequence0 + 1),
-                                    draft.View(kSequence0 + 2)};
+      const SequenceInput drafts[] = {draft.View(kSequence0), draft.View(kSequence0 + 1),
+                                      draft.View(kSequence0 + 2)};
       REQUIRE(pair.engine.Submit(1, drafts, 1) == PushResult::kOk);
       std::memcpy(pair.draft_record(1) + bad.offset, &bad.value, bad.width);
       REQUIRE(pair.daemon.Take(&pair.copy, 2));
       CAPTURE(bad.offset);
       CAPTURE(bad.value);
       REQUIRE(pair.copy.records().size() == 3);
-      CHECK(pair.copy.records()[0].fault == RecordFault::kNone);
-      CHECK(pair.copy.records()[1].fault == bad.fault);
-      CHECK(pair.copy.records()[1].chain.num_drafts == 0);
-      CHECK(pair.copy.records()[1].chain.tokens == nullptr);
+      CHECK(pair.copy.records()[0].refusal == Refusal::kNone);
+      CHECK(pair.copy.records()[1].refusal == bad.fault);
+      CHECK(pair.copy.records()[1].draft.num_nodes == 0);
+      CHECK(pair.copy.records()[1].draft.tokens == nullptr);
       CHECK(pair.copy.records()[1].mask_rows == nullptr);
-      CHECK(pair.copy.records()[2].fault == RecordFault::kNone);
-      CHECK(pair.copy.records()[2].chain.num_drafts == 2);
+      CHECK(pair.copy.records()[2].refusal == Refusal::kNone);
+      CHECK(pair.copy.records()[2].draft.num_nodes == 2);
     }
   }
 
@@ -110,10 +111,10 @@ TEST_SUITE("unit") {
       REQUIRE(pair.Submit(2, draft) == PushResult::kOk);
       Poke<int32_t>(pair.draft_record(0) + layout.draft_argmax_offset + 8, id);
       REQUIRE(pair.daemon.Take(&pair.copy, 2));
-      CHECK(pair.copy.records()[0].fault == RecordFault::kArgmax);
+      CHECK(pair.copy.records()[0].refusal == Refusal::kArgmax);
       REQUIRE(pair.daemon.Take(&pair.copy, 2));
-      CHECK(pair.copy.records()[0].fault == RecordFault::kNone);
-      CHECK(pair.copy.records()[0].chain.target_rows == nullptr);
+      CHECK(pair.copy.records()[0].refusal == Refusal::kNone);
+      CHECK(pair.copy.records()[0].draft.target_rows == nullptr);
     }
   }
 
@@ -124,10 +125,10 @@ TEST_SUITE("unit") {
     Poke<uint32_t>(pair.draft_record(0) + 12, kDraftDiscard | kDraftMaskRows | kDraftArgmax);
     std::memset(pair.draft_record(0) + 16, 0xff, layout.draft_record_bytes - 16);
     REQUIRE(pair.daemon.Take(&pair.copy, 2));
-    CHECK(pair.copy.records()[0].fault == RecordFault::kNone);
+    CHECK(pair.copy.records()[0].refusal == Refusal::kNone);
     CHECK(pair.copy.records()[0].discard);
-    CHECK(pair.copy.records()[0].chain.num_drafts == 0);
-    CHECK(pair.copy.records()[0].chain.target_rows == nullptr);
+    CHECK(pair.copy.records()[0].draft.num_nodes == 0);
+    CHECK(pair.copy.records()[0].draft.target_rows == nullptr);
     CHECK(pair.copy.records()[0].mask_rows == nullptr);
   }
 
@@ -145,9 +146,9 @@ TEST_SUITE("unit") {
     std::memset(pair.draft_record(0) + layout.draft_masses_offset, 0xff,
                 layout.draft_record_bytes - layout.draft_masses_offset);
     REQUIRE(pair.daemon.Take(&pair.copy, 2));
-    CHECK(pair.copy.records()[0].fault == RecordFault::kNone);
-    CHECK(pair.copy.records()[0].chain.tokens[0] == -77);
-    CHECK(pair.copy.records()[0].chain.draft_weights == nullptr);
+    CHECK(pair.copy.records()[0].refusal == Refusal::kNone);
+    CHECK(pair.copy.records()[0].draft.tokens[0] == -77);
+    CHECK(pair.copy.records()[0].draft.draft_weights == nullptr);
     CHECK(pair.copy.records()[0].mask_rows == nullptr);
   }
 
@@ -155,12 +156,12 @@ TEST_SUITE("unit") {
     // Bug: a stale handle of a slot made the round's record of the slot's new sequence INVALID.
     Pair pair;
     const DraftBuffers draft = TwoTokens();
-    const EngineDraft drafts[] = {draft.View(kSequence0),
-                                  draft.View(kSequence0 + (uint64_t{1} << 32))};
+    const SequenceInput drafts[] = {draft.View(kSequence0),
+                                    draft.View(kSequence0 + (uint64_t{1} << 32))};
     REQUIRE(pair.engine.Submit(1, drafts, 1) == PushResult::kOk);
     REQUIRE(pair.daemon.Take(&pair.copy, 2));
-    CHECK(pair.copy.records()[0].fault == RecordFault::kNone);
-    CHECK(pair.copy.records()[1].fault == RecordFault::kNone);
+    CHECK(pair.copy.records()[0].refusal == Refusal::kNone);
+    CHECK(pair.copy.records()[1].refusal == Refusal::kNone);
   }
 
   TEST_CASE("hostile peer: before a tensor is bound every row is out of range") {
@@ -168,7 +169,7 @@ TEST_SUITE("unit") {
     pair.daemon.SetRowLimits({});
     REQUIRE(pair.Submit(1, TwoTokens()) == PushResult::kOk);
     REQUIRE(pair.daemon.Take(&pair.copy, 2));
-    CHECK(pair.copy.records()[0].fault == RecordFault::kTargetRow);
+    CHECK(pair.copy.records()[0].refusal == Refusal::kTargetRow);
   }
 
   TEST_CASE("hostile peer: a slot that is not understood is answered as malformed") {
@@ -225,10 +226,11 @@ TEST_SUITE("unit") {
     pair.slot(0)->round_id = 6;
     pair.slot(0)->num_records = 4000;
     CHECK(pair.copy.round_id() == 5);
-    CHECK(pair.copy.records()[0].chain.num_drafts == 2);
-    CHECK(pair.copy.records()[0].chain.target_rows[2] == 2);
+    CHECK(pair.copy.records()[0].draft.num_nodes == 2);
+    CHECK(pair.copy.records()[0].draft.target_rows[2] == 2);
     const TokenId tokens[] = {10};
-    const SequenceResult result{kSequence0, 0, 0, 0, 1, 1, -1, tokens};
+    const SequenceResult result = {
+        .sequence = kSequence0, .num_kept = 1, .total_kept = 1, .tokens = tokens};
     pair.daemon.Complete(pair.copy, {&result, 1}, 3);
     REQUIRE(pair.engine.Poll(&pair.completion));
     std::memset(pair.segment.at(pair.segment.layout().result_payload_offset), 0xff, 256);

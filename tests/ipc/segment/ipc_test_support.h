@@ -12,7 +12,8 @@
 
 #include "ipc/base/unique_fd.h"
 #include "ipc/segment/layout.h"
-#include "ipc/segment/round_channel.h"
+#include "ipc/segment/daemon_channel.h"
+#include "ipc/segment/engine_channel.h"
 #include "ipc/segment/segment.h"
 
 namespace specd::test {
@@ -40,7 +41,7 @@ inline UniqueFd Duplicate(int fd) {
   return copy;
 }
 
-// The memory behind one draft, so that an EngineDraft can point to it.
+// The memory behind one draft, so that an SequenceInput can point to it.
 struct DraftBuffers {
   std::vector<TokenId> tokens;
   std::vector<DraftKind> kinds;
@@ -52,7 +53,7 @@ struct DraftBuffers {
   std::vector<TokenId> target_argmax = {};
   std::vector<int32_t> mask_rows = {};
 
-  EngineDraft View(uint64_t sequence) const {
+  SequenceInput View(uint64_t sequence) const {
     return {sequence,
             {static_cast<int32_t>(tokens.size()), tokens.data(), kinds.data(),
              target_argmax.empty() ? target_rows.data() : nullptr, draft_rows.data(),
@@ -88,7 +89,7 @@ struct Pair {
   }
 
   PushResult Submit(uint64_t round_id, const DraftBuffers& draft, uint64_t sequence = kSequence0) {
-    const EngineDraft drafts[] = {draft.View(sequence)};
+    const SequenceInput drafts[] = {draft.View(sequence)};
     return engine.Submit(round_id, drafts, 1);
   }
   SubmissionSlot* slot(int i) { return segment.submission_slots() + i; }

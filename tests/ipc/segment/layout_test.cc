@@ -122,7 +122,7 @@ TEST_SUITE("unit") {
                                    {2.0, 4.0},
                                    {},
                                    {3, -1, 4}};
-    const EngineDraft drafts[] = {draft.View(0x100000002)};
+    const SequenceInput drafts[] = {draft.View(0x100000002)};
     REQUIRE(engine.Submit(0x1122334455667788, drafts, 99) == PushResult::kOk);
     CHECK(At<uint64_t>(segment, 4096) == 1);  // position 0, plus one
     CHECK(At<uint64_t>(segment, 4096 + 8) == 0x1122334455667788);
@@ -159,7 +159,7 @@ TEST_SUITE("unit") {
     DaemonChannel daemon(&segment);
     daemon.SetRowLimits({16, 16});
     const test::DraftBuffers draft = test::TwoTokens();
-    const EngineDraft drafts[] = {draft.View(0x100000001)};
+    const SequenceInput drafts[] = {draft.View(0x100000001)};
     REQUIRE(engine.Submit(21, drafts, 1000) == PushResult::kOk);
     SubmissionCopy copy(segment.limits());
     REQUIRE(daemon.Take(&copy, 2000));

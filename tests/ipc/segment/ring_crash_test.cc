@@ -23,14 +23,16 @@ uint32_t Mix(uint64_t round_id, uint32_t i) {
   CompletionView completion;
   TokenId tokens[16];
   uint32_t rows[17];
-  EngineDraft drafts[8];
+  SequenceInput drafts[8];
   for (uint64_t round_id = 1;; ++round_id) {
     for (uint32_t i = 0; i < 16; ++i) tokens[i] = static_cast<TokenId>(Mix(round_id, i));
     for (uint32_t i = 0; i < 17; ++i) rows[i] = Mix(round_id, 100 + i) % kRows;
     const uint32_t batch = 1 + Mix(round_id, 200) % 8;
     for (uint32_t i = 0; i < batch; ++i) {
       drafts[i].sequence = uint64_t{1} << 32 | i;
-      drafts[i].chain = {static_cast<int32_t>(Mix(round_id, 300 + i) % 17), tokens, nullptr, rows};
+      drafts[i].draft = {.num_nodes = static_cast<int32_t>(Mix(round_id, 300 + i) % 17),
+                         .tokens = tokens,
+                         .target_rows = rows};
     }
     while (engine.Submit(round_id, {drafts, batch}, round_id + 1) == PushResult::kFull) {
       engine.Poll(&completion);
@@ -43,17 +45,17 @@ bool IsWhole(const SubmissionCopy& copy) {
   if (copy.malformed() || copy.submit_ns() != round_id + 1) return false;
   if (copy.records().size() != 1 + Mix(round_id, 200) % 8) return false;
   for (uint32_t s = 0; s < copy.records().size(); ++s) {
-    const DraftRecordView& record = copy.records()[s];
-    if (record.fault != RecordFault::kNone || record.sequence != (uint64_t{1} << 32 | s)) {
+    const SequenceInput& record = copy.records()[s];
+    if (record.refusal != Refusal::kNone || record.sequence != (uint64_t{1} << 32 | s)) {
       return false;
     }
-    const auto num_drafts = static_cast<uint32_t>(record.chain.num_drafts);
+    const auto num_drafts = static_cast<uint32_t>(record.draft.num_nodes);
     if (num_drafts != Mix(round_id, 300 + s) % 17) return false;
     for (uint32_t i = 0; i < num_drafts; ++i) {
-      if (record.chain.tokens[i] != static_cast<TokenId>(Mix(round_id, i))) return false;
+      if (record.draft.tokens[i] != static_cast<TokenId>(Mix(round_id, i))) return false;
     }
     for (uint32_t i = 0; i <= num_drafts; ++i) {
-      if (record.chain.target_rows[i] != Mix(round_id, 100 + i) % kRows) return false;
+      if (record.draft.target_rows[i] != Mix(round_id, 100 + i) % kRows) return false;
     }
   }
   return true;

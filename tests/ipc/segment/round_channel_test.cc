@@ -1,6 +1,4 @@
 // Rounds through a segment: what goes in comes out, in order, over laps and between threads.
-#include "ipc/segment/round_channel.h"
-
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -8,6 +6,8 @@
 #include <vector>
 
 #include "ipc/include/specd/specd.h"
+#include "ipc/segment/daemon_channel.h"
+#include "ipc/segment/engine_channel.h"
 #include "tests/ipc/segment/ipc_test_support.h"
 
 namespace specd {
@@ -23,7 +23,7 @@ TEST_SUITE("unit") {
     Pair pair;
     const DraftBuffers first = TwoTokens();
     const DraftBuffers second{{}, {}, {42}, {}};
-    const EngineDraft drafts[] = {first.View(kSequence0), second.View(kSequence0 + 1)};
+    const SequenceInput drafts[] = {first.View(kSequence0), second.View(kSequence0 + 1)};
     REQUIRE(pair.engine.Submit(77, drafts, 1000) == PushResult::kOk);
     REQUIRE(pair.daemon.HasSubmission());
     REQUIRE(pair.daemon.Take(&pair.copy, 2000));
@@ -32,18 +32,18 @@ TEST_SUITE("unit") {
     CHECK(pair.copy.taken_ns() == 2000);
     CHECK_FALSE(pair.copy.malformed());
     REQUIRE(pair.copy.records().size() == 2);
-    const DraftRecordView& record = pair.copy.records()[0];
-    CHECK(record.fault == RecordFault::kNone);
+    const SequenceInput& record = pair.copy.records()[0];
+    CHECK(record.refusal == Refusal::kNone);
     CHECK(record.sequence == kSequence0);
-    REQUIRE(record.chain.num_drafts == 2);
-    CHECK(record.chain.tokens[0] == 10);
-    CHECK(record.chain.tokens[1] == 11);
-    CHECK(record.chain.kinds[0] == DraftKind::kSampled);
-    CHECK(record.chain.kinds[1] == DraftKind::kOneHot);
-    CHECK(record.chain.target_rows[2] == 2);
-    CHECK(record.chain.draft_rows[0] == 0);
-    CHECK(pair.copy.records()[1].chain.num_drafts == 0);
-    CHECK(pair.copy.records()[1].chain.target_rows[0] == 42);
+    REQUIRE(record.draft.num_nodes == 2);
+    CHECK(record.draft.tokens[0] == 10);
+    CHECK(record.draft.tokens[1] == 11);
+    CHECK(record.draft.kinds[0] == DraftKind::kSampled);
+    CHECK(record.draft.kinds[1] == DraftKind::kOneHot);
+    CHECK(record.draft.target_rows[2] == 2);
+    CHECK(record.draft.draft_rows[0] == 0);
+    CHECK(pair.copy.records()[1].draft.num_nodes == 0);
+    CHECK(pair.copy.records()[1].draft.target_rows[0] == 42);
     CHECK_FALSE(pair.daemon.HasSubmission());
     CHECK_FALSE(pair.engine.Poll(&pair.completion));
 
@@ -79,31 +79,31 @@ TEST_SUITE("unit") {
     DraftBuffers argmax = TwoTokens();
     argmax.target_argmax = {7, 8, 9};
     const DraftBuffers plain = TwoTokens();
-    EngineDraft discard = all.View(kSequence0 + 3);
+    SequenceInput discard = all.View(kSequence0 + 3);
     discard.discard = true;
-    discard.chain.num_drafts = 1000;  // not looked at
+    discard.draft.num_nodes = 1000;  // not looked at
     // Twice over the ring, so that every place has held something else before.
     for (int round = 0; round < 9; ++round) {
-      const EngineDraft drafts[] = {all.View(kSequence0), argmax.View(kSequence0 + 1),
-                                    plain.View(kSequence0 + 2), discard};
-      const std::span<const EngineDraft> sent(drafts, 4);
+      const SequenceInput drafts[] = {all.View(kSequence0), argmax.View(kSequence0 + 1),
+                                      plain.View(kSequence0 + 2), discard};
+      const std::span<const SequenceInput> sent(drafts, 4);
       REQUIRE(pair.engine.Submit(1, sent, 1) == PushResult::kOk);
       REQUIRE(pair.daemon.Take(&pair.copy, 2));
-      const std::span<const DraftRecordView> records = pair.copy.records();
+      const std::span<const SequenceInput> records = pair.copy.records();
       REQUIRE(records.size() == 4);
-      for (const DraftRecordView& record : records) REQUIRE(record.fault == RecordFault::kNone);
-      CHECK(records[0].chain.draft_weights[1] == 0.25f);
-      CHECK(records[0].chain.draft_masses[0] == 2.0);
+      for (const SequenceInput& record : records) REQUIRE(record.refusal == Refusal::kNone);
+      CHECK(records[0].draft.draft_weights[1] == 0.25f);
+      CHECK(records[0].draft.draft_masses[0] == 2.0);
       CHECK(records[0].mask_rows[1] == 29);
-      CHECK(records[0].chain.target_argmax == nullptr);
+      CHECK(records[0].draft.target_argmax == nullptr);
       CHECK_FALSE(records[0].discard);
-      CHECK(records[1].chain.target_argmax[2] == 9);
-      CHECK(records[1].chain.target_rows == nullptr);
-      CHECK(records[2].chain.draft_weights == nullptr);
-      CHECK(records[2].chain.draft_masses == nullptr);
+      CHECK(records[1].draft.target_argmax[2] == 9);
+      CHECK(records[1].draft.target_rows == nullptr);
+      CHECK(records[2].draft.draft_weights == nullptr);
+      CHECK(records[2].draft.draft_masses == nullptr);
       CHECK(records[2].mask_rows == nullptr);
       CHECK(records[3].discard);
-      CHECK(records[3].chain.num_drafts == 0);
+      CHECK(records[3].draft.num_nodes == 0);
 
       const TokenId tokens[] = {10, 12};
       const TokenScore scores[] = {{10, -1, 1}, {3, -2, 2}, {12, -3, 3}, {4, -4, 4}};
@@ -136,21 +136,21 @@ TEST_SUITE("unit") {
       pair.CompleteEmpty();
       REQUIRE(pair.engine.Poll(&pair.completion));
     }
-    EngineDraft draft = TwoTokens().View(kSequence0);
+    SequenceInput draft = TwoTokens().View(kSequence0);
     const DraftBuffers buffers = TwoTokens();
     draft = buffers.View(kSequence0);
-    draft.chain.kinds = nullptr;
-    draft.chain.draft_rows = nullptr;
+    draft.draft.kinds = nullptr;
+    draft.draft.draft_rows = nullptr;
     REQUIRE(pair.engine.Submit(2, {&draft, 1}, 1) == PushResult::kOk);
     REQUIRE(pair.daemon.Take(&pair.copy, 2));
-    REQUIRE(pair.copy.records()[0].fault == RecordFault::kNone);
-    CHECK(pair.copy.records()[0].chain.kinds[0] == DraftKind::kOneHot);
+    REQUIRE(pair.copy.records()[0].refusal == Refusal::kNone);
+    CHECK(pair.copy.records()[0].draft.kinds[0] == DraftKind::kOneHot);
     pair.CompleteEmpty();
     // A sampled token without rows is not judged by rows of an earlier round.
-    draft.chain.kinds = buffers.kinds.data();
+    draft.draft.kinds = buffers.kinds.data();
     REQUIRE(pair.engine.Submit(3, {&draft, 1}, 1) == PushResult::kOk);
     REQUIRE(pair.daemon.Take(&pair.copy, 2));
-    CHECK(pair.copy.records()[0].fault == RecordFault::kDraftRow);
+    CHECK(pair.copy.records()[0].refusal == Refusal::kDraftRow);
   }
 
   TEST_CASE("round channel: draft tokens by slot are not looked for in the record") {
@@ -161,27 +161,27 @@ TEST_SUITE("unit") {
     limits.has_draft_tokens = true;
     pair.daemon.SetRowLimits(limits);
     const DraftBuffers buffers = TwoTokens();
-    EngineDraft draft = buffers.View(kSequence0);
-    draft.chain.tokens = nullptr;
+    SequenceInput draft = buffers.View(kSequence0);
+    draft.draft.tokens = nullptr;
     draft.drafts_by_slot = true;
-    const EngineDraft drafts[] = {draft, buffers.View(kSequence0 + 1)};
+    const SequenceInput drafts[] = {draft, buffers.View(kSequence0 + 1)};
     REQUIRE(pair.engine.Submit(1, drafts, 1) == PushResult::kOk);
     REQUIRE(pair.daemon.Take(&pair.copy, 2));
-    const DraftRecordView& by_slot = pair.copy.records()[0];
-    REQUIRE(by_slot.fault == RecordFault::kNone);
+    const SequenceInput& by_slot = pair.copy.records()[0];
+    REQUIRE(by_slot.refusal == Refusal::kNone);
     CHECK(by_slot.drafts_by_slot);
-    CHECK(by_slot.chain.tokens == nullptr);
-    CHECK(by_slot.chain.num_drafts == 2);
-    CHECK(by_slot.chain.target_rows[2] == buffers.target_rows[2]);
-    CHECK(by_slot.chain.kinds[0] == DraftKind::kSampled);
+    CHECK(by_slot.draft.tokens == nullptr);
+    CHECK(by_slot.draft.num_nodes == 2);
+    CHECK(by_slot.draft.target_rows[2] == buffers.target_rows[2]);
+    CHECK(by_slot.draft.kinds[0] == DraftKind::kSampled);
     CHECK_FALSE(pair.copy.records()[1].drafts_by_slot);
-    CHECK(pair.copy.records()[1].chain.tokens != nullptr);
+    CHECK(pair.copy.records()[1].draft.tokens != nullptr);
   }
 
   TEST_CASE("round channel: only a session that may stage takes a staged round") {
     Pair remote;
     const DraftBuffers buffers = TwoTokens();
-    const EngineDraft draft = buffers.View(kSequence0);
+    const SequenceInput draft = buffers.View(kSequence0);
     REQUIRE(remote.engine.SubmitStaged(1, {&draft, 1}, 1) == PushResult::kOk);
     REQUIRE(remote.daemon.Take(&remote.copy, 2));
     CHECK(remote.copy.malformed());
@@ -269,8 +269,8 @@ TEST_SUITE("unit") {
       for (uint64_t n = 0; n < kRounds; ++n) {
         while (!pair.daemon.Take(&pair.copy, 2)) std::this_thread::yield();
         const bool is_right = pair.copy.round_id() == n && pair.copy.records().size() == 1 &&
-                              pair.copy.records()[0].fault == RecordFault::kNone &&
-                              pair.copy.records()[0].chain.tokens[1] == 11;
+                              pair.copy.records()[0].refusal == Refusal::kNone &&
+                              pair.copy.records()[0].draft.tokens[1] == 11;
         if (!is_right) ++wrong;
         pair.daemon.Complete(pair.copy, std::vector<SequenceResult>(pair.copy.records().size()), 3);
       }
@@ -295,7 +295,8 @@ TEST_SUITE("unit") {
           return;
         while (pair.daemon.Take(&pair.copy, 2)) {
           const TokenId token = static_cast<TokenId>(pair.copy.round_id() * 3);
-          const SequenceResult result{kSequence0, 0, 0, 0, 1, 1, -1, &token};
+          const SequenceResult result = {
+              .sequence = kSequence0, .num_kept = 1, .total_kept = 1, .tokens = &token};
           pair.daemon.Complete(pair.copy, {&result, 1}, 3);
           ++n;
         }

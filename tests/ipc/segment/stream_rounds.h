@@ -15,7 +15,7 @@ inline RoundWords* WordsOf(const Pair& pair, uint64_t number) {
 
 inline PushResult SubmitOnStream(Pair* pair, uint64_t round_id) {
   const DraftBuffers draft = TwoTokens();
-  const EngineDraft drafts[] = {draft.View(kSequence0), draft.View(kSequence0 + 1)};
+  const SequenceInput drafts[] = {draft.View(kSequence0), draft.View(kSequence0 + 1)};
   pair->engine.ArmWords();
   return pair->engine.SubmitOnStream(round_id, drafts, 5);
 }

@@ -42,7 +42,7 @@ std::vector<DraftSample> Children(const RowCase& c, DraftSampling sampling,
   };
   ChainRun run(chain.task, rows.view(), TensorView{}, packed.mask());
   TestTeam team;
-  const ChainOutcome outcome = run.By(team, coin_of);
+  const TaskOutcome outcome = run.By(team, coin_of);
   REQUIRE(outcome.status == OutcomeStatus::kOk);
   return {run.samples.begin(), run.samples.begin() + outcome.num_tokens};
 }
@@ -148,7 +148,7 @@ TEST_SUITE("unit") {
     chain.task.num_children = 4;
     ChainRun run(chain.task, rows.view(), TensorView{});
     TestTeam team;
-    const ChainOutcome outcome = run.By(team, [](const CoinKey&) { return uint64_t{0}; });
+    const TaskOutcome outcome = run.By(team, [](const CoinKey&) { return uint64_t{0}; });
     REQUIRE(outcome.num_tokens == 2);
     CHECK(run.samples[0].id == 0);
     CHECK(run.samples[1].id == 1);

@@ -236,8 +236,8 @@ void Enumeration::CheckVerify(const Tokens& text, const Record& record, const Co
   chain.task.target_filters = FiltersOf(options.target_truncation);
   chain.task.draft_filters = FiltersOf(options.draft_truncation);
   if (options.side_channel) {
-    chain.task.chain.draft_weights = weights.data();
-    chain.task.chain.draft_masses = masses.data();
+    chain.task.draft.draft_weights = weights.data();
+    chain.task.draft.draft_masses = masses.data();
   }
   const PackedSteps packed(steps, options.vocab_size);
   if (options.edits) packed.Apply(&chain.task);
@@ -294,7 +294,7 @@ void Enumeration::CheckDraft(const Tokens& text, size_t i, const CoinKey& key,
       };
       ChainRun run(one.task, drafter.view(), TensorView{}, packed.mask());
       ScalarTeam<CpuTarget::kBaseline> team;
-      const ChainOutcome outcome = run.By(team, coins);
+      const TaskOutcome outcome = run.By(team, coins);
       ++num_kernel_runs_;
       REQUIRE(outcome.status == OutcomeStatus::kOk);
       REQUIRE(outcome.num_tokens == 1);

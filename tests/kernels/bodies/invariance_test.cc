@@ -69,8 +69,8 @@ TEST_SUITE("invariance") {
       RoundCase round(options);
       AnswersOf(*PreparedFor(options), round, AllPlaces());
       for (int32_t i = 0; i < kBatch; ++i) {
-        const ChainTask& task = round.task(i);
-        const ChainOutcome& outcome = round.outcome(i);
+        const Task& task = round.task(i);
+        const TaskOutcome& outcome = round.outcome(i);
         const bool verifies = task.kind == TaskKind::kVerify;
         ++seen[fmt::format("kind {} status {}", int(task.kind), int(outcome.status))];
         if (verifies) {
@@ -165,19 +165,19 @@ TEST_SUITE("invariance") {
       const std::vector<std::string> before = AnswersOf(*backend, round, AllPlaces());
       std::vector<std::vector<uint32_t>> rows(2 * kBatch);
       for (int32_t i = 0; i < kBatch; ++i) {
-        ChainTask& task = round.task(i);
+        Task& task = round.task(i);
         if (task.kind != TaskKind::kVerify || task.method == VerifyMethod::kBlock) continue;
         REQUIRE(backend->Run(round.Some({i})).ok());
         // The decision ended at the place behind the accepted tokens, whether or not it succeeded.
         const int32_t last = round.outcome(0).num_accepted;
-        DraftChain& chain = task.chain;
+        Draft& chain = task.draft;
         std::vector<uint32_t>& target = rows[2 * i];
         std::vector<uint32_t>& draft = rows[2 * i + 1];
-        target.assign(chain.target_rows, chain.target_rows + chain.num_drafts + 1);
-        draft.assign(chain.draft_rows, chain.draft_rows + chain.num_drafts);
-        for (int32_t j = last + 1; j <= chain.num_drafts; ++j) {
+        target.assign(chain.target_rows, chain.target_rows + chain.num_nodes + 1);
+        draft.assign(chain.draft_rows, chain.draft_rows + chain.num_nodes);
+        for (int32_t j = last + 1; j <= chain.num_nodes; ++j) {
           target[j] = RoundCase::kNanRow;
-          if (j < chain.num_drafts) draft[j] = RoundCase::kNanRow;
+          if (j < chain.num_nodes) draft[j] = RoundCase::kNanRow;
           ++poisoned_rows;
         }
         chain.target_rows = target.data();

@@ -53,7 +53,7 @@ class FourRows {
 
 // A round of one task, with room for its answer.
 struct OneTask {
-  OneTask(const ChainTask& task, const TensorView& target) {
+  OneTask(const Task& task, const TensorView& target) {
     batch.target = target;
     batch.tasks = &task;
     batch.num_tasks = 1;
@@ -72,7 +72,7 @@ struct OneTask {
     TaskProgress progress;
     std::vector<char> workspace(FusedWorkspaceBytes(kVocabSize, kNumDrafts), char(kPoison));
     std::vector<char> scratch(ResolveBytes(kNumDrafts, 0), char(kPoison));
-    ChainTask resolved;
+    Task resolved;
     FusedRound fused{.batch = batch,
                      .rows = rows.data(),
                      .row_arrivals = row_arrivals.data(),
@@ -94,7 +94,7 @@ struct OneTask {
                   options, [&](EmulatedThread thread) { RunResidualPass(thread, fused); }) == "");
     }
     if (fallen >= 0) {
-      const ChainWorkspace memory = FusedWorkspaceAt(fused, 0);
+      const TaskWorkspace memory = FusedWorkspaceAt(fused, 0);
       replaced = AheadAt(memory.ahead, TargetSlot(fallen), kVocabSize).facts->place;
     }
     deferred = progress.at_once == 0 || progress.deferred != 0;
@@ -102,13 +102,13 @@ struct OneTask {
       REQUIRE(RunEmulatedBlocks(
                   options, [&](EmulatedThread thread) { RunDeferredTasks(thread, fused); }) == "");
     }
-    REQUIRE(progress.end_seen == 0);
+    REQUIRE(progress.dead == 0);
     REQUIRE(progress.fallen == 0);
     REQUIRE(progress.rows_done == 0);
   }
 
   RoundBatch batch;
-  ChainOutcome outcome;
+  TaskOutcome outcome;
   TokenId tokens[kNumDrafts + 1] = {};
   TokenScore scores[kNumDrafts + 1];  // where asked for, of each token alone
   int32_t fallen = -1;                // the place that the second launch found so
@@ -118,7 +118,7 @@ struct OneTask {
 
 // What the first launch said of a place.
 inline AheadFacts* FactsOf(const FusedRound& fused, int32_t place) {
-  const ChainWorkspace workspace = FusedWorkspaceAt(fused, 0);
+  const TaskWorkspace workspace = FusedWorkspaceAt(fused, 0);
   return AheadAt(workspace.ahead, TargetSlot(place), kVocabSize).facts;
 }
 

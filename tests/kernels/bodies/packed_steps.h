@@ -31,7 +31,7 @@ class PackedSteps {
   PackedSteps(const PackedSteps&) = delete;
   PackedSteps& operator=(const PackedSteps&) = delete;
 
-  void Apply(ChainTask* task) const {
+  void Apply(Task* task) const {
     task->edits = {.edits = edits_.data(),
                    .num_edits = static_cast<int32_t>(edits_.size()),
                    .allowed = allowed_.empty() ? nullptr : allowed_.data(),

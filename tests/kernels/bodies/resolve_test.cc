@@ -61,8 +61,8 @@ class Resolution {
   std::vector<uint32_t> kept;
   std::vector<TokenId> recent;
   std::vector<TokenId> drafts;
-  std::vector<ChainTask> tasks;
-  std::vector<ChainTask> resolved;
+  std::vector<Task> tasks;
+  std::vector<Task> resolved;
   std::vector<TaskProgress> progress;
 
  private:
@@ -111,7 +111,7 @@ struct DrawnTask {
     continues = draw(3) != 0;
   }
 
-  void Give(Resolution* to, ChainTask* task) {
+  void Give(Resolution* to, Task* task) {
     edits = state.Edits();
     task->slot = slot;
     task->first_position = task->round_base = state.position;
@@ -122,8 +122,8 @@ struct DrawnTask {
     task->places = has_masks ? mask_rows.data() : nullptr;
     task->drafts_by_slot = by_slot;
     task->continues = continues;
-    task->chain.num_drafts = static_cast<int32_t>(row.size());
-    task->chain.tokens = by_slot ? nullptr : row.data();
+    task->draft.num_nodes = static_cast<int32_t>(row.size());
+    task->draft.tokens = by_slot ? nullptr : row.data();
     if (by_slot) std::copy(row.begin(), row.end(), to->drafts.begin() + slot * kRowStride);
     if (!continues) return;
     uint32_t position = state.position;
@@ -133,7 +133,7 @@ struct DrawnTask {
     to->kept[slot] = position;
   }
 
-  void Check(const ChainTask& task) const {
+  void Check(const Task& task) const {
     CHECK(!task.drafts_by_slot);
     CHECK(!task.continues);
     // What penalties count.
@@ -144,9 +144,9 @@ struct DrawnTask {
     CHECK(task.round_base == position);
     const auto end = by_slot ? std::find(row.begin(), row.end(), kNoToken) : row.end();
     const std::vector<TokenId> draft(row.begin(), end);
-    REQUIRE(task.chain.num_drafts == static_cast<int32_t>(draft.size()));
-    CHECK(std::equal(draft.begin(), draft.end(), task.chain.tokens));
-    CHECK((by_slot || task.chain.tokens == row.data()));
+    REQUIRE(task.draft.num_nodes == static_cast<int32_t>(draft.size()));
+    CHECK(std::equal(draft.begin(), draft.end(), task.draft.tokens));
+    CHECK((by_slot || task.draft.tokens == row.data()));
     for (size_t i = 0; i <= draft.size(); ++i) {
       const PlaceEdits place = task.places == nullptr ? PlaceEdits{} : task.places[i];
       CHECK(place.mask_row == (has_masks ? mask_rows[i].mask_row : -1));
@@ -192,11 +192,75 @@ TEST_SUITE("unit") {
       for (size_t i = 0; i < drawn.size(); ++i) {
         drawn[i].Check(round.resolved[i]);
         // Rows behind the end are known to be, where somebody will take the word back.
-        const int32_t num_drafts = round.resolved[i].chain.num_drafts;
-        const bool is_shorter = num_drafts < round.tasks[i].chain.num_drafts;
+        const int32_t num_drafts = round.resolved[i].draft.num_nodes;
+        const bool is_shorter = num_drafts < round.tasks[i].draft.num_nodes;
         const bool is_told = is_shorter && round.progress[i].num_rows > 0;
-        CHECK(round.progress[i].end_seen == (is_told ? kPlacesMax - num_drafts : 0));
+        NodeSet dead = 0;
+        for (int32_t node = num_drafts; is_told && node < round.tasks[i].draft.num_nodes; ++node) {
+          dead |= NodeSet{1} << node;
+        }
+        CHECK(round.progress[i].dead == dead);
       }
+    }
+  }
+
+  TEST_CASE("a place of a tree counts its own path: what the chain of that path counts") {
+    // Bug this would catch: siblings counted for each other, as the places of a chain are.
+    std::mt19937_64 random(77);
+    for (int repeat = 0; repeat < 200; ++repeat) {
+      CAPTURE(repeat);
+      const auto num_nodes = static_cast<int32_t>(1 + random() % kMaxDraft);
+      std::vector<TokenId> tokens;
+      std::vector<int32_t> parents;
+      for (int32_t node = 0; node < num_nodes; ++node) {
+        tokens.push_back(random() % 8 == 0 ? kNoToken : static_cast<TokenId>(random() % 5));
+        parents.push_back(static_cast<int32_t>(random() % static_cast<uint64_t>(node + 1)) - 1);
+      }
+      Task given;
+      given.edits.penalties.frequency = 1;
+      given.min_tokens = 12;
+      given.first_position = 8;
+      given.continues = true;
+      given.slot = 2;
+      Resolution tree(1);
+      tree.kept[2] = 10;
+      tree.recent[2 * kRecentRoom + 8 % kRecentRoom] = 1;
+      tree.recent[2 * kRecentRoom + 9 % kRecentRoom] = 3;
+      tree.tasks[0] = given;
+      tree.tasks[0].drafts_by_slot = true;
+      tree.tasks[0].draft = {
+          .num_nodes = num_nodes, .tokens = tokens.data(), .parents = parents.data()};
+      tree.progress[0].num_rows = 1;
+      tree.RunByBlocks({.num_threads = 32, .schedule_seed = random()});
+      CHECK(tree.resolved[0].draft.num_nodes == num_nodes);
+      NodeSet undrawn = 0;
+      for (int32_t place = 0; place <= num_nodes; ++place) {
+        CAPTURE(place);
+        std::vector<TokenId> path;
+        for (int32_t node = place - 1; node >= 0; node = parents[node]) {
+          path.insert(path.begin(), tokens[node]);
+        }
+        if (place > 0 && std::ranges::count(path, kNoToken) > 0) {
+          undrawn |= NodeSet{1} << (place - 1);
+          continue;
+        }
+        Resolution chain(1);
+        chain.kept = tree.kept;
+        chain.recent = tree.recent;
+        chain.tasks[0] = given;
+        chain.tasks[0].draft = {.num_nodes = static_cast<int32_t>(path.size()),
+                                .tokens = path.data()};
+        chain.RunBy<1>(LoneLane());
+        const PlaceEdits& found = tree.resolved[0].places[place];
+        const PlaceEdits& wanted = chain.resolved[0].places[path.size()];
+        CHECK(found.below_min_tokens == wanted.below_min_tokens);
+        REQUIRE(found.num_overrides == wanted.num_overrides);
+        for (int32_t j = 0; j < found.num_overrides; ++j) {
+          CHECK(found.overrides[j].id == wanted.overrides[j].id);
+          CHECK(found.overrides[j].count == wanted.overrides[j].count);
+        }
+      }
+      CHECK(tree.progress[0].dead == undrawn);
     }
   }
 
@@ -206,9 +270,9 @@ TEST_SUITE("unit") {
     TokenEdit override{.id = 7, .flags = kEditBanned};
     const PlaceEdits places[] = {
         {.overrides = &override, .num_overrides = 1}, {}, {.forced = 9}, {}};
-    ChainTask& task = round.tasks[0];
-    task.chain.num_drafts = 3;
-    task.chain.tokens = tokens;
+    Task& task = round.tasks[0];
+    task.draft.num_nodes = 3;
+    task.draft.tokens = tokens;
     task.places = places;
     task.edits.penalties.repetition = 2;
     task.first_position = 11;
@@ -216,8 +280,8 @@ TEST_SUITE("unit") {
     task.min_tokens = 100;
     round.kept[0] = 50;
     round.RunBy<1>(LoneLane());
-    CHECK(round.resolved[0].chain.num_drafts == 3);
-    CHECK(round.resolved[0].chain.tokens == tokens);
+    CHECK(round.resolved[0].draft.num_nodes == 3);
+    CHECK(round.resolved[0].draft.tokens == tokens);
     CHECK(round.resolved[0].places == places);
     CHECK(round.resolved[0].first_position == 11);
     CHECK(round.resolved[0].round_base == 8);
@@ -234,17 +298,17 @@ TEST_SUITE("unit") {
     };
     Resolution round(1);
     round.drafts = {5, 6, 6, kNoToken, 1, 1};
-    ChainTask& task = round.tasks[0];
+    Task& task = round.tasks[0];
     task.drafts_by_slot = true;
-    task.chain.num_drafts = kMaxDraft;
+    task.draft.num_nodes = kMaxDraft;
     task.edits.penalties.presence = 1;
     Rewriting thread;
     thread.row = round.drafts.data();
     round.RunBy<1>(thread);
     REQUIRE(round.drafts[0] == 33);
-    const ChainTask& resolved = round.resolved[0];
-    REQUIRE(resolved.chain.num_drafts == 3);
-    CHECK(std::vector<TokenId>(resolved.chain.tokens, resolved.chain.tokens + 3) ==
+    const Task& resolved = round.resolved[0];
+    REQUIRE(resolved.draft.num_nodes == 3);
+    CHECK(std::vector<TokenId>(resolved.draft.tokens, resolved.draft.tokens + 3) ==
           std::vector<TokenId>{5, 6, 6});
     CheckOverrides(resolved.places[3], {{5, kEditSeen, 0, 1}, {6, kEditSeen, 0, 2}});
   }
@@ -260,7 +324,7 @@ TEST_SUITE("unit") {
           round.recent[i] = is_valid ? 4 : invalid[i % 3];
         }
         round.kept[2] = kept;
-        ChainTask& task = round.tasks[0];
+        Task& task = round.tasks[0];
         task.slot = 2;
         task.continues = true;
         task.first_position = 100;

@@ -77,7 +77,7 @@ class KernelRow {
   TokenId Greedy() { return Run(VerifyMethod::kGreedy).tokens[0]; }
 
   const std::vector<double>& stored() const { return stored_; }
-  ChainTask& task() { return chain_.task; }
+  Task& task() { return chain_.task; }
 
   // The row is read once; then any number of coins.
   void Read() {

@@ -26,16 +26,16 @@ class ChainCase {
     for (size_t i = 0; i <= tokens_.size(); ++i) rows_.push_back(first_row + uint32_t(i));
     task.method = method;
     task.target_scale = task.draft_scale = 1.0f;
-    task.chain.num_drafts = static_cast<int32_t>(tokens_.size());
-    task.chain.tokens = tokens_.data();
-    task.chain.kinds = kinds_.data();
-    task.chain.target_rows = rows_.data();
-    task.chain.draft_rows = rows_.data();
+    task.draft.num_nodes = static_cast<int32_t>(tokens_.size());
+    task.draft.tokens = tokens_.data();
+    task.draft.kinds = kinds_.data();
+    task.draft.target_rows = rows_.data();
+    task.draft.draft_rows = rows_.data();
   }
   ChainCase(const ChainCase&) = delete;
   ChainCase& operator=(const ChainCase&) = delete;
 
-  ChainTask task;
+  Task task;
 
  private:
   std::vector<TokenId> tokens_;
@@ -44,7 +44,7 @@ class ChainCase {
 };
 
 struct ChainResult {
-  ChainOutcome outcome;
+  TaskOutcome outcome;
   std::vector<TokenId> tokens;
 
   bool operator==(const ChainResult& other) const {
@@ -58,7 +58,7 @@ struct ChainResult {
 
 // What a workspace holds before a round: nothing that a body may count on.
 inline std::vector<uint64_t> PoisonedWorkspace(int32_t vocab_size, int32_t max_draft) {
-  std::vector<uint64_t> memory(ChainWorkspaceBytes(vocab_size, max_draft) / 8);
+  std::vector<uint64_t> memory(TaskWorkspaceBytes(vocab_size, max_draft) / 8);
   std::memset(memory.data(), kPoison, memory.size() * 8);
   return memory;
 }
@@ -68,15 +68,15 @@ class OwnedWorkspace {
  public:
   explicit OwnedWorkspace(int32_t vocab_size, int32_t max_draft = 0)
       : memory_(PoisonedWorkspace(vocab_size, max_draft)),
-        workspace_(ChainWorkspaceAt(memory_.data(), vocab_size, max_draft)) {}
+        workspace_(TaskWorkspaceAt(memory_.data(), vocab_size, max_draft)) {}
   OwnedWorkspace(const OwnedWorkspace&) = delete;
   OwnedWorkspace& operator=(const OwnedWorkspace&) = delete;
-  const ChainWorkspace& operator*() const { return workspace_; }
-  const ChainWorkspace* operator->() const { return &workspace_; }
+  const TaskWorkspace& operator*() const { return workspace_; }
+  const TaskWorkspace* operator->() const { return &workspace_; }
 
  private:
   std::vector<uint64_t> memory_;
-  ChainWorkspace workspace_;
+  TaskWorkspace workspace_;
 };
 
 // A row that nothing edits.
@@ -88,13 +88,13 @@ inline Row PlainRow(const RowView& view) {
 
 // A round of one task, with room for its answer.
 struct ChainRun {
-  ChainRun(const ChainTask& the_task, const TensorView& target, const TensorView& draft,
+  ChainRun(const Task& the_task, const TensorView& target, const TensorView& draft,
            const MaskView& mask = {})
-      : task(the_task), memory(PoisonedWorkspace(target.vocab_size, the_task.chain.num_drafts)) {
+      : task(the_task), memory(PoisonedWorkspace(target.vocab_size, the_task.draft.num_nodes)) {
     batch.target = target;
     batch.draft = draft;
     batch.mask = mask;
-    result.tokens.resize(task.chain.num_drafts + 1);
+    result.tokens.resize(task.draft.num_nodes + 1);
     batch.tokens = result.tokens.data();
     batch.scores_stride = NumScores(task.scores);
     scores.resize(result.tokens.size() * static_cast<size_t>(batch.scores_stride));
@@ -103,18 +103,18 @@ struct ChainRun {
     batch.samples = samples.data();
   }
   template <Team T, typename Coins>
-  ChainOutcome By(T& team, const Coins& coins) {
-    const ChainWorkspace workspace =
-        ChainWorkspaceAt(memory.data(), batch.target.vocab_size, task.chain.num_drafts);
+  TaskOutcome By(T& team, const Coins& coins) {
+    const TaskWorkspace workspace =
+        TaskWorkspaceAt(memory.data(), batch.target.vocab_size, task.draft.num_nodes);
     return RunTask(team, batch, task, workspace, coins, OutputOf(batch, 0));
   }
-  ChainResult Finish(const ChainOutcome& outcome) {
+  ChainResult Finish(const TaskOutcome& outcome) {
     result.outcome = outcome;
     result.tokens.resize(outcome.num_tokens);
     return result;
   }
 
-  const ChainTask& task;
+  const Task& task;
   RoundBatch batch;
   std::vector<uint64_t> memory;
   ChainResult result;
@@ -123,7 +123,7 @@ struct ChainRun {
 };
 
 template <typename Coins>
-ChainResult RunScalar(const ChainTask& task, const TensorView& target, const TensorView& draft,
+ChainResult RunScalar(const Task& task, const TensorView& target, const TensorView& draft,
                       const Coins& coins, const MaskView& mask = {}) {
   ChainRun run(task, target, draft, mask);
   ScalarTeam<CpuTarget::kBaseline> team;
@@ -131,18 +131,18 @@ ChainResult RunScalar(const ChainTask& task, const TensorView& target, const Ten
 }
 
 template <typename Coins>
-ChainResult RunEmulated(const ChainTask& task, const TensorView& target, const TensorView& draft,
+ChainResult RunEmulated(const Task& task, const TensorView& target, const TensorView& draft,
                         const Coins& coins, const EmulationOptions& options,
                         const MaskView& mask = {}) {
   ChainRun run(task, target, draft, mask);
-  std::vector<ChainOutcome> outcomes(options.num_threads);
+  std::vector<TaskOutcome> outcomes(options.num_threads);
   const std::string error = RunEmulatedBlock(options, [&](EmulatedThread thread) {
     EmulatedTeam team(thread);
     outcomes[thread.warp() * 32 + thread.lane()] = run.By(team, coins);
   });
   REQUIRE(error == "");
   const ChainResult result = run.Finish(outcomes[0]);
-  for (const ChainOutcome& outcome : outcomes) {
+  for (const TaskOutcome& outcome : outcomes) {
     REQUIRE(ChainResult{outcome, result.tokens} == result);
   }
   return result;

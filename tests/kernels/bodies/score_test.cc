@@ -40,7 +40,7 @@ std::vector<double> ValuesOf(const RowCase& c, const std::vector<double>& stored
 
 // The scores of given ids in one row, by a task that samples nothing.
 struct Scored {
-  ChainOutcome outcome;
+  TaskOutcome outcome;
   std::vector<TokenScore> scores;
 };
 Scored ScoreRow(const RowCase& c, const ScoreRequest& request, TokenId token,
@@ -60,7 +60,7 @@ Scored ScoreRow(const RowCase& c, const ScoreRequest& request, TokenId token,
   chain.task.scores = request;
   ChainRun run(chain.task, rows.view(), TensorView{}, packed.mask());
   ScalarTeam<CpuTarget::kBaseline> team;
-  const ChainOutcome outcome = run.By(team, KeyedCoins(1));
+  const TaskOutcome outcome = run.By(team, KeyedCoins(1));
   return {outcome, run.scores};
 }
 

@@ -105,11 +105,11 @@ class Generator {
     return true;
   }
 
-  ChainTask TaskOf(const Sequence& sequence) const {
-    ChainTask task;
+  Task TaskOf(const Sequence& sequence) const {
+    Task task;
     task.seed = sequence.seed;
     task.first_position = task.round_base = static_cast<uint32_t>(sequence.text.size());
-    task.chain.target_rows = task.chain.draft_rows = sequence.rows.data();
+    task.draft.target_rows = task.draft.draft_rows = sequence.rows.data();
     return task;
   }
 
@@ -131,9 +131,9 @@ class Generator {
   void DrawDrafts(uint32_t i) {
     tasks_.clear();
     for (const Sequence* sequence : active_) {
-      ChainTask task = TaskOf(*sequence);
+      Task task = TaskOf(*sequence);
       task.kind = TaskKind::kSampleDraft;
-      task.chain.target_rows = &sequence->rows.back();
+      task.draft.target_rows = &sequence->rows.back();
       task.first_position += i;
       task.first_node = i + 1;
       task.num_children = 1;
@@ -156,14 +156,14 @@ class Generator {
   void Verify() {
     tasks_.clear();
     for (const Sequence* sequence : active_) {
-      ChainTask task = TaskOf(*sequence);
+      Task task = TaskOf(*sequence);
       task.method = method_;
-      task.chain.num_drafts = kDrafts;
-      task.chain.tokens = sequence->draft.data();
-      task.chain.kinds = kinds_.data();
+      task.draft.num_nodes = kDrafts;
+      task.draft.tokens = sequence->draft.data();
+      task.draft.kinds = kinds_.data();
       if (side_channel_) {
-        task.chain.draft_weights = sequence->weights.data();
-        task.chain.draft_masses = sequence->masses.data();
+        task.draft.draft_weights = sequence->weights.data();
+        task.draft.draft_masses = sequence->masses.data();
       }
       task.target_scale = ScaleOf(kTemperature);
       task.draft_scale = ScaleOf(kDraftTemperature);
@@ -190,8 +190,8 @@ class Generator {
   const std::unique_ptr<Backend> backend_;
   std::vector<DraftKind> kinds_;
   std::vector<Sequence*> active_;
-  std::vector<ChainTask> tasks_;
-  std::vector<ChainOutcome> outcomes_;
+  std::vector<Task> tasks_;
+  std::vector<TaskOutcome> outcomes_;
   std::vector<TokenId> tokens_;
   std::vector<DraftSample> samples_;
   int64_t accepted_ = 0;

@@ -47,7 +47,7 @@ TEST_SUITE("statistical") {
     ChainCase chain(VerifyMethod::kExactMatch, {}, DraftKind::kOneHot);
     for (int n = 0; n < kDraws; ++n) {
       chain.task.seed = 1000 + uint64_t(n);
-      ChainOutcome outcome;
+      TaskOutcome outcome;
       TokenId token = -1;
       RoundBatch batch;
       batch.target = rows.view();

@@ -260,7 +260,7 @@ TEST_SUITE("unit") {
     FixedCoins coins;
     coins.accept = kCoinEnd - 1;
     ChainCase right(VerifyMethod::kToken, {2}, DraftKind::kSampled);
-    const ChainOutcome accepted = RunScalar(right.task, target.view(), draft.view(), coins).outcome;
+    const TaskOutcome accepted = RunScalar(right.task, target.view(), draft.view(), coins).outcome;
     CHECK(accepted.num_accepted == 1);
     CHECK(accepted.point_masses == 1);  // the bonus comes from an ordinary row
     coins.accept = 0;
@@ -283,7 +283,7 @@ TEST_SUITE("unit") {
     const RowMatrix rows = LogRows({{.25, .5, .25}, {.125, .125, .75}, {.5, .25, .25}});
     ChainCase chain(VerifyMethod::kGreedy, {0, 2, 2}, DraftKind::kOneHot);
     const uint32_t order[] = {2, 1, 1, 0};
-    chain.task.chain.target_rows = order;
+    chain.task.draft.target_rows = order;
     CHECK(RunScalar(chain.task, rows.view(), TensorView{}, AnyCoins{}).tokens ==
           Tokens{0, 2, 2, 1});
   }

@@ -99,7 +99,7 @@ std::vector<TokenId> GenerateText(VerifyMethod method, int32_t num_drafts, Draft
       row_numbers.push_back(row_after(draft.back()));
     }
     ChainCase chain(method, draft, DraftKind::kOneHot);
-    chain.task.chain.target_rows = row_numbers.data();
+    chain.task.draft.target_rows = row_numbers.data();
     chain.task.first_position = chain.task.round_base = static_cast<uint32_t>(text.size());
     const ChainResult result = RunScalar(chain.task, rows.view(), TensorView{}, KeyedCoins(43));
     REQUIRE(result.outcome.status == OutcomeStatus::kOk);
@@ -298,9 +298,9 @@ TEST_SUITE("unit") {
     RowMatrix rows({.vocab_size = kVocabSize, .num_rows = 1});
     rows.Set(0, RandomLogits(random, kVocabSize, 0.1));
     ChainCase chain(VerifyMethod::kExactMatch, {}, DraftKind::kOneHot);
-    std::vector<ChainTask> tasks(kBatch, chain.task);
-    for (ChainTask& task : tasks) task.seed = random();
-    std::vector<ChainOutcome> outcomes(kBatch);
+    std::vector<Task> tasks(kBatch, chain.task);
+    for (Task& task : tasks) task.seed = random();
+    std::vector<TaskOutcome> outcomes(kBatch);
     std::vector<TokenId> expected(kBatch);
     std::vector<TokenId> tokens(kBatch);
     RoundBatch batch;
@@ -322,7 +322,7 @@ TEST_SUITE("unit") {
     const uint32_t after = _mm_getcsr();
     // The same work without the backend's protection, to see that the settings matter here.
     std::vector<uint64_t> memory = PoisonedWorkspace(kVocabSize, 0);
-    const ChainWorkspace workspace = ChainWorkspaceAt(memory.data(), kVocabSize, 0);
+    const TaskWorkspace workspace = TaskWorkspaceAt(memory.data(), kVocabSize, 0);
     std::vector<TokenId> unprotected(kBatch);
     batch.tokens = unprotected.data();
     for (int32_t i = 0; i < kBatch; ++i) kChainsBaseline.run_task(batch, i, workspace, TeamSeat{});

@@ -124,12 +124,12 @@ TEST_SUITE("unit") {
       }
     });
     ChainCase chain(VerifyMethod::kExactMatch, {5, 6, 7}, DraftKind::kSampled);
-    std::vector<ChainTask> tasks(4, chain.task);
+    std::vector<Task> tasks(4, chain.task);
     tasks[0].method = VerifyMethod::kGreedy;
     tasks[1].target_filters.top_k = 1500;
     tasks[2].target_filters.top_p = kTopPOff / 10 * 8;
     tasks[3].method = VerifyMethod::kBlock;
-    std::vector<ChainOutcome> outcomes(4);
+    std::vector<TaskOutcome> outcomes(4);
     std::vector<TokenId> tokens(4 * 4);
     RoundBatch batch;
     batch.target =

@@ -1,4 +1,4 @@
-// Rounds whose answers can be worked out by hand, one for each field of ChainTask and RoundBatch:
+// Rounds whose answers can be worked out by hand, one for each field of Task and RoundBatch:
 // on the CPU, and on the emulated device, where a field that is not carried over shows here and not
 // only as a difference.
 #include <doctest/doctest.h>
@@ -33,10 +33,10 @@ class SmallRound {
       draft_.Set(row, {0, 0, 0, 0});
     }
     task.target_scale = task.draft_scale = kLog2E;
-    task.chain.tokens = drafts;
-    task.chain.kinds = kinds;
-    task.chain.target_rows = rows;
-    task.chain.draft_rows = rows;
+    task.draft.tokens = drafts;
+    task.draft.kinds = kinds;
+    task.draft.target_rows = rows;
+    task.draft.draft_rows = rows;
     task.places = places;
     batch.mask = {masks, 3, 2};
     batch.tokens_stride = kTokensStride;
@@ -47,7 +47,7 @@ class SmallRound {
   void SetTarget(int row, const std::vector<double>& logits) { target_.Set(row, logits); }
   void SetDraft(int row, const std::vector<double>& logits) { draft_.Set(row, logits); }
   void SetDrafts(const std::vector<TokenId>& ids, DraftKind kind) {
-    task.chain.num_drafts = static_cast<int32_t>(ids.size());
+    task.draft.num_nodes = static_cast<int32_t>(ids.size());
     for (size_t i = 0; i < ids.size(); ++i) {
       drafts[i] = ids[i];
       kinds[i] = kind;
@@ -69,7 +69,7 @@ class SmallRound {
     return result;
   }
 
-  ChainTask task;
+  Task task;
   TokenId drafts[kMaxDraft] = {};
   DraftKind kinds[kMaxDraft] = {};
   uint32_t rows[kMaxDraft + 1] = {2, 0, 3};
@@ -80,8 +80,8 @@ class SmallRound {
   ElementRules target_rules;
 
   static constexpr int32_t kTokensStride = kMaxDraft + 2;
-  ChainOutcome outcomes[2];
-  const ChainOutcome& outcome = outcomes[0];
+  TaskOutcome outcomes[2];
+  const TaskOutcome& outcome = outcomes[0];
   TokenId tokens[2 * kTokensStride];
   TokenScore scores[2 * kTokensStride * kScoresStride];
   DraftSample samples[2 * kSamplesStride];
@@ -91,8 +91,8 @@ class SmallRound {
 
   std::vector<TokenId> RunOn(Backend& backend) {
     REQUIRE(backend.Prepare({kVocabSize, 2, kMaxDraft}).ok());
-    const ChainTask tasks[] = {task, task};
-    std::fill(std::begin(outcomes), std::end(outcomes), ChainOutcome{});
+    const Task tasks[] = {task, task};
+    std::fill(std::begin(outcomes), std::end(outcomes), TaskOutcome{});
     std::fill(std::begin(tokens), std::end(tokens), -7);
     std::fill(std::begin(scores), std::end(scores), TokenScore{-7, -7, -7});
     std::fill(std::begin(samples), std::end(samples), DraftSample{-7, 7, -7, -7});
@@ -186,8 +186,8 @@ TEST_SUITE("unit") {
   TEST_CASE("argmax ids in the place of rows") {
     SmallRound round;
     const TokenId argmax[] = {2, 1, 3};
-    round.task.chain.target_argmax = argmax;
-    round.task.chain.target_rows = nullptr;
+    round.task.draft.target_argmax = argmax;
+    round.task.draft.target_rows = nullptr;
     round.task.places = nullptr;
     round.SetDrafts({2, 1}, DraftKind::kOneHot);
     CHECK(round.Run() == Tokens{2, 1, 3});
@@ -229,8 +229,8 @@ TEST_SUITE("unit") {
     CHECK(round.outcome.num_accepted == 1);
     const float weight = 0.75f;
     const double mass = 1.5;
-    round.task.chain.draft_weights = &weight;
-    round.task.chain.draft_masses = &mass;
+    round.task.draft.draft_weights = &weight;
+    round.task.draft.draft_masses = &mass;
     round.Run();
     CHECK(round.outcome.num_accepted == 0);
   }
@@ -359,13 +359,13 @@ TEST_SUITE("unit") {
     matrix.Set(0, std::vector<double>(kVocabSize, -2.0));
     const TokenId token = 4000;
     const uint32_t row = 0;
-    ChainTask task;
+    Task task;
     task.kind = TaskKind::kScore;
-    task.chain.num_drafts = 1;
-    task.chain.tokens = &token;
-    task.chain.target_rows = &row;
+    task.draft.num_nodes = 1;
+    task.draft.tokens = &token;
+    task.draft.target_rows = &row;
     task.scores = {.enabled = true, .num_top = 3};
-    ChainOutcome outcome;
+    TaskOutcome outcome;
     TokenId out[2];
     TokenScore scores[2 * 4];
     RoundBatch batch;

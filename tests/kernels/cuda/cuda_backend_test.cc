@@ -74,13 +74,13 @@ TEST_SUITE("unit") {
     RowMatrix rows({.vocab_size = kVocabSize, .num_rows = 1});
     rows.Set(0, std::vector<double>(kVocabSize, 1.0));
     const uint32_t row = 0;
-    std::vector<ChainTask> tasks(6);
-    for (ChainTask& task : tasks) {
-      task.chain.target_rows = &row;
+    std::vector<Task> tasks(6);
+    for (Task& task : tasks) {
+      task.draft.target_rows = &row;
       task.edits.edits = edits.data();
       task.edits.num_edits = kVocabSize;
     }
-    std::vector<ChainOutcome> outcomes(6);
+    std::vector<TaskOutcome> outcomes(6);
     std::vector<TokenId> tokens(6, -7);
     RoundBatch batch;
     batch.target = rows.view();

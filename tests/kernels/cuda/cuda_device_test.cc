@@ -329,8 +329,8 @@ TEST_SUITE("gpu") {
       }
       CheckRound(comparison, options, [&](RoundCase& round) {
         for (int32_t i = 0; i < options.batch; ++i) {
-          ChainTask& task = round.task(i);
-          if (task.kind == TaskKind::kScore || task.chain.target_argmax != nullptr) continue;
+          Task& task = round.task(i);
+          if (task.kind == TaskKind::kScore || task.draft.target_argmax != nullptr) continue;
           task.edits.edits = edits.data();
           task.edits.num_edits = static_cast<int32_t>(edits.size());
           task.edits.penalties = {.repetition = 1.2f, .frequency = 0.3f, .presence = 0.1f};

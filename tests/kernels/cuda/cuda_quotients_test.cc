@@ -34,7 +34,7 @@ std::string WrongQuotients(Backend& backend, const std::vector<Pair>& pairs) {
   const auto num_tasks = static_cast<int32_t>(2 * pairs.size());
   RowMatrix target({.vocab_size = kVocabSize, .num_rows = num_tasks});
   const TokenEdit edit{.id = kPenalised, .flags = kEditSeen};
-  std::vector<ChainTask> tasks(num_tasks);
+  std::vector<Task> tasks(num_tasks);
   std::vector<uint32_t> rows(num_tasks);
   for (int32_t i = 0; i < num_tasks; ++i) {
     const Pair& pair = pairs[i / 2];
@@ -45,12 +45,12 @@ std::string WrongQuotients(Backend& backend, const std::vector<Pair>& pairs) {
     target.Set(i, row);
     rows[i] = static_cast<uint32_t>(i);
     tasks[i].target_scale = 1;
-    tasks[i].chain.target_rows = &rows[i];
+    tasks[i].draft.target_rows = &rows[i];
     tasks[i].edits.edits = &edit;
     tasks[i].edits.num_edits = 1;
     tasks[i].edits.penalties.repetition = pair.divisor;
   }
-  std::vector<ChainOutcome> outcomes(num_tasks);
+  std::vector<TaskOutcome> outcomes(num_tasks);
   std::vector<TokenId> tokens(num_tasks, -7);
   RoundBatch batch;
   batch.target = target.view();

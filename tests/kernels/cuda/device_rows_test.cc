@@ -78,11 +78,11 @@ TEST_SUITE("unit") {
     REQUIRE(backend.Prepare({8, 1, 1}).ok());
     const TokenId draft = 5;
     const uint32_t rows[] = {1, 0};
-    ChainTask task;
-    task.chain.num_drafts = 1;
-    task.chain.tokens = &draft;
-    task.chain.target_rows = rows;
-    ChainOutcome outcome;
+    Task task;
+    task.draft.num_nodes = 1;
+    task.draft.tokens = &draft;
+    task.draft.target_rows = rows;
+    TaskOutcome outcome;
     TokenId tokens[2];
     RoundBatch batch;
     batch.target.data = memory;

@@ -32,14 +32,14 @@ class GreedyRound {
   }
 
   // A sequence that drafts `drafts` and is judged by these rows.
-  ChainTask& Add(uint32_t slot, const std::vector<TokenId>& drafts,
+  Task& Add(uint32_t slot, const std::vector<TokenId>& drafts,
                  const std::vector<uint32_t>& rows) {
     chains_.push_back(std::make_unique<Chain>(Chain{drafts, rows}));
-    ChainTask task;
+    Task task;
     task.slot = slot;
-    task.chain.num_drafts = static_cast<int32_t>(drafts.size());
-    task.chain.tokens = chains_.back()->drafts.data();
-    task.chain.target_rows = chains_.back()->rows.data();
+    task.draft.num_nodes = static_cast<int32_t>(drafts.size());
+    task.draft.tokens = chains_.back()->drafts.data();
+    task.draft.target_rows = chains_.back()->rows.data();
     tasks_.push_back(task);
     return tasks_.back();
   }
@@ -87,8 +87,8 @@ class GreedyRound {
   };
   RowMatrix rows_;
   std::vector<std::unique_ptr<Chain>> chains_;
-  std::vector<ChainTask> tasks_;
-  std::vector<ChainOutcome> outcomes_;
+  std::vector<Task> tasks_;
+  std::vector<TaskOutcome> outcomes_;
   std::vector<TokenId> tokens_;
   std::vector<DraftSample> samples_;
 };
@@ -101,7 +101,7 @@ void AddEveryEnd(GreedyRound* round) {
   round->Add(3, {3, 6}, {3, 7, 1});  // a bad row behind an accepted token
   round->Add(4, {3}, {7, 1});        // a bad row at once: no token
   round->Add(1, {2}, {2, 2}).kind = TaskKind::kScore;
-  ChainTask& draft = round->Add(6, {}, {4});
+  Task& draft = round->Add(6, {}, {4});
   draft.kind = TaskKind::kSampleDraft;
   draft.num_children = 1;
 }

@@ -18,7 +18,7 @@ TEST_SUITE("unit") {
     const auto graph = rig.Enqueue(6);
     TokenId drafts[12] = {};
     TokenArray array;
-    ChainTask task;
+    Task task;
     struct Case {
       const char* text;
       std::function<void(RoundBatch*)> change;
@@ -150,7 +150,7 @@ TEST_SUITE("unit") {
     REQUIRE_OK(backend.EnqueueStaged(&stream, 6));
 
     std::vector<TokenEdit> edits(3 * kVocabSize);
-    std::vector<ChainTask> tasks(round.batch().tasks, round.batch().tasks + 6);
+    std::vector<Task> tasks(round.batch().tasks, round.batch().tasks + 6);
     const auto give = [&](size_t task, int32_t num_edits) {
       tasks[task].edits.edits = edits.data();
       tasks[task].edits.num_edits = num_edits;
@@ -158,7 +158,7 @@ TEST_SUITE("unit") {
     RoundBatch batch = round.batch();
     batch.tasks = tasks.data();
     const auto named = [&] {
-      std::fill_n(batch.outcomes, 6, ChainOutcome{});
+      std::fill_n(batch.outcomes, 6, TaskOutcome{});
       const absl::Status refused = backend.Stage(batch);
       CHECK(refused.code() == absl::StatusCode::kResourceExhausted);
       std::vector<int32_t> tasks_named;

@@ -26,8 +26,8 @@ inline std::vector<std::string> AnswersOf(const RoundCase& round, int32_t num_ta
 // Of tasks that leave nothing open.
 inline std::vector<std::string> ScalarAnswers(RoundCase& round, const RoundBatch& batch) {
   for (int32_t i = 0; i < batch.num_tasks; ++i) {
-    const ChainTask& task = batch.tasks[i];
-    const OwnedWorkspace workspace(batch.target.vocab_size, task.chain.num_drafts);
+    const Task& task = batch.tasks[i];
+    const OwnedWorkspace workspace(batch.target.vocab_size, task.draft.num_nodes);
     ScalarTeam<CpuTarget::kBaseline> team;
     batch.outcomes[i] =
         RunTask(team, batch, task, *workspace, KeyedCoins(task.seed), OutputOf(batch, i));
@@ -85,7 +85,7 @@ class LaunchMemory {
     for (int32_t i = 0; i < fused.num_rows; ++i) result.counts_are_back &= row_arrivals_[i] == 0;
     for (const TaskProgress& task : progress) {
       result.counts_are_back &=
-          task.rows_done == 0 && task.end_seen == 0 && task.fallen == 0 && task.deferred == 0;
+          task.rows_done == 0 && task.dead == 0 && task.fallen == 0 && task.deferred == 0;
     }
     return result;
   }
@@ -97,7 +97,7 @@ class LaunchMemory {
   std::vector<AheadRow> rows_;
   std::vector<int32_t> row_arrivals_;
   std::vector<char> workspaces_;
-  std::vector<ChainTask> tasks_;
+  std::vector<Task> tasks_;
   std::vector<char> scratch_;
 };
 

@@ -16,17 +16,17 @@ namespace {
 std::vector<std::string> EmulatedAnswers(RoundCase& round, int32_t batch_size,
                                          const EmulationOptions& options) {
   const RoundBatch batch = round.All();
-  std::vector<ChainOutcome> outcomes(options.num_threads);
+  std::vector<TaskOutcome> outcomes(options.num_threads);
   for (int32_t i = 0; i < batch_size; ++i) {
-    const ChainTask& task = batch.tasks[i];
-    const OwnedWorkspace workspace(batch.target.vocab_size, task.chain.num_drafts);
+    const Task& task = batch.tasks[i];
+    const OwnedWorkspace workspace(batch.target.vocab_size, task.draft.num_nodes);
     const std::string error = RunEmulatedBlock(options, [&](EmulatedThread thread) {
       EmulatedTeam team(thread);
       outcomes[thread.warp() * 32 + thread.lane()] =
           RunTask(team, batch, task, *workspace, KeyedCoins(task.seed), OutputOf(batch, i));
     });
     REQUIRE(error == "");
-    for (const ChainOutcome& outcome : outcomes) {
+    for (const TaskOutcome& outcome : outcomes) {
       REQUIRE(outcome.status == outcomes[0].status);
       REQUIRE(outcome.num_tokens == outcomes[0].num_tokens);
     }

@@ -56,7 +56,7 @@ TEST_SUITE("unit") {
         // the next row.
         round.Run({.num_threads = 32}, filters > 0 && method != VerifyMethod::kGreedy ? 3 : 1);
         CHECK_FALSE(round.deferred);
-        const ChainOutcome& outcome = round.outcome;
+        const TaskOutcome& outcome = round.outcome;
         CHECK(outcome.status == OutcomeStatus::kOk);
         CHECK(outcome.num_accepted == rejected);
         REQUIRE(outcome.num_tokens == rejected + 1);
@@ -148,8 +148,8 @@ TEST_SUITE("unit") {
     // Where a side channel speaks for the draft rows, the third launch judges the place once more.
     const std::vector<float> weights(kNumDrafts, 1.0f);
     const std::vector<double> masses(kNumDrafts, 1.0);
-    chain.task.chain.draft_weights = weights.data();
-    chain.task.chain.draft_masses = masses.data();
+    chain.task.draft.draft_weights = weights.data();
+    chain.task.draft.draft_masses = masses.data();
     OneTask round(chain.task, target.view());
     round.batch.draft = drafts.view();
     // The last row was not read. Memory that is used again may hold any verdict about it.
@@ -177,7 +177,7 @@ TEST_SUITE("unit") {
         for (int32_t i = 0; i <= num_drafts; ++i) rows.row(i)[100 + i] = 90.0f;
         ChainCase chain(method, std::vector<TokenId>(kNumDrafts), DraftKind::kOneHot);
         chain.task.drafts_by_slot = true;
-        chain.task.chain.tokens = nullptr;
+        chain.task.draft.tokens = nullptr;
         rows.TakeAway(num_drafts + 1);
         OneTask round(chain.task, rows.view());
         round.batch.draft_tokens = {row.data(), kNumDrafts};

@@ -103,12 +103,12 @@ TEST_SUITE("unit") {
     int32_t num_syncs = 0;
     const auto run = [&](int32_t left_out, uint64_t seed) {
       ChainRun chain_run(chain.task, view, view);
-      ChainOutcome outcome;
+      TaskOutcome outcome;
       const std::string error =
           RunEmulatedBlock({.num_threads = 128, .schedule_seed = seed}, [&](EmulatedThread thread) {
             int32_t of_thread = 0;
             WarpTeam<HastyThread> team(HastyThread(thread, left_out, &of_thread));
-            const ChainOutcome mine = chain_run.By(team, KeyedCoins(1));
+            const TaskOutcome mine = chain_run.By(team, KeyedCoins(1));
             if (!team.leader()) return;
             outcome = mine;
             num_syncs = of_thread;

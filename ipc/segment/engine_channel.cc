@@ -1,91 +1,13 @@
-#include "ipc/segment/round_channel.h"
+#include "ipc/segment/engine_channel.h"
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 
 #include "ipc/base/peer_memory.h"
-#include "ipc/include/specd/specd.h"
+#include "ipc/segment/draft_record.h"
 #include "kernels/core/check.h"
 
 namespace specd {
-
-const char* ChannelFaultName(ChannelFault fault) {
-  switch (fault) {
-    case ChannelFault::kNone:
-      return "none";
-    case ChannelFault::kSequence:
-      return "a slot's sequence number jumped";
-    case ChannelFault::kConsumed:
-      return "a consumed counter is impossible";
-    case ChannelFault::kPayload:
-      return "a completion's results are out of bounds";
-  }
-  return "unknown";
-}
-
-namespace {
-
-// Copies `count` elements if there are any.
-template <class T>
-void Put(char* to, const T* from, size_t count) {
-  if (count > 0) std::memcpy(to, from, count * sizeof(T));
-}
-
-uint32_t FlagsOf(const EngineDraft& draft) {
-  if (draft.discard) return kDraftDiscard;
-  uint32_t flags = 0;
-  if (draft.mask_rows != nullptr) flags |= kDraftMaskRows;
-  if (draft.chain.draft_weights != nullptr) flags |= kDraftSideChannel;
-  if (draft.chain.target_argmax != nullptr) flags |= kDraftArgmax;
-  if (draft.drafts_by_slot) flags |= kDraftBySlot;
-  return flags;
-}
-
-void WriteOptional(const SegmentLayout& layout, const EngineDraft& draft, uint32_t flags,
-                   char* record) {
-  const DraftChain& chain = draft.chain;
-  const auto num_drafts = static_cast<size_t>(chain.num_drafts);
-  if ((flags & kDraftSideChannel) != 0) {
-    Put(record + layout.draft_masses_offset, chain.draft_masses, num_drafts);
-    Put(record + layout.draft_weights_offset, chain.draft_weights, num_drafts);
-  }
-  if ((flags & kDraftMaskRows) != 0) {
-    Put(record + layout.draft_mask_rows_offset, draft.mask_rows, num_drafts + 1);
-  }
-  if ((flags & kDraftArgmax) != 0) {
-    Put(record + layout.draft_argmax_offset, chain.target_argmax, num_drafts + 1);
-  }
-}
-
-// `record` lies in the draft area. What a smaller draft leaves unwritten is not read.
-void WriteDraft(const SegmentLayout& layout, const EngineDraft& draft, char* record) {
-  const DraftChain& chain = draft.chain;
-  const uint32_t flags = FlagsOf(draft);
-  const size_t num_drafts = draft.discard ? 0 : static_cast<size_t>(chain.num_drafts);
-  const DraftRecord header{draft.sequence, static_cast<uint32_t>(num_drafts), flags};
-  std::memcpy(record, &header, sizeof(header));
-  if (draft.discard) return;
-  WriteOptional(layout, draft, flags, record);
-  if (chain.target_argmax == nullptr) {
-    Put(record + layout.draft_target_rows_offset, chain.target_rows, num_drafts + 1);
-  }
-  if (!draft.drafts_by_slot) Put(record + layout.draft_tokens_offset, chain.tokens, num_drafts);
-  if (chain.kinds != nullptr) {
-    Put(record + layout.draft_kinds_offset, chain.kinds, num_drafts);
-  } else {
-    static_assert(static_cast<uint8_t>(DraftKind::kOneHot) == 0);
-    std::memset(record + layout.draft_kinds_offset, 0, num_drafts);
-  }
-  // Without rows a sampled token must not find those of an earlier round: no index is that large.
-  if (chain.draft_rows != nullptr) {
-    Put(record + layout.draft_draft_rows_offset, chain.draft_rows, num_drafts);
-  } else {
-    std::memset(record + layout.draft_draft_rows_offset, 0xff, num_drafts * sizeof(uint32_t));
-  }
-}
-
-}  // namespace
 
 EngineChannel::EngineChannel(Segment* segment)
     : segment_(segment),
@@ -128,17 +50,19 @@ void EngineChannel::Publish(const Payload& payload, uint64_t round_id, uint64_t 
   slot->num_records = payload.num_records;
   slot->flags = payload.flags;
   slot->kind = static_cast<uint32_t>(payload.kind);
-  SentOf(next_number()) = {round_id, submit_ns, payload.num_records,
-                           payload.flags == kSubmissionOnStream};
+  SentOf(next_number()) = {.round_id = round_id,
+                           .submit_ns = submit_ns,
+                           .num_inputs = payload.num_records,
+                           .on_stream = payload.flags == kSubmissionOnStream};
   submissions_.Publish();
   ++in_flight_;
   in_flight_kind_ = payload.kind;
   Doorbell(&segment_->page()->submission_bell).Ring();
 }
 
-PushResult EngineChannel::Submit(uint64_t round_id, std::span<const EngineDraft> drafts,
+PushResult EngineChannel::Submit(uint64_t round_id, std::span<const SequenceInput> inputs,
                                  uint64_t submit_ns) {
-  return Push(round_id, drafts, submit_ns, 0);
+  return Push(round_id, inputs, submit_ns, 0);
 }
 
 void EngineChannel::ArmWords() {
@@ -152,13 +76,13 @@ void EngineChannel::ArmWords() {
   words->ready.store(next_number() - 1, std::memory_order_relaxed);
 }
 
-PushResult EngineChannel::SubmitOnStream(uint64_t round_id, std::span<const EngineDraft> drafts,
+PushResult EngineChannel::SubmitOnStream(uint64_t round_id, std::span<const SequenceInput> inputs,
                                          uint64_t submit_ns) {
   const uint64_t number = next_number();
-  const PushResult pushed = Push(round_id, drafts, submit_ns, kSubmissionOnStream);
+  const PushResult pushed = Push(round_id, inputs, submit_ns, kSubmissionOnStream);
   if (pushed != PushResult::kOk) return pushed;
   uint64_t* sequences = SequencesOf(number);
-  for (size_t i = 0; i < drafts.size(); ++i) sequences[i] = drafts[i].sequence;
+  for (size_t i = 0; i < inputs.size(); ++i) sequences[i] = inputs[i].sequence;
   return pushed;
 }
 
@@ -166,27 +90,69 @@ uint64_t* EngineChannel::SequencesOf(uint64_t number) {
   return sent_sequences_.get() + (number - 1) % sent_.size() * segment_->limits().max_batch;
 }
 
-PushResult EngineChannel::Push(uint64_t round_id, std::span<const EngineDraft> drafts,
+PushResult EngineChannel::Push(uint64_t round_id, std::span<const SequenceInput> inputs,
                                uint64_t submit_ns, uint32_t flags) {
   const SessionLimits& limits = segment_->limits();
   const SegmentLayout& layout = segment_->layout();
-  SPECD_CHECK(drafts.size() <= limits.max_batch);
+  SPECD_CHECK(inputs.size() <= limits.max_batch);
   if (const PushResult room = CheckRoom(); room != PushResult::kOk) return room;
   const uint64_t payload_offset =
       uint64_t{submissions_.slot_index()} * limits.max_batch * layout.draft_record_bytes;
   char* record = segment_->at(layout.draft_payload_offset + payload_offset);
-  for (const EngineDraft& draft : drafts) {
-    SPECD_CHECK(draft.discard ||
-                (draft.chain.num_drafts >= 0 &&
-                 static_cast<uint32_t>(draft.chain.num_drafts) <= limits.max_draft));
-    WriteDraft(layout, draft, record);
+  for (const SequenceInput& input : inputs) {
+    SPECD_CHECK(input.discard ||
+                (input.draft.num_nodes >= 0 &&
+                 static_cast<uint32_t>(input.draft.num_nodes) <= limits.max_draft));
+    WriteDraft(layout, input, record);
     record += layout.draft_record_bytes;
   }
-  const auto num_drafts = static_cast<uint32_t>(drafts.size());
-  Publish({SubmissionKind::kRound, payload_offset, num_drafts * layout.draft_record_bytes,
-           num_drafts, flags},
+  const auto num_inputs = static_cast<uint32_t>(inputs.size());
+  Publish({.kind = SubmissionKind::kRound,
+           .offset = payload_offset,
+           .bytes = num_inputs * layout.draft_record_bytes,
+           .num_records = num_inputs,
+           .flags = flags},
           round_id, submit_ns);
   return PushResult::kOk;
+}
+
+template <class Calls>
+PushResult EngineChannel::SubmitCall(SubmissionKind kind, const Calls& calls, size_t num_records,
+                                     uint64_t submit_ns) {
+  if (const PushResult room = CheckRoom(); room != PushResult::kOk) return room;
+  // One area serves all calls: what is in flight may not have been read yet.
+  if (in_flight_ > 0) return PushResult::kFull;
+  char* to = segment_->at(segment_->layout().call_request_offset);
+  const uint32_t bytes = WriteCalls(segment_->layout(), calls, to);
+  Publish({.kind = kind,
+           .offset = 0,
+           .bytes = bytes,
+           .num_records = static_cast<uint32_t>(num_records)},
+          0, submit_ns);
+  return PushResult::kOk;
+}
+
+PushResult EngineChannel::Call(std::span<const DraftInput> calls, uint64_t submit_ns) {
+  SPECD_CHECK(calls.size() <= segment_->limits().max_batch);
+  return SubmitCall(SubmissionKind::kSampleDraft, calls, calls.size(), submit_ns);
+}
+
+PushResult EngineChannel::Call(std::span<const ScoreInput> calls, uint64_t submit_ns) {
+  SPECD_CHECK(calls.size() <= segment_->limits().max_batch);
+  return SubmitCall(SubmissionKind::kScore, calls, calls.size(), submit_ns);
+}
+
+PushResult EngineChannel::Call(const CoinsCall& call, uint64_t submit_ns) {
+  return SubmitCall(SubmissionKind::kSetCoins, call, call.coins.size(), submit_ns);
+}
+
+bool EngineChannel::CopyChildren(uint32_t num_records) {
+  const char* from = segment_->at(segment_->layout().call_answer_offset);
+  for (uint32_t i = 0; i < num_records; ++i) {
+    const uint64_t offset = uint64_t{i} * kChildrenAnswerBytes;
+    if (!ReadAnswer(from + offset, calls_.payload.get() + offset, &children_[i])) return false;
+  }
+  return true;
 }
 
 bool EngineChannel::CopyResults(uint64_t payload_offset, uint32_t num_records, Received* to) {
@@ -194,40 +160,10 @@ bool EngineChannel::CopyResults(uint64_t payload_offset, uint32_t num_records, R
   const char* from = segment_->at(layout.result_payload_offset + payload_offset);
   char* record = to->payload.get();
   for (uint32_t i = 0; i < num_records; ++i) {
-    if (!CopyResult(from, record, &to->results[i])) return false;
+    if (!ReadResult(layout, segment_->limits(), from, record, &to->results[i])) return false;
     from += layout.result_record_bytes;
     record += layout.result_record_bytes;
   }
-  return true;
-}
-
-// Results are private once copied; a count that does not fit would be read past its record. Scores
-// are many and seldom asked for, so only those that are there are copied.
-bool EngineChannel::CopyResult(const char* from, char* record, SequenceResult* result) {
-  const SegmentLayout& layout = segment_->layout();
-  CopyOnce(record, from, layout.result_scores_offset);
-  ResultRecord header;
-  std::memcpy(&header, record, sizeof(header));
-  if (header.num_kept > segment_->limits().max_draft + 1 ||
-      header.scores_per_token > segment_->limits().max_scores) {
-    return false;
-  }
-  const bool has_scores = header.scores_per_token > 0;
-  CopyOnce(record + layout.result_scores_offset, from + layout.result_scores_offset,
-           uint64_t{header.num_kept} * header.scores_per_token * sizeof(TokenScore));
-  *result = {header.sequence,
-             header.status,
-             header.finish_reason,
-             header.num_accepted,
-             header.num_kept,
-             header.total_kept,
-             header.stop_token,
-             reinterpret_cast<const TokenId*>(record + layout.result_tokens_offset),
-             header.detail,
-             header.scores_per_token,
-             has_scores ? reinterpret_cast<const TokenScore*>(record + layout.result_scores_offset)
-                        : nullptr,
-             header.cumulative_logprob};
   return true;
 }
 
@@ -254,15 +190,13 @@ bool EngineChannel::IsNextAborted() const {
 void EngineChannel::AnswerAborted(CompletionView* out) {
   const uint64_t number = completions_.position() + 1 + answered_early_;
   const Sent& sent = SentOf(number);
-  for (uint32_t i = 0; i < sent.num_drafts; ++i) {
-    rounds_.results[i] = {};
-    rounds_.results[i].sequence = SequencesOf(number)[i];
-    rounds_.results[i].status = SPECD_STATUS_ABORTED;
+  for (uint32_t i = 0; i < sent.num_inputs; ++i) {
+    rounds_.results[i] = {.sequence = SequencesOf(number)[i], .status = RoundStatus::kAborted};
   }
   *out = {};
   out->round_id = sent.round_id;
   out->submit_ns = out->taken_ns = out->done_ns = sent.submit_ns;
-  out->results = {rounds_.results.data(), sent.num_drafts};
+  out->results = {rounds_.results.data(), sent.num_inputs};
   ++answered_early_;
 }
 

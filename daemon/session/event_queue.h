@@ -1,0 +1,62 @@
+// EventQueue: the events of one session on their way from the verify thread to the publisher.
+//
+// One producer (the holder of the session's lock) and one consumer (the publisher thread). An event
+// is a TokenEvent on both sides; inside, tokens lie in a ring of their own and an opening is handed
+// over whole, so that an end takes a few bytes. Events leave in the order in which they were pushed.
+// Pushing tokens or an end allocates nothing.
+#pragma once
+
+#include <boost/lockfree/spsc_queue.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "ipc/events/token_event.h"
+#include "kernels/core/sequence_round.h"
+
+namespace specd {
+
+class EventQueue {
+ public:
+  struct Capacity {
+    size_t events = 0;
+    size_t tokens = 0;  // of all events together
+  };
+  explicit EventQueue(const Capacity& capacity);
+
+  // ---- producer. Each push is REQUIRED to have room.
+  bool HasRoom(const Capacity& wanted);
+  void Push(SequenceHandle sequence, const TokenEvent& event);
+
+  // ---- consumer
+  // False where there is none. `sequence`: the handle that the event was pushed with.
+  bool Pop(SequenceHandle* sequence, TokenEvent* event);
+  bool empty() const { return headers_.read_available() == 0; }
+
+ private:
+  // What every event has, and how many tokens follow.
+  struct Header {
+    TokenEventKind kind = TokenEventKind::kTokens;
+    uint32_t finish_reason = 0;
+    SequenceHandle sequence = 0;
+    uint64_t stream = 0;
+    uint64_t offset = 0;
+    uint64_t time_ns = 0;
+    double cumulative_logprob = 0;
+    TokenId stop_token = kNoToken;
+    uint32_t num_ids = 0;
+    uint32_t accepted = 0;
+    bool has_logprobs = false;
+  };
+  struct Token {
+    TokenId id = 0;
+    float logprob = 0;
+  };
+
+  // Tokens and openings are pushed before their header, so the consumer finds them.
+  boost::lockfree::spsc_queue<Header> headers_;
+  boost::lockfree::spsc_queue<Token> tokens_;
+  boost::lockfree::spsc_queue<std::shared_ptr<const TokenEvent>> openings_;
+};
+
+}  // namespace specd

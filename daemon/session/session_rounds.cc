@@ -1,0 +1,168 @@
+#include "daemon/session/session_rounds.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "daemon/session/tensor_role.h"
+#include "ipc/base/error.h"
+#include "ipc/include/specd/specd.h"
+
+namespace specd {
+
+SessionRounds::SessionRounds(SessionState* state, SessionMemory* memory,
+                             SessionSequences* sequences)
+    : state_(*state),
+      memory_(*memory),
+      sequences_(*sequences),
+      results_(state->options.limits.max_batch) {}
+
+bool SessionRounds::HasRoom() const {
+  const SessionLimits& limits = state_.options.limits;
+  // Room for this round's tokens, and always an end for every sequence.
+  return state_.events == nullptr ||
+         state_.events->HasRoom(
+             {.events = size_t{limits.max_batch} + limits.max_sequences,
+              .tokens = size_t{limits.max_batch} * limits.max_output()});
+}
+
+void SessionRounds::Do(SubmissionCopy* submission) {
+  if (!submission->staged()) {
+    Verify(*submission);
+    return Answer(*submission);
+  }
+  state_.verifier->StageRound(submission->records());
+  const auto last = static_cast<size_t>(state_.verifier->num_staged() - 1);
+  std::swap(*submission, staged_[(first_staged_ + last) % staged_.size()]);
+}
+
+void SessionRounds::Verify(const SubmissionCopy& submission) {
+  const std::span<const SequenceInput> inputs = submission.records();
+  const std::span<SequenceResult> results(results_.data(), inputs.size());
+  if (state_.channel.IsAborted(submission)) {
+    // Its CUDA stream was released long ago; the engine may write other rows there by now.
+    for (size_t i = 0; i < inputs.size(); ++i) results[i].sequence = inputs[i].sequence;
+    return AbortAll(results);
+  }
+  if (!submission.on_stream()) return state_.verifier->VerifyRound(inputs, results);
+  // Until the claim the engine's CUDA stream may be released, and its rows and next tokens written
+  // anew; after it the stream waits for the answer.
+  state_.verifier->VerifyRound(inputs, results, [this, &submission] {
+    state_.mutex.AssertHeld();
+    return state_.channel.Claim(submission);
+  });
+}
+
+void SessionRounds::AbortAll(std::span<SequenceResult> results) {
+  for (SequenceResult& result : results) {
+    const SequenceHandle sequence = result.sequence;
+    result = {};
+    result.sequence = sequence;
+    result.status = RoundStatus::kAborted;
+  }
+}
+
+void SessionRounds::Answer(const SubmissionCopy& submission) {
+  const std::span<SequenceResult> results(results_.data(), submission.records().size());
+  bool failed = submission.malformed();
+  for (const SequenceResult& result : results) {
+    if (result.status == RoundStatus::kDeviceError) {
+      failed = true;
+      state_.device_failed.store(true, std::memory_order_relaxed);
+    }
+    // Before the completion, so that an engine that has read it finds the state in agreement.
+    if (IsCommitted(result) && result.finish_reason != FinishReason::kNone) {
+      sequences_.WriteEnd(result);
+    }
+  }
+  // Two kinds of rounds are not claimed yet: those with nothing to commit, and those that no CUDA
+  // stream waits for, which cannot be called off.
+  if (failed) {
+    state_.channel.Withdraw(submission);  // a write after the claim may fail
+  } else if (!state_.channel.Claim(submission) && submission.on_stream()) {
+    AbortAll(results);
+  }
+  const int64_t done_ns = state_.options.clock->NowNs();
+  state_.channel.Complete(submission, std::span<const SequenceResult>(results),
+                          static_cast<uint64_t>(done_ns));
+  if (state_.events == nullptr) return;
+  for (const SequenceResult& result : results) {
+    if (IsCommitted(result)) sequences_.Publish(result, done_ns);
+  }
+}
+
+// ---- rounds inside a graph of the engine's
+
+absl::Status SessionRounds::CheckStaging() {
+  MutexLock lock(&state_.mutex);
+  if (absl::Status status = CheckBoundForStaging(); !status.ok()) return status;
+  // All memory is taken there, so that a round that is taken finds it.
+  if (can_stage_) return absl::OkStatus();
+  return MakeError(SPECD_ERROR_STATE, "drafts",
+                   "nothing would run a staged round; call specd_enqueue_staged first");
+}
+
+absl::Status SessionRounds::CheckBoundForStaging() {
+  const Backend& backend = state_.backend;
+  if (!state_.options.may_stage || backend.device_uuid().empty()) {
+    return MakeError(
+        SPECD_ERROR_UNSUPPORTED, "uri",
+        fmt::format("rounds of this session run on \"{}\", which is in no graph of the "
+                    "engine's; open embedded:cuda, or use specd_submit",
+                    backend.name()));
+  }
+  for (const auto& [role, bound] : memory_.bound()) {
+    if (bound.space == MemorySpace::kDevice) continue;
+    if (bound.space == MemorySpace::kOtherDevice) {
+      // Registered as long as it is bound.
+      return MakeError(
+          SPECD_ERROR_STATE, "region",
+          fmt::format("{} is bound to region = {}, which is memory of {}, and rounds run on {}: "
+                      "inside a graph nobody carries ids to another device; bind memory of that "
+                      "one and copy the ids behind the round, or use specd_submit",
+                      NameOf(role), bound.id, memory_.regions().device().Find(bound.id)->device_uuid,
+                      backend.device_uuid()));
+    }
+    return MakeError(SPECD_ERROR_STATE, "region",
+                     fmt::format("{} is bound to region = {}, which is not memory of the device "
+                                 "that rounds run on, and inside a graph nobody copies it; bind "
+                                 "memory from specd_import_device",
+                                 NameOf(role), bound.id));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SessionRounds::EnqueueStaged(void* stream, uint32_t num_sequences) {
+  MutexLock lock(&state_.mutex);
+  if (absl::Status status = CheckBoundForStaging(); !status.ok()) return status;
+  if (stream == nullptr) {
+    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "cuda_stream",
+                     "cuda_stream is NULL; give the cudaStream_t that is capturing, or "
+                     "cudaStreamLegacy for the default one");
+  }
+  if (num_sequences == 0 || num_sequences > state_.options.limits.max_batch) {
+    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "num_sequences",
+                     fmt::format("num_sequences = {} is outside 1 .. {} (max_batch of specd_open)",
+                                 num_sequences, state_.options.limits.max_batch));
+  }
+  while (staged_.size() < size_t{kStagedRoundsMax}) staged_.emplace_back(state_.options.limits);
+  absl::Status status = state_.verifier->EnqueueStaged(stream, static_cast<int32_t>(num_sequences));
+  can_stage_ = can_stage_ || status.ok();
+  // The width has been looked at, so this is about the stream.
+  if (status.code() == absl::StatusCode::kInvalidArgument) {
+    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "cuda_stream", std::string(status.message()));
+  }
+  return status;
+}
+
+bool SessionRounds::Collect() {
+  if (!state_.verifier->CollectRound({results_.data(), state_.verifier->num_staged_inputs()})) {
+    return false;
+  }
+  Answer(staged_[first_staged_]);
+  first_staged_ = (first_staged_ + 1) % staged_.size();
+  return true;
+}
+
+}  // namespace specd

@@ -1,0 +1,83 @@
+// SessionSequences: the open sequences of one session as the outside knows them: their names, their
+// stream numbers, the words that the engine reads, the events of their openings and ends.
+//
+// Opening is two steps. Checks and everything that takes long (token rules, prompt history) are
+// done without the session's lock; the lock is taken to give the built sequences their slots. The
+// control thread opens, forks, closes and aborts; the publisher thread ends streams.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "daemon/session/session_state.h"
+
+namespace specd {
+
+class SessionSequences {
+ public:
+  explicit SessionSequences(SessionState* state);
+
+  // params.n sequences or none: child i has seed + i and, from 1 on, the request id "ID#i".
+  absl::StatusOr<std::vector<SequenceInfo>> Open(const std::string& request_id,
+                                                 const SequenceParams& params,
+                                                 const SequenceHistory& history);
+  // A copy of a sequence as it stands between two rounds. The copy is made under the lock.
+  absl::StatusOr<SequenceInfo> Fork(SequenceHandle source, const std::string& request_id,
+                                    std::optional<uint64_t> seed);
+  absl::Status Close(SequenceHandle sequence);
+  absl::Status Abort(SequenceHandle sequence);
+
+  // ---- under the lock
+
+  // Ends a sequence for a reason that no round gave.
+  void Finish(SequenceHandle sequence, FinishReason reason, uint32_t kept_tokens)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
+  // Ends every sequence and gives the names back.
+  void FinishAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
+  // Writes the end that a round has brought into the word that the engine reads.
+  void WriteEnd(const SequenceResult& result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
+  // Pushes the events of a result that kept tokens or ended its sequence.
+  void Publish(const SequenceResult& result, int64_t time_ns)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
+
+ private:
+  // A slot as the outside knows it.
+  struct Stream {
+    bool has_stop_strings = false;
+    bool include_stop = false;
+    bool skip_special_tokens = true;
+    bool has_logprobs = false;
+    uint64_t id = 0;
+    std::string request_id = {};
+  };
+
+  absl::Status CheckText(const SequenceParams& params, const SequenceHistory& history) const;
+  absl::Status CheckScores(const SequenceParams& params) const;
+  // Everything of an opening that needs no lock.
+  absl::StatusOr<std::vector<Sequence>> Build(const SequenceParams& params,
+                                              const SequenceHistory& history) const;
+  // All of them or none.
+  absl::StatusOr<std::vector<SequenceInfo>> InsertAll(std::vector<Sequence> built)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
+  // An error where the session has ended, or its events have no room for `count` sequences more.
+  absl::Status CheckRoom(size_t count) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
+  // Tells engine and text side of a sequence that was just opened.
+  void Announce(SequenceHandle handle, Stream stream, const std::vector<std::string>& stop_strings)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
+  absl::Status AbortOpen(SequenceHandle sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
+  void WriteState(const Sequence& sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
+  // The scratch event with the fields that every kind has.
+  TokenEvent& Event(TokenEventKind kind, SequenceHandle sequence, int64_t time_ns)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
+
+  SessionState& state_;
+  std::vector<Stream> streams_ ABSL_GUARDED_BY(state_.mutex);  // by slot
+  TokenEvent event_
+      ABSL_GUARDED_BY(state_.mutex);  // used again and again: a round allocates nothing
+};
+
+}  // namespace specd

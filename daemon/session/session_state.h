@@ -1,0 +1,72 @@
+// SessionState: what the parts of one session share: its options, its memory segment, its verifier,
+// its events, and the lock that orders them.
+//
+// Session (daemon/session/session.h) owns it; SessionMemory, SessionRanks, SessionSequences,
+// SessionRounds and SessionCalls work on it. The lock is held for a round or for a table update.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "daemon/base/clock.h"
+#include "daemon/base/mutex.h"
+#include "daemon/session/event_queue.h"
+#include "daemon/session/model_profile.h"
+#include "daemon/session/shared_names.h"
+#include "ipc/memory/device_region.h"
+#include "ipc/segment/daemon_channel.h"
+#include "ipc/segment/segment.h"
+#include "speculative/verifier.h"
+
+namespace specd {
+
+struct SessionOptions {
+  SessionIdentity identity;
+  SessionLimits limits;
+  const ModelProfile* profile = nullptr;
+  Clock* clock = nullptr;
+  SharedNames* names = nullptr;
+  int32_t threads = 1;                 // for a round; the results do not depend on it
+  bool may_stage = false;              // the engine is this process: rounds may be staged
+  bool publish_events = false;         // false: no thread would pop them, so none are made
+  std::function<bool()> text_side;     // does a text side find stop strings now?
+  DeviceImporter* importer = nullptr;  // of device memory; null: rounds run on the CPU
+};
+
+struct SessionState {
+  SessionState(const SessionOptions& asked, Segment made, std::unique_ptr<Verifier> created)
+      : options(asked),
+        segment(std::move(made)),
+        channel(&segment),
+        opening(created->opening()),
+        backend(created->backend()),
+        verifier(std::move(created)) {}
+
+  // An error where the session has ended.
+  absl::Status CheckRunning() const;
+
+  // Constant after construction.
+  const SessionOptions options;
+  Segment segment;
+
+  // Rounds are taken by the verify thread under the lock; the engine's words in it are atomics.
+  DaemonChannel channel;
+
+  // Producer: the holder of the lock. Consumer: the publisher thread. Null without publish_events.
+  std::unique_ptr<EventQueue> events;
+
+  std::atomic<bool> device_failed{false};
+  std::atomic<bool> ended{false};  // written under the lock
+
+  // Parts of the verifier that never change, for any thread.
+  const SequenceOpening& opening;
+  const Backend& backend;
+
+  Mutex mutex;
+  std::unique_ptr<Verifier> verifier ABSL_GUARDED_BY(mutex);
+};
+
+}  // namespace specd

@@ -1,0 +1,102 @@
+// Draft: the tokens that a drafter proposes for one sequence in one round, as the nodes of a tree.
+//
+// A node is one draft token. Its parent is an earlier node, or the root, which stands for the kept
+// tokens. A draft without parents is a chain: node i follows node i - 1. A place is a position at
+// which a token follows: place 0 follows the root, place i + 1 follows node i. So a draft of n
+// nodes has n + 1 places, with one target row and one mask row each. Plain data: a Draft owns
+// nothing, and its arrays outlive the round. Pure functions.
+//
+//   place 0 --node 0--> place 1 --node 1--> place 2      a chain: parents == nullptr
+//        \--node 2--> place 3                            a tree: parents = {-1, 0, -1}
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/core/types.h"
+
+namespace specd {
+
+// How a draft token was chosen (CONTRACT §2). A token that was drawn from a distribution must bring
+// it (a draft row); calling it kOneHot instead is always lossless but accepts less.
+enum class DraftKind : uint8_t { kOneHot = 0, kSampled = 1 };
+
+// The most nodes of a draft, so that a set of nodes is one word.
+inline constexpr int32_t kNodesMax = 64;
+
+// The parent of a node that follows the kept tokens.
+inline constexpr int32_t kRoot = -1;
+
+struct Draft {
+  int32_t num_nodes = 0;
+  const TokenId* tokens = nullptr;
+  const int32_t* parents = nullptr;  // an earlier node or kRoot; null: a chain
+  const DraftKind* kinds = nullptr;  // null: all kOneHot
+  const uint32_t* target_rows = nullptr;  // one for each place
+  const uint32_t* draft_rows = nullptr;   // one for each node, read where it is kSampled
+  // The side channel: q(tokens[i]) = draft_weights[i] / draft_masses[i], so that a draft row is
+  // read only where a residual is needed. Both null: rows are read.
+  const float* draft_weights = nullptr;
+  const double* draft_masses = nullptr;
+  // For greedy only: the target's argmax id at each place, in place of its rows.
+  const TokenId* target_argmax = nullptr;
+};
+
+// Bit i stands for node i.
+using NodeSet = uint64_t;
+
+SPECD_INLINE constexpr bool Holds(NodeSet nodes, int32_t node) {
+  return (nodes >> node & 1) != 0;
+}
+
+SPECD_INLINE int32_t NumNodes(NodeSet nodes) {
+#if defined(__CUDA_ARCH__)
+  return __popcll(nodes);
+#else
+  return __builtin_popcountll(nodes);
+#endif
+}
+
+SPECD_INLINE int32_t ParentOf(const Draft& draft, int32_t node) {
+  return draft.parents == nullptr ? node - 1 : draft.parents[node];
+}
+
+SPECD_INLINE constexpr int32_t PlaceAfter(int32_t node) { return node + 1; }
+// The node that a place follows; kRoot for place 0.
+SPECD_INLINE constexpr int32_t NodeBefore(int32_t place) { return place - 1; }
+// The place at which a node is proposed.
+SPECD_INLINE int32_t PlaceOf(const Draft& draft, int32_t node) {
+  return PlaceAfter(ParentOf(draft, node));
+}
+
+// The nodes from the root to a place.
+SPECD_INLINE NodeSet AncestorsOf(const Draft& draft, int32_t place) {
+  NodeSet path = 0;
+  for (int32_t node = NodeBefore(place); node != kRoot; node = ParentOf(draft, node)) {
+    path |= NodeSet{1} << node;
+  }
+  return path;
+}
+
+// How many nodes lie between the root and a place.
+SPECD_INLINE int32_t DepthOf(const Draft& draft, int32_t place) {
+  if (draft.parents == nullptr) return place;
+  int32_t depth = 0;
+  for (int32_t node = NodeBefore(place); node != kRoot; node = draft.parents[node]) ++depth;
+  return depth;
+}
+
+// The nodes that a place leads to, directly or through others. They are dead once the draft is
+// known to end at that place.
+SPECD_INLINE NodeSet NodesBehind(const Draft& draft, int32_t place) {
+  if (draft.parents == nullptr) return place < kNodesMax ? ~NodeSet{0} << place : 0;
+  NodeSet behind = 0;
+  for (int32_t node = 0; node < draft.num_nodes; ++node) {
+    const int32_t parent = draft.parents[node];
+    if (parent == NodeBefore(place) || (parent != kRoot && Holds(behind, parent))) {
+      behind |= NodeSet{1} << node;
+    }
+  }
+  return behind;
+}
+
+}  // namespace specd

@@ -1,0 +1,171 @@
+// What one sequence brings to a round, and what it takes away.
+//
+// One record serves every layer: ipc reads a SequenceInput out of shared memory and checks it,
+// speculative verifies it and fills a SequenceResult, ipc writes that back. Plain data: pointers
+// stay valid for the round (inputs) or until the next one (results).
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string_view>
+
+#include "kernels/core/draft.h"
+#include "kernels/core/philox.h"
+#include "kernels/core/token_score.h"
+#include "kernels/core/types.h"
+
+namespace specd {
+
+// ---- who ----------------------------------------------------------------------------------------
+
+using SequenceHandle = uint64_t;  // generation << 32 | slot; 0 is never a sequence
+
+// Generations run from 1 to here and start over: a handle's state fits one 64-bit word together
+// with its kept tokens and finish reason, so that an engine reads it in one load.
+inline constexpr uint32_t kHandleGenerationMax = (uint32_t{1} << 29) - 1;
+
+constexpr uint32_t SlotOf(SequenceHandle handle) { return static_cast<uint32_t>(handle); }
+constexpr uint32_t GenerationOf(SequenceHandle handle) {
+  return static_cast<uint32_t>(handle >> 32);
+}
+
+// ---- why a sequence is not verified -------------------------------------------------------------
+
+// Why a sequence's part of a round is refused. Only that sequence is not verified. Values are
+// SPECD_DETAIL_... of specd.h. What the record alone shows is found where it is read
+// (ipc/segment/draft_record.h); what its sequence shows, by the verifier.
+enum class Refusal : uint32_t {
+  kNone = 0,
+  // Of the record.
+  kSequence = 1,
+  kCount = 2,
+  kKind = 3,
+  kTargetRow = 4,
+  kDraftRow = 5,
+  kFlags = 6,
+  kMaskRow = 7,
+  kArgmax = 8,
+  kDraftTokens = 10,
+  kParents = 13,
+  kPath = 14,
+  // Of the sequence.
+  kTwice = 9,
+  kHostTokens = 11,
+  kNoRoom = 12,
+  kTree = 15,
+  kFinalMask = 16,
+  kArgmaxSampled = 17,
+  kArgmaxEdited = 18,
+  kArgmaxScored = 19,
+};
+inline constexpr uint32_t kRefusalMax = 19;
+
+// "target_rows: an index is not below the number of rows bound", and so on: the field, what is
+// wrong and what to do.
+constexpr std::string_view RefusalText(Refusal refusal) {
+  switch (refusal) {
+    case Refusal::kNone:
+      return "none";
+    case Refusal::kSequence:
+      return "sequence: no handle that this session could have given out";
+    case Refusal::kCount:
+      return "num_nodes: more than max_draft";
+    case Refusal::kKind:
+      return "kinds: neither SPECD_ONE_HOT nor SPECD_SAMPLED";
+    case Refusal::kTargetRow:
+      return "target_rows: an index is not below the number of rows bound";
+    case Refusal::kDraftRow:
+      return "draft_rows: a sampled token needs its row, and an index is not below the number of "
+             "rows bound";
+    case Refusal::kFlags:
+      return "flags: a flag that this version does not know";
+    case Refusal::kMaskRow:
+      return "mask_rows: an index is neither -1 nor below the number of rows bound";
+    case Refusal::kArgmax:
+      return "target_argmax: an id outside the vocabulary";
+    case Refusal::kDraftTokens:
+      return "flags: SPECD_DRAFTS_BY_SLOT, but SPECD_DRAFT_TOKENS is not bound";
+    case Refusal::kParents:
+      return "parents: a parent is neither -1 nor an earlier node";
+    case Refusal::kPath:
+      return "parents: a path is longer than max_path; raise max_path of specd_open";
+    case Refusal::kTwice:
+      return "sequence: it stands in the round twice";
+    case Refusal::kHostTokens:
+      return "bad_words, no_repeat_ngram, thinking_budget and processors look at tokens that the "
+             "host does not know; give draft tokens, and poll staged rounds before the next one";
+    case Refusal::kNoRoom:
+      return "drafts: the ids that the sequence's parameters ban, bias or count need more memory "
+             "than rounds on the device have: lower max_draft, no_repeat_ngram or what else lists "
+             "many, do without penalties, or use backend \"cpu\"; stage fewer sequences, or submit "
+             "the round instead of staging it";
+    case Refusal::kTree:
+      return "parents: drafts that are trees are not verified in this version; give a chain";
+    case Refusal::kFinalMask:
+      return "mask_rows: final probabilities cannot be masked; bind logits, or give no mask_rows";
+    case Refusal::kArgmaxSampled:
+      return "target_argmax: only greedy sequences may bring it; give target_rows";
+    case Refusal::kArgmaxEdited:
+      return "target_argmax: it cannot be masked, biased or penalised; give target_rows";
+    case Refusal::kArgmaxScored:
+      return "target_argmax: it has no logprobs; give target_rows";
+  }
+  return "unknown";
+}
+
+// ---- a sequence's part of a round ---------------------------------------------------------------
+
+struct SequenceInput {
+  SequenceHandle sequence = 0;
+  Refusal refusal = Refusal::kNone;  // of the record; then nothing else is looked at
+  // The rows are padding or an unfinished prefill: nothing is sampled, no state changes, and the
+  // answer is kOk with no token.
+  bool discard = false;
+  // draft.tokens is null: the draft tokens lie at the sequence's slot in the bound draft tokens.
+  bool drafts_by_slot = false;
+  Draft draft;
+  const int32_t* mask_rows = nullptr;  // one for each place, -1: unconstrained; null: all are
+  // Set by tests and replay, in the place of the keyed coins.
+  const InjectedCoin* coins = nullptr;
+  int32_t num_coins = 0;
+};
+
+// Values are on the wire and in specd.h.
+enum class RoundStatus : uint32_t {
+  kOk = 0,
+  kFinished = 1,
+  kBadDistribution = 2,
+  kUnknownSequence = 3,
+  kInvalid = 4,
+  kDeviceError = 5,
+  kAborted = 6,  // the round was called off before it was committed: nothing changed
+};
+
+// Why a sequence ended (CONTRACT §7). Values are on the wire and in specd.h.
+enum class FinishReason : uint32_t { kNone = 0, kStop = 1, kLength = 2, kAbort = 3, kError = 4 };
+
+// Where there is no sum of logprobs.
+inline constexpr double kNoLogprob = std::numeric_limits<double>::quiet_NaN();
+
+struct SequenceResult {
+  SequenceHandle sequence = 0;
+  RoundStatus status = RoundStatus::kOk;
+  Refusal refusal = Refusal::kNone;  // where status is kInvalid
+  FinishReason finish_reason = FinishReason::kNone;
+  uint32_t num_accepted = 0;  // of the kept tokens, those that are accepted draft tokens
+  uint32_t num_kept = 0;
+  uint32_t total_kept = 0;
+  TokenId stop_token = kNoToken;
+  const TokenId* tokens = nullptr;  // num_kept ids
+  const int32_t* path = nullptr;    // num_accepted nodes, from the root on
+  uint32_t scores_per_token = 0;    // NumScores of the sequence's request
+  const TokenScore* scores = nullptr;
+  double cumulative_logprob = kNoLogprob;  // of all tokens kept since the sequence was opened
+};
+
+// Has the round changed its sequence? Then it may have kept tokens or ended.
+constexpr bool IsCommitted(const SequenceResult& result) {
+  return result.status == RoundStatus::kOk || result.status == RoundStatus::kBadDistribution;
+}
+
+}  // namespace specd

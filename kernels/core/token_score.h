@@ -1,0 +1,37 @@
+// Logprobs and logits of tokens: what a sequence asks for, and one answer. Plain data.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/core/numerics.h"
+#include "kernels/core/types.h"
+
+namespace specd {
+
+enum class ScoreMode : uint32_t {
+  kRawLogprob = 0,        // of the row as it arrived, scaled and capped
+  kProcessedLogprob = 1,  // after step 11; greedy: after step 6
+  kRawLogit = 2,
+  kProcessedLogit = 3,
+};
+
+struct ScoreRequest {
+  bool enabled = false;
+  ScoreMode mode = ScoreMode::kRawLogprob;
+  int32_t num_top = 0;
+  const TokenId* chosen = nullptr;
+  int32_t num_chosen = 0;
+};
+
+struct TokenScore {
+  TokenId id = kNoToken;  // kNoToken where a row has fewer ids above -inf than were asked for
+  float value = -kInfinity;
+  int32_t rank = 0;  // 1 + the number of ids with a strictly greater value
+};
+
+// The scores of one token: itself, the num_top best (value descending, id ascending), the chosen.
+SPECD_INLINE constexpr int32_t NumScores(const ScoreRequest& request) {
+  return request.enabled ? 1 + request.num_top + request.num_chosen : 0;
+}
+
+}  // namespace specd

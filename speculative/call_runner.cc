@@ -1,0 +1,175 @@
+#include "speculative/call_runner.h"
+
+#include "kernels/core/check.h"
+#include "speculative/params.h"
+
+namespace specd {
+
+CallRunner::CallRunner(const BackendLimits& limits, const Parts& parts)
+    : limits_(limits),
+      parts_(parts),
+      samples_(static_cast<size_t>(limits.max_batch) * size_t{kSamplesMax}) {}
+
+absl::Status CallRunner::Run(const TensorView& rows) {
+  RoundBatch batch = parts_.packer->BatchOf(rows, parts_.scratch);
+  batch.samples = samples_.data();
+  batch.samples_stride = static_cast<int32_t>(kSamplesMax);
+  return parts_.backend->Run(batch);
+}
+
+template <class Result>
+bool CallRunner::Refuse(std::string_view reason, Result* result) {
+  ++parts_.counters->invalid_records;
+  result->status = RoundStatus::kInvalid;
+  result->reason = reason;
+  return false;
+}
+
+template <class Input, class Result>
+void CallRunner::PackAll(std::span<const Input> inputs, std::span<Result> results) {
+  RoundScratch& scratch = *parts_.scratch;
+  SPECD_CHECK(inputs.size() <= scratch.tasks.size());
+  SPECD_CHECK(inputs.size() == results.size());
+  stamp_ = parts_.sequences->NextStamp();
+  scratch.num_tasks = 0;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!Pack(inputs[i], &results[i])) continue;
+    scratch.task_results[static_cast<size_t>(scratch.num_tasks)] = static_cast<uint32_t>(i);
+    ++scratch.num_tasks;
+  }
+}
+
+// ---- SampleDraft
+
+bool CallRunner::Pack(const DraftInput& input, DraftResult* result) {
+  *result = DraftResult{};
+  result->sequence = input.sequence;
+  Sequence* sequence = parts_.sequences->Find(input.sequence);
+  if (sequence == nullptr) {
+    result->status = RoundStatus::kUnknownSequence;
+    return false;
+  }
+  if (sequence->finish_reason != FinishReason::kNone) {
+    result->status = RoundStatus::kFinished;
+    return false;
+  }
+  SPECD_CHECK(input.row < parts_.rows->draft.num_rows);
+  SPECD_CHECK(input.num_prefix >= 0 && input.num_prefix <= limits_.max_draft);
+  SPECD_CHECK(input.num_children >= 1 && input.num_children <= kSamplesMax);
+  SPECD_CHECK(parts_.rows->IsMaskRow(input.mask_row));
+  // Verification would read the draft row without the mask, and the law would not be the target's.
+  if (input.mask_row != -1 && !sequence->draft_edits) {
+    return Refuse("mask_row was given, but the sequence was opened without draft_edits", result);
+  }
+  const auto task_index = static_cast<size_t>(parts_.scratch->num_tasks);
+  PlaceEdits& place = *parts_.scratch->PlacesOf(task_index);
+  place = PlaceEdits{};
+  Task& task = parts_.scratch->tasks[task_index];
+  task = Task{};
+  task.kind = TaskKind::kSampleDraft;
+  task.draft.target_rows = &input.row;
+  task.target_scale = sequence->draft_scale;
+  task.target_filters = sequence->draft_filters;
+  task.seed = sequence->seed;
+  task.coins = sequence->coins.data();
+  task.num_coins = static_cast<int32_t>(sequence->coins.size());
+  task.first_position = sequence->kept_tokens + static_cast<uint32_t>(input.num_prefix);
+  task.round_base = sequence->kept_tokens;
+  task.sampling = input.sampling;
+  task.num_children = input.num_children;
+  task.first_node = input.first_node;
+  if (sequence->draft_edits) {
+    if (sequence->last_round != stamp_) sequence->rules.BeginRound();
+    sequence->last_round = stamp_;
+    if (!sequence->rules.HasRoom(1)) {
+      return Refuse("the sequence stands in this call more often than max_draft + 1 times", result);
+    }
+    task.edits = sequence->rules.sequence_edits();
+    const Draft prefix = {.num_nodes = input.num_prefix, .tokens = input.prefix};
+    sequence->rules.Build(prefix, prefix.num_nodes, sequence->kept_tokens, &place);
+  }
+  place.mask_row = input.mask_row;
+  task.places = &place;
+  return true;
+}
+
+absl::Status CallRunner::SampleDraft(std::span<const DraftInput> inputs,
+                                     std::span<DraftResult> results) {
+  PackAll(inputs, results);
+  RoundScratch& scratch = *parts_.scratch;
+  if (scratch.num_tasks == 0) return absl::OkStatus();
+  const absl::Status status = Run(parts_.rows->draft);
+  for (size_t i = 0; i < static_cast<size_t>(scratch.num_tasks); ++i) {
+    DraftResult& result = results[scratch.task_results[i]];
+    if (status.ok()) {
+      Answer(i, &result);
+    } else {
+      result.status = RoundStatus::kDeviceError;
+    }
+  }
+  return status;
+}
+
+void CallRunner::Answer(size_t task, DraftResult* result) {
+  const TaskOutcome& outcome = parts_.scratch->outcomes[task];
+  if (outcome.status == OutcomeStatus::kNoRoom) {
+    Refuse(RefusalText(Refusal::kNoRoom), result);
+  } else if (outcome.status != OutcomeStatus::kOk) {
+    // Nothing was confirmed: the sequence goes on, and its drafter may bring another row.
+    result->status = RoundStatus::kBadDistribution;
+    ++parts_.counters->bad_draft_rows;
+  } else {
+    result->children = {&samples_[task * size_t{kSamplesMax}],
+                        static_cast<size_t>(outcome.num_tokens)};
+  }
+}
+
+// ---- Score
+
+bool CallRunner::Pack(const ScoreInput& input, ScoreResult* result) {
+  *result = ScoreResult{};
+  SPECD_CHECK(parts_.rows->target.num_rows > 0);
+  SPECD_CHECK(input.num_ids >= 0 && input.num_ids <= limits_.max_output());
+  SPECD_CHECK(input.request.enabled && NumScores(input.request) >= 1 &&
+              NumScores(input.request) <= static_cast<int32_t>(kScoresPerTokenMax));
+  if (input.num_ids == 0) return false;
+  Task& task = parts_.scratch->tasks[static_cast<size_t>(parts_.scratch->num_tasks)];
+  task = Task{};
+  task.kind = TaskKind::kScore;
+  task.draft.num_nodes = input.num_ids;
+  task.draft.tokens = input.ids;
+  task.draft.target_rows = input.rows;
+  task.target_scale = ScaleFor(1.0);
+  task.scores = input.request;
+  return true;
+}
+
+absl::Status CallRunner::Score(std::span<const ScoreInput> inputs, std::span<ScoreResult> results) {
+  PackAll(inputs, results);
+  RoundScratch& scratch = *parts_.scratch;
+  if (scratch.num_tasks == 0) return absl::OkStatus();
+  const absl::Status status = Run(parts_.rows->target);
+  for (size_t i = 0; i < static_cast<size_t>(scratch.num_tasks); ++i) {
+    const size_t index = scratch.task_results[i];
+    if (status.ok()) {
+      Answer(i, inputs[index], &results[index]);
+    } else {
+      results[index].status = RoundStatus::kDeviceError;
+    }
+  }
+  return status;
+}
+
+void CallRunner::Answer(size_t task, const ScoreInput& input, ScoreResult* result) {
+  const TaskOutcome& outcome = parts_.scratch->outcomes[task];
+  if (outcome.status != OutcomeStatus::kOk) {
+    result->status = RoundStatus::kBadDistribution;
+    ++parts_.counters->bad_target_rows;
+  }
+  result->num_scored = outcome.num_tokens;
+  result->scores_per_token = NumScores(input.request);
+  result->scores =
+      parts_.scratch->CompactScores(task, result->num_scored, result->scores_per_token);
+}
+
+}  // namespace specd

@@ -1,0 +1,56 @@
+// CallRunner: draws draft tokens and scores given ids, for a verifier. Neither changes a sequence.
+//
+// Numbers have been checked by the session (daemon/session/calls.h); what only the sequence shows is
+// checked here. After construction nothing is allocated. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "kernels/backend.h"
+#include "kernels/core/calls.h"
+#include "speculative/round_packer.h"
+#include "speculative/round_scratch.h"
+
+namespace specd {
+
+class CallRunner {
+ public:
+  // The parts that a call is done with. They must outlive this object.
+  struct Parts {
+    Backend* backend = nullptr;
+    SequenceTable* sequences = nullptr;
+    const RowBindings* rows = nullptr;
+    const RoundPacker* packer = nullptr;
+    RoundScratch* scratch = nullptr;
+    VerifierCounters* counters = nullptr;
+  };
+  CallRunner(const BackendLimits& limits, const Parts& parts);
+
+  // The statuses are the backend's; where one is an error, the results say kDeviceError.
+  absl::Status SampleDraft(std::span<const DraftInput> inputs, std::span<DraftResult> results);
+  absl::Status Score(std::span<const ScoreInput> inputs, std::span<ScoreResult> results);
+
+ private:
+  // Packs all inputs that can be packed as tasks of the scratch.
+  template <class Input, class Result>
+  void PackAll(std::span<const Input> inputs, std::span<Result> results);
+  bool Pack(const DraftInput& input, DraftResult* result);
+  bool Pack(const ScoreInput& input, ScoreResult* result);
+  template <class Result>
+  bool Refuse(std::string_view reason, Result* result);
+  // Runs the tasks of the scratch over these rows.
+  absl::Status Run(const TensorView& rows);
+  void Answer(size_t task, DraftResult* result);
+  void Answer(size_t task, const ScoreInput& input, ScoreResult* result);
+
+  const BackendLimits limits_;
+  const Parts parts_;
+  uint64_t stamp_ = 0;  // of the current call
+  std::vector<DraftSample> samples_;
+};
+
+}  // namespace specd

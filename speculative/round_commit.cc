@@ -1,0 +1,96 @@
+#include "speculative/round_commit.h"
+
+#include <algorithm>
+
+#include "speculative/finish_rules.h"
+
+namespace specd {
+namespace {
+
+// The first score of a token is its own.
+void AddLogprobs(const SequenceResult& result, LogprobSum* sum) {
+  if (!sum->enabled()) return;
+  for (uint32_t i = 0; i < result.num_kept; ++i) {
+    sum->Add(result.scores[i * result.scores_per_token].value);
+  }
+}
+
+}  // namespace
+
+void RoundCommitter::Commit(size_t task, RoundScratch* scratch, Sequence* sequence,
+                            SequenceResult* result) {
+  const TaskOutcome& outcome = scratch->outcomes[task];
+  if (outcome.status == OutcomeStatus::kNoRoom) return RefuseForRoom(result);
+  const TokenId* tokens = scratch->TokensOf(task);
+  const FinishRules rules = {
+      .stop_token_ids = sequence->stop_token_ids,
+      .eos_token_ids = sequence->ignore_eos ? std::span<const TokenId>{} : eos_token_ids_,
+      .min_tokens = sequence->min_tokens,
+      .max_tokens = sequence->max_tokens};
+  FinishWalk walk = WalkFinishRules(rules, sequence->kept_tokens,
+                                    {tokens, static_cast<size_t>(outcome.num_tokens)});
+  // A bad row counts only if the sequence had not finished on a token before it.
+  if (walk.reason == FinishReason::kNone && outcome.status != OutcomeStatus::kOk) {
+    walk.reason = FinishReason::kError;
+    result->status = RoundStatus::kBadDistribution;
+    CountFault(outcome.status);
+  }
+  sequence->kept_tokens += static_cast<uint32_t>(walk.num_kept);
+  sequence->finish_reason = walk.reason;
+  sequence->stop_token = walk.stop_token;
+  sequence->rules.Commit({tokens, static_cast<size_t>(walk.num_kept)});
+
+  result->finish_reason = walk.reason;
+  result->num_accepted = static_cast<uint32_t>(std::min(outcome.num_accepted, walk.num_kept));
+  result->num_kept = static_cast<uint32_t>(walk.num_kept);
+  result->total_kept = sequence->kept_tokens;
+  result->stop_token = walk.stop_token;
+  result->tokens = tokens;
+  result->path = scratch->PathOf(task);
+  const int32_t scores_per_token = NumScores(sequence->scores);
+  result->scores_per_token = static_cast<uint32_t>(scores_per_token);
+  if (scores_per_token > 0) {
+    result->scores = scratch->CompactScores(task, walk.num_kept, scores_per_token);
+  }
+  AddLogprobs(*result, &sequence->logprob_sum);
+  result->cumulative_logprob = sequence->logprob_sum.value();
+
+  ++counters_.sequence_rounds;
+  counters_.drafted += static_cast<uint64_t>(outcome.num_drafts);
+  counters_.accepted += result->num_accepted;
+  counters_.kept += result->num_kept;
+  // These count what happened in the kernel, also after the token that finished the sequence.
+  counters_.empty_residuals += outcome.empty_residuals;
+  counters_.invalid_drafts += outcome.invalid_drafts;
+  counters_.point_masses += outcome.point_masses;
+}
+
+void RoundCommitter::CountFault(OutcomeStatus status) {
+  switch (status) {
+    case OutcomeStatus::kOk:
+    case OutcomeStatus::kNoRoom:
+      break;
+    case OutcomeStatus::kBadTargetRow:
+      ++counters_.bad_target_rows;
+      break;
+    case OutcomeStatus::kBadDraftRow:
+      ++counters_.bad_draft_rows;
+      break;
+    case OutcomeStatus::kBadToken:
+      ++counters_.bad_tokens;
+      break;
+  }
+}
+
+void RoundCommitter::RefuseForRoom(SequenceResult* result) {
+  result->status = RoundStatus::kInvalid;
+  result->refusal = Refusal::kNoRoom;
+  ++counters_.invalid_records;
+}
+
+void RoundCommitter::CountRound(const RoundScratch& scratch) {
+  ++counters_.rounds;
+  counters_.discarded += scratch.num_discarded;
+}
+
+}  // namespace specd

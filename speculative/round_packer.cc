@@ -1,0 +1,193 @@
+#include "speculative/round_packer.h"
+
+#include <algorithm>
+
+#include "kernels/core/check.h"
+#include "speculative/params.h"
+
+namespace specd {
+namespace {
+
+// The nodes of a chain before the first kNoToken, which says that no token was drawn there. Where
+// only the device knows the tokens, as many as there may be.
+int32_t NumDrawn(const Draft& draft) {
+  if (draft.tokens == nullptr) return draft.num_nodes;
+  const TokenId* end = draft.tokens + draft.num_nodes;
+  return static_cast<int32_t>(std::find(draft.tokens, end, kNoToken) - draft.tokens);
+}
+
+// Of all kinds, after a kNoToken too: how a token would have been drawn says nothing of which.
+bool AnySampled(const Draft& draft) {
+  if (draft.kinds == nullptr) return false;
+  const DraftKind* end = draft.kinds + draft.num_nodes;
+  return std::find(draft.kinds, end, DraftKind::kSampled) != end;
+}
+
+// Rows that are all -1 constrain nothing: they are as good as none.
+bool IsMasked(const SequenceInput& input) {
+  if (input.mask_rows == nullptr) return false;
+  const int32_t* end = input.mask_rows + input.draft.num_nodes + 1;
+  return std::any_of(input.mask_rows, end, [](int32_t row) { return row != -1; });
+}
+
+}  // namespace
+
+Sequence* RoundPacker::FindRunning(SequenceHandle handle, SequenceResult* result) const {
+  *result = SequenceResult{};
+  result->sequence = handle;
+  Sequence* sequence = sequences_.Find(handle);
+  if (sequence == nullptr) {
+    result->status = RoundStatus::kUnknownSequence;
+    return nullptr;
+  }
+  result->finish_reason = sequence->finish_reason;
+  result->total_kept = sequence->kept_tokens;
+  result->stop_token = sequence->stop_token;
+  result->cumulative_logprob = sequence->logprob_sum.value();
+  if (sequence->finish_reason == FinishReason::kNone) return sequence;
+  result->status = RoundStatus::kFinished;
+  return nullptr;
+}
+
+void RoundPacker::Pack(std::span<const SequenceInput> inputs, RoundScratch* scratch,
+                       std::span<SequenceResult> results) {
+  SPECD_CHECK(inputs.size() <= scratch->tasks.size());
+  SPECD_CHECK(inputs.size() == results.size());
+  const uint64_t stamp = sequences_.NextStamp();
+  scratch->num_tasks = 0;
+  scratch->num_discarded = 0;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const auto task_index = static_cast<size_t>(scratch->num_tasks);
+    if (PackOne(inputs[i], stamp, scratch, &results[i])) {
+      scratch->task_results[task_index] = static_cast<uint32_t>(i);
+    }
+  }
+}
+
+bool RoundPacker::PackOne(const SequenceInput& input, uint64_t stamp, RoundScratch* scratch,
+                          SequenceResult* result) {
+  Sequence* sequence = FindRunning(input.sequence, result);
+  if (sequence == nullptr) return false;
+  result->refusal = FindRefusal(input, *sequence, stamp);
+  if (result->refusal != Refusal::kNone) {
+    result->status = RoundStatus::kInvalid;
+    ++counters_.invalid_records;
+    return false;
+  }
+  sequence->last_round = stamp;
+  if (input.discard) {
+    ++scratch->num_discarded;
+    return false;
+  }
+  const auto task_index = static_cast<size_t>(scratch->num_tasks++);
+  scratch->sequences[task_index] = sequence;
+  Task& task = scratch->tasks[task_index];
+  task = Task{};
+  task.draft = input.draft;
+  task.draft.num_nodes = NumDrawn(input.draft);
+  task.kind = TaskKind::kVerify;
+  task.method = ResolveMethod(sequence->method, AnySampled(input.draft));
+  task.target_scale = sequence->target_scale;
+  task.draft_scale = sequence->draft_scale;
+  task.seed = sequence->seed;
+  task.coins = sequence->coins.data();
+  task.num_coins = static_cast<int32_t>(sequence->coins.size());
+  task.first_position = sequence->kept_tokens;
+  task.round_base = sequence->kept_tokens;
+  task.slot = SlotOf(sequence->handle);
+  task.drafts_by_slot = input.drafts_by_slot;
+  task.continues = sequences_.IsHeld(task.slot);
+  task.min_tokens = static_cast<uint32_t>(sequence->min_tokens);
+  task.target_filters = sequence->target_filters;
+  task.draft_filters = sequence->draft_filters;
+  task.draft_edits = sequence->draft_edits;
+  task.scores = sequence->scores;
+  task.scores.chosen = sequence->logprob_token_ids.data();
+  PackPlaces(input, sequence, &task, scratch->PlacesOf(task_index));
+  return true;
+}
+
+// ipc has checked these numbers where it read them (ipc/segment/draft_record.h).
+void RoundPacker::CheckNumbers(const SequenceInput& input) const {
+  const Draft& draft = input.draft;
+  SPECD_CHECK(draft.num_nodes >= 0 && draft.num_nodes <= limits_.max_draft);
+  SPECD_CHECK((draft.draft_weights == nullptr) == (draft.draft_masses == nullptr));
+  SPECD_CHECK(!input.drafts_by_slot || rows_.draft_tokens.ids != nullptr);
+  SPECD_CHECK(draft.target_argmax != nullptr ||
+              (draft.target_rows != nullptr && rows_.target.num_rows > 0));
+  SPECD_CHECK(!AnySampled(draft) || (draft.draft_rows != nullptr && rows_.draft.num_rows > 0));
+  SPECD_CHECK(!IsMasked(input) ||
+              std::all_of(input.mask_rows, input.mask_rows + draft.num_nodes + 1,
+                          [this](int32_t row) { return rows_.IsMaskRow(row); }));
+}
+
+Refusal RoundPacker::FindRefusal(const SequenceInput& input, const Sequence& sequence,
+                                 uint64_t stamp) const {
+  if (input.refusal != Refusal::kNone) return input.refusal;
+  // A second record of the same sequence has no defined place in the output.
+  if (sequence.last_round == stamp) return Refusal::kTwice;
+  if (input.discard) return Refusal::kNone;
+  CheckNumbers(input);
+  // The one place that keeps trees from the methods, which know chains only.
+  if (input.draft.parents != nullptr) return Refusal::kTree;
+  if (IsMasked(input) && rows_.target.rules.kind == RowKind::kFinalProbabilities) {
+    return Refusal::kFinalMask;
+  }
+  // Processors look at tokens on the host, where tokens of the device are unknown.
+  if (sequence.rules.has_processors() &&
+      (input.drafts_by_slot || sequences_.IsHeld(SlotOf(sequence.handle)))) {
+    return Refusal::kHostTokens;
+  }
+  return input.draft.target_argmax == nullptr ? Refusal::kNone : FindArgmaxRefusal(input, sequence);
+}
+
+Refusal RoundPacker::FindArgmaxRefusal(const SequenceInput& input,
+                                       const Sequence& sequence) const {
+  if (sequence.method != VerifyMethod::kGreedy) return Refusal::kArgmaxSampled;
+  if (!sequence.rules.empty() || IsMasked(input)) return Refusal::kArgmaxEdited;
+  return sequence.scores.enabled ? Refusal::kArgmaxScored : Refusal::kNone;
+}
+
+void RoundPacker::PackPlaces(const SequenceInput& input, Sequence* sequence, Task* task,
+                             PlaceEdits* places) {
+  task->edits = sequence->rules.sequence_edits();
+  const bool is_masked = IsMasked(input);
+  const int32_t num_places = task->draft.num_nodes + 1;
+  // The device adds the edits that depend on tokens which only the device knows.
+  const bool is_resolved_here = !task->drafts_by_slot && !task->continues;
+  if (is_resolved_here && sequence->rules.NeedsPlaces(sequence->kept_tokens)) {
+    sequence->rules.BeginRound();
+    sequence->rules.Build(task->draft, 0, sequence->kept_tokens, places);
+  } else if (is_masked) {
+    std::fill_n(places, num_places, PlaceEdits{});
+  } else {
+    return;
+  }
+  task->places = places;
+  if (!is_masked) return;
+  for (int32_t i = 0; i < num_places; ++i) places[i].mask_row = input.mask_rows[i];
+}
+
+RoundBatch RoundPacker::BatchOf(const TensorView& target, RoundScratch* scratch) const {
+  scratch->scores_stride = 0;
+  for (int32_t i = 0; i < scratch->num_tasks; ++i) {
+    scratch->scores_stride =
+        std::max(scratch->scores_stride, NumScores(scratch->tasks[static_cast<size_t>(i)].scores));
+  }
+  return {.target = target,
+          .draft = rows_.draft,
+          .tasks = scratch->tasks.data(),
+          .num_tasks = scratch->num_tasks,
+          .outcomes = scratch->outcomes.data(),
+          .tokens = scratch->tokens.data(),
+          .path = scratch->path.data(),
+          .tokens_stride = scratch->max_output,
+          .mask = rows_.mask,
+          .scores = scratch->scores.data(),
+          .scores_stride = scratch->scores_stride,
+          .next_tokens = rows_.next_tokens().data(),
+          .num_next_tokens = static_cast<int32_t>(rows_.next_tokens().size()),
+          .draft_tokens = rows_.draft_tokens};
+}
+
+}  // namespace specd

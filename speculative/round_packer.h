@@ -1,0 +1,55 @@
+// RoundPacker: makes the tasks of a round out of what its sequences bring.
+//
+// Each input becomes a task, or is answered at once: the sequence is unknown, has finished, or
+// cannot be verified with what is brought. The packer looks a sequence up once; the scratch carries
+// the pointer to the commit. After construction nothing is allocated. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/backend.h"
+#include "kernels/core/sequence_round.h"
+#include "speculative/round_scratch.h"
+#include "speculative/row_bindings.h"
+#include "speculative/sequence_table.h"
+#include "speculative/verifier_counters.h"
+
+namespace specd {
+
+class RoundPacker {
+ public:
+  // The pointers must outlive the packer.
+  RoundPacker(const BackendLimits& limits, SequenceTable* sequences, const RowBindings* rows,
+              VerifierCounters* counters)
+      : limits_(limits), sequences_(*sequences), rows_(*rows), counters_(*counters) {}
+
+  // Fills scratch->tasks; results[i] is the answer of an input that has no task. REQUIRES: inputs
+  // fit into the scratch, and as many results; numbers of inputs that are not refused are inside
+  // the limits and the bound tensors.
+  void Pack(std::span<const SequenceInput> inputs, RoundScratch* scratch,
+            std::span<SequenceResult> results);
+
+  // The packed tasks as a backend takes them, over these target rows.
+  RoundBatch BatchOf(const TensorView& target, RoundScratch* scratch) const;
+
+  // Looks up a sequence that goes on, or answers for it and returns null.
+  Sequence* FindRunning(SequenceHandle handle, SequenceResult* result) const;
+
+ private:
+  // Fills the next task, or answers the input; true if there is a task to run.
+  bool PackOne(const SequenceInput& input, uint64_t stamp, RoundScratch* scratch,
+               SequenceResult* result);
+  // Why this sequence cannot be verified with this input.
+  Refusal FindRefusal(const SequenceInput& input, const Sequence& sequence, uint64_t stamp) const;
+  Refusal FindArgmaxRefusal(const SequenceInput& input, const Sequence& sequence) const;
+  void CheckNumbers(const SequenceInput& input) const;
+  void PackPlaces(const SequenceInput& input, Sequence* sequence, Task* task, PlaceEdits* places);
+
+  const BackendLimits limits_;
+  SequenceTable& sequences_;
+  const RowBindings& rows_;
+  VerifierCounters& counters_;
+};
+
+}  // namespace specd

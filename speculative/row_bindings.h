@@ -1,0 +1,52 @@
+// RowBindings: the tensors that the rounds of one session read and write, as they are bound now.
+//
+// Plain data; the session's lock guards it. A view owns nothing: the session keeps the memory mapped
+// while a role is bound to it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "kernels/core/check.h"
+#include "kernels/core/types.h"
+
+namespace specd {
+
+// Tensor-parallel ranks that may each have next tokens of their own.
+inline constexpr uint32_t kNextTokensMax = 8;
+
+struct RowBindings {
+  // Without tensors a round may still bring argmax ids, which need the vocabulary and no rows.
+  explicit RowBindings(int32_t vocab_size) {
+    target.vocab_size = vocab_size;
+    draft.vocab_size = vocab_size;
+  }
+
+  // After every round a sequence's last token lies at its slot in each array that is bound.
+  void BindNextTokens(uint32_t replica, const TokenArray& array) {
+    SPECD_CHECK(replica < kNextTokensMax);
+    replicas_[replica] = array;
+    num_next_tokens_ = 0;
+    for (const TokenArray& bound : replicas_) {
+      if (bound.ids != nullptr) next_tokens_[num_next_tokens_++] = bound;
+    }
+  }
+  std::span<const TokenArray> next_tokens() const {
+    return {next_tokens_.data(), num_next_tokens_};
+  }
+
+  bool IsMaskRow(int32_t row) const { return row >= -1 && row < mask.num_rows; }
+
+  TensorView target;
+  TensorView draft;
+  MaskView mask;
+  TokenRows draft_tokens;
+
+ private:
+  std::array<TokenArray, kNextTokensMax> replicas_;     // as they were bound
+  std::array<TokenArray, kNextTokensMax> next_tokens_;  // those that are, one after another
+  size_t num_next_tokens_ = 0;
+};
+
+}  // namespace specd
