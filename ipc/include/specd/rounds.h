@@ -86,7 +86,7 @@ enum {
                                      not polled */
   SPECD_DETAIL_NO_ROOM = 12       /* the ids that the sequence's parameters ban, bias or count need
                                      more memory than rounds on the device have for a sequence, or
-                                     a staged round for all of them: docs/ARCHITECTURE.md, Limits */
+                                     a staged round for all of them: docs/GPU.md, "Limits" */
 };
 
 /* "target_rows: an index is not below the number of rows bound", and so on; never NULL. */
