@@ -3,7 +3,7 @@
 //
 // An engine describes and exports memory that it owns; the daemon imports it, orders its own work
 // against the engine's through words in shared memory or through events, and closes it again
-// (docs/ARCHITECTURE.md, "GPU memory between processes"). Rounds themselves are launched through
+// (docs/GPU.md, "Memory between processes"). Rounds themselves are launched through
 // GpuDriver, on the same device: both work in its primary context. A GpuContext serves one device.
 // Its calls may come from any thread, and leave the context that is current there as it was.
 //

@@ -20,24 +20,53 @@ import layout_check  # noqa: E402  (its folder is known from here on only)
 HEADER = "// A thing for tests.\n//\n// Thread-safe: it holds nothing.\n#pragma once\n\n"
 C_HEADER = "/* A thing for tests.\n * Thread-safe: it holds nothing. */\n#ifndef SPECD_SPECD_H_\n" \
            "#define SPECD_SPECD_H_\n#include <stdint.h>\n#endif\n"
+# Two documents that code cites. The second heading of a name has an anchor of its own.
+CONTRACT = "# The contract\n\n## 3. Order\n\n### 3.1 Masks\n\n### 3.2 Bias\n\n## 4. Proof\n\n" \
+           "### Exact\n"
+ALGORITHMS = "# Algorithms\n\n## Chains\n\n### block\n\n## A round on a GPU\n\n" \
+             "```\n## Not a heading\n```\n\n## Chains\n"
+# Put together here, so that the check does not take a test's text for a citation.
+SIGN, CITED, DOCUMENTS = "\u00a7", "CONT" "RACT", "do" "cs"
 FOLDERS = ("daemon", "detokenizer", "ipc", "kernels", "speculative", "tests", "tools")
 
 GOOD_TREE = {
     **{f"{folder}/README.md": f"# {folder}\n" for folder in FOLDERS},
     "docs/ARCHITECTURE.md": "See https://arxiv.org/abs/2211.17192 and tcp://127.0.0.1:5556.\n",
+    "docs/CONTRACT.md": CONTRACT,
+    "docs/ALGORITHMS.md": ALGORITHMS,
     "kernels/core/types.h": HEADER + "#include <cstdint>\n",
     "kernels/bodies/greedy.h": HEADER + '#include "kernels/core/types.h"\n',
     "kernels/backend.h": HEADER + '#include "absl/status/status.h"\n'
                          '#include "kernels/core/types.h"\n',
-    "kernels/cuda/launch.cu": "#include <cuda_runtime.h>\nvoid F() { G<<<1, 32>>>(); }\n",
+    "kernels/warps/round.h": HEADER + '#include "kernels/bodies/greedy.h"\n',
+    "kernels/cpu/cpu.cc": '#include "kernels/backend.h"\n#include "kernels/bodies/greedy.h"\n',
+    "kernels/backend.cc": '#include "kernels/cpu/cpu.h"\n#include "kernels/cuda/cuda.h"\n',
+    "kernels/cuda/launch.cu": '#include <cuda_runtime.h>\n#include "kernels/backend.h"\n'
+                              '#include "kernels/warps/round.h"\nvoid F() { G<<<1, 32>>>(); }\n',
+    "tools/bench/probe.cu": "#include <cuda_runtime.h>\nvoid F() { G<<<1, 32>>>(); }\n",
     "speculative/verifier.cc": '#include "kernels/backend.h"\n#include <spdlog/fmt/fmt.h>\n',
     "detokenizer/stop_matcher.cc": '#include "kernels/core/types.h"\n#include <simdjson.h>\n',
     "ipc/include/specd/specd.h": C_HEADER,
-    "ipc/ring.cc": '#include "specd/specd.h"\n#include <boost/interprocess/mapped_region.hpp>\n',
-    "daemon/main.cc": '#include <spdlog/spdlog.h>\n#include <zmq.hpp>\n'
-                      '#include "detokenizer/stop_matcher.h"\n#include "ipc/ring.h"\n',
+    "ipc/base/mapping.cc": '#include "specd/specd.h"\n#include "kernels/core/types.h"\n'
+                           '#include <boost/interprocess/mapped_region.hpp>\n',
+    "ipc/sockets/zmq_socket.cc": '#include "ipc/base/mapping.h"\n#include <zmq.hpp>\n',
+    "ipc/control/control.cc": '#include "ipc/sockets/unix_socket.h"\n',
+    "ipc/memory/region.cc": '#include "ipc/sockets/unix_socket.h"\n',
+    "ipc/segment/ring.cc": '#include "ipc/include/specd/specd.h"\n#include "ipc/base/mapping.h"\n',
+    "ipc/events/token_event.cc": '#include "ipc/base/mapping.h"\n',
+    "daemon/base/logging.cc": "#include <spdlog/spdlog.h>\n",
+    "daemon/session/session.cc": '#include "daemon/base/clock.h"\n#include "ipc/segment/ring.h"\n'
+                                 '#include "speculative/verifier.h"\n',
+    "daemon/client/engine.cc": '#include "daemon/session/session.h"\n'
+                               '#include "daemon/base/clock.h"\n',
+    "daemon/text/publisher.cc": '#include "daemon/session/session.h"\n'
+                                '#include "detokenizer/stop_matcher.h"\n',
+    "daemon/server/verify_loop.cc": '#include "daemon/session/session.h"\n',
+    "daemon/main.cc": '#include <zmq.hpp>\n#include "daemon/config.h"\n'
+                      '#include "daemon/base/logging.h"\n#include "daemon/server/verify_loop.h"\n'
+                      '#include "daemon/text/publisher.h"\n',
     "tools/toy_engine/main.cc": '#include "specd/specd.h"\n#include "tools/toy_engine/model.h"\n',
-    "tests/ring_test.cc": '#include <doctest/doctest.h>\n#include "daemon/session.h"\n',
+    "tests/ring_test.cc": '#include <doctest/doctest.h>\n#include "daemon/session/session.h"\n',
 }
 
 
@@ -74,21 +103,54 @@ class LayoutCheckTest(unittest.TestCase):
     def test_include_against_every_arrow(self):
         for path, include in (
             ("kernels/core/x.cc", "kernels/backend.h"),
-            ("kernels/core/x.cc", "ipc/ring.h"),
+            ("kernels/core/x.cc", "ipc/base/error.h"),
             ("kernels/bodies/x.cc", "kernels/backend.h"),
+            ("kernels/bodies/x.cc", "kernels/warps/round.h"),
+            ("kernels/warps/x.cc", "kernels/backend.h"),
+            ("kernels/warps/x.cc", "kernels/cuda/launch.cuh"),
+            ("kernels/cpu/x.cc", "kernels/warps/round.h"),
+            ("kernels/cpu/x.cc", "kernels/cuda/launch.cuh"),
+            ("kernels/cuda/x.cc", "kernels/cpu/cpu.h"),
             ("kernels/cpu/x.cc", "speculative/verifier.h"),
             ("kernels/x.cc", "specd/specd.h"),
-            ("speculative/x.cc", "ipc/ring.h"),
-            ("speculative/x.cc", "daemon/session.h"),
+            ("speculative/x.cc", "ipc/segment/ring.h"),
+            ("speculative/x.cc", "daemon/session/session.h"),
             ("detokenizer/x.cc", "kernels/backend.h"),
             ("detokenizer/x.cc", "speculative/verifier.h"),
-            ("ipc/x.cc", "kernels/backend.h"),
-            ("ipc/x.cc", "detokenizer/stop_matcher.h"),
+            ("ipc/base/x.cc", "ipc/sockets/unix_socket.h"),
+            ("ipc/base/x.cc", "kernels/backend.h"),
+            ("ipc/sockets/x.cc", "ipc/control/control.h"),
+            ("ipc/sockets/x.cc", "ipc/memory/region.h"),
+            ("ipc/control/x.cc", "ipc/segment/ring.h"),
+            ("ipc/control/x.cc", "ipc/memory/region.h"),
+            ("ipc/memory/x.cc", "ipc/control/control.h"),
+            ("ipc/memory/x.cc", "ipc/segment/ring.h"),
+            ("ipc/segment/x.cc", "ipc/control/control.h"),
+            ("ipc/segment/x.cc", "ipc/sockets/unix_socket.h"),
+            ("ipc/events/x.cc", "ipc/segment/ring.h"),
+            ("ipc/events/x.cc", "detokenizer/stop_matcher.h"),
+            ("ipc/new_room/x.cc", "ipc/segment/ring.h"),
+            ("daemon/base/x.cc", "daemon/session/session.h"),
+            ("daemon/base/x.cc", "speculative/verifier.h"),
+            ("daemon/session/x.cc", "daemon/client/engine.h"),
+            ("daemon/session/x.cc", "daemon/server/verify_loop.h"),
+            ("daemon/session/x.cc", "daemon/text/publisher.h"),
+            ("daemon/session/x.cc", "daemon/config.h"),
+            ("daemon/session/x.cc", "daemon/base/logging.h"),
+            ("daemon/client/x.cc", "daemon/server/verify_loop.h"),
+            ("daemon/client/x.cc", "daemon/text/publisher.h"),
+            ("daemon/client/x.cc", "daemon/base/logging.h"),
+            ("daemon/text/x.cc", "daemon/server/verify_loop.h"),
+            ("daemon/text/x.cc", "daemon/client/engine.h"),
+            ("daemon/server/x.cc", "daemon/client/engine.h"),
+            ("daemon/server/x.cc", "daemon/text/publisher.h"),
+            ("daemon/server/x.cc", "daemon/config.h"),
+            ("daemon/x.cc", "daemon/client/engine.h"),
             ("daemon/x.cc", "tools/toy_engine/model.h"),
             ("daemon/x.cc", "tests/support/fake.h"),
-            ("tools/toy_engine/x.cc", "ipc/ring.h"),
+            ("tools/toy_engine/x.cc", "ipc/segment/ring.h"),
             ("tools/toy_engine/x.cc", "tools/toy_client/printer.h"),
-            ("tests/consumer/app/main.c", "ipc/ring.h"),
+            ("tests/consumer/app/main.c", "ipc/segment/ring.h"),
         ):
             with self.subTest(path=path, include=include):
                 self.assert_finds("include", path, 2, f'// First line.\n#include "{include}"\n')
@@ -100,6 +162,7 @@ class LayoutCheckTest(unittest.TestCase):
             ("kernels/core/x.cc", "<spdlog/fmt/fmt.h>"),
             ("kernels/core/x.cc", "<unistd.h>"),
             ("kernels/bodies/x.cc", "<immintrin.h>"),
+            ("kernels/warps/x.cc", "<cuda_runtime.h>"),
             ("kernels/cpu/x.cc", "<cuda_runtime.h>"),
             ("kernels/cpu/x.cc", "<chrono>"),
             ("speculative/x.cc", "<spdlog/spdlog.h>"),
@@ -107,6 +170,12 @@ class LayoutCheckTest(unittest.TestCase):
             ("speculative/x.cc", "<fstream>"),
             ("detokenizer/x.cc", "<zmq.hpp>"),
             ("detokenizer/x.cc", "<thread>"),
+            ("ipc/control/x.cc", "<zmq.hpp>"),
+            ("ipc/sockets/x.cc", "<msgpack.hpp>"),
+            ("daemon/session/x.cc", "<spdlog/spdlog.h>"),
+            ("daemon/session/x.cc", "<sys/socket.h>"),
+            ("daemon/client/x.cc", "<spdlog/spdlog.h>"),
+            ("daemon/client/x.cc", "<zmq.hpp>"),
             ("ipc/include/specd/x.cc", "<sys/types.h>"),
             ("ipc/include/specd/x.cc", "<cstdint>"),
             ("daemon/x.cc", "<doctest/doctest.h>"),
@@ -130,6 +199,8 @@ class LayoutCheckTest(unittest.TestCase):
 
     def test_launch_outside_cuda(self):
         self.assert_finds("include", "kernels/cpu/x.cc", 1, "void F() { G<<<1, 32>>>(); }\n")
+        self.assert_finds("include", "tools/x.cc", 1, "void F() { G<<<1, 32>>>(); }\n")
+        self.assert_clean("tools/bench/x.cu", "void F() { G<<<1, 32>>>(); }\n")
         self.assert_clean("kernels/cpu/x.cc", '// G<<<1, 32>>>()\nconst char* k = "<<<";\n')
 
     def test_machine_paths(self):
@@ -185,6 +256,52 @@ class LayoutCheckTest(unittest.TestCase):
         self.assertEqual(findings, [("readme", "ipc/README.md", 1)])
         findings, _ = check({"python/client.py": "pass\n"})
         self.assertEqual(findings, [("readme", "python/README.md", 1)])
+
+    def test_sections_of_the_contract(self):
+        good = (f"{CITED} {SIGN}3", f"{CITED} {SIGN}3.2", f"{CITED} 3.1", f"{SIGN}3 and {SIGN}4",
+                f"{CITED} 3.1, 4", f"steps 1 to 2 of {CITED} {SIGN}3",
+                f"{CITED} {SIGN}3, step 2", f"step 1 of\n// {SIGN}3", f'{CITED} {SIGN}4, "Exact"')
+        bad = (f"{CITED} {SIGN}5", f"{CITED} {SIGN}3.3", f"{CITED} 3.3", f"{SIGN}3 and {SIGN}5",
+               f"{CITED} 3.1, 5", f"steps 1 to 3 of {CITED} {SIGN}3", f"{CITED} 5",
+               f"{CITED} {SIGN}3, step 3", f"{CITED}, step 2", f'{CITED} {SIGN}4, "Exactly"')
+        for path in ("kernels/core/x.cc", "docs/x.md", "tools/x.cmake", "tools/setup"):
+            for text in good:
+                with self.subTest(path=path, text=text):
+                    self.assert_clean(path, f"// {text}.\n")
+            for text in bad:
+                with self.subTest(path=path, text=text):
+                    self.assert_finds("section", path, 1, f"// {text}.\n")
+        findings, _ = check({"docs/x.md": f"see {CITED} {SIGN}3\n"}, removed=("docs/CONTRACT.md",))
+        self.assertEqual(findings, [("section", "docs/x.md", 1)])
+
+    def test_headings_of_other_documents(self):
+        page = f"{DOCUMENTS}/ALGORITHMS.md"
+        for text in (f'{page}, "Chains"', f'{page}, "Chains: block" and "A round on a GPU"',
+                     f'{page}, "A round\n// on a GPU"', f'[{page}](ALGORITHMS.md), "block"', page):
+            with self.subTest(text=text):
+                self.assert_clean("docs/x.md", f"// {text}\n")
+        for text in (f'{page}, "Trees"', f'{page}, "Chains" and "Trees"',
+                     f'{page}, "block: Chains"', f'{page}, "Not a heading"', f"{DOCUMENTS}/GPU.md",
+                     f"{DOCUMENTS}/decisions/001-a.md"):
+            with self.subTest(text=text):
+                self.assert_finds("section", "kernels/core/x.cc", 2, f"int a;\n// {text}\n")
+
+    def test_links_and_paths_in_documents(self):
+        self.assert_clean("docs/x.md", "[a](ALGORITHMS.md) [b](ALGORITHMS.md#a-round-on-a-gpu) "
+                          "[c](../ipc/README.md) [d](../ipc) [e](https://example.org/a#b)\n"
+                          "[f](ALGORITHMS.md#chains-1) [g](#here) `kernels/core/types.h` `x.h` "
+                          "`specd/specd.h` `a/b` `--flag=a/b.h`\n"
+                          "## Here\n```\n[&](int)(x) `no/such.h` [h](gone.md)\n```\n")
+        self.assert_clean("kernels/README.md",
+                          "# kernels\n`core/types.h` [x](../docs/ALGORITHMS.md)\n")
+        for text in ("[a](GONE.md)", "[a](ALGORITHMS.md#trees)", "[a](#nowhere)", "[a](../gone/)",
+                     "`kernels/core/gone.h`", "`core/types.h`"):
+            with self.subTest(text=text):
+                self.assert_finds("link", "docs/x.md", 2, f"# x\n{text}\n")
+        self.assert_clean("CHANGELOG.md", "`kernels/core/gone.h`\n")
+        decision = f"{DOCUMENTS}/decisions/001-a.md"
+        self.assert_clean(decision, "# a\n`kernels/core/gone.h`\n")
+        self.assert_finds("link", decision, 2, "# a\n[a](GONE.md)\n")
 
     def test_notes(self):
         for word in ("TO" "DO", "FIX" "ME", "XX" "X"):

@@ -2,7 +2,7 @@
 # never exported: a consumer of the installed library keeps its own flags.
 #
 # -ffp-contract=off: a compiler that fuses a*b+c on one target and not on another breaks the promise
-# that every backend computes the same bits (docs/ALGORITHMS.md, numbers). Fused operations are
+# that every backend computes the same bits (docs/ALGORITHMS.md, "Numbers"). Fused operations are
 # written out where they are meant.
 
 if(PROJECT_IS_TOP_LEVEL)

@@ -1,10 +1,12 @@
 """The arrows between folders, as docs/ARCHITECTURE.md draws them, and the check of every #include.
 
-A folder may include the folders of ours in `folders` and the libraries in `libraries`; a file
-belongs to the longest prefix in ARROWS. A library that no folder names yet is a finding, so that a
-new dependency is a decision and shows in the history of this file.
+A file belongs to the longest prefix in ARROWS. Such a folder may include the folders of ours in
+`folders` and the libraries in `libraries`; "daemon/." means the files directly in daemon/, without
+its rooms. A library that no folder names yet is a finding, so that a new dependency is a decision
+and shows in the history of this file.
 """
 
+import os
 import re
 
 from findings import Finding
@@ -16,7 +18,7 @@ PUBLIC_HEADERS = "specd/"
 
 
 class Arrow:
-    """What the files under one folder may include. `never` are system headers, by name."""
+    """What the files under one folder may include. `never` are headers, by name."""
 
     def __init__(self, folders, libraries, never=(), why_never=""):
         self.folders = folders
@@ -29,35 +31,67 @@ _SOCKETS = ("sys/socket.h", "sys/un.h", "netinet/in.h", "arpa/inet.h", "poll.h",
 _CLOCK_AND_FILES = ("chrono", "ctime", "time.h", "sys/time.h", "fstream", "filesystem") + _SOCKETS
 _ANY_LIBRARY = ("c", "std", "system", "intrinsics", "absl", "boost", "fmt", "msgpack", "simdjson",
                 "spdlog", "zmq")
+_PLAIN = ("c", "std", "system", "absl", "fmt")
+# The C headers under both of their names: a user's, and the path from the root.
+_C_API = (PUBLIC_HEADERS, "ipc/include/specd")
+
+_NO_CLOCK = (_CLOCK_AND_FILES, "kernels have no clock, files or sockets")
+_NO_LOGS = (("daemon/base/logging.h",), "libspecd does not log and does not link spdlog")
+_NO_LOGS_OR_SOCKETS = (_NO_LOGS[0] + _SOCKETS, "a session has no logs and no sockets")
+# What lies below daemon/.
+_BELOW_DAEMON = ("ipc", "speculative", "kernels", "detokenizer") + _C_API
 
 ARROWS = {
-    "kernels/core": Arrow(("kernels/core",), ("c", "std", "intrinsics"), _CLOCK_AND_FILES,
-                          "kernels have no clock, files or sockets"),
-    "kernels/bodies": Arrow(("kernels/core", "kernels/bodies"), ("c", "std"), _CLOCK_AND_FILES,
-                            "kernels have no clock, files or sockets"),
-    "kernels/cuda": Arrow(("kernels",), ("c", "std", "system", "absl", "fmt", "cuda"),
-                          _CLOCK_AND_FILES, "kernels have no clock, files or sockets"),
-    "kernels/cpu": Arrow(("kernels",), ("c", "std", "system", "intrinsics", "absl", "fmt", "hwy"),
-                         _CLOCK_AND_FILES, "kernels have no clock, files or sockets"),
-    "kernels": Arrow(("kernels",), ("c", "std", "system", "intrinsics", "absl", "fmt"),
-                     _CLOCK_AND_FILES, "kernels have no clock, files or sockets"),
+    # cuda -> warps -> bodies -> core, cpu -> bodies -> core; kernels/backend.h is the seam of both.
+    "kernels/core": Arrow(("kernels/core",), ("c", "std", "intrinsics"), *_NO_CLOCK),
+    "kernels/bodies": Arrow(("kernels/core", "kernels/bodies"), ("c", "std"), *_NO_CLOCK),
+    "kernels/warps": Arrow(("kernels/core", "kernels/bodies", "kernels/warps"), ("c", "std"),
+                           *_NO_CLOCK),
+    "kernels/cuda": Arrow(("kernels/core", "kernels/bodies", "kernels/warps", "kernels/cuda",
+                           "kernels/."), ("c", "std", "system", "absl", "fmt", "cuda"), *_NO_CLOCK),
+    "kernels/cpu": Arrow(("kernels/core", "kernels/bodies", "kernels/cpu", "kernels/."),
+                         ("c", "std", "system", "intrinsics", "absl", "fmt", "hwy"), *_NO_CLOCK),
+    "kernels": Arrow(("kernels",), ("c", "std", "system", "intrinsics", "absl", "fmt"), *_NO_CLOCK),
     "speculative": Arrow(("speculative", "kernels", "detokenizer"), ("c", "std", "absl", "fmt"),
                          ("fstream", "filesystem"), "speculative reads no files"),
     "detokenizer": Arrow(("detokenizer", "kernels/core"),
                          ("c", "std", "system", "absl", "fmt", "simdjson"),
                          ("thread", "mutex", "condition_variable", "pthread.h") + _SOCKETS,
                          "detokenizer has no threads or sockets"),
+    # control, memory -> sockets -> base; segment, events -> base; segment and control never meet.
     "ipc/include/specd": Arrow((PUBLIC_HEADERS,), ("c",)),
-    "ipc": Arrow(("ipc", "kernels/core", PUBLIC_HEADERS),
-                 tuple(name for name in _ANY_LIBRARY if name != "simdjson")),
-    "daemon": Arrow(("daemon", "ipc", "speculative", "kernels", "detokenizer", PUBLIC_HEADERS),
-                    _ANY_LIBRARY),
+    "ipc/base": Arrow(("ipc/base", "kernels/core") + _C_API, _PLAIN + ("boost", "msgpack")),
+    "ipc/sockets": Arrow(("ipc/sockets", "ipc/base", "kernels/core") + _C_API, _PLAIN + ("zmq",)),
+    "ipc/control": Arrow(("ipc/control", "ipc/sockets", "ipc/base", "kernels/core") + _C_API,
+                         _PLAIN),
+    "ipc/memory": Arrow(("ipc/memory", "ipc/sockets", "ipc/base", "kernels/core") + _C_API, _PLAIN),
+    "ipc/segment": Arrow(("ipc/segment", "ipc/base", "kernels/core") + _C_API,
+                         _PLAIN + ("intrinsics",)),
+    "ipc/events": Arrow(("ipc/events", "ipc/base", "kernels/core") + _C_API, _PLAIN),
+    # A new room starts with the least, until it has a row of its own.
+    "ipc": Arrow(("ipc/base", "kernels/core") + _C_API, _PLAIN),
+    # The mains -> server, text -> session -> base; client -> session. Client and server never meet.
+    "daemon/base": Arrow(("daemon/base", "ipc/base", "kernels/core") + _C_API, _ANY_LIBRARY),
+    "daemon/session": Arrow(("daemon/session", "daemon/base") + _BELOW_DAEMON, _PLAIN + ("boost",),
+                            *_NO_LOGS_OR_SOCKETS),
+    "daemon/client": Arrow(("daemon/client", "daemon/session", "daemon/base") + _BELOW_DAEMON,
+                           _PLAIN, *_NO_LOGS),
+    "daemon/text": Arrow(("daemon/text", "daemon/session", "daemon/base") + _BELOW_DAEMON,
+                         _ANY_LIBRARY),
+    "daemon/server": Arrow(("daemon/server", "daemon/session", "daemon/base") + _BELOW_DAEMON,
+                           _ANY_LIBRARY),
+    "daemon": Arrow(("daemon/.", "daemon/server", "daemon/text", "daemon/session", "daemon/base")
+                    + _BELOW_DAEMON, _ANY_LIBRARY),
     "tools/toy_engine": Arrow(("tools/toy_engine", PUBLIC_HEADERS), _ANY_LIBRARY),
+    "tools/bench": Arrow(OUR_FOLDERS + (PUBLIC_HEADERS,), _ANY_LIBRARY + ("cuda",)),
     "tools/gpu_check": Arrow(OUR_FOLDERS + (PUBLIC_HEADERS,), _ANY_LIBRARY + ("cuda",)),
     "tools": Arrow(OUR_FOLDERS + (PUBLIC_HEADERS,), _ANY_LIBRARY),
     "tests/consumer": Arrow((PUBLIC_HEADERS,), ("c",)),
+    "tests/gpu": Arrow(OUR_FOLDERS + (PUBLIC_HEADERS,), _ANY_LIBRARY + ("cuda", "doctest")),
     "tests": Arrow(OUR_FOLDERS + (PUBLIC_HEADERS,), _ANY_LIBRARY + ("doctest",)),
 }
+# The backend's kernels, and the probes that a benchmark measures a device with.
+MAY_LAUNCH = ("kernels/cuda", "tools/bench")
 
 _C_HEADERS = frozenset(
     name + ".h" for name in
@@ -99,17 +133,20 @@ def check_includes(file):
             message = _judge(folder, match["angle"], match["quote"])
             if message:
                 yield Finding(file.path, line_of(text, match.start()), "include", message)
-    if folder != "kernels/cuda":
+    if folder not in MAY_LAUNCH:
         code = file.without_comments_and_strings()
         for match in _LAUNCH.finditer(code):
             yield Finding(file.path, line_of(code, match.start()), "include",
-                          "a kernel launch outside kernels/cuda: call it through the Backend seam")
+                          f"a kernel launch outside {_join(MAY_LAUNCH)}: call it through the "
+                          "Backend seam")
 
 
 def _judge(folder, angle, quote):
     """Says what is wrong with one #include of a file under `folder`, or nothing."""
     arrow = ARROWS[folder]
     name = quote or angle
+    if name in arrow.never:
+        return f"{folder} may not include {name}: {arrow.why_never}; hand the value in from above"
     if name.startswith(PUBLIC_HEADERS) or name.split("/")[0] in OUR_FOLDERS:
         if not any(_is_under(name, allowed) for allowed in arrow.folders):
             return (f"{folder} may not include {name}, only {_join(arrow.folders)}: move what is "
@@ -125,8 +162,6 @@ def _judge(folder, angle, quote):
     if library not in arrow.libraries:
         return (f"{folder} may not include {name} ({library}), only {_join(arrow.libraries)}: "
                 "use it in a folder that may, behind an interface")
-    if name in arrow.never:
-        return f"{folder} may not include {name}: {arrow.why_never}; hand the value in from above"
     return None
 
 
@@ -145,6 +180,8 @@ def _longest_prefix(path, prefixes):
 
 
 def _is_under(path, folder):
+    if folder.endswith("/."):
+        return os.path.dirname(path) == folder[:-2]
     return path.startswith(folder.rstrip("/") + "/")
 
 

@@ -2,8 +2,9 @@
 """layout_check: does the tree keep the rules that a reader relies on?
 
 Fails on an #include against the arrows of docs/ARCHITECTURE.md, a machine path, a host name, a
-header without a prologue, a folder without a README, and a note left in the text. Lists large files
-and functions without failing. Exit status: 0 clean, 1 findings, 2 wrong usage.
+header without a prologue, a folder without a README, a note left in the text, and a citation of a
+section or file that does not exist. Lists large files and functions without failing. Exit status:
+0 clean, 1 findings, 2 wrong usage.
 
   tools/layout_check/layout_check.py                 this repository
   tools/layout_check/layout_check.py --root FOLDER   another tree of the same shape
@@ -13,6 +14,7 @@ import argparse
 import os
 import sys
 
+import citation_rules
 import folder_rules
 import include_rules
 import size_lists
@@ -26,6 +28,8 @@ RULES = {
     "prologue": "a header opens with a paragraph and #pragma once",
     "readme": "a folder has a README.md",
     "note": "nothing is left for later in a comment",
+    "section": "a cited section of docs/ exists",
+    "link": "a linked or named file exists",
 }
 
 
@@ -33,6 +37,7 @@ def check_tree(root):
     """Returns (number of files, findings, large files and functions)."""
     files = source_tree.read_tree(root)
     findings = list(folder_rules.check_folders(files))
+    findings.extend(citation_rules.check_citations(files, source_tree.list_paths(root)))
     large = []
     for file in files:
         findings.extend(include_rules.check_includes(file))

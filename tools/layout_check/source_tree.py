@@ -71,7 +71,7 @@ def line_of(text, offset):
 def read_tree(root):
     """All text files under root that belong to the project, sorted by path."""
     files = []
-    for path in sorted(_list_paths(root)):
+    for path in sorted(list_paths(root)):
         if not _is_text_path(path):
             continue
         full = os.path.join(root, path)
@@ -94,7 +94,8 @@ def _is_text_path(path):
     return name in TEXT_FILES or name.endswith(TEXT_SUFFIXES) or "." not in name
 
 
-def _list_paths(root):
+def list_paths(root):
+    """The paths of all files under root that are not ignored, of whatever kind."""
     # In a checkout git knows what is ignored. A folder that merely lies inside one does not count.
     if os.path.exists(os.path.join(root, ".git")):
         listing = subprocess.run(

@@ -93,7 +93,7 @@ enum {
                                      not polled */
   SPECD_DETAIL_NO_ROOM = 12,      /* the ids that the sequence's parameters ban, bias or count need
                                      more memory than rounds on the device have for a sequence, or
-                                     a staged round for all of them: docs/ARCHITECTURE.md, Limits */
+                                     a staged round for all of them: docs/GPU.md, "Limits" */
   SPECD_DETAIL_PARENTS = 13,      /* parents: neither -1 nor an earlier node */
   SPECD_DETAIL_PATH = 14,         /* a path is longer than max_path */
   SPECD_DETAIL_TREE = 15,         /* parents: a tree, which this version does not verify */

@@ -208,7 +208,7 @@ TEST_SUITE("unit") {
     params.thinking_preset = "qwen3";
     const absl::StatusOr<OpenRequest> open = Read(params);
     REQUIRE(open.ok());
-    // CONTRACT, step 6: Qwen3 is 151667/151668/198.
+    // CONTRACT §3, step 6: Qwen3 is 151667/151668/198.
     CHECK(open->params.thinking.start_id == 151667);
     CHECK(open->params.thinking.end_ids == Ids{151668});
     CHECK(open->params.thinking.newline_id == 198);

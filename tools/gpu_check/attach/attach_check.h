@@ -1,5 +1,5 @@
 // The checks of specd-gpu-attach: what two processes may rely on when they share a device
-// (docs/ARCHITECTURE.md, "GPU memory between processes"), played over whatever GpuContext there is.
+// (docs/GPU.md, "Memory between processes"), played over whatever GpuContext there is.
 //
 // A check runs once in a process: what it breaks stays broken. It belongs to one thread.
 #pragma once

@@ -1,5 +1,5 @@
 // What kernels see of another process's memory and events, and the CPU of kernels
-// (docs/ARCHITECTURE.md, "GPU memory between processes").
+// (docs/GPU.md, "Memory between processes").
 #include <fmt/format.h>
 
 #include <chrono>

@@ -276,8 +276,8 @@ AttachResult CheckHandOffLatency(const AttachSetting& setting) {
   });
 }
 
-// What an event of another process takes in the place of a word (docs/ARCHITECTURE.md says why
-// specd has no road over them).
+// What an event of another process takes in the place of a word. specd does not use such events:
+// docs/decisions/027-host-functions-not-events.md says why.
 AttachResult CheckEventHandOff(const AttachSetting& setting) {
   return PlayScene(setting, [&](Scene& scene) {
     NeedWords(scene);
@@ -313,7 +313,7 @@ AttachResult CheckBusyHandOff(const AttachSetting& setting) {
 }
 
 // What a slow but living daemon still writes when a watchdog has released the engine's stream
-// (docs/ARCHITECTURE.md, "A round on a stream"): we are the daemon, the other process is the
+// (docs/GPU.md, "A round on a CUDA stream"): we are the daemon, the other process is the
 // engine.
 AttachResult CheckLateWriter(const AttachSetting& setting) {
   return PlayScene(setting, [&](Scene& scene) {

@@ -1,4 +1,5 @@
-// Memory that one process exports and another imports (docs/PROTOCOL.md, device regions).
+// Memory that one process exports and another imports (docs/PROTOCOL.md, "Registering device
+// memory").
 #include <fmt/format.h>
 
 #include <optional>

@@ -1,4 +1,4 @@
-// Streams of two processes that wait for each other (docs/ARCHITECTURE.md, "A round on a stream").
+// Streams of two processes that wait for each other (docs/GPU.md, "A round on a CUDA stream").
 #include <fmt/format.h>
 
 #include <thread>

@@ -1,5 +1,5 @@
 // The checks of specd-gpu-daemon: the daemon's own program, and engines in processes of theirs that
-// attach to it over the device (docs/ARCHITECTURE.md, "A round on a stream").
+// attach to it over the device (docs/GPU.md, "A round on a CUDA stream").
 //
 // A check makes a folder and starts a daemon in it; nothing of either is left when it ends.
 #pragma once
