@@ -20,7 +20,6 @@ namespace specd {
 // been run and is not yet collected.
 inline constexpr int32_t kStagedRoundsMax = 4;
 
-
 // The largest round that will come; workspaces are sized from it.
 struct BackendLimits {
   int32_t vocab_size = 0;

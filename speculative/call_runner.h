@@ -1,7 +1,7 @@
 // CallRunner: draws draft tokens and scores given ids, for a verifier. Neither changes a sequence.
 //
-// Numbers have been checked by the session (daemon/session/calls.h); what only the sequence shows is
-// checked here. After construction nothing is allocated. Not thread-safe.
+// Numbers have been checked by the session (daemon/session/calls.h); what only the sequence shows
+// is checked here. After construction nothing is allocated. Not thread-safe.
 #pragma once
 
 #include <cstdint>

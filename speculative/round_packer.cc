@@ -141,8 +141,7 @@ Refusal RoundPacker::FindRefusal(const SequenceInput& input, const Sequence& seq
   return input.draft.target_argmax == nullptr ? Refusal::kNone : FindArgmaxRefusal(input, sequence);
 }
 
-Refusal RoundPacker::FindArgmaxRefusal(const SequenceInput& input,
-                                       const Sequence& sequence) const {
+Refusal RoundPacker::FindArgmaxRefusal(const SequenceInput& input, const Sequence& sequence) const {
   if (sequence.method != VerifyMethod::kGreedy) return Refusal::kArgmaxSampled;
   if (!sequence.rules.empty() || IsMasked(input)) return Refusal::kArgmaxEdited;
   return sequence.scores.enabled ? Refusal::kArgmaxScored : Refusal::kNone;

@@ -1,7 +1,7 @@
 // RowBindings: the tensors that the rounds of one session read and write, as they are bound now.
 //
-// Plain data; the session's lock guards it. A view owns nothing: the session keeps the memory mapped
-// while a role is bound to it.
+// Plain data; the session's lock guards it. A view owns nothing: the session keeps the memory
+// mapped while a role is bound to it.
 #pragma once
 
 #include <array>

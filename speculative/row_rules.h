@@ -57,9 +57,9 @@ class RowRules {
   }
 
   // Fills places[j] with the edits of place `first_place + j` of the draft, up to its last place.
-  // The tokens from the root to a place are its draft prefix. Ids outside the vocabulary are skipped:
-  // after such an id no token is ever drawn. Mask rows keep their default. Valid until Commit or
-  // BeginRound. REQUIRES: draft.num_nodes <= limits.max_draft; HasRoom.
+  // The tokens from the root to a place are its draft prefix. Ids outside the vocabulary are
+  // skipped: after such an id no token is ever drawn. Mask rows keep their default. Valid until
+  // Commit or BeginRound. REQUIRES: draft.num_nodes <= limits.max_draft; HasRoom.
   void Build(const Draft& draft, int32_t first_place, int64_t num_kept, PlaceEdits* places);
 
   // The tokens were kept.

@@ -60,8 +60,7 @@ absl::StatusOr<Sequence> SequenceOpening::Build(const SequenceParams& params,
   const int32_t vocab_size = limits_.vocab_size;
   if (absl::Status s = ValidateParams(params, vocab_size); !s.ok()) return s;
   if (absl::Status s = CheckHistory(params, history); !s.ok()) return s;
-  absl::StatusOr<RowRules> rules =
-      RowRules::Create(params, eos_token_ids_, history, limits_);
+  absl::StatusOr<RowRules> rules = RowRules::Create(params, eos_token_ids_, history, limits_);
   if (!rules.ok()) return rules.status();
 
   Sequence sequence;

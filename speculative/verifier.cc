@@ -56,9 +56,8 @@ absl::StatusOr<SequenceInfo> Verifier::Open(const SequenceParams& params,
 }
 
 absl::StatusOr<SequenceInfo> Verifier::Insert(Sequence built) {
-  for (const auto& [view, role, change] :
-       {std::tuple{&rows_.target, "target", built.target_change},
-        std::tuple{&rows_.draft, "draft", built.draft_change}}) {
+  for (const auto& [view, role, change] : {std::tuple{&rows_.target, "target", built.target_change},
+                                           std::tuple{&rows_.draft, "draft", built.draft_change}}) {
     if (absl::Status s = CheckRowKind(view->rules, role, change); !s.ok()) return s;
   }
   Sequence* sequence = sequences_.Open();
@@ -152,8 +151,7 @@ void Verifier::VerifyRound(std::span<const SequenceInput> inputs,
   Commit(scratch_.num_tasks > 0 ? Run() : RoundStatus::kOk, results);
 }
 
-void Verifier::VerifyRound(std::span<const SequenceInput> inputs,
-                           std::span<SequenceResult> results,
+void Verifier::VerifyRound(std::span<const SequenceInput> inputs, std::span<SequenceResult> results,
                            absl::FunctionRef<bool()> may_commit) {
   SPECD_CHECK(staged_.count() == 0);
   packer_.Pack(inputs, &scratch_, results);

@@ -79,7 +79,8 @@ class Verifier {
   // the sequence if something changed.
   const Sequence* Finish(SequenceHandle handle, FinishReason reason, uint32_t kept_tokens);
 
-  // From now on the sequence meets these coins in place of its own. False where the handle is stale.
+  // From now on the sequence meets these coins in place of its own. False where the handle is
+  // stale.
   bool SetCoins(SequenceHandle handle, std::vector<InjectedCoin> coins);
 
   const Sequence* Find(SequenceHandle handle) { return sequences_.Find(handle); }

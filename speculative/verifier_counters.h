@@ -1,5 +1,5 @@
-// VerifierCounters: sums over the rounds of one session. Each degenerate case of CONTRACT §6 has its
-// own. Plain data; the session's lock guards it.
+// VerifierCounters: sums over the rounds of one session. Each degenerate case of CONTRACT §6 has
+// its own. Plain data; the session's lock guards it.
 #pragma once
 
 #include <cstdint>

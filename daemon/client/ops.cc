@@ -161,8 +161,7 @@ uint32_t StatusOf(OutcomeStatus status) {
 }
 
 // Plain sampling of one row for each task: the id of result i goes to ids[i].
-absl::Status RunTasks(const RowSet& rows, std::span<Task> tasks, int32_t* ids,
-                      uint32_t* statuses) {
+absl::Status RunTasks(const RowSet& rows, std::span<Task> tasks, int32_t* ids, uint32_t* statuses) {
   const absl::StatusOr<Backend*> backend = LocalBackend(rows.view.vocab_size);
   if (!backend.ok()) return backend.status();
   std::array<uint32_t, kChunkRows> indices;
@@ -210,8 +209,7 @@ absl::Status CheckOpParams(RowOp op, const RowSet& rows, const RowOpParams& para
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<Task>> MakeTasks(const RowSet& rows,
-                                                 const specd_sampling& sampling) {
+absl::StatusOr<std::vector<Task>> MakeTasks(const RowSet& rows, const specd_sampling& sampling) {
   std::vector<Task> tasks(rows.num_results);
   for (size_t i = 0; i < tasks.size(); ++i) {
     SequenceParams params;

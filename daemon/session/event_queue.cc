@@ -20,9 +20,9 @@ void EventQueue::Push(SequenceHandle sequence, const TokenEvent& event) {
   const bool has_logprobs = !event.logprobs.empty();
   SPECD_CHECK(!has_logprobs || event.logprobs.size() == event.ids.size());
   for (size_t i = 0; i < event.ids.size(); ++i) {
-    SPECD_CHECK(tokens_.push(
-        {.id = event.ids[i],
-         .logprob = has_logprobs ? static_cast<float>(event.logprobs[i]) : 0.0f}));
+    SPECD_CHECK(
+        tokens_.push({.id = event.ids[i],
+                      .logprob = has_logprobs ? static_cast<float>(event.logprobs[i]) : 0.0f}));
   }
   SPECD_CHECK(headers_.push({.kind = event.kind,
                              .finish_reason = event.finish_reason,

@@ -2,8 +2,8 @@
 //
 // One producer (the holder of the session's lock) and one consumer (the publisher thread). An event
 // is a TokenEvent on both sides; inside, tokens lie in a ring of their own and an opening is handed
-// over whole, so that an end takes a few bytes. Events leave in the order in which they were pushed.
-// Pushing tokens or an end allocates nothing.
+// over whole, so that an end takes a few bytes. Events leave in the order in which they were
+// pushed. Pushing tokens or an end allocates nothing.
 #pragma once
 
 #include <boost/lockfree/spsc_queue.hpp>

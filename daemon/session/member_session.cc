@@ -15,7 +15,8 @@ absl::StatusOr<std::unique_ptr<MemberSession>> MemberSession::Join(std::shared_p
                                                                    uint32_t rank) {
   // Made first: where memory runs out no place is taken that nobody could give back.
   std::unique_ptr<MemberSession> member(new MemberSession(std::move(session), rank));
-  if (absl::Status status = member->session_->ranks().Take(token, rank); !status.ok()) return status;
+  if (absl::Status status = member->session_->ranks().Take(token, rank); !status.ok())
+    return status;
   member->has_place_ = true;
   return member;
 }

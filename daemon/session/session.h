@@ -96,7 +96,8 @@ class Session {
   // is not wanted any more.
   void FinishFromText(SequenceHandle sequence, FinishReason reason, uint32_t kept_tokens);
 
-  // Any thread. Pairs with the release in End: a caller that sees the end finds the events before it.
+  // Any thread. Pairs with the release in End: a caller that sees the end finds the events before
+  // it.
   bool ended() const { return state_.ended.load(std::memory_order_acquire); }
 
   Segment& segment() { return state_.segment; }

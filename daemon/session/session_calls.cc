@@ -46,8 +46,8 @@ absl::Status SessionCalls::CheckDraftInput(const DraftInput& input) const {
     return Invalid("row", fmt::format("row = {}, but {} rows of SPECD_DRAFT_ROWS are bound",
                                       input.row, memory_.row_limits().draft_rows));
   }
-  if (input.mask_row < -1 ||
-      (input.mask_row >= 0 && static_cast<uint64_t>(input.mask_row) >= memory_.row_limits().mask_rows)) {
+  if (input.mask_row < -1 || (input.mask_row >= 0 && static_cast<uint64_t>(input.mask_row) >=
+                                                         memory_.row_limits().mask_rows)) {
     return Invalid("mask_row",
                    fmt::format("mask_row = {}, but {} rows of SPECD_GRAMMAR_MASK are bound; -1 is "
                                "unconstrained",
@@ -84,7 +84,8 @@ absl::Status SessionCalls::CheckScoreInput(const ScoreInput& input) const {
                      fmt::format("rows[{}] = {}, but {} rows of SPECD_TARGET_ROWS are bound", i,
                                  input.rows[i], memory_.row_limits().target_rows));
     }
-    if (input.ids[i] < 0 || static_cast<uint32_t>(input.ids[i]) >= state_.options.limits.vocab_size) {
+    if (input.ids[i] < 0 ||
+        static_cast<uint32_t>(input.ids[i]) >= state_.options.limits.vocab_size) {
       return Invalid("ids", fmt::format("ids[{}] = {} is outside 0 .. {}", i, input.ids[i],
                                         state_.options.limits.vocab_size - 1));
     }
@@ -97,8 +98,9 @@ absl::Status SessionCalls::CheckScoreInput(const ScoreInput& input) const {
   for (int32_t i = 0; i < request.num_chosen; ++i) {
     if (request.chosen[i] < 0 ||
         static_cast<uint32_t>(request.chosen[i]) >= state_.options.limits.vocab_size) {
-      return Invalid("chosen_ids", fmt::format("chosen_ids[{}] = {} is outside 0 .. {}", i,
-                                               request.chosen[i], state_.options.limits.vocab_size - 1));
+      return Invalid("chosen_ids",
+                     fmt::format("chosen_ids[{}] = {} is outside 0 .. {}", i, request.chosen[i],
+                                 state_.options.limits.vocab_size - 1));
     }
   }
   // Without a sequence there are no steps to be taken.

@@ -38,7 +38,8 @@ absl::Status WrongSpace(TensorRole role, uint32_t region, const std::string& lie
 
 }  // namespace
 
-SessionMemory::SessionMemory(SessionState* state) : state_(*state), regions_(state->options.importer) {}
+SessionMemory::SessionMemory(SessionState* state)
+    : state_(*state), regions_(state->options.importer) {}
 
 absl::StatusOr<uint32_t> SessionMemory::Register(UniqueFd fd, uint64_t size_bytes) {
   return regions_.Register(std::move(fd), size_bytes);
@@ -58,8 +59,7 @@ absl::Status SessionMemory::Unregister(uint32_t region) {
   return regions_.Unregister(region);
 }
 
-absl::StatusOr<RowMemory> SessionMemory::Find(TensorRole role, uint32_t region,
-                                              Regions& regions) {
+absl::StatusOr<RowMemory> SessionMemory::Find(TensorRole role, uint32_t region, Regions& regions) {
   if (const auto device = regions.device().Find(region); device.has_value()) {
     const Backend& backend = state_.backend;
     if (IsSameDevice(device->device_uuid, backend.device_uuid())) return device->memory;
@@ -83,8 +83,7 @@ absl::Status SessionMemory::BindOwn(TensorRole role, uint32_t region, const RowM
   return status;
 }
 
-absl::Status SessionMemory::Bind(TensorRole role, const RowMemory& memory,
-                                 const TensorSpec& spec) {
+absl::Status SessionMemory::Bind(TensorRole role, const RowMemory& memory, const TensorSpec& spec) {
   const auto vocab_size = static_cast<int32_t>(state_.options.limits.vocab_size);
   if (const std::optional<uint32_t> replica = ReplicaOf(role); replica.has_value()) {
     const absl::StatusOr<TokenArray> array =
@@ -92,8 +91,8 @@ absl::Status SessionMemory::Bind(TensorRole role, const RowMemory& memory,
     if (!array.ok()) return array.status();
     state_.verifier->BindNextTokens(*replica, *array);
   } else if (role == TensorRole::kDraftTokens) {
-    const absl::StatusOr<TokenRows> rows =
-        BindTokenRows(memory, spec, state_.options.limits.max_sequences, state_.options.limits.max_draft);
+    const absl::StatusOr<TokenRows> rows = BindTokenRows(
+        memory, spec, state_.options.limits.max_sequences, state_.options.limits.max_draft);
     if (!rows.ok()) return rows.status();
     state_.verifier->BindDraftTokens(*rows);
     row_limits_.has_draft_tokens = true;

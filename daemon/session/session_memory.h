@@ -1,9 +1,9 @@
 // SessionMemory: the memory of one session: which regions are registered, and which rows the rounds
 // read.
 //
-// Rounds read under the session's lock only. So a role that is bound anew, and a region that no role
-// is bound to, are in no round: nothing else is needed before memory is unmapped. The control thread
-// calls the public functions; those that say so need the lock.
+// Rounds read under the session's lock only. So a role that is bound anew, and a region that no
+// role is bound to, are in no round: nothing else is needed before memory is unmapped. The control
+// thread calls the public functions; those that say so need the lock.
 #pragma once
 
 #include <cstdint>

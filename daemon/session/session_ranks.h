@@ -2,8 +2,8 @@
 // ranks that are processes of their own and have joined.
 //
 // Rounds write next tokens under the session's lock only, also those on a CUDA stream, whose writes
-// are done before their done word is. So a rank that has left under the lock is in no round, and its
-// memory may be unmapped. Every function takes the lock.
+// are done before their done word is. So a rank that has left under the lock is in no round, and
+// its memory may be unmapped. Every function takes the lock.
 #pragma once
 
 #include <cstdint>
@@ -42,9 +42,9 @@ class SessionRanks {
 
   SessionState& state_;
   SessionMemory& memory_;
-  std::string join_secret_ ABSL_GUARDED_BY(state_.mutex);      // empty: no token was asked for
-  uint32_t joined_ ABSL_GUARDED_BY(state_.mutex) = 0;          // a bit for each
-  uint32_t bound_members_ ABSL_GUARDED_BY(state_.mutex) = 0;   // of these, with memory
+  std::string join_secret_ ABSL_GUARDED_BY(state_.mutex);     // empty: no token was asked for
+  uint32_t joined_ ABSL_GUARDED_BY(state_.mutex) = 0;         // a bit for each
+  uint32_t bound_members_ ABSL_GUARDED_BY(state_.mutex) = 0;  // of these, with memory
 };
 
 }  // namespace specd

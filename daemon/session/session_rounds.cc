@@ -22,9 +22,8 @@ bool SessionRounds::HasRoom() const {
   const SessionLimits& limits = state_.options.limits;
   // Room for this round's tokens, and always an end for every sequence.
   return state_.events == nullptr ||
-         state_.events->HasRoom(
-             {.events = size_t{limits.max_batch} + limits.max_sequences,
-              .tokens = size_t{limits.max_batch} * limits.max_output()});
+         state_.events->HasRoom({.events = size_t{limits.max_batch} + limits.max_sequences,
+                                 .tokens = size_t{limits.max_batch} * limits.max_output()});
 }
 
 void SessionRounds::Do(SubmissionCopy* submission) {
@@ -121,7 +120,8 @@ absl::Status SessionRounds::CheckBoundForStaging() {
           fmt::format("{} is bound to region = {}, which is memory of {}, and rounds run on {}: "
                       "inside a graph nobody carries ids to another device; bind memory of that "
                       "one and copy the ids behind the round, or use specd_submit",
-                      NameOf(role), bound.id, memory_.regions().device().Find(bound.id)->device_uuid,
+                      NameOf(role), bound.id,
+                      memory_.regions().device().Find(bound.id)->device_uuid,
                       backend.device_uuid()));
     }
     return MakeError(SPECD_ERROR_STATE, "region",

@@ -1,8 +1,8 @@
 // SessionRounds: takes rounds from the engine, has them verified, and answers them.
 //
 // Rounds inside a graph of the engine's are taken and staged; a later step answers them. The verify
-// thread calls these functions under the session's lock (in embedded mode the engine's thread does).
-// A round allocates nothing.
+// thread calls these functions under the session's lock (in embedded mode the engine's thread
+// does). A round allocates nothing.
 #pragma once
 
 #include <cstddef>

@@ -131,8 +131,8 @@ absl::Status SessionSequences::CheckScores(const SequenceParams& params) const {
 absl::Status SessionSequences::CheckRoom(size_t count) {
   if (absl::Status status = state_.CheckRunning(); !status.ok()) return status;
   if (state_.events == nullptr ||
-      state_.events->HasRoom({.events = state_.options.limits.max_sequences + count,
-                              .tokens = 0})) {
+      state_.events->HasRoom(
+          {.events = state_.options.limits.max_sequences + count, .tokens = 0})) {
     return absl::OkStatus();
   }
   return MakeError(SPECD_ERROR_EXHAUSTED, "",
@@ -186,8 +186,7 @@ absl::StatusOr<std::vector<SequenceInfo>> SessionSequences::Open(const std::stri
   return opened;
 }
 
-absl::StatusOr<std::vector<SequenceInfo>> SessionSequences::InsertAll(
-    std::vector<Sequence> built) {
+absl::StatusOr<std::vector<SequenceInfo>> SessionSequences::InsertAll(std::vector<Sequence> built) {
   std::vector<SequenceInfo> opened;
   // Nothing may throw between the opening of a sequence and its place in the list.
   opened.reserve(built.size());
@@ -323,8 +322,7 @@ void SessionSequences::WriteEnd(const SequenceResult& result) {
                             result.cumulative_logprob);
 }
 
-TokenEvent& SessionSequences::Event(TokenEventKind kind, SequenceHandle sequence,
-                                    int64_t time_ns) {
+TokenEvent& SessionSequences::Event(TokenEventKind kind, SequenceHandle sequence, int64_t time_ns) {
   event_.kind = kind;
   event_.stream = streams_[SlotOf(sequence)].id;
   event_.time_ns = static_cast<uint64_t>(time_ns);
@@ -352,8 +350,7 @@ void SessionSequences::Publish(const SequenceResult& result, int64_t time_ns) {
     state_.events->Push(result.sequence, event);
   }
   if (result.finish_reason == FinishReason::kNone) return;
-  TokenEvent& event =
-      Event(TokenEventKind::kEnd, result.sequence, state_.options.clock->NowNs());
+  TokenEvent& event = Event(TokenEventKind::kEnd, result.sequence, state_.options.clock->NowNs());
   event.offset = result.total_kept;
   event.finish_reason = static_cast<uint32_t>(result.finish_reason);
   event.stop_token = result.stop_token;

@@ -205,8 +205,8 @@ absl::Status VersionError(const WireHeader& wire, ControlReader reader) {
   const char* mine = is_daemon ? "daemon" : "library";
   const char* theirs = is_daemon ? "library" : "daemon";
   return MakeError(SPECD_ERROR_VERSION, "version",
-                   fmt::format("the {} speaks protocol version {}, the {} {}; upgrade the {}", theirs,
-                               wire.version, mine, kProtocolVersion,
+                   fmt::format("the {} speaks protocol version {}, the {} {}; upgrade the {}",
+                               theirs, wire.version, mine, kProtocolVersion,
                                wire.version > kProtocolVersion ? mine : theirs));
 }
 
@@ -237,8 +237,8 @@ absl::StatusOr<ControlHeader> DecodeHeader(std::span<const uint8_t> message, Con
   if (wire.version != kProtocolVersion) return VersionError(wire, reader);
   const auto type = static_cast<ControlType>(wire.type);
   if (NameOf(type) == nullptr) {
-    return Invalid("type", fmt::format("type = {} is unknown in version {}", wire.type,
-                                       kProtocolVersion));
+    return Invalid("type",
+                   fmt::format("type = {} is unknown in version {}", wire.type, kProtocolVersion));
   }
   if (wire.body_bytes != message.size() - kControlHeaderBytes) {
     return Invalid("body_bytes",

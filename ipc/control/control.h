@@ -25,7 +25,7 @@ inline constexpr size_t kControlBytesMax = 64 * 1024;  // header and body
 
 struct ControlHeader {
   ControlType type = ControlType::kHello;
-  uint32_t request_id = 0;        // chosen by the engine, echoed in the reply
+  uint32_t request_id = 0;  // chosen by the engine, echoed in the reply
   uint32_t body_bytes = 0;
   uint32_t num_fds = 0;  // descriptors that travel with this message
 };

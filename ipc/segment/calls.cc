@@ -100,15 +100,15 @@ ScoreInput ReadScoreCall(const SegmentLayout& layout, const char* from, uint32_t
   const char* record = from + uint64_t{index} * layout.call_record_bytes;
   ScoreRecord header;
   std::memcpy(&header, record, sizeof(header));
-  return {.rows = reinterpret_cast<const uint32_t*>(record + layout.call_rows_offset),
-          .ids = reinterpret_cast<const TokenId*>(record + layout.call_ids_offset),
-          .num_ids = Signed(header.num_ids),
-          .request = {.enabled = true,
-                      .mode = static_cast<ScoreMode>(header.mode),
-                      .num_top = Signed(header.num_top),
-                      .chosen =
-                          reinterpret_cast<const TokenId*>(record + layout.call_chosen_offset),
-                      .num_chosen = Signed(header.num_chosen)}};
+  return {
+      .rows = reinterpret_cast<const uint32_t*>(record + layout.call_rows_offset),
+      .ids = reinterpret_cast<const TokenId*>(record + layout.call_ids_offset),
+      .num_ids = Signed(header.num_ids),
+      .request = {.enabled = true,
+                  .mode = static_cast<ScoreMode>(header.mode),
+                  .num_top = Signed(header.num_top),
+                  .chosen = reinterpret_cast<const TokenId*>(record + layout.call_chosen_offset),
+                  .num_chosen = Signed(header.num_chosen)}};
 }
 
 CoinsCall ReadCoinsCall(const char* from, uint32_t num_coins) {
@@ -132,10 +132,10 @@ void WriteAnswer(const DraftResult& answer, char* to) {
   to += sizeof(header);
   for (const DraftSample& child : answer.children) {
     const ChildRecord record{.id = child.id,
-                                .count = child.count,
-                                .weight = child.weight,
-                                .reserved = 0,
-                                .mass = child.mass};
+                             .count = child.count,
+                             .weight = child.weight,
+                             .reserved = 0,
+                             .mass = child.mass};
     std::memcpy(to, &record, sizeof(record));
     to += sizeof(record);
   }

@@ -1,4 +1,6 @@
-// ChannelFault: why one end of a session's hot path cannot be used any more. Plain data.
+// ChannelFault: why one end of a session's hot path cannot be used any more.
+//
+// A channel that has a fault stays broken; its session is to be closed. Plain data.
 #pragma once
 
 namespace specd {

@@ -143,8 +143,8 @@ bool DaemonChannel::CopyCall(uint64_t payload_offset, uint64_t payload_bytes, Su
   return true;
 }
 
-void DaemonChannel::Complete(const SubmissionCopy& submission,
-                             std::span<const DraftResult> answers, uint64_t done_ns) {
+void DaemonChannel::Complete(const SubmissionCopy& submission, std::span<const DraftResult> answers,
+                             uint64_t done_ns) {
   SPECD_CHECK(submission.kind() == SubmissionKind::kSampleDraft);
   SPECD_CHECK(answers.size() == submission.num_results());
   char* to = segment_->at(segment_->layout().call_answer_offset);
@@ -164,10 +164,10 @@ void DaemonChannel::Refuse(const SubmissionCopy& submission, const absl::Status&
                            uint64_t done_ns) {
   SPECD_CHECK(!why.ok() && submission.kind() != SubmissionKind::kRound);
   WriteRefusal(why, segment_->at(segment_->layout().call_answer_offset));
-  Publish(submission, {.offset = 0,
-                       .bytes = sizeof(RefusalRecord),
-                       .num_records = 0,
-                       .flags = kCompletionRefused}, done_ns);
+  Publish(
+      submission,
+      {.offset = 0, .bytes = sizeof(RefusalRecord), .num_records = 0, .flags = kCompletionRefused},
+      done_ns);
 }
 
 void DaemonChannel::Publish(const SubmissionCopy& submission, const Payload& payload,

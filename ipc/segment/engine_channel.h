@@ -1,5 +1,5 @@
-// EngineChannel: the engine's end of a session's hot path. Rounds and calls go to the daemon, results
-// come back.
+// EngineChannel: the engine's end of a session's hot path. Rounds and calls go to the daemon,
+// results come back.
 //
 // libspecd uses it inside the engine's process; DaemonChannel (ipc/segment/daemon_channel.h) is the
 // other end, on the same Segment mapped in two processes (or once, in embedded mode). At most
@@ -33,9 +33,9 @@ struct CompletionView {
   uint64_t taken_ns = 0;
   uint64_t done_ns = 0;
   bool malformed = false;  // the daemon could not read the submission: results is empty
-  std::span<const SequenceResult> results;   // of a round, or of kScore
-  std::span<const DraftResult> children;  // of kSampleDraft
-  absl::Status refusal;                      // why a call was refused; then there is nothing else
+  std::span<const SequenceResult> results;  // of a round, or of kScore
+  std::span<const DraftResult> children;    // of kSampleDraft
+  absl::Status refusal;                     // why a call was refused; then there is nothing else
 };
 
 enum class PushResult { kOk, kFull, kBroken };

@@ -108,8 +108,9 @@ absl::Status ValidateLimits(const SessionLimits& limits) {
   status = CheckRange("max_draft", limits.max_draft, {0, SessionLimits::kDraftMax},
                       "set it to the most draft tokens of one sequence in one round");
   if (!status.ok()) return status;
-  status = CheckRange("max_path", limits.max_path, {0, limits.max_draft},
-                      "set it to the most draft tokens on one path of a tree, or to 0 for max_draft");
+  status =
+      CheckRange("max_path", limits.max_path, {0, limits.max_draft},
+                 "set it to the most draft tokens on one path of a tree, or to 0 for max_draft");
   if (!status.ok()) return status;
   status = CheckRange("ring_depth", limits.ring_depth, {1, SessionLimits::kRingDepthMax},
                       "set it to a power of two, 4 is enough for most engines");

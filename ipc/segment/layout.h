@@ -169,8 +169,8 @@ enum DraftRecordFlags : uint32_t {
   kDraftDiscard = 1,
   kDraftMaskRows = 2,
   kDraftSideChannel = 4,
-  kDraftArgmax = 8,   // in place of target_rows
-  kDraftBySlot = 16,  // the tokens lie at the sequence's slot in the bound draft tokens, not here
+  kDraftArgmax = 8,    // in place of target_rows
+  kDraftBySlot = 16,   // the tokens lie at the sequence's slot in the bound draft tokens, not here
   kDraftParents = 32,  // the draft is a tree
 };
 inline constexpr uint32_t kDraftFlagsAll = 63;

@@ -197,7 +197,8 @@ class TaskResolver {
     }
     thread_.SyncWarp();
     num_distinct_ = 0;
-    for (int32_t j = 0; j < num_counted; ++j) num_distinct_ += scratch_.distinct[j] != kNone ? 1 : 0;
+    for (int32_t j = 0; j < num_counted; ++j)
+      num_distinct_ += scratch_.distinct[j] != kNone ? 1 : 0;
   }
 
   // The edits of the ids that are recent or stand before the place. Returns how many there are.

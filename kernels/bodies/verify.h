@@ -271,8 +271,8 @@ class TaskRun {
 // is for it and for num_nodes; output.tokens has room for num_nodes + 1, and so have the scores.
 template <Team T, typename CoinSource>
 SPECD_HD TaskOutcome RunTask(T& team, const RoundBatch& batch, const Task& task,
-                              const TaskWorkspace& workspace, const CoinSource& coins,
-                              const TaskOutput& output) {
+                             const TaskWorkspace& workspace, const CoinSource& coins,
+                             const TaskOutput& output) {
   ChainRows<T, CoinSource> rows(team, batch, task, workspace, coins);
   return TaskRun<T, CoinSource>(rows, output).Run();
 }

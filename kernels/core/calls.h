@@ -1,5 +1,5 @@
-// What an engine asks for besides rounds, and the answers: draft tokens drawn by specd, and scores of
-// given ids.
+// What an engine asks for besides rounds, and the answers: draft tokens drawn by specd, and scores
+// of given ids.
 //
 // One record serves every layer, as in kernels/core/sequence_round.h. Numbers come as the engine
 // wrote them until the session has checked them (daemon/session/calls.h). Plain data: pointers stay

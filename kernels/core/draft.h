@@ -29,8 +29,8 @@ inline constexpr int32_t kRoot = -1;
 struct Draft {
   int32_t num_nodes = 0;
   const TokenId* tokens = nullptr;
-  const int32_t* parents = nullptr;  // an earlier node or kRoot; null: a chain
-  const DraftKind* kinds = nullptr;  // null: all kOneHot
+  const int32_t* parents = nullptr;       // an earlier node or kRoot; null: a chain
+  const DraftKind* kinds = nullptr;       // null: all kOneHot
   const uint32_t* target_rows = nullptr;  // one for each place
   const uint32_t* draft_rows = nullptr;   // one for each node, read where it is kSampled
   // The side channel: q(tokens[i]) = draft_weights[i] / draft_masses[i], so that a draft row is
@@ -44,9 +44,7 @@ struct Draft {
 // Bit i stands for node i.
 using NodeSet = uint64_t;
 
-SPECD_INLINE constexpr bool Holds(NodeSet nodes, int32_t node) {
-  return (nodes >> node & 1) != 0;
-}
+SPECD_INLINE constexpr bool Holds(NodeSet nodes, int32_t node) { return (nodes >> node & 1) != 0; }
 
 SPECD_INLINE int32_t NumNodes(NodeSet nodes) {
 #if defined(__CUDA_ARCH__)

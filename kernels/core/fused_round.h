@@ -47,7 +47,7 @@ struct TaskProgress {
 struct ResolvePlan {
   const Task* given = nullptr;  // null: all tasks are as they are to be run
   Task* tasks = nullptr;        // what becomes of them: RoundBatch::tasks
-  char* scratch = nullptr;           // ResolveBytes for each task, one after another
+  char* scratch = nullptr;      // ResolveBytes for each task, one after another
   int32_t max_draft = 0;
 };
 

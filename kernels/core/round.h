@@ -1,8 +1,8 @@
 // A round as a backend runs it: one task for each sequence, the tensors that tasks read, and the
 // places for their answers.
 //
-// speculative/ makes tasks out of what sequences bring (kernels/core/sequence_round.h). Nothing here
-// owns memory; pointers stay valid for the duration of the round.
+// speculative/ makes tasks out of what sequences bring (kernels/core/sequence_round.h). Nothing
+// here owns memory; pointers stay valid for the duration of the round.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,6 @@
-// Logprobs and logits of tokens: what a sequence asks for, and one answer. Plain data.
+// Logprobs and logits of tokens: what a sequence asks for, and one answer.
+//
+// CONTRACT §3 says which row a score comes from. Plain data.
 #pragma once
 
 #include <cstdint>

@@ -17,11 +17,10 @@ constexpr size_t kUsualBytesPerSequence = 4 * 1024;
 // Of so many tasks from `first` on, those whose answers fit.
 int32_t RoomFor(const RoundBatch& batch, int32_t first, int32_t max_tasks, int64_t max_output,
                 const Arena& answers) {
-  const int64_t answer_bytes =
-      sizeof(TaskOutcome) +
-      max_output * (sizeof(TokenId) + sizeof(int32_t) +
-                    batch.scores_stride * int64_t{sizeof(TokenScore)}) +
-      batch.samples_stride * int64_t{sizeof(DraftSample)};
+  const int64_t answer_bytes = sizeof(TaskOutcome) +
+                               max_output * (sizeof(TokenId) + sizeof(int32_t) +
+                                             batch.scores_stride * int64_t{sizeof(TokenScore)}) +
+                               batch.samples_stride * int64_t{sizeof(DraftSample)};
   // Each of the five arrays may end before the next one can begin.
   const int64_t room_bytes = static_cast<int64_t>(answers.size_bytes()) - 5 * int64_t{kFetchUnit};
   const int64_t fitting = std::clamp<int64_t>(room_bytes / answer_bytes, 1, max_tasks);

@@ -28,8 +28,7 @@ class StagedRound {
   // `batch` is the device's; `tasks` are its tasks as the host has them, and `staged` as they were
   // staged in the arena; `memory` is the device's, RoundMemoryBytes. Returns
   // FusedRound::num_launches.
-  int32_t Fill(const RoundBatch& batch, const Task* tasks, const Task* staged,
-               char* memory) const;
+  int32_t Fill(const RoundBatch& batch, const Task* tasks, const Task* staged, char* memory) const;
 
   // After Fill: does a task leave something to the device, so that LaunchResolve is needed?
   bool resolves() const { return round_.host->resolve.given != nullptr; }

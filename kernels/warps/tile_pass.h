@@ -25,8 +25,8 @@
 namespace specd {
 
 SPECD_INLINE int64_t FusedWorkspaceBytes(int32_t vocab_size, int32_t max_draft) {
-  return (TaskWorkspaceBytes(vocab_size, max_draft) + AheadBytes(vocab_size, max_draft) + 15) /
-         16 * 16;
+  return (TaskWorkspaceBytes(vocab_size, max_draft) + AheadBytes(vocab_size, max_draft) + 15) / 16 *
+         16;
 }
 
 SPECD_INLINE TaskWorkspace FusedWorkspaceAt(const FusedRound& round, int32_t task) {
@@ -93,8 +93,8 @@ SPECD_INLINE Parts PartsOf(const Thread& thread, const FusedRound& round) {
   return {round.batch.target.vocab_size, round.num_rows, thread.num_warps() * thread.num_blocks()};
 }
 
-// Does a row decide behind a node that is known to be dead? The warp that is last with a row sees at
-// least the nodes that were seen by the warps which left out a part of it.
+// Does a row decide behind a node that is known to be dead? The warp that is last with a row sees
+// at least the nodes that were seen by the warps which left out a part of it.
 template <typename Thread>
 SPECD_INLINE bool IsDead(const Thread& thread, const FusedRound& round, const AheadRow& row) {
   if (row.place == 0) return false;

@@ -63,7 +63,7 @@ void CheckCalls(const SubmissionCopy& copy) {
   SPECD_CHECK(copy.score_calls().size() <= kLimits.max_batch);
   for (const ScoreInput& call : copy.score_calls()) {
     for (uint32_t i = 0; i <= kLimits.max_draft; ++i) sum += call.rows[i] + call.ids[i];
-    for (uint32_t i = 0; i < kCallChosenMax; ++i) sum += call.chosen[i];
+    for (uint32_t i = 0; i < kCallChosenMax; ++i) sum += call.request.chosen[i];
   }
   if (copy.kind() == SubmissionKind::kSetCoins) {
     SPECD_CHECK(copy.coins_call().coins.size() <= kCallCoinsMax);
@@ -84,7 +84,7 @@ void CheckCopy(const SubmissionCopy& copy) {
       SPECD_CHECK(record.mask_rows == nullptr && draft.target_argmax == nullptr);
       continue;
     }
-    SPECD_CHECK(SequenceSlot(record.sequence) < kLimits.max_sequences);
+    SPECD_CHECK(SlotOf(record.sequence) < kLimits.max_sequences);
     SPECD_CHECK(draft.num_nodes >= 0 &&
                 static_cast<uint32_t>(draft.num_nodes) <= kLimits.max_draft);
     for (int32_t i = 0; i <= draft.num_nodes; ++i) {
@@ -208,7 +208,8 @@ class Session {
   bool AnswerCall() {
     const DraftSample sample{3, 1, 0.5f, 1.0};
     if (copy_.kind() == SubmissionKind::kSampleDraft) {
-      const std::vector<DraftResult> answers(copy_.draft_calls().size(), {1, 0, {&sample, 1}});
+      const std::vector<DraftResult> answers(
+          copy_.draft_calls().size(), {.sequence = 1, .reason = {}, .children = {&sample, 1}});
       daemon_.Complete(copy_, std::span<const DraftResult>(answers), 3);
       return true;
     }

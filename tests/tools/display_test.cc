@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "kernels/core/round.h"
+#include "kernels/core/sequence_round.h"
 #include "simdjson.h"
 
 namespace specd::toy {

@@ -32,8 +32,8 @@ class SequenceCheck {
 
   absl::Status Run() {
     const int32_t accepted = outcome_.num_accepted;
-    if (outcome_.status != OutcomeStatus::kOk || accepted < 0 ||
-        accepted > task_.draft.num_nodes || outcome_.num_tokens != accepted + 1) {
+    if (outcome_.status != OutcomeStatus::kOk || accepted < 0 || accepted > task_.draft.num_nodes ||
+        outcome_.num_tokens != accepted + 1) {
       return absl::InternalError(
           fmt::format("{}: status {}, {} accepted, {} tokens", Where(accepted),
                       static_cast<uint32_t>(outcome_.status), accepted, outcome_.num_tokens));

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "kernels/core/round.h"
+#include "kernels/core/sequence_round.h"
 #include "tools/toy_client/column_block.h"
 #include "tools/toy_engine/json_string.h"
 

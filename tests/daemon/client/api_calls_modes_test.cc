@@ -140,7 +140,7 @@ std::vector<std::string> Refusals(EmbeddedEngine& f) {
   scores([&](auto* r) { r->mode = UINT32_MAX; });
   scores([&](auto* r) { r->num_top = 5; });
   scores([&](auto* r) { r->chosen_ids = {ids, 65}; });
-  scores([&](auto* r) { r->reserved = 1; });
+  scores([&](auto* r) { r->struct_size = 8; });
   const int32_t outside[] = {8, -1};
   scores([&](auto* r) { r->ids = outside; });
   scores([&](auto* r) { r->chosen_ids = {outside, 2}; });

@@ -150,7 +150,7 @@ TEST_SUITE("unit") {
     part.sequence = sampled;
     const specd_result refused = f.Round(part);
     CHECK(refused.status == SPECD_STATUS_INVALID);
-    CHECK(refused.detail == SPECD_DETAIL_REFUSED);
+    CHECK(refused.detail == SPECD_DETAIL_ARGMAX_SAMPLED);
     const int32_t outside[] = {4, 5, 8, 1};
     part.sequence = greedy;
     part.target_argmax = outside;

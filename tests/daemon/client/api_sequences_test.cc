@@ -107,7 +107,8 @@ TEST_SUITE("unit") {
     EmbeddedEngine::SetRow(f.target, 0, {0, 0, 0, 0, 0, 0, 0, 0});
     const specd_sequence source = f.Open(EmbeddedEngine::Params(1.0), "source");
     (void)f.Sample(source);
-    specd_sequence_info same, other;
+    specd_sequence_info same = Sized<specd_sequence_info>();
+    specd_sequence_info other = same;
     const uint64_t seed = 5;
     const uint64_t other_seed = 6;
     REQUIRE(specd_fork(f.engine, source, "same", &seed, &same) == SPECD_OK);

@@ -46,7 +46,7 @@ struct EngineFixture {
     params.max_tokens = max_tokens;
     params.has_seed = 1;
     params.seed = 5;
-    specd_sequence_info info = Sized<specd_sequence_info>();
+    specd_sequence_info info = specd::Sized<specd_sequence_info>();
     REQUIRE(specd_open_sequence(engine, name, &params, &info) == SPECD_OK);
     return info.sequence;
   }
@@ -73,7 +73,7 @@ TEST_SUITE("unit") {
     const int32_t drafts[] = {1, 2, 0};
     const specd_draft part = specd::ChainDraft(s, 3, drafts, f.rows);
     REQUIRE(specd_submit(f.engine, 7, &part, 1) == SPECD_OK);
-    specd_completion done = SizedCompletion();
+    specd_completion done = specd::SizedCompletion();
     REQUIRE(specd_poll(f.engine, &done, 0) == SPECD_OK);
     CHECK(done.round_id == 7);
     REQUIRE(done.num_results == 1);
@@ -94,7 +94,7 @@ TEST_SUITE("unit") {
     CHECK(specd_submit(f.engine, 1, &part, 1) == SPECD_OK);
     CHECK(specd_submit(f.engine, 2, &part, 1) == SPECD_OK);
     CHECK(specd_submit(f.engine, 3, &part, 1) == SPECD_FULL);
-    specd_completion done = SizedCompletion();
+    specd_completion done = specd::SizedCompletion();
     REQUIRE(specd_poll(f.engine, &done, 0) == SPECD_OK);
     CHECK(done.round_id == 1);
     CHECK(specd_submit(f.engine, 3, &part, 1) == SPECD_OK);
@@ -108,7 +108,7 @@ TEST_SUITE("unit") {
     const specd_sequence s = f.Open("r", 1.0);
     for (uint32_t i = 0; i < kVocab; ++i) f.logits[i] = -std::numeric_limits<float>::infinity();
     const specd_draft part = specd::ChainDraft(s, 0, nullptr, f.rows);
-    specd_completion done = SizedCompletion();
+    specd_completion done = specd::SizedCompletion();
     REQUIRE(specd_submit(f.engine, 1, &part, 1) == SPECD_OK);
     REQUIRE(specd_poll(f.engine, &done, 0) == SPECD_OK);
     CHECK(done.results[0].status == SPECD_STATUS_BAD_DISTRIBUTION);
@@ -144,7 +144,7 @@ TEST_SUITE("unit") {
     CHECK(specd_submit(f.engine, 1, &part, 3) == SPECD_ERROR_INVALID_ARGUMENT);
     CHECK(specd_submit(f.engine, 1, nullptr, 1) == SPECD_ERROR_INVALID_ARGUMENT);
     CHECK(LastErrorHas("drafts is NULL"));
-    specd_completion done = SizedCompletion();
+    specd_completion done = specd::SizedCompletion();
     CHECK(specd_poll(f.engine, &done, 0) == SPECD_EMPTY);
     CHECK(specd_poll(f.engine, &done, -2) == SPECD_ERROR_INVALID_ARGUMENT);
   }
@@ -154,7 +154,7 @@ TEST_SUITE("unit") {
     const specd_sequence s = f.Open("r");
     const uint32_t outside[] = {16};
     const specd_draft part = specd::ChainDraft(s, 0, nullptr, outside);
-    specd_completion done = SizedCompletion();
+    specd_completion done = specd::SizedCompletion();
     REQUIRE(specd_submit(f.engine, 1, &part, 1) == SPECD_OK);
     REQUIRE(specd_poll(f.engine, &done, 0) == SPECD_OK);
     CHECK(done.results[0].status == SPECD_STATUS_INVALID);
@@ -218,7 +218,7 @@ TEST_SUITE("unit") {
     specd_params_init(&params);
     const char* stops[] = {"\n"};
     params.stop_strings = {stops, 1};
-    specd_sequence_info info = Sized<specd_sequence_info>();
+    specd_sequence_info info = specd::Sized<specd_sequence_info>();
     CHECK(specd_open_sequence(f.engine, "r", &params, &info) == SPECD_ERROR_UNSUPPORTED);
     CHECK(LastErrorHas("detokenizer"));
     params.stop_strings = {nullptr, 0};
@@ -238,7 +238,7 @@ TEST_SUITE("unit") {
     tensor.region = f.region.id;
     tensor.num_rows = 1;
     CHECK(specd_bind(f.engine, SPECD_TARGET_ROWS, &tensor) == SPECD_ERROR_STATE);
-    specd_completion done = SizedCompletion();
+    specd_completion done = specd::SizedCompletion();
     REQUIRE(specd_poll(f.engine, &done, 0) == SPECD_OK);
     CHECK(specd_bind(f.engine, SPECD_TARGET_ROWS, &tensor) == SPECD_OK);
     CHECK(specd_bind(f.engine, 99, &tensor) == SPECD_ERROR_UNSUPPORTED);

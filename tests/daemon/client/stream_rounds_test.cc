@@ -24,7 +24,7 @@ VerifyLoop::Options Quiet() {
 PushResult SubmitOnStream(SessionFixture* f, SequenceHandle sequence, uint64_t round_id = 1) {
   SequenceInput draft;
   draft.sequence = sequence;
-  draft.draft = {3, f->tokens, nullptr, f->rows};
+  draft.draft = {.num_nodes = 3, .tokens = f->tokens, .target_rows = f->rows};
   f->engine->ArmWords();
   return f->engine->SubmitOnStream(round_id, {&draft, 1}, 0);
 }
@@ -100,7 +100,7 @@ TEST_SUITE("unit") {
     REQUIRE(f.session->Step());
     CompletionView done;
     REQUIRE(f.engine->Poll(&done));
-    CHECK(done.results[0].status == SPECD_STATUS_ABORTED);
+    CHECK(done.results[0].status == RoundStatus::kAborted);
     CHECK(done.results[0].num_kept == 0);
     CHECK(f.session->counters().kept == 0);
     // Submitted again, the round goes on where the sequence stood.
@@ -167,7 +167,7 @@ TEST_SUITE("unit") {
     CHECK(f.num_written == 1);
     CompletionView done;
     REQUIRE(f.engine->Poll(&done));
-    CHECK(done.results[0].status == SPECD_STATUS_DEVICE_ERROR);
+    CHECK(done.results[0].status == RoundStatus::kDeviceError);
     CHECK(done.results[0].num_kept == 0);
     CHECK(WordsOf(f, 1).status.load() == PackVerdict(1, RoundVerdict::kFailed));
     CHECK(WordsOf(f, 1).done.load() == 1);
@@ -185,7 +185,7 @@ TEST_SUITE("unit") {
     CHECK(f.backend->seen.empty());
     CompletionView done;
     REQUIRE(f.engine->Poll(&done));
-    CHECK(done.results[0].status == SPECD_STATUS_ABORTED);
+    CHECK(done.results[0].status == RoundStatus::kAborted);
     CHECK(done.results[0].sequence == s);
   }
 
@@ -228,7 +228,7 @@ TEST_SUITE("unit") {
     REQUIRE(f.session->Step());
     CompletionView done;
     REQUIRE(f.engine->Poll(&done));
-    CHECK(done.results[0].status == SPECD_STATUS_UNKNOWN_SEQUENCE);
+    CHECK(done.results[0].status == RoundStatus::kUnknownSequence);
   }
 
   TEST_CASE("a session that is never ready holds up nobody") {

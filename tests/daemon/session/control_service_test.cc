@@ -230,16 +230,16 @@ TEST_SUITE("unit") {
     const uint64_t first = std::get<SequenceReply>(reply).sequences[0];
     CHECK(std::get<SequenceReply>(reply).seeds[0] == 99);
     CHECK(std::get<SequenceReply>(reply).verify == SPECD_VERIFY_TOKEN);
-    std::unique_ptr<StreamInfo> info = client.OpenedInfo();
-    CHECK(info->request_id == "r");
-    CHECK(info->stop_strings == std::vector<std::string>{"x"});
-    CHECK(info->include_stop);
-    CHECK_FALSE(info->skip_special_tokens);
+    const TokenEvent info = client.OpenedInfo();
+    CHECK(info.request_id == "r");
+    CHECK(info.stop_strings == std::vector<std::string>{"x"});
+    CHECK(info.include_stop);
+    CHECK_FALSE(info.skip_special_tokens);
 
     CompletionView done = client.Round(first, Confirm(3, {1, 7, 1, 1}));  // 7 is EOS
-    CHECK(done.results[0].finish_reason == SPECD_FINISH_NONE);
+    CHECK(done.results[0].finish_reason == FinishReason::kNone);
     done = client.Round(first, Confirm(3, {1, 1, 1, 1}));
-    CHECK(done.results[0].finish_reason == SPECD_FINISH_LENGTH);
+    CHECK(done.results[0].finish_reason == FinishReason::kLength);
     CHECK(done.results[0].total_kept == 5);
     const Task& task = client.fixture.backend->seen[0];
     CHECK(task.method == VerifyMethod::kToken);
@@ -250,7 +250,7 @@ TEST_SUITE("unit") {
     open.request_id = "s";
     reply = client.Call(open);
     done = client.Round(std::get<SequenceReply>(reply).sequences[0], Confirm(1, {1, 6}));
-    CHECK(done.results[0].finish_reason == SPECD_FINISH_STOP);
+    CHECK(done.results[0].finish_reason == FinishReason::kStop);
     CHECK(done.results[0].stop_token == 6);
   }
 

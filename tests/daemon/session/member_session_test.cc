@@ -33,7 +33,7 @@ namespace {
 TEST_SUITE("unit") {
   TEST_CASE("ranks: a join that finds no memory takes no place") {
     SessionFixture f;
-    const auto token = f.session->MakeToken();
+    const auto token = f.session->ranks().MakeToken();
     REQUIRE(token.ok());
     int num_failed = 0;
     for (bool has_joined = false; !has_joined; ++num_failed) {

@@ -34,12 +34,17 @@ struct Fixture : HookedSession {
   }
 
   // The status of a round with one drafted token that was drawn from `draft_row`.
-  uint32_t Round(SequenceHandle sequence, uint32_t target_row, uint32_t draft_row) {
+  RoundStatus Round(SequenceHandle sequence, uint32_t target_row, uint32_t draft_row) {
     const TokenId token = 1;
     const DraftKind kind = DraftKind::kSampled;
     const uint32_t target_rows[] = {target_row, target_row};
-    const SequenceInput draft = {
-        sequence, {1, &token, &kind, target_rows, &draft_row}, nullptr, false};
+    SequenceInput draft;
+    draft.sequence = sequence;
+    draft.draft = {.num_nodes = 1,
+                   .tokens = &token,
+                   .kinds = &kind,
+                   .target_rows = target_rows,
+                   .draft_rows = &draft_row};
     backend->script = {Confirm(0, {1})};
     REQUIRE(engine->Submit(1, {&draft, 1}, 0) == PushResult::kOk);
     REQUIRE(session->Step());
@@ -58,7 +63,7 @@ TEST_SUITE("unit") {
     REQUIRE(f.Bind(TensorRole::kTargetRows, 0, 4).ok());
     REQUIRE(f.Bind(TensorRole::kDraftRows, 10, 2).ok());
     const SequenceHandle s = f.Open("r");
-    CHECK(f.Round(s, 3, 1) == SPECD_STATUS_OK);
+    CHECK(f.Round(s, 3, 1) == RoundStatus::kOk);
     REQUIRE(f.batches.size() == 1);
     const TensorView& target = f.batches[0].target;
     const TensorView& draft = f.batches[0].draft;
@@ -66,20 +71,20 @@ TEST_SUITE("unit") {
     CHECK(draft.num_rows == 2);
     CHECK(static_cast<const char*>(draft.data) - static_cast<const char*>(target.data) ==
           10 * static_cast<int64_t>(kRowBytes));
-    CHECK(f.Round(s, 4, 1) == SPECD_STATUS_INVALID);
-    CHECK(f.Round(s, 3, 2) == SPECD_STATUS_INVALID);
+    CHECK(f.Round(s, 4, 1) == RoundStatus::kInvalid);
+    CHECK(f.Round(s, 3, 2) == RoundStatus::kInvalid);
 
     // And the other way round: more draft rows than target rows.
     REQUIRE(f.Bind(TensorRole::kDraftRows, 10, 6).ok());
-    CHECK(f.Round(s, 3, 5) == SPECD_STATUS_OK);
-    CHECK(f.Round(s, 4, 5) == SPECD_STATUS_INVALID);
+    CHECK(f.Round(s, 3, 5) == RoundStatus::kOk);
+    CHECK(f.Round(s, 4, 5) == RoundStatus::kInvalid);
     CHECK(f.batches.size() == 2);
   }
 
   TEST_CASE("without draft rows no sampled token can be judged") {
     Fixture f;
     REQUIRE(f.Bind(TensorRole::kTargetRows, 0, 4).ok());
-    CHECK(f.Round(f.Open("r"), 0, 0) == SPECD_STATUS_INVALID);
+    CHECK(f.Round(f.Open("r"), 0, 0) == RoundStatus::kInvalid);
   }
 
   TEST_CASE("region numbers begin with 1 and end with the last one registered") {

@@ -141,7 +141,7 @@ TEST_SUITE("unit") {
     Calls f;
     const uint32_t rows[] = {0};
     const TokenId ids[] = {0};
-    const ScoreInput call = {.rows = rows, .ids = ids, .num_ids = 1};
+    const ScoreInput call = {.rows = rows, .ids = ids, .num_ids = 1, .request = {}};
     const uint32_t bytes = WriteCalls(f.segment->layout(), {&call, 1}, f.request());
     CHECK(f.Submit(2, 1, bytes) == 0);
     // Every id behind the record is inside the vocabulary, so only the count can be at fault.
@@ -185,16 +185,16 @@ TEST_SUITE("unit") {
     CompletionView done;
     REQUIRE(f.engine->Poll(&done));
     REQUIRE(done.children.size() == 1);
-    CHECK(done.children[0].status == SPECD_STATUS_DEVICE_ERROR);
+    CHECK(done.children[0].status == RoundStatus::kDeviceError);
     CHECK(f.session->device_failed());
     CHECK(f.session->WhyDeviceFailed() == "the device fell off the bus");
     f.backend->next_status = absl::InternalError("and did not come back");
-    const ScoreInput score = {.rows = f.rows, .ids = f.tokens, .num_ids = 1};
+    const ScoreInput score = {.rows = f.rows, .ids = f.tokens, .num_ids = 1, .request = {}};
     REQUIRE(f.engine->Call(std::span<const ScoreInput>(&score, 1), 0) == PushResult::kOk);
     REQUIRE(f.session->Step());
     REQUIRE(f.engine->Poll(&done));
     REQUIRE(done.results.size() == 1);
-    CHECK(done.results[0].status == SPECD_STATUS_DEVICE_ERROR);
+    CHECK(done.results[0].status == RoundStatus::kDeviceError);
     CHECK(f.session->WhyDeviceFailed() == "and did not come back");
   }
 }

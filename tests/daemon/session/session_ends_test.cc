@@ -24,15 +24,15 @@ TEST_SUITE("unit") {
     f.session->Step();
     CompletionView done;
     REQUIRE(f.engine->Poll(&done));
-    CHECK(done.results[0].finish_reason == SPECD_FINISH_LENGTH);
+    CHECK(done.results[0].finish_reason == FinishReason::kLength);
     REQUIRE(f.engine->Poll(&done));
-    CHECK(done.results[0].status == SPECD_STATUS_FINISHED);
+    CHECK(done.results[0].status == RoundStatus::kFinished);
     const std::vector<TokenEvent> events = f.Events();
     REQUIRE(events.size() == 3);
     CHECK(events[1].ids.size() == 2);
     CHECK(events[2].kind == TokenEventKind::kEnd);
     CHECK(events[2].offset == 2);
-    CHECK(events[2].finish_reason == FinishReason::kLength);
+    CHECK(events[2].finish_reason == SPECD_FINISH_LENGTH);
     const SequenceState state = f.engine->ReadState(SlotOf(s));
     CHECK(IsStateOf(state, s));
     CHECK(state.finish_reason == SPECD_FINISH_LENGTH);
@@ -53,12 +53,12 @@ TEST_SUITE("unit") {
     CompletionView done;
     f.engine->Poll(&done);
     REQUIRE(f.engine->Poll(&done));
-    CHECK(done.results[0].status == SPECD_STATUS_FINISHED);
+    CHECK(done.results[0].status == RoundStatus::kFinished);
     CHECK(done.results[0].total_kept == 2);
     const std::vector<TokenEvent> events = f.Events();
     REQUIRE(events.size() == 3);
     CHECK(events[2].kind == TokenEventKind::kEnd);
-    CHECK(events[2].finish_reason == FinishReason::kStop);
+    CHECK(events[2].finish_reason == SPECD_FINISH_STOP);
     CHECK(events[2].offset == 2);
   }
 
@@ -167,7 +167,7 @@ TEST_SUITE("unit") {
     const std::vector<TokenEvent> events = f.Events();
     REQUIRE(events.size() == 3);
     CHECK(events[2].kind == TokenEventKind::kEnd);
-    CHECK(events[2].finish_reason == FinishReason::kAbort);
+    CHECK(events[2].finish_reason == SPECD_FINISH_ABORT);
     CHECK(events[2].offset == 1);
     CHECK_FALSE(IsStateOf(f.engine->ReadState(SlotOf(s)), s));
   }
@@ -184,7 +184,7 @@ TEST_SUITE("unit") {
     REQUIRE(events.size() == 3);
     CHECK(events[1].ids.size() == 1);
     CHECK(events[1].stop_token == kNoToken);
-    CHECK(events[2].finish_reason == FinishReason::kError);
+    CHECK(events[2].finish_reason == SPECD_FINISH_ERROR);
     CHECK(events[2].offset == 1);
   }
 

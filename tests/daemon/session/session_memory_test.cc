@@ -208,7 +208,7 @@ TEST_SUITE("process") {
   TEST_CASE(
       "a rank that leaves waits for the round that writes its memory, and is in no later one") {
     Fixture f;
-    const absl::StatusOr<JoinToken> token = f.session->MakeToken();
+    const absl::StatusOr<JoinToken> token = f.session->ranks().MakeToken();
     REQUIRE(token.ok());
     const auto member = MemberSession::Join(f.session, *token, 3);
     REQUIRE(member.ok());
@@ -220,7 +220,7 @@ TEST_SUITE("process") {
     REQUIRE(f.batches.size() == 2);
     CHECK(f.batches[0].num_next_tokens == 1);
     CHECK(f.batches[1].num_next_tokens == 0);
-    CHECK(f.session->bound_ranks() == 0);
+    CHECK(f.session->ranks().bound_ranks() == 0);
   }
 }
 

@@ -118,7 +118,7 @@ TEST_SUITE("unit") {
     REQUIRE(f.session->Step());
     REQUIRE(f.engine->Poll(&f.completion));
     CHECK(f.completion.results[0].num_kept == 1);
-    CHECK(f.completion.results[1].status == SPECD_STATUS_UNKNOWN_SEQUENCE);
+    CHECK(f.completion.results[1].status == RoundStatus::kUnknownSequence);
   }
 
   TEST_CASE("a sequence that finished and was closed meanwhile costs nobody anything") {
@@ -131,7 +131,7 @@ TEST_SUITE("unit") {
     f.backend->num_run = 1;
     REQUIRE(f.session->Step());
     REQUIRE(f.engine->Poll(&f.completion));
-    CHECK(f.completion.results[0].finish_reason == SPECD_FINISH_LENGTH);
+    CHECK(f.completion.results[0].finish_reason == FinishReason::kLength);
     // Staged as finished, answered when the handle is nobody's.
     REQUIRE(f.Stage(s, 2) == PushResult::kOk);
     REQUIRE(f.session->Step());
@@ -139,7 +139,7 @@ TEST_SUITE("unit") {
     f.backend->num_run = 1;
     REQUIRE(f.session->Step());
     REQUIRE(f.engine->Poll(&f.completion));
-    CHECK(f.completion.results[0].status == SPECD_STATUS_UNKNOWN_SEQUENCE);
+    CHECK(f.completion.results[0].status == RoundStatus::kUnknownSequence);
   }
 
   TEST_CASE(
@@ -157,7 +157,7 @@ TEST_SUITE("unit") {
       REQUIRE(f.engine->Poll(&f.completion));
       CHECK(f.completion.round_id == round);
       CHECK(f.completion.results[0].sequence == s);
-      CHECK(f.completion.results[0].status == SPECD_STATUS_DEVICE_ERROR);
+      CHECK(f.completion.results[0].status == RoundStatus::kDeviceError);
       CHECK(f.session->WhyDeviceFailed() == "gone");
     }
     CHECK(f.session->device_failed());

@@ -60,7 +60,7 @@ TEST_SUITE("unit") {
     for (int i = 0; i < 100; ++i) {
       auto info = f.session->OpenSequences("x" + std::to_string(i), SequenceParams{});
       refused += info.ok() ? 0 : 1;
-      if (info.ok()) CHECK(f.session->CloseSequence(event.front().handle).ok());
+      if (info.ok()) CHECK(f.session->CloseSequence(info->front().handle).ok());
     }
     CHECK(refused == 100);  // all slots are taken
     f.session->EndAll();
@@ -84,7 +84,7 @@ TEST_SUITE("unit") {
     const std::vector<TokenEvent> events = f.Events();
     CHECK(events.size() == taken + 1);
     uint32_t next = 0;
-    for (size_t i = 1; i < events.size(); ++i) CHECK(events[i].token_offset == next++);
+    for (size_t i = 1; i < events.size(); ++i) CHECK(events[i].offset == next++);
     f.backend->script = {Confirm(0, {1}), Confirm(0, {1})};
     CHECK(f.session->Step());  // there is room again
   }
@@ -149,7 +149,7 @@ TEST_SUITE("unit") {
     REQUIRE(f.session->Step());
     CompletionView done;
     REQUIRE(f.engine->Poll(&done));
-    CHECK(done.results[0].status == SPECD_STATUS_INVALID);
+    CHECK(done.results[0].status == RoundStatus::kInvalid);
     CHECK(f.backend->seen.empty());
   }
 
@@ -163,7 +163,7 @@ TEST_SUITE("unit") {
     CHECK(f.session->WhyDeviceFailed() == "sticky");
     CompletionView done;
     REQUIRE(f.engine->Poll(&done));
-    CHECK(done.results[0].status == SPECD_STATUS_DEVICE_ERROR);
+    CHECK(done.results[0].status == RoundStatus::kDeviceError);
   }
 
   TEST_CASE("regions and roles that do not exist are refused by name") {
@@ -222,7 +222,7 @@ TEST_SUITE("unit") {
         refused = info.status();
         if (!info.ok()) break;
         ++opened;
-        REQUIRE(f.session->CloseSequence(event.front().handle).ok());
+        REQUIRE(f.session->CloseSequence(info->front().handle).ok());
       }
       CHECK(ErrorCodeOf(refused) == SPECD_ERROR_EXHAUSTED);
       f.session->EndAll();

@@ -33,7 +33,7 @@ TEST_SUITE("unit") {
     REQUIRE(pair.completion.results.size() == 2);
     for (uint64_t i = 0; i < 2; ++i) {
       CHECK(pair.completion.results[i].sequence == kSequence0 + i);
-      CHECK(pair.completion.results[i].status == SPECD_STATUS_ABORTED);
+      CHECK(pair.completion.results[i].status == RoundStatus::kAborted);
       CHECK(pair.completion.results[i].num_kept == 0);
     }
     // Once, and the others are not affected.
@@ -52,7 +52,7 @@ TEST_SUITE("unit") {
     REQUIRE(TakeAndAnswer(&pair));
     REQUIRE(pair.engine.Poll(&pair.completion));
     CHECK(pair.completion.round_id == 12);
-    CHECK(pair.completion.results[0].status == SPECD_STATUS_OK);
+    CHECK(pair.completion.results[0].status == RoundStatus::kOk);
   }
 
   TEST_CASE(
@@ -80,7 +80,7 @@ TEST_SUITE("unit") {
     CHECK(pair.completion.round_id == 1);
     REQUIRE(pair.engine.Poll(&pair.completion));
     CHECK(pair.completion.round_id == 2);
-    CHECK(pair.completion.results[0].status == SPECD_STATUS_ABORTED);
+    CHECK(pair.completion.results[0].status == RoundStatus::kAborted);
   }
 
   TEST_CASE("where all rounds were answered here, a free slot is what there is to wait for") {
@@ -105,11 +105,11 @@ TEST_SUITE("unit") {
     REQUIRE(TakeAndAnswer(&pair));
     pair.engine.SetDaemonGone();
     REQUIRE(pair.engine.Poll(&pair.completion));
-    CHECK(pair.completion.results[0].status == SPECD_STATUS_OK);
+    CHECK(pair.completion.results[0].status == RoundStatus::kOk);
     for (uint64_t id = 2; id <= 3; ++id) {
       REQUIRE(pair.engine.Poll(&pair.completion));
       CHECK(pair.completion.round_id == id);
-      CHECK(pair.completion.results[0].status == SPECD_STATUS_ABORTED);
+      CHECK(pair.completion.results[0].status == RoundStatus::kAborted);
     }
     CHECK_FALSE(pair.engine.Poll(&pair.completion));
   }

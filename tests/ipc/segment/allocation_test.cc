@@ -47,7 +47,7 @@ TEST_SUITE("unit") {
     const int32_t path[] = {0, 1};
     SequenceResult results[2];
     for (uint32_t i = 0; i < 2; ++i) {
-      results[i] = {.sequence = 0x100000000 + i,
+      results[i] = {.sequence = uint64_t{1} << 32 | i,
                     .num_accepted = 2,
                     .num_kept = 3,
                     .total_kept = 3,
@@ -75,9 +75,9 @@ TEST_SUITE("unit") {
     const DraftInput child = {
         .sequence = 0x100000000, .prefix = tokens, .num_prefix = 2, .first_node = 3};
     const uint32_t rows[] = {0, 1, 2};
-    const ScoreInput score = {.rows = rows, .ids = tokens, .num_ids = 3};
+    const ScoreInput score = {.rows = rows, .ids = tokens, .num_ids = 3, .request = {}};
     const DraftSample sample{5, 1, 0.5f, 1.0};
-    const DraftResult answer = {.sequence = 0x100000000, .children = {&sample, 1}};
+    const DraftResult answer = {.sequence = 0x100000000, .reason = {}, .children = {&sample, 1}};
     const uint64_t before_calls = num_allocations.load();
     for (int i = 0; i < 100; ++i) {
       engine.Call({&child, 1}, 1);

@@ -134,7 +134,7 @@ TEST_SUITE("unit") {
     Pair pair;
     AskForChildren(&pair);
     const DraftSample samples[] = {{5, 2, 0.5f, 4.0}, {6, 1, 0.25f, 4.0}};
-    const DraftResult answer = {.sequence = kSequence0, .children = samples};
+    const DraftResult answer = {.sequence = kSequence0, .reason = {}, .children = samples};
     pair.daemon.Complete(pair.copy, std::span<const DraftResult>(&answer, 1), 3);
     CHECK(At<uint32_t>(Answers(&pair), 12) == 2);
     CHECK(At<int32_t>(Answers(&pair), 16 + 24) == 6);
@@ -192,12 +192,12 @@ TEST_SUITE("unit") {
     Pair pair;
     std::memset(Requests(&pair), 0x55, 700);
     DraftInput call = OneChild();
-    call.num_prefix = UINT32_MAX;
+    call.num_prefix = INT32_MAX;
     ScoreInput score = TwoIds();
     score.num_ids = 5;
-    score.num_chosen = 65;
+    score.request.num_chosen = 65;
     REQUIRE(pair.engine.Call({&call, 1}, 1) == PushResult::kOk);
-    CHECK(At<uint32_t>(Requests(&pair), 16) == UINT32_MAX);
+    CHECK(At<uint32_t>(Requests(&pair), 16) == INT32_MAX);
     CHECK(At<uint32_t>(Requests(&pair), 32) == 0x55555555);
     Pair other;
     std::memset(Requests(&other), 0x55, 700);
@@ -218,7 +218,7 @@ TEST_SUITE("unit") {
     REQUIRE(pair.copy.score_calls().size() == 1);
     CHECK(pair.copy.score_calls()[0].num_ids == 2);
     CHECK(pair.copy.score_calls()[0].rows[1] == 6);
-    CHECK(pair.copy.score_calls()[0].chosen[0] == 400);
+    CHECK(pair.copy.score_calls()[0].request.chosen[0] == 400);
   }
 
   TEST_CASE("calls: a slot that is not understood is answered as malformed, under its own kind") {
@@ -263,7 +263,7 @@ TEST_SUITE("unit") {
     const auto polled = [](auto change) {
       Pair pair;
       AskForChildren(&pair);
-      const DraftResult answer = {.sequence = kSequence0};
+      const DraftResult answer = {.sequence = kSequence0, .reason = {}, .children = {}};
       pair.daemon.Complete(pair.copy, std::span<const DraftResult>(&answer, 1), 3);
       change(&pair, pair.segment.completion_slots());
       CHECK_FALSE(pair.engine.Poll(&pair.completion));

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "ipc/base/unique_fd.h"
-#include "ipc/segment/layout.h"
 #include "ipc/segment/daemon_channel.h"
 #include "ipc/segment/engine_channel.h"
+#include "ipc/segment/layout.h"
 #include "ipc/segment/segment.h"
 
 namespace specd::test {
@@ -54,14 +54,19 @@ struct DraftBuffers {
   std::vector<int32_t> mask_rows = {};
 
   SequenceInput View(uint64_t sequence) const {
-    return {sequence,
-            {static_cast<int32_t>(tokens.size()), tokens.data(), kinds.data(),
-             target_argmax.empty() ? target_rows.data() : nullptr, draft_rows.data(),
-             draft_weights.empty() ? nullptr : draft_weights.data(),
-             draft_masses.empty() ? nullptr : draft_masses.data(),
-             target_argmax.empty() ? nullptr : target_argmax.data()},
-            mask_rows.empty() ? nullptr : mask_rows.data(),
-            false};
+    const auto data = [](const auto& list) { return list.empty() ? nullptr : list.data(); };
+    SequenceInput input;
+    input.sequence = sequence;
+    input.draft = {.num_nodes = static_cast<int32_t>(tokens.size()),
+                   .tokens = tokens.data(),
+                   .kinds = kinds.data(),
+                   .target_rows = target_argmax.empty() ? target_rows.data() : nullptr,
+                   .draft_rows = draft_rows.data(),
+                   .draft_weights = data(draft_weights),
+                   .draft_masses = data(draft_masses),
+                   .target_argmax = data(target_argmax)};
+    input.mask_rows = data(mask_rows);
+    return input;
   }
 };
 

@@ -23,8 +23,8 @@ T At(const Segment& segment, uint64_t offset) {
 TEST_SUITE("unit") {
   TEST_CASE("layout: offsets of a small session follow from the documented sums") {
     // depth 4, batch 4, draft 3, scores 2. Draft record: 16 + 3*4 + 4*4 + 3*4 + 3 = 59, rounded to
-    // 64; 64 + 3*8 + 3*4 + 4*4 + 4*4 = 132, rounded to 192. Result record: 48 + 4*4 = 64;
-    // 64 + 4*2*12 = 160, rounded to 192.
+    // 64; 64 + 3*8 + 3*4 + 4*4 + 4*4 + 3*4 = 144, rounded to 192. Result record: 48 + 4*4 + 4*4
+    // = 80; 80 + 4*2*12 = 176, rounded to 192.
     const SegmentLayout layout = ComputeLayout(test::kSmallLimits);
     CHECK(layout.draft_tokens_offset == 16);
     CHECK(layout.draft_target_rows_offset == 28);
@@ -34,9 +34,11 @@ TEST_SUITE("unit") {
     CHECK(layout.draft_weights_offset == 88);
     CHECK(layout.draft_mask_rows_offset == 100);
     CHECK(layout.draft_argmax_offset == 116);
+    CHECK(layout.draft_parents_offset == 132);
     CHECK(layout.draft_record_bytes == 192);
     CHECK(layout.result_tokens_offset == 48);
-    CHECK(layout.result_scores_offset == 64);
+    CHECK(layout.result_path_offset == 64);
+    CHECK(layout.result_scores_offset == 80);
     CHECK(layout.result_record_bytes == 192);
     CHECK(layout.submission_ring_offset == 4096);
     CHECK(layout.completion_ring_offset == 4096 + 4 * 128);
@@ -87,7 +89,7 @@ TEST_SUITE("unit") {
   TEST_CASE("layout: the header's bytes stand where the document says") {
     const Segment segment = test::MakeSegment();
     CHECK(std::string(segment.at(0), 8) == "SPECDSEG");
-    CHECK(At<uint32_t>(segment, 8) == 128);
+    CHECK(At<uint32_t>(segment, 8) == 256);
     CHECK(At<uint32_t>(segment, 12) == 128);
     CHECK(At<uint64_t>(segment, 16) == 7);   // session_id
     CHECK(At<uint64_t>(segment, 24) == 11);  // daemon_epoch
@@ -108,7 +110,8 @@ TEST_SUITE("unit") {
     CHECK(At<uint32_t>(segment, 112) == 11520);
     CHECK(At<uint32_t>(segment, 116) == 109952);
     CHECK(At<uint32_t>(segment, 120) == 118784);
-    CHECK(At<uint32_t>(segment, 124) == 1);
+    CHECK(At<uint32_t>(segment, 124) == 2);  // the protocol's version
+    CHECK(At<uint32_t>(segment, 128) == 0);  // max_path: that of max_draft
   }
 
   TEST_CASE("layout: a submission's bytes stand where the document says") {
@@ -165,10 +168,21 @@ TEST_SUITE("unit") {
     REQUIRE(daemon.Take(&copy, 2000));
     const TokenId tokens[] = {10, 77};
     const TokenScore scores[] = {{10, -0.5f, 1}, {77, -1.5f, 2}};
-    const SequenceResult results[] = {
-        {0x100000001, 0, SPECD_FINISH_STOP, 1, 2, 30, 77, tokens, 9, 1, scores, -4.25}};
+    const int32_t path[] = {5};
+    const SequenceResult results[] = {{.sequence = 0x100000001,
+                                       .refusal = Refusal::kTwice,
+                                       .finish_reason = FinishReason::kStop,
+                                       .num_accepted = 1,
+                                       .num_kept = 2,
+                                       .total_kept = 30,
+                                       .stop_token = 77,
+                                       .tokens = tokens,
+                                       .path = path,
+                                       .scores_per_token = 1,
+                                       .scores = scores,
+                                       .cumulative_logprob = -4.25}};
     daemon.Complete(copy, results, 3000);
-    CHECK(At<uint64_t>(segment, 256 + 8) == 1);  // submissions consumed
+    CHECK(At<uint64_t>(segment, 384 + 8) == 1);  // submissions consumed
     CHECK(At<uint64_t>(segment, 4608) == 1);
     CHECK(At<uint64_t>(segment, 4608 + 8) == 21);
     CHECK(At<uint64_t>(segment, 4608 + 16) == 1000);
@@ -185,14 +199,15 @@ TEST_SUITE("unit") {
     CHECK(At<uint32_t>(segment, 8192 + 20) == 2);
     CHECK(At<uint32_t>(segment, 8192 + 24) == 30);
     CHECK(At<int32_t>(segment, 8192 + 28) == 77);
-    CHECK(At<uint32_t>(segment, 8192 + 32) == 9);    // detail
+    CHECK(At<uint32_t>(segment, 8192 + 32) == 9);    // refusal
     CHECK(At<uint32_t>(segment, 8192 + 36) == 1);    // scores per token
     CHECK(At<double>(segment, 8192 + 40) == -4.25);  // the sum of logprobs
     CHECK(At<int32_t>(segment, 8192 + 48) == 10);
     CHECK(At<int32_t>(segment, 8192 + 52) == 77);
-    CHECK(At<int32_t>(segment, 8192 + 64 + 12) == 77);
-    CHECK(At<float>(segment, 8192 + 64 + 16) == -1.5f);
-    CHECK(At<int32_t>(segment, 8192 + 64 + 20) == 2);
+    CHECK(At<int32_t>(segment, 8192 + 64) == 5);  // the accepted node
+    CHECK(At<int32_t>(segment, 8192 + 80 + 12) == 77);
+    CHECK(At<float>(segment, 8192 + 80 + 16) == -1.5f);
+    CHECK(At<int32_t>(segment, 8192 + 80 + 20) == 2);
   }
 
   TEST_CASE("layout: a sequence state packs into the documented bits and back") {
@@ -225,6 +240,7 @@ TEST_SUITE("unit") {
                         {&SessionLimits::max_sequences, 65537, "max_sequences"},
                         {&SessionLimits::max_draft, 65, "max_draft"},
                         {&SessionLimits::max_draft, UINT32_MAX, "max_draft"},
+                        {&SessionLimits::max_path, 9, "max_path"},
                         {&SessionLimits::ring_depth, 0, "ring_depth"},
                         {&SessionLimits::ring_depth, 3, "ring_depth"},
                         {&SessionLimits::ring_depth, 128, "ring_depth"},
@@ -247,12 +263,12 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("limits: a session of more than 1 GiB is refused before anything is made") {
-    // A result record of 65 tokens with 129 scores each takes 40 + 65*4 + 65*129*12 = 100,920
-    // bytes, rounded to 100,928; a draft record 2,176. 64 rounds of 162 sequences are 1,069,038,...
-    // bytes, of 163 too many.
-    SessionLimits limits{32000, 162, 162, 64, 64, 129};
+    // A result record of 65 tokens with 129 scores each takes 48 + 65*8 + 65*129*12 = 101,188
+    // bytes, rounded to 101,248; a draft record 2,432. 64 rounds of 161 sequences are 1,068,318,720
+    // bytes, of 162 too many.
+    SessionLimits limits{32000, 161, 161, 64, 64, 129};
     CHECK(ValidateLimits(limits).ok());
-    limits.max_batch = limits.max_sequences = 163;
+    limits.max_batch = limits.max_sequences = 162;
     CHECK(ErrorFieldOf(ValidateLimits(limits)) == "max_scores_per_token");
     // Without scores the largest of everything fits.
     CHECK(ValidateLimits({1 << 20, 4096, 65536, 64, 64, 0}).ok());

@@ -48,9 +48,18 @@ TEST_SUITE("unit") {
     CHECK_FALSE(pair.engine.Poll(&pair.completion));
 
     const TokenId tokens[] = {10, 12};
-    const SequenceResult results[] = {
-        {kSequence0, SPECD_STATUS_OK, SPECD_FINISH_LENGTH, 1, 2, 16, -1, tokens},
-        {kSequence0 + 1, SPECD_STATUS_BAD_DISTRIBUTION, SPECD_FINISH_ERROR, 0, 0, 3, -1, nullptr}};
+    const int32_t path[] = {0};
+    const SequenceResult results[] = {{.sequence = kSequence0,
+                                       .finish_reason = FinishReason::kLength,
+                                       .num_accepted = 1,
+                                       .num_kept = 2,
+                                       .total_kept = 16,
+                                       .tokens = tokens,
+                                       .path = path},
+                                      {.sequence = kSequence0 + 1,
+                                       .status = RoundStatus::kBadDistribution,
+                                       .finish_reason = FinishReason::kError,
+                                       .total_kept = 3}};
     pair.daemon.Complete(pair.copy, results, 3000);
     REQUIRE(pair.engine.HasCompletion());
     REQUIRE(pair.engine.Poll(&pair.completion));
@@ -62,14 +71,14 @@ TEST_SUITE("unit") {
     REQUIRE(pair.completion.results.size() == 2);
     const SequenceResult& result = pair.completion.results[0];
     CHECK(result.sequence == kSequence0);
-    CHECK(result.finish_reason == SPECD_FINISH_LENGTH);
+    CHECK(result.finish_reason == FinishReason::kLength);
     CHECK(result.num_accepted == 1);
     REQUIRE(result.num_kept == 2);
     CHECK(result.tokens[0] == 10);
     CHECK(result.tokens[1] == 12);
     CHECK(result.total_kept == 16);
     CHECK(result.stop_token == -1);
-    CHECK(pair.completion.results[1].status == SPECD_STATUS_BAD_DISTRIBUTION);
+    CHECK(pair.completion.results[1].status == RoundStatus::kBadDistribution);
     CHECK(pair.engine.rounds_in_flight() == 0);
   }
 
@@ -106,12 +115,26 @@ TEST_SUITE("unit") {
       CHECK(records[3].draft.num_nodes == 0);
 
       const TokenId tokens[] = {10, 12};
+      const int32_t path[] = {0};
       const TokenScore scores[] = {{10, -1, 1}, {3, -2, 2}, {12, -3, 3}, {4, -4, 4}};
-      const SequenceResult results[] = {
-          {kSequence0, 0, 0, 1, 2, 2, -1, tokens, 0, 2, scores},
-          {kSequence0 + 1, SPECD_STATUS_INVALID, 0, 0, 0, 0, -1, nullptr, SPECD_DETAIL_ARGMAX},
-          {kSequence0 + 2, 0, 0, 1, 2, 2, -1, tokens},
-          {kSequence0 + 3}};
+      const SequenceResult results[] = {{.sequence = kSequence0,
+                                         .num_accepted = 1,
+                                         .num_kept = 2,
+                                         .total_kept = 2,
+                                         .tokens = tokens,
+                                         .path = path,
+                                         .scores_per_token = 2,
+                                         .scores = scores},
+                                        {.sequence = kSequence0 + 1,
+                                         .status = RoundStatus::kInvalid,
+                                         .refusal = Refusal::kArgmax},
+                                        {.sequence = kSequence0 + 2,
+                                         .num_accepted = 1,
+                                         .num_kept = 2,
+                                         .total_kept = 2,
+                                         .tokens = tokens,
+                                         .path = path},
+                                        {.sequence = kSequence0 + 3}};
       pair.daemon.Complete(pair.copy, results, 3);
       REQUIRE(pair.engine.Poll(&pair.completion));
       REQUIRE(pair.completion.results.size() == 4);
@@ -122,7 +145,7 @@ TEST_SUITE("unit") {
         CHECK(scored.scores[i].value == scores[i].value);
         CHECK(scored.scores[i].rank == scores[i].rank);
       }
-      CHECK(pair.completion.results[1].detail == SPECD_DETAIL_ARGMAX);
+      CHECK(pair.completion.results[1].refusal == Refusal::kArgmax);
       CHECK(pair.completion.results[2].scores == nullptr);
     }
   }

@@ -202,7 +202,7 @@ TEST_SUITE("unit") {
       for (const uint64_t id : {2, 3}) {
         REQUIRE(pair.engine.Poll(&pair.completion));
         CHECK(pair.completion.round_id == id);
-        CHECK(pair.completion.results[0].status == SPECD_STATUS_ABORTED);
+        CHECK(pair.completion.results[0].status == RoundStatus::kAborted);
       }
     }
   }

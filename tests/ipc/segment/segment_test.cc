@@ -100,10 +100,10 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("segment: another layout version names both and says whom to upgrade") {
-    const absl::Status newer = AttachChanged([](SegmentHeader* h) { h->version.store(2); });
+    const absl::Status newer = AttachChanged([](SegmentHeader* h) { h->version.store(3); });
     CHECK(ErrorCodeOf(newer) == SPECD_ERROR_VERSION);
-    CHECK(newer.message().find("version 2") != absl::string_view::npos);
-    CHECK(newer.message().find("knows 1; upgrade the library") != absl::string_view::npos);
+    CHECK(newer.message().find("version 3") != absl::string_view::npos);
+    CHECK(newer.message().find("knows 2; upgrade the library") != absl::string_view::npos);
     // A half-written header has version 0.
     const absl::Status older = AttachChanged([](SegmentHeader* h) { h->version.store(0); });
     CHECK(older.message().find("upgrade the daemon") != absl::string_view::npos);

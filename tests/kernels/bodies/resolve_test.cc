@@ -291,10 +291,7 @@ TEST_SUITE("unit") {
   TEST_CASE("draft tokens are read once, and what was read is counted") {
     struct Rewriting : LoneLane {
       TokenId* row;
-      int32_t LargestOfWarp(int32_t value) const {
-        std::fill_n(row, kMaxDraft, 33);
-        return value;
-      }
+      void SyncWarp() const { std::fill_n(row, kMaxDraft, 33); }
     };
     Resolution round(1);
     round.drafts = {5, 6, 6, kNoToken, 1, 1};

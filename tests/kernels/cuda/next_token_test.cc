@@ -32,8 +32,7 @@ class GreedyRound {
   }
 
   // A sequence that drafts `drafts` and is judged by these rows.
-  Task& Add(uint32_t slot, const std::vector<TokenId>& drafts,
-                 const std::vector<uint32_t>& rows) {
+  Task& Add(uint32_t slot, const std::vector<TokenId>& drafts, const std::vector<uint32_t>& rows) {
     chains_.push_back(std::make_unique<Chain>(Chain{drafts, rows}));
     Task task;
     task.slot = slot;

@@ -60,8 +60,8 @@ TEST_SUITE("unit") {
     for (uint64_t seed = 0; seed < 20; ++seed) {
       CAPTURE(seed);
       Fall fall;
-      fall.draft.task.seed = seed;
-      OneTask round(fall.draft.task, fall.target.view());
+      fall.chain.task.seed = seed;
+      OneTask round(fall.chain.task, fall.target.view());
       round.batch.draft = fall.drafts.view();
       round.Run(ScheduleOf(seed), 2);
       CHECK(round.fallen == kRejected);
@@ -77,8 +77,8 @@ TEST_SUITE("unit") {
       drafts.Set(i, std::vector<double>(row, row + kVocabSize));
     }
     for (uint64_t seed = 0; seed < 5; ++seed) {
-      fall.draft.task.seed = seed;
-      OneTask round(fall.draft.task, fall.target.view());
+      fall.chain.task.seed = seed;
+      OneTask round(fall.chain.task, fall.target.view());
       round.batch.draft = drafts.view();
       round.Run(ScheduleOf(seed), 2);
       fall.Check(round);
@@ -93,10 +93,10 @@ TEST_SUITE("unit") {
       Fall fall(89.0f);
       fall.target.row(kRejected)[0] = 89.5f;
       fall.drafts.row(kRejected)[kTileSize] = 89.5f;
-      fall.draft.task.seed = seed;
-      fall.draft.task.target_filters = {.top_k = 2};
-      fall.draft.task.draft_filters = {.top_k = 2};
-      OneTask round(fall.draft.task, fall.target.view());
+      fall.chain.task.seed = seed;
+      fall.chain.task.target_filters = {.top_k = 2};
+      fall.chain.task.draft_filters = {.top_k = 2};
+      OneTask round(fall.chain.task, fall.target.view());
       round.batch.draft = fall.drafts.view();
       round.Run(ScheduleOf(seed), 3);
       CHECK(round.fallen == kRejected);
@@ -111,10 +111,10 @@ TEST_SUITE("unit") {
     for (const int32_t num_edits : {0, 1}) {
       CAPTURE(num_edits);
       Fall fall;
-      fall.draft.task.target_filters = {.top_k = 2};
-      fall.draft.task.edits.edits = &none;
-      fall.draft.task.edits.num_edits = num_edits;
-      OneTask round(fall.draft.task, fall.target.view());
+      fall.chain.task.target_filters = {.top_k = 2};
+      fall.chain.task.edits.edits = &none;
+      fall.chain.task.edits.num_edits = num_edits;
+      OneTask round(fall.chain.task, fall.target.view());
       round.batch.draft = fall.drafts.view();
       round.Run(ScheduleOf(1), 3, [&](const FusedRound&) {
         for (int32_t tile = 0; tile < NumTiles(kVocabSize); ++tile) {
@@ -142,11 +142,11 @@ TEST_SUITE("unit") {
     for (const bool filtered : {false, true}) {
       CAPTURE(filtered);
       Fall fall;
-      fall.draft.task.edits.edits = ends.data();
-      fall.draft.task.edits.num_edits = static_cast<int32_t>(ends.size());
-      fall.draft.task.places = places.data();
-      if (filtered) fall.draft.task.target_filters = {.min_p = -4};
-      OneTask round(fall.draft.task, fall.target.view());
+      fall.chain.task.edits.edits = ends.data();
+      fall.chain.task.edits.num_edits = static_cast<int32_t>(ends.size());
+      fall.chain.task.places = places.data();
+      if (filtered) fall.chain.task.target_filters = {.min_p = -4};
+      OneTask round(fall.chain.task, fall.target.view());
       round.batch.draft = fall.drafts.view();
       round.batch.mask = {words.data(), 1, static_cast<int64_t>(words.size())};
       round.Run(ScheduleOf(7), filtered ? 3 : 2);
@@ -167,9 +167,9 @@ TEST_SUITE("unit") {
     fall.target.row(kRejected)[7] = 500.0f;
     for (int32_t i = 0; i < kRejected; ++i) fall.target.row(i)[kOnlyTarget] = -90.0f;
     fall.target.row(kRejected)[kOnlyTarget] = 0.0f;
-    fall.draft.task.edits.edits = edits.data();
-    fall.draft.task.edits.num_edits = static_cast<int32_t>(edits.size());
-    OneTask round(fall.draft.task, fall.target.view());
+    fall.chain.task.edits.edits = edits.data();
+    fall.chain.task.edits.num_edits = static_cast<int32_t>(edits.size());
+    OneTask round(fall.chain.task, fall.target.view());
     round.batch.draft = fall.drafts.view();
     round.Run(ScheduleOf(2), 2);
     CHECK(round.fallen == kRejected);
@@ -179,7 +179,7 @@ TEST_SUITE("unit") {
   TEST_CASE("a residual where one row is a point takes no pass") {
     Fall fall;
     fall.drafts.row(kRejected)[kOnlyDraft] = INFINITY;
-    OneTask of_draft(fall.draft.task, fall.target.view());
+    OneTask of_draft(fall.chain.task, fall.target.view());
     of_draft.batch.draft = fall.drafts.view();
     of_draft.Run(ScheduleOf(3), 2);
     CHECK(of_draft.fallen == -1);
@@ -190,7 +190,7 @@ TEST_SUITE("unit") {
 
     Fall other;
     other.target.row(kRejected)[kOnlyTarget] = INFINITY;
-    OneTask of_target(other.draft.task, other.target.view());
+    OneTask of_target(other.chain.task, other.target.view());
     of_target.batch.draft = other.drafts.view();
     of_target.Run(ScheduleOf(4), 2);
     CHECK(of_target.fallen == -1);
@@ -200,10 +200,10 @@ TEST_SUITE("unit") {
 
   TEST_CASE("tokens that are scored are replaced in the second launch too") {
     Fall fall;
-    fall.draft.task.scores = {.enabled = true, .mode = ScoreMode::kRawLogit};
+    fall.chain.task.scores = {.enabled = true, .mode = ScoreMode::kRawLogit};
     fall.target.TakeAway(kRejected + 1);
     fall.drafts.TakeAway(kRejected + 1);
-    OneTask round(fall.draft.task, fall.target.view());
+    OneTask round(fall.chain.task, fall.target.view());
     round.batch.draft = fall.drafts.view();
     round.Run({.num_threads = 32}, 3);
     CHECK(round.fallen == kRejected);
@@ -218,7 +218,7 @@ TEST_SUITE("unit") {
   // Memory that an engine writes meanwhile may leave work that nobody is there for.
   TEST_CASE("what is left behind the last launch is a bad row") {
     Fall fall;
-    OneTask round(fall.draft.task, fall.target.view());
+    OneTask round(fall.chain.task, fall.target.view());
     round.batch.draft = fall.drafts.view();
     TokenId next_token = kNoToken;
     const TokenArray next_tokens = {&next_token};

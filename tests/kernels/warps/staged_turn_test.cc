@@ -15,7 +15,8 @@ namespace specd {
 namespace {
 
 constexpr uint64_t kNumAreas = 3;
-constexpr size_t kPayload = sizeof(FetchHeader) + sizeof(FusedRound);
+constexpr size_t kPayload =
+    (sizeof(FetchHeader) + sizeof(FusedRound) + kFetchUnit - 1) / kFetchUnit * kFetchUnit;
 constexpr size_t kAreaBytes = kPayload + 8 * kFetchUnit;
 static_assert(kPayload % kFetchUnit == 0 && alignof(FusedRound) <= kFetchUnit);
 
