@@ -31,11 +31,9 @@ std::vector<std::string> RecordingPaths() {
   return paths;
 }
 
-void CheckNoDifference(const std::string& path, const std::vector<std::string>& differences) {
-  for (size_t i = 0; i < std::min(differences.size(), kShownMax); ++i) {
-    FAIL_CHECK(path << ": " << differences[i]);
-  }
-  if (differences.size() > kShownMax) FAIL_CHECK(path << ": " << differences.size() << " in all");
+void CheckNoDifference(const std::vector<std::string>& differences) {
+  for (size_t i = 0; i < std::min(differences.size(), kShownMax); ++i) FAIL_CHECK(differences[i]);
+  if (differences.size() > kShownMax) FAIL_CHECK(differences.size() << " differences in all");
 }
 
 }  // namespace
@@ -45,7 +43,7 @@ TEST_SUITE("unit") {
     for (const std::string& path : RecordingPaths()) {
       const Recording recording = specd::recorded::ReadRecording(path);
       const std::vector<Life> found = PlayAlone(recording.engine, recording.lives);
-      CheckNoDifference(path, Differences(recording.lives, found, /*with_stats=*/true));
+      CheckNoDifference(Differences(recording.lives, found, /*with_stats=*/true));
     }
   }
 
@@ -55,7 +53,7 @@ TEST_SUITE("unit") {
       if (recording.engine.only_alone != 0) continue;
       for (const uint32_t threads : {1u, 3u}) {
         const std::vector<Life> found = PlayTogether(recording.engine, recording.lives, threads);
-        CheckNoDifference(path, Differences(recording.lives, found, /*with_stats=*/false));
+        CheckNoDifference(Differences(recording.lives, found, /*with_stats=*/false));
       }
     }
   }

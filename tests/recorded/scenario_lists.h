@@ -71,6 +71,10 @@ inline constexpr const char* kEdits[] = {
     "min_tokens=3;stop_token_ids=1 2 3 4 5 6;bad_word_ids=7 7;bad_word_lengths=2;"
     "presence_penalty=0.5;logit_bias_ids=7;logit_bias=5;top_p=0.95;top_k=20;min_p=0.01;"
     "draft_edits=1;draft_temperature=0.9;" PROMPT,
+    "thinking_budget=0;thinking_start_id=7;thinking_end_ids=8;stop_token_ids=8;min_tokens=1;"
+    "prompt_ids=7",
+    "thinking_budget=2;thinking_start_id=7;thinking_end_ids=9 8;stop_token_ids=8 9;min_tokens=3;"
+    "prompt_ids=7",
     "logprobs=0",
     "logprobs=4;logprobs_mode=processed_logprobs;logprob_token_ids=1 28 1;top_k=3",
     "logprobs=5;logprobs_mode=raw_logits;logprob_token_ids=0;repetition_penalty=1.4;" PROMPT,
