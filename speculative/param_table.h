@@ -1,9 +1,9 @@
-// The parameter table: every field of SequenceParams once, with its range, its meaning and the
-// names its peers have for it.
+// The rows of the parameter table (param_list.inc) as data: each parameter with its place in
+// SequenceParams, its range, its meaning and the names its peers have for it.
 //
-// ValidateParams walks it, docs/PARAMETERS.md is printed from it (tools/params_doc), and whoever
-// moves parameters by name finds a field's place in the struct here. A default is not repeated in
-// the table: it is what a SequenceParams{} holds. Constant data, safe from any thread.
+// ValidateParams walks them, tools/params_doc prints docs/PARAMETERS.md from them, param_numbers.h
+// sets a number by its name. The default of a parameter is what a SequenceParams{} holds. Constant
+// data, safe from any thread.
 //
 //   const ParamRow* row = FindParam("top_p");
 //   std::get<ParamPlace<double>>(row->place).write(params) = 0.9;
@@ -29,11 +29,16 @@ struct ParamPlace {
   T& (*write)(SequenceParams&);
 };
 
+// Where an enumeration lives. The value is the index of its name.
+struct ChoicePlace {
+  uint32_t (*read)(const SequenceParams&);
+  void (*write)(SequenceParams&, uint32_t);
+};
+
 // A field's type is the alternative its place holds.
 using AnyParamPlace =
     std::variant<ParamPlace<double>, ParamPlace<int64_t>, ParamPlace<uint64_t>, ParamPlace<bool>,
-                 ParamPlace<TokenId>, ParamPlace<VerifyMethod>, ParamPlace<FilterOrder>,
-                 ParamPlace<ScoreMode>, ParamPlace<std::vector<TokenId>>,
+                 ParamPlace<TokenId>, ChoicePlace, ParamPlace<std::vector<TokenId>>,
                  ParamPlace<std::vector<TokenBias>>, ParamPlace<std::vector<std::vector<TokenId>>>,
                  ParamPlace<std::vector<std::string>>, ParamPlace<std::vector<ProcessorParams>>>;
 
@@ -63,7 +68,7 @@ struct ParamRow {
   std::string_view meaning;
 };
 
-// In the order of SequenceParams. has_seed has no row of its own: it says that seed was given.
+// In the order of param_list.inc.
 std::span<const ParamRow> ParamTable();
 
 // Null where no field has this name.

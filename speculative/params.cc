@@ -27,9 +27,7 @@ class RowCheck {
   absl::Status operator()(TokenId value) const {
     return value == kNoToken ? absl::OkStatus() : Id(value);
   }
-  absl::Status operator()(VerifyMethod value) const { return Choice(static_cast<size_t>(value)); }
-  absl::Status operator()(FilterOrder value) const { return Choice(static_cast<size_t>(value)); }
-  absl::Status operator()(ScoreMode value) const { return Choice(static_cast<size_t>(value)); }
+  absl::Status operator()(uint32_t value) const { return Choice(value); }
 
   absl::Status operator()(const std::vector<TokenId>& ids) const {
     if (absl::Status status = Count(ids.size(), "ids"); !status.ok()) return status;

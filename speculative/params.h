@@ -1,8 +1,9 @@
 // The sampling parameters of one sequence, the check of them, and what kernels make of them.
 //
 // Numbers arrive from an engine (over the socket, or through the C header in embedded mode) and are
-// checked here once; everything behind trusts them. What each may be stands in param_table.h, which
-// combinations are refused in param_rules.h. Plain data and pure functions: thread-compatible.
+// checked here once; everything behind trusts them. The parameters are the rows of param_list.inc;
+// param_rules.h has the combinations that are refused. Plain data and pure functions:
+// thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -37,72 +38,34 @@ struct TokenBias {
   float bias = 0;
 };
 
-// The thinking budget of CONTRACT §3, step 6. budget < 0: off.
-struct ThinkingParams {
-  int64_t budget = -1;
-  TokenId start_id = kNoToken;    // the marker that opens a thought
-  std::vector<TokenId> end_ids;   // the tokens that close it
-  TokenId newline_id = kNoToken;  // emitted before end_ids unless it just was; kNoToken: not
-};
-
-// The steps a drafter declares it used on its own logits; never taken from the sequence's.
-struct DraftParams {
-  double temperature = 1.0;
-  double top_p = 1.0;
-  int64_t top_k = 0;
-  double min_p = 0.0;
-  FilterOrder filter_order = FilterOrder::kSequential;
-  bool edits =
-      false;  // the masks of a place and steps 1 to 6 of the sequence, on draft rows as well
-};
-
 // A custom processor by the name it was compiled in under (processor.h), with its parameters.
 struct ProcessorParams {
   std::string name;
   std::vector<std::pair<std::string, double>> values;
 };
 
+// The members of the next three structs are the rows of param_list.inc, with their defaults.
+
+// The thinking budget of CONTRACT §3, step 6. budget < 0: off.
+struct ThinkingParams {
+#define SPECD_THINKING_PARAM(type, name, value, ...) type name = value;
+#include "speculative/param_list.inc"
+};
+
+// The steps a drafter declares it used on its own logits; never taken from the sequence's.
+struct DraftParams {
+#define SPECD_DRAFT_PARAM(type, name, value, ...) type name = value;
+#include "speculative/param_list.inc"
+};
+
+// The parameters for the text side are carried with the others, because a parameter has one home,
+// and because a verifier without a text side has to refuse stop_strings.
 struct SequenceParams {
-  VerifyMethod verify = VerifyMethod::kAuto;
-  uint64_t seed = 0;
-  bool has_seed = false;
-  int64_t n = 1;  // sequences to open; child i uses seed + i, modulo 2^64
-
-  double temperature = 1.0;
-  double top_p = 1.0;
-  int64_t top_k = 0;  // 0 and below, or vocab_size and above: off
-  double min_p = 0.0;
-  FilterOrder filter_order = FilterOrder::kSequential;
-
-  double frequency_penalty = 0.0;
-  double presence_penalty = 0.0;
-  double repetition_penalty = 1.0;
-  std::vector<TokenBias> logit_bias;
-  std::vector<TokenId> allowed_token_ids;  // empty: all
-  std::vector<TokenId> disallowed_token_ids;
-  std::vector<std::vector<TokenId>> bad_words;
-  int64_t no_repeat_ngram_size = 0;    // 0: off
-  int64_t no_repeat_ngram_window = 0;  // tokens looked back upon; 0: all
-  std::vector<TokenId> no_repeat_ngram_whitelist;
+#define SPECD_PARAM(type, name, value, ...) type name = value;
+#include "speculative/param_list.inc"
+  bool has_seed = false;  // seed was given
   ThinkingParams thinking;
-  std::vector<ProcessorParams> processors;
-
-  int64_t max_tokens = 16;
-  int64_t min_tokens = 0;
-  bool ignore_eos = false;
-  std::vector<TokenId> stop_token_ids;
-
-  int64_t logprobs = -1;  // the best ids for each kept token; 0: the token alone; -1: none
-  ScoreMode logprobs_mode = ScoreMode::kRawLogprob;
-  std::vector<TokenId> logprob_token_ids;  // further ids whose logprobs are wanted
-
   DraftParams draft;
-
-  // For the text side. They are carried with the other parameters because a parameter has one home,
-  // and because a verifier without a text side has to refuse the first of them.
-  std::vector<std::string> stop_strings;
-  bool include_stop = false;
-  bool skip_special_tokens = true;
 };
 
 // The first field outside its range, or the first combination that cannot be honoured, named with

@@ -17,7 +17,6 @@
 #include "daemon/client/open_message.h"
 #include "daemon/client/struct_array.h"
 #include "ipc/base/error.h"
-#include "speculative/params.h"
 
 namespace specd {
 namespace {
@@ -199,17 +198,14 @@ absl::Status Engine::Bind(int role, const specd_tensor& tensor) {
 
 absl::Status Engine::OpenSequence(const char* request_id, const specd_params& params,
                                   specd_sequence_info* info) {
-  if (params.n < 1 || params.n > kSamplesMax) {
-    return Invalid("n", fmt::format("n = {} is outside 1 .. {}", params.n, kSamplesMax));
-  }
-  OutputArray<specd_sequence_info> infos;
-  if (absl::Status s = infos.Check("info", info, params.n, &infos); !s.ok()) return s;
   absl::StatusOr<OpenMessage> message = MakeOpenMessage(request_id, params);
   if (!message.ok()) return message.status();
+  OutputArray<specd_sequence_info> infos;
+  if (absl::Status s = infos.Check("info", info, message->num_sequences, &infos); !s.ok()) return s;
   absl::StatusOr<SequenceReply> reply =
       Expect<SequenceReply>(link_->Call(message->request, message->lists.get(), nullptr));
   if (!reply.ok()) return reply.status();
-  return Report(*reply, params.n, infos);
+  return Report(*reply, message->num_sequences, infos);
 }
 
 absl::Status Engine::ForkSequence(specd_sequence sequence, const char* request_id,

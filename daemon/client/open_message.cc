@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/client/param_fields.h"
 #include "daemon/session/open_request.h"
 #include "ipc/base/error.h"
 #include "speculative/params.h"
@@ -19,17 +20,6 @@ namespace {
 
 absl::Status Invalid(std::string_view field, std::string_view text) {
   return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
-}
-
-absl::Status CheckNumbers(const specd_params& params) {
-  for (const auto& [field, value] :
-       {std::pair{"has_seed", params.has_seed}, std::pair{"ignore_eos", params.ignore_eos},
-        std::pair{"include_stop", params.include_stop},
-        std::pair{"skip_special_tokens", params.skip_special_tokens},
-        std::pair{"draft_edits", params.draft_edits}}) {
-    if (value > 1) return Invalid(field, fmt::format("{} = {} must be 0 or 1", field, value));
-  }
-  return absl::OkStatus();
 }
 
 // Before an array is read: a wild count must not become a wild read.
@@ -68,6 +58,17 @@ class ListCopier {
     }
   }
 
+  // Behind those that are there.
+  void Copy(const specd_numbers& from, NamedNumbers* to) {
+    if (!Check("numbers", from.items, from.count, kNumbersMax)) return;
+    for (uint64_t i = 0; i < from.count; ++i) {
+      if (from.items[i].name == nullptr) {
+        return Fail(Invalid("numbers", fmt::format("numbers.items[{}].name is NULL", i)));
+      }
+      to->emplace_back(from.items[i].name, from.items[i].value);
+    }
+  }
+
   void CopyBias(const specd_params& params, OpenSequenceRequest* request) {
     Copy("logit_bias_ids", params.logit_bias_ids, kLogitBiasMax, &request->logit_bias_ids);
     const specd_floats& bias = params.logit_bias;
@@ -103,38 +104,13 @@ class ListCopier {
   std::vector<int32_t> file_;
 };
 
-void CopyNumbers(const specd_params& params, OpenSequenceRequest* request) {
-  request->verify = params.verify;
-  request->has_seed = params.has_seed != 0;
-  request->seed = params.seed;
-  request->n = params.n;
-  request->temperature = params.temperature;
-  request->top_p = params.top_p;
-  request->top_k = params.top_k;
-  request->min_p = params.min_p;
-  request->filter_order = params.filter_order;
-  request->frequency_penalty = params.frequency_penalty;
-  request->presence_penalty = params.presence_penalty;
-  request->repetition_penalty = params.repetition_penalty;
-  request->no_repeat_ngram_size = params.no_repeat_ngram_size;
-  request->no_repeat_ngram_window = params.no_repeat_ngram_window;
-  request->thinking_budget = params.thinking_budget;
-  request->thinking_start_id = params.thinking_start_id;
-  request->thinking_newline_id = params.thinking_newline_id;
-  if (params.thinking_preset != nullptr) request->thinking_preset = params.thinking_preset;
-  request->max_tokens = params.max_tokens;
-  request->min_tokens = params.min_tokens;
-  request->ignore_eos = params.ignore_eos != 0;
-  request->include_stop = params.include_stop != 0;
-  request->skip_special_tokens = params.skip_special_tokens != 0;
-  request->logprobs = params.logprobs;
-  request->logprobs_mode = params.logprobs_mode;
-  request->draft_temperature = params.draft_temperature;
-  request->draft_top_p = params.draft_top_p;
-  request->draft_top_k = params.draft_top_k;
-  request->draft_min_p = params.draft_min_p;
-  request->draft_filter_order = params.draft_filter_order;
-  request->draft_edits = params.draft_edits != 0;
+// How many sequences the message asks for; 1 where that is no number of sequences, which its reader
+// refuses.
+uint32_t SamplesOf(const NamedNumbers& numbers) {
+  for (const auto& [name, value] : numbers) {
+    if (name == "n" && value >= 1 && value <= kSamplesMax) return static_cast<uint32_t>(value);
+  }
+  return 1;
 }
 
 // In the order that OpenSequenceRequest names; ReadOpenRequest takes them out again.
@@ -171,12 +147,18 @@ absl::StatusOr<UniqueFd> MakeListFile(const std::vector<int32_t>& ids) {
 
 absl::StatusOr<OpenMessage> MakeOpenMessage(std::string_view request_id,
                                             const specd_params& params) {
-  if (absl::Status status = CheckNumbers(params); !status.ok()) return status;
+  if (params.has_seed > 1) {
+    return Invalid("has_seed", fmt::format("has_seed = {} must be 0 or 1", params.has_seed));
+  }
   OpenMessage message;
   OpenSequenceRequest& request = message.request;
   request.request_id = request_id;
-  CopyNumbers(params, &request);
+  request.has_seed = params.has_seed != 0;
+  request.seed = params.seed;
+  if (params.thinking_preset != nullptr) request.thinking_preset = params.thinking_preset;
+  request.numbers = ChangedFields(params);
   ListCopier copier;
+  copier.Copy(params.numbers, &request.numbers);
   copier.CopyBias(params, &request);
   copier.Copy("bad_word_ids", params.bad_word_ids, kBadWordIdsMax, &request.bad_word_ids);
   copier.Copy("bad_word_lengths", params.bad_word_lengths, kBadWordsMax, &request.bad_word_lengths);
@@ -189,6 +171,7 @@ absl::StatusOr<OpenMessage> MakeOpenMessage(std::string_view request_id,
               &request.logprob_token_ids);
   CopyFileLists(params, &copier, &request);
   if (!copier.status().ok()) return copier.status();
+  message.num_sequences = SamplesOf(request.numbers);
   if (!copier.file().empty()) {
     absl::StatusOr<UniqueFd> file = MakeListFile(copier.file());
     if (!file.ok()) return file.status();

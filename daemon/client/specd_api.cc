@@ -69,23 +69,6 @@ void specd_tensor_init(specd_tensor* tensor) {
   tensor->scale = 1;
 }
 
-void specd_params_init(specd_params* params) {
-  *params = {};
-  params->struct_size = sizeof(*params);
-  params->n = 1;
-  params->temperature = 1.0;
-  params->top_p = 1.0;
-  params->repetition_penalty = 1.0;
-  params->thinking_budget = -1;
-  params->thinking_start_id = -1;
-  params->thinking_newline_id = -1;
-  params->max_tokens = 16;
-  params->skip_special_tokens = 1;
-  params->logprobs = -1;
-  params->draft_temperature = 1.0;
-  params->draft_top_p = 1.0;
-}
-
 void specd_engine_stats_init(specd_engine_stats* stats) {
   *stats = {};
   stats->struct_size = sizeof(*stats);

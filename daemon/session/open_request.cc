@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
+#include "speculative/param_numbers.h"
 #include "speculative/processors/thinking_budget.h"
 
 namespace specd {
@@ -60,13 +62,12 @@ absl::Status ReadLists(const OpenSequenceRequest& request, const UniqueFd& fd, O
                                count, kListIdsMax));
   }
   const uint64_t history = uint64_t{request.num_prompt_ids} + request.num_output_ids;
-  if (request.n > 0 && request.n <= kSamplesMax &&
-      static_cast<uint64_t>(request.n) * history > kSampleIdsMax) {
+  const int64_t n = out->params.n;
+  if (n > 0 && n <= kSamplesMax && static_cast<uint64_t>(n) * history > kSampleIdsMax) {
     return Invalid("n", fmt::format("n = {} samples of {} prompt_ids and output_ids are {} ids, at "
                                     "most {} are allowed in one opening; open fewer samples, or "
                                     "open one and fork it",
-                                    request.n, history, static_cast<uint64_t>(request.n) * history,
-                                    kSampleIdsMax));
+                                    n, history, static_cast<uint64_t>(n) * history, kSampleIdsMax));
   }
   if (fd.valid() != (count > 0)) {
     return Invalid("num_fds", fmt::format("{} ids outside the message need {}, but {} came", count,
@@ -90,6 +91,20 @@ absl::Status ReadLists(const OpenSequenceRequest& request, const UniqueFd& fd, O
 }
 
 // ---- what is flat on the wire
+
+absl::Status ReadNumbers(const OpenSequenceRequest& request, SequenceParams* params) {
+  std::set<std::string_view> names;
+  for (const auto& [name, value] : request.numbers) {
+    if (!names.insert(name).second) {
+      return Invalid(name, fmt::format("{} is given twice; name each parameter once", name));
+    }
+    if (const absl::Status status = SetNumber(name, value, params); !status.ok()) {
+      return MakeError(ErrorCodeOf(status), name,
+                       std::string_view(status.message().data(), status.message().size()));
+    }
+  }
+  return absl::OkStatus();
+}
 
 absl::Status ReadBias(const OpenSequenceRequest& request, SequenceParams* params) {
   if (request.logit_bias.size() != request.logit_bias_ids.size()) {
@@ -127,28 +142,24 @@ absl::Status ReadBadWords(const OpenSequenceRequest& request, SequenceParams* pa
 
 absl::Status ReadThinking(const OpenSequenceRequest& request, SequenceParams* params) {
   ThinkingParams& thinking = params->thinking;
-  const bool has_ids = request.thinking_start_id != kNoToken ||
-                       request.thinking_newline_id != kNoToken || !request.thinking_end_ids.empty();
-  if (request.thinking_preset.empty()) {
-    thinking.start_id = request.thinking_start_id;
-    thinking.end_ids = request.thinking_end_ids;
-    thinking.newline_id = request.thinking_newline_id;
-  } else if (const std::optional<ThinkingParams> preset =
-                 FindThinkingPreset(request.thinking_preset);
-             !preset.has_value()) {
+  thinking.end_ids = request.thinking_end_ids;
+  if (request.thinking_preset.empty()) return absl::OkStatus();
+  std::optional<ThinkingParams> preset = FindThinkingPreset(request.thinking_preset);
+  if (!preset.has_value()) {
     return Invalid("thinking_preset",
                    fmt::format("thinking_preset = \"{}\" is unknown; use glm-4.5, qwen3 or "
                                "deepseek-r1, or name the ids",
                                request.thinking_preset));
-  } else if (has_ids) {
+  }
+  if (thinking.start_id != kNoToken || thinking.newline_id != kNoToken ||
+      !thinking.end_ids.empty()) {
     return Invalid("thinking_preset",
                    fmt::format("thinking_preset = \"{}\" comes with thinking ids of its own; leave "
                                "thinking_start_id, thinking_end_ids and thinking_newline_id out",
                                request.thinking_preset));
-  } else {
-    thinking = *preset;
   }
-  thinking.budget = request.thinking_budget;
+  preset->budget = thinking.budget;
+  thinking = *std::move(preset);
   return absl::OkStatus();
 }
 
@@ -177,47 +188,19 @@ absl::Status ReadProcessors(const OpenSequenceRequest& request, SequenceParams* 
   return absl::OkStatus();
 }
 
-void CopyNumbers(const OpenSequenceRequest& request, SequenceParams* params) {
-  params->verify = static_cast<VerifyMethod>(request.verify);
-  params->seed = request.seed;
-  params->has_seed = request.has_seed;
-  params->n = request.n;
-  params->temperature = request.temperature;
-  params->top_p = request.top_p;
-  params->top_k = request.top_k;
-  params->min_p = request.min_p;
-  params->filter_order = static_cast<FilterOrder>(request.filter_order);
-  params->frequency_penalty = request.frequency_penalty;
-  params->presence_penalty = request.presence_penalty;
-  params->repetition_penalty = request.repetition_penalty;
-  params->no_repeat_ngram_size = request.no_repeat_ngram_size;
-  params->no_repeat_ngram_window = request.no_repeat_ngram_window;
-  params->max_tokens = request.max_tokens;
-  params->min_tokens = request.min_tokens;
-  params->ignore_eos = request.ignore_eos;
-  params->stop_token_ids = request.stop_token_ids;
-  params->logprobs = request.logprobs;
-  params->logprobs_mode = static_cast<ScoreMode>(request.logprobs_mode);
-  params->logprob_token_ids = request.logprob_token_ids;
-  params->draft = {request.draft_temperature,
-                   request.draft_top_p,
-                   request.draft_top_k,
-                   request.draft_min_p,
-                   static_cast<FilterOrder>(request.draft_filter_order),
-                   request.draft_edits};
-  params->stop_strings = request.stop_strings;
-  params->include_stop = request.include_stop;
-  params->skip_special_tokens = request.skip_special_tokens;
-}
-
 }  // namespace
 
 absl::StatusOr<OpenRequest> ReadOpenRequest(const OpenSequenceRequest& request,
                                             const UniqueFd& lists) {
   OpenRequest out;
-  CopyNumbers(request, &out.params);
-  for (const auto read : {ReadBias, ReadBadWords, ReadThinking, ReadProcessors}) {
-    if (absl::Status status = read(request, &out.params); !status.ok()) return status;
+  SequenceParams& params = out.params;
+  params.has_seed = request.has_seed;
+  params.seed = request.seed;
+  params.stop_token_ids = request.stop_token_ids;
+  params.logprob_token_ids = request.logprob_token_ids;
+  params.stop_strings = request.stop_strings;
+  for (const auto read : {ReadNumbers, ReadBias, ReadBadWords, ReadThinking, ReadProcessors}) {
+    if (absl::Status status = read(request, &params); !status.ok()) return status;
   }
   if (absl::Status status = ReadLists(request, lists, &out); !status.ok()) return status;
   return out;

@@ -1,8 +1,9 @@
 // The verifier's half of opening a sequence: the message that asks for it becomes SequenceParams
 // and a history.
 //
-// What the message's own form allows to be wrong is checked here (lists whose lengths disagree, a
-// file that is too short, numbers in text); what the values mean is checked by Verifier::Open. The
+// What the message's own form allows to be wrong is checked here (names that the table does not
+// have, lists whose lengths disagree, a file that is too short, numbers in text); what the values
+// mean is checked by Verifier::Open. The
 // file of lists is read once, into private memory. Safe from any thread.
 #pragma once
 

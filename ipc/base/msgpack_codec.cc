@@ -14,7 +14,7 @@ namespace {
 // The deepest message is a map of arrays of maps of arrays. An array may claim as many elements as
 // there are sequences; memory is taken for a claim before its elements are seen.
 constexpr size_t kArrayMax = 65536;
-constexpr size_t kMapMax = 64;
+constexpr size_t kMapMax = 128;
 constexpr size_t kStringMax = 4 * 1024 * 1024;
 constexpr size_t kDepthMax = 6;
 
@@ -267,6 +267,25 @@ void MapReader::Read(std::string_view key, std::vector<std::string>* out, size_t
     *value = ViewOf(element.via.str);
     return true;
   });
+}
+
+void MapReader::Read(std::string_view key, std::vector<std::pair<std::string, double>>* out,
+                     size_t size_max) {
+  const msgpack::object* value = Find(key);
+  if (value == nullptr) return;
+  if (value->type != msgpack::type::MAP) return WrongType(key, "a map", *value);
+  const msgpack::object_map& map = value->via.map;
+  if (map.size > size_max) {
+    return Fail(key, fmt::format("has {} elements, at most {} are allowed", map.size, size_max));
+  }
+  std::vector<std::pair<std::string, double>> numbers(map.size);
+  for (uint32_t i = 0; i < map.size; ++i) {
+    const msgpack::object& name = map.ptr[i].key;
+    if (name.type != msgpack::type::STR) return WrongType(key, "a map with string keys", name);
+    numbers[i].first = ViewOf(name.via.str);
+    if (!ReadDouble(ViewOf(name.via.str).substr(0, 64), map.ptr[i].val, &numbers[i].second)) return;
+  }
+  *out = std::move(numbers);
 }
 
 void MapReader::RefuseOthers() {

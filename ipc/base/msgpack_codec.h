@@ -11,6 +11,7 @@
 #include <msgpack.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -49,6 +50,12 @@ class MapWriter {
   void Field(std::string_view key, const std::vector<double>& values) {
     BeginArray(key, values.size());
     for (const double value : values) PutDouble(value);
+  }
+  // A map in the map.
+  void Field(std::string_view key, const std::vector<std::pair<std::string, double>>& numbers) {
+    Key(key);
+    BeginMap(numbers.size());
+    for (const auto& [name, value] : numbers) Field(name, value);
   }
   void Nil(std::string_view key) {
     Key(key);
@@ -98,6 +105,10 @@ class MapReader {
   void Read(std::string_view key, std::vector<uint64_t>* out, size_t size_max);
   void Read(std::string_view key, std::vector<double>* out, size_t size_max);
   void Read(std::string_view key, std::vector<std::string>* out, size_t size_max);
+  // A map of doubles, in its order. The reader of the names judges them, and whether one is there
+  // twice; a value of another type is the error of its name.
+  void Read(std::string_view key, std::vector<std::pair<std::string, double>>* out,
+            size_t size_max);
 
   // Is there a field of that name? For those that may be left out.
   bool Has(std::string_view key) const;

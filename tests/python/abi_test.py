@@ -80,7 +80,7 @@ class AbiTest(unittest.TestCase):
         mirrored = {}
         for prefix, table in (("VERIFY_", params.VERIFY), ("FILTERS_", params.FILTER_ORDER),
                               ("", arrays.KINDS), ("", rounds._SAMPLING),
-                              ("COIN_", engine.COIN_PURPOSES)):
+                              ("PARAM_", params.PARAM_TYPES), ("COIN_", engine.COIN_PURPOSES)):
             mirrored |= {prefix + name.upper(): value for name, value in table.items()}
         mirrored["TOP_K_CHILDREN"] = mirrored.pop("TOP_K")
         mirrored |= {name.upper(): value for name, value in arrays._DTYPES.items()}

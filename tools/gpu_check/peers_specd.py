@@ -124,8 +124,5 @@ def make_specd_peers(torch):
     specd, reason = import_or_none("specd")
     if specd is None:
         return [], None, reason
-    try:
-        version = specd.version()
-    except ImportError as error:  # the library is loaded with the first call
-        return [], None, " ".join(f"specd: {error}".split())
-    return [peer(torch, specd) for peer in (SpecdGreedy, SpecdSample, SpecdRejection)], version, None
+    made = [peer(torch, specd) for peer in (SpecdGreedy, SpecdSample, SpecdRejection)]
+    return made, specd.version(), None

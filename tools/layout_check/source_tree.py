@@ -11,7 +11,7 @@ import subprocess
 CODE_SUFFIXES = (".h", ".cuh", ".cc", ".cu", ".c")
 HEADER_SUFFIXES = (".h", ".cuh")
 TEXT_SUFFIXES = CODE_SUFFIXES + (
-    ".py", ".sh", ".cmake", ".in", ".md", ".txt", ".toml", ".yml", ".yaml", ".service",
+    ".inc", ".py", ".sh", ".cmake", ".in", ".md", ".txt", ".toml", ".yml", ".yaml", ".service",
 )
 TEXT_FILES = ("CMakePresets.json",)
 # Not ours to word, or not worded at all.

@@ -33,14 +33,14 @@ constexpr Section kSections[] = {
 };
 
 // By the index of a row's place.
-constexpr std::string_view kTypes[] = {"number",   "integer", "64-bit seed", "flag", "token id",
-                                       "choice",   "choice",  "choice",      "ids",  "id: number",
+constexpr std::string_view kTypes[] = {"number",   "integer", "64-bit seed", "flag",
+                                       "token id", "choice",  "ids",         "id: number",
                                        "id lists", "texts",   "processors"};
 static_assert(std::size(kTypes) == std::variant_size_v<AnyParamPlace>);
 
 constexpr std::string_view kHead = R"(# Parameters
 
-Printed by `specd-params` from the table in speculative/param_table.cc. Do not edit: change the table, then
+Printed by `specd-params` from the table, speculative/param_list.inc. Do not edit: change the table, then
 `specd-params > docs/PARAMETERS.md`.
 
 A value outside its range, a combination that cannot be honoured and a name that specd does not know are refused when a sequence is

@@ -20,7 +20,7 @@ extern "C" {
 enum {
   SPECD_OK = 0,
   SPECD_FULL = 1,  /* as many rounds as ring_depth are in flight: poll, then submit again */
-  SPECD_EMPTY = 2, /* no completion within the timeout */
+  SPECD_EMPTY = 2, /* no completion within the timeout; no parameter at the index */
 
   SPECD_ERROR_INVALID_ARGUMENT = -1, /* a value outside its range, a null pointer, a wrong size */
   SPECD_ERROR_UNSUPPORTED = -2,      /* meaningful, but not in this version or this mode */

@@ -50,6 +50,17 @@ typedef struct specd_strings {
   uint64_t count;
 } specd_strings;
 
+/* A parameter that is one number, by its name in docs/PARAMETERS.md: a flag is 0 or 1, a choice the
+ * number of its value. Of this size in every version. */
+typedef struct specd_number {
+  const char* name;
+  double value;
+} specd_number;
+typedef struct specd_numbers {
+  const specd_number* items;
+  uint64_t count;
+} specd_numbers;
+
 /* A processor compiled into specd, by name. Of this size in every version. */
 typedef struct specd_processor {
   const char* name;
@@ -129,9 +140,39 @@ typedef struct specd_params {
    * Needed only for what looks back: penalties, n-grams, thinking, a re-opened sequence. */
   specd_ids prompt_ids;
   specd_ids output_ids;
+
+  specd_numbers numbers; /* parameters without a field above, or in the place of one that is left at
+                            its default; each once, at most 64 together with the fields that are
+                            set */
 } specd_params;
 
 SPECD_API void specd_params_init(specd_params* params);
+
+enum {
+  SPECD_PARAM_NUMBER = 0,
+  SPECD_PARAM_INTEGER = 1,
+  SPECD_PARAM_FLAG = 2,
+  SPECD_PARAM_CHOICE = 3
+};
+
+/* A parameter that is one number. The texts stay for the life of the library. */
+typedef struct specd_param_info {
+  uint32_t struct_size;    /* sizeof(specd_param_info): set it before the call */
+  uint32_t type;           /* SPECD_PARAM_... */
+  const char* name;        /* here, and in specd_params.numbers */
+  const char* vllm_name;   /* "": vLLM has no such parameter */
+  const char* sglang_name; /* "": SGLang has no such parameter */
+  const char* meaning;
+  const char* range;     /* in words, such as "above 0 .. 1" */
+  specd_strings choices; /* the names of a choice; the index is the value */
+  double default_value;
+  double minimum; /* of numbers: -INFINITY and INFINITY are no bounds */
+  double maximum;
+} specd_param_info;
+
+/* Lists the parameters that `numbers` takes, from index 0 on, so that a binding in another language
+ * has them without a list of its own. SPECD_EMPTY after the last. */
+SPECD_API int specd_get_param_info(uint32_t index, specd_param_info* info);
 
 typedef struct specd_sequence_info {
   uint32_t struct_size; /* sizeof(specd_sequence_info): set it in every element before the call */

@@ -59,6 +59,23 @@ class Strings(Structure):
     _fields_ = [("items", POINTER(c_char_p)), ("count", c_uint64)]
 
 
+class Number(Structure):
+    _fields_ = [("name", c_char_p), ("value", c_double)]
+
+
+class Numbers(Structure):
+    _fields_ = [("items", POINTER(Number)), ("count", c_uint64)]
+
+
+class ParamInfo(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32), ("type", c_uint32), ("name", c_char_p), ("vllm_name", c_char_p),
+        ("sglang_name", c_char_p), ("meaning", c_char_p), ("range", c_char_p),
+        ("choices", Strings), ("default_value", c_double), ("minimum", c_double),
+        ("maximum", c_double),
+    ]
+
+
 class Processor(Structure):
     _fields_ = [("name", c_char_p), ("values", c_char_p)]
 
@@ -83,7 +100,7 @@ class Params(Structure):
         ("draft_edits", c_uint32), ("logprob_token_ids", Ids),
         ("draft_temperature", c_double), ("draft_top_p", c_double), ("draft_min_p", c_double),
         ("draft_top_k", c_int32), ("draft_filter_order", c_uint32),
-        ("prompt_ids", Ids), ("output_ids", Ids),
+        ("prompt_ids", Ids), ("output_ids", Ids), ("numbers", Numbers),
     ]
 
 
@@ -237,6 +254,7 @@ FUNCTIONS = {
     "specd_tensor_init": (None, POINTER(Tensor)),
     "specd_bind": (c_int, c_void_p, c_int, POINTER(Tensor)),
     "specd_params_init": (None, POINTER(Params)),
+    "specd_get_param_info": (c_int, c_uint32, POINTER(ParamInfo)),
     "specd_open_sequence": (c_int, c_void_p, c_char_p, POINTER(Params), POINTER(SequenceInfo)),
     "specd_fork": (c_int, c_void_p, c_uint64, c_char_p, POINTER(c_uint64), POINTER(SequenceInfo)),
     "specd_close_sequence": (c_int, c_void_p, c_uint64),

@@ -156,7 +156,7 @@ class Engine:
         """Opens a sequence. prompt_ids and output_ids (tokens generated already, for a sequence
         that returns) are needed only by what looks back: penalties, n-grams, thinking."""
         params = SamplingParams() if params is None else params
-        if params.n != 1:
+        if params.n not in (1, None):
             raise refusal(f"n: {params.n} sequences are opened by engine.open_all")
         return self.open_all(params, prompt_ids, output_ids, request_id)[0]
 
@@ -164,7 +164,8 @@ class Engine:
         """Opens params.n sequences; sequence i has seed + i."""
         struct, kept = to_struct(params, prompt_ids, output_ids)
         request_id = request_id or self.next_request_id()
-        infos = (c.SequenceInfo * max(1, params.n))()
+        count = min(max(1, params.n or 1), int(params.numbers["n"].maximum))
+        infos = (c.SequenceInfo * count)()
         check(c.load().specd_open_sequence(self.pointer, text_bytes(request_id, "request_id"),
                                            ctypes.byref(struct), infos))
         del kept

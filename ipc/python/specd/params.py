@@ -4,6 +4,7 @@ import ctypes
 import dataclasses
 import difflib
 import operator
+import typing
 
 import numpy as np
 
@@ -11,9 +12,47 @@ from . import _library as c
 from .arrays import id_array, pointer
 from ._library import refusal
 
-VERIFY = {"auto": 0, "greedy": 1, "exact_match": 2, "token": 3, "block": 4}
-FILTER_ORDER = {"sequential": 0, "joint": 1}
-LOGPROBS_MODE = {"raw_logprobs": 0, "processed_logprobs": 1, "raw_logits": 2, "processed_logits": 3}
+# The codes of specd_param_info.type, and the types of their values here.
+PARAM_TYPES = {"number": 0, "integer": 1, "flag": 2, "choice": 3}
+_PYTHON_TYPES = {"number": float, "integer": int, "flag": bool, "choice": str}
+
+
+class Number(typing.NamedTuple):
+    """A parameter that is one number: a row of the library's table. `default` is the number of the
+    flag or choice, `choices` has the names of a choice's values."""
+
+    name: str
+    vllm_name: str
+    type: str
+    default: float
+    maximum: float
+    choices: tuple
+
+    @property
+    def python_name(self):
+        # vLLM's rejection_sample_method belongs to a whole engine.
+        return self.name if self.name == "verify" else self.vllm_name or self.name
+
+    @property
+    def python_default(self):
+        """As SamplingParams has it: -1, which means none, is None."""
+        if self.type == "choice":
+            return self.choices[int(self.default)]
+        if self.default == -1:
+            return None
+        return _PYTHON_TYPES[self.type](self.default)
+
+
+def _numbers():
+    """The parameters of the library that are numbers."""
+    types = {code: name for name, code in PARAM_TYPES.items()}
+    info, numbers = c.ParamInfo(ctypes.sizeof(c.ParamInfo)), []
+    while c.check(c.load().specd_get_param_info(len(numbers), ctypes.byref(info))) == 0:
+        choices = tuple(info.choices.items[i].decode() for i in range(info.choices.count))
+        numbers.append(Number(info.name.decode(), info.vllm_name.decode(), types[info.type],
+                              info.default_value, info.maximum, choices))
+    return numbers
+
 
 _NO_BEAMS = "specd samples; open n sequences with logprobs=0 and rank them by cumulative_logprob"
 
@@ -47,111 +86,84 @@ REFUSED = {
 
 
 @dataclasses.dataclass
-class SamplingParams:
-    """How the tokens of a sequence are chosen. Fields have vLLM's names, meanings and defaults;
-    docs/PARAMETERS.md gives the ranges, which the library checks when a sequence is opened.
+class _Lists:
+    """The parameters that are no numbers, and the seed, which has 64 bits."""
+
+    seed: int | None = None
+    stop: str | list | None = None
+    stop_token_ids: list | None = None
+    logit_bias: dict | None = None
+    allowed_token_ids: list | None = None
+    disallowed_token_ids: list | None = None
+    bad_words: list | None = None
+    no_repeat_ngram_whitelist: list | None = None
+    logprob_token_ids: list | None = None
+    thinking_preset: str | None = None
+    thinking_end_ids: list | None = None
+    processors: dict | None = None
+
+
+def make_sampling_params(numbers):
+    """The class SamplingParams of a library with these Numbers."""
+    fields = [(number.python_name, _PYTHON_TYPES[number.type] | None, number.python_default)
+              for number in numbers]
+    made = dataclasses.make_dataclass("SamplingParams", fields, bases=(_Lists,))
+    generated = made.__init__
+    names = tuple(field.name for field in dataclasses.fields(made))
+
+    def init(self, **given):
+        for name in given:
+            if name not in names:
+                raise refusal(_unknown(name, names))
+        generated(self, **given)
+
+    made.__init__ = init
+    made.__module__ = __name__
+    made.numbers = {number.python_name: number for number in numbers}
+    return made
+
+
+SamplingParams = make_sampling_params(_numbers())
+SamplingParams.__doc__ = """How the tokens of a sequence are chosen. Keyword arguments only; an
+unknown name is an Error that says what to do. Fields have vLLM's names, meanings and defaults;
+docs/PARAMETERS.md gives the ranges, which the library checks when a sequence is opened.
 
     >>> specd.SamplingParams(temperature=0.7, top_p=0.95, seed=1, stop_token_ids=[2])
     >>> specd.SamplingParams(temperature=0, logprobs=5, bad_words=[[17], [4, 9]])
 
-    What vLLM has not: `verify` (auto, greedy, exact_match, token, block), `filter_order`
-    (sequential, joint), `disallowed_token_ids`, `no_repeat_ngram_*`, `thinking_*`, `processors`
-    ({name: {key: number}}), `logprobs_mode` of each sequence, and `draft_*`: what the drafter did
-    to its own rows before it drew from them. `bad_words` are lists of ids, because an engine has no
-    tokenizer here.
-    """
-
-    n: int = 1
-    temperature: float = 1.0
-    top_p: float = 1.0
-    top_k: int = 0
-    min_p: float = 0.0
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
-    repetition_penalty: float = 1.0
-    seed: int | None = None
-    max_tokens: int | None = 16
-    min_tokens: int = 0
-    stop: str | list | None = None
-    stop_token_ids: list | None = None
-    ignore_eos: bool = False
-    include_stop_str_in_output: bool = False
-    skip_special_tokens: bool = True
-    logit_bias: dict | None = None
-    allowed_token_ids: list | None = None
-    bad_words: list | None = None
-    logprobs: int | None = None
-    logprob_token_ids: list | None = None
-    thinking_token_budget: int | None = None
-
-    verify: str = "auto"
-    filter_order: str = "sequential"
-    disallowed_token_ids: list | None = None
-    no_repeat_ngram_size: int = 0
-    no_repeat_ngram_window: int = 0
-    no_repeat_ngram_whitelist: list | None = None
-    thinking_preset: str | None = None
-    thinking_start_id: int = -1
-    thinking_end_ids: list | None = None
-    thinking_newline_id: int = -1
-    processors: dict | None = None
-    logprobs_mode: str = "raw_logprobs"
-    draft_temperature: float = 1.0
-    draft_top_p: float = 1.0
-    draft_top_k: int = 0
-    draft_min_p: float = 0.0
-    draft_filter_order: str = "sequential"
-    draft_edits: bool = False
+What vLLM has not: `verify` (auto, greedy, exact_match, token, block), `filter_order` (sequential,
+joint), `disallowed_token_ids`, `no_repeat_ngram_*`, `thinking_*`, `processors` ({name: {key:
+number}}), `logprobs_mode` of each sequence, and `draft_*`: what the drafter did to its own rows
+before it drew from them. `bad_words` are lists of ids, because an engine has no tokenizer here.
+A number that is None has its default, and max_tokens=None is no bound.
+"""
 
 
-_generated_init = SamplingParams.__init__
-_NAMES = tuple(field.name for field in dataclasses.fields(SamplingParams))
+# {value: its number in C}
+VERIFY, FILTER_ORDER, LOGPROBS_MODE = (
+    {choice: i for i, choice in enumerate(SamplingParams.numbers[name].choices)}
+    for name in ("verify", "filter_order", "logprobs_mode"))
 
 
-def _init(self, **fields):
-    """Keyword arguments only; an unknown name is an Error that says what to do."""
-    for name in fields:
-        if name not in _NAMES:
-            raise refusal(_unknown(name))
-    _generated_init(self, **fields)
-
-
-SamplingParams.__init__ = _init
-
-
-def _unknown(name):
+def _unknown(name, names):
     if name in REFUSED:
         return f"{name}: not a parameter of specd; {REFUSED[name]}"
-    near = difflib.get_close_matches(name, _NAMES, 1)
+    near = difflib.get_close_matches(name, names, 1)
     hint = f"; did you mean {near[0]}?" if near else ""
     return f"{name}: no such parameter{hint} The fields of specd.SamplingParams are " + \
-        ", ".join(_NAMES)
+        ", ".join(names)
 
 
 def to_struct(params, prompt_ids=(), output_ids=()):
     """(struct, what must outlive it)."""
     fill = _Filler()
-    for name in ("temperature", "top_p", "min_p", "presence_penalty", "frequency_penalty",
-                 "repetition_penalty", "draft_temperature", "draft_top_p", "draft_min_p"):
-        fill.number(name, getattr(params, name))
-    for name in ("n", "top_k", "min_tokens", "no_repeat_ngram_size", "no_repeat_ngram_window",
-                 "thinking_start_id", "thinking_newline_id", "draft_top_k"):
-        fill.integer(name, getattr(params, name))
-    fill.integer("max_tokens", 2**31 - 1 if params.max_tokens is None else params.max_tokens)
-    fill.integer("logprobs", -1 if params.logprobs is None else params.logprobs)
-    fill.integer("thinking_budget", -1 if params.thinking_token_budget is None
-                 else params.thinking_token_budget, "thinking_token_budget")
+    given = {number: getattr(params, name) for name, number in params.numbers.items()}
+    if params.max_tokens is None:
+        given[params.numbers["max_tokens"]] = int(params.numbers["max_tokens"].maximum)
+    fill.numbers({number: _value(number, value) for number, value in given.items()
+                  if value is not None})
     if params.seed is not None:
-        fill.integer("seed", params.seed)
-        fill.struct.has_seed = 1
-    fill.flag("ignore_eos", params.ignore_eos)
-    fill.flag("include_stop", params.include_stop_str_in_output, "include_stop_str_in_output")
-    fill.flag("skip_special_tokens", params.skip_special_tokens)
-    fill.flag("draft_edits", params.draft_edits)
-    fill.choice("verify", params.verify, VERIFY)
-    fill.choice("filter_order", params.filter_order, FILTER_ORDER)
-    fill.choice("draft_filter_order", params.draft_filter_order, FILTER_ORDER)
-    fill.choice("logprobs_mode", params.logprobs_mode, LOGPROBS_MODE)
+        fill.seed(params.seed)
     for name in ("allowed_token_ids", "disallowed_token_ids", "no_repeat_ngram_whitelist",
                  "thinking_end_ids", "stop_token_ids", "logprob_token_ids"):
         fill.ids(name, getattr(params, name))
@@ -193,6 +205,32 @@ def _fill_texts(fill, params):
     fill.struct.num_processors = len(processors)
 
 
+def _value(number, value):
+    """The value as the library's number. What no double holds is refused; the library checks the
+    rest."""
+    name = number.python_name
+    if number.type == "choice":
+        if value not in number.choices:
+            raise refusal(f"{name}: {value!r} is not one of {', '.join(number.choices)}")
+        return number.choices.index(value)
+    if number.type == "flag":
+        if value not in (True, False):
+            raise refusal(f"{name}: {value!r} is neither True nor False")
+        return int(value)
+    if number.type == "integer":
+        value = _as_int(value, name)
+    try:
+        as_double = float(value)
+    except (TypeError, ValueError):
+        raise refusal(f"{name}: {value!r} is not a number") from None
+    except OverflowError:
+        as_double = None
+    if as_double is None or number.type == "integer" and as_double != value:
+        raise refusal(f"{name}: {value} is further from 0 than any number of its range; "
+                      "docs/PARAMETERS.md has the range")
+    return as_double
+
+
 class _Filler:
     """Fills the struct and refuses what a C field would cut short; the library checks the rest."""
 
@@ -200,28 +238,19 @@ class _Filler:
         self.struct = c.initialised(c.Params, "specd_params_init")
         self.kept = []
 
-    def number(self, field, value):
-        try:
-            setattr(self.struct, field, float(value))
-        except (TypeError, ValueError):
-            raise refusal(f"{field}: {value!r} is not a number") from None
+    def numbers(self, values):
+        """Those that differ from their defaults."""
+        values = {number.name: value for number, value in values.items() if value != number.default}
+        table = (c.Number * len(values))(*((name.encode(), value)
+                                           for name, value in values.items()))
+        self.kept.append(table)
+        self.struct.numbers.items, self.struct.numbers.count = table, len(table)
 
-    def integer(self, field, value, name=None):
-        value = _as_int(value, name or field)
-        setattr(self.struct, field, value)
-        if getattr(self.struct, field) != value:
-            raise refusal(f"{name or field}: {value} does not fit the field; docs/PARAMETERS.md "
-                          "has its range")
-
-    def flag(self, field, value, name=None):
-        if value not in (True, False):
-            raise refusal(f"{name or field}: {value!r} is neither True nor False")
-        setattr(self.struct, field, int(value))
-
-    def choice(self, field, value, choices):
-        if value not in choices:
-            raise refusal(f"{field}: {value!r} is not one of {', '.join(choices)}")
-        setattr(self.struct, field, choices[value])
+    def seed(self, value):
+        value = _as_int(value, "seed")
+        self.struct.seed, self.struct.has_seed = value, 1
+        if self.struct.seed != value:
+            raise refusal(f"seed: {value} is outside 0 .. 2^64 - 1")
 
     def ids(self, field, ids, name=None):
         array = id_array([] if ids is None else ids, name or field)

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -123,6 +124,73 @@ TEST_SUITE("unit") {
     CHECK(params.skip_special_tokens == 1);
     CheckSamplingDefaults(params);
     CheckListDefaults(params);
+  }
+
+  TEST_CASE("the library lists the parameters that are numbers, each with a name of its own") {
+    specd_param_info info = Sized<specd_param_info>();
+    uint32_t count = 0;
+    std::map<std::string, specd_param_info> by_name;
+    while (specd_get_param_info(count, &info) == SPECD_OK) {
+      ++count;
+      by_name[info.name] = info;
+    }
+    CHECK(by_name.size() == count);
+    CHECK(specd_get_param_info(count, &info) == SPECD_EMPTY);
+    CHECK(specd_get_param_info(UINT32_MAX, &info) == SPECD_EMPTY);
+    CHECK(specd_get_param_info(0, nullptr) == SPECD_ERROR_INVALID_ARGUMENT);
+    specd_param_info unsized_info = {};
+    CHECK(specd_get_param_info(0, &unsized_info) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(unsized_info.name == nullptr);
+    const specd_param_info& top_p = by_name.at("top_p");
+    CHECK(top_p.type == SPECD_PARAM_NUMBER);
+    CHECK(top_p.default_value == 1);
+    CHECK(std::string(top_p.range) == "above 0 .. 1");
+    CHECK(top_p.minimum == 0);
+    CHECK(top_p.maximum == 1);
+    CHECK(std::string(top_p.vllm_name) == "top_p");
+    const specd_param_info& limit = by_name.at("max_tokens");
+    CHECK(limit.type == SPECD_PARAM_INTEGER);
+    CHECK(limit.maximum == 2147483647);
+    CHECK(std::string(limit.sglang_name) == "max_new_tokens");
+    CHECK(by_name.at("skip_special_tokens").type == SPECD_PARAM_FLAG);
+    CHECK(by_name.at("skip_special_tokens").default_value == 1);
+    CHECK(std::string(by_name.at("filter_order").vllm_name).empty());
+    const specd_param_info& verify = by_name.at("verify");
+    CHECK(verify.type == SPECD_PARAM_CHOICE);
+    REQUIRE(verify.choices.count == 5);
+    CHECK(std::string(verify.choices.items[SPECD_VERIFY_BLOCK]) == "block");
+    for (const char* other : {"seed", "stop_token_ids", "has_seed"}) {
+      CHECK_FALSE(by_name.contains(other));
+    }
+  }
+
+  TEST_CASE("numbers by name and in fields reach a sequence alike, in a daemon and embedded") {
+    ServerFixture f;
+    specd_options options;
+    specd_options_init(&options);
+    options.vocab_size = 8;
+    const EnginePtr embedded = OpenEmbedded(1, 8);
+    const EnginePtr attached = OpenEngine(f.uri, options);
+    for (specd_engine* engine : {embedded.get(), attached.get()}) {
+      const specd_number numbers[] = {{"n", 3}, {"verify", SPECD_VERIFY_TOKEN}};
+      specd_params params;
+      specd_params_init(&params);
+      params.numbers = {numbers, 2};
+      specd_sequence_info infos[3];
+      for (specd_sequence_info& info : infos) info = Sized<specd_sequence_info>();
+      REQUIRE(specd_open_sequence(engine, "r", &params, infos) == SPECD_OK);
+      CHECK(infos[2].sequence != 0);
+      CHECK(infos[2].verify == SPECD_VERIFY_TOKEN);
+      const specd_number hot[] = {{"temperature", 2.5}};
+      params.numbers = {hot, 1};
+      CHECK(specd_open_sequence(engine, "s", &params, infos) == SPECD_ERROR_INVALID_ARGUMENT);
+      CHECK(std::string(specd_last_error()).find("temperature = 2.5 is outside 0 .. 2") !=
+            std::string::npos);
+      const specd_number peers[] = {{"min_new_tokens", 2}};
+      params.numbers = {peers, 1};
+      CHECK(specd_open_sequence(engine, "s", &params, infos) == SPECD_ERROR_UNSUPPORTED);
+      CHECK(std::string(specd_last_error()).find("min_tokens") != std::string::npos);
+    }
   }
 
   TEST_CASE("a struct of an older header: what it does not have yet is not read") {

@@ -135,7 +135,7 @@ TEST_SUITE("unit") {
     client.Attach();
     OpenSequenceRequest open;
     open.request_id = "r";
-    open.temperature = 0.5;
+    open.numbers = {{"temperature", 0.5}};
     open.has_seed = true;
     open.seed = 99;
     const Reply reply = client.Call(open);
@@ -215,15 +215,15 @@ TEST_SUITE("unit") {
     client.Attach();
     OpenSequenceRequest open;
     open.request_id = "r";
-    open.verify = SPECD_VERIFY_TOKEN;
-    open.temperature = 0.5;
-    open.draft_temperature = 0.8;
+    open.numbers = {{"verify", SPECD_VERIFY_TOKEN},
+                    {"temperature", 0.5},
+                    {"draft_temperature", 0.8},
+                    {"max_tokens", 5},
+                    {"ignore_eos", 1},
+                    {"include_stop", 1},
+                    {"skip_special_tokens", 0}};
     open.has_seed = true;
     open.seed = 99;
-    open.max_tokens = 5;
-    open.ignore_eos = true;
-    open.include_stop = true;
-    open.skip_special_tokens = false;
     open.stop_token_ids = {6};
     open.stop_strings = {"x"};
     Reply reply = client.Call(open);

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -243,6 +244,63 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE("opening: a number may be given by its name instead of in its field") {
+    const specd_number numbers[] = {
+        {"top_p", 0.9}, {"verify", 4}, {"thinking_budget", 5}, {"ignore_eos", 1}, {"n", 3}};
+    specd_params params = Defaults();
+    params.numbers = {numbers, 5};
+    params.thinking_preset = "qwen3";
+    params.min_p = 0.05;
+    const absl::StatusOr<OpenMessage> message = MakeOpenMessage("r", params);
+    REQUIRE(message.ok());
+    CHECK(message->num_sequences == 3);
+    const absl::StatusOr<OpenRequest> open = Read(params);
+    REQUIRE(open.ok());
+    CHECK(open->params.top_p == 0.9);
+    CHECK(open->params.min_p == 0.05);
+    CHECK(open->params.verify == VerifyMethod::kBlock);
+    CHECK(open->params.thinking.budget == 5);
+    CHECK(open->params.thinking.start_id == 151667);
+    CHECK(open->params.ignore_eos);
+    CHECK(open->params.n == 3);
+    CHECK(open->params.temperature == 1);
+  }
+
+  TEST_CASE("opening: a number that is unknown, given twice or of no use is refused by its name") {
+    const auto refused = [](const char* name, double value, double top_p) {
+      const specd_number numbers[] = {{"min_p", 0.1}, {name, value}};
+      specd_params params = Defaults();
+      params.top_p = top_p;
+      params.numbers = {numbers, 2};
+      return Read(params).status();
+    };
+    CHECK(refused("top_k", 3, 0.9).ok());
+    const absl::Status unknown = refused("topp", 0.9, 1);
+    CHECK(ErrorFieldOf(unknown) == "topp");
+    CHECK(ErrorCodeOf(unknown) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(std::string(unknown.message()).find("did you mean top_p?") != std::string::npos);
+    const absl::Status peers = refused("max_new_tokens", 5, 1);
+    CHECK(ErrorFieldOf(peers) == "max_new_tokens");
+    CHECK(ErrorCodeOf(peers) == SPECD_ERROR_UNSUPPORTED);
+    CHECK(std::string(peers.message()).find("max_tokens") != std::string::npos);
+    for (const absl::Status& twice : {refused("min_p", 0.1, 1), refused("top_p", 0.5, 0.9)}) {
+      CHECK(ErrorFieldOf(twice).ends_with("_p"));
+      CHECK(std::string(twice.message()).find("twice") != std::string::npos);
+    }
+    CHECK(ErrorFieldOf(refused("seed", 1, 1)) == "seed");
+    CHECK(ErrorFieldOf(refused("draft_edits", 2, 1)) == "draft_edits");
+    const absl::Status part = refused("top_k", 1.5, 1);
+    CHECK(ErrorFieldOf(part) == "top_k");
+    CHECK(std::string(part.message()).find("top_k = 1.5") != std::string::npos);
+    // Only a count within the range says how many answers the caller has room for.
+    for (const double n : {0.5, -1.0, 65.0, 1e300, std::nan("")}) {
+      const specd_number numbers[] = {{"n", n}};
+      specd_params params = Defaults();
+      params.numbers = {numbers, 1};
+      CHECK(MakeOpenMessage("r", params)->num_sequences == 1);
+    }
+  }
+
   TEST_CASE("opening: counts and pointers of the caller are checked before they are used") {
     const auto field_of = [](auto change) {
       specd_params params = Defaults();
@@ -269,6 +327,10 @@ TEST_SUITE("unit") {
             p->processors = &nameless;
             p->num_processors = 1;
           }) == "processors");
+    static const specd_number number = {nullptr, 1};
+    CHECK(field_of([](specd_params* p) { p->numbers = {&number, 1}; }) == "numbers");
+    CHECK(field_of([](specd_params* p) { p->numbers = {nullptr, 1}; }) == "numbers");
+    CHECK(field_of([](specd_params* p) { p->numbers = {&number, 65}; }) == "numbers");
     CHECK(field_of([](specd_params* p) { p->has_seed = 2; }) == "has_seed");
     CHECK(field_of([](specd_params* p) { p->draft_edits = 2; }) == "draft_edits");
   }
@@ -295,7 +357,7 @@ TEST_SUITE("unit") {
     request.num_prompt_ids += 1;
     CHECK(ErrorFieldOf(ReadOpenRequest(request, MakeFile(1)).status()) == "num_prompt_ids");
     request.num_prompt_ids = (1u << 16) - 2;
-    request.n = 64;
+    request.numbers = {{"n", 64}};
     CHECK(ErrorFieldOf(ReadOpenRequest(request, MakeFile(1)).status()) == "fd");
     request.num_prompt_ids += 1;
     const absl::Status many = ReadOpenRequest(request, MakeFile(1)).status();

@@ -85,6 +85,32 @@ TEST_SUITE("unit") {
     CHECK(ErrorFieldOf(DecodeWhole(parts.Join()).status()) == "stop_token_ids");
   }
 
+  TEST_CASE("control: numbers are a map of names to doubles, up to 64, in the order they came") {
+    const msgpack::object name = Text("top_h");
+    const msgpack::object value(0.25);
+    const absl::StatusOr<Request> decoded =
+        DecodeNumbers({{name, value}, {Text(""), msgpack::object(-0.5)}, {name, value}});
+    REQUIRE(decoded.ok());
+    // The reader of the names refuses the one that is there twice.
+    CHECK(std::get<OpenSequenceRequest>(*decoded).numbers ==
+          NamedNumbers{{"top_h", 0.25}, {"", -0.5}, {"top_h", 0.25}});
+    CHECK(DecodeNumbers({}).ok());
+    CHECK(DecodeNumbers(Body(64, {name, value})).ok());
+    for (const size_t count : {65, 100}) {
+      const absl::Status many = DecodeNumbers(Body(count, {name, value})).status();
+      CHECK(ErrorFieldOf(many) == "numbers");
+      CHECK(many.message().find("64") != absl::string_view::npos);
+    }
+    CHECK(ErrorFieldOf(DecodeNumbers({{msgpack::object(7), value}}).status()) == "numbers");
+    CHECK(ErrorFieldOf(DecodeNumbers({{value, value}}).status()) == "numbers");
+    const std::string long_name(1000, 'n');
+    const absl::Status wrong = DecodeNumbers({{Text(long_name.c_str()), name}}).status();
+    CHECK(ErrorFieldOf(wrong) == std::string(64, 'n'));
+    OpenSequenceRequest open;
+    open.numbers.assign(65, {"top_h", 0.25});
+    CHECK(ErrorFieldOf(EncodeRequest(open, 1).status()) == "numbers");
+  }
+
   TEST_CASE("control: a message cut at any byte, or with a byte more, is refused") {
     for (const Request& request : SampleRequests()) {
       const std::vector<uint8_t> good = MustEncode(request);
@@ -136,6 +162,7 @@ TEST_SUITE("unit") {
     open.processor_values.assign(8, std::string(256, 'v'));
     open.stop_token_ids.assign(64, kLongest);
     open.logprob_token_ids.assign(64, kLongest);
+    open.numbers.assign(64, {std::string(26, 'n'), 1e300});  // no name of a parameter is longer
     open.num_prompt_ids = 1 << 20;  // however many: they do not travel in the message
     const absl::StatusOr<std::vector<uint8_t>> largest = EncodeRequest(open, 1);
     REQUIRE(largest.ok());

@@ -17,52 +17,25 @@
 
 namespace specd {
 
-// Every field away from its default, and signed ones below 0: of these a negative number is no
-// wrong type.
+// Every field away from its default.
 inline OpenSequenceRequest SampleOpen() {
   OpenSequenceRequest open;
   open.request_id = "req-1";
-  open.verify = 2;
   open.has_seed = true;
   open.seed = ~uint64_t{0};
-  open.n = 3;
-  open.temperature = 0.1;  // no float32 holds it
-  open.top_p = 0.95;
-  open.top_k = -1;
-  open.min_p = 0.05;
-  open.filter_order = 1;
-  open.frequency_penalty = -1.5;  // whole numbers would be repacked as integers below
-  open.presence_penalty = 0.3;
-  open.repetition_penalty = 1.1;
+  // No float32 holds the first. Whole numbers would be repacked as integers below.
+  open.numbers = {{"temperature", 0.1}, {"frequency_penalty", -1.5}, {"any name", 1e-300}};
   open.logit_bias_ids = {5, 6};
   open.logit_bias = {1.5, -99.5};
   open.bad_word_ids = {1, 2, 3};
   open.bad_word_lengths = {2, 1};
-  open.no_repeat_ngram_size = 4;
-  open.no_repeat_ngram_window = 64;
-  open.thinking_budget = -100;
-  open.thinking_start_id = -7;
   open.thinking_end_ids = {8, 9};
-  open.thinking_newline_id = -10;
   open.thinking_preset = "qwen3";
   open.processor_names = {"repeat_run"};
   open.processor_values = {"length=3"};
-  open.max_tokens = 0x7fffffff;
-  open.min_tokens = 11;
-  open.ignore_eos = true;
   open.stop_token_ids = {0, -1, 0x7fffffff, -0x7fffffff - 1};
   open.stop_strings = {"\n\n", "", "\xc3\xa4"};
-  open.include_stop = true;
-  open.skip_special_tokens = false;
-  open.logprobs = -5;
-  open.logprobs_mode = 3;
   open.logprob_token_ids = {12};
-  open.draft_temperature = 1.3;
-  open.draft_top_p = 0.9;
-  open.draft_top_k = -40;
-  open.draft_min_p = 0.02;
-  open.draft_filter_order = 1;
-  open.draft_edits = true;
   open.num_prompt_ids = 1;
   open.num_output_ids = 2;
   open.num_allowed_token_ids = 3;
@@ -149,5 +122,27 @@ struct Parts {
   msgpack::object_handle handle;
   Body body;
 };
+
+// Refers to the text.
+inline msgpack::object Text(const char* text) { return msgpack::object(text); }
+
+// SampleOpen() as it is read with this map in the place of its numbers.
+inline absl::StatusOr<Request> DecodeNumbers(const Body& numbers) {
+  msgpack::zone zone;
+  msgpack::object map;
+  map.type = msgpack::type::MAP;
+  map.via.map.size = static_cast<uint32_t>(numbers.size());
+  map.via.map.ptr = static_cast<msgpack::object_kv*>(zone.allocate_align(
+      (numbers.size() + 1) * sizeof(msgpack::object_kv), alignof(msgpack::object_kv)));
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    map.via.map.ptr[i].key = numbers[i].first;
+    map.via.map.ptr[i].val = numbers[i].second;
+  }
+  Parts parts(MustEncode(SampleOpen()));
+  for (auto& [key, value] : parts.body) {
+    if (key.as<std::string>() == "numbers") value = map;
+  }
+  return DecodeWhole(parts.Join());
+}
 
 }  // namespace specd

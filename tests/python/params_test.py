@@ -1,0 +1,87 @@
+"""SamplingParams: its fields are the library's table of numbers and the lists, under vLLM's names."""
+
+import ctypes
+import dataclasses
+import unittest
+
+import specd
+from specd import params
+
+V = 8
+# A row that the library's table does not have.
+NEW = params.Number(name="test_share", vllm_name="vllm_share", type="number", default=0.5,
+                    maximum=1.0, choices=())
+
+
+def sent(struct):
+    """The numbers of a specd_params, by name."""
+    numbers = struct.numbers
+    return {numbers.items[i].name.decode(): numbers.items[i].value for i in range(numbers.count)}
+
+
+class ParamsTest(unittest.TestCase):
+    def test_fields_have_the_names_and_defaults_of_vllm(self):
+        # vLLM's SamplingParams; what it leaves to its engine's configuration is not in it.
+        defaults = {"n": 1, "presence_penalty": 0.0, "frequency_penalty": 0.0,
+                    "repetition_penalty": 1.0, "temperature": 1.0, "top_p": 1.0, "top_k": 0,
+                    "min_p": 0.0, "seed": None, "stop": None, "stop_token_ids": None,
+                    "bad_words": None, "ignore_eos": False, "max_tokens": 16, "min_tokens": 0,
+                    "logprobs": None, "skip_special_tokens": True,
+                    "include_stop_str_in_output": False, "logit_bias": None,
+                    "allowed_token_ids": None, "thinking_token_budget": None}
+        made = specd.SamplingParams()
+        for name, default in defaults.items():
+            with self.subTest(name):
+                self.assertEqual(getattr(made, name), default)
+                self.assertIs(type(getattr(made, name)), type(default))
+        ours = {field.name for field in dataclasses.fields(made)} - set(defaults)
+        self.assertIn("verify", ours)
+        self.assertIn("draft_filter_order", ours)
+
+    def test_what_is_set_is_sent_and_nothing_else(self):
+        given = {"top_p": 0.25, "verify": "block", "ignore_eos": True, "max_tokens": 3,
+                 "thinking_token_budget": 0, "include_stop_str_in_output": True, "logprobs": -1}
+        struct, _ = params.to_struct(specd.SamplingParams(temperature=1, seed=2**64 - 1, **given))
+        self.assertEqual(sent(struct), {"top_p": 0.25, "verify": 4, "ignore_eos": 1,
+                                        "max_tokens": 3, "thinking_budget": 0, "include_stop": 1})
+        self.assertEqual((struct.seed, struct.has_seed), (2**64 - 1, 1))
+        struct, _ = params.to_struct(specd.SamplingParams(max_tokens=None, top_p=None, n=None))
+        self.assertEqual(sent(struct), {"max_tokens": 2**31 - 1})
+
+    def test_values_of_another_type_are_refused_by_name(self):
+        for name, value in (("temperature", "hot"), ("temperature", [1]), ("top_k", 1.5),
+                            ("top_k", 2**60 + 1), ("top_k", 10**400), ("top_p", 10**400),
+                             ("ignore_eos", 2),
+                            ("skip_special_tokens", "no"), ("verify", 3), ("filter_order", "both"),
+                            ("seed", 2**64), ("seed", -1), ("seed", 0.5)):
+            with self.subTest(name), self.assertRaisesRegex(specd.Error, f"^{name}: "):
+                params.to_struct(specd.SamplingParams(**{name: value}))
+
+    def test_a_new_row_of_the_table_is_a_field(self):
+        made = params.make_sampling_params([*specd.SamplingParams.numbers.values(), NEW])
+        self.assertEqual(made().vllm_share, 0.5)
+        struct, kept = params.to_struct(made(vllm_share=0.25, top_p=0.5))
+        self.assertEqual(sent(struct), {"test_share": 0.25, "top_p": 0.5})
+        self.assertEqual(sent(params.to_struct(made())[0]), {})
+        with self.assertRaisesRegex(specd.Error, "did you mean vllm_share?"):
+            made(vllm_shore=1)
+        # The library has no such row, and reads the name: it says which it may have been.
+        with specd.Engine(vocab_size=V) as engine:
+            info = specd._library.SequenceInfo()
+            code = specd.load().specd_open_sequence(engine.pointer, b"r", ctypes.byref(struct),
+                                                    ctypes.byref(info))
+            self.assertLess(code, 0)
+            self.assertIn("test_share is no parameter", specd.last_error())
+            del kept
+
+    def test_none_and_many(self):
+        with specd.Engine(vocab_size=V, max_batch=4) as engine:
+            self.assertEqual(len(engine.open_all(specd.SamplingParams(n=3))), 3)
+            engine.open(specd.SamplingParams(n=None, top_k=2**40))  # vocab_size and more: off
+            for n in (0, -1, 65, 2**40):
+                with self.assertRaisesRegex(specd.Error, f"^n = {n} is outside 1 .. 64"):
+                    engine.open_all(specd.SamplingParams(n=n))
+
+
+if __name__ == "__main__":
+    unittest.main()
