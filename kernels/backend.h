@@ -1,8 +1,8 @@
-// Backend: the seam between what a round means (speculative/) and the processor it runs on.
+// Backend runs the rounds of speculative/ on one kind of processor.
 //
-// A backend runs the bodies of kernels/bodies for every sequence of a round. Backends are made by
-// name ("cpu", "cuda") and give the same bits (CONTRACT §9). One backend serves one session and is
-// used by one thread at a time; after Prepare a round allocates nothing.
+// A backend runs the bodies of kernels/bodies for every sequence of a round. Make a backend by its
+// name ("cpu", "cuda"); all backends give the same bits (CONTRACT §9). One backend serves one
+// session and is used by one thread at a time. After Prepare a round allocates nothing.
 #pragma once
 
 #include <cstdint>
@@ -16,36 +16,36 @@
 
 namespace specd {
 
-// Rounds that may be staged at a time: one runs, one is behind it, one is being staged, and one has
-// been run and is not yet collected.
+// The most rounds that may be staged at a time: one runs, one waits for it, one is being staged,
+// and one is done but not yet collected.
 inline constexpr int32_t kStagedRoundsMax = 4;
 
-// The largest round that will come; workspaces are sized from it.
+// The largest round that a session can make; workspaces are sized from it.
 struct BackendLimits {
   int32_t vocab_size = 0;
   int32_t max_batch = 0;
-  int32_t max_draft = 0;   // nodes of one draft
-  int32_t threads = 1;     // of a CPU backend; the bits do not depend on it
+  int32_t max_draft = 0;   // the nodes of one draft
+  int32_t threads = 1;     // the threads of a CPU backend; the bits do not depend on them
   uint32_t num_slots = 0;  // Task::slot is below it
-  // SlotStates::recent_room of rounds that bring slots of their own is at most this.
+  // The largest SlotStates::recent_room of rounds that bring their own slots.
   int32_t recent_room = 0;
   int32_t max_path = 0;  // nodes from the root to the end of a draft; 0: max_draft
 
-  // The most tokens that one sequence gains in a round: a path and one more.
+  // The most tokens that one sequence gains in a round: a path and one final token.
   constexpr int32_t max_output() const { return (max_path == 0 ? max_draft : max_path) + 1; }
 };
 
-// SlotStates::recent_room of staged rounds: what those that may be under way can confirm of a
-// sequence.
+// SlotStates::recent_room of staged rounds: the most tokens of one sequence that the staged rounds
+// can confirm.
 inline constexpr int32_t RecentRoomMax(const BackendLimits& limits) {
   return kStagedRoundsMax * limits.max_output();
 }
 
 struct BackendOptions {
-  // For "cuda": the caller's cudaStream_t, on whose device rounds run, in order with what the
-  // caller enqueues there; it must outlive the backend. While it is capturing, what would be waited
-  // for on it is FAILED_PRECONDITION: all but EnqueueStaged, Stage and Collect. Null: a stream of
-  // the backend's own on the first device.
+  // For "cuda": the caller's cudaStream_t, which outlives the backend. Rounds run on its device, in
+  // order with the caller's own work on it. While it is capturing, every call that would wait for
+  // it returns FAILED_PRECONDITION; EnqueueStaged, Stage and Collect do not wait. Null: the backend
+  // uses a CUDA stream of its own on the first device.
   void* cuda_stream = nullptr;
 };
 
@@ -54,55 +54,58 @@ class Backend {
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;
 
-  // The device whose memory rounds may be given (MemorySpace::kDevice), as GpuDriver lists it;
-  // empty: rounds are given host memory only.
+  // The device whose memory rounds may use (MemorySpace::kDevice), as GpuDriver lists it; empty:
+  // rounds use host memory only.
   virtual std::string_view device_uuid() const { return {}; }
 
-  // Takes all memory that rounds within the limits need.
+  // Takes all memory for rounds within the limits.
   virtual absl::Status Prepare(const BackendLimits& limits) = 0;
 
   // REQUIRES: Prepare succeeded; the batch is inside its limits; row indices are inside the
-  // tensors. An error means that the processor failed, or that the stream it was given captures a
-  // graph now, never that the input was unusual: bad rows are outcomes, and so are lists of ids
-  // that are longer than there is memory for, which is a matter of that task alone.
+  // tensors. An error means that the processor failed, or that the caller's CUDA stream is
+  // capturing a graph. Unusual input is never an error: bad rows are outcomes. If a task's lists of
+  // ids are longer than the memory for them, that is an outcome of this task alone.
   virtual absl::Status Run(const RoundBatch& batch) = 0;
 
-  // What Run writes to next tokens, by itself: for a round that is run without any because nobody
-  // knows yet whether it will stand. REQUIRES: Run has succeeded with the same tasks, outcomes and
-  // tokens, and they are as it left them.
+  // Writes the next tokens that Run would have written. Use it for a round that ran without next
+  // tokens, because the round could still be aborted. REQUIRES: Run has succeeded with the same
+  // tasks, outcomes and tokens, and they are unchanged.
   virtual absl::Status WriteNextTokens(const RoundBatch& batch) = 0;
 
   // ---- rounds inside a graph of the caller's, for backends on a device
   //
-  // A round is staged first; what EnqueueStaged enqueued, once or at every replay of the graph that
-  // it became part of, takes the oldest staged round that has not been taken, and does nothing
-  // where there is none. Nobody waits for a device here. Rounds are answered in the order of Stage.
+  // The caller stages a round first. EnqueueStaged enqueues launches, which run once, or at every
+  // replay of the graph that contains them. Each run takes the oldest staged round that has not
+  // been taken; if there is none, it does nothing. No thread waits for a device here. Rounds are
+  // answered in the order of Stage.
   //
-  // The first call takes memory, also during a capture. The destructor and Prepare give it back,
-  // and with it go rounds that were not collected: nothing of what was enqueued may run by then.
+  // The first call takes memory, also during a capture. The destructor and Prepare return the
+  // memory and drop the rounds that were not collected. No enqueued work may run any more by then.
 
-  // Enqueues on a stream of the caller's (a cudaStream_t, not null), which may be capturing. The
-  // launch is as wide as rounds of num_tasks want it, and does any round. What is enqueued on
-  // several streams must be ordered by the caller.
+  // Enqueues on a CUDA stream of the caller's (a cudaStream_t, not null), which may be capturing.
+  // The launch has the width for rounds of num_tasks, and runs any round. If the caller uses
+  // several CUDA streams, the caller must order them.
   virtual absl::Status EnqueueStaged(void* stream, int32_t num_tasks);
 
-  // REQUIRES: as Run, with kVerify tasks only. All of the batch is copied before this returns, but
-  // for rows, masks, draft tokens and next tokens, which lie on the device (INVALID_ARGUMENT: some
-  // do not), and for the places of answers, which Collect fills. UNAVAILABLE: kStagedRoundsMax
-  // rounds have not been collected. RESOURCE_EXHAUSTED, and some tasks have the outcome
-  // kNoRoom: not all fit, but the others may without them.
+  // Copies the batch before it returns. Only rows, masks, draft tokens and next tokens stay on the
+  // device, and Collect fills the places of answers. REQUIRES: as Run, with kVerify tasks only.
+  //
+  // INVALID_ARGUMENT: some of those tensors are not on the device. UNAVAILABLE: kStagedRoundsMax
+  // rounds have not been collected. RESOURCE_EXHAUSTED: not all tasks fit. Some tasks then have the
+  // outcome kNoRoom; the others may fit without them.
   virtual absl::Status Stage(const RoundBatch& batch);
 
-  // Has the oldest staged round been done? If so its answers are there, and it is staged no more.
+  // Whether the oldest staged round is done. If so, its answers are filled in, and the round is no
+  // longer staged.
   virtual absl::StatusOr<bool> Collect();
 
-  // REQUIRES: as Run. Rows of any number.
+  // REQUIRES: as Run. The batch may have any number of rows.
   virtual absl::Status Transform(const TransformBatch& batch) = 0;
 };
 
-// "cpu" always works. "cuda" is UNIMPLEMENTED in a build without nvcc and where no device or driver
-// is found, and FAILED_PRECONDITION while cuda_stream captures; any other name is INVALID_ARGUMENT
-// and lists the known ones.
+// "cpu" always works. "cuda" returns UNIMPLEMENTED in a build without nvcc, and if there is no
+// device or driver. It returns FAILED_PRECONDITION while cuda_stream captures. Any other name
+// returns INVALID_ARGUMENT and the known names.
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(std::string_view name,
                                                      const BackendOptions& options = {});
 

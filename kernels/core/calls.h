@@ -1,9 +1,9 @@
-// What an engine asks for besides rounds, and the answers: draft tokens drawn by specd, and scores
-// of given ids.
+// DraftInput and ScoreInput carry the calls of an engine for the session: draft tokens drawn by
+// specd, and scores of given ids.
 //
-// One record serves every layer, as in kernels/core/sequence_round.h. Numbers come as the engine
-// wrote them until the session has checked them (daemon/session/calls.h). Plain data: pointers stay
-// valid for the call (inputs) or until the next one (results).
+// One record serves every layer, as in kernels/core/sequence_round.h. The numbers in an input are
+// the engine's own until the session has checked them (daemon/session/calls.h). Plain data. The
+// pointers of an input stay valid for the call, and those of a result until the next call.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@
 
 namespace specd {
 
-// One row of the draft model from which children of a node are drawn. The coins, and the state that
-// penalties see where they are asked for, follow from the draft prefix.
+// One row of the draft model, from which children of a node are drawn. The draft prefix determines
+// the coins and the state that penalties see.
 struct DraftInput {
   SequenceHandle sequence = 0;
-  uint32_t row = 0;       // of the bound draft tensor
-  int32_t mask_row = -1;  // of the bound mask, for sequences with draft_edits
+  uint32_t row = 0;       // an index into the bound draft tensor
+  int32_t mask_row = -1;  // an index into the bound mask, for sequences with draft_edits
   const TokenId* prefix = nullptr;
-  int32_t num_prefix = 0;  // the depth: children stand num_prefix places after the kept tokens
+  int32_t num_prefix = 0;  // the depth: children follow num_prefix places after the kept tokens
   DraftSampling sampling = DraftSampling::kWithReplacement;
   int32_t num_children = 1;
   uint32_t first_node = 1;  // child j is node first_node + j of the draft
@@ -31,11 +31,11 @@ struct DraftInput {
 struct DraftResult {
   SequenceHandle sequence = 0;
   RoundStatus status = RoundStatus::kOk;
-  std::string_view reason;                // what is wrong, where status is kInvalid
+  std::string_view reason;                // the error, if status is kInvalid
   std::span<const DraftSample> children;  // distinct ids
 };
 
-// Given ids in given rows of the bound target tensor; no sequence and no state.
+// Ids to score in rows of the bound target tensor. A score needs no sequence and no state.
 struct ScoreInput {
   const uint32_t* rows = nullptr;
   const TokenId* ids = nullptr;
@@ -45,8 +45,8 @@ struct ScoreInput {
 
 struct ScoreResult {
   RoundStatus status = RoundStatus::kOk;
-  std::string_view reason;  // what is wrong, where status is kInvalid
-  int32_t num_scored = 0;   // ids before the first bad row
+  std::string_view reason;  // the error, if status is kInvalid
+  int32_t num_scored = 0;   // the ids before the first bad row
   int32_t scores_per_token = 0;
   const TokenScore* scores = nullptr;
 };

@@ -1,8 +1,9 @@
-// SPECD_CHECK: an assertion that is always on, for what only our own code can cause.
+// SPECD_CHECK stops the process for a condition that only our own code can break. The check is
+// always on.
 //
-// What an outsider can cause (a bad file, a bad message, a bad parameter) is an absl::Status and
-// never a check. A failed check prints the condition and the place and aborts, because going on
-// would mean handing out tokens that nobody can vouch for. Usable on host and device.
+// If an outsider can cause the error (a bad file, message or parameter), return an absl::Status
+// instead. A failed check prints the condition and the place, and aborts. A program that continued
+// would hand out tokens that may be wrong. Usable on host and device.
 #pragma once
 
 #include <cstdio>
@@ -16,8 +17,8 @@
 #define SPECD_INLINE inline __attribute__((always_inline))
 #endif
 
-// Before a loop whose array must stay in a GPU's registers: they have no variable index. And before
-// one that is to stay a loop.
+// A loop over an array that must stay in a GPU's registers is unrolled, because registers have no
+// variable index. SPECD_NO_UNROLL keeps a loop a loop.
 #if defined(__CUDA_ARCH__)
 #define SPECD_UNROLL _Pragma("unroll")
 #define SPECD_NO_UNROLL _Pragma("unroll 1")

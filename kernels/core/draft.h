@@ -1,10 +1,11 @@
-// Draft: the tokens that a drafter proposes for one sequence in one round, as the nodes of a tree.
+// Draft holds the tokens that a drafter proposes for one sequence in one round, as the nodes of a
+// tree.
 //
-// A node is one draft token. Its parent is an earlier node, or the root, which stands for the kept
-// tokens. A draft without parents is a chain: node i follows node i - 1. A place is a position at
-// which a token follows: place 0 follows the root, place i + 1 follows node i. So a draft of n
-// nodes has n + 1 places, with one target row and one mask row each. Plain data: a Draft owns
-// nothing, and its arrays outlive the round. Pure functions.
+// A node is one draft token. The parent of a node is an earlier node, or the root, which represents
+// the kept tokens. A draft without parents is a chain: node i follows node i - 1. A place is a
+// position at which a token follows: place 0 follows the root, place i + 1 follows node i. A draft
+// of n nodes therefore has n + 1 places, with one target row and one mask row each. Plain data and
+// pure functions: a Draft owns nothing, and its arrays outlive the round.
 //
 //   place 0 --node 0--> place 1 --node 1--> place 2      a chain: parents == nullptr
 //        \--node 2--> place 3                            a tree: parents = {-1, 0, -1}
@@ -17,10 +18,11 @@
 namespace specd {
 
 // How a draft token was chosen (CONTRACT §2). A token that was drawn from a distribution must bring
-// it (a draft row); calling it kOneHot instead is always lossless but accepts less.
+// the draft row. If the engine calls the token kOneHot instead, the result is still lossless, but
+// fewer tokens are accepted.
 enum class DraftKind : uint8_t { kOneHot = 0, kSampled = 1 };
 
-// The most nodes of a draft, so that a set of nodes is one word.
+// The most nodes of a draft. A set of nodes then fits one word.
 inline constexpr int32_t kNodesMax = 64;
 
 // The parent of a node that follows the kept tokens.
@@ -32,16 +34,16 @@ struct Draft {
   const int32_t* parents = nullptr;       // an earlier node or kRoot; null: a chain
   const DraftKind* kinds = nullptr;       // null: all kOneHot
   const uint32_t* target_rows = nullptr;  // one for each place
-  const uint32_t* draft_rows = nullptr;   // one for each node, read where it is kSampled
-  // The side channel: q(tokens[i]) = draft_weights[i] / draft_masses[i], so that a draft row is
-  // read only where a residual is needed. Both null: rows are read.
+  const uint32_t* draft_rows = nullptr;   // one for each node, read if the node is kSampled
+  // The side channel: q(tokens[i]) = draft_weights[i] / draft_masses[i]. A draft row is then read
+  // only where a residual is needed. If both are null, rows are read.
   const float* draft_weights = nullptr;
   const double* draft_masses = nullptr;
-  // For greedy only: the target's argmax id at each place, in place of its rows.
+  // For greedy only: the target's argmax id at each place, instead of rows.
   const TokenId* target_argmax = nullptr;
 };
 
-// Bit i stands for node i.
+// Bit i represents node i.
 using NodeSet = uint64_t;
 
 SPECD_INLINE constexpr bool Holds(NodeSet nodes, int32_t node) { return (nodes >> node & 1) != 0; }
@@ -75,7 +77,7 @@ SPECD_INLINE NodeSet AncestorsOf(const Draft& draft, int32_t place) {
   return path;
 }
 
-// How many nodes lie between the root and a place.
+// The number of nodes between the root and a place.
 SPECD_INLINE int32_t DepthOf(const Draft& draft, int32_t place) {
   if (draft.parents == nullptr) return place;
   int32_t depth = 0;
@@ -83,8 +85,8 @@ SPECD_INLINE int32_t DepthOf(const Draft& draft, int32_t place) {
   return depth;
 }
 
-// The nodes that a place leads to, directly or through others. They are dead once the draft is
-// known to end at that place.
+// The nodes that follow a place, directly or through other nodes. These nodes are dead once the
+// draft is known to end at that place.
 SPECD_INLINE NodeSet NodesBehind(const Draft& draft, int32_t place) {
   if (draft.parents == nullptr) return place < kNodesMax ? ~NodeSet{0} << place : 0;
   NodeSet behind = 0;

@@ -1,5 +1,7 @@
-// What steps 1 to 6 of CONTRACT §3 do to the rows of a sequence: edits of single ids that hold for
-// every row, and those that one place of a draft adds. Plain data.
+// SequenceEdits and PlaceEdits describe steps 1 to 6 of CONTRACT §3 for the rows of a sequence.
+// Plain data.
+//
+// SequenceEdits hold for every row of the sequence. PlaceEdits are added for one place of a draft.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +10,11 @@
 
 namespace specd {
 
-// What steps 1 to 6 do to one id. A list of edits is sorted by id, with one entry for each id.
+// The effect of steps 1 to 6 on one id. A list of edits is sorted by id and has one entry for each
+// id.
 enum EditFlags : uint32_t {
   kEditSeen = 1,        // occurs in prompt, output or draft prefix: the repetition penalty applies
-  kEditDisallowed = 2,  // step 1: -inf whatever the row holds
+  kEditDisallowed = 2,  // step 1: -inf for any value of the row
   kEditEnd = 4,         // step 3: an EOS or stop id, -inf while min_tokens is not reached
   kEditBanned = 8,      // steps 5 and 6: -inf
 };
@@ -28,12 +31,12 @@ struct Penalties {
   float presence = 0;
 };
 
-// Does it matter which tokens were given out, and how often?
+// True if an edit depends on the output tokens or their counts.
 SPECD_INLINE constexpr bool Counts(const Penalties& penalties) {
   return penalties.repetition != 1 || penalties.frequency != 0 || penalties.presence != 0;
 }
 
-// What holds for every row of a sequence.
+// The edits of every row of a sequence.
 struct SequenceEdits {
   const TokenEdit* edits = nullptr;
   int32_t num_edits = 0;
@@ -41,14 +44,14 @@ struct SequenceEdits {
   Penalties penalties;
 };
 
-// What holds for one row: the draft prefix, the place in the output.
+// The edits of one row, which depend on the draft prefix and the place in the output.
 struct PlaceEdits {
-  const TokenEdit* overrides =
-      nullptr;  // each stands in the place of the sequence's edit of its id
+  // Each override replaces the sequence's edit of the same id.
+  const TokenEdit* overrides = nullptr;
   int32_t num_overrides = 0;
-  int32_t mask_row = -1;          // of RoundBatch::mask; -1: unconstrained
+  int32_t mask_row = -1;          // an index into RoundBatch::mask; -1: unconstrained
   bool below_min_tokens = false;  // step 3 applies
-  TokenId forced = kNoToken;      // step 6: the only token, over every step above
+  TokenId forced = kNoToken;      // step 6: the only allowed token; overrides every step above
 };
 
 }  // namespace specd

@@ -1,7 +1,7 @@
-// Reading the elements of a row: 16-bit formats to float, exactly.
+// LoadElement reads one element of a row for the teams, and turns 16-bit formats into floats.
 //
-// Both conversions are exact for every pattern (each 16-bit value is a float), keep NaNs NaN, and
-// use operations that compilers vectorise.
+// Every 16-bit value is a float, so both conversions are exact for every pattern. A NaN stays a
+// NaN. Compilers can vectorise the operations.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +31,8 @@ SPECD_INLINE float Float16ToFloat(uint16_t bits) {
 
 namespace internal {
 
-// Host memory comes from outside, so its alignment and effective type are unknown there; a GPU
-// splits memcpy into bytes, and device rows are always aligned to their elements.
+// Host memory comes from outside, so its alignment and effective type are unknown. On a GPU, device
+// rows are aligned to their elements, and memcpy would read byte by byte.
 template <typename Bits>
 SPECD_INLINE Bits LoadBits(const void* row, int64_t index) {
 #if defined(__CUDA_ARCH__)

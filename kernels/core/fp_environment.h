@@ -1,11 +1,12 @@
-// FpEnvironment: makes floating point mean the same thing whatever the process did before.
+// FpEnvironment gives floating point its IEEE 754 meaning for one scope of a CPU thread.
 //
-// A library built with -ffast-math turns denormals off for the whole process when it is loaded, and
-// a host program may change the rounding mode. Either would change tokens. Put one of these on the
-// stack before calling kernel bodies on a CPU; it sets the calling thread's MXCSR to the IEEE 754
-// default (round to nearest, denormals on, exceptions masked) and gives the old word back. The work
-// itself must be behind a call the compiler cannot see through, since compilers do not order
-// arithmetic with respect to control registers. No-op on processors other than x86.
+// A library built with -ffast-math turns denormals off for the whole process when it is loaded. A
+// host program may change the rounding mode. Either would change tokens. Put an FpEnvironment on
+// the stack before a call of kernel bodies on a CPU. The constructor sets the calling thread's
+// MXCSR to the IEEE 754 default (round to nearest, denormals on, exceptions masked), and the
+// destructor restores the old word. Compilers do not order arithmetic with respect to control
+// registers. The work must therefore be in a function that the compiler cannot inline. On
+// processors other than x86 the class does nothing.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,9 @@
-// FusedRound: a round as GpuDriver::LaunchRound takes it: rows that are read by whoever comes by
-// and judged by whoever is last with them, and tasks that are decided by who is last with theirs.
+// FusedRound describes a round for GpuDriver::LaunchRound: the rows that warps share, and the tasks
+// that warps decide.
 //
-// kernels/warps/fused_round.h runs it; kernels/warps/list_rows.h lists its rows. Plain data:
-// whoever makes one keeps its memory alive.
+// The warp that completes a row judges the row. The warp that completes a task's last row decides
+// the task. kernels/warps/fused_round.h runs a FusedRound; kernels/warps/list_rows.h lists its
+// rows. Plain data: the maker keeps the memory alive.
 #pragma once
 
 #include <cstdint>
@@ -11,57 +12,58 @@
 
 namespace specd {
 
-// What is known of a row before it is read.
+// Facts about a row that are known before the row is read.
 enum AheadFlags : uint32_t {
-  kAheadPlain = 1,   // nothing changes its elements: they are logits as they lie there
+  kAheadPlain = 1,   // the elements are logits and nothing changes them
   kAheadSums = 2,    // the sums of its tiles are needed
-  kAheadJudged = 4,  // whoever is last with it says what becomes of its place
+  kAheadJudged = 4,  // the warp that completes the row judges its place
 };
 
-// One row that is read before its task is decided. Slots: kernels/bodies/read_ahead.h. A round's
-// warps take many of these, so one holds what a plain row needs, and no pointer has to be followed.
+// One row that is read before its task is decided. kernels/bodies/read_ahead.h numbers the rows of
+// a task. A round's warps read many of these records. A record therefore holds all that a plain row
+// needs, and needs no second load.
 struct AheadRow {
   int32_t task = 0;
   int32_t slot = 0;
-  int32_t place = 0;   // at which the row decides
+  int32_t place = 0;   // the place that the row decides
   uint32_t flags = 0;  // AheadFlags
-  uint32_t row = 0;    // of the target or the draft tensor
-  // The other row of a place that both decide about, counted and judged with it; -1: none.
+  uint32_t row = 0;    // an index into the target or the draft tensor
+  // The other row of a place that two rows decide. The two rows are counted and judged together;
+  // -1: none.
   int32_t partner = -1;
-  float scale = 0;  // of the weights that are summed up
+  float scale = 0;  // the scale of the weights that are summed
 };
 
-// What is known of a task, and what those who work on it tell one another.
+// The state of a task in a round. The warps that work on the task share it.
 struct TaskProgress {
-  int32_t num_rows = 0;  // that are read ahead; two that are partners are one
-  int32_t at_once = 0;   // 1: it is decided by whoever is last with them
+  int32_t num_rows = 0;  // rows that are read ahead; two partners count as one
+  int32_t at_once = 0;   // 1: the warp that completes the last row decides the task
   int32_t rows_done = 0;
-  int32_t fallen = 0;    // 1 and the place where a token is to be replaced from a residual; 0: none
-  int32_t deferred = 0;  // 1: it is left to a team of its own after all
-  // The nodes that the draft is known not to reach. The set only grows, so a warp that has seen a
-  // node dead is never contradicted.
+  int32_t fallen = 0;    // 1 + the place whose token is replaced from a residual; 0: none
+  int32_t deferred = 0;  // 1: a team of the task's own decides the task
+  // The nodes that the draft is known not to reach. The set only grows, so a node that a warp has
+  // seen dead stays dead.
   NodeSet dead = 0;
 };
 
-// How tasks are made that leave something to the processor (kernels/bodies/resolve.h).
+// The plan for tasks that the processor completes (kernels/bodies/resolve.h).
 struct ResolvePlan {
-  const Task* given = nullptr;  // null: all tasks are as they are to be run
-  Task* tasks = nullptr;        // what becomes of them: RoundBatch::tasks
+  const Task* given = nullptr;  // null: all tasks are complete
+  Task* tasks = nullptr;        // the completed tasks: RoundBatch::tasks
   char* scratch = nullptr;      // ResolveBytes for each task, one after another
   int32_t max_draft = 0;
 };
 
-// Memory is that of the processor that runs it. What is counted and told is 0 before a round and
-// after it, so the same round can be run again.
+// The memory belongs to the processor that runs the round. The counts and the progress are 0 before
+// and after a round, so the same round can run again.
 struct FusedRound {
   RoundBatch batch;
   const AheadRow* rows = nullptr;  // in order of place
   int32_t num_rows = 0;
-  int32_t* row_arrivals = nullptr;   // one for each of rows; of partners the first one's counts
+  int32_t* row_arrivals = nullptr;   // one for each row; partners use the count of the first one
   TaskProgress* progress = nullptr;  // one for each task
-  // So many of them are needed: 1, where every task is decided as its rows are read; 2, where all
-  // that may be left is to replace tokens from residuals; 3, where a task may be left to a team of
-  // its own.
+  // The launches that the round needs. 1: every task is decided while its rows are read. 2: tokens
+  // may also have to be replaced from residuals. 3: a team of its own may have to decide a task.
   int32_t num_launches = 1;
   char* workspaces = nullptr;  // FusedWorkspaceBytes for each task, one after another
   int32_t max_draft = 0;

@@ -1,14 +1,16 @@
-// GpuPlatform and GpuContext: what processes need of a driver to share a GPU, as an interface, so
-// that attach, ordering, crash and abort of GPU memory can be tested where there is none.
+// GpuPlatform and GpuContext let processes share the memory and the order of a GPU for an engine
+// and the daemon.
 //
-// An engine describes and exports memory that it owns; the daemon imports it, orders its own work
-// against the engine's through words in shared memory or through events, and closes it again
-// (docs/GPU.md, "Memory between processes"). Rounds themselves are launched through
-// GpuDriver, on the same device: both work in its primary context. A GpuContext serves one device.
-// Its calls may come from any thread, and leave the context that is current there as it was.
+// An engine describes and exports memory that it owns. The daemon imports the memory and closes it
+// again. The daemon orders its work against the engine's through words in shared memory, or through
+// events (docs/GPU.md, "Memory between processes"). GpuDriver launches the rounds on the same
+// device; both work in the device's primary context. The interface lets tests run attach, ordering,
+// crash and abort of GPU memory without a GPU.
 //
-// Implementations: kernels/cuda/driver_platform.h over libcuda.so.1, loaded when it is first asked
-// for; tests/support/fake_gpu_context.h over memfds, between real processes.
+// A GpuContext serves one device. Its calls may come from any thread, and they do not change the
+// thread's current context. Implementations: kernels/cuda/driver_platform.h over libcuda.so.1,
+// which is loaded at first use; tests/support/fake_gpu_context.h over memfds, between real
+// processes.
 #pragma once
 
 #include <array>
@@ -21,13 +23,14 @@
 
 namespace specd {
 
-// Device memory, or host memory as the device sees it. Two processes have different addresses for
-// the same bytes.
+// An address of device memory, or of host memory as the device sees it. Two processes have
+// different addresses for the same bytes.
 using GpuAddress = uint64_t;
 
-// How memory was allocated decides how it travels. Values as on the wire (docs/PROTOCOL.md).
+// How memory was allocated, which decides how it is exported. Values as on the wire
+// (docs/PROTOCOL.md).
 enum class GpuMemoryKind : uint32_t {
-  kIpc = 1,   // cudaMalloc: 64 bytes that stand for the whole allocation
+  kIpc = 1,   // cudaMalloc: 64 bytes that name the whole allocation
   kVmm = 2,   // cuMemCreate, such as PyTorch's expandable segments: a descriptor for each piece
   kPool = 3,  // cudaMallocAsync: the pool's descriptor, and 64 bytes for the pointer
 };
@@ -35,37 +38,37 @@ enum class GpuMemoryKind : uint32_t {
 inline constexpr size_t kGpuHandleBytes = 64;
 using GpuHandle = std::array<uint8_t, kGpuHandleBytes>;
 
-// The allocation that an address lies in. Of kind kVmm: one piece of physical memory. A tensor may
-// lie on several, one behind the other.
+// The allocation that contains an address. For kVmm, an allocation is one piece of physical memory,
+// and a tensor may lie on several neighbouring pieces.
 struct GpuAllocation {
   GpuAddress base = 0;
   uint64_t size_bytes = 0;
   size_t device_index = 0;
-  uint64_t buffer_id = 0;  // of this process; no other allocation ever gets it again
+  uint64_t buffer_id = 0;  // unique in this process; never given to another allocation
   bool is_ipc_exportable = false;
   bool is_vmm_exportable = false;
   bool is_pool_exportable = false;
 };
 
-// What goes to another process. The descriptor is the caller's to close; -1 where there is none.
+// An export for another process. The caller closes the descriptor; -1 if there is none.
 struct GpuExport {
   GpuMemoryKind kind = GpuMemoryKind::kIpc;
   GpuHandle handle = {};
   int fd = -1;
 };
 
-// A descriptor, and for kVmm the bytes that are to be mapped from the beginning of what it stands
-// for.
+// A descriptor. For kVmm, size_bytes are mapped from the beginning of the memory that the
+// descriptor names.
 struct GpuPiece {
   int fd = -1;
   uint64_t size_bytes = 0;
 };
 
-// Exports as they arrive. The descriptors stay the caller's.
+// An export as it arrives in another process. The caller keeps the descriptors.
 struct GpuImport {
   GpuMemoryKind kind = GpuMemoryKind::kIpc;
   GpuHandle handle = {};
-  std::vector<GpuPiece> pieces = {};  // kVmm: one or more, to lie side by side; kPool: the pool's
+  std::vector<GpuPiece> pieces = {};  // kVmm: one or more, mapped side by side; kPool: the pool's
 };
 
 struct GpuMapping {
@@ -84,10 +87,11 @@ struct GpuEvent {
   void* handle = nullptr;
 };
 
-// What a stream has a CPU do. It may block, and calls nothing of the driver's.
+// A function that a CUDA stream calls on a CPU. The function may block, and it calls nothing of the
+// driver's.
 using GpuHostFunction = void (*)(void* argument);
 
-// Of a word that streams wait for.
+// The width of a word that CUDA streams wait for.
 enum class GpuWord { k32 = 4, k64 = 8 };
 
 class GpuContext {
@@ -96,29 +100,29 @@ class GpuContext {
 
   // ---- memory of this process
 
-  // Memory of kind kIpc, aligned to 256 bytes. Free of what another process still maps is
-  // undefined: it closes first.
+  // Memory of kind kIpc, aligned to 256 bytes. Every other process must close the memory before
+  // Free; otherwise the behaviour is undefined.
   virtual GpuResult Allocate(uint64_t size_bytes, GpuAddress* address) = 0;
   virtual GpuResult Free(GpuAddress address) = 0;
 
   // An error for an address that is not in device memory.
   virtual GpuResult Describe(GpuAddress address, GpuAllocation* allocation) = 0;
 
-  // Exports the allocation that the address lies in, never a part of it; of kind kVmm the piece.
+  // Exports the whole allocation that contains the address; for kVmm, the piece.
   virtual GpuResult Export(GpuAddress address, GpuMemoryKind kind, GpuExport* exported) = 0;
 
-  // Lets the device reach host memory that other processes may map too; `device` is its address
-  // there. Whole pages. Words for streams live in such memory, because any CPU thread can release a
-  // waiting stream with a plain store.
+  // Lets the device reach host memory that other processes may map too; `device` is its address on
+  // the device. The memory is whole pages. Words for CUDA streams lie in such memory, because any
+  // CPU thread can release a waiting CUDA stream with a plain store.
   virtual GpuResult RegisterHost(void* host, uint64_t size_bytes, GpuAddress* device) = 0;
   virtual GpuResult UnregisterHost(void* host) = 0;
 
   // ---- memory of another process
 
-  // Kind kIpc: opening what is open already gives the same address again, and counts. What the
-  // exporter frees or takes along when it dies must not be touched any more, except kVmm, which
-  // lives as long as somebody maps it. Pieces are mapped all or none, in their order and without a
-  // gap.
+  // If memory of kind kIpc is already open, a second Import returns the same address and counts.
+  // Once the exporter frees its memory or dies, the memory must not be touched any more. Memory of
+  // kind kVmm is the exception: it lives as long as a process maps it. Pieces are mapped all or
+  // none, in their order and without a gap.
   virtual GpuResult Import(const GpuImport& import, GpuMapping* mapping) = 0;
   virtual GpuResult Close(const GpuMapping& mapping) = 0;
 
@@ -131,46 +135,48 @@ class GpuContext {
   // kGpuNotReady while something enqueued is not done.
   virtual GpuResult Query(GpuStream stream) = 0;
 
-  // kGpuNotSupported where streams have no operations on memory; so does WaitValue.
-  // Everything enqueued before is visible to whoever sees the value.
+  // If CUDA streams have no operations on memory, WriteValue and WaitValue return kGpuNotSupported.
+  // A reader that sees the value sees everything enqueued before.
   virtual GpuResult WriteValue(GpuStream stream, GpuAddress word, GpuWord width,
                                uint64_t value) = 0;
-  // Holds the stream until word - value >= 0, as signed numbers, so that a counter may wrap.
-  // Nothing in the driver ever times out; somebody has to watch.
+  // Holds the CUDA stream until word - value >= 0, as signed numbers, so that a counter may wrap.
+  // The driver never times out, so a thread of the caller has to watch.
   virtual GpuResult WaitValue(GpuStream stream, GpuAddress word, GpuWord width, uint64_t value) = 0;
 
-  // Calls the function on a thread of the driver's once what was enqueued before is done and
-  // visible to everybody; the stream goes on when it returns. Functions of streams that nothing
-  // orders may wait for each other, also for those of others in the process: what one waits for
-  // must not need work of this process that nothing mandates to run earlier. Never called once the
-  // context broke.
+  // Calls the function on a thread of the driver's, once everything enqueued before is done and
+  // visible to all. The CUDA stream continues when the function returns. Functions of CUDA streams
+  // without an order between them may wait for each other. The functions of other users in the
+  // process count too. A function must therefore not wait for work of this process, unless that
+  // work is ordered to run earlier. Once the context broke, the function is never called.
   virtual GpuResult LaunchHostFunction(GpuStream stream, GpuHostFunction function,
                                        void* argument) = 0;
 
-  // Of a stream of this process, whoever made it: is it recording a graph? What is enqueued then
-  // happens at every replay, with the value of now.
+  // Whether any CUDA stream of this process records a graph. Work that is enqueued during a
+  // recording happens at every replay, with the value of now.
   virtual GpuResult IsCapturing(GpuStream stream, bool* is_capturing) = 0;
 
-  // Between device memory and host memory in any direction. The host's must stay as it is until the
-  // stream is through.
+  // Copies between device memory and host memory in any direction. The host memory must stay as it
+  // is until the copy is done.
   virtual GpuResult Copy(GpuStream stream, void* target, const void* source,
                          uint64_t size_bytes) = 0;
 
   // An event of this process alone.
   virtual GpuResult CreateEvent(GpuEvent* event) = 0;
-  // An event that other processes can open. Whoever created it must outlive its use.
+  // An event that other processes can open. The process that created the event must outlive its
+  // use.
   virtual GpuResult CreateSharedEvent(GpuEvent* event) = 0;
   virtual GpuResult ExportEvent(GpuEvent event, GpuHandle* handle) = 0;
   virtual GpuResult OpenEvent(const GpuHandle& handle, GpuEvent* event) = 0;
   virtual GpuResult DestroyEvent(GpuEvent event) = 0;
   virtual GpuResult RecordEvent(GpuEvent event, GpuStream stream) = 0;
-  // Waits for the last record that was called before; with none, for nothing. So whoever waits must
-  // know by other means that the record was called.
+  // Waits for the last record that was called before; with none, for nothing. The caller must
+  // therefore know by other means that the record was called.
   virtual GpuResult WaitEvent(GpuStream stream, GpuEvent event) = 0;
 
   // ---- health
 
-  // The error that made this context unusable, if any did: then the process has to be restarted.
+  // The error that made this context unusable, if there is one. The process then has to be
+  // restarted.
   virtual GpuResult Check() = 0;
 };
 
@@ -178,12 +184,12 @@ class GpuPlatform {
  public:
   virtual ~GpuPlatform() = default;
 
-  // kGpuNoDriver where there is no driver, with the remedy; no devices where there is a driver and
-  // nothing for it.
+  // Returns kGpuNoDriver and the remedy if there is no driver. Returns no devices if the driver has
+  // none.
   virtual GpuResult ListDevices(std::vector<GpuDevice>* devices) = 0;
 
-  // The device of a stream that somebody else in this process made, such as an engine. An error
-  // where it is in another context than the device's primary one, which OpenContext gives.
+  // The device of a CUDA stream that another part of this process made, such as an engine.
+  // OpenContext gives the device's primary context; a CUDA stream in another context is an error.
   virtual GpuResult FindDevice(GpuStream, size_t*) {
     return GpuResult::Error("this platform knows no streams of others", kGpuNotSupported);
   }

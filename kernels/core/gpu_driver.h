@@ -1,10 +1,9 @@
-// GpuDriver: what specd asks of a GPU, as an interface, so that faults can be injected below it and
-// the code above it runs where there is no GPU.
+// GpuDriver runs and times rounds on one GPU for CudaBackend and specd-bench.
 //
-// What CudaBackend runs rounds with, and what specd-bench times them with; what processes need to
-// share a device is kernels/core/gpu_context.h. A driver serves one device and is used by one
-// thread at a time. Implementations: kernels/cuda/cuda_driver.h over the CUDA runtime;
-// tests/support/fake_gpu_driver.h in host memory.
+// The interface lets tests inject faults, and lets the code above it run without a GPU.
+// kernels/core/gpu_context.h has the interface for sharing a device between processes. A driver
+// serves one device and is used by one thread at a time. Implementations:
+// kernels/cuda/cuda_driver.h over the CUDA runtime; tests/support/fake_gpu_driver.h in host memory.
 #pragma once
 
 #include <cstddef>
@@ -19,110 +18,114 @@ namespace specd {
 
 class GpuDriver {
  public:
-  // The owner's names for what a driver made; null is none.
+  // Opaque handles of objects that the driver made; null is none.
   struct Graph;
   struct Event;
 
   virtual ~GpuDriver() = default;
 
-  // An error where no driver is installed; an empty list where there is one but no device.
+  // An error if no driver is installed; an empty list if the driver has no device.
   virtual GpuResult ListDevices(std::vector<GpuDevice>* devices) = 0;
 
-  // Chooses the device of the calls that follow, whichever thread makes them.
+  // Chooses the device of the calls that follow, from any thread.
   virtual GpuResult UseDevice(size_t index) = 0;
   virtual size_t device_in_use() const = 0;
 
-  // The place in the list of the device of a caller's stream, which may be capturing. A default
-  // stream is that of the device that is current in the calling thread.
+  // The index in the list of the device of a caller's CUDA stream, which may be capturing. A
+  // default CUDA stream belongs to the device that is current in the calling thread.
   virtual GpuResult FindDevice(void* stream, size_t* device) = 0;
 
-  // From now on calls are enqueued on a stream of the caller's (a cudaStream_t, which must outlive
-  // the driver), in order with what the caller enqueues there, and no longer on the driver's own.
-  // `device` becomes the place of the stream's device in the list. Before UseDevice.
+  // Enqueues later calls on the caller's CUDA stream, in order with the caller's own work, and no
+  // longer on the driver's. `stream` is a cudaStream_t that outlives the driver. `device` becomes
+  // the index of that CUDA stream's device in the list. Call before UseDevice.
   virtual GpuResult UseStream(void* stream, size_t* device) = 0;
-  // Is that stream capturing? Never where there is none. Spoils no capture.
+  // Whether the caller's CUDA stream is capturing; false if there is none. The call spoils no
+  // capture.
   virtual GpuResult IsCapturing(bool* is_capturing) = 0;
 
-  // The same for the calls until EnqueueOn(nullptr), on a stream of the device in use. It may be
-  // capturing: then launches become part of what is captured, and no other call is allowed on it.
+  // Does the same for the calls until EnqueueOn(nullptr), on a CUDA stream of the device in use. If
+  // the CUDA stream is capturing, launches become part of the capture, and no other call is allowed
+  // on it.
   virtual void EnqueueOn(void* stream) = 0;
 
-  // Device memory, aligned to 256 bytes. Free(nullptr) does nothing. REQUIRES of giving back, here
-  // and below: nothing that runs, or is still to run, reads or writes the memory. Streams of the
-  // caller's may be capturing while memory is taken and given back.
+  // Device memory, aligned to 256 bytes. Free(nullptr) does nothing. REQUIRES for every call that
+  // returns memory: no running or enqueued work reads or writes that memory. CUDA streams of the
+  // caller may be capturing while memory is taken and returned.
   virtual GpuResult Allocate(size_t size_bytes, void** memory) = 0;
-  // All of it is 0, for every stream. Waits, but never for a stream of the caller's.
+  // All of the memory is 0 for every CUDA stream. The call waits, but never for a CUDA stream of
+  // the caller's.
   virtual GpuResult AllocateZeroed(size_t size_bytes, void** memory) = 0;
   virtual GpuResult Free(void* memory) = 0;
 
-  // Host memory that stays where it is and that kernels reach at the address at which the host
-  // does, aligned to 256 bytes. What a kernel has written there is valid after Synchronize, or once
-  // the host has seen the word that a LaunchEndStaged behind the kernel writes.
+  // Pinned host memory, aligned to 256 bytes. Kernels use the same address as the host. Data that a
+  // kernel wrote there is valid after Synchronize. It is also valid once the host has seen the word
+  // of a later LaunchEndStaged.
   virtual GpuResult AllocatePinned(size_t size_bytes, void** memory) = 0;
   virtual GpuResult FreePinned(void* memory) = 0;
 
-  // Enqueued in order with launches. The host memory must stay as it is until Synchronize, or until
-  // the host has seen the word that a LaunchEndStaged behind the copy writes; what ToHost fills is
+  // Copies in order with launches. The host memory of ToDevice must not change until Synchronize,
+  // or until the host has seen the word of a later LaunchEndStaged. The host memory of ToHost is
   // valid after Synchronize.
   virtual GpuResult ToDevice(void* device, const void* host, size_t size_bytes) = 0;
   virtual GpuResult ToHost(void* host, const void* device, size_t size_bytes) = 0;
 
-  // Enqueues a copy of as many bytes as the FetchHeader at plan.source says when the copy runs.
+  // Enqueues a copy. The FetchHeader at plan.source names the number of bytes when the copy runs.
   virtual GpuResult LaunchFetch(const FetchPlan& plan) = 0;
 
-  // Enqueues what makes the tasks of the round that `round`, device memory, holds when it runs, out
-  // of those that leave something to the device (FusedRound::resolve). Before LaunchRound, where
-  // any may; where none does, nothing happens.
+  // Enqueues the completion of the tasks that leave something to the device (FusedRound::resolve).
+  // `round` is device memory and is read when the launch runs. Call before LaunchRound if any task
+  // may be incomplete; for other rounds the launch does nothing.
   virtual GpuResult LaunchResolve(const FusedRound* round, const RoundBounds& bounds) = 0;
 
-  // Enqueues every task of the round that `round`, device memory, holds when it runs. All pointers
-  // in it, those inside tasks included, are memory that kernels reach. REQUIRES: the round is
-  // within the bounds.
+  // Enqueues every task of the round at `round`, which is device memory and is read when the launch
+  // runs. Kernels reach all pointers in the round, those inside tasks included. REQUIRES: the round
+  // is within the bounds.
   virtual GpuResult LaunchRound(const FusedRound* round, const RoundBounds& bounds) = 0;
 
-  // What surrounds LaunchRound where rounds are staged after they were enqueued: TakeStaged and the
-  // fetch of what it took, and EndStaged (kernels/warps/staged_turn.h), which writes a word of
-  // plan.done behind everything that was enqueued before it, if the turn has a round. The end also
-  // serves rounds that were enqueued when they were known: of the plan it looks at num_areas, done
-  // and turn alone.
+  // The begin and end of LaunchRound for rounds that are staged after they were enqueued
+  // (kernels/warps/staged_turn.h). LaunchTakeStaged takes and fetches the next staged round. If the
+  // turn has a round, LaunchEndStaged writes a word of plan.done after all work enqueued before.
+  // LaunchEndStaged also serves rounds that were known when they were enqueued. It then reads only
+  // num_areas, done and turn of the plan.
   virtual GpuResult LaunchTakeStaged(const StagedPlan& plan) = 0;
   virtual GpuResult LaunchEndStaged(const StagedPlan& plan) = 0;
 
-  // Enqueues a transform of rows, a block for each. `workspaces` are, one after another, what
-  // TaskWorkspaceBytes gives for the vocabulary and no drafts.
+  // Enqueues a transform of rows, a block for each row. `workspaces` holds TaskWorkspaceBytes for
+  // the vocabulary and no drafts, once for each row.
   virtual GpuResult LaunchTransforms(const TransformBatch& batch, void* workspaces) = 0;
 
   // Enqueues a read of the rows.
   virtual GpuResult LaunchRead(const ReadPlan& plan) = 0;
 
-  // Enqueues the sums of their weights.
+  // Enqueues the sums of the rows' weights.
   virtual GpuResult LaunchWeights(const WeighPlan& plan) = 0;
 
-  // Until EndCapture, launches and RecordEvent are not enqueued but kept; no other call is allowed,
-  // and one that is made spoils the capture. EndCapture has to follow whatever happened, and makes
-  // a graph that is ready to be launched; it may enqueue what makes it so.
+  // From BeginCapture to EndCapture, launches and RecordEvent are kept instead of enqueued. No
+  // other call is allowed, and such a call spoils the capture. EndCapture must follow in every
+  // case, and makes a graph that is ready for launches. EndCapture may enqueue work that the graph
+  // needs.
   virtual GpuResult BeginCapture() = 0;
   virtual GpuResult EndCapture(Graph** graph) = 0;
 
-  // Enqueues what was captured, with its arguments as they were then and memory as it will be.
+  // Enqueues the captured work with the arguments of the capture and the memory of the launch.
   virtual GpuResult LaunchGraph(Graph* graph) = 0;
-  // A launch of it that is running is not cut short. So whoever has seen the word of a
-  // LaunchEndStaged at its end need wait no longer, though that kernel may still be ending.
+  // DestroyGraph never cuts a running launch short. A caller that has seen the word of a
+  // LaunchEndStaged at the graph's end need not wait, even while that kernel still ends.
   // DestroyGraph(nullptr) does nothing.
   virtual GpuResult DestroyGraph(Graph* graph) = 0;
 
-  // Points in time on the device. An event that is captured is recorded by every launch of the
-  // graph. ElapsedUs: after Synchronize.
+  // Points in time on the device. If an event is captured, every launch of the graph records it.
+  // Call ElapsedUs after Synchronize.
   virtual GpuResult CreateEvent(Event** event) = 0;
   virtual GpuResult DestroyEvent(Event* event) = 0;
   virtual GpuResult RecordEvent(Event* event) = 0;
   virtual GpuResult ElapsedUs(Event* start, Event* end, double* elapsed_us) = 0;
 
-  // Waits for everything enqueued, and reports the first error that any of it had. Rounds are
-  // waited for without it, by a word and Check (kernels/cuda/done_word.h).
+  // Waits for all enqueued work, and reports its first error. Rounds are awaited without this call,
+  // by a word and Check (kernels/cuda/done_word.h).
   virtual GpuResult Synchronize() = 0;
-  // Whether the device has failed, on whatever stream; a failure is seen sooner or later. Waits for
-  // nothing and may be asked while streams of the caller's are capturing.
+  // Whether the device has failed on any CUDA stream; a failure is seen sooner or later. The call
+  // waits for nothing and is allowed while CUDA streams of the caller's are capturing.
   virtual GpuResult Check() = 0;
 };
 

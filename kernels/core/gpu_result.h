@@ -1,5 +1,5 @@
-// What a call into a GPU answers, and what a GPU is: the words that GpuDriver (rounds) and
-// GpuContext (memory and order shared between processes) have in common.
+// GpuResult and GpuDevice are the answers of a GPU's driver for GpuDriver (rounds) and GpuContext
+// (memory and order shared between processes).
 //
 // Plain values, standard library only; safe from any thread.
 #pragma once
@@ -11,12 +11,12 @@
 
 namespace specd {
 
-// The driver's own numbers for what callers tell apart (CUresult, and cudaError_t, which has the
-// same); kernels/cuda/driver_api_check.cc compares them with CUDA's headers. Any other number may
-// come too.
+// The driver's own numbers for errors that callers distinguish (CUresult, and cudaError_t, which
+// has the same). kernels/cuda/driver_api_check.cc compares the numbers with CUDA's headers. Other
+// numbers may occur.
 enum GpuCode : int {
-  kGpuNoDriver = -2,  // ours: libcuda.so.1 is not there, or too old
-  kGpuUnknown = -1,   // ours: the call has no number
+  kGpuNoDriver = -2,  // ours: libcuda.so.1 is missing or too old
+  kGpuUnknown = -1,   // ours: the error has no number
   kGpuOk = 0,
   kGpuInvalidValue = 1,
   kGpuOutOfMemory = 2,
@@ -38,7 +38,7 @@ enum GpuCode : int {
   kGpuNotSupported = 801,
 };
 
-// Success, or why not, with the driver's own error name in the text.
+// Success, or an error with the driver's own error name in the text.
 class [[nodiscard]] GpuResult {
  public:
   static GpuResult Ok() { return GpuResult(); }
@@ -60,12 +60,12 @@ class [[nodiscard]] GpuResult {
 struct GpuDevice {
   std::string name = {};
   std::string uuid = {};  // as nvidia-smi prints it, GPU-...
-  int64_t l2_bytes = 0;   // 0: not asked for
-  // What processes that share the device can rely on.
+  int64_t l2_bytes = 0;   // 0: not queried
+  // Features for processes that share the device.
   bool has_ipc_events = false;
-  bool has_64_bit_words = false;     // stream memory operations on 64-bit words
-  std::optional<bool> has_mps = {};  // none: the driver is too old to say
-  uint64_t granularity_bytes = 0;    // of memory behind descriptors; 0: there is none
+  bool has_64_bit_words = false;     // 64-bit memory operations on CUDA streams
+  std::optional<bool> has_mps = {};  // none: the driver is too old to tell
+  uint64_t granularity_bytes = 0;    // of memory with descriptors; 0: no such memory
 };
 
 }  // namespace specd

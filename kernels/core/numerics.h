@@ -1,8 +1,8 @@
-// The arithmetic that every processor must do alike: exp2, log2, tanh, quotients, and integers made
-// from floats.
+// The numerics give every processor the same bits for exp2, log2, tanh, quotients and integer
+// weights.
 //
-// Nothing here calls libm except for the fused multiply-add, which IEEE 754 defines to the bit; so
-// the same source gives the same bits under any compiler, vector width or GPU, in round-to-nearest
+// Only the fused multiply-add calls libm, and IEEE 754 defines its result to the bit. The same
+// source therefore gives the same bits under any compiler, vector width or GPU, in round-to-nearest
 // with denormals on (kernels/core/fp_environment.h). Error bounds: docs/ALGORITHMS.md, "Numbers".
 // Pure functions; host and device.
 #pragma once
@@ -29,8 +29,8 @@ SPECD_INLINE float FloatOf(uint32_t bits) {
 #endif
 }
 
-// A fused multiply-add: one rounding. The builtin is an instruction where the target has one and a
-// call of libm's correctly rounded fmaf elsewhere.
+// A fused multiply-add, which rounds once. The builtin is an instruction if the target has one, and
+// otherwise a call of libm's correctly rounded fmaf.
 SPECD_INLINE float Fma(float a, float b, float c) {
 #if defined(__CUDA_ARCH__)
   return __fmaf_rn(a, b, c);
@@ -49,7 +49,7 @@ SPECD_INLINE double Fma(double a, double b, double c) {
 inline constexpr float kInfinity = __builtin_inff();
 SPECD_INLINE bool IsNan(float x) { return x != x; }
 
-// The larger of two, either of two zeros; NaN if one is NaN.
+// The larger of two floats; NaN if one is NaN; either of two zeros.
 SPECD_INLINE float LargerOrNan(float a, float b) {
 #if defined(__CUDA_ARCH__)
   float larger;
@@ -63,7 +63,8 @@ SPECD_INLINE float LargerOrNan(float a, float b) {
 
 SPECD_INLINE float Select(bool condition, float yes, float no) { return condition ? yes : no; }
 
-// The element function that changes nothing; teams may recognise it and leave a row where it is.
+// The element function that changes nothing. A team may recognise Identity and leave a row in
+// place.
 struct Identity {
   template <typename Value>
   SPECD_INLINE Value operator()(Value x) const {
@@ -74,8 +75,8 @@ struct Identity {
 // max(x, 0), and +0 for NaN.
 SPECD_INLINE float PositivePart(float x) { return x > 0.0f ? x : 0.0f; }
 
-// 2^x for x <= 0 within 1 ulp: exactly 1 at 0, and 0 below -126, so no result is denormal; 0 for
-// NaN. Without a branch, so that compilers can vectorise it.
+// 2^x for x <= 0 within 1 ulp: exactly 1 at 0; 0 below -126, so no result is denormal; 0 for NaN.
+// The function has no branch, so compilers can vectorise it.
 //
 // x = n + f with n the nearest integer; 2^f = 1 + f*g(f), g a minimax polynomial for |f| <= 1/2
 // with relative error 2.0e-9.
@@ -116,26 +117,26 @@ SPECD_INLINE float Log2(float x) {
   return Fma(h, f, static_cast<float>(exponent));
 }
 
-// Divide(a, b) is a / b, correctly rounded, on a GPU without a call. There the operator calls a
-// function where operands are very large or small. A call that may be costs its caller the
-// registers that the function may use, whether it comes to that or not, and the tile pass has none
-// to give (bodies/tile_pass.h). So both ways are spelled here, with what the hardware knows of 1 /
-// b as an argument, so that they can be tested anywhere.
+// Divide(a, b) is a / b, correctly rounded, without a call on a GPU. There the operator calls a
+// function if an operand is very large or small. The possible call alone costs its caller the
+// registers of that function, and the tile pass has none to spare (warps/tile_pass.h). Both ways
+// are therefore written out here. The hardware's approximation of 1 / b is an argument, so tests
+// can run both ways anywhere.
 namespace internal {
 
-// Floats that with all their quotients stay far from what a float cannot hold.
+// A middling float is far from the limits of a float, and so are the quotients of middling floats.
 SPECD_INLINE bool IsMiddling(float x) {
   const uint32_t size = BitsOf(x) & 0x7FFFFFFFu;
   return size >= BitsOf(0x1p-60f) && size <= BitsOf(0x1p60f);
 }
-// Just below a power of two an inverse that is off by an ulp may end in another quotient.
+// Just below a power of two, an inverse with an error of an ulp may give a wrong quotient.
 SPECD_INLINE bool IsMiddlingDivisor(float x) {
   return IsMiddling(x) && (BitsOf(x) & 0x7FFFFFu) < 0x7FFFF0u;
 }
 
-// The steps that the operator takes there, given an inverse that is within an ulp of 1 / b. The
-// remainder is exact, so the last rounding is the only one that counts. REQUIRES: a is middling or
-// 0, and b a middling divisor. A quotient of 0 may be a zero of either sign.
+// The steps of the GPU's operator, given an inverse that is within an ulp of 1 / b. The remainder
+// is exact, so only the last rounding counts. A quotient of 0 may be a zero of either sign.
+// REQUIRES: a is middling or 0, and b a middling divisor.
 SPECD_INLINE float BetterInverse(float b, float inverse) {
   return Fma(Fma(-b, inverse, 1.0f), inverse, inverse);
 }
@@ -145,13 +146,14 @@ SPECD_INLINE float QuotientOfMiddling(float a, float b, float inverse) {
   return Fma(Fma(-b, quotient, a), better, quotient);
 }
 
-// Of any floats, given an inverse that is within 2^-10 of 1 / b; inf with b's sign where b is 0,
-// and the other way round. A double has room for all quotients of two floats. One that it holds
-// exactly is found exactly. Any other is further from the middle m between two floats than the
-// error here, since a - m * b is a whole number of units; so it is rounded to the right one.
+// The quotient of any floats, given an inverse that is within 2^-10 of 1 / b. If b is 0, the
+// inverse is inf with b's sign; if b is inf, the inverse is 0 with b's sign. A double has room for
+// all quotients of two floats. If a double holds the quotient exactly, the result is exact. Any
+// other quotient differs from the middle m between two floats by more than the error, because a - m
+// * b is a whole number of units. The last step therefore rounds it correctly.
 SPECD_INLINE float QuotientByDoubles(double a, double b, double inverse) {
   const double rough = a * inverse;
-  // inf, NaN, or a zero whose sign would be lost below.
+  // rough is inf, NaN, or a zero whose sign would be lost below.
   if (rough == 0.0 || rough - rough != 0.0) return static_cast<float>(rough);
   double better = inverse;
   for (int step = 0; step < 2; ++step) better = Fma(Fma(-b, better, 1.0), better, better);
@@ -161,7 +163,7 @@ SPECD_INLINE float QuotientByDoubles(double a, double b, double inverse) {
 
 }  // namespace internal
 
-// REQUIRES: a is middling or 0, and b a middling divisor; as above.
+// REQUIRES: a is middling or 0, and b a middling divisor, as above.
 SPECD_INLINE float DivideMiddling(float a, float b) {
 #if defined(__CUDA_ARCH__)
   float inverse;
@@ -184,13 +186,13 @@ SPECD_INLINE float Divide(float a, float b) {
 
 // tanh(x) within 3 ulp; +-1 for +-inf. REQUIRES: x is not NaN.
 //
-// Near 0, where (1 - e) / (1 + e) would cancel, x + x*z*h(z) with z = x^2 and h minimax for
-// |x| <= 0.6 with relative error 4.2e-9.
+// Near 0, (1 - e) / (1 + e) would cancel. There the result is x + x*z*h(z) with z = x^2 and h
+// minimax for |x| <= 0.6 with relative error 4.2e-9.
 SPECD_INLINE float Tanh(float x) {
   constexpr float kMinusTwoLog2E = -0x1.715476p+1f;
   const float size = Select(x < 0.0f, 0.0f - x, x);
   const float e = Exp2(size * kMinusTwoLog2E);
-  const float far = DivideMiddling(1.0f - e, 1.0f + e);  // e is below 1/2 where this counts
+  const float far = DivideMiddling(1.0f - e, 1.0f + e);  // e is below 1/2 if `far` is used
   const float z = x * x;
   float h = 0x1.36bdb2p-9f;
   h = Fma(h, z, -0x1.1394cap-7f);
@@ -203,7 +205,7 @@ SPECD_INLINE float Tanh(float x) {
 }
 
 // Floats in ascending order as integers: a < b (both not NaN) exactly if OrderedKey(a) <
-// OrderedKey(b), but for -0 and +0, which are neighbours here.
+// OrderedKey(b). The exceptions are -0 and +0, which are neighbours here.
 SPECD_INLINE uint32_t OrderedKey(float x) {
   const uint32_t bits = BitsOf(x);
   return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
@@ -221,15 +223,15 @@ SPECD_INLINE int32_t ExponentOf(float w) {
 // Integer weights keep this many bits below the largest weight in scope.
 inline constexpr int32_t kWeightBits = 40;
 
-// trunc(w * 2^(40 - exponent)) for finite w >= 0 with ExponentOf(w) <= exponent: below 2^41. Made
-// from the bits, so no intermediate can overflow or round. Anything else gives some integer below
-// 2^41.
+// trunc(w * 2^(40 - exponent)) for finite w >= 0 with ExponentOf(w) <= exponent: below 2^41. The
+// integer is made from the bits, so no intermediate can overflow or round. For any other w the
+// result is some integer below 2^41.
 SPECD_INLINE uint64_t IntegerWeight(float w, int32_t exponent) {
   constexpr int32_t kMantissaBits = 23;
   const uint32_t bits = BitsOf(w);
   const uint32_t hidden = (bits & 0x7F800000u) == 0 ? 0u : 1u << kMantissaBits;
   const uint64_t mantissa = (bits & ((1u << kMantissaBits) - 1)) | hidden;
-  // Places below the largest weight.
+  // The number of bits below the largest weight.
   const uint32_t down = static_cast<uint32_t>(exponent - ExponentOf(w));
   const uint64_t wide = mantissa << (kWeightBits - kMantissaBits);
   return down > kWeightBits ? 0 : wide >> down;

@@ -1,9 +1,10 @@
-// Philox4x32-10 (Salmon et al., SC 2011) and the coins drawn from it.
+// KeyedCoins gives the random coins of a sequence to the kernels, from Philox4x32-10 (Salmon et
+// al., SC 2011).
 //
-// A coin is a pure function of (seed; position, round base, node, purpose), CONTRACT §4: never of
-// the place in a batch, the order of launches or a clock. Two decisions that must be independent
-// have different keys; a repeated round meets the same coins. Stateless, safe from any thread, host
-// and device.
+// A coin is a pure function of (seed; position, round base, node, purpose), CONTRACT §4. The place
+// in a batch, the order of launches and clocks have no effect. Two decisions that must be
+// independent have different keys, and a repeated round gets the same coins. Stateless, safe from
+// any thread, host and device.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +36,8 @@ SPECD_INLINE PhiloxWords Philox4x32(PhiloxWords counter, uint32_t key0, uint32_t
   return counter;
 }
 
-// What a coin decides. One stream of coins per purpose; the values are part of the contract.
+// The decision that a coin makes. Each purpose has its own sequence of coins. The values are part
+// of the contract.
 enum class Purpose : uint32_t {
   kSample = 1,    // draws from p itself: plain, bonus, exact_match
   kDraft = 2,     // draws a draft token from q
@@ -46,14 +48,14 @@ enum class Purpose : uint32_t {
 
 // The counter of a coin.
 struct CoinKey {
-  uint32_t position = 0;    // absolute output position of the token that the coin decides about
+  uint32_t position = 0;    // absolute output position of the token that the coin decides
   uint32_t round_base = 0;  // kept output tokens when the round started
   uint32_t node = 0;  // index in the submitted draft; 0 is the root, draft i (from 0) is i + 1
   Purpose purpose = Purpose::kSample;
 };
 
-// The coin of a token drawn from p. It belongs to the position alone, whatever the rounds were:
-// this is what makes `exact_match` give the same text with speculation and without.
+// The coin of a token drawn from p. The coin depends on the position alone, not on the rounds.
+// `exact_match` therefore gives the same text with speculation and without.
 SPECD_INLINE CoinKey SampleCoin(uint32_t position) { return {position, 0, 0, Purpose::kSample}; }
 
 // Coins are 53 random bits, an integer in [0, 2^53).
@@ -64,7 +66,7 @@ SPECD_INLINE double CoinToDouble(uint64_t coin) {
   return static_cast<double>(coin) * (1.0 / 9007199254740992.0);
 }
 
-// A coin that a test or a replay puts in the place of the one the key would give.
+// A coin that a test or a replay uses instead of the keyed coin.
 struct InjectedCoin {
   CoinKey key;
   uint64_t coin = 0;  // below 2^53

@@ -1,7 +1,7 @@
-// A round as a backend runs it: one task for each sequence, the tensors that tasks read, and the
-// places for their answers.
+// RoundBatch describes a round for a backend: one task for each sequence, the tensors, and the
+// places for the answers.
 //
-// speculative/ makes tasks out of what sequences bring (kernels/core/sequence_round.h). Nothing
+// speculative/ makes tasks from the input of sequences (kernels/core/sequence_round.h). Nothing
 // here owns memory; pointers stay valid for the duration of the round.
 #pragma once
 
@@ -25,13 +25,13 @@ enum class VerifyMethod : uint32_t {
   kBlock = 4,
 };
 
-// Steps 9 to 11. All are off by default.
+// Steps 9 to 11 of CONTRACT §3. All are off by default.
 inline constexpr uint64_t kTopPOff = uint64_t{1} << 53;
 struct Filters {
   float min_p = -kInfinity;   // float(log2(min_p)): an id stays where (l - max) * scale >= min_p
   int32_t top_k = 0;          // 0: off
   uint64_t top_p = kTopPOff;  // floor(top_p * 2^53)
-  bool joint = false;         // all three judge the distribution of step 8
+  bool joint = false;         // all three filters apply to the distribution of step 8
 };
 
 // ---- drafts that specd draws itself -------------------------------------------------------------
@@ -39,7 +39,7 @@ struct Filters {
 enum class DraftSampling : uint32_t {
   kWithReplacement = 0,
   kWithoutReplacement = 1,
-  kTopK = 2,  // the most probable ones: one-hot drafts
+  kTopK = 2,  // the most probable ids: one-hot drafts
 };
 
 struct DraftSample {
@@ -51,68 +51,71 @@ struct DraftSample {
 
 // ---- a round ------------------------------------------------------------------------------------
 
-// Why a sequence's part of a round ended as it did (CONTRACT §6).
+// Why a sequence's part of a round ended (CONTRACT §6).
 enum class OutcomeStatus : uint32_t {
   kOk = 0,
-  kBadTargetRow = 1,  // NaN, or no mass, in a target row the decision needed
-  kBadDraftRow = 2,   // the same in a draft row (or its side channel) the decision needed
-  kBadToken = 3,      // the id to be emitted is outside the vocabulary or masked: a fault of ours
+  kBadTargetRow = 1,  // NaN, or no mass, in a target row that the decision needed
+  kBadDraftRow = 2,   // the same in a draft row, or in its side channel
+  kBadToken = 3,      // the id to emit is outside the vocabulary or masked: an error of ours
   kNoRoom = 4,        // the backend has no room for the task's lists of ids: nothing was decided
 };
 
-// The kernels' answer for one sequence: num_accepted drafts, then (status kOk) one final token.
-// With a bad row the accepted tokens before it stand and there is no final token.
+// The kernels' answer for one sequence: num_accepted draft tokens, then one final token if the
+// status is kOk. If a row is bad, the accepted tokens before it are kept, and there is no final
+// token.
 struct TaskOutcome {
   OutcomeStatus status = OutcomeStatus::kOk;
   int32_t num_accepted = 0;
   int32_t num_tokens = 0;        // num_accepted, plus 1 when status is kOk
-  int32_t num_drafts = 0;        // of kVerify: the nodes whose path holds no kNoToken
-  uint32_t empty_residuals = 0;  // residual rounded to nothing: sampled p instead
-  uint32_t invalid_drafts = 0;   // drafts outside the vocabulary or masked that were rejected
+  int32_t num_drafts = 0;        // kVerify: the nodes whose path holds no kNoToken
+  uint32_t empty_residuals = 0;  // the residual was rounded to nothing, so p was sampled
+  uint32_t invalid_drafts = 0;   // rejected draft tokens that were masked or outside the vocabulary
   uint32_t point_masses = 0;     // tokens that are +inf in their row
 };
 
-// What is to be done with the rows of a task.
+// The work on the rows of a task.
 enum class TaskKind : uint32_t {
   kVerify = 0,       // the draft is verified: tokens are confirmed
   kScore = 1,        // draft.tokens[i] is scored in target row i; nothing is sampled
   kSampleDraft = 2,  // num_children draft tokens are drawn from target row 0
 };
 
-// One sequence's work. The coins are keyed by (seed; position, round_base, node, purpose) and never
-// by the place in the batch (CONTRACT §4).
+// One sequence's work. The coins are keyed by (seed; position, round_base, node, purpose), never by
+// the index in the batch (CONTRACT §4).
 struct Task {
   Draft draft;
   TaskKind kind = TaskKind::kVerify;
   VerifyMethod method = VerifyMethod::kGreedy;  // never kAuto here
   float target_scale = 0;  // float(log2(e) / temperature), computed once in double
-  float draft_scale = 0;   // the same for the temperature the drafter declares it used
+  float draft_scale = 0;   // the same for the temperature that the drafter declares
   uint64_t seed = 0;
   uint32_t first_position = 0;  // absolute output position of the first token this round confirms
-  uint32_t round_base = 0;      // kept output tokens when the round starts
-  uint32_t slot = 0;            // the sequence's, wherever something lies by slot
+  uint32_t round_base = 0;      // the kept output tokens when the round starts
+  uint32_t slot = 0;            // the sequence's slot; tensors by slot use it
 
-  // ---- what only the processor that runs the round knows (kernels/bodies/resolve.h)
+  // ---- facts that only the processor of the round knows (kernels/bodies/resolve.h)
   // The draft tokens are the first num_nodes ids of row `slot` of RoundBatch::draft_tokens;
   // draft.tokens is null. A kNoToken there ends its path.
   bool drafts_by_slot = false;
-  // Rounds of the sequence were under way when this task was made. first_position, round_base and
-  // the counts in `edits` are of the state before them; RoundBatch::slots has what they confirmed.
+  // True if rounds of the sequence were still running when the host made this task. first_position,
+  // round_base and the counts in `edits` describe the state before those rounds. RoundBatch::slots
+  // holds their confirmed tokens.
   bool continues = false;
-  // Where one of the two is set, places have neither below_min_tokens nor overrides nor a forced
-  // token, and this says where step 3 ends.
+  // The position at which step 3 ends. If drafts_by_slot or continues is set, places have neither
+  // below_min_tokens nor overrides nor a forced token.
   uint32_t min_tokens = 0;
 
   SequenceEdits edits;
   const PlaceEdits* places = nullptr;  // one for each place; null: nothing
   Filters target_filters;
-  Filters draft_filters;  // the filters the drafter declares it used
+  Filters draft_filters;  // the filters that the drafter declares
   // The draft tokens were drawn from rows with the edits and masks of their places, as kSampleDraft
-  // does where it is given any: then they belong to q, in the residual as much as in q(x).
+  // draws them if it gets any. The edits and masks are then part of q, both in the residual and in
+  // q(x).
   bool draft_edits = false;
   ScoreRequest scores;
 
-  const InjectedCoin* coins = nullptr;  // by tests and replay
+  const InjectedCoin* coins = nullptr;  // set by tests and replay
   int32_t num_coins = 0;
 
   // For kSampleDraft: child j has the coin of node first_node + j.
@@ -121,17 +124,18 @@ struct Task {
   uint32_t first_node = 0;
 };
 
-// Is there something of a task that it leaves to the processor? kVerify only.
+// Whether the processor has to complete the task before it runs. kVerify only.
 SPECD_INLINE constexpr bool NeedsResolve(const Task& task) {
   return task.drafts_by_slot || task.continues;
 }
 
-// What rounds leave of each sequence for rounds that were made before their answers were known.
-// Memory of the processor that runs them, in the order of slots; null: nothing is left.
+// The state of sequences that rounds leave for later rounds, whose tasks were made before the
+// answers were known. The memory belongs to the processor that runs the rounds, in the order of
+// slots. Null: rounds leave no state.
 struct SlotStates {
-  uint32_t* kept = nullptr;  // the absolute position behind the last confirmed token
-  // The confirmed token at position p is recent[slot * recent_room + p % recent_room], for the last
-  // recent_room of them.
+  uint32_t* kept = nullptr;  // the absolute position after the last confirmed token
+  // The last recent_room confirmed tokens: the token at position p is recent[slot * recent_room + p
+  // % recent_room].
   TokenId* recent = nullptr;
   int32_t recent_room = 0;
 };
@@ -145,7 +149,7 @@ struct RoundBatch {
   int32_t num_tasks = 0;
   TaskOutcome* outcomes = nullptr;
   TokenId* tokens = nullptr;
-  int32_t* path = nullptr;  // the accepted nodes, from the root on; null: not wanted
+  int32_t* path = nullptr;  // the accepted nodes, from the root on; null: not requested
   int32_t tokens_stride = 0;
   MaskView mask;
   // The scores of token j of task i begin at scores[(i * tokens_stride + j) * scores_stride];
@@ -155,15 +159,15 @@ struct RoundBatch {
   // The children of task i begin at samples[i * samples_stride].
   DraftSample* samples = nullptr;
   int32_t samples_stride = 0;
-  // Of a kVerify task with any tokens the last one, which the sequence's next forward reads, is
-  // written to ids[slot] of each of these. Nothing else in them is touched.
+  // If a kVerify task has any tokens, its last token is written to ids[slot] of each of these
+  // arrays. The sequence's next forward reads it. Other entries are not touched.
   const TokenArray* next_tokens = nullptr;
   int32_t num_next_tokens = 0;
   TokenRows draft_tokens = {};  // for Task::drafts_by_slot
-  SlotStates slots = {};        // for Task::continues; written for every kVerify task
+  SlotStates slots = {};        // for Task::continues; every kVerify task writes its slot
 };
 
-// What goes to next tokens of a task that has been run; null: nothing does.
+// The token that a completed task writes to next tokens; null if it writes none.
 inline const TokenId* NextTokenOf(const RoundBatch& batch, int32_t task) {
   const int32_t num_tokens = batch.outcomes[task].num_tokens;
   if (batch.tasks[task].kind != TaskKind::kVerify || num_tokens == 0) return nullptr;
@@ -177,8 +181,8 @@ struct RowTransform {
   uint32_t row = 0;
   float scale = 0;  // log2(e) / temperature
   Filters filters;
-  bool as_logits =
-      false;  // out is the element itself, -inf outside the filters; else its probability
+  // False: out is the probability. True: out is the element itself, with -inf outside the filters.
+  bool as_logits = false;
   float* out = nullptr;  // vocab_size floats
 };
 
@@ -186,8 +190,8 @@ struct TransformBatch {
   TensorView source;
   const RowTransform* rows = nullptr;
   int32_t num_rows = 0;
-  OutcomeStatus* statuses =
-      nullptr;  // kOk or kBadTargetRow (out is then all NaN), one for each row
+  // One for each row: kOk, or kBadTargetRow, with `out` all NaN.
+  OutcomeStatus* statuses = nullptr;
 };
 
 }  // namespace specd

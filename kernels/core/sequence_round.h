@@ -1,8 +1,9 @@
-// What one sequence brings to a round, and what it takes away.
+// SequenceInput and SequenceResult carry one sequence's part of a round for the engine, the session
+// and the verifier.
 //
-// One record serves every layer: ipc reads a SequenceInput out of shared memory and checks it,
-// speculative verifies it and fills a SequenceResult, ipc writes that back. Plain data: pointers
-// stay valid for the round (inputs) or until the next one (results).
+// One record serves every layer. ipc reads a SequenceInput from shared memory and checks it.
+// speculative verifies it and fills a SequenceResult, and ipc writes the result back. Plain data.
+// The pointers of an input stay valid for the round, and those of a result until the next round.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +17,12 @@
 
 namespace specd {
 
-// ---- who ----------------------------------------------------------------------------------------
+// ---- sequences ---------------------------------------------------------------------------------
 
 using SequenceHandle = uint64_t;  // generation << 32 | slot; 0 is never a sequence
 
-// Generations run from 1 to here and start over: a handle's state fits one 64-bit word together
-// with its kept tokens and finish reason, so that an engine reads it in one load.
+// Generations run from 1 to this maximum and start over. A handle's state, its kept tokens and its
+// finish reason then fit one 64-bit word, so an engine reads them in one load.
 inline constexpr uint32_t kHandleGenerationMax = (uint32_t{1} << 29) - 1;
 
 constexpr uint32_t SlotOf(SequenceHandle handle) { return static_cast<uint32_t>(handle); }
@@ -32,11 +33,11 @@ constexpr uint32_t GenerationOf(SequenceHandle handle) {
 // ---- why a sequence is not verified -------------------------------------------------------------
 
 // Why a sequence's part of a round is refused. Only that sequence is not verified. Values are
-// SPECD_DETAIL_... of specd.h. What the record alone shows is found where it is read
-// (ipc/segment/draft_record.h); what its sequence shows, by the verifier.
+// SPECD_DETAIL_... of specd.h. The reader of a record finds the errors that the record alone shows
+// (ipc/segment/draft_record.h). The verifier finds the errors that depend on the sequence.
 enum class Refusal : uint32_t {
   kNone = 0,
-  // Of the record.
+  // Errors of the record.
   kSequence = 1,
   kCount = 2,
   kKind = 3,
@@ -48,7 +49,7 @@ enum class Refusal : uint32_t {
   kDraftTokens = 10,
   kParents = 13,
   kPath = 14,
-  // Of the sequence.
+  // Errors that depend on the sequence.
   kTwice = 9,
   kHostTokens = 11,
   kNoRoom = 12,
@@ -60,8 +61,8 @@ enum class Refusal : uint32_t {
 };
 inline constexpr uint32_t kRefusalMax = 19;
 
-// "target_rows: an index is not below the number of rows bound", and so on: the field, what is
-// wrong and what to do.
+// The field, the error and the remedy: "target_rows: an index is not below the number of rows
+// bound".
 constexpr std::string_view RefusalText(Refusal refusal) {
   switch (refusal) {
     case Refusal::kNone:
@@ -117,15 +118,17 @@ constexpr std::string_view RefusalText(Refusal refusal) {
 
 struct SequenceInput {
   SequenceHandle sequence = 0;
-  Refusal refusal = Refusal::kNone;  // of the record; then nothing else is looked at
+  Refusal refusal = Refusal::kNone;  // the refusal of the record; if set, no other field is read
   // The rows are padding or an unfinished prefill: nothing is sampled, no state changes, and the
   // answer is kOk with no token.
   bool discard = false;
-  // draft.tokens is null: the draft tokens lie at the sequence's slot in the bound draft tokens.
+  // True if the draft tokens lie at the sequence's slot in the bound draft tokens; draft.tokens is
+  // then null.
   bool drafts_by_slot = false;
   Draft draft;
-  const int32_t* mask_rows = nullptr;  // one for each place, -1: unconstrained; null: all are
-  // Set by tests and replay, in the place of the keyed coins.
+  const int32_t* mask_rows =
+      nullptr;  // one for each place, -1: unconstrained; null: all are unconstrained
+  // Coins of tests and replay, instead of the keyed coins.
   const InjectedCoin* coins = nullptr;
   int32_t num_coins = 0;
 };
@@ -138,21 +141,21 @@ enum class RoundStatus : uint32_t {
   kUnknownSequence = 3,
   kInvalid = 4,
   kDeviceError = 5,
-  kAborted = 6,  // the round was called off before it was committed: nothing changed
+  kAborted = 6,  // the round was aborted before its commit: nothing changed
 };
 
 // Why a sequence ended (CONTRACT §7). Values are on the wire and in specd.h.
 enum class FinishReason : uint32_t { kNone = 0, kStop = 1, kLength = 2, kAbort = 3, kError = 4 };
 
-// Where there is no sum of logprobs.
+// The value of a missing sum of logprobs.
 inline constexpr double kNoLogprob = std::numeric_limits<double>::quiet_NaN();
 
 struct SequenceResult {
   SequenceHandle sequence = 0;
   RoundStatus status = RoundStatus::kOk;
-  Refusal refusal = Refusal::kNone;  // where status is kInvalid
+  Refusal refusal = Refusal::kNone;  // set if status is kInvalid
   FinishReason finish_reason = FinishReason::kNone;
-  uint32_t num_accepted = 0;  // of the kept tokens, those that are accepted draft tokens
+  uint32_t num_accepted = 0;  // the accepted draft tokens among the kept tokens
   uint32_t num_kept = 0;
   uint32_t total_kept = 0;
   TokenId stop_token = kNoToken;
@@ -163,7 +166,7 @@ struct SequenceResult {
   double cumulative_logprob = kNoLogprob;  // of all tokens kept since the sequence was opened
 };
 
-// Has the round changed its sequence? Then it may have kept tokens or ended.
+// Whether the round changed its sequence, which may have kept tokens or ended.
 constexpr bool IsCommitted(const SequenceResult& result) {
   return result.status == RoundStatus::kOk || result.status == RoundStatus::kBadDistribution;
 }

@@ -1,7 +1,7 @@
-// What a launch of a staged round is given by value, and what its turns leave in device memory for
-// one another. kernels/warps/staged_turn.h says what is done with it.
+// StagedPlan and StagedTurn describe the turns of staged rounds for the launches that run them.
 //
-// Plain data.
+// A launch gets a StagedPlan by value. Turns leave a StagedTurn in device memory for later turns.
+// kernels/warps/staged_turn.h runs the turns. Plain data.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +12,12 @@
 
 namespace specd {
 
-// In device memory, 0 at first.
+// The state of turns, in device memory; 0 at first.
 struct StagedTurn {
-  uint64_t num_done = 0;  // rounds
-  // Of the turn under way.
-  const char* source = nullptr;  // the area in which its round is staged
-  uint64_t size_bytes = 0;       // of that round; 0: none is there
+  uint64_t num_done = 0;  // the rounds that are done
+  // The turn in progress.
+  const char* source = nullptr;  // the area that holds its staged round
+  uint64_t size_bytes = 0;       // of that round; 0: the turn has no round
 };
 
 struct StagedPlan {
@@ -25,13 +25,13 @@ struct StagedPlan {
   const char* areas = nullptr;
   size_t area_bytes = 0;
   uint64_t num_areas = 1;
-  uint64_t* done = nullptr;  // of each area the number of the last round that was done
+  uint64_t* done = nullptr;  // for each area, the number of the last round that was done
 
   // Device memory.
   StagedTurn* turn = nullptr;
-  void* destination = nullptr;  // area_bytes of it; every round is fetched there
-  FusedRound* round = nullptr;  // where in it a round begins
-  size_t usual_bytes = 0;       // FetchPlan
+  void* destination = nullptr;  // area_bytes; every round is fetched to this address
+  FusedRound* round = nullptr;  // the address of a round in `destination`
+  size_t usual_bytes = 0;       // as in FetchPlan
 };
 
 }  // namespace specd

@@ -1,4 +1,4 @@
-// Logprobs and logits of tokens: what a sequence asks for, and one answer.
+// ScoreRequest and TokenScore describe logprobs and logits of tokens for sequences and score calls.
 //
 // CONTRACT §3 says which row a score comes from. Plain data.
 #pragma once
@@ -26,12 +26,13 @@ struct ScoreRequest {
 };
 
 struct TokenScore {
-  TokenId id = kNoToken;  // kNoToken where a row has fewer ids above -inf than were asked for
+  TokenId id = kNoToken;  // kNoToken if a row has fewer ids above -inf than the request
   float value = -kInfinity;
-  int32_t rank = 0;  // 1 + the number of ids with a strictly greater value
+  int32_t rank = 0;  // the score rank: 1 + the number of ids with a strictly greater value
 };
 
-// The scores of one token: itself, the num_top best (value descending, id ascending), the chosen.
+// The number of scores of one token: its own, the num_top best (value descending, id ascending),
+// and the chosen ids.
 SPECD_INLINE constexpr int32_t NumScores(const ScoreRequest& request) {
   return request.enabled ? 1 + request.num_top + request.num_chosen : 0;
 }

@@ -1,7 +1,7 @@
-// The words that every folder may use: token ids, data types of rows, views of tensors.
+// TokenId, DType and the views describe rows and tensors for every folder.
 //
-// Plain data, standard library only. A view owns nothing: whoever makes one answers for the memory
-// behind it and for its bounds (outside numbers are checked in ipc/memory/region.h, once).
+// Plain data, standard library only. A view owns nothing: its maker is responsible for the memory
+// and for the bounds (ipc/memory/region.h checks outside numbers once).
 #pragma once
 
 #include <cstddef>
@@ -13,35 +13,35 @@ namespace specd {
 
 using TokenId = int32_t;
 
-// Marks the end of a draft: no token was drawn here. Every other id outside the vocabulary is a
-// token that was drawn and is verified like any other (it has probability 0).
+// Marks the end of a draft: no token was drawn here. Any other id outside the vocabulary was drawn,
+// and it is verified like any token (its probability is 0).
 inline constexpr TokenId kNoToken = -1;
 
-// The largest vocabulary: keeps tile counts, integer masses and counters inside their words.
+// The largest vocabulary. Tile counts, integer masses and counters then fit their words.
 inline constexpr int32_t kVocabSizeMax = 1 << 20;
 
 enum class DType : uint32_t { kFloat32 = 0, kBFloat16 = 1, kFloat16 = 2 };
 
 SPECD_INLINE constexpr int64_t SizeBytes(DType dtype) { return dtype == DType::kFloat32 ? 4 : 2; }
 
-// What the elements of a row are (CONTRACT §2).
+// The kind of the elements of a row (CONTRACT §2).
 enum class RowKind : uint32_t {
   kLogits = 0,
   kProbabilities = 1,       // p enters as ln p and takes the same steps as a logit
-  kFinalProbabilities = 2,  // p is what is sampled from; no parameter may change it
+  kFinalProbabilities = 2,  // p is sampled from as it is; no parameter may change it
 };
 
-// Who can use the memory behind a view: the CPU; the device that rounds run on
-// (Backend::device_uuid); or another device, to which rounds can only copy, so that rows never lie
-// there.
+// The processor that can use the memory of a view. kHost: the CPU. kDevice: the device that runs
+// rounds (Backend::device_uuid). kOtherDevice: another device. Rounds can only copy to that device,
+// so rows never lie there.
 enum class MemorySpace : uint32_t { kHost = 0, kDevice = 1, kOtherDevice = 2 };
 
-// How the elements of a tensor are to be read.
+// The rules for reading the elements of a tensor.
 struct ElementRules {
   RowKind kind = RowKind::kLogits;
   bool renormalise = false;  // probabilities need not sum to 1
-  float scale = 1;           // logits are multiplied by it, and then
-  float cap = 0;             // bent into (-cap, cap) by cap * tanh(x / cap); 0: not
+  float scale = 1;           // logits are multiplied by it first
+  float cap = 0;             // then logits become cap * tanh(x / cap); 0: no cap
 };
 
 // A matrix of rows in memory; the innermost stride is 1 element. Offsets are 64-bit: a batch of
@@ -56,7 +56,7 @@ struct TensorView {
   MemorySpace space = MemorySpace::kHost;
 };
 
-// One row of such a matrix.
+// One row of a TensorView.
 struct RowView {
   const void* data = nullptr;
   DType dtype = DType::kFloat32;
@@ -73,13 +73,13 @@ struct MaskView {
   MemorySpace space = MemorySpace::kHost;
 };
 
-// An id for each slot, written by rounds.
+// One id for each slot, written by rounds.
 struct TokenArray {
   TokenId* ids = nullptr;
   MemorySpace space = MemorySpace::kHost;
 };
 
-// Rows of ids, one for each slot, that rounds read: draft tokens where whoever drew them left them.
+// One row of ids for each slot, read by rounds: draft tokens in the memory of their drafter.
 struct TokenRows {
   const TokenId* ids = nullptr;
   int64_t row_stride = 0;  // in ids
