@@ -1,14 +1,15 @@
-// Argmax of a row: the greedy token, the lowest id among equals. The shortest pass: it reads every
-// element once and computes no exp2.
+// Argmax finds the greedy token of a row for verification.
+//
+// Argmax is the shortest pass: it reads every element once and computes no exp2.
 #pragma once
 
 #include "kernels/bodies/distribution.h"
 
 namespace specd {
 
-// The lowest id among the largest elements (-0 = +0; +inf is an element like any other), or
-// kNoToken for a bad row: one with a NaN, or with no element above -inf. A forced token is the
-// answer without a look at the row.
+// Returns the lowest id among the largest elements (-0 = +0; +inf is an element like any other). If
+// the row is bad (it holds a NaN, or no element above -inf), the answer is kNoToken. A forced token
+// is the answer without a read of the row.
 template <Team T>
 SPECD_BODY TokenId Argmax(T& team, const Row& row, const RowWorkspace& workspace) {
   if (row.place.forced != kNoToken) return row.place.forced;

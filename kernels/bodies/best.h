@@ -1,15 +1,16 @@
-// The best ids of a distribution, in order: for logprobs, and for drafts that are the top k.
+// VisitBest visits the best ids of a distribution in order for logprobs and top-k drafts.
 //
-// docs/ALGORITHMS.md, "Filters": the order, and how a prefix of it is found without a sort.
+// docs/ALGORITHMS.md, "Filters", has the order, and finds a prefix of it without a sort.
 #pragma once
 
 #include "kernels/bodies/truncate.h"
 
 namespace specd {
 
-// Calls visit(place, id, value) for the first n elements in the order of truncate.h: fewer if fewer
-// are above -inf. It uses the workspace that p was read with: of p only row, max, scale and mass
-// are valid afterwards. REQUIRES: !p.bad, p is no point, n <= kListMax.
+// Calls visit(place, id, value) for the first n elements in the order of truncate.h. If fewer
+// elements are above -inf, there are fewer calls. The function overwrites the workspace that p was
+// read with: only row, max, scale and mass of p are valid afterwards. REQUIRES: !p.bad, p is no
+// point, n <= kListMax.
 template <Team T, typename Visit>
 SPECD_BODY void VisitBest(T& team, const Distribution& p, int32_t n, const RowWorkspace& workspace,
                           const Visit& visit) {
@@ -25,7 +26,7 @@ SPECD_BODY void VisitBest(T& team, const Distribution& p, int32_t n, const RowWo
   search.Gather(cut);
   search.Describe(cut, &whole);
   if (whole.num_listed == 0) {
-    // More elements than a list holds equal the last one. What the cut leaves of them is few.
+    // More elements than a list holds are equal to the last one. The cut leaves only few of them.
     CutSearch<T> survivors(team, whole, workspace);
     survivors.Gather(cut);
     survivors.Describe(cut, &whole);

@@ -1,7 +1,7 @@
-// Block verification (Sun et al., ICLR 2025): how much of a chain stands, judged as a whole.
+// BlockWalk verifies a chain as one block for RunTask (Sun et al., ICLR 2025).
 //
-// docs/ALGORITHMS.md, "Chains: block". It is decided from the end: a step down is taken only where
-// the coins ask for it, and only that step's two rows are read again.
+// docs/ALGORITHMS.md, "Chains: block". The walk starts at the end of the draft. The coins decide
+// whether it takes a step down, and only that step's two rows are read again.
 #pragma once
 
 #include "kernels/bodies/chain_rows.h"
@@ -9,11 +9,11 @@
 
 namespace specd {
 
-// What is kept of each place while the walk goes on.
+// The facts of one place during the walk.
 struct BlockPlace {
   RowFacts target;
   RowFacts draft;
-  bool has_draft = false;  // `draft` is set: the row was read, not the side channel
+  bool has_draft = false;  // `draft` is set: the row was read, and the side channel was not used
   double prefix = 1;       // P_i, before the token at this place
 };
 static_assert(sizeof(BlockPlace) <= kPlaceBytes);
@@ -24,8 +24,8 @@ class BlockWalk {
   SPECD_HD explicit BlockWalk(ChainRows<T, CoinSource>& rows)
       : rows_(rows), places_(static_cast<BlockPlace*>(rows.workspace().places)) {}
 
-  // Reads the rows up to the end of the draft, or to the first bad one, before which the draft is
-  // cut (CONTRACT §2), and then finds the largest i with u_i < h_i.
+  // Reads the rows up to the end of the draft, or cuts the draft before the first bad row (CONTRACT
+  // §2). Then finds the largest i with u_i < h_i.
   SPECD_HD void Run() {
     ReadPlaces();
     for (num_accepted = num_places_; num_accepted > 0; --num_accepted) {
@@ -46,8 +46,9 @@ class BlockWalk {
     if (num_accepted == 0 && num_places_ > 0) ReadResidualAt(0);
   }
 
-  // After Run. num_accepted drafts stand; if that is all of them up to ended_at(), the final token
-  // comes from the row there (whose status this is), otherwise from `residual`.
+  // The results of Run. num_accepted draft tokens are accepted. If these are all num_places()
+  // tokens, the final token comes from the row there, and end_status is that row's status.
+  // Otherwise the final token comes from `residual`.
   int32_t num_accepted = 0;
   OutcomeStatus end_status = OutcomeStatus::kOk;
   Residual residual;
@@ -55,8 +56,8 @@ class BlockWalk {
   SPECD_HD int32_t num_places() const { return num_places_; }
 
  private:
-  // P_{i+1} = min(1, P_i p(x)/q(x)), with a ratio of 0 or a result of 1 where q(x) = 0. A path that
-  // holds a token with p(x) = 0 stays at 0, whatever comes behind it.
+  // P_{i+1} = min(1, P_i p(x)/q(x)). If q(x) = 0, the ratio is 0 or the result is 1. If a path
+  // holds a token with p(x) = 0, it stays at 0 for all later tokens.
   SPECD_HD static double NextPrefix(double prefix, const Distribution& p, float p_weight,
                                     const DraftShare& q) {
     const double numerator = static_cast<double>(p_weight) * q.mass;
@@ -114,9 +115,9 @@ class BlockWalk {
             Purpose::kAccept};
   }
 
-  // False where the side channel spoke for a draft row that turns out to be bad: the draft is cut
-  // before it, as if it had been read at first. The coins have been looked at by then, so what
-  // stands before the bad row is not lossless (docs/ALGORITHMS.md, "The side channel").
+  // Returns false if the side channel replaced a draft row that is bad. The draft is then cut
+  // before that row, as if the row had been read at first. The coins were used before the cut, so
+  // the tokens before the bad row are not lossless (docs/ALGORITHMS.md, "The side channel").
   SPECD_HD bool ReadResidualAt(int32_t i) {
     const BlockPlace place = places_[i];
     p_ = rows_.Recall(rows_.TargetRow(i), place.target);
@@ -137,7 +138,7 @@ class BlockWalk {
 
   ChainRows<T, CoinSource>& rows_;
   BlockPlace* places_;
-  int32_t num_places_ = 0;  // drafts that are judged
+  int32_t num_places_ = 0;  // the draft tokens that are judged
   double last_prefix_ = 1;
   Distribution p_;
   Distribution q_;

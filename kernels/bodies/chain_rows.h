@@ -1,5 +1,5 @@
-// ChainRows: the rows, coins and draft tokens of one task, by place. What every way of verifying a
-// chain asks for.
+// ChainRows gives the rows, coins and draft tokens of one task, by place, for every verification
+// method of chains.
 #pragma once
 
 #include "kernels/bodies/read_ahead.h"
@@ -9,7 +9,7 @@
 
 namespace specd {
 
-// What is left of a distribution when its workspace is used for another row.
+// The facts of a distribution that remain when its workspace is used for another row.
 struct RowFacts {
   TokenId point = kNoToken;
   float max = 0;
@@ -21,14 +21,14 @@ struct RowFacts {
   double mass = 0;
 };
 
-// A place where a sampled token falls, and what its replacement is drawn from (residual_pass.h).
+// A place whose sampled token falls, with the facts for its replacement (residual_pass.h).
 struct FallenPlace {
   RowFacts target;
   RowFacts draft;
-  const float* target_peaks = nullptr;  // of the steps of the target row, without its cut
-  uint32_t target_row = 0;              // of the tensors
+  const float* target_peaks = nullptr;  // the peaks of the target row without its cut
+  uint32_t target_row = 0;              // an index into the target tensor
   uint32_t draft_row = 0;
-  bool plain = false;  // both rows are of one type, and nothing changes their elements but a cut
+  bool plain = false;  // both rows have one type, and only a cut changes their elements
 };
 static_assert(sizeof(FallenPlace) <= kPlaceBytes);
 
@@ -76,12 +76,12 @@ class ChainRows {
                                      WithAhead(workspace_.draft, DraftSlot(i)));
   }
 
-  // What was found where the target row of place i was read ahead.
+  // The verdict of the pass that read the target row of place i ahead.
   SPECD_HD PlaceVerdict JudgedAhead(int32_t i) const {
     if (workspace_.ahead == nullptr || !IsReadAhead(task_, TargetSlot(i))) return {};
     return AheadOf(TargetSlot(i)).facts->place;
   }
-  // REQUIRES: as below, and the row was.
+  // REQUIRES: rows are read ahead, and this row was.
   SPECD_HD void NoteVerdict(int32_t i, const PlaceVerdict& verdict) {
     team_.Publish(verdict, &AheadOf(TargetSlot(i)).facts->place);
     team_.Sync();
@@ -92,7 +92,7 @@ class ChainRows {
   }
 
   SPECD_HD bool HasSideChannel() const { return task_.draft.draft_weights != nullptr; }
-  // The side channel's word for q(x_i). What is no weight, or no mass, is a bad draft row.
+  // q(x_i) from the side channel. If the weight or the mass is not valid, the draft row is bad.
   SPECD_HD DraftShare SideChannel(int32_t i) const {
     DraftShare share;
     share.weight = task_.draft.draft_weights[i];
@@ -103,7 +103,7 @@ class ChainRows {
     return share;
   }
 
-  // What a draft row says of q(x_i).
+  // q(x_i) from a draft row.
   SPECD_HD DraftShare ShareOf(const Distribution& q, int32_t i) const {
     DraftShare share;
     share.bad = q.bad;
@@ -112,13 +112,13 @@ class ChainRows {
     return share;
   }
 
-  // WeightOf, the same in the whole team's group whatever happens to the row meanwhile.
+  // WeightOf, with the same value in the whole team's group even if the row changes meanwhile.
   SPECD_HD float Weight(const Distribution& distribution, TokenId id) const {
     return team_.Agree(WeightOf(distribution, id));
   }
 
-  // token, of draft token i: u * q < p, without a division and strict: p = 0 never accepts,
-  // p = q > 0 always does.
+  // The rule of `token` for draft token i: u * q < p, without a division. The comparison is strict:
+  // p = 0 never accepts, p = q > 0 always does.
   SPECD_HD bool Accepts(int32_t i, const Distribution& p, const DraftShare& q) const {
     const double u = CoinToDouble(CoinAt(i, i + 1, Purpose::kAccept));
     const auto p_weight = static_cast<double>(Weight(p, DraftToken(i)));
@@ -142,10 +142,10 @@ class ChainRows {
   SPECD_HD bool IsInVocabulary(TokenId token) const {
     return token >= 0 && token < batch_.target.vocab_size;
   }
-  // Step 1 for a token at place i. A forced token stands over every mask.
+  // Step 1 for a token at place i. A forced token overrides every mask.
   SPECD_HD bool MayEmit(int32_t i, TokenId token) const {
     if (!IsInVocabulary(token)) return false;
-    if (task_.draft.target_argmax != nullptr) return true;  // no rows, so nothing to mask them
+    if (task_.draft.target_argmax != nullptr) return true;  // no rows, so no mask
     const Row row = TargetRow(i);
     if (row.place.forced != kNoToken) return token == row.place.forced;
     const TokenEdit* edit = EditOf(row, token);
@@ -158,9 +158,9 @@ class ChainRows {
   SPECD_HD uint32_t PositionOf(int32_t i) const {
     return task_.first_position + static_cast<uint32_t>(i);
   }
-  // The coin of the token at place i, where p itself is drawn from.
+  // The coin of the token at place i if it is drawn from p itself.
   SPECD_HD uint64_t SampleCoinAt(int32_t i) const { return coins_(SampleCoin(PositionOf(i))); }
-  // The coin that decides about place i, of a node of the draft (0 is the root).
+  // The coin of a decision at place i about a node of the draft (0 is the root).
   SPECD_HD uint64_t CoinAt(int32_t i, int32_t node, Purpose purpose) const {
     return coins_({PositionOf(i), task_.round_base, static_cast<uint32_t>(node), purpose});
   }
@@ -175,8 +175,7 @@ class ChainRows {
             p.row.place.below_min_tokens,
             p.mass};
   }
-  // A distribution that knows its weights and its mass, but no tiles: enough for WeightOf and
-  // ReadResidual.
+  // A distribution with weights and mass but without tiles. WeightOf and ReadResidual need no more.
   SPECD_HD static Distribution Recall(Row row, const RowFacts& facts) {
     Distribution p;
     row.has_cut = facts.has_cut;
@@ -213,7 +212,7 @@ class ChainRows {
     return workspace;
   }
 
-  // With the edits and the mask of place i.
+  // The row with the edits and the mask of place i.
   SPECD_HD Row Edited(const RowView& view, int32_t i) const {
     Row row;
     row.view = view;

@@ -1,5 +1,6 @@
-// What passes over the elements of a row count, keep and add up to find a cut, for a float and for
-// a vector of them alike. Plain data.
+// The cut functions count, keep and sum the elements of a row for CutSearch.
+//
+// Each works on a float and on a vector of floats. Plain data.
 #pragma once
 
 #include "kernels/bodies/distribution.h"
@@ -40,7 +41,7 @@ struct WeightAtLeast {
   }
 };
 
-// 1 where an element equals a value: with exponent 0 that is the integer 2^40.
+// 1 if an element equals the value. With exponent 0 that is the integer 2^40.
 struct OneWhereEqual {
   float value;
   template <typename Value>

@@ -1,9 +1,9 @@
-// CutSearch: finds a place in the order of a row's elements, without a sort.
+// CutSearch finds a place in the order of a row's elements for filters, without a sort.
 //
-// docs/ALGORITHMS.md, "Filters". A Cut is found by bisection over values: a pass counts the
-// elements at or above a pivot, or adds up their integer weights, which is exact in any order. Only
-// steps whose peak reaches the pivot are read. As soon as the elements in question fit into a
-// list, passes go over the list. Pivots decide how fast the answer comes and never what it is.
+// docs/ALGORITHMS.md, "Filters". The search is a bisection over values. A pass counts the elements
+// at or above a pivot, or sums their integer weights, which is exact in any order. Only steps whose
+// peak reaches the pivot are read. Once the remaining elements fit into a list, passes read the
+// list. Pivots determine the speed of the search and never its answer.
 #pragma once
 
 #include "kernels/bodies/narrow_list.h"
@@ -11,7 +11,7 @@
 
 namespace specd {
 
-// Brings the elements of a list as a tile.
+// Loads the elements of a list as a tile.
 template <Team T>
 SPECD_INLINE void LoadList(T& team, const ElementList& list, int32_t num_listed,
                            typename T::Tile* tile) {
@@ -33,10 +33,10 @@ SPECD_INLINE int32_t NumUpTo(const ElementList& list, int32_t num_listed, TokenI
   return begin;
 }
 
-// Finds cuts in one row, and then gathers what is left of it. A cut is the shortest prefix of the
-// order that amounts to a number: of elements, or of their integer weights. kNarrow: by a team of
-// one group that makes no pass over the row but for a NarrowList, and gives up where that does not
-// hold the answer.
+// Finds cuts in one row, and then gathers the remaining elements. A cut is the shortest prefix of
+// the order that reaches a number of elements, or a sum of their integer weights. kNarrow: a team
+// of one group searches. It makes no pass over the row except for a NarrowList, and gives up if the
+// list does not hold the answer.
 template <Team T, bool kNarrow = false>
 class CutSearch {
  public:
@@ -49,11 +49,11 @@ class CutSearch {
         list_(kNarrow ? workspace.ahead.list.elements : workspace.list),
         num_tiles_(NumTiles(p.row.view.vocab_size)),
         weight_{p.max, p.scale},
-        // -0 would have a neighbour that equals it.
+        // -0 would have a neighbour equal to it.
         above_all_(FloatOfKey(OrderedKey(p.max + 0.0f) + 1)) {}
 
-  // False where the whole row amounts to less, or it gave up. `first` is a value worth trying
-  // first.
+  // Returns false if the whole row has less than `need`, or if the search gave up. `first` is the
+  // value to try first.
   SPECD_BODY bool Find(uint64_t need, bool by_weight, float first, Cut* cut) {
     need_ = need;
     by_weight_ = by_weight;
@@ -71,7 +71,8 @@ class CutSearch {
 
   SPECD_HD bool gave_up() const { return gave_up_; }
 
-  // Gathers what the cut leaves: into the list if it fits, else tile by tile. Returns its mass.
+  // Gathers the elements that the cut keeps, into the list if they fit, and otherwise tile by tile.
+  // Returns their mass.
   SPECD_BODY uint64_t Gather(const Cut& cut) {
     if constexpr (kNarrow) {
       if (complete() && cut.value >= list_floor_) return MassOfList(cut);
@@ -81,7 +82,7 @@ class CutSearch {
     }
   }
 
-  // Tells the distribution what the last Gather found.
+  // Copies the results of the last Gather to the distribution.
   SPECD_HD void Describe(const Cut& cut, Distribution* p) const {
     p->row.has_cut = true;
     p->row.cut = cut;
@@ -106,10 +107,10 @@ class CutSearch {
     return listed_ ? MassOfList(cut) : MassOfTiles(cut);
   }
 
-  // Does the list hold every element that is not below list_floor_?
+  // Whether the list holds every element that is not below list_floor_.
   SPECD_HD bool complete() const { return listed_ && base_.count == 0; }
 
-  // A complete list of an earlier search serves again if the answer lies in it.
+  // A complete list of an earlier search serves again if it holds the answer.
   SPECD_HD bool FindLowInList() {
     if (complete()) {
       low_ = list_floor_;
@@ -120,7 +121,7 @@ class CutSearch {
     return false;
   }
 
-  // Lists all from `floor` on. A row that changed may have nothing there.
+  // Lists all elements from `floor` on. If the row changed, there may be none.
   SPECD_HD bool ListAll(float floor) {
     num_listed_ = ListFrom(team_, p_, floor, workspace_.ahead.list);
     listed_ = num_listed_ > 0;
@@ -130,7 +131,7 @@ class CutSearch {
     return listed_;
   }
 
-  // Lists what is likely to be long enough, and then as much as there is room for.
+  // Lists from a likely floor first, and then as many elements as fit.
   SPECD_BODY bool FindLowInNewList(float first) {
     low_ = first < high_ && first >= kLowestFloat ? first : p_.max - 8.0f / p_.scale;
     if (!(low_ >= kLowestFloat)) low_ = kLowestFloat;
@@ -155,7 +156,7 @@ class CutSearch {
     }
   }
 
-  // Goes down until the prefix is long enough: in steps that double, so that the passes before the
+  // Lowers the floor until the prefix is long enough. The steps double, so all passes except the
   // last read few tiles.
   SPECD_BODY bool FindLowInRow(float first) {
     float step = 8.0f / p_.scale;
@@ -191,8 +192,8 @@ class CutSearch {
     NarrowInList();
   }
 
-  // A few elements are taken from the top one by one, which ends at once where a bisection would go
-  // on down to neighbouring floats.
+  // If few elements remain, the search takes them from the top one by one. That ends at once; a
+  // bisection would continue down to neighbouring floats.
   SPECD_BODY void NarrowInList() {
     typename T::Tile tile;
     LoadList(team_, list_, num_listed_, &tile);
@@ -215,8 +216,8 @@ class CutSearch {
     (counted_at_low_ ? at_low_ : at_high_) = tally;
   }
 
-  // Where the answer would be if elements and amounts lay evenly in the bracket, and a little above
-  // or below: two such steps leave a bracket that fits into a list, if the guess was right.
+  // The value of the answer if elements and amounts were spread evenly in the bracket, and a margin
+  // above or below it. If the guess is right, two such steps leave a bracket that fits into a list.
   SPECD_HD float Guess(bool above) const {
     const auto width = static_cast<double>(high_) - static_cast<double>(low_);
     const auto count = static_cast<double>(at_low_.count - at_high_.count);
@@ -228,8 +229,8 @@ class CutSearch {
     return guess > low_ && guess < high_ ? guess : Pivot(true);
   }
 
-  // Halves the values, which is likely to halve the elements, and in turn the floats in between, so
-  // that no bracket takes more than 64 steps.
+  // Halves the values, which probably halves the elements. Every second step halves the floats in
+  // between, so no bracket takes more than 64 steps.
   SPECD_HD float Pivot(bool by_value) const {
     if (by_value) {
       const float middle = low_ + (high_ - low_) * 0.5f;
@@ -256,7 +257,7 @@ class CutSearch {
     return tally;
   }
 
-  // Runs `measure` over the steps that hold an element not below `floor`, and adds up.
+  // Runs `measure` over the steps that hold an element not below `floor`, and adds the results.
   template <typename MeasureOne>
   SPECD_HD Tally MeasureTiles(float floor, const Row& row, const MeasureOne& measure) {
     typename T::Tile tile;
@@ -283,7 +284,7 @@ class CutSearch {
   // Writes the elements of [low, high) to the list.
   SPECD_BODY void ListBracket() {
     const Between bracket{low_, high_};
-    // Without an upper bound the last pass over the row has counted just these elements.
+    // If the bracket has no upper bound, the last pass over the row counted exactly these elements.
     if (!counted_at_low_ || high_ != above_all_) {
       MeasureTiles(low_, p_.row, [&](const auto& tile) {
         return Tally{static_cast<uint64_t>(team_.Count(bracket, tile)), 0};
@@ -294,7 +295,8 @@ class CutSearch {
     int32_t next = 0;  // the first tile whose place is not known yet
     ForEachTile(team_, num_tiles_, [&](int32_t t) {
       for (; next < t; ++next) place += static_cast<int32_t>(workspace_.tallies[next].count);
-      // Counts that do not belong together (groups disagree about a row that changed) end here.
+      // If the row changed, groups may disagree and counts may not fit each other. Such counts end
+      // here.
       if (workspace_.tallies[t].count == 0 || place > kListMax) return;
       LoadRow(team_, p_.row, t, StepsFrom(p_, t, low_), &tile);
       team_.Pack(bracket, tile, t * kTileSize, list_.values + place, list_.ids + place);
@@ -316,7 +318,8 @@ class CutSearch {
   }
 
   SPECD_HD TokenId IdOfEqualInRow(float value, uint64_t n) {
-    if constexpr (kNarrow) return kVocabSizeMax;  // what it finds is in its list
+    if constexpr (kNarrow)
+      return kVocabSizeMax;  // the list holds every value that the search finds
     typename T::Tile tile;
     const OneWhereEqual one{value};
     MeasureTiles(value, p_.row, [&](const auto& of_tile) {
@@ -375,14 +378,14 @@ class CutSearch {
   float high_ = 0;
   Tally at_low_;
   Tally at_high_;
-  bool counted_at_low_ = false;  // the tallies hold the counts of elements >= low
+  bool counted_at_low_ = false;  // the tallies count the elements >= low
 
-  bool gave_up_ = false;  // once and for all: what it says later would rest on what is missing
+  bool gave_up_ = false;  // never reset: later answers would rest on missing elements
 
   bool listed_ = false;  // the list holds the elements of a bracket
   int32_t num_listed_ = 0;
   float list_floor_ = 0;  // the low end of the bracket
-  Tally base_;            // what lies above it
+  Tally base_;            // the tally of the elements above the bracket
 };
 
 }  // namespace specd

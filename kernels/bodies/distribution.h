@@ -1,31 +1,31 @@
-// From a row of logits to a distribution: the maximum and the mass of every tile, and, where
-// filters are on, the elements that survive them.
+// Distribution turns a row of logits into probabilities for the bodies. It has the maximum and the
+// mass of every tile, and the survivors of filters.
 //
 // docs/ALGORITHMS.md, "Numbers". p(i) = weight(i) / mass with weight(i) = 2^((l_i - max) * scale)
-// and scale = log2(e) / temperature. Nothing of size V is written: weights are computed again where
-// they are needed.
+// and scale = log2(e) / temperature. No array of V elements is written: weights are computed again
+// where they are needed.
 #pragma once
 
 #include "kernels/bodies/row.h"
 
 namespace specd {
 
-// A row that has been read once. Valid while the workspace it was read with is not used again.
+// A row that has been read once. It is valid until the workspace of that read is used again.
 struct Distribution {
-  Row row;  // with its cut, where filters are on
+  Row row;  // with its cut if filters are on
   float scale = 0;
-  bool bad = false;          // CONTRACT §6; nothing else is set
+  bool bad = false;          // CONTRACT §6; no other field is set
   TokenId point = kNoToken;  // all mass is on this id: the lowest +inf, or a forced token
   float max = 0;
   double mass = 0;  // of the survivors; without filters the sum of the tiles' masses
 
   RowStats stats;  // of the row without its cut
 
-  // Where filters are on: `total` is the survivors' integer mass (weights relative to max, E = 0),
-  // and mass = total * 2^-40. If they are few, they are in `list`: its elements up to list_cut,
+  // True if filters are on. `total` is then the survivors' integer mass (weights relative to max, E
+  // = 0), and mass = total * 2^-40. If few elements survive, they are in `list` up to list_cut,
   // whose `last` is a place in the list. Otherwise tallies[t].amount is the integer mass of tile t.
   bool filtered = false;
-  bool wide = false;  // they were left undone (ReadDistribution); nothing below is set
+  bool wide = false;  // the filters were not applied (ReadDistribution); no later field is set
   uint64_t total = 0;
   const Tally* tallies = nullptr;
   ElementList list;
@@ -34,7 +34,7 @@ struct Distribution {
 };
 
 // 2^((x - max) * scale), the weight of an element relative to a maximum. The product is rounded
-// before Exp2 sees it.
+// before Exp2.
 struct WeightFunction {
   float max;
   float scale;
@@ -59,17 +59,18 @@ struct PositivePartFunction {
   }
 };
 
-// The weights of a tile are relative to its own maximum; this makes its mass relative to the row's.
+// The mass of a tile relative to the row's maximum. The tile's own weights are relative to the
+// tile's maximum.
 struct TileMassFunction {
   WeightFunction weight;  // of the row
   template <typename Value>
   SPECD_INLINE auto operator()(Value maximum, Value sum) const {
-    // Beyond the last tile there is -inf, which is no sum.
+    // After the last tile the array holds -inf, which is no sum.
     return PositivePart(sum) * weight(maximum);
   }
 };
 
-// Brings a short array of floats as a tile.
+// Loads a short array of floats as a tile.
 template <Team T>
 SPECD_STEP void LoadArray(T& team, const float* values, int32_t count, typename T::Tile* tile) {
   const RowView view{values, DType::kFloat32, count, {}};
@@ -96,14 +97,14 @@ SPECD_BODY double MassOfTiles(T& team, const RowStats& stats, int32_t num_tiles,
   return team.SumInOrder(TileMassFunction{weight}, maxima, sums);
 }
 
-// The lowest id whose element equals `value`, which is the largest tile maximum. -0 equals +0.
-// kNoToken only if the row changed since its tiles were read.
+// The lowest id whose element equals `value`, the largest maximum of a tile. -0 equals +0. The
+// answer is kNoToken only if the row changed since its tiles were read.
 template <Team T>
 SPECD_BODY TokenId LowestIdEqualTo(T& team, const Row& row, const RowStats& stats, float value) {
   typename T::Tile tile;
   LoadArray(team, stats.maxima, NumTiles(row.view.vocab_size), &tile);
-  // Groups that disagree, because of a row that changed, write into one another's tiles: then even
-  // this may be missing.
+  // If the row changed, groups may disagree and write each other's tiles. Then even this value may
+  // be missing.
   const int32_t tile_index = team.FindFirst(EqualTo{value}, tile);
   if (tile_index < 0) return kNoToken;
   LoadRow(team, row, tile_index, kAllSteps, &tile);
@@ -111,7 +112,8 @@ SPECD_BODY TokenId LowestIdEqualTo(T& team, const Row& row, const RowStats& stat
   return element < 0 ? kNoToken : tile_index * kTileSize + element;
 }
 
-// What the first pass over a row leaves of one tile. Weights are Weight's in a bench alone.
+// Publishes the results of the first pass for one tile. Only a benchmark uses other weights than
+// WeightFunction.
 template <typename Weight = WeightFunction, Team T>
 SPECD_HOT void NoteTile(T& team, const typename T::Tile& tile, float scale, bool with_sums,
                         int32_t tile_index, const RowStats& stats) {
@@ -130,8 +132,8 @@ SPECD_BODY void ReadTile(T& team, const Row& row, float scale, bool with_sums, i
   NoteTile(team, tile, scale, with_sums, tile_index, stats);
 }
 
-// One pass: the maximum of every tile and step, and the sum of a tile's weights if asked for.
-// Returns the row's maximum, NaN if it holds a NaN.
+// One pass: the maximum of every tile and step, and on request the sum of a tile's weights. Returns
+// the row's maximum, or NaN if the row holds a NaN.
 template <Team T>
 SPECD_BODY float ReadTiles(T& team, const Row& row, float scale, bool with_sums,
                            const RowStats& stats) {
@@ -140,14 +142,14 @@ SPECD_BODY float ReadTiles(T& team, const Row& row, float scale, bool with_sums,
   return MaxOfTiles(team, stats, num_tiles);
 }
 
-// Do probabilities sum to 1, as they arrived, within 1e-3?
+// Whether the probabilities as they arrived sum to 1 within 1e-3.
 template <Team T>
 SPECD_BODY bool SumsToOne(T& team, const RowView& view, const RowStats& stats) {
   const int32_t num_tiles = NumTiles(view.vocab_size);
   typename T::Tile tile;
   ForEachTile(team, num_tiles, [&](int32_t t) {
     team.Load(view, t, kAllSteps, Identity{}, &tile);
-    // Beyond the end a tile holds -inf, which is no probability; PositivePart makes it 0.
+    // After the end of the row a tile holds -inf, which is no probability; PositivePart makes it 0.
     team.Publish(team.Sum(PositivePartFunction{}, tile), &stats.sums[t]);
   });
   LoadArray(team, stats.sums, num_tiles, &tile);
@@ -165,7 +167,7 @@ SPECD_INLINE void RemoveDisallowedAndEnds(T& team, const TokenEdit* edits, int32
   }
 }
 
-// Does step 1 leave nothing but EOS and stop ids? min_tokens yields then.
+// Whether step 1 leaves only EOS and stop ids. If so, min_tokens yields.
 template <Team T>
 SPECD_BODY bool OnlyEndsAreAllowed(T& team, const Row& row, const RowStats& stats) {
   typename T::Tile tile;
@@ -182,9 +184,8 @@ SPECD_BODY bool OnlyEndsAreAllowed(T& team, const Row& row, const RowStats& stat
   return MaxOfTiles(team, stats, num_tiles) == -kInfinity;
 }
 
-// ReadTiles with the judgements of CONTRACT §6 and the yielding of step 3, for which the row's
-// below_min_tokens may be taken back. Returns NaN or -inf for a bad row. `stats` becomes what the
-// pass left.
+// ReadTiles with the checks of CONTRACT §6 and the yielding of step 3, which may reset the row's
+// below_min_tokens. Returns NaN or -inf for a bad row. `stats` receives the results of the pass.
 template <Team T>
 SPECD_BODY float ReadAndJudge(T& team, Row* row, float scale, bool with_sums,
                               const RowWorkspace& workspace, RowStats* stats) {
@@ -196,7 +197,7 @@ SPECD_BODY float ReadAndJudge(T& team, Row* row, float scale, bool with_sums,
   const AheadFacts* const facts = workspace.ahead.facts;
   *stats = facts != nullptr ? workspace.ahead.stats : workspace.stats;
   const float max = facts != nullptr ? facts->max : ReadTiles(team, *row, scale, with_sums, *stats);
-  // What was removed was allowed: with it gone, nothing may yield in its place.
+  // The removed ids were allowed, so step 3 must not yield after their removal.
   const bool may_yield = row->place.below_min_tokens && row->num_removed == 0;
   if (max != -kInfinity || !may_yield) return max;
   if (!OnlyEndsAreAllowed(team, *row, workspace.stats)) return max;
@@ -205,8 +206,9 @@ SPECD_BODY float ReadAndJudge(T& team, Row* row, float scale, bool with_sums,
   return ReadTiles(team, *row, scale, with_sums, *stats);
 }
 
-// The weight of one id relative to the row's maximum; 0 for ids that did not survive, and for ids
-// outside the vocabulary, which are never used as an index. REQUIRES: !distribution.bad.
+// The weight of one id relative to the row's maximum. The weight is 0 for ids that did not survive.
+// It is also 0 for ids outside the vocabulary, which are never used as an index. REQUIRES:
+// !distribution.bad.
 SPECD_INLINE float WeightOf(const Distribution& distribution, TokenId id) {
   if (id < 0 || id >= distribution.row.view.vocab_size) return 0.0f;
   if (distribution.point != kNoToken) return id == distribution.point ? 1.0f : 0.0f;

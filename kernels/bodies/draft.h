@@ -1,7 +1,8 @@
-// SampleDraft: children of one row of the draft model, drawn by the rules that will verify them.
+// SampleChildren draws children of one row of the draft model for SampleDraft, by the rules that
+// will verify them.
 //
-// docs/ALGORITHMS.md, "Drafts". Each child has a coin of its own, keyed by its node; its weight and
-// the row's mass are the side channel that saves reading the row again.
+// docs/ALGORITHMS.md, "Drafts". Each child has a coin of its own, keyed by its node. The child's
+// weight and the row's mass are the side channel, so the row need not be read again.
 #pragma once
 
 #include "kernels/bodies/best.h"
@@ -12,14 +13,15 @@ namespace specd {
 
 inline constexpr int32_t kChildrenMax = 64;
 
-// Writes the distinct ids to samples, in the order in which they were first drawn, and returns how
-// many there are: fewer than num_children where ids repeat or p has no more of them. coin_of(j) is
-// the coin of child j. REQUIRES: !p.bad, num_children <= kChildrenMax.
+// Writes the distinct ids to samples, in the order of their first draw, and returns their number.
+// If ids repeat, or if p has too few ids, there are fewer than num_children. coin_of(j) is the coin
+// of child j. REQUIRES: !p.bad, num_children <= kChildrenMax.
 template <Team T, typename CoinOf>
 SPECD_BODY int32_t SampleChildren(T& team, const Distribution& p, DraftSampling sampling,
                                   int32_t num_children, const CoinOf& coin_of,
                                   const RowWorkspace& workspace, DraftSample* samples) {
-  // Every group keeps its own list: it must know the ids, and only the leader may write them.
+  // Every group keeps its own list: each group must know the ids, but only the leader writes
+  // samples.
   TokenId ids[kChildrenMax];
   uint32_t counts[kChildrenMax];
   int32_t num_ids = 0;
@@ -45,7 +47,8 @@ SPECD_BODY int32_t SampleChildren(T& team, const Distribution& p, DraftSampling 
       if (id != kNoToken) add(id);
     }
   } else {
-    // Later children are drawn from what is left. Filters are not applied anew: the cut stays.
+    // Later children are drawn from the remaining ids. Filters are not applied again: the cut
+    // stays.
     Row rest = p.row;
     rest.removed = ids;
     Distribution left = p;

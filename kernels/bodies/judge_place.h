@@ -1,9 +1,9 @@
-// JudgePlace: what becomes of one place of a draft, for the methods that go from place to place:
-// does its token stand, and which token is there if not?
+// JudgePlace forms the verdict of one place of a draft for the methods that verify place by place.
 //
-// docs/ALGORITHMS.md, "Chains". Places are judged one after another by the team that decides the
-// task, or at the same time by whoever was last with their rows (judge_row.h). kAtOnce: by a warp
-// alone, which leaves what takes passes over whole rows.
+// A verdict says whether the draft token stands, and which token replaces it. docs/ALGORITHMS.md,
+// "Chains". The team that decides the task judges places in turn. Alternatively, the warp that
+// completes a place's rows judges the place at once (judge_row.h, kAtOnce). Such a warp leaves work
+// that takes passes over whole rows.
 #pragma once
 
 #include "kernels/bodies/argmax.h"
@@ -13,8 +13,8 @@
 
 namespace specd {
 
-// Draws the token at place i from the residual, with the coin of the place where the draft falls;
-// from p where rounding left nothing.
+// Draws the token at place i from the residual, with the coin of the place where the draft falls.
+// If rounding left no residual, draws from p.
 template <bool kAtOnce, Team T, typename CoinSource>
 SPECD_HD PlaceVerdict ReplacementAt(ChainRows<T, CoinSource>& rows, int32_t i,
                                     const Residual& residual) {
@@ -40,7 +40,7 @@ class PlaceJudge {
         return SampleAndCompare(i);
       case VerifyMethod::kToken:
         return AcceptOrReplace(i);
-      case VerifyMethod::kBlock:  // is not decided place by place
+      case VerifyMethod::kBlock:  // never decided place by place
       case VerifyMethod::kAuto:
         break;
     }
@@ -48,8 +48,8 @@ class PlaceJudge {
   }
 
  private:
-  // greedy and exact_match: the token at each place is known without the draft; a draft token
-  // stands while it equals that token. kNoToken: of a bad row.
+  // For greedy and exact_match, the token at each place is known without the draft. A draft token
+  // stands if it equals that token. kNoToken means that the row is bad.
   SPECD_HD PlaceVerdict Compare(int32_t i, TokenId token) const {
     if (token == kNoToken) return {.verdict = Verdict::kBadTarget};
     if (!rows_.DraftEndsAt(i) && rows_.DraftToken(i) == token) return {.verdict = Verdict::kStands};

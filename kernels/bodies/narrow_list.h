@@ -1,9 +1,10 @@
-// ListFrom: the elements of a row that are not below a floor, listed by one group that reads only
-// the steps which hold such, if there are few of both.
+// ListFrom lists the elements of a row that are not below a floor, for a team of one warp
+// (warp_team.h).
 //
-// For teams of one warp (warp_team.h), which is last with a row that was read ahead: it knows every
-// step's peak. The steps of a plain row are fetched a tile of them at a time, wherever they lie, so
-// that the warp waits for memory a few times and not once for each.
+// Use it when the warp has completed a row that was read ahead and knows every step's peak. The
+// warp reads only the steps whose peak reaches the floor, and only a few of them. It fetches the
+// steps of a plain row a whole tile at a time, wherever they lie. The warp therefore waits for
+// memory only a few times.
 #pragma once
 
 #include "kernels/bodies/cut_functions.h"
@@ -11,7 +12,7 @@
 
 namespace specd {
 
-// Lists the steps whose peak is not below `floor`. -1: too many.
+// Lists the steps whose peak is not below `floor`. Returns -1 if there are too many.
 template <Team T>
 SPECD_BODY int32_t ListSteps(T& team, const Distribution& p, float floor, const NarrowList& list) {
   const int32_t num_tiles = NumTiles(p.row.view.vocab_size);
@@ -23,7 +24,7 @@ SPECD_BODY int32_t ListSteps(T& team, const Distribution& p, float floor, const 
     team.Load(peaks, t, kAllSteps, Identity{}, &tile);
     const int32_t more = team.Count(function, tile);
     if (num_steps + more > kNarrowStepsMax) return -1;
-    // The values have no use; where they go is overwritten by elements.
+    // The values are not used. Elements overwrite them later.
     team.Pack(function, tile, t * kTileSize, list.elements.values + num_steps,
               list.steps + num_steps);
     num_steps += more;
@@ -33,8 +34,8 @@ SPECD_BODY int32_t ListSteps(T& team, const Distribution& p, float floor, const 
 }
 static_assert(kNarrowStepsMax <= kNarrowListMax);
 
-// Lists elements in ascending order of ids. -1: too many of them, or of steps. REQUIRES: the team
-// is one group.
+// Lists elements in ascending order of ids. Returns -1 if there are too many elements or steps.
+// REQUIRES: the team is one group.
 template <Team T>
 SPECD_BODY int32_t ListFrom(T& team, const Distribution& p, float floor, const NarrowList& list) {
   if (list.steps == nullptr) return -1;
@@ -52,7 +53,7 @@ SPECD_BODY int32_t ListFrom(T& team, const Distribution& p, float floor, const N
       end = begin + kStepsPerTile < num_steps ? begin + kStepsPerTile : num_steps;
       team.LoadSteps(p.row.view, numbers, end - begin, &tile);
     } else {
-      // What may change an element goes by tiles.
+      // Rows with edits are listed tile by tile.
       uint32_t steps = 0;
       for (end = begin; end < num_steps && list.steps[end] / kStepsPerTile == tile_index; ++end) {
         steps |= 1u << (list.steps[end] % kStepsPerTile);

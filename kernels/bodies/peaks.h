@@ -1,5 +1,6 @@
-// What the peaks of a row's steps tell without a look at the row: which steps hold large elements,
-// and where about the k-th largest element lies. For bodies that have read the row once.
+// The peaks of a row tell the bodies which steps hold large elements, without a read of the row.
+//
+// KthPeak estimates the k-th largest element. A body uses peaks after it has read the row once.
 #pragma once
 
 #include "kernels/bodies/cut_functions.h"
@@ -7,7 +8,7 @@
 
 namespace specd {
 
-// Every element above -inf is at least this.
+// The least value of an element above -inf.
 inline constexpr float kLowestFloat = -0x1.fffffep+127f;
 
 // The steps of a tile that hold an element not below `floor`.
@@ -23,8 +24,8 @@ SPECD_INLINE uint32_t StepsFrom(const Distribution& p, int32_t tile_index, float
   return StepsFrom(p.stats.peaks, tile_index, floor);
 }
 
-// About the k-th largest peak: at least k elements are not below it, and few more if the best are
-// spread over the row. -inf for fewer steps.
+// An estimate of the k-th largest element: the k-th largest peak. At least k elements are not below
+// it, and few more if the best are spread over the row. -inf if there are fewer steps.
 template <Team T>
 SPECD_BODY float KthPeak(T& team, const Distribution& p, uint64_t k) {
   const int32_t num_tiles = NumTiles(p.row.view.vocab_size);

@@ -1,10 +1,10 @@
-// Reading ahead: which rows of a task may be read before anything about it is decided, and where
-// what their first passes leave is kept.
+// IsReadAhead and AheadAt say which rows of a task are read before its decision, and keep the
+// results of their first passes for the teams.
 //
-// A CPU reads a row when the decision comes to it. On a GPU that would leave one warp alone with
-// one row after another; so warps share the tiles of all rows that a round may need, and whoever
-// is last with a row judges it (fused_round.h). Rows have slots, in the order of places. Pure
-// functions.
+// A CPU reads a row when the decision comes to it. On a GPU, one warp would then read one row after
+// another alone. Warps therefore share the tiles of all rows that a round may need. The warp that
+// completes a row judges it (fused_round.h). The rows of a task are numbered in the order of
+// places; such a number is called a slot in this file's functions. Pure functions.
 #pragma once
 
 #include "kernels/bodies/tiles.h"
@@ -16,17 +16,17 @@ namespace specd {
 SPECD_INLINE constexpr int32_t TargetSlot(int32_t place) { return 2 * place; }
 SPECD_INLINE constexpr int32_t DraftSlot(int32_t node) { return 2 * node + 1; }
 SPECD_INLINE constexpr bool IsTargetSlot(int32_t slot) { return slot % 2 == 0; }
-// The place of a target row, the node of a draft row.
+// The place of a target row, or the node of a draft row.
 SPECD_INLINE constexpr int32_t IndexOfSlot(int32_t slot) { return slot / 2; }
-// The place at which the row of a slot decides.
+// The place that the row of a slot decides.
 SPECD_INLINE int32_t PlaceOfSlot(const Draft& draft, int32_t slot) {
   return IsTargetSlot(slot) ? IndexOfSlot(slot) : PlaceOf(draft, IndexOfSlot(slot));
 }
 SPECD_INLINE constexpr int32_t NumSlots(int32_t max_draft) { return 2 * max_draft + 1; }
 
-// Not the rows that the decision cannot come to, and not those that it does not read as a
-// distribution or for their argmax. Of a task whose draft tokens are not known yet: all that it may
-// turn out to need.
+// Whether the row is read ahead. A row is not read ahead if the decision cannot come to it. Nor is
+// a row that the decision reads neither as a distribution nor for its argmax. If the task's draft
+// tokens are not known yet, every row that it may need is read ahead.
 SPECD_INLINE bool IsReadAhead(const Task& task, int32_t slot) {
   const Draft& draft = task.draft;
   const int32_t index = IndexOfSlot(slot);
@@ -50,7 +50,7 @@ SPECD_INLINE bool IsReadAhead(const Task& task, int32_t slot) {
   return sampled && draft.draft_weights == nullptr && !(task.draft_edits && forced);
 }
 
-// The bytes that the passes over a task's rows leave, and where those of one row lie.
+// The size of the results that passes leave for a task's rows, and the layout for one row.
 SPECD_INLINE int64_t AheadSlotBytes(int32_t vocab_size) {
   const int64_t words = int64_t{NumTiles(vocab_size)} * (2 + kStepsPerTile) +
                         2 * int64_t{kNarrowListMax} + kNarrowStepsMax;

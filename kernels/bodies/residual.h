@@ -1,7 +1,9 @@
-// The residual (P p - q)+: what a rejected token is replaced from.
+// Residual is the distribution (P p - q)+ from which a rejected token is replaced for the sampled
+// methods.
 //
-// docs/ALGORITHMS.md, "Chains: token" (P = 1) and "Chains: block". Two rounded products and a
-// difference, never fused: where the two rows are identical and P = 1 the residual is exactly 0.
+// docs/ALGORITHMS.md, "Chains: token" (P = 1) and "Chains: block". The residual is two rounded
+// products and a difference, never fused. If the two rows are identical and P = 1, the residual is
+// therefore exactly 0.
 #pragma once
 
 #include "kernels/bodies/sample.h"
@@ -20,19 +22,19 @@ struct ResidualFunction {
   }
 };
 
-// A residual whose tiles have been added up. Valid while the rows and `masses` are.
+// A residual whose tiles have been summed. Valid while the rows and `masses` are.
 struct Residual {
   const Distribution* p = nullptr;
   const Distribution* q = nullptr;
   double factor = 1;           // P
   double mass = 0;             // sum over v of (P p(v) - q(v))+
   TokenId without = kNoToken;  // q is a point: the residual is p without this id
-  bool whole = false;          // q takes nothing that p has, or p is a point: the residual is p
+  bool whole = false;          // q takes no mass of p, or p is a point: the residual is p
   ResidualFunction function{};
-  const float* masses = nullptr;  // of the tiles, where neither of these holds
+  const float* masses = nullptr;  // of the tiles, if neither of these is set
 };
 
-// (P p - q)+ where q has all its mass on one id, which may be outside the vocabulary.
+// (P p - q)+ if q has all its mass on one id, which may be outside the vocabulary.
 template <Team T>
 SPECD_INLINE Residual ResidualOfPoint(const T& team, const Distribution& p, TokenId point,
                                       double factor) {
@@ -46,7 +48,7 @@ SPECD_INLINE Residual ResidualOfPoint(const T& team, const Distribution& p, Toke
   return residual;
 }
 
-// The same where p has one id: the residual is that id, or nothing.
+// (P p - q)+ if p has all its mass on one id: the residual is that id, or nothing.
 template <Team T>
 SPECD_INLINE Residual ResidualAtPoint(const T& team, const Distribution& p, const Distribution& q,
                                       double factor) {
@@ -60,11 +62,11 @@ SPECD_INLINE Residual ResidualAtPoint(const T& team, const Distribution& p, cons
   return residual;
 }
 
-// Does a residual take a pass over both rows?
+// Whether a residual takes a pass over both rows.
 SPECD_INLINE bool TakesPass(const Distribution& p, const Distribution& q) {
   return p.point == kNoToken && q.point == kNoToken;
 }
-// REQUIRES: it does not; neither is bad.
+// REQUIRES: the residual takes no pass; neither row is bad.
 template <Team T>
 SPECD_INLINE Residual ResidualWithoutPass(const T& team, const Distribution& p,
                                           const Distribution& q, double factor) {
@@ -78,16 +80,15 @@ SPECD_INLINE ResidualFunction FunctionOfResidual(const WeightFunction& p, double
   return {p, q, static_cast<float>(factor / p_mass), static_cast<float>(1.0 / q_mass)};
 }
 
-// Of a tile, the steps that the pass has to read: a cut leaves p nothing in the others, so that
-// whatever q has there the residual is 0. `peaks` are those of p's row without its cut; null:
-// nobody knows them.
+// The steps of a tile that the pass has to read. In the other steps the cut makes p 0, so the
+// residual is 0 for any q. `peaks` belong to p's row without its cut; null: unknown.
 SPECD_INLINE uint32_t StepsOfResidual(const float* peaks, bool has_cut, float cut_value,
                                       int32_t tile_index) {
   return has_cut && peaks != nullptr ? StepsFrom(peaks, tile_index, cut_value) : kAllSteps;
 }
 
-// Before its pass. `masses` has one entry for each tile. REQUIRES: it takes one; neither is bad;
-// both rows have the same vocabulary.
+// The residual before its pass. `masses` has one entry for each tile. REQUIRES: the residual takes
+// a pass; neither row is bad; both rows have the same vocabulary.
 SPECD_INLINE Residual BeginResidual(const Distribution& p, const Distribution& q, double factor,
                                     float* masses) {
   Residual residual;
@@ -100,7 +101,7 @@ SPECD_INLINE Residual BeginResidual(const Distribution& p, const Distribution& q
   return residual;
 }
 
-// What the pass leaves of one tile.
+// Publishes the result of the pass for one tile.
 template <Team T>
 SPECD_BODY void NoteResidualTile(T& team, const Residual& residual, int32_t tile_index,
                                  float* masses) {
@@ -114,7 +115,7 @@ SPECD_BODY void NoteResidualTile(T& team, const Residual& residual, int32_t tile
   team.Publish(team.Sum(residual.function, p_tile, q_tile), &masses[tile_index]);
 }
 
-// After its pass.
+// Sums the tiles after the pass.
 template <Team T>
 SPECD_BODY void EndResidual(T& team, Residual* residual) {
   typename T::Tile tile;
@@ -122,7 +123,8 @@ SPECD_BODY void EndResidual(T& team, Residual* residual) {
   residual->mass = team.SumInOrder(Identity{}, tile);
 }
 
-// All of it. REQUIRES: as BeginResidual, but for the pass.
+// Computes the whole residual, with or without a pass. REQUIRES: neither row is bad; both rows have
+// the same vocabulary.
 template <Team T>
 SPECD_BODY Residual ReadResidual(T& team, const Distribution& p, const Distribution& q,
                                  double factor, float* masses) {
@@ -134,7 +136,7 @@ SPECD_BODY Residual ReadResidual(T& team, const Distribution& p, const Distribut
   return residual;
 }
 
-// Draws from a residual, or returns kNoToken where nothing is left.
+// Draws from a residual, or returns kNoToken if the residual has no mass.
 template <Team T>
 SPECD_BODY TokenId SampleResidual(T& team, const Residual& residual, uint64_t coin) {
   if (residual.whole) return residual.mass > 0 ? Sample(team, *residual.p, coin) : kNoToken;

@@ -1,10 +1,11 @@
-// RunResolve: what was not known of a round's tasks when they were made, filled in by the processor
-// that runs them: the draft tokens, where somebody else leaves them; the position and the counts,
-// where rounds of the sequence were under way.
+// RunResolve completes the tasks of a round for the processor that runs them.
 //
-// It makes a copy of every task, which reads like one whose maker knew it all, and leaves the tasks
-// that were given as they are. A warp, or a lane alone, does a task by itself, so any number of
-// blocks gives the same copies. Thread is that of fused_round.h. docs/ALGORITHMS.md, "Resolving".
+// A host may make a task before it knows everything about it. If the drafter leaves the draft
+// tokens on the device, the host does not know the tokens. If rounds of the sequence are still
+// running, the host does not know the position and the counts. RunResolve makes a complete copy of
+// every task and leaves the given tasks as they are. One warp, or one lane, does a task by itself,
+// so any number of blocks gives the same copies. Thread is the class of fused_round.h.
+// docs/ALGORITHMS.md, "Resolving".
 #pragma once
 
 #include "kernels/bodies/row.h"
@@ -14,20 +15,21 @@
 
 namespace specd {
 
-// One id that penalties count: its edit with what recent tokens add, and the nodes that hold it.
+// One id that penalties count: its edit with the added count of recent tokens, and the nodes that
+// hold it.
 struct CountedId {
   TokenEdit edit;
   bool is_recent = false;
   NodeSet nodes = 0;
 };
 
-// What a resolved task points to, and what it is made with. CountedMax ids in each of the lists.
+// The memory of a resolved task and of its making. The lists have room for CountedMax ids.
 struct ResolveScratch {
   TokenId* tokens = nullptr;       // the draft
   PlaceEdits* places = nullptr;    // one for each place
-  TokenId* counted = nullptr;      // what penalties count: recent tokens, then the draft
-  TokenId* distinct = nullptr;     // the same, each id only where it stands first
-  CountedId* by_id = nullptr;      // one for each distinct id, in the order of ids
+  TokenId* counted = nullptr;      // the tokens that penalties count: recent tokens, then the draft
+  TokenId* distinct = nullptr;     // the same tokens, with each id only at its first place
+  CountedId* by_id = nullptr;      // one for each distinct id, in ascending order of ids
   TokenEdit* overrides = nullptr;  // CountedMax for each place
   int32_t counted_max = 0;
 };
@@ -64,7 +66,7 @@ SPECD_INLINE ResolveScratch ResolveScratchAt(char* memory, int32_t max_draft, in
   return internal::CarveScratch(&carver, max_draft, recent_room);
 }
 
-// One task, by the kWarpSize lanes of a warp.
+// Resolves one task with the kWarpSize lanes of a warp.
 template <int32_t kWarpSize, typename Thread>
 class TaskResolver {
  public:
@@ -72,7 +74,7 @@ class TaskResolver {
                         const ResolveScratch& scratch)
       : thread_(thread), batch_(batch), given_(given), scratch_(scratch) {}
 
-  // Writes the copy. Returns the nodes on whose paths a token was not drawn.
+  // Writes the copy. Returns the nodes whose path holds a kNoToken.
   SPECD_HD NodeSet Run(Task* resolved) {
     draft_ = given_.draft;
     position_ = given_.first_position;
@@ -92,8 +94,8 @@ class TaskResolver {
   }
 
  private:
-  // Each id is read once, because its writer may write there again: the ids in the scratch are the
-  // ones that are judged, counted and handed out. A chain ends before the first kNoToken.
+  // Reads each id once, because its writer may write there again. The ids in the scratch are
+  // judged, counted and answered. A chain ends before the first kNoToken.
   SPECD_HD NodeSet CopyDrafts() {
     const TokenRows& rows = batch_.draft_tokens;
     const volatile TokenId* const source = given_.draft.tokens != nullptr
@@ -139,7 +141,7 @@ class TaskResolver {
     thread_.SyncWarp();
   }
 
-  // Those that were confirmed since the task was made.
+  // The tokens that were confirmed since the task was made.
   SPECD_HD int32_t NumRecent() const {
     if (!given_.continues || position_ <= given_.first_position) return 0;
     const uint32_t confirmed = position_ - given_.first_position;
@@ -155,7 +157,7 @@ class TaskResolver {
                         position % static_cast<uint32_t>(slots.recent_room)];
   }
 
-  // What is no id is not counted: behind it no token is ever drawn.
+  // Ids outside the vocabulary are not counted, because no token is ever drawn after them.
   SPECD_HD void ListCounted() {
     num_recent_ = NumRecent();
     const int32_t num_counted = num_recent_ + draft_.num_nodes;
@@ -173,7 +175,7 @@ class TaskResolver {
     thread_.SyncWarp();
   }
 
-  // Finds for each distinct id how many are smaller, and where it stands.
+  // Counts the smaller ids of each distinct id, and collects the places of the id.
   SPECD_HD void SortCounted() {
     const int32_t num_counted = num_recent_ + draft_.num_nodes;
     for (int32_t j = thread_.lane(); j < num_counted; j += kWarpSize) {
@@ -201,7 +203,7 @@ class TaskResolver {
       num_distinct_ += scratch_.distinct[j] != kNone ? 1 : 0;
   }
 
-  // The edits of the ids that are recent or stand before the place. Returns how many there are.
+  // The edits of the ids that are recent or on the path to the place. Returns their number.
   SPECD_HD int32_t MakeOverrides(int32_t place) const {
     const NodeSet path = AncestorsOf(draft_, place);
     TokenEdit* const overrides = OverridesOf(place);
@@ -233,7 +235,7 @@ class TaskResolver {
     return scratch_.overrides + int64_t{place} * scratch_.counted_max;
   }
 
-  // In the lists, behind every id: what is not counted.
+  // Marks an entry of the lists that is not counted. It is greater than every id.
   static constexpr TokenId kNone = kVocabSizeMax;
 
   const Thread& thread_;
@@ -246,10 +248,10 @@ class TaskResolver {
   int32_t num_distinct_ = 0;
 };
 
-// REQUIRES: something is given; tasks that leave something open are kVerify, their slots and drafts
-// inside what the batch has for them, and no more was confirmed since they were made than
-// recent_room. `progress`, one for each task, is told where a draft ends before its last place that
-// is read ahead; null where nothing is.
+// Resolves the tasks of a batch. If a draft ends before its last place that is read ahead,
+// `progress` (one for each task) records it. If no rows are read ahead, `progress` is null.
+// REQUIRES: plan.given is set; incomplete tasks are kVerify; their slots and drafts are inside the
+// batch's arrays; at most recent_room tokens were confirmed since the tasks were made.
 template <int32_t kWarpSize = 32, typename Thread>
 SPECD_HD void RunResolve(const Thread& thread, const RoundBatch& batch, const ResolvePlan& plan,
                          TaskProgress* progress) {
@@ -262,15 +264,16 @@ SPECD_HD void RunResolve(const Thread& thread, const RoundBatch& batch, const Re
         ResolveScratchAt(plan.scratch + i * scratch_bytes, plan.max_draft, batch.slots.recent_room);
     TaskResolver<kWarpSize, Thread> resolver(thread, batch, given, scratch);
     const NodeSet undrawn = resolver.Run(&plan.tasks[i]);
-    // Rows behind an undrawn node are dead from the start. Only the last warp with the task's rows
-    // makes the word 0 again, so it stays 0 where no row is read ahead.
+    // Rows after an undrawn node are dead from the start. Only the warp that completes the task's
+    // rows resets the word to 0. A task without rows that are read ahead therefore keeps 0.
     if (progress != nullptr && undrawn != 0 && progress[i].num_rows > 0) {
       thread.Note(undrawn, &progress[i].dead);
     }
   }
 }
 
-// Before RunFusedRound begins anywhere. Does nothing where FusedRound::resolve has nothing given.
+// Call before any RunFusedRound begins. If FusedRound::resolve has no given tasks, the call does
+// nothing.
 template <typename Thread>
 SPECD_INLINE void RunResolve(const Thread& thread, const FusedRound& round) {
   if (round.resolve.given == nullptr) return;

@@ -1,8 +1,8 @@
-// A row as the bodies see it: the tensor's elements, made into logits and edited (CONTRACT §2, and
-// steps 1 to 6 of §3), perhaps cut down to the elements that a filter left.
+// Row is a row of a tensor as the bodies see it: logits with edits, and perhaps a filter's cut
+// (CONTRACT §2, and steps 1 to 6 of §3).
 //
-// Nothing is written back: every pass processes the elements again while it loads them, and a row
-// that nothing changes is read where it lies. docs/ALGORITHMS.md, "From a row to logits".
+// A row is never written back: every pass processes the elements again while it loads them. If
+// nothing changes a row, the passes read it in place. docs/ALGORITHMS.md, "From a row to logits".
 #pragma once
 
 #include "kernels/bodies/team.h"
@@ -11,14 +11,14 @@
 
 namespace specd {
 
-// A place in the order of elements: by value, descending, then by id, ascending. What a filter
-// leaves is always all elements up to such a place.
+// A place in the order of elements: by value, descending, then by id, ascending. A filter always
+// keeps all elements up to such a place.
 struct Cut {
   float value = -kInfinity;
-  TokenId last = kVocabSizeMax;  // of the elements equal to value, the highest id that is kept
+  TokenId last = kVocabSizeMax;  // the highest kept id among the elements equal to value
 };
 
-// The cut that keeps less.
+// The cut that keeps fewer elements.
 SPECD_INLINE Cut Tighter(const Cut& a, const Cut& b) {
   if (a.value != b.value) return a.value > b.value ? a : b;
   return {a.value, a.last < b.last ? a.last : b.last};
@@ -26,12 +26,12 @@ SPECD_INLINE Cut Tighter(const Cut& a, const Cut& b) {
 
 struct Row {
   RowView view;
-  const uint32_t* mask = nullptr;  // the grammar's; null: none
+  const uint32_t* mask = nullptr;  // the grammar's; null: no mask
   SequenceEdits sequence;
   PlaceEdits place;
   bool has_cut = false;
   Cut cut;
-  const TokenId* removed = nullptr;  // ids that were drawn already, in any order
+  const TokenId* removed = nullptr;  // ids that were already drawn, in any order
   int32_t num_removed = 0;
 
   SPECD_INLINE bool plain() const {
@@ -40,7 +40,7 @@ struct Row {
   }
 };
 
-// How an element of a tensor becomes a logit. NaN stays NaN and infinities stay themselves: an
+// Turns an element of a tensor into a logit. NaN stays NaN and infinities stay infinities: an
 // element that the engine masked before specd capped the row is still masked.
 struct ArriveFunction {
   ElementRules rules;
@@ -54,7 +54,7 @@ struct ArriveFunction {
     const Value log = Log2(x) * (rules.kind == RowKind::kFinalProbabilities ? 1.0f : kLn2);
     Value result = Select(x < kSmallestNormal, Value(-kInfinity), log);
     result = Select(x == kInfinity, Value(kInfinity), result);
-    // A negative probability is no probability. NaN fails every comparison, so it falls through.
+    // A negative value is no probability and becomes NaN. NaN fails every comparison and stays NaN.
     return Select(x >= 0.0f, result, Value(FloatOf(0x7FC00000u)));
   }
 
@@ -71,7 +71,7 @@ struct ArriveFunction {
   }
 };
 
-// The scale of a row's weights: final probabilities arrive as log2 p and know no temperature.
+// The scale of a row's weights. Final probabilities arrive as log2 p and have no temperature.
 SPECD_INLINE float ScaleOf(const Row& row, float scale) {
   return row.view.rules.kind == RowKind::kFinalProbabilities ? 1.0f : scale;
 }
@@ -80,7 +80,7 @@ SPECD_INLINE bool MaskAllows(const uint32_t* words, TokenId id) {
   return words == nullptr || (words[id / 32] >> (id % 32) & 1u) != 0;
 }
 
-// The first edit whose id is not below `id`. Without a branch that could be mispredicted.
+// The first edit whose id is not below `id`. The loop has no branch that could be mispredicted.
 SPECD_INLINE int32_t LowerBound(const TokenEdit* edits, int32_t num_edits, TokenId id) {
   if (num_edits == 0) return 0;
   int32_t begin = 0;
@@ -117,7 +117,7 @@ SPECD_INLINE float EditedElement(const Row& row, const TokenEdit& edit) {
   return l;
 }
 
-// The edit that holds for an id in this row, or null.
+// The edit of an id in this row, or null.
 SPECD_INLINE const TokenEdit* EditOf(const Row& row, TokenId id) {
   const PlaceEdits& place = row.place;
   const int32_t o = LowerBound(place.overrides, place.num_overrides, id);
@@ -135,7 +135,7 @@ SPECD_INLINE bool IsRemoved(const Row& row, TokenId id) {
   return false;
 }
 
-// One processed element; what LoadRow gives for the whole tile. REQUIRES: id is in the vocabulary.
+// One processed element, equal to that of LoadRow. REQUIRES: id is in the vocabulary.
 SPECD_INLINE float ElementOf(const Row& row, TokenId id) {
   const TokenEdit* edit = EditOf(row, id);
   float l = -kInfinity;
@@ -149,12 +149,12 @@ SPECD_INLINE float ElementOf(const Row& row, TokenId id) {
   return l > row.cut.value || (l == row.cut.value && id <= row.cut.last) ? l : -kInfinity;
 }
 
-// Edits that are known, from the first on whose id is not below that of a tile.
+// Edits from the first one whose id is not below the first id of a tile.
 struct EditRun {
   const TokenEdit* edits = nullptr;
   int32_t begin = 0;
   int32_t end = 0;
-  TokenId first = 0;  // of the tile
+  TokenId first = 0;  // the first id of the tile
 
   SPECD_INLINE EditRun(const TokenEdit* all, int32_t num_edits, int32_t tile_index)
       : edits(all), end(num_edits), first(tile_index * kTileSize) {
@@ -187,7 +187,7 @@ SPECD_HOT void LoadEdited(T& team, const Row& row, int32_t tile_index, uint32_t 
     team.Load(row.view, tile_index, steps, arrive, tile);
   }
   team.ApplyMask(mask, tile);
-  // An override comes second and starts from the element as it arrived, so it wins.
+  // An override is applied second and starts from the element as it arrived, so it wins.
   ApplyEdits(team, row, edits, tile);
   ApplyEdits(team, row, overrides, tile);
 }
@@ -204,12 +204,12 @@ SPECD_HOT void LoadProcessed(T& team, const Row& row, int32_t tile_index, uint32
   if (row.has_cut) team.Keep(row.cut.value, row.cut.last - first, tile);
 }
 
-// Are its elements what the tensor holds?
+// Whether the elements are those of the tensor.
 SPECD_INLINE bool IsReadAsItLies(const Row& row) {
   return row.plain() && ArriveFunction{row.view.rules}.IsIdentity();
 }
 
-// Brings one tile of processed elements, or some steps of it.
+// Loads one tile of processed elements, or some steps of it.
 template <Team T>
 SPECD_STEP void LoadRow(T& team, const Row& row, int32_t tile_index, uint32_t steps,
                         typename T::Tile* tile) {

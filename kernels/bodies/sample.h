@@ -1,7 +1,8 @@
-// The draw: inverse CDF in 64-bit integers, over tiles and then inside one tile.
+// Sample draws an id from a distribution for every method: inverse CDF in 64-bit integers, over
+// tiles and then inside one tile.
 //
 // docs/ALGORITHMS.md, "Drawing". Integer prefixes are exact and associative, so any processor may
-// form them in parallel and finds the same id. One coin decides both levels; ids are in ascending
+// form them in parallel and finds the same id. One coin decides both levels. Ids are in ascending
 // order, so token i owns an interval of coins whose length is p(i) up to the stated bound.
 #pragma once
 
@@ -10,14 +11,14 @@
 
 namespace specd {
 
-// A tile chosen by a coin, and where in the tile's mass the coin points: `remainder` of `weight`.
+// A tile chosen by a coin, and the coin's point in the tile's mass: `remainder` of `weight`.
 struct TileChoice {
   int32_t tile = -1;  // -1: no tile has mass
   uint64_t remainder = 0;
   uint64_t weight = 0;
 };
 
-// Chooses among tiles in proportion to their masses, mass(x...) >= 0 for the numbers of each tile.
+// Chooses a tile in proportion to its mass. mass(x...) >= 0 takes the numbers of each tile.
 template <Team T, typename Mass, typename... Arrays>
 SPECD_BODY TileChoice ChooseTile(T& team, const Mass& mass, uint64_t coin,
                                  const Arrays&... arrays) {
@@ -25,14 +26,14 @@ SPECD_BODY TileChoice ChooseTile(T& team, const Mass& mass, uint64_t coin,
   if (!(largest > 0.0f)) return {};
   const int32_t exponent = ExponentOf(largest);
   const uint64_t total = team.SumWeights(mass, exponent, arrays...);
-  // coin < 2^53, so the threshold is below the total and falls into some tile.
+  // coin < 2^53, so the threshold is below the total and lies in some tile.
   const uint64_t threshold = MulDiv(coin, total, uint64_t{1} << kCoinBits);
   const PrefixPlace place = team.FindPrefix(mass, exponent, threshold, arrays...);
   return {place.element, threshold - place.before, place.weight};
 }
 
-// Chooses an element of the chosen tile in proportion to `weight`, and returns its id; kNoToken if
-// the tile's mass has gone, which only a row that changes while it is read can cause.
+// Chooses an element of the chosen tile in proportion to `weight`, and returns its id. If the row
+// changed while it was read, the tile's mass may be gone; then the answer is kNoToken.
 template <Team T, typename Weight, typename... Tiles>
 SPECD_BODY TokenId ChooseElement(T& team, const TileChoice& choice, const Weight& weight,
                                  const Tiles&... tiles) {
@@ -44,7 +45,7 @@ SPECD_BODY TokenId ChooseElement(T& team, const TileChoice& choice, const Weight
   return element < 0 ? kNoToken : choice.tile * kTileSize + element;
 }
 
-// Without filters. A tile whose maximum is -inf has no weights: its statistics say so.
+// Draws without filters. If a tile's maximum is -inf, its statistics show that it has no weights.
 template <Team T>
 SPECD_BODY TokenId SampleTiles(T& team, const Distribution& p, uint64_t coin, TokenId removed) {
   const int32_t num_tiles = NumTiles(p.row.view.vocab_size);
@@ -69,8 +70,8 @@ SPECD_BODY TokenId SampleTiles(T& team, const Distribution& p, uint64_t coin, To
   return ChooseElement(team, choice, WeightFunction{p.stats.maxima[choice.tile], p.scale}, tile);
 }
 
-// Among the survivors of filters. Their integer weights are all relative to the row's maximum, so
-// the remainder goes into a tile as it is, and a list gives the same id as the tiles would.
+// Draws among the survivors of filters. All integer weights are relative to the row's maximum. The
+// remainder therefore applies to a tile unchanged, and a list gives the same id as the tiles.
 template <Team T>
 SPECD_BODY TokenId SampleSurvivors(T& team, const Distribution& p, uint64_t coin, TokenId removed) {
   const WeightFunction weight{p.max, p.scale};
@@ -102,9 +103,9 @@ SPECD_BODY TokenId SampleSurvivors(T& team, const Distribution& p, uint64_t coin
   return kNoToken;
 }
 
-// Draws from p, or from p without one id; kNoToken where nothing else has mass. From p itself there
-// is always something to draw in a row that holds still while it is read; in one that does not, the
-// answer may be kNoToken or any other id. REQUIRES: !p.bad, and `removed` is kNoToken or inside the
+// Draws from p, or from p without one id; kNoToken if no other id has mass. If the row does not
+// change while it is read, a draw from p itself always finds an id. If the row changes, the answer
+// may be kNoToken or any other id. REQUIRES: !p.bad, and `removed` is kNoToken or inside the
 // vocabulary.
 template <Team T>
 SPECD_BODY TokenId Sample(T& team, const Distribution& p, uint64_t coin,

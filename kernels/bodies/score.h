@@ -1,4 +1,5 @@
-// Logprobs: of one token of a row, of the best ids and of chosen ones (CONTRACT §3).
+// ScoreToken computes the logprobs of one token, of the best ids and of chosen ids for a round or a
+// score call (CONTRACT §3).
 //
 // docs/ALGORITHMS.md, "Logprobs".
 #pragma once
@@ -18,7 +19,7 @@ struct GreaterThan {
   }
 };
 
-// How the elements of one distribution are reported.
+// The rule that turns elements of one distribution into scores.
 struct ScoreRule {
   bool logprob = false;
   float max = 0;
@@ -52,15 +53,15 @@ SPECD_BODY int32_t RankOf(T& team, const Distribution& p, float l, const RowWork
   return static_cast<int32_t>(rank);
 }
 
-// A point mass: its id has probability 1, all others share the second rank.
+// The score at a point mass: its id has probability 1, and all other ids share score rank 2.
 SPECD_INLINE TokenScore ScoreOfPoint(TokenId point, TokenId id, bool logprob) {
   if (id != point) return {id, -kInfinity, 2};
   return {id, logprob ? 0.0f : kInfinity, 1};
 }
 
-// Writes NumScores(request) entries: the token, the best, the chosen. False for a bad row, whose
-// scores are NaN. `target` is the row with its edits, `scale` and `filters` those it is sampled
-// with; the raw modes use none of them. REQUIRES: all ids are in the vocabulary.
+// Writes NumScores(request) entries: the token, the best ids, the chosen ids. Returns false for a
+// bad row, whose scores are NaN. `target` is the row with its edits; `scale` and `filters` are
+// those of its sampling. The raw modes use none of them. REQUIRES: all ids are in the vocabulary.
 template <Team T>
 SPECD_BODY bool ScoreToken(T& team, const Row& target, float scale, const Filters& filters,
                            TokenId token, const ScoreRequest& request,
@@ -95,7 +96,7 @@ SPECD_BODY bool ScoreToken(T& team, const Row& target, float scale, const Filter
 
   constexpr float kLn2 = 0x1.62e430p-1f;
   const bool final = row.view.rules.kind == RowKind::kFinalProbabilities;
-  // After step 11 a logit is over the temperature.
+  // After step 11 a logit is divided by the temperature.
   const float unit = final ? kLn2 : raw || scale == kLog2E ? 1.0f : scale * kLn2;
   const ScoreRule rule{logprob, p.max, p.scale, Log2(static_cast<float>(p.mass)), unit};
   for (int32_t i = 0; i < num_scores; i = i == 0 ? first_chosen : i + 1) {

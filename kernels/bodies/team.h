@@ -1,73 +1,73 @@
-// Team: what a body may ask of a processor. This header is the port guide.
+// Team is the interface of a processor for the bodies. This header is the port guide.
 //
-// A body (distribution.h, argmax.h, sample.h, residual.h, verify.h) is written once, as if by one
-// worker who handles a tile at a time. A team carries it out: a scalar loop, SIMD registers, or the
-// threads of a CUDA block. To port specd to a processor, write a class that satisfies `Team` and
-// pass the tests that compare it with ScalarTeam bit for bit; no body changes.
+// A body (distribution.h, argmax.h, sample.h, residual.h, verify.h) is written once, for one worker
+// that handles a tile at a time. A team runs the body with a scalar loop, SIMD registers, or the
+// threads of a CUDA block. To port specd to a processor, write a class that satisfies `Team`, and
+// pass the tests that compare it with ScalarTeam bit for bit. No body changes.
 //
-// Groups. A team is num_groups() groups, and each runs the whole body. Passes over a row share the
-// tiles out: group g takes tiles g, g + num_groups(), ... and publishes what it found; after Sync()
-// every group reads all of it and goes on with equal values. So every group takes the same
-// branches, and a body never asks which group it is except to pick tiles and to let the leader
-// write results. A CPU team has one group and an empty Sync(). Two rules keep passes apart:
+// Groups. A team has num_groups() groups, and each runs the whole body. Groups share the tiles of a
+// pass over a row: group g takes tiles g, g + num_groups(), ... and publishes its results. After
+// Sync() every group reads all results and continues with equal values. Every group therefore takes
+// the same branches. A body uses the group only to pick tiles, and the leader only to write
+// results. A CPU team has one group and an empty Sync(). Two rules keep passes apart:
 //   1. Values published in a workspace are read only after a Sync().
 //   2. A workspace is written again only after a Sync() that follows its last reading.
 //
-// Tiles. Load() brings one tile of a row into team.Tile, which belongs to the group: registers, or
-// a buffer near the core. Elements beyond the row's end are -inf, and stay so; and so are those of
-// steps that were not asked for, which are not read.
+// Tiles. Load() loads one tile of a row into team.Tile, which belongs to the group: registers, or a
+// buffer near the core. Elements after the row's end are -inf and stay -inf. Steps that were not
+// requested are not read, and their elements are -inf too.
 //
 //   Load(row, t, steps, f, &tile)     tile t with f applied to every element of the row in `steps`
-//   MaskOf(words, others, V, t)       what two rows of a MaskView for V ids allow of tile t, a
-//                                     Mask; null allows all
-//   StepsLeft(mask)                   the steps of which it leaves anything, and perhaps others
-//   ApplyMask(mask, &tile)            -inf where it does not leave an id
-//   Set(element, value, &tile)        writes one element; nothing where its step was not loaded
+//   MaskOf(words, others, V, t)       a Mask: the ids of tile t that two rows of a MaskView for V
+//                                     ids allow; null allows all
+//   StepsLeft(mask)                   the steps with allowed ids, and perhaps others
+//   ApplyMask(mask, &tile)            -inf for every id that the mask forbids
+//   Set(element, value, &tile)        writes one element, unless its step was not loaded
 //   SetEach(i, end, element_of, value_of, &tile)  the same for i, i + 1, .. while i < end and
 //                                     element_of(i), which ascends and is not negative, is in a
 //                                     tile
 //   Keep(value, last, &tile)          -inf unless x > value, or x == value and element <= last
 //
-// kReadsInPlace says that Load may leave elements in the row if f is Identity; those that will be
-// written lie better in a copy, which is made as memory likes it.
+// kReadsInPlace says that Load may leave elements in the row if f is Identity. Tiles that will be
+// written then need a copy, which Load makes in the order of memory.
 //
-// The functions on tiles take element functions f(x) or f(x, y), one argument for each tile, and
-// return values that are equal in all lanes of the group:
+// The functions on tiles take element functions f(x) or f(x, y), with one argument for each tile.
+// They return values that are equal in all lanes of the group:
 //
-//   Max(f, tiles...)        the largest f; NaN if any is NaN, +0 where zeros of both signs are it.
-//                           f of what lies beyond the end must not be larger than all others
-//   MaxBySteps(tile, out)   the same of the elements themselves, and out[s] is the largest of step
-//                           s: -inf where that was not loaded, anything if there is a NaN
-//   Sum(f, tiles...)        fp32, in the canonical order of tiles.h; f is +0 beyond the end
+//   Max(f, tiles...)        the largest f; NaN if any is NaN; +0 if it is a zero of both signs.
+//                           f after the end of the row must not be larger than all others
+//   MaxBySteps(tile, out)   the largest element; out[s] is the largest of step s: -inf if it was
+//                           not loaded, any value if there is a NaN
+//   Sum(f, tiles...)        fp32, in the canonical order of tiles.h; f is +0 after the end
 //   Count(f, tile)          the number of elements whose f is true
 //   SumWeights(f, E, tiles...)     the sum of IntegerWeight(f, E): exact, so in any order
 //   FindPrefix(f, E, T, tiles...)  the first element, in element order, whose inclusive prefix of
-//                           those integers exceeds T, its own integer and the prefix before it
-//   SumInOrder(f, tiles...) in double, one element after another; not beyond the end
-//   FindFirst(f, tile)      the first element whose f is true; -1 if none is
+//                           those integers exceeds T, with its own integer and the prefix before it
+//   SumInOrder(f, tiles...) in double, one element after another; not after the end
+//   FindFirst(f, tile)      the first element whose f is true; -1 if there is none
 //   Pack(f, tile, first_id, values, ids)  writes the elements whose f is true, in element order, to
-//                           values[0..], and first_id + element to ids[0..]; the number written
+//                           values[0..], and first_id + element to ids[0..]; returns their number
 //   Store(f, tile, count, out)        out[e] = f(x) for the first `count` elements
 //
-// LoadSteps and PackSteps of warp_team.h are for one warp that was last with a row (narrow_list.h);
-// a processor whose rows are not read ahead needs none.
+// LoadSteps and PackSteps of warp_team.h are for a warp that completed a row (narrow_list.h). If a
+// processor reads no rows ahead, its team needs neither.
 //
-// Element indices count from the start of the tile. Count, FindFirst and Pack do not look beyond
-// the end, nor at steps that were not loaded. Of a tile without any step Max is -inf or f(-inf).
+// Element indices count from the start of the tile. Count, FindFirst and Pack do not look after the
+// end, nor at steps that were not loaded. Max of a tile without any step is -inf or f(-inf).
 //
 // Element functions are pure, without branches on elements, and generic in their argument (`auto
 // x`): a team may call them with float or with its own vector type. They use only +, -, *, / and
-// comparisons between elements and floats, and the functions of numerics.h, which a vector type
-// overloads in namespace specd: Exp2, Log2, Tanh, Divide, PositivePart, Select. A product and a sum
-// stay two roundings unless Fma is written.
+// comparisons between elements and floats, and functions of numerics.h. A vector type overloads
+// these functions in namespace specd: Exp2, Log2, Tanh, Divide, PositivePart, Select. A product and
+// a sum are two roundings unless Fma is written.
 //
-// What a body reads beside these functions, such as one element of a row, every worker reads for
-// itself; and of memory that another process writes they may see different things.
+// If a body reads memory without these functions, such as one element of a row, every worker reads
+// for itself. If another process writes that memory, workers may see different values.
 //
 //   Agree(value)            the value of one worker of the group, in all of them
 //
-// Publish(value, &where) stores one value into the workspace, once per group; leader() is true in
-// exactly one worker of the team, the one that writes results.
+// Publish(value, &where) stores one value into the workspace, once per group. leader() is true in
+// exactly one worker of the team, which writes the results.
 #pragma once
 
 #include <concepts>
@@ -78,23 +78,24 @@
 #include "kernels/core/numerics.h"
 #include "kernels/core/types.h"
 
-// A body on a GPU is a real function: inlining all of them into one kernel takes every register and
-// half a minute of compiling.
+// A body is a function of its own on a GPU: inlining all bodies into one kernel takes every
+// register and half a minute of compilation.
 #if defined(__CUDACC__)
 #define SPECD_BODY __host__ __device__ __noinline__
 #else
 #define SPECD_BODY
 #endif
 
-// A step that bodies take at many places: there a function for the same reason, on a CPU a part of
-// the loop it stands in.
+// A step that bodies use at many places. On a GPU it is a function for the same reason; on a CPU it
+// is part of the loop around it.
 #if defined(__CUDACC__)
 #define SPECD_STEP __host__ __device__ __noinline__
 #else
 #define SPECD_STEP SPECD_INLINE
 #endif
 
-// The other way round: a part of the tile pass, which is one function on a GPU (tile_pass.h).
+// A part of the tile pass, which is one function on a GPU (tile_pass.h): its parts are inlined
+// there.
 #if defined(__CUDACC__)
 #define SPECD_HOT SPECD_INLINE
 #else
@@ -103,9 +104,9 @@
 
 namespace specd {
 
-// Where a prefix sum passes a threshold.
+// The element at which a prefix sum passes a threshold.
 struct PrefixPlace {
-  int32_t element = -1;  // -1: nowhere
+  int32_t element = -1;  // -1: no element
   uint64_t before = 0;
   uint64_t weight = 0;
 };

@@ -1,11 +1,11 @@
-// Tiles: the fixed cut of a row that every sum, prefix and draw follows (CONTRACT §9).
+// Tiles are the fixed cut of a row for every sum, prefix and draw (CONTRACT §9).
 //
-// A row is cut into tiles of 2,048 elements whatever processor works on it. Inside a tile, element
-// e belongs to virtual lane e mod 256; a lane adds its 8 terms in order, then lanes are added as a
-// tree. The 256 elements that give each lane its next term are a step; the largest of them is the
-// step's peak, by which a pass knows which steps it need not read. Tiles are combined in tile
-// order. Statistics of tiles lie in a workspace that the caller gives, so that tiles may be
-// computed anywhere, in any order, without changing a bit.
+// Every processor cuts a row into tiles of 2,048 elements. Inside a tile, element e belongs to
+// virtual lane e mod 256. A lane adds its 8 terms in order, then lanes are added as a tree. The 256
+// elements that give each lane its next term are a step. The largest of them is the step's peak; it
+// tells a pass which steps it need not read. Tiles are combined in tile order. The statistics of
+// tiles lie in a workspace of the caller's. Tiles may therefore be computed anywhere, in any order,
+// without changing a bit.
 #pragma once
 
 #include <cstdint>
@@ -25,48 +25,50 @@ SPECD_INLINE constexpr int32_t NumTiles(int32_t vocab_size) {
   return (vocab_size + kTileSize - 1) / kTileSize;
 }
 
-// What one pass over a row leaves behind: short rows, a number for each tile or step. A team reads
-// them as it reads a row.
+// The results of one pass over a row: short rows with a number for each tile or step. A team reads
+// them like a row.
 struct RowStats {
   float* maxima = nullptr;  // of the tiles; NaN if a tile holds a NaN
-  // Of a tile's weights 2^((l - maximum) * scale); 0 where that is not finite or not asked for.
+  // The sums of each tile's weights 2^((l - maximum) * scale); 0 if the maximum is not finite or no
+  // sum was requested.
   float* sums = nullptr;
-  float* peaks = nullptr;  // of the steps: kStepsPerTile of each tile
+  float* peaks = nullptr;  // kStepsPerTile for each tile
 };
 
-// What becomes of a place of a draft (judge_place.h).
+// The verdict about one place of a draft (judge_place.h).
 enum class Verdict : int32_t {
   kUnknown,
-  kStands,     // its draft token does
-  kEnds,       // the draft ends here or its token falls; another is known
+  kStands,     // the draft token stands
+  kEnds,       // the draft ends here or its token falls; another token is known
   kBadTarget,  // CONTRACT §6
   kBadDraft,
-  kFalls,  // its token does; the one that replaces it takes passes that this team leaves
-  kLeft,   // it takes such passes to say
+  kFalls,  // the draft token falls; its replacement takes passes that this team leaves
+  kLeft,   // the verdict takes passes that this team leaves
 };
 struct PlaceVerdict {
   Verdict verdict = Verdict::kUnknown;
-  TokenId token = kNoToken;     // where it kEnds
-  int32_t empty_residuals = 0;  // on the way to that
+  TokenId token = kNoToken;     // the token of kEnds
+  int32_t empty_residuals = 0;  // the empty residuals before the verdict
 };
 
-// What is known of a row that was read ahead (read_ahead.h), once all its tiles are there.
+// The facts of a row that was read ahead (read_ahead.h), once all its tiles are read.
 struct AheadFacts {
-  float max = 0;       // NaN if it holds a NaN
-  PlaceVerdict place;  // of a target row that was judged
-  double mass = 0;     // where the sums of its tiles were asked for, and max is finite
+  float max = 0;       // NaN if the row holds a NaN
+  PlaceVerdict place;  // the verdict of a target row that was judged
+  double mass = 0;     // set if the tiles' sums were requested and max is finite
   int32_t reserved[2] = {};
 };
 static_assert(sizeof(AheadFacts) == 32);
 
-// Elements that were counted, and what they amount to: themselves, or their integer weights.
+// Counted elements and their amount: their number, or the sum of their integer weights.
 struct Tally {
   uint64_t count = 0;
   uint64_t amount = 0;
 };
 
 // A few elements of a row, in ascending order of ids: at most one tile of them. The arrays have
-// room for one tile more: a row that changes between counting and listing must not overrun them.
+// room for one tile more, so that a row that changes between counting and listing cannot overrun
+// them.
 inline constexpr int32_t kListMax = kTileSize;
 inline constexpr int32_t kListRoom = kListMax + kTileSize;
 struct ElementList {
@@ -74,16 +76,16 @@ struct ElementList {
   TokenId* ids = nullptr;
 };
 
-// The same for whoever reads no more than some steps of a row, which it lists too (narrow_list.h).
+// The list of a team that reads only some steps of a row; the steps are listed too (narrow_list.h).
 inline constexpr int32_t kNarrowListMax = 512;
 inline constexpr int32_t kNarrowStepsMax = 128;
 struct NarrowList {
   ElementList elements;
-  int32_t* steps = nullptr;  // their numbers in the row, ascending
+  int32_t* steps = nullptr;  // the steps' numbers in the row, ascending
 };
 
-// Where the facts of a row that was read ahead lie, the numbers of its tiles, and room to list a
-// few of its elements. No facts: it was not read ahead.
+// The facts of a row that was read ahead, the numbers of its tiles, and room to list a few of its
+// elements. If `facts` is null, the row was not read ahead.
 struct AheadRead {
   AheadFacts* facts = nullptr;
   RowStats stats;
@@ -93,29 +95,28 @@ struct AheadRead {
 // Memory for reading one row. The arrays of tiles have NumTiles(vocab_size) entries.
 struct RowWorkspace {
   RowStats stats;
-  AheadRead ahead;  // where the row's first pass has been made already: what it left
+  AheadRead ahead;  // the results of the row's first pass, if it was read ahead
   Tally* tallies = nullptr;
   ElementList list;
 };
 
-// Memory for one sequence's decisions; nothing in it outlives the task.
+// Memory for one sequence's decisions. Its contents do not outlive the task.
 struct TaskWorkspace {
-  // Where rows are read before they are asked for: what their passes left (read_ahead.h).
+  // The results of passes over rows that were read ahead (read_ahead.h); null: no row was.
   char* ahead = nullptr;
   RowWorkspace target;
   RowWorkspace draft;
   float* residual = nullptr;  // one mass for each tile
-  // What is kept of each place: a FallenPlace (chain_rows.h) or, by block verification, a
-  // BlockPlace.
+  // The facts of each place: a FallenPlace (chain_rows.h) or, for block verification, a BlockPlace.
   void* places = nullptr;
 };
 
-// The most that a place needs there.
+// The most bytes of a place.
 inline constexpr int64_t kPlaceBytes = 128;
 
 namespace internal {
 
-// Hands out consecutive pieces of a block, each aligned to 16. Without a block it only counts.
+// Gives out consecutive pieces of a block, each aligned to 16. Without a block, Carver only counts.
 class Carver {
  public:
   SPECD_INLINE explicit constexpr Carver(char* memory) : memory_(memory) {}
@@ -156,7 +157,7 @@ SPECD_INLINE TaskWorkspace Carve(Carver* carver, int32_t vocab_size, int32_t max
 
 }  // namespace internal
 
-// The bytes of such a workspace, and its layout over memory aligned to 16.
+// The bytes of a TaskWorkspace, and its layout over memory aligned to 16.
 SPECD_INLINE int64_t TaskWorkspaceBytes(int32_t vocab_size, int32_t max_draft) {
   internal::Carver carver(nullptr);
   internal::Carve(&carver, vocab_size, max_draft);

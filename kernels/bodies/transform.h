@@ -1,6 +1,6 @@
-// The library calls that give rows back: softmax, renormalised and masked rows.
+// TransformRow writes softmax, renormalised and masked rows for library calls.
 //
-// docs/ALGORITHMS.md, "Library calls". The only bodies that write something as long as a row.
+// docs/ALGORITHMS.md, "Library calls". No other body writes an array as long as a row.
 #pragma once
 
 #include "kernels/bodies/truncate.h"
@@ -25,7 +25,7 @@ struct ConstantFunction {
   }
 };
 
-// Writes the whole row, also where it is bad: a caller that overlooks the status meets NaN.
+// Writes the whole row, even if it is bad: a caller that ignores the status gets NaN.
 template <Team T>
 SPECD_BODY OutcomeStatus TransformRow(T& team, const RowView& view, const RowTransform& transform,
                                       const RowWorkspace& workspace) {

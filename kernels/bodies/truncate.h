@@ -1,15 +1,17 @@
-// Steps 9 to 11: min_p, top_k and top_p, exactly and without a sort.
+// Truncate applies steps 9 to 11 (min_p, top_k and top_p) to a row, exactly and without a sort, for
+// ReadDistribution.
 //
 // docs/ALGORITHMS.md, "Filters". The order of elements is by value, descending, then by id,
-// ascending. Every filter keeps a prefix of that order, so it is a Cut, and the tightest cut holds.
+// ascending. Every filter keeps a prefix of that order. A filter is therefore a Cut, and the
+// tightest cut wins.
 #pragma once
 
 #include "kernels/bodies/cut_search.h"
 
 namespace specd {
 
-// The lowest value that min_p keeps: bisection over all floats, because (l - max) * scale does not
-// fall where l rises.
+// The lowest value that min_p keeps. (l - max) * scale never falls when l rises, so a bisection
+// over all floats finds it.
 SPECD_INLINE float LowestKeptByMinP(float max, float scale, float min_p) {
   uint32_t low = OrderedKey(kLowestFloat);
   uint32_t high = OrderedKey(max);  // the maximum itself always stays
@@ -31,26 +33,26 @@ SPECD_INLINE bool HasTopK(const Filters& filters, int32_t vocab_size) {
 SPECD_INLINE bool HasMinP(const Filters& filters) { return filters.min_p > -kInfinity; }
 SPECD_INLINE bool HasTopP(const Filters& filters) { return filters.top_p < kTopPOff; }
 
-// A mass in units of integer weights: the maximum has 2^40. Of a row that changes while it is read
-// the mass may be anything, NaN too.
+// A mass in units of integer weights, in which the maximum has 2^40. If a row changes while it is
+// read, its mass may be any number, or NaN.
 SPECD_INLINE uint64_t IntegerMass(double mass) {
   constexpr double kOne = 1099511627776.0;
   return mass >= 0 && mass <= 2.0 * kVocabSizeMax ? static_cast<uint64_t>(mass * kOne) : 0;
 }
 
-// Does top_p judge the distribution of step 8, whose mass is the sum of the tiles' masses?
+// Whether top_p applies to the distribution of step 8, whose mass is the sum of the tiles' masses.
 SPECD_INLINE bool TopPIsOfAll(const Filters& filters, int32_t vocab_size) {
   return HasTopP(filters) &&
          (filters.joint || (!HasTopK(filters, vocab_size) && !HasMinP(filters)));
 }
 
-// Does reading a row that is sampled with these filters need the sums of its tiles?
+// Whether a read of a row with these filters needs the sums of its tiles.
 SPECD_INLINE bool NeedsSums(const Filters& filters, int32_t vocab_size) {
   return (!HasTopK(filters, vocab_size) && !HasMinP(filters)) || TopPIsOfAll(filters, vocab_size);
 }
 
 // Sets the cut of a distribution that has row, tiles, max, scale and, if TopPIsOfAll, mass.
-// kNarrow: or says that it is wide, see CutSearch.
+// kNarrow: the function may report that the distribution is wide instead, see CutSearch.
 template <bool kNarrow, Team T>
 SPECD_BODY void Truncate(T& team, const Filters& filters, const RowWorkspace& workspace,
                          Distribution* p) {
@@ -67,7 +69,8 @@ SPECD_BODY void Truncate(T& team, const Filters& filters, const RowWorkspace& wo
   if (HasTopP(filters) && !search.gave_up()) {
     const uint64_t all =
         TopPIsOfAll(filters, vocab_size) ? IntegerMass(p->mass) : search.Gather(cut);
-    // The smallest integer that is not below top_p * all; nothing reaches 0, so at least 1.
+    // The smallest integer that is not below top_p * all, and at least 1, because even no element
+    // reaches 0.
     const uint64_t need = MulDivUp(filters.top_p, all, kTopPOff);
     const float first = p->max - 8.0f / p->scale;
     if (!search.gave_up() && search.Find(need > 0 ? need : 1, true, first, &found)) {
@@ -87,8 +90,9 @@ SPECD_INLINE bool HasFilters(const Filters& filters, int32_t vocab_size) {
   return HasTopK(filters, vocab_size) || HasMinP(filters) || HasTopP(filters);
 }
 
-// Reads a row: its maximum and mass, its survivors where filters are on. kNarrow: of a row that was
-// read ahead, by a team of one group, which may leave it undone and say that it is wide.
+// Reads a row: its maximum, its mass, and its survivors if filters are on. kNarrow: a team of one
+// group reads a row that was read ahead. If the filters need more passes, it does not apply them
+// and reports that the distribution is wide.
 template <bool kNarrow = false, Team T>
 SPECD_BODY Distribution ReadDistribution(T& team, const Row& row, float scale,
                                          const Filters& filters, const RowWorkspace& workspace) {

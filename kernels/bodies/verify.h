@@ -1,12 +1,13 @@
-// RunTask: one sequence's part of a round. VerifyChain says which draft tokens of a chain stand,
-// and the token that follows them.
+// RunTask does one sequence's part of a round for a backend.
 //
-// docs/ALGORITHMS.md, "Chains". Rows are read only as far as the decision goes, and rows after the
-// one the final token comes from never matter, whatever they hold (CONTRACT §6). Every group of the
-// team computes the same outcome; the leader writes what leaves the task.
+// For a draft, it decides which draft tokens stand and which token follows them.
+// docs/ALGORITHMS.md, "Chains". Rows are read only as far as the decision needs them. The final
+// token comes from one row, and later rows never matter, even if they are bad (CONTRACT §6). Every
+// group of the team computes the same outcome, and the leader writes the results.
 //
-// Rows may lie in memory that another process writes. If one changes while it is read, the outcome
-// is unspecified but safe: no id outside the vocabulary is emitted, and at worst the row is bad.
+// Rows may lie in memory that another process writes. If a row changes while it is read, the
+// outcome is unspecified but safe: no id outside the vocabulary is emitted, and at worst the row is
+// bad.
 #pragma once
 
 #include "kernels/bodies/block.h"
@@ -19,7 +20,7 @@
 
 namespace specd {
 
-// Where a task's results go: its rows of RoundBatch's arrays.
+// The places of a task's results: its rows of RoundBatch's arrays.
 struct TaskOutput {
   TokenId* tokens = nullptr;
   int32_t* path = nullptr;  // the accepted nodes
@@ -45,8 +46,8 @@ SPECD_INLINE TaskOutput OutputOf(const RoundBatch& batch, int64_t task) {
   return output;
 }
 
-// One task in progress. kAtOnce: one whose rows were all read ahead, by the team that was last with
-// them (fused_round.h), which leaves what takes another pass over rows to a larger one.
+// One task in progress. kAtOnce: all rows of the task were read ahead, and the warp that completed
+// them decides (fused_round.h). It leaves work that takes another pass over rows to a larger team.
 template <Team T, typename CoinSource, bool kAtOnce = false>
 class TaskRun {
  public:
@@ -56,7 +57,7 @@ class TaskRun {
   SPECD_HD TaskOutcome Run() {
     if constexpr (kAtOnce) {
       Verify();
-      if (!deferred_ && !task_.scores.enabled) WriteBySlot();  // once, when all is known
+      if (!deferred_ && !task_.scores.enabled) WriteBySlot();  // once, after the final decision
       return outcome_;
     } else {
       switch (task_.kind) {
@@ -71,22 +72,22 @@ class TaskRun {
           SampleDraft();
           break;
       }
-      // Children of a draft are no tokens of the output: nothing to score.
+      // Children of a draft are not output tokens, so they have no scores.
       if (task_.scores.enabled && task_.kind != TaskKind::kSampleDraft) ScoreTokens();
       return outcome_;
     }
   }
 
-  // kAtOnce: the rest is for others to do, so the outcome ends before it; of scores this does not
-  // speak.
+  // kAtOnce: the outcome ends before work that is left to a larger team. Scores are not included.
   SPECD_HD bool deferred() const { return deferred_; }
-  // Where nobody comes who could do the rest, which is left because a row has changed meanwhile.
+  // Ends a task whose remaining work no team will do. Work remains then because a row changed
+  // meanwhile.
   SPECD_HD TaskOutcome GiveUp() {
     Fail(OutcomeStatus::kBadTargetRow);
     WriteBySlot();
     return outcome_;
   }
-  // The place whose FallenPlace says what its token is replaced from, where that is what is left;
+  // The place whose FallenPlace has the facts for the replacement, if only that work is left;
   // otherwise -1.
   SPECD_HD int32_t fallen() const { return fallen_; }
 
@@ -99,18 +100,18 @@ class TaskRun {
     Walk();
   }
 
-  // From place to place, as far as draft tokens stand.
+  // Goes from place to place while draft tokens stand.
   SPECD_HD void Walk() {
     for (int32_t i = 0; Follow(i, VerdictOf(i)); ++i) continue;
   }
 
-  // Does what a verdict says. Does the walk go on?
+  // Applies a verdict. Returns whether the walk continues.
   SPECD_HD bool Follow(int32_t i, const PlaceVerdict& place) {
     outcome_.empty_residuals += place.empty_residuals;
     switch (place.verdict) {
       case Verdict::kStands:
         if (!rows_.DraftEndsAt(i)) return Accept(i, rows_.DraftToken(i));
-        Fail(OutcomeStatus::kBadTargetRow);  // what said so has changed
+        Fail(OutcomeStatus::kBadTargetRow);  // the facts of this verdict have changed
         return false;
       case Verdict::kEnds:
         if (!rows_.DraftEndsAt(i)) CountIfInvalid(i);
@@ -136,14 +137,15 @@ class TaskRun {
     return false;
   }
 
-  // Of whoever was last with the rows of the place, or else of this team.
+  // The verdict of the warp that completed the place's rows, or else of this team.
   SPECD_HD PlaceVerdict VerdictOf(int32_t i) {
     const PlaceVerdict ahead = rows_.JudgedAhead(i);
     const bool left = ahead.verdict == Verdict::kFalls || ahead.verdict == Verdict::kLeft;
     const bool known = ahead.verdict != Verdict::kUnknown && (kAtOnce || !left);
     if (known) return ahead;
     const PlaceVerdict place = JudgePlace<kAtOnce>(rows_, i);
-    // Rows behind a place that falls may not have been read. If it stands now, the row has changed.
+    // If a place falls, later rows may not have been read. If the token stands now, the row has
+    // changed.
     const bool changed = ahead.verdict == Verdict::kFalls && place.verdict == Verdict::kStands;
     return changed ? PlaceVerdict{.verdict = Verdict::kBadTarget} : place;
   }
@@ -161,7 +163,7 @@ class TaskRun {
       Follow(end, ReplacementAt<false>(rows_, end, walk.residual));
       return;
     }
-    // What is drawn from p needs its tiles, which later rows have overwritten.
+    // A draw from p needs the row's tiles, which later rows have overwritten.
     const Distribution p = rows_.ReadTarget(end);
     if (p.bad) return Fail(OutcomeStatus::kBadTargetRow);
     if (at_end) {
@@ -173,7 +175,7 @@ class TaskRun {
     Follow(end, ReplacementAt<false>(rows_, end, residual));
   }
 
-  // Up to the first token that could never be emitted, which ends the task.
+  // Scores tokens up to the first one that cannot be emitted, which ends the task.
   SPECD_HD void Score() {
     for (int32_t i = 0; i < rows_.num_drafts(); ++i) {
       if (!Emit(i, rows_.DraftToken(i))) return;
@@ -191,7 +193,7 @@ class TaskRun {
                                          rows_.workspace().target, output_.samples);
   }
 
-  // The scores of every token, whatever decided about it; rows are read anew.
+  // Scores every token of the output. The rows are read again.
   SPECD_HD void ScoreTokens() {
     team_.Sync();  // the leader has written the tokens
     for (int32_t i = 0; i < outcome_.num_tokens; ++i) {
@@ -205,7 +207,7 @@ class TaskRun {
     }
   }
 
-  // Whatever decided about it: after a bad row the accepted tokens stand.
+  // Writes next tokens and slot state for any status: after a bad row the accepted tokens remain.
   SPECD_HD void WriteBySlot() {
     WriteSlotState();
     if (outcome_.num_tokens == 0 || !team_.leader()) return;
@@ -213,7 +215,7 @@ class TaskRun {
       output_.next_tokens[i].ids[task_.slot] = last_token_;
     }
   }
-  // The tokens are those that are in the output, which may be slow to read.
+  // Copies tokens from the output, which may be slow to read.
   SPECD_HD void WriteSlotState() {
     const SlotStates& slots = output_.slots;
     if (slots.kept == nullptr || !team_.leader()) return;
@@ -232,7 +234,8 @@ class TaskRun {
     return true;
   }
   SPECD_HD void Fail(OutcomeStatus status) { outcome_.status = status; }
-  // The last check before an id leaves: false, and the end of the sequence, for one that must not.
+  // The last check before an id is emitted. If the check fails, it returns false and ends the
+  // sequence.
   SPECD_HD bool Emit(int32_t i, TokenId token) {
     if (token == kNoToken) {
       Fail(OutcomeStatus::kBadTargetRow);  // the row changed while it was read
@@ -267,8 +270,9 @@ class TaskRun {
   int32_t fallen_ = -1;
 };
 
-// REQUIRES: the target's vocabulary is the draft's where a draft token is kSampled; the workspace
-// is for it and for num_nodes; output.tokens has room for num_nodes + 1, and so have the scores.
+// REQUIRES: if a draft token is kSampled, target and draft have the same vocabulary; the workspace
+// is for that vocabulary and for num_nodes; output.tokens and the scores have room for num_nodes +
+// 1.
 template <Team T, typename CoinSource>
 SPECD_HD TaskOutcome RunTask(T& team, const RoundBatch& batch, const Task& task,
                              const TaskWorkspace& workspace, const CoinSource& coins,
