@@ -1,5 +1,5 @@
-// Decide: what one warp can say of a task once all its places have been judged, and what it leaves
-// to the launches that follow.
+// Decide decides one task for a single warp, once all places of the task have verdicts. It leaves
+// the remaining work to later launches.
 #pragma once
 
 #include "kernels/bodies/verify.h"
@@ -8,8 +8,8 @@
 
 namespace specd {
 
-// By a warp alone. kReplaced: what fell has been replaced, so nothing is left to residuals.
-// REQUIRES: the task's places are judged by whoever is last with their rows.
+// Run by a warp alone. kReplaced: fallen tokens have been replaced, so no residual is left.
+// REQUIRES: the warps that complete the rows judge the task's places.
 template <bool kReplaced = false, Team T, typename CoinSource>
 SPECD_STEP void Decide(ChainRows<T, CoinSource>& rows, const FusedRound& round, int32_t task) {
   TaskProgress* const progress = &round.progress[task];
@@ -20,7 +20,7 @@ SPECD_STEP void Decide(ChainRows<T, CoinSource>& rows, const FusedRound& round, 
     progress->fallen = run.fallen() + 1;
     return;
   }
-  if (progress->at_once == 0) return;  // the rest is done by a team of its own
+  if (progress->at_once == 0) return;  // a team of its own does the rest
   if (run.deferred() && round.num_launches == 3) {
     progress->deferred = 1;
     return;

@@ -1,9 +1,9 @@
-// RunFetch: what a round brings, from pinned host memory to the device, as one launch of any number
-// of blocks. Thread is that of fused_round.h.
+// RunFetch copies a round from pinned host memory to the device for a launch of any number of
+// blocks. Thread is the class of fused_round.h.
 //
-// The number of bytes is read from the memory itself, so that one captured launch serves rounds of
-// every size. A read of host memory takes about as long as a short round, so every thread asks for
-// its first piece together with the number and not after it.
+// The memory itself holds the number of bytes, so one captured launch serves rounds of every size.
+// A read of host memory takes about as long as a short round. Every thread therefore requests its
+// first piece together with the number, not after it.
 #pragma once
 
 #include "kernels/core/check.h"

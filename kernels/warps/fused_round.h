@@ -1,7 +1,10 @@
-// A whole round on many warps. RunFusedRound: the tile pass; the last warp to arrive with a row
-// judges it, and the last one with a task's rows decides the task. RunResidualPass
-// (residual_pass.h): the same for tokens that are replaced from residuals. RunDeferredTasks: larger
-// teams decide what takes further passes over rows. docs/ALGORITHMS.md, "A round on a GPU".
+// RunFusedRound, RunResidualPass and RunDeferredTasks run a whole round on many warps for the
+// launches of a GPU.
+//
+// RunFusedRound is the tile pass: the warp that completes a row judges it, and the warp that
+// completes a task's last row decides the task. RunResidualPass (residual_pass.h) does the same for
+// tokens that are replaced from residuals. In RunDeferredTasks, larger teams decide tasks that take
+// further passes over rows. docs/ALGORITHMS.md, "A round on a GPU".
 #pragma once
 
 #include "kernels/warps/decide.h"
@@ -11,7 +14,7 @@
 
 namespace specd {
 
-// What the last warp with a row does.
+// Judges a completed row. Decides its task if the row was the last one.
 template <typename Thread>
 SPECD_BODY void JudgeAndDecide(const Thread& thread, const FusedRound& round, const AheadRow& row) {
   const AheadRow* const partner = row.partner < 0 ? nullptr : &round.rows[row.partner];
@@ -30,7 +33,7 @@ SPECD_BODY void JudgeAndDecide(const Thread& thread, const FusedRound& round, co
   if ((row.flags & kAheadJudged) != 0) Decide(rows, round, row.task);
 }
 
-// Where a warp is last with a row.
+// Runs when a warp has completed a row.
 template <typename Thread>
 SPECD_HD void FinishPart(const Thread& thread, const FusedRound& round, int32_t part) {
   JudgeAndDecide(thread, round, round.rows[PartsOf(thread, round).RowOf(part)]);
@@ -41,7 +44,7 @@ SPECD_INLINE void RunFusedRound(const Thread& thread, const FusedRound& round) {
   RunTilePass(thread, round, [&](int32_t part) { FinishPart(thread, round, part); });
 }
 
-// After both have ended everywhere, where FusedRound::num_launches is 3.
+// Runs after both earlier launches have ended everywhere, if FusedRound::num_launches is 3.
 template <typename Thread>
 SPECD_HD void RunDeferredTasks(const Thread& thread, const FusedRound& round) {
   WarpTeam<Thread> team(thread);
@@ -54,7 +57,7 @@ SPECD_HD void RunDeferredTasks(const Thread& thread, const FusedRound& round) {
     const TaskOutcome outcome =
         RunTask(team, round.batch, task, FusedWorkspaceAt(round, task_index), coins,
                 OutputOf(round.batch, task_index));
-    team.Sync();  // everybody has seen that it was deferred
+    team.Sync();  // every thread has seen that the task was deferred
     if (!team.leader()) continue;
     round.batch.outcomes[task_index] = outcome;
     progress->deferred = 0;

@@ -1,13 +1,15 @@
-// JudgeRow: what can be said of one row that was read ahead, or of the two rows of a place, by
-// whoever was last with them. Places of one task are judged at the same time, so that the decision
-// (verify.h) finds their answers there.
+// JudgeRow judges one row that was read ahead, or both rows of a place, for the warp that completed
+// them.
+//
+// Warps judge the places of one task at the same time. The decision (verify.h) finds their verdicts
+// later.
 #pragma once
 
 #include "kernels/bodies/judge_place.h"
 
 namespace specd {
 
-// Leaves what the tiles of a row say of it.
+// Publishes the facts that the tiles of a row give.
 template <Team T, typename CoinSource>
 SPECD_STEP AheadFacts LeaveFacts(ChainRows<T, CoinSource>& rows, const AheadRow& row,
                                  int32_t num_tiles) {
@@ -24,14 +26,14 @@ SPECD_STEP AheadFacts LeaveFacts(ChainRows<T, CoinSource>& rows, const AheadRow&
   return facts;
 }
 
-// Leaves the facts of a row, and of its partner if it has one, whose tiles are all there. Returns
-// whether the draft ends at its place for certain, so that no row behind it can be needed.
+// Publishes the facts of a complete row, and of its partner if it has one. Returns whether the
+// draft ends at its place for certain. If so, later rows cannot be needed.
 template <Team T, typename CoinSource>
 SPECD_BODY bool JudgeRow(ChainRows<T, CoinSource>& rows, const AheadRow& row,
                          const AheadRow* partner, int32_t vocab_size) {
   const int32_t num_tiles = NumTiles(vocab_size);
   AheadFacts facts = LeaveFacts(rows, row, num_tiles);
-  // Where nothing is above -inf min_tokens may yield, which takes another pass.
+  // If no element is above -inf, min_tokens may yield, which takes another pass.
   bool may_yield = facts.max == -kInfinity;
   if (partner != nullptr) {
     const AheadFacts of_partner = LeaveFacts(rows, *partner, num_tiles);
@@ -42,7 +44,8 @@ SPECD_BODY bool JudgeRow(ChainRows<T, CoinSource>& rows, const AheadRow& row,
   if ((row.flags & kAheadJudged) == 0 || !decides || may_yield) return false;
   const int32_t i = row.place;
   facts.place = JudgePlace<true>(rows, i);
-  rows.team().Publish(facts, rows.AheadOf(TargetSlot(i)).facts);  // the rest with the same bits
+  rows.team().Publish(facts,
+                      rows.AheadOf(TargetSlot(i)).facts);  // the other fields keep their bits
   const Verdict verdict = facts.place.verdict;
   return !rows.DraftEndsAt(i) && verdict != Verdict::kStands && verdict != Verdict::kLeft;
 }

@@ -1,5 +1,5 @@
-// ListRowsAhead: what a round reads before it decides, and which of its tasks are decided at once.
-// The host's part of fused_round.h.
+// ListRowsAhead lists the rows that a round reads ahead, for the host's part of fused_round.h. It
+// also says which tasks are decided at once.
 #pragma once
 
 #include <algorithm>
@@ -11,26 +11,26 @@
 
 namespace specd {
 
-// May a warp that is last with the rows of a place say what becomes of it? Where it is unlikely
-// that this takes another pass over a whole row. Two things are left to chance: a rejected token
-// that was sampled, and filters that leave much (NumLaunches). And one is so rare that the warp
-// does it: where masks leave nothing but EOS and stop ids, min_tokens yields after another pass.
+// Whether the warp that completes the rows of a place may judge the place. It may if another pass
+// over a whole row is unlikely. Two cases can still take such a pass: a rejected token that was
+// sampled, and filters that leave many elements (NumLaunches). A third case is so rare that the
+// warp makes the pass: if masks leave only EOS and stop ids, min_tokens yields after another pass.
 inline bool IsJudgedAhead(const RoundBatch& batch, const Task& task) {
   if (task.kind != TaskKind::kVerify || !IsReadAhead(task, TargetSlot(0))) return false;
   for (const ElementRules& rules : {batch.target.rules, batch.draft.rules}) {
-    // Whether probabilities sum to 1 takes a pass of its own.
+    // The check that probabilities sum to 1 takes a pass of its own.
     if (rules.kind != RowKind::kLogits && !rules.renormalise) return false;
   }
   return task.method != VerifyMethod::kBlock;
 }
 
-// May such a warp do the rest too? The scores of tokens take passes over their rows.
+// Whether such a warp may also decide the task. The scores of tokens take passes over their rows.
 inline bool IsDecidedAtOnce(const RoundBatch& batch, const Task& task) {
   return IsJudgedAhead(batch, task) && !task.scores.enabled;
 }
 
-// Does the draft row of this node decide, with the target row of its place, whether the draft goes
-// on? In a chain a node has its place to itself.
+// Whether the draft row of this node and the target row of its place decide together if the draft
+// continues. In a chain, a node has a place of its own.
 inline bool ArePartners(const RoundBatch& batch, const Task& task, int32_t node) {
   return IsJudgedAhead(batch, task) && task.method == VerifyMethod::kToken &&
          task.draft.parents == nullptr && IsReadAhead(task, TargetSlot(node)) &&
@@ -48,7 +48,7 @@ inline int32_t NumLaunches(const RoundBatch& batch, const Task& task) {
                         std::find(kinds, kinds + task.draft.num_nodes, DraftKind::kSampled) !=
                             kinds + task.draft.num_nodes;
   if (!may_fall) return 1;
-  // Rows that a side channel speaks for have not been read.
+  // If a side channel replaces draft rows, those rows have not been read.
   const bool is_known = task.draft.draft_weights == nullptr;
   return is_known && !HasFilters(task.draft_filters, vocab_size) ? 2 : 3;
 }
@@ -59,7 +59,7 @@ inline uint32_t AheadFlagsOf(const RoundBatch& batch, const Task& task, int32_t 
   const Filters& filters = is_target ? task.target_filters : task.draft_filters;
   const ElementRules& rules = is_target ? batch.target.rules : batch.draft.rules;
   Row row;
-  bool is_open = false;  // overrides may come
+  bool is_open = false;  // overrides may be added later
   if (is_target || task.draft_edits) {
     row.sequence = task.edits;
     if (task.places != nullptr) row.place = task.places[PlaceOfSlot(task.draft, slot)];
@@ -72,10 +72,10 @@ inline uint32_t AheadFlagsOf(const RoundBatch& batch, const Task& task, int32_t 
          (IsJudgedAhead(batch, task) ? kAheadJudged : 0u);
 }
 
-// Fills what a round over the tasks of `batch` is run with: rows, which has room for NumSlots of
-// every task, and row_arrivals, as many, and progress, one for each task. Everything that tasks
-// point to is readable here; row_of(task, slot) is the row's number where the round runs. Sets
-// num_rows and num_launches.
+// Fills the rows and counts of a round over the tasks of `batch`. `rows` and `row_arrivals` have
+// room for NumSlots of every task; `progress` has one entry for each task. All memory that tasks
+// point to is readable here. row_of(task, slot) is the row's number on the processor of the round.
+// Sets num_rows and num_launches.
 template <typename RowOf>
 void ListRowsAhead(const RoundBatch& batch, int32_t max_draft, const RowOf& row_of, AheadRow* rows,
                    int32_t* row_arrivals, TaskProgress* progress, FusedRound* round) {
@@ -117,7 +117,7 @@ void ListRowsAhead(const RoundBatch& batch, int32_t max_draft, const RowOf& row_
   }
 }
 
-// The same where the tasks' own row numbers hold.
+// The same if the tasks' own row numbers are valid.
 inline void ListRowsAhead(const RoundBatch& batch, int32_t max_draft, AheadRow* rows,
                           int32_t* row_arrivals, TaskProgress* progress, FusedRound* round) {
   const auto row_of = [&](int32_t task, int32_t slot) {

@@ -1,10 +1,12 @@
-// The residual pass: warps share the tiles of all residuals that tokens of a round are replaced
-// from; the last warp to arrive with one draws from it and decides the task.
+// RunResidualPass replaces the fallen tokens of a round from residuals, for the second launch of a
+// GPU.
 //
-// Where the tile pass ends, each task is over but for the place at which its draft fell
-// (FallenPlace). That place's two rows are read once more here, step by step only where a cut has
-// left the target row something. As in the tile pass nobody waits for anybody else, so any number
-// of blocks gives the same answers, and tiles stay in registers; Thread is that of tile_pass.h.
+// After the tile pass, each task is complete except for the place at which its draft fell
+// (FallenPlace). Warps share the tiles of all residuals. The warp that completes a residual draws
+// from it and decides the task. The pass reads the place's two rows once more. If the target row
+// has a cut, the pass reads only steps with a survivor. As in the tile pass no warp waits for
+// another, so any number of blocks gives the same answers, and tiles stay in registers. Thread is
+// the class of tile_pass.h.
 #pragma once
 
 #include "kernels/warps/decide.h"
@@ -12,7 +14,7 @@
 
 namespace specd {
 
-// Rows that are not plain are read as their tasks say.
+// Rows that are not plain are read with the edits of their tasks.
 template <Team T, typename CoinSource>
 SPECD_HD Distribution RecallTarget(const ChainRows<T, CoinSource>& rows, int32_t i) {
   const FallenPlace& place = *FallenPlaceAt(rows.workspace(), i);
@@ -25,7 +27,7 @@ SPECD_HD Distribution RecallDraft(const ChainRows<T, CoinSource>& rows, int32_t 
   return rows.Recall(rows.DraftRow(i), FallenPlaceAt(rows.workspace(), i)->draft);
 }
 
-// A row is one residual here: of each task, whether it has one or not.
+// Each task counts as one row here, with or without a residual.
 template <typename Thread>
 SPECD_INLINE Parts PartsOfResiduals(const Thread& thread, const FusedRound& round) {
   return {round.batch.target.vocab_size, round.batch.num_tasks,
@@ -37,8 +39,8 @@ SPECD_INLINE bool IsLastWithResidual(const Thread& thread, const FusedRound& rou
   return thread.IsLastToArrive(&round.progress[task].rows_done, parts.parts_per_row);
 }
 
-// As ReadParts: until the warp is last with a residual, or comes to one of rows that are not plain.
-// On a GPU a function that calls none.
+// Like ReadParts: reads until the warp completes a residual, or reaches one with rows that are not
+// plain. On a GPU this function calls no other.
 template <typename Thread>
 SPECD_BODY int32_t ReadPlainResiduals(Thread thread, const FusedRound& round, int32_t part) {
   const Parts parts = PartsOfResiduals(thread, round);
@@ -70,21 +72,21 @@ SPECD_BODY int32_t ReadPlainResiduals(Thread thread, const FusedRound& round, in
   return part;
 }
 
-// What the last warp with a residual does.
+// Replaces the token of a completed residual, and decides the task.
 template <Team T, typename CoinSource>
 SPECD_STEP void ReplaceAndDecide(ChainRows<T, CoinSource>& rows, const Residual& begun,
                                  const FusedRound& round, int32_t task, int32_t i) {
   Residual residual = begun;
   EndResidual(rows.team(), &residual);
   const PlaceVerdict replacement = ReplacementAt<true>(rows, i, residual);
-  // Otherwise it is left to the next launch, which must know that the draft fell here: what lies
-  // behind has not been read.
+  // If the verdict is kLeft, the next launch does the work. It must then know that the draft fell
+  // here, because later rows have not been read.
   if (replacement.verdict != Verdict::kLeft) rows.NoteVerdict(i, replacement);
   if (rows.team().leader()) round.progress[task].fallen = 0;
   Decide<true>(rows, round, task);
 }
 
-// Where a warp's pass over plain rows goes no further.
+// Runs when a warp's pass over plain rows stops.
 template <typename Thread>
 SPECD_HD void FinishResidual(const Thread& thread, const FusedRound& round, int32_t part) {
   const Parts parts = PartsOfResiduals(thread, round);
@@ -108,8 +110,8 @@ SPECD_HD void FinishResidual(const Thread& thread, const FusedRound& round, int3
   ReplaceAndDecide(rows, residual, round, index, i);
 }
 
-// The work of a warp, after RunFusedRound has ended everywhere, where FusedRound::num_launches is 2
-// or more. finish(part) is called where ReadPlainResiduals goes no further.
+// The work of a warp, after RunFusedRound has ended everywhere, if FusedRound::num_launches is 2 or
+// more. finish(part) is called when ReadPlainResiduals stops.
 template <typename Thread, typename Finish>
 SPECD_INLINE void RunResidualPass(const Thread& thread, const FusedRound& round,
                                   const Finish& finish) {

@@ -1,16 +1,19 @@
-// A turn of rounds that are staged after they were enqueued: which round it takes, whether there is
-// one, and that it has been done. What lies between is the same as in any round.
+// TakeStaged and EndStaged begin and end a turn of staged rounds for launches that were enqueued
+// before the rounds existed.
+//
+// TakeStaged decides whether the turn has a round, and which one. EndStaged marks the round as
+// done. The launches in between are those of any round.
 //
 // The host stages rounds in areas of pinned memory, round n in area (n - 1) % num_areas, and writes
-// the number last. Whether the round is there is asked by one thread, in a launch of its own before
-// the fetch, and not by every block of the fetch: the host may be staging at this very moment, and
-// blocks that asked for themselves would have to agree, with a word that is set back, an exchange
-// for each of them and a proof that no one reads ahead of it. So a round is there for the whole
-// turn or for none of it, and what the host wrote before the number is seen by all that follows.
+// the number last. One thread looks for the round, in a launch before the fetch. The blocks of the
+// fetch cannot look for themselves, because the host may be staging at that moment. They would have
+// to agree, with a word that is reset, an exchange for each block, and a proof that no block reads
+// too early. With one thread, the whole turn has the round or none of it has. All later launches
+// see the data that the host wrote before the number.
 //
-// Words is how two processors tell each other a number: Acquire(word) reads it, and what the other
-// wrote before it is seen after; Release(value, word) writes it, and what was done before, by this
-// thread and by launches that have ended, is seen by whoever reads it so.
+// Words lets two processors exchange a number. Acquire(word) reads it; data that the other
+// processor wrote before is then visible. Release(value, word) writes it. A processor that reads
+// the word with Acquire sees the earlier work of this thread and of all launches that have ended.
 #pragma once
 
 #include "kernels/core/check.h"
@@ -18,7 +21,7 @@
 
 namespace specd {
 
-// One thread, once. A turn that has no round leaves an empty one where the round would be.
+// Run by one thread, once. A turn without a round writes an empty one to the round's address.
 template <typename Words>
 SPECD_HD void TakeStaged(const Words& words, const StagedPlan& plan) {
   StagedTurn* const turn = plan.turn;
@@ -34,7 +37,7 @@ SPECD_HD void TakeStaged(const Words& words, const StagedPlan& plan) {
   turn->size_bytes = asked < plan.area_bytes ? asked : plan.area_bytes;
 }
 
-// After TakeStaged has ended: the fetch of what it took, for RunFetch.
+// The fetch of the taken round, for RunFetch. Call after TakeStaged has ended.
 SPECD_INLINE FetchPlan FetchOfTurn(const StagedPlan& plan) {
   return {.source = plan.turn->source,
           .destination = plan.destination,
@@ -42,7 +45,7 @@ SPECD_INLINE FetchPlan FetchOfTurn(const StagedPlan& plan) {
           .usual_bytes = plan.usual_bytes};
 }
 
-// One thread, after the round has ended everywhere.
+// Run by one thread, after the round has ended everywhere.
 template <typename Words>
 SPECD_HD void EndStaged(const Words& words, const StagedPlan& plan) {
   StagedTurn* const turn = plan.turn;

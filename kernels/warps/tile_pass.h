@@ -1,21 +1,21 @@
-// The tile pass: warps share the tiles of all rows that a round may need. On a GPU nearly all time
-// goes here, so tiles stay in registers from memory to their numbers; kernels/CMakeLists.txt holds
-// the compiler to that.
+// RunTilePass reads the tiles of all rows that a round may need, for the warps of a launch.
 //
-// Work goes by place: first the rows of place 0 of all tasks, then those of place 1. A row behind a
-// dead node is not read; its parts are only counted. That changes no answer, because the decision
-// never comes to it. No warp waits for another, so any number of blocks, in any order, gives the
-// same answers. Thread is that of warp_team.h, and
+// A GPU spends nearly all time here, so tiles stay in registers from memory to their numbers;
+// kernels/CMakeLists.txt checks that of the compiler. Work goes by place: first the rows of place 0
+// of all tasks, then those of place 1. A row after a dead node is not read; its parts are only
+// counted. No answer changes, because the decision never reaches that row. No warp waits for
+// another, so any number of blocks, in any order, gives the same answers. Thread is the class of
+// warp_team.h with these functions:
 //
 //   block(), num_blocks()       the block's place in the launch
-//   SyncWarp()                  waits for the warp; what it wrote before is seen after, in the warp
-//   IsLastToArrive(count, n)    counts the warp's arrival; true for the n-th, in the whole warp,
+//   SyncWarp()                  waits for the warp; earlier writes of the warp are then visible in
+//   it IsLastToArrive(count, n)    counts the warp's arrival; true for the n-th, in the whole warp,
 //                               which then sees what the others wrote before they arrived
 //   Peek(word)                  a word that others may write meanwhile: one value for the warp
 //   Note(value, word)           writes it
 //   NoteBits(bits, word)        sets the bits in it
-//   Shared(value)             lane 0's value, in memory of the warp; the next value of the type,
-//                             wherever it is shared, takes its place
+//   Shared(value)               lane 0's value, in memory of the warp; the next shared value of
+//                               the type replaces it
 #pragma once
 
 #include "kernels/bodies/chain_rows.h"
@@ -62,16 +62,16 @@ class LoneWarp {
   Thread thread_;
 };
 
-// How the tiles of many rows are shared out: parts of a row, taken in turn by all warps.
+// The parts of rows, which all warps take in turn.
 struct Parts {
   int32_t num_warps = 0;
-  int32_t num_tiles = 0;  // of a row
+  int32_t num_tiles = 0;  // the tiles of a row
   int32_t tiles_per_part = 1;
   int32_t parts_per_row = 1;
   int32_t num_parts = 0;
 
-  // Every arrival costs the warp a round trip to the memory that all share, so parts are larger
-  // where there is work for many; up to 8 tiles, and each warp has 4 parts at least.
+  // Every arrival costs the warp a round trip to the memory that all warps share. If there is work
+  // for many warps, parts are therefore larger: up to 8 tiles, with at least 4 parts for each warp.
   SPECD_INLINE Parts(int32_t vocab_size, int32_t num_rows, int32_t of_warps)
       : num_warps(of_warps), num_tiles(NumTiles(vocab_size)) {
     const int32_t tiles_per_warp = num_rows * num_tiles / of_warps;
@@ -93,15 +93,15 @@ SPECD_INLINE Parts PartsOf(const Thread& thread, const FusedRound& round) {
   return {round.batch.target.vocab_size, round.num_rows, thread.num_warps() * thread.num_blocks()};
 }
 
-// Does a row decide behind a node that is known to be dead? The warp that is last with a row sees
-// at least the nodes that were seen by the warps which left out a part of it.
+// Whether a row decides after a node that is known to be dead. A warp may skip a part because it
+// saw a dead node. The warp that completes the row sees at least that node.
 template <typename Thread>
 SPECD_INLINE bool IsDead(const Thread& thread, const FusedRound& round, const AheadRow& row) {
   if (row.place == 0) return false;
   return Holds(thread.Peek(&round.progress[row.task].dead), NodeBefore(row.place));
 }
 
-// Arrives with a part of the row, which is done then, and its partner too.
+// Arrives with a part of the row. Returns whether the row is complete, and its partner too.
 template <typename Thread>
 SPECD_INLINE bool IsLastWithRow(const Thread& thread, const FusedRound& round, const Parts& parts,
                                 int32_t index) {
@@ -111,12 +111,12 @@ SPECD_INLINE bool IsLastWithRow(const Thread& thread, const FusedRound& round, c
                                2 * parts.parts_per_row);
 }
 
-// What a warp has to know of a part while it reads its tiles.
+// The facts that a warp needs while it reads the tiles of a part.
 struct PartOfRow {
   Row row;
   bool with_sums = false;
   float scale = 0;
-  int32_t end = 0;  // of the tiles
+  int32_t end = 0;  // after the last tile
   RowStats stats;
 };
 template <typename Thread>
@@ -127,7 +127,7 @@ SPECD_INLINE PartOfRow PartToRead(const Thread& thread, const FusedRound& round,
   part.scale = row.scale;
   part.end = end;
   part.stats = StatsOf(round, row);
-  if ((row.flags & kAheadPlain) != 0) {  // nothing changes its elements
+  if ((row.flags & kAheadPlain) != 0) {  // no edits
     part.row.view = RowAt(IsTargetSlot(row.slot) ? round.batch.target : round.batch.draft, row.row);
     return part;
   }
@@ -142,9 +142,9 @@ SPECD_INLINE PartOfRow PartToRead(const Thread& thread, const FusedRound& round,
   return part;
 }
 
-// Takes the warp's parts, `part` first, until it is last with a row. Returns that part, or one
-// behind all. On a GPU a function that calls none, so that its tiles stay in registers; what says
-// how to read them lies in memory that the warp shares, because there are no more registers.
+// Reads the warp's parts, beginning with `part`, until it completes a row. Returns that part, or a
+// number after all parts. On a GPU this function calls no other, so its tiles stay in registers.
+// The rules for the row lie in memory that the warp shares, because no registers are left for them.
 template <typename Thread>
 SPECD_BODY int32_t ReadParts(Thread thread, const FusedRound& round, int32_t part) {
   const Parts parts = PartsOf(thread, round);
@@ -165,7 +165,7 @@ SPECD_BODY int32_t ReadParts(Thread thread, const FusedRound& round, int32_t par
   return part;
 }
 
-// The work of a warp. finish(part) is called where it is last with the row.
+// The work of a warp. finish(part) is called when the warp has completed the part's row.
 template <typename Thread, typename Finish>
 SPECD_INLINE void RunTilePass(const Thread& thread, const FusedRound& round, const Finish& finish) {
   const Parts parts = PartsOf(thread, round);

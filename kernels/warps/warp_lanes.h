@@ -1,5 +1,7 @@
-// WarpLanes: what the 32 lanes of a warp tell one another, over the Shuffle and the LargestOfWarp
-// of a Thread (warp_team.h). All lanes call each of these together.
+// WarpLanes exchanges values between the 32 lanes of a warp for WarpTeam.
+//
+// It uses the Shuffle and the LargestOfWarp of a Thread (warp_team.h). All lanes call each function
+// together.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +16,8 @@ class WarpLanes {
  public:
   static constexpr int32_t kWarpSize = 32;
 
-  // Of what each thread has summed for its 8 neighbouring virtual lanes, as the tree of tiles.h.
+  // Sums the lanes as the tree of tiles.h; each thread brings the sums of its 8 neighbouring
+  // virtual lanes.
   SPECD_INLINE float SumOfLanes(const float (&sum)[8]) {
     float total = ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
     SPECD_UNROLL
@@ -45,7 +48,7 @@ class WarpLanes {
     return value;
   }
 
-  // Of integers, whose sums have no order.
+  // Sums integers, whose order does not matter.
   template <typename Value>
   SPECD_INLINE Value SumOfWarp(Value value) {
     SPECD_UNROLL
@@ -65,12 +68,12 @@ class WarpLanes {
     return value;
   }
 
-  // As integers, floats of one sign are in order, and so are all of them once the bits below the
-  // sign of negative ones are turned; a NaN of positive sign is above everything.
+  // As integers, floats of one sign are in order. Once the bits below the sign of negative floats
+  // are inverted, all floats are in order. A NaN of positive sign is above all others.
   SPECD_INLINE float LargestOfLanes(float max) {
     const auto bits = static_cast<int32_t>(BitsOf(IsNan(max) ? FloatOf(0x7FC00000u) : max));
     const int32_t largest = thread_.LargestOfWarp(bits ^ (bits >> 31 & 0x7FFFFFFF));
-    // Which of two zeros was met first depends on the order; the sum with +0 is +0 for both.
+    // The order decides which of two zeros is found. The sum with +0 is +0 for both.
     return FloatOf(static_cast<uint32_t>(largest ^ (largest >> 31 & 0x7FFFFFFF))) + 0.0f;
   }
 

@@ -1,9 +1,9 @@
-// How a thread of a warp fetches its elements of a tile, 8 neighbouring ones of each step: in words
-// of 16 bytes, also where the row does not begin at a multiple of 16, and never a byte that is not
-// the row's.
+// FetchStep and FetchTile load a thread's elements of a tile into registers for WarpTeam: 8
+// neighbouring elements of each step.
 //
-// One thread's words and its neighbours' make whole lines, so memory moves nothing in vain; what is
-// fetched twice where a row is shifted comes from the nearest cache.
+// They load words of 16 bytes, even if the row does not begin at a multiple of 16, and never a byte
+// outside the row. The words of neighbouring threads form whole lines, so memory moves no byte in
+// vain. If a row is shifted, a word that is fetched twice comes from the nearest cache.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace internal {
 inline constexpr int32_t kGranuleBytes = 16;
 inline constexpr int32_t kGranuleWords = kGranuleBytes / 4;
 
-// 32-bit words of a thread's elements of a step.
+// The 32-bit words of a thread's elements of a step.
 template <DType kDType>
 inline constexpr int32_t kWordsPerThread = 8 * SizeBytes(kDType) / 4;
 
@@ -40,7 +40,7 @@ SPECD_INLINE int32_t BytesPastGranule(const char* address) {
   return static_cast<int32_t>(reinterpret_cast<uintptr_t>(address) % kGranuleBytes);
 }
 
-// The word that begins `bits` behind the beginning of `low`, and ends in `high`.
+// The word that begins `bits` bits after the beginning of `low`, and ends in `high`.
 SPECD_INLINE uint32_t Funnel(uint32_t low, uint32_t high, int32_t bits) {
 #if defined(__CUDA_ARCH__)
   return __funnelshift_r(low, high, static_cast<uint32_t>(bits));
@@ -55,7 +55,8 @@ SPECD_INLINE void LoadWords(const char* address, uint32_t* words) {
   for (int32_t i = 0; i < kNumWords; i += kGranuleWords) LoadGranule(address + 4 * i, words + i);
 }
 
-// The same from any address. All threads of a warp are as far past a granule, so they go one way.
+// The same from any address. All threads of a warp have the same distance from a granule, so they
+// take the same branch.
 template <int32_t kNumWords>
 SPECD_INLINE void LoadShiftedWords(const char* address, uint32_t* words) {
   const int32_t past = BytesPastGranule(address);
@@ -82,7 +83,7 @@ SPECD_INLINE void LoadShiftedWords(const char* address, uint32_t* words) {
   }
 }
 
-// Words as the 8 floats they are.
+// Turns words into the 8 floats that they hold.
 template <DType kDType>
 SPECD_INLINE void Widen(const uint32_t* words, float* values) {
   SPECD_UNROLL
@@ -99,17 +100,18 @@ SPECD_INLINE void Widen(const uint32_t* words, float* values) {
 
 }  // namespace internal
 
-// Element `8 * lane + j` of a step into values[j]; -inf where the row has none or the step is not
-// wanted.
+// Fetches element `8 * lane + j` of a step into values[j]; -inf if the row has no such element or
+// the step is not wanted.
 //
-// Beside a row there may be another's memory or none, so where words of 16 bytes would reach over
-// its ends, elements are fetched one by one.
+// The memory next to a row may belong to another row, or may not exist. If words of 16 bytes would
+// reach over the row's ends, elements are therefore fetched one by one.
 template <DType kDType>
 SPECD_INLINE void FetchStep(const RowView& row, int32_t number, int32_t lane, bool wanted,
                             float (&values)[8]) {
   constexpr int32_t kWords = internal::kWordsPerThread<kDType>;
   const int64_t first = int64_t{number} * kLanes;
-  const int32_t rest = row.vocab_size - number * kLanes;  // the step's, and those behind it
+  const int32_t rest =
+      row.vocab_size - number * kLanes;  // the elements of this step and of later ones
   const char* const address =
       static_cast<const char*>(row.data) + (first + 8 * lane) * SizeBytes(kDType);
   const bool aligned = internal::BytesPastGranule(address) == 0;
@@ -132,13 +134,14 @@ SPECD_INLINE void FetchStep(const RowView& row, int32_t number, int32_t lane, bo
   }
 }
 
-// The steps of a tile. A whole tile is on its way at once; otherwise it goes step by step.
+// Fetches the steps of a tile. A whole tile is requested at once, any other tile step by step.
 template <DType kDType>
 SPECD_HOT void FetchTile(const RowView& row, int32_t tile_index, int32_t lane, uint32_t steps,
                          float (&values)[kStepsPerTile][8]) {
   constexpr int32_t kWords = internal::kWordsPerThread<kDType>;
   const int64_t first = int64_t{tile_index} * kTileSize;
-  const int32_t rest = row.vocab_size - tile_index * kTileSize;  // the tile's, and those behind it
+  const int32_t rest =
+      row.vocab_size - tile_index * kTileSize;  // the elements of this tile and of later ones
   const char* const data =
       static_cast<const char*>(row.data) + (first + 8 * lane) * SizeBytes(kDType);
   const bool aligned = internal::BytesPastGranule(data) == 0;

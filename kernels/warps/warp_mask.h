@@ -1,7 +1,8 @@
-// WarpMask: what masks leave of those elements of a tile that one thread of a warp has, a bit each.
+// WarpMask holds the mask bits of one thread's elements of a tile for WarpTeam, one bit for each
+// element.
 //
-// Made before the tile is fetched, so that what is wholly masked need not be, and so small that it
-// stays beside the tile in registers. For WarpTeam; pure functions of their arguments.
+// The mask is made before the tile is fetched, so fully masked steps need not be fetched. The mask
+// is small and stays in registers next to the tile. Pure functions of their arguments.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +13,12 @@
 namespace specd {
 
 struct WarpMask {
-  // Bit 8 (s % 4) + j of word s / 4 is that of element [s][j].
+  // Bit 8 (s % 4) + j of word s / 4 belongs to element [s][j].
   uint32_t words[2] = {~0u, ~0u};
   static_assert(kStepsPerTile == 2 * 4);
 
-  // Of two rows of a MaskView, or null, for thread `lane`. Its 8 elements of one step have their
-  // bits in one byte of one word. Words beyond the vocabulary do not exist.
+  // The bits of two rows of a MaskView, or null, for thread `lane`. The thread's 8 elements of one
+  // step have their bits in one byte of one word. Words after the vocabulary do not exist.
   SPECD_INLINE static WarpMask Of(const uint32_t* words, const uint32_t* others, int32_t vocab_size,
                                   int32_t tile_index, int32_t lane) {
     WarpMask mask;

@@ -1,7 +1,8 @@
-// SumPair: what Sum gives of two tiles, of two rows that are fetched as they lie while it adds up.
+// SumPair gives the Sum of two tiles of two rows for the residual pass, and fetches the rows while
+// it sums.
 //
-// For the residual pass. Two whole tiles in registers would leave a processor of a GPU few warps,
-// so half a tile of both rows is on its way at once. A function that calls none.
+// With two whole tiles in registers, a multiprocessor could run few warps. Half a tile of both rows
+// is therefore fetched at once. The function calls no other.
 #pragma once
 
 #include "kernels/bodies/row.h"
@@ -9,7 +10,7 @@
 
 namespace specd {
 
-// A row of which a cut leaves some elements.
+// A row with a cut.
 struct CutRow {
   RowView view;
   bool has_cut = false;
@@ -25,7 +26,7 @@ namespace internal {
 
 inline constexpr int32_t kPairSteps = kStepsPerTile / 2;
 
-// `steps` are those from step `number` of the row on.
+// Fetches the given steps of both rows; bit 0 of `steps` is step `number` of the row.
 template <DType kDType>
 SPECD_INLINE void FetchPair(const RowView& p, const RowView& q, int32_t number, int32_t lane,
                             uint32_t steps, float (&p_values)[kPairSteps][8],
@@ -86,7 +87,7 @@ SPECD_INLINE float SumPairAs(WarpTeam<Thread>& team, int32_t lane, const F& f, c
 
 }  // namespace internal
 
-// f(-inf, y) is 0 for every y: steps that are not wanted leave p nothing. REQUIRES: both rows have
+// f(-inf, y) is 0 for every y, so p is -inf in steps that are not wanted. REQUIRES: both rows have
 // one type and one vocabulary.
 template <typename Thread, typename F>
 SPECD_INLINE float SumPair(WarpTeam<Thread>& team, int32_t lane, const F& f, const CutRow& p,

@@ -1,9 +1,8 @@
-// WarpTeam: a CUDA block of N warps as a Team, written over the few things a thread can ask its
-// warp.
+// WarpTeam is a Team of N warps, a CUDA block, for GPUs and their emulation on the host.
 //
-// A group is a warp of 32 threads. Thread t owns the 8 neighbouring virtual lanes 8t .. 8t+7 of
-// tiles.h in registers, so the first three levels of the sum tree need no exchange and the other
-// five are shuffles. Thread is the part that differs between a GPU and its emulation on the host
+// A group is a warp of 32 threads. Thread t holds the 8 neighbouring virtual lanes 8t .. 8t+7 of
+// tiles.h in registers. The first three levels of the sum tree therefore need no exchange, and the
+// other five are shuffles. Thread is the part that differs between a GPU and its emulation
 // (kernels/cuda/cuda_thread.cuh; tests/support/emulated_block.h):
 //
 //   lane()                   0..31, the place in the warp
@@ -13,11 +12,11 @@
 //   LargestOfWarp(value)     the largest of the lanes' signed values
 //   Sync()                   waits for the whole block; writes before it are seen after it
 //
-// On a GPU the primitives that take the most code, and are not asked for once a pass, are functions
-// of their own (SPECD_BODY): inlined at every place they make a kernel of megabytes that takes
-// minutes to compile. A tile reaches them through its thread's local memory.
+// On a GPU, large primitives that are not used in every pass are functions of their own
+// (SPECD_BODY). If they were inlined everywhere, a kernel would have megabytes and take minutes to
+// compile. Such a function gets a tile through its thread's local memory.
 //
-// All 32 threads of a warp must reach each Shuffle, Ballot and LargestOfWarp together, and all
+// All 32 threads of a warp must call each Shuffle, Ballot and LargestOfWarp together, and all
 // threads of the block each Sync. Branches here and in the bodies depend only on values that are
 // equal in all of them.
 #pragma once
@@ -50,12 +49,12 @@ class WarpTeam : private WarpLanes<Thread> {
   using Mask = WarpMask;
 
   // This thread's elements: [step][j] is element step * 256 + 8 * lane + j of the tile. Loops over
-  // them have constant bounds and never stop early, so that the compiler unrolls them: an array
-  // with a variable index would leave the registers.
+  // them have constant bounds and never stop early, so the compiler unrolls them. An array with a
+  // variable index would leave the registers.
   struct Tile {
     float values[kStepsPerTile][kLanesPerThread];
     int32_t count;   // elements of the row
-    uint32_t steps;  // those that were loaded
+    uint32_t steps;  // the steps that were loaded
   };
 
   SPECD_INLINE explicit WarpTeam(const Thread& thread) : Lanes(thread) {}
@@ -72,14 +71,14 @@ class WarpTeam : private WarpLanes<Thread> {
     if (thread_.lane() == 0) *where = value;
   }
 
-  // The elements are fetched by type first, so that f is compiled once and not for each type.
+  // The elements are fetched by type first, so f is compiled once and not for each type.
   template <typename F>
   SPECD_HOT void Load(const RowView& row, int32_t tile_index, uint32_t steps, const F& f,
                       Tile* tile) const {
     const int32_t rest = row.vocab_size - tile_index * kTileSize;
     tile->count = rest < kTileSize ? rest : kTileSize;
     tile->steps = steps;
-    // Not a switch: behind a case that cannot be, the tile would be what it was before.
+    // Not a switch: after an impossible case, the tile would keep its old values.
     if (row.dtype == DType::kFloat32) {
       FetchTile<DType::kFloat32>(row, tile_index, thread_.lane(), steps, tile->values);
     } else if (row.dtype == DType::kBFloat16) {
@@ -97,8 +96,8 @@ class WarpTeam : private WarpLanes<Thread> {
     });
   }
 
-  // Steps from anywhere in a row, at most a tile of them, as if they were neighbours: all are on
-  // their way at once. Elements beyond the row's end are -inf here, and not beyond the tile's.
+  // Loads at most a tile of steps from anywhere in a row, as if they were neighbours. All steps are
+  // requested at once. Elements after the row's end are -inf here, but not those after the tile's.
   SPECD_BODY void LoadSteps(const RowView& row, const int32_t* numbers, int32_t num_steps,
                             Tile* tile) const {
     tile->count = kTileSize;
@@ -126,7 +125,7 @@ class WarpTeam : private WarpLanes<Thread> {
     }
     return steps;
   }
-  // Elements beyond the row's end are -inf already.
+  // Elements after the row's end are -inf already.
   SPECD_INLINE void ApplyMask(const Mask& mask, Tile* tile) const {
     if (mask.AllowsAll()) return;
     ForEachElement([&](int32_t step, int32_t j) {
@@ -135,8 +134,8 @@ class WarpTeam : private WarpLanes<Thread> {
     });
   }
 
-  // All threads look at all their elements, and the one that owns it writes it: with a branch, or
-  // an index that is not known when this is compiled, the tile would leave the registers.
+  // All threads look at all their elements, and the owner writes the element. With a branch, or
+  // with an index that the compiler does not know, the tile would leave the registers.
   SPECD_HOT void Set(int32_t element, float value, Tile* tile) const {
     if (element < 0 || element >= tile->count) return;
     const bool mine = (tile->steps >> (element / kLanes) & 1u) != 0 &&
@@ -149,7 +148,7 @@ class WarpTeam : private WarpLanes<Thread> {
     });
   }
 
-  // Each lane finds one value, so that their memory is asked at once.
+  // Each lane finds one value, so the loads of all lanes overlap.
   template <typename ElementOf, typename ValueOf>
   SPECD_INLINE void SetEach(int32_t i, int32_t end, const ElementOf& element_of,
                             const ValueOf& value_of, Tile* tile) {
@@ -222,7 +221,7 @@ class WarpTeam : private WarpLanes<Thread> {
     return SumOfWarp(sum);
   }
 
-  // Element order is step, then lane, then j: the prefix goes step by step, and inside a step by a
+  // Element order is step, then lane, then j. The prefix goes step by step, and inside a step by a
   // scan over the lanes.
   template <typename F, typename... Tiles>
   SPECD_BODY PrefixPlace FindPrefix(const F& f, int32_t exponent, uint64_t threshold,
@@ -299,7 +298,7 @@ class WarpTeam : private WarpLanes<Thread> {
     return PackWhere(
         f, tile, [&](int32_t step) { return first_id + step * kLanes; }, values, ids);
   }
-  // The same of steps that LoadSteps brought.
+  // Pack for the steps that LoadSteps loaded.
   template <typename F>
   SPECD_BODY int32_t PackSteps(const F& f, const Tile& tile, const int32_t* numbers, float* values,
                                TokenId* ids) {
@@ -335,7 +334,8 @@ class WarpTeam : private WarpLanes<Thread> {
     }
   }
 
-  // Where a thread's elements go is known from a scan over the lanes; steps without any are passed.
+  // A scan over the lanes gives the places of a thread's elements. Steps without such elements are
+  // skipped.
   template <typename F, typename FirstIdOf>
   SPECD_INLINE int32_t PackWhere(const F& f, const Tile& tile, const FirstIdOf& first_id_of,
                                  float* values, TokenId* ids) {
@@ -366,9 +366,10 @@ class WarpTeam : private WarpLanes<Thread> {
     return packed;
   }
 
-  // Is this an element of the row that was loaded?
+  // Whether this is a loaded element of the row.
   SPECD_INLINE bool Has(const Tile& tile, int32_t step, int32_t j) const {
-    // So written that nothing of it is the same for all tiles: that would be kept in registers.
+    // No part of this expression is the same for all tiles. The compiler would keep such a part in
+    // registers.
     return (tile.steps >> step & 1u) != 0 && step * kLanes + j < tile.count - ElementAt(0, 0);
   }
 
@@ -388,7 +389,7 @@ class WarpTeam : private WarpLanes<Thread> {
     return sum;
   }
 
-  // Tiles that are read together are of rows of one vocabulary.
+  // Tiles that are read together belong to rows of one vocabulary.
   template <typename... Rest>
   SPECD_INLINE static int32_t CountOf(const Tile& first, const Rest&...) {
     return first.count;
