@@ -1,7 +1,7 @@
-// The bodies on a CPU, compiled once for each instruction set.
+// ChainFunctions are the bodies compiled for one instruction set, for CpuBackend.
 //
-// chains_baseline.cc, chains_avx2.cc and chains_avx512.cc are these templates over one team each,
-// compiled with the flags of that target. cpu_backend.cc picks one when it starts.
+// chains_baseline.cc, chains_avx2.cc and chains_avx512.cc instantiate these templates over one team
+// each, with the flags of their target. cpu_backend.cc picks one of them when it starts.
 #pragma once
 
 #include "kernels/bodies/transform.h"
@@ -11,8 +11,8 @@
 
 namespace specd {
 
-// The bodies for one instruction set: one task, or one row, from one seat. `workspace` is for the
-// vocabulary and the longest draft, and shared by the team.
+// The bodies for one instruction set: one task, or one row, from one seat. `workspace` has the size
+// for the vocabulary and the longest draft, and the team shares it.
 struct ChainFunctions {
   void (*run_task)(const RoundBatch& batch, int32_t index, const TaskWorkspace& workspace,
                    const TeamSeat& seat);

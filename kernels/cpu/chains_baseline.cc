@@ -1,5 +1,5 @@
-// ChainFunctions for every processor of the build's architecture. Without a fused multiply-add
-// instruction each one is a call of libm's fmaf: right to the bit, and slow.
+// ChainFunctions for every processor of the build's architecture. If there is no fused multiply-add
+// instruction, each one is a call of libm's fmaf, which is right to the bit, and slow.
 #include "kernels/cpu/chains.h"
 #include "kernels/cpu/scalar_team.h"
 

@@ -21,7 +21,7 @@ namespace {
 constexpr int64_t kSharedTilesMin = 64;
 
 #if defined(SPECD_HAVE_SIMD)
-// GCC's and Clang's cpu_supports know the name from different versions on.
+// The cpu_supports of GCC and of Clang knows the name only in newer versions.
 bool HasF16c() {
   constexpr unsigned kF16cBit = 1u << 29;
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
@@ -55,7 +55,7 @@ absl::Status CpuBackend::Prepare(const BackendLimits& limits) {
                     "processes and threads",
                     limits.threads, error.what()));
   }
-  // Workers write their workspaces all the time: none shares a cache line with another's.
+  // Workers write their workspaces all the time, so no two workspaces share a cache line.
   constexpr int64_t kCacheLineBytes = 128;
   const int64_t bytes =
       (TaskWorkspaceBytes(limits.vocab_size, limits.max_draft) / kCacheLineBytes + 2) *
@@ -124,8 +124,8 @@ absl::Status CpuBackend::Transform(const TransformBatch& batch) {
 
 bool CpuTargetIsSupported(CpuTarget target) {
 #if defined(SPECD_HAVE_SIMD)
-  // F16C came before AVX2, BMI and FMA with it, in every processor that has AVX2; who emulates one
-  // may have left some out.
+  // F16C is older than AVX2, and BMI and FMA came with AVX2. Every processor with AVX2 has all
+  // three, but an emulator may lack some.
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
                     __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && HasF16c();
   if (target == CpuTarget::kAvx2) return avx2;

@@ -1,5 +1,7 @@
-// CpuBackend: rounds on the calling thread and the workers of a pool of its own, by the widest
-// instruction set that the processor has. Made by MakeBackend("cpu"); one thread at a time.
+// CpuBackend runs rounds on CPUs for MakeBackend("cpu").
+//
+// It uses the calling thread and a pool of its own, and the widest instruction set of the
+// processor. One thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +27,7 @@ class CpuBackend final : public Backend {
   absl::Status Transform(const TransformBatch& batch) override;
 
  private:
-  // The round with its tasks resolved, where any needs it.
+  // The round with resolved tasks; the given round if no task needs it.
   RoundBatch Resolved(const RoundBatch& batch);
 
   const ChainFunctions* functions_;
@@ -33,12 +35,12 @@ class CpuBackend final : public Backend {
   std::unique_ptr<WorkerPool> pool_;
   std::vector<std::byte> memory_;
   std::vector<TaskWorkspace> workspaces_;  // one for each worker
-  // For max_batch tasks; of the scratch only what a round needs is ever touched.
+  // Memory for max_batch tasks. A round touches only the part of the scratch that it needs.
   std::vector<Task> resolved_;
   std::unique_ptr<char[]> resolve_scratch_;
 };
 
-// Whether this build holds the target's code and this processor can run it.
+// Whether this build has the target's code and this processor can run it.
 bool CpuTargetIsSupported(CpuTarget target);
 
 // The fastest supported target.

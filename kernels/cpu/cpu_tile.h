@@ -1,11 +1,11 @@
-// CpuTile: a tile as the teams of the CPU hold it, step by step.
+// CpuTile holds a tile step by step for the teams of the CPU.
 //
-// Steps of an fp32 row are read where they lie. Only a step that is converted or written has a copy
-// in the tile's buffer. Steps that were not asked for, and those beyond the row's end, are all -inf
-// and are left out of every pass.
+// Steps of an fp32 row are read in place. If a step is converted or written, it has a copy in the
+// tile's buffer. Steps that were not requested, and those after the row's end, are all -inf, and
+// every pass leaves them out.
 //
-// Like numerics.h it is compiled for several instruction sets: every function is inlined. Not for
-// sharing between threads.
+// Like numerics.h, this file is compiled for several instruction sets, so every function is
+// inlined. A tile is not shared between threads.
 #pragma once
 
 #include "kernels/bodies/tiles.h"
@@ -17,15 +17,15 @@ namespace specd {
 struct CpuTile {
   static constexpr int32_t kStepBytes = kLanes * int32_t{sizeof(float)};
 
-  const char* steps[kStepsPerTile];  // fp32, as it may lie unaligned in a row
-  uint32_t present;                  // bit s: step s is here
+  const char* steps[kStepsPerTile];  // fp32; a row may be unaligned
+  uint32_t present;                  // bit s: step s is present
   int32_t count;                     // elements of the row
-  const char* ahead;                 // the row's tile that its group loads next, and its bytes:
-  int32_t bytes_ahead;               // 0 if that is not there, or not full
+  const char* ahead;                 // the tile of the row that the group loads next
+  int32_t bytes_ahead;               // its bytes; 0 if there is no such tile, or if it is not full
   alignas(64) float buffer[kTileSize];
 
-  // Where a team has met the largest elements of a step while it converted them, and has not
-  // written the step since: lane by lane, and whether one was NaN.
+  // The largest elements of each step that the team met during conversion, lane by lane, and
+  // whether one was NaN. A bit of `peaked` is valid until the step is written.
   static constexpr int32_t kPeakLanes = 16;
   uint32_t peaked;
   uint32_t with_nan;
@@ -33,7 +33,7 @@ struct CpuTile {
 
   SPECD_INLINE bool Has(int32_t step) const { return (present >> step & 1u) != 0; }
 
-  // Elements of the row in a step that is here; a pass that must not look beyond the end stops
+  // The elements of the row in a present step. A pass that must not look after the row's end stops
   // there.
   SPECD_INLINE int32_t CountOf(int32_t step) const {
     const int32_t rest = count - step * kLanes;
@@ -47,7 +47,8 @@ struct CpuTile {
     with_nan = (with_nan & ~(1u << step)) | (nan ? 1u : 0u) << step;
   }
 
-  // Where to write a step: it is not the row itself from here on, and is still to be filled.
+  // The memory in which a step is written. The step is no longer the row itself, and the caller has
+  // to fill it.
   SPECD_INLINE float* Move(int32_t step) {
     peaked &= ~(1u << step);
     steps[step] = reinterpret_cast<const char*>(BufferOf(step));
@@ -57,7 +58,7 @@ struct CpuTile {
 
 namespace internal {
 
-// What a step that is not here reads as. Data, which objects of all instruction sets may share.
+// The elements of a step that is not present. Objects of all instruction sets may share this data.
 struct EmptyStep {
   alignas(64) float values[kLanes];
   constexpr EmptyStep();
@@ -66,8 +67,8 @@ extern const EmptyStep kEmptyStep;
 
 }  // namespace internal
 
-// Points each step at the row's elements, as they are stored there; the caller converts those that
-// cannot be read in place.
+// Points each step at the row's elements as they are stored. The caller converts those that cannot
+// be read in place.
 SPECD_INLINE void PlaceSteps(const RowView& row, int32_t tile_index, uint32_t steps,
                              int32_t num_groups, CpuTile* tile) {
   const int32_t first = tile_index * kTileSize;
@@ -88,7 +89,7 @@ SPECD_INLINE void PlaceSteps(const RowView& row, int32_t tile_index, uint32_t st
   }
 }
 
-// What two masks allow of a tile; null allows all. Words beyond the vocabulary do not exist.
+// The ids of a tile that two masks allow; null allows all. Words after the vocabulary do not exist.
 struct CpuMask {
   const uint32_t* masks[2];
   int32_t vocab_size;
@@ -114,7 +115,7 @@ struct CpuMask {
   }
 };
 
-// What the teams have in common about masks.
+// The mask functions that all teams of the CPU share.
 class CpuMasking {
  public:
   using Mask = CpuMask;
@@ -126,7 +127,7 @@ class CpuMasking {
   SPECD_INLINE static uint32_t StepsLeft(const Mask& mask) { return mask.StepsLeft(); }
 };
 
-// A team's SetEach, one after another.
+// SetEach of a team, one element after another.
 template <typename T, typename ElementOf, typename ValueOf>
 SPECD_INLINE void SetInTurn(const T& team, int32_t i, int32_t end, const ElementOf& element_of,
                             const ValueOf& value_of, CpuTile* tile) {
@@ -142,7 +143,7 @@ SPECD_INLINE int32_t CountOf(const CpuTile& first, const Rest&...) {
   return first.count;
 }
 
-// The steps that are here in any of the tiles, which are tiles of rows of one vocabulary:
+// The steps that are present in any of the tiles, which belong to rows of one vocabulary:
 //   for (const int32_t step : StepsOf(p, q)) ...
 class StepsOf {
  public:

@@ -1,5 +1,5 @@
-// LoneLane: a thread of the CPU as the Thread of kernels/bodies that work with the lanes of a warp:
-// a warp of one lane, the only one of its launch.
+// LoneLane makes a CPU thread the Thread of bodies that use the lanes of a warp: a warp of one
+// lane, the only one of its launch.
 #pragma once
 
 #include <cstdint>

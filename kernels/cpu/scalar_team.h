@@ -1,9 +1,9 @@
-// ScalarTeam: the plainest team, one group, arrays and loops.
+// ScalarTeam is the reference team: one group, arrays and loops.
 //
-// The loops have constant length and no branches, so a compiler turns them into vector instructions
-// by itself. kTarget only makes the types of differently compiled files different: each translation
-// unit instantiates its own copy of every body, and no function compiled for a newer processor can
-// be linked into the path of an older one.
+// The loops have constant length and no branches, so a compiler turns them into vector
+// instructions. kTarget only makes the types of differently compiled files different. Each
+// translation unit therefore instantiates its own copy of every body. No function for a newer
+// processor can then be linked into the path of an older one.
 #pragma once
 
 #include <type_traits>
@@ -114,8 +114,8 @@ class ScalarTeam : public CpuMasking {
     for (const int32_t step : StepsOf(tiles...)) {
       for (int32_t v = 0; v < kLanes; ++v) sum[v] += f(At(tiles.steps[step], v)...);
     }
-    // Level k adds lanes v and v xor 2^k. The two of a pair would hold the same sum, so it is kept
-    // once: after each level the array is half as long.
+    // Level k adds lanes v and v xor 2^k. Both lanes of a pair would hold the same sum, so the
+    // array keeps it once and is half as long after each level.
     for (int32_t half = kLanes / 2; half > 0; half /= 2) {
       for (int32_t v = 0; v < half; ++v) sum[v] = sum[2 * v] + sum[2 * v + 1];
     }
@@ -193,7 +193,7 @@ class ScalarTeam : public CpuMasking {
 
  private:
   SPECD_INLINE void ApplyWords(const uint32_t* words, int32_t tile_index, Tile* tile) const {
-    // Words beyond the vocabulary do not exist; elements there are -inf already.
+    // Words after the vocabulary do not exist; elements there are -inf already.
     const uint32_t* of_tile = words + tile_index * (kTileSize / 32);
     for (const int32_t step : StepsOf(*tile)) {
       float* values = Own(step, tile);
@@ -208,7 +208,7 @@ class ScalarTeam : public CpuMasking {
     return LoadElementAs<DType::kFloat32>(step, v);
   }
 
-  // A step before it is written: not the row itself any more.
+  // A writable copy of a step, which is then no longer the row itself.
   SPECD_INLINE static float* Own(int32_t step, Tile* tile) {
     const char* values = tile->steps[step];
     float* own = tile->Move(step);
@@ -225,7 +225,7 @@ class ScalarTeam : public CpuMasking {
     }
   }
 
-  // The largest of all lanes; nan[0] becomes whether any was NaN.
+  // The largest of all lanes; nan[0] becomes nonzero if any lane was NaN.
   SPECD_INLINE static float Fold(float* max, int32_t* nan) {
     for (int32_t half = kLanes / 2; half > 0; half /= 2) {
       for (int32_t v = 0; v < half; ++v) {
@@ -233,7 +233,7 @@ class ScalarTeam : public CpuMasking {
         nan[v] |= nan[v + half];
       }
     }
-    // Which of two zeros was met first depends on the order; the sum with +0 is +0 for both.
+    // The order decides which of two zeros is found. The sum with +0 is +0 for both.
     return max[0] + 0.0f;
   }
 

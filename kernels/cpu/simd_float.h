@@ -1,20 +1,21 @@
-// SimdFloat: a register of floats that the element functions of kernels/bodies take for a float.
+// SimdFloat is a register of floats for the element functions of kernels/bodies, which use it like
+// a float.
 //
 // A value type over Google Highway: + - * / and comparisons among SimdFloat and float, Fma, and the
-// functions of numerics.h, each of which gives in every lane the bits that the scalar one gives. A
-// comparison gives a SimdMask, which Select takes; masks are combined with & and |.
+// functions of numerics.h. Every lane has the bits of the scalar function. A comparison gives a
+// SimdMask, which Select takes; masks are combined with & and |.
 //
-// Included only by files that are compiled for one instruction set with flags of their own
-// (kernels/CMakeLists.txt), which Highway then takes as its target: it has to be AVX2 with FMA, or
-// AVX-512. Everything here lies in a namespace named after the target, so that no function is one
-// entity in two such files, and everything is inlined. Pure functions.
+// Only files that are compiled for one instruction set, with flags of their own, may include this
+// header (kernels/CMakeLists.txt). Highway takes the flags as its target, which has to be AVX2 with
+// FMA, or AVX-512. All code here lies in a namespace named after the target and is inlined. No
+// function is therefore one entity in two such files. Pure functions.
 #pragma once
 
 #include <cstdint>
 
 #include "kernels/core/numerics.h"
 
-// One target for each file, without instructions that the flags do not ask for.
+// One target for each file, without instructions outside the flags.
 #define HWY_COMPILE_ONLY_STATIC
 #define HWY_DISABLE_PCLMUL_AES
 #include <hwy/highway.h>
@@ -46,7 +47,7 @@ class SimdMask {
   friend SPECD_INLINE SimdMask operator|(SimdMask a, SimdMask b) {
     return SimdMask(hn::Or(a.raw, b.raw));
   }
-  // Without a short cut, as for everything that lanes do.
+  // The operators evaluate both sides, as lanes always do.
   friend SPECD_INLINE SimdMask operator&&(SimdMask a, SimdMask b) { return a & b; }
   friend SPECD_INLINE SimdMask operator||(SimdMask a, SimdMask b) { return a | b; }
   friend SPECD_INLINE SimdMask operator!(SimdMask a) { return SimdMask(hn::Not(a.raw)); }
@@ -60,7 +61,7 @@ class SimdFloat {
 
   SimdFloat() = default;  // no value
   SPECD_INLINE explicit SimdFloat(Raw value) : raw(value) {}
-  // Implicit, so that a float stands beside vectors in an expression.
+  // Implicit, so that expressions may mix floats and vectors.
   SPECD_INLINE SimdFloat(float value) : raw(hn::Set(FloatTag(), value)) {}
 
   friend SPECD_INLINE SimdFloat operator+(SimdFloat a, SimdFloat b) {
@@ -106,8 +107,8 @@ SPECD_INLINE SimdFloat Select(SimdMask condition, SimdFloat yes, SimdFloat no) {
   return SimdFloat(hn::IfThenElse(condition.raw, yes.raw, no.raw));
 }
 
-// The hardware's maximum gives its second operand where the first is NaN or both are zero, which is
-// what the scalar function says.
+// If the first operand is NaN, or both are zero, the hardware's maximum is its second operand. The
+// scalar function gives the same.
 SPECD_INLINE SimdFloat PositivePart(SimdFloat x) {
   return SimdFloat(hn::Max(x.raw, hn::Zero(FloatTag())));
 }
@@ -117,8 +118,8 @@ SPECD_INLINE SimdFloat FloatOf(hn::Vec<Uint32Tag> bits) {
   return SimdFloat(hn::BitCast(FloatTag(), bits));
 }
 
-// The same steps as Exp2(float), which explains them. AVX-512 rounds, scales by a power of two and
-// masks in one instruction each.
+// The same steps as in Exp2(float), where they are explained. AVX-512 rounds, scales by a power of
+// two and masks in one instruction each.
 SPECD_INLINE SimdFloat Exp2(SimdFloat x) {
 #if HWY_TARGET <= HWY_AVX3
   const SimdFloat n = SimdFloat(SimdFloat::Raw{
@@ -145,7 +146,7 @@ SPECD_INLINE SimdFloat Exp2(SimdFloat x) {
 #endif
 }
 
-// The same steps as Log2(float).
+// The same steps as in Log2(float).
 SPECD_INLINE SimdFloat Log2(SimdFloat x) {
   const auto bits = BitsOf(x);
   const auto above = hn::Sub(bits, hn::Set(Uint32Tag(), 0x3F3504F3u));
@@ -167,7 +168,7 @@ SPECD_INLINE SimdFloat Log2(SimdFloat x) {
 
 SPECD_INLINE SimdFloat Divide(SimdFloat a, SimdFloat b) { return a / b; }
 
-// The same steps as Tanh(float).
+// The same steps as in Tanh(float).
 SPECD_INLINE SimdFloat Tanh(SimdFloat x) {
   constexpr float kMinusTwoLog2E = -0x1.715476p+1f;
   const SimdFloat size = Select(x < 0.0f, 0.0f - x, x);

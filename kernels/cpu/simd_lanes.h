@@ -1,6 +1,6 @@
-// What SimdTeam does with the lanes of registers: masks of the first ones, and trees over them.
+// The lane functions give SimdTeam masks of the first lanes of registers, and trees over lanes.
 //
-// See simd_float.h for who may include this. Pure.
+// simd_float.h says who may include this. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ inline namespace HWY_NAMESPACE {
 struct Plus {
   SPECD_INLINE SimdFloat operator()(SimdFloat a, SimdFloat b) const { return a + b; }
 };
-// a > b ? a : b: the hardware's maximum gives its second operand where one is NaN.
+// a > b ? a : b. If one operand is NaN, the hardware's maximum is its second operand.
 struct Larger {
   SPECD_INLINE SimdFloat operator()(SimdFloat a, SimdFloat b) const {
     return SimdFloat(hn::Max(a.raw, b.raw));
@@ -22,7 +22,7 @@ struct Larger {
 
 SPECD_INLINE SimdMask NoLanes() { return SimdMask(hn::FirstN(FloatTag(), 0)); }
 SPECD_INLINE bool NoneOf(SimdMask mask) { return hn::AllFalse(FloatTag(), mask.raw); }
-// Lanes 0 .. count - 1: none where that is negative, all where there are not so many.
+// The lanes 0 .. count - 1: none if count is negative, all if there are fewer lanes.
 SPECD_INLINE SimdMask FirstLanes(int64_t count) {
   return SimdMask(hn::FirstN(FloatTag(), static_cast<size_t>(count < 0 ? 0 : count)));
 }
@@ -44,8 +44,8 @@ SPECD_INLINE SimdMask Unordered(SimdFloat x, SimdFloat y) {
 #endif
 }
 
-// The largest of `kCount` registers, lane by lane. Templates rather than loops over a shrinking
-// count, which the compiler leaves in memory.
+// The largest of `kCount` registers, lane by lane. This is a template because the compiler leaves a
+// loop over a shrinking count in memory.
 template <int32_t kCount>
 SPECD_INLINE SimdFloat Fold(SimdFloat* max) {
   if constexpr (kCount == 1) {
@@ -57,14 +57,14 @@ SPECD_INLINE SimdFloat Fold(SimdFloat* max) {
   }
 }
 
-// Joins neighbouring lanes: those of `a`, then those of `b`.
+// Joins neighbouring lanes: first those of `a`, then those of `b`.
 template <typename Join>
 SPECD_INLINE SimdFloat JoinPairs(SimdFloat a, SimdFloat b, const Join& join) {
   return join(SimdFloat(hn::ConcatEven(FloatTag(), b.raw, a.raw)),
               SimdFloat(hn::ConcatOdd(FloatTag(), b.raw, a.raw)));
 }
 
-// Levels of a tree over lanes until what stood in `kCount` registers stands in one.
+// Applies levels of a tree over lanes until one register holds the contents of `kCount`.
 template <int32_t kCount, typename Join>
 SPECD_INLINE SimdFloat JoinNeighbours(SimdFloat* x, const Join& join) {
   if constexpr (kCount == 1) {

@@ -1,7 +1,7 @@
-// How SimdTeam brings a tile into registers' reach, and rewrites it: conversion to fp32 on the way
-// from memory, with the largest elements of a step noted where they pass by.
+// LoadTile loads a tile for SimdTeam, and Rewrite changes it.
 //
-// See simd_float.h for who may include this. Pure but for the tile.
+// A load converts elements to fp32, and notes the largest elements of a step at the same time.
+// simd_float.h says who may include this. Pure functions, except for the tile.
 #pragma once
 
 #include <type_traits>
@@ -13,11 +13,11 @@
 namespace specd {
 inline namespace HWY_NAMESPACE {
 
-// Registers that a pass keeps at once.
+// The registers that a pass uses at once.
 inline constexpr int32_t kChunk = 8;
 inline constexpr int32_t kChunkLanes = kChunk * kSimdWidth;
 
-// Asks memory for one of `count` shares of the tile that comes next.
+// Prefetches one of `count` shares of the next tile.
 SPECD_INLINE void FetchAhead(const CpuTile& tile, int32_t share, int32_t count) {
   const int32_t bytes = tile.bytes_ahead / count;
   for (int32_t i = 0; i < bytes; i += 64) __builtin_prefetch(tile.ahead + share * bytes + i);
@@ -27,7 +27,7 @@ SPECD_INLINE SimdFloat At(const char* step, int32_t lane) {
   return SimdFloat(hn::LoadU(FloatTag(), reinterpret_cast<const float*>(step) + lane));
 }
 
-// The largest of a step's elements x(lane), into `max`; returns where one of them was NaN.
+// Merges a step's elements x(lane) into `max`. Returns the lanes that met a NaN.
 template <typename Element>
 SPECD_INLINE SimdMask OfferStep(SimdFloat* max, const Element& x) {
   SimdMask nan = NoLanes();
@@ -36,7 +36,7 @@ SPECD_INLINE SimdMask OfferStep(SimdFloat* max, const Element& x) {
 #pragma GCC unroll 16
   for (int32_t i = 0; i < kChunk; i += 2) nan = nan | Unordered(max[i], max[i + 1]);
   for (int32_t first = kChunkLanes; first < kLanes; first += kChunkLanes) {
-    // Loads go forward through memory, as the hardware expects that fetches ahead of them.
+    // Loads go forward through memory, as the hardware's prefetcher expects.
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
 #pragma GCC unroll 16
     for (int32_t i = 0; i < kChunk; i += 2) {
@@ -50,7 +50,7 @@ SPECD_INLINE SimdMask OfferStep(SimdFloat* max, const Element& x) {
   return nan;
 }
 
-// Writes x(lane) for each register of a full step, and notes the largest on the way.
+// Writes x(lane) for each register of a full step, and notes the largest elements.
 template <typename Element>
 SPECD_INLINE void FillStep(int32_t step, CpuTile* tile, const Element& x) {
   float* out = tile->Move(step);
@@ -71,8 +71,8 @@ SPECD_INLINE void CopyStep(const char* values, float* out) {
   }
 }
 
-// Replaces each x of the first `count` elements of a step by f(x, lane). (Where that is less than
-// the step it lies in the buffer already, with -inf behind.)
+// Replaces each x of the first `count` elements of a step by f(x, lane). (If `count` is less than
+// the step, the step already lies in the buffer, with -inf after its elements.)
 template <typename F>
 SPECD_INLINE void Rewrite(int32_t step, int32_t count, CpuTile* tile, const F& f) {
   const char* values = tile->steps[step];
@@ -101,7 +101,7 @@ SPECD_INLINE SimdFloat LoadAs(const char* source) {
   }
 }
 
-// The end of a row. Nothing behind it is read.
+// Converts the end of a row. Bytes after the end are not read.
 template <DType kDType, typename F>
 SPECD_INLINE void ConvertPart(const char* source, int32_t count, const F& f, float* out) {
   constexpr int32_t kElementBytes = SizeBytes(kDType);
@@ -120,7 +120,7 @@ SPECD_INLINE void ConvertPart(const char* source, int32_t count, const F& f, flo
   }
 }
 
-// Brings a tile's steps, each f(x) of what lies in the row.
+// Loads a tile's steps; each element is f(x) of the row's element x.
 template <DType kDType, typename F>
 SPECD_INLINE void LoadTile(const RowView& row, int32_t tile_index, uint32_t steps,
                            int32_t num_groups, const F& f, CpuTile* tile) {
@@ -138,8 +138,8 @@ SPECD_INLINE void LoadTile(const RowView& row, int32_t tile_index, uint32_t step
       return SimdFloat(f(LoadAs<kDType>(source + lane * SizeBytes(kDType))));
     });
   }
-  // What follows (edits, weights) would leave memory idle. More than a quarter would take the
-  // place of loads that somebody waits for.
+  // The work that follows (edits, weights) would leave memory idle. More than a quarter would delay
+  // loads that a thread waits for.
   if (!kInPlace && steps == kAllSteps) FetchAhead(*tile, 0, 4);
 }
 

@@ -1,8 +1,9 @@
-// SimdTeam: a Team over vector registers, the one that serves on processors with AVX2 or AVX-512.
+// SimdTeam is the Team over vector registers for processors with AVX2 or AVX-512.
 //
-// Its bits are ScalarTeam's. A lane of tiles.h is a lane of a register: 256 of them are 16
-// registers of AVX-512 or 32 of AVX2, which are more than a core has beside the constants of Exp2,
-// so a pass takes them 8 at a time. See simd_float.h for who may include this. Thread-compatible.
+// Its bits are those of ScalarTeam. A lane of tiles.h is a lane of a register. 256 lanes are 16
+// registers of AVX-512 or 32 of AVX2. Besides the constants of Exp2, a core does not have that
+// many, so a pass takes them 8 at a time. simd_float.h says who may include this.
+// Thread-compatible.
 #pragma once
 
 #include "kernels/bodies/team.h"
@@ -92,7 +93,7 @@ class SimdTeam : public CpuMasking {
       }
     }
     if (!NoneOf(nan)) return __builtin_nanf("");
-    // +0 where zeros of both signs are the largest, whichever came first.
+    // +0 if zeros of both signs are the largest, in any order.
     return hn::GetLane(hn::MaxOfLanes(FloatTag(), Fold<kChunk>(max).raw)) + 0.0f;
   }
 
@@ -114,7 +115,7 @@ class SimdTeam : public CpuMasking {
       max = JoinPairs(max, max, Larger{});
     }
     max = max + 0.0f;
-    // Above the first ones lanes repeat.
+    // The lanes after the first ones repeat.
     hn::BlendedStore(max.raw, FirstLanes(kStepsPerTile).raw, FloatTag(), out);
     if (!NoneOf(nan) || (tile.with_nan & tile.peaked) != 0) return __builtin_nanf("");
     return hn::GetLane(hn::MaxOfLanes(FloatTag(), max.raw));
@@ -164,7 +165,7 @@ class SimdTeam : public CpuMasking {
     return hn::GetLane(hn::SumOfLanes(Uint64Tag(), sum));
   }
 
-  // A step is summed at once; only the one in which the prefix passes the threshold is looked at
+  // A step is summed at once. Only the step in which the prefix passes the threshold is searched
   // one by one.
   template <typename F, typename... Tiles>
   SPECD_INLINE PrefixPlace FindPrefix(const F& f, int32_t exponent, uint64_t threshold,
@@ -223,7 +224,7 @@ class SimdTeam : public CpuMasking {
                             TokenId* ids) const {
     int32_t count = 0;
     VisitMasks(f, tile, [&](SimdMask mask, int32_t e) {
-      // One by one: few are packed, and nothing behind the last one may be written.
+      // One by one: few are packed, and no element after the last one may be written.
       for (uint32_t found = BitsOf(mask); found != 0; found &= found - 1) {
         const int32_t element = e + __builtin_ctz(found);
         values[count] =
@@ -249,7 +250,7 @@ class SimdTeam : public CpuMasking {
 
  private:
   SPECD_INLINE void ApplyWords(const uint32_t* words, int32_t tile_index, Tile* tile) const {
-    // Words beyond the vocabulary do not exist; the elements there are -inf already.
+    // Words after the vocabulary do not exist; the elements there are -inf already.
     const auto* bits = reinterpret_cast<const uint8_t*>(words + tile_index * (kTileSize / 32));
     for (const int32_t step : StepsOf(*tile)) {
       const uint8_t* of_step = bits + step * (kLanes / 8);
@@ -261,7 +262,7 @@ class SimdTeam : public CpuMasking {
     }
   }
 
-  // Offers kChunk registers of a step to `max`; returns where an element of them was NaN.
+  // Merges kChunk registers of a step into `max`. Returns the lanes that met a NaN.
   template <typename F, typename... Steps>
   SPECD_INLINE static SimdMask Offer(SimdFloat* max, const F& f, int32_t lane,
                                      const Steps*... steps) {
@@ -277,8 +278,8 @@ class SimdTeam : public CpuMasking {
     return nan;
   }
 
-  // Calls visit(mask, first element) for every register of the row's elements, the mask telling
-  // where f is true.
+  // Calls visit(mask, first element) for every register of the row's elements; the mask has the
+  // lanes whose f is true.
   template <typename F, typename Visit>
   SPECD_INLINE static void VisitMasks(const F& f, const Tile& tile, const Visit& visit) {
     for (const int32_t step : StepsOf(tile)) {
@@ -293,7 +294,7 @@ class SimdTeam : public CpuMasking {
     }
   }
 
-  // Do all bits of a step's mask stand?
+  // Whether all bits of a step's mask are set.
   SPECD_INLINE static bool AllBitsOf(const uint8_t* bits) {
     uint64_t words[kLanes / 64];
     __builtin_memcpy(words, bits, sizeof(words));

@@ -1,7 +1,9 @@
-// SimdWeights: IntegerWeight of numerics.h for the lanes of a register, to the bit.
+// SimdWeights computes the IntegerWeight of numerics.h for the lanes of a register, to the bit, for
+// SimdTeam.
 //
-// Both targets multiply by powers of two, which is exact, and cut off the fraction; weights that
-// would not fit give some integer that does. See simd_float.h for who may include this. Pure.
+// Both targets multiply by powers of two, which is exact, and drop the fraction. A weight that
+// would not fit gives some integer that does. simd_float.h says who may include this. Pure
+// functions.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +21,8 @@ class SimdWeights {
  public:
   SPECD_INLINE explicit SimdWeights(int32_t exponent) {
 #if HWY_TARGET <= HWY_AVX3
-    // In two steps, because 2^(40-E) may be no float. What the first one rounds is below 2^-126
-    // and ends as 0 in any case.
+    // Two steps, because 2^(40-E) may be no float. If the first step rounds, its result is below
+    // 2^-126 and ends as 0 in any case.
     scale_ = static_cast<float>(PowerOfTwo(-exponent));
 #else
     scale_ = PowerOfTwo(kWeightBits - exponent);

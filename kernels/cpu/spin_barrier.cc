@@ -22,7 +22,7 @@ inline void Pause() {
 }  // namespace
 
 void AwaitChange(const std::atomic<uint32_t>& word, uint32_t value) {
-  // A pause takes 10 to 40 ns, so that is some tens of microseconds: the time of a row.
+  // A pause takes 10 to 40 ns, so the spins take some tens of microseconds: the time of a row.
   constexpr int kNumSpins = 1000;
   for (int i = 0; i < kNumSpins; ++i) {
     if (word.load(std::memory_order_acquire) != value) return;
@@ -33,7 +33,7 @@ void AwaitChange(const std::atomic<uint32_t>& word, uint32_t value) {
 
 void SpinBarrier::Reset(int32_t num_participants) {
   SPECD_CHECK(num_participants >= 1 && num_participants <= int32_t{kParticipants});
-  // Relaxed: what starts the groups orders this.
+  // Relaxed: the start of the groups orders this store.
   state_.store(static_cast<uint32_t>(num_participants), std::memory_order_relaxed);
 }
 
@@ -51,7 +51,7 @@ void SpinBarrier::Leave() {
   if (arrived != 0 && arrived == (state & kParticipants)) Release(arrived);
 }
 
-// Everyone who is still inside waits, so nobody else touches the state.
+// Every participant that is still inside waits, so no other thread touches the state.
 void SpinBarrier::Release(uint32_t arrived) {
   state_.fetch_sub(arrived * kOneArrived, std::memory_order_relaxed);
   phase_.fetch_add(1, std::memory_order_release);
