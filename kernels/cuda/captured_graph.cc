@@ -23,7 +23,7 @@ GpuResult CapturedGraph::Capture(GpuDriver* driver, absl::FunctionRef<GpuResult(
   GpuResult result = driver->BeginCapture();
   if (!result.ok()) return result;
   result = enqueue();
-  // Also after an error: until then the driver enqueues nothing.
+  // Needed even after an error: until EndCapture the driver enqueues nothing.
   const GpuResult ended = driver->EndCapture(&graph_);
   return result.ok() ? ended : result;
 }

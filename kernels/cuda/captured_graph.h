@@ -1,5 +1,5 @@
-// CapturedGraph: owns a list of launches that a GpuDriver keeps ready, so that enqueuing all of
-// them is one call.
+// CapturedGraph owns a captured list of launches for CudaBackend, which enqueues all of them with
+// one call.
 //
 // Not for several threads at once; the driver must live longer.
 #pragma once
@@ -16,8 +16,8 @@ class CapturedGraph {
   CapturedGraph& operator=(CapturedGraph&&) = delete;
   ~CapturedGraph();
 
-  // Keeps what `enqueue` enqueues instead of running it. Its error, or the driver's. REQUIRES: only
-  // once.
+  // Keeps the work that `enqueue` enqueues instead of running it. Returns its error, or the
+  // driver's. REQUIRES: the first call.
   GpuResult Capture(GpuDriver* driver, absl::FunctionRef<GpuResult()> enqueue);
 
   // REQUIRES: Capture succeeded.

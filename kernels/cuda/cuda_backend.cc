@@ -15,7 +15,7 @@ namespace specd {
 
 namespace {
 
-// Rows of 64 sequences with 8 drafts each at V = 128k in bf16 fit; larger rounds take more pieces.
+// Rows of 64 sequences with 8 drafts each at V = 128k in bf16 fit. Larger rounds take more pieces.
 constexpr int64_t kDefaultStagingBytes = int64_t{512} << 20;
 
 constexpr std::string_view kRoundRemedy =
@@ -25,7 +25,7 @@ absl::Status Failure(const GpuResult& result) {
   return absl::InternalError(fmt::format("the GPU failed in a round: {}", result.text()));
 }
 
-// Before anything is waited for on a stream of the caller's, or done that no capture allows.
+// Call before a wait on a CUDA stream of the caller's, or before work that no capture allows.
 absl::Status CheckNotCapturing(GpuDriver* driver, std::string_view why, std::string_view remedy) {
   bool is_capturing = false;
   const GpuResult result = driver->IsCapturing(&is_capturing);
@@ -54,7 +54,7 @@ absl::Status CudaBackend::Prepare(const BackendLimits& limits) {
   if (!is_free.ok()) return is_free;
   limits_ = limits;
   queue_.reset();
-  buckets_.clear();  // they hold addresses that Allocate gives back
+  buckets_.clear();  // the graphs hold addresses that Allocate frees
   const GpuResult allocated = Allocate();
   if (!allocated.ok()) {
     return absl::ResourceExhaustedError(
@@ -78,7 +78,7 @@ GpuResult CudaBackend::Allocate() {
   const int64_t fitting = staging_bytes_ / (rows_per_sequence * row_bytes());
   max_piece_ = static_cast<int32_t>(
       std::clamp<int64_t>(fitting, 1, std::max<int64_t>(limits_.max_batch, 1)));
-  // A transform has a row to read and one to write.
+  // A transform reads one row and writes one.
   max_rows_ = std::max<int64_t>(max_piece_ * rows_per_sequence, 2);
   const int64_t mask_bytes = MaskWords(limits_.vocab_size) * sizeof(uint32_t);
 
@@ -100,15 +100,15 @@ GpuResult CudaBackend::Allocate() {
   return result;
 }
 
-// What happens on the device in a round, once its rows are there, is the same few launches for
-// every round of a bucket: fetch what the round brings, resolve its tasks if any leaves something
-// open, run it, say that it is done. Only their widths are the bucket's.
+// After a round's rows have been copied, the device runs the same few launches for every round of a
+// bucket. They fetch the round, resolve its tasks if any is incomplete, run the round, and report
+// that it is done. Only the widths belong to the bucket.
 //
-// The fetch is a kernel, and not a copy of a fixed size by a copy engine nor reads of host memory
-// by the round itself, because of what costs time in a round of one sequence: hand-overs between
-// engines and reads of host memory that wait for one another. It asks for everything at once, and
-// copies what there is and no more. Answers need no copy: kernels write them to host memory, which
-// they need not wait for; only to score tokens they read one back.
+// The fetch is a kernel. A copy engine would copy a fixed size, and the round itself would read
+// host memory in dependent steps. In a round of one sequence, the time goes to hand-overs between
+// engines and to such reads. The fetch requests all bytes at once and copies only those that exist.
+// Answers need no copy: kernels write them to host memory without waiting. Only the scoring of
+// tokens reads an answer back.
 GpuResult CudaBackend::CaptureBuckets() {
   GpuResult result = GpuResult::Ok();
   for (int32_t size = 1; result.ok(); size *= 2) {
@@ -141,7 +141,7 @@ GpuResult CudaBackend::CaptureGraph(int32_t num_tasks, GraphKind kind, CapturedG
   });
 }
 
-// The first whose rounds have room for so many tasks.
+// The first bucket whose rounds have room for num_tasks.
 const CudaBackend::Bucket& CudaBackend::BucketFor(int32_t num_tasks) const {
   size_t bucket = 0;
   while (int64_t{1} << bucket < num_tasks) ++bucket;
@@ -178,7 +178,7 @@ absl::Status CudaBackend::Run(const RoundBatch& batch) {
       if (!finished.ok()) status = Failure(finished);
     }
     if (!status.ok()) {
-      // The host memory of copies under way must not be touched before this.
+      // The host memory of running copies must not be touched before this.
       static_cast<void>(driver_->Synchronize());
       done_.CatchUp();
       return status;
@@ -215,7 +215,7 @@ GpuResult CudaBackend::LaunchPiece(const StagedBatch& piece) {
 
 GpuResult CudaBackend::FinishPiece(const StagedBatch& piece) {
   piece.CopyBack();
-  // What lies on the device the kernels have written.
+  // Kernels have written the arrays on the device.
   return WriteNextTokens(piece.batch(), piece.first(), piece.count(), [](const TokenArray& array) {
     return array.space != MemorySpace::kDevice;
   });
@@ -235,7 +235,7 @@ GpuResult CudaBackend::WriteNextTokens(const RoundBatch& batch, int32_t first, i
                                        bool (*is_ours)(const TokenArray&)) {
   const TokenArray* const end = batch.next_tokens + batch.num_next_tokens;
   if (std::none_of(batch.next_tokens, end, is_ours)) return GpuResult::Ok();
-  answers_.Clear();  // they have been copied back
+  answers_.Clear();  // the answers have been copied back
   const NextTokens next(batch, first, count, &answers_);
   GpuResult result = GpuResult::Ok();
   bool copies = false;
@@ -249,7 +249,7 @@ GpuResult CudaBackend::WriteNextTokens(const RoundBatch& batch, int32_t first, i
     }
   }
   if (!copies) return result;
-  // Also after an error: copies may be under way.
+  // Needed even after an error: copies may still run.
   const GpuResult copied = driver_->Synchronize();
   return result.ok() ? copied : result;
 }
@@ -325,8 +325,8 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(std::unique_ptr<GpuDriv
           "open, or NULL for one of specd's own",
           result.text()));
     }
-    // What loads kernels may be forbidden while any stream of the process captures. The caller's is
-    // the one that can be asked; others are the caller's to know of.
+    // Loading a kernel may be forbidden while any CUDA stream of the process captures. The caller's
+    // CUDA stream is the only one that can be asked; the caller must take care of others.
     const absl::Status can_load =
         CheckNotCapturing(driver.get(), "kernels cannot be loaded onto its device meanwhile",
                           "open the engine before the capture begins, or after it has ended");

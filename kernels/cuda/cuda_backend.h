@@ -1,12 +1,13 @@
-// CudaBackend: rounds on a GPU.
+// CudaBackend runs rounds on a GPU for MakeBackend("cuda").
 //
-// Rows in the memory of the device are read where they lie. Of host memory the rows that a round
-// names are copied to the device; then one launch of a graph, captured by Prepare for the round's
-// batch bucket (a power of two), brings the tasks there, runs them with the same bodies as on the
-// CPU, and says in a word of pinned memory, at which the host looks, that it is over. A round that
-// needs more than the staging memory is done in pieces; results do not depend on the cut. Staged
-// rounds are RoundQueue's, with memory of their own. Everything goes through GpuDriver, so this
-// file knows nothing of CUDA's API and runs in tests over host memory.
+// Rows in device memory are read in place. Rows in host memory are copied to the device, and only
+// those that a round names. Then one launch of a graph does the round. Prepare captures a graph for
+// each batch bucket (a power of two). The graph fetches the tasks and runs them with the same
+// bodies as on the CPU. At the end it writes a word of pinned memory, which the host polls. If a
+// round needs more than the staging memory, it is done in pieces; results do not depend on the cut.
+//
+// RoundQueue does the staged rounds, with memory of its own. Every call goes through GpuDriver, so
+// this file needs no CUDA API and runs in tests over host memory.
 #pragma once
 
 #include <array>
@@ -27,8 +28,8 @@ namespace specd {
 
 class CudaBackend final : public Backend {
  public:
-  // REQUIRES: UseDevice succeeded on the driver. Pieces are cut so that their rows need at most
-  // `staging_bytes`, but never below one sequence. `device_uuid` is that of the device in use.
+  // REQUIRES: UseDevice succeeded on the driver. `device_uuid` is that of the device in use. The
+  // rows of a piece need at most `staging_bytes`, except that a piece has at least one sequence.
   CudaBackend(std::unique_ptr<GpuDriver> driver, int64_t staging_bytes,
               std::string device_uuid = {});
 
@@ -43,7 +44,7 @@ class CudaBackend final : public Backend {
   absl::Status Transform(const TransformBatch& batch) override;
 
  private:
-  // What runs rounds up to a number of tasks: for each GraphKind the launches that it needs.
+  // The launches of rounds up to a number of tasks, for each GraphKind.
   struct GraphKind {
     int32_t num_launches = 1;  // FusedRound::num_launches
     bool resolves = false;
@@ -62,7 +63,8 @@ class CudaBackend final : public Backend {
   StagedBatch BeginPiece(const RoundBatch& batch, int32_t first);
   GpuResult LaunchPiece(const StagedBatch& piece);
   GpuResult FinishPiece(const StagedBatch& piece);
-  // Of tasks whose answers have come back, to those arrays that no kernel has written.
+  // Writes the next tokens of tasks whose answers have come back, to those arrays that no kernel
+  // has written.
   GpuResult WriteNextTokens(const RoundBatch& batch, int32_t first, int32_t count,
                             bool (*is_ours)(const TokenArray&));
   GpuResult LaunchTransforms(const TransformBatch& batch, int32_t first, int32_t count,
@@ -73,7 +75,7 @@ class CudaBackend final : public Backend {
   const std::string device_uuid_;
   BackendLimits limits_;
   int32_t max_piece_ = 0;  // sequences
-  int64_t max_rows_ = 0;   // of both tensors
+  int64_t max_rows_ = 0;   // the rows of both tensors
 
   DeviceMemory rows_;
   DeviceMemory masks_;
@@ -82,12 +84,12 @@ class CudaBackend final : public Backend {
   AnswerArena answers_;
   DoneWord done_;
   std::vector<Bucket> buckets_;        // destroyed before the memory above; sizes 1, 2, 4, ...
-  std::unique_ptr<RoundQueue> queue_;  // of staged rounds; of every Prepare another
+  std::unique_ptr<RoundQueue> queue_;  // of staged rounds; every Prepare makes another
 };
 
-// Takes the device of the stream, which BackendOptions describes, or the first one.
-// UNIMPLEMENTED where there is no driver or no device, INVALID_ARGUMENT for a bad stream,
-// FAILED_PRECONDITION for one that is capturing: what is to be tried again later, and that alone.
+// Uses the device of the CUDA stream that BackendOptions describes, or the first one. If there is
+// no driver or no device, the error is UNIMPLEMENTED; for a bad CUDA stream it is INVALID_ARGUMENT.
+// Only FAILED_PRECONDITION means that a later try may succeed: the CUDA stream is capturing.
 absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(std::unique_ptr<GpuDriver> driver,
                                                          void* stream = nullptr);
 

@@ -1,5 +1,7 @@
-// CudaContext: GpuContext over libcuda. For driver_context.cc, which makes it and describes and
-// exports memory, and driver_import.cc, which maps memory of other processes; for nobody else.
+// CudaContext is the GpuContext over libcuda, for driver_context.cc and driver_import.cc alone.
+//
+// driver_context.cc makes it, and describes and exports memory. driver_import.cc maps memory of
+// other processes.
 #pragma once
 
 #include <fmt/format.h>
@@ -142,7 +144,8 @@ class CudaContext final : public GpuContext {
                 [&] { return api_.cuStreamWaitEvent(stream.handle, event.handle, 0); });
   }
 
-  // Every call reports what broke the context; this one does nothing else, and waits for nothing.
+  // Every call reports the error that broke the context. This call does nothing else, and waits for
+  // nothing.
   GpuResult Check() override {
     size_t free_bytes = 0;
     size_t total_bytes = 0;
@@ -155,8 +158,8 @@ class CudaContext final : public GpuContext {
   GpuResult CloseVmm(const GpuMapping& mapping);
   GpuResult MapPool(const GpuImport& import, GpuMapping* mapping);
 
-  // Runs `call` with our context current, and leaves the caller's as it was: in an engine's process
-  // its threads have theirs.
+  // Runs `call` with our context current, and restores the caller's: the threads of an engine's
+  // process have their own.
   template <class F>
   GpuResult Call(const char* name, F call) {
     int error = api_.cuCtxPushCurrent_v2(context_);
@@ -168,8 +171,8 @@ class CudaContext final : public GpuContext {
     return cuda::ResultOf(api_, error, "cuCtxPopCurrent");
   }
 
-  // Another thread of an engine may record a graph in the mode that forbids most calls to all
-  // threads. Ours have nothing to do with the graph, and the thread says so.
+  // Another thread of an engine may capture in the mode that forbids most calls to all threads. Our
+  // calls do not concern that graph, and the exchanged mode tells CUDA so.
   template <class F>
   GpuResult DuringCaptures(const char* name, F call) {
     constexpr const char* kExchange = "cuThreadExchangeStreamCaptureMode";

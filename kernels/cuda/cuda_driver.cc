@@ -88,7 +88,7 @@ class CudaDriver final : public GpuDriver {
 
   size_t device_in_use() const override { return static_cast<size_t>(device_); }
 
-  // Not with the device current: of a default stream that would be the answer.
+  // The device must not be made current first: a default CUDA stream would then belong to it.
   GpuResult FindDevice(void* stream, size_t* device) override {
     int index = 0;
     const GpuResult result = ResultOf(
@@ -112,8 +112,9 @@ class CudaDriver final : public GpuDriver {
     bool is_implicit = false;
     const GpuResult result = OnDevice("cudaStreamIsCapturing", [&] {
       const cudaError_t error = cudaStreamIsCapturing(callers_, &status);
-      // Of the legacy default stream, while one that it waits for captures: a launch would be part
-      // of that capture, which is not allowed. The error stays as the engine's thread's last one.
+      // This error comes from the legacy default stream while a CUDA stream that it waits for
+      // captures. A launch would become part of that capture, which is not allowed. CUDA keeps the
+      // error as the last one of the engine's thread, so it is cleared here.
       is_implicit = error == cudaErrorStreamCaptureImplicit;
       if (is_implicit && cudaPeekAtLastError() == error) static_cast<void>(cudaGetLastError());
       return is_implicit ? cudaSuccess : error;
@@ -127,7 +128,8 @@ class CudaDriver final : public GpuDriver {
   GpuResult Allocate(size_t size_bytes, void** memory) override {
     return DuringCaptures("cudaMalloc", [&] { return cudaMalloc(memory, size_bytes); });
   }
-  // On the driver's own stream, and waited for: no stream of the caller's is touched.
+  // The call works and waits on the driver's own CUDA stream; no CUDA stream of the caller's is
+  // touched.
   GpuResult AllocateZeroed(size_t size_bytes, void** memory) override {
     void* made = nullptr;
     GpuResult result = Allocate(size_bytes, &made);
@@ -157,7 +159,7 @@ class CudaDriver final : public GpuDriver {
     void* device = nullptr;
     result = OnDevice("cudaHostGetDevicePointer",
                       [&] { return cudaHostGetDevicePointer(&device, host, 0); });
-    // With one address space for host and device, which every 64-bit Linux has, they are the same.
+    // On every 64-bit Linux, host and device share one address space, so the addresses are equal.
     if (result.ok() && device != host) {
       result = GpuResult::Error("cudaHostGetDevicePointer: the device has another address for it");
     }
@@ -224,8 +226,8 @@ class CudaDriver final : public GpuDriver {
                     [&] { return EnqueueWeights(plan, shape_, stream()); });
   }
 
-  // On the driver's own stream, because the caller's may be one that cannot be captured. The mode
-  // is that of this thread: what the engine's other threads do at the same time is theirs.
+  // The capture is on the driver's own CUDA stream, because the caller's may be one that cannot be
+  // captured. The mode is that of this thread, so other threads of the engine are not restricted.
   GpuResult BeginCapture() override {
     const GpuResult result = OnDevice("cudaStreamBeginCapture", [&] {
       return cudaStreamBeginCapture(own_, cudaStreamCaptureModeThreadLocal);
@@ -247,7 +249,7 @@ class CudaDriver final : public GpuDriver {
         DuringCaptures("cudaGraphDestroy", [&] { return cudaGraphDestroy(captured); });
     if (!result.ok()) return result;
     result = destroyed;
-    // Or the first launch would bring it to the device.
+    // Without the upload, the first launch would bring the graph to the device.
     if (result.ok()) {
       result = OnDevice("cudaGraphUpload", [&] { return cudaGraphUpload(made, stream()); });
     }
@@ -283,7 +285,7 @@ class CudaDriver final : public GpuDriver {
     return DuringCaptures("cudaEventDestroy",
                           [&] { return cudaEventDestroy(reinterpret_cast<cudaEvent_t>(event)); });
   }
-  // As a node of its own in a graph; without the flag a capture would only note an order.
+  // The flag makes the event a node of the graph; without it, a capture would only note an order.
   GpuResult RecordEvent(Event* event) override {
     return OnDevice("cudaEventRecordWithFlags", [&] {
       return cudaEventRecordWithFlags(
@@ -305,24 +307,25 @@ class CudaDriver final : public GpuDriver {
     return OnDevice("cudaStreamSynchronize", [&] { return cudaStreamSynchronize(stream()); });
   }
 
-  // A fault ends the whole context, and the driver tells of it when it is asked for something that
-  // is not done yet; cudaPeekAtLastError asks for nothing, and a stream with nothing on it need not
-  // be looked at. So there is always a marker under way on the driver's own stream, which nobody
-  // captures outside of Prepare: on a device that works it is passed at once, and otherwise never.
+  // A fault ends the whole context. The driver reports the fault when it is asked about unfinished
+  // work. cudaPeekAtLastError asks about none, and a CUDA stream without work need not be looked
+  // at. The driver's own CUDA stream therefore always has a marker on it, and only Prepare captures
+  // that CUDA stream. A working device passes the marker at once, and a failed one never.
   GpuResult Check() override {
     return DuringCaptures("a look at the device", [&] {
       const cudaError_t error = cudaStreamQuery(own_);
       if (error == cudaSuccess) return cudaEventRecord(marker_, own_);
       if (error != cudaErrorNotReady) return error;
-      // Which is kept as the thread's last error, and the thread is the engine's.
+      // CUDA keeps this result as the thread's last error, and the thread is the engine's.
       if (cudaPeekAtLastError() == cudaErrorNotReady) static_cast<void>(cudaGetLastError());
       return cudaSuccess;
     });
   }
 
  private:
-  // Makes a call with the device current, as most of CUDA needs it, and leaves the thread as it
-  // was: embedded, it is the engine's, and need not be the one that chose the device.
+  // Makes a call with the device current, as most of CUDA requires, and restores the thread's
+  // device. If specd is embedded, the thread is the engine's, and it may not be the one that chose
+  // the device.
   template <typename Call>
   GpuResult OnDevice(const char* name, const Call& call) const {
     int before = 0;
@@ -337,8 +340,8 @@ class CudaDriver final : public GpuDriver {
     return result.ok() ? restored : result;
   }
 
-  // The same for calls that are not allowed while a stream is capturing, though it be another one:
-  // they have nothing to do with what is captured, and the thread says so.
+  // The same for calls that are not allowed while any CUDA stream captures. Our calls do not
+  // concern the capture, and the exchanged mode tells CUDA so.
   template <typename Call>
   GpuResult DuringCaptures(const char* name, const Call& call) const {
     cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
@@ -358,9 +361,9 @@ class CudaDriver final : public GpuDriver {
   }
 
   cudaStream_t own_ = nullptr;
-  cudaStream_t callers_ = nullptr;   // of UseStream
-  cudaStream_t borrowed_ = nullptr;  // of EnqueueOn
-  cudaEvent_t marker_ = nullptr;     // of Check
+  cudaStream_t callers_ = nullptr;   // set by UseStream
+  cudaStream_t borrowed_ = nullptr;  // set by EnqueueOn
+  cudaEvent_t marker_ = nullptr;     // used by Check
   bool capturing_ = false;
   int device_ = 0;
   DeviceShape shape_;

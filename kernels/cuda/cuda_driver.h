@@ -1,5 +1,7 @@
-// The GpuDriver over the CUDA runtime. The runtime is linked statically and looks for the driver
-// library only when it is first called, so a binary with CUDA inside starts on machines without.
+// MakeCudaDriver makes the GpuDriver over the CUDA runtime for MakeBackend and specd-bench.
+//
+// The runtime is linked statically and looks for the driver library only at its first call. A
+// binary with CUDA inside therefore starts on machines without a driver.
 #pragma once
 
 #include <memory>

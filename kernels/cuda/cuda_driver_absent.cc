@@ -1,4 +1,4 @@
-// Stands in for cuda_driver.cc where nvcc is not there to compile the kernels.
+// This file replaces cuda_driver.cc if there is no nvcc to compile the kernels.
 #include "kernels/cuda/cuda_driver.h"
 
 namespace specd {

@@ -1,5 +1,5 @@
-// CudaThread: the Thread of warp_team.h on a GPU. One instance per thread of a one-dimensional
-// block whose size is a multiple of 32.
+// CudaThread is the Thread of warp_team.h for kernels on a GPU. Each thread of a one-dimensional
+// block has one instance; the block's size is a multiple of 32.
 #pragma once
 
 #include <type_traits>
@@ -28,7 +28,7 @@ class CudaThread {
     return __reduce_max_sync(kWholeWarp, value);
   }
   __device__ __forceinline__ void SyncWarp() const { __syncwarp(); }
-  // REQUIRES: a block of at most so many warps.
+  // REQUIRES: the block has at most this many warps.
   static constexpr int32_t kSharingWarpsMax = 4;
   template <typename Value>
   __device__ __forceinline__ const Value& Shared(const Value& value) const {
@@ -70,8 +70,8 @@ class CudaThread {
       asm volatile("st.relaxed.gpu.s32 [%0], %1;" : : "l"(word), "r"(value) : "memory");
     }
   }
-  // Lane 0 arrives for the warp: the barriers order what the other lanes wrote before its release,
-  // and what they read after its acquire.
+  // Lane 0 arrives for the warp. The barriers order the other lanes' writes before its release, and
+  // their reads after its acquire.
   __device__ __forceinline__ bool IsLastToArrive(int32_t* counter, int32_t num_arrivals) const {
     int32_t before = 0;
     __syncwarp();

@@ -12,11 +12,11 @@ namespace specd {
 
 namespace {
 
-// Blocks that decide a task together, where blocks can wait for one another (clusters, from compute
-// capability 9.0 on): a pass over a row then takes a few tiles of each warp.
+// The blocks that decide a task together, if blocks can wait for each other (clusters, from compute
+// capability 9.0 on). A pass over a row then takes a few tiles of each warp.
 constexpr int kBlocksPerTask = 8;
 
-// A thread of a cluster that is one large block. On older devices each block is one by itself.
+// A thread of a cluster, which acts as one large block. On older devices each block acts alone.
 class ClusterThread : public CudaThread {
  public:
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -44,12 +44,12 @@ class ClusterThread : public CudaThread {
 
 __global__ void __launch_bounds__(kThreadsPerBlock) RunDeferredKernel(const FusedRound* round) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  cudaGridDependencySynchronize();  // what came before has ended, and what it wrote is seen
+  cudaGridDependencySynchronize();  // the earlier launches have ended, and their writes are visible
 #endif
   RunDeferredTasks(ClusterThread(), RoundOfBlock(round));
 }
 
-// Blocks of kBlocksPerTask that wait for one another, or single ones.
+// Clusters of kBlocksPerTask blocks that wait for each other, or single blocks.
 cudaLaunchConfig_t ConfigOf(int num_tasks, int blocks_per_task, cudaLaunchAttribute* cluster) {
   cluster->id = cudaLaunchAttributeClusterDimension;
   cluster->val.clusterDim = {static_cast<unsigned>(blocks_per_task), 1, 1};
@@ -63,8 +63,8 @@ cudaLaunchConfig_t ConfigOf(int num_tasks, int blocks_per_task, cudaLaunchAttrib
 
 }  // namespace
 
-// What the code for 9.0 does is not in a kernel that was made from PTX for an older device, and a
-// cluster needs its blocks at once, which a share of a device may not have.
+// A kernel made from PTX for an older device does not have the code for 9.0. A cluster also needs
+// all its blocks at once, and a share of a device may not have them.
 cudaError_t LoadDeferredKernel(DeviceShape* device) {
   cudaFuncAttributes attributes;
   cudaError_t error = cudaFuncGetAttributes(&attributes, RunDeferredKernel);

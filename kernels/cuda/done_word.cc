@@ -11,17 +11,17 @@ namespace specd {
 
 namespace {
 
-// Of a word that is not there yet, before the driver is asked whether the device still works: some
-// 20 us on x86, so that a round of usual length asks it for nothing. Then other threads get their
-// turn.
+// The looks at a missing word before the host asks the driver whether the device still works: some
+// 20 us on x86. A round of usual length therefore needs no such question. After the question, other
+// threads get their turn.
 constexpr int kLooksPerCheck = 1024;
-// After so many checks, there 160 us and more, rounds of 64 sequences are done (docs/BENCHMARKS.md
-// has the targets). What takes longer stands behind a forward of the engine's on its stream, and a
-// core that does nothing but look is one that the engine is without.
+// After these checks (160 us and more), rounds of 64 sequences are done (docs/BENCHMARKS.md has the
+// targets). A longer round waits for a forward of the engine's on its CUDA stream. A core that only
+// polls is then a core that the engine lacks.
 constexpr int kChecksBeforeSleep = 8;
-// From then on there is a check and a look after each sleep. A word is seen late by an eighth of
-// what has been waited already at most, never by more than the longest sleep, and by what Linux
-// adds to every sleep (50 us where nobody has set another slack).
+// From then on, each sleep is followed by a check and a look. The delay of a word is at most an
+// eighth of the time already waited, and never more than the longest sleep. Linux adds its slack to
+// every sleep (50 us by default).
 constexpr useconds_t kSleepMinUs = 5;
 constexpr useconds_t kSleepMaxUs = 50;
 
@@ -29,7 +29,7 @@ void Pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
-  asm volatile("isb" : : : "memory");  // a wait; `yield` does nothing on most of these processors
+  asm volatile("isb" : : : "memory");  // a pause; `yield` does nothing on most of these processors
 #endif
 }
 
@@ -55,7 +55,7 @@ GpuResult DoneWord::Allocate(GpuDriver* driver) {
   // A turn without a round would not be counted.
   const auto* const first = new (first_turn_.get()) StagedTurn{.size_bytes = 1};
   result = driver->ToDevice(plan_.turn, first, sizeof(*first));
-  // Memory with a copy under way must not be given back, which may come next.
+  // The caller may free the memory next, so no copy may still use it.
   return result.ok() ? driver->Synchronize() : result;
 }
 
@@ -74,7 +74,7 @@ GpuResult DoneWord::Await() {
   }
   for (useconds_t sleep_us = kSleepMinUs; LookAtWord(plan_.done) < number;
        sleep_us = std::min(sleep_us + sleep_us / 8 + 1, kSleepMaxUs)) {
-    usleep(sleep_us);  // that a signal cuts it short does no harm
+    usleep(sleep_us);  // a signal may cut this sleep short, which does no harm
     const GpuResult result = driver_->Check();
     if (!result.ok()) return result;
   }

@@ -1,8 +1,9 @@
-// DoneWord: how the host learns that a round is over without a synchronization: it looks at a word
-// of pinned memory, which the last launch of the round writes behind everything else of it.
+// DoneWord tells the host that a round is done, for CudaBackend, without a synchronization.
 //
-// The launch is the one that ends staged rounds (kernels/warps/staged_turn.h), with one area that
-// always has a round. Not for several threads at once; the driver must live longer.
+// The last launch of a round writes a word of pinned memory after all other work of the round, and
+// the host polls that word. The launch is the one that ends staged rounds
+// (kernels/warps/staged_turn.h), with one area that always has a round. Not for several threads at
+// once; the driver must live longer.
 #pragma once
 
 #include <cstdint>
@@ -12,29 +13,31 @@
 
 namespace specd {
 
-// The host's side of a word that a device reads and writes at the same time: bodies/staged_turn.h.
+// The host's side of a word that a device reads and writes at the same time: warps/staged_turn.h.
 void PublishWord(uint64_t value, uint64_t* word);
 uint64_t LookAtWord(uint64_t* word);
 
 class DoneWord {
  public:
-  // Takes the memory, and makes it what LaunchEnd begins with.
+  // Takes the memory, and sets the turn to the state that LaunchEnd expects.
   GpuResult Allocate(GpuDriver* driver);
 
-  // Enqueues, or has captured, the end of a round: behind all of it.
+  // Enqueues or captures the end of a round, after all its work.
   GpuResult LaunchEnd();
 
-  // After every launch of such an end: waits until it has run, and what ran before it is seen here.
-  // The error of a device that has failed instead, on whatever stream.
+  // Waits until the enqueued end has run. All work before the end is then visible here. If the
+  // device has failed on any CUDA stream, returns its error. Call once after every launch of an
+  // end.
   GpuResult Await();
 
-  // After a launch of which it is not known whether it ran, or an error of Await; nothing runs now.
+  // Call after an error of Await, or after a launch that may not have run. REQUIRES: no launch is
+  // running.
   void CatchUp() { num_awaited_ = LookAtWord(plan_.done); }
 
  private:
   GpuDriver* driver_ = nullptr;
   PinnedMemory word_;
-  PinnedMemory first_turn_;  // what turn_ begins with
+  PinnedMemory first_turn_;  // the initial state of turn_
   DeviceMemory turn_;
   StagedPlan plan_;
   uint64_t num_awaited_ = 0;

@@ -38,7 +38,7 @@ GpuResult Load(DriverApi* api) {
         kGpuNoDriver);
   }
   const int error = api->cuInit(0);
-  // A driver that finds no device says so when it is asked for devices.
+  // If the driver finds no device, the query for devices reports it.
   return error == kGpuNoDevice ? GpuResult::Ok() : ResultOf(*api, error, "cuInit");
 }
 

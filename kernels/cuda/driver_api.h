@@ -1,8 +1,8 @@
-// The functions of libcuda.so.1 that driver_context.cc calls, found when they are first needed.
+// DriverApi has the functions of libcuda.so.1 for driver_context.cc; they are found at first use.
 //
-// Declared here and not taken from cuda.h, so that a build without the CUDA toolkit can share GPU
-// memory too, and so that the same binary starts where there is no driver. Symbols carry the
-// version that is meant (cuMemAlloc_v2). Where cuda.h is at hand, driver_api_check.cc compares.
+// The functions are declared here and not taken from cuda.h. A build without the CUDA toolkit can
+// therefore share GPU memory too, and the same binary starts without a driver. Symbols carry their
+// version (cuMemAlloc_v2). If cuda.h is there, driver_api_check.cc compares the declarations.
 // Immutable once loaded; the library stays loaded.
 #pragma once
 
@@ -23,7 +23,7 @@ using AllocationHandle = uint64_t;  // CUmemGenericAllocationHandle
 struct Uuid {
   char bytes[16];
 };
-// CUipcMemHandle, CUipcEventHandle and CUmemPoolPtrExportData are alike.
+// The type of CUipcMemHandle, CUipcEventHandle and CUmemPoolPtrExportData.
 struct Handle {
   char bytes[64];
 };
@@ -151,11 +151,12 @@ struct DriverApi {
 #undef SPECD_CUDA_FUNCTION
 };
 
-// Loads the library and initialises the driver, the first time; afterwards the same answer again.
-// Null where that failed, with the reason and the remedy in *why. Safe from any thread.
+// Loads the library and initialises the driver at the first call. Later calls return the same
+// answer. If that failed, returns null, with the reason and the remedy in *why. Safe from any
+// thread.
 const DriverApi* LoadDriver(GpuResult* why);
 
-// What a driver's number means, with the name of the call.
+// Turns a driver's number into a result, with the name of the call.
 GpuResult ResultOf(const DriverApi& api, int error, const char* call);
 
 }  // namespace specd::cuda

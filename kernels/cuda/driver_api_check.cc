@@ -1,6 +1,6 @@
-// Compares the declarations of driver_api.h with cuda.h, where that is at hand: numbers, sizes, and
-// for every function how many arguments it takes and how each of them is passed; and the numbers of
-// GpuCode with those of both of CUDA's libraries. No code comes of it.
+// The compiler compares driver_api.h with cuda.h here, if cuda.h is there. It compares numbers,
+// sizes, and for every function the number and the passing of its arguments. It also compares the
+// numbers of GpuCode with those of both CUDA libraries. The file makes no code.
 #include <cuda.h>
 #include <driver_types.h>
 
@@ -12,7 +12,8 @@ namespace specd::cuda {
 
 namespace {
 
-// Passed alike: the same size, and both or neither in a register for pointers, numbers or enums.
+// Two arguments are passed alike if they have the same size, and both or neither are in a register
+// for pointers, numbers or enums.
 template <class Ours, class Theirs>
 constexpr bool kPassedAlike =
     sizeof(Ours) == sizeof(Theirs) && std::is_class_v<Ours> ==
@@ -76,7 +77,8 @@ static_assert(+kWaitValueGeq == CU_STREAM_WAIT_VALUE_GEQ);
 static_assert(+kCaptureNone == CU_STREAM_CAPTURE_STATUS_NONE);
 static_assert(+kCaptureModeRelaxed == CU_STREAM_CAPTURE_MODE_RELAXED);
 
-// GpuDriver answers with the runtime's numbers, GpuContext with the driver's: they are the same.
+// GpuDriver answers with the runtime's numbers, GpuContext with the driver's. The numbers are
+// equal.
 constexpr bool AreSame(GpuCode ours, CUresult driver, cudaError_t runtime) {
   return +ours == +driver && +ours == +runtime;
 }

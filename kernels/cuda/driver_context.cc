@@ -29,7 +29,7 @@ GpuResult CudaContext::Describe(GpuAddress address, GpuAllocation* allocation) {
     return api_.cuPointerGetAttributes(std::size(attributes), attributes, values, address);
   });
   if (!result.ok()) return result;
-  // The call does not fail for an address that it knows nothing of; it leaves what it knows not.
+  // The call does not fail for an unknown address; it leaves the unknown values unset.
   if (memory_type != cuda::kMemoryTypeDevice || ordinal < 0) {
     return GpuResult::Error("the address is not in device memory", kGpuInvalidValue);
   }
@@ -42,7 +42,7 @@ GpuResult CudaContext::Describe(GpuAddress address, GpuAllocation* allocation) {
                  .is_vmm_exportable = has_fd && pool == nullptr,
                  .is_pool_exportable = has_fd && pool != nullptr};
   if (!allocation->is_ipc_exportable && allocation->is_vmm_exportable) {
-    // One reserved range may hold many mappings, and a descriptor stands for one of them.
+    // One reserved range may hold many mappings, and a descriptor names one of them.
     allocation->base = mapping_base;
     allocation->size_bytes = mapping_bytes;
   }

@@ -1,6 +1,9 @@
-// A device's primary context, through the driver. Thin on purpose, because only a machine with a
-// GPU runs it; what can be decided without one is decided above it (ipc/memory/device_region.h).
-// Safe from any thread, as the driver is.
+// MakeCudaContext gives access to a device's primary context for MakeCudaPlatform, through the
+// driver.
+//
+// The class is thin on purpose, because only a machine with a GPU runs it.
+// ipc/memory/device_region.h makes the decisions that need no GPU. Safe from any thread, as the
+// driver is.
 #pragma once
 
 #include <memory>
@@ -10,7 +13,7 @@
 
 namespace specd {
 
-// Takes over one reference to the device's primary context, and gives it back at the end.
+// Takes over one reference to the device's primary context, and releases it in the destructor.
 std::unique_ptr<GpuContext> MakeCudaContext(const cuda::DriverApi& api, int device,
                                             cuda::Context context);
 

@@ -1,4 +1,4 @@
-// CudaContext's side of memory that another process exported: mapped and closed again.
+// The part of CudaContext that maps and closes memory of other processes.
 #include <fmt/format.h>
 
 #include "kernels/cuda/cuda_context.h"
@@ -7,7 +7,7 @@ namespace specd {
 
 namespace {
 
-// Descriptors travel through the driver as pointers that hold their number.
+// The driver takes a descriptor as a pointer whose value is its number.
 void* ShareableOf(int fd) { return reinterpret_cast<void*>(static_cast<intptr_t>(fd)); }
 
 }  // namespace
@@ -37,7 +37,7 @@ GpuResult CudaContext::Import(const GpuImport& import, GpuMapping* mapping) {
 GpuResult CudaContext::MapVmm(const GpuImport& import, GpuMapping* mapping) {
   uint64_t size_bytes = 0;
   for (const GpuPiece& piece : import.pieces) size_bytes += piece.size_bytes;
-  mapping->piece_bytes.reserve(import.pieces.size());  // nothing may throw behind a mapping
+  mapping->piece_bytes.reserve(import.pieces.size());  // after a mapping no call may throw
   GpuResult result = Call("cuMemAddressReserve", [&] {
     return api_.cuMemAddressReserve(&mapping->address, size_bytes, 0, 0, 0);
   });
@@ -73,15 +73,14 @@ GpuResult CudaContext::MapPiece(GpuAddress address, const GpuPiece& piece) {
   if (!result.ok()) return result;
   result =
       Call("cuMemMap", [&] { return api_.cuMemMap(address, piece.size_bytes, 0, allocation, 0); });
-  // A mapping keeps the allocation; the handle is of no more use.
+  // A mapping keeps the allocation, so the handle is not needed any more.
   const GpuResult released = Call("cuMemRelease", [&] { return api_.cuMemRelease(allocation); });
   if (!result.ok() || released.ok()) return result;
   (void)Call("cuMemUnmap", [&] { return api_.cuMemUnmap(address, piece.size_bytes); });
   return released;
 }
 
-// What is mapped is unmapped as it was mapped: piece by piece. An address that still has a mapping
-// cannot be freed.
+// Unmaps piece by piece, as the pieces were mapped. An address with a mapping cannot be freed.
 GpuResult CudaContext::CloseVmm(const GpuMapping& mapping) {
   GpuResult result = GpuResult::Ok();
   GpuAddress next = mapping.address;
@@ -125,7 +124,7 @@ GpuResult CudaContext::Close(const GpuMapping& mapping) {
   if (mapping.kind == GpuMemoryKind::kVmm) return CloseVmm(mapping);
   GpuResult result = GpuResult::Ok();
   if (mapping.address != 0) {
-    // The free of an importer must be done before the exporter's; this one waits.
+    // An importer's free must be done before the exporter's; this call waits.
     result = Call("cuMemFree", [&] { return api_.cuMemFree_v2(mapping.address); });
   }
   const GpuResult destroyed =

@@ -31,7 +31,7 @@ class CudaPlatform final : public GpuPlatform {
     if (api == nullptr) return result;
     int count = 0;
     const int error = api->cuDeviceGetCount(&count);
-    // What the driver says when it has found no device at all.
+    // The driver's answer if it found no device at all.
     if (error == kGpuNoDevice || error == kGpuNotInitialized) return GpuResult::Ok();
     if (error != kGpuOk) return cuda::ResultOf(*api, error, "cuDeviceGetCount");
     for (int i = 0; i < count && result.ok(); ++i) result = AddDevice(*api, i, devices);
@@ -48,7 +48,7 @@ class CudaPlatform final : public GpuPlatform {
     int device = 0;
     result = DeviceOf(*api, context, &device);
     if (!result.ok()) return result;
-    // Held for the comparison only: whoever made a stream in it holds it too.
+    // Held for the comparison only: the owner of a CUDA stream in it holds it too.
     cuda::Context primary = nullptr;
     result = cuda::ResultOf(*api, api->cuDevicePrimaryCtxRetain(&primary, device),
                             "cuDevicePrimaryCtxRetain");
@@ -61,7 +61,7 @@ class CudaPlatform final : public GpuPlatform {
           "the stream is not in its device's primary context, the one of the CUDA runtime",
           kGpuInvalidContext);
     }
-    // A device's handle is its ordinal, but nothing promises it.
+    // A device's handle is its ordinal, but CUDA does not promise that.
     int count = 0;
     result = cuda::ResultOf(*api, api->cuDeviceGetCount(&count), "cuDeviceGetCount");
     for (int i = 0; i < count && result.ok(); ++i) {
@@ -113,7 +113,7 @@ class CudaPlatform final : public GpuPlatform {
       result = cuda::ResultOf(api, api.cuDeviceGetUuid_v2(&uuid, device), "cuDeviceGetUuid");
     }
     if (!result.ok()) return result;
-    // A driver that does not know an attribute refuses the question.
+    // If a driver does not know an attribute, it refuses the query.
     const auto attribute = [&](int which) -> std::optional<bool> {
       int value = 0;
       if (api.cuDeviceGetAttribute(&value, which, device) != kGpuOk) return std::nullopt;
@@ -129,7 +129,7 @@ class CudaPlatform final : public GpuPlatform {
     return result;
   }
 
-  // A device that has no memory behind descriptors refuses the question.
+  // If a device has no memory with descriptors, it refuses the query.
   static uint64_t GranularityOf(const DriverApi& api, int device) {
     const cuda::AllocationProperties properties = {.type = cuda::kAllocationPinned,
                                                    .handle_types = cuda::kHandleTypePosixFd,

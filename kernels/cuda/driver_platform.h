@@ -1,5 +1,7 @@
-// The GpuPlatform over libcuda.so.1. It needs no CUDA toolkit to build and no driver to start: the
-// library is looked for at the first call. Safe from any thread.
+// MakeCudaPlatform makes the GpuPlatform over libcuda.so.1 for the daemon and libspecd.
+//
+// It needs no CUDA toolkit to build and no driver to start: the first call looks for the library.
+// Safe from any thread.
 #pragma once
 
 #include <memory>

@@ -7,7 +7,8 @@ namespace specd {
 
 namespace {
 
-// Enough bytes under way for the fastest host link; more blocks would only be more to start.
+// The bytes in flight of these blocks are enough for the fastest host link. More blocks would only
+// take longer to start.
 constexpr size_t kMostBlocks = 64;
 
 __global__ void __launch_bounds__(kThreadsPerBlock) FetchKernel(FetchPlan plan) {

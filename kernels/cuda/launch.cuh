@@ -1,5 +1,7 @@
-// Launch: a kernel launch that returns its own error. The one that `<<<>>>` leaves for
-// cudaGetLastError may be another's: embedded, the thread is the engine's.
+// Launch starts a kernel for the files of this folder and returns its own error.
+//
+// `<<<>>>` leaves its error for cudaGetLastError, where it may be mixed with another's: in an
+// embedded session the thread is the engine's.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,8 +1,8 @@
-// NextTokens: what goes to next tokens of tasks whose answers have come back, where no kernel
-// writes it.
+// NextTokens writes the next tokens of finished tasks to arrays that no kernel writes, for
+// CudaBackend.
 //
-// In the order of slots, so that neighbours are one copy. A view of the arena's memory, which must
-// stay as it is until Synchronize where anything was copied.
+// Tokens are in the order of slots, so neighbours are one copy. A view of the arena's memory. If
+// any token was copied, that memory must not change until Synchronize.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,13 @@ namespace specd {
 
 class NextTokens {
  public:
-  // Of the round's tasks from `first` on. REQUIRES: the arena, in pinned memory, has room.
+  // Takes `count` tasks of the round from `first` on. REQUIRES: the arena, in pinned memory, has
+  // room.
   NextTokens(const RoundBatch& batch, int32_t first, int32_t count, Arena* arena);
 
-  // To memory of the host.
+  // Writes to host memory.
   void Store(TokenId* ids) const;
-  // Enqueues copies to memory of a device.
+  // Enqueues copies to device memory.
   GpuResult Copy(TokenId* ids, GpuDriver* driver) const;
 
  private:
@@ -29,7 +30,7 @@ class NextTokens {
   };
 
   Place* places_ = nullptr;
-  TokenId* tokens_ = nullptr;  // the same ones, without gaps
+  TokenId* tokens_ = nullptr;  // the same tokens, without gaps
   int32_t count_ = 0;
 };
 

@@ -5,8 +5,8 @@ namespace specd {
 
 namespace {
 
-// A thread has this many 16-byte loads under way; with four blocks on each multiprocessor that is
-// 128 KiB there, several times what hides the latency of memory.
+// Each thread has this many 16-byte loads in flight. Four blocks on each multiprocessor then have
+// 128 KiB in flight, several times the amount that hides the latency of memory.
 constexpr int kLoads = 8;
 constexpr int kReadBlocksPerProcessor = 4;
 constexpr int64_t kUnitsPerItem = int64_t{kThreadsPerBlock} * kLoads;
@@ -25,8 +25,9 @@ __device__ Units UnitsOf(const ReadPlan& plan, int64_t row) {
           last > first ? static_cast<int64_t>((last - first) / kReadUnit) : 0};
 }
 
-// Blocks take pieces of rows in turn. The sum is stored only where it has a value that it hardly
-// ever has, which the compiler cannot know: no load can be left out, and nothing is written.
+// Blocks take pieces of rows in turn. The sum is stored only if it has one particular, very
+// unlikely value. The compiler cannot know that, so it must keep every load, and usually no word is
+// written.
 __global__ void __launch_bounds__(kThreadsPerBlock) ReadRowsKernel(ReadPlan plan) {
   const int64_t items_per_row =
       (plan.row_bytes / static_cast<int64_t>(kReadUnit) + kUnitsPerItem - 1) / kUnitsPerItem;

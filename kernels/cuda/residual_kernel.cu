@@ -13,7 +13,7 @@ namespace {
 constexpr int kResidualThreads = 128;
 constexpr int kResidualBlocks = 3;
 
-// Called through a pointer, as in round_kernel.cu and for the same reason.
+// Called through a pointer for the reason given in round_kernel.cu.
 using FinishFunction = void (*)(const FusedRound* round, int32_t part);
 __device__ void FinishOne(const FusedRound* round, int32_t part) {
   FinishResidual(CudaThread(), *round, part);
@@ -22,8 +22,9 @@ __device__ volatile FinishFunction finish_function = FinishOne;
 
 __global__ void __launch_bounds__(kResidualThreads, kResidualBlocks)
     RunResidualKernel(const FusedRound* round) {
+// The round's first launch has ended, and its writes are visible.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  cudaGridDependencySynchronize();  // the round's first launch has ended, and what it wrote is seen
+  cudaGridDependencySynchronize();
 #endif
   const FusedRound& of_block = RoundOfBlock(round);
   RunResidualPass(CudaThread(), of_block, [&](int32_t part) { finish_function(&of_block, part); });

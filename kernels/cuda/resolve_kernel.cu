@@ -10,7 +10,7 @@ namespace specd {
 
 namespace {
 
-// A warp does a task.
+// Each warp resolves a task.
 constexpr int kResolveThreads = 128;
 
 __global__ void __launch_bounds__(kResolveThreads) ResolveKernel(const FusedRound* round) {

@@ -10,9 +10,8 @@ namespace specd {
 
 namespace {
 
-// Called through a pointer that anybody might change: of a function that it knows, ptxas reckons
-// with the registers, and there are many functions behind this one, so that it spilled the tiles of
-// those that call none.
+// Called through a pointer that could change. For a function that ptxas knows, it counts the
+// registers. This one calls many functions, so ptxas spilled the tiles of functions that call none.
 using FinishFunction = void (*)(const FusedRound* round, int32_t part);
 __device__ void Finish(const FusedRound* round, int32_t part) {
   FinishPart(CudaThread(), *round, part);

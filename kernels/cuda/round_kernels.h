@@ -1,6 +1,7 @@
-// The host entries of the kernels, callable from files that nvcc does not compile. The only
-// launches are in the .cu files beside this one, one large kernel in each, so that they compile at
-// the same time.
+// The functions here load and launch the kernels for files that nvcc does not compile.
+//
+// Only the .cu files of this folder launch kernels. Each has one large kernel, so that they compile
+// at the same time.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,24 +12,24 @@
 
 namespace specd {
 
-// What a launch has to know of a device.
+// The facts about a device that a launch needs.
 struct DeviceShape {
   int num_processors = 1;
-  int blocks_per_task = 1;           // of the launch for deferred tasks: they wait for one another
+  int blocks_per_task = 1;  // of the launch for deferred tasks, whose blocks wait for each other
   bool launches_dependents = false;  // a launch may begin before the one that it depends on ends
-  int tile_pass_blocks = 1;          // of the tile pass, that a processor holds at once
+  int tile_pass_blocks = 1;          // the blocks of the tile pass that a processor holds at once
 };
 
-// Of a team that shares the tiles of a row; more warps would wait for the ordered combine more than
-// they read.
+// The threads of a team that shares the tiles of a row. With more warps, the wait for the ordered
+// combine would take longer than the reads.
 inline constexpr int kThreadsPerBlock = 256;
 
-// Blocks that one multiprocessor is given, where there is work for so many.
+// The blocks of one multiprocessor, if there is work for all of them.
 inline constexpr int kBlocksPerProcessor = 2;
 
-// The same in the tile pass. A thread has 64 elements of a tile in registers, and 168 registers
-// where a processor holds 12 such warps; with 16 of them it would have 128, and spill. For devices
-// before 9.0 ptxas spills with 168 too.
+// The same in the tile pass. A thread holds 64 elements of a tile in registers. With 12 such warps
+// on a processor a thread has 168 registers; with 16 warps it would have 128, and spill. For
+// devices before 9.0 ptxas spills with 168 too.
 inline constexpr int kTilePassThreads = 128;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 inline constexpr int kTilePassBlocks = 2;
@@ -36,9 +37,9 @@ inline constexpr int kTilePassBlocks = 2;
 inline constexpr int kTilePassBlocks = 3;
 #endif
 
-// Bring a kernel to the device. Otherwise its first launch would, and wait for the device
-// meanwhile, which is not allowed in a capture.
-// Two also say what of the shape follows from the kernel.
+// Each of these brings a kernel to the device. Otherwise the first launch would do so and wait for
+// the device, which a capture does not allow. Two of them also set the fields of the shape that
+// follow from the kernel.
 cudaError_t LoadDeferredKernel(DeviceShape* device);
 cudaError_t LoadFetchKernel();
 cudaError_t LoadReadKernel();
@@ -49,10 +50,10 @@ cudaError_t LoadStagedKernels();
 cudaError_t LoadTransformKernel();
 cudaError_t LoadWeightsKernels();
 
-// How wide a fetch is: enough to ask for so many bytes at once, where that is of use.
+// The width of a fetch: enough blocks to request usual_bytes at once, if more blocks help.
 unsigned NumFetchBlocks(size_t usual_bytes);
 
-// As GpuDriver's launches of these names say, on `stream`.
+// The launches of GpuDriver with these names, on the CUDA stream `stream`.
 cudaError_t EnqueueFetch(const FetchPlan& plan, cudaStream_t stream);
 cudaError_t EnqueueRead(const ReadPlan& plan, int32_t num_processors, cudaStream_t stream);
 cudaError_t EnqueueResolve(const FusedRound* round, const RoundBounds& bounds,

@@ -1,5 +1,7 @@
-// RoundOfBlock: the round of a launch, which lies in device memory so that a captured launch does
-// whatever round is there, as near to a block's threads as an argument would be.
+// RoundOfBlock gives the threads of a block fast access to the round of a launch.
+//
+// The round lies in device memory, so a captured launch runs any round that is there. RoundOfBlock
+// brings it as near to the threads as an argument would be.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +10,7 @@
 
 namespace specd {
 
-// By all threads of a block, once.
+// All threads of a block call this once.
 __device__ __forceinline__ const FusedRound& RoundOfBlock(const FusedRound* round) {
   static_assert(sizeof(FusedRound) % sizeof(uint32_t) == 0);
   constexpr int kWords = sizeof(FusedRound) / sizeof(uint32_t);

@@ -18,13 +18,13 @@ namespace specd {
 
 namespace {
 
-// An arena in memory that is somebody else's.
+// An arena in memory that another object owns.
 class PartOfMemory : public Arena {
  public:
   void Begin(char* host, char* device, size_t size_bytes) { Reset(host, device, size_bytes); }
 };
 
-// Where a round is staged, and where its answers will be.
+// The memory of one staged round and of its answers.
 struct Area {
   FetchHeader* header = nullptr;
   PartOfMemory tasks;
@@ -40,7 +40,7 @@ absl::Status NotOnDevice(const char* what) {
       what));
 }
 
-// Only what a device can do by itself, whenever it comes to it.
+// A device must be able to run the round by itself at any later time.
 absl::Status CheckStageable(const RoundBatch& batch, const BackendLimits& limits) {
   const auto is_elsewhere = [](MemorySpace space) { return space != MemorySpace::kDevice; };
   if (batch.target.num_rows > 0 && is_elsewhere(batch.target.space)) {
@@ -67,10 +67,10 @@ absl::Status CheckStageable(const RoundBatch& batch, const BackendLimits& limits
   return absl::OkStatus();
 }
 
-// Marks those tasks that are too long by themselves, and then the longest, until the lists of the
-// others take no more than those of the first `num_fitting` and what these have left. It may turn
-// out that still not all fit, because of what tasks bring beside lists. Returns how many it marked,
-// one at least.
+// Marks tasks until the lists of the others fit: first the tasks that are too long alone, and then
+// the longest. The others may take the room of the first `num_fitting` tasks and of the bytes left.
+// The result may still not fit, because tasks bring more than lists. Returns the number of marked
+// tasks, at least one.
 int32_t LeaveOutLongest(const RoundBatch& batch, int32_t num_fitting, size_t bytes_left,
                         size_t longest_bytes) {
   std::vector<std::pair<size_t, int32_t>> lists;
@@ -97,7 +97,7 @@ absl::Status Failure(const char* what, const GpuResult& result) {
       fmt::format("the GPU failed {}: {}; start the process again", what, result.text()));
 }
 
-// Of one area.
+// The bytes of one area.
 size_t TaskBytes(const BackendLimits& limits) {
   return Arena::Aligned(TaskArenaBytes(limits.vocab_size, limits.max_draft, limits.max_batch));
 }
@@ -117,11 +117,12 @@ struct RoundQueue::Memory {
   uint64_t* DoneOf(uint64_t round) const { return plan.done + (round - 1) % kStagedRoundsMax; }
   char* tasks_begin() const { return device.get() + sizeof(FetchHeader); }
 
-  // What the host writes: areas, answers of each, done words.
+  // The memory that the host reads and writes: areas, their answers, done words.
   PinnedMemory pinned;
   PinnedMemory answers;
   PinnedMemory done;
-  // What the device has for itself. Zeroed: the first turn may come before the first round.
+  // The memory of the device alone. It is zeroed, because the first turn may come before the first
+  // round.
   ZeroedMemory turn;
   ZeroedMemory device;
   ZeroedMemory kept;
@@ -167,7 +168,7 @@ GpuResult RoundQueue::Memory::Allocate(GpuDriver* driver, const BackendLimits& l
   std::fill_n(plan.done, kStagedRoundsMax, uint64_t{0});
   plan.turn = reinterpret_cast<StagedTurn*>(turn.get());
   plan.destination = device.get();
-  plan.round = reinterpret_cast<FusedRound*>(tasks_begin());  // first in the arena
+  plan.round = reinterpret_cast<FusedRound*>(tasks_begin());  // the round is first in the arena
   if (limits.num_slots > 0) {
     slots = {.kept = reinterpret_cast<uint32_t*>(kept.get()),
              .recent = reinterpret_cast<TokenId*>(recent.get()),
@@ -196,9 +197,10 @@ absl::Status RoundQueue::TakeMemory() {
   return absl::OkStatus();
 }
 
-// The launches would fail there, and be taken for a fault of the device.
+// Refuses a CUDA stream of another device. Its launches would fail, and the failure would look like
+// a fault of this device.
 absl::Status RoundQueue::CheckDevice(void* stream) const {
-  // After a fault every call fails, whatever it is given.
+  // After a fault every call fails, for any CUDA stream.
   GpuResult result = driver_->Check();
   if (!result.ok()) return Failure("before staged rounds were enqueued", result);
   size_t device = 0;
@@ -232,7 +234,7 @@ absl::Status RoundQueue::Enqueue(void* stream, int32_t num_tasks) {
   const absl::Status taken = TakeMemory();
   if (!taken.ok()) return taken;
 
-  // All that any round needs: which one will be there is not known.
+  // The bounds cover every round, because the round of a turn is not known yet.
   const RoundBounds bounds{.num_tasks = limits_.max_batch,
                            .max_draft = limits_.max_draft,
                            .vocab_size = limits_.vocab_size,
@@ -262,8 +264,8 @@ absl::Status RoundQueue::Stage(const RoundBatch& batch) {
   const absl::Status taken = TakeMemory();
   if (!taken.ok()) return taken;
 
-  // Nobody reads the area: its last round has been collected, and the number there is still that
-  // round's.
+  // No turn reads the area: its last round has been collected, and the area still has that round's
+  // number.
   const uint64_t number = num_staged_ + 1;
   Area& area = memory_->AreaOf(number);
   const size_t index = (number - 1) % kStagedRoundsMax;
@@ -271,7 +273,7 @@ absl::Status RoundQueue::Stage(const RoundBatch& batch) {
   area.tasks.Begin(reinterpret_cast<char*>(area.header + 1), memory_->tasks_begin(),
                    memory_->task_bytes);
   area.answers.Begin(answers, answers, memory_->answer_bytes);
-  const RowStage no_rows(driver_, nullptr, 0);  // they lie on the device
+  const RowStage no_rows(driver_, nullptr, 0);  // all rows lie on the device
   RoundBatch staged = batch;
   staged.slots = memory_->slots;
   StagedBatch& tasks = area.batch.emplace(

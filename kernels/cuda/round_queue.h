@@ -1,16 +1,16 @@
-// RoundQueue: rounds that are enqueued before they are known, so that they can be part of a graph
-// of the engine's own.
+// RoundQueue runs staged rounds for CudaBackend: rounds whose launches are enqueued first, so that
+// they can be part of a graph of the engine's own.
 //
-// Enqueue puts launches on the engine's stream, which may be capturing. Stage writes a round into
-// one of a few areas of pinned memory; the next turn of those launches fetches and runs it, or does
-// nothing where none is staged (kernels/warps/staged_turn.h). Collect looks at a word that the
-// turn has written to host memory. Neither waits, and after the first Enqueue or Stage, which takes
-// all memory, nothing is allocated. Answers are those of CudaBackend::Run, to the bit.
+// Enqueue puts launches on the engine's CUDA stream, which may be capturing. Stage writes a round
+// into one of a few areas of pinned memory. The next turn of the launches fetches and runs that
+// round; without a staged round it does nothing (kernels/warps/staged_turn.h). Collect looks at a
+// word of host memory that the turn has written. No call waits. The first Enqueue or Stage takes
+// all memory, and later calls allocate nothing. Answers are those of CudaBackend::Run, to the bit.
 //
-// The launches hold addresses of memory that is given back by the destructor: nothing of them may
-// run by then, or later. It waits for nobody, because CUDA has no wait for a device on which
-// somebody captures, and it drops rounds that are staged and were not run. Not thread-safe, but the
-// device may take a round while the next one is being staged.
+// The launches hold addresses of memory that the destructor frees, so no launch may run by then, or
+// later. The destructor does not wait, because CUDA cannot wait for a device while a thread
+// captures on it. It drops staged rounds that have not run. Not thread-safe, but the device may
+// take a round while the host stages the next one.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +25,11 @@ namespace specd {
 
 class RoundQueue {
  public:
-  // Rounds of the limits. The driver must live longer.
+  // Serves rounds within the limits. The driver must live longer.
   RoundQueue(GpuDriver* driver, const BackendLimits& limits);
   ~RoundQueue();
 
-  // As Backend's EnqueueStaged, Stage and Collect say.
+  // The functions of Backend with the names EnqueueStaged, Stage and Collect.
   absl::Status Enqueue(void* stream, int32_t num_tasks);
   absl::Status Stage(const RoundBatch& batch);
   absl::StatusOr<bool> Collect();
@@ -44,7 +44,7 @@ class RoundQueue {
   const BackendLimits limits_;
   uint64_t num_staged_ = 0;
   uint64_t num_collected_ = 0;
-  std::unique_ptr<Memory> memory_;  // null until it is needed
+  std::unique_ptr<Memory> memory_;  // null until the first use
 };
 
 }  // namespace specd

@@ -4,17 +4,17 @@ namespace specd {
 
 namespace {
 
-// Room in the arenas. A sequence's task with its few hundred edits and as many coins as a client
-// may set (96 KiB), and the scores of its tokens, are below the first, each.
+// The room in the arenas for one sequence. Its task with a few hundred edits and the most coins of
+// a client (96 KiB) takes less than kArenaBytesPerSequence. So do the scores of its tokens.
 constexpr int64_t kArenaBytesPerSequence = 128 * 1024;
 constexpr int64_t kListBytes = 8 * 1024 * 1024;
 
-// What a launch is wide enough to fetch at once: the round itself, and for each sequence its task
-// with a chain, places and a short list of edits.
+// The bytes that a launch is wide enough to fetch at once: the round itself, and for each sequence
+// its task with a chain, places and a short list of edits.
 constexpr size_t kUsualBytes = 4 * 1024;
 constexpr size_t kUsualBytesPerSequence = 4 * 1024;
 
-// Of so many tasks from `first` on, those whose answers fit.
+// The tasks from `first` on whose answers fit, at most max_tasks.
 int32_t RoomFor(const RoundBatch& batch, int32_t first, int32_t max_tasks, int64_t max_output,
                 const Arena& answers) {
   const int64_t answer_bytes = sizeof(TaskOutcome) +
@@ -78,10 +78,11 @@ int32_t StagedBatch::StageTasks() {
   SPECD_CHECK(!arena_->full() && !answers_->full());
   while (count_ < room_) {
     const Task& task = batch_.tasks[first_ + count_];
-    // What is scored has a row for every token, and no place behind the last.
+    // A scored task has a row for every token, and no place after the last.
     SPECD_CHECK(NumPlaces(task) <= limits_.max_draft + 1);
     bytes_left_ = arena_->size_bytes() - arena_->used();
-    // Though there be room: whether a task is done is not a matter of those that come with it.
+    // The limit holds even if there is room: the result of a task must not depend on the tasks next
+    // to it.
     if (ListBytes(task) > ListBytesMax(batch_.target.vocab_size, limits_.max_draft)) break;
     if (!StageTask(task, batch_, &rows_, arena_, &tasks_.host[count_])) break;
     ++count_;
@@ -104,7 +105,7 @@ int32_t StagedBatch::Fill(char* memory) const {
   batch.samples = samples_.device();
   batch.next_tokens = next_tokens_.arrays;
   batch.num_next_tokens = next_tokens_.count;
-  // Of host memory they are with the tasks.
+  // Draft tokens from host memory are packed with the tasks.
   if (batch.draft_tokens.space == MemorySpace::kHost) batch.draft_tokens = {};
   return round_.Fill(batch, batch_.tasks + first_, tasks_.host, memory);
 }

@@ -1,8 +1,9 @@
-// StagedBatch: tasks of a round on their way to a device, and their answers on the way back.
+// StagedBatch carries the tasks of a round to a device and their answers back, for CudaBackend and
+// RoundQueue.
 //
-// Whoever runs rounds on a device makes one over two arenas that are empty, stages as many tasks as
-// there is room for, fills the round and brings the first arena over; when the round has run the
-// answers are in the second one. A view of the arenas' memory; not for several threads at once.
+// The owner makes one over two empty arenas, packs as many tasks as fit, fills the round and copies
+// the first arena to the device. When the round has run, the answers are in the second arena. A
+// view of the arenas' memory; not for several threads at once.
 #pragma once
 
 #include <algorithm>
@@ -14,19 +15,20 @@
 
 namespace specd {
 
-// The longest lists that a task may have: those of any sequence where they take 8 MiB or less, and
-// always those of the whole vocabulary, for a sequence and one place.
+// The longest lists of edits that a task may have. 8 MiB are always allowed. So are the lists of
+// the whole vocabulary for a sequence and one place.
 size_t ListBytesMax(int32_t vocab_size, int32_t max_draft);
 
-// How large the arenas have to be for max_tasks with usual lists, one of which has the longest.
+// The sizes of the arenas for max_tasks with usual lists, one of which has the longest.
 size_t TaskArenaBytes(int32_t vocab_size, int32_t max_draft, int32_t max_tasks);
 size_t AnswerArenaBytes(int32_t max_tasks);
 
-// What a launch for rounds of so many tasks is wide enough to fetch at once.
+// The bytes that a launch for num_tasks is wide enough to fetch at once.
 size_t UsualFetchBytes(int32_t num_tasks);
 
-// An array of answers, `width` elements for each task, which the caller has `stride` apart. It
-// begins as the caller has it, so that what no task writes keeps its value.
+// An array of answers, `width` elements for each task; the caller's array has one task every
+// `stride` elements. It begins as a copy of the caller's, so an element that no task writes keeps
+// its value.
 template <typename T>
 class Answers {
  public:
@@ -58,26 +60,26 @@ class Answers {
 
 class StagedBatch {
  public:
-  // Of the tasks from `first` on: max_tasks of them at most, and fewer where answers are large.
-  // The round is the first thing in `arena`.
+  // Takes at most max_tasks tasks from `first` on, and fewer if answers are large. The round is the
+  // first object in `arena`.
   StagedBatch(const RoundBatch& batch, int32_t first, int32_t max_tasks,
               const BackendLimits& limits, const BatchRows& rows, Arena* arena, Arena* answers);
 
-  // Stages tasks until one does not fit, and returns how many were staged. None: the first has
-  // longer lists than ListBytesMax.
+  // Packs tasks until one does not fit, and returns the number of packed tasks. 0: the first task
+  // has longer lists than ListBytesMax.
   int32_t StageTasks();
-  // Behind the last task that was staged.
+  // The bytes after the last packed task.
   size_t bytes_left() const { return bytes_left_; }
-  // Of the copies of rows.
+  // The result of the copies of rows.
   GpuResult result() const { return rows_.result(); }
 
-  // Completes the round: its memory, besides what was staged, is `memory` of the device,
-  // RoundMemoryBytes. Returns FusedRound::num_launches. REQUIRES: tasks were staged.
+  // Completes the round. `memory` is RoundMemoryBytes of device memory for the parts that are not
+  // packed. Returns FusedRound::num_launches. REQUIRES: tasks were packed.
   int32_t Fill(char* memory) const;
-  // After Fill: is LaunchResolve needed?
+  // After Fill: whether LaunchResolve is needed.
   bool resolves() const { return round_.resolves(); }
 
-  // Puts the answers where the caller wants them. REQUIRES: the round has run.
+  // Copies the answers to the caller's arrays. REQUIRES: the round has run.
   void CopyBack() const;
 
   const RoundBatch& batch() const { return batch_; }
@@ -86,8 +88,8 @@ class StagedBatch {
   int32_t count() const { return count_; }
 
  private:
-  // Those arrays of next tokens that the device writes: where kernels find the list, and its
-  // length.
+  // The arrays of next tokens that the device writes: the device address and the length of their
+  // list.
   struct TokenArrays {
     const TokenArray* arrays = nullptr;
     int32_t count = 0;

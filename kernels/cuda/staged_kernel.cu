@@ -8,14 +8,14 @@ namespace specd {
 
 namespace {
 
-// Words that the host reads and writes at the same time.
+// SystemWords reads and writes words that the host reads and writes at the same time.
 struct SystemWords {
   __device__ __forceinline__ uint64_t Acquire(const uint64_t* word) const {
     uint64_t value = 0;
     asm volatile("ld.acquire.sys.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
     return value;
   }
-  // A release of the whole system also covers what earlier launches wrote, because those ended
+  // A release for the whole system also covers the writes of earlier launches, because those ended
   // before this thread began.
   __device__ __forceinline__ void Release(uint64_t value, uint64_t* word) const {
     asm volatile("st.release.sys.u64 [%0], %1;" : : "l"(word), "l"(value) : "memory");

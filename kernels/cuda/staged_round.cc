@@ -10,7 +10,7 @@ namespace specd {
 
 namespace {
 
-// The memory of a round, one part after the other; without any, only their sizes.
+// The parts of a round's memory, one after another. Without memory, only their sizes.
 struct RoundMemory {
   RoundMemory(char* memory, int32_t vocab_size, int32_t max_draft, int32_t recent_room,
               int64_t num_tasks)

@@ -9,7 +9,7 @@ int32_t StageMaskRow(const MaskView& mask, int32_t row, RowStage* stage) {
   return static_cast<int32_t>(stage->Append(mask.words + row * mask.row_stride));
 }
 
-// Its own, or those of its slot where only the host can read them.
+// The task's own draft tokens, or those of its slot if only the host can read them.
 const TokenId* DraftTokensOf(const Task& task, const TokenRows& rows) {
   if (!task.drafts_by_slot || rows.space != MemorySpace::kHost) return task.draft.tokens;
   return rows.ids + task.slot * rows.row_stride;

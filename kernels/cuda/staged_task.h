@@ -1,5 +1,5 @@
-// A task as a device reads it: its arrays are in an arena, its rows lie on the device or have been
-// copied there.
+// StageTask packs a task for a device: the task's arrays into an arena, and its rows as copies
+// unless they lie on the device.
 //
 // A new array in Task is one line of StageTask(). Not for several threads at once.
 #pragma once
@@ -13,37 +13,37 @@ namespace specd {
 
 constexpr int64_t MaskWords(int32_t vocab_size) { return (vocab_size + 31) / 32; }
 
-// Where the rows of a batch that lie in host memory are copied to. Of a tensor that lies on the
-// device nothing is ever appended.
+// The destinations of a batch's rows from host memory. Rows of a tensor on the device are never
+// appended.
 struct BatchRows {
   RowStage target;
   RowStage draft;
   RowStage masks;
 
-  // Of the first copy that failed.
+  // The result of the first copy that failed.
   GpuResult result() const;
 };
 
-// The row of a tensor as a kernel knows it: its own number where the tensor lies on the device,
-// else that of its copy.
+// The row number for a kernel: the row's own number if the tensor lies on the device, otherwise
+// that of its copy.
 uint32_t StageRow(const TensorView& tensor, uint32_t row, RowStage* stage);
 
-// What a kernel is given: the tensor itself where it lies on the device, else the copied rows.
+// The tensor for a kernel: the tensor itself if it lies on the device, otherwise the copied rows.
 TensorView OnDevice(const TensorView& tensor, const RowStage& stage);
 MaskView OnDevice(const MaskView& mask, const RowStage& stage, int32_t vocab_size);
 
-// Places, and so target rows, of a task. Every draft token that is scored has a row; those that are
-// verified have one more.
+// The places of a task, and so its target rows. If draft tokens are scored, each has a row; if they
+// are verified, there is one more.
 inline int32_t NumPlaces(const Task& task) {
   return task.draft.num_nodes + (task.kind == TaskKind::kScore ? 0 : 1);
 }
 
-// The bytes that a task's edits and the overrides of its places take in an arena: as many as its
-// parameters make, up to the vocabulary for each list.
+// The bytes of a task's edits and of the overrides of its places in an arena. The task's parameters
+// set their number, up to the vocabulary for each list.
 size_t ListBytes(const Task& task);
 
-// Copies a task of `batch` into its place, with pointers and row numbers that mean something on the
-// device. False, and no row is copied, if the arena is full.
+// Copies a task of `batch` to `staged`, with pointers and row numbers of the device. If the arena
+// is full, returns false and copies no row.
 bool StageTask(const Task& task, const RoundBatch& batch, BatchRows* rows, Arena* arena,
                Task* staged);
 

@@ -1,10 +1,11 @@
-// How a round's memory gets to a device and back: rows straight from where they lie, what else it
-// needs through one arena that exists on both sides, and answers through pinned memory.
+// Arenas and row copies move a round's memory between host and device for CudaBackend and
+// RoundQueue.
 //
-// Arrays are taken from an arena one after another. What is put in on the host has its place on the
-// device too, so pointers are known before anything is copied, and a whole round's small arrays
-// travel in one copy. Memory is taken once, by Resize; an arena that is full says so. Not for
-// several threads at once; the driver must live longer.
+// Rows are copied from their own memory. All other input of a round goes through one arena that
+// exists on both sides, and answers come through pinned memory. Arrays are taken from an arena one
+// after another. An array on the host has its device address at once, so pointers are known before
+// any copy. One copy moves all small arrays of a round. Resize takes the memory once; a full arena
+// reports it. Not for several threads at once; the driver must live longer.
 #pragma once
 
 #include <algorithm>
@@ -17,11 +18,11 @@
 
 namespace specd {
 
-// Says on stderr that memory could not be given back: nothing can be done about it, but it must not
-// pass unseen, and embedded in an engine there is no logger of ours.
+// Reports on stderr that memory could not be freed. The caller can do nothing about it, but the
+// error must be seen. In an embedded session there is no logger of ours.
 void ReportNotFreed(const GpuResult& result);
 
-// Owns one block of memory, of the kind that the two calls of the driver are for.
+// Owns one block of memory; the two functions of the driver choose its kind.
 template <GpuResult (GpuDriver::*kAllocate)(size_t, void**), GpuResult (GpuDriver::*kFree)(void*)>
 class DriverMemory {
  public:
@@ -30,11 +31,11 @@ class DriverMemory {
   DriverMemory& operator=(const DriverMemory&) = delete;
   ~DriverMemory() { Release(); }
 
-  // What was held before is given back first.
+  // Frees the memory held before.
   GpuResult Allocate(GpuDriver* driver, size_t size_bytes) {
     Release();
     driver_ = driver;
-    // A zero-sized allocation is an error for some drivers; no round needs to know.
+    // For some drivers a zero-sized allocation is an error.
     return (driver->*kAllocate)(std::max<size_t>(size_bytes, 1), &memory_);
   }
 
@@ -64,12 +65,12 @@ struct StagedArray {
   T* device = nullptr;
 };
 
-// Memory that the host has at one address and the device at another, or at the same one, in arrays.
+// Arrays in memory that has one address on the host and another, or the same, on the device.
 class Arena {
  public:
   size_t size_bytes() const { return size_bytes_; }
 
-  // Room for an array. Null, and the arena is full from then on, if there is none.
+  // Takes room for an array. If there is none, returns null, and the arena stays full.
   template <typename T>
   StagedArray<T> Take(int64_t count) {
     static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= kAlignment);
@@ -81,7 +82,7 @@ class Arena {
     return {reinterpret_cast<T*>(host_ + begin), reinterpret_cast<T*>(device_ + begin)};
   }
 
-  // Copies an array in, and returns where it will be on the device. Null stays null.
+  // Copies an array into the arena, and returns its device address. Null stays null.
   template <typename T>
   const T* Put(const T* source, int64_t count) {
     if (source == nullptr) return nullptr;
@@ -90,7 +91,7 @@ class Arena {
     return array.device;
   }
 
-  // Where the host has what the device has at this address.
+  // The host address of the memory at this device address.
   template <typename T>
   const T* OnHost(const T* device) const {
     return reinterpret_cast<const T*>(host_ + (reinterpret_cast<const char*>(device) - device_));
@@ -104,7 +105,7 @@ class Arena {
   }
 
  protected:
-  // Gives back everything that was taken. `size_bytes` is a multiple of kAlignment.
+  // Drops all arrays. `size_bytes` is a multiple of kAlignment.
   void Reset(char* host, char* device, size_t size_bytes) {
     host_ = host;
     device_ = device;
@@ -123,17 +124,17 @@ class Arena {
   bool full_ = false;
 };
 
-// What a round brings: filled in pinned memory, used in device memory.
+// The input of a round: filled in pinned memory, used in device memory.
 class StagingArena : public Arena {
  public:
   GpuResult Resize(GpuDriver* driver, size_t size_bytes);
-  // Gives back everything that was taken.
+  // Drops all arrays.
   void Clear();
 
-  // Enqueues the copy of everything that was taken.
+  // Enqueues the copy of all arrays.
   GpuResult ToDevice();
-  // The same, of everything that will have been taken at the last Seal before it runs: for
-  // captures. `usual_bytes`: FetchPlan.
+  // The same for captures: each run copies the arrays of the last Seal before it. `usual_bytes`:
+  // FetchPlan.
   GpuResult LaunchFetch(size_t usual_bytes);
   void Seal();
 
@@ -144,26 +145,26 @@ class StagingArena : public Arena {
   DeviceMemory device_;
 };
 
-// What a round gives: written by kernels into host memory.
+// The answers of a round, which kernels write into host memory.
 class AnswerArena : public Arena {
  public:
   GpuResult Resize(GpuDriver* driver, size_t size_bytes);
-  // Gives back everything that was taken.
+  // Drops all arrays.
   void Clear() { Reset(memory_.get(), memory_.get(), size_bytes()); }
 
  private:
   PinnedMemory memory_;
 };
 
-// Rows copied one after another to a place on the device. After a failed copy nothing more is
-// copied; the failure is kept.
+// Copies rows one after another to device memory. After a failed copy no other row is copied, and
+// the failure is kept.
 class RowStage {
  public:
   // REQUIRES: there is room at `memory` for all rows that will be appended.
   RowStage(GpuDriver* driver, void* memory, int64_t row_bytes)
       : driver_(driver), memory_(static_cast<char*>(memory)), row_bytes_(row_bytes) {}
 
-  // Enqueues the copy of a row and returns which row it becomes.
+  // Enqueues the copy of a row and returns the row's new number.
   uint32_t Append(const void* row) {
     char* place = memory_ + num_rows_ * row_bytes_;
     if (result_.ok()) result_ = driver_->ToDevice(place, row, static_cast<size_t>(row_bytes_));

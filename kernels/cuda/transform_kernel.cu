@@ -8,7 +8,7 @@ namespace specd {
 
 namespace {
 
-// One block transforms one row.
+// Each block transforms one row.
 __global__ void __launch_bounds__(kThreadsPerBlock)
     TransformRowsKernel(TransformBatch batch, char* workspaces) {
   const int32_t vocab_size = batch.source.vocab_size;

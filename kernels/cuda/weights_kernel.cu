@@ -1,6 +1,6 @@
-// What the polynomial exp2 costs beside the hardware's: the tile pass over plain rows and nothing
-// else of a round, with one and with the other. For timings alone. ex2.approx stands in this file
-// and in no kernel that answers: its bits are the device's.
+// A benchmark compares the polynomial exp2 with the hardware's: it runs only the tile pass over
+// plain rows, once with each. ex2.approx is used in this file alone and never for an answer: its
+// bits are the device's.
 #include <algorithm>
 
 #include "kernels/cuda/cuda_thread.cuh"
