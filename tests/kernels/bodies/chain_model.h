@@ -1,5 +1,7 @@
-// A target and a drafter whose rows depend on the whole text so far, for tests that follow several
-// rounds: raw rows as a kernel gets them, and the distributions that the oracle makes of them.
+// ChainModel gives tests of several rounds a target and a drafter whose rows depend on the whole
+// text so far.
+//
+// It has the raw rows for a kernel, and the distributions that the oracle computes from them.
 #pragma once
 
 #include <algorithm>
@@ -25,17 +27,18 @@ struct ModelOptions {
   VerifyMethod method = VerifyMethod::kToken;
   int32_t vocab_size = 3;
   int32_t max_draft = 2;
-  size_t length = 4;           // tokens whose joint law is compared
+  size_t length = 4;           // tokens of the text whose joint law is compared
   bool powers_of_two = false;  // thresholds are exact: coins lie one beside them
-  std::vector<DraftKind> kinds = {DraftKind::kSampled};  // by place, the last one for the rest
-  bool ragged = false;                                   // the text says how many drafts there are
-  bool strays = false;  // the drafter names ids outside the vocabulary now and then (one-hot only)
+  // By place; the last one also for later places.
+  std::vector<DraftKind> kinds = {DraftKind::kSampled};
+  bool ragged = false;  // the text decides the number of drafts
+  bool strays = false;  // sometimes the drafter names an id outside the vocabulary (one-hot only)
   bool edits = false;   // steps 1 to 6 on the target's rows
-  bool draft_edits = false;  // and the same on the drafter's
+  bool draft_edits = false;  // the same on the drafter's rows
   bool side_channel = false;
   oracle::Truncation target_truncation = {};
   oracle::Truncation draft_truncation = {};
-  // The same rows everywhere, in the place of random ones.
+  // Rows that are the same for every text, instead of random ones.
   oracle::Probabilities fixed_target = {};
   oracle::Probabilities fixed_draft = {};
   uint64_t seed = 0;
@@ -52,14 +55,14 @@ class ChainModel {
     oracle::Steps steps;
     oracle::Probabilities p;
     oracle::Probabilities q;           // the draft token's law
-    oracle::Probabilities q_unedited;  // without steps 1 to 6
+    oracle::Probabilities q_unedited;  // q without steps 1 to 6
   };
 
   explicit ChainModel(const ModelOptions& options) : options_(options) {}
 
   const ModelOptions& options() const { return options_; }
 
-  // What stands behind `context`, the kept text and the draft prefix.
+  // The place after `context`, the kept text and the draft prefix.
   const Place& At(const Tokens& context) {
     auto [entry, is_new] = places_.try_emplace(context);
     if (is_new) Fill(context, &entry->second);
@@ -70,7 +73,7 @@ class ChainModel {
     return options_.kinds[std::min(i, options_.kinds.size() - 1)];
   }
 
-  // The token that a drafter makes of its draw.
+  // The token that a drafter names for its draw.
   TokenId Named(TokenId drawn, size_t i) const {
     const bool stray = options_.strays && KindAt(i) == DraftKind::kOneHot && drawn == 0;
     return stray ? options_.vocab_size + 2 : drawn;
@@ -116,8 +119,8 @@ class ChainModel {
                               kTemperature, options_.draft_truncation);
   }
 
-  // Probabilities that are powers of two and sum to one: something is halved until there are
-  // enough. Now and then an id has none.
+  // Probabilities that are powers of two and sum to one: a probability is halved until there are
+  // enough. Sometimes an id has probability 0.
   oracle::Logits RandomRow(std::mt19937_64& random) const {
     const bool has_zero = options_.vocab_size > 2 && random() % 3 == 0;
     std::vector<double> p{1.0};
@@ -130,14 +133,14 @@ class ChainModel {
     std::shuffle(p.begin(), p.end(), random);
     oracle::Logits logits;
     for (const double x : p) {
-      // With edits there are positive and negative logits, for the repetition penalty.
+      // With edits, logits are positive and negative, for the repetition penalty.
       const double noise = options_.powers_of_two ? 0 : double(random() % 1000) / 500;
       logits.push_back(RoundTo(DType::kFloat32, std::log2(x) + noise));
     }
     return logits;
   }
 
-  // Everything that steps 1 to 6 know, as a function of the context.
+  // The inputs of steps 1 to 6, as a function of the context.
   oracle::Steps RandomSteps(const Tokens& context, const std::vector<oracle::Logits>& rows,
                             std::mt19937_64& random) const {
     const int vocab_size = options_.vocab_size;
@@ -157,7 +160,7 @@ class ChainModel {
     if (random() % 2 == 0) {
       for (int id = 0; id < vocab_size; ++id) steps.mask.push_back(random() % 4 != 0);
     }
-    // Something has to be left of both rows.
+    // Both rows must keep some mass.
     const auto is_bad = [&] {
       return !oracle::AfterSteps(rows[0], steps) || !oracle::AfterSteps(rows[1], steps);
     };

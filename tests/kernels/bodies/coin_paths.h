@@ -1,10 +1,11 @@
-// All ways in which a program's coins can fall: exact enumeration with coins as intervals.
+// CoinPaths enumerates all outcomes of a program's coins for exact tests. A coin is an interval
+// here.
 //
 // A program asks for parts of coins instead of numbers: Choose(coin, ends) says into which of the
 // intervals [0, ends[0]), [ends[0], ends[1]), ... the coin falls. ForEachPath runs the program once
-// for every combination of answers; each run is a cell of the space of coins, and its probability
-// is the cell's volume. A coin that is asked for again is the same coin: it keeps the interval it
-// was narrowed to, within a path and, through `coins`, from one round to the next.
+// for every combination of answers. Each run is a cell of the space of coins, and its probability
+// is the cell's volume. If the program asks for a coin again, it gets the same coin: the coin keeps
+// its narrowed interval. It does so within a path and, through `coins`, from one round to the next.
 //
 //   ForEachPath({}, [&](CoinPaths& paths) {
 //     const size_t y = paths.Choose(coin, {0.25, 1.0}, 1e-9);
@@ -22,10 +23,11 @@
 
 namespace specd {
 
-// Position, round base, node, purpose. Coins that are to be one coin have one identity.
+// Position, round base, node, purpose. Equal identities mean one coin.
 using CoinIdentity = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>;
 
-// An interval of coins. The margins say how far from an end the kernel's own threshold may lie.
+// An interval of coins. The margins bound the distance between an end and the kernel's own
+// threshold.
 struct CoinPart {
   double low = 0;
   double high = 1;
@@ -37,8 +39,8 @@ using CoinParts = std::map<CoinIdentity, CoinPart>;
 
 class CoinPaths {
  public:
-  // The number of the interval. The last of `ends` stands for 1. Intervals in which nothing of the
-  // coin is left are never chosen.
+  // Returns the number of the interval. The last of `ends` means 1. An interval is chosen only if
+  // it holds a part of the coin.
   size_t Choose(const CoinIdentity& coin, const std::vector<double>& ends, double margin) {
     const CoinPart before = coins_.count(coin) > 0 ? coins_[coin] : CoinPart{};
     if (depth_ == decisions_.size()) decisions_.push_back({OpenParts(before, ends), 0});
@@ -54,7 +56,7 @@ class CoinPaths {
   }
 
   double probability() const { return probability_; }
-  // Every coin's interval: those of earlier rounds too, and those that this path asked for.
+  // Every coin's interval: those of earlier rounds and of this path.
   const CoinParts& coins() const { return coins_; }
   const CoinParts& used() const { return used_; }
 
@@ -91,7 +93,7 @@ class CoinPaths {
     coins_ = coins;
     used_.clear();
   }
-  // To the next path in depth-first order; false when there is none.
+  // Moves to the next path in depth-first order; false if there is none.
   bool Advance() {
     while (!decisions_.empty() && ++decisions_.back().next == decisions_.back().open.size()) {
       decisions_.pop_back();

@@ -1,11 +1,12 @@
-// The joint law of several rounds by enumeration, with the kernel held against the oracle in every
-// cell (CONTRACT §10, "Exact").
+// Enumeration computes the joint law of several rounds for tests, and compares the kernel with the
+// oracle in every cell (CONTRACT §10, "Exact").
 //
 // The oracle's round asks for parts of coins (coin_paths.h) under the keys of CONTRACT §4. In every
-// cell that it can reach, VerifyChain is run with each of the cell's coins just inside either end
-// of its interval and must emit what the oracle emits; SampleDraft is run so for every draft token.
-// The cells' volumes add up to the law of the text. Coins live on from round to round for as long
-// as their key can be asked for again, so keys that two decisions share make the law wrong.
+// cell that it can reach, VerifyChain runs with each of the cell's coins just inside either end of
+// its interval. VerifyChain must emit the oracle's tokens. SampleDraft runs in the same way for
+// every draft token. The sum of the cells' volumes is the law of the text. A coin stays narrowed
+// for later rounds while its key can be asked for again. If two decisions share a key, the law is
+// therefore wrong.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -23,16 +24,16 @@
 
 namespace specd {
 
-// What is wrong on purpose. With any of it the kernel is not run: the law alone has to tell.
+// Deliberate faults. With a fault the kernel does not run: the law alone has to show it.
 struct Fault {
   bool position_only_keys = false;  // coins keyed by position and purpose alone
   bool accept_shared_with_residual = false;
   bool draft_shared_with_residual = false;
   bool residual_is_p = false;              // a rejected token is replaced from p
-  bool residual_not_renormalised = false;  // what is missing to 1 goes to the last id
+  bool residual_not_renormalised = false;  // the missing mass goes to the last id
   bool cut_at_forbidden = false;           // the drafter drops a token with p(x) = 0
   bool early_break = false;                // block: the walk up stops at the first failure
-  bool q_unedited = false;  // verification does not know the edits the drafter drew with
+  bool q_unedited = false;                 // verification ignores the edits of the drafter's rows
 
   bool Any() const {
     return position_only_keys || accept_shared_with_residual || draft_shared_with_residual ||
@@ -52,7 +53,7 @@ class Enumeration {
   int64_t num_cells() const { return num_cells_; }
   int64_t num_narrow_cells() const { return num_narrow_cells_; }
   int most_rounds() const { return most_rounds_; }
-  // Of a round that starts the text.
+  // The mean of a round that starts the text.
   double mean_accepted() const { return mean_accepted_; }
 
  private:
@@ -60,7 +61,7 @@ class Enumeration {
     double probability = 0;
     int rounds = 0;
   };
-  // What a round did, for the kernel to repeat.
+  // The input and result of a round, which the kernel repeats.
   struct Record {
     Tokens draft;
     bool cut = false;  // a -1 follows the draft

@@ -1,5 +1,5 @@
-// One task through the launches of a round, in memory that a test can take away, change between
-// launches and look at.
+// OneTask runs one task through the launches of a round for tests. A test can take its memory away,
+// change it between launches, and look at it.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -21,7 +21,7 @@ namespace specd {
 inline constexpr int32_t kVocabSize = 16 * kTileSize;
 inline constexpr int32_t kNumDrafts = 3;
 
-// Four rows, each a page or more by itself, so that one can be taken away.
+// Four rows. Each has pages of its own, so a test can take one away.
 class FourRows {
  public:
   FourRows() {
@@ -64,7 +64,7 @@ struct OneTask {
     batch.scores_stride = NumScores(task.scores);
   }
 
-  // between(fused): what happens between the first launch and the next.
+  // between(fused) runs between the first launch and the next.
   void Run(const EmulationOptions& options, int32_t num_launches = 1,
            const std::function<void(const FusedRound&)>& between = {}) {
     std::vector<AheadRow> rows(NumSlots(kNumDrafts));
@@ -110,13 +110,13 @@ struct OneTask {
   RoundBatch batch;
   TaskOutcome outcome;
   TokenId tokens[kNumDrafts + 1] = {};
-  TokenScore scores[kNumDrafts + 1];  // where asked for, of each token alone
-  int32_t fallen = -1;                // the place that the second launch found so
-  PlaceVerdict replaced;              // what it left there
-  bool deferred = false;              // to the third launch
+  TokenScore scores[kNumDrafts + 1];  // the scores of each token alone, if requested
+  int32_t fallen = -1;                // the fallen place that the second launch found
+  PlaceVerdict replaced;              // the verdict that the second launch left
+  bool deferred = false;              // whether the task was left to the third launch
 };
 
-// What the first launch said of a place.
+// The facts of the first launch about a place.
 inline AheadFacts* FactsOf(const FusedRound& fused, int32_t place) {
   const TaskWorkspace workspace = FusedWorkspaceAt(fused, 0);
   return AheadAt(workspace.ahead, TargetSlot(place), kVocabSize).facts;

@@ -1,6 +1,8 @@
-// The oracle's steps of a chain's places, as a task carries them: sorted edits of the sequence,
-// overrides of the places, rows of a mask. speculative/ does this from its own state; here it is
-// written once more and naively, so that tests of the kernels need nothing of it.
+// PackedSteps packs the oracle's steps for a task of a test: sorted edits of the sequence,
+// overrides of the places, rows of a mask.
+//
+// speculative/ packs its own state. This is a second, naive way, so tests of the kernels need no
+// part of speculative/.
 #pragma once
 
 #include <cmath>
@@ -15,8 +17,8 @@ namespace specd {
 
 class PackedSteps {
  public:
-  // One entry for each place of the chain. What the first place says of an id is the sequence's
-  // edit; places that differ override it.
+  // Takes one entry for each place of the chain. The edits of the first place are the sequence's
+  // edits; places that differ override them.
   PackedSteps(const std::vector<oracle::Steps>& places, int32_t vocab_size)
       : words_((vocab_size + 31) / 32) {
     const std::map<TokenId, TokenEdit> first = EditsOf(places[0]);
@@ -91,7 +93,7 @@ class PackedSteps {
     places_.push_back(place);
   }
 
-  // Bits beyond the vocabulary are set: nobody may count on them.
+  // Bits after the vocabulary are set, and no kernel may rely on them.
   std::vector<uint32_t> WordsOf(const std::vector<bool>& mask) const {
     std::vector<uint32_t> words(words_, ~0u);
     for (size_t id = 0; id < mask.size(); ++id) {
@@ -109,7 +111,7 @@ class PackedSteps {
   Penalties penalties_;
 };
 
-// Steps 9 to 11 as a task carries them.
+// Steps 9 to 11 in the form of a task.
 inline Filters FiltersOf(const oracle::Truncation& truncation) {
   Filters filters;
   if (truncation.min_p > 0) filters.min_p = static_cast<float>(std::log2(truncation.min_p));

@@ -1,8 +1,8 @@
-// One row with everything that is done to it, the law with which the kernel draws from it, and the
-// law it should have.
+// KernelRow and CheckRowLaw compare the law of one kernel row with the law of the oracle for tests,
+// with any edits and filters.
 //
-// The kernel's law is read from its weights, and then looked for in its draws: ids ascend with the
-// coin, so an id must come out just inside both ends of the interval that the law gives it.
+// The kernel's law is read from its weights, and then checked in its draws. Ids ascend with the
+// coin. An id must therefore come out just inside both ends of the interval that the law gives it.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -25,7 +25,7 @@ struct FixedCoins {
   uint64_t accept = 0;
   uint64_t residual = 0;
   uint64_t sample = 0;
-  std::vector<CoinKey>* asked = nullptr;  // a note of every key that was asked for
+  std::vector<CoinKey>* asked = nullptr;  // records every requested key
 
   uint64_t operator()(const CoinKey& key) const {
     if (asked != nullptr) asked->push_back(key);
@@ -68,7 +68,7 @@ class KernelRow {
     chain_.task.target_filters = FiltersOf(row_case.truncation);
   }
 
-  // By the whole path of a task.
+  // Draws through the whole path of a task.
   ChainResult Run(VerifyMethod method, uint64_t coin = 0) {
     chain_.task.method = method;
     return RunScalar(chain_.task, rows_.view(), TensorView{}, FixedCoins{.sample = coin},
@@ -79,7 +79,7 @@ class KernelRow {
   const std::vector<double>& stored() const { return stored_; }
   Task& task() { return chain_.task; }
 
-  // The row is read once; then any number of coins.
+  // Reads the row once; Draw then takes any number of coins.
   void Read() {
     ChainRun run(chain_.task, rows_.view(), TensorView{}, packed_.mask());
     const FixedCoins none;
@@ -100,7 +100,7 @@ class KernelRow {
   std::vector<double> stored_;
 };
 
-// What the oracle makes of the row as it is stored.
+// The oracle's law of the row as it is stored.
 inline oracle::Probabilities ExpectedLaw(const RowCase& row_case,
                                          const std::vector<double>& stored) {
   const oracle::Logits logits = row_case.kind == RowKind::kLogits
@@ -109,17 +109,17 @@ inline oracle::Probabilities ExpectedLaw(const RowCase& row_case,
   return *oracle::Distribution(logits, row_case.steps, row_case.temperature, row_case.truncation);
 }
 
-// The kernel's law is the oracle's: what is impossible is exactly so, the rest to the bounds of
-// docs/ALGORITHMS.md. Returns the law.
+// Checks that the kernel's law is the oracle's: impossible ids have exactly 0, the others lie
+// within the bounds of docs/ALGORITHMS.md. Returns the law.
 inline std::vector<double> CheckRowLaw(const RowCase& row_case) {
-  constexpr double kEdge = 2e-6;  // of an interval of coins
+  constexpr double kEdge = 2e-6;  // a margin at an interval of coins
   KernelRow kernel(row_case);
   kernel.Read();
   const oracle::Probabilities expected = ExpectedLaw(row_case, kernel.stored());
   const double top = *std::max_element(expected.begin(), expected.end());
   std::vector<double> law;
   double end = 0;
-  const size_t stride = expected.size() / 300 + 1;  // of large rows only some ids are drawn
+  const size_t stride = expected.size() / 300 + 1;  // large rows draw only some ids
   for (size_t id = 0; id < expected.size(); ++id) {
     law.push_back(kernel.Probability(static_cast<TokenId>(id)));
     const double p = expected[id];
@@ -142,7 +142,7 @@ inline std::vector<double> CheckRowLaw(const RowCase& row_case) {
   return law;
 }
 
-// The ids that can be drawn.
+// The ids that the law can draw.
 inline std::vector<int> SupportOf(const std::vector<double>& law) {
   std::vector<int> support;
   for (size_t id = 0; id < law.size(); ++id) {

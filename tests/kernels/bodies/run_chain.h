@@ -1,5 +1,5 @@
-// Runs VerifyChain on one sequence for tests: with any coins, by any team. What several tests of
-// the bodies would otherwise each write for themselves.
+// ChainRun runs VerifyChain on one sequence for tests of the bodies, with any coins and by any
+// team.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -56,7 +56,7 @@ struct ChainResult {
   }
 };
 
-// What a workspace holds before a round: nothing that a body may count on.
+// A workspace before a round; a body may rely on none of its values.
 inline std::vector<uint64_t> PoisonedWorkspace(int32_t vocab_size, int32_t max_draft) {
   std::vector<uint64_t> memory(TaskWorkspaceBytes(vocab_size, max_draft) / 8);
   std::memset(memory.data(), kPoison, memory.size() * 8);
@@ -79,7 +79,7 @@ class OwnedWorkspace {
   TaskWorkspace workspace_;
 };
 
-// A row that nothing edits.
+// A row without edits.
 inline Row PlainRow(const RowView& view) {
   Row row;
   row.view = view;
@@ -119,7 +119,7 @@ struct ChainRun {
   std::vector<uint64_t> memory;
   ChainResult result;
   std::vector<TokenScore> scores;    // NumScores for each token
-  std::vector<DraftSample> samples;  // of a task that draws drafts
+  std::vector<DraftSample> samples;  // the draft tokens of a kSampleDraft task
 };
 
 template <typename Coins>

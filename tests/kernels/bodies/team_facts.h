@@ -1,9 +1,9 @@
-// TeamFacts: everything that a CPU team says about one tile of two rows, as labelled words that two
-// teams can be compared by.
+// TeamFacts collects all results of a CPU team about one tile of two rows for tests, as labelled
+// words that can be compared.
 //
-// The function is compiled once for each instruction set (team_facts_simd.cc), and the objects are
-// linked into one program that may run on an older processor: as in kernels/cpu, nothing here may
-// be a function that such objects share, so there are no containers.
+// The function is compiled once for each instruction set (team_facts_simd.cc). The objects are
+// linked into one program, which may run on an older processor. As in kernels/cpu, such objects
+// must not share a function, so there are no containers here.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace specd {
 
-// What to ask. `mask` and `other_mask` are rows of a MaskView, or null.
+// The questions to a team. `mask` and `other_mask` are rows of a MaskView, or null.
 struct TeamQuestions {
   RowView p;
   RowView q;
@@ -36,10 +36,10 @@ class TeamFacts {
   static constexpr int32_t kFactsMax = 16 * kTileSize;
 
   SPECD_INLINE void Add(const char* label, uint64_t bits) {
-    if (count >= kFactsMax) __builtin_trap();  // SPECD_CHECK calls a function that is shared
+    if (count >= kFactsMax) __builtin_trap();  // SPECD_CHECK calls a shared function
     facts[count++] = {label, bits};
   }
-  // All NaNs are one: which one an operation gives is not specified.
+  // All NaNs count as one: the bits of an operation's NaN are not specified.
   SPECD_INLINE void AddFloat(const char* label, float x) {
     Add(label, IsNan(x) ? 0x7FC00000u : BitsOf(x));
   }
@@ -88,8 +88,8 @@ struct AtMost {
     return x <= threshold;
   }
 };
-// Every comparison and every way to combine them; also true of NaN and of -inf, so that it tells
-// what lies beyond the row's end.
+// Every comparison and every combination of them. It is also true for NaN and -inf, so it shows the
+// elements after the row's end.
 struct Odd {
   template <typename Value>
   SPECD_INLINE auto operator()(Value x) const {
@@ -111,7 +111,7 @@ void AddValues(T& team, const typename T::Tile& tile, int32_t count, TeamFacts* 
   float values[kTileSize + 1];
   for (float& x : values) x = 12345.0f;
   team.Store(Identity{}, tile, count, values);
-  // One more, which Store may not touch.
+  // One element more, which Store may not touch.
   for (int32_t e = 0; e <= count; ++e) out->AddFloat("value", values[e]);
 }
 
@@ -144,7 +144,7 @@ void AddPrefixes(T& team, const Function& weight, TeamFacts* out, const Tiles&..
   uint64_t bits;
   __builtin_memcpy(&bits, &in_order, sizeof(bits));
   out->Add("sum in order", bits);
-  // The exponent in scope may belong to another tile's weight.
+  // The exponent may belong to another tile's weight.
   for (const int32_t above : {0, 3, 39, 45}) {
     const int32_t exponent = ExponentOf(max) + above > 127 ? 127 : ExponentOf(max) + above;
     const uint64_t total = team.SumWeights(weight, exponent, tiles...);
@@ -158,7 +158,7 @@ void AddPrefixes(T& team, const Function& weight, TeamFacts* out, const Tiles&..
   }
 }
 
-// Everything that reads a tile.
+// All results of functions that read a tile.
 template <typename T>
 void AddReadings(T& team, const TeamQuestions& ask, const typename T::Tile& p,
                  const typename T::Tile& q, TeamFacts* out) {
@@ -178,7 +178,7 @@ void AddReadings(T& team, const TeamQuestions& ask, const typename T::Tile& p,
   out->AddInteger("count odd", team.Count(Odd{}, p));
   AddPacked(team, Above{ask.threshold}, p, out);
   AddPacked(team, AtMost{ask.threshold}, p, out);
-  // What a distribution is made of: where the maximum is not finite nobody asks for weights.
+  // The parts of a distribution. If the maximum is not finite, no body asks for weights.
   if (p_max - p_max != 0.0f || q_max - q_max != 0.0f) return;
   AddPrefixes(team, Weight{p_max}, out, p);
   AddPrefixes(team, Residual{p_max, q_max}, out, p, q);
@@ -203,13 +203,13 @@ void FindTeamFacts(const TeamQuestions& ask, TeamFacts* out) {
   AddMixed(team, p, count, out);
   AddReadings(team, ask, p, q, out);
 
-  // Written tiles; beyond the end they stay -inf.
+  // Tiles after a write; after the row's end they stay -inf.
   const typename T::Mask mask =
       team.MaskOf(ask.mask, ask.other_mask, ask.p.vocab_size, ask.tile_index);
   out->Add("steps left", team.StepsLeft(mask));
   team.ApplyMask(mask, &p);
   team.Set(ask.set_element, 3.5f, &p);
-  // Every 37th element from somewhere on.
+  // Every 37th element, after an offset.
   team.SetEach(
       1, 1 + kTileSize,
       [&](int32_t i) {

@@ -1,5 +1,6 @@
-// What conformance is tested over: every size of a vocabulary, every kind of row, and schedules of
-// emulated blocks of every size. The contract asks for 50 schedules up to 4,096 ids and 3 above.
+// The grid lists sizes, row shapes and schedules of emulated blocks for conformance tests.
+//
+// The contract asks for 50 schedules up to 4,096 ids and 3 above.
 #pragma once
 
 #include <spdlog/fmt/fmt.h>
@@ -14,7 +15,8 @@
 
 namespace specd {
 
-// Around words of a mask, steps and tiles; then vocabularies of models, primes, and the largest.
+// Sizes around words of a mask, steps and tiles; then vocabularies of models, primes, and the
+// largest size.
 inline constexpr int32_t kSmallSizes[] = {1,   2,   3,   7,    31,   32,   33,   255,
                                           256, 257, 300, 2047, 2048, 2049, 4095, 4096};
 inline constexpr int32_t kLargeSizes[] = {4097,  20000,  32000,  50257,  65537,
@@ -48,7 +50,7 @@ inline constexpr Shape kShapes[] = {
 };
 inline constexpr int32_t kNumShapes = std::size(kShapes);
 
-// A round of this shape. A size and a shape are one seed.
+// A round of this shape. Size and shape determine the seed.
 inline RoundCase::Options OptionsOf(const Shape& shape, int32_t vocab_size, int32_t batch,
                                     int32_t max_draft) {
   const auto shape_index = static_cast<uint64_t>(&shape - kShapes);
@@ -67,13 +69,14 @@ inline RoundCase::Options OptionsOf(const Shape& shape, int32_t vocab_size, int3
 inline constexpr int32_t kBlockSizes = 32;  // 32, 64, ... 1024
 inline constexpr int32_t kBlockCounts[] = {1, 2, 3, 5, 12};
 
-// Schedule number `i`: block sizes go round, so that 32 of them in a row are all of them.
+// Schedule number `i`. Block sizes repeat, so 32 schedules in a row have all of them.
 inline EmulationOptions ScheduleAt(int32_t i, uint64_t seed) {
   return {.num_threads = 32 * (1 + i % kBlockSizes),
           .schedule_seed = seed + static_cast<uint64_t>(i) * 1000003,
           .num_blocks = kBlockCounts[static_cast<size_t>(i) % std::size(kBlockCounts)]};
 }
-// One in five goes round all block sizes, the others, which cost less, round small ones.
+// Every fifth schedule takes the next of all block sizes; the others take small sizes, which cost
+// less.
 inline EmulationOptions QuickScheduleAt(int32_t i, uint64_t seed) {
   EmulationOptions schedule = ScheduleAt(i / 5, seed + static_cast<uint64_t>(i));
   if (i % 5 != 0) schedule.num_threads = 32 * (1 + i % 7);

@@ -1,5 +1,5 @@
-// DeviceSlots: what rounds have by slot, in the memory of a device, for tests that run rounds
-// there.
+// DeviceSlots holds the arrays by slot in device memory for tests that run rounds on a device. Not
+// thread-safe.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -18,7 +18,7 @@ class DeviceSlots {
   // rounds.
   DeviceSlots(GpuDriver* driver, const RoundCase::Options& options, MemorySpace drafts_space)
       : driver_(driver), drafts_space_(drafts_space) {
-    // The poison that rounds on the host begin with too.
+    // Rounds on the host begin with the same poison.
     const SlotMemory memory(options);
     Upload(memory.kept, &kept_);
     Upload(memory.recent, &recent_);
@@ -26,8 +26,8 @@ class DeviceSlots {
     Check(drafts_.Allocate(driver_, num_drafts_ * sizeof(TokenId)));
   }
 
-  // A batch of the host's, as the device is given it. Draft tokens stay on the host where that is
-  // their space.
+  // Moves a batch of the host to the device. If draft tokens belong to host memory, they stay
+  // there.
   RoundBatch Bring(RoundBatch batch) {
     batch.slots.kept = reinterpret_cast<uint32_t*>(kept_.get());
     batch.slots.recent = reinterpret_cast<TokenId*>(recent_.get());
@@ -39,7 +39,7 @@ class DeviceSlots {
     return batch;
   }
 
-  // Of a backend that the caller keeps.
+  // A processor that runs rounds by a backend, which the caller keeps.
   Processor By(Backend* backend) {
     return {drafts_space_ == MemorySpace::kHost ? "draft tokens on the host"
                                                 : "draft tokens on the device",

@@ -1,5 +1,5 @@
-// Masks for tests of teams: random ones, and what a team may say of the steps that two of them
-// leave, found bit by bit. Pure functions.
+// The mask cases give random masks for tests of teams, and find bit by bit which steps two masks
+// leave. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,9 @@
 
 namespace specd {
 
-// The steps of a tile in which two masks leave an id, which have to be read, and those in which
-// both have a bit: no others need be. The second mask may be null.
+// `needed`: the steps of a tile in which two masks leave an id, which a team has to read. `bits`:
+// the steps in which both masks have a bit; a team need read no others. The second mask may be
+// null.
 struct MaskedSteps {
   uint32_t needed = 0;
   uint32_t bits = 0;
@@ -31,7 +32,7 @@ struct MaskedSteps {
   }
 };
 
-// Exactly as many words as a row has, so that reading more is an error that AddressSanitizer sees.
+// Exactly the words of a row, so AddressSanitizer finds a read of more.
 inline std::vector<uint32_t> RandomMask(std::mt19937_64& random, int32_t vocab_size) {
   std::vector<uint32_t> words((vocab_size + 31) / 32);
   for (uint32_t& word : words) word = static_cast<uint32_t>(random());

@@ -1,5 +1,5 @@
-// Rounds of everything, by a backend on a pretended device and by the CPU: what tests of
-// CudaBackend compare.
+// The mixed rounds hold every kind of task for tests of CudaBackend, which compare a fake device
+// with the CPU.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -33,7 +33,7 @@ inline std::vector<std::string> ExpectedFor(const RoundCase::Options& options) {
   return RunAll(cpu, round);
 }
 
-// One comparison for each sequence: the first that differs is shown, and not all of them.
+// One comparison for each sequence, so a failure shows the first difference and not all of them.
 inline void CheckEqual(const std::vector<std::string>& answers,
                        const std::vector<std::string>& expected) {
   REQUIRE(answers.size() == expected.size());

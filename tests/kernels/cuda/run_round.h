@@ -1,6 +1,8 @@
-// Runs whole rounds for tests: task after task by the scalar team, and in one launch of emulated
-// blocks, which is what kernels/cuda/round_kernel.cu does on a device. The one place in the tests
-// that lays out a launch's memory.
+// ScalarAnswers and LaunchRound run whole rounds for tests: task after task by the scalar team, or
+// in launches of emulated blocks.
+//
+// The emulated launches do the work of kernels/cuda/round_kernel.cu on a device. No other test file
+// lays out a launch's memory.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +25,7 @@ inline std::vector<std::string> AnswersOf(const RoundCase& round, int32_t num_ta
   return answers;
 }
 
-// Of tasks that leave nothing open.
+// REQUIRES: all tasks are complete.
 inline std::vector<std::string> ScalarAnswers(RoundCase& round, const RoundBatch& batch) {
   for (int32_t i = 0; i < batch.num_tasks; ++i) {
     const Task& task = batch.tasks[i];
@@ -39,12 +41,12 @@ inline std::vector<std::string> ScalarAnswers(RoundCase& round) {
 }
 
 struct LaunchResult {
-  std::string error;  // what stopped the emulation, if anything did
+  std::string error;  // the error that stopped the emulation, if there is one
   std::vector<std::string> answers;
-  bool counts_are_back = true;  // all is as it was before, so the next round may begin
+  bool counts_are_back = true;  // the counts are as before, so the next round may begin
 };
 
-// What the launches of a round find.
+// The memory of a round's launches.
 class LaunchMemory {
  public:
   LaunchMemory(const RoundBatch& batch, int32_t max_draft)
@@ -71,13 +73,13 @@ class LaunchMemory {
   LaunchMemory(const LaunchMemory&) = delete;
   LaunchMemory& operator=(const LaunchMemory&) = delete;
 
-  // Nothing is decided but by the last launch.
+  // Leaves every decision to the last launch.
   void DeferAll() {
     for (AheadRow& row : rows_) row.flags &= ~uint32_t{kAheadJudged};
     for (TaskProgress& task : progress) task.at_once = 0;
   }
 
-  // Of launches that ended with this error, if with any.
+  // The result of launches that ended with this error; empty: no error.
   LaunchResult ResultOf(const RoundCase& round, const std::string& error) const {
     LaunchResult result;
     result.error = error;
@@ -101,8 +103,8 @@ class LaunchMemory {
   std::vector<char> scratch_;
 };
 
-// All launches of a round. `thread_of(thread)` is the Thread that runs; a test may give one that
-// does something wrong.
+// Runs all launches of a round. `thread_of(thread)` is the Thread to run; a test may give a faulty
+// one.
 template <typename ThreadOf>
 LaunchResult LaunchRound(const RoundCase& round, const RoundBatch& batch, int32_t max_draft,
                          const EmulationOptions& options, const ThreadOf& thread_of) {
@@ -128,7 +130,7 @@ LaunchResult LaunchRound(const RoundCase& round, const RoundBatch& batch, int32_
   return memory.ResultOf(round, error);
 }
 
-// The last of them under `options`, where the one before it reads rows for it and decides nothing.
+// Runs the last launch under `options`, after a first launch that reads rows and decides nothing.
 inline LaunchResult LaunchDeferred(RoundCase& round, int32_t max_draft,
                                    const EmulationOptions& options) {
   LaunchMemory memory(round.All(), max_draft);

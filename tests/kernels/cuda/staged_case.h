@@ -1,4 +1,5 @@
-// Rounds whose rows lie on a device, and a backend on a pretended one to stage them with.
+// StagingRig and StagedCase stage rounds on a fake device for tests; the rows of the rounds lie on
+// that device.
 //
 //   StagingRig rig(options);
 //   const auto graph = rig.Enqueue(8);
@@ -39,7 +40,7 @@ inline bool Mentions(const absl::Status& status, const std::string& text) {
   return std::string(status.message()).find(text) != std::string::npos;
 }
 
-// What the CPU answers to the part of such a round.
+// The CPU's answers for a part of such a round.
 inline std::vector<std::string> CpuAnswers(RoundCase* round, const RoundCase::Options& options,
                                            const std::vector<int32_t>& places) {
   CpuBackend cpu(CpuTarget::kBaseline);
@@ -53,8 +54,8 @@ inline std::vector<std::string> CpuAnswers(const RoundCase::Options& options,
   return CpuAnswers(&round, options, places);
 }
 
-// Everything of a batch that is not copied when it is staged. Returns the arrays of next tokens,
-// which the batch points to.
+// Moves all memory that Stage does not copy to the device. Returns the arrays of next tokens, which
+// the batch points to.
 inline std::vector<TokenArray> MoveToDevice(const RoundCase& round, MovedMemory* memory,
                                             RoundBatch* batch) {
   batch->target = memory->Tensor(batch->target, 3);
@@ -69,7 +70,7 @@ inline std::vector<TokenArray> MoveToDevice(const RoundCase& round, MovedMemory*
   return arrays;
 }
 
-// Those sequences of a round that verify, with everything that is not copied on the device.
+// The verifying sequences of a round; all memory that Stage does not copy lies on the device.
 class StagedCase {
  public:
   StagedCase(const RoundCase::Options& options, MovedMemory* memory) : round_(options) {
@@ -87,7 +88,7 @@ class StagedCase {
 
   RoundBatch& batch() { return batch_; }
 
-  // Returns how many there are.
+  // Returns the number of answers.
   int CheckAnswers() const {
     const std::vector<std::string> answers = AnswersOf(round_, batch_.num_tasks);
     for (size_t i = 0; i < answers.size(); ++i) {
@@ -97,7 +98,7 @@ class StagedCase {
     return static_cast<int>(answers.size());
   }
 
-  // The device writes these while it runs the round, and the host never.
+  // The device writes these while it runs the round; the host never does.
   void SpoilNextTokens() const {
     for (const TokenArray& array : arrays_) {
       std::fill_n(array.ids, round_.next_tokens(0).size(), kSpoiled);
@@ -118,7 +119,7 @@ class StagedCase {
   RoundBatch batch_;
 };
 
-// A backend on a pretended device, and what an engine has there.
+// A backend on a fake device, with the memory of an engine.
 struct StagingRig {
   explicit StagingRig(const RoundCase::Options& options, uint32_t num_slots = 0)
       : limits{.vocab_size = options.vocab_size,
@@ -128,7 +129,7 @@ struct StagingRig {
     REQUIRE_OK(backend.Prepare(limits));
   }
 
-  // What EnqueueStaged enqueues, as a graph that was captured.
+  // The work of EnqueueStaged, as a captured graph.
   std::vector<FakeGpu::Work> Enqueue(int32_t num_tasks) {
     int stream = 0;
     REQUIRE_OK(backend.EnqueueStaged(&stream, num_tasks));

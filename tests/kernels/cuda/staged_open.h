@@ -1,5 +1,5 @@
-// A round that is staged before the ones before it have run, so that only the device knows what it
-// begins with.
+// StagedOpen stages a round before the rounds before it have run, for tests in which only the
+// device knows the start of a round.
 //
 //   SlotRounds rounds(options, true);
 //   rounds.Next();
@@ -17,14 +17,14 @@
 
 namespace specd {
 
-// A staged round, and what has to stay where it is until it is collected.
+// A staged round, and the memory that must not change until Collect.
 struct StagedOpen {
   StagedOpen(SlotRounds* rounds, MovedMemory* device) : memory(rounds->options()) {
     expected = ScalarAnswers(rounds->round(), rounds->Known());
     rounds->Commit();
     batch = rounds->Open(&memory);
     round = rounds->TakeRound();
-    batch.slots = {};  // the backend has its own
+    batch.slots = {};  // the backend has slots of its own
     arrays = MoveToDevice(*round, device, &batch);
     batch.draft_tokens.ids = device->Ids(memory.drafts.data(), memory.drafts.size());
     batch.draft_tokens.space = MemorySpace::kDevice;
@@ -32,7 +32,7 @@ struct StagedOpen {
   StagedOpen(const StagedOpen&) = delete;
   StagedOpen& operator=(const StagedOpen&) = delete;
 
-  // Returns how many there are.
+  // Returns the number of answers.
   int CheckAnswers() const {
     const std::vector<std::string> answers = AnswersOf(*round, batch.num_tasks);
     for (size_t i = 0; i < expected.size(); ++i) REQUIRE(answers[i] == expected[i]);

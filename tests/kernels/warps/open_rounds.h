@@ -1,5 +1,8 @@
-// Rounds whose tasks leave something to the processor, against the same rounds of a host that knows
-// it all, which the scalar team does: for tests of everything that runs rounds.
+// CheckOpenRounds compares rounds with incomplete tasks for tests of every processor that runs
+// rounds.
+//
+// The expected answers are those of the scalar team for the same rounds, from a host that knows all
+// facts.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -21,8 +24,8 @@ struct Processor {
 inline std::vector<std::string> ByScalarTeam(RoundCase& round, const RoundBatch& batch) {
   return ScalarAnswers(round, batch);
 }
-// Three rounds of the same sequences, by one processor after the other. `knowing` is given the
-// rounds in which nothing is left open.
+// Runs three rounds of the same sequences by one processor after another. `knowing` gets the rounds
+// with complete tasks.
 inline void CheckOpenRounds(const RoundCase::Options& options,
                             const std::vector<Processor>& processors,
                             const Processor& knowing = {"knowing", ByScalarTeam}) {
