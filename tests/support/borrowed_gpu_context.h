@@ -1,5 +1,5 @@
-// A GpuContext that is another one, owned elsewhere: for code that opens a context of its own where
-// a test wants the one it has. The other one must live longer.
+// BorrowedGpuContext forwards every call to another GpuContext, for code that opens a context of
+// its own in a test. The other context must live longer.
 #pragma once
 
 #include <memory>
@@ -73,7 +73,7 @@ class BorrowedGpuContext : public GpuContext {
   GpuContext& gpu_;
 };
 
-// One whose devices are the pretended ones, each of them this context.
+// A platform with the fake devices; each device has this context.
 class BorrowedGpuPlatform final : public GpuPlatform {
  public:
   explicit BorrowedGpuPlatform(GpuContext* gpu) : gpu_(gpu) {}

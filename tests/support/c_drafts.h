@@ -1,12 +1,12 @@
-// Structs of the C interface as most tests want them: with their sizes set, and a chain for
-// specd_submit. Plain data; what the pointers name must outlive the call.
+// Sized gives tests the structs of the C interface with their sizes set, and a chain for
+// specd_submit. Plain data; the memory behind the pointers must outlive the call.
 #pragma once
 
 #include "ipc/include/specd/specd.h"
 
 namespace specd {
 
-// An element of an array, zero but for its size.
+// An element of an array: zero, except for its size.
 template <class T>
 T Sized() {
   T element = {};
@@ -14,7 +14,7 @@ T Sized() {
   return element;
 }
 
-// What specd_poll fills.
+// The completion that specd_poll fills.
 inline specd_completion SizedCompletion() {
   specd_completion completion = Sized<specd_completion>();
   completion.result_size = sizeof(specd_result);

@@ -1,11 +1,10 @@
-// An emulated CUDA block: the threads of warp_team.h as fibers on the host.
+// RunEmulatedBlock runs a CUDA block on the host for tests: the threads of warp_team.h as fibers.
 //
-// WarpTeam<EmulatedThread> runs the source that nvcc compiles, with N warps of 32 threads.
-// Shuffles, ballots and barriers are the points where threads give way; which warp goes on, for how
-// long, and in which order its threads run is drawn from the schedule seed. A thread that is
-// missing at a shuffle, a ballot or a barrier, which on a GPU hangs or gives garbage, is an error
-// with a text. Deterministic for a seed; one launch at a time in a process. Understood by
-// AddressSanitizer and ThreadSanitizer.
+// WarpTeam<EmulatedThread> runs the source that nvcc compiles, with N warps of 32 threads. Threads
+// yield at shuffles, ballots and barriers. The schedule seed decides which warp continues, for how
+// long, and in which order its threads run. If a thread is missing at a shuffle, a ballot or a
+// barrier, the emulation returns an error text; a GPU would hang or give garbage. Deterministic for
+// a seed; one launch at a time in a process. Works under AddressSanitizer and ThreadSanitizer.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +19,7 @@ namespace specd {
 
 class EmulatedBlock;
 
-// Satisfies the needs of WarpTeam; made by RunEmulatedBlock.
+// The Thread of WarpTeam; RunEmulatedBlock makes it.
 class EmulatedThread {
  public:
   EmulatedThread(EmulatedBlock* block, int32_t index) : block_(block), index_(index) {}
@@ -35,7 +34,8 @@ class EmulatedThread {
   int32_t LargestOfWarp(int32_t value) const;
   void Sync() const;
   void SyncWarp() const;
-  // Lanes do not look at the same time: a warp that let each see for itself would part here.
+  // Lanes do not look at the same time. If each looked for itself, the warp could take two
+  // branches.
   int32_t Peek(const int32_t* word) const {
     return static_cast<int32_t>(Shuffle(static_cast<uint32_t>(*word), 0));
   }
@@ -66,7 +66,7 @@ class EmulatedThread {
   friend class EmulatedBlock;
   static constexpr size_t kSharedBytes = 512;
 
-  void* SharedMemory() const;  // of the warp
+  void* SharedMemory() const;  // the warp's
 
   EmulatedBlock* block_;
   int32_t index_;
@@ -75,25 +75,25 @@ class EmulatedThread {
 struct EmulationOptions {
   int32_t num_threads = 32;  // a multiple of 32
   uint64_t schedule_seed = 0;
-  // The place of this block in a launch of several.
+  // The place of this block in a launch of several blocks.
   int32_t block = 0;
   int32_t num_blocks = 1;
 };
 
-// Runs `body` in every thread of one block. Returns an empty string, or what went wrong; after an
-// error no thread goes on.
+// Runs `body` in every thread of one block. Returns an empty string, or the error; after an error
+// no thread continues.
 std::string RunEmulatedBlock(const EmulationOptions& options,
                              const std::function<void(EmulatedThread)>& body);
 
-// The same for all blocks of a launch. How many are under way at the same time, in which order they
-// start, and which goes on for how long is drawn from the seed too. Blocks may not wait for one
-// another, so each of these is something that a GPU could do.
+// The same for all blocks of a launch. The seed also decides how many blocks run at the same time,
+// in which order they start, and how long each continues. Blocks may not wait for each other, so a
+// GPU could take each of these schedules.
 std::string RunEmulatedBlocks(const EmulationOptions& options,
                               const std::function<void(EmulatedThread)>& body);
 
 using EmulatedTeam = WarpTeam<EmulatedThread>;
 
-// What shared memory holds before anybody writes it: NaNs as floats, -1 as integers.
+// The bytes of shared memory before the first write: NaNs as floats, -1 as integers.
 inline constexpr unsigned char kPoison = 0xFF;
 
 }  // namespace specd

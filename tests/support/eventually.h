@@ -1,5 +1,5 @@
-// Eventually: waits for what another thread does. 30 s only bound how long broken code takes to
-// fail.
+// Eventually waits for another thread's work in a test. The 30 s only bound the time in which
+// broken code fails.
 #pragma once
 
 #include <thread>

@@ -1,10 +1,11 @@
-// A piece of pretended GPU state that real processes share: device memory, a memory pool or an
-// event, as a memfd with a header.
+// FakeGpuBlock is a piece of fake GPU state that real processes of tests share: device memory, a
+// memory pool or an event, as a memfd with a header.
 //
-// The process that makes a block is its exporter; another one opens it from 64 bytes, through the
-// exporter's descriptor in /proc, as long as the exporter lives and has not freed it. Nothing has
-// to be cleaned up: locks on the memfd say who is there, and the kernel drops them when a process
-// dies. A block belongs to one thread at a time; its header and its data are shared memory.
+// The process that makes a block is its exporter. Another process opens the block from 64 bytes,
+// through the exporter's descriptor in /proc. That works while the exporter lives and has not freed
+// the block. Locks on the memfd show which processes use the block. The kernel drops the locks of a
+// dead process, so no cleanup is needed. A block belongs to one thread at a time; its header and
+// its data are shared memory.
 #pragma once
 
 #include <sys/types.h>
@@ -27,11 +28,11 @@ struct FakeBlockHeader {
   FakeBlockKind kind;
   std::atomic<uint32_t> is_freed;
   uint64_t size_bytes;
-  uint64_t buffer_id;  // of the exporter
-  uint64_t pool_id;    // 0: in no pool that can be shared
+  uint64_t buffer_id;  // the exporter's id
+  uint64_t pool_id;    // 0: in no shared pool
   uint64_t base;       // the exporter's address of the data
   char device_uuid[48];
-  // Of an event: how many records were called, and the last one that is done.
+  // For an event: the number of records that were called, and the last one that is done.
   std::atomic<uint64_t> recorded;
   std::atomic<uint64_t> completed;
 };
@@ -44,29 +45,30 @@ class FakeGpuBlock {
     uint64_t buffer_id = 0;
     uint64_t pool_id = 0;
     std::string device_uuid = {};
-    void* place = nullptr;  // where the data go; null: anywhere
+    void* place = nullptr;  // the address for the data; null: any address
   };
 
-  // The exporter's. Null if the memory cannot be had.
+  // Makes the exporter's block. Null if there is no memory.
   static std::unique_ptr<FakeGpuBlock> Make(const Spec& spec);
 
-  // An importer's, from the exporter's bytes: null, and a GpuCode in *code.
+  // Opens an importer's block from the exporter's bytes. On failure, null, and a GpuCode in *code.
   static std::unique_ptr<FakeGpuBlock> Open(const GpuHandle& handle, FakeBlockKind kind, int* code);
-  // The same from a descriptor, which stays the caller's. Also in the exporter's own process.
-  // The first `size_bytes` go to `place`, where that is not null.
+  // The same from a descriptor, which the caller keeps. Works in the exporter's own process too. If
+  // `place` is not null, the first `size_bytes` are mapped there.
   static std::unique_ptr<FakeGpuBlock> Open(int fd, FakeBlockKind kind, int* code,
                                             void* place = nullptr, uint64_t size_bytes = 0);
 
   FakeGpuBlock(const FakeGpuBlock&) = delete;
   FakeGpuBlock& operator=(const FakeGpuBlock&) = delete;
-  // Unmaps. Of an exporter it frees: what others still map is filled with poison.
+  // Unmaps the block. In the exporter it also frees the block: the memory that others still map is
+  // filled with poison.
   ~FakeGpuBlock();
 
-  // The data's address stays taken when the block goes: nobody can read there, and the caller may
-  // give it to another block, or unmap it.
+  // Keeps the data's address reserved after the destructor, without access. The caller may give the
+  // address to another block, or unmap it.
   void KeepPlace() { keeps_place_ = true; }
 
-  // For another process.
+  // The handle for another process.
   GpuHandle handle() const;
   int fd() const { return fd_.get(); }
 
@@ -75,14 +77,14 @@ class FakeGpuBlock {
   uint64_t size_bytes() const { return header_->size_bytes; }
   bool is_exporter() const { return is_exporter_; }
 
-  // Of an exporter: does another process have it open?
+  // For an exporter: whether another process has the block open.
   bool IsImported() const;
-  // Of an importer: is the exporter's block still there?
+  // For an importer: whether the exporter's block is gone.
   bool IsExporterGone() const;
-  // Was this made by the same exporter at the same address?
+  // Whether the same exporter made both blocks at the same address.
   bool SharesAddressWith(const FakeGpuBlock& other) const;
 
-  // Of another process, from the bytes alone.
+  // The exporter, as the bytes of a handle name it.
   struct Name {
     pid_t pid = 0;
     uint64_t start_time = 0;
@@ -91,7 +93,7 @@ class FakeGpuBlock {
     bool operator==(const Name&) const = default;
   };
   const Name& name() const { return name_; }
-  // False for bytes that are no handle.
+  // False if the bytes are no handle.
   static bool ParseHandle(const GpuHandle& handle, Name* name);
 
   static constexpr unsigned char kPoison = 0xdb;

@@ -1,14 +1,16 @@
-// A GPU that is not there, shared between real processes: GpuPlatform and GpuContext over memfds.
+// FakeGpuPlatform and FakeGpuContext share a fake GPU between the real processes of tests, over
+// memfds.
 //
-// It keeps the rules of CUDA that attach, ordering, crash and abort depend on: handles stand for
-// whole allocations and cannot be opened where they come from; opening twice counts; an address
-// that is allocated again is another buffer; streams are in-order queues, and a wait ends by any
-// store; events remember records, not intentions; functions of the host run one at a time. What
-// CUDA leaves undefined is reported by violations(), and memory that is freed under somebody is
-// poisoned. Words for streams are only found where RegisterHost put them, which is another address
-// than the host's.
+// They keep the rules of CUDA that attach, ordering, crash and abort depend on:
+// - Handles name whole allocations and cannot be opened in their own process. A second open counts.
+// - An address that is allocated again is another buffer.
+// - CUDA streams are in-order queues, and any store ends a wait.
+// - Events remember records that were called, and host functions run one at a time.
 //
-// Any thread may call. Two contexts on a device share nothing but what the driver shares: use one.
+// violations() lists uses that CUDA leaves undefined. If a process frees memory that another still
+// uses, the memory is poisoned. Words for CUDA streams are found only at the address of
+// RegisterHost, which differs from the host's. Any thread may call. Two contexts on a device share
+// only the state that the driver shares: use one.
 #pragma once
 
 #include <functional>
@@ -40,11 +42,11 @@ struct FakeGpuOptions {
   bool has_driver = true;
   size_t num_queues = 32;  // CUDA_DEVICE_MAX_CONNECTIONS
   uint64_t seed = 1;
-  uint64_t memory_bytes = uint64_t{1} << 36;  // one allocation cannot have more
+  uint64_t memory_bytes = uint64_t{1} << 36;  // the largest allocation
 };
 
-// Makes a call fail: the method of that name, after that many successes. A sticky failure breaks
-// the context: every later call fails with the same code.
+// Makes a call fail: the method `call`, after `after` successes. A sticky failure breaks the
+// context: every later call fails with the same code.
 struct FakeGpuFault {
   std::string call = {};
   int after = 0;
@@ -58,18 +60,18 @@ class FakeGpuContext final : public GpuContext {
   ~FakeGpuContext() override;
 
   void Inject(const FakeGpuFault& fault);
-  // From now on streams record graphs, or no longer do.
+  // From now on, whether CUDA streams capture graphs.
   void SetCapturing(bool is_capturing);
   bool is_capturing();
-  // Does the stream stand at a wait, or at a function that has not returned?
+  // Whether the CUDA stream is held by a wait, or by a function that has not returned.
   bool IsHeld(GpuStream stream);
-  // What this process did that CUDA leaves undefined.
+  // The uses by this process that CUDA leaves undefined.
   std::vector<std::string> violations();
-  // Mapped memory of other processes, counted once each.
+  // Mapped memory of other processes; each mapping counts once.
   size_t num_imports();
 
-  // Memory as other allocators of an engine make it. Free gives it back, of pieces that lie side by
-  // side each one by itself.
+  // Memory of an engine's other allocators. Free returns it; of neighbouring pieces, each needs its
+  // own Free.
   GpuResult AllocateVmm(const std::vector<uint64_t>& piece_bytes, GpuAddress* address);
   GpuResult AllocateVmm(uint64_t size_bytes, GpuAddress* address) {
     return AllocateVmm(std::vector<uint64_t>{size_bytes}, address);
@@ -77,15 +79,15 @@ class FakeGpuContext final : public GpuContext {
   GpuResult AllocateFromPool(uint64_t size_bytes, GpuAddress* address);
   GpuResult AllocateUnshareable(uint64_t size_bytes, GpuAddress* address);
 
-  // A kernel that touches these pieces of memory, each in one allocation (or in pieces of physical
-  // memory side by side) or registration, from its beginning to its end.
+  // A kernel that touches these pieces of memory from begin to end. Each piece lies in one
+  // allocation, in neighbouring physical pieces, or in one registration.
   struct Piece {
     GpuAddress address = 0;
     uint64_t size_bytes = 0;
   };
   GpuResult LaunchKernel(GpuStream stream, const std::vector<Piece>& touched,
                          std::function<void()> kernel);
-  // Returns when every stream has done what it was given until now.
+  // Returns when every CUDA stream has done all work enqueued so far.
   GpuResult Drain();
 
   GpuResult Allocate(uint64_t size_bytes, GpuAddress* address) override;
@@ -94,7 +96,7 @@ class FakeGpuContext final : public GpuContext {
   GpuResult Export(GpuAddress address, GpuMemoryKind kind, GpuExport* exported) override;
   GpuResult RegisterHost(void* host, uint64_t size_bytes, GpuAddress* device) override;
   GpuResult UnregisterHost(void* host) override;
-  // Where the device sees host memory that was registered.
+  // The device's address of registered host memory.
   GpuResult FindHost(void* host, GpuAddress* device);
   GpuResult Import(const GpuImport& import, GpuMapping* mapping) override;
   GpuResult Close(const GpuMapping& mapping) override;
@@ -123,10 +125,10 @@ class FakeGpuContext final : public GpuContext {
   };
   using Blocks = std::vector<std::unique_ptr<FakeGpuBlock>>;
   struct Imported {
-    Blocks blocks;  // of kind kVmm as many as there are pieces, else one
+    Blocks blocks;  // one for each piece of kind kVmm, otherwise one
     uint64_t size_bytes = 0;
     GpuMemoryKind kind = GpuMemoryKind::kIpc;
-    uint64_t buffer_id = 0;  // ours
+    uint64_t buffer_id = 0;  // this process's id
     int count = 0;
   };
   struct HostRange {
@@ -136,11 +138,11 @@ class FakeGpuContext final : public GpuContext {
   };
 
   static GpuResult Refuse(const char* call, int code, const char* why);
-  // Locks, and counts the call towards the fault. What is not ok is the call's answer.
+  // Locks, and counts the call towards the fault. If the result is not ok, it is the call's answer.
   GpuResult Begin(std::unique_lock<std::mutex>* lock, const char* call);
   GpuResult AllocateKind(const char* call, FakeBlockKind kind, uint64_t size_bytes,
                          uint64_t pool_id, GpuAddress* address);
-  // Where freed memory of that size was, for the next that asks for it; null: nowhere.
+  // The address of freed memory of that size, for the next allocation; null: none.
   void* TakePlace(uint64_t size_bytes);
   GpuResult OpenBlock(const GpuImport& import, std::unique_ptr<FakeGpuBlock>* block);
   GpuResult OpenPieces(const GpuImport& import, Blocks* blocks, uint64_t* size_bytes);
@@ -148,12 +150,12 @@ class FakeGpuContext final : public GpuContext {
   GpuResult WordAt(GpuAddress word, GpuWord width, void** host);
   bool IsDeviceMemory(uint64_t address, uint64_t size_bytes);
   void Violation(std::string text);
-  // The answer to a use of somebody else's block: recorded where its owner is gone.
+  // Checks a use of another process's block, and records a violation if its owner is gone.
   void CheckAlive(const FakeGpuBlock& block, const char* use);
   GpuResult MakeEvent(const char* call, GpuEvent* event);
   Stream* Find(GpuStream stream);
   std::shared_ptr<FakeGpuBlock> Find(GpuEvent event);
-  // `push` returns the ticket of what it puts on the stream's queue.
+  // `push` puts work on the CUDA stream's queue and returns its ticket.
   GpuResult EnqueueWith(
       const char* call, GpuEvent event, GpuStream stream,
       const std::function<uint64_t(FakeGpuQueue&, const std::shared_ptr<FakeGpuBlock>&)>& push);
@@ -169,14 +171,14 @@ class FakeGpuContext final : public GpuContext {
   std::vector<std::string> violations_;
   uint64_t next_id_;
   std::map<GpuAddress, std::unique_ptr<FakeGpuBlock>> allocations_;
-  std::multimap<uint64_t, void*> places_;  // freed addresses by the size that was there
+  std::multimap<uint64_t, void*> places_;  // freed addresses by their size
   std::unique_ptr<FakeGpuBlock> pool_;
   std::map<GpuAddress, Imported> imports_;
   std::map<void*, HostRange> host_ranges_;
   std::map<void*, Stream> streams_;
   std::map<void*, std::shared_ptr<FakeGpuBlock>> events_;
-  // Last, so that their threads end before what they touch.
-  std::unique_ptr<FakeGpuQueue> host_functions_;  // made for the first one
+  // The last members: their threads end before the memory that they touch.
+  std::unique_ptr<FakeGpuQueue> host_functions_;  // made at the first use
   std::vector<std::unique_ptr<FakeGpuQueue>> queues_;
 };
 

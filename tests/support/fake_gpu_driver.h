@@ -1,12 +1,13 @@
-// A GpuDriver without a GPU: device memory is host memory, a kernel is emulated blocks, and any
-// call can be made to fail.
+// FakeGpuDriver is a GpuDriver without a GPU for tests: device memory is host memory, a kernel is
+// emulated blocks, and any call can fail.
 //
-// Device memory is filled with poison; `allocations` and `pinned` are what is not freed. Kernels
-// are given no address of other host memory, and a copy no device address for a host's. What is
-// enqueued runs as late as it may, at Synchronize or Check, or as soon as it may, at once; its
-// errors are reported by both. A capture keeps the arguments of launches and looks at memory when
-// the graph runs; a call that a capture does not allow is an error and spoils it, as on a device.
-// What is enqueued on another's stream is the test's, to run it whenever and as often as it likes.
+// Device memory is filled with poison. `allocations` and `pinned` hold the memory that is not
+// freed. If a kernel gets an address of other host memory, that is an error; so is a copy that gets
+// a device address for a host's. Enqueued work runs as late as possible, at Synchronize or Check,
+// or as early as possible, at once. Both calls report its errors. A capture keeps the arguments of
+// launches and reads memory when the graph runs. If a capture does not allow a call, the call is an
+// error and spoils the capture, as on a device. The test runs the work on another's CUDA stream
+// itself, at any time and any number of times.
 #pragma once
 
 #include <functional>
@@ -22,55 +23,55 @@
 
 namespace specd {
 
-// Outlives the driver, so that a test can look after the backend has taken it.
+// Outlives the driver, so a test can look at it after the backend has taken the driver.
 struct FakeGpu {
   using Blocks = std::map<void*, std::unique_ptr<std::vector<uint64_t>>>;
   using Work = std::function<GpuResult()>;
 
   std::vector<GpuDevice> devices{
       {.name = "Fake", .uuid = "GPU-00000000-0000-0000-0000-000000000000", .l2_bytes = 1 << 16}};
-  std::string failing_call;  // this method, by name, fails ...
+  std::string failing_call;  // the method with this name fails ...
   int failing_after = 0;     // ... after this many successes
-  bool fails_late = false;   // a graph is launched by a LaunchGraph that fails, for all that
+  bool fails_late = false;   // LaunchGraph launches the graph and then fails
   Blocks allocations;
   Blocks pinned;
-  // Pinned memory that was given back comes again with what is in it, if it has the size.
+  // Freed pinned memory is given out again with its contents, if the size is equal.
   bool reuses_pinned = false;
   std::multimap<size_t, std::unique_ptr<std::vector<uint64_t>>> used_pinned;
-  // Device memory that others allocated; none where this is empty.
+  // Device memory of other allocators; empty: there is none.
   std::function<bool(const void*)> is_imported;
-  // Memory of another device, which only copies reach; and what has been copied there.
+  // Memory of another device, which only copies reach, and the addresses that were copied to.
   std::function<bool(const void*)> is_on_other_device;
   std::set<const void*> copied_to_other_device;
   std::map<GpuDriver::Graph*, std::unique_ptr<std::vector<Work>>> graphs;
   std::map<GpuDriver::Event*, std::unique_ptr<double>> events;  // when each was recorded
-  // What was enqueued on the streams of EnqueueOn, in order. An error of it stays: nothing runs
-  // after it, on whatever stream.
+  // The work that was enqueued on the CUDA streams of EnqueueOn, in order. Its first error stays:
+  // no later work runs on any CUDA stream.
   std::map<void*, std::vector<Work>> others_work;
   GpuResult fault = GpuResult::Ok();
-  // A stream of the caller's is capturing, which only the calls that promise so may be made beside:
-  // the first other one, by name, has spoiled what it captures.
+  // A CUDA stream of the caller's is capturing. Only calls that promise it are then allowed. The
+  // name of the first other call is in caller_spoiled_by: that call spoiled the capture.
   bool caller_captures = false;
-  bool stream_captures = false;  // the same of that of UseStream
+  bool stream_captures = false;  // the same for the CUDA stream of UseStream
   std::string caller_spoiled_by;
   void Replay(const std::vector<Work>& work);
 
-  void* stream = nullptr;  // of UseStream
+  void* stream = nullptr;  // set by UseStream
   size_t stream_device = 0;
   size_t used_device = 0;
-  std::map<void*, size_t> devices_of_streams;  // other streams are of the device in use
+  std::map<void*, size_t> devices_of_streams;  // other CUDA streams belong to the device in use
   bool runs_at_once = false;
-  int idle_checks = 0;                  // so many times Check finds that the device has not got on
-  int num_launches = 0;                 // of rounds and transforms that ran
-  int num_graph_launches = 0;           // that were enqueued
+  int idle_checks = 0;                  // the number of Checks that find no progress of the device
+  int num_launches = 0;                 // rounds and transforms that ran
+  int num_graph_launches = 0;           // graphs that were enqueued
   int num_resolves = 0;                 // launches that resolved a round
-  int32_t num_threads = 64;             // of an emulated block
-  int32_t num_blocks = 3;               // of the launch of a round
-  std::function<void()> after_node;     // of a graph that runs, which is in order
-  const uint64_t* done_word = nullptr;  // of the last LaunchEndStaged
-  std::function<void(const RoundBatch&)> before_round;  // may hold it up
+  int32_t num_threads = 64;             // the threads of an emulated block
+  int32_t num_blocks = 3;               // the blocks of the launch of a round
+  std::function<void()> after_node;     // after each node of a running graph, in order
+  const uint64_t* done_word = nullptr;  // the word of the last LaunchEndStaged
+  std::function<void(const RoundBatch&)> before_round;  // may delay the round
   std::function<void(const RoundBatch&)> after_round;   // may change the answers of a round
-  // A clock that work moves on.
+  // A clock that work advances.
   double now_us = 0;
   double round_us = 6;
   double read_us = 4;
@@ -118,15 +119,15 @@ class FakeGpuDriver final : public GpuDriver {
  private:
   // The result of a call that a capture does not allow.
   GpuResult Call(const std::string& name);
-  // The result of a call that enqueues or, where `may_be_captured`, is captured.
+  // The result of a call that enqueues or, if `may_be_captured`, is captured.
   GpuResult Enqueue(const std::string& name, bool may_be_captured, FakeGpu::Work work);
   GpuResult FailureOf(const std::string& name);
   void RunNow(const FakeGpu::Work& work);
   void RunPending();
 
   bool IsDeviceMemory(const void* address) const;
-  // Emulated kernels could read host memory, as real ones cannot. So what they are given is looked
-  // through: every address must be null, in device memory or in pinned memory.
+  // An emulated kernel could read host memory, and a real one cannot. The driver therefore checks a
+  // kernel's addresses: each must be null, in device memory or in pinned memory.
   GpuResult CheckAddresses(const char* what, std::initializer_list<const void*> addresses) const;
   GpuResult CheckRange(const char* what, const void* begin, size_t size_bytes) const;
   GpuResult CheckTask(const Task& task) const;
@@ -153,7 +154,7 @@ class FakeGpuDriver final : public GpuDriver {
 
   FakeGpu* gpu_;
   std::vector<FakeGpu::Work> pending_;
-  GpuResult first_error_ = GpuResult::Ok();  // of what ran since Synchronize
+  GpuResult first_error_ = GpuResult::Ok();  // the first error of work since Synchronize
   std::vector<FakeGpu::Work> captured_;
   bool capturing_ = false;
   std::string spoiled_by_;

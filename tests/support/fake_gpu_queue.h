@@ -1,9 +1,9 @@
-// One of a pretended GPU's hardware queues: a thread that does what it is given in order, and stops
-// at a wait until the word is there.
+// FakeGpuQueue is one hardware queue of a fake GPU for tests: a thread that does its work in order,
+// and stops at a wait until the word is there.
 //
-// Streams are laid onto queues, so a wait that is never released holds up every stream of its
-// queue, as on a device. Any thread may call. The destructor abandons what is not done, waits
-// included, as the end of a process does.
+// Several CUDA streams share a queue. A wait that is never released therefore holds every CUDA
+// stream of its queue, as on a device. Any thread may call. The destructor abandons unfinished
+// work, waits included, as the end of a process does.
 #pragma once
 
 #include <condition_variable>
@@ -18,20 +18,20 @@ namespace specd {
 
 class FakeGpuQueue {
  public:
-  // Between two pieces of work the thread dawdles for a while that follows from the seed.
+  // The thread pauses between two pieces of work; the seed decides how long.
   explicit FakeGpuQueue(uint64_t seed);
   ~FakeGpuQueue();
   FakeGpuQueue(const FakeGpuQueue&) = delete;
   FakeGpuQueue& operator=(const FakeGpuQueue&) = delete;
 
-  // Returns the ticket of the work: queue-wide numbers from 1 on.
+  // Returns the ticket of the work. Tickets count from 1 for the whole queue.
   uint64_t Push(std::function<void()> work);
-  // Work that is done once `is_there` says so; it is asked again and again.
+  // Work that is done once `is_there` returns true; the queue calls it repeatedly.
   uint64_t PushWait(std::function<bool()> is_there);
 
   bool IsDone(uint64_t ticket);
   void Await(uint64_t ticket);
-  // Has what comes next been asked, and is not there?
+  // Whether the next piece of work was asked and is not there.
   bool IsHeld();
 
  private:
@@ -45,7 +45,7 @@ class FakeGpuQueue {
   uint64_t done_ = 0;
   bool held_ = false;
   bool stopping_ = false;
-  std::minstd_rand random_;  // of the thread
+  std::minstd_rand random_;  // used by the thread
   std::thread thread_;
 };
 

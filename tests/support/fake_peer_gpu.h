@@ -1,8 +1,8 @@
-// A pretended GPU as the other process of gpu_peer.h takes it, and as checks that need a PeerGpu in
-// a test take theirs. For one thread.
+// FakePeerGpu is a fake GPU for the other process of gpu_peer.h, and for checks that need a PeerGpu
+// in a test. For one thread.
 //
-// Kernels are loaded when they are first asked for, which waits for every stream, unless
-// CUDA_MODULE_LOADING is EAGER: as a driver may.
+// Each kernel is loaded at its first use, which waits for every CUDA stream, as a driver may do. If
+// CUDA_MODULE_LOADING is EAGER, kernels are loaded at once.
 #pragma once
 
 #include <functional>
@@ -36,7 +36,8 @@ class FakePeerGpu final : public PeerGpu {
 
  private:
   FakeGpuContext gpu_;
-  std::map<GpuAddress, std::vector<uint64_t>> piece_bytes_;  // of memory with descriptors
+  // The pieces of memory with descriptors.
+  std::map<GpuAddress, std::vector<uint64_t>> piece_bytes_;
   std::set<PeerKernel> loaded_;
 };
 

@@ -1,9 +1,9 @@
-// Another process with a GPU of its own, for what needs two: GpuPeer starts a program and has it do
-// one thing after another; PeerRequest and PeerReply are what goes between them. In tests the
-// program is gpu_peer_main.cc, whose GPU is a pretended one.
+// GpuPeer starts another process with a GPU of its own for tests that need two, and sends it
+// requests.
 //
-// The peer is a real process, made with fork and exec, and dies when its socket closes. A GpuPeer
-// belongs to one thread.
+// PeerRequest and PeerReply are the messages between the processes. In tests the program is
+// gpu_peer_main.cc, whose GPU is a fake one. The peer is a real process, made with fork and exec,
+// and dies when its socket closes. A GpuPeer belongs to one thread.
 #pragma once
 
 #include <sys/types.h>
@@ -28,26 +28,26 @@ enum class PeerOp : uint32_t {
   kClose,     // kind, address
   kWords,     // + fd: a page of words, registered
   kStore,     // word, value: a plain store
-  kWriteValue,   // word, value: on its stream
-  kWaitValue,    // word, value: on its stream
-  kEcho,         // word, value, size_bytes: on its stream, size_bytes times: waits for the value,
-                 // writes it to the next word, and goes on to the next value
-  kQuery,        // its stream
+  kWriteValue,  // word, value: on its CUDA stream
+  kWaitValue,   // word, value: on its CUDA stream
+  kEcho,   // word, value, size_bytes: on its CUDA stream, size_bytes times: waits for the value,
+           // writes it to the next word, and continues with the next value
+  kQuery,  // its CUDA stream
   kCreateEvent,  // -> handle
   kOpenEvent,    // handle
-  // The event that it got last and has not destroyed, or the one `word` before it.
+  // The newest event that the peer has not destroyed, or the one `word` before it.
   kDestroyEvent,
   kRecordEvent,
   kWaitEvent,
   kLoadKernel,       // launch.kernel
-  kLaunch,           // launch, word: the first of its words; value: 1 on a second stream
+  kLaunch,           // launch, word: the first of its words; value: 1 on a second CUDA stream
   kCountViolations,  // -> value
-  // As an engine; the code is a SPECD_ERROR_*.
+  // Operations of an engine; the code is a SPECD_ERROR_*.
   kAttach,      // path of the daemon's socket
   kRegister,    // address, size_bytes -> value: the region
   kUnregister,  // value
-  // As an engine over libspecd (peer_engine.h), in the words of ScriptEngine; the code is a
-  // SPECD_ERROR_*.
+  // Operations of an engine over libspecd (peer_engine.h), with the rows of ScriptEngine; the code
+  // is a SPECD_ERROR_*.
   kOpenEngine,  // path: the uri, value: stream_timeout_ms, 0 for the default
   kCloseEngine,
   kFillRows,          // address, value: whether they are target rows
@@ -57,15 +57,15 @@ enum class PeerOp : uint32_t {
   kOpenSequence,  // value: the seed, word: 1 for a greedy one -> value: the sequence, address: its
                   // slot
   kRound,         // value: the sequence, word: the first row -> tokens, size_bytes of them
-  // A forward, a round and what the engine does with its answer, all on a stream; address: the
-  // sequence's next token. The target rows are those that kFillRows has filled.
+  // Enqueues a forward, a round and the engine's use of its answer on a CUDA stream; address: the
+  // sequence's next token. kFillRows has filled the target rows.
   kSubmitOnStream,  // value: the sequence, word: the first row, address
-  kHoldStream,      // what is enqueued from now on never runs
-  kAwaitStream,     // -> value: rounds that the stream has passed
-  kSeen,            // word: which of them -> value: next token seen behind it, size_bytes: answered
-  kPoll,            // -> value: the result's status; tokens, size_bytes of them
-  kGetGroup,        // -> handle: the token's text, value: bound_ranks
-  // As a rank of another process's engine (peer_member.h); the code is a SPECD_ERROR_*.
+  kHoldStream,      // work enqueued from now on never runs
+  kAwaitStream,     // -> value: rounds that the CUDA stream has passed
+  kSeen,  // word: the round's index -> value: the next token seen after it, size_bytes: answered
+  kPoll,  // -> value: the result's status; tokens, size_bytes of them
+  kGetGroup,  // -> handle: the token's text, value: bound_ranks
+  // Operations of a rank of another process's engine (peer_member.h); the code is a SPECD_ERROR_*.
   kJoin,        // path: the uri, handle: the token's text, word: the rank
   kBindMember,  // address, size_bytes: rows
   kCheckMember,
@@ -77,7 +77,7 @@ struct PeerRequest {
   GpuMemoryKind kind = GpuMemoryKind::kIpc;
   uint64_t address = 0;
   uint64_t size_bytes = 0;
-  uint64_t piece_bytes = 0;  // kVmm: of each piece, the last having the rest; 0: one piece
+  uint64_t piece_bytes = 0;  // kVmm: of each piece; the last piece has the rest; 0: one piece
   uint64_t word = 0;         // its number on the page
   uint64_t value = 0;
   GpuHandle handle = {};
@@ -96,11 +96,11 @@ struct PeerReply {
   int32_t tokens[4] = {};
 };
 
-// A message of a fixed size, and at most one descriptor. False where the other side has gone.
+// A message of a fixed size, and at most one descriptor. False if the other side has gone.
 bool SendToPeer(int socket, const void* bytes, size_t size_bytes, int fd);
 bool ReceiveFromPeer(int socket, void* bytes, size_t size_bytes, UniqueFd* fd);
 
-// NAME=VALUE, each; before what is in this process's environment.
+// NAME=VALUE entries, which precede this process's environment.
 using PeerEnvironment = std::vector<std::string>;
 
 class GpuPeer {
@@ -114,12 +114,12 @@ class GpuPeer {
   GpuPeer(const GpuPeer&) = delete;
   GpuPeer& operator=(const GpuPeer&) = delete;
 
-  // `fd` goes along; what comes with the reply is put into *reply_fd.
+  // `fd` goes with the request. A descriptor that comes with the reply is put into *reply_fd.
   PeerReply Call(const PeerRequest& request, int fd = -1, UniqueFd* reply_fd = nullptr);
-  // False where the program has ended instead.
+  // False if the program has ended instead.
   bool TryCall(const PeerRequest& request, PeerReply* reply, int fd = -1,
                UniqueFd* reply_fd = nullptr);
-  // Ends it with SIGKILL, and returns when it is gone.
+  // Kills the peer with SIGKILL, and returns when it is gone.
   void Kill();
   pid_t pid() const { return pid_; }
 

@@ -1,5 +1,5 @@
-// What the other process of gpu_peer.h does with its GPU, whether that is a pretended one or a real
-// one (tools/gpu_check): one PeerRequest after another.
+// GpuPeerWorker does one PeerRequest after another for the other process of gpu_peer.h, with a fake
+// GPU or a real one (tools/gpu_check).
 //
 // A worker belongs to one thread, and the PeerGpu outlives it.
 #pragma once
@@ -16,25 +16,26 @@
 
 namespace specd {
 
-// A process's GPU with what an engine's allocators do and specd itself never does.
+// A process's GPU, with operations of an engine's allocators that specd itself never uses.
 class PeerGpu {
  public:
   virtual ~PeerGpu() = default;
   virtual GpuContext& context() = 0;
-  // Pieces side by side.
+  // Neighbouring pieces.
   virtual GpuResult AllocateVmm(const std::vector<uint64_t>& piece_bytes, GpuAddress* address) = 0;
   virtual GpuResult AllocateFromPool(uint64_t size_bytes, GpuAddress* address) = 0;
-  // Of whichever of the three kinds the address is, and however many pieces it has.
+  // Frees memory of any of the three kinds, with any number of pieces.
   virtual GpuResult Free(GpuAddress address) = 0;
 
-  // The first launch of a kernel that is not loaded may wait for what streams do
-  // (CUDA_MODULE_LOADING in CUDA's guide), so whoever has a stream wait for a word loads first.
+  // The first launch of a kernel that is not loaded may wait for the work of CUDA streams
+  // (CUDA_MODULE_LOADING in CUDA's guide). If a CUDA stream will wait for a word, the caller
+  // therefore loads the kernel first.
   virtual GpuResult LoadKernel(PeerKernel kernel) = 0;
-  // Memory and words are such as this device reaches.
+  // REQUIRES: this device reaches memory and words.
   virtual GpuResult Launch(GpuStream stream, const PeerLaunch& launch) = 0;
-  // Captures a graph on the stream that waits for one event, launches, and records the other one,
-  // events being nodes of it that others see; *replay enqueues it there, and belongs to the
-  // PeerGpu.
+  // Captures a graph on the CUDA stream that waits for one event, launches, and records the other
+  // event. The events are nodes of the graph that other processes see. *replay enqueues the graph
+  // there, and belongs to the PeerGpu.
   virtual GpuResult Capture(GpuStream stream, GpuEvent waited, const PeerLaunch& launch,
                             GpuEvent recorded, std::function<GpuResult()>* replay) = 0;
 };
@@ -45,11 +46,11 @@ class GpuPeerWorker {
   GpuPeerWorker(const GpuPeerWorker&) = delete;
   GpuPeerWorker& operator=(const GpuPeerWorker&) = delete;
 
-  // Requests that need more than a GPU are an error.
+  // If a request needs more than a GPU, it is an error.
   GpuResult Do(const PeerRequest& request, int fd, PeerReply* reply, UniqueFd* reply_fd);
 
  private:
-  // What concerns words, streams, events and kernels.
+  // Requests for words, CUDA streams, events and kernels.
   GpuResult DoInOrder(const PeerRequest& request, PeerReply* reply);
   GpuResult Export(const PeerRequest& request, PeerReply* reply, UniqueFd* reply_fd);
   GpuResult Echo(GpuAddress word, uint64_t first, uint64_t count);

@@ -1,5 +1,5 @@
-// The Words of kernels/warps/staged_turn.h where a host pretends to be the device: as
-// kernels/cuda/staged_kernel.cu has them.
+// HostWords are the Words of kernels/warps/staged_turn.h for tests in which the host acts as the
+// device, as in kernels/cuda/staged_kernel.cu.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,5 @@
-// Rows and arrays that lie on a device instead of in memory of the host.
-//
-// Live as long as the device is used. Not thread-safe.
+// MovedMemory puts rows and arrays on a device for tests. It lives as long as the device is used.
+// Not thread-safe.
 #pragma once
 
 #include <cstring>
@@ -12,12 +11,12 @@
 
 namespace specd {
 
-// Copies on whatever device it is.
+// Copies on any device.
 class MovedMemory {
  public:
   virtual ~MovedMemory() = default;
 
-  // The same rows on the device, `shift` elements behind a place that is aligned.
+  // The same rows on the device, `shift` elements after an aligned address.
   TensorView Tensor(const TensorView& host, int64_t shift) {
     const int64_t element_bytes = SizeBytes(host.dtype);
     const int64_t bytes = ((host.num_rows - 1) * host.row_stride + host.vocab_size) * element_bytes;
@@ -34,16 +33,16 @@ class MovedMemory {
     return moved;
   }
 
-  // Where the device writes ids that stand for these.
+  // The array that the device writes instead of these ids.
   virtual TokenId* Ids(TokenId* host, size_t count) = 0;
 
  protected:
-  // `shift_bytes` behind a place that is aligned, with room of nobody's behind it.
+  // The copy starts `shift_bytes` after an aligned address, with unused room after it.
   virtual const void* Copy(const void* host, int64_t size_bytes, int64_t shift_bytes) = 0;
 };
 
-// Memory of a pretended device that another process owns: an engine's, as rounds are given it. Ids
-// are what the test has itself, which is the device's from then on.
+// Memory of a fake device that another process owns: an engine's. Ids stay in the test's own array,
+// which belongs to the device from then on.
 class ImportedMemory final : public MovedMemory {
  public:
   explicit ImportedMemory(FakeGpu* gpu) {
@@ -63,7 +62,7 @@ class ImportedMemory final : public MovedMemory {
   }
 
  private:
-  // What the copy leaves around its rows is poison.
+  // The bytes around the copied rows are poison.
   const void* Copy(const void* host, int64_t size_bytes, int64_t shift_bytes) override {
     std::vector<char> block(static_cast<size_t>(size_bytes + shift_bytes + 64), '\xdb');
     std::memcpy(block.data() + shift_bytes, host, static_cast<size_t>(size_bytes));

@@ -1,5 +1,5 @@
-// A Clock that stands still until a test moves it, so that a time in a result can be stated
-// exactly. Any thread may move it or read it.
+// ManualClock is a Clock that only a test moves, so a test can state a time in a result exactly.
+// Any thread may move it or read it.
 #pragma once
 
 #include <atomic>

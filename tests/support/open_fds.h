@@ -1,5 +1,5 @@
-// How many descriptors this process has open: for tests of what takes descriptors and has to give
-// them back. Not while other threads open some.
+// CountOpenFds counts the descriptors of this process for tests of code that opens and closes
+// descriptors. Not while other threads open some.
 #pragma once
 
 #include <dirent.h>

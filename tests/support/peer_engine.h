@@ -1,5 +1,5 @@
-// The part of the other process (gpu_peer.h) that is an engine over libspecd: its device memory is
-// the pretended GPU's, which libspecd takes for the process's own.
+// PeerEngine is an engine over libspecd for the other process of gpu_peer.h. Its device memory is
+// the fake GPU's, which libspecd takes for the process's own.
 #pragma once
 
 #include <cstdint>
@@ -14,20 +14,21 @@ namespace specd {
 
 class PeerEngine {
  public:
-  static constexpr int32_t kOwnToken = -77;  // what the engine puts in place of each next token
+  // The engine's own token, which replaces each next token.
+  static constexpr int32_t kOwnToken = -77;
 
-  // From now on this is the GPU of libspecd in this process.
+  // From now on `gpu` is the GPU of libspecd in this process.
   explicit PeerEngine(FakeGpuContext* gpu);
 
-  // An operation of those behind PeerOp::kOpenEngine; the answer is a SPECD_ERROR_* or SPECD_OK.
+  // Does an operation after PeerOp::kOpenEngine; returns a SPECD_ERROR_* or SPECD_OK.
   int Do(const PeerRequest& request, PeerReply* reply);
 
  private:
-  // What a stream finds behind a round, before the engine puts a token of its own there.
+  // The values that a CUDA stream finds after a round, before the engine writes a token of its own.
   struct Seen {
     int32_t next_token = 0;
     uint64_t verdict = 0;
-    uint64_t answered = 0;  // the verdict of a round that was
+    uint64_t answered = 0;  // the status word of an answered round
   };
 
   int SubmitOnStream(const PeerRequest& request);
@@ -37,9 +38,9 @@ class PeerEngine {
   }
 
   FakeGpuContext* const gpu_;
-  GpuStream stream_;  // once it is used
+  GpuStream stream_;  // made at the first use
   void* target_rows_ = nullptr;
-  std::deque<Seen> seen_;  // of rounds on the stream, which writes to them
+  std::deque<Seen> seen_;  // written by rounds on the CUDA stream
   ScriptEngine engine_;
 };
 

@@ -1,12 +1,12 @@
-// The kernels that PeerGpu launches, as a device and a pretended one run them: small ones that read
-// memory or answer words, for what two processes' kernels may rely on.
+// The peer kernels read memory or answer words for PeerGpu, in tests of the rules that kernels of
+// two processes may rely on. Real and fake devices run them.
 //
-// Each is one block, talks through a few words, and ends by itself: whoever waits for a word looks
-// at a clock too, so that no broken check leaves a device busy.
+// Each kernel is one block, communicates through a few words, and ends by itself. Every wait for a
+// word also looks at a clock, so a broken check never leaves a device busy.
 //
-// Device is what runs a kernel: lane() and num_lanes() of its block; Read of memory that others may
-// write; Acquire and Release of a word, as in kernels/warps/staged_turn.h; NowNs, a clock; and
-// what every lane calls together: SumOfAll, and OfFirst, lane 0's value for all.
+// Device runs a kernel. It has lane() and num_lanes() of its block. It has Read of memory that
+// others may write, and Acquire and Release of a word, as in kernels/warps/staged_turn.h. NowNs is
+// a clock. All lanes together call SumOfAll, and OfFirst, which gives lane 0's value to all.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +17,16 @@
 namespace specd {
 
 enum class PeerKernel : uint32_t {
-  kRead,  // sums the memory again and again until kUntil is not 0, `count` times at most
-  kEcho,  // stores 1, 2 .. count to kProgress, each until kUntil has reached it
+  kRead,  // sums the memory until kUntil is not 0, at most `count` times
+  kEcho,  // stores 1, 2 .. count to kProgress, each after kUntil has reached it
 };
 
-// By their number from `words` on.
+// The words' numbers from `words` on.
 enum PeerWord : uint64_t {
   kUntil,
-  kProgress,  // of kRead: how often the memory has been summed
-  kSum,       // of all its 64-bit words, the last time
-  kOthers,    // how many sums were not the first one's
+  kProgress,  // for kRead: the number of sums so far
+  kSum,       // the last sum of all its 64-bit words
+  kOthers,    // the number of sums that differ from the first
   kEnd,       // a PeerEnd, stored last
   kNumPeerWords,
 };
@@ -83,7 +83,7 @@ SPECD_HD void RunPeerRead(const Device& device, const PeerLaunch& launch) {
   if (device.lane() == 0) device.Release(end, words + kEnd);
 }
 
-// One lane.
+// Run by one lane.
 template <typename Device>
 SPECD_HD void RunPeerEcho(const Device& device, const PeerLaunch& launch) {
   uint64_t* const words = PeerWordsOf(launch);

@@ -1,5 +1,5 @@
-// The part of the other process (gpu_peer.h) that is a rank: it joins the session of an engine in
-// yet another process, and has its next tokens written to pretended device memory of its own.
+// PeerMember is a rank for the other process of gpu_peer.h. It joins the session of an engine in
+// yet another process, and its next tokens lie in fake device memory of its own.
 #pragma once
 
 #include "ipc/include/specd/specd.h"
@@ -14,7 +14,7 @@ class PeerMember {
   PeerMember(const PeerMember&) = delete;
   PeerMember& operator=(const PeerMember&) = delete;
 
-  // An operation from PeerOp::kJoin on; the answer is a SPECD_ERROR_* or SPECD_OK.
+  // Does an operation from PeerOp::kJoin on; returns a SPECD_ERROR_* or SPECD_OK.
   int Do(const PeerRequest& request);
 
  private:

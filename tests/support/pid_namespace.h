@@ -1,19 +1,19 @@
-// A peer in a pid namespace of its own, as a process in another container is: for checks of what
-// processes there can still share. Its main enters one before it has a second thread.
+// EnterPidNamespaceIfAsked puts a peer into a pid namespace of its own for tests of sharing between
+// containers. The peer's main calls it before there is a second thread.
 #pragma once
 
 #include <string>
 
 namespace specd {
 
-// In the environment of a program that calls EnterPidNamespaceIfAsked.
+// An entry of the environment of a program that calls EnterPidNamespaceIfAsked.
 inline constexpr char kInPidNamespace[] = "SPECD_PEER_PID_NAMESPACE=1";
 
-// Called by main before anything else: where that is in the environment, what goes on is the first
-// process of a new namespace, and dies with the one that was called.
+// main calls this first. If the entry is in the environment, the first process of a new namespace
+// continues, and dies with the process that called.
 void EnterPidNamespaceIfAsked();
 
-// Empty where this process may have such children, and otherwise why not. From any thread.
+// Empty if this process may have such children, and otherwise the reason. From any thread.
 std::string WhyNoPidNamespace();
 
 }  // namespace specd

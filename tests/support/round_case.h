@@ -1,5 +1,5 @@
-// A whole round with owned memory, for tests of teams and backends: tensors, masks, tasks and room
-// for answers. The RoundBatch it gives points into it and is valid while it lives.
+// RoundCase owns a whole round for tests of teams and backends: tensors, masks, tasks and room for
+// answers. The RoundBatch it gives points into it and is valid while it lives.
 //
 //   RoundCase round({.vocab_size = 300, .batch = 64, .max_draft = 4, .seed = 7});
 //   backend->Run(round.All());
@@ -18,23 +18,23 @@
 
 namespace specd {
 
-// Random sequences that between them carry everything a round can: every kind of task, method and
-// draft token, chains of 0..max_draft, edits, masks, filters, scores, the side channel, and
-// degenerate rows. What they hold need not make sense as a model; it is for comparing processors.
+// Random sequences with all content of a round: every kind of task, method and draft token, chains
+// of 0..max_draft, edits, masks, filters, scores, the side channel, and degenerate rows. The
+// content need not make sense as a model; it serves to compare processors.
 class RoundCase {
  public:
   struct Options {
     int32_t vocab_size = 0;
     int32_t batch = 0;
     int32_t max_draft = 0;
-    DType dtype = DType::kFloat32;  // kFloat32 where rows are probabilities
+    DType dtype = DType::kFloat32;  // kFloat32 if rows are probabilities
     uint64_t seed = 0;
-    // Final probabilities leave no room for parameters: their tasks carry none.
+    // Final probabilities allow no parameters, so their tasks have none.
     RowKind target_kind = RowKind::kLogits;
     RowKind draft_kind = RowKind::kLogits;
     bool scaled = false;  // logits have a scale and a cap
-    bool plain = false;   // tasks only verify, and nothing is done to their rows
-    // Tasks only verify, by method token, drafts that were all sampled: many of them fall.
+    bool plain = false;   // tasks only verify, and their rows have no edits
+    // Tasks only verify, by method token, drafts of sampled tokens only: many tokens fall.
     bool sampled = false;
   };
 
@@ -42,32 +42,32 @@ class RoundCase {
   RoundCase(const RoundCase&) = delete;
   RoundCase& operator=(const RoundCase&) = delete;
 
-  // The round, or the part of it whose tasks stand at `places`, in that order.
+  // The round, or the part with the tasks at `places`, in that order.
   RoundBatch All();
   RoundBatch Some(const std::vector<int32_t>& places);
 
   // The task of sequence i of the whole round. A test may change it before it asks for a batch.
   Task& task(int32_t i) { return sequences_[i].task; }
-  // Whatever the task was. What is scored may have no row behind its last token.
+  // Makes any task a kVerify task. A scored task may have no row after its last token.
   void MakeVerify(int32_t i) {
     task(i).kind = TaskKind::kVerify;
     const auto num_rows = static_cast<int32_t>(sequences_[i].target_rows.size());
     task(i).draft.num_nodes = std::min(task(i).draft.num_nodes, num_rows - 1);
   }
-  // A target row, and a draft row, of nothing but NaN.
+  // A target row, and a draft row, with only NaN.
   static constexpr uint32_t kNanRow = 9;
 
-  // Sequences have slots in another order than their own, and between them are slots of nobody.
+  // Slots are in another order than the sequences, with unused slots in between.
   uint32_t slot(int32_t i) const { return sequences_[i].task.slot; }
-  // What two arrays of next tokens hold; kNoNextToken where nothing was written.
+  // The contents of two arrays of next tokens; kNoNextToken if no token was written.
   static constexpr TokenId kNoNextToken = -9;
   const std::vector<TokenId>& next_tokens(int32_t replica) const { return next_tokens_[replica]; }
 
   const TaskOutcome& outcome(int32_t i) const { return outcomes_[i]; }
-  // The tokens of answer i, and nothing behind them.
+  // The tokens of answer i without the rest of its array.
   std::vector<TokenId> tokens(int32_t i) const;
-  // Everything that answer i consists of, to the bit: outcome, tokens, scores, samples, next
-  // tokens. Equal answers give equal texts.
+  // The whole of answer i, to the bit: outcome, tokens, scores, samples, next tokens. Equal answers
+  // give equal texts.
   std::string answer(int32_t i) const;
 
  private:

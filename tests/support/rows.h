@@ -1,5 +1,5 @@
-// Rows for tests: a matrix of a chosen type, stride and alignment, filled from doubles and readable
-// as what the kernels will see after rounding to that type.
+// RowMatrix holds rows of a chosen type, stride and alignment for tests. It is filled from doubles,
+// and gives the values that kernels see after rounding to that type.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace specd {
 
-// What a value becomes when it is stored, worked out from the definition of the format and not with
-// the kernels' conversions. Rounds towards zero; magnitudes beyond the format become infinite.
+// The stored form of a value, computed from the definition of the format and not with the kernels'
+// conversions. Rounds towards zero; a magnitude beyond the format becomes infinite.
 double RoundTo(DType dtype, double value);
 
-// Memory for `num_rows` rows. Rows start `offset` elements into the memory (so that no row need be
-// aligned to more than an element) and lie `row_stride` apart; gaps hold NaNs, which nobody may
+// Memory for `num_rows` rows. Rows start `offset` elements into the memory, so a row need not be
+// aligned to more than an element. Rows lie `row_stride` apart; gaps hold NaNs, which no kernel may
 // read.
 class RowMatrix {
  public:

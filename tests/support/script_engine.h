@@ -1,5 +1,5 @@
-// One engine that runs in two places: the same rows, sequences and rounds over the C interface,
-// wherever its rows lie and its verifier runs. What it is answered must be the same.
+// ScriptEngine runs the same rows, sequences and rounds over the C interface in two places for
+// tests. Its answers must be the same for every place of rows and verifier.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ class ScriptEngine {
 
   ~ScriptEngine() { Close(); }
 
-  // Target rows, or those of a draft model that is nearly the same: each likes one id best.
+  // Target rows, or those of a draft model that is nearly the same: each row prefers one id.
   static std::vector<float> Rows(bool is_target) {
     std::mt19937_64 random(is_target ? 11 : 12);
     std::vector<float> rows(size_t{kRows} * kVocab);
@@ -72,8 +72,8 @@ class ScriptEngine {
     return code;
   }
 
-  // Three sampled drafts, judged by the four rows from `first_row` on; on a stream unless it is
-  // null.
+  // Submits three sampled drafts with the four rows from `first_row` on; on a CUDA stream unless it
+  // is null.
   int Submit(specd_sequence sequence, uint32_t first_row, void* stream = nullptr) {
     int32_t tokens[kMaxDraft];
     uint8_t kinds[kMaxDraft];
@@ -88,7 +88,7 @@ class ScriptEngine {
     return specd_submit(engine_, 1, &part, 1);
   }
 
-  // The oldest round's kept tokens, at most four; none where it was not answered SPECD_STATUS_OK.
+  // The oldest round's kept tokens, at most four; none if its status is not SPECD_STATUS_OK.
   int Poll(std::vector<int32_t>* kept, uint64_t* status) {
     specd_completion done = SizedCompletion();
     const int code = specd_poll(engine_, &done, 60000);

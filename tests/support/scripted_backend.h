@@ -1,5 +1,5 @@
-// A Backend whose answers a test writes down beforehand: for testing what speculative/ and daemon/
-// do with an outcome, whatever the kernels would have said. Also the way to inject a device fault.
+// ScriptedBackend is a Backend with answers from a test, for tests of how speculative/ and daemon/
+// use an outcome. It also injects device faults.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ struct ScriptedOutcome {
   std::vector<DraftSample> samples;
 };
 
-// Confirms `accepted` drafts and one more token, the ids given in order.
+// Confirms `accepted` drafts and one more token, with the ids given in order.
 inline ScriptedOutcome Confirm(int32_t num_accepted, std::vector<TokenId> tokens) {
   ScriptedOutcome scripted;
   scripted.outcome.num_accepted = num_accepted;
@@ -56,7 +56,7 @@ class ScriptedBackend : public Backend {
 
   absl::Status Transform(const TransformBatch&) override { return next_status; }
 
-  // Staged rounds are answered from the script when they are collected, as many as `num_run` says.
+  // Collect answers staged rounds from the script, as many as `num_run` says.
   absl::Status EnqueueStaged(void* stream, int32_t num_tasks) override {
     if (!next_status.ok()) return next_status;
     enqueued.emplace_back(stream, num_tasks);
@@ -88,23 +88,24 @@ class ScriptedBackend : public Backend {
   }
 
   std::deque<ScriptedOutcome> script;
-  // The tasks of every round. What they point to is gone when the round is over: see inspect.
+  // The tasks of every round. Their pointers are invalid when the round is over: use inspect.
   std::vector<Task> seen;
-  std::function<void(const RoundBatch&)> inspect;  // sees a batch while it is alive
+  std::function<void(const RoundBatch&)> inspect;  // sees a batch while it is valid
   absl::Status next_status;
-  std::function<absl::Status(const RoundBatch&)> write_next;  // WriteNextTokens; Run writes none
-  BackendLimits limits;                                       // of Prepare
+  // WriteNextTokens calls it; Run writes no next tokens.
+  std::function<absl::Status(const RoundBatch&)> write_next;
+  BackendLimits limits;  // the limits of the last Prepare
   std::deque<RoundBatch> staged;
-  std::deque<absl::Status> stage_statuses;  // of the next calls of Stage; then OK
-  int32_t num_run = 0;                      // staged rounds that the engine's graph has done
+  std::deque<absl::Status> stage_statuses;  // the results of the next calls of Stage; then OK
+  int32_t num_run = 0;                      // staged rounds that the engine's graph has run
   std::vector<std::pair<void*, int32_t>> enqueued;  // calls of EnqueueStaged
-  std::string uuid;  // the device that rounds pretend to run on; empty: the CPU
+  std::string uuid;                                 // the device of the rounds; empty: the CPU
 
  private:
   static void Answer(const ScriptedOutcome& scripted, const RoundBatch& batch, int32_t i) {
     batch.outcomes[i] = scripted.outcome;
     const Task& task = batch.tasks[i];
-    // Only of tokens by slot is it news how many there were.
+    // The number is new only for tokens by slot.
     if (!task.drafts_by_slot) batch.outcomes[i].num_drafts = task.draft.num_nodes;
     const int64_t first = int64_t{i} * batch.tokens_stride;
     std::copy(scripted.tokens.begin(), scripted.tokens.end(), batch.tokens + first);

@@ -1,5 +1,5 @@
-// A session and the engine's end of it in one process, over a scripted backend, with the clock in
-// hand: for stepping the daemon's parts one at a time.
+// SessionFixture holds a session and the engine's end of it in one process, for tests that step the
+// daemon's parts one at a time. The backend is scripted, and the test moves the clock.
 #pragma once
 
 #include <fcntl.h>
@@ -37,7 +37,7 @@ struct SessionFixture {
     Attach(options, std::move(owned));
   }
 
-  // Makes the session and the engine's end of it; again, in place of those that were there.
+  // Makes the session and the engine's end of it. A second call replaces both.
   void Attach(const SessionOptions& options, std::unique_ptr<Backend> owned) {
     AttachWithoutRows(options, std::move(owned));
     BindRows();
@@ -53,7 +53,7 @@ struct SessionFixture {
     engine = std::make_unique<EngineChannel>(segment.get());
   }
 
-  // Four target rows; the scripted backend does not look into them.
+  // Binds four target rows; the scripted backend does not read them.
   void BindRows() {
     const uint64_t size_bytes = 4 * kLimits.vocab_size * sizeof(float);
     UniqueFd fd(memfd_create("rows", MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -85,7 +85,7 @@ struct SessionFixture {
     return engine->Submit(round_id, drafts, 0);
   }
 
-  // The next event, whatever its sequence.
+  // The next event of any sequence.
   bool Pop(TokenEvent* event) {
     SequenceHandle sequence = 0;
     return session->PopEvent(&sequence, event);

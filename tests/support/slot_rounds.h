@@ -1,13 +1,15 @@
-// SlotRounds: rounds of the same sequences, one after another, each given twice: by a host that
-// knows all of it, with places worked out here, and by one that leaves draft tokens, positions and
-// counts to the processor and knows of the sequences only what was before some of the last rounds.
-// Both must be answered alike.
+// SlotRounds makes rounds of the same sequences in two forms, which must have the same answers, for
+// tests of incomplete tasks.
+//
+// In the first form the host knows all, with places computed here. In the second form it leaves
+// draft tokens, positions and counts to the processor. That host knows only the state before some
+// of the last rounds.
 //
 //   SlotRounds rounds({.vocab_size = 300, .batch = 24, .max_draft = 3, .seed = 7});
 //   SlotMemory memory(rounds.options());
 //   rounds.Next();
 //   run(rounds.Known());                  // the answers are in rounds.round()
-//   rounds.Commit();                      // so that the next round comes behind them
+//   rounds.Commit();                      // so that the next round follows them
 //   run(rounds.Open(&memory));            // and here again
 #pragma once
 
@@ -24,7 +26,7 @@
 
 namespace specd {
 
-// What a host knows of a sequence between two rounds.
+// The facts that a host knows of a sequence between two rounds.
 struct KnownSequence {
   std::map<TokenId, TokenEdit> edits;
   Penalties penalties;
@@ -32,12 +34,12 @@ struct KnownSequence {
   uint32_t position = 0;
 
   void Commit(TokenId token);
-  // The place behind this prefix of a draft: an override for each id of it that is one.
+  // The overrides of the place after this prefix of a draft: one for each of its valid ids.
   std::vector<TokenEdit> Overrides(const std::vector<TokenId>& prefix, int32_t vocab_size) const;
   std::vector<TokenEdit> Edits() const;
 };
 
-// What one processor has by slot. Poison, until a round writes it.
+// The arrays by slot of one processor. Poison, until a round writes it.
 struct SlotMemory {
   static int32_t RecentRoom(const RoundCase::Options& options);
   explicit SlotMemory(const RoundCase::Options& options);
@@ -54,7 +56,7 @@ struct SlotMemory {
 
 class SlotRounds {
  public:
-  // Rounds that a task may be behind: all others that may be staged.
+  // The most rounds that a task may lag behind: all others that may be staged.
   static constexpr int32_t kRoundsBehindMax = kStagedRoundsMax - 1;
 
   // With verify_only all tasks are kVerify.
@@ -64,21 +66,21 @@ class SlotRounds {
 
   const RoundCase::Options& options() const { return options_; }
   RoundCase& round() { return *round_; }
-  // The same, which then outlives the next one.
+  // Gives the round away; it then outlives the next one.
   std::unique_ptr<RoundCase> TakeRound() { return std::move(round_); }
 
   void Next();
   RoundBatch Known();
   void Commit();
-  // The same round; what lies in memory of its slots is the draft tokens of this one.
+  // The same round, with incomplete tasks. The memory of its slots holds its draft tokens.
   RoundBatch Open(SlotMemory* memory);
 
-  // How many tasks left which of the two open, since the beginning.
+  // The number of tasks so far that left each of the two open.
   int32_t num_by_slot() const { return num_by_slot_; }
   int32_t num_continued() const { return num_continued_; }
 
  private:
-  // One task as it is given, with what it points to.
+  // One given task with the memory that it points to.
   struct Given {
     std::vector<TokenEdit> edits;
     std::vector<std::vector<TokenEdit>> overrides;
@@ -86,9 +88,9 @@ class SlotRounds {
     Task task;
   };
   struct Sequence {
-    std::vector<KnownSequence> states;  // before each round, and behind the last one
-    bool is_in_slot = false;            // a round has left its state there
-    // Of this round, with rows and all behind the end of the draft that must not matter.
+    std::vector<KnownSequence> states;  // before each round, and after the last one
+    bool is_in_slot = false;            // a round has left the state there
+    // The draft of this round, with rows after its end that must not matter.
     std::vector<TokenId> drafts;
     std::vector<DraftKind> kinds;
     std::vector<uint32_t> target_rows;

@@ -1,6 +1,6 @@
-// How a program that a test plays with tells its steps, a line each on standard output, and is told
-// to go on, by lines on standard input. Where that one is closed, nobody plays any more: it ends
-// with status 1.
+// The step functions let a test control a program. The program writes each step as a line on
+// standard output, and a line on standard input lets it continue. If standard input closes, the
+// program ends with status 1.
 #pragma once
 
 #include <cstdio>

@@ -1,11 +1,11 @@
-// An engine whose forward runs on a GPU, over libspecd and whatever GpuContext there is: pretended
-// in tests, real in tools/gpu_check. A forward copies rows on the stream that say one token each,
-// so what specd has to answer is known without it.
+// StreamEngine is an engine whose forward runs on a GPU, over libspecd and any GpuContext: a fake
+// one in tests, a real one in tools/gpu_check. A forward copies rows on the CUDA stream that
+// determine one token each, so the test knows specd's answers.
 //
-// Of its sequences one in four is greedy and brings no drafts, one is greedy with drafts, and two
-// draw from rows with a single possible token, by exact_match and by token. With every round the
-// drafts are right up to another place. What is wrong ends the process with status 1, and a line
-// that says why; what the device does not have, with status 77. One thread.
+// One in four of its sequences is greedy without drafts, and one is greedy with drafts. Two draw
+// from rows with a single possible token, by exact_match and by token. In every round the drafts
+// are right up to another place. An error ends the process with status 1 and a line that says why.
+// If the device lacks a feature, the status is 77. One thread.
 #pragma once
 
 #include <cstdint>
@@ -27,17 +27,17 @@ void Require(const GpuResult& result, const char* what);
 
 class StreamEngine {
  public:
-  static constexpr uint32_t kDepth = 4;       // of the ring
-  static constexpr uint64_t kLogRounds = 64;  // the last so many can be looked up
+  static constexpr uint32_t kDepth = 4;       // the depth of the ring
+  static constexpr uint64_t kLogRounds = 64;  // the log holds the last 64 rounds
   struct Options {
     std::string uri = {};
-    // Rows and next tokens in memory of the device, for a daemon that runs rounds there; else in
+    // Rows and next tokens lie in device memory, for a daemon that runs rounds there; otherwise in
     // memory from specd_alloc.
     bool rows_on_device = false;
     uint32_t vocab_size = 64;
     uint32_t num_sequences = 4;
-    int patience_ms = 60'000;        // how long what has to happen may take
-    uint32_t stream_timeout_ms = 0;  // 0: as long
+    int patience_ms = 60'000;        // the limit for every expected event
+    uint32_t stream_timeout_ms = 0;  // 0: patience_ms
   };
 
   StreamEngine(GpuContext* gpu, const Options& options);
@@ -45,50 +45,51 @@ class StreamEngine {
   StreamEngine(const StreamEngine&) = delete;
   StreamEngine& operator=(const StreamEngine&) = delete;
 
-  // Forward, round, a note of what the stream finds behind it, and the rows spoilt: all on the
-  // stream. SPECD_OK or SPECD_FULL.
+  // Enqueues on the CUDA stream: a forward, a round, a note of the values after it, and spoilt
+  // rows. Returns SPECD_OK or SPECD_FULL.
   int Enqueue(uint64_t round);
-  // The same, tried until there is room, which takes no answer that is still to come.
+  // Tries Enqueue until there is room. Takes no answer that is still to come.
   void EnqueueWhenFree(uint64_t round);
-  // The round alone.
+  // Submits the round alone.
   int Submit(uint64_t round);
-  // True where the round was answered, as it has to be; false where it was aborted, wholly.
+  // True if the round was answered as expected; false if the whole round was aborted.
   bool Poll(uint64_t round);
-  // One round without the stream, or on it, with its rows there before; what it takes, in us.
+  // The time of one round in us, with its rows ready before, on the CUDA stream or without it.
   double TimeRound(uint64_t round, bool on_stream);
 
-  // What the stream found behind the rounds [first, end), which were confirmed: the verdict of an
-  // answered round, and next tokens on the device that are the last ones of each sequence.
+  // Checks the notes of the rounds [first, end), which were confirmed: the status word of an
+  // answered round, and each sequence's last token on the device.
   void CheckLog(uint64_t first, uint64_t end);
-  bool WasAnswered(uint64_t round);  // as the stream saw it
+  bool WasAnswered(uint64_t round);  // as the CUDA stream saw it
 
-  // Puts a token of the engine's own in the place of each next token; and are they still there?
+  // Replaces each next token by a token of the engine's own; HasOwnTokens says whether these are
+  // still there.
   void PutOwnTokens();
   bool HasOwnTokens();
 
-  // The stream goes no further before Unblock.
+  // The CUDA stream waits until Unblock.
   void Block();
   void Unblock();
   void Synchronize();
   bool IsWaiting();
 
-  // Do streams of this device have memory operations?
+  // Whether CUDA streams of this device have memory operations.
   bool StreamsCanWait();
-  // Whether streams wait themselves is what the environment asked for; ends as not to be had where
-  // it asked for what this device does not have.
+  // Checks that CUDA streams wait as the environment asked. If this device cannot wait so, the
+  // process ends with status 77.
   void CheckWaits();
   // "MPS", "time-sliced", "none" or "unknown".
   std::string SharingName();
   specd_engine* get() const { return engine_; }
   const Options& options() const { return options_; }
-  // Draft tokens of the sequence that brings the most.
+  // The draft tokens of the sequence that brings the most.
   uint32_t max_draft() const;
 
  private:
   static constexpr uint32_t kMaxDraft = 3;
   static constexpr uint32_t kRowsEach = kMaxDraft + 1;
-  static constexpr uint32_t kNumTokens = 16;  // that rows say
-  static constexpr uint64_t kPeriod = 8;      // of what rows say; NumRight has one of 4
+  static constexpr uint32_t kNumTokens = 16;  // the tokens that rows can determine
+  static constexpr uint64_t kPeriod = 8;      // the period of rows; NumRight has a period of 4
   static constexpr int32_t kOwnToken = -77;
 
   struct Place {
@@ -117,7 +118,7 @@ class StreamEngine {
 
   uint64_t row_bytes() const { return uint64_t{2} * options_.vocab_size; }
   uint64_t next_bytes() const { return sizeof(int32_t) * uint64_t{options_.num_sequences}; }
-  // A verdict, then next tokens.
+  // The bytes of a note: a status word, then next tokens.
   uint64_t note_bytes() const { return sizeof(uint64_t) + (next_bytes() + 7) / 8 * 8; }
   GpuAddress NoteOf(uint64_t round) const { return log_ + round % kLogRounds * note_bytes(); }
 
@@ -125,15 +126,15 @@ class StreamEngine {
   const Options options_;
   specd_engine* engine_ = nullptr;
   GpuStream stream_;
-  GpuStream reader_;         // for what is read while the other one waits
-  GpuAddress rows_ = 0;      // as the device has them, with next tokens behind
-  GpuAddress next_ = 0;      // of those
-  GpuAddress forwards_ = 0;  // what those of a period write, and spoilt rows
-  GpuAddress log_ = 0;       // of the device's own
+  GpuStream reader_;         // for reads while the other CUDA stream waits
+  GpuAddress rows_ = 0;      // the device's address, with next tokens after the rows
+  GpuAddress next_ = 0;      // the device's address of next tokens
+  GpuAddress forwards_ = 0;  // the rows of a period of forwards, and spoilt rows
+  GpuAddress log_ = 0;       // in device memory
   char* words_ = nullptr;    // a page that the device reaches: the gate, own tokens
   GpuAddress words_there_ = 0;
   std::vector<specd_sequence> sequences_;
-  std::vector<uint64_t> kept_;  // tokens that each has been given
+  std::vector<uint64_t> kept_;  // the number of tokens of each sequence
   uint64_t answered_[kLogRounds] = {};
   std::vector<specd_draft> drafts_;
   std::vector<int32_t> draft_tokens_;

@@ -1,7 +1,7 @@
-// A libcuda.so.1 that does nothing but note down what it is asked: for tests of
-// kernels/cuda/driver_*.cc, which find it in place of the real one because they are linked to it.
+// StubCuda is a libcuda.so.1 that only records its calls, for tests of kernels/cuda/driver_*.cc.
+// The tests link it instead of the real one.
 //
-// Every function of driver_api.h is there. Not synchronized: one test, one thread.
+// It has every function of driver_api.h. Not synchronized: one test, one thread.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,16 @@
 namespace specd {
 
 struct StubCuda {
-  std::vector<std::string> calls;  // in order, without those that ask for names and contexts
+  std::vector<std::string> calls;  // in order, without queries for names and contexts
   std::vector<std::string>
-      forbidden;             // those that a capture in another thread would have forbidden
-  std::string failing_call;  // this one fails ...
+      forbidden;             // calls that a capture in another thread would have forbidden
+  std::string failing_call;  // this call fails ...
   int failing_code = 1;      // ... with this number
   int contexts_pushed = 0;
-  int capture_mode = 0;  // of the thread; global
+  int capture_mode = 0;  // the thread's mode; global
   int contexts_retained = 0;
 
-  // What the next questions are answered with.
+  // The answers to the next queries.
   unsigned memory_type = 2;
   int device_ordinal = 0;
   bool is_ipc_capable = true;
@@ -36,9 +36,9 @@ struct StubCuda {
   uint64_t last_value = 0;
   int last_fd = -1;
 
-  int calls_before_failing = 0;  // so many of the failing call succeed
-  std::vector<int> fds;          // of pieces that were imported
-  // Of reservations and mappings: the addresses and sizes that were named, in order.
+  int calls_before_failing = 0;  // the successes before the first failure
+  std::vector<int> fds;          // the descriptors of imported pieces
+  // The addresses and sizes of reservations and mappings, in order.
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
 };
 
