@@ -40,7 +40,7 @@ class BlockWalk {
         if (u < prefix) break;
         continue;
       }
-      const double rest = residual.mass + (1.0 - prefix);  // exactly the mass where P = 1
+      const double rest = residual.mass + (1.0 - prefix);  // exactly the mass if P = 1
       if (rest <= 0.0 || u * rest < residual.mass) break;
     }
     if (num_accepted == 0 && num_places_ > 0) ReadResidualAt(0);

@@ -318,8 +318,8 @@ class CutSearch {
   }
 
   SPECD_HD TokenId IdOfEqualInRow(float value, uint64_t n) {
-    if constexpr (kNarrow)
-      return kVocabSizeMax;  // the list holds every value that the search finds
+    // The list holds every value that the search finds.
+    if constexpr (kNarrow) return kVocabSizeMax;
     typename T::Tile tile;
     const OneWhereEqual one{value};
     MeasureTiles(value, p_.row, [&](const auto& of_tile) {

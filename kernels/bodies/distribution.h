@@ -2,8 +2,8 @@
 // mass of every tile, and the survivors of filters.
 //
 // docs/ALGORITHMS.md, "Numbers". p(i) = weight(i) / mass with weight(i) = 2^((l_i - max) * scale)
-// and scale = log2(e) / temperature. No array of V elements is written: weights are computed again
-// where they are needed.
+// and scale = log2(e) / temperature. No array of V elements is written: each use computes the
+// weights again.
 #pragma once
 
 #include "kernels/bodies/row.h"
@@ -17,9 +17,9 @@ struct Distribution {
   bool bad = false;          // CONTRACT §6; no other field is set
   TokenId point = kNoToken;  // all mass is on this id: the lowest +inf, or a forced token
   float max = 0;
-  double mass = 0;  // of the survivors; without filters the sum of the tiles' masses
+  double mass = 0;  // the survivors' mass; without filters the sum of the tiles' masses
 
-  RowStats stats;  // of the row without its cut
+  RowStats stats;  // the statistics of the row without its cut
 
   // True if filters are on. `total` is then the survivors' integer mass (weights relative to max, E
   // = 0), and mass = total * 2^-40. If few elements survive, they are in `list` up to list_cut,
@@ -62,7 +62,7 @@ struct PositivePartFunction {
 // The mass of a tile relative to the row's maximum. The tile's own weights are relative to the
 // tile's maximum.
 struct TileMassFunction {
-  WeightFunction weight;  // of the row
+  WeightFunction weight;  // the row's weights
   template <typename Value>
   SPECD_INLINE auto operator()(Value maximum, Value sum) const {
     // After the last tile the array holds -inf, which is no sum.

@@ -31,7 +31,7 @@ struct Residual {
   TokenId without = kNoToken;  // q is a point: the residual is p without this id
   bool whole = false;          // q takes no mass of p, or p is a point: the residual is p
   ResidualFunction function{};
-  const float* masses = nullptr;  // of the tiles, if neither of these is set
+  const float* masses = nullptr;  // the tiles' masses, if neither of these is set
 };
 
 // (P p - q)+ if q has all its mass on one id, which may be outside the vocabulary.

@@ -28,7 +28,7 @@ SPECD_INLINE constexpr int32_t NumTiles(int32_t vocab_size) {
 // The results of one pass over a row: short rows with a number for each tile or step. A team reads
 // them like a row.
 struct RowStats {
-  float* maxima = nullptr;  // of the tiles; NaN if a tile holds a NaN
+  float* maxima = nullptr;  // the tiles' maxima; NaN if a tile holds a NaN
   // The sums of each tile's weights 2^((l - maximum) * scale); 0 if the maximum is not finite or no
   // sum was requested.
   float* sums = nullptr;

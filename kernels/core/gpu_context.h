@@ -73,7 +73,7 @@ struct GpuImport {
 
 struct GpuMapping {
   GpuMemoryKind kind = GpuMemoryKind::kIpc;
-  GpuAddress address = 0;  // of the first byte of the allocation
+  GpuAddress address = 0;  // the first byte of the allocation
   uint64_t size_bytes = 0;
   void* pool = nullptr;
   std::vector<uint64_t> piece_bytes = {};  // kVmm
@@ -132,7 +132,7 @@ class GpuContext {
   virtual GpuResult DestroyStream(GpuStream stream) = 0;
   // Waits for everything enqueued.
   virtual GpuResult Synchronize(GpuStream stream) = 0;
-  // kGpuNotReady while something enqueued is not done.
+  // kGpuNotReady while enqueued work is not done.
   virtual GpuResult Query(GpuStream stream) = 0;
 
   // If CUDA streams have no operations on memory, WriteValue and WaitValue return kGpuNotSupported.

@@ -65,7 +65,7 @@ struct GpuDevice {
   bool has_ipc_events = false;
   bool has_64_bit_words = false;     // 64-bit memory operations on CUDA streams
   std::optional<bool> has_mps = {};  // none: the driver is too old to tell
-  uint64_t granularity_bytes = 0;    // of memory with descriptors; 0: no such memory
+  uint64_t granularity_bytes = 0;    // the unit of memory with descriptors; 0: no such memory
 };
 
 }  // namespace specd

@@ -28,7 +28,7 @@ enum class VerifyMethod : uint32_t {
 // Steps 9 to 11 of CONTRACT §3. All are off by default.
 inline constexpr uint64_t kTopPOff = uint64_t{1} << 53;
 struct Filters {
-  float min_p = -kInfinity;   // float(log2(min_p)): an id stays where (l - max) * scale >= min_p
+  float min_p = -kInfinity;   // float(log2(min_p)): an id stays if (l - max) * scale >= min_p
   int32_t top_k = 0;          // 0: off
   uint64_t top_p = kTopPOff;  // floor(top_p * 2^53)
   bool joint = false;         // all three filters apply to the distribution of step 8

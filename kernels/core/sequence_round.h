@@ -126,8 +126,8 @@ struct SequenceInput {
   // then null.
   bool drafts_by_slot = false;
   Draft draft;
-  const int32_t* mask_rows =
-      nullptr;  // one for each place, -1: unconstrained; null: all are unconstrained
+  // One for each place, -1: unconstrained; null: all are unconstrained.
+  const int32_t* mask_rows = nullptr;
   // Coins of tests and replay, instead of the keyed coins.
   const InjectedCoin* coins = nullptr;
   int32_t num_coins = 0;
@@ -163,7 +163,8 @@ struct SequenceResult {
   const int32_t* path = nullptr;    // num_accepted nodes, from the root on
   uint32_t scores_per_token = 0;    // NumScores of the sequence's request
   const TokenScore* scores = nullptr;
-  double cumulative_logprob = kNoLogprob;  // of all tokens kept since the sequence was opened
+  // The sum over all tokens kept since the sequence was opened.
+  double cumulative_logprob = kNoLogprob;
 };
 
 // Whether the round changed its sequence, which may have kept tokens or ended.

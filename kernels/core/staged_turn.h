@@ -17,7 +17,7 @@ struct StagedTurn {
   uint64_t num_done = 0;  // the rounds that are done
   // The turn in progress.
   const char* source = nullptr;  // the area that holds its staged round
-  uint64_t size_bytes = 0;       // of that round; 0: the turn has no round
+  uint64_t size_bytes = 0;       // the size of that round; 0: the turn has no round
 };
 
 struct StagedPlan {

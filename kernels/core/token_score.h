@@ -11,7 +11,7 @@
 namespace specd {
 
 enum class ScoreMode : uint32_t {
-  kRawLogprob = 0,        // of the row as it arrived, scaled and capped
+  kRawLogprob = 0,        // the row as it arrived, scaled and capped
   kProcessedLogprob = 1,  // after step 11; greedy: after step 6
   kRawLogit = 2,
   kProcessedLogit = 3,

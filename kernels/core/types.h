@@ -64,7 +64,7 @@ struct RowView {
   ElementRules rules;
 };
 
-// Rows of bits, one for each id: bit i % 32 of word i / 32 is 1 where id i is allowed. A row has
+// Rows of bits, one bit for each id: bit i % 32 of word i / 32 is 1 if id i is allowed. A row has
 // ceil(vocab_size / 32) words.
 struct MaskView {
   const uint32_t* words = nullptr;

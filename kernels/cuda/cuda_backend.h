@@ -84,7 +84,7 @@ class CudaBackend final : public Backend {
   AnswerArena answers_;
   DoneWord done_;
   std::vector<Bucket> buckets_;        // destroyed before the memory above; sizes 1, 2, 4, ...
-  std::unique_ptr<RoundQueue> queue_;  // of staged rounds; every Prepare makes another
+  std::unique_ptr<RoundQueue> queue_;  // runs staged rounds; every Prepare makes another
 };
 
 // Uses the device of the CUDA stream that BackendOptions describes, or the first one. If there is

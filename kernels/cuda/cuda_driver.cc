@@ -112,7 +112,7 @@ class CudaDriver final : public GpuDriver {
     bool is_implicit = false;
     const GpuResult result = OnDevice("cudaStreamIsCapturing", [&] {
       const cudaError_t error = cudaStreamIsCapturing(callers_, &status);
-      // This error comes from the legacy default stream while a CUDA stream that it waits for
+      // This error comes from the legacy default CUDA stream while a CUDA stream that it waits for
       // captures. A launch would become part of that capture, which is not allowed. CUDA keeps the
       // error as the last one of the engine's thread, so it is cleared here.
       is_implicit = error == cudaErrorStreamCaptureImplicit;

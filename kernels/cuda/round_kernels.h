@@ -15,7 +15,7 @@ namespace specd {
 // The facts about a device that a launch needs.
 struct DeviceShape {
   int num_processors = 1;
-  int blocks_per_task = 1;  // of the launch for deferred tasks, whose blocks wait for each other
+  int blocks_per_task = 1;  // blocks of the launch for deferred tasks; they wait for each other
   bool launches_dependents = false;  // a launch may begin before the one that it depends on ends
   int tile_pass_blocks = 1;          // the blocks of the tile pass that a processor holds at once
 };

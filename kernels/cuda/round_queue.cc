@@ -129,7 +129,7 @@ struct RoundQueue::Memory {
   ZeroedMemory recent;
   DeviceMemory rounds;  // RoundMemoryBytes
 
-  size_t task_bytes = 0;  // of an area's arenas
+  size_t task_bytes = 0;  // the size of an area's arenas
   size_t answer_bytes = 0;
   StagedPlan plan;
   SlotStates slots;

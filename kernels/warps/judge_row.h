@@ -44,8 +44,8 @@ SPECD_BODY bool JudgeRow(ChainRows<T, CoinSource>& rows, const AheadRow& row,
   if ((row.flags & kAheadJudged) == 0 || !decides || may_yield) return false;
   const int32_t i = row.place;
   facts.place = JudgePlace<true>(rows, i);
-  rows.team().Publish(facts,
-                      rows.AheadOf(TargetSlot(i)).facts);  // the other fields keep their bits
+  // The other fields keep their bits.
+  rows.team().Publish(facts, rows.AheadOf(TargetSlot(i)).facts);
   const Verdict verdict = facts.place.verdict;
   return !rows.DraftEndsAt(i) && verdict != Verdict::kStands && verdict != Verdict::kLeft;
 }

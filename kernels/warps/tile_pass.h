@@ -10,10 +10,10 @@
 //   block(), num_blocks()       the block's place in the launch
 //   SyncWarp()                  waits for the warp; earlier writes of the warp are then visible in
 //   it IsLastToArrive(count, n)    counts the warp's arrival; true for the n-th, in the whole warp,
-//                               which then sees what the others wrote before they arrived
+//                               which then sees the writes of the others before their arrivals
 //   Peek(word)                  a word that others may write meanwhile: one value for the warp
-//   Note(value, word)           writes it
-//   NoteBits(bits, word)        sets the bits in it
+//   Note(value, word)           writes the value to the word
+//   NoteBits(bits, word)        sets the bits in the word
 //   Shared(value)               lane 0's value, in memory of the warp; the next shared value of
 //                               the type replaces it
 #pragma once

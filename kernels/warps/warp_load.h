@@ -110,8 +110,8 @@ SPECD_INLINE void FetchStep(const RowView& row, int32_t number, int32_t lane, bo
                             float (&values)[8]) {
   constexpr int32_t kWords = internal::kWordsPerThread<kDType>;
   const int64_t first = int64_t{number} * kLanes;
-  const int32_t rest =
-      row.vocab_size - number * kLanes;  // the elements of this step and of later ones
+  // The elements of this step and of later ones.
+  const int32_t rest = row.vocab_size - number * kLanes;
   const char* const address =
       static_cast<const char*>(row.data) + (first + 8 * lane) * SizeBytes(kDType);
   const bool aligned = internal::BytesPastGranule(address) == 0;
@@ -140,8 +140,8 @@ SPECD_HOT void FetchTile(const RowView& row, int32_t tile_index, int32_t lane, u
                          float (&values)[kStepsPerTile][8]) {
   constexpr int32_t kWords = internal::kWordsPerThread<kDType>;
   const int64_t first = int64_t{tile_index} * kTileSize;
-  const int32_t rest =
-      row.vocab_size - tile_index * kTileSize;  // the elements of this tile and of later ones
+  // The elements of this tile and of later ones.
+  const int32_t rest = row.vocab_size - tile_index * kTileSize;
   const char* const data =
       static_cast<const char*>(row.data) + (first + 8 * lane) * SizeBytes(kDType);
   const bool aligned = internal::BytesPastGranule(data) == 0;

@@ -226,7 +226,7 @@ class WarpTeam : private WarpLanes<Thread> {
   template <typename F, typename... Tiles>
   SPECD_BODY PrefixPlace FindPrefix(const F& f, int32_t exponent, uint64_t threshold,
                                     const Tiles&... tiles) {
-    uint64_t before = 0;  // of all earlier steps
+    uint64_t before = 0;  // the sum of all earlier steps
     SPECD_UNROLL
     for (int32_t step = 0; step < kStepsPerTile; ++step) {
       const uint64_t mine = StepWeight(f, exponent, step, tiles...);
@@ -339,7 +339,7 @@ class WarpTeam : private WarpLanes<Thread> {
   template <typename F, typename FirstIdOf>
   SPECD_INLINE int32_t PackWhere(const F& f, const Tile& tile, const FirstIdOf& first_id_of,
                                  float* values, TokenId* ids) {
-    int32_t packed = 0;  // of all earlier steps
+    int32_t packed = 0;  // the elements of all earlier steps
     SPECD_UNROLL
     for (int32_t step = 0; step < kStepsPerTile; ++step) {
       uint32_t chosen = 0;
