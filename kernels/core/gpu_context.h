@@ -146,8 +146,8 @@ class GpuContext {
   // Calls the function on a thread of the driver's, once everything enqueued before is done and
   // visible to all. The CUDA stream continues when the function returns. Functions of CUDA streams
   // without an order between them may wait for each other. The functions of other users in the
-  // process count too. A function must therefore not wait for work of this process, unless that
-  // work is ordered to run earlier. Once the context broke, the function is never called.
+  // process count too. A function's wait must therefore not depend on work of this process, unless
+  // that work is ordered to run earlier. Once the context broke, the function is never called.
   virtual GpuResult LaunchHostFunction(GpuStream stream, GpuHostFunction function,
                                        void* argument) = 0;
 

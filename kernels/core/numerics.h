@@ -149,8 +149,8 @@ SPECD_INLINE float QuotientOfMiddling(float a, float b, float inverse) {
 // The quotient of any floats, given an inverse that is within 2^-10 of 1 / b. If b is 0, the
 // inverse is inf with b's sign; if b is inf, the inverse is 0 with b's sign. A double has room for
 // all quotients of two floats. If a double holds the quotient exactly, the result is exact. Any
-// other quotient differs from the middle m between two floats by more than the error, because a - m
-// * b is a whole number of units. The last step therefore rounds it correctly.
+// other quotient is further from the middle m between two floats than the error, since a - m * b is
+// a whole number of units. The last step therefore rounds it correctly.
 SPECD_INLINE float QuotientByDoubles(double a, double b, double inverse) {
   const double rough = a * inverse;
   // rough is inf, NaN, or a zero whose sign would be lost below.

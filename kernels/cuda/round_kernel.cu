@@ -10,8 +10,9 @@ namespace specd {
 
 namespace {
 
-// Called through a pointer that could change. For a function that ptxas knows, it counts the
-// registers. This one calls many functions, so ptxas spilled the tiles of functions that call none.
+// Called through a pointer that could change. If ptxas knew the function, it would count the
+// registers of all functions that this one calls. It then spilled the tiles of the functions that
+// call none.
 using FinishFunction = void (*)(const FusedRound* round, int32_t part);
 __device__ void Finish(const FusedRound* round, int32_t part) {
   FinishPart(CudaThread(), *round, part);

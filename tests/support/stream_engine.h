@@ -28,7 +28,7 @@ void Require(const GpuResult& result, const char* what);
 class StreamEngine {
  public:
   static constexpr uint32_t kDepth = 4;       // the depth of the ring
-  static constexpr uint64_t kLogRounds = 64;  // the log holds the last 64 rounds
+  static constexpr uint64_t kLogRounds = 64;  // the rounds in the log
   struct Options {
     std::string uri = {};
     // Rows and next tokens lie in device memory, for a daemon that runs rounds there; otherwise in
