@@ -1,5 +1,5 @@
-// RowRules holds all that steps 1 to 6 of CONTRACT §3 need of one sequence, apart from the grammar:
-// its edits, its history and its processors.
+// RowRules holds all that steps 1 to 6 of CONTRACT §3 need of one sequence, except the grammar.
+// These are its edits, its history and its processors.
 //
 // It is built when a sequence is opened, and kept tokens are committed to it. It builds the places
 // of a draft with the draft prefix added, and nothing of a draft remains. Create takes all memory.
@@ -39,7 +39,8 @@ class RowRules {
 
   // Tells whether no row of this sequence is ever changed.
   bool empty() const { return edits_.empty() && processors_.empty(); }
-  // Tells whether a processor looks at the tokens before a place. Counting is not a processor.
+  // Tells whether a processor looks at the tokens before a place. Penalties count tokens and are no
+  // processors.
   bool has_processors() const { return !processors_.empty(); }
   SequenceEdits sequence_edits() const { return edits_.view(); }
 

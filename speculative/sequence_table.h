@@ -1,10 +1,10 @@
 // SequenceTable holds the open sequences of one session, in a table of fixed capacity indexed by
 // slot.
 //
-// A handle is a slot and a generation. A slot that is closed and opened again has a new generation,
-// so a late message for the old sequence finds nothing instead of the wrong sequence. The table
-// itself is taken at construction. The memory of a sequence is taken when it is opened and given
-// back when it is closed. Not thread-safe: the session's lock guards the table.
+// A handle is a slot and a generation. A slot that is closed and opened again has a new generation.
+// A late message for the old sequence therefore finds nothing instead of the wrong sequence. The
+// table itself is taken at construction. The memory of a sequence is taken when it is opened and
+// given back when it is closed. Not thread-safe: the session's lock guards the table.
 #pragma once
 
 #include <cstdint>
@@ -65,8 +65,8 @@ class SequenceTable {
   // full.
   Sequence* Open();
 
-  // Returns false if the handle is unknown or stale. `removed` receives the sequence, so that the
-  // caller can give back its memory where that may take long. If `removed` is null, Close gives the
+  // Returns false if the handle is unknown or stale. `removed` receives the sequence, and the
+  // caller gives back its memory where that may take long. If `removed` is null, Close gives the
   // memory back.
   bool Close(SequenceHandle handle, Sequence* removed = nullptr);
 

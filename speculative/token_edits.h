@@ -1,11 +1,11 @@
 // TokenEdits holds the edits that steps 1 to 5 of CONTRACT §3 make to single ids in every row of a
 // sequence.
 //
-// It is one list sorted by id, with an entry for each special id. An id is special if it is biased,
-// disallowed or banned, if it ends the output while min_tokens lasts, or if a penalty has seen it.
-// Memory grows with such ids and not with the vocabulary; a sequence without such parameters has an
-// empty list. The list is built once from parameters, prompt and given outputs. A kept token
-// changes or inserts one entry. Thread-compatible.
+// It is one list sorted by id, with an entry for each special id: biased, disallowed, banned, an
+// end while min_tokens lasts, or seen by a penalty. Memory grows with such ids and not with the
+// vocabulary. A sequence without such parameters has an empty list. The list is built once from
+// parameters, prompt and given outputs. A kept token changes or inserts one entry.
+// Thread-compatible.
 #pragma once
 
 #include <cstdint>

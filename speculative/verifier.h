@@ -1,9 +1,9 @@
 // Verifier owns the sequences of one session and runs the rounds over them.
 //
-// VerifyRound packs the sequences of a round for a backend, runs the round, walks the finish rules
-// over the confirmed tokens and commits the kept ones. It knows nothing of sockets, text or time.
-// One thread at a time, under the session's lock; only `opening()` may be used by any thread at any
-// time. After Create a round allocates nothing.
+// VerifyRound packs the sequences of a round for a backend and runs the round. It then walks the
+// finish rules over the confirmed tokens and commits the kept ones. It knows nothing of sockets,
+// text or time. One thread at a time, under the session's lock; only `opening()` may be used by any
+// thread at any time. After Create a round allocates nothing.
 //
 //   auto verifier = Verifier::Create(options, *MakeBackend("cpu"));
 //   auto info = (*verifier)->Open(params);

@@ -1,7 +1,7 @@
 // BadWords bans the completion of words of two ids and more: step 5 of CONTRACT §3.
 //
 // The last id of a word is banned if the ids before it were just emitted; the draft prefix counts.
-// As in vLLM, a word that begins in the prompt is not caught: only emitted ids count. TokenEdits
+// A word that begins in the prompt is not caught, as in vLLM: only emitted ids count. TokenEdits
 // bans words of one id everywhere. One sequence owns it, like every Processor.
 #pragma once
 

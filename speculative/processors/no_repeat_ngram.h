@@ -1,13 +1,13 @@
 // NoRepeatNgram bans ids that would repeat n ids in a row: step 6 of CONTRACT §3.
 //
 // At a place, n - 1 ids precede the next one. If the same n - 1 ids occurred before, the ids that
-// followed them are banned, except for a whitelist. Prompt, output and draft prefix count. With a
-// window only n-grams that lie wholly in the last `window` tokens count. SGLang and Hugging Face
-// define it so.
+// followed them are banned, except for a whitelist. Prompt, output and draft prefix count. If there
+// is a window, only n-grams that lie wholly in the last `window` tokens count. SGLang and Hugging
+// Face define it so.
 //
 // A hash of their first n - 1 ids indexes the kept n-grams. Each lies in a chain that leads to the
 // one before it. If n-grams are the same, only the latest is in a chain. A place therefore costs
-// the different n-grams that share its hash, not the length of the history. With n = 1 every id
+// the different n-grams that share its hash, not the length of the history. If n = 1, every id
 // shares the hash: a place costs exactly the different ids of the window, at most vocab_size, and
 // bans them. One sequence owns it, like every Processor.
 #pragma once

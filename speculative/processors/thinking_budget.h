@@ -1,10 +1,10 @@
 // ThinkingBudget closes a thought once it has used its tokens: step 6 of CONTRACT §3.
 //
 // It counts tokens after the last start marker, prompt and draft prefix included, until the end
-// sequence follows. Once there are `budget` of them, it forces the place: to the newline, unless
-// that was the token just emitted, and then to the end sequence id by id. If the model has begun an
-// end sequence itself, the processor completes that one. A thought therefore exceeds its budget
-// only by the newline and the end sequence. One sequence owns it, like every Processor.
+// sequence follows. Once there are `budget` of them, it forces the place. The newline comes first,
+// unless it was the token just emitted; then the end sequence follows id by id. If the model has
+// begun an end sequence itself, the processor completes that one. A thought therefore exceeds its
+// budget only by the newline and the end sequence. One sequence owns it, like every Processor.
 #pragma once
 
 #include <cstdint>
