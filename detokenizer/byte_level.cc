@@ -7,9 +7,9 @@
 namespace specd {
 namespace {
 
-// Bytes that print are written as the character of that number; the 68 others get the characters
-// from U+0100 on, in order. So the map's characters all lie below U+0144 and take at most two
-// bytes.
+// A printable byte is written as the character of that number. The 68 others get the characters
+// from U+0100 on, in order. All characters of the map are therefore below U+0144 and take at most
+// two bytes.
 constexpr uint32_t kMapEnd = 0x144;
 constexpr int16_t kNotMapped = -1;
 

@@ -1,6 +1,7 @@
-// The byte map of GPT-2: how byte-level vocabularies write arbitrary bytes as printable text.
+// ByteLevelBytes reverses the byte map of GPT-2 for loaders. Byte-level vocabularies use that map
+// to write arbitrary bytes as printable text.
 //
-// Used by loaders only, once per token. Pure function, safe from any thread.
+// A loader calls it once for each token. Pure function, safe from any thread.
 #pragma once
 
 #include <string>
@@ -8,9 +9,9 @@
 
 namespace specd {
 
-// The bytes behind a token as it stands in the vocabulary file ("Ġthere" -> " there"). A token with
-// any character that is not one of the map's 256 is taken whole as its own UTF-8 ("[PA D]"): it was
-// put there as text. REQUIRES: token is valid UTF-8.
+// Returns the bytes of a token as the vocabulary file writes it ("Ġthere" -> " there"). A token
+// that was added as text may have a character that is not one of the map's 256. Such a token is
+// taken whole as its own UTF-8 ("[PA D]"). REQUIRES: token is valid UTF-8.
 std::string ByteLevelBytes(std::string_view token);
 
 }  // namespace specd

@@ -12,7 +12,7 @@
 namespace specd {
 namespace {
 
-// Nothing is replaced in valid UTF-8, and nothing is pending at its end.
+// Valid UTF-8 needs no replacement and leaves nothing pending at its end.
 bool IsValidUtf8(std::string_view bytes) {
   Utf8Stream stream;
   std::string text;
@@ -104,7 +104,7 @@ void StopSet::BuildTrie() {
 }
 
 void StopSet::LinkFailures() {
-  // Breadth first, so that a node's failure, which is shallower, is complete when it is needed.
+  // Breadth first: a node's failure is shallower, and thus complete when it is needed.
   for (uint32_t node = 0; node < nodes_.size(); ++node) {
     const Node& parent = nodes_[node];
     for (uint32_t k = 0; k < parent.num_children; ++k) {
@@ -152,7 +152,8 @@ std::optional<StopMatch> StopSet::Advance(StopState* state, std::string_view tex
 void StopSet::Pass(StopState* state, std::string_view text) const {
   uint32_t node = state->node;
   for (const char byte : text) node = Next(node, byte);
-  // A whole stop string that did not count begins no other; only what may is to be held back.
+  // A whole stop string that did not count cannot begin another. Only text that may begin one must
+  // be held back.
   while (node != 0 && nodes_[node].num_children == 0) node = nodes_[node].fail;
   state->node = node;
 }

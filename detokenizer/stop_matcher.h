@@ -1,9 +1,10 @@
-// Finds stop strings in text that arrives piece by piece: an Aho-Corasick automaton over bytes.
+// StopSet finds stop strings for text streams, in text that arrives piece by piece. It is an
+// Aho-Corasick automaton over bytes.
 //
-// A StopSet is built once from a request's list and never changes: threads and sequences share it.
-// What belongs to one sequence is a StopState of four bytes. The match that completes first wins;
-// of those that complete at the same byte, the one that stands first in the list. Because a match
-// is decided at the byte that completes it, the result cannot depend on how the text was cut.
+// A StopSet is built once from a request's list and never changes, so threads and sequences share
+// it. The state of one sequence is a StopState of four bytes. The match that completes first wins.
+// If several complete at the same byte, the first in the list wins. A match is decided at the byte
+// that completes it, so the result cannot depend on how the text was cut.
 //
 //   auto stops = StopSet::Create({"\n\n", "</answer>"});
 //   StopState state;
@@ -25,7 +26,7 @@
 
 namespace specd {
 
-// Where a sequence stands in the automaton; only its StopSet can read it.
+// The position of a sequence in the automaton; only its StopSet can read it.
 struct StopState {
   uint32_t node = 0;
 };
@@ -39,22 +40,22 @@ struct StopMatch {
 class StopSet {
  public:
   static constexpr size_t kStringsMax = 1024;
-  // Of all strings together; bounds the automaton to 64 Ki nodes of 21 bytes.
+  // The bytes of all strings together; bounds the automaton to 64 Ki nodes of 21 bytes.
   static constexpr size_t kTotalSizeBytesMax = 65536;
 
-  // Refuses an empty list entry, one that is not valid UTF-8, and a list past the limits. The same
-  // string twice is allowed: the first index is reported.
+  // Refuses an empty string, a string that is not valid UTF-8, and a list past the limits. The same
+  // string may occur twice: the first index is reported.
   static absl::StatusOr<std::shared_ptr<const StopSet>> Create(std::vector<std::string> strings);
 
-  // Feeds a piece of text and stops at the first match. After a match the state is of no more use.
+  // Feeds a piece of text and stops at the first match. After a match the state cannot be used any
+  // more.
   std::optional<StopMatch> Advance(StopState* state, std::string_view text) const;
 
-  // Feeds a piece of text in which no match counts. One that begins here and completes in a later
-  // piece does.
+  // Feeds a piece of text in which no match counts. A match that begins here and completes in a
+  // later piece counts.
   void Pass(StopState* state, std::string_view text) const;
 
-  // How many of the last bytes fed may be the beginning of a stop string. Nothing less may be held
-  // back, and nothing more needs to be.
+  // The number of last bytes that may begin a stop string. Exactly these bytes must be held back.
   size_t HeldSizeBytes(StopState state) const { return nodes_[state.node].depth; }
 
   const std::vector<std::string>& strings() const { return strings_; }
@@ -62,8 +63,8 @@ class StopSet {
  private:
   static constexpr int32_t kNoMatch = -1;
 
-  // Nodes are numbered breadth first, so the children of a node are neighbours and their bytes lie
-  // side by side in bytes_.
+  // Nodes are numbered breadth first. The children of a node are therefore neighbours, and their
+  // bytes are neighbours in bytes_.
   struct Node {
     uint32_t first_child = 0;
     uint32_t num_children = 0;
@@ -77,7 +78,7 @@ class StopSet {
   void BuildTrie();
   void LinkFailures();
 
-  // The child of `node` over `byte`, or 0 (the root is nobody's child).
+  // The child of `node` over `byte`, or 0 (the root is never a child).
   uint32_t Child(uint32_t node, char byte) const;
   // The longest suffix of (node, byte) that is a node.
   uint32_t Next(uint32_t node, char byte) const;
@@ -85,7 +86,7 @@ class StopSet {
   std::vector<std::string> strings_;
   std::vector<Node> nodes_;
   std::string bytes_;  // [node]: the byte that leads to it
-  // Text stands at the root most of the time, so the root has its children in a table.
+  // The state is at the root most of the time, so the root has its children in a table.
   std::array<uint32_t, 256> root_children_ = {};
 };
 

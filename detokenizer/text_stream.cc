@@ -44,7 +44,7 @@ void TextStream::HeldText::Clear() {
   span_begin_ = 0;
 }
 
-// Moves what is left to the front only when more has been released, so that a byte is moved at most
+// Moves the rest to the front only when more than half was released. A byte is thus moved at most
 // once for every byte that goes. When all is released nothing is left, so Append never finds a
 // released span to lengthen.
 void TextStream::HeldText::Compact() {
@@ -66,8 +66,8 @@ TextStream::TextStream(const Vocabulary* vocabulary, std::shared_ptr<const StopS
 }
 
 // A skipped token never comes here: bytes before and after it may belong to one code point. A kept
-// added token is text of its own; since its content is valid UTF-8 and so cannot continue what is
-// pending, the decoder itself ends the pending bytes before it.
+// added token is text of its own. Its content is valid UTF-8 and cannot continue pending bytes, so
+// the decoder itself ends the pending bytes before it.
 TextStream::Step TextStream::Decode(std::string_view bytes) const {
   Step step{utf8_, stop_state_, {}, std::nullopt};
   step.utf8.Push(bytes, &step.text);

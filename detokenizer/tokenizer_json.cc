@@ -26,7 +26,7 @@ constexpr std::string_view kOnlyByteLevel =
     "member of a Sequence. Use a model with such a tokenizer.json, or take the token ids from the "
     "token events and decode them in the client";
 
-// Text of the file as it may stand in an error: short, on one line.
+// Text of the file for an error: short, on one line.
 std::string Quote(std::string_view text) {
   constexpr size_t kQuotedSizeBytesMax = 60;
   const bool is_cut = text.size() > kQuotedSizeBytesMax;
@@ -183,8 +183,8 @@ absl::Status Loader::CheckByteLevel(const element& decoder, std::string_view fie
   return Unsupported(fmt::format("{}.type is {}; {}", field, Describe(type), kOnlyByteLevel));
 }
 
-// The first files of GPT-2 carry no type; like Hugging Face tokenizers we know a BPE model by its
-// merges.
+// The first files of GPT-2 have no type. specd recognises a BPE model by its merges, as Hugging
+// Face tokenizers do.
 absl::Status Loader::CheckModelType(const element& model) const {
   element type;
   if (model["type"].get(type)) {
@@ -299,8 +299,8 @@ absl::Status Loader::ReadVocabToken(std::string_view content, const element& id_
   if (absl::Status status = CheckSize(content, "model.vocab[...]"); !status.ok()) return status;
   const auto [entry, is_new] = content_of_.emplace(*id, content);
   if (is_new) {
-    // Hugging Face knows special tokens by their text, so an entry of the model that is written
-    // like one is special too.
+    // Hugging Face knows special tokens by their text. An entry of the model with the same text is
+    // therefore special too.
     const bool special = special_contents_.contains(content);
     builder_.Set(*id, ByteLevelBytes(content), {.added = false, .special = special});
     return absl::OkStatus();
@@ -329,7 +329,7 @@ absl::StatusOr<Vocabulary> LoadTokenizerJson(const std::string& path) {
                                                              &std::fclose);
   if (file == nullptr) return unreadable(errno);
 
-  // Read by growing, not by asking for the size first: the path may name a pipe, and one byte more
+  // Reads by growing, not by asking for the size first: the path may name a pipe. One byte more
   // than the limit is enough to refuse the file.
   std::string json;
   size_t num_read = 1;

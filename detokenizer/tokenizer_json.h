@@ -1,10 +1,11 @@
-// Reads a tokenizer.json (the file of Hugging Face tokenizers) into a Vocabulary, at start-up.
+// LoadTokenizerJson reads a tokenizer.json (the file of Hugging Face tokenizers) into a Vocabulary,
+// at start-up.
 //
-// Only what decoding needs is read: version, added_tokens, decoder, model.type and model.vocab.
-// Byte-level files are supported, that is a BPE model whose decoder is ByteLevel, alone or as the
-// only member of a Sequence; every other file is refused, because decoding it as byte-level would
-// give wrong text in silence. An error names the file, the field, the value found and the remedy.
-// Safe from any thread.
+// It reads only the fields that decoding needs: version, added_tokens, decoder, model.type and
+// model.vocab. It supports byte-level files: a BPE model whose decoder is ByteLevel, alone or as
+// the only member of a Sequence. Every other file is refused, because decoding it as byte-level
+// would give wrong text in silence. An error names the file, the field, the value found and the
+// remedy. Safe from any thread.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +22,7 @@ inline constexpr size_t kTokenizerFileSizeBytesMax = size_t{256} << 20;
 
 absl::StatusOr<Vocabulary> LoadTokenizerJson(const std::string& path);
 
-// The same from memory; `name` stands for the path in errors.
+// The same from memory; errors use `name` as the path.
 absl::StatusOr<Vocabulary> ParseTokenizerJson(std::string_view json, std::string_view name);
 
 }  // namespace specd

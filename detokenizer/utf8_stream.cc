@@ -4,9 +4,9 @@
 
 namespace specd {
 
-// The Unicode Standard, Table 3-7 (well-formed UTF-8 byte sequences): the lead byte alone decides
-// the length, and after E0, ED, F0 and F4 it narrows the second byte, which keeps out overlong
-// forms, surrogates and everything past U+10FFFF.
+// The Unicode Standard, Table 3-7 (well-formed UTF-8 byte sequences). The lead byte alone decides
+// the length. After E0, ED, F0 and F4 it narrows the second byte, which excludes overlong forms,
+// surrogates and everything past U+10FFFF.
 bool Utf8Stream::Begin(uint8_t lead) {
   next_min_ = 0x80;
   next_max_ = 0xBF;
@@ -42,7 +42,7 @@ void Utf8Stream::Push(std::string_view bytes, std::string* text) {
     }
     const auto byte = static_cast<uint8_t>(bytes[i]);
     if (byte < next_min_ || byte > next_max_) {
-      // The held bytes are a maximal subpart. This byte is not part of it and is looked at again.
+      // The held bytes are a maximal subpart. This byte is not part of it and is read again.
       Finish(text);
       continue;
     }

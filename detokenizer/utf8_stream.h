@@ -1,11 +1,11 @@
-// Turns bytes that arrive piece by piece into valid UTF-8, each code point as soon as its last byte
-// is there.
+// Utf8Stream turns bytes that arrive piece by piece into valid UTF-8 for one sequence. It releases
+// each code point as soon as its last byte is there.
 //
-// Ill-formed bytes become U+FFFD, one for every maximal subpart of a well-formed sequence: exactly
-// what CPython's errors="replace", the WHATWG decoder and Rust's from_utf8_lossy make of the whole
-// input, however it is cut into pieces. At most three bytes are ever held back, and only when they
-// begin a code point that may still come to its end. One Utf8Stream belongs to one sequence; it is
-// eight bytes to copy and has no locks.
+// Ill-formed bytes become U+FFFD, one for every maximal subpart of a well-formed sequence.
+// CPython's errors="replace", the WHATWG decoder and Rust's from_utf8_lossy give exactly the same
+// for the whole input, however the input is cut into pieces. At most three bytes are held back, and
+// only while they begin a code point that may still be completed. An object is eight bytes to copy
+// and has no locks.
 //
 //   Utf8Stream stream;
 //   stream.Push("\xE4\xBD", &text);   // nothing yet
@@ -25,10 +25,10 @@ class Utf8Stream {
   // Appends to `text` every code point that `bytes` completes.
   void Push(std::string_view bytes, std::string* text);
 
-  // The input is over: held bytes become one U+FFFD. The stream is as new afterwards.
+  // Ends the input: held bytes become one U+FFFD. The object is then as new.
   void Finish(std::string* text);
 
-  // Forgets held bytes, for when what they belong to does not exist.
+  // Forgets held bytes, for text that is dropped.
   void Discard() { *this = Utf8Stream(); }
 
   bool HasPending() const { return num_needed_ != 0; }

@@ -1,9 +1,9 @@
-// What each token id means as bytes: the compact table that every text stream of a model reads.
+// Vocabulary gives the bytes of each token id, for every text stream of a model.
 //
-// A loader (tokenizer_json.h) builds one per tokenizer file; from then on it never changes, so any
-// number of threads may read one Vocabulary. An id that the file does not name, be it a hole, past
-// the end or negative, is a token of zero width and never an error: models have more embedding rows
-// than their tokenizer has tokens, and a stream must not die of one.
+// A loader (tokenizer_json.h) builds one for each tokenizer file. It never changes afterwards, so
+// any number of threads may read it. An id that the file does not name may be a hole, past the end,
+// or negative. Such an id is a token of zero width and never an error. Models have more embedding
+// rows than their tokenizer has tokens, and one such id must not end a stream.
 //
 //   Vocabulary::Builder builder;
 //   builder.Set(0, "Hello", {});
@@ -23,7 +23,7 @@
 namespace specd {
 
 struct TokenFlags {
-  bool added = false;    // from the file's added_tokens: text put there by people, not by training
+  bool added = false;    // from the file's added_tokens: added by people, not by training
   bool special = false;  // control text that skip_special_tokens hides
 };
 
@@ -34,10 +34,10 @@ class Vocabulary {
   // The longest token; real vocabularies stay under 1 KiB.
   static constexpr size_t kTokenSizeBytesMax = 65535;
 
-  // The highest id plus one, holes counted: what a model's vocabulary size is compared with.
+  // The highest id plus one, holes included, to compare with a model's vocabulary size.
   int32_t size() const { return static_cast<int32_t>(entries_.size()); }
 
-  // Empty for an id that the vocabulary does not contain.
+  // Returns nothing for an id that the vocabulary does not contain.
   std::string_view Bytes(TokenId id) const {
     if (!InRange(id)) return {};
     const Entry& entry = entries_[static_cast<size_t>(id)];
@@ -48,8 +48,8 @@ class Vocabulary {
   bool IsAdded(TokenId id) const { return InRange(id) && Has(id, kAdded); }
   bool IsSpecial(TokenId id) const { return InRange(id) && Has(id, kSpecial); }
 
-  // The lowest id of an added token with exactly this content, as in FindAdded("</think>"). Takes
-  // time proportional to size(): meant for start-up.
+  // Returns the lowest id of an added token with exactly this content, as in FindAdded("</think>").
+  // The time is proportional to size(): for start-up.
   std::optional<TokenId> FindAdded(std::string_view content) const;
 
  private:
@@ -72,7 +72,7 @@ class Vocabulary {
 };
 
 // Collects tokens in any order. Its limits are checked, not reported: a loader has already refused
-// a file that breaks them, in words that name the file's field.
+// a file that breaks them, and named the file's field.
 class Vocabulary::Builder {
  public:
   // REQUIRES: 0 <= id < kVocabSizeMax, bytes.size() <= kTokenSizeBytesMax, id not set before, and

@@ -57,7 +57,8 @@ bool CallRunner::Pack(const DraftInput& input, DraftResult* result) {
   SPECD_CHECK(input.num_prefix >= 0 && input.num_prefix <= limits_.max_draft);
   SPECD_CHECK(input.num_children >= 1 && input.num_children <= kSamplesMax);
   SPECD_CHECK(parts_.rows->IsMaskRow(input.mask_row));
-  // Verification would read the draft row without the mask, and the law would not be the target's.
+  // Verification would read the draft row without the mask. The output would then not have the
+  // distribution of the target.
   if (input.mask_row != -1 && !sequence->draft_edits) {
     return Refuse("mask_row was given, but the sequence was opened without draft_edits", result);
   }
@@ -115,7 +116,7 @@ void CallRunner::Answer(size_t task, DraftResult* result) {
   if (outcome.status == OutcomeStatus::kNoRoom) {
     Refuse(RefusalText(Refusal::kNoRoom), result);
   } else if (outcome.status != OutcomeStatus::kOk) {
-    // Nothing was confirmed: the sequence goes on, and its drafter may bring another row.
+    // Nothing was confirmed. The sequence continues, and its drafter may bring another row.
     result->status = RoundStatus::kBadDistribution;
     ++parts_.counters->bad_draft_rows;
   } else {

@@ -1,7 +1,7 @@
-// CallRunner: draws draft tokens and scores given ids, for a verifier. Neither changes a sequence.
+// CallRunner draws draft tokens and scores given ids for a verifier. It changes no sequence.
 //
-// Numbers have been checked by the session (daemon/session/calls.h); what only the sequence shows
-// is checked here. After construction nothing is allocated. Not thread-safe.
+// The session has checked the numbers (daemon/session/calls.h). CallRunner checks the values that
+// depend on the sequence. After construction it allocates nothing. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace specd {
 
 class CallRunner {
  public:
-  // The parts that a call is done with. They must outlive this object.
+  // The parts that a call uses. They must outlive this object.
   struct Parts {
     Backend* backend = nullptr;
     SequenceTable* sequences = nullptr;
@@ -30,7 +30,7 @@ class CallRunner {
   };
   CallRunner(const BackendLimits& limits, const Parts& parts);
 
-  // The statuses are the backend's; where one is an error, the results say kDeviceError.
+  // Both return the backend's status. If the status is an error, the results say kDeviceError.
   absl::Status SampleDraft(std::span<const DraftInput> inputs, std::span<DraftResult> results);
   absl::Status Score(std::span<const ScoreInput> inputs, std::span<ScoreResult> results);
 

@@ -1,8 +1,9 @@
-// FixedList: a list whose memory is taken once and touched only as it fills.
+// FixedList is a list for data that a round appends to. Its memory is taken once and touched only
+// as it fills.
 //
-// For what a round appends to: a round allocates nothing, so room for the longest list is taken
-// when a sequence is opened, and pages that are never reached cost no memory. Overflow is a failed
-// check, never a growth. A copy has the same capacity. Thread-compatible.
+// A round allocates nothing, so room for the longest list is taken when a sequence is opened. Pages
+// that are never reached cost no memory. An overflow fails a check and never grows the list. A copy
+// has the same capacity. Thread-compatible.
 #pragma once
 
 #include <algorithm>

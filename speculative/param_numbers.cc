@@ -23,7 +23,8 @@ absl::Status Refuse(std::string_view text) {
   return absl::InvalidArgumentError(absl::string_view(text.data(), text.size()));
 }
 
-// Does T hold exactly this value? Both bounds are exact doubles: a power of 2 or its negative.
+// Tells whether T holds exactly this value. Both bounds are exact doubles: a power of 2 or its
+// negative.
 template <class T>
 bool Holds(double value) {
   const double end = std::ldexp(1.0, std::numeric_limits<T>::digits);
@@ -98,7 +99,7 @@ absl::Status Unknown(std::string_view name) {
   if (const std::optional<std::string> why = RefusedParam(name); why.has_value()) {
     return absl::UnimplementedError(*why);
   }
-  constexpr size_t kNameMax = 64;  // longer ones are like no name of the table
+  constexpr size_t kNameMax = 64;  // no name of the table is near a longer one
   const ParamRow* nearest = nullptr;
   size_t least = name.size() / 2 + 1;
   for (const ParamRow& row : ParamTable()) {

@@ -25,7 +25,7 @@ constexpr auto At() {
   }
 }
 
-// What a parameter may be.
+// The allowed values of a parameter.
 struct Allowed {
   ParamRange range = {};
   size_t max_count = 0;
@@ -45,10 +45,10 @@ constexpr Allowed AtMost(size_t count, Allowed element = Any()) {
 }
 constexpr Allowed OneOf(std::span<const std::string_view> names) { return {.choices = names}; }
 
-// Counters of tokens are 32 bits wide in a sequence's state word.
+// Token counters are 32 bits wide in a sequence's state word.
 constexpr double kTokensMax = 2147483647;
 
-// Peers number nothing here; an index is the value in the struct and on the wire.
+// The index is the value in the struct and on the wire; peers have no numbers for these names.
 constexpr std::string_view kMethods[] = {"auto", "greedy", "exact_match", "token", "block"};
 constexpr std::string_view kOrders[] = {"sequential", "joint"};
 constexpr std::string_view kScoreModes[] = {"raw_logprobs", "processed_logprobs", "raw_logits",

@@ -1,9 +1,9 @@
-// The rows of the parameter table (param_list.inc) as data: each parameter with its place in
-// SequenceParams, its range, its meaning and the names its peers have for it.
+// ParamTable gives the rows of param_list.inc as data: each parameter's place in SequenceParams,
+// its range, its meaning and its names in peers.
 //
-// ValidateParams walks them, tools/params_doc prints docs/PARAMETERS.md from them, param_numbers.h
-// sets a number by its name. The default of a parameter is what a SequenceParams{} holds. Constant
-// data, safe from any thread.
+// ValidateParams walks the rows, tools/params_doc prints docs/PARAMETERS.md from them, and
+// param_numbers.h sets a number by its name. The default of a parameter is its value in
+// SequenceParams{}. Constant data, safe from any thread.
 //
 //   const ParamRow* row = FindParam("top_p");
 //   std::get<ParamPlace<double>>(row->place).write(params) = 0.9;
@@ -22,20 +22,20 @@
 
 namespace specd {
 
-// Where a field lives in the struct.
+// The place of a field in the struct.
 template <class T>
 struct ParamPlace {
   const T& (*read)(const SequenceParams&);
   T& (*write)(SequenceParams&);
 };
 
-// Where an enumeration lives. The value is the index of its name.
+// The place of an enumeration. The value is the index of its name.
 struct ChoicePlace {
   uint32_t (*read)(const SequenceParams&);
   void (*write)(SequenceParams&, uint32_t);
 };
 
-// A field's type is the alternative its place holds.
+// A field's type is the alternative that its place holds.
 using AnyParamPlace =
     std::variant<ParamPlace<double>, ParamPlace<int64_t>, ParamPlace<uint64_t>, ParamPlace<bool>,
                  ParamPlace<TokenId>, ChoicePlace, ParamPlace<std::vector<TokenId>>,
@@ -55,14 +55,14 @@ struct ParamRange {
 struct ParamRow {
   std::string_view field;
   AnyParamPlace place;
-  // Of a number, or of each bias of a list of them. Token ids need none: they lie inside the
+  // The range of a number, or of each bias in a list. Token ids need none: they lie inside the
   // vocabulary.
   ParamRange range;
-  // Of a list; 0: as many as the vocabulary has ids.
+  // For a list; 0: as many as the vocabulary has ids.
   size_t max_count = 0;
   // The names of an enumeration; the index is the value.
   std::span<const std::string_view> choices;
-  // What peers call it; empty: they have no such parameter.
+  // The parameter's names in peers; empty: that peer has no such parameter.
   std::string_view vllm_name;
   std::string_view sglang_name;
   std::string_view meaning;
@@ -71,15 +71,15 @@ struct ParamRow {
 // In the order of param_list.inc.
 std::span<const ParamRow> ParamTable();
 
-// Null where no field has this name.
+// Returns null if no field has this name.
 const ParamRow* FindParam(std::string_view field);
 
-// "0 .. 2", "above 0 .. 1", "-1 or more"; of a row in full: "at most 64 ids in 0 .. vocab_size -
-// 1".
+// Returns "0 .. 2", "above 0 .. 1", "-1 or more". For a whole row it returns such as "at most 64
+// ids in 0 .. vocab_size - 1".
 std::string RangeText(const ParamRange& range);
 std::string RangeText(const ParamRow& row);
 
-// "0.7", "greedy", "3 entries", "empty".
+// Returns "0.7", "greedy", "3 entries", "empty".
 std::string ValueText(const ParamRow& row, const SequenceParams& params);
 
 }  // namespace specd

@@ -13,7 +13,7 @@
 namespace specd {
 namespace {
 
-// Judges the value of one row; the overload is chosen by the type of the field.
+// Judges the value of one row. The type of the field chooses the overload.
 class RowCheck {
  public:
   RowCheck(const ParamRow& row, int32_t vocab_size) : row_(row), vocab_size_(vocab_size) {}
@@ -76,7 +76,7 @@ class RowCheck {
     return Total(num_bytes, kStopBytesMax, "bytes");
   }
 
-  // Which processors there are, and what their numbers may be, is the registry's to judge.
+  // The registry judges the names of processors and the ranges of their numbers.
   absl::Status operator()(const std::vector<ProcessorParams>& processors) const {
     if (absl::Status status = Count(processors.size(), "processors"); !status.ok()) return status;
     for (const ProcessorParams& processor : processors) {
@@ -143,12 +143,12 @@ class RowCheck {
   const int32_t vocab_size_;
 };
 
-// DraftParams and SequenceParams name these four fields alike.
+// DraftParams and SequenceParams give these four fields the same names.
 template <class Params>
 Filters FiltersFrom(const Params& params, int32_t vocab_size) {
   Filters filters;
-  // The product is exact: only the exponent changes. 0 would ask for a prefix without mass, which
-  // is empty; 1 asks for the first id, as every smaller top_p does.
+  // The product is exact, because only the exponent changes. 0 would ask for a prefix without mass,
+  // which is empty. 1 asks for the first id, as every smaller top_p does.
   const auto top_p = static_cast<uint64_t>(params.top_p * static_cast<double>(kTopPOff));
   filters.top_p = std::max<uint64_t>(top_p, 1);
   if (params.top_k > 0 && params.top_k < vocab_size) {

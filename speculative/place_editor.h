@@ -1,9 +1,9 @@
-// PlaceEditor: what one place of a draft adds to the edits of its sequence.
+// PlaceEditor collects the edits that one place of a draft adds to those of its sequence.
 //
-// Processors ban, bias or force; the draft prefix is counted. Finish gives the place's overrides:
-// the sequence's entries of the same ids with these additions, sorted by id. The entries live in a
-// pool of the sequence that has room for the most any place may add, so nothing is ever dropped and
-// nothing is allocated. Used for one place and thrown away.
+// Processors ban, bias or force ids, and the tokens of the draft prefix are counted. Finish returns
+// the place's overrides: the sequence's entries of the same ids with these additions, sorted by id.
+// The entries lie in a pool of the sequence with room for the most that any place may add. Nothing
+// is dropped and nothing is allocated. Make one for each place. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -22,15 +22,15 @@ class PlaceEditor {
 
   // ---- for processors. REQUIRES: the id is inside the vocabulary.
   void Ban(TokenId id) { Add({.id = id, .flags = kEditBanned}); }
-  // Added where logit_bias is (step 2), so that the penalties see the sum.
+  // Adds a bias where logit_bias is added (step 2), so that the penalties see the sum.
   void AddBias(TokenId id, float bias) { Add({.id = id, .bias = bias}); }
-  // The id is the only token of this place, over every step before. The last call stands.
+  // Makes the id the only token of this place; no earlier step matters. The last call wins.
   void Force(TokenId id);
 
   // ---- for RowRules.
-  // A token of the draft prefix, where penalties count.
+  // Counts a token of the draft prefix for the penalties.
   void Count(TokenId id) { Add({.id = id, .flags = kEditSeen, .count = 1}); }
-  // Makes the entries of one id one.
+  // Merges the entries of each id into one.
   void Merge();
   PlaceEdits Finish();
 

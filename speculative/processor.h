@@ -1,14 +1,15 @@
-// Processor: a rule that bans, biases or forces tokens by what stands before a place, and the
-// registry of those that are compiled in.
+// Processor bans, biases or forces tokens at a place because of the tokens before it; the registry
+// lists the processors that are compiled in.
 //
-// The built-in ones (bad words, no-repeat-n-gram, thinking budget) and custom ones share this
-// interface. Custom ones are asked for by name with named numbers; code never crosses the wire. To
-// add one, write its class in processors/ and a row of the table in processors/registry.cc.
+// Built-in processors (bad words, no-repeat-n-gram, thinking budget) and custom ones share this
+// interface. A request names a custom processor and gives it named numbers; code never crosses the
+// wire. If you add one, write its class in processors/ and a row of the table in
+// processors/registry.cc.
 //
-// What a processor does to a place is a function of the tokens before it and of nothing else: no
-// clock, no coin, no count of calls. Places of a draft are shown with the draft prefix in the
-// history, and what was not accepted is simply never kept, so nothing is ever rolled back. What
-// Advance remembers only makes Apply cheaper. Not thread-safe; one sequence owns each instance.
+// A processor's edits of a place are a function of the tokens before it and of nothing else. They
+// may not use a clock, a coin, or a count of calls. At places of a draft the history includes the
+// draft prefix. A token that was not accepted is never kept, so nothing is rolled back. The memory
+// of Advance only makes Apply cheaper. Not thread-safe; one sequence owns each instance.
 #pragma once
 
 #include <cstddef>
@@ -31,8 +32,8 @@ class Processor {
   // The most calls of Ban and AddBias that Apply makes at one place.
   virtual size_t max_edits() const = 0;
 
-  // The last num_new tokens of the history were kept; there is no draft prefix. The first call
-  // brings the prompt and the outputs a sequence was opened with. Allocates nothing.
+  // Says that the last num_new tokens of the history were kept; there is no draft prefix. The first
+  // call has the prompt and the outputs with which the sequence was opened. Allocates nothing.
   virtual void Advance(const TokenHistory& history, size_t num_new) {
     static_cast<void>(history);
     static_cast<void>(num_new);
@@ -41,7 +42,7 @@ class Processor {
   // Edits the place that follows the history. Allocates nothing.
   virtual void Apply(const TokenHistory& history, PlaceEditor* place) const = 0;
 
-  // A copy in the same state, for a forked sequence.
+  // Returns a copy in the same state, for a forked sequence.
   virtual std::unique_ptr<Processor> Clone() const = 0;
 };
 
@@ -63,10 +64,10 @@ struct ProcessorSpec {
   std::unique_ptr<Processor> (*make)(std::span<const double> values);
 };
 
-// Every custom processor of this build.
+// Lists every custom processor of this build.
 std::span<const ProcessorSpec> ProcessorTable();
 
-// INVALID_ARGUMENT names what is unknown or out of range, and what there is.
+// Returns INVALID_ARGUMENT for an unknown name or a value out of range, and lists the allowed ones.
 absl::StatusOr<std::unique_ptr<Processor>> MakeProcessor(const ProcessorParams& params);
 
 }  // namespace specd

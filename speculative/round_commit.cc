@@ -29,7 +29,7 @@ void RoundCommitter::Commit(size_t task, RoundScratch* scratch, Sequence* sequen
       .max_tokens = sequence->max_tokens};
   FinishWalk walk = WalkFinishRules(rules, sequence->kept_tokens,
                                     {tokens, static_cast<size_t>(outcome.num_tokens)});
-  // A bad row counts only if the sequence had not finished on a token before it.
+  // A bad row counts only if the sequence had not finished on an earlier token.
   if (walk.reason == FinishReason::kNone && outcome.status != OutcomeStatus::kOk) {
     walk.reason = FinishReason::kError;
     result->status = RoundStatus::kBadDistribution;
@@ -59,7 +59,7 @@ void RoundCommitter::Commit(size_t task, RoundScratch* scratch, Sequence* sequen
   counters_.drafted += static_cast<uint64_t>(outcome.num_drafts);
   counters_.accepted += result->num_accepted;
   counters_.kept += result->num_kept;
-  // These count what happened in the kernel, also after the token that finished the sequence.
+  // These count events in the kernel, also those after the token that finished the sequence.
   counters_.empty_residuals += outcome.empty_residuals;
   counters_.invalid_drafts += outcome.invalid_drafts;
   counters_.point_masses += outcome.point_masses;

@@ -1,8 +1,8 @@
-// RoundCommitter: walks the finish rules over the tokens that a backend confirmed, and keeps what
-// they leave.
+// RoundCommitter walks the finish rules over the tokens that a backend confirmed, and commits the
+// kept ones to their sequence.
 //
-// The only place where a round changes a sequence. After construction nothing is allocated. Not
-// thread-safe.
+// Only this class changes a sequence because of a round. After construction it allocates nothing.
+// Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +22,13 @@ class RoundCommitter {
   RoundCommitter(std::vector<TokenId> eos_token_ids, VerifierCounters* counters)
       : eos_token_ids_(std::move(eos_token_ids)), counters_(*counters) {}
 
-  // Commits a task's outcome to its sequence, which goes on, and fills the result.
+  // Commits a task's outcome to its sequence, which has not finished, and fills the result.
   void Commit(size_t task, RoundScratch* scratch, Sequence* sequence, SequenceResult* result);
 
-  // Answers a task whose lists the backend has no memory for.
+  // Answers a task whose lists need more memory than the backend has.
   void RefuseForRoom(SequenceResult* result);
 
-  // Counts a round. One that was called off may come again, and is counted then.
+  // Counts a round. A round that was called off may come again, and is counted then.
   void CountRound(const RoundScratch& scratch);
 
  private:

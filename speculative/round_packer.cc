@@ -8,22 +8,23 @@
 namespace specd {
 namespace {
 
-// The nodes of a chain before the first kNoToken, which says that no token was drawn there. Where
-// only the device knows the tokens, as many as there may be.
+// The number of nodes before the first kNoToken, which says that no token was drawn there. If only
+// the device knows the tokens, all nodes count.
 int32_t NumDrawn(const Draft& draft) {
   if (draft.tokens == nullptr) return draft.num_nodes;
   const TokenId* end = draft.tokens + draft.num_nodes;
   return static_cast<int32_t>(std::find(draft.tokens, end, kNoToken) - draft.tokens);
 }
 
-// Of all kinds, after a kNoToken too: how a token would have been drawn says nothing of which.
+// Looks at all kinds, those after a kNoToken too: how a token would have been drawn does not say
+// which token was drawn.
 bool AnySampled(const Draft& draft) {
   if (draft.kinds == nullptr) return false;
   const DraftKind* end = draft.kinds + draft.num_nodes;
   return std::find(draft.kinds, end, DraftKind::kSampled) != end;
 }
 
-// Rows that are all -1 constrain nothing: they are as good as none.
+// Rows that are all -1 constrain nothing and count as none.
 bool IsMasked(const SequenceInput& input) {
   if (input.mask_rows == nullptr) return false;
   const int32_t* end = input.mask_rows + input.draft.num_nodes + 1;
@@ -107,7 +108,7 @@ bool RoundPacker::PackOne(const SequenceInput& input, uint64_t stamp, RoundScrat
   return true;
 }
 
-// ipc has checked these numbers where it read them (ipc/segment/draft_record.h).
+// ipc checked these numbers when it read them (ipc/segment/draft_record.h).
 void RoundPacker::CheckNumbers(const SequenceInput& input) const {
   const Draft& draft = input.draft;
   SPECD_CHECK(draft.num_nodes >= 0 && draft.num_nodes <= limits_.max_draft);
@@ -128,12 +129,12 @@ Refusal RoundPacker::FindRefusal(const SequenceInput& input, const Sequence& seq
   if (sequence.last_round == stamp) return Refusal::kTwice;
   if (input.discard) return Refusal::kNone;
   CheckNumbers(input);
-  // The one place that keeps trees from the methods, which know chains only.
+  // Only this check keeps trees from the methods, which know chains only.
   if (input.draft.parents != nullptr) return Refusal::kTree;
   if (IsMasked(input) && rows_.target.rules.kind == RowKind::kFinalProbabilities) {
     return Refusal::kFinalMask;
   }
-  // Processors look at tokens on the host, where tokens of the device are unknown.
+  // Processors look at tokens on the host, which does not know tokens of the device.
   if (sequence.rules.has_processors() &&
       (input.drafts_by_slot || sequences_.IsHeld(SlotOf(sequence.handle)))) {
     return Refusal::kHostTokens;

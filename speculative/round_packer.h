@@ -1,8 +1,8 @@
-// RoundPacker: makes the tasks of a round out of what its sequences bring.
+// RoundPacker makes a backend's tasks from the inputs of a round.
 //
-// Each input becomes a task, or is answered at once: the sequence is unknown, has finished, or
-// cannot be verified with what is brought. The packer looks a sequence up once; the scratch carries
-// the pointer to the commit. After construction nothing is allocated. Not thread-safe.
+// Each input becomes a task or is answered at once: the sequence is unknown, has finished, or
+// cannot be verified with this input. The packer looks a sequence up once; the scratch carries the
+// pointer to the commit. After construction it allocates nothing. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -24,23 +24,23 @@ class RoundPacker {
               VerifierCounters* counters)
       : limits_(limits), sequences_(*sequences), rows_(*rows), counters_(*counters) {}
 
-  // Fills scratch->tasks; results[i] is the answer of an input that has no task. REQUIRES: inputs
-  // fit into the scratch, and as many results; numbers of inputs that are not refused are inside
-  // the limits and the bound tensors.
+  // Fills scratch->tasks. If an input has no task, results[i] is its answer. REQUIRES: inputs fit
+  // into the scratch, and there are as many results. Numbers of inputs that are not refused are
+  // inside the limits and the bound tensors.
   void Pack(std::span<const SequenceInput> inputs, RoundScratch* scratch,
             std::span<SequenceResult> results);
 
-  // The packed tasks as a backend takes them, over these target rows.
+  // Returns the packed tasks for a backend, over these target rows.
   RoundBatch BatchOf(const TensorView& target, RoundScratch* scratch) const;
 
-  // Looks up a sequence that goes on, or answers for it and returns null.
+  // Looks up a sequence that has not finished. Otherwise fills the answer and returns null.
   Sequence* FindRunning(SequenceHandle handle, SequenceResult* result) const;
 
  private:
-  // Fills the next task, or answers the input; true if there is a task to run.
+  // Fills the next task, or answers the input. True if there is a task to run.
   bool PackOne(const SequenceInput& input, uint64_t stamp, RoundScratch* scratch,
                SequenceResult* result);
-  // Why this sequence cannot be verified with this input.
+  // Returns why this sequence cannot be verified with this input.
   Refusal FindRefusal(const SequenceInput& input, const Sequence& sequence, uint64_t stamp) const;
   Refusal FindArgmaxRefusal(const SequenceInput& input, const Sequence& sequence) const;
   void CheckNumbers(const SequenceInput& input) const;

@@ -1,5 +1,6 @@
-// RoundScratch: the memory of one round between a verifier and its backend: tasks with their
-// places, and room for their answers. Sized by the limits once; a round takes from the front.
+// RoundScratch is the memory of one round between a verifier and its backend: tasks with their
+// places, and room for their answers. The limits size it once; a round uses it from the front.
+// Plain data.
 #pragma once
 
 #include <cstddef>
@@ -36,8 +37,8 @@ struct RoundScratch {
   }
   const int32_t* PathOf(size_t task) const { return &path[task * static_cast<size_t>(max_output)]; }
 
-  // A backend leaves the scores of tokens a batch-wide stride apart. This moves those of one task's
-  // first tokens together and returns them.
+  // A backend leaves the scores of tokens a batch-wide stride apart. This moves the scores of one
+  // task's first tokens together and returns them.
   const TokenScore* CompactScores(size_t task, int32_t num_tokens, int32_t scores_per_token) {
     TokenScore* first = scores.data() + static_cast<int64_t>(task) * max_output * scores_stride;
     for (int32_t j = 1; j < num_tokens && scores_per_token < scores_stride; ++j) {
@@ -51,15 +52,16 @@ struct RoundScratch {
   int32_t num_places_max;  // places of one task
   std::vector<Task> tasks;
   std::vector<uint32_t> task_results;  // task i answers results[task_results[i]]
-  // The sequence of each task. Valid until sequences are opened or closed, so not of staged rounds.
+  // The sequence of each task. The pointers are valid until sequences are opened or closed, so
+  // staged rounds do not use them.
   std::vector<Sequence*> sequences;
   int32_t num_tasks = 0;
-  uint64_t num_discarded = 0;  // inputs that have no task because they were to be discarded
+  uint64_t num_discarded = 0;  // inputs without a task because they are discarded
   std::vector<TaskOutcome> outcomes;
   std::vector<TokenId> tokens;
   std::vector<int32_t> path;
   std::vector<PlaceEdits> places;
-  FixedList<TokenScore> scores;  // by address only; what is never asked for is never touched
+  FixedList<TokenScore> scores;  // memory that is never asked for is never touched
   int32_t scores_stride = 0;     // of the current round
 };
 

@@ -1,4 +1,5 @@
-// RowBindings: the tensors that the rounds of one session read and write, as they are bound now.
+// RowBindings holds the tensors that the rounds of one session read and write, as they are bound
+// now.
 //
 // Plain data; the session's lock guards it. A view owns nothing: the session keeps the memory
 // mapped while a role is bound to it.
@@ -13,17 +14,18 @@
 
 namespace specd {
 
-// Tensor-parallel ranks that may each have next tokens of their own.
+// The number of tensor-parallel ranks that may have next tokens of their own.
 inline constexpr uint32_t kNextTokensMax = 8;
 
 struct RowBindings {
-  // Without tensors a round may still bring argmax ids, which need the vocabulary and no rows.
+  // A round without tensors may still bring argmax ids, which need the vocabulary size and no rows.
   explicit RowBindings(int32_t vocab_size) {
     target.vocab_size = vocab_size;
     draft.vocab_size = vocab_size;
   }
 
-  // After every round a sequence's last token lies at its slot in each array that is bound.
+  // Binds an array of next tokens. After every round a sequence's last token lies at its slot in
+  // each bound array.
   void BindNextTokens(uint32_t replica, const TokenArray& array) {
     SPECD_CHECK(replica < kNextTokensMax);
     replicas_[replica] = array;
@@ -45,7 +47,7 @@ struct RowBindings {
 
  private:
   std::array<TokenArray, kNextTokensMax> replicas_;     // as they were bound
-  std::array<TokenArray, kNextTokensMax> next_tokens_;  // those that are, one after another
+  std::array<TokenArray, kNextTokensMax> next_tokens_;  // the bound ones, one after another
   size_t num_next_tokens_ = 0;
 };
 

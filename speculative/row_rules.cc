@@ -12,7 +12,7 @@
 namespace specd {
 namespace {
 
-// Address space for the overrides of one sequence; only what is used is ever touched.
+// Address space for the overrides of one sequence; only the used part is ever touched.
 constexpr size_t kPoolBytesMax = size_t{1} << 30;
 
 bool IsInside(TokenId id, int32_t vocab_size) { return id >= 0 && id < vocab_size; }
@@ -74,7 +74,7 @@ absl::Status RowRules::AddProcessors(const SequenceParams& params, const Sequenc
     if (!processor.ok()) return processor.status();
     add(*std::move(processor));
   }
-  // Last, because what it forces stands over every step before.
+  // Last, because a forced id overrides every earlier step.
   if (absl::Status status = CheckThinking(params.thinking); !status.ok()) return status;
   if (params.thinking.budget >= 0) add(std::make_unique<ThinkingBudget>(params.thinking));
 
@@ -165,7 +165,7 @@ PlaceEdits RowRules::BuildPlace(size_t num_kept_tokens) {
     for (TokenId id : history.tokens.subspan(num_kept_tokens)) editor.Count(id);
   }
   for (const auto& processor : processors_) {
-    // So that each finds the room it asked for.
+    // Each processor thus finds the room that it asked for.
     editor.Merge();
     processor->Apply(history, &editor);
   }

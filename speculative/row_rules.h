@@ -1,9 +1,9 @@
-// RowRules: everything that steps 1 to 6 of CONTRACT §3 need to know of one sequence, apart from
-// the grammar: its edits, the history and the processors.
+// RowRules holds all that steps 1 to 6 of CONTRACT §3 need of one sequence, except the grammar.
+// These are its edits, its history and its processors.
 //
-// Built when a sequence is opened; kept tokens are committed to it; places of a draft are built
-// from it with the draft prefix on top, and nothing of a draft stays behind. All memory is taken by
-// Create. A copy is independent (FORK). Thread-compatible.
+// It is built when a sequence is opened, and kept tokens are committed to it. It builds the places
+// of a draft with the draft prefix added, and nothing of a draft remains. Create takes all memory.
+// A copy is independent (FORK). Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +20,15 @@
 
 namespace specd {
 
-// The longest history, prompt and output together, that a parameter can look back upon: 64 MiB of
-// ids, of which only what is used is ever touched.
+// The longest history, prompt and output together, that a parameter can look back at. It takes 64
+// MiB of address space for ids, of which only the used part is ever touched.
 inline constexpr int64_t kHistoryTokensMax = int64_t{1} << 24;
 
 class RowRules {
  public:
   RowRules() = default;
-  // REQUIRES: params passed ValidateParams; ids of the history are inside the vocabulary and there
-  // are fewer outputs than max_tokens. INVALID_ARGUMENT and RESOURCE_EXHAUSTED name the field.
+  // REQUIRES: params passed ValidateParams; ids of the history are inside the vocabulary; there are
+  // fewer outputs than max_tokens. INVALID_ARGUMENT and RESOURCE_EXHAUSTED name the field.
   static absl::StatusOr<RowRules> Create(const SequenceParams& params,
                                          std::span<const TokenId> eos_token_ids,
                                          const SequenceHistory& history,
@@ -37,32 +37,34 @@ class RowRules {
   RowRules(RowRules&&) = default;
   RowRules& operator=(RowRules other) noexcept;
 
-  // No row of this sequence is ever changed.
+  // Tells whether no row of this sequence is ever changed.
   bool empty() const { return edits_.empty() && processors_.empty(); }
-  // Some of it looks at tokens before a place, other than to count them.
+  // Tells whether a processor looks at the tokens before a place. Penalties count tokens and are no
+  // processors.
   bool has_processors() const { return !processors_.empty(); }
   SequenceEdits sequence_edits() const { return edits_.view(); }
 
-  // Whether places differ from what PlaceEdits{} says, for a round behind num_kept output tokens.
+  // Tells whether places differ from PlaceEdits{} in a round after num_kept output tokens.
   bool NeedsPlaces(int64_t num_kept) const {
     return edits_.counts() || !processors_.empty() || num_kept < min_tokens_;
   }
 
-  // What places held before may be written over. Call before the first Build of a round.
+  // Allows the overrides of earlier places to be overwritten. Call it before the first Build of a
+  // round.
   void BeginRound() { pool_.truncate(0); }
-  // Whether another Build of `num_places` places fits in what is left of this round. The places of
-  // one whole draft always fit after BeginRound.
+  // Tells whether another Build of `num_places` places fits into the rest of this round's pool. The
+  // places of one whole draft always fit after BeginRound.
   bool HasRoom(size_t num_places) const {
     return pool_.capacity() - pool_.size() >= num_places * room_;
   }
 
   // Fills places[j] with the edits of place `first_place + j` of the draft, up to its last place.
   // The tokens from the root to a place are its draft prefix. Ids outside the vocabulary are
-  // skipped: after such an id no token is ever drawn. Mask rows keep their default. Valid until
-  // Commit or BeginRound. REQUIRES: draft.num_nodes <= limits.max_draft; HasRoom.
+  // skipped: after such an id no token is ever drawn. Mask rows keep their default. The places are
+  // valid until Commit or BeginRound. REQUIRES: draft.num_nodes <= limits.max_draft; HasRoom.
   void Build(const Draft& draft, int32_t first_place, int64_t num_kept, PlaceEdits* places);
 
-  // The tokens were kept.
+  // Says that the tokens were kept.
   void Commit(std::span<const TokenId> tokens);
 
  private:
@@ -70,8 +72,8 @@ class RowRules {
                              const BackendLimits& limits);
   void AdvanceProcessors(size_t num_new);
   absl::Status ReservePool(const BackendLimits& limits);
-  // Makes the draft prefix of `place` follow the kept tokens in the history; it is that of `before`
-  // now.
+  // Puts the draft prefix of `place` after the kept tokens in the history, where the draft prefix
+  // of `before` is now.
   void SetPrefix(const Draft& draft, int32_t place, int32_t before, size_t num_kept_tokens);
   PlaceEdits BuildPlace(size_t num_kept_tokens);
 
@@ -81,8 +83,8 @@ class RowRules {
   int64_t min_tokens_ = 0;
   int32_t vocab_size_ = 0;
 
-  // Prompt and output where a processor looks back upon them, otherwise empty; while places are
-  // built, the draft prefix follows.
+  // Prompt and output if a processor looks back at them, otherwise empty. While places are built,
+  // the draft prefix follows.
   FixedList<TokenId> history_;
   size_t num_prompt_ = 0;
 

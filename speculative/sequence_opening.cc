@@ -11,12 +11,12 @@
 namespace specd {
 namespace {
 
-// A greedy sequence is not sampled from, but its processed logprobs are those of temperature 1.
+// No token is sampled for a greedy sequence, but its processed logprobs are those of temperature 1.
 float TargetScale(const SequenceParams& params) {
   return ScaleFor(IsGreedy(params) ? 1.0 : params.temperature);
 }
 
-// Logits do not add up to anything.
+// Logits have no meaningful sum.
 bool HasLogprobs(const ScoreRequest& scores) {
   return scores.enabled &&
          (scores.mode == ScoreMode::kRawLogprob || scores.mode == ScoreMode::kProcessedLogprob);

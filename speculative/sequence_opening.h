@@ -1,9 +1,9 @@
-// SequenceOpening: makes the state of a sequence out of its parameters and its history.
+// SequenceOpening makes the state of a sequence from its parameters and its history.
 //
-// Opening is two steps. This one checks everything that one sequence shows by itself and takes its
-// memory; with a prompt of a million ids it takes milliseconds. The other one, Verifier::Insert,
-// gives the sequence a slot. So a session takes its lock for the second step only. Constant after
-// construction: any thread, at any time.
+// A sequence is opened in two steps. This step checks everything that the sequence shows by itself
+// and takes its memory; a prompt of a million ids takes milliseconds. The other step,
+// Verifier::Insert, gives the sequence a slot. A session therefore takes its lock for the second
+// step only. Constant after construction: any thread, at any time.
 //
 //   absl::StatusOr<Sequence> built = opening.Build(params, history);   // no lock
 //   absl::StatusOr<SequenceInfo> info = verifier->Insert(*std::move(built));  // under the lock
@@ -21,7 +21,7 @@
 
 namespace specd {
 
-// A 64-bit number from the system's source of randomness.
+// Returns a 64-bit number from the system's source of randomness.
 uint64_t DrawSeed();
 
 class SequenceOpening {
@@ -29,8 +29,8 @@ class SequenceOpening {
   // REQUIRES: the EOS ids are inside the vocabulary.
   SequenceOpening(const BackendLimits& limits, std::vector<TokenId> eos_token_ids);
 
-  // One sequence, whatever params.n says: its caller makes child i with seed + i. INVALID_ARGUMENT
-  // and RESOURCE_EXHAUSTED name the field.
+  // Builds one sequence; params.n is ignored. The caller builds child i with seed + i.
+  // INVALID_ARGUMENT and RESOURCE_EXHAUSTED name the field.
   absl::StatusOr<Sequence> Build(const SequenceParams& params,
                                  const SequenceHistory& history) const;
 

@@ -27,7 +27,7 @@ bool SequenceTable::Close(SequenceHandle handle, Sequence* removed) {
   Slot& slot = slots_[SlotOf(handle)];
   slot.open = false;
   if (removed != nullptr) *removed = std::move(slot.sequence);
-  slot.sequence = Sequence{};  // its memory goes with it
+  slot.sequence = Sequence{};  // frees its memory
   if (slot.num_holds == 0) free_slots_.push_back(SlotOf(handle));
   return true;
 }

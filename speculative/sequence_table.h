@@ -1,9 +1,10 @@
-// The open sequences of one session: a table of fixed capacity, indexed by slot.
+// SequenceTable holds the open sequences of one session, in a table of fixed capacity indexed by
+// slot.
 //
-// A handle is slot and generation; a slot that is closed and opened again has a new generation, so
-// a late message for the old sequence finds nothing instead of the wrong stream. Not thread-safe:
-// the session's lock guards it. The table itself is taken at construction; what a sequence holds is
-// taken when it is opened and given back when it is closed.
+// A handle is a slot and a generation. A slot that is closed and opened again has a new generation.
+// A late message for the old sequence therefore finds nothing instead of the wrong sequence. The
+// table itself is taken at construction. The memory of a sequence is taken when it is opened and
+// given back when it is closed. Not thread-safe: the session's lock guards the table.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +20,13 @@
 
 namespace specd {
 
-// Generations come round: after the highest it is 1 again, because 0 marks a slot that was never
-// used.
+// Generations repeat: 1 follows the highest, because 0 marks a slot that was never used.
 constexpr uint32_t NextGeneration(uint32_t generation) {
   return generation == kHandleGenerationMax ? 1 : generation + 1;
 }
 
-// One sequence. What is constant after opening comes first, then what rounds change. A copy is
-// independent.
+// One sequence. Members that are constant after opening come first, then those that rounds change.
+// A copy is independent.
 struct Sequence {
   SequenceHandle handle = 0;
   VerifyMethod method = VerifyMethod::kGreedy;  // kAuto: each round decides
@@ -36,7 +36,7 @@ struct Sequence {
   Filters target_filters;
   Filters draft_filters;
   bool draft_edits = false;
-  ScoreRequest scores;  // but for `chosen`, which is logprob_token_ids wherever this struct lies
+  ScoreRequest scores;  // except `chosen`: a round sets it to logprob_token_ids of this struct
   std::vector<TokenId> logprob_token_ids;
   int64_t min_tokens = 0;
   int64_t max_tokens = 0;
@@ -47,41 +47,44 @@ struct Sequence {
   std::string_view draft_change;
 
   RowRules rules;
-  uint32_t kept_tokens = 0;  // those given when it was opened are counted
+  uint32_t kept_tokens = 0;  // includes the tokens given at opening
   LogprobSum logprob_sum;
   FinishReason finish_reason = FinishReason::kNone;
   TokenId stop_token = kNoToken;
-  bool end_moved = false;  // a stop string has moved the end that finish_reason says
-  // Tests and replay set these in the place of the keyed coins. A fork has none.
+  bool end_moved = false;  // a stop string has moved the end of finish_reason
+  // Coins that tests and replay set in place of the keyed coins. A fork has none.
   std::vector<InjectedCoin> coins;
-  uint64_t last_round = 0;  // the stamp of the last round or call it stood in; finds duplicates
+  uint64_t last_round = 0;  // stamp of its last round or call; finds duplicates
 };
 
 class SequenceTable {
  public:
   explicit SequenceTable(uint32_t capacity);
 
-  // The new sequence, with its handle set and everything else at its default; null when full.
+  // Returns the new sequence, with its handle set and everything else at its default; null when
+  // full.
   Sequence* Open();
 
-  // False where the handle is unknown or stale. `removed` receives the sequence, so that its memory
-  // can be given back where that may take long; null: it is given back here.
+  // Returns false if the handle is unknown or stale. `removed` receives the sequence, and the
+  // caller gives back its memory where that may take long. If `removed` is null, Close gives the
+  // memory back.
   bool Close(SequenceHandle handle, Sequence* removed = nullptr);
 
-  // The stamp of a round or call that begins now.
+  // Returns the stamp of a round or call that begins now.
   uint64_t NextStamp() { return ++stamp_; }
 
-  // A held slot is not handed out again, though its sequence be closed: what is under way for that
-  // one still writes by slot. REQUIRES: slot < capacity(); Release as often as Hold.
+  // Holds a slot: it is not handed out again, even if its sequence is closed. Work for that
+  // sequence may still write by slot. REQUIRES: slot < capacity(); Release is called as often as
+  // Hold.
   void Hold(uint32_t slot) { ++slots_[slot].num_holds; }
   void Release(uint32_t slot);
   bool IsHeld(uint32_t slot) const { return slots_[slot].num_holds > 0; }
 
-  // Null where the handle is unknown or stale.
+  // Returns null if the handle is unknown or stale.
   Sequence* Find(SequenceHandle handle);
 
   uint32_t capacity() const { return static_cast<uint32_t>(slots_.size()); }
-  // Slots that are open or held.
+  // The number of slots that are open or held.
   uint32_t num_taken() const { return capacity() - static_cast<uint32_t>(free_slots_.size()); }
 
   // Calls visit(Sequence&) for every open sequence, in slot order.

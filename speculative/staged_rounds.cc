@@ -27,8 +27,8 @@ void StagedRounds::Stage(std::span<const SequenceInput> inputs) {
     const absl::Status status =
         parts_.backend->Stage(parts_.packer->BatchOf(parts_.rows->target, &scratch));
     if (status.ok()) break;
-    // The round is staged even if it is empty now. Otherwise the next run would take the rows of
-    // this round for those of the next.
+    // The round is staged even if it is empty now. Otherwise the next run would use the rows of
+    // this round for the next.
     if (!RefuseWithoutRoom(&staged)) failure_ = status;
   }
   for (int32_t i = 0; i < scratch.num_tasks; ++i) {
@@ -82,8 +82,8 @@ bool StagedRounds::Collect(std::span<SequenceResult> results) {
   return true;
 }
 
-// Earlier rounds were answered since this one was packed. So the result says how its sequence is
-// now, as if each round had been waited for.
+// Earlier rounds were answered after this one was packed. The result therefore has the present
+// state of its sequence, as if each round had been waited for.
 void StagedRounds::RecallResult(const SequenceResult& staged, SequenceResult* result) {
   if (parts_.packer->FindRunning(staged.sequence, result) == nullptr ||
       staged.status != RoundStatus::kInvalid) {

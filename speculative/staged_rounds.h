@@ -1,9 +1,9 @@
-// StagedRounds: rounds that run inside a graph of the engine's, one round or more ahead of what is
-// known here.
+// StagedRounds keeps the rounds that run inside the engine's CUDA graph, one round or more before
+// the host knows their results.
 //
-// Packing and commit happen at different times: a round is packed and staged, the graph runs it,
-// and a later call collects and commits it. A ring of kStagedRoundsMax rounds, taken at the first
-// Enqueue. Not thread-safe.
+// Packing and commit happen at different times. A round is packed and staged, the graph runs it,
+// and a later call collects and commits it. The rounds lie in a ring of kStagedRoundsMax rounds,
+// which the first Enqueue takes. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ namespace specd {
 
 class StagedRounds {
  public:
-  // The parts that a staged round is made with. They must outlive this object.
+  // The parts that a staged round uses. They must outlive this object.
   struct Parts {
     Backend* backend = nullptr;
     SequenceTable* sequences = nullptr;
@@ -35,33 +35,33 @@ class StagedRounds {
   // memory that staged rounds need.
   absl::Status Enqueue(void* stream, int32_t num_sequences);
 
-  // Packs a round and stages it whatever its inputs are, so that each run of the launches has a
-  // round of its own. A sequence with staged rounds goes on from where those will have left it, and
-  // its slot is not given out before they are collected. REQUIRES: Enqueue has succeeded once;
-  // count() < kStagedRoundsMax.
+  // Packs a round and stages it, even if it has no task, so that each run of the launches has a
+  // round of its own. A sequence with staged rounds continues from the end of those rounds. Its
+  // slot is not given out before they are collected. REQUIRES: Enqueue has succeeded once; count()
+  // < kStagedRoundsMax.
   void Stage(std::span<const SequenceInput> inputs);
 
-  // Commits the oldest staged round if it has been done, and fills a result for each of its inputs.
-  // A sequence that has finished meanwhile is answered kFinished, one that was closed
+  // Commits the oldest staged round if the device has run it, and fills a result for each of its
+  // inputs. A sequence that has finished meanwhile is answered kFinished, and one that was closed
   // kUnknownSequence. Once the backend has failed, all staged rounds are answered kDeviceError.
   // REQUIRES: results.size() is num_inputs().
   bool Collect(std::span<SequenceResult> results);
 
   int32_t count() const { return count_; }
-  size_t num_inputs() const;  // of the oldest; 0 where none is staged
+  size_t num_inputs() const;  // of the oldest staged round; 0 if there is none
 
-  // Why staged rounds are answered kDeviceError; OK where they are not.
+  // The reason why staged rounds are answered kDeviceError; OK if they are not.
   const absl::Status& failure() const { return failure_; }
 
  private:
-  // A round between Stage and Collect. The answers that are known at once are in results; the
-  // backend fills the scratch.
+  // A round between Stage and Collect. Answers that are known at once are in results; the backend
+  // fills the scratch.
   struct Staged {
     RoundScratch scratch;
     std::vector<SequenceResult> results;
     size_t num_inputs = 0;
   };
-  // Leaves out the tasks that the backend has said it has no room for; false where there are none.
+  // Removes the tasks for which the backend has no memory. False if there are none.
   bool RefuseWithoutRoom(Staged* staged);
   void RecallResult(const SequenceResult& staged, SequenceResult* result);
 
@@ -70,7 +70,7 @@ class StagedRounds {
   std::vector<Staged> ring_;  // empty before Enqueue
   size_t first_ = 0;
   int32_t count_ = 0;
-  absl::Status failure_;  // for good: a backend that has failed has lost the order of rounds
+  absl::Status failure_;  // permanent: a backend that has failed has lost the order of rounds
 };
 
 }  // namespace specd

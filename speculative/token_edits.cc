@@ -16,19 +16,20 @@ void AddParams(const SequenceParams& params, std::span<const TokenId> eos_token_
   }
   AddFlag(params.disallowed_token_ids, kEditDisallowed, edits);
   if (params.min_tokens > 0) {
-    // ignore_eos says that EOS does not finish; below min_tokens it is not drawn all the same.
+    // ignore_eos says that EOS does not finish the sequence. Below min_tokens EOS is still not
+    // drawn.
     AddFlag(eos_token_ids, kEditEnd, edits);
     AddFlag(params.stop_token_ids, kEditEnd, edits);
   }
   for (const std::vector<TokenId>& word : params.bad_words) {
-    // Longer words depend on what stands before the place: processors/bad_words.h.
+    // Longer words depend on the tokens before the place: processors/bad_words.h.
     if (word.size() == 1) AddFlag(word, kEditBanned, edits);
   }
 }
 
 void AddHistory(const Penalties& penalties, const SequenceHistory& history,
                 std::vector<TokenEdit>* edits) {
-  // Of the prompt only the repetition penalty takes notice.
+  // Only the repetition penalty counts the prompt.
   if (penalties.repetition != 1) AddFlag(history.prompt, kEditSeen, edits);
   for (TokenId id : history.outputs) {
     edits->push_back({.id = id, .flags = kEditSeen, .count = 1});
@@ -78,7 +79,7 @@ TokenEdits::TokenEdits(const SequenceParams& params, std::span<const TokenId> eo
 
   size_t capacity = edits.size();
   if (counts_) {
-    // Each further token may be new; there are no more ids than the vocabulary has.
+    // Each further token may be new, but there are no more ids than the vocabulary has.
     capacity += static_cast<size_t>(params.max_tokens) - history.outputs.size();
     capacity = std::min(capacity, static_cast<size_t>(vocab_size));
   }

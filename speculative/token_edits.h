@@ -1,9 +1,10 @@
-// TokenEdits: what steps 1 to 5 of CONTRACT §3 do to single ids in every row of a sequence.
+// TokenEdits holds the edits that steps 1 to 5 of CONTRACT §3 make to single ids in every row of a
+// sequence.
 //
-// One list sorted by id with an entry for each id that is special: biased, disallowed, an end while
-// min_tokens lasts, banned, or seen where a penalty looks at it. Memory grows with such ids and not
-// with the vocabulary; a sequence without such parameters has an empty list. Built once from
-// parameters, prompt and given outputs; a kept token changes or inserts one entry.
+// It is one list sorted by id, with an entry for each special id: biased, disallowed, banned, an
+// end while min_tokens lasts, or seen by a penalty. Memory grows with such ids and not with the
+// vocabulary. A sequence without such parameters has an empty list. The list is built once from
+// parameters, prompt and given outputs. A kept token changes or inserts one entry.
 // Thread-compatible.
 #pragma once
 
@@ -18,9 +19,9 @@
 
 namespace specd {
 
-// Sorts edits by id and makes those of one id one: flags are united, biases and counts added.
-// Returns how many remain at the front. Biases of one id are added in ascending order, so that the
-// sum does not depend on who came first.
+// Sorts edits by id and merges those of one id: flags are united, biases and counts added. Returns
+// how many remain at the front. Biases of one id are added in ascending order, so that the sum does
+// not depend on their order.
 size_t MergeEdits(std::span<TokenEdit> edits);
 
 class TokenEdits {
@@ -30,13 +31,13 @@ class TokenEdits {
   TokenEdits(const SequenceParams& params, std::span<const TokenId> eos_token_ids,
              const SequenceHistory& history, int32_t vocab_size);
 
-  // The entry of an id; one that does nothing where there is none.
+  // Returns the entry of an id; an entry that does nothing if there is none.
   TokenEdit Get(TokenId id) const;
 
-  // A token was kept. REQUIRES: counts(), and not more tokens than params.max_tokens.
+  // Counts a kept token. REQUIRES: counts(), and no more tokens than params.max_tokens.
   void Count(TokenId id);
 
-  // Penalties are on: kept tokens and draft prefixes have to be counted.
+  // Penalties are on: kept tokens and draft prefixes must be counted.
   bool counts() const { return counts_; }
   // No row is changed, now or later.
   bool empty() const { return edits_.empty() && allowed_.empty() && !counts_; }

@@ -1,6 +1,6 @@
-// The tokens that stand before a place: what processors decide by.
+// TokenHistory holds the tokens before a place, for processors.
 //
-// Plain data; a view owns nothing.
+// Plain data; a view owns nothing. Thread-compatible.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,9 @@
 
 namespace specd {
 
-// What a sequence held before it was opened here. All state is rebuilt from it, so that a sequence
-// can move between engines, be preempted and return: its output goes on at outputs.size().
+// The tokens that a sequence held before it was opened here. All state is rebuilt from them, so a
+// sequence can move between engines, be preempted and return. Its output continues at
+// outputs.size().
 struct SequenceHistory {
   std::span<const TokenId> prompt;
   std::span<const TokenId> outputs;

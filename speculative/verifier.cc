@@ -110,7 +110,7 @@ const Sequence* Verifier::Finish(SequenceHandle handle, FinishReason reason, uin
         sequence->finish_reason == FinishReason::kStop && sequence->stop_token == kNoToken;
     if (reason != FinishReason::kStop || by_stop_string) return nullptr;
   }
-  // The rules keep what they saw: no row of a finished sequence is ever looked at again.
+  // The rules keep the tokens that they saw: no row of a finished sequence is ever read again.
   sequence->end_moved = sequence->finish_reason != FinishReason::kNone;
   sequence->logprob_sum.CutAt(kept_tokens);
   sequence->kept_tokens = kept_tokens;
@@ -170,7 +170,7 @@ RoundStatus Verifier::Run() {
 
 RoundStatus Verifier::RunIfLet(absl::FunctionRef<bool()> may_commit) {
   const RoundBatch batch = packer_.BatchOf(rows_.target, &scratch_);
-  // An engine that calls the round off may write next tokens itself, and ours must not follow.
+  // An engine that calls the round off may write next tokens itself; ours must not overwrite them.
   RoundBatch held_back = batch;
   held_back.num_next_tokens = 0;
   if (!Succeeded(backend_->Run(held_back))) return RoundStatus::kDeviceError;

@@ -1,9 +1,9 @@
-// Verifier: the sequences of one session and the rounds over them.
+// Verifier owns the sequences of one session and runs the rounds over them.
 //
-// VerifyRound packs the sequences of a round for a backend, runs it, walks the finish rules over
-// the confirmed tokens and commits what is kept. It knows nothing of sockets, text or time. Not
-// thread-safe: one thread at a time, as the session's lock arranges. Only `opening()` may be used
-// beside that, by any thread. After Create a round allocates nothing.
+// VerifyRound packs the sequences of a round for a backend and runs the round. It then walks the
+// finish rules over the confirmed tokens and commits the kept ones. It knows nothing of sockets,
+// text or time. One thread at a time, under the session's lock; only `opening()` may be used by any
+// thread at any time. After Create a round allocates nothing.
 //
 //   auto verifier = Verifier::Create(options, *MakeBackend("cpu"));
 //   auto info = (*verifier)->Open(params);
@@ -59,28 +59,27 @@ class Verifier {
 
   // Builds sequences for Insert; any thread, at any time.
   const SequenceOpening& opening() const { return opening_; }
-  // Gives a built sequence a slot. RESOURCE_EXHAUSTED when max_sequences are open; INVALID_ARGUMENT
-  // where the bound rows cannot honour its parameters.
+  // Gives a built sequence a slot. RESOURCE_EXHAUSTED if max_sequences are open; INVALID_ARGUMENT
+  // if the bound rows cannot honour its parameters.
   absl::StatusOr<SequenceInfo> Insert(Sequence built);
-  // Both steps at once.
+  // Does both steps.
   absl::StatusOr<SequenceInfo> Open(const SequenceParams& params,
                                     const SequenceHistory& history = {});
 
-  // A copy of a sequence as it stands now, under a handle and seed of its own. NOT_FOUND where the
-  // handle is stale, FAILED_PRECONDITION where the sequence has finished.
+  // Opens a copy of a sequence in its present state, with a handle and seed of its own. NOT_FOUND
+  // if the handle is stale; FAILED_PRECONDITION if the sequence has finished.
   absl::StatusOr<SequenceInfo> Fork(SequenceHandle handle, std::optional<uint64_t> seed);
 
-  // False where the handle is unknown or stale. `removed`: SequenceTable::Close.
+  // Returns false if the handle is unknown or stale. `removed`: see SequenceTable::Close.
   bool Close(SequenceHandle handle, Sequence* removed = nullptr);
 
-  // Ends a sequence from outside: an abort, or a stop string the text side found. Tokens beyond
-  // kept_tokens become void. An end that has been reached already is moved only by a stop string,
-  // which outranks every reason at the same token and any that comes later (CONTRACT §7). Returns
-  // the sequence if something changed.
+  // Ends a sequence from outside: an abort, or a stop string that the text side found. Tokens
+  // beyond kept_tokens become void. If the sequence has ended already, only a stop string moves its
+  // end. A stop string outranks every reason at the same token and any that comes later (CONTRACT
+  // §7). Returns the sequence if something changed.
   const Sequence* Finish(SequenceHandle handle, FinishReason reason, uint32_t kept_tokens);
 
-  // From now on the sequence meets these coins in place of its own. False where the handle is
-  // stale.
+  // Gives the sequence these coins in place of its own, from now on. False if the handle is stale.
   bool SetCoins(SequenceHandle handle, std::vector<InjectedCoin> coins);
 
   const Sequence* Find(SequenceHandle handle) { return sequences_.Find(handle); }
@@ -88,7 +87,7 @@ class Verifier {
 
   // ---- memory
 
-  // The views must stay valid while rounds use them. FAILED_PRECONDITION where an open sequence has
+  // The views must stay valid while rounds use them. FAILED_PRECONDITION if an open sequence has
   // parameters that rows of this kind cannot honour.
   absl::Status BindTarget(const TensorView& view);
   absl::Status BindDraft(const TensorView& view);
@@ -105,13 +104,14 @@ class Verifier {
   // REQUIRES: inputs.size() <= limits.max_batch and results.size() == inputs.size(); numbers of
   // inputs that are not refused are inside the limits and the bound tensors.
   void VerifyRound(std::span<const SequenceInput> inputs, std::span<SequenceResult> results);
-  // may_commit is asked once, when every row has been looked at and nothing has changed, next
-  // tokens included: those are written after it, by themselves. Where it says no, the tasks of the
-  // round are answered kAborted. It is not asked where there is nothing to commit.
+  // Calls may_commit once, after every row was read and before anything has changed. Next tokens
+  // are written after that call, separately. If it returns false, the tasks of the round are
+  // answered kAborted. It is not called if there is nothing to commit.
   void VerifyRound(std::span<const SequenceInput> inputs, std::span<SequenceResult> results,
                    absl::FunctionRef<bool()> may_commit);
 
-  // Rounds inside a graph of the engine's: see StagedRounds. All rounds are staged while any is.
+  // Rounds inside the engine's CUDA graph: see StagedRounds. While any round is staged, all rounds
+  // must be.
   absl::Status EnqueueStaged(void* stream, int32_t num_sequences) {
     return staged_.Enqueue(stream, num_sequences);
   }
@@ -125,7 +125,7 @@ class Verifier {
   void SampleDraft(std::span<const DraftInput> inputs, std::span<DraftResult> results);
   void Score(std::span<const ScoreInput> inputs, std::span<ScoreResult> results);
 
-  // Why rounds and calls were last answered kDeviceError; OK where none was.
+  // The reason of the last kDeviceError of a round or call; OK if there was none.
   const absl::Status& failure() const { return failure_; }
 
   const VerifierCounters& counters() const { return counters_; }
@@ -136,7 +136,8 @@ class Verifier {
 
   absl::Status Bind(const TensorView& view, std::string_view role,
                     std::string_view Sequence::*change, TensorView* bound);
-  // Runs the packed tasks, asks, and writes next tokens; kOk, or why no task has an outcome.
+  // Runs the packed tasks, calls may_commit, and writes next tokens. Returns kOk, or why no task
+  // has an outcome.
   RoundStatus Run();
   RoundStatus RunIfLet(absl::FunctionRef<bool()> may_commit);
   void Commit(RoundStatus failure, std::span<SequenceResult> results);
@@ -152,9 +153,9 @@ class Verifier {
   SequenceTable sequences_;
   RowBindings rows_;
   VerifierCounters counters_;
-  absl::Status failure_;  // the last one
+  absl::Status failure_;  // the last failure
 
-  // A round or a call that is answered where it is asked.
+  // A round or a call that is answered at once.
   RoundScratch scratch_;
   RoundPacker packer_;
   RoundCommitter committer_;

@@ -1,5 +1,5 @@
-// VerifierCounters: sums over the rounds of one session. Each degenerate case of CONTRACT §6 has
-// its own. Plain data; the session's lock guards it.
+// VerifierCounters sums events over the rounds of one session; each degenerate case of CONTRACT §6
+// has its own counter. Plain data; the session's lock guards it.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct VerifierCounters {
   uint64_t invalid_drafts = 0;
   uint64_t point_masses = 0;
   uint64_t invalid_records = 0;
-  uint64_t bad_tokens = 0;  // ids the kernel refused to emit: a fault of ours
+  uint64_t bad_tokens = 0;  // ids that a kernel refused to emit: a fault in specd
   uint64_t discarded = 0;
 };
 

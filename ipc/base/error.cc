@@ -93,7 +93,7 @@ absl::Status MakeError(int code, std::string_view field, std::string_view text) 
 absl::Status MakeErrnoError(int code, std::string_view field, std::string_view text,
                             int error_number) {
   char buffer[128];
-  // The GNU strerror_r: it may answer with a string of its own instead of the buffer.
+  // The GNU strerror_r may return a string of its own instead of the buffer.
   const char* meaning = strerror_r(error_number, buffer, sizeof(buffer));
   return MakeError(code, field, fmt::format("{}: {}", text, meaning));
 }

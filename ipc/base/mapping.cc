@@ -10,7 +10,7 @@
 namespace specd {
 namespace {
 
-// What mapped_region wants of a "memory mappable": only the descriptor.
+// The "memory mappable" that mapped_region asks for. It needs only the descriptor.
 class FdHolder {
  public:
   explicit FdHolder(int fd) : fd_(fd) {}

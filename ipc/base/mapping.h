@@ -1,7 +1,8 @@
-// Mapping: a shared mapping of a file descriptor, through Boost.Interprocess mapped_region.
+// Mapping maps the file of a descriptor into shared memory, through Boost.Interprocess
+// mapped_region.
 //
-// The one place that maps memory of another process; ipc/segment/segment.h and ipc/memory/region.h
-// build on it. The mapping outlives the descriptor. Movable; not synchronized.
+// Only this class maps memory of another process; ipc/segment/segment.h and ipc/memory/region.h use
+// it. The mapping outlives the descriptor. Movable; not synchronized.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,8 @@ enum class MapAccess { kReadOnly, kReadWrite };
 
 class Mapping {
  public:
-  // Maps the first size_bytes of the file. The caller has checked that the file is that long and
-  // cannot shrink; otherwise a later read would be a SIGBUS.
+  // Maps the first size_bytes of the file. REQUIRES: the caller has checked that the file is that
+  // long and cannot shrink. Otherwise a later read would be a SIGBUS.
   static absl::StatusOr<Mapping> Map(int fd, uint64_t size_bytes, MapAccess access);
 
   Mapping(Mapping&&) noexcept;

@@ -12,7 +12,7 @@ namespace specd {
 namespace {
 
 // The deepest message is a map of arrays of maps of arrays. An array may claim as many elements as
-// there are sequences; memory is taken for a claim before its elements are seen.
+// there are sequences. Memory for a claim is taken before its elements are seen.
 constexpr size_t kArrayMax = 65536;
 constexpr size_t kMapMax = 128;
 constexpr size_t kStringMax = 4 * 1024 * 1024;

@@ -1,9 +1,10 @@
-// Reading and writing one msgpack map with string keys: what control messages and events share.
+// MapWriter and MapReader write and read one msgpack map with string keys, for control messages and
+// events.
 //
-// MapWriter appends to a string; MapReader reads fields by name out of a parsed map and remembers
-// the first thing that was wrong, so that a decoder is a list of fields and one question at the
-// end. The one place where msgpack's exceptions become Status. For use inside ipc/; values of these
-// classes belong to one thread.
+// MapWriter appends to a string. MapReader reads fields by name from a parsed map and remembers the
+// first error. A decoder is therefore a list of fields and one question at the end. Exceptions of
+// msgpack become Status in this file only. For use inside ipc/; an object of these classes belongs
+// to one thread.
 #pragma once
 
 #include <bit>
@@ -18,7 +19,7 @@
 
 namespace specd {
 
-// Where msgpack's packer writes.
+// StringSink is the output of msgpack's packer.
 class StringSink {
  public:
   explicit StringSink(std::string* out) : out_(out) {}
@@ -42,7 +43,7 @@ class MapWriter {
     Key(key);
     packer_.pack(value);
   }
-  // msgpack-c would send 1.0 as the integer 1; a double stays one on the wire.
+  // msgpack-c would send 1.0 as the integer 1. This overload keeps a double a double on the wire.
   void Field(std::string_view key, double value) {
     Key(key);
     PutDouble(value);
@@ -51,7 +52,7 @@ class MapWriter {
     BeginArray(key, values.size());
     for (const double value : values) PutDouble(value);
   }
-  // A map in the map.
+  // Writes a map inside the map.
   void Field(std::string_view key, const std::vector<std::pair<std::string, double>>& numbers) {
     Key(key);
     BeginMap(numbers.size());
@@ -89,12 +90,12 @@ absl::Status ParseMap(std::string_view bytes, msgpack::object_handle* out);
 
 class MapReader {
  public:
-  // `map` must be of type MAP and outlive the reader; `context` begins every error text, such as
-  // "token batch".
+  // `map` must be of type MAP and outlive the reader. Every error text begins with `context`, such
+  // as "token batch".
   MapReader(const msgpack::object& map, std::string_view context);
 
-  // Each reads the field of that name; a missing field, a wrong type or a value over its bound is
-  // remembered as the error (the first one wins) and leaves *out as it was.
+  // Each function reads the field of that name. A missing field, a wrong type or a value over its
+  // bound is an error. The reader remembers the first error and leaves *out unchanged.
   void Read(std::string_view key, bool* out);
   void Read(std::string_view key, uint32_t* out);
   void Read(std::string_view key, int32_t* out);
@@ -105,26 +106,25 @@ class MapReader {
   void Read(std::string_view key, std::vector<uint64_t>* out, size_t size_max);
   void Read(std::string_view key, std::vector<double>* out, size_t size_max);
   void Read(std::string_view key, std::vector<std::string>* out, size_t size_max);
-  // A map of doubles, in its order. The reader of the names judges them, and whether one is there
-  // twice; a value of another type is the error of its name.
+  // Reads a map of doubles, in its order. The code that interprets the names judges them, and
+  // refuses a name that occurs twice. A value of another type is the error of its name.
   void Read(std::string_view key, std::vector<std::pair<std::string, double>>* out,
             size_t size_max);
 
-  // Is there a field of that name? For those that may be left out.
+  // Tells whether there is a field of that name, for fields that may be left out.
   bool Has(std::string_view key) const;
 
-  // An integer, or nil for `absent`.
+  // Reads an integer, or `absent` for nil.
   void ReadOrNil(std::string_view key, int32_t absent, int32_t* out);
 
-  // The raw value, or null after an error or when it is missing (which is then the error).
+  // Returns the raw value. If the field is missing, that is an error. Null after an error.
   const msgpack::object* Find(std::string_view key);
-  // The elements of an array field; empty after an error.
+  // Returns the elements of an array field; empty after an error.
   std::vector<const msgpack::object*> Array(std::string_view key, size_t size_max);
 
   void Fail(std::string_view key, std::string_view text);
 
-  // Fields that nobody read, and keys that are no strings, become an error: a strict reader asks
-  // for this last.
+  // Makes unread fields, and keys that are no strings, an error. A strict reader calls this last.
   void RefuseOthers();
 
   bool ok() const { return status_.ok(); }
@@ -135,7 +135,7 @@ class MapReader {
   bool ReadUnsigned(std::string_view key, const msgpack::object& value, uint64_t max,
                     uint64_t* out);
   bool ReadDouble(std::string_view key, const msgpack::object& value, double* out);
-  // Reads every element of an array with `read`(element, &value); *out is set if all succeed.
+  // Reads every element of an array with `read`(element, &value). Sets *out if all succeed.
   template <class T, class F>
   void ReadArray(std::string_view key, std::vector<T>* out, size_t size_max, F read);
   bool ReadSigned(std::string_view key, const msgpack::object& value, int32_t* out);

@@ -1,9 +1,9 @@
-// Reading memory that another process may change at any moment.
+// ReadOnce and CopyOnce read memory that another process may change at any moment.
 //
-// What was checked must be what is used, so every word or record of a peer is copied to private
-// memory once, and the compiler must not fetch it again from where it came. These two functions are
-// the only way in which ipc reads what a peer wrote, but for the atomics of rings and doorbells.
-// They do not synchronize: an acquire load of the sequence number has come before.
+// The reader must use the value that it checked. It therefore copies every word or record of a peer
+// to private memory once. The compiler must not fetch the value again from its source. ipc reads a
+// peer's memory only through these two functions and through the atomics of rings and doorbells.
+// The functions do not synchronize. REQUIRES: an acquire load of the sequence number came before.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ Word ReadOnce(const Word& word) {
 inline void CopyOnce(void* to, const void* from, size_t size_bytes) {
   if (size_bytes == 0) return;
   std::memcpy(to, from, size_bytes);
-  // From here on the compiler must assume that `from` has changed, so it cannot read it a second
+  // The compiler must assume that `from` has changed here. It therefore cannot read `from` a second
   // time in place of the copy.
   asm volatile("" : : "r"(to), "r"(from) : "memory");
 }

@@ -1,7 +1,7 @@
-// The one version of everything that engine and daemon exchange: control messages, the segment's
-// layout and the records in it.
+// kProtocolVersion is the one version of all that engine and daemon exchange: control messages, the
+// segment's layout and the records in it.
 //
-// Each side sends its version with every control message; a daemon of another version refuses the
+// Each side sends its version with every control message. A daemon of another version refuses the
 // engine's first message and says which side to upgrade. The segment carries the version too.
 #pragma once
 

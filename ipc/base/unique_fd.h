@@ -1,6 +1,6 @@
-// UniqueFd: owns one file descriptor and closes it.
+// UniqueFd owns one file descriptor and closes it.
 //
-// Use it for every descriptor that this process must close: received ones, memfds, sockets.
+// Use it for every descriptor that this process must close: received descriptors, memfds, sockets.
 // Movable, not copyable; not synchronized.
 #pragma once
 
@@ -28,7 +28,7 @@ class UniqueFd {
   [[nodiscard]] int Release() { return std::exchange(fd_, -1); }
 
   void Reset(int fd = -1) {
-    if (fd_ >= 0) ::close(fd_);  // the descriptor is gone whatever close() answers
+    if (fd_ >= 0) ::close(fd_);  // close() frees the descriptor even if it fails
     fd_ = fd;
   }
 

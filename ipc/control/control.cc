@@ -15,7 +15,7 @@
 namespace specd {
 namespace {
 
-// The header as it travels. All supported machines are little-endian (ipc/segment/layout.h).
+// The header on the wire. All supported machines are little-endian (ipc/segment/layout.h).
 struct WireHeader {
   uint32_t magic;
   uint16_t version;  // kProtocolVersion
@@ -169,7 +169,7 @@ absl::StatusOr<std::vector<uint8_t>> Encode(const Message& message, uint32_t req
   return bytes;
 }
 
-// Decodes into the alternative of `Variant` whose type is the header's.
+// Decodes into the alternative of `Variant` that has the header's type.
 template <class Variant, size_t kIndex = 0>
 absl::Status DecodeInto(ControlType type, const msgpack::object& map, Variant* out) {
   if constexpr (kIndex == std::variant_size_v<Variant>) {

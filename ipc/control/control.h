@@ -1,10 +1,11 @@
-// Control messages: what an engine and the daemon say to each other over the unix socket.
+// Control messages are the requests of an engine to the daemon over the unix socket, and the
+// replies.
 //
 // A message is a 24-byte little-endian header and a msgpack map with string keys. Decoding is
-// strict: a missing, repeated, unknown or wrongly typed field is an error that names it, every
-// string and array has a bound, and nothing larger than kControlBytesMax is looked at. Decoding
-// checks types and sizes only; what the values mean is checked by whoever uses them. Descriptors
-// travel beside the message; num_fds says how many.
+// strict: a missing, repeated, unknown or wrongly typed field is an error that names the field.
+// Every string and array has a bound, and nothing larger than kControlBytesMax is read. Decoding
+// checks types and sizes only; the code that uses a value checks its meaning. Descriptors travel
+// with the message; num_fds counts them.
 //
 // Pure functions, safe from any thread. docs/PROTOCOL.md lists every message.
 #pragma once
@@ -32,11 +33,11 @@ struct ControlHeader {
 
 // ---- encoding and decoding ----------------------------------------------------------------------
 
-// Which program reads the message: says whom to upgrade when the versions do not match.
+// The program that reads the message. An error about versions says which side to upgrade.
 enum class ControlReader { kLibrary, kDaemon };
 
-// A message ready for UnixConnection::Send. INVALID_ARGUMENT (with the field) if a string or an
-// array is over its bound, so that what leaves can always be read.
+// Returns a message for UnixConnection::Send. If a string or an array is over its bound, the answer
+// is INVALID_ARGUMENT with the field. A message that was sent can therefore always be read.
 absl::StatusOr<std::vector<uint8_t>> EncodeRequest(const Request& request, uint32_t request_id);
 absl::StatusOr<std::vector<uint8_t>> EncodeReply(const Reply& reply, uint32_t request_id);
 
@@ -49,7 +50,7 @@ absl::StatusOr<Request> DecodeRequest(const ControlHeader& header,
                                       std::span<const uint8_t> message);
 absl::StatusOr<Reply> DecodeReply(const ControlHeader& header, std::span<const uint8_t> message);
 
-// A status as a reply (texts over the bound are cut), and back.
+// Convert a status to a reply, which cuts texts over the bound, and a reply to a status.
 ErrorReply MakeErrorReply(const absl::Status& status);
 absl::Status StatusFromReply(const ErrorReply& reply);
 

@@ -1,7 +1,8 @@
-// What an engine and the daemon can say to each other over the unix socket, message by message.
+// The control messages hold what an engine and the daemon exchange over the unix socket, one struct
+// for each message.
 //
-// Plain data, each with the list of its fields; ipc/control/control.h turns them into bytes and
-// back. What the values mean is checked by whoever uses them. docs/PROTOCOL.md lists every message.
+// Plain data, each with the list of its fields. ipc/control/control.h turns a message into bytes
+// and back. The code that uses a value checks its meaning. docs/PROTOCOL.md lists every message.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +18,13 @@
 namespace specd {
 
 // ---- requests: engine to daemon -----------------------------------------------------------------
-// Fields() names every field once; encoder, decoder and tests all go through it. The last argument
-// bounds strings (in bytes) and arrays (in elements).
+// Fields() names every field once; encoder, decoder and tests all use it. The last argument bounds
+// strings (in bytes) and arrays (in elements).
 
 struct HelloRequest {
   static constexpr ControlType kType = ControlType::kHello;
   std::string name;     // shown in the daemon's log
-  std::string version;  // of the library
+  std::string version;  // the library's version
   uint32_t pid = 0;
   SessionLimits limits;
 
@@ -42,14 +43,14 @@ struct HelloRequest {
   }
 };
 
-// The engine has mapped the segment: the daemon may seal it.
+// Says that the engine has mapped the segment. The daemon may then seal it.
 struct MappedRequest {
   static constexpr ControlType kType = ControlType::kMapped;
   template <class Self, class F>
   static void Fields(Self&, F&&) {}
 };
 
-// Comes with one descriptor.
+// Travels with one descriptor.
 struct RegisterRegionRequest {
   static constexpr ControlType kType = ControlType::kRegisterRegion;
   uint64_t size_bytes = 0;
@@ -60,8 +61,8 @@ struct RegisterRegionRequest {
   }
 };
 
-// Comes with a descriptor for each piece, with one of a pool, and with none beside a CUDA IPC
-// handle. As in ipc/memory/device_region.h.
+// Travels with a descriptor for each piece, or one descriptor of a pool, or none for a CUDA IPC
+// handle. The fields are those of DeviceRegionSpec (ipc/memory/device_region.h).
 struct RegisterDeviceRegionRequest {
   static constexpr ControlType kType = ControlType::kRegisterDeviceRegion;
   uint32_t kind = 0;
@@ -88,7 +89,7 @@ struct RegisterDeviceRegionRequest {
   }
 };
 
-// The reply says that the memory is no longer mapped: the engine may free it.
+// The reply says that the memory is no longer mapped. The engine may then free it.
 struct UnregisterRegionRequest {
   static constexpr ControlType kType = ControlType::kUnregisterRegion;
   uint32_t region = 0;
@@ -147,7 +148,7 @@ struct AbortSequenceRequest {
   }
 };
 
-// A copy of a sequence under another name.
+// Asks for a copy of a sequence under another name.
 struct ForkSequenceRequest {
   static constexpr ControlType kType = ControlType::kForkSequence;
   uint64_t sequence = 0;
@@ -170,20 +171,21 @@ struct GetStatsRequest {
   static void Fields(Self&, F&&) {}
 };
 
-// What other processes need to take part in this session: GroupReply.
+// Asks for the data that other processes need to join this session: GroupReply.
 struct GetGroupRequest {
   static constexpr ControlType kType = ControlType::kGetGroup;
   template <class Self, class F>
   static void Fields(Self&, F&&) {}
 };
 
-// In the place of Hello: this connection is a rank's, of a session that another one has opened.
+// Replaces Hello: this connection belongs to a rank of a session that another connection has
+// opened.
 struct JoinRequest {
   static constexpr ControlType kType = ControlType::kJoin;
   std::string name;     // shown in the daemon's log
-  std::string version;  // of the library
+  std::string version;  // the library's version
   uint32_t pid = 0;
-  std::string token;  // of GroupReply
+  std::string token;  // from GroupReply
   uint32_t rank = 0;
 
   template <class Self, class F>
@@ -198,16 +200,16 @@ struct JoinRequest {
 
 // ---- replies: daemon to engine ------------------------------------------------------------------
 
-// Comes with one descriptor: the session segment.
+// Travels with one descriptor: the session segment.
 struct HelloReply {
   static constexpr ControlType kType = ControlType::kHelloReply;
   uint64_t session_id = 0;
   uint64_t daemon_epoch = 0;
-  std::string version;          // of the daemon
+  std::string version;          // the daemon's version
   std::string device;           // "cpu" or "cuda"
-  std::string tokens_endpoint;  // ZeroMQ; "" where there is none
-  std::string text_endpoint;    // ZeroMQ; "" where there is no tokenizer
-  std::string mps;              // of the daemon's devices: DescribeMps
+  std::string tokens_endpoint;  // ZeroMQ; "" if there is none
+  std::string text_endpoint;    // ZeroMQ; "" if there is no tokenizer
+  std::string mps;              // MPS of the daemon's devices: DescribeMps
 
   template <class Self, class F>
   static void Fields(Self& self, F&& f) {
@@ -231,7 +233,7 @@ struct RegionReply {
   }
 };
 
-// To OpenSequence (n of them) and to ForkSequence (one).
+// Answers OpenSequence (n sequences) and ForkSequence (one).
 struct SequenceReply {
   static constexpr ControlType kType = ControlType::kSequenceReply;
   std::vector<uint64_t> sequences;
@@ -266,7 +268,7 @@ struct ErrorReply {
   }
 };
 
-// As in specd_engine_stats.
+// The fields are those of specd_engine_stats.
 struct StatsReply {
   static constexpr ControlType kType = ControlType::kStatsReply;
   uint64_t rounds = 0;
@@ -303,7 +305,7 @@ struct StatsReply {
 
 struct GroupReply {
   static constexpr ControlType kType = ControlType::kGroupReply;
-  std::string token;         // whoever has it may join: JoinToken
+  std::string token;         // a process that has it may join: JoinToken
   uint32_t bound_ranks = 0;  // bit k: next tokens of rank k are bound
 
   template <class Self, class F>
@@ -317,8 +319,8 @@ struct JoinReply {
   static constexpr ControlType kType = ControlType::kJoinReply;
   uint64_t session_id = 0;
   uint64_t daemon_epoch = 0;
-  std::string version;         // of the daemon
-  uint32_t max_sequences = 0;  // of the session: so many ids has each rank
+  std::string version;         // the daemon's version
+  uint32_t max_sequences = 0;  // of the session: each rank has this many ids
 
   template <class Self, class F>
   static void Fields(Self& self, F&& f) {

@@ -1,6 +1,6 @@
-// The numbers of control messages, as they stand in a message's header.
+// ControlType has the number of each control message, for the message's header.
 //
-// Plain values; any thread.
+// Plain values, safe from any thread.
 #pragma once
 
 #include <cstdint>

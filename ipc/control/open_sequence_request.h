@@ -1,7 +1,7 @@
-// OpenSequence, the control message that has every parameter of a sequence.
+// OpenSequenceRequest carries every parameter of a sequence to the daemon.
 //
-// Plain data, as the messages of ipc/control/control_messages.h are. The table of the numbers,
-// their names and their ranges, is speculative/param_list.inc: the daemon's side alone looks there.
+// Plain data, like the messages of ipc/control/control_messages.h. speculative/param_list.inc has
+// the names and ranges of the numbers; only the daemon's side reads that table.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,15 @@
 
 namespace specd {
 
-// Numbers by name, and the most of one message.
+// Numbers by name, and their largest count in one message.
 using NamedNumbers = std::vector<std::pair<std::string, double>>;
 inline constexpr size_t kNumbersMax = 64;
 
-// All of specd_params. A parameter that is one number travels in `numbers`, under its name; one
-// that is left out has its default. The lists that may be as long as a prompt or a vocabulary are
-// too large for a packet: the message says how many ids each has, and a memfd that comes with it
-// holds them as int32, in the order of the counts. Without any there is no descriptor.
+// OpenSequenceRequest has all of specd_params. A parameter that is one number travels in `numbers`
+// under its name; a number that is left out has its default. Lists that may be as long as a prompt
+// or a vocabulary are too large for a packet. The message has their counts, and a memfd that
+// travels with it holds their ids as int32, in the order of the counts. If all counts are 0, there
+// is no descriptor.
 struct OpenSequenceRequest {
   static constexpr ControlType kType = ControlType::kOpenSequence;
   std::string request_id;
@@ -46,7 +47,8 @@ struct OpenSequenceRequest {
   uint32_t num_disallowed_token_ids = 0;
   uint32_t num_no_repeat_ngram_whitelist = 0;
 
-  // Of the memfd. The counts are checked by whoever reads it (daemon/session/open_request.h).
+  // Returns the number of ids in the memfd. The reader of the memfd checks the counts
+  // (daemon/session/open_request.h).
   uint64_t num_list_ids() const {
     return uint64_t{num_prompt_ids} + num_output_ids + num_allowed_token_ids +
            num_disallowed_token_ids + num_no_repeat_ngram_whitelist;

@@ -13,7 +13,7 @@
 namespace specd {
 namespace {
 
-// The bounds of specd/specd.h; what a batch may carry is bounded by its bytes as well.
+// The bounds of specd/specd.h. The bytes of a batch are a second bound of its contents.
 constexpr size_t kRequestIdBytesMax = 128;
 constexpr size_t kStopStringsMax = 1024;
 constexpr size_t kIdsMax = SessionLimits::kDraftMax + 1;
@@ -23,7 +23,7 @@ constexpr size_t kStopStringBytesMax = 32 * 1024;
 constexpr std::array<std::string_view, 3> kTokenKinds = {"open", "tokens", "end"};
 constexpr std::array<std::string_view, 3> kTextKinds = {"open", "text", "end"};
 constexpr std::string_view kCumulativeLogprob = "cumulative_logprob";
-// Index: SPECD_FINISH_*. A stream that has not finished sends no reason.
+// The index is SPECD_FINISH_*. A stream that has not finished sends no reason.
 constexpr std::array<std::string_view, 5> kFinishReasons = {"none", "stop", "length", "abort",
                                                             "error"};
 static_assert(SPECD_FINISH_STOP == 1 && SPECD_FINISH_LENGTH == 2 && SPECD_FINISH_ABORT == 3 &&
@@ -88,7 +88,7 @@ absl::StatusOr<Message> DecodePayload(std::string_view payload, std::string_view
   return message;
 }
 
-// What is not there stays NaN.
+// A missing value stays NaN.
 void ReadLogprob(MapReader* reader, double* out) {
   if (reader->Has(kCumulativeLogprob)) reader->Read(kCumulativeLogprob, out);
 }

@@ -1,9 +1,9 @@
-// What specd tells the world over ZeroMQ: token batches, text, heartbeats; and the one thing that
-// comes back, the text side's wish to end a sequence.
+// Token events, text events and heartbeats are specd's messages to subscribers over ZeroMQ. One
+// message comes back: the text side's request to end a sequence.
 //
 // Every payload is one msgpack map with string keys, readable by any msgpack library. Decoding
-// ignores keys it does not know (a newer publisher may add some) and refuses a missing key, a wrong
-// type, another `v`, and anything over the bounds. Offsets are absolute, so a reader knows what it
+// ignores unknown keys, because a newer publisher may add some. It refuses a missing key, a wrong
+// type, another `v`, and any value over the bounds. Offsets are absolute, so a reader knows what it
 // missed and drops what it has twice. docs/PROTOCOL.md is the reference for subscribers.
 //
 // Pure functions, safe from any thread. The encoders append to a buffer that can be used again.
@@ -24,8 +24,8 @@ namespace specd {
 inline constexpr uint32_t kEventVersion = 1;
 inline constexpr size_t kEventBytesMax = 4 * 1024 * 1024;
 
-// Topics: the first frame of a published message. A subscription is a prefix match, therefore the
-// text topic ends with a delimiter: "text/req-1/" does not match "text/req-10/".
+// A topic is the first frame of a published message. A subscription is a prefix match. The text
+// topic therefore ends with a delimiter: "text/req-1/" does not match "text/req-10/".
 inline constexpr std::string_view kTokensTopic = "tokens";
 inline constexpr std::string_view kHeartbeatTopic = "heartbeat";
 std::string TextTopic(std::string_view request_id);
@@ -34,46 +34,46 @@ std::string TextTopic(std::string_view request_id);
 
 enum class TokenEventKind : uint32_t { kOpen, kTokens, kEnd };
 
-// What happened to one stream in one round, or at its opening or end. A stream is a sequence of one
-// session; handles of two sessions may be equal, stream numbers of one daemon never are. Finish
-// reasons are SPECD_FINISH_*, on the wire "stop", "length", "abort", "error".
+// A TokenEvent says what happened to one stream in one round, or at its opening or end. A stream is
+// a sequence of one session. Handles of two sessions may be equal, but stream numbers of one daemon
+// never are. Finish reasons are SPECD_FINISH_*, on the wire "stop", "length", "abort", "error".
 struct TokenEvent {
   TokenEventKind kind = TokenEventKind::kTokens;
   uint64_t stream = 0;   // unique in this epoch
   uint64_t offset = 0;   // tokens of the stream before this event
-  uint64_t time_ns = 0;  // CLOCK_MONOTONIC of the daemon's machine, when this was confirmed
+  uint64_t time_ns = 0;  // CLOCK_MONOTONIC of the daemon's machine when the round was confirmed
 
   // open
   std::string request_id;
   std::vector<std::string> stop_strings;
   bool skip_special_tokens = true;
   bool include_stop = false;
-  // A stop string that completes at token number min_tokens or before does not count; tokens before
+  // A stop string that completes at token number min_tokens or before does not count. Tokens before
   // `offset` are counted as well.
   uint32_t min_tokens = 0;
 
   // tokens: those kept in one round
   std::vector<TokenId> ids;
-  uint32_t accepted = 0;  // the first so many ids are accepted draft tokens
-  // One for each id; none where the sequence has no logprobs. Added up in double in this order to
-  // what the opening says, they are the daemon's own sum, bit for bit.
+  uint32_t accepted = 0;  // this many ids at the front are accepted draft tokens
+  // One for each id; empty if the sequence has no logprobs. A reader can add them in double, in
+  // this order, to the sum of the opening. The result is the daemon's own sum, bit for bit.
   std::vector<double> logprobs;
 
   // tokens and end: the stop id or EOS that finished the stream, or kNoToken. In a tokens event it
-  // is the last id: its text is withheld unless include_stop.
+  // is the last id; its text is withheld unless include_stop.
   TokenId stop_token = kNoToken;
 
   // end
   uint32_t finish_reason = 0;
 
   // open and end: the sum of the logprobs of the tokens before this event that were kept since the
-  // sequence was opened, those of a fork's source counted in. NaN: none, and then not on the wire.
+  // sequence was opened. A fork's sum includes its source's. NaN: none; then it is not on the wire.
   double cumulative_logprob = std::numeric_limits<double>::quiet_NaN();
 };
 
 struct TokenBatch {
-  uint64_t epoch = 0;  // of the daemon
-  uint64_t seq = 0;    // 1, 2, 3, ... of this publisher; a hole is a loss
+  uint64_t epoch = 0;  // the daemon's
+  uint64_t seq = 0;    // 1, 2, 3, ... of this publisher; a gap is a loss
   std::vector<TokenEvent> events;
 };
 
@@ -84,7 +84,7 @@ absl::StatusOr<TokenBatch> DecodeTokenBatch(std::string_view payload);
 
 enum class TextEventKind : uint32_t { kOpen, kText, kEnd };
 
-// A piece of the text and whether it comes from an accepted draft token.
+// A piece of the text, and whether it comes from an accepted draft token.
 struct WireSpan {
   uint32_t size_bytes = 0;
   bool accepted = false;
@@ -93,8 +93,8 @@ struct WireSpan {
 struct TextEvent {
   TextEventKind kind = TextEventKind::kText;
   uint64_t epoch = 0;
-  uint64_t seq = 0;     // of the publisher over all its messages; holes are normal for one stream
-  uint64_t stream = 0;  // who it is about: unique in this epoch, while names are used again
+  uint64_t seq = 0;     // counts all messages of the publisher; gaps are normal for one stream
+  uint64_t stream = 0;  // unique in this epoch, while request ids are used again
   std::string request_id;
 
   // text and end
@@ -102,7 +102,7 @@ struct TextEvent {
   uint64_t tokens = 0;          // tokens of the stream after it
   uint64_t byte_offset = 0;     // bytes of text before this event
   std::string text;             // valid UTF-8
-  std::vector<WireSpan> spans;  // together as long as text
+  std::vector<WireSpan> spans;  // the spans together are as long as text
 
   // end
   uint32_t finish_reason = 0;
@@ -111,7 +111,7 @@ struct TextEvent {
   uint64_t rounds = 0;            // rounds in which the stream gained tokens
   uint64_t accepted = 0;          // accepted draft tokens among `tokens`
   uint64_t late = 0;              // tokens dropped because they came after the end of the text
-  // Of `tokens`, as in TokenEvent.
+  // The sum over `tokens`, as in TokenEvent.
   double cumulative_logprob = std::numeric_limits<double>::quiet_NaN();
 };
 
@@ -120,12 +120,12 @@ absl::StatusOr<TextEvent> DecodeTextEvent(std::string_view payload);
 
 // ---- heartbeat ----------------------------------------------------------------------------------
 
-// Sent on both endpoints several times a second, so that the loss of a last message is seen and a
-// silent publisher is known to be gone.
+// A Heartbeat is sent on both endpoints several times a second. A subscriber thus sees the loss of
+// a last message, and knows when a publisher is gone.
 struct Heartbeat {
   uint64_t epoch = 0;
-  uint64_t seq = 0;      // of the last message before this one; heartbeats are not counted
-  uint64_t streams = 0;  // open now
+  uint64_t seq = 0;      // seq of the last message before this one; heartbeats are not counted
+  uint64_t streams = 0;  // number of open streams
 };
 
 void AppendHeartbeat(const Heartbeat& heartbeat, std::string* out);
@@ -137,9 +137,9 @@ absl::StatusOr<Heartbeat> DecodeHeartbeat(std::string_view payload);
 inline constexpr std::string_view kAbortTopic = "abort";
 inline constexpr std::string_view kAliveTopic = "alive";
 
-// "I hear the daemon's token events and look for stop strings." Only while somebody says so are
-// sequences with stop strings accepted; another instance than before means that whoever looked
-// before is gone.
+// A SignOfLife says that a detokenizer hears the daemon's token events and looks for stop strings.
+// The daemon accepts sequences with stop strings only while signs of life come. If `instance`
+// differs from the one before, the detokenizer of that one is gone.
 struct SignOfLife {
   uint64_t epoch = 0;
   uint64_t instance = 0;  // drawn at random when a detokenizer starts
@@ -148,13 +148,14 @@ struct SignOfLife {
 void AppendSignOfLife(const SignOfLife& alive, std::string* out);
 absl::StatusOr<SignOfLife> DecodeSignOfLife(std::string_view payload);
 
-// End this stream; tokens beyond kept_tokens are void. Idempotent: for a stream that is gone, or of
-// another epoch, it changes nothing.
+// An AbortRequest ends a stream; tokens beyond kept_tokens are void. It is idempotent: for a stream
+// that is gone, or of another epoch, it changes nothing.
 struct AbortRequest {
   uint64_t epoch = 0;
   uint64_t stream = 0;
   uint64_t kept_tokens = 0;
-  uint32_t finish_reason = 0;  // SPECD_FINISH_STOP: a stop string; _ABORT: nobody wants the text
+  uint32_t finish_reason = 0;  // SPECD_FINISH_STOP: a stop string was found; _ABORT: no reader
+                               // wants the text
 };
 
 void AppendAbortRequest(const AbortRequest& request, std::string* out);

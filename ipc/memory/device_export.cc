@@ -30,7 +30,7 @@ std::optional<GpuMemoryKind> KindOf(const GpuAllocation& allocation) {
   return std::nullopt;
 }
 
-// The kind that all of it travels as.
+// The kind by which all of the memory travels.
 absl::StatusOr<GpuMemoryKind> CheckPieces(std::span<const GpuAllocation> pieces, GpuAddress address,
                                           uint64_t size_bytes) {
   const std::optional<GpuMemoryKind> kind = KindOf(pieces[0]);

@@ -1,8 +1,9 @@
-// What an engine's process does to share device memory: look an address up, choose how it can
-// travel, and describe it in the words of a DeviceRegionSpec.
+// ExportDeviceMemory describes an engine's device memory as a DeviceRegionSpec that can travel to
+// the daemon.
 //
-// libspecd calls this before it asks the daemon, so that memory which cannot be shared is refused
-// where the user can do something about it. Functions of a GpuContext, safe from any thread.
+// libspecd calls these functions before it asks the daemon. Memory that cannot be shared is thus
+// refused where the user can act on it. The functions look an address up and choose how its memory
+// can travel. They use a GpuContext and are safe from any thread.
 #pragma once
 
 #include <cstdint>
@@ -19,24 +20,24 @@ namespace specd {
 
 struct DeviceExport {
   DeviceRegionSpec spec;
-  std::vector<UniqueFd> fds;  // of each piece, of a pool, or none
-  // A region begins at a multiple of kDeviceAlignmentBytes; the address is so far behind that.
+  std::vector<UniqueFd> fds;  // one for each piece, one for a pool, or none
+  // A region begins at a multiple of kDeviceAlignmentBytes. The address is skip_bytes after that.
   uint64_t skip_bytes = 0;
 };
 
-// The allocations that [address, address + size_bytes) lies in, one behind the other; an error
-// where there is a gap, or memory of another device.
+// Returns the neighbouring allocations that [address, address + size_bytes) lies in. A gap, or
+// memory of another device, is an error.
 absl::StatusOr<std::vector<GpuAllocation>> DescribeRange(GpuContext& context, GpuAddress address,
                                                          uint64_t size_bytes);
 
-// [address, address + size_bytes) must lie in one allocation, or in pieces of kind kVmm. `devices`
-// as GpuPlatform lists them.
+// REQUIRES: `devices` are as GpuPlatform lists them. [address, address + size_bytes) must lie in
+// one allocation, or in pieces of kind kVmm.
 absl::StatusOr<DeviceExport> ExportDeviceMemory(GpuContext& context,
                                                 std::span<const GpuDevice> devices,
                                                 GpuAddress address, uint64_t size_bytes);
 
-// An error if what was exported (of several pieces, the first) has been freed since, even if the
-// address was allocated again.
+// Returns an error if the exported memory (its first piece, if there are several) has been freed
+// since, even if the address was allocated again.
 absl::Status CheckStillAllocated(GpuContext& context, const DeviceRegionSpec& spec,
                                  GpuAddress address);
 

@@ -30,7 +30,7 @@ std::optional<int> HexDigit(char c) {
   return std::nullopt;
 }
 
-// The digits alone: engines, drivers and frameworks write the rest differently.
+// The digits alone. Engines, drivers and frameworks write the other characters differently.
 std::optional<std::string> UuidDigits(std::string_view text) {
   if (text.starts_with("GPU-") || text.starts_with("MIG-")) text.remove_prefix(4);
   std::string digits;
@@ -105,7 +105,7 @@ absl::Status CheckSizes(const DeviceRegionSpec& spec) {
   return absl::OkStatus();
 }
 
-// What stands behind each descriptor, which only kind = 2 says.
+// Checks the sizes of the pieces, one for each descriptor; only kind = 2 has pieces.
 absl::Status CheckPieces(GpuMemoryKind kind, const DeviceRegionSpec& spec,
                          uint64_t granularity_bytes) {
   const std::vector<uint64_t>& pieces = spec.piece_bytes;
@@ -154,7 +154,7 @@ absl::Status CheckFds(GpuMemoryKind kind, size_t num_pieces, std::span<const Uni
                              static_cast<uint32_t>(kind), num_pieces, wanted, fds.size()));
 }
 
-// A handle of 64 bytes is looked up by the exporter's process id, in the driver.
+// The driver looks up a handle of 64 bytes by the exporter's process id.
 absl::Status CheckExporter(const DeviceRegionSpec& spec, pid_t peer_pid) {
   if (peer_pid <= 0 || spec.export_pid != static_cast<uint32_t>(peer_pid)) {
     return RegionError(
@@ -236,7 +236,7 @@ absl::StatusOr<DeviceRegion> DeviceImporter::Import(const DeviceRegionSpec& spec
   // An attach that broke the context must not look like one that worked.
   const GpuResult health = (*context)->Check();
   if (!health.ok()) return Explain(health, **context, *kind);
-  // The driver maps whole allocations, and may round them up.
+  // The driver maps whole allocations and may round them up.
   if (mapped_bytes < spec.base_bytes) {
     return RegionError("base_bytes",
                        fmt::format("base_bytes = {} but the allocation has {} bytes; send the size "
@@ -256,7 +256,8 @@ absl::StatusOr<size_t> DeviceImporter::FindDevice(const std::string& uuid) {
           fmt::format("device memory cannot be imported: {}; or share rows in a sealed memfd",
                       result.text()));
     }
-    // Only once all are known: what a list that failed half way left there has no contexts.
+    // devices_ is set only when the list is complete: a list that failed half way would have no
+    // contexts.
     devices_ = std::move(found);
     contexts_.resize(devices_.size());
   }

@@ -1,12 +1,12 @@
-// DeviceRegion: an engine's device memory, imported; DeviceImporter: who imports it.
+// DeviceRegion holds an engine's device memory for the daemon; DeviceImporter imports it.
 //
 // The engine describes an allocation (ipc/memory/device_export.h does that for it), and the daemon
-// maps it through a GpuContext. Every number and every byte of the description is an outsider's:
-// what is wrong with it is said by field, value and remedy, and nothing stays mapped. The memory
-// belongs to the engine, which may free it only once the region has been closed.
+// maps it through a GpuContext. An outsider wrote every number and every byte of the description.
+// An error names field, value and remedy, and leaves nothing mapped. The memory belongs to the
+// engine, which may free it only once the region has been closed.
 //
-// An importer is used by one thread at a time; a region may be closed by any thread, and keeps the
-// context that it needs for that.
+// One thread at a time uses an importer. Any thread may close a region, which keeps the context
+// that it needs for that.
 #pragma once
 
 #include <sys/types.h>
@@ -28,28 +28,28 @@
 
 namespace specd {
 
-// Kernels read 16 bytes at a time; a tensor may begin at any element of a region that is aligned.
+// Kernels read 16 bytes at a time. A tensor may begin at any element of a region that is aligned.
 inline constexpr uint64_t kDeviceAlignmentBytes = 16;
 
-// As it came over the wire: nothing checked yet.
+// The description as it came over the wire: nothing is checked yet.
 struct DeviceRegionSpec {
   uint32_t kind = 0;          // GpuMemoryKind
   std::string device_uuid;    // 32 hexadecimal digits, with or without GPU-, MIG- and dashes
   std::string handle;         // 128 hexadecimal digits; "" for kVmm
-  uint64_t base_bytes = 0;    // of the allocation that was exported; kVmm: of all pieces
-  uint64_t offset_bytes = 0;  // of the region in it, a multiple of 16
+  uint64_t base_bytes = 0;    // of the exported allocation; kVmm: of all pieces together
+  uint64_t offset_bytes = 0;  // of the region in the allocation, a multiple of 16
   uint64_t size_bytes = 0;    // of the region
-  uint64_t buffer_id = 0;  // of the allocation, in the process that exported it; of the first piece
-  uint32_t export_pid = 0;                 // that process, as it sees itself
+  uint64_t buffer_id = 0;     // of the allocation (the first piece) in the process that exported it
+  uint32_t export_pid = 0;    // pid of that process in its own namespace
   std::vector<uint64_t> piece_bytes = {};  // kVmm: of each piece, in the order of the descriptors
 };
 
-// Whether two texts name the same device; not where one of them is no UUID.
+// Tells whether two texts name the same device; false if one of them is no UUID.
 bool IsSameDevice(std::string_view uuid, std::string_view other);
 
 class DeviceRegion {
  public:
-  // Memory of this process itself: nothing is mapped, and nothing will be unmapped.
+  // Holds memory of this process itself: nothing is mapped, and nothing will be unmapped.
   DeviceRegion(GpuAddress address, uint64_t size_bytes, std::string device_uuid)
       : address_(address), size_bytes_(size_bytes), device_uuid_(std::move(device_uuid)) {}
   DeviceRegion(DeviceRegion&& other) noexcept;
@@ -58,11 +58,12 @@ class DeviceRegion {
   DeviceRegion& operator=(const DeviceRegion&) = delete;
   ~DeviceRegion();
 
-  // Unmaps; afterwards the engine may free. An error if the driver could not, which breaks the
-  // context rather than the region. Nothing enqueued may still touch the memory.
+  // Unmaps the memory; afterwards the engine may free it. Returns an error if the driver could not
+  // unmap, which breaks the context rather than the region. REQUIRES: no enqueued work touches the
+  // memory.
   absl::Status Close();
 
-  // The region as the device sees it: not to be read by the CPU.
+  // The region at the device's address. The CPU must not read it.
   RowMemory memory() const {
     return {reinterpret_cast<const void*>(address_), size_bytes_, MemorySpace::kDevice};
   }
@@ -78,7 +79,7 @@ class DeviceRegion {
         size_bytes_(spec.size_bytes),
         device_uuid_(spec.device_uuid) {}
 
-  std::shared_ptr<GpuContext> context_;  // null: closed, or never mapped
+  std::shared_ptr<GpuContext> context_;  // null: closed or never mapped
   GpuMapping mapping_;
   GpuAddress address_;
   uint64_t size_bytes_;
@@ -87,14 +88,14 @@ class DeviceRegion {
 
 class DeviceImporter {
  public:
-  // The platform outlives the importer and its regions. `on_device_failure` is called with the
-  // driver's words when it reports an error that every later call will report too: the process has
-  // to be restarted.
+  // The platform must outlive the importer and its regions. If the driver reports an error that
+  // every later call will report too, the importer calls `on_device_failure` with the driver's
+  // words. The process must then be restarted.
   DeviceImporter(GpuPlatform* platform, std::function<void(std::string_view why)> on_device_failure)
       : platform_(platform), on_device_failure_(std::move(on_device_failure)) {}
 
-  // `peer_pid` is the engine as the kernel knows it, 0 if it cannot be seen from here; `fds` are
-  // what came with the message.
+  // `peer_pid` is the engine's pid as the kernel knows it, or 0 if this process cannot see it. The
+  // descriptors `fds` came with the message.
   absl::StatusOr<DeviceRegion> Import(const DeviceRegionSpec& spec, std::span<const UniqueFd> fds,
                                       pid_t peer_pid);
 
@@ -105,7 +106,7 @@ class DeviceImporter {
 
   GpuPlatform* const platform_;
   const std::function<void(std::string_view why)> on_device_failure_;
-  std::vector<GpuDevice> devices_;                     // once asked for
+  std::vector<GpuDevice> devices_;                     // filled when first asked for
   std::vector<std::shared_ptr<GpuContext>> contexts_;  // by device; null: not opened yet
 };
 

@@ -21,13 +21,13 @@ absl::Status Invalid(std::string_view field, std::string_view text) {
   return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
 }
 
-// What a row is made of.
+// The elements of a row.
 struct RowShape {
   uint64_t num_elements;
   uint64_t element_bytes;
 };
 
-// The stride to be used, once every row is known to lie in the region.
+// Returns the stride to use, once every row is known to lie in the region.
 absl::StatusOr<uint64_t> CheckBounds(const RowMemory& memory, const TensorSpec& spec,
                                      const RowShape& shape) {
   if (spec.num_rows < 1 || spec.num_rows > kTensorRowsMax) {
@@ -46,7 +46,7 @@ absl::StatusOr<uint64_t> CheckBounds(const RowMemory& memory, const TensorSpec& 
                                "so it is at least one row (or 0 for rows without gaps)",
                                row_stride, shape.num_elements, kRegionBytesMax));
   }
-  // At most 2^31 * 2^40 * 4 + 2^22 + 2^64 bytes: far inside 128 bits.
+  // At most 2^31 * 2^40 * 4 + 2^22 + 2^64 bytes, which 128 bits hold easily.
   using Wide = unsigned __int128;
   const Wide span_bytes =
       (Wide{spec.num_rows - 1} * row_stride + shape.num_elements) * Wide{shape.element_bytes};
@@ -101,8 +101,8 @@ absl::StatusOr<Region> Region::Import(UniqueFd fd, uint64_t size_bytes) {
                        "F_SEAL_SHRINK with fcntl(fd, F_ADD_SEALS, ...) (shm_open files "
                        "cannot be sealed, use a memfd)");
   }
-  // Asked again now that the file can no longer shrink: between the first answer and the seal an
-  // engine could have cut it, and reading past the end would be a SIGBUS.
+  // The size is read again now that the file can no longer shrink. An engine could have cut the
+  // file between the first answer and the seal. Reading past its end would be a SIGBUS.
   if (fstat(fd.get(), &info) != 0) return RegionError("fd", "fd cannot be examined");
   const auto file_bytes = static_cast<uint64_t>(info.st_size);
   if (file_bytes < size_bytes) {
@@ -143,7 +143,7 @@ absl::StatusOr<ElementRules> CheckRules(const TensorSpec& spec) {
   }
   const ElementRules rules{static_cast<RowKind>(spec.kind), spec.renormalise,
                            static_cast<float>(spec.scale), static_cast<float>(spec.cap)};
-  // As a float, because that is what rows are multiplied by.
+  // Checked as a float, because rows are multiplied by a float.
   if (!(rules.scale > 0) || !std::isfinite(rules.scale)) {
     return Invalid("scale", fmt::format("scale = {} must be above 0 and finite; 1 leaves logits as "
                                         "they are",
@@ -256,7 +256,7 @@ absl::StatusOr<TokenArray> BindTokens(const RowMemory& memory, const TensorSpec&
   const absl::StatusOr<uint64_t> row_stride = CheckBounds(memory, spec, {1, sizeof(TokenId)});
   if (!row_stride.ok()) return row_stride.status();
   const char* const first = static_cast<const char*>(memory.data) + spec.offset_bytes;
-  // Of host memory this is what MapForWriting gave.
+  // For host memory this is the address that MapForWriting gave.
   return TokenArray{reinterpret_cast<TokenId*>(const_cast<char*>(first)), memory.space};
 }
 

@@ -1,9 +1,9 @@
-// Region: an engine's memory, imported; BindTensor: rows inside it.
+// Region imports an engine's memory for the daemon; BindTensor finds the rows in it.
 //
-// The engine sends a memfd that holds logits rows. It is accepted only if it cannot shrink under
-// the daemon, and mapped read-only; for next tokens it is mapped once more, for writing. All
-// arithmetic on an engine's numbers happens in these functions; what they return is trusted
-// afterwards. Readable from any thread; MapForWriting is for one at a time.
+// The engine sends a memfd that holds logits rows. The daemon accepts the memfd only if it cannot
+// shrink, and maps it read-only. For next tokens the memfd is mapped once more, for writing. These
+// functions do all arithmetic on an engine's numbers; their results are trusted afterwards. Any
+// thread may read a region; one thread at a time may call MapForWriting.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ namespace specd {
 inline constexpr uint64_t kRegionBytesMax = uint64_t{1} << 40;
 inline constexpr uint64_t kTensorRowsMax = (uint64_t{1} << 31) - 1;
 
-// Where rows may lie: an engine's memory as this process or its device sees it. Only next tokens
-// are ever written to it.
+// Memory of an engine in which rows may lie, at the address of this process or its device. Only
+// next tokens are ever written to it.
 struct RowMemory {
   const void* data = nullptr;
   uint64_t size_bytes = 0;
@@ -47,8 +47,8 @@ class Region {
   uint64_t size_bytes_;
 };
 
-// As it came over the wire: nothing checked yet. A mask has dtype, kind and rules at their defaults
-// and counts its stride in words.
+// The description as it came over the wire: nothing is checked yet. A mask leaves dtype, kind and
+// rules at their defaults and counts its stride in words.
 struct TensorSpec {
   uint32_t dtype = 0;         // DType
   uint64_t offset_bytes = 0;  // of row 0
@@ -60,22 +60,23 @@ struct TensorSpec {
   double cap = 0;
 };
 
-// The view, or an error that names the field. The last row must end inside the region; the gap
-// between the last row and the next stride need not. The memory must outlive the view.
+// Returns the view, or an error that names the field. The last row must end inside the region; the
+// gap after it need not. The memory must outlive the view.
 absl::StatusOr<TensorView> BindTensor(const RowMemory& memory, const TensorSpec& spec,
                                       int32_t vocab_size);
 absl::StatusOr<MaskView> BindMask(const RowMemory& memory, const TensorSpec& spec,
                                   int32_t vocab_size);
 
-// An id for each slot, in memory that may be written: num_rows ids of one element, no gaps.
+// Binds one id for each slot, in memory that may be written: num_rows ids of one element, no gaps.
 absl::StatusOr<TokenArray> BindTokens(const RowMemory& memory, const TensorSpec& spec,
                                       uint32_t num_slots);
 
-// A row of at least row_ids ids for each slot, which rounds read.
+// Binds a row of at least row_ids ids for each slot, which rounds read.
 absl::StatusOr<TokenRows> BindTokenRows(const RowMemory& memory, const TensorSpec& spec,
                                         uint32_t num_slots, uint32_t row_ids);
 
-// How the elements are read, or an error that names the field: for rows that need no region too.
+// Returns how the elements are read, or an error that names the field. Rows without a region use
+// this too.
 absl::StatusOr<ElementRules> CheckRules(const TensorSpec& spec);
 
 }  // namespace specd

@@ -1,8 +1,8 @@
-// The records of calls in the session segment, byte by byte: what an engine asks for besides
-// rounds, and the answers that are no ResultRecord.
+// These records hold calls and their answers in the session segment, byte by byte.
 //
-// The rules of ipc/segment/layout.h hold here as well; ipc/segment/calls.h writes and reads these.
-// This header only describes; it synchronizes nothing.
+// A call is a request besides rounds; an answer here is one that is no ResultRecord. The rules of
+// ipc/segment/layout.h hold here as well. ipc/segment/calls.h writes and reads these records. This
+// header only describes; it synchronizes nothing.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ inline constexpr uint32_t kCallCoinsMax = 4096;
 inline constexpr uint32_t kCallChildrenMax = 64;
 inline constexpr uint32_t kCallChosenMax = 64;
 
-// One request of kSampleDraft. It is followed by int32 prefix[max_draft] and zeros up to
+// One request of kSampleDraft. int32 prefix[max_draft] follows it, then zeros up to
 // call_record_bytes.
 struct ChildrenRecord {
   uint64_t sequence;
@@ -26,12 +26,12 @@ struct ChildrenRecord {
   uint32_t first_node;
 };
 
-// One request of kScore, answered by a ResultRecord: its tokens are the ids that were scored. It is
-// followed by
+// One request of kScore. A ResultRecord answers it, whose tokens are the ids that were scored.
+// These arrays follow the request:
 //   uint32 rows[max_output]
 //   int32  ids[max_output]
 //   int32  chosen[kCallChosenMax]
-// and zeros up to call_record_bytes.
+// Zeros fill the record up to call_record_bytes.
 struct ScoreRecord {
   uint32_t num_ids;
   uint32_t mode;  // SPECD_RAW_LOGPROB, ...
@@ -39,7 +39,7 @@ struct ScoreRecord {
   uint32_t num_chosen;
 };
 
-// The request of kSetCoins, followed by num_records times CoinRecord; there are no results.
+// The request of kSetCoins. num_records times CoinRecord follow it; there are no results.
 struct CoinsRecord {
   uint64_t sequence;
 };
@@ -51,8 +51,8 @@ struct CoinRecord {
   uint64_t value;
 };
 
-// The answer to one ChildrenRecord, followed by num_children times ChildRecord; the next answer
-// begins kCallChildrenMax of them later.
+// The answer to one ChildrenRecord. num_children times ChildRecord follow it. The next answer
+// begins after the room of kCallChildrenMax ChildRecords.
 struct ChildrenAnswerRecord {
   uint64_t sequence;
   uint32_t status;  // SPECD_STATUS_...
@@ -68,7 +68,8 @@ struct ChildRecord {
 inline constexpr uint32_t kChildrenAnswerBytes =
     sizeof(ChildrenAnswerRecord) + kCallChildrenMax * sizeof(ChildRecord);
 
-// With kCompletionRefused, at the beginning of the answer area: as ErrorReply.
+// The reason of kCompletionRefused, at the beginning of the answer area. The fields are those of
+// ErrorReply.
 struct RefusalRecord {
   int32_t code;
   uint32_t field_bytes;

@@ -19,13 +19,13 @@ static_assert(sizeof(DraftSample) == sizeof(ChildRecord) &&
                   offsetof(DraftSample, mass) == offsetof(ChildRecord, mass),
               "children are read as they are");
 
-// A list that is longer than its room is refused by its count, so nothing of it need travel.
+// A list that is longer than its room is refused by its count, so its elements need not travel.
 template <class T>
 void PutList(char* to, const T* items, uint32_t count, uint32_t room) {
   if (count > 0 && count <= room) std::memcpy(to, items, count * sizeof(T));
 }
 
-// A count that does not fit is refused as a count out of range.
+// A count that does not fit is refused as out of range.
 int32_t Signed(uint32_t value) {
   return value > INT32_MAX ? INT32_MAX : static_cast<int32_t>(value);
 }

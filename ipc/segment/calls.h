@@ -1,13 +1,14 @@
-// Calls: what an engine asks for besides rounds: draft tokens, scores of given ids, coins.
+// WriteCalls, ReadDraftCall and the others carry calls through the session segment: draft tokens,
+// scores of given ids, coins.
 //
-// They travel through the same two rings as rounds; the slot's kind says what it names. An engine
-// waits for the answer before it submits anything else, so one area for requests and one for
-// answers is enough. Here are the records that lie in them and the functions that write and read
-// them; docs/PROTOCOL.md shows them as tables.
+// Calls travel through the same two rings as rounds; the ring entry's kind tells them apart. An
+// engine waits for the answer before it submits anything else, so one area for requests and one for
+// answers is enough. These functions write and read the records in those areas; docs/PROTOCOL.md
+// shows the records as tables.
 //
-// The readers work on a private copy and never read beyond a record. What a number means is judged
-// by the session: a count may be larger than its list has room for, and is refused before the list
-// is looked at. Pure functions, safe from any thread.
+// The readers work on a private copy and never read beyond a record. The session judges the
+// numbers. A count may be larger than its list has room for; the session refuses it before it reads
+// the list. Pure functions, safe from any thread.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +31,7 @@ struct CoinsCall {
 
 // ---- requests: `to` and `from` are the beginning of the request area, or of a copy of it --------
 
-// Each returns the bytes that were written. REQUIRES: as many calls as max_batch, at most.
+// Each returns the number of bytes written. REQUIRES: at most max_batch calls.
 uint32_t WriteCalls(const SegmentLayout& layout, std::span<const DraftInput> calls, char* to);
 uint32_t WriteCalls(const SegmentLayout& layout, std::span<const ScoreInput> calls, char* to);
 uint32_t WriteCalls(const SegmentLayout& layout, const CoinsCall& call, char* to);
@@ -39,18 +40,19 @@ DraftInput ReadDraftCall(const SegmentLayout& layout, const char* from, uint32_t
 ScoreInput ReadScoreCall(const SegmentLayout& layout, const char* from, uint32_t index);
 CoinsCall ReadCoinsCall(const char* from, uint32_t num_coins);
 
-// The bytes of a request with so many records.
+// Returns the bytes of a request with num_records records.
 uint64_t CallBytes(const SegmentLayout& layout, SubmissionKind kind, uint32_t num_records);
 
 // ---- answers ------------------------------------------------------------------------------------
 
 void WriteAnswer(const DraftResult& answer, char* to);
-// False where the record says more than it has room for. `copy` is private and as large.
+// Returns false if the record claims more than it has room for. `copy` is private and as large as
+// the record.
 bool ReadAnswer(const char* from, char* copy, DraftResult* answer);
 
-// Texts over their bound are cut.
+// Cuts texts over their bound.
 void WriteRefusal(const absl::Status& status, char* to);
-// Never OK: a refusal that cannot be read is an error too.
+// Never returns OK: a refusal that cannot be read is an error too.
 absl::Status ReadRefusal(const char* from);
 
 }  // namespace specd

@@ -1,16 +1,15 @@
-// ChannelFault: why one end of a session's hot path cannot be used any more.
+// ChannelFault says why one end of a session's hot path cannot be used any more.
 //
-// A channel that has a fault stays broken; its session is to be closed. Plain data.
+// A channel with a fault stays broken, and its session must be closed. Plain data.
 #pragma once
 
 namespace specd {
 
-// Why a channel cannot be used any more: the other side wrote what no correct peer writes. Sticky;
-// the session is to be closed.
+// The other side wrote a value that no correct peer writes. A fault is permanent.
 enum class ChannelFault {
   kNone,
-  kSequence,  // a slot's sequence number jumped
-  kConsumed,  // the consumed word went backward or ahead of what was published
+  kSequence,  // a ring entry's sequence number jumped
+  kConsumed,  // the consumed word went backward, or ahead of the published messages
   kPayload,   // a completion names results outside the result area, or counts out of range
 };
 constexpr const char* ChannelFaultName(ChannelFault fault) {

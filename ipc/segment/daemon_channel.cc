@@ -49,15 +49,15 @@ bool DaemonChannel::Take(SubmissionCopy* out, uint64_t taken_ns) {
   return true;
 }
 
-// Of the submission that is there. What its slot says may change at any time; whoever changes it
-// gets rows that are not ready, its own.
+// Tells whether the rows of the oldest submission are ready. If the engine changes the ring entry
+// meanwhile, it gets only its own rows too early.
 bool DaemonChannel::HasRows() const {
   if ((ReadOnce(submissions_.Slot()->flags) & kSubmissionOnStream) == 0) return true;
   const uint64_t number = submissions_.position() + 1;
   return AreRowsReady(*segment_->round_words(number), number);
 }
 
-// Copies slot and payload; false if the slot does not name records inside its area.
+// Copies ring entry and payload. False if the ring entry does not name records inside its area.
 bool DaemonChannel::CopySlot(SubmissionCopy* out) {
   const SubmissionSlot* slot = submissions_.Slot();
   out->round_id_ = ReadOnce(slot->round_id);
@@ -122,7 +122,7 @@ void DaemonChannel::Complete(const SubmissionCopy& submission,
           done_ns);
 }
 
-// Counts are bounded by the area; what the records say is judged by whoever uses them.
+// The area bounds the counts; the code that uses the records judges their contents.
 bool DaemonChannel::CopyCall(uint64_t payload_offset, uint64_t payload_bytes, SubmissionCopy* out) {
   const SegmentLayout& layout = segment_->layout();
   const auto kind = static_cast<SubmissionKind>(out->kind_);
@@ -184,15 +184,16 @@ void DaemonChannel::Publish(const SubmissionCopy& submission, const Payload& pay
   slot->flags = payload.flags;
   slot->kind = submission.kind_;
   const uint64_t number = submission.position_ + 1;
-  // Has no effect on a round that was claimed: a call, or a round that could not be read or run.
+  // A round that was claimed is not affected. This decides a call, or a round that could not be
+  // read or run.
   Decide(segment_->round_words(number), number,
          submission.kind() == SubmissionKind::kRound || payload.flags != 0
              ? RoundVerdict::kFailed
              : RoundVerdict::kAnswered);
   completions_.Publish();
   --reserved_;
-  // Behind the completion, so that whatever the stream lets loose finds it; before the bell, whose
-  // system call the stream need not wait for.
+  // After the completion, so that work released on the CUDA stream finds it. Before the bell: the
+  // CUDA stream need not wait for the bell's system call.
   Release(segment_->round_words(number), number);
   Doorbell(&segment_->page()->completion_bell).Ring();
 }
@@ -224,10 +225,10 @@ bool DaemonChannel::IsAborted(const SubmissionCopy& submission) const {
   return specd::IsAborted(*segment_->round_words(number), number);
 }
 
-// The engine may have as many rounds in flight as there are slots, beginning with the one that is
-// to be answered next; some of them it may be about to submit. Nothing is said of those: where they
-// would lie a kernel may still ask how an earlier round ended. What no verdict names was not
-// answered.
+// The engine may have as many rounds in flight as there are ring entries, beginning with the next
+// one to be answered. It may be about to submit some of them. This writes no status for those
+// rounds: a kernel may still read there how an earlier round ended. A round that no status names
+// was not answered.
 void DaemonChannel::Abandon() {
   for (uint32_t i = 0; i < segment_->limits().ring_depth; ++i) {
     const uint64_t number = completions_.position() + 1 + i;
@@ -250,14 +251,15 @@ void DaemonChannel::WriteState(uint32_t slot, const SequenceState& state,
   SequenceLine& line = segment_->sequence_table()[slot];
   line.cumulative_logprob[state.end_moved ? 1 : 0].store(
       std::bit_cast<uint64_t>(cumulative_logprob), std::memory_order_relaxed);
-  // Pairs with the acquire in EngineChannel::ReadState. Release keeps the sum, and completions
-  // published before, from moving after it: an engine that sees the end finds all that led to it.
+  // Pairs with the acquire in EngineChannel::ReadState. Release keeps the sum and earlier
+  // completions from moving after this store. An engine that sees the end thus finds all that led
+  // to it.
   line.state.store(PackSequenceState(state), std::memory_order_release);
 }
 
 void DaemonChannel::SetState(DaemonState state) {
-  // Pairs with the acquire in EngineChannel::daemon_state: completions published before are seen by
-  // an engine that sees this state.
+  // Pairs with the acquire in EngineChannel::daemon_state. An engine that sees this state sees the
+  // completions published before it.
   segment_->page()->daemon.state.store(static_cast<uint32_t>(state), std::memory_order_release);
   Doorbell(&segment_->page()->completion_bell).Ring();
 }

@@ -13,8 +13,8 @@
 
 #include "kernels/core/check.h"
 
-// Linux 5.16; the libc headers of some supported systems are older. Number and struct are the same
-// on every architecture.
+// Linux has this system call since 5.16; the libc headers of some supported systems are older.
+// Number and struct are the same on every architecture.
 #ifndef SYS_futex_waitv
 #define SYS_futex_waitv 449
 #endif
@@ -32,8 +32,8 @@ constexpr uint32_t kFutexSize32 = 2;
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 constexpr int64_t kLookEveryNs = 1'000'000;
 
-// Waiting is bounded by the kernel's own clock, the one that futex timeouts use; a test's clock
-// cannot stand in for it.
+// The kernel's own clock bounds the wait, because futex timeouts use it. A test's clock cannot
+// replace it.
 int64_t MonotonicNs() {
   timespec now = {};
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -63,7 +63,7 @@ bool SpinUntil(int64_t spin_ns, absl::FunctionRef<bool()> ready) {
   if (spin_ns <= 0) return false;
   const int64_t end_ns = DeadlineAfter(absl::Nanoseconds(spin_ns));
   do {
-    // Reading the clock costs as much as some ten looks at a cached line.
+    // A read of the clock costs as much as about ten looks at a cached line.
     for (int i = 0; i < 16; ++i) {
       if (ready()) return true;
       Pause();
@@ -76,13 +76,13 @@ bool SpinUntil(int64_t spin_ns, absl::FunctionRef<bool()> ready) {
 // side is another process.
 void SleepOnOne(std::atomic<uint32_t>* word, uint32_t expected, int64_t deadline_ns) {
   const timespec until = ToTimespec(deadline_ns);
-  // FUTEX_WAIT_BITSET takes an absolute CLOCK_MONOTONIC time, so an interrupted sleep needs no
-  // sums.
+  // FUTEX_WAIT_BITSET takes an absolute CLOCK_MONOTONIC time. An interrupted sleep therefore needs
+  // no arithmetic.
   syscall(SYS_futex, word, FUTEX_WAIT_BITSET, expected, deadline_ns == kNever ? nullptr : &until,
           nullptr, FUTEX_BITSET_MATCH_ANY);
 }
 
-// The same for several words. On a kernel without futex_waitv (or a sandbox that hides it) it
+// The same for several words. On a kernel without futex_waitv (or in a sandbox that hides it) it
 // sleeps on the first word for at most a millisecond.
 void SleepOnAny(std::span<const Doorbell> bells, std::span<const uint32_t> expected,
                 int64_t deadline_ns) {
@@ -102,13 +102,13 @@ void SleepOnAny(std::span<const Doorbell> bells, std::span<const uint32_t> expec
 }  // namespace
 
 void Doorbell::Ring() const {
-  // An atomic read-modify-write, not a load: pairs with the exchange in WaitAny. Whichever of the
-  // two comes later in the order of this one word sees the other. If ours is later, we see the
-  // waiter. If the waiter's is later, it synchronizes with ours and its next look at the condition
-  // sees what was written before the ring. Forbidden: our earlier writes moving after this
-  // operation.
+  // An atomic read-modify-write, not a load: pairs with the exchange in WaitAny. The later of the
+  // two, in the order of this one word, sees the other. If this one is later, it sees the waiter.
+  // If the waiter's is later, it synchronizes with this one, and the waiter's next look at the
+  // condition sees everything written before the ring. Forbidden: our earlier writes moving after
+  // this operation.
   if (line_->waiters.fetch_add(0, std::memory_order_acq_rel) == 0) return;
-  // Pairs with the acquire load in WaitAny and with the kernel's own comparison: a sleeper that
+  // Pairs with the acquire load in WaitAny and with the kernel's own comparison. A sleeper that
   // read the old value no longer falls asleep on it.
   line_->word.fetch_add(1, std::memory_order_release);
   syscall(SYS_futex, &line_->word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
@@ -129,11 +129,11 @@ bool WaitAny(std::span<const Doorbell> bells, const WaitOptions& options,
   while (true) {
     for (size_t i = 0; i < bells.size(); ++i) {
       DoorbellLine* line = bells[i].line();
-      // Pairs with the fetch_add of `word` in Ring; must not move after the exchange, or a ring
-      // between the two would leave us asleep on the new value.
+      // Pairs with the fetch_add of `word` in Ring. Forbidden: this load moving after the exchange.
+      // A ring between the two would then leave us asleep on the new value.
       expected[i] = line->word.load(std::memory_order_acquire);
       // Pairs with the fetch_add of `waiters` in Ring (see there). Forbidden: the look at the
-      // condition below moving before it.
+      // condition below moving before this exchange.
       line->waiters.exchange(1, std::memory_order_acq_rel);
     }
     const bool is_ready = ready();
@@ -146,8 +146,8 @@ bool WaitAny(std::span<const Doorbell> bells, const WaitOptions& options,
       }
     }
     if (!is_ready && !is_late && !ready()) continue;
-    // Also a read-modify-write: a plain store would cut the chain through which the next exchange
-    // synchronizes with a ring that came before it.
+    // This is a read-modify-write too. A plain store would cut the chain through which the next
+    // exchange synchronizes with an earlier ring.
     for (const Doorbell& bell : bells) bell.line()->waiters.exchange(0, std::memory_order_acq_rel);
     return !is_late;
   }

@@ -1,10 +1,11 @@
-// Doorbell: sleeps until another process (or thread) has done something, without losing a wake.
+// Doorbell lets a thread sleep until another process (or thread) has done something, without a lost
+// wake.
 //
-// The one who did something calls Ring; it costs one atomic operation while nobody sleeps. The one
-// who waits says what it waits for: the condition is checked again after the intention to sleep is
-// visible, so a ring in between is never lost. One waiter per doorbell; any number of ringers. The
-// words lie in shared memory; a hostile peer can cause needless wakes, never a missed one of
-// another session.
+// The other side calls Ring, which costs one atomic operation while no thread sleeps. The waiter
+// passes its condition, which is checked again after the intention to sleep is visible. A ring in
+// between is therefore never lost. There is one waiter for each doorbell and any number of ringers.
+// The words lie in shared memory. A hostile peer can cause needless wakes, but no other session
+// misses a wake.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +17,8 @@
 
 namespace specd {
 
-// Spinning answers in a tenth of a microsecond where a wake takes tens, but burns a core: worth it
-// only when the answer is expected within the spin, and with a core to spare.
+// A spin answers in a tenth of a microsecond, a wake in tens of microseconds, but a spin occupies a
+// core. Spin only if the answer is expected within the spin and a core is free.
 struct WaitOptions {
   int64_t spin_ns = 0;
   absl::Duration timeout = absl::InfiniteDuration();
@@ -27,12 +28,12 @@ class Doorbell {
  public:
   explicit Doorbell(DoorbellLine* line) : line_(line) {}
 
-  // Wakes the waiter if there is one. What the waiter's condition reads must have been written
-  // before.
+  // Wakes the waiter if there is one. REQUIRES: the caller has written everything that the waiter's
+  // condition reads.
   void Ring() const;
 
-  // True as soon as ready() is, false when the timeout has passed and it still is not. Returns
-  // early from sleep only to call ready() again.
+  // Returns true as soon as ready() does, and false if the timeout passes first. It wakes early
+  // only to call ready() again.
   bool Wait(const WaitOptions& options, absl::FunctionRef<bool()> ready) const;
 
   DoorbellLine* line() const { return line_; }
@@ -46,7 +47,6 @@ inline constexpr size_t kWaitAnyMax = 128;
 
 // The same for a thread that serves several sessions: sleeps on all doorbells at once. On a kernel
 // older than 5.16 it looks every millisecond instead.
-// REQUIRES: 1 <= bells.size() <= kWaitAnyMax.
 bool WaitAny(std::span<const Doorbell> bells, const WaitOptions& options,
              absl::FunctionRef<bool()> ready);
 

@@ -49,7 +49,7 @@ void WriteOptional(const SegmentLayout& layout, const SequenceInput& input, uint
   }
 }
 
-// Leaves out parents that make a chain. False where they make no tree.
+// Leaves out parents that make a chain. False if the parents are no tree.
 bool ReadParents(const int32_t* parents, Draft* draft) {
   bool is_chain = true;
   for (int32_t i = 0; i < draft->num_nodes; ++i) {
@@ -70,14 +70,14 @@ bool FitsPath(const Draft& draft, int32_t max_path) {
   return true;
 }
 
-// The weights and masses of a side channel are judged where they are used, as rows are.
+// The kernels judge the weights and masses of a side channel, as they judge rows.
 Refusal CheckRows(const SequenceInput& input, uint32_t vocab_size, const RowLimits& rows) {
   const Draft& draft = input.draft;
   for (int32_t i = 0; i <= draft.num_nodes; ++i) {
     if (draft.target_rows != nullptr && draft.target_rows[i] >= rows.target_rows) {
       return Refusal::kTargetRow;
     }
-    // A negative id is a large one here.
+    // A negative id becomes a large unsigned number.
     if (draft.target_argmax != nullptr &&
         static_cast<uint32_t>(draft.target_argmax[i]) >= vocab_size) {
       return Refusal::kArgmax;
@@ -117,7 +117,8 @@ void WriteDraft(const SegmentLayout& layout, const SequenceInput& input, char* r
     static_assert(static_cast<uint8_t>(DraftKind::kOneHot) == 0);
     std::memset(record + layout.draft_kinds_offset, 0, num_nodes);
   }
-  // Without rows a sampled token must not find those of an earlier round: no index is that large.
+  // If no rows came, a sampled token must not find those of an earlier round. No index is this
+  // large.
   if (draft.draft_rows != nullptr) {
     Put(record + layout.draft_draft_rows_offset, draft.draft_rows, num_nodes);
   } else {
@@ -201,8 +202,8 @@ void WriteResult(const SegmentLayout& layout, const SessionLimits& limits,
       size_t{result.num_kept} * result.scores_per_token);
 }
 
-// A count that does not fit would be read past its record. Scores are many and seldom asked for, so
-// only those that are there are copied.
+// A count that does not fit would be read past its record. Scores are large and seldom asked for,
+// so only the scores that are there are copied.
 bool ReadResult(const SegmentLayout& layout, const SessionLimits& limits, const char* from,
                 char* record, SequenceResult* result) {
   CopyOnce(record, from, layout.result_scores_offset);

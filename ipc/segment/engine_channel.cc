@@ -67,12 +67,12 @@ PushResult EngineChannel::Submit(uint64_t round_id, std::span<const SequenceInpu
 
 void EngineChannel::ArmWords() {
   RoundWords* words = segment_->round_words(next_number());
-  // The round of a lap ago has been polled, but a daemon that was killed behind its completion has
-  // not released its stream; from here on nobody would look for it.
+  // The round of a lap ago has been polled. A daemon that was killed after the completion may not
+  // have released the round's CUDA stream. No code would look for it from here on.
   const uint64_t depth = segment_->limits().ring_depth;
   if (next_number() > depth) Release(words, next_number() - depth);
-  // Nobody waits for these words now. What the stream writes is ordered behind by its submission,
-  // what the daemon reads by the ring.
+  // No CUDA stream waits for these words now. The submission orders this store before the CUDA
+  // stream's writes, and the ring orders it before the daemon's reads.
   words->ready.store(next_number() - 1, std::memory_order_relaxed);
 }
 
@@ -120,7 +120,7 @@ template <class Calls>
 PushResult EngineChannel::SubmitCall(SubmissionKind kind, const Calls& calls, size_t num_records,
                                      uint64_t submit_ns) {
   if (const PushResult room = CheckRoom(); room != PushResult::kOk) return room;
-  // One area serves all calls: what is in flight may not have been read yet.
+  // One area serves all calls, and a request in flight may not have been read yet.
   if (in_flight_ > 0) return PushResult::kFull;
   char* to = segment_->at(segment_->layout().call_request_offset);
   const uint32_t bytes = WriteCalls(segment_->layout(), calls, to);
@@ -167,8 +167,8 @@ bool EngineChannel::CopyResults(uint64_t payload_offset, uint32_t num_records, R
   return true;
 }
 
-// Completions come in order, so the ones of rounds that were answered here come first. One look
-// decides: a completion that comes behind it is the next call's, as late as the ones before.
+// Completions come in order, so those of rounds that were answered here come first. One look
+// decides: a completion that comes after it is left for a later look.
 RingState EngineChannel::DropLateAnswers() {
   RingState state = completions_.State();
   while (answered_early_ > 0 && state == RingState::kReady) {
@@ -226,7 +226,7 @@ bool EngineChannel::Poll(CompletionView* out) {
   return true;
 }
 
-// The k-th completion answers the k-th submission, so its kind is known; another one is a fault.
+// The k-th completion answers the k-th submission, so its kind is known; another kind is a fault.
 bool EngineChannel::CopyPayload(const CompletionSlot& slot, CompletionView* out) {
   const SegmentLayout& layout = segment_->layout();
   const uint32_t flags = ReadOnce(slot.flags);
@@ -275,27 +275,28 @@ bool EngineChannel::WaitCompletion(const WaitOptions& options) const {
 
 SequenceState EngineChannel::ReadState(uint32_t slot) const {
   SPECD_CHECK(slot < segment_->limits().max_sequences);
-  // Pairs with the release in DaemonChannel::WriteState. Acquire keeps what the engine does because
-  // of the answer from moving before the look.
+  // Pairs with the release in DaemonChannel::WriteState. Acquire keeps the engine's later work from
+  // moving before this look.
   return UnpackSequenceState(
       segment_->sequence_table()[slot].state.load(std::memory_order_acquire));
 }
 
 double EngineChannel::ReadLogprob(uint32_t slot, const SequenceState& state) const {
   SPECD_CHECK(slot < segment_->limits().max_sequences);
-  // Ordered behind the state by the acquire in ReadState, and written no more once it is named.
+  // The acquire in ReadState orders this load after the state. The daemon no longer writes the sum
+  // once a state names it.
   const SequenceLine& line = segment_->sequence_table()[slot];
   return std::bit_cast<double>(
       line.cumulative_logprob[state.end_moved ? 1 : 0].load(std::memory_order_relaxed));
 }
 
 DaemonState EngineChannel::daemon_state() const {
-  // Pairs with the release in DaemonChannel::SetState; the word stands alone.
+  // Pairs with the release in DaemonChannel::SetState. The word orders no other data.
   return static_cast<DaemonState>(segment_->page()->daemon.state.load(std::memory_order_acquire));
 }
 
 void EngineChannel::SetState(EngineState state) {
-  // For whoever looks at the segment from outside; release, so that what it describes has happened.
+  // For observers of the segment. Release, so that everything the state describes has happened.
   segment_->page()->engine.state.store(static_cast<uint32_t>(state), std::memory_order_release);
   Doorbell(&segment_->page()->submission_bell).Ring();
 }

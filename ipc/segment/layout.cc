@@ -29,7 +29,7 @@ constexpr uint64_t RoundUp(uint64_t value, uint64_t align) {
   return (value + align - 1) / align * align;
 }
 
-// In 64 bits, so that the limits may be the largest ones that their ranges allow: below 2^35.
+// In 64 bits, so that the limits may have the largest values of their ranges: below 2^35.
 SegmentLayout Compute(const SessionLimits& limits) {
   SegmentLayout layout;
 
@@ -123,7 +123,7 @@ absl::Status ValidateLimits(const SessionLimits& limits) {
   status = CheckRange("max_scores_per_token", limits.max_scores, {0, SessionLimits::kScoresMax},
                       "set it to 1 + the most logprobs + the most logprob_token_ids of a sequence");
   if (!status.ok()) return status;
-  // Without scores the largest session stays below the bound.
+  // The largest session without scores stays below the bound.
   if (const uint64_t bytes = Compute(limits).segment_bytes; bytes > kSegmentBytesMax) {
     return MakeError(
         SPECD_ERROR_INVALID_ARGUMENT, "max_scores_per_token",

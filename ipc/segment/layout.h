@@ -1,13 +1,15 @@
-// The session segment, byte by byte: every struct that two processes share through memory.
+// SegmentLayout and the structs here describe the session segment, byte by byte, for both processes
+// that share it.
 //
-// The daemon makes one segment (a sealed memfd) per attached engine; docs/PROTOCOL.md shows the
-// same layout as tables. Only fixed-width fields, no pointers, no bool, no implicit padding;
-// numbers are little-endian (x86-64 and AArch64 only). Every area begins at a multiple of 128
-// bytes, because the adjacent-line prefetcher makes two neighbouring 64-byte lines share their
-// fate.
+// The daemon makes one segment (a sealed memfd) for each attached engine. docs/PROTOCOL.md shows
+// the same layout as tables. There are only fixed-width fields, no pointers, no bool and no
+// implicit padding. Numbers are little-endian (x86-64 and AArch64 only). Every area begins at a
+// multiple of 128 bytes, because the adjacent-line prefetcher couples two neighbouring 64-byte
+// lines.
 //
-// A reader must treat every word that the other side can write as untrusted: copy it once, check
-// the copy (ipc/segment/round_channel.h does). This header only describes; it synchronizes nothing.
+// A reader must treat every word that the other side can write as untrusted: copy it once, then
+// check the copy. The two channels (ipc/segment/engine_channel.h, ipc/segment/daemon_channel.h) do
+// this. This header only describes; it synchronizes nothing.
 #pragma once
 
 #include <atomic>
@@ -27,10 +29,10 @@ inline constexpr uint32_t kSlotBytes = 128;
 inline constexpr uint32_t kRecordAlignBytes = 64;
 inline constexpr uint32_t kPageBytes = 4096;
 
-// All of a segment is taken when an engine attaches, so its size has a bound too.
+// All memory of a segment is taken when an engine attaches, so the size of a segment has a bound.
 inline constexpr uint64_t kSegmentBytesMax = uint64_t{1} << 30;
 
-// OK, or an error that names the first limit outside its range.
+// Returns OK, or an error that names the first limit outside its range.
 absl::Status ValidateLimits(const SessionLimits& limits);
 
 enum class DaemonState : uint32_t { kStarting = 0, kRunning = 1, kDraining = 2, kStopped = 3 };
@@ -38,7 +40,7 @@ enum class EngineState : uint32_t { kStarting = 0, kRunning = 1, kClosing = 2 };
 
 // ---- page 0 ------------------------------------------------------------------------------------
 
-// Written once by the daemon before the descriptor is sent; version last, with release.
+// The daemon writes the header once, before it sends the descriptor; `version` last, with release.
 struct SegmentHeader {
   uint64_t magic;
   uint32_t header_bytes;  // sizeof(SegmentHeader)
@@ -67,7 +69,7 @@ struct SegmentHeader {
   uint32_t reserved[31];
 };
 
-// Written by the engine only.
+// Only the engine writes this line.
 struct EngineLine {
   std::atomic<uint32_t> state;  // EngineState
   uint32_t reserved0;
@@ -75,7 +77,7 @@ struct EngineLine {
   uint32_t reserved1[28];
 };
 
-// Written by the daemon only.
+// Only the daemon writes this line.
 struct DaemonLine {
   std::atomic<uint32_t> state;  // DaemonState
   uint32_t reserved0;
@@ -83,7 +85,7 @@ struct DaemonLine {
   uint32_t reserved1[28];
 };
 
-// A futex word and the flag that says whether anybody sleeps on it (ipc/segment/doorbell.h).
+// A futex word, and the flag that says whether a thread sleeps on it (ipc/segment/doorbell.h).
 struct DoorbellLine {
   std::atomic<uint32_t> word;
   std::atomic<uint32_t> waiters;
@@ -101,7 +103,7 @@ struct SegmentPage {
 
 // ---- rings -------------------------------------------------------------------------------------
 
-// What a submission asks for. A call is answered before anything else is submitted.
+// The request of a submission. A call is answered before anything else is submitted.
 enum class SubmissionKind : uint32_t {
   kRound = 0,
   kSampleDraft = 1,
@@ -109,62 +111,63 @@ enum class SubmissionKind : uint32_t {
   kSetCoins = 3,
 };
 
-// `sequence` is the ring position plus one and is written last, with release; 0 is never written,
-// so a fresh segment of zeros holds no message.
+// An entry of the submission ring. The producer writes `sequence` last, with release: the ring
+// position plus one. The value 0 is never written, so a fresh segment of zeros holds no message.
 struct SubmissionSlot {
   std::atomic<uint64_t> sequence;
   uint64_t round_id;
   uint64_t submit_ns;       // CLOCK_MONOTONIC
-  uint64_t payload_offset;  // inside the draft payload area, a multiple of kRecordAlignBytes; of a
+  uint64_t payload_offset;  // inside the draft payload area, a multiple of kRecordAlignBytes; for a
                             // call: inside the request area, 0
-  uint32_t payload_bytes;   // num_records * draft_record_bytes; of a call: CallBytes
+  uint32_t payload_bytes;   // num_records * draft_record_bytes; for a call: CallBytes
   uint32_t num_records;
   uint32_t flags;  // kSubmissionOnStream, kSubmissionStaged or 0
   uint32_t kind;   // SubmissionKind
   uint32_t reserved[20];
 };
 
-// Of a round: to be taken once its RoundWords say that its rows are ready.
+// For a round: the daemon takes it once its RoundWords say that its rows are ready.
 inline constexpr uint32_t kSubmissionOnStream = 1;
-// Of a round: to be run by a graph of the engine's process, which the verifier is in too.
+// For a round: a CUDA graph of the engine's process runs it. The verifier is in that process too.
 inline constexpr uint32_t kSubmissionStaged = 2;
 
-inline constexpr uint32_t kCompletionMalformed = 1;  // the submission's slot was not understood
-inline constexpr uint32_t kCompletionRefused = 2;    // of a call: the answer area says why
+inline constexpr uint32_t kCompletionMalformed = 1;  // the submission's ring entry was invalid
+inline constexpr uint32_t kCompletionRefused = 2;    // for a call: the answer area gives the reason
 
 struct CompletionSlot {
   std::atomic<uint64_t> sequence;
   uint64_t round_id;
-  uint64_t submit_ns;  // as it came with the submission
+  uint64_t submit_ns;  // copied from the submission
   uint64_t taken_ns;
   uint64_t done_ns;
-  uint64_t payload_offset;  // inside the result payload area; of children: the answer area, 0
+  uint64_t payload_offset;  // inside the result payload area; for children: the answer area, 0
   uint32_t payload_bytes;   // num_records * result_record_bytes (ChildrenAnswerRecord)
   uint32_t num_records;
   uint32_t flags;  // kCompletionMalformed, kCompletionRefused or 0
-  uint32_t kind;   // as it came with the submission
+  uint32_t kind;   // copied from the submission
   uint32_t reserved[16];
 };
 
-// ---- words that streams wait for ---------------------------------------------------------------
+// ---- words that CUDA streams wait for ----------------------------------------------------------
 
-// One for each ring slot; ipc/segment/round_words.h says who writes what, and when. They lie on
-// pages of their own, so that a process can register these with its GPU and nothing else. Numbers
-// are of rounds: the ring position plus one, as in `sequence`.
+// The words of one ring entry; ipc/segment/round_words.h says which side writes each word, and
+// when. They lie on pages of their own, so that a process can register these pages with its GPU and
+// nothing else. The numbers are those of rounds: the ring position plus one, as in `sequence`.
 struct RoundWords {
-  // Written by the engine's stream only.
+  // Only the engine's CUDA stream writes these two.
   std::atomic<uint64_t> ready;   // the rows of this round are written
-  std::atomic<uint64_t> passed;  // the stream has gone on behind this round
+  std::atomic<uint64_t> passed;  // the CUDA stream has continued after this round
   uint64_t reserved0[14];
-  // Written by the daemon; by the engine's library where it releases a stuck stream.
-  std::atomic<uint64_t> done;    // only grows: streams may go on behind this round
+  // The daemon writes these two, and so does the engine's library when it releases a stuck CUDA
+  // stream.
+  std::atomic<uint64_t> done;    // only grows: CUDA streams may continue after this round
   std::atomic<uint64_t> status;  // PackVerdict of the last round that was decided
   uint64_t reserved1[14];
 };
 
 // ---- payloads ----------------------------------------------------------------------------------
 
-// What a record brings besides its tokens and rows. kDraftDiscard is SPECD_DISCARD.
+// The parts of a record besides its tokens and rows. kDraftDiscard is SPECD_DISCARD.
 enum DraftRecordFlags : uint32_t {
   kDraftDiscard = 1,
   kDraftMaskRows = 2,
@@ -175,30 +178,30 @@ enum DraftRecordFlags : uint32_t {
 };
 inline constexpr uint32_t kDraftFlagsAll = 63;
 
-// One sequence of a submission. It is followed, without gaps, by
+// One sequence of a submission. These arrays follow it without gaps:
 //   int32  tokens[max_draft]
 //   uint32 target_rows[max_draft + 1]
 //   uint32 draft_rows[max_draft]
 //   uint8  kinds[max_draft]
-// then, from the next multiple of 8 and read only where a flag says so, by
+// Then, from the next multiple of 8, these arrays follow. Each is read only if a flag says so:
 //   double draft_masses[max_draft]
 //   float  draft_weights[max_draft]
 //   int32  mask_rows[max_draft + 1]
 //   int32  target_argmax[max_draft + 1]
 //   int32  parents[max_draft]
-// and zeros up to draft_record_bytes. Entries beyond num_nodes are not read.
+// Zeros fill the record up to draft_record_bytes. Elements beyond num_nodes are not read.
 struct DraftRecord {
   uint64_t sequence;
   uint32_t num_nodes;
   uint32_t flags;  // DraftRecordFlags
 };
 
-// One sequence of a completion, in the order of the submission. It is followed by
+// One sequence of a completion, in the order of the submission. These arrays follow it:
 //   int32  tokens[max_output]
 //   int32  path[max_output]
 //   TokenScore scores[max_output * max_scores]
-// and zeros up to result_record_bytes. Tokens beyond num_kept and nodes beyond num_accepted are not
-// read; the scores of token i begin at scores[i * scores_per_token].
+// Zeros fill the record up to result_record_bytes. Tokens beyond num_kept and nodes beyond
+// num_accepted are not read. The scores of token i begin at scores[i * scores_per_token].
 struct ResultRecord {
   uint64_t sequence;
   uint32_t status;         // SPECD_STATUS_...
@@ -214,20 +217,22 @@ struct ResultRecord {
 
 // ---- sequences ---------------------------------------------------------------------------------
 
-// What the engine may read about a sequence at any time without asking: the daemon writes, the
-// engine reads, one 64-bit word per slot, so an abort can neither overflow a queue nor wait.
+// The part of a sequence's state that the engine may read at any time without asking. The daemon
+// writes and the engine reads one 64-bit word per slot. An abort can therefore neither overflow a
+// queue nor wait.
 struct SequenceState {
-  uint32_t generation = 0;     // of the sequence in this slot now; 0: the slot is empty
+  uint32_t generation = 0;     // of the slot's present sequence; 0: the slot is empty
   uint32_t finish_reason = 0;  // SPECD_FINISH_...; 0 while the sequence runs
-  uint32_t kept_tokens = 0;    // meaningful once finished: tokens beyond this number are void
-  bool end_moved = false;      // by a stop string: the end was another before
+  uint32_t kept_tokens = 0;    // valid once finished: tokens beyond this number are void
+  bool end_moved = false;      // a stop string has moved the end
 
   friend bool operator==(const SequenceState&, const SequenceState&) = default;
 };
 
-// A slot of the sequence table. The sum does not fit into the word, and an end may move while it is
-// read; it moves at most once (Verifier::Finish), so each of the two ends has a sum of its own,
-// which is written before the word that says which end it is.
+// One sequence's line in the sequence table. The sum of the logprobs does not fit into the state
+// word, and an end may move while the engine reads it. An end moves at most once
+// (Verifier::Finish), so each of the two ends has a sum of its own. The sum is written before the
+// word that names its end.
 struct SequenceLine {
   std::atomic<uint64_t> state;                  // PackSequenceState
   std::atomic<uint64_t> cumulative_logprob[2];  // bits of a double; index: end_moved
@@ -245,16 +250,16 @@ constexpr SequenceState UnpackSequenceState(uint64_t word) {
           static_cast<uint32_t>(word) & 0x7fffffff, (word >> 34 & 1) != 0};
 }
 
-// Is this the state of the sequence with this handle? Generations that are given out run from 1 to
-// kHandleGenerationMax; a slot that was never used, or is empty again, has 0.
+// Tells whether this is the state of the sequence with this handle. Generations that are given out
+// run from 1 to kHandleGenerationMax. A slot that was never used, or is empty again, has 0.
 constexpr bool IsStateOf(const SequenceState& state, uint64_t sequence) {
   return state.generation != 0 && state.generation == GenerationOf(sequence);
 }
 
 // ---- offsets -----------------------------------------------------------------------------------
 
-// Where everything lies, in bytes from the start of the segment (fields of a record: from its
-// start).
+// The offset of every part, in bytes from the start of the segment. Fields of a record count from
+// the start of the record.
 struct SegmentLayout {
   uint64_t submission_ring_offset = 0;
   uint64_t completion_ring_offset = 0;
@@ -293,7 +298,8 @@ struct SegmentLayout {
   friend bool operator==(const SegmentLayout&, const SegmentLayout&) = default;
 };
 
-// REQUIRES: ValidateLimits(limits).ok(), which bounds the segment by kSegmentBytesMax; checked.
+// REQUIRES: ValidateLimits(limits).ok(), which bounds the segment by kSegmentBytesMax. This is
+// checked.
 SegmentLayout ComputeLayout(const SessionLimits& limits);
 
 // ---- the promise, checked ----------------------------------------------------------------------

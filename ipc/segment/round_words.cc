@@ -5,7 +5,7 @@ namespace {
 
 constexpr uint64_t NumberOf(uint64_t status) { return status >> 8; }
 
-// A correct peer changes a word once meanwhile, or twice; a hostile one must not keep us here.
+// A correct peer changes a word once meanwhile, or twice. A hostile peer must not keep us here.
 constexpr int kTriesMax = 1000;
 
 bool IsLowHalf(uint64_t word, uint64_t number) {
@@ -15,9 +15,9 @@ bool IsLowHalf(uint64_t word, uint64_t number) {
 }  // namespace
 
 bool AreRowsReady(const RoundWords& words, uint64_t number) {
-  // Pairs with the stream's write, before which all that it did is visible to the whole system; or
-  // with the store in MarkReady.
-  // Acquire keeps our reads of the rows from moving before this load.
+  // Pairs with the CUDA stream's write, before which all its earlier work is visible to the whole
+  // system; or with the store in MarkReady. Acquire keeps our reads of the rows from moving before
+  // this load.
   return IsLowHalf(words.ready.load(std::memory_order_acquire), number);
 }
 
@@ -36,8 +36,9 @@ void TakeBackPassed(RoundWords* words, uint64_t found, uint64_t number) {
 RoundVerdict Decide(RoundWords* words, uint64_t number, RoundVerdict wish) {
   uint64_t found = words->status.load(std::memory_order_acquire);
   for (int i = 0; i < kTriesMax && NumberOf(found) < number; ++i) {
-    // Pairs with the other side's Decide. Release keeps our reads of the rows from moving after it,
-    // when the engine may write them anew; acquire keeps what the loser does from moving before it.
+    // Pairs with the other side's Decide. Release keeps our reads of the rows from moving after
+    // this exchange, when the engine may write the rows again. Acquire keeps the loser's later work
+    // from moving before it.
     if (words->status.compare_exchange_weak(found, PackVerdict(number, wish),
                                             std::memory_order_acq_rel, std::memory_order_acquire)) {
       return wish;
@@ -49,24 +50,26 @@ RoundVerdict Decide(RoundWords* words, uint64_t number, RoundVerdict wish) {
 }
 
 void Withdraw(RoundWords* words, uint64_t number) {
-  // What stands there but our own claim is left as it is. Release orders it.
+  // Any other value than our own claim is left as it is. The call of Release that follows orders
+  // this store.
   uint64_t claimed = PackVerdict(number, RoundVerdict::kAnswered);
   words->status.compare_exchange_strong(claimed, PackVerdict(number, RoundVerdict::kFailed),
                                         std::memory_order_relaxed);
 }
 
 bool IsAborted(const RoundWords& words, uint64_t number) {
-  // Pairs with the exchange in Decide; acquire keeps what is done because of it from moving before.
+  // Pairs with the exchange in Decide. Acquire keeps work that depends on the answer from moving
+  // before this load.
   return words.status.load(std::memory_order_acquire) ==
          PackVerdict(number, RoundVerdict::kAborted);
 }
 
 void Release(RoundWords* words, uint64_t number) {
-  // A daemon that was late for round n must not take back that the library released n + depth.
+  // A daemon that was late for round n must not undo that the library released n + depth.
   uint64_t found = words->done.load(std::memory_order_relaxed);
   for (int i = 0; i < kTriesMax && found < number; ++i) {
-    // Pairs with the stream's wait. Release keeps the status, the completion and what the daemon
-    // wrote for the device from moving after it.
+    // Pairs with the CUDA stream's wait. Release keeps the status, the completion and the daemon's
+    // writes for the device from moving after this exchange.
     if (words->done.compare_exchange_weak(found, number, std::memory_order_release,
                                           std::memory_order_relaxed)) {
       return;
@@ -75,13 +78,13 @@ void Release(RoundWords* words, uint64_t number) {
 }
 
 bool IsReleased(const RoundWords& words, uint64_t number) {
-  // Pairs with the release in Release: whoever sees it finds the round decided.
+  // Pairs with the release in Release: a thread that sees the value finds the round decided.
   return words.done.load(std::memory_order_acquire) >= number;
 }
 
 bool HasPassed(const RoundWords& words, uint64_t number) {
-  // Pairs with the stream's write, or with MarkPassed. Acquire keeps the unmapping of these words
-  // from moving before.
+  // Pairs with the CUDA stream's write, or with MarkPassed. Acquire keeps the unmapping of these
+  // words from moving before this load.
   return IsLowHalf(words.passed.load(std::memory_order_acquire), number);
 }
 

@@ -1,6 +1,6 @@
-// The words through which a CUDA stream of an engine and specd wait for each other.
+// RoundWords let a CUDA stream of an engine and specd wait for each other.
 //
-//   engine's stream                          daemon
+//   engine's CUDA stream                     daemon
 //   ... writes the rows of round n
 //   ready[s] = n                             takes round n once ready[s] is n
 //   wait until done[s] >= n                  verifies, then Decide(n, kAnswered)
@@ -9,13 +9,13 @@
 //   passed[s] = n
 //   ... the next forward
 //
-// Nothing in CUDA times out, so the engine's library may release a stream as well: Decide(n,
-// kAborted), Release(n). Whoever decides first decides for good. So a round is confirmed only while
-// its stream stands still and its rows cannot change, and one whose stream was released without an
+// Nothing in CUDA times out, so the engine's library may release a CUDA stream as well: Decide(n,
+// kAborted), Release(n). The first decision is final. A round is therefore confirmed only while its
+// CUDA stream waits and its rows cannot change. A round whose CUDA stream was released without an
 // answer confirms nothing and writes no next tokens, however late the daemon is.
 //
-// Words of both sides are atomics in shared memory; any thread. The other side is not trusted: a
-// word that no correct peer writes aborts rounds of that session and does no more.
+// The words of both sides are atomics in shared memory; any thread may use them. The other side is
+// not trusted: a word that no correct peer writes aborts rounds of that session and does no more.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ namespace specd {
 
 enum class RoundVerdict : uint8_t {
   kAnswered = 0,  // the completion says what was confirmed
-  kAborted = 1,   // the stream was released without an answer: nothing is confirmed
+  kAborted = 1,   // the CUDA stream was released without an answer: nothing is confirmed
   kFailed = 2,    // the daemon could not read or run the round: nothing is confirmed
 };
 
@@ -34,31 +34,32 @@ constexpr uint64_t PackVerdict(uint64_t number, RoundVerdict verdict) {
   return number << 8 | static_cast<uint64_t>(verdict);
 }
 
-// Has the engine's stream reached the end of the rows of this round? Only the low halves are
-// compared, because a device may have words of 32 bits only, and for equality, because nothing but
-// this round's number and the one of a lap ago can stand there.
+// Tells whether the engine's CUDA stream has written all rows of this round. It compares only the
+// low halves, because a device may have words of 32 bits only. It compares for equality, because
+// the word holds either this round's number or that of the round a lap ago.
 bool AreRowsReady(const RoundWords& words, uint64_t number);
 
-// What a stream writes itself wherever it can.
+// The host writes these two words if the CUDA stream cannot write them itself.
 void MarkReady(RoundWords* words, uint64_t number);
 void MarkPassed(RoundWords* words, uint64_t number);
-// The round has not passed, whatever was left in its slot, `found`. What a stream has written since
-// stands.
+// Marks the round as not passed, unless the CUDA stream has written since. `found` is the value
+// that the ring entry held before.
 void TakeBackPassed(RoundWords* words, uint64_t found, uint64_t number);
 
-// Decides how the round ended unless that is decided; returns what stands.
+// Decides how the round ended, unless that is decided already; returns the decision that holds.
 RoundVerdict Decide(RoundWords* words, uint64_t number, RoundVerdict wish);
 
-// The daemon takes back that it has answered, which no stream has seen yet: the round has failed.
+// Changes the daemon's own decision that it has answered, which no CUDA stream has seen yet, into
+// kFailed.
 void Withdraw(RoundWords* words, uint64_t number);
 
 bool IsAborted(const RoundWords& words, uint64_t number);
 
-// Lets streams go on that wait for this round or an earlier one of its slot.
+// Lets CUDA streams continue that wait for this round or an earlier one of its ring entry.
 void Release(RoundWords* words, uint64_t number);
 bool IsReleased(const RoundWords& words, uint64_t number);
 
-// Nothing that was enqueued for this round will touch the words any more.
+// Tells whether all work that was enqueued for this round is done with the words.
 bool HasPassed(const RoundWords& words, uint64_t number);
 
 }  // namespace specd

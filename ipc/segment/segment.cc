@@ -12,7 +12,7 @@
 #include "ipc/base/peer_memory.h"
 #include "ipc/include/specd/specd.h"
 
-// Newer than the libc headers of some supported systems; the value is the kernel's (5.1).
+// Linux has this seal since 5.1; the libc headers of some supported systems are older.
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
@@ -51,13 +51,15 @@ void WriteHeader(SegmentHeader* header, const SessionLimits& limits, const Segme
   header->call_request_offset = static_cast<uint32_t>(layout.call_request_offset);
   header->call_answer_offset = static_cast<uint32_t>(layout.call_answer_offset);
   header->round_words_offset = static_cast<uint32_t>(layout.round_words_offset);
-  // Pairs with the acquire in CheckHeader. Release keeps the fields above from moving after it.
+  // Pairs with the acquire in CheckHeader. Release keeps the fields above from moving after this
+  // store.
   header->version.store(kProtocolVersion, std::memory_order_release);
 }
 
-// On success *limits holds what was checked.
+// On success *limits holds the checked limits.
 absl::Status CheckHeader(const SegmentHeader& header, uint64_t file_bytes, SessionLimits* limits) {
-  // Pairs with the release in WriteHeader. Acquire keeps the reads below from moving before it.
+  // Pairs with the release in WriteHeader. Acquire keeps the reads below from moving before this
+  // load.
   const uint32_t version = header.version.load(std::memory_order_acquire);
   if (header.magic != kSegmentMagic) return BadSegment("magic", "this is no specd segment");
   if (version != kProtocolVersion) {

@@ -1,12 +1,12 @@
-// Segment: one session's shared memory, mapped into this process.
+// Segment is one session's shared memory, mapped into this process.
 //
-// The daemon creates it, sends fd() to the engine, and calls SealFutureWrites once the engine says
-// that it has mapped it. The engine attaches to the received descriptor. Either side may die: each
-// holds its own mapping, and the kernel frees the memory at the last unmap. What lies inside is
-// used through ipc/segment/round_channel.h.
+// The daemon creates it and sends fd() to the engine. The engine attaches to the descriptor and
+// says that it has mapped the segment; then the daemon calls SealFutureWrites. Either side may die:
+// each holds its own mapping, and the kernel frees the memory at the last unmap. The channels
+// (ipc/segment/engine_channel.h, ipc/segment/daemon_channel.h) use the contents.
 //
-// A Segment is immutable after it is made and may be read by any thread; the words inside have
-// their own rules.
+// A Segment never changes after it is made, and any thread may read it. The words inside have rules
+// of their own.
 #pragma once
 
 #include <cstdint>
@@ -28,17 +28,17 @@ struct SessionIdentity {
 
 class Segment {
  public:
-  // Daemon side. All pages are taken here, so that a full machine is an error now and never a
-  // SIGBUS later.
+  // For the daemon. All pages are taken here, so a full machine is an error now and never a SIGBUS
+  // later.
   static absl::StatusOr<Segment> Create(const SessionLimits& limits,
                                         const SessionIdentity& identity);
 
-  // Engine side: refuses a descriptor that is no sealed segment of this layout version or whose
+  // For the engine. Refuses a descriptor that is no sealed segment of this layout version, or whose
   // numbers do not fit each other.
   static absl::StatusOr<Segment> Attach(UniqueFd fd);
 
-  // After this no new writable mapping can be made, no hole punched, no seal added. Existing
-  // mappings are not affected, so call it only after the engine has mapped.
+  // Forbids new writable mappings, holes and further seals. Existing mappings are not affected, so
+  // call it only after the engine has mapped.
   absl::Status SealFutureWrites();
 
   int fd() const { return fd_.get(); }
@@ -56,7 +56,7 @@ class Segment {
   SequenceLine* sequence_table() const {
     return reinterpret_cast<SequenceLine*>(at(layout_.sequence_table_offset));
   }
-  // Of the slots, by number: round n has slot (n - 1) % ring_depth.
+  // The words of round `number`, which has ring entry (number - 1) % ring_depth.
   RoundWords* round_words(uint64_t number) const {
     return reinterpret_cast<RoundWords*>(at(layout_.round_words_offset)) +
            ((number - 1) & (limits_.ring_depth - 1));

@@ -1,10 +1,11 @@
-// The two ends of a single-producer, single-consumer ring whose slots lie in shared memory.
+// RingProducer and RingConsumer are the two ends of a single-producer, single-consumer ring in
+// shared memory.
 //
-// A slot type has a first member `std::atomic<uint64_t> sequence`; the rest is the message.
-// Position n (0, 1, 2, ...) lives in slot n % depth. The producer fills the slot and then stores n
-// + 1 into `sequence`; the consumer takes the slot when it finds n + 1 there, and then stores n + 1
-// into the `consumed` word, which frees the slot. A process killed at any moment leaves either a
-// published slot or an unpublished one that nobody looks into.
+// An entry type (SlotT) has a first member `std::atomic<uint64_t> sequence`; the rest is the
+// message. Position n (0, 1, 2, ...) lies in entry n % depth. The producer fills the entry and then
+// stores n + 1 into `sequence`. The consumer takes the entry when it finds n + 1 there. It then
+// stores n + 1 into the `consumed` word, which frees the entry. A process that is killed at any
+// moment leaves either a published entry or an unpublished one that is never read.
 //
 //   producer                                consumer
 //   if (ring.State() == kReady) {           if (ring.State() == kReady) {
@@ -12,9 +13,9 @@
 //     ring.Publish();                         ring.Release();
 //   }                                       }
 //
-// The other side is not trusted: its words are only compared with private counters, and a value
-// that a correct peer cannot have written is kCorrupt, for good. Each end belongs to one thread;
-// the two ends may live in different processes.
+// The other side is not trusted: its words are only compared with private counters. A value that a
+// correct peer cannot have written is kCorrupt, permanently. Each end belongs to one thread; the
+// two ends may live in different processes.
 #pragma once
 
 #include <atomic>
@@ -41,26 +42,26 @@ class RingProducer {
     SPECD_CHECK(view.depth > 0 && (view.depth & (view.depth - 1)) == 0);
   }
 
-  // kReady, kFull or kCorrupt: is there room for `ahead` messages more than the one that Slot()
-  // names? A producer that promises answers asks before it takes the question.
+  // Returns kReady if there is room for `ahead` messages more than the one that Slot() names, else
+  // kFull or kCorrupt. A producer that promises answers calls this before it takes the question.
   RingState State(uint32_t ahead = 0) {
     if (published_ + ahead - consumed_ < view_.depth) return RingState::kReady;
-    // Pairs with the release in RingConsumer::Release. Acquire keeps our writes into the slot from
-    // moving before this load, into the time in which the consumer still reads it.
+    // Pairs with the release in RingConsumer::Release. Acquire keeps our writes into the entry from
+    // moving before this load, while the consumer still reads the entry.
     const uint64_t consumed = view_.consumed->load(std::memory_order_acquire);
-    // A correct consumer's word only grows, and never past what was published.
+    // A correct consumer's word only grows, and never passes the number of published messages.
     if (consumed - consumed_ > published_ - consumed_) return RingState::kCorrupt;
     consumed_ = consumed;
     return published_ + ahead - consumed_ < view_.depth ? RingState::kReady : RingState::kFull;
   }
 
-  // The slot of the next message. REQUIRES: State() was kReady since the last Publish.
+  // The entry of the next message. REQUIRES: State() was kReady since the last Publish.
   SlotT* Slot() const { return &view_.slots[published_ & (view_.depth - 1)]; }
 
   void Publish() {
     SlotT* slot = Slot();
     ++published_;
-    // Pairs with the acquire in RingConsumer::State. Release keeps the writes of the message, slot
+    // Pairs with the acquire in RingConsumer::State. Release keeps the writes of the message, entry
     // and payload, from moving after this store.
     slot->sequence.store(published_, std::memory_order_release);
   }
@@ -82,17 +83,17 @@ class RingConsumer {
     SPECD_CHECK(view.depth > 0 && (view.depth & (view.depth - 1)) == 0);
   }
 
-  // kReady, kEmpty or kCorrupt: is the message there that comes `ahead` messages after the one that
-  // Slot() names? Writes nothing, so that polling an idle ring stays in this core's cache.
-  // REQUIRES: ahead < depth.
+  // Returns kReady if the message is there that comes `ahead` messages after the one that Slot()
+  // names, else kEmpty or kCorrupt. It writes nothing, so polling an idle ring stays in this core's
+  // cache. REQUIRES: ahead < depth.
   RingState State(uint32_t ahead = 0) const {
     const uint64_t position = consumed_ + ahead;
     // Pairs with the release in RingProducer::Publish. Acquire keeps our reads of the message from
-    // moving before this load, into the time in which the producer still writes it.
+    // moving before this load, while the producer still writes the message.
     const uint64_t sequence =
         view_.slots[position & (view_.depth - 1)].sequence.load(std::memory_order_acquire);
     if (sequence == position + 1) return RingState::kReady;
-    // Otherwise the slot still holds the message of one lap ago, or nothing in the first lap.
+    // Otherwise the entry still holds the message of one lap ago, or nothing in the first lap.
     const uint64_t previous = position < view_.depth ? 0 : position + 1 - view_.depth;
     return sequence == previous ? RingState::kEmpty : RingState::kCorrupt;
   }

@@ -1,4 +1,4 @@
-// SubmissionCopy: a private copy of one submission, a round or a call, as the daemon took it.
+// SubmissionCopy is the daemon's private copy of one submission, a round or a call.
 //
 // DaemonChannel fills it; the session reads it. All memory is taken at construction, so make one at
 // attach and use it again and again. Thread-compatible.
@@ -23,18 +23,18 @@ class SubmissionCopy {
   uint64_t round_id() const { return round_id_; }
   uint64_t submit_ns() const { return submit_ns_; }
   uint64_t taken_ns() const { return taken_ns_; }
-  // The slot itself was not understood: there are no records, and Complete answers the submission
-  // as malformed.
+  // The ring entry itself was invalid. There are no records, and Complete answers the submission as
+  // malformed.
   bool malformed() const { return malformed_; }
   bool staged() const { return staged_; }
-  // A stream waits for the answer, and may be released without one.
+  // A CUDA stream waits for the answer, and may be released without one.
   bool on_stream() const { return on_stream_; }
-  // kRound where it was not understood.
+  // kRound if the submission was malformed.
   SubmissionKind kind() const {
     return malformed_ ? SubmissionKind::kRound : static_cast<SubmissionKind>(kind_);
   }
   std::span<const SequenceInput> records() const { return {records_.data(), Count(kRound)}; }
-  // Counts and indices are as they came; lists have the room that ipc/segment/call_layout.h says.
+  // Counts and indices are unchecked; lists have the room that ipc/segment/call_layout.h says.
   std::span<const DraftInput> draft_calls() const {
     return {draft_calls_.data(), Count(kSampleDraft)};
   }
@@ -45,7 +45,7 @@ class SubmissionCopy {
   friend class DaemonChannel;
   using enum SubmissionKind;
   uint32_t Count(SubmissionKind kind) const { return this->kind() == kind ? num_records_ : 0; }
-  // Records that are answered by a result each.
+  // The number of records that each get a result.
   uint32_t num_results() const { return kind() == kSetCoins ? 0 : num_records_; }
 
   uint64_t position_ = 0;
@@ -55,7 +55,7 @@ class SubmissionCopy {
   bool malformed_ = false;
   bool staged_ = false;
   bool on_stream_ = false;
-  uint32_t kind_ = 0;  // as it came
+  uint32_t kind_ = 0;  // unchecked
   uint32_t num_records_ = 0;
   std::vector<char> payload_;  // max_batch draft records, or a call's request
   std::vector<SequenceInput> records_;

@@ -17,8 +17,9 @@ namespace {
 
 std::string LockPath(const std::string& path) { return path + ".lock"; }
 
-// True if `path` still names the file behind `fd`: the process that held the lock before may have
-// unlinked it while we waited at the door, and a lock on a file without a name keeps nobody out.
+// Tells whether `path` still names the file of `fd`. The process that held the lock before may have
+// unlinked the file while this one waited. A lock on a file without a name excludes no other
+// process.
 bool StillNamed(int fd, const std::string& path) {
   struct stat opened = {};
   struct stat named = {};

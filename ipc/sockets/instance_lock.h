@@ -1,8 +1,8 @@
-// InstanceLock: makes sure that only one process serves a path.
+// InstanceLock ensures that only one process serves a path.
 //
-// Whoever binds a socket file (the control socket, a ZeroMQ ipc endpoint) takes the lock of its
-// path first and gives it back last; it then owns the file and may replace a leftover of a process
-// that was killed. The kernel frees the lock when the process ends, however it ends. Movable; not
+// A process that binds a socket file (the control socket, a ZeroMQ ipc endpoint) takes the lock of
+// the path first and releases it last. The holder owns the file and may replace one that a killed
+// process left. The kernel frees the lock when the process ends, however it ends. Movable; not
 // synchronized.
 #pragma once
 
@@ -15,21 +15,21 @@ namespace specd {
 
 class InstanceLock {
  public:
-  // Locks PATH.lock, and removes a socket file that a dead process left at PATH.
-  // FAILED_PRECONDITION if another process holds the lock, or if what lies at PATH is no socket:
-  // that is nobody's to delete. `field` names the flag in the error.
+  // Locks PATH.lock and removes a socket file that a dead process left at PATH. If another process
+  // holds the lock, the answer is FAILED_PRECONDITION. The answer is the same if the file at PATH
+  // is no socket, which this class never deletes. `field` names the flag in the error.
   static absl::StatusOr<InstanceLock> Take(const std::string& path, const std::string& field);
 
   InstanceLock(InstanceLock&&) noexcept = default;
   InstanceLock& operator=(InstanceLock&& other) noexcept;
-  // Removes the socket and the lock file, then unlocks: who comes now makes new ones.
+  // Removes the socket and the lock file, then unlocks. The next process makes new files.
   ~InstanceLock();
 
  private:
   InstanceLock(UniqueFd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
   void Release();
 
-  UniqueFd fd_;  // invalid in one that was moved from
+  UniqueFd fd_;  // invalid after a move
   std::string path_;
 };
 

@@ -26,7 +26,7 @@ absl::Status SocketError(std::string_view what) {
   return MakeErrnoError(SPECD_ERROR_DISCONNECTED, "", what, errno);
 }
 
-// The steady clock, so that a change of the wall clock neither ends nor prolongs a wait.
+// The steady clock: a change of the wall clock neither ends nor prolongs a wait.
 SteadyClock::time_point DeadlineAfter(absl::Duration timeout) {
   const absl::Duration bounded = std::clamp(timeout, absl::ZeroDuration(), absl::Hours(24 * 365));
   return SteadyClock::now() + absl::ToChronoNanoseconds(bounded);
@@ -37,7 +37,7 @@ int RemainingMs(SteadyClock::time_point deadline) {
   return static_cast<int>(std::clamp<int64_t>(left.count(), 0, INT_MAX));
 }
 
-// True when the descriptor has one of the events (or is broken, which the next call reports).
+// Returns true if the descriptor has one of the events, or is broken, which the next call reports.
 absl::StatusOr<bool> WaitFor(int fd, short events, SteadyClock::time_point deadline) {
   while (true) {
     pollfd entry{fd, events, 0};
@@ -101,13 +101,13 @@ absl::Status ConnectError(const std::string& path) {
   }
 }
 
-// connect() on a unix socket waits for room in the listener's queue as long as a send would.
+// connect() on a unix socket waits for room in the listener's queue for as long as a send would.
 void SetSendTimeout(int fd, absl::Duration timeout) {
   const timeval value = absl::ToTimeval(timeout);
   SPECD_CHECK(setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &value, sizeof(value)) == 0);
 }
 
-// The descriptors of all control messages, owned whatever else is wrong with the message.
+// Takes ownership of the descriptors of all control messages, even if the message is refused.
 std::vector<UniqueFd> TakeFds(msghdr* message) {
   std::vector<UniqueFd> fds;
   for (cmsghdr* part = CMSG_FIRSTHDR(message); part != nullptr; part = CMSG_NXTHDR(message, part)) {
@@ -186,7 +186,7 @@ absl::StatusOr<Received> UnixConnection::Receive(std::span<uint8_t> buffer,
     const ssize_t size = recvmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (size < 0) {
       if (errno == EINTR) continue;
-      // The peer closed with unread messages of ours: a hang-up like any other.
+      // The peer closed with unread messages of ours. This is a hang-up like any other.
       if (errno == ECONNRESET) return Received{ReceiveResult::kHangup, 0};
       if (errno != EAGAIN) return SocketError("recvmsg");
       absl::StatusOr<bool> ready = WaitFor(fd_.get(), POLLIN, deadline);
@@ -227,7 +227,7 @@ absl::StatusOr<UnixListener> UnixListener::Bind(const std::string& path, mode_t 
     return MakeErrnoError(errno == EACCES ? SPECD_ERROR_PERMISSION : SPECD_ERROR_INVALID_ARGUMENT,
                           "listen", fmt::format("the socket {} could not be made", path), errno);
   }
-  // Before listen(), when every connect is still refused: the mode has no gap.
+  // This comes before listen(), while every connect is still refused. So the mode has no gap.
   if (chmod(path.c_str(), mode) != 0) return SocketError("chmod");
   if (listen(fd.get(), SOMAXCONN) != 0) return SocketError("listen");
   return UnixListener(std::move(fd));

@@ -1,9 +1,10 @@
-// Unix sockets of type SOCK_SEQPACKET: whole messages, with descriptors, from a peer whose user the
-// kernel vouches for.
+// UnixConnection and UnixListener carry whole messages with descriptors over unix sockets of type
+// SOCK_SEQPACKET.
 //
-// The control plane of a session. A message arrives whole or not at all; when the other process
-// ends in any way, the socket hangs up. No call here raises SIGPIPE. A connection may be used by
-// one thread at a time; different connections are independent.
+// They carry the control messages of a session, and the kernel vouches for the peer's user. A
+// message arrives whole or not at all. If the other process ends in any way, the socket hangs up.
+// No call here raises SIGPIPE. A connection may be used by one thread at a time; different
+// connections are independent.
 #pragma once
 
 #include <sys/types.h>
@@ -39,24 +40,26 @@ struct Received {
 
 class UnixConnection {
  public:
-  // NOT_FOUND: no such path. UNAVAILABLE: nobody listens there. PERMISSION_DENIED: not for us.
+  // NOT_FOUND: no such path. UNAVAILABLE: no process listens there. PERMISSION_DENIED: this user
+  // may not connect.
   static absl::StatusOr<UnixConnection> Connect(const std::string& path, absl::Duration timeout);
 
-  // Sends one message. The descriptors stay the caller's. A peer that does not read for `timeout`
-  // is an error.
+  // Sends one message. The descriptors stay the caller's. If the peer does not read for `timeout`,
+  // that is an error.
   absl::Status Send(std::span<const uint8_t> bytes, std::span<const int> fds,
                     absl::Duration timeout);
 
-  // Receives one message into `buffer` and replaces *fds by the descriptors that came with it. A
-  // message longer than the buffer or with more than kMessageFdsMax descriptors is an error; then
-  // all its descriptors are closed. A message of 0 bytes is a hang-up.
+  // Receives one message into `buffer` and replaces *fds by the descriptors that came with the
+  // message. A message longer than the buffer, or with more than kMessageFdsMax descriptors, is an
+  // error; all its descriptors are then closed. A message of 0 bytes is a hang-up.
   absl::StatusOr<Received> Receive(std::span<uint8_t> buffer, std::vector<UniqueFd>* fds,
                                    absl::Duration timeout);
 
-  // Tells the other side that nothing more comes, as closing does; it can still be received from.
+  // Tells the other side that nothing more comes, as closing does. This side can still receive.
   void FinishSending();
 
-  // Has the other side closed, or died? Messages it sent before may still wait to be received.
+  // Tells whether the other side has closed or died. Messages that it sent before may still wait to
+  // be received.
   bool PeerGone() const;
 
   const PeerCredentials& peer() const { return peer_; }
@@ -71,11 +74,11 @@ class UnixConnection {
 
 class UnixListener {
  public:
-  // The caller holds the instance lock and has unlinked a stale socket. Nobody can connect before
-  // the file has its mode.
+  // REQUIRES: the caller holds the instance lock and has unlinked a stale socket. No process can
+  // connect before the file has its mode.
   static absl::StatusOr<UnixListener> Bind(const std::string& path, mode_t mode);
 
-  // nullopt when nobody came within the timeout.
+  // Returns nullopt if no connection came within the timeout.
   absl::StatusOr<std::optional<UnixConnection>> Accept(absl::Duration timeout);
 
   int fd() const { return fd_.get(); }

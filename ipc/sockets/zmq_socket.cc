@@ -44,7 +44,7 @@ absl::Status BadEndpoint(std::string_view field, std::string_view endpoint,
                                field, endpoint, reason));
 }
 
-// True after removing the prefix.
+// Removes the prefix if it is there; true if it was.
 bool Consume(std::string_view prefix, std::string_view* text) {
   if (!text->starts_with(prefix)) return false;
   text->remove_prefix(prefix.size());
@@ -127,7 +127,7 @@ absl::StatusOr<ZmqSocket> ZmqSocket::Make(ZmqContext* context, ZmqKind kind,
     socket->set(zmq::sockopt::rcvhwm, options.receive_queue_messages);
     socket->set(zmq::sockopt::maxmsgsize, options.message_bytes_max);
     socket->set(zmq::sockopt::linger, options.linger_ms);
-    // Nothing is queued for a peer that is not there: it could be gone for good.
+    // libzmq queues nothing for a peer that is not there: that peer could be gone for good.
     if (kind == ZmqKind::kPush) socket->set(zmq::sockopt::immediate, true);
     return ZmqSocket(std::move(socket));
   } catch (const zmq::error_t& error) {
@@ -198,7 +198,7 @@ absl::StatusOr<bool> ZmqSocket::Receive(std::vector<std::string>* frames, absl::
     } while (frame.more());
     return true;
   } catch (const zmq::error_t& error) {
-    if (error.num() == EINTR) return false;  // a signal: the caller decides whether to go on
+    if (error.num() == EINTR) return false;  // a signal: the caller decides whether to continue
     return ZmqError("receiving", error);
   }
 }

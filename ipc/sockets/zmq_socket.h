@@ -1,7 +1,8 @@
-// ZeroMQ sockets as specd uses them; the one place where cppzmq's exceptions become Status.
+// ZmqSocket sends and receives ZeroMQ messages for specd; cppzmq's exceptions become Status here
+// only.
 //
-// A ZmqContext may be shared by threads; a ZmqSocket belongs to one thread at a time. All limits
-// are set before the socket is bound or connected, because libzmq ignores them for existing pipes.
+// Threads may share a ZmqContext. A ZmqSocket belongs to one thread at a time. All limits are set
+// before the socket is bound or connected, because libzmq ignores them for existing pipes.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +32,8 @@ class ZmqContext {
   ZmqContext& operator=(ZmqContext&&) noexcept;
   ~ZmqContext();  // waits until its sockets are closed
 
-  // Every blocking call on a socket of this context returns CANCELLED, now and later. Thread-safe.
+  // Makes every blocking call on a socket of this context return CANCELLED, now and later.
+  // Thread-safe.
   void Shutdown();
 
  private:
@@ -49,8 +51,9 @@ struct ZmqOptions {
   int linger_ms = 200;                          // how long a closed socket may still send
 };
 
-// INVALID_ARGUMENT unless it is ipc://PATH, tcp://HOST:PORT or inproc://NAME. Abstract ipc names
-// (ipc://@...) are refused: they have no file permissions. `field` is the name used in the error.
+// Returns INVALID_ARGUMENT unless the endpoint is ipc://PATH, tcp://HOST:PORT or inproc://NAME.
+// Abstract ipc names (ipc://@...) are refused, because they have no file permissions. `field` is
+// the name used in the error.
 absl::Status ValidateEndpoint(std::string_view field, std::string_view endpoint);
 
 class ZmqSocket {
@@ -66,19 +69,19 @@ class ZmqSocket {
   absl::Status Subscribe(std::string_view topic);  // kSubscribe only
 
   // Sends one message of several frames without waiting. False: a queue is full (kPush; kPublish
-  // drops instead) or nobody is connected (kPush).
+  // drops the message instead), or no peer is connected (kPush).
   absl::StatusOr<bool> Send(std::span<const std::string_view> frames);
 
   // Receives one message. False: none came within the timeout.
   absl::StatusOr<bool> Receive(std::vector<std::string>* frames, absl::Duration timeout);
 
-  // The endpoint after Bind, with the port that the system chose for tcp://...:*.
+  // Returns the endpoint after Bind, with the port that the system chose for tcp://...:*.
   absl::StatusOr<std::string> BoundEndpoint() const;
 
  private:
   explicit ZmqSocket(std::unique_ptr<zmq::socket_t> socket);
-  // Of bound ipc endpoints: libzmq would take over a file that another process serves, and leaves
-  // its own behind. Given back after the socket is closed.
+  // Locks of the bound ipc endpoints. libzmq would take over a file that another process serves,
+  // and leaves its own file at the end. The locks are released after the socket is closed.
   std::vector<InstanceLock> locks_;
   std::unique_ptr<zmq::socket_t> socket_;
 };

@@ -1,8 +1,8 @@
-// BadWords: step 5 of CONTRACT §3, for words of two ids and more.
+// BadWords bans the completion of words of two ids and more: step 5 of CONTRACT §3.
 //
-// The last id of a word is banned where the ids before it were just emitted, draft prefix
-// included. As in vLLM a word that begins in the prompt is not caught: only what is emitted counts.
-// Words of one id are banned everywhere and stand in TokenEdits.
+// The last id of a word is banned if the ids before it were just emitted; the draft prefix counts.
+// A word that begins in the prompt is not caught, as in vLLM: only emitted ids count. TokenEdits
+// bans words of one id everywhere. One sequence owns it, like every Processor.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace specd {
 
 class BadWords : public Processor {
  public:
-  // Null where no word has two ids or more.
+  // Returns null if no word has two ids or more.
   static std::unique_ptr<Processor> Make(std::span<const std::vector<TokenId>> words);
 
   explicit BadWords(std::vector<std::vector<TokenId>> words) : words_(std::move(words)) {}

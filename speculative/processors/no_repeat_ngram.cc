@@ -6,7 +6,7 @@
 namespace specd {
 namespace {
 
-// A sequence's table of chain heads is 256 KiB at most; longer histories have longer chains.
+// A sequence's table of chain heads has at most 256 KiB; longer histories have longer chains.
 constexpr size_t kBucketsMax = size_t{1} << 16;
 
 size_t NumBuckets(size_t max_history) {
@@ -38,8 +38,8 @@ NoRepeatNgram::NoRepeatNgram(const NgramOptions& options)
   std::sort(whitelist_.begin(), whitelist_.end());
   size_t followers = options.max_history + options.max_draft;
   if (window_ > 0) followers = std::min(followers, window_);
-  // Twice the ids that can differ: the same id may follow often, and merging them is worth its sort
-  // only once half the room is taken by repetitions.
+  // Twice the number of ids that can differ, because the same id may follow often. A merge is worth
+  // its sort only once repetitions take half the room.
   max_edits_ = 2 * std::min(followers, static_cast<size_t>(options.vocab_size));
 }
 
@@ -99,7 +99,7 @@ void NoRepeatNgram::Apply(const TokenHistory& history, PlaceEditor* place) const
     const TokenId* const begin = &tokens[static_cast<size_t>(at)];
     if (SamePrefix(begin, prefix)) BanUnlessListed(begin[prefix_size_], place);
   }
-  // Places whose follower is a draft token are in no chain; there are as many as draft tokens.
+  // Places whose next id is a draft token are in no chain; there are as many as draft tokens.
   for (size_t at = std::max(first, previous_.size()); at + prefix_size_ < tokens.size(); ++at) {
     if (SamePrefix(&tokens[at], prefix)) BanUnlessListed(tokens[at + prefix_size_], place);
   }

@@ -1,14 +1,15 @@
-// NoRepeatNgram: step 6 of CONTRACT §3. No n ids in a row are emitted twice.
+// NoRepeatNgram bans ids that would repeat n ids in a row: step 6 of CONTRACT §3.
 //
-// At a place, the ids that once followed the same n - 1 ids as stand before it are banned, but for
-// a whitelist. Prompt, output and draft prefix count; with a window only n-grams that lie wholly in
-// the last `window` tokens. As SGLang and Hugging Face define it.
+// At a place, n - 1 ids precede the next one. If the same n - 1 ids occurred before, the ids that
+// followed them are banned, except for a whitelist. Prompt, output and draft prefix count. If there
+// is a window, only n-grams that lie wholly in the last `window` tokens count. SGLang and Hugging
+// Face define it so.
 //
-// Kept n-grams are indexed by a hash of their first n - 1 ids, each in a chain that leads back to
-// the one before it. Of n-grams that are the same only the latest is in a chain, so a place costs
-// the different n-grams that share its hash and not the length of the history. With n = 1 every
-// id shares it: a place costs exactly the different ids of the window, vocab_size at most, and they
-// are what it bans.
+// A hash of their first n - 1 ids indexes the kept n-grams. Each lies in a chain that leads to the
+// one before it. If n-grams are the same, only the latest is in a chain. A place therefore costs
+// the different n-grams that share its hash, not the length of the history. If n = 1, every id
+// shares the hash: a place costs exactly the different ids of the window, at most vocab_size, and
+// bans them. One sequence owns it, like every Processor.
 #pragma once
 
 #include <cstdint>
@@ -43,9 +44,9 @@ class NoRepeatNgram : public Processor {
   }
 
  private:
-  // Of the n - 1 ids from `begin` on.
+  // The bucket of the n - 1 ids from `begin` on.
   size_t BucketOf(const TokenId* begin) const;
-  // Of all n of them; with n = 1 each id has its own.
+  // The bucket of all n ids; with n = 1 each id has its own.
   size_t GramBucketOf(const TokenId* begin) const;
   void Unlink(size_t at, const TokenId* tokens);
   bool SamePrefix(const TokenId* a, const TokenId* b) const;
@@ -55,12 +56,12 @@ class NoRepeatNgram : public Processor {
   const size_t window_;
   std::vector<TokenId> whitelist_;  // sorted
   size_t max_edits_;
-  // Heads of the chains: the last place with that hash whose follower is kept; -1: none.
+  // Heads of the chains: the last place with that hash whose next id is kept; -1: none.
   std::vector<int32_t> last_;
-  FixedList<int32_t> previous_;  // previous_[place]: the one before it in its chain
-  FixedList<int32_t> next_;      // next_[place]: the one behind it; -1: it is the head
-  // The last place whose whole n-gram has that hash. Where two n-grams take it from each other, a
-  // chain keeps more of them than it must.
+  FixedList<int32_t> previous_;  // previous_[place]: the place before it in its chain
+  FixedList<int32_t> next_;      // next_[place]: the place after it; -1: it is the head
+  // The last place whose whole n-gram has that hash. If two n-grams share a hash, they replace each
+  // other here, and a chain keeps more of them than it must.
   std::vector<int32_t> latest_;
 };
 

@@ -1,8 +1,9 @@
-// RepeatRun: a custom processor, and the example to copy from.
+// RepeatRun bans an id that was just emitted max_run times in a row. It is a custom processor, and
+// the example to copy.
 //
-// A model that has fallen into a loop may say one token for ever ("!!!!!!!!"). This bans an id at a
-// place where it was just emitted max_run times in a row; the prompt does not count. Unlike a
-// penalty it changes nothing until then.
+// A model that has fallen into a loop may emit one token without end ("!!!!!!!!"). The prompt does
+// not count. Unlike a penalty, this processor changes nothing before the run is full. One sequence
+// owns it, like every Processor.
 #pragma once
 
 #include <memory>

@@ -12,7 +12,7 @@ struct Preset {
   TokenId newline;
 };
 
-// From the tokenizers of the models (CONTRACT §3, step 6).
+// The ids come from the tokenizers of the models (CONTRACT §3, step 6).
 constexpr Preset kPresets[] = {
     {"glm-4.5", 151350, 151351, 198},
     {"qwen3", 151667, 151668, 198},

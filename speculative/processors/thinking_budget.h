@@ -1,10 +1,10 @@
-// ThinkingBudget: step 6 of CONTRACT §3. A thought is closed once it has taken its tokens.
+// ThinkingBudget closes a thought once it has used its tokens: step 6 of CONTRACT §3.
 //
-// Tokens after the last start marker are counted, prompt and draft prefix included, while the end
-// sequence has not followed. Once there are `budget` of them the place is forced: to the newline,
-// unless it was the token just emitted, and then to the end sequence id by id. An end sequence that
-// the model has begun itself is completed and not begun anew. So a thought exceeds its budget by
-// the newline and the end sequence only.
+// It counts tokens after the last start marker, prompt and draft prefix included, until the end
+// sequence follows. Once there are `budget` of them, it forces the place. The newline comes first,
+// unless it was the token just emitted; then the end sequence follows id by id. If the model has
+// begun an end sequence itself, the processor completes that one. A thought therefore exceeds its
+// budget only by the newline and the end sequence. One sequence owns it, like every Processor.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace specd {
 
-// The markers of a model family, with the budget off: "glm-4.5", "qwen3", "deepseek-r1".
+// Returns the markers of a model family, with the budget off: "glm-4.5", "qwen3", "deepseek-r1".
 std::optional<ThinkingParams> FindThinkingPreset(std::string_view name);
 
 class ThinkingBudget : public Processor {
@@ -33,7 +33,7 @@ class ThinkingBudget : public Processor {
   }
 
  private:
-  // Where the tokens so far have led: Knuth-Morris-Pratt over the end sequence.
+  // The state after the tokens so far: Knuth-Morris-Pratt over the end sequence.
   struct Thought {
     bool open = false;
     int64_t num_tokens = 0;  // since the start marker
@@ -42,7 +42,7 @@ class ThinkingBudget : public Processor {
   void Step(TokenId id, Thought* thought) const;
 
   const ThinkingParams params_;
-  std::vector<size_t> fallback_;  // of each prefix of the end sequence: its longest proper border
+  std::vector<size_t> fallback_;  // for each prefix of the end sequence: its longest proper border
   Thought kept_;
 };
 

@@ -1,6 +1,8 @@
-// What text must be, computed the slow and obvious way: the yardstick of the detokenizer's tests
-// and fuzzers. Shares no code and no idea with detokenizer/: ill-formed UTF-8 is found by comparing
-// with the rows of the Unicode Standard's Table 3-7, stop strings by trying every place.
+// Computes the expected text for the detokenizer's tests and fuzzers, the slow and obvious way.
+//
+// It shares no code and no idea with detokenizer/. It finds ill-formed UTF-8 by comparing with the
+// rows of the Unicode Standard's Table 3-7, and stop strings by trying every place. Pure functions,
+// safe from any thread.
 #pragma once
 
 #include <algorithm>
@@ -44,7 +46,7 @@ inline std::string EncodeUtf8(uint32_t code_point) {
 }
 
 struct Decoded {
-  std::string text;      // everything that later bytes cannot change
+  std::string text;      // the text that later bytes cannot change
   bool pending = false;  // the input ends inside a code point that may still be completed
 };
 
@@ -86,7 +88,7 @@ struct FoundStop {
   int index = 0;
 };
 
-// The stop string that ends first; among those, the first of the list.
+// The stop string that ends first; if several do, the first of the list.
 inline std::optional<FoundStop> FindFirstStop(std::string_view text,
                                               const std::vector<std::string>& stops) {
   for (size_t end = 1; end <= text.size(); ++end) {
@@ -100,7 +102,7 @@ inline std::optional<FoundStop> FindFirstStop(std::string_view text,
   return std::nullopt;
 }
 
-// The length of the longest end of `text` with which a stop string begins.
+// The length of the longest suffix of `text` that begins a stop string.
 inline size_t HeldSizeBytes(std::string_view text, const std::vector<std::string>& stops) {
   for (size_t size = text.size(); size > 0; --size) {
     const std::string_view tail = text.substr(text.size() - size);
@@ -114,18 +116,18 @@ inline size_t HeldSizeBytes(std::string_view text, const std::vector<std::string
 struct Token {
   std::string bytes;
   bool accepted_draft = false;
-  bool skipped = false;  // a special token that is not to be shown
+  bool skipped = false;  // a special token that is not shown
 };
 
 struct Text {
   std::string text;
-  std::vector<bool> accepted_draft;  // of each byte of text
+  std::vector<bool> accepted_draft;  // for each byte of text
   std::optional<int> stop;
   size_t num_tokens = 0;  // pushed before the stream ended
 };
 
-// All the text of a sequence at once. With a withheld last token its text is looked at for a stop
-// string and otherwise does not exist.
+// All the text of a sequence at once. If the last token is withheld, its text is only searched for
+// a stop string.
 inline Text DecodeSequence(const std::vector<Token>& tokens, bool is_last_withheld,
                            const std::vector<std::string>& stops, bool include_stop) {
   Text result;

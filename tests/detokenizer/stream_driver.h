@@ -1,5 +1,5 @@
-// Drives a TextStream in tests: makes small vocabularies and records what every token releases. For
-// cases in which each token is pushed once, in the order of the vocabulary; one thread.
+// Drives a TextStream in tests: makes small vocabularies and records the text that every token
+// releases. Each token is pushed once, in the order of the vocabulary; one thread.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -43,7 +43,7 @@ struct Driver {
         num_tokens(tokens.size()),
         stream(&vocabulary, MakeStops(std::move(stop_strings)), options) {}
 
-  // What each token released, until one completes a stop string.
+  // The text that each token released, until one completes a stop string.
   std::vector<std::string> PushAll() {
     std::vector<std::string> released;
     for (size_t i = 0; i < num_tokens && !stop; ++i) {

@@ -1,5 +1,5 @@
-// A verifier over a scripted backend: 8 tokens, up to 4 sequences, up to 3 drafts; target and draft
-// rows are bound, though nobody reads them.
+// Makes a verifier over a scripted backend: 8 tokens, up to 4 sequences, up to 3 drafts. Target and
+// draft rows are bound, though the backend never reads them. One thread.
 #pragma once
 
 #include <doctest/doctest.h>

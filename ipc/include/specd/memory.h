@@ -1,5 +1,5 @@
-/* memory.h: an engine's memory, of host and device, and the tensors in it that rounds use.
- * Part of <specd/specd.h>. */
+/* memory.h gives specd an engine's memory, on host or device, and names the tensors in it that
+ * rounds use. Part of <specd/specd.h>. */
 #ifndef SPECD_MEMORY_H_
 #define SPECD_MEMORY_H_
 
@@ -10,42 +10,44 @@ extern "C" {
 #endif
 
 typedef struct specd_region {
-  uint32_t id; /* to be named in specd_tensor */
-  void* data;  /* where this process sees it, 4096-byte aligned; NULL for an imported fd; of device
-                  memory its address, which the CPU cannot read */
+  uint32_t id; /* named in specd_tensor */
+  void* data;  /* its address in this process, 4096-byte aligned; NULL for an imported fd. The CPU
+                  cannot read device memory at this address */
   uint64_t size_bytes;
 } specd_region;
 
-/* Shared memory for rows, zeroed, made by the library and sealed against shrinking. */
+/* Allocates zeroed shared memory for rows and seals it against shrinking. */
 SPECD_API int specd_alloc(specd_engine* engine, uint64_t size_bytes, specd_region* region);
 
-/* A memfd of your own instead. It must be sealed (F_SEAL_SHRINK) and hold at least size_bytes: an
- * unsealed file could be truncated under the daemon. The descriptor stays yours. */
+/* Imports a memfd of the caller instead. The memfd must be sealed (F_SEAL_SHRINK) and hold at least
+ * size_bytes: an unsealed file could be truncated while the daemon reads it. The descriptor stays
+ * the caller's. */
 SPECD_API int specd_import_fd(specd_engine* engine, int fd, uint64_t size_bytes,
                               specd_region* region);
 
-/* Memory of this process on a GPU, in place, from the device pointer on: of cudaMalloc, cuMemCreate
- * (also several pieces side by side, as PyTorch's expandable segments have; 250 for a daemon), or
- * cudaMallocAsync with a pool that can be exported. Rounds use it where they run on the same GPU: a
- * daemon with --device=cuda, or embedded:cuda. It must not be freed, resized or unmapped before
- * specd_unregister has answered SPECD_OK. If the daemon dies, so does its mapping. */
+/* Imports GPU memory of this process, in place, beginning at a device pointer. The memory comes
+ * from cudaMalloc, from cuMemCreate, or from cudaMallocAsync with a pool that can be exported. It
+ * may consist of several neighbouring pieces of cuMemCreate, as PyTorch's expandable segments do; a
+ * daemon takes up to 250 pieces. Rounds must run on the same GPU: a daemon with --device=cuda, or
+ * embedded:cuda. The caller must not free, resize or unmap the memory before specd_unregister has
+ * answered SPECD_OK. If the daemon dies, its mapping ends too. */
 SPECD_API int specd_import_device(specd_engine* engine, uint64_t address, uint64_t size_bytes,
                                   specd_region* region);
 
-/* Ends a region, whichever call made it: memory from specd_alloc is unmapped, any other is nobody's
- * but yours again. SPECD_ERROR_STATE while a role is bound to it: bind that to other memory first,
- * or close the engine. specd_close ends all regions, and waits for the daemon to do so, for
- * timeout_ms at most, where there is device memory among them. */
+/* Ends a region that any of these calls made. Memory from specd_alloc is unmapped; any other memory
+ * is the caller's alone again. The answer is SPECD_ERROR_STATE while a role is bound to the region.
+ * Bind the role to other memory first, or close the engine. specd_close ends all regions. If device
+ * memory is among them, specd_close waits for the daemon, for at most timeout_ms. */
 SPECD_API int specd_unregister(specd_engine* engine, uint32_t region);
 
 enum { SPECD_FLOAT32 = 0, SPECD_BFLOAT16 = 1, SPECD_FLOAT16 = 2 };
 
-/* What the elements of a row are. Probabilities are SPECD_FLOAT32 and sum to 1 within 1e-3. */
+/* The kind of a row's elements. Probabilities are SPECD_FLOAT32 and sum to 1 within 1e-3. */
 enum {
   SPECD_LOGITS = 0,
-  SPECD_PROBABILITIES = 1,      /* enter as ln p and take the same steps as logits */
-  SPECD_FINAL_PROBABILITIES = 2 /* what is sampled from: sequences whose parameters would change a
-                                   row are refused */
+  SPECD_PROBABILITIES = 1,      /* specd takes ln p and then the same steps as for logits */
+  SPECD_FINAL_PROBABILITIES = 2 /* specd samples from them as they are. Sequences whose parameters
+                                   would change a row are refused */
 };
 
 enum {
@@ -54,23 +56,24 @@ enum {
   SPECD_DRAFT_ROWS = 2,   /* only for SPECD_SAMPLED draft tokens and specd_sample_draft */
   SPECD_GRAMMAR_MASK = 3, /* int32 rows of ceil(vocab_size / 32) words: bit i % 32 of word i / 32 is
                              1 where id i is allowed */
-  SPECD_NEXT_TOKEN = 4,   /* int32 ids that specd writes; below */
-  SPECD_DRAFT_TOKENS = 16 /* int32 ids that specd reads, for SPECD_DRAFTS_BY_SLOT; below */
+  SPECD_NEXT_TOKEN = 4,   /* int32 ids that specd writes; see below */
+  SPECD_DRAFT_TOKENS = 16 /* int32 ids that specd reads, for SPECD_DRAFTS_BY_SLOT; see below */
 };
 
-/* SPECD_NEXT_TOKEN: after every round in which a sequence gets tokens, the last of them, which its
- * next forward reads, lies at its slot (specd_sequence_slot). num_rows >= max_sequences, no gaps.
- * Nothing else is written there: nothing by opening and forking, and nothing by a round that ends
- * SPECD_STATUS_ABORTED, however late the daemon is, so what the engine puts there itself then
- * stays. What lies at the slot of a finished sequence means nothing, nor does what is left by a
- * round that ends SPECD_STATUS_DEVICE_ERROR and by a daemon that was killed. Roles
- * SPECD_NEXT_TOKEN + 1 .. + 7 are further copies, one for each tensor-parallel rank, on any GPU or
- * in shared memory: rows are bound once, by rank 0, and all copies are written. Ranks that are
- * processes of their own bind theirs themselves: specd_join.
+/* SPECD_NEXT_TOKEN: If a sequence gets tokens in a round, specd writes the last of them at the
+ * sequence's slot (specd_sequence_slot). The sequence's next forward reads it there. num_rows >=
+ * max_sequences, no gaps. specd writes nothing else there. Opening and forking write nothing. A
+ * round that ends with SPECD_STATUS_ABORTED writes nothing, however late the daemon is, so an id
+ * that the engine then puts there itself stays. The id at the slot of a finished sequence has no
+ * meaning. The same holds for ids left by a round that ends with SPECD_STATUS_DEVICE_ERROR and by a
+ * daemon that was killed. Roles SPECD_NEXT_TOKEN + 1 .. + 7 are further copies, one for each
+ * tensor-parallel rank, on any GPU or in shared memory. Rank 0 binds the rows once, and specd
+ * writes all copies. Ranks that are separate processes bind their copies themselves: see
+ * specd_join.
  *
- * SPECD_DRAFT_TOKENS: draft tokens where the drafter leaves them, such as on the GPU, so that no
- * CPU has to know them. The row of a sequence is that of its slot: num_rows >= max_sequences,
- * row_stride ids from row to row, at least and by default max_draft. */
+ * SPECD_DRAFT_TOKENS: The drafter leaves draft tokens here, on the GPU for example, and the CPU
+ * need not know them. Each slot has a row: num_rows >= max_sequences. row_stride counts ids from
+ * row to row; it is at least max_draft, which is also the default. */
 
 typedef struct specd_tensor {
   uint32_t struct_size;
@@ -78,20 +81,21 @@ typedef struct specd_tensor {
   uint32_t dtype;        /* SPECD_FLOAT32, ... */
   uint32_t kind;         /* SPECD_LOGITS, ... */
   uint64_t offset_bytes; /* of row 0, a multiple of the element size */
-  uint64_t num_rows;     /* 1 .. 2^31 - 1; rows are named by index in specd_draft */
-  uint64_t row_stride;   /* from row to row, in elements, >= vocab_size; default 0 = vocab_size.
-                            Of a mask: in words of 32 bits, default 0 = ceil(vocab_size / 32); of
-                            draft tokens: in ids, default 0 = max_draft */
-  float scale;           /* > 0: logits are multiplied by it on load; default 1 */
-  float cap;             /* > 0: and then become cap * tanh(x / cap); default 0 = not */
-  uint32_t renormalise;  /* 0 or 1; default 0: probabilities need not sum to 1 */
-  uint32_t reserved;     /* 0 */
-} specd_tensor; /* masks and tokens have no use for dtype, kind, scale, cap and renormalise: leave
-                   them */
+  uint64_t num_rows;     /* 1 .. 2^31 - 1; specd_draft names rows by index */
+  /* Distance from row to row, in elements, >= vocab_size; default 0 = vocab_size. A mask counts
+   * words of 32 bits, default 0 = ceil(vocab_size / 32). Draft tokens count ids, default 0 =
+   * max_draft. */
+  uint64_t row_stride;
+  float scale;          /* > 0: logits are multiplied by it on load; default 1 */
+  float cap;            /* > 0: logits then become cap * tanh(x / cap); default 0 = off */
+  uint32_t renormalise; /* 0 or 1; default 0. 1: probabilities need not sum to 1 */
+  uint32_t reserved;    /* 0 */
+} specd_tensor; /* masks and tokens do not use dtype, kind, scale, cap and renormalise: leave the
+                   defaults */
 
 SPECD_API void specd_tensor_init(specd_tensor* tensor);
 
-/* Binds the tensor of a role, or binds it anew. No round may be in flight. */
+/* Binds a tensor to a role; a later call replaces it. No round may be in flight. */
 SPECD_API int specd_bind(specd_engine* engine, int role, const specd_tensor* tensor);
 
 #ifdef __cplusplus

@@ -1,10 +1,10 @@
-/* ops.h: the sampling functions of specd without an engine. Rows in, probabilities or ids out.
+/* ops.h has the sampling functions of specd without an engine: rows in, probabilities or ids out.
  *
- * The same bodies that verify drafts, called on rows that lie anywhere in this process: for a
- * sampler of your own, for tests, for what the sampling modules of FlashInfer and sgl-kernel are
- * used for. The results are those of a sequence with the same parameters, bit for bit: ids that tie
- * are ordered by id, exactly k survive top_k, and a row that has no distribution is a status and
- * never a silent token.
+ * These functions run the same code that verifies drafts, on rows anywhere in this process. Use
+ * them for a sampler of your own, for tests, and in place of the sampling modules of FlashInfer and
+ * sgl-kernel. The results equal those of a sequence with the same parameters, bit for bit. Ids that
+ * tie are ordered by id, and exactly k survive top_k. A row that has no distribution is a status
+ * and never a silent token.
  *
  *   specd_rows rows;
  *   specd_rows_init(&rows);
@@ -15,11 +15,12 @@
  *   specd_sample(&rows, &sampling, ids, NULL);
  *
  * Every function reads num_indices rows (indices NULL: all num_rows), writes one result for each in
- * that order, and returns SPECD_OK; statuses[i] (statuses may be NULL) is SPECD_STATUS_OK, or
- * SPECD_STATUS_BAD_DISTRIBUTION where row i holds NaN or no mass: its probabilities are all NaN,
- * its id is -1. Errors are those of specd.h; after one nothing has been written.
+ * that order, and returns SPECD_OK. statuses may be NULL. Otherwise statuses[i] is SPECD_STATUS_OK,
+ * or SPECD_STATUS_BAD_DISTRIBUTION if row i holds NaN or no mass. The probabilities of such a row
+ * are all NaN, and its id is -1. The errors are those of specd.h; after an error nothing has been
+ * written.
  *
- * Threads: any; a call works on the thread that makes it.
+ * Threads: any. A call works on the thread that makes it.
  */
 #ifndef SPECD_OPS_H_
 #define SPECD_OPS_H_
@@ -33,16 +34,16 @@ extern "C" {
 typedef struct specd_rows {
   uint32_t struct_size;
   uint32_t vocab_size; /* columns, 1 .. 2^20; required */
-  const void* data;    /* of row 0, aligned to an element */
+  const void* data;    /* address of row 0, aligned to an element */
   uint64_t num_rows;   /* 1 .. 2^31 - 1 */
   uint64_t row_stride; /* in elements, >= vocab_size; default 0 = vocab_size */
   uint32_t dtype;      /* SPECD_FLOAT32, ... */
-  uint32_t kind; /* SPECD_LOGITS, ...; of SPECD_FINAL_PROBABILITIES nothing may change a row */
+  uint32_t kind; /* SPECD_LOGITS, ...; no parameter may change rows of SPECD_FINAL_PROBABILITIES */
   float scale;   /* as in specd_tensor; default 1 */
   float cap;     /* default 0 */
   uint32_t renormalise;    /* 0 or 1; default 0 */
   uint32_t reserved;       /* 0 */
-  const uint32_t* indices; /* num_indices rows, repeated or in any order; NULL: all */
+  const uint32_t* indices; /* num_indices rows, in any order, repeated or not; NULL: all */
   uint64_t num_indices;
 } specd_rows;
 
@@ -63,26 +64,27 @@ typedef struct specd_row_words {
   uint64_t stride;
 } specd_row_words;
 
-/* out: vocab_size floats for each result, one row after another without gaps. */
+/* In the functions below `out` has vocab_size floats for each result, one row after another without
+ * gaps. */
 
-/* Probabilities. temperature: 1e-5 and up, default 1. */
+/* Writes probabilities. temperature: 1e-5 and up, default 1. */
 SPECD_API int specd_softmax(const specd_rows* rows, specd_row_doubles temperature, float* out,
                             uint32_t* statuses);
 
-/* Probabilities, 0 outside the k best ids. top_k <= 0 or >= vocab_size: all stay. */
+/* Writes probabilities, 0 outside the k best ids. top_k <= 0 or >= vocab_size: all stay. */
 SPECD_API int specd_top_k_renorm(const specd_rows* rows, specd_row_ints top_k, float* out,
                                  uint32_t* statuses);
 
-/* Probabilities, 0 outside the shortest prefix of the sorted ids whose mass reaches top_p, above 0
- * .. 1. */
+/* Writes probabilities, 0 outside the shortest prefix of the sorted ids whose mass reaches top_p,
+ * above 0 .. 1. */
 SPECD_API int specd_top_p_renorm(const specd_rows* rows, specd_row_doubles top_p, float* out,
                                  uint32_t* statuses);
 
-/* The elements themselves, -inf outside the k best ids. */
+/* Writes the elements themselves, -inf outside the k best ids. */
 SPECD_API int specd_top_k_mask(const specd_rows* rows, specd_row_ints top_k, float* out,
                                uint32_t* statuses);
 
-/* ids[i]: of the greatest element, the lowest on a tie. */
+/* Writes to ids[i] the id of row i's greatest element, the lowest id on a tie. */
 SPECD_API int specd_argmax(const specd_rows* rows, int32_t* ids, uint32_t* statuses);
 
 typedef struct specd_sampling {
@@ -94,12 +96,12 @@ typedef struct specd_sampling {
   specd_row_ints top_k;          /* default 0 = off; 1 is greedy */
   specd_row_words seed;          /* required unless every row is greedy */
   specd_row_words position;      /* below 2^32; default i. The coin depends on seed and position
-                                    alone: it is that of a sequence's output token `position` */
+                                    alone: it is the coin of a sequence's output token `position` */
 } specd_sampling;
 
 SPECD_API void specd_sampling_init(specd_sampling* sampling);
 
-/* ids[i]: drawn from row i. */
+/* Writes to ids[i] an id drawn from row i. */
 SPECD_API int specd_sample(const specd_rows* rows, const specd_sampling* sampling, int32_t* ids,
                            uint32_t* statuses);
 

@@ -1,5 +1,5 @@
-/* ranks.h: ranks of an engine that are processes of their own.
- * Part of <specd/specd.h>. */
+/* ranks.h lets ranks that are separate processes join the session of an engine. Part of
+ * <specd/specd.h>. */
 #ifndef SPECD_RANKS_H_
 #define SPECD_RANKS_H_
 
@@ -9,41 +9,45 @@
 extern "C" {
 #endif
 
-/* Tensor-parallel engines run a process for each GPU. Rank 0's is the specd_engine: its rows
- * decide. Every other process that needs the ids in memory of its own joins the session of that
- * engine:
+/* Tensor-parallel engines run a process for each GPU. The process of rank 0 has the specd_engine,
+ * and its rows decide. Every other process that needs the ids in memory of its own joins the
+ * session of that engine:
  *
- *   specd_get_group          rank 0: a token, to be brought to the others by the engine's own means
+ *   specd_get_group          rank 0: a token, which the engine brings to the other ranks itself
  *   specd_join               rank k, with the token, to the same daemon
- *   specd_member_bind_...    rank k: where its next tokens are to lie
+ *   specd_member_bind_...    rank k: the place of its next tokens
  *   specd_leave
  *
- * From then on every round of rank 0 writes there what it writes to SPECD_NEXT_TOKEN + k, under the
- * same rules: before its completion is published, and of a round on a stream before that stream
- * goes on; an aborted round writes nothing. Rank k may read once it knows that the round has been
- * answered: from rank 0 after specd_poll, or on its stream, behind a collective that rank 0's
- * stream takes part in behind the round. A round that is under way when rank k binds may have been
- * written to no rank k: wait for bound_ranks before the first round that needs it.
+ * After the bind every round of rank 0 writes the same ids there as to SPECD_NEXT_TOKEN + k, under
+ * the same rules. A round writes them before its completion is published. A round on a CUDA stream
+ * writes them before that CUDA stream continues. An aborted round writes nothing.
  *
- * A rank that leaves or dies takes nothing with it (a GPU that fails does, whosever it is): the
- * rounds go on for the others, and rank 0 is told nothing but by bound_ranks. Its place is free,
- * and its memory not written any more, once the daemon has seen it go: for a rank that calls
- * specd_leave, when that has answered. */
+ * Rank k may read once it knows that the round has been answered. Rank 0 can tell it after
+ * specd_poll. On a CUDA stream, rank k reads after a collective that rank 0's CUDA stream joins
+ * after the round. A round that is running when rank k binds may write to no rank k. Wait for
+ * bound_ranks before the first round that needs rank k.
+ *
+ * A rank that leaves or dies does not disturb the others, but a GPU that fails does, whichever rank
+ * it belongs to. The rounds continue, and rank 0 sees the change only in bound_ranks. Once the
+ * daemon has seen the rank go, its place is free and its memory is no longer written. If the rank
+ * calls specd_leave, that is when specd_leave has answered. */
 
 typedef struct specd_group {
-  const char* token;    /* whoever has it may join: treat it as a password. Up to 64 bytes of text,
-                           the same for the life of the engine. Valid until the next call of
-                           specd_get_group or specd_close */
-  uint32_t bound_ranks; /* bit k: the next tokens of rank k are bound, bit 0 being SPECD_NEXT_TOKEN,
-                           whoever has bound them */
+  /* A process that has the token may join: treat it as a password. Up to 64 bytes of text, the same
+   * for the life of the engine. Valid until the next call of specd_get_group or specd_close. */
+  const char* token;
+  uint32_t bound_ranks; /* bit k: the next tokens of rank k are bound, by the engine or by a member;
+                           bit 0 is SPECD_NEXT_TOKEN */
   uint32_t reserved;
 } specd_group;
 
-/* SPECD_ERROR_UNSUPPORTED in embedded mode, which other processes cannot join: bind
- * SPECD_NEXT_TOKEN + k to memory of this process, or attach to a daemon. */
+/* Gets the token and the bound ranks. In embedded mode the answer is SPECD_ERROR_UNSUPPORTED,
+ * because other processes cannot join: bind SPECD_NEXT_TOKEN + k to memory of this process, or
+ * attach to a daemon. */
 SPECD_API int specd_get_group(specd_engine* engine, specd_group* group);
 
-/* A rank's place in the session of another process. One thread at a time. */
+/* A specd_member is a rank's place in the session of another process. One thread may use it at a
+ * time. */
 typedef struct specd_member specd_member;
 
 typedef struct specd_join_options {
@@ -56,32 +60,36 @@ typedef struct specd_join_options {
 
 SPECD_API void specd_join_options_init(specd_join_options* options);
 
-/* On success *member is set; free it with specd_leave. SPECD_ERROR_PERMISSION for a token that is
- * not this session's, SPECD_ERROR_NOT_FOUND for one of a session that is not here (any more),
- * SPECD_ERROR_STATE for a rank that has joined already, or whose role the engine has bound itself.
- * A rank that has died may join again once the daemon has seen it go: try again for a moment. */
+/* On success *member is set; free it with specd_leave. The answer is SPECD_ERROR_PERMISSION for a
+ * token that is not this session's, and SPECD_ERROR_NOT_FOUND for a token whose session is not here
+ * (any more). It is SPECD_ERROR_STATE if the rank has joined already, or if the engine has bound
+ * the rank's role itself. If a rank has died, it may join again once the daemon has seen it go:
+ * retry for a moment. */
 SPECD_API int specd_join(const char* uri, const char* token, const specd_join_options* options,
                          specd_member** member);
 
-/* Where this rank's next tokens lie from now on, one int32 id for each of num_rows slots, of which
- * there are to be as many as rank 0's max_sequences at least. In memory of this process on a GPU
- * that the daemon sees, as specd_import_device takes it (the daemon needs --device=cuda); or in a
- * memfd, as specd_import_fd takes it, from offset_bytes on. What was bound before is given back;
- * this memory must not be freed before another is bound, or specd_leave has answered SPECD_OK.
- * After SPECD_ERROR_INTERNAL or SPECD_ERROR_DISCONNECTED nobody knows which of the two is bound:
- * then that holds for both. */
+/* Binds this rank's next tokens: one int32 id for each of num_rows slots, at least rank 0's
+ * max_sequences. The daemon gives back memory that was bound before. The caller must not free the
+ * new memory before other memory is bound or specd_leave has answered SPECD_OK. After
+ * SPECD_ERROR_INTERNAL or SPECD_ERROR_DISCONNECTED either memory may be bound: free neither.
+ *
+ * specd_member_bind_device takes memory of this process on a GPU that the daemon sees, under the
+ * rules of specd_import_device. The daemon needs --device=cuda. specd_member_bind_fd takes a memfd
+ * under the rules of specd_import_fd, from offset_bytes on. */
 SPECD_API int specd_member_bind_device(specd_member* member, uint64_t address, uint64_t num_rows);
 SPECD_API int specd_member_bind_fd(specd_member* member, int fd, uint64_t size_bytes,
                                    uint64_t offset_bytes, uint64_t num_rows);
 
-/* SPECD_OK while the session goes on; SPECD_ERROR_DISCONNECTED once it or the daemon has ended, and
- * with it the membership: the memory is this process's alone again, but for what a GPU still had to
- * do for a daemon that was killed. Asks nobody, so cheap. */
+/* Returns SPECD_OK while the session continues, and SPECD_ERROR_DISCONNECTED once the session or
+ * the daemon has ended. The membership has then ended too, and the memory is this process's alone
+ * again. One exception: a GPU may still write for a daemon that was killed. The call sends no
+ * message, so it is cheap. */
 SPECD_API int specd_member_check(specd_member* member);
 
-/* Ends the membership, frees *member, and waits until nothing is written to its memory any more:
- * with SPECD_OK it may be freed. SPECD_ERROR_DISCONNECTED where timeout_ms has passed without the
- * daemon saying so: only the end of this process makes sure then. NULL is allowed. */
+/* Ends the membership, frees *member, and waits until specd no longer writes to its memory. After
+ * SPECD_OK the memory may be freed. If timeout_ms passes without word from the daemon, the answer
+ * is SPECD_ERROR_DISCONNECTED; only the end of this process makes the memory safe then. NULL is
+ * allowed. */
 SPECD_API int specd_leave(specd_member* member);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-/* sequences.h: the streams that an engine generates, and their sampling parameters.
- * Part of <specd/specd.h>. */
+/* sequences.h opens, forks and closes the sequences that an engine generates, and has their
+ * sampling parameters. Part of <specd/specd.h>. */
 #ifndef SPECD_SEQUENCES_H_
 #define SPECD_SEQUENCES_H_
 
@@ -9,26 +9,28 @@
 extern "C" {
 #endif
 
-/* A handle: slot and generation. 0 is never a sequence. */
+/* A handle: a slot and a generation. 0 is never a sequence. */
 typedef uint64_t specd_sequence;
 
-/* The place of a sequence in the session's tables, below max_sequences; a later sequence may have
- * it again. */
+/* Returns the index of a sequence in the session's tables, below max_sequences. A later sequence
+ * may get the same slot. */
 SPECD_API uint32_t specd_sequence_slot(specd_sequence sequence);
 
 enum {
-  SPECD_VERIFY_AUTO = 0,        /* greedy at temperature 0; otherwise block in a round with
-                                   SPECD_SAMPLED drafts and exact_match in any other */
+  SPECD_VERIFY_AUTO = 0,        /* greedy at temperature 0. Otherwise block in a round with
+                                   SPECD_SAMPLED drafts and exact_match in any other round */
   SPECD_VERIFY_GREEDY = 1,      /* temperature 0: the argmax, lowest id on a tie */
-  SPECD_VERIFY_EXACT_MATCH = 2, /* same seed, same text, for any drafts and any number of them */
+  SPECD_VERIFY_EXACT_MATCH = 2, /* the same seed gives the same text, for any drafts and any number
+                                   of them */
   SPECD_VERIFY_TOKEN = 3,       /* rejection sampling, for SPECD_SAMPLED drafts */
-  SPECD_VERIFY_BLOCK = 4        /* the whole chain judged at once: accepts at least as much */
+  SPECD_VERIFY_BLOCK = 4        /* judges the whole chain at once; accepts at least as much as
+                                   token */
 };
 
 enum { SPECD_FILTERS_SEQUENTIAL = 0, SPECD_FILTERS_JOINT = 1 };
 
-/* Of the row as it arrived (scaled and capped), or after every step (greedy: before the
- * temperature). */
+/* RAW: the score in the row as it arrived (scaled and capped). PROCESSED: the score after every
+ * step, or for greedy sequences before the temperature. */
 enum {
   SPECD_RAW_LOGPROB = 0,
   SPECD_PROCESSED_LOGPROB = 1,
@@ -36,7 +38,7 @@ enum {
   SPECD_PROCESSED_LOGIT = 3
 };
 
-/* Lists are copied by the call that takes them. items may be NULL where count is 0. */
+/* The call that takes a list copies it. If count is 0, items may be NULL. */
 typedef struct specd_ids {
   const int32_t* items;
   uint64_t count;
@@ -50,8 +52,8 @@ typedef struct specd_strings {
   uint64_t count;
 } specd_strings;
 
-/* A parameter that is one number, by its name in docs/PARAMETERS.md: a flag is 0 or 1, a choice the
- * number of its value. Of this size in every version. */
+/* A parameter that is one number, by its name in docs/PARAMETERS.md. A flag is 0 or 1; a choice is
+ * the number of its value. This struct has the same size in every version. */
 typedef struct specd_number {
   const char* name;
   double value;
@@ -61,89 +63,94 @@ typedef struct specd_numbers {
   uint64_t count;
 } specd_numbers;
 
-/* A processor compiled into specd, by name. Of this size in every version. */
+/* A processor compiled into specd, by its name. This struct has the same size in every version. */
 typedef struct specd_processor {
   const char* name;
   const char* values; /* "key=value,key=value" with numbers; NULL: every default */
 } specd_processor;
 
-/* The parameters of a sequence; docs/PARAMETERS.md explains each. The steps are taken in this
+/* The parameters of a sequence, which docs/PARAMETERS.md explains. specd takes the steps in this
  * order: masks and id lists, logit_bias, min_tokens, penalties, bad words, processors, temperature,
  * min_p, top_k, top_p. */
 typedef struct specd_params {
   uint32_t struct_size;
   uint32_t verify;   /* SPECD_VERIFY_...; default AUTO */
   uint64_t seed;     /* used if has_seed */
-  uint32_t has_seed; /* 0 or 1; default 0: a random seed is drawn and reported */
-  uint32_t n;        /* sequences to open, 1 .. 64; default 1. Sequence i has seed + i and, from 1
-                        on, the request id "ID#i" */
+  uint32_t has_seed; /* 0 or 1; default 0: specd draws a random seed and reports it */
+  uint32_t n;        /* sequences to open, 1 .. 64; default 1. Sequence i has seed + i; from i = 1
+                        on its request id is "ID#i" */
 
   double temperature;    /* 0 .. 2, default 1; below 1e-5 is greedy */
   double top_p;          /* above 0 .. 1, default 1 = off */
   double min_p;          /* 0 .. 1, default 0 = off */
-  int32_t top_k;         /* -1 and up; default 0 = off, as is vocab_size and above; 1 is greedy */
-  uint32_t filter_order; /* SPECD_FILTERS_...; default SEQUENTIAL. JOINT: all three filters judge
-                            the distribution after the temperature, and the survivors of all stay */
+  int32_t top_k;         /* -1 and up; default 0 = off. vocab_size and above are off too; 1 is
+                            greedy */
+  uint32_t filter_order; /* SPECD_FILTERS_...; default SEQUENTIAL. JOINT: each filter judges the
+                            distribution after the temperature, and ids that pass all three stay */
 
   double frequency_penalty;    /* -2 .. 2, default 0; counts the output */
-  double presence_penalty;     /* -2 .. 2, default 0; the output */
-  double repetition_penalty;   /* above 0 .. 2, default 1; prompt and output */
+  double presence_penalty;     /* -2 .. 2, default 0; counts the output */
+  double repetition_penalty;   /* above 0 .. 2, default 1; counts prompt and output */
   specd_ids logit_bias_ids;    /* at most 1024 */
   specd_floats logit_bias;     /* -100 .. 100, one for each of logit_bias_ids */
   specd_ids allowed_token_ids; /* default none = all */
   specd_ids disallowed_token_ids;
   specd_ids bad_word_ids;     /* the ids of all bad words, one word after another; at most 1024 */
-  specd_ids bad_word_lengths; /* how many ids each word has; at most 128 words */
+  specd_ids bad_word_lengths; /* the number of ids of each word; at most 128 words */
   uint32_t no_repeat_ngram_size;   /* default 0 = off */
-  uint32_t no_repeat_ngram_window; /* tokens looked back upon; default 0 = all */
+  uint32_t no_repeat_ngram_window; /* number of past tokens to search; default 0 = all */
   specd_ids no_repeat_ngram_whitelist;
 
   int32_t thinking_budget;     /* tokens of a thought, 0 and up; default -1 = off */
   int32_t thinking_start_id;   /* the marker that opens a thought; default -1 */
-  int32_t thinking_newline_id; /* emitted before the end unless it just was; default -1 = not */
+  int32_t thinking_newline_id; /* specd emits it before a forced end, unless it was just emitted;
+                                  default -1 = none */
   uint32_t num_processors;     /* at most 8 */
-  specd_ids thinking_end_ids;  /* what closes a thought, forced when the budget is spent */
+  specd_ids thinking_end_ids;  /* the ids that close a thought; specd forces them when the budget is
+                                  spent */
   const char* thinking_preset; /* "glm-4.5", "qwen3" or "deepseek-r1" in place of the ids above */
   const specd_processor* processors; /* in the order in which they run */
 
-  uint32_t max_tokens;        /* 1 .. 2^31 - 1; default 16 */
-  uint32_t min_tokens;        /* 0 .. max_tokens; default 0. No stop id, EOS or stop string
-                                 ends the output at so many tokens or fewer */
-  specd_ids stop_token_ids;   /* at most 64 */
-  specd_strings stop_strings; /* at most 1024, non-empty, together at most 32 KiB; a daemon with a
-                                 tokenizer is needed. Refused where output_ids are given: what the
-                                 text side has not seen of a stop string would be lost */
-  uint32_t ignore_eos;        /* 0 or 1; default 0. Drops the model's EOS ids only */
-  uint32_t include_stop;      /* 0 or 1; default 0: a stop string, or the text of a stop id, is not
-                                 shown */
+  uint32_t max_tokens;      /* 1 .. 2^31 - 1; default 16 */
+  uint32_t min_tokens;      /* 0 .. max_tokens; default 0. No stop id, EOS or stop string ends the
+                               output at this many tokens or fewer */
+  specd_ids stop_token_ids; /* at most 64 */
+  /* Stop strings: at most 1024, non-empty, together at most 32 KiB. A daemon with a tokenizer is
+   * needed. If output_ids are given, stop strings are refused: the text side could miss a stop
+   * string that begins in their text. */
+  specd_strings stop_strings;
+  uint32_t ignore_eos;          /* 0 or 1; default 0. Drops the model's EOS ids only */
+  uint32_t include_stop;        /* 0 or 1; default 0: the text ends before a stop string and omits a
+                                   stop id */
   uint32_t skip_special_tokens; /* 0 or 1; default 1: special tokens give no text */
 
-  int32_t logprobs; /* for each kept token the scores of this many best ids and its own, 0 .. 64;
-                       default -1 = none at all */
-  uint32_t logprobs_mode;      /* SPECD_RAW_LOGPROB, ...; default RAW_LOGPROB */
-  uint32_t draft_edits;        /* 0 or 1; default 0: every step before the temperature (masks, id
-                                  lists, biases, min_tokens, penalties, bad words, n-grams,
-                                  thinking, processors) is taken on draft rows as well (see
-                                  draft_... below) */
-  specd_ids logprob_token_ids; /* further ids whose scores are wanted, at most 64 */
+  int32_t logprobs; /* scores reported for each kept token: this many best ids and the token itself,
+                       0 .. 64; default -1 = none at all */
+  uint32_t logprobs_mode; /* SPECD_RAW_LOGPROB, ...; default RAW_LOGPROB */
+  /* 0 or 1; default 0. 1: every step before the temperature also applies to draft rows: masks, id
+   * lists, biases, min_tokens, penalties, bad words, n-grams, thinking, processors (see draft_...
+   * below). */
+  uint32_t draft_edits;
+  specd_ids logprob_token_ids; /* further ids to score, at most 64 */
 
-  /* What the drafter did to its own rows before it drew SPECD_SAMPLED tokens; never taken from the
-   * sequence's own parameters. */
+  /* The steps that the drafter applied to its own rows before it drew SPECD_SAMPLED tokens. specd
+   * never takes them from the sequence's own parameters. */
   double draft_temperature;    /* 1e-5 .. 2; default 1 */
   double draft_top_p;          /* default 1 = off */
   double draft_min_p;          /* default 0 = off */
   int32_t draft_top_k;         /* default 0 = off */
   uint32_t draft_filter_order; /* SPECD_FILTERS_... */
 
-  /* What came before: the prompt, and tokens generated already, after which the output goes on. All
-   * state is rebuilt from them, so a sequence can be preempted, move to another engine and return.
-   * Needed only for what looks back: penalties, n-grams, thinking, a re-opened sequence. */
+  /* The prompt, and tokens that were generated already; the output continues after them. All state
+   * is rebuilt from these ids, so a sequence can be preempted, move to another engine and return.
+   * Only parameters that look back need them (penalties, n-grams, thinking), and a re-opened
+   * sequence. */
   specd_ids prompt_ids;
   specd_ids output_ids;
 
-  specd_numbers numbers; /* parameters without a field above, or in the place of one that is left at
-                            its default; each once, at most 64 together with the fields that are
-                            set */
+  /* Parameters without a field above. A name may also replace a field that is left at its default.
+   * Each name may occur once; together with the fields that are set there may be at most 64. */
+  specd_numbers numbers;
 } specd_params;
 
 SPECD_API void specd_params_init(specd_params* params);
@@ -155,69 +162,72 @@ enum {
   SPECD_PARAM_CHOICE = 3
 };
 
-/* A parameter that is one number. The texts stay for the life of the library. */
+/* A parameter that is one number. The texts are valid for the life of the library. */
 typedef struct specd_param_info {
   uint32_t struct_size;    /* sizeof(specd_param_info): set it before the call */
   uint32_t type;           /* SPECD_PARAM_... */
-  const char* name;        /* here, and in specd_params.numbers */
+  const char* name;        /* the name here and in specd_params.numbers */
   const char* vllm_name;   /* "": vLLM has no such parameter */
   const char* sglang_name; /* "": SGLang has no such parameter */
   const char* meaning;
   const char* range;     /* in words, such as "above 0 .. 1" */
   specd_strings choices; /* the names of a choice; the index is the value */
   double default_value;
-  double minimum; /* of numbers: -INFINITY and INFINITY are no bounds */
+  double minimum; /* for numbers: -INFINITY and INFINITY mean no bound */
   double maximum;
 } specd_param_info;
 
-/* Lists the parameters that `numbers` takes, from index 0 on, so that a binding in another language
- * has them without a list of its own. SPECD_EMPTY after the last. */
+/* Describes the parameter at `index` of those that `numbers` takes. A binding in another language
+ * can walk the indices from 0 on and needs no list of its own. After the last index the answer is
+ * SPECD_EMPTY. */
 SPECD_API int specd_get_param_info(uint32_t index, specd_param_info* info);
 
 typedef struct specd_sequence_info {
   uint32_t struct_size; /* sizeof(specd_sequence_info): set it in every element before the call */
-  uint32_t verify;      /* GREEDY where the parameters leave no choice, otherwise as asked for */
+  uint32_t verify;      /* GREEDY if the parameters leave no choice, otherwise as asked for */
   specd_sequence sequence;
-  uint64_t seed; /* as given, or as drawn */
+  uint64_t seed; /* as given or as drawn */
 } specd_sequence_info;
 
-/* request_id names the stream on the text side: 1 .. 128 bytes of UTF-8 without control characters,
- * the "#i" of sequence i counted in; two open sequences of one daemon may not share it. info
- * has params.n entries. All n are opened or none. */
+/* Opens params.n sequences, all or none. The text side names the stream by request_id: 1 .. 128
+ * bytes of UTF-8 without control characters, including the "#i" of sequence i. Two open sequences
+ * of one daemon may not have the same request_id. The array info has params.n elements. */
 SPECD_API int specd_open_sequence(specd_engine* engine, const char* request_id,
                                   const specd_params* params, specd_sequence_info* info);
 
-/* Opens a copy of a sequence as it stands: same parameters, same prompt and tokens, its own seed
- * (NULL: drawn and reported) and name. Its text begins with the next token. A sequence with
- * stop strings cannot be forked: what the text side has seen of one would be lost. Rounds of the
- * source that are in flight come after the copy or before it; poll for them first. */
+/* Opens a copy of a sequence in its present state: same parameters, prompt and tokens, but a seed
+ * and a request_id of its own. If seed is NULL, specd draws one and reports it. The copy's text
+ * begins with its next token. A sequence with stop strings cannot be forked: the text side could
+ * miss a stop string that began before the fork. Poll for rounds of the source that are in flight
+ * first; otherwise each may count before the copy or after it. */
 SPECD_API int specd_fork(specd_engine* engine, specd_sequence sequence, const char* request_id,
                          const uint64_t* seed, specd_sequence_info* info);
 
-/* Frees the slot. A sequence that has not finished is aborted. Rounds of it that are still in
- * flight are answered SPECD_STATUS_UNKNOWN_SEQUENCE. */
+/* Frees the slot. A sequence that has not finished is aborted. Its rounds that are still in flight
+ * are answered SPECD_STATUS_UNKNOWN_SEQUENCE. */
 SPECD_API int specd_close_sequence(specd_engine* engine, specd_sequence sequence);
 
-/* Ends a sequence with SPECD_FINISH_ABORT; tokens kept so far stand. A finished one stays as it is.
- */
+/* Ends a sequence with SPECD_FINISH_ABORT. The tokens kept so far remain. A finished sequence does
+ * not change. */
 SPECD_API int specd_abort(specd_engine* engine, specd_sequence sequence);
 
 enum {
   SPECD_FINISH_NONE = 0,
   SPECD_FINISH_STOP = 1,   /* a stop id, an EOS id, or a stop string found by the text side */
   SPECD_FINISH_LENGTH = 2, /* max_tokens */
-  SPECD_FINISH_ABORT = 3,  /* specd_abort, or the text side gave the stream up */
+  SPECD_FINISH_ABORT = 3,  /* specd_abort, or the text side no longer wants the text */
   SPECD_FINISH_ERROR = 4   /* a row without a distribution: see the status of the round */
 };
 
 typedef struct specd_sequence_state {
   uint32_t finish_reason;    /* SPECD_FINISH_... */
-  uint32_t kept_tokens;      /* meaningful once finished: tokens beyond this number are void */
-  double cumulative_logprob; /* once finished: as in specd_result, of these tokens; before, NaN */
+  uint32_t kept_tokens;      /* valid once finished: tokens beyond this number are void */
+  double cumulative_logprob; /* valid once finished: as in specd_result, over these tokens. NaN
+                                before */
 } specd_sequence_state;
 
-/* Has the sequence ended? A read of shared memory, cheap enough for every step: the text side may
- * have found a stop string while the next round was already on its way. */
+/* Reports whether the sequence has ended. The call reads shared memory and is cheap enough for
+ * every step. The text side may have found a stop string after the next round was submitted. */
 SPECD_API int specd_get_sequence_state(specd_engine* engine, specd_sequence sequence,
                                        specd_sequence_state* state);
 

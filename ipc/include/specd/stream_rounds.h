@@ -1,5 +1,5 @@
-/* stream_rounds.h: rounds on a CUDA stream.
- * Part of <specd/specd.h>. */
+/* stream_rounds.h submits rounds whose rows a CUDA stream is still writing. Use it when the CPU
+ * must not wait for the GPU. Part of <specd/specd.h>. */
 #ifndef SPECD_STREAM_ROUNDS_H_
 #define SPECD_STREAM_ROUNDS_H_
 
@@ -9,50 +9,57 @@
 extern "C" {
 #endif
 
-/* Submits a round whose rows a stream is still writing, with no wait of the CPU: enqueues on
- * cuda_stream (a CUstream or cudaStream_t of a device's primary context, the same device for all
- * rounds of an engine) that the rows are ready, and that the stream waits for the answer. What is
- * enqueued behind, such as the next forward, runs after specd has answered. The answer comes
- * through specd_poll, as every other; the rows may be written again by what is enqueued behind.
+/* Submits a round whose rows a CUDA stream is still writing; the CPU does not wait. The call
+ * enqueues two things on cuda_stream: the rows are ready, and the CUDA stream waits for the answer.
+ * Work that is enqueued later, such as the next forward, runs after specd has answered. It may
+ * write the rows again. The answer comes through specd_poll, like every other.
  *
- * The daemon takes rounds in the order of submission, each once its rows are ready: a forward may
- * take as long as it likes and disturbs no other engine, but rounds of this one that were submitted
- * later wait behind it. Use one engine per stream where streams are to be independent.
+ * The argument cuda_stream is a CUstream or cudaStream_t of a device's primary context. All rounds
+ * of an engine use the same device.
  *
- * Nothing in CUDA times out, so the library watches (a thread, from the first such call on). A
- * stream whose rows have been ready for stream_timeout_ms without an answer, or whose daemon is
- * gone, is released; then the results of the round are SPECD_STATUS_ABORTED: nothing was confirmed
- * and nothing will be, no sequence has changed, and the round can be submitted again. Until a slow
- * daemon has noticed, its place in the ring stays taken (SPECD_FULL once all are).
- * What is enqueued behind a round must therefore ask how it ended: see specd_get_verdict. Rounds of
- * the same sequences that are in flight behind an aborted one are judged as they come.
+ * The daemon takes rounds in the order of submission, each once its rows are ready. A forward may
+ * take any time and delays no other engine, but later rounds of its own engine wait for it. If CUDA
+ * streams are to be independent, use one engine for each.
  *
- * SPECD_FULL as specd_submit, also while another stream has still to pass an earlier round.
- * SPECD_ERROR_UNSUPPORTED without a CUDA driver, and in embedded mode: synchronize the stream and
- * use specd_submit. SPECD_ERROR_INVALID_ARGUMENT for a stream of another device than the first
- * one's. Not while the stream records a graph: submit behind the graph's launch.
+ * Nothing in CUDA times out, so a thread of the library watches, from the first such call on. The
+ * library releases a CUDA stream whose rows have been ready for stream_timeout_ms without an
+ * answer, or whose daemon is gone. The results of that round are then SPECD_STATUS_ABORTED: nothing
+ * was confirmed and nothing will be. No sequence has changed, and the round can be submitted again.
+ * The round's ring entry stays taken until a slow daemon has noticed; if all entries are taken, the
+ * answer is SPECD_FULL. Work that is enqueued after a round must therefore ask how the round ended:
+ * see specd_get_verdict. Rounds of the same sequences that are in flight after an aborted one are
+ * judged as they come.
  *
- * Where streams have no memory operations, a host function (cuLaunchHostFunc) waits in the stream's
- * place: a CPU thread stands in each round, and specd_get_sharing says so from the first such round
- * on. CUDA may run the process's other host functions, of other engines too, behind the one that
- * waits. Rounds of one engine then pass in the order of submission, aborted or not: a stream is not
- * released before the rows of earlier rounds of other streams are ready.
+ * The answer is SPECD_FULL as for specd_submit, and also while another CUDA stream has still to
+ * pass an earlier round. It is SPECD_ERROR_UNSUPPORTED without a CUDA driver, and in embedded mode:
+ * synchronize the CUDA stream and use specd_submit. It is SPECD_ERROR_INVALID_ARGUMENT for a CUDA
+ * stream of another device than the first one's. Do not call this while the CUDA stream records a
+ * CUDA graph: submit after the graph's launch.
  *
- * specd_close releases the streams and waits, up to timeout_ms, until they have passed their waits;
- * where one does not, some pages stay mapped. The verdict of a round that close released says that
- * it was not answered. */
+ * If a device has no memory operations on CUDA streams, a host function (cuLaunchHostFunc) waits in
+ * their place. A CPU thread then waits in each round, and specd_get_sharing says so from the first
+ * such round on. CUDA may run other host functions of the process, those of other engines too,
+ * after the one that waits. Rounds of one engine then pass in the order of submission, aborted or
+ * not. A CUDA stream is not released before the rows of earlier rounds on other CUDA streams are
+ * ready.
+ *
+ * specd_close releases the CUDA streams and waits, up to timeout_ms, until they have passed their
+ * waits. If one does not pass, some pages stay mapped. The word of specd_get_verdict says of a
+ * round that specd_close released that it was not answered. */
 SPECD_API int specd_submit_on_stream(specd_engine* engine, uint64_t round_id,
                                      const specd_draft* drafts, uint32_t num_drafts,
                                      void* cuda_stream);
 
 typedef struct specd_verdict {
-  uint64_t device_address; /* of a uint64_t that kernels of the stream may read behind the round */
-  uint64_t answered;       /* what it holds if the round was answered; otherwise nothing was
-                              confirmed, and its completion says why */
+  uint64_t device_address; /* address of a uint64_t that kernels on the CUDA stream may read after
+                              the round */
+  uint64_t answered;       /* the value of that uint64_t if the round was answered. If the value
+                              differs, nothing was confirmed, and the completion says why */
 } specd_verdict;
 
-/* Of the round submitted last with specd_submit_on_stream. Valid for what is enqueued on that
- * stream before ring_depth more rounds are, on this or another stream. */
+/* Describes the round submitted last with specd_submit_on_stream. The address is valid for work
+ * that is enqueued on the round's CUDA stream before ring_depth more rounds are, on any CUDA
+ * stream. */
 SPECD_API int specd_get_verdict(specd_engine* engine, specd_verdict* verdict);
 
 #ifdef __cplusplus

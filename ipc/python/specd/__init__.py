@@ -8,9 +8,15 @@
 >>> result.tokens, result.num_accepted
 (array([0, 1, 2], dtype=int32), 2)
 
-Engine and its sequences are in engine.py, Member (a tensor-parallel rank) in member.py, SamplingParams in params.py, Draft in rounds.py, what a
-round returns in results.py, functions without an engine in ops.py. Nothing is compiled: ctypes over
-libspecd (_library.py says where it is looked for).
+Nothing is compiled: the package uses ctypes over libspecd. _library.py says where it looks for the
+library. The other files are:
+
+  engine.py     Engine and its sequences
+  member.py     Member, a tensor-parallel rank
+  params.py     SamplingParams
+  rounds.py     Draft and DraftRequest
+  results.py    the results of a round
+  ops.py        functions that need no engine
 """
 
 from ._library import Error, last_error, load

@@ -1,8 +1,7 @@
-"""The C library, seen from Python: its structs field by field, its functions, and where it is found.
+"""The C library for Python: its structs field by field, its functions, and the search for it.
 
-Internal. The structs mirror <specd/specd.h> and <specd/ops.h>; tests/python/abi_test.py compares
-them with the headers, and load() compares the sizes of those that carry one with the library that
-was loaded.
+Internal. The structs mirror <specd/specd.h> and <specd/ops.h>. tests/python/abi_test.py compares
+them with the headers. load() compares the sizes of structs that carry one with the loaded library.
 """
 
 import ctypes
@@ -13,8 +12,8 @@ from ctypes import (POINTER, Structure, c_char_p, c_double, c_float, c_int, c_in
 
 
 class Error(Exception):
-    """What the library refused or could not do: `str(error)` is its text, `code_name` such as
-    "SPECD_ERROR_INVALID_ARGUMENT", `code` the number."""
+    """An error of the library, which refused a call or could not do it. `str(error)` is its text,
+    `code_name` is such as "SPECD_ERROR_INVALID_ARGUMENT", and `code` is the number."""
 
     def __init__(self, code, code_name, text):
         super().__init__(f"{text} ({code_name})" if text else code_name)
@@ -22,7 +21,7 @@ class Error(Exception):
 
 
 def refusal(text):
-    """An Error that this package raises itself, with the code the library would use."""
+    """An Error that this package raises itself, with the code that the library would use."""
     return Error(-1, "SPECD_ERROR_INVALID_ARGUMENT", text)
 
 
@@ -302,8 +301,8 @@ _library = None
 
 
 def load():
-    """The library, loaded once. SPECD_LIBRARY names it; else it is looked for where an installation
-    has it, relative to this package, and then by the system's loader."""
+    """Loads the library once and returns it. SPECD_LIBRARY names it. Otherwise load looks where an
+    installation has it, relative to this package, and then asks the system's loader."""
     global _library
     if _library is None:
         _library = _declare(_find())
@@ -349,27 +348,28 @@ def _declare(library):
 
 
 def last_error():
-    """The library's last error of the calling thread, in words; "" if there was none. Embedded, it is
-    also why the call before brought results with the status "device_error", for which there is no
-    Error; a daemon logs that."""
+    """Returns the library's last error of the calling thread, in words; "" if there was none. In
+    embedded mode it also gives the reason for results with the status "device_error", which raise
+    no Error. A daemon logs that reason."""
     return load().specd_last_error().decode()
 
 
 def check(code):
-    """Raises Error where `code` is one; returns it otherwise (0, or a positive answer)."""
+    """Raises Error if `code` is one; returns it otherwise (0, or a positive answer)."""
     if code < 0:
         raise Error(code, load().specd_code_name(code).decode(), last_error())
     return code
 
 
 def call_into(codes, function, *arguments):
-    """Calls a function of the library and appends its code to the list `codes`. Both are done in C:
-    an interrupt comes before the call or behind both, so `codes` says whether the call was made."""
+    """Calls a function of the library and appends its code to the list `codes`. C does both, so an
+    interrupt comes before the call or after both. `codes` therefore says whether the call was
+    made."""
     codes.extend(map(function, *([argument] for argument in arguments)))
 
 
 def text_bytes(text, name):
-    """The text as C takes it. A NUL would end it there: what stands behind would be lost."""
+    """The text as C takes it. A NUL would end the text there, and the rest would be lost."""
     if not isinstance(text, str):
         raise refusal(f"{name}: {text!r} is not a string")
     if "\0" in text:

@@ -1,4 +1,4 @@
-"""numpy on one side, pointers on the other: dtypes of rows, lists of ids, packed masks."""
+"""Converts between numpy and C pointers: dtypes of rows, lists of ids, packed masks."""
 
 import ctypes
 import operator
@@ -14,8 +14,9 @@ KINDS = {"logits": 0, "probabilities": 1, "final_probabilities": 2}
 
 
 class BFloat16(np.ndarray):
-    """Rows of bfloat16 as numpy knows none: 16-bit words under a name of their own. bfloat16()
-    makes one; arrays of a dtype called "bfloat16" (ml_dtypes, jax) are taken as they are."""
+    """Rows of bfloat16, a type that numpy does not have: 16-bit words under a name of their own.
+    bfloat16() makes one. Arrays of a dtype called "bfloat16" (ml_dtypes, jax) are accepted as they
+    are."""
 
 
 def bfloat16(array):
@@ -44,7 +45,7 @@ def item_size(code):
 
 
 def numpy_view(buffer, num_rows, row_stride, vocab_size, code):
-    """Rows in memory of specd's as an array that shares it."""
+    """An array over rows in memory of specd, which it shares."""
     numpy_type = {FLOAT32: np.float32, BFLOAT16: np.uint16, FLOAT16: np.float16}[code]
     rows = np.frombuffer(buffer, numpy_type, num_rows * row_stride)
     rows = rows.reshape(num_rows, row_stride)[:, :vocab_size]
@@ -52,7 +53,8 @@ def numpy_view(buffer, num_rows, row_stride, vocab_size, code):
 
 
 def as_rows(array, vocab_size=None, name="rows"):
-    """(array with rows whose elements are adjacent, dtype code). float64 becomes float32."""
+    """Returns (array with rows whose elements are adjacent, dtype code). float64 becomes
+    float32."""
     if not isinstance(array, BFloat16):
         array = np.asarray(array)
         if array.dtype.name == "bfloat16":
@@ -80,7 +82,7 @@ def as_rows(array, vocab_size=None, name="rows"):
 
 
 def integer(value, name, least=0, most=2**32 - 1):
-    """The value as an int in least .. most: C would cut it short without a word."""
+    """The value as an int in least .. most. C would truncate a larger value silently."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -91,8 +93,8 @@ def integer(value, name, least=0, most=2**32 - 1):
 
 
 def integers(values, dtype, name):
-    """One integer or a list of them as a contiguous array of a dtype, refusing what does not fit.
-    In an array booleans count as 0 and 1."""
+    """One integer or a list of them as a contiguous array of a dtype. Values that do not fit are
+    refused. Booleans in an array count as 0 and 1."""
     limits = np.iinfo(dtype)
     least, most = int(limits.min), int(limits.max)
     if not isinstance(values, np.ndarray):
@@ -107,7 +109,7 @@ def integers(values, dtype, name):
 
 
 def id_array(ids, name):
-    """Token ids as contiguous int32, refusing what does not fit."""
+    """Token ids as contiguous int32. Values that do not fit are refused."""
     array = integers(ids, np.int32, name)
     if array.ndim != 1:
         raise refusal(f"{name}: token ids are needed, one after another, not in {array.ndim} "
@@ -134,7 +136,8 @@ def pack_mask(allowed):
 
 
 def mask_words(mask, vocab_size, num_rows, name):
-    """num_rows rows of a grammar mask, given as booleans or packed already, as packed words."""
+    """num_rows rows of a grammar mask as packed words. They are given as booleans or packed
+    already."""
     array = np.atleast_2d(np.asarray(mask))
     num_words = (vocab_size + 31) // 32
     if array.shape == (num_rows, vocab_size) and array.dtype.kind in "biu":

@@ -1,4 +1,4 @@
-"""Engine: sequences and rounds, with rows in numpy arrays."""
+"""Engine runs sequences and rounds, with rows in numpy arrays."""
 
 import ctypes
 import os
@@ -17,13 +17,13 @@ from .rounds import DraftRecords, DraftRequest, RowSpace, child_records, score_r
 
 COIN_PURPOSES = {"sample": 1, "draft": 2, "accept": 3, "residual": 4}
 SHARING = ("none", "mps", "time_sliced", "unknown")
-# How long a wait may stand in C, where Python does not hear of signals.
+# The longest wait inside one C call: Python does not hear of signals there.
 _SLICE_MS = 100
 _VERIFY_NAMES = {code: name for name, code in VERIFY.items()}
 
 
 class Sequence:
-    """One generated stream of an engine: made by Engine.open and Sequence.fork."""
+    """One generated output of an engine: made by Engine.open and Sequence.fork."""
 
     def __init__(self, engine, info, request_id):
         self.engine, self.handle = engine, info.sequence
@@ -32,7 +32,7 @@ class Sequence:
 
     @property
     def slot(self):
-        """Its place in Engine.next_tokens and Engine.draft_tokens, while it is open."""
+        """The sequence's index in Engine.next_tokens and Engine.draft_tokens, while it is open."""
         return c.load().specd_sequence_slot(self.handle)
 
     def fork(self, seed=None, request_id=None):
@@ -47,13 +47,14 @@ class Sequence:
         return Sequence(self.engine, info, request_id)
 
     def abort(self):
-        """Ends the sequence; tokens kept so far stand."""
+        """Ends the sequence; the tokens kept so far remain."""
         check(c.load().specd_abort(self.engine.pointer, self.handle))
 
     def set_coins(self, coins):
-        """Injects coins, for tests and replay: {(purpose, position, round_base, node): coin in
-        [0, 1)}, purpose one of "sample", "draft", "accept", "residual". Keys that are not among
-        them keep the coins of the seed; {} takes all back. docs/ALGORITHMS.md has the keys."""
+        """Injects coins, for tests and replay: {(purpose, position, round_base, node): coin in [0,
+        1)}. purpose is "sample", "draft", "accept" or "residual". Keys that are not in the dict
+        keep the coins of the seed; {} removes all injected coins. docs/ALGORITHMS.md has the
+        keys."""
         table = (c.Coin * len(coins))()
         for record, ((purpose, *key), coin) in zip(table, coins.items()):
             if purpose not in COIN_PURPOSES or len(key) != 3:
@@ -69,7 +70,8 @@ class Sequence:
         check(c.load().specd_set_coins(self.engine.pointer, self.handle, table, len(table)))
 
     def state(self):
-        """A results.State: a stop string may have ended the sequence since its last round."""
+        """Returns a results.State: a stop string may have ended the sequence since its last
+        round."""
         state = c.SequenceState()
         check(c.load().specd_get_sequence_state(self.engine.pointer, self.handle,
                                                 ctypes.byref(state)))
@@ -117,15 +119,16 @@ class Engine:
         self.max_batch, self.max_draft = struct.max_batch, struct.max_draft
         self.max_sequences = struct.max_sequences or struct.max_batch
         self._pointer = pointer
-        # Also run when the interpreter ends: a daemon is told, and does not have to find out.
+        # Also run when the interpreter ends, so that a daemon is told at once.
         self._closer = weakref.finalize(self, c.load().specd_close, pointer)
-        # The engines of one daemon share its log and its events: no two may use the same ids.
+        # The engines of one daemon share its log and its events. No two may use the same ids.
         self._name_prefix = f"python-{os.getpid()}-{secrets.token_hex(4)}"
         self._names, self._rounds = 0, 0
         self._spaces = {role: RowSpace(self, role) for role in ("target", "draft", "mask")}
         self._id_regions = {}  # by role
-        self._staged = {}  # the sequences of rounds that have not been collected, by number
-        # Rounds are numbered as they are handed over, and answered in that order: the last round of
+        # by number: the sequences of rounds that have not been collected
+        self._staged = {}
+        # Rounds are numbered when they are submitted, and answered in that order. The last round of
         # verify is in flight while the last completion is of an earlier one.
         self._verified = 0
         self._taken = c.Completion()
@@ -137,7 +140,8 @@ class Engine:
         return self._pointer
 
     def close(self):
-        """Detaches: open sequences are aborted, and arrays from rows() must not be used again."""
+        """Detaches the engine. Open sequences are aborted, and arrays from rows() must not be used
+        again."""
         self._closer()
 
     def __enter__(self):
@@ -153,8 +157,9 @@ class Engine:
     # ---- sequences --------------------------------------------------------------------------------
 
     def open(self, params=None, prompt_ids=(), output_ids=(), request_id=None):
-        """Opens a sequence. prompt_ids and output_ids (tokens generated already, for a sequence
-        that returns) are needed only by what looks back: penalties, n-grams, thinking."""
+        """Opens a sequence. output_ids are tokens that a returning sequence generated already.
+        prompt_ids and output_ids are needed only by parameters that look back: penalties, n-grams,
+        thinking."""
         params = SamplingParams() if params is None else params
         if params.n not in (1, None):
             raise refusal(f"n: {params.n} sequences are opened by engine.open_all")
@@ -175,34 +180,35 @@ class Engine:
     # ---- rows ---------------------------------------------------------------------------------------
 
     def rows(self, num_rows, role="target", dtype="float32", row_stride=None, **rules):
-        """Shared memory for rows of a role ("target", "draft" or "mask"), bound and returned as an
-        array that verify reads in place. rules: kind ("logits", "probabilities",
-        "final_probabilities"), scale, cap, renormalise. bfloat16 rows are 16-bit words
-        (specd.bfloat16 makes them). An array from an earlier call for the role is void, and the
-        rules also hold for rows that verify copies."""
+        """Binds shared memory for rows of a role ("target", "draft" or "mask") and returns it as an
+        array, which verify reads in place. rules: kind ("logits", "probabilities",
+        "final_probabilities"), scale, cap, renormalise; they also hold for rows that verify copies.
+        bfloat16 rows are 16-bit words (specd.bfloat16 makes them). An array from an earlier call
+        for the role is void."""
         self.drain()
         return self._space(role).bind(num_rows, dtype, row_stride, rules)
 
     def device_rows(self, address, num_rows, role="target", dtype="float32", row_stride=None,
                     **rules):
         """Binds rows of a role that lie in this process's GPU memory at `address` (an integer, such
-        as tensor.data_ptr()), in the place of engine.rows; verify(None, ...) reads them there. The
-        memory must not be freed before the role is bound to other rows, or the engine is closed."""
+        as tensor.data_ptr()). verify(None, ...) then reads them there, in place of engine.rows. Do
+        not free the memory before the role is bound to other rows or the engine is closed."""
         self.drain()
         self._space(role).bind_device(address, num_rows, dtype, row_stride, rules)
 
     def next_tokens(self, address=None):
-        """An int32 array of max_sequences ids: after every round the last token of each sequence,
-        at its .slot. With an address they lie in device memory there instead, and None is returned;
-        that memory may be freed once this was called again, or the engine is closed. An array from
-        an earlier call is void."""
+        """Returns an int32 array of max_sequences ids. After every round it holds the last token of
+        each sequence, at the sequence's .slot. An array from an earlier call is void. If an address
+        is given, the ids lie in device memory there, and the call returns None. That memory may be
+        freed once this was called again or the engine is closed."""
         array = self._bind_ids(NEXT_TOKEN, 1, address)
         return None if array is None else array[:, 0]
 
     def draft_tokens(self, address=None):
-        """An int32 array of max_sequences rows of max_draft ids, which drafts with by_slot read: the
-        row of a sequence is that of its .slot. With an address they lie in device memory there,
-        without gaps, and None is returned. Void and freed as next_tokens."""
+        """Returns an int32 array of max_sequences rows of max_draft ids, which drafts with by_slot
+        read. A sequence's row is at its .slot. If an address is given, the rows lie in device
+        memory there, without gaps, and the call returns None. The array becomes void, and the
+        memory may be freed, as for next_tokens."""
         return self._bind_ids(DRAFT_TOKENS, self.max_draft, address)
 
     def _bind_ids(self, role, row_ids, address):
@@ -223,22 +229,23 @@ class Engine:
     def verify(self, rows, drafts, q=None, masks=None):
         """Verifies one round and returns a Result for each draft.
 
-        rows: target rows: the array from engine.rows, read in place, None for what is bound, as by
-          engine.device_rows, or any array (or one for each draft), copied. The K + 1 rows of a draft of K tokens stand one after another, drafts in
-          their order, unless Draft.target_rows says otherwise. Only the array from engine.rows may
-          have rows left over. None also where every draft brings target_argmax.
+        rows: target rows. The array from engine.rows is read in place. None means the bound rows,
+          such as those of engine.device_rows. Any other array (or one for each draft) is copied. A
+          draft of K tokens has K + 1 rows, one after another, and drafts follow in their order,
+          unless Draft.target_rows says otherwise. Only the array from engine.rows may have extra
+          rows. If every draft brings target_argmax, pass None.
         drafts: {sequence: ids} or a list of specd.Draft.
-        q: rows of the drafter: then draft tokens count as sampled from them. An array with a row
-          for each draft token of the round, or a list with one array (or None) for each draft.
+        q: rows of the drafter. If given, draft tokens count as sampled from them. An array with a
+          row for each draft token of the round, or a list with one array (or None) for each draft.
         masks: for each draft None or K + 1 rows of booleans, True where an id is allowed (or of
           packed words, from pack_mask). The array from engine.rows(n, "mask") is read in place, its
           rows in the order of `rows` unless Draft.mask_rows says otherwise.
 
-        An interrupt (an exception from the handler of a signal, such as Ctrl-C) ends the wait, and
-        not the round: its tokens are kept, as the next Result.total_kept shows, and its Results are
-        lost. What writes rows or may not run beside a round waits for it first. The arrays of
-        engine.rows and engine.draft_tokens are yours, and still read: call engine.drain() before
-        you write them.
+        An interrupt (an exception from a signal handler, such as Ctrl-C) ends the wait, and not the
+        round. The round's tokens are kept, as the next Result.total_kept shows, but its Results are
+        lost. Calls that write rows, or may not run during a round, wait for that round first. The
+        arrays of engine.rows and engine.draft_tokens are yours and are still read: call
+        engine.drain() before you write them.
         """
         records = DraftRecords(self, drafts)
         self.drain()
@@ -249,7 +256,7 @@ class Engine:
             records.place_masks(self._space("mask"), masks)
         structs, codes = records.structs(), []
         self._rounds += 1
-        self._verified = self._rounds  # before the call: an interrupt may come right behind it
+        self._verified = self._rounds  # before the call: an interrupt may come right after it
         try:
             c.call_into(codes, c.load().specd_submit, self.pointer, self._rounds, structs,
                         len(structs))
@@ -264,16 +271,16 @@ class Engine:
                 for i, draft in enumerate(records.drafts)]
 
     def drain(self):
-        """Waits for the round of a verify that was interrupted, if it is still in flight, and drops
-        its answer. Only who writes the arrays of engine.rows or engine.draft_tokens has to call it.
-        It may be interrupted too. Rounds that are staged are not waited for: collect does that."""
+        """Waits for the round of an interrupted verify, if it is still in flight, and drops its
+        answer. Call it only before you write the arrays of engine.rows or engine.draft_tokens. It
+        may be interrupted too. It does not wait for staged rounds: collect does that."""
         if self._taken.round_id < self._verified:
-            self._staged.clear()  # in flight is none, or the round would have been refused
+            self._staged.clear()  # none is staged, or the round would have been refused
         while self._taken.round_id < self._verified:
             self._poll(-1)
 
     def _poll(self, timeout_ms):
-        """specd_poll; is there a completion? An interrupt ends the wait."""
+        """Calls specd_poll and tells whether there is a completion. An interrupt ends the wait."""
         left_ms = timeout_ms
         while True:
             slice_ms = _SLICE_MS if timeout_ms < 0 else min(left_ms, _SLICE_MS)
@@ -283,7 +290,7 @@ class Engine:
                     return True
             except c.Error as error:
                 if error.code_name == "SPECD_ERROR_INTERNAL":
-                    self._verified = 0  # the answer was this, and there comes no other
+                    self._verified = 0  # this was the answer; no other will come
                 raise
             left_ms -= slice_ms
             if 0 <= timeout_ms and left_ms <= 0:
@@ -292,16 +299,17 @@ class Engine:
     # ---- rounds inside a CUDA graph: embedded:cuda ----------------------------------------------------
 
     def enqueue_staged(self, num_sequences, cuda_stream):
-        """Enqueues on a stream (such as torch's stream.cuda_stream), which may be capturing, what
-        runs the oldest staged round: num_sequences is how wide it is made. specd.h says more."""
+        """Enqueues work on a CUDA stream (such as torch's stream.cuda_stream), which may be
+        capturing. Each run of that work does the oldest staged round. num_sequences is the width of
+        the launch. specd.h says more."""
         check(c.load().specd_enqueue_staged(self.pointer, integer(num_sequences, "num_sequences"),
                                             integer(cuda_stream, "cuda_stream", 0, 2**64 - 1)))
 
     def stage(self, drafts):
-        """Stages a round for the next run of what enqueue_staged enqueued, over the rows that are
-        bound, and returns its number. Drafts are those of verify. An interrupt may come when the
-        round is staged already, and its number is lost: then the next run is of this round, and
-        collect returns it in its turn."""
+        """Stages a round, over the bound rows, for the next run of the work of enqueue_staged.
+        Returns the round's number. Drafts are those of verify. An interrupt may come after the
+        round was staged, and the number is then lost: the next run is of this round, and collect
+        returns it in its turn."""
         records = DraftRecords(self, drafts)
         self.drain()
         records.place(self._space("target"), None, "target")
@@ -309,7 +317,7 @@ class Engine:
         sequences = [draft.sequence for draft in records.drafts]
         self._rounds += 1
         number = self._rounds
-        self._staged[number] = sequences  # before the call: an interrupt may come right behind it
+        self._staged[number] = sequences  # before the call: an interrupt may come right after it
         try:
             c.call_into(codes, c.load().specd_stage_round, self.pointer, number, structs,
                         len(structs))
@@ -322,28 +330,31 @@ class Engine:
         return number
 
     def collect(self, timeout_ms=-1):
-        """The number of the oldest staged round and a Result for each of its drafts, when it has
-        been run; None if it was not within timeout_ms (-1: waits for it), or none is staged. A round
-        is run by a launch that follows its stage: wait without limit behind that only. Interrupted,
-        call it again: a verify in between keeps the tokens of what was staged, and drops its
-        Results."""
+        """Returns the number of the oldest staged round and a Result for each of its drafts, once
+        it has run. Returns None if it has not run within timeout_ms (-1: waits for it), or if no
+        round is staged. A launch after its stage runs a round: wait without limit only after that
+        launch. If interrupted, call it again. A verify in between keeps the tokens of staged rounds
+        and drops their Results."""
         timeout_ms = integer(timeout_ms, "timeout_ms", -1, 2**31 - 1)
         taken = self._taken
-        # Else it came to a call that was interrupted, or is of a verify that was.
+        # An interrupted call may have taken this completion already. A completion of an interrupted
+        # verify is skipped.
         while taken.round_id not in self._staged:
             if not self._poll(timeout_ms if self._staged else 0):
                 return None
         answers = [results.result_of(taken.results[i], sequence)
                    for i, sequence in enumerate(self._staged[taken.round_id])]
-        del self._staged[taken.round_id]  # last: interrupted before, the next call returns them
+        # last: if interrupted before this, the next call returns them
+        del self._staged[taken.round_id]
         return taken.round_id, answers
 
     def sample_draft(self, rows, requests, masks=None):
-        """specd as the drafter's sampler: children for each request from rows of the draft model.
+        """Draws draft tokens as the drafter's sampler: children for each request, from rows of the
+        draft model.
 
         requests: specd.DraftRequest for each row, or sequences (one child each, no prefix).
         masks: for each request None or one row, as in verify. A sequence takes a mask only if it
-          was opened with SamplingParams(draft_edits=True): otherwise the call is refused.
+          was opened with SamplingParams(draft_edits=True); otherwise the call is refused.
         Returns results.Children; its ids, q and sides go into specd.Draft.
         """
         requests = [r if isinstance(r, DraftRequest) else DraftRequest(r) for r in requests]
@@ -356,8 +367,8 @@ class Engine:
                 for answer, request in zip(answers, requests)]
 
     def score(self, rows, ids, num_top=0, chosen_ids=(), mode="raw_logprobs"):
-        """The score of ids[i] in row i, the num_top best and the chosen ids of each row: a prompt's
-        logprobs. Returns results.Scores."""
+        """Returns results.Scores: the score of ids[i] in row i, and the num_top best and the chosen
+        ids of each row, for a prompt's logprobs."""
         self.drain()
         first = self._space("target").write(rows, len(ids), True, "one for each id")
         num_top = integer(num_top, "num_top")
@@ -373,22 +384,23 @@ class Engine:
         return results.Scores(np.array([part[1] for part in parts]), [part[0] for part in parts])
 
     def sharing(self):
-        """How this process and the daemon share a GPU: one of SHARING, and the same in words."""
+        """Returns how this process and the daemon share a GPU: one of SHARING, and the same in
+        words."""
         struct = c.Sharing()
         check(c.load().specd_get_sharing(self.pointer, ctypes.byref(struct)))
         return SHARING[struct.mode], struct.text.decode()
 
     def group(self):
-        """What ranks in processes of their own need to join this engine's session: a token for
-        specd.Member, to be treated as a password, and the set of the ranks whose next tokens are
-        bound by now. A daemon is needed."""
+        """Returns what other processes need to join this engine's session as ranks: a token for
+        specd.Member, and the set of the ranks whose next tokens are bound by now. Treat the token
+        as a password. A daemon is needed."""
         struct = c.Group()
         check(c.load().specd_get_group(self.pointer, ctypes.byref(struct)))
         return struct.token.decode(), {k for k in range(32) if struct.bound_ranks >> k & 1}
 
     def stats(self):
-        """Sums since the engine was opened, by name: what was drafted, accepted, kept, and every
-        degenerate case."""
+        """Returns sums since the engine was opened, by name: drafted, accepted and kept tokens, and
+        every degenerate case."""
         struct = c.initialised(c.EngineStats, "specd_engine_stats_init")
         check(c.load().specd_get_engine_stats(self.pointer, ctypes.byref(struct)))
         return {name: getattr(struct, name) for name, _ in c.EngineStats._fields_[2:]}

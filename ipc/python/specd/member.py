@@ -1,4 +1,4 @@
-"""Member: a tensor-parallel rank in a process of its own, in the session of rank 0's engine."""
+"""Member is a tensor-parallel rank in a process of its own, in the session of rank 0's engine."""
 
 import ctypes
 import fcntl
@@ -12,7 +12,7 @@ from . import _library as c
 from ._library import check, refusal, text_bytes
 from .arrays import integer
 
-# As in Linux's <fcntl.h>; the module has them by name only in newer Pythons.
+# The values of Linux's <fcntl.h>; only newer Pythons have the names in the module.
 _F_ADD_SEALS, _F_SEAL_SHRINK = 1033, 2
 
 
@@ -49,10 +49,11 @@ class Member:
         return self._pointer
 
     def next_tokens(self, num_rows, address=None):
-        """An int32 array of num_rows ids (rank 0's max_sequences, or more): after every round of
-        rank 0 the last token of each sequence, at its .slot. With an address they lie in device
-        memory there instead, and None is returned; that memory may be freed once this was called
-        again, or leave() has returned. An array from an earlier call is written no more."""
+        """Returns an int32 array of num_rows ids (rank 0's max_sequences, or more). After every
+        round of rank 0 it holds the last token of each sequence, at the sequence's .slot. An array
+        from an earlier call is written no more. If an address is given, the ids lie in device
+        memory there, and the call returns None. That memory may be freed once this was called again
+        or leave() has returned."""
         num_rows = integer(num_rows, "num_rows", 1, 2**31 - 1)
         if address is not None:
             check(c.load().specd_member_bind_device(
@@ -73,7 +74,7 @@ class Member:
         check(c.load().specd_member_check(self.pointer))
 
     def leave(self):
-        """Ends the membership; when it has returned, device memory may be freed."""
+        """Ends the membership. After it has returned, device memory may be freed."""
         code = self._leaver()
         if code is not None:  # the first time
             check(code)

@@ -1,12 +1,12 @@
 """Sampling functions that need no engine: rows in, probabilities or ids out (<specd/ops.h>).
 
-The results are those of a sequence with the same parameters, bit for bit. A row that holds NaN or
-no mass gives a row of NaN, or the id -1: never a token that nobody drew.
+The results equal those of a sequence with the same parameters, bit for bit. A row that holds NaN or
+no mass gives a row of NaN, or the id -1, and never a token that was not drawn.
 
-Rows are float32, float16 or bfloat16 (specd.bfloat16), read where they lie; float64 is converted.
-One row may be passed as a vector. `indices` names the rows to be taken, in any order. A parameter
-is one value for all results or an array with one for each. `rules`: kind ("logits",
-"probabilities", "final_probabilities"), scale, cap, renormalise.
+Rows are float32, float16 or bfloat16 (specd.bfloat16), read in place; float64 is converted. One row
+may be passed as a vector. `indices` names the rows to read, in any order. A parameter is one value
+for all results or an array with one for each. `rules`: kind ("logits", "probabilities",
+"final_probabilities"), scale, cap, renormalise.
 
 >>> specd.sample(logits, seed=7, temperature=0.8, top_k=40, top_p=0.95)
 >>> specd.top_p_renorm(probs, 0.9, kind="probabilities")
@@ -54,8 +54,8 @@ def argmax(rows, indices=None, **rules):
 
 def sample(rows, seed=None, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, position=None,
            filter_order="sequential", indices=None, **rules):
-    """One id drawn from each row. The coin depends on seed and position alone: it is that of the
-    output token `position` (default: the place in the result) of a sequence with this seed."""
+    """Draws one id from each row. The coin depends on seed and position alone. It is the coin of
+    output token `position` (default: the index of the result) of a sequence with this seed."""
     source = _Rows(rows, indices, rules)
     sampling = c.initialised(c.Sampling, "specd_sampling_init")
     if filter_order not in FILTER_ORDER:

@@ -1,4 +1,5 @@
-"""SamplingParams: the parameters of a sequence under vLLM's names, and what is refused by name."""
+"""SamplingParams has the parameters of a sequence under vLLM's names, and refuses others by
+name."""
 
 import ctypes
 import dataclasses
@@ -19,7 +20,7 @@ _PYTHON_TYPES = {"number": float, "integer": int, "flag": bool, "choice": str}
 
 class Number(typing.NamedTuple):
     """A parameter that is one number: a row of the library's table. `default` is the number of the
-    flag or choice, `choices` has the names of a choice's values."""
+    flag or choice; `choices` has the names of a choice's values."""
 
     name: str
     vllm_name: str
@@ -35,7 +36,7 @@ class Number(typing.NamedTuple):
 
     @property
     def python_default(self):
-        """As SamplingParams has it: -1, which means none, is None."""
+        """The default in SamplingParams: -1, which means none, becomes None."""
         if self.type == "choice":
             return self.choices[int(self.default)]
         if self.default == -1:
@@ -56,7 +57,7 @@ def _numbers():
 
 _NO_BEAMS = "specd samples; open n sequences with logprobs=0 and rank them by cumulative_logprob"
 
-# Names of vLLM and SGLang that mean something else here, or nothing, and what to do instead.
+# Names of vLLM and SGLang that mean something else here, or nothing, and the remedy for each.
 REFUSED = {
     "best_of": "open n sequences with logprobs=0 and rank them by cumulative_logprob",
     "use_beam_search": _NO_BEAMS,
@@ -155,7 +156,7 @@ def _unknown(name, names):
 
 
 def to_struct(params, prompt_ids=(), output_ids=()):
-    """(struct, what must outlive it)."""
+    """Returns (struct, list of the objects that must outlive it)."""
     fill = _Filler()
     given = {number: getattr(params, name) for name, number in params.numbers.items()}
     if params.max_tokens is None:
@@ -206,8 +207,8 @@ def _fill_texts(fill, params):
 
 
 def _value(number, value):
-    """The value as the library's number. What no double holds is refused; the library checks the
-    rest."""
+    """The value as the library's number. A value that no double holds is refused; the library
+    checks the rest."""
     name = number.python_name
     if number.type == "choice":
         if value not in number.choices:
@@ -232,14 +233,15 @@ def _value(number, value):
 
 
 class _Filler:
-    """Fills the struct and refuses what a C field would cut short; the library checks the rest."""
+    """Fills the struct and refuses values that a C field would truncate; the library checks the
+    rest."""
 
     def __init__(self):
         self.struct = c.initialised(c.Params, "specd_params_init")
         self.kept = []
 
     def numbers(self, values):
-        """Those that differ from their defaults."""
+        """Sets the values that differ from their defaults."""
         values = {number.name: value for number, value in values.items() if value != number.default}
         table = (c.Number * len(values))(*((name.encode(), value)
                                            for name, value in values.items()))

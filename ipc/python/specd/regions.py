@@ -1,4 +1,4 @@
-"""Regions besides those of rows: device memory, the next tokens, and draft tokens."""
+"""Regions other than those of rows: device memory, the next tokens, and draft tokens."""
 
 import ctypes
 
@@ -13,7 +13,7 @@ DRAFT_TOKENS = 16
 
 
 def import_device(engine, address, size_bytes):
-    """The number of a region of device memory."""
+    """Imports device memory and returns the number of its region."""
     region = c.Region()
     address = integer(address, "address", 0, 2**64 - 1)
     check(c.load().specd_import_device(engine.pointer, address, size_bytes, ctypes.byref(region)))
@@ -25,10 +25,10 @@ def unregister(engine, region):
 
 
 def bind_ids(engine, role, row_ids, address):
-    """A row of ids for each slot: their region, and the array in which they lie; no array for ids at
-    a device address."""
+    """Binds a row of ids for each slot. Returns their region and their array; None instead of the
+    array if the ids lie at a device address."""
     num_rows = engine.max_sequences
-    size = 4 * num_rows * max(row_ids, 1)  # specd_bind says what is wrong with rows of none
+    size = 4 * num_rows * max(row_ids, 1)  # specd_bind explains what is wrong with empty rows
     region = c.Region()
     if address is None:
         check(c.load().specd_alloc(engine.pointer, size, ctypes.byref(region)))

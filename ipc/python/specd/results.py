@@ -1,4 +1,4 @@
-"""What a round gave: plain objects that own their numpy arrays."""
+"""Results of a round: plain objects that own their numpy arrays."""
 
 import ctypes
 import dataclasses
@@ -18,15 +18,16 @@ SCORE = np.dtype([("id", np.int32), ("value", np.float32), ("rank", np.int32)])
 
 @dataclasses.dataclass
 class Logprob:
-    """vLLM's: the score of an id and its rank, 1 + the number of ids with a greater score."""
+    """vLLM's Logprob: the score of an id and its rank, 1 + the number of ids with a greater
+    score."""
 
     logprob: float
     rank: int
 
 
 class State(typing.NamedTuple):
-    """How a sequence stands: its finish reason or None, and, once it has finished, the tokens that
-    are kept and the sum of their logprobs (as in Result)."""
+    """The state of a sequence: its finish reason or None. Once the sequence has finished, also the
+    number of kept tokens and the sum of their logprobs (as in Result)."""
 
     finish_reason: str | None
     kept_tokens: int
@@ -61,7 +62,7 @@ class Result:
 
     @property
     def logprobs(self):
-        """As vLLM has them: for each kept token {id: Logprob}, the token itself first."""
+        """For each kept token {id: Logprob}, the token itself first, as in vLLM."""
         if self.scores is None:
             return None
         return [{int(s["id"]): Logprob(float(s["value"]), int(s["rank"]))
@@ -70,8 +71,8 @@ class Result:
 
 @dataclasses.dataclass
 class Children:
-    """Draft tokens that specd drew: distinct ids, how often each was drawn, and q(id) = weight /
-    mass, the side channel of specd.Draft."""
+    """Draft tokens that specd drew: distinct ids, and how often each was drawn. q(id) = weight /
+    mass is the side channel of specd.Draft."""
 
     sequence: object
     status: str
@@ -87,15 +88,15 @@ class Children:
 
 @dataclasses.dataclass
 class Scores:
-    """values[i]: rows of (id, value, rank) for id i: itself, the best ids, the chosen ones.
-    statuses[i] is "ok" or "bad_distribution"; then the ids of values[i] are -1."""
+    """values[i]: rows of (id, value, rank) for id i: the id itself, the best ids, the chosen ones.
+    statuses[i] is "ok" or "bad_distribution"; if it is the latter, the ids of values[i] are -1."""
 
     values: np.ndarray
     statuses: list
 
 
 def _copied(pointer, count, dtype):
-    """An array of its own: what the library returns is valid until the next call."""
+    """Returns a separate array: the library's own result is valid only until the next call."""
     if count == 0:
         return np.zeros(0, dtype)
     size = count * np.dtype(dtype).itemsize
@@ -103,7 +104,7 @@ def _copied(pointer, count, dtype):
 
 
 def number_or_none(value):
-    """C says NaN where there is none."""
+    """C says NaN if there is none."""
     return None if math.isnan(value) else value
 
 
@@ -129,7 +130,7 @@ def children_of(struct, sequence):
 
 
 def scores_of(struct, per_token):
-    """(status, rows of SCORE) of a request with one id."""
+    """Returns (status, rows of SCORE) for a request with one id."""
     if struct.num_scored == 0:
         missing = np.zeros(per_token, SCORE)
         missing["id"], missing["value"] = -1, np.nan

@@ -1,4 +1,4 @@
-"""Packing a round: where its rows lie, and the records that name them."""
+"""Packs a round: the place of its rows, and the records that name them."""
 
 import ctypes
 import dataclasses
@@ -51,9 +51,9 @@ class Draft:
 
 @dataclasses.dataclass
 class DraftRequest:
-    """A row of the draft model to draw from: after `prefix`, num_children ids, sampling
-    "with_replacement", "without_replacement" or "top_k". `row` is an index into the draft rows;
-    default: the place in the list. The coins are those of nodes first_node, first_node + 1, ...;
+    """A row of the draft model to draw from: num_children ids after `prefix`, with sampling
+    "with_replacement", "without_replacement" or "top_k". `row` is an index into the draft rows; its
+    default is the index in the list. The coins are those of nodes first_node, first_node + 1, ...;
     0: as in a chain."""
 
     sequence: object
@@ -65,12 +65,12 @@ class DraftRequest:
 
 
 class RowSpace:
-    """The rows of one role: memory of specd's, and how it is bound."""
+    """The rows of one role: memory of specd, and how it is bound."""
 
     def __init__(self, engine, role):
         self.engine, self.role = engine, role
         self.buffer, self.region = None, None
-        self.device_region = None  # of rows in device memory: then there is no array
+        self.device_region = None  # of rows in device memory; there is then no array
         self.array, self.bound, self.rules = None, None, {}
 
     def columns(self):
@@ -86,7 +86,8 @@ class RowSpace:
         return self.array
 
     def bind_device(self, address, num_rows, dtype, row_stride, rules):
-        """Rows that lie in device memory already. What was bound before may be freed afterwards."""
+        """Binds rows that are in device memory already. Memory that was bound before may be freed
+        afterwards."""
         self.rules = dict(rules)
         code = 0 if self.role == "mask" else dtype_code(dtype)
         row_stride = integer(row_stride or self.columns(), "row_stride")
@@ -103,8 +104,8 @@ class RowSpace:
 
     def write(self, rows, need, or_more, rule, name="rows"):
         """Makes `rows` the rows of this role and returns their indices. The bound array itself is
-        taken as it lies, and may be larger than `need`; anything else is copied into it, and has
-        exactly `need` rows unless or_more."""
+        used in place and may be larger than `need`. Any other array is copied into it, and must
+        have exactly `need` rows unless or_more."""
         in_place = rows is None or self.is_bound(rows)
         if in_place:
             count = self.bound[0] if self.bound else 0
@@ -119,14 +120,14 @@ class RowSpace:
         return np.arange(count, dtype=np.uint32)
 
     def reserve(self, num_rows, code):
-        """Binds at least so many rows without gaps."""
+        """Binds at least num_rows rows without gaps."""
         columns = self.columns()
         if (self.array is None or self.bound[0] < num_rows or
                 self.bound[1:] != (code, columns)):
             self._bind(max(num_rows, 1), code, columns)
 
     def is_bound(self, rows):
-        """Is it the array that `bind` returned, or another view of all of it?"""
+        """Tells whether it is the array that `bind` returned, or another view of all of it."""
         if self.array is None or not isinstance(rows, np.ndarray) or rows.size == 0:
             return False
         same = rows.__array_interface__["data"] == self.array.__array_interface__["data"]
@@ -156,15 +157,15 @@ class RowSpace:
         self.bound = (num_rows, code, row_stride)
 
     def _release_device(self, region):
-        """No rows of the device region that was bound until now are read any more."""
+        """Ends the device region that was bound until now: none of its rows are read any more."""
         if self.device_region is not None:
             unregister(self.engine, self.device_region)
         self.device_region = region
 
     def _allocate(self, size, row_stride):
-        """A region that holds `size` bytes. A session has 16 regions for its three roles and keeps
-        each until it closes, so they grow eightfold, up to the largest round; what is larger than
-        that grows twofold. Where memory is short, `size` has to do."""
+        """Returns a region that holds `size` bytes. A session has 16 regions for its three roles
+        and keeps each until it closes. Regions therefore grow eightfold, up to the largest round;
+        larger ones grow twofold. If memory is short, the region has just `size` bytes."""
         held = 0 if self.buffer is None else len(self.buffer)
         largest_round = self.engine.max_batch * (self.engine.max_draft + 1) * row_stride * 4
         roomy = min(8 * held, largest_round) if size <= largest_round else 2 * held
@@ -198,7 +199,7 @@ class DraftRecords:
         self.masks = [None] * len(self.drafts)
 
     def place(self, space, rows, role):
-        """Writes the rows of a role and shares them out to the drafts, in order."""
+        """Writes the rows of a role and gives them to the drafts, in order."""
         needs = [0 if self._brings_its_own(i, role) else count + (role == "target")
                  for i, count in enumerate(self.counts)]
         if isinstance(rows, (list, tuple)) and len(rows) == len(needs) and \
@@ -306,7 +307,7 @@ def _handle(sequence):
 
 
 def _share_out(indices, needs, places):
-    """Gives the next needs[i] indices to place i; none where nothing is needed."""
+    """Gives the next needs[i] indices to place i, and none if it needs none."""
     begin = 0
     for i, need in enumerate(needs):
         if need:
@@ -329,7 +330,7 @@ def _stacked(parts, columns):
 
 
 def _child_mask_rows(count, masks, space):
-    """The mask row of each request, -1 where there is none."""
+    """The mask row of each request, -1 if there is none."""
     if masks is None:
         return [-1] * count
     if space.is_bound(masks):
@@ -370,7 +371,7 @@ def child_records(requests, space, rows, masks, mask_space):
 
 
 def score_records(ids, indices, num_top, chosen_ids, mode):
-    """A specd_score_request for each id, so that each row has a status of its own."""
+    """Makes a specd_score_request for each id, so that each row has a status of its own."""
     if mode not in LOGPROBS_MODE:
         raise refusal(f"mode: {mode!r} is not one of raw_logprobs, raw_logits")
     ids, chosen = id_array(ids, "ids"), id_array(chosen_ids, "chosen_ids")

@@ -1,5 +1,5 @@
-// Control messages for tests: a sample of each kind, and a message taken apart so that a test can
-// change one field and put it together again. Pure functions.
+// Makes control messages for tests: a sample of each kind. A test can also take a message apart,
+// change one field and put the message together again. Pure functions.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -17,13 +17,13 @@
 
 namespace specd {
 
-// Every field away from its default.
+// Every field differs from its default.
 inline OpenSequenceRequest SampleOpen() {
   OpenSequenceRequest open;
   open.request_id = "req-1";
   open.has_seed = true;
   open.seed = ~uint64_t{0};
-  // No float32 holds the first. Whole numbers would be repacked as integers below.
+  // No float32 holds the first number. Whole numbers would be repacked as integers below.
   open.numbers = {{"temperature", 0.1}, {"frequency_penalty", -1.5}, {"any name", 1e-300}};
   open.logit_bias_ids = {5, 6};
   open.logit_bias = {1.5, -99.5};
@@ -91,7 +91,7 @@ inline absl::StatusOr<Request> DecodeWhole(std::span<const uint8_t> bytes) {
   return DecodeRequest(*header, bytes);
 }
 
-// The body of a message, taken apart so that a test can change one field and put it together again.
+// The body of a message, taken apart. A test changes one field and puts the body together again.
 using Body = std::vector<std::pair<msgpack::object, msgpack::object>>;
 
 struct Parts {
@@ -126,7 +126,7 @@ struct Parts {
 // Refers to the text.
 inline msgpack::object Text(const char* text) { return msgpack::object(text); }
 
-// SampleOpen() as it is read with this map in the place of its numbers.
+// SampleOpen() as the reader returns it if this map replaces its numbers.
 inline absl::StatusOr<Request> DecodeNumbers(const Body& numbers) {
   msgpack::zone zone;
   msgpack::object map;

@@ -1,5 +1,5 @@
-// Small makers of segments, memfds and rounds for the tests of ipc. Not thread-safe; each test
-// makes its own.
+// Makes segments, memfds and rounds for the tests of ipc. Each test makes its own; not thread-safe.
+// The Pair below has both ends of one session.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -41,13 +41,13 @@ inline UniqueFd Duplicate(int fd) {
   return copy;
 }
 
-// The memory behind one draft, so that an SequenceInput can point to it.
+// The memory of one draft, to which a SequenceInput can point.
 struct DraftBuffers {
   std::vector<TokenId> tokens;
   std::vector<DraftKind> kinds;
   std::vector<uint32_t> target_rows;
   std::vector<uint32_t> draft_rows;
-  // Empty: not brought.
+  // Empty: the input does not have it.
   std::vector<float> draft_weights = {};
   std::vector<double> draft_masses = {};
   std::vector<TokenId> target_argmax = {};
@@ -70,7 +70,7 @@ struct DraftBuffers {
   }
 };
 
-// Two sampled tokens 10, 11, rows 0..2 and 0..1.
+// Two sampled tokens 10 and 11, with rows 0..2 and 0..1.
 inline DraftBuffers TwoTokens() {
   return {{10, 11}, {DraftKind::kSampled, DraftKind::kOneHot}, {0, 1, 2}, {0, 1}};
 }

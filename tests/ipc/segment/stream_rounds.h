@@ -1,5 +1,5 @@
-// Rounds on streams over a Pair: what the stream, the library and the session do to them, one step
-// at a time. As thread-safe as the Pair.
+// Drives rounds on CUDA streams over a Pair, one step at a time, as the CUDA stream, the library
+// and the session do. As thread-safe as the Pair.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ inline void MakeReady(const Pair& pair, uint64_t number) {
   WordsOf(pair, number)->ready.store(number);
 }
 
-// Takes a round and answers it as the session does; false where there is none.
+// Takes a round and answers it as the session does; false if there is none.
 inline bool TakeAndAnswer(Pair* pair) {
   if (!pair->daemon.Take(&pair->copy, 2)) return false;
   pair->daemon.Claim(pair->copy);
@@ -32,7 +32,7 @@ inline bool TakeAndAnswer(Pair* pair) {
   return true;
 }
 
-// As the library does for a stream that has waited long enough.
+// Releases a round as the library does for a CUDA stream that has waited long enough.
 inline void ReleaseStream(const Pair& pair, uint64_t number) {
   Decide(WordsOf(pair, number), number, RoundVerdict::kAborted);
   Release(WordsOf(pair, number), number);
