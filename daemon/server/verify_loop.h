@@ -24,7 +24,7 @@ class VerifyLoop {
  public:
   struct Options {
     int64_t spin_ns = 0;
-    // The verify thread calls each of them once.
+    // The verify thread calls the first at most once, and the second at most once per session.
     std::function<void(std::string_view why)> on_device_failure;
     std::function<void(Session&, ChannelFault)> on_channel_fault;
   };
