@@ -93,7 +93,7 @@ struct EmbeddedEngine {
     return done.results[0];
   }
 
-  // Plain sampling from one row.
+  // Samples from one row, without a draft.
   specd_result Sample(specd_sequence sequence, uint32_t row = 0) {
     return Round(ChainDraft(sequence, 0, nullptr, &row));
   }
