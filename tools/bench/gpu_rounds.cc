@@ -157,8 +157,7 @@ GpuResult GpuRounds::LaunchRead(int32_t round) {
 
 GpuResult GpuRounds::LaunchWeights(int32_t round, bool approximate) {
   const ReadPlan& read = rounds_[static_cast<size_t>(round)].read;
-  // The outcome's memory begins with workspaces. A round needs no more rows than the workspaces
-  // have entries.
+  // round_memory_ begins with workspaces. A round needs no more rows than the workspaces have slots.
   return driver_->LaunchWeights({.rows = read.rows,
                                  .num_rows = read.num_rows,
                                  .dtype = set_.target().dtype,

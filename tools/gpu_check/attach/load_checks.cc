@@ -58,8 +58,9 @@ class HandOvers {
     return microseconds;
   }
 
-  // The same with one hand-over on the streams at a time: what waits is enqueued only when the one
-  // before it is through, over the peer's pipe, and is seen to wait before its time is taken.
+  // The same with one hand-over on the CUDA streams at a time. The next hand-over is enqueued over
+  // the peer's pipe, and only after the one before it is done. Its wait is seen before its time
+  // begins.
   std::vector<double> TimeSingly(uint64_t num_batches) {
     return TimeEach(num_batches, [&](uint64_t value) {
       ExpectOk(scene_.gpu().WriteValue(scene_.stream(), words_.at(1), kWord, value), "writing");
