@@ -157,7 +157,7 @@ GpuResult GpuRounds::LaunchRead(int32_t round) {
 
 GpuResult GpuRounds::LaunchWeights(int32_t round, bool approximate) {
   const ReadPlan& read = rounds_[static_cast<size_t>(round)].read;
-  // round_memory_ begins with workspaces. A round needs no more rows than the workspaces have slots.
+  // round_memory_ begins with workspaces. A round needs no more rows than there are workspaces.
   return driver_->LaunchWeights({.rows = read.rows,
                                  .num_rows = read.num_rows,
                                  .dtype = set_.target().dtype,
