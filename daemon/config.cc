@@ -78,7 +78,7 @@ void FillEndpoints(DaemonConfig* config) {
 }
 
 absl::Status CheckEndpoints(const DaemonConfig& config) {
-  constexpr size_t kEndpointBytesMax = 256;  // as the reply to an engine's hello can carry
+  constexpr size_t kEndpointBytesMax = 256;  // the limit of the reply to an engine's hello
   for (const auto& [flag, endpoint] :
        {std::pair<std::string_view, const std::string&>{"tokens", config.tokens_endpoint},
         {"text", config.text_endpoint},

@@ -1,5 +1,7 @@
-// Everything a daemon is told at start: one struct, filled from flags by main.cc or by a test, and
-// the functions that turn flag texts into it and refuse what they cannot. Plain data; any thread.
+// DaemonConfig holds everything that a daemon is told at start.
+//
+// The main program fills it from flags, and a test fills it by hand. The functions here turn the
+// texts of flags into its fields, and refuse texts that they cannot turn. Plain data; any thread.
 #pragma once
 
 #include <cstdint>
@@ -18,40 +20,40 @@ enum class DetokenizerMode {
 };
 
 struct DaemonConfig {
-  std::string listen_path;  // of the unix socket
+  std::string listen_path;  // path of the unix socket
   std::string device = "cpu";
   ModelProfileOptions model;
   DetokenizerMode detokenizer = DetokenizerMode::kThread;
   std::string tokens_endpoint;         // token events, for observers and specd-detok
   std::string text_endpoint;           // text events, for subscribers
-  std::string aborts_endpoint;         // stop strings found by specd-detok come back here
-  std::vector<uint32_t> allowed_uids;  // besides the daemon's own
-  int64_t spin_ns = 0;                 // how long the verify thread spins before it sleeps
+  std::string aborts_endpoint;         // specd-detok reports stop strings here
+  std::vector<uint32_t> allowed_uids;  // besides the daemon's own user
+  int64_t spin_ns = 0;                 // the verify thread spins this long before it sleeps
   uint32_t max_sessions = 16;
-  int32_t threads = 1;  // for one round
+  int32_t threads = 1;  // of one round
 };
 
-// "unix:/run/specd/specd.sock" -> "/run/specd/specd.sock".
+// Turns "unix:/run/specd/specd.sock" into "/run/specd/specd.sock".
 absl::Status ParseListen(const std::string& listen, std::string* path);
 
-// "thread", "process" or "off".
+// Accepts "thread", "process" and "off".
 absl::Status ParseDetokenizerMode(const std::string& text, DetokenizerMode* mode);
 
-// Checks both numbers; spin_us -1 chooses by the number of usable CPUs: a spinning daemon on a
-// machine without a spare one takes the time of the very engine it waits for.
+// Checks both numbers. With spin_us = -1 the number of usable CPUs decides: on a machine without a
+// spare CPU, a spinning daemon takes time from the engine that it waits for.
 absl::Status SetSpin(int32_t spin_us, int32_t max_sessions, DaemonConfig* config);
 
-// 0 chooses by the number of usable CPUs.
+// With 0 the number of usable CPUs decides.
 absl::Status SetThreads(int32_t threads, DaemonConfig* config);
 
-// Endpoints that were not given lie beside the socket: NAME.tokens, NAME.text, NAME.aborts.
+// Puts endpoints that were not given beside the socket: NAME.tokens, NAME.text, NAME.aborts.
 void FillEndpoints(DaemonConfig* config);
 
-// Every endpoint must be one that can be bound and told to others as it is.
+// An endpoint must be one that can be bound, and that peers can use as it is written.
 absl::Status CheckEndpoints(const DaemonConfig& config);
 
-// Sockets are open to the user and the group of the process, as the control socket is, and to
-// nobody else. Call before any is made; for the whole process.
+// Opens the sockets of the whole process to its user and its group only, as the control socket is.
+// Call it before any socket is made.
 void OpenSocketsToGroup();
 
 }  // namespace specd

@@ -32,7 +32,7 @@ namespace specd {
 namespace {
 
 constexpr int kExitCouldNotStart = 1;
-constexpr int kExitDeviceFailed = 70;  // EX_SOFTWARE: the supervisor should restart us
+constexpr int kExitDeviceFailed = 70;  // EX_SOFTWARE: the supervisor should restart the daemon
 constexpr char kTokensInside[] = "inproc://tokens";
 constexpr char kAbortsInside[] = "inproc://aborts";
 
@@ -41,7 +41,8 @@ UniqueFd BlockedSignals() {
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
-  // Before any thread is made, so that all of them inherit the mask and only the descriptor tells.
+  // The mask is set before any thread is made. All threads inherit it, and signals reach only the
+  // descriptor.
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   return UniqueFd(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
 }
@@ -72,18 +73,19 @@ class Daemon {
   const DaemonConfig config_;
   const uint64_t epoch_;
   ModelProfile profile_;
-  // Before the sessions, whose memory goes back through them. Null: rounds run on the CPU.
+  // Declared before the sessions, whose memory goes back through the platform. Null: rounds run on
+  // the CPU.
   std::unique_ptr<GpuPlatform> platform_;
   std::unique_ptr<DeviceImporter> importer_;
-  std::string mps_;  // as DescribeMps
+  std::string mps_;  // from DescribeMps
   SharedNames names_;
   SessionList sessions_;
   VerifyLoop verify_;
   std::atomic<bool> device_failed_{false};
   uint64_t next_session_id_ = 1;
 
-  // Destroyed from the last to the first: sockets go before their context, and everything that has
-  // a file before the instance lock.
+  // Destroyed from the last to the first. Sockets are destroyed before their context, and objects
+  // with a file before the instance lock.
   std::unique_ptr<ControlServer> control_;
   std::unique_ptr<ZmqContext> context_;
   std::unique_ptr<Publisher> publisher_;
@@ -95,7 +97,7 @@ absl::Status Daemon::Start() {
   absl::StatusOr<ModelProfile> profile = LoadModelProfile(config_.model);
   if (!profile.ok()) return profile.status();
   profile_ = *std::move(profile);
-  // A device that is not there is an error now, not when the first engine attaches.
+  // A missing device is an error now, not when the first engine attaches.
   if (absl::Status status = MakeDaemonBackend(config_.device).status(); !status.ok()) return status;
   if (config_.device == "cuda") StartDevice();
   if (absl::Status status = StartControl(); !status.ok()) return status;
@@ -149,7 +151,7 @@ void Daemon::StartDevice() {
     DeviceFailed(fmt::format("memory of an engine on it cannot be reached: {}", why));
   });
   std::vector<GpuDevice> devices;
-  if (!platform_->ListDevices(&devices).ok()) return;  // said to the engine that wants to share
+  if (!platform_->ListDevices(&devices).ok()) return;  // the engine that wants to share is told
   mps_ = DescribeMps(devices, MpsPipeDirectory());
   for (const GpuDevice& device : devices) {
     if (device.has_mps.value_or(true)) continue;
@@ -226,8 +228,8 @@ int Daemon::Run(int signal_fd) {
 
   control_->Run(signal_fd);
 
-  // Drain: nothing new is taken, what has been submitted is answered, then each stage stops after
-  // the one that feeds it.
+  // Drain: the daemon takes nothing new and answers the rounds that were submitted. Then each stage
+  // stops after the stage that feeds it.
   Log("attach").info("stopping");
   SessionList::Snapshot all;
   uint64_t version = 0;

@@ -1,4 +1,5 @@
-// The daemon: owns everything, starts the threads, serves the control socket, drains and stops.
+// RunDaemon runs the daemon for main.cc: it starts the threads, serves the control socket, drains
+// and stops. The daemon owns every object that its threads use.
 //
 //   control thread    accepts engines, answers control messages, waits for signals (the caller's)
 //   verify thread     VerifyLoop
@@ -11,9 +12,9 @@
 
 namespace specd {
 
-// Runs until SIGTERM or SIGINT and returns the exit code: 0 after a clean drain, 1 if it could not
-// start, 70 after a device error (a supervisor should restart it). Blocks both signals in all
-// threads. REQUIRES: SetUpLogging was called.
+// Runs until SIGTERM or SIGINT. Returns the exit code: 0 after a clean drain, 1 if the daemon could
+// not start, 70 after a device error. A supervisor should restart a daemon that returned 70. Both
+// signals are blocked in all threads. REQUIRES: SetUpLogging was called.
 int RunDaemon(const DaemonConfig& config);
 
 }  // namespace specd

@@ -1,5 +1,7 @@
-// What the daemon's rounds run on: the GPUs that it shares with engines, and a processor for each
-// session. Its own are in daemon_gpu.cc, and tests without a device link others.
+// MakeDaemonPlatform and MakeDaemonBackend make the processors for the daemon's rounds.
+//
+// The platform has the GPUs that the daemon shares with engines, and each session has a backend.
+// The daemon's own definitions are in daemon_gpu.cc. Tests without a device link others.
 #pragma once
 
 #include <memory>
@@ -12,7 +14,7 @@
 namespace specd {
 
 std::unique_ptr<GpuPlatform> MakeDaemonPlatform();
-// As MakeBackend.
+// Takes the names that MakeBackend takes.
 absl::StatusOr<std::unique_ptr<Backend>> MakeDaemonBackend(std::string_view name);
 
 }  // namespace specd

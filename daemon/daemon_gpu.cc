@@ -1,5 +1,5 @@
-// The real processors of this machine. A file of its own, so that tests can link pretended ones in
-// its place.
+// MakeDaemonPlatform and MakeDaemonBackend over the real processors of this machine. They have a
+// file of their own, so that tests can link pretended processors in its place.
 #include "daemon/daemon_device.h"
 #include "kernels/cuda/driver_platform.h"
 

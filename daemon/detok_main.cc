@@ -1,5 +1,5 @@
-// specd-detok: the detokenizer as a process of its own. The same TextWorker as in the daemon,
-// attached over ZeroMQ to a daemon that runs with --detokenizer=process.
+// specd-detok runs the detokenizer as a process of its own. It attaches the daemon's TextWorker
+// over ZeroMQ to a daemon that runs with --detokenizer=process.
 
 #include <pthread.h>
 #include <signal.h>
@@ -95,7 +95,7 @@ int main(int argc, char** argv) {
   std::atomic<bool> asked_to_stop{false};
   std::thread thread([&] {
     (*worker)->Run();
-    // A worker that ends by itself must not leave a process behind that does nothing.
+    // If the worker ends by itself, the process must end too.
     if (!asked_to_stop) kill(getpid(), SIGTERM);
   });
   int signal = 0;

@@ -1,4 +1,4 @@
-// specd: the daemon. Flags to a DaemonConfig, then RunDaemon until SIGTERM or SIGINT.
+// specd, the daemon: turns flags into a DaemonConfig and runs RunDaemon until SIGTERM or SIGINT.
 
 #include <sys/resource.h>
 
@@ -83,8 +83,9 @@ absl::Status ReadFlags(specd::DaemonConfig* config) {
   return specd::SetSpin(absl::GetFlag(FLAGS_spin_us), absl::GetFlag(FLAGS_max_sessions), config);
 }
 
-// Engines bring descriptors, one message up to 250 of them, and what does not fit is lost with the
-// message. The soft limit is low for the sake of select(), which nothing here uses.
+// Engines bring descriptors, up to 250 in one message. A descriptor beyond the process's limit is
+// lost with its message. The soft limit is low only for the sake of select(), which nothing here
+// uses.
 void RaiseDescriptorLimit() {
   rlimit limit;
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;

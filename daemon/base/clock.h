@@ -1,7 +1,7 @@
-// Clock: the one place where time enters.
+// Clock gives the time to everything in the daemon that needs it.
 //
-// Everything in the daemon that needs the time takes a Clock, so that a test can hold it still.
-// Times are nanoseconds of CLOCK_MONOTONIC, which both ends of a session share on one machine.
+// Time enters only here, so a test can hold it still. Times are nanoseconds of CLOCK_MONOTONIC,
+// which both ends of a session share on one machine.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// How many threads a round may use: for whoever makes a session from a number that a user gave.
-// Safe from any thread.
+// ResolveThreads turns a user's number of threads into the number that a round uses. Callers that
+// make a session use it. Safe from any thread.
 #pragma once
 
 #include <sched.h>
@@ -9,10 +9,11 @@
 
 namespace specd {
 
-// Beyond this the memory is the limit of a round, not the processors.
+// With more threads, memory limits a round and processors do not.
 inline constexpr uint32_t kThreadsMax = 16;
 
-// REQUIRES: threads <= kThreadsMax. 0: as many as usable CPUs, at most kThreadsMax.
+// With 0 the result is the number of usable CPUs, at most kThreadsMax. REQUIRES: threads <=
+// kThreadsMax.
 inline int32_t ResolveThreads(uint32_t threads) {
   if (threads > 0) return static_cast<int32_t>(threads);
   cpu_set_t usable;

@@ -1,5 +1,5 @@
-// The daemon's named loggers (spdlog): attach, verify, egress, detok. One line per event that an
-// operator wants to know; nothing is logged per round.
+// Log gives the daemon its named loggers (spdlog): attach, verify, egress, detok. A logger writes
+// one line per event that an operator wants to know. Rounds log nothing.
 #pragma once
 
 #include <spdlog/spdlog.h>
@@ -11,14 +11,13 @@
 
 namespace specd {
 
-// Makes the loggers, on stderr. INVALID_ARGUMENT for an unknown level. Call once, before Log().
+// Makes the loggers, on stderr. INVALID_ARGUMENT for an unknown level. Call it once, before Log().
 absl::Status SetUpLogging(const std::string& level);
 
 // REQUIRES: name is one of the four above.
 spdlog::logger& Log(const char* name);
 
-// Text from outside as one printable line: what goes into a log must not look like another line of
-// it.
+// Makes text from outside one printable line, which cannot look like another line of the log.
 std::string Printable(std::string_view text);
 
 }  // namespace specd

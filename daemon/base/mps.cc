@@ -26,10 +26,10 @@ std::string DescribeMps(const std::vector<GpuDevice>& devices, const std::string
   if (devices.empty()) return "";
   const auto is_without = [](const GpuDevice& device) { return device.has_mps == false; };
   if (std::any_of(devices.begin(), devices.end(), is_without)) return kNone;
-  // A driver that is too old to say.
+  // A driver that is too old does not tell whether a device has MPS.
   const auto is_with = [](const GpuDevice& device) { return device.has_mps == true; };
   if (!std::all_of(devices.begin(), devices.end(), is_with)) return "";
-  // The same folder may have two names, and two containers two folders of one name.
+  // The same folder may have two names, and two containers may have two folders of one name.
   struct stat info = {};
   if (stat(pipe_directory.c_str(), &info) != 0) return "";
   return fmt::format("{:x}:{:x}", info.st_dev, info.st_ino);

@@ -1,9 +1,8 @@
-// MPS, NVIDIA's multi-process service: whether an engine and the daemon share their GPU through one
-// server, or take turns on it.
+// JudgeSharing tells an engine how its process and the daemon share their GPU.
 //
-// Two processes on a GPU without MPS are time-sliced: their kernels never run at the same time, and
-// each may wait for the other's slice. Nothing about a result depends on it, only latency. Any
-// thread.
+// Two processes share a GPU through one server of MPS, NVIDIA's multi-process service, or they take
+// turns on it. Two processes without MPS are time-sliced: their kernels never run at the same time,
+// and each may wait for the other's slice. Latency depends on sharing; results do not. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -15,23 +14,24 @@
 
 namespace specd {
 
-// Where this process looks for its server: CUDA_MPS_PIPE_DIRECTORY, or NVIDIA's default.
+// The folder where this process looks for its server: CUDA_MPS_PIPE_DIRECTORY, or NVIDIA's default.
 std::string MpsPipeDirectory();
 
-// What a process says of itself: "none" where one of its devices is not shared through MPS, the
-// identity of its server's pipe where all are, "" where there are none or it cannot be known.
+// Describes the sharing of this process. "none": one of its devices is not shared through MPS. The
+// identity of the server's pipe: all devices are. "": the process has no devices, or the sharing
+// cannot be known.
 std::string DescribeMps(const std::vector<GpuDevice>& devices, const std::string& pipe_directory);
 
 struct Sharing {
-  uint32_t mode = 0;      // SPECD_SHARING_...
-  const char* text = "";  // with the remedy, where there is one
+  uint32_t mode = 0;      // one of SPECD_SHARING_...
+  const char* text = "";  // names the remedy, if there is one
 };
 
-// From what both say of themselves.
+// Compares the descriptions of both processes.
 Sharing JudgeSharing(std::string_view engine_mps, std::string_view daemon_mps);
 
-// What a daemon whose rounds run on a GPU writes down when an engine attaches: it knows nothing of
-// the engine's server, so with one of its own it can only say which the engine must have too.
+// Says what a daemon with a GPU logs when an engine attaches. The daemon knows nothing of the
+// engine's server. If the daemon has a server, the text names the server that the engine needs too.
 Sharing ForeseeSharing(std::string_view daemon_mps);
 
 }  // namespace specd

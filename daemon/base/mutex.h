@@ -1,7 +1,7 @@
-// Mutex and MutexLock: std::mutex with Abseil's thread annotations.
+// Mutex and MutexLock add Abseil's thread annotations to std::mutex.
 //
-// Mutex would do, but the one that Debian ships is compiled without ThreadSanitizer, which then
-// sees none of the order it makes and reports races that are not there. Any thread.
+// absl::Mutex would do, but Debian ships it compiled without ThreadSanitizer. ThreadSanitizer then
+// does not see the order that the mutex makes, and reports races that are not there. Any thread.
 #pragma once
 
 #include <mutex>
@@ -14,7 +14,7 @@ class ABSL_LOCKABLE Mutex {
  public:
   void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mutex_.lock(); }
   void Unlock() ABSL_UNLOCK_FUNCTION() { mutex_.unlock(); }
-  // Tells the analysis what it cannot see: the caller of this lambda holds the lock.
+  // Tells the analysis a fact that it cannot see: the caller of this lambda holds the lock.
   void AssertHeld() const ABSL_ASSERT_EXCLUSIVE_LOCK() {}
 
  private:

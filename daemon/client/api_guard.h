@@ -1,6 +1,8 @@
-// What every function of the C interface is wrapped in: no exception leaves it, a status becomes a
-// code and the text of specd_last_error, and structs of other versions are brought to this one's.
-// Safe from any thread; the last error is each thread's own.
+// Guard wraps the functions of the C interface for the files that define them.
+//
+// No exception leaves a guarded function. A status becomes a code and the text of specd_last_error.
+// Adopt brings structs of other versions to this version. Safe from any thread; each thread has its
+// own last error.
 #pragma once
 
 #include <fmt/format.h>
@@ -28,8 +30,8 @@ int NullArgument(const char* field);
 int Finish(const absl::Status& status);
 int Finish(const absl::StatusOr<int>& answer);
 
-// Runs `body`, which returns something that Finish takes. Memory may run out and libraries may
-// throw: C must not see it.
+// Runs `body`, which returns something that Finish takes. The body may run out of memory, and
+// libraries may throw; C code never sees an exception.
 template <class Body>
 int Guard(Body body) {
   try {
@@ -41,8 +43,9 @@ int Guard(Body body) {
   }
 }
 
-// Brings a struct of the caller's version to this one's: what an older caller does not have keeps
-// its default, what a newer caller has must be zero here, because it could not be honoured.
+// Brings a struct of the caller's version to this version. A field that an older caller does not
+// have keeps its default. A newer caller's further fields must be zero, because this version could
+// not honour them.
 template <class T>
 absl::Status Adopt(const T* from, void (*init)(T*), T* to) {
   init(to);
@@ -67,7 +70,7 @@ absl::Status Adopt(const T* from, void (*init)(T*), T* to) {
   return absl::OkStatus();
 }
 
-// Sets *handle to what `make` makes of the adopted options, to null where it does not.
+// Sets *handle to the object that `make` makes of the adopted options, or to null on an error.
 template <class Handle, class Options, class Make>
 int Open(const Options* options, void (*init)(Options*), Make make, Handle** handle) {
   *handle = nullptr;

@@ -25,7 +25,7 @@ absl::Status Invalid(std::string_view field, std::string_view text) {
   return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
 }
 
-// What was opened, as the caller gets it.
+// Copies the opened sequences into the caller's structs.
 absl::Status Report(const SequenceReply& reply, size_t wanted,
                     const OutputArray<specd_sequence_info>& infos) {
   if (reply.sequences.size() != wanted || reply.seeds.size() != wanted) return UnexpectedReply();
@@ -111,7 +111,7 @@ Engine::Engine(std::unique_ptr<EngineLink> link, std::unique_ptr<Segment> segmen
 
 Engine::~Engine() {
   rounds_.channel().SetState(EngineState::kClosing);
-  // A stream of the engine that has not come to its wait yet will write a word of the segment.
+  // If a CUDA stream has not come to its wait yet, it will still write a word of the segment.
   if (!rounds_.CloseStreams(int64_t{timeout_ms_} * 1'000'000)) KeepForever(std::move(segment_));
 }
 
@@ -247,7 +247,7 @@ void Engine::GetSharing(specd_sharing* sharing) {
   Sharing found = {SPECD_SHARING_NONE,
                    "no GPU is shared: rounds run on the CPU or in this process"};
   if (!link_->is_embedded() && hello_.device != "cpu") {
-    // Where there is no driver, there is nothing to be known.
+    // Without a driver nothing can be known.
     std::vector<GpuDevice> devices;
     (void)MakeEnginePlatform()->ListDevices(&devices);
     found = JudgeSharing(DescribeMps(devices, MpsPipeDirectory()), hello_.mps);

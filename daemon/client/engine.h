@@ -1,8 +1,8 @@
-// Engine: what stands behind specd_engine: the engine's side of a session. Its link, the memory it
-// shares, its sequences; rounds and calls are EngineRounds and EngineCalls.
+// Engine is the engine's side of a session, for the C functions of specd_engine.
 //
-// specd_api.cc wraps every method for C; here errors are absl::Status made with ipc/base/error.h.
-// One thread at a time.
+// An engine has a link to the verifier, the memory that it shares, and its sequences. EngineRounds
+// and EngineCalls do its rounds and calls. specd_api.cc wraps every method for C. Errors here are
+// absl::Status made with ipc/base/error.h. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -45,14 +45,14 @@ class Engine {
   EngineCalls& calls() { return calls_; }
 
   void GetSharing(specd_sharing* sharing);
-  // Embedded mode: why results last said SPECD_STATUS_DEVICE_ERROR; empty where none has.
+  // Embedded mode: why results last said SPECD_STATUS_DEVICE_ERROR; empty if none did.
   std::string WhyDeviceFailed() const { return link_->WhyDeviceFailed(); }
   absl::Status GetStats(specd_engine_stats* stats);
   absl::Status GetGroup(specd_group* group);
 
  private:
-  // Bytes of a region before the address that the engine gave. A type of its own, so that no
-  // instance of a standard container is visible in the library.
+  // Bytes of a region before the address that the engine gave. The struct is a type of its own, so
+  // that the library shows no instance of a standard container.
   struct Skip {
     uint64_t bytes = 0;
   };
@@ -65,13 +65,13 @@ class Engine {
   const std::unique_ptr<EngineLink> link_;
   std::unique_ptr<Segment> segment_;
   const HelloReply hello_;
-  const int timeout_ms_;  // of a call
+  const int timeout_ms_;  // for a call
   EngineRounds rounds_;
   EngineCalls calls_;
-  std::string sharing_text_;              // of the last GetSharing
-  std::string join_token_;                // of the last GetGroup
-  std::map<uint32_t, Mapping> mappings_;  // from Alloc, by region
-  std::map<uint32_t, Skip> skips_;        // of device memory, by region
+  std::string sharing_text_;              // text of the last GetSharing
+  std::string join_token_;                // text of the last GetGroup
+  std::map<uint32_t, Mapping> mappings_;  // made by Alloc, by region
+  std::map<uint32_t, Skip> skips_;        // for device memory, by region
 };
 
 }  // namespace specd

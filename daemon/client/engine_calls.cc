@@ -57,7 +57,8 @@ absl::Status WrongCount() {
   return MakeError(SPECD_ERROR_INTERNAL, "", "the daemon answered another number of requests");
 }
 
-// A number too large for its record is refused as a number out of range.
+// Turns a number that is too large for its record into a negative one, which is refused as out of
+// range.
 int32_t Signed(uint32_t value) {
   return value > INT32_MAX ? INT32_MAX : static_cast<int32_t>(value);
 }
@@ -65,14 +66,14 @@ int32_t Signed(uint32_t value) {
 }  // namespace
 
 absl::Status EngineCalls::CheckReady() {
-  // A call that was given up may have been answered since.
+  // A call that was given up may have been answered meanwhile.
   CompletionView late;
   if (channel().call_in_flight()) {
     channel().Poll(&late);
   } else {
     channel().FreeSlots();
   }
-  // Or it never will be: a caller that is told to try again later must not try for ever.
+  // The answer may also never come. A caller that is told to try again later must not try forever.
   if (channel().call_in_flight() &&
       (channel().fault() != ChannelFault::kNone ||
        channel().daemon_state() == DaemonState::kStopped || link_.PeerGone())) {

@@ -1,5 +1,5 @@
-// EngineCalls: the engine's side of calls: draft tokens, scores of given ids, coins. Each waits for
-// its answer; no round may be in flight. One thread at a time.
+// EngineCalls makes an engine's calls: draft tokens, scores of given ids, coins. A call waits for
+// its answer. REQUIRES: no round is in flight. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace specd {
 
 class EngineCalls {
  public:
-  // The pointers must outlive this object. timeout_ms: of a call.
+  // The pointers must outlive this object. A call waits timeout_ms for its answer.
   EngineCalls(EngineLink* link, EngineRounds* rounds, const SessionLimits& limits, int timeout_ms)
       : link_(*link), rounds_(*rounds), limits_(limits), timeout_ms_(timeout_ms) {}
 
@@ -27,7 +27,7 @@ class EngineCalls {
 
  private:
   EngineChannel& channel() { return rounds_.channel(); }
-  // Nothing is in flight and the daemon takes submissions; else why not.
+  // OK if nothing is in flight and the daemon takes submissions; otherwise the reason.
   absl::Status CheckReady();
   absl::Status CheckCount(size_t num_requests) const;
   // Submits a call and waits for its answer.

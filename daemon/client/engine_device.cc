@@ -51,7 +51,7 @@ absl::StatusOr<GpuContext*> EngineDevice::Find(GpuAddress address, GpuAllocation
     platform_ = std::move(platform);
   }
   GpuResult result = GpuResult::Error("no device is visible", kGpuNoDevice);
-  // The driver tells of any device's memory in any context; the devices in use come first.
+  // The driver knows any device's memory in any context. The devices in use are asked first.
   for (const bool is_kept : {true, false}) {
     for (size_t i = 0; i < devices_.size(); ++i) {
       if ((contexts_[i] != nullptr) != is_kept) continue;

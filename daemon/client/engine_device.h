@@ -1,7 +1,8 @@
-// EngineDevice: the GPUs of an engine's process, as libspecd needs them to share device memory.
+// EngineDevice describes the device memory of an engine's process, so that libspecd can share it.
 //
-// The driver is loaded when memory is first asked about. Only the context of a device whose memory
-// is shared is kept, because an engine has no memory to spare on the others. One thread at a time.
+// The driver is loaded when memory is first asked about. EngineDevice keeps the context of a device
+// only if its memory is shared, because an engine has no memory to spare on other devices. One
+// thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -18,20 +19,21 @@
 
 namespace specd {
 
-// What this process has: libspecd's are in engine_gpu.cc, and tests without a device link others.
+// Make the GPUs and backends of this process. libspecd's definitions are in engine_gpu.cc; tests
+// without a device link others.
 std::unique_ptr<GpuPlatform> MakeEnginePlatform();
 absl::StatusOr<std::unique_ptr<Backend>> MakeEngineBackend(std::string_view name,
                                                            const BackendOptions& options);
 
 class EngineDevice {
  public:
-  // Memory that is to travel to a daemon, or why it cannot.
+  // Describes memory for a daemon, or says why the memory cannot travel.
   absl::StatusOr<DeviceExport> Export(GpuAddress address, uint64_t size_bytes);
-  // The same memory for rounds of this process.
+  // Describes the same memory for rounds of this process.
   absl::StatusOr<DeviceRegion> Own(GpuAddress address, uint64_t size_bytes);
 
  private:
-  // The context of the device that the address is on, and the allocation around it.
+  // Finds the context of the device that the address is on, and the allocation around the address.
   absl::StatusOr<GpuContext*> Find(GpuAddress address, GpuAllocation* allocation);
   GpuResult ContextOf(size_t device_index, GpuContext** context);
 

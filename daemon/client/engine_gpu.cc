@@ -1,5 +1,5 @@
-// The real GPU of the process, for EngineDevice and embedded:cuda. A file of its own, so that tests
-// can link a pretended one in its place.
+// MakeEnginePlatform and MakeEngineBackend over the real GPU of the process. They have a file of
+// their own, so that tests can link a pretended GPU in its place.
 #include "daemon/client/engine_device.h"
 #include "kernels/cuda/driver_platform.h"
 

@@ -43,8 +43,8 @@ class SocketLink : public EngineLink {
     if (has_device_memory_ && !broken_) (void)Finish();
   }
 
-  // The daemon unmaps device memory before it closes its end; until then nobody may free it. A
-  // child of the process has the socket too, and must not end what is its parent's.
+  // The daemon unmaps device memory before it closes its end, and until then the memory must not be
+  // freed. A child of the process has the socket too, and must not end its parent's session.
   absl::Status Finish() override {
     broken_ = true;
     if (getpid() != pid_) return absl::OkStatus();
@@ -108,7 +108,7 @@ class SocketLink : public EngineLink {
     absl::StatusOr<Received> received = connection_.Receive(buffer_, &received_fds, timeout_);
     if (!received.ok() || received->result == ReceiveResult::kHangup) return Disconnected();
     if (received->result == ReceiveResult::kTimeout) {
-      // A late reply would be taken for the next one's: the connection is of no more use.
+      // The next request would take a late reply for its own, so the connection is of no more use.
       broken_ = true;
       return Late();
     }
@@ -141,8 +141,7 @@ class SocketLink : public EngineLink {
   const pid_t pid_ = getpid();
 };
 
-// Every allocation of a device begins at a multiple of this, and rows are read in words of 16
-// bytes.
+// Every allocation of a device begins at a multiple of this. Rows are read in words of 16 bytes.
 constexpr uint64_t kRegionAlignBytes = 16;
 
 class LocalLink : public EngineLink {
@@ -176,8 +175,8 @@ class LocalLink : public EngineLink {
                        "embedded:cuda, attach to a daemon with --device=cuda, or share rows in "
                        "memory from specd_alloc");
     }
-    // A region begins where rows may; the rest of the address goes into the offset of tensors,
-    // which has to be a multiple of their elements.
+    // A region begins at an address that is aligned for rows. The rest of the address goes into the
+    // offset of tensors, which must be a multiple of their elements.
     const uint64_t skip_bytes = address % kRegionAlignBytes;
     absl::StatusOr<DeviceRegion> memory =
         device_.Own(address - skip_bytes, size_bytes + skip_bytes);
@@ -205,8 +204,9 @@ class LocalLink : public EngineLink {
   int hangup_fd() const override { return -1; }
 
  private:
-  // A backend that is not to be had here is a matter of the uri. All else is one of cuda_stream,
-  // and no reason to give the backend up: a stream that captures now will not always.
+  // A backend that does not exist here is an error of the uri. Any other error is one of
+  // cuda_stream. It is no reason to give up the backend, because a CUDA stream that captures now
+  // will not always capture.
   absl::Status NoBackend(const absl::Status& status) const {
     const int code = ErrorCodeOf(status);
     return MakeError(
@@ -238,7 +238,7 @@ class LocalLink : public EngineLink {
     return host;
   }
 
-  const std::string device_name_;  // of the backend
+  const std::string device_name_;  // name of the backend
   const int32_t threads_;
   void* const cuda_stream_;
   EngineDevice device_;

@@ -18,7 +18,7 @@
 namespace specd {
 namespace {
 
-// Long beside a round, short beside what a user notices.
+// Long compared with a round, short compared with the delays that a user notices.
 constexpr int kStreamTimeoutMs = 250;
 
 static_assert(sizeof(specd_token_score) == sizeof(TokenScore) &&
@@ -27,11 +27,12 @@ static_assert(sizeof(specd_token_score) == sizeof(TokenScore) &&
                   offsetof(specd_token_score, rank) == offsetof(TokenScore, rank),
               "scores are handed on as they are");
 
-// While waiting, how often to look whether the daemon still lives: death is noticed within this
-// time and the look (one poll of the socket) costs nothing at this rate.
+// The pause between two looks at the daemon while an engine waits. The death of the daemon is
+// noticed within this time. A look is one poll of the socket and costs nothing at this rate.
 constexpr int kLookMs = 20;
 
-// For a staged round: about as long as a short forward takes, then pauses that grow with the wait.
+// A staged round is spun for about as long as a short forward takes. Then come pauses that grow
+// with the wait.
 constexpr int64_t kGraphSpinNs = 1'000'000;
 constexpr int64_t kPauseMinNs = 50'000;
 constexpr int64_t kPauseMaxNs = 1'000'000;
@@ -40,7 +41,7 @@ absl::Status Invalid(std::string_view field, std::string_view text) {
   return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
 }
 
-// Spinning takes a core from the engine or the daemon unless there is one to spare.
+// Spinning takes a core from the engine or the daemon, unless there is one to spare.
 int64_t SpinNs() {
   cpu_set_t usable;
   if (sched_getaffinity(0, sizeof(usable), &usable) != 0) return 0;
@@ -156,8 +157,8 @@ absl::Status EngineRounds::TakeDrafts(const specd_draft* drafts, uint32_t num_dr
     if (absl::Status s = CheckDraft(i, array[i], limits.max_draft); !s.ok()) return s;
     inputs_[i] = InputOf(array[i]);
   }
-  // A daemon that died without a word is noticed by Poll; asking the socket here would cost a
-  // system call per round.
+  // Poll notices a daemon that died without a word. Asking the socket here would cost a system call
+  // per round.
   return channel_.daemon_state() == DaemonState::kRunning ? absl::OkStatus() : WhyNoCompletion();
 }
 
@@ -216,17 +217,19 @@ absl::StatusOr<int> EngineRounds::SubmitOnStream(uint64_t round_id, const specd_
     status = streams_->Enqueue(stream, number);
   }
   if (!status.ok()) {
-    // Where nothing has been enqueued on this device's streams, the next may be of another.
+    // If nothing was enqueued on this device's CUDA streams, the next CUDA stream may be of another
+    // device.
     if (streams_->is_unused()) (void)CloseStreams(0);
     return status;
   }
   last_on_stream_ = number;
-  // There is room, so this cannot fail: what is on the stream already has its round.
+  // CheckRoom found room, so this cannot fail. The CUDA stream already holds operations of the
+  // round.
   return CodeOf(channel_.SubmitOnStream(round_id, {inputs_.data(), num_drafts},
                                         static_cast<uint64_t>(Clock::Real()->NowNs())));
 }
 
-// A round that is staged is taken at once: its graph may be launched when this returns.
+// A staged round is taken at once: the engine may launch its CUDA graph when this function returns.
 absl::StatusOr<int> EngineRounds::StageRound(uint64_t round_id, const specd_draft* drafts,
                                              uint32_t num_drafts) {
   if (absl::Status status = link_.CheckStaging(); !status.ok()) return status;
@@ -276,8 +279,8 @@ bool EngineRounds::StepForCompletion(int timeout_ms) {
   const int64_t begin_ns = Clock::Real()->NowNs();
   while (!channel_.HasCompletion()) {
     if (link_.Step()) continue;
-    // The verifier runs here and now; once it has no work, waiting would bring nothing. But what a
-    // graph does is done by the device, which rings no bell.
+    // The verifier runs in this thread; once it has no work, waiting would bring nothing. A CUDA
+    // graph is the exception: the device does its work, and rings no bell.
     if (!channel_.in_flight() || !in_flight_staged_) return false;
     const int64_t waited_ns = Clock::Real()->NowNs() - begin_ns;
     if (timeout_ms >= 0 && waited_ns >= int64_t{timeout_ms} * 1'000'000) return false;
@@ -296,7 +299,7 @@ bool EngineRounds::WaitForCompletion(int timeout_ms) {
   int64_t left_ms = timeout_ms < 0 ? INT64_MAX : timeout_ms;
   while (!channel_.HasCompletion()) {
     if (left_ms == 0 || !channel_.in_flight() || link_.PeerGone()) return false;
-    // What is left is slots, and a daemon that stands still gives none back.
+    // Only ring entries are still missing, and a stopped daemon gives none back.
     if (timeout_ms < 0 && !channel_.awaits_answers()) return false;
     const int64_t slice_ms = std::min<int64_t>(left_ms, kLookMs);
     channel_.WaitCompletion({kSpinNs, absl::Milliseconds(slice_ms)});
@@ -308,11 +311,11 @@ bool EngineRounds::WaitForCompletion(int timeout_ms) {
 
 absl::StatusOr<bool> EngineRounds::Await(int timeout_ms, CompletionView* view) {
   const bool waited_in_vain = !WaitForCompletion(timeout_ms);
-  // Asked before the last look into the ring: what a daemon answered before it ended is still
-  // there.
+  // This question comes before the last look into the ring. Answers that a daemon gave before it
+  // ended are still there.
   const bool over =
       waited_in_vain && (channel_.daemon_state() == DaemonState::kStopped || link_.PeerGone());
-  // A daemon whose control channel merely timed out may still answer.
+  // If only the control channel timed out, the daemon may still answer.
   if (over && (channel_.daemon_state() == DaemonState::kStopped || link_.HungUp())) {
     channel_.SetDaemonGone();
   }
@@ -341,7 +344,8 @@ absl::StatusOr<int> EngineRounds::Poll(specd_completion* completion, int timeout
   }
   CompletionView view;
   absl::StatusOr<bool> any = Await(timeout_ms, &view);
-  // The late answer to a call that was given up: it had been submitted alone, so nothing follows.
+  // This is the late answer to a call that was given up. The call had been submitted alone, so
+  // nothing follows it.
   if (any.ok() && *any && view.kind != SubmissionKind::kRound) any = false;
   if (!any.ok()) return any.status();
   if (!*any) return SPECD_EMPTY;

@@ -1,9 +1,8 @@
-// EngineRounds: the engine's side of rounds: submits them, alone, on a CUDA stream or inside a
-// graph, and takes their completions.
+// EngineRounds submits an engine's rounds and takes their completions.
 //
-// It owns the engine's end of the session's channel, which calls (EngineCalls) use too. Normal
-// answers are SPECD_OK, SPECD_FULL and SPECD_EMPTY; errors are absl::Status made with
-// ipc/base/error.h. One thread at a time.
+// It submits rounds alone, on a CUDA stream, or inside a CUDA graph. It owns the engine's end of
+// the session's channel, which EngineCalls uses too. Normal answers are SPECD_OK, SPECD_FULL and
+// SPECD_EMPTY; errors are absl::Status made with ipc/base/error.h. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +21,7 @@ namespace specd {
 
 class EngineRounds {
  public:
-  // Both must outlive this object.
+  // The link and the segment must outlive this object.
   EngineRounds(EngineLink* link, Segment* segment, uint32_t stream_timeout_ms);
 
   absl::StatusOr<int> Submit(uint64_t round_id, const specd_draft* drafts, uint32_t num_drafts);
@@ -37,32 +36,33 @@ class EngineRounds {
 
   EngineChannel& channel() { return channel_; }
   const EngineChannel& channel() const { return channel_; }
-  // The oldest completion, waiting for it; false if none came.
+  // Waits for the oldest completion; false if none came.
   absl::StatusOr<bool> Await(int timeout_ms, CompletionView* view);
   absl::Status WhyNoCompletion() const;
-  // A CPU thread of this process waits in the place of CUDA streams.
+  // True if a CPU thread of this process waits in place of CUDA streams.
   bool has_host_waits() const { return streams_ != nullptr && streams_->has_host_waits(); }
-  // Releases every CUDA stream and waits until all have passed. False if one has not: it will still
-  // write a word of the segment, which must stay mapped.
+  // Releases every CUDA stream and waits until all have passed. False if one has not passed: it
+  // will still write a word of the segment, which must stay mapped.
   bool CloseStreams(int64_t timeout_ns);
 
  private:
-  // Rounds of a graph and other rounds are not in flight together.
+  // Refuses a staged round while other rounds are in flight, and any other round while staged
+  // rounds are.
   absl::Status CheckKind(bool staged) const;
   // Checks a round, and fills inputs_ with it.
   absl::Status TakeDrafts(const specd_draft* drafts, uint32_t num_drafts);
   absl::StatusOr<int> CodeOf(PushResult pushed) const;
   bool WaitForCompletion(int timeout_ms);
-  // Embedded: does the work that there is, and waits for the graph where rounds are staged.
+  // Embedded: does the work that there is. If rounds are staged, waits for their CUDA graph.
   bool StepForCompletion(int timeout_ms);
   void Deliver(const CompletionView& view, specd_completion* completion);
 
   EngineLink& link_;
   Segment& segment_;
-  const int stream_timeout_ms_;  // of a CUDA stream that waits
+  const int stream_timeout_ms_;  // for a CUDA stream that waits
   EngineChannel channel_;
-  std::unique_ptr<EngineStreams> streams_;  // none before the first round on one
-  uint64_t last_on_stream_ = 0;             // the number of that round
+  std::unique_ptr<EngineStreams> streams_;  // null before the first round on a CUDA stream
+  uint64_t last_on_stream_ = 0;             // number of the last round on a CUDA stream
   bool in_flight_staged_ = false;           // meaningful while rounds are in flight
   std::vector<SequenceInput> inputs_;
   std::vector<uint64_t> results_;  // bytes of specd_result, of the caller's size

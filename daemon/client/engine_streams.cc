@@ -19,12 +19,12 @@
 namespace specd {
 namespace {
 
-// The default stream of each thread; 0 and 1 are default streams too.
+// The default CUDA stream of each thread; 0 and 1 are default CUDA streams too.
 constexpr uintptr_t kPerThreadStream = 2;
 
 constexpr char kRemedy[] = "synchronize the stream and use specd_submit";
 
-// For the test of what a device without stream memory operations gets, on one that has them.
+// Lets tests take the path of a device without memory operations, on a device that has them.
 absl::StatusOr<bool> AreHostWaitsForced() {
   const char* const value = std::getenv("SPECD_STREAM_WAITS");
   const std::string_view waits = value == nullptr ? "" : value;
@@ -117,7 +117,8 @@ absl::Status EngineStreams::Check(GpuStream stream, uint64_t number, bool* is_fr
   return absl::OkStatus();
 }
 
-// Asked for every round: a stream that was destroyed may leave its handle to one of another device.
+// Asked for every round: the handle of a destroyed CUDA stream may be given to one of another
+// device.
 absl::Status EngineStreams::CheckDevice(GpuStream stream) const {
   const auto handle = reinterpret_cast<uintptr_t>(stream.handle);
   if (handle == kPerThreadStream) {
@@ -129,7 +130,7 @@ absl::Status EngineStreams::CheckDevice(GpuStream stream) const {
   const GpuResult result = platform_->FindDevice(stream, &device_index);
   if (!result.ok()) return Refused(result, "the stream's device is not known", kRemedy);
   if (device_index == device_index_) return absl::OkStatus();
-  // Default streams are those of whatever context is current.
+  // A default CUDA stream is one of the current context.
   if (handle < kPerThreadStream) {
     return MakeError(
         SPECD_ERROR_INVALID_ARGUMENT, "cuda_stream",
@@ -160,7 +161,7 @@ absl::Status EngineStreams::Begin(GpuStream stream, uint64_t number) {
     const GpuResult result = context_->WriteValue(
         stream, AddressOf(number, offsetof(RoundWords, ready)), width_, number);
     if (result.ok()) return absl::OkStatus();
-    // No attribute says it; the first round finds it out.
+    // No attribute says whether a device has memory operations; the first round finds out.
     if (result.code() != kGpuNotSupported) {
       return Refused(result, "the stream does not take the write of a word", kRemedy);
     }
@@ -190,15 +191,15 @@ absl::Status EngineStreams::Enqueue(GpuStream stream, uint64_t number) {
   const uint64_t passed = words->passed.load(std::memory_order_relaxed);
   if (absl::Status status = Begin(stream, number); !status.ok()) return status;
   is_unused_ = false;
-  // Not before: a round of which the stream has nothing leaves the word to the slot's last one,
-  // which else would never seem to have passed.
+  // Begin has succeeded, so the word is now this round's. If Begin fails, the word must stay with
+  // the entry's last round, which would otherwise never seem to have passed.
   TakeBackPassed(words, passed, number);
-  // Before what may have to wait for room on the stream.
+  // The watch must know the round before Finish, which may wait for room on the CUDA stream.
   watch_.Add(number, stream.handle);
   const GpuResult result = Finish(stream, number);
   if (result.ok()) return absl::OkStatus();
-  // What is enqueued cannot be taken back. The stream goes on, and the number is free for a round
-  // that is not on a stream.
+  // Enqueued operations cannot be taken back. The CUDA stream continues, and the number is free for
+  // a round that is not on a CUDA stream.
   Release(words, number);
   broken_ = true;
   return Refused(result, "the stream takes a part of the round only", kRemedy);
@@ -207,13 +208,14 @@ absl::Status EngineStreams::Enqueue(GpuStream stream, uint64_t number) {
 bool EngineStreams::Close(int64_t timeout_ns) {
   watch_.Stop();
   watch_.ReleaseAll(/*also_claimed=*/false);
-  // No word of the device's comes with a bell; a stream needs some microseconds to see its word.
-  // A stream that could not take a whole round never says that it has passed.
+  // The device writes its words without a bell, and a CUDA stream needs some microseconds to see
+  // its word. A CUDA stream that could not take a whole round never says that it has passed.
   const int64_t begin_ns = options_.clock->NowNs();
   const int64_t time_ns = broken_ ? 0 : timeout_ns;
   while (!watch_.HaveAllPassed()) {
     const int64_t now_ns = options_.clock->NowNs();
-    // The daemon has half of the time, and the streams of what it left the other half.
+    // The daemon has half of the time. The CUDA streams of rounds that it did not release have the
+    // other half.
     if (now_ns - begin_ns >= time_ns / 2) watch_.ReleaseAll(/*also_claimed=*/true);
     if (now_ns - begin_ns >= time_ns) {
       if (host_waits_ != nullptr) KeepForever(std::move(host_waits_));
@@ -223,7 +225,7 @@ bool EngineStreams::Close(int64_t timeout_ns) {
     absl::SleepFor(absl::Microseconds(50));
   }
   host_waits_.reset();
-  // A context that is broken may not give them back.
+  // A broken context may not give the words back.
   const bool is_given_back =
       context_->UnregisterHost(options_.segment->at(options_.segment->layout().round_words_offset))
           .ok();

@@ -1,9 +1,10 @@
-// EngineStreams: the engine's CUDA streams, as far as rounds are submitted on them. Registers the
-// words of the session with the device, enqueues what ipc/segment/round_words.h shows, and watches.
+// EngineStreams enqueues an engine's rounds on its CUDA streams, for EngineRounds.
 //
-// Made by the first specd_submit_on_stream, for the device of its stream; streams of other devices
-// are refused, because the words, their width and the host's turns are that device's. One thread at
-// a time.
+// It registers the session's words with the device, enqueues the operations that
+// ipc/segment/round_words.h shows, and watches the CUDA streams. The first specd_submit_on_stream
+// makes it, for the device of that CUDA stream. The words, their width and the turns of host
+// functions belong to that device, so CUDA streams of other devices are refused. One thread at a
+// time.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@
 
 namespace specd {
 
-// For what a stream may still touch. It can be found by whoever looks for leaks.
+// Keeps memory that a CUDA stream may still touch. A leak checker can find the memory.
 template <class T>
 void KeepForever(std::unique_ptr<T> kept) {
   static Mutex* const mutex = new Mutex;
@@ -36,24 +37,26 @@ class EngineStreams {
   // REQUIRES: Close was called.
   ~EngineStreams();
 
-  // OK where a round may be enqueued on this stream now or, see *is_free, later.
+  // OK if a round may be enqueued on this CUDA stream: now if *is_free is set, otherwise later.
   absl::Status Check(GpuStream stream, uint64_t number, bool* is_free);
-  // Enqueues that the rows of the round are ready, that the stream waits for its answer, and that
-  // it has gone on. REQUIRES: Check said that it may.
+  // Enqueues three things: the rows of the round are ready, the CUDA stream waits for the answer,
+  // and the CUDA stream has continued. REQUIRES: Check allowed this round.
   absl::Status Enqueue(GpuStream stream, uint64_t number);
 
-  // Where the device finds how the round ended.
+  // The address at which the device finds how the round ended.
   GpuAddress StatusAddress(uint64_t number) const;
 
-  // Does a CPU of this process wait in the streams' place? Known from the first round on.
+  // True if a CPU thread of this process waits in place of the CUDA streams. Known from the first
+  // round on.
   bool has_host_waits() const { return host_waits_ != nullptr; }
-  // Is there no stream that anything of a round was enqueued on?
+  // True if no part of a round was enqueued on any CUDA stream.
   bool is_unused() const { return is_unused_; }
 
   StreamWatch& watch() { return watch_; }
 
-  // Releases every stream and waits until all of them have passed. False if one did not within the
-  // timeout: it may still touch the words, which must stay mapped for the life of the process.
+  // Releases every CUDA stream and waits until all of them have passed. False if one did not pass
+  // within the timeout. It may still touch the words, which must then stay mapped for the life of
+  // the process.
   bool Close(int64_t timeout_ns);
 
  private:
@@ -62,7 +65,8 @@ class EngineStreams {
                 GpuAddress words);
   absl::Status CheckDevice(GpuStream stream) const;
   GpuAddress AddressOf(uint64_t number, uint64_t offset_bytes) const;
-  // Nothing of the round is on the stream where Begin fails, and a part of it where Finish does.
+  // If Begin fails, the CUDA stream has nothing of the round. If Finish fails, it has a part of the
+  // round.
   absl::Status Begin(GpuStream stream, uint64_t number);
   GpuResult Finish(GpuStream stream, uint64_t number);
 
@@ -71,11 +75,11 @@ class EngineStreams {
   std::unique_ptr<GpuContext> context_;
   const size_t device_index_;
   const GpuWord width_;
-  const GpuAddress words_;                 // of the first slot, as the device sees it
-  std::unique_ptr<HostWaits> host_waits_;  // none where streams write and wait themselves
-  bool forces_host_waits_ = false;         // SPECD_STREAM_WAITS
+  const GpuAddress words_;                 // of the first ring entry, as the device sees it
+  std::unique_ptr<HostWaits> host_waits_;  // null if the CUDA streams write and wait themselves
+  bool forces_host_waits_ = false;         // set by SPECD_STREAM_WAITS
   bool is_unused_ = true;
-  bool broken_ = false;  // a stream took a part of a round and not the rest
+  bool broken_ = false;  // a CUDA stream took a part of a round and not the rest
   StreamWatch watch_;
 };
 

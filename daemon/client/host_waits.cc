@@ -9,8 +9,8 @@
 namespace specd {
 namespace {
 
-// No bell comes with a done word. The first looks are as far apart as a thread can sleep at all;
-// later ones add an eighth to what was waited, at most.
+// A done word comes without a bell. The first looks follow each other as fast as a thread can
+// sleep. Later pauses grow with the wait, by an eighth at most.
 constexpr absl::Duration kNapMin = absl::Microseconds(20);
 constexpr absl::Duration kNapMax = absl::Microseconds(500);
 constexpr int kNapShare = 8;
@@ -28,10 +28,10 @@ GpuResult HostWaits::Open(GpuContext* context, Segment* segment,
 HostWaits::HostWaits(GpuContext* context, Segment* segment, GpuEvent turn)
     : context_(*context), segment_(*segment), turn_(turn), rounds_(segment->limits().ring_depth) {}
 
-// The driver may run all functions of a process on one thread. A function that waits for an answer
-// while an earlier round is not ready yet, because that one's function stands behind it, would wait
-// for ever: the daemon answers in order. So functions take turns, in the order of the rounds.
-// Whoever waits then needs nothing but the daemon.
+// The driver may run all functions of a process on one thread. Suppose a function waits for an
+// answer, and the function of an earlier round is queued after it. The daemon answers in order, so
+// both would wait forever. Functions therefore take turns, in the order of the rounds. A function
+// that waits then needs nothing except the daemon.
 GpuResult HostWaits::Begin(GpuStream stream, uint64_t number) {
   const GpuResult result = context_.WaitEvent(stream, turn_);
   if (!result.ok()) return result;
@@ -51,7 +51,7 @@ void HostWaits::Hold(void* argument) {
     absl::SleepFor(nap);
     waited += nap;
   }
-  // Whoever sees this may give words and rounds back.
+  // After this store another thread may free words and rounds.
   MarkPassed(round.words, round.number);
 }
 

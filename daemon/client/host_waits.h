@@ -1,11 +1,14 @@
-// HostWaits: rounds on streams of a device that has no stream memory operations. A function on the
-// CPU stands in a stream's place: it says that the rows are ready, waits for the answer and says
-// that the stream has gone on. To the daemon and to the watch the words look as they always do.
+// HostWaits runs rounds on CUDA streams of a device that has no memory operations on them, for
+// EngineStreams.
 //
-// An event between processes could not stand for the answer: a stream waits for the record that was
-// called last, and the daemon has called none yet when the engine enqueues its wait.
+// A function on the CPU stands in the CUDA stream's place. The function says that the rows are
+// ready, waits for the answer, and says that the CUDA stream has continued. The daemon and the
+// watch see the same words as always.
 //
-// One thread at a time; the functions run on a thread of the driver's.
+// An event between processes could not stand for the answer. A CUDA stream waits for the record
+// that was called last, and the daemon has called none yet when the engine enqueues its wait.
+//
+// One thread at a time; the functions run on a thread of the driver.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +22,15 @@ namespace specd {
 
 class HostWaits {
  public:
-  // Both outlive this, and this every function that was enqueued: until all have passed.
+  // The context and the segment must outlive this object. It must outlive every function that was
+  // enqueued, until all have passed.
   static GpuResult Open(GpuContext* context, Segment* segment, std::unique_ptr<HostWaits>* opened);
   ~HostWaits() { (void)context_.DestroyEvent(turn_); }
   HostWaits(const HostWaits&) = delete;
   HostWaits& operator=(const HostWaits&) = delete;
 
-  // All of a round but the turn of the next one. Where it fails, the stream has nothing of it.
+  // Enqueues all parts of a round except the turn of the next round. If it fails, the CUDA stream
+  // has nothing of the round.
   GpuResult Begin(GpuStream stream, uint64_t number);
   GpuResult Finish(GpuStream stream);
 
@@ -40,9 +45,9 @@ class HostWaits {
 
   GpuContext& context_;
   Segment& segment_;
-  const GpuEvent turn_;  // recorded behind the function of the last round
-  // By slot. A function has read its own when it says that the rows are ready, so before there can
-  // be an answer and another round of the slot.
+  const GpuEvent turn_;  // recorded after the function of the last round
+  // By ring entry. A function has read its own record when it says that the rows are ready. The
+  // answer, and another round of the entry, can only come later.
   std::vector<Round> rounds_;
 };
 

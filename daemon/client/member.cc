@@ -63,7 +63,8 @@ absl::Status Member::Bind(uint32_t region, uint64_t offset_bytes, uint64_t num_r
   const absl::Status bound = Expect<OkReply>(Call(request, -1)).status();
   std::optional<uint32_t> unused = region;
   if (bound.ok()) std::swap(region_, unused);
-  // What is not bound is not written, whatever becomes of it: the binding alone is the answer.
+  // The reply to this request does not matter: memory that is not bound is never written. The
+  // binding alone is the answer.
   if (unused.has_value()) (void)Call(UnregisterRegionRequest{*unused}, -1);
   return bound;
 }

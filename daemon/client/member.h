@@ -1,6 +1,7 @@
-// Member: what stands behind specd_member. The rank's side of its place in an engine's session: its
-// link to the daemon, and the memory in which its next tokens are written.
+// Member is the rank's side of its place in an engine's session, for the C functions of
+// specd_member.
 //
+// A member has a link to the daemon and the memory in which its next tokens are written.
 // member_api.cc wraps every method for C; errors are made with ipc/base/error.h. One thread at a
 // time.
 #pragma once
@@ -25,20 +26,21 @@ class Member {
 
   absl::Status BindDevice(uint64_t address, uint64_t num_rows);
   absl::Status BindFd(int fd, uint64_t size_bytes, uint64_t offset_bytes, uint64_t num_rows);
-  // An error once the session or the daemon has ended.
+  // An error if the session or the daemon has ended.
   absl::Status Check() const;
   absl::Status Leave() { return link_->Finish(); }
 
  private:
   Member(std::unique_ptr<EngineLink> link, uint32_t rank) : link_(std::move(link)), rank_(rank) {}
 
-  // Binds next tokens in a region that was registered for them, and gives back the one before.
+  // Binds next tokens in a region that was registered for them, and unregisters the region before
+  // it.
   absl::Status Bind(uint32_t region, uint64_t offset_bytes, uint64_t num_rows);
   absl::StatusOr<Reply> Call(const Request& request, int fd);
 
   const std::unique_ptr<EngineLink> link_;
   const uint32_t rank_;
-  std::optional<uint32_t> region_;  // that is bound
+  std::optional<uint32_t> region_;  // the region that is bound
 };
 
 }  // namespace specd

@@ -1,4 +1,4 @@
-// The C interface of ranks that join an engine's session from processes of their own.
+// The C functions of <specd/specd.h> over Member, for ranks that join from processes of their own.
 #include <memory>
 
 #include "daemon/client/api_guard.h"

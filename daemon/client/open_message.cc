@@ -22,7 +22,7 @@ absl::Status Invalid(std::string_view field, std::string_view text) {
   return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
 }
 
-// Before an array is read: a wild count must not become a wild read.
+// Checked before an array is read: a wild count must not become a wild read.
 absl::Status CheckList(const char* field, const void* items, uint64_t count, uint64_t max) {
   if (count > max) {
     return Invalid(field, fmt::format("{}.count = {} is outside 0 .. {}", field, count, max));
@@ -33,14 +33,14 @@ absl::Status CheckList(const char* field, const void* items, uint64_t count, uin
   return absl::OkStatus();
 }
 
-// Copies lists and remembers the first one that cannot be.
+// Copies lists, and remembers the first list that cannot be copied.
 class ListCopier {
  public:
   void Copy(const char* field, const specd_ids& from, uint64_t max, std::vector<int32_t>* to) {
     if (Check(field, from.items, from.count, max)) to->assign(from.items, from.items + from.count);
   }
 
-  // Into the file: only the count goes into the message.
+  // Copies into the file; only the count goes into the message.
   void CopyToFile(const char* field, const specd_ids& from, uint32_t* count) {
     if (!Check(field, from.items, from.count, kListIdsMax - file_.size())) return;
     *count = static_cast<uint32_t>(from.count);
@@ -58,7 +58,7 @@ class ListCopier {
     }
   }
 
-  // Behind those that are there.
+  // Appends to the numbers that are there.
   void Copy(const specd_numbers& from, NamedNumbers* to) {
     if (!Check("numbers", from.items, from.count, kNumbersMax)) return;
     for (uint64_t i = 0; i < from.count; ++i) {
@@ -104,8 +104,8 @@ class ListCopier {
   std::vector<int32_t> file_;
 };
 
-// How many sequences the message asks for; 1 where that is no number of sequences, which its reader
-// refuses.
+// The number of sequences that the message asks for. 1 if n is not a valid number; the reader of
+// the message refuses such an n.
 uint32_t SamplesOf(const NamedNumbers& numbers) {
   for (const auto& [name, value] : numbers) {
     if (name == "n" && value >= 1 && value <= kSamplesMax) return static_cast<uint32_t>(value);
@@ -113,7 +113,8 @@ uint32_t SamplesOf(const NamedNumbers& numbers) {
   return 1;
 }
 
-// In the order that OpenSequenceRequest names; ReadOpenRequest takes them out again.
+// Copies in the order that OpenSequenceRequest names. ReadOpenRequest takes the lists out in that
+// order.
 void CopyFileLists(const specd_params& params, ListCopier* copier, OpenSequenceRequest* request) {
   copier->CopyToFile("prompt_ids", params.prompt_ids, &request->num_prompt_ids);
   copier->CopyToFile("output_ids", params.output_ids, &request->num_output_ids);

@@ -1,8 +1,8 @@
-// The engine's half of opening a sequence: specd_params becomes the message that asks for it.
+// The functions here turn specd_params into the message that opens a sequence, for Engine.
 //
-// Here only what does not travel is checked, the caller's arrays and has_seed; what the names and
-// values mean is checked where they are used. daemon/session/open_request.h is the other
-// half. Pure but for the memfd it makes; safe from any thread.
+// They check only the things that do not travel: the caller's arrays and has_seed. The verifier
+// checks names and values; its half is daemon/session/open_request.h. Pure except for the memfd
+// that is made; safe from any thread.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace specd {
 
 struct OpenMessage {
   OpenSequenceRequest request;
-  UniqueFd lists;  // valid where the request has ids outside the message
+  UniqueFd lists;  // valid if the request has ids outside the message
   uint32_t num_sequences = 1;
 };
 

@@ -19,14 +19,14 @@
 namespace specd {
 namespace {
 
-// Rows that go to the backend at once: bounds its workspace, not the call.
+// The rows that go to the backend at once. The number bounds the backend's workspace, not the call.
 constexpr size_t kChunkRows = 64;
 
 absl::Status Invalid(std::string_view field, std::string_view text) {
   return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
 }
 
-// ---- what the caller gave, checked
+// ---- checks of the caller's arguments
 
 // The rows of a call: result i is made from row index(i) of the view.
 struct RowSet {
@@ -124,7 +124,7 @@ absl::Status CheckValue(std::string_view field, size_t i, double value) {
                  fmt::format("{}[{}] = {} is outside {}", field, i, value, RangeText(row->range)));
 }
 
-// Any temperature that can be divided by; a sequence's has a bound besides.
+// Allows any temperature that can be divided by. A sequence's temperature has a further bound.
 absl::Status CheckTemperature(size_t i, double value, double minimum) {
   if (value >= minimum && std::isfinite(value)) return absl::OkStatus();
   return Invalid("temperature",
@@ -160,7 +160,7 @@ uint32_t StatusOf(OutcomeStatus status) {
   return status == OutcomeStatus::kOk ? SPECD_STATUS_OK : SPECD_STATUS_BAD_DISTRIBUTION;
 }
 
-// Plain sampling of one row for each task: the id of result i goes to ids[i].
+// Samples one row for each task without a draft. The id of result i goes to ids[i].
 absl::Status RunTasks(const RowSet& rows, std::span<Task> tasks, int32_t* ids, uint32_t* statuses) {
   const absl::StatusOr<Backend*> backend = LocalBackend(rows.view.vocab_size);
   if (!backend.ok()) return backend.status();

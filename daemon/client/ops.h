@@ -1,8 +1,8 @@
-// The library calls of <specd/ops.h>: rows in this process through the bodies of a round.
+// The library calls of <specd/ops.h> take rows of this process through the algorithms of a round.
 //
-// ops_api.cc wraps these functions for C; errors are made with ipc/base/error.h and nothing is
-// written before everything is checked. Any thread: each has a backend of its own, whose memory
-// stays with it for the next call.
+// ops_api.cc wraps these functions for C. Errors are made with ipc/base/error.h, and nothing is
+// written before everything is checked. Any thread: each thread has a backend of its own, whose
+// memory stays for the thread's next call.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace specd {
 
 enum class RowOp { kSoftmax, kTopKRenorm, kTopPRenorm, kTopKMask };
 
-// What a RowOp may take besides rows; the others stay at their defaults.
+// The parameters that a RowOp may take besides rows; the others stay at their defaults.
 struct RowOpParams {
   specd_row_doubles temperature = {nullptr, 0};
   specd_row_doubles top_p = {nullptr, 0};

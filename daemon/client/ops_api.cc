@@ -1,5 +1,5 @@
-// The C functions of <specd/ops.h> over daemon/client/ops.h: null checks and struct sizes. No
-// exception leaves this file.
+// The C functions of <specd/ops.h> over daemon/client/ops.h. This file has their null checks and
+// struct sizes. No exception leaves it.
 
 #include "daemon/client/api_guard.h"
 #include "daemon/client/ops.h"

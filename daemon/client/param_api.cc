@@ -12,7 +12,7 @@
 namespace specd {
 namespace {
 
-// The type of a parameter, with the ends of its range where the row names none.
+// The type of a parameter, and the ends of its range if the row names none.
 struct TypeOf {
   const ParamRow& row;
   specd_param_info* info;
@@ -26,7 +26,7 @@ struct TypeOf {
   }
   template <class T>
   void operator()(const T&) const {
-    SPECD_CHECK(false);  // no number
+    SPECD_CHECK(false);  // not a number
   }
 
   void Set(uint32_t type, double minimum, double maximum) const {

@@ -7,7 +7,7 @@
 namespace specd {
 namespace {
 
-// Calls each(row, field) for every number of the table that specd_params has a field for.
+// Calls each(row, field) for every number of the table that has a field in specd_params.
 template <class Params, class Each>
 void ForEachField(Params& params, Each each) {
 #define SPECD_FIELD(name)                                                                 \

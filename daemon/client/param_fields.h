@@ -1,7 +1,7 @@
-// The fields of specd_params that are numbers, found by the names of the parameter table.
+// These functions find the number fields of specd_params by the names of the parameter table.
 //
-// A field is a parameter because it is called as one: a new parameter needs none, and is then named
-// in specd_params.numbers. Pure functions, safe from any thread.
+// A field is a parameter if it has a parameter's name. A new parameter needs no field: a caller
+// names it in specd_params.numbers. Pure functions, safe from any thread.
 #pragma once
 
 #include "ipc/control/open_sequence_request.h"
@@ -9,10 +9,10 @@
 
 namespace specd {
 
-// The defaults of the table.
+// Sets the fields to the defaults of the table.
 void InitFields(specd_params* params);
 
-// The fields that differ from their defaults.
+// Returns the fields that differ from their defaults.
 NamedNumbers ChangedFields(const specd_params& params);
 
 }  // namespace specd

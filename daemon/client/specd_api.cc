@@ -23,8 +23,8 @@ using specd::api::Guard;
 using specd::api::NullArgument;
 using specd::api::Open;
 
-// Results have a code for a device that failed and no room for words: a call that brings such a
-// result leaves them as the last error, and every other call that succeeds leaves that alone.
+// A result has a code for a failed device and no room for words. A call that brings such a result
+// leaves the words as the last error. Every other successful call leaves the last error alone.
 template <class Result>
 void TellWhy(const specd::Engine& engine, const Result* results, uint32_t count) {
   const bool failed = std::any_of(results, results + count, [](const Result& result) {
@@ -35,7 +35,8 @@ void TellWhy(const specd::Engine& engine, const Result* results, uint32_t count)
     std::string why = engine.WhyDeviceFailed();
     if (!why.empty()) specd::api::Fail(SPECD_OK, std::move(why));
   } catch (const std::bad_alloc&) {
-    // The answer is delivered, and stays so without words of its own; an older call's would lie.
+    // The answer stays delivered without words of its own. The words of an older call would be
+    // wrong.
     specd::api::Fail(SPECD_OK, {});
   }
 }

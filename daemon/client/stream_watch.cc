@@ -17,17 +17,17 @@
 namespace specd {
 namespace {
 
-// A look costs a few loads; ready rows are seen late by one pause, which is added to the timeout.
+// A look costs a few loads. Ready rows may be seen one pause late, which adds to the timeout.
 constexpr int64_t kPauseShare = 8;
 constexpr int kPauseMinMs = 1;
 constexpr int kPauseMaxMs = 25;
-// Without a daemon streams have to be followed to their waits one after another.
+// Without a daemon the watch must follow the CUDA streams to their waits, one after another.
 constexpr int kPauseGoneMs = 1;
 
 bool IsCompleted(const Segment& segment, uint64_t number) {
   const CompletionSlot& slot =
       segment.completion_slots()[(number - 1) & (segment.limits().ring_depth - 1)];
-  // Pairs with the release in RingProducer::Publish; the number stands alone.
+  // Pairs with the release in RingProducer::Publish. The number stands alone.
   return slot.sequence.load(std::memory_order_acquire) == number;
 }
 
@@ -38,7 +38,7 @@ absl::Status StreamWatch::Start() {
   if (!stop_fd_.valid()) {
     return MakeErrnoError(SPECD_ERROR_EXHAUSTED, "cuda_stream", "no eventfd for the watch", errno);
   }
-  // The engine's signals are for the engine's threads.
+  // Signals of the engine are for the engine's own threads.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
@@ -65,7 +65,7 @@ void StreamWatch::Run() {
       std::clamp<int64_t>(options_.timeout_ns / 1'000'000 / kPauseShare, kPauseMinMs, kPauseMaxMs));
   bool daemon_gone = false;
   while (true) {
-    // A socket that has hung up would be reported at once for ever.
+    // After a hang-up, poll would report the socket at once and forever.
     pollfd polled[] = {{stop_fd_.get(), POLLIN, 0},
                        {daemon_gone ? -1 : options_.hangup_fd, POLLRDHUP, 0}};
     (void)poll(polled, 2, daemon_gone ? kPauseGoneMs : pause_ms);
@@ -108,8 +108,8 @@ bool StreamWatch::LookAt(Round* round, int64_t now_ns, bool daemon_gone) {
   if (round->ready_ns < 0) round->ready_ns = now_ns;
   if (daemon_gone) {
     if (!IsCompleted(*options_.segment, round->number)) {
-      // It may have been claimed: the daemon ended before it could say what it confirmed. Nobody
-      // else writes the word now; Release orders it.
+      // The round may be claimed: the daemon ended before it could report what it confirmed. No
+      // other thread writes the word now; Release orders it.
       words->status.store(PackVerdict(round->number, RoundVerdict::kAborted),
                           std::memory_order_relaxed);
     }
@@ -129,7 +129,7 @@ void StreamWatch::ReleaseAll(bool also_claimed) {
     if (IsReleased(*words, round.number)) continue;
     if (Decide(words, round.number, RoundVerdict::kAborted) != RoundVerdict::kAborted) {
       if (!also_claimed) continue;
-      // Not answered, as far as the stream can know: what belongs to the answer is not all there.
+      // For the CUDA stream the round has no answer, because parts of the answer may be missing.
       words->status.store(PackVerdict(round.number, RoundVerdict::kAborted),
                           std::memory_order_relaxed);
     }

@@ -1,11 +1,13 @@
-// StreamWatch: releases CUDA streams that wait for a round in vain. Nothing in CUDA times out, and
-// an engine that waits for its stream calls nobody, so this has a thread of its own.
+// StreamWatch releases CUDA streams that wait for a round in vain, for EngineStreams.
 //
-// A stream is released where its rows have been ready for the timeout and the daemon has not
-// answered, and where the daemon is gone; before that the stream has not come to its wait, and has
-// every right to be slow. What a late daemon may still do then is in ipc/segment/round_words.h. A
-// round that the daemon has claimed is left to it while it lives: all that is missing is
-// bookkeeping and next tokens.
+// Nothing in CUDA times out, and an engine that waits for its CUDA stream calls no function. The
+// watch therefore has a thread of its own.
+//
+// A CUDA stream is released in two cases: its rows have been ready for the timeout without an
+// answer, or the daemon is gone. Before its rows are ready, the CUDA stream has not come to its
+// wait and may take any time. ipc/segment/round_words.h says what a late daemon may still do. While
+// the daemon lives, a round that it has claimed is left to it: only bookkeeping and next tokens are
+// missing.
 //
 // Any thread may call; the thread runs from Start to Stop.
 #pragma once
@@ -40,24 +42,25 @@ class StreamWatch {
   absl::Status Start();
   void Stop();
 
-  // From now on a stream may wait for this round. `stream` is only compared.
+  // A CUDA stream may wait for this round from now on. `stream` is only compared.
   void Add(uint64_t number, const void* stream);
 
-  // May a stream wait for this round? Not while another one has yet to pass the round of a lap ago:
-  // the two would write the same words in an order that nobody knows.
+  // True if a CUDA stream may wait for this round. False while another CUDA stream has not passed
+  // the round one lap earlier: both would write the same words, in an unknown order.
   bool IsFree(uint64_t number, const void* stream);
 
-  // One look at every round; what the thread does again and again.
+  // Looks at every round once. The thread calls it again and again.
   void Look(int64_t now_ns, bool daemon_gone);
 
-  // Releases every stream, ready or not: the engine closes. A round that the daemon has claimed is
-  // the daemon's to release, behind what it still writes; with also_claimed it is called off.
+  // Releases every CUDA stream, ready or not, because the engine closes. The daemon releases a
+  // round that it has claimed, after its last write. With also_claimed, such a round is called off
+  // too.
   void ReleaseAll(bool also_claimed);
-  // No stream will touch the words any more.
+  // True if no CUDA stream will touch the words any more.
   bool HaveAllPassed();
 
  private:
-  // The last round of a slot that was enqueued on a stream; none where number is 0.
+  // The last round of a ring entry that was enqueued on a CUDA stream; number 0 means none.
   struct Round {
     uint64_t number = 0;
     const void* stream = nullptr;
@@ -68,7 +71,7 @@ class StreamWatch {
   Round& RoundOf(uint64_t number) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return rounds_[(number - 1) & (options_.segment->limits().ring_depth - 1)];
   }
-  // True if a stream was released.
+  // True if a CUDA stream was released.
   bool LookAt(Round* round, int64_t now_ns, bool daemon_gone) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Options options_;

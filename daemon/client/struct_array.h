@@ -1,9 +1,10 @@
-// Arrays of structs of the C interface, whose elements may be of another version than this library.
+// InputArray and OutputArray walk arrays of C structs whose elements may be of another version than
+// this library.
 //
-// Every element begins with struct_size, the caller's sizeof. An input array steps by that size;
-// fields that an older caller does not have are zero, and a newer caller's must be. An output array
-// receives as many bytes of each element as the caller has room for. Views: the array outlives
-// them.
+// Every element begins with struct_size, the caller's sizeof. An input array steps by that size.
+// Fields that an older caller does not have are zero here, and a newer caller's further fields must
+// be zero. An output array writes as many bytes of each element as the caller has room for. Both
+// are views: the array outlives them.
 #pragma once
 
 #include <fmt/format.h>
@@ -20,8 +21,8 @@
 
 namespace specd {
 
-// Refuses a struct_size that no version of this struct has. sizeof(T) is that of the first version
-// whose elements carry a size; keep that number here when T grows.
+// Refuses a struct_size that no version of this struct has. sizeof(T) is the size of the first
+// version whose elements carry a size; keep that number here when T grows.
 template <class T>
 absl::Status CheckElementSize(std::string_view array, uint32_t index, uint32_t size,
                               std::string_view field = "struct_size") {
@@ -35,7 +36,7 @@ absl::Status CheckElementSize(std::string_view array, uint32_t index, uint32_t s
 template <class T>
 class InputArray {
  public:
-  // Of `count` elements, count >= 1.
+  // An array of `count` elements, count >= 1.
   static absl::Status Check(std::string_view array, const T* first, uint32_t count,
                             InputArray* out) {
     const uint32_t size = first->struct_size;
@@ -74,7 +75,7 @@ class InputArray {
 template <class T>
 class OutputArray {
  public:
-  // Every element has its struct_size set; count >= 1.
+  // REQUIRES: every element has its struct_size set; count >= 1.
   static absl::Status Check(std::string_view array, T* first, uint32_t count, OutputArray* out) {
     const uint32_t size = first->struct_size;
     if (absl::Status s = CheckElementSize<T>(array, 0, size); !s.ok()) return s;

@@ -20,7 +20,7 @@ namespace {
 constexpr mode_t kSocketMode = 0660;
 constexpr int64_t kHelloNs = 5'000'000'000;
 constexpr absl::Duration kSendTimeout = absl::Milliseconds(100);
-// Connections that have not said hello yet, besides the sessions.
+// Connections without a hello that may exist beside the sessions.
 constexpr size_t kStrangersMax = 16;
 
 }  // namespace
@@ -64,7 +64,7 @@ void ControlServer::Run(int wake_fd) {
     if (polled[0].revents != 0) return;
     for (size_t i = 0; i < connections_.size(); ++i) {
       Connection& connection = *connections_[i];
-      if (connection.dropped) continue;  // a rank, with its session
+      if (connection.dropped) continue;  // a rank, dropped with its session
       const bool keep =
           IsWelcome(connection) && (polled[i + 2].revents == 0 || ServeOne(connection));
       if (!keep) Drop(connection);
@@ -74,8 +74,8 @@ void ControlServer::Run(int wake_fd) {
   }
 }
 
-// Not if it keeps its hello to itself for too long, nor if its session ended because it broke its
-// rings.
+// False for a connection that takes too long with its hello. False for a connection whose session
+// has ended, for example because the engine broke its rings.
 bool ControlServer::IsWelcome(const Connection& connection) const {
   const std::shared_ptr<Session>& session = connection.service->session();
   if (session != nullptr) return !session->ended();
@@ -87,15 +87,17 @@ bool ControlServer::IsWelcome(const Connection& connection) const {
 void ControlServer::AcceptOne() {
   absl::StatusOr<std::optional<UnixConnection>> accepted = listener_->Accept(absl::ZeroDuration());
   if (!accepted.ok()) {
-    // The one who knocks stays at the door, and so the listener readable: not asked again at once.
+    // The connection stays in the queue and the listener stays readable, so the next look does not
+    // accept.
     Log("attach").error("accept: {}", std::string(accepted.status().message()));
     accepting_ = false;
     return;
   }
   if (!accepted->has_value()) return;
-  // Those who may not attach get an answer too, but they cannot take the places of those who may.
+  // Users who may not attach get an answer too. They have places of their own, and cannot take
+  // those of allowed users.
   const bool allowed = IsAllowed((*accepted)->peer());
-  // Ranks that have joined are few for each session, and counted there.
+  // Ranks that have joined are few for each session. The session counts them.
   const auto alike =
       std::count_if(connections_.begin(), connections_.end(), [this, allowed](const auto& other) {
         return other->service->member() == nullptr && IsAllowed(other->socket.peer()) == allowed;
@@ -159,7 +161,7 @@ std::unique_ptr<ControlService> ControlServer::MakeService(const PeerCredentials
                          (*member)->session().options().identity.session_id, request.rank,
                          Printable(request.name), peer.pid, peer.uid, Printable(request.version));
     } else {
-      // Without the token, which is as good as a key.
+      // The token is not logged: it is as good as a key.
       Log("attach").warn("rank {}, \"{}\" (pid {}) refused: {}", request.rank,
                          Printable(request.name), peer.pid, std::string(member.status().message()));
     }
@@ -233,7 +235,7 @@ void ControlServer::Drop(Connection& connection) {
   const std::shared_ptr<Session>& session = connection.service->session();
   if (session == nullptr) return;
   session->EndAll();
-  // Its ranks may not wait for the next look.
+  // The session's ranks go now; they must not wait for the next look.
   for (const auto& other : connections_) {
     const MemberSession* const member = other->service->member();
     if (!other->dropped && member != nullptr && &member->session() == session.get()) Drop(*other);

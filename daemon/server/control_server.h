@@ -1,9 +1,9 @@
-// ControlServer: the control thread's work. One unix socket, many engines.
+// ControlServer serves many engines over one unix socket, on the control thread.
 //
-// Accepts connections, checks who is there, feeds each connection's messages to its ControlService,
-// and ends the session of an engine that hangs up, or the membership of a rank that does. One
-// thread; what waits is bounded: a reply that a peer does not read, and a round of the session that
-// a message is about.
+// It accepts connections, checks the peer's user, and feeds each connection's messages to its
+// ControlService. If an engine hangs up, the server ends its session; if a rank hangs up, it ends
+// the membership. One thread. Two waits are bounded: for a reply that a peer does not read, and for
+// a round of the session that a message is about.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,7 @@ class ControlServer {
  public:
   struct Options {
     std::string path;
-    std::vector<uint32_t> allowed_uids;  // besides our own
+    std::vector<uint32_t> allowed_uids;  // besides the daemon's own user
     uint32_t max_sessions = 0;
     Clock* clock = nullptr;
     std::function<absl::StatusOr<std::shared_ptr<Session>>(const HelloRequest&)> open_session;
@@ -35,10 +35,10 @@ class ControlServer {
     HelloReply hello;
   };
 
-  // Takes the instance lock, so that a second daemon on the same socket is refused, and binds.
+  // Takes the instance lock, which refuses a second daemon on the same socket, and binds.
   static absl::StatusOr<std::unique_ptr<ControlServer>> Create(const Options& options);
-  // Gives the instance lock back: the last thing a daemon does, because from then on another one
-  // may make the files that this one still has open.
+  // Gives the instance lock back. REQUIRES: nothing else of the daemon is left, because another
+  // daemon may then replace the files that this one has open.
   ~ControlServer();
 
   // Serves until wake_fd is readable.
@@ -51,8 +51,8 @@ class ControlServer {
   struct Connection {
     UnixConnection socket;
     std::unique_ptr<ControlService> service;
-    int64_t deadline_ns = 0;  // for the first hello
-    bool dropped = false;     // its session has ended; it goes at the end of this look
+    int64_t deadline_ns = 0;  // of the first hello
+    bool dropped = false;     // its session has ended; it is removed after this look
   };
 
   ControlServer(const Options& options, InstanceLock lock, UnixListener listener);
@@ -60,11 +60,11 @@ class ControlServer {
   void AcceptOne();
   bool IsAllowed(const PeerCredentials& peer) const;
   bool IsWelcome(const Connection& connection) const;
-  // False when the connection is to be dropped.
+  // False if the connection is to be dropped.
   bool ServeOne(Connection& connection);
   void Drop(Connection& connection);
   void DropMember(const Connection& connection);
-  // The session that the token names, or why nobody can join it.
+  // The session that the token names, or the reason why the rank cannot join.
   absl::StatusOr<std::unique_ptr<MemberSession>> Join(const JoinRequest& request,
                                                       const PeerCredentials& peer);
   absl::Status CheckAllowed(const PeerCredentials& peer) const;

@@ -6,13 +6,13 @@
 namespace specd {
 namespace {
 
-// Every wake has a bell; the timeouts only bound what a missed one could cost.
+// Every wake has a bell. The timeouts only bound the cost of a missed bell.
 constexpr absl::Duration kSleep = absl::Milliseconds(50);
 constexpr absl::Duration kSleepBlocked = absl::Milliseconds(1);
-constexpr int32_t kDrainWaitsMax = 1000;  // of kSleepBlocked
-// Between two looks at rows that are not ready: an eighth of the time waited so far, so that a
-// round is taken late by an eighth of its forward at most, and an engine that never gets there
-// costs a thousand looks per second.
+constexpr int32_t kDrainWaitsMax = 1000;  // each of kSleepBlocked
+// The pause between two looks at rows that are not ready is an eighth of the time waited so far. A
+// round is then late by an eighth of its forward at most. An engine that never gets there costs a
+// thousand looks per second.
 constexpr absl::Duration kPauseMin = absl::Microseconds(50);
 constexpr absl::Duration kPauseMax = absl::Milliseconds(1);
 constexpr int64_t kPauseShare = 8;
@@ -25,8 +25,8 @@ VerifyLoop::VerifyLoop(const SessionList* sessions, Options options)
 bool VerifyLoop::Step() {
   if (sessions_->Refresh(&version_, &snapshot_)) {
     bells_.assign(1, Doorbell(&own_bell_));
-    // Ended sessions stay listed until the publisher has drained them; nobody rings for them any
-    // more, and only so are there never more bells than can be waited for.
+    // Ended sessions stay listed until the publisher has drained them. Their bells are no longer
+    // rung and are left out. Only so can all bells be waited for at once.
     for (const auto& session : snapshot_) {
       if (!session->ended()) bells_.push_back(session->channel().submission_bell());
     }
@@ -77,7 +77,8 @@ bool VerifyLoop::HasRounds() const {
 
 void VerifyLoop::Sleep() {
   if (blocked_) {
-    // It waits for the publisher to make room (or to drop an ended session), and no bell says so.
+    // The session waits until the publisher makes room or drops an ended session. No bell reports
+    // either.
     WaitAny({bells_.data(), 1}, {0, kSleepBlocked}, [] { return false; });
     return;
   }
@@ -85,7 +86,7 @@ void VerifyLoop::Sleep() {
     WaitAny(bells_, {options_.spin_ns, kSleep}, [this] { return HasWork(); });
     return;
   }
-  // Spins once for a new round, and then only looks again and again.
+  // The loop spins once for a new round, and then only looks again and again.
   const int64_t spin_ns = held_for_ == absl::ZeroDuration() ? options_.spin_ns : 0;
   const absl::Duration pause =
       absl::Nanoseconds(spin_ns) + std::clamp(held_for_ / kPauseShare, kPauseMin, kPauseMax);
@@ -103,8 +104,8 @@ void VerifyLoop::Run() {
 }
 
 void VerifyLoop::Drain() {
-  // Every session is told that it drains, so at most a ring of rounds is left in each; an engine
-  // that goes on all the same must not keep the daemon from ending. Rounds that wait for the
+  // Every session is told that it drains, so each has at most one ring of rounds left. An engine
+  // that continues nevertheless must not keep the daemon from ending. Rounds that wait for the
   // publisher get a bounded time.
   int32_t rounds_left = SessionLimits::kRingDepthMax;
   int32_t waits_left = kDrainWaitsMax;

@@ -1,11 +1,11 @@
-// VerifyLoop: the verify thread's work. Polls every session, answers what it finds, sleeps on all
-// their doorbells when there is nothing.
+// VerifyLoop polls and serves every session, on the verify thread. If there is no work, it sleeps
+// on all their doorbells.
 //
-// Nothing slow happens here: no sending, no disk, no allocation per round. A round on a stream is
-// taken only once its rows are ready, so an engine that is slow, or never gets there, holds up
-// nobody; the device rings no bell, so while such a round is held the loop looks again after
-// pauses that grow with the wait. One thread calls Run (or, in a test, Step); Wake and Stop may be
-// called from any.
+// The loop does nothing slow: no sending, no disk, no allocation per round. A round on a CUDA
+// stream is taken only once its rows are ready. A slow engine, or one that never gets there, delays
+// no other. The device rings no bell. While such a round is held, the loop looks again after
+// pauses that grow with the wait. One thread calls Run (or, in a test, Step); any thread may call
+// Wake and Stop.
 #pragma once
 
 #include <atomic>
@@ -24,21 +24,21 @@ class VerifyLoop {
  public:
   struct Options {
     int64_t spin_ns = 0;
-    // Called from the verify thread, once each.
+    // The verify thread calls the first at most once, and the second at most once per session.
     std::function<void(std::string_view why)> on_device_failure;
     std::function<void(Session&, ChannelFault)> on_channel_fault;
   };
 
   VerifyLoop(const SessionList* sessions, Options options);
 
-  // One look at every session, one round of each at most; true if any had work.
+  // Looks once at every session, and serves at most one round of each; true if any had work.
   bool Step();
 
-  // Until Stop; then answers what has been submitted (within bounds) and returns.
+  // Steps until Stop; then answers the rounds that have been submitted (within bounds) and returns.
   void Run();
 
   void Stop();
-  // The list of sessions has changed.
+  // The caller has changed the list of sessions.
   void Wake() { Doorbell(&own_bell_).Ring(); }
 
  private:
@@ -58,9 +58,9 @@ class VerifyLoop {
   uint64_t version_ = 0;
   SessionList::Snapshot snapshot_;
   std::vector<Doorbell> bells_;
-  bool blocked_ = false;     // a submission is there that its session could not take yet
+  bool blocked_ = false;     // a session has a submission that it could not take yet
   size_t num_held_ = 0;      // sessions whose next round waits for its rows
-  absl::Duration held_for_;  // since that number changed, or a round was answered
+  absl::Duration held_for_;  // since num_held_ changed, or a round was answered
   bool reported_failure_ = false;
 };
 

@@ -17,8 +17,8 @@
 namespace specd {
 namespace {
 
-// A field that this protocol does not have may be a parameter that a peer has: then there is more
-// to say than that it is unknown.
+// Explains a field that this protocol does not have. Such a field may be a parameter that a newer
+// peer has, and then "unknown" is not enough.
 absl::Status ExplainUnknownField(const ControlHeader& header, const absl::Status& status) {
   if (header.type != ControlType::kOpenSequence) return status;
   const std::string field = ErrorFieldOf(status);
@@ -43,7 +43,7 @@ absl::Status CheckFds(const ControlHeader& header, const std::vector<UniqueFd>& 
                                header.num_fds));
 }
 
-// What a rank that has joined may ask for.
+// True for the requests that a joined rank may make.
 bool IsForMembers(const Request& request) {
   return std::holds_alternative<RegisterRegionRequest>(request) ||
          std::holds_alternative<RegisterDeviceRegionRequest>(request) ||
@@ -78,7 +78,7 @@ ControlService::Answer ControlService::Handle(std::span<const uint8_t> message,
   return answer;
 }
 
-// One engine's large request must not end the daemon of all.
+// One engine's large request must not end the daemon for all engines.
 absl::StatusOr<Reply> ControlService::DispatchOrExhausted(const Request& request,
                                                           std::vector<UniqueFd>& fds) {
   try {
@@ -91,7 +91,7 @@ absl::StatusOr<Reply> ControlService::DispatchOrExhausted(const Request& request
   }
 }
 
-// Whether this may be asked now, and by whom this connection is of.
+// OK if this connection may make this request now.
 absl::Status ControlService::CheckTurn(const Request& request) const {
   const bool first =
       std::holds_alternative<HelloRequest>(request) || std::holds_alternative<JoinRequest>(request);

@@ -1,9 +1,8 @@
-// ControlService: answers the control messages of one engine, or of one rank that has joined,
-// whoever carries them.
+// ControlService answers the control messages of one engine, or of one rank that has joined.
 //
-// The daemon has one per connection and feeds it what the socket brings; embedded mode calls it
-// directly with the same bytes. So both modes check the same things and give the same errors. Owned
-// and called by one thread.
+// The daemon has one service per connection and feeds it the messages of the socket. Embedded mode
+// calls the service directly with the same bytes. Both modes therefore check the same things and
+// give the same errors. One thread owns and calls a service.
 #pragma once
 
 #include <sys/types.h>
@@ -22,17 +21,18 @@
 
 namespace specd {
 
-// What a service needs of the process it runs in.
+// The functions and facts that a service needs of the process it runs in.
 struct ControlHost {
   // Makes a session for a first Hello; refuses when draining or full.
   std::function<absl::StatusOr<std::shared_ptr<Session>>(const HelloRequest&)> open_session;
-  // Makes a connection a rank's of a session that is there; null where no other process can join.
+  // Makes the connection one of a rank, which joins a running session. Null where no other process
+  // can join.
   std::function<absl::StatusOr<std::unique_ptr<MemberSession>>(const JoinRequest&)> join;
-  // The engine has mapped its segment: from now on the verify loop may serve it.
+  // The engine has mapped its segment: the verify loop may serve the session from now on.
   std::function<void(const std::shared_ptr<Session>&)> serve;
-  // The engine's process as the kernel knows it; 0 where it cannot be seen.
+  // The engine's process as the kernel knows it; 0 if the kernel cannot see the process.
   pid_t peer_pid = 0;
-  // What to tell it about itself; session_id and daemon_epoch are filled in by the service.
+  // The reply to Hello. The service fills in session_id and daemon_epoch.
   HelloReply hello;
 };
 
@@ -42,8 +42,8 @@ class ControlService {
 
   struct Answer {
     std::vector<uint8_t> message;
-    int fd = -1;         // to be sent with it; stays the session's
-    bool close = false;  // the message was not understood: what follows cannot be trusted either
+    int fd = -1;         // travels with the message; stays the session's
+    bool close = false;  // the message was not understood, so later ones cannot be trusted
   };
 
   // Every message gets an answer, even one that cannot be read.
@@ -51,7 +51,7 @@ class ControlService {
 
   // Null before a successful Hello.
   const std::shared_ptr<Session>& session() const { return session_; }
-  // Null before a successful Join. A connection has one of the two at most.
+  // Null before a successful Join. A connection has a session or a member, never both.
   MemberSession* member() const { return member_.get(); }
 
  private:

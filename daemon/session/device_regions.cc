@@ -33,8 +33,8 @@ absl::Status DeviceRegions::CheckNew(const DeviceRegionSpec& spec) {
   for (const auto& [id, entry] : entries_) {
     const DeviceRegionSpec& known = entry.spec;
     if (known.export_pid != spec.export_pid) continue;
-    // One of the two descriptions is of memory that is gone. Behind descriptors nothing is gone,
-    // and tensors that begin in one piece may end in different ones.
+    // One of the two descriptions is of memory that is gone. Memory shared through descriptors
+    // cannot be gone, and two tensors that begin in one piece may end in different pieces.
     const bool has_one_size = spec.kind != static_cast<uint32_t>(GpuMemoryKind::kVmm);
     if (known.buffer_id == spec.buffer_id &&
         (known.kind != spec.kind || (has_one_size && known.base_bytes != spec.base_bytes))) {

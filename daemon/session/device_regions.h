@@ -1,8 +1,9 @@
-// DeviceRegions: the device memory that one session has registered.
+// DeviceRegions holds the device memory that one session has registered.
 //
-// Kept apart from the session's other tables, because mapping and unmapping take the driver's time,
-// which must not be the verify thread's: everything here has a lock of its own. Any thread. Who
-// unregisters or closes must know that no round uses the memory: Session does (session_memory.cc).
+// Mapping and unmapping take the driver's time, and the verify thread must not wait for it. The
+// table therefore has a lock of its own and lies apart from the session's other tables. Any thread.
+// REQUIRES: the caller of Unregister or Close knows that no round uses the memory; SessionMemory
+// and Session know it.
 #pragma once
 
 #include <sys/types.h>
@@ -24,29 +25,30 @@ namespace specd {
 
 class DeviceRegions {
  public:
-  // Ids of device memory begin here, behind those of host memory.
+  // Ids of device memory begin here, after those of host memory.
   static constexpr uint32_t kFirstId = 1 << 16;
 
   // Without an importer rounds run on the CPU, and every registration is refused.
   explicit DeviceRegions(DeviceImporter* importer) : importer_(importer) {}
 
-  // Control thread only, as the importer is. Returns the id, which is never used again.
+  // Called by the control thread only, as the importer is. Returns the id, which is never used
+  // again.
   absl::StatusOr<uint32_t> Register(const DeviceRegionSpec& spec, std::span<const UniqueFd> fds,
                                     pid_t peer_pid);
-  // The same for memory of this process itself, which needs no importer.
+  // Registers memory of this process itself, which needs no importer.
   absl::StatusOr<uint32_t> Adopt(DeviceRegion region);
-  // Unmaps: once this has succeeded the engine may free.
+  // Unmaps the region. After success the engine may free the memory.
   absl::Status Unregister(uint32_t id);
-  // Where a region lies, and on which device.
+  // The address of a region, and the device that it lies on.
   struct Place {
     RowMemory memory;
     std::string device_uuid;
   };
-  // None where the id is nobody's. What it says holds until the region is unregistered or closed,
-  // which is for the caller to prevent.
+  // Nothing if no region has the id. The answer holds until the region is unregistered or closed,
+  // which the caller must prevent while it uses the answer.
   std::optional<Place> Find(uint32_t id);
 
-  // The session has ended: unmaps everything, and registers nothing more.
+  // Ends the table with its session: unmaps everything, and refuses every later registration.
   void Close();
 
  private:

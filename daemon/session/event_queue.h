@@ -1,9 +1,9 @@
-// EventQueue: the events of one session on their way from the verify thread to the publisher.
+// EventQueue carries the events of one session from the verify thread to the publisher.
 //
-// One producer (the holder of the session's lock) and one consumer (the publisher thread). An event
-// is a TokenEvent on both sides; inside, tokens lie in a ring of their own and an opening is handed
-// over whole, so that an end takes a few bytes. Events leave in the order in which they were
-// pushed. Pushing tokens or an end allocates nothing.
+// One producer (the holder of the session's lock) and one consumer (the publisher thread) use it.
+// Producer and consumer see TokenEvents. Inside the queue, tokens lie in a ring of their own, and
+// an opening is handed over whole; an end therefore takes a few bytes. Events leave in the order in
+// which they were pushed. Pushing tokens or an end allocates nothing.
 #pragma once
 
 #include <boost/lockfree/spsc_queue.hpp>
@@ -24,17 +24,17 @@ class EventQueue {
   };
   explicit EventQueue(const Capacity& capacity);
 
-  // ---- producer. Each push is REQUIRED to have room.
+  // ---- producer. REQUIRES: each push has room.
   bool HasRoom(const Capacity& wanted);
   void Push(SequenceHandle sequence, const TokenEvent& event);
 
   // ---- consumer
-  // False where there is none. `sequence`: the handle that the event was pushed with.
+  // False if there is no event. `sequence` becomes the handle that the event was pushed with.
   bool Pop(SequenceHandle* sequence, TokenEvent* event);
   bool empty() const { return headers_.read_available() == 0; }
 
  private:
-  // What every event has, and how many tokens follow.
+  // The fields that every event has, and the number of its tokens.
   struct Header {
     TokenEventKind kind = TokenEventKind::kTokens;
     uint32_t finish_reason = 0;
@@ -53,7 +53,8 @@ class EventQueue {
     float logprob = 0;
   };
 
-  // Tokens and openings are pushed before their header, so the consumer finds them.
+  // Tokens and openings are pushed before their header. A consumer that sees a header therefore
+  // finds them.
   boost::lockfree::spsc_queue<Header> headers_;
   boost::lockfree::spsc_queue<Token> tokens_;
   boost::lockfree::spsc_queue<std::shared_ptr<const TokenEvent>> openings_;

@@ -29,7 +29,7 @@ std::optional<JoinToken> ParseJoinToken(std::string_view text) {
   if (number.size() == text.size()) return std::nullopt;
   const std::string_view secret = text.substr(number.size() + 1);
   JoinToken token;
-  // Beyond 64 bits there is no number.
+  // A number has at most 64 bits.
   const auto [end, error] =
       std::from_chars(number.data(), number.data() + number.size(), token.session_id, 16);
   if (!AreDigits(number) || error != std::errc() || end != number.data() + number.size() ||

@@ -1,8 +1,9 @@
-// JoinToken: what a rank must bring to join a session: the session's number and its secret.
+// JoinToken holds the session number and the secret that a rank brings to join a session.
 //
-// As text "SESSION-SECRET", both in lower hexadecimal digits, 32 of the secret. The secret keeps
-// engines of one daemon apart that may all attach to it; it is made when a token is first asked
-// for, so a session that never gave one away cannot be joined. Nothing prints it.
+// Its text is "SESSION-SECRET", both in lower hexadecimal digits; the secret has 32. Several
+// engines may attach to one daemon, and the secret keeps them apart. The session makes the secret
+// when a token is first asked for. A session that never gave a token away cannot be joined. Nothing
+// prints a secret.
 //
 // Pure functions, safe from any thread.
 #pragma once
@@ -23,13 +24,13 @@ struct JoinToken {
   std::string text() const;
 };
 
-// Nothing for what is not the text of a token.
+// Nothing if the text is not a token's.
 std::optional<JoinToken> ParseJoinToken(std::string_view text);
 
-// 128 bits of the kernel's random numbers, as digits.
+// Draws 128 random bits from the kernel, as digits.
 absl::StatusOr<std::string> MakeJoinSecret();
 
-// Takes the same time wherever the first difference is; false where `secret` is empty.
+// Takes the same time wherever the first difference is. False if `secret` is empty.
 bool IsSecret(std::string_view secret, std::string_view given);
 
 }  // namespace specd

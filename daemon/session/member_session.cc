@@ -13,7 +13,8 @@ namespace specd {
 absl::StatusOr<std::unique_ptr<MemberSession>> MemberSession::Join(std::shared_ptr<Session> session,
                                                                    const JoinToken& token,
                                                                    uint32_t rank) {
-  // Made first: where memory runs out no place is taken that nobody could give back.
+  // The member is made first. If memory runs out, no place has been taken that could not be given
+  // back.
   std::unique_ptr<MemberSession> member(new MemberSession(std::move(session), rank));
   if (absl::Status status = member->session_->ranks().Take(token, rank); !status.ok())
     return status;

@@ -1,8 +1,8 @@
-// MemberSession: a rank of a session that is a process of its own, as the daemon knows it.
+// MemberSession keeps a joined rank's place and memory for the daemon.
 //
-// It has its place in the session and the memory that its process has registered, and goes with the
-// connection of that process, however that ends: first no round writes there any more, then the
-// memory is unmapped. Control thread only.
+// The rank is a process of its own. Its place in the session, and the memory that its process has
+// registered, end with the connection of that process. Leaving has an order: first the rounds stop
+// writing there, then the memory is unmapped. Control thread only.
 #pragma once
 
 #include <cstdint>
@@ -26,10 +26,10 @@ class MemberSession {
   MemberSession& operator=(const MemberSession&) = delete;
 
   Regions& regions() { return regions_; }
-  // As of Session; a rank binds its own next tokens and nothing else.
+  // Works as Session's functions do. A rank binds its own next tokens and nothing else.
   absl::Status UnregisterRegion(uint32_t region);
   absl::Status Bind(TensorRole role, uint32_t region, const TensorSpec& spec);
-  // May be called again.
+  // May be called more than once.
   void Leave();
 
   Session& session() const { return *session_; }

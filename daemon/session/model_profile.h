@@ -1,8 +1,8 @@
-// What belongs to a model and not to a request: vocabulary, logit width, EOS ids.
+// ModelProfile holds the facts of a model that requests share: vocabulary, logit width, EOS ids.
 //
-// Loaded once at start and read-only from then on, so any thread may use it. A profile without a
-// tokenizer serves ids only: sequences with stop strings are refused, because nobody could find
-// them.
+// The daemon loads the profile once at start. It is read-only from then on, so any thread may use
+// it. A profile without a tokenizer serves ids only: it refuses sequences with stop strings,
+// because stop strings could not be found.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace specd {
 struct ModelProfileOptions {
   std::string tokenizer_path;           // empty: ids only
   std::vector<std::string> eos_tokens;  // contents of added tokens, such as <|endoftext|>
-  int32_t vocab_size = 0;               // columns of a row; 0: whatever fits the tokenizer
+  int32_t vocab_size = 0;               // columns of a row; 0: any number that fits the tokenizer
 };
 
 struct ModelProfile {
@@ -31,11 +31,12 @@ struct ModelProfile {
 
 absl::StatusOr<ModelProfile> LoadModelProfile(const ModelProfileOptions& options);
 
-// Models pad their logits to a round number of columns, so a row may be wider than the tokenizer,
-// but an engine with another tokenizer altogether must not attach: its ids would mean other words.
+// The largest difference between a row's width and the tokenizer's. Models pad their logits to a
+// round number of columns, so a row may be wider. An engine with another tokenizer must not attach,
+// because its ids would mean other words.
 inline constexpr int32_t kPaddingColumnsMax = 1024;
 
-// Fits an engine's vocab_size against the profile; the error names both numbers.
+// Compares an engine's vocab_size with the profile. The error names both numbers.
 absl::Status CheckVocabSize(const ModelProfile& profile, uint32_t engine_vocab_size);
 
 }  // namespace specd

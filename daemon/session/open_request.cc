@@ -30,9 +30,9 @@ absl::Status Invalid(std::string_view field, std::string_view text) {
 // ---- the file of lists
 
 absl::Status ReadFile(const UniqueFd& fd, std::span<int32_t> ids) {
-  // The file is the engine's and may change or shrink while it is read: what was read is used, and
-  // what is missing is an error. It is never mapped, so nothing can fault. Only files in memory
-  // have seals, and of those reading never waits.
+  // The file belongs to the engine, and may change or shrink while it is read. The bytes that were
+  // read are used, and missing bytes are an error. The file is never mapped, so no read can fault.
+  // Only files in memory have seals, and reading them never waits.
   if (fcntl(fd.get(), F_GET_SEALS) < 0) {
     return Invalid("fd", "the descriptor of the id lists is no file in memory; send a memfd");
   }
@@ -90,7 +90,7 @@ absl::Status ReadLists(const OpenSequenceRequest& request, const UniqueFd& fd, O
   return absl::OkStatus();
 }
 
-// ---- what is flat on the wire
+// ---- fields that are flat on the wire
 
 absl::Status ReadNumbers(const OpenSequenceRequest& request, SequenceParams* params) {
   std::set<std::string_view> names;

@@ -1,10 +1,10 @@
-// The verifier's half of opening a sequence: the message that asks for it becomes SequenceParams
-// and a history.
+// ReadOpenRequest turns a message that opens a sequence into SequenceParams and a history, for
+// ControlService.
 //
-// What the message's own form allows to be wrong is checked here (names that the table does not
-// have, lists whose lengths disagree, a file that is too short, numbers in text); what the values
-// mean is checked by Verifier::Open. The
-// file of lists is read once, into private memory. Safe from any thread.
+// This file checks the form of the message: names that the table does not have, lists whose lengths
+// disagree, a file that is too short, numbers in text. SequenceOpening checks the values
+// (speculative/sequence_opening.h). The file of lists is read once, into private memory. Safe from
+// any thread.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@
 
 namespace specd {
 
-// Of all lists in one file together: 4 MiB.
+// The ids of all lists in one file together: 4 MiB.
 inline constexpr uint64_t kListIdsMax = uint64_t{1} << 20;
-// n times the ids of prompt and outputs: each sample remembers them for itself.
+// The number n times the ids of prompt and outputs. Each sample has its own copy of them.
 inline constexpr uint64_t kSampleIdsMax = uint64_t{1} << 22;
 
 struct OpenRequest {
@@ -31,7 +31,7 @@ struct OpenRequest {
   SequenceHistory history() const { return {prompt, outputs}; }
 };
 
-// `lists` is the descriptor that came with the message; not valid where none did.
+// `lists` is the descriptor that came with the message, or an invalid one.
 absl::StatusOr<OpenRequest> ReadOpenRequest(const OpenSequenceRequest& request,
                                             const UniqueFd& lists);
 

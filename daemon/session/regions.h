@@ -1,9 +1,9 @@
-// Regions: the memory, of host and device, that one process has registered.
+// Regions holds the host and device memory that one process has registered.
 //
-// An engine has one table with its session, and a rank that has joined one of its own, so that
-// their numbers and limits have nothing to do with each other. Used by the control thread alone,
-// but for what DeviceRegions says. Who unregisters or closes must know that no round uses the
-// memory.
+// An engine's session has one table, and each joined rank has one. Their numbers and limits are
+// therefore independent. The control thread alone uses a table, except for the functions that
+// DeviceRegions opens to other threads. REQUIRES: the caller of Unregister or Close knows that no
+// round uses the memory.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +20,15 @@ namespace specd {
 
 class Regions {
  public:
-  // Without an importer device memory is refused.
+  // A null importer refuses device memory.
   explicit Regions(DeviceImporter* importer) : device_(importer) {}
 
-  // Of host memory; returns the id, which is never used again.
+  // Registers host memory. Returns the id, which is never used again.
   absl::StatusOr<uint32_t> Register(UniqueFd fd, uint64_t size_bytes);
   DeviceRegions& device() { return device_; }
-  // Of either kind: once this has succeeded its memory is not mapped here any more.
+  // Takes the id of either kind. After success the memory is no longer mapped here.
   absl::Status Unregister(uint32_t id);
-  // Of host memory; null where the id is nobody's.
+  // Finds host memory; null if no region has the id.
   Region* FindHost(uint32_t id);
 
  private:

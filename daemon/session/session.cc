@@ -12,8 +12,9 @@ namespace {
 static_assert(SessionLimits::kScoresMax == 1 + kLogprobsMax + kLogprobTokenIdsMax);
 static_assert(SessionLimits::kDraftMax == kNodesMax);
 
-// Events that may wait for the publisher before the verify thread stops taking rounds: at 16
-// sequences per round about a quarter of a second of rounds at 1 kHz. Estimate: 4 tokens for each.
+// Events that may wait for the publisher before the verify thread stops taking rounds. At 16
+// sequences per round and 1 kHz this is about a quarter of a second. Estimate: 4 tokens for each
+// event.
 constexpr size_t kEventQueueSize = 4096;
 constexpr size_t kTokensPerEvent = 4;
 
@@ -67,8 +68,9 @@ Session::~Session() { EndAll(); }
 
 bool Session::EndAll() {
   const bool had_run = End();
-  // Without the session's lock, because the driver takes its time. No round is taken any more, and
-  // none reads: End has waited for the lock, which is held for the whole of a round.
+  // This runs without the session's lock, because the driver takes its time. No round reads the
+  // memory: the session takes no more rounds, and End has waited for the lock, which a round holds
+  // to its end.
   device_regions().Close();
   return had_run;
 }
@@ -79,7 +81,8 @@ bool Session::End() {
   sequences_.FinishAll();
   state_.channel.Abandon();
   state_.channel.SetState(DaemonState::kStopped);
-  // Pairs with the acquire in ended(); keeps the ends that were pushed above before the end itself.
+  // Pairs with the acquire in ended(). The release keeps the events that were pushed above before
+  // the end.
   state_.ended.store(true, std::memory_order_release);
   return true;
 }

@@ -1,10 +1,10 @@
-// Session: one attached engine. Its shared memory, its bound rows, its sequences, its events.
+// Session serves one attached engine: its shared memory, bound rows, sequences and events.
 //
 // The daemon has one session per connection; embedded mode has one in the engine's own process.
-// Three threads meet here: the control thread (binds, opens, closes), the verify thread (Step) and
+// Three threads call it: the control thread (binds, opens, closes), the verify thread (Step) and
 // the publisher thread (PopEvent, FinishFromText). One lock per session orders their work
-// (daemon/session/session_state.h). Events leave through a lock-free queue. The parts that do the
-// work are SessionMemory, SessionRanks, SessionSequences, SessionRounds and SessionCalls.
+// (daemon/session/session_state.h). Events leave through a lock-free queue. SessionMemory,
+// SessionRanks, SessionSequences, SessionRounds and SessionCalls do the work.
 #pragma once
 
 #include <cstdint>
@@ -62,42 +62,44 @@ class Session {
   }
   absl::Status CloseSequence(SequenceHandle sequence) { return sequences_.Close(sequence); }
   absl::Status AbortSequence(SequenceHandle sequence) { return sequences_.Abort(sequence); }
-  // Any thread. The engine is gone or broken, or the daemon stops: ends every open sequence and
-  // takes no more rounds. False if that has happened before.
+  // Ends every open sequence and takes no more rounds. The engine is gone or broken, or the daemon
+  // stops. False if the session had ended before. Any thread.
   bool End();
-  // The same, and unmaps the engine's device memory even if the session had ended. That waits for
-  // the driver, so it is not for the verify thread, which serves the other engines meanwhile.
+  // Ends the session, and unmaps the engine's device memory even if the session had ended. The call
+  // waits for the driver. The verify thread must not call it, because other engines would wait too.
   bool EndAll();
 
   // ---- verify thread (in embedded mode: the engine's thread)
 
-  // Takes and answers at most one round or call; false if there was none, or no room for the events
-  // of a round. A round that is to be staged is taken and staged, and answered by a later step.
+  // Takes at most one round or call. A round that is to be staged is staged, and a later step
+  // answers it; all others are answered at once. False if there was nothing to take, or no room for
+  // the events of a round.
   bool Step();
 
-  // Rounds inside a graph of the engine's, where the engine is this process: SessionRounds.
+  // Rounds inside the engine's CUDA graph, if the engine is this process: SessionRounds.
   absl::Status CheckStaging() { return rounds_.CheckStaging(); }
   absl::Status EnqueueStaged(void* stream, uint32_t num_sequences) {
     return rounds_.EnqueueStaged(stream, num_sequences);
   }
 
-  // A round or a call has been answered with a device error. A daemon ends then, to be restarted.
-  // Embedded it may only have met a capture of cuda_stream, and later rounds are well.
+  // True after a round or a call was answered with a device error. A daemon then ends, to be
+  // restarted. In embedded mode the cause may be a capture of cuda_stream, and later rounds may
+  // succeed.
   bool device_failed() const { return state_.device_failed.load(std::memory_order_relaxed); }
-  // Why the last such answer was, in words; empty where none was.
+  // The reason of the last such answer, in words; empty if there was none.
   std::string WhyDeviceFailed() ABSL_LOCKS_EXCLUDED(state_.mutex);
 
   // ---- publisher thread
 
   bool PopEvent(SequenceHandle* sequence, TokenEvent* event);
-  // Ended, and every event has been popped.
+  // True if the session has ended and every event has been popped.
   bool Drained() const { return ended() && (state_.events == nullptr || state_.events->empty()); }
-  // The text side ends a stream: a stop string completed with token number kept_tokens, or the text
-  // is not wanted any more.
+  // Ends a stream for the text side: a stop string completed with token number kept_tokens, or the
+  // text is no longer wanted.
   void FinishFromText(SequenceHandle sequence, FinishReason reason, uint32_t kept_tokens);
 
   // Any thread. Pairs with the release in End: a caller that sees the end finds the events before
-  // it.
+  // the end.
   bool ended() const { return state_.ended.load(std::memory_order_acquire); }
 
   Segment& segment() { return state_.segment; }

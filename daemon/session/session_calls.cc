@@ -17,12 +17,12 @@ absl::Status Invalid(std::string_view field, std::string_view text) {
 
 static_assert(kCallChildrenMax == kSamplesMax && kCallChosenMax == kLogprobTokenIdsMax);
 
-// Coins that may be set for the open sequences of a session together: 32 MiB. They are the only
+// Coins that may be set for all open sequences of a session together: 32 MiB. Coins are the only
 // memory of a session that grows between two openings.
 constexpr size_t kCoinsMax = size_t{1} << 20;
 
-// What the verifier refused, if it refused anything: these calls change nothing, so a whole call
-// can be refused and say why.
+// The verifier's first refusal, if there is one. These calls change nothing, so the whole call can
+// be refused with the reason.
 template <class Result>
 absl::Status Judge(std::span<const Result> results) {
   for (size_t i = 0; i < results.size(); ++i) {
@@ -103,7 +103,7 @@ absl::Status SessionCalls::CheckScoreInput(const ScoreInput& input) const {
                                  state_.options.limits.vocab_size - 1));
     }
   }
-  // Without a sequence there are no steps to be taken.
+  // The raw modes need no sequence. The others take a sequence's steps.
   if (request.mode != ScoreMode::kRawLogprob && request.mode != ScoreMode::kRawLogit) {
     return Invalid("mode", fmt::format("mode = {} needs a sequence; use SPECD_RAW_LOGPROB (0) or "
                                        "SPECD_RAW_LOGIT (2)",

@@ -1,8 +1,8 @@
-// SessionCalls: answers the calls of one session: draft tokens, scores of given ids, coins.
+// SessionCalls answers the calls of one session: draft tokens, scores of given ids, coins.
 //
-// A call is done as a whole, or refused with the first request that has a number outside its range;
-// then nothing was done. These checks are the one edge for the numbers of calls. The verify thread
-// calls Do under the session's lock.
+// A call is done as a whole or refused as a whole. If a request has a number outside its range, the
+// answer names the first such request. These checks are the one edge for the numbers of calls. The
+// verify thread calls Do under the session's lock.
 #pragma once
 
 #include <vector>
@@ -17,7 +17,7 @@ class SessionCalls {
  public:
   SessionCalls(SessionState* state, const SessionMemory* memory);
 
-  // Does a call that was just taken, and answers it.
+  // Does a call that was just taken, and answers the call.
   void Do(const SubmissionCopy& submission) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
 
  private:
@@ -25,7 +25,7 @@ class SessionCalls {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   absl::Status Score(std::span<const ScoreInput> inputs)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
-  // From now on the sequence meets these coins in place of its own: for tests and replay.
+  // Gives the sequence these coins in place of its own, for tests and replay.
   absl::Status SetCoins(const CoinsCall& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   absl::Status CheckDraftInput(const DraftInput& input) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
@@ -37,7 +37,7 @@ class SessionCalls {
   const SessionMemory& memory_;
   std::vector<DraftResult> draft_results_ ABSL_GUARDED_BY(state_.mutex);
   std::vector<ScoreResult> score_results_ ABSL_GUARDED_BY(state_.mutex);
-  std::vector<SequenceResult> answers_ ABSL_GUARDED_BY(state_.mutex);  // of scores
+  std::vector<SequenceResult> answers_ ABSL_GUARDED_BY(state_.mutex);  // to calls for scores
 };
 
 }  // namespace specd

@@ -1,6 +1,8 @@
-// The sessions that are being served. The control thread adds them, the publisher removes those
-// that have ended and are drained; the verify thread and the publisher look at a snapshot, which
-// they renew only when the version has moved. Thread-safe.
+// SessionList holds the sessions that are being served, for the daemon's threads.
+//
+// The control thread adds sessions. The publisher removes a session that has ended and is drained.
+// The verify thread and the publisher read a snapshot, and renew it only when the version has
+// moved. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -24,11 +26,11 @@ class SessionList {
   // Renews *snapshot if the list has changed since *version; true if it did.
   bool Refresh(uint64_t* version, Snapshot* snapshot) const;
 
-  // The number of changes so far: a cheap look without the lock.
+  // The number of changes so far, read without the lock.
   uint64_t version() const { return version_.load(std::memory_order_acquire); }
 
  private:
-  // Pairs with the acquire in version(): whoever sees the new number finds the new list.
+  // Pairs with the acquire in version(): a thread that sees the new number finds the new list.
   std::atomic<uint64_t> version_{1};
   mutable Mutex mutex_;
   Snapshot sessions_ ABSL_GUARDED_BY(mutex_);

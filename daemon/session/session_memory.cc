@@ -17,7 +17,7 @@ absl::Status NotRegistered(uint32_t region) {
                    fmt::format("region = {} was never registered, or is not any more", region));
 }
 
-// Device memory that rounds of this backend cannot read.
+// The error for device memory that rounds of this backend cannot read.
 absl::Status WrongSpace(TensorRole role, uint32_t region, const std::string& lies_on,
                         const Backend& backend) {
   const std::string what = fmt::format(

@@ -1,9 +1,8 @@
-// SessionMemory: the memory of one session: which regions are registered, and which rows the rounds
-// read.
+// SessionMemory holds the registered regions of one session and the rows that its rounds read.
 //
-// Rounds read under the session's lock only. So a role that is bound anew, and a region that no
-// role is bound to, are in no round: nothing else is needed before memory is unmapped. The control
-// thread calls the public functions; those that say so need the lock.
+// Rounds read under the session's lock only. After a role is bound anew under the lock, no round
+// reads the old memory. A region that no role is bound to can therefore be unmapped without further
+// waiting. The control thread calls the public functions; some of them need the lock and say so.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +16,7 @@
 
 namespace specd {
 
-// The region that a role is bound to, and where it lies.
+// The region that a role is bound to, and the kind of its memory.
 struct BoundRegion {
   uint32_t id = 0;
   MemorySpace space = MemorySpace::kHost;
@@ -28,17 +27,18 @@ class SessionMemory {
   explicit SessionMemory(SessionState* state);
 
   absl::StatusOr<uint32_t> Register(UniqueFd fd, uint64_t size_bytes);
-  // Refused while a role is bound to it. After success the session touches the memory no more.
+  // Refused while a role is bound to the region. After success the session no longer touches the
+  // memory.
   absl::Status Unregister(uint32_t region);
   Regions& regions() { return regions_; }
 
-  // The memory that a role is to be bound to, or why it cannot be.
+  // Finds the memory for a role, or explains why the role cannot be bound to it.
   absl::StatusOr<RowMemory> Find(TensorRole role, uint32_t region, Regions& regions);
 
   // Binds the role in the verifier.
   absl::Status Bind(TensorRole role, const RowMemory& memory, const TensorSpec& spec)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
-  // The same for memory of the engine, and remembers the region.
+  // Binds memory of the engine, and remembers the region.
   absl::Status BindOwn(TensorRole role, uint32_t region, const RowMemory& memory,
                        const TensorSpec& spec) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
 

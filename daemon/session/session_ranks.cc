@@ -35,8 +35,9 @@ absl::Status SessionRanks::BindOwn(TensorRole role, uint32_t region, const Tenso
   }
   const absl::StatusOr<RowMemory> memory = memory_.Find(role, region, memory_.regions());
   if (!memory.ok()) return memory.status();
-  // No round is in the middle of the rows that were bound until now. One that waits in the ring
-  // (the library does not let that happen) is judged by the new tensor, within its bounds.
+  // Under the lock no round is reading the rows that were bound until now. A round may still wait
+  // in the ring, although the library prevents that. It is verified with the new tensor, within the
+  // tensor's bounds.
   MutexLock lock(&state_.mutex);
   if (const std::optional<uint32_t> rank = ReplicaOf(role); rank.has_value() && IsJoined(*rank)) {
     return MakeError(SPECD_ERROR_STATE, "role",

@@ -1,9 +1,9 @@
-// SessionRanks: the ranks of one session: which next tokens are bound, by the engine itself or by
-// ranks that are processes of their own and have joined.
+// SessionRanks keeps the ranks of one session, and whose next tokens are bound.
 //
-// Rounds write next tokens under the session's lock only, also those on a CUDA stream, whose writes
-// are done before their done word is. So a rank that has left under the lock is in no round, and
-// its memory may be unmapped. Every function takes the lock.
+// The engine binds next tokens of ranks in its own process. Ranks that are other processes join and
+// bind their own. Rounds write next tokens under the session's lock only. A round on a CUDA stream
+// writes them before its done word, under the same lock. After a rank has left under the lock, no
+// round writes to its memory, and the memory may be unmapped. Every function takes the lock.
 #pragma once
 
 #include <cstdint>
@@ -21,18 +21,18 @@ class SessionRanks {
  public:
   SessionRanks(SessionState* state, SessionMemory* memory) : state_(*state), memory_(*memory) {}
 
-  // Binds a role to memory of the engine; refused where a rank that has joined has the role.
+  // Binds a role to memory of the engine. Refused if a rank that has joined has the role.
   absl::Status BindOwn(TensorRole role, uint32_t region, const TensorSpec& spec);
 
-  // The token that lets a rank join, made when it is first asked for.
+  // The token that lets a rank join. The first call makes the token.
   absl::StatusOr<JoinToken> MakeToken();
   // Bit k: next tokens of rank k are bound.
   uint32_t bound_ranks();
-  // Gives the rank its place, or says why it cannot have it.
+  // Gives the rank its place, or explains why the rank cannot have it.
   absl::Status Take(const JoinToken& token, uint32_t rank);
   // Binds next tokens of a rank in the rank's own memory. REQUIRES: the rank has been taken.
   absl::Status Bind(uint32_t rank, Regions& regions, uint32_t region, const TensorSpec& spec);
-  // Frees the place. After the return no round writes there.
+  // Frees the place. After the return no round writes to the rank's memory.
   void Leave(uint32_t rank);
 
  private:
@@ -42,9 +42,10 @@ class SessionRanks {
 
   SessionState& state_;
   SessionMemory& memory_;
-  std::string join_secret_ ABSL_GUARDED_BY(state_.mutex);     // empty: no token was asked for
-  uint32_t joined_ ABSL_GUARDED_BY(state_.mutex) = 0;         // a bit for each
-  uint32_t bound_members_ ABSL_GUARDED_BY(state_.mutex) = 0;  // of these, with memory
+  std::string join_secret_ ABSL_GUARDED_BY(state_.mutex);  // empty: no token was asked for
+  uint32_t joined_ ABSL_GUARDED_BY(state_.mutex) = 0;      // a bit for each rank that has joined
+  // A bit for each of these that has bound memory.
+  uint32_t bound_members_ ABSL_GUARDED_BY(state_.mutex) = 0;
 };
 
 }  // namespace specd

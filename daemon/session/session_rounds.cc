@@ -20,7 +20,7 @@ SessionRounds::SessionRounds(SessionState* state, SessionMemory* memory,
 
 bool SessionRounds::HasRoom() const {
   const SessionLimits& limits = state_.options.limits;
-  // Room for this round's tokens, and always an end for every sequence.
+  // The room covers this round's tokens, and an end for every sequence.
   return state_.events == nullptr ||
          state_.events->HasRoom({.events = size_t{limits.max_batch} + limits.max_sequences,
                                  .tokens = size_t{limits.max_batch} * limits.max_output()});
@@ -40,13 +40,13 @@ void SessionRounds::Verify(const SubmissionCopy& submission) {
   const std::span<const SequenceInput> inputs = submission.records();
   const std::span<SequenceResult> results(results_.data(), inputs.size());
   if (state_.channel.IsAborted(submission)) {
-    // Its CUDA stream was released long ago; the engine may write other rows there by now.
+    // The round's CUDA stream was released long ago; the engine may write other rows there by now.
     for (size_t i = 0; i < inputs.size(); ++i) results[i].sequence = inputs[i].sequence;
     return AbortAll(results);
   }
   if (!submission.on_stream()) return state_.verifier->VerifyRound(inputs, results);
-  // Until the claim the engine's CUDA stream may be released, and its rows and next tokens written
-  // anew; after it the stream waits for the answer.
+  // Before the claim the engine's CUDA stream may be released, and its rows and next tokens written
+  // anew. After the claim the CUDA stream waits for the answer.
   state_.verifier->VerifyRound(inputs, results, [this, &submission] {
     state_.mutex.AssertHeld();
     return state_.channel.Claim(submission);
@@ -70,13 +70,14 @@ void SessionRounds::Answer(const SubmissionCopy& submission) {
       failed = true;
       state_.device_failed.store(true, std::memory_order_relaxed);
     }
-    // Before the completion, so that an engine that has read it finds the state in agreement.
+    // Written before the completion: an engine that has read the completion finds the state in
+    // agreement.
     if (IsCommitted(result) && result.finish_reason != FinishReason::kNone) {
       sequences_.WriteEnd(result);
     }
   }
-  // Two kinds of rounds are not claimed yet: those with nothing to commit, and those that no CUDA
-  // stream waits for, which cannot be called off.
+  // Two kinds of rounds are not claimed yet: rounds with nothing to commit, and rounds without a
+  // CUDA stream, which cannot be called off.
   if (failed) {
     state_.channel.Withdraw(submission);  // a write after the claim may fail
   } else if (!state_.channel.Claim(submission) && submission.on_stream()) {
@@ -91,12 +92,12 @@ void SessionRounds::Answer(const SubmissionCopy& submission) {
   }
 }
 
-// ---- rounds inside a graph of the engine's
+// ---- rounds inside the engine's CUDA graph
 
 absl::Status SessionRounds::CheckStaging() {
   MutexLock lock(&state_.mutex);
   if (absl::Status status = CheckBoundForStaging(); !status.ok()) return status;
-  // All memory is taken there, so that a round that is taken finds it.
+  // EnqueueStaged takes all memory, so a staged round finds its memory there.
   if (can_stage_) return absl::OkStatus();
   return MakeError(SPECD_ERROR_STATE, "drafts",
                    "nothing would run a staged round; call specd_enqueue_staged first");
@@ -114,7 +115,7 @@ absl::Status SessionRounds::CheckBoundForStaging() {
   for (const auto& [role, bound] : memory_.bound()) {
     if (bound.space == MemorySpace::kDevice) continue;
     if (bound.space == MemorySpace::kOtherDevice) {
-      // Registered as long as it is bound.
+      // A bound region stays registered.
       return MakeError(
           SPECD_ERROR_STATE, "region",
           fmt::format("{} is bound to region = {}, which is memory of {}, and rounds run on {}: "
@@ -149,7 +150,7 @@ absl::Status SessionRounds::EnqueueStaged(void* stream, uint32_t num_sequences) 
   while (staged_.size() < size_t{kStagedRoundsMax}) staged_.emplace_back(state_.options.limits);
   absl::Status status = state_.verifier->EnqueueStaged(stream, static_cast<int32_t>(num_sequences));
   can_stage_ = can_stage_ || status.ok();
-  // The width has been looked at, so this is about the stream.
+  // The width was checked before, so the error is about the CUDA stream.
   if (status.code() == absl::StatusCode::kInvalidArgument) {
     return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "cuda_stream", std::string(status.message()));
   }

@@ -1,8 +1,8 @@
-// SessionRounds: takes rounds from the engine, has them verified, and answers them.
+// SessionRounds takes rounds from the engine, has them verified, and answers them.
 //
-// Rounds inside a graph of the engine's are taken and staged; a later step answers them. The verify
-// thread calls these functions under the session's lock (in embedded mode the engine's thread
-// does). A round allocates nothing.
+// Rounds inside the engine's CUDA graph are taken and staged; a later step answers them. The verify
+// thread calls these functions under the session's lock. In embedded mode the engine's thread does.
+// A round allocates nothing.
 #pragma once
 
 #include <cstddef>
@@ -21,30 +21,30 @@ class SessionRounds {
  public:
   SessionRounds(SessionState* state, SessionMemory* memory, SessionSequences* sequences);
 
-  // Is there room for the events of one more round? No event is ever dropped: a publisher that is
-  // behind slows the engine.
+  // True if the queue has room for the events of one more round. No event is ever dropped: a late
+  // publisher slows the engine.
   bool HasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
 
-  // Verifies and answers, or stages, a round that was just taken. A staged round takes the place of
-  // the submission's memory.
+  // Verifies and answers, or stages, a round that was just taken. A staged round keeps the
+  // submission's memory, and leaves other memory in its place.
   void Do(SubmissionCopy* submission) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
 
-  // Answers the oldest staged round; false if it has not been done, or there is none.
+  // Answers the oldest staged round. False if the round is not done, or no round is staged.
   bool Collect() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
 
-  // ---- for rounds inside a graph of the engine's; each takes the lock
+  // ---- for rounds inside the engine's CUDA graph; each takes the lock
 
-  // Why no round can be staged in this session, as it is bound.
+  // OK if rounds can be staged with the session's present roles; otherwise the reason.
   absl::Status CheckStaging();
-  // Enqueues on a CUDA stream of the engine's the launches that run the oldest staged round.
+  // Enqueues launches on a CUDA stream of the engine. They run the oldest staged round.
   absl::Status EnqueueStaged(void* stream, uint32_t num_sequences);
 
  private:
   void Verify(const SubmissionCopy& submission) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
-  // With results_, one for each record.
+  // Answers with results_, one result for each record.
   void Answer(const SubmissionCopy& submission) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   void AbortAll(std::span<SequenceResult> results);
-  // Backend and roles are such that rounds can be staged; else why not.
+  // OK if rounds can be staged with the backend and the bound roles; otherwise the reason.
   absl::Status CheckBoundForStaging() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
 
   SessionState& state_;
@@ -52,7 +52,8 @@ class SessionRounds {
   SessionSequences& sequences_;
   std::vector<SequenceResult> results_ ABSL_GUARDED_BY(state_.mutex);
 
-  // Staged rounds as they were taken, the oldest first; a ring, empty before EnqueueStaged.
+  // Staged rounds as they were taken, the oldest first. The vector is a ring, and empty before
+  // EnqueueStaged.
   std::vector<SubmissionCopy> staged_ ABSL_GUARDED_BY(state_.mutex);
   size_t first_staged_ ABSL_GUARDED_BY(state_.mutex) = 0;
   bool can_stage_ ABSL_GUARDED_BY(state_.mutex) = false;  // EnqueueStaged has succeeded

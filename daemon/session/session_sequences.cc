@@ -37,14 +37,14 @@ absl::Status CheckRequestId(const std::string& request_id) {
   return absl::OkStatus();
 }
 
-// The names of n sequences: the first has the request's own.
+// The names of n sequences; the first has the request's own id.
 std::vector<std::string> NamesOf(const std::string& request_id, size_t n) {
   std::vector<std::string> names = {request_id};
   for (size_t i = 1; i < n; ++i) names.push_back(fmt::format("{}#{}", request_id, i));
   return names;
 }
 
-// Claims names and gives them back unless they are kept.
+// Claims names, and releases them unless they are kept.
 class NameClaim {
  public:
   explicit NameClaim(SharedNames* names) : names_(names) {}
@@ -109,8 +109,8 @@ absl::Status SessionSequences::CheckText(const SequenceParams& params,
   return absl::OkStatus();
 }
 
-// Results have room for so many scores. SequenceOpening refuses values outside the ranges of the
-// parameters themselves.
+// Checks that results have room for the scores. SequenceOpening refuses values outside the ranges
+// of the parameters.
 absl::Status SessionSequences::CheckScores(const SequenceParams& params) const {
   if (params.logprobs < 0 || params.logprobs > kLogprobsMax ||
       params.logprob_token_ids.size() > kLogprobTokenIdsMax) {
@@ -251,14 +251,14 @@ void SessionSequences::Announce(SequenceHandle handle, Stream stream,
 // ---- ends
 
 absl::Status SessionSequences::Close(SequenceHandle handle) {
-  Sequence removed;  // a long history takes a while to give back: after the lock
+  Sequence removed;  // destroyed after the lock: a long history takes a while
   MutexLock lock(&state_.mutex);
   if (absl::Status status = AbortOpen(handle); !status.ok()) return status;
   Stream& stream = streams_[SlotOf(handle)];
   state_.options.names->Release(stream.request_id);
   stream = {};
   state_.verifier->Close(handle, &removed);
-  state_.channel.WriteState(SlotOf(handle), {});  // an empty slot: the handle is stale from now on
+  state_.channel.WriteState(SlotOf(handle), {});  // an empty state: the handle is stale from now on
   return absl::OkStatus();
 }
 
@@ -292,7 +292,7 @@ void SessionSequences::Finish(SequenceHandle handle, FinishReason reason, uint32
   const Sequence* sequence = state_.verifier->Finish(handle, reason, kept_tokens);
   if (sequence == nullptr) return;
   WriteState(*sequence);
-  // A stream ends once. Only the text side moves an end that was announced, and it knows.
+  // A stream ends once. Only the text side moves an announced end, and it knows the new end.
   if (had_ended || state_.events == nullptr) return;
   TokenEvent& event = Event(TokenEventKind::kEnd, handle, state_.options.clock->NowNs());
   event.offset = sequence->kept_tokens;
@@ -311,7 +311,7 @@ void SessionSequences::WriteState(const Sequence& sequence) {
                             sequence.logprob_sum.value());
 }
 
-// ---- of rounds
+// ---- results of rounds
 
 void SessionSequences::WriteEnd(const SequenceResult& result) {
   state_.channel.WriteState(SlotOf(result.sequence),

@@ -1,9 +1,10 @@
-// SessionSequences: the open sequences of one session as the outside knows them: their names, their
-// stream numbers, the words that the engine reads, the events of their openings and ends.
+// SessionSequences keeps the open sequences of one session as other processes know them.
 //
-// Opening is two steps. Checks and everything that takes long (token rules, prompt history) are
-// done without the session's lock; the lock is taken to give the built sequences their slots. The
-// control thread opens, forks, closes and aborts; the publisher thread ends streams.
+// It holds the names of the sequences, their stream numbers, the words that the engine reads, and
+// the events of openings and ends. Opening has two steps. The long work (checks, token rules,
+// prompt history) is done without the session's lock. Then the lock is taken, and the built
+// sequences get their slots. The control thread opens, forks, closes and aborts; the publisher
+// thread ends streams.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +22,11 @@ class SessionSequences {
  public:
   explicit SessionSequences(SessionState* state);
 
-  // params.n sequences or none: child i has seed + i and, from 1 on, the request id "ID#i".
+  // Opens params.n sequences or none. Child i has seed + i and, from 1 on, the request id "ID#i".
   absl::StatusOr<std::vector<SequenceInfo>> Open(const std::string& request_id,
                                                  const SequenceParams& params,
                                                  const SequenceHistory& history);
-  // A copy of a sequence as it stands between two rounds. The copy is made under the lock.
+  // Copies a sequence between two rounds. The copy is made under the lock.
   absl::StatusOr<SequenceInfo> Fork(SequenceHandle source, const std::string& request_id,
                                     std::optional<uint64_t> seed);
   absl::Status Close(SequenceHandle sequence);
@@ -33,7 +34,7 @@ class SessionSequences {
 
   // ---- under the lock
 
-  // Ends a sequence for a reason that no round gave.
+  // Ends a sequence for a reason that did not come from a round.
   void Finish(SequenceHandle sequence, FinishReason reason, uint32_t kept_tokens)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   // Ends every sequence and gives the names back.
@@ -45,7 +46,7 @@ class SessionSequences {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
 
  private:
-  // A slot as the outside knows it.
+  // A sequence as the text side knows it.
   struct Stream {
     bool has_stop_strings = false;
     bool include_stop = false;
@@ -57,27 +58,27 @@ class SessionSequences {
 
   absl::Status CheckText(const SequenceParams& params, const SequenceHistory& history) const;
   absl::Status CheckScores(const SequenceParams& params) const;
-  // Everything of an opening that needs no lock.
+  // Does the part of an opening that needs no lock.
   absl::StatusOr<std::vector<Sequence>> Build(const SequenceParams& params,
                                               const SequenceHistory& history) const;
-  // All of them or none.
+  // Inserts all of them or none.
   absl::StatusOr<std::vector<SequenceInfo>> InsertAll(std::vector<Sequence> built)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
-  // An error where the session has ended, or its events have no room for `count` sequences more.
+  // An error if the session has ended, or if the events of `count` more sequences have no room.
   absl::Status CheckRoom(size_t count) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
-  // Tells engine and text side of a sequence that was just opened.
+  // Tells the engine and the text side about a sequence that was just opened.
   void Announce(SequenceHandle handle, Stream stream, const std::vector<std::string>& stop_strings)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   absl::Status AbortOpen(SequenceHandle sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   void WriteState(const Sequence& sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
-  // The scratch event with the fields that every kind has.
+  // Fills the scratch event with the fields that every kind has.
   TokenEvent& Event(TokenEventKind kind, SequenceHandle sequence, int64_t time_ns)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
 
   SessionState& state_;
   std::vector<Stream> streams_ ABSL_GUARDED_BY(state_.mutex);  // by slot
   TokenEvent event_
-      ABSL_GUARDED_BY(state_.mutex);  // used again and again: a round allocates nothing
+      ABSL_GUARDED_BY(state_.mutex);  // used for every event: a round allocates nothing
 };
 
 }  // namespace specd

@@ -6,7 +6,8 @@
 namespace specd {
 
 absl::Status SessionState::CheckRunning() const {
-  // Pairs with the release in Session::End: a caller that sees the end finds the events before it.
+  // Pairs with the release in Session::End: a caller that sees the end finds the events before the
+  // end.
   if (!ended.load(std::memory_order_acquire)) return absl::OkStatus();
   return MakeError(SPECD_ERROR_SHUTDOWN, "", "the session has ended; close and attach again");
 }

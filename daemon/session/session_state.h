@@ -1,7 +1,7 @@
-// SessionState: what the parts of one session share: its options, its memory segment, its verifier,
-// its events, and the lock that orders them.
+// SessionState holds the options, the segment, the verifier, the events and the lock for the parts
+// of a session.
 //
-// Session (daemon/session/session.h) owns it; SessionMemory, SessionRanks, SessionSequences,
+// Session (daemon/session/session.h) owns it. SessionMemory, SessionRanks, SessionSequences,
 // SessionRounds and SessionCalls work on it. The lock is held for a round or for a table update.
 #pragma once
 
@@ -29,11 +29,11 @@ struct SessionOptions {
   const ModelProfile* profile = nullptr;
   Clock* clock = nullptr;
   SharedNames* names = nullptr;
-  int32_t threads = 1;                 // for a round; the results do not depend on it
-  bool may_stage = false;              // the engine is this process: rounds may be staged
-  bool publish_events = false;         // false: no thread would pop them, so none are made
-  std::function<bool()> text_side;     // does a text side find stop strings now?
-  DeviceImporter* importer = nullptr;  // of device memory; null: rounds run on the CPU
+  int32_t threads = 1;                 // of a round; the results do not depend on it
+  bool may_stage = false;              // the engine is this process, so rounds may be staged
+  bool publish_events = false;         // false: no thread would pop events, so none are made
+  std::function<bool()> text_side;     // true while a text side finds stop strings
+  DeviceImporter* importer = nullptr;  // for device memory; null: rounds run on the CPU
 };
 
 struct SessionState {
@@ -45,14 +45,14 @@ struct SessionState {
         backend(created->backend()),
         verifier(std::move(created)) {}
 
-  // An error where the session has ended.
+  // An error if the session has ended.
   absl::Status CheckRunning() const;
 
   // Constant after construction.
   const SessionOptions options;
   Segment segment;
 
-  // Rounds are taken by the verify thread under the lock; the engine's words in it are atomics.
+  // The verify thread takes rounds under the lock. The engine's words in the channel are atomics.
   DaemonChannel channel;
 
   // Producer: the holder of the lock. Consumer: the publisher thread. Null without publish_events.

@@ -1,5 +1,5 @@
-// Names that must be unique over all sessions of a process: request ids of open streams, and the
-// numbers by which streams are known outside. Thread-safe.
+// SharedNames gives out the names that are unique over all sessions of a process: request ids of
+// open streams, and stream numbers. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -25,7 +25,7 @@ class SharedNames {
     in_use_.erase(request_id);
   }
 
-  // Never repeats; relaxed, because the number orders nothing.
+  // Never repeats. Relaxed, because the number orders nothing.
   uint64_t NextStream() { return next_stream_.fetch_add(1, std::memory_order_relaxed); }
 
  private:

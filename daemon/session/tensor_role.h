@@ -1,4 +1,4 @@
-// TensorRole: what a tensor of an engine is to its rounds, and how that is called in messages.
+// TensorRole says how rounds use a tensor of an engine, and NameOf gives its name in messages.
 //
 // Plain values; any thread.
 #pragma once
@@ -19,10 +19,10 @@ enum class TensorRole : uint32_t {
   kDraftTokens = 16,
 };
 
-// Of next tokens: whose.
+// The replica that a role of next tokens belongs to; nothing for other roles.
 std::optional<uint32_t> ReplicaOf(TensorRole role);
 
-// As specd.h names it; "" for what is no role.
+// The name in specd.h; "" for a value that is not a role.
 std::string NameOf(TensorRole role);
 
 }  // namespace specd

@@ -9,33 +9,33 @@
 namespace specd {
 namespace {
 
-// The wake-up of a sleeping thread costs the verify thread more than a round's whole bookkeeping,
-// so the publisher looks by itself: often while engines are attached, rarely otherwise.
+// Waking a sleeping thread costs the verify thread more than all bookkeeping of a round. The
+// publisher therefore looks by itself: often while engines are attached, rarely otherwise.
 constexpr absl::Duration kLookBusy = absl::Milliseconds(1);
 constexpr absl::Duration kLookIdle = absl::Milliseconds(20);
 
-// One message carries at most so many events and about so many bytes (a decoder takes 4 MiB); more
-// would also make the first subscriber wait for the last event.
+// One message carries at most this many events and about this many bytes; a decoder takes 4 MiB. In
+// a longer message the first subscriber would also wait for the last event.
 constexpr size_t kBatchEventsMax = 1024;
 constexpr size_t kBatchBytesMax = size_t{1} << 20;
 
 constexpr int64_t kHeartbeatNs = 200'000'000;
 
-// So many of the text side's heartbeats may fail to come that a loaded machine is not taken for a
-// dead process.
+// The text side counts as gone after this time. A loaded machine may miss several heartbeats and
+// must not look like a dead process.
 constexpr int64_t kTextSideNs = 3'000'000'000;
 
-// Events of one session that are taken before the others are looked at.
+// Events of one session that are taken before the next session's turn.
 constexpr int kPoppedMax = 4096;
 
-// Messages of the text side that are read before events are looked at again.
+// Messages of the text side that are read before the next look at events.
 constexpr int kReceivedMax = 1024;
 
-// An abort may come after its stream's end was published, as long as the text side takes to read
-// it: so many later streams are a generous bound, and bound the memory.
+// An abort may come after its stream's end was published, late by the time that the text side takes
+// to read the end. This many later streams are a generous bound, and they bound the memory.
 constexpr size_t kEndedStreamsMax = 65536;
 
-// An upper bound of what an event takes on the wire.
+// An upper bound of the bytes of an event on the wire.
 size_t WireBytes(const TokenEvent& event) {
   size_t bytes = 160 + event.request_id.size() + 5 * event.ids.size() + 9 * event.logprobs.size();
   for (const std::string& stop : event.stop_strings) bytes += stop.size() + 5;
@@ -68,7 +68,7 @@ void Publisher::Run() {
   while (!stop_.load(std::memory_order_relaxed)) {
     if (!Step()) Receive(snapshot_.empty() ? kLookIdle : kLookBusy);
   }
-  // The verify thread has stopped, so only aborts can still come, and nobody needs those.
+  // The verify thread has stopped, so only aborts can still come, and they no longer matter.
   while (Publish()) {
   }
 }
@@ -91,8 +91,8 @@ bool Publisher::Step() {
 }
 
 void Publisher::Drain(const std::shared_ptr<Session>& session) {
-  // Bounded, so that a session that fills its queue as fast as it is emptied keeps neither the
-  // others nor the text side's aborts waiting.
+  // Bounded: a session may fill its queue as fast as it is emptied. The other sessions and the text
+  // side's aborts must not wait for it.
   SequenceHandle sequence = 0;
   TokenEvent event;
   for (int popped = 0; popped < kPoppedMax && session->PopEvent(&sequence, &event); ++popped) {
@@ -119,7 +119,7 @@ void Publisher::Remember(const std::shared_ptr<Session>& session, SequenceHandle
     const bool has_stop_strings = !event.stop_strings.empty();
     targets_[event.stream] = {
         .session = session, .sequence = sequence, .has_stop_strings = has_stop_strings};
-    // The text side may have gone between the question whether it is there and the opening.
+    // The text side may have gone after the opening was checked and before it was done.
     if (has_stop_strings && options_.watch_text_side && !TextSideAlive()) {
       session->AbortSequence(sequence).IgnoreError();
     }
@@ -160,7 +160,7 @@ void Publisher::SendHeartbeat() {
 }
 
 bool Publisher::Receive(absl::Duration timeout) {
-  // Bounded, so that somebody who sends without end cannot keep the events from going out.
+  // Bounded: a peer that sends without end must not delay the events.
   int received = 0;
   for (; received < kReceivedMax; ++received) {
     absl::StatusOr<bool> any =

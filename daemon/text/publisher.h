@@ -1,8 +1,8 @@
-// Publisher: the publisher thread's work. Takes the sessions' events, publishes them as token
-// batches over ZeroMQ, and carries the text side's aborts back to the sessions.
+// Publisher publishes the sessions' events as token batches over ZeroMQ, and carries the text
+// side's aborts back to the sessions.
 //
-// It exists so that no send ever happens on the verify thread. One thread calls Run (or Step);
-// TextSideAlive and Stop may be called from any.
+// The publisher exists so that the verify thread never sends. One thread calls Run (or Step); any
+// thread may call TextSideAlive and Stop.
 #pragma once
 
 #include <atomic>
@@ -33,24 +33,25 @@ class Publisher {
     uint64_t epoch = 0;
     std::vector<std::string> tokens_endpoints;  // to bind
     std::vector<std::string> aborts_endpoints;  // to bind
-    // The text side is another process, which may end or be replaced: then streams whose stop
-    // strings nobody looks for any more are aborted.
+    // True if the text side is another process, which may end or be replaced. Streams whose stop
+    // strings no text side looks for are then aborted.
     bool watch_text_side = false;
   };
   static absl::StatusOr<std::unique_ptr<Publisher>> Create(const Options& options);
 
-  // Publishes what is there and applies the aborts that have come; true if there was anything.
+  // Publishes the events that have come and applies the aborts that have come; true if there were
+  // any.
   bool Step();
 
-  // Until Stop; then publishes the rest.
+  // Steps until Stop; then publishes the rest.
   void Run();
   void Stop() { stop_.store(true, std::memory_order_relaxed); }
 
-  // Has a detokenizer said within the last seconds that it is there?
+  // True if a detokenizer has reported within the last seconds.
   bool TextSideAlive() const;
 
  private:
-  // Who is behind a stream's number.
+  // The session and sequence of a stream's number.
   struct Target {
     std::weak_ptr<Session> session;
     SequenceHandle sequence = 0;
@@ -63,10 +64,10 @@ class Publisher {
   // Takes and sends the sessions' events; true if there were any.
   bool Publish();
   void Drain(const std::shared_ptr<Session>& session);
-  // Takes ended sessions off the list, and frees those that no other thread looks at any more:
-  // their memory is unmapped here and not on the verify thread.
+  // Takes ended sessions off the list, and frees those that no other thread uses. Their memory is
+  // unmapped here and not on the verify thread.
   void Retire();
-  // Keeps which sequence is behind the event's stream.
+  // Keeps the sequence of the event's stream.
   void Remember(const std::shared_ptr<Session>& session, SequenceHandle sequence,
                 const TokenEvent& event);
   void SendBatch();
@@ -91,7 +92,7 @@ class Publisher {
   absl::flat_hash_map<uint64_t, Target> targets_;
   std::deque<uint64_t> ended_streams_;  // oldest first; their targets are forgotten in this order
   TokenBatch batch_;
-  size_t batch_bytes_ = 0;  // about
+  size_t batch_bytes_ = 0;  // approximate
   int64_t next_heartbeat_ns_ = 0;
   uint64_t text_side_instance_ = 0;
   std::string buffer_;

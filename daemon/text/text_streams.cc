@@ -45,18 +45,18 @@ void TextStreams::Apply(const TokenEvent& event, std::vector<TextEvent>* texts,
 
 void TextStreams::Open(const TokenEvent& event, std::vector<TextEvent>* texts,
                        std::vector<AbortRequest>* aborts) {
-  if (streams_.contains(event.stream)) return;  // told twice
+  if (streams_.contains(event.stream)) return;  // announced twice
   std::shared_ptr<const StopSet> stops;
   bool refused = false;
   if (!event.stop_strings.empty()) {
-    // The daemon made the same set before it let the stream open; but what comes over a wire may
-    // come from anybody.
+    // The daemon made the same set before it let the stream open, but any peer may write to the
+    // wire.
     auto created = StopSet::Create(event.stop_strings);
     refused = !created.ok();
     if (created.ok()) stops = *std::move(created);
   }
-  // A sequence that was forked, or opened with tokens it had before, begins behind them, and they
-  // are counted.
+  // A forked sequence begins after the tokens that its source had. A sequence opened with outputs
+  // begins after these. Those tokens count.
   const uint64_t min_tokens = event.min_tokens - std::min<uint64_t>(event.min_tokens, event.offset);
   auto stream = std::make_unique<Stream>(
       vocabulary_, std::move(stops),
@@ -134,7 +134,7 @@ void TextStreams::EndByGap(const TokenEvent& event, Stream* stream, std::vector<
   out.finish_reason = SPECD_FINISH_ERROR;
   out.late = event.ids.size();
   CloseWith(std::move(chunk), std::move(out), stream, texts);
-  // Nobody can read on: the engine need not go on generating.
+  // The text has ended, so the engine need not generate further.
   aborts->push_back({0, stream->number, stream->tokens, SPECD_FINISH_ABORT});
   ++counters_.broken_streams;
 }

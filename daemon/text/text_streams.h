@@ -1,9 +1,8 @@
-// TextStreams: token events in, text events and abort requests out. The detokenizer's work without
-// its sockets.
+// TextStreams turns token events into text events and abort requests, for TextWorker.
 //
-// Owned by one thread; the same code runs in the daemon and in specd-detok. Token offsets are
-// absolute: what comes twice is dropped, and a hole ends the stream with an error instead of going
-// on with wrong text.
+// It does the detokenizer's work without sockets. One thread owns it; the same code runs in the
+// daemon and in specd-detok. Token offsets are absolute. Tokens that come twice are dropped. A gap
+// ends the stream with an error instead of wrong text.
 #pragma once
 
 #include <cstdint>
@@ -31,12 +30,13 @@ class TextStreams {
   // The vocabulary must outlive the streams.
   explicit TextStreams(const Vocabulary* vocabulary) : vocabulary_(vocabulary) {}
 
-  // Appends what follows from one event. epoch and seq of the text events, and
-  // the epoch of the abort requests, are the sender's to fill in.
+  // Appends the text events and abort requests that follow from one event. The sender fills in
+  // epoch and seq of the text events, and epoch of the abort requests.
   void Apply(const TokenEvent& event, std::vector<TextEvent>* texts,
              std::vector<AbortRequest>* aborts);
 
-  // Events were lost, or the daemon behind them has been replaced: ends every stream with an error.
+  // Ends every stream with an error: events were lost, or another daemon has taken the old one's
+  // place.
   void EndAll(std::vector<TextEvent>* texts, std::vector<AbortRequest>* aborts);
 
   // Streams whose text has not ended.
@@ -50,11 +50,11 @@ class TextStreams {
     TextStream text;
     bool include_stop;
     uint64_t number = 0;
-    bool ended = false;  // its end has been told; kept until the daemon's end comes
+    bool ended = false;  // its end was announced; kept until the daemon's end comes
     uint64_t tokens = 0;
     uint64_t accepted = 0;
     uint64_t rounds = 0;
-    double cumulative_logprob = 0;  // of `tokens`; NaN: none
+    double cumulative_logprob = 0;  // sum over `tokens`; NaN: none
     std::string request_id;
     std::vector<std::string> stop_strings;
   };

@@ -10,13 +10,13 @@
 namespace specd {
 namespace {
 
-// A client waits for the first heartbeat to know that it is subscribed, so the period is what a
-// start costs at most.
+// A client waits for the first heartbeat to know that it is subscribed. A start therefore costs up
+// to this period.
 constexpr int64_t kHeartbeatNs = 200'000'000;
 constexpr absl::Duration kWait = absl::Milliseconds(50);
 // Five of the publisher's heartbeats.
 constexpr int64_t kHearingNs = 1'000'000'000;
-// How long to go on after Stop while token events keep coming.
+// The time to continue after Stop while token events keep coming.
 constexpr int64_t kDrainNs = 2'000'000'000;
 
 uint64_t DrawInstance() {
@@ -106,18 +106,18 @@ void TextWorker::Follow(uint64_t epoch, uint64_t seq) {
     if (epoch_ != 0) {
       Log("detok").warn("the daemon was restarted: {} streams end here", streams_.num_live());
       streams_.EndAll(&texts_, &abort_requests_);
-      abort_requests_.clear();  // whom they would be for is gone
+      abort_requests_.clear();  // their daemon is gone
       SendTexts();
     }
     epoch_ = epoch;
     last_batch_seq_ = seq;
   } else if (seq > last_batch_seq_) {
-    // Which streams they were about nobody knows any more.
+    // The streams of the lost messages are not known.
     Log("detok").error("token messages {} .. {} were lost: {} streams end here",
                        last_batch_seq_ + 1, seq, streams_.num_live());
     streams_.EndAll(&texts_, &abort_requests_);
-    // A lost opening leaves a stream that only the daemon knows: under another name of ours it
-    // aborts every stream whose stop strings nobody looks for.
+    // If an opening was lost, only the daemon knows its stream. Under a new instance number of ours
+    // the daemon aborts every stream whose stop strings no text side looks for.
     instance_ = DrawInstance();
     SendAborts();
     SendTexts();
@@ -127,7 +127,8 @@ void TextWorker::Follow(uint64_t epoch, uint64_t seq) {
 
 void TextWorker::HandleBatch(const TokenBatch& batch) {
   for (const TokenEvent& event : batch.events) streams_.Apply(event, &texts_, &abort_requests_);
-  // Aborts first: an engine that stops a round earlier saves more than a client that reads later.
+  // Aborts come first: an engine that stops a round earlier saves more than a client that reads
+  // later.
   SendAborts();
   SendTexts();
 }
@@ -160,7 +161,7 @@ void TextWorker::SendHeartbeats() {
   buffer_.clear();
   AppendHeartbeat({epoch_, seq_, streams_.num_live()}, &buffer_);
   Send(&text_, kHeartbeatTopic);
-  // Whoever does not hear the daemon must not say that it looks for stop strings.
+  // A worker that does not hear the daemon must not report that it looks for stop strings.
   if (now_ns - last_heard_ns_ >= kHearingNs) return;
   buffer_.clear();
   AppendSignOfLife({epoch_, instance_}, &buffer_);

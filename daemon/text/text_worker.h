@@ -1,7 +1,8 @@
-// TextWorker: TextStreams with sockets. Subscribes to token events, publishes text, sends aborts.
+// TextWorker connects TextStreams to sockets: it subscribes to token events, publishes text and
+// sends aborts.
 //
 // The daemon runs one in a thread; specd-detok is a process around the same class. One thread calls
-// Run (or Step); Stop may be called from any.
+// Run (or Step); any thread may call Stop.
 #pragma once
 
 #include <atomic>
@@ -32,14 +33,16 @@ class TextWorker {
   };
   static absl::StatusOr<std::unique_ptr<TextWorker>> Create(const Options& options);
 
-  // Handles what has arrived, waiting up to `timeout` for the first message; true if there was one.
+  // Handles the messages that have arrived, and waits up to `timeout` for the first; true if there
+  // was one.
   bool Step(absl::Duration timeout);
 
-  // Until Stop, or until the context is shut down; handles what has arrived by then, within bounds.
+  // Steps until Stop, or until the context is shut down. Then it handles the messages that have
+  // arrived, within bounds.
   void Run();
   void Stop() { stop_.store(true, std::memory_order_relaxed); }
 
-  // It can do no more: a socket failed.
+  // True after a socket has failed: the worker can do no more.
   bool closed() const { return closed_; }
 
   const TextCounters& counters() const { return streams_.counters(); }
@@ -49,13 +52,13 @@ class TextWorker {
 
   void Handle(std::string_view topic, std::string_view payload);
   void HandleBatch(const TokenBatch& batch);
-  // The publisher says that message number `seq` is the last before this one: looks whether it is
-  // another publisher, and whether anything is missing.
+  // The publisher's last message before this one had number `seq`. Looks whether it is another
+  // publisher, and whether a message is missing.
   void Follow(uint64_t epoch, uint64_t seq);
   void SendTexts();
   void SendAborts();
   void SendHeartbeats();
-  void Send(ZmqSocket* socket, std::string_view topic);  // the buffer
+  void Send(ZmqSocket* socket, std::string_view topic);  // sends the buffer
 
   const Options options_;
   std::atomic<bool> stop_{false};

@@ -174,7 +174,7 @@ specd_strings ApiParams::Strings(std::string_view text) {
   return {pointers_.back().data(), pointers_.back().size()};
 }
 
-// "NAME KEY=NUMBER,NAME"
+// Reads "NAME KEY=NUMBER,NAME".
 void ApiParams::SetProcessors(std::string_view text) {
   for (const std::string& part : Split(text)) {
     const size_t space = part.find(' ');

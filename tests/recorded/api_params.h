@@ -1,7 +1,7 @@
-// The parameters of a recorded life as specd_params takes them.
+// ApiParams turns the parameters of a recorded life into specd_params for the player.
 //
-// ApiParams owns what the pointers of the C struct name, so it must outlive the call that takes
-// them. A parameter is "NAME=TEXT", and TEXT is a number, a word, numbers with spaces between, or
+// It owns the memory that the C struct points at, so it must outlive the call that takes the
+// struct. A parameter is "NAME=TEXT". TEXT is a number, a word, numbers with spaces between, or
 // texts with "," between. Thread-compatible.
 #pragma once
 
@@ -16,14 +16,14 @@ namespace specd::recorded {
 
 class ApiParams {
  public:
-  // Throws std::runtime_error for a name or a text that is not understood.
+  // Throws std::runtime_error for an unknown name or text.
   explicit ApiParams(const std::vector<std::string>& params);
   ApiParams(const ApiParams&) = delete;
   ApiParams& operator=(const ApiParams&) = delete;
 
   const specd_params& params() const { return params_; }
 
-  // Every name there is.
+  // All names that a recording may use.
   static std::vector<std::string> Names();
 
   // ---- for the table of names
@@ -36,7 +36,7 @@ class ApiParams {
 
  private:
   specd_params params_;
-  // Deques, because their elements stay where they are.
+  // Deques, because their elements do not move.
   std::deque<std::vector<int32_t>> ids_;
   std::deque<std::vector<float>> floats_;
   std::deque<std::string> words_;

@@ -1,7 +1,8 @@
-// Reads and writes a recording: JSON lines, the engine first and then one line for each life.
+// ReadRecording and WriteRecording read and write a recording for the check and the recorder.
 //
-// Both throw std::runtime_error that names the file and the line. An unknown field is an error, so
-// that nothing of an input is overlooked. Thread-compatible.
+// The file has JSON lines: the engine first, then one line for each life. Both functions throw
+// std::runtime_error that names the file and the line. An unknown field is an error, so no part of
+// an input is overlooked. Thread-compatible.
 #pragma once
 
 #include <string>

@@ -1,8 +1,7 @@
-// The recorded rounds as plain data: an engine, the lives of sequences in it, and what was
-// answered.
+// The recorded rounds as plain data: an engine, the lives of its sequences, and the answers.
 //
-// A file of tests/data/recorded_rounds/ is one engine and its lives, which can be played one by one
-// or together (lockstep.h). A field that is 0 or empty is not written. Plain data:
+// A file of tests/data/recorded_rounds/ is one engine and its lives. The lives can be played one by
+// one or together (lockstep.h). A field that is 0 or empty is not written. Plain data:
 // thread-compatible.
 #pragma once
 
@@ -13,10 +12,10 @@
 
 namespace specd::recorded {
 
-// What the interface answered: fields in the order of the file, and the JSON text of each.
+// An answer of the interface: the fields in the order of the file, and the JSON text of each.
 using Answer = std::vector<std::pair<std::string, std::string>>;
 
-// How the rows of a tensor are to be read, in the words of the file.
+// The format of a tensor's rows, in the words of the file.
 struct RowFormat {
   std::string dtype{};  // "" (fp32), "bf16", "fp16"
   std::string kind{};   // "" (logits), "probabilities", "final"
@@ -58,7 +57,7 @@ struct Call {
 
 // One sequence in one round.
 struct Part {
-  uint32_t sequence = 0;  // of the life: those that were opened, then its forks
+  uint32_t sequence = 0;  // index in the life: opened sequences, then forks
   uint32_t flags = 0;     // SPECD_DISCARD, ...
   std::vector<int32_t> tokens;
   std::vector<uint32_t> kinds;

@@ -24,7 +24,7 @@ std::vector<std::string> Split(const std::string& text, char separator) {
   return parts;
 }
 
-// What one part of a plan says.
+// The contents of one part of a plan.
 struct PartPlan {
   std::string flags;
   uint32_t sequence = 0;
@@ -243,8 +243,8 @@ class Resolver {
     return call;
   }
 
-  // Coins for every purpose at the first places of an output that is opened empty. The extremes
-  // are among them.
+  // Coins for every purpose at the first places of an output that is opened empty, the extremes
+  // included.
   std::vector<std::string> MakeCoins(std::istringstream* stream) {
     constexpr uint64_t kUnit = uint64_t{1} << 53;
     uint64_t seed = 0;

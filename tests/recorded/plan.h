@@ -1,9 +1,9 @@
-// Plans of lives, and how the recorder makes inputs of them.
+// Resolve turns the plan of a life into its inputs, for the recorder.
 //
-// A plan says in letters how each draft token is chosen; Resolve makes tokens, kinds, rows and the
-// side channel of the letters, asks a Player for the tokens that a drafter would draw, and writes
-// all of it into the life. So a recording has explicit inputs, and the check needs no plan. The
-// letters are described at LifePlan. For the recorder alone; thread-compatible.
+// A plan gives each draft token as a letter. Resolve makes tokens, kinds, rows and the side channel
+// from the letters. It asks a Player for the tokens that a drafter would draw, and writes
+// everything into the life. A recording therefore has explicit inputs, and the check needs no plan.
+// LifePlan describes the letters. Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -36,11 +36,11 @@ struct LifePlan {
   //   calls     !abort !close !state !fork SEED !coins SEED !score MODE NUM_TOP NUM_IDS
   //             !sample SAMPLING NUM_CHILDREN NUM_PREFIX, each with " >SEQUENCE" behind it if not 0
   std::string steps;
-  std::string shape = "spiky";  // of rows
+  std::string shape = "spiky";  // of the rows
   uint64_t row_seed = 0;
 };
 
-// The inputs of a life. Answers stay empty.
+// Returns the inputs of a life. Its answers are empty.
 Life Resolve(const EngineSpec& engine, const LifePlan& plan);
 
 }  // namespace specd::recorded

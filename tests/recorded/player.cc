@@ -76,7 +76,7 @@ std::string ScoresText(const specd_token_score* scores, uint32_t num_tokens, uin
   return fmt::format("[{}]", fmt::join(tokens, ","));
 }
 
-// The recordings are older than the names of these details: one number meant all of them.
+// The recordings are older than the names of these details. One number stood for all of them.
 uint32_t RecordedDetail(uint32_t detail) {
   return detail >= SPECD_DETAIL_FINAL_MASK && detail <= SPECD_DETAIL_ARGMAX_SCORED
              ? uint32_t{SPECD_DETAIL_TWICE}
@@ -85,7 +85,7 @@ uint32_t RecordedDetail(uint32_t detail) {
 
 Answer AnswerOf(const specd_result& result) {
   for (uint32_t i = 0; i < result.num_accepted; ++i) {
-    // What is accepted of a chain is its beginning.
+    // The accepted nodes of a chain are its beginning.
     if (result.path[i] != static_cast<int32_t>(i)) throw std::runtime_error("path is no prefix");
   }
   Answer answer;
@@ -190,7 +190,7 @@ int32_t Player::PlaceMask(std::string_view text) {
   return static_cast<int32_t>(mask_.num_used++);
 }
 
-// A sequence that there is not has a handle that no engine gives out.
+// A sequence that does not exist has a handle that no engine gives out.
 specd_sequence Player::Handle(uint32_t life, uint32_t sequence) const {
   const std::vector<specd_sequence>& handles = sequences_[life];
   return sequence < handles.size() ? handles[sequence] : ~specd_sequence{0};

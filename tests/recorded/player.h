@@ -1,8 +1,8 @@
-// Player: lives of recorded rounds in one engine on embedded:cpu, through the C interface.
+// Player plays the lives of recorded rounds in one engine on embedded:cpu, through the C interface.
 //
-// With api_params.h this is the one place that knows the C structs. It turns a call or a round of
-// life.h into theirs, and an answer into fields of text: floats as the digits of their bits, so
-// that equal texts are equal bits. A life has its sequences by index. Not thread-safe.
+// Only this file and api_params.h know the C structs. The player turns a call or a round of life.h
+// into C structs, and an answer into fields of text. Floats become the digits of their bits, so
+// equal texts are equal bits. A life names its sequences by index. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -37,11 +37,11 @@ class Player {
 
   Answer Open(uint32_t life, const std::vector<std::string>& params);
   Answer Play(uint32_t life, const Call& call);
-  // One round of all these parts, and an answer for each.
+  // Plays one round with all these parts, and returns an answer for each.
   std::vector<Answer> Submit(std::span<const LivePart> parts);
   Answer Stats();
 
-  // The one id that the last "sample_draft" drew, with its side channel as Part has it; -1: none.
+  // The one id that the last "sample_draft" drew, with its side channel as in Part; -1 means none.
   struct Child {
     int32_t id = -1;
     std::string weight;
@@ -52,14 +52,14 @@ class Player {
  private:
   struct Memory {
     char* data = nullptr;
-    uint32_t num_used = 0;  // rows, since the last call
+    uint32_t num_used = 0;  // rows used since the last call
   };
-  // What the pointers of a specd_draft name.
+  // The memory that a specd_draft points at.
   struct DraftLists;
 
   void* Bind(int role, const RowFormat& format);
   void BindTokens();
-  // The index of a row that is as `text` says: "#INDEX", or a text of rows.h.
+  // The index of a row with the contents of `text`: "#INDEX", or a text of rows.h.
   uint32_t PlaceRow(std::string_view text, const RowFormat& format, Memory* memory);
   int32_t PlaceMask(std::string_view text);
   void FreeRows();
@@ -73,13 +73,13 @@ class Player {
   Answer State(uint32_t life, const Call& call);
 
   const EngineSpec spec_;
-  uint32_t num_rows_ = 0;  // of each tensor
+  uint32_t num_rows_ = 0;  // in each tensor
   specd_engine* engine_ = nullptr;
   Memory target_;
   Memory draft_;
   Memory mask_;
-  int32_t* draft_tokens_ = nullptr;                     // where they are bound
-  std::vector<std::vector<specd_sequence>> sequences_;  // of each life
+  int32_t* draft_tokens_ = nullptr;                     // the bound memory
+  std::vector<std::vector<specd_sequence>> sequences_;  // for each life
   uint32_t num_named_ = 0;
   Child child_;
 };

@@ -1,6 +1,6 @@
-// specd_record_rounds FOLDER: plays every plan of scenarios.h and writes a file for each engine.
+// specd_record_rounds FOLDER plays every plan of scenarios.h and writes a file for each engine.
 //
-// Run by hand only, with code whose answers are to be kept: what it writes is what the test expects
+// Run it by hand only, with code whose answers are to be kept. The test expects the written answers
 // from then on.
 #include <fmt/format.h>
 

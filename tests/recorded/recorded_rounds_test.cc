@@ -1,4 +1,4 @@
-// Answers of recorded rounds, bit for bit. A recording is made by hand, with specd_record_rounds,
+// Answers of recorded rounds, bit for bit. A person makes a recording with specd_record_rounds,
 // before a change that must not move an answer.
 #include <doctest/doctest.h>
 
@@ -18,7 +18,7 @@ using specd::recorded::Recording;
 
 namespace {
 
-// Of one file; the first says enough.
+// The differences of one file that are shown; the first says enough.
 constexpr size_t kShownMax = 20;
 
 std::vector<std::string> RecordingPaths() {

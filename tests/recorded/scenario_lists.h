@@ -1,6 +1,7 @@
-// The lists that scenarios.cc crosses: methods, parameters, steps, shapes of rows.
+// The lists of methods, parameters, steps and row shapes that scenarios.cc crosses.
 //
-// Parameters and steps are texts as LifePlan has them (plan.h). For scenarios.cc alone; constants.
+// Parameters and steps are texts in the form of LifePlan (plan.h). For scenarios.cc alone;
+// constants.
 #pragma once
 
 namespace specd::recorded {
@@ -12,7 +13,7 @@ inline constexpr const char* kShapes[] = {"spiky", "peak", "ties", "holes",
 inline constexpr const char* kModes[] = {"raw_logprobs", "processed_logprobs", "raw_logits",
                                          "processed_logits"};
 
-// Three draft tokens at most, so that every engine but two can have them.
+// The steps have at most three draft tokens, so all engines except two can take them.
 inline constexpr const char* kSteps[] = {
     "aab|sss||S:sss|a-a|rdq",
     "s|S:sss|aa|bs|OqR|sss",
@@ -35,7 +36,8 @@ inline constexpr const char* kFilters[] = {
     "draft_min_p=0.1;draft_top_p=0.9;draft_filter_order=joint;draft_top_k=12;top_k=7",
 };
 
-// Ids below 29. Prompts that repeat give n-grams, penalties and thoughts what they look back on.
+// Ids below 29. The prompt repeats itself, so n-grams, penalties and thoughts have tokens to look
+// back on.
 #define PROMPT "prompt_ids=1 2 3 4 5 6 7 1 2 3"
 inline constexpr const char* kEdits[] = {
     "frequency_penalty=0.9;" PROMPT,
@@ -157,7 +159,7 @@ inline constexpr const char* kInvalid[] = {
     "A:a@0=#8|A:a@0=#-1|A:a",
 };
 
-// Openings that are refused.
+// Openings that specd refuses.
 inline constexpr const char* kRefusedParams[] = {
     "temperature=2.5",
     "temperature=-1",

@@ -19,7 +19,7 @@ class Builder {
  public:
   explicit Builder(EngineSpec engine) { scenario_.engine = std::move(engine); }
 
-  // What is not said is chosen in turn: seed, shape, and for every other life logprobs.
+  // Chooses the values that are not given in turn: seed, shape, and logprobs for every other life.
   void Add(const std::string& params, const std::string& steps) {
     const size_t index = scenario_.plans.size();
     LifePlan plan;

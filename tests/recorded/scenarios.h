@@ -1,8 +1,8 @@
-// The plans that the committed recordings were made from: every method, parameter, dtype and kind
-// of row, vocabularies around the tile of 2,048 ids, bad rows, refusals, and the calls between
-// rounds.
+// Scenarios lists the plans of the committed recordings for the recorder.
 //
-// For the recorder alone; the check has the data files. Pure functions.
+// The plans cover every method, parameter, dtype and kind of row, vocabularies around the tile of
+// 2,048 ids, bad rows, refusals, and calls between rounds. The check uses the data files only. Pure
+// functions.
 #pragma once
 
 #include <vector>

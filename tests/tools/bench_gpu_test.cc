@@ -1,4 +1,4 @@
-// specd-bench gpu over a fake driver: everything it does on a device but the device's speed.
+// specd-bench gpu over a fake driver: everything except the device's speed.
 #include <doctest/doctest.h>
 #include <simdjson.h>
 
@@ -61,9 +61,9 @@ TEST_SUITE("unit") {
       CHECK(m.ratio == doctest::Approx(is_exp2 ? 3 : 1.5));
       CHECK(m.time_us.num_samples >= 5);
       CHECK(m.base_gigabytes_per_s > 0);
-      // Sums of weights are timed and compared with nothing.
+      // Sums of weights are timed, and compared with no answer.
       CHECK((m.num_checked > 0) == !is_exp2);
-      CHECK(m.target == 0);  // asked for at one size only
+      CHECK(m.target == 0);  // one size alone has a target
       CHECK((m.whole_us.num_samples >= 5) == !is_exp2);
       CHECK((m.whole_us.median > 0) == !is_exp2);
     }
@@ -109,7 +109,7 @@ TEST_SUITE("unit") {
     FakeGpu gpu;
     gpu.after_round = [](const RoundBatch& batch) { ++batch.outcomes[1].point_masses; };
     CHECK(Mentions(RunSuite(OnlyCase("greedy"), &gpu).status, "sequence 1"));
-    // Of the last token of sequence 0, the fifth of the best five.
+    // Spoils the fifth of the best five scores of sequence 0's last token.
     gpu.after_round = [](const RoundBatch& batch) {
       const int32_t last = batch.outcomes[0].num_tokens - 1;
       ++batch.scores[last * batch.scores_stride + 5].rank;
@@ -248,7 +248,7 @@ TEST_SUITE("unit") {
       REQUIRE(run.measurements.size() == 2);
       const Measurement& cold = run.measurements[0];
       CHECK(cold.target_us == 6);
-      CHECK(cold.target == 0);  // a ratio is asked of 64
+      CHECK(cold.target == 0);  // 64 sequences alone have a target
       CHECK(cold.IsMet() == (round_us == 6));
       CHECK_FALSE(run.measurements[1].HasTarget());
 
@@ -303,7 +303,7 @@ TEST_SUITE("unit") {
       CHECK(double(object["whole_median"]) ==
             doctest::Approx(measurement.whole_us.median).epsilon(0.01));
       CHECK(int64_t(object["whole_samples"]) == measurement.whole_us.num_samples);
-      CHECK(object["threads"].error() != simdjson::SUCCESS);  // of a CPU
+      CHECK(object["threads"].error() != simdjson::SUCCESS);  // the field belongs to a CPU
     }
   }
 }

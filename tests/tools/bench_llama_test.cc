@@ -1,4 +1,4 @@
-// Built only where SPECD_LLAMA names an installed llama.cpp.
+// Built only if SPECD_LLAMA names an installed llama.cpp.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -72,7 +72,7 @@ TEST_SUITE("unit") {
       CAPTURE(std::string(known.name));
       const Rounds rounds(known);
       VerifyCase filters = known;
-      filters.temperature = 1;  // llama.cpp filters before it heats
+      filters.temperature = 1;  // llama.cpp filters before it applies the temperature
       const std::unique_ptr<Peer> peer = MakeLlamaLoop(*rounds.set);
       std::vector<std::vector<TokenId>> first;
       for (int32_t round = 0; round < kShape.num_rounds; ++round) {
@@ -101,8 +101,8 @@ TEST_SUITE("unit") {
     penalised.method = VerifyMethod::kGreedy;
     penalised.temperature = 0;
     penalised.penalties.frequency = 2;
-    // In rows that are all alike a token of the prefix would be drawn again; in others an id of the
-    // history, wherever in it.
+    // In rows that are all alike a token of the prefix would be drawn again. In other rows an id of
+    // the history would be, anywhere in it.
     for (const RowShape shape : {RowShape::kLlm, RowShape::kAscending}) {
       penalised.shape = shape;
       const Rounds rounds(penalised);

@@ -15,7 +15,7 @@
 namespace specd::bench {
 namespace {
 
-// The CPU backend, with something done to every answer to a whole round.
+// The CPU backend, which changes every answer to a whole round.
 class TamperingBackend final : public Backend {
  public:
   using Tamper = std::function<void(const RoundBatch&, int64_t call)>;
@@ -105,7 +105,7 @@ TEST_SUITE("unit") {
       CHECK(m.time_us.num_samples >= 5);
       CHECK(m.time_us.median > 0);
       CHECK(m.ratio > 0);
-      CHECK(m.target == 0);  // asked for at one size only
+      CHECK(m.target == 0);  // one size alone has a target
     }
   }
 
@@ -118,7 +118,7 @@ TEST_SUITE("unit") {
     CHECK(run.measurements.size() == 2 * (VerifyCases().size() - 4));
   }
 
-  // Aborted: fewer rounds are needed where drafts have rows too, so the pool of targets that an
+  // Bug: the bench aborted. Cases with draft rows need fewer rounds, so the pool of targets that an
   // earlier case had left was longer than the pool of drafts.
   TEST_CASE("specd-bench: cold rounds with draft rows after cold rounds without") {
     VerifyOptions options = SmallOptions();

@@ -1,5 +1,5 @@
-// Whole rounds of specd-bench gpu, over a fake driver: that they are what a backend does with the
-// rows of the launches, and that their answers count.
+// Whole rounds of specd-bench gpu, over a fake driver. They are a backend's rounds over the rows of
+// the launches, and their answers are checked.
 #include <doctest/doctest.h>
 
 #include <cstdint>

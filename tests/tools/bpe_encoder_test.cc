@@ -42,7 +42,7 @@ TEST_SUITE("unit") {
   TEST_CASE("merges build on merges and never cross a piece") {
     const BpeEncoder encoder =
         MakeEncoder({.merges = {{"\u0120", "t"}, {"h", "e"}, {"\u0120t", "he"}, {"e", "\u0120"}}});
-    // "e" and the space behind it stand in different pieces, so the last merge never happens.
+    // "e" and the space after it are in different pieces, so the last merge never happens.
     CHECK(encoder.Encode("he the") == Ids{257, 258});
   }
 

@@ -1,4 +1,4 @@
-// What the toy's encoder cannot honour must be refused by name.
+// The toy's encoder refuses by name every setting that it cannot honour.
 #include "tools/toy_engine/bpe_vocabulary.h"
 
 #include <doctest/doctest.h>

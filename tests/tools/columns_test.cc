@@ -48,7 +48,7 @@ TEST_SUITE("unit") {
   TEST_CASE("a word longer than the column is cut") {
     CHECK(Wrap(4, "abcdefghij") == Rows{"abcd", "efgh", "ij"});
     CHECK(Wrap(4, "a bcdefg") == Rows{"a", "bcde", "fg"});
-    // The space that begins a stream leaves no empty line behind.
+    // The space at the beginning of a stream leaves no empty line.
     CHECK(Wrap(4, " abcd e") == Rows{"abcd", "e"});
   }
 

@@ -1,5 +1,5 @@
-// The daemon's processors over the pretended GPU, in the place of daemon/daemon_gpu.cc: rounds of
-// every session are CudaBackend's, on an emulated device.
+// The daemon's processors over the pretended GPU, in place of daemon/daemon_gpu.cc. Rounds of every
+// session run on CudaBackend over an emulated device.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kRoundsBeforeFault = 20;
 
-// A device for each session, for the life of the process.
+// Makes a device for a session. The device lives as long as the process.
 FakeGpu* MakeDevice() {
   static std::mutex mutex;
   static auto* const devices = new std::deque<FakeGpu>;
@@ -32,7 +32,7 @@ FakeGpu* MakeDevice() {
   return &device;
 }
 
-// A backend with what SPECD_FAKE_FAULT breaks.
+// A backend with the fault that SPECD_FAKE_FAULT names.
 class FaultyBackend final : public Backend {
  public:
   explicit FaultyBackend(std::unique_ptr<Backend> backend) : backend_(std::move(backend)) {}
@@ -50,7 +50,7 @@ class FaultyBackend final : public Backend {
     while (is_faulty && HasFakeFault("stuck")) pause();
     absl::Status status = backend_->Run(batch);
     if (is_faulty && HasFakeFault("answer")) ++batch.tokens[0];
-    // A stream that does not wait may still be slower than the answer.
+    // A CUDA stream that does not wait may still be slower than the answer.
     if (HasFakeFault("no_wait")) usleep(5'000);
     if (HasFakeFault("early_next_token") && !next_tokens_.empty() && status.ok()) {
       usleep(5'000);  // so that a stop is likely to come before
@@ -73,8 +73,8 @@ class FaultyBackend final : public Backend {
   std::vector<TokenArray> next_tokens_;
 };
 
-// "outlives": the process that is stopped and killed is not the one that serves. That one ends by
-// itself.
+// "outlives": a child process serves, and the process that is stopped and killed is another one.
+// The serving process ends by itself.
 [[gnu::constructor]] void ForkIfAsked() {
   if (!HasFakeFault("outlives")) return;
   const pid_t child = fork();
@@ -88,7 +88,7 @@ class FaultyBackend final : public Backend {
 }  // namespace
 
 std::unique_ptr<GpuPlatform> MakeDaemonPlatform() {
-  // What an engine leaves behind breaks the device.
+  // The engine leaves the device broken.
   if (HasFakeFault("close")) {
     FakeProcessGpu().Inject({.call = "Close", .code = kGpuIllegalAddress, .is_sticky = true});
   }

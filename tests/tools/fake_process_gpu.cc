@@ -32,7 +32,7 @@ class FakeProcessPlatform final : public GpuPlatform {
 
 }  // namespace
 
-// Never destroyed: streams of a process that ends may still wait.
+// Never destroyed: CUDA streams of a process that ends may still wait.
 FakeGpuContext& FakeProcessGpu() {
   static auto* const gpu = new FakeGpuContext(FakeGpuOptions(), 0);
   return *gpu;

@@ -1,8 +1,8 @@
-// The pretended GPU of a process whose program looks for the real one: of the daemon and of engines
-// that attach to it (gpu_daemon_fake_main.cc, fake_daemon_gpu.cc).
+// FakeProcessGpu gives a process a pretended GPU in place of the real one. The daemon and its
+// engines use it (gpu_daemon_fake_main.cc, fake_daemon_gpu.cc).
 //
-// It is shared through MPS where CUDA_MPS_PIPE_DIRECTORY names a pipe. SPECD_FAKE_FAULT in the
-// environment breaks one thing, by name, for tests of who notices.
+// The GPU is shared through MPS if CUDA_MPS_PIPE_DIRECTORY names a pipe. SPECD_FAKE_FAULT in the
+// environment breaks one thing, by name. Tests then check which process notices.
 #pragma once
 
 #include <memory>
@@ -13,10 +13,10 @@
 
 namespace specd {
 
-// For the life of the process.
+// The GPU lives as long as the process.
 FakeGpuContext& FakeProcessGpu();
 
-// Of its one device; contexts are what `wrap` makes of that GPU, where that is not null.
+// A platform of its one device. If `wrap` is not null, it makes the contexts from that GPU.
 using WrapGpu = std::unique_ptr<GpuContext> (*)(GpuContext* gpu);
 std::unique_ptr<GpuPlatform> MakeFakeProcessPlatform(WrapGpu wrap = nullptr);
 

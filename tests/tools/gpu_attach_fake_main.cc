@@ -1,4 +1,4 @@
-// specd-gpu-attach over the pretended GPU: the whole program, where there is no device.
+// specd-gpu-attach over the pretended GPU: the whole program, for a machine without a device.
 #include <cstdlib>
 
 #include "tests/support/fake_peer_gpu.h"

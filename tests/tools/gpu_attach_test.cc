@@ -1,5 +1,5 @@
-// The checks of specd-gpu-attach over the pretended GPU, which keeps CUDA's rules; and over one
-// that breaks them, which has to be noticed.
+// The checks of specd-gpu-attach over the pretended GPU, which keeps CUDA's rules, and over a GPU
+// that breaks them, which the checks must notice.
 #include <doctest/doctest.h>
 
 #include <functional>
@@ -39,7 +39,7 @@ struct Setting {
   AttachSetting setting;
 };
 
-// A GPU whose launches or captures are not what was asked for.
+// A GPU whose launches or captures differ from the requested ones.
 struct WrongPeerGpu final : PeerGpu {
   explicit WrongPeerGpu(PeerGpu* given) : gpu(*given) {}
 
@@ -103,14 +103,14 @@ TEST_SUITE("process") {
                                           "waiting_words",
                                           "exporter_killed",
                                           "exporter_killed_in_read"};
-      const bool is_skipped =  // where there is no MPS, or no namespace to be had
+      const bool is_skipped =  // without MPS, or without a namespace
           name == "client_killed" || (name == "pid_namespace" && !WhyNoPidNamespace().empty());
       const std::string expected = is_skipped            ? "skipped"
                                    : open.contains(name) ? "observed"
                                                          : "pass";
       CHECK(NameOf(result.status) == expected);
       CHECK_FALSE(result.detail.empty());
-      // What is undefined is only done where that is what is looked at.
+      // A check does undefined things only if they are its subject.
       CHECK(own.gpu.context().violations().empty() == !name.starts_with("exporter_killed"));
     }
   }
@@ -178,7 +178,7 @@ TEST_SUITE("process") {
   TEST_CASE("gpu attach: a kernel that reads what its exporter took along counts other bytes") {
     Setting own;
     WrongPeerGpu wrong(&own.gpu);
-    // Not the exporter's memory but a word that every pass changes.
+    // Changes a word that every pass changes, and not the exporter's memory.
     wrong.change = [](PeerLaunch* launch) {
       launch->memory = launch->words + kProgress * sizeof(uint64_t);
       launch->size_bytes = sizeof(uint64_t);
@@ -211,7 +211,7 @@ TEST_SUITE("process") {
     CHECK(FigureOf(bad, "context_code") == kGpuLaunchFailed);
   }
 
-  // The pretended GPU finds an exporter by its pid, as another namespace does not.
+  // The pretended GPU finds an exporter by its pid, which another namespace does not have.
   TEST_CASE("gpu attach: of another pid namespace a descriptor opens, and a handle does not") {
     if (!WhyNoPidNamespace().empty()) {
       MESSAGE("not played: " << WhyNoPidNamespace());
@@ -258,7 +258,7 @@ TEST_SUITE("process") {
         {[](PeerLaunch* launch) { launch->count = 1; }, "does not see store 2"}};
     for (const auto& [change, expected] : faults) {
       Setting own;
-      // Where words are that the CPU sees when the stream has ended.
+      // The words are in memory that the CPU sees only when the CUDA stream has ended.
       REQUIRE(own.gpu.context().Allocate(4096, &hidden).ok());
       own.setting.patience_ms = 200;
       WrongPeerGpu wrong(&own.gpu);

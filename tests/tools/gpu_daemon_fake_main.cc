@@ -1,5 +1,5 @@
-// specd-gpu-daemon over the pretended GPU: the whole program, where there is no device, with
-// libspecd's objects over the same one.
+// specd-gpu-daemon over the pretended GPU: the whole program, for a machine without a device.
+// libspecd's objects use the same GPU.
 #include <memory>
 
 #include "daemon/client/engine_device.h"
@@ -9,7 +9,7 @@
 namespace specd {
 namespace {
 
-// What libspecd asks of the GPU, with what SPECD_FAKE_FAULT breaks.
+// The GPU that libspecd uses, with the fault that SPECD_FAKE_FAULT names.
 class FaultyGpuContext final : public BorrowedGpuContext {
  public:
   explicit FaultyGpuContext(GpuContext* gpu) : BorrowedGpuContext(gpu), gpu_(*gpu) {}

@@ -1,4 +1,4 @@
-// The stage of the daemon's checks, with shell scripts for the daemon and its engines.
+// DaemonScene with shell scripts in place of the daemon and its engines.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -32,14 +32,15 @@ class ScriptFolder {
 
 TEST_SUITE("process") {
   TEST_CASE("daemon scene: an engine goes on while another is waited for, however much it prints") {
-    // It stood still at a full pipe, and whether a killed engine disturbs it was not seen.
+    // Bug: the scene stood still at a full pipe, and did not see whether a killed engine disturbs
+    // another.
     const ScriptFolder folder;
     DaemonSetting setting;
     setting.folder = folder.path.string();
     setting.patience_ms = 30'000;
     setting.daemon = folder.Write(
         "daemon", "trap 'exit 0' TERM\necho 'serves on cuda'\nwhile :; do sleep 0.05; done\n");
-    // More than a pipe holds; the other engine ends once all of it has been taken.
+    // More output than a pipe holds. The other engine ends after all of it has been taken.
     const std::string all = (folder.path / "all_printed").string();
     setting.engine = {folder.Write(
         "engine",
@@ -52,7 +53,7 @@ TEST_SUITE("process") {
     const AttachResult result = PlayDaemonScene(setting, [](DaemonScene& scene) {
       Child& flood = scene.StartEngine("flood");
       scene.EndsWell(scene.StartEngine("other"));
-      scene.Until(flood, "round 8");  // what was taken meanwhile can still be awaited
+      scene.Until(flood, "round 8");  // output that was taken meanwhile can still be awaited
       return AttachResult{AttachStatus::kPass, "played"};
     });
     CHECK(result.detail == "played");

@@ -1,5 +1,5 @@
-// RunSuite: specd-bench gpu over a fake driver, with sizes that take it a moment, and what it
-// measured. For tests; on the calling thread.
+// RunSuite runs specd-bench gpu over a fake driver for tests, with small sizes, and returns its
+// measurements. It runs on the calling thread.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -20,7 +20,7 @@ namespace specd::bench {
 inline VerifyOptions SmallOptions() {
   VerifyOptions options;
   for (const VerifyCase& known : GpuCases()) options.cases.push_back(&known);
-  options.vocab_sizes = {2500};  // more than a tile, and no multiple of a mask's word
+  options.vocab_sizes = {2500};  // larger than a tile, and no multiple of a mask's word
   options.batches = {3};
   options.drafts = {2};
   options.dtypes = {DType::kFloat32, DType::kBFloat16};
@@ -33,7 +33,7 @@ struct SuiteRun {
   std::vector<Measurement> measurements;
 };
 
-// on_backend: when there is one for whole rounds, so when the timing of launches is over.
+// on_backend is called when the backend for whole rounds is made, after the launches were timed.
 inline SuiteRun RunSuite(
     const VerifyOptions& options, FakeGpu* gpu, const std::function<void()>& on_backend = [] {}) {
   SuiteRun run;

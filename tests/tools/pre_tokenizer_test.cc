@@ -1,5 +1,5 @@
-// The expected pieces are what GPT-2's published expression matches, worked out by hand; the oracle
-// test (tests/oracle) compares with the tokenizers library on random text.
+// The expected pieces are the matches of GPT-2's published expression, worked out by hand. The
+// oracle test (tests/oracle) compares with the tokenizers library on random text.
 #include "tools/toy_engine/pre_tokenizer.h"
 
 #include <doctest/doctest.h>
@@ -29,7 +29,7 @@ TEST_SUITE("unit") {
       CHECK(PreTokenize("it" + std::string(ending) + "x") == Pieces{"it", ending, "x"});
     }
     CHECK(PreTokenize("IT'S") == Pieces{"IT", "'", "S"});
-    // The apostrophe is already behind the position where the expression looks for 's.
+    // The apostrophe is already before the position at which the expression looks for 's.
     CHECK(PreTokenize("''s") == Pieces{"''", "s"});
   }
 

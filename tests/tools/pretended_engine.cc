@@ -1,7 +1,8 @@
-// The engine's library over a pretended device of this process, and what stands in for a CUDA
-// runtime beside it: memory of the device, and streams whose work runs when it is asked for.
+// The engine's library over a pretended device of this process, for tests of Python that puts
+// rounds into a CUDA graph of its own.
 //
-// For tests of Python that puts rounds into a CUDA graph of its own. One thread.
+// Beside the library it has a stand-in for a CUDA runtime: memory of the device, and CUDA streams
+// whose work runs on request. One thread.
 #include <cstdint>
 #include <cstdio>
 #include <memory>
@@ -17,7 +18,7 @@
 namespace specd {
 namespace {
 
-// Never destroyed: an engine that Python closes at its end may come later.
+// Never destroyed: Python may close an engine later.
 struct Device {
   Device() {
     driver.is_imported = [this](const void* place) {
@@ -51,19 +52,19 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeEngineBackend(std::string_view name
 
 #define PRETENDED extern "C" __attribute__((visibility("default")))
 
-// 0: no memory. Never given back.
+// Returns 0 if there is no memory. The memory is never given back.
 PRETENDED uint64_t pretended_allocate(uint64_t size_bytes) {
   specd::GpuAddress address = 0;
   return specd::TheDevice().memory.Allocate(size_bytes, &address).ok() ? address : 0;
 }
 
-// From now on a stream of the caller's is capturing, or no longer is.
+// Says that a CUDA stream of the caller captures, or no longer does.
 PRETENDED void pretended_set_capturing(int is_capturing) {
   specd::TheDevice().driver.caller_captures = is_capturing != 0;
 }
 
-// Runs what was put on a stream, and with `keep` leaves it there to be run again, as a graph is.
-// Returns how much that was; -1 where it failed, or a capture has been spoiled.
+// Runs the work on a CUDA stream. With `keep` the work stays there to run again, as a CUDA graph
+// does. Returns the number of operations, or -1 if one failed or a capture was spoiled.
 PRETENDED int pretended_run(void* stream, int keep) {
   specd::FakeGpu& driver = specd::TheDevice().driver;
   const auto work = driver.others_work.find(stream);

@@ -32,7 +32,7 @@ RunReport MakeReport() {
                      .verify_ns = {3000},
                      .total_ns = {9000}}};
   report.seconds = 2.0;
-  report.verify_ns = {3000, 2000};  // They shared one of their rounds.
+  report.verify_ns = {3000, 2000};  // The streams shared one of their rounds.
   report.total_ns = {9000, 8000};
   return report;
 }

@@ -133,8 +133,8 @@ TEST_SUITE("unit") {
     CHECK(tracker.num_ended() == 1);
   }
 
-  // The client took the first events of every daemon for a restart, because a publisher's
-  // heartbeats say epoch 0 until the daemon has sent it something.
+  // Bug: the client took the first events of every daemon for a restart. A publisher's heartbeats
+  // say epoch 0 until the daemon has sent an event.
   TEST_CASE("epoch 0 is no run of the daemon yet") {
     Publisher publisher;
     StreamTracker tracker(true);

@@ -1,4 +1,5 @@
-// DifferenceOf: where an answer to a round is not the expected one, to the bit.
+// DifferenceOf compares an answer to a round with the expected answer, to the bit, for the checks
+// of rounds on a device.
 //
 // A function; safe from any thread.
 #pragma once
@@ -10,7 +11,7 @@
 
 namespace specd::bench {
 
-// Empty where there is no difference. What is behind a sequence's last token counts for nothing.
+// Empty if there is no difference. Tokens after a sequence's last token do not count.
 std::string DifferenceOf(const RoundSet& set, int32_t round, const RoundAnswer& answer,
                          const RoundAnswer& expected);
 

@@ -1,4 +1,4 @@
-// The cases of `specd-bench gpu`: those whose times on a device the design predicts.
+// GpuCases lists the cases of `specd-bench gpu`: those whose times on a device the design predicts.
 //
 // Constant data, safe from any thread.
 #pragma once
@@ -11,7 +11,7 @@ namespace specd::bench {
 
 std::span<const VerifyCase> GpuCases();
 
-// Null where there is none of that name.
+// Null if no case has that name.
 const VerifyCase* FindGpuCase(std::string_view name);
 
 }  // namespace specd::bench

@@ -11,13 +11,13 @@ namespace specd::bench {
 namespace {
 
 constexpr TokenId kSpoiled = -12345;
-constexpr float kScale = 1.44269504f / 0.8f;  // of LaunchWeights
+constexpr float kScale = 1.44269504f / 0.8f;  // for LaunchWeights
 
 int64_t RowBytes(const TensorView& tensor) { return tensor.vocab_size * SizeBytes(tensor.dtype); }
 
 int64_t NumScores(const RoundSet& set) { return set.shape().rows_of_round() * set.scores_stride(); }
 
-// Where a row of the host's tensor lies on the device.
+// The address on the device of a row of the host's tensor.
 const void* OnDevice(const TensorView& tensor, const DeviceMemory& memory, const void* row) {
   return memory.get() + (static_cast<const char*>(row) - static_cast<const char*>(tensor.data));
 }
@@ -30,7 +30,7 @@ bool Holds(const TensorView& tensor, const void* row) {
 
 }  // namespace
 
-// More than is needed: a kilobyte for what a task or a round has once, and generous places.
+// An upper bound: a kilobyte for everything that a task or a round has once, and generous places.
 size_t GpuRounds::ArenaBytes() const {
   const RoundShape& shape = set_.shape();
   constexpr size_t kOnce = 1024;
@@ -123,7 +123,8 @@ void GpuRounds::StageRound(int32_t round, const RoundAnswer& expected) {
     rows.push_back(Holds(set_.target(), span.data) ? OnDevice(set_.target(), target_, span.data)
                                                    : OnDevice(set_.draft(), draft_, span.data));
   }
-  // What is read is thrown away, so the sink may be any word; a round writes its outcomes itself.
+  // The values that are read are thrown away, so any word may be the sink. A round writes its
+  // outcomes itself.
   rounds_.back().read = {.rows = arena_.Put(rows.data(), static_cast<int64_t>(rows.size())),
                          .num_rows = static_cast<int32_t>(rows.size()),
                          .row_bytes = RowBytes(set_.target()),
@@ -156,7 +157,7 @@ GpuResult GpuRounds::LaunchRead(int32_t round) {
 
 GpuResult GpuRounds::LaunchWeights(int32_t round, bool approximate) {
   const ReadPlan& read = rounds_[static_cast<size_t>(round)].read;
-  // Which begins with workspaces; a round needs no more rows than those have slots.
+  // round_memory_ begins with workspaces. A round needs no more rows than there are workspaces.
   return driver_->LaunchWeights({.rows = read.rows,
                                  .num_rows = read.num_rows,
                                  .dtype = set_.target().dtype,

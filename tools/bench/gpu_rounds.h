@@ -1,8 +1,8 @@
-// GpuRounds: the rounds of a RoundSet in the memory of a device, ready to be launched one after
-// another, with a read of the rows that each cannot do without.
+// GpuRounds holds the rounds of a RoundSet in a device's memory for GpuSuite, which launches them
+// one after another.
 //
-// Nothing is copied once Load is through, so what is timed is what runs on the device. The set and
-// the driver must outlive it. Not thread-safe.
+// It also has a read of the rows that each round needs. Nothing is copied after Load, so times are
+// those of the work on the device. The set and the driver must outlive it. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -20,23 +20,23 @@ class GpuRounds {
  public:
   GpuRounds(GpuDriver* driver, const RoundSet& set) : driver_(driver), set_(set) {}
 
-  // `expected` are the answers to all rounds: what is needed of a round follows from its answer.
+  // `expected` has the answers to all rounds. The rows that a round needs follow from its answer.
   GpuResult Load(const std::vector<RoundAnswer>& expected);
 
-  // The round over the rows on the device, for a backend that stages its tasks itself.
+  // The round over the rows on the device, for a backend that stages its own tasks.
   RoundBatch Batch(int32_t round, RoundAnswer* answer) const;
 
   // These enqueue. REQUIRES: Load succeeded.
   GpuResult LaunchRound(int32_t round);
   GpuResult LaunchRead(int32_t round);
-  // The first pass over the rows that LaunchRead reads, at temperature .8.
+  // Enqueues the first pass over the rows that LaunchRead reads, at temperature .8.
   GpuResult LaunchWeights(int32_t round, bool approximate);
   double read_bytes(int32_t round) const;
 
-  // So that an answer that is not written is noticed. REQUIRES: nothing is running.
+  // Overwrites the answers, so that a missing answer is noticed. REQUIRES: nothing is running.
   void SpoilAnswers();
-  // Empty where the device's answer to the round is the expected one, to the bit; otherwise where
-  // it is not. REQUIRES: nothing is running.
+  // Empty if the device's answer to the round is the expected one, to the bit; otherwise the place
+  // of the difference. REQUIRES: nothing is running.
   std::string Difference(int32_t round, const RoundAnswer& expected) const;
 
  private:

@@ -14,15 +14,16 @@
 namespace specd::bench {
 namespace {
 
-// Launches of the warm round in a replay: so many that an event's resolution, half a microsecond,
-// is no part of a time that is shown.
+// Launches of the warm round in a replay. With this many, an event's resolution of half a
+// microsecond does not show in a time.
 constexpr int32_t kWarmLaunches = 16;
-// Enough replays for a median, and a bound on what is kept of very short ones.
+// Enough replays for a median, and a bound on the kept times of very short ones.
 constexpr size_t kReplaysMin = 5;
 constexpr size_t kReplaysMax = 100'000;
 // Rounds may be far apart: decisions do not need every row.
 constexpr int64_t kCachesBetween = 4;
-// Of a measurement's time, for whole rounds: of one sequence they are thousands.
+// The share of a measurement's time for whole rounds. With one sequence there are thousands of
+// them.
 constexpr double kWholeShare = 0.1;
 
 absl::Status Failure(const Cell& cell, const GpuResult& result) {
@@ -59,8 +60,8 @@ class Events {
   GpuDriver* driver_;
 };
 
-// One replay: every round, then a read of every round's rows. Where weights alone are timed, every
-// round comes before, so that there is something to check, and then every round's sums of weights,
+// One replay: every round, then a read of every round's rows. If weights alone are timed, every
+// round comes before, so that answers can be checked. Then come every round's sums of weights,
 // first with our exp2.
 GpuResult Capture(GpuDriver* driver, const std::vector<int32_t>& order, bool weights_only,
                   const Events& events, GpuRounds* rounds, CapturedGraph* graph) {
@@ -151,7 +152,7 @@ absl::Status GpuSuite::RunCell(const Cell& cell, int64_t index, int64_t num_cell
     RoundAnswer answer = (*set)->MakeAnswer();
     status = (*cpu)->Run((*set)->Batch(round, &answer));
     if (!status.ok()) return status;
-    // The sums of weights that are timed alone are compared by nobody, only the rounds before them.
+    // Sums of weights that are timed alone are not compared. Only the rounds before them are.
     for (const TaskOutcome& outcome : answer.outcomes) {
       measurement.num_checked += verify_case.weights_only ? 0 : outcome.num_tokens;
     }
@@ -172,7 +173,8 @@ absl::Status GpuSuite::RunCell(const Cell& cell, int64_t index, int64_t num_cell
   return absl::OkStatus();
 }
 
-// Apart from the replays, whose first rounds would otherwise find their rows in the cache.
+// Whole rounds are timed apart from the replays, whose first rounds would otherwise find their rows
+// in the cache.
 absl::Status GpuSuite::TimeWhole(const Cell& cell, const RoundSet& set, const GpuRounds& rounds,
                                  const std::vector<RoundAnswer>& expected, Measurement* cold,
                                  Measurement* warm) {
@@ -226,7 +228,7 @@ absl::Status GpuSuite::Time(const Cell& cell, const std::vector<RoundAnswer>& ex
     return absl::OkStatus();
   };
 
-  absl::Status status = check();  // and the first replay is not timed
+  absl::Status status = check();  // also warms up: the first replay is not timed
   if (!status.ok()) return status;
   const auto num_rounds = static_cast<double>(order.size());
   const absl::StatusOr<PairedTimes> times =
@@ -239,7 +241,7 @@ absl::Status GpuSuite::Time(const Cell& cell, const std::vector<RoundAnswer>& ex
         return TimedPair{pair.case_us / num_rounds, pair.base_us / num_rounds};
       });
   if (!times.ok()) return times.status();
-  status = check();  // what was timed gives these answers still
+  status = check();  // the timed rounds must still give these answers
   if (!status.ok()) return status;
 
   double read_bytes = 0;

@@ -1,12 +1,14 @@
-// `specd-bench gpu`: how long a round takes on a device, beside a read of the same rows in the same
-// replay of a graph.
+// GpuSuite measures rounds on a device for `specd-bench gpu`, beside a read of the same rows in the
+// same replay of a CUDA graph.
 //
-// For every combination that was asked for: make the rounds, let the CPU answer them, bring them to
-// the device, compare the device's answers with the CPU's to the bit, then time replays. A replay
-// runs every round and then reads the rows of every round; one sample is the mean of a replay.
-// Cold: rounds in turn over so many rows that the L2 cache forgets a round before it comes again.
-// Warm: the first round again and again. Times are those of events on the device. Beside them
-// stands the wall time of a whole round (whole_rounds.h). Runs on the calling thread.
+// For every combination that was asked for, the suite makes the rounds and lets the CPU answer
+// them. It brings the rounds to the device, compares the device's answers with the CPU's to the
+// bit, and then times replays. A replay runs every round and then reads the rows of every round;
+// one sample is the mean of a replay.
+//
+// Cold rounds run in turn over so many rows that the L2 cache forgets a round before it comes
+// again. Warm rounds repeat the first round. Times are those of events on the device. The suite
+// also gives the wall time of a whole round (whole_rounds.h). It runs on the calling thread.
 #pragma once
 
 #include <cstdint>
@@ -32,19 +34,19 @@ struct OpenGpu {
   GpuDevice device;
 };
 
-// FAILED_PRECONDITION where there is none; `driver` may be null, as in a build without nvcc.
+// FAILED_PRECONDITION if there is no device. `driver` may be null, as in a build without nvcc.
 absl::StatusOr<OpenGpu> OpenFirstGpu(std::unique_ptr<GpuDriver> driver);
 
 class GpuSuite {
  public:
   struct Hooks {
-    // One that runs rounds on the device that `driver` uses.
+    // Makes a backend that runs rounds on the device of `driver`.
     std::function<absl::StatusOr<std::unique_ptr<Backend>>()> make_backend;
-    std::function<void(std::string_view)> on_progress;  // what is being done now
+    std::function<void(std::string_view)> on_progress;  // is told each piece of work
     std::function<void(const Measurement&)> on_result;
   };
 
-  // Of the options, the cases, sizes, types, rows and seconds count, and threads for the CPU.
+  // Uses the cases, sizes, types, rows and seconds of the options, and their threads for the CPU.
   // REQUIRES: UseDevice succeeded on the driver, for `device`.
   GpuSuite(const VerifyOptions& options, const GpuDevice& device, GpuDriver* driver, Hooks hooks)
       : options_(options),
@@ -60,7 +62,7 @@ class GpuSuite {
   absl::Status RunCell(const Cell& cell, int64_t index, int64_t num_cells);
   absl::Status Time(const Cell& cell, const std::vector<RoundAnswer>& expected, bool cold,
                     GpuRounds* rounds, Measurement* measurement);
-  // Of both states.
+  // Times the cold and the warm state.
   absl::Status TimeWhole(const Cell& cell, const RoundSet& set, const GpuRounds& rounds,
                          const std::vector<RoundAnswer>& expected, Measurement* cold,
                          Measurement* warm);

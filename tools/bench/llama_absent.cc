@@ -1,4 +1,4 @@
-// What stands in for llama_loop.cc where specd is built without llama.cpp.
+// MakeLlamaLoop for a build without llama.cpp, in place of llama_loop.cc.
 #include "tools/bench/llama_loop.h"
 
 namespace specd::bench {

@@ -18,9 +18,9 @@ using Chain = std::unique_ptr<llama_sampler, FreeSampler>;
 // llama.cpp does not tell prompt from output: an id that only the prompt holds counts once.
 int32_t CountOf(const TokenEdit& edit) { return std::max(static_cast<int32_t>(edit.count), 1); }
 
-// The samplers of the case in the order that llama.cpp's own programs have by default: penalties,
-// filters on the model's distribution, temperature, a draw; those that the case turns off are not
-// in it. Temperature 0 is its greedy sampler behind its top-k of 1, which together take three
+// The samplers of the case, in the default order of llama.cpp's own programs: penalties, filters on
+// the model's distribution, temperature, a draw. Samplers that the case turns off are left out.
+// Temperature 0 is llama.cpp's greedy sampler after its top-k of 1. Together the two take three
 // quarters of the time of the greedy sampler alone.
 Chain MakeChain(const VerifyCase& verify_case, int32_t vocab_size, int32_t history_max,
                 uint32_t seed) {
@@ -66,7 +66,7 @@ class LlamaLoop final : public Peer {
     }
   }
 
-  // Back to the seed and to the history that the round begins with.
+  // Returns to the seed and to the history that the round begins with.
   void Prepare(int32_t round) override {
     round_ = round;
     for (int32_t s = 0; s < set_.shape().batch; ++s) {

@@ -159,7 +159,7 @@ ForeignLoad LoadMeter::Read() const {
   const Ticks now = Now();
   const double total = static_cast<double>(now.total - start_.total);
   if (total <= 0) return {};
-  // Ticks are coarse: what this process used may exceed what the CPUs have been charged with yet.
+  // Ticks are coarse: this process may have used more than its CPUs have been charged with yet.
   const int64_t others = (now.busy - start_.busy) - (now.own - start_.own);
   return {.others = static_cast<double>(std::max<int64_t>(others, 0)) / total,
           .stolen = static_cast<double>(now.stolen - start_.stolen) / total};

@@ -1,4 +1,4 @@
-// specd-bench: how fast specd is, each number beside the bound or the peer it is compared with.
+// specd-bench measures specd and prints each number beside its bound or its peer.
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -118,7 +118,7 @@ absl::StatusOr<std::vector<int32_t>> ParseNumbers(const NumberList& list, bool q
   return numbers;
 }
 
-// What `verify` and `gpu` have of their own.
+// The parts that differ between `verify` and `gpu`.
 struct Suite {
   std::string_view name;
   std::span<const VerifyCase> cases;
@@ -245,7 +245,7 @@ absl::StatusOr<ReportOptions> ReportOptionsFromFlags() {
   return options;
 }
 
-// The one line on a terminal that says what is being measured.
+// The one line on a terminal that names the present measurement.
 class Progress {
  public:
   Progress() : shown_(isatty(STDERR_FILENO) == 1) {}
@@ -259,7 +259,7 @@ class Progress {
   bool shown_;
 };
 
-// Says it once: the column of loads has the rest.
+// Warns once: the column of loads has the rest.
 class LoadWarning {
  public:
   void Take(const Measurement& m) {
@@ -275,7 +275,7 @@ class LoadWarning {
   bool given_ = false;
 };
 
-// The second half of --quick: what one thread makes of rows that a cache holds.
+// Options for the second half of --quick: one thread, with rows that a cache holds.
 VerifyOptions PeerOptions(VerifyOptions options) {
   options.baseline = Baseline::kTextbook;
   options.dtypes = {DType::kFloat32};

@@ -11,7 +11,7 @@ namespace specd::bench {
 Summary Summarise(std::vector<double> values) {
   SPECD_CHECK(!values.empty());
   std::sort(values.begin(), values.end());
-  // The smallest value that so large a share of all does not exceed.
+  // The smallest value that this share of all values does not exceed.
   const auto at = [&](double share) {
     const double rank = std::ceil(share * static_cast<double>(values.size()));
     return values[static_cast<size_t>(std::max(rank, 1.0)) - 1];

@@ -1,4 +1,5 @@
-// What a benchmark has to say about one case: times, the times of its floor, and their ratio.
+// Measurement holds the times of one case, the times of its bound or peer, and their ratio, for the
+// report.
 //
 // Plain data.
 #pragma once
@@ -23,14 +24,15 @@ struct Summary {
 // REQUIRES: at least one value.
 Summary Summarise(std::vector<double> values);
 
-// Times of a case and of what it is compared with, taken in turn: entry i of one was measured right
-// beside entry i of the other, so that what disturbs the machine disturbs both.
+// Times of a case and of its bound or peer, taken in turn. Entry i of one was measured right beside
+// entry i of the other. A disturbance of the machine therefore disturbs both.
 struct PairedTimes {
   std::vector<double> case_us;
   std::vector<double> base_us;
 };
 
-// What sums of weights are compared with on a device: the same with its own exp2.
+// The name of the baseline for sums of weights on a device: the same sums with the device's own
+// exp2.
 inline constexpr std::string_view kApproximateExp2 = "ex2.approx";
 
 struct Measurement {
@@ -47,16 +49,16 @@ struct Measurement {
 
   Summary time_us = {};
   Summary base_us = {};
-  Summary whole_us = {};      // on a device: of whole_rounds.h; no samples where it was not timed
-  std::string_view ratio_of;  // what base_us is of: BaselineName, or kApproximateExp2
+  Summary whole_us = {};      // on a device: from whole_rounds.h; no samples if it was not timed
+  std::string_view ratio_of;  // baseline of base_us: BaselineName, or kApproximateExp2
   double ratio = 0;           // of the medians: case / read or ex2.approx, or peer / case
-  double ratio_p10 = 0;       // of neighbouring pairs
+  double ratio_p10 = 0;       // over neighbouring pairs
   double ratio_p90 = 0;
-  double base_gigabytes_per_s = 0;  // of a read
+  double base_gigabytes_per_s = 0;  // for a read
   double target = 0;                // the ratio to stay below (read) or above (a peer); 0: none
   double target_us = 0;             // or the time to stay below; 0: none
 
-  int64_t num_checked = 0;  // tokens of what was timed that were compared; 0: what has no answer
+  int64_t num_checked = 0;  // compared tokens of the timed rounds; 0: the case has no answer
   ForeignLoad load = {};
 
   bool IsOnDevice() const { return threads == 0; }

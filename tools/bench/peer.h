@@ -1,6 +1,6 @@
-// Peer: another sampler, which verifies the rounds that specd verifies.
+// Peer is another sampler that verifies the same rounds as specd, for comparison.
 //
-// A seam: which peer there is depends on the command and on the build. Not thread-safe.
+// Peer is a seam: the command and the build choose the peer. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,11 @@ class Peer {
  public:
   virtual ~Peer() = default;
 
-  // Makes ready for a run of `round`; its time does not count.
+  // Prepares for a run of `round`, outside the measured time.
   virtual void Prepare(int32_t round) = 0;
 
-  // Verifies every sequence of the round that was prepared last, appending its tokens to `tokens`.
+  // Verifies every sequence of the round that was prepared last, and appends its tokens to
+  // `tokens`.
   virtual void Run(std::vector<TokenId>* tokens) = 0;
 };
 

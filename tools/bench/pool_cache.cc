@@ -10,7 +10,7 @@
 namespace specd::bench {
 namespace {
 
-// Rows may take so much of the memory that is free.
+// The share of the free memory that rows may take.
 constexpr double kMemoryShareMax = 0.8;
 
 }  // namespace

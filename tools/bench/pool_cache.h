@@ -1,4 +1,5 @@
-// PoolCache: the last pools of rows that were made, because neighbouring measurements share them.
+// PoolCache keeps the last pools of rows for the suites, because neighbouring measurements share
+// pools.
 //
 // Not thread-safe.
 #pragma once
@@ -32,21 +33,21 @@ std::string Describe(const Cell& cell);
 
 struct Pools {
   const RowPool* target = nullptr;
-  const RowPool* draft = nullptr;  // null where the case has no draft rows
+  const RowPool* draft = nullptr;  // null if the case has no draft rows
 };
 
 class PoolCache {
  public:
   PoolCache(RowShape shape, std::string path) : shape_(shape), path_(std::move(path)) {}
 
-  // Valid until the next call. RESOURCE_EXHAUSTED where they would not fit into memory.
+  // Valid until the next call. RESOURCE_EXHAUSTED if the pools would not fit into memory.
   absl::StatusOr<Pools> For(const Cell& cell);
 
  private:
   absl::StatusOr<const RowPool*> Get(const Cell& cell, bool drafter);
 
   RowShape shape_;
-  std::string path_;  // of RowShape::kFile
+  std::string path_;  // for RowShape::kFile
   std::optional<RowPool> target_;
   std::optional<RowPool> draft_;
 };

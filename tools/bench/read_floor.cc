@@ -19,8 +19,8 @@ using Clock = std::chrono::steady_clock;
 
 using Words = uint64_t __attribute__((vector_size(64)));
 
-// Folds whole blocks of eight cache lines, each into a register of its own: memory is the limit
-// long before the arithmetic is.
+// Folds whole blocks of eight cache lines, each into a register of its own. Memory limits the loop
+// long before the arithmetic does.
 SPECD_BENCH_CLONES uint64_t Fold(const char* data, size_t size_bytes) {
   constexpr size_t kLines = 8;
   Words sums[kLines] = {};
@@ -45,10 +45,11 @@ SPECD_BENCH_CLONES uint64_t Fold(const char* data, size_t size_bytes) {
   return sum;
 }
 
-// A thread that gives up its CPU at once would find a worker on it and wait behind. Only where
-// there are more threads than CPUs is there nothing else to do.
+// A thread that gives up its CPU at once would find a worker on it and have to wait. Yielding is
+// right only with more threads than CPUs.
 void AwaitValue(const std::atomic<uint32_t>& word, uint32_t value) {
-  constexpr int kNumSpins = 1 << 18;  // some hundred microseconds: more than any worker's waking
+  // Some hundred microseconds: longer than any worker takes to wake.
+  constexpr int kNumSpins = 1 << 18;
   for (int i = 0; word.load(std::memory_order_acquire) != value; ++i) {
     if (i >= kNumSpins) std::this_thread::yield();
   }

@@ -1,8 +1,8 @@
-// ReadFloor: how long it takes to read some memory and do nothing with it. The bound that kernels
-// are compared with.
+// ReadFloor times a read of some memory that does nothing with the data. Kernels are compared with
+// this bound.
 //
-// Its threads are woken before the clock starts and sleep again after it has stopped, so that they
-// neither pay for waking nor disturb what is measured in between. Used by one thread at a time.
+// Its threads wake before the clock starts and sleep again after it has stopped. They neither pay
+// for waking nor disturb the work that is measured in between. One thread at a time.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@ struct MemorySpan {
   size_t size_bytes = 0;
 };
 
-// The spans split into parts of about equal size, one for each thread.
+// Splits the spans into parts of about equal size, one for each thread.
 std::vector<std::vector<MemorySpan>> SplitEvenly(const std::vector<MemorySpan>& spans,
                                                  int32_t num_parts);
 
@@ -41,10 +41,10 @@ class ReadFloor {
 
   const std::vector<std::vector<MemorySpan>>* parts_ = nullptr;
   bool stopping_ = false;
-  // Each measurement has a number. `woken_` brings the workers out of their sleep and publishes
-  // parts_ and stopping_ (release; pairs with the acquire of their wait). `started_` is what they
-  // spin on; `ready_` counts those who do. `done_` (release; pairs with the acquire in Measure)
-  // says that nobody looks at parts_ any more.
+  // Each measurement has a number. `woken_` wakes the workers and publishes parts_ and stopping_
+  // (release; pairs with the acquire of their wait). Workers spin on `started_`, and `ready_`
+  // counts the spinning workers. `done_` (release; pairs with the acquire in Measure) says that no
+  // worker reads parts_ any more.
   std::atomic<uint32_t> woken_ = 0;
   std::atomic<uint32_t> started_ = 0;
   std::atomic<uint32_t> ready_ = 0;

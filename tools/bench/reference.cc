@@ -10,7 +10,7 @@
 namespace specd::bench {
 namespace {
 
-// Where a filter's border is closer than this, single and double precision may disagree.
+// If a filter's border is closer than this, single and double precision may disagree.
 constexpr double kBorderSlack = 1e-6;
 
 const TokenEdit* FindEdit(const TokenEdit* edits, int32_t count, TokenId id) {
@@ -42,7 +42,7 @@ void ApplyPenalties(const SequenceEdits& edits, const PlaceEdits* place,
   }
 }
 
-// Whether a comes before b: by logit, descending, then by id.
+// True if a comes before b: by logit, descending, then by id.
 bool Precedes(const std::vector<float>& logits, TokenId a, TokenId b) {
   const float x = logits[static_cast<size_t>(a)];
   const float y = logits[static_cast<size_t>(b)];

@@ -1,8 +1,9 @@
-// ReferenceRow: what one row means, computed the textbook way in double precision.
+// ReferenceRow computes the meaning of one row the textbook way, in double precision, for the
+// checks before timing.
 //
-// A benchmark that measures wrong answers is worse than none, so every case is compared with this
-// before it is timed. It shares no arithmetic with the kernels: std::exp, a sort, a running sum.
-// Only the coins come from the same generator. Immutable once made.
+// Measuring wrong answers is worse than no benchmark, so every case is compared with this class
+// before it is timed. The class shares no arithmetic with the kernels: it uses std::exp, a sort and
+// a running sum. Only the coins come from the same generator. Immutable once made.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@ namespace specd::bench {
 
 class ReferenceRow {
  public:
-  // The row after steps 1 to 11 of the case; `mask` is a row of bits, null where there is none.
+  // The row after steps 1 to 11 of the case. `mask` is a row of bits, or null.
   ReferenceRow(const RowView& row, const VerifyCase& verify_case, const SequenceEdits& edits,
                const PlaceEdits* place, const uint32_t* mask);
 
@@ -27,8 +28,8 @@ class ReferenceRow {
   }
   const std::vector<double>& probabilities() const { return probabilities_; }
 
-  // The mass of ids that a filter keeps or drops depending on the last bits of a sum: where they
-  // are drawn or not is not for this to judge.
+  // The mass of ids that a filter keeps or drops by the last bits of a sum. The reference does not
+  // judge draws of these ids.
   double doubtful_mass() const { return doubtful_mass_; }
 
  private:
@@ -45,11 +46,11 @@ class ReferenceRow {
   double doubtful_mass_ = 0;
 };
 
-// Whether `id` is what a coin u in [0, 1) draws from weights that need not sum to 1: the inverse of
-// their running sum in the order of ids, give or take `slack` of the whole mass.
+// True if a coin u in [0, 1) draws `id` from weights that need not sum to 1. The draw inverts the
+// running sum in the order of ids, with a tolerance of `slack` of the whole mass.
 bool IsDraw(const std::vector<double>& weights, TokenId id, double u, double slack);
 
-// The elements of a row as the model gave them.
+// The elements of a row as the model wrote them.
 std::vector<float> ReadElements(const RowView& row);
 
 }  // namespace specd::bench

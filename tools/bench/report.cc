@@ -20,7 +20,7 @@ constexpr Column kColumns[] = {{"case", 16},     {"method", 11}, {"dtype", 5},  
                                {"batch", 5},     {"draft", 5},   {"median us", 9}, {"p99 us", 9},
                                {"us/row", 7},    {"base us", 9}, {"GB/s", 5},      {"ratio", 6},
                                {"p10..p90", 12}, {"checked", 7}, {"load", 5}};
-// There, cold and warm take turns, and a whole round has a time of its own.
+// On a device, cold and warm take turns, and a whole round has a time of its own.
 constexpr Column kColumnsOnDevice[] = {{"state", 5}, {"whole us", 9}, {"whole p10..p90", 16}};
 constexpr size_t kLeftColumns = 3;  // text; numbers are aligned to the right
 

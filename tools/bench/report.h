@@ -1,7 +1,7 @@
-// Prints measurements: as an aligned table for people, as Markdown for docs/BENCHMARKS.md, or as
-// one JSON object per line for programs.
+// Report prints measurements for the suites: an aligned table for people, Markdown for
+// docs/BENCHMARKS.md, or one JSON object per line for programs.
 //
-// A line is printed as soon as its measurement is made. Not thread-safe.
+// Each line is printed as soon as its measurement is made. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -33,10 +33,11 @@ class Report {
   Report(const ReportOptions& options, const Machine& machine)
       : options_(options), machine_(machine) {}
 
-  // What was run, where and when; nothing in JSON, whose lines carry the processor themselves.
+  // Prints the command, the machine and the time. In JSON it prints nothing, because each line
+  // carries the processor.
   void PrintHead(const std::string& command, const std::string& machine);
   void Print(const Measurement& measurement);
-  // The table of targets, for the measurements that have one, and what disturbed them.
+  // Prints the table of targets for the measurements that have one, and the disturbances.
   void PrintEnd();
 
  private:
@@ -51,7 +52,7 @@ class Report {
   std::vector<Measurement> printed_;
 };
 
-// One line, without its end.
+// One line, without its newline.
 std::string ToJson(const Measurement& measurement, const Machine& machine);
 
 }  // namespace specd::bench

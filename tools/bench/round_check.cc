@@ -17,7 +17,7 @@ namespace {
 constexpr double kCoinSlack = 1e-6;
 constexpr double kLogprobSlack = 1e-4;
 
-// One sequence of a round: what it brought, what came back, and what should have.
+// One sequence of a round: its input, the backend's answer, and the right answer.
 class SequenceCheck {
  public:
   SequenceCheck(const RoundSet& set, int32_t round, int32_t sequence, const RoundAnswer& answer)

@@ -1,6 +1,6 @@
-// Compares what a backend answered with the reference, token by token.
+// CheckRound compares a backend's answers with the reference, token by token, for the suites.
 //
-// Coins fall where they fall: where one lies within 1e-6 of a border, both sides of it are right.
+// If a coin lies within 1e-6 of a border, the tokens on both sides of the border are right.
 // Stateless.
 #pragma once
 
@@ -12,9 +12,9 @@
 
 namespace specd::bench {
 
-// Checks the sequences of a round from the first on, until all are checked or `max_rows` rows have
-// been computed again. Returns the number of tokens checked, or an error that names the sequence,
-// the place and both tokens.
+// Checks the sequences of a round, from the first on. It stops after the last one, or after
+// `max_rows` rows were computed again. Returns the number of checked tokens, or an error that names
+// the sequence, the place and both tokens.
 absl::StatusOr<int64_t> CheckRound(const RoundSet& set, int32_t round, const RoundAnswer& answer,
                                    int64_t max_rows);
 

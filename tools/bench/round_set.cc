@@ -61,7 +61,7 @@ absl::StatusOr<std::unique_ptr<RoundSet>> RoundSet::Make(const VerifyCase& verif
   return set;
 }
 
-// Three kinds of rows in turn, as grammars give them: inside a string nearly everything is allowed,
+// Three kinds of rows in turn, as grammars give them. Inside a string nearly everything is allowed,
 // in a number an eighth of all ids, between the two a handful.
 void RoundSet::MakeMask() {
   if (!case_.grammar) return;
@@ -140,8 +140,8 @@ void RoundSet::MakeTasks(const RowPool& target_pool, const RowPool* draft_pool) 
   }
 }
 
-// A history of ids from all over the vocabulary and the best of every row of the sequence, so that
-// penalties do change what is likely.
+// A history of ids from all over the vocabulary, and the best id of every row of the sequence.
+// Penalties therefore change the likely tokens.
 void RoundSet::MakeEdits(const RowPool& target_pool, size_t index) {
   std::mt19937_64 random(index);
   const auto places = static_cast<size_t>(shape_.rows_of_sequence());
@@ -188,9 +188,9 @@ void RoundSet::MakeOverrides(int32_t round, int32_t sequence, int32_t place) {
   places_[at].num_overrides = static_cast<int32_t>(end - begin);
 }
 
-// Place by place, since what is drawn at one may depend on the tokens before it: each sequence asks
-// for one token at that place, without a draft. The coin of a token that is drawn from the target
-// belongs to its position alone, so the chain draws the same tokens again.
+// Finds tokens place by place, because a draw may depend on the tokens before it. Each sequence
+// asks for one token at that place, without a draft. The coin of a token that is drawn from the
+// target belongs to its position alone. The chain therefore draws the same tokens again.
 absl::Status RoundSet::FindMatchingTokens(Backend* backend) {
   RoundAnswer answer = MakeAnswer();
   for (int32_t round = 0; round < shape_.num_rounds; ++round) {
@@ -224,8 +224,8 @@ absl::Status RoundSet::FindMatchingTokens(Backend* backend) {
   return absl::OkStatus();
 }
 
-// As a drafter exports them: what its own row gives a token that was drawn from it. The rows of
-// drafters here have both tokens of a plan among their best.
+// The side channel as drafters export it: the value of a drawn token in the drafter's own row. The
+// drafters' rows here have both tokens of a plan among their best.
 absl::Status RoundSet::FindSideChannel(Backend* backend) {
   constexpr int32_t kBest = 64;
   const auto places = static_cast<size_t>(shape_.rows_of_sequence());
@@ -307,14 +307,14 @@ std::vector<MemorySpan> RoundSet::NeededRows(int32_t round, const RoundAnswer& a
   for (int32_t s = 0; s < shape_.batch; ++s) {
     const Draft& draft = task(round, s).draft;
     const int32_t num_accepted = answer.outcomes[static_cast<size_t>(s)].num_accepted;
-    // Whether a block stands depends on all of its places; a token, only on those before it.
+    // A block's acceptance depends on all of its places, a token's only on those before it.
     const int32_t last_pair = case_.method == VerifyMethod::kBlock
                                   ? draft.num_nodes - 1
                                   : std::min(num_accepted, draft.num_nodes - 1);
     const bool is_sampled = draft_.num_rows > 0;
     for (int32_t i = 0; i <= std::max(num_accepted, is_sampled ? last_pair : 0); ++i) {
       add(target_, draft.target_rows[i]);
-      // With a side channel a draft row is read only where its residual is drawn from.
+      // With a side channel a draft row is read only if its residual is drawn from.
       const bool has_pair = i <= last_pair && (!case_.side_channel || i == num_accepted);
       if (is_sampled && has_pair) add(draft_, draft.draft_rows[i]);
     }

@@ -1,8 +1,9 @@
-// RoundSet: the rounds of one measurement, ready to be run in turn.
+// RoundSet holds the rounds of one measurement, ready to run in turn.
 //
 // A cold measurement has several rounds over different rows, so many that the last-level cache
-// forgets a round before it comes again; a warm one has a single round. Everything a RoundBatch
-// points at lives here or in the pools, and nothing is allocated after Make. Not thread-safe.
+// forgets a round before it comes again. A warm measurement has one round. The memory that a
+// RoundBatch points at lies here or in the pools, and nothing is allocated after Make. Not
+// thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@ struct RoundShape {
   int64_t rows_of_round() const { return int64_t{batch} * rows_of_sequence(); }
 };
 
-// The answers of one round, kept apart from the tasks so that a round can be run again and
+// The answers of one round. They are apart from the tasks, so that a round can be run again and
 // compared.
 struct RoundAnswer {
   std::vector<TaskOutcome> outcomes;
@@ -38,10 +39,10 @@ struct RoundAnswer {
 
 class RoundSet {
  public:
-  // Makes the rounds and lets the backend find the tokens of DraftPlan::kMatching and what a side
-  // channel holds. The pools must
-  // outlive the set and hold num_rounds * rows_of_round rows; `draft_pool` may be null where the
-  // case has no draft rows. REQUIRES: the backend is prepared for the shape.
+  // Makes the rounds. The backend finds the tokens of DraftPlan::kMatching and the numbers of a
+  // side channel. The pools must outlive the set and hold num_rounds * rows_of_round rows.
+  // `draft_pool` may be null if the case has no draft rows. REQUIRES: the backend is prepared for
+  // the shape.
   static absl::StatusOr<std::unique_ptr<RoundSet>> Make(const VerifyCase& verify_case,
                                                         const RoundShape& shape,
                                                         const RowPool& target_pool,
@@ -61,7 +62,7 @@ class RoundSet {
   RoundAnswer MakeAnswer() const;
   RoundBatch Batch(int32_t round, RoundAnswer* answer) const;
 
-  // The memory that the decisions of a round cannot do without, each row once.
+  // The memory that the decisions of a round need, each row once.
   std::vector<MemorySpan> NeededRows(int32_t round, const RoundAnswer& answer) const;
 
  private:
@@ -88,8 +89,8 @@ class RoundSet {
   std::vector<uint32_t> row_indices_;
   std::vector<TokenId> draft_tokens_;
   std::vector<DraftKind> draft_kinds_;
-  std::vector<float> draft_weights_;  // of a side channel
-  std::vector<double> draft_masses_;  // the same
+  std::vector<float> draft_weights_;  // in a side channel
+  std::vector<double> draft_masses_;  // in a side channel
   std::vector<PlaceEdits> places_;
   std::vector<TokenEdit> overrides_;  // `draft` entries for each place
   std::vector<std::vector<TokenEdit>> edits_;

@@ -116,7 +116,7 @@ uint16_t ToBFloat16(float value) {
   return static_cast<uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);  // to nearest even
 }
 
-// A template in the pool's own type.
+// Converts a template to the pool's own type.
 std::vector<std::byte> Encode(const Row& row, DType dtype) {
   std::vector<std::byte> bytes(row.size() * static_cast<size_t>(SizeBytes(dtype)));
   if (dtype == DType::kFloat32) {
@@ -185,7 +185,7 @@ void RowPool::Fill(const std::vector<std::vector<float>>& templates) {
 }
 
 int32_t RowPool::ShiftOf(int64_t row) const {
-  // Recorded rows and ascending ones are what they are because of their order.
+  // Recorded and ascending rows depend on their order, so they are not rotated.
   if (spec_.shape == RowShape::kFile || spec_.shape == RowShape::kAscending) return 0;
   constexpr uint64_t kGolden = 0x9E3779B97F4A7C15u;  // 2^64 / phi: spreads neighbours far apart
   const auto hash = static_cast<uint64_t>(row) * kGolden >> 32;

@@ -1,9 +1,10 @@
-// Rows of logits to measure with: many, in their own memory, made in less than a second.
+// RowPool makes many rows of logits for the measurements, in their own memory, in less than a
+// second.
 //
-// A few templates are drawn at random and every row of a pool is one of them, rotated: the work a
-// row makes is that of its template, no two rows lie in the same memory, and no two neighbours have
-// their large values at the same ids. A drafter's pool has rows near those of the target pool with
-// the same number. Immutable once made; safe to read from any thread.
+// A few templates are drawn at random, and every row of a pool is one of them, rotated. A row takes
+// the work of its template. No two rows share memory, and no two neighbours have their large values
+// at the same ids. A drafter's pool has rows near the rows of the target pool with the same number.
+// Immutable once made; safe to read from any thread.
 #pragma once
 
 #include <cstddef>
@@ -23,17 +24,18 @@ enum class RowShape {
   kLlm,        // N(-1, 2.2) and a decaying head of 200 ids, the best at 16 to 22: nucleus 10 to 23
   kSpikes,     // five ids hold all mass
   kFlat,       // N(0, 1): three quarters of all ids are in the .95 nucleus
-  kAscending,  // every id above the one before: what keeps a running maximum busiest
+  kAscending,  // every id above the one before: a running maximum is busiest
   kFile,       // recorded logits
 };
 
-// "llm", "spikes", "flat", "ascending"; kFile for every other name, which is then a path.
+// Accepts "llm", "spikes", "flat", "ascending". Every other name is kFile, and is a path.
 RowShape ParseRowShape(std::string_view name);
 std::string_view RowShapeName(RowShape shape);
 
 struct RowSpec {
   RowShape shape = RowShape::kLlm;
-  std::string path = {};  // of kFile: fp32 rows of vocab_size elements, little endian, nothing else
+  // For kFile: fp32 rows of vocab_size elements, little endian, nothing else.
+  std::string path = {};
   DType dtype = DType::kFloat32;
   int32_t vocab_size = 0;
   int64_t num_rows = 0;
@@ -48,9 +50,9 @@ class RowPool {
   TensorView view() const;
   int64_t row_bytes() const { return spec_.vocab_size * SizeBytes(spec_.dtype); }
 
-  // The id of a row's template with the greatest value, and the one with the least: a drafter's row
-  // gives the first less than the target does, so that it is accepted, and puts most of its mass on
-  // the second, so that it is rejected.
+  // The ids of the greatest and the least value of a row's template. A drafter's row gives the
+  // greatest less than the target does, so drafts of it are accepted. It puts most of its mass on
+  // the least, so drafts of that are rejected.
   TokenId best_id(int64_t row) const { return Rotate(ranks_[TemplateOf(row)].best, row); }
   TokenId worst_id(int64_t row) const { return Rotate(ranks_[TemplateOf(row)].worst, row); }
 

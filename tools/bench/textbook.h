@@ -1,9 +1,9 @@
-// TextbookSampler: a sampler as a textbook has it, to see what the kernels' care is worth.
+// TextbookSampler samples as a textbook does, for comparison with the kernels.
 //
-// One array of candidates, std::exp, std::sort: no vector instructions by hand, one thread, a pass
-// for every step. It draws the tokens that specd draws. It is no library's code and stands for
-// none; the costs are of the same kind as those of samplers that work on such arrays. Not
-// thread-safe.
+// It uses one array of candidates, std::exp and std::sort. It has no hand-written vector
+// instructions, one thread, and a pass for every step. It draws the tokens that specd draws. It is
+// no library's code and stands for none. Its costs are of the same kind as those of samplers that
+// work on such arrays. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,16 @@ namespace specd::bench {
 
 class TextbookSampler final : public Peer {
  public:
-  // Sampling from the target with penalties and filters; no masks, scores or draft rows.
+  // True for sampling from the target with penalties and filters, without masks, scores or draft
+  // rows.
   static bool Supports(const VerifyCase& verify_case);
 
   // REQUIRES: Supports(set.verify_case()).
   explicit TextbookSampler(const RoundSet& set) : set_(set) {}
 
   void Prepare(int32_t round) override { round_ = round; }
-  // The tokens of a sequence: drafts as long as they are what is drawn, then the first token that
-  // is drawn otherwise, or one more.
+  // Appends the tokens of a sequence: draft tokens while they equal the drawn tokens, and then the
+  // first drawn token that differs, or one more.
   void Run(std::vector<TokenId>* tokens) override;
 
  private:

@@ -1,6 +1,6 @@
-// The loop that every suite times with.
+// TimePairs is the loop that every suite times with.
 //
-// A function; on the calling thread.
+// A function; it runs on the calling thread.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace specd::bench {
 struct TimingBounds {
   double seconds = 1;
   size_t least = 5;  // pairs, however long they take: enough for a median
-  size_t most = 0;   // of very short ones, which are kept
+  size_t most = 0;   // pairs that are kept if they are very short
 };
 
 struct TimedPair {
@@ -23,7 +23,7 @@ struct TimedPair {
   double base_us = 0;
 };
 
-// Times pair after pair until the seconds are over, or the first one that fails.
+// Times one pair after another until the seconds are over, or until a pair fails.
 absl::StatusOr<PairedTimes> TimePairs(const TimingBounds& bounds,
                                       absl::FunctionRef<absl::StatusOr<TimedPair>()> time);
 

@@ -1,7 +1,7 @@
-// The cases of `specd-bench verify`: what every sequence of a round asks for, by a stable name.
+// VerifyCase describes the sequences of a round for `specd-bench verify`, under a stable name.
 //
-// Constant data, safe from any thread. A case says what a user would say (temperature, top_p); what
-// a backend is given is made from it in round_set.h, and what must come out in reference.h.
+// Constant data, safe from any thread. A case has a user's words (temperature, top_p). round_set.h
+// makes the backend's input from them, and reference.h makes the expected result.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@
 
 namespace specd::bench {
 
-// Which tokens are proposed.
+// The choice of draft tokens.
 enum class DraftPlan {
   kMatching,  // one-hot drafts that the sequence would emit anyway: every row is read
   kLikely,    // one-hot drafts of the most probable id at each place: coins decide
   kAccepted,  // sampled drafts with draft rows, each more likely in the target: all are accepted
-  kRejected,  // the same, but sequence s meets one that the target does not want at place s mod K
+  kRejected,  // the same, but sequence s has one that the target does not want at place s mod K
 };
 
 struct VerifyCase {
@@ -28,39 +28,40 @@ struct VerifyCase {
   std::string_view summary;
   VerifyMethod method = VerifyMethod::kExactMatch;
   DraftPlan plan = DraftPlan::kMatching;
-  std::optional<RowShape> shape = {};  // where the case is about a shape; else as the command says
+  std::optional<RowShape> shape = {};  // for a case about a shape; otherwise the command decides
 
   double temperature = 0.8;  // 0: greedy
   int32_t top_k = 0;         // 0: off
   double top_p = 1;
   double min_p = 0;
   Penalties penalties = {};
-  int32_t num_penalised = 0;  // ids of a sequence's history, beside what its head holds
+  int32_t num_penalised = 0;  // ids of a sequence's history, beside the ids of its head
   bool grammar = false;
   bool side_channel = false;  // sampled drafts bring their probabilities
-  bool weights_only = false;  // on a device: the sums of weights, beside those with its own exp2
+  // On a device: sums of weights, beside sums with the device's own exp2.
+  bool weights_only = false;
   int32_t logprobs = -1;
 
-  // The greatest ratio to a read of the same rows that the design asks for, cold, on all cores; 0
-  // where it asks for none.
+  // The greatest ratio to a read of the same rows that the design allows, cold, on all cores; 0 if
+  // the design asks for none.
   double target_fp32 = 0;
   double target_bf16 = 0;
-  // The least ratio of llama.cpp's loop to it that the design asks for: one thread, warm, fp32.
+  // The least ratio of llama.cpp's loop to specd that the design asks for: one thread, warm, fp32.
   double target_llama = 0;
-  // The greatest ratio to a read on a device that the design asks for: 64 sequences, bf16, cold.
+  // The greatest ratio to a read on a device that the design allows: 64 sequences, bf16, cold.
   double target_gpu = 0;
-  // The longest time of a round of one sequence there, bf16, cold.
+  // The longest time of a round of one sequence on a device, bf16, cold.
   double target_gpu_us = 0;
 };
 
-// Whether the drafts of a case were drawn from rows.
+// True if the drafts of a case were drawn from rows.
 inline bool HasDraftRows(const VerifyCase& verify_case) {
   return verify_case.plan == DraftPlan::kAccepted || verify_case.plan == DraftPlan::kRejected;
 }
 
 std::span<const VerifyCase> VerifyCases();
 
-// Null where there is none of that name.
+// Null if no case has that name.
 const VerifyCase* FindVerifyCase(std::string_view name);
 
 std::string_view MethodName(VerifyMethod method);

@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 
 // Elements that a check may compute again: half a second of std::exp and sorting.
 constexpr int64_t kCheckedElementsMax = 8'000'000;
-// Pairs of samples: enough for a median, and a bound on what is kept of very short rounds.
+// Pairs of samples: enough for a median, and a bound on the kept times of very short rounds.
 constexpr size_t kPairsMin = 5;
 constexpr size_t kPairsMax = 200'000;
 
@@ -36,7 +36,7 @@ bool Supports(Baseline baseline, const VerifyCase& verify_case, DType dtype) {
   return TextbookSampler::Supports(verify_case);
 }
 
-// Null where the baseline is a read.
+// Null if the baseline is a read.
 std::unique_ptr<Peer> MakePeer(Baseline baseline, const RoundSet& set) {
   if (baseline == Baseline::kRead) return nullptr;
   if (baseline == Baseline::kTextbook) return std::make_unique<TextbookSampler>(set);
@@ -45,7 +45,7 @@ std::unique_ptr<Peer> MakePeer(Baseline baseline, const RoundSet& set) {
   return llama;
 }
 
-// The ratio that the design asks for, where it asks for one.
+// The ratio that the design asks for, if it asks for one.
 double TargetOf(const VerifyCase& verify_case, Baseline baseline, const Measurement& measurement,
                 const Machine& machine) {
   if (measurement.vocab_size != 128256 || measurement.draft != 5 ||
@@ -62,7 +62,7 @@ double TargetOf(const VerifyCase& verify_case, Baseline baseline, const Measurem
   return measurement.dtype == DType::kFloat32 ? verify_case.target_fp32 : verify_case.target_bf16;
 }
 
-// Whether a round gave what it gave the first time. Places after the last token hold nothing.
+// True if a round gave its first answer again. Places after the last token hold nothing.
 bool IsSameAnswer(const RoundAnswer& a, const RoundAnswer& b, int32_t stride) {
   for (size_t s = 0; s < a.outcomes.size(); ++s) {
     const TaskOutcome& x = a.outcomes[s];
@@ -122,8 +122,8 @@ std::vector<Cell> VerifySuite::Cells() const {
 
 int64_t VerifySuite::num_measurements() const { return static_cast<int64_t>(Cells().size()); }
 
-// Cold: between two visits of a round at least twice the last-level cache is read. The number is
-// odd, so that floor and case, taken in turn, both come to every round.
+// In a cold measurement at least twice the last-level cache is read between two visits of a round.
+// The number is odd, so that floor and case, taken in turn, both come to every round.
 int32_t VerifySuite::NumRounds(const Cell& cell) const {
   if (!options_.cold) return 1;
   const int64_t round_bytes = cell.round_bytes();
@@ -167,7 +167,7 @@ absl::Status VerifySuite::RunCell(const Cell& cell) {
                           .threads = options_.threads,
                           .cold = options_.cold,
                           .ratio_of = BaselineName(options_.baseline)};
-  // Every round once: the answers that are checked, and that later runs must repeat.
+  // Runs every round once. These answers are checked, and later runs must repeat them.
   std::vector<RoundAnswer> answers;
   const int64_t max_rows = std::max<int64_t>(kCheckedElementsMax / cell.vocab_size, 1);
   for (int32_t round = 0; round < cell.shape.num_rounds; ++round) {

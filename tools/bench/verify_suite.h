@@ -1,8 +1,10 @@
-// `specd-bench verify`: how long a round takes on a backend, beside a read of the same rows.
+// VerifySuite measures rounds on a backend for `specd-bench verify`, beside a read of the same
+// rows.
 //
-// For every combination that was asked for: make the rows, let the backend run every round once,
-// compare its tokens with the reference, then time floor and case in turn until the time is used.
-// A round whose answer differs from its first one is an error. Runs on the calling thread.
+// For every combination that was asked for, the suite makes the rows and lets the backend run every
+// round once. It compares the tokens with the reference. Then it times floor and case in turn until
+// the time is used. A round whose answer differs from its first answer is an error. The suite runs
+// on the calling thread.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +27,9 @@
 
 namespace specd::bench {
 
-// What a round is compared with.
+// The comparison of a round.
 enum class Baseline {
-  kRead,      // a read of the rows it needs, with as many threads
+  kRead,      // a read of the rows that it needs, with as many threads
   kTextbook,  // TextbookSampler on the same rounds; cases that it does not support are left out
   kLlama,     // llama.cpp's loop, for the same cases on rows of fp32; see llama_loop.h
 };
@@ -44,12 +46,11 @@ struct VerifyOptions {
   int32_t threads = 1;
   bool cold = true;
   RowShape shape = RowShape::kLlm;
-  std::string rows_path = {};  // of RowShape::kFile
-  double seconds = 1;          // timed, for each measurement
+  std::string rows_path = {};  // for RowShape::kFile
+  double seconds = 1;          // of timing, for each measurement
 };
 
-// Every combination that was asked for and makes sense, one round each: sampled drafts need a
-// draft.
+// All combinations that were asked for and make sense, one round each. Sampled drafts need a draft.
 std::vector<Cell> CellsOf(const VerifyOptions& options,
                           absl::FunctionRef<bool(const VerifyCase&, DType)> supports);
 
@@ -57,7 +58,7 @@ class VerifySuite {
  public:
   struct Hooks {
     std::function<absl::StatusOr<std::unique_ptr<Backend>>()> make_backend;
-    std::function<void(std::string_view)> on_progress;  // what is being done now
+    std::function<void(std::string_view)> on_progress;  // is told each piece of work
     std::function<void(const Measurement&)> on_result;
   };
 
@@ -69,7 +70,8 @@ class VerifySuite {
 
   absl::Status Run();
 
-  // Measurements that Run will make: sampled drafts need a draft, and are left out where it is 0.
+  // The number of measurements that Run will make. Sampled drafts need a draft, and are left out if
+  // the draft is 0.
   int64_t num_measurements() const;
 
  private:

@@ -14,14 +14,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Enough for a median, and a bound on what is kept of very short rounds.
+// Enough for a median, and a bound on the kept times of very short rounds.
 constexpr size_t kRoundsMin = 5;
 constexpr size_t kRoundsMax = 200'000;
 
 }  // namespace
 
 absl::StatusOr<double> WholeRounds::RunOnce(int32_t round) {
-  RoundAnswer answer = set_.MakeAnswer();  // a new one: what is not written is noticed
+  RoundAnswer answer = set_.MakeAnswer();  // a new answer, so that a missing write is noticed
   const RoundBatch batch = rounds_.Batch(round, &answer);
   const Clock::time_point start = Clock::now();
   const absl::Status status = backend_->Run(batch);

@@ -1,9 +1,9 @@
-// WholeRounds: how long a round takes as a backend runs it, seen by the thread that asks.
+// WholeRounds times rounds as a backend runs them, for GpuSuite, as the calling thread sees them.
 //
-// GpuRounds' launches are what the device does once everything is there. Here a round begins with
-// its tasks in host memory and its rows on the device, and ends when its answer is in host memory:
-// tasks are staged, a graph is launched, its end is awaited, and the answer copied back. Rounds and
-// backend must outlive it. On the calling thread.
+// The launches of GpuRounds are the device's work once all data is there. Here a round begins with
+// its tasks in host memory and its rows on the device, and ends when its answer is in host memory.
+// Tasks are staged, a CUDA graph is launched, its end is awaited, and the answer is copied back.
+// Rounds and backend must outlive it. It runs on the calling thread.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,14 @@ namespace specd::bench {
 
 class WholeRounds {
  public:
-  // `expected` are the answers to all rounds. REQUIRES: Load of the rounds succeeded, and the
-  // backend is prepared for their shape and sees their memory.
+  // `expected` has the answers to all rounds. REQUIRES: Load of the rounds succeeded. The backend
+  // is prepared for their shape and sees their memory.
   WholeRounds(const RoundSet& set, const GpuRounds& rounds,
               const std::vector<RoundAnswer>& expected, Backend* backend)
       : set_(set), rounds_(rounds), expected_(expected), backend_(backend) {}
 
-  // Runs the first `num_rounds` once, untimed, and then in turn until the seconds are over. The
-  // first round that fails or is not answered as expected is an error.
+  // Runs the first `num_rounds` once, untimed, and then in turn until the seconds are over. A round
+  // that fails, or whose answer is not the expected one, is an error.
   absl::StatusOr<Summary> Time(int32_t num_rounds, double seconds);
 
  private:

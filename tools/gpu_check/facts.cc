@@ -1,10 +1,10 @@
-// specd-gpu-facts: prints what gpu_check/run has to know of a machine before it runs anything, a
-// fact per line, fields separated by tabs:
+// specd-gpu-facts prints the facts of a machine for gpu_check/run, before any check. It prints a
+// fact per line, and tabs separate the fields:
 //
 //   device <tab> ordinal <tab> name <tab> UUID     each device that the driver shows
 //   none <tab> reason                              there is no driver, or no device
 //
-// Exit status 0 where there is a device, 3 where there is none.
+// The exit status is 0 if there is a device, and 3 if there is none.
 #include <fmt/format.h>
 
 #include <vector>

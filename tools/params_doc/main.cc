@@ -1,4 +1,4 @@
-// specd-params: prints docs/PARAMETERS.md.
+// specd-params prints docs/PARAMETERS.md.
 //
 //   specd-params > docs/PARAMETERS.md
 #include <cstdio>

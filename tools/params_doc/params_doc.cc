@@ -17,7 +17,7 @@ namespace {
 
 using Cells = std::vector<std::string>;
 
-// A heading stands before the row of its first field.
+// The heading stands before the row of the section's first field.
 struct Section {
   std::string_view first_field;
   std::string_view heading;
@@ -32,7 +32,7 @@ constexpr Section kSections[] = {
     {"stop_strings", "Text"},
 };
 
-// By the index of a row's place.
+// Indexed by the index of a row's place.
 constexpr std::string_view kTypes[] = {"number",   "integer", "64-bit seed", "flag",
                                        "token id", "choice",  "ids",         "id: number",
                                        "id lists", "texts",   "processors"};
@@ -117,7 +117,7 @@ constexpr std::string_view kDifferences[][4] = {
 
 std::string Code(std::string_view text) { return text.empty() ? "" : fmt::format("`{}`", text); }
 
-// Columns are padded to their widest cell, the last one is not: it holds sentences.
+// Columns are padded to their widest cell, except the last, which holds sentences.
 std::string Table(const std::vector<Cells>& rows) {
   std::vector<size_t> widths(rows[0].size());
   for (const Cells& cells : rows) {
@@ -192,7 +192,7 @@ std::string RuleTable() {
   return Table(rows);
 }
 
-// Names that are refused for one reason stand in one row.
+// Names that are refused for one reason share a row.
 std::string RefusedTable() {
   std::vector<Cells> rows = {{"name", "why", "instead"}};
   for (const RefusedName& refused : RefusedNames()) {

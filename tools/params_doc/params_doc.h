@@ -1,6 +1,8 @@
-// The text of docs/PARAMETERS.md, made from the parameter table, the rules over it and the presets.
+// ParamsDoc makes the text of docs/PARAMETERS.md from the parameter table, the rules over it and
+// the presets.
 //
-// A test of the suite `style` compares it with the file; specd-params prints it. Pure function.
+// specd-params prints the text, and a test of the suite `style` compares it with the file. Pure
+// function.
 #pragma once
 
 #include <string>

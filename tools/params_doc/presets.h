@@ -1,5 +1,5 @@
-// Combinations of parameters to begin with, by what is to be written: docs/PARAMETERS.md prints
-// them, a test holds each against ValidateParams. Constant data.
+// Presets lists combinations of parameters to begin with, by the kind of text. docs/PARAMETERS.md
+// prints them, and a test checks each with ValidateParams. Constant data.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@ namespace specd {
 
 struct Preset {
   std::string_view use;
-  SequenceParams (*make)();  // everything it does not set stays at its default
+  SequenceParams (*make)();  // other parameters stay at their defaults
   std::string_view why;
 };
 

@@ -89,8 +89,8 @@ std::vector<std::string> ColumnBlock::RenderHeading() const {
 
 std::string ColumnBlock::TakeCompleteRows() {
   if (!IsFull() || columns_.empty()) return "";
-  // A row is complete when no column that could still reach it is running; if all have ended, the
-  // longest of them says how many rows there are.
+  // A row is complete if every running column is past it. If all columns have ended, the longest
+  // column gives the number of rows.
   size_t num_complete = 0;
   for (const Column& column : columns_) {
     num_complete = std::max(num_complete, column.num_complete_lines());

@@ -1,8 +1,9 @@
-// Several streams side by side: a heading over each column, then their lines.
+// ColumnBlock shows several text streams side by side for the toy client: a heading over each
+// column, then the lines.
 //
-// Give it events as they come; take rows of text out, either those that are complete in every
-// column (for a file or a pipe, where nothing can be taken back), or the whole picture (for a
-// terminal, where it is drawn again).
+// The caller adds events as they come and takes rows of text out. A file or a pipe takes rows that
+// are complete in every column, because nothing can be taken back. A terminal takes the whole
+// picture, which is drawn again.
 //
 // No I/O. Not safe to share between threads.
 #pragma once
@@ -21,7 +22,7 @@ class ColumnBlock {
   // The fewest cells that a column is given.
   static constexpr int kColumnWidthMin = 8;
 
-  // How many columns find room in total_width cells, at least 1.
+  // The number of columns that fit into total_width cells, at least 1.
   static size_t MaxColumns(int total_width);
 
   // Shares total_width cells among num_columns columns.
@@ -29,22 +30,22 @@ class ColumnBlock {
 
   bool IsEmpty() const { return columns_.empty(); }
   bool IsFull() const { return columns_.size() == num_columns_; }
-  bool IsFinished() const;  // full, and every stream has ended
+  bool IsFinished() const;  // true if full, and every stream has ended
 
   // Returns the stream's index in this block. REQUIRES: !IsFull().
   size_t AddStream(std::string_view heading);
   void Append(size_t stream, std::string_view text, bool accepted);
   void Finish(size_t stream, std::string_view remark);
 
-  // No more streams will be added and no more text: whatever is there counts as complete.
+  // Ends the block: no streams and no text follow, and the text so far counts as complete.
   void FinishAll();
 
-  // The rows, each ending in a newline, that have become complete since the last call; the heading
+  // The rows that have become complete since the last call, each ending in a newline. The heading
   // comes with the first of them.
   std::string TakeCompleteRows();
 
-  // Heading and text as they are now, in at most max_rows rows as long as the heading leaves one
-  // for the text: of each column the end is shown.
+  // Heading and text as they are now, in at most max_rows rows. If the heading leaves no row for
+  // the text, there is one row more. A column shows its last lines.
   std::vector<std::string> Render(size_t max_rows) const;
 
  private:

@@ -91,8 +91,8 @@ void Column::Finish() {
   finished_ = true;
 }
 
-// Puts brackets around runs of accepted cells. White space inside a run is held back until it is
-// known whether the run goes on behind it.
+// Puts brackets around runs of accepted cells. White space inside a run is held back until the next
+// cell shows whether the run continues.
 void Column::Mark(Cell cell) {
   if (marking_ != Marking::kBrackets) return Put(std::move(cell));
   if (!cell.accepted) {

@@ -1,4 +1,4 @@
-// Text that arrives in pieces, laid out in columns of a fixed width.
+// Column lays out text that arrives in pieces in a column of a fixed width, for the toy client.
 //
 //   Column column(30, Marking::kBrackets);
 //   column.Append("The", false);
@@ -20,7 +20,7 @@
 
 namespace specd::toy {
 
-// How accepted draft tokens are told from sampled ones.
+// The mark of accepted draft tokens.
 enum class Marking {
   kNone,
   kBrackets,  // [accepted]: one pair around a run, white space at its ends left outside

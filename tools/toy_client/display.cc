@@ -43,7 +43,7 @@ class RawDisplay : public Display {
   }
 
  private:
-  std::optional<uint64_t> stream_;  // the first that was seen
+  std::optional<uint64_t> stream_;  // the first stream that was seen
 };
 
 class JsonDisplay : public Display {
@@ -51,8 +51,8 @@ class JsonDisplay : public Display {
   void Show(const TextEvent& event) override { Write(FormatJsonEvent(event) + '\n'); }
 };
 
-// Streams fill a block of columns from left to right; further streams wait in the next blocks,
-// which are shown when everything in the first has ended.
+// Streams fill a block of columns from left to right. Further streams wait in the next blocks,
+// which are shown after all streams of the first have ended.
 class ColumnsDisplay : public Display {
  public:
   ColumnsDisplay(const DisplayOptions& options, Marking marking)
@@ -101,7 +101,7 @@ class ColumnsDisplay : public Display {
  protected:
   virtual void Draw(ColumnBlock& block) { Write(block.TakeCompleteRows()); }
 
-  // The block will not change any more.
+  // The block will no longer change.
   virtual void Close(ColumnBlock& block) { Write(block.TakeCompleteRows() + '\n'); }
 
  private:
@@ -116,7 +116,7 @@ class ColumnsDisplay : public Display {
   Marking marking_;
   size_t first_block_ = 0;
   std::deque<ColumnBlock> blocks_;
-  absl::flat_hash_map<uint64_t, Place> places_;  // of streams that have not ended
+  absl::flat_hash_map<uint64_t, Place> places_;  // streams that have not ended
 };
 
 winsize TerminalSize() {
@@ -126,8 +126,8 @@ winsize TerminalSize() {
   return known ? size : winsize{.ws_row = 24, .ws_col = 80, .ws_xpixel = 0, .ws_ypixel = 0};
 }
 
-// Draws the block over its former picture. A picture is never taller than the screen, because what
-// has scrolled away cannot be drawn over; when the block ends all of it is written.
+// Draws the block over its former picture. A picture is never taller than the screen, because lines
+// that have scrolled away cannot be drawn over. When the block ends, all of it is written.
 class LiveDisplay : public ColumnsDisplay {
  public:
   explicit LiveDisplay(const DisplayOptions& options) : ColumnsDisplay(options, Marking::kColour) {
@@ -160,8 +160,8 @@ class LiveDisplay : public ColumnsDisplay {
   size_t num_rows_drawn_ = 0;
 };
 
-// JSON has no word for what is not there, nor for an infinity: the sum of a token that the row as
-// it arrived forbids.
+// JSON has no word for a missing number or an infinity. A logprob sum is infinite if the row as it
+// arrived forbids a token.
 std::string JsonNumber(double value) {
   return std::isfinite(value) ? fmt::format("{}", value) : "null";
 }

@@ -1,4 +1,4 @@
-// The ways in which the toy client shows text: one event at a time in, characters on stdout out.
+// Display shows text for the toy client: events go in one at a time, and characters go to stdout.
 //
 // A Display belongs to one thread.
 #pragma once
@@ -22,7 +22,7 @@ enum class DisplayMode {
 struct DisplayOptions {
   DisplayMode mode = DisplayMode::kColumns;
   size_t num_columns = 4;
-  int width = 100;  // cells of a row; for kLive that of the terminal is taken instead
+  int width = 100;  // cells of a row; kLive uses the terminal's width instead
 };
 
 class Display {
@@ -33,17 +33,17 @@ class Display {
 
   virtual void Show(const TextEvent& event) = 0;
 
-  // Called when there is nothing more to read for now: shows on screen what has been gathered.
+  // Called when there is no event to read for now: shows the gathered text.
   virtual void Refresh() {}
 
-  // Shows what is still held back. Nothing is shown after it.
+  // Shows the text that is still held back. No further call shows text.
   virtual void Finish() {}
 };
 
 // One line, without the newline.
 std::string FormatJsonEvent(const TextEvent& event);
 
-// stop, length, abort, error or none, for a FinishReason as it is on the wire.
+// The name of a FinishReason on the wire: stop, length, abort, error or none.
 const char* FinishName(uint32_t finish_reason);
 
 }  // namespace specd::toy

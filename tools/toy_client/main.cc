@@ -1,4 +1,4 @@
-// specd-toy-client: subscribes to the daemon's text and shows it as it arrives.
+// specd-toy-client subscribes to the daemon's text and shows it as it arrives.
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -63,7 +63,7 @@ constexpr int kExitInterrupted = 130;
 
 constexpr std::string_view kTextTopicPrefix = "text/";
 
-// How long one wait for a message may last: bounds how late an interrupt or a new picture is.
+// The longest wait for one message. It bounds the delay of an interrupt or a new picture.
 constexpr std::chrono::milliseconds kTick(30);
 
 std::atomic<bool> stop_requested = false;
@@ -125,7 +125,7 @@ int Client::Run() {
   if (!context.ok()) return Fail(kExitError, std::string(context.status().message()));
   absl::StatusOr<ZmqSocket> socket = ZmqSocket::Make(&*context, ZmqKind::kSubscribe, {});
   absl::Status status = socket.status();
-  // The text first: whoever hears the heartbeat then hears the text as well.
+  // Subscribes to the text first: a client that hears the heartbeat then hears the text as well.
   const std::string topic =
       options_.stream.empty() ? std::string(kTextTopicPrefix) : TextTopic(options_.stream);
   if (status.ok()) status = socket->Subscribe(topic);

@@ -69,7 +69,7 @@ absl::StatusOr<Novelty> StreamTracker::Take(TextEvent* event) {
 
 absl::Status StreamTracker::Take(const Heartbeat& heartbeat) {
   if (absl::Status status = CheckEpoch(heartbeat.epoch); !status.ok()) return status;
-  // A heartbeat repeats the number of the last event, so it stands where the next one would.
+  // A heartbeat repeats the number of the last event, so its next number is the one after that.
   const uint64_t next = heartbeat.seq + 1;
   if (sees_all_ && last_seq_.has_value() && next > *last_seq_ + 1) return CheckSequence(next);
   last_seq_ = std::max(heartbeat.seq, last_seq_.value_or(0));

@@ -1,10 +1,11 @@
-// Decides what each text event is: new text, something seen already, or proof that text was lost.
+// StreamTracker decides for the toy client whether a text event is new text, known text, or proof
+// that text was lost.
 //
 //   absl::StatusOr<Novelty> novelty = tracker.Take(&event);
 //
-// Offsets in events are absolute, so a loss inside a stream shows as a hole in its bytes. Whoever
-// receives all streams also sees every sequence number, and so the loss of a first or a last event;
-// the heartbeat shows it when nothing else follows (docs/PROTOCOL.md).
+// Offsets in events are absolute, so a loss inside a stream shows as a gap in its bytes. A
+// subscriber to all streams also sees every sequence number, and so the loss of a first or a last
+// event. If no event follows, the heartbeat shows the loss (docs/PROTOCOL.md).
 //
 // No I/O. Not safe to share between threads.
 #pragma once
@@ -24,7 +25,7 @@ namespace specd::toy {
 enum class Novelty {
   kNothing,  // all of it was known
   kNew,
-  kJoinedLate,  // new, but the stream had begun before the first event that was seen of it
+  kJoinedLate,  // new, but the stream began before its first event that was seen
 };
 
 class StreamTracker {
@@ -32,8 +33,8 @@ class StreamTracker {
   // sees_all: the subscription covers every stream, so sequence numbers have no holes.
   explicit StreamTracker(bool sees_all) : sees_all_(sees_all) {}
 
-  // Text that is already known is cut off the event's front. DATA_LOSS if something is missing
-  // before it; ABORTED if it comes from another run of the daemon.
+  // Cuts known text off the event's front. DATA_LOSS if text before the event is missing; ABORTED
+  // if the event comes from another run of the daemon.
   absl::StatusOr<Novelty> Take(TextEvent* event);
   absl::Status Take(const Heartbeat& heartbeat);
 
@@ -47,7 +48,8 @@ class StreamTracker {
   size_t num_ended_ = 0;
   std::optional<uint64_t> epoch_;
   std::optional<uint64_t> last_seq_;
-  absl::flat_hash_map<uint64_t, uint64_t> bytes_;  // received of each open stream, by its number
+  // Received bytes of each open stream, by its number.
+  absl::flat_hash_map<uint64_t, uint64_t> bytes_;
 };
 
 }  // namespace specd::toy

@@ -15,8 +15,8 @@ absl::StatusOr<BpeEncoder> BpeEncoder::Load(const std::string& path) {
 
 BpeEncoder::BpeEncoder(BpeVocabulary vocabulary) : vocabulary_(std::move(vocabulary)) {}
 
-// Joins the pair of lowest rank, the leftmost of equals, until no pair can be joined. Quadratic in
-// the piece, which is a word and not a document.
+// Joins the pair of lowest rank, the leftmost of equals, until no pair can be joined. The loop is
+// quadratic in the piece, which is a word and not a document.
 void BpeEncoder::EncodePiece(std::string_view piece, std::vector<int32_t>* ids) const {
   std::vector<int32_t> parts;
   parts.reserve(piece.size());

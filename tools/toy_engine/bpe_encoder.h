@@ -1,4 +1,5 @@
-// Text to token ids and back with a byte-level BPE in GPT-2's style, read from a tokenizer.json.
+// BpeEncoder turns text into token ids and back for the toy engine, with a byte-level BPE in
+// GPT-2's style from a tokenizer.json.
 //
 //   absl::StatusOr<BpeEncoder> encoder = BpeEncoder::Load("tools/toy_engine/tokenizer.json");
 //   std::vector<int32_t> ids = encoder->Encode("The daemon");
@@ -6,7 +7,8 @@
 // An engine tokenizes its prompts itself: specd only turns ids into text.
 //
 // Text is text: "<|endoftext|>" in a prompt is encoded as its characters and never as the special
-// token (tokenizers calls that encode_special_tokens=True), so no prompt can end its own stream.
+// token (the library tokenizers calls that encode_special_tokens=True). No prompt can therefore end
+// its own stream.
 //
 // Immutable once made; may be used by several threads at once.
 #pragma once
@@ -30,7 +32,7 @@ class BpeEncoder {
 
   std::vector<int32_t> Encode(std::string_view text) const;
 
-  // The bytes of the ids. Special tokens and ids outside the vocabulary give none; a character
+  // The bytes of the ids. Special tokens and ids outside the vocabulary give no bytes. A character
   // whose last token is missing stays incomplete.
   std::string Decode(const std::vector<int32_t>& ids) const;
 

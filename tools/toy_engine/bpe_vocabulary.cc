@@ -19,7 +19,7 @@ using simdjson::dom::element;
 using simdjson::dom::object;
 
 // Ids index tables, so a file may not name an id that would make the tables huge.
-constexpr int64_t kVocabSizeMax = 1 << 20;  // as specd_options.vocab_size
+constexpr int64_t kVocabSizeMax = 1 << 20;  // the limit of specd_options.vocab_size
 
 absl::Status Invalid(std::string message) {
   return absl::InvalidArgumentError("tokenizer: " + std::move(message));
@@ -76,7 +76,7 @@ bool IsEmptyString(element parent, const char* key) {
   return IsNull(parent, key) || IsString(parent, key, "");
 }
 
-// What BpeEncoder would have to do otherwise, and does not, is refused by name.
+// Refuses by name every setting that BpeEncoder does not honour.
 absl::Status CheckKind(element document) {
   element model, split;
   if (document["model"].get(model) != simdjson::SUCCESS || !IsString(model, "type", "BPE")) {

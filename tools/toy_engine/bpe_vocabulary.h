@@ -1,9 +1,9 @@
-// The contents of a tokenizer.json (the format of the tokenizers library), read and checked: what
-// BpeEncoder works on. Use BpeEncoder::Load; this file keeps the format apart from the algorithm.
+// BpeVocabulary holds the contents of a tokenizer.json (the format of the tokenizers library), read
+// and checked, for BpeEncoder.
 //
-// A file which asks for anything but plain byte-level BPE as in GPT-2 (a normalizer, another split
-// expression, byte fallback, ...) is refused, because ignoring it would give other ids than the
-// model was trained with.
+// Use BpeEncoder::Load; this file keeps the format apart from the algorithm. A file is refused if
+// it asks for anything except plain byte-level BPE as in GPT-2, such as a normalizer, another split
+// expression or byte fallback. Ignoring such a part would give other ids than the model's training.
 //
 // Plain data and pure functions.
 #pragma once
@@ -21,7 +21,7 @@ namespace specd::toy {
 
 struct BpeMerge {
   int32_t rank;  // the lowest is joined first
-  int32_t id;    // what the pair becomes
+  int32_t id;    // the id of the joined pair
 };
 
 // Key of a pair of neighbours in BpeVocabulary::merges.

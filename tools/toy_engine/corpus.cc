@@ -145,7 +145,7 @@ absl::StatusOr<std::vector<std::string>> FilesInFolder(const std::string& folder
   fs::recursive_directory_iterator entry(folder, fs::directory_options::skip_permission_denied,
                                          error);
   for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
-    std::error_code ignored;  // An entry that vanished is neither a folder nor a file.
+    std::error_code ignored;  // an entry that vanished is neither a folder nor a file
     if (entry->is_directory(ignored) && IsSkippedFolder(entry->path())) {
       entry.disable_recursion_pending();
     } else if (entry->path().extension() == ".md" && entry->is_regular_file(ignored)) {
@@ -192,7 +192,7 @@ std::vector<std::string> PassagesOf(std::string_view markdown) {
 absl::StatusOr<std::vector<std::string>> ReadPassages(const std::vector<std::string>& paths) {
   std::vector<std::string> passages;
   for (const std::string& path : paths) {
-    std::error_code ignored;  // A path that cannot be looked at is no folder; glob says the rest.
+    std::error_code ignored;  // a path that cannot be looked at is no folder; glob reports it
     absl::StatusOr<std::vector<std::string>> files =
         fs::is_directory(path, ignored) ? FilesInFolder(path) : FilesOfPattern(path);
     if (!files.ok()) return files.status();

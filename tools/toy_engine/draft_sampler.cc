@@ -22,7 +22,7 @@ int32_t DraftSampler::Draw(std::span<const float> row, double temperature) {
   // 53 bits of the generator, by hand: std::uniform_real_distribution differs between libraries.
   const double coin = static_cast<double>(generator_() >> 11) * 0x1.0p-53 * mass;
   const auto drawn = std::upper_bound(cumulative.begin(), cumulative.end(), coin);
-  // Rounding may place the coin at the very end; the last id with mass is meant.
+  // Rounding may place the coin at the very end. The last id with mass is right then.
   const auto last = std::lower_bound(cumulative.begin(), cumulative.end(), mass);
   return static_cast<int32_t>(std::min(drawn, last) - cumulative.begin());
 }

@@ -1,9 +1,9 @@
-// How the toy engine picks draft tokens from rows of its drafter.
+// DraftSampler picks draft tokens from rows of the toy engine's drafter.
 //
-// Either without chance (the likeliest token: SPECD_ONE_HOT), or drawn from
-// softmax(row / temperature) (SPECD_SAMPLED): then specd needs the same row and the same
-// temperature to verify without bias. The generator is the engine's own and has nothing to do with
-// the coins that specd draws; it belongs to a stream, so a batch cannot change the drafts of its
+// ArgMax picks without chance, the likeliest token (SPECD_ONE_HOT). Draw draws from softmax(row /
+// temperature) (SPECD_SAMPLED). For sampled drafts specd needs the same row and the same
+// temperature, to verify without bias. The generator is the engine's own and has nothing to do with
+// specd's coins. Each stream has a generator of its own, so a batch cannot change the drafts of its
 // members.
 //
 // Not safe to share between threads.

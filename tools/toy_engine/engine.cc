@@ -12,9 +12,9 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-constexpr int kPollTimeoutMs = 50;  // how soon an interrupt is noticed while waiting
+constexpr int kPollTimeoutMs = 50;  // bounds the delay of an interrupt while waiting
 
-// Ends of GenerateAll that are not specd's: above its positive answers.
+// Ends of GenerateAll that are not specd's codes: above specd's positive answers.
 constexpr int kInterrupted = 1000;
 constexpr int kOwnProblem = 1001;
 
@@ -63,7 +63,7 @@ struct ToyEngine::Stream {
   DraftSampler sampler;
   std::vector<int32_t> context;  // prompt and kept tokens, and for a moment the draft
 
-  // What it proposes in the round in flight.
+  // The draft of the round in flight.
   std::vector<int32_t> drafts;
   std::vector<uint8_t> kinds;
   std::vector<uint32_t> target_rows;
@@ -169,7 +169,7 @@ int ToyEngine::OpenStream(size_t slot, size_t prompt_index) {
   params.seed = options_.seed + prompt_index;
   params.has_seed = 1;
   params.max_tokens = options_.max_tokens;
-  // A daemon may know the end token from its flags; embedded in this process nobody else does.
+  // A daemon may know the end token from its flags. Embedded, only this program knows it.
   params.stop_token_ids = {&options_.end_token, 1};
   params.stop_strings = {stop_strings.data(), stop_strings.size()};
 
@@ -184,8 +184,7 @@ int ToyEngine::OpenStream(size_t slot, size_t prompt_index) {
   return SPECD_OK;
 }
 
-// The text side may have ended a sequence since the last round: then no row need be computed for
-// it.
+// The text side may have ended a sequence since the last round. Its rows then need not be computed.
 int ToyEngine::CloseFinished() {
   for (size_t slot = 0; slot < slots_.size(); ++slot) {
     if (slots_[slot] == nullptr) continue;
@@ -197,7 +196,7 @@ int ToyEngine::CloseFinished() {
   return SPECD_OK;
 }
 
-// Takes what the sequence has reached into the report and frees its slot.
+// Copies the sequence's results into the report and frees its slot.
 int ToyEngine::CloseStream(size_t slot) {
   const std::unique_ptr<Stream> stream = std::move(slots_[slot]);
   StreamReport& report = report_->streams[stream->prompt_index];
@@ -221,8 +220,8 @@ bool ToyEngine::HasLiveStreams() const {
   return false;
 }
 
-// An error may already have taken the connection away, so what these calls return is of no
-// interest: specd_close ends whatever they could not.
+// An error may already have closed the connection, so the results of these calls do not matter.
+// specd_close ends the sequences that they could not end.
 void ToyEngine::AbortAll() {
   for (size_t slot = 0; slot < slots_.size(); ++slot) {
     if (slots_[slot] == nullptr) continue;
@@ -233,8 +232,8 @@ void ToyEngine::AbortAll() {
 
 // ---- rounds -------------------------------------------------------------------------------------
 
-// Runs the drafter num_drafts times and the target model over every prefix of the draft, which a
-// real engine does in one forward pass.
+// Runs the drafter num_drafts times, and the target model over every prefix of the draft. A real
+// engine runs the target model in one forward pass.
 void ToyEngine::Propose(size_t slot) {
   Stream& stream = *slots_[slot];
   stream.drafts.clear();
@@ -249,7 +248,7 @@ void ToyEngine::Propose(size_t slot) {
   for (uint32_t i = 0;; ++i) {
     stream.target_rows.push_back(first_target + i);
     target_.FillRow(stream.context, TargetRow(first_target + i).data());
-    // Nothing can follow the last token, nor an end token.
+    // No token follows the last token or an end token.
     const bool ended = i > 0 && stream.drafts.back() == options_.end_token;
     if (i == options_.num_drafts || i + 1 >= remaining || ended) break;
 

@@ -1,14 +1,16 @@
-// The toy engine: what an inference engine does around <specd/specd.h>, with n-gram models where a
-// real one has transformers. Read engine.cc to see every call of the interface in its place.
+// ToyEngine does the work of an inference engine around <specd/specd.h>, with n-gram models in
+// place of transformers.
+//
+// engine.cc shows every call of the interface in its place.
 //
 //   ToyEngine engine(options, &target, &drafter);
 //   EngineResult result = engine.Run(prompts, &report);
 //
-// In each round every live sequence gets up to num_drafts draft tokens from the drafter, and one
-// row of the target model more than that; specd answers with the kept tokens. When a sequence ends,
-// the next prompt takes its place in the batch.
+// In each round every live sequence gets up to num_drafts draft tokens from the drafter. It gets
+// one row of the target model more than that. specd answers with the kept tokens. When a sequence
+// ends, the next prompt takes its place in the batch.
 //
-// One thread. `stop` may be set from another thread or from a signal handler.
+// One thread. Another thread or a signal handler may set `stop`.
 #pragma once
 
 #include <atomic>
@@ -31,14 +33,14 @@ struct EngineOptions {
   int32_t end_token = 0;
   uint32_t max_batch = 4;
   uint32_t num_drafts = 5;      // per sequence and round, at most
-  bool sampled_drafts = false;  // drawn from the drafter instead of its likeliest token
+  bool sampled_drafts = false;  // true: drawn from the drafter, not its likeliest token
   uint32_t verify = SPECD_VERIFY_AUTO;
   double temperature = 0.8;
   double draft_temperature = 1.0;
   uint64_t seed = 0;  // the i-th prompt (from 0) uses seed + i
   uint32_t max_tokens = 160;
   std::vector<std::string> stop_strings;
-  uint32_t forward_ms = 0;  // what a forward pass of the model is made to cost
+  uint32_t forward_ms = 0;  // the pretended cost of the model's forward pass
 };
 
 struct Prompt {
@@ -68,7 +70,7 @@ class ToyEngine {
   ToyEngine(const ToyEngine&) = delete;
   ToyEngine& operator=(const ToyEngine&) = delete;
 
-  // Generates all prompts; call it once. The report holds what was reached, whatever the end.
+  // Generates all prompts; call it once. The report holds the results so far, also after an error.
   EngineResult Run(const std::vector<Prompt>& prompts, RunReport* report);
 
  private:
@@ -99,7 +101,7 @@ class ToyEngine {
 
   specd_engine* engine_ = nullptr;
   float* target_rows_ = nullptr;  // max_batch * (num_drafts + 1) rows, shared with specd
-  float* draft_rows_ = nullptr;   // max_batch * num_drafts rows behind them
+  float* draft_rows_ = nullptr;   // max_batch * num_drafts rows after them
   std::vector<float> scratch_row_;
 
   const std::vector<Prompt>* prompts_ = nullptr;
@@ -107,8 +109,8 @@ class ToyEngine {
   size_t next_prompt_ = 0;
   uint64_t next_round_ = 1;
   std::vector<std::unique_ptr<Stream>> slots_;
-  std::vector<size_t> round_slots_;  // the slots of the round in flight, in its order
-  std::string problem_;              // of this program's own, where specd_last_error has no words
+  std::vector<size_t> round_slots_;  // slots of the round in flight, in its order
+  std::string problem_;  // an error of this program itself; specd_last_error has no words for it
 };
 
 }  // namespace specd::toy

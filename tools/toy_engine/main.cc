@@ -1,4 +1,4 @@
-// specd-toy-engine: flags to a ToyEngine, then its text and a table.
+// specd-toy-engine turns flags into a ToyEngine, and prints the engine's text and a table.
 
 #include <fmt/format.h>
 
@@ -76,7 +76,7 @@ std::string UnparseChoice(const Choice<T> (&choices)[N], T value) {
   return "";
 }
 
-// Found by Abseil's flags through the namespace of the type.
+// Abseil's flags find this function through the namespace of the type.
 bool AbslParseFlag(absl::string_view text, DraftChoice* value, std::string* error) {
   return ParseChoice(kDraftChoices, text, value, error);
 }

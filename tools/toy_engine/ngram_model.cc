@@ -6,11 +6,11 @@
 namespace specd::toy {
 namespace {
 
-// No context: nodes are numbered from 0, and the root is nobody's child.
+// The number that means no context: nodes are numbered from 0, and the root is never a child.
 constexpr uint32_t kNoNode = 0;
 
-// The share of the uniform distribution where there is no context: about what a token seen once in
-// ten thousand gets.
+// The share of the uniform distribution in the shortest context: about the share of a token seen
+// once in ten thousand.
 constexpr double kUniformShare = 0.1;
 
 uint64_t ChildKey(uint32_t node, int32_t token) {
@@ -73,8 +73,8 @@ void NgramModel::MakeBase() {
   for (size_t i = 0; i < vocab_size; ++i) log_base_[i] = static_cast<float>(std::log(base_[i]));
 }
 
-// What was seen after a long context was seen after each shorter one as well, so only the
-// successors of the last token differ from the base by more than a constant: two additions per id
+// Tokens seen after a long context were seen after each shorter one as well. Only the successors of
+// the last token therefore differ from the base by more than a constant. An id costs two additions
 // instead of a logarithm.
 void NgramModel::FillRow(std::span<const int32_t> context, float* row) const {
   std::vector<const Node*> path;
@@ -85,7 +85,7 @@ void NgramModel::FillRow(std::span<const int32_t> context, float* row) const {
     path.push_back(&nodes_[node]);
   }
 
-  // The weight with which each length of context, and in the end the base, takes part.
+  // The weight of each length of context, and in the end of the base.
   const double discount = options_.discount;
   std::vector<double> weights(path.size() + 1);
   double weight = 1.0;

@@ -1,17 +1,20 @@
-// An n-gram language model over token ids: the toy engine's target model (long contexts) and its
-// drafter (short ones). It writes full logits rows, as a real model's forward pass does.
+// NgramModel is the toy engine's language model over token ids: the target model has long contexts,
+// the drafter short ones.
+//
+// It writes full logits rows, as a real model's forward pass does.
 //
 //   NgramModel target({.order = 5, .vocab_size = 2048, .end_token = 0}, passages);
 //   target.FillRow(prompt_and_kept_tokens, row);  // 2,048 log-probabilities
 //
-// Interpolated absolute discounting (Ney, Essen and Kneser 1994): in the context h the token w has
+// The model uses interpolated absolute discounting (Ney, Essen and Kneser 1994). In the context h
+// the token w has
 //
 //   p(w | h) = max(count(h w) - d, 0) / count(h) + d * types(h) / count(h) * p(w | h')
 //
 // where types(h) is the number of different tokens seen after h, and h' is h without its oldest
 // token. The shortest context, none, mixes in the uniform distribution, so every id has a finite
-// logit. Rows sum to 1 up to rounding and depend on the last order - 1 tokens of the context alone:
-// equal prefixes give equal rows, bit for bit.
+// logit. Rows sum to 1 up to rounding. A row depends only on the last order - 1 tokens of the
+// context: equal prefixes give equal rows, bit for bit.
 //
 // Immutable once made; may be used by several threads at once.
 #pragma once
@@ -29,8 +32,8 @@ struct NgramOptions {
   int order = 5;           // tokens of an n-gram, 1 or more: the context has one less
   int32_t vocab_size = 0;  // columns of a row
   int32_t end_token = 0;   // learned after every passage
-  // d above. Small, so that long contexts decide and the text reads well; the price is that it
-  // often follows its documents.
+  // The number d above. It is small, so that long contexts decide and the text reads well. The text
+  // therefore often follows its documents.
   double discount = 0.2;
 };
 

@@ -113,8 +113,8 @@ size_t RunSize(std::string_view text, size_t offset, CharClass char_class) {
   return end - offset;
 }
 
-// White space: the whole run at the end of the text; otherwise all but its last character, which
-// stays for the piece that follows, unless it is the only one.
+// White space at the end of the text is one piece. Elsewhere a run's last character stays for the
+// piece that follows, unless it is the only one.
 size_t SpaceSize(std::string_view text, size_t offset) {
   size_t end = offset;
   size_t last_size = 0;

@@ -26,7 +26,7 @@ struct Line {
   uint64_t total_ns = 0;
   std::string finish;
 
-  // Per round of a sequence, so that a bigger batch does not look like a better drafter.
+  // Per round of a sequence: a bigger batch must not look like a better drafter.
   double accepted_per_round = 0.0;
   double tokens_per_second = 0.0;
 };
@@ -73,7 +73,7 @@ Line TotalOf(const RunReport& report) {
   return total;
 }
 
-// Pads by characters: fmt would count the width of some of them as two.
+// Pads by characters, because fmt counts the width of some characters as two.
 std::string PadLabel(std::string_view label) {
   std::string padded;
   size_t width = 0;

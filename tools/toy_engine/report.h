@@ -1,4 +1,4 @@
-// What became of each prompt, and the table at the end of a run.
+// RunReport keeps the result of each prompt, and FormatTable makes the table at the end of a run.
 //
 // Plain data and pure functions.
 #pragma once
@@ -33,7 +33,7 @@ std::string FormatTable(const RunReport& report);
 // The same numbers as one line of JSON: {"streams": [...], "total": {...}}.
 std::string FormatJson(const RunReport& report);
 
-// The median; the lower of the two in the middle; 0 of nothing.
+// The median; with two values in the middle, the lower; 0 if there are no values.
 uint64_t Median(std::vector<uint64_t> values);
 
 }  // namespace specd::toy

@@ -1,4 +1,4 @@
-// Names for the streams of the toy engine's prompts, under which subscribers find them.
+// MakeRequestIds names the streams of the toy engine's prompts, so that subscribers can find them.
 //
 // Pure function, safe from any thread.
 #pragma once
@@ -8,9 +8,9 @@
 
 namespace specd::toy {
 
-// The prompt itself, within specd's limits: at most 128 bytes of UTF-8, a space for every control
-// character and every byte that is not UTF-8, and no name twice: the second "hello" becomes
-// "hello (2)".
+// A name is the prompt itself, within specd's limits: at most 128 bytes of UTF-8. Every control
+// character and every byte outside UTF-8 becomes a space. No name is given twice: the second
+// "hello" becomes "hello (2)".
 std::vector<std::string> MakeRequestIds(const std::vector<std::string>& prompts);
 
 }  // namespace specd::toy

@@ -1,7 +1,8 @@
-// One character of UTF-8 at a time, for the toy engine's encoder and the toy client's columns.
+// DecodeUtf8 reads one character of UTF-8 at a time, for the toy engine's encoder and the toy
+// client's columns.
 //
-// The toys keep to specd's installed interfaces, so this small decoder is their own; the daemon's
-// is in detokenizer/. Pure functions, safe from any thread.
+// The toys use only specd's installed interfaces, so this small decoder is their own. The daemon's
+// decoder is in detokenizer/. Pure functions, safe from any thread.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,7 @@ namespace specd::toy {
 
 struct Utf8Char {
   uint32_t code_point;
-  size_t size_bytes;  // 1 where the bytes are not valid: the caller goes on with the next byte
+  size_t size_bytes;  // 1 if the bytes are not valid: the caller continues with the next byte
   bool valid;
 };
 
@@ -36,7 +37,7 @@ inline Utf8Char DecodeUtf8(std::string_view text, size_t offset) {
   return {code_point, size, true};
 }
 
-// The longest prefix of text with at most limit_bytes that cuts no character in two.
+// The longest prefix of text that has at most limit_bytes and cuts no character in two.
 inline std::string_view Utf8Prefix(std::string_view text, size_t limit_bytes) {
   if (text.size() <= limit_bytes) return text;
   size_t end = 0;

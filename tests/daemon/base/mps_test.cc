@@ -1,4 +1,5 @@
-// Whether two processes share their GPU or take turns on it, from what each says of itself.
+// JudgeSharing tells from two processes' descriptions whether they share their GPU or take turns on
+// it.
 #include "daemon/base/mps.h"
 
 #include <doctest/doctest.h>
@@ -40,7 +41,7 @@ struct Folders {
   std::filesystem::path root;
 };
 
-// What a daemon with this device writes down while one engine attaches.
+// The lines that a daemon with this device logs while one engine attaches.
 std::string LinesOfAttach(const std::string& device, const std::string& mps) {
   std::ostringstream lines;
   test::ServerFixture f(device, mps);
@@ -49,7 +50,7 @@ std::string LinesOfAttach(const std::string& device, const std::string& mps) {
   log.set_level(spdlog::level::info);
   log.set_pattern("%l %v");
   const test::EnginePtr engine = test::OpenEngine(f.uri, test::ServerOptions());
-  // The answer to the engine comes behind the lines, and no more are written until it goes.
+  // The answer to the engine comes after the lines, and no more are written until the engine goes.
   log.sinks().pop_back();
   return lines.str();
 }
@@ -73,7 +74,7 @@ TEST_SUITE("unit") {
     CHECK(CountOf(alone, "\n") == 2);
     CHECK(CountOf(alone, "warning session 1: it takes turns on the GPU") == 1);
     CHECK(CountOf(alone, "nvidia-cuda-mps-control") == 1);
-    // Rounds on the CPU have no use for it.
+    // Rounds on the CPU have no use for MPS.
     CHECK(CountOf(LinesOfAttach("cpu", ""), "\n") == 1);
   }
 
@@ -90,7 +91,7 @@ TEST_SUITE("unit") {
     CHECK(DescribeMps(Devices({std::nullopt}), folders.Of("a")).empty());
     CHECK(DescribeMps(Devices({true, std::nullopt}), folders.Of("a")).empty());
     CHECK(DescribeMps(Devices({true, false}), folders.Of("a")) == "none");
-    // A folder that is there says nothing without a server.
+    // An existing folder says nothing without a server.
     CHECK(DescribeMps(Devices({false}), folders.Of("a")) == "none");
   }
 

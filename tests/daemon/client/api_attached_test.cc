@@ -1,5 +1,5 @@
-// What the C interface does over a socket besides what embedded mode does: the same messages, and a
-// file of lists beside them.
+// The C interface over a socket gives the same answers as embedded mode. A file of lists travels
+// beside the messages.
 #include <doctest/doctest.h>
 
 #include <string>

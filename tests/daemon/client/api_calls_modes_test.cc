@@ -1,5 +1,5 @@
-// The calls of the C interface in this process and through the rings of a daemon: the same answers,
-// the same refusals, and what happens when no answer comes.
+// Calls of the C interface, embedded and through a daemon's rings: the same answers, the same
+// refusals, and the errors without an answer.
 #include <doctest/doctest.h>
 
 #include <cstring>
@@ -20,7 +20,7 @@ using test::EngineHost;
 using test::ForBothModes;
 using test::TokensOf;
 
-// What an engine says of a call: its code, and the text of an error.
+// The engine's answer to a call: its code, and the text of an error.
 std::string Said(int code) {
   return std::to_string(code) + (code < 0 ? ": " + std::string(specd_last_error()) : "");
 }
@@ -101,7 +101,7 @@ Answers Ask(EmbeddedEngine& f) {
   return answers;
 }
 
-// Calls that may be refused, and what the engine says of each.
+// Calls that may be refused, and the engine's answer to each.
 std::vector<std::string> Refusals(EmbeddedEngine& f) {
   const specd_sequence s = f.Open(EmbeddedEngine::Params(1.0));
   std::vector<std::string> texts;
@@ -219,7 +219,8 @@ TEST_SUITE("unit") {
 
   TEST_CASE("calls: a sequence that is closed gives the room of its coins back") {
     ForBothModes([](EmbeddedEngine& f) {
-      // A session has room for 2^20 = 256 times 4096; what is replaced or closed does not count.
+      // A session has room for 2^20 = 256 times 4096 coins. Coins that were replaced or closed do
+      // not count.
       const std::vector<specd_coin> coins(4096, {9, 9, 9, SPECD_COIN_DRAFT, 1});
       for (int i = 0; i < 300; ++i) {
         const specd_sequence s = f.Open(EmbeddedEngine::Params(1.0));
@@ -231,7 +232,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("calls: a call that was given up is answered late, and nobody takes it for a round") {
-    test::ServerFixture f;  // steps by hand: nobody answers
+    test::ServerFixture f;  // steps by hand: no thread answers
     specd_options options = test::ServerOptions();
     options.timeout_ms = 2000;  // an attach must come within it on a loaded machine
     const test::EnginePtr engine = test::OpenEngine(f.uri, options);
@@ -240,7 +241,7 @@ TEST_SUITE("unit") {
     specd_draft_children children = Sized<specd_draft_children>();
     CHECK(specd_set_coins(engine.get(), s, nullptr, 0) == SPECD_ERROR_DISCONNECTED);
     CHECK(EmbeddedEngine::LastErrorHas("did not answer within 2000 ms"));
-    // It stands in the request area: nothing else goes there before it has been read.
+    // The call is in the request area: no other call goes there before it has been read.
     CHECK(specd_sample_draft(engine.get(), &request, 1, &children) == SPECD_ERROR_STATE);
     CHECK(EmbeddedEngine::LastErrorHas("given up"));
     const uint32_t row = 0;
@@ -268,7 +269,7 @@ TEST_SUITE("unit") {
     });
     specd_draft_request request = DraftRequest(s);
     specd_draft_children children = Sized<specd_draft_children>();
-    // Whether it says that it stops or has hung up already, it is over.
+    // The daemon's end is reported as "stopping" or as a hang-up.
     const auto is_over = [](int code) {
       return code == SPECD_ERROR_SHUTDOWN || code == SPECD_ERROR_DISCONNECTED;
     };

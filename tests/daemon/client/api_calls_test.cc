@@ -1,6 +1,6 @@
-// The calls of the C interface, over the real backend: specd as the drafter's sampler, scores of
-// given ids, injected coins; in this process and through the rings of a daemon. Expected numbers
-// are worked out here, in double, from the definitions of docs.
+// The calls of the C interface over the real backend: drafts drawn by specd, scores of given ids,
+// injected coins. They run embedded and through the rings of a daemon. Expected numbers are worked
+// out here, in double, from the definitions of docs.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -21,8 +21,8 @@ using test::TokensOf;
 
 TEST_SUITE("unit") {
   TEST_CASE("block: drafts that specd drew from the target's own rows are all accepted") {
-    // Where q = p every prefix is accepted for certain, whatever the coins; the side channel alone
-    // says so, because the draft rows it came from are overwritten.
+    // If q = p, every prefix is accepted for certain, for any coins. Only the side channel can show
+    // q, because the draft rows were overwritten.
     ForBothModes([](EmbeddedEngine& f) {
       for (uint32_t row = 0; row < 4; ++row) {
         EmbeddedEngine::SetRow(f.target, row, {0.1f, 0.7f, -0.3f, 1.1f, 0.2f, -1.0f, 0.5f, 0.9f});
@@ -187,7 +187,8 @@ TEST_SUITE("unit") {
       EmbeddedEngine::SetRow(f.draft, 0, {0, 0, 0, 0, 0, 0, 0, 0});  // an eighth each
       const specd_sequence s = f.Open(EmbeddedEngine::Params(1.0));
       (void)f.Sample(s);  // one token is kept: the round base is 1
-      // A coin in the middle of an id's interval, for each place and for a node of a caller's own.
+      // A coin in the middle of an id's interval, for each place and for a node that the caller
+      // chose.
       const auto coin = [](uint32_t position, uint32_t node, uint64_t id) {
         return specd_coin{position, 1, node, SPECD_COIN_DRAFT, (2 * id + 1) << 49};
       };

@@ -1,5 +1,5 @@
-// What a round of the C interface can carry beyond logits and one-hot drafts, over the real
-// backend. Expected numbers are worked out here, in double, from the definitions of docs.
+// Rounds of the C interface with more than logits and one-hot drafts, over the real backend.
+// Expected numbers are worked out here, in double, from the definitions of docs.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -30,7 +30,7 @@ TEST_SUITE("unit") {
     // 0 and 1 are halved to 1.0 and 0.875: 2 is best; then 2 is halved too, and 3 is.
     specd_result result = f.Sample(s);
     CHECK(TokensOf(result) == std::vector<int32_t>{2});
-    CHECK(result.total_kept == 2);  // the one given counts
+    CHECK(result.total_kept == 2);  // the given token counts
     CHECK(TokensOf(f.Sample(s)) == std::vector<int32_t>{3});
     CHECK(TokensOf(f.Sample(s)) == std::vector<int32_t>{0});  // all are halved: 1.0 is best
   }
@@ -64,7 +64,7 @@ TEST_SUITE("unit") {
     REQUIRE(result.num_kept == 2);
     REQUIRE(result.scores_per_token == 5);
     const int32_t ids[] = {1, 1, 3, 2, 7};
-    const int32_t ranks[] = {1, 1, 2, 4, 5};  // 4 .. 7 tie: none of them is above the other
+    const int32_t ranks[] = {1, 1, 2, 4, 5};  // 4 .. 7 tie: none of them ranks above another
     for (int token = 0; token < 2; ++token) {
       for (int i = 0; i < 5; ++i) {
         const specd_token_score& score = result.scores[token * 5 + i];
@@ -103,7 +103,7 @@ TEST_SUITE("unit") {
     const specd_result result = f.Round(part);
     CHECK(result.num_accepted == 2);
     CHECK(TokensOf(result) == std::vector<int32_t>{1, 0, 2});
-    // A masked draft token is rejected like any other that has no probability.
+    // A masked draft token is rejected, as any other token without probability.
     const int32_t masked[] = {0};
     specd_draft other = ChainDraft(s, 1, masked, f.rows);
     other.mask_rows = masks;

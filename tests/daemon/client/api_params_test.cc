@@ -1,5 +1,5 @@
-// What an engine says in the structs of specd.h: its defaults, its older and newer sizes, and that
-// every field reaches the session, in a daemon as well as embedded.
+// The structs of specd.h: their defaults, their older and newer sizes, and the path of every field
+// to the session, with a daemon and embedded.
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -36,7 +36,7 @@ int OpenSequence(specd_engine* engine, const char* name, specd_sequence_info* in
   return specd_open_sequence(engine, name, &params, info);
 }
 
-// That a sequence of these parameters is the one of a SequenceParams{}.
+// Checks that a sequence of these parameters is the sequence of a SequenceParams{}.
 void CheckSamplingDefaults(const specd_params& params) {
   CHECK(params.n == 1);
   CHECK(params.top_p == 1.0);
@@ -194,7 +194,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("a struct of an older header: what it does not have yet is not read") {
-    // The name would be refused, so nobody may have looked at it.
+    // The name would be refused, so this checks that it is not read.
     const std::string too_long(65, 'x');
     specd_options options;
     specd_options_init(&options);

@@ -1,4 +1,4 @@
-// Several sequences of one opening, and copies of one that runs.
+// Several sequences of one opening, and forks of a running sequence.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -96,7 +96,7 @@ TEST_SUITE("unit") {
     specd_result result = f.Sample(fork.sequence);
     CHECK(TokensOf(result) == std::vector<int32_t>{1});
     CHECK(result.total_kept == 2);
-    // What the fork took does not weigh on the source.
+    // The fork's tokens do not count in the source.
     CHECK(TokensOf(f.Sample(source)) == std::vector<int32_t>{1});
     REQUIRE(specd_close_sequence(f.engine, source) == SPECD_OK);
     CHECK(TokensOf(f.Sample(fork.sequence)) == std::vector<int32_t>{2});

@@ -171,7 +171,8 @@ TEST_SUITE("unit") {
     CHECK(LastErrorHas("embedded:cpu"));
     CHECK(specd_open("embedded:tpu", &options, &engine) == SPECD_ERROR_UNSUPPORTED);
     CHECK(LastErrorHas("embedded:tpu"));
-    // Where there is a device it is used; else the text says what is missing, and what needs none.
+    // A device is used if there is one. Otherwise the text names the missing part, and the uri that
+    // needs none.
     const int on_device = specd_open("embedded:cuda", &options, &engine);
     CHECK((on_device == SPECD_OK || on_device == SPECD_ERROR_UNSUPPORTED));
     if (on_device == SPECD_OK) {

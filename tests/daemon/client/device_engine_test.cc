@@ -1,6 +1,6 @@
 // Engines in processes of their own with rows and next tokens in pretended device memory, over the
-// C interface: attached to a daemon, and embedded on the device. The answers are those of the CPU
-// over the same rows in host memory.
+// C interface. They attach to a daemon, or are embedded on the device. The answers equal those of
+// the CPU over the same rows in host memory.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -24,7 +24,7 @@ using test::kUntouched;
 
 constexpr uint64_t kBytes = test::kDeviceBytes;
 
-// The same in a process of its own, to be killed.
+// DeviceHost in a process of its own, to be killed.
 class DaemonProcess {
  public:
   DaemonProcess() {
@@ -64,8 +64,8 @@ class DaemonProcess {
   std::string uri_;
 };
 
-// Rounds of three sequences on the device and on the host; `next` is where the device's next tokens
-// lie in the engine's process.
+// Plays rounds of three sequences on the device and on the host. `next` has the addresses of the
+// device's next tokens in the engine's process.
 void CheckRounds(DeviceEngine& device, const std::vector<uint64_t>& next) {
   HostEngine host;
   std::vector<int32_t> expected_next(ScriptEngine::kMaxSequences, kUntouched);
@@ -108,7 +108,7 @@ TEST_SUITE("process") {
       CheckRounds(engine, {address + kNextOffset});
       CHECK(daemon.platform.gpu->num_imports() == 1);
       CHECK(daemon.gpu.num_launches > 0);
-      // Bound memory stays: the engine may not free it yet.
+      // Bound memory stays: the engine must not free it yet.
       CHECK(engine.Unregister(region) == SPECD_ERROR_STATE);
       CHECK(daemon.platform.gpu->num_imports() == 1);
       const uint64_t other = engine.Allocate(kind);
@@ -117,14 +117,14 @@ TEST_SUITE("process") {
       CHECK(daemon.platform.gpu->num_imports() == 1);
       CHECK(engine.peer.Call({.op = PeerOp::kFree, .address = address}).code == kGpuOk);
       CHECK(engine.peer.Call({.op = PeerOp::kCountViolations}).value == 0);
-      // What was freed is in no round: the rows that are bound now judge.
+      // Freed memory is in no round: the rows that are bound now decide.
       const PeerReply opened = engine.peer.Call({.op = PeerOp::kOpenSequence, .value = 9});
       CHECK(engine.peer.Call({.op = PeerOp::kRound, .value = opened.value}).size_bytes > 0);
       CHECK(daemon.platform.gpu->violations().empty());
     }
   }
 
-  // As PyTorch's expandable segments hand it out: where a piece ends, nobody knows.
+  // As PyTorch's expandable segments give memory out: the ends of pieces are not known.
   TEST_CASE("rows and next tokens that lie over the seams of physical memory") {
     for (const bool is_attached : {true, false}) {
       CAPTURE(is_attached);
@@ -135,7 +135,7 @@ TEST_SUITE("process") {
                                                .size_bytes = 3 * kBytes,
                                                .piece_bytes = kBytes});
       REQUIRE(made.code == kGpuOk);
-      // The first seam goes through the middle of a target row, the second one is in the region
+      // The first seam goes through the middle of a target row. The second seam is in the region
       // too.
       const uint64_t row_bytes = ScriptEngine::kRowsBytes / ScriptEngine::kRows;
       const uint64_t before_bytes = test::kTargetOffset + 5 * row_bytes + row_bytes / 2;
@@ -178,7 +178,7 @@ TEST_SUITE("process") {
     CHECK(engine.Bind(SPECD_TARGET_ROWS, target.value, ~uint64_t{3}, 1) == SPECD_ERROR_REGION);
     REQUIRE(engine.Bind(SPECD_TARGET_ROWS, target.value, 0, ScriptEngine::kRows) == SPECD_OK);
     REQUIRE(engine.Bind(SPECD_DRAFT_ROWS, rest.value, 0, ScriptEngine::kRows) == SPECD_OK);
-    // Every rank's copy, in any order; and one that lies in no device memory would be refused.
+    // Binds every rank's copy, in any order. A copy outside device memory would be refused.
     const uint64_t next = ScriptEngine::kRowsBytes;
     REQUIRE(engine.Bind(SPECD_NEXT_TOKEN + 7, rest.value, next, 6) == SPECD_OK);
     REQUIRE(engine.Bind(SPECD_NEXT_TOKEN, rest.value, next + 24, 6) == SPECD_OK);
@@ -198,7 +198,7 @@ TEST_SUITE("process") {
     CHECK(engine.Unregister(region) == SPECD_ERROR_NOT_FOUND);
     CHECK(engine.peer.Call({.op = PeerOp::kFree, .address = address}).code == kGpuOk);
     CHECK(engine.peer.Call({.op = PeerOp::kCountViolations}).value == 0);
-    // Past the end, no memory at all, and nothing of it.
+    // Refused: a range past the end, an address without memory, and a range of no bytes.
     const uint64_t small = engine.Allocate();
     CHECK(engine.Import(small, uint64_t{1} << 30).code == SPECD_ERROR_REGION);
     CHECK(engine.Import(small, 0).code == SPECD_ERROR_REGION);

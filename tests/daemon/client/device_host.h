@@ -1,5 +1,8 @@
-// A daemon in this process that runs rounds on a pretended device, and engines in processes of
-// their own with rows and next tokens in its memory, over the C interface.
+// DeviceHost runs a daemon on a pretended device for tests, and DeviceEngine drives an engine that
+// attaches to it.
+//
+// The daemon is in this process. Engines are processes of their own. Their rows and next tokens lie
+// in the device's memory, and they use the C interface.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -20,12 +23,12 @@
 namespace specd::test {
 
 inline constexpr int32_t kUntouched = 0x5a5a5a5a;
-// Where things lie in the engine's allocation: nowhere on a round number.
+// Offsets in the engine's allocation, none of them a round number.
 inline constexpr uint64_t kTargetOffset = 4;
 inline constexpr uint64_t kDraftOffset = kTargetOffset + ScriptEngine::kRowsBytes + 12;
 inline constexpr uint64_t kNextOffset = kDraftOffset + ScriptEngine::kRowsBytes + 20;
 
-// A daemon that runs rounds on a pretended device.
+// A daemon whose rounds run on a pretended device.
 struct DeviceHost {
   DeviceHost() {
     gpu.is_imported = [this](const void* address) { return platform.IsMapped(address); };
@@ -40,7 +43,7 @@ struct DeviceHost {
   std::optional<EngineHost> host;
 };
 
-// What the peer is asked for, in the order of an engine's life.
+// Sends requests to the peer, in the order of an engine's life.
 class DeviceEngine {
  public:
   explicit DeviceEngine(const std::string& uri, uint32_t stream_timeout_ms = 0,
@@ -81,7 +84,7 @@ class DeviceEngine {
     return static_cast<int32_t>(peer.Call({.op = PeerOp::kRead, .address = address}).value);
   }
 
-  // Rows and next tokens in one region.
+  // Shares rows and next tokens in one region.
   uint64_t ShareAll(uint64_t address) {
     Fill(address);
     const PeerReply region = Import(address, kDeviceBytes / 2);
@@ -97,7 +100,7 @@ class DeviceEngine {
   GpuPeer peer;
 };
 
-// The same script on the CPU, in this process.
+// Plays the same script on the CPU, in this process.
 struct HostEngine {
   HostEngine() {
     REQUIRE(engine.Open("embedded:cpu") == SPECD_OK);

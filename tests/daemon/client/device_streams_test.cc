@@ -1,5 +1,6 @@
-// Rounds on a stream of an engine whose rows and next tokens lie in pretended device memory: what
-// the stream finds when it goes on, answered, called off, and when the engine is killed.
+// Rounds on a CUDA stream, with rows and next tokens in pretended device memory. The tests check
+// the words that the CUDA stream finds when it continues: after an answer, after a release, and
+// after the engine was killed.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -21,7 +22,7 @@ using test::kNextOffset;
 constexpr uint32_t kForeverMs = 3'600'000;
 constexpr uint32_t kInFlight = 4;
 
-// An engine with all of it in device memory, and one sequence.
+// An engine with all tensors in device memory, and one sequence.
 struct StreamingEngine : DeviceEngine {
   explicit StreamingEngine(const std::string& uri, uint32_t stream_timeout_ms = kForeverMs,
                            const PeerEnvironment& environment = {})
@@ -43,7 +44,7 @@ struct StreamingEngine : DeviceEngine {
                .value = sequence})
         .code;
   }
-  // How many rounds the stream has passed.
+  // The number of rounds that the CUDA stream has passed.
   uint64_t Await() {
     const PeerReply reply = peer.Call({.op = PeerOp::kAwaitStream});
     REQUIRE(reply.code == kGpuOk);
@@ -67,7 +68,7 @@ std::vector<int32_t> TokensIn(const PeerReply& reply) {
   return {reply.tokens, reply.tokens + reply.size_bytes};
 }
 
-// Rounds in flight, with no wait of the CPU: each passes with its own token in next tokens.
+// Rounds in flight without a wait of the CPU. Each passes with its own token in next tokens.
 void CheckRounds(StreamingEngine& engine) {
   HostEngine host;
   specd_sequence on_host = 0;
@@ -89,7 +90,7 @@ void CheckRounds(StreamingEngine& engine) {
   }
 }
 
-// A daemon that is held in the midst of a round until it is let go.
+// A daemon that is held in the middle of a round until it is let go.
 struct HeldDaemon {
   HeldDaemon() {
     host.gpu.before_round = [this](const RoundBatch&) {
@@ -104,7 +105,7 @@ struct HeldDaemon {
 
   std::atomic<bool> is_held = false;
   std::atomic<bool> may_go_on = false;
-  DeviceHost host;  // first to go
+  DeviceHost host;  // destroyed first
 };
 
 TEST_SUITE("process") {
@@ -123,7 +124,7 @@ TEST_SUITE("process") {
   TEST_CASE("a daemon that is late with a round leaves the engine the token it has put there") {
     HeldDaemon daemon;
     StreamingEngine engine(daemon.uri(), 20);
-    // A round may be released before the daemon has come to it: then another one.
+    // A round may be released before the daemon has come to it; then the test takes another round.
     uint64_t num_rounds = 0;
     while (!daemon.is_held) {
       const int code = engine.Submit(0);
@@ -135,7 +136,7 @@ TEST_SUITE("process") {
     CHECK(engine.Seen(num_rounds - 1).size_bytes == 0);
     CHECK(engine.ReadId(engine.NextAddress()) == PeerEngine::kOwnToken);
     daemon.may_go_on = true;
-    // Behind the answer of a later round the late one is done.
+    // After the answer of a later round the late round is done.
     const PeerReply round =
         engine.peer.Call({.op = PeerOp::kRound, .word = 5, .value = engine.OpenSequence(2)});
     REQUIRE(round.code == SPECD_OK);

@@ -1,6 +1,7 @@
-// An engine of eight tokens in embedded mode (or attached, with the uri of an EngineHost), with
-// rows, draft rows and a mask, over the real backend: for testing what the C interface promises,
-// with numbers worked out by hand.
+// EmbeddedEngine gives tests of the C interface an engine with eight tokens, over the real backend.
+//
+// The engine is embedded, or attached if it gets the uri of an EngineHost. It has rows, draft rows
+// and a mask, and tests compare its answers with numbers worked out by hand.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -17,7 +18,7 @@ namespace specd::test {
 
 struct EmbeddedEngine {
   static constexpr uint32_t kVocab = 8;
-  static constexpr uint32_t kRows = 8;  // of each tensor
+  static constexpr uint32_t kRows = 8;  // in each tensor
   static constexpr uint32_t kMaxDraft = 3;
   static constexpr uint32_t kMaxScores = 5;
 
@@ -81,7 +82,7 @@ struct EmbeddedEngine {
     std::copy(values.begin(), values.end(), rows + row * kVocab);
   }
 
-  // The result of a round of this one draft.
+  // The result of a round with this one draft.
   specd_result Round(const specd_draft& part) {
     const int code = specd_submit(engine, 1, &part, 1);
     INFO(specd_last_error());
@@ -92,7 +93,7 @@ struct EmbeddedEngine {
     return done.results[0];
   }
 
-  // Plain sampling from one row.
+  // Samples from one row, without a draft.
   specd_result Sample(specd_sequence sequence, uint32_t row = 0) {
     return Round(ChainDraft(sequence, 0, nullptr, &row));
   }
@@ -120,7 +121,7 @@ inline std::vector<int32_t> TokensOf(const specd_result& result) {
   return {result.tokens, result.tokens + result.num_kept};
 }
 
-// ln softmax(logits)[id].
+// The value of ln softmax(logits)[id].
 inline double LogProb(const std::vector<double>& logits, size_t id) {
   double sum = 0;
   for (const double logit : logits) sum += std::exp(logit);

@@ -1,6 +1,5 @@
-// An engine in this process whose device cannot do what is asked, on a pretended device: what the C
-// interface answers, and what it leaves as the last error and when. A capture of cuda_stream is the
-// failure that passes.
+// An embedded engine whose pretended device fails: the answers of the C interface, and the last
+// error that it leaves. A capture of cuda_stream is the failure that passes.
 #include <doctest/doctest.h>
 
 #include <cstdlib>
@@ -16,7 +15,7 @@
 #include "tests/support/c_drafts.h"
 
 namespace {
-// Of this thread: no memory is to be had.
+// True: this thread gets no memory.
 thread_local bool memory_is_out = false;
 }  // namespace
 
@@ -37,14 +36,15 @@ using test::kSequences;
 std::string LastError() { return specd_last_error(); }
 bool LastErrorHas(std::string_view part) { return LastError().find(part) != std::string::npos; }
 
-// What is still the last error behind a call that left it alone.
+// The text that is still the last error after a call that left it alone.
 constexpr std::string_view kMark = "engine is NULL";
 void MarkLastError() {
   REQUIRE(specd_score(nullptr, nullptr, 0, nullptr) == SPECD_ERROR_INVALID_ARGUMENT);
   REQUIRE(LastError() == kMark);
 }
 
-// An engine on a stream of its own that may capture. Each call answers with its first status.
+// An engine on a CUDA stream of its own, which may capture. Each call answers with its first
+// status.
 struct CaptureFixture : test::GraphDevice {
   CaptureFixture() {
     OpenEngine(&stream);
@@ -86,7 +86,7 @@ struct CaptureFixture : test::GraphDevice {
     return result.status;
   }
 
-  int stream = 0;  // only its address is of use
+  int stream = 0;  // only its address is used
 };
 
 TEST_SUITE("unit") {
@@ -113,7 +113,7 @@ TEST_SUITE("unit") {
     specd_close(engine);
     engine = nullptr;
 
-    // The device is another matter: there an engine may fall back for good.
+    // The device is another matter: an engine may give it up for good.
     f.driver.failing_call = "UseStream";
     refused(SPECD_ERROR_INVALID_ARGUMENT, "cuda_stream");
     f.driver.failing_call = "ListDevices";
@@ -147,7 +147,7 @@ TEST_SUITE("unit") {
     CHECK(f.Score() == SPECD_STATUS_OK);
     CHECK(LastError() == kMark);
     f.Submit(2);
-    CHECK(f.g->Poll(2));  // which also finds that nothing was kept of the round that failed
+    CHECK(f.g->Poll(2));  // also finds that the failed round kept nothing
     CHECK(LastError() == kMark);
     specd_completion done = SizedCompletion();
     CHECK(specd_poll(f.g->engine, &done, 0) == SPECD_EMPTY);

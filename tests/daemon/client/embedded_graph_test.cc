@@ -1,6 +1,6 @@
-// An engine whose rounds run inside its graph, on a pretended device: forwards, drafts and rounds
-// are launched ahead of every answer, and what is confirmed is what an engine confirms that waits
-// for each answer and says every draft token itself.
+// An engine whose rounds run inside its CUDA graph, on a pretended device. Forwards, drafts and
+// rounds are launched ahead of every answer. The confirmed tokens equal those of an engine that
+// waits for each answer and gives every draft token itself.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -33,8 +33,8 @@ specd_params LaterParams() {
   return params;
 }
 
-// Each answer is waited for, each draft token said. Where `later` is not null, another sequence
-// takes the place of the last one when that has finished, and that one's tokens come there.
+// Waits for each answer and gives each draft token. If `later` is not null, another sequence takes
+// the last one's place after its end, and its tokens come there.
 void RunStepByStep(Kept* kept, Kept* later = nullptr) {
   Generator g("embedded:cpu");
   specd_region region = {};
@@ -69,7 +69,8 @@ struct GraphFixture : test::GraphDevice {
     if (code == SPECD_OK) batches.push_back(g->sequences);
     return code;
   }
-  // The engine's graph: a forward of the batch that was staged for it, then what was captured.
+  // The engine's CUDA graph: a forward of the batch that was staged for it, then the captured
+  // launches.
   void Replay() {
     if (!batches.empty()) {
       g->Forward(batches.front());
@@ -79,7 +80,7 @@ struct GraphFixture : test::GraphDevice {
     REQUIRE(driver.fault.ok());
   }
 
-  int stream = 0;                        // only its address is of use
+  int stream = 0;                        // only its address is used
   std::deque<Generator::Batch> batches;  // staged and not launched
 };
 
@@ -145,13 +146,13 @@ TEST_SUITE("unit") {
         last = f.g->kept[3];
         REQUIRE(specd_close_sequence(f.g->engine, f.g->sequences[3]) == SPECD_OK);
         f.g->OpenOne(3, LaterParams());
-        // Two rounds of the old one are under way, and will write at its slot.
+        // Two rounds of the old sequence are under way, and will write at its slot.
         CHECK(f.g->SlotOf(3) != slot);
       }
     }
     CHECK(last == expected[3]);
     for (uint32_t i = 0; i < 3; ++i) CHECK(f.g->kept[i] == expected[i]);
-    // It began some rounds later than with an engine that waits, and has come less far.
+    // The sequence began some rounds later than with an engine that waits, so it has fewer tokens.
     const Kept& later = f.g->kept[3];
     REQUIRE(later.tokens.size() > 5);
     REQUIRE(later.tokens.size() <= expected_later.tokens.size());
@@ -173,7 +174,7 @@ TEST_SUITE("unit") {
     REQUIRE(f.Stage(2) == SPECD_OK);
     f.Replay();
     REQUIRE(f.g->Poll(0));
-    f.batches.pop_front();  // its forward is of others
+    f.batches.pop_front();  // its forward is for other rounds
     f.driver.Replay(f.driver.others_work[&f.stream]);
     specd_completion done = SizedCompletion();
     REQUIRE(specd_poll(f.g->engine, &done, 20000) == SPECD_OK);
@@ -221,7 +222,7 @@ TEST_SUITE("unit") {
       f.Replay();
       CHECK(f.g->Poll(round));
     }
-    // And the other way about.
+    // The other way round.
     REQUIRE(specd_submit(f.g->engine, 9, parts.data(), count) == SPECD_OK);
     CHECK(f.Stage(10) == SPECD_ERROR_STATE);
     CHECK(f.g->Poll(9));

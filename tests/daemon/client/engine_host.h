@@ -1,5 +1,7 @@
-// A daemon without its text side in this process: a control server, and a verify loop over real
-// sessions, each in a thread. For testing that an attached engine gets what an embedded one gets.
+// EngineHost runs a daemon without its text side in this process, for tests of attached engines.
+//
+// It has a control server and a verify loop over real sessions, each in a thread. Tests use it to
+// check that attached and embedded engines get the same answers.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -80,7 +82,7 @@ class EngineHost {
   SharedNames names_;
   SessionList sessions_;
   VerifyLoop loop_;
-  uint64_t num_sessions_ = 0;  // of the control thread
+  uint64_t num_sessions_ = 0;  // owned by the control thread
   std::filesystem::path folder_;
   std::unique_ptr<ControlServer> server_;
   UniqueFd wake_;
@@ -88,7 +90,7 @@ class EngineHost {
   std::thread verify_;
 };
 
-// The same test in this process and over a socket.
+// Runs the test embedded and over a socket.
 inline void ForBothModes(const std::function<void(EmbeddedEngine&)>& test) {
   {
     INFO("embedded");

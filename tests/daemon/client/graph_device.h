@@ -1,6 +1,7 @@
-// An engine in this process on a pretended device of this process, and memory there for what its
-// model reads and writes. The last one that was made is the device that embedded:cuda finds. Not
-// for two threads.
+// GraphDevice makes a pretended device of this process for tests of embedded:cuda.
+//
+// It has memory for the tensors of the engine's model. embedded:cuda finds the device that was made
+// last. One thread.
 #pragma once
 
 #include <memory>

@@ -1,7 +1,9 @@
-// An engine of four sequences with a small model and a drafter of its own, over the C interface,
-// for playing the same generation in different ways: each answer waited for, or rounds inside a
-// graph. Everything the model reads and writes lies in Tensors, wherever these lie. Not for two
-// threads.
+// Generator plays one generation of four sequences in different ways for tests, over the C
+// interface.
+//
+// Its engine has a small model and a drafter. A test waits for each answer, or runs the rounds
+// inside a CUDA graph. All memory that the model reads and writes is in Tensors, in any memory. One
+// thread.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -26,7 +28,7 @@ inline constexpr uint32_t kSlots = 6;
 inline constexpr uint32_t kTargetRows = kSequences * (kMaxDraft + 1);
 inline constexpr uint32_t kDraftRows = kSequences * kMaxDraft;
 
-// What an engine's memory holds, wherever it lies. Nowhere on a round number.
+// The contents of an engine's memory, in any memory. The offsets are no round numbers.
 struct Tensors {
   float unused[3];
   float target[kTargetRows * kVocab];
@@ -35,21 +37,21 @@ struct Tensors {
   int32_t draft_tokens[kSlots * kMaxDraft];
 };
 
-// A model in which the next token depends on the last one only, and a drafter that is nearly as
-// good: it also draws ids that are none, and ends its drafts early.
+// A model whose next token depends on the last token only, and a drafter that is nearly as good.
+// The drafter also draws numbers that are not ids, and ends some drafts early.
 class Model {
  public:
   Model() : target_(kVocab * kVocab), draft_(kVocab * kVocab) {
     std::mt19937_64 random(3);
     for (size_t i = 0; i < target_.size(); ++i) {
       target_[i] = static_cast<float>(random() % 1000) / 250;
-      if (i % kVocab == i / kVocab * 37 % kVocab) target_[i] += 4;  // what it likes best
+      if (i % kVocab == i / kVocab * 37 % kVocab) target_[i] += 4;  // the best next token
       draft_[i] = target_[i] + static_cast<float>(random() % 1000) / 1000;
     }
   }
 
-  // Reads the sequence's next token, writes its draft and all rows. `step` moves the noise of the
-  // drafter, as a drafter on the device has a counter of its own.
+  // Reads the sequence's next token, and writes its draft and all rows. `step` moves the drafter's
+  // noise, like the counter of a drafter on the device.
   void Forward(uint32_t sequence, uint32_t slot, uint32_t step, Tensors* tensors) const {
     int32_t* const tokens = &tensors->draft_tokens[slot * kMaxDraft];
     int32_t last = tensors->next_tokens[slot];
@@ -68,7 +70,7 @@ class Model {
   }
 
  private:
-  // Of what is no id the model says something too: its rows are never needed, but they are read.
+  // A token that is not an id has a row too. The round never needs such a row, but reads it.
   static const float* Row(const std::vector<float>& table, int32_t token) {
     const uint32_t row = static_cast<uint32_t>(token) % kVocab;
     return &table[row * kVocab];
@@ -83,7 +85,7 @@ inline const Model& TheModel() {
   return model;
 }
 
-// Four ways of being verified, and everything that depends on tokens only the device knows.
+// Four methods, with every parameter that depends on tokens that only the device knows.
 inline specd_params ParamsOf(uint32_t i, const int32_t* stop_id) {
   specd_params params;
   specd_params_init(&params);
@@ -108,14 +110,14 @@ inline specd_params ParamsOf(uint32_t i, const int32_t* stop_id) {
 
 struct Kept {
   std::vector<int32_t> tokens;
-  std::vector<uint32_t> accepted;  // in each round
+  std::vector<uint32_t> accepted;  // one number for each round
   std::vector<float> logprobs;
   uint32_t finish_reason = SPECD_FINISH_NONE;
 
   friend bool operator==(const Kept&, const Kept&) = default;
 };
 
-// One engine with its four sequences.
+// One engine and its four sequences.
 class Generator {
  public:
   explicit Generator(const std::string& uri, void* cuda_stream = nullptr) {
@@ -157,11 +159,11 @@ class Generator {
     REQUIRE(specd_open_sequence(engine, name.c_str(), &params, &info) == SPECD_OK);
     sequences[i] = info.sequence;
     kept[i] = {};
-    tensors->next_tokens[SlotOf(i)] = static_cast<int32_t>(i);  // the prompt's last
+    tensors->next_tokens[SlotOf(i)] = static_cast<int32_t>(i);  // the last token of the prompt
   }
   uint32_t SlotOf(uint32_t i) const { return specd_sequence_slot(sequences[i]); }
 
-  // Of a batch, in its order; each sequence counts its own.
+  // The sequences of a batch, in its order. Each sequence counts its own rounds.
   using Batch = std::array<specd_sequence, kSequences>;
   void Forward(const Batch& batch) {
     for (uint32_t i = 0; i < kSequences; ++i) {
@@ -169,7 +171,8 @@ class Generator {
     }
   }
 
-  // All sequences that are not known to have finished, their tokens by slot or said.
+  // Drafts for all sequences that have not finished, as far as the engine knows. Their tokens are
+  // given by slot or as ids.
   std::vector<specd_draft> Drafts(bool by_slot) const {
     std::vector<specd_draft> parts;
     for (uint32_t i = 0; i < kSequences; ++i) {
@@ -185,7 +188,7 @@ class Generator {
     return parts;
   }
 
-  // Takes an answer; rounds of sequences that had finished say nothing.
+  // Takes an answer. Rounds of finished sequences add nothing.
   bool Poll(uint64_t round_id, int timeout_ms = 20000) {
     specd_completion done = SizedCompletion();
     if (specd_poll(engine, &done, timeout_ms) != SPECD_OK) return false;

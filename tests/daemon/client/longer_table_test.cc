@@ -1,5 +1,5 @@
-// A parameter is added by a row of the parameter table: this program is compiled with a copy of
-// speculative/param_list.inc that has four rows more (CMakeLists.txt), and with no other change.
+// A new parameter needs only a row of the parameter table. This program is compiled with a copy of
+// speculative/param_list.inc that has four more rows (CMakeLists.txt), and with no other change.
 #include <doctest/doctest.h>
 
 #include <map>
@@ -14,7 +14,7 @@
 namespace specd {
 namespace {
 
-// Through the message, as a daemon reads it.
+// Sends the numbers through the message, as a daemon reads it.
 absl::StatusOr<OpenRequest> Send(std::initializer_list<specd_number> numbers) {
   specd_params params;
   specd_params_init(&params);

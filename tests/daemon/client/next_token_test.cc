@@ -1,5 +1,5 @@
-// Next tokens in shared host memory, over the C interface: what lies at a sequence's slot after
-// each round, embedded and attached, and which memory cannot be bound to them.
+// Next tokens in shared host memory, over the C interface, embedded and attached. The tests check
+// the word at a sequence's slot after each round, and the memory that cannot be bound.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -42,7 +42,7 @@ TEST_SUITE("unit") {
     test::ForBothModes([](EmbeddedEngine& f) {
       for (uint32_t row = 0; row < 4; ++row) {
         f.SetRow(f.target, row, {0, 0, 0, 0, 0, 0});
-        f.target[row * EmbeddedEngine::kVocab + row + 1] = 5;  // row r is won by id r + 1
+        f.target[row * EmbeddedEngine::kVocab + row + 1] = 5;  // id r + 1 wins row r
       }
       specd_region regions[2];
       for (specd_region& region : regions) {
@@ -75,7 +75,7 @@ TEST_SUITE("unit") {
       CHECK(TokensOf(f.Sample(first, 3)) == std::vector<int32_t>{4});
       expected[slots[0]] = 4;
       check();
-      // No token, no change: a round that is discarded, and a row without a distribution.
+      // A discarded round, and a row without a distribution: no token, so no change.
       specd_draft discarded = ChainDraft(first, 0, nullptr, f.rows);
       discarded.flags = SPECD_DISCARD;
       CHECK(f.Round(discarded).num_kept == 0);
@@ -84,7 +84,7 @@ TEST_SUITE("unit") {
       CHECK(f.Sample(first, 0).status == SPECD_STATUS_BAD_DISTRIBUTION);
       check();
 
-      // Bound anew, the old memory is left alone, and may go.
+      // After a new binding the old memory is left alone, and may be freed.
       CHECK(specd_unregister(f.engine, regions[0].id) == SPECD_ERROR_STATE);
       CHECK(EmbeddedEngine::LastErrorHas("SPECD_NEXT_TOKEN is bound"));
       specd_region moved;

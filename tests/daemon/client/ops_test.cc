@@ -64,7 +64,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE(
       "softmax: more rows than are taken at once, each with its temperature, with gaps between") {
-    std::vector<float> data(200 * 5, kInf);  // what lies between rows is not read
+    std::vector<float> data(200 * 5, kInf);  // elements between rows are not read
     for (int row = 0; row < 200; ++row) {
       for (int i = 0; i < 3; ++i) data[row * 5 + i] = static_cast<float>((row * 7 + i * 5) % 11);
     }
@@ -279,7 +279,7 @@ TEST_SUITE("unit") {
     int32_t id = 7;
     CHECK(specd_sample(&good, &sampling, &id, nullptr) == SPECD_ERROR_INVALID_ARGUMENT);
     CHECK(LastErrorHas("seed.items is NULL"));
-    sampling.temperature.items = &zero;  // greedy needs none
+    sampling.temperature.items = &zero;  // greedy needs no seed
     REQUIRE(specd_sample(&good, &sampling, &id, nullptr) == SPECD_OK);
     CHECK(id == 3);
     sampling.filter_order = 2;

@@ -1,5 +1,5 @@
-// specd_submit_on_stream over a pretended driver: what is enqueued, what waits for what, and that
-// no stream touches words that are no longer there.
+// specd_submit_on_stream over a pretended driver: the enqueued operations and their order. No CUDA
+// stream touches words that no longer exist.
 #include <doctest/doctest.h>
 
 #include <chrono>
@@ -58,7 +58,7 @@ TEST_SUITE("unit") {
       REQUIRE(specd_get_verdict(f.engine.get(), &verdict) == SPECD_OK);
       uint64_t seen = 0;
       REQUIRE(f.gpu.Copy(f.stream, &seen, reinterpret_cast<void*>(verdict.device_address), 8).ok());
-      // The engine's CPU waits for its stream and calls nobody.
+      // The engine's CPU waits for its CUDA stream and calls no function of specd.
       REQUIRE(f.gpu.Synchronize(f.stream).ok());
       CHECK(seen != verdict.answered);
       specd_completion done = SizedCompletion();
@@ -68,7 +68,7 @@ TEST_SUITE("unit") {
       CHECK(done.results[0].sequence == f.sequence);
       CHECK(done.results[0].status == SPECD_STATUS_ABORTED);
       CHECK(done.results[0].num_kept == 0);
-      // Its slot is in quarantine; the other one is not.
+      // The round's ring entry is in quarantine; the other entry is not.
       REQUIRE(f.SubmitPlain(8) == SPECD_OK);
       CHECK(f.SubmitPlain(9) == SPECD_FULL);
       REQUIRE(f.Step());
@@ -149,7 +149,7 @@ TEST_SUITE("unit") {
       REQUIRE(f.Submit(f.stream) == SPECD_OK);
       f.engine.reset();
       CHECK(CountFakeCuda().unregistered == before.unregistered);
-      // Now it writes ready, waits, writes passed: into memory that is there.
+      // Now the CUDA stream writes ready, waits, and writes passed, into memory that still exists.
       f.OpenGate();
       REQUIRE(f.gpu.Synchronize(f.stream).ok());
       CHECK(f.Words(1).passed.load() == 1);
@@ -160,20 +160,21 @@ TEST_SUITE("unit") {
     for (const size_t device_index : kDevices) {
       CAPTURE(device_index);
       StreamFixture f(device_index);
-      f.Words(1).passed.store((uint64_t{1} << 32) + 1);  // what so many rounds ago would have left
+      // The value that round 1 of 2^32 rounds ago would have left.
+      f.Words(1).passed.store((uint64_t{1} << 32) + 1);
       REQUIRE(f.Submit(f.stream) == SPECD_OK);
       CHECK_FALSE(HasPassed(f.Words(1), 1));
       REQUIRE(f.SubmitPlain() == SPECD_OK);
       REQUIRE(Eventually([&] { return AreRowsReady(f.Words(1), 1); }));
       REQUIRE(f.gpu.Query(f.stream).code() == kGpuNotReady);
-      // The answer is there, but nothing has let the stream go on yet: as if the device were slow.
+      // The answer has come, but the CUDA stream has not continued yet, as on a slow device.
       DaemonChannel& channel = f.server.session.session->channel();
       SubmissionCopy copy(f.server.session.session->options().limits);
       REQUIRE(channel.Take(&copy, 0));
       const SequenceResult result;
       f.Words(1).passed.store(0);
       channel.Complete(copy, std::span<const SequenceResult>(&result, 1), 0);
-      // The server's thread uses the channel behind this, under the lock that this goes through.
+      // The server's thread uses the channel after this, under the lock that this call takes.
       (void)f.server.session.session->counters();
       specd_completion done = SizedCompletion();
       REQUIRE(specd_poll(f.engine.get(), &done, 0) == SPECD_OK);
@@ -193,7 +194,8 @@ TEST_SUITE("unit") {
       f.CloseGate(f.stream);
       REQUIRE(f.Submit(f.stream, 1) == SPECD_OK);
       REQUIRE(f.Submit(f.other_stream, 2) == SPECD_OK);
-      // The second one stands at its wait, whatever that is, before the first one's rows are there.
+      // The second CUDA stream is at its wait, of either kind, before the first one's rows are
+      // ready.
       REQUIRE(Eventually([&] { return f.gpu.IsHeld(f.other_stream); }));
       REQUIRE_FALSE(f.Step());
       f.OpenGate();

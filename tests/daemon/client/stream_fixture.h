@@ -1,5 +1,5 @@
-// An engine that is attached to a scripted session, and two streams of a pretended device for its
-// rounds.
+// StreamFixture gives tests an engine that is attached to a scripted session, and two CUDA streams
+// of a pretended device for its rounds.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -12,7 +12,7 @@
 
 namespace specd::test {
 
-// Words of 64 bits, words of 32 bits, and functions of the host in their place.
+// Devices with words of 64 bits, with words of 32 bits, and with host functions in place of words.
 inline constexpr size_t kDevices[] = {0, 1, 2};
 inline constexpr size_t kWithoutWords = 2;
 
@@ -52,7 +52,7 @@ struct StreamFixture {
     const specd_draft part = ChainDraft(sequence, 0, nullptr, &row);
     return specd_submit(engine.get(), round_id, &part, 1);
   }
-  // What is enqueued behind it happens after OpenGate: a forward that takes its time.
+  // Operations that are enqueued later run after OpenGate, as after a slow forward.
   void CloseGate(GpuStream on) { REQUIRE(gpu.WaitValue(on, gate, GpuWord::k32, 1).ok()); }
   void OpenGate() { __atomic_store_n(reinterpret_cast<uint32_t*>(gate), 1, __ATOMIC_RELEASE); }
 

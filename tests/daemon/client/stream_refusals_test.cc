@@ -1,5 +1,5 @@
-// What specd_submit_on_stream refuses over a pretended driver, what it says of it, and that nothing
-// else is harmed.
+// Refusals of specd_submit_on_stream over a pretended driver, and their texts. A refusal harms no
+// other round.
 #include <doctest/doctest.h>
 
 #include <cstdlib>
@@ -32,14 +32,15 @@ TEST_SUITE("unit") {
       specd_completion done = SizedCompletion();
       REQUIRE(specd_poll(f.engine.get(), &done, 0) == SPECD_OK);
       CHECK(done.results[0].status == SPECD_STATUS_OK);
-      // Nothing of the round holds the stream.
+      // The CUDA stream is not held: no part of the round is on it.
       CHECK(Eventually([&] { return f.gpu.Query(f.stream).ok(); }));
       CHECK(f.Submit(f.stream) == SPECD_OK);
     }
   }
 
   TEST_CASE("a round that a stream takes nothing of leaves its slot as it was") {
-    // It made the slot look as if its last round had never passed: full for other streams for good.
+    // Bug: the ring entry looked as if its last round had never passed, and stayed full for other
+    // CUDA streams.
     for (const size_t device_index : kDevices) {
       for (const bool is_slow : {false, true}) {
         CAPTURE(device_index);
@@ -53,18 +54,18 @@ TEST_SUITE("unit") {
           REQUIRE(specd_poll(f.engine.get(), &done, -1) == SPECD_OK);
           CHECK(done.results[0].status == SPECD_STATUS_OK);
         };
-        // A lap, so that the next round's slot had one before.
+        // One lap, so that the next round's entry had a round before.
         for (int round = 0; round < 2; ++round) {
           REQUIRE(f.Submit(f.stream) == SPECD_OK);
           answer();
         }
         REQUIRE(f.gpu.Synchronize(f.stream).ok());
-        // As if the stream had been let go, and had not come to its last write yet.
+        // As if the CUDA stream had been released, and had not come to its last write yet.
         if (is_slow) f.Words(1).passed.store(0);
         f.gpu.Inject({device_index == kWithoutWords ? "LaunchHostFunction" : "WriteValue", 0,
                       kGpuUnknown, false});
         CHECK(f.Submit(f.stream) == SPECD_ERROR_INVALID_ARGUMENT);
-        // Which of the two was asked for.
+        // The text names the operation that was asked for.
         CHECK(LastErrorHas(device_index == kWithoutWords ? "a function of the host"
                                                          : "the write of a word"));
         for (int round = 0; round < 2; ++round) {
@@ -103,7 +104,7 @@ TEST_SUITE("unit") {
     const std::string refusal = sharing_after_a_round("Host");
     CHECK(refusal.find("SPECD_STREAM_WAITS = \"Host\"") != std::string::npos);
     CHECK(refusal.find("unset it") != std::string::npos);
-    // The next engine is not told what the last one was.
+    // The next engine is not told about the last one.
     CHECK_FALSE(has_host_waits(sharing_after_a_round("")));
   }
 
@@ -113,7 +114,7 @@ TEST_SUITE("unit") {
       const char* call;
       int after;
     };
-    // The second write of a round is the one behind the wait.
+    // The second write of a round comes after the wait.
     const Fault faults[] = {
         {0, "WaitValue", 0}, {0, "WriteValue", 1}, {kWithoutWords, "RecordEvent", 0}};
     for (const Fault& fault : faults) {
@@ -134,7 +135,8 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("a stream of another device than the first is refused, and nothing else is harmed") {
-    // Where the host waits, it broke rounds on streams for good: its event is the first device's.
+    // Bug: with host waits this broke rounds on CUDA streams for good, because the event is the
+    // first device's.
     for (const size_t device_index : kDevices) {
       CAPTURE(device_index);
       StreamFixture f(device_index);

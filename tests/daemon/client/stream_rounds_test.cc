@@ -1,5 +1,5 @@
-// Rounds on a stream in the daemon: a session takes them when their rows are ready, confirms them
-// while the stream stands still and never else, and the loop serves everybody else meanwhile.
+// Rounds on a CUDA stream in the daemon. A session takes them when their rows are ready, and
+// confirms them only while the CUDA stream waits. The loop serves other engines meanwhile.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -40,7 +40,7 @@ void ReleaseStream(const SessionFixture& f, uint64_t number) {
   Release(&WordsOf(f, number), number);
 }
 
-// A session with next tokens of the engine, and a sequence whose next round has two tokens.
+// A session with the engine's next tokens, and a sequence whose next round has two tokens.
 struct NextTokenSession : SessionFixture {
   NextTokenSession() : SessionFixture(false) {
     UniqueFd fd(memfd_create("next", MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -66,9 +66,9 @@ struct NextTokenSession : SessionFixture {
   }
 
   SequenceHandle sequence = 0;
-  std::vector<bool> held_back;  // of each round: the backend was given no next tokens
-  int num_written = 0;          // by themselves
-  uint64_t status_seen = 0;     // then
+  std::vector<bool> held_back;  // for each round: the backend was given no next tokens
+  int num_written = 0;          // rounds whose next tokens were written by themselves
+  uint64_t status_seen = 0;     // at that time
   uint64_t done_seen = 0;
   absl::Status write_status;
 };
@@ -103,7 +103,7 @@ TEST_SUITE("unit") {
     CHECK(done.results[0].status == RoundStatus::kAborted);
     CHECK(done.results[0].num_kept == 0);
     CHECK(f.session->counters().kept == 0);
-    // Submitted again, the round goes on where the sequence stood.
+    // Submitted again, the round continues at the sequence's position.
     f.hooked->hook = nullptr;
     REQUIRE(SubmitOnStream(&f, s, 2) == PushResult::kOk);
     MakeReady(f, 2);
@@ -138,7 +138,7 @@ TEST_SUITE("unit") {
     CHECK(f.status_seen == PackVerdict(1, RoundVerdict::kAnswered));
     CHECK(f.done_seen == 0);
     CHECK(WordsOf(f, 1).done.load() == 1);
-    // Nobody can call off a round that no stream waits for: its kernels write them.
+    // A round without a CUDA stream cannot be called off: its kernels write next tokens.
     f.backend->script = {Confirm(0, {6})};
     REQUIRE(f.Submit({f.sequence}) == PushResult::kOk);
     REQUIRE(f.session->Step());
@@ -253,7 +253,7 @@ TEST_SUITE("unit") {
       other.Events();
     }
     CHECK(never.backend->seen.empty());
-    // Its engine dies; then nothing is held any more.
+    // The engine dies; then no round is held any more.
     REQUIRE(never.session->End());
     CHECK(Eventually([&] {
       return other.segment->page()->submission_bell.waiters.load() == 1 &&
@@ -273,7 +273,7 @@ TEST_SUITE("unit") {
     f.backend->script = {Confirm(0, {1})};
     REQUIRE(SubmitOnStream(&f, s) == PushResult::kOk);
     std::thread thread([&] { loop.Run(); });
-    // It sleeps between two looks: it does not spin.
+    // The loop sleeps between two looks: it does not spin.
     const std::atomic<uint32_t>& sleepers = f.segment->page()->submission_bell.waiters;
     CHECK(Eventually([&] { return sleepers.load() == 1; }));
     MakeReady(f, 1);

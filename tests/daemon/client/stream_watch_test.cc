@@ -1,4 +1,5 @@
-// When a stream is released without an answer, and when it must not be.
+// The cases in which a CUDA stream is released without an answer, and those in which it must not
+// be.
 #include "daemon/client/stream_watch.h"
 
 #include <doctest/doctest.h>
@@ -40,7 +41,7 @@ TEST_SUITE("unit") {
   TEST_CASE("watch: a stream is released once its rows have been ready for the timeout") {
     WatchFixture f;
     f.watch.Add(1, &f.stream_a);
-    // A forward may take as long as it likes.
+    // A forward may take any time.
     f.watch.Look(0, false);
     f.watch.Look(1'000'000, false);
     CHECK_FALSE(f.Released(1));
@@ -78,7 +79,7 @@ TEST_SUITE("unit") {
     f.watch.Look(0, false);
     f.watch.Look(kTimeoutNs * 100, false);
     CHECK_FALSE(f.Released(1));
-    // It died before it said what it had confirmed, so it confirmed nothing.
+    // The daemon died before it reported what it had confirmed, so it confirmed nothing.
     f.watch.Look(kTimeoutNs * 100, true);
     CHECK(f.Released(1));
     CHECK(IsAborted(f.Words(1), 1));
@@ -98,7 +99,7 @@ TEST_SUITE("unit") {
   TEST_CASE("watch: what was released keeps its verdict, and wakes the engine's CPU once") {
     WatchFixture f;
     DoorbellLine& bell = f.segment.page()->completion_bell;
-    bell.waiters.store(1);  // as if it slept
+    bell.waiters.store(1);  // as if the engine slept
     f.watch.Add(1, &f.stream_a);
     f.MakeReady(1);
     f.watch.Look(0, false);
@@ -108,7 +109,7 @@ TEST_SUITE("unit") {
     CHECK(bell.word.load() == 1);
     f.watch.Look(kTimeoutNs + 1, false);
     CHECK(bell.word.load() == 1);
-    // The daemon released this one itself, and died before it could say more.
+    // The daemon released this CUDA stream itself, and died before it could report more.
     f.watch.Add(2, &f.stream_a);
     f.MakeReady(2);
     Decide(&f.Words(2), 2, RoundVerdict::kFailed);
@@ -135,7 +136,7 @@ TEST_SUITE("unit") {
     f.MakeReady(1);
     f.watch.Look(0, true);
     CHECK(f.Released(1));
-    // Its stream is not there yet: kernels before it may still ask how the round of a lap ago
+    // The CUDA stream is not there yet: kernels before it may still ask how the round one lap ago
     // ended.
     CHECK_FALSE(f.Released(2));
     f.MakeReady(2);
@@ -180,7 +181,7 @@ TEST_SUITE("unit") {
     f.watch.ReleaseAll(true);
     CHECK(f.Released(1));
     CHECK(IsAborted(f.Words(1), 1));
-    // An answer that is there stays one.
+    // A given answer is not changed.
     f.watch.Add(3, &f.stream_a);
     REQUIRE(Decide(&f.Words(3), 3, RoundVerdict::kAnswered) == RoundVerdict::kAnswered);
     Release(&f.Words(3), 3);
@@ -210,7 +211,7 @@ TEST_SUITE("unit") {
     CompletionView done;
     REQUIRE(channel.Poll(&done));
     CHECK(f.Released(1));
-    // It is gone for good, whatever is heard of its socket.
+    // The daemon is gone for good, whatever its socket reports.
     watch.Add(2, &f.stream_a);
     f.MakeReady(2);
     CHECK(Eventually([&] { return f.Released(2); }));

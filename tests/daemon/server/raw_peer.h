@@ -1,5 +1,5 @@
-// A process at the daemon's socket that speaks the protocol's own bytes, in any order: for testing
-// what the library would not do. One thread.
+// RawPeer sends the protocol's own bytes to the daemon's socket, in any order. Tests use it for
+// things that the library would not do. One thread.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -36,7 +36,7 @@ class RawPeer {
     const auto* const error = std::get_if<ErrorReply>(&reply);
     return error == nullptr ? ErrorReply{} : *error;
   }
-  // What came with the last reply.
+  // The descriptors that came with the last reply.
   std::vector<UniqueFd> TakeFds() { return std::exchange(fds_, {}); }
 
  private:

@@ -1,5 +1,5 @@
-// A control server over one scripted session, in a thread, and engines that attach to it: for
-// testing what the C interface does over a socket, round by round.
+// ServerFixture runs a control server over one scripted session, in a thread. Engines attach to it,
+// and tests check the C interface over a socket, round by round.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -37,7 +37,7 @@ inline bool LastErrorHas(const char* part) {
   return std::string(specd_last_error()).find(part) != std::string::npos;
 }
 
-// What an engine asks for to get SessionFixture's limits.
+// The options with which an engine gets SessionFixture's limits.
 inline specd_options ServerOptions() {
   specd_options options;
   specd_options_init(&options);
@@ -51,7 +51,7 @@ inline specd_options ServerOptions() {
 
 // A control server over one scripted session, in a thread.
 struct ServerFixture {
-  // What its daemon says of its device and of MPS there.
+  // The arguments are the daemon's descriptions of its device and of MPS there.
   explicit ServerFixture(const std::string& device = "cpu", const std::string& mps = "") {
     REQUIRE(SetUpLogging("off").ok());
     std::string name = (std::filesystem::temp_directory_path() / "specd-XXXXXX").string();
@@ -90,7 +90,7 @@ struct ServerFixture {
   }
 
   std::mutex mutex;
-  HelloRequest hello;  // of the last engine, guarded by mutex
+  HelloRequest hello;  // from the last engine, guarded by mutex
   std::filesystem::path folder;
   std::unique_ptr<ControlServer> server;
   UniqueFd wake;

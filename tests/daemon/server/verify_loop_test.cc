@@ -19,7 +19,8 @@ VerifyLoop::Options Quiet() {
   return {0, [](std::string_view) {}, [](Session&, ChannelFault) {}};
 }
 
-// Rounds until no more events fit: the last one waits in the ring, with its answer in the script.
+// Runs rounds until no more events fit. The last round waits in the ring, with its answer in the
+// script.
 void FillEvents(SessionFixture* f) {
   const SequenceHandle s = f->Open("r", 1'000'000);
   CompletionView done;
@@ -58,8 +59,8 @@ TEST_SUITE("unit") {
     SessionFixture f;
     SessionList list;
     VerifyLoop loop(&list, Quiet());
-    // Written before the thread is made: the two mappings of the segment order everything else, but
-    // not in the eyes of ThreadSanitizer, to which they are different memory.
+    // Written before the thread is made. The two mappings of the segment order everything else.
+    // ThreadSanitizer does not see that, because to it the mappings are different memory.
     f.backend->script.assign(50, Confirm(0, {1}));
     std::thread thread([&] { loop.Run(); });
     list.Add(f.session);
@@ -131,8 +132,8 @@ TEST_SUITE("unit") {
     list.Add(full.session);
     list.Add(broken.session);
     FillEvents(&full);
-    // Its fault is reported at the end of the first look, when the full session was refused: then
-    // the publisher makes room.
+    // The broken session's fault is reported at the end of the first look, when the full session
+    // was refused. The publisher then makes room.
     broken.segment->submission_slots()[0].sequence.store(99);
     VerifyLoop loop(&list,
                     {0, [](std::string_view) {}, [&](Session&, ChannelFault) { full.Events(); }});

@@ -53,7 +53,7 @@ struct Client {
     return error == nullptr ? SPECD_OK : error->code;
   }
 
-  // The text side's part of the one opening that waits in the events.
+  // Returns the text side's part of the one opening that waits in the events.
   TokenEvent OpenedInfo() {
     TokenEvent event;
     REQUIRE(fixture.Pop(&event));
@@ -280,7 +280,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("a field that is a peer's parameter is refused with what to do instead") {
-    // As an engine that speaks msgpack itself would send it.
+    // Sends a message as an engine with its own msgpack would.
     Client client;
     client.Attach();
     auto message = EncodeRequest(OpenSequenceRequest{}, 9);

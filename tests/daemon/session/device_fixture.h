@@ -1,5 +1,7 @@
-// A session's side of device memory in tests: a platform that shows its one context, and how an
-// engine describes an allocation of its own.
+// SeenPlatform shows tests a session's side of device memory.
+//
+// The platform opens contexts of the pretended GPU and remembers them. SpecOf describes an
+// allocation as an engine does.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -17,7 +19,7 @@
 
 namespace specd::test {
 
-inline constexpr uint64_t kDeviceBytes = uint64_t{2} << 20;  // of an allocation
+inline constexpr uint64_t kDeviceBytes = uint64_t{2} << 20;  // size of an allocation
 
 class SeenPlatform final : public GpuPlatform {
  public:
@@ -38,7 +40,8 @@ class SeenPlatform final : public GpuPlatform {
     return context != nullptr &&
            context->Describe(reinterpret_cast<GpuAddress>(address), &allocation).ok();
   }
-  // Mapped memory of other processes on any device, and what was done that CUDA leaves undefined.
+  // num_imports counts mapped memory of other processes on any device. num_violations counts uses
+  // that CUDA leaves undefined.
   size_t num_imports() const {
     size_t count = 0;
     for (FakeGpuContext* const context : opened_) {
@@ -54,13 +57,13 @@ class SeenPlatform final : public GpuPlatform {
     return count;
   }
 
-  FakeGpuContext* gpu = nullptr;  // the last one that was opened
+  FakeGpuContext* gpu = nullptr;  // the context that was opened last
 
  private:
   std::array<std::atomic<FakeGpuContext*>, 2> opened_{};  // by device
 };
 
-// A new allocation of the peer, as the peer's library would describe it.
+// Describes a new allocation of the peer, as the peer's library would.
 inline DeviceRegionSpec SpecOf(GpuPeer& peer) {
   const PeerReply made = peer.Call({.op = PeerOp::kAllocate, .size_bytes = kDeviceBytes});
   const PeerReply exported = peer.Call({.op = PeerOp::kExport, .address = made.address});

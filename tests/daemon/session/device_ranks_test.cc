@@ -1,7 +1,7 @@
 // Ranks in processes of their own with next tokens in pretended device memory, beside rank 0's
-// engine in another process and a daemon over both: what each rank finds in its own memory, and
-// what is left when one is killed. What ranks must find is the argmax of the rows that rank 0 was
-// given.
+// engine in another process and a daemon over both. The tests check the ids in each rank's own
+// memory, and the state after one rank is killed. The right ids are the argmax of the rows that
+// rank 0 was given.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -30,8 +30,8 @@ int32_t ArgmaxOf(uint32_t row) {
   const auto first = rows.begin() + (row % ScriptEngine::kRows) * ScriptEngine::kVocab;
   return static_cast<int32_t>(std::max_element(first, first + ScriptEngine::kVocab) - first);
 }
-// Of a greedy round from that row on: its drafts are the argmaxes of three rows, which are kept,
-// and the fourth row has the last word.
+// The last token of a greedy round from that row on. Its drafts are the argmaxes of three rows,
+// which are kept, and the fourth row decides the last token.
 int32_t LastTokenOf(uint32_t first_row) { return ArgmaxOf(first_row + ScriptEngine::kMaxDraft); }
 
 // Rank 0: rows and its own next tokens in device memory, and one greedy sequence.
@@ -60,7 +60,7 @@ struct RankZero : DeviceEngine {
   uint64_t slot = 0;
 };
 
-// Another rank, in a process and on a device of its own.
+// Another rank, in a process of its own and on a device of its own.
 struct OtherRank {
   explicit OtherRank(size_t device_index = 0) : peer(device_index) {}
 
@@ -86,7 +86,7 @@ struct OtherRank {
   int Check() { return peer.Call({.op = PeerOp::kCheckMember}).code; }
   int Leave() { return peer.Call({.op = PeerOp::kLeave}).code; }
   uint64_t CountViolations() { return peer.Call({.op = PeerOp::kCountViolations}).value; }
-  // All slots, as this process sees its own memory.
+  // The ids of all slots, as this process sees its own memory.
   std::vector<int32_t> Ids(uint64_t address) {
     std::vector<int32_t> ids;
     for (uint64_t slot = 0; slot < kSlots; ++slot) {
@@ -106,7 +106,7 @@ std::vector<int32_t> OnlyAt(uint64_t slot, int32_t id) {
   return ids;
 }
 
-// The memory of another process, which this one sees also when that process is gone.
+// The memory of another process. This process still sees it after the other's end.
 class Witness {
  public:
   Witness(OtherRank& rank, uint64_t address) {
@@ -127,7 +127,7 @@ class Witness {
   std::unique_ptr<FakeGpuBlock> block_;
 };
 
-// Rank 0 and two more, whose next tokens are bound; the first of them can be killed.
+// Rank 0 and two more ranks, whose next tokens are bound; the first of them can be killed.
 struct TwoRanks {
   TwoRanks(GpuMemoryKind kind, GpuMemoryKind kind_of_two)
       : address(one->Allocate(kind)), address_of_two(two.Allocate(kind_of_two)) {
@@ -165,7 +165,7 @@ TEST_SUITE("process") {
       zero.Round(0);
       CHECK(one.Ids(memory[0]) == std::vector<int32_t>(kSlots, kUntouched));
       REQUIRE(one.Bind(memory[0]) == SPECD_OK);
-      // No round number, and fewer bytes than a word from the allocation's start.
+      // Not a round number, and fewer bytes than a word from the allocation's start.
       REQUIRE(seven.Bind(memory[1] + 4) == SPECD_OK);
       CHECK(zero.BoundRanks() == 0b10000011);
       CHECK(daemon.platform.num_imports() == 3);
@@ -175,14 +175,14 @@ TEST_SUITE("process") {
         CHECK(seven.Ids(memory[1] + 4) == OnlyAt(zero.slot, LastTokenOf(round)));
       }
       CHECK_FALSE(daemon.gpu.copied_to_other_device.empty());
-      // Bound anew, the old memory is left alone and free.
+      // After a new binding the old memory is left alone and free.
       const uint64_t moved = one.Allocate(kind);
       REQUIRE(one.Bind(moved) == SPECD_OK);
       CHECK(daemon.platform.num_imports() == 3);
       CHECK(one.peer.Call({.op = PeerOp::kFree, .address = memory[0]}).code == kGpuOk);
       zero.Round(5);
       CHECK(one.Ids(moved) == OnlyAt(zero.slot, LastTokenOf(5)));
-      // One that leaves is written no more, and may free at once.
+      // A rank that leaves is no longer written to, and may free at once.
       CHECK(one.Leave() == SPECD_OK);
       CHECK(daemon.platform.num_imports() == 2);
       CHECK(zero.BoundRanks() == 0b10000001);
@@ -205,9 +205,9 @@ TEST_SUITE("process") {
 
     std::atomic<int> num_rounds{0};
     std::atomic<bool> ends{false};
-    std::vector<int32_t> got;  // by the thread
+    std::vector<int32_t> got;  // written by the thread
     std::thread rounds([&] {
-      // Every round that rank 0 asks for is answered, whatever happens to the others.
+      // Every round of rank 0 is answered, whatever happens to the other ranks.
       for (uint32_t round = 0; !ends; ++round) {
         const PeerReply answer =
             zero.peer.Call({.op = PeerOp::kRound, .word = round, .value = zero.sequence});
@@ -269,7 +269,7 @@ TEST_SUITE("process") {
     for (uint32_t round = 0; round < 6; ++round) {
       REQUIRE(submit(round) == SPECD_OK);
       CHECK(zero.peer.Call({.op = PeerOp::kAwaitStream}).value == round + 1);
-      // Before the poll: the stream has gone on.
+      // Checked before the poll: the CUDA stream has continued.
       CHECK(ranks.one->Ids(ranks.address) == OnlyAt(zero.slot, LastTokenOf(round)));
       CHECK(ranks.two.Ids(ranks.address_of_two) == OnlyAt(zero.slot, LastTokenOf(round)));
       poll(round);
@@ -312,7 +312,7 @@ TEST_SUITE("process") {
       CHECK(one.CountViolations() == 0);
       CHECK(daemon.platform.num_violations() == 0);
       if (end == End::kDaemonStopped) continue;
-      // The daemon serves the next one, which ranks join with its own token.
+      // The daemon serves the next engine, which ranks join with its own token.
       RankZero next(daemon);
       REQUIRE(one.Join(next, 1) == SPECD_OK);
       const uint64_t other = one.Allocate(GpuMemoryKind::kIpc);

@@ -1,5 +1,6 @@
-// Engines of another process register device memory over the socket: what a daemon with a device
-// accepts, what one without refuses, and what is left when an engine dies.
+// Engines of another process register device memory over the socket. The tests check the
+// registrations that a daemon with a device accepts, those that a daemon without one refuses, and
+// the state after an engine's death.
 #include "daemon/session/device_regions.h"
 
 #include <doctest/doctest.h>
@@ -57,7 +58,7 @@ struct Attached {
   int32_t Unregister(uint64_t region) {
     return engine.Call({.op = PeerOp::kUnregister, .value = region}).code;
   }
-  // The bytes at these places of a region, through the device.
+  // The bytes at these places of a region, read through the device.
   std::string Text(uint64_t region, const std::vector<uint64_t>& places) {
     const auto found = session().device_regions().Find(static_cast<uint32_t>(region));
     REQUIRE(found.has_value());
@@ -98,7 +99,7 @@ TEST_SUITE("process") {
       CHECK(attached.platform.gpu->num_imports() == 0);
       CHECK(attached.engine.Call({.op = PeerOp::kFree, .address = address}).code == kGpuOk);
       CHECK(attached.engine.Call({.op = PeerOp::kCountViolations}).value == 0);
-      // Its number is nobody's any more.
+      // Its number no longer names a region.
       CHECK(attached.Unregister(region.value) == SPECD_ERROR_NOT_FOUND);
       CHECK(attached.Register(attached.Allocate(kind)).value > region.value);
       CHECK(attached.Unregister(region.value + 1) == SPECD_OK);
@@ -120,11 +121,11 @@ TEST_SUITE("process") {
                             .size_bytes = piece < 2 ? 2 * kBytes : kBytes,
                             .value = 'a' + piece});
     }
-    // The control thread opens nothing while nobody asks it.
+    // The control thread opens nothing until an engine asks.
     const int fds_before = CountOpenFds();
     const PeerReply all = attached.Register(address, 5 * kBytes);
     REQUIRE(all.code == SPECD_OK);
-    // From the middle of the first piece to the second, and from that one to the end.
+    // One region from the middle of the first piece to the second, and one from there to the end.
     const PeerReply begin = attached.Register(address + kBytes, 2 * kBytes);
     const PeerReply end = attached.Register(address + 3 * kBytes, 2 * kBytes);
     REQUIRE(begin.code == SPECD_OK);
@@ -215,7 +216,7 @@ TEST_SUITE("process") {
   }
 
   TEST_CASE("device memory: one allocation is described in one way") {
-    // Over a table alone: the engine's library would never send these.
+    // Tested on a table alone: the engine's library would never send these requests.
     SeenPlatform platform;
     DeviceImporter importer(&platform, [](std::string_view) {});
     DeviceRegions regions(&importer);
@@ -242,7 +243,7 @@ TEST_SUITE("process") {
 
   TEST_CASE(
       "device memory: an engine that breaks its rings has it unmapped by the control thread") {
-    // The driver takes its time, which the verify thread has for the other engines.
+    // The driver takes its time, and the verify thread serves other engines meanwhile.
     SeenPlatform platform;
     DeviceImporter importer(&platform, [](std::string_view) {});
     SessionFixture broken;

@@ -1,5 +1,6 @@
-// A session whose backend also calls the test: to see the rows a round is given, or to act as the
-// engine while a round runs. No events; otherwise as SessionFixture.
+// HookedSession gives tests a session whose backend also calls the test. The test sees the rows of
+// a round, or acts as the engine while a round runs. The session has no events; the rest is as in
+// SessionFixture.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// A rank's place in a session when memory runs out: every operator new of this program can be made
+// A rank's place in a session when memory runs out. Every operator new of this program can be made
 // to fail once.
 #include "daemon/session/member_session.h"
 
@@ -10,7 +10,7 @@
 #include "tests/support/session_fixture.h"
 
 namespace {
-// How many of this thread's allocations still succeed before one fails; below 0: all do.
+// The number of this thread's allocations that still succeed before one fails; below 0 all succeed.
 thread_local int allocations_left = -1;
 }  // namespace
 
@@ -44,14 +44,14 @@ TEST_SUITE("unit") {
       } catch (const std::bad_alloc&) {
       }
       allocations_left = -1;
-      // Whatever failed, the place is free.
+      // After any failure the place is free.
       const auto next = MemberSession::Join(f.session, *token, 3);
       CAPTURE(num_failed);
       REQUIRE(next.ok());
-      // And while there is one who has it, it is not.
+      // While a rank has the place, it is not free.
       CHECK_FALSE(MemberSession::Join(f.session, *token, 3).ok());
     }
-    CHECK(num_failed > 1);  // something did fail
+    CHECK(num_failed > 1);  // at least one allocation failed
   }
 }
 

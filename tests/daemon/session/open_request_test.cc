@@ -1,5 +1,5 @@
-// specd_params to SequenceParams, through the message and its file: every field arrives, and what
-// the form of a message allows to be wrong is refused by name.
+// The way from specd_params through the message and its file to SequenceParams. Every field
+// arrives, and errors in the form of a message are refused by name.
 #include "daemon/session/open_request.h"
 
 #include <doctest/doctest.h>
@@ -36,7 +36,7 @@ specd_params Defaults() {
 
 std::string FieldOf(const specd_params& params) { return ErrorFieldOf(Read(params).status()); }
 
-// A file of so many ids, the first 0.
+// A file of this many ids, the first 0.
 UniqueFd MakeFile(size_t num_ids) {
   UniqueFd fd(memfd_create("ids", MFD_CLOEXEC));
   Ids ids(num_ids);
@@ -154,7 +154,7 @@ TEST_SUITE("unit") {
     const Ids stops = {14};
     const Ids scored = {15, 16};
     const Ids outputs = {17, 18, 19};
-    Ids prompt(131072);  // a long context: far more than a message holds
+    Ids prompt(131072);  // a long context: far more ids than a message holds
     std::iota(prompt.begin(), prompt.end(), 100000);
     const char* strings[] = {"x", "\xc3\xa4"};
     const specd_processor processors[] = {{"first", nullptr}, {"second", "a=1, b=-2.5e1"}};
@@ -292,7 +292,7 @@ TEST_SUITE("unit") {
     const absl::Status part = refused("top_k", 1.5, 1);
     CHECK(ErrorFieldOf(part) == "top_k");
     CHECK(std::string(part.message()).find("top_k = 1.5") != std::string::npos);
-    // Only a count within the range says how many answers the caller has room for.
+    // Only a count within the range tells how many answers the caller has room for.
     for (const double n : {0.5, -1.0, 65.0, 1e300, std::nan("")}) {
       const specd_number numbers[] = {{"n", n}};
       specd_params params = Defaults();
@@ -313,7 +313,7 @@ TEST_SUITE("unit") {
     CHECK(field_of([](specd_params* p) { p->stop_strings = {nullptr, 1}; }) == "stop_strings");
     CHECK(field_of([](specd_params* p) { p->num_processors = 1; }) == "processors");
     static const TokenId some[1] = {};
-    // More than the list may hold: refused before anything is read.
+    // The list is longer than allowed: refused before anything is read.
     CHECK(field_of([](specd_params* p) { p->stop_token_ids = {some, 65}; }) == "stop_token_ids");
     CHECK(field_of([](specd_params* p) {
             p->output_ids = {some, (1u << 20) + 1};
@@ -345,7 +345,7 @@ TEST_SUITE("unit") {
     REQUIRE(open.ok());
     CHECK(open->prompt == Ids{0, 1, 2});
     CHECK(open->outputs == Ids{3, 4});
-    // A pipe would let the verifier's thread wait for its engine.
+    // With a pipe the verifier's thread would wait for its engine.
     int ends[2];
     REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
     const UniqueFd reader(ends[0]);

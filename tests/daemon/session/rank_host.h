@@ -1,5 +1,7 @@
-// Ranks of an attached engine in this process, whose next tokens lie in shared host memory: for
-// testing who is written to and who is refused. Of the thread that makes them.
+// RankedHost gives tests a daemon with ranks that join from this process.
+//
+// The next tokens of the ranks lie in shared host memory. Tests check which memory is written and
+// which joins are refused. One thread makes and uses the ranks.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -18,7 +20,7 @@
 namespace specd::test {
 
 inline constexpr uint32_t kRankSlots = 4;  // max_sequences of an EmbeddedEngine
-inline constexpr int32_t kNoId = -9;       // what is there before anything is written
+inline constexpr int32_t kNoId = -9;       // the contents before any write
 
 struct MemberCloser {
   void operator()(specd_member* member) const { specd_leave(member); }
@@ -36,7 +38,7 @@ inline uint32_t BoundRanks(specd_engine* engine) {
   return group.bound_ranks;
 }
 
-// The code of a join; *member is set where it is SPECD_OK.
+// The code of a join. *member is set if the code is SPECD_OK.
 inline int Join(const std::string& uri, const std::string& token, uint32_t rank,
                 MemberPtr* member) {
   specd_join_options options;
@@ -71,7 +73,7 @@ class RankMemory {
     return specd_member_bind_fd(member.get(), fd.get(), kBytes, offset_bytes, num_rows);
   }
   void Fill() { std::fill_n(ids_, kBytes / sizeof(int32_t), kNoId); }
-  // All of the page that is not kNoId, by its number.
+  // The entries of the page that differ from kNoId, with their indices.
   std::vector<std::pair<size_t, int32_t>> Written() const {
     std::vector<std::pair<size_t, int32_t>> written;
     for (size_t i = 0; i < kBytes / sizeof(int32_t); ++i) {
@@ -86,7 +88,7 @@ class RankMemory {
   int32_t* ids_ = nullptr;
 };
 
-// Row r of the target is won by id r + 1.
+// Lets id r + 1 win row r of the target.
 inline void WriteRows(EmbeddedEngine& engine) {
   for (uint32_t row = 0; row < 4; ++row) {
     engine.SetRow(engine.target, row, {0, 0, 0, 0, 0, 0});
@@ -94,7 +96,7 @@ inline void WriteRows(EmbeddedEngine& engine) {
   }
 }
 
-// A daemon, and rank 0's engine with those rows.
+// A daemon, and the engine of rank 0 with those rows.
 struct RankedHost {
   RankedHost() { WriteRows(engine); }
 

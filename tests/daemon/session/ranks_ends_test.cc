@@ -1,5 +1,5 @@
-// How ranks come to their end, or to none: a memory that cannot be given back, a child of the
-// rank's process, an engine that breaks its rings, and a machine without memory for one more.
+// The ends of ranks in hard cases: memory that cannot be unregistered, a child of the rank's
+// process, and an engine that breaks its rings. A rank is also refused for want of memory.
 #include <doctest/doctest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -31,8 +31,8 @@ using test::TokenOf;
 
 using Written = std::vector<std::pair<size_t, int32_t>>;
 
-// Answers the requests of one connection with these replies, one after another, and hangs up when
-// they are over and nothing more is asked.
+// Answers the requests of one connection with these replies, one after another. It hangs up after
+// the last reply, when no request follows.
 class ScriptedDaemon {
  public:
   explicit ScriptedDaemon(std::vector<Reply> replies) {
@@ -52,7 +52,7 @@ class ScriptedDaemon {
   ScriptedDaemon(const ScriptedDaemon&) = delete;
   ScriptedDaemon& operator=(const ScriptedDaemon&) = delete;
 
-  // The regions that were given back, once the other side has gone.
+  // The regions that the other side has unregistered, once it has gone.
   std::vector<uint32_t> AwaitUnregistered() {
     thread_.join();
     return unregistered_;
@@ -82,13 +82,13 @@ class ScriptedDaemon {
   }
 
   std::filesystem::path folder_;
-  std::vector<uint32_t> unregistered_;  // of the thread
+  std::vector<uint32_t> unregistered_;  // written by the thread
   std::thread thread_;
 };
 
 TEST_SUITE("unit") {
   TEST_CASE("ranks: a binding answers for itself, whatever becomes of the memory given back") {
-    // A rank that is told that it is not bound frees memory that rounds write.
+    // A rank that is told that it is not bound would free memory that rounds write.
     const ErrorReply not_closed{SPECD_ERROR_INTERNAL, "region", "the region cannot be closed"};
     const ErrorReply refused{SPECD_ERROR_REGION, "num_rows", "the rows do not fit"};
     ScriptedDaemon daemon({JoinReply{1, 77, "0", 4}, RegionReply{1}, OkReply{}, RegionReply{2},

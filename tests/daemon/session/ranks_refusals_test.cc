@@ -1,5 +1,5 @@
-// Who cannot join an engine's session, and what a rank that has joined cannot ask for: each is
-// refused by field, and disturbs nobody.
+// Refusals of joins, and of requests that a joined rank may not make. Each is refused by field, and
+// disturbs no other process.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -74,7 +74,7 @@ TEST_SUITE("unit") {
     RankedHost host;
     EmbeddedEngine& engine = host.engine;
     MemberPtr member;
-    // Nobody has asked for a token of this session, so none is right.
+    // No token of this session was asked for, so none is right.
     CHECK(Join(host.uri, "1-" + std::string(32, '0'), 1, &member) == SPECD_ERROR_PERMISSION);
     const std::string token = TokenOf(engine.engine);
     const std::string secret = token.substr(token.find('-') + 1);
@@ -96,14 +96,14 @@ TEST_SUITE("unit") {
       refused(token, rank, SPECD_ERROR_INVALID_ARGUMENT, "rank");
       CHECK(EmbeddedEngine::LastErrorHas("1 .. 7"));
     }
-    // A wrong token learns nothing of the ranks.
+    // A wrong token learns nothing about the ranks.
     refused(wrong, 8, SPECD_ERROR_PERMISSION, "token");
     REQUIRE(Join(host.uri, token, 1, &member) == SPECD_OK);
     RankMemory memory;
     REQUIRE(memory.BindTo(member) == SPECD_OK);
     MemberPtr other;
     CHECK(Join(host.uri, token, 1, &other) == SPECD_ERROR_STATE);
-    // Nobody was disturbed.
+    // No process was disturbed.
     const specd_sequence sequence = engine.Open(engine.Params());
     CHECK(engine.Sample(sequence, 1).tokens[0] == 2);
     CHECK(memory.Written().size() == 1);
@@ -161,7 +161,7 @@ TEST_SUITE("unit") {
       CHECK(other.BindTo(member, offset_bytes, num_rows) < 0);
       CHECK(EmbeddedEngine::LastErrorHas(what));
     };
-    // More often than a rank may have regions: a refused binding keeps none.
+    // Tries more often than a rank may have regions: a refused binding keeps none.
     for (int time = 0; time < 20; ++time) {
       refused(0, 3, "num_rows = 3 is below max_sequences = 4");
       refused(0, 1025, "num_rows = 1025");

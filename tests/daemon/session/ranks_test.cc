@@ -1,5 +1,5 @@
-// Ranks that join an attached engine's session, over the C interface: what is written to whom, when
-// a place is free again, and what ends with what.
+// Ranks that join an attached engine's session, over the C interface. The tests check the memory
+// that rounds write to, and the ends of session, rank and daemon. A free place may be taken again.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -47,7 +47,7 @@ TEST_SUITE("unit") {
     REQUIRE(first.BindTo(one) == SPECD_OK);
     REQUIRE(second.BindTo(seven, 64, 10) == SPECD_OK);
     CHECK(BoundRanks(engine.engine) == 0b10000010);
-    CHECK(first.Written().empty());  // nothing by binding
+    CHECK(first.Written().empty());  // binding writes nothing
     CHECK(engine.Sample(b, 2).tokens[0] == 3);
     CHECK(first.Written() == Written{{slot_b, 3}});
     CHECK(second.Written() == Written{{16 + slot_b, 3}});
@@ -55,14 +55,14 @@ TEST_SUITE("unit") {
     CHECK(engine.Round(ChainDraft(a, 3, drafts, engine.rows)).num_kept == 3);
     CHECK(first.Written() == Written{{std::min(slot_a, slot_b), 3}, {std::max(slot_a, slot_b), 3}});
     CHECK(engine.Sample(a, 3).tokens[0] == 4);
-    // Bound anew, the old memory is left alone.
+    // After a new binding the old memory is left alone.
     RankMemory moved;
     REQUIRE(moved.BindTo(one) == SPECD_OK);
     first.Fill();
     CHECK(engine.Sample(a, 1).tokens[0] == 2);
     CHECK(first.Written().empty());
     CHECK(moved.Written() == Written{{slot_a, 2}});
-    // One that leaves is written no more; the other is.
+    // A rank that leaves is no longer written to; the other rank is.
     CHECK(specd_leave(one.release()) == SPECD_OK);
     CHECK(BoundRanks(engine.engine) == 0b10000000);
     moved.Fill();
@@ -90,7 +90,7 @@ TEST_SUITE("unit") {
       CHECK(engine.Sample(sequence, 3).tokens[0] == 4);
       CHECK(memory.Written() == Written{{specd_sequence_slot(sequence), 4}});
     }
-    // The engine binds the role itself, and so the place is taken.
+    // The engine binds the role itself, so the place is taken.
     CHECK(engine.Bind(SPECD_NEXT_TOKEN + 2, 1) == SPECD_OK);
     CHECK(BoundRanks(engine.engine) == 0b100);
     MemberPtr late;

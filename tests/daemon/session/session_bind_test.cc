@@ -1,4 +1,4 @@
-// Which rows a round is judged by: what Bind does with the regions and roles it is given.
+// Bind chooses the rows that rounds read: its effect on regions and roles.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -74,7 +74,7 @@ TEST_SUITE("unit") {
     CHECK(f.Round(s, 4, 1) == RoundStatus::kInvalid);
     CHECK(f.Round(s, 3, 2) == RoundStatus::kInvalid);
 
-    // And the other way round: more draft rows than target rows.
+    // The other way round: more draft rows than target rows.
     REQUIRE(f.Bind(TensorRole::kDraftRows, 10, 6).ok());
     CHECK(f.Round(s, 3, 5) == RoundStatus::kOk);
     CHECK(f.Round(s, 4, 5) == RoundStatus::kInvalid);

@@ -1,5 +1,5 @@
-// What a hostile engine writes into the request area: every call is answered or refused, no number
-// is used before it was judged, and no sequence changes.
+// A hostile engine writes into the request area. Every call is answered or refused, no number is
+// used before it was checked, and no sequence changes.
 #include <doctest/doctest.h>
 
 #include <cstring>
@@ -70,7 +70,7 @@ struct Calls : SessionFixture {
   std::unique_ptr<RingConsumer<CompletionSlot>> completions;
 };
 
-// Numbers that stand at the edges of some range.
+// Numbers at the edges of some range.
 uint32_t Edge(std::mt19937* random) {
   constexpr uint32_t kEdges[] = {0,  1,  2,  3,  4,    5,    7,         8,          63,
                                  64, 65, 66, 99, 4095, 4096, INT32_MAX, 0x80000000, UINT32_MAX};
@@ -114,7 +114,7 @@ TEST_SUITE("unit") {
       CHECK(why.text_bytes > 0);
       CHECK(why.text_bytes <= sizeof(why.text));
     }
-    // Each of the three ways was gone often.
+    // Each of the three outcomes came often.
     CHECK(answered > 500);
     CHECK(refused > 2000);
     CHECK(malformed > 2000);
@@ -144,7 +144,7 @@ TEST_SUITE("unit") {
     const ScoreInput call = {.rows = rows, .ids = ids, .num_ids = 1, .request = {}};
     const uint32_t bytes = WriteCalls(f.segment->layout(), {&call, 1}, f.request());
     CHECK(f.Submit(2, 1, bytes) == 0);
-    // Every id behind the record is inside the vocabulary, so only the count can be at fault.
+    // Every id after the record is inside the vocabulary, so only the count can be wrong.
     for (const uint32_t num_chosen : {65u, 0x7fffffffu, 0xffffffffu}) {
       std::memcpy(f.request() + offsetof(ScoreRecord, num_chosen), &num_chosen, 4);
       CHECK(f.Submit(2, 1, bytes) == kCompletionRefused);
@@ -160,7 +160,7 @@ TEST_SUITE("unit") {
     std::vector<SequenceHandle> sequences;
     for (int i = 0; i < 257; ++i) sequences.push_back(f.Open(std::to_string(i)));
     for (int i = 0; i < 256; ++i) CHECK(f.SetCoins(sequences[static_cast<size_t>(i)], coins) == 0);
-    CHECK(f.SetCoins(sequences[0], coins) == 0);  // in the place of its own
+    CHECK(f.SetCoins(sequences[0], coins) == 0);  // in place of its own coins
     CHECK(f.SetCoins(sequences[256], {coins[0]}) == kCompletionRefused);
     RefusalRecord why;
     std::memcpy(&why, f.answer(), sizeof(why));

@@ -1,5 +1,5 @@
-// How a stream ends: by its own rules, by the text side, with its session or on a bad row; what the
-// engine reads of it and what the text side hears.
+// The ends of a stream: by its own rules, by the text side, with its session, or on a bad row. The
+// tests check the engine's words and the text side's events.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -106,7 +106,7 @@ TEST_SUITE("unit") {
     CHECK(done.results[0].cumulative_logprob == static_cast<double>(-0.1f));
     CHECK(f.engine->ReadLogprob(SlotOf(s), f.engine->ReadState(SlotOf(s))) ==
           static_cast<double>(-0.1f));
-    // Whoever has read the first end's word still finds that end's sum.
+    // An engine that has still read the first end's word finds that end's sum.
     CHECK(f.engine->ReadLogprob(SlotOf(s), first) == all);
   }
 
@@ -147,12 +147,12 @@ TEST_SUITE("unit") {
     SessionFixture f;
     const SequenceHandle s = f.Open("r");
     f.session->EndAll();
-    CHECK(f.names.Claim("r"));  // somebody else has the name now
+    CHECK(f.names.Claim("r"));  // another stream has the name now
     CHECK(ErrorCodeOf(f.session->CloseSequence(s)) == SPECD_ERROR_SHUTDOWN);
     CHECK(ErrorCodeOf(f.session->AbortSequence(s)) == SPECD_ERROR_SHUTDOWN);
     CHECK(ErrorCodeOf(f.session->OpenSequences("x", SequenceParams{}).status()) ==
           SPECD_ERROR_SHUTDOWN);
-    CHECK_FALSE(f.names.Claim("r"));  // and keeps it
+    CHECK_FALSE(f.names.Claim("r"));  // and keeps the name
     f.session->FinishFromText(s, FinishReason::kStop, 0);
     CHECK(f.engine->ReadState(SlotOf(s)).finish_reason == SPECD_FINISH_ABORT);
   }

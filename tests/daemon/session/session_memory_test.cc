@@ -1,5 +1,5 @@
-// Regions come and go, and rows may lie in imported device memory: what Bind makes of them, and
-// what keeps memory from being unmapped under a round.
+// Regions come and go, and rows may lie in imported device memory. The tests check what Bind
+// accepts, and that memory is not unmapped under a round.
 #include <doctest/doctest.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -23,8 +23,8 @@ namespace {
 
 constexpr uint64_t kRowBytes = 8 * sizeof(float);  // the fixture's vocabulary has 8 tokens
 
-// Does the thread of this process stand at a lock, or whatever it is that another has to end? Not
-// one that is about to run, nor one that has yet to be begun (0).
+// True if the thread of this process waits at a lock, or for another thread in some other way.
+// False for a thread that is about to run, and for one that was not begun (0).
 bool WaitsForAnother(pid_t tid) {
   long call = -1;  // "running" is no number
   return tid != 0 && std::ifstream("/proc/self/task/" + std::to_string(tid) + "/syscall") >> call &&
@@ -73,7 +73,8 @@ struct Fixture : SessionFixture {
     REQUIRE(session->Step());
   }
 
-  // Has the control thread do that in the middle of a round: is the one import there to its end?
+  // Calls `end` on the control thread in the middle of a round. True if the one import stays until
+  // the round's end.
   bool StaysMappedInRound(const std::function<void()>& end) {
     std::atomic<pid_t> control_tid{0};
     std::atomic<bool> has_ended{false};
@@ -86,10 +87,11 @@ struct Fixture : SessionFixture {
         end();
         has_ended = true;
       });
-      // A thread that has not come to it yet would leave everything mapped, whatever it does then.
+      // A thread that has not come to the lock yet would leave everything mapped, whatever it does
+      // then.
       CHECK(Eventually([&] { return has_ended || WaitsForAnother(control_tid); }));
       CHECK_FALSE(has_ended);
-      // Time enough to unmap it, if it waits for something else than the round.
+      // Enough time to unmap it, if the thread waits for anything except the round.
       for (int i = 0; i < 500 && was_mapped; ++i) {
         std::this_thread::yield();
         was_mapped = platform.gpu->num_imports() == 1;
@@ -187,7 +189,7 @@ TEST_SUITE("process") {
     CHECK(ErrorCodeOf(status) == SPECD_ERROR_STATE);
     CHECK(std::string(status.message()).find("SPECD_DRAFT_ROWS") != std::string::npos);
     CHECK(f.platform.gpu->num_imports() == 1);
-    // What failed to be bound is not bound.
+    // A role whose binding failed is not bound.
     REQUIRE_FALSE(f.Bind(TensorRole::kTargetRows, device, {SPECD_FLOAT32, 0, 99, 0}).ok());
     REQUIRE(f.Bind(TensorRole::kDraftRows, 1, {SPECD_FLOAT32, 0, 1, 0}).ok());
     CHECK(f.session->UnregisterRegion(device).ok());

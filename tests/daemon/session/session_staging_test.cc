@@ -1,5 +1,5 @@
-// Rounds that are staged for a graph of the engine's: when a session takes, stages and answers
-// them, and what the C interface refuses.
+// Rounds that are staged for the engine's CUDA graph: the steps in which a session takes, stages
+// and answers them, and the refusals of the C interface.
 #include <doctest/doctest.h>
 
 #include <vector>
@@ -77,7 +77,7 @@ TEST_SUITE("unit") {
     CHECK(f.completion.round_id == 12);
     CHECK(f.completion.results[0].total_kept == 4);
     CHECK_FALSE(f.session->Step());
-    // The text side hears of the tokens as of any.
+    // The text side hears of the tokens as of any others.
     size_t num_tokens = 0;
     for (const TokenEvent& event : f.Events()) num_tokens += event.ids.size();
     CHECK(num_tokens == 4);
@@ -93,7 +93,7 @@ TEST_SUITE("unit") {
       REQUIRE(f.Stage(s, round) == PushResult::kOk);
       REQUIRE(f.session->Step());
       if (round == 1) continue;
-      // One stays under way.
+      // One round stays under way.
       f.backend->script = {Confirm(0, {static_cast<TokenId>(round % 7)})};
       f.backend->num_run = 1;
       REQUIRE(f.session->Step());
@@ -132,7 +132,7 @@ TEST_SUITE("unit") {
     REQUIRE(f.session->Step());
     REQUIRE(f.engine->Poll(&f.completion));
     CHECK(f.completion.results[0].finish_reason == FinishReason::kLength);
-    // Staged as finished, answered when the handle is nobody's.
+    // Staged when finished, answered when the handle no longer names a sequence.
     REQUIRE(f.Stage(s, 2) == PushResult::kOk);
     REQUIRE(f.session->Step());
     REQUIRE(f.session->CloseSequence(s).ok());
@@ -171,7 +171,7 @@ TEST_SUITE("unit") {
           std::string_view::npos);
     CHECK(ErrorCodeOf(host_rows.session->EnqueueStaged(nullptr, 1)) == SPECD_ERROR_STATE);
     CHECK(host_rows.backend->enqueued.empty());
-    // Next tokens in another rank's memory, which is of a device and still of none that will do.
+    // The next tokens are in another rank's memory, which is of a device, but not of the right one.
     Fixture other_device;
     auto region = other_device.session->device_regions().Adopt(DeviceRegion(4096, 4096, "GPU-1"));
     REQUIRE(region.ok());

@@ -55,7 +55,7 @@ TEST_SUITE("unit") {
       f.engine->Poll(&done);
     }
     REQUIRE(blocked);
-    // Opening and closing while nobody pops must end in a refusal, never in a lost event.
+    // If no thread pops events, opening and closing must end in a refusal, never in a lost event.
     int refused = 0;
     for (int i = 0; i < 100; ++i) {
       auto info = f.session->OpenSequences("x" + std::to_string(i), SequenceParams{});
@@ -185,8 +185,8 @@ TEST_SUITE("unit") {
       f.backend->script = {Confirm(0, {1})};
       f.Submit({all[0]});
     } while (f.session->Step());
-    // What waits takes the place that one popped event frees. The round after it brings the tokens
-    // and the ends of all four: eight events, for which there is now room for seven.
+    // The waiting round takes the room that one popped event frees. The round after it brings the
+    // tokens and the ends of all four: eight events, for which there is now room for seven.
     TokenEvent event;
     const auto pop = [&] { REQUIRE(f.Pop(&event)); };
     pop();

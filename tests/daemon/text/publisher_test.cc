@@ -36,7 +36,7 @@ struct Fixture {
     REQUIRE(tokens.Connect("inproc://tokens").ok());
     REQUIRE(aborts.Connect("inproc://aborts").ok());
     REQUIRE(tokens.Subscribe(kHeartbeatTopic).ok());
-    // Whoever hears a heartbeat is subscribed.
+    // A socket that hears a heartbeat is subscribed.
     while (!TryHeartbeat(absl::Milliseconds(1)).has_value()) {
       session.clock.AdvanceNs(200'000'000);
       publisher->Step();
@@ -199,7 +199,7 @@ TEST_SUITE("unit") {
   TEST_CASE("the text side counts as alive for three seconds after it last said so") {
     Fixture f;
     CHECK_FALSE(f.publisher->TextSideAlive());
-    f.SendAlive({kEpoch + 1, 5});  // hears another daemon
+    f.SendAlive({kEpoch + 1, 5});  // this text side hears another daemon
     f.publisher->Step();
     CHECK_FALSE(f.publisher->TextSideAlive());
     f.SendAlive({kEpoch, 5});

@@ -66,7 +66,7 @@ struct Fixture {
     streams.Apply(event, &texts, &aborts);
   }
 
-  // What a client has that appends every event at its offset.
+  // The text of a client that appends every event at its offset.
   std::string Text(uint64_t stream) const {
     std::string text;
     for (const TextEvent& event : texts) {
@@ -121,7 +121,7 @@ TEST_SUITE("unit") {
     event.ids = {0, 1, 2};
     event.logprobs = {-0.1, -0.2, -0.3};
     f.streams.Apply(event, &f.texts, &f.aborts);
-    f.streams.Apply(event, &f.texts, &f.aborts);  // what comes twice counts once
+    f.streams.Apply(event, &f.texts, &f.aborts);  // events that come twice count once
     event.offset = 13;
     event.ids = {3, 4, 5};
     event.logprobs = {-4, -8, -16};
@@ -154,7 +154,7 @@ TEST_SUITE("unit") {
     CHECK(end.tokens == 4);
     CHECK(end.late == 2);
     const size_t events = f.texts.size();
-    f.Tokens(1, 6, {6, 7});  // was in flight
+    f.Tokens(1, 6, {6, 7});  // these tokens were in flight
     f.End(1, 8, SPECD_FINISH_STOP);
     CHECK(f.texts.size() == events);
     CHECK(f.streams.counters().late_tokens == 4);

@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint64_t kEpoch = 77;
 constexpr int64_t kHeartbeatNs = 200'000'000;
-constexpr int kTriesMax = 10'000;  // until a subscription has arrived; a worker that is mute fails
+constexpr int kTriesMax = 10'000;  // until a subscription has arrived; a silent worker fails
 
 // One letter per id.
 Vocabulary MakeVocabulary() {
@@ -52,7 +52,7 @@ struct Fixture {
     worker = *std::move(made);
     REQUIRE(texts.Subscribe("").ok());
     REQUIRE(texts.Connect("inproc://text").ok());
-    // Whoever hears a heartbeat is subscribed.
+    // A socket that hears a heartbeat is subscribed.
     bool heard = false;
     for (int i = 0; i < kTriesMax && !heard; ++i) {
       Tick();
@@ -63,7 +63,7 @@ struct Fixture {
     }
   }
 
-  // Time for the worker's next heartbeat, and nothing else.
+  // Advances time to the worker's next heartbeat, and nothing else.
   void Tick() {
     clock.AdvanceNs(kHeartbeatNs);
     worker->Step(absl::ZeroDuration());
@@ -195,13 +195,13 @@ TokenEvent Tokens(uint64_t stream, uint64_t offset, std::vector<TokenId> ids) {
   return event;
 }
 
-// The one event there is: the end of stream 1 with an error.
+// Checks the one event: the end of stream 1 with an error.
 void CheckBroken(const std::vector<TextEvent>& texts) {
   REQUIRE(texts.size() == 1);
   CHECK(texts[0].kind == TextEventKind::kEnd);
   CHECK(texts[0].stream == 1);
   CHECK(texts[0].finish_reason == SPECD_FINISH_ERROR);
-  CHECK(texts[0].epoch == kEpoch);  // of the daemon that the stream was of
+  CHECK(texts[0].epoch == kEpoch);  // the daemon that the stream belonged to
 }
 
 TEST_SUITE("unit") {
@@ -244,7 +244,7 @@ TEST_SUITE("unit") {
     f.HearBatch(3, {Tokens(1, 2, {2}), Open(2)});
     std::vector<TextEvent> texts = f.Texts();
     REQUIRE(texts.size() == 2);
-    CHECK(texts[1].kind == TextEventKind::kOpen);  // what begins after the hole is whole
+    CHECK(texts[1].kind == TextEventKind::kOpen);  // a stream that begins after the gap is whole
     CHECK(texts[1].stream == 2);
     texts.pop_back();
     CheckBroken(texts);
@@ -285,7 +285,7 @@ TEST_SUITE("unit") {
     f.HearHeartbeat(kEpoch + 1, 5);
     CheckBroken(f.Texts());
     CHECK(f.Aborts().empty());
-    // The new one's numbers count from where it was first heard.
+    // The new daemon's numbers count from the first one that was heard.
     f.HearBatch(6, {Open(1)}, kEpoch + 1);
     const std::vector<TextEvent> texts = f.Texts();
     REQUIRE(texts.size() == 1);
@@ -313,7 +313,7 @@ TEST_SUITE("unit") {
     f.HearHeartbeat(kEpoch, 0);
     f.Tick();
     CHECK(f.SignsOfLife().size() == 1);
-    f.HearHeartbeat(kEpoch, 1);  // something was lost: the daemon must hear of a new instance
+    f.HearHeartbeat(kEpoch, 1);  // a message was lost: the daemon must hear of a new instance
     f.Tick();
     const std::vector<SignOfLife> after_loss = f.SignsOfLife();
     REQUIRE(after_loss.size() == 1);

@@ -1,7 +1,8 @@
-// The checks of specd-gpu-attach: what two processes may rely on when they share a device
-// (docs/GPU.md, "Memory between processes"), played over whatever GpuContext there is.
+// AttachCheck tests a promise about two processes that share a device, for specd-gpu-attach
+// (docs/GPU.md, "Memory between processes").
 //
-// A check runs once in a process: what it breaks stays broken. It belongs to one thread.
+// The checks run over any GpuContext. A check runs once in a process: anything that it breaks stays
+// broken. It belongs to one thread.
 #pragma once
 
 #include <functional>
@@ -25,14 +26,14 @@ struct AttachResult {
 };
 
 struct AttachSetting {
-  PeerGpu* gpu = nullptr;  // of this process
+  PeerGpu* gpu = nullptr;  // the GPU of this process
   GpuDevice device = {};
   std::function<std::unique_ptr<GpuPeer>(const PeerEnvironment&)> start_peer = {};
-  // How long something that has to happen may take.
+  // The longest wait for an event that has to happen.
   int patience_ms = 20000;
-  int held_up_ms = 1000;                      // what has not happened by then is held up
-  uint64_t num_batches = 20;                  // of hand-overs whose time is taken
-  uint64_t copy_bytes = uint64_t{128} << 20;  // of each copy that something happens beside
+  int held_up_ms = 1000;                      // an event that has not happened by then is held up
+  uint64_t num_batches = 20;                  // hand-overs that are timed
+  uint64_t copy_bytes = uint64_t{128} << 20;  // size of each copy that other work happens beside
   uint64_t max_events = 1024;
 };
 

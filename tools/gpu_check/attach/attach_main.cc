@@ -1,4 +1,4 @@
-// specd-gpu-attach: RunAttachProgram on the first device of this machine.
+// specd-gpu-attach runs RunAttachProgram on the first device of this machine.
 #include "tools/gpu_check/attach/attach_program.h"
 #include "tools/gpu_check/attach/cuda_peer_gpu.h"
 

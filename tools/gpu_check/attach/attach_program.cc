@@ -40,7 +40,8 @@ int ServeAsPeer(const MakePeerGpu& make_gpu) {
 std::optional<AttachResult> Play(const AttachCheck& check, const MakePeerGpu& make_gpu) {
   AttachSetting setting;
   GpuResult error = GpuResult::Ok();
-  // Never destroyed: what a scenario broke may not let a context be taken down in order.
+  // Never destroyed: after a scenario has broken a context, the context may not be destroyed in
+  // order.
   PeerGpu* const gpu = make_gpu(&setting.device, &error).release();
   if (gpu == nullptr) {
     fmt::print(stderr, "error: {}\n", error.text());

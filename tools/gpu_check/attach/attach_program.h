@@ -1,5 +1,5 @@
-// The command line of specd-gpu-attach, apart from which GPU it is for: a real one, or in tests the
-// pretended one. Called once in a process, by its main thread.
+// RunAttachProgram is the command line of specd-gpu-attach for any GPU: a real one, or a pretended
+// one in tests. The main thread of a process calls it once.
 #pragma once
 
 #include <functional>
@@ -10,10 +10,10 @@
 
 namespace specd {
 
-// Makes this process's GPU; null where there is none, and why in the result.
+// Makes this process's GPU. If there is none, the result is null and *error says why.
 using MakePeerGpu = std::function<std::unique_ptr<PeerGpu>(GpuDevice* device, GpuResult* error)>;
 
-// The exit status: 0 passed, skipped or observed, 1 failed, 2 the arguments, 3 no device.
+// Returns the exit status: 0 passed, skipped or observed; 1 failed; 2 wrong arguments; 3 no device.
 int RunAttachProgram(int argc, char** argv, const MakePeerGpu& make_gpu);
 
 }  // namespace specd

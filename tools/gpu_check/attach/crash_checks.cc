@@ -1,4 +1,4 @@
-// Either process is killed in the middle (docs/ARCHITECTURE.md, "Ownership and death").
+// Checks in which either process is killed (docs/ARCHITECTURE.md, "Ownership and death").
 #include <fmt/format.h>
 
 #include <chrono>
@@ -23,7 +23,7 @@ double KillAndTimeMs(Scene& scene) {
   return took.count();
 }
 
-// kGpuNotReady where our stream does not come to its end.
+// kGpuNotReady if our CUDA stream does not come to its end.
 GpuResult EndOfStream(Scene& scene) {
   GpuResult result = GpuResult::Ok();
   (void)scene.Await([&] {
@@ -35,7 +35,7 @@ GpuResult EndOfStream(Scene& scene) {
 
 }  // namespace
 
-// CUDA says nothing of memory whose exporter is gone, so whatever comes is written down.
+// CUDA says nothing of memory whose exporter is gone, so every answer is written down.
 AttachResult CheckExporterKilled(const AttachSetting& setting) {
   return PlayScene(setting, [](Scene& scene) {
     const PeerMemory memory = scene.MemoryOfPeer(GpuMemoryKind::kIpc, 4 * kMiB, 0x66);
@@ -101,7 +101,7 @@ AttachResult CheckExporterKilledInRead(const AttachSetting& setting) {
   });
 }
 
-// NVIDIA's MPS guide leaves open what the other clients of a server have to expect then.
+// NVIDIA's MPS guide does not say what happens to the other clients of a server then.
 AttachResult CheckClientKilled(const AttachSetting& setting) {
   return PlayScene(setting, [&](Scene& scene) {
     if (!setting.device.has_mps.value_or(false)) {
@@ -168,7 +168,7 @@ AttachResult CheckImporterKilled(const AttachSetting& setting) {
     scene.Ask({.op = PeerOp::kImport, .size_bytes = kMiB, .handle = exported.handle});
     scene.Ask({.op = PeerOp::kWaitValue, .word = 0, .value = 1});
     const double gone_ms = KillAndTimeMs(scene);
-    // Neither its import nor its waiting stream are in our way.
+    // Neither the peer's import nor its waiting CUDA stream hinders us.
     scene.ByteAt(own);
     ExpectOk(scene.gpu().WriteValue(scene.stream(), words.at(1), GpuWord::k64, 5), "writing");
     Expect(scene.Await([&] { return words.Load(1) == 5; }), "our stream is held up");

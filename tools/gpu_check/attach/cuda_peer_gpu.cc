@@ -19,7 +19,8 @@ namespace {
 
 using cuda::DriverApi;
 
-// What specd itself never calls. The library is loaded already, and the types are cuda.h's.
+// Finds functions that specd itself never calls. The library is loaded already, and the types are
+// cuda.h's.
 template <class Function>
 Function* Symbol(const char* name) {
   static void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
@@ -127,7 +128,7 @@ class CudaPeerGpu final : public PeerGpu {
                        "launching a kernel");
   }
 
-  // A capture that fails in the middle is ended all the same, with the first error.
+  // A capture that fails in the middle is ended too, with the first error.
   GpuResult Capture(GpuStream stream, GpuEvent waited, const PeerLaunch& launch, GpuEvent recorded,
                     std::function<GpuResult()>* replay) override {
     const auto on = static_cast<cudaStream_t>(stream.handle);
@@ -171,7 +172,7 @@ class CudaPeerGpu final : public PeerGpu {
   const std::unique_ptr<GpuPlatform> platform_;
   const std::unique_ptr<GpuContext> context_;
   int device_ = 0;
-  std::map<GpuAddress, std::vector<uint64_t>> piece_bytes_;  // of memory with descriptors
+  std::map<GpuAddress, std::vector<uint64_t>> piece_bytes_;  // for memory with descriptors
 };
 
 }  // namespace

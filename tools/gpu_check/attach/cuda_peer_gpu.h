@@ -1,5 +1,5 @@
-// A real device as either process of an attach check takes it, with memory as an engine's
-// allocators make it. For the thread that makes it.
+// MakeCudaPeerGpu gives either process of an attach check a real device, with memory as engines'
+// allocators make it. The thread that makes the device uses it.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,8 @@
 
 namespace specd {
 
-// The first device; `device` is what it is. Null where there is none, and why in *error.
+// Opens the first device and describes it in *device. If there is none, the result is null and
+// *error says why.
 std::unique_ptr<PeerGpu> MakeCudaPeerGpu(GpuDevice* device, GpuResult* error);
 
 }  // namespace specd

@@ -13,7 +13,7 @@ class CudaDevice {
 
   __device__ __forceinline__ uint64_t lane() const { return threadIdx.x; }
   __device__ __forceinline__ uint64_t num_lanes() const { return blockDim.x; }
-  // Past every cache that is this block's alone, so that a sum is of what is there.
+  // Reads past every cache that belongs to this block alone, so that a sum has the present values.
   __device__ __forceinline__ uint64_t Read(const uint64_t* word) const {
     uint64_t value = 0;
     asm volatile("ld.relaxed.sys.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");

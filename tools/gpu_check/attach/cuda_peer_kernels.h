@@ -1,5 +1,5 @@
-// The kernels of tests/support/peer_kernels.h on a real device, in the context that is current.
-// Their errors are the call's own and never those of earlier ones.
+// These functions load and launch the kernels of tests/support/peer_kernels.h on a real device, in
+// the current context. The errors that they return are their own, never those of earlier calls.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,7 +8,7 @@
 
 namespace specd {
 
-// Loads it, as specd does with its own (kernels/cuda/round_kernels.h).
+// Loads the kernel as specd loads its own (kernels/cuda/round_kernels.h).
 cudaError_t LoadPeerKernel(PeerKernel kernel);
 
 cudaError_t EnqueuePeerKernel(const PeerLaunch& launch, cudaStream_t stream);

@@ -1,5 +1,5 @@
-// What kernels see of another process's memory and events, and the CPU of kernels
-// (docs/GPU.md, "Memory between processes").
+// Checks of kernels that use another process's memory and events, and of a CPU that sees their
+// stores (docs/GPU.md, "Memory between processes").
 #include <fmt/format.h>
 
 #include <chrono>
@@ -19,10 +19,10 @@ constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr uint64_t kWordBytes = sizeof(uint64_t);
 constexpr uint64_t kLaunched = 8;  // the first word of a launch on a page
 
-// Memory of the peer and of another allocation of its, whose words a kernel of ours stores.
+// Reads memory of the peer, and stores into another allocation of the peer, with a kernel of ours.
 void ReadImported(Scene& scene, GpuMemoryKind kind) {
   const uint64_t size_bytes = 4 * kMiB;
-  const uint64_t edge = kMiB + 3 * kWordBytes;  // what is before it and behind it differs
+  const uint64_t edge = kMiB + 3 * kWordBytes;  // the words before it and after it differ
   const uint64_t place = kMiB + 5 * kWordBytes;
   const PeerMemory source = scene.MemoryOfPeer(kind, size_bytes, 0x11);
   scene.Ask({.op = PeerOp::kFill,
@@ -59,7 +59,7 @@ void ReadImported(Scene& scene, GpuMemoryKind kind) {
 
 }  // namespace
 
-// What a round does with an engine's rows and its room for tokens, as small as it can be.
+// Does a round's accesses to an engine's rows and its room for tokens, as small as they can be.
 AttachResult CheckImportedRead(const AttachSetting& setting) {
   return PlayScene(setting, [](Scene& scene) {
     scene.LoadKernels();
@@ -76,7 +76,8 @@ AttachResult CheckImportedRead(const AttachSetting& setting) {
   });
 }
 
-// What the answers of a round depend on that is still running, and the words of staged rounds.
+// Tests stores of a running kernel. Answers of rounds and the words of staged rounds depend on
+// them.
 AttachResult CheckKernelStore(const AttachSetting& setting) {
   return PlayScene(setting, [&](Scene& scene) {
     constexpr uint64_t kPerBatch = 50;
@@ -107,13 +108,13 @@ AttachResult CheckKernelStore(const AttachSetting& setting) {
   });
 }
 
-// A graph that waits for an event of another process at each replay, and records one that the other
-// waits for. CUDA says of neither whether an interprocess event may be such a node.
+// Replays a CUDA graph that waits for an event of another process, and records an event that the
+// other process waits for. CUDA does not say whether an interprocess event may be such a node.
 AttachResult CheckGraphEvents(const AttachSetting& setting) {
   return PlayScene(setting, [&](Scene& scene) {
     NeedWords(scene);
     NeedEvents(scene);
-    constexpr uint64_t kTheirs = 1;  // of the peer's events, counted from the last
+    constexpr uint64_t kTheirs = 1;  // the peer's events, counted from the last
     scene.LoadKernels();
     SharedWords words(&scene.gpu());
     scene.Ask({.op = PeerOp::kWords}, words.fd());
@@ -135,7 +136,7 @@ AttachResult CheckGraphEvents(const AttachSetting& setting) {
     GpuResult result = setting.gpu->Capture(
         scene.stream(), theirs, {.words = words.at(kLaunched), .count = 1}, ours, &replay);
     if (!result.ok()) return refused("no graph takes such events", result);
-    // Its record is held up by a word, so the graph has nothing to do before we say so.
+    // A word holds up the peer's record, so the graph has nothing to do before we store the word.
     scene.Ask({.op = PeerOp::kWaitValue, .word = 0, .value = 1});
     scene.Ask({.op = PeerOp::kRecordEvent, .word = kTheirs});
     result = replay();
@@ -144,7 +145,8 @@ AttachResult CheckGraphEvents(const AttachSetting& setting) {
     words.Store(0, 1);
     Expect(scene.Await([&] { return scene.IsIdle() && num_runs() == 1; }),
            "the graph does not come through");
-    // The other way round: our stream is held up, and with it the record of the second replay.
+    // The other way round: a word holds up our CUDA stream, and with it the record of the second
+    // replay.
     words.Store(kLaunched + kProgress, 0);
     ExpectOk(scene.gpu().WaitValue(scene.stream(), words.at(1), GpuWord::k64, 1), "waiting");
     ExpectOk(replay(), "launching the graph again");

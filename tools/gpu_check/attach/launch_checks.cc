@@ -1,4 +1,5 @@
-// What streams and kernels that wait cost those that do not: launches, hand-overs, copies.
+// Checks of the cost that waiting CUDA streams and kernels have for others: launches, hand-overs,
+// copies.
 #include <fmt/format.h>
 #include <sys/mman.h>
 
@@ -23,13 +24,13 @@ double MsSince(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-// How the first launch of a kernel meets what waits for a word in the same process.
+// The first launch of a kernel beside work of the same process that waits for a word.
 struct LaunchCase {
   const char* loading;     // CUDA_MODULE_LOADING
   bool is_loaded;          // before anything waits
-  bool is_held_by_kernel;  // one that waits, and not a stream that does
+  bool is_held_by_kernel;  // a kernel waits, not a CUDA stream
   int patience_ms;         // then the word is stored
-  uint64_t first_word;     // of those that are this case's alone
+  uint64_t first_word;     // first of the words that are this case's alone
 };
 
 struct LaunchAnswer {
@@ -70,11 +71,11 @@ LaunchAnswer LaunchBesideWaiting(Scene& scene, SharedWords& words, const LaunchC
   return {is_held, ms};
 }
 
-// Streams of this process that wait for a word until they are released.
+// CUDA streams of this process that wait for a word until they are released.
 class Waiting {
  public:
-  // With those that work there are fewer than CUDA_DEVICE_MAX_CONNECTIONS where nobody sets it, so
-  // that none holds up another.
+  // Together with the working CUDA streams these are fewer than CUDA_DEVICE_MAX_CONNECTIONS'
+  // default, so that no CUDA stream holds up another.
   static constexpr size_t kStreams = 4;
 
   Waiting(GpuContext* gpu, GpuAddress word) : gpu_(*gpu), word_(word), streams_(kStreams) {
@@ -103,7 +104,7 @@ class Waiting {
   std::vector<GpuStream> streams_;
 };
 
-// Hand-overs and copies of this process alone, whose time is taken.
+// Hand-overs and copies of this process alone, with their times.
 class Work {
  public:
   Work(Scene* scene, const AttachSetting& setting)
@@ -124,10 +125,11 @@ class Work {
   Work& operator=(const Work&) = delete;
 
   GpuAddress host_word(uint64_t word) const { return words_.at(8 + word); }
-  // Only while nothing is copied there.
+  // REQUIRES: nothing is being copied there.
   GpuAddress device_word(uint64_t word) const { return target_ + word * sizeof(uint64_t); }
 
-  // Of one stream to another one through `word`, from a store of the CPU until it sees the answer.
+  // Times hand-overs from one CUDA stream to another through `word`: from a store of the CPU until
+  // it sees the answer.
   std::vector<double> HandOverUs(GpuAddress word) {
     constexpr uint64_t kPerBatch = 50;
     GpuContext& gpu = scene_.gpu();
@@ -149,7 +151,7 @@ class Work {
     return microseconds;
   }
 
-  // Of one copy from the host's memory.
+  // Times one copy from the host's memory.
   double CopyMs() {
     constexpr int kCopies = 8;
     const auto start = Clock::now();
@@ -174,11 +176,11 @@ class Work {
 
 }  // namespace
 
-// With CUDA_MODULE_LOADING=LAZY, the default, a kernel is loaded when it is first launched, which
-// may wait for everything that the process has under way (CUDA's guide, "Lazy Loading"): an engine
-// whose stream waits for the daemon would stand still if the daemon in turn waited for it, and so
-// would a daemon whose own streams wait for engines. That is why specd loads every kernel before
-// the first round (kernels/cuda/round_kernels.h), which has to be enough.
+// With CUDA_MODULE_LOADING=LAZY, the default, a kernel is loaded at its first launch. The load may
+// wait for all other work of the process (CUDA's guide, "Lazy Loading"). An engine whose CUDA
+// stream waits for the daemon would stand still if the daemon in turn waited for the engine. A
+// daemon whose own CUDA streams wait for engines would stand still too. specd therefore loads every
+// kernel before the first round (kernels/cuda/round_kernels.h), which has to be enough.
 AttachResult CheckFirstLaunch(const AttachSetting& setting) {
   return PlayScene(setting, [&](Scene& scene) {
     NeedWords(scene);
@@ -212,8 +214,8 @@ AttachResult CheckFirstLaunch(const AttachSetting& setting) {
   });
 }
 
-// A device asks for a word of the host's over the bus. Whether that costs others anything decides
-// where words should be.
+// A device asks for a word of the host over the bus. The cost for others decides where words should
+// be.
 AttachResult CheckWaitingWords(const AttachSetting& setting) {
   return PlayScene(setting, [&](Scene& scene) {
     NeedWords(scene);
@@ -229,7 +231,7 @@ AttachResult CheckWaitingWords(const AttachSetting& setting) {
       result.detail += fmt::format(", a copy {:.2f} ms", copy_ms);
       result.figures.emplace_back(fmt::format("{}_copy_ms", name), copy_ms);
     };
-    // Copies begin by giving the device's words their zeros again.
+    // Copies first set the device's words to zero again.
     const double alone_ms = work.CopyMs();
     add("through_device", work.HandOverUs(work.device_word(0)), 0);
     add("through_host", work.HandOverUs(work.host_word(0)), alone_ms);

@@ -1,4 +1,4 @@
-// What two processes' streams do while one of them has copies under way.
+// Checks of two processes' CUDA streams while one process copies.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -32,7 +32,8 @@ GpuResult CopyOnDevice(GpuContext& gpu, GpuStream stream, GpuAddress target, Gpu
                   size_bytes);
 }
 
-// The CPU writes word 0, our stream word 1, the peer's stream word 2, which the CPU sees.
+// The CPU writes word 0, our CUDA stream word 1, and the peer's CUDA stream word 2, which the CPU
+// sees.
 class HandOvers {
  public:
   explicit HandOvers(Scene* scene) : scene_(*scene), words_(&scene->gpu()) {
@@ -41,7 +42,7 @@ class HandOvers {
 
   SharedWords& words() { return words_; }
 
-  // In microseconds each. `meanwhile` is called before each, and until it is through.
+  // Times in microseconds. `meanwhile` is called before each hand-over and until it is done.
   std::vector<double> Time(uint64_t num_batches, const std::function<void()>& meanwhile) {
     std::vector<double> microseconds;
     for (uint64_t batch = 0; batch < num_batches; ++batch, first_ += kPerBatch) {
@@ -57,8 +58,9 @@ class HandOvers {
     return microseconds;
   }
 
-  // The same with one hand-over on the streams at a time: what waits is enqueued only when the one
-  // before it is through, over the peer's pipe, and is seen to wait before its time is taken.
+  // The same with one hand-over on the CUDA streams at a time. The next hand-over is enqueued over
+  // the peer's pipe, and only after the one before it is done. Its wait is seen before its time
+  // begins.
   std::vector<double> TimeSingly(uint64_t num_batches) {
     return TimeEach(num_batches, [&](uint64_t value) {
       ExpectOk(scene_.gpu().WriteValue(scene_.stream(), words_.at(1), kWord, value), "writing");
@@ -66,8 +68,8 @@ class HandOvers {
     });
   }
 
-  // And with an event of the peer's in the place of word 1. A wait is for the record before it, so
-  // that there cannot be more than one hand-over at a time.
+  // The same with an event of the peer in the place of word 1. A wait is for the record before it,
+  // so there cannot be more than one hand-over at a time.
   std::vector<double> TimeEvent(uint64_t num_batches) {
     GpuEvent event;
     ExpectOk(scene_.gpu().OpenEvent(scene_.Ask({.op = PeerOp::kCreateEvent}).handle, &event),
@@ -82,10 +84,11 @@ class HandOvers {
   }
 
  private:
-  // A stream takes only so many commands before the next one waits for room.
+  // A CUDA stream takes a limited number of commands before the next one waits for room.
   static constexpr uint64_t kPerBatch = 50;
 
-  // `enqueue` lets our stream pass on, and the peer's wait for, what stands between them.
+  // `enqueue` makes our CUDA stream pass on the value between the two CUDA streams, and the peer's
+  // wait for it.
   std::vector<double> TimeEach(uint64_t num_batches, const std::function<void(uint64_t)>& enqueue) {
     std::vector<double> microseconds;
     for (const uint64_t end = first_ + num_batches * kPerBatch; first_ < end; ++first_) {
@@ -99,7 +102,7 @@ class HandOvers {
     return microseconds;
   }
 
-  // From the CPU's store to what the CPU sees of it.
+  // Times from the CPU's store until the CPU sees the answer.
   double TimeOne(uint64_t value, const std::function<void()>& meanwhile) {
     meanwhile();
     const auto start = Clock::now();
@@ -118,7 +121,7 @@ class HandOvers {
   uint64_t first_ = 1;  // value of the next batch
 };
 
-// Some of one kind. `figures` begins the names of their figures.
+// Hand-overs of one kind. Their figures' names begin with `figures`.
 struct HandOverTimes {
   std::string what;
   std::string figures;
@@ -139,8 +142,8 @@ AttachResult Observed(const std::vector<HandOverTimes>& all) {
   return result;
 }
 
-// Copies between two allocations of this process, one after another on a stream of their own; word
-// 3 counts those that are done.
+// Copies between two allocations of this process, one after another on a CUDA stream of their own.
+// Word 3 counts the copies that are done.
 class BusyStream {
  public:
   BusyStream(Scene* scene, SharedWords* words, uint64_t copy_bytes)
@@ -152,7 +155,7 @@ class BusyStream {
     ExpectOk(scene_.gpu().CreateStream(&stream_), "making a stream");
   }
 
-  // Enqueues what keeps the stream busy until this is called again; mostly there is enough.
+  // Enqueues enough copies to keep the CUDA stream busy until the next call, in most cases.
   void Feed() {
     constexpr uint64_t kEnough = 8;
     const uint64_t under_way = enqueued_ - done();
@@ -165,7 +168,7 @@ class BusyStream {
   }
 
   uint64_t done() const { return words_.Load(3); }
-  // How often there was nothing left to do.
+  // The number of times that no work was left.
   uint64_t num_dry() const { return num_dry_; }
 
   void End() {
@@ -188,10 +191,10 @@ class BusyStream {
   uint64_t num_dry_ = 0;
 };
 
-// Our copies into the peer's memory, and the peer's stream, which waits for word 0 meanwhile.
+// Our copies into the peer's memory, and the peer's CUDA stream, which waits for word 0 meanwhile.
 class LateWriter {
  public:
-  static constexpr uint8_t kLast = 0x33;  // what the last copy brings, and none before it
+  static constexpr uint8_t kLast = 0x33;  // value of the last copy, and of none before it
 
   LateWriter(Scene* scene, uint64_t size_bytes)
       : scene_(*scene),
@@ -227,7 +230,7 @@ class LateWriter {
     Expect(scene_.Await([&] { return scene_.IsPeerIdle(); }),
            "a store does not release the exporter's stream");
   }
-  // Only of a peer that is not held.
+  // REQUIRES: the peer is not held.
   void PeerFill(uint8_t value) {
     scene_.Ask({.op = PeerOp::kFill,
                 .address = memory_.address_there,
@@ -276,7 +279,7 @@ AttachResult CheckHandOffLatency(const AttachSetting& setting) {
   });
 }
 
-// What an event of another process takes in the place of a word. specd does not use such events:
+// Times an event of another process in the place of a word. specd does not use such events:
 // docs/decisions/027-host-functions-not-events.md says why.
 AttachResult CheckEventHandOff(const AttachSetting& setting) {
   return PlayScene(setting, [&](Scene& scene) {
@@ -290,7 +293,7 @@ AttachResult CheckEventHandOff(const AttachSetting& setting) {
   });
 }
 
-// Without MPS processes take turns, so that work of one may hold up the other for a whole turn.
+// Without MPS processes take turns, so work of one may hold up the other for a whole turn.
 AttachResult CheckBusyHandOff(const AttachSetting& setting) {
   return PlayScene(setting, [&](Scene& scene) {
     NeedWords(scene);
@@ -298,7 +301,7 @@ AttachResult CheckBusyHandOff(const AttachSetting& setting) {
     BusyStream other(&scene, &hand_overs.words(), setting.copy_bytes);
     const std::vector<double> idle = hand_overs.Time(setting.num_batches, [] {});
     const std::vector<double> busy = hand_overs.Time(setting.num_batches, [&] { other.Feed(); });
-    // A stream that got nothing done was held up itself, and kept nobody busy.
+    // A CUDA stream without progress was held up itself, and did not keep the other process busy.
     const uint64_t copies = other.done();
     other.End();
     AttachResult result =
@@ -312,16 +315,16 @@ AttachResult CheckBusyHandOff(const AttachSetting& setting) {
   });
 }
 
-// What a slow but living daemon still writes when a watchdog has released the engine's stream
-// (docs/GPU.md, "A round on a CUDA stream"): we are the daemon, the other process is the
-// engine.
+// Tests the late writes of a slow but living daemon after a watchdog has released the engine's CUDA
+// stream (docs/GPU.md, "A round on a CUDA stream"). This process is the daemon, and the other
+// process is the engine.
 AttachResult CheckLateWriter(const AttachSetting& setting) {
   return PlayScene(setting, [&](Scene& scene) {
     NeedWords(scene);
     constexpr int kReadsAfterwards = 100;
-    constexpr int kHeldMs = 20;  // what does not wait is mostly there by then
+    constexpr int kHeldMs = 20;  // work that does not wait is mostly done by then
     LateWriter writer(&scene, setting.copy_bytes);
-    // How long it takes is the device's affair; the exporter looks as often as it gets a turn.
+    // The device decides how long it takes. The exporter looks whenever it gets a turn.
     writer.HoldPeer(1);
     writer.CopyOnce();
     writer.WriteWord(1);
@@ -335,7 +338,7 @@ AttachResult CheckLateWriter(const AttachSetting& setting) {
     const std::chrono::duration<double, std::milli> took = Clock::now() - start;
     const double late_ms = is_late ? took.count() : 0;
     ExpectOk(scene.gpu().Synchronize(scene.stream()), "waiting for the copies");
-    // Now they begin only when the exporter was released, so that all of them are late.
+    // Now the copies begin only after the exporter was released, so all of them are late.
     writer.PeerFill(0x11);
     writer.HoldPeer(2);
     writer.WaitForWord(2);

@@ -1,5 +1,5 @@
-// Memory that one process exports and another imports (docs/PROTOCOL.md, "Registering device
-// memory").
+// Checks of memory that one process exports and another imports (docs/PROTOCOL.md, "Registering
+// device memory").
 #include <fmt/format.h>
 
 #include <optional>
@@ -28,7 +28,7 @@ AttachResult CheckSubAllocation(const AttachSetting& setting) {
   return PlayScene(setting, [](Scene& scene) {
     const uint64_t size_bytes = 8 * kMiB;
     const PeerMemory memory = scene.MemoryOfPeer(GpuMemoryKind::kIpc, size_bytes, 0x11, 3 * kMiB);
-    // Allocators hand out parts; what travels is the whole (torch's caching allocator).
+    // Allocators hand out parts, and the whole allocation travels (torch's caching allocator).
     Expect(memory.reply.address == memory.address_there, "the exporter does not find the base");
     GpuMapping mapping;
     ExpectOk(scene.gpu().Import(memory.import(), &mapping), "importing");
@@ -121,7 +121,7 @@ AttachResult CheckDescriptor(const AttachSetting& setting) {
   });
 }
 
-// As PyTorch's expandable segments: a tensor over pieces that have a descriptor each.
+// As in PyTorch's expandable segments: a tensor over pieces that have a descriptor each.
 AttachResult CheckPieces(const AttachSetting& setting) {
   return PlayScene(setting, [](Scene& scene) {
     const PeerPieces pieces = scene.PiecesOfPeer(10 * kMiB, 4 * kMiB);
@@ -151,7 +151,7 @@ AttachResult CheckPieces(const AttachSetting& setting) {
     scene.peer().Kill();
     expect_bytes("after its end");
     ExpectOk(scene.gpu().Close(mapping), "closing");
-    // A list that ends with something else maps nothing, and the same pieces open again.
+    // A list that ends with a wrong piece maps nothing, and the same pieces open again.
     GpuImport bad = pieces.import;
     bad.pieces.back().fd = -1;
     Expect(!scene.gpu().Import(bad, &mapping).ok(), "a piece without a descriptor is accepted");
@@ -175,8 +175,8 @@ AttachResult CheckPool(const AttachSetting& setting) {
   });
 }
 
-// A daemon and an engine in two containers. What CUDA's handles and descriptors are worth there is
-// not said.
+// Plays a daemon and an engine in two containers. CUDA does not say whether its handles and
+// descriptors work there.
 AttachResult CheckPidNamespace(const AttachSetting& setting) {
   return PlayScene(setting, [](Scene& scene) {
     NeedWords(scene);

@@ -1,4 +1,5 @@
-// Streams of two processes that wait for each other (docs/GPU.md, "A round on a CUDA stream").
+// Checks of CUDA streams of two processes that wait for each other (docs/GPU.md, "A round on a CUDA
+// stream").
 #include <fmt/format.h>
 
 #include <thread>
@@ -74,7 +75,7 @@ AttachResult CheckEvents(const AttachSetting& setting) {
     GpuEvent event;
     ExpectOk(scene.gpu().OpenEvent(scene.Ask({.op = PeerOp::kCreateEvent}).handle, &event),
              "opening the event");
-    // Its record is held up by a word, so it cannot be done before we say so.
+    // A word holds up the peer's record, so the record cannot be done before we store the word.
     scene.Ask({.op = PeerOp::kWaitValue, .word = 0, .value = 1});
     scene.Ask({.op = PeerOp::kRecordEvent});
     ExpectOk(scene.gpu().WaitEvent(scene.stream(), event), "waiting for the event");
@@ -95,14 +96,14 @@ AttachResult CheckEvents(const AttachSetting& setting) {
   });
 }
 
-// Each is opened here, recorded there and waited for here while all before it are.
+// Opens, records and awaits each event here while all events before it are open.
 AttachResult CheckManyEvents(const AttachSetting& setting) {
   return PlayScene(setting, [&](Scene& scene) {
     NeedWords(scene);
     NeedEvents(scene);
     SharedWords words(&scene.gpu());
     scene.Ask({.op = PeerOp::kWords}, words.fd());
-    constexpr int kHeldMs = 1;  // what does not wait is mostly through by then
+    constexpr int kHeldMs = 1;  // work that does not wait is mostly done by then
     std::vector<GpuEvent> opened;
     uint64_t created = 0;
     std::string refused;
@@ -120,7 +121,7 @@ AttachResult CheckManyEvents(const AttachSetting& setting) {
       GpuEvent event;
       if (!is_taken(scene.gpu().OpenEvent(made.handle, &event).code(), "opening")) break;
       opened.push_back(event);
-      // Its record is held up by a word, so it cannot be done before we say so.
+      // A word holds up the peer's record, so the record cannot be done before we store the word.
       const uint64_t turn = through + 1;
       scene.Ask({.op = PeerOp::kWaitValue, .word = 0, .value = turn});
       if (is_taken(scene.peer().Call({.op = PeerOp::kRecordEvent}).code, "recording") &&
@@ -148,7 +149,7 @@ AttachResult CheckManyEvents(const AttachSetting& setting) {
   });
 }
 
-// Hardware has a number of queues (CUDA_DEVICE_MAX_CONNECTIONS); streams beyond it share them.
+// Hardware has a number of queues (CUDA_DEVICE_MAX_CONNECTIONS). Further CUDA streams share them.
 AttachResult CheckManyStreams(const AttachSetting& setting) {
   return PlayScene(setting, [&](Scene& scene) {
     NeedWords(scene);
@@ -158,7 +159,7 @@ AttachResult CheckManyStreams(const AttachSetting& setting) {
     std::vector<GpuStream> streams(kStreams);
     for (uint64_t i = 0; i < kStreams; ++i) {
       ExpectOk(scene.gpu().CreateStream(&streams[i]), "making a stream");
-      // Does a new stream get through while all before it wait?
+      // Tests whether a new CUDA stream works while all CUDA streams before it wait.
       ExpectOk(scene.gpu().WriteValue(streams[i], words.at(1), kWord, i + 1), "writing");
       if (held_up_by == 0 &&
           !scene.Await([&] { return words.Load(1) == i + 1; }, setting.held_up_ms)) {
@@ -182,7 +183,7 @@ AttachResult CheckManyStreams(const AttachSetting& setting) {
   });
 }
 
-// What specd_submit_on_stream does where streams have no memory operations
+// Plays specd_submit_on_stream on a device whose CUDA streams have no memory operations
 // (daemon/client/host_waits.h).
 AttachResult CheckHostFunctions(const AttachSetting& setting) {
   return PlayScene(setting, [&](Scene& scene) {

@@ -1,5 +1,5 @@
-// The scenarios of the attach checks, by the file that they stand in. attach_check.h names them and
-// is what they are called through; each is for one thread of a process of its own.
+// The scenarios of the attach checks, by the file that they are in. attach_check.h names them and
+// calls them. A scenario is for one thread of a process of its own.
 #pragma once
 
 #include "tools/gpu_check/attach/attach_check.h"

@@ -1,5 +1,5 @@
-// What the scenarios of the attach checks are written with: a failed expectation ends one with its
-// text, and Scene has both processes' ends at hand.
+// Scene gives the scenarios of the attach checks both processes' ends. A failed expectation ends a
+// scenario with the expectation's text.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace specd {
 
-// Thrown by Expect and caught by PlayScene: a scenario is over at the first thing that is not so.
+// Expect throws it and PlayScene catches it: a scenario ends at the first failed expectation.
 struct SceneOver {
   AttachStatus status = AttachStatus::kFail;
   std::string why = {};
@@ -21,8 +21,9 @@ struct SceneOver {
 void Expect(bool condition, const std::string& otherwise);
 void ExpectOk(const GpuResult& result, const char* what);
 
-// A page of words that both processes' devices reach. It stays where it is until the process ends,
-// because a scenario that ends early leaves streams that look at it; they get what they wait for.
+// A page of words that both processes' devices reach. A scenario that ends early may leave CUDA
+// streams that wait for words of the page. The page therefore stays mapped until the process ends,
+// and the destructor stores values that release them.
 class SharedWords {
  public:
   explicit SharedWords(GpuContext* context);
@@ -45,7 +46,7 @@ class SharedWords {
   GpuAddress device_ = 0;
 };
 
-// Memory of the peer as it arrives here.
+// Memory of the peer as this process receives it.
 struct PeerMemory {
   PeerReply reply;
   UniqueFd fd;
@@ -54,12 +55,12 @@ struct PeerMemory {
   GpuMemoryKind kind = GpuMemoryKind::kIpc;
 };
 
-// Memory over several pieces.
+// Memory of the peer in several pieces.
 struct PeerPieces {
   GpuAddress address_there = 0;
   GpuImport import{.kind = GpuMemoryKind::kVmm};
   std::vector<UniqueFd> fds;
-  std::vector<uint8_t> values;  // of every byte of each piece
+  std::vector<uint8_t> values;  // one value for each piece, in all its bytes
 };
 
 class Scene {
@@ -71,37 +72,38 @@ class Scene {
   GpuContext& gpu() { return gpu_; }
   const GpuDevice& device() const { return setting_.device; }
   GpuStream stream() const { return stream_; }
-  GpuPeer& peer();  // started when it is first asked for
-  // Another one, in place of the one there was.
+  GpuPeer& peer();  // started by the first call
+  // Starts another peer in place of the present one.
   void StartPeer(const PeerEnvironment& environment);
 
-  // Before anything waits.
+  // REQUIRES: nothing waits yet.
   void LoadKernels();
-  // On our stream.
+  // Launches on this process's CUDA stream.
   void Launch(const PeerLaunch& launch);
 
-  // The peer's answer, which must be good.
+  // Returns the peer's answer. A bad answer ends the scenario.
   PeerReply Ask(const PeerRequest& request, int fd = -1, UniqueFd* reply_fd = nullptr);
   bool HasPeerMemory(GpuMemoryKind kind);
-  // Filled with `value`, and exported by an address that far into it. Skips the check where the
-  // device does not have that kind of memory.
+  // Asks the peer for memory that is filled with `value`, and exported by an address that far into
+  // it. Skips the check if the device does not have that kind of memory.
   PeerMemory MemoryOfPeer(GpuMemoryKind kind, uint64_t size_bytes, uint8_t value,
                           uint64_t offset_bytes = 0);
-  // The last piece has what is left of the size.
+  // The last piece has the rest of the size.
   PeerPieces PiecesOfPeer(uint64_t size_bytes, uint64_t piece_bytes);
   uint8_t ByteAt(GpuAddress address);
 
-  // True once `condition` is; false when patience is over.
+  // True once `condition` holds; false if it does not hold within patience_ms.
   bool Await(const std::function<bool()>& condition, int patience_ms);
   bool Await(const std::function<bool()>& condition) {
     return Await(condition, setting_.patience_ms);
   }
-  // Any answer but done and not done yet ends the scenario.
+  // True if the CUDA stream has done its work. Any answer except "done" and "not done yet" ends the
+  // scenario.
   bool IsIdle();
   bool IsPeerIdle();
 
  private:
-  // Skips the check where the device does not have that kind of memory.
+  // Skips the check if the device does not have that kind of memory.
   GpuAddress AllocateThere(const PeerRequest& request);
 
   const AttachSetting& setting_;
@@ -110,15 +112,15 @@ class Scene {
   std::unique_ptr<GpuPeer> peer_;
 };
 
-// Skip the check where streams have no words of 64 bits, or processes share no events.
+// Skip the check if CUDA streams have no words of 64 bits, or processes share no events.
 void NeedWords(const Scene& scene);
 void NeedEvents(const Scene& scene);
 
-// Plays it, and says what came of it.
+// Plays the scenario and returns its result.
 AttachResult PlayScene(const AttachSetting& setting,
                        const std::function<AttachResult(Scene&)>& scenario);
 
-// The value that a share of the sorted ones does not exceed.
+// The value that about this share of the values does not exceed.
 double Percentile(std::vector<double> values, double share);
 
 }  // namespace specd

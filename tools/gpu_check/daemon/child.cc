@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kCannotStart = 127;
 
-// Ends with null, as programs take it; the texts are the caller's.
+// A list that ends with null, as exec takes it. The caller owns the texts.
 std::vector<char*> PointersTo(std::vector<std::string>* texts) {
   std::vector<char*> pointers;
   for (std::string& text : *texts) pointers.push_back(text.data());
@@ -34,7 +34,7 @@ class Deadline {
  public:
   explicit Deadline(int patience_ms)
       : end_(std::chrono::steady_clock::now() + std::chrono::milliseconds(patience_ms)) {}
-  // 0 when it is over.
+  // Milliseconds until the deadline; 0 after it.
   int LeftMs() const {
     const auto left = end_ - std::chrono::steady_clock::now();
     return static_cast<int>(
@@ -58,7 +58,7 @@ Child::Child(std::string name, const std::vector<std::string>& command,
   const UniqueFd their_input(input[0]);
   const UniqueFd their_output(output[1]);
   std::vector<std::string> texts = command;
-  // Of two with a name, getenv finds the first.
+  // If a name occurs twice, getenv finds the first.
   std::vector<std::string> variables = environment;
   for (char** variable = environ; *variable != nullptr; ++variable) variables.push_back(*variable);
   const std::vector<char*> arguments = PointersTo(&texts);
@@ -68,7 +68,7 @@ Child::Child(std::string name, const std::vector<std::string>& command,
   SPECD_CHECK(pid_ >= 0);
   if (pid_ > 0) return;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(kCannotStart);  // it died before it could be watched
+  if (getppid() != parent) _exit(kCannotStart);  // the parent died before it could be watched
   dup2(their_input.get(), STDIN_FILENO);
   dup2(their_output.get(), STDOUT_FILENO);
   dup2(their_output.get(), STDERR_FILENO);
@@ -116,7 +116,7 @@ void Child::SkipPrinted() {
 }
 
 void Child::SendLine() {
-  // It may have ended; then its output says why.
+  // The child may have ended; then its output says why.
   struct sigaction ignore = {};
   struct sigaction before = {};
   ignore.sa_handler = SIG_IGN;
@@ -134,7 +134,7 @@ int Child::AwaitEnd(int patience_ms) {
   const Deadline deadline(patience_ms);
   int left_ms = deadline.LeftMs();
   while (left_ms > 0 && Read(left_ms)) left_ms = deadline.LeftMs();
-  // Its output has ended, and it is about to; or it has not, and is late.
+  // If the child's output has ended, the child is about to end. If not, the child is late.
   while (pid_ > 0 && IsRunning() && deadline.LeftMs() > 0) Read(1);
   if (pid_ > 0) {
     Kill();

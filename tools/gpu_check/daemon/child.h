@@ -1,7 +1,7 @@
-// A program that a check starts, talks to in lines, and kills: the daemon, or an engine.
+// Child is a program that a check starts, talks to in lines, and kills: the daemon, or an engine.
 //
-// What it prints, on either output, is kept. It is killed when the Child goes, and by the kernel
-// when the thread that made it ends, however that comes. One thread.
+// The child's output, on either descriptor, is kept. The destructor kills the child. If the thread
+// that made the child ends in any other way, the kernel kills it. One thread.
 #pragma once
 
 #include <sys/types.h>
@@ -15,49 +15,50 @@ namespace specd {
 
 class Child {
  public:
-  // NAME=VALUE, each; before what is in this process's environment.
+  // NAME=VALUE each. They take precedence over this process's environment.
   using Environment = std::vector<std::string>;
 
-  // `name` is what it is called in errors.
+  // Errors call the child `name`.
   Child(std::string name, const std::vector<std::string>& command,
         const Environment& environment = {});
   ~Child();
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  // True once it has printed `text` behind what was awaited before; false where it ends, or
-  // patience does, without.
+  // True once the child has printed `text` after the text that was awaited before. False if the
+  // child ends, or patience_ms pass, without it.
   bool AwaitText(const std::string& text, int patience_ms);
-  // Takes what it has printed by now, so that its pipe has room; it can still be awaited.
+  // Takes the child's output so far, so that its pipe has room. The output can still be awaited.
   void TakePrinted();
-  // What it has printed by now is awaited no more.
+  // Stops awaiting the output so far.
   void SkipPrinted();
-  // A line on its standard input.
+  // Sends a line to the child's standard input.
   void SendLine();
   void Signal(int number) const;
-  // Waits for its end; kills it when patience is over. As waitpid has it, -1 where it was killed.
+  // Waits for the child's end, and kills the child after patience_ms. Returns the status of
+  // waitpid, or -1 if the child was killed.
   int AwaitEnd(int patience_ms);
   void Kill();
 
   bool IsRunning();
-  // Nothing more comes of it: it has ended, or is about to.
+  // True if the child has ended or is about to: no more output comes.
   bool has_closed_output() const { return has_closed_output_; }
   const std::string& name() const { return name_; }
   const std::string& text() const { return text_; }
-  // The last line that it has printed.
+  // The last line that the child has printed.
   std::string LastLine() const;
 
  private:
-  // Reads what there is, for as long as that at most. False at the end of its output.
+  // Reads the output that there is, for timeout_ms at most. False at the end of the output.
   bool Read(int timeout_ms);
 
   const std::string name_;
   pid_t pid_ = -1;
-  int status_ = -1;  // once it has ended
+  int status_ = -1;  // valid after the end
   UniqueFd input_;
   UniqueFd output_;
   std::string text_;
-  size_t awaited_ = 0;  // of text_
+  size_t awaited_ = 0;  // bytes of text_
   bool has_closed_output_ = false;
 };
 

@@ -47,7 +47,8 @@ AttachResult CheckEngineKilled(const DaemonSetting& setting) {
   return PlayDaemonScene(setting, [&](DaemonScene& scene) {
     Child& steady = scene.StartEngine("endless");
     scene.GoesOn(steady);
-    // Once in the middle of rounds, and once with a round whose rows are never ready.
+    // One engine is killed in the middle of rounds, and one with a round whose rows are never
+    // ready.
     Child& busy = scene.StartEngine("endless");
     scene.GoesOn(busy);
     busy.Kill();
@@ -58,7 +59,7 @@ AttachResult CheckEngineKilled(const DaemonSetting& setting) {
     held.Kill();
     scene.Until(scene.daemon(), " ended: ");
     scene.GoesOn(steady);
-    // There is room again, and the other one has lost nothing.
+    // There is room again, and the other engine has lost nothing.
     scene.EndsWell(scene.StartEngine("rounds"));
     steady.SendLine();
     scene.EndsWell(steady);
@@ -78,7 +79,7 @@ AttachResult CheckLateEngine(const DaemonSetting& setting) {
   });
 }
 
-// Stopped before it can see the rounds.
+// Stops the daemon before it can see the rounds.
 void PlayLateDaemon(DaemonScene* scene) {
   Child& engine = scene->StartEngine("late");
   scene->Until(engine, "attached");
@@ -90,8 +91,8 @@ void PlayLateDaemon(DaemonScene* scene) {
   scene->EndsWell(engine);
 }
 
-// Stopped wherever it happens to be, also in the middle of a round. Between claim and completion it
-// holds the stream until it goes on, and that stop shows nothing.
+// Stops the daemon at any moment, also in the middle of a round. Between claim and completion the
+// daemon holds the CUDA stream until it continues; such a stop shows nothing.
 int PlayStoppedDaemon(DaemonScene* scene) {
   using Clock = std::chrono::steady_clock;
   constexpr int kStops = 10;
@@ -102,7 +103,7 @@ int PlayStoppedDaemon(DaemonScene* scene) {
     scene->GoesOn(engine);
     const Clock::time_point step = Clock::now();
     scene->Until(engine, "round ");
-    // The next step takes as long, and each stop finds it elsewhere.
+    // The next step takes as long, so each stop finds the daemon elsewhere.
     std::this_thread::sleep_for((Clock::now() - step) * i / kStops);
     scene->daemon().Signal(SIGSTOP);
     engine.SkipPrinted();
@@ -149,8 +150,8 @@ double NumberBehind(const std::string& line, const std::string& field) {
                                     : std::strtod(line.c_str() + found + field.size() + 3, nullptr);
 }
 
-// The figures are lines of JSON, for whoever collects them. The result has those of the first road
-// on a stream that the device has.
+// The figures are lines of JSON. The result has the figures of the first way onto a CUDA stream
+// that the device has.
 AttachResult CheckRoundTime(const DaemonSetting& setting) {
   return PlayDaemonScene(setting, [&](DaemonScene& scene) {
     AttachResult result{AttachStatus::kObserved};

@@ -1,7 +1,7 @@
-// The checks of specd-gpu-daemon: the daemon's own program, and engines in processes of theirs that
-// attach to it over the device (docs/GPU.md, "A round on a CUDA stream").
+// DaemonCheck tests the daemon's own program for specd-gpu-daemon. Engines in processes of their
+// own attach to the daemon over the device (docs/GPU.md, "A round on a CUDA stream").
 //
-// A check makes a folder and starts a daemon in it; nothing of either is left when it ends.
+// A check makes a folder and starts a daemon in it. When the check ends, it leaves neither.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@
 namespace specd {
 
 struct DaemonSetting {
-  std::string daemon = {};               // its program
-  std::vector<std::string> engine = {};  // the command that MODE URI ROUNDS follow
-  std::string folder = {};               // where folders of checks are made
+  std::string daemon = {};               // the daemon's program
+  std::vector<std::string> engine = {};  // the command; MODE URI ROUNDS follow
+  std::string folder = {};               // the folders of checks are made here
   uint64_t num_rounds = 500;
-  int patience_ms = 60'000;  // how long what has to happen may take
+  int patience_ms = 60'000;  // the longest wait for an event that has to happen
 };
 
 struct DaemonCheck {

@@ -1,4 +1,4 @@
-// specd-gpu-daemon: RunDaemonProgram on the first device of this machine.
+// specd-gpu-daemon runs RunDaemonProgram on the first device of this machine.
 #include <memory>
 #include <vector>
 
@@ -25,7 +25,7 @@ specd::GpuContext* OpenFirstDevice(specd::GpuResult* error) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // As wide as a vocabulary of today, and few enough sequences that time is the daemon's.
+  // Rows are as wide as today's vocabularies. With this few sequences the time is the daemon's.
   return specd::RunDaemonProgram(
       argc, argv,
       {.open_gpu = OpenFirstDevice, .engine = {.vocab_size = 128'256, .num_sequences = 16}});

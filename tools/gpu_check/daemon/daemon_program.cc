@@ -22,7 +22,7 @@ constexpr char kOptionsText[] =
     "  --rounds N       of a check that counts them; without it: 500\n"
     "  --patience_ms N  how long a step may take; without it: 60000\n";
 
-// What DaemonSetting::engine starts: --engine PATIENCE_MS MODE URI ROUNDS.
+// Runs the command that DaemonSetting::engine starts: --engine PATIENCE_MS MODE URI ROUNDS.
 int ServeAsEngine(const DaemonProgram& program, const std::vector<std::string>& arguments) {
   if (arguments.size() != 5) return 2;
   GpuResult error = GpuResult::Ok();

@@ -1,5 +1,5 @@
-// The command line of specd-gpu-daemon, apart from which GPU its engines have: a real one, or in
-// tests the pretended one. Called once in a process, by its main thread.
+// RunDaemonProgram is the command line of specd-gpu-daemon for any GPU of its engines: a real one,
+// or a pretended one in tests. The main thread of a process calls it once.
 #pragma once
 
 #include <functional>
@@ -9,12 +9,12 @@
 namespace specd {
 
 struct DaemonProgram {
-  // Of an engine's process; null where there is no device, and why in the result.
+  // Opens the GPU of an engine's process. If there is none, the result is null and *error says why.
   std::function<GpuContext*(GpuResult* error)> open_gpu = {};
   StreamEngine::Options engine = {};
 };
 
-// The exit status: as RunCheckProgram, and of an engine as RunStreamEngine.
+// Returns the exit status of RunCheckProgram, or in an engine's process that of RunStreamEngine.
 int RunDaemonProgram(int argc, char** argv, const DaemonProgram& program);
 
 }  // namespace specd

@@ -33,7 +33,7 @@ void DaemonScene::Fail(Child& child, const std::string& what) {
     throw SceneOver{AttachStatus::kSkipped, child.LastLine()};
   }
   std::string text = fmt::format("{} {}: {}", child.name(), what, child.LastLine());
-  // What an engine sees of a daemon that has ended is not why that ended.
+  // If the daemon has ended, an engine's error does not say why. The daemon's output does.
   if (daemon_ != nullptr && &child != daemon_.get() && !daemon_->IsRunning()) {
     daemon_->SkipPrinted();
     text += "; the daemon has ended: " + daemon_->LastLine();
@@ -58,7 +58,7 @@ Child& DaemonScene::StartEngine(const std::string& mode, const Child::Environmen
   return *engines_.back();
 }
 
-// In slices, because another engine that is to go on meanwhile would stand still at a full pipe.
+// Waits in slices. Another engine must continue meanwhile, and would stand still at a full pipe.
 bool DaemonScene::Await(Child& child, const std::string& text) {
   constexpr int kSliceMs = 10;
   for (int left_ms = setting_.patience_ms; left_ms > 0; left_ms -= kSliceMs) {
@@ -85,7 +85,7 @@ void DaemonScene::EndsWell(Child& engine, const std::string& text) {
 
 void DaemonScene::GoesOn(Child& engine) {
   engine.SkipPrinted();
-  // The first may have been under way.
+  // The first round may have been under way.
   for (int i = 0; i < 2; ++i) Until(engine, "round ");
 }
 

@@ -1,5 +1,6 @@
-// A daemon in a folder of its own and the engines of one check. A step that does not come ends the
-// check, with the last line of whoever was to take it. One thread.
+// DaemonScene runs a daemon in a folder of its own and the engines of one check. If an awaited step
+// does not come, the check ends with the last line of the child that should have taken it. One
+// thread.
 #pragma once
 
 #include <functional>
@@ -20,19 +21,21 @@ class DaemonScene {
   DaemonScene(const DaemonScene&) = delete;
   DaemonScene& operator=(const DaemonScene&) = delete;
 
-  // In place of the one there was; returns when it serves.
+  // Replaces the present daemon, if there is one. Returns when the new daemon serves.
   void StartDaemon();
   Child& daemon() { return *daemon_; }
 
-  // In a mode of tests/support/stream_engine_program.h. It lives as long as the scene.
+  // Starts an engine in a mode of tests/support/stream_engine_program.h. The engine lives as long
+  // as the scene.
   Child& StartEngine(const std::string& mode, const Child::Environment& environment = {});
-  // Skips the check where the child ends because the device does not have what it needs.
+  // Waits until the child prints `text`. Skips the check if the child ends because the device lacks
+  // a feature that it needs.
   void Until(Child& child, const std::string& text);
-  // It prints that and ends with status 0.
+  // Waits until the engine prints `text` and ends with status 0.
   void EndsWell(Child& engine, const std::string& text = "ok");
-  // Rounds go on that have not been printed yet.
+  // Waits for rounds that have not been printed yet.
   void GoesOn(Child& engine);
-  // Asked to stop, it drains and ends with status 0.
+  // Asks the daemon to stop. It must drain and end with status 0.
   void StopDaemon();
 
  private:
@@ -45,7 +48,7 @@ class DaemonScene {
   std::vector<std::unique_ptr<Child>> engines_;
 };
 
-// Plays it, stops the daemon, and says what came of it.
+// Plays the scenario, stops the daemon, and returns the result.
 AttachResult PlayDaemonScene(const DaemonSetting& setting,
                              const std::function<AttachResult(DaemonScene&)>& scenario);
 
