@@ -37,7 +37,9 @@ class AttachedTest(ProcessTest):
         self.assertIn("'sample_draft'", output)
 
     def test_the_door(self):
-        self.run_python("door_test.py", SPECD_TEST_URI=self.ids_only())
+        uri = self.ids_only()
+        self.run_python("door_test.py", SPECD_TEST_URI=uri)
+        self.run_python("parents_test.py", SPECD_TEST_URI=uri)
 
     def test_ranks_of_other_processes_read_what_rank_0_decided(self):
         uri = self.ids_only()

@@ -11,6 +11,13 @@ import unittest
 from support import ProcessTest, SOURCE, TOKENIZER, wait_until
 
 NOBODY = 65534
+PROTOCOL_VERSION = 2  # ipc/base/protocol_version.h
+HELLO, MAPPED = 1, 2  # ipc/control/control_type.h
+
+
+def control_message(version, control_type):
+    """A message with an empty body and no descriptors."""
+    return struct.pack("<IHHIIII", 0x44435053, version, control_type, 1, 1, 0, 0) + b"\x80"
 
 
 class RefusalTest(ProcessTest):
@@ -119,8 +126,7 @@ class RefusalTest(ProcessTest):
     def test_wrong_protocol_version(self):
         self.daemon()
         with self.raw() as connection:
-            header = struct.pack("<IBBHIIII", 0x44435053, 99, 0, 1, 1, 1, 0, 0) + b"\x80"
-            connection.send(header)
+            connection.send(control_message(99, HELLO))
             reply = connection.recv(65536)
             self.assertIn(b"99", reply)
             self.assertIn(b"upgrade", reply)
@@ -154,7 +160,7 @@ class RefusalTest(ProcessTest):
         daemon = self.daemon()
         with self.raw() as connection:
             # A message in order, but out of turn: refused, and the connection stays.
-            mapped = struct.pack("<IBBHIIII", 0x44435053, 1, 0, 2, 1, 1, 0, 0) + b"\x80"
+            mapped = control_message(PROTOCOL_VERSION, MAPPED)
             answers = 0
             try:
                 while True:

@@ -261,7 +261,8 @@ class WaitTest(unittest.TestCase):
 
     def test_an_answer_that_cannot_be_read_is_not_waited_for_again(self):
         engine, sequence = self.interrupted_round()
-        real, lost = _library.load(), _library.Completion()
+        real, lost = _library.load(), _library.Completion(
+            ctypes.sizeof(_library.Completion), ctypes.sizeof(_library.Result))
 
         def unreadable(pointer, _, timeout_ms):
             self.assertEqual(real.specd_poll(pointer, ctypes.byref(lost), timeout_ms), 0)

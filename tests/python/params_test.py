@@ -67,9 +67,9 @@ class ParamsTest(unittest.TestCase):
             made(vllm_shore=1)
         # The library has no such row, and reads the name: it says which it may have been.
         with specd.Engine(vocab_size=V) as engine:
-            info = specd._library.SequenceInfo()
+            infos = specd._library.sized(specd._library.SequenceInfo, 1)
             code = specd.load().specd_open_sequence(engine.pointer, b"r", ctypes.byref(struct),
-                                                    ctypes.byref(info))
+                                                    infos)
             self.assertLess(code, 0)
             self.assertIn("test_share is no parameter", specd.last_error())
             del kept

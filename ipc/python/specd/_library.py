@@ -31,6 +31,7 @@ class Options(Structure):
         ("max_sequences", c_uint32), ("max_draft", c_uint32), ("ring_depth", c_uint32),
         ("timeout_ms", c_uint32), ("max_scores_per_token", c_uint32), ("threads", c_uint32),
         ("stream_timeout_ms", c_uint32), ("name", c_char_p), ("cuda_stream", c_void_p),
+        ("max_path", c_uint32), ("reserved", c_uint32),
     ]
 
 
@@ -104,8 +105,8 @@ class Params(Structure):
 
 
 class SequenceInfo(Structure):
-    _fields_ = [("sequence", c_uint64), ("seed", c_uint64), ("verify", c_uint32),
-                ("reserved", c_uint32)]
+    _fields_ = [("struct_size", c_uint32), ("verify", c_uint32), ("sequence", c_uint64),
+                ("seed", c_uint64)]
 
 
 class SequenceState(Structure):
@@ -115,8 +116,9 @@ class SequenceState(Structure):
 
 class Draft(Structure):
     _fields_ = [
-        ("sequence", c_uint64), ("num_drafts", c_uint32), ("flags", c_uint32),
-        ("tokens", POINTER(c_int32)), ("kinds", POINTER(c_uint8)),
+        ("struct_size", c_uint32), ("flags", c_uint32), ("sequence", c_uint64),
+        ("num_nodes", c_uint32), ("reserved", c_uint32), ("tokens", POINTER(c_int32)),
+        ("parents", POINTER(c_int32)), ("kinds", POINTER(c_uint8)),
         ("target_rows", POINTER(c_uint32)), ("draft_rows", POINTER(c_uint32)),
         ("mask_rows", POINTER(c_int32)), ("draft_weights", POINTER(c_float)),
         ("draft_masses", POINTER(c_double)), ("target_argmax", POINTER(c_int32)),
@@ -132,14 +134,15 @@ class Result(Structure):
         ("sequence", c_uint64), ("status", c_uint32), ("finish_reason", c_uint32),
         ("num_accepted", c_uint32), ("num_kept", c_uint32), ("total_kept", c_uint32),
         ("stop_token", c_int32), ("detail", c_uint32), ("scores_per_token", c_uint32),
-        ("tokens", POINTER(c_int32)), ("scores", POINTER(TokenScore)),
-        ("cumulative_logprob", c_double),
+        ("tokens", POINTER(c_int32)), ("path", POINTER(c_int32)),
+        ("scores", POINTER(TokenScore)), ("cumulative_logprob", c_double),
     ]
 
 
 class Completion(Structure):
     _fields_ = [
-        ("round_id", c_uint64), ("num_results", c_uint32), ("reserved", c_uint32),
+        ("struct_size", c_uint32), ("result_size", c_uint32), ("round_id", c_uint64),
+        ("num_results", c_uint32), ("reserved", c_uint32),
         ("results", POINTER(Result)), ("verify_ns", c_uint64), ("total_ns", c_uint64),
     ]
 
@@ -157,15 +160,14 @@ class Group(Structure):
 
 
 class JoinOptions(Structure):
-    _fields_ = [
-        ("struct_size", c_uint32), ("rank", c_uint32), ("timeout_ms", c_uint32),
-        ("reserved", c_uint32), ("name", c_char_p),
-    ]
+    _fields_ = [("struct_size", c_uint32), ("rank", c_uint32), ("timeout_ms", c_uint32),
+                ("reserved", c_uint32), ("name", c_char_p)]
 
 
 class DraftRequest(Structure):
     _fields_ = [
-        ("sequence", c_uint64), ("row", c_uint32), ("mask_row", c_int32),
+        ("struct_size", c_uint32), ("reserved", c_uint32), ("sequence", c_uint64),
+        ("row", c_uint32), ("mask_row", c_int32),
         ("prefix", POINTER(c_int32)), ("num_prefix", c_uint32), ("sampling", c_uint32),
         ("num_children", c_uint32), ("first_node", c_uint32),
     ]
@@ -177,20 +179,22 @@ class DraftChild(Structure):
 
 
 class DraftChildren(Structure):
-    _fields_ = [("sequence", c_uint64), ("status", c_uint32), ("num_children", c_uint32),
+    _fields_ = [("struct_size", c_uint32), ("reserved", c_uint32), ("sequence", c_uint64),
+                ("status", c_uint32), ("num_children", c_uint32),
                 ("children", POINTER(DraftChild))]
 
 
 class ScoreRequest(Structure):
     _fields_ = [
-        ("rows", POINTER(c_uint32)), ("ids", POINTER(c_int32)), ("num_ids", c_uint32),
-        ("mode", c_uint32), ("num_top", c_uint32), ("reserved", c_uint32), ("chosen_ids", Ids),
+        ("struct_size", c_uint32), ("mode", c_uint32), ("rows", POINTER(c_uint32)),
+        ("ids", POINTER(c_int32)), ("num_ids", c_uint32), ("num_top", c_uint32),
+        ("chosen_ids", Ids),
     ]
 
 
 class ScoreResult(Structure):
-    _fields_ = [("status", c_uint32), ("num_scored", c_uint32), ("scores_per_token", c_uint32),
-                ("reserved", c_uint32), ("scores", POINTER(TokenScore))]
+    _fields_ = [("struct_size", c_uint32), ("status", c_uint32), ("num_scored", c_uint32),
+                ("scores_per_token", c_uint32), ("scores", POINTER(TokenScore))]
 
 
 class Coin(Structure):
@@ -291,9 +295,8 @@ FUNCTIONS = {
 
 _SIZED = {
     "specd_options_init": Options, "specd_tensor_init": Tensor, "specd_params_init": Params,
-    "specd_join_options_init": JoinOptions,
-    "specd_engine_stats_init": EngineStats, "specd_rows_init": Rows,
-    "specd_sampling_init": Sampling,
+    "specd_join_options_init": JoinOptions, "specd_engine_stats_init": EngineStats,
+    "specd_rows_init": Rows, "specd_sampling_init": Sampling,
 }
 
 _SONAME = "libspecd.so.0"
@@ -385,3 +388,11 @@ def initialised(struct, init):
     value = struct()
     getattr(load(), init)(ctypes.byref(value))
     return value
+
+
+def sized(struct, count):
+    """An array of `count` structs that are zero but for struct_size."""
+    table = (struct * count)()
+    for element in table:
+        element.struct_size = ctypes.sizeof(struct)
+    return table

@@ -37,14 +37,13 @@ class Sequence:
 
     def fork(self, seed=None, request_id=None):
         """A copy as it stands, with a seed of its own (None: drawn, and reported in .seed)."""
-        info = c.SequenceInfo()
+        infos = c.sized(c.SequenceInfo, 1)
         request_id = request_id or self.engine.next_request_id()
         word = None if seed is None else ctypes.c_uint64(integer(seed, "seed", 0, 2**64 - 1))
         check(c.load().specd_fork(self.engine.pointer, self.handle,
                                   text_bytes(request_id, "request_id"),
-                                  None if word is None else ctypes.byref(word),
-                                  ctypes.byref(info)))
-        return Sequence(self.engine, info, request_id)
+                                  None if word is None else ctypes.byref(word), infos))
+        return Sequence(self.engine, infos[0], request_id)
 
     def abort(self):
         """Ends the sequence; the tokens kept so far remain."""
@@ -97,8 +96,8 @@ class Engine:
     >>> engine.verify(rows, {sequence: [1, 2, 7]})[0].tokens
     array([1, 2, 3], dtype=int32)
 
-    Options are those of specd_options: max_batch, max_sequences, max_draft, ring_depth, timeout_ms,
-    max_scores_per_token, threads, name, cuda_stream (the address, such as torch's
+    Options are those of specd_options: max_batch, max_sequences, max_draft, max_path, ring_depth,
+    timeout_ms, max_scores_per_token, threads, name, cuda_stream (the address, such as torch's
     stream.cuda_stream).
     """
 
@@ -131,7 +130,7 @@ class Engine:
         # Rounds are numbered when they are submitted, and answered in that order. The last round of
         # verify is in flight while the last completion is of an earlier one.
         self._verified = 0
-        self._taken = c.Completion()
+        self._taken = c.Completion(ctypes.sizeof(c.Completion), ctypes.sizeof(c.Result))
 
     @property
     def pointer(self):
@@ -170,7 +169,7 @@ class Engine:
         struct, kept = to_struct(params, prompt_ids, output_ids)
         request_id = request_id or self.next_request_id()
         count = min(max(1, params.n or 1), int(params.numbers["n"].maximum))
-        infos = (c.SequenceInfo * count)()
+        infos = c.sized(c.SequenceInfo, count)
         check(c.load().specd_open_sequence(self.pointer, text_bytes(request_id, "request_id"),
                                            ctypes.byref(struct), infos))
         del kept
@@ -361,7 +360,7 @@ class Engine:
         self.drain()
         space, mask_space = self._space("draft"), self._space("mask")
         structs = child_records(requests, space, rows, masks, mask_space)
-        answers = (c.DraftChildren * len(requests))()
+        answers = c.sized(c.DraftChildren, len(requests))
         check(c.load().specd_sample_draft(self.pointer, structs, len(requests), answers))
         return [results.children_of(answer, request.sequence)
                 for answer, request in zip(answers, requests)]
@@ -376,7 +375,7 @@ class Engine:
         for begin in range(0, len(ids), self.max_batch):
             chunk = ids[begin:begin + self.max_batch]
             structs, kept = score_records(chunk, first[begin:], num_top, chosen_ids, mode)
-            answers = (c.ScoreResult * len(chunk))()
+            answers = c.sized(c.ScoreResult, len(chunk))
             check(c.load().specd_score(self.pointer, structs, len(chunk), answers))
             del kept
             parts.extend(results.scores_of(answer, 1 + num_top + len(chosen_ids))

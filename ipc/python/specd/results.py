@@ -39,6 +39,7 @@ class Result:
     """One sequence in one round.
 
     tokens: the kept tokens: num_accepted draft tokens, then specd's own (int32 array)
+    path: the accepted draft tokens by their index in the draft (int32 array); in a chain 0, 1, ...
     scores: for each kept token itself, the best ids and logprob_token_ids, as rows of (id, value,
       rank); id is -1 where a row has fewer ids than were asked for; None without logprobs
     finish_reason: None, "stop", "length", "abort", "error"; stop_token is the id that finished it
@@ -54,6 +55,7 @@ class Result:
     finish_reason: str | None
     tokens: np.ndarray
     num_accepted: int
+    path: np.ndarray
     total_kept: int
     stop_token: int | None
     scores: np.ndarray | None
@@ -116,8 +118,8 @@ def result_of(struct, sequence):
     detail = c.load().specd_detail_text(struct.detail).decode() if struct.detail else None
     return Result(sequence, STATUSES[struct.status], FINISH_REASONS[struct.finish_reason],
                   _copied(struct.tokens, struct.num_kept, np.int32), struct.num_accepted,
-                  struct.total_kept, None if struct.stop_token < 0 else struct.stop_token, scores,
-                  detail, number_or_none(struct.cumulative_logprob))
+                  _copied(struct.path, struct.num_accepted, np.int32), struct.total_kept,
+                  None if struct.stop_token < 0 else struct.stop_token, scores, detail, number_or_none(struct.cumulative_logprob))
 
 
 _CHILD = np.dtype(c.DraftChild)

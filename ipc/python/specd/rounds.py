@@ -34,6 +34,8 @@ class Draft:
     discard: rows are padding or an unfinished prefill: nothing is sampled
     by_slot: so many draft tokens lie at the sequence's slot in engine.draft_tokens(), and `tokens` is
       left; None: they do not
+    parents: for each token the index of the earlier one that it follows, or -1 for the kept tokens;
+      None: a chain, each follows the one before. This version refuses other trees (Result.detail)
     """
 
     sequence: object
@@ -47,6 +49,7 @@ class Draft:
     target_argmax: object = None
     discard: bool = False
     by_slot: int | None = None
+    parents: object = None
 
 
 @dataclasses.dataclass
@@ -246,15 +249,18 @@ class DraftRecords:
         _share_out(np.arange(sum(needs), dtype=np.int32), needs, self.masks)
 
     def structs(self):
-        table = (c.Draft * len(self.drafts))()
+        table = c.sized(c.Draft, len(self.drafts))
         for i, (record, draft) in enumerate(zip(table, self.drafts)):
             count = self.counts[i]
-            record.sequence, record.num_drafts = _handle(draft.sequence), count
+            record.sequence, record.num_nodes = _handle(draft.sequence), count
             record.flags = _DISCARD if draft.discard else 0
             if draft.by_slot is None:
                 record.tokens = self._keep(self.tokens[i], ctypes.c_int32)
             else:
                 record.flags |= _DRAFTS_BY_SLOT
+            if draft.parents is not None:
+                record.parents = self._list(draft.parents, np.int32, ctypes.c_int32, count,
+                                            "parents")
             self._rows(record, i, draft, count)
             if (draft.weights is None) != (draft.masses is None):
                 raise refusal(f"weights, masses: draft {i} brings one without the other; "
@@ -349,7 +355,7 @@ def _child_mask_rows(count, masks, space):
 
 def child_records(requests, space, rows, masks, mask_space):
     """specd_draft_request for each request."""
-    table, kept = (c.DraftRequest * len(requests))(), []
+    table, kept = c.sized(c.DraftRequest, len(requests)), []
     in_order = [i for i, request in enumerate(requests) if request.row is None]
     indices = space.write(rows, max(in_order, default=-1) + 1, len(in_order) < len(requests),
                           "one for each request")
@@ -376,7 +382,7 @@ def score_records(ids, indices, num_top, chosen_ids, mode):
         raise refusal(f"mode: {mode!r} is not one of raw_logprobs, raw_logits")
     ids, chosen = id_array(ids, "ids"), id_array(chosen_ids, "chosen_ids")
     rows = np.ascontiguousarray(indices[:len(ids)], dtype=np.uint32)
-    table = (c.ScoreRequest * len(ids))()
+    table = c.sized(c.ScoreRequest, len(ids))
     for i, record in enumerate(table):
         record.rows = pointer(rows[i:], ctypes.c_uint32)
         record.ids = pointer(ids[i:], ctypes.c_int32)
