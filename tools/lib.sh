@@ -45,8 +45,43 @@ elapsed() {
 # cannot drift apart.
 print_usage() { awk 'NR > 1 { if (!/^#/) exit; sub(/^# ?/, ""); print }' "$1"; }
 
-# configure PRESET [CMAKE-ARGUMENT...], build PRESET [BUILD-ARGUMENT...] and run_ctest PRESET
-# [CTEST-ARGUMENT...]: presets are looked for in the working directory, so these go to the repository.
+# configure PRESET [CMAKE-ARGUMENT...] and run_ctest PRESET [CTEST-ARGUMENT...]: presets are looked for
+# in the working directory, so these and build go to the repository.
 configure() (cd -- "${specd_root}" && cmake --preset "$@")
-build() (cd -- "${specd_root}" && cmake --build --preset "$@")
 run_ctest() (cd -- "${specd_root}" && ctest --preset "$@")
+
+# build PRESET [BUILD-ARGUMENT...]: a build that failed because memory ran out says so, and how to
+# build with less.
+build() (
+  cd -- "${specd_root}"
+  local log status=0
+  log="$(mktemp)"
+  trap 'rm -f -- "${log}"' EXIT
+  run_with_log "${log}" cmake --build --preset "$@" || status="$?"
+  if ((status != 0)) && out_of_memory "${log}"; then
+    die "memory ran out: the system killed a compiler" \
+      "A build with one compiler at a time needs less:" \
+      "CMAKE_BUILD_PARALLEL_LEVEL=1 tools/${0##*/}"
+  fi
+  exit "${status}"
+)
+
+# run_with_log LOG COMMAND...: a command that writes to a terminal goes on seeing one, so that ninja
+# keeps its progress on one line.
+run_with_log() {
+  local log="$1"
+  shift
+  if [[ -t 1 ]] && command -v script >/dev/null; then
+    SHELL=/bin/bash script --quiet --return --command "$(printf '%q ' "$@")" "${log}"
+  else
+    "$@" 2>&1 | tee -- "${log}"
+  fi
+}
+
+# out_of_memory LOG: how gcc, its linker, nvcc and clang report a child that the kernel has killed, and
+# how gcc reports that it was refused memory.
+out_of_memory() {
+  local killed="Killed signal terminated program|terminated with signal 9|died due to signal 9"
+  local refused="out of memory allocating|virtual memory exhausted"
+  grep -qE "${killed}|unable to execute command: Killed|${refused}" -- "$1"
+}

@@ -33,13 +33,13 @@ std::optional<int> HexDigit(char c) {
 // The digits alone. Engines, drivers and frameworks write the other characters differently.
 std::optional<std::string> UuidDigits(std::string_view text) {
   if (text.starts_with("GPU-") || text.starts_with("MIG-")) text.remove_prefix(4);
-  std::string digits;
+  std::optional<std::string> digits(std::in_place);
   for (const char c : text) {
     if (c == '-') continue;
     if (!HexDigit(c).has_value()) return std::nullopt;
-    digits.push_back(static_cast<char>(std::tolower(static_cast<unsigned char>(c))));
+    digits->push_back(static_cast<char>(std::tolower(static_cast<unsigned char>(c))));
   }
-  if (digits.size() != 32) return std::nullopt;
+  if (digits->size() != 32) digits.reset();
   return digits;
 }
 

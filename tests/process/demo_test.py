@@ -1,8 +1,11 @@
 """tools/demo as a stranger runs it: text, marks, table, and nothing left behind, whatever ends it."""
 
+import json
 import os
 import re
+import shutil
 import signal
+import subprocess
 import unittest
 
 from support import ProcessTest, SOURCE, wait_until
@@ -62,6 +65,74 @@ class DemoTest(ProcessTest):
         self.assertNotEqual(demo.wait(), 0)
         self.assertIn("no_such_flag", demo.stderr)
         self.assertNothingLeft(demo)
+
+
+PROGRAMS = {"specd_daemon": "specd", "specd_toy_engine": "specd-toy-engine",
+            "specd_toy_client": "specd-toy-client"}
+
+
+class DemoBuildTest(ProcessTest):
+    """What is built before the demo, in a tree whose cmake and programs only say that they ran."""
+
+    def setUp(self):
+        super().setUp()
+        for name in ("demo", "lib.sh"):
+            self.program(f"tools/{name}", (SOURCE / "tools" / name).read_text())
+        self.program("tools/setup", "#!/bin/sh\n")
+        self.program("path/cmake", "#!/bin/sh\necho cmake \"$@\"\n")
+        for build in ("default", "demo"):
+            self.program(f"build/{build}/bin/specd", f"#!/bin/sh\ntouch {self.folder}/{build}-ran\n")
+
+    def program(self, name, text):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def demo(self):
+        """Runs it until its daemon ends, which is at once. Returns the commands of cmake and whose
+        daemon it was."""
+        environment = {**os.environ, "PATH": f"{self.folder}/path:{os.environ['PATH']}"}
+        del environment["SPECD_BIN"]
+        demo = self.start(self.folder / "tools/demo", env=environment)
+        self.assertEqual(demo.wait(), 1)
+        self.assertIn("the daemon ended", demo.stderr)
+        commands = [line for line in demo.stdout.splitlines() if line.startswith("cmake")]
+        return commands, [path.name for path in self.folder.glob("*-ran")]
+
+    def rules(self, inputs):
+        (self.folder / "build/default/build.ninja").write_text(
+            "rule make\n  command = false\n" +
+            "".join(f"build bin/{program}: make {inputs}\nbuild {target}: phony bin/{program}\n"
+                    for target, program in PROGRAMS.items()))
+
+    BUILDS = ["cmake --preset demo", "cmake --build --preset demo"]
+
+    def test_without_a_build_of_the_default_preset(self):
+        self.assertEqual(self.demo(), (self.BUILDS, ["demo-ran"]))
+
+    def test_with_one_that_is_out_of_date(self):
+        self.rules(inputs="")
+        self.assertEqual(self.demo(), (self.BUILDS, ["demo-ran"]))
+
+    def test_with_one_that_is_up_to_date(self):
+        (self.folder / "build/default/build.ninja").write_text(
+            "".join(f"build {target}: phony\n" for target in PROGRAMS))
+        self.assertEqual(self.demo(), ([], ["default-ran"]))
+
+    def test_the_preset_builds_the_three_programs_without_tests_and_cuda(self):
+        presets = json.loads((SOURCE / "CMakePresets.json").read_text())["buildPresets"]
+        targets, = [preset["targets"] for preset in presets if preset["name"] == "demo"]
+        self.assertEqual(set(targets), set(PROGRAMS))
+        build = self.folder / "tree"
+        subprocess.run(["cmake", "--preset", "demo", "-B", build], cwd=SOURCE, check=True,
+                       stdout=subprocess.DEVNULL)
+        commands = subprocess.run([shutil.which("ninja"), "-C", build, "-t", "commands", *targets],
+                                  check=True, capture_output=True, text=True).stdout
+        for program in PROGRAMS.values():
+            self.assertRegex(commands, rf"-o bin/{program} ")
+        self.assertNotRegex(commands, r"\.cu\b")
+        self.assertNotIn(f"{SOURCE}/tests/", commands)
 
 
 if __name__ == "__main__":

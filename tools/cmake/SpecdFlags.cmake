@@ -12,7 +12,9 @@ if(PROJECT_IS_TOP_LEVEL)
   endif()
   find_program(SPECD_CCACHE ccache)
   if(SPECD_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-    set(CMAKE_CXX_COMPILER_LAUNCHER ${SPECD_CCACHE})
+    # Without these ccache keeps nothing that was compiled with precompiled headers.
+    set(CMAKE_CXX_COMPILER_LAUNCHER env
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_ctime,include_file_mtime ${SPECD_CCACHE})
     set(CMAKE_C_COMPILER_LAUNCHER ${SPECD_CCACHE})
   endif()
 endif()
@@ -29,9 +31,15 @@ target_compile_options(specd_flags INTERFACE
 
 if(SPECD_SANITIZE)
   # Debug information multiplies the compile time of sanitizer builds and their reports name
-  # functions without it.
-  set(sanitize_flags -fsanitize=${SPECD_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  # functions without it. AddressSanitizer sees what object-size looks for, and its checks compile a
+  # quarter faster as calls.
+  set(sanitize_flags -fsanitize=${SPECD_SANITIZE} -fno-sanitize=object-size -fno-omit-frame-pointer
+    -fno-sanitize-recover=all)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    list(APPEND sanitize_flags --param=asan-instrumentation-with-call-threshold=0)
+  endif()
   target_compile_options(specd_flags INTERFACE ${sanitize_flags} -g0)
+  target_compile_definitions(specd_flags INTERFACE SPECD_SANITIZED=1)
   target_link_options(specd_flags INTERFACE ${sanitize_flags})
 endif()
 if(SPECD_FUZZ)
@@ -48,4 +56,5 @@ function(specd_library)
   set_target_properties(specd_${arg_NAME} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   target_link_libraries(specd_${arg_NAME} PUBLIC ${arg_PUBLIC}
                         PRIVATE $<BUILD_INTERFACE:specd_flags> ${arg_PRIVATE})
+  specd_precompile(specd_${arg_NAME} specd_precompiled)
 endfunction()

@@ -16,6 +16,7 @@ function(specd_test)
   endif()
   add_executable(${target} $<TARGET_OBJECTS:specd_test_main> ${arg_SOURCES})
   target_link_libraries(${target} PRIVATE specd_flags ${arg_LIBS} doctest::doctest)
+  specd_precompile(${target} specd_test_precompiled)
 
   set(cases ${CMAKE_CURRENT_BINARY_DIR}/${target}_cases.cmake)
   set(script ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/SpecdDiscoverTests.cmake)

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <limits>
 #include <random>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -339,10 +338,9 @@ TEST_SUITE("unit") {
 
 TEST_SUITE("conformance") {
   TEST_CASE("tasks resolved at every size, under 50 schedules each") {
-    using Sizes = std::span<const int32_t>;
     std::mt19937_64 random(34);
     int32_t next = 0;
-    for (const Sizes sizes : {Sizes(kSmallSizes), Sizes(kLargeSizes)}) {
+    for (const VocabSizes sizes : {kSmallSizes, kLargeSizes}) {
       for (const int32_t vocab_size : sizes) {
         CAPTURE(vocab_size);
         for (int32_t i = 0; i < kSmallSchedules; ++i) {

@@ -1,6 +1,7 @@
 // The grid lists sizes, row shapes and schedules of emulated blocks for conformance tests.
 //
-// The contract asks for 50 schedules up to 4,096 ids and 3 above.
+// The contract asks for 50 schedules up to 4,096 ids and 3 above. A sanitizer gets fewer sizes,
+// each with all of its schedules.
 #pragma once
 
 #include <spdlog/fmt/fmt.h>
@@ -8,19 +9,29 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <span>
 #include <string>
 
 #include "tests/support/emulated_block.h"
+#include "tests/support/grid_size.h"
 #include "tests/support/round_case.h"
 
 namespace specd {
 
 // Sizes around words of a mask, steps and tiles; then vocabularies of models, primes, and the
 // largest size.
-inline constexpr int32_t kSmallSizes[] = {1,   2,   3,   7,    31,   32,   33,   255,
-                                          256, 257, 300, 2047, 2048, 2049, 4095, 4096};
-inline constexpr int32_t kLargeSizes[] = {4097,  20000,  32000,  50257,  65537,
-                                          99991, 128256, 151936, 262144, 1 << 20};
+inline constexpr int32_t kEverySmallSize[] = {1,   2,   3,   7,    31,   32,   33,   255,
+                                              256, 257, 300, 2047, 2048, 2049, 4095, 4096};
+inline constexpr int32_t kEveryLargeSize[] = {4097,  20000,  32000,  50257,  65537,
+                                              99991, 128256, 151936, 262144, 1 << 20};
+inline constexpr int32_t kFewSmallSizes[] = {1, 33, 257, 2049};
+inline constexpr int32_t kFewLargeSizes[] = {4097, 20000};
+
+using VocabSizes = std::span<const int32_t>;
+inline constexpr VocabSizes kSmallSizes =
+    kIsSanitized ? VocabSizes(kFewSmallSizes) : VocabSizes(kEverySmallSize);
+inline constexpr VocabSizes kLargeSizes =
+    kIsSanitized ? VocabSizes(kFewLargeSizes) : VocabSizes(kEveryLargeSize);
 inline constexpr int32_t kSmallSchedules = 50;
 inline constexpr int32_t kLargeSchedules = 3;
 

@@ -1,0 +1,28 @@
+// GridSize: how far a test's longest loops go. A sanitizer makes them five to twenty times slower
+// and finds what it finds in a part of them, so it gets that part; every other build goes the whole
+// way.
+//
+// Thread-safe: it holds nothing.
+//
+//   for (int seed = 0; seed < GridSize({.full = 40, .sanitized = 8}); ++seed) ...
+#pragma once
+
+#include <cstdint>
+
+namespace specd {
+
+#if defined(SPECD_SANITIZED)  // tools/cmake/SpecdFlags.cmake
+inline constexpr bool kIsSanitized = true;
+#else
+inline constexpr bool kIsSanitized = false;
+#endif
+
+struct GridSizes {
+  int32_t full;
+  int32_t sanitized;
+};
+constexpr int32_t GridSize(const GridSizes& sizes) {
+  return kIsSanitized ? sizes.sanitized : sizes.full;
+}
+
+}  // namespace specd
