@@ -8,6 +8,7 @@
 #include "kernels/bodies/residual.h"
 #include "kernels/cpu/scalar_team.h"
 #include "tests/kernels/bodies/run_chain.h"
+#include "tests/support/grid_size.h"
 #include "tests/support/oracle.h"
 #include "tests/support/rows.h"
 
@@ -103,7 +104,7 @@ TEST_SUITE("unit") {
   TEST_CASE("an id is drawn for exactly its share of the coins") {
     std::mt19937_64 random(5);
     for (const int32_t vocab_size : {1, 2, 3, 5, 33}) {
-      for (int repeat = 0; repeat < 10; ++repeat) {
+      for (int repeat = 0; repeat < GridSize({.full = 10, .sanitized = 3}); ++repeat) {
         std::vector<double> logits = RandomLogits(random, vocab_size, 3.0);
         for (double& x : logits) x = RoundTo(DType::kFloat32, x);
         if (vocab_size > 2 && repeat % 2 == 1) logits[random() % logits.size()] = -kInf;
@@ -181,7 +182,7 @@ TEST_SUITE("unit") {
   TEST_CASE("the residual is drawn in proportion to (p - q)+") {
     std::mt19937_64 random(8);
     for (const int32_t vocab_size : {2, 3, 5, 20}) {
-      for (int repeat = 0; repeat < 10; ++repeat) {
+      for (int repeat = 0; repeat < GridSize({.full = 10, .sanitized = 3}); ++repeat) {
         std::vector<double> p = RandomLogits(random, vocab_size);
         std::vector<double> q = RandomLogits(random, vocab_size);
         for (double& x : p) x = RoundTo(DType::kFloat32, x);

@@ -16,6 +16,7 @@
 #include "kernels/cpu/cpu_target.h"
 #include "kernels/cpu/scalar_team.h"
 #include "tests/kernels/bodies/team_facts.h"
+#include "tests/support/grid_size.h"
 
 namespace specd {
 namespace {
@@ -201,8 +202,9 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("SIMD conversions give the bits of the scalar ones for every 16-bit pattern") {
+    const uint32_t step = kTileSize * GridSize({.full = 1, .sanitized = 8});
     for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
-      for (uint32_t first = 0; first < 0x10000u; first += kTileSize) {
+      for (uint32_t first = 0; first < 0x10000u; first += step) {
         std::vector<uint32_t> patterns(kTileSize);
         for (int32_t i = 0; i < kTileSize; ++i) patterns[i] = first + i;
         const GuardedRow row(dtype, patterns);

@@ -11,6 +11,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/kernels/cuda/mixed_rounds.h"
 #include "tests/support/fake_gpu_driver.h"
+#include "tests/support/grid_size.h"
 #include "tests/support/round_case.h"
 
 namespace specd {
@@ -19,6 +20,7 @@ namespace {
 TEST_SUITE("unit") {
   TEST_CASE("rounds on the emulated device equal rounds on the CPU, whole and in pieces") {
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+      if (kIsSanitized && dtype == DType::kFloat32) continue;
       RoundCase::Options options = kMixed;
       options.dtype = dtype;
       options.seed += static_cast<uint64_t>(dtype);
@@ -41,7 +43,7 @@ TEST_SUITE("unit") {
       CAPTURE(num_threads);
       RoundCase::Options options = kMixed;
       options.vocab_size = 2 * kTileSize + 77;
-      options.batch = num_threads == 1024 ? 16 : 40;
+      options.batch = num_threads == 1024 ? 16 : GridSize({.full = 40, .sanitized = 16});
       options.seed = static_cast<uint64_t>(num_threads);
       FakeGpu gpu;
       gpu.num_threads = num_threads;

@@ -11,6 +11,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "tests/support/fake_gpu_driver.h"
+#include "tests/support/grid_size.h"
 #include "tests/support/imported_memory.h"
 #include "tests/support/round_case.h"
 
@@ -31,7 +32,7 @@ TEST_SUITE("unit") {
   TEST_CASE("target, draft and mask on the device or on the host, in any mixture") {
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
       const RoundCase::Options options{.vocab_size = 2 * kTileSize + 301,
-                                       .batch = 30,
+                                       .batch = GridSize({.full = 30, .sanitized = 10}),
                                        .max_draft = 3,
                                        .dtype = dtype,
                                        .seed = 70 + static_cast<uint64_t>(dtype)};

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/kernels/cuda/run_round.h"
+#include "tests/support/grid_size.h"
 #include "tests/support/rows.h"
 
 namespace specd {
@@ -40,7 +41,7 @@ TEST_SUITE("invariance") {
     std::mt19937_64 random(85);
     for (int repeat = 0; repeat < 8; ++repeat) {
       RoundCase::Options options{.vocab_size = repeat % 2 == 0 ? 3 * kTileSize + 77 : 300,
-                                 .batch = 24,
+                                 .batch = GridSize({.full = 24, .sanitized = 8}),
                                  .max_draft = 3,
                                  .seed = 86 + uint64_t(repeat)};
       if (repeat < 3) options.dtype = static_cast<DType>(repeat);
@@ -67,7 +68,7 @@ TEST_SUITE("invariance") {
     std::mt19937_64 random(80);
     for (int repeat = 0; repeat < 8; ++repeat) {
       RoundCase::Options options{.vocab_size = repeat % 2 == 0 ? 2 * kTileSize + 77 : 300,
-                                 .batch = 24,
+                                 .batch = GridSize({.full = 24, .sanitized = 8}),
                                  .max_draft = 3,
                                  .seed = 81 + uint64_t(repeat)};
       if (repeat < 3) options.dtype = static_cast<DType>(repeat);

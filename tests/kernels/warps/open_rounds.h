@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/kernels/cuda/run_round.h"
+#include "tests/support/grid_size.h"
 #include "tests/support/slot_rounds.h"
 
 namespace specd {
@@ -52,7 +53,7 @@ inline std::vector<RoundCase::Options> KindsOfOpenRounds() {
   std::vector<RoundCase::Options> kinds;
   for (uint64_t seed = 0; seed < 8; ++seed) {
     kinds.push_back({.vocab_size = seed % 2 == 0 ? 2 * kTileSize + 77 : 300,
-                     .batch = 24,
+                     .batch = GridSize({.full = 24, .sanitized = 8}),
                      .max_draft = 1 + static_cast<int32_t>(seed % 4),
                      .seed = 700 + seed});
   }
