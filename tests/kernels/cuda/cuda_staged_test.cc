@@ -87,7 +87,8 @@ class Engine final : public MovedMemory {
     ids_.push_back({host, device, count});
     return device;
   }
-  // What the device wrote, to where the test looks for it.
+  // Copies the ids that the device wrote to where the test looks for them, once: the arrays of the
+  // host may die afterwards.
   void CopyIdsBack() {
     for (const IdArray& array : ids_) {
       REQUIRE_CUDA(api_.cuMemcpyAsync(reinterpret_cast<cuda::Address>(array.host),
@@ -95,6 +96,7 @@ class Engine final : public MovedMemory {
                                       array.count * sizeof(TokenId), stream_));
     }
     Wait();
+    ids_.clear();
   }
 
  private:
