@@ -1,0 +1,110 @@
+"""The table of the mutants: the test binaries, and for each file the binaries that look at it.
+
+A binary is one test file of tests/kernels with its needs, or all of tests/speculative. The kernel
+tests are compiled for the scalar and the emulated team alone: other tests compare the other teams
+with these two, bit for bit.
+"""
+
+import dataclasses
+import pathlib
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+@dataclasses.dataclass(frozen=True)
+class Binary:
+    sources: tuple
+    packages: tuple = ()  # of pkg-config, beside LIBRARIES
+    sanitized: bool = False  # it reads what it must not without any other sign
+
+
+LIBRARIES = ("-lboost_context", "-lfmt", "-lspdlog", "-pthread")
+
+_COMMON = (
+    "kernels/cpu/cpu_tile.cc", "kernels/cpu/spin_barrier.cc", "tests/main.cc",
+    *(f"tests/support/{name}.cc" for name in ("chi_square", "emulated_block", "oracle", "rows")))
+# A test file, and what it needs of tests/ beside _COMMON.
+_KERNEL_TESTS = {
+    "bodies/chain_cases_test": (),
+    "bodies/distribution_test": (),
+    "bodies/draft_test": (),
+    "bodies/exact_test": ("kernels/bodies/enumeration",),
+    "bodies/narrow_filters_test": (),
+    "bodies/resolve_test": ("support/round_case", "support/slot_rounds"),
+    "bodies/row_cases_test": (),
+    "bodies/row_steps_test": (),
+    "bodies/sample_test": (),
+    "bodies/score_test": (),
+    "bodies/teams_test": (),
+    "bodies/truncate_test": (),
+    "bodies/verify_test": (),
+    "core/numerics_test": (),
+    "core/philox_test": (),
+    "warps/emulated_rounds_test": ("support/round_case",),
+    "warps/open_rounds_test": ("support/round_case", "support/slot_rounds"),
+    "warps/residual_pass_test": ("support/round_case",),
+    "warps/rows_behind_end_test": (),
+    "warps/staged_turn_test": (),
+    "warps/warp_load_test": (),
+}
+
+
+def _sources_of(folder, pattern="*.cc"):
+    return sorted(str(path.relative_to(ROOT)) for path in (ROOT / folder).glob(pattern))
+
+
+BINARIES = {
+    path.rpartition("/")[2]: Binary(
+        sources=(f"tests/kernels/{path}.cc", *(f"tests/{name}.cc" for name in needs), *_COMMON),
+        sanitized=path == "warps/warp_load_test")
+    for path, needs in _KERNEL_TESTS.items()
+}
+# Some tests of tests/speculative run rounds on a backend, which may be CUDA's without its driver.
+_BACKENDS = (
+    "kernels/backend.cc",
+    *(f"kernels/cpu/{name}.cc" for name in (
+        "chains_baseline", "cpu_backend", "cpu_tile", "spin_barrier", "worker_pool")),
+    *(f"kernels/cuda/{name}.cc" for name in (
+        "captured_graph", "cuda_backend", "cuda_driver_absent", "done_word", "next_tokens",
+        "round_queue", "staged_batch", "staged_round", "staged_task", "staging")))
+BINARIES["speculative"] = Binary(
+    sources=("tests/main.cc", *_sources_of("tests/speculative"),
+             *_sources_of("speculative", "**/*.cc"), *_BACKENDS),
+    packages=("absl_status", "absl_statusor"))
+
+# The binary that is likely to notice a change of the file stands first.
+_COVERING = {
+    "kernels/bodies/argmax.h": ("distribution_test", "row_cases_test", "verify_test"),
+    "kernels/bodies/best.h": ("score_test", "draft_test"),
+    "kernels/bodies/block.h": ("exact_test", "verify_test", "chain_cases_test"),
+    "kernels/bodies/chain_rows.h": ("exact_test", "verify_test", "chain_cases_test",
+                                    "residual_pass_test"),
+    "kernels/bodies/cut_functions.h": ("truncate_test", "row_cases_test", "narrow_filters_test"),
+    "kernels/bodies/cut_search.h": ("truncate_test", "narrow_filters_test", "row_cases_test",
+                                    "sample_test"),
+    "kernels/bodies/distribution.h": ("distribution_test", "row_cases_test", "row_steps_test",
+                                      "verify_test"),
+    "kernels/bodies/draft.h": ("draft_test",),
+    "kernels/bodies/judge_place.h": ("exact_test", "verify_test", "chain_cases_test",
+                                     "residual_pass_test"),
+    "kernels/bodies/narrow_list.h": ("narrow_filters_test",),
+    "kernels/bodies/peaks.h": ("row_steps_test", "narrow_filters_test"),
+    "kernels/bodies/read_ahead.h": ("narrow_filters_test", "residual_pass_test",
+                                    "emulated_rounds_test", "rows_behind_end_test"),
+    "kernels/bodies/residual.h": ("exact_test", "sample_test", "residual_pass_test"),
+    "kernels/bodies/resolve.h": ("resolve_test", "open_rounds_test"),
+    "kernels/bodies/row.h": ("row_cases_test", "row_steps_test", "verify_test"),
+    "kernels/bodies/sample.h": ("sample_test", "row_cases_test", "exact_test"),
+    "kernels/bodies/score.h": ("score_test",),
+    "kernels/bodies/team.h": ("row_steps_test", "teams_test", "emulated_rounds_test"),
+    "kernels/bodies/tiles.h": ("exact_test", "distribution_test", "resolve_test"),
+    "kernels/bodies/transform.h": ("draft_test",),
+    "kernels/bodies/truncate.h": ("truncate_test", "row_cases_test", "narrow_filters_test"),
+    "kernels/bodies/verify.h": ("verify_test", "exact_test", "chain_cases_test", "resolve_test",
+                                "residual_pass_test"),
+}
+
+
+def binaries_for(path):
+    """Their names, or none where the table does not know the file."""
+    return ("speculative",) if path.startswith("speculative/") else _COVERING.get(path, ())
