@@ -1,6 +1,5 @@
 # The headers that most files include, compiled once for the libraries and once for the tests. Every
-# file still includes what it needs: SPECD_PRECOMPILE=OFF, as in presets tsan and fuzz, shows one
-# that does not.
+# file still includes what it needs: SPECD_PRECOMPILE=OFF, as in preset fuzz, shows one that does not.
 #
 # g++ takes such a header only where position-independent code, sanitizers, debug information and the
 # macros that the header asks for are the same. A file with flags of its own is left out by its
