@@ -38,7 +38,21 @@ struct ByteNfa {
 // The most nodes of the automata of one grammar together.
 inline constexpr size_t kNfaNodesMax = 1 << 20;
 
-// Fails with RESOURCE_EXHAUSTED if the automaton would have more than `nodes_max` nodes.
-absl::StatusOr<ByteNfa> BuildNfa(const GrammarRules& rules, ExprId expr, size_t nodes_max);
+// Rules that BuildNfa makes for parts of long repetitions; a part is the body of its rule. Ids
+// continue after the rules of the GrammarRules.
+struct RepeatRules {
+  std::vector<ExprId> parts;
+};
+
+struct NfaOptions {
+  size_t nodes_max = kNfaNodesMax;
+  // Null: every copy of a repetition is written out, so that only the rules' own calls are calls.
+  RepeatRules* repeats = nullptr;
+  // [rule]: its body takes the place of a call. Such rules never lead back to themselves.
+  const std::vector<bool>* inlined = nullptr;
+};
+
+// Fails with RESOURCE_EXHAUSTED if the automaton would have more than nodes_max nodes.
+absl::StatusOr<ByteNfa> BuildNfa(const GrammarRules& rules, ExprId expr, const NfaOptions& options);
 
 }  // namespace specd::grammar
