@@ -49,10 +49,10 @@ enum class ExprKind : uint8_t {
 
 struct Expr {
   ExprKind kind = ExprKind::kEmpty;
-  uint32_t min = 0;           // kRepeat
-  uint32_t max = 0;           // kRepeat; kUnbounded: no bound
-  uint32_t payload = 0;       // an index into the table of the kind; kCall: the rule
-  std::vector<ExprId> parts;  // kSequence, kAnyOf, kRepeat (one)
+  uint32_t min = 0;                // kRepeat
+  uint32_t max = 0;                // kRepeat; kUnbounded: no bound
+  uint32_t payload = 0;            // an index into the table of the kind; kCall: the rule
+  std::vector<ExprId> parts = {};  // kSequence, kAnyOf, kRepeat (one)
 };
 
 class GrammarRules {
