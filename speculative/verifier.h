@@ -25,6 +25,7 @@
 #include "kernels/core/calls.h"
 #include "kernels/core/sequence_round.h"
 #include "speculative/call_runner.h"
+#include "speculative/grammar/grammar_compiler.h"
 #include "speculative/params.h"
 #include "speculative/round_commit.h"
 #include "speculative/round_packer.h"
@@ -42,6 +43,9 @@ struct VerifierOptions {
   BackendLimits limits;
   uint32_t max_sequences = 0;
   std::vector<TokenId> eos_token_ids;  // from the model profile
+  // Compiles the constraints of sequences; null: no tokenizer is there, and constraints are
+  // refused.
+  std::shared_ptr<grammar::GrammarCompiler> grammars;
 };
 
 struct SequenceInfo {

@@ -47,6 +47,12 @@ enum class Whitespace : uint32_t {
 // A model may emit whitespace for ever; a value that people read has less than this in one place.
 inline constexpr uint32_t kWhitespaceMax = 64;
 
+// The backend that a request names. Values are on the wire and in specd.h.
+enum class BackendChoice : uint32_t { kAuto = 0, kSpecd = 1, kXgrammar = 2 };
+
+// The longest text of a constraint.
+inline constexpr size_t kGrammarTextBytesMax = size_t{4} << 20;
+
 struct GrammarRequest {
   GrammarKind kind = GrammarKind::kNone;
   std::string text;
@@ -54,6 +60,7 @@ struct GrammarRequest {
   // Drop the parts of a schema that cannot be enforced, and name them in warnings(). Without it
   // such a schema is refused.
   bool lenient = false;
+  BackendChoice backend = BackendChoice::kAuto;
 
   friend bool operator==(const GrammarRequest&, const GrammarRequest&) = default;
 };
