@@ -53,6 +53,7 @@ class Product {
   absl::StatusOr<ByteDfa> Build() {
     Intern({a_.IsEmpty() ? kDead : 0, b_.IsEmpty() ? kDead : 0});
     ByteDfa result;
+    size_t num_edges = 0;
     for (size_t number = 0; number < pairs_.size(); ++number) {
       ByteDfa::State& state = result.states.emplace_back();
       state.accepting = IsAccepting(pairs_[number]);
@@ -61,7 +62,8 @@ class Product {
         if (target == kDead) return;
         AppendEdge({.first = first, .last = last, .target = target}, &state.edges);
       });
-      if (pairs_.size() > kDfaStatesMax) return TooManyStatesError();
+      num_edges += state.edges.size();
+      if (absl::Status status = CheckGrowth(pairs_.size(), num_edges); !status.ok()) return status;
     }
     return MinimizeWithinLimits(result);
   }

@@ -44,8 +44,8 @@ struct ByteDfa {
   uint32_t Step(uint32_t state, uint8_t byte) const;
 };
 
-// An operation that meets more states, in its result or before it is made minimal, fails with
-// RESOURCE_EXHAUSTED.
+// An operation whose result would have more states fails with RESOURCE_EXHAUSTED, and so does one
+// that meets far more before it can merge them (kDfaGrowthMax).
 inline constexpr size_t kDfaStatesMax = 65536;
 
 class GrammarRules;

@@ -17,6 +17,10 @@
 
 namespace specd::grammar {
 
+// An operation stops with RESOURCE_EXHAUSTED at this many states that are not minimal yet. UTF-8
+// needs about one and a half times the states of the result.
+inline constexpr size_t kDfaGrowthMax = size_t{1} << 18;
+
 // A result that would have more transitions fails with RESOURCE_EXHAUSTED. Estimate: the minimizer
 // holds 28 bytes for each, about 120 MB.
 inline constexpr size_t kDfaTransitionsMax = size_t{1} << 22;

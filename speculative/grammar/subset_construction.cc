@@ -9,6 +9,8 @@
 
 namespace specd::grammar {
 
+namespace {
+
 absl::Status TooManyStatesError() {
   return absl::ResourceExhaustedError(
       fmt::format("the automaton of an expression has more than {} states: shorten its repetitions "
@@ -16,15 +18,26 @@ absl::Status TooManyStatesError() {
                   kDfaStatesMax));
 }
 
+absl::Status TooManyTransitionsError() {
+  return absl::ResourceExhaustedError(
+      fmt::format("the automaton of an expression has more than {} transitions: shorten its "
+                  "repetitions or use fewer different characters",
+                  kDfaTransitionsMax));
+}
+
+}  // namespace
+
+absl::Status CheckGrowth(size_t num_states, size_t num_edges) {
+  if (num_states > kDfaGrowthMax) return TooManyStatesError();
+  if (num_edges > kDfaTransitionsMax) return TooManyTransitionsError();
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ByteDfa> MinimizeWithinLimits(const ByteDfa& dfa) {
-  const size_t num_transitions = CountTransitions(dfa);
-  if (num_transitions > kDfaTransitionsMax) {
-    return absl::ResourceExhaustedError(fmt::format(
-        "the automaton of an expression has {} transitions, more than {}: shorten its repetitions "
-        "or use fewer different characters",
-        num_transitions, kDfaTransitionsMax));
-  }
-  return DfaMinimizer(dfa).Run();
+  if (CountTransitions(dfa) > kDfaTransitionsMax) return TooManyTransitionsError();
+  ByteDfa smallest = DfaMinimizer(dfa).Run();
+  if (smallest.states.size() > kDfaStatesMax) return TooManyStatesError();
+  return smallest;
 }
 
 absl::StatusOr<ByteDfa> SubsetConstruction::Run() {
@@ -36,12 +49,14 @@ absl::StatusOr<ByteDfa> SubsetConstruction::Run() {
   }
   Intern(Close({nfa_.start}));
   ByteDfa result;
+  size_t num_edges = 0;
   for (size_t number = 0; number < subsets_.size(); ++number) {
     const Subset& subset = *subsets_[number];
     ByteDfa::State& state = result.states.emplace_back();
     state.accepting = std::binary_search(subset.begin(), subset.end(), nfa_.final);
     Expand(subset, &state.edges);
-    if (subsets_.size() > kDfaStatesMax) return TooManyStatesError();
+    num_edges += state.edges.size();
+    if (absl::Status status = CheckGrowth(subsets_.size(), num_edges); !status.ok()) return status;
     if (!IsWithinWork()) {
       return absl::ResourceExhaustedError(
           fmt::format("the automaton of an expression takes too much work after {} states: shorten "

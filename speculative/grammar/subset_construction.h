@@ -22,10 +22,11 @@ namespace specd::grammar {
 
 // Estimates: the nodes of all sets take 64 MB, and the visits a second.
 inline constexpr size_t kSubsetNodesMax = size_t{1} << 24;
-inline constexpr size_t kSubsetVisitsMax = size_t{1} << 27;
+inline constexpr size_t kSubsetVisitsMax = size_t{1} << 26;
 
-absl::Status TooManyStatesError();
-// Minimize, or RESOURCE_EXHAUSTED if the automaton has more than kDfaTransitionsMax transitions.
+// An error once an automaton that grows is past the limits of dfa_minimizer.h.
+absl::Status CheckGrowth(size_t num_states, size_t num_edges);
+// Minimize, or RESOURCE_EXHAUSTED if there are too many transitions, or states of the result.
 absl::StatusOr<ByteDfa> MinimizeWithinLimits(const ByteDfa& dfa);
 
 class SubsetConstruction {

@@ -369,7 +369,18 @@ TEST_SUITE("unit") {
                                Subtract(Cycle(257), Cycle(263))}) {
       CHECK(result.status().code() == absl::StatusCode::kResourceExhausted);
     }
+    CHECK(Intersect(Cycle(521), Cycle(523)).status().code() ==
+          absl::StatusCode::kResourceExhausted);
     CHECK(Overlap(Cycle(257), Cycle(263)));
+  }
+
+  TEST_CASE("the limit counts the states of the result, not those on the way") {
+    GrammarRules rules;
+    const ExprId safe = rules.Chars(CharSet::All().Without(CharSet::One('"')));
+    const auto dfa = Determinize(rules, rules.Repeat(safe, 0, 8000));
+    REQUIRE(dfa.ok());
+    // Seven ways to be inside a character: 1, 2 or 3 free tails, or one after E0, ED, F0 or F4.
+    CHECK(dfa->states.size() == 8001 + 7 * 8000);
   }
 
   TEST_CASE("a subset construction past the limit is refused") {
