@@ -44,7 +44,8 @@ struct ByteDfa {
   uint32_t Step(uint32_t state, uint8_t byte) const;
 };
 
-// An operation whose result would have more states fails with RESOURCE_EXHAUSTED.
+// An operation whose result would have more states fails with RESOURCE_EXHAUSTED, and so does one
+// that meets far more before it can merge them (kDfaGrowthMax).
 inline constexpr size_t kDfaStatesMax = 65536;
 
 class GrammarRules;
@@ -60,7 +61,7 @@ absl::StatusOr<ByteDfa> Subtract(const ByteDfa& a, const ByteDfa& b);
 ByteDfa Minimize(const ByteDfa& dfa);
 
 bool AreEqual(const ByteDfa& a, const ByteDfa& b);
-// True if a text is in both.
+// True if a text is in both, or if two large automata have too many pairs of states to tell.
 bool Overlap(const ByteDfa& a, const ByteDfa& b);
 
 }  // namespace specd::grammar
