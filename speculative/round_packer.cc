@@ -131,11 +131,13 @@ Refusal RoundPacker::FindRefusal(const SequenceInput& input, const Sequence& seq
   CheckNumbers(input);
   // Only this check keeps trees from the methods, which know chains only.
   if (input.draft.parents != nullptr) return Refusal::kTree;
-  if (IsMasked(input) && rows_.target.rules.kind == RowKind::kFinalProbabilities) {
+  const bool has_grammar = !sequence.grammar.empty();
+  if (IsMasked(input) && has_grammar) return Refusal::kTwoMasks;
+  if ((IsMasked(input) || has_grammar) && rows_.target.rules.kind == RowKind::kFinalProbabilities) {
     return Refusal::kFinalMask;
   }
-  // Processors look at tokens on the host, which does not know tokens of the device.
-  if (sequence.rules.has_processors() &&
+  // Processors and grammars look at tokens on the host, which does not know tokens of the device.
+  if ((sequence.rules.has_processors() || has_grammar) &&
       (input.drafts_by_slot || sequences_.IsHeld(SlotOf(sequence.handle)))) {
     return Refusal::kHostTokens;
   }
@@ -144,7 +146,8 @@ Refusal RoundPacker::FindRefusal(const SequenceInput& input, const Sequence& seq
 
 Refusal RoundPacker::FindArgmaxRefusal(const SequenceInput& input, const Sequence& sequence) const {
   if (sequence.method != VerifyMethod::kGreedy) return Refusal::kArgmaxSampled;
-  if (!sequence.rules.empty() || IsMasked(input)) return Refusal::kArgmaxEdited;
+  if (!sequence.rules.empty() || IsMasked(input) || !sequence.grammar.empty())
+    return Refusal::kArgmaxEdited;
   return sequence.scores.enabled ? Refusal::kArgmaxScored : Refusal::kNone;
 }
 
@@ -158,12 +161,13 @@ void RoundPacker::PackPlaces(const SequenceInput& input, Sequence* sequence, Tas
   if (is_resolved_here && sequence->rules.NeedsPlaces(sequence->kept_tokens)) {
     sequence->rules.BeginRound();
     sequence->rules.Build(task->draft, 0, sequence->kept_tokens, places);
-  } else if (is_masked) {
+  } else if (is_masked || !sequence->grammar.empty()) {
     std::fill_n(places, num_places, PlaceEdits{});
   } else {
     return;
   }
   task->places = places;
+  if (!sequence->grammar.empty()) sequence->grammar.Fill(task->draft, places);
   if (!is_masked) return;
   for (int32_t i = 0; i < num_places; ++i) places[i].mask_row = input.mask_rows[i];
 }

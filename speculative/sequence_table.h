@@ -17,6 +17,7 @@
 #include "speculative/finish_rules.h"
 #include "speculative/logprob_sum.h"
 #include "speculative/row_rules.h"
+#include "speculative/sequence_grammar.h"
 
 namespace specd {
 
@@ -47,6 +48,7 @@ struct Sequence {
   std::string_view draft_change;
 
   RowRules rules;
+  SequenceGrammar grammar;
   uint32_t kept_tokens = 0;  // includes the tokens given at opening
   LogprobSum logprob_sum;
   FinishReason finish_reason = FinishReason::kNone;

@@ -28,7 +28,7 @@ absl::StatusOr<std::unique_ptr<Verifier>> Verifier::Create(const VerifierOptions
 Verifier::Verifier(const VerifierOptions& options, std::unique_ptr<Backend> backend)
     : options_(options),
       backend_(std::move(backend)),
-      opening_(options.limits, options.eos_token_ids),
+      opening_(options.limits, options.eos_token_ids, options.grammars),
       sequences_(options.max_sequences),
       rows_(options.limits.vocab_size),
       scratch_(options.limits),

@@ -32,6 +32,13 @@ class ByteSet {
     return size;
   }
 
+  // The smallest byte. REQUIRES: the set is not empty.
+  constexpr uint8_t First() const {
+    size_t word = 0;
+    while (words_[word] == 0) ++word;
+    return static_cast<uint8_t>(word * 64 + static_cast<size_t>(std::countr_zero(words_[word])));
+  }
+
   constexpr ByteSet operator|(const ByteSet& other) const {
     ByteSet set;
     for (size_t i = 0; i < words_.size(); ++i) set.words_[i] = words_[i] | other.words_[i];

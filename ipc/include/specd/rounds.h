@@ -107,7 +107,8 @@ enum {
   SPECD_DETAIL_ARGMAX_SAMPLED = 17, /* target_argmax for a sequence that is not greedy */
   SPECD_DETAIL_ARGMAX_EDITED = 18,  /* target_argmax for one with parameters or masks that change
                                        its rows */
-  SPECD_DETAIL_ARGMAX_SCORED = 19   /* target_argmax for one with logprobs */
+  SPECD_DETAIL_ARGMAX_SCORED = 19,  /* target_argmax for one with logprobs */
+  SPECD_DETAIL_TWO_MASKS = 20       /* mask_rows for one with a constraint of specd's own */
 };
 
 /* Returns "target_rows: an index is not below the number of rows bound", and so on; never NULL. */

@@ -1,0 +1,34 @@
+// MaskBuilder finds the tokens that may follow a state of a grammar.
+//
+// It walks the vocabulary along the automaton. Most tokens are not walked: a slice of the
+// vocabulary whose whole language may follow the state is taken as it is (vocabulary_slices.h).
+// Immutable; safe from any number of threads.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "speculative/grammar/lazy_automaton.h"
+#include "speculative/grammar/vocabulary_slices.h"
+
+namespace specd::grammar {
+
+class MaskBuilder {
+ public:
+  // The slices outlive the builder.
+  explicit MaskBuilder(const VocabularySlices* slices) : slices_(*slices) {}
+
+  // The row of `state`, without stop ids. REQUIRES: the state is alive.
+  std::vector<uint32_t> Build(LazyAutomaton* automaton, StateId state) const;
+
+ private:
+  // True if every text of the slice may follow the state.
+  static bool Contains(const VocabularySlices::Slice& slice, LazyAutomaton* automaton,
+                       StateId state);
+  static void Walk(const TokenTrie& trie, LazyAutomaton* automaton, StateId state,
+                   std::vector<uint32_t>* words);
+
+  const VocabularySlices& slices_;
+};
+
+}  // namespace specd::grammar

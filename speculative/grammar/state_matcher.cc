@@ -1,0 +1,151 @@
+#include "speculative/grammar/state_matcher.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "kernels/core/check.h"
+
+namespace specd::grammar {
+namespace {
+
+// The longest text that ForcedText gives: a draft is no longer.
+constexpr size_t kForcedBytesMax = 1024;
+
+void SetBit(TokenId id, bool value, std::vector<uint32_t>* words) {
+  uint32_t& word = (*words)[static_cast<size_t>(id) / 32];
+  const uint32_t bit = uint32_t{1} << (static_cast<uint32_t>(id) % 32);
+  word = value ? word | bit : word & ~bit;
+}
+
+bool HasBit(TokenId id, const std::vector<uint32_t>& words) {
+  return (words[static_cast<size_t>(id) / 32] >> (static_cast<uint32_t>(id) % 32) & 1) != 0;
+}
+
+}  // namespace
+
+// ---- the grammar --------------------------------------------------------------------------------
+
+StateGrammar::StateGrammar(std::shared_ptr<TokenizerParts> parts, Network network,
+                           std::vector<std::string> warnings)
+    : parts_(std::move(parts)),
+      network_(std::move(network)),
+      warnings_(std::move(warnings)),
+      number_(parts_->next_grammar.fetch_add(1, std::memory_order_relaxed)),
+      automaton_(&network_) {
+  SPECD_CHECK(LazyAutomaton::IsAlive(automaton_.start()));
+}
+
+std::unique_ptr<GrammarMatcher> StateGrammar::NewMatcher(const MatcherOptions& options) const {
+  return std::make_unique<StateMatcher>(shared_from_this(), options.stop_ids);
+}
+
+const StateGrammar::StopSet* StateGrammar::InternStops(std::span<const TokenId> ids) const {
+  std::vector<TokenId> sorted(ids.begin(), ids.end());
+  std::sort(sorted.begin(), sorted.end());
+  sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
+  std::erase_if(sorted, [&](TokenId id) { return id < 0 || id >= parts_->vocab_size; });
+  const std::lock_guard lock(stops_mutex_);
+  std::unique_ptr<StopSet>& set = stop_sets_[sorted];
+  if (set == nullptr) {
+    set = std::make_unique<StopSet>();
+    set->ids = std::move(sorted);
+    set->number = static_cast<uint32_t>(stop_sets_.size());  // 0 is kNoStops
+  }
+  return set.get();
+}
+
+MaskCache::Words StateGrammar::TextRowOf(StateId state) const {
+  const MaskCache::Key key = {.grammar = number_, .state = state, .stop_set = kNoStops};
+  if (MaskCache::Words row = parts_->masks.Find(key); row != nullptr) return row;
+  const size_t num_words = (static_cast<size_t>(parts_->vocab_size) + 31) / 32;
+  std::vector<uint32_t> words = state == kTerminated ? std::vector<uint32_t>(num_words)
+                                                     : parts_->builder.Build(&automaton_, state);
+  return parts_->masks.Insert(key, std::make_shared<const std::vector<uint32_t>>(std::move(words)));
+}
+
+MaskRow StateGrammar::RowOf(StateId state, const StopSet& stops) const {
+  const MaskCache::Key key = {.grammar = number_, .state = state, .stop_set = stops.number};
+  if (MaskCache::Words row = parts_->masks.Find(key); row != nullptr) return MaskRow(row);
+  MaskCache::Words row = TextRowOf(state);
+  const bool may_end = state == kTerminated || automaton_.IsAccepting(state);
+  const bool is_same = std::all_of(stops.ids.begin(), stops.ids.end(),
+                                   [&](TokenId id) { return HasBit(id, *row) == may_end; });
+  if (!is_same) {
+    std::vector<uint32_t> words = *row;
+    for (const TokenId id : stops.ids) SetBit(id, may_end, &words);
+    row = std::make_shared<const std::vector<uint32_t>>(std::move(words));
+  }
+  return MaskRow(parts_->masks.Insert(key, std::move(row)));
+}
+
+StateId StateGrammar::After(StateId state, TokenId id) const {
+  if (id < 0 || id >= parts_->vocab_size || parts_->vocabulary.IsSpecial(id)) {
+    return LazyAutomaton::kDead;
+  }
+  const std::string_view bytes = parts_->vocabulary.Bytes(id);
+  if (bytes.empty()) return LazyAutomaton::kDead;
+  for (const char byte : bytes) state = automaton_.Step(state, static_cast<uint8_t>(byte));
+  return state;
+}
+
+// ---- the matcher --------------------------------------------------------------------------------
+
+StateMatcher::StateMatcher(std::shared_ptr<const StateGrammar> grammar,
+                           std::span<const TokenId> stop_ids)
+    : grammar_(std::move(grammar)), stops_(grammar_->InternStops(stop_ids)) {
+  states_.push_back(grammar_->automaton_.start());
+}
+
+bool StateMatcher::IsStop(TokenId id) const {
+  return std::binary_search(stops_->ids.begin(), stops_->ids.end(), id);
+}
+
+MaskRow StateMatcher::Mask() { return grammar_->RowOf(states_.back(), *stops_); }
+
+bool StateMatcher::Accept(TokenId id) {
+  if (IsStop(id)) {
+    if (!IsAccepting()) return false;
+    states_.push_back(StateGrammar::kTerminated);
+    return true;
+  }
+  if (IsTerminated()) return false;
+  const StateId next = grammar_->After(states_.back(), id);
+  if (!LazyAutomaton::IsAlive(next)) return false;
+  states_.push_back(next);
+  return true;
+}
+
+void StateMatcher::Rollback(size_t num_tokens) {
+  SPECD_CHECK(num_tokens <= num_accepted());
+  states_.resize(states_.size() - num_tokens);
+}
+
+std::unique_ptr<GrammarMatcher> StateMatcher::Fork() const {
+  return std::make_unique<StateMatcher>(*this);
+}
+
+bool StateMatcher::IsAccepting() {
+  return IsTerminated() || grammar_->automaton_.IsAccepting(states_.back());
+}
+
+bool StateMatcher::IsFinished() {
+  return !IsTerminated() && IsAccepting() &&
+         grammar_->automaton_.NextBytes(states_.back()).IsEmpty();
+}
+
+std::string StateMatcher::ForcedText() {
+  std::string text;
+  LazyAutomaton& automaton = grammar_->automaton_;
+  for (StateId state = states_.back(); text.size() < kForcedBytesMax;) {
+    if (state == StateGrammar::kTerminated || automaton.IsAccepting(state)) break;
+    const ByteSet& bytes = automaton.NextBytes(state);
+    if (bytes.Size() != 1) break;
+    text.push_back(static_cast<char>(bytes.First()));
+    state = automaton.Step(state, bytes.First());
+    if (!LazyAutomaton::IsAlive(state)) break;
+  }
+  return text;
+}
+
+}  // namespace specd::grammar

@@ -1,0 +1,114 @@
+#include "speculative/sequence_grammar.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/core/check.h"
+
+namespace specd {
+
+absl::StatusOr<SequenceGrammar> SequenceGrammar::Create(
+    std::shared_ptr<const grammar::CompiledGrammar> compiled,
+    const grammar::MatcherOptions& options, std::span<const TokenId> outputs,
+    const BackendLimits& limits) {
+  SequenceGrammar result;
+  result.vocab_size_ = limits.vocab_size;
+  result.matcher_ = compiled->NewMatcher(options);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (result.matcher_->Accept(outputs[i])) continue;
+    return absl::InvalidArgumentError(fmt::format(
+        "output_ids[{}] = {} is forbidden by the constraint; give the tokens that were generated "
+        "under it, or open the sequence without it",
+        i, outputs[i]));
+  }
+  const auto num_places = static_cast<size_t>(limits.max_draft) + 1;
+  result.rows_.resize(num_places);
+  result.path_.reserve(num_places);
+  result.place_of_.resize(num_places);
+  return result;
+}
+
+SequenceGrammar::SequenceGrammar(const SequenceGrammar& other)
+    : matcher_(other.matcher_ == nullptr ? nullptr : other.matcher_->Fork()),
+      vocab_size_(other.vocab_size_),
+      rows_(other.rows_.size()),
+      place_of_(other.place_of_.size()) {
+  path_.reserve(other.path_.capacity());
+}
+
+SequenceGrammar& SequenceGrammar::operator=(SequenceGrammar other) noexcept {
+  std::swap(matcher_, other.matcher_);
+  std::swap(vocab_size_, other.vocab_size_);
+  std::swap(rows_, other.rows_);
+  std::swap(path_, other.path_);
+  std::swap(place_of_, other.place_of_);
+  return *this;
+}
+
+void SequenceGrammar::MoveTo(const Draft& draft, int32_t to) {
+  const NodeSet wanted = AncestorsOf(draft, PlaceAfter(to));
+  size_t num_stale = 0;
+  while (!path_.empty() && !Holds(wanted, path_.back())) {
+    path_.pop_back();
+    ++num_stale;
+  }
+  matcher_->Rollback(num_stale);
+  const int32_t last = path_.empty() ? kRoot : path_.back();
+  const auto first_new = static_cast<int64_t>(path_.size());
+  for (int32_t node = to; node != last; node = ParentOf(draft, node)) path_.push_back(node);
+  std::reverse(path_.begin() + first_new, path_.end());
+  for (auto node = path_.begin() + first_new; node != path_.end(); ++node) {
+    SPECD_CHECK(matcher_->Accept(draft.tokens[*node]));
+  }
+}
+
+void SequenceGrammar::Fill(const Draft& draft, PlaceEdits* places) {
+  path_.clear();
+  for (int32_t place = 0; place <= draft.num_nodes; ++place) {
+    const int32_t node = NodeBefore(place);
+    int32_t source = place;
+    if (node != kRoot) {
+      const int32_t before = PlaceOf(draft, node);
+      const auto reached = static_cast<size_t>(place_of_[static_cast<size_t>(before)]);
+      const TokenId token = draft.tokens[node];
+      const bool is_id = token >= 0 && token < vocab_size_;
+      if (static_cast<int32_t>(reached) != before || !is_id || !rows_[reached].Allows(token)) {
+        source = static_cast<int32_t>(reached);
+      } else {
+        MoveTo(draft, node);
+      }
+    }
+    place_of_[static_cast<size_t>(place)] = source;
+    if (source == place) {
+      rows_[static_cast<size_t>(place)] = matcher_->Mask();
+      if (matcher_->IsFinished() || matcher_->IsTerminated())
+        places[place].below_min_tokens = false;
+    } else {
+      places[place].below_min_tokens &= places[source].below_min_tokens;
+    }
+    const grammar::MaskRow& row = rows_[static_cast<size_t>(source)];
+    places[place].grammar_mask = row.IsUnconstrained() ? nullptr : row.words().data();
+  }
+  matcher_->Rollback(path_.size());
+  path_.clear();
+}
+
+int32_t SequenceGrammar::FindEnd(std::span<const TokenId> tokens) {
+  size_t num_accepted = 0;
+  int32_t end = 0;
+  while (end == 0 && num_accepted < tokens.size() && matcher_->Accept(tokens[num_accepted])) {
+    ++num_accepted;
+    if (matcher_->IsFinished()) end = static_cast<int32_t>(num_accepted);
+  }
+  matcher_->Rollback(num_accepted);
+  return end;
+}
+
+bool SequenceGrammar::Commit(std::span<const TokenId> tokens) {
+  return std::all_of(tokens.begin(), tokens.end(),
+                     [this](TokenId token) { return matcher_->Accept(token); });
+}
+
+}  // namespace specd
