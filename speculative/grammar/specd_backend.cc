@@ -7,36 +7,27 @@
 #include "fmt/format.h"
 #include "speculative/grammar/choice.h"
 #include "speculative/grammar/ebnf.h"
-#include "speculative/grammar/json_schema.h"
 #include "speculative/grammar/network.h"
 #include "speculative/grammar/regex.h"
 #include "speculative/grammar/state_matcher.h"
-#include "speculative/grammar/structural_tag.h"
 
 namespace specd::grammar {
 namespace {
 
-absl::StatusOr<ExprId> BuildRoot(const GrammarRequest& request, GrammarRules* rules,
-                                 std::vector<std::string>* warnings) {
-  const JsonSchemaOptions json = {.whitespace = request.whitespace, .lenient = request.lenient};
+absl::StatusOr<ExprId> BuildRoot(const GrammarRequest& request, GrammarRules* rules) {
   switch (request.kind) {
     case GrammarKind::kNone:
       break;
-    case GrammarKind::kJsonSchema:
-      return BuildJsonSchema(request.text, json, rules, warnings);
-    case GrammarKind::kJsonObject:
-      if (!request.text.empty()) {
-        return absl::InvalidArgumentError("json_object takes no text; give a schema as json");
-      }
-      return BuildJsonObject(request.whitespace, rules);
     case GrammarKind::kRegex:
       return ParseRegex(request.text, {.search = false}, rules);
     case GrammarKind::kEbnf:
       return ParseEbnf(request.text, {}, rules);
     case GrammarKind::kChoice:
       return BuildChoice(request.text, rules);
+    case GrammarKind::kJsonSchema:
+    case GrammarKind::kJsonObject:
     case GrammarKind::kStructuralTag:
-      return BuildStructuralTag(request.text, json, rules, warnings);
+      return absl::UnimplementedError("this kind of constraint is not built yet");
   }
   return absl::InvalidArgumentError("grammar_kind = none has nothing to compile");
 }
@@ -63,7 +54,7 @@ absl::StatusOr<std::shared_ptr<const CompiledGrammar>> SpecdBackend::Compile(
   }
   GrammarRules rules;
   std::vector<std::string> warnings;
-  absl::StatusOr<ExprId> body = BuildRoot(request, &rules, &warnings);
+  absl::StatusOr<ExprId> body = BuildRoot(request, &rules);
   if (!body.ok()) return body.status();
   const RuleId root = rules.AddRule("the constraint");
   rules.Define(root, *body);
