@@ -61,7 +61,8 @@ void CheckPattern(std::string_view pattern, std::string_view text) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size_bytes) {
   if (size_bytes == 0) return 0;
   const std::string_view input(reinterpret_cast<const char*>(data) + 1, size_bytes - 1);
-  const size_t text_size = std::min<size_t>(data[0] % (kTextSizeMax + 1), input.size());
+  const size_t text_size =
+      std::min<size_t>(data[0] % (specd::grammar::kTextSizeMax + 1), input.size());
   specd::grammar::CheckPattern(input.substr(text_size), input.substr(0, text_size));
   return 0;
 }
