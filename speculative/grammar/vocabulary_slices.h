@@ -22,11 +22,11 @@
 namespace specd::grammar {
 
 struct VocabularySlice {
-  std::string name;                 // as in "letters 1..8": the characters, and their number
-  std::optional<ByteDfa> language;  // every token of the slice is one of its texts
+  std::string name;                      // as in "letters 1..8": the characters, and their number
+  std::optional<ByteDfa> language = {};  // every token of the slice is one of its texts
   // One bit for each id below vocab_size: bit i % 32 of word i / 32.
-  std::vector<uint32_t> mask;
-  TokenTrie tokens;
+  std::vector<uint32_t> mask = {};
+  TokenTrie tokens = {};
 
   size_t num_tokens() const { return tokens.tokens().size(); }
 };
