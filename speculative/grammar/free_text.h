@@ -27,9 +27,9 @@ class FreeText {
   // All markers of a text together.
   static constexpr size_t kMarkerSizeBytesMax = 16384;
 
-  // The text holds no excluded string, the markers that end it included. RESOURCE_EXHAUSTED: past
-  // the limit. REQUIRES: no string is empty, and all are valid UTF-8. If one string is the end of
-  // another one, both are in one group.
+  // The text holds no excluded string, the marker that ends it included. Where two strings are
+  // complete at once, the longer one counts. RESOURCE_EXHAUSTED: past the limit. REQUIRES: no
+  // string is empty or in two groups, and all are valid UTF-8.
   static absl::StatusOr<FreeText> Create(const std::vector<std::vector<std::string>>& groups,
                                          const std::vector<std::string>& excluded);
 

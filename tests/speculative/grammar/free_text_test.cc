@@ -82,6 +82,7 @@ TEST_SUITE("unit") {
     CheckAgainstDefinition({{"ab", "b"}, {"aaa"}}, {}, texts);
     CheckAgainstDefinition({{"abb"}}, {"aa", "bab"}, texts);
     CheckAgainstDefinition({{}}, {"bb"}, texts);
+    CheckAgainstDefinition({{"ab"}}, {"bab"}, texts);
     CheckAgainstDefinition({{"a", "b"}}, {}, texts);
   }
 
