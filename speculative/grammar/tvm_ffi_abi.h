@@ -99,7 +99,8 @@ struct Tensor {
 inline constexpr int32_t kDeviceCpu = 1;
 inline constexpr uint8_t kElementInt = 0;
 
-static_assert(sizeof(void*) == 8 && sizeof(size_t) == 8, "the offsets below are of 64-bit programs");
+static_assert(sizeof(void*) == 8 && sizeof(size_t) == 8,
+              "the offsets below are of 64-bit programs");
 static_assert(sizeof(Version) == 12);
 static_assert(sizeof(ByteArray) == 16);
 static_assert(sizeof(ObjectHeader) == 24 && offsetof(ObjectHeader, deleter) == 16);

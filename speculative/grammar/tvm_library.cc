@@ -153,8 +153,8 @@ absl::Status TvmLibrary::TakeError() const {
   entries_.TVMFFIErrorMoveFromRaised(&error);
   if (error == nullptr) return absl::InternalError("the library failed without an error");
   const auto& content = ContentOf<tvm::ErrorContent>(error);
-  absl::Status status = absl::InternalError(
-      fmt::format("{}: {}", ToView(content.kind), ToView(content.message)));
+  absl::Status status =
+      absl::InternalError(fmt::format("{}: {}", ToView(content.kind), ToView(content.message)));
   entries_.TVMFFIObjectDecRef(error);
   return status;
 }

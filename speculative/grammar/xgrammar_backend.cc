@@ -16,9 +16,6 @@
 namespace specd::grammar {
 namespace {
 
-// The library recurses into groups of patterns and grammars.
-constexpr size_t kNestingMax = 256;
-
 class XgrammarGrammar final : public CompiledGrammar,
                               public std::enable_shared_from_this<XgrammarGrammar> {
  public:
@@ -42,10 +39,9 @@ class XgrammarGrammar final : public CompiledGrammar,
   size_t size_bytes_;
 };
 
-// The library's text of an error, which begins with its file and line.
 absl::Status CompileError(const absl::Status& status) {
   const std::string_view text(status.message().data(), status.message().size());
-  const std::string message = fmt::format("xgrammar: {}", text);
+  const std::string message = fmt::format("xgrammar: {}", TrimError(text));
   if (text.find("not supported") != text.npos || text.find("nsupported") != text.npos) {
     return absl::UnimplementedError(message);
   }
@@ -53,18 +49,13 @@ absl::Status CompileError(const absl::Status& status) {
   return absl::InvalidArgumentError(message);
 }
 
-// Brackets of literals count too: a text with so many is not written by hand.
-absl::Status CheckNesting(std::string_view text) {
-  size_t depth = 0;
-  for (const char c : text) {
-    if (c == '(') ++depth;
-    if (c == ')' && depth > 0) --depth;
-    if (depth > kNestingMax) {
-      return absl::ResourceExhaustedError(
-          fmt::format("the text is nested deeper than {} levels", kNestingMax));
-    }
+// Values without a schema have the library's own separators, whatever the schema's are.
+void RemoveSpaces(std::string& ebnf) {
+  for (const std::string_view rule :
+       {"\nbasic_array_items ::= ((\", \"", "\nbasic_object_properties ::= ((\", \""}) {
+    const size_t begin = ebnf.find(rule);
+    if (begin != ebnf.npos) ebnf.erase(begin + rule.size() - 2, 1);
   }
-  return absl::OkStatus();
 }
 
 class XgrammarBackend final : public GrammarBackend {
@@ -84,9 +75,8 @@ class XgrammarBackend final : public GrammarBackend {
         methods.library->Call(methods.memory_size_bytes, {grammar->view()});
     absl::StatusOr<int64_t> size_bytes = value.ok() ? value->ToInt() : value.status();
     if (!size_bytes.ok()) return size_bytes.status();
-    return std::make_shared<const XgrammarGrammar>(shared_, *std::move(grammar),
-                                                   std::move(warnings),
-                                                   static_cast<size_t>(*size_bytes));
+    return std::make_shared<const XgrammarGrammar>(
+        shared_, *std::move(grammar), std::move(warnings), static_cast<size_t>(*size_bytes));
   }
 
  private:
@@ -114,8 +104,10 @@ class XgrammarBackend final : public GrammarBackend {
         if (absl::Status status = CheckPattern(request.text); !status.ok()) return status;
         return CompileText(methods.compile_regex, request.text);
       }
-      case GrammarKind::kEbnf:
+      case GrammarKind::kEbnf: {
+        if (absl::Status status = CheckEbnf(request.text); !status.ok()) return status;
         return CompileEbnf(request.text);
+      }
       case GrammarKind::kChoice: {
         absl::StatusOr<std::string> ebnf = ChoiceToEbnf(request.text);
         if (!ebnf.ok()) return ebnf.status();
@@ -123,19 +115,23 @@ class XgrammarBackend final : public GrammarBackend {
       }
       case GrammarKind::kStructuralTag: {
         absl::StatusOr<std::string> tag = StructuralTagToXgrammar(
-            request.text, [&](std::string_view schema, const std::string& pointer) {
-              return SchemaToEbnf(schema, pointer, request.whitespace, warnings);
+            request.text,
+            [&](std::string_view schema,
+                const std::string& pointer) -> absl::StatusOr<std::string> {
+              absl::StatusOr<std::vector<std::string>> found = FindUnenforced(schema, pointer);
+              if (!found.ok()) return found.status();
+              warnings.insert(warnings.end(), found->begin(), found->end());
+              return SchemaToEbnf(schema, request.whitespace);
             });
         if (!tag.ok()) return tag.status();
         return CompileText(methods.compile_structural_tag, *tag);
       }
     }
-    return absl::InvalidArgumentError(fmt::format(
-        "kind {} is no constraint: give one of 1 to 6", static_cast<uint32_t>(request.kind)));
+    return absl::InvalidArgumentError(fmt::format("kind {} is no constraint: give one of 1 to 6",
+                                                  static_cast<uint32_t>(request.kind)));
   }
 
   absl::StatusOr<TvmValue> CompileText(TvmLibrary::Function function, std::string_view text) const {
-    if (absl::Status status = CheckNesting(text); !status.ok()) return status;
     const TvmLibrary& library = *shared_->methods.library;
     absl::StatusOr<TvmValue> argument = library.MakeString(text);
     if (!argument.ok()) return argument.status();
@@ -143,7 +139,6 @@ class XgrammarBackend final : public GrammarBackend {
   }
 
   absl::StatusOr<TvmValue> CompileEbnf(std::string_view text) const {
-    if (absl::Status status = CheckNesting(text); !status.ok()) return status;
     const TvmLibrary& library = *shared_->methods.library;
     absl::StatusOr<TvmValue> argument = library.MakeString(text);
     absl::StatusOr<TvmValue> root = library.MakeString("root");
@@ -158,35 +153,36 @@ class XgrammarBackend final : public GrammarBackend {
     absl::StatusOr<std::vector<std::string>> found = FindUnenforced(schema, "");
     if (!found.ok()) return found.status();
     warnings = *std::move(found);
+    if (whitespace == Whitespace::kCompact) {
+      absl::StatusOr<std::string> ebnf = SchemaToEbnf(schema, whitespace);
+      if (!ebnf.ok()) return ebnf.status();
+      return CompileEbnf(*ebnf);
+    }
     absl::StatusOr<SchemaArguments> arguments = MakeArguments(schema, whitespace);
     if (!arguments.ok()) return arguments.status();
     const XgrammarMethods& methods = shared_->methods;
-    return Checked(methods.library->Call(
-        methods.compile_json_schema,
-        {compiler_.view(), arguments->text.view(), arguments->any_whitespace, arguments->indent,
-         arguments->separators.view(), arguments->strict_mode, arguments->whitespace_max,
-         TvmBool(false)}));
+    return Checked(
+        methods.library->Call(methods.compile_json_schema,
+                              {compiler_.view(), arguments->text.view(), arguments->any_whitespace,
+                               arguments->indent, arguments->separators.view(),
+                               arguments->strict_mode, arguments->whitespace_max, TvmBool(false)}));
   }
 
-  absl::StatusOr<std::string> SchemaToEbnf(std::string_view schema, const std::string& pointer,
-                                           Whitespace whitespace,
-                                           std::vector<std::string>& warnings) const {
-    absl::StatusOr<std::vector<std::string>> found = FindUnenforced(schema, pointer);
-    if (!found.ok()) return found.status();
-    warnings.insert(warnings.end(), found->begin(), found->end());
+  absl::StatusOr<std::string> SchemaToEbnf(std::string_view schema, Whitespace whitespace) const {
     absl::StatusOr<SchemaArguments> arguments = MakeArguments(schema, whitespace);
     if (!arguments.ok()) return arguments.status();
     const XgrammarMethods& methods = shared_->methods;
-    absl::StatusOr<TvmValue> grammar = Checked(methods.library->Call(
-        methods.grammar_from_json_schema,
-        {arguments->text.view(), arguments->any_whitespace, arguments->indent,
-         arguments->separators.view(), arguments->strict_mode, arguments->whitespace_max,
-         TvmBool(false), TvmBool(false)}));
+    absl::StatusOr<TvmValue> grammar = Checked(
+        methods.library->Call(methods.grammar_from_json_schema,
+                              {arguments->text.view(), arguments->any_whitespace, arguments->indent,
+                               arguments->separators.view(), arguments->strict_mode,
+                               arguments->whitespace_max, TvmBool(false), TvmBool(false)}));
     if (!grammar.ok()) return grammar.status();
     absl::StatusOr<TvmValue> text =
         methods.library->Call(methods.grammar_to_string, {grammar->view()});
-    if (!text.ok()) return text.status();
-    return text->ToText();
+    absl::StatusOr<std::string> ebnf = text.ok() ? text->ToText() : text.status();
+    if (ebnf.ok() && whitespace == Whitespace::kCompact) RemoveSpaces(*ebnf);
+    return ebnf;
   }
 
   absl::StatusOr<SchemaArguments> MakeArguments(std::string_view schema,
@@ -203,13 +199,12 @@ class XgrammarBackend final : public GrammarBackend {
     if (!separators.ok()) return separators.status();
     const bool is_flexible = whitespace == Whitespace::kFlexible;
     // In strict mode an object without additionalProperties would allow none.
-    return SchemaArguments{
-        .text = *std::move(text),
-        .any_whitespace = TvmBool(is_flexible),
-        .indent = TvmNone(),
-        .separators = is_flexible ? TvmValue() : *std::move(separators),
-        .strict_mode = TvmBool(false),
-        .whitespace_max = is_flexible ? TvmInt(kWhitespaceMax) : TvmNone()};
+    return SchemaArguments{.text = *std::move(text),
+                           .any_whitespace = TvmBool(is_flexible),
+                           .indent = TvmNone(),
+                           .separators = is_flexible ? TvmValue() : *std::move(separators),
+                           .strict_mode = TvmBool(false),
+                           .whitespace_max = is_flexible ? TvmInt(kWhitespaceMax) : TvmNone()};
   }
 
   static absl::StatusOr<TvmValue> Checked(absl::StatusOr<TvmValue> value) {
@@ -256,8 +251,8 @@ absl::StatusOr<TvmValue> MakeTokenizer(const XgrammarOptions& options, XgrammarS
 absl::StatusOr<std::shared_ptr<GrammarBackend>> LoadXgrammar(const XgrammarOptions& options) {
   SPECD_CHECK(options.vocabulary != nullptr && options.num_compile_threads > 0);
   if (options.vocab_size < 1 || options.vocab_size > kVocabSizeMax) {
-    return absl::InvalidArgumentError(fmt::format("vocab_size is {}: give 1 to {}",
-                                                  options.vocab_size, kVocabSizeMax));
+    return absl::InvalidArgumentError(
+        fmt::format("vocab_size is {}: give 1 to {}", options.vocab_size, kVocabSizeMax));
   }
   absl::StatusOr<TvmPaths> paths = FindXgrammar(options.directory);
   if (!paths.ok()) return paths.status();
@@ -274,8 +269,8 @@ absl::StatusOr<std::shared_ptr<GrammarBackend>> LoadXgrammar(const XgrammarOptio
   if (!tokenizer.ok()) return tokenizer.status();
   // No cache: the caller keeps compiled grammars, and a cache of both would hold each twice.
   absl::StatusOr<TvmValue> compiler = (*library)->Call(
-      methods->new_compiler, {tokenizer->view(), TvmInt(options.num_compile_threads),
-                              TvmBool(false), TvmInt(-1)});
+      methods->new_compiler,
+      {tokenizer->view(), TvmInt(options.num_compile_threads), TvmBool(false), TvmInt(-1)});
   if (!compiler.ok()) return compiler.status();
   return std::make_shared<XgrammarBackend>(std::move(shared), *std::move(compiler));
 }

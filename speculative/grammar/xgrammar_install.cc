@@ -16,8 +16,8 @@ namespace specd::grammar {
 namespace {
 
 struct Package {
-  std::string_view name;            // as pip calls it
-  std::string_view metadata_name;   // as its dist-info directory calls it
+  std::string_view name;           // as pip calls it
+  std::string_view metadata_name;  // as its dist-info directory calls it
   std::string_view wanted_version;
 };
 constexpr Package kPackages[] = {
@@ -62,9 +62,8 @@ absl::Status CheckVersion(const Package& package, const std::vector<std::string>
 }  // namespace
 
 std::string XgrammarInstallCommand() {
-  return fmt::format(
-      "pip install --no-deps --target DIR xgrammar=={} apache-tvm-ffi=={}", kXgrammarVersion,
-      kTvmFfiVersion);
+  return fmt::format("pip install --no-deps --target DIR xgrammar=={} apache-tvm-ffi=={}",
+                     kXgrammarVersion, kTvmFfiVersion);
 }
 
 absl::StatusOr<TvmPaths> FindXgrammar(std::string directory) {

@@ -13,8 +13,8 @@ absl::Status JsonDocument::Parse(std::string_view text, std::string_view name) {
         "{}: the text has {} bytes, and the limit is {}", name, text.size(), kJsonSizeBytesMax));
   }
   if (const auto error = parser_.allocate(text.size(), kJsonDepthMax)) {
-    return absl::ResourceExhaustedError(fmt::format("{}: no memory to parse the text: {}", name,
-                                                    simdjson::error_message(error)));
+    return absl::ResourceExhaustedError(
+        fmt::format("{}: no memory to parse the text: {}", name, simdjson::error_message(error)));
   }
   const auto error = parser_.parse(text.data(), text.size()).get(root_);
   if (error == simdjson::DEPTH_ERROR) {
@@ -22,8 +22,8 @@ absl::Status JsonDocument::Parse(std::string_view text, std::string_view name) {
         fmt::format("{}: the JSON text is nested deeper than {} levels", name, kJsonDepthMax));
   }
   if (error) {
-    return absl::InvalidArgumentError(fmt::format("{}: the text is not JSON: {}", name,
-                                                  simdjson::error_message(error)));
+    return absl::InvalidArgumentError(
+        fmt::format("{}: the text is not JSON: {}", name, simdjson::error_message(error)));
   }
   return absl::OkStatus();
 }

@@ -28,9 +28,8 @@ std::unique_ptr<XgrammarMatcher> XgrammarMatcher::Create(
   matcher->text_ids_ = std::move(text_ids);
 
   const XgrammarMethods& methods = shared.methods;
-  absl::StatusOr<TvmValue> handle =
-      methods.library->Call(methods.new_matcher, {grammar.view(), TvmNone(), TvmBool(false),
-                                                  TvmInt(-1), TvmNone()});
+  absl::StatusOr<TvmValue> handle = methods.library->Call(
+      methods.new_matcher, {grammar.view(), TvmNone(), TvmBool(false), TvmInt(-1), TvmNone()});
   if (matcher->Keep(handle.status())) matcher->matcher_ = *std::move(handle);
   return matcher;
 }
@@ -53,7 +52,8 @@ void XgrammarMatcher::FillRow() {
   const bool is_accepting = IsAccepting();
   if (status_.ok() && !IsTerminated()) Keep(FillText(*words));
   if (!status_.ok()) std::fill(words->begin(), words->end(), 0u);
-  row_has_text_ = std::any_of(words->begin(), words->end(), [](uint32_t word) { return word != 0; });
+  row_has_text_ =
+      std::any_of(words->begin(), words->end(), [](uint32_t word) { return word != 0; });
   if (status_.ok() && is_accepting) {
     for (const TokenId id : *stop_ids_) (*words)[WordOf(id)] |= BitOf(id);
   }
@@ -95,8 +95,8 @@ bool XgrammarMatcher::Accept(TokenId id) {
   }
   if (IsTerminated() || ((*text_ids_)[WordOf(id)] & BitOf(id)) == 0) return false;
   const XgrammarMethods& methods = shared_.methods;
-  absl::StatusOr<TvmValue> value = methods.library->Call(
-      methods.accept_token, {matcher_.view(), TvmInt(id), TvmBool(false)});
+  absl::StatusOr<TvmValue> value =
+      methods.library->Call(methods.accept_token, {matcher_.view(), TvmInt(id), TvmBool(false)});
   absl::StatusOr<bool> accepted = value.ok() ? value->ToBool() : value.status();
   if (!Keep(accepted.status()) || !*accepted) return false;
   ++num_text_ids_;

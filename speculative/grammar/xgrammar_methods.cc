@@ -31,8 +31,8 @@ absl::StatusOr<XgrammarMethods> XgrammarMethods::Find(const TvmLibrary* library)
       {&methods.forced_text, "GrammarMatcher", "find_jump_forward_string"},
   };
   for (const Row& row : rows) {
-    auto function = library->FindMethod(std::string("xgrammar.tvm_ffi_binding.") + row.class_name,
-                                        row.method);
+    auto function =
+        library->FindMethod(std::string("xgrammar.tvm_ffi_binding.") + row.class_name, row.method);
     if (!function.ok()) return function.status();
     *row.function = *function;
   }

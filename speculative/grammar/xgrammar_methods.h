@@ -24,8 +24,8 @@ struct XgrammarMethods {
   TvmLibrary::Function compile_structural_tag;  // self, text
   // schema, any_whitespace, indent, separators, strict_mode, max_whitespace_cnt, print, any_order
   TvmLibrary::Function grammar_from_json_schema;
-  TvmLibrary::Function grammar_to_string;   // self
-  TvmLibrary::Function memory_size_bytes;   // self
+  TvmLibrary::Function grammar_to_string;  // self
+  TvmLibrary::Function memory_size_bytes;  // self
   // compiled, stop ids or none, terminate_without_stop_token, max_rollback_tokens, temperature
   TvmLibrary::Function new_matcher;
   TvmLibrary::Function accept_token;  // self, id, debug_print

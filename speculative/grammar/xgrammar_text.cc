@@ -42,8 +42,8 @@ absl::StatusOr<std::string> TagToXgrammar(const element& tag, const std::string&
   element schema;
   element end;
   if (tag["begin"].get(begin) || tag["schema"].get(schema) || tag["end"].get(end)) {
-    return absl::InvalidArgumentError(fmt::format(
-        "structural tag: {} must be an object with begin, schema and end", pointer));
+    return absl::InvalidArgumentError(
+        fmt::format("structural tag: {} must be an object with begin, schema and end", pointer));
   }
   for (const auto& [value, name] : {std::pair{begin, "/begin"}, std::pair{end, "/end"}}) {
     if (absl::Status status = CheckString(value, pointer + name); !status.ok()) return status;
@@ -54,6 +54,20 @@ absl::StatusOr<std::string> TagToXgrammar(const element& tag, const std::string&
       R"({{"type":"tag","begin":{},"content":{{"type":"grammar","grammar":{}}},"end":{}}})",
       simdjson::minify(begin), ToJsonString(*ebnf), simdjson::minify(end));
 }
+
+class GroupDepth {
+ public:
+  absl::Status Count(char c) {
+    if (c == ')' && depth_ > 0) --depth_;
+    if (c == '(') ++depth_;
+    if (depth_ <= kGroupDepthMax) return absl::OkStatus();
+    return absl::ResourceExhaustedError(
+        fmt::format("the groups of the text are nested deeper than {} levels", kGroupDepthMax));
+  }
+
+ private:
+  size_t depth_ = 0;
+};
 
 }  // namespace
 
@@ -99,8 +113,7 @@ absl::StatusOr<std::string> StructuralTagToXgrammar(std::string_view text, Schem
     return absl::InvalidArgumentError(
         "structural tag: the text must be a JSON object with an array triggers");
   }
-  std::string out =
-      R"({"type":"structural_tag","format":{"type":"triggered_tags","triggers":[)";
+  std::string out = R"({"type":"structural_tag","format":{"type":"triggered_tags","triggers":[)";
   size_t index = 0;
   for (const element trigger : triggers) {
     const std::string pointer = fmt::format("/triggers/{}", index);
@@ -123,6 +136,7 @@ absl::StatusOr<std::string> StructuralTagToXgrammar(std::string_view text, Schem
 
 absl::Status CheckPattern(std::string_view pattern) {
   bool in_class = false;
+  GroupDepth depth;
   for (size_t i = 0; i < pattern.size(); ++i) {
     const char c = pattern[i];
     const std::string_view rest = pattern.substr(i);
@@ -141,9 +155,46 @@ absl::Status CheckPattern(std::string_view pattern) {
           "unsupported anchor {} at offset {} of the pattern: xgrammar ignores it except at the "
           "ends. Remove it",
           c, i));
+    } else if (absl::Status status = depth.Count(c); !status.ok()) {
+      return status;
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckEbnf(std::string_view text) {
+  // The character that ends the literal, class or comment that the scan is in; 0 outside of them.
+  char end = 0;
+  GroupDepth depth;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '\\' && end != '\n') {
+      ++i;
+    } else if (end != 0) {
+      if (c == end) end = 0;
+    } else if (c == '"' || c == '\'') {
+      end = c;
+    } else if (c == '[') {
+      end = ']';
+    } else if (c == '#') {
+      end = '\n';
+    } else if (absl::Status status = depth.Count(c); !status.ok()) {
+      return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::string_view TrimError(std::string_view text) {
+  for (const std::string_view suffix : {".cc:", ".h:"}) {
+    const size_t file = text.find(suffix);
+    if (file == text.npos) continue;
+    const size_t line_end = text.find(": ", file + suffix.size());
+    if (line_end != text.npos) text.remove_prefix(line_end + 2);
+    break;
+  }
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
+  return text;
 }
 
 }  // namespace specd::grammar

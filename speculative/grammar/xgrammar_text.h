@@ -23,7 +23,17 @@ using SchemaToEbnf = absl::FunctionRef<absl::StatusOr<std::string>(std::string_v
                                                                    const std::string& pointer)>;
 absl::StatusOr<std::string> StructuralTagToXgrammar(std::string_view text, SchemaToEbnf to_ebnf);
 
+// The library recurses into the groups of patterns and grammars.
+inline constexpr size_t kGroupDepthMax = 256;
+
 // Unimplemented for a pattern with parts that the library ignores: lookaround, and anchors inside.
+// ResourceExhausted if the groups are nested too deep.
 absl::Status CheckPattern(std::string_view pattern);
+
+// ResourceExhausted if the groups of a grammar are nested too deep.
+absl::Status CheckEbnf(std::string_view text);
+
+// The text of an error of the library without its clock, file and line.
+std::string_view TrimError(std::string_view text);
 
 }  // namespace specd::grammar
