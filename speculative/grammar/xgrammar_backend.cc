@@ -42,9 +42,7 @@ class XgrammarGrammar final : public CompiledGrammar,
 absl::Status CompileError(const absl::Status& status) {
   const std::string_view text(status.message().data(), status.message().size());
   const std::string message = fmt::format("xgrammar: {}", TrimError(text));
-  if (text.find("not supported") != text.npos || text.find("nsupported") != text.npos) {
-    return absl::UnimplementedError(message);
-  }
+  if (text.find("not supported") != text.npos) return absl::UnimplementedError(message);
   if (text.find("RecursionGuard") != text.npos) return absl::ResourceExhaustedError(message);
   return absl::InvalidArgumentError(message);
 }
@@ -67,6 +65,10 @@ class XgrammarBackend final : public GrammarBackend {
 
   absl::StatusOr<std::shared_ptr<const CompiledGrammar>> Compile(
       const GrammarRequest& request) const override {
+    if (request.text.size() > kGrammarTextBytesMax) {
+      return absl::ResourceExhaustedError(fmt::format("the text has {} bytes, and the limit is {}",
+                                                      request.text.size(), kGrammarTextBytesMax));
+    }
     std::vector<std::string> warnings;
     absl::StatusOr<TvmValue> grammar = CompileKind(request, warnings);
     if (!grammar.ok()) return grammar.status();

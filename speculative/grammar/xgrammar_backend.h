@@ -22,7 +22,7 @@ namespace specd::grammar {
 
 struct XgrammarOptions {
   // Where pip installed the packages; SPECD_XGRAMMAR_DIR if it is empty (xgrammar_install.h).
-  std::string directory;
+  std::string directory = {};
   // Read during the call only.
   const Vocabulary* vocabulary = nullptr;
   // The width of a logits row. Ids from the vocabulary's size on are never allowed.

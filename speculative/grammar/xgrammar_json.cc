@@ -8,10 +8,6 @@
 namespace specd::grammar {
 
 absl::Status JsonDocument::Parse(std::string_view text, std::string_view name) {
-  if (text.size() > kJsonSizeBytesMax) {
-    return absl::ResourceExhaustedError(fmt::format(
-        "{}: the text has {} bytes, and the limit is {}", name, text.size(), kJsonSizeBytesMax));
-  }
   if (const auto error = parser_.allocate(text.size(), kJsonDepthMax)) {
     return absl::ResourceExhaustedError(
         fmt::format("{}: no memory to parse the text: {}", name, simdjson::error_message(error)));

@@ -16,7 +16,6 @@ namespace specd::grammar {
 
 // The library walks JSON recursively; the bound keeps it, and our walk, off the end of the stack.
 inline constexpr size_t kJsonDepthMax = 256;
-inline constexpr size_t kJsonSizeBytesMax = size_t{16} << 20;
 
 class JsonDocument {
  public:

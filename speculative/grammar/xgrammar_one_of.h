@@ -1,4 +1,6 @@
 // AreDisjoint tells whether no JSON value can fit two branches of oneOf, for FindUnenforced.
+//
+// It looks at types and constants only, and says no where it cannot tell.
 #pragma once
 
 #include <simdjson.h>
