@@ -15,19 +15,18 @@ constexpr size_t kPairsMax = 2048;
 }  // namespace
 
 std::vector<uint32_t> MaskBuilder::Build(LazyAutomaton* automaton, StateId state) const {
-  std::vector<uint32_t> words((static_cast<size_t>(slices_.vocab_size()) + 31) / 32);
-  for (const VocabularySlices::Slice& slice : slices_.slices()) {
-    if (!slice.language.IsEmpty() && Contains(slice, automaton, state)) {
+  std::vector<uint32_t> words((static_cast<size_t>(vocab_size_) + 31) / 32);
+  for (const VocabularySlice& slice : slices_) {
+    if (slice.language.has_value() && Contains(slice, automaton, state)) {
       for (size_t i = 0; i < words.size(); ++i) words[i] |= slice.mask[i];
     } else {
-      Walk(slice.trie, automaton, state, &words);
+      Walk(slice.tokens, automaton, state, &words);
     }
   }
   return words;
 }
 
-bool MaskBuilder::Contains(const VocabularySlices::Slice& slice, LazyAutomaton* automaton,
-                           StateId state) {
+bool MaskBuilder::Contains(const VocabularySlice& slice, LazyAutomaton* automaton, StateId state) {
   using Pair = std::pair<uint32_t, StateId>;
   const Network& network = automaton->network();
   std::vector<Pair> open = {{0, state}};
@@ -35,7 +34,7 @@ bool MaskBuilder::Contains(const VocabularySlices::Slice& slice, LazyAutomaton* 
   while (!open.empty()) {
     const auto [in_slice, in_grammar] = open.back();
     open.pop_back();
-    for (const ByteDfa::Edge& edge : slice.language.states[in_slice].edges) {
+    for (const ByteDfa::Edge& edge : slice.language->states[in_slice].edges) {
       // Bytes of one class lead to one state.
       int last_class = -1;
       for (int byte = edge.first; byte <= edge.last; ++byte) {

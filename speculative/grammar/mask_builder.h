@@ -15,20 +15,20 @@ namespace specd::grammar {
 
 class MaskBuilder {
  public:
-  // The slices outlive the builder.
-  explicit MaskBuilder(const VocabularySlices* slices) : slices_(*slices) {}
+  explicit MaskBuilder(const TokenTrie& trie)
+      : vocab_size_(trie.vocab_size()), slices_(MakeVocabularySlices(trie)) {}
 
   // The row of `state`, without stop ids. REQUIRES: the state is alive.
   std::vector<uint32_t> Build(LazyAutomaton* automaton, StateId state) const;
 
  private:
   // True if every text of the slice may follow the state.
-  static bool Contains(const VocabularySlices::Slice& slice, LazyAutomaton* automaton,
-                       StateId state);
+  static bool Contains(const VocabularySlice& slice, LazyAutomaton* automaton, StateId state);
   static void Walk(const TokenTrie& trie, LazyAutomaton* automaton, StateId state,
                    std::vector<uint32_t>* words);
 
-  const VocabularySlices& slices_;
+  const int32_t vocab_size_;
+  const std::vector<VocabularySlice> slices_;
 };
 
 }  // namespace specd::grammar

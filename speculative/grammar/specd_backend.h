@@ -16,7 +16,6 @@
 #include "speculative/grammar/grammar_backend.h"
 #include "speculative/grammar/mask_builder.h"
 #include "speculative/grammar/mask_cache.h"
-#include "speculative/grammar/vocabulary_slices.h"
 
 namespace specd::grammar {
 
@@ -31,13 +30,11 @@ struct TokenizerParts {
   explicit TokenizerParts(const SpecdBackendOptions& options)
       : vocabulary(*options.vocabulary),
         vocab_size(options.vocab_size),
-        slices(VocabularySlices::Build(vocabulary, vocab_size)),
-        builder(&slices),
+        builder(TokenTrie::Build(vocabulary, vocab_size)),
         masks(options.mask_bytes) {}
 
   const Vocabulary& vocabulary;
   const int32_t vocab_size;
-  const VocabularySlices slices;
   const MaskBuilder builder;
   MaskCache masks;
   std::atomic<uint64_t> next_grammar{0};
