@@ -61,7 +61,8 @@ Decimal Decimal::Parse(std::string_view text) {
     }
     decimal.exponent_ += is_negative ? -exponent : exponent;
   }
-  decimal.digits_.erase(0, std::min(decimal.digits_.find_first_not_of('0'), decimal.digits_.size()));
+  decimal.digits_.erase(0,
+                        std::min(decimal.digits_.find_first_not_of('0'), decimal.digits_.size()));
   while (!decimal.digits_.empty() && decimal.digits_.back() == '0') {
     decimal.digits_.pop_back();
     ++decimal.exponent_;

@@ -149,8 +149,7 @@ ByteDfa EscapeStrings(const ByteDfa& values) {
         if (byte > '\\') break;
         if (!NeedsEscape(byte)) continue;
         if (first < byte) {
-          raw.push_back(
-              {static_cast<uint8_t>(first), static_cast<uint8_t>(byte - 1), edge.target});
+          raw.push_back({static_cast<uint8_t>(first), static_cast<uint8_t>(byte - 1), edge.target});
         }
         escaped.emplace_back(static_cast<uint8_t>(byte), edge.target);
         first = byte + 1;
@@ -180,8 +179,7 @@ ExprId JsonText::Rule(std::string_view name, ExprId body) {
 ExprId JsonText::Space() {
   if (whitespace_ == Whitespace::kCompact) return rules_.Empty();
   if (space_ == kNotBuilt) {
-    space_ = Rule("JSON space", rules_.Repeat(rules_.Bytes(BytesOf(" \t\n\r")), 0,
-                                              kWhitespaceMax));
+    space_ = Rule("JSON space", rules_.Repeat(rules_.Bytes(BytesOf(" \t\n\r")), 0, kWhitespaceMax));
   }
   return space_;
 }
@@ -240,12 +238,12 @@ ExprId JsonText::Character() {
   const ExprId hex2 = rules_.Sequence({hex, hex});
   // Surrogates come in pairs: a code that begins with D8 to DB, then one with DC to DF.
   const ExprId d = rules_.Bytes(BytesOf("dD"));
-  const ExprId plain_code = rules_.AnyOf(
-      {rules_.Sequence({rules_.Bytes(BytesOf("0123456789abcefABCEF")), hex, hex2}),
-       rules_.Sequence({d, rules_.Bytes(BytesOf("01234567")), hex2})});
-  const ExprId pair = rules_.Sequence({d, rules_.Bytes(BytesOf("89abAB")), hex2,
-                                       rules_.Literal("\\u"), d,
-                                       rules_.Bytes(BytesOf("cdefCDEF")), hex2});
+  const ExprId plain_code =
+      rules_.AnyOf({rules_.Sequence({rules_.Bytes(BytesOf("0123456789abcefABCEF")), hex, hex2}),
+                    rules_.Sequence({d, rules_.Bytes(BytesOf("01234567")), hex2})});
+  const ExprId pair =
+      rules_.Sequence({d, rules_.Bytes(BytesOf("89abAB")), hex2, rules_.Literal("\\u"), d,
+                       rules_.Bytes(BytesOf("cdefCDEF")), hex2});
   const ExprId code = rules_.Sequence({rules_.Literal("u"), rules_.AnyOf({plain_code, pair})});
   const ExprId escape = rules_.Sequence(
       {rules_.Literal("\\"), rules_.AnyOf({rules_.Bytes(BytesOf("\"\\/bfnrt")), code})});
@@ -271,19 +269,16 @@ ExprId JsonText::String(const ByteDfa& values) {
 void JsonText::BuildValue() {
   const RuleId value = rules_.AddRule("JSON value");
   value_ = rules_.Call(value);
-  const ExprId items =
-      rules_.Sequence({value_, rules_.Star(rules_.Sequence({Comma(), value_}))});
+  const ExprId items = rules_.Sequence({value_, rules_.Star(rules_.Sequence({Comma(), value_}))});
   array_ = Rule("JSON array",
                 rules_.Sequence({Open('['), rules_.Optional(rules_.Sequence({items, Space()})),
                                  rules_.Literal("]")}));
   const ExprId member = rules_.Sequence({String(), Colon(), value_});
-  const ExprId members =
-      rules_.Sequence({member, rules_.Star(rules_.Sequence({Comma(), member}))});
+  const ExprId members = rules_.Sequence({member, rules_.Star(rules_.Sequence({Comma(), member}))});
   object_ = Rule("JSON object",
                  rules_.Sequence({Open('{'), rules_.Optional(rules_.Sequence({members, Space()})),
                                   rules_.Literal("}")}));
-  rules_.Define(value,
-                rules_.AnyOf({Null(), Boolean(), Number(), String(), array_, object_}));
+  rules_.Define(value, rules_.AnyOf({Null(), Boolean(), Number(), String(), array_, object_}));
 }
 
 ExprId JsonText::Value() {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <simdjson.h>
 
+#include <type_traits>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -45,8 +46,8 @@ class Parser {
 absl::Status Parser::Invalid(std::string_view why) {
   const char* at = nullptr;
   if (document_.current_location().get(at) != simdjson::SUCCESS) {
-    return absl::InvalidArgumentError(fmt::format(
-        "the text is not JSON: {}; it ends after {} bytes", why, padded_.size()));
+    return absl::InvalidArgumentError(
+        fmt::format("the text is not JSON: {}; it ends after {} bytes", why, padded_.size()));
   }
   return absl::InvalidArgumentError(
       fmt::format("the text is not JSON: {}, at or before byte {}", why, at - padded_.data()));
@@ -81,7 +82,10 @@ absl::StatusOr<std::unique_ptr<const JsonValue>> Parser::Parse() {
     status = ReadScalar(type, document_, root.get());
   }
   if (!status.ok()) return status;
-  if (!document_.at_end()) return Invalid("more text after the value");
+  const char* rest = nullptr;
+  if (document_.current_location().get(rest) == simdjson::SUCCESS) {
+    return Invalid("more text after the value");
+  }
 
   uint32_t index = 0;
   std::vector<JsonValue*> open = {root.get()};
@@ -103,8 +107,8 @@ absl::Status Parser::ReadNumber(std::string_view text, JsonValue* value) {
   // Decimal counts powers of ten in 64 bits.
   constexpr size_t kExponentSizeMax = 9;
   const size_t exponent = text.find_first_of("eE");
-  if (!IsJsonNumber(text) || (exponent != std::string_view::npos &&
-                              text.size() - exponent - 1 > kExponentSizeMax)) {
+  if (!IsJsonNumber(text) ||
+      (exponent != std::string_view::npos && text.size() - exponent - 1 > kExponentSizeMax)) {
     return Invalid(fmt::format("\"{}\" is no number, or its exponent is too long",
                                absl::CHexEscape(std::string(text.substr(0, 40)))));
   }
@@ -116,7 +120,12 @@ absl::Status Parser::ReadScalar(ondemand::json_type type, Source& source, JsonVa
   switch (type) {
     case ondemand::json_type::number: {
       std::string_view text;
-      if (const error_code error = source.raw_json_token().get(text)) return Invalid(error);
+      // A value has a token, a document may fail to.
+      if constexpr (std::is_same_v<Source, ondemand::value>) {
+        text = source.raw_json_token();
+      } else if (const error_code error = source.raw_json_token().get(text)) {
+        return Invalid(error);
+      }
       return ReadNumber(text.substr(0, text.find_last_not_of(kBlank) + 1), value);
     }
     case ondemand::json_type::string: {
@@ -222,9 +231,9 @@ const JsonValue* JsonValue::Find(std::string_view name) const {
 
 absl::StatusOr<std::unique_ptr<const JsonValue>> ParseJson(std::string_view json) {
   if (json.size() > kJsonSizeBytesMax) {
-    return absl::ResourceExhaustedError(fmt::format(
-        "the JSON text has {} bytes, at most {} are read; make it shorter", json.size(),
-        kJsonSizeBytesMax));
+    return absl::ResourceExhaustedError(
+        fmt::format("the JSON text has {} bytes, at most {} are read; make it shorter", json.size(),
+                    kJsonSizeBytesMax));
   }
   if (json.find_first_not_of(kBlank) == std::string_view::npos) {
     return absl::InvalidArgumentError("the text is not JSON: it is empty");

@@ -1,8 +1,8 @@
 // JsonValue is a JSON document as a tree, for schemas and the constants in them.
 //
 // It keeps what other trees lose: the order of members, and every digit of a number. Two members of
-// one name are an error. Plain data; a tree must not move after ParseJson, because a value knows its
-// parent.
+// one name are an error. Plain data; a tree must not move after ParseJson, because a value knows
+// its parent.
 //
 //   auto document = ParseJson(R"({"type": "integer"})");      // unique_ptr, or InvalidArgument
 //   const JsonValue* type = (*document)->Find("type");        // null if it is not there
@@ -26,9 +26,9 @@ std::string_view NameWithArticle(JsonType type);
 struct JsonValue {
   JsonType type = JsonType::kNull;
   bool boolean = false;
-  std::string text;                // a string's characters; a number as it is written
-  std::vector<std::string> names;  // of an object's members
-  std::vector<JsonValue> values;   // of an object's members; an array's items
+  std::string text = {};                // a string's characters; a number as it is written
+  std::vector<std::string> names = {};  // of an object's members
+  std::vector<JsonValue> values = {};   // of an object's members; an array's items
   const JsonValue* parent = nullptr;
   uint32_t index = 0;  // in the order of the text
 

@@ -18,9 +18,8 @@ MemberList::MemberList(std::vector<Member> members, ExprId other, MemberCounts c
       name_(std::move(name)),
       text_(*text),
       rules_(*rules) {
-  const auto num_required = static_cast<uint32_t>(
-      std::count_if(members_.begin(), members_.end(),
-                    [](const Member& member) { return member.is_required; }));
+  const auto num_required = static_cast<uint32_t>(std::count_if(
+      members_.begin(), members_.end(), [](const Member& member) { return member.is_required; }));
   if (counts_.min <= num_required) counts_.min = 0;
   if (other_ == rules_.Never() && counts_.max >= members_.size()) counts_.max = kUnbounded;
   cap_ = counts_.max != kUnbounded ? counts_.max : std::max<size_t>(counts_.min, 1);
@@ -75,8 +74,8 @@ MemberList::Tail MemberList::BuildLast(size_t num_written) {
 MemberList::Tail MemberList::BuildNode(size_t position, size_t num_written) {
   const Member& member = members_[position];
   const size_t next = Next(num_written);
-  const ExprId text = num_written == 0 ? member.text
-                                       : rules_.Sequence({text_.Comma(), member.text});
+  const ExprId text =
+      num_written == 0 ? member.text : rules_.Sequence({text_.Comma(), member.text});
   if (next > cap_) {  // no more may be written
     if (member.is_required) return {rules_.Never()};
     return TakeNode(position + 1, num_written);
@@ -110,8 +109,8 @@ absl::StatusOr<ExprId> MemberList::Build() {
     for (size_t num_written = 0; num_written <= cap_; ++num_written) {
       const size_t node = NodeOf(position, num_written);
       if (ways_[node] == 0) continue;
-      Tail tail = position == members_.size() ? BuildLast(num_written)
-                                              : BuildNode(position, num_written);
+      Tail tail =
+          position == members_.size() ? BuildLast(num_written) : BuildNode(position, num_written);
       const bool is_branch = position < members_.size() && !members_[position].is_required &&
                              Next(num_written) != num_written;
       if (ways_[node] > 1 || (is_branch && members_.size() > kInlineMembersMax)) {

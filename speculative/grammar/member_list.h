@@ -59,8 +59,8 @@ class MemberList {
   const std::string name_;
   JsonText& text_;
   GrammarRules& rules_;
-  size_t cap_ = 1;                // counts are told apart up to here
-  std::vector<uint32_t> ways_;    // edges into each node
+  size_t cap_ = 1;              // counts are told apart up to here
+  std::vector<uint32_t> ways_;  // edges into each node
   std::vector<Tail> tails_;
 };
 

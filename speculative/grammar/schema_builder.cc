@@ -34,8 +34,9 @@ std::string_view KeywordOf(const SchemaAlternative& alternative) {
 
 absl::StatusOr<ExprId> SchemaBuilder::Build(const JsonValue& root) {
   const absl::Status unsatisfiable =
-      SchemaReport::Invalid(root, "no value satisfies the schema; correct the keywords that "
-                                  "contradict each other");
+      SchemaReport::Invalid(root,
+                            "no value satisfies the schema; correct the keywords that "
+                            "contradict each other");
   absl::StatusOr<ExprId> expr = ExprFor(SetOf({&root}));
   if (!expr.ok()) return expr;
   const RuleId root_rule = pending_.empty() ? kNoRule : pending_[0].rule;
@@ -69,11 +70,10 @@ absl::StatusOr<ExprId> SchemaBuilder::ExprFor(const SchemaSet& set) {
   const bool is_anything =
       alternatives.size() == std::size(kJsonTypes) &&
       std::all_of(alternatives.begin(), alternatives.end(), [&](const SchemaAlternative& one) {
-        return one.IsUnconstrained() &&
-               std::count_if(alternatives.begin(), alternatives.end(),
-                             [&](const SchemaAlternative& other) {
-                               return other.type == one.type;
-                             }) == 1;
+        return one.IsUnconstrained() && std::count_if(alternatives.begin(), alternatives.end(),
+                                                      [&](const SchemaAlternative& other) {
+                                                        return other.type == one.type;
+                                                      }) == 1;
       });
   ExprId expr = rules_.Never();
   if (is_anything) {
@@ -142,11 +142,10 @@ absl::StatusOr<ExprId> SchemaBuilder::BuildAlternative(const SchemaSet& set,
 
 absl::Status SchemaBuilder::RefuseUnoffered(const std::vector<UnofferedKeyword>& unoffered) {
   for (const UnofferedKeyword& keyword : unoffered) {
-    const std::string_view why = keyword.keyword == "uniqueItems"
-                                     ? "a grammar does not remember earlier items"
-                                 : keyword.keyword == "contains"
-                                     ? "a grammar does not count matching items"
-                                     : "it depends on what other keywords have seen";
+    const std::string_view why =
+        keyword.keyword == "uniqueItems" ? "a grammar does not remember earlier items"
+        : keyword.keyword == "contains"  ? "a grammar does not count matching items"
+                                         : "it depends on what other keywords have seen";
     const absl::Status status = report_.Refuse(*keyword.schema, keyword.keyword, why);
     if (!status.ok()) return status;
   }
@@ -220,10 +219,10 @@ absl::StatusOr<ExprId> SchemaBuilder::BuildOthers(const SchemaSet& set,
       names = these.ok() ? Subtract(*names, *these) : these.status();
     }
     if (!names.ok()) {
-      return absl::ResourceExhaustedError(fmt::format(
-          "{}: the names of the additional properties need too many states; use "
-          "additionalProperties false",
-          PointerOf(PlaceOf(set))));
+      return absl::ResourceExhaustedError(
+          fmt::format("{}: the names of the additional properties need too many states; use "
+                      "additionalProperties false",
+                      PointerOf(PlaceOf(set))));
     }
     if (names->IsEmpty()) continue;
     others.push_back(rules_.Sequence({text_.String(*names), text_.Colon(), *value}));
@@ -249,9 +248,9 @@ absl::StatusOr<ExprId> SchemaBuilder::BuildObject(const SchemaSet& set,
       continue;
     }
     num_required += property.is_required ? 1 : 0;
-    members.push_back({rules_.Sequence({rules_.Literal(QuoteJson(property.name)), text_.Colon(),
-                                        *value}),
-                       property.is_required});
+    members.push_back(
+        {rules_.Sequence({rules_.Literal(QuoteJson(property.name)), text_.Colon(), *value}),
+         property.is_required});
   }
   const absl::StatusOr<ExprId> other = BuildOthers(set, object);
   if (!other.ok()) return other;

@@ -1,8 +1,8 @@
 // SchemaBuilder writes the rules of a schema: one for each set of places that an instance must
 // satisfy.
 //
-// A queue, not the stack, holds the sets that are still to be built, so a chain of references of any
-// length is safe. Used once.
+// A queue, not the stack, holds the sets that are still to be built, so a chain of references of
+// any length is safe. Used once.
 #pragma once
 
 #include <map>

@@ -129,13 +129,11 @@ absl::StatusOr<const JsonValue*> SchemaDocument::FindResource(std::string_view u
     if (!id.empty() && id.back() == '#') id.remove_suffix(1);
     if (id != uri) continue;
     // A relative $id means the same as a relative reference only if both start from one base.
-    const bool is_same_base =
-        candidate == base ||
-        (candidate->parent != nullptr && ResourceOf(*candidate->parent) == base);
+    const bool is_same_base = candidate == base || (candidate->parent != nullptr &&
+                                                    ResourceOf(*candidate->parent) == base);
     if (!HasScheme(uri) && !is_same_base) continue;
     if (found != nullptr) {
-      return SchemaReport::Invalid(from,
-                                   fmt::format("$ref: two schemas have the $id \"{}\"", uri));
+      return SchemaReport::Invalid(from, fmt::format("$ref: two schemas have the $id \"{}\"", uri));
     }
     found = candidate;
   }
@@ -167,7 +165,7 @@ absl::StatusOr<const JsonValue*> SchemaDocument::Resolve(std::string_view ref,
   std::string fragment;
   const JsonValue* target = nullptr;
   if (DecodePercent(ref.substr(std::min(hash + 1, ref.size())), &fragment)) {
-    target = fragment.empty()      ? resource
+    target = fragment.empty()     ? resource
              : fragment[0] == '/' ? Follow(*resource, fragment)
                                   : FindAnchor(fragment, *resource);
   }
@@ -177,9 +175,8 @@ absl::StatusOr<const JsonValue*> SchemaDocument::Resolve(std::string_view ref,
         from, fmt::format("$ref: nothing in the schema is at \"{}\"; correct the pointer", quoted));
   }
   if (!target->IsSchema()) {
-    return SchemaReport::Invalid(
-        from, fmt::format("$ref: \"{}\" is {}, expected a schema", quoted,
-                          NameWithArticle(target->type)));
+    return SchemaReport::Invalid(from, fmt::format("$ref: \"{}\" is {}, expected a schema", quoted,
+                                                   NameWithArticle(target->type)));
   }
   return target;
 }

@@ -1,7 +1,7 @@
 // SchemaForm is what a schema means: alternatives of one type each, any of which is enough.
 //
-// Keywords of a schema apply to values of one type, so a conjunction is done type by type, and anyOf
-// is a longer list. Alternatives may overlap. Plain data.
+// Keywords of a schema apply to values of one type, so a conjunction is done type by type, and
+// anyOf is a longer list. Alternatives may overlap. Plain data.
 #pragma once
 
 #include <vector>
@@ -22,17 +22,17 @@ struct SchemaAlternative {
 
   bool allows_true = true;  // a boolean
   bool allows_false = true;
-  NumberSchema number;
-  StringSchema string;
-  ArraySchema array;
-  ObjectSchema object;
+  NumberSchema number = {};
+  StringSchema string = {};
+  ArraySchema array = {};
+  ObjectSchema object = {};
 
   // Every value of the type is allowed.
   bool IsUnconstrained() const;
 };
 
 struct SchemaForm {
-  std::vector<SchemaAlternative> alternatives;
+  std::vector<SchemaAlternative> alternatives = {};
   // Nothing was dropped from it, so its complement is exact too.
   bool is_exact = true;
 };

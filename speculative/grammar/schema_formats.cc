@@ -22,8 +22,7 @@ absl::StatusOr<ByteDfa> Compile(std::string_view pattern) {
 // RFC 3339 section 5.6: full-date, with the days that each month has (appendix C). The year 0000,
 // which many calendars lack, is left out.
 std::string DatePattern() {
-  constexpr std::string_view kYear =
-      "([0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)";
+  constexpr std::string_view kYear = "([0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)";
   constexpr std::string_view kLeapYear =
       "([0-9]{2}(0[48]|[2468][048]|[13579][26])|(0[48]|[2468][048]|[13579][26])00)";
   constexpr std::string_view kDays28 = "(0[1-9]|1[0-9]|2[0-8])";
@@ -69,8 +68,7 @@ constexpr std::string_view kLabelPattern = "[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-
 absl::StatusOr<ByteDfa> HostnameAutomaton() {
   absl::StatusOr<ByteDfa> labels = Compile(fmt::format("{0}(\\.{0})*", kLabelPattern));
   if (!labels.ok()) return labels;
-  absl::StatusOr<ByteDfa> tagged =
-      Compile("([a-zA-Z0-9.-]*\\.)?[a-zA-Z0-9-]{2}--[a-zA-Z0-9.-]*");
+  absl::StatusOr<ByteDfa> tagged = Compile("([a-zA-Z0-9.-]*\\.)?[a-zA-Z0-9-]{2}--[a-zA-Z0-9.-]*");
   if (!tagged.ok()) return tagged;
   absl::StatusOr<ByteDfa> untagged = Subtract(*labels, *tagged);
   if (!untagged.ok()) return untagged;
@@ -80,8 +78,8 @@ absl::StatusOr<ByteDfa> HostnameAutomaton() {
   return Intersect(*untagged, *length);
 }
 
-// RFC 5321 section 4.1.2: Dot-string "@" Domain; section 4.5.3.1: 64 bytes before the @. Five labels
-// of 32 keep the domain short without counting it.
+// RFC 5321 section 4.1.2: Dot-string "@" Domain; section 4.5.3.1: 64 bytes before the @. Five
+// labels of 32 keep the domain short without counting it.
 absl::StatusOr<ByteDfa> EmailAutomaton() {
   constexpr std::string_view kAtom = "[a-zA-Z0-9!#$%&'*+/=?^_`{|}~-]+";
   absl::StatusOr<ByteDfa> atoms = Compile(fmt::format("{0}(\\.{0})*", kAtom));
@@ -90,8 +88,8 @@ absl::StatusOr<ByteDfa> EmailAutomaton() {
   absl::StatusOr<ByteDfa> local = Intersect(*atoms, *length);
   if (!local.ok()) return local;
   GrammarRules rules;
-  const absl::StatusOr<ExprId> domain =
-      ParseRegex("([a-zA-Z0-9](([a-zA-Z0-9]|-[a-zA-Z0-9]){0,15})\\.){1,4}[a-zA-Z]{2,32}", {}, &rules);
+  const absl::StatusOr<ExprId> domain = ParseRegex(
+      "([a-zA-Z0-9](([a-zA-Z0-9]|-[a-zA-Z0-9]){0,15})\\.){1,4}[a-zA-Z]{2,32}", {}, &rules);
   if (!domain.ok()) return domain.status();
   return Determinize(
       rules, rules.Sequence({rules.Automaton(*std::move(local)), rules.Literal("@"), *domain}));
@@ -135,7 +133,8 @@ absl::StatusOr<ByteDfa> FormatAutomaton(std::string_view name) {
   if (name == "date-time") return Compile(fmt::format("{}T{}", DatePattern(), kTimePattern));
   if (name == "date") return Compile(DatePattern());
   if (name == "time") return Compile(kTimePattern);
-  if (name == "duration") return Compile(fmt::format(fmt::runtime(kDurationPattern), kDurationTime));
+  if (name == "duration")
+    return Compile(fmt::format(fmt::runtime(kDurationPattern), kDurationTime));
   if (name == "email") return EmailAutomaton();
   if (name == "hostname") return HostnameAutomaton();
   if (name == "ipv4") return Compile(Ipv4Pattern());

@@ -69,8 +69,7 @@ absl::StatusOr<std::shared_ptr<const SchemaForm>> SchemaForms::OfTerm(const Sche
 
 absl::StatusOr<SchemaForm> SchemaForms::Make(const SchemaTerm& term) {
   if (term.is_negated) {
-    const absl::StatusOr<std::shared_ptr<const SchemaForm>> form =
-        OfTerm({.schema = term.schema});
+    const absl::StatusOr<std::shared_ptr<const SchemaForm>> form = OfTerm({.schema = term.schema});
     if (!form.ok()) return form.status();
     absl::StatusOr<SchemaForm> negated = logic_.Not(**form);
     if (negated.ok()) return negated;
@@ -212,8 +211,7 @@ absl::StatusOr<SchemaForm> SchemaForms::OneOf(const JsonValue& branches) {
       if (!are_disjoint.ok()) return are_disjoint.status();
       if (*are_disjoint) continue;
       const absl::StatusOr<SchemaForm> others = logic_.Not(*forms[j]);
-      absl::StatusOr<SchemaForm> rest =
-          others.ok() ? logic_.And(alone, *others) : others.status();
+      absl::StatusOr<SchemaForm> rest = others.ok() ? logic_.And(alone, *others) : others.status();
       if (!rest.ok()) {
         return absl::UnimplementedError(fmt::format(
             "its branches {} and {} may both hold, and the overlap cannot be taken out ({}); use "
@@ -288,8 +286,7 @@ absl::StatusOr<SchemaForm> SchemaForms::DependentForm(const JsonValue& schema,
   missing.Constrain(name, NothingSet());
   ObjectSchema present;
   present.Require(name);
-  SchemaForm form = {
-      .alternatives = {{.type = JsonType::kObject, .object = std::move(present)}}};
+  SchemaForm form = {.alternatives = {{.type = JsonType::kObject, .object = std::move(present)}}};
   if (dependent.IsArray() && keyword != "dependentSchemas") {
     for (const JsonValue& other : dependent.values) {
       if (!other.IsString()) {
@@ -306,11 +303,10 @@ absl::StatusOr<SchemaForm> SchemaForms::DependentForm(const JsonValue& schema,
     if (!both.ok()) return both.status();
     form = *std::move(both);
   } else {
-    return SchemaReport::Invalid(schema, fmt::format("a member of {} is {}, expected {}", keyword,
-                                                     NameWithArticle(dependent.type),
-                                                     keyword == "dependentSchemas"
-                                                         ? "a schema"
-                                                         : "an array of names"));
+    return SchemaReport::Invalid(
+        schema,
+        fmt::format("a member of {} is {}, expected {}", keyword, NameWithArticle(dependent.type),
+                    keyword == "dependentSchemas" ? "a schema" : "an array of names"));
   }
   return logic_.Or(ObjectsOnly(std::move(missing)), form);
 }
@@ -320,9 +316,9 @@ absl::Status SchemaForms::ApplyDependents(const JsonValue& schema, std::string_v
   const absl::StatusOr<const JsonValue*> members = SchemaReader::Members(schema, keyword);
   if (!members.ok() || *members == nullptr) return members.status();
   for (size_t i = 0; i < (*members)->names.size(); ++i) {
-    const absl::Status status = Narrow(
-        schema, keyword,
-        DependentForm(schema, keyword, (*members)->names[i], (*members)->values[i]), form);
+    const absl::Status status =
+        Narrow(schema, keyword,
+               DependentForm(schema, keyword, (*members)->names[i], (*members)->values[i]), form);
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
@@ -357,9 +353,8 @@ absl::StatusOr<SchemaForm> SchemaForms::NamesForm(const JsonValue& names) {
     allowed = *std::move(united);
   }
   ObjectSchema object;
-  const absl::Status status =
-      SplitNames(std::make_shared<const ByteDfa>(std::move(allowed)), {}, NothingSet(),
-                 &object.others);
+  const absl::Status status = SplitNames(std::make_shared<const ByteDfa>(std::move(allowed)), {},
+                                         NothingSet(), &object.others);
   if (!status.ok()) return status;
   return ObjectsOnly(std::move(object));
 }

@@ -9,8 +9,8 @@
 #include <memory>
 #include <string_view>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "speculative/grammar/schema_document.h"
 #include "speculative/grammar/schema_form.h"
@@ -53,8 +53,7 @@ class SchemaForms {
   absl::Status ApplyOneOf(const JsonValue& schema, SchemaForm* form);
   absl::Status ApplyNot(const JsonValue& schema, SchemaForm* form);
   absl::Status ApplyIf(const JsonValue& schema, SchemaForm* form);
-  absl::Status ApplyDependents(const JsonValue& schema, std::string_view keyword,
-                               SchemaForm* form);
+  absl::Status ApplyDependents(const JsonValue& schema, std::string_view keyword, SchemaForm* form);
   absl::Status ApplyPropertyNames(const JsonValue& schema, SchemaForm* form);
   absl::Status RefuseDynamic(const JsonValue& schema, SchemaForm* form);
 

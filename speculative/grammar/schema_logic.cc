@@ -299,8 +299,8 @@ absl::StatusOr<bool> SchemaLogic::IsEmpty(const SchemaAlternative& alternative) 
   if (IsPlainlyEmpty(alternative)) return true;
   if (alternative.type == JsonType::kArray) {
     const ArraySchema& array = alternative.array;
-    const size_t num_items = std::min<size_t>(
-        {array.min_items, array.prefix.size() + 1, kEmptyItemsMax});
+    const size_t num_items =
+        std::min<size_t>({array.min_items, array.prefix.size() + 1, kEmptyItemsMax});
     for (size_t i = 0; i < num_items; ++i) {
       const absl::StatusOr<bool> is_nothing = AllowsNothing(array.Item(i));
       if (!is_nothing.ok() || *is_nothing) return is_nothing;
@@ -396,8 +396,7 @@ absl::StatusOr<bool> SchemaLogic::AllowsArray(const ArraySchema& schema, const J
     }
   }
   for (size_t i = 0; i < num_items; ++i) {
-    const absl::StatusOr<bool> is_allowed =
-        Allows(schema.Item(i), value.values[i], with_formats);
+    const absl::StatusOr<bool> is_allowed = Allows(schema.Item(i), value.values[i], with_formats);
     if (!is_allowed.ok() || !*is_allowed) return is_allowed;
   }
   return true;

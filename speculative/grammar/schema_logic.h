@@ -36,8 +36,8 @@ class SchemaLogic {
  private:
   absl::StatusOr<std::optional<SchemaAlternative>> Merge(const SchemaAlternative& a,
                                                          const SchemaAlternative& b);
-  absl::StatusOr<std::optional<SchemaAlternative>> MergeConstant(
-      const SchemaAlternative& constant, const SchemaAlternative& other);
+  absl::StatusOr<std::optional<SchemaAlternative>> MergeConstant(const SchemaAlternative& constant,
+                                                                 const SchemaAlternative& other);
   // What values of its type `alternative` forbids. REQUIRES: it is no constant string.
   absl::StatusOr<std::vector<SchemaAlternative>> Forbidden(const SchemaAlternative& alternative);
   absl::StatusOr<std::vector<SchemaAlternative>> ForbiddenArrays(const ArraySchema& array);

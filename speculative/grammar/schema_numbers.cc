@@ -18,9 +18,9 @@ namespace {
 using Kind = NumberSchema::Kind;
 
 absl::Status TooManySteps() {
-  return absl::UnimplementedError(fmt::format(
-      "multiples are counted for divisors of at most {} steps of their last digit",
-      kMultipleStepMax));
+  return absl::UnimplementedError(
+      fmt::format("multiples are counted for divisors of at most {} steps of their last digit",
+                  kMultipleStepMax));
 }
 
 // A bound on the magnitude, digit by digit.
@@ -133,8 +133,7 @@ int DecimalWalk::EndFraction(const State& state, int order, const DigitBound& bo
   return order == 0 && state.num_digits < bound.fraction.size() ? -1 : order;
 }
 
-std::optional<DecimalWalk::State> DecimalWalk::StepWhole(const State& state,
-                                                         uint32_t digit) const {
+std::optional<DecimalWalk::State> DecimalWalk::StepWhole(const State& state, uint32_t digit) const {
   State next = state;
   next.phase = state.num_digits == 0 && digit == 0 ? Phase::kZero : Phase::kWhole;
   const auto compare = [&](int order, const std::optional<DigitBound>& bound) {
@@ -337,8 +336,8 @@ absl::StatusOr<ExprId> BuildNumber(const NumberSchema& schema, JsonText* text,
   }
   for (const std::optional<NumberBound>* bound : {&schema.min, &schema.max}) {
     if (!bound->has_value() || (*bound)->value.IsPlain()) continue;
-    return absl::UnimplementedError(fmt::format("a bound of more than {} digits is not enforced",
-                                                Decimal::kPlainDigitsMax));
+    return absl::UnimplementedError(
+        fmt::format("a bound of more than {} digits is not enforced", Decimal::kPlainDigitsMax));
   }
   std::vector<ByteRange> ranges = {{'-', '-'}, {'.', '.'}};
   for (char digit = '0'; digit <= '9'; ++digit) {

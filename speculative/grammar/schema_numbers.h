@@ -15,7 +15,7 @@
 namespace specd::grammar {
 
 struct NumberBound {
-  Decimal value;
+  Decimal value = {};
   bool is_exclusive = false;
 };
 
@@ -23,8 +23,8 @@ struct NumberSchema {
   enum class Kind : uint8_t { kAny, kInteger, kNotInteger };
 
   Kind kind = Kind::kAny;
-  std::optional<NumberBound> min;
-  std::optional<NumberBound> max;
+  std::optional<NumberBound> min = {};
+  std::optional<NumberBound> max = {};
   // A multiple of step / 10^scale; step 0 asks for nothing.
   uint32_t step = 0;
   uint32_t scale = 0;
@@ -50,7 +50,6 @@ absl::StatusOr<std::vector<NumberSchema>> ForbiddenNumbers(const NumberSchema& s
 // Sets step and scale. Unimplemented past kMultipleStepMax. REQUIRES: `divisor` > 0.
 absl::Status SetMultipleOf(const Decimal& divisor, NumberSchema* schema);
 
-absl::StatusOr<ExprId> BuildNumber(const NumberSchema& schema, JsonText* text,
-                                   GrammarRules* rules);
+absl::StatusOr<ExprId> BuildNumber(const NumberSchema& schema, JsonText* text, GrammarRules* rules);
 
 }  // namespace specd::grammar

@@ -24,9 +24,8 @@ absl::Status WrongType(const JsonValue& schema, std::string_view keyword, const 
 }
 
 bool HasAny(const JsonValue& schema, std::initializer_list<std::string_view> keywords) {
-  return std::any_of(keywords.begin(), keywords.end(), [&](std::string_view keyword) {
-    return schema.Find(keyword) != nullptr;
-  });
+  return std::any_of(keywords.begin(), keywords.end(),
+                     [&](std::string_view keyword) { return schema.Find(keyword) != nullptr; });
 }
 
 }  // namespace
@@ -180,8 +179,8 @@ absl::Status SchemaReader::ReadBound(const JsonValue& schema, bool is_upper,
   }
   if (value->type != JsonType::kNumber) return WrongType(schema, exclusive, *value, "a number");
   const Decimal limit = Decimal::Parse(value->text);
-  const bool is_stricter = !bound->has_value() || limit == (*bound)->value ||
-                           (limit < (*bound)->value) == is_upper;
+  const bool is_stricter =
+      !bound->has_value() || limit == (*bound)->value || (limit < (*bound)->value) == is_upper;
   if (is_stricter) *bound = NumberBound{limit, true};
   return absl::OkStatus();
 }

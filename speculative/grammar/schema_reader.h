@@ -1,8 +1,8 @@
 // SchemaReader reads the keywords of one schema object that constrain a type of their own: type,
 // bounds, lengths, patterns, items, properties.
 //
-// Keywords that combine schemas (allOf, $ref, not, ...) belong to SchemaForms. The reader checks the
-// values of keywords, and names the place of a wrong one.
+// Keywords that combine schemas (allOf, $ref, not, ...) belong to SchemaForms. The reader checks
+// the values of keywords, and names the place of a wrong one.
 #pragma once
 
 #include <optional>

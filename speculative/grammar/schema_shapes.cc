@@ -118,9 +118,8 @@ absl::StatusOr<ObjectSchema> MergeObjects(const ObjectSchema& a, const ObjectSch
   }
   for (const PropertySchema& property : b.properties) {
     if (in_a.contains(property.name)) continue;
-    merged.properties.push_back({property.name,
-                                 UniteSets(a.Other(property.name), property.schemas),
-                                 property.is_required});
+    merged.properties.push_back(
+        {property.name, UniteSets(a.Other(property.name), property.schemas), property.is_required});
   }
   absl::StatusOr<std::vector<NameClass>> others = MergeClasses(a.others, b.others);
   if (!others.ok()) return others.status();

@@ -19,17 +19,17 @@ namespace specd::grammar {
 // would apply to.
 struct UnofferedKeyword {
   const JsonValue* schema = nullptr;
-  std::string_view keyword;
+  std::string_view keyword = {};
 
   friend bool operator==(const UnofferedKeyword&, const UnofferedKeyword&) = default;
 };
 
 struct ArraySchema {
-  std::vector<SchemaSet> prefix;  // of the first items
-  SchemaSet rest;                 // of each item after them
+  std::vector<SchemaSet> prefix = {};  // of the first items
+  SchemaSet rest = {};                 // of each item after them
   uint32_t min_items = 0;
   uint32_t max_items = kUnbounded;
-  std::vector<UnofferedKeyword> unoffered;
+  std::vector<UnofferedKeyword> unoffered = {};
 
   const SchemaSet& Item(size_t position) const {
     return position < prefix.size() ? prefix[position] : rest;
@@ -44,14 +44,14 @@ ArraySchema MergeArrays(const ArraySchema& a, const ArraySchema& b);
 
 struct PropertySchema {
   std::string name;
-  SchemaSet schemas;
+  SchemaSet schemas = {};
   bool is_required = false;
 };
 
 // The names that an automaton accepts; null: all names.
 struct NameClass {
-  SharedDfa names;
-  SchemaSet schemas;
+  SharedDfa names = {};
+  SchemaSet schemas = {};
 };
 
 struct ObjectSchema {
@@ -60,7 +60,7 @@ struct ObjectSchema {
   std::vector<NameClass> others = {{}};
   uint32_t min_properties = 0;
   uint32_t max_properties = kUnbounded;
-  std::vector<UnofferedKeyword> unoffered;
+  std::vector<UnofferedKeyword> unoffered = {};
 
   const PropertySchema* Find(std::string_view name) const;
   // What an undeclared `name` must satisfy.

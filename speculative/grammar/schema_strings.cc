@@ -10,9 +10,8 @@ namespace {
 
 // Strings of valid UTF-8 are counted by the bytes that begin a character.
 size_t CountCharacters(std::string_view text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<uint8_t>(c) & 0xC0) != 0x80;
-  }));
+  return static_cast<size_t>(std::count_if(
+      text.begin(), text.end(), [](char c) { return (static_cast<uint8_t>(c) & 0xC0) != 0x80; }));
 }
 
 absl::StatusOr<ByteDfa> StringsOfLength(uint32_t min, uint32_t max) {

@@ -21,10 +21,10 @@ using SharedDfa = std::shared_ptr<const ByteDfa>;
 struct StringSchema {
   uint32_t min_length = 0;
   uint32_t max_length = kUnbounded;
-  SharedDfa values;  // null: all strings
+  SharedDfa values = {};  // null: all strings
   // A format's automaton may offer less than the format allows, and to some validators a format is
   // a remark only. So formats narrow what is offered, and never decide what is forbidden.
-  std::vector<SharedDfa> formats;
+  std::vector<SharedDfa> formats = {};
 
   bool IsUnconstrained() const {
     return min_length == 0 && max_length == kUnbounded && values == nullptr && formats.empty();
