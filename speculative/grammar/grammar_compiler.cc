@@ -9,6 +9,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "fmt/format.h"
 #include "speculative/grammar/specd_backend.h"
+#include "speculative/grammar/xgrammar_backend.h"
 
 namespace specd::grammar {
 namespace {
@@ -63,7 +64,24 @@ class CachingCompiler : public GrammarCompiler {
   // An error is small, and is kept too: the same wrong schema is not compiled again and again.
   static constexpr size_t kEntriesMax = 4096;
 
-  Compiled CompileNow(const GrammarRequest& request) { return own_->Compile(request); }
+  Compiled CompileNow(const GrammarRequest& request) {
+    if (request.backend == BackendChoice::kXgrammar) return CompileByXgrammar(request);
+    Compiled compiled = own_->Compile(request);
+    const bool may_ask = request.backend == BackendChoice::kAuto && !request.lenient;
+    if (!may_ask || compiled.status().code() != absl::StatusCode::kUnimplemented) return compiled;
+    // Where xgrammar is not installed, the reason why specd's own engine refuses is the answer.
+    Compiled other = CompileByXgrammar(request);
+    return other.ok() ? other : compiled;
+  }
+
+  Compiled CompileByXgrammar(const GrammarRequest& request) {
+    std::call_once(xgrammar_once_, [this] {
+      xgrammar_ =
+          LoadXgrammar({.vocabulary = options_.vocabulary, .vocab_size = options_.vocab_size});
+    });
+    if (!xgrammar_.ok()) return xgrammar_.status();
+    return (*xgrammar_)->Compile(request);
+  }
 
   // A grammar grows as its states are met, so sizes are read anew. What is being compiled stays.
   void DropOldest() {
@@ -88,6 +106,8 @@ class CachingCompiler : public GrammarCompiler {
 
   const GrammarCompilerOptions options_;
   const std::unique_ptr<GrammarBackend> own_;
+  std::once_flag xgrammar_once_;
+  absl::StatusOr<std::shared_ptr<GrammarBackend>> xgrammar_ = absl::UnknownError("not loaded");
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -1,33 +1,54 @@
 #include "speculative/grammar/specd_backend.h"
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "fmt/format.h"
 #include "speculative/grammar/choice.h"
 #include "speculative/grammar/ebnf.h"
+#include "speculative/grammar/json_schema.h"
 #include "speculative/grammar/network.h"
 #include "speculative/grammar/regex.h"
 #include "speculative/grammar/state_matcher.h"
+#include "speculative/grammar/structural_tag.h"
 
 namespace specd::grammar {
 namespace {
 
-absl::StatusOr<ExprId> BuildRoot(const GrammarRequest& request, GrammarRules* rules) {
+// The formats inside a structural tag.
+StructuralTagOptions PartsOf(const JsonSchemaOptions& json) {
+  return {
+      .build_schema =
+          [json](std::string_view text, GrammarRules* rules, std::vector<std::string>* warnings) {
+            return BuildJsonSchema(text, json, rules, warnings);
+          },
+      .build_regex = [](std::string_view text, GrammarRules* rules,
+                        std::vector<std::string>*) { return ParseRegex(text, {}, rules); }};
+}
+
+absl::StatusOr<ExprId> BuildRoot(const GrammarRequest& request, GrammarRules* rules,
+                                 std::vector<std::string>* warnings) {
+  const JsonSchemaOptions json = {.whitespace = request.whitespace, .lenient = request.lenient};
   switch (request.kind) {
     case GrammarKind::kNone:
       break;
+    case GrammarKind::kJsonSchema:
+      return BuildJsonSchema(request.text, json, rules, warnings);
+    case GrammarKind::kJsonObject:
+      if (!request.text.empty()) {
+        return absl::InvalidArgumentError("json_object takes no text; give a schema as json");
+      }
+      return BuildJsonObject(request.whitespace, rules);
     case GrammarKind::kRegex:
       return ParseRegex(request.text, {.search = false}, rules);
     case GrammarKind::kEbnf:
       return ParseEbnf(request.text, {}, rules);
     case GrammarKind::kChoice:
       return BuildChoice(request.text, rules);
-    case GrammarKind::kJsonSchema:
-    case GrammarKind::kJsonObject:
     case GrammarKind::kStructuralTag:
-      return absl::UnimplementedError("this kind of constraint is not built yet");
+      return BuildStructuralTag(request.text, PartsOf(json), rules, warnings);
   }
   return absl::InvalidArgumentError("grammar_kind = none has nothing to compile");
 }
@@ -54,7 +75,7 @@ absl::StatusOr<std::shared_ptr<const CompiledGrammar>> SpecdBackend::Compile(
   }
   GrammarRules rules;
   std::vector<std::string> warnings;
-  absl::StatusOr<ExprId> body = BuildRoot(request, &rules);
+  absl::StatusOr<ExprId> body = BuildRoot(request, &rules, &warnings);
   if (!body.ok()) return body.status();
   const RuleId root = rules.AddRule("the constraint");
   rules.Define(root, *body);
