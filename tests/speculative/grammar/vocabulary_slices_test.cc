@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <random>
-#include <regex>
 #include <string>
 #include <vector>
 
@@ -17,19 +16,19 @@ namespace {
 // The definition again, by other means. The number of characters, or -1 if the bytes are not
 // complete UTF-8.
 int NumCharacters(const std::string& bytes) {
-  // Unicode 15, table 3-7.
-  static const std::regex character(
-      "[\\x01-\\x7F]|[\xC2-\xDF][\x80-\xBF]|\xE0[\xA0-\xBF][\x80-\xBF]|"
-      "[\xE1-\xEC\xEE\xEF][\x80-\xBF]{2}|\xED[\x80-\x9F][\x80-\xBF]|\xF0[\x90-\xBF][\x80-\xBF]{2}|"
-      "[\xF1-\xF3][\x80-\xBF]{3}|\xF4[\x80-\x8F][\x80-\xBF]{2}");
   int count = 0;
-  auto rest = bytes.begin();
-  for (std::smatch match; rest != bytes.end(); rest = match[0].second) {
-    if (!std::regex_search(rest, bytes.end(), match, character,
-                           std::regex_constants::match_continuous)) {
-      return -1;
+  for (size_t i = 0; i < bytes.size(); ++count) {
+    const auto lead = static_cast<uint8_t>(bytes[i++]);
+    const size_t num_tails = lead < 0x80 ? 0 : lead < 0xE0 ? 1 : lead < 0xF0 ? 2 : 3;
+    if ((lead >= 0x80 && lead < 0xC0) || lead > 0xF7) return -1;
+    uint32_t value = num_tails == 0 ? lead : lead & (0x3Fu >> num_tails);
+    for (size_t tail = 0; tail < num_tails; ++tail, ++i) {
+      if (i == bytes.size() || (bytes[i] & 0xC0) != 0x80) return -1;
+      value = value << 6 | (static_cast<uint8_t>(bytes[i]) & 0x3F);
     }
-    ++count;
+    constexpr std::array<uint32_t, 4> kMin = {0, 0x80, 0x800, 0x10000};
+    if (value < kMin[num_tails] || value > 0x10FFFF) return -1;
+    if (value >= 0xD800 && value <= 0xDFFF) return -1;
   }
   return count;
 }
