@@ -10,12 +10,11 @@
 namespace specd {
 
 absl::StatusOr<SequenceGrammar> SequenceGrammar::Create(
-    std::shared_ptr<const grammar::CompiledGrammar> compiled,
-    const grammar::MatcherOptions& options, std::span<const TokenId> outputs,
+    std::unique_ptr<grammar::GrammarMatcher> matcher, std::span<const TokenId> outputs,
     const BackendLimits& limits) {
   SequenceGrammar result;
   result.vocab_size_ = limits.vocab_size;
-  result.matcher_ = compiled->NewMatcher(options);
+  result.matcher_ = std::move(matcher);
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (result.matcher_->Accept(outputs[i])) continue;
     return absl::InvalidArgumentError(fmt::format(

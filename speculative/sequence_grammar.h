@@ -6,7 +6,7 @@
 // 0, and the method rejects it (CONTRACT §2). Commit advances over kept tokens only. A copy is
 // independent (FORK). An empty object constrains nothing.
 //
-//   auto grammar = SequenceGrammar::Create(compiled, stop_ids, outputs);
+//   auto grammar = SequenceGrammar::Create(compiled->NewMatcher(options), outputs, limits);
 //   grammar->Fill(task.draft, places);        // the rows stay valid until the next Fill
 //   grammar->Commit(kept);
 #pragma once
@@ -29,8 +29,7 @@ class SequenceGrammar {
   SequenceGrammar() = default;
   // `outputs` were generated already. INVALID_ARGUMENT names the first that the constraint forbids.
   static absl::StatusOr<SequenceGrammar> Create(
-      std::shared_ptr<const grammar::CompiledGrammar> compiled,
-      const grammar::MatcherOptions& options, std::span<const TokenId> outputs,
+      std::unique_ptr<grammar::GrammarMatcher> matcher, std::span<const TokenId> outputs,
       const BackendLimits& limits);
   SequenceGrammar(const SequenceGrammar& other);
   SequenceGrammar(SequenceGrammar&&) = default;

@@ -46,7 +46,7 @@ SequenceOpening::SequenceOpening(const BackendLimits& limits, std::vector<TokenI
     : limits_(limits), eos_token_ids_(std::move(eos_token_ids)), grammars_(std::move(grammars)) {}
 
 absl::StatusOr<SequenceGrammar> SequenceOpening::BuildGrammar(
-    const SequenceParams& params, std::span<const TokenId> outputs) const {
+    const SequenceParams& params, const SequenceHistory& history) const {
   if (params.grammar_kind == grammar::GrammarKind::kNone) {
     if (params.grammar_text.empty()) return SequenceGrammar();
     return absl::InvalidArgumentError(
@@ -72,7 +72,16 @@ absl::StatusOr<SequenceGrammar> SequenceOpening::BuildGrammar(
   if (!params.ignore_eos) {
     options.stop_ids.insert(options.stop_ids.end(), eos_token_ids_.begin(), eos_token_ids_.end());
   }
-  return SequenceGrammar::Create(*std::move(compiled), options, outputs, limits_);
+  std::unique_ptr<grammar::GrammarMatcher> matcher = (*compiled)->NewMatcher(options);
+  if (grammars_->reasoning() != nullptr && !params.grammar_in_reasoning) {
+    matcher = std::make_unique<grammar::ReasoningGate>(grammars_->reasoning(), std::move(matcher),
+                                                       history.prompt);
+  } else if (params.thinking.budget >= 0) {
+    return absl::InvalidArgumentError(
+        "thinking_budget: its forced tokens would break a constraint that holds from the start; "
+        "give specd the model's reasoning_end, or leave one of them out");
+  }
+  return SequenceGrammar::Create(std::move(matcher), history.outputs, limits_);
 }
 
 absl::Status SequenceOpening::CheckHistory(const SequenceParams& params,
@@ -94,7 +103,7 @@ absl::StatusOr<Sequence> SequenceOpening::Build(const SequenceParams& params,
   if (absl::Status s = CheckHistory(params, history); !s.ok()) return s;
   absl::StatusOr<RowRules> rules = RowRules::Create(params, eos_token_ids_, history, limits_);
   if (!rules.ok()) return rules.status();
-  absl::StatusOr<SequenceGrammar> grammar = BuildGrammar(params, history.outputs);
+  absl::StatusOr<SequenceGrammar> grammar = BuildGrammar(params, history);
   if (!grammar.ok()) return grammar.status();
 
   Sequence sequence;

@@ -11,7 +11,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -39,9 +38,9 @@ class SequenceOpening {
                                  const SequenceHistory& history) const;
 
  private:
-  // Compiles the constraint, or finds it compiled, and follows the outputs.
+  // Compiles the constraint, or finds it compiled, and follows prompt and outputs.
   absl::StatusOr<SequenceGrammar> BuildGrammar(const SequenceParams& params,
-                                               std::span<const TokenId> outputs) const;
+                                               const SequenceHistory& history) const;
   absl::Status CheckHistory(const SequenceParams& params, const SequenceHistory& history) const;
 
   const BackendLimits limits_;

@@ -98,6 +98,8 @@ class GrammarMatcher {
   virtual MaskRow Mask() = 0;
   // Advances over an id that Mask() allows. Returns false, and changes nothing, for any other.
   virtual bool Accept(TokenId id) = 0;
+  // Advances over bytes, as one accepted id that spells them would. Not after a stop id.
+  virtual bool AcceptText(std::string_view text) = 0;
   // Takes back the last `num_tokens` accepted ids. REQUIRES: num_tokens <= num_accepted().
   virtual void Rollback(size_t num_tokens) = 0;
   virtual size_t num_accepted() const = 0;

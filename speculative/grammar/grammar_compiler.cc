@@ -24,8 +24,11 @@ std::string KeyOf(const GrammarRequest& request) {
 
 class CachingCompiler : public GrammarCompiler {
  public:
-  CachingCompiler(const GrammarCompilerOptions& options, std::unique_ptr<GrammarBackend> own)
-      : options_(options), own_(std::move(own)) {}
+  CachingCompiler(const GrammarCompilerOptions& options, std::unique_ptr<GrammarBackend> own,
+                  std::shared_ptr<const ReasoningMarkers> reasoning)
+      : options_(options), own_(std::move(own)), reasoning_(std::move(reasoning)) {}
+
+  std::shared_ptr<const ReasoningMarkers> reasoning() const override { return reasoning_; }
 
   Compiled Compile(const GrammarRequest& request) override {
     const std::string key = KeyOf(request);
@@ -106,6 +109,7 @@ class CachingCompiler : public GrammarCompiler {
 
   const GrammarCompilerOptions options_;
   const std::unique_ptr<GrammarBackend> own_;
+  const std::shared_ptr<const ReasoningMarkers> reasoning_;
   std::once_flag xgrammar_once_;
   absl::StatusOr<std::shared_ptr<GrammarBackend>> xgrammar_ = absl::UnknownError("not loaded");
 
@@ -124,7 +128,14 @@ absl::StatusOr<std::shared_ptr<GrammarCompiler>> GrammarCompiler::Create(
                             .vocab_size = options.vocab_size,
                             .mask_bytes = options.cache_bytes});
   if (!own.ok()) return own.status();
-  return std::make_shared<CachingCompiler>(options, *std::move(own));
+  std::shared_ptr<const ReasoningMarkers> reasoning;
+  if (!options.reasoning.end.empty()) {
+    absl::StatusOr<std::shared_ptr<const ReasoningMarkers>> markers =
+        ReasoningMarkers::Create(options.reasoning, options.vocabulary, options.vocab_size);
+    if (!markers.ok()) return markers.status();
+    reasoning = *std::move(markers);
+  }
+  return std::make_shared<CachingCompiler>(options, *std::move(own), std::move(reasoning));
 }
 
 }  // namespace specd::grammar

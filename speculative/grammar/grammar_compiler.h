@@ -17,12 +17,15 @@
 #include "absl/status/statusor.h"
 #include "detokenizer/vocabulary.h"
 #include "speculative/grammar/grammar_backend.h"
+#include "speculative/grammar/reasoning_gate.h"
 
 namespace specd::grammar {
 
 struct GrammarCompilerOptions {
   const Vocabulary* vocabulary = nullptr;  // outlives the compiler
   int32_t vocab_size = 0;                  // columns of a row of logits
+  // How the model reasons; an empty end: it does not.
+  ReasoningTexts reasoning = {};
   size_t cache_bytes = size_t{256} << 20;  // of masks and of compiled grammars, each
 };
 
@@ -36,6 +39,9 @@ class GrammarCompiler {
   // Errors are those of GrammarBackend::Compile.
   virtual absl::StatusOr<std::shared_ptr<const CompiledGrammar>> Compile(
       const GrammarRequest& request) = 0;
+
+  // Null: the model does not reason, and constraints begin at once.
+  virtual std::shared_ptr<const ReasoningMarkers> reasoning() const = 0;
 };
 
 }  // namespace specd::grammar

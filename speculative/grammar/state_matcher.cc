@@ -84,8 +84,11 @@ StateId StateGrammar::After(StateId state, TokenId id) const {
     return LazyAutomaton::kDead;
   }
   const std::string_view bytes = parts_->vocabulary.Bytes(id);
-  if (bytes.empty()) return LazyAutomaton::kDead;
-  for (const char byte : bytes) state = automaton_.Step(state, static_cast<uint8_t>(byte));
+  return bytes.empty() ? LazyAutomaton::kDead : After(state, bytes);
+}
+
+StateId StateGrammar::After(StateId state, std::string_view text) const {
+  for (const char byte : text) state = automaton_.Step(state, static_cast<uint8_t>(byte));
   return state;
 }
 
@@ -111,6 +114,14 @@ bool StateMatcher::Accept(TokenId id) {
   }
   if (IsTerminated()) return false;
   const StateId next = grammar_->After(states_.back(), id);
+  if (!LazyAutomaton::IsAlive(next)) return false;
+  states_.push_back(next);
+  return true;
+}
+
+bool StateMatcher::AcceptText(std::string_view text) {
+  if (IsTerminated()) return false;
+  const StateId next = grammar_->After(states_.back(), text);
   if (!LazyAutomaton::IsAlive(next)) return false;
   states_.push_back(next);
   return true;

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "speculative/grammar/grammar_backend.h"
@@ -45,6 +46,7 @@ class StateGrammar : public CompiledGrammar, public std::enable_shared_from_this
   MaskRow RowOf(StateId state, const StopSet& stops) const;
   MaskCache::Words TextRowOf(StateId state) const;
   StateId After(StateId state, TokenId id) const;
+  StateId After(StateId state, std::string_view text) const;
 
   const std::shared_ptr<TokenizerParts> parts_;
   const Network network_;
@@ -63,6 +65,7 @@ class StateMatcher : public GrammarMatcher {
 
   MaskRow Mask() override;
   bool Accept(TokenId id) override;
+  bool AcceptText(std::string_view text) override;
   void Rollback(size_t num_tokens) override;
   size_t num_accepted() const override { return states_.size() - 1; }
   std::unique_ptr<GrammarMatcher> Fork() const override;

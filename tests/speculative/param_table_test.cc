@@ -67,6 +67,7 @@ TEST_SUITE("unit") {
                                   "grammar_kind",
                                   "grammar_whitespace",
                                   "grammar_lenient",
+                                  "grammar_in_reasoning",
                                   "grammar_backend",
                                   "draft_temperature",
                                   "draft_top_p",
