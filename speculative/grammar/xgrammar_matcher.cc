@@ -154,8 +154,8 @@ bool XgrammarMatcher::IsFinished() {
 }
 
 std::string XgrammarMatcher::ForcedText() {
-  // Where the text may end, nothing is forced.
-  if (!status_.ok() || IsAccepting()) return {};
+  // Where the text may end, also after a stop id, the library forces nothing.
+  if (!status_.ok()) return {};
   const XgrammarMethods& methods = shared_.methods;
   absl::StatusOr<TvmValue> value = methods.library->Call(methods.forced_text, {matcher_.view()});
   absl::StatusOr<std::string> text = value.ok() ? value->ToText() : value.status();
