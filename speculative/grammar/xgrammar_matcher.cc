@@ -94,9 +94,19 @@ bool XgrammarMatcher::Accept(TokenId id) {
     return true;
   }
   if (IsTerminated() || ((*text_ids_)[WordOf(id)] & BitOf(id)) == 0) return false;
-  const XgrammarMethods& methods = shared_.methods;
+  return Advance(shared_.methods.accept_token, TvmInt(id));
+}
+
+bool XgrammarMatcher::AcceptText(std::string_view text) {
+  if (!status_.ok() || IsTerminated()) return false;
+  absl::StatusOr<TvmValue> bytes = shared_.methods.library->MakeBytes(text);
+  if (!Keep(bytes.status())) return false;
+  return Advance(shared_.methods.accept_text, bytes->view());
+}
+
+bool XgrammarMatcher::Advance(const TvmLibrary::Function& method, const tvm::Any& argument) {
   absl::StatusOr<TvmValue> value =
-      methods.library->Call(methods.accept_token, {matcher_.view(), TvmInt(id), TvmBool(false)});
+      shared_.methods.library->Call(method, {matcher_.view(), argument, TvmBool(false)});
   absl::StatusOr<bool> accepted = value.ok() ? value->ToBool() : value.status();
   if (!Keep(accepted.status()) || !*accepted) return false;
   ++num_text_ids_;

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -35,6 +36,7 @@ class XgrammarMatcher final : public GrammarMatcher {
 
   MaskRow Mask() override;
   bool Accept(TokenId id) override;
+  bool AcceptText(std::string_view text) override;
   void Rollback(size_t num_tokens) override;
   size_t num_accepted() const override { return num_text_ids_ + num_stop_ids_; }
   std::unique_ptr<GrammarMatcher> Fork() const override;
@@ -51,6 +53,8 @@ class XgrammarMatcher final : public GrammarMatcher {
 
   // Returns whether the call succeeded. The matcher keeps the first error.
   bool Keep(const absl::Status& status);
+  // Calls a method that answers whether it advanced. The library counts that as one step.
+  bool Advance(const TvmLibrary::Function& method, const tvm::Any& argument);
   // Fills row_ if it is not there.
   void FillRow();
   absl::Status FillText(Words& words) const;

@@ -24,6 +24,7 @@ absl::StatusOr<XgrammarMethods> XgrammarMethods::Find(const TvmLibrary* library)
       {&methods.memory_size_bytes, "CompiledGrammar", "memory_size_bytes"},
       {&methods.new_matcher, "GrammarMatcher", "__ffi_init__"},
       {&methods.accept_token, "GrammarMatcher", "accept_token"},
+      {&methods.accept_text, "GrammarMatcher", "accept_string"},
       {&methods.fill_mask, "GrammarMatcher", "fill_next_token_bitmask"},
       {&methods.rollback, "GrammarMatcher", "rollback"},
       {&methods.fork, "GrammarMatcher", "fork"},

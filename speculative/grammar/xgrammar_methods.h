@@ -29,6 +29,7 @@ struct XgrammarMethods {
   // compiled, stop ids or none, terminate_without_stop_token, max_rollback_tokens, temperature
   TvmLibrary::Function new_matcher;
   TvmLibrary::Function accept_token;  // self, id, debug_print
+  TvmLibrary::Function accept_text;   // self, bytes, debug_print
   TvmLibrary::Function fill_mask;     // self, tensor, row, debug_print
   TvmLibrary::Function rollback;      // self, number of ids
   TvmLibrary::Function fork;          // self
