@@ -2,11 +2,29 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "detokenizer/tokenizer_json.h"
+#include "ipc/base/error.h"
+#include "ipc/include/specd/specd.h"
 
 namespace specd {
+namespace {
+
+// Adds the id unless it is there.
+absl::Status AddEos(TokenId id, ModelProfile* profile) {
+  const int32_t size = profile->vocab_size != 0 ? profile->vocab_size : kVocabSizeMax;
+  if (id < 0 || id >= size) {
+    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "eos_token_ids",
+                     fmt::format("eos_token_ids: {} is outside 0 .. {}", id, size - 1));
+  }
+  std::vector<TokenId>& ids = profile->eos_token_ids;
+  if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 absl::StatusOr<ModelProfile> LoadModelProfile(const ModelProfileOptions& options) {
   ModelProfile profile;
@@ -15,11 +33,15 @@ absl::StatusOr<ModelProfile> LoadModelProfile(const ModelProfileOptions& options
     return absl::InvalidArgumentError(
         fmt::format("vocab_size = {} is outside 0 .. {}", options.vocab_size, kVocabSizeMax));
   }
+  for (const TokenId id : options.eos_token_ids) {
+    if (absl::Status status = AddEos(id, &profile); !status.ok()) return status;
+  }
   if (options.tokenizer_path.empty()) {
     if (!options.eos_tokens.empty()) {
-      return absl::InvalidArgumentError(
-          fmt::format("eos_tokens = {} needs a tokenizer to look it up in; give --tokenizer",
-                      options.eos_tokens.front()));
+      return absl::InvalidArgumentError(fmt::format(
+          "eos_tokens = {} needs a tokenizer to look it up in; give --tokenizer, or its "
+          "number in --eos_token_ids",
+          options.eos_tokens.front()));
     }
     return profile;
   }
@@ -37,12 +59,19 @@ absl::StatusOr<ModelProfile> LoadModelProfile(const ModelProfileOptions& options
       return absl::InvalidArgumentError(fmt::format(
           "eos_tokens: {} is not among the added_tokens of {}", content, options.tokenizer_path));
     }
-    profile.eos_token_ids.push_back(*id);
+    if (absl::Status status = AddEos(*id, &profile); !status.ok()) return status;
   }
   return profile;
 }
 
 absl::Status CheckVocabSize(const ModelProfile& profile, uint32_t engine_vocab_size) {
+  for (const TokenId id : profile.eos_token_ids) {
+    if (static_cast<uint32_t>(id) < engine_vocab_size) continue;
+    return absl::FailedPreconditionError(
+        fmt::format("vocab_size = {}, but the model profile has the EOS id {}; use the profile of "
+                    "your model",
+                    engine_vocab_size, id));
+  }
   if (profile.vocab_size != 0) {
     if (engine_vocab_size == static_cast<uint32_t>(profile.vocab_size)) return absl::OkStatus();
     return absl::FailedPreconditionError(fmt::format(

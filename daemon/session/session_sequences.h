@@ -57,6 +57,7 @@ class SessionSequences {
   };
 
   absl::Status CheckText(const SequenceParams& params, const SequenceHistory& history) const;
+  absl::Status CheckEos(const SequenceParams& params) const;
   absl::Status CheckScores(const SequenceParams& params) const;
   // Does the part of an opening that needs no lock.
   absl::StatusOr<std::vector<Sequence>> Build(const SequenceParams& params,

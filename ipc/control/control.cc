@@ -42,7 +42,7 @@ template <class Message>
 uint32_t FdsOf(const Message&) {
   return FdsFit(Message::kType, 1) ? 1 : 0;
 }
-uint32_t FdsOf(const OpenSequenceRequest& request) { return request.num_list_ids() > 0 ? 1 : 0; }
+uint32_t FdsOf(const OpenSequenceRequest& request) { return request.has_file() ? 1 : 0; }
 uint32_t FdsOf(const RegisterDeviceRegionRequest& request) {
   if (request.kind == static_cast<uint32_t>(GpuMemoryKind::kIpc)) return 0;
   if (request.kind == static_cast<uint32_t>(GpuMemoryKind::kPool)) return 1;

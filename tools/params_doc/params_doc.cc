@@ -28,6 +28,7 @@ constexpr Section kSections[] = {
     {"frequency_penalty", "Penalties, masks and processors"},
     {"max_tokens", "Length and stops"},
     {"logprobs", "Logprobs"},
+    {"grammar_kind", "Constraints"},
     {"draft_temperature", "What the drafter declares"},
     {"stop_strings", "Text"},
 };

@@ -14,6 +14,7 @@ library. The other files are:
   engine.py     Engine and its sequences
   member.py     Member, a tensor-parallel rank
   params.py     SamplingParams
+  structured.py StructuredOutputs, a constraint of SamplingParams
   rounds.py     Draft and DraftRequest
   results.py    the results of a round
   ops.py        functions that need no engine
@@ -27,6 +28,7 @@ from .ops import argmax, sample, softmax, top_k_mask, top_k_renorm, top_p_renorm
 from .params import SamplingParams
 from .results import Children, Logprob, Result, Scores
 from .rounds import Draft, DraftRequest
+from .structured import StructuredOutputs
 
 
 def version():
@@ -36,6 +38,6 @@ def version():
 
 __all__ = [
     "BFloat16", "Children", "Draft", "DraftRequest", "Engine", "Error", "Logprob", "Member", "Result",
-    "SamplingParams", "Scores", "Sequence", "argmax", "bfloat16", "last_error", "pack_mask", "sample",
+    "SamplingParams", "Scores", "Sequence", "StructuredOutputs", "argmax", "bfloat16", "last_error", "pack_mask", "sample",
     "softmax", "top_k_mask", "top_k_renorm", "top_p_renorm", "version",
 ]

@@ -20,9 +20,17 @@ class Error(Exception):
         self.code, self.code_name, self.text = code, code_name, text
 
 
+class Refusal(Error, ValueError):
+    """An Error that this package raises itself, before the library is asked."""
+
+
 def refusal(text):
-    """An Error that this package raises itself, with the code that the library would use."""
-    return Error(-1, "SPECD_ERROR_INVALID_ARGUMENT", text)
+    """A Refusal, with the code that the library would use."""
+    return Refusal(-1, "SPECD_ERROR_INVALID_ARGUMENT", text)
+
+
+class Ids(Structure):
+    _fields_ = [("items", POINTER(c_int32)), ("count", c_uint64)]
 
 
 class Options(Structure):
@@ -31,7 +39,8 @@ class Options(Structure):
         ("max_sequences", c_uint32), ("max_draft", c_uint32), ("ring_depth", c_uint32),
         ("timeout_ms", c_uint32), ("max_scores_per_token", c_uint32), ("threads", c_uint32),
         ("stream_timeout_ms", c_uint32), ("name", c_char_p), ("cuda_stream", c_void_p),
-        ("max_path", c_uint32), ("reserved", c_uint32),
+        ("max_path", c_uint32), ("reserved", c_uint32), ("tokenizer", c_char_p),
+        ("eos_token_ids", Ids),
     ]
 
 
@@ -45,10 +54,6 @@ class Tensor(Structure):
         ("offset_bytes", c_uint64), ("num_rows", c_uint64), ("row_stride", c_uint64),
         ("scale", c_float), ("cap", c_float), ("renormalise", c_uint32), ("reserved", c_uint32),
     ]
-
-
-class Ids(Structure):
-    _fields_ = [("items", POINTER(c_int32)), ("count", c_uint64)]
 
 
 class Floats(Structure):
@@ -101,6 +106,9 @@ class Params(Structure):
         ("draft_temperature", c_double), ("draft_top_p", c_double), ("draft_min_p", c_double),
         ("draft_top_k", c_int32), ("draft_filter_order", c_uint32),
         ("prompt_ids", Ids), ("output_ids", Ids), ("numbers", Numbers),
+        ("grammar_kind", c_uint32), ("grammar_whitespace", c_uint32),
+        ("grammar_lenient", c_uint32), ("grammar_backend", c_uint32),
+        ("grammar", c_char_p), ("grammar_bytes", c_uint64),
     ]
 
 

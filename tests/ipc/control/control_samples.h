@@ -41,6 +41,7 @@ inline OpenSequenceRequest SampleOpen() {
   open.num_allowed_token_ids = 3;
   open.num_disallowed_token_ids = 4;
   open.num_no_repeat_ngram_whitelist = 5;
+  open.num_grammar_bytes = 6;
   return open;
 }
 

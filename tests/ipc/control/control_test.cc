@@ -139,7 +139,8 @@ TEST_SUITE("unit") {
          {&OpenSequenceRequest::num_prompt_ids, &OpenSequenceRequest::num_output_ids,
           &OpenSequenceRequest::num_allowed_token_ids,
           &OpenSequenceRequest::num_disallowed_token_ids,
-          &OpenSequenceRequest::num_no_repeat_ngram_whitelist}) {
+          &OpenSequenceRequest::num_no_repeat_ngram_whitelist,
+          &OpenSequenceRequest::num_grammar_bytes}) {
       OpenSequenceRequest with = open;
       with.*count = 1;
       CHECK(DecodeHeader(MustEncode(with), ControlReader::kDaemon)->num_fds == 1);

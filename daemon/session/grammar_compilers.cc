@@ -1,0 +1,49 @@
+#include "daemon/session/grammar_compilers.h"
+
+#include <mutex>
+#include <utility>
+
+namespace specd {
+namespace {
+
+using grammar::CompiledGrammar;
+using grammar::GrammarCompiler;
+using grammar::GrammarCompilerOptions;
+using grammar::GrammarRequest;
+
+// Makes the compiler when the first constraint comes.
+class LazyCompiler : public GrammarCompiler {
+ public:
+  explicit LazyCompiler(const GrammarCompilerOptions& options) : options_(options) {}
+
+  absl::StatusOr<std::shared_ptr<const CompiledGrammar>> Compile(
+      const GrammarRequest& request) override {
+    std::call_once(once_, [this] { compiler_ = GrammarCompiler::Create(options_); });
+    if (!compiler_.ok()) return compiler_.status();
+    return (*compiler_)->Compile(request);
+  }
+
+ private:
+  const GrammarCompilerOptions options_;
+  std::once_flag once_;
+  // Written once, by call_once.
+  absl::StatusOr<std::shared_ptr<GrammarCompiler>> compiler_ = absl::UnknownError("not made");
+};
+
+}  // namespace
+
+std::shared_ptr<GrammarCompiler> GrammarCompilers::ForWidth(int32_t vocab_size) {
+  if (!profile_.vocabulary.has_value()) return nullptr;
+  MutexLock lock(&mutex_);
+  std::weak_ptr<GrammarCompiler>& known = by_width_[vocab_size];
+  std::shared_ptr<GrammarCompiler> compiler = known.lock();
+  if (compiler == nullptr) {
+    compiler = std::make_shared<LazyCompiler>(
+        GrammarCompilerOptions{.vocabulary = &*profile_.vocabulary, .vocab_size = vocab_size});
+    known = compiler;
+  }
+  last_ = compiler;
+  return compiler;
+}
+
+}  // namespace specd
