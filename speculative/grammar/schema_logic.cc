@@ -241,7 +241,7 @@ absl::StatusOr<std::vector<SchemaAlternative>> SchemaLogic::ForbiddenObjects(
     return absl::UnimplementedError("it excludes objects by properties that it does not name");
   }
   std::vector<SchemaAlternative> forbidden;
-  const auto add = [&] -> ObjectSchema& {
+  const auto add = [&]() -> ObjectSchema& {
     return forbidden.emplace_back(SchemaAlternative{.type = JsonType::kObject}).object;
   };
   if (object.min_properties > 0) add().max_properties = object.min_properties - 1;
