@@ -45,7 +45,7 @@ struct VerifierOptions {
   std::vector<TokenId> eos_token_ids;  // from the model profile
   // Compiles the constraints of sequences; null: no tokenizer is there, and constraints are
   // refused.
-  std::shared_ptr<grammar::GrammarCompiler> grammars;
+  std::shared_ptr<grammar::GrammarCompiler> grammars = {};
 };
 
 struct SequenceInfo {

@@ -32,9 +32,9 @@ struct Count {
 // A group that is open, or the whole pattern. The parts of its last alternative end with `literal`.
 struct Group {
   size_t offset = 0;
-  std::vector<AnchoredExpr> alternatives;
-  std::vector<AnchoredExpr> parts;
-  std::string literal;
+  std::vector<AnchoredExpr> alternatives = {};
+  std::vector<AnchoredExpr> parts = {};
+  std::string literal = {};
   size_t last_char_size = 0;  // of the literal's last character
   Before before = Before::kNothing;
 };

@@ -1,6 +1,7 @@
 #include "speculative/grammar/specd_backend.h"
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,17 @@
 
 namespace specd::grammar {
 namespace {
+
+// The formats inside a structural tag.
+StructuralTagOptions PartsOf(const JsonSchemaOptions& json) {
+  return {
+      .build_schema =
+          [json](std::string_view text, GrammarRules* rules, std::vector<std::string>* warnings) {
+            return BuildJsonSchema(text, json, rules, warnings);
+          },
+      .build_regex = [](std::string_view text, GrammarRules* rules,
+                        std::vector<std::string>*) { return ParseRegex(text, {}, rules); }};
+}
 
 absl::StatusOr<ExprId> BuildRoot(const GrammarRequest& request, GrammarRules* rules,
                                  std::vector<std::string>* warnings) {
@@ -36,7 +48,7 @@ absl::StatusOr<ExprId> BuildRoot(const GrammarRequest& request, GrammarRules* ru
     case GrammarKind::kChoice:
       return BuildChoice(request.text, rules);
     case GrammarKind::kStructuralTag:
-      return BuildStructuralTag(request.text, json, rules, warnings);
+      return BuildStructuralTag(request.text, PartsOf(json), rules, warnings);
   }
   return absl::InvalidArgumentError("grammar_kind = none has nothing to compile");
 }

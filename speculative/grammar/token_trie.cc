@@ -99,8 +99,9 @@ TokenTrie TokenTrie::Build(const Vocabulary& vocabulary, int32_t vocab_size) {
   return std::move(builder).Build();
 }
 
-TokenTrie TokenTrie::Subset(absl::FunctionRef<bool(TokenId)> keep) const {
-  Builder builder(vocab_size_);
+std::vector<TokenTrie> TokenTrie::Split(size_t num_parts,
+                                        absl::FunctionRef<size_t(TokenId)> part_of) const {
+  std::vector<Builder> builders(num_parts, Builder(vocab_size_));
   std::string bytes;
   size_t text = 0;
   for (const Node& node : nodes_) {
@@ -108,11 +109,14 @@ TokenTrie TokenTrie::Subset(absl::FunctionRef<bool(TokenId)> keep) const {
     bytes.push_back(static_cast<char>(node.byte));
     if (!node.has_tokens) continue;
     for (uint32_t i = text_begins_[text]; i < text_begins_[text + 1]; ++i) {
-      if (keep(tokens_[i])) builder.Add(bytes, tokens_[i]);
+      const size_t part = part_of(tokens_[i]);
+      if (part < num_parts) builders[part].Add(bytes, tokens_[i]);
     }
     ++text;
   }
-  return std::move(builder).Build();
+  std::vector<TokenTrie> parts;
+  for (Builder& builder : builders) parts.push_back(std::move(builder).Build());
+  return parts;
 }
 
 size_t TokenTrie::size_bytes() const {

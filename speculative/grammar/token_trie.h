@@ -44,8 +44,9 @@ class TokenTrie {
   // The ids below `vocab_size`, which is the width of the logits: it may be less or more than
   // vocabulary.size().
   static TokenTrie Build(const Vocabulary& vocabulary, int32_t vocab_size);
-  // The tokens for which `keep` is true.
-  TokenTrie Subset(absl::FunctionRef<bool(TokenId)> keep) const;
+  // One trie for each part, of the tokens for which part_of gives its number. A number past the
+  // parts leaves the token out. The time is that of one pass.
+  std::vector<TokenTrie> Split(size_t num_parts, absl::FunctionRef<size_t(TokenId)> part_of) const;
 
   std::span<const Node> nodes() const { return nodes_; }
   // The ids that end at a node, in ascending order.

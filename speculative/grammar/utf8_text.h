@@ -1,4 +1,6 @@
 // Utf8Text reads and writes the characters of a text, for parsers of grammars.
+//
+// Pure functions, for any thread.
 #pragma once
 
 #include <cstddef>

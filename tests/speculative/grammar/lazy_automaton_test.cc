@@ -222,7 +222,7 @@ TEST_SUITE("unit") {
     Follower follower(rules);
     const std::string text(5000, 'a');
     CHECK(follower.After(text) == LazyAutomaton::kTooLarge);
-    CHECK(follower.IsPrefix(text.substr(0, 4000)));
+    CHECK(follower.IsPrefix(text.substr(0, 1500)));
     CHECK(follower.Accepts(text.substr(0, 100) + "cb"));
   }
 }

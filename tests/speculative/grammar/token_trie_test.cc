@@ -87,14 +87,20 @@ TEST_SUITE("unit") {
       CheckTrie(trie, made.tokens);
       CHECK(trie.vocab_size() == vocab_size);
 
-      const TokenId divisor = 2 + static_cast<TokenId>(random() % 40);
-      Tokens kept;
+      // Of the parts 0..3 the last one is left out.
+      std::vector<Tokens> expected(3);
       for (const auto& [bytes, ids] : made.tokens) {
         for (const TokenId id : ids) {
-          if (id % divisor == 0) kept[bytes].push_back(id);
+          if (id % 4 < 3) expected[static_cast<size_t>(id % 4)][bytes].push_back(id);
         }
       }
-      CheckTrie(trie.Subset([&](TokenId id) { return id % divisor == 0; }), kept);
+      const std::vector<TokenTrie> parts =
+          trie.Split(3, [](TokenId id) { return static_cast<size_t>(id % 4); });
+      REQUIRE(parts.size() == 3);
+      for (size_t part = 0; part < 3; ++part) {
+        CheckTrie(parts[part], expected[part]);
+        CHECK(parts[part].vocab_size() == vocab_size);
+      }
     }
   }
 
@@ -135,7 +141,7 @@ TEST_SUITE("unit") {
     const TokenTrie trie = TokenTrie::Build(std::move(builder).Build(), 2);
     CHECK(trie.nodes().empty());
     CHECK(trie.tokens().empty());
-    CHECK(trie.Subset([](TokenId) { return true; }).nodes().empty());
+    CHECK(trie.Split(1, [](TokenId) { return 0; })[0].nodes().empty());
     CHECK(TokenTrie().nodes().empty());
   }
 }
