@@ -87,7 +87,7 @@ absl::StatusOr<SchemaDocument> SchemaDocument::Parse(std::string_view json) {
   while (!open.empty()) {
     const JsonValue* value = open.back();
     open.pop_back();
-    const bool is_named = value->Find(document.id_keyword_) != nullptr ||
+    const bool is_named = value->Find("$id") != nullptr || value->Find("id") != nullptr ||
                           value->Find("$anchor") != nullptr ||
                           value->Find("$dynamicAnchor") != nullptr;
     if (is_named) document.named_.push_back(value);
@@ -108,9 +108,14 @@ bool SchemaDocument::HasAnchor(const JsonValue& value, std::string_view name) co
     const JsonValue* anchor = value.Find(keyword);
     if (anchor != nullptr && anchor->IsString() && anchor->text == name) return true;
   }
-  const JsonValue* id = value.Find(id_keyword_);
-  return id != nullptr && id->IsString() && id->text.size() == name.size() + 1 &&
-         id->text[0] == '#' && std::string_view(id->text).substr(1) == name;
+  for (const std::string_view keyword : {"$id", "id"}) {
+    const JsonValue* id = value.Find(keyword);
+    if (id != nullptr && id->IsString() && id->text.size() == name.size() + 1 &&
+        id->text[0] == '#' && std::string_view(id->text).substr(1) == name) {
+      return true;
+    }
+  }
+  return false;
 }
 
 const JsonValue* SchemaDocument::ResourceOf(const JsonValue& value) const {
@@ -133,15 +138,16 @@ absl::StatusOr<const JsonValue*> SchemaDocument::FindResource(std::string_view u
                                                     ResourceOf(*candidate->parent) == base);
     if (!HasScheme(uri) && !is_same_base) continue;
     if (found != nullptr) {
-      return SchemaReport::Invalid(from, fmt::format("$ref: two schemas have the $id \"{}\"", uri));
+      return absl::UnimplementedError(fmt::format(
+          "more than one value has the $id \"{}\"; refer to it with a JSON pointer", uri));
     }
     found = candidate;
   }
   if (found != nullptr) return found;
   return absl::UnimplementedError(
-      fmt::format("{}: unsupported $ref: \"{}\" is not in this document, and nothing is fetched; "
-                  "put that schema under $defs and refer to it with #/$defs/NAME",
-                  PointerOf(from), absl::Utf8SafeCHexEscape(std::string(uri))));
+      fmt::format("\"{}\" is not in this document, and nothing is fetched; put that schema under "
+                  "$defs and refer to it with #/$defs/NAME",
+                  absl::Utf8SafeCHexEscape(std::string(uri))));
 }
 
 const JsonValue* SchemaDocument::FindAnchor(std::string_view name,
@@ -192,7 +198,7 @@ absl::Status SchemaReport::Refuse(const JsonValue& schema, std::string_view keyw
     return absl::OkStatus();
   }
   return absl::UnimplementedError(
-      fmt::format("{}: unsupported {}: {}; remove it, or ask for lenient to drop it",
+      fmt::format("{}: unsupported {} (remove it, or ask for lenient to drop it): {}",
                   PointerOf(schema), keyword, why));
 }
 
