@@ -18,6 +18,12 @@ namespace {
 constexpr std::array<std::string_view, 5> kMacros = {"TagDispatch", "Token", "ExcludeToken",
                                                      "TokenTagDispatch", "Regex"};
 
+// A name for an error.
+std::string_view Shown(std::string_view name) {
+  constexpr size_t kShownMax = 60;
+  return name.size() <= kShownMax ? name : "(a long name)";
+}
+
 class EbnfParser {
  public:
   EbnfParser(std::string_view text, GrammarRules* rules) : lexer_(text), rules_(rules) {}
@@ -79,7 +85,8 @@ absl::StatusOr<ExprId> EbnfParser::Parse(const std::string& root) {
     if (absl::Status status = Advance(); !status.ok()) return status;
   }
   if (token_.kind == EbnfTokenKind::kEnd) {
-    return lexer_.Invalid(token_.offset, "the grammar has no rule; write " + root + " ::= body");
+    return lexer_.Invalid(token_.offset,
+                          fmt::format("the grammar has no rule; write {} ::= body", Shown(root)));
   }
   while (token_.kind != EbnfTokenKind::kEnd) {
     if (absl::Status status = ParseRule(); !status.ok()) return status;
@@ -88,12 +95,12 @@ absl::StatusOr<ExprId> EbnfParser::Parse(const std::string& root) {
     if (rules_->IsDefined(named.rule)) continue;
     return lexer_.Invalid(
         named.offset,
-        fmt::format("no rule is named {}; define it, or correct the name", named.name));
+        fmt::format("no rule is named {}; define it, or correct the name", Shown(named.name)));
   }
   const auto entry = index_of_.find(root);
   if (entry == index_of_.end()) {
     return lexer_.Invalid(
-        0, fmt::format("no rule is named {}, where the text begins; define it", root));
+        0, fmt::format("no rule is named {}, where the text begins; define it", Shown(root)));
   }
   return rules_->Call(named_[entry->second].rule);
 }
@@ -112,14 +119,14 @@ absl::Status EbnfParser::ParseRule() {
   if (rules_->IsDefined(rule)) {
     return lexer_.Invalid(offset, fmt::format("rule {} is defined twice; join the two with |, or "
                                               "rename one",
-                                              name));
+                                              Shown(name)));
   }
   for (int i = 0; i < 2; ++i) {
     if (absl::Status status = Advance(); !status.ok()) return status;
   }
   if (token_.kind == EbnfTokenKind::kEnd || IsRuleHead()) {
-    return lexer_.Invalid(offset,
-                          fmt::format("rule {} has no body; write \"\" for the empty text", name));
+    return lexer_.Invalid(
+        offset, fmt::format("rule {} has no body; write \"\" for the empty text", Shown(name)));
   }
   const absl::StatusOr<ExprId> body = ParseAlternatives(0);
   if (!body.ok()) return body.status();
