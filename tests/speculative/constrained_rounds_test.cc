@@ -45,7 +45,8 @@ TokenId IdOf(const std::string& piece) {
 std::string TextOf(const Ids& ids) {
   std::string text;
   for (const TokenId id : ids) {
-    if (id != kEos) text += kPieces[static_cast<size_t>(id - 1)];
+    if (id != kEos && static_cast<size_t>(id) <= kPieces.size())
+      text += kPieces[static_cast<size_t>(id - 1)];
   }
   return text;
 }
@@ -63,13 +64,16 @@ SequenceParams Constrained(GrammarKind kind, const std::string& text) {
 // A verifier over rows that are a function of the tokens before them.
 class Engine {
  public:
-  Engine() : vocabulary_(MakeVocabulary()), logits_(kVocab * (kDraft + 1)) {
+  explicit Engine(const std::string& reasoning_end = "")
+      : vocabulary_(MakeVocabulary()), logits_(kVocab * (kDraft + 1)) {
     VerifierOptions options;
     options.limits = {kVocab, 4, kDraft};
     options.max_sequences = 4;
     options.eos_token_ids = {kEos};
     options.grammars =
-        *grammar::GrammarCompiler::Create({.vocabulary = &vocabulary_, .vocab_size = kVocab});
+        *grammar::GrammarCompiler::Create({.vocabulary = &vocabulary_,
+                                           .vocab_size = kVocab,
+                                           .reasoning = {.start = "", .end = reasoning_end}});
     verifier_ = *Verifier::Create(options, *MakeBackend("cpu"));
     REQUIRE(verifier_->BindTarget(View(logits_)).ok());
     draft_logits_ = logits_;
@@ -372,6 +376,60 @@ TEST_SUITE("unit") {
       REQUIRE(Kept(result) == Ids{expected});
       ids.push_back(expected);
     }
+  }
+
+  TEST_CASE(
+      "vLLM pull 44297: a marker inside a draft constrains the places behind it, in one round") {
+    Engine engine(")");  // the model's thoughts end at the first ")"
+    SequenceParams params = Constrained(GrammarKind::kRegex, "[ab]+12");
+    params.temperature = 0;
+    for (int split = 0; split < 2; ++split) {
+      const SequenceHandle sequence = engine.Open(params);
+      // Free text, the marker, and then what the constraint forbids. "b)" has the marker inside.
+      const Ids drafts = {IdOf("1"), split == 0 ? IdOf(")") : IdOf("b)"), IdOf("c"), IdOf("c"),
+                          kEos};
+      engine.Want(drafts);
+      const SequenceResult result = engine.RoundOverRows(sequence, drafts);
+      REQUIRE(result.status == RoundStatus::kOk);
+      CHECK(result.num_accepted == 2);
+      REQUIRE(result.num_kept == 3);
+      CHECK(result.tokens[2] == IdOf("a"));  // the lowest id that the constraint allows
+      REQUIRE(engine.verifier().Close(sequence));
+    }
+    // enable_in_reasoning: the constraint holds at once.
+    params.grammar_in_reasoning = true;
+    const SequenceHandle sequence = engine.Open(params);
+    const Ids drafts = {IdOf("1")};
+    engine.Want(drafts);
+    CHECK(engine.RoundOverRows(sequence, drafts).num_accepted == 0);
+  }
+
+  TEST_CASE(
+      "with a gate, too: one text for every draft, and it obeys the constraint after the marker") {
+    Engine engine(")");
+    uint32_t num_behind = 0;
+    for (const Constraint& constraint : kConstraints) {
+      for (int trial = 0; trial < 15; ++trial) {
+        SequenceParams params = Constrained(constraint.kind, constraint.text);
+        params.seed = static_cast<uint64_t>(trial);
+        params.ignore_eos = true;
+        params.verify = VerifyMethod::kExactMatch;
+        const Text plain = Generate(engine, params, nullptr, 0, DraftKind::kOneHot, 0);
+        const std::string text = TextOf(plain.ids);
+        const size_t marker = text.find(')');
+        if (marker != std::string::npos) {
+          const grammar::GrammarRules rules = RulesOf(constraint);
+          CAPTURE(text);
+          REQUIRE(grammar::GrammarReference(rules).IsPrefix(text.substr(marker + 1)));
+          ++num_behind;
+        }
+        const Text drafted = Generate(engine, params, &plain, kDraft, DraftKind::kOneHot,
+                                      static_cast<uint32_t>(trial));
+        REQUIRE(drafted.ids == plain.ids);
+        REQUIRE(drafted.reason == plain.reason);
+      }
+    }
+    CHECK(num_behind > 30);
   }
 
   TEST_CASE("what cannot be honoured is refused by name") {
