@@ -1,5 +1,6 @@
-// What tasks leave to the processor that runs them: draft tokens, positions and counts. One task
-// against what a std::map counts, and whole rounds against the same ones of a host that knows all.
+// Tasks leave draft tokens, positions and counts to the processor that runs them. One task is
+// compared with the counts of a std::map. Whole rounds are compared with the same rounds of a host
+// that knows all.
 #include "kernels/bodies/resolve.h"
 
 #include <doctest/doctest.h>
@@ -135,7 +136,7 @@ struct DrawnTask {
   void Check(const Task& task) const {
     CHECK(!task.drafts_by_slot);
     CHECK(!task.continues);
-    // What penalties count.
+    // Penalties count these tokens.
     std::vector<TokenId> prefix;
     if (continues) prefix = confirmed;
     const auto position = state.position + static_cast<uint32_t>(prefix.size());
@@ -286,7 +287,7 @@ TEST_SUITE("unit") {
     CHECK(round.resolved[0].round_base == 8);
   }
 
-  // Whoever drew them may write there while the round runs.
+  // The drafter may write new tokens there while the round runs.
   TEST_CASE("draft tokens are read once, and what was read is counted") {
     struct Rewriting : LoneLane {
       TokenId* row;

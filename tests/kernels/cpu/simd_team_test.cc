@@ -1,6 +1,5 @@
-// SimdTeam gives ScalarTeam's bits, for every instruction set that this processor has. What the
-// scalar primitives ought to give is settled in teams_test.cc, numerics_test.cc and
-// elements_test.cc.
+// SimdTeam gives ScalarTeam's bits, for every instruction set that this processor has.
+// teams_test.cc, numerics_test.cc and elements_test.cc settle the results of the scalar primitives.
 #include <doctest/doctest.h>
 #include <sys/mman.h>
 

@@ -46,7 +46,7 @@ TEST_SUITE("unit") {
           const bool shared = i >= num_items / num_workers * num_workers;
           if (!shared) REQUIRE(num_groups[i] == 1);
         }
-        // Nobody stands idle while another does an item alone.
+        // No worker is idle while another does an item alone.
         int32_t num_seats = 0;
         const int32_t num_shared = num_items % num_workers;
         for (int32_t i = num_items - num_shared; i < num_items; ++i) num_seats += num_groups[i];
@@ -105,8 +105,8 @@ TEST_SUITE("unit") {
   }
 
 #if !defined(__SANITIZE_THREAD__)  // which would rightly report the rows
-  // Groups of a team that read different values take different branches: they must not wait for
-  // one another for ever, nor follow each other's numbers out of the workspace.
+  // Groups of a team that read different values take different branches. The groups must not wait
+  // for one another for ever. They must not follow each other's numbers out of the workspace.
   TEST_CASE("rows that change while they are read do no harm") {
     constexpr int32_t kVocabSize = 64 * kTileSize;
     constexpr int32_t kNumRows = 4;

@@ -1,6 +1,6 @@
-// Rounds whose answers can be worked out by hand, one for each field of Task and RoundBatch:
-// on the CPU, and on the emulated device, where a field that is not carried over shows here and not
-// only as a difference.
+// Rounds whose answers can be worked out by hand, one for each field of Task and RoundBatch. They
+// run on the CPU and on the emulated device. If a field is not carried over to the device, a test
+// here names it.
 #include <doctest/doctest.h>
 
 #include <cmath>

@@ -41,7 +41,7 @@ class Comparison {
 
   int64_t num_compared() const { return num_compared_; }
 
-  // Of both, for rounds up to these sizes.
+  // Prepares both backends for rounds up to these sizes.
   void Prepare(BackendLimits limits) {
     limits.threads = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 16);
     for (Backend* backend : {cpu_.get(), device_.get()}) {
@@ -93,7 +93,7 @@ class Comparison {
     return answers;
   }
 
-  // What each transform wrote, and its status behind it.
+  // Returns the output of each transform, with its status as the last element.
   static std::vector<std::vector<float>> Outputs(Backend& backend, const TensorView& rows,
                                                  std::vector<RowTransform> transforms) {
     std::vector<std::vector<float>> outputs(
@@ -339,7 +339,8 @@ TEST_SUITE("gpu") {
     });
   }
 
-  // What blocks leave behind for the next launch, and who arrives last, must not show.
+  // Two things must not show in the answers: the state that blocks leave for the next launch, and
+  // the warp that arrives last.
   TEST_CASE("CUDA rounds: again and again in any order and in parts") {
     OnDevice([](Comparison& comparison) {
       std::mt19937_64 random(701);

@@ -9,8 +9,8 @@ namespace specd {
 namespace {
 
 TEST_SUITE("unit") {
-  // Bug: every error of CUDA's had the number of one that has none, so that nobody could tell
-  // memory that is not there from a device that failed.
+  // Bug: every error of CUDA got the number for errors without a number. A caller could not tell
+  // memory that does not exist from a device that failed.
   TEST_CASE("CUDA driver: an error has CUDA's own number") {
     const std::unique_ptr<GpuDriver> driver = MakeCudaDriver();
     if (driver == nullptr) {

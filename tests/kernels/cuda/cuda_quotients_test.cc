@@ -1,6 +1,6 @@
 // Quotients of a repetition penalty against the processor's own division, which IEEE 754 defines to
-// the bit: on the CPU, and on a real device, suite "gpu", where they are made without the operator
-// (Divide of kernels/core/numerics.h) from what only a device knows of 1 / b.
+// the bit. They are computed on the CPU, and on a real device (suite "gpu"). There Divide of
+// kernels/core/numerics.h makes them without the operator, from the device's own estimate of 1 / b.
 #include <doctest/doctest.h>
 #include <spdlog/fmt/fmt.h>
 
@@ -92,7 +92,7 @@ std::vector<Pair> Pairs(int num_random) {
     return FloatOf(from + random() % (to - from));
   };
   for (int i = 0; i < num_random; ++i) {
-    // What penalties are, quotients that are denormal, and anything.
+    // Quotients of the size of penalties, denormal quotients, and any others.
     offer(any(BitsOf(0x1p-10f), BitsOf(0x1p10f)), any(BitsOf(0x1p-4f), BitsOf(2.0f)));
     const float dividend = any(1, 5u << 23);
     offer(dividend, any(BitsOf(1.0f), BitsOf(0x1p8f)));

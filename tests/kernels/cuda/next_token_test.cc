@@ -145,8 +145,8 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("next tokens that the host must not write are the kernels' alone") {
-    // If a kernel wrote host memory the fake device would say so; for the other way round, what the
-    // kernel wrote is written over before anything comes back.
+    // If a kernel wrote host memory, the fake device would say so. To notice a write by the host,
+    // the test overwrites the kernel's token before any answer comes back.
     GreedyRound round;
     round.Add(0, {}, {6});
     FakeGpu gpu;

@@ -1,4 +1,4 @@
-// What a queue of staged rounds refuses, and what it says where memory or the device fails.
+// Refusals of a queue of staged rounds, and its errors if memory or the device fails.
 #include <doctest/doctest.h>
 
 #include <functional>

@@ -1,5 +1,5 @@
-// Tokens that are replaced from residuals on a GPU (the second launch): what is drawn, what is read
-// for it, and what is left to others.
+// Tokens that are replaced from residuals on a GPU (the second launch). The tests check the drawn
+// token, the steps that are read for it, and the tasks that are left to the third launch.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -86,8 +86,8 @@ TEST_SUITE("unit") {
     }
   }
 
-  // Without their cuts the rows would leave more elsewhere: what is at `rest` has more weight in
-  // all than the ids at 90, in the target row alone where its one id more is taken away.
+  // Without the cuts the residual would have more mass elsewhere. The ids at `rest` together weigh
+  // more than the ids at 90. Either row has an id at 89.5 that the other lacks.
   TEST_CASE("a residual is that of what filters leave") {
     for (int32_t seed = 0; seed < GridSize({.full = 20, .sanitized = 5}); ++seed) {
       CAPTURE(seed);
@@ -252,7 +252,7 @@ TEST_SUITE("unit") {
         round.Run({.num_threads = 32}, 3, [&](const FusedRound& fused) {
           std::fill_n(target.row(0), kVocabSize, 10.0f);
           std::fill_n(drafts.row(0), kVocabSize, 19.5f);
-          // Of an earlier round, in memory that is used again.
+          // The facts of an earlier round, in memory that is used again.
           FactsOf(fused, 1)->place = {old, 1234, 0};
         });
         CHECK(round.fallen == 0);
