@@ -127,7 +127,7 @@ GpuResult FakeGpuContext::DestroyStream(GpuStream stream) {
   std::unique_lock<std::mutex> lock;
   const GpuResult begun = Begin(&lock, "DestroyStream");
   if (!begun.ok()) return begun;
-  // What was enqueued is still done.
+  // The CUDA stream still does its enqueued work.
   if (streams_.erase(stream.handle) == 0) {
     return Refuse("DestroyStream", kGpuInvalidHandle, "no stream");
   }

@@ -122,7 +122,7 @@ GpuResult FakeGpuContext::Free(GpuAddress address) {
   }
   const uint64_t size_bytes = block.size_bytes();
   void* const place = block.data();
-  // Nobody else gets the address until the same size is asked for again.
+  // No other block gets the address until a caller asks for the same size again.
   block.KeepPlace();
   allocations_.erase(found);
   places_.emplace(size_bytes, place);
@@ -147,7 +147,7 @@ GpuResult FakeGpuContext::Describe(GpuAddress address, GpuAllocation* allocation
       return begun;
     }
   }
-  // What came from another process cannot be passed on.
+  // Memory of another process cannot be exported again.
   if (const auto after = imports_.upper_bound(address); after != imports_.begin()) {
     const auto& [base, imported] = *std::prev(after);
     if (address - base < imported.size_bytes) {
@@ -205,7 +205,8 @@ GpuResult FakeGpuContext::OpenBlock(const GpuImport& import, std::unique_ptr<Fak
   return CheckDevice(**block);
 }
 
-// The exporter's blocks, side by side. What was mapped when one of them fails is unmapped as one.
+// The exporter's blocks, side by side. If one of them fails, the pieces mapped before it are
+// unmapped together.
 GpuResult FakeGpuContext::OpenPieces(const GpuImport& import, Blocks* blocks,
                                      uint64_t* size_bytes) {
   const uint64_t granularity_bytes = options_.devices[device_index_].granularity_bytes;

@@ -95,7 +95,7 @@ TEST_SUITE("process") {
     GpuAllocation allocation;
     REQUIRE(own.gpu.Describe(mapping.address + 5000, &allocation).ok());
     CHECK(allocation.base == mapping.address);
-    // What came from another process cannot be passed on.
+    // Memory of another process cannot be exported again.
     CHECK_FALSE(allocation.is_ipc_exportable);
     CHECK_FALSE(own.gpu.Describe(mapping.address + 8192, &allocation).ok());
   }
@@ -185,7 +185,7 @@ TEST_SUITE("process") {
     CHECK(again.reply.address == old.reply.address);
     CHECK(again.reply.buffer_id != old.reply.buffer_id);
     CHECK(again.reply.handle != old.reply.handle);
-    // What is still open at that address is in the way, as in the driver.
+    // The mapping that is still open at that address is in the way, as in the driver.
     GpuMapping next;
     CHECK(own.gpu.Import(again.import(GpuMemoryKind::kIpc), &next).code() == kGpuAlreadyMapped);
     CHECK(own.gpu.Close(mapping).ok());

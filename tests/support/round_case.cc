@@ -44,8 +44,8 @@ void ToProbabilities(std::vector<double>* row) {
 
 }  // namespace
 
-// No expression below draws twice, unless it says in which order: operands have none of their own,
-// and a sanitizer's build takes another than the optimised one. A seed is one round in every build.
+// No expression below draws twice, unless it says in which order. C++ gives operands no order, and
+// a sanitizer's build takes another than the optimised one. A seed is one round in every build.
 RoundCase::RoundCase(const Options& options)
     : options_(options),
       random_(options.seed),

@@ -121,8 +121,9 @@ void StreamEngine::PrepareWords() {
   Require(gpu_.RegisterHost(words_, kPageBytes, &words_there_), "registering words");
 }
 
-// What a forward of each round of a period writes, and spoilt rows, on the device: a forward is one
-// copy. Rows whose largest element is the token's, or in which nothing else is possible.
+// Puts the rows of each round of a period on the device, and spoilt rows, so that a forward is one
+// copy. In half of the rows the token has the largest element. In the others nothing else is
+// possible.
 void StreamEngine::PrepareForwards() {
   std::vector<uint16_t> forwards;
   for (uint64_t round = 0; round <= kPeriod; ++round) {
@@ -144,7 +145,7 @@ void StreamEngine::PrepareForwards() {
 
 // ---- what is right
 
-// Of the last index no round says the token: rows are spoilt with it.
+// No round expects the token of the last index: rows are spoilt with it.
 int32_t StreamEngine::TokenOf(uint32_t index) const {
   if (index == kNumTokens) return static_cast<int32_t>(options_.vocab_size - 1);
   return static_cast<int32_t>(1 + index * ((options_.vocab_size - 2) / kNumTokens));
@@ -354,7 +355,8 @@ void StreamEngine::Synchronize() { Require(gpu_.Synchronize(stream_), "synchroni
 bool StreamEngine::IsWaiting() { return gpu_.Query(stream_).code() == kGpuNotReady; }
 
 bool StreamEngine::StreamsCanWait() {
-  // Of a word that is there: where streams have such operations, it does nothing.
+  // Waits for a value that the word has already. If CUDA streams have such operations, the wait
+  // does nothing.
   __atomic_store_n(reinterpret_cast<uint32_t*>(words_), 1u, __ATOMIC_RELEASE);
   return gpu_.WaitValue(stream_, words_there_, GpuWord::k32, 1).code() != kGpuNotSupported;
 }

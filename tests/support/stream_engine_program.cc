@@ -110,8 +110,8 @@ void Confirm(StreamEngine* engine, uint64_t round) {
   } while (!engine->Poll(round));
 }
 
-// Once all slots are free again a daemon that was late has done with its rounds, and of the new
-// ones no row is there yet: so nobody may have written next tokens.
+// Once all ring entries are free again, a daemon that was late has no old round left. The new
+// rounds have no rows yet. Next tokens must therefore be untouched.
 void RunBehindLate(StreamEngine* engine, uint64_t first) {
   const uint64_t end = first + StreamEngine::kDepth;
   engine->Block();

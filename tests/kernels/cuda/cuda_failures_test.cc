@@ -1,5 +1,5 @@
-// CudaBackend over a fake driver that fails. The tests look at errors that name the call, at rounds
-// after them, at memory that is given back, and at backends that cannot be made.
+// CudaBackend over a fake driver that fails. The tests look at errors that name the call, rounds
+// after them, memory that is given back, and backends that cannot be made.
 #include <doctest/doctest.h>
 
 #include <memory>
