@@ -66,7 +66,7 @@ int Wait(cuda::Stream stream, cuda::Address word, GpuWord width, uint64_t value)
 
 }  // namespace
 
-// Never destroyed: streams of a process that ends may still wait.
+// Never destroyed: CUDA streams of a process that ends may still wait.
 FakeGpuContext& FakeCuda(size_t device_index) {
   static std::array<FakeGpuContext*, kNumFakeCudaDevices> contexts = [] {
     std::array<FakeGpuContext*, kNumFakeCudaDevices> made;

@@ -340,7 +340,7 @@ GpuResult FakeGpuContext::UnregisterHost(void* host) {
   if (found == host_ranges_.end()) {
     return Refuse("UnregisterHost", kGpuHostMemoryNotRegistered, "never registered");
   }
-  // A stream that still waits for a word in it would fault.
+  // A CUDA stream that still waits for a word in it would fault.
   if (found->second.is_own_mapping) {
     munmap(reinterpret_cast<void*>(found->second.device), found->second.size_bytes);
   }

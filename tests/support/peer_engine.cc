@@ -42,7 +42,7 @@ int PeerEngine::Do(const PeerRequest& request, PeerReply* reply) {
       engine_.Close();
       return SPECD_OK;
     case PeerOp::kFillRows: {
-      // The memory is this process's own, so it can be reached without a stream.
+      // The memory is this process's own, so it can be reached without a CUDA stream.
       const std::vector<float> rows = ScriptEngine::Rows(request.value != 0);
       std::memcpy(reinterpret_cast<void*>(request.address), rows.data(), ScriptEngine::kRowsBytes);
       if (request.value != 0) target_rows_ = reinterpret_cast<void*>(request.address);

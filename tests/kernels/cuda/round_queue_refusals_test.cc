@@ -240,7 +240,7 @@ TEST_SUITE("unit") {
       CHECK(Mentions(status, "fake failure of " + call));
       rig.gpu.failing_call = "";
       rig.gpu.others_work.clear();
-      // On the backend's own stream, as before.
+      // On the backend's own CUDA stream, as before.
       RoundCase other(kSmall);
       REQUIRE_OK(rig.backend.Run(other.All()));
       CHECK(rig.gpu.others_work.empty());
