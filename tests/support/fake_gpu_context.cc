@@ -40,8 +40,8 @@ FakeGpuContext::FakeGpuContext(const FakeGpuOptions& options, size_t device_inde
     : options_(options),
       device_index_(device_index),
       pid_(getpid()),
-      // No two things of a process have the same number, whatever their device.
-      // The lowest handles of streams mean default streams.
+      // No two objects of a process have the same number, even on two devices. The lowest handles
+      // of streams mean default streams.
       next_id_((uint64_t{device_index} << 32) + 16) {
   for (size_t i = 0; i < options.num_queues; ++i) {
     queues_.push_back(nullptr);  // made when a stream is laid onto it

@@ -251,7 +251,7 @@ GpuResult FakeGpuDriver::RunRead(const ReadPlan& plan) {
   return result;
 }
 
-// The two differ in nothing but their time: their sums are nobody's.
+// The two differ only in their time, and no code reads their sums.
 GpuResult FakeGpuDriver::RunWeights(const WeighPlan& plan) {
   GpuResult result = CheckRange("weights", plan.rows, sizeof(void*) * plan.num_rows);
   const int64_t slots_bytes = plan.num_rows * AheadSlotBytes(plan.vocab_size);

@@ -19,7 +19,7 @@ FakeBlockKind BlockKindOf(GpuMemoryKind kind) {
   return kind == GpuMemoryKind::kPool ? FakeBlockKind::kPoolMemory : FakeBlockKind::kIpc;
 }
 
-// Addresses that nobody else gets. Null if there are none.
+// Reserves addresses that no other mapping gets. Null if there are none.
 void* ReserveRange(uint64_t size_bytes) {
   void* const range =
       mmap(nullptr, size_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -311,8 +311,8 @@ GpuResult FakeGpuContext::RegisterHost(void* host, uint64_t size_bytes, GpuAddre
       return Refuse("RegisterHost", kGpuHostMemoryAlreadyRegistered, "registered already");
     }
   }
-  // The same pages once more, elsewhere, so that nobody can take one address for the other. Memory
-  // that is not shared has no second place.
+  // The same pages once more, elsewhere, so that no test can mistake one address for the other.
+  // Memory that is not shared has no second place.
   void* const again = mremap(host, 0, size_bytes, MREMAP_MAYMOVE);
   const bool is_own_mapping = again != MAP_FAILED;
   *device = reinterpret_cast<uintptr_t>(is_own_mapping ? again : host);

@@ -26,7 +26,7 @@ struct Exported {
   }
 };
 
-// Memory of the peer, filled with `value`, and what it sends of it.
+// Memory of the peer, filled with `value`, and the description that the peer sends.
 Exported ExportFrom(GpuPeer& peer, GpuMemoryKind kind, uint64_t size_bytes, uint64_t value,
                     uint64_t offset_bytes = 0) {
   const PeerReply made =

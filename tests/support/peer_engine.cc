@@ -92,7 +92,7 @@ int PeerEngine::DoOnStream(const PeerRequest& request, PeerReply* reply) {
     case PeerOp::kSubmitOnStream:
       return SubmitOnStream(request);
     case PeerOp::kHoldStream: {
-      // A word that nobody writes, and whose memory is the process's for its life.
+      // A word that is never written. The process has its memory for life.
       GpuAddress word = 0;
       (void)gpu_->Allocate(sizeof(uint64_t), &word);
       return gpu_->WaitValue(stream_, word, GpuWord::k64, 1).code();

@@ -16,7 +16,7 @@ namespace specd {
 namespace {
 
 constexpr uint64_t kPageBytes = 4096;
-constexpr uint64_t kOwnTokensOffset = 64;  // on the page, behind the gate
+constexpr uint64_t kOwnTokensOffset = 64;  // on the page, after the gate
 constexpr uint16_t kZero = 0;              // as bfloat16
 constexpr uint16_t kOne = 0x3f80;
 constexpr uint16_t kMinusInfinity = 0xff80;
@@ -110,7 +110,7 @@ void StreamEngine::OpenSequences() {
 }
 
 void StreamEngine::PrepareWords() {
-  // Shared, because some devices reach only what others could map too.
+  // The memory is shared, because some devices reach only memory that others could map too.
   void* const page =
       mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   Require(page != MAP_FAILED, "no page for words");
@@ -143,7 +143,7 @@ void StreamEngine::PrepareForwards() {
   Synchronize();
 }
 
-// ---- what is right
+// ---- the right answers
 
 // No round expects the token of the last index: rows are spoilt with it.
 int32_t StreamEngine::TokenOf(uint32_t index) const {
@@ -295,7 +295,7 @@ double StreamEngine::TimeRound(uint64_t round, bool on_stream) {
   return std::chrono::duration<double, std::micro>(end - begin).count();
 }
 
-// ---- what the stream saw
+// ---- the notes of the CUDA stream
 
 std::vector<char> StreamEngine::ReadDevice(GpuAddress address, uint64_t size_bytes) {
   std::vector<char> bytes(size_bytes);

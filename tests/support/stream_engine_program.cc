@@ -90,7 +90,8 @@ int RunWait(GpuContext* gpu, const StreamEngine::Options& options) {
   }
   Require(engine.IsWaiting(), "the stream does not wait");
   Say("waiting");
-  // Blocked in the driver, as an engine is: whoever releases the stream is not this thread.
+  // This thread is blocked in the driver, as an engine is. Another thread has to release the CUDA
+  // stream.
   engine.Synchronize();
   for (uint64_t round = 0; round < 2; ++round) {
     Require(!engine.WasAnswered(round), "a dead daemon has answered");
@@ -146,7 +147,7 @@ int RunLate(GpuContext* gpu, StreamEngine::Options options) {
   // All slots are in quarantine, and their rows are spoilt.
   Require(engine.Submit(99) == SPECD_FULL, "a slot of a late daemon was given away");
   Say("aborted");
-  AwaitLine();  // the daemon goes on
+  AwaitLine();  // the daemon continues
   RunBehindLate(&engine, kFirst);
   Confirm(&engine, kEnd);
   engine.Synchronize();

@@ -85,7 +85,7 @@ TEST_SUITE("unit") {
       CHECK(RunPeaked(method, {1, 2, 3}, {1, 2, 3, 4}, bans) == Tokens{1, 15});
       CHECK(RunPeaked(method, {1, 15, 3}, {1, 2, 3, 4}, bans) == Tokens{1, 15, 3, 4});
       CHECK(RunPeaked(method, {1, 2, 3}, {1, 2, 3, 4}) == Tokens{1, 2, 3, 4});
-      // A word of two tokens is banned only behind its first, which may lie in the draft.
+      // A word of two tokens is banned only after its first token, which may lie in the draft.
       std::vector<oracle::Steps> at_second(4);
       at_second[1].banned = {2};
       CHECK(RunPeaked(method, {1, 2, 3}, {1, 2, 3, 4}, at_second) == Tokens{1, 15});
@@ -338,7 +338,7 @@ TEST_SUITE("unit") {
     constexpr int32_t kVocabSize = 155264;
     constexpr int64_t kRow = 15000;
     constexpr size_t kBytes = size_t(kRow + 2) * kVocabSize * 2;
-    // Pages that nobody touches cost nothing.
+    // Untouched pages cost nothing.
     void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     REQUIRE(memory != MAP_FAILED);

@@ -169,7 +169,7 @@ TEST_SUITE("invariance") {
         Task& task = round.task(i);
         if (task.kind != TaskKind::kVerify || task.method == VerifyMethod::kBlock) continue;
         REQUIRE(backend->Run(round.Some({i})).ok());
-        // The decision ended at the place behind the accepted tokens, whether or not it succeeded.
+        // The decision ended at the place after the accepted tokens, whether or not it succeeded.
         const int32_t last = round.outcome(0).num_accepted;
         Draft& chain = task.draft;
         std::vector<uint32_t>& target = rows[2 * i];

@@ -31,7 +31,7 @@ class RowAhead {
   RowAhead& operator=(const RowAhead&) = delete;
   ~RowAhead() { CHECK(memory_.back() == kBehind); }
 
-  // By the warp, which may then go on with the row.
+  // Reads the row by the warp, which may then continue with it.
   void Read(EmulatedTeam& team, const Row& row, float scale) {
     const int32_t num_tiles = NumTiles(row.view.vocab_size);
     AheadFacts facts;
@@ -110,8 +110,8 @@ Filters RandomFilters(std::mt19937_64& random) {
   return filters;
 }
 
-// Reads a row with these filters by one warp. Does it find what the scalar team finds, and draw
-// what that draws? False: it gives up.
+// Reads a row with these filters by one warp. True if the warp finds and draws the same as the
+// scalar team. False if it gives up.
 bool IsFound(const RowView& view, const Filters& filters, float scale, uint64_t coin) {
   const Row row = PlainRow(view);
   const OwnedWorkspace workspace(view.vocab_size);

@@ -25,7 +25,7 @@ constexpr int32_t kRecentRoom = 9;
 constexpr int32_t kNumSlots = 5;
 constexpr int32_t kRowStride = 8;
 
-// A few tasks with slots, and what becomes of them.
+// A few tasks with slots, and their resolved copies.
 class Resolution {
  public:
   explicit Resolution(int32_t num_tasks, int32_t the_vocab_size = kVocabSize)
@@ -79,7 +79,8 @@ void CheckOverrides(const PlaceEdits& place, const std::vector<TokenEdit>& expec
   }
 }
 
-// One task with everything drawn, and what its host would have known. Few ids, so that they repeat.
+// One task with everything drawn, and the facts that its host would have known. Few ids, so that
+// they repeat.
 struct DrawnTask {
   DrawnTask(std::mt19937_64& random, uint32_t the_slot, int32_t the_vocab_size = kVocabSize)
       : slot(the_slot), vocab_size(the_vocab_size) {
@@ -191,7 +192,7 @@ TEST_SUITE("unit") {
       }
       for (size_t i = 0; i < drawn.size(); ++i) {
         drawn[i].Check(round.resolved[i]);
-        // Rows behind the end are known to be, where somebody will take the word back.
+        // Rows after the end are marked dead, if a later launch takes the mark back.
         const int32_t num_drafts = round.resolved[i].draft.num_nodes;
         const bool is_shorter = num_drafts < round.tasks[i].draft.num_nodes;
         const bool is_told = is_shorter && round.progress[i].num_rows > 0;

@@ -82,7 +82,8 @@ struct TileCase {
   int32_t count() const { return std::min(p.vocab_size - tile * kTileSize, kTileSize); }
 };
 
-// Everything a group finds out about a case, as bits; and what it wrote for all its threads to see.
+// Every fact that a group finds about a case, as bits, and the values that it wrote for all its
+// threads.
 struct Facts {
   std::vector<uint64_t> returned;
   std::vector<float> values = std::vector<float>(kTileSize);

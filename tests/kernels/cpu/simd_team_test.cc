@@ -20,7 +20,7 @@
 namespace specd {
 namespace {
 
-// Bytes whose end is the end of a page that nothing may touch behind.
+// Bytes that end at the end of a page. Nothing may touch the next page.
 class GuardedBytes {
  public:
   explicit GuardedBytes(size_t size) : size_(size), mapped_((size / kPage + 2) * kPage) {

@@ -68,7 +68,7 @@ TEST_SUITE("unit") {
     CHECK(items == std::vector<int32_t>{0, 1, 2, 3, 4});
   }
 
-  // Plain integers, so that ThreadSanitizer sees what the barrier does not order.
+  // The integers are plain, so ThreadSanitizer reports accesses that the barrier does not order.
   TEST_CASE("what a group writes before the barrier every group reads behind it") {
     for (const int32_t num_workers : {2, 3, 5}) {
       WorkerPool pool(num_workers);
@@ -163,7 +163,7 @@ TEST_SUITE("unit") {
     {
       WorkerPool pool(8);
       pool.Share(1, false, [&](int32_t, int32_t, const TeamSeat& seat) {
-        words[seat.group] = _mm_getcsr() & 0xFFC0u;  // without the flags of what has happened
+        words[seat.group] = _mm_getcsr() & 0xFFC0u;  // without the sticky flags
       });
     }
     _mm_setcsr(before);

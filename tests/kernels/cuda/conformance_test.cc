@@ -134,7 +134,7 @@ class TransformCase {
  private:
   static constexpr int64_t kNumRows = 5;
 
-  // The bits of the row that transform i makes, and its status behind them.
+  // The bits of the row that transform i makes, and then its status.
   template <typename Runner>
   std::vector<uint32_t> Run(int32_t i, const Runner& run) {
     std::vector<float> out(vocab_size_, -5);

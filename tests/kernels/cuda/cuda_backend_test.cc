@@ -100,7 +100,7 @@ TEST_SUITE("unit") {
     CHECK(gpu.num_launches > 1);
     CHECK(gpu.num_launches < 6);
 
-    // The same list for many places stands for lists of nobody's.
+    // A list of 40 vocabularies stands for the lists of 40 places.
     std::vector<TokenEdit> many(40 * kVocabSize, edits[0]);
     tasks[3].edits.edits = many.data();
     tasks[3].edits.num_edits = static_cast<int32_t>(many.size());

@@ -33,7 +33,7 @@ std::string NameOf(const RoundCase::Options& options) {
                      options.seed);
 }
 
-// Two backends side by side, and what they do not agree on.
+// Two backends side by side, and their differences.
 class Comparison {
  public:
   Comparison(std::unique_ptr<Backend> device, std::unique_ptr<Backend> cpu)
@@ -181,7 +181,7 @@ std::vector<RowTransform> MixedTransforms(size_t count, uint32_t num_rows) {
   return transforms;
 }
 
-// Four rows, of which the third holds a NaN; no row after the first is aligned where V is odd.
+// Four rows; the third holds a NaN. If V is odd, no row after the first is aligned.
 RowMatrix TransformRows(DType dtype, int32_t vocab_size) {
   std::mt19937_64 random(static_cast<uint64_t>(vocab_size));
   RowMatrix rows(

@@ -1,4 +1,4 @@
-// The CUDA driver itself, where this build has one: what it answers when CUDA refuses.
+// The CUDA driver itself, if this build has one, and its answers when CUDA refuses.
 #include "kernels/cuda/cuda_driver.h"
 
 #include <doctest/doctest.h>
@@ -17,7 +17,7 @@ TEST_SUITE("unit") {
       MESSAGE("not looked at: this build has no CUDA");
       return;
     }
-    // Which of CUDA's numbers depends on what there is instead: no driver, or no such device.
+    // The number depends on the machine: without a driver it differs from that of a missing device.
     constexpr size_t kNoSuchDevice = 1000;
     const GpuResult refused = driver->UseDevice(kNoSuchDevice);
     REQUIRE_FALSE(refused.ok());

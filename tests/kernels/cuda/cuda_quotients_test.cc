@@ -28,8 +28,8 @@ struct Pair {
   float divisor;
 };
 
-// Two rows tell what a quotient is: greedy takes it over the float below it, and not over itself at
-// a lower id. Returns the pairs whose quotient is another, as text.
+// Two rows determine a quotient: greedy takes it over the float below it, and not over itself at a
+// lower id. Returns the pairs whose quotient is another, as text.
 std::string WrongQuotients(Backend& backend, const std::vector<Pair>& pairs) {
   const auto num_tasks = static_cast<int32_t>(2 * pairs.size());
   RowMatrix target({.vocab_size = kVocabSize, .num_rows = num_tasks});

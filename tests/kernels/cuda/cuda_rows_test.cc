@@ -47,7 +47,7 @@ class DeviceRows final : public MovedMemory {
   };
 
   const void* Copy(const void* host, int64_t size_bytes, int64_t shift_bytes) override {
-    constexpr int64_t kBehind = 64;  // of nobody's
+    constexpr int64_t kBehind = 64;  // belong to no row
     blocks_.push_back(std::make_unique<DeviceMemory>());
     Require(blocks_.back()->Allocate(driver_.get(),
                                      static_cast<size_t>(shift_bytes + size_bytes + kBehind)));
@@ -62,8 +62,8 @@ class DeviceRows final : public MovedMemory {
   std::vector<IdArray> ids_;
 };
 
-// Rows so far apart that the last of them begin 2^32 elements behind the first one or further, and
-// bytes behind that. Nothing but rows is written. An offset that is kept in 32 bits finds another
+// Rows so far apart that the last of them begin 2^32 elements after the first one or further, and
+// bytes after that. Nothing but rows is written. An offset that is kept in 32 bits finds another
 // row instead of its own, because 2^32 elements are a whole number of rows.
 class FarRows {
  public:

@@ -89,7 +89,7 @@ TEST_SUITE("unit") {
       rounds.Next();
       watch.BeginRound();
       processor.run(rounds.round(), rounds.Known());
-      CHECK(watch.num_nodes() >= 3);  // what it brings, the round, its end
+      CHECK(watch.num_nodes() >= 3);  // the fetch, the round, its end
       CHECK(watch.is_over());
       // And one that is resolved first.
       watch.BeginRound();

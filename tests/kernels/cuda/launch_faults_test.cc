@@ -99,7 +99,7 @@ struct FaultCase {
                .plain = plain}),
         expected(ScalarAnswers(round)) {}
 
-  // Is the launch what it ought to be? Tiles of a row are with several of its blocks.
+  // True if the launch gives the right answers. Several of its blocks share the tiles of a row.
   bool IsRight(const Fault& fault, uint64_t seed) {
     state = {};
     const LaunchResult result = LaunchRound(

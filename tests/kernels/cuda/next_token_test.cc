@@ -92,12 +92,12 @@ class GreedyRound {
   std::vector<DraftSample> samples_;
 };
 
-// Every way in which a task ends, and what its slot then holds.
+// Every way in which a task ends, and the token at its slot afterwards.
 void AddEveryEnd(GreedyRound* round) {
-  round->Add(5, {3, 4}, {3, 4, 1});  // both stand: the token behind them
-  round->Add(2, {3, 6}, {3, 4, 1});  // the second does not: what stands in its place
+  round->Add(5, {3, 4}, {3, 4, 1});  // both stand: the token after them
+  round->Add(2, {3, 6}, {3, 4, 1});  // the second does not: its replacement
   round->Add(7, {}, {6});            // plain sampling
-  round->Add(3, {3, 6}, {3, 7, 1});  // a bad row behind an accepted token
+  round->Add(3, {3, 6}, {3, 7, 1});  // a bad row after an accepted token
   round->Add(4, {3}, {7, 1});        // a bad row at once: no token
   round->Add(1, {2}, {2, 2}).kind = TaskKind::kScore;
   Task& draft = round->Add(6, {}, {4});

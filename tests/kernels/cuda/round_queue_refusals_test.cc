@@ -125,7 +125,7 @@ TEST_SUITE("unit") {
     CHECK(Mentions(unknown, "fake failure of FindDevice"));
     CHECK(rig.gpu.allocations.size() + rig.gpu.pinned.size() == prepared);
     CHECK(rig.gpu.others_work.empty());
-    // Its own device, whatever number that has.
+    // Its own device, under any number.
     rig.gpu.failing_call = "";
     rig.gpu.used_device = 2;
     rig.gpu.devices_of_streams[&other] = 2;
@@ -133,7 +133,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("of a round that does not fit the sequence with the longest lists is named") {
-    // Twice the list of a whole vocabulary is what one sequence may have beside the usual.
+    // One sequence may have twice the list of a whole vocabulary, besides the usual.
     constexpr int32_t kVocabSize = 300000;
     RoundCase::Options options = kSmall;
     options.vocab_size = kVocabSize;

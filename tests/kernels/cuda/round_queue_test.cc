@@ -68,7 +68,8 @@ TEST_SUITE("unit") {
       }
       CHECK_FALSE(rig.Collect());
     };
-    // So many are staged, and then the graph is replayed so many times.
+    // In each pair the first number of rounds is staged. Then the graph is replayed the second
+    // number of times.
     for (const auto& [num_staged, num_replays] : std::vector<std::pair<int, int>>{
              {4, 1}, {1, 2}, {2, 1}, {1, 4}, {0, 2}, {3, 1}, {1, 1}, {2, 4}, {4, 4}}) {
       for (int i = 0; i < num_staged; ++i) REQUIRE_OK(stage());
@@ -108,7 +109,7 @@ TEST_SUITE("unit") {
       REQUIRE_OK(rig.backend.Stage(round.batch()));
       rig.gpu.Replay(graph);
       CHECK(rig.gpu.num_launches == before + 1);
-      // It is not run again, though nobody has collected it and its tasks still lie there.
+      // The round does not run again, although it was not collected and its tasks still lie there.
       round.SpoilNextTokens();
       rig.gpu.Replay(graph);
       CHECK(rig.gpu.num_launches == before + 1);

@@ -216,7 +216,7 @@ TEST_SUITE("unit") {
     CHECK(round.scores[kRejected].rank == 1);  // beside another
   }
 
-  // Memory that an engine writes meanwhile may leave work that nobody is there for.
+  // If an engine writes memory meanwhile, work may remain that no warp is left to do.
   TEST_CASE("what is left behind the last launch is a bad row") {
     Fall fall;
     OneTask round(fall.chain.task, fall.target.view());
@@ -234,7 +234,7 @@ TEST_SUITE("unit") {
     CHECK(next_token == 100 + kRejected - 2);  // the accepted tokens stand
   }
 
-  // The third launch must not go on behind the place: what is there has not been read.
+  // The third launch must not continue after the place, because the rows there have not been read.
   TEST_CASE("a residual that a change has left empty, of a row that it has made wide") {
     for (const Verdict old : {Verdict::kStands, Verdict::kEnds}) {
       for (uint64_t seed = 0; seed < 4; ++seed) {
