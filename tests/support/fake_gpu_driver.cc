@@ -9,8 +9,8 @@
 namespace specd {
 namespace {
 
-// Besides launches on the stream that captures. What devices and streams there are may always be
-// asked.
+// The calls that are allowed during a capture, besides launches on the CUDA stream that captures.
+// Questions about devices and CUDA streams are always allowed.
 constexpr std::string_view kAllowedBesideCaptures[] = {
     "ListDevices", "UseStream",    "Allocate",     "AllocateZeroed", "Free",       "AllocatePinned",
     "FreePinned",  "DestroyGraph", "DestroyEvent", "Check",          "IsCapturing"};

@@ -2,12 +2,12 @@
 // emulated blocks, and any call can fail.
 //
 // Device memory is filled with poison. `allocations` and `pinned` hold the memory that is not
-// freed. If a kernel gets an address of other host memory, that is an error; so is a copy that gets
-// a device address for a host's. Enqueued work runs as late as possible, at Synchronize or Check,
-// or as early as possible, at once. Both calls report its errors. A capture keeps the arguments of
-// launches and reads memory when the graph runs. If a capture does not allow a call, the call is an
-// error and spoils the capture, as on a device. The test runs the work on another's CUDA stream
-// itself, at any time and any number of times.
+// freed. If a kernel gets an address of other host memory, that is an error. If a copy gets a
+// device address for a host address, that is an error too. Enqueued work runs as late as possible,
+// at Synchronize or Check, or as early as possible, at once. Both calls report its errors. A
+// capture keeps the arguments of launches and reads memory when the graph runs. If a capture does
+// not allow a call, the call is an error and spoils the capture, as on a device. The test runs the
+// work on another's CUDA stream itself, at any time and any number of times.
 #pragma once
 
 #include <functional>

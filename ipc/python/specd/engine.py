@@ -313,8 +313,8 @@ class Engine:
 
     def stage(self, drafts):
         """Stages a round, over the bound rows, for the next run of the work of enqueue_staged.
-        Returns the round's number. Drafts are those of verify. An interrupt may come after the
-        round was staged, and the number is then lost: the next run is of this round, and collect
+        Returns the round's number. Drafts are those of verify. If an interrupt comes after the
+        round was staged, the number is lost. The next run is then still of this round, and collect
         returns it in its turn."""
         records = DraftRecords(self, drafts)
         self.drain()
@@ -397,9 +397,9 @@ class Engine:
         return SHARING[struct.mode], struct.text.decode()
 
     def group(self):
-        """Returns what other processes need to join this engine's session as ranks: a token for
-        specd.Member, and the set of the ranks whose next tokens are bound by now. Treat the token
-        as a password. A daemon is needed."""
+        """Returns a token and a set of ranks. Other processes pass the token to specd.Member to
+        join this engine's session as ranks. The set has the ranks whose next tokens are bound by
+        now. Treat the token as a password. A daemon is needed."""
         struct = c.Group()
         check(c.load().specd_get_group(self.pointer, ctypes.byref(struct)))
         return struct.token.decode(), {k for k in range(32) if struct.bound_ranks >> k & 1}

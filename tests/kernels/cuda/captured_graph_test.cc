@@ -1,5 +1,5 @@
-// CapturedGraph, StagingArena and the fetch over a fake driver: what a graph keeps and what it
-// looks at when it runs, and that the fake notices what a device would not forgive.
+// CapturedGraph, StagingArena and the fetch over a fake driver. A graph keeps some values, and
+// looks at others when it runs. The fake notices mistakes that a device would not forgive.
 #include "kernels/cuda/captured_graph.h"
 
 #include <doctest/doctest.h>
