@@ -68,6 +68,7 @@ absl::StatusOr<SequenceInfo> Verifier::Insert(Sequence built) {
                     "max_sequences",
                     sequences_.num_taken()));
   }
+  if (!built.grammar.empty()) packer_.StartMasks();
   built.handle = sequence->handle;
   *sequence = std::move(built);
   return SequenceInfo{sequence->handle, sequence->seed, sequence->method};

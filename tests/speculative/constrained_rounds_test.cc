@@ -87,6 +87,7 @@ class Engine {
   }
   Verifier& verifier() { return *verifier_; }
   std::vector<float>& logits() { return logits_; }
+  std::vector<float>& draft_logits() { return draft_logits_; }
 
   // Rows of this place's tokens: what a model might say, pure in its arguments.
   static void FillRow(const Ids& tokens, uint32_t salt, float* row) {
@@ -108,11 +109,11 @@ class Engine {
   }
 
   SequenceResult Round(SequenceHandle sequence, const Ids& kept, const Ids& drafts,
-                       DraftKind kind = DraftKind::kOneHot) {
+                       DraftKind kind = DraftKind::kOneHot, uint32_t draft_salt = 1) {
     Ids tokens = kept;
     for (size_t i = 0; i <= drafts.size(); ++i) {
       FillRow(tokens, 0, &logits_[i * kVocab]);
-      FillRow(tokens, 1, &draft_logits_[i * kVocab]);
+      FillRow(tokens, draft_salt, &draft_logits_[i * kVocab]);
       if (i < drafts.size()) tokens.push_back(drafts[i]);
     }
     return RoundOverRows(sequence, drafts, kind);
@@ -262,6 +263,55 @@ TEST_SUITE("unit") {
                                       static_cast<uint32_t>(trial));
         CheckObeys(constraint, drafted);
       }
+    }
+  }
+
+  TEST_CASE("drafts that specd draws under the constraint obey it, and are judged by the same q") {
+    Engine engine;
+    for (const Constraint& constraint : kConstraints) {
+      SequenceParams params = Constrained(constraint.kind, constraint.text);
+      params.draft.edits = true;
+      params.verify = VerifyMethod::kToken;
+      const grammar::GrammarRules rules = RulesOf(constraint);
+      grammar::GrammarReference reference(rules);
+      const SequenceHandle sequence = engine.Open(params);
+      Text text;
+      uint32_t num_drafted = 0;
+      while (text.reason == FinishReason::kNone) {
+        Ids drafts;
+        std::vector<DraftSample> samples;
+        while (drafts.size() < 3 && (drafts.empty() || drafts.back() != kEos)) {
+          Ids tokens = text.ids;
+          tokens.insert(tokens.end(), drafts.begin(), drafts.end());
+          Engine::FillRow(tokens, 0, engine.draft_logits().data());  // the target's own row
+          const DraftInput input = {.sequence = sequence,
+                                    .row = 0,
+                                    .mask_row = -1,
+                                    .prefix = drafts.data(),
+                                    .num_prefix = static_cast<int32_t>(drafts.size()),
+                                    .sampling = DraftSampling::kWithReplacement,
+                                    .num_children = 1,
+                                    .first_node = static_cast<uint32_t>(drafts.size() + 1)};
+          DraftResult result;
+          engine.verifier().SampleDraft({&input, 1}, {&result, 1});
+          REQUIRE(result.status == RoundStatus::kOk);
+          drafts.push_back(result.children[0].id);
+          tokens.push_back(drafts.back());
+          REQUIRE(reference.IsPrefix(TextOf(tokens)));
+          ++num_drafted;
+        }
+        // p = q at every place, so every draft token is accepted, unless the text ends before.
+        const SequenceResult result =
+            engine.Round(sequence, text.ids, drafts, DraftKind::kSampled, /*draft_salt=*/0);
+        REQUIRE(result.status == RoundStatus::kOk);
+        const Ids kept = Kept(result);
+        REQUIRE(result.num_accepted == std::min(drafts.size(), kept.size()));
+        text.ids.insert(text.ids.end(), kept.begin(), kept.end());
+        text.reason = result.finish_reason;
+      }
+      CheckObeys(constraint, text);
+      CHECK(num_drafted > 0);
+      REQUIRE(engine.verifier().Close(sequence));
     }
   }
 
