@@ -5,10 +5,10 @@
 
 #include "kernels/cuda/cuda_thread.cuh"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/round_kernels.h"
 #include "kernels/warps/tile_pass.h"
+#include "tools/bench/probes/probe_kernels.h"
 
-namespace specd {
+namespace specd::bench {
 
 namespace {
 
@@ -66,4 +66,4 @@ cudaError_t EnqueueWeights(const WeighPlan& plan, const DeviceShape& device, cud
       plan);
 }
 
-}  // namespace specd
+}  // namespace specd::bench

@@ -1,7 +1,7 @@
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/round_kernels.h"
+#include "tools/bench/probes/probe_kernels.h"
 
-namespace specd {
+namespace specd::bench {
 
 namespace {
 
@@ -57,15 +57,15 @@ cudaError_t LoadReadKernel() {
   return cudaFuncGetAttributes(&attributes, ReadRowsKernel);
 }
 
-cudaError_t EnqueueRead(const ReadPlan& plan, int32_t num_processors, cudaStream_t stream) {
+cudaError_t EnqueueRead(const ReadPlan& plan, const DeviceShape& device, cudaStream_t stream) {
   const int64_t items_per_row =
       (plan.row_bytes / static_cast<int64_t>(kReadUnit) + kUnitsPerItem - 1) / kUnitsPerItem;
   const int64_t num_items = plan.num_rows * items_per_row;
-  const int64_t most = int64_t{num_processors} * kReadBlocksPerProcessor;
+  const int64_t most = int64_t{device.num_processors} * kReadBlocksPerProcessor;
   const auto num_blocks = static_cast<unsigned>(num_items < 1      ? 1
                                                 : num_items < most ? num_items
                                                                    : most);
   return Launch(num_blocks, kThreadsPerBlock, stream, ReadRowsKernel, plan);
 }
 
-}  // namespace specd
+}  // namespace specd::bench
