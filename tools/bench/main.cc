@@ -27,6 +27,7 @@
 #include "tools/bench/machine.h"
 #include "tools/bench/opening_report.h"
 #include "tools/bench/opening_suite.h"
+#include "tools/bench/probes/cuda_probes.h"
 #include "tools/bench/report.h"
 #include "tools/bench/terminal.h"
 #include "tools/bench/verify_case.h"
@@ -302,7 +303,7 @@ int RunGpu(const std::string& command) {
   const absl::StatusOr<ReportOptions> report_options = ReportOptionsFromFlags();
   if (!report_options.ok()) return Fail(kExitUsage, std::string(report_options.status().message()));
 
-  const absl::StatusOr<OpenGpu> gpu = OpenFirstGpu(MakeCudaDriver());
+  const absl::StatusOr<OpenGpu> gpu = OpenFirstGpu(MakeCudaDriver(), MakeCudaProbes);
   if (!gpu.ok()) return Fail(kExitNoDevice, std::string(gpu.status().message()));
   const Machine machine{.processor = gpu->device.name};
   const Progress progress;
@@ -310,7 +311,7 @@ int RunGpu(const std::string& command) {
   report.PrintHead(command, fmt::format("{}; L2 {:.0f} MiB", gpu->device.name,
                                         static_cast<double>(gpu->device.l2_bytes) / 1048576));
   const absl::Status status =
-      GpuSuite(*options, gpu->device, gpu->driver.get(),
+      GpuSuite(*options, *gpu,
                {.make_backend = [] { return MakeBackend("cuda"); },
                 .on_progress = [&](std::string_view text) { progress.Show(text); },
                 .on_result =
