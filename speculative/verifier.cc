@@ -55,7 +55,7 @@ absl::StatusOr<SequenceInfo> Verifier::Open(const SequenceParams& params,
   return Insert(*std::move(built));
 }
 
-absl::StatusOr<SequenceInfo> Verifier::Insert(Sequence built) {
+absl::StatusOr<SequenceInfo> Verifier::Insert(Sequence&& built) {
   for (const auto& [view, role, change] : {std::tuple{&rows_.target, "target", built.target_change},
                                            std::tuple{&rows_.draft, "draft", built.draft_change}}) {
     if (absl::Status s = CheckRowKind(view->rules, role, change); !s.ok()) return s;

@@ -241,29 +241,4 @@ GpuResult FakeGpuDriver::RunTransforms(const TransformBatch& batch, void* worksp
                    });
 }
 
-GpuResult FakeGpuDriver::RunRead(const ReadPlan& plan) {
-  GpuResult result = CheckRange("read", plan.rows, sizeof(void*) * plan.num_rows);
-  if (result.ok()) result = CheckRange("sink", plan.sink, sizeof(*plan.sink));
-  for (int32_t i = 0; i < plan.num_rows && result.ok(); ++i) {
-    result = CheckRange("row", plan.rows[i], static_cast<size_t>(plan.row_bytes));
-  }
-  gpu_->now_us += gpu_->read_us;
-  return result;
-}
-
-// The two differ only in their time, and no code reads their sums.
-GpuResult FakeGpuDriver::RunWeights(const WeighPlan& plan) {
-  GpuResult result = CheckRange("weights", plan.rows, sizeof(void*) * plan.num_rows);
-  const int64_t slots_bytes = plan.num_rows * AheadSlotBytes(plan.vocab_size);
-  if (result.ok()) {
-    result = CheckRange("workspace", plan.workspaces, static_cast<size_t>(slots_bytes));
-  }
-  for (int32_t i = 0; i < plan.num_rows && result.ok(); ++i) {
-    const int64_t row_bytes = plan.vocab_size * SizeBytes(plan.dtype);
-    result = CheckRange("row", plan.rows[i], static_cast<size_t>(row_bytes));
-  }
-  gpu_->now_us += plan.approximate ? gpu_->approximate_us : gpu_->weights_us;
-  return result;
-}
-
 }  // namespace specd

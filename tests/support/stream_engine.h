@@ -1,5 +1,5 @@
 // StreamEngine is an engine whose forward runs on a GPU, over libspecd and any GpuContext: a fake
-// one in tests, a real one in tools/gpu_check. A forward copies rows on the CUDA stream that
+// one in tests/process, a real one in tests/gpu. A forward copies rows on the CUDA stream that
 // determine one token each, so the test knows specd's answers.
 //
 // One in four of its sequences is greedy without drafts, and one is greedy with drafts. Two draw

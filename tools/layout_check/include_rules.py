@@ -89,7 +89,6 @@ ARROWS = {
                     + _BELOW_DAEMON, _ANY_LIBRARY),
     "tools/toy_engine": Arrow(("tools/toy_engine", PUBLIC_HEADERS), _ANY_LIBRARY),
     "tools/bench": Arrow(OUR_FOLDERS + (PUBLIC_HEADERS,), _ANY_LIBRARY + ("cuda",)),
-    "tools/gpu_check": Arrow(OUR_FOLDERS + (PUBLIC_HEADERS,), _ANY_LIBRARY + ("cuda",)),
     "tools": Arrow(OUR_FOLDERS + (PUBLIC_HEADERS,), _ANY_LIBRARY),
     "tests/consumer": Arrow((PUBLIC_HEADERS,), ("c",)),
     "tests/gpu": Arrow(OUR_FOLDERS + (PUBLIC_HEADERS,), _ANY_LIBRARY + ("cuda", "doctest")),
