@@ -10,6 +10,7 @@
 #include "speculative/grammar/xgrammar_install.h"
 #include "speculative/grammar/xgrammar_matcher.h"
 #include "speculative/grammar/xgrammar_methods.h"
+#include "speculative/grammar/xgrammar_tags.h"
 #include "speculative/grammar/xgrammar_text.h"
 #include "speculative/grammar/xgrammar_warnings.h"
 
@@ -101,6 +102,9 @@ class XgrammarBackend final : public GrammarBackend {
       case GrammarKind::kJsonSchema:
         return CompileSchema(request.text, request.whitespace, warnings);
       case GrammarKind::kJsonObject:
+        if (!request.text.empty()) {
+          return absl::InvalidArgumentError("json_object takes no text; give a schema as json");
+        }
         return CompileSchema(R"({"type":"object"})", request.whitespace, warnings);
       case GrammarKind::kRegex: {
         if (absl::Status status = CheckPattern(request.text); !status.ok()) return status;

@@ -89,6 +89,21 @@ TEST_SUITE("oracle") {
     CHECK(AcceptText(*whole, "ab"));
   }
 
+  TEST_CASE("a tree of formats is followed by xgrammar") {
+    const auto matcher =
+        MatcherOf(GrammarKind::kStructuralTag,
+                  R"({"type":"structural_tag","format":{"type":"sequence","elements":[)"
+                  R"({"type":"const_string","value":"ab"},{"type":"tag","begin":"<f=a>","content":)"
+                  R"({"type":"json_schema","json_schema":{"type":"object","properties":{"a":{}}}},)"
+                  R"("end":"</f>"},{"type":"or","elements":[{"type":"regex","pattern":"1+"},)"
+                  R"({"type":"grammar","grammar":"root ::= \"c\""}]}]}})");
+    // "b" is an additional property: the strict mode of the library would forbid it.
+    REQUIRE(AcceptText(*matcher, R"(ab<f=a>{"a":1,"b":[true]}</f>)"));
+    CHECK(Allowed(*matcher) == Ids({"1", "c"}));
+    REQUIRE(AcceptText(*matcher, "c"));
+    CHECK(matcher->IsFinished());
+  }
+
   TEST_CASE("the warnings say what xgrammar 0.2.8 lets pass") {
     for (const WeakSchema& weak : kWeakSchemas) {
       CAPTURE(weak.schema);
@@ -140,6 +155,7 @@ TEST_SUITE("oracle") {
         {GrammarKind::kEbnf, "start ::= \"a\"", kWrong},
         {GrammarKind::kEbnf, "", kWrong},
         {GrammarKind::kChoice, "[]", kWrong},
+        {GrammarKind::kJsonObject, "{}", kWrong},
         {GrammarKind::kJsonSchema, "", kWrong},
         {GrammarKind::kJsonSchema, "{\"type\":", kWrong},
         {GrammarKind::kJsonSchema, R"({"type":"nothing"})", kWrong},
