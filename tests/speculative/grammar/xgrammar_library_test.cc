@@ -179,6 +179,19 @@ TEST_SUITE("oracle") {
     CHECK(AcceptText(*MatcherOf(GrammarKind::kRegex, "a"), "a"));
   }
 
+  // The library followed such a chain off the end of an ordinary stack, and the process ended.
+  TEST_CASE("a long chain of references is no end of the process") {
+    std::string schema = R"({"$ref":"#/$defs/0","$defs":{)";
+    for (int i = 0; i < 14000; ++i) {
+      schema += fmt::format(R"("{}":{{"$ref":"#/$defs/{}"}},)", i, i + 1);
+    }
+    schema += R"("14000":{"type":"integer"}}})";
+    auto grammar = Library().bytes->Compile({.kind = GrammarKind::kJsonSchema, .text = schema});
+    REQUIRE(grammar.ok());
+    CHECK(AcceptsBytes(**grammar, "12"));
+    CHECK(!AcceptsBytes(**grammar, "null"));
+  }
+
   TEST_CASE("xgrammar's grammars and matchers outlive its backend") {
     std::unique_ptr<GrammarMatcher> matcher;
     {
