@@ -105,10 +105,9 @@ class Params(Structure):
         ("draft_edits", c_uint32), ("logprob_token_ids", Ids),
         ("draft_temperature", c_double), ("draft_top_p", c_double), ("draft_min_p", c_double),
         ("draft_top_k", c_int32), ("draft_filter_order", c_uint32),
-        ("prompt_ids", Ids), ("output_ids", Ids), ("numbers", Numbers),
-        ("grammar_kind", c_uint32), ("grammar_whitespace", c_uint32),
-        ("grammar_lenient", c_uint32), ("grammar_backend", c_uint32),
-        ("grammar", c_char_p), ("grammar_bytes", c_uint64),
+        ("prompt_ids", Ids), ("output_ids", Ids), ("numbers", Numbers), ("grammar_kind", c_uint32),
+        ("grammar_whitespace", c_uint32), ("grammar_lenient", c_uint32),
+        ("grammar_backend", c_uint32), ("grammar", c_char_p), ("grammar_bytes", c_uint64),
     ]
 
 
