@@ -51,6 +51,10 @@ class SentTest(unittest.TestCase):
         self.assertEqual(constraint(regex="a", disable_any_whitespace=True)[:4], (3, 1, 0, 0))
         self.assertEqual(constraint(regex="a", lenient=True, backend="xgrammar")[:4], (3, 0, 1, 2))
         self.assertEqual(constraint(regex="a", backend="specd")[:4], (3, 0, 0, 1))
+        for given in (True, False):
+            made = specd.StructuredOutputs(regex="a", enable_in_reasoning=given)
+            struct, _ = params.to_struct(specd.SamplingParams(structured_outputs=made))
+            self.assertEqual(struct.grammar_in_reasoning, given)
         self.assertEqual(params.to_struct(specd.SamplingParams())[0].grammar_kind, 0)
 
     def test_a_text_with_a_nul_is_sent_whole(self):
@@ -60,12 +64,12 @@ class SentTest(unittest.TestCase):
         del kept
 
     def test_exactly_one_kind(self):
-        with self.assertRaisesRegex(ValueError, "nothing was given; give exactly one of json, regex, "
+        with self.assertRaisesRegex(ValueError, "none given; give exactly one of json, regex, "
                                     "choice, grammar, json_object, structural_tag"):
             specd.StructuredOutputs()
-        with self.assertRaisesRegex(specd.Error, "json and regex was given"):
+        with self.assertRaisesRegex(specd.Error, "json and regex given"):
             specd.StructuredOutputs(json={}, regex="a")
-        with self.assertRaisesRegex(ValueError, "nothing was given"):
+        with self.assertRaisesRegex(ValueError, "none given"):
             specd.StructuredOutputs(json_object=False)
 
     def test_wrong_values_are_refused_by_name(self):
@@ -179,6 +183,31 @@ class OutputTest(unittest.TestCase):
             with self.assertRaisesRegex(specd.Error, "tokenizer"):
                 engine.open(specd.SamplingParams(
                     structured_outputs=specd.StructuredOutputs(regex="a")))
+
+    def test_a_constraint_begins_after_the_reasoning(self):
+        ids = {text: i for i, text in self.texts.items()}
+        rows = lambda text: np.eye(self.size)[[ids[c.encode()] for c in text]] * 50
+        with specd.Engine(vocab_size=self.size, max_draft=3, tokenizer=TOKENIZER, eos_token_ids=[0],
+                          reasoning_start="<think>", reasoning_end="</think>") as engine:
+            for fields, free in (({}, True), ({"enable_in_reasoning": True}, False)):
+                made = specd.StructuredOutputs(regex="[0-9]{2}", **fields)
+                # Every output begins with the prompt's open thought.
+                sequence = engine.open(specd.SamplingParams(
+                    temperature=0, max_tokens=50, structured_outputs=made),
+                    prompt_ids=[ids[c.encode()] for c in "<think>"])
+                text = b""
+                for begin in range(0, len("hm</think>xyz"), 1):
+                    result, = engine.verify(rows("hm</think>xyz"[begin]), {sequence: []})
+                    text += b"".join(self.texts[i] for i in result.tokens.tolist())
+                    if result.finish_reason:
+                        break
+                self.assertEqual(text.startswith(b"hm</think>"), free)
+                self.assertRegex(text.removeprefix(b"hm</think>"), rb"^[0-9]{2}$")
+                self.assertEqual((result.finish_reason, result.stop_token), ("stop", None))
+        with self.assertRaisesRegex(specd.Error, "reasoning_end"):
+            specd.Engine(vocab_size=self.size, tokenizer=TOKENIZER, reasoning_start="<think>")
+        with self.assertRaisesRegex(specd.Error, "needs a tokenizer"):
+            specd.Engine(vocab_size=self.size, reasoning_end="</think>")
 
     def test_the_model_of_an_embedded_engine_is_checked(self):
         with self.assertRaisesRegex(specd.Error, "/nonexistent"):

@@ -16,8 +16,8 @@ def to_options(given):
     for name, value in given.items():
         if name not in fields:
             raise refusal(f"{name}: no such option; the options are {', '.join(fields)}")
-        if name == "name":
-            struct.name = text_bytes(value, name)
+        if name in ("name", "reasoning_start", "reasoning_end"):
+            setattr(struct, name, None if value is None else text_bytes(value, name))
         elif name == "tokenizer":
             struct.tokenizer = None if value is None else text_bytes(os.fspath(value), name)
         elif name == "eos_token_ids":
