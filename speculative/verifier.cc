@@ -107,9 +107,7 @@ const Sequence* Verifier::Finish(SequenceHandle handle, FinishReason reason, uin
   if (reason == FinishReason::kStop && kept_tokens <= sequence->min_tokens) return nullptr;
   if (sequence->finish_reason != FinishReason::kNone) {
     // Only a stop string may move an end, and only once: the matcher reports the earliest.
-    const bool by_stop_string =
-        sequence->finish_reason == FinishReason::kStop && sequence->stop_token == kNoToken;
-    if (reason != FinishReason::kStop || by_stop_string) return nullptr;
+    if (reason != FinishReason::kStop || sequence->by_stop_string) return nullptr;
   }
   // The rules keep the tokens that they saw: no row of a finished sequence is ever read again.
   sequence->end_moved = sequence->finish_reason != FinishReason::kNone;
@@ -117,6 +115,7 @@ const Sequence* Verifier::Finish(SequenceHandle handle, FinishReason reason, uin
   sequence->kept_tokens = kept_tokens;
   sequence->finish_reason = reason;
   sequence->stop_token = kNoToken;
+  sequence->by_stop_string = reason == FinishReason::kStop;
   return sequence;
 }
 

@@ -384,6 +384,18 @@ TEST_SUITE("unit") {
     CHECK(result.finish_reason == FinishReason::kStop);
     CHECK(result.stop_token == kNoToken);
     CHECK(TextOf(Kept(result)) == "abc");
+
+    // A stop string that completes earlier, or at the same token, still outranks that end (§7).
+    params.min_tokens = 0;
+    for (const uint32_t kept : {1u, 2u}) {
+      const SequenceHandle other = engine.Open(params);
+      REQUIRE(engine.RoundOverRows(other, drafts).finish_reason == FinishReason::kStop);
+      const Sequence* moved = engine.verifier().Finish(other, FinishReason::kStop, kept);
+      REQUIRE(moved != nullptr);
+      CHECK(moved->kept_tokens == kept);
+      CHECK(engine.verifier().Finish(other, FinishReason::kStop, 1) == nullptr);
+      REQUIRE(engine.verifier().Close(other));
+    }
   }
 
   TEST_CASE("killed and opened again from its ids, a sequence goes on with the same text") {
