@@ -63,6 +63,20 @@ void SequenceGrammar::MoveTo(const Draft& draft, int32_t to) {
   }
 }
 
+void SequenceGrammar::SetMask(const grammar::MaskRow& row, PlaceEdits* place) {
+  place->grammar_mask = row.IsUnconstrained() ? nullptr : row.words().data();
+  if (matcher_->IsFinished() || matcher_->IsTerminated()) place->below_min_tokens = false;
+}
+
+grammar::MaskRow SequenceGrammar::FillAfter(std::span<const TokenId> prefix, PlaceEdits* place) {
+  size_t num_accepted = 0;
+  while (num_accepted < prefix.size() && matcher_->Accept(prefix[num_accepted])) ++num_accepted;
+  grammar::MaskRow row = matcher_->Mask();
+  SetMask(row, place);
+  matcher_->Rollback(num_accepted);
+  return row;
+}
+
 void SequenceGrammar::Fill(const Draft& draft, PlaceEdits* places) {
   path_.clear();
   for (int32_t place = 0; place <= draft.num_nodes; ++place) {
@@ -82,13 +96,11 @@ void SequenceGrammar::Fill(const Draft& draft, PlaceEdits* places) {
     place_of_[static_cast<size_t>(place)] = source;
     if (source == place) {
       rows_[static_cast<size_t>(place)] = matcher_->Mask();
-      if (matcher_->IsFinished() || matcher_->IsTerminated())
-        places[place].below_min_tokens = false;
+      SetMask(rows_[static_cast<size_t>(place)], &places[place]);
     } else {
+      places[place].grammar_mask = places[source].grammar_mask;
       places[place].below_min_tokens &= places[source].below_min_tokens;
     }
-    const grammar::MaskRow& row = rows_[static_cast<size_t>(source)];
-    places[place].grammar_mask = row.IsUnconstrained() ? nullptr : row.words().data();
   }
   matcher_->Rollback(path_.size());
   path_.clear();

@@ -28,9 +28,9 @@ class SequenceGrammar {
  public:
   SequenceGrammar() = default;
   // `outputs` were generated already. INVALID_ARGUMENT names the first that the constraint forbids.
-  static absl::StatusOr<SequenceGrammar> Create(
-      std::unique_ptr<grammar::GrammarMatcher> matcher, std::span<const TokenId> outputs,
-      const BackendLimits& limits);
+  static absl::StatusOr<SequenceGrammar> Create(std::unique_ptr<grammar::GrammarMatcher> matcher,
+                                                std::span<const TokenId> outputs,
+                                                const BackendLimits& limits);
   SequenceGrammar(const SequenceGrammar& other);
   SequenceGrammar(SequenceGrammar&&) = default;
   SequenceGrammar& operator=(SequenceGrammar other) noexcept;
@@ -42,6 +42,11 @@ class SequenceGrammar {
   // left without a constraint. Where only stop ids may follow, min_tokens yields (CONTRACT §3).
   void Fill(const Draft& draft, PlaceEdits* places);
 
+  // Sets grammar_mask of the place after a prefix, for drafts that specd draws itself. The place
+  // has the mask that Fill gives it at verification. The row is valid as long as the returned
+  // object.
+  grammar::MaskRow FillAfter(std::span<const TokenId> prefix, PlaceEdits* place);
+
   // The number of the tokens up to and with the first after which the text is complete and cannot
   // go on; 0 if there is none.
   int32_t FindEnd(std::span<const TokenId> tokens);
@@ -51,6 +56,8 @@ class SequenceGrammar {
   bool Commit(std::span<const TokenId> tokens);
 
  private:
+  // Sets the mask of a place, at which the matcher stands.
+  void SetMask(const grammar::MaskRow& row, PlaceEdits* place);
   // Moves the matcher to the place after node `to`, all of whose ancestors are allowed.
   void MoveTo(const Draft& draft, int32_t to);
 

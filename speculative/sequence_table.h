@@ -53,7 +53,8 @@ struct Sequence {
   LogprobSum logprob_sum;
   FinishReason finish_reason = FinishReason::kNone;
   TokenId stop_token = kNoToken;
-  bool end_moved = false;  // a stop string has moved the end of finish_reason
+  bool by_stop_string = false;  // the text side ended it
+  bool end_moved = false;       // a stop string has moved the end of finish_reason
   // Coins that tests and replay set in place of the keyed coins. A fork has none.
   std::vector<InjectedCoin> coins;
   uint64_t last_round = 0;  // stamp of its last round or call; finds duplicates

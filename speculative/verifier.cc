@@ -55,7 +55,7 @@ absl::StatusOr<SequenceInfo> Verifier::Open(const SequenceParams& params,
   return Insert(*std::move(built));
 }
 
-absl::StatusOr<SequenceInfo> Verifier::Insert(Sequence built) {
+absl::StatusOr<SequenceInfo> Verifier::Insert(Sequence&& built) {
   for (const auto& [view, role, change] : {std::tuple{&rows_.target, "target", built.target_change},
                                            std::tuple{&rows_.draft, "draft", built.draft_change}}) {
     if (absl::Status s = CheckRowKind(view->rules, role, change); !s.ok()) return s;
@@ -68,6 +68,7 @@ absl::StatusOr<SequenceInfo> Verifier::Insert(Sequence built) {
                     "max_sequences",
                     sequences_.num_taken()));
   }
+  if (!built.grammar.empty()) packer_.StartMasks();
   built.handle = sequence->handle;
   *sequence = std::move(built);
   return SequenceInfo{sequence->handle, sequence->seed, sequence->method};
@@ -106,9 +107,7 @@ const Sequence* Verifier::Finish(SequenceHandle handle, FinishReason reason, uin
   if (reason == FinishReason::kStop && kept_tokens <= sequence->min_tokens) return nullptr;
   if (sequence->finish_reason != FinishReason::kNone) {
     // Only a stop string may move an end, and only once: the matcher reports the earliest.
-    const bool by_stop_string =
-        sequence->finish_reason == FinishReason::kStop && sequence->stop_token == kNoToken;
-    if (reason != FinishReason::kStop || by_stop_string) return nullptr;
+    if (reason != FinishReason::kStop || sequence->by_stop_string) return nullptr;
   }
   // The rules keep the tokens that they saw: no row of a finished sequence is ever read again.
   sequence->end_moved = sequence->finish_reason != FinishReason::kNone;
@@ -116,6 +115,7 @@ const Sequence* Verifier::Finish(SequenceHandle handle, FinishReason reason, uin
   sequence->kept_tokens = kept_tokens;
   sequence->finish_reason = reason;
   sequence->stop_token = kNoToken;
+  sequence->by_stop_string = reason == FinishReason::kStop;
   return sequence;
 }
 

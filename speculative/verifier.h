@@ -64,8 +64,9 @@ class Verifier {
   // Builds sequences for Insert; any thread, at any time.
   const SequenceOpening& opening() const { return opening_; }
   // Gives a built sequence a slot. RESOURCE_EXHAUSTED if max_sequences are open; INVALID_ARGUMENT
-  // if the bound rows cannot honour its parameters.
-  absl::StatusOr<SequenceInfo> Insert(Sequence built);
+  // if the bound rows cannot honour its parameters. After an error `built` is as it was, and the
+  // caller gives back its memory.
+  absl::StatusOr<SequenceInfo> Insert(Sequence&& built);
   // Does both steps.
   absl::StatusOr<SequenceInfo> Open(const SequenceParams& params,
                                     const SequenceHistory& history = {});

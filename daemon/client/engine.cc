@@ -66,6 +66,8 @@ absl::StatusOr<ModelProfileOptions> ModelOf(const specd_options& options) {
   ModelProfileOptions model;
   if (options.tokenizer != nullptr) model.tokenizer_path = options.tokenizer;
   model.eos_token_ids.assign(eos.items, eos.items + eos.count);
+  if (options.reasoning_start != nullptr) model.reasoning.start = options.reasoning_start;
+  if (options.reasoning_end != nullptr) model.reasoning.end = options.reasoning_end;
   return model;
 }
 

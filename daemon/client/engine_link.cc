@@ -266,6 +266,14 @@ absl::Status CheckNoProfile(const ModelProfileOptions& model) {
                                  "and start the daemon with --eos_token_ids",
                                  model.eos_token_ids.front()));
   }
+  const grammar::ReasoningTexts& reasoning = model.reasoning;
+  if (!reasoning.start.empty() || !reasoning.end.empty()) {
+    return MakeError(SPECD_ERROR_UNSUPPORTED, "reasoning_end",
+                     fmt::format("reasoning_start = \"{}\" and reasoning_end = \"{}\" are for "
+                                 "embedded mode; leave them NULL and start the daemon with "
+                                 "--reasoning_start and --reasoning_end",
+                                 reasoning.start, reasoning.end));
+  }
   return absl::OkStatus();
 }
 

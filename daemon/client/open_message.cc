@@ -177,6 +177,7 @@ absl::StatusOr<OpenMessage> MakeOpenMessage(std::string_view request_id,
   if (params.has_seed > 1) {
     return Invalid("has_seed", fmt::format("has_seed = {} must be 0 or 1", params.has_seed));
   }
+  if (params.reserved != 0) return Invalid("reserved", "reserved must be 0");
   OpenMessage message;
   OpenSequenceRequest& request = message.request;
   request.request_id = request_id;

@@ -13,10 +13,14 @@ bool EventQueue::HasRoom(const Capacity& wanted) {
   return headers_.write_available() >= wanted.events && tokens_.write_available() >= wanted.tokens;
 }
 
+void EventQueue::PushOpening(SequenceHandle sequence, std::shared_ptr<const TokenEvent> opening) {
+  SPECD_CHECK(opening->kind == TokenEventKind::kOpen);
+  SPECD_CHECK(openings_.push(std::move(opening)));
+  SPECD_CHECK(headers_.push({.kind = TokenEventKind::kOpen, .sequence = sequence}));
+}
+
 void EventQueue::Push(SequenceHandle sequence, const TokenEvent& event) {
-  if (event.kind == TokenEventKind::kOpen) {
-    SPECD_CHECK(openings_.push(std::make_shared<const TokenEvent>(event)));
-  }
+  SPECD_CHECK(event.kind != TokenEventKind::kOpen);
   const bool has_logprobs = !event.logprobs.empty();
   SPECD_CHECK(!has_logprobs || event.logprobs.size() == event.ids.size());
   for (size_t i = 0; i < event.ids.size(); ++i) {

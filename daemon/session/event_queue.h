@@ -3,7 +3,7 @@
 // One producer (the holder of the session's lock) and one consumer (the publisher thread) use it.
 // Producer and consumer see TokenEvents. Inside the queue, tokens lie in a ring of their own, and
 // an opening is handed over whole; an end therefore takes a few bytes. Events leave in the order in
-// which they were pushed. Pushing tokens or an end allocates nothing.
+// which they were pushed. Pushing allocates nothing.
 #pragma once
 
 #include <boost/lockfree/spsc_queue.hpp>
@@ -26,7 +26,8 @@ class EventQueue {
 
   // ---- producer. REQUIRES: each push has room.
   bool HasRoom(const Capacity& wanted);
-  void Push(SequenceHandle sequence, const TokenEvent& event);
+  void PushOpening(SequenceHandle sequence, std::shared_ptr<const TokenEvent> opening);
+  void Push(SequenceHandle sequence, const TokenEvent& event);  // tokens or an end
 
   // ---- consumer
   // False if there is no event. `sequence` becomes the handle that the event was pushed with.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "detokenizer/tokenizer_json.h"
@@ -21,6 +22,35 @@ absl::Status AddEos(TokenId id, ModelProfile* profile) {
   }
   std::vector<TokenId>& ids = profile->eos_token_ids;
   if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
+  return absl::OkStatus();
+}
+
+// The markers are made here once to learn whether they can be.
+absl::Status SetReasoning(const grammar::ReasoningTexts& texts, ModelProfile* profile) {
+  if (texts.start.empty() && texts.end.empty()) return absl::OkStatus();
+  const auto refuse = [](std::string_view text) {
+    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "reasoning_end", text);
+  };
+  if (texts.end.empty()) {
+    return refuse(
+        fmt::format("reasoning_start = \"{}\" needs a reasoning_end, after which "
+                    "constraints begin",
+                    texts.start));
+  }
+  if (!profile->vocabulary.has_value()) {
+    return refuse(
+        fmt::format("reasoning_end = \"{}\" needs a tokenizer, in whose tokens it is "
+                    "looked for; give --tokenizer",
+                    texts.end));
+  }
+  const absl::Status made =
+      grammar::ReasoningMarkers::Create(texts, &*profile->vocabulary, profile->vocabulary->size())
+          .status();
+  if (!made.ok()) {
+    return refuse(
+        fmt::format("reasoning_end = \"{}\": {}", texts.end, std::string(made.message())));
+  }
+  profile->reasoning = texts;
   return absl::OkStatus();
 }
 
@@ -43,6 +73,9 @@ absl::StatusOr<ModelProfile> LoadModelProfile(const ModelProfileOptions& options
           "number in --eos_token_ids",
           options.eos_tokens.front()));
     }
+    if (absl::Status status = SetReasoning(options.reasoning, &profile); !status.ok()) {
+      return status;
+    }
     return profile;
   }
   absl::StatusOr<Vocabulary> vocabulary = LoadTokenizerJson(options.tokenizer_path);
@@ -61,6 +94,7 @@ absl::StatusOr<ModelProfile> LoadModelProfile(const ModelProfileOptions& options
     }
     if (absl::Status status = AddEos(*id, &profile); !status.ok()) return status;
   }
+  if (absl::Status status = SetReasoning(options.reasoning, &profile); !status.ok()) return status;
   return profile;
 }
 

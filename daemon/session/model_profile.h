@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "detokenizer/vocabulary.h"
 #include "kernels/core/types.h"
+#include "speculative/grammar/reasoning_gate.h"
 
 namespace specd {
 
@@ -22,12 +23,14 @@ struct ModelProfileOptions {
   std::vector<std::string> eos_tokens;  // contents of added tokens, such as <|endoftext|>
   std::vector<TokenId> eos_token_ids;   // the same by number; these need no tokenizer
   int32_t vocab_size = 0;               // columns of a row; 0: any number that fits the tokenizer
+  grammar::ReasoningTexts reasoning = {};  // constraints begin after its end
 };
 
 struct ModelProfile {
   std::optional<Vocabulary> vocabulary;
   std::vector<TokenId> eos_token_ids;  // each once
   int32_t vocab_size = 0;
+  grammar::ReasoningTexts reasoning = {};
 };
 
 absl::StatusOr<ModelProfile> LoadModelProfile(const ModelProfileOptions& options);

@@ -44,35 +44,36 @@ std::vector<std::string> NamesOf(const std::string& request_id, size_t n) {
   return names;
 }
 
-// Claims names, and releases them unless they are kept.
+// Claims the wanted names, which must outlive it, and releases them unless they are kept.
 class NameClaim {
  public:
-  explicit NameClaim(SharedNames* names) : names_(names) {}
+  NameClaim(SharedNames* names, std::span<const std::string> wanted)
+      : names_(names), wanted_(wanted) {}
   ~NameClaim() {
-    for (const std::string& name : claimed_) names_->Release(name);
+    for (const std::string& name : wanted_.first(num_claimed_)) names_->Release(name);
   }
   NameClaim(const NameClaim&) = delete;
   NameClaim& operator=(const NameClaim&) = delete;
 
-  absl::Status Claim(std::span<const std::string> names) {
-    for (const std::string& name : names) {
-      if (absl::Status status = CheckRequestId(name); !status.ok()) return status;
+  absl::Status ClaimAll() {
+    for (const std::string& name : wanted_) {
       if (!names_->Claim(name)) {
         return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "request_id",
                          fmt::format("request_id = \"{}\" is the name of a sequence that is open; "
                                      "names must be unique among open sequences",
                                      name));
       }
-      claimed_.push_back(name);
+      ++num_claimed_;
     }
     return absl::OkStatus();
   }
 
-  void Keep() { claimed_.clear(); }
+  void Keep() { num_claimed_ = 0; }
 
  private:
-  SharedNames* names_;
-  std::vector<std::string> claimed_;
+  SharedNames* const names_;
+  const std::span<const std::string> wanted_;
+  size_t num_claimed_ = 0;
 };
 
 }  // namespace
@@ -175,42 +176,45 @@ absl::StatusOr<std::vector<SequenceInfo>> SessionSequences::Open(const std::stri
   absl::StatusOr<std::vector<Sequence>> built = Build(params, history);
   if (!built.ok()) return built.status();
   const std::vector<std::string> names = NamesOf(request_id, built->size());
-  const Stream stream = {.has_stop_strings = !params.stop_strings.empty(),
-                         .include_stop = params.include_stop,
-                         .skip_special_tokens = params.skip_special_tokens,
-                         .has_logprobs = (*built)[0].logprob_sum.enabled()};
+  std::vector<Opening> openings;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (absl::Status status = CheckRequestId(names[i]); !status.ok()) return status;
+    const Stream stream = {.has_stop_strings = !params.stop_strings.empty(),
+                           .include_stop = params.include_stop,
+                           .skip_special_tokens = params.skip_special_tokens,
+                           .has_logprobs = (*built)[i].logprob_sum.enabled(),
+                           .request_id = names[i]};
+    openings.push_back(MakeOpening(stream, (*built)[i], params.stop_strings));
+  }
+  std::vector<SequenceInfo> opened;
+  opened.reserve(names.size());
 
   MutexLock lock(&state_.mutex);
   if (absl::Status status = CheckRoom(names.size()); !status.ok()) return status;
-  NameClaim claim(state_.options.names);
-  if (absl::Status status = claim.Claim(names); !status.ok()) return status;
-  absl::StatusOr<std::vector<SequenceInfo>> opened = InsertAll(*std::move(built));
-  if (!opened.ok()) return opened.status();
+  NameClaim claim(state_.options.names, names);
+  if (absl::Status status = claim.ClaimAll(); !status.ok()) return status;
+  if (absl::Status status = InsertAll(&*built, &opened); !status.ok()) return status;
   claim.Keep();
-  for (size_t i = 0; i < names.size(); ++i) {
-    Stream named = stream;
-    named.id = state_.options.names->NextStream();
-    named.request_id = names[i];
-    Announce((*opened)[i].handle, std::move(named), params.stop_strings);
-  }
+  for (size_t i = 0; i < opened.size(); ++i) Announce(opened[i].handle, std::move(openings[i]));
   return opened;
 }
 
-absl::StatusOr<std::vector<SequenceInfo>> SessionSequences::InsertAll(std::vector<Sequence> built) {
-  std::vector<SequenceInfo> opened;
-  // Nothing may throw between the opening of a sequence and its place in the list.
-  opened.reserve(built.size());
-  absl::Cleanup close_all = [this, &opened] {
+absl::Status SessionSequences::InsertAll(std::vector<Sequence>* built,
+                                         std::vector<SequenceInfo>* opened) {
+  // The sequences go back to the caller, who frees them after the lock.
+  absl::Cleanup take_back = [this, built, opened] {
     state_.mutex.AssertHeld();
-    for (const SequenceInfo& before : opened) state_.verifier->Close(before.handle);
+    for (size_t i = 0; i < opened->size(); ++i) {
+      state_.verifier->Close((*opened)[i].handle, &(*built)[i]);
+    }
   };
-  for (Sequence& sequence : built) {
+  for (Sequence& sequence : *built) {
     absl::StatusOr<SequenceInfo> info = state_.verifier->Insert(std::move(sequence));
     if (!info.ok()) return info.status();
-    opened.push_back(*info);
+    opened->push_back(*info);
   }
-  std::move(close_all).Cancel();
-  return opened;
+  std::move(take_back).Cancel();
+  return absl::OkStatus();
 }
 
 absl::StatusOr<SequenceInfo> SessionSequences::Fork(SequenceHandle source,
@@ -218,7 +222,8 @@ absl::StatusOr<SequenceInfo> SessionSequences::Fork(SequenceHandle source,
                                                     std::optional<uint64_t> seed) {
   MutexLock lock(&state_.mutex);
   if (absl::Status status = CheckRoom(1); !status.ok()) return status;
-  if (state_.verifier->Find(source) == nullptr) {
+  const Sequence* const parent = state_.verifier->Find(source);
+  if (parent == nullptr) {
     return MakeError(SPECD_ERROR_NOT_FOUND, "sequence",
                      fmt::format("sequence {:#x} is not open", source));
   }
@@ -229,33 +234,45 @@ absl::StatusOr<SequenceInfo> SessionSequences::Fork(SequenceHandle source,
                      "have seen the beginning of one; open n sequences instead, or stop in the "
                      "engine and call specd_abort");
   }
-  NameClaim claim(state_.options.names);
-  if (absl::Status status = claim.Claim({&request_id, 1}); !status.ok()) return status;
+  if (absl::Status status = CheckRequestId(request_id); !status.ok()) return status;
+  stream.request_id = request_id;
+  Opening opening = MakeOpening(stream, *parent, {});
+  NameClaim claim(state_.options.names, {&request_id, 1});
+  if (absl::Status status = claim.ClaimAll(); !status.ok()) return status;
   absl::StatusOr<SequenceInfo> forked = state_.verifier->Fork(source, seed);
   if (!forked.ok()) return forked.status();
   claim.Keep();
-  stream.id = state_.options.names->NextStream();
-  stream.request_id = request_id;
-  Announce(forked->handle, std::move(stream), {});
+  Announce(forked->handle, std::move(opening));
   return forked;
 }
 
-void SessionSequences::Announce(SequenceHandle handle, Stream stream,
-                                const std::vector<std::string>& stop_strings) {
-  streams_[SlotOf(handle)] = std::move(stream);
-  const Sequence& sequence = *state_.verifier->Find(handle);
-  WriteState(sequence);
-  if (state_.events == nullptr) return;
-  const Stream& announced = streams_[SlotOf(handle)];
-  TokenEvent event = Event(TokenEventKind::kOpen, handle, state_.options.clock->NowNs());
+SessionSequences::Opening SessionSequences::MakeOpening(
+    const Stream& stream, const Sequence& sequence,
+    const std::vector<std::string>& stop_strings) const {
+  Opening opening = {.stream = stream};
+  if (state_.events == nullptr) return opening;
+  opening.event = std::make_shared<TokenEvent>();
+  TokenEvent& event = *opening.event;
+  event.kind = TokenEventKind::kOpen;
   event.offset = sequence.kept_tokens;
   event.cumulative_logprob = sequence.logprob_sum.value();
-  event.request_id = announced.request_id;
+  event.request_id = stream.request_id;
   event.stop_strings = stop_strings;
-  event.include_stop = announced.include_stop;
-  event.skip_special_tokens = announced.skip_special_tokens;
+  event.include_stop = stream.include_stop;
+  event.skip_special_tokens = stream.skip_special_tokens;
   event.min_tokens = static_cast<uint32_t>(sequence.min_tokens);
-  state_.events->Push(handle, event);
+  return opening;
+}
+
+void SessionSequences::Announce(SequenceHandle handle, Opening opening) {
+  opening.stream.id = state_.options.names->NextStream();
+  if (opening.event != nullptr) {
+    opening.event->stream = opening.stream.id;
+    opening.event->time_ns = static_cast<uint64_t>(state_.options.clock->NowNs());
+  }
+  streams_[SlotOf(handle)] = std::move(opening.stream);
+  WriteState(*state_.verifier->Find(handle));
+  if (opening.event != nullptr) state_.events->PushOpening(handle, std::move(opening.event));
 }
 
 // ---- ends

@@ -2,12 +2,14 @@
 //
 // It holds the names of the sequences, their stream numbers, the words that the engine reads, and
 // the events of openings and ends. Opening has two steps. The long work (checks, token rules,
-// prompt history) is done without the session's lock. Then the lock is taken, and the built
-// sequences get their slots. The control thread opens, forks, closes and aborts; the publisher
-// thread ends streams.
+// prompt history, events) is done without the session's lock. Then the lock is taken, and the built
+// sequences get their slots. Once they have them nothing takes memory, so an opening that finds no
+// memory leaves nothing. The control thread opens, forks, closes and aborts; the publisher thread
+// ends streams.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -55,6 +57,11 @@ class SessionSequences {
     uint64_t id = 0;
     std::string request_id = {};
   };
+  // A sequence that has no slot yet, as it will be announced.
+  struct Opening {
+    Stream stream;
+    std::shared_ptr<TokenEvent> event = nullptr;  // null: the session has no events
+  };
 
   absl::Status CheckText(const SequenceParams& params, const SequenceHistory& history) const;
   absl::Status CheckEos(const SequenceParams& params) const;
@@ -62,14 +69,16 @@ class SessionSequences {
   // Does the part of an opening that needs no lock.
   absl::StatusOr<std::vector<Sequence>> Build(const SequenceParams& params,
                                               const SequenceHistory& history) const;
-  // Inserts all of them or none.
-  absl::StatusOr<std::vector<SequenceInfo>> InsertAll(std::vector<Sequence> built)
+  // Inserts all of them or none. After an error `built` has all of them again. REQUIRES: `opened`
+  // is empty and has room for them.
+  absl::Status InsertAll(std::vector<Sequence>* built, std::vector<SequenceInfo>* opened)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   // An error if the session has ended, or if the events of `count` more sequences have no room.
   absl::Status CheckRoom(size_t count) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
-  // Tells the engine and the text side about a sequence that was just opened.
-  void Announce(SequenceHandle handle, Stream stream, const std::vector<std::string>& stop_strings)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
+  Opening MakeOpening(const Stream& stream, const Sequence& sequence,
+                      const std::vector<std::string>& stop_strings) const;
+  // Tells the engine and the text side about a sequence that was just opened. It takes no memory.
+  void Announce(SequenceHandle handle, Opening opening) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   absl::Status AbortOpen(SequenceHandle sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   void WriteState(const Sequence& sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   // Fills the scratch event with the fields that every kind has.

@@ -142,7 +142,7 @@ inline constexpr std::string_view kAliveTopic = "alive";
 // differs from the one before, the detokenizer of that one is gone.
 struct SignOfLife {
   uint64_t epoch = 0;
-  uint64_t instance = 0;  // drawn at random when a detokenizer starts
+  uint64_t instance = 0;  // random; drawn at the start, and again after token batches were lost
 };
 
 void AppendSignOfLife(const SignOfLife& alive, std::string* out);

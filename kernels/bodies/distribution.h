@@ -112,8 +112,8 @@ SPECD_BODY TokenId LowestIdEqualTo(T& team, const Row& row, const RowStats& stat
   return element < 0 ? kNoToken : tile_index * kTileSize + element;
 }
 
-// Publishes the results of the first pass for one tile. Only a benchmark uses other weights than
-// WeightFunction.
+// Publishes the results of the first pass for one tile. Only a probe of specd-bench uses other
+// weights than WeightFunction.
 template <typename Weight = WeightFunction, Team T>
 SPECD_HOT void NoteTile(T& team, const typename T::Tile& tile, float scale, bool with_sums,
                         int32_t tile_index, const RowStats& stats) {

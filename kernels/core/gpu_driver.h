@@ -1,4 +1,4 @@
-// GpuDriver runs and times rounds on one GPU for CudaBackend and specd-bench.
+// GpuDriver runs rounds on one GPU for CudaBackend and specd-bench.
 //
 // The interface lets tests inject faults, and lets the code above it run without a GPU.
 // kernels/core/gpu_context.h has the interface for sharing a device between processes. A driver
@@ -18,9 +18,8 @@ namespace specd {
 
 class GpuDriver {
  public:
-  // Opaque handles of objects that the driver made; null is none.
+  // An opaque handle of an object that the driver made; null is none.
   struct Graph;
-  struct Event;
 
   virtual ~GpuDriver() = default;
 
@@ -47,6 +46,10 @@ class GpuDriver {
   // the CUDA stream is capturing, launches become part of the capture, and no other call is allowed
   // on it.
   virtual void EnqueueOn(void* stream) = 0;
+
+  // The CUDA stream of the next launch, for a caller that launches kernels of its own in order with
+  // the driver's. During a capture it is the CUDA stream that captures. REQUIRES: UseDevice.
+  virtual void* launch_stream() const = 0;
 
   // Device memory, aligned to 256 bytes. Free(nullptr) does nothing. REQUIRES for every call that
   // returns memory: no running or enqueued work reads or writes that memory. CUDA streams of the
@@ -94,16 +97,9 @@ class GpuDriver {
   // the vocabulary and no drafts, once for each row.
   virtual GpuResult LaunchTransforms(const TransformBatch& batch, void* workspaces) = 0;
 
-  // Enqueues a read of the rows.
-  virtual GpuResult LaunchRead(const ReadPlan& plan) = 0;
-
-  // Enqueues the sums of the rows' weights.
-  virtual GpuResult LaunchWeights(const WeighPlan& plan) = 0;
-
-  // From BeginCapture to EndCapture, launches and RecordEvent are kept instead of enqueued. No
-  // other call is allowed, and such a call spoils the capture. EndCapture must follow in every
-  // case, and makes a graph that is ready for launches. EndCapture may enqueue work that the graph
-  // needs.
+  // From BeginCapture to EndCapture, launches are kept instead of enqueued. No other call is
+  // allowed, and such a call spoils the capture. EndCapture must follow in every case, and makes a
+  // graph that is ready for launches. EndCapture may enqueue work that the graph needs.
   virtual GpuResult BeginCapture() = 0;
   virtual GpuResult EndCapture(Graph** graph) = 0;
 
@@ -113,13 +109,6 @@ class GpuDriver {
   // LaunchEndStaged at the graph's end need not wait, even while that kernel still ends.
   // DestroyGraph(nullptr) does nothing.
   virtual GpuResult DestroyGraph(Graph* graph) = 0;
-
-  // Points in time on the device. If an event is captured, every launch of the graph records it.
-  // Call ElapsedUs after Synchronize.
-  virtual GpuResult CreateEvent(Event** event) = 0;
-  virtual GpuResult DestroyEvent(Event* event) = 0;
-  virtual GpuResult RecordEvent(Event* event) = 0;
-  virtual GpuResult ElapsedUs(Event* start, Event* end, double* elapsed_us) = 0;
 
   // Waits for all enqueued work, and reports its first error. Rounds are awaited without this call,
   // by a word and Check (kernels/cuda/done_word.h).

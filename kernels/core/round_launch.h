@@ -7,8 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/core/types.h"
-
 namespace specd {
 
 // The largest round of a launch. The width of the launch follows from these bounds and never from
@@ -40,29 +38,6 @@ struct FetchPlan {
   void* destination = nullptr;
   size_t capacity_bytes = 0;  // a multiple of kFetchUnit
   size_t usual_bytes = 0;     // the launch is wide enough to request these bytes at once
-};
-
-// A benchmark of kernels that read rows: the rows are read, and the elements are not used. An array
-// in device memory names the rows. If the ends of a row are not a whole kReadUnit, their bytes are
-// not read.
-struct ReadPlan {
-  const void* const* rows = nullptr;
-  int32_t num_rows = 0;
-  int64_t row_bytes = 0;
-  uint32_t* sink = nullptr;  // one word
-};
-inline constexpr size_t kReadUnit = 16;
-
-// A benchmark of exp2 in a round: the weights of rows are summed as before a decision, and the sums
-// are not used. All rows have one type and one vocabulary and are not edited.
-struct WeighPlan {
-  const void* const* rows = nullptr;  // in device memory
-  int32_t num_rows = 0;
-  DType dtype = DType::kFloat32;
-  int32_t vocab_size = 0;
-  float scale = 0;             // log2(e) / temperature
-  char* workspaces = nullptr;  // AheadSlotBytes (kernels/bodies/read_ahead.h) for each row
-  bool approximate = false;    // uses the device's own exp2, which has other bits than the answers
 };
 
 }  // namespace specd

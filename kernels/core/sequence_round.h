@@ -59,8 +59,9 @@ enum class Refusal : uint32_t {
   kArgmaxEdited = 18,
   kArgmaxScored = 19,
   kTwoMasks = 20,
+  kStagedGrammar = 21,
 };
-inline constexpr uint32_t kRefusalMax = 20;
+inline constexpr uint32_t kRefusalMax = 21;
 
 // The field, the error and the remedy: "target_rows: an index is not below the number of rows
 // bound".
@@ -117,6 +118,10 @@ constexpr std::string_view RefusalText(Refusal refusal) {
     case Refusal::kTwoMasks:
       return "mask_rows: the sequence has a constraint of specd's own; give -1, or open it without "
              "the constraint";
+    case Refusal::kStagedGrammar:
+      return "sequence: it has a constraint, and a CUDA graph reads no masks of specd's own; "
+             "submit "
+             "its round instead of staging it";
   }
   return "unknown";
 }

@@ -3,17 +3,12 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
+#include "kernels/cuda/cuda_result.h"
 #include "kernels/cuda/round_kernels.h"
 
 namespace specd {
 
 namespace {
-
-GpuResult ResultOf(cudaError_t error, const char* call) {
-  if (error == cudaSuccess) return GpuResult::Ok();
-  return GpuResult::Error(
-      fmt::format("{}: {} ({})", call, cudaGetErrorName(error), cudaGetErrorString(error)), error);
-}
 
 std::string UuidText(const cudaUUID_t& uuid) {
   std::string text = "GPU-";
@@ -69,14 +64,12 @@ class CudaDriver final : public GpuDriver {
           OnDevice("loading of RunDeferredKernel", [&] { return LoadDeferredKernel(&shape_); });
     }
     if (result.ok()) result = OnDevice("loading of FetchKernel", LoadFetchKernel);
-    if (result.ok()) result = OnDevice("loading of ReadRowsKernel", LoadReadKernel);
     if (result.ok()) result = OnDevice("loading of RunResidualKernel", LoadResidualKernel);
     if (result.ok()) result = OnDevice("loading of ResolveKernel", LoadResolveKernel);
     if (result.ok())
       result = OnDevice("loading of RunRoundKernel", [&] { return LoadRoundKernel(&shape_); });
     if (result.ok()) result = OnDevice("loading of the staged kernels", LoadStagedKernels);
     if (result.ok()) result = OnDevice("loading of TransformRowsKernel", LoadTransformKernel);
-    if (result.ok()) result = OnDevice("loading of SumWeightsKernel", LoadWeightsKernels);
     if (result.ok() && marker_ == nullptr) {
       result = OnDevice("cudaEventCreateWithFlags",
                         [&] { return cudaEventCreateWithFlags(&marker_, cudaEventDisableTiming); });
@@ -124,6 +117,7 @@ class CudaDriver final : public GpuDriver {
   }
 
   void EnqueueOn(void* stream) override { borrowed_ = static_cast<cudaStream_t>(stream); }
+  void* launch_stream() const override { return stream(); }
 
   GpuResult Allocate(size_t size_bytes, void** memory) override {
     return DuringCaptures("cudaMalloc", [&] { return cudaMalloc(memory, size_bytes); });
@@ -217,14 +211,6 @@ class CudaDriver final : public GpuDriver {
     return OnDevice("launch of TransformRowsKernel",
                     [&] { return EnqueueTransforms(batch, workspaces, stream()); });
   }
-  GpuResult LaunchRead(const ReadPlan& plan) override {
-    return OnDevice("launch of ReadRowsKernel",
-                    [&] { return EnqueueRead(plan, shape_.num_processors, stream()); });
-  }
-  GpuResult LaunchWeights(const WeighPlan& plan) override {
-    return OnDevice("launch of SumWeightsKernel",
-                    [&] { return EnqueueWeights(plan, shape_, stream()); });
-  }
 
   // The capture is on the driver's own CUDA stream, because the caller's may be one that cannot be
   // captured. The mode is that of this thread, so other threads of the engine are not restricted.
@@ -273,34 +259,6 @@ class CudaDriver final : public GpuDriver {
     return DuringCaptures("cudaGraphExecDestroy", [&] {
       return cudaGraphExecDestroy(reinterpret_cast<cudaGraphExec_t>(graph));
     });
-  }
-
-  GpuResult CreateEvent(Event** event) override {
-    cudaEvent_t made = nullptr;
-    const GpuResult result = OnDevice("cudaEventCreate", [&] { return cudaEventCreate(&made); });
-    *event = reinterpret_cast<Event*>(made);
-    return result;
-  }
-  GpuResult DestroyEvent(Event* event) override {
-    return DuringCaptures("cudaEventDestroy",
-                          [&] { return cudaEventDestroy(reinterpret_cast<cudaEvent_t>(event)); });
-  }
-  // The flag makes the event a node of the graph; without it, a capture would only note an order.
-  GpuResult RecordEvent(Event* event) override {
-    return OnDevice("cudaEventRecordWithFlags", [&] {
-      return cudaEventRecordWithFlags(
-          reinterpret_cast<cudaEvent_t>(event), stream(),
-          capturing_ ? cudaEventRecordExternal : cudaEventRecordDefault);
-    });
-  }
-  GpuResult ElapsedUs(Event* start, Event* end, double* elapsed_us) override {
-    float elapsed_ms = 0;
-    const GpuResult result = OnDevice("cudaEventElapsedTime", [&] {
-      return cudaEventElapsedTime(&elapsed_ms, reinterpret_cast<cudaEvent_t>(start),
-                                  reinterpret_cast<cudaEvent_t>(end));
-    });
-    *elapsed_us = 1000.0 * double{elapsed_ms};
-    return result;
   }
 
   GpuResult Synchronize() override {

@@ -1,4 +1,4 @@
-// Launch starts a kernel for the files of this folder and returns its own error.
+// Launch starts a kernel for a .cu file and returns its own error.
 //
 // `<<<>>>` leaves its error for cudaGetLastError, where it may be mixed with another's: in an
 // embedded session the thread is the engine's.

@@ -1,6 +1,6 @@
 // The functions here load and launch the kernels for files that nvcc does not compile.
 //
-// Only the .cu files of this folder launch kernels. Each has one large kernel, so that they compile
+// Only .cu files launch kernels. Each one in this folder has one large kernel, so that they compile
 // at the same time.
 #pragma once
 
@@ -42,20 +42,17 @@ inline constexpr int kTilePassBlocks = 3;
 // follow from the kernel.
 cudaError_t LoadDeferredKernel(DeviceShape* device);
 cudaError_t LoadFetchKernel();
-cudaError_t LoadReadKernel();
 cudaError_t LoadResidualKernel();
 cudaError_t LoadResolveKernel();
 cudaError_t LoadRoundKernel(DeviceShape* device);
 cudaError_t LoadStagedKernels();
 cudaError_t LoadTransformKernel();
-cudaError_t LoadWeightsKernels();
 
 // The width of a fetch: enough blocks to request usual_bytes at once, if more blocks help.
 unsigned NumFetchBlocks(size_t usual_bytes);
 
 // The launches of GpuDriver with these names, on the CUDA stream `stream`.
 cudaError_t EnqueueFetch(const FetchPlan& plan, cudaStream_t stream);
-cudaError_t EnqueueRead(const ReadPlan& plan, int32_t num_processors, cudaStream_t stream);
 cudaError_t EnqueueResolve(const FusedRound* round, const RoundBounds& bounds,
                            int32_t num_processors, cudaStream_t stream);
 cudaError_t EnqueueRound(const FusedRound* round, const RoundBounds& bounds,
@@ -66,7 +63,6 @@ cudaError_t EnqueueDeferred(const FusedRound* round, const RoundBounds& bounds,
                             const DeviceShape& device, cudaStream_t stream);
 cudaError_t EnqueueTakeStaged(const StagedPlan& plan, cudaStream_t stream);
 cudaError_t EnqueueEndStaged(const StagedPlan& plan, cudaStream_t stream);
-cudaError_t EnqueueWeights(const WeighPlan& plan, const DeviceShape& device, cudaStream_t stream);
 cudaError_t EnqueueTransforms(const TransformBatch& batch, void* workspaces, cudaStream_t stream);
 
 }  // namespace specd

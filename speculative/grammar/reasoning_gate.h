@@ -7,8 +7,9 @@
 // from the next byte on. The state is kept for each token, so rollback and fork are as those of
 // the matcher inside (vLLM pulls 36138, 44297).
 //
-//   auto markers = ReasoningMarkers::Create({.start = "<think>", .end = "</think>"}, vocabulary, V);
-//   auto gate = std::make_unique<ReasoningGate>(*markers, compiled->NewMatcher(options), prompt);
+//   auto markers = ReasoningMarkers::Create({.start = "<think>", .end = "</think>"}, vocabulary,
+//   V); auto gate = std::make_unique<ReasoningGate>(*markers, compiled->NewMatcher(options),
+//   prompt);
 #pragma once
 
 #include <cstdint>
@@ -24,8 +25,8 @@
 namespace specd::grammar {
 
 struct ReasoningTexts {
-  std::string start;  // may be empty: a thought is open from the start
-  std::string end;    // empty: the model does not reason
+  std::string start = {};  // may be empty: a thought is open from the start
+  std::string end = {};    // empty: the model does not reason
 };
 
 class ReasoningMarkers {

@@ -7,14 +7,23 @@
 #include <vector>
 
 #include "kernels/core/check.h"
+#include "speculative/grammar/deep_stack.h"
 #include "speculative/grammar/xgrammar_install.h"
 #include "speculative/grammar/xgrammar_matcher.h"
 #include "speculative/grammar/xgrammar_methods.h"
+#include "speculative/grammar/xgrammar_tags.h"
 #include "speculative/grammar/xgrammar_text.h"
 #include "speculative/grammar/xgrammar_warnings.h"
 
 namespace specd::grammar {
 namespace {
+
+// The library recurses along references as deep as the text leads it, and its own guard does not
+// cover that. Of 8 MiB, a chain of 9,000 references (270 KB of text) leaves something, and one of
+// 14,000 overflows: some 20 bytes of stack for each byte of text. Ten times that is taken; memory
+// is taken as it is reached.
+constexpr size_t kStackBytesMin = size_t{16} << 20;
+constexpr size_t kStackBytesPerTextByte = 256;
 
 class XgrammarGrammar final : public CompiledGrammar,
                               public std::enable_shared_from_this<XgrammarGrammar> {
@@ -43,7 +52,8 @@ absl::Status CompileError(const absl::Status& status) {
   const std::string_view text(status.message().data(), status.message().size());
   const std::string message = fmt::format("xgrammar: {}", TrimError(text));
   if (text.find("not supported") != text.npos) return absl::UnimplementedError(message);
-  if (text.find("RecursionGuard") != text.npos) return absl::ResourceExhaustedError(message);
+  if (text.find("RecursionGuard") != text.npos || text.find("bad_alloc") != text.npos)
+    return absl::ResourceExhaustedError(message);
   return absl::InvalidArgumentError(message);
 }
 
@@ -70,7 +80,11 @@ class XgrammarBackend final : public GrammarBackend {
                                                       request.text.size(), kGrammarTextBytesMax));
     }
     std::vector<std::string> warnings;
-    absl::StatusOr<TvmValue> grammar = CompileKind(request, warnings);
+    absl::StatusOr<TvmValue> grammar = TvmValue();
+    const size_t stack_bytes = kStackBytesMin + request.text.size() * kStackBytesPerTextByte;
+    absl::Status status =
+        RunOnDeepStack(stack_bytes, [&] { grammar = CompileKind(request, warnings); });
+    if (!status.ok()) return status;
     if (!grammar.ok()) return grammar.status();
     const XgrammarMethods& methods = shared_->methods;
     absl::StatusOr<TvmValue> value =
@@ -101,6 +115,9 @@ class XgrammarBackend final : public GrammarBackend {
       case GrammarKind::kJsonSchema:
         return CompileSchema(request.text, request.whitespace, warnings);
       case GrammarKind::kJsonObject:
+        if (!request.text.empty()) {
+          return absl::InvalidArgumentError("json_object takes no text; give a schema as json");
+        }
         return CompileSchema(R"({"type":"object"})", request.whitespace, warnings);
       case GrammarKind::kRegex: {
         if (absl::Status status = CheckPattern(request.text); !status.ok()) return status;

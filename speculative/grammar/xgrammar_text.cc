@@ -29,32 +29,6 @@ void AppendLiteral(std::string_view text, std::string& out) {
   out += '"';
 }
 
-absl::Status CheckString(const element& value, const std::string& pointer) {
-  if (value.is_string()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      fmt::format("structural tag: {} must be a string, not {}", pointer, simdjson::minify(value)));
-}
-
-// The object with its members `begin`, `schema` and `end`.
-absl::StatusOr<std::string> TagToXgrammar(const element& tag, const std::string& pointer,
-                                          SchemaToEbnf to_ebnf) {
-  element begin;
-  element schema;
-  element end;
-  if (tag["begin"].get(begin) || tag["schema"].get(schema) || tag["end"].get(end)) {
-    return absl::InvalidArgumentError(
-        fmt::format("structural tag: {} must be an object with begin, schema and end", pointer));
-  }
-  for (const auto& [value, name] : {std::pair{begin, "/begin"}, std::pair{end, "/end"}}) {
-    if (absl::Status status = CheckString(value, pointer + name); !status.ok()) return status;
-  }
-  absl::StatusOr<std::string> ebnf = to_ebnf(simdjson::minify(schema), pointer + "/schema");
-  if (!ebnf.ok()) return ebnf.status();
-  return fmt::format(
-      R"({{"type":"tag","begin":{},"content":{{"type":"grammar","grammar":{}}},"end":{}}})",
-      simdjson::minify(begin), ToJsonString(*ebnf), simdjson::minify(end));
-}
-
 class GroupDepth {
  public:
   absl::Status Count(char c) {
@@ -92,46 +66,6 @@ absl::StatusOr<std::string> ChoiceToEbnf(std::string_view text) {
     ++index;
   }
   return ebnf;
-}
-
-absl::StatusOr<std::string> StructuralTagToXgrammar(std::string_view text, SchemaToEbnf to_ebnf) {
-  JsonDocument document;
-  if (absl::Status status = document.Parse(text, "structural tag"); !status.ok()) return status;
-  const element root = document.root();
-  simdjson::dom::array tags;
-  simdjson::dom::array triggers;
-  // vLLM calls the tags "structures".
-  std::string_view tags_name = "tags";
-  if (root["tags"].get(tags)) {
-    tags_name = "structures";
-    if (root["structures"].get(tags)) {
-      return absl::InvalidArgumentError(
-          "structural tag: the text must be a JSON object with an array tags");
-    }
-  }
-  if (root["triggers"].get(triggers)) {
-    return absl::InvalidArgumentError(
-        "structural tag: the text must be a JSON object with an array triggers");
-  }
-  std::string out = R"({"type":"structural_tag","format":{"type":"triggered_tags","triggers":[)";
-  size_t index = 0;
-  for (const element trigger : triggers) {
-    const std::string pointer = fmt::format("/triggers/{}", index);
-    if (absl::Status status = CheckString(trigger, pointer); !status.ok()) return status;
-    if (index++ > 0) out += ',';
-    out += simdjson::minify(trigger);
-  }
-  out += R"(],"tags":[)";
-  index = 0;
-  for (const element tag : tags) {
-    absl::StatusOr<std::string> converted =
-        TagToXgrammar(tag, fmt::format("/{}/{}", tags_name, index), to_ebnf);
-    if (!converted.ok()) return converted.status();
-    if (index++ > 0) out += ',';
-    out += *converted;
-  }
-  out += R"(],"at_least_one":false,"stop_after_first":false}})";
-  return out;
 }
 
 absl::Status CheckPattern(std::string_view pattern) {

@@ -12,6 +12,7 @@ import re
 import sys
 import unittest
 
+import specd
 from specd import _library as c
 from specd import arrays, engine, params, regions, results, rounds
 
@@ -95,6 +96,9 @@ class AbiTest(unittest.TestCase):
                      "DRAFT_TOKENS": regions.DRAFT_TOKENS, "DISCARD": rounds._DISCARD,
                      "DRAFTS_BY_SLOT": rounds._DRAFTS_BY_SLOT,
                      "ONE_HOT": 0, "SAMPLED": 1, "OK": 0, "EMPTY": 2, "FULL": 1}
+        for field, names in specd.SamplingParams.constraint.items():
+            prefix = field.removeprefix("grammar_").replace("kind", "grammar").upper()
+            mirrored |= {f"{prefix}_{name.upper()}": i for i, name in enumerate(names)}
         left = {name: value for name, value in defined.items()
                 if not name.startswith(("ERROR_", "DETAIL_"))}
         self.assertEqual(mirrored, left)

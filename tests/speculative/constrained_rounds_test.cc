@@ -45,7 +45,8 @@ TokenId IdOf(const std::string& piece) {
 std::string TextOf(const Ids& ids) {
   std::string text;
   for (const TokenId id : ids) {
-    if (id != kEos) text += kPieces[static_cast<size_t>(id - 1)];
+    if (id != kEos && static_cast<size_t>(id) <= kPieces.size())
+      text += kPieces[static_cast<size_t>(id - 1)];
   }
   return text;
 }
@@ -63,13 +64,16 @@ SequenceParams Constrained(GrammarKind kind, const std::string& text) {
 // A verifier over rows that are a function of the tokens before them.
 class Engine {
  public:
-  Engine() : vocabulary_(MakeVocabulary()), logits_(kVocab * (kDraft + 1)) {
+  explicit Engine(const std::string& reasoning_end = "")
+      : vocabulary_(MakeVocabulary()), logits_(kVocab * (kDraft + 1)) {
     VerifierOptions options;
     options.limits = {kVocab, 4, kDraft};
     options.max_sequences = 4;
     options.eos_token_ids = {kEos};
     options.grammars =
-        *grammar::GrammarCompiler::Create({.vocabulary = &vocabulary_, .vocab_size = kVocab});
+        *grammar::GrammarCompiler::Create({.vocabulary = &vocabulary_,
+                                           .vocab_size = kVocab,
+                                           .reasoning = {.start = "", .end = reasoning_end}});
     verifier_ = *Verifier::Create(options, *MakeBackend("cpu"));
     REQUIRE(verifier_->BindTarget(View(logits_)).ok());
     draft_logits_ = logits_;
@@ -83,6 +87,7 @@ class Engine {
   }
   Verifier& verifier() { return *verifier_; }
   std::vector<float>& logits() { return logits_; }
+  std::vector<float>& draft_logits() { return draft_logits_; }
 
   // Rows of this place's tokens: what a model might say, pure in its arguments.
   static void FillRow(const Ids& tokens, uint32_t salt, float* row) {
@@ -104,11 +109,11 @@ class Engine {
   }
 
   SequenceResult Round(SequenceHandle sequence, const Ids& kept, const Ids& drafts,
-                       DraftKind kind = DraftKind::kOneHot) {
+                       DraftKind kind = DraftKind::kOneHot, uint32_t draft_salt = 1) {
     Ids tokens = kept;
     for (size_t i = 0; i <= drafts.size(); ++i) {
       FillRow(tokens, 0, &logits_[i * kVocab]);
-      FillRow(tokens, 1, &draft_logits_[i * kVocab]);
+      FillRow(tokens, draft_salt, &draft_logits_[i * kVocab]);
       if (i < drafts.size()) tokens.push_back(drafts[i]);
     }
     return RoundOverRows(sequence, drafts, kind);
@@ -261,6 +266,55 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE("drafts that specd draws under the constraint obey it, and are judged by the same q") {
+    Engine engine;
+    for (const Constraint& constraint : kConstraints) {
+      SequenceParams params = Constrained(constraint.kind, constraint.text);
+      params.draft.edits = true;
+      params.verify = VerifyMethod::kToken;
+      const grammar::GrammarRules rules = RulesOf(constraint);
+      grammar::GrammarReference reference(rules);
+      const SequenceHandle sequence = engine.Open(params);
+      Text text;
+      uint32_t num_drafted = 0;
+      while (text.reason == FinishReason::kNone) {
+        Ids drafts;
+        std::vector<DraftSample> samples;
+        while (drafts.size() < 3 && (drafts.empty() || drafts.back() != kEos)) {
+          Ids tokens = text.ids;
+          tokens.insert(tokens.end(), drafts.begin(), drafts.end());
+          Engine::FillRow(tokens, 0, engine.draft_logits().data());  // the target's own row
+          const DraftInput input = {.sequence = sequence,
+                                    .row = 0,
+                                    .mask_row = -1,
+                                    .prefix = drafts.data(),
+                                    .num_prefix = static_cast<int32_t>(drafts.size()),
+                                    .sampling = DraftSampling::kWithReplacement,
+                                    .num_children = 1,
+                                    .first_node = static_cast<uint32_t>(drafts.size() + 1)};
+          DraftResult result;
+          engine.verifier().SampleDraft({&input, 1}, {&result, 1});
+          REQUIRE(result.status == RoundStatus::kOk);
+          drafts.push_back(result.children[0].id);
+          tokens.push_back(drafts.back());
+          REQUIRE(reference.IsPrefix(TextOf(tokens)));
+          ++num_drafted;
+        }
+        // p = q at every place, so every draft token is accepted, unless the text ends before.
+        const SequenceResult result =
+            engine.Round(sequence, text.ids, drafts, DraftKind::kSampled, /*draft_salt=*/0);
+        REQUIRE(result.status == RoundStatus::kOk);
+        const Ids kept = Kept(result);
+        REQUIRE(result.num_accepted == std::min(drafts.size(), kept.size()));
+        text.ids.insert(text.ids.end(), kept.begin(), kept.end());
+        text.reason = result.finish_reason;
+      }
+      CheckObeys(constraint, text);
+      CHECK(num_drafted > 0);
+      REQUIRE(engine.verifier().Close(sequence));
+    }
+  }
+
   TEST_CASE("vLLM pull 44292: the row behind a -1 is constrained") {
     for (const Ids& drafts : {Ids{kNoToken}, Ids{IdOf("a"), kNoToken, kNoToken},
                               Ids{kNoToken, IdOf("a"), IdOf("b")}, Ids{kVocab + 5, IdOf("c")}}) {
@@ -330,6 +384,18 @@ TEST_SUITE("unit") {
     CHECK(result.finish_reason == FinishReason::kStop);
     CHECK(result.stop_token == kNoToken);
     CHECK(TextOf(Kept(result)) == "abc");
+
+    // A stop string that completes earlier, or at the same token, still outranks that end (§7).
+    params.min_tokens = 0;
+    for (const uint32_t kept : {1u, 2u}) {
+      const SequenceHandle other = engine.Open(params);
+      REQUIRE(engine.RoundOverRows(other, drafts).finish_reason == FinishReason::kStop);
+      const Sequence* moved = engine.verifier().Finish(other, FinishReason::kStop, kept);
+      REQUIRE(moved != nullptr);
+      CHECK(moved->kept_tokens == kept);
+      CHECK(engine.verifier().Finish(other, FinishReason::kStop, 1) == nullptr);
+      REQUIRE(engine.verifier().Close(other));
+    }
   }
 
   TEST_CASE("killed and opened again from its ids, a sequence goes on with the same text") {
@@ -372,6 +438,60 @@ TEST_SUITE("unit") {
       REQUIRE(Kept(result) == Ids{expected});
       ids.push_back(expected);
     }
+  }
+
+  TEST_CASE(
+      "vLLM pull 44297: a marker inside a draft constrains the places behind it, in one round") {
+    Engine engine(")");  // the model's thoughts end at the first ")"
+    SequenceParams params = Constrained(GrammarKind::kRegex, "[ab]+12");
+    params.temperature = 0;
+    for (int split = 0; split < 2; ++split) {
+      const SequenceHandle sequence = engine.Open(params);
+      // Free text, the marker, and then what the constraint forbids. "b)" has the marker inside.
+      const Ids drafts = {IdOf("1"), split == 0 ? IdOf(")") : IdOf("b)"), IdOf("c"), IdOf("c"),
+                          kEos};
+      engine.Want(drafts);
+      const SequenceResult result = engine.RoundOverRows(sequence, drafts);
+      REQUIRE(result.status == RoundStatus::kOk);
+      CHECK(result.num_accepted == 2);
+      REQUIRE(result.num_kept == 3);
+      CHECK(result.tokens[2] == IdOf("a"));  // the lowest id that the constraint allows
+      REQUIRE(engine.verifier().Close(sequence));
+    }
+    // enable_in_reasoning: the constraint holds at once.
+    params.grammar_in_reasoning = true;
+    const SequenceHandle sequence = engine.Open(params);
+    const Ids drafts = {IdOf("1")};
+    engine.Want(drafts);
+    CHECK(engine.RoundOverRows(sequence, drafts).num_accepted == 0);
+  }
+
+  TEST_CASE(
+      "with a gate, too: one text for every draft, and it obeys the constraint after the marker") {
+    Engine engine(")");
+    uint32_t num_behind = 0;
+    for (const Constraint& constraint : kConstraints) {
+      for (int trial = 0; trial < 15; ++trial) {
+        SequenceParams params = Constrained(constraint.kind, constraint.text);
+        params.seed = static_cast<uint64_t>(trial);
+        params.ignore_eos = true;
+        params.verify = VerifyMethod::kExactMatch;
+        const Text plain = Generate(engine, params, nullptr, 0, DraftKind::kOneHot, 0);
+        const std::string text = TextOf(plain.ids);
+        const size_t marker = text.find(')');
+        if (marker != std::string::npos) {
+          const grammar::GrammarRules rules = RulesOf(constraint);
+          CAPTURE(text);
+          REQUIRE(grammar::GrammarReference(rules).IsPrefix(text.substr(marker + 1)));
+          ++num_behind;
+        }
+        const Text drafted = Generate(engine, params, &plain, kDraft, DraftKind::kOneHot,
+                                      static_cast<uint32_t>(trial));
+        REQUIRE(drafted.ids == plain.ids);
+        REQUIRE(drafted.reason == plain.reason);
+      }
+    }
+    CHECK(num_behind > 30);
   }
 
   TEST_CASE("what cannot be honoured is refused by name") {

@@ -6,8 +6,8 @@ namespace specd {
 
 namespace {
 
-// The quantile at 1 - 1e-6 by Wilson and Hilferty's cube; within 1 % from two degrees of freedom on
-// and on the safe side below.
+// The quantile at 1 - 1e-6 by Wilson and Hilferty's cube. From two degrees of freedom on, it is
+// within 1 %. Below, it is on the safe side.
 double CriticalValue(int degrees_of_freedom) {
   constexpr double kNormalQuantile = 4.7534;  // of 1 - 1e-6
   const double v = 2.0 / (9.0 * degrees_of_freedom);

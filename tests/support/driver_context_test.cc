@@ -1,6 +1,6 @@
-// The code over libcuda, against a library that only notes down what it is asked: that every call
-// is made in our context and leaves the caller's, that what fails half-way is undone, and that the
-// driver's answers are read for what cuda.h says they are.
+// The code over libcuda, against a library that only notes its calls. Every call is made in our
+// context and leaves the caller's. A call that fails half-way is undone. The code reads the
+// driver's answers as cuda.h defines them.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ struct Driver {
     TheStubCuda().calls.clear();
   }
   ~Driver() {
-    // Whatever the test was about.
+    // These hold after every test.
     CHECK(TheStubCuda().forbidden.empty());
     CHECK(TheStubCuda().capture_mode == 0);
     TheStubCuda() = StubCuda();
@@ -185,7 +185,7 @@ TEST_SUITE("unit") {
     StubCuda& stub = TheStubCuda();
     GpuImport import = ImportOf(GpuMemoryKind::kVmm);
     import.pieces = {{6, 0x4000}, { 7, 0x2000 }};
-    // What comes behind the call that fails, which is the first of its name or the second.
+    // Returns the calls after the one that fails, which is the first of its name or the second.
     const auto after_failing = [&](const char* call, int num_before, const char* text) {
       stub.failing_call = call;
       stub.calls_before_failing = num_before;

@@ -135,7 +135,7 @@ class EmulatedBlock {
     }
   }
 
-  // Goes on with one warp, or past a barrier. False when the block is done, or cannot go on.
+  // Continues with one warp, or past a barrier. False if the block is done, or cannot continue.
   bool GoOn() { return error_.empty() && Step(); }
   const std::string& error() const { return error_; }
 
@@ -200,7 +200,7 @@ class EmulatedBlock {
     }
   }
 
-  // One warp goes on: to its next shuffle or ballot, or through several of them.
+  // One warp continues to its next shuffle or ballot, or through several of them.
   bool Step() {
     std::vector<int32_t> ready;
     for (int32_t w = 0; w < num_warps(); ++w) {
@@ -226,7 +226,7 @@ class EmulatedBlock {
     for (const int32_t lane : order) Resume(&Of(warp, lane));
   }
 
-  // Completes a shuffle, a ballot or a maximum; true if the warp can go on.
+  // Completes a shuffle, a ballot or a maximum; true if the warp can continue.
   bool Answer(int32_t warp) {
     const Waiting waiting = Of(warp, 0).waiting;
     uint32_t ballot = 0;
@@ -255,7 +255,7 @@ class EmulatedBlock {
     return true;
   }
 
-  // All threads wait or have finished. False if the block is done or cannot go on.
+  // All threads wait or have finished. False if the block is done or cannot continue.
   bool ReleaseBarrier() {
     int32_t finished = 0;
     for (int32_t i = 0; i < num_threads_; ++i) {

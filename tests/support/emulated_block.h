@@ -3,7 +3,7 @@
 // WarpTeam<EmulatedThread> runs the source that nvcc compiles, with N warps of 32 threads. Threads
 // yield at shuffles, ballots and barriers. The schedule seed decides which warp continues, for how
 // long, and in which order its threads run. If a thread is missing at a shuffle, a ballot or a
-// barrier, the emulation returns an error text; a GPU would hang or give garbage. Deterministic for
+// barrier, the emulation returns an error text. A GPU would hang or give garbage. Deterministic for
 // a seed; one launch at a time in a process. Works under AddressSanitizer and ThreadSanitizer.
 #pragma once
 

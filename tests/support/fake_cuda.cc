@@ -30,8 +30,8 @@ thread_local size_t depth = 0;
 
 FakeGpuContext& Current() { return depth > 0 ? *stack[depth - 1] : FakeCuda(0); }
 
-// While a stream of any context records a graph, as a thread of PyTorch's has it, some calls are
-// forbidden to every thread that does not say that it knows.
+// While a CUDA stream of any context records a graph in PyTorch's mode, CUDA forbids some calls to
+// every thread. A thread that has set the relaxed mode may make them.
 thread_local int capture_mode = 0;
 constexpr int kStreamCaptureUnsupported = 900;
 
@@ -66,7 +66,7 @@ int Wait(cuda::Stream stream, cuda::Address word, GpuWord width, uint64_t value)
 
 }  // namespace
 
-// Never destroyed: streams of a process that ends may still wait.
+// Never destroyed: CUDA streams of a process that ends may still wait.
 FakeGpuContext& FakeCuda(size_t device_index) {
   static std::array<FakeGpuContext*, kNumFakeCudaDevices> contexts = [] {
     std::array<FakeGpuContext*, kNumFakeCudaDevices> made;

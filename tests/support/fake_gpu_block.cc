@@ -17,8 +17,8 @@ namespace {
 
 constexpr uint64_t kMagic = 0x554750454b414653;  // "SFAKEGPU"
 
-// Locks on bytes of the memfd, each through an open file description of its own: the exporter's on
-// the first as long as it holds the block, the importers' on the second, shared.
+// Locks on bytes of the memfd, each through an open file description of its own. The exporter locks
+// the first byte as long as it holds the block. The importers share a lock on the second.
 constexpr off_t kExporterByte = 0;
 constexpr off_t kImporterByte = 1;
 

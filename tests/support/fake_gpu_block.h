@@ -1,5 +1,5 @@
-// FakeGpuBlock is a piece of fake GPU state that real processes of tests share: device memory, a
-// memory pool or an event, as a memfd with a header.
+// FakeGpuBlock is a piece of fake GPU state that real processes of tests share. It holds device
+// memory, a memory pool or an event, as a memfd with a header.
 //
 // The process that makes a block is its exporter. Another process opens the block from 64 bytes,
 // through the exporter's descriptor in /proc. That works while the exporter lives and has not freed

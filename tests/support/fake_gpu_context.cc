@@ -40,8 +40,8 @@ FakeGpuContext::FakeGpuContext(const FakeGpuOptions& options, size_t device_inde
     : options_(options),
       device_index_(device_index),
       pid_(getpid()),
-      // No two things of a process have the same number, whatever their device.
-      // The lowest handles of streams mean default streams.
+      // No two objects of a process have the same number, even on two devices. The lowest handles
+      // of streams mean default streams.
       next_id_((uint64_t{device_index} << 32) + 16) {
   for (size_t i = 0; i < options.num_queues; ++i) {
     queues_.push_back(nullptr);  // made when a stream is laid onto it
@@ -127,7 +127,7 @@ GpuResult FakeGpuContext::DestroyStream(GpuStream stream) {
   std::unique_lock<std::mutex> lock;
   const GpuResult begun = Begin(&lock, "DestroyStream");
   if (!begun.ok()) return begun;
-  // What was enqueued is still done.
+  // The CUDA stream still does its enqueued work.
   if (streams_.erase(stream.handle) == 0) {
     return Refuse("DestroyStream", kGpuInvalidHandle, "no stream");
   }

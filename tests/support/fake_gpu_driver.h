@@ -2,12 +2,12 @@
 // emulated blocks, and any call can fail.
 //
 // Device memory is filled with poison. `allocations` and `pinned` hold the memory that is not
-// freed. If a kernel gets an address of other host memory, that is an error; so is a copy that gets
-// a device address for a host's. Enqueued work runs as late as possible, at Synchronize or Check,
-// or as early as possible, at once. Both calls report its errors. A capture keeps the arguments of
-// launches and reads memory when the graph runs. If a capture does not allow a call, the call is an
-// error and spoils the capture, as on a device. The test runs the work on another's CUDA stream
-// itself, at any time and any number of times.
+// freed. If a kernel gets an address of other host memory, that is an error. If a copy gets a
+// device address for a host address, that is an error too. Enqueued work runs as late as possible,
+// at Synchronize or Check, or as early as possible, at once. Both calls report its errors. A
+// capture keeps the arguments of launches and reads memory when the graph runs. If a capture does
+// not allow a call, the call is an error and spoils the capture, as on a device. The test runs the
+// work on another's CUDA stream itself, at any time and any number of times.
 #pragma once
 
 #include <functional>
@@ -44,7 +44,6 @@ struct FakeGpu {
   std::function<bool(const void*)> is_on_other_device;
   std::set<const void*> copied_to_other_device;
   std::map<GpuDriver::Graph*, std::unique_ptr<std::vector<Work>>> graphs;
-  std::map<GpuDriver::Event*, std::unique_ptr<double>> events;  // when each was recorded
   // The work that was enqueued on the CUDA streams of EnqueueOn, in order. Its first error stays:
   // no later work runs on any CUDA stream.
   std::map<void*, std::vector<Work>> others_work;
@@ -74,9 +73,6 @@ struct FakeGpu {
   // A clock that work advances.
   double now_us = 0;
   double round_us = 6;
-  double read_us = 4;
-  double weights_us = 5;
-  double approximate_us = 2;
 };
 
 class FakeGpuDriver final : public GpuDriver {
@@ -90,6 +86,9 @@ class FakeGpuDriver final : public GpuDriver {
   GpuResult UseStream(void* stream, size_t* device) override;
   GpuResult IsCapturing(bool* is_capturing) override;
   void EnqueueOn(void* stream) override { enqueues_on_ = stream; }
+  void* launch_stream() const override {
+    return enqueues_on_ != nullptr ? enqueues_on_ : gpu_->stream;
+  }
   GpuResult Allocate(size_t size_bytes, void** memory) override;
   GpuResult AllocateZeroed(size_t size_bytes, void** memory) override;
   GpuResult Free(void* memory) override;
@@ -103,24 +102,21 @@ class FakeGpuDriver final : public GpuDriver {
   GpuResult LaunchTakeStaged(const StagedPlan& plan) override;
   GpuResult LaunchEndStaged(const StagedPlan& plan) override;
   GpuResult LaunchTransforms(const TransformBatch& batch, void* workspaces) override;
-  GpuResult LaunchRead(const ReadPlan& plan) override;
-  GpuResult LaunchWeights(const WeighPlan& plan) override;
   GpuResult BeginCapture() override;
   GpuResult EndCapture(Graph** graph) override;
   GpuResult LaunchGraph(Graph* graph) override;
   GpuResult DestroyGraph(Graph* graph) override;
-  GpuResult CreateEvent(Event** event) override;
-  GpuResult DestroyEvent(Event* event) override;
-  GpuResult RecordEvent(Event* event) override;
-  GpuResult ElapsedUs(Event* start, Event* end, double* elapsed_us) override;
   GpuResult Synchronize() override;
   GpuResult Check() override;
 
- private:
+  // For work of others on the driver's CUDA stream.
   // The result of a call that a capture does not allow.
   GpuResult Call(const std::string& name);
   // The result of a call that enqueues or, if `may_be_captured`, is captured.
   GpuResult Enqueue(const std::string& name, bool may_be_captured, FakeGpu::Work work);
+  GpuResult CheckRange(const char* what, const void* begin, size_t size_bytes) const;
+
+ private:
   GpuResult FailureOf(const std::string& name);
   void RunNow(const FakeGpu::Work& work);
   void RunPending();
@@ -129,7 +125,6 @@ class FakeGpuDriver final : public GpuDriver {
   // An emulated kernel could read host memory, and a real one cannot. The driver therefore checks a
   // kernel's addresses: each must be null, in device memory or in pinned memory.
   GpuResult CheckAddresses(const char* what, std::initializer_list<const void*> addresses) const;
-  GpuResult CheckRange(const char* what, const void* begin, size_t size_bytes) const;
   GpuResult CheckTask(const Task& task) const;
 
   GpuResult RunFetchPlan(const FetchPlan& plan);
@@ -143,8 +138,6 @@ class FakeGpuDriver final : public GpuDriver {
   GpuResult RunFetchStaged(const StagedPlan& plan);
   GpuResult RunEndStaged(const StagedPlan& plan);
   GpuResult RunTransforms(const TransformBatch& batch, void* workspaces);
-  GpuResult RunRead(const ReadPlan& plan);
-  GpuResult RunWeights(const WeighPlan& plan);
   // One emulated block for each i, with its workspace poisoned.
   GpuResult RunBlocks(
       int32_t num_blocks, int32_t vocab_size, int32_t max_draft, void* workspaces,

@@ -1,4 +1,4 @@
-// What FakePeerGpu needs of a FakeGpuContext for kernels, and the kernels.
+// The functions of FakeGpuContext that FakePeerGpu needs for kernels, and the kernels.
 #include <chrono>
 #include <cstdlib>
 #include <string_view>

@@ -1,4 +1,4 @@
-// What FakeGpuDriver's launches do when they run, and what it demands of their memory.
+// The work of FakeGpuDriver's launches, and its demands on their memory.
 #include <spdlog/fmt/fmt.h>
 
 #include <cstring>
@@ -60,7 +60,7 @@ GpuResult FakeGpuDriver::CheckTask(const Task& task) const {
   return result;
 }
 
-// What counts is as it was, so that the next round could begin at once.
+// All counts are back at 0, so the next round could begin at once.
 GpuResult FakeGpuDriver::CheckProgress(const FusedRound& round) {
   for (int32_t i = 0; i < round.num_rows; ++i) {
     if (round.row_arrivals[i] != 0) return GpuResult::Error("arrivals are left behind");
@@ -125,8 +125,8 @@ GpuResult FakeGpuDriver::CheckRound(const FusedRound* at, const RoundBounds& bou
                                   batch.draft_tokens.ids, batch.slots.kept, batch.slots.recent});
 }
 
-// Launches that were enqueued before any round was known meet all of them, also an empty one where
-// nothing was staged, and rounds of which nothing is to be resolved.
+// Launches that were enqueued before any round was known meet every kind of round. Some rounds are
+// empty, because nothing was staged. Others leave nothing to resolve.
 bool FakeGpuDriver::IsEmpty(const FusedRound& round, const RoundBounds& bounds) {
   return bounds.usual_tasks > 0 && round.batch.num_tasks == 0 && round.num_rows == 0;
 }
@@ -217,7 +217,7 @@ GpuResult FakeGpuDriver::RunFetchStaged(const StagedPlan& plan) {
   return RunBody([&](const EmulatedThread& thread) { RunFetch(thread, FetchOfTurn(plan)); });
 }
 
-// Of the plan it looks at no more.
+// The end of a turn looks at no other part of the plan.
 GpuResult FakeGpuDriver::RunEndStaged(const StagedPlan& plan) {
   GpuResult result = CheckRange("done word", plan.done, plan.num_areas * sizeof(*plan.done));
   if (result.ok()) result = CheckRange("turn", plan.turn, sizeof(*plan.turn));
@@ -239,31 +239,6 @@ GpuResult FakeGpuDriver::RunTransforms(const TransformBatch& batch, void* worksp
                          team, RowAt(batch.source, transform.row), transform, workspace.target);
                      if (team.leader()) batch.statuses[i] = status;
                    });
-}
-
-GpuResult FakeGpuDriver::RunRead(const ReadPlan& plan) {
-  GpuResult result = CheckRange("read", plan.rows, sizeof(void*) * plan.num_rows);
-  if (result.ok()) result = CheckRange("sink", plan.sink, sizeof(*plan.sink));
-  for (int32_t i = 0; i < plan.num_rows && result.ok(); ++i) {
-    result = CheckRange("row", plan.rows[i], static_cast<size_t>(plan.row_bytes));
-  }
-  gpu_->now_us += gpu_->read_us;
-  return result;
-}
-
-// The two differ in nothing but their time: their sums are nobody's.
-GpuResult FakeGpuDriver::RunWeights(const WeighPlan& plan) {
-  GpuResult result = CheckRange("weights", plan.rows, sizeof(void*) * plan.num_rows);
-  const int64_t slots_bytes = plan.num_rows * AheadSlotBytes(plan.vocab_size);
-  if (result.ok()) {
-    result = CheckRange("workspace", plan.workspaces, static_cast<size_t>(slots_bytes));
-  }
-  for (int32_t i = 0; i < plan.num_rows && result.ok(); ++i) {
-    const int64_t row_bytes = plan.vocab_size * SizeBytes(plan.dtype);
-    result = CheckRange("row", plan.rows[i], static_cast<size_t>(row_bytes));
-  }
-  gpu_->now_us += plan.approximate ? gpu_->approximate_us : gpu_->weights_us;
-  return result;
 }
 
 }  // namespace specd

@@ -19,7 +19,7 @@ FakeBlockKind BlockKindOf(GpuMemoryKind kind) {
   return kind == GpuMemoryKind::kPool ? FakeBlockKind::kPoolMemory : FakeBlockKind::kIpc;
 }
 
-// Addresses that nobody else gets. Null if there are none.
+// Reserves addresses that no other mapping gets. Null if there are none.
 void* ReserveRange(uint64_t size_bytes) {
   void* const range =
       mmap(nullptr, size_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -122,7 +122,7 @@ GpuResult FakeGpuContext::Free(GpuAddress address) {
   }
   const uint64_t size_bytes = block.size_bytes();
   void* const place = block.data();
-  // Nobody else gets the address until the same size is asked for again.
+  // No other block gets the address until a caller asks for the same size again.
   block.KeepPlace();
   allocations_.erase(found);
   places_.emplace(size_bytes, place);
@@ -147,7 +147,7 @@ GpuResult FakeGpuContext::Describe(GpuAddress address, GpuAllocation* allocation
       return begun;
     }
   }
-  // What came from another process cannot be passed on.
+  // Memory of another process cannot be exported again.
   if (const auto after = imports_.upper_bound(address); after != imports_.begin()) {
     const auto& [base, imported] = *std::prev(after);
     if (address - base < imported.size_bytes) {
@@ -205,7 +205,8 @@ GpuResult FakeGpuContext::OpenBlock(const GpuImport& import, std::unique_ptr<Fak
   return CheckDevice(**block);
 }
 
-// The exporter's blocks, side by side. What was mapped when one of them fails is unmapped as one.
+// The exporter's blocks, side by side. If one of them fails, the pieces mapped before it are
+// unmapped together.
 GpuResult FakeGpuContext::OpenPieces(const GpuImport& import, Blocks* blocks,
                                      uint64_t* size_bytes) {
   const uint64_t granularity_bytes = options_.devices[device_index_].granularity_bytes;
@@ -310,8 +311,8 @@ GpuResult FakeGpuContext::RegisterHost(void* host, uint64_t size_bytes, GpuAddre
       return Refuse("RegisterHost", kGpuHostMemoryAlreadyRegistered, "registered already");
     }
   }
-  // The same pages once more, elsewhere, so that nobody can take one address for the other. Memory
-  // that is not shared has no second place.
+  // The same pages once more, elsewhere, so that no test can mistake one address for the other.
+  // Memory that is not shared has no second place.
   void* const again = mremap(host, 0, size_bytes, MREMAP_MAYMOVE);
   const bool is_own_mapping = again != MAP_FAILED;
   *device = reinterpret_cast<uintptr_t>(is_own_mapping ? again : host);
@@ -339,7 +340,7 @@ GpuResult FakeGpuContext::UnregisterHost(void* host) {
   if (found == host_ranges_.end()) {
     return Refuse("UnregisterHost", kGpuHostMemoryNotRegistered, "never registered");
   }
-  // A stream that still waits for a word in it would fault.
+  // A CUDA stream that still waits for a word in it would fault.
   if (found->second.is_own_mapping) {
     munmap(reinterpret_cast<void*>(found->second.device), found->second.size_bytes);
   }

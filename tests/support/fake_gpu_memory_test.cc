@@ -26,7 +26,7 @@ struct Exported {
   }
 };
 
-// Memory of the peer, filled with `value`, and what it sends of it.
+// Memory of the peer, filled with `value`, and the description that the peer sends.
 Exported ExportFrom(GpuPeer& peer, GpuMemoryKind kind, uint64_t size_bytes, uint64_t value,
                     uint64_t offset_bytes = 0) {
   const PeerReply made =
@@ -95,7 +95,7 @@ TEST_SUITE("process") {
     GpuAllocation allocation;
     REQUIRE(own.gpu.Describe(mapping.address + 5000, &allocation).ok());
     CHECK(allocation.base == mapping.address);
-    // What came from another process cannot be passed on.
+    // Memory of another process cannot be exported again.
     CHECK_FALSE(allocation.is_ipc_exportable);
     CHECK_FALSE(own.gpu.Describe(mapping.address + 8192, &allocation).ok());
   }
@@ -185,7 +185,7 @@ TEST_SUITE("process") {
     CHECK(again.reply.address == old.reply.address);
     CHECK(again.reply.buffer_id != old.reply.buffer_id);
     CHECK(again.reply.handle != old.reply.handle);
-    // What is still open at that address is in the way, as in the driver.
+    // The mapping that is still open at that address is in the way, as in the driver.
     GpuMapping next;
     CHECK(own.gpu.Import(again.import(GpuMemoryKind::kIpc), &next).code() == kGpuAlreadyMapped);
     CHECK(own.gpu.Close(mapping).ok());

@@ -1,5 +1,5 @@
-// The rules of order that the pretended GPU keeps: streams, words, events, within a process and
-// between two (cuda.h at cuStreamWaitValue, cuEventRecord, cuStreamWaitEvent,
+// The rules of order that the pretended GPU keeps: CUDA streams, words, events, within a process
+// and between two (cuda.h at cuStreamWaitValue, cuEventRecord, cuStreamWaitEvent,
 // cuIpcOpenEventHandle).
 #include <doctest/doctest.h>
 #include <sys/mman.h>
@@ -66,7 +66,7 @@ TEST_SUITE("unit") {
     REQUIRE(own.gpu.CreateStream(&other).ok());
     REQUIRE(own.Wait(own.stream, 0, 5).ok());
     REQUIRE(own.Write(own.stream, 1, 7).ok());
-    // Another stream goes on meanwhile, and shows that time has passed.
+    // Another CUDA stream continues meanwhile, and shows that time has passed.
     REQUIRE(own.Write(other, 2, 1).ok());
     REQUIRE(own.gpu.Synchronize(other).ok());
     CHECK(own.words.Load(1) == 0);
@@ -180,7 +180,7 @@ TEST_SUITE("unit") {
     REQUIRE(own.gpu.CreateSharedEvent(&event).ok());
     REQUIRE(own.gpu.WaitEvent(other, event).ok());
     REQUIRE(own.gpu.Synchronize(other).ok());
-    // A record that was called is waited for, also while its stream is held up.
+    // A wait includes a record that was called, even if its CUDA stream is held up.
     REQUIRE(own.Wait(own.stream, 0, 1).ok());
     REQUIRE(own.gpu.RecordEvent(event, own.stream).ok());
     REQUIRE(own.gpu.WaitEvent(other, event).ok());
@@ -280,7 +280,7 @@ TEST_SUITE("process") {
       own.Await(1, round);
       while (peer.Call({.op = PeerOp::kQuery}).code == kGpuNotReady) std::this_thread::yield();
     }
-    // The peer dies while our stream waits for it: a plain store is the way out.
+    // The peer dies while our CUDA stream waits for it. A plain store releases the CUDA stream.
     REQUIRE(own.Wait(own.stream, 0, 4).ok());
     peer.Kill();
     CHECK_FALSE(own.IsIdle(own.stream));

@@ -1,5 +1,5 @@
-// FakeGpuQueue is one hardware queue of a fake GPU for tests: a thread that does its work in order,
-// and stops at a wait until the word is there.
+// FakeGpuQueue is one hardware queue of a fake GPU for tests. A thread does its work in order, and
+// stops at a wait until the word is there.
 //
 // Several CUDA streams share a queue. A wait that is never released therefore holds every CUDA
 // stream of its queue, as on a device. Any thread may call. The destructor abandons unfinished

@@ -75,7 +75,7 @@ GpuPeer::GpuPeer(const std::string& program, const std::vector<std::string>& arg
   posix_spawn_file_actions_adddup2(&actions, theirs.get(), STDIN_FILENO);
   std::vector<std::string> texts = {program};
   texts.insert(texts.end(), arguments.begin(), arguments.end());
-  // Of two with a name, getenv finds the first.
+  // If two variables have one name, getenv finds the first.
   std::vector<std::string> variables = environment;
   for (char** variable = environ; *variable != nullptr; ++variable) variables.push_back(*variable);
   const int error = posix_spawn(&pid_, program.c_str(), &actions, nullptr,

@@ -1,5 +1,5 @@
-// The other process of tests/support/gpu_peer.h: does on its pretended GPU what the test asks for
-// on the socket that is its standard input, until that closes.
+// The other process of tests/support/gpu_peer.h. Its standard input is a socket. The program does
+// the test's requests on its pretended GPU until the socket closes.
 #include <unistd.h>
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
 // GpuPeerWorker does one PeerRequest after another for the other process of gpu_peer.h, with a fake
-// GPU or a real one (tools/gpu_check).
+// GPU or a real one (tests/gpu).
 //
 // A worker belongs to one thread, and the PeerGpu outlives it.
 #pragma once

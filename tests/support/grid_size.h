@@ -1,6 +1,6 @@
-// GridSize: how far a test's longest loops go. A sanitizer makes them five to twenty times slower
-// and finds what it finds in a part of them, so it gets that part; every other build goes the whole
-// way.
+// GridSize: how far a test's longest loops go. A sanitizer makes them five to twenty times slower,
+// and finds its errors in a part of them. A sanitizer's build therefore takes that part. Every
+// other build goes the whole way.
 //
 // Thread-safe: it holds nothing.
 //

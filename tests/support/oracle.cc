@@ -51,7 +51,7 @@ Kept KeptByTopP(const Logits& logits, const Probabilities& p, double top_p) {
   return kept;
 }
 
-// The probabilities of what is kept, summing to 1, or the logits with -inf elsewhere.
+// The probabilities of the kept ids, summing to 1, or the logits with -inf elsewhere.
 Probabilities Only(Probabilities p, const Kept& kept) {
   double sum = 0;
   for (size_t i = 0; i < p.size(); ++i) sum += kept[i] ? p[i] : 0;

@@ -42,7 +42,7 @@ int PeerEngine::Do(const PeerRequest& request, PeerReply* reply) {
       engine_.Close();
       return SPECD_OK;
     case PeerOp::kFillRows: {
-      // The memory is this process's own, so it can be reached without a stream.
+      // The memory is this process's own, so it can be reached without a CUDA stream.
       const std::vector<float> rows = ScriptEngine::Rows(request.value != 0);
       std::memcpy(reinterpret_cast<void*>(request.address), rows.data(), ScriptEngine::kRowsBytes);
       if (request.value != 0) target_rows_ = reinterpret_cast<void*>(request.address);
@@ -92,7 +92,7 @@ int PeerEngine::DoOnStream(const PeerRequest& request, PeerReply* reply) {
     case PeerOp::kSubmitOnStream:
       return SubmitOnStream(request);
     case PeerOp::kHoldStream: {
-      // A word that nobody writes, and whose memory is the process's for its life.
+      // A word that is never written. The process has its memory for life.
       GpuAddress word = 0;
       (void)gpu_->Allocate(sizeof(uint64_t), &word);
       return gpu_->WaitValue(stream_, word, GpuWord::k64, 1).code();

@@ -16,7 +16,8 @@ namespace specd {
 
 namespace {
 
-// Of children from here on. Whoever may not simply do it may in a user namespace of its own.
+// Later children are in a new namespace. A process without the right to make one may do so in a
+// user namespace of its own.
 bool Unshare() { return unshare(CLONE_NEWPID) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWPID) == 0; }
 
 int ExitStatusOf(pid_t child) {

@@ -44,8 +44,8 @@ void ToProbabilities(std::vector<double>* row) {
 
 }  // namespace
 
-// No expression below draws twice, unless it says in which order: operands have none of their own,
-// and a sanitizer's build takes another than the optimised one. A seed is one round in every build.
+// No expression below draws twice, unless it says in which order. C++ gives operands no order, and
+// a sanitizer's build takes another than the optimised one. A seed is one round in every build.
 RoundCase::RoundCase(const Options& options)
     : options_(options),
       random_(options.seed),
@@ -153,7 +153,7 @@ void RoundCase::FillTask(Sequence* sequence) {
   const uint64_t kind = options_.sampled ? 2 : random_() % 8;
   if (kind == 0) {
     task.kind = TaskKind::kScore;
-    // Up to one more than a draft has, because each has a row and there is none behind them.
+    // Up to one more than a draft has: each id has a row, and no row follows.
     if (Chance(2)) {
       sequence->draft.push_back(kNoToken);
       task.draft.tokens = sequence->draft.data();

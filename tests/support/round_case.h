@@ -18,9 +18,10 @@
 
 namespace specd {
 
-// Random sequences with all content of a round: every kind of task, method and draft token, chains
-// of 0..max_draft, edits, masks, filters, scores, the side channel, and degenerate rows. The
-// content need not make sense as a model; it serves to compare processors.
+// Random sequences with all content of a round. They have every kind of task, method and draft
+// token, and chains of 0..max_draft. They also have edits, masks, filters, scores, the side
+// channel, and degenerate rows. The content need not make sense as a model; it serves to compare
+// processors.
 class RoundCase {
  public:
   struct Options {

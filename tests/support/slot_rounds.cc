@@ -205,7 +205,7 @@ void SlotRounds::MakeOpen(Sequence* sequence) {
                       : 0;
   const KnownSequence& state = sequence->states[sequence->states.size() - 1 - behind];
   given.first_position = state.position;
-  // Nobody reads it.
+  // If the task continues, no code reads this number.
   given.round_base = given.continues ? state.position + 12345 : state.position;
   given.min_tokens = state.min_tokens;
   open.edits = state.Edits();

@@ -16,7 +16,7 @@ namespace specd {
 namespace {
 
 constexpr uint64_t kPageBytes = 4096;
-constexpr uint64_t kOwnTokensOffset = 64;  // on the page, behind the gate
+constexpr uint64_t kOwnTokensOffset = 64;  // on the page, after the gate
 constexpr uint16_t kZero = 0;              // as bfloat16
 constexpr uint16_t kOne = 0x3f80;
 constexpr uint16_t kMinusInfinity = 0xff80;
@@ -110,7 +110,7 @@ void StreamEngine::OpenSequences() {
 }
 
 void StreamEngine::PrepareWords() {
-  // Shared, because some devices reach only what others could map too.
+  // The memory is shared, because some devices reach only memory that others could map too.
   void* const page =
       mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   Require(page != MAP_FAILED, "no page for words");
@@ -121,8 +121,9 @@ void StreamEngine::PrepareWords() {
   Require(gpu_.RegisterHost(words_, kPageBytes, &words_there_), "registering words");
 }
 
-// What a forward of each round of a period writes, and spoilt rows, on the device: a forward is one
-// copy. Rows whose largest element is the token's, or in which nothing else is possible.
+// Puts the rows of each round of a period on the device, and spoilt rows, so that a forward is one
+// copy. In half of the rows the token has the largest element. In the others nothing else is
+// possible.
 void StreamEngine::PrepareForwards() {
   std::vector<uint16_t> forwards;
   for (uint64_t round = 0; round <= kPeriod; ++round) {
@@ -142,9 +143,9 @@ void StreamEngine::PrepareForwards() {
   Synchronize();
 }
 
-// ---- what is right
+// ---- the right answers
 
-// Of the last index no round says the token: rows are spoilt with it.
+// No round expects the token of the last index: rows are spoilt with it.
 int32_t StreamEngine::TokenOf(uint32_t index) const {
   if (index == kNumTokens) return static_cast<int32_t>(options_.vocab_size - 1);
   return static_cast<int32_t>(1 + index * ((options_.vocab_size - 2) / kNumTokens));
@@ -294,7 +295,7 @@ double StreamEngine::TimeRound(uint64_t round, bool on_stream) {
   return std::chrono::duration<double, std::micro>(end - begin).count();
 }
 
-// ---- what the stream saw
+// ---- the notes of the CUDA stream
 
 std::vector<char> StreamEngine::ReadDevice(GpuAddress address, uint64_t size_bytes) {
   std::vector<char> bytes(size_bytes);
@@ -354,7 +355,8 @@ void StreamEngine::Synchronize() { Require(gpu_.Synchronize(stream_), "synchroni
 bool StreamEngine::IsWaiting() { return gpu_.Query(stream_).code() == kGpuNotReady; }
 
 bool StreamEngine::StreamsCanWait() {
-  // Of a word that is there: where streams have such operations, it does nothing.
+  // Waits for a value that the word has already. If CUDA streams have such operations, the wait
+  // does nothing.
   __atomic_store_n(reinterpret_cast<uint32_t*>(words_), 1u, __ATOMIC_RELEASE);
   return gpu_.WaitValue(stream_, words_there_, GpuWord::k32, 1).code() != kGpuNotSupported;
 }

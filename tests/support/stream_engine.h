@@ -1,5 +1,5 @@
 // StreamEngine is an engine whose forward runs on a GPU, over libspecd and any GpuContext: a fake
-// one in tests, a real one in tools/gpu_check. A forward copies rows on the CUDA stream that
+// one in tests/process, a real one in tests/gpu. A forward copies rows on the CUDA stream that
 // determine one token each, so the test knows specd's answers.
 //
 // One in four of its sequences is greedy without drafts, and one is greedy with drafts. Two draw
@@ -57,8 +57,8 @@ class StreamEngine {
   // The time of one round in us, with its rows ready before, on the CUDA stream or without it.
   double TimeRound(uint64_t round, bool on_stream);
 
-  // Checks the notes of the rounds [first, end), which were confirmed: the status word of an
-  // answered round, and each sequence's last token on the device.
+  // Checks the notes of the rounds [first, end), which were confirmed. They have the status word of
+  // an answered round, and each sequence's last token on the device.
   void CheckLog(uint64_t first, uint64_t end);
   bool WasAnswered(uint64_t round);  // as the CUDA stream saw it
 

@@ -90,7 +90,8 @@ int RunWait(GpuContext* gpu, const StreamEngine::Options& options) {
   }
   Require(engine.IsWaiting(), "the stream does not wait");
   Say("waiting");
-  // Blocked in the driver, as an engine is: whoever releases the stream is not this thread.
+  // This thread is blocked in the driver, as an engine is. Another thread has to release the CUDA
+  // stream.
   engine.Synchronize();
   for (uint64_t round = 0; round < 2; ++round) {
     Require(!engine.WasAnswered(round), "a dead daemon has answered");
@@ -110,8 +111,8 @@ void Confirm(StreamEngine* engine, uint64_t round) {
   } while (!engine->Poll(round));
 }
 
-// Once all slots are free again a daemon that was late has done with its rounds, and of the new
-// ones no row is there yet: so nobody may have written next tokens.
+// Once all ring entries are free again, a daemon that was late has no old round left. The new
+// rounds have no rows yet. Next tokens must therefore be untouched.
 void RunBehindLate(StreamEngine* engine, uint64_t first) {
   const uint64_t end = first + StreamEngine::kDepth;
   engine->Block();
@@ -146,7 +147,7 @@ int RunLate(GpuContext* gpu, StreamEngine::Options options) {
   // All slots are in quarantine, and their rows are spoilt.
   Require(engine.Submit(99) == SPECD_FULL, "a slot of a late daemon was given away");
   Say("aborted");
-  AwaitLine();  // the daemon goes on
+  AwaitLine();  // the daemon continues
   RunBehindLate(&engine, kFirst);
   Confirm(&engine, kEnd);
   engine.Synchronize();

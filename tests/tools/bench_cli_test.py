@@ -51,6 +51,25 @@ class BenchTest(unittest.TestCase):
         self.assertEqual(len(table), 4)
         self.assertEqual(len({line.count("|") for line in table}), 1, table)
 
+    def test_opening_compares_long_prompts_with_tiny_ones(self):
+        results = [json.loads(line)
+                   for line in self.lines("opening", "--json", "--seconds=0.001")]
+        self.assertEqual([(r["case"], r["prompt_ids"]) for r in results],
+                         [("idle", 0), ("tiny", 1), ("million", 1 << 20)])
+        idle, tiny, million = results
+        self.assertEqual(idle["openings"], 0)
+        for result in (tiny, million):
+            self.assertGreaterEqual(result["openings"], 5, result)  # one in each slice
+        self.assertAlmostEqual(million["ratio"], million["median"] / tiny["median"], delta=0.01)
+        self.assertAlmostEqual(million["ratio_max"], million["max"] / tiny["max"], delta=0.01)
+        for result in results:
+            self.assertLessEqual(result["median"], result["p99"])
+            self.assertLessEqual(result["p99"], result["max"])
+        table = [line for line in self.lines("opening", "--markdown", "--seconds=0.001")
+                 if line.startswith("|")]
+        self.assertEqual(len(table), 5)
+        self.assertEqual(len({line.count("|") for line in table}), 1, table)
+
     def test_refusals_name_field_value_and_remedy(self):
         for arguments, parts in (
                 ((), ("suite", "--help")),
@@ -58,7 +77,9 @@ class BenchTest(unittest.TestCase):
                 (("gpu", "--case=reject_all"), ("case = reject_all", "gpu --list")),
                 (("gpu", "--state=warm"), ("state", "verify")),
                 (("gpu", "--base=read"), ("base", "verify")),
-                (("nonsense",), ("suite = nonsense", "verify")),
+                (("opening", "--batch=1"), ("batch", "opening", "seconds")),
+                (("opening", "--seconds=-1"), ("seconds = -1", "3600")),
+                (("nonsense",), ("suite = nonsense", "verify", "opening")),
                 (("verify", "--case=fast"), ("case = fast", "--list")),
                 (("verify", "--vocab=1,x"), ("vocab = 1,x", "1048576")),
                 (("verify", "--batch=0"), ("batch = 0", "1 ..")),

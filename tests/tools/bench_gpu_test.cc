@@ -36,7 +36,7 @@ std::string Printed(const SuiteRun& run) {
 
 TEST_SUITE("unit") {
   TEST_CASE("specd-bench gpu: every case has the CPU's answers and is timed cold and warm") {
-    FakeGpu gpu;
+    ProbedGpu gpu;
     gpu.devices[0].l2_bytes = 8000;
     gpu.round_us = 6;
     gpu.read_us = 4;
@@ -73,7 +73,7 @@ TEST_SUITE("unit") {
   TEST_CASE(
       "specd-bench gpu: cold rounds lie four caches apart, and a large one is alone with one") {
     for (const int64_t l2_bytes : {int64_t{1}, int64_t{100'000}}) {
-      FakeGpu gpu;
+      ProbedGpu gpu;
       gpu.devices[0].l2_bytes = l2_bytes;
       std::set<const Task*> rounds;
       gpu.after_round = [&](const RoundBatch& batch) { rounds.insert(batch.tasks); };
@@ -93,7 +93,7 @@ TEST_SUITE("unit") {
       "specd-bench gpu: an answer that differs from the CPU's is found before anything is timed") {
     for (const VerifyCase& known : GpuCases()) {
       CAPTURE(std::string(known.name));
-      FakeGpu gpu;
+      ProbedGpu gpu;
       gpu.after_round = [](const RoundBatch& batch) {
         const int32_t last = batch.num_tasks - 1;
         const int32_t at = last * batch.tokens_stride + batch.outcomes[last].num_accepted;
@@ -106,7 +106,7 @@ TEST_SUITE("unit") {
       CHECK(gpu.num_graph_launches == 1);
       CHECK(IsEmpty(gpu));
     }
-    FakeGpu gpu;
+    ProbedGpu gpu;
     gpu.after_round = [](const RoundBatch& batch) { ++batch.outcomes[1].point_masses; };
     CHECK(Mentions(RunSuite(OnlyCase("greedy"), &gpu).status, "sequence 1"));
     // Spoils the fifth of the best five scores of sequence 0's last token.
@@ -183,7 +183,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("specd-bench gpu: a round that writes no answer, or another one later on, is found") {
-    FakeGpu gpu;
+    ProbedGpu gpu;
     gpu.after_round = [&](const RoundBatch& batch) {
       if (gpu.num_launches > 60) batch.tokens[0] = 7;
     };
@@ -193,7 +193,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("specd-bench gpu: weights that cannot be summed, with either exp2, are an error") {
     for (const int after : {0, 1}) {
-      FakeGpu gpu;
+      ProbedGpu gpu;
       gpu.devices[0].l2_bytes = 1;  // two rounds, so two launches of each
       gpu.failing_call = "LaunchWeights";
       gpu.failing_after = 2 * after;
@@ -211,7 +211,7 @@ TEST_SUITE("unit") {
           "LaunchRound", "LaunchRead", "LaunchGraph", "CreateEvent", "RecordEvent", "ElapsedUs"}) {
       for (const int after : {0, 1}) {
         CAPTURE(call);
-        FakeGpu gpu;
+        ProbedGpu gpu;
         gpu.failing_call = call;
         gpu.failing_after = after;
         const SuiteRun run = RunSuite(OnlyCase("grammar"), &gpu);
@@ -223,16 +223,20 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("specd-bench gpu: no device, no driver and no CUDA are no device") {
-    FakeGpu gpu;
+    ProbedGpu gpu;
     gpu.devices.clear();
-    for (const auto& open :
-         {OpenFirstGpu(nullptr), OpenFirstGpu(std::make_unique<FakeGpuDriver>(&gpu))}) {
-      CHECK(open.status().code() == absl::StatusCode::kFailedPrecondition);
-      CHECK(Mentions(open.status(), "no device"));
+    const auto no_probes = [](GpuDriver*) { return std::unique_ptr<GpuProbes>(); };
+    for (const absl::Status& status :
+         {OpenFirstGpu(nullptr, no_probes).status(), OpenFakeGpu(&gpu).status()}) {
+      CHECK(status.code() == absl::StatusCode::kFailedPrecondition);
+      CHECK(Mentions(status, "no device"));
     }
-    gpu = FakeGpu();
-    gpu.failing_call = "UseDevice";
-    CHECK(Mentions(OpenFirstGpu(std::make_unique<FakeGpuDriver>(&gpu)).status(), "UseDevice"));
+    gpu = ProbedGpu();
+    for (const char* call : {"UseDevice", "Load"}) {
+      gpu.failing_call = call;
+      gpu.failing_after = 0;
+      CHECK(Mentions(OpenFakeGpu(&gpu).status(), call));
+    }
   }
 
   TEST_CASE("specd-bench gpu: one sequence of the size that the design names has a time to meet") {
@@ -240,7 +244,7 @@ TEST_SUITE("unit") {
     options.vocab_sizes = {128256};
     options.batches = {1};
     options.drafts = {5};
-    FakeGpu gpu;
+    ProbedGpu gpu;
     for (const double round_us : {6.0, 9.0}) {
       CAPTURE(round_us);
       gpu.round_us = round_us;
@@ -268,7 +272,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("specd-bench gpu: a table says where nothing that was timed is checked") {
-    FakeGpu gpu;
+    ProbedGpu gpu;
     for (const char* name : {"greedy", "exp2"}) {
       CAPTURE(name);
       const SuiteRun run = RunSuite(OnlyCase(name), &gpu);
@@ -281,7 +285,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("specd-bench gpu: a JSON line says what was measured, where and in which state") {
-    FakeGpu gpu;
+    ProbedGpu gpu;
     const SuiteRun run = RunSuite(OnlyCase("reject_side"), &gpu);
     REQUIRE(run.measurements.size() == 2);
     simdjson::dom::parser parser;

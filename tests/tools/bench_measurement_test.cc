@@ -18,6 +18,7 @@ TEST_SUITE("unit") {
     CHECK(summary.median == 50);
     CHECK(summary.p90 == 90);
     CHECK(summary.p99 == 99);
+    CHECK(summary.max == 100);
     CHECK(summary.num_samples == 100);
     CHECK(Summarise({7}).p99 == 7);
   }

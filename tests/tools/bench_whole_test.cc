@@ -13,7 +13,7 @@ namespace {
 
 TEST_SUITE("unit") {
   TEST_CASE("specd-bench gpu: whole rounds run over the rows on the device, cold ones in turn") {
-    FakeGpu gpu;
+    ProbedGpu gpu;
     // Ten rounds: four such caches are 8.9 of a round's 3 x 3 rows of 5000 bytes, and one more.
     gpu.devices[0].l2_bytes = 100'000;
     const void* launched = nullptr;
@@ -42,7 +42,7 @@ TEST_SUITE("unit") {
       for (const int after : {0, 3}) {  // untimed, and timed: there are two rounds
         CAPTURE(std::string(name));
         CAPTURE(after);
-        FakeGpu gpu;
+        ProbedGpu gpu;
         gpu.devices[0].l2_bytes = 1;
         int num_wholes = 0;
         const SuiteRun run = RunSuite(OnlyCase(name), &gpu, [&] {
@@ -62,7 +62,7 @@ TEST_SUITE("unit") {
   TEST_CASE("specd-bench gpu: a backend that cannot be made, or prepared, is an error") {
     for (const char* call : {"UseDevice", "Allocate", "BeginCapture"}) {
       CAPTURE(std::string(call));
-      FakeGpu gpu;
+      ProbedGpu gpu;
       const SuiteRun run = RunSuite(OnlyCase("greedy"), &gpu, [&] { gpu.failing_call = call; });
       CHECK(Mentions(run.status, "greedy bf16"));
       CHECK(Mentions(run.status, call));

@@ -8,10 +8,12 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "kernels/cuda/cuda_backend.h"
 #include "tests/support/fake_gpu_driver.h"
+#include "tests/tools/fake_gpu_probes.h"
 #include "tools/bench/gpu_case.h"
 #include "tools/bench/gpu_suite.h"
 
@@ -28,6 +30,13 @@ inline VerifyOptions SmallOptions() {
   return options;
 }
 
+inline absl::StatusOr<OpenGpu> OpenFakeGpu(ProbedGpu* gpu) {
+  auto driver = std::make_unique<FakeGpuDriver>(gpu);
+  FakeGpuDriver* const fake = driver.get();
+  return OpenFirstGpu(std::move(driver),
+                      [&](GpuDriver*) { return std::make_unique<FakeGpuProbes>(gpu, fake); });
+}
+
 struct SuiteRun {
   absl::Status status;
   std::vector<Measurement> measurements;
@@ -35,11 +44,11 @@ struct SuiteRun {
 
 // on_backend is called when the backend for whole rounds is made, after the launches were timed.
 inline SuiteRun RunSuite(
-    const VerifyOptions& options, FakeGpu* gpu, const std::function<void()>& on_backend = [] {}) {
+    const VerifyOptions& options, ProbedGpu* gpu, const std::function<void()>& on_backend = [] {}) {
   SuiteRun run;
-  const absl::StatusOr<OpenGpu> open = OpenFirstGpu(std::make_unique<FakeGpuDriver>(gpu));
+  const absl::StatusOr<OpenGpu> open = OpenFakeGpu(gpu);
   REQUIRE(open.ok());
-  GpuSuite suite(options, open->device, open->driver.get(),
+  GpuSuite suite(options, *open,
                  {.make_backend =
                       [&] {
                         on_backend();
@@ -63,7 +72,7 @@ inline bool Mentions(const absl::Status& status, std::string_view text) {
   return std::string(status.message()).find(text) != std::string::npos;
 }
 
-inline bool IsEmpty(const FakeGpu& gpu) {
+inline bool IsEmpty(const ProbedGpu& gpu) {
   return gpu.allocations.empty() && gpu.pinned.empty() && gpu.graphs.empty() && gpu.events.empty();
 }
 

@@ -152,13 +152,13 @@ GpuResult GpuRounds::LaunchRound(int32_t round) {
 }
 
 GpuResult GpuRounds::LaunchRead(int32_t round) {
-  return driver_->LaunchRead(rounds_[static_cast<size_t>(round)].read);
+  return probes_->LaunchRead(rounds_[static_cast<size_t>(round)].read);
 }
 
 GpuResult GpuRounds::LaunchWeights(int32_t round, bool approximate) {
   const ReadPlan& read = rounds_[static_cast<size_t>(round)].read;
   // round_memory_ begins with workspaces. A round needs no more rows than there are workspaces.
-  return driver_->LaunchWeights({.rows = read.rows,
+  return probes_->LaunchWeights({.rows = read.rows,
                                  .num_rows = read.num_rows,
                                  .dtype = set_.target().dtype,
                                  .vocab_size = set_.target().vocab_size,

@@ -2,7 +2,8 @@
 // one after another.
 //
 // It also has a read of the rows that each round needs. Nothing is copied after Load, so times are
-// those of the work on the device. The set and the driver must outlive it. Not thread-safe.
+// those of the work on the device. The set, the driver and the probes must outlive it. Not
+// thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +13,15 @@
 #include "kernels/core/gpu_driver.h"
 #include "kernels/cuda/staged_round.h"
 #include "kernels/cuda/staging.h"
+#include "tools/bench/probes/gpu_probes.h"
 #include "tools/bench/round_set.h"
 
 namespace specd::bench {
 
 class GpuRounds {
  public:
-  GpuRounds(GpuDriver* driver, const RoundSet& set) : driver_(driver), set_(set) {}
+  GpuRounds(GpuDriver* driver, GpuProbes* probes, const RoundSet& set)
+      : driver_(driver), probes_(probes), set_(set) {}
 
   // `expected` has the answers to all rounds. The rows that a round needs follow from its answer.
   GpuResult Load(const std::vector<RoundAnswer>& expected);
@@ -55,6 +58,7 @@ class GpuRounds {
   void StageRound(int32_t round, const RoundAnswer& expected);
 
   GpuDriver* driver_;
+  GpuProbes* probes_;
   const RoundSet& set_;
   DeviceMemory target_;
   DeviceMemory draft_;

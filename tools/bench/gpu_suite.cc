@@ -34,37 +34,38 @@ absl::Status Failure(const Cell& cell, const GpuResult& result) {
 // The three points in time of a replay.
 class Events {
  public:
-  explicit Events(GpuDriver* driver) : driver_(driver) {}
+  explicit Events(GpuProbes* probes) : probes_(probes) {}
   Events(const Events&) = delete;
   Events& operator=(const Events&) = delete;
   ~Events() {
-    for (GpuDriver::Event* const event : {start, middle, end}) {
+    for (GpuProbes::Event* const event : {start, middle, end}) {
       if (event == nullptr) continue;
-      const GpuResult result = driver_->DestroyEvent(event);
+      const GpuResult result = probes_->DestroyEvent(event);
       if (!result.ok()) fmt::print(stderr, "specd-bench: an event: {}\n", result.text());
     }
   }
 
   GpuResult Create() {
-    GpuResult result = driver_->CreateEvent(&start);
-    if (result.ok()) result = driver_->CreateEvent(&middle);
-    if (result.ok()) result = driver_->CreateEvent(&end);
+    GpuResult result = probes_->CreateEvent(&start);
+    if (result.ok()) result = probes_->CreateEvent(&middle);
+    if (result.ok()) result = probes_->CreateEvent(&end);
     return result;
   }
 
-  GpuDriver::Event* start = nullptr;
-  GpuDriver::Event* middle = nullptr;
-  GpuDriver::Event* end = nullptr;
+  GpuProbes::Event* start = nullptr;
+  GpuProbes::Event* middle = nullptr;
+  GpuProbes::Event* end = nullptr;
 
  private:
-  GpuDriver* driver_;
+  GpuProbes* probes_;
 };
 
 // One replay: every round, then a read of every round's rows. If weights alone are timed, every
 // round comes before, so that answers can be checked. Then come every round's sums of weights,
 // first with our exp2.
-GpuResult Capture(GpuDriver* driver, const std::vector<int32_t>& order, bool weights_only,
-                  const Events& events, GpuRounds* rounds, CapturedGraph* graph) {
+GpuResult Capture(GpuDriver* driver, GpuProbes* probes, const std::vector<int32_t>& order,
+                  bool weights_only, const Events& events, GpuRounds* rounds,
+                  CapturedGraph* graph) {
   return graph->Capture(driver, [&] {
     const auto each = [&](const auto& launch) {
       GpuResult result = GpuResult::Ok();
@@ -76,18 +77,20 @@ GpuResult Capture(GpuDriver* driver, const std::vector<int32_t>& order, bool wei
     const auto weigh = [&](int32_t round) { return rounds->LaunchWeights(round, false); };
     const auto approximate = [&](int32_t round) { return rounds->LaunchWeights(round, true); };
     GpuResult result = weights_only ? each(run) : GpuResult::Ok();
-    if (result.ok()) result = driver->RecordEvent(events.start);
+    if (result.ok()) result = probes->RecordEvent(events.start);
     if (result.ok()) result = weights_only ? each(weigh) : each(run);
-    if (result.ok()) result = driver->RecordEvent(events.middle);
+    if (result.ok()) result = probes->RecordEvent(events.middle);
     if (result.ok()) result = weights_only ? each(approximate) : each(read);
-    if (result.ok()) result = driver->RecordEvent(events.end);
+    if (result.ok()) result = probes->RecordEvent(events.end);
     return result;
   });
 }
 
 }  // namespace
 
-absl::StatusOr<OpenGpu> OpenFirstGpu(std::unique_ptr<GpuDriver> driver) {
+absl::StatusOr<OpenGpu> OpenFirstGpu(
+    std::unique_ptr<GpuDriver> driver,
+    absl::FunctionRef<std::unique_ptr<GpuProbes>(GpuDriver*)> make_probes) {
   if (driver == nullptr) {
     return absl::FailedPreconditionError(
         "no device: this specd-bench was built without nvcc; build again with nvcc on PATH and "
@@ -97,11 +100,13 @@ absl::StatusOr<OpenGpu> OpenFirstGpu(std::unique_ptr<GpuDriver> driver) {
   GpuResult result = driver->ListDevices(&devices);
   if (result.ok() && devices.empty()) result = GpuResult::Error("the driver shows none");
   if (result.ok()) result = driver->UseDevice(0);
+  std::unique_ptr<GpuProbes> probes = make_probes(driver.get());
+  if (result.ok()) result = probes->Load();
   if (!result.ok()) {
     return absl::FailedPreconditionError(
         fmt::format("no device: {}; check nvidia-smi and CUDA_VISIBLE_DEVICES", result.text()));
   }
-  return OpenGpu{std::move(driver), devices[0]};
+  return OpenGpu{std::move(driver), std::move(probes), devices[0]};
 }
 
 int32_t GpuSuite::NumRounds(const Cell& cell) const {
@@ -158,7 +163,7 @@ absl::Status GpuSuite::RunCell(const Cell& cell, int64_t index, int64_t num_cell
     }
     expected.push_back(std::move(answer));
   }
-  GpuRounds rounds(driver_, **set);
+  GpuRounds rounds(driver_, probes_, **set);
   const GpuResult loaded = rounds.Load(expected);
   if (!loaded.ok()) return Failure(cell, loaded);
   Measurement warm = measurement;
@@ -202,11 +207,12 @@ absl::Status GpuSuite::Time(const Cell& cell, const std::vector<RoundAnswer>& ex
                             GpuRounds* rounds, Measurement* measurement) {
   std::vector<int32_t> order(static_cast<size_t>(cold ? cell.shape.num_rounds : kWarmLaunches), 0);
   for (size_t i = 0; cold && i < order.size(); ++i) order[i] = static_cast<int32_t>(i);
-  Events events(driver_);
+  Events events(probes_);
   CapturedGraph graph;
   GpuResult result = events.Create();
   if (result.ok()) {
-    result = Capture(driver_, order, cell.verify_case->weights_only, events, rounds, &graph);
+    result =
+        Capture(driver_, probes_, order, cell.verify_case->weights_only, events, rounds, &graph);
   }
   if (!result.ok()) return Failure(cell, result);
 
@@ -235,8 +241,8 @@ absl::Status GpuSuite::Time(const Cell& cell, const std::vector<RoundAnswer>& ex
       TimePairs({options_.seconds, kReplaysMin, kReplaysMax}, [&]() -> absl::StatusOr<TimedPair> {
         TimedPair pair;
         GpuResult timed = replay();
-        if (timed.ok()) timed = driver_->ElapsedUs(events.start, events.middle, &pair.case_us);
-        if (timed.ok()) timed = driver_->ElapsedUs(events.middle, events.end, &pair.base_us);
+        if (timed.ok()) timed = probes_->ElapsedUs(events.start, events.middle, &pair.case_us);
+        if (timed.ok()) timed = probes_->ElapsedUs(events.middle, events.end, &pair.base_us);
         if (!timed.ok()) return Failure(cell, timed);
         return TimedPair{pair.case_us / num_rounds, pair.base_us / num_rounds};
       });

@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
@@ -24,34 +25,40 @@
 #include "tools/bench/gpu_rounds.h"
 #include "tools/bench/measurement.h"
 #include "tools/bench/pool_cache.h"
+#include "tools/bench/probes/gpu_probes.h"
 #include "tools/bench/verify_suite.h"
 
 namespace specd::bench {
 
-// A driver that uses a device.
+// A driver that uses a device, and its probes, which are loaded.
 struct OpenGpu {
   std::unique_ptr<GpuDriver> driver;
+  std::unique_ptr<GpuProbes> probes;
   GpuDevice device;
 };
 
-// FAILED_PRECONDITION if there is no device. `driver` may be null, as in a build without nvcc.
-absl::StatusOr<OpenGpu> OpenFirstGpu(std::unique_ptr<GpuDriver> driver);
+// FAILED_PRECONDITION if there is no device. `driver` may be null, as in a build without nvcc;
+// make_probes is not called then.
+absl::StatusOr<OpenGpu> OpenFirstGpu(
+    std::unique_ptr<GpuDriver> driver,
+    absl::FunctionRef<std::unique_ptr<GpuProbes>(GpuDriver* driver)> make_probes);
 
 class GpuSuite {
  public:
   struct Hooks {
-    // Makes a backend that runs rounds on the device of `driver`.
+    // Makes a backend that runs rounds on the suite's device.
     std::function<absl::StatusOr<std::unique_ptr<Backend>>()> make_backend;
     std::function<void(std::string_view)> on_progress;  // is told each piece of work
     std::function<void(const Measurement&)> on_result;
   };
 
   // Uses the cases, sizes, types, rows and seconds of the options, and their threads for the CPU.
-  // REQUIRES: UseDevice succeeded on the driver, for `device`.
-  GpuSuite(const VerifyOptions& options, const GpuDevice& device, GpuDriver* driver, Hooks hooks)
+  // `gpu` outlives the suite.
+  GpuSuite(const VerifyOptions& options, const OpenGpu& gpu, Hooks hooks)
       : options_(options),
-        device_(device),
-        driver_(driver),
+        device_(gpu.device),
+        driver_(gpu.driver.get()),
+        probes_(gpu.probes.get()),
         hooks_(std::move(hooks)),
         pools_(options.shape, options.rows_path) {}
 
@@ -70,6 +77,7 @@ class GpuSuite {
   VerifyOptions options_;
   GpuDevice device_;
   GpuDriver* driver_;
+  GpuProbes* probes_;
   Hooks hooks_;
   PoolCache pools_;
 };

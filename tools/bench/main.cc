@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +12,7 @@
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
+#include "absl/flags/reflection.h"
 #include "absl/flags/usage.h"
 #include "absl/flags/usage_config.h"
 #include "absl/status/status.h"
@@ -25,7 +25,11 @@
 #include "tools/bench/gpu_suite.h"
 #include "tools/bench/llama_loop.h"
 #include "tools/bench/machine.h"
+#include "tools/bench/opening_report.h"
+#include "tools/bench/opening_suite.h"
+#include "tools/bench/probes/cuda_probes.h"
 #include "tools/bench/report.h"
+#include "tools/bench/terminal.h"
 #include "tools/bench/verify_case.h"
 #include "tools/bench/verify_suite.h"
 
@@ -48,7 +52,8 @@ ABSL_FLAG(
     "what to compare with: read, textbook (a plain sampler), or llama (llama.cpp's samplers, where "
     "they are built in); empty: read, and with --quick then textbook for one thread, one sequence "
     "and warm rows");
-ABSL_FLAG(double, seconds, 0, "time for each measurement; 0: 1 with --quick, 0.5 without");
+ABSL_FLAG(double, seconds, 0,
+          "time for each measurement; 0: 1 with --quick, 0.5 without (opening: 2 and 10)");
 
 namespace specd::bench {
 namespace {
@@ -57,10 +62,12 @@ constexpr char kUsage[] =
     "measures specd, each number beside the bound it is compared with.\n\n"
     "  specd-bench verify    rounds of the CPU backend beside a read of the same rows\n"
     "  specd-bench gpu       rounds on the first device, cold and warm, beside a read of the same "
-    "rows\n\n"
+    "rows\n"
+    "  specd-bench opening   rounds of an engine while another opens sequences with long "
+    "prompts\n\n"
     "Every case is checked before it is timed: verify's with a reference in double precision, "
     "gpu's "
-    "with\nthe CPU backend, to the bit.\n\n"
+    "with\nthe CPU backend, to the bit. opening checks every round.\n\n"
     "Examples:\n"
     "  specd-bench verify --quick\n"
     "  specd-bench verify --quick --json > verify.jsonl\n"
@@ -69,7 +76,8 @@ constexpr char kUsage[] =
     "  specd-bench verify --quick --base=textbook --threads=1 --batch=1\n"
     "  specd-bench verify --rows=logits.f32 --vocab=128256 --batch=1 --draft=0\n"
     "  specd-bench verify --list\n"
-    "  specd-bench gpu --quick --json > gpu.jsonl\n\n"
+    "  specd-bench gpu --quick --json > gpu.jsonl\n"
+    "  specd-bench opening --markdown\n\n"
     "Exit status: 0 measured, whatever the numbers are; 1 a wrong answer or an error; 2 bad flags; "
     "3 "
     "no\ndevice.";
@@ -85,13 +93,6 @@ constexpr int32_t kThreadsMax = 1024;
 int Fail(int exit_code, std::string_view message) {
   fmt::print(stderr, "specd-bench: {}\n", message);
   return exit_code;
-}
-
-bool IsColourful(int fd) {
-  const char* no_color = std::getenv("NO_COLOR");  // https://no-color.org
-  const char* terminal = std::getenv("TERM");
-  return isatty(fd) == 1 && (no_color == nullptr || *no_color == '\0') && terminal != nullptr &&
-         std::string_view(terminal) != "dumb";
 }
 
 struct NumberList {
@@ -191,6 +192,14 @@ absl::StatusOr<Baseline> ParseBaseline(std::string_view text) {
       fmt::format("base = {} is none of read, textbook and llama", text));
 }
 
+absl::StatusOr<double> SecondsFromFlags(double by_default) {
+  const double seconds = absl::GetFlag(FLAGS_seconds);
+  if (!(seconds >= 0 && seconds <= 3600)) {
+    return absl::InvalidArgumentError(fmt::format("seconds = {} is outside 0 .. 3600", seconds));
+  }
+  return seconds == 0 ? by_default : seconds;
+}
+
 absl::StatusOr<VerifyOptions> OptionsFromFlags(const Suite& suite, const Machine& machine) {
   const bool quick = absl::GetFlag(FLAGS_quick);
   VerifyOptions options;
@@ -225,12 +234,8 @@ absl::StatusOr<VerifyOptions> OptionsFromFlags(const Suite& suite, const Machine
   if (!status.ok()) return status;
   options.rows_path = absl::GetFlag(FLAGS_rows);
   options.shape = ParseRowShape(options.rows_path);
-  options.seconds = absl::GetFlag(FLAGS_seconds);
-  if (!(options.seconds >= 0 && options.seconds <= 3600)) {
-    return absl::InvalidArgumentError(
-        fmt::format("seconds = {} is outside 0 .. 3600", options.seconds));
-  }
-  if (options.seconds == 0) options.seconds = quick ? 1 : 0.5;
+  status = take(SecondsFromFlags(quick ? 1 : 0.5), &options.seconds);
+  if (!status.ok()) return status;
   return options;
 }
 
@@ -244,36 +249,6 @@ absl::StatusOr<ReportOptions> ReportOptionsFromFlags() {
   options.colour = IsColourful(STDOUT_FILENO);
   return options;
 }
-
-// The one line on a terminal that names the present measurement.
-class Progress {
- public:
-  Progress() : shown_(isatty(STDERR_FILENO) == 1) {}
-  ~Progress() { Clear(); }
-  void Show(std::string_view text) const {
-    if (shown_) fmt::print(stderr, "\r\x1b[K{}", text);
-  }
-  void Clear() const { Show(""); }
-
- private:
-  bool shown_;
-};
-
-// Warns once: the column of loads has the rest.
-class LoadWarning {
- public:
-  void Take(const Measurement& m) {
-    if (!IsDisturbed(m.load) || given_) return;
-    given_ = true;
-    fmt::print(stderr,
-               "specd-bench: warning: the machine is not quiet: while {} {} was measured, other "
-               "processes took {:.0f} % of its CPUs and the hypervisor {:.0f} %\n",
-               m.case_name, DTypeName(m.dtype), 100 * m.load.others, 100 * m.load.stolen);
-  }
-
- private:
-  bool given_ = false;
-};
 
 // Options for the second half of --quick: one thread, with rows that a cache holds.
 VerifyOptions PeerOptions(VerifyOptions options) {
@@ -328,7 +303,7 @@ int RunGpu(const std::string& command) {
   const absl::StatusOr<ReportOptions> report_options = ReportOptionsFromFlags();
   if (!report_options.ok()) return Fail(kExitUsage, std::string(report_options.status().message()));
 
-  const absl::StatusOr<OpenGpu> gpu = OpenFirstGpu(MakeCudaDriver());
+  const absl::StatusOr<OpenGpu> gpu = OpenFirstGpu(MakeCudaDriver(), MakeCudaProbes);
   if (!gpu.ok()) return Fail(kExitNoDevice, std::string(gpu.status().message()));
   const Machine machine{.processor = gpu->device.name};
   const Progress progress;
@@ -336,7 +311,7 @@ int RunGpu(const std::string& command) {
   report.PrintHead(command, fmt::format("{}; L2 {:.0f} MiB", gpu->device.name,
                                         static_cast<double>(gpu->device.l2_bytes) / 1048576));
   const absl::Status status =
-      GpuSuite(*options, gpu->device, gpu->driver.get(),
+      GpuSuite(*options, *gpu,
                {.make_backend = [] { return MakeBackend("cuda"); },
                 .on_progress = [&](std::string_view text) { progress.Show(text); },
                 .on_result =
@@ -348,6 +323,37 @@ int RunGpu(const std::string& command) {
   progress.Clear();
   if (!status.ok()) return Fail(kExitError, std::string(status.message()));
   report.PrintEnd();
+  return 0;
+}
+
+int RunOpening(const std::string& command) {
+  for (const char* const name :
+       {"case", "vocab", "batch", "draft", "dtype", "threads", "state", "rows", "base"}) {
+    const absl::CommandLineFlag* const flag = absl::FindCommandLineFlag(name);
+    if (flag->CurrentValue() == flag->DefaultValue()) continue;
+    return Fail(kExitUsage, fmt::format("{} is no flag of opening, which takes quick, json, "
+                                        "markdown, seconds and list",
+                                        name));
+  }
+  if (absl::GetFlag(FLAGS_list)) {
+    for (const OpeningCase& known : OpeningCases()) {
+      fmt::print("{:<17} {}\n", known.name, known.summary);
+    }
+    return 0;
+  }
+  const absl::StatusOr<double> seconds = SecondsFromFlags(absl::GetFlag(FLAGS_quick) ? 2 : 10);
+  if (!seconds.ok()) return Fail(kExitUsage, std::string(seconds.status().message()));
+  const absl::StatusOr<ReportOptions> report_options = ReportOptionsFromFlags();
+  if (!report_options.ok()) return Fail(kExitUsage, std::string(report_options.status().message()));
+
+  const Machine machine = ReadMachine();
+  const Progress progress;
+  const auto measured =
+      OpeningSuite(*seconds, [&](std::string_view text) { progress.Show(text); }).Run();
+  progress.Clear();
+  if (!measured.ok()) return Fail(kExitError, std::string(measured.status().message()));
+  Report(*report_options, machine).PrintHead(command, Describe(machine, machine.usable_cpus));
+  PrintOpenings(*measured, *report_options, machine);
   return 0;
 }
 
@@ -373,13 +379,15 @@ int Main(int argc, char** argv) {
   const std::string_view suite = arguments[1];
   if (suite == "verify") return RunVerify(command);
   if (suite == "gpu") return RunGpu(command);
+  if (suite == "opening") return RunOpening(command);
   for (const std::string_view later : {"ipc", "grammar", "detok", "egress"}) {
     if (suite == later) {
       return Fail(kExitUsage,
-                  fmt::format("suite = {} is not built yet; verify and gpu are", suite));
+                  fmt::format("suite = {} is not built yet; verify, gpu and opening are", suite));
     }
   }
-  return Fail(kExitUsage, fmt::format("suite = {} is unknown; there are verify and gpu", suite));
+  return Fail(kExitUsage,
+              fmt::format("suite = {} is unknown; there are verify, gpu and opening", suite));
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ Summary Summarise(std::vector<double> values) {
           .p10 = at(0.1),
           .p90 = at(0.9),
           .p99 = at(0.99),
+          .max = values.back(),
           .num_samples = static_cast<int64_t>(values.size())};
 }
 

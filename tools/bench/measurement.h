@@ -18,6 +18,7 @@ struct Summary {
   double p10 = 0;
   double p90 = 0;
   double p99 = 0;
+  double max = 0;
   int64_t num_samples = 0;
 };
 

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""no_spills: runs a compiler of CUDA files and refuses what keeps registers of hot functions in memory.
+"""no_spills: runs a compiler of CUDA files, and fails if a hot function keeps registers in memory.
 
-ptxas knows -warn-spills for whole files only, and beside what a round does once for a row stands what
-it does for every byte of it. Where the compiler is given FILE, the named functions must be among those
-that ptxas tells of, for every architecture, and have no stack frame and no spill; ptxas has to be
-asked with -Xptxas=-v. Other files are compiled as if this program were not there.
+ptxas knows -warn-spills for whole files only. A file has functions that run once for a row beside
+functions that run for every byte of it. If the compiler is given FILE, ptxas must report on each
+named function, for every architecture, without a stack frame or a spill. The flag -Xptxas=-v makes
+ptxas report. This program compiles other files without a check.
 
   no_spills.py FILE NAME [NAME ...] -- COMPILER [ARGUMENT ...]
 
-Exit status: that of the compiler; 1 where it is 0 and a named function spills or is not there; 2 wrong
-usage, or a FILE that is compiled without the flag.
+Exit status: that of the compiler. If it is 0, then 1 if a named function spills or is missing. 2
+for wrong usage, or if FILE is compiled without the flag.
 """
 
 import re
@@ -23,7 +23,7 @@ FIGURES = re.compile(
 
 
 def findings_of(text, names):
-    """What is wrong with the named functions, as lines; `text` is what ptxas wrote."""
+    """Returns the faults of the named functions, as lines. `text` is the output of ptxas."""
     findings, seen, architectures = [], set(), set()
     architecture = function = ""
     for line in text.splitlines():

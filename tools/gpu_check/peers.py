@@ -1,13 +1,13 @@
-"""peers: what specd and other implementations take for the same tensors, each in a CUDA graph.
+"""peers: times specd and other implementations on the same tensors, each in a CUDA graph.
 
   peers.py --out FILE [--quick]       the grid of specd-bench gpu, or a part of it
   peers.py --out FILE --vocab 128256 --batch 1,32 --draft 5 --dtype bf16
 
-Needs torch and a CUDA device; specd, Triton and FlashInfer are used where they can be imported.
-Nothing is installed. The rows are random ones of its own, not those of specd-bench. Each peer is
-compared with a plain reference on small rows before it is timed, and one that differs is not timed;
-how many drafts were accepted is compared with what is expected in every timed shape. FILE gets
-everything as JSON; the last line printed sums it up. Exit status: 0 timed, 1 specd or a peer
+The program needs torch and a CUDA device. It uses specd, Triton and FlashInfer if they can be
+imported, and installs nothing. Its rows are random, and not those of specd-bench. Before a peer is
+timed, it is compared with a plain reference on small rows; a peer that differs is not timed. In
+every timed shape the number of accepted drafts is compared with the expected number. FILE gets
+everything as JSON. The last printed line sums it up. Exit status: 0 timed, 1 specd or a peer
 differs, 2 the arguments, 3 no torch or no device.
 """
 
@@ -24,18 +24,18 @@ DTYPES = ("fp32", "bf16", "fp16")
 FULL = {"vocab": [32000, 128256, 151936, 262144], "batch": [1, 8, 32, 64, 256],
         "draft": [1, 3, 5, 8], "dtype": ["bf16", "fp32"]}
 QUICK = {"vocab": [128256], "batch": [1, 64], "draft": [5], "dtype": ["bf16"]}
-# How many times as long as specd a peer is to take, by docs/BENCHMARKS.md: cold, in these shapes.
+# The least ratio of a peer's time to specd's, by docs/BENCHMARKS.md: cold, in these shapes.
 TARGETS = {"flashinfer_chain": 3.0, "triton_rejection": 3.0}
 TARGET_SHAPES = [{"dtype": "bf16", "vocab": 128256, "batch": batch, "draft": 5} for batch in (1, 64)]
-# More than the level-2 cache of any card: written before each timed run, so that rows are cold, and
-# so long that the CPU has enqueued what is timed before it ends.
+# More bytes than the level-2 cache of any card. They are written before each timed run, so the rows
+# are cold. The write takes so long that the CPU enqueues the timed work meanwhile.
 FLUSH_BYTES = 512 << 20
 # specd has no more rounds staged than 4.
 WARM_UPS = 3
 
 
 class Skip(Exception):
-    """There is nothing to time here, and why."""
+    """The program has nothing to time here. The text says why."""
 
 
 def capture(torch, peer, rows):
@@ -106,8 +106,8 @@ def measure(torch, peer, rows, repeats, shares):
 
 
 def check_peers(torch, peers, device, missing):
-    """What each peer says of small rows: {name: difference}. One of another library that cannot be
-    run at all is as good as missing."""
+    """Returns the result of each peer on small rows: {name: difference}. If a peer of another
+    library cannot run at all, it counts as missing."""
     differences = {peer.name: "" for peer in peers}
     broken = set()
     for seed, (vocab, draft, dtype) in enumerate(
@@ -136,7 +136,7 @@ def is_specd(peer):
 
 
 def time_shape(torch, peers, shape, repeats):
-    """Every result of a shape. What cannot be measured is one with a reason."""
+    """Returns every result of a shape. If a peer cannot be measured, its result is the reason."""
     results = []
     rows = Rows(torch, **shape, device="cuda", seed=1)
     shares = {kind: accept_shares(torch, rows, kind) for kind in {peer.kind for peer in peers}}
@@ -155,13 +155,14 @@ def time_shape(torch, peers, shape, repeats):
 
 
 def is_shortage(torch, error):
-    """Was memory all that lacked?"""
+    """True if only memory was missing."""
     return isinstance(error, torch.cuda.OutOfMemoryError) or \
         getattr(error, "code_name", "") == "SPECD_ERROR_EXHAUSTED"
 
 
 def add_ratios(results, shape):
-    """How many times as long as specd's peer of the same kind each takes, and what it is to be."""
+    """Adds to each result the ratio of its time to that of specd's peer of the same kind, and the
+    ratio's target."""
     times = {(result["peer"], result["state"]): result["median_us"] for result in results
              if "median_us" in result}
     for result in results:

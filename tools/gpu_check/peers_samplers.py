@@ -1,5 +1,5 @@
-"""The peers: samplers of other libraries, the rows they are given, and what each is compared with.
-peers.py runs and times them; peers_specd.py has specd's own.
+"""The peers are samplers of other libraries. This file has them, their rows, and the references for
+both. peers.py runs and times them; peers_specd.py has specd's own.
 """
 
 import contextlib
@@ -58,8 +58,7 @@ class Rows:
 
 
 def distributions(torch, rows):
-    """What the target wants and what the drafter wanted, row by row, in double precision on the
-    CPU."""
+    """The probabilities of target and drafter, row by row, in double precision on the CPU."""
     logits = rows.logits.double().cpu().view(rows.batch, rows.draft + 1, rows.vocab)
     return torch.softmax(logits / TEMPERATURE, dim=-1), rows.draft_probs.double().cpu()
 
@@ -104,8 +103,9 @@ def accept_shares(torch, rows, kind):
 
 
 def accepted_difference(shares, total, rounds, fresh_coins):
-    """(What is expected of each sequence in the mean; empty, or how `total` accepted drafts of so
-    many rounds differ from it.) Rounds with the same coins are one."""
+    """Returns the expected number of accepted drafts of a sequence, and a text. The text is empty,
+    or says how `total` accepted drafts in `rounds` rounds differ from it. Rounds with the same
+    coins count as one."""
     mean = variance = 0.0
     for sequence in shares:
         stands, first, second = 1.0, 0.0, 0.0
@@ -136,11 +136,11 @@ class Peer:
 
     @contextlib.contextmanager
     def taken(self, rows):
-        """All that has to be done once, before the first run over these rows and after the last."""
+        """Prepares the peer before the first run over these rows, and cleans up after the last."""
         yield
 
     def stage(self):
-        """What the CPU does before each run."""
+        """The CPU's work before each run."""
 
     def call(self, rows):
         raise NotImplementedError
@@ -187,7 +187,7 @@ class Law(Peer):
                "and where they lie in the mean")
 
     def final_weights(self, rows, p_rows, q_rows, b, count):
-        """What the final id of a sequence is drawn from after so many accepted drafts."""
+        """The distribution of a sequence's final id after this many accepted drafts."""
         raise NotImplementedError
 
     def difference(self, rows):
@@ -248,7 +248,7 @@ class TorchSample(Sample):
 
 
 def residual(rows, p_rows, q_rows, b, count):
-    """What is left of a target row where a draft was rejected; the row itself behind all drafts."""
+    """The rest of a target row after its draft was rejected; after all drafts, the row itself."""
     if count == rows.draft:
         return p_rows[b, count]
     return (p_rows[b, count] - q_rows[b, count]).clamp(min=0)

@@ -1,5 +1,5 @@
-"""specd as one of the peers: rounds over torch's own tensors, read where they lie, on torch's stream
-and in its CUDA graph, through specd's Python door with embedded:cuda.
+"""specd as one of the peers, through its Python package with embedded:cuda. Rounds read torch's own
+tensors where they lie, on torch's CUDA stream and in its CUDA graph.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ WAIT_MS = 1000
 
 
 class SpecdPeer:
-    """What specd's peers share; the other base says what they do and how that is checked."""
+    """The common part of specd's peers. The other base class has their kind and their check."""
 
     fresh_coins = True
     method = ""

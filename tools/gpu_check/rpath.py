@@ -3,11 +3,11 @@
 
 Usage: tools/gpu_check/rpath.py FILE...
 
-An RPATH also finds the libraries of libraries, which come from packages and say nothing of where
-they are, and it comes before an LD_LIBRARY_PATH of the machine. The bundle needs that, and an
-installed program must not have it; both are copies of one link, so the entry's tag is changed
-behind it. Files are ELF of 64 bits, little-endian. Exit status 1, with a line on standard error,
-where one is not, or has neither of the two.
+An RPATH also holds for the libraries of libraries, which come from packages without a path of their
+own. It comes before the machine's LD_LIBRARY_PATH. The bundle needs both effects, and an installed
+program must have neither. Both are copies of one link, so this program changes the entry's tag
+afterwards. Files must be ELF of 64 bits, little-endian, with one of the two entries. Otherwise the
+exit status is 1, with a line on standard error.
 """
 
 import struct
@@ -18,7 +18,7 @@ DT_RPATH, DT_RUNPATH = 15, 29
 
 
 def dynamic_section(data):
-    """Where its entries begin, and how many bytes they have."""
+    """Returns the offset of the entries and their size in bytes."""
     if data[:6] != b"\x7fELF\x02\x01":
         raise ValueError("is no ELF file of 64 bits, little-endian")
     (first,) = struct.unpack_from("<Q", data, 32)

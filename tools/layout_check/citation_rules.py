@@ -1,8 +1,8 @@
 """Rules about citations: what a comment or a document points at has to be there.
 
-Code cites the specification by number ("CONTRACT" and a section sign), other documents by the name
-of a heading (the path of the document, a comma, the name in quotes). Documents link to files and
-headings, and name files by their paths.
+Code cites the specification by number ("CONTRACT" and a section sign). It cites other documents by
+the name of a heading (the path, a comma, the name in quotes). Documents link to files and headings,
+and name files by their paths.
 """
 
 import os

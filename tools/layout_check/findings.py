@@ -1,4 +1,4 @@
-"""What a rule hands back. Findings are sorted and printed by layout_check.py."""
+"""Findings are the results of rules. layout_check.py sorts and prints them."""
 
 from typing import NamedTuple
 

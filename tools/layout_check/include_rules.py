@@ -1,9 +1,9 @@
 """The arrows between folders, as docs/ARCHITECTURE.md draws them, and the check of every #include.
 
-A file belongs to the longest prefix in ARROWS. Such a folder may include the folders of ours in
-`folders` and the libraries in `libraries`; "daemon/." means the files directly in daemon/, without
-its rooms. A library that no folder names yet is a finding, so that a new dependency is a decision
-and shows in the history of this file.
+A file belongs to the longest prefix in ARROWS. Such a folder may include our folders in `folders`
+and the libraries in `libraries`. "daemon/." means the files directly in daemon/, without its rooms.
+A library that no folder names yet is a finding. A new dependency is therefore a decision that shows
+in the history of this file.
 """
 
 import os
@@ -18,7 +18,7 @@ PUBLIC_HEADERS = "specd/"
 
 
 class Arrow:
-    """What the files under one folder may include. `never` are headers, by name."""
+    """The includes that files under one folder may have. `never` names headers."""
 
     def __init__(self, folders, libraries, never=(), why_never=""):
         self.folders = folders
@@ -38,7 +38,7 @@ _C_API = (PUBLIC_HEADERS, "ipc/include/specd")
 _NO_CLOCK = (_CLOCK_AND_FILES, "kernels have no clock, files or sockets")
 _NO_LOGS = (("daemon/base/logging.h",), "libspecd does not log and does not link spdlog")
 _NO_LOGS_OR_SOCKETS = (_NO_LOGS[0] + _SOCKETS, "a session has no logs and no sockets")
-# What lies below daemon/.
+# The folders below daemon/.
 _BELOW_DAEMON = ("ipc", "speculative", "kernels", "detokenizer") + _C_API
 
 ARROWS = {
@@ -89,7 +89,6 @@ ARROWS = {
                     + _BELOW_DAEMON, _ANY_LIBRARY),
     "tools/toy_engine": Arrow(("tools/toy_engine", PUBLIC_HEADERS), _ANY_LIBRARY),
     "tools/bench": Arrow(OUR_FOLDERS + (PUBLIC_HEADERS,), _ANY_LIBRARY + ("cuda",)),
-    "tools/gpu_check": Arrow(OUR_FOLDERS + (PUBLIC_HEADERS,), _ANY_LIBRARY + ("cuda",)),
     "tools": Arrow(OUR_FOLDERS + (PUBLIC_HEADERS,), _ANY_LIBRARY),
     "tests/consumer": Arrow((PUBLIC_HEADERS,), ("c",)),
     "tests/gpu": Arrow(OUR_FOLDERS + (PUBLIC_HEADERS,), _ANY_LIBRARY + ("cuda", "doctest")),

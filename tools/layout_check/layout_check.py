@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """layout_check: does the tree keep the rules that a reader relies on?
 
-Fails on an #include against the arrows of docs/ARCHITECTURE.md, a machine path, a host name, a
-header without a prologue, a folder without a README, a note left in the text, and a citation of a
-section or file that does not exist. Lists large files and functions without failing. Exit status:
-0 clean, 1 findings, 2 wrong usage.
+Fails on an #include against the arrows of docs/ARCHITECTURE.md, a machine path, a host name, and a
+note left in the text. Fails also on a header without a prologue, a folder without a README, and a
+citation of a section or file that does not exist. Lists large files and functions without failing.
+Exit status: 0 clean, 1 findings, 2 wrong usage.
 
   tools/layout_check/layout_check.py                 this repository
   tools/layout_check/layout_check.py --root FOLDER   another tree of the same shape

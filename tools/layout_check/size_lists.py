@@ -37,14 +37,14 @@ def _python_functions(file):
 def _cpp_functions(file):
     """Yields (line, name, number of lines) of function bodies.
 
-    No parser: a brace outside any function opens one if a parenthesis stands between it and the end
-    of the statement before, unless the words say namespace, class or the like. Enough for code that
-    clang-format has laid out.
+    This is no parser. A brace outside any function opens one if a parenthesis stands between the
+    brace and the statement before, unless the words say namespace, class or the like. Enough for
+    code that clang-format has laid out.
     """
     code = file.without_comments_and_strings()
     code = _PREPROCESSOR.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), code)
-    scopes = []  # Of each open brace: where the function began and its name, or None.
-    begin = 0  # Of the current statement.
+    scopes = []  # For each open brace: the function's first line and its name, or None.
+    begin = 0  # The offset of the current statement.
     for match in re.finditer(r"[{};]", code):
         inside_function = any(scope is not None for scope in scopes)
         if match[0] == "{":

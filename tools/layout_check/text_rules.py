@@ -13,11 +13,11 @@ _MACHINE_PATH = re.compile(
     r"[^\s\"'`)>,;]*"
 )
 
-# After inproc:// or unix:// stands no host.
+# No host follows inproc:// or unix://.
 _URL = re.compile(r"\b(?:https?|wss?|tcp|udp|ssh|git|s?ftp|grpc)://"
                   r"(?:[^\s/@]*@)?(?P<host>\[[0-9a-fA-F:]+\]|[A-Za-z0-9*][A-Za-z0-9_.\-]*)")
-# Loopback, what stands for any host, the addresses and names that RFC 5737 and RFC 2606
-# keep for examples, and where papers, standards and code live.
+# Allowed are loopback, names for any host, and the addresses and names that RFC 5737 and RFC 2606
+# keep for examples. The sites of papers, standards and code are allowed too.
 _ALLOWED_HOST = re.compile(
     r"^(?:localhost|127(?:\.\d+){3}|0\.0\.0\.0|\[::1?\]|\*|HOST|host|[a-z]"
     r"|192\.0\.2\.\d+|198\.51\.100\.\d+|203\.0\.113\.\d+"

@@ -4,10 +4,9 @@
     pip install tokenizers
     git ls-files '*.md' | xargs tools/toy_engine/train_tokenizer.py
 
-The tokenizer is committed (tokenizer.json beside this script), so nobody needs this script to
-build, test or run anything; it is here to show where the file comes from, and to make it anew when
-the documents have changed much. The result depends on the documents alone, not on the order in which
-they are named.
+The tokenizer is committed (tokenizer.json beside this script). Builds, tests and runs do not need
+this script. The script shows the source of the file, and makes it anew when the documents have
+changed much. The result depends on the documents alone, not on their order.
 """
 
 import argparse

@@ -108,7 +108,8 @@ enum {
   SPECD_DETAIL_ARGMAX_EDITED = 18,  /* target_argmax for one with parameters or masks that change
                                        its rows */
   SPECD_DETAIL_ARGMAX_SCORED = 19,  /* target_argmax for one with logprobs */
-  SPECD_DETAIL_TWO_MASKS = 20       /* mask_rows for one with a constraint of specd's own */
+  SPECD_DETAIL_TWO_MASKS = 20,      /* mask_rows for one with a constraint of specd's own */
+  SPECD_DETAIL_STAGED_GRAMMAR = 21  /* a staged round of one with a constraint */
 };
 
 /* Returns "target_rows: an index is not below the number of rows bound", and so on; never NULL. */

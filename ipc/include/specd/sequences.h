@@ -175,8 +175,12 @@ typedef struct specd_params {
   uint32_t grammar_lenient;    /* 0 or 1; default 0: a schema with a part that cannot be enforced is
                                   refused. 1: specd drops that part */
   uint32_t grammar_backend;    /* SPECD_BACKEND_...; default AUTO */
-  const char* grammar;         /* the text of the constraint, UTF-8, at most 4 MiB */
-  uint64_t grammar_bytes;      /* default 0 = a NUL ends the text */
+  /* 0 or 1; default 0: where the model profile has a reasoning_end, the constraint begins after
+   * that text. 1: it holds from the first token on. */
+  uint32_t grammar_in_reasoning;
+  uint32_t reserved;      /* 0 */
+  const char* grammar;    /* the text of the constraint, UTF-8, at most 4 MiB */
+  uint64_t grammar_bytes; /* default 0 = a NUL ends the text */
 } specd_params;
 
 SPECD_API void specd_params_init(specd_params* params);

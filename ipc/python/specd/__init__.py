@@ -13,6 +13,7 @@ library. The other files are:
 
   engine.py     Engine and its sequences
   member.py     Member, a tensor-parallel rank
+  options.py    the options of Engine
   params.py     SamplingParams
   structured.py StructuredOutputs, a constraint of SamplingParams
   rounds.py     Draft and DraftRequest

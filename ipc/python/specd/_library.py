@@ -40,7 +40,7 @@ class Options(Structure):
         ("timeout_ms", c_uint32), ("max_scores_per_token", c_uint32), ("threads", c_uint32),
         ("stream_timeout_ms", c_uint32), ("name", c_char_p), ("cuda_stream", c_void_p),
         ("max_path", c_uint32), ("reserved", c_uint32), ("tokenizer", c_char_p),
-        ("eos_token_ids", Ids),
+        ("eos_token_ids", Ids), ("reasoning_start", c_char_p), ("reasoning_end", c_char_p),
     ]
 
 
@@ -105,9 +105,9 @@ class Params(Structure):
         ("draft_edits", c_uint32), ("logprob_token_ids", Ids),
         ("draft_temperature", c_double), ("draft_top_p", c_double), ("draft_min_p", c_double),
         ("draft_top_k", c_int32), ("draft_filter_order", c_uint32),
-        ("prompt_ids", Ids), ("output_ids", Ids), ("numbers", Numbers),
-        ("grammar_kind", c_uint32), ("grammar_whitespace", c_uint32),
-        ("grammar_lenient", c_uint32), ("grammar_backend", c_uint32),
+        ("prompt_ids", Ids), ("output_ids", Ids), ("numbers", Numbers), ("grammar_kind", c_uint32),
+        ("grammar_whitespace", c_uint32), ("grammar_lenient", c_uint32),
+        ("grammar_backend", c_uint32), ("grammar_in_reasoning", c_uint32), ("reserved", c_uint32),
         ("grammar", c_char_p), ("grammar_bytes", c_uint64),
     ]
 

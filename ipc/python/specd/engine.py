@@ -10,7 +10,8 @@ import numpy as np
 from . import _library as c
 from . import results
 from ._library import check, refusal, text_bytes
-from .arrays import id_array, integer, pointer
+from .arrays import integer
+from .options import to_options
 from .params import VERIFY, SamplingParams, to_struct
 from .regions import DRAFT_TOKENS, NEXT_TOKEN, bind_ids, unregister
 from .rounds import DraftRecords, DraftRequest, RowSpace, child_records, score_records
@@ -99,34 +100,22 @@ class Engine:
     Options are those of specd_options: max_batch, max_sequences, max_draft, max_path, ring_depth,
     timeout_ms, max_scores_per_token, threads, name, cuda_stream (the address, such as torch's
     stream.cuda_stream). Embedded engines also take tokenizer (the path of a tokenizer.json, so that
-    sequences may have structured_outputs) and eos_token_ids; a daemon has its own.
+    sequences may have structured_outputs), eos_token_ids, reasoning_start and reasoning_end; a
+    daemon has its own.
     """
 
     def __init__(self, uri="embedded:cpu", *, vocab_size, **options):
-        struct = c.initialised(c.Options, "specd_options_init")
-        fields = [name for name, _ in c.Options._fields_ if name not in ("struct_size", "reserved")]
-        for name, value in {"vocab_size": vocab_size, **options}.items():
-            if name not in fields:
-                raise refusal(f"{name}: no such option; the options are {', '.join(fields)}")
-            if name == "name":
-                struct.name = text_bytes(value, name)
-            elif name == "tokenizer":
-                struct.tokenizer = None if value is None else text_bytes(os.fspath(value), name)
-            elif name == "eos_token_ids":
-                eos = id_array([] if value is None else value, name)  # alive until specd_open
-                struct.eos_token_ids.items = pointer(eos, ctypes.c_int32)
-                struct.eos_token_ids.count = len(eos)
-            else:
-                setattr(struct, name, integer(value, name))
-        handle = ctypes.c_void_p()
+        struct, kept = to_options({"vocab_size": vocab_size, **options})
+        pointer = ctypes.c_void_p()
         check(c.load().specd_open(text_bytes(uri, "uri"), ctypes.byref(struct),
-                                  ctypes.byref(handle)))
+                                  ctypes.byref(pointer)))
+        del kept
         self.uri, self.vocab_size = uri, struct.vocab_size
         self.max_batch, self.max_draft = struct.max_batch, struct.max_draft
         self.max_sequences = struct.max_sequences or struct.max_batch
-        self._pointer = handle
+        self._pointer = pointer
         # Also run when the interpreter ends, so that a daemon is told at once.
-        self._closer = weakref.finalize(self, c.load().specd_close, handle)
+        self._closer = weakref.finalize(self, c.load().specd_close, pointer)
         # The engines of one daemon share its log and its events. No two may use the same ids.
         self._name_prefix = f"python-{os.getpid()}-{secrets.token_hex(4)}"
         self._names, self._rounds = 0, 0
@@ -313,8 +302,8 @@ class Engine:
 
     def stage(self, drafts):
         """Stages a round, over the bound rows, for the next run of the work of enqueue_staged.
-        Returns the round's number. Drafts are those of verify. An interrupt may come after the
-        round was staged, and the number is then lost: the next run is of this round, and collect
+        Returns the round's number. Drafts are those of verify. If an interrupt comes after the
+        round was staged, the number is lost. The next run is then still of this round, and collect
         returns it in its turn."""
         records = DraftRecords(self, drafts)
         self.drain()
@@ -397,9 +386,9 @@ class Engine:
         return SHARING[struct.mode], struct.text.decode()
 
     def group(self):
-        """Returns what other processes need to join this engine's session as ranks: a token for
-        specd.Member, and the set of the ranks whose next tokens are bound by now. Treat the token
-        as a password. A daemon is needed."""
+        """Returns a token and a set of ranks. Other processes pass the token to specd.Member to
+        join this engine's session as ranks. The set has the ranks whose next tokens are bound by
+        now. Treat the token as a password. A daemon is needed."""
         struct = c.Group()
         check(c.load().specd_get_group(self.pointer, ctypes.byref(struct)))
         return struct.token.decode(), {k for k in range(32) if struct.bound_ranks >> k & 1}

@@ -127,7 +127,8 @@ def make_sampling_params(numbers):
     made.__module__ = __name__
     made.numbers = {number.python_name: number for number in numbers}
     # StructuredOutputs has these numbers: their choices by name.
-    made.constraint = {name: number.choices for name, number in constraint.items()}
+    made.constraint = {name: number.choices for name, number in constraint.items()
+                       if number.choices}
     return made
 
 

@@ -41,11 +41,11 @@ class Result:
     tokens: the kept tokens: num_accepted draft tokens, then specd's own (int32 array)
     path: the accepted draft tokens by their index in the draft (int32 array); in a chain 0, 1, ...
     scores: for each kept token itself, the best ids and logprob_token_ids, as rows of (id, value,
-      rank); id is -1 where a row has fewer ids than were asked for; None without logprobs
+      rank). If a row has fewer ids than were asked for, id is -1. None without logprobs
     finish_reason: None, "stop", "length", "abort", "error"; stop_token is the id that finished it
-    status: "ok", "finished", "bad_distribution", "unknown_sequence", "invalid", "device_error";
-      detail says in words what was invalid; of a device error that is embedded, specd.last_error()
-      does, until another call fails
+    status: "ok", "finished", "bad_distribution", "unknown_sequence", "invalid", "device_error".
+      detail describes an invalid part in words. In embedded mode specd.last_error() describes a
+      device error, until another call fails
     cumulative_logprob: the sum of the logprobs of the tokens kept since the sequence was opened, to
       rank samples by; None without logprobs, and where their mode gives logits
     """

@@ -25,17 +25,18 @@ class Draft:
     """A sequence's part of a round. Only `sequence` is needed: without tokens it is plain sampling.
 
     tokens: draft ids; -1 ends the draft
-    sampled: for each token, was it drawn from a draft row? Default: all, if the round has q for it
+    sampled: for each token, True if it was drawn from a draft row. Default: all, if verify gets q
     target_rows, draft_rows, mask_rows: indices into the bound arrays, in place of the order in which
       rows stand; a mask row of -1 is unconstrained
     weights, masses: the side channel q(tokens[i]) = weights[i] / masses[i], from sample_draft; both
       or neither
     target_argmax: K + 1 argmax ids in place of target rows, for greedy sequences
     discard: rows are padding or an unfinished prefill: nothing is sampled
-    by_slot: so many draft tokens lie at the sequence's slot in engine.draft_tokens(), and `tokens` is
-      left; None: they do not
-    parents: for each token the index of the earlier one that it follows, or -1 for the kept tokens;
-      None: a chain, each follows the one before. This version refuses other trees (Result.detail)
+    by_slot: the number of draft tokens at the sequence's slot in engine.draft_tokens(), in place of
+      `tokens`; None: the draft tokens are in `tokens`
+    parents: for each token the index of the earlier one that it follows, or -1 for the kept tokens.
+      None: a chain, in which each token follows the one before. This version refuses other trees
+      (Result.detail)
     """
 
     sequence: object

@@ -31,7 +31,8 @@ class StructuredOutputs:
 
     whitespace: "flexible" (at most 64 characters between the tokens of JSON) or "compact" (none);
     disable_any_whitespace=True is vLLM's name for compact. backend: "auto", "specd" or "xgrammar".
-    lenient=True drops the parts of a schema that cannot be enforced; otherwise specd refuses the
+    A model that reasons is not constrained before its reasoning_end, but with
+    enable_in_reasoning=True from the first token on. lenient=True drops the parts of a schema that cannot be enforced; otherwise specd refuses the
     schema and names the part. A mistake here is an Error, which is a ValueError too; a constraint
     that specd cannot compile is refused when the sequence is opened.
     """
@@ -40,19 +41,20 @@ class StructuredOutputs:
                  choice: list[str] | None = None, grammar: str | None = None,
                  json_object: bool | None = None, structural_tag: dict | str | None = None,
                  whitespace: str | None = None, disable_any_whitespace: bool = False,
-                 backend: str = "auto", lenient: bool = False, **others):
+                 backend: str = "auto", lenient: bool = False,
+                 enable_in_reasoning: bool = False, **others):
         for name in others:
             remedy = _REFUSED.get(name)
             raise refusal(f"structured_outputs: {name}: no such keyword; " + (
                 remedy or f"they are {', '.join(KINDS)}, whitespace, disable_any_whitespace, "
-                "backend, lenient"))
+                "backend, lenient, enable_in_reasoning"))
         texts = {"json": _json("json", json), "regex": _text("regex", regex),
                  "choice": _choice(choice), "grammar": _text("grammar", grammar),
                  "json_object": "" if _flag("json_object", json_object or False) else None,
                  "structural_tag": _json("structural_tag", structural_tag)}
         given = [name for name, text in texts.items() if text is not None]
         if len(given) != 1:
-            raise refusal(f"structured_outputs: {' and '.join(given) or 'nothing'} was given; give "
+            raise refusal(f"structured_outputs: {' and '.join(given) or 'none'} given; give "
                           f"exactly one of {', '.join(KINDS)}")
         self.kind: str = KINDS[given[0]]
         self.text: str = texts[given[0]]
@@ -64,6 +66,7 @@ class StructuredOutputs:
         self.whitespace: str = _one_of("whitespace", whitespace or "flexible", WHITESPACE)
         self.backend: str = _one_of("backend", backend, BACKENDS)
         self.lenient: bool = _flag("lenient", lenient)
+        self.in_reasoning: bool = _flag("enable_in_reasoning", enable_in_reasoning)
 
     def __repr__(self):
         return f"<specd.StructuredOutputs {self.kind} {self.text!r}>"
@@ -80,6 +83,7 @@ class StructuredOutputs:
                              ("grammar_backend", self.backend)):
             setattr(struct, field, choices[field].index(value))
         struct.grammar_lenient = int(self.lenient)
+        struct.grammar_in_reasoning = int(self.in_reasoning)
         try:
             text = self.text.encode()
         except UnicodeEncodeError as error:

@@ -1,31 +1,12 @@
-// A rank's place in a session when memory runs out. Every operator new of this program can be made
-// to fail once.
+// A rank's place in a session when memory runs out.
 #include "daemon/session/member_session.h"
 
 #include <doctest/doctest.h>
 
-#include <cstdlib>
 #include <new>
 
 #include "tests/support/session_fixture.h"
-
-namespace {
-// The number of this thread's allocations that still succeed before one fails; below 0 all succeed.
-thread_local int allocations_left = -1;
-}  // namespace
-
-// GCC takes a free() of what operator new gave for a mistake once both are inlined.
-__attribute__((noinline)) void* operator new(size_t size_bytes) {
-  void* const memory =
-      allocations_left < 0 || allocations_left-- > 0 ? std::malloc(size_bytes) : nullptr;
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-__attribute__((noinline)) void* operator new(size_t size_bytes, const std::nothrow_t&) noexcept {
-  return std::malloc(size_bytes);
-}
-__attribute__((noinline)) void operator delete(void* memory) noexcept { std::free(memory); }
-__attribute__((noinline)) void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+#include "tests/support/watched_memory.h"
 
 namespace specd {
 namespace {

@@ -48,6 +48,18 @@ TEST_SUITE("unit") {
     CHECK(Says(LoadModelProfile(options).status(), "eos_token_ids: 8 is outside 0 .. 7"));
   }
 
+  TEST_CASE("the texts of reasoning need each other's end, a tokenizer, and a sane length") {
+    ModelProfileOptions options;
+    options.reasoning.end = "</think>";
+    CHECK(Says(LoadModelProfile(options).status(), "needs a tokenizer"));
+    options.tokenizer_path = SPECD_TOKENIZER;
+    CHECK(LoadModelProfile(options)->reasoning.end == "</think>");
+    options.reasoning.end = std::string(65, 'x');
+    CHECK(Says(LoadModelProfile(options).status(), "reasoning_end"));
+    options.reasoning = {"<think>", ""};
+    CHECK(Says(LoadModelProfile(options).status(), "needs a reasoning_end"));
+  }
+
   TEST_CASE("a vocabulary that does not fit is refused with both numbers") {
     ModelProfileOptions options;
     options.tokenizer_path = SPECD_TOKENIZER;

@@ -1,13 +1,13 @@
-// The cases of the peers' tests that concern chains. A name begins with where the case comes from:
-// an item of FlashInfer's, TensorRT-LLM's and our own list (kernels.md 5), of vLLM's tests
-// (vllm.md 3) or of SGLang's (sglang.md 3); numbers are theirs.
+// The cases of the peers' tests that concern chains. A name begins with the source of the case: a
+// list and the number of an item in it. The lists are notes on the peers' tests, and are not in
+// this repository: kernels.md (FlashInfer, TensorRT-LLM and our own), vllm.md and sglang.md.
 //
-// Elsewhere: one row (row_cases_test.cc), enumeration (exact_test.cc: kernels.md 5.30), chi-square
-// (statistical_test.cc: 5.31, vllm.md 3.10, 3.23, 3.30, 3.73), batches and speculation on and off
-// (invariance_test.cc: 5.37, 5.44, 5.45, 5.50, vllm.md 3.9), logprobs (score_test.cc: vllm.md 3.35,
-// 3.47, 3.48), finish rules, grammar and parameters (tests/speculative: 5.29, 5.48). Trees and
-// lossy methods are not built; dtype, device and graph bookkeeping of Python calls (5.16 to 5.19)
-// has nothing here that it could concern.
+// Other files have the other items. row_cases_test.cc has one row. exact_test.cc enumerates
+// (kernels.md 5.30). statistical_test.cc has chi-square (5.31, vllm.md 3.10, 3.23, 3.30, 3.73).
+// invariance_test.cc has batches, and speculation on and off (5.37, 5.44, 5.45, 5.50, vllm.md 3.9).
+// score_test.cc has logprobs (vllm.md 3.35, 3.47, 3.48). tests/speculative has finish rules,
+// grammar and parameters (5.29, 5.48). Trees and lossy methods are not built. Items 5.16 to 5.19
+// test the bookkeeping of Python calls, which does not exist here.
 #include <doctest/doctest.h>
 #include <sys/mman.h>
 
@@ -85,7 +85,7 @@ TEST_SUITE("unit") {
       CHECK(RunPeaked(method, {1, 2, 3}, {1, 2, 3, 4}, bans) == Tokens{1, 15});
       CHECK(RunPeaked(method, {1, 15, 3}, {1, 2, 3, 4}, bans) == Tokens{1, 15, 3, 4});
       CHECK(RunPeaked(method, {1, 2, 3}, {1, 2, 3, 4}) == Tokens{1, 2, 3, 4});
-      // A word of two tokens is banned only behind its first, which may lie in the draft.
+      // A word of two tokens is banned only after its first token, which may lie in the draft.
       std::vector<oracle::Steps> at_second(4);
       at_second[1].banned = {2};
       CHECK(RunPeaked(method, {1, 2, 3}, {1, 2, 3, 4}, at_second) == Tokens{1, 15});
@@ -338,7 +338,7 @@ TEST_SUITE("unit") {
     constexpr int32_t kVocabSize = 155264;
     constexpr int64_t kRow = 15000;
     constexpr size_t kBytes = size_t(kRow + 2) * kVocabSize * 2;
-    // Pages that nobody touches cost nothing.
+    // Untouched pages cost nothing.
     void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     REQUIRE(memory != MAP_FAILED);

@@ -54,8 +54,8 @@ void CheckAgainstOracle(const RowView& row, const std::vector<double>& stored, d
   REQUIRE_FALSE(read.distribution.bad);
   for (int32_t i = 0; i < row.vocab_size; ++i) {
     const double kernel = WeightOf(read.distribution, i) / read.distribution.mass;
-    // (l - m) * c carries three roundings of relative size 2^-24, so p's relative error grows with
-    // ln(p_max / p): at most 88 where weights are not yet 0.
+    // (l - m) * c carries three roundings of relative size 2^-24. The relative error of p therefore
+    // grows with ln(p_max / p), which is at most 88 for weights above 0.
     const double depth = (stored[read.argmax] - stored[i]) / temperature;
     REQUIRE(std::fabs(kernel - (*p)[i]) <= (*p)[i] * (1 + std::min(depth, 88.0)) * 3e-7 + 1e-37);
   }

@@ -158,7 +158,7 @@ void Enumeration::WalkBlock(const Tokens& text, CoinPaths& paths, Record* record
          record);
 }
 
-// The final token, at place `stop`: of p, or of what is left of a * p without q.
+// The final token, at place `stop`, from p or from the rest of a * p without q.
 void Enumeration::Finish(size_t stop, const oracle::Probabilities& p,
                          const oracle::Probabilities* q, double a, const Tokens& text,
                          CoinPaths& paths, Record* record) {
@@ -195,7 +195,7 @@ CoinIdentity Enumeration::IdentityOf(const CoinKey& key) const {
   return {key.position, key.round_base, key.node, purpose};
 }
 
-// The kernel must emit what the oracle says with every coin just inside either end of its part.
+// With every coin just inside either end of its part, the kernel must emit the oracle's token.
 void Enumeration::CheckVerify(const Tokens& text, const Record& record, const CoinParts& used) {
   CoinParts parts;
   for (const auto& [coin, part] : used) {
@@ -264,7 +264,7 @@ void Enumeration::CheckVerify(const Tokens& text, const Record& record, const Co
   }
 }
 
-// SampleDraft must draw every token of q from either end of its interval, and say what q is.
+// SampleDraft must draw every token of q from either end of its interval, and report q.
 void Enumeration::CheckDraft(const Tokens& text, size_t i, const CoinKey& key,
                              const ChainModel::Place& place) {
   const ModelOptions& options = model_.options();
@@ -282,7 +282,7 @@ void Enumeration::CheckDraft(const Tokens& text, size_t i, const CoinKey& key,
   const std::vector<double> ends = oracle::IntervalEnds(place.q);
   for (size_t x = 0; x < ends.size(); ++x) {
     if (place.q[x] == 0) continue;
-    // The ends of the whole coin are exact, whatever the doubles add up to.
+    // The ends of the whole coin are exact, even if the doubles add up to another sum.
     const double margin = MarginFor(1);
     CoinPart part{ends[x] - place.q[x], ends[x], margin, margin};
     if (part.low < margin) part.low = part.low_margin = 0;

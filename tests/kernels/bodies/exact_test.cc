@@ -1,5 +1,5 @@
-// The law of the output equals the target's, by enumeration (CONTRACT §10, "Exact"), and the same
-// enumeration notices every mistake that the literature and the peers have made here.
+// Enumeration shows that the law of the output equals the target's (CONTRACT §10, "Exact"). The
+// same enumeration notices every mistake that the literature and the peers have made here.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// What must not change an answer: the company a sequence has in its batch, its place there, the
-// seeds of others, earlier rounds of the same backend, rows that a decision does not need, how many
-// tokens a drafter proposes and what.
+// The batch of a sequence must not change its answer: neither the other sequences, nor its place
+// among them, nor their seeds. Three more things must not: earlier rounds of the same backend, rows
+// that a decision does not need, and the drafter's tokens and their number.
 #include <doctest/doctest.h>
 #include <spdlog/fmt/fmt.h>
 
@@ -166,8 +166,9 @@ TEST_SUITE("invariance") {
     }
   }
 
-  // Block verification needs p of all its tokens, so there only the status does not depend on rows
-  // behind the decision (chain_cases_test.cc); the law does not either (exact_test.cc, ragged).
+  // Block verification needs p of all its tokens, so its tokens may depend on rows after the
+  // decision. Its status does not (chain_cases_test.cc), and its law does not (exact_test.cc,
+  // ragged).
   TEST_CASE("CONTRACT 6: rows after the one of the final token never matter") {
     int poisoned_rows = 0;
     for (const RoundCase::Options& options : AllOptions()) {
@@ -179,7 +180,7 @@ TEST_SUITE("invariance") {
         Task& task = round.task(i);
         if (task.kind != TaskKind::kVerify || task.method == VerifyMethod::kBlock) continue;
         REQUIRE(backend->Run(round.Some({i})).ok());
-        // The decision ended at the place behind the accepted tokens, whether or not it succeeded.
+        // The decision ended at the place after the accepted tokens, whether or not it succeeded.
         const int32_t last = round.outcome(0).num_accepted;
         Draft& chain = task.draft;
         std::vector<uint32_t>& target = rows[2 * i];

@@ -1,5 +1,5 @@
-// Filters that leave little of a row are found by one warp that reads a few of its steps: what it
-// lists is what lies there, and what it finds is what every other team finds.
+// If filters leave little of a row, one warp finds the result in a few of the row's steps. The warp
+// lists the elements that lie there, and finds the result of every other team.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace specd {
 namespace {
 
-// What lies behind the memory of a row that was read ahead must stay.
+// This value lies after the memory of a row that was read ahead, and must stay.
 constexpr uint32_t kBehind = 0x5EC0DEu;
 
 // Memory in which one warp has read a row ahead.
@@ -31,7 +31,7 @@ class RowAhead {
   RowAhead& operator=(const RowAhead&) = delete;
   ~RowAhead() { CHECK(memory_.back() == kBehind); }
 
-  // By the warp, which may then go on with the row.
+  // Reads the row by the warp, which may then continue with it.
   void Read(EmulatedTeam& team, const Row& row, float scale) {
     const int32_t num_tiles = NumTiles(row.view.vocab_size);
     AheadFacts facts;
@@ -110,8 +110,8 @@ Filters RandomFilters(std::mt19937_64& random) {
   return filters;
 }
 
-// Reads a row with these filters by one warp. Does it find what the scalar team finds, and draw
-// what that draws? False: it gives up.
+// Reads a row with these filters by one warp. True if the warp finds and draws the same as the
+// scalar team. False if it gives up.
 bool IsFound(const RowView& view, const Filters& filters, float scale, uint64_t coin) {
   const Row row = PlainRow(view);
   const OwnedWorkspace workspace(view.vocab_size);
@@ -227,8 +227,8 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("a warp that cannot hold what min_p leaves does not take a part of it for all") {
-    // 611 elements reach min_p, and top_p of their mass ends among the last 600 of them. Of 2^-8 or
-    // more there are only 11.
+    // 611 elements reach min_p, and top_p of their mass ends among the last 600 of them. Only 11
+    // elements are 2^-8 or more.
     constexpr int32_t kVocabSize = 40 * kTileSize;
     RowMatrix matrix({.vocab_size = kVocabSize, .num_rows = 1});
     std::vector<double> logits(kVocabSize, -100.0);
@@ -245,8 +245,8 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("a warp that gives up one filter does not go on with the others") {
-    // What min_p leaves fits into the list. top_p judges all of the row, and ends among the
-    // elements of 2^-8.5, which are in more steps than a warp looks at for it.
+    // The elements that min_p leaves fit into the list. top_p judges all of the row, and ends among
+    // the elements of 2^-8.5. These lie in more steps than a warp looks at for top_p.
     constexpr int32_t kVocabSize = 20 * kTileSize;
     RowMatrix matrix({.vocab_size = kVocabSize, .num_rows = 1});
     std::vector<double> logits(kVocabSize, -40.0);

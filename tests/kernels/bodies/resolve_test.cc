@@ -1,5 +1,6 @@
-// What tasks leave to the processor that runs them: draft tokens, positions and counts. One task
-// against what a std::map counts, and whole rounds against the same ones of a host that knows all.
+// Tasks leave draft tokens, positions and counts to the processor that runs them. One task is
+// compared with the counts of a std::map. Whole rounds are compared with the same rounds of a host
+// that knows all.
 #include "kernels/bodies/resolve.h"
 
 #include <doctest/doctest.h>
@@ -24,7 +25,7 @@ constexpr int32_t kRecentRoom = 9;
 constexpr int32_t kNumSlots = 5;
 constexpr int32_t kRowStride = 8;
 
-// A few tasks with slots, and what becomes of them.
+// A few tasks with slots, and their resolved copies.
 class Resolution {
  public:
   explicit Resolution(int32_t num_tasks, int32_t the_vocab_size = kVocabSize)
@@ -78,7 +79,8 @@ void CheckOverrides(const PlaceEdits& place, const std::vector<TokenEdit>& expec
   }
 }
 
-// One task with everything drawn, and what its host would have known. Few ids, so that they repeat.
+// One task with everything drawn, and the facts that its host would have known. Few ids, so that
+// they repeat.
 struct DrawnTask {
   DrawnTask(std::mt19937_64& random, uint32_t the_slot, int32_t the_vocab_size = kVocabSize)
       : slot(the_slot), vocab_size(the_vocab_size) {
@@ -135,7 +137,7 @@ struct DrawnTask {
   void Check(const Task& task) const {
     CHECK(!task.drafts_by_slot);
     CHECK(!task.continues);
-    // What penalties count.
+    // Penalties count these tokens.
     std::vector<TokenId> prefix;
     if (continues) prefix = confirmed;
     const auto position = state.position + static_cast<uint32_t>(prefix.size());
@@ -190,7 +192,7 @@ TEST_SUITE("unit") {
       }
       for (size_t i = 0; i < drawn.size(); ++i) {
         drawn[i].Check(round.resolved[i]);
-        // Rows behind the end are known to be, where somebody will take the word back.
+        // Rows after the end are marked dead, if a later launch takes the mark back.
         const int32_t num_drafts = round.resolved[i].draft.num_nodes;
         const bool is_shorter = num_drafts < round.tasks[i].draft.num_nodes;
         const bool is_told = is_shorter && round.progress[i].num_rows > 0;
@@ -286,7 +288,7 @@ TEST_SUITE("unit") {
     CHECK(round.resolved[0].round_base == 8);
   }
 
-  // Whoever drew them may write there while the round runs.
+  // The drafter may write new tokens there while the round runs.
   TEST_CASE("draft tokens are read once, and what was read is counted") {
     struct Rewriting : LoneLane {
       TokenId* row;

@@ -1,7 +1,6 @@
-// The cases of the peers' tests that concern one row: filters, edits, greedy, degenerate rows.
-// A name begins with where the case comes from: an item of FlashInfer's, TensorRT-LLM's and our own
-// list (kernels.md 5), of vLLM's tests (vllm.md 3) or of SGLang's (sglang.md 3). Expected values
-// are theirs where they give any, and the oracle's everywhere.
+// The cases of the peers' tests that concern one row: filters, edits, greedy, degenerate rows. A
+// name begins with the source of the case, as in chain_cases_test.cc. The oracle gives all expected
+// values. If a peer's test gives values too, they are expected as well.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -169,8 +168,8 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("CONTRACT 3: filters in order, each on the renormalised survivors, or jointly") {
-    // p = .4 .3 .2 .1: top_k 2 leaves 4/7 and 3/7, so that top_p .55 is reached by the first alone;
-    // jointly .4 does not reach it.
+    // p = .4 .3 .2 .1: top_k 2 leaves 4/7 and 3/7, so the first alone reaches top_p .55. Jointly,
+    // .4 does not reach it.
     const std::vector<double> row = LnOf({0.1, 0.2, 0.3, 0.4});
     CHECK(SupportOf(CheckRowLaw({.row = row, .truncation = {.top_k = 2, .top_p = 0.55}})) ==
           Ids{3});

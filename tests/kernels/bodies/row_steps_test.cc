@@ -1,5 +1,5 @@
-// What is done to a row before it is a distribution, steps 1 to 6 of CONTRACT §3, and the rows that
-// are bad. A name begins with where the case comes from, as in row_cases_test.cc.
+// Steps 1 to 6 of CONTRACT §3 turn a row into logits; some rows are bad. A name begins with the
+// source of the case, as in chain_cases_test.cc.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -136,7 +136,7 @@ TEST_SUITE("unit") {
     CHECK(KernelRow({.row = row, .steps = steps}).Greedy() == 4);
     for (const VerifyMethod method : {VerifyMethod::kGreedy, VerifyMethod::kExactMatch,
                                       VerifyMethod::kToken, VerifyMethod::kBlock}) {
-      // What the mask leaves visible is judged.
+      // A bad element that the mask leaves visible makes the row bad.
       CHECK(
           KernelRow({.row = {NAN, kInf, NAN, 1, NAN}, .steps = steps}).Run(method).outcome.status ==
           OutcomeStatus::kBadTargetRow);

@@ -18,7 +18,7 @@ namespace {
 using TestTeam = ScalarTeam<CpuTarget::kBaseline>;
 constexpr uint64_t kCoinEnd = uint64_t{1} << kCoinBits;
 constexpr double kInf = INFINITY;
-// Of any boundary between two ids, as a coin in [0, 1): docs/ALGORITHMS.md, "Drawing".
+// The error of any boundary between two ids, as a coin in [0, 1): docs/ALGORITHMS.md, "Drawing".
 constexpr double kBoundaryError = 1e-6;
 
 // Draws from one row, or from the residual of two.

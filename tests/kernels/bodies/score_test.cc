@@ -23,7 +23,7 @@ bool IsRaw(ScoreMode mode) {
   return mode == ScoreMode::kRawLogprob || mode == ScoreMode::kRawLogit;
 }
 
-// What a mode reports of every id.
+// The value that a mode reports of every id.
 std::vector<double> ValuesOf(const RowCase& c, const std::vector<double>& stored, ScoreMode mode) {
   const oracle::Logits raw = c.kind == RowKind::kLogits ? stored : oracle::LogOf(stored);
   oracle::Logits l = IsRaw(mode) ? raw : *oracle::AfterSteps(raw, c.steps);

@@ -1,6 +1,6 @@
 // The joint law of the first tokens of a text through everything at once: SampleDraft draws the
-// draft with the keys of the contract, its side channel goes into verification, rounds follow one
-// another, and the counts are held against the target's law (CONTRACT §10, "Statistical").
+// draft with the keys of the contract, and its side channel goes into verification. Rounds follow
+// one another. The counts are compared with the target's law (CONTRACT §10, "Statistical").
 #include <doctest/doctest.h>
 #include <spdlog/fmt/fmt.h>
 

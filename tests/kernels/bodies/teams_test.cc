@@ -82,7 +82,8 @@ struct TileCase {
   int32_t count() const { return std::min(p.vocab_size - tile * kTileSize, kTileSize); }
 };
 
-// Everything a group finds out about a case, as bits; and what it wrote for all its threads to see.
+// Every fact that a group finds about a case, as bits, and the values that it wrote for all its
+// threads.
 struct Facts {
   std::vector<uint64_t> returned;
   std::vector<float> values = std::vector<float>(kTileSize);
@@ -103,7 +104,7 @@ struct Facts {
   }
 };
 
-// What may be asked of a tile that holds anything, NaN included.
+// These questions are allowed of a tile that holds anything, NaN included.
 template <Team T>
 void AddOrderFacts(T& team, const TileCase& c, const typename T::Tile& tile,
                    std::vector<uint64_t>& facts) {
@@ -270,7 +271,8 @@ TEST_SUITE("unit") {
         const auto set = static_cast<int32_t>(random() % count);
         const auto last = static_cast<int32_t>(random() % count);
         const uint32_t steps = static_cast<uint32_t>(random()) | 1u << (set / kLanes);
-        // What SetEach writes, and ids of the tiles behind, which it does not.
+        // SetEach writes the first of these elements. The others are ids of later tiles, which it
+        // skips.
         std::vector<int32_t> written;
         for (int32_t e = 0; e < count; ++e) {
           if (e != set && random() % 20 == 0) written.push_back(e);
@@ -322,7 +324,7 @@ TEST_SUITE("unit") {
         team.SetEach(
             0, static_cast<int32_t>(written.size()), [&](int32_t i) { return written[i]; },
             [&](int32_t i) { return static_cast<float>(i % 5); }, &tile);
-        // What was not loaded cannot be set.
+        // A step that was not loaded cannot be set.
         for (int32_t s = 0; s < kStepsPerTile; ++s) {
           if ((steps >> s & 1) == 0) team.Set(s * kLanes + 3, 9, &tile);
         }

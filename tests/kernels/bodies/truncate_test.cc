@@ -115,7 +115,7 @@ bool Check(const std::vector<double>& logits, const Wanted& wanted, double tempe
   CAPTURE(wanted.joint);
   CAPTURE(temperature);
   if (expected.close) {
-    // Whatever fp32 made of it, what stays is a prefix of the order.
+    // The survivors are a prefix of the order, also where fp32 decided otherwise.
     REQUIRE(!ids.empty());
     std::vector<TokenId> prefix(sorted.ids().begin(), sorted.ids().begin() + ids.size());
     std::sort(prefix.begin(), prefix.end());

@@ -11,7 +11,7 @@
 namespace specd {
 namespace {
 
-// What a 16-bit pattern means, from the definition of the format.
+// The value of a 16-bit pattern, from the definition of the format.
 double ValueOf(uint16_t bits, int mantissa_bits) {
   const int exponent_bits = 15 - mantissa_bits;
   const int bias = (1 << (exponent_bits - 1)) - 1;

@@ -81,7 +81,7 @@ TEST_SUITE("unit") {
   TEST_CASE("IntegerWeight is w * 2^(40 - E), truncated") {
     std::mt19937 random(2);
     for (int i = 0; i < 200000; ++i) {
-      // Of all sizes, denormals and zero among them, as far below E as floats go.
+      // Weights have all sizes, denormals and zero among them, as far below E as floats go.
       const float w = FloatOf(random() % 0x7F800000u >> (i % 4 == 0 ? 8 : 0));
       const int32_t exponent =
           std::min(ExponentOf(w) + static_cast<int32_t>(random() % 60), int32_t{127});
@@ -100,10 +100,11 @@ TEST_SUITE("unit") {
     }
   }
 
-  // Expected is the processor's own division, which IEEE 754 defines to the bit. Where the better
-  // inverse is the best there is, the quotient is right for every dividend (Markstein) if the first
-  // one is within an ulp; those that are not, and sizes and signs, are tried at random. Where it is
-  // not the best, every dividend is tried.
+  // The processor's own division gives the expected value, which IEEE 754 defines to the bit. If
+  // the better inverse is the nearest float, and the first quotient is within an ulp, the quotient
+  // is right for every dividend (Markstein). First quotients that are further off are tried at
+  // random, and so are sizes and signs. If the better inverse is not the nearest float, every
+  // dividend is tried.
   TEST_CASE("the steps of a division on a GPU are right for every middling divisor") {
     const auto try_all = [](float b, float inverse) {
       int64_t num_wrong = 0;

@@ -24,7 +24,7 @@ std::atomic<bool> counting_allocations = false;
 std::atomic<int> num_allocations = 0;
 }  // namespace
 
-// GCC takes a free() of what operator new gave for a mistake once both are inlined.
+// GCC warns of a free() of memory from operator new once both are inlined.
 __attribute__((noinline)) void* operator new(size_t size) {
   if (counting_allocations) ++num_allocations;
   void* memory = std::malloc(size);
@@ -72,7 +72,7 @@ std::vector<CpuTarget> SupportedTargets() {
   return targets;
 }
 
-// The target's rows depend on the text; a drafter proposes whatever it likes.
+// The target's rows depend on the text. A drafter may propose any tokens.
 enum class Drafter { kRandom, kPerfect, kAdversarial };
 
 std::vector<TokenId> GenerateText(VerifyMethod method, int32_t num_drafts, Drafter drafter) {

@@ -1,6 +1,5 @@
-// SimdTeam gives ScalarTeam's bits, for every instruction set that this processor has. What the
-// scalar primitives ought to give is settled in teams_test.cc, numerics_test.cc and
-// elements_test.cc.
+// SimdTeam gives ScalarTeam's bits, for every instruction set that this processor has.
+// teams_test.cc, numerics_test.cc and elements_test.cc settle the results of the scalar primitives.
 #include <doctest/doctest.h>
 #include <sys/mman.h>
 
@@ -21,7 +20,7 @@
 namespace specd {
 namespace {
 
-// Bytes whose end is the end of a page that nothing may touch behind.
+// Bytes that end at the end of a page. Nothing may touch the next page.
 class GuardedBytes {
  public:
   explicit GuardedBytes(size_t size) : size_(size), mapped_((size / kPage + 2) * kPage) {

@@ -46,7 +46,7 @@ TEST_SUITE("unit") {
           const bool shared = i >= num_items / num_workers * num_workers;
           if (!shared) REQUIRE(num_groups[i] == 1);
         }
-        // Nobody stands idle while another does an item alone.
+        // No worker is idle while another does an item alone.
         int32_t num_seats = 0;
         const int32_t num_shared = num_items % num_workers;
         for (int32_t i = num_items - num_shared; i < num_items; ++i) num_seats += num_groups[i];
@@ -68,7 +68,7 @@ TEST_SUITE("unit") {
     CHECK(items == std::vector<int32_t>{0, 1, 2, 3, 4});
   }
 
-  // Plain integers, so that ThreadSanitizer sees what the barrier does not order.
+  // The integers are plain, so ThreadSanitizer reports accesses that the barrier does not order.
   TEST_CASE("what a group writes before the barrier every group reads behind it") {
     for (const int32_t num_workers : {2, 3, 5}) {
       WorkerPool pool(num_workers);
@@ -105,8 +105,8 @@ TEST_SUITE("unit") {
   }
 
 #if !defined(__SANITIZE_THREAD__)  // which would rightly report the rows
-  // Groups of a team that read different values take different branches: they must not wait for
-  // one another for ever, nor follow each other's numbers out of the workspace.
+  // Groups of a team that read different values take different branches. The groups must not wait
+  // for one another for ever. They must not follow each other's numbers out of the workspace.
   TEST_CASE("rows that change while they are read do no harm") {
     constexpr int32_t kVocabSize = 64 * kTileSize;
     constexpr int32_t kNumRows = 4;
@@ -163,7 +163,7 @@ TEST_SUITE("unit") {
     {
       WorkerPool pool(8);
       pool.Share(1, false, [&](int32_t, int32_t, const TeamSeat& seat) {
-        words[seat.group] = _mm_getcsr() & 0xFFC0u;  // without the flags of what has happened
+        words[seat.group] = _mm_getcsr() & 0xFFC0u;  // without the sticky flags
       });
     }
     _mm_setcsr(before);

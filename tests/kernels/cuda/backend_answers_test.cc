@@ -1,6 +1,6 @@
-// Rounds whose answers can be worked out by hand, one for each field of Task and RoundBatch:
-// on the CPU, and on the emulated device, where a field that is not carried over shows here and not
-// only as a difference.
+// Rounds whose answers can be worked out by hand, one for each field of Task and RoundBatch. They
+// run on the CPU and on the emulated device. If a field is not carried over to the device, a test
+// here names it.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -74,7 +74,7 @@ class SmallRound {
   DraftKind kinds[kMaxDraft] = {};
   uint32_t rows[kMaxDraft + 1] = {2, 0, 3};
   PlaceEdits places[kMaxDraft + 1];
-  // Rows of two words, of which the second is never read.
+  // Rows of two words; the second is never read.
   uint32_t masks[6] = {0b0001, ~0u, 0b0010, ~0u, 0b1000, ~0u};
   RoundBatch batch;
   ElementRules target_rules;
@@ -265,7 +265,7 @@ TEST_SUITE("unit") {
     round.SetTarget(2, {std::log(4.0), std::log(2.0), 0, 0});  // p = 1/2, 1/4, 1/8, 1/8
     round.SetDrafts({1}, DraftKind::kOneHot);
     round.task.kind = TaskKind::kScore;
-    round.rows[1] = 1u << 30;  // every token has a row, and there is none behind the last
+    round.rows[1] = 1u << 30;  // every token has a row, and there is none after the last
     const TokenId chosen[] = {3, 0};
     round.task.scores = {.enabled = true, .num_top = 2, .chosen = chosen, .num_chosen = 2};
     round.Run();

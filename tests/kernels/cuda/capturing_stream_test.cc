@@ -1,6 +1,6 @@
-// CudaBackend on a stream of the engine's that is capturing: whatever is waited for on the stream
-// is refused before the driver is asked for anything, since on a device that would record the work
-// the wait had no end.
+// CudaBackend on a CUDA stream of the engine that is capturing. The device only records work there,
+// so a wait for the work would have no end. The backend therefore refuses each call that waits,
+// before it asks the driver for anything.
 #include <doctest/doctest.h>
 
 #include <functional>
@@ -86,7 +86,8 @@ TEST_SUITE("unit") {
       CHECK(Mentions(refused, "end the capture first"));
       CHECK(Mentions(refused, "specd_enqueue_staged") == c.has_staged_remedy);
       CHECK(rig.gpu.caller_spoiled_by == "");
-      // What was there before is there still, and serves once the capture has ended.
+      // The memory and the graphs from before are still there, and serve once the capture has
+      // ended.
       CHECK(rig.gpu.allocations.size() + rig.gpu.pinned.size() == num_blocks);
       CHECK(rig.gpu.graphs.size() == num_graphs);
       rig.gpu.stream_captures = false;

@@ -1,8 +1,8 @@
-// Rounds and transforms, as emulated blocks, against the scalar team: every size of the contract,
-// element type and kind of rows, every size of a block, and many schedules of each. What a round
-// can hold is RoundCase's; here it is only how it is carried out. What a round leaves to larger
-// teams is in deferred_conformance_test.cc, what it leaves to the device in resolve_test.cc, and
-// rounds in an engine's graph in staged_conformance_test.cc.
+// Rounds and transforms, as emulated blocks, against the scalar team. The tests take every size of
+// the contract, element type, kind of rows and size of a block, and many schedules of each.
+// RoundCase makes the content of a round. deferred_conformance_test.cc has the tasks that a round
+// leaves to larger teams. resolve_test.cc has the facts that a round leaves to the device.
+// staged_conformance_test.cc has rounds in an engine's graph.
 //
 // The suite "conformance" is a part that is quick: every size and every block size, but not each
 // with each. The suite "long" is the whole grid.
@@ -134,7 +134,7 @@ class TransformCase {
  private:
   static constexpr int64_t kNumRows = 5;
 
-  // The bits of the row that transform i makes, and its status behind them.
+  // The bits of the row that transform i makes, and then its status.
   template <typename Runner>
   std::vector<uint32_t> Run(int32_t i, const Runner& run) {
     std::vector<float> out(vocab_size_, -5);

@@ -65,9 +65,9 @@ TEST_SUITE("unit") {
     CheckEqual(RunAll(backend, round), ExpectedFor(options));
   }
 
-  // A sequence has what edits it needs, up to every id of the vocabulary; what the arena cannot
-  // hold at once comes in the next piece, and what it can never hold is that
-  // task's outcome and nobody else's.
+  // A sequence has the edits that it needs, up to every id of the vocabulary. If the arena cannot
+  // hold all tasks at once, the rest comes in the next piece. If it can never hold one task, only
+  // that task fails.
   TEST_CASE("edits that fill the staging memory cut the round, and too many are an outcome") {
     constexpr int32_t kVocabSize = 60000;
     std::vector<TokenEdit> edits(kVocabSize);
@@ -100,7 +100,7 @@ TEST_SUITE("unit") {
     CHECK(gpu.num_launches > 1);
     CHECK(gpu.num_launches < 6);
 
-    // The same list for many places stands for lists of nobody's.
+    // A list of 40 vocabularies stands for the lists of 40 places.
     std::vector<TokenEdit> many(40 * kVocabSize, edits[0]);
     tasks[3].edits.edits = many.data();
     tasks[3].edits.num_edits = static_cast<int32_t>(many.size());
@@ -167,7 +167,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  // Whatever a graph was captured with, it has to serve every round of its bucket.
+  // A graph has to serve every round of its bucket, whichever round it was captured with.
   TEST_CASE("the graphs of one Prepare run rounds of every size, each with its own tasks") {
     for (const bool runs_at_once : {false, true}) {
       FakeGpu gpu;

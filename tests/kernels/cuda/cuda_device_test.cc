@@ -33,7 +33,7 @@ std::string NameOf(const RoundCase::Options& options) {
                      options.seed);
 }
 
-// Two backends side by side, and what they do not agree on.
+// Two backends side by side, and their differences.
 class Comparison {
  public:
   Comparison(std::unique_ptr<Backend> device, std::unique_ptr<Backend> cpu)
@@ -41,7 +41,7 @@ class Comparison {
 
   int64_t num_compared() const { return num_compared_; }
 
-  // Of both, for rounds up to these sizes.
+  // Prepares both backends for rounds up to these sizes.
   void Prepare(BackendLimits limits) {
     limits.threads = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 16);
     for (Backend* backend : {cpu_.get(), device_.get()}) {
@@ -93,7 +93,7 @@ class Comparison {
     return answers;
   }
 
-  // What each transform wrote, and its status behind it.
+  // Returns the output of each transform, with its status as the last element.
   static std::vector<std::vector<float>> Outputs(Backend& backend, const TensorView& rows,
                                                  std::vector<RowTransform> transforms) {
     std::vector<std::vector<float>> outputs(
@@ -181,7 +181,7 @@ std::vector<RowTransform> MixedTransforms(size_t count, uint32_t num_rows) {
   return transforms;
 }
 
-// Four rows, of which the third holds a NaN; no row after the first is aligned where V is odd.
+// Four rows; the third holds a NaN. If V is odd, no row after the first is aligned.
 RowMatrix TransformRows(DType dtype, int32_t vocab_size) {
   std::mt19937_64 random(static_cast<uint64_t>(vocab_size));
   RowMatrix rows(
@@ -340,7 +340,8 @@ TEST_SUITE("gpu") {
     });
   }
 
-  // What blocks leave behind for the next launch, and who arrives last, must not show.
+  // Two things must not show in the answers: the state that blocks leave for the next launch, and
+  // the warp that arrives last.
   TEST_CASE("CUDA rounds: again and again in any order and in parts") {
     OnDevice([](Comparison& comparison) {
       std::mt19937_64 random(701);

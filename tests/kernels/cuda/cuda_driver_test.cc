@@ -1,4 +1,4 @@
-// The CUDA driver itself, where this build has one: what it answers when CUDA refuses.
+// The CUDA driver itself, if this build has one, and its answers when CUDA refuses.
 #include "kernels/cuda/cuda_driver.h"
 
 #include <doctest/doctest.h>
@@ -9,15 +9,15 @@ namespace specd {
 namespace {
 
 TEST_SUITE("unit") {
-  // Bug: every error of CUDA's had the number of one that has none, so that nobody could tell
-  // memory that is not there from a device that failed.
+  // Bug: every error of CUDA got the number for errors without a number. A caller could not tell
+  // memory that does not exist from a device that failed.
   TEST_CASE("CUDA driver: an error has CUDA's own number") {
     const std::unique_ptr<GpuDriver> driver = MakeCudaDriver();
     if (driver == nullptr) {
       MESSAGE("not looked at: this build has no CUDA");
       return;
     }
-    // Which of CUDA's numbers depends on what there is instead: no driver, or no such device.
+    // The number depends on the machine: without a driver it differs from that of a missing device.
     constexpr size_t kNoSuchDevice = 1000;
     const GpuResult refused = driver->UseDevice(kNoSuchDevice);
     REQUIRE_FALSE(refused.ok());

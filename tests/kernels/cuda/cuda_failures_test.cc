@@ -1,5 +1,5 @@
-// CudaBackend over a fake driver that fails: errors that name the call, rounds after them, memory
-// that is given back, and backends that cannot be made.
+// CudaBackend over a fake driver that fails. The tests look at errors that name the call, rounds
+// after them, memory that is given back, and backends that cannot be made.
 #include <doctest/doctest.h>
 
 #include <memory>
@@ -87,7 +87,7 @@ TEST_SUITE("unit") {
       gpu.runs_at_once = runs_at_once;
       CudaBackend backend(std::make_unique<FakeGpuDriver>(&gpu), kPlenty);
       REQUIRE(backend.Prepare(kLimits).ok());
-      // What follows on the stream is never run, and so is the end of the round.
+      // The work that follows on the CUDA stream never runs, so the round never ends.
       gpu.before_round = [&](const RoundBatch&) { gpu.fault = GpuResult::Error("a dead device"); };
       RoundCase round(kMixed);
       const absl::Status status = backend.Run(round.All());

@@ -1,6 +1,6 @@
 // Quotients of a repetition penalty against the processor's own division, which IEEE 754 defines to
-// the bit: on the CPU, and on a real device, suite "gpu", where they are made without the operator
-// (Divide of kernels/core/numerics.h) from what only a device knows of 1 / b.
+// the bit. They are computed on the CPU, and on a real device (suite "gpu"). There Divide of
+// kernels/core/numerics.h makes them without the operator, from the device's own estimate of 1 / b.
 #include <doctest/doctest.h>
 #include <spdlog/fmt/fmt.h>
 
@@ -28,8 +28,8 @@ struct Pair {
   float divisor;
 };
 
-// Two rows tell what a quotient is: greedy takes it over the float below it, and not over itself at
-// a lower id. Returns the pairs whose quotient is another, as text.
+// Two rows determine a quotient: greedy takes it over the float below it, and not over itself at a
+// lower id. Returns the pairs whose quotient is another, as text.
 std::string WrongQuotients(Backend& backend, const std::vector<Pair>& pairs) {
   const auto num_tasks = static_cast<int32_t>(2 * pairs.size());
   RowMatrix target({.vocab_size = kVocabSize, .num_rows = num_tasks});
@@ -92,7 +92,7 @@ std::vector<Pair> Pairs(int num_random) {
     return FloatOf(from + random() % (to - from));
   };
   for (int i = 0; i < num_random; ++i) {
-    // What penalties are, quotients that are denormal, and anything.
+    // Quotients of the size of penalties, denormal quotients, and any others.
     offer(any(BitsOf(0x1p-10f), BitsOf(0x1p10f)), any(BitsOf(0x1p-4f), BitsOf(2.0f)));
     const float dividend = any(1, 5u << 23);
     offer(dividend, any(BitsOf(1.0f), BitsOf(0x1p8f)));

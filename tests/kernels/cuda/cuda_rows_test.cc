@@ -1,7 +1,7 @@
-// A real device against the CPU, bit for bit, over rows that lie on the device, wherever they
-// begin and however far apart, and over the widest rows that there can be: suite "gpu". Without a
-// device a case passes and says that nothing was compared, unless SPECD_REQUIRE_GPU is set;
-// SPECD_GPU_QUICK makes the rounds few and small, and leaves out what takes long or much memory.
+// A real device against the CPU, bit for bit (suite "gpu"). The rows lie on the device, at any
+// address and stride, and some have the greatest width. Without a device a case passes and says
+// that nothing was compared, unless SPECD_REQUIRE_GPU is set. SPECD_GPU_QUICK makes the rounds few
+// and small, and leaves out cases that take long or need much memory.
 #include <doctest/doctest.h>
 #include <spdlog/fmt/fmt.h>
 
@@ -31,7 +31,7 @@ class DeviceRows final : public MovedMemory {
     ids_.push_back({host, device, count});
     return device;
   }
-  // What the device wrote, to where the test looks for it.
+  // Copies the ids that the device wrote to the host arrays.
   void CopyIdsBack() {
     for (const IdArray& array : ids_) {
       Require(driver_->ToHost(array.host, array.device, array.count * sizeof(TokenId)));
@@ -47,7 +47,7 @@ class DeviceRows final : public MovedMemory {
   };
 
   const void* Copy(const void* host, int64_t size_bytes, int64_t shift_bytes) override {
-    constexpr int64_t kBehind = 64;  // of nobody's
+    constexpr int64_t kBehind = 64;  // belong to no row
     blocks_.push_back(std::make_unique<DeviceMemory>());
     Require(blocks_.back()->Allocate(driver_.get(),
                                      static_cast<size_t>(shift_bytes + size_bytes + kBehind)));
@@ -62,8 +62,8 @@ class DeviceRows final : public MovedMemory {
   std::vector<IdArray> ids_;
 };
 
-// Rows so far apart that the last of them begin 2^32 elements behind the first one or further, and
-// bytes behind that. Nothing but rows is written. An offset that is kept in 32 bits finds another
+// Rows so far apart that the last of them begin 2^32 elements after the first one or further, and
+// bytes after that. Nothing but rows is written. An offset that is kept in 32 bits finds another
 // row instead of its own, because 2^32 elements are a whole number of rows.
 class FarRows {
  public:
@@ -81,7 +81,7 @@ class FarRows {
     return true;
   }
 
-  // REQUIRES: there is room for as many rows. What was there before is no longer valid.
+  // REQUIRES: there is room for as many rows. The tensor that was there before is no longer valid.
   TensorView Tensor(const TensorView& host) {
     TensorView moved = host;
     moved.data = memory_.get();

@@ -18,7 +18,7 @@
 namespace specd {
 namespace {
 
-// What captures, of libcuda.so.1, which is loaded.
+// The functions of libcuda.so.1 that capture and replay. The library is loaded already.
 struct GraphApi {
   int (*cuStreamBeginCapture_v2)(cuda::Stream stream, int mode);
   int (*cuStreamEndCapture)(cuda::Stream stream, void** graph);
@@ -155,8 +155,8 @@ TEST_SUITE("gpu") {
       sized.batch = static_cast<int32_t>(1 + random() % static_cast<uint64_t>(options.batch));
       rounds.push_back(std::make_unique<StagedCase>(sized, &engine));
     }
-    // What launches are wide for must not matter, nor which of them takes a round. The first
-    // capture also takes the memory, and in the second a round is waited for.
+    // The width of the launches must not matter, and neither must the graph that takes a round. The
+    // first capture also takes the memory. During the second a staged round waits.
     void* graphs[2] = {engine.Capture(*backend, 1)};
     REQUIRE_OK(backend->Stage(rounds[0]->batch()));
     graphs[1] = engine.Capture(*backend, options.batch);

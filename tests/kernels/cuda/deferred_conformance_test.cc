@@ -1,7 +1,7 @@
-// What a round leaves to larger teams, as emulated blocks, against the scalar team: every task of
-// every shape at every size, in teams from a warp to the eight blocks of 256 threads of which a
-// device makes a cluster (kernels/cuda/deferred_kernel.cu). A cluster is one team and its barrier
-// one barrier, so here it is one block of 2,048 threads.
+// Tasks that a round leaves to larger teams, as emulated blocks, against the scalar team. Every
+// task of every shape runs at every size. The teams go from a warp to the eight blocks of 256
+// threads that form a cluster on a device (kernels/cuda/deferred_kernel.cu). A cluster is one team
+// and its barrier one barrier, so here it is one block of 2,048 threads.
 #include <doctest/doctest.h>
 
 #include <memory>

@@ -1,5 +1,5 @@
-// The word by which the host learns that a round is over: nothing of the round comes behind it, and
-// how the host waits for it.
+// The done word tells the host that a round is over. The tests check that no write of the round
+// follows the word, and how the host waits for it.
 #include "kernels/cuda/done_word.h"
 
 #include <doctest/doctest.h>
@@ -17,8 +17,8 @@
 namespace specd {
 namespace {
 
-// Looks at the word after every node of the graphs that run: once it says that a round is over, no
-// node may write anything, or the host would read answers that are not there yet.
+// Looks at the word after every node of the graphs that run. Once the word says that a round is
+// over, no node may write anything. Otherwise the host would read answers too early.
 class NodeWatch {
  public:
   explicit NodeWatch(FakeGpu* gpu) : gpu_(gpu) {
@@ -89,7 +89,7 @@ TEST_SUITE("unit") {
       rounds.Next();
       watch.BeginRound();
       processor.run(rounds.round(), rounds.Known());
-      CHECK(watch.num_nodes() >= 3);  // what it brings, the round, its end
+      CHECK(watch.num_nodes() >= 3);  // the fetch, the round, its end
       CHECK(watch.is_over());
       // And one that is resolved first.
       watch.BeginRound();

@@ -1,9 +1,9 @@
-// Launches that do something wrong, and are noticed by what conformance_test.cc compares: barriers
-// that are left out, warps that decide too early, arrivals that are not taken back.
+// Launches that do something wrong, which the comparisons of conformance_test.cc notice. The faults
+// are barriers that are left out, warps that decide too early, and arrivals that are not taken
+// back.
 //
-// What is between two warps beyond the count of arrivals, the release and the acquire, cannot be
-// left out here, because emulated memory is one: only a device can miss it
-// (tests/kernels/cuda/cuda_device_test.cc).
+// A release or an acquire between two warps cannot be left out here, because all emulated threads
+// share one memory. Only a device can miss it (tests/kernels/cuda/cuda_device_test.cc).
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -82,7 +82,7 @@ void EndQuietlyAtFaults() {
   }
   const rlimit no_core = {0, 0};
   setrlimit(RLIMIT_CORE, &no_core);
-  // Of the processor's time, so that it says nothing of what else the machine does.
+  // The limit counts processor time, so other work of the machine does not matter.
   const rlimit cpu_seconds = {60, 60};
   setrlimit(RLIMIT_CPU, &cpu_seconds);
   const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -99,7 +99,7 @@ struct FaultCase {
                .plain = plain}),
         expected(ScalarAnswers(round)) {}
 
-  // Is the launch what it ought to be? Tiles of a row are with several of its blocks.
+  // True if the launch gives the right answers. Several of its blocks share the tiles of a row.
   bool IsRight(const Fault& fault, uint64_t seed) {
     state = {};
     const LaunchResult result = LaunchRound(
@@ -108,9 +108,8 @@ struct FaultCase {
     return result.error.empty() && result.answers == expected && result.counts_are_back;
   }
 
-  // Asks in a child process: what is read before it was written may be an index too, so such a
-  // launch may read and write anywhere, compute what has no result, or never end. A child that
-  // does not come to its answer has noticed.
+  // Asks in a child process. A faulty launch may use an unwritten word as an index, so it may read
+  // and write anywhere, or never end. If the child ends without an answer, the fault was noticed.
   bool IsNoticed(const Fault& fault, uint64_t num_schedules) {
     const pid_t child = fork();
     REQUIRE(child >= 0);
@@ -146,10 +145,10 @@ TEST_SUITE("unit") {
     CHECK(test.IsNoticed({.keeps_arrivals = true}, 1));
   }
 
-  // A warp that judges has a barrier of its own for each row of the place, before it reads what it
-  // published: only tasks that are decided at once show whether it is there, and in a plain round
-  // there are always some. The second of a pair's is for all lanes to agree, and what is noted is
-  // the first lane's, which has written the facts itself.
+  // A warp that judges a place has a barrier for each of the place's rows, before it reads the
+  // facts that it published. Only tasks that are decided at once show a missing barrier, and a
+  // plain round always has some. The second barrier of a pair of rows makes all lanes agree. The
+  // verdict is the first lane's, which has written the facts itself.
   TEST_CASE("a launch without a warp's barrier is noticed under some schedule") {
     for (const uint64_t seed : {12, 13, 14}) {
       CAPTURE(seed);
@@ -160,9 +159,9 @@ TEST_SUITE("unit") {
     }
   }
 
-  // Of a block's barriers, two with nothing between them make up for each other, and only few tasks
-  // come to the last ones, so not each is missed. These rounds have no long search for a cut, which
-  // is hundreds of barriers of that kind.
+  // Not every missing barrier is noticed. Two barriers with nothing between them replace each
+  // other, and few tasks reach the last ones. These rounds have no long search for a cut, which has
+  // hundreds of such barriers.
   TEST_CASE("a launch without a barrier of its decisions is noticed under some schedule") {
     for (const uint64_t seed : {13, 14}) {
       CAPTURE(seed);

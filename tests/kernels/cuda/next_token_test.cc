@@ -92,12 +92,12 @@ class GreedyRound {
   std::vector<DraftSample> samples_;
 };
 
-// Every way in which a task ends, and what its slot then holds.
+// Every way in which a task ends, and the token at its slot afterwards.
 void AddEveryEnd(GreedyRound* round) {
-  round->Add(5, {3, 4}, {3, 4, 1});  // both stand: the token behind them
-  round->Add(2, {3, 6}, {3, 4, 1});  // the second does not: what stands in its place
+  round->Add(5, {3, 4}, {3, 4, 1});  // both stand: the token after them
+  round->Add(2, {3, 6}, {3, 4, 1});  // the second does not: its replacement
   round->Add(7, {}, {6});            // plain sampling
-  round->Add(3, {3, 6}, {3, 7, 1});  // a bad row behind an accepted token
+  round->Add(3, {3, 6}, {3, 7, 1});  // a bad row after an accepted token
   round->Add(4, {3}, {7, 1});        // a bad row at once: no token
   round->Add(1, {2}, {2, 2}).kind = TaskKind::kScore;
   Task& draft = round->Add(6, {}, {4});
@@ -145,8 +145,8 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("next tokens that the host must not write are the kernels' alone") {
-    // If a kernel wrote host memory the fake device would say so; for the other way round, what the
-    // kernel wrote is written over before anything comes back.
+    // If a kernel wrote host memory, the fake device would say so. To notice a write by the host,
+    // the test overwrites the kernel's token before any answer comes back.
     GreedyRound round;
     round.Add(0, {}, {6});
     FakeGpu gpu;

@@ -1,4 +1,4 @@
-// What a queue of staged rounds refuses, and what it says where memory or the device fails.
+// Refusals of a queue of staged rounds, and its errors if memory or the device fails.
 #include <doctest/doctest.h>
 
 #include <functional>
@@ -125,7 +125,7 @@ TEST_SUITE("unit") {
     CHECK(Mentions(unknown, "fake failure of FindDevice"));
     CHECK(rig.gpu.allocations.size() + rig.gpu.pinned.size() == prepared);
     CHECK(rig.gpu.others_work.empty());
-    // Its own device, whatever number that has.
+    // Its own device, under any number.
     rig.gpu.failing_call = "";
     rig.gpu.used_device = 2;
     rig.gpu.devices_of_streams[&other] = 2;
@@ -133,7 +133,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("of a round that does not fit the sequence with the longest lists is named") {
-    // Twice the list of a whole vocabulary is what one sequence may have beside the usual.
+    // One sequence may have twice the list of a whole vocabulary, besides the usual.
     constexpr int32_t kVocabSize = 300000;
     RoundCase::Options options = kSmall;
     options.vocab_size = kVocabSize;
@@ -240,7 +240,7 @@ TEST_SUITE("unit") {
       CHECK(Mentions(status, "fake failure of " + call));
       rig.gpu.failing_call = "";
       rig.gpu.others_work.clear();
-      // On the backend's own stream, as before.
+      // On the backend's own CUDA stream, as before.
       RoundCase other(kSmall);
       REQUIRE_OK(rig.backend.Run(other.All()));
       CHECK(rig.gpu.others_work.empty());

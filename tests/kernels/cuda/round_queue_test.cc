@@ -1,6 +1,6 @@
-// Staged rounds over a fake driver: what was enqueued once is run again and again, as an engine
-// replays a graph, and rounds are staged before, meanwhile and not at all. The answers are those of
-// the CPU over the same rows. What refuses a round is in round_queue_refusals_test.cc.
+// Staged rounds over a fake driver. The work that was enqueued once runs again and again, as an
+// engine replays a graph. Rounds are staged before a replay, during it, or not at all. The answers
+// are those of the CPU over the same rows. round_queue_refusals_test.cc has the refusals.
 #include "kernels/cuda/round_queue.h"
 
 #include <doctest/doctest.h>
@@ -29,7 +29,7 @@ RoundCase::Options Sized(int32_t batch, uint64_t seed) {
 
 TEST_SUITE("unit") {
   TEST_CASE("staged rounds of every size, one after another, have the answers of the CPU") {
-    // Whatever the launches are wide for: larger rounds, and smaller ones after larger ones.
+    // Launches of any width take larger rounds, and smaller ones after larger ones.
     for (const int32_t wide_for : {1, 24}) {
       StagingRig rig(kMixed);
       const auto graph = rig.Enqueue(wide_for);
@@ -68,7 +68,8 @@ TEST_SUITE("unit") {
       }
       CHECK_FALSE(rig.Collect());
     };
-    // So many are staged, and then the graph is replayed so many times.
+    // In each pair the first number of rounds is staged. Then the graph is replayed the second
+    // number of times.
     for (const auto& [num_staged, num_replays] : std::vector<std::pair<int, int>>{
              {4, 1}, {1, 2}, {2, 1}, {1, 4}, {0, 2}, {3, 1}, {1, 1}, {2, 4}, {4, 4}}) {
       for (int i = 0; i < num_staged; ++i) REQUIRE_OK(stage());
@@ -108,7 +109,7 @@ TEST_SUITE("unit") {
       REQUIRE_OK(rig.backend.Stage(round.batch()));
       rig.gpu.Replay(graph);
       CHECK(rig.gpu.num_launches == before + 1);
-      // It is not run again, though nobody has collected it and its tasks still lie there.
+      // The round does not run again, although it was not collected and its tasks still lie there.
       round.SpoilNextTokens();
       rig.gpu.Replay(graph);
       CHECK(rig.gpu.num_launches == before + 1);
@@ -213,7 +214,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  // What earlier rounds confirmed of a sequence is known to the device alone, by its slot.
+  // Only the device knows the tokens that earlier rounds confirmed. It keeps them by slot.
   TEST_CASE("staged rounds that leave drafts, positions and counts to the device") {
     RoundCase::Options options = kMixed;
     options.seed = 650;

@@ -1,6 +1,6 @@
-// Rounds staged ahead in a graph of an engine's, all launches of a replay as emulated blocks
-// (taking a turn, the fetch, resolving, the round, what it defers, the end of the turn), against a
-// host that waits for each answer: every size, many schedules.
+// Rounds staged ahead in an engine's graph, against a host that waits for each answer, for every
+// size and many schedules. All launches of a replay run as emulated blocks: the turn, the fetch,
+// resolving, the round, its deferred tasks, and the end of the turn.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -87,8 +87,8 @@ TEST_SUITE("invariance") {
     }
   }
 
-  // A forced row is not read, so no pass of its own makes the other warps wait for what the leader
-  // has noted of the places before it.
+  // A forced row is not read, so it has no pass whose end orders the warps. The other warps must
+  // still see the leader's notes on the places before it.
   TEST_CASE("block: every warp knows the places of a chain whose last row is forced") {
     std::mt19937_64 random(90);
     RowMatrix target({.vocab_size = 300, .num_rows = 4});

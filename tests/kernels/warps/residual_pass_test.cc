@@ -1,5 +1,5 @@
-// Tokens that are replaced from residuals on a GPU (the second launch): what is drawn, what is read
-// for it, and what is left to others.
+// Tokens that are replaced from residuals on a GPU (the second launch). The tests check the drawn
+// token, the steps that are read for it, and the tasks that are left to the third launch.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -86,8 +86,8 @@ TEST_SUITE("unit") {
     }
   }
 
-  // Without their cuts the rows would leave more elsewhere: what is at `rest` has more weight in
-  // all than the ids at 90, in the target row alone where its one id more is taken away.
+  // Without the cuts the residual would have more mass elsewhere. The ids at `rest` together weigh
+  // more than the ids at 90. Either row has an id at 89.5 that the other lacks.
   TEST_CASE("a residual is that of what filters leave") {
     for (int32_t seed = 0; seed < GridSize({.full = 20, .sanitized = 5}); ++seed) {
       CAPTURE(seed);
@@ -216,7 +216,7 @@ TEST_SUITE("unit") {
     CHECK(round.scores[kRejected].rank == 1);  // beside another
   }
 
-  // Memory that an engine writes meanwhile may leave work that nobody is there for.
+  // If an engine writes memory meanwhile, work may remain that no warp is left to do.
   TEST_CASE("what is left behind the last launch is a bad row") {
     Fall fall;
     OneTask round(fall.chain.task, fall.target.view());
@@ -234,7 +234,7 @@ TEST_SUITE("unit") {
     CHECK(next_token == 100 + kRejected - 2);  // the accepted tokens stand
   }
 
-  // The third launch must not go on behind the place: what is there has not been read.
+  // The third launch must not continue after the place, because the rows there have not been read.
   TEST_CASE("a residual that a change has left empty, of a row that it has made wide") {
     for (const Verdict old : {Verdict::kStands, Verdict::kEnds}) {
       for (uint64_t seed = 0; seed < 4; ++seed) {
@@ -252,7 +252,7 @@ TEST_SUITE("unit") {
         round.Run({.num_threads = 32}, 3, [&](const FusedRound& fused) {
           std::fill_n(target.row(0), kVocabSize, 10.0f);
           std::fill_n(drafts.row(0), kVocabSize, 19.5f);
-          // Of an earlier round, in memory that is used again.
+          // The facts of an earlier round, in memory that is used again.
           FactsOf(fused, 1)->place = {old, 1234, 0};
         });
         CHECK(round.fallen == 0);

@@ -1,4 +1,4 @@
-// Rows behind the place where a draft ends are not read on a GPU (the tile pass), and that changes
+// Rows after the place where a draft ends are not read on a GPU (the tile pass), and that changes
 // nothing.
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
-// Turns of staged rounds, step by step: whatever the host has done so far, a turn takes the oldest
-// round that is there as a whole, or none.
+// Turns of staged rounds, step by step. At any step of the host, a turn takes the oldest round that
+// is complete, or none.
 #include "kernels/warps/staged_turn.h"
 
 #include <doctest/doctest.h>
@@ -89,7 +89,7 @@ TEST_SUITE("unit") {
       int host_step = 0;    // of staging
       int device_step = 0;  // of a turn
       bool is_taken = false;
-      // Of some schedules the host is the faster one, of some the device.
+      // In some schedules the host is faster, in others the device.
       const uint64_t host_share = 1 + seed % 9;
       for (int step = 0; step < 2000; ++step) {
         if (random() % 10 < host_share) {

@@ -1,5 +1,5 @@
-// A warp fetches rows in words of 16 bytes: every element is the one that lies there, wherever the
-// row begins, and nothing behind the row is touched.
+// A warp fetches rows in words of 16 bytes. A row may begin anywhere: every element is right, and
+// nothing after the row is touched.
 #include <doctest/doctest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -18,8 +18,9 @@
 namespace specd {
 namespace {
 
-// Memory around which nothing may be read, `gap_bytes` before the end of a page. What lies behind
-// the page is noticed in every build, the gap and what lies before by AddressSanitizer only.
+// Memory around which nothing may be read, `gap_bytes` before the end of a page. Every build
+// notices a read after the page. Only AddressSanitizer notices a read of the gap, or before the
+// memory.
 class GuardedBytes {
  public:
   GuardedBytes(size_t size_bytes, size_t gap_bytes) {

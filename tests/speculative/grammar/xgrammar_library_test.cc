@@ -89,6 +89,21 @@ TEST_SUITE("oracle") {
     CHECK(AcceptText(*whole, "ab"));
   }
 
+  TEST_CASE("a tree of formats is followed by xgrammar") {
+    const auto matcher =
+        MatcherOf(GrammarKind::kStructuralTag,
+                  R"({"type":"structural_tag","format":{"type":"sequence","elements":[)"
+                  R"({"type":"const_string","value":"ab"},{"type":"tag","begin":"<f=a>","content":)"
+                  R"({"type":"json_schema","json_schema":{"type":"object","properties":{"a":{}}}},)"
+                  R"("end":"</f>"},{"type":"or","elements":[{"type":"regex","pattern":"1+"},)"
+                  R"({"type":"grammar","grammar":"root ::= \"c\""}]}]}})");
+    // "b" is an additional property: the strict mode of the library would forbid it.
+    REQUIRE(AcceptText(*matcher, R"(ab<f=a>{"a":1,"b":[true]}</f>)"));
+    CHECK(Allowed(*matcher) == Ids({"1", "c"}));
+    REQUIRE(AcceptText(*matcher, "c"));
+    CHECK(matcher->IsFinished());
+  }
+
   TEST_CASE("the warnings say what xgrammar 0.2.8 lets pass") {
     for (const WeakSchema& weak : kWeakSchemas) {
       CAPTURE(weak.schema);
@@ -140,6 +155,7 @@ TEST_SUITE("oracle") {
         {GrammarKind::kEbnf, "start ::= \"a\"", kWrong},
         {GrammarKind::kEbnf, "", kWrong},
         {GrammarKind::kChoice, "[]", kWrong},
+        {GrammarKind::kJsonObject, "{}", kWrong},
         {GrammarKind::kJsonSchema, "", kWrong},
         {GrammarKind::kJsonSchema, "{\"type\":", kWrong},
         {GrammarKind::kJsonSchema, R"({"type":"nothing"})", kWrong},
@@ -161,6 +177,19 @@ TEST_SUITE("oracle") {
     }
     // The backend goes on.
     CHECK(AcceptText(*MatcherOf(GrammarKind::kRegex, "a"), "a"));
+  }
+
+  // The library followed such a chain off the end of an ordinary stack, and the process ended.
+  TEST_CASE("a long chain of references is no end of the process") {
+    std::string schema = R"({"$ref":"#/$defs/0","$defs":{)";
+    for (int i = 0; i < 14000; ++i) {
+      schema += fmt::format(R"("{}":{{"$ref":"#/$defs/{}"}},)", i, i + 1);
+    }
+    schema += R"("14000":{"type":"integer"}}})";
+    auto grammar = Library().bytes->Compile({.kind = GrammarKind::kJsonSchema, .text = schema});
+    REQUIRE(grammar.ok());
+    CHECK(AcceptsBytes(**grammar, "12"));
+    CHECK(!AcceptsBytes(**grammar, "null"));
   }
 
   TEST_CASE("xgrammar's grammars and matchers outlive its backend") {

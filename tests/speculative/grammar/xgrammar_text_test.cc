@@ -10,13 +10,6 @@ namespace {
 
 std::string Nested(size_t depth) { return std::string(depth, '(') + "a" + std::string(depth, ')'); }
 
-absl::StatusOr<std::string> ToTag(std::string_view text) {
-  return StructuralTagToXgrammar(
-      text, [](std::string_view schema, const std::string& pointer) -> absl::StatusOr<std::string> {
-        return std::string(schema) + " at " + pointer;
-      });
-}
-
 }  // namespace
 
 TEST_SUITE("unit") {
@@ -30,36 +23,6 @@ TEST_SUITE("unit") {
     }
     CHECK(std::string(ChoiceToEbnf("[\"a\",7]").status().message()) ==
           "choice: /1 must be a string, not 7");
-  }
-
-  TEST_CASE("a structural tag takes xgrammar's form") {
-    const std::string expected =
-        R"({"type":"structural_tag","format":{"type":"triggered_tags","triggers":["<f"],"tags":[)"
-        R"({"type":"tag","begin":"<f=\"","content":{"type":"grammar",)"
-        R"("grammar":"{\"type\":\"object\"} at /tags/0/schema"},"end":"</f>"}],)"
-        R"("at_least_one":false,"stop_after_first":false}})";
-    CHECK(ToTag(R"({"triggers":["<f"],"tags":[{"begin":"<f=\"","schema":{"type":"object"},)"
-                R"("end":"</f>"}]})")
-              .value() == expected);
-    // vLLM's name of the tags.
-    CHECK(ToTag(R"({"type":"structural_tag","triggers":[],"structures":[]})").ok());
-  }
-
-  TEST_CASE("a structural tag without its parts is refused by the place of the error") {
-    const auto message = [](std::string_view text) {
-      const absl::Status status = ToTag(text).status();
-      CHECK(status.code() == absl::StatusCode::kInvalidArgument);
-      return std::string(status.message());
-    };
-    CHECK(message(R"({"triggers":[]})").find("array tags") != std::string::npos);
-    CHECK(message(R"({"tags":[]})").find("array triggers") != std::string::npos);
-    CHECK(message("[]").find("JSON object") != std::string::npos);
-    CHECK(message(R"({"tags":[],"triggers":["a",1]})").find("/triggers/1 must") !=
-          std::string::npos);
-    CHECK(message(R"({"structures":[{"begin":"a"}],"triggers":[]})").find("/structures/0 must") !=
-          std::string::npos);
-    CHECK(message(R"({"tags":[{"begin":"a","schema":{},"end":2}],"triggers":[]})")
-              .find("/tags/0/end must") != std::string::npos);
   }
 
   TEST_CASE("a pattern with parts that xgrammar ignores is refused") {

@@ -1,0 +1,61 @@
+#include "tests/gpu/attach/attach_check.h"
+
+#include "tests/gpu/attach/scenarios.h"
+
+namespace specd {
+
+const std::vector<AttachCheck>& AttachChecks() {
+  static const auto* const checks = new std::vector<AttachCheck>{
+      {"mps", "whether processes share the device through MPS", CheckMps},
+      {"sub_allocation", "the handle of an inner address opens the whole allocation",
+       CheckSubAllocation},
+      {"opened_twice", "opening what is open gives the same address and counts", CheckOpenedTwice},
+      {"bad_handles", "stale, foreign and random handles are refused and break nothing",
+       CheckBadHandles},
+      {"descriptor", "memory behind a descriptor outlives its exporter", CheckDescriptor},
+      {"pieces", "memory over several descriptors opens as one", CheckPieces},
+      {"pool", "a pool's pointer opens with the pool's descriptor", CheckPool},
+      {"pid_namespace", "what can be opened of a process in another pid namespace",
+       CheckPidNamespace},
+      {"words", "two processes' streams hand over through words of a registered memfd", CheckWords},
+      {"release_by_store", "a plain store of either process releases a waiting stream",
+       CheckReleaseByStore},
+      {"hand_off_latency", "how long a hand-over and its way back take", CheckHandOffLatency},
+      {"event_hand_off", "the same where one stream hands over to the other by an event",
+       CheckEventHandOff},
+      {"busy_hand_off",
+       "hand_off_latency while this process copies on a second stream, and without",
+       CheckBusyHandOff},
+      {"late_writer", "how long copies still arrive whose reader was released by a store",
+       CheckLateWriter},
+      {"events", "an event of another process orders streams", CheckEvents},
+      {"many_events", "how many events of another process there can be at once", CheckManyEvents},
+      {"many_streams", "streams that wait are all released; how many hold up another",
+       CheckManyStreams},
+      {"host_functions",
+       "a host function holds its own stream; whether it holds up another function",
+       CheckHostFunctions},
+      {"imported_read", "a kernel reads and stores in imported memory what its exporter sees",
+       CheckImportedRead},
+      {"kernel_store", "the CPU sees a kernel's store before its stream ends, and how soon",
+       CheckKernelStore},
+      {"graph_events", "whether events of another process can be nodes of a graph",
+       CheckGraphEvents},
+      {"first_launch",
+       "a kernel that is loaded, as specd's are, waits for nothing that waits for a word",
+       CheckFirstLaunch},
+      {"waiting_words", "what waiting for a word of the host's costs beside one of the device's",
+       CheckWaitingWords},
+      {"exporter_killed", "what a read gives whose exporter was killed", CheckExporterKilled},
+      {"exporter_killed_in_read", "what a kernel that reads gets whose exporter is killed",
+       CheckExporterKilledInRead},
+      {"client_killed", "whether a client of MPS goes on when another is killed in a kernel",
+       CheckClientKilled},
+      {"writer_killed", "a store releases the stream that waits for a process that was killed",
+       CheckWriterKilled},
+      {"importer_killed", "an importer that is killed while its stream waits is no importer",
+       CheckImporterKilled}};
+  return *checks;
+}
+
+}  // namespace specd

@@ -1,0 +1,218 @@
+// Checks of CUDA streams of two processes that wait for each other (docs/GPU.md, "A round on a CUDA
+// stream").
+#include <fmt/format.h>
+
+#include <thread>
+
+#include "tests/gpu/attach/scenarios.h"
+#include "tests/gpu/attach/scene.h"
+
+namespace specd {
+
+namespace {
+
+constexpr GpuWord kWord = GpuWord::k64;
+
+void HoldByWord(void* word) {
+  while (__atomic_load_n(static_cast<uint64_t*>(word), __ATOMIC_ACQUIRE) == 0) {
+    std::this_thread::yield();
+  }
+}
+
+void SetWord(void* word) {
+  __atomic_store_n(static_cast<uint64_t*>(word), uint64_t{1}, __ATOMIC_RELEASE);
+}
+
+}  // namespace
+
+AttachResult CheckWords(const AttachSetting& setting) {
+  return PlayScene(setting, [](Scene& scene) {
+    NeedWords(scene);
+    SharedWords words(&scene.gpu());
+    scene.Ask({.op = PeerOp::kWords}, words.fd());
+    constexpr uint64_t kRounds = 20;
+    // ready = word 0, done = word 1, as an engine and the daemon use them.
+    for (uint64_t round = 1; round <= kRounds; ++round) {
+      ExpectOk(scene.gpu().WaitValue(scene.stream(), words.at(0), kWord, round), "waiting");
+      ExpectOk(scene.gpu().WriteValue(scene.stream(), words.at(1), kWord, round), "writing");
+      Expect(words.Load(1) == round - 1, "a stream did not wait for its word");
+      scene.Ask({.op = PeerOp::kWriteValue, .word = 0, .value = round});
+      scene.Ask({.op = PeerOp::kWaitValue, .word = 1, .value = round});
+      Expect(scene.Await([&] { return words.Load(1) == round; }),
+             fmt::format("round {} does not come through", round));
+      Expect(scene.Await(
+                 [&] { return scene.peer().Call({.op = PeerOp::kQuery}).code != kGpuNotReady; }),
+             fmt::format("round {} does not come back", round));
+    }
+    return AttachResult{.detail = fmt::format("{} rounds", kRounds)};
+  });
+}
+
+AttachResult CheckReleaseByStore(const AttachSetting& setting) {
+  return PlayScene(setting, [](Scene& scene) {
+    NeedWords(scene);
+    SharedWords words(&scene.gpu());
+    scene.Ask({.op = PeerOp::kWords}, words.fd());
+    scene.Ask({.op = PeerOp::kWaitValue, .word = 3, .value = 9});
+    ExpectOk(scene.gpu().WaitValue(scene.stream(), words.at(4), kWord, 2), "waiting");
+    Expect(!scene.IsPeerIdle() && !scene.IsIdle(), "a stream did not wait for its word");
+    words.Store(3, 9);
+    Expect(scene.Await([&] { return scene.IsPeerIdle(); }),
+           "our store does not release the other process's stream");
+    scene.Ask({.op = PeerOp::kStore, .word = 4, .value = 2});
+    Expect(scene.Await([&] { return scene.IsIdle(); }),
+           "the other process's store does not release our stream");
+    return AttachResult{.detail = "in both directions"};
+  });
+}
+
+AttachResult CheckEvents(const AttachSetting& setting) {
+  return PlayScene(setting, [](Scene& scene) {
+    NeedWords(scene);
+    NeedEvents(scene);
+    SharedWords words(&scene.gpu());
+    scene.Ask({.op = PeerOp::kWords}, words.fd());
+    GpuEvent event;
+    ExpectOk(scene.gpu().OpenEvent(scene.Ask({.op = PeerOp::kCreateEvent}).handle, &event),
+             "opening the event");
+    // A word holds up the peer's record, so the record cannot be done before we store the word.
+    scene.Ask({.op = PeerOp::kWaitValue, .word = 0, .value = 1});
+    scene.Ask({.op = PeerOp::kRecordEvent});
+    ExpectOk(scene.gpu().WaitEvent(scene.stream(), event), "waiting for the event");
+    ExpectOk(scene.gpu().WriteValue(scene.stream(), words.at(1), kWord, 1), "writing");
+    Expect(!scene.IsIdle() && words.Load(1) == 0, "our stream does not wait");
+    words.Store(0, 1);
+    Expect(scene.Await([&] { return words.Load(1) == 1; }), "the event does not come");
+    // The other way round.
+    ExpectOk(scene.gpu().WaitValue(scene.stream(), words.at(2), kWord, 1), "waiting");
+    ExpectOk(scene.gpu().RecordEvent(event, scene.stream()), "recording");
+    scene.Ask({.op = PeerOp::kWaitEvent});
+    scene.Ask({.op = PeerOp::kWriteValue, .word = 3, .value = 1});
+    Expect(words.Load(3) == 0, "the other process's stream does not wait");
+    words.Store(2, 1);
+    Expect(scene.Await([&] { return words.Load(3) == 1; }), "our record does not arrive");
+    ExpectOk(scene.gpu().DestroyEvent(event), "closing the event");
+    return AttachResult{.detail = "recorded by either process"};
+  });
+}
+
+// Opens, records and awaits each event here while all events before it are open.
+AttachResult CheckManyEvents(const AttachSetting& setting) {
+  return PlayScene(setting, [&](Scene& scene) {
+    NeedWords(scene);
+    NeedEvents(scene);
+    SharedWords words(&scene.gpu());
+    scene.Ask({.op = PeerOp::kWords}, words.fd());
+    constexpr int kHeldMs = 1;  // work that does not wait is mostly done by then
+    std::vector<GpuEvent> opened;
+    uint64_t created = 0;
+    std::string refused;
+    int code = kGpuOk;
+    const auto is_taken = [&](int given, const char* what) {
+      if (given != kGpuOk) refused = what;
+      code = given;
+      return given == kGpuOk;
+    };
+    uint64_t through = 0;
+    while (code == kGpuOk && through < setting.max_events) {
+      const PeerReply made = scene.peer().Call({.op = PeerOp::kCreateEvent});
+      if (!is_taken(made.code, "creating")) break;
+      ++created;
+      GpuEvent event;
+      if (!is_taken(scene.gpu().OpenEvent(made.handle, &event).code(), "opening")) break;
+      opened.push_back(event);
+      // A word holds up the peer's record, so the record cannot be done before we store the word.
+      const uint64_t turn = through + 1;
+      scene.Ask({.op = PeerOp::kWaitValue, .word = 0, .value = turn});
+      if (is_taken(scene.peer().Call({.op = PeerOp::kRecordEvent}).code, "recording") &&
+          is_taken(scene.gpu().WaitEvent(scene.stream(), event).code(), "waiting")) {
+        ExpectOk(scene.gpu().WriteValue(scene.stream(), words.at(1), kWord, turn), "writing");
+        Expect(!scene.Await([&] { return words.Load(1) != through; }, kHeldMs),
+               fmt::format("our stream does not wait for event {}", turn));
+        through = turn;
+      }
+      words.Store(0, turn);
+      Expect(scene.Await([&] { return words.Load(1) == through; }),
+             fmt::format("event {} does not come", through));
+    }
+    for (const GpuEvent event : opened) {
+      ExpectOk(scene.gpu().DestroyEvent(event), "closing an event");
+    }
+    for (uint64_t i = 0; i < created; ++i) scene.Ask({.op = PeerOp::kDestroyEvent});
+    ExpectOk(scene.gpu().Check(), "afterwards");
+    return AttachResult{
+        AttachStatus::kObserved,
+        fmt::format("{} at once; {}", through,
+                    code == kGpuOk ? "more were not asked for"
+                                   : fmt::format("{} the next one gives {}", refused, code)),
+        {{"events", static_cast<double>(through)}, {"refusal_code", code}}};
+  });
+}
+
+// Hardware has a number of queues (CUDA_DEVICE_MAX_CONNECTIONS). Further CUDA streams share them.
+AttachResult CheckManyStreams(const AttachSetting& setting) {
+  return PlayScene(setting, [&](Scene& scene) {
+    NeedWords(scene);
+    SharedWords words(&scene.gpu());
+    constexpr uint64_t kStreams = 100;
+    uint64_t held_up_by = 0;
+    std::vector<GpuStream> streams(kStreams);
+    for (uint64_t i = 0; i < kStreams; ++i) {
+      ExpectOk(scene.gpu().CreateStream(&streams[i]), "making a stream");
+      // Tests whether a new CUDA stream works while all CUDA streams before it wait.
+      ExpectOk(scene.gpu().WriteValue(streams[i], words.at(1), kWord, i + 1), "writing");
+      if (held_up_by == 0 &&
+          !scene.Await([&] { return words.Load(1) == i + 1; }, setting.held_up_ms)) {
+        held_up_by = i;
+      }
+      ExpectOk(scene.gpu().WaitValue(streams[i], words.at(0), kWord, 1), "waiting");
+      ExpectOk(scene.gpu().WriteValue(streams[i], words.at(2 + i), kWord, 1), "writing");
+    }
+    words.Store(0, 1);
+    for (uint64_t i = 0; i < kStreams; ++i) {
+      Expect(scene.Await([&] { return words.Load(2 + i) == 1; }),
+             fmt::format("stream {} is not released", i));
+      ExpectOk(scene.gpu().DestroyStream(streams[i]), "destroying a stream");
+    }
+    const std::string held = held_up_by == 0
+                                 ? std::string("none held up another")
+                                 : fmt::format("{} that waited held up another", held_up_by);
+    return AttachResult{AttachStatus::kObserved,
+                        fmt::format("all of {} streams were released; {}", kStreams, held),
+                        {{"streams_until_held_up", static_cast<double>(held_up_by)}}};
+  });
+}
+
+// Plays specd_submit_on_stream on a device whose CUDA streams have no memory operations
+// (daemon/client/host_waits.h).
+AttachResult CheckHostFunctions(const AttachSetting& setting) {
+  return PlayScene(setting, [&](Scene& scene) {
+    SharedWords words(&scene.gpu());
+    scene.Ask({.op = PeerOp::kWords}, words.fd());
+    GpuStream unordered;
+    GpuStream ordered;
+    GpuEvent turn;
+    ExpectOk(scene.gpu().CreateStream(&unordered), "making a stream");
+    ExpectOk(scene.gpu().CreateStream(&ordered), "making a stream");
+    ExpectOk(scene.gpu().CreateEvent(&turn), "making an event");
+    ExpectOk(scene.gpu().LaunchHostFunction(scene.stream(), HoldByWord, words.host(0)), "holding");
+    ExpectOk(scene.gpu().RecordEvent(turn, scene.stream()), "recording");
+    ExpectOk(scene.gpu().WaitEvent(ordered, turn), "waiting for the event");
+    ExpectOk(scene.gpu().LaunchHostFunction(ordered, SetWord, words.host(1)), "launching");
+    Expect(scene.Await([&] { return scene.gpu().Query(unordered).ok(); }),
+           "a host function that waits holds up a stream without one");
+    ExpectOk(scene.gpu().LaunchHostFunction(unordered, SetWord, words.host(2)), "launching");
+    const bool is_held_up = !scene.Await([&] { return words.Load(2) == 1; }, setting.held_up_ms);
+    Expect(!scene.IsIdle() && words.Load(1) == 0, "a stream does not wait for its host function");
+    scene.Ask({.op = PeerOp::kStore, .word = 0, .value = 1});
+    Expect(scene.Await([&] { return scene.IsIdle() && words.Load(1) == 1 && words.Load(2) == 1; }),
+           "the other process's store does not release a host function");
+    ExpectOk(scene.gpu().DestroyEvent(turn), "destroying the event");
+    return AttachResult{AttachStatus::kObserved,
+                        is_held_up ? "one that waits holds up those of other streams"
+                                   : "one that waits holds up none of another stream",
+                        {{"held_up", is_held_up ? 1.0 : 0.0}}};
+  });
+}
+
+}  // namespace specd

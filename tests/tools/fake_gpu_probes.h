@@ -1,0 +1,42 @@
+// FakeGpuProbes is a GpuProbes over FakeGpuDriver for tests of specd-bench gpu: a probe checks its
+// memory and advances the clock, and any call can fail.
+#pragma once
+
+#include <map>
+#include <memory>
+
+#include "tests/support/fake_gpu_driver.h"
+#include "tools/bench/probes/gpu_probes.h"
+
+namespace specd::bench {
+
+// A FakeGpu with the times of probes. FakeGpu::failing_call also names the functions of GpuProbes.
+struct ProbedGpu : FakeGpu {
+  std::map<GpuProbes::Event*, std::unique_ptr<double>> events;  // when each was recorded
+  double read_us = 4;
+  double weights_us = 5;
+  double approximate_us = 2;
+};
+
+class FakeGpuProbes final : public GpuProbes {
+ public:
+  // `driver` is over `gpu`; both outlive the probes.
+  FakeGpuProbes(ProbedGpu* gpu, FakeGpuDriver* driver) : gpu_(gpu), driver_(driver) {}
+
+  GpuResult Load() override;
+  GpuResult LaunchRead(const ReadPlan& plan) override;
+  GpuResult LaunchWeights(const WeighPlan& plan) override;
+  GpuResult CreateEvent(Event** event) override;
+  GpuResult DestroyEvent(Event* event) override;
+  GpuResult RecordEvent(Event* event) override;
+  GpuResult ElapsedUs(Event* start, Event* end, double* elapsed_us) override;
+
+ private:
+  GpuResult RunRead(const ReadPlan& plan);
+  GpuResult RunWeights(const WeighPlan& plan);
+
+  ProbedGpu* gpu_;
+  FakeGpuDriver* driver_;
+};
+
+}  // namespace specd::bench

@@ -1,0 +1,8 @@
+// This file replaces cuda_probes.cc if there is no nvcc to compile the kernels.
+#include "tools/bench/probes/cuda_probes.h"
+
+namespace specd::bench {
+
+std::unique_ptr<GpuProbes> MakeCudaProbes(GpuDriver*) { return nullptr; }
+
+}  // namespace specd::bench

@@ -1,0 +1,65 @@
+// GpuProbes measures a device for GpuSuite: events in captured graphs, and two kernels that no
+// round runs.
+//
+// Probes work on the CUDA stream of a GpuDriver, in order with its launches. One thread at a time
+// uses both. Implementations: cuda_probes.h over the CUDA runtime; tests/tools/fake_gpu_probes.h in
+// host memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/core/gpu_result.h"
+#include "kernels/core/types.h"
+
+namespace specd::bench {
+
+// The floor of kernels that read rows: the rows are read, and the elements are not used. An array
+// in device memory names the rows. If the ends of a row are not a whole kReadUnit, their bytes are
+// not read.
+struct ReadPlan {
+  const void* const* rows = nullptr;
+  int32_t num_rows = 0;
+  int64_t row_bytes = 0;
+  uint32_t* sink = nullptr;  // one word
+};
+inline constexpr size_t kReadUnit = 16;
+
+// A comparison of exp2 in a round: the weights of rows are summed as before a decision, and the
+// sums are not used. All rows have one type and one vocabulary and are not edited.
+struct WeighPlan {
+  const void* const* rows = nullptr;  // in device memory
+  int32_t num_rows = 0;
+  DType dtype = DType::kFloat32;
+  int32_t vocab_size = 0;
+  float scale = 0;             // log2(e) / temperature
+  char* workspaces = nullptr;  // AheadSlotBytes (kernels/bodies/read_ahead.h) for each row
+  bool approximate = false;    // uses the device's own exp2, which has other bits than the answers
+};
+
+class GpuProbes {
+ public:
+  // An opaque handle of a point in time on the device.
+  struct Event;
+
+  virtual ~GpuProbes() = default;
+
+  // Brings the kernels to the driver's device. Call after GpuDriver::UseDevice, and before any
+  // other function.
+  virtual GpuResult Load() = 0;
+
+  // Enqueues a read of the rows.
+  virtual GpuResult LaunchRead(const ReadPlan& plan) = 0;
+  // Enqueues the sums of the rows' weights.
+  virtual GpuResult LaunchWeights(const WeighPlan& plan) = 0;
+
+  virtual GpuResult CreateEvent(Event** event) = 0;
+  virtual GpuResult DestroyEvent(Event* event) = 0;
+  // Every launch of the graph that the driver captures records the event. REQUIRES: the call comes
+  // between BeginCapture and EndCapture.
+  virtual GpuResult RecordEvent(Event* event) = 0;
+  // Call after GpuDriver::Synchronize.
+  virtual GpuResult ElapsedUs(Event* start, Event* end, double* elapsed_us) = 0;
+};
+
+}  // namespace specd::bench

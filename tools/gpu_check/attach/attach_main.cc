@@ -1,7 +1,0 @@
-// specd-gpu-attach runs RunAttachProgram on the first device of this machine.
-#include "tools/gpu_check/attach/attach_program.h"
-#include "tools/gpu_check/attach/cuda_peer_gpu.h"
-
-int main(int argc, char** argv) {
-  return specd::RunAttachProgram(argc, argv, specd::MakeCudaPeerGpu);
-}
