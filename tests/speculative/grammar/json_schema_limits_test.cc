@@ -129,6 +129,31 @@ TEST_SUITE("unit") {
                absl::StatusCode::kUnimplemented, "unsupported allOf");
   }
 
+  TEST_CASE("json schema: branches that exclude each other do not multiply") {
+    std::string names;
+    std::string rules_of_names;
+    for (int i = 0; i < 40; ++i) {
+      const std::string comma = i == 0 ? "" : ", ";
+      names += fmt::format(R"({}"v{}")", comma, i);
+      rules_of_names += fmt::format(
+          R"({}{{"if": {{"properties": {{"k": {{"const": "v{}"}}}}}}, "then": {{"required": ["r{}"]}}}})",
+          comma, i, i);
+    }
+    GrammarRules rules;
+    std::vector<std::string> warnings;
+    const absl::StatusOr<ExprId> root = BuildJsonSchema(
+        fmt::format(
+            R"({{"type": "object", "properties": {{"k": {{"enum": [{}]}}}}, "required": ["k"],
+                         "allOf": [{}]}})",
+            names, rules_of_names),
+        {}, &rules, &warnings);
+    REQUIRE(root.ok());
+    const GrammarReference reference(rules, *root);
+    CHECK(reference.Accepts(R"({"k":"v39","r39":1})"));
+    CHECK_FALSE(reference.Accepts(R"({"k":"v39","r38":1})"));
+    CHECK_FALSE(reference.Accepts(R"({"k":"v0"})"));
+  }
+
   TEST_CASE("json schema: the network of optional properties grows with their number") {
     for (const std::string_view more : {"", R"(, "additionalProperties": false)"}) {
       const size_t small = NetworkNodes(ManyProperties(100, more));
