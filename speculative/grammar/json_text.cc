@@ -179,7 +179,15 @@ ExprId JsonText::Rule(std::string_view name, ExprId body) {
 ExprId JsonText::Space() {
   if (whitespace_ == Whitespace::kCompact) return rules_.Empty();
   if (space_ == kNotBuilt) {
-    space_ = Rule("JSON space", rules_.Repeat(rules_.Bytes(BytesOf(" \t\n\r")), 0, kWhitespaceMax));
+    // An automaton stays a rule of its own; copied into every place it would fill the network.
+    ByteDfa spaces;
+    for (uint32_t count = 0; count <= kWhitespaceMax; ++count) {
+      ByteDfa::State& state = spaces.states.emplace_back();
+      state.accepting = true;
+      if (count == kWhitespaceMax) break;
+      state.edges = {{'\t', '\n', count + 1}, {'\r', '\r', count + 1}, {' ', ' ', count + 1}};
+    }
+    space_ = Rule("JSON space", rules_.Automaton(std::move(spaces)));
   }
   return space_;
 }

@@ -113,7 +113,7 @@ absl::Status SchemaForms::Narrow(const JsonValue& schema, std::string_view keywo
     absl::StatusOr<SchemaForm> both = logic_.And(*form, *other);
     if (both.ok()) {
       *form = *std::move(both);
-      return absl::OkStatus();
+      return Prune(form);
     }
     status = both.status();
   }
@@ -122,6 +122,20 @@ absl::Status SchemaForms::Narrow(const JsonValue& schema, std::string_view keywo
   if (!can_drop) return status;
   form->is_exact = false;
   return report_.Refuse(schema, keyword, MessageOf(status));
+}
+
+absl::Status SchemaForms::Prune(SchemaForm* form) {
+  // A look into properties costs more than a few alternatives do.
+  constexpr size_t kUnprunedMax = 32;
+  if (form->alternatives.size() <= kUnprunedMax) return absl::OkStatus();
+  std::vector<SchemaAlternative> kept;
+  for (SchemaAlternative& alternative : form->alternatives) {
+    const absl::StatusOr<bool> is_empty = logic_.IsEmpty(alternative);
+    if (!is_empty.ok()) return is_empty.status();
+    if (!*is_empty) kept.push_back(std::move(alternative));
+  }
+  form->alternatives = std::move(kept);
+  return absl::OkStatus();
 }
 
 absl::Status SchemaForms::RefuseDynamic(const JsonValue& schema, SchemaForm* form) {

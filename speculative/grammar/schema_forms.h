@@ -46,6 +46,9 @@ class SchemaForms {
   // Narrows `form` to `other`; a failure that a drop can answer refuses `keyword`.
   absl::Status Narrow(const JsonValue& schema, std::string_view keyword,
                       const absl::StatusOr<SchemaForm>& other, SchemaForm* form);
+  // Drops alternatives that no value satisfies, so that branches which exclude each other do not
+  // multiply.
+  absl::Status Prune(SchemaForm* form);
   absl::Status ApplyRef(const JsonValue& schema, SchemaForm* form);
   absl::Status ApplyConstants(const JsonValue& schema, SchemaForm* form);
   absl::Status ApplyAllOf(const JsonValue& schema, SchemaForm* form);

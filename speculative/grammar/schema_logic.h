@@ -1,4 +1,4 @@
-// SchemaLogic combines forms: and, not, is anything left, does a value satisfy it.
+// SchemaLogic combines forms: and, or, not; and it asks whether anything is left of one.
 //
 // Results are exact, or the error says why they cannot be: UNIMPLEMENTED, or RESOURCE_EXHAUSTED
 // where lists or automata grow past a limit. Formats narrow what is offered and decide nothing here
@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "speculative/grammar/schema_form.h"
+#include "speculative/grammar/schema_validator.h"
 
 namespace specd::grammar {
 
@@ -20,7 +21,7 @@ inline constexpr size_t kAlternativesMax = 16384;
 class SchemaLogic {
  public:
   // `forms` must outlive this; it gives the forms of items and properties.
-  explicit SchemaLogic(SchemaForms* forms) : forms_(*forms) {}
+  explicit SchemaLogic(SchemaForms* forms) : forms_(*forms), validator_(forms) {}
 
   absl::StatusOr<SchemaForm> And(const SchemaForm& a, const SchemaForm& b);
   absl::StatusOr<SchemaForm> Not(const SchemaForm& form);
@@ -29,9 +30,6 @@ class SchemaLogic {
   absl::StatusOr<bool> AreDisjoint(const SchemaForm& a, const SchemaForm& b);
   // True only if no value is allowed. Items and properties are looked at a few levels deep.
   absl::StatusOr<bool> IsEmpty(const SchemaAlternative& alternative);
-
-  absl::StatusOr<bool> Allows(const SchemaSet& set, const JsonValue& value, bool with_formats);
-  absl::StatusOr<bool> Allows(const SchemaForm& form, const JsonValue& value, bool with_formats);
 
  private:
   absl::StatusOr<std::optional<SchemaAlternative>> Merge(const SchemaAlternative& a,
@@ -43,15 +41,9 @@ class SchemaLogic {
   absl::StatusOr<std::vector<SchemaAlternative>> ForbiddenArrays(const ArraySchema& array);
   absl::StatusOr<std::vector<SchemaAlternative>> ForbiddenObjects(const ObjectSchema& object);
   absl::StatusOr<bool> AllowsNothing(const SchemaSet& set);
-  absl::StatusOr<bool> AllowsOne(const SchemaAlternative& alternative, const JsonValue& value,
-                                 bool with_formats);
-  absl::StatusOr<bool> AllowsArray(const ArraySchema& schema, const JsonValue& value,
-                                   bool with_formats);
-  absl::StatusOr<bool> AllowsObject(const ObjectSchema& schema, const JsonValue& value,
-                                    bool with_formats);
-  absl::StatusOr<bool> ContainsEnough(const JsonValue& schema, const JsonValue& value);
 
   SchemaForms& forms_;
+  SchemaValidator validator_;
   uint32_t depth_ = 0;  // of IsEmpty
 };
 

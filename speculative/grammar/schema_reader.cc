@@ -342,7 +342,8 @@ absl::Status SchemaReader::ReadObject(const JsonValue& schema, SchemaForm* form,
         if (pattern == patterns_.end() || !pattern->second->Accepts(name)) continue;
         schemas = UniteSets(schemas, SetOf({&(*patterns)->values[j]}));
       }
-      object->properties.push_back({name, std::move(schemas), false});
+      object->properties.push_back(
+          {.name = name, .schemas = std::move(schemas), .has_place = true});
     }
   }
   status = ReadRequired(schema, object);

@@ -108,18 +108,30 @@ absl::StatusOr<ObjectSchema> MergeObjects(const ObjectSchema& a, const ObjectSch
   ObjectSchema merged;
   const PropertyMap in_a = IndexProperties(a);
   const PropertyMap in_b = IndexProperties(b);
-  for (const PropertySchema& property : a.properties) {
-    const auto twin = in_b.find(property.name);
-    const bool is_twin = twin != in_b.end();
+  const auto add = [&](const PropertySchema& property, const PropertyMap& in_other,
+                       const ObjectSchema& other) {
+    const auto twin = in_other.find(property.name);
+    const bool is_twin = twin != in_other.end();
     merged.properties.push_back(
-        {property.name,
-         UniteSets(property.schemas, is_twin ? twin->second->schemas : b.Other(property.name)),
-         property.is_required || (is_twin && twin->second->is_required)});
-  }
-  for (const PropertySchema& property : b.properties) {
-    if (in_a.contains(property.name)) continue;
-    merged.properties.push_back(
-        {property.name, UniteSets(a.Other(property.name), property.schemas), property.is_required});
+        {.name = property.name,
+         .schemas = UniteSets(property.schemas,
+                              is_twin ? twin->second->schemas : other.Other(property.name)),
+         .is_required = property.is_required || (is_twin && twin->second->is_required),
+         .has_place = property.has_place || (is_twin && twin->second->has_place)});
+  };
+  const auto has_place = [](const PropertyMap& map, const std::string& name) {
+    const auto found = map.find(name);
+    return found != map.end() && found->second->has_place;
+  };
+  for (const bool is_placed : {true, false}) {
+    for (const PropertySchema& property : a.properties) {
+      const bool is_in_b_order = !property.has_place && has_place(in_b, property.name);
+      if (property.has_place == is_placed && !is_in_b_order) add(property, in_b, b);
+    }
+    for (const PropertySchema& property : b.properties) {
+      if (property.has_place != is_placed || has_place(in_a, property.name)) continue;
+      if (is_placed || !in_a.contains(property.name)) add(property, in_a, a);
+    }
   }
   absl::StatusOr<std::vector<NameClass>> others = MergeClasses(a.others, b.others);
   if (!others.ok()) return others.status();

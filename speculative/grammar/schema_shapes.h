@@ -46,6 +46,8 @@ struct PropertySchema {
   std::string name;
   SchemaSet schemas = {};
   bool is_required = false;
+  // `properties` names it, so it has a place in the order. Others come after those.
+  bool has_place = false;
 };
 
 // The names that an automaton accepts; null: all names.
@@ -65,7 +67,7 @@ struct ObjectSchema {
   const PropertySchema* Find(std::string_view name) const;
   // What an undeclared `name` must satisfy.
   const SchemaSet& Other(std::string_view name) const;
-  // Adds terms to `name`, and declares it if it is not.
+  // Adds to `name`, and declares it after the others if it is not.
   void Require(std::string_view name);
   void Constrain(std::string_view name, const SchemaSet& schemas);
   bool AllowsAllOthers() const;
