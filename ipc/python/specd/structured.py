@@ -80,12 +80,16 @@ class StructuredOutputs:
                              ("grammar_backend", self.backend)):
             setattr(struct, field, choices[field].index(value))
         struct.grammar_lenient = int(self.lenient)
-        try:
-            text = self.text.encode()
-        except UnicodeEncodeError as error:
-            raise refusal(f"structured_outputs: {self.kind}: {error}") from None
+        text = self.text_bytes()
         struct.grammar, struct.grammar_bytes = text, len(text)
         return text
+
+    def text_bytes(self):
+        """The text as C takes it, with its length."""
+        try:
+            return self.text.encode()
+        except UnicodeEncodeError as error:
+            raise refusal(f"structured_outputs: {self.kind}: {error}") from None
 
 
 def _text(name, value):
