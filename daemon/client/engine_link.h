@@ -68,9 +68,9 @@ class EngineLink {
 
 struct EngineLinkOptions {
   absl::Duration timeout;
-  uint32_t threads = 0;         // the field of specd_options
-  void* cuda_stream = nullptr;  // the field of specd_options
-  ModelProfileOptions model;    // the profile of embedded mode; empty over a socket
+  uint32_t threads = 0;            // the field of specd_options
+  void* cuda_stream = nullptr;     // the field of specd_options
+  ModelProfileOptions model = {};  // the profile of embedded mode; empty over a socket
 };
 
 // Takes "unix:/path", "embedded:cpu" or "embedded:cuda".

@@ -32,9 +32,10 @@ class StructuredOutputs:
     whitespace: "flexible" (at most 64 characters between the tokens of JSON) or "compact" (none);
     disable_any_whitespace=True is vLLM's name for compact. backend: "auto", "specd" or "xgrammar".
     A model that reasons is not constrained before its reasoning_end, but with
-    enable_in_reasoning=True from the first token on. lenient=True drops the parts of a schema that cannot be enforced; otherwise specd refuses the
-    schema and names the part. A mistake here is an Error, which is a ValueError too; a constraint
-    that specd cannot compile is refused when the sequence is opened.
+    enable_in_reasoning=True from the first token on. lenient=True drops the parts of a schema that
+    cannot be enforced; otherwise specd refuses the schema and names the part. A mistake here is an
+    Error, which is a ValueError too; a constraint that specd cannot compile is refused when the
+    sequence is opened.
     """
 
     def __init__(self, *, json: dict | str | None = None, regex: str | None = None,
@@ -84,12 +85,16 @@ class StructuredOutputs:
             setattr(struct, field, choices[field].index(value))
         struct.grammar_lenient = int(self.lenient)
         struct.grammar_in_reasoning = int(self.in_reasoning)
-        try:
-            text = self.text.encode()
-        except UnicodeEncodeError as error:
-            raise refusal(f"structured_outputs: {self.kind}: {error}") from None
+        text = self.text_bytes()
         struct.grammar, struct.grammar_bytes = text, len(text)
         return text
+
+    def text_bytes(self):
+        """The text as C takes it, with its length."""
+        try:
+            return self.text.encode()
+        except UnicodeEncodeError as error:
+            raise refusal(f"structured_outputs: {self.kind}: {error}") from None
 
 
 def _text(name, value):

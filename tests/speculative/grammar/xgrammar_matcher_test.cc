@@ -190,6 +190,30 @@ TEST_SUITE("oracle") {
     CHECK(fork->IsTerminated());
   }
 
+  TEST_CASE("text accepted by xgrammar counts as one id and rolls back") {
+    const auto matcher = MatcherOf(GrammarKind::kRegex, "a+é?b");
+    const std::set<TokenId> at_start = Allowed(*matcher);
+    REQUIRE(matcher->AcceptText("aa\xC3"));
+    CHECK(matcher->num_accepted() == 1);
+    CHECK(Allowed(*matcher) == Ids({"\xA9"}));
+    // A text that fits in part changes nothing.
+    CHECK(
+        !matcher->AcceptText("\xA9"
+                             "bb"));
+    CHECK(Allowed(*matcher) == Ids({"\xA9"}));
+    REQUIRE(matcher->AcceptText(""));
+    REQUIRE(matcher->Accept(Id("\xA9")));
+    REQUIRE(matcher->AcceptText("b"));
+    CHECK(matcher->IsFinished());
+    matcher->Rollback(2);
+    CHECK(Allowed(*matcher) == Ids({"\xA9"}));
+    matcher->Rollback(matcher->num_accepted());
+    CHECK(Allowed(*matcher) == at_start);
+    REQUIRE(AcceptText(*matcher, "ab"));
+    REQUIRE(matcher->Accept(kEos));
+    CHECK(!matcher->AcceptText("a"));
+  }
+
   TEST_CASE("a stop id of xgrammar is never text, and another sequence may have it as text") {
     const auto grammar = Compile(GrammarKind::kRegex, "x+");
     const auto stops = grammar->NewMatcher({.stop_ids = {kStopX}});
