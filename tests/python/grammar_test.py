@@ -148,7 +148,7 @@ class GrammarTest(unittest.TestCase):
             "special_token_ids": lambda: make_tokenizer(special_token_ids=[36]),
             "special_token_ids: a": lambda: specd.Tokenizer("x", vocab_size=1, special_token_ids=[0]),
             "exactly one": lambda: specd.Tokenizer(vocab_size=1),
-            "exactly one of": lambda: make_tokenizer(path="x"),
+            "2 of path, json and tokens": lambda: make_tokenizer(path="x"),
             r"tokens\[1\]": lambda: make_tokenizer(tokens=[b"a", "b"]),
             "/nowhere": lambda: specd.Tokenizer("/nowhere", vocab_size=1),
             "tokenizer: ": lambda: specd.Grammar("tokenizer.json", regex="a"),
