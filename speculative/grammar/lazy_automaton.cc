@@ -39,22 +39,30 @@ LazyAutomaton::~LazyAutomaton() {
 StateId LazyAutomaton::Expand(StateId state, uint8_t byte_class) {
   const std::lock_guard lock(mutex_);
   const Record& record = RecordOf(state);
-  std::atomic<StateId>& known = record.row[byte_class];
-  StateId next = known.load(std::memory_order_relaxed);
+  StateId next = record.row[byte_class].load(std::memory_order_relaxed);
   if (next != kUnknown) return next;
   const uint8_t byte = byte_of_class_[byte_class];
-  if (!record.next_bytes.Has(byte)) {
-    next = kDead;
-  } else {
-    for (uint32_t i = 0; i < record.num_items; ++i) {
-      const Item item = items_[record.first_item + i];
-      for (const Network::Edge& edge : network_.node(item.node).edges) {
-        if (edge.first <= byte && byte <= edge.last) Visit({edge.target, item.stack});
+  // Bytes around it that are on the same edges lead to the same state.
+  uint8_t first = 0;
+  uint8_t last = 255;
+  for (uint32_t i = 0; i < record.num_items; ++i) {
+    const Item item = items_[record.first_item + i];
+    for (const Network::Edge& edge : network_.node(item.node).edges) {
+      if (edge.last < byte) {
+        first = std::max<uint8_t>(first, edge.last + 1);
+      } else if (edge.first > byte) {
+        last = std::min<uint8_t>(last, edge.first - 1);
+      } else {
+        first = std::max(first, edge.first);
+        last = std::min(last, edge.last);
+        Visit({edge.target, item.stack});
       }
     }
-    next = CloseVisited();
   }
-  known.store(next, std::memory_order_release);
+  next = visited_.empty() ? kDead : CloseVisited();
+  for (int i = network_.byte_class(first); i <= network_.byte_class(last); ++i) {
+    record.row[i].store(next, std::memory_order_release);
+  }
   return next;
 }
 
