@@ -46,7 +46,8 @@ SequenceOpening::SequenceOpening(const BackendLimits& limits, std::vector<TokenI
     : limits_(limits), eos_token_ids_(std::move(eos_token_ids)), grammars_(std::move(grammars)) {}
 
 absl::StatusOr<SequenceGrammar> SequenceOpening::BuildGrammar(
-    const SequenceParams& params, const SequenceHistory& history) const {
+    const SequenceParams& params, const SequenceHistory& history,
+    std::shared_ptr<const grammar::CompiledGrammar>* constraint) const {
   if (params.grammar_kind == grammar::GrammarKind::kNone) {
     if (params.grammar_text.empty()) return SequenceGrammar();
     return absl::InvalidArgumentError(
@@ -81,6 +82,7 @@ absl::StatusOr<SequenceGrammar> SequenceOpening::BuildGrammar(
         "thinking_budget: its forced tokens would break a constraint that holds from the start; "
         "give specd the model's reasoning_end, or leave one of them out");
   }
+  *constraint = *std::move(compiled);
   return SequenceGrammar::Create(std::move(matcher), history.outputs, limits_);
 }
 
@@ -103,7 +105,8 @@ absl::StatusOr<Sequence> SequenceOpening::Build(const SequenceParams& params,
   if (absl::Status s = CheckHistory(params, history); !s.ok()) return s;
   absl::StatusOr<RowRules> rules = RowRules::Create(params, eos_token_ids_, history, limits_);
   if (!rules.ok()) return rules.status();
-  absl::StatusOr<SequenceGrammar> grammar = BuildGrammar(params, history);
+  std::shared_ptr<const grammar::CompiledGrammar> constraint;
+  absl::StatusOr<SequenceGrammar> grammar = BuildGrammar(params, history, &constraint);
   if (!grammar.ok()) return grammar.status();
 
   Sequence sequence;
@@ -124,6 +127,7 @@ absl::StatusOr<Sequence> SequenceOpening::Build(const SequenceParams& params,
   sequence.draft_change = DraftChange(params.draft, vocab_size);
   sequence.rules = *std::move(rules);
   sequence.grammar = *std::move(grammar);
+  sequence.constraint = std::move(constraint);
   sequence.kept_tokens = static_cast<uint32_t>(history.outputs.size());
   if (HasLogprobs(sequence.scores)) {
     sequence.logprob_sum = LogprobSum(sequence.kept_tokens, params.max_tokens);

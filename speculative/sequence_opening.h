@@ -39,8 +39,9 @@ class SequenceOpening {
 
  private:
   // Compiles the constraint, or finds it compiled, and follows prompt and outputs.
-  absl::StatusOr<SequenceGrammar> BuildGrammar(const SequenceParams& params,
-                                               const SequenceHistory& history) const;
+  absl::StatusOr<SequenceGrammar> BuildGrammar(
+      const SequenceParams& params, const SequenceHistory& history,
+      std::shared_ptr<const grammar::CompiledGrammar>* constraint) const;
   absl::Status CheckHistory(const SequenceParams& params, const SequenceHistory& history) const;
 
   const BackendLimits limits_;

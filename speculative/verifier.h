@@ -52,6 +52,8 @@ struct SequenceInfo {
   SequenceHandle handle = 0;
   uint64_t seed = 0;
   VerifyMethod method = VerifyMethod::kAuto;
+  // Its warnings() are for whoever opened the sequence; null: there is no constraint.
+  std::shared_ptr<const grammar::CompiledGrammar> constraint = {};
 };
 
 class Verifier {

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/str_join.h"
 #include "daemon/base/mps.h"
 #include "daemon/base/version.h"
 #include "daemon/client/engine_device.h"
@@ -224,6 +225,7 @@ absl::Status Engine::OpenSequence(const char* request_id, const specd_params& pa
   absl::StatusOr<SequenceReply> reply =
       Expect<SequenceReply>(link_->Call(message->request, message->lists.get(), nullptr));
   if (!reply.ok()) return reply.status();
+  opening_warnings_ = absl::StrJoin(reply->warnings, "\n");
   return Report(*reply, message->num_sequences, infos);
 }
 

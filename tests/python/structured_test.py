@@ -178,6 +178,21 @@ class OutputTest(unittest.TestCase):
                 self.engine.open(specd.SamplingParams(
                     structured_outputs=specd.StructuredOutputs(**fields)))
 
+    def test_the_warnings_of_an_opening_name_what_lenient_dropped(self):
+        schema = {"properties": {"a": {"type": "array", "uniqueItems": True}}}
+        made = specd.StructuredOutputs(json=schema, lenient=True, backend="specd")
+        sequences = self.engine.open_all(specd.SamplingParams(structured_outputs=made, n=2))
+        sequences.append(sequences[0].fork())
+        for sequence in sequences:
+            warning, = sequence.warnings
+            self.assertIn("/properties/a: uniqueItems", warning)
+            sequence.close()
+        for params in (specd.SamplingParams(), specd.SamplingParams(
+                structured_outputs=specd.StructuredOutputs(regex="a"))):
+            sequence = self.engine.open(params)
+            self.assertEqual(sequence.warnings, [])
+            sequence.close()
+
     def test_without_a_tokenizer_a_constraint_is_refused_with_the_remedy(self):
         with specd.Engine(vocab_size=8) as engine:
             with self.assertRaisesRegex(specd.Error, "tokenizer"):

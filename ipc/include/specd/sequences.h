@@ -173,7 +173,8 @@ typedef struct specd_params {
   uint32_t grammar_kind;       /* SPECD_GRAMMAR_...; default NONE */
   uint32_t grammar_whitespace; /* SPECD_WHITESPACE_...; default FLEXIBLE */
   uint32_t grammar_lenient;    /* 0 or 1; default 0: a schema with a part that cannot be enforced is
-                                  refused. 1: specd drops that part */
+                                  refused. 1: specd drops that part, and
+                                  specd_opening_warnings names it */
   uint32_t grammar_backend;    /* SPECD_BACKEND_...; default AUTO */
   /* 0 or 1; default 0: where the model profile has a reasoning_end, the constraint begins after
    * that text. 1: it holds from the first token on. */
@@ -224,6 +225,13 @@ typedef struct specd_sequence_info {
  * of one daemon may not have the same request_id. The array info has params.n elements. */
 SPECD_API int specd_open_sequence(specd_engine* engine, const char* request_id,
                                   const specd_params* params, specd_sequence_info* info);
+
+/* Returns what the constraint of the engine's last specd_open_sequence does not enforce, one
+ * warning a line: parts of a schema that grammar_lenient dropped, and parts that xgrammar lets
+ * pass. There are at most 64 lines of at most 512 bytes; "..." marks a text that was cut. The text
+ * is "" if there are no warnings, after an opening that was refused, and if engine is NULL. It is
+ * valid until the next specd_open_sequence or specd_close of this engine; do not free it. */
+SPECD_API const char* specd_opening_warnings(specd_engine* engine);
 
 /* Opens a copy of a sequence in its present state: same parameters, prompt and tokens, but a seed
  * and a request_id of its own. If seed is NULL, specd draws one and reports it. The copy's text

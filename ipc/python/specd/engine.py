@@ -24,12 +24,13 @@ _VERIFY_NAMES = {code: name for name, code in VERIFY.items()}
 
 
 class Sequence:
-    """One generated output of an engine: made by Engine.open and Sequence.fork."""
+    """One generated output of an engine: made by Engine.open and Sequence.fork. .warnings lists
+    what its constraint does not enforce."""
 
-    def __init__(self, engine, info, request_id):
+    def __init__(self, engine, info, request_id, warnings=()):
         self.engine, self.handle = engine, info.sequence
         self.seed, self.verify = info.seed, _VERIFY_NAMES[info.verify]
-        self.request_id = request_id
+        self.request_id, self.warnings = request_id, list(warnings)
 
     @property
     def slot(self):
@@ -44,7 +45,7 @@ class Sequence:
         check(c.load().specd_fork(self.engine.pointer, self.handle,
                                   text_bytes(request_id, "request_id"),
                                   None if word is None else ctypes.byref(word), infos))
-        return Sequence(self.engine, infos[0], request_id)
+        return Sequence(self.engine, infos[0], request_id, self.warnings)
 
     def abort(self):
         """Ends the sequence; the tokens kept so far remain."""
@@ -169,7 +170,10 @@ class Engine:
         check(c.load().specd_open_sequence(self.pointer, text_bytes(request_id, "request_id"),
                                            ctypes.byref(struct), infos))
         del kept
-        return [Sequence(self, info, f"{request_id}#{i}" if i else request_id)
+        # A schema's keys may have any characters: only a line feed parts two warnings.
+        lines = c.load().specd_opening_warnings(self.pointer).decode(errors="replace").split("\n")
+        warnings = [line for line in lines if line]
+        return [Sequence(self, info, f"{request_id}#{i}" if i else request_id, warnings)
                 for i, info in enumerate(infos)]
 
     # ---- rows ---------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 // with drafts and without, held against std::regex.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <random>
@@ -74,6 +75,8 @@ class ToyEngine {
     *sequence = info.sequence;
     return code;
   }
+
+  std::string Warnings() { return specd_opening_warnings(engine_); }
 
   struct Output {
     std::vector<int32_t> tokens;
@@ -234,6 +237,35 @@ TEST_SUITE("unit") {
     CHECK(LastErrorHas("grammar_backend"));
     // The engine goes on.
     CHECK(engine.TryOpen(Constrained(SPECD_GRAMMAR_REGEX, "a"), &sequence) == SPECD_OK);
+  }
+
+  TEST_CASE("the warnings of an opening name what lenient dropped, until the next opening") {
+    ToyEngine engine;
+    CHECK(engine.Warnings().empty());
+    specd_params lenient = Constrained(SPECD_GRAMMAR_JSON, R"({"properties": {
+        "a\nb": {"type": "array", "uniqueItems": true},
+        "c": {"type": "array", "uniqueItems": true}}})");
+    lenient.grammar_backend = SPECD_BACKEND_SPECD;
+    specd_sequence sequence = 0;
+    CHECK(engine.TryOpen(lenient, &sequence) == SPECD_ERROR_UNSUPPORTED);
+    CHECK(engine.Warnings().empty());
+    lenient.grammar_lenient = 1;
+    const specd_params plain = Constrained(SPECD_GRAMMAR_REGEX, "a");
+    const specd_params wrong = Constrained(SPECD_GRAMMAR_REGEX, "(a");
+    // The second opening finds the constraint compiled.
+    for (int i = 0; i < 2; ++i) {
+      REQUIRE(engine.TryOpen(lenient, &sequence) == SPECD_OK);
+      const std::string warnings = engine.Warnings();
+      CAPTURE(warnings);
+      // The order of properties is the grammar's own.
+      CHECK(warnings.find("/properties/a b: uniqueItems") != std::string::npos);
+      CHECK(warnings.find("/properties/c: uniqueItems") != std::string::npos);
+      CHECK(std::count(warnings.begin(), warnings.end(), '\n') == 1);
+      REQUIRE(engine.TryOpen(i == 0 ? plain : wrong, &sequence) ==
+              (i == 0 ? SPECD_OK : SPECD_ERROR_INVALID_ARGUMENT));
+      CHECK(engine.Warnings().empty());
+    }
+    CHECK(std::string(specd_opening_warnings(nullptr)).empty());
   }
 
   TEST_CASE("without a tokenizer a constraint is refused with the remedy") {

@@ -72,7 +72,7 @@ inline std::vector<Request> SampleRequests() {
 inline std::vector<Reply> SampleReplies() {
   return {HelloReply{1, ~uint64_t{0}, "0.1.0", "cpu", "ipc:///a", "ipc:///b", "1a:2b"},
           RegionReply{7},
-          SequenceReply{{uint64_t{1} << 32, ~uint64_t{0}}, {99, 100}, 3},
+          SequenceReply{{uint64_t{1} << 32, ~uint64_t{0}}, {99, 100}, 3, {"/a: b", "\xc3\xa4"}},
           OkReply{},
           ErrorReply{SPECD_ERROR_REGION, "num_rows", "too many"},
           StatsReply{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ~uint64_t{0}},
