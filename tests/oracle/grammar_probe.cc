@@ -139,15 +139,22 @@ class Probe {
   }
 
   std::string Compile(const Question& question) {
-    const auto compiled =
-        backend_->Compile({.kind = static_cast<GrammarKind>(NumberOf(question, "kind")),
-                           .text = std::string(TextOf(question, "text")),
-                           .whitespace = static_cast<Whitespace>(NumberOf(question, "whitespace"))});
+    const auto compiled = backend_->Compile(
+        {.kind = static_cast<GrammarKind>(NumberOf(question, "kind")),
+         .text = std::string(TextOf(question, "text")),
+         .whitespace = static_cast<Whitespace>(NumberOf(question, "whitespace"))});
     grammar_ = compiled.ok() ? *compiled : nullptr;
     const std::string_view message(compiled.status().message().data(),
                                    compiled.status().message().size());
-    return fmt::format(R"({{"code": {}, "message": "{}"}})",
-                       static_cast<int>(compiled.status().code()), ToHex(message));
+    std::vector<std::string> warnings;
+    if (grammar_ != nullptr) {
+      for (const std::string& warning : grammar_->warnings()) {
+        warnings.push_back(fmt::format("\"{}\"", ToHex(warning)));
+      }
+    }
+    return fmt::format(R"({{"code": {}, "message": "{}", "warnings": [{}]}})",
+                       static_cast<int>(compiled.status().code()), ToHex(message),
+                       fmt::join(warnings, ", "));
   }
 
   std::unique_ptr<GrammarMatcher> NewMatcher() const {
@@ -170,7 +177,8 @@ class Probe {
     for (uint64_t i = 0; i < count; ++i) {
       const std::unique_ptr<GrammarMatcher> matcher = NewMatcher();
       const std::optional<std::string> text =
-          TextWalk(vocabulary_, eos_, &random).Draw(matcher.get(), NumberOf(question, "max_tokens"));
+          TextWalk(vocabulary_, eos_, &random)
+              .Draw(matcher.get(), NumberOf(question, "max_tokens"));
       if (text.has_value()) {
         texts.push_back(fmt::format("\"{}\"", ToHex(*text)));
       } else {

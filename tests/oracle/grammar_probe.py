@@ -41,6 +41,7 @@ class GrammarProbe:
     def __init__(self, program):
         self.tokens = make_vocabulary()
         self.eos = len(self.tokens) - 1
+        self.warnings = []  # of the last compile
         self._process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                          text=True, encoding="utf-8")
         self._ask("vocabulary", tokens=[token.hex() for token in self.tokens], eos=self.eos)
@@ -56,6 +57,7 @@ class GrammarProbe:
     def compile(self, kind, text, whitespace=COMPACT):
         """The Abseil status code (0 is OK) and the message."""
         answer = self._ask("compile", kind=kind, text=text, whitespace=whitespace)
+        self.warnings = [bytes.fromhex(warning).decode() for warning in answer["warnings"]]
         return answer["code"], bytes.fromhex(answer["message"]).decode()
 
     def is_whole(self, text):
