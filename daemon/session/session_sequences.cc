@@ -173,6 +173,9 @@ absl::StatusOr<std::vector<Sequence>> SessionSequences::Build(
 absl::StatusOr<std::vector<SequenceInfo>> SessionSequences::Open(const std::string& request_id,
                                                                  const SequenceParams& params,
                                                                  const SequenceHistory& history) {
+  // An engine that is gone needs no long work. Whether the session has ended by then is asked
+  // again under the lock.
+  if (absl::Status status = state_.CheckRunning(); !status.ok()) return status;
   absl::StatusOr<std::vector<Sequence>> built = Build(params, history);
   if (!built.ok()) return built.status();
   const std::vector<std::string> names = NamesOf(request_id, built->size());

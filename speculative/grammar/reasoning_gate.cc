@@ -9,7 +9,8 @@
 namespace specd::grammar {
 namespace {
 
-// Knuth, Morris and Pratt: fail[i] is the longest proper prefix of the first i bytes that ends them.
+// Knuth, Morris and Pratt: fail[i] is the longest proper prefix of the first i bytes that ends
+// them.
 std::vector<uint32_t> FailuresOf(std::string_view text) {
   std::vector<uint32_t> fail(text.size() + 1, 0);
   uint32_t length = 0;
@@ -27,8 +28,8 @@ std::vector<uint32_t> FailuresOf(std::string_view text) {
 
 absl::StatusOr<std::shared_ptr<const ReasoningMarkers>> ReasoningMarkers::Create(
     const ReasoningTexts& texts, const Vocabulary* vocabulary, int32_t vocab_size) {
-  for (const auto& [name, text] : {std::pair{"reasoning_start", &texts.start},
-                                   std::pair{"reasoning_end", &texts.end}}) {
+  for (const auto& [name, text] :
+       {std::pair{"reasoning_start", &texts.start}, std::pair{"reasoning_end", &texts.end}}) {
     if (text->size() <= kMarkerBytesMax) continue;
     return absl::InvalidArgumentError(fmt::format("{} has {} bytes, at most {} are allowed", name,
                                                   text->size(), kMarkerBytesMax));
@@ -146,8 +147,8 @@ void ReasoningGate::Rollback(size_t num_tokens) {
 }
 
 std::unique_ptr<GrammarMatcher> ReasoningGate::Fork() const {
-  auto fork = std::make_unique<ReasoningGate>(markers_, inside_->Fork(),
-                                              std::span<const TokenId>());
+  auto fork =
+      std::make_unique<ReasoningGate>(markers_, inside_->Fork(), std::span<const TokenId>());
   fork->progress_ = progress_;
   fork->has_rest_ = has_rest_;
   return fork;

@@ -212,8 +212,6 @@ absl::StatusOr<SchemaForm> SchemaForms::OneOf(const JsonValue& branches) {
   for (const JsonValue& branch : branches.values) {
     absl::StatusOr<std::shared_ptr<const SchemaForm>> form = OfTerm({.schema = &branch});
     if (!form.ok()) return form.status();
-    // What was dropped from a branch could be what keeps it apart from the others.
-    if (!(*form)->is_exact) return absl::UnimplementedError("a part of a branch is not enforced");
     forms.push_back(*std::move(form));
   }
   absl::StatusOr<SchemaForm> one = SchemaForm();

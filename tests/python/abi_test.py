@@ -38,7 +38,8 @@ def ctypes_of(c_type):
     name, depth = words[0], words.count("*")
     if name == "char":
         name, depth = ctypes.c_char_p, depth - 1
-    elif name in ("void", "specd_engine", "specd_member"):
+    elif name in ("void", "specd_engine", "specd_grammar", "specd_matcher", "specd_member",
+                  "specd_tokenizer"):
         name, depth = ctypes.c_void_p, depth - 1
     else:
         name = SCALARS.get(name) or getattr(c, python_name(name))

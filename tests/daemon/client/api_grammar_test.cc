@@ -272,6 +272,7 @@ TEST_SUITE("unit") {
     CHECK(LastErrorHas("eos_token_ids"));
     // A daemon has both itself.
     options = ToyOptions();
+    options.threads = 0;
     CHECK(specd_open("unix:/nonexistent", &options, &engine) == SPECD_ERROR_UNSUPPORTED);
     CHECK(LastErrorHas("--tokenizer="));
     options.tokenizer = nullptr;

@@ -257,15 +257,17 @@ TEST_SUITE("unit") {
     options.path = SPECD_TOKENIZER;
     options.vocab_size = 1 << 16;
     specd_tokenizer* tokenizer = nullptr;
-    REQUIRE_MESSAGE(specd_tokenizer_new(&options, &tokenizer) == SPECD_OK, specd_last_error());
+    REQUIRE_MESSAGE(specd_tokenizer_new(&options, &tokenizer) == SPECD_OK,
+                    std::string(specd_last_error()));
     specd_tokenizer_free(tokenizer);
 
     std::string json = toy::TinyTokenizer{.merges = {{"a", "b"}}}.Json();
-    json.replace(0, 1, R"({"decoder": {"type": "ByteLevel"}, )");
+    json.replace(0, 1, R"({"version": "1.0", "decoder": {"type": "ByteLevel"}, )");
     options.path = nullptr;
     options.json = json.c_str();
     options.vocab_size = 258;
-    REQUIRE_MESSAGE(specd_tokenizer_new(&options, &tokenizer) == SPECD_OK, specd_last_error());
+    REQUIRE_MESSAGE(specd_tokenizer_new(&options, &tokenizer) == SPECD_OK,
+                    std::string(specd_last_error()));
     const Tokenizer owned(tokenizer);
     const Matcher matcher = NewMatcher(Compile(owned, SPECD_GRAMMAR_REGEX, "ab"), kNone);
     std::vector<int32_t> words(9);

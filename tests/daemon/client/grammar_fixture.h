@@ -69,7 +69,8 @@ inline Tokenizer NewTokenizer(uint32_t vocab_size = kVocabSize) {
   specd_tokenizer_options options = TokenizerOptions(tokens);
   options.vocab_size = vocab_size;
   specd_tokenizer* tokenizer = nullptr;
-  REQUIRE_MESSAGE(specd_tokenizer_new(&options, &tokenizer) == SPECD_OK, specd_last_error());
+  REQUIRE_MESSAGE(specd_tokenizer_new(&options, &tokenizer) == SPECD_OK,
+                  std::string(specd_last_error()));
   return Tokenizer(tokenizer);
 }
 
@@ -85,14 +86,14 @@ inline Grammar Compile(const Tokenizer& tokenizer, uint32_t kind, const char* te
   const specd_grammar_options options = GrammarOptions(kind, text);
   specd_grammar* grammar = nullptr;
   REQUIRE_MESSAGE(specd_grammar_compile(tokenizer.get(), &options, &grammar) == SPECD_OK,
-                  specd_last_error());
+                  std::string(specd_last_error()));
   return Grammar(grammar);
 }
 
 inline Matcher NewMatcher(const Grammar& grammar, specd_ids stop_ids = {&kStop, 1}) {
   specd_matcher* matcher = nullptr;
   REQUIRE_MESSAGE(specd_matcher_new(grammar.get(), stop_ids, &matcher) == SPECD_OK,
-                  specd_last_error());
+                  std::string(specd_last_error()));
   return Matcher(matcher);
 }
 

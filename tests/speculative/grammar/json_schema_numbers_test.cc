@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <random>
 #include <string>
@@ -79,12 +80,14 @@ TEST_SUITE("unit") {
     std::mt19937 random(20261123);
     for (int round = 0; round < 60; ++round) {
       const bool is_integer = round % 2 == 0;
-      const int64_t scale = std::vector<int64_t>{10, 100, 1000, 20000}[random() % 4];
+      // Bounds of the same few digits as the texts, so that many texts are close to them.
       const auto draw = [&] {
-        return static_cast<int64_t>(random() % static_cast<uint64_t>(2 * scale)) * 50 - scale * 50;
+        int64_t value = 0;
+        while (!ReadThousandths(texts[random() % texts.size()], true, &value)) {
+        }
+        return value;
       };
-      const int64_t min = draw();
-      const int64_t max = min + static_cast<int64_t>(random() % 30) * 50 * (scale / 10);
+      const auto [min, max] = std::minmax({draw(), draw()});
       const bool is_min_exclusive = random() % 2 == 0;
       const bool is_max_exclusive = random() % 2 == 0;
       const std::string schema =
