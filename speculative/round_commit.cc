@@ -37,11 +37,7 @@ void RoundCommitter::Commit(size_t task, RoundScratch* scratch, Sequence* sequen
     result->status = RoundStatus::kBadDistribution;
     CountFault(outcome.status);
   }
-  if (!grammar.empty() && !grammar.Commit(confirmed.first(static_cast<size_t>(walk.num_kept)))) {
-    // The mask of a place and the matcher disagree: a fault of the grammar's backend.
-    walk.reason = FinishReason::kError;
-    ++counters_.bad_tokens;
-  }
+  if (!grammar.empty()) CommitGrammar(confirmed, &grammar, &walk, result);
   sequence->kept_tokens += static_cast<uint32_t>(walk.num_kept);
   sequence->finish_reason = walk.reason;
   sequence->stop_token = walk.stop_token;
@@ -70,6 +66,16 @@ void RoundCommitter::Commit(size_t task, RoundScratch* scratch, Sequence* sequen
   counters_.empty_residuals += outcome.empty_residuals;
   counters_.invalid_drafts += outcome.invalid_drafts;
   counters_.point_masses += outcome.point_masses;
+}
+
+void RoundCommitter::CommitGrammar(std::span<const TokenId> confirmed, SequenceGrammar* grammar,
+                                   FinishWalk* walk, SequenceResult* result) {
+  const size_t num_taken = grammar->Commit(confirmed.first(static_cast<size_t>(walk->num_kept)));
+  if (num_taken == static_cast<size_t>(walk->num_kept)) return;
+  // Nothing forbidden is kept, whatever is wrong with the backend of the constraint.
+  *walk = {.num_kept = static_cast<int32_t>(num_taken), .reason = FinishReason::kError};
+  result->status = RoundStatus::kBadDistribution;
+  CountFault(OutcomeStatus::kBadToken);
 }
 
 void RoundCommitter::CountFault(OutcomeStatus status) {

@@ -22,6 +22,14 @@ absl::StatusOr<SequenceGrammar> SequenceGrammar::Create(
         "under it, or open the sequence without it",
         i, outputs[i]));
   }
+  if (result.matcher_->IsFinished() || result.matcher_->IsTerminated()) {
+    return absl::InvalidArgumentError(
+        outputs.empty()
+            ? "grammar: the empty text is the only one that the constraint allows, so nothing is "
+              "left to generate; do not open the sequence"
+            : "output_ids: they complete the constraint, so nothing is left to generate; do not "
+              "open the sequence");
+  }
   const auto num_places = static_cast<size_t>(limits.max_draft) + 1;
   result.rows_.resize(num_places);
   result.path_.reserve(num_places);
@@ -46,7 +54,7 @@ SequenceGrammar& SequenceGrammar::operator=(SequenceGrammar other) noexcept {
   return *this;
 }
 
-void SequenceGrammar::MoveTo(const Draft& draft, int32_t to) {
+bool SequenceGrammar::MoveTo(const Draft& draft, int32_t to) {
   const NodeSet wanted = AncestorsOf(draft, PlaceAfter(to));
   size_t num_stale = 0;
   while (!path_.empty() && !Holds(wanted, path_.back())) {
@@ -58,14 +66,19 @@ void SequenceGrammar::MoveTo(const Draft& draft, int32_t to) {
   const auto first_new = static_cast<int64_t>(path_.size());
   for (int32_t node = to; node != last; node = ParentOf(draft, node)) path_.push_back(node);
   std::reverse(path_.begin() + first_new, path_.end());
-  for (auto node = path_.begin() + first_new; node != path_.end(); ++node) {
-    SPECD_CHECK(matcher_->Accept(draft.tokens[*node]));
+  for (size_t i = static_cast<size_t>(first_new); i < path_.size(); ++i) {
+    if (matcher_->Accept(draft.tokens[path_[i]])) continue;
+    path_.resize(i);
+    return false;
   }
+  return true;
 }
 
 void SequenceGrammar::SetMask(const grammar::MaskRow& row, PlaceEdits* place) {
   place->grammar_mask = row.IsUnconstrained() ? nullptr : row.words().data();
   if (matcher_->IsFinished() || matcher_->IsTerminated()) place->below_min_tokens = false;
+  // A thinking budget and the constraint may disagree on where a thought ends: the mask wins.
+  if (place->forced != kNoToken && !row.Allows(place->forced)) place->forced = kNoToken;
 }
 
 grammar::MaskRow SequenceGrammar::FillAfter(std::span<const TokenId> prefix, PlaceEdits* place) {
@@ -89,8 +102,9 @@ void SequenceGrammar::Fill(const Draft& draft, PlaceEdits* places) {
       const bool is_id = token >= 0 && token < vocab_size_;
       if (static_cast<int32_t>(reached) != before || !is_id || !rows_[reached].Allows(token)) {
         source = static_cast<int32_t>(reached);
-      } else {
-        MoveTo(draft, node);
+      } else if (!MoveTo(draft, node)) {
+        // The mask allows what the matcher does not take: a fault of a backend.
+        source = static_cast<int32_t>(reached);
       }
     }
     place_of_[static_cast<size_t>(place)] = source;
@@ -111,15 +125,18 @@ int32_t SequenceGrammar::FindEnd(std::span<const TokenId> tokens) {
   int32_t end = 0;
   while (end == 0 && num_accepted < tokens.size() && matcher_->Accept(tokens[num_accepted])) {
     ++num_accepted;
-    if (matcher_->IsFinished()) end = static_cast<int32_t>(num_accepted);
+    if (matcher_->IsFinished() || matcher_->IsTerminated()) {
+      end = static_cast<int32_t>(num_accepted);
+    }
   }
   matcher_->Rollback(num_accepted);
   return end;
 }
 
-bool SequenceGrammar::Commit(std::span<const TokenId> tokens) {
-  return std::all_of(tokens.begin(), tokens.end(),
-                     [this](TokenId token) { return matcher_->Accept(token); });
+size_t SequenceGrammar::Commit(std::span<const TokenId> tokens) {
+  size_t num_taken = 0;
+  while (num_taken < tokens.size() && matcher_->Accept(tokens[num_taken])) ++num_taken;
+  return num_taken;
 }
 
 }  // namespace specd

@@ -48,18 +48,19 @@ class SequenceGrammar {
   grammar::MaskRow FillAfter(std::span<const TokenId> prefix, PlaceEdits* place);
 
   // The number of the tokens up to and with the first after which the text is complete and cannot
-  // go on; 0 if there is none.
+  // go on, or which is a stop id; 0 if there is none.
   int32_t FindEnd(std::span<const TokenId> tokens);
 
-  // Advances over kept tokens. False if the constraint forbids one, which only a fault of a backend
-  // can cause; the sequence must then end.
-  bool Commit(std::span<const TokenId> tokens);
+  // Advances over kept tokens and returns how many it took. Fewer than all: the constraint forbids
+  // one, which only a fault of a backend can cause; the sequence must end before it.
+  size_t Commit(std::span<const TokenId> tokens);
 
  private:
   // Sets the mask of a place, at which the matcher stands.
   void SetMask(const grammar::MaskRow& row, PlaceEdits* place);
-  // Moves the matcher to the place after node `to`, all of whose ancestors are allowed.
-  void MoveTo(const Draft& draft, int32_t to);
+  // Moves the matcher to the place after node `to`, all of whose ancestors are allowed. False if
+  // the matcher does not take one of them.
+  bool MoveTo(const Draft& draft, int32_t to);
 
   std::unique_ptr<grammar::GrammarMatcher> matcher_;
   int32_t vocab_size_ = 0;

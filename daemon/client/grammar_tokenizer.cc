@@ -36,7 +36,10 @@ absl::Status CheckToken(const specd_token& token, uint64_t id) {
 }
 
 absl::StatusOr<Vocabulary> ReadTokens(const specd_tokens& tokens) {
-  if (tokens.count > static_cast<uint64_t>(kVocabSizeMax)) {
+  if (tokens.items == nullptr) {
+    return Invalid("tokens", fmt::format("tokens.items is NULL but count = {}", tokens.count));
+  }
+  if (tokens.count < 1 || tokens.count > static_cast<uint64_t>(kVocabSizeMax)) {
     return Invalid(
         "tokens", fmt::format("tokens.count = {} is outside 1 .. {}", tokens.count, kVocabSizeMax));
   }
@@ -60,7 +63,7 @@ absl::StatusOr<Vocabulary> ReadTokens(const specd_tokens& tokens) {
 
 absl::StatusOr<Vocabulary> ReadVocabulary(const specd_tokenizer_options& options) {
   const int num_given = (options.path != nullptr) + (options.json != nullptr) +
-                        (options.tokens.items != nullptr && options.tokens.count > 0);
+                        (options.tokens.items != nullptr || options.tokens.count > 0);
   if (num_given != 1) {
     return Invalid(
         "path", fmt::format("{} of path, json and tokens were given; give exactly one", num_given));

@@ -39,22 +39,36 @@ LazyAutomaton::~LazyAutomaton() {
 StateId LazyAutomaton::Expand(StateId state, uint8_t byte_class) {
   const std::lock_guard lock(mutex_);
   const Record& record = RecordOf(state);
-  std::atomic<StateId>& known = record.row[byte_class];
-  StateId next = known.load(std::memory_order_relaxed);
+  StateId next = record.row[byte_class].load(std::memory_order_relaxed);
   if (next != kUnknown) return next;
   const uint8_t byte = byte_of_class_[byte_class];
-  if (!record.next_bytes.Has(byte)) {
-    next = kDead;
-  } else {
-    for (uint32_t i = 0; i < record.num_items; ++i) {
-      const Item item = items_[record.first_item + i];
-      for (const Network::Edge& edge : network_.node(item.node).edges) {
-        if (edge.first <= byte && byte <= edge.last) Visit({edge.target, item.stack});
+  // Bytes around it that are on the same edges lead to the same state.
+  uint8_t first = 0;
+  uint8_t last = 255;
+  for (uint32_t i = 0; i < record.num_items; ++i) {
+    const Item item = items_[record.first_item + i];
+    for (const Network::Edge& edge : network_.node(item.node).edges) {
+      if (edge.last < byte) {
+        first = std::max<uint8_t>(first, edge.last + 1);
+      } else if (edge.first > byte) {
+        last = std::min<uint8_t>(last, edge.first - 1);
+      } else {
+        first = std::max(first, edge.first);
+        last = std::min(last, edge.last);
+        Visit({edge.target, item.stack});
       }
     }
-    next = CloseVisited();
   }
-  known.store(next, std::memory_order_release);
+  if (size_bytes() > kBytesMax) {
+    visited_.clear();
+    seen_.clear();
+    next = kTooLarge;
+  } else {
+    next = visited_.empty() ? kDead : CloseVisited();
+  }
+  for (int i = network_.byte_class(first); i <= network_.byte_class(last); ++i) {
+    record.row[i].store(next, std::memory_order_release);
+  }
   return next;
 }
 
@@ -92,7 +106,10 @@ StateId LazyAutomaton::CloseVisited() {
 uint32_t LazyAutomaton::Push(uint32_t node, uint32_t below) {
   const auto [entry, is_new] =
       stack_ids_.emplace(Item{node, below}, static_cast<uint32_t>(stacks_.size()));
-  if (is_new) stacks_.push_back({node, below});
+  if (is_new) {
+    stacks_.push_back({node, below});
+    AddBytes(3 * sizeof(StackCell) + sizeof(Item) + sizeof(uint32_t));
+  }
   return entry->second;
 }
 
@@ -110,6 +127,8 @@ StateId LazyAutomaton::Intern(StateKey key) {
     record->next_bytes = record->next_bytes | network_.node(item.node).bytes;
     items_.push_back(item);
   }
+  // The items are in the list, which doubles, and in the key.
+  AddBytes(3 * key.items.size() * sizeof(Item) + 2 * sizeof(StateKey));
   state_ids_.emplace(std::move(key), number);
   return number;
 }
@@ -126,18 +145,12 @@ LazyAutomaton::Record* LazyAutomaton::AddRecord() {
       chunk->rows[i].store(kUnknown, std::memory_order_relaxed);
     }
     place.store(chunk, std::memory_order_relaxed);
+    AddBytes(sizeof(Chunk) + kChunkStates * num_classes * sizeof(StateId));
   }
   Record* record = &chunk->records[number % kChunkStates];
   record->row = &chunk->rows[number % kChunkStates * num_classes];
   num_states_.store(number + 1, std::memory_order_relaxed);
   return record;
-}
-
-size_t LazyAutomaton::size_bytes() const {
-  const size_t num_chunks = num_states() / kChunkStates + 1;
-  return sizeof(*this) +
-         num_chunks * (sizeof(Chunk) + kChunkStates * network_.num_classes() * sizeof(StateId)) +
-         size_t{num_states()} * (sizeof(StateKey) + 4 * sizeof(Item));
 }
 
 }  // namespace specd::grammar

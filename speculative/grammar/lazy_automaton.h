@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -35,7 +36,8 @@ class LazyAutomaton {
   static constexpr StateId kDead = 0;      // no text of the grammar begins like this
   static constexpr StateId kTooLarge = 1;  // a limit was met on the way
   static constexpr uint32_t kStatesMax = 1 << 18;
-  static constexpr size_t kItemsMax = 4096;  // of one state
+  static constexpr size_t kItemsMax = 4096;               // of one state
+  static constexpr size_t kBytesMax = size_t{128} << 20;  // of all states and stacks
 
   // The network outlives the automaton.
   explicit LazyAutomaton(const Network* network);
@@ -52,6 +54,11 @@ class LazyAutomaton {
     return next != kUnknown ? next : Expand(state, byte_class);
   }
 
+  StateId StepText(StateId state, std::string_view text) {
+    for (const char byte : text) state = Step(state, static_cast<uint8_t>(byte));
+    return state;
+  }
+
   static bool IsAlive(StateId state) { return state > kTooLarge; }
   // The text may end here.
   bool IsAccepting(StateId state) const { return RecordOf(state).is_accepting; }
@@ -60,7 +67,9 @@ class LazyAutomaton {
 
   const Network& network() const { return network_; }
   uint32_t num_states() const { return num_states_.load(std::memory_order_relaxed); }
-  size_t size_bytes() const;
+  size_t size_bytes() const { return size_bytes_.load(std::memory_order_relaxed); }
+  // Half of a limit is used: texts that begin now should follow a new automaton.
+  bool IsHalfFull() const { return num_states() > kStatesMax / 2 || size_bytes() > kBytesMax / 2; }
 
  private:
   static constexpr StateId kUnknown = ~StateId{0};
@@ -123,12 +132,16 @@ class LazyAutomaton {
   uint32_t Push(uint32_t node, uint32_t below);
   StateId Intern(StateKey key);
   Record* AddRecord();
+  void AddBytes(size_t count) {
+    size_bytes_.store(size_bytes() + count, std::memory_order_relaxed);
+  }
 
   const Network& network_;
   StateId start_ = kDead;
   std::array<uint8_t, 256> byte_of_class_ = {};
   std::array<std::atomic<Chunk*>, kNumChunks> chunks_ = {};
   std::atomic<uint32_t> num_states_{0};
+  std::atomic<size_t> size_bytes_{0};  // an estimate from above of what the maps take
 
   std::mutex mutex_;
   std::vector<StackCell> stacks_;

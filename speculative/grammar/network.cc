@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <map>
 #include <span>
-#include <tuple>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
+#include "absl/container/node_hash_map.h"
+#include "speculative/grammar/rule_graph.h"
 #include "speculative/grammar/rule_nfas.h"
 
 namespace specd::grammar {
@@ -15,18 +15,6 @@ namespace {
 // Determinism may cost a rule this many times its nodes, and a few more.
 constexpr size_t kGrowthMax = 2;
 constexpr size_t kGrowthSlack = 64;
-// Rounds of refinement over a rule, times its nodes. A long chain needs a round for each node.
-constexpr size_t kRefinementsMax = 1 << 20;
-
-// A rule's automaton without empty edges. Calls name rules.
-struct RuleGraph {
-  struct Node {
-    std::vector<Network::Edge> edges;
-    std::vector<std::pair<uint32_t, uint32_t>> calls;  // rule, next
-    bool is_end = false;
-  };
-  std::vector<Node> nodes;  // node 0 is the start
-};
 
 // ---- from empty edges to none -------------------------------------------------------------------
 
@@ -42,7 +30,7 @@ class SubsetBuilder {
     for (size_t i = 0; i < sets_.size(); ++i) {
       if (sets_.size() > nodes_max) return false;
       graph->nodes.emplace_back();
-      Expand(std::vector<uint32_t>(*sets_[i]), &graph->nodes.back());
+      Expand(*sets_[i], &graph->nodes.back());
     }
     return true;
   }
@@ -71,7 +59,7 @@ class SubsetBuilder {
     std::sort(set.begin(), set.end());
     set.erase(std::unique(set.begin(), set.end()), set.end());
     const auto [entry, is_new] =
-        ids_.emplace(Closed(std::move(set)), static_cast<uint32_t>(sets_.size()));
+        ids_.try_emplace(Closed(std::move(set)), static_cast<uint32_t>(sets_.size()));
     if (is_new) sets_.push_back(&entry->first);
     return entry->second;
   }
@@ -118,8 +106,8 @@ class SubsetBuilder {
 
   const ByteNfa& nfa_;
   std::vector<bool> seen_;
-  std::map<Set, uint32_t> ids_;
-  std::vector<const Set*> sets_;  // keys of ids_
+  absl::node_hash_map<Set, uint32_t> ids_;
+  std::vector<const Set*> sets_;  // keys of ids_, which never moves them
 };
 
 // The same nodes, each with the edges of its closure.
@@ -159,59 +147,6 @@ RuleGraph WithoutEmptyEdges(const ByteNfa& nfa) {
   return graph;
 }
 
-// ---- equal nodes become one ---------------------------------------------------------------------
-
-// Moore's refinement: nodes are of one block while their edges lead to equal blocks.
-RuleGraph Minimized(const RuleGraph& graph) {
-  using Signature = std::vector<uint64_t>;
-  std::vector<uint32_t> block(graph.nodes.size());
-  size_t num_blocks = 0;
-  for (size_t work = 0; work < kRefinementsMax; work += graph.nodes.size()) {
-    absl::flat_hash_map<Signature, uint32_t> blocks;
-    std::vector<uint32_t> next(graph.nodes.size());
-    for (size_t i = 0; i < graph.nodes.size(); ++i) {
-      const RuleGraph::Node& node = graph.nodes[i];
-      Signature signature = {uint64_t{block[i]} << 1 | (node.is_end ? 1 : 0)};
-      for (const Network::Edge& edge : node.edges) {
-        const uint64_t target = uint64_t{block[edge.target]} << 16;
-        const uint64_t range = uint64_t{edge.first} << 8 | edge.last;
-        // Neighbouring ranges that lead to one block are one range.
-        if (signature.size() > 1 && signature.back() >> 16 == target >> 16 &&
-            (signature.back() & 0xFF) + 1 == edge.first) {
-          signature.back() = (signature.back() & ~uint64_t{0xFF}) | edge.last;
-        } else {
-          signature.push_back(target | range);
-        }
-      }
-      signature.push_back(~uint64_t{0});
-      for (const auto& [rule, target] : node.calls) {
-        signature.push_back(uint64_t{rule} << 32 | block[target]);
-      }
-      next[i] =
-          blocks.emplace(std::move(signature), static_cast<uint32_t>(blocks.size())).first->second;
-    }
-    const bool is_stable = blocks.size() == num_blocks;
-    num_blocks = blocks.size();
-    block = std::move(next);
-    if (is_stable) {
-      // Blocks are numbered by their first nodes, so the start is block 0.
-      RuleGraph small;
-      small.nodes.resize(num_blocks);
-      std::vector<bool> is_done(num_blocks);
-      for (size_t i = 0; i < graph.nodes.size(); ++i) {
-        if (is_done[block[i]]) continue;
-        is_done[block[i]] = true;
-        RuleGraph::Node& node = small.nodes[block[i]];
-        node = graph.nodes[i];
-        for (Network::Edge& edge : node.edges) edge.target = block[edge.target];
-        for (auto& call : node.calls) call.second = block[call.second];
-      }
-      return small;
-    }
-  }
-  return graph;
-}
-
 }  // namespace
 
 absl::StatusOr<Network> Network::Build(const GrammarRules& rules) {
@@ -224,7 +159,7 @@ absl::StatusOr<Network> Network::Build(const GrammarRules& rules) {
   for (const ByteNfa& nfa : nfas->rules) {
     RuleGraph graph;
     if (SubsetBuilder(nfa).Build(&graph)) {
-      graph = Minimized(graph);
+      graph = MergeEqualNodes(graph);
     } else {
       graph = WithoutEmptyEdges(nfa);
     }

@@ -104,12 +104,18 @@ MaskRow ReasoningGate::Mask() {
   std::vector<uint32_t> words((num_ids + 31) / 32, ~uint32_t{0});
   if (num_ids % 32 != 0) words.back() = (uint32_t{1} << num_ids % 32) - 1;
   for (const TokenId id : crossing) {
-    const std::unique_ptr<GrammarMatcher> fork = Fork();
-    if (!fork->Accept(id)) {
+    if (inside_->AcceptText(RestOf(id, markers_->After(progress_.back(), id)))) {
+      inside_->Rollback(1);
+    } else {
       words[static_cast<size_t>(id) / 32] &= ~(uint32_t{1} << (static_cast<uint32_t>(id) % 32));
     }
   }
   return MaskRow(std::make_shared<const std::vector<uint32_t>>(std::move(words)));
+}
+
+std::string_view ReasoningGate::RestOf(TokenId id, const ReasoningMarkers::Advance& after) const {
+  const std::string_view bytes = markers_->Bytes(id);
+  return bytes.substr(bytes.size() - after.rest_bytes);
 }
 
 bool ReasoningGate::Accept(TokenId id) {
@@ -117,8 +123,7 @@ bool ReasoningGate::Accept(TokenId id) {
   if (id < 0 || id >= markers_->vocab_size()) return false;
   const ReasoningMarkers::Advance after = markers_->After(progress_.back(), id);
   if (after.rest_bytes > 0) {
-    const std::string_view bytes = markers_->Bytes(id);
-    if (!inside_->AcceptText(bytes.substr(bytes.size() - after.rest_bytes))) return false;
+    if (!inside_->AcceptText(RestOf(id, after))) return false;
     has_rest_ = true;
   }
   progress_.push_back(after.progress);

@@ -81,6 +81,8 @@ class ReasoningGate : public GrammarMatcher {
   std::string ForcedText() override { return is_open() ? inside_->ForcedText() : std::string(); }
 
  private:
+  // The bytes of a token that follow the marker.
+  std::string_view RestOf(TokenId id, const ReasoningMarkers::Advance& after) const;
   bool is_open() const { return progress_.back() == ReasoningMarkers::kOver; }
 
   std::shared_ptr<const ReasoningMarkers> markers_;

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "fmt/format.h"
 #include "kernels/core/check.h"
 
@@ -64,6 +66,10 @@ class CallCounts {
       const Expr& expr = rules_.expr(open.back());
       open.pop_back();
       num_exprs += expr.kind == ExprKind::kAutomaton ? kInlinedExprsMax + 1 : 1;
+      // Each copy of a repetition has nodes of its own.
+      if (expr.kind == ExprKind::kRepeat) {
+        num_exprs += expr.max == kUnbounded ? expr.min : expr.max;
+      }
       if (expr.kind == ExprKind::kCall) calls.push_back(expr.payload);
       open.insert(open.end(), expr.parts.begin(), expr.parts.end());
     }
@@ -138,24 +144,31 @@ std::vector<uint32_t> EmptyClosure(const ByteNfa& nfa, uint32_t node) {
 // The nodes of `nfa` from which its final node can be reached, if only calls of `is_usable` rules
 // return.
 std::vector<bool> ReachesFinal(const ByteNfa& nfa, const std::vector<bool>& is_usable) {
-  std::vector<std::vector<uint32_t>> before(nfa.nodes.size());
-  for (uint32_t from = 0; from < nfa.nodes.size(); ++from) {
-    const Node& node = nfa.nodes[from];
-    for (const ByteNfa::Edge& edge : node.edges) before[edge.target].push_back(from);
-    for (const uint32_t to : node.empties) before[to].push_back(from);
-    for (const ByteNfa::CallEdge& call : node.calls) {
-      if (is_usable[call.rule]) before[call.target].push_back(from);
+  // The nodes before node i are before[begins[i]] up to before[begins[i + 1]].
+  std::vector<uint32_t> begins(nfa.nodes.size() + 1);
+  const auto for_each = [&](absl::FunctionRef<void(uint32_t from, uint32_t to)> visit) {
+    for (uint32_t from = 0; from < nfa.nodes.size(); ++from) {
+      const Node& node = nfa.nodes[from];
+      for (const ByteNfa::Edge& edge : node.edges) visit(from, edge.target);
+      for (const uint32_t to : node.empties) visit(from, to);
+      for (const ByteNfa::CallEdge& call : node.calls) {
+        if (is_usable[call.rule]) visit(from, call.target);
+      }
     }
-  }
+  };
+  for_each([&](uint32_t, uint32_t to) { ++begins[to]; });
+  std::partial_sum(begins.begin(), begins.end(), begins.begin());
+  std::vector<uint32_t> before(begins.back());
+  for_each([&](uint32_t from, uint32_t to) { before[--begins[to]] = from; });
   std::vector<bool> reaches(nfa.nodes.size());
   std::vector<uint32_t> open = {nfa.final};
   reaches[nfa.final] = true;
   while (!open.empty()) {
     const uint32_t node = open.back();
     open.pop_back();
-    for (const uint32_t from : before[node]) {
-      if (!reaches[from]) open.push_back(from);
-      reaches[from] = true;
+    for (uint32_t i = begins[node]; i < begins[node + 1]; ++i) {
+      if (!reaches[before[i]]) open.push_back(before[i]);
+      reaches[before[i]] = true;
     }
   }
   return reaches;
@@ -166,7 +179,8 @@ void Trim(RuleNfas* all) {
   std::vector<bool> has_text(all->rules.size());
   for (bool is_changed = true; is_changed;) {
     is_changed = false;
-    for (size_t rule = 0; rule < all->rules.size(); ++rule) {
+    // Callees have larger numbers, mostly: they come first, so that few rounds are needed.
+    for (size_t rule = all->rules.size(); rule-- > 0;) {
       if (has_text[rule]) continue;
       has_text[rule] = ReachesFinal(all->rules[rule], has_text)[all->rules[rule].start];
       is_changed |= has_text[rule];
@@ -207,7 +221,8 @@ std::vector<bool> FindNullable(const std::vector<ByteNfa>& rules) {
   };
   for (bool is_changed = true; is_changed;) {
     is_changed = false;
-    for (size_t rule = 0; rule < rules.size(); ++rule) {
+    // As in Trim.
+    for (size_t rule = rules.size(); rule-- > 0;) {
       if (is_nullable[rule] || !reaches_final(rules[rule])) continue;
       is_nullable[rule] = true;
       is_changed = true;

@@ -85,7 +85,7 @@ absl::StatusOr<std::shared_ptr<const CompiledGrammar>> SpecdBackend::Compile(
   if (network->is_never()) {
     return absl::InvalidArgumentError("no text satisfies the constraint");
   }
-  return std::make_shared<const StateGrammar>(parts_, *std::move(network), std::move(warnings));
+  return StateGrammar::Create(parts_, *std::move(network), std::move(warnings));
 }
 
 }  // namespace specd::grammar

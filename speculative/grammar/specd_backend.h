@@ -48,6 +48,9 @@ class SpecdBackend : public GrammarBackend {
   absl::StatusOr<std::shared_ptr<const CompiledGrammar>> Compile(
       const GrammarRequest& request) const override;
 
+  // Bytes of the mask rows that all grammars of the backend keep.
+  size_t mask_bytes() const { return parts_->masks.size_bytes(); }
+
  private:
   explicit SpecdBackend(const SpecdBackendOptions& options);
 

@@ -22,18 +22,20 @@ namespace specd::grammar {
 
 class StateGrammar : public CompiledGrammar, public std::enable_shared_from_this<StateGrammar> {
  public:
-  // REQUIRES: the network has a text.
-  StateGrammar(std::shared_ptr<TokenizerParts> parts, Network network,
-               std::vector<std::string> warnings);
+  // ResourceExhausted: the beginnings of the texts are past a limit. REQUIRES: the network has a
+  // text.
+  static absl::StatusOr<std::shared_ptr<const StateGrammar>> Create(
+      std::shared_ptr<TokenizerParts> parts, Network network, std::vector<std::string> warnings);
 
   std::unique_ptr<GrammarMatcher> NewMatcher(const MatcherOptions& options) const override;
   std::span<const std::string> warnings() const override { return warnings_; }
-  size_t size_bytes() const override { return network_.size_bytes() + automaton_.size_bytes(); }
+  size_t size_bytes() const override;
 
  private:
   friend class StateMatcher;
 
-  // Sorted stop ids that are inside the vocabulary, and their number in this grammar.
+  // Sorted stop ids that are inside the vocabulary, and a number that no other set of this grammar
+  // has had.
   struct StopSet {
     std::vector<TokenId> ids;
     uint32_t number = 0;
@@ -42,21 +44,36 @@ class StateGrammar : public CompiledGrammar, public std::enable_shared_from_this
   // A state after a stop id; the automaton has no such state.
   static constexpr StateId kTerminated = ~StateId{0};
 
-  const StopSet* InternStops(std::span<const TokenId> ids) const;
-  MaskRow RowOf(StateId state, const StopSet& stops) const;
-  MaskCache::Words TextRowOf(StateId state) const;
-  StateId After(StateId state, TokenId id) const;
-  StateId After(StateId state, std::string_view text) const;
+  // The states that texts have met, and their number in the cache of masks. States are never
+  // dropped, so a new text follows a new one when this is half full. Texts that follow the old one
+  // keep it.
+  struct Followed {
+    Followed(const Network* network, uint64_t cache_number)
+        : automaton(network), number(cache_number) {}
+
+    LazyAutomaton automaton;
+    const uint64_t number;
+  };
+
+  StateGrammar(std::shared_ptr<TokenizerParts> parts, Network network,
+               std::vector<std::string> warnings);
+
+  std::shared_ptr<Followed> NewFollowed() const;
+  std::shared_ptr<Followed> Current() const;
+  std::shared_ptr<const StopSet> InternStops(std::span<const TokenId> ids) const;
+  MaskRow RowOf(Followed& followed, StateId state, const StopSet& stops) const;
+  MaskCache::Words TextRowOf(Followed& followed, StateId state) const;
+  StateId After(Followed& followed, StateId state, TokenId id) const;
 
   const std::shared_ptr<TokenizerParts> parts_;
   const Network network_;
   const std::vector<std::string> warnings_;
-  const uint64_t number_;  // of this grammar, in the cache
-  // Its states are made as texts are met; every method is safe from any thread.
-  mutable LazyAutomaton automaton_;
-  mutable std::mutex stops_mutex_;
-  // Requests have stop ids of their own; a set is kept as long as the grammar, and never moves.
-  mutable std::map<std::vector<TokenId>, std::unique_ptr<StopSet>> stop_sets_;
+  mutable std::mutex mutex_;
+  mutable std::shared_ptr<Followed> current_;
+  // The sets that matchers have. Requests have stop ids of their own, so dead entries are swept.
+  mutable std::map<std::vector<TokenId>, std::weak_ptr<const StopSet>> stop_sets_;
+  mutable size_t stop_sets_max_ = 64;
+  mutable uint32_t num_stop_sets_ = 0;
 };
 
 class StateMatcher : public GrammarMatcher {
@@ -78,7 +95,8 @@ class StateMatcher : public GrammarMatcher {
   bool IsStop(TokenId id) const;
 
   std::shared_ptr<const StateGrammar> grammar_;
-  const StateGrammar::StopSet* stops_;
+  std::shared_ptr<StateGrammar::Followed> followed_;
+  std::shared_ptr<const StateGrammar::StopSet> stops_;
   std::vector<StateId> states_;  // before the first token, and after each
 };
 

@@ -2,8 +2,10 @@
 
 import gc
 import json
+import os
 import pathlib
 import re
+import signal
 import tempfile
 import unittest
 
@@ -108,6 +110,25 @@ class GrammarTest(unittest.TestCase):
             self.assertTrue((rows[:, 0] == 7).all() and (rows[:, 3:] == 7).all())
             self.assertTrue((rows[:6] == 7).all() and (rows[36:] == 7).all())
         self.assertEqual(specd.fill_masks([]).shape[0], 0)
+
+    def test_a_forked_process_fills_and_closes_without_its_parents_threads(self):
+        tokenizer = make_tokenizer(tokens=TEXTS + [b"%d" % i for i in range(20000)],
+                                   vocab_size=21000)
+
+        def fill(last):
+            grammars = [specd.Grammar(tokenizer, regex="[0-9]{%d,}%s" % (i, last))
+                        for i in range(20)]
+            return specd.fill_masks([grammar.matcher() for grammar in grammars], threads=4)
+
+        expected = fill("a")
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)  # a child that waits for the parent's threads ends so
+            same = np.array_equal(fill("[0-9]*a"), expected)  # another grammar of the same texts
+            tokenizer.close()
+            gc.collect()
+            os._exit(0 if same else 1)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
 
     def test_mask_into_a_row_and_apply(self):
         matcher = specd.Grammar(self.tokenizer, regex="[ab]+").matcher()

@@ -27,6 +27,8 @@ TEST_SUITE("unit") {
         {"vocab_size = 1048577", [](auto* o, auto*) { o->vocab_size = 1048577; }},
         {"vocab_size = 31, but the tokenizer has ids up to 31",
          [](auto* o, auto*) { o->vocab_size = 31; }},
+        {"tokens.items is NULL but count = 32", [](auto* o, auto*) { o->tokens.items = nullptr; }},
+        {"tokens.count = 0 is outside 1 .. 1048576", [](auto* o, auto*) { o->tokens.count = 0; }},
         {"tokens.count = 1048577", [](auto* o, auto*) { o->tokens.count = 1048577; }},
         {"tokens[4].size_bytes = 65536 is outside 0 .. 65535",
          [](auto*, auto* t) { (*t)[4].size_bytes = 65536; }},
