@@ -6,7 +6,7 @@
 //   {"ask": "vocabulary", "tokens": ["61", ...], "eos": 256}     ids count from 0; first of all
 //   {"ask": "compile", "kind": 1, "whitespace": 1, "text": "{}"}
 //   {"ask": "match", "text": "7b7d"}            is it a prefix of a text, and a whole text?
-//   {"ask": "generate", "seed": 1, "count": 100, "max_tokens": 400}
+//   {"ask": "generate", "seed": 1, "count": 100, "max_tokens": 1600}
 //   {"ask": "mask", "ids": [4, 5]}              the row after these ids
 #include <fmt/format.h>
 
@@ -74,7 +74,7 @@ class TextWalk {
     std::string text;
     for (size_t i = 0; i < max_tokens; ++i) {
       const MaskRow mask = matcher->Mask();
-      if (i > max_tokens / 2) close_percent_ = 100;
+      if (i > max_tokens / 8) close_percent_ = 100;
       const TokenId id = Choose(mask);
       SPECD_CHECK(matcher->Accept(id));
       if (id == eos_) return text;

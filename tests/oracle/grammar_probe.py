@@ -66,7 +66,7 @@ class GrammarProbe:
     def is_prefix(self, text):
         return self._ask("match", text=text.hex())["is_prefix"]
 
-    def generate(self, seed, count, max_tokens=400):
+    def generate(self, seed, count, max_tokens=1600):
         """Texts as bytes, and how many walks did not end in time."""
         answer = self._ask("generate", seed=seed, count=count, max_tokens=max_tokens)
         return [bytes.fromhex(text) for text in answer["texts"]], answer["unfinished"]

@@ -22,7 +22,7 @@ import tarfile
 
 import json_schema_judge
 import json_spellings
-from grammar_probe import COMPACT, JSON_SCHEMA, OK, GrammarProbe
+from grammar_probe import COMPACT, FLEXIBLE, JSON_SCHEMA, OK, GrammarProbe
 
 DRAFTS = ("draft2020-12", "draft7", "draft4")
 # Draft 7 lets a validator read what a string encodes. Later drafts take that for a remark, as specd
@@ -100,15 +100,21 @@ class SuiteRun:
                 if is_satisfiable and "no value satisfies" in message:
                     self.wrong.append(f"{path}: {case['description']}: {message}\n  {schema}")
                 continue
-            for test in case["tests"]:
-                count.counts[self._outcome(path, draft, case, test, schema)] += 1
+            outcomes = [self._outcome(path, draft, case, test, "") for test in case["tests"]]
+            for outcome in outcomes:
+                count.counts[outcome] += 1
             self._check_texts(path, draft, case, schema)
+            self._probe.compile(JSON_SCHEMA, schema, FLEXIBLE)
+            spaced = [self._outcome(path, draft, case, test, " ") for test in case["tests"]]
+            if spaced != outcomes:
+                self.wrong.append(f"{path}: {case['description']}: {outcomes} without whitespace, "
+                                  f"{spaced} with it\n  {schema}")
         return count
 
-    def _outcome(self, path, draft, case, test, schema):
+    def _outcome(self, path, draft, case, test, space):
         # Draft 4 tells 1.0 from 1; every later draft takes them for one number.
-        texts = json_spellings.spellings(test["data"], case["schema"],
-                                         drops_fractions=test["valid"] or draft != "draft4")
+        drops_fractions = test["valid"] or draft != "draft4"
+        texts = json_spellings.spellings(test["data"], case["schema"], drops_fractions, space)
         accepted = [text for text in texts if self._probe.is_whole(text)]
         if test["valid"]:
             if accepted:
@@ -119,7 +125,7 @@ class SuiteRun:
             return "warned"
         for text in accepted:
             self.wrong.append(f"{path}: {case['description']}: {test['description']}: accepted "
-                              f"{text!r}\n  {schema}")
+                              f"{text!r}\n  {json_spellings.compact(case['schema'])}")
         return "right"
 
     def _check_texts(self, path, draft, case, schema):

@@ -61,8 +61,8 @@ def _without_fraction(value):
     return value
 
 
-def spellings(value, schema, drops_fractions=True):
-    """Compact texts of `value` as bytes: in its own order, in that of the schema, and in others."""
+def spellings(value, schema, drops_fractions, space):
+    """Texts of `value` as bytes: in its own order, in that of the schema, and in others."""
     texts = []
     orders = [declared_names(schema), None]
     if isinstance(value, dict) and len(value) <= 4:
@@ -71,7 +71,7 @@ def spellings(value, schema, drops_fractions=True):
     for form in (value, _without_fraction(value)) if drops_fractions else (value,):
         for order in orders:
             for ascii_only in (False, True):
-                text = compact(form, ascii_only, order)
+                text = compact(form, ascii_only, order, space)
                 try:
                     encoded = text.encode()
                 except UnicodeEncodeError:  # half of a surrogate pair has no UTF-8
