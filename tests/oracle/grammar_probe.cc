@@ -87,21 +87,27 @@ class TextWalk {
   size_t Below(size_t bound) { return random_() % bound; }
 
   TokenId Choose(const MaskRow& mask) {
-    std::vector<TokenId> all;
-    std::vector<TokenId> closing;
-    for (TokenId id = 0; id < vocabulary_.size(); ++id) {
-      if (!mask.Allows(id)) continue;
-      all.push_back(id);
-      const std::string_view bytes = vocabulary_.Bytes(id);
-      if (id == eos_ || bytes.find_first_of("\"]}") == 0) closing.push_back(id);
+    if (Below(100) < close_percent_) {
+      if (mask.Allows(eos_)) return eos_;
+      // A bracket may also be a character of a string, and a pattern may want another one first.
+      constexpr std::string_view kClosing[] = {"\"", "]}", ""};
+      const std::vector<TokenId> ids = AllowedIds(mask, kClosing[Below(std::size(kClosing))]);
+      if (!ids.empty()) return ids[Below(ids.size())];
     }
+    const std::vector<TokenId> ids = AllowedIds(mask, "");
     // The engine promises that every state leads to an end.
-    SPECD_CHECK(!all.empty());
-    const bool may_end = mask.Allows(eos_);
-    if (may_end && Below(100) < close_percent_) return eos_;
-    const bool closes = !closing.empty() && Below(100) < close_percent_;
-    const std::vector<TokenId>& ids = closes ? closing : all;
+    SPECD_CHECK(!ids.empty());
     return ids[Below(ids.size())];
+  }
+
+  // Those that begin with one of `first`; all of them if it is empty.
+  std::vector<TokenId> AllowedIds(const MaskRow& mask, std::string_view first) const {
+    std::vector<TokenId> ids;
+    for (TokenId id = 0; id < vocabulary_.size(); ++id) {
+      const bool is_wanted = first.empty() || vocabulary_.Bytes(id).find_first_of(first) == 0;
+      if (mask.Allows(id) && is_wanted) ids.push_back(id);
+    }
+    return ids;
   }
 
   const Vocabulary& vocabulary_;
