@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/container/node_hash_map.h"
+#include "speculative/grammar/compile_work.h"
 #include "speculative/grammar/rule_graph.h"
 #include "speculative/grammar/rule_nfas.h"
 
@@ -15,6 +16,8 @@ namespace {
 // Determinism may cost a rule this many times its nodes, and a few more.
 constexpr size_t kGrowthMax = 2;
 constexpr size_t kGrowthSlack = 64;
+// The members of all sets of a rule, and its edges: 32 MiB.
+constexpr size_t kMembersMax = size_t{1} << 22;
 
 // ---- from empty edges to none -------------------------------------------------------------------
 
@@ -23,12 +26,14 @@ class SubsetBuilder {
  public:
   explicit SubsetBuilder(const ByteNfa& nfa) : nfa_(nfa), seen_(nfa.nodes.size()) {}
 
-  // False: the graph would be too large.
+  // False: the graph would be too large, or the work is used up.
   bool Build(RuleGraph* graph) {
     const size_t nodes_max = nfa_.nodes.size() * kGrowthMax + kGrowthSlack;
     NodeOf({nfa_.start});
     for (size_t i = 0; i < sets_.size(); ++i) {
-      if (sets_.size() > nodes_max) return false;
+      if (sets_.size() > nodes_max || num_members_ > kMembersMax) return false;
+      if (!CompileWork::Spend(num_looks_)) return false;
+      num_looks_ = 0;
       graph->nodes.emplace_back();
       Expand(*sets_[i], &graph->nodes.back());
     }
@@ -47,6 +52,7 @@ class SubsetBuilder {
       }
     }
     for (const uint32_t node : set) seen_[node] = false;
+    num_looks_ += 4 * set.size();  // closing, sorting and hashing
     // Nodes with empty edges alone say nothing more.
     std::erase_if(set, [&](uint32_t node) {
       return node != nfa_.final && nfa_.nodes[node].edges.empty() && nfa_.nodes[node].calls.empty();
@@ -60,7 +66,10 @@ class SubsetBuilder {
     set.erase(std::unique(set.begin(), set.end()), set.end());
     const auto [entry, is_new] =
         ids_.try_emplace(Closed(std::move(set)), static_cast<uint32_t>(sets_.size()));
-    if (is_new) sets_.push_back(&entry->first);
+    if (is_new) {
+      sets_.push_back(&entry->first);
+      num_members_ += entry->first.size();
+    }
     return entry->second;
   }
 
@@ -70,6 +79,7 @@ class SubsetBuilder {
     std::map<uint32_t, Set> calls;
     for (const uint32_t member : set) {
       node->is_end |= member == nfa_.final;
+      num_looks_ += 1 + nfa_.nodes[member].edges.size();
       for (const ByteNfa::Edge& edge : nfa_.nodes[member].edges) {
         cuts.push_back(edge.first);
         cuts.push_back(edge.last + 1);
@@ -108,10 +118,12 @@ class SubsetBuilder {
   std::vector<bool> seen_;
   absl::node_hash_map<Set, uint32_t> ids_;
   std::vector<const Set*> sets_;  // keys of ids_, which never moves them
+  size_t num_members_ = 0;        // of all sets
+  size_t num_looks_ = 0;          // since the work was last counted
 };
 
 // The same nodes, each with the edges of its closure.
-RuleGraph WithoutEmptyEdges(const ByteNfa& nfa) {
+absl::StatusOr<RuleGraph> WithoutEmptyEdges(const ByteNfa& nfa) {
   RuleGraph graph;
   std::vector<uint32_t> number(nfa.nodes.size(), ~uint32_t{0});
   std::vector<uint32_t> order;
@@ -123,6 +135,7 @@ RuleGraph WithoutEmptyEdges(const ByteNfa& nfa) {
     return number[node];
   };
   number_of(nfa.start);
+  size_t num_edges = 0;
   std::vector<uint32_t> seen_at(nfa.nodes.size(), ~uint32_t{0});
   for (uint32_t i = 0; i < order.size(); ++i) {
     RuleGraph::Node result;
@@ -141,6 +154,11 @@ RuleGraph WithoutEmptyEdges(const ByteNfa& nfa) {
         if (seen_at[next] != i) closure.push_back(next);
         seen_at[next] = i;
       }
+    }
+    num_edges += result.edges.size() + result.calls.size();
+    if (num_edges > kMembersMax ||
+        !CompileWork::Spend(closure.size() + result.edges.size() + result.calls.size())) {
+      return CompileWork::TooMuch();
     }
     graph.nodes.push_back(std::move(result));
   }
@@ -161,7 +179,9 @@ absl::StatusOr<Network> Network::Build(const GrammarRules& rules) {
     if (SubsetBuilder(nfa).Build(&graph)) {
       graph = MergeEqualNodes(graph);
     } else {
-      graph = WithoutEmptyEdges(nfa);
+      absl::StatusOr<RuleGraph> closed = WithoutEmptyEdges(nfa);
+      if (!closed.ok()) return closed.status();
+      graph = *std::move(closed);
     }
     const auto base = static_cast<uint32_t>(network.nodes_.size());
     starts.push_back(base);

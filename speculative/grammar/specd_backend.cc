@@ -7,6 +7,8 @@
 
 #include "fmt/format.h"
 #include "speculative/grammar/choice.h"
+#include "speculative/grammar/compile_work.h"
+#include "speculative/grammar/deep_stack.h"
 #include "speculative/grammar/ebnf.h"
 #include "speculative/grammar/json_schema.h"
 #include "speculative/grammar/network.h"
@@ -16,6 +18,11 @@
 
 namespace specd::grammar {
 namespace {
+
+// Parts of a text nest, and rules take the places of their calls; the compiler recurses as deep. A
+// text of this size recurses some hundred levels at most.
+constexpr size_t kShortTextBytes = 1024;
+constexpr size_t kDeepStackBytes = size_t{64} << 20;
 
 // The formats inside a structural tag.
 StructuralTagOptions PartsOf(const JsonSchemaOptions& json) {
@@ -73,6 +80,21 @@ absl::StatusOr<std::shared_ptr<const CompiledGrammar>> SpecdBackend::Compile(
     return absl::ResourceExhaustedError(fmt::format("the text has {} bytes, at most {} are allowed",
                                                     request.text.size(), kGrammarTextBytesMax));
   }
+  absl::StatusOr<std::shared_ptr<const CompiledGrammar>> compiled = absl::UnknownError("");
+  const auto compile = [&] {
+    CompileWork work(CompileWork::kUnitsMax);
+    compiled = CompileBounded(request);
+  };
+  if (request.text.size() <= kShortTextBytes) {
+    compile();
+  } else if (absl::Status status = RunOnDeepStack(kDeepStackBytes, compile); !status.ok()) {
+    return status;
+  }
+  return compiled;
+}
+
+absl::StatusOr<std::shared_ptr<const CompiledGrammar>> SpecdBackend::CompileBounded(
+    const GrammarRequest& request) const {
   GrammarRules rules;
   std::vector<std::string> warnings;
   absl::StatusOr<ExprId> body = BuildRoot(request, &rules, &warnings);

@@ -52,6 +52,8 @@ class SpecdBackend : public GrammarBackend {
   size_t mask_bytes() const { return parts_->masks.size_bytes(); }
 
  private:
+  absl::StatusOr<std::shared_ptr<const CompiledGrammar>> CompileBounded(
+      const GrammarRequest& request) const;
   explicit SpecdBackend(const SpecdBackendOptions& options);
 
   std::shared_ptr<TokenizerParts> parts_;

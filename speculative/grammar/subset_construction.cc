@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "speculative/grammar/compile_work.h"
 #include "speculative/grammar/dfa_minimizer.h"
 
 namespace specd::grammar {
@@ -34,7 +35,9 @@ absl::Status CheckGrowth(size_t num_states, size_t num_edges) {
 }
 
 absl::StatusOr<ByteDfa> MinimizeWithinLimits(const ByteDfa& dfa) {
-  if (CountTransitions(dfa) > kDfaTransitionsMax) return TooManyTransitionsError();
+  const size_t num_transitions = CountTransitions(dfa);
+  if (num_transitions > kDfaTransitionsMax) return TooManyTransitionsError();
+  if (!CompileWork::Spend(8 * num_transitions)) return CompileWork::TooMuch();
   ByteDfa smallest = DfaMinimizer(dfa).Run();
   if (smallest.states.size() > kDfaStatesMax) return TooManyStatesError();
   return smallest;
@@ -57,6 +60,8 @@ absl::StatusOr<ByteDfa> SubsetConstruction::Run() {
     Expand(subset, &state.edges);
     num_edges += state.edges.size();
     if (absl::Status status = CheckGrowth(subsets_.size(), num_edges); !status.ok()) return status;
+    if (!CompileWork::Spend(num_visits_ - num_spent_)) return CompileWork::TooMuch();
+    num_spent_ = num_visits_;
     if (!IsWithinWork()) {
       return absl::ResourceExhaustedError(
           fmt::format("the automaton of an expression takes too much work after {} states: shorten "

@@ -55,6 +55,7 @@ class SubsetConstruction {
   uint32_t num_closings_ = 0;
   size_t num_nodes_ = 0;
   size_t num_visits_ = 0;
+  size_t num_spent_ = 0;                // of num_visits_, against the bound of compiling
   std::array<Subset, 256> targets_of_;  // by the first byte of a stretch
 };
 
