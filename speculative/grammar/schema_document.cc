@@ -47,6 +47,17 @@ bool DecodeStep(std::string_view step, std::string* decoded) {
   return true;
 }
 
+// Instances stand under these keywords: an $anchor in them names nothing.
+bool HoldsInstances(std::string_view keyword) {
+  return keyword == "const" || keyword == "enum" || keyword == "default" || keyword == "examples";
+}
+
+// Names that the schema's author chose stand under these keywords.
+bool HoldsNames(std::string_view keyword) {
+  return keyword == "properties" || keyword == "patternProperties" || keyword == "$defs" ||
+         keyword == "definitions" || keyword == "dependentSchemas" || keyword == "dependencies";
+}
+
 // Follows a JSON pointer that begins with a slash. Null if it leads nowhere.
 const JsonValue* Follow(const JsonValue& from, std::string_view pointer) {
   const JsonValue* at = &from;
@@ -83,17 +94,30 @@ absl::StatusOr<SchemaDocument> SchemaDocument::Parse(std::string_view json) {
   if (dialect != nullptr && dialect->text.find("draft-04") != std::string::npos) {
     document.id_keyword_ = "id";
   }
-  std::vector<const JsonValue*> open = {document.root_.get()};
-  while (!open.empty()) {
-    const JsonValue* value = open.back();
-    open.pop_back();
-    const bool is_named = value->Find("$id") != nullptr || value->Find("id") != nullptr ||
-                          value->Find("$anchor") != nullptr ||
-                          value->Find("$dynamicAnchor") != nullptr;
-    if (is_named) document.named_.push_back(value);
-    for (const JsonValue& child : value->values) open.push_back(&child);
-  }
+  document.CollectNamed();
   return document;
+}
+
+void SchemaDocument::CollectNamed() {
+  struct Place {
+    const JsonValue* value;
+    bool holds_names;
+  };
+  std::vector<Place> open = {{root_.get(), false}};
+  while (!open.empty()) {
+    const Place place = open.back();
+    open.pop_back();
+    const JsonValue& value = *place.value;
+    const bool is_schema = value.IsObject() && !place.holds_names;
+    const bool is_named = value.Find("$id") != nullptr || value.Find("id") != nullptr ||
+                          value.Find("$anchor") != nullptr ||
+                          value.Find("$dynamicAnchor") != nullptr;
+    if (is_schema && is_named) named_.push_back(&value);
+    for (size_t i = 0; i < value.values.size(); ++i) {
+      if (is_schema && HoldsInstances(value.names[i])) continue;
+      open.push_back({&value.values[i], is_schema && HoldsNames(value.names[i])});
+    }
+  }
 }
 
 std::string_view SchemaDocument::IdOf(const JsonValue& value) const {

@@ -28,6 +28,8 @@ class SchemaDocument {
  private:
   SchemaDocument() = default;
 
+  // Fills named_.
+  void CollectNamed();
   // The $id of `value` if that names a resource, or "".
   std::string_view IdOf(const JsonValue& value) const;
   bool HasAnchor(const JsonValue& value, std::string_view name) const;

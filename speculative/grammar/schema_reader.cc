@@ -235,6 +235,8 @@ absl::Status SchemaReader::ReadString(const JsonValue& schema, SchemaForm* form,
   absl::Status status = ReadCount(schema, "minLength", &string->min_length);
   if (status.ok()) status = ReadCount(schema, "maxLength", &string->max_length);
   if (!status.ok()) return status;
+  // No text is so long, and its characters would be counted one by one.
+  if (string->max_length == kCountMax) string->max_length = kUnbounded;
   if (const JsonValue* pattern = schema.Find("pattern"); pattern != nullptr) {
     if (!pattern->IsString()) return WrongType(schema, "pattern", *pattern, "a string");
     absl::StatusOr<SharedDfa> values = ReadPattern(schema, "pattern", pattern->text);

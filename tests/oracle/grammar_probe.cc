@@ -6,7 +6,7 @@
 //   {"ask": "vocabulary", "tokens": ["61", ...], "eos": 256}     ids count from 0; first of all
 //   {"ask": "compile", "kind": 1, "whitespace": 1, "text": "{}"}
 //   {"ask": "match", "text": "7b7d"}            is it a prefix of a text, and a whole text?
-//   {"ask": "generate", "seed": 1, "count": 100, "max_tokens": 400}
+//   {"ask": "generate", "seed": 1, "count": 100, "max_tokens": 1600}
 //   {"ask": "mask", "ids": [4, 5]}              the row after these ids
 #include <fmt/format.h>
 
@@ -74,7 +74,7 @@ class TextWalk {
     std::string text;
     for (size_t i = 0; i < max_tokens; ++i) {
       const MaskRow mask = matcher->Mask();
-      if (i > max_tokens / 2) close_percent_ = 100;
+      if (i > max_tokens / 8) close_percent_ = 100;
       const TokenId id = Choose(mask);
       SPECD_CHECK(matcher->Accept(id));
       if (id == eos_) return text;
@@ -87,21 +87,27 @@ class TextWalk {
   size_t Below(size_t bound) { return random_() % bound; }
 
   TokenId Choose(const MaskRow& mask) {
-    std::vector<TokenId> all;
-    std::vector<TokenId> closing;
-    for (TokenId id = 0; id < vocabulary_.size(); ++id) {
-      if (!mask.Allows(id)) continue;
-      all.push_back(id);
-      const std::string_view bytes = vocabulary_.Bytes(id);
-      if (id == eos_ || bytes.find_first_of("\"]}") == 0) closing.push_back(id);
+    if (Below(100) < close_percent_) {
+      if (mask.Allows(eos_)) return eos_;
+      // A bracket may also be a character of a string, and a pattern may want another one first.
+      constexpr std::string_view kClosing[] = {"\"", "]}", ""};
+      const std::vector<TokenId> ids = AllowedIds(mask, kClosing[Below(std::size(kClosing))]);
+      if (!ids.empty()) return ids[Below(ids.size())];
     }
+    const std::vector<TokenId> ids = AllowedIds(mask, "");
     // The engine promises that every state leads to an end.
-    SPECD_CHECK(!all.empty());
-    const bool may_end = mask.Allows(eos_);
-    if (may_end && Below(100) < close_percent_) return eos_;
-    const bool closes = !closing.empty() && Below(100) < close_percent_;
-    const std::vector<TokenId>& ids = closes ? closing : all;
+    SPECD_CHECK(!ids.empty());
     return ids[Below(ids.size())];
+  }
+
+  // Those that begin with one of `first`; all of them if it is empty.
+  std::vector<TokenId> AllowedIds(const MaskRow& mask, std::string_view first) const {
+    std::vector<TokenId> ids;
+    for (TokenId id = 0; id < vocabulary_.size(); ++id) {
+      const bool is_wanted = first.empty() || vocabulary_.Bytes(id).find_first_of(first) == 0;
+      if (mask.Allows(id) && is_wanted) ids.push_back(id);
+    }
+    return ids;
   }
 
   const Vocabulary& vocabulary_;
@@ -146,8 +152,15 @@ class Probe {
     grammar_ = compiled.ok() ? *compiled : nullptr;
     const std::string_view message(compiled.status().message().data(),
                                    compiled.status().message().size());
-    return fmt::format(R"({{"code": {}, "message": "{}"}})",
-                       static_cast<int>(compiled.status().code()), ToHex(message));
+    std::vector<std::string> warnings;
+    if (grammar_ != nullptr) {
+      for (const std::string& warning : grammar_->warnings()) {
+        warnings.push_back(fmt::format("\"{}\"", ToHex(warning)));
+      }
+    }
+    return fmt::format(R"({{"code": {}, "message": "{}", "warnings": [{}]}})",
+                       static_cast<int>(compiled.status().code()), ToHex(message),
+                       fmt::join(warnings, ", "));
   }
 
   std::unique_ptr<GrammarMatcher> NewMatcher() const {

@@ -41,6 +41,7 @@ class GrammarProbe:
     def __init__(self, program):
         self.tokens = make_vocabulary()
         self.eos = len(self.tokens) - 1
+        self.warnings = []  # of the last compile
         self._process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                          text=True, encoding="utf-8")
         self._ask("vocabulary", tokens=[token.hex() for token in self.tokens], eos=self.eos)
@@ -56,6 +57,7 @@ class GrammarProbe:
     def compile(self, kind, text, whitespace=COMPACT):
         """The Abseil status code (0 is OK) and the message."""
         answer = self._ask("compile", kind=kind, text=text, whitespace=whitespace)
+        self.warnings = [bytes.fromhex(warning).decode() for warning in answer["warnings"]]
         return answer["code"], bytes.fromhex(answer["message"]).decode()
 
     def is_whole(self, text):
@@ -64,7 +66,7 @@ class GrammarProbe:
     def is_prefix(self, text):
         return self._ask("match", text=text.hex())["is_prefix"]
 
-    def generate(self, seed, count, max_tokens=400):
+    def generate(self, seed, count, max_tokens=1600):
         """Texts as bytes, and how many walks did not end in time."""
         answer = self._ask("generate", seed=seed, count=count, max_tokens=max_tokens)
         return [bytes.fromhex(text) for text in answer["texts"]], answer["unfinished"]

@@ -1,6 +1,7 @@
 """jsonschema's judgement of a text, with exact numbers and with formats asserted."""
 
 import decimal
+import functools
 import json
 import re
 
@@ -23,6 +24,8 @@ decimal.getcontext().Emin = decimal.MIN_EMIN
 _DURATION_TIME = r"T(\d+H(\d+M(\d+S)?)?|\d+M(\d+S)?|\d+S)"
 _DURATION_DATE = rf"(\d+D|\d+M(\d+D)?|\d+Y(\d+M(\d+D)?)?)({_DURATION_TIME})?"
 _DURATION = re.compile(rf"P({_DURATION_DATE}|{_DURATION_TIME}|\d+W)", re.ASCII)
+
+_SPACES = r"\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 
 
 def _exact(text):
@@ -66,35 +69,86 @@ def _multiple_of(validator, divisor, value, _):
         yield jsonschema.ValidationError(f"{value} is not a multiple of {divisor}")
 
 
+@functools.cache
+def _compile(pattern):
+    """The pattern as ECMA 262 reads it: $ is the very end, \\d and \\w are ASCII, \\s is more."""
+    parts = []
+    in_class = False
+    for part in re.findall(r"\\.|.", pattern, re.DOTALL):
+        if part == "\\s":
+            part = _SPACES if in_class else f"[{_SPACES}]"
+        elif part == "\\S" and not in_class:
+            part = f"[^{_SPACES}]"
+        elif part == "\\S":
+            raise re.error("\\S in a class has no twin in Python")
+        elif part == "$" and not in_class:
+            part = r"\Z"
+        elif part in "[]":
+            in_class = part == "["
+        parts.append(part)
+    return re.compile("".join(parts), re.ASCII)
+
+
 def _pattern(validator, pattern, value, _):
-    # ECMA 262: \d and \w are those of ASCII.
-    if validator.is_type(value, "string") and not re.search(pattern, value, re.ASCII):
+    if validator.is_type(value, "string") and not _compile(pattern).search(value):
         yield jsonschema.ValidationError(f"{value!r} does not match {pattern!r}")
+
+
+def _matching(patterns, names):
+    return [(pattern, name) for pattern in patterns for name in names
+            if _compile(pattern).search(name)]
+
+
+def _pattern_properties(validator, patterns, value, _):
+    if validator.is_type(value, "object"):
+        for pattern, name in _matching(patterns, value):
+            yield from validator.descend(value[name], patterns[pattern], path=name,
+                                         schema_path=pattern)
+
+
+def _additional_properties(validator, additional, value, schema):
+    if not validator.is_type(value, "object"):
+        return
+    known = set(schema.get("properties", ()))
+    known |= {name for _, name in _matching(schema.get("patternProperties", ()), value)}
+    for name in value:
+        if name in known:
+            continue
+        if additional is False:
+            yield jsonschema.ValidationError(f"additional property {name!r}")
+        else:
+            yield from validator.descend(value[name], additional, path=name)
 
 
 def _validator_class(draft):
     base = _DRAFTS[draft]
     checker = base.TYPE_CHECKER.redefine_many({"number": _is_number, "integer": _is_integer})
-    return validators.extend(base, {"multipleOf": _multiple_of, "pattern": _pattern},
-                             type_checker=checker)
+    return validators.extend(base, {
+        "multipleOf": _multiple_of,
+        "pattern": _pattern,
+        "patternProperties": _pattern_properties,
+        "additionalProperties": _additional_properties,
+    }, type_checker=checker)
 
 
 _CLASSES = {draft: _validator_class(draft) for draft in _DRAFTS}
 
 
 def _format_checker(draft):
-    checker = jsonschema.FormatChecker(list(_DRAFTS[draft].FORMAT_CHECKER.checkers))
-    checker.checkers = dict(_DRAFTS[draft].FORMAT_CHECKER.checkers)
-    if "duration" not in checker.checkers:
-        checker.checks("duration")(lambda value: not isinstance(value, str) or
-                                   _DURATION.fullmatch(value) is not None)
+    """The formats that specd enforces, as far as jsonschema and the draft have them."""
+    checker = jsonschema.FormatChecker([])
+    known = dict(_DRAFTS[draft].FORMAT_CHECKER.checkers)
+    known["duration"] = (lambda value: not isinstance(value, str) or
+                         _DURATION.fullmatch(value) is not None, ())
+    checker.checkers = {name: known[name] for name in ENFORCED if name in known}
     return checker
 
 
+ENFORCED = ("date-time", "date", "time", "email", "hostname", "ipv4", "ipv6", "uri", "uuid",
+            "duration")
 _CHECKERS = {draft: _format_checker(draft) for draft in _DRAFTS}
 # Without its package jsonschema passes a format in silence.
-ASSERTED = {"date-time", "date", "time", "email", "hostname", "ipv4", "ipv6", "uri", "uuid", "duration"}
-assert ASSERTED <= set(_CHECKERS["draft2020-12"].checkers), ASSERTED
+assert set(ENFORCED) == set(_CHECKERS["draft2020-12"].checkers)
 
 
 class Judge:

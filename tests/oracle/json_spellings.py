@@ -1,5 +1,6 @@
 """Spellings of a JSON value: the same value as several texts. Numbers keep the digits they came with."""
 
+import itertools
 import json
 
 
@@ -60,14 +61,17 @@ def _without_fraction(value):
     return value
 
 
-def spellings(value, schema, drops_fractions=True):
-    """Compact texts of `value` as bytes: in its own order and in that of the schema, and so on."""
+def spellings(value, schema, drops_fractions, space):
+    """Texts of `value` as bytes: in its own order, in that of the schema, and in others."""
     texts = []
-    ranks = declared_names(schema)
+    orders = [declared_names(schema), None]
+    if isinstance(value, dict) and len(value) <= 4:
+        orders += [{name: rank for rank, name in enumerate(names)}
+                   for names in itertools.permutations(value)]
     for form in (value, _without_fraction(value)) if drops_fractions else (value,):
-        for order in (ranks, None, {name: rank for rank, name in enumerate(sorted(ranks))}):
+        for order in orders:
             for ascii_only in (False, True):
-                text = compact(form, ascii_only, order)
+                text = compact(form, ascii_only, order, space)
                 try:
                     encoded = text.encode()
                 except UnicodeEncodeError:  # half of a surrogate pair has no UTF-8
