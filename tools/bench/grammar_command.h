@@ -1,4 +1,6 @@
 // RunGrammar is `specd-bench grammar`: it reads the flags and runs GrammarSuite.
+//
+// Call it once, on the main thread, after the flags were parsed.
 #pragma once
 
 #include <string>
