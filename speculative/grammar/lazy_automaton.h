@@ -47,12 +47,20 @@ class LazyAutomaton {
 
   StateId start() const { return start_; }
 
-  StateId Step(StateId state, uint8_t byte) {
+  // A state with its steps at hand, for many steps from one state.
+  struct Steps {
+    StateId state = kDead;
+    const std::atomic<StateId>* row = nullptr;
+  };
+  Steps StepsFrom(StateId state) const { return {state, RecordOf(state).row}; }
+
+  StateId Step(const Steps& from, uint8_t byte) {
     const uint8_t byte_class = network_.byte_class(byte);
     // Pairs with the store in Expand: the reader of a state's number sees its record and row.
-    const StateId next = RecordOf(state).row[byte_class].load(std::memory_order_acquire);
-    return next != kUnknown ? next : Expand(state, byte_class);
+    const StateId next = from.row[byte_class].load(std::memory_order_acquire);
+    return next != kUnknown ? next : Expand(from.state, byte_class);
   }
+  StateId Step(StateId state, uint8_t byte) { return Step(StepsFrom(state), byte); }
 
   StateId StepText(StateId state, std::string_view text) {
     for (const char byte : text) state = Step(state, static_cast<uint8_t>(byte));

@@ -16,19 +16,26 @@ namespace specd::grammar {
 class MaskBuilder {
  public:
   explicit MaskBuilder(const TokenTrie& trie)
-      : vocab_size_(trie.vocab_size()), slices_(MakeVocabularySlices(trie)) {}
+      : vocab_size_(trie.vocab_size()),
+        slices_(MakeVocabularySlices(trie)),
+        covers_(MakeSliceCovers(slices_)) {}
 
   // The row of `state`, without stop ids. REQUIRES: the state is alive.
   std::vector<uint32_t> Build(LazyAutomaton* automaton, StateId state) const;
 
  private:
-  // True if every text of the slice may follow the state.
-  static bool Contains(const VocabularySlice& slice, LazyAutomaton* automaton, StateId state);
+  enum class Answer { kNo, kYes, kUnknown };
+
+  // Whether every text of the language may follow the state; unknown after `pairs_max` pairs of
+  // states.
+  static Answer Contains(const ByteDfa& language, LazyAutomaton* automaton, StateId state,
+                         size_t pairs_max);
   static void Walk(const TokenTrie& trie, LazyAutomaton* automaton, StateId state,
                    std::vector<uint32_t>* words);
 
   const int32_t vocab_size_;
   const std::vector<VocabularySlice> slices_;
+  const std::vector<SliceCover> covers_;
 };
 
 }  // namespace specd::grammar

@@ -34,6 +34,15 @@ constexpr std::array<Family, 5> kFamilies = {{
     {.name = "characters of a string", .begins_with_space = false, .characters = kStringCharacters},
 }};
 
+// By family: the families whose texts are texts of it too, itself included.
+constexpr std::array<std::array<bool, kFamilies.size()>, kFamilies.size()> kContains = {{
+    {true, false, false, false, false},
+    {false, true, false, false, false},
+    {true, false, true, false, false},
+    {true, true, true, true, false},
+    {true, true, true, true, true},
+}};
+
 // A string with a bound on its length still contains the slices of shorter tokens.
 struct Lengths {
   uint32_t min;
@@ -105,12 +114,14 @@ std::vector<VocabularySlice> MakeVocabularySlices(const TokenTrie& trie) {
   std::vector<VocabularySlice> slices;
   // By id: the number of its slice from 1, or 0.
   std::vector<uint8_t> number_of(static_cast<size_t>(trie.vocab_size()), 0);
-  for (const Family& family : kFamilies) {
+  for (size_t family = 0; family < kFamilies.size(); ++family) {
     for (const Lengths& lengths : kLengths) {
-      ByteDfa language = LanguageOf(family, lengths);
+      ByteDfa language = LanguageOf(kFamilies[family], lengths);
       const auto number = static_cast<uint8_t>(slices.size() + 1);
       if (!Number(trie, language, number, &number_of)) continue;
-      slices.push_back({.name = NameOf(family, lengths), .language = std::move(language)});
+      slices.push_back({.name = NameOf(kFamilies[family], lengths),
+                        .language = std::move(language),
+                        .family = family});
     }
   }
   slices.push_back({.name = "the rest"});
@@ -122,8 +133,29 @@ std::vector<VocabularySlice> MakeVocabularySlices(const TokenTrie& trie) {
   for (size_t i = 0; i < slices.size(); ++i) {
     slices[i].mask = MaskOf(parts[i]);
     slices[i].tokens = std::move(parts[i]);
+    for (const TokenTrie::Node& node : slices[i].tokens.nodes()) {
+      if (node.depth == 0) slices[i].first_bytes.Add(node.byte);
+    }
   }
   return slices;
+}
+
+std::vector<SliceCover> MakeSliceCovers(std::span<const VocabularySlice> slices) {
+  std::vector<SliceCover> covers;
+  for (size_t family = kFamilies.size(); family-- > 0;) {
+    SliceCover cover = {.language = LanguageOf(kFamilies[family], {1, kUnbounded}),
+                        .slices = std::vector<bool>(slices.size()),
+                        .mask = std::vector<uint32_t>(slices[0].mask.size())};
+    for (size_t i = 0; i < slices.size(); ++i) {
+      if (!slices[i].language.has_value() || !kContains[family][slices[i].family]) continue;
+      cover.slices[i] = true;
+      for (size_t word = 0; word < cover.mask.size(); ++word) {
+        cover.mask[word] |= slices[i].mask[word];
+      }
+    }
+    covers.push_back(std::move(cover));
+  }
+  return covers;
 }
 
 }  // namespace specd::grammar

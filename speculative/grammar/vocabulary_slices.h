@@ -11,12 +11,15 @@
 //   }
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "speculative/grammar/byte_dfa.h"
+#include "speculative/grammar/byte_set.h"
 #include "speculative/grammar/token_trie.h"
 
 namespace specd::grammar {
@@ -27,9 +30,22 @@ struct VocabularySlice {
   // One bit for each id below vocab_size: bit i % 32 of word i / 32.
   std::vector<uint32_t> mask = {};
   TokenTrie tokens = {};
+  ByteSet first_bytes = {};  // of the tokens
+  size_t family = 0;         // its characters, for SliceCover
 
   size_t num_tokens() const { return tokens.tokens().size(); }
 };
+
+// SliceCover is a language of texts of any length that contains the languages of many slices. One
+// look at it answers for all of them: a string without a bound on its length allows each.
+struct SliceCover {
+  ByteDfa language;
+  std::vector<bool> slices;    // those that it contains
+  std::vector<uint32_t> mask;  // of their tokens
+};
+
+// The largest language first.
+std::vector<SliceCover> MakeSliceCovers(std::span<const VocabularySlice> slices);
 
 // Each token is in the first slice whose language has it. A slice that would be empty is left out;
 // the last slice, which has no language, is always there.
