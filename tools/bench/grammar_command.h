@@ -1,4 +1,6 @@
 // RunGrammar is `specd-bench grammar`: it reads the flags and runs GrammarSuite.
+//
+// Called once, after the flags were parsed, on the main thread.
 #pragma once
 
 #include <string>
