@@ -66,11 +66,7 @@ class Rewriter {
  private:
   absl::StatusOr<std::string> RewriteFormat(const object& format, const std::string& pointer) {
     std::string_view type;
-    // The tags of a list may leave it out, as they do for specd's own engine.
-    if (format["type"].error() == simdjson::NO_SUCH_FIELD)
-      type = "tag";
-    else if (format["type"].get(type))
-      return Wrong(pointer, "must have a string type");
+    if (format["type"].get(type)) return Wrong(pointer, "must have a string type");
     if (type == "json_schema") return RewriteSchema(format, pointer);
     if (std::find(std::begin(kFormats), std::end(kFormats), type) == std::end(kFormats)) {
       return Unsupported(pointer + "/type",

@@ -49,8 +49,8 @@ TEST_CASE("a text is split into the longest pieces of a synthetic vocabulary") {
     for (const std::string_view instance : text.instances) {
       const std::vector<TokenId> ids = made.Tokenize(instance);
       CHECK(TextOf(made.vocabulary(), ids) == instance);
-      // A piece that some longer piece could replace was not the longest.
-      CHECK(ids.size() < instance.size());
+      // A name may be in no piece, and then it is spelled letter by letter.
+      CHECK(ids.size() <= instance.size());
     }
   }
   const std::vector<TokenId> ids = made.Tokenize("\": \"name 123456    \xE4\xB8");
