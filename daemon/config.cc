@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "daemon/base/cpus.h"
 #include "ipc/sockets/zmq_socket.h"
 
@@ -37,6 +38,18 @@ absl::Status ParseDetokenizerMode(const std::string& text, DetokenizerMode* mode
   else {
     return absl::InvalidArgumentError(
         fmt::format("detokenizer = {} is unknown; use thread, process or off", text));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ParseEosIds(const std::vector<std::string>& texts, std::vector<TokenId>* ids) {
+  for (const std::string& text : texts) {
+    TokenId id = 0;
+    if (!absl::SimpleAtoi(text, &id)) {
+      return absl::InvalidArgumentError(
+          fmt::format("eos_token_ids: {} is no number; give a token's text to --eos_tokens", text));
+    }
+    ids->push_back(id);
   }
   return absl::OkStatus();
 }

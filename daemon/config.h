@@ -39,6 +39,9 @@ absl::Status ParseListen(const std::string& listen, std::string* path);
 // Accepts "thread", "process" and "off".
 absl::Status ParseDetokenizerMode(const std::string& text, DetokenizerMode* mode);
 
+// Turns "2" into 2. LoadModelProfile checks the range.
+absl::Status ParseEosIds(const std::vector<std::string>& texts, std::vector<TokenId>* ids);
+
 // Checks both numbers. With spin_us = -1 the number of usable CPUs decides: on a machine without a
 // spare CPU, a spinning daemon takes time from the engine that it waits for.
 absl::Status SetSpin(int32_t spin_us, int32_t max_sessions, DaemonConfig* config);

@@ -73,6 +73,7 @@ class Daemon {
   const DaemonConfig config_;
   const uint64_t epoch_;
   ModelProfile profile_;
+  GrammarCompilers grammars_{&profile_};
   // Declared before the sessions, whose memory goes back through the platform. Null: rounds run on
   // the CPU.
   std::unique_ptr<GpuPlatform> platform_;
@@ -193,6 +194,7 @@ absl::StatusOr<std::shared_ptr<Session>> Daemon::OpenSession(const HelloRequest&
   options.identity = {next_session_id_, epoch_};
   options.limits = request.limits;
   options.profile = &profile_;
+  options.grammars = &grammars_;
   options.clock = Clock::Real();
   options.names = &names_;
   options.threads = config_.threads;

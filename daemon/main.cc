@@ -23,6 +23,14 @@ ABSL_FLAG(std::string, tokenizer, "",
           "tokenizer.json of the model; without it the daemon serves ids only");
 ABSL_FLAG(std::vector<std::string>, eos_tokens, {},
           "contents of the tokens that end a reply, comma separated, such as <|endoftext|>");
+ABSL_FLAG(std::vector<std::string>, eos_token_ids, {},
+          "the ids of such tokens, comma separated, such as 2,7; these need no tokenizer");
+ABSL_FLAG(
+    std::string, reasoning_start, "",
+    "text that begins the model's reasoning, such as <think>; empty: every output begins with "
+    "reasoning, if there is a --reasoning_end");
+ABSL_FLAG(std::string, reasoning_end, "",
+          "text that ends the model's reasoning, such as </think>: constraints begin after it");
 ABSL_FLAG(int32_t, vocab_size, 0,
           "columns of a logits row; 0 accepts what fits the tokenizer, padding included");
 ABSL_FLAG(std::string, detokenizer, "thread",
@@ -65,8 +73,17 @@ absl::Status ReadFlags(specd::DaemonConfig* config) {
     return status;
   }
   config->device = absl::GetFlag(FLAGS_device);
-  config->model = {absl::GetFlag(FLAGS_tokenizer), absl::GetFlag(FLAGS_eos_tokens),
-                   absl::GetFlag(FLAGS_vocab_size)};
+  config->model = {
+      .tokenizer_path = absl::GetFlag(FLAGS_tokenizer),
+      .eos_tokens = absl::GetFlag(FLAGS_eos_tokens),
+      .eos_token_ids = {},
+      .vocab_size = absl::GetFlag(FLAGS_vocab_size),
+      .reasoning = {absl::GetFlag(FLAGS_reasoning_start), absl::GetFlag(FLAGS_reasoning_end)}};
+  if (absl::Status status =
+          specd::ParseEosIds(absl::GetFlag(FLAGS_eos_token_ids), &config->model.eos_token_ids);
+      !status.ok()) {
+    return status;
+  }
   config->tokens_endpoint = absl::GetFlag(FLAGS_tokens);
   config->text_endpoint = absl::GetFlag(FLAGS_text);
   config->aborts_endpoint = absl::GetFlag(FLAGS_aborts);

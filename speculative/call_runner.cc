@@ -32,6 +32,7 @@ void CallRunner::PackAll(std::span<const Input> inputs, std::span<Result> result
   SPECD_CHECK(inputs.size() == results.size());
   stamp_ = parts_.sequences->NextStamp();
   scratch.num_tasks = 0;
+  scratch.call_masks.clear();
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!Pack(inputs[i], &results[i])) continue;
     scratch.task_results[static_cast<size_t>(scratch.num_tasks)] = static_cast<uint32_t>(i);
@@ -88,6 +89,11 @@ bool CallRunner::Pack(const DraftInput& input, DraftResult* result) {
     task.edits = sequence->rules.sequence_edits();
     const Draft prefix = {.num_nodes = input.num_prefix, .tokens = input.prefix};
     sequence->rules.Build(prefix, prefix.num_nodes, sequence->kept_tokens, &place);
+    if (!sequence->grammar.empty()) {
+      if (input.mask_row != -1) return Refuse(RefusalText(Refusal::kTwoMasks), result);
+      parts_.scratch->call_masks.push_back(sequence->grammar.FillAfter(
+          {input.prefix, static_cast<size_t>(input.num_prefix)}, &place));
+    }
   }
   place.mask_row = input.mask_row;
   task.places = &place;

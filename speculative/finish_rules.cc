@@ -25,6 +25,10 @@ FinishWalk WalkFinishRules(const FinishRules& rules, int64_t kept_before,
       walk.stop_token = id;
       return walk;
     }
+    if (walk.num_kept == rules.grammar_end) {
+      walk.reason = FinishReason::kStop;
+      return walk;
+    }
     if (number >= rules.max_tokens) {
       walk.reason = FinishReason::kLength;
       return walk;

@@ -19,12 +19,14 @@ struct FinishRules {
   std::span<const TokenId> eos_token_ids;  // empty if ignore_eos is set
   int64_t min_tokens = 0;  // no stop id and no EOS finishes the sequence up to this number
   int64_t max_tokens = 0;
+  // The confirmed token, counted from 1, that completes a constraint which cannot go on; 0: none.
+  int32_t grammar_end = 0;
 };
 
 struct FinishWalk {
   int32_t num_kept = 0;
   FinishReason reason = FinishReason::kNone;
-  TokenId stop_token = kNoToken;  // the id if reason is kStop
+  TokenId stop_token = kNoToken;  // the id if reason is kStop; none at a grammar's end
 };
 
 // Walks `confirmed`. Its first token is output token number kept_before + 1.

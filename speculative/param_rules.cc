@@ -100,9 +100,10 @@ constexpr std::string_view kNoTree = "trees of drafts are not verified";
 constexpr std::string_view kTakeBlock = "submit chains, with verify = block or token";
 constexpr std::string_view kLossy = "it changes the distribution of the output, and is not built";
 constexpr std::string_view kTakeAuto = "take verify = auto, which is lossless";
-constexpr std::string_view kNoGrammar = "specd compiles no grammar";
-constexpr std::string_view kBindMask =
-    "compile it in the engine and bind the mask rows as GRAMMAR_MASK";
+constexpr std::string_view kOneConstraint = "a sequence has one constraint, with one text";
+constexpr std::string_view kNameKind =
+    "set grammar_kind, and the text in specd_params.grammar (Python: "
+    "structured_outputs=specd.StructuredOutputs(...))";
 constexpr std::string_view kNoBeams = "beam search does not sample";
 constexpr std::string_view kTakeSamples =
     "open n sequences with logprobs = 0 and rank them by cumulative_logprob";
@@ -126,17 +127,20 @@ constexpr RefusedName kRefused[] = {
     {"verify", "relaxed", kLossy, kTakeAuto},
     {"verify", "threshold", kLossy, kTakeAuto},
     {"verify", "synthetic", kLossy, kTakeAuto},
-    {"structured_outputs", "", kNoGrammar, kBindMask},
-    {"guided_decoding", "", kNoGrammar, kBindMask},
-    {"response_format", "", kNoGrammar, kBindMask},
-    {"grammar", "", kNoGrammar, kBindMask},
-    {"json", "", kNoGrammar, kBindMask},
-    {"json_object", "", kNoGrammar, kBindMask},
-    {"json_schema", "", kNoGrammar, kBindMask},
-    {"regex", "", kNoGrammar, kBindMask},
-    {"ebnf", "", kNoGrammar, kBindMask},
-    {"choice", "", kNoGrammar, kBindMask},
-    {"structural_tag", "", kNoGrammar, kBindMask},
+    {"guided_decoding", "", kOneConstraint, kNameKind},
+    {"response_format", "", kOneConstraint, kNameKind},
+    {"grammar", "", kOneConstraint, kNameKind},
+    {"json", "", kOneConstraint, kNameKind},
+    {"json_object", "", kOneConstraint, kNameKind},
+    {"regex", "", kOneConstraint, kNameKind},
+    {"ebnf", "", kOneConstraint, kNameKind},
+    {"choice", "", kOneConstraint, kNameKind},
+    {"structural_tag", "", kOneConstraint, kNameKind},
+    {"whitespace_pattern", "", "whitespace has two modes", "set grammar_whitespace"},
+    {"disable_fallback", "", "a backend that is named is never replaced by another",
+     "set grammar_backend"},
+    {"disable_additional_properties", "", "a schema is taken as it is written",
+     "write additionalProperties = false into it"},
     {"prompt_logprobs", "", "a sequence scores only what it emits",
      "call Score on the prompt's rows"},
     {"flat_logprobs", "", "logprobs have one layout", "leave it out"},

@@ -50,6 +50,10 @@ constexpr double kTokensMax = 2147483647;
 
 // The index is the value in the struct and on the wire; peers have no numbers for these names.
 constexpr std::string_view kMethods[] = {"auto", "greedy", "exact_match", "token", "block"};
+constexpr std::string_view kGrammarKinds[] = {"none", "json",   "json_object",   "regex",
+                                              "ebnf", "choice", "structural_tag"};
+constexpr std::string_view kWhitespaces[] = {"flexible", "compact"};
+constexpr std::string_view kGrammarBackends[] = {"auto", "specd", "xgrammar"};
 constexpr std::string_view kOrders[] = {"sequential", "joint"};
 constexpr std::string_view kScoreModes[] = {"raw_logprobs", "processed_logprobs", "raw_logits",
                                             "processed_logits"};

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "kernels/core/round.h"
 #include "kernels/core/types.h"
+#include "speculative/grammar/grammar_backend.h"
 
 namespace specd {
 
@@ -66,6 +67,9 @@ struct SequenceParams {
 #define SPECD_PARAM(type, name, value, ...) type name = value;
 #include "speculative/param_list.inc"
   bool has_seed = false;  // seed was given
+  // The text of the constraint that grammar_kind names: a schema, a pattern, a grammar. It is as
+  // long as a prompt may be, so it is not a row of the table.
+  std::string grammar_text;
   ThinkingParams thinking;
   DraftParams draft;
 };

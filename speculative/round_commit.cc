@@ -22,19 +22,22 @@ void RoundCommitter::Commit(size_t task, RoundScratch* scratch, Sequence* sequen
   const TaskOutcome& outcome = scratch->outcomes[task];
   if (outcome.status == OutcomeStatus::kNoRoom) return RefuseForRoom(result);
   const TokenId* tokens = scratch->TokensOf(task);
+  const std::span<const TokenId> confirmed = {tokens, static_cast<size_t>(outcome.num_tokens)};
+  SequenceGrammar& grammar = sequence->grammar;
   const FinishRules rules = {
       .stop_token_ids = sequence->stop_token_ids,
       .eos_token_ids = sequence->ignore_eos ? std::span<const TokenId>{} : eos_token_ids_,
       .min_tokens = sequence->min_tokens,
-      .max_tokens = sequence->max_tokens};
-  FinishWalk walk = WalkFinishRules(rules, sequence->kept_tokens,
-                                    {tokens, static_cast<size_t>(outcome.num_tokens)});
+      .max_tokens = sequence->max_tokens,
+      .grammar_end = grammar.empty() ? 0 : grammar.FindEnd(confirmed)};
+  FinishWalk walk = WalkFinishRules(rules, sequence->kept_tokens, confirmed);
   // A bad row counts only if the sequence had not finished on an earlier token.
   if (walk.reason == FinishReason::kNone && outcome.status != OutcomeStatus::kOk) {
     walk.reason = FinishReason::kError;
     result->status = RoundStatus::kBadDistribution;
     CountFault(outcome.status);
   }
+  if (!grammar.empty()) CommitGrammar(confirmed, &grammar, &walk, result);
   sequence->kept_tokens += static_cast<uint32_t>(walk.num_kept);
   sequence->finish_reason = walk.reason;
   sequence->stop_token = walk.stop_token;
@@ -63,6 +66,16 @@ void RoundCommitter::Commit(size_t task, RoundScratch* scratch, Sequence* sequen
   counters_.empty_residuals += outcome.empty_residuals;
   counters_.invalid_drafts += outcome.invalid_drafts;
   counters_.point_masses += outcome.point_masses;
+}
+
+void RoundCommitter::CommitGrammar(std::span<const TokenId> confirmed, SequenceGrammar* grammar,
+                                   FinishWalk* walk, SequenceResult* result) {
+  const size_t num_taken = grammar->Commit(confirmed.first(static_cast<size_t>(walk->num_kept)));
+  if (num_taken == static_cast<size_t>(walk->num_kept)) return;
+  // Nothing forbidden is kept, whatever is wrong with the backend of the constraint.
+  *walk = {.num_kept = static_cast<int32_t>(num_taken), .reason = FinishReason::kError};
+  result->status = RoundStatus::kBadDistribution;
+  CountFault(OutcomeStatus::kBadToken);
 }
 
 void RoundCommitter::CountFault(OutcomeStatus status) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/core/sequence_round.h"
+#include "speculative/finish_rules.h"
 #include "speculative/round_scratch.h"
 #include "speculative/sequence_table.h"
 #include "speculative/verifier_counters.h"
@@ -32,6 +33,9 @@ class RoundCommitter {
   void CountRound(const RoundScratch& scratch);
 
  private:
+  // Advances the constraint over what the walk keeps.
+  void CommitGrammar(std::span<const TokenId> confirmed, SequenceGrammar* grammar, FinishWalk* walk,
+                     SequenceResult* result);
   void CountFault(OutcomeStatus status);
 
   const std::vector<TokenId> eos_token_ids_;

@@ -57,19 +57,21 @@ void RoundPacker::Pack(std::span<const SequenceInput> inputs, RoundScratch* scra
   const uint64_t stamp = sequences_.NextStamp();
   scratch->num_tasks = 0;
   scratch->num_discarded = 0;
+  scratch->mask_jobs.clear();
   for (size_t i = 0; i < inputs.size(); ++i) {
     const auto task_index = static_cast<size_t>(scratch->num_tasks);
     if (PackOne(inputs[i], stamp, scratch, &results[i])) {
       scratch->task_results[task_index] = static_cast<uint32_t>(i);
     }
   }
+  masks_.Fill(scratch->mask_jobs);
 }
 
 bool RoundPacker::PackOne(const SequenceInput& input, uint64_t stamp, RoundScratch* scratch,
                           SequenceResult* result) {
   Sequence* sequence = FindRunning(input.sequence, result);
   if (sequence == nullptr) return false;
-  result->refusal = FindRefusal(input, *sequence, stamp);
+  result->refusal = FindRefusal(input, *sequence, stamp, scratch->is_staged);
   if (result->refusal != Refusal::kNone) {
     result->status = RoundStatus::kInvalid;
     ++counters_.invalid_records;
@@ -104,7 +106,7 @@ bool RoundPacker::PackOne(const SequenceInput& input, uint64_t stamp, RoundScrat
   task.draft_edits = sequence->draft_edits;
   task.scores = sequence->scores;
   task.scores.chosen = sequence->logprob_token_ids.data();
-  PackPlaces(input, sequence, &task, scratch->PlacesOf(task_index));
+  PackPlaces(input, sequence, &task, scratch->PlacesOf(task_index), &scratch->mask_jobs);
   return true;
 }
 
@@ -123,7 +125,7 @@ void RoundPacker::CheckNumbers(const SequenceInput& input) const {
 }
 
 Refusal RoundPacker::FindRefusal(const SequenceInput& input, const Sequence& sequence,
-                                 uint64_t stamp) const {
+                                 uint64_t stamp, bool is_staged) const {
   if (input.refusal != Refusal::kNone) return input.refusal;
   // A second record of the same sequence has no defined place in the output.
   if (sequence.last_round == stamp) return Refusal::kTwice;
@@ -131,11 +133,14 @@ Refusal RoundPacker::FindRefusal(const SequenceInput& input, const Sequence& seq
   CheckNumbers(input);
   // Only this check keeps trees from the methods, which know chains only.
   if (input.draft.parents != nullptr) return Refusal::kTree;
-  if (IsMasked(input) && rows_.target.rules.kind == RowKind::kFinalProbabilities) {
+  const bool has_grammar = !sequence.grammar.empty();
+  if (IsMasked(input) && has_grammar) return Refusal::kTwoMasks;
+  if (is_staged && has_grammar) return Refusal::kStagedGrammar;
+  if ((IsMasked(input) || has_grammar) && rows_.target.rules.kind == RowKind::kFinalProbabilities) {
     return Refusal::kFinalMask;
   }
-  // Processors look at tokens on the host, which does not know tokens of the device.
-  if (sequence.rules.has_processors() &&
+  // Processors and grammars look at tokens on the host, which does not know tokens of the device.
+  if ((sequence.rules.has_processors() || has_grammar) &&
       (input.drafts_by_slot || sequences_.IsHeld(SlotOf(sequence.handle)))) {
     return Refusal::kHostTokens;
   }
@@ -144,12 +149,13 @@ Refusal RoundPacker::FindRefusal(const SequenceInput& input, const Sequence& seq
 
 Refusal RoundPacker::FindArgmaxRefusal(const SequenceInput& input, const Sequence& sequence) const {
   if (sequence.method != VerifyMethod::kGreedy) return Refusal::kArgmaxSampled;
-  if (!sequence.rules.empty() || IsMasked(input)) return Refusal::kArgmaxEdited;
+  if (!sequence.rules.empty() || IsMasked(input) || !sequence.grammar.empty())
+    return Refusal::kArgmaxEdited;
   return sequence.scores.enabled ? Refusal::kArgmaxScored : Refusal::kNone;
 }
 
 void RoundPacker::PackPlaces(const SequenceInput& input, Sequence* sequence, Task* task,
-                             PlaceEdits* places) {
+                             PlaceEdits* places, std::vector<MaskFiller::Job>* mask_jobs) {
   task->edits = sequence->rules.sequence_edits();
   const bool is_masked = IsMasked(input);
   const int32_t num_places = task->draft.num_nodes + 1;
@@ -158,12 +164,13 @@ void RoundPacker::PackPlaces(const SequenceInput& input, Sequence* sequence, Tas
   if (is_resolved_here && sequence->rules.NeedsPlaces(sequence->kept_tokens)) {
     sequence->rules.BeginRound();
     sequence->rules.Build(task->draft, 0, sequence->kept_tokens, places);
-  } else if (is_masked) {
+  } else if (is_masked || !sequence->grammar.empty()) {
     std::fill_n(places, num_places, PlaceEdits{});
   } else {
     return;
   }
   task->places = places;
+  if (!sequence->grammar.empty()) mask_jobs->push_back({&sequence->grammar, &task->draft, places});
   if (!is_masked) return;
   for (int32_t i = 0; i < num_places; ++i) places[i].mask_row = input.mask_rows[i];
 }

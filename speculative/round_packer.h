@@ -22,7 +22,14 @@ class RoundPacker {
   // The pointers must outlive the packer.
   RoundPacker(const BackendLimits& limits, SequenceTable* sequences, const RowBindings* rows,
               VerifierCounters* counters)
-      : limits_(limits), sequences_(*sequences), rows_(*rows), counters_(*counters) {}
+      : limits_(limits),
+        sequences_(*sequences),
+        rows_(*rows),
+        counters_(*counters),
+        masks_(limits.threads) {}
+
+  // Readies the packer for sequences with a constraint.
+  void StartMasks() { masks_.Start(); }
 
   // Fills scratch->tasks. If an input has no task, results[i] is its answer. REQUIRES: inputs fit
   // into the scratch, and there are as many results. Numbers of inputs that are not refused are
@@ -41,15 +48,18 @@ class RoundPacker {
   bool PackOne(const SequenceInput& input, uint64_t stamp, RoundScratch* scratch,
                SequenceResult* result);
   // Returns why this sequence cannot be verified with this input.
-  Refusal FindRefusal(const SequenceInput& input, const Sequence& sequence, uint64_t stamp) const;
+  Refusal FindRefusal(const SequenceInput& input, const Sequence& sequence, uint64_t stamp,
+                      bool is_staged) const;
   Refusal FindArgmaxRefusal(const SequenceInput& input, const Sequence& sequence) const;
   void CheckNumbers(const SequenceInput& input) const;
-  void PackPlaces(const SequenceInput& input, Sequence* sequence, Task* task, PlaceEdits* places);
+  void PackPlaces(const SequenceInput& input, Sequence* sequence, Task* task, PlaceEdits* places,
+                  std::vector<MaskFiller::Job>* mask_jobs);
 
   const BackendLimits limits_;
   SequenceTable& sequences_;
   const RowBindings& rows_;
   VerifierCounters& counters_;
+  MaskFiller masks_;
 };
 
 }  // namespace specd

@@ -11,6 +11,7 @@
 #include "kernels/backend.h"
 #include "kernels/core/round.h"
 #include "speculative/fixed_list.h"
+#include "speculative/mask_filler.h"
 #include "speculative/params.h"
 #include "speculative/sequence_table.h"
 
@@ -29,7 +30,10 @@ struct RoundScratch {
         tokens(tasks.size() * static_cast<size_t>(max_output)),
         path(tokens.size()),
         places(tasks.size() * static_cast<size_t>(num_places_max)),
-        scores(tokens.size() * kScoresPerTokenMax) {}
+        scores(tokens.size() * kScoresPerTokenMax) {
+    mask_jobs.reserve(tasks.size());
+    call_masks.reserve(tasks.size());
+  }
 
   PlaceEdits* PlacesOf(size_t task) { return &places[task * static_cast<size_t>(num_places_max)]; }
   const TokenId* TokensOf(size_t task) const {
@@ -56,7 +60,10 @@ struct RoundScratch {
   // staged rounds do not use them.
   std::vector<Sequence*> sequences;
   int32_t num_tasks = 0;
-  uint64_t num_discarded = 0;  // inputs without a task because they are discarded
+  bool is_staged = false;                    // the round waits for a replay of the engine's graph
+  std::vector<MaskFiller::Job> mask_jobs;    // of the tasks whose sequences have a constraint
+  uint64_t num_discarded = 0;                // inputs without a task because they are discarded
+  std::vector<grammar::MaskRow> call_masks;  // of the places of a SampleDraft call
   std::vector<TaskOutcome> outcomes;
   std::vector<TokenId> tokens;
   std::vector<int32_t> path;

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "speculative/row_kinds.h"
 
 namespace specd {
@@ -40,8 +41,50 @@ uint64_t DrawSeed() {
   return (static_cast<uint64_t>(device()) << 32) | device();
 }
 
-SequenceOpening::SequenceOpening(const BackendLimits& limits, std::vector<TokenId> eos_token_ids)
-    : limits_(limits), eos_token_ids_(std::move(eos_token_ids)) {}
+SequenceOpening::SequenceOpening(const BackendLimits& limits, std::vector<TokenId> eos_token_ids,
+                                 std::shared_ptr<grammar::GrammarCompiler> grammars)
+    : limits_(limits), eos_token_ids_(std::move(eos_token_ids)), grammars_(std::move(grammars)) {}
+
+absl::StatusOr<SequenceGrammar> SequenceOpening::BuildGrammar(
+    const SequenceParams& params, const SequenceHistory& history,
+    std::shared_ptr<const grammar::CompiledGrammar>* constraint) const {
+  if (params.grammar_kind == grammar::GrammarKind::kNone) {
+    if (params.grammar_text.empty()) return SequenceGrammar();
+    return absl::InvalidArgumentError(
+        "grammar: a text was given with grammar_kind = none; name its kind");
+  }
+  if (grammars_ == nullptr) {
+    return absl::UnimplementedError(
+        "grammar_kind: a constraint needs the tokens' text, and no tokenizer is there; start specd "
+        "with --tokenizer, or give the tokenizer to an embedded engine; or mask rows in the engine "
+        "(SPECD_GRAMMAR_MASK)");
+  }
+  absl::StatusOr<std::shared_ptr<const grammar::CompiledGrammar>> compiled =
+      grammars_->Compile({.kind = params.grammar_kind,
+                          .text = params.grammar_text,
+                          .whitespace = params.grammar_whitespace,
+                          .lenient = params.grammar_lenient,
+                          .backend = params.grammar_backend});
+  if (!compiled.ok()) {
+    const absl::Status& status = compiled.status();
+    return absl::Status(status.code(), absl::StrCat("grammar: ", status.message()));
+  }
+  grammar::MatcherOptions options = {.stop_ids = params.stop_token_ids};
+  if (!params.ignore_eos) {
+    options.stop_ids.insert(options.stop_ids.end(), eos_token_ids_.begin(), eos_token_ids_.end());
+  }
+  std::unique_ptr<grammar::GrammarMatcher> matcher = (*compiled)->NewMatcher(options);
+  if (grammars_->reasoning() != nullptr && !params.grammar_in_reasoning) {
+    matcher = std::make_unique<grammar::ReasoningGate>(grammars_->reasoning(), std::move(matcher),
+                                                       history.prompt);
+  } else if (params.thinking.budget >= 0) {
+    return absl::InvalidArgumentError(
+        "thinking_budget: its forced tokens would break a constraint that holds from the start; "
+        "give specd the model's reasoning_end, or leave one of them out");
+  }
+  *constraint = *std::move(compiled);
+  return SequenceGrammar::Create(std::move(matcher), history.outputs, limits_);
+}
 
 absl::Status SequenceOpening::CheckHistory(const SequenceParams& params,
                                            const SequenceHistory& history) const {
@@ -62,6 +105,9 @@ absl::StatusOr<Sequence> SequenceOpening::Build(const SequenceParams& params,
   if (absl::Status s = CheckHistory(params, history); !s.ok()) return s;
   absl::StatusOr<RowRules> rules = RowRules::Create(params, eos_token_ids_, history, limits_);
   if (!rules.ok()) return rules.status();
+  std::shared_ptr<const grammar::CompiledGrammar> constraint;
+  absl::StatusOr<SequenceGrammar> grammar = BuildGrammar(params, history, &constraint);
+  if (!grammar.ok()) return grammar.status();
 
   Sequence sequence;
   sequence.method = SequenceMethod(params);
@@ -80,6 +126,8 @@ absl::StatusOr<Sequence> SequenceOpening::Build(const SequenceParams& params,
   sequence.target_change = TargetChange(params, vocab_size);
   sequence.draft_change = DraftChange(params.draft, vocab_size);
   sequence.rules = *std::move(rules);
+  sequence.grammar = *std::move(grammar);
+  sequence.constraint = std::move(constraint);
   sequence.kept_tokens = static_cast<uint32_t>(history.outputs.size());
   if (HasLogprobs(sequence.scores)) {
     sequence.logprob_sum = LogprobSum(sequence.kept_tokens, params.max_tokens);

@@ -10,11 +10,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
+#include "speculative/grammar/grammar_compiler.h"
 #include "speculative/params.h"
 #include "speculative/sequence_table.h"
 #include "speculative/token_history.h"
@@ -27,7 +29,8 @@ uint64_t DrawSeed();
 class SequenceOpening {
  public:
   // REQUIRES: the EOS ids are inside the vocabulary.
-  SequenceOpening(const BackendLimits& limits, std::vector<TokenId> eos_token_ids);
+  SequenceOpening(const BackendLimits& limits, std::vector<TokenId> eos_token_ids,
+                  std::shared_ptr<grammar::GrammarCompiler> grammars);
 
   // Builds one sequence; params.n is ignored. The caller builds child i with seed + i.
   // INVALID_ARGUMENT and RESOURCE_EXHAUSTED name the field.
@@ -35,10 +38,15 @@ class SequenceOpening {
                                  const SequenceHistory& history) const;
 
  private:
+  // Compiles the constraint, or finds it compiled, and follows prompt and outputs.
+  absl::StatusOr<SequenceGrammar> BuildGrammar(
+      const SequenceParams& params, const SequenceHistory& history,
+      std::shared_ptr<const grammar::CompiledGrammar>* constraint) const;
   absl::Status CheckHistory(const SequenceParams& params, const SequenceHistory& history) const;
 
   const BackendLimits limits_;
   const std::vector<TokenId> eos_token_ids_;
+  const std::shared_ptr<grammar::GrammarCompiler> grammars_;  // null: there is no tokenizer
 };
 
 }  // namespace specd

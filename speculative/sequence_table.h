@@ -17,6 +17,7 @@
 #include "speculative/finish_rules.h"
 #include "speculative/logprob_sum.h"
 #include "speculative/row_rules.h"
+#include "speculative/sequence_grammar.h"
 
 namespace specd {
 
@@ -47,11 +48,15 @@ struct Sequence {
   std::string_view draft_change;
 
   RowRules rules;
+  SequenceGrammar grammar;
+  // What `grammar` follows, for its warnings(); null: there is no constraint.
+  std::shared_ptr<const grammar::CompiledGrammar> constraint;
   uint32_t kept_tokens = 0;  // includes the tokens given at opening
   LogprobSum logprob_sum;
   FinishReason finish_reason = FinishReason::kNone;
   TokenId stop_token = kNoToken;
-  bool end_moved = false;  // a stop string has moved the end of finish_reason
+  bool by_stop_string = false;  // the text side ended it
+  bool end_moved = false;       // a stop string has moved the end of finish_reason
   // Coins that tests and replay set in place of the keyed coins. A fork has none.
   std::vector<InjectedCoin> coins;
   uint64_t last_round = 0;  // stamp of its last round or call; finds duplicates

@@ -12,6 +12,7 @@ absl::Status StagedRounds::Enqueue(void* stream, int32_t num_sequences) {
     ring_.push_back({.scratch = RoundScratch(limits_),
                      .results = std::vector<SequenceResult>(static_cast<size_t>(limits_.max_batch)),
                      .num_inputs = 0});
+    ring_.back().scratch.is_staged = true;
   }
   return parts_.backend->EnqueueStaged(stream, num_sequences);
 }

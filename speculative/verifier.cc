@@ -28,7 +28,7 @@ absl::StatusOr<std::unique_ptr<Verifier>> Verifier::Create(const VerifierOptions
 Verifier::Verifier(const VerifierOptions& options, std::unique_ptr<Backend> backend)
     : options_(options),
       backend_(std::move(backend)),
-      opening_(options.limits, options.eos_token_ids),
+      opening_(options.limits, options.eos_token_ids, options.grammars),
       sequences_(options.max_sequences),
       rows_(options.limits.vocab_size),
       scratch_(options.limits),
@@ -68,9 +68,10 @@ absl::StatusOr<SequenceInfo> Verifier::Insert(Sequence&& built) {
                     "max_sequences",
                     sequences_.num_taken()));
   }
+  if (!built.grammar.empty()) packer_.StartMasks();
   built.handle = sequence->handle;
   *sequence = std::move(built);
-  return SequenceInfo{sequence->handle, sequence->seed, sequence->method};
+  return SequenceInfo{sequence->handle, sequence->seed, sequence->method, sequence->constraint};
 }
 
 absl::StatusOr<SequenceInfo> Verifier::Fork(SequenceHandle handle, std::optional<uint64_t> seed) {
@@ -106,9 +107,7 @@ const Sequence* Verifier::Finish(SequenceHandle handle, FinishReason reason, uin
   if (reason == FinishReason::kStop && kept_tokens <= sequence->min_tokens) return nullptr;
   if (sequence->finish_reason != FinishReason::kNone) {
     // Only a stop string may move an end, and only once: the matcher reports the earliest.
-    const bool by_stop_string =
-        sequence->finish_reason == FinishReason::kStop && sequence->stop_token == kNoToken;
-    if (reason != FinishReason::kStop || by_stop_string) return nullptr;
+    if (reason != FinishReason::kStop || sequence->by_stop_string) return nullptr;
   }
   // The rules keep the tokens that they saw: no row of a finished sequence is ever read again.
   sequence->end_moved = sequence->finish_reason != FinishReason::kNone;
@@ -116,6 +115,7 @@ const Sequence* Verifier::Finish(SequenceHandle handle, FinishReason reason, uin
   sequence->kept_tokens = kept_tokens;
   sequence->finish_reason = reason;
   sequence->stop_token = kNoToken;
+  sequence->by_stop_string = reason == FinishReason::kStop;
   return sequence;
 }
 

@@ -25,6 +25,7 @@
 #include "kernels/core/calls.h"
 #include "kernels/core/sequence_round.h"
 #include "speculative/call_runner.h"
+#include "speculative/grammar/grammar_compiler.h"
 #include "speculative/params.h"
 #include "speculative/round_commit.h"
 #include "speculative/round_packer.h"
@@ -42,12 +43,17 @@ struct VerifierOptions {
   BackendLimits limits;
   uint32_t max_sequences = 0;
   std::vector<TokenId> eos_token_ids;  // from the model profile
+  // Compiles the constraints of sequences; null: no tokenizer is there, and constraints are
+  // refused.
+  std::shared_ptr<grammar::GrammarCompiler> grammars = {};
 };
 
 struct SequenceInfo {
   SequenceHandle handle = 0;
   uint64_t seed = 0;
   VerifyMethod method = VerifyMethod::kAuto;
+  // Its warnings() are for whoever opened the sequence; null: there is no constraint.
+  std::shared_ptr<const grammar::CompiledGrammar> constraint = {};
 };
 
 class Verifier {

@@ -11,12 +11,14 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/str_join.h"
 #include "daemon/base/mps.h"
 #include "daemon/base/version.h"
 #include "daemon/client/engine_device.h"
 #include "daemon/client/open_message.h"
 #include "daemon/client/struct_array.h"
 #include "ipc/base/error.h"
+#include "speculative/params.h"
 
 namespace specd {
 namespace {
@@ -55,6 +57,21 @@ absl::StatusOr<UniqueFd> MakeSealedMemfd(uint64_t size_bytes) {
   return fd;
 }
 
+absl::StatusOr<ModelProfileOptions> ModelOf(const specd_options& options) {
+  const specd_ids& eos = options.eos_token_ids;
+  if (eos.count > kStopIdsMax || (eos.count > 0 && eos.items == nullptr)) {
+    return Invalid("eos_token_ids",
+                   fmt::format("eos_token_ids.count = {} is outside 0 .. {}, or items is NULL",
+                               eos.count, kStopIdsMax));
+  }
+  ModelProfileOptions model;
+  if (options.tokenizer != nullptr) model.tokenizer_path = options.tokenizer;
+  model.eos_token_ids.assign(eos.items, eos.items + eos.count);
+  if (options.reasoning_start != nullptr) model.reasoning.start = options.reasoning_start;
+  if (options.reasoning_end != nullptr) model.reasoning.end = options.reasoning_end;
+  return model;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(const std::string& uri,
@@ -81,10 +98,13 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(const std::string& uri,
       .max_path = options.max_path};
   if (absl::Status status = ValidateLimits(hello.limits); !status.ok()) return status;
 
+  absl::StatusOr<ModelProfileOptions> model = ModelOf(options);
+  if (!model.ok()) return model.status();
   absl::StatusOr<std::unique_ptr<EngineLink>> link =
       MakeEngineLink(uri, {.timeout = absl::Milliseconds(options.timeout_ms),
                            .threads = options.threads,
-                           .cuda_stream = options.cuda_stream});
+                           .cuda_stream = options.cuda_stream,
+                           .model = *std::move(model)});
   if (!link.ok()) return link.status();
   UniqueFd segment_fd;
   absl::StatusOr<HelloReply> reply = Expect<HelloReply>((*link)->Call(hello, -1, &segment_fd));
@@ -205,6 +225,7 @@ absl::Status Engine::OpenSequence(const char* request_id, const specd_params& pa
   absl::StatusOr<SequenceReply> reply =
       Expect<SequenceReply>(link_->Call(message->request, message->lists.get(), nullptr));
   if (!reply.ok()) return reply.status();
+  opening_warnings_ = absl::StrJoin(reply->warnings, "\n");
   return Report(*reply, message->num_sequences, infos);
 }
 

@@ -37,6 +37,9 @@ class Engine {
                             specd_sequence_info* info);
   absl::Status ForkSequence(specd_sequence sequence, const char* request_id, const uint64_t* seed,
                             specd_sequence_info* info);
+  // The warnings of the last opening, one a line; valid until ForgetWarnings.
+  const std::string& opening_warnings() const { return opening_warnings_; }
+  void ForgetWarnings() { opening_warnings_.clear(); }
   absl::Status CloseSequence(specd_sequence sequence);
   absl::Status AbortSequence(specd_sequence sequence);
   absl::Status GetState(specd_sequence sequence, specd_sequence_state* state);
@@ -68,6 +71,7 @@ class Engine {
   const int timeout_ms_;  // for a call
   EngineRounds rounds_;
   EngineCalls calls_;
+  std::string opening_warnings_;          // of the last OpenSequence
   std::string sharing_text_;              // text of the last GetSharing
   std::string join_token_;                // text of the last GetGroup
   std::map<uint32_t, Mapping> mappings_;  // made by Alloc, by region

@@ -146,10 +146,12 @@ constexpr uint64_t kRegionAlignBytes = 16;
 
 class LocalLink : public EngineLink {
  public:
-  LocalLink(std::string device, int32_t threads, void* cuda_stream)
+  LocalLink(std::string device, const EngineLinkOptions& options, ModelProfile profile)
       : device_name_(std::move(device)),
-        threads_(threads),
-        cuda_stream_(cuda_stream),
+        threads_(ResolveThreads(options.threads)),
+        cuda_stream_(options.cuda_stream),
+        profile_(std::move(profile)),
+        grammars_(&profile_),
         service_(MakeHost()) {}
   ~LocalLink() override {
     if (service_.session() != nullptr) service_.session()->EndAll();
@@ -225,6 +227,7 @@ class LocalLink : public EngineLink {
       options.identity = {1, std::random_device{}()};
       options.limits = request.limits;
       options.profile = &profile_;
+      options.grammars = &grammars_;
       options.clock = Clock::Real();
       options.names = &names_;
       options.threads = threads_;
@@ -242,11 +245,44 @@ class LocalLink : public EngineLink {
   const int32_t threads_;
   void* const cuda_stream_;
   EngineDevice device_;
-  const ModelProfile profile_;  // no tokenizer: ids only
+  const ModelProfile profile_;
+  GrammarCompilers grammars_;
   SharedNames names_;
   ControlService service_;
   uint32_t request_id_ = 0;
 };
+
+// Over a socket the daemon has the profile.
+absl::Status CheckNoProfile(const ModelProfileOptions& model) {
+  if (!model.tokenizer_path.empty()) {
+    return MakeError(SPECD_ERROR_UNSUPPORTED, "tokenizer",
+                     fmt::format("tokenizer = \"{}\" is for embedded mode; leave it NULL and start "
+                                 "the daemon with --tokenizer={}",
+                                 model.tokenizer_path, model.tokenizer_path));
+  }
+  if (!model.eos_token_ids.empty()) {
+    return MakeError(SPECD_ERROR_UNSUPPORTED, "eos_token_ids",
+                     fmt::format("eos_token_ids[0] = {} is for embedded mode; leave the list empty "
+                                 "and start the daemon with --eos_token_ids",
+                                 model.eos_token_ids.front()));
+  }
+  const grammar::ReasoningTexts& reasoning = model.reasoning;
+  if (!reasoning.start.empty() || !reasoning.end.empty()) {
+    return MakeError(SPECD_ERROR_UNSUPPORTED, "reasoning_end",
+                     fmt::format("reasoning_start = \"{}\" and reasoning_end = \"{}\" are for "
+                                 "embedded mode; leave them NULL and start the daemon with "
+                                 "--reasoning_start and --reasoning_end",
+                                 reasoning.start, reasoning.end));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ModelProfile> LoadProfile(const ModelProfileOptions& model) {
+  absl::StatusOr<ModelProfile> profile = LoadModelProfile(model);
+  if (profile.ok() || !ErrorFieldOf(profile.status()).empty()) return profile;
+  return MakeError(ErrorCodeOf(profile.status()), "tokenizer",
+                   std::string(profile.status().message()));
+}
 
 absl::Status BadUri(const std::string& uri) {
   return MakeError(
@@ -295,6 +331,7 @@ absl::StatusOr<std::unique_ptr<EngineLink>> MakeEngineLink(const std::string& ur
                                    "daemon with --threads={}",
                                    options.threads, options.threads));
     }
+    if (absl::Status status = CheckNoProfile(options.model); !status.ok()) return status;
     absl::StatusOr<UnixConnection> connection = UnixConnection::Connect(rest, options.timeout);
     if (!connection.ok()) return connection.status();
     return std::make_unique<SocketLink>(*std::move(connection), options.timeout);
@@ -306,7 +343,9 @@ absl::StatusOr<std::unique_ptr<EngineLink>> MakeEngineLink(const std::string& ur
                                  "embedded:cpu or embedded:cuda",
                                  uri));
   }
-  return std::make_unique<LocalLink>(rest, ResolveThreads(options.threads), options.cuda_stream);
+  absl::StatusOr<ModelProfile> profile = LoadProfile(options.model);
+  if (!profile.ok()) return profile.status();
+  return std::make_unique<LocalLink>(rest, options, *std::move(profile));
 }
 
 }  // namespace specd

@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <limits>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -88,8 +90,27 @@ class ListCopier {
     }
   }
 
+  // Notes the text; it follows the ids in the file. A length of 0 means that a NUL ends it.
+  void CopyText(const char* text, uint64_t size_bytes, OpenSequenceRequest* request) {
+    constexpr uint64_t kMax = grammar::kGrammarTextBytesMax;
+    if (text != nullptr && size_bytes == 0) size_bytes = strnlen(text, kMax + 1);
+    if (size_bytes > kMax) {
+      return Fail(Invalid("grammar", fmt::format("grammar has more than {} bytes; split the "
+                                                 "constraint, or mask rows in the engine",
+                                                 kMax)));
+    }
+    if (text == nullptr && size_bytes > 0) {
+      return Fail(
+          Invalid("grammar", fmt::format("grammar is NULL but grammar_bytes = {}", size_bytes)));
+    }
+    text_ = {text, size_bytes};
+    request->num_grammar_bytes = static_cast<uint32_t>(size_bytes);
+  }
+
   const absl::Status& status() const { return status_; }
-  const std::vector<int32_t>& file() const { return file_; }
+  // The file's two parts.
+  std::span<const int32_t> ids() const { return file_; }
+  std::string_view text() const { return text_; }
 
  private:
   bool Check(const char* field, const void* items, uint64_t count, uint64_t max) {
@@ -102,6 +123,7 @@ class ListCopier {
 
   absl::Status status_;
   std::vector<int32_t> file_;
+  std::string_view text_;
 };
 
 // The number of sequences that the message asks for. 1 if n is not a valid number; the reader of
@@ -126,21 +148,25 @@ void CopyFileLists(const specd_params& params, ListCopier* copier, OpenSequenceR
                      &request->num_no_repeat_ngram_whitelist);
 }
 
-absl::StatusOr<UniqueFd> MakeListFile(const std::vector<int32_t>& ids) {
-  UniqueFd fd(memfd_create("specd-ids", MFD_CLOEXEC));
-  if (!fd.valid()) return MakeErrnoError(SPECD_ERROR_EXHAUSTED, "prompt_ids", "no memory", errno);
-  const auto* bytes = reinterpret_cast<const char*>(ids.data());
-  size_t left_bytes = ids.size() * sizeof(int32_t);
-  while (left_bytes > 0) {
-    const ssize_t written = write(fd.get(), bytes, left_bytes);
+absl::Status Append(const UniqueFd& fd, std::string_view field, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(fd.get(), bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) {
-      return MakeErrnoError(SPECD_ERROR_EXHAUSTED, "prompt_ids",
-                            fmt::format("a file of {} ids", ids.size()), errno);
+      return MakeErrnoError(SPECD_ERROR_EXHAUSTED, field,
+                            fmt::format("a file with {} more bytes", bytes.size()), errno);
     }
-    bytes += written;
-    left_bytes -= static_cast<size_t>(written);
+    bytes.remove_prefix(static_cast<size_t>(written));
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<UniqueFd> MakeListFile(std::span<const int32_t> ids, std::string_view text) {
+  UniqueFd fd(memfd_create("specd-ids", MFD_CLOEXEC));
+  if (!fd.valid()) return MakeErrnoError(SPECD_ERROR_EXHAUSTED, "prompt_ids", "no memory", errno);
+  const std::string_view id_bytes(reinterpret_cast<const char*>(ids.data()), ids.size_bytes());
+  if (absl::Status s = Append(fd, "prompt_ids", id_bytes); !s.ok()) return s;
+  if (absl::Status s = Append(fd, "grammar", text); !s.ok()) return s;
   return fd;
 }
 
@@ -151,6 +177,7 @@ absl::StatusOr<OpenMessage> MakeOpenMessage(std::string_view request_id,
   if (params.has_seed > 1) {
     return Invalid("has_seed", fmt::format("has_seed = {} must be 0 or 1", params.has_seed));
   }
+  if (params.reserved != 0) return Invalid("reserved", "reserved must be 0");
   OpenMessage message;
   OpenSequenceRequest& request = message.request;
   request.request_id = request_id;
@@ -171,10 +198,11 @@ absl::StatusOr<OpenMessage> MakeOpenMessage(std::string_view request_id,
   copier.Copy("logprob_token_ids", params.logprob_token_ids, kLogprobTokenIdsMax,
               &request.logprob_token_ids);
   CopyFileLists(params, &copier, &request);
+  copier.CopyText(params.grammar, params.grammar_bytes, &request);
   if (!copier.status().ok()) return copier.status();
   message.num_sequences = SamplesOf(request.numbers);
-  if (!copier.file().empty()) {
-    absl::StatusOr<UniqueFd> file = MakeListFile(copier.file());
+  if (request.has_file()) {
+    absl::StatusOr<UniqueFd> file = MakeListFile(copier.ids(), copier.text());
     if (!file.ok()) return file.status();
     message.lists = *std::move(file);
   }

@@ -127,6 +127,7 @@ int specd_bind(specd_engine* engine, int role, const specd_tensor* tensor) {
 int specd_open_sequence(specd_engine* engine, const char* request_id, const specd_params* params,
                         specd_sequence_info* info) {
   if (engine == nullptr) return NullArgument("engine");
+  engine->engine->ForgetWarnings();
   if (request_id == nullptr) return NullArgument("request_id");
   if (params == nullptr) return NullArgument("params");
   if (info == nullptr) return NullArgument("info");
@@ -137,6 +138,10 @@ int specd_open_sequence(specd_engine* engine, const char* request_id, const spec
     }
     return engine->engine->OpenSequence(request_id, adopted, info);
   });
+}
+
+const char* specd_opening_warnings(specd_engine* engine) {
+  return engine == nullptr ? "" : engine->engine->opening_warnings().c_str();
 }
 
 int specd_fork(specd_engine* engine, specd_sequence sequence, const char* request_id,

@@ -22,6 +22,21 @@ constexpr int64_t kHelloNs = 5'000'000'000;
 constexpr absl::Duration kSendTimeout = absl::Milliseconds(100);
 // Connections without a hello that may exist beside the sessions.
 constexpr size_t kStrangersMax = 16;
+// A connection has one opening at a time. While one of them compiles for long, the second thread
+// goes on with the others.
+constexpr size_t kOpeningThreads = 2;
+// The descriptors that are polled before those of the connections.
+constexpr size_t kOwnFds = 3;
+
+// Tells whether the pool handles the message. A prompt and the text of a constraint travel in a
+// file beside the message; an opening without one is short. The session is asked for because only a
+// Hello and a Join change a service, and the control thread looks at it while the pool handles.
+bool IsLong(const ControlService& service, std::span<const uint8_t> message,
+            const std::vector<UniqueFd>& fds) {
+  if (fds.empty() || service.session() == nullptr) return false;
+  const absl::StatusOr<ControlHeader> header = DecodeHeader(message, ControlReader::kDaemon);
+  return header.ok() && header->type == ControlType::kOpenSequence;
+}
 
 }  // namespace
 
@@ -30,19 +45,24 @@ absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Create(const Optio
   if (!lock.ok()) return lock.status();
   absl::StatusOr<UnixListener> listener = UnixListener::Bind(options.path, kSocketMode);
   if (!listener.ok()) return listener.status();
+  absl::StatusOr<std::unique_ptr<OpeningPool>> openings = OpeningPool::Create(kOpeningThreads);
+  if (!openings.ok()) return openings.status();
   return std::unique_ptr<ControlServer>(
-      new ControlServer(options, *std::move(lock), *std::move(listener)));
+      new ControlServer(options, *std::move(lock), *std::move(listener), *std::move(openings)));
 }
 
-ControlServer::ControlServer(const Options& options, InstanceLock lock, UnixListener listener)
+ControlServer::ControlServer(const Options& options, InstanceLock lock, UnixListener listener,
+                             std::unique_ptr<OpeningPool> openings)
     : options_(options),
       lock_(std::move(lock)),
       listener_(std::move(listener)),
+      openings_(std::move(openings)),
       buffer_(kControlBytesMax) {}
 
 ControlServer::~ControlServer() { Close(); }
 
 void ControlServer::Close() {
+  openings_->Stop();  // from here on no thread uses a service
   for (const auto& connection : connections_) {
     if (!connection->dropped) Drop(*connection);
   }
@@ -53,23 +73,31 @@ void ControlServer::Close() {
 void ControlServer::Run(int wake_fd) {
   std::vector<pollfd> polled;
   while (true) {
-    polled.assign({{wake_fd, POLLIN, 0}, {accepting_ ? listener_->fd() : -1, POLLIN, 0}});
+    polled.assign({{wake_fd, POLLIN, 0},
+                   {accepting_ ? listener_->fd() : -1, POLLIN, 0},
+                   {openings_->fd(), POLLIN, 0}});
     accepting_ = true;
-    for (const auto& connection : connections_)
-      polled.push_back({connection->socket.fd(), POLLIN, 0});
+    for (const auto& connection : connections_) {
+      // A busy engine's next message waits in the socket, but its hang-up is seen.
+      const short events = connection->busy ? POLLRDHUP : POLLIN;
+      polled.push_back({connection->dropped ? -1 : connection->socket.fd(), events, 0});
+    }
     if (poll(polled.data(), polled.size(), 1000) < 0 && errno != EINTR) {
       Log("attach").error("poll: {}", std::strerror(errno));
       return;
     }
     if (polled[0].revents != 0) return;
+    if (polled[2].revents != 0) AnswerOpenings();
     for (size_t i = 0; i < connections_.size(); ++i) {
       Connection& connection = *connections_[i];
-      if (connection.dropped) continue;  // a rank, dropped with its session
+      if (connection.dropped) continue;  // with its session, or while it was busy
+      const bool is_quiet = polled[i + kOwnFds].revents == 0;
       const bool keep =
-          IsWelcome(connection) && (polled[i + 2].revents == 0 || ServeOne(connection));
+          IsWelcome(connection) && (is_quiet || (!connection.busy && ServeOne(connection)));
       if (!keep) Drop(connection);
     }
-    std::erase_if(connections_, [](const auto& connection) { return connection->dropped; });
+    std::erase_if(connections_,
+                  [](const auto& connection) { return connection->dropped && !connection->busy; });
     if (polled[1].revents != 0) AcceptOne();
   }
 }
@@ -212,8 +240,30 @@ bool ControlServer::ServeOne(Connection& connection) {
   }
   if (received->result == ReceiveResult::kTimeout) return true;
   if (received->result == ReceiveResult::kHangup) return false;
-  const ControlService::Answer answer =
-      connection.service->Handle({buffer_.data(), received->size_bytes}, std::move(fds));
+  const std::span<const uint8_t> message(buffer_.data(), received->size_bytes);
+  ControlService& service = *connection.service;
+  if (IsLong(service, message, fds)) {
+    connection.busy = true;
+    openings_->Add(
+        {.service = &service, .message = {message.begin(), message.end()}, .fds = std::move(fds)});
+    return true;
+  }
+  return Send(connection, service.Handle(message, std::move(fds)));
+}
+
+void ControlServer::AnswerOpenings() {
+  for (const OpeningPool::Handled& handled : openings_->TakeHandled()) {
+    const auto found = std::find_if(
+        connections_.begin(), connections_.end(),
+        [&handled](const auto& other) { return other->service.get() == handled.service; });
+    SPECD_CHECK(found != connections_.end());
+    Connection& connection = **found;
+    connection.busy = false;
+    if (!connection.dropped && !Send(connection, handled.answer)) Drop(connection);
+  }
+}
+
+bool ControlServer::Send(Connection& connection, const ControlService::Answer& answer) {
   const std::span<const int> answer_fds(&answer.fd, answer.fd >= 0 ? 1 : 0);
   return connection.socket.Send(answer.message, answer_fds, kSendTimeout).ok() && !answer.close &&
          IsAllowed(connection.socket.peer());
@@ -235,6 +285,8 @@ void ControlServer::Drop(Connection& connection) {
   const std::shared_ptr<Session>& session = connection.service->session();
   if (session == nullptr) return;
   session->EndAll();
+  // A busy connection stays until its opening is done, and its engine may wait for the hang-up.
+  if (connection.busy) connection.socket.FinishSending();
   // The session's ranks go now; they must not wait for the next look.
   for (const auto& other : connections_) {
     const MemberSession* const member = other->service->member();

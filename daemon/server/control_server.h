@@ -2,8 +2,10 @@
 //
 // It accepts connections, checks the peer's user, and feeds each connection's messages to its
 // ControlService. If an engine hangs up, the server ends its session; if a rank hangs up, it ends
-// the membership. One thread. Two waits are bounded: for a reply that a peer does not read, and for
-// a round of the session that a message is about.
+// the membership. One thread calls it. Openings with lists or with the text of a constraint go to
+// an OpeningPool; until the answer is sent, the server reads no other message of that engine. Two
+// waits are bounded: for a reply that a peer does not read, and for a round of the session that a
+// message is about.
 #pragma once
 
 #include <atomic>
@@ -11,12 +13,14 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "daemon/base/clock.h"
+#include "daemon/server/opening_pool.h"
 #include "daemon/session/control_service.h"
 #include "ipc/sockets/instance_lock.h"
 #include "ipc/sockets/unix_socket.h"
@@ -44,7 +48,8 @@ class ControlServer {
   // Serves until wake_fd is readable.
   void Run(int wake_fd);
 
-  // Ends the sessions, hangs up on the engines, and removes the socket.
+  // Ends the sessions, hangs up on the engines, and removes the socket. Openings that have begun
+  // are completed first, and their engines get no answer.
   void Close();
 
  private:
@@ -52,16 +57,21 @@ class ControlServer {
     UnixConnection socket;
     std::unique_ptr<ControlService> service;
     int64_t deadline_ns = 0;  // of the first hello
-    bool dropped = false;     // its session has ended; it is removed after this look
+    bool busy = false;        // the pool has an opening of it
+    bool dropped = false;     // its session has ended; it is removed once it is not busy
   };
 
-  ControlServer(const Options& options, InstanceLock lock, UnixListener listener);
+  ControlServer(const Options& options, InstanceLock lock, UnixListener listener,
+                std::unique_ptr<OpeningPool> openings);
 
   void AcceptOne();
   bool IsAllowed(const PeerCredentials& peer) const;
   bool IsWelcome(const Connection& connection) const;
   // False if the connection is to be dropped.
   bool ServeOne(Connection& connection);
+  bool Send(Connection& connection, const ControlService::Answer& answer);
+  // Sends the answers of the openings that the pool has handled.
+  void AnswerOpenings();
   void Drop(Connection& connection);
   void DropMember(const Connection& connection);
   // The session that the token names, or the reason why the rank cannot join.
@@ -74,6 +84,7 @@ class ControlServer {
   InstanceLock lock_;
   std::optional<UnixListener> listener_;
   std::vector<std::unique_ptr<Connection>> connections_;
+  std::unique_ptr<OpeningPool> openings_;
   std::vector<uint8_t> buffer_;
   bool accepting_ = true;  // false for one look after accept failed
 };

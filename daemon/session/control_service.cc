@@ -186,7 +186,11 @@ absl::StatusOr<Reply> ControlService::On(const OpenSequenceRequest& request,
   absl::StatusOr<std::vector<SequenceInfo>> infos =
       session_->OpenSequences(request.request_id, open->params, open->history());
   if (!infos.ok()) return infos.status();
-  return Reply(ReplyOf(*infos));
+  SequenceReply reply = ReplyOf(*infos);
+  // All samples of an opening have the same constraint.
+  const auto& constraint = infos->front().constraint;
+  if (constraint != nullptr) reply.warnings = MakeReplyWarnings(constraint->warnings());
+  return Reply(std::move(reply));
 }
 
 absl::StatusOr<Reply> ControlService::On(const ForkSequenceRequest& request,

@@ -2,7 +2,9 @@
 //
 // The daemon has one service per connection and feeds it the messages of the socket. Embedded mode
 // calls the service directly with the same bytes. Both modes therefore check the same things and
-// give the same errors. One thread owns and calls a service.
+// give the same errors. One thread at a time calls a service. Only a Hello and a Join change
+// session() and member(): while another thread is in Handle with a later message, any thread may
+// read them.
 #pragma once
 
 #include <sys/types.h>

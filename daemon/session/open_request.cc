@@ -29,23 +29,24 @@ absl::Status Invalid(std::string_view field, std::string_view text) {
 
 // ---- the file of lists
 
-absl::Status ReadFile(const UniqueFd& fd, std::span<int32_t> ids) {
+absl::Status CheckFile(const UniqueFd& fd) {
+  // Only files in memory have seals, and reading them never waits.
+  if (fcntl(fd.get(), F_GET_SEALS) >= 0) return absl::OkStatus();
+  return Invalid("fd", "the descriptor of the lists is no file in memory; send a memfd");
+}
+
+absl::Status ReadFile(const UniqueFd& fd, uint64_t begin_bytes, std::span<char> bytes) {
   // The file belongs to the engine, and may change or shrink while it is read. The bytes that were
   // read are used, and missing bytes are an error. The file is never mapped, so no read can fault.
-  // Only files in memory have seals, and reading them never waits.
-  if (fcntl(fd.get(), F_GET_SEALS) < 0) {
-    return Invalid("fd", "the descriptor of the id lists is no file in memory; send a memfd");
-  }
-  auto* bytes = reinterpret_cast<char*>(ids.data());
   size_t done_bytes = 0;
-  while (done_bytes < ids.size_bytes()) {
-    const ssize_t got = pread(fd.get(), bytes + done_bytes, ids.size_bytes() - done_bytes,
-                              static_cast<off_t>(done_bytes));
+  while (done_bytes < bytes.size()) {
+    const ssize_t got = pread(fd.get(), bytes.data() + done_bytes, bytes.size() - done_bytes,
+                              static_cast<off_t>(begin_bytes + done_bytes));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) {
-      return Invalid("fd", fmt::format("the file of id lists ends after {} bytes; its counts say "
-                                       "{}",
-                                       done_bytes, ids.size_bytes()));
+      return Invalid("fd", fmt::format("the file of lists ends after {} bytes; its counts say {} "
+                                       "or more",
+                                       begin_bytes + done_bytes, begin_bytes + bytes.size()));
     }
     done_bytes += static_cast<size_t>(got);
   }
@@ -69,14 +70,27 @@ absl::Status ReadLists(const OpenSequenceRequest& request, const UniqueFd& fd, O
                                     "open one and fork it",
                                     n, history, static_cast<uint64_t>(n) * history, kSampleIdsMax));
   }
-  if (fd.valid() != (count > 0)) {
-    return Invalid("num_fds", fmt::format("{} ids outside the message need {}, but {} came", count,
-                                          count > 0 ? "one descriptor" : "no descriptor",
-                                          fd.valid() ? "one" : "none"));
+  if (request.num_grammar_bytes > grammar::kGrammarTextBytesMax) {
+    return Invalid("grammar",
+                   fmt::format("num_grammar_bytes = {} is outside 0 .. {}; split the "
+                               "constraint, or mask rows in the engine",
+                               request.num_grammar_bytes, grammar::kGrammarTextBytesMax));
   }
-  if (count == 0) return absl::OkStatus();
+  if (fd.valid() != request.has_file()) {
+    return Invalid("num_fds",
+                   fmt::format("{} ids and {} bytes outside the message need {}, but {} came",
+                               count, request.num_grammar_bytes,
+                               request.has_file() ? "one descriptor" : "no descriptor",
+                               fd.valid() ? "one" : "none"));
+  }
+  if (!request.has_file()) return absl::OkStatus();
+  if (absl::Status status = CheckFile(fd); !status.ok()) return status;
   std::vector<int32_t> ids(count);
-  if (absl::Status status = ReadFile(fd, ids); !status.ok()) return status;
+  const std::span<char> bytes(reinterpret_cast<char*>(ids.data()), count * sizeof(int32_t));
+  if (absl::Status status = ReadFile(fd, 0, bytes); !status.ok()) return status;
+  std::string& text = out->params.grammar_text;
+  text.resize(request.num_grammar_bytes);
+  if (absl::Status status = ReadFile(fd, bytes.size(), text); !status.ok()) return status;
   auto next = ids.begin();
   const auto take = [&next](uint32_t size, std::vector<TokenId>* to) {
     to->assign(next, next + size);

@@ -41,6 +41,9 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Create(const SessionOptions& o
   verifier_options.limits.threads = options.threads;
   verifier_options.max_sequences = options.limits.max_sequences;
   verifier_options.eos_token_ids = options.profile->eos_token_ids;
+  if (options.grammars != nullptr) {
+    verifier_options.grammars = options.grammars->ForWidth(verifier_options.limits.vocab_size);
+  }
   absl::StatusOr<std::unique_ptr<Verifier>> verifier =
       Verifier::Create(verifier_options, std::move(backend));
   if (!verifier.ok()) return verifier.status();

@@ -1,10 +1,10 @@
 // Session serves one attached engine: its shared memory, bound rows, sequences and events.
 //
 // The daemon has one session per connection; embedded mode has one in the engine's own process.
-// Three threads call it: the control thread (binds, opens, closes), the verify thread (Step) and
-// the publisher thread (PopEvent, FinishFromText). One lock per session orders their work
-// (daemon/session/session_state.h). Events leave through a lock-free queue. SessionMemory,
-// SessionRanks, SessionSequences, SessionRounds and SessionCalls do the work.
+// Its callers are the control thread (binds, opens, closes), the threads of long openings, the
+// verify thread (Step) and the publisher thread (PopEvent, FinishFromText). One lock per session
+// orders their work (daemon/session/session_state.h). Events leave through a lock-free queue.
+// SessionMemory, SessionRanks, SessionSequences, SessionRounds and SessionCalls do the work.
 #pragma once
 
 #include <cstdint>
@@ -51,11 +51,13 @@ class Session {
   // Ranks that are processes of their own (daemon/session/member_session.h).
   SessionRanks& ranks() { return ranks_; }
 
+  // Any thread; the session may end meanwhile, and the opening is then refused.
   absl::StatusOr<std::vector<SequenceInfo>> OpenSequences(const std::string& request_id,
                                                           const SequenceParams& params,
                                                           const SequenceHistory& history = {}) {
     return sequences_.Open(request_id, params, history);
   }
+
   absl::StatusOr<SequenceInfo> ForkSequence(SequenceHandle source, const std::string& request_id,
                                             std::optional<uint64_t> seed) {
     return sequences_.Fork(source, request_id, seed);

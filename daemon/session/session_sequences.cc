@@ -110,6 +110,15 @@ absl::Status SessionSequences::CheckText(const SequenceParams& params,
   return absl::OkStatus();
 }
 
+absl::Status SessionSequences::CheckEos(const SequenceParams& params) const {
+  if (!params.ignore_eos || !state_.options.profile->eos_token_ids.empty()) return absl::OkStatus();
+  return MakeError(
+      SPECD_ERROR_UNSUPPORTED, "ignore_eos",
+      "ignore_eos = 1, but no EOS id is known here, so nothing could be ignored; start "
+      "specd with --eos_tokens or --eos_token_ids, give specd_options.eos_token_ids to "
+      "an embedded engine, or leave ignore_eos 0");
+}
+
 // Checks that results have room for the scores. SequenceOpening refuses values outside the ranges
 // of the parameters.
 absl::Status SessionSequences::CheckScores(const SequenceParams& params) const {
@@ -147,6 +156,7 @@ absl::StatusOr<std::vector<Sequence>> SessionSequences::Build(
                      fmt::format("n = {} is outside 1 .. {}", params.n, kSamplesMax));
   }
   if (absl::Status status = CheckText(params, history); !status.ok()) return status;
+  if (absl::Status status = CheckEos(params); !status.ok()) return status;
   if (absl::Status status = CheckScores(params); !status.ok()) return status;
   absl::StatusOr<Sequence> first = state_.opening.Build(params, history);
   if (!first.ok()) return first.status();
@@ -163,6 +173,9 @@ absl::StatusOr<std::vector<Sequence>> SessionSequences::Build(
 absl::StatusOr<std::vector<SequenceInfo>> SessionSequences::Open(const std::string& request_id,
                                                                  const SequenceParams& params,
                                                                  const SequenceHistory& history) {
+  // An engine that is gone needs no long work. Whether the session has ended by then is asked
+  // again under the lock.
+  if (absl::Status status = state_.CheckRunning(); !status.ok()) return status;
   absl::StatusOr<std::vector<Sequence>> built = Build(params, history);
   if (!built.ok()) return built.status();
   const std::vector<std::string> names = NamesOf(request_id, built->size());

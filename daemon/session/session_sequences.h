@@ -4,8 +4,9 @@
 // the events of openings and ends. Opening has two steps. The long work (checks, token rules,
 // prompt history, events) is done without the session's lock. Then the lock is taken, and the built
 // sequences get their slots. Once they have them nothing takes memory, so an opening that finds no
-// memory leaves nothing. The control thread opens, forks, closes and aborts; the publisher thread
-// ends streams.
+// memory leaves nothing. The control thread opens, forks, closes and aborts. A thread of
+// OpeningPool makes long openings (daemon/server/opening_pool.h). The publisher thread ends
+// streams.
 #pragma once
 
 #include <cstdint>
@@ -64,6 +65,7 @@ class SessionSequences {
   };
 
   absl::Status CheckText(const SequenceParams& params, const SequenceHistory& history) const;
+  absl::Status CheckEos(const SequenceParams& params) const;
   absl::Status CheckScores(const SequenceParams& params) const;
   // Does the part of an opening that needs no lock.
   absl::StatusOr<std::vector<Sequence>> Build(const SequenceParams& params,

@@ -14,6 +14,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/mutex.h"
 #include "daemon/session/event_queue.h"
+#include "daemon/session/grammar_compilers.h"
 #include "daemon/session/model_profile.h"
 #include "daemon/session/shared_names.h"
 #include "ipc/memory/device_region.h"
@@ -27,6 +28,7 @@ struct SessionOptions {
   SessionIdentity identity;
   SessionLimits limits;
   const ModelProfile* profile = nullptr;
+  GrammarCompilers* grammars = nullptr;  // of the profile; null: constraints are refused
   Clock* clock = nullptr;
   SharedNames* names = nullptr;
   int32_t threads = 1;                 // of a round; the results do not depend on it

@@ -42,7 +42,7 @@ template <class Message>
 uint32_t FdsOf(const Message&) {
   return FdsFit(Message::kType, 1) ? 1 : 0;
 }
-uint32_t FdsOf(const OpenSequenceRequest& request) { return request.num_list_ids() > 0 ? 1 : 0; }
+uint32_t FdsOf(const OpenSequenceRequest& request) { return request.has_file() ? 1 : 0; }
 uint32_t FdsOf(const RegisterDeviceRegionRequest& request) {
   if (request.kind == static_cast<uint32_t>(GpuMemoryKind::kIpc)) return 0;
   if (request.kind == static_cast<uint32_t>(GpuMemoryKind::kPool)) return 1;
@@ -200,6 +200,21 @@ absl::StatusOr<Variant> Decode(const ControlHeader& header, std::span<const uint
   return decoded;
 }
 
+// A warning may quote a key of a schema, and a key may have any characters.
+std::string MakeLine(std::string_view text) {
+  std::string line(text);
+  if (line.size() > kReplyWarningBytesMax) {
+    size_t size = kReplyWarningBytesMax - 3;
+    while (size > 0 && (static_cast<uint8_t>(line[size]) & 0xc0) == 0x80) --size;
+    line.resize(size);
+    line += "...";
+  }
+  for (char& byte : line) {
+    if (static_cast<uint8_t>(byte) < 0x20 || byte == 0x7f) byte = ' ';
+  }
+  return line;
+}
+
 absl::Status VersionError(const WireHeader& wire, ControlReader reader) {
   const bool is_daemon = reader == ControlReader::kDaemon;
   const char* mine = is_daemon ? "daemon" : "library";
@@ -277,6 +292,15 @@ ErrorReply MakeErrorReply(const absl::Status& status) {
 
 absl::Status StatusFromReply(const ErrorReply& reply) {
   return MakeError(reply.code, reply.field, reply.text);
+}
+
+std::vector<std::string> MakeReplyWarnings(std::span<const std::string> warnings) {
+  const bool fits = warnings.size() <= kReplyWarningsMax;
+  const size_t num_kept = fits ? warnings.size() : kReplyWarningsMax - 1;
+  std::vector<std::string> lines;
+  for (const std::string& warning : warnings.first(num_kept)) lines.push_back(MakeLine(warning));
+  if (!fits) lines.push_back(fmt::format("... and {} more warnings", warnings.size() - num_kept));
+  return lines;
 }
 
 }  // namespace specd

@@ -54,4 +54,9 @@ absl::StatusOr<Reply> DecodeReply(const ControlHeader& header, std::span<const u
 ErrorReply MakeErrorReply(const absl::Status& status);
 absl::Status StatusFromReply(const ErrorReply& reply);
 
+// Makes each warning one line, and cuts the list and its texts so that they fit into a
+// SequenceReply. A text that was cut ends with "...". If warnings were left out, the last line
+// counts them.
+std::vector<std::string> MakeReplyWarnings(std::span<const std::string> warnings);
+
 }  // namespace specd

@@ -233,18 +233,25 @@ struct RegionReply {
   }
 };
 
+// Bounds of the warnings in a SequenceReply, which leave room for all else in kControlBytesMax.
+inline constexpr size_t kReplyWarningsMax = 64;
+inline constexpr size_t kReplyWarningBytesMax = 512;
+
 // Answers OpenSequence (n sequences) and ForkSequence (one).
 struct SequenceReply {
   static constexpr ControlType kType = ControlType::kSequenceReply;
   std::vector<uint64_t> sequences;
   std::vector<uint64_t> seeds;
   uint32_t verify = 0;
+  // What the constraint does not enforce: MakeReplyWarnings. Empty for ForkSequence.
+  std::vector<std::string> warnings = {};
 
   template <class Self, class F>
   static void Fields(Self& self, F&& f) {
     f("sequences", self.sequences, 64);
     f("seeds", self.seeds, 64);
     f("verify", self.verify);
+    f("warnings", self.warnings, kReplyWarningsMax);
   }
 };
 

@@ -19,9 +19,9 @@ inline constexpr size_t kNumbersMax = 64;
 
 // OpenSequenceRequest has all of specd_params. A parameter that is one number travels in `numbers`
 // under its name; a number that is left out has its default. Lists that may be as long as a prompt
-// or a vocabulary are too large for a packet. The message has their counts, and a memfd that
-// travels with it holds their ids as int32, in the order of the counts. If all counts are 0, there
-// is no descriptor.
+// or a vocabulary are too large for a packet, and so is the text of a constraint. The message has
+// their counts, and a memfd that travels with it holds them in the order of the counts: the ids as
+// int32, then the bytes of the text. If all counts are 0, there is no descriptor.
 struct OpenSequenceRequest {
   static constexpr ControlType kType = ControlType::kOpenSequence;
   std::string request_id;
@@ -46,9 +46,11 @@ struct OpenSequenceRequest {
   uint32_t num_allowed_token_ids = 0;
   uint32_t num_disallowed_token_ids = 0;
   uint32_t num_no_repeat_ngram_whitelist = 0;
+  uint32_t num_grammar_bytes = 0;  // of the text that the number grammar_kind is the kind of
 
-  // Returns the number of ids in the memfd. The reader of the memfd checks the counts
-  // (daemon/session/open_request.h).
+  // The reader of the memfd checks the counts (daemon/session/open_request.h).
+  bool has_file() const { return num_list_ids() > 0 || num_grammar_bytes > 0; }
+  // Returns the number of ids in the memfd.
   uint64_t num_list_ids() const {
     return uint64_t{num_prompt_ids} + num_output_ids + num_allowed_token_ids +
            num_disallowed_token_ids + num_no_repeat_ngram_whitelist;
@@ -76,6 +78,7 @@ struct OpenSequenceRequest {
     f("num_allowed_token_ids", self.num_allowed_token_ids);
     f("num_disallowed_token_ids", self.num_disallowed_token_ids);
     f("num_no_repeat_ngram_whitelist", self.num_no_repeat_ngram_whitelist);
+    f("num_grammar_bytes", self.num_grammar_bytes);
   }
 };
 

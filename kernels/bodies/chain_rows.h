@@ -219,6 +219,7 @@ class ChainRows {
     row.sequence = task_.edits;
     if (task_.places == nullptr) return row;
     row.place = task_.places[i];
+    row.mask = row.place.grammar_mask;
     if (row.place.mask_row >= 0) {
       row.mask = batch_.mask.words + row.place.mask_row * batch_.mask.row_stride;
     }

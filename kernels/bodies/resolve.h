@@ -132,7 +132,10 @@ class TaskResolver {
     }
     for (int32_t i = thread_.lane(); i <= draft_.num_nodes; i += kWarpSize) {
       PlaceEdits place;
-      if (given_.places != nullptr) place.mask_row = given_.places[i].mask_row;
+      if (given_.places != nullptr) {
+        place.mask_row = given_.places[i].mask_row;
+        place.grammar_mask = given_.places[i].grammar_mask;
+      }
       place.below_min_tokens = IsBelowMinTokens(i);
       if (counts) place.num_overrides = MakeOverrides(i);
       if (place.num_overrides > 0) place.overrides = OverridesOf(i);

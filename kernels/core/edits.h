@@ -49,9 +49,14 @@ struct PlaceEdits {
   // Each override replaces the sequence's edit of the same id.
   const TokenEdit* overrides = nullptr;
   int32_t num_overrides = 0;
-  int32_t mask_row = -1;          // an index into RoundBatch::mask; -1: unconstrained
+  int32_t mask_row = -1;  // an index into RoundBatch::mask; -1: unconstrained
+  // A mask row of specd's own grammar, beside which mask_row is -1; null: unconstrained. It lies in
+  // host memory until a processor has copied it to its own.
+  const uint32_t* grammar_mask = nullptr;
   bool below_min_tokens = false;  // step 3 applies
   TokenId forced = kNoToken;      // step 6: the only allowed token; overrides every step above
+
+  SPECD_INLINE constexpr bool IsMasked() const { return mask_row >= 0 || grammar_mask != nullptr; }
 };
 
 }  // namespace specd

@@ -58,8 +58,10 @@ enum class Refusal : uint32_t {
   kArgmaxSampled = 17,
   kArgmaxEdited = 18,
   kArgmaxScored = 19,
+  kTwoMasks = 20,
+  kStagedGrammar = 21,
 };
-inline constexpr uint32_t kRefusalMax = 19;
+inline constexpr uint32_t kRefusalMax = 21;
 
 // The field, the error and the remedy: "target_rows: an index is not below the number of rows
 // bound".
@@ -93,7 +95,8 @@ constexpr std::string_view RefusalText(Refusal refusal) {
     case Refusal::kTwice:
       return "sequence: it stands in the round twice";
     case Refusal::kHostTokens:
-      return "bad_words, no_repeat_ngram, thinking_budget and processors look at tokens that the "
+      return "bad_words, no_repeat_ngram, thinking_budget, processors and grammars look at tokens "
+             "that the "
              "host does not know; give draft tokens, and poll staged rounds before the next one";
     case Refusal::kNoRoom:
       return "drafts: the ids that the sequence's parameters ban, bias or count need more memory "
@@ -103,13 +106,22 @@ constexpr std::string_view RefusalText(Refusal refusal) {
     case Refusal::kTree:
       return "parents: drafts that are trees are not verified in this version; give a chain";
     case Refusal::kFinalMask:
-      return "mask_rows: final probabilities cannot be masked; bind logits, or give no mask_rows";
+      return "mask_rows: final probabilities cannot be masked; bind logits, or give no mask_rows "
+             "and "
+             "no constraint";
     case Refusal::kArgmaxSampled:
       return "target_argmax: only greedy sequences may bring it; give target_rows";
     case Refusal::kArgmaxEdited:
       return "target_argmax: it cannot be masked, biased or penalised; give target_rows";
     case Refusal::kArgmaxScored:
       return "target_argmax: it has no logprobs; give target_rows";
+    case Refusal::kTwoMasks:
+      return "mask_rows: the sequence has a constraint of specd's own; give -1, or open it without "
+             "the constraint";
+    case Refusal::kStagedGrammar:
+      return "sequence: it has a constraint, and a CUDA graph reads no masks of specd's own; "
+             "submit "
+             "its round instead of staging it";
   }
   return "unknown";
 }

@@ -83,8 +83,12 @@ bool StageTask(const Task& task, const RoundBatch& batch, BatchRows* rows, Arena
     if (draft.target_argmax == nullptr) {
       target_rows.host[i] = StageRow(batch.target, draft.target_rows[i], &rows->target);
     }
-    if (places.host != nullptr && places.host[i].mask_row >= 0) {
-      places.host[i].mask_row = StageMaskRow(batch.mask, places.host[i].mask_row, &rows->masks);
+    if (places.host == nullptr) continue;
+    PlaceEdits& place = places.host[i];
+    if (place.mask_row >= 0) {
+      place.mask_row = StageMaskRow(batch.mask, place.mask_row, &rows->masks);
+    } else if (place.grammar_mask != nullptr) {
+      place.grammar_mask = static_cast<const uint32_t*>(rows->masks.AppendAt(place.grammar_mask));
     }
   }
   for (int32_t i = 0; i < draft.num_nodes; ++i) {

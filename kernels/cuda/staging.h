@@ -166,9 +166,15 @@ class RowStage {
 
   // Enqueues the copy of a row and returns the row's new number.
   uint32_t Append(const void* row) {
+    AppendAt(row);
+    return static_cast<uint32_t>(num_rows_ - 1);
+  }
+  // The same; returns the row's new address.
+  const void* AppendAt(const void* row) {
     char* place = memory_ + num_rows_ * row_bytes_;
     if (result_.ok()) result_ = driver_->ToDevice(place, row, static_cast<size_t>(row_bytes_));
-    return static_cast<uint32_t>(num_rows_++);
+    ++num_rows_;
+    return place;
   }
 
   const GpuResult& result() const { return result_; }

@@ -66,7 +66,7 @@ inline uint32_t AheadFlagsOf(const RoundBatch& batch, const Task& task, int32_t 
     is_open = NeedsResolve(task) && Counts(task.edits.penalties);
   }
   const bool plain =
-      row.plain() && row.place.mask_row < 0 && !is_open && ArriveFunction{rules}.IsIdentity();
+      row.plain() && !row.place.IsMasked() && !is_open && ArriveFunction{rules}.IsIdentity();
   const bool sums = !greedy && NeedsSums(filters, batch.target.vocab_size);
   return (plain ? kAheadPlain : 0u) | (sums ? kAheadSums : 0u) |
          (IsJudgedAhead(batch, task) ? kAheadJudged : 0u);

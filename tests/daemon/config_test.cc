@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <string>
+#include <vector>
 
 namespace specd {
 namespace {
@@ -26,6 +27,14 @@ TEST_SUITE("unit") {
     CHECK(ParseDetokenizerMode("process", &mode).ok());
     CHECK(mode == DetokenizerMode::kProcess);
     CHECK(Says(ParseDetokenizerMode("both", &mode), "thread, process or off"));
+  }
+
+  TEST_CASE("EOS ids are numbers; a token's text has a flag of its own") {
+    std::vector<TokenId> ids;
+    CHECK(ParseEosIds({"2", "151643"}, &ids).ok());
+    CHECK(ids == std::vector<TokenId>{2, 151643});
+    CHECK(Says(ParseEosIds({"<|im_end|>"}, &ids), "--eos_tokens"));
+    CHECK(Says(ParseEosIds({"4294967296"}, &ids), "4294967296 is no number"));
   }
 
   TEST_CASE("endpoints lie beside the socket unless they were given") {

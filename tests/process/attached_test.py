@@ -41,6 +41,21 @@ class AttachedTest(ProcessTest):
         self.run_python("door_test.py", SPECD_TEST_URI=uri)
         self.run_python("parents_test.py", SPECD_TEST_URI=uri)
 
+    def test_constraints_with_the_tokenizer_of_the_daemon(self):
+        self.daemon()
+        self.run_python("structured_test.py", SPECD_TEST_URI=f"unix:{self.socket}")
+
+    def test_eos_by_number_without_a_tokenizer(self):
+        daemon = self.start("specd", f"--listen=unix:{self.socket}", "--detokenizer=off",
+                            "--eos_token_ids=3,5")
+        wait_until(lambda: "serves" in daemon.stderr or not daemon.running(), "the daemon")
+        with specd.Engine(f"unix:{self.socket}", vocab_size=8) as engine:
+            sequence = engine.open(specd.SamplingParams(temperature=0))
+            result, = engine.verify(np.eye(8)[[5]], {sequence: []})
+            self.assertEqual((result.finish_reason, result.stop_token), ("stop", 5))
+        with self.assertRaisesRegex(specd.Error, "EOS id 5"):
+            specd.Engine(f"unix:{self.socket}", vocab_size=5)
+
     def test_ranks_of_other_processes_read_what_rank_0_decided(self):
         uri = self.ids_only()
         with specd.Engine(uri, vocab_size=8, max_batch=2) as engine:

@@ -208,6 +208,12 @@ int main(int argc, char** argv) {
   options.max_draft = NUM_DRAFTS;
   options.max_scores_per_token = NUM_SCORES;
   if (argc > 2) options.threads = (uint32_t)atoi(argv[2]);
+  /* A daemon has --eos_tokens. The sequences ignore EOS, which needs one to ignore. */
+  static const int32_t eos[] = {0};
+  if (strncmp(argv[1], "embedded:", 9) == 0) {
+    options.eos_token_ids.items = eos;
+    options.eos_token_ids.count = 1;
+  }
   check(specd_open(argv[1], &options, &engine) == SPECD_OK, "open");
   float* target = bind(engine, SPECD_TARGET_ROWS, VOCAB_SIZE * sizeof(float));
   float* draft = bind(engine, SPECD_DRAFT_ROWS, VOCAB_SIZE * sizeof(float));

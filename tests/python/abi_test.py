@@ -12,6 +12,7 @@ import re
 import sys
 import unittest
 
+import specd
 from specd import _library as c
 from specd import arrays, engine, params, regions, results, rounds
 
@@ -37,7 +38,8 @@ def ctypes_of(c_type):
     name, depth = words[0], words.count("*")
     if name == "char":
         name, depth = ctypes.c_char_p, depth - 1
-    elif name in ("void", "specd_engine", "specd_member"):
+    elif name in ("void", "specd_engine", "specd_grammar", "specd_matcher", "specd_member",
+                  "specd_tokenizer"):
         name, depth = ctypes.c_void_p, depth - 1
     else:
         name = SCALARS.get(name) or getattr(c, python_name(name))
@@ -95,6 +97,9 @@ class AbiTest(unittest.TestCase):
                      "DRAFT_TOKENS": regions.DRAFT_TOKENS, "DISCARD": rounds._DISCARD,
                      "DRAFTS_BY_SLOT": rounds._DRAFTS_BY_SLOT,
                      "ONE_HOT": 0, "SAMPLED": 1, "OK": 0, "EMPTY": 2, "FULL": 1}
+        for field, names in specd.SamplingParams.constraint.items():
+            prefix = field.removeprefix("grammar_").replace("kind", "grammar").upper()
+            mirrored |= {f"{prefix}_{name.upper()}": i for i, name in enumerate(names)}
         left = {name: value for name, value in defined.items()
                 if not name.startswith(("ERROR_", "DETAIL_"))}
         self.assertEqual(mirrored, left)

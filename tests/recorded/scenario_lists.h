@@ -67,7 +67,7 @@ inline constexpr const char* kEdits[] = {
     "max_tokens=8;min_tokens=6;stop_token_ids=1 2 3 4 5 6 7 8 9 10 11 12",
     "stop_token_ids=1 2 3 4 5 6 7 8",
     "min_tokens=4;stop_token_ids=3 5 9;draft_edits=1;logit_bias_ids=3 5 9;logit_bias=9 9 9",
-    "ignore_eos=1;include_stop=1;skip_special_tokens=0;stop_token_ids=2 4 6",
+    "include_stop=1;skip_special_tokens=0;stop_token_ids=2 4 6",
     "output_ids=3 4 5 3 4;repetition_penalty=1.3;frequency_penalty=0.4;no_repeat_ngram_size=3;"
     "max_tokens=16;" PROMPT,
     "min_tokens=3;stop_token_ids=1 2 3 4 5 6;bad_word_ids=7 7;bad_word_lengths=2;"

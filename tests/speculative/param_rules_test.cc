@@ -204,7 +204,9 @@ TEST_SUITE("unit") {
     CHECK(RefusedParam("best_of")->find("logprobs = 0") != std::string::npos);
     CHECK(RefusedParam("best_of")->find("cumulative_logprob") != std::string::npos);
     CHECK(RefusedParam("rng", "sglang")->find("Philox") != std::string::npos);
-    CHECK(RefusedParam("json")->find("GRAMMAR_MASK") != std::string::npos);
+    CHECK(RefusedParam("json")->find("set grammar_kind") != std::string::npos);
+    CHECK(RefusedParam("structured_outputs")->find("called grammar_kind") != std::string::npos);
+    CHECK(RefusedParam("whitespace_pattern")->find("grammar_whitespace") != std::string::npos);
     CHECK(RefusedParam("max_new_tokens")->find("called max_tokens here") != std::string::npos);
     CHECK(RefusedParam("thinking_token_budget")->find("thinking_budget") != std::string::npos);
     for (const char* method :

@@ -378,6 +378,11 @@ TEST_SUITE("unit") {
     params.thinking = {2, 5, {3, 5}, kNoToken};
     const auto rules = RowRules::Create(params, {}, {}, kLimits);
     CHECK(std::string(rules.status().message()).find("thinking_end_ids: 5") == 0);
+    // A budget of 0 is a budget; one below 0 is none.
+    params.thinking.budget = 0;
+    CHECK(!RowRules::Create(params, {}, {}, kLimits).ok());
+    params.thinking.budget = -1;
+    CHECK(RowRules::Create(params, {}, {}, kLimits).ok());
   }
 
   TEST_CASE("n-gram bans too many for memory are refused, never dropped") {

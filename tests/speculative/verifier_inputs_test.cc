@@ -195,6 +195,7 @@ TEST_SUITE("unit") {
     CHECK(WhyRefused(f, params, {bad, {}}).find("prompt[1] = 8 is outside 0 .. 7") !=
           std::string::npos);
     CHECK(WhyRefused(f, params, {{}, bad}).find("outputs[1] = 8") != std::string::npos);
+    CHECK(WhyRefused(f, params, {Ids{-1, 8}, {}}).find("prompt[0] = -1") != std::string::npos);
     CHECK(WhyRefused(f, params, {{}, two}).find("max_tokens = 2") != std::string::npos);
     CHECK(f.verifier->sequences().num_taken() == 0);
   }

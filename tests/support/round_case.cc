@@ -225,6 +225,12 @@ void RoundCase::FillEdits(Sequence* sequence) {
     if (!Chance(2)) {
       const uint64_t drawn = random_();
       place.mask_row = static_cast<int32_t>(drawn % (Chance(4) ? kNumMasks : 3));
+      // The same row as specd's own grammar would give it.
+      if (options_.grammar_masks && (drawn >> 32) % 2 == 0) {
+        const size_t words = mask_words_.size() / kNumMasks;
+        place.grammar_mask = mask_words_.data() + static_cast<size_t>(place.mask_row) * words;
+        place.mask_row = -1;
+      }
     }
     place.below_min_tokens = Chance(3);
     place.forced = Chance(20) ? AnyId() : kNoToken;

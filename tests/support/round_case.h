@@ -34,7 +34,9 @@ class RoundCase {
     RowKind target_kind = RowKind::kLogits;
     RowKind draft_kind = RowKind::kLogits;
     bool scaled = false;  // logits have a scale and a cap
-    bool plain = false;   // tasks only verify, and their rows have no edits
+    // About half of the masks come as rows of specd's own grammar.
+    bool grammar_masks = false;
+    bool plain = false;  // tasks only verify, and their rows have no edits
     // Tasks only verify, by method token, drafts of sampled tokens only: many tokens fall.
     bool sampled = false;
   };

@@ -164,7 +164,11 @@ void SlotRounds::MakeKnown(const Task& task, Sequence* sequence) {
     PlaceEdits& place = known.places[i];
     place.overrides = DataOf(known.overrides[i]);
     place.num_overrides = static_cast<int32_t>(known.overrides[i].size());
-    if (task.places != nullptr) place.mask_row = task.places[std::min(i, num_drafts)].mask_row;
+    if (task.places != nullptr) {
+      const PlaceEdits& given = task.places[std::min(i, num_drafts)];
+      place.mask_row = given.mask_row;
+      place.grammar_mask = given.grammar_mask;
+    }
     place.below_min_tokens = state.position + i < state.min_tokens;
   }
   Task& given = known.task;
@@ -210,8 +214,8 @@ void SlotRounds::MakeOpen(Sequence* sequence) {
   open.places.clear();
   bool is_masked = false;
   for (const PlaceEdits& place : sequence->known.places) {
-    open.places.push_back({.mask_row = place.mask_row});
-    is_masked = is_masked || place.mask_row >= 0;
+    open.places.push_back({.mask_row = place.mask_row, .grammar_mask = place.grammar_mask});
+    is_masked = is_masked || place.IsMasked();
   }
   given.places = is_masked || Chance(4) ? open.places.data() : nullptr;
 }

@@ -80,6 +80,10 @@ class BenchTest(unittest.TestCase):
                 (("opening", "--batch=1"), ("batch", "opening", "seconds")),
                 (("opening", "--seconds=-1"), ("seconds = -1", "3600")),
                 (("nonsense",), ("suite = nonsense", "verify", "opening")),
+                (("grammar", "--case=fast"), ("case = fast", "round_k5")),
+                (("grammar", "--constraint=none"), ("constraint = none", "tool_call")),
+                (("grammar", "--base=read"), ("base = read", "xgrammar")),
+                (("grammar", "--vocab=100"), ("vocab = 100", "512")),
                 (("verify", "--case=fast"), ("case = fast", "--list")),
                 (("verify", "--vocab=1,x"), ("vocab = 1,x", "1048576")),
                 (("verify", "--batch=0"), ("batch = 0", "1 ..")),
@@ -133,6 +137,23 @@ class BenchTest(unittest.TestCase):
         self.assertEqual(process.returncode, 3, process.stderr)
         self.assertEqual(process.stdout, "")
         self.assertIn("no device", process.stderr)
+
+    def test_grammar_has_one_line_for_each_case(self):
+        names = [line.split()[0] for line in self.lines("grammar", "--list")]
+        small = ("--quick", "--json", "--vocab=2000", "--seconds=0.001")
+        results = [json.loads(line) for line in self.lines("grammar", *small)]
+        self.assertEqual([r["case"] for r in results], names)
+        for r in results:
+            self.assertEqual((r["suite"], r["constraint"], r["vocab"]), ("grammar", "all", 2000))
+            self.assertEqual(r["unit"], "bytes" if r["case"] == "memory" else "us")
+            self.assertLess(0, r["median"])
+            self.assertLessEqual(r["median"], r["p99"])
+            self.assertEqual("ratio" in r, "ratio_of" in r)
+        results = [json.loads(line) for line in self.lines(
+            "grammar", "--each", "--case=accept,memory", "--constraint=tool_call,tags", *small)]
+        self.assertEqual([(r["case"], r["constraint"]) for r in results],
+                         [(case, text) for text in ("all", "tool_call", "tags")
+                          for case in ("accept", "memory")])
 
     def test_rows_that_cannot_be_read_are_an_error(self):
         process = bench("verify", "--rows=/dev/null/rows.f32", *SMALL)

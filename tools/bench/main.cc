@@ -1,7 +1,6 @@
 // specd-bench measures specd and prints each number beside its bound or its peer.
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cstdint>
 #include <cstdio>
@@ -17,12 +16,13 @@
 #include "absl/flags/usage_config.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/cuda_driver.h"
+#include "tools/bench/command.h"
 #include "tools/bench/gpu_case.h"
 #include "tools/bench/gpu_suite.h"
+#include "tools/bench/grammar_command.h"
 #include "tools/bench/llama_loop.h"
 #include "tools/bench/machine.h"
 #include "tools/bench/opening_report.h"
@@ -33,12 +33,6 @@
 #include "tools/bench/verify_case.h"
 #include "tools/bench/verify_suite.h"
 
-ABSL_FLAG(bool, quick, false, "one vocabulary, batch and draft: those that the design names");
-ABSL_FLAG(bool, json, false, "one JSON object per line");
-ABSL_FLAG(bool, markdown, false, "tables as docs/BENCHMARKS.md has them");
-ABSL_FLAG(bool, list, false, "name the cases and do nothing");
-ABSL_FLAG(std::string, case, "", "cases by name, separated by commas; empty: all");
-ABSL_FLAG(std::string, vocab, "", "vocabulary sizes, separated by commas");
 ABSL_FLAG(std::string, batch, "", "sequences of a round, separated by commas");
 ABSL_FLAG(std::string, draft, "", "draft tokens of a sequence, separated by commas");
 ABSL_FLAG(std::string, dtype, "fp32,bf16", "types of the rows, separated by commas");
@@ -47,13 +41,6 @@ ABSL_FLAG(std::string, state, "cold",
           "cold: rows come from memory; warm: the same rows again and again");
 ABSL_FLAG(std::string, rows, "llm",
           "llm, spikes, flat, ascending, or a file of recorded fp32 logits of one --vocab");
-ABSL_FLAG(
-    std::string, base, "",
-    "what to compare with: read, textbook (a plain sampler), or llama (llama.cpp's samplers, where "
-    "they are built in); empty: read, and with --quick then textbook for one thread, one sequence "
-    "and warm rows");
-ABSL_FLAG(double, seconds, 0,
-          "time for each measurement; 0: 1 with --quick, 0.5 without (opening: 2 and 10)");
 
 namespace specd::bench {
 namespace {
@@ -64,10 +51,12 @@ constexpr char kUsage[] =
     "  specd-bench gpu       rounds on the first device, cold and warm, beside a read of the same "
     "rows\n"
     "  specd-bench opening   rounds of an engine while another opens sequences with long "
-    "prompts\n\n"
+    "prompts\n"
+    "  specd-bench grammar   compiling constraints, and their masks along texts, beside "
+    "xgrammar\n\n"
     "Every case is checked before it is timed: verify's with a reference in double precision, "
     "gpu's "
-    "with\nthe CPU backend, to the bit. opening checks every round.\n\n"
+    "with\nthe CPU backend, to the bit; grammar's along the texts. opening checks every round.\n\n"
     "Examples:\n"
     "  specd-bench verify --quick\n"
     "  specd-bench verify --quick --json > verify.jsonl\n"
@@ -77,47 +66,15 @@ constexpr char kUsage[] =
     "  specd-bench verify --rows=logits.f32 --vocab=128256 --batch=1 --draft=0\n"
     "  specd-bench verify --list\n"
     "  specd-bench gpu --quick --json > gpu.jsonl\n"
-    "  specd-bench opening --markdown\n\n"
+    "  specd-bench opening --markdown\n"
+    "  SPECD_XGRAMMAR_DIR=DIR specd-bench grammar --quick\n\n"
     "Exit status: 0 measured, whatever the numbers are; 1 a wrong answer or an error; 2 bad flags; "
     "3 "
     "no\ndevice.";
 
-constexpr int kExitError = 1;
-constexpr int kExitUsage = 2;
-constexpr int kExitNoDevice = 3;
-
 constexpr int32_t kBatchMax = 4096;
 constexpr int32_t kDraftMax = 64;
 constexpr int32_t kThreadsMax = 1024;
-
-int Fail(int exit_code, std::string_view message) {
-  fmt::print(stderr, "specd-bench: {}\n", message);
-  return exit_code;
-}
-
-struct NumberList {
-  std::string_view flag;
-  std::string text;
-  int32_t minimum;
-  int32_t maximum;
-  std::vector<int32_t> quick;
-  std::vector<int32_t> full;
-};
-
-absl::StatusOr<std::vector<int32_t>> ParseNumbers(const NumberList& list, bool quick) {
-  if (list.text.empty()) return quick ? list.quick : list.full;
-  std::vector<int32_t> numbers;
-  for (const absl::string_view item : absl::StrSplit(list.text, ',')) {
-    int32_t number = 0;
-    if (!absl::SimpleAtoi(item, &number) || number < list.minimum || number > list.maximum) {
-      return absl::InvalidArgumentError(fmt::format(
-          "{} = {} is not a list of whole numbers in {} .. {}, such as {}={},{}", list.flag,
-          list.text, list.minimum, list.maximum, list.flag, list.full.front(), list.full.back()));
-    }
-    numbers.push_back(number);
-  }
-  return numbers;
-}
 
 // The parts that differ between `verify` and `gpu`.
 struct Suite {
@@ -239,17 +196,6 @@ absl::StatusOr<VerifyOptions> OptionsFromFlags(const Suite& suite, const Machine
   return options;
 }
 
-absl::StatusOr<ReportOptions> ReportOptionsFromFlags() {
-  if (absl::GetFlag(FLAGS_json) && absl::GetFlag(FLAGS_markdown)) {
-    return absl::InvalidArgumentError("json and markdown exclude each other; give one of them");
-  }
-  ReportOptions options;
-  if (absl::GetFlag(FLAGS_json)) options.format = ReportFormat::kJson;
-  if (absl::GetFlag(FLAGS_markdown)) options.format = ReportFormat::kMarkdown;
-  options.colour = IsColourful(STDOUT_FILENO);
-  return options;
-}
-
 // Options for the second half of --quick: one thread, with rows that a cache holds.
 VerifyOptions PeerOptions(VerifyOptions options) {
   options.baseline = Baseline::kTextbook;
@@ -368,7 +314,7 @@ int Main(int argc, char** argv) {
   absl::SetProgramUsageMessage(kUsage);
   absl::FlagsUsageConfig usage;
   usage.contains_help_flags = [](absl::string_view file) {
-    return file.find("bench/main.cc") != absl::string_view::npos;
+    return file.find("tools/bench/") != absl::string_view::npos;
   };
   absl::SetFlagsUsageConfig(usage);
   const std::string command = CommandLine(argc, argv);
@@ -380,14 +326,17 @@ int Main(int argc, char** argv) {
   if (suite == "verify") return RunVerify(command);
   if (suite == "gpu") return RunGpu(command);
   if (suite == "opening") return RunOpening(command);
-  for (const std::string_view later : {"ipc", "grammar", "detok", "egress"}) {
+  if (suite == "grammar") return RunGrammar(command);
+  for (const std::string_view later : {"ipc", "detok", "egress"}) {
     if (suite == later) {
-      return Fail(kExitUsage,
-                  fmt::format("suite = {} is not built yet; verify, gpu and opening are", suite));
+      return Fail(
+          kExitUsage,
+          fmt::format("suite = {} is not built yet; verify, gpu, opening and grammar are", suite));
     }
   }
-  return Fail(kExitUsage,
-              fmt::format("suite = {} is unknown; there are verify, gpu and opening", suite));
+  return Fail(kExitUsage, fmt::format("suite = {} is unknown; there are verify, gpu, opening and "
+                                      "grammar",
+                                      suite));
 }
 
 }  // namespace

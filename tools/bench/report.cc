@@ -1,10 +1,8 @@
 #include "tools/bench/report.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <iterator>
 #include <string_view>
@@ -14,7 +12,7 @@
 namespace specd::bench {
 namespace {
 
-using Column = Report::Column;
+using Column = Table::Column;
 
 constexpr Column kColumns[] = {{"case", 16},     {"method", 11}, {"dtype", 5},     {"vocab", 6},
                                {"batch", 5},     {"draft", 5},   {"median us", 9}, {"p99 us", 9},
@@ -22,7 +20,6 @@ constexpr Column kColumns[] = {{"case", 16},     {"method", 11}, {"dtype", 5},  
                                {"p10..p90", 12}, {"checked", 7}, {"load", 5}};
 // On a device, cold and warm take turns, and a whole round has a time of its own.
 constexpr Column kColumnsOnDevice[] = {{"state", 5}, {"whole us", 9}, {"whole p10..p90", 16}};
-constexpr size_t kLeftColumns = 3;  // text; numbers are aligned to the right
 
 std::vector<Column> ColumnsOf(bool is_on_device) {
   std::vector<Column> columns(std::begin(kColumns), std::end(kColumns));
@@ -114,26 +111,7 @@ std::string ToJson(const Measurement& m, const Machine& machine) {
 
 void Report::PrintHead(const std::string& command, const std::string& machine) {
   if (options_.format == ReportFormat::kJson) return;
-  const auto now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  const std::string_view indent = options_.format == ReportFormat::kMarkdown ? "- " : "";
-  fmt::print(options_.out, "{}`{}`, {:%Y-%m-%d}\n", indent, command, fmt::gmtime(now));
-  fmt::print(options_.out, "{}{}\n\n", indent, machine);
-}
-
-void Report::PrintLine(const std::vector<std::string>& cells) {
-  const bool markdown = options_.format == ReportFormat::kMarkdown;
-  std::string line = markdown ? "|" : "";
-  for (size_t i = 0; i < cells.size(); ++i) {
-    if (markdown) {
-      line += fmt::format(" {} |", cells[i]);
-    } else if (i < kLeftColumns) {
-      line += fmt::format("{:<{}}  ", cells[i], columns_[i].width);
-    } else {
-      line += fmt::format("{:>{}}  ", cells[i], columns_[i].width);
-    }
-  }
-  line.erase(line.find_last_not_of(' ') + 1);
-  fmt::print(options_.out, "{}\n", line);
+  bench::PrintHead(options_, command, machine);
 }
 
 void Report::Print(const Measurement& measurement) {
@@ -144,15 +122,9 @@ void Report::Print(const Measurement& measurement) {
     if (const std::string caption = CaptionOf(measurement); section_ != caption) {
       section_ = caption;
       fmt::print(options_.out, "{}{}\n\n", printed_.size() > 1 ? "\n" : "", caption);
-      std::vector<std::string> titles;
-      columns_ = ColumnsOf(measurement.IsOnDevice());
-      for (const Column& column : columns_) titles.emplace_back(column.title);
-      PrintLine(titles);
-      if (options_.format == ReportFormat::kMarkdown) {
-        PrintLine(std::vector<std::string>(titles.size(), "---"));
-      }
+      table_.Begin(ColumnsOf(measurement.IsOnDevice()));
     }
-    PrintLine(Cells(measurement));
+    table_.Print(Cells(measurement));
   }
   std::fflush(options_.out);
 }

@@ -5,33 +5,19 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdio>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "tools/bench/machine.h"
 #include "tools/bench/measurement.h"
+#include "tools/bench/table.h"
 
 namespace specd::bench {
 
-enum class ReportFormat { kTable, kMarkdown, kJson };
-
-struct ReportOptions {
-  ReportFormat format = ReportFormat::kTable;
-  bool colour = false;
-  std::FILE* out = stdout;
-};
-
 class Report {
  public:
-  struct Column {
-    std::string_view title;
-    size_t width;
-  };
-
   Report(const ReportOptions& options, const Machine& machine)
-      : options_(options), machine_(machine) {}
+      : options_(options), machine_(machine), table_(options, kLeftColumns) {}
 
   // Prints the command, the machine and the time. In JSON it prints nothing, because each line
   // carries the processor.
@@ -41,14 +27,15 @@ class Report {
   void PrintEnd();
 
  private:
-  void PrintLine(const std::vector<std::string>& cells);
+  static constexpr size_t kLeftColumns = 3;  // case, method and type
+
   void PrintTargets();
   void PrintDisturbed();
 
   ReportOptions options_;
   Machine machine_;
-  std::string section_;          // the caption of the table that is being printed
-  std::vector<Column> columns_;  // its columns
+  Table table_;
+  std::string section_;  // the caption of the table that is being printed
   std::vector<Measurement> printed_;
 };
 

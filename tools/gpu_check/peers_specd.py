@@ -61,8 +61,7 @@ class SpecdPeer:
         drafts = []
         for seed in range(rows.batch):
             params = self.specd.SamplingParams(
-                temperature=self.temperature, verify=self.method, seed=seed, max_tokens=None,
-                ignore_eos=True)
+                temperature=self.temperature, verify=self.method, seed=seed, max_tokens=None)
             sequence = self.engine.open(params)
             first = sequence.slot * (rows.draft + 1)
             draft = self.specd.Draft(sequence, by_slot=rows.draft,

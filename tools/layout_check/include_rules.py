@@ -54,6 +54,11 @@ ARROWS = {
     "kernels": Arrow(("kernels",), ("c", "std", "system", "intrinsics", "absl", "fmt"), *_NO_CLOCK),
     "speculative": Arrow(("speculative", "kernels", "detokenizer"), ("c", "std", "absl", "fmt"),
                          ("fstream", "filesystem"), "speculative reads no files"),
+    # It looks at the directory of a package, whose library it loads.
+    "speculative/grammar": Arrow(("speculative/grammar", "kernels/core", "detokenizer"),
+                                 ("c", "std", "system", "absl", "fmt", "simdjson"),
+                                 ("fstream", "filesystem") + _SOCKETS,
+                                 "a grammar reads no files and has no sockets"),
     "detokenizer": Arrow(("detokenizer", "kernels/core"),
                          ("c", "std", "system", "absl", "fmt", "simdjson"),
                          ("thread", "mutex", "condition_variable", "pthread.h") + _SOCKETS,

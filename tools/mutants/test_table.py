@@ -41,7 +41,6 @@ _KERNEL_TESTS = {
     "core/numerics_test": (),
     "core/philox_test": (),
     "warps/emulated_rounds_test": ("support/round_case",),
-    "warps/open_rounds_test": ("support/round_case", "support/slot_rounds"),
     "warps/residual_pass_test": ("support/round_case",),
     "warps/rows_behind_end_test": (),
     "warps/staged_turn_test": (),
@@ -69,8 +68,9 @@ _BACKENDS = (
         "round_queue", "staged_batch", "staged_round", "staged_task", "staging")))
 BINARIES["speculative"] = Binary(
     sources=("tests/main.cc", *_sources_of("tests/speculative"),
-             *_sources_of("speculative", "**/*.cc"), *_BACKENDS),
-    packages=("absl_status", "absl_statusor"))
+             *_sources_of("speculative", "**/*.cc"), *_sources_of("detokenizer"),
+             "tests/support/grammar_reference.cc", *_BACKENDS),
+    packages=("absl_status", "absl_statusor", "absl_raw_hash_set", "absl_hash", "simdjson"))
 
 # The binary that is likely to notice a change of the file stands first.
 _COVERING = {
@@ -92,7 +92,7 @@ _COVERING = {
     "kernels/bodies/read_ahead.h": ("narrow_filters_test", "residual_pass_test",
                                     "emulated_rounds_test", "rows_behind_end_test"),
     "kernels/bodies/residual.h": ("exact_test", "sample_test", "residual_pass_test"),
-    "kernels/bodies/resolve.h": ("resolve_test", "open_rounds_test"),
+    "kernels/bodies/resolve.h": ("resolve_test",),
     "kernels/bodies/row.h": ("row_cases_test", "row_steps_test", "verify_test"),
     "kernels/bodies/sample.h": ("sample_test", "row_cases_test", "exact_test"),
     "kernels/bodies/score.h": ("score_test",),

@@ -28,6 +28,7 @@ constexpr Section kSections[] = {
     {"frequency_penalty", "Penalties, masks and processors"},
     {"max_tokens", "Length and stops"},
     {"logprobs", "Logprobs"},
+    {"grammar_kind", "Constraints"},
     {"draft_temperature", "What the drafter declares"},
     {"stop_strings", "Text"},
 };
@@ -65,7 +66,8 @@ constexpr std::string_view kRulesHead = R"(
 ## Refused combinations
 
 A session also refuses stop_strings with output_ids, because a stop string may have begun in text that this detokenizer
-never had, and stop_strings where no detokenizer runs.
+never had, and stop_strings where no detokenizer runs. It refuses a constraint where no tokenizer is known, and ignore_eos
+where no EOS id is known.
 
 )";
 

@@ -107,6 +107,10 @@ int ToyEngine::Attach() {
   attach.max_batch = options_.max_batch;
   attach.max_draft = options_.num_drafts;
   attach.name = "toy_engine";
+  const bool is_embedded = options_.uri.starts_with("embedded:");
+  if (is_embedded && options_.grammar_kind != SPECD_GRAMMAR_NONE) {
+    attach.tokenizer = options_.tokenizer.c_str();
+  }
   return specd_open(options_.uri.c_str(), &attach, &engine_);
 }
 
@@ -172,6 +176,10 @@ int ToyEngine::OpenStream(size_t slot, size_t prompt_index) {
   // A daemon may know the end token from its flags. Embedded, only this program knows it.
   params.stop_token_ids = {&options_.end_token, 1};
   params.stop_strings = {stop_strings.data(), stop_strings.size()};
+  params.grammar_kind = options_.grammar_kind;
+  params.grammar = options_.grammar.data();
+  params.grammar_bytes = options_.grammar.size();
+  params.grammar_whitespace = SPECD_WHITESPACE_COMPACT;
 
   specd_sequence_info info = {};
   info.struct_size = sizeof(info);

@@ -40,6 +40,9 @@ struct EngineOptions {
   uint64_t seed = 0;  // the i-th prompt (from 0) uses seed + i
   uint32_t max_tokens = 160;
   std::vector<std::string> stop_strings;
+  uint32_t grammar_kind = SPECD_GRAMMAR_NONE;
+  std::string grammar;      // the text of that kind
+  std::string tokenizer;    // for a constraint in embedded mode; a daemon has its own
   uint32_t forward_ms = 0;  // the pretended cost of the model's forward pass
 };
 

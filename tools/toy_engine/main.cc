@@ -117,6 +117,10 @@ ABSL_FLAG(uint64_t, seed, 1, "of the first prompt; the next one has seed + 1, an
 ABSL_FLAG(uint32_t, max_tokens, 160, "per prompt");
 ABSL_FLAG(std::string, stop, "",
           "stop strings, separated by |; they need a daemon with a tokenizer");
+ABSL_FLAG(std::string, json_schema, "",
+          "a JSON Schema that every text obeys; with a daemon, one that has a tokenizer");
+ABSL_FLAG(std::string, regex, "", "a pattern that every text matches as a whole");
+ABSL_FLAG(std::string, grammar, "", "a grammar in EBNF, with the rule root, that every text obeys");
 ABSL_FLAG(uint32_t, max_batch, 4,
           "sequences in one round; with more prompts, one begins when another ends");
 ABSL_FLAG(uint32_t, forward_ms, 0,
@@ -138,7 +142,9 @@ constexpr char kUsage[] =
     "  specd-toy-engine                                      # all in this process\n"
     "  specd-toy-engine --specd=unix:/run/specd/specd.sock 'The daemon' 'A round'\n"
     "  specd-toy-engine --drafts=sampled --verify=token --draft=3 --seed=7\n"
-    "  specd-toy-engine --draft=0 --print=ids --stats=none   # same ids as with --draft=5\n\n"
+    "  specd-toy-engine --draft=0 --print=ids --stats=none   # same ids as with --draft=5\n"
+    "  specd-toy-engine --regex='[A-Z][a-z ]{20,40}\\.' 'The daemon'   # and so with "
+    "constraints\n\n"
     "Exit status: 0 done; 1 an error; 2 bad flags; 3 the daemon is gone; 130 interrupted.";
 
 constexpr char kEndToken[] = "<|endoftext|>";
@@ -175,7 +181,26 @@ std::vector<std::string> SplitAtBars(std::string_view text) {
   return parts;
 }
 
-EngineOptions ReadFlags() {
+struct Constraint {
+  uint32_t kind = SPECD_GRAMMAR_NONE;
+  std::string text;
+};
+
+// Nothing if more than one is given.
+std::optional<Constraint> ReadConstraint() {
+  const Constraint all[] = {{SPECD_GRAMMAR_JSON, absl::GetFlag(FLAGS_json_schema)},
+                            {SPECD_GRAMMAR_REGEX, absl::GetFlag(FLAGS_regex)},
+                            {SPECD_GRAMMAR_EBNF, absl::GetFlag(FLAGS_grammar)}};
+  Constraint found;
+  for (const Constraint& each : all) {
+    if (each.text.empty()) continue;
+    if (found.kind != SPECD_GRAMMAR_NONE) return std::nullopt;
+    found = each;
+  }
+  return found;
+}
+
+EngineOptions ReadFlags(const Constraint& constraint) {
   return {.uri = absl::GetFlag(FLAGS_specd),
           .max_batch = absl::GetFlag(FLAGS_max_batch),
           .num_drafts = absl::GetFlag(FLAGS_draft),
@@ -186,6 +211,9 @@ EngineOptions ReadFlags() {
           .seed = absl::GetFlag(FLAGS_seed),
           .max_tokens = absl::GetFlag(FLAGS_max_tokens),
           .stop_strings = SplitAtBars(absl::GetFlag(FLAGS_stop)),
+          .grammar_kind = constraint.kind,
+          .grammar = constraint.text,
+          .tokenizer = absl::GetFlag(FLAGS_tokenizer),
           .forward_ms = absl::GetFlag(FLAGS_forward_ms)};
 }
 
@@ -273,8 +301,12 @@ int Main(int argc, char** argv) {
   if (prompts.empty()) {
     return Fail(kExitUsage, "prompt: there is none; give --prompt='The daemon|A round'");
   }
+  const std::optional<Constraint> constraint = ReadConstraint();
+  if (!constraint.has_value()) {
+    return Fail(kExitUsage, "json_schema, regex and grammar: give one of them");
+  }
   CatchSignals();
-  return Generate(ReadFlags(), prompts);
+  return Generate(ReadFlags(*constraint), prompts);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-/* answers.h has the return codes of every call and their texts. Part of <specd/specd.h>, which
- * explains the return values. */
+/* answers.h has the return codes of every call and their texts, and the list of ids. Part of
+ * <specd/specd.h>, which explains the return values. */
 #ifndef SPECD_ANSWERS_H_
 #define SPECD_ANSWERS_H_
 
@@ -46,6 +46,12 @@ SPECD_API const char* specd_code_name(int code);
 
 /* "0.1.0" */
 SPECD_API const char* specd_version(void);
+
+/* The call that takes a list copies it. If count is 0, items may be NULL. */
+typedef struct specd_ids {
+  const int32_t* items;
+  uint64_t count;
+} specd_ids;
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -40,6 +40,18 @@ typedef struct specd_options {
   uint32_t max_path; /* draft tokens on one path of a tree draft, 0 .. max_draft; default 0 =
                         max_draft. A sequence gains at most max_path + 1 tokens in a round */
   uint32_t reserved; /* 0 */
+  /* Embedded mode: the path of the model's tokenizer.json, so that sequences may have constraints
+   * (specd_params.grammar). NULL (default): ids only. A daemon has --tokenizer instead. */
+  const char* tokenizer;
+  /* Embedded mode: the ids that end an output, at most 64; default none. A daemon has --eos_tokens
+   * and --eos_token_ids instead. */
+  specd_ids eos_token_ids;
+  /* Embedded mode: the texts that begin and end the model's reasoning, such as "<think>" and
+   * "</think>", at most 64 bytes each. Constraints begin after reasoning_end. NULL (default): the
+   * model does not reason. If reasoning_start alone is NULL, every output begins with reasoning. A
+   * daemon has --reasoning_start and --reasoning_end instead. */
+  const char* reasoning_start;
+  const char* reasoning_end;
 } specd_options;
 
 SPECD_API void specd_options_init(specd_options* options);

@@ -107,7 +107,9 @@ enum {
   SPECD_DETAIL_ARGMAX_SAMPLED = 17, /* target_argmax for a sequence that is not greedy */
   SPECD_DETAIL_ARGMAX_EDITED = 18,  /* target_argmax for one with parameters or masks that change
                                        its rows */
-  SPECD_DETAIL_ARGMAX_SCORED = 19   /* target_argmax for one with logprobs */
+  SPECD_DETAIL_ARGMAX_SCORED = 19,  /* target_argmax for one with logprobs */
+  SPECD_DETAIL_TWO_MASKS = 20,      /* mask_rows for one with a constraint of specd's own */
+  SPECD_DETAIL_STAGED_GRAMMAR = 21  /* a staged round of one with a constraint */
 };
 
 /* Returns "target_rows: an index is not below the number of rows bound", and so on; never NULL. */
@@ -130,7 +132,8 @@ typedef struct specd_result {
   uint32_t num_accepted; /* accepted draft tokens among the kept tokens */
   uint32_t num_kept;     /* ids in `tokens`: the tokens that the sequence gained in this round */
   uint32_t total_kept;   /* tokens of the sequence after this round */
-  int32_t stop_token;    /* the id that finished the sequence, or -1 */
+  int32_t stop_token;    /* the id that finished the sequence, or -1; -1 too at the end of a
+                            grammar */
   uint32_t detail;       /* SPECD_DETAIL_... if status is SPECD_STATUS_INVALID */
   uint32_t scores_per_token;       /* 1 + logprobs + logprob_token_ids.count; 0 without logprobs */
   const int32_t* tokens;           /* valid until the next specd_poll or specd_close */

@@ -38,11 +38,25 @@ enum {
   SPECD_PROCESSED_LOGIT = 3
 };
 
-/* The call that takes a list copies it. If count is 0, items may be NULL. */
-typedef struct specd_ids {
-  const int32_t* items;
-  uint64_t count;
-} specd_ids;
+/* The kinds of constraints, and the text that each takes. */
+enum {
+  SPECD_GRAMMAR_NONE = 0,
+  SPECD_GRAMMAR_JSON = 1,          /* a JSON Schema */
+  SPECD_GRAMMAR_JSON_OBJECT = 2,   /* no text: any JSON object */
+  SPECD_GRAMMAR_REGEX = 3,         /* a pattern that the whole output matches */
+  SPECD_GRAMMAR_EBNF = 4,          /* a grammar in the dialect of GBNF and xgrammar, from `root` */
+  SPECD_GRAMMAR_CHOICE = 5,        /* a JSON array of strings, one of which is the output */
+  SPECD_GRAMMAR_STRUCTURAL_TAG = 6 /* a JSON object: tags and the triggers that begin them */
+};
+
+/* Whitespace between the tokens of JSON: at most 64 characters in one place, or none. */
+enum { SPECD_WHITESPACE_FLEXIBLE = 0, SPECD_WHITESPACE_COMPACT = 1 };
+
+/* What enforces a constraint. AUTO: specd's own engine, or xgrammar where it is installed and
+ * specd's own refuses the schema. */
+enum { SPECD_BACKEND_AUTO = 0, SPECD_BACKEND_SPECD = 1, SPECD_BACKEND_XGRAMMAR = 2 };
+
+/* Lists are copied as specd_ids are. */
 typedef struct specd_floats {
   const float* items;
   uint64_t count;
@@ -151,6 +165,23 @@ typedef struct specd_params {
   /* Parameters without a field above. A name may also replace a field that is left at its default.
    * Each name may occur once; together with the fields that are set there may be at most 64. */
   specd_numbers numbers;
+
+  /* A constraint that the text of the whole output follows, at every place of a draft. The daemon's
+   * tokenizer has the text of tokens, or specd_options.tokenizer does. An EOS or stop id is allowed
+   * exactly where the text may end. Where the text is complete and cannot go on, the sequence
+   * finishes by itself. */
+  uint32_t grammar_kind;       /* SPECD_GRAMMAR_...; default NONE */
+  uint32_t grammar_whitespace; /* SPECD_WHITESPACE_...; default FLEXIBLE */
+  uint32_t grammar_lenient;    /* 0 or 1; default 0: a schema with a part that cannot be enforced is
+                                  refused. 1: specd drops that part, and
+                                  specd_opening_warnings names it */
+  uint32_t grammar_backend;    /* SPECD_BACKEND_...; default AUTO */
+  /* 0 or 1; default 0: where the model profile has a reasoning_end, the constraint begins after
+   * that text. 1: it holds from the first token on. */
+  uint32_t grammar_in_reasoning;
+  uint32_t reserved;      /* 0 */
+  const char* grammar;    /* the text of the constraint, UTF-8, at most 4 MiB */
+  uint64_t grammar_bytes; /* default 0 = a NUL ends the text */
 } specd_params;
 
 SPECD_API void specd_params_init(specd_params* params);
@@ -195,6 +226,13 @@ typedef struct specd_sequence_info {
 SPECD_API int specd_open_sequence(specd_engine* engine, const char* request_id,
                                   const specd_params* params, specd_sequence_info* info);
 
+/* Returns what the constraint of the engine's last specd_open_sequence does not enforce, one
+ * warning a line: parts of a schema that grammar_lenient dropped, and parts that xgrammar lets
+ * pass. There are at most 64 lines of at most 512 bytes; "..." marks a text that was cut. The text
+ * is "" if there are no warnings, after an opening that was refused, and if engine is NULL. It is
+ * valid until the next specd_open_sequence or specd_close of this engine; do not free it. */
+SPECD_API const char* specd_opening_warnings(specd_engine* engine);
+
 /* Opens a copy of a sequence in its present state: same parameters, prompt and tokens, but a seed
  * and a request_id of its own. If seed is NULL, specd draws one and reports it. The copy's text
  * begins with its next token. A sequence with stop strings cannot be forked: the text side could
@@ -213,7 +251,8 @@ SPECD_API int specd_abort(specd_engine* engine, specd_sequence sequence);
 
 enum {
   SPECD_FINISH_NONE = 0,
-  SPECD_FINISH_STOP = 1,   /* a stop id, an EOS id, or a stop string found by the text side */
+  SPECD_FINISH_STOP = 1,   /* a stop id, an EOS id, a stop string found by the text side, or the
+                              end of a grammar: the text is complete and cannot go on */
   SPECD_FINISH_LENGTH = 2, /* max_tokens */
   SPECD_FINISH_ABORT = 3,  /* specd_abort, or the text side no longer wants the text */
   SPECD_FINISH_ERROR = 4   /* a row without a distribution: see the status of the round */

@@ -3,8 +3,8 @@
  * specd verifies speculative drafts and samples tokens. An engine writes logits rows into memory
  * that it shares with specd, submits rounds, and polls for the confirmed tokens. A round names, for
  * each sequence, draft tokens and the rows that judge them. This header is the whole interface for
- * engines. It is C99 and needs no other include. The sampling functions that need no engine are in
- * <specd/ops.h>.
+ * engines. It is C99 and needs no other include. Two headers beside it need no engine:
+ * <specd/ops.h> has sampling functions, and <specd/grammar.h> has masks of constraints.
  *
  * This header includes its parts, in this reading order:
  *

@@ -13,20 +13,25 @@ library. The other files are:
 
   engine.py     Engine and its sequences
   member.py     Member, a tensor-parallel rank
+  options.py    the options of Engine
   params.py     SamplingParams
+  structured.py StructuredOutputs, a constraint of SamplingParams
   rounds.py     Draft and DraftRequest
   results.py    the results of a round
   ops.py        functions that need no engine
+  grammar.py    Tokenizer, Grammar and matchers: masks of allowed ids, without an engine
 """
 
 from ._library import Error, last_error, load
 from .arrays import BFloat16, bfloat16, pack_mask
 from .engine import Engine, Sequence
+from .grammar import Grammar, Matcher, Tokenizer, apply_mask, fill_masks
 from .member import Member
 from .ops import argmax, sample, softmax, top_k_mask, top_k_renorm, top_p_renorm
 from .params import SamplingParams
 from .results import Children, Logprob, Result, Scores
 from .rounds import Draft, DraftRequest
+from .structured import StructuredOutputs
 
 
 def version():
@@ -35,7 +40,8 @@ def version():
 
 
 __all__ = [
-    "BFloat16", "Children", "Draft", "DraftRequest", "Engine", "Error", "Logprob", "Member", "Result",
-    "SamplingParams", "Scores", "Sequence", "argmax", "bfloat16", "last_error", "pack_mask", "sample",
-    "softmax", "top_k_mask", "top_k_renorm", "top_p_renorm", "version",
+    "BFloat16", "Children", "Draft", "DraftRequest", "Engine", "Error", "Grammar", "Logprob",
+    "Matcher", "Member", "Result", "SamplingParams", "Scores", "Sequence", "StructuredOutputs",
+    "Tokenizer", "apply_mask", "argmax", "bfloat16", "fill_masks", "last_error", "pack_mask",
+    "sample", "softmax", "top_k_mask", "top_k_renorm", "top_p_renorm", "version",
 ]

@@ -1,7 +1,8 @@
 """The C library for Python: its structs field by field, its functions, and the search for it.
 
-Internal. The structs mirror <specd/specd.h> and <specd/ops.h>. tests/python/abi_test.py compares
-them with the headers. load() compares the sizes of structs that carry one with the loaded library.
+Internal. The structs mirror <specd/specd.h>, <specd/ops.h> and <specd/grammar.h>.
+tests/python/abi_test.py compares them with the headers. load() compares the sizes of structs that
+carry one with the loaded library.
 """
 
 import ctypes
@@ -20,9 +21,17 @@ class Error(Exception):
         self.code, self.code_name, self.text = code, code_name, text
 
 
+class Refusal(Error, ValueError):
+    """An Error that this package raises itself, before the library is asked."""
+
+
 def refusal(text):
-    """An Error that this package raises itself, with the code that the library would use."""
-    return Error(-1, "SPECD_ERROR_INVALID_ARGUMENT", text)
+    """A Refusal, with the code that the library would use."""
+    return Refusal(-1, "SPECD_ERROR_INVALID_ARGUMENT", text)
+
+
+class Ids(Structure):
+    _fields_ = [("items", POINTER(c_int32)), ("count", c_uint64)]
 
 
 class Options(Structure):
@@ -31,7 +40,8 @@ class Options(Structure):
         ("max_sequences", c_uint32), ("max_draft", c_uint32), ("ring_depth", c_uint32),
         ("timeout_ms", c_uint32), ("max_scores_per_token", c_uint32), ("threads", c_uint32),
         ("stream_timeout_ms", c_uint32), ("name", c_char_p), ("cuda_stream", c_void_p),
-        ("max_path", c_uint32), ("reserved", c_uint32),
+        ("max_path", c_uint32), ("reserved", c_uint32), ("tokenizer", c_char_p),
+        ("eos_token_ids", Ids), ("reasoning_start", c_char_p), ("reasoning_end", c_char_p),
     ]
 
 
@@ -45,10 +55,6 @@ class Tensor(Structure):
         ("offset_bytes", c_uint64), ("num_rows", c_uint64), ("row_stride", c_uint64),
         ("scale", c_float), ("cap", c_float), ("renormalise", c_uint32), ("reserved", c_uint32),
     ]
-
-
-class Ids(Structure):
-    _fields_ = [("items", POINTER(c_int32)), ("count", c_uint64)]
 
 
 class Floats(Structure):
@@ -100,7 +106,10 @@ class Params(Structure):
         ("draft_edits", c_uint32), ("logprob_token_ids", Ids),
         ("draft_temperature", c_double), ("draft_top_p", c_double), ("draft_min_p", c_double),
         ("draft_top_k", c_int32), ("draft_filter_order", c_uint32),
-        ("prompt_ids", Ids), ("output_ids", Ids), ("numbers", Numbers),
+        ("prompt_ids", Ids), ("output_ids", Ids), ("numbers", Numbers), ("grammar_kind", c_uint32),
+        ("grammar_whitespace", c_uint32), ("grammar_lenient", c_uint32),
+        ("grammar_backend", c_uint32), ("grammar_in_reasoning", c_uint32), ("reserved", c_uint32),
+        ("grammar", c_char_p), ("grammar_bytes", c_uint64),
     ]
 
 
@@ -240,6 +249,43 @@ class Sampling(Structure):
     ]
 
 
+class Token(Structure):
+    _fields_ = [("bytes", c_char_p), ("size_bytes", c_uint32), ("special", c_uint32)]
+
+
+class Tokens(Structure):
+    _fields_ = [("items", POINTER(Token)), ("count", c_uint64)]
+
+
+class TokenizerOptions(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32), ("vocab_size", c_uint32), ("path", c_char_p),
+        ("json", c_char_p), ("json_bytes", c_uint64), ("tokens", Tokens), ("eos_token_ids", Ids),
+    ]
+
+
+class GrammarOptions(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32), ("kind", c_uint32), ("text", c_char_p),
+        ("text_bytes", c_uint64), ("whitespace", c_uint32), ("lenient", c_uint32),
+        ("backend", c_uint32), ("reserved", c_uint32),
+    ]
+
+
+class GrammarInfo(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32), ("vocab_size", c_uint32), ("num_mask_words", c_uint64),
+        ("size_bytes", c_uint64), ("warnings", Strings),
+    ]
+
+
+class MaskRows(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32), ("threads", c_uint32), ("words", POINTER(c_int32)),
+        ("num_rows", c_uint64), ("row_stride", c_uint64), ("indices", POINTER(c_uint32)),
+    ]
+
+
 # Result type, then argument types.
 FUNCTIONS = {
     "specd_last_error": (c_char_p,),
@@ -259,6 +305,7 @@ FUNCTIONS = {
     "specd_params_init": (None, POINTER(Params)),
     "specd_get_param_info": (c_int, c_uint32, POINTER(ParamInfo)),
     "specd_open_sequence": (c_int, c_void_p, c_char_p, POINTER(Params), POINTER(SequenceInfo)),
+    "specd_opening_warnings": (c_char_p, c_void_p),
     "specd_fork": (c_int, c_void_p, c_uint64, c_char_p, POINTER(c_uint64), POINTER(SequenceInfo)),
     "specd_close_sequence": (c_int, c_void_p, c_uint64),
     "specd_abort": (c_int, c_void_p, c_uint64),
@@ -291,12 +338,36 @@ FUNCTIONS = {
     "specd_argmax": (c_int, POINTER(Rows), POINTER(c_int32), POINTER(c_uint32)),
     "specd_sampling_init": (None, POINTER(Sampling)),
     "specd_sample": (c_int, POINTER(Rows), POINTER(Sampling), POINTER(c_int32), POINTER(c_uint32)),
+    "specd_tokenizer_options_init": (None, POINTER(TokenizerOptions)),
+    "specd_tokenizer_new": (c_int, POINTER(TokenizerOptions), POINTER(c_void_p)),
+    "specd_tokenizer_free": (None, c_void_p),
+    "specd_grammar_options_init": (None, POINTER(GrammarOptions)),
+    "specd_grammar_compile": (c_int, c_void_p, POINTER(GrammarOptions), POINTER(c_void_p)),
+    "specd_grammar_free": (None, c_void_p),
+    "specd_get_grammar_info": (c_int, c_void_p, POINTER(GrammarInfo)),
+    "specd_matcher_new": (c_int, c_void_p, Ids, POINTER(c_void_p)),
+    "specd_matcher_fork": (c_int, c_void_p, POINTER(c_void_p)),
+    "specd_matcher_free": (None, c_void_p),
+    "specd_matcher_mask": (c_int, c_void_p, POINTER(c_int32), c_uint64),
+    "specd_matcher_accept": (c_int, c_void_p, c_int32),
+    "specd_matcher_rollback": (c_int, c_void_p, c_uint64),
+    "specd_matcher_num_accepted": (c_int, c_void_p, POINTER(c_uint64)),
+    "specd_matcher_is_terminated": (c_int, c_void_p),
+    "specd_matcher_is_accepting": (c_int, c_void_p),
+    "specd_matcher_is_finished": (c_int, c_void_p),
+    "specd_matcher_forced_text": (c_int, c_void_p, POINTER(c_char_p), POINTER(c_uint64)),
+    "specd_matcher_forced_tokens": (c_int, c_void_p, POINTER(c_int32), c_uint64,
+                                    POINTER(c_uint64)),
+    "specd_mask_rows_init": (None, POINTER(MaskRows)),
+    "specd_fill_masks": (c_int, POINTER(c_void_p), c_uint64, POINTER(MaskRows)),
 }
 
 _SIZED = {
     "specd_options_init": Options, "specd_tensor_init": Tensor, "specd_params_init": Params,
     "specd_join_options_init": JoinOptions, "specd_engine_stats_init": EngineStats,
     "specd_rows_init": Rows, "specd_sampling_init": Sampling,
+    "specd_tokenizer_options_init": TokenizerOptions,
+    "specd_grammar_options_init": GrammarOptions, "specd_mask_rows_init": MaskRows,
 }
 
 _SONAME = "libspecd.so.0"

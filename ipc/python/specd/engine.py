@@ -11,6 +11,7 @@ from . import _library as c
 from . import results
 from ._library import check, refusal, text_bytes
 from .arrays import integer
+from .options import to_options
 from .params import VERIFY, SamplingParams, to_struct
 from .regions import DRAFT_TOKENS, NEXT_TOKEN, bind_ids, unregister
 from .rounds import DraftRecords, DraftRequest, RowSpace, child_records, score_records
@@ -23,12 +24,13 @@ _VERIFY_NAMES = {code: name for name, code in VERIFY.items()}
 
 
 class Sequence:
-    """One generated output of an engine: made by Engine.open and Sequence.fork."""
+    """One generated output of an engine: made by Engine.open and Sequence.fork. .warnings lists
+    what its constraint does not enforce."""
 
-    def __init__(self, engine, info, request_id):
+    def __init__(self, engine, info, request_id, warnings=()):
         self.engine, self.handle = engine, info.sequence
         self.seed, self.verify = info.seed, _VERIFY_NAMES[info.verify]
-        self.request_id = request_id
+        self.request_id, self.warnings = request_id, list(warnings)
 
     @property
     def slot(self):
@@ -43,7 +45,7 @@ class Sequence:
         check(c.load().specd_fork(self.engine.pointer, self.handle,
                                   text_bytes(request_id, "request_id"),
                                   None if word is None else ctypes.byref(word), infos))
-        return Sequence(self.engine, infos[0], request_id)
+        return Sequence(self.engine, infos[0], request_id, self.warnings)
 
     def abort(self):
         """Ends the sequence; the tokens kept so far remain."""
@@ -98,22 +100,17 @@ class Engine:
 
     Options are those of specd_options: max_batch, max_sequences, max_draft, max_path, ring_depth,
     timeout_ms, max_scores_per_token, threads, name, cuda_stream (the address, such as torch's
-    stream.cuda_stream).
+    stream.cuda_stream). Embedded engines also take tokenizer (the path of a tokenizer.json, so that
+    sequences may have structured_outputs), eos_token_ids, reasoning_start and reasoning_end; a
+    daemon has its own.
     """
 
     def __init__(self, uri="embedded:cpu", *, vocab_size, **options):
-        struct = c.initialised(c.Options, "specd_options_init")
-        fields = [name for name, _ in c.Options._fields_ if name not in ("struct_size", "reserved")]
-        for name, value in {"vocab_size": vocab_size, **options}.items():
-            if name not in fields:
-                raise refusal(f"{name}: no such option; the options are {', '.join(fields)}")
-            if name == "name":
-                struct.name = text_bytes(value, name)
-            else:
-                setattr(struct, name, integer(value, name))
+        struct, kept = to_options({"vocab_size": vocab_size, **options})
         pointer = ctypes.c_void_p()
         check(c.load().specd_open(text_bytes(uri, "uri"), ctypes.byref(struct),
                                   ctypes.byref(pointer)))
+        del kept
         self.uri, self.vocab_size = uri, struct.vocab_size
         self.max_batch, self.max_draft = struct.max_batch, struct.max_draft
         self.max_sequences = struct.max_sequences or struct.max_batch
@@ -173,7 +170,10 @@ class Engine:
         check(c.load().specd_open_sequence(self.pointer, text_bytes(request_id, "request_id"),
                                            ctypes.byref(struct), infos))
         del kept
-        return [Sequence(self, info, f"{request_id}#{i}" if i else request_id)
+        # A schema's keys may have any characters: only a line feed parts two warnings.
+        lines = c.load().specd_opening_warnings(self.pointer).decode(errors="replace").split("\n")
+        warnings = [line for line in lines if line]
+        return [Sequence(self, info, f"{request_id}#{i}" if i else request_id, warnings)
                 for i, info in enumerate(infos)]
 
     # ---- rows ---------------------------------------------------------------------------------------

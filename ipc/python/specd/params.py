@@ -12,6 +12,7 @@ import numpy as np
 from . import _library as c
 from .arrays import id_array, pointer
 from ._library import refusal
+from .structured import StructuredOutputs
 
 # The codes of specd_param_info.type, and the types of their values here.
 PARAM_TYPES = {"number": 0, "integer": 1, "flag": 2, "choice": 3}
@@ -67,11 +68,12 @@ REFUSED = {
     "prompt_logprobs": "score the prompt's ids with engine.score",
     "logits_processors": "name a compiled-in processor in `processors`",
     "custom_logit_processor": "name a compiled-in processor in `processors`",
-    "structured_outputs": "pass your grammar's masks to engine.verify",
-    "guided_decoding": "pass your grammar's masks to engine.verify",
-    "json_schema": "pass your grammar's masks to engine.verify",
-    "regex": "pass your grammar's masks to engine.verify",
-    "ebnf": "pass your grammar's masks to engine.verify",
+    "guided_decoding": "it is called structured_outputs=specd.StructuredOutputs(...)",
+    "response_format": "structured_outputs=specd.StructuredOutputs(json=...)",
+    "json_schema": "structured_outputs=specd.StructuredOutputs(json=...)",
+    "regex": "structured_outputs=specd.StructuredOutputs(regex=...)",
+    "ebnf": "structured_outputs=specd.StructuredOutputs(grammar=...)",
+    "structural_tag": "structured_outputs=specd.StructuredOutputs(structural_tag=...)",
     "max_new_tokens": "it is called max_tokens",
     "min_new_tokens": "it is called min_tokens",
     "stop_regex": "stop strings are literal: use stop",
@@ -102,10 +104,13 @@ class _Lists:
     thinking_preset: str | None = None
     thinking_end_ids: list | None = None
     processors: dict | None = None
+    structured_outputs: StructuredOutputs | None = None
 
 
 def make_sampling_params(numbers):
     """The class SamplingParams of a library with these Numbers."""
+    constraint = {number.name: number for number in numbers if number.name.startswith("grammar_")}
+    numbers = [number for number in numbers if number.name not in constraint]
     fields = [(number.python_name, _PYTHON_TYPES[number.type] | None, number.python_default)
               for number in numbers]
     made = dataclasses.make_dataclass("SamplingParams", fields, bases=(_Lists,))
@@ -121,6 +126,9 @@ def make_sampling_params(numbers):
     made.__init__ = init
     made.__module__ = __name__
     made.numbers = {number.python_name: number for number in numbers}
+    # StructuredOutputs has these numbers: their choices by name.
+    made.constraint = {name: number.choices for name, number in constraint.items()
+                       if number.choices}
     return made
 
 
@@ -134,7 +142,7 @@ docs/PARAMETERS.md gives the ranges, which the library checks when a sequence is
 
 What vLLM has not: `verify` (auto, greedy, exact_match, token, block), `filter_order` (sequential,
 joint), `disallowed_token_ids`, `no_repeat_ngram_*`, `thinking_*`, `processors` ({name: {key:
-number}}), `logprobs_mode` of each sequence, and `draft_*`: what the drafter did to its own rows
+number}}), `logprobs_mode` of each sequence, `structured_outputs` (a specd.StructuredOutputs), and `draft_*`: what the drafter did to its own rows
 before it drew from them. `bad_words` are lists of ids, because an engine has no tokenizer here.
 A number that is None has its default, and max_tokens=None is no bound.
 """
@@ -175,6 +183,7 @@ def to_struct(params, prompt_ids=(), output_ids=()):
     fill.floats("logit_bias", list(bias.values()))
     _fill_bad_words(fill, params.bad_words or [])
     _fill_texts(fill, params)
+    _fill_constraint(fill, params)
     fill.ids("prompt_ids", prompt_ids)
     fill.ids("output_ids", output_ids)
     return fill.struct, fill.kept
@@ -204,6 +213,16 @@ def _fill_texts(fill, params):
     fill.kept.append(table)
     fill.struct.processors = ctypes.cast(table, ctypes.POINTER(c.Processor))
     fill.struct.num_processors = len(processors)
+
+
+def _fill_constraint(fill, params):
+    constraint = params.structured_outputs
+    if constraint is None:
+        return
+    if not isinstance(constraint, StructuredOutputs):
+        raise refusal(f"structured_outputs: {constraint!r} is no specd.StructuredOutputs; write "
+                      "specd.StructuredOutputs(json=..., ...)")
+    fill.kept.append(constraint.fill(fill.struct, params.constraint))
 
 
 def _value(number, value):

@@ -1,7 +1,9 @@
 /* An engine of one greedy sequence, from the installed headers alone: opens the verifier in this
  * process, lets it judge two draft tokens, and checks the answer against the argmax that stands in
- * the rows below, as does a library call. Exit status 0 if everything came as the header promises.
+ * the rows below, as does a library call. A mask of the grammar engine is checked too. Exit status
+ * 0 if everything came as the headers promise.
  */
+#include <specd/grammar.h>
 #include <specd/ops.h>
 #include <specd/specd.h>
 #include <stdio.h>
@@ -116,6 +118,36 @@ static int run_argmax(void) {
   return 0;
 }
 
+/* Three ids spell "a", "b" and "ab"; the constraint allows "ab" alone, so "b" may not come first.
+ */
+static int run_grammar(void) {
+  static const specd_token tokens[] = {{"a", 1, 0}, {"b", 1, 0}, {"ab", 2, 0}};
+  static const specd_ids no_ids = {NULL, 0};
+  specd_tokenizer_options from;
+  specd_grammar_options options;
+  specd_tokenizer* tokenizer = NULL;
+  specd_grammar* grammar = NULL;
+  specd_matcher* matcher = NULL;
+  int32_t mask = 0;
+  int code;
+  specd_tokenizer_options_init(&from);
+  from.vocab_size = VOCAB_SIZE;
+  from.tokens.items = tokens;
+  from.tokens.count = 3;
+  specd_grammar_options_init(&options);
+  options.kind = SPECD_GRAMMAR_CHOICE;
+  options.text = "[\"ab\"]";
+  code = specd_tokenizer_new(&from, &tokenizer);
+  if (code == SPECD_OK) code = specd_grammar_compile(tokenizer, &options, &grammar);
+  if (code == SPECD_OK) code = specd_matcher_new(grammar, no_ids, &matcher);
+  if (code == SPECD_OK) code = specd_matcher_mask(matcher, &mask, 1);
+  specd_tokenizer_free(tokenizer);
+  specd_grammar_free(grammar);
+  specd_matcher_free(matcher);
+  if (code != SPECD_OK) return failed("a mask", code);
+  return mask == 5 ? 0 : wrong("a mask", mask, 5);
+}
+
 int main(void) {
   specd_options options;
   specd_engine* engine = NULL;
@@ -129,6 +161,7 @@ int main(void) {
   status = bind_rows(engine);
   if (status == 0) status = run_round(engine);
   if (status == 0) status = run_argmax();
+  if (status == 0) status = run_grammar();
   specd_close(engine);
   if (status == 0) printf("consumer: specd %s verified a round of 2 drafts\n", specd_version());
   return status;

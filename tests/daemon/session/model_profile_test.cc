@@ -26,6 +26,40 @@ TEST_SUITE("unit") {
     CHECK(Says(LoadModelProfile(options).status(), "--tokenizer"));
   }
 
+  TEST_CASE("EOS ids may be given by number, without a tokenizer and beside texts") {
+    ModelProfileOptions options;
+    options.eos_token_ids = {7, 2, 7};
+    auto profile = LoadModelProfile(options);
+    REQUIRE(profile.ok());
+    CHECK(profile->eos_token_ids == std::vector<TokenId>{7, 2});
+    CHECK(CheckVocabSize(*profile, 8).ok());
+    CHECK(Says(CheckVocabSize(*profile, 7), "vocab_size = 7"));
+    CHECK(Says(CheckVocabSize(*profile, 7), "EOS id 7"));
+    options.tokenizer_path = SPECD_TOKENIZER;
+    options.eos_tokens = {"<|endoftext|>"};  // id 0
+    profile = LoadModelProfile(options);
+    REQUIRE(profile.ok());
+    CHECK(profile->eos_token_ids == std::vector<TokenId>{7, 2, 0});
+    options.eos_token_ids = {-1};
+    CHECK(Says(LoadModelProfile(options).status(), "eos_token_ids: -1 is outside 0 .. 1048575"));
+    options = {};
+    options.vocab_size = 8;
+    options.eos_token_ids = {8};
+    CHECK(Says(LoadModelProfile(options).status(), "eos_token_ids: 8 is outside 0 .. 7"));
+  }
+
+  TEST_CASE("the texts of reasoning need each other's end, a tokenizer, and a sane length") {
+    ModelProfileOptions options;
+    options.reasoning.end = "</think>";
+    CHECK(Says(LoadModelProfile(options).status(), "needs a tokenizer"));
+    options.tokenizer_path = SPECD_TOKENIZER;
+    CHECK(LoadModelProfile(options)->reasoning.end == "</think>");
+    options.reasoning.end = std::string(65, 'x');
+    CHECK(Says(LoadModelProfile(options).status(), "reasoning_end"));
+    options.reasoning = {"<think>", ""};
+    CHECK(Says(LoadModelProfile(options).status(), "needs a reasoning_end"));
+  }
+
   TEST_CASE("a vocabulary that does not fit is refused with both numbers") {
     ModelProfileOptions options;
     options.tokenizer_path = SPECD_TOKENIZER;

@@ -41,6 +41,7 @@ inline OpenSequenceRequest SampleOpen() {
   open.num_allowed_token_ids = 3;
   open.num_disallowed_token_ids = 4;
   open.num_no_repeat_ngram_whitelist = 5;
+  open.num_grammar_bytes = 6;
   return open;
 }
 
@@ -71,7 +72,7 @@ inline std::vector<Request> SampleRequests() {
 inline std::vector<Reply> SampleReplies() {
   return {HelloReply{1, ~uint64_t{0}, "0.1.0", "cpu", "ipc:///a", "ipc:///b", "1a:2b"},
           RegionReply{7},
-          SequenceReply{{uint64_t{1} << 32, ~uint64_t{0}}, {99, 100}, 3},
+          SequenceReply{{uint64_t{1} << 32, ~uint64_t{0}}, {99, 100}, 3, {"/a: b", "\xc3\xa4"}},
           OkReply{},
           ErrorReply{SPECD_ERROR_REGION, "num_rows", "too many"},
           StatsReply{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ~uint64_t{0}},

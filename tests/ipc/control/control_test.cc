@@ -86,6 +86,30 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE("control: the warnings of a reply are lines that fit") {
+    using Lines = std::vector<std::string>;
+    CHECK(MakeReplyWarnings({}).empty());
+    const Lines odd = {"/a\nb\x7f: \xc3\xa4", ""};
+    CHECK(MakeReplyWarnings(odd) == Lines{"/a b : \xc3\xa4", ""});
+    CHECK(MakeReplyWarnings(Lines{std::string(512, 'a')}) == Lines{std::string(512, 'a')});
+    CHECK(MakeReplyWarnings(Lines{std::string(513, 'a')}) == Lines{std::string(509, 'a') + "..."});
+    // No character is cut in two: the 2 bytes of this one are the 509th and the 510th.
+    const std::string before(508, 'a');
+    CHECK(MakeReplyWarnings(Lines{before + "\xc3\xa4" + before}) == Lines{before + "..."});
+    // The largest reply has a message.
+    SequenceReply reply{std::vector<uint64_t>(64, ~uint64_t{0}),
+                        std::vector<uint64_t>(64, ~uint64_t{0}), 4};
+    reply.warnings = MakeReplyWarnings(Lines(64, std::string(513, 'a')));
+    CHECK(reply.warnings == Lines(64, std::string(509, 'a') + "..."));
+    CHECK(EncodeReply(reply, 1).ok());
+    reply.warnings = MakeReplyWarnings(Lines(65, "a"));
+    REQUIRE(reply.warnings.size() == 64);
+    CHECK(reply.warnings[62] == "a");
+    CHECK(reply.warnings[63] == "... and 2 more warnings");
+    reply.warnings.emplace_back();
+    CHECK(ErrorFieldOf(EncodeReply(reply, 1).status()) == "warnings");
+  }
+
   TEST_CASE("control: doubles keep every bit, and must be doubles") {
     OpenSequenceRequest open = SampleOpen();
     // msgpack-c's own packer writes 1.0 as the integer 1.
@@ -139,7 +163,8 @@ TEST_SUITE("unit") {
          {&OpenSequenceRequest::num_prompt_ids, &OpenSequenceRequest::num_output_ids,
           &OpenSequenceRequest::num_allowed_token_ids,
           &OpenSequenceRequest::num_disallowed_token_ids,
-          &OpenSequenceRequest::num_no_repeat_ngram_whitelist}) {
+          &OpenSequenceRequest::num_no_repeat_ngram_whitelist,
+          &OpenSequenceRequest::num_grammar_bytes}) {
       OpenSequenceRequest with = open;
       with.*count = 1;
       CHECK(DecodeHeader(MustEncode(with), ControlReader::kDaemon)->num_fds == 1);

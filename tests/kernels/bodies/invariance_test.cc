@@ -124,6 +124,17 @@ TEST_SUITE("invariance") {
     }
   }
 
+  TEST_CASE("a mask row of specd's own grammar answers as the same row of a bound mask") {
+    for (const RoundCase::Options& options : AllOptions()) {
+      RoundCase::Options grammar = options;
+      grammar.grammar_masks = true;
+      RoundCase bound(options);
+      RoundCase own(grammar);
+      CHECK(AnswersOf(*PreparedFor(options), own, AllPlaces()) ==
+            AnswersOf(*PreparedFor(options), bound, AllPlaces()));
+    }
+  }
+
   TEST_CASE("kernels.md 5.50: earlier rounds leave nothing behind in a backend's memory") {
     for (const RoundCase::Options& options : AllOptions()) {
       RoundCase::Options other_options = options;

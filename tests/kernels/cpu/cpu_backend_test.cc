@@ -46,7 +46,8 @@ constexpr RoundCase::Options kMixed{.vocab_size = kTileSize + 300,
                                     .batch = 64,
                                     .max_draft = 4,
                                     .dtype = DType::kBFloat16,
-                                    .seed = 41};
+                                    .seed = 41,
+                                    .grammar_masks = true};
 
 std::unique_ptr<Backend> Prepared(const RoundCase::Options& options, CpuTarget target,
                                   int32_t threads = 1) {

@@ -299,6 +299,7 @@ TEST_SUITE("gpu") {
       for (const int32_t vocab_size : sizes) {
         RoundCase::Options options{
             .vocab_size = vocab_size, .batch = Quick() ? 12 : 64, .max_draft = 4};
+        options.grammar_masks = true;
         for (const RowKind kind : {RowKind::kProbabilities, RowKind::kFinalProbabilities}) {
           options.target_kind = options.draft_kind = kind;
           options.seed = ++seed;

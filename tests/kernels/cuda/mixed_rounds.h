@@ -12,8 +12,12 @@
 
 namespace specd {
 
-inline constexpr RoundCase::Options kMixed{
-    .vocab_size = 2500, .batch = 24, .max_draft = 3, .dtype = DType::kFloat16, .seed = 51};
+inline constexpr RoundCase::Options kMixed{.vocab_size = 2500,
+                                           .batch = 24,
+                                           .max_draft = 3,
+                                           .dtype = DType::kFloat16,
+                                           .seed = 51,
+                                           .grammar_masks = true};
 inline constexpr BackendLimits kLimits{.vocab_size = 2500, .max_batch = 24, .max_draft = 3};
 inline constexpr int64_t kPlenty = int64_t{1} << 30;
 

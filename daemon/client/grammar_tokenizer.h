@@ -1,0 +1,61 @@
+// GrammarTokenizer is a tokenizer and a logit width, with what its grammars and matchers share.
+//
+// <specd/grammar.h> hands it out as specd_tokenizer. It has the compiler with its cache, the
+// threads that fill masks, and the finder of forced tokens. Safe from any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "daemon/client/mask_pool.h"
+#include "detokenizer/vocabulary.h"
+#include "ipc/include/specd/grammar.h"
+#include "kernels/core/types.h"
+#include "speculative/grammar/forced_tokens.h"
+#include "speculative/grammar/grammar_compiler.h"
+
+namespace specd {
+
+class GrammarTokenizer {
+ public:
+  static constexpr uint64_t kStopIdsMax = 64;
+
+  static absl::StatusOr<std::shared_ptr<GrammarTokenizer>> Create(
+      const specd_tokenizer_options& options);
+
+  GrammarTokenizer(const GrammarTokenizer&) = delete;
+  GrammarTokenizer& operator=(const GrammarTokenizer&) = delete;
+
+  int32_t vocab_size() const { return vocab_size_; }
+  size_t num_mask_words() const { return (static_cast<size_t>(vocab_size_) + 31) / 32; }
+  grammar::GrammarCompiler& compiler() { return *compiler_; }
+  MaskPool& pool() { return pool_; }
+  // Builds the finder when it is first asked for.
+  const grammar::ForcedTokenFinder& forced_tokens();
+
+  // The EOS ids and a matcher's own. `field` names the list in errors.
+  absl::StatusOr<std::vector<TokenId>> StopIds(const specd_ids& ids, const char* field) const;
+
+ private:
+  GrammarTokenizer(Vocabulary vocabulary, int32_t vocab_size);
+
+  const Vocabulary vocabulary_;
+  const int32_t vocab_size_;
+  std::vector<TokenId> eos_token_ids_;
+  std::shared_ptr<grammar::GrammarCompiler> compiler_;
+  MaskPool pool_;
+  std::once_flag forced_once_;
+  std::unique_ptr<grammar::ForcedTokenFinder> forced_tokens_;
+};
+
+// The text of a pointer and a length; a length of 0 means that a NUL ends the text. NULL is empty.
+absl::StatusOr<std::string_view> TextOf(const char* field, const char* text, uint64_t size_bytes,
+                                        size_t size_bytes_max);
+
+}  // namespace specd

@@ -1,0 +1,140 @@
+"""StructuredOutputs names the constraint that a sequence's output follows."""
+
+import json as json_text
+
+from ._library import refusal
+
+# {keyword: its name in the library's table}, in the order of the refusals' texts
+KINDS = {"json": "json", "regex": "regex", "choice": "choice", "grammar": "ebnf",
+         "json_object": "json_object", "structural_tag": "structural_tag"}
+WHITESPACE = ("flexible", "compact")
+BACKENDS = ("auto", "specd", "xgrammar")
+
+# Names of vLLM that mean nothing here, and the remedy for each.
+_REFUSED = {
+    "whitespace_pattern": 'whitespace="flexible" or "compact"',
+    "disable_fallback": "name a backend, which is never replaced by another",
+    "disable_additional_properties": "write additionalProperties: false into the schema",
+}
+
+
+class StructuredOutputs:
+    """A constraint on the text of a whole output: exactly one of the first six keywords.
+
+    >>> specd.StructuredOutputs(regex="[0-9]{3}-[0-9]{4}")
+    >>> specd.StructuredOutputs(json={"type": "object", "properties": {"age": {"type": "integer"}}})
+
+    json: a JSON Schema, as a dict or its text. regex: a pattern that the whole text matches.
+    choice: a list of texts, one of which is the output. grammar: EBNF in the dialect of GBNF and
+    xgrammar. json_object=True: any JSON object. structural_tag: tags and triggers, as a dict or its
+    text.
+
+    whitespace: "flexible" (at most 64 characters between the tokens of JSON) or "compact" (none);
+    disable_any_whitespace=True is vLLM's name for compact. backend: "auto", "specd" or "xgrammar".
+    A model that reasons is not constrained before its reasoning_end, but with
+    enable_in_reasoning=True from the first token on. lenient=True drops the parts of a schema that
+    cannot be enforced; otherwise specd refuses the schema and names the part. A mistake here is an
+    Error, which is a ValueError too; a constraint that specd cannot compile is refused when the
+    sequence is opened.
+    """
+
+    def __init__(self, *, json: dict | str | None = None, regex: str | None = None,
+                 choice: list[str] | None = None, grammar: str | None = None,
+                 json_object: bool | None = None, structural_tag: dict | str | None = None,
+                 whitespace: str | None = None, disable_any_whitespace: bool = False,
+                 backend: str = "auto", lenient: bool = False,
+                 enable_in_reasoning: bool = False, **others):
+        for name in others:
+            remedy = _REFUSED.get(name)
+            raise refusal(f"structured_outputs: {name}: no such keyword; " + (
+                remedy or f"they are {', '.join(KINDS)}, whitespace, disable_any_whitespace, "
+                "backend, lenient, enable_in_reasoning"))
+        texts = {"json": _json("json", json), "regex": _text("regex", regex),
+                 "choice": _choice(choice), "grammar": _text("grammar", grammar),
+                 "json_object": "" if _flag("json_object", json_object or False) else None,
+                 "structural_tag": _json("structural_tag", structural_tag)}
+        given = [name for name, text in texts.items() if text is not None]
+        if len(given) != 1:
+            raise refusal(f"structured_outputs: {' and '.join(given) or 'none'} given; give "
+                          f"exactly one of {', '.join(KINDS)}")
+        self.kind: str = KINDS[given[0]]
+        self.text: str = texts[given[0]]
+        if _flag("disable_any_whitespace", disable_any_whitespace):
+            if whitespace == "flexible":
+                raise refusal("structured_outputs: disable_any_whitespace=True is "
+                              'whitespace="compact"; give one of the two')
+            whitespace = "compact"
+        self.whitespace: str = _one_of("whitespace", whitespace or "flexible", WHITESPACE)
+        self.backend: str = _one_of("backend", backend, BACKENDS)
+        self.lenient: bool = _flag("lenient", lenient)
+        self.in_reasoning: bool = _flag("enable_in_reasoning", enable_in_reasoning)
+
+    def __repr__(self):
+        return f"<specd.StructuredOutputs {self.kind} {self.text!r}>"
+
+    def __eq__(self, other):
+        return isinstance(other, StructuredOutputs) and vars(self) == vars(other)
+
+    __hash__ = None
+
+    def fill(self, struct, choices):
+        """Sets the fields of a specd_params. `choices` has the names of each field's values, by
+        the field's name. Returns the object that must outlive the struct."""
+        for field, value in (("grammar_kind", self.kind), ("grammar_whitespace", self.whitespace),
+                             ("grammar_backend", self.backend)):
+            setattr(struct, field, choices[field].index(value))
+        struct.grammar_lenient = int(self.lenient)
+        struct.grammar_in_reasoning = int(self.in_reasoning)
+        text = self.text_bytes()
+        struct.grammar, struct.grammar_bytes = text, len(text)
+        return text
+
+    def text_bytes(self):
+        """The text as C takes it, with its length."""
+        try:
+            return self.text.encode()
+        except UnicodeEncodeError as error:
+            raise refusal(f"structured_outputs: {self.kind}: {error}") from None
+
+
+def _text(name, value):
+    if value is not None and not isinstance(value, str):
+        raise refusal(f"structured_outputs: {name}: {value!r} is not a string")
+    return value
+
+
+def _json(name, value):
+    """The text of JSON that is given as its text or as a dict."""
+    if value is None or isinstance(value, str):
+        return value
+    if not isinstance(value, dict):
+        raise refusal(f"structured_outputs: {name}: {value!r} is neither a dict nor a string")
+    return _dump(name, value)
+
+
+def _dump(name, value):
+    try:
+        return json_text.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise refusal(f"structured_outputs: {name} is not JSON: {error}") from None
+
+
+def _choice(value):
+    if value is None:
+        return None
+    if (not isinstance(value, (list, tuple)) or not value or
+            not all(isinstance(text, str) for text in value)):
+        raise refusal(f"structured_outputs: choice: {value!r} is not a list of one string or more")
+    return _dump("choice", list(value))
+
+
+def _flag(name, value):
+    if value not in (True, False):
+        raise refusal(f"structured_outputs: {name}: {value!r} is neither True nor False")
+    return bool(value)
+
+
+def _one_of(name, value, names):
+    if value not in names:
+        raise refusal(f"structured_outputs: {name}: {value!r} is not one of {', '.join(names)}")
+    return value

@@ -1,0 +1,201 @@
+#include "speculative/grammar/byte_dfa.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "speculative/grammar/byte_nfa.h"
+#include "speculative/grammar/compile_work.h"
+#include "speculative/grammar/dfa_minimizer.h"
+#include "speculative/grammar/grammar_rules.h"
+#include "speculative/grammar/subset_construction.h"
+
+namespace specd::grammar {
+namespace {
+
+constexpr uint32_t kDead = ByteDfa::kDead;
+// Overlap makes no automaton, only pairs: it may look at more of them. Estimate: 60 MB.
+constexpr size_t kOverlapPairsMax = size_t{1} << 21;
+
+// EdgeCursor reads the edges of one state from byte 0 to 255.
+class EdgeCursor {
+ public:
+  struct Stretch {
+    uint32_t target = kDead;
+    int last = 255;  // every byte up to it has this target
+  };
+
+  EdgeCursor(const ByteDfa& dfa, uint32_t state) {
+    if (state != kDead) edges_ = dfa.states[state].edges;
+  }
+
+  // REQUIRES: `byte` does not fall from call to call.
+  Stretch At(int byte) {
+    while (!edges_.empty() && edges_.front().last < byte) edges_ = edges_.subspan(1);
+    if (edges_.empty()) return {};
+    const ByteDfa::Edge& edge = edges_.front();
+    if (byte < edge.first) return {.target = kDead, .last = edge.first - 1};
+    return {.target = edge.target, .last = edge.last};
+  }
+
+ private:
+  std::span<const ByteDfa::Edge> edges_;
+};
+
+enum class Operation { kIntersect, kUnite, kSubtract };
+
+// Product runs two automata side by side: its states are the pairs that some text reaches and that
+// may still accept.
+class Product {
+ public:
+  Product(const ByteDfa& a, const ByteDfa& b, Operation operation)
+      : a_(a), b_(b), operation_(operation) {}
+
+  absl::StatusOr<ByteDfa> Build() {
+    Intern({a_.IsEmpty() ? kDead : 0, b_.IsEmpty() ? kDead : 0});
+    ByteDfa result;
+    size_t num_edges = 0;
+    for (size_t number = 0; number < pairs_.size(); ++number) {
+      ByteDfa::State& state = result.states.emplace_back();
+      state.accepting = IsAccepting(pairs_[number]);
+      ForEachStretch(pairs_[number], [&](uint8_t first, uint8_t last, const Pair& targets) {
+        const uint32_t target = Intern(targets);
+        if (target == kDead) return;
+        AppendEdge({.first = first, .last = last, .target = target}, &state.edges);
+      });
+      num_edges += state.edges.size();
+      if (!CompileWork::Spend(8 + 4 * state.edges.size())) return CompileWork::TooMuch();
+      if (absl::Status status = CheckGrowth(pairs_.size(), num_edges); !status.ok()) return status;
+    }
+    return MinimizeWithinLimits(result);
+  }
+
+  // True if a pair accepts, or if there are too many pairs to tell.
+  bool MayAccept() {
+    Intern({a_.IsEmpty() ? kDead : 0, b_.IsEmpty() ? kDead : 0});
+    for (size_t number = 0; number < pairs_.size(); ++number) {
+      if (IsAccepting(pairs_[number])) return true;
+      if (pairs_.size() > kOverlapPairsMax) return true;
+      ForEachStretch(pairs_[number],
+                     [&](uint8_t, uint8_t, const Pair& targets) { Intern(targets); });
+    }
+    return false;
+  }
+
+ private:
+  struct Pair {
+    uint32_t a = kDead;
+    uint32_t b = kDead;
+  };
+
+  template <typename Function>
+  void ForEachStretch(const Pair pair, const Function& function) {
+    EdgeCursor a(a_, pair.a);
+    EdgeCursor b(b_, pair.b);
+    for (int byte = 0; byte < 256;) {
+      const EdgeCursor::Stretch in_a = a.At(byte);
+      const EdgeCursor::Stretch in_b = b.At(byte);
+      const int last = std::min(in_a.last, in_b.last);
+      function(static_cast<uint8_t>(byte), static_cast<uint8_t>(last),
+               Pair{.a = in_a.target, .b = in_b.target});
+      byte = last + 1;
+    }
+  }
+
+  // The number of a pair, or kDead for a pair that can accept nothing.
+  uint32_t Intern(Pair pair) {
+    switch (operation_) {
+      case Operation::kIntersect:
+        if (pair.a == kDead || pair.b == kDead) return kDead;
+        break;
+      case Operation::kUnite:
+        if (pair.a == kDead && pair.b == kDead) return kDead;
+        break;
+      case Operation::kSubtract:
+        if (pair.a == kDead) return kDead;
+        break;
+    }
+    const auto [place, is_new] = number_of_.try_emplace(uint64_t{pair.a} << 32 | pair.b,
+                                                        static_cast<uint32_t>(pairs_.size()));
+    if (is_new) pairs_.push_back(pair);
+    return place->second;
+  }
+
+  bool IsAccepting(const Pair& pair) const {
+    const bool in_a = pair.a != kDead && a_.states[pair.a].accepting;
+    const bool in_b = pair.b != kDead && b_.states[pair.b].accepting;
+    switch (operation_) {
+      case Operation::kIntersect:
+        return in_a && in_b;
+      case Operation::kUnite:
+        return in_a || in_b;
+      case Operation::kSubtract:
+        return in_a && !in_b;
+    }
+    return false;
+  }
+
+  const ByteDfa& a_;
+  const ByteDfa& b_;
+  const Operation operation_;
+  absl::flat_hash_map<uint64_t, uint32_t> number_of_;
+  std::vector<Pair> pairs_;
+};
+
+bool AreSame(const ByteDfa& a, const ByteDfa& b) {
+  return std::equal(a.states.begin(), a.states.end(), b.states.begin(), b.states.end(),
+                    [](const ByteDfa::State& left, const ByteDfa::State& right) {
+                      return left.accepting == right.accepting && left.edges == right.edges;
+                    });
+}
+
+}  // namespace
+
+bool ByteDfa::Accepts(std::string_view text) const {
+  if (IsEmpty()) return false;
+  uint32_t state = 0;
+  for (const char byte : text) {
+    state = Step(state, static_cast<uint8_t>(byte));
+    if (state == kDead) return false;
+  }
+  return states[state].accepting;
+}
+
+uint32_t ByteDfa::Step(uint32_t state, uint8_t byte) const {
+  if (state == kDead) return kDead;
+  const std::vector<Edge>& edges = states[state].edges;
+  const auto edge = std::partition_point(
+      edges.begin(), edges.end(), [&](const Edge& candidate) { return candidate.last < byte; });
+  return edge != edges.end() && edge->first <= byte ? edge->target : kDead;
+}
+
+absl::StatusOr<ByteDfa> Determinize(const GrammarRules& rules, uint32_t expr) {
+  const absl::StatusOr<ByteNfa> nfa = BuildNfa(rules, expr, {});
+  if (!nfa.ok()) return nfa.status();
+  return SubsetConstruction(*nfa).Run();
+}
+
+absl::StatusOr<ByteDfa> Intersect(const ByteDfa& a, const ByteDfa& b) {
+  return Product(a, b, Operation::kIntersect).Build();
+}
+
+absl::StatusOr<ByteDfa> Unite(const ByteDfa& a, const ByteDfa& b) {
+  return Product(a, b, Operation::kUnite).Build();
+}
+
+absl::StatusOr<ByteDfa> Subtract(const ByteDfa& a, const ByteDfa& b) {
+  return Product(a, b, Operation::kSubtract).Build();
+}
+
+ByteDfa Minimize(const ByteDfa& dfa) { return DfaMinimizer(dfa).Run(); }
+
+bool AreEqual(const ByteDfa& a, const ByteDfa& b) {
+  // Results of operations are minimal already; equal ones are the same.
+  return AreSame(a, b) || AreSame(Minimize(a), Minimize(b));
+}
+
+bool Overlap(const ByteDfa& a, const ByteDfa& b) {
+  return Product(a, b, Operation::kIntersect).MayAccept();
+}
+
+}  // namespace specd::grammar

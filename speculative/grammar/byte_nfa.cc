@@ -1,0 +1,230 @@
+#include "speculative/grammar/byte_nfa.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "fmt/format.h"
+#include "kernels/core/check.h"
+
+namespace specd::grammar {
+namespace {
+
+// A repetition of at least this many copies of a part that is no leaf calls a rule for each copy.
+constexpr uint32_t kCopiesInPlaceMax = 4;
+
+constexpr std::array<uint32_t, 4> kLastOfLength = {0x7F, 0x7FF, 0xFFFF, kCharMax};
+
+std::string Utf8Of(uint32_t code_point) {
+  std::string text;
+  const auto tail = [&](int shift) {
+    text.push_back(static_cast<char>(0x80 | (code_point >> shift & 0x3F)));
+  };
+  if (code_point <= 0x7F) {
+    text.push_back(static_cast<char>(code_point));
+  } else if (code_point <= 0x7FF) {
+    text.push_back(static_cast<char>(0xC0 | code_point >> 6));
+    tail(0);
+  } else if (code_point <= 0xFFFF) {
+    text.push_back(static_cast<char>(0xE0 | code_point >> 12));
+    tail(6);
+    tail(0);
+  } else {
+    text.push_back(static_cast<char>(0xF0 | code_point >> 18));
+    tail(12);
+    tail(6);
+    tail(0);
+  }
+  return text;
+}
+
+class NfaBuilder {
+ public:
+  NfaBuilder(const GrammarRules& rules, const NfaOptions& options)
+      : rules_(rules), options_(options) {}
+
+  absl::StatusOr<ByteNfa> Build(ExprId expr) {
+    nfa_.start = AddNode();
+    nfa_.final = AddNode();
+    Compile(expr, nfa_.start, nfa_.final);
+    if (is_full_) {
+      return absl::ResourceExhaustedError(fmt::format(
+          "the grammar needs more than {} nodes: shorten its repetitions", options_.nodes_max));
+    }
+    return std::move(nfa_);
+  }
+
+ private:
+  uint32_t AddNode() {
+    if (nfa_.nodes.size() >= options_.nodes_max) is_full_ = true;
+    if (!is_full_ || nfa_.nodes.empty()) nfa_.nodes.emplace_back();
+    return static_cast<uint32_t>(nfa_.nodes.size() - 1);
+  }
+  void AddEdge(uint32_t from, uint8_t first, uint8_t last, uint32_t to) {
+    nfa_.nodes[from].edges.push_back({first, last, to});
+  }
+  void AddEmpty(uint32_t from, uint32_t to) {
+    if (from != to) nfa_.nodes[from].empties.push_back(to);
+  }
+
+  // Adds paths from `from` to `to` that spell the expression, and no other path.
+  void Compile(ExprId id, uint32_t from, uint32_t to) {
+    if (is_full_) return;
+    const Expr& expr = rules_.expr(id);
+    switch (expr.kind) {
+      case ExprKind::kEmpty:
+        return AddEmpty(from, to);
+      case ExprKind::kNever:
+        return;
+      case ExprKind::kBytes:
+        return CompileBytes(rules_.bytes(expr), from, to);
+      case ExprKind::kChars:
+        for (const CharRange& range : rules_.chars(expr).ranges()) CompileChars(range, from, to);
+        return;
+      case ExprKind::kLiteral:
+        return CompileLiteral(rules_.literal(expr), from, to);
+      case ExprKind::kSequence:
+        return CompileSequence(expr.parts, from, to);
+      case ExprKind::kAnyOf:
+        for (const ExprId part : expr.parts) Compile(part, from, to);
+        return;
+      case ExprKind::kRepeat:
+        return CompileRepeat(expr, from, to);
+      case ExprKind::kCall:
+        return CompileCall(expr.payload, from, to);
+      case ExprKind::kAutomaton:
+        return CompileAutomaton(rules_.automaton(expr), from, to);
+    }
+  }
+
+  void CompileBytes(const ByteSet& set, uint32_t from, uint32_t to) {
+    for (int first = 0; first < 256; ++first) {
+      if (!set.Has(static_cast<uint8_t>(first))) continue;
+      int last = first;
+      while (last < 255 && set.Has(static_cast<uint8_t>(last + 1))) ++last;
+      AddEdge(from, static_cast<uint8_t>(first), static_cast<uint8_t>(last), to);
+      first = last;
+    }
+  }
+
+  void CompileLiteral(std::string_view text, uint32_t from, uint32_t to) {
+    for (size_t i = 0; i < text.size(); ++i) {
+      const uint32_t next = i + 1 == text.size() ? to : AddNode();
+      AddEdge(from, static_cast<uint8_t>(text[i]), static_cast<uint8_t>(text[i]), next);
+      from = next;
+    }
+  }
+
+  // Splits a range of characters until all of a part have one length, and the bytes of each
+  // position run through a range of their own.
+  void CompileChars(CharRange range, uint32_t from, uint32_t to) {
+    for (const uint32_t last : kLastOfLength) {
+      if (range.first <= last && range.last > last) {
+        CompileChars({range.first, last}, from, to);
+        CompileChars({last + 1, range.last}, from, to);
+        return;
+      }
+    }
+    const std::string low = Utf8Of(range.first);
+    for (size_t tail = low.size() - 1; tail > 0; --tail) {
+      const uint32_t mask = (uint32_t{1} << 6 * tail) - 1;
+      if ((range.first & ~mask) == (range.last & ~mask)) continue;
+      if ((range.first & mask) != 0) {
+        CompileChars({range.first, range.first | mask}, from, to);
+        CompileChars({(range.first | mask) + 1, range.last}, from, to);
+        return;
+      }
+      if ((range.last & mask) != mask) {
+        CompileChars({range.first, (range.last & ~mask) - 1}, from, to);
+        CompileChars({range.last & ~mask, range.last}, from, to);
+        return;
+      }
+    }
+    const std::string high = Utf8Of(range.last);
+    for (size_t i = 0; i < low.size(); ++i) {
+      const uint32_t next = i + 1 == low.size() ? to : AddNode();
+      AddEdge(from, static_cast<uint8_t>(low[i]), static_cast<uint8_t>(high[i]), next);
+      from = next;
+    }
+  }
+
+  void CompileSequence(std::span<const ExprId> parts, uint32_t from, uint32_t to) {
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const uint32_t next = i + 1 == parts.size() ? to : AddNode();
+      Compile(parts[i], from, next);
+      from = next;
+    }
+  }
+
+  void CompileRepeat(const Expr& expr, uint32_t from, uint32_t to) {
+    const uint32_t copies = expr.max == kUnbounded ? expr.min : expr.max;
+    const ExprKind kind = rules_.expr(expr.parts[0]).kind;
+    const bool is_leaf = kind == ExprKind::kBytes || kind == ExprKind::kCall;
+    const bool is_long = options_.repeats != nullptr && copies > kCopiesInPlaceMax && !is_leaf;
+    const RuleId rule = is_long ? RepeatRule(expr.parts[0]) : kNoRule;
+    const auto compile_part = [&](uint32_t begin, uint32_t end) {
+      if (rule == kNoRule) {
+        Compile(expr.parts[0], begin, end);
+      } else {
+        nfa_.nodes[begin].calls.push_back({rule, end});
+      }
+    };
+    for (uint32_t i = 0; i < copies && !is_full_; ++i) {
+      if (i >= expr.min) AddEmpty(from, to);
+      const uint32_t next = AddNode();
+      compile_part(from, next);
+      from = next;
+    }
+    if (expr.max == kUnbounded) {
+      const uint32_t loop = AddNode();
+      AddEmpty(from, loop);
+      compile_part(loop, loop);
+      from = loop;
+    }
+    AddEmpty(from, to);
+  }
+
+  RuleId RepeatRule(ExprId part) {
+    std::vector<ExprId>& parts = options_.repeats->parts;
+    const auto found = std::find(parts.begin(), parts.end(), part);
+    const auto index = static_cast<size_t>(found - parts.begin());
+    if (found == parts.end()) parts.push_back(part);
+    return static_cast<RuleId>(rules_.num_rules() + index);
+  }
+
+  void CompileCall(RuleId rule, uint32_t from, uint32_t to) {
+    if (options_.inlined != nullptr && (*options_.inlined)[rule]) {
+      return Compile(rules_.body(rule), from, to);
+    }
+    nfa_.nodes[from].calls.push_back({rule, to});
+  }
+
+  void CompileAutomaton(const ByteDfa& dfa, uint32_t from, uint32_t to) {
+    std::vector<uint32_t> nodes(dfa.states.size());
+    for (uint32_t& node : nodes) node = AddNode();
+    if (is_full_) return;
+    AddEmpty(from, nodes[0]);
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      for (const ByteDfa::Edge& edge : dfa.states[i].edges) {
+        AddEdge(nodes[i], edge.first, edge.last, nodes[edge.target]);
+      }
+      if (dfa.states[i].accepting) AddEmpty(nodes[i], to);
+    }
+  }
+
+  const GrammarRules& rules_;
+  const NfaOptions& options_;
+  ByteNfa nfa_;
+  bool is_full_ = false;
+};
+
+}  // namespace
+
+absl::StatusOr<ByteNfa> BuildNfa(const GrammarRules& rules, ExprId expr,
+                                 const NfaOptions& options) {
+  return NfaBuilder(rules, options).Build(expr);
+}
+
+}  // namespace specd::grammar

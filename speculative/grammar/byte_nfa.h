@@ -1,0 +1,58 @@
+// ByteNfa is the automaton of one expression: byte edges, edges that call a rule, and empty edges.
+//
+// BuildNfa makes it from an expression. A character class becomes byte edges over its UTF-8
+// spellings. A long repetition of a large part calls a rule of its own, so that each copy costs one
+// node. Plain data.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "speculative/grammar/grammar_rules.h"
+
+namespace specd::grammar {
+
+struct ByteNfa {
+  struct Edge {
+    uint8_t first = 0;
+    uint8_t last = 0;
+    uint32_t target = 0;
+  };
+  // The text of `rule` leads to target.
+  struct CallEdge {
+    RuleId rule = kNoRule;
+    uint32_t target = 0;
+  };
+  struct Node {
+    std::vector<Edge> edges;
+    std::vector<CallEdge> calls;
+    std::vector<uint32_t> empties;
+  };
+
+  std::vector<Node> nodes;
+  uint32_t start = 0;
+  uint32_t final = 0;  // it has no edge out
+};
+
+// The most nodes of the automata of one grammar together.
+inline constexpr size_t kNfaNodesMax = 1 << 20;
+
+// Rules that BuildNfa makes for parts of long repetitions; a part is the body of its rule. Ids
+// continue after the rules of the GrammarRules.
+struct RepeatRules {
+  std::vector<ExprId> parts;
+};
+
+struct NfaOptions {
+  size_t nodes_max = kNfaNodesMax;
+  // Null: every copy of a repetition is written out, so that only the rules' own calls are calls.
+  RepeatRules* repeats = nullptr;
+  // [rule]: its body takes the place of a call. Such rules never lead back to themselves.
+  const std::vector<bool>* inlined = nullptr;
+};
+
+// Fails with RESOURCE_EXHAUSTED if the automaton would have more than nodes_max nodes.
+absl::StatusOr<ByteNfa> BuildNfa(const GrammarRules& rules, ExprId expr, const NfaOptions& options);
+
+}  // namespace specd::grammar

@@ -1,0 +1,65 @@
+// ByteSet is a set of byte values, for the transitions of grammar automata.
+//
+// A value type of 32 bytes; every operation is constant time.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+
+namespace specd::grammar {
+
+class ByteSet {
+ public:
+  constexpr ByteSet() = default;
+
+  // Both ends are in the set.
+  static constexpr ByteSet Range(uint8_t first, uint8_t last) {
+    ByteSet set;
+    for (int byte = first; byte <= last; ++byte) set.Add(static_cast<uint8_t>(byte));
+    return set;
+  }
+  static constexpr ByteSet One(uint8_t byte) { return Range(byte, byte); }
+  static constexpr ByteSet All() { return Range(0, 255); }
+
+  constexpr void Add(uint8_t byte) { words_[byte / 64] |= uint64_t{1} << byte % 64; }
+  constexpr void Remove(uint8_t byte) { words_[byte / 64] &= ~(uint64_t{1} << byte % 64); }
+  constexpr bool Has(uint8_t byte) const { return (words_[byte / 64] >> byte % 64 & 1) != 0; }
+  constexpr bool IsEmpty() const { return (words_[0] | words_[1] | words_[2] | words_[3]) == 0; }
+  constexpr int Size() const {
+    int size = 0;
+    for (const uint64_t word : words_) size += std::popcount(word);
+    return size;
+  }
+
+  // The smallest byte. REQUIRES: the set is not empty.
+  constexpr uint8_t First() const {
+    size_t word = 0;
+    while (words_[word] == 0) ++word;
+    return static_cast<uint8_t>(word * 64 + static_cast<size_t>(std::countr_zero(words_[word])));
+  }
+
+  constexpr ByteSet operator|(const ByteSet& other) const {
+    ByteSet set;
+    for (size_t i = 0; i < words_.size(); ++i) set.words_[i] = words_[i] | other.words_[i];
+    return set;
+  }
+  constexpr ByteSet operator&(const ByteSet& other) const {
+    ByteSet set;
+    for (size_t i = 0; i < words_.size(); ++i) set.words_[i] = words_[i] & other.words_[i];
+    return set;
+  }
+  constexpr ByteSet operator~() const {
+    ByteSet set;
+    for (size_t i = 0; i < words_.size(); ++i) set.words_[i] = ~words_[i];
+    return set;
+  }
+
+  friend constexpr bool operator==(const ByteSet&, const ByteSet&) = default;
+  friend constexpr auto operator<=>(const ByteSet&, const ByteSet&) = default;
+
+ private:
+  std::array<uint64_t, 4> words_ = {};
+};
+
+}  // namespace specd::grammar

@@ -1,0 +1,47 @@
+// GrammarCompiler compiles the constraints of requests for one tokenizer and one logit width, and
+// keeps what it has compiled.
+//
+// A session asks it when a sequence is opened, before it takes any lock. Requests for the same
+// constraint share one compiled grammar and its masks; a request that comes while the same
+// constraint is being compiled waits for it. The cache drops what was used least recently. Safe
+// from any thread.
+//
+//   auto compiler = GrammarCompiler::Create({.vocabulary = &vocabulary, .vocab_size = 128256});
+//   auto grammar = (*compiler)->Compile({.kind = GrammarKind::kRegex, .text = "[0-9]+"});
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "detokenizer/vocabulary.h"
+#include "speculative/grammar/grammar_backend.h"
+#include "speculative/grammar/reasoning_gate.h"
+
+namespace specd::grammar {
+
+struct GrammarCompilerOptions {
+  const Vocabulary* vocabulary = nullptr;  // outlives the compiler
+  int32_t vocab_size = 0;                  // columns of a row of logits
+  // How the model reasons; an empty end: it does not.
+  ReasoningTexts reasoning = {};
+  size_t cache_bytes = size_t{256} << 20;  // of masks and of compiled grammars, each
+};
+
+class GrammarCompiler {
+ public:
+  virtual ~GrammarCompiler() = default;
+
+  static absl::StatusOr<std::shared_ptr<GrammarCompiler>> Create(
+      const GrammarCompilerOptions& options);
+
+  // Errors are those of GrammarBackend::Compile.
+  virtual absl::StatusOr<std::shared_ptr<const CompiledGrammar>> Compile(
+      const GrammarRequest& request) = 0;
+
+  // Null: the model does not reason, and constraints begin at once.
+  virtual std::shared_ptr<const ReasoningMarkers> reasoning() const = 0;
+};
+
+}  // namespace specd::grammar

@@ -1,0 +1,122 @@
+// GrammarRules is the form that every front end compiles a constraint to: named rules whose bodies
+// are expressions over bytes, characters and other rules.
+//
+// A front end (regex, EBNF, JSON Schema, choice, structural tag) makes expressions bottom up and
+// defines rules with them. Expressions are immutable, belong to their GrammarRules, and may be used
+// in several places. Rules may call each other and themselves, in any
+// position. NetworkBuilder (network.h) turns the finished rules into an automaton.
+//
+//   GrammarRules rules;
+//   const RuleId list = rules.AddRule("list");
+//   const ExprId item = rules.Literal("x");
+//   rules.Define(list, rules.Sequence({item, rules.Optional(rules.Call(list))}));
+//   rules.SetRoot(list);
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "speculative/grammar/byte_dfa.h"
+#include "speculative/grammar/byte_set.h"
+#include "speculative/grammar/char_set.h"
+
+namespace specd::grammar {
+
+using ExprId = uint32_t;
+using RuleId = uint32_t;
+
+inline constexpr RuleId kNoRule = ~RuleId{0};
+// The `max` of a repetition without a bound.
+inline constexpr uint32_t kUnbounded = ~uint32_t{0};
+
+enum class ExprKind : uint8_t {
+  kEmpty,      // the empty text
+  kNever,      // no text
+  kBytes,      // one byte of a ByteSet
+  kChars,      // one character of a CharSet, as UTF-8
+  kLiteral,    // these bytes
+  kSequence,   // the parts one after another
+  kAnyOf,      // one of the parts
+  kRepeat,     // the part, min to max times
+  kCall,       // a rule
+  kAutomaton,  // a text that a ByteDfa accepts
+};
+
+struct Expr {
+  ExprKind kind = ExprKind::kEmpty;
+  uint32_t min = 0;                // kRepeat
+  uint32_t max = 0;                // kRepeat; kUnbounded: no bound
+  uint32_t payload = 0;            // an index into the table of the kind; kCall: the rule
+  std::vector<ExprId> parts = {};  // kSequence, kAnyOf, kRepeat (one)
+};
+
+class GrammarRules {
+ public:
+  GrammarRules();
+
+  ExprId Empty() const { return kEmptyExpr; }
+  ExprId Never() const { return kNeverExpr; }
+  ExprId Bytes(const ByteSet& set);
+  ExprId Chars(const CharSet& set);
+  ExprId Literal(std::string_view bytes);
+  // Nested sequences and alternatives are flattened; Empty and Never are simplified away.
+  ExprId Sequence(std::span<const ExprId> parts);
+  ExprId Sequence(std::initializer_list<ExprId> parts) {
+    return Sequence(std::span(parts.begin(), parts.size()));
+  }
+  ExprId AnyOf(std::span<const ExprId> parts);
+  ExprId AnyOf(std::initializer_list<ExprId> parts) {
+    return AnyOf(std::span(parts.begin(), parts.size()));
+  }
+  // REQUIRES: min <= max.
+  ExprId Repeat(ExprId part, uint32_t min, uint32_t max);
+  ExprId Optional(ExprId part) { return Repeat(part, 0, 1); }
+  ExprId Star(ExprId part) { return Repeat(part, 0, kUnbounded); }
+  ExprId Plus(ExprId part) { return Repeat(part, 1, kUnbounded); }
+  ExprId Call(RuleId rule);
+  ExprId Automaton(ByteDfa dfa);
+
+  // A rule may be called before it is defined. The name is for error messages only.
+  RuleId AddRule(std::string name);
+  void Define(RuleId rule, ExprId body);
+  bool IsDefined(RuleId rule) const { return rules_[rule].is_defined; }
+  void SetRoot(RuleId rule) { root_ = rule; }
+
+  RuleId root() const { return root_; }
+  size_t num_rules() const { return rules_.size(); }
+  size_t num_exprs() const { return exprs_.size(); }
+  const std::string& name(RuleId rule) const { return rules_[rule].name; }
+  ExprId body(RuleId rule) const { return rules_[rule].body; }
+  const Expr& expr(ExprId id) const { return exprs_[id]; }
+  const ByteSet& bytes(const Expr& expr) const { return byte_sets_[expr.payload]; }
+  const CharSet& chars(const Expr& expr) const { return char_sets_[expr.payload]; }
+  const std::string& literal(const Expr& expr) const { return literals_[expr.payload]; }
+  const ByteDfa& automaton(const Expr& expr) const { return automata_[expr.payload]; }
+
+ private:
+  static constexpr ExprId kEmptyExpr = 0;
+  static constexpr ExprId kNeverExpr = 1;
+
+  struct Rule {
+    std::string name;
+    ExprId body = kNeverExpr;
+    bool is_defined = false;
+  };
+
+  ExprId Add(Expr expr);
+
+  std::vector<Expr> exprs_;
+  std::vector<Rule> rules_;
+  RuleId root_ = kNoRule;
+  std::vector<ByteSet> byte_sets_;
+  std::vector<CharSet> char_sets_;
+  std::vector<std::string> literals_;
+  std::vector<ByteDfa> automata_;
+};
+
+}  // namespace specd::grammar

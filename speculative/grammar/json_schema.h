@@ -1,0 +1,36 @@
+// BuildJsonSchema compiles a JSON Schema to grammar rules: exact, or refused by name.
+//
+// No text of the result violates the schema. The result offers one spelling where JSON has several:
+// declared properties in their order and before all others, names and constants without needless
+// escapes, whole numbers without fraction or exponent. Drafts 4 to 2020-12 are read alike; format
+// constrains. A keyword that cannot be enforced exactly is UNIMPLEMENTED, with its JSON pointer;
+// lenient mode drops it and says so. INVALID_ARGUMENT: the schema is wrong, or no value satisfies
+// it. RESOURCE_EXHAUSTED: it is past a limit.
+//
+//   std::vector<std::string> warnings;
+//   auto root = BuildJsonSchema(R"({"type": "integer", "minimum": 0})", {}, &rules, &warnings);
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "speculative/grammar/grammar_backend.h"
+#include "speculative/grammar/grammar_rules.h"
+
+namespace specd::grammar {
+
+struct JsonSchemaOptions {
+  Whitespace whitespace = Whitespace::kFlexible;
+  bool lenient = false;
+};
+
+absl::StatusOr<ExprId> BuildJsonSchema(std::string_view json, const JsonSchemaOptions& options,
+                                       GrammarRules* rules, std::vector<std::string>* warnings);
+
+// Any JSON object, and any JSON value.
+ExprId BuildJsonObject(Whitespace whitespace, GrammarRules* rules);
+ExprId BuildJsonValue(Whitespace whitespace, GrammarRules* rules);
+
+}  // namespace specd::grammar

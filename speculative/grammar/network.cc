@@ -1,0 +1,235 @@
+#include "speculative/grammar/network.h"
+
+#include <algorithm>
+#include <map>
+#include <span>
+#include <utility>
+
+#include "absl/container/node_hash_map.h"
+#include "speculative/grammar/compile_work.h"
+#include "speculative/grammar/rule_graph.h"
+#include "speculative/grammar/rule_nfas.h"
+
+namespace specd::grammar {
+namespace {
+
+// Determinism may cost a rule this many times its nodes, and a few more.
+constexpr size_t kGrowthMax = 2;
+constexpr size_t kGrowthSlack = 64;
+// The members of all sets of a rule, and its edges: 32 MiB.
+constexpr size_t kMembersMax = size_t{1} << 22;
+
+// ---- from empty edges to none -------------------------------------------------------------------
+
+// Makes the sets of NFA nodes that a text can lead to the nodes of a RuleGraph.
+class SubsetBuilder {
+ public:
+  explicit SubsetBuilder(const ByteNfa& nfa) : nfa_(nfa), seen_(nfa.nodes.size()) {}
+
+  // False: the graph would be too large, or the work is used up.
+  bool Build(RuleGraph* graph) {
+    const size_t nodes_max = nfa_.nodes.size() * kGrowthMax + kGrowthSlack;
+    NodeOf({nfa_.start});
+    for (size_t i = 0; i < sets_.size(); ++i) {
+      if (sets_.size() > nodes_max || num_members_ > kMembersMax) return false;
+      if (!CompileWork::Spend(num_looks_)) return false;
+      num_looks_ = 0;
+      graph->nodes.emplace_back();
+      Expand(*sets_[i], &graph->nodes.back());
+    }
+    return true;
+  }
+
+ private:
+  using Set = std::vector<uint32_t>;
+
+  Set Closed(Set set) {
+    for (const uint32_t node : set) seen_[node] = true;
+    for (size_t i = 0; i < set.size(); ++i) {
+      for (const uint32_t next : nfa_.nodes[set[i]].empties) {
+        if (!seen_[next]) set.push_back(next);
+        seen_[next] = true;
+      }
+    }
+    for (const uint32_t node : set) seen_[node] = false;
+    num_looks_ += 4 * set.size();  // closing, sorting and hashing
+    // Nodes with empty edges alone say nothing more.
+    std::erase_if(set, [&](uint32_t node) {
+      return node != nfa_.final && nfa_.nodes[node].edges.empty() && nfa_.nodes[node].calls.empty();
+    });
+    std::sort(set.begin(), set.end());
+    return set;
+  }
+
+  uint32_t NodeOf(Set set) {
+    std::sort(set.begin(), set.end());
+    set.erase(std::unique(set.begin(), set.end()), set.end());
+    const auto [entry, is_new] =
+        ids_.try_emplace(Closed(std::move(set)), static_cast<uint32_t>(sets_.size()));
+    if (is_new) {
+      sets_.push_back(&entry->first);
+      num_members_ += entry->first.size();
+    }
+    return entry->second;
+  }
+
+  void Expand(const Set& set, RuleGraph::Node* node) {
+    // The bytes at which some edge begins, or has just ended.
+    std::vector<int> cuts;
+    std::map<uint32_t, Set> calls;
+    for (const uint32_t member : set) {
+      node->is_end |= member == nfa_.final;
+      num_looks_ += 1 + nfa_.nodes[member].edges.size();
+      for (const ByteNfa::Edge& edge : nfa_.nodes[member].edges) {
+        cuts.push_back(edge.first);
+        cuts.push_back(edge.last + 1);
+      }
+      for (const ByteNfa::CallEdge& call : nfa_.nodes[member].calls) {
+        calls[call.rule].push_back(call.target);
+      }
+    }
+    std::sort(cuts.begin(), cuts.end());
+    cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+    std::vector<Set> targets(cuts.size());
+    for (const uint32_t member : set) {
+      for (const ByteNfa::Edge& edge : nfa_.nodes[member].edges) {
+        auto cut = std::lower_bound(cuts.begin(), cuts.end(), edge.first);
+        for (; *cut <= edge.last; ++cut) {
+          targets[static_cast<size_t>(cut - cuts.begin())].push_back(edge.target);
+        }
+      }
+    }
+    for (size_t i = 0; i + 1 < cuts.size(); ++i) {
+      if (targets[i].empty()) continue;
+      const uint32_t target = NodeOf(std::move(targets[i]));
+      const auto first = static_cast<uint8_t>(cuts[i]);
+      const auto last = static_cast<uint8_t>(cuts[i + 1] - 1);
+      if (!node->edges.empty() && node->edges.back().last + 1 == first &&
+          node->edges.back().target == target) {
+        node->edges.back().last = last;
+      } else {
+        node->edges.push_back({first, last, target});
+      }
+    }
+    for (auto& [rule, next] : calls) node->calls.emplace_back(rule, NodeOf(std::move(next)));
+  }
+
+  const ByteNfa& nfa_;
+  std::vector<bool> seen_;
+  absl::node_hash_map<Set, uint32_t> ids_;
+  std::vector<const Set*> sets_;  // keys of ids_, which never moves them
+  size_t num_members_ = 0;        // of all sets
+  size_t num_looks_ = 0;          // since the work was last counted
+};
+
+// The same nodes, each with the edges of its closure.
+absl::StatusOr<RuleGraph> WithoutEmptyEdges(const ByteNfa& nfa) {
+  RuleGraph graph;
+  std::vector<uint32_t> number(nfa.nodes.size(), ~uint32_t{0});
+  std::vector<uint32_t> order;
+  const auto number_of = [&](uint32_t node) {
+    if (number[node] == ~uint32_t{0}) {
+      number[node] = static_cast<uint32_t>(order.size());
+      order.push_back(node);
+    }
+    return number[node];
+  };
+  number_of(nfa.start);
+  size_t num_edges = 0;
+  std::vector<uint32_t> seen_at(nfa.nodes.size(), ~uint32_t{0});
+  for (uint32_t i = 0; i < order.size(); ++i) {
+    RuleGraph::Node result;
+    std::vector<uint32_t> closure = {order[i]};
+    seen_at[order[i]] = i;
+    for (size_t k = 0; k < closure.size(); ++k) {
+      const ByteNfa::Node& node = nfa.nodes[closure[k]];
+      result.is_end |= closure[k] == nfa.final;
+      for (const ByteNfa::Edge& edge : node.edges) {
+        result.edges.push_back({edge.first, edge.last, number_of(edge.target)});
+      }
+      for (const ByteNfa::CallEdge& call : node.calls) {
+        result.calls.emplace_back(call.rule, number_of(call.target));
+      }
+      for (const uint32_t next : node.empties) {
+        if (seen_at[next] != i) closure.push_back(next);
+        seen_at[next] = i;
+      }
+    }
+    num_edges += result.edges.size() + result.calls.size();
+    if (num_edges > kMembersMax ||
+        !CompileWork::Spend(closure.size() + result.edges.size() + result.calls.size())) {
+      return CompileWork::TooMuch();
+    }
+    graph.nodes.push_back(std::move(result));
+  }
+  return graph;
+}
+
+}  // namespace
+
+absl::StatusOr<Network> Network::Build(const GrammarRules& rules) {
+  absl::StatusOr<RuleNfas> nfas = BuildRuleNfas(rules);
+  if (!nfas.ok()) return nfas.status();
+  Network network;
+  network.accepts_empty_ = nfas->accepts_empty;
+  network.is_never_ = nfas->is_never;
+  std::vector<uint32_t> starts;
+  for (const ByteNfa& nfa : nfas->rules) {
+    RuleGraph graph;
+    if (SubsetBuilder(nfa).Build(&graph)) {
+      graph = MergeEqualNodes(graph);
+    } else {
+      absl::StatusOr<RuleGraph> closed = WithoutEmptyEdges(nfa);
+      if (!closed.ok()) return closed.status();
+      graph = *std::move(closed);
+    }
+    const auto base = static_cast<uint32_t>(network.nodes_.size());
+    starts.push_back(base);
+    for (RuleGraph::Node& from : graph.nodes) {
+      Node& node = network.nodes_.emplace_back();
+      node.edges = std::move(from.edges);
+      node.is_end = from.is_end;
+      for (Edge& edge : node.edges) {
+        edge.target += base;
+        node.bytes = node.bytes | ByteSet::Range(edge.first, edge.last);
+      }
+      // The rule's number for now: not every rule has its start yet.
+      for (const auto& [rule, next] : from.calls) node.calls.push_back({rule, next + base});
+      node.is_tail = node.is_end && node.edges.empty() && node.calls.empty();
+    }
+  }
+  for (Node& node : network.nodes_) {
+    for (Call& call : node.calls) call.start = starts[call.start];
+  }
+  network.start_ = starts[nfas->root];
+  network.FindClasses();
+  return network;
+}
+
+void Network::FindClasses() {
+  // A class begins at each byte at which some edge begins or has just ended.
+  std::array<bool, 257> is_cut = {};
+  is_cut[0] = true;
+  for (const Node& node : nodes_) {
+    for (const Edge& edge : node.edges) {
+      is_cut[edge.first] = true;
+      is_cut[edge.last + 1] = true;
+    }
+  }
+  uint32_t next = 0;
+  for (size_t byte = 0; byte < byte_class_.size(); ++byte) {
+    if (is_cut[byte]) ++next;
+    byte_class_[byte] = static_cast<uint8_t>(next - 1);
+  }
+  num_classes_ = next;
+}
+
+size_t Network::size_bytes() const {
+  size_t size = sizeof(Network) + nodes_.size() * sizeof(Node);
+  for (const Node& node : nodes_) {
+    size += node.edges.capacity() * sizeof(Edge) + node.calls.capacity() * sizeof(Call);
+  }
+  return size;
+}
+
+}  // namespace specd::grammar

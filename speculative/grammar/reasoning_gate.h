@@ -1,0 +1,95 @@
+// ReasoningGate holds a constraint back while a model reasons: it begins after the end marker.
+//
+// A ReasoningMarkers belongs to a model: the text that opens a thought and the text that closes it.
+// A ReasoningGate is the matcher of one sequence. Until the end marker every id is allowed and the
+// constraint's own matcher waits. The marker is found in the tokens' bytes. It may therefore be one
+// token or several, lie anywhere in a draft, and end inside a token: the constraint then follows
+// from the next byte on. The state is kept for each token, so rollback and fork are as those of
+// the matcher inside (vLLM pulls 36138, 44297).
+//
+//   auto markers = ReasoningMarkers::Create({.start = "<think>", .end = "</think>"}, vocabulary,
+//   V); auto gate = std::make_unique<ReasoningGate>(*markers, compiled->NewMatcher(options),
+//   prompt);
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "detokenizer/vocabulary.h"
+#include "speculative/grammar/grammar_backend.h"
+
+namespace specd::grammar {
+
+struct ReasoningTexts {
+  std::string start = {};  // may be empty: a thought is open from the start
+  std::string end = {};    // empty: the model does not reason
+};
+
+class ReasoningMarkers {
+ public:
+  // INVALID_ARGUMENT: a marker is longer than kMarkerBytesMax, or no token sequence can spell it.
+  static constexpr size_t kMarkerBytesMax = 64;
+  static absl::StatusOr<std::shared_ptr<const ReasoningMarkers>> Create(
+      const ReasoningTexts& texts, const Vocabulary* vocabulary, int32_t vocab_size);
+
+  // The number of the end marker's bytes that the last bytes of the prompt spell; kOver if the last
+  // thought was closed.
+  static constexpr uint32_t kOver = ~uint32_t{0};
+  uint32_t AfterPrompt(std::span<const TokenId> prompt) const;
+
+  // The progress after a token, and how many of its bytes follow the marker if it completes there.
+  struct Advance {
+    uint32_t progress = 0;
+    size_t rest_bytes = 0;
+  };
+  Advance After(uint32_t progress, TokenId id) const;
+
+  std::string_view Bytes(TokenId id) const { return vocabulary_.Bytes(id); }
+  int32_t vocab_size() const { return vocab_size_; }
+
+  // The tokens that complete the marker at this progress and go on behind it.
+  std::span<const TokenId> Crossing(uint32_t progress) const { return crossing_[progress]; }
+
+ private:
+  ReasoningMarkers(const ReasoningTexts& texts, const Vocabulary* vocabulary, int32_t vocab_size);
+
+  const ReasoningTexts texts_;
+  const Vocabulary& vocabulary_;
+  const int32_t vocab_size_;
+  std::vector<uint32_t> fail_;  // of the end marker, by progress
+  std::vector<std::vector<TokenId>> crossing_;
+};
+
+class ReasoningGate : public GrammarMatcher {
+ public:
+  ReasoningGate(std::shared_ptr<const ReasoningMarkers> markers,
+                std::unique_ptr<GrammarMatcher> inside, std::span<const TokenId> prompt);
+
+  MaskRow Mask() override;
+  bool Accept(TokenId id) override;
+  bool AcceptText(std::string_view text) override;
+  void Rollback(size_t num_tokens) override;
+  size_t num_accepted() const override;
+  std::unique_ptr<GrammarMatcher> Fork() const override;
+  bool IsAccepting() override { return is_open() ? inside_->IsAccepting() : true; }
+  bool IsFinished() override { return is_open() && inside_->IsFinished(); }
+  bool IsTerminated() const override { return is_open() && inside_->IsTerminated(); }
+  std::string ForcedText() override { return is_open() ? inside_->ForcedText() : std::string(); }
+
+ private:
+  // The bytes of a token that follow the marker.
+  std::string_view RestOf(TokenId id, const ReasoningMarkers::Advance& after) const;
+  bool is_open() const { return progress_.back() == ReasoningMarkers::kOver; }
+
+  std::shared_ptr<const ReasoningMarkers> markers_;
+  std::unique_ptr<GrammarMatcher> inside_;
+  // Before the first token, and after each until the gate is open.
+  std::vector<uint32_t> progress_;
+  bool has_rest_ = false;  // the token that opened the gate gave the constraint its first bytes
+};
+
+}  // namespace specd::grammar

@@ -1,0 +1,152 @@
+#include "speculative/grammar/rule_graph.h"
+
+#include <algorithm>
+
+#include "absl/container/flat_hash_map.h"
+
+namespace specd::grammar {
+namespace {
+
+constexpr uint32_t kNone = ~uint32_t{0};
+// Marks the number of a block inside the component that is being divided.
+constexpr uint32_t kLocal = uint32_t{1} << 31;
+// Rounds of refinement over a component, times its nodes. Past it the nodes stay apart.
+constexpr size_t kRefinementsMax = 1 << 16;
+
+class NodeMerger {
+ public:
+  explicit NodeMerger(const RuleGraph& graph)
+      : graph_(graph), block_of_(graph.nodes.size(), kNone) {}
+
+  RuleGraph Run() {
+    VisitComponents();
+    RuleGraph merged;
+    std::vector<uint32_t> number(num_blocks_, kNone);
+    std::vector<uint32_t> first_of;  // [number]
+    for (uint32_t node = 0; node < graph_.nodes.size(); ++node) {
+      if (number[block_of_[node]] != kNone) continue;
+      number[block_of_[node]] = static_cast<uint32_t>(first_of.size());
+      first_of.push_back(node);
+    }
+    for (const uint32_t node : first_of) {
+      RuleGraph::Node& copy = merged.nodes.emplace_back(graph_.nodes[node]);
+      for (Network::Edge& edge : copy.edges) edge.target = number[block_of_[edge.target]];
+      for (auto& call : copy.calls) call.second = number[block_of_[call.second]];
+    }
+    return merged;
+  }
+
+ private:
+  using Signature = std::vector<uint64_t>;
+  struct Frame {
+    uint32_t node;
+    size_t next = 0;
+  };
+
+  size_t NumTargets(uint32_t node) const {
+    return graph_.nodes[node].edges.size() + graph_.nodes[node].calls.size();
+  }
+  uint32_t TargetOf(uint32_t node, size_t index) const {
+    const RuleGraph::Node& from = graph_.nodes[node];
+    return index < from.edges.size() ? from.edges[index].target
+                                     : from.calls[index - from.edges.size()].second;
+  }
+
+  // Tarjan's algorithm without recursion: a component comes after those that it leads to.
+  void VisitComponents() {
+    std::vector<uint32_t> order(graph_.nodes.size(), kNone);
+    std::vector<uint32_t> low(graph_.nodes.size());
+    std::vector<uint32_t> open;
+    std::vector<Frame> stack;
+    uint32_t num_seen = 0;
+    const auto enter = [&](uint32_t node) {
+      order[node] = low[node] = num_seen++;
+      open.push_back(node);
+      stack.push_back({.node = node});
+    };
+    for (uint32_t root = 0; root < graph_.nodes.size(); ++root) {
+      if (order[root] == kNone) enter(root);
+      while (!stack.empty()) {
+        Frame& frame = stack.back();
+        const uint32_t node = frame.node;
+        if (frame.next < NumTargets(node)) {
+          const uint32_t target = TargetOf(node, frame.next++);
+          if (order[target] == kNone) {
+            enter(target);
+          } else if (block_of_[target] == kNone) {  // its component is open
+            low[node] = std::min(low[node], order[target]);
+          }
+          continue;
+        }
+        stack.pop_back();
+        if (!stack.empty()) low[stack.back().node] = std::min(low[stack.back().node], low[node]);
+        if (low[node] != order[node]) continue;
+        const auto first = std::find(open.rbegin(), open.rend(), node).base() - 1;
+        Divide({first, open.end()});
+        open.erase(first, open.end());
+      }
+    }
+  }
+
+  // Numbers the blocks of a component. What it leads to has its blocks.
+  void Divide(const std::vector<uint32_t>& component) {
+    for (const uint32_t node : component) block_of_[node] = kLocal;
+    if (component.size() == 1) {
+      const auto [entry, is_new] =
+          blocks_.try_emplace(SignatureOf(component[0]), static_cast<uint32_t>(num_blocks_));
+      num_blocks_ += is_new;
+      block_of_[component[0]] = entry->second;
+      return;
+    }
+    // Moore's refinement: nodes are of one block while their edges lead to equal blocks.
+    size_t num_local = 0;
+    bool is_stable = false;
+    for (size_t work = 0; !is_stable && work < kRefinementsMax; work += component.size()) {
+      absl::flat_hash_map<Signature, uint32_t> local;
+      std::vector<uint32_t> next;
+      for (const uint32_t node : component) {
+        const auto number = static_cast<uint32_t>(local.size());
+        next.push_back(local.try_emplace(SignatureOf(node), number).first->second);
+      }
+      for (size_t i = 0; i < next.size(); ++i) block_of_[component[i]] = kLocal | next[i];
+      is_stable = local.size() == num_local;
+      num_local = local.size();
+    }
+    for (size_t i = 0; i < component.size(); ++i) {
+      uint32_t& block = block_of_[component[i]];
+      block = num_blocks_ + (is_stable ? block & ~kLocal : static_cast<uint32_t>(i));
+    }
+    num_blocks_ += static_cast<uint32_t>(is_stable ? num_local : component.size());
+  }
+
+  Signature SignatureOf(uint32_t index) const {
+    const RuleGraph::Node& node = graph_.nodes[index];
+    Signature signature = {uint64_t{block_of_[index]} << 1 | (node.is_end ? 1 : 0)};
+    for (const Network::Edge& edge : node.edges) {
+      const uint64_t target = uint64_t{block_of_[edge.target]} << 16;
+      // Neighbouring ranges that lead to one block are one range.
+      if (signature.size() > 1 && signature.back() >> 16 == target >> 16 &&
+          (signature.back() & 0xFF) + 1 == edge.first) {
+        signature.back() = (signature.back() & ~uint64_t{0xFF}) | edge.last;
+      } else {
+        signature.push_back(target | uint64_t{edge.first} << 8 | edge.last);
+      }
+    }
+    signature.push_back(~uint64_t{0});
+    for (const auto& [rule, next] : node.calls) {
+      signature.push_back(uint64_t{rule} << 32 | block_of_[next]);
+    }
+    return signature;
+  }
+
+  const RuleGraph& graph_;
+  std::vector<uint32_t> block_of_;                   // by node; kNone: not yet
+  absl::flat_hash_map<Signature, uint32_t> blocks_;  // of components of one node
+  uint32_t num_blocks_ = 0;
+};
+
+}  // namespace
+
+RuleGraph MergeEqualNodes(const RuleGraph& graph) { return NodeMerger(graph).Run(); }
+
+}  // namespace specd::grammar

@@ -1,0 +1,32 @@
+// RuleNfas holds the automata of a grammar's rules in a form in which no call can be endless.
+//
+// The lazy automaton (automaton.h) follows calls before it reads a byte. A rule that calls itself
+// there would never return. BuildRuleNfas therefore removes two things, and no text is lost:
+//   - rules with the empty text. A call of such a rule becomes a call of the same rule without it,
+//     beside an empty edge;
+//   - left recursion. Rules that reach each other through their first calls become, for each of
+//     them, one automaton that reads the first part and then wraps it, rule by rule, up to the rule
+//     that was asked for.
+// Rules and nodes from which no text can be completed are removed too, so every state of the lazy
+// automaton can be completed.
+#pragma once
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "speculative/grammar/byte_nfa.h"
+#include "speculative/grammar/grammar_rules.h"
+
+namespace specd::grammar {
+
+struct RuleNfas {
+  std::vector<ByteNfa> rules;  // none accepts the empty text; calls are indices into this list
+  uint32_t root = 0;
+  bool accepts_empty = false;  // the grammar has the empty text beside the root's
+  bool is_never = false;       // the grammar has no text at all
+};
+
+// REQUIRES: the root is set, and every rule that it reaches is defined.
+absl::StatusOr<RuleNfas> BuildRuleNfas(const GrammarRules& rules);
+
+}  // namespace specd::grammar

@@ -1,0 +1,56 @@
+// SchemaBuilder writes the rules of a schema: one for each set of places that an instance must
+// satisfy.
+//
+// A queue, not the stack, holds the sets that are still to be built, so a chain of references of
+// any length is safe. Used once.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "speculative/grammar/json_text.h"
+#include "speculative/grammar/schema_document.h"
+#include "speculative/grammar/schema_forms.h"
+
+namespace specd::grammar {
+
+class SchemaBuilder {
+ public:
+  SchemaBuilder(Whitespace whitespace, SchemaForms* forms, SchemaReport* report,
+                GrammarRules* rules)
+      : forms_(*forms), report_(*report), rules_(*rules), text_(whitespace, rules) {}
+
+  absl::StatusOr<ExprId> Build(const JsonValue& root);
+
+ private:
+  struct Pending {
+    SchemaSet set;
+    std::vector<SchemaAlternative> alternatives;
+    RuleId rule = kNoRule;
+  };
+
+  // The text of what satisfies `set`: Never if nothing can.
+  absl::StatusOr<ExprId> ExprFor(const SchemaSet& set);
+  absl::Status BuildPending(const Pending& pending);
+  absl::StatusOr<ExprId> BuildAlternative(const SchemaSet& set,
+                                          const SchemaAlternative& alternative);
+  absl::StatusOr<ExprId> BuildArray(const SchemaSet& set, const ArraySchema& array);
+  absl::StatusOr<ExprId> BuildObject(const SchemaSet& set, const ObjectSchema& object);
+  // `name : value` of the names that are not declared.
+  absl::StatusOr<ExprId> BuildOthers(const SchemaSet& set, const ObjectSchema& object);
+  absl::Status RefuseUnoffered(const std::vector<UnofferedKeyword>& unoffered);
+  // Where a set comes from, for the names of rules and for errors.
+  static const JsonValue& PlaceOf(const SchemaSet& set) { return *set[0].schema; }
+
+  SchemaForms& forms_;
+  SchemaReport& report_;
+  GrammarRules& rules_;
+  JsonText text_;
+  std::map<SchemaSet, ExprId> exprs_;
+  std::vector<Pending> pending_;
+};
+
+}  // namespace specd::grammar

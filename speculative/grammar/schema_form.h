@@ -1,0 +1,46 @@
+// SchemaForm is what a schema means: alternatives of one type each, any of which is enough.
+//
+// Keywords of a schema apply to values of one type, so a conjunction is done type by type, and
+// anyOf is a longer list. Alternatives may overlap. Plain data.
+#pragma once
+
+#include <vector>
+
+#include "speculative/grammar/json_value.h"
+#include "speculative/grammar/schema_numbers.h"
+#include "speculative/grammar/schema_shapes.h"
+#include "speculative/grammar/schema_strings.h"
+
+namespace specd::grammar {
+
+struct SchemaAlternative {
+  JsonType type = JsonType::kNull;
+  // The only value, if it is not null; nothing below constrains it further.
+  const JsonValue* constant = nullptr;
+  // A format, which only narrows what is offered, does not allow the constant.
+  bool is_constant_unoffered = false;
+
+  bool allows_true = true;  // a boolean
+  bool allows_false = true;
+  NumberSchema number = {};
+  StringSchema string = {};
+  ArraySchema array = {};
+  ObjectSchema object = {};
+
+  // Every value of the type is allowed.
+  bool IsUnconstrained() const;
+};
+
+struct SchemaForm {
+  std::vector<SchemaAlternative> alternatives = {};
+  // Nothing was dropped from it, so its complement is exact too.
+  bool is_exact = true;
+};
+
+inline constexpr JsonType kJsonTypes[] = {JsonType::kNull,   JsonType::kBoolean, JsonType::kNumber,
+                                          JsonType::kString, JsonType::kArray,   JsonType::kObject};
+
+// Any value at all.
+SchemaForm AnythingForm();
+
+}  // namespace specd::grammar

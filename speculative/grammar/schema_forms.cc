@@ -1,0 +1,380 @@
+#include "speculative/grammar/schema_forms.h"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/status/status.h"
+
+namespace specd::grammar {
+namespace {
+
+std::string_view MessageOf(const absl::Status& status) {
+  return {status.message().data(), status.message().size()};
+}
+
+// The object alternative is `object`; every other type is free.
+SchemaForm ObjectsOnly(ObjectSchema object) {
+  SchemaForm form;
+  for (const JsonType type : kJsonTypes) {
+    if (type != JsonType::kObject) form.alternatives.push_back({.type = type});
+  }
+  form.alternatives.push_back({.type = JsonType::kObject, .object = std::move(object)});
+  return form;
+}
+
+}  // namespace
+
+absl::StatusOr<SchemaForm> SchemaForms::Of(const SchemaSet& set) {
+  SchemaForm form = AnythingForm();
+  for (size_t i = 0; i < set.size(); ++i) {
+    const absl::StatusOr<std::shared_ptr<const SchemaForm>> term = OfTerm(set[i]);
+    if (!term.ok()) return term.status();
+    if (i == 0) {
+      form = **term;
+      continue;
+    }
+    const absl::Status status = Narrow(*set[i].schema, "allOf", **term, &form);
+    if (!status.ok()) return status;
+  }
+  return form;
+}
+
+absl::StatusOr<std::shared_ptr<const SchemaForm>> SchemaForms::OfTerm(const SchemaTerm& term) {
+  const Key key = uint64_t{term.schema->index} * 2 + (term.is_negated ? 1 : 0);
+  if (const auto known = forms_.find(key); known != forms_.end()) return known->second;
+  if (!in_progress_.insert(key).second) {
+    return absl::AbortedError(
+        fmt::format("{}: the schema refers to itself without a property or an item between; "
+                    "remove that reference",
+                    PointerOf(*term.schema)));
+  }
+  const absl::Cleanup leave = [&] { in_progress_.erase(key); };
+  if (in_progress_.size() > kSchemaDepthMax) {
+    return absl::ResourceExhaustedError(
+        fmt::format("{}: schemas refer to each other more than {} levels deep; merge some of them",
+                    PointerOf(*term.schema), kSchemaDepthMax));
+  }
+  if (forms_.size() >= kSubschemasMax) {
+    return absl::ResourceExhaustedError(fmt::format(
+        "the schema has more than {} subschemas; split it, or use fewer", kSubschemasMax));
+  }
+  absl::StatusOr<SchemaForm> form = Make(term);
+  if (!form.ok()) return form.status();
+  return forms_[key] = std::make_shared<const SchemaForm>(*std::move(form));
+}
+
+absl::StatusOr<SchemaForm> SchemaForms::Make(const SchemaTerm& term) {
+  if (term.is_negated) {
+    const absl::StatusOr<std::shared_ptr<const SchemaForm>> form = OfTerm({.schema = term.schema});
+    if (!form.ok()) return form.status();
+    absl::StatusOr<SchemaForm> negated = logic_.Not(**form);
+    if (negated.ok()) return negated;
+    const absl::Status status = report_.Refuse(
+        *term.schema, "negation of this schema, which a not, an if or a oneOf asks for",
+        MessageOf(negated.status()));
+    if (!status.ok()) return status;
+    SchemaForm anything = AnythingForm();
+    anything.is_exact = false;
+    return anything;
+  }
+  if (term.schema->IsBoolean(true)) return AnythingForm();
+  if (term.schema->IsBoolean(false)) return SchemaForm();
+  return MakeObject(*term.schema);
+}
+
+absl::StatusOr<SchemaForm> SchemaForms::MakeObject(const JsonValue& schema) {
+  absl::StatusOr<SchemaForm> form = reader_.Read(schema);
+  if (!form.ok()) return form.status();
+  SchemaForm* narrowed = &*form;
+  absl::Status status = RefuseDynamic(schema, narrowed);
+  if (status.ok()) status = ApplyRef(schema, narrowed);
+  if (status.ok()) status = ApplyConstants(schema, narrowed);
+  if (status.ok()) status = ApplyAllOf(schema, narrowed);
+  if (status.ok()) status = ApplyPropertyNames(schema, narrowed);
+  if (status.ok()) status = ApplyDependents(schema, "dependencies", narrowed);
+  if (status.ok()) status = ApplyDependents(schema, "dependentRequired", narrowed);
+  if (status.ok()) status = ApplyDependents(schema, "dependentSchemas", narrowed);
+  if (status.ok()) status = ApplyAnyOf(schema, narrowed);
+  if (status.ok()) status = ApplyOneOf(schema, narrowed);
+  if (status.ok()) status = ApplyIf(schema, narrowed);
+  if (status.ok()) status = ApplyNot(schema, narrowed);
+  if (!status.ok()) return status;
+  return form;
+}
+
+absl::Status SchemaForms::Narrow(const JsonValue& schema, std::string_view keyword,
+                                 const absl::StatusOr<SchemaForm>& other, SchemaForm* form) {
+  absl::Status status = other.status();
+  if (other.ok()) {
+    absl::StatusOr<SchemaForm> both = logic_.And(*form, *other);
+    if (both.ok()) {
+      *form = *std::move(both);
+      return Prune(form);
+    }
+    status = both.status();
+  }
+  const bool can_drop = status.code() == absl::StatusCode::kUnimplemented ||
+                        status.code() == absl::StatusCode::kResourceExhausted;
+  if (!can_drop) return status;
+  form->is_exact = false;
+  return report_.Refuse(schema, keyword, MessageOf(status));
+}
+
+absl::Status SchemaForms::Prune(SchemaForm* form) {
+  // A look into properties costs more than a few alternatives do.
+  constexpr size_t kUnprunedMax = 32;
+  if (form->alternatives.size() <= kUnprunedMax) return absl::OkStatus();
+  std::vector<SchemaAlternative> kept;
+  for (SchemaAlternative& alternative : form->alternatives) {
+    const absl::StatusOr<bool> is_empty = logic_.IsEmpty(alternative);
+    if (!is_empty.ok()) return is_empty.status();
+    if (!*is_empty) kept.push_back(std::move(alternative));
+  }
+  form->alternatives = std::move(kept);
+  return absl::OkStatus();
+}
+
+absl::Status SchemaForms::RefuseDynamic(const JsonValue& schema, SchemaForm* form) {
+  for (const std::string_view keyword : {"$dynamicRef", "$recursiveRef"}) {
+    if (schema.Find(keyword) == nullptr) continue;
+    form->is_exact = false;
+    const absl::Status status =
+        report_.Refuse(schema, keyword, "its target depends on the way to it; use $ref");
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SchemaForms::ApplyRef(const JsonValue& schema, SchemaForm* form) {
+  const JsonValue* ref = schema.Find("$ref");
+  if (ref == nullptr) return absl::OkStatus();
+  if (!ref->IsString()) {
+    return SchemaReport::Invalid(
+        schema, fmt::format("$ref is {}, expected a string", NameWithArticle(ref->type)));
+  }
+  const absl::StatusOr<const JsonValue*> target = document_.Resolve(ref->text, schema);
+  if (!target.ok()) return Narrow(schema, "$ref", target.status(), form);
+  const absl::StatusOr<std::shared_ptr<const SchemaForm>> other = OfTerm({.schema = *target});
+  if (!other.ok()) return other.status();
+  return Narrow(schema, "$ref", **other, form);
+}
+
+absl::Status SchemaForms::ApplyConstants(const JsonValue& schema, SchemaForm* form) {
+  if (const JsonValue* value = schema.Find("const"); value != nullptr) {
+    const SchemaForm one = {.alternatives = {{.type = value->type, .constant = value}}};
+    const absl::Status status = Narrow(schema, "const", one, form);
+    if (!status.ok()) return status;
+  }
+  const JsonValue* values = schema.Find("enum");
+  if (values == nullptr) return absl::OkStatus();
+  if (!values->IsArray() || values->values.empty()) {
+    return SchemaReport::Invalid(
+        schema, fmt::format("enum is {}, expected an array of at least one value",
+                            values->IsArray() ? "empty" : NameWithArticle(values->type)));
+  }
+  SchemaForm constants;
+  for (const JsonValue& value : values->values) {
+    constants.alternatives.push_back({.type = value.type, .constant = &value});
+  }
+  return Narrow(schema, "enum", constants, form);
+}
+
+absl::Status SchemaForms::ApplyAllOf(const JsonValue& schema, SchemaForm* form) {
+  const absl::StatusOr<const JsonValue*> branches = SchemaReader::SchemaList(schema, "allOf");
+  if (!branches.ok() || *branches == nullptr) return branches.status();
+  for (const JsonValue& branch : (*branches)->values) {
+    const absl::StatusOr<std::shared_ptr<const SchemaForm>> other = OfTerm({.schema = &branch});
+    if (!other.ok()) return other.status();
+    const absl::Status status = Narrow(schema, "allOf", **other, form);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SchemaForms::ApplyAnyOf(const JsonValue& schema, SchemaForm* form) {
+  const absl::StatusOr<const JsonValue*> branches = SchemaReader::SchemaList(schema, "anyOf");
+  if (!branches.ok() || *branches == nullptr) return branches.status();
+  absl::StatusOr<SchemaForm> any = SchemaForm();
+  for (const JsonValue& branch : (*branches)->values) {
+    const absl::StatusOr<std::shared_ptr<const SchemaForm>> other = OfTerm({.schema = &branch});
+    if (!other.ok()) return other.status();
+    if (any.ok()) any = logic_.Or(*std::move(any), **other);
+  }
+  return Narrow(schema, "anyOf", any, form);
+}
+
+absl::StatusOr<SchemaForm> SchemaForms::OneOf(const JsonValue& branches) {
+  std::vector<std::shared_ptr<const SchemaForm>> forms;
+  for (const JsonValue& branch : branches.values) {
+    absl::StatusOr<std::shared_ptr<const SchemaForm>> form = OfTerm({.schema = &branch});
+    if (!form.ok()) return form.status();
+    forms.push_back(*std::move(form));
+  }
+  absl::StatusOr<SchemaForm> one = SchemaForm();
+  for (size_t i = 0; i < forms.size(); ++i) {
+    SchemaForm alone = *forms[i];
+    for (size_t j = 0; j < forms.size(); ++j) {
+      if (i == j) continue;
+      const absl::StatusOr<bool> are_disjoint = logic_.AreDisjoint(*forms[i], *forms[j]);
+      if (!are_disjoint.ok()) return are_disjoint.status();
+      if (*are_disjoint) continue;
+      const absl::StatusOr<SchemaForm> others = logic_.Not(*forms[j]);
+      absl::StatusOr<SchemaForm> rest = others.ok() ? logic_.And(alone, *others) : others.status();
+      if (!rest.ok()) {
+        return absl::UnimplementedError(fmt::format(
+            "its branches {} and {} may both hold, and the overlap cannot be taken out ({}); use "
+            "anyOf, or give each branch a property with a const of its own",
+            i, j, MessageOf(rest.status())));
+      }
+      alone = *std::move(rest);
+    }
+    one = logic_.Or(*std::move(one), alone);
+    if (!one.ok()) return one;
+  }
+  return one;
+}
+
+absl::Status SchemaForms::ApplyOneOf(const JsonValue& schema, SchemaForm* form) {
+  const absl::StatusOr<const JsonValue*> branches = SchemaReader::SchemaList(schema, "oneOf");
+  if (!branches.ok() || *branches == nullptr) return branches.status();
+  absl::StatusOr<SchemaForm> one = OneOf(**branches);
+  if (!one.ok() && report_.is_lenient() &&
+      one.status().code() == absl::StatusCode::kUnimplemented) {
+    report_.Warn(schema, fmt::format("oneOf is enforced as anyOf: {}", MessageOf(one.status())));
+    one = SchemaForm();
+    for (const JsonValue& branch : (*branches)->values) {
+      const absl::StatusOr<std::shared_ptr<const SchemaForm>> other = OfTerm({.schema = &branch});
+      if (!other.ok()) return other.status();
+      if (one.ok()) one = logic_.Or(*std::move(one), **other);
+    }
+    if (one.ok()) one->is_exact = false;
+  }
+  return Narrow(schema, "oneOf", one, form);
+}
+
+absl::Status SchemaForms::ApplyNot(const JsonValue& schema, SchemaForm* form) {
+  const absl::StatusOr<const JsonValue*> excluded = SchemaReader::SubSchema(schema, "not");
+  if (!excluded.ok() || *excluded == nullptr) return excluded.status();
+  const absl::StatusOr<std::shared_ptr<const SchemaForm>> other = OfTerm({.schema = *excluded});
+  if (!other.ok()) return other.status();
+  return Narrow(schema, "not", logic_.Not(**other), form);
+}
+
+absl::Status SchemaForms::ApplyIf(const JsonValue& schema, SchemaForm* form) {
+  const absl::StatusOr<const JsonValue*> condition = SchemaReader::SubSchema(schema, "if");
+  const absl::StatusOr<const JsonValue*> then = SchemaReader::SubSchema(schema, "then");
+  const absl::StatusOr<const JsonValue*> otherwise = SchemaReader::SubSchema(schema, "else");
+  for (const auto* keyword : {&condition, &then, &otherwise}) {
+    if (!keyword->ok()) return keyword->status();
+  }
+  if (*condition == nullptr || (*then == nullptr && *otherwise == nullptr)) {
+    return absl::OkStatus();
+  }
+  const absl::StatusOr<std::shared_ptr<const SchemaForm>> holds = OfTerm({.schema = *condition});
+  if (!holds.ok()) return holds.status();
+  absl::StatusOr<SchemaForm> branches[2] = {**holds, logic_.Not(**holds)};
+  const JsonValue* consequences[2] = {*then, *otherwise};
+  for (int i = 0; i < 2; ++i) {
+    if (consequences[i] == nullptr || !branches[i].ok()) continue;
+    const absl::StatusOr<std::shared_ptr<const SchemaForm>> consequence =
+        OfTerm({.schema = consequences[i]});
+    if (!consequence.ok()) return consequence.status();
+    branches[i] = logic_.And(*branches[i], **consequence);
+  }
+  if (!branches[0].ok()) return Narrow(schema, "if", branches[0], form);
+  if (!branches[1].ok()) return Narrow(schema, "if", branches[1], form);
+  return Narrow(schema, "if", logic_.Or(*branches[0], *branches[1]), form);
+}
+
+absl::StatusOr<SchemaForm> SchemaForms::DependentForm(const JsonValue& schema,
+                                                      std::string_view keyword,
+                                                      std::string_view name,
+                                                      const JsonValue& dependent) {
+  ObjectSchema missing;
+  missing.Constrain(name, NothingSet());
+  ObjectSchema present;
+  present.Require(name);
+  SchemaForm form = {.alternatives = {{.type = JsonType::kObject, .object = std::move(present)}}};
+  if (dependent.IsArray() && keyword != "dependentSchemas") {
+    for (const JsonValue& other : dependent.values) {
+      if (!other.IsString()) {
+        return SchemaReport::Invalid(schema, fmt::format("{} has an item that is {}, expected "
+                                                         "the name of a property",
+                                                         keyword, NameWithArticle(other.type)));
+      }
+      form.alternatives[0].object.Require(other.text);
+    }
+  } else if (dependent.IsSchema() && keyword != "dependentRequired") {
+    const absl::StatusOr<std::shared_ptr<const SchemaForm>> other = OfTerm({.schema = &dependent});
+    if (!other.ok()) return other.status();
+    absl::StatusOr<SchemaForm> both = logic_.And(form, **other);
+    if (!both.ok()) return both.status();
+    form = *std::move(both);
+  } else {
+    return SchemaReport::Invalid(
+        schema,
+        fmt::format("a member of {} is {}, expected {}", keyword, NameWithArticle(dependent.type),
+                    keyword == "dependentSchemas" ? "a schema" : "an array of names"));
+  }
+  return logic_.Or(ObjectsOnly(std::move(missing)), form);
+}
+
+absl::Status SchemaForms::ApplyDependents(const JsonValue& schema, std::string_view keyword,
+                                          SchemaForm* form) {
+  const absl::StatusOr<const JsonValue*> members = SchemaReader::Members(schema, keyword);
+  if (!members.ok() || *members == nullptr) return members.status();
+  for (size_t i = 0; i < (*members)->names.size(); ++i) {
+    const absl::Status status =
+        Narrow(schema, keyword,
+               DependentForm(schema, keyword, (*members)->names[i], (*members)->values[i]), form);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SchemaForm> SchemaForms::NamesForm(const JsonValue& names) {
+  const absl::StatusOr<std::shared_ptr<const SchemaForm>> form = OfTerm({.schema = &names});
+  if (!form.ok()) return form.status();
+  if (!(*form)->is_exact) return absl::UnimplementedError("a part of it is not enforced");
+  ByteDfa allowed;
+  std::vector<std::string_view> constants;
+  for (const SchemaAlternative& alternative : (*form)->alternatives) {
+    if (alternative.type != JsonType::kString) continue;
+    if (alternative.is_constant_unoffered || !alternative.string.formats.empty()) {
+      return absl::UnimplementedError("names are not checked against a format");
+    }
+    if (alternative.constant != nullptr) {
+      constants.push_back(alternative.constant->text);
+      continue;
+    }
+    const absl::StatusOr<ByteDfa> more = StringAutomaton(alternative.string);
+    if (!more.ok()) return more.status();
+    absl::StatusOr<ByteDfa> united = Unite(allowed, *more);
+    if (!united.ok()) return united.status();
+    allowed = *std::move(united);
+  }
+  if (!constants.empty()) {
+    const absl::StatusOr<ByteDfa> more = TheseStrings(constants);
+    if (!more.ok()) return more.status();
+    absl::StatusOr<ByteDfa> united = Unite(allowed, *more);
+    if (!united.ok()) return united.status();
+    allowed = *std::move(united);
+  }
+  ObjectSchema object;
+  const absl::Status status = SplitNames(std::make_shared<const ByteDfa>(std::move(allowed)), {},
+                                         NothingSet(), &object.others);
+  if (!status.ok()) return status;
+  return ObjectsOnly(std::move(object));
+}
+
+absl::Status SchemaForms::ApplyPropertyNames(const JsonValue& schema, SchemaForm* form) {
+  const absl::StatusOr<const JsonValue*> names = SchemaReader::SubSchema(schema, "propertyNames");
+  if (!names.ok() || *names == nullptr) return names.status();
+  return Narrow(schema, "propertyNames", NamesForm(**names), form);
+}
+
+}  // namespace specd::grammar

@@ -1,0 +1,319 @@
+#include "speculative/grammar/schema_logic.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "kernels/core/check.h"
+#include "speculative/grammar/schema_forms.h"
+
+namespace specd::grammar {
+namespace {
+
+// A deeper contradiction is not looked for: what is left of it is an empty rule.
+constexpr uint32_t kEmptyDepthMax = 4;
+constexpr size_t kEmptyItemsMax = 64;
+
+absl::Status TooManyAlternatives() {
+  return absl::ResourceExhaustedError(
+      fmt::format("its branches combine to more than {} alternatives", kAlternativesMax));
+}
+
+SchemaAlternative BooleanAlternative(bool value) {
+  return {.type = JsonType::kBoolean, .allows_true = value, .allows_false = !value};
+}
+
+SchemaAlternative NumberAlternative(NumberSchema number) {
+  return {.type = JsonType::kNumber, .number = std::move(number)};
+}
+
+// A merge that leaves nothing, as far as one look shows.
+bool IsPlainlyEmpty(const SchemaAlternative& alternative) {
+  switch (alternative.type) {
+    case JsonType::kNull:
+      return false;
+    case JsonType::kBoolean:
+      return !alternative.allows_true && !alternative.allows_false;
+    case JsonType::kNumber:
+      return alternative.number.IsEmpty();
+    case JsonType::kString:
+      return alternative.string.IsEmpty();
+    case JsonType::kArray:
+      return alternative.array.min_items > alternative.array.max_items;
+    case JsonType::kObject: {
+      const ObjectSchema& object = alternative.object;
+      uint32_t num_required = 0;
+      for (const PropertySchema& property : object.properties) {
+        if (!property.is_required) continue;
+        if (IsNothing(property.schemas)) return true;
+        ++num_required;
+      }
+      return std::max(num_required, object.min_properties) > object.max_properties;
+    }
+  }
+  SPECD_CHECK(false);
+  return false;
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<SchemaAlternative>> SchemaLogic::MergeConstant(
+    const SchemaAlternative& constant, const SchemaAlternative& other) {
+  const absl::StatusOr<bool> is_allowed = validator_.AllowsOne(other, *constant.constant, false);
+  if (!is_allowed.ok()) return is_allowed.status();
+  if (!*is_allowed) return std::optional<SchemaAlternative>();
+  const absl::StatusOr<bool> is_offered = validator_.AllowsOne(other, *constant.constant, true);
+  if (!is_offered.ok()) return is_offered.status();
+  std::optional<SchemaAlternative> merged = constant;
+  if (!*is_offered) merged->is_constant_unoffered = true;
+  return merged;
+}
+
+absl::StatusOr<std::optional<SchemaAlternative>> SchemaLogic::Merge(const SchemaAlternative& a,
+                                                                    const SchemaAlternative& b) {
+  if (a.constant != nullptr) return MergeConstant(a, b);
+  if (b.constant != nullptr) return MergeConstant(b, a);
+  std::optional<SchemaAlternative> merged = SchemaAlternative{.type = a.type};
+  switch (a.type) {
+    case JsonType::kNull:
+      break;
+    case JsonType::kBoolean:
+      merged->allows_true = a.allows_true && b.allows_true;
+      merged->allows_false = a.allows_false && b.allows_false;
+      break;
+    case JsonType::kNumber: {
+      absl::StatusOr<NumberSchema> number = MergeNumbers(a.number, b.number);
+      if (!number.ok()) return number.status();
+      merged->number = *std::move(number);
+      break;
+    }
+    case JsonType::kString: {
+      absl::StatusOr<StringSchema> string = MergeStrings(a.string, b.string);
+      if (!string.ok()) return string.status();
+      merged->string = *std::move(string);
+      break;
+    }
+    case JsonType::kArray:
+      merged->array = MergeArrays(a.array, b.array);
+      break;
+    case JsonType::kObject: {
+      absl::StatusOr<ObjectSchema> object = MergeObjects(a.object, b.object);
+      if (!object.ok()) return object.status();
+      merged->object = *std::move(object);
+      break;
+    }
+  }
+  if (IsPlainlyEmpty(*merged)) merged.reset();
+  return merged;
+}
+
+absl::StatusOr<SchemaForm> SchemaLogic::And(const SchemaForm& a, const SchemaForm& b) {
+  SchemaForm both = {.is_exact = a.is_exact && b.is_exact};
+  for (const SchemaAlternative& left : a.alternatives) {
+    for (const SchemaAlternative& right : b.alternatives) {
+      if (left.type != right.type) continue;
+      absl::StatusOr<std::optional<SchemaAlternative>> merged = Merge(left, right);
+      if (!merged.ok()) return merged.status();
+      if (!merged->has_value()) continue;
+      if (both.alternatives.size() == kAlternativesMax) return TooManyAlternatives();
+      both.alternatives.push_back(*std::move(*merged));
+    }
+  }
+  return both;
+}
+
+absl::StatusOr<SchemaForm> SchemaLogic::Or(SchemaForm a, const SchemaForm& b) {
+  if (a.alternatives.size() + b.alternatives.size() > kAlternativesMax) {
+    return TooManyAlternatives();
+  }
+  a.is_exact = a.is_exact && b.is_exact;
+  a.alternatives.insert(a.alternatives.end(), b.alternatives.begin(), b.alternatives.end());
+  return a;
+}
+
+absl::StatusOr<SchemaForm> SchemaLogic::Not(const SchemaForm& form) {
+  if (!form.is_exact) return absl::UnimplementedError("a part of it is not enforced");
+  SchemaForm forbidden = AnythingForm();
+  std::vector<std::string_view> strings;
+  for (const SchemaAlternative& alternative : form.alternatives) {
+    if (alternative.constant != nullptr && alternative.type == JsonType::kString &&
+        !alternative.is_constant_unoffered) {
+      strings.push_back(alternative.constant->text);
+      continue;
+    }
+    absl::StatusOr<std::vector<SchemaAlternative>> others = Forbidden(alternative);
+    if (!others.ok()) return others.status();
+    SchemaForm allowed = {.alternatives = *std::move(others)};
+    for (const JsonType type : kJsonTypes) {
+      if (type != alternative.type) allowed.alternatives.push_back({.type = type});
+    }
+    absl::StatusOr<SchemaForm> narrowed = And(forbidden, allowed);
+    if (!narrowed.ok()) return narrowed.status();
+    forbidden = *std::move(narrowed);
+  }
+  if (strings.empty()) return forbidden;
+  absl::StatusOr<ByteDfa> these = TheseStrings(strings);
+  if (!these.ok()) return these.status();
+  absl::StatusOr<std::vector<StringSchema>> others =
+      ForbiddenStrings({.values = std::make_shared<const ByteDfa>(*std::move(these))});
+  if (!others.ok()) return others.status();
+  SchemaForm allowed;
+  for (const JsonType type : kJsonTypes) {
+    if (type != JsonType::kString) allowed.alternatives.push_back({.type = type});
+  }
+  for (StringSchema& other : *others) {
+    allowed.alternatives.push_back({.type = JsonType::kString, .string = std::move(other)});
+  }
+  return And(forbidden, allowed);
+}
+
+absl::StatusOr<std::vector<SchemaAlternative>> SchemaLogic::Forbidden(
+    const SchemaAlternative& alternative) {
+  std::vector<SchemaAlternative> forbidden;
+  switch (alternative.type) {
+    case JsonType::kNull:
+      return forbidden;
+    case JsonType::kBoolean:
+      if (alternative.constant != nullptr) {
+        forbidden.push_back(BooleanAlternative(!alternative.constant->boolean));
+        return forbidden;
+      }
+      if (!alternative.allows_true) forbidden.push_back(BooleanAlternative(true));
+      if (!alternative.allows_false) forbidden.push_back(BooleanAlternative(false));
+      return forbidden;
+    case JsonType::kNumber: {
+      NumberSchema number = alternative.number;
+      if (alternative.constant != nullptr) {
+        const Decimal value = Decimal::Parse(alternative.constant->text);
+        number = {.min = NumberBound{value}, .max = NumberBound{value}};
+      }
+      absl::StatusOr<std::vector<NumberSchema>> others = ForbiddenNumbers(number);
+      if (!others.ok()) return others.status();
+      for (NumberSchema& other : *others) forbidden.push_back(NumberAlternative(std::move(other)));
+      return forbidden;
+    }
+    case JsonType::kString: {
+      if (alternative.constant != nullptr || !alternative.string.formats.empty()) {
+        return absl::UnimplementedError("the texts that a format excludes are not offered");
+      }
+      absl::StatusOr<std::vector<StringSchema>> others = ForbiddenStrings(alternative.string);
+      if (!others.ok()) return others.status();
+      for (StringSchema& other : *others) {
+        forbidden.push_back({.type = JsonType::kString, .string = std::move(other)});
+      }
+      return forbidden;
+    }
+    case JsonType::kArray:
+    case JsonType::kObject:
+      break;
+  }
+  if (alternative.constant != nullptr) {
+    return absl::UnimplementedError("it excludes one array or object");
+  }
+  return alternative.type == JsonType::kArray ? ForbiddenArrays(alternative.array)
+                                              : ForbiddenObjects(alternative.object);
+}
+
+absl::StatusOr<std::vector<SchemaAlternative>> SchemaLogic::ForbiddenArrays(
+    const ArraySchema& array) {
+  const bool has_items =
+      !array.rest.empty() || std::any_of(array.prefix.begin(), array.prefix.end(),
+                                         [](const SchemaSet& set) { return !set.empty(); });
+  if (has_items || !array.unoffered.empty()) {
+    return absl::UnimplementedError("it excludes arrays by their items");
+  }
+  std::vector<SchemaAlternative> forbidden;
+  if (array.min_items > 0) {
+    forbidden.push_back({.type = JsonType::kArray, .array = {.max_items = array.min_items - 1}});
+  }
+  if (array.max_items != kUnbounded) {
+    forbidden.push_back({.type = JsonType::kArray, .array = {.min_items = array.max_items + 1}});
+  }
+  return forbidden;
+}
+
+absl::StatusOr<std::vector<SchemaAlternative>> SchemaLogic::ForbiddenObjects(
+    const ObjectSchema& object) {
+  if (!object.AllowsAllOthers() || !object.unoffered.empty()) {
+    return absl::UnimplementedError("it excludes objects by properties that it does not name");
+  }
+  std::vector<SchemaAlternative> forbidden;
+  const auto add = [&]() -> ObjectSchema& {
+    return forbidden.emplace_back(SchemaAlternative{.type = JsonType::kObject}).object;
+  };
+  if (object.min_properties > 0) add().max_properties = object.min_properties - 1;
+  if (object.max_properties != kUnbounded) add().min_properties = object.max_properties + 1;
+  for (const PropertySchema& property : object.properties) {
+    if (property.is_required) add().Constrain(property.name, NothingSet());
+    if (IsNothing(property.schemas)) {
+      add().Require(property.name);
+      continue;
+    }
+    for (const SchemaTerm& term : property.schemas) {
+      ObjectSchema& other = add();
+      other.Require(property.name);
+      other.Constrain(property.name, SetOf({term.schema, !term.is_negated}));
+    }
+  }
+  return forbidden;
+}
+
+absl::StatusOr<bool> SchemaLogic::AreDisjoint(const SchemaForm& a, const SchemaForm& b) {
+  const absl::StatusOr<SchemaForm> both = And(a, b);
+  if (!both.ok()) return both.status();
+  for (const SchemaAlternative& alternative : both->alternatives) {
+    const absl::StatusOr<bool> is_empty = IsEmpty(alternative);
+    if (!is_empty.ok()) return is_empty.status();
+    if (!*is_empty) return false;
+  }
+  return true;
+}
+
+absl::StatusOr<bool> SchemaLogic::AllowsNothing(const SchemaSet& set) {
+  if (IsNothing(set)) return true;
+  if (set.empty() || depth_ == kEmptyDepthMax) return false;
+  const absl::StatusOr<SchemaForm> form = forms_.Of(set);
+  if (!form.ok()) {
+    // A form that is being made may allow something, and so may one that is refused: the refusal
+    // comes where the set is built.
+    const absl::StatusCode code = form.status().code();
+    const bool is_unknown =
+        code == absl::StatusCode::kAborted || code == absl::StatusCode::kUnimplemented;
+    return is_unknown ? absl::StatusOr<bool>(false) : form.status();
+  }
+  ++depth_;
+  absl::StatusOr<bool> is_nothing = true;
+  for (const SchemaAlternative& alternative : form->alternatives) {
+    is_nothing = IsEmpty(alternative);
+    if (!is_nothing.ok() || !*is_nothing) break;
+  }
+  --depth_;
+  return is_nothing;
+}
+
+absl::StatusOr<bool> SchemaLogic::IsEmpty(const SchemaAlternative& alternative) {
+  if (alternative.constant != nullptr) return false;
+  if (IsPlainlyEmpty(alternative)) return true;
+  if (alternative.type == JsonType::kArray) {
+    const ArraySchema& array = alternative.array;
+    const size_t num_items =
+        std::min<size_t>({array.min_items, array.prefix.size() + 1, kEmptyItemsMax});
+    for (size_t i = 0; i < num_items; ++i) {
+      const absl::StatusOr<bool> is_nothing = AllowsNothing(array.Item(i));
+      if (!is_nothing.ok() || *is_nothing) return is_nothing;
+    }
+  }
+  if (alternative.type == JsonType::kObject) {
+    for (const PropertySchema& property : alternative.object.properties) {
+      if (!property.is_required) continue;
+      const absl::StatusOr<bool> is_nothing = AllowsNothing(property.schemas);
+      if (!is_nothing.ok() || *is_nothing) return is_nothing;
+    }
+  }
+  return false;
+}
+
+}  // namespace specd::grammar

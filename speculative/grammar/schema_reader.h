@@ -1,0 +1,66 @@
+// SchemaReader reads the keywords of one schema object that constrain a type of their own: type,
+// bounds, lengths, patterns, items, properties.
+//
+// Keywords that combine schemas (allOf, $ref, not, ...) belong to SchemaForms. The reader checks
+// the values of keywords, and names the place of a wrong one.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "speculative/grammar/schema_document.h"
+#include "speculative/grammar/schema_form.h"
+
+namespace specd::grammar {
+
+class SchemaReader {
+ public:
+  explicit SchemaReader(SchemaReport* report) : report_(*report) {}
+
+  // REQUIRES: `schema` is an object.
+  absl::StatusOr<SchemaForm> Read(const JsonValue& schema);
+
+  // The items of the keyword if it is there; an error if it is not a list of schemas.
+  static absl::StatusOr<const JsonValue*> SchemaList(const JsonValue& schema,
+                                                     std::string_view keyword);
+  // The keyword's value if it is there; an error if it is not a schema.
+  static absl::StatusOr<const JsonValue*> SubSchema(const JsonValue& schema,
+                                                    std::string_view keyword);
+  // The keyword's object if it is there; an error if it is something else.
+  static absl::StatusOr<const JsonValue*> Members(const JsonValue& schema,
+                                                  std::string_view keyword);
+
+ private:
+  struct Types {
+    bool allowed[6] = {};  // by JsonType
+    bool is_integer = false;
+  };
+
+  absl::StatusOr<Types> ReadTypes(const JsonValue& schema);
+  absl::Status AddType(const JsonValue& schema, std::string_view name, Types* types);
+  absl::Status ReadNumber(const JsonValue& schema, SchemaForm* form, NumberSchema* number);
+  absl::Status ReadBound(const JsonValue& schema, bool is_upper, std::optional<NumberBound>* bound);
+  absl::Status ReadString(const JsonValue& schema, SchemaForm* form, StringSchema* string);
+  absl::Status ReadFormat(const JsonValue& schema, StringSchema* string);
+  absl::Status ReadArray(const JsonValue& schema, ArraySchema* array);
+  absl::Status ReadUnofferedItems(const JsonValue& schema, ArraySchema* array);
+  absl::Status ReadObject(const JsonValue& schema, SchemaForm* form, ObjectSchema* object);
+  absl::Status ReadPatternProperties(const JsonValue& schema, const SchemaSet& additional,
+                                     SchemaForm* form, ObjectSchema* object);
+  absl::Status ReadRequired(const JsonValue& schema, ObjectSchema* object);
+  absl::Status ReadUnevaluated(const JsonValue& schema, ObjectSchema* object);
+  // A count such as minItems; `count` keeps its value if the keyword is missing.
+  absl::Status ReadCount(const JsonValue& schema, std::string_view keyword, uint32_t* count);
+  // Null, and a warning, if lenient mode drops it.
+  absl::StatusOr<SharedDfa> ReadPattern(const JsonValue& schema, std::string_view keyword,
+                                        const std::string& pattern);
+
+  SchemaReport& report_;
+  absl::flat_hash_map<std::string, SharedDfa> patterns_;
+  absl::flat_hash_map<std::string, SharedDfa> formats_;
+};
+
+}  // namespace specd::grammar

@@ -1,0 +1,93 @@
+// The shapes of arrays and objects that schemas allow, and how two of them merge.
+//
+// Values here are plain data. What an item or a property must satisfy is a SchemaSet: merging joins
+// sets and looks at no schema behind them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "speculative/grammar/schema_strings.h"
+#include "speculative/grammar/schema_terms.h"
+
+namespace specd::grammar {
+
+// A keyword that validators enforce and a grammar cannot. It is refused if anything is left that it
+// would apply to.
+struct UnofferedKeyword {
+  const JsonValue* schema = nullptr;
+  std::string_view keyword = {};
+
+  friend bool operator==(const UnofferedKeyword&, const UnofferedKeyword&) = default;
+};
+
+struct ArraySchema {
+  std::vector<SchemaSet> prefix = {};  // of the first items
+  SchemaSet rest = {};                 // of each item after them
+  uint32_t min_items = 0;
+  uint32_t max_items = kUnbounded;
+  std::vector<UnofferedKeyword> unoffered = {};
+
+  const SchemaSet& Item(size_t position) const {
+    return position < prefix.size() ? prefix[position] : rest;
+  }
+  bool IsUnconstrained() const {
+    return prefix.empty() && rest.empty() && min_items == 0 && max_items == kUnbounded &&
+           unoffered.empty();
+  }
+};
+
+ArraySchema MergeArrays(const ArraySchema& a, const ArraySchema& b);
+
+struct PropertySchema {
+  std::string name;
+  SchemaSet schemas = {};
+  bool is_required = false;
+  // `properties` names it, so it has a place in the order. Others come after those.
+  bool has_place = false;
+};
+
+// The names that an automaton accepts; null: all names.
+struct NameClass {
+  SharedDfa names = {};
+  SchemaSet schemas = {};
+};
+
+struct ObjectSchema {
+  std::vector<PropertySchema> properties;  // in the order in which they are written
+  // Classes of all other names. No name is in two of them, and each is in one.
+  std::vector<NameClass> others = {{}};
+  uint32_t min_properties = 0;
+  uint32_t max_properties = kUnbounded;
+  std::vector<UnofferedKeyword> unoffered = {};
+
+  const PropertySchema* Find(std::string_view name) const;
+  // What an undeclared `name` must satisfy.
+  const SchemaSet& Other(std::string_view name) const;
+  // Adds to `name`, and declares it after the others if it is not.
+  void Require(std::string_view name);
+  void Constrain(std::string_view name, const SchemaSet& schemas);
+  bool AllowsAllOthers() const;
+  bool IsUnconstrained() const {
+    return properties.empty() && AllowsAllOthers() && min_properties == 0 &&
+           max_properties == kUnbounded && unoffered.empty();
+  }
+
+ private:
+  PropertySchema& Declare(std::string_view name);
+};
+
+// Overlapping patterns multiply.
+inline constexpr size_t kNameClassesMax = 64;
+
+// RESOURCE_EXHAUSTED past kNameClassesMax, or if an automaton grows past its limit.
+absl::StatusOr<ObjectSchema> MergeObjects(const ObjectSchema& a, const ObjectSchema& b);
+
+// Names of `names` must satisfy `inside` too, and all others `outside`.
+absl::Status SplitNames(const SharedDfa& names, const SchemaSet& inside, const SchemaSet& outside,
+                        std::vector<NameClass>* classes);
+
+}  // namespace specd::grammar

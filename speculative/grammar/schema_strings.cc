@@ -1,0 +1,99 @@
+#include "speculative/grammar/schema_strings.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/core/check.h"
+
+namespace specd::grammar {
+namespace {
+
+// Strings of valid UTF-8 are counted by the bytes that begin a character.
+size_t CountCharacters(std::string_view text) {
+  return static_cast<size_t>(std::count_if(
+      text.begin(), text.end(), [](char c) { return (static_cast<uint8_t>(c) & 0xC0) != 0x80; }));
+}
+
+absl::StatusOr<ByteDfa> StringsOfLength(uint32_t min, uint32_t max) {
+  GrammarRules rules;
+  return Determinize(rules, rules.Repeat(rules.Chars(CharSet::All()), min, max));
+}
+
+}  // namespace
+
+bool StringSchema::Allows(std::string_view value, bool with_formats) const {
+  const size_t length = CountCharacters(value);
+  if (length < min_length || (max_length != kUnbounded && length > max_length)) return false;
+  if (values != nullptr && !values->Accepts(value)) return false;
+  return !with_formats || std::all_of(formats.begin(), formats.end(), [&](const SharedDfa& format) {
+    return format->Accepts(value);
+  });
+}
+
+absl::StatusOr<StringSchema> MergeStrings(const StringSchema& a, const StringSchema& b) {
+  StringSchema merged = a;
+  merged.min_length = std::max(a.min_length, b.min_length);
+  merged.max_length = std::min(a.max_length, b.max_length);
+  for (const SharedDfa& format : b.formats) {
+    if (std::find(merged.formats.begin(), merged.formats.end(), format) == merged.formats.end()) {
+      merged.formats.push_back(format);
+    }
+  }
+  if (a.values == nullptr || a.values == b.values) {
+    merged.values = b.values;
+  } else if (b.values != nullptr) {
+    absl::StatusOr<ByteDfa> both = Intersect(*a.values, *b.values);
+    if (!both.ok()) return both.status();
+    merged.values = std::make_shared<const ByteDfa>(*std::move(both));
+  }
+  return merged;
+}
+
+absl::StatusOr<std::vector<StringSchema>> ForbiddenStrings(const StringSchema& schema) {
+  SPECD_CHECK(schema.formats.empty());
+  std::vector<StringSchema> forbidden;
+  if (schema.min_length > 0) forbidden.push_back({.max_length = schema.min_length - 1});
+  if (schema.max_length != kUnbounded) forbidden.push_back({.min_length = schema.max_length + 1});
+  if (schema.values != nullptr) {
+    absl::StatusOr<ByteDfa> all = AllStrings();
+    if (!all.ok()) return all.status();
+    absl::StatusOr<ByteDfa> others = Subtract(*all, *schema.values);
+    if (!others.ok()) return others.status();
+    forbidden.push_back({.values = std::make_shared<const ByteDfa>(*std::move(others))});
+  }
+  return forbidden;
+}
+
+absl::StatusOr<ByteDfa> StringAutomaton(const StringSchema& schema) {
+  if (schema.IsEmpty()) return ByteDfa();
+  const bool has_length = schema.min_length > 0 || schema.max_length != kUnbounded;
+  absl::StatusOr<ByteDfa> dfa = has_length ? StringsOfLength(schema.min_length, schema.max_length)
+                                : schema.values != nullptr ? *schema.values
+                                                           : AllStrings();
+  if (has_length && schema.values != nullptr && dfa.ok()) dfa = Intersect(*dfa, *schema.values);
+  for (const SharedDfa& format : schema.formats) {
+    if (dfa.ok()) dfa = Intersect(*dfa, *format);
+  }
+  return dfa;
+}
+
+absl::StatusOr<ExprId> BuildString(const StringSchema& schema, JsonText* text) {
+  if (schema.IsUnconstrained()) return text->String();
+  if (schema.values == nullptr && schema.formats.empty()) {
+    return text->String(schema.min_length, schema.max_length);
+  }
+  absl::StatusOr<ByteDfa> dfa = StringAutomaton(schema);
+  if (!dfa.ok()) return dfa.status();
+  return text->String(*dfa);
+}
+
+absl::StatusOr<ByteDfa> AllStrings() { return StringsOfLength(0, kUnbounded); }
+
+absl::StatusOr<ByteDfa> TheseStrings(const std::vector<std::string_view>& strings) {
+  GrammarRules rules;
+  std::vector<ExprId> literals;
+  for (const std::string_view string : strings) literals.push_back(rules.Literal(string));
+  return Determinize(rules, rules.AnyOf(literals));
+}
+
+}  // namespace specd::grammar

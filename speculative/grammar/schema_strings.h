@@ -1,0 +1,52 @@
+// StringSchema holds what a schema asks of a string: a length, patterns, formats.
+//
+// Automata read the characters of a string, not its JSON spelling. A value type; automata are
+// shared.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "speculative/grammar/byte_dfa.h"
+#include "speculative/grammar/json_text.h"
+
+namespace specd::grammar {
+
+using SharedDfa = std::shared_ptr<const ByteDfa>;
+
+struct StringSchema {
+  uint32_t min_length = 0;
+  uint32_t max_length = kUnbounded;
+  SharedDfa values = {};  // null: all strings
+  // A format's automaton may offer less than the format allows, and to some validators a format is
+  // a remark only. So formats narrow what is offered, and never decide what is forbidden.
+  std::vector<SharedDfa> formats = {};
+
+  bool IsUnconstrained() const {
+    return min_length == 0 && max_length == kUnbounded && values == nullptr && formats.empty();
+  }
+  // True only if no string is allowed, whatever the formats say.
+  bool IsEmpty() const {
+    return min_length > max_length || (values != nullptr && values->IsEmpty());
+  }
+  // Formats are looked at only `with_formats`.
+  bool Allows(std::string_view value, bool with_formats) const;
+};
+
+// Errors are RESOURCE_EXHAUSTED: an automaton grows past its limit.
+absl::StatusOr<StringSchema> MergeStrings(const StringSchema& a, const StringSchema& b);
+// The strings that `schema` forbids. REQUIRES: no formats.
+absl::StatusOr<std::vector<StringSchema>> ForbiddenStrings(const StringSchema& schema);
+// All of it as one automaton, formats too.
+absl::StatusOr<ByteDfa> StringAutomaton(const StringSchema& schema);
+absl::StatusOr<ExprId> BuildString(const StringSchema& schema, JsonText* text);
+
+// Automata that schemas are made from.
+absl::StatusOr<ByteDfa> AllStrings();
+absl::StatusOr<ByteDfa> TheseStrings(const std::vector<std::string_view>& strings);
+
+}  // namespace specd::grammar

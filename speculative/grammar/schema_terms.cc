@@ -1,0 +1,35 @@
+#include "speculative/grammar/schema_terms.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace specd::grammar {
+
+const JsonValue& NothingSchema() {
+  static const JsonValue* const kNothing =
+      new JsonValue{.type = JsonType::kBoolean, .boolean = false, .index = ~uint32_t{0}};
+  return *kNothing;
+}
+
+SchemaSet NothingSet() { return {{&NothingSchema()}}; }
+
+SchemaSet SetOf(const SchemaTerm& term) {
+  const JsonValue& schema = *term.schema;
+  const bool is_everything = schema.IsBoolean(true) || (schema.IsObject() && schema.names.empty());
+  if (is_everything) return term.is_negated ? NothingSet() : SchemaSet();
+  if (schema.IsBoolean(false)) return term.is_negated ? SchemaSet() : NothingSet();
+  return {term};
+}
+
+bool IsNothing(const SchemaSet& set) {
+  return set.size() == 1 && set[0].schema == &NothingSchema();
+}
+
+SchemaSet UniteSets(const SchemaSet& a, const SchemaSet& b) {
+  if (IsNothing(a) || IsNothing(b)) return NothingSet();
+  SchemaSet united;
+  std::set_union(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(united));
+  return united;
+}
+
+}  // namespace specd::grammar

@@ -1,0 +1,35 @@
+// SchemaSet is a conjunction of places in a schema document: an instance must satisfy all of them.
+//
+// Merged schemas are sets of terms, so that a recursive document has finitely many of them, and one
+// rule serves each. Sets are sorted and hold no term twice. The empty set allows everything.
+#pragma once
+
+#include <vector>
+
+#include "speculative/grammar/json_value.h"
+
+namespace specd::grammar {
+
+struct SchemaTerm {
+  const JsonValue* schema = nullptr;
+  bool is_negated = false;  // the instance must not satisfy it
+
+  friend bool operator==(const SchemaTerm&, const SchemaTerm&) = default;
+  friend bool operator<(const SchemaTerm& a, const SchemaTerm& b) {
+    if (a.schema->index != b.schema->index) return a.schema->index < b.schema->index;
+    return a.is_negated < b.is_negated;
+  }
+};
+
+using SchemaSet = std::vector<SchemaTerm>;
+
+// The schema `false`, for what no document spells out.
+const JsonValue& NothingSchema();
+
+SchemaSet SetOf(const SchemaTerm& term);
+SchemaSet NothingSet();
+// True if a term is `false` as it is written. Others may turn out to allow nothing too.
+bool IsNothing(const SchemaSet& set);
+SchemaSet UniteSets(const SchemaSet& a, const SchemaSet& b);
+
+}  // namespace specd::grammar

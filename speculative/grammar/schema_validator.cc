@@ -1,0 +1,121 @@
+#include "speculative/grammar/schema_validator.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "kernels/core/check.h"
+#include "speculative/grammar/schema_forms.h"
+
+namespace specd::grammar {
+
+absl::StatusOr<bool> SchemaValidator::Allows(const SchemaSet& set, const JsonValue& value,
+                                             bool with_formats) {
+  for (const SchemaTerm& term : set) {
+    const absl::StatusOr<std::shared_ptr<const SchemaForm>> form = forms_.OfTerm(term);
+    if (!form.ok()) return form.status();
+    const absl::StatusOr<bool> is_allowed = Allows(**form, value, with_formats);
+    if (!is_allowed.ok() || !*is_allowed) return is_allowed;
+  }
+  return true;
+}
+
+absl::StatusOr<bool> SchemaValidator::Allows(const SchemaForm& form, const JsonValue& value,
+                                             bool with_formats) {
+  for (const SchemaAlternative& alternative : form.alternatives) {
+    const absl::StatusOr<bool> is_allowed = AllowsOne(alternative, value, with_formats);
+    if (!is_allowed.ok() || *is_allowed) return is_allowed;
+  }
+  return false;
+}
+
+absl::StatusOr<bool> SchemaValidator::AllowsOne(const SchemaAlternative& alternative,
+                                                const JsonValue& value, bool with_formats) {
+  if (alternative.type != value.type) return false;
+  if (alternative.constant != nullptr) {
+    return AreEqualJson(*alternative.constant, value) &&
+           !(with_formats && alternative.is_constant_unoffered);
+  }
+  switch (value.type) {
+    case JsonType::kNull:
+      return true;
+    case JsonType::kBoolean:
+      return value.boolean ? alternative.allows_true : alternative.allows_false;
+    case JsonType::kNumber:
+      return alternative.number.Allows(Decimal::Parse(value.text));
+    case JsonType::kString:
+      return alternative.string.Allows(value.text, with_formats);
+    case JsonType::kArray:
+      return AllowsArray(alternative.array, value, with_formats);
+    case JsonType::kObject:
+      return AllowsObject(alternative.object, value, with_formats);
+  }
+  SPECD_CHECK(false);
+  return false;
+}
+
+absl::StatusOr<bool> SchemaValidator::ContainsEnough(const JsonValue& schema,
+                                                     const JsonValue& value) {
+  const SchemaSet wanted = SetOf({schema.Find("contains")});
+  size_t num_found = 0;
+  for (const JsonValue& item : value.values) {
+    const absl::StatusOr<bool> is_wanted = Allows(wanted, item, false);
+    if (!is_wanted.ok()) return is_wanted;
+    num_found += *is_wanted ? 1 : 0;
+  }
+  const auto found = Decimal::FromInteger(static_cast<int64_t>(num_found));
+  const JsonValue* min = schema.Find("minContains");
+  const JsonValue* max = schema.Find("maxContains");
+  return found >= (min == nullptr ? Decimal::FromInteger(1) : Decimal::Parse(min->text)) &&
+         (max == nullptr || found <= Decimal::Parse(max->text));
+}
+
+absl::StatusOr<bool> SchemaValidator::AllowsArray(const ArraySchema& schema, const JsonValue& value,
+                                                  bool with_formats) {
+  const size_t num_items = value.values.size();
+  if (num_items < schema.min_items || num_items > schema.max_items) return false;
+  for (const UnofferedKeyword& unoffered : schema.unoffered) {
+    if (unoffered.keyword == "uniqueItems") {
+      for (size_t i = 0; i < num_items; ++i) {
+        for (size_t j = 0; j < i; ++j) {
+          if (AreEqualJson(value.values[i], value.values[j])) return false;
+        }
+      }
+    } else if (unoffered.keyword == "contains") {
+      const absl::StatusOr<bool> is_enough = ContainsEnough(*unoffered.schema, value);
+      if (!is_enough.ok() || !*is_enough) return is_enough;
+    } else {
+      return absl::UnimplementedError(
+          fmt::format("a constant is not checked against {}", unoffered.keyword));
+    }
+  }
+  for (size_t i = 0; i < num_items; ++i) {
+    const absl::StatusOr<bool> is_allowed = Allows(schema.Item(i), value.values[i], with_formats);
+    if (!is_allowed.ok() || !*is_allowed) return is_allowed;
+  }
+  return true;
+}
+
+absl::StatusOr<bool> SchemaValidator::AllowsObject(const ObjectSchema& schema,
+                                                   const JsonValue& value, bool with_formats) {
+  const size_t num_members = value.values.size();
+  if (num_members < schema.min_properties || num_members > schema.max_properties) return false;
+  if (!schema.unoffered.empty()) {
+    return absl::UnimplementedError(
+        fmt::format("a constant is not checked against {}", schema.unoffered[0].keyword));
+  }
+  for (const PropertySchema& property : schema.properties) {
+    if (property.is_required && value.Find(property.name) == nullptr) return false;
+  }
+  for (size_t i = 0; i < num_members; ++i) {
+    const PropertySchema* property = schema.Find(value.names[i]);
+    const SchemaSet& schemas =
+        property == nullptr ? schema.Other(value.names[i]) : property->schemas;
+    const absl::StatusOr<bool> is_allowed = Allows(schemas, value.values[i], with_formats);
+    if (!is_allowed.ok() || !*is_allowed) return is_allowed;
+  }
+  return true;
+}
+
+}  // namespace specd::grammar

@@ -1,0 +1,113 @@
+#include "speculative/grammar/specd_backend.h"
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "fmt/format.h"
+#include "speculative/grammar/choice.h"
+#include "speculative/grammar/compile_work.h"
+#include "speculative/grammar/deep_stack.h"
+#include "speculative/grammar/ebnf.h"
+#include "speculative/grammar/json_schema.h"
+#include "speculative/grammar/network.h"
+#include "speculative/grammar/regex.h"
+#include "speculative/grammar/state_matcher.h"
+#include "speculative/grammar/structural_tag.h"
+
+namespace specd::grammar {
+namespace {
+
+// Parts of a text nest, and rules take the places of their calls; the compiler recurses as deep. A
+// text of this size recurses some hundred levels at most.
+constexpr size_t kShortTextBytes = 1024;
+constexpr size_t kDeepStackBytes = size_t{64} << 20;
+
+// The formats inside a structural tag.
+StructuralTagOptions PartsOf(const JsonSchemaOptions& json) {
+  return {
+      .build_schema =
+          [json](std::string_view text, GrammarRules* rules, std::vector<std::string>* warnings) {
+            return BuildJsonSchema(text, json, rules, warnings);
+          },
+      .build_regex = [](std::string_view text, GrammarRules* rules,
+                        std::vector<std::string>*) { return ParseRegex(text, {}, rules); }};
+}
+
+absl::StatusOr<ExprId> BuildRoot(const GrammarRequest& request, GrammarRules* rules,
+                                 std::vector<std::string>* warnings) {
+  const JsonSchemaOptions json = {.whitespace = request.whitespace, .lenient = request.lenient};
+  switch (request.kind) {
+    case GrammarKind::kNone:
+      break;
+    case GrammarKind::kJsonSchema:
+      return BuildJsonSchema(request.text, json, rules, warnings);
+    case GrammarKind::kJsonObject:
+      if (!request.text.empty()) {
+        return absl::InvalidArgumentError("json_object takes no text; give a schema as json");
+      }
+      return BuildJsonObject(request.whitespace, rules);
+    case GrammarKind::kRegex:
+      return ParseRegex(request.text, {.search = false}, rules);
+    case GrammarKind::kEbnf:
+      return ParseEbnf(request.text, {}, rules);
+    case GrammarKind::kChoice:
+      return BuildChoice(request.text, rules);
+    case GrammarKind::kStructuralTag:
+      return BuildStructuralTag(request.text, PartsOf(json), rules, warnings);
+  }
+  return absl::InvalidArgumentError("grammar_kind = none has nothing to compile");
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SpecdBackend>> SpecdBackend::Create(
+    const SpecdBackendOptions& options) {
+  if (options.vocab_size < 1 || options.vocab_size > kVocabSizeMax) {
+    return absl::InvalidArgumentError(
+        fmt::format("vocab_size = {} is outside 1 .. {}", options.vocab_size, kVocabSizeMax));
+  }
+  return std::unique_ptr<SpecdBackend>(new SpecdBackend(options));
+}
+
+SpecdBackend::SpecdBackend(const SpecdBackendOptions& options)
+    : parts_(std::make_shared<TokenizerParts>(options)) {}
+
+absl::StatusOr<std::shared_ptr<const CompiledGrammar>> SpecdBackend::Compile(
+    const GrammarRequest& request) const {
+  if (request.text.size() > kGrammarTextBytesMax) {
+    return absl::ResourceExhaustedError(fmt::format("the text has {} bytes, at most {} are allowed",
+                                                    request.text.size(), kGrammarTextBytesMax));
+  }
+  absl::StatusOr<std::shared_ptr<const CompiledGrammar>> compiled = absl::UnknownError("");
+  const auto compile = [&] {
+    CompileWork work(CompileWork::kUnitsMax);
+    compiled = CompileBounded(request);
+  };
+  if (request.text.size() <= kShortTextBytes) {
+    compile();
+  } else if (absl::Status status = RunOnDeepStack(kDeepStackBytes, compile); !status.ok()) {
+    return status;
+  }
+  return compiled;
+}
+
+absl::StatusOr<std::shared_ptr<const CompiledGrammar>> SpecdBackend::CompileBounded(
+    const GrammarRequest& request) const {
+  GrammarRules rules;
+  std::vector<std::string> warnings;
+  absl::StatusOr<ExprId> body = BuildRoot(request, &rules, &warnings);
+  if (!body.ok()) return body.status();
+  const RuleId root = rules.AddRule("the constraint");
+  rules.Define(root, *body);
+  rules.SetRoot(root);
+  absl::StatusOr<Network> network = Network::Build(rules);
+  if (!network.ok()) return network.status();
+  if (network->is_never()) {
+    return absl::InvalidArgumentError("no text satisfies the constraint");
+  }
+  return StateGrammar::Create(parts_, *std::move(network), std::move(warnings));
+}
+
+}  // namespace specd::grammar

@@ -1,0 +1,323 @@
+// Long openings on the pool of a control server: other engines are served meanwhile, and neither a
+// hang-up nor a shutdown leaves anything of them.
+#include "daemon/server/control_server.h"
+
+#include <doctest/doctest.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <filesystem>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "daemon/base/logging.h"
+#include "tests/daemon/server/raw_peer.h"
+#include "tests/support/eventually.h"
+#include "tests/support/session_fixture.h"
+
+namespace specd {
+namespace {
+
+using test::RawPeer;
+
+// Holds every thread that enters until the test opens it.
+class Gate {
+ public:
+  void Pass() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    ++num_entered_;
+    opened_.wait(lock, [this] { return is_open_; });
+    ++num_left_;
+  }
+  void Open() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    is_open_ = true;
+    opened_.notify_all();
+  }
+  int num_entered() const { return num_entered_; }
+  int num_left() const { return num_left_; }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable opened_;
+  bool is_open_ = false;
+  std::atomic<int> num_entered_{0};
+  std::atomic<int> num_left_{0};
+};
+
+// A control server over real sessions, in a thread. An opening with stop strings asks whether a
+// text side is there, and the gate holds the answer.
+class GatedServer {
+ public:
+  GatedServer() {
+    REQUIRE(SetUpLogging("off").ok());
+    std::string name = (std::filesystem::temp_directory_path() / "specd-XXXXXX").string();
+    REQUIRE(mkdtemp(name.data()) != nullptr);
+    folder_ = name;
+    ControlServer::Options options;
+    options.path = (folder_ / "specd.sock").string();
+    options.max_sessions = 4;
+    options.clock = &clock_;
+    options.open_session = [this](const HelloRequest& request) { return OpenSession(request); };
+    options.serve = [](const std::shared_ptr<Session>&) {};
+    auto created = ControlServer::Create(options);
+    REQUIRE(created.ok());
+    server_ = *std::move(created);
+    wake_ = UniqueFd(eventfd(0, EFD_CLOEXEC));
+    thread_ = std::thread([this] { server_->Run(wake_.get()); });
+    uri = "unix:" + options.path;
+  }
+  ~GatedServer() {
+    gate.Open();
+    if (thread_.joinable()) EndRun();
+    server_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  // Ends Run, as SIGTERM does.
+  void EndRun() {
+    eventfd_write(wake_.get(), 1);
+    thread_.join();
+  }
+  void Close() { server_->Close(); }
+
+  // Attaches the peer, and returns its session.
+  std::shared_ptr<Session> Attach(RawPeer& peer) {
+    HelloRequest hello;
+    hello.limits = SessionFixture::kLimits;
+    REQUIRE(std::holds_alternative<HelloReply>(peer.Call(hello)));
+    REQUIRE(std::holds_alternative<OkReply>(peer.Call(MappedRequest{})));
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return std::exchange(last_session_, nullptr);
+  }
+
+  std::string uri;
+  Gate gate;
+  SharedNames names;
+
+ private:
+  absl::StatusOr<std::shared_ptr<Session>> OpenSession(const HelloRequest& request) {
+    SessionOptions options;
+    options.identity = {++num_sessions_, 77};
+    options.limits = request.limits;
+    options.profile = &profile_;
+    options.clock = &clock_;
+    options.names = &names;
+    options.publish_events = true;
+    options.text_side = [this] {
+      gate.Pass();
+      return true;
+    };
+    auto session = Session::Create(options, std::make_unique<ScriptedBackend>());
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (session.ok()) last_session_ = *session;
+    return session;
+  }
+
+  ManualClock clock_;
+  ModelProfile profile_;
+  uint64_t num_sessions_ = 0;  // owned by the control thread
+  std::mutex mutex_;
+  std::shared_ptr<Session> last_session_;  // guarded by mutex_
+  std::filesystem::path folder_;
+  std::unique_ptr<ControlServer> server_;
+  UniqueFd wake_;
+  std::thread thread_;
+};
+
+OpenSequenceRequest ShortOpening(const std::string& name) {
+  OpenSequenceRequest request;
+  request.request_id = name;
+  return request;
+}
+
+OpenSequenceRequest LongOpening(const std::string& name) {
+  OpenSequenceRequest request = ShortOpening(name);
+  request.num_prompt_ids = 2;
+  return request;
+}
+
+OpenSequenceRequest HeldOpening(const std::string& name) {
+  OpenSequenceRequest request = LongOpening(name);
+  request.stop_strings = {"stop"};
+  return request;
+}
+
+// Sends an opening and the file of its two ids.
+void SendLong(RawPeer& peer, const OpenSequenceRequest& request, uint32_t request_id) {
+  const int32_t ids[2] = {1, 2};
+  const UniqueFd file(memfd_create("lists", MFD_CLOEXEC));
+  REQUIRE(write(file.get(), ids, sizeof ids) == sizeof ids);
+  const int fd = file.get();
+  peer.Send(request, request_id, {&fd, 1});
+}
+
+bool IsOpened(const Reply& reply) { return std::holds_alternative<SequenceReply>(reply); }
+
+SequenceHandle HandleOf(const Reply& reply) {
+  REQUIRE(IsOpened(reply));
+  return std::get<SequenceReply>(reply).sequences.front();
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("server: while one engine's opening takes long, another attaches and opens") {
+    GatedServer server;
+    RawPeer slow(server.uri);
+    server.Attach(slow);
+    SendLong(slow, HeldOpening("slow"), 5);
+    REQUIRE(Eventually([&] { return server.gate.num_entered() == 1; }));
+
+    RawPeer other(server.uri);
+    server.Attach(other);
+    CHECK(IsOpened(other.Call(ShortOpening("short"))));
+    SendLong(other, LongOpening("long"), 6);
+    CHECK(IsOpened(other.Receive().second));
+    // A second long opening keeps the pool's other thread. Short ones do not need it.
+    SendLong(other, HeldOpening("slow too"), 8);
+    REQUIRE(Eventually([&] { return server.gate.num_entered() == 2; }));
+    RawPeer third(server.uri);
+    server.Attach(third);
+    CHECK(IsOpened(third.Call(ShortOpening("third"))));
+    SendLong(third, LongOpening("third's long one"), 9);  // waits for a thread
+
+    server.gate.Open();
+    for (const auto& [peer, request_id] :
+         {std::pair<RawPeer*, uint32_t>{&slow, 5}, {&other, 8}, {&third, 9}}) {
+      const auto [answered, reply] = peer->Receive();
+      CHECK(answered == request_id);
+      CHECK(IsOpened(reply));
+    }
+  }
+
+  TEST_CASE("server: the answers of one engine come in the order of its messages") {
+    GatedServer server;
+    RawPeer slow(server.uri);
+    server.Attach(slow);
+    SendLong(slow, HeldOpening("first"), 11);
+    slow.Send(ShortOpening("second"), 12);
+    SendLong(slow, LongOpening("third"), 13);
+    slow.Send(GetStatsRequest{}, 14);
+    REQUIRE(Eventually([&] { return server.gate.num_entered() == 1; }));
+    // The server has looked at every connection once it has answered this engine.
+    RawPeer other(server.uri);
+    server.Attach(other);
+    CHECK(IsOpened(other.Call(ShortOpening("other"))));
+
+    server.gate.Open();
+    for (const uint32_t request_id : {11, 12, 13}) {
+      const auto [answered, reply] = slow.Receive();
+      CHECK(answered == request_id);
+      CHECK(IsOpened(reply));
+    }
+    CHECK(slow.Receive().first == 14);
+  }
+
+  TEST_CASE("server: a file that comes before the hello opens nothing") {
+    GatedServer server;
+    RawPeer stranger(server.uri);
+    SendLong(stranger, HeldOpening("early"), 3);
+    const auto [answered, reply] = stranger.Receive();
+    CHECK(answered == 3);
+    REQUIRE(std::holds_alternative<ErrorReply>(reply));
+    CHECK(std::get<ErrorReply>(reply).field == "hello");
+    CHECK(server.gate.num_entered() == 0);
+  }
+
+  TEST_CASE("server: an engine that hangs up during its opening leaves nothing") {
+    // A process that dies closes its socket. The library first sends nothing more, and then waits.
+    for (const bool dies : {true, false}) {
+      CAPTURE(dies);
+      GatedServer server;
+      auto slow = std::make_unique<RawPeer>(server.uri);
+      const std::shared_ptr<Session> session = server.Attach(*slow);
+      SendLong(*slow, HeldOpening("name"), 5);
+      REQUIRE(Eventually([&] { return server.gate.num_entered() == 1; }));
+      if (dies) {
+        slow.reset();
+      } else {
+        REQUIRE(slow->HangUp());
+      }
+      REQUIRE(Eventually([&] { return session->ended(); }));
+      CHECK(server.gate.num_left() == 0);
+
+      // Another engine has the name while the opening still runs.
+      RawPeer other(server.uri);
+      server.Attach(other);
+      const SequenceHandle handle = HandleOf(other.Call(ShortOpening("name")));
+      server.gate.Open();
+      // The server lets go of the session when the opening is done.
+      REQUIRE(Eventually([&] { return session.use_count() == 1; }));
+      CHECK(server.gate.num_left() == 1);
+      SequenceHandle announced = 0;
+      TokenEvent event;
+      CHECK_FALSE(session->PopEvent(&announced, &event));
+      CHECK_FALSE(server.names.Claim("name"));
+      REQUIRE(std::holds_alternative<OkReply>(other.Call(CloseSequenceRequest{handle})));
+      CHECK(server.names.Claim("name"));
+    }
+  }
+
+  TEST_CASE("server: a name that an ended opening would have taken is free") {
+    GatedServer server;
+    auto slow = std::make_unique<RawPeer>(server.uri);
+    const std::shared_ptr<Session> session = server.Attach(*slow);
+    SendLong(*slow, HeldOpening("name"), 5);
+    REQUIRE(Eventually([&] { return server.gate.num_entered() == 1; }));
+    slow.reset();
+    REQUIRE(Eventually([&] { return session->ended(); }));
+    server.gate.Open();
+    REQUIRE(Eventually([&] { return session.use_count() == 1; }));
+    CHECK(server.names.Claim("name"));
+  }
+
+  TEST_CASE("server: a shutdown discards waiting openings and waits for those that have begun") {
+    GatedServer server;
+    std::vector<std::unique_ptr<RawPeer>> slow;
+    std::vector<std::shared_ptr<Session>> sessions;
+    for (const int i : {0, 1}) {
+      slow.push_back(std::make_unique<RawPeer>(server.uri));
+      sessions.push_back(server.Attach(*slow.back()));
+      SendLong(*slow.back(), HeldOpening(i == 0 ? "a" : "b"), 5);
+    }
+    REQUIRE(Eventually([&] { return server.gate.num_entered() == 2; }));
+    // The file of the third opening is a pipe: its reader sees that the server closes the file.
+    int ends[2] = {-1, -1};
+    REQUIRE(pipe(ends) == 0);
+    const UniqueFd reader(ends[0]);
+    UniqueFd writer(ends[1]);
+    RawPeer third(server.uri);
+    sessions.push_back(server.Attach(third));
+    third.Send(HeldOpening("c"), 6, {&ends[1], 1});
+    writer.Reset();
+    RawPeer other(server.uri);
+    server.Attach(other);  // the server has looked at the third engine's message by now
+
+    server.EndRun();
+    std::future<void> closed = std::async(std::launch::async, [&server] { server.Close(); });
+    const absl::Cleanup open = [&server] { server.gate.Open(); };
+    pollfd hung_up{reader.get(), 0, 0};
+    REQUIRE(poll(&hung_up, 1, 30'000) == 1);
+    CHECK(server.gate.num_left() == 0);
+    CHECK_FALSE(sessions[0]->ended());
+    server.gate.Open();
+    closed.get();
+    CHECK(server.gate.num_entered() == 2);
+    CHECK(server.gate.num_left() == 2);
+    for (const auto& session : sessions) CHECK(session->ended());
+    for (const char* const name : {"a", "b", "c"}) CHECK(server.names.Claim(name));
+  }
+}
+
+}  // namespace
+}  // namespace specd

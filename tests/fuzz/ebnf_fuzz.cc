@@ -1,0 +1,16 @@
+// Any bytes as a grammar: they are refused with a message, or become rules that are all defined.
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "speculative/grammar/ebnf.h"
+#include "tests/fuzz/grammar_front_end.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size_bytes) {
+  namespace grammar = specd::grammar;
+  if (size_bytes > grammar::kFuzzSizeBytesMax) return 0;
+  grammar::GrammarRules rules;
+  const std::string_view text(reinterpret_cast<const char*>(data), size_bytes);
+  grammar::CheckFrontEnd(rules, grammar::ParseEbnf(text, {}, &rules));
+  return 0;
+}

@@ -1,0 +1,86 @@
+"""Constraints through real processes: the text that a subscriber reads obeys them, whatever the drafts."""
+
+import json
+import re
+import unittest
+
+from support import ProcessTest
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 24},
+        "count": {"type": "integer", "minimum": 0, "maximum": 999},
+        "tags": {"type": "array", "items": {"enum": ["gpu", "cpu", "ring"]}, "maxItems": 3},
+        "ok": {"type": "boolean"},
+    },
+    "required": ["name", "count", "tags", "ok"],
+    "additionalProperties": False,
+}
+
+
+class GrammarTest(ProcessTest):
+    def texts_of(self, *flags, uri=None):
+        """The engine's own texts, by its own decoder."""
+        engine = self.engine("--print=text", "--stats=none", "--max_tokens=200", *flags, uri=uri)
+        self.assertEqual(engine.wait(), 0, engine.stderr)
+        parts = re.split(r"^== (.*)\n", engine.stdout, flags=re.MULTILINE)[1:]
+        return {name: text.rstrip("\n") for name, text in zip(parts[::2], parts[1::2])}
+
+    def check_instance(self, text):
+        """By the words of the schema, with nothing of ours."""
+        value = json.loads(text)
+        self.assertEqual(list(value), ["name", "count", "tags", "ok"])
+        self.assertLessEqual(len(value["name"]), 24)
+        self.assertIs(type(value["count"]), int)
+        self.assertTrue(0 <= value["count"] <= 999)
+        self.assertLessEqual(len(value["tags"]), 3)
+        self.assertLessEqual(set(value["tags"]), {"gpu", "cpu", "ring"})
+        self.assertIs(type(value["ok"]), bool)
+
+    def test_a_schema_gives_the_same_json_without_and_with_drafts(self):
+        schema = f"--json_schema={json.dumps(SCHEMA)}"
+        plain = self.texts_of(schema, "--draft=0", uri="embedded:cpu")
+        self.assertEqual(len(plain), 4)
+        for text in plain.values():
+            self.check_instance(text)
+        self.assertEqual(self.texts_of(schema, "--draft=5", uri="embedded:cpu"), plain)
+        self.daemon()
+        self.assertEqual(self.texts_of(schema, "--draft=5"), plain)
+        sampled = self.texts_of(schema, "--draft=5", "--drafts=sampled", "--verify=block")
+        for text in sampled.values():
+            self.check_instance(text)
+
+    def test_a_subscriber_reads_what_obeys_and_the_stream_ends_with_stop(self):
+        self.daemon()
+        client = self.client("--streams=4")
+        texts = self.texts_of("--regex=[A-Z][a-z ]{10,20}(!|\\.)", "--draft=5")
+        self.assertEqual(client.wait(), 0, client.stderr)
+        self.assertEqual(self.texts(client), texts)
+        for text in texts.values():
+            self.assertRegex(text, r"\A[A-Z][a-z ]{10,20}[!.]\Z")
+        for end in self.ends(client).values():
+            self.assertEqual((end["finish"], end["stop"]), ("stop", None))
+
+    def test_a_thought_is_free_and_the_answer_is_not(self):
+        # The model's thoughts end with the first full stop that the documents teach it.
+        self.daemon("--reasoning_end=.")
+        for draft in ("0", "5"):
+            texts = self.texts_of("--regex=[0-9]{3}", f"--draft={draft}", "--max_tokens=400")
+            for text in texts.values():
+                thought, dot, answer = text.partition(".")
+                if dot and len(answer) >= 3:
+                    self.assertRegex(answer, r"\A[0-9]{3}\Z")
+
+    def test_what_cannot_be_enforced_is_refused_by_name(self):
+        self.daemon()
+        for flag, words in (("--json_schema={\"type\": 5}", "type is a number"),
+                            ("--regex=(", "grammar: "),
+                            ("--grammar=top ::= \"a\"", "root")):
+            engine = self.engine(flag)
+            self.assertEqual(engine.wait(), 1)
+            self.assertIn(words, engine.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

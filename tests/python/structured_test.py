@@ -1,0 +1,246 @@
+"""StructuredOutputs: what is sent, what is refused, and whole outputs that keep to a constraint.
+
+The toy engine's tokenizer gives ids their text; re and json judge the outputs. SPECD_TEST_URI names a
+daemon in place of the embedded engine (tests/process/attached_test.py).
+"""
+
+import json
+import os
+import pathlib
+import re
+import unittest
+
+import numpy as np
+
+import specd
+from specd import params
+
+TOKENIZER = pathlib.Path(__file__).parents[2] / "tools/toy_engine/tokenizer.json"
+URI = os.environ.get("SPECD_TEST_URI", "embedded:cpu")
+SCHEMA = {"type": "object", "properties": {"b": {"type": "integer"}, "a": {"enum": ["\u00e4"]}}}
+
+
+def constraint(**fields):
+    """The fields of specd_params for a StructuredOutputs, and its text."""
+    made = specd.SamplingParams(structured_outputs=specd.StructuredOutputs(**fields))
+    struct, kept = params.to_struct(made)
+    text = None if struct.grammar is None else struct.grammar.decode()
+    del kept
+    return (struct.grammar_kind, struct.grammar_whitespace, struct.grammar_lenient,
+            struct.grammar_backend, text)
+
+
+class SentTest(unittest.TestCase):
+    def test_each_kind_has_its_number_and_text(self):
+        # The numbers are those of SPECD_GRAMMAR_... in the header.
+        for fields, kind, text in (
+                ({"json": '{"type":  "null"}'}, 1, '{"type":  "null"}'),
+                ({"json_object": True}, 2, ""),
+                ({"regex": "[0-9]+"}, 3, "[0-9]+"),
+                ({"grammar": 'root ::= "a"'}, 4, 'root ::= "a"')):
+            self.assertEqual(constraint(**fields), (kind, 0, 0, 0, text))
+        for name, kind in (("json", 1), ("structural_tag", 6)):
+            sent = constraint(**{name: SCHEMA})
+            self.assertEqual((sent[0], json.loads(sent[4])), (kind, SCHEMA))
+            self.assertLess(sent[4].index('"b"'), sent[4].index('"a"'))  # properties keep their order
+        sent = constraint(choice=["yes", 'n"o', "\u00e4"])
+        self.assertEqual((sent[0], json.loads(sent[4])), (5, ["yes", 'n"o', "\u00e4"]))
+
+    def test_the_mode_is_sent_beside_it(self):
+        self.assertEqual(constraint(regex="a", whitespace="compact")[:4], (3, 1, 0, 0))
+        self.assertEqual(constraint(regex="a", disable_any_whitespace=True)[:4], (3, 1, 0, 0))
+        self.assertEqual(constraint(regex="a", lenient=True, backend="xgrammar")[:4], (3, 0, 1, 2))
+        self.assertEqual(constraint(regex="a", backend="specd")[:4], (3, 0, 0, 1))
+        for given in (True, False):
+            made = specd.StructuredOutputs(regex="a", enable_in_reasoning=given)
+            struct, _ = params.to_struct(specd.SamplingParams(structured_outputs=made))
+            self.assertEqual(struct.grammar_in_reasoning, given)
+        self.assertEqual(params.to_struct(specd.SamplingParams())[0].grammar_kind, 0)
+
+    def test_a_text_with_a_nul_is_sent_whole(self):
+        made = specd.SamplingParams(structured_outputs=specd.StructuredOutputs(regex="a\0b"))
+        struct, kept = params.to_struct(made)
+        self.assertEqual(struct.grammar_bytes, 3)
+        del kept
+
+    def test_exactly_one_kind(self):
+        with self.assertRaisesRegex(ValueError, "none given; give exactly one of json, regex, "
+                                    "choice, grammar, json_object, structural_tag"):
+            specd.StructuredOutputs()
+        with self.assertRaisesRegex(specd.Error, "json and regex given"):
+            specd.StructuredOutputs(json={}, regex="a")
+        with self.assertRaisesRegex(ValueError, "none given"):
+            specd.StructuredOutputs(json_object=False)
+
+    def test_wrong_values_are_refused_by_name(self):
+        for fields, text in (({"json": 3}, "json: 3 is neither a dict nor a string"),
+                             ({"json": {"a": {1}}}, "json is not JSON"),
+                             ({"json": {"a": float("nan")}}, "json is not JSON"),
+                             ({"regex": b"a"}, "regex: b'a' is not a string"),
+                             ({"choice": "abc"}, "choice: 'abc' is not a list"),
+                             ({"choice": []}, "choice: \\[\\] is not a list"),
+                             ({"choice": ["a", 1]}, "choice: "),
+                             ({"json_object": "yes"}, "json_object: 'yes'"),
+                             ({"regex": "a", "whitespace": "none"}, "whitespace: 'none' is not one of "
+                              "flexible, compact"),
+                             ({"regex": "a", "whitespace": "flexible",
+                               "disable_any_whitespace": True}, "give one of the two"),
+                             ({"regex": "a", "backend": "outlines"}, "backend: 'outlines'"),
+                             ({"regex": "a", "lenient": 2}, "lenient: 2"),
+                             ({"regex": "a", "whitespace_pattern": "x"}, "whitespace_pattern"),
+                             ({"regexp": "a"}, "regexp: no such keyword; they are json")):
+            with self.subTest(fields), self.assertRaisesRegex(ValueError, text):
+                specd.StructuredOutputs(**fields)
+        for value in ({"json": {}}, "json"):
+            with self.assertRaisesRegex(specd.Error, "is no specd.StructuredOutputs"):
+                params.to_struct(specd.SamplingParams(structured_outputs=value))
+        for name in ("json_schema", "regex", "guided_decoding", "ebnf", "structural_tag"):
+            with self.assertRaisesRegex(specd.Error, "structured_outputs="):
+                specd.SamplingParams(**{name: "a"})
+
+    def test_the_choices_are_those_of_the_table(self):
+        from specd import structured
+        table = specd.SamplingParams.constraint
+        self.assertEqual(set(table["grammar_kind"]), {"none", *structured.KINDS.values()})
+        self.assertEqual(table["grammar_whitespace"], structured.WHITESPACE)
+        self.assertEqual(table["grammar_backend"], structured.BACKENDS)
+
+
+def texts_of_ids():
+    """The bytes of each id. The tokenizer is byte-level: a character stands for a byte."""
+    file = json.loads(TOKENIZER.read_text())
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in plain]
+    byte_of = {chr(byte): byte for byte in plain}
+    byte_of.update({chr(256 + i): byte for i, byte in enumerate(others)})
+    added = {token["id"] for token in file["added_tokens"]}
+    return {i: bytes(byte_of[c] for c in token)
+            for token, i in file["model"]["vocab"].items() if i not in added}
+
+
+class OutputTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.texts = texts_of_ids()
+        cls.size = 1 + max(cls.texts)
+        model = {} if URI.startswith("unix:") else {"tokenizer": TOKENIZER, "eos_token_ids": [0]}
+        cls.engine = specd.Engine(URI, vocab_size=cls.size, max_batch=2, max_sequences=8, max_draft=4,
+                                  **model)
+        cls.addClassCleanup(cls.engine.close)
+
+    def output(self, seed, num_drafts, pieces, **fields):
+        """Returns the text and the last Result of a sequence over random rows."""
+        made = specd.StructuredOutputs(**fields)
+        sequence = self.engine.open(specd.SamplingParams(
+            seed=seed, max_tokens=300, structured_outputs=made))
+        rng, tokens = np.random.default_rng([seed, num_drafts]), []
+        while True:
+            draft = rng.choice(pieces, num_drafts).tolist()
+            rows = rng.normal(size=(num_drafts + 1, self.size)).astype(np.float32) * 2
+            rows[:, 0] += 3  # EOS is likely, so that outputs end
+            result, = self.engine.verify(rows, {sequence: draft})
+            self.assertEqual(result.status, "ok")
+            tokens.extend(result.tokens.tolist())
+            if result.finish_reason is not None:
+                sequence.close()
+                return b"".join(self.texts[i] for i in tokens if i != result.stop_token), result
+
+    def pieces(self, characters):
+        return [i for i, text in self.texts.items() if text and not text.strip(characters)]
+
+    def test_outputs_match_a_pattern_with_drafts_and_without(self):
+        pattern, pieces = "[0-9]{4}-[0-9]{2}(-[a-f]{1,3})?", self.pieces(b"0123456789-abcdef")
+        ends = set()
+        for seed in range(20):
+            for num_drafts in (0, 4):
+                text, last = self.output(seed, num_drafts, pieces, regex=pattern)
+                self.assertIsNotNone(re.fullmatch(pattern, text.decode()), text)
+                self.assertEqual(last.finish_reason, "stop")
+                ends.add(last.stop_token)
+        self.assertEqual(ends, {0, None})  # EOS, and the end of the grammar
+
+    def test_outputs_are_one_of_the_choices(self):
+        for seed in range(10):
+            text, last = self.output(seed, seed % 5, self.pieces(b"yesnoz"), choice=["yes", "no\n"])
+            self.assertIn(text, (b"yes", b"no\n"))
+            self.assertEqual((last.finish_reason, last.stop_token), ("stop", None))
+
+    def test_outputs_follow_a_grammar(self):
+        rules = 'root ::= "[" item ("," item)* "]"\nitem ::= "a" | root'
+        for seed in range(5):
+            text, last = self.output(seed, 3, self.pieces(b"[],a"), grammar=rules)
+            if last.finish_reason == "stop":
+                self.assertIsInstance(json.loads(text.replace(b"a", b"1")), list)
+
+    def test_a_constraint_that_is_wrong_is_refused_when_it_is_opened(self):
+        for fields in ({"regex": "(a"}, {"grammar": "root ::= missing"}, {"json": "{"}):
+            with self.subTest(fields), self.assertRaisesRegex(specd.Error, "grammar"):
+                self.engine.open(specd.SamplingParams(
+                    structured_outputs=specd.StructuredOutputs(**fields)))
+
+    def test_the_warnings_of_an_opening_name_what_lenient_dropped(self):
+        schema = {"properties": {"a": {"type": "array", "uniqueItems": True}}}
+        made = specd.StructuredOutputs(json=schema, lenient=True, backend="specd")
+        sequences = self.engine.open_all(specd.SamplingParams(structured_outputs=made, n=2))
+        sequences.append(sequences[0].fork())
+        for sequence in sequences:
+            warning, = sequence.warnings
+            self.assertIn("/properties/a: uniqueItems", warning)
+            sequence.close()
+        for params in (specd.SamplingParams(), specd.SamplingParams(
+                structured_outputs=specd.StructuredOutputs(regex="a"))):
+            sequence = self.engine.open(params)
+            self.assertEqual(sequence.warnings, [])
+            sequence.close()
+
+    def test_without_a_tokenizer_a_constraint_is_refused_with_the_remedy(self):
+        with specd.Engine(vocab_size=8) as engine:
+            with self.assertRaisesRegex(specd.Error, "tokenizer"):
+                engine.open(specd.SamplingParams(
+                    structured_outputs=specd.StructuredOutputs(regex="a")))
+
+    def test_a_constraint_begins_after_the_reasoning(self):
+        ids = {text: i for i, text in self.texts.items()}
+        rows = lambda text: np.eye(self.size)[[ids[c.encode()] for c in text]] * 50
+        with specd.Engine(vocab_size=self.size, max_draft=3, tokenizer=TOKENIZER, eos_token_ids=[0],
+                          reasoning_start="<think>", reasoning_end="</think>") as engine:
+            for fields, free in (({}, True), ({"enable_in_reasoning": True}, False)):
+                made = specd.StructuredOutputs(regex="[0-9]{2}", **fields)
+                # Every output begins with the prompt's open thought.
+                sequence = engine.open(specd.SamplingParams(
+                    temperature=0, max_tokens=50, structured_outputs=made),
+                    prompt_ids=[ids[c.encode()] for c in "<think>"])
+                text = b""
+                for begin in range(0, len("hm</think>xyz"), 1):
+                    result, = engine.verify(rows("hm</think>xyz"[begin]), {sequence: []})
+                    text += b"".join(self.texts[i] for i in result.tokens.tolist())
+                    if result.finish_reason:
+                        break
+                self.assertEqual(text.startswith(b"hm</think>"), free)
+                self.assertRegex(text.removeprefix(b"hm</think>"), rb"^[0-9]{2}$")
+                self.assertEqual((result.finish_reason, result.stop_token), ("stop", None))
+        with self.assertRaisesRegex(specd.Error, "reasoning_end"):
+            specd.Engine(vocab_size=self.size, tokenizer=TOKENIZER, reasoning_start="<think>")
+        with self.assertRaisesRegex(specd.Error, "needs a tokenizer"):
+            specd.Engine(vocab_size=self.size, reasoning_end="</think>")
+
+    def test_the_model_of_an_embedded_engine_is_checked(self):
+        with self.assertRaisesRegex(specd.Error, "/nonexistent"):
+            specd.Engine(vocab_size=8, tokenizer="/nonexistent")
+        with self.assertRaisesRegex(specd.Error, "EOS id 9"):
+            specd.Engine(vocab_size=8, eos_token_ids=[9])
+        with self.assertRaisesRegex(specd.Error, "eos_token_ids"):
+            specd.Engine(vocab_size=8, eos_token_ids=["</s>"])
+        ignoring = specd.SamplingParams(ignore_eos=True)
+        with specd.Engine(vocab_size=8) as engine:
+            with self.assertRaisesRegex(specd.Error, "ignore_eos"):
+                engine.open(ignoring)
+        with specd.Engine(vocab_size=8, tokenizer=None, eos_token_ids=[2]) as engine:
+            engine.open(ignoring)
+            sequence = engine.open(specd.SamplingParams(temperature=0))
+            result, = engine.verify(np.eye(8)[[2]], {sequence: []})
+            self.assertEqual((result.finish_reason, result.stop_token), ("stop", 2))
+
+
+if __name__ == "__main__":
+    unittest.main()

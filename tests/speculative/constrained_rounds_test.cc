@@ -1,0 +1,526 @@
+// Rounds of sequences under a constraint: every text obeys it, and drafts change nothing but speed.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "detokenizer/vocabulary.h"
+#include "kernels/backend.h"
+#include "speculative/grammar/ebnf.h"
+#include "speculative/grammar/regex.h"
+#include "speculative/verifier.h"
+#include "tests/support/grammar_reference.h"
+
+namespace specd {
+namespace {
+
+using Ids = std::vector<TokenId>;
+using grammar::GrammarKind;
+
+constexpr TokenId kEos = 0;
+constexpr int32_t kVocab = 20;
+constexpr int32_t kDraft = 5;
+// Id 1 + i is piece i; id 0 ends the text, and 17 to 19 are columns without a token.
+const std::vector<std::string> kPieces = {"a", "b", "c",  "ab", "bc", "abc", "(",  ")",
+                                          "1", "2", "12", "+",  " ",  "(a",  "b)", "+1"};
+
+Vocabulary MakeVocabulary() {
+  Vocabulary::Builder builder;
+  builder.Set(kEos, "</s>", {.added = true, .special = true});
+  for (size_t i = 0; i < kPieces.size(); ++i) {
+    builder.Set(static_cast<TokenId>(i + 1), kPieces[i], {});
+  }
+  return std::move(builder).Build();
+}
+
+TokenId IdOf(const std::string& piece) {
+  const auto found = std::find(kPieces.begin(), kPieces.end(), piece);
+  REQUIRE(found != kPieces.end());
+  return static_cast<TokenId>(found - kPieces.begin() + 1);
+}
+
+std::string TextOf(const Ids& ids) {
+  std::string text;
+  for (const TokenId id : ids) {
+    if (id != kEos && static_cast<size_t>(id) <= kPieces.size())
+      text += kPieces[static_cast<size_t>(id - 1)];
+  }
+  return text;
+}
+
+SequenceParams Constrained(GrammarKind kind, const std::string& text) {
+  SequenceParams params;
+  params.grammar_kind = kind;
+  params.grammar_text = text;
+  params.seed = 5;
+  params.has_seed = true;
+  params.max_tokens = 30;
+  return params;
+}
+
+// A verifier over rows that are a function of the tokens before them.
+class Engine {
+ public:
+  explicit Engine(const std::string& reasoning_end = "")
+      : vocabulary_(MakeVocabulary()), logits_(kVocab * (kDraft + 1)) {
+    VerifierOptions options;
+    options.limits = {kVocab, 4, kDraft};
+    options.max_sequences = 4;
+    options.eos_token_ids = {kEos};
+    options.grammars =
+        *grammar::GrammarCompiler::Create({.vocabulary = &vocabulary_,
+                                           .vocab_size = kVocab,
+                                           .reasoning = {.start = "", .end = reasoning_end}});
+    verifier_ = *Verifier::Create(options, *MakeBackend("cpu"));
+    REQUIRE(verifier_->BindTarget(View(logits_)).ok());
+    draft_logits_ = logits_;
+    REQUIRE(verifier_->BindDraft(View(draft_logits_)).ok());
+  }
+
+  SequenceHandle Open(const SequenceParams& params, const Ids& outputs = {}) {
+    const auto info = verifier_->Open(params, {{}, outputs});
+    REQUIRE_MESSAGE(info.ok(), info.status().ToString());
+    return info->handle;
+  }
+  Verifier& verifier() { return *verifier_; }
+  std::vector<float>& logits() { return logits_; }
+  std::vector<float>& draft_logits() { return draft_logits_; }
+
+  // Rows of this place's tokens: what a model might say, pure in its arguments.
+  static void FillRow(const Ids& tokens, uint32_t salt, float* row) {
+    uint32_t state = 99 + salt;
+    const size_t first = tokens.size() > 3 ? tokens.size() - 3 : 0;
+    for (size_t i = first; i < tokens.size(); ++i) {
+      state = state * 31 + static_cast<uint32_t>(tokens[i] + 2);
+    }
+    std::mt19937 random(state);
+    for (int32_t v = 0; v < kVocab; ++v) row[v] = static_cast<float>(random() % 512) / 100.0f;
+  }
+
+  // Every row wants the draft token of its place.
+  void Want(const Ids& drafts) {
+    std::fill(logits_.begin(), logits_.end(), 0.0f);
+    for (size_t i = 0; i < drafts.size(); ++i) {
+      logits_[i * kVocab + static_cast<size_t>(drafts[i])] = 9;
+    }
+  }
+
+  SequenceResult Round(SequenceHandle sequence, const Ids& kept, const Ids& drafts,
+                       DraftKind kind = DraftKind::kOneHot, uint32_t draft_salt = 1) {
+    Ids tokens = kept;
+    for (size_t i = 0; i <= drafts.size(); ++i) {
+      FillRow(tokens, 0, &logits_[i * kVocab]);
+      FillRow(tokens, draft_salt, &draft_logits_[i * kVocab]);
+      if (i < drafts.size()) tokens.push_back(drafts[i]);
+    }
+    return RoundOverRows(sequence, drafts, kind);
+  }
+
+  SequenceResult RoundOverRows(SequenceHandle sequence, const Ids& drafts,
+                               DraftKind kind = DraftKind::kOneHot) {
+    const uint32_t rows[] = {0, 1, 2, 3, 4, 5};
+    const std::vector<DraftKind> kinds(drafts.size(), kind);
+    SequenceInput input;
+    input.sequence = sequence;
+    input.draft.num_nodes = static_cast<int32_t>(drafts.size());
+    input.draft.tokens = drafts.data();
+    input.draft.kinds = kinds.data();
+    input.draft.target_rows = rows;
+    input.draft.draft_rows = rows;
+    SequenceResult result;
+    verifier_->VerifyRound({&input, 1}, {&result, 1});
+    return result;
+  }
+
+ private:
+  static TensorView View(std::vector<float>& rows) {
+    TensorView view;
+    view.data = rows.data();
+    view.num_rows = kDraft + 1;
+    view.row_stride = kVocab;
+    view.vocab_size = kVocab;
+    return view;
+  }
+
+  Vocabulary vocabulary_;
+  std::vector<float> logits_;
+  std::vector<float> draft_logits_;
+  std::unique_ptr<Verifier> verifier_;
+};
+
+Ids Kept(const SequenceResult& result) { return {result.tokens, result.tokens + result.num_kept}; }
+
+struct Text {
+  Ids ids;
+  FinishReason reason = FinishReason::kNone;
+  uint32_t num_accepted = 0;
+};
+
+// Drafts are half right, and else any id, -1 and ids outside the vocabulary among them.
+Text Generate(Engine& engine, const SequenceParams& params, const Text* guess, int32_t max_draft,
+              DraftKind kind, uint32_t seed) {
+  std::mt19937 random(seed);
+  Text text;
+  const SequenceHandle sequence = engine.Open(params);
+  while (text.reason == FinishReason::kNone) {
+    Ids drafts;
+    while (static_cast<int32_t>(drafts.size()) < max_draft && random() % 5 != 0) {
+      const size_t at = text.ids.size() + drafts.size();
+      const bool right = guess != nullptr && at < guess->ids.size() && random() % 5 != 0;
+      drafts.push_back(right ? guess->ids[at] : static_cast<TokenId>(random() % (kVocab + 3)) - 1);
+    }
+    const SequenceResult result = engine.Round(sequence, text.ids, drafts, kind);
+    REQUIRE(result.status == RoundStatus::kOk);
+    const Ids kept = Kept(result);
+    text.ids.insert(text.ids.end(), kept.begin(), kept.end());
+    text.reason = result.finish_reason;
+    text.num_accepted += result.num_accepted;
+  }
+  REQUIRE(engine.verifier().Close(sequence));
+  return text;
+}
+
+struct Constraint {
+  GrammarKind kind;
+  const char* text;
+};
+const Constraint kConstraints[] = {
+    {GrammarKind::kRegex, "(ab|c)*12?"},
+    {GrammarKind::kRegex, "[abc]{3,6}(\\+[12]+)?"},
+    {GrammarKind::kEbnf, "root ::= e\ne ::= e \"+\" t | t\nt ::= \"(\" e \")\" | [12] | \"a\""},
+    {GrammarKind::kEbnf, "root ::= \"(\" root \")\" | \"abc\" \" \"?"},
+    {GrammarKind::kRegex, "abc\\+1"},
+};
+
+grammar::GrammarRules RulesOf(const Constraint& constraint) {
+  grammar::GrammarRules rules;
+  const auto body = constraint.kind == GrammarKind::kRegex
+                        ? grammar::ParseRegex(constraint.text, {}, &rules)
+                        : grammar::ParseEbnf(constraint.text, {}, &rules);
+  REQUIRE(body.ok());
+  const grammar::RuleId root = rules.AddRule("all");
+  rules.Define(root, *body);
+  rules.SetRoot(root);
+  return rules;
+}
+
+void CheckObeys(const Constraint& constraint, const Text& text) {
+  const grammar::GrammarRules rules = RulesOf(constraint);
+  grammar::GrammarReference reference(rules);
+  CAPTURE(constraint.text);
+  CAPTURE(TextOf(text.ids));
+  if (text.reason == FinishReason::kStop) {
+    REQUIRE(reference.Accepts(TextOf(text.ids)));
+  } else {
+    REQUIRE(text.reason == FinishReason::kLength);
+    REQUIRE(reference.IsPrefix(TextOf(text.ids)));
+  }
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("greedy and exact_match: one text for every draft, and it obeys the constraint") {
+    Engine engine;
+    uint32_t num_accepted = 0;
+    uint32_t num_stopped = 0;
+    for (const Constraint& constraint : kConstraints) {
+      for (int trial = 0; trial < 12; ++trial) {
+        SequenceParams params = Constrained(constraint.kind, constraint.text);
+        params.seed = static_cast<uint64_t>(trial);
+        params.temperature = trial % 3 == 0 ? 0 : 1;
+        params.verify = trial % 3 == 0 ? VerifyMethod::kAuto : VerifyMethod::kExactMatch;
+        params.min_tokens = trial % 4 == 1 ? 6 : 0;
+        const Text plain = Generate(engine, params, nullptr, 0, DraftKind::kOneHot, 0);
+        CheckObeys(constraint, plain);
+        num_stopped += plain.reason == FinishReason::kStop;
+        for (const int32_t max_draft : {1, 3, kDraft}) {
+          CAPTURE(constraint.text);
+          CAPTURE(max_draft);
+          const Text drafted = Generate(engine, params, &plain, max_draft, DraftKind::kOneHot,
+                                        static_cast<uint32_t>(trial));
+          REQUIRE(drafted.ids == plain.ids);
+          REQUIRE(drafted.reason == plain.reason);
+          num_accepted += drafted.num_accepted;
+        }
+      }
+    }
+    CHECK(num_accepted > 200);
+    CHECK(num_stopped > 20);
+  }
+
+  TEST_CASE("token and block with sampled drafts: every text obeys the constraint") {
+    Engine engine;
+    for (const Constraint& constraint : kConstraints) {
+      for (int trial = 0; trial < 20; ++trial) {
+        SequenceParams params = Constrained(constraint.kind, constraint.text);
+        params.seed = static_cast<uint64_t>(trial);
+        params.verify = trial % 2 == 0 ? VerifyMethod::kToken : VerifyMethod::kBlock;
+        const Text plain = Generate(engine, params, nullptr, 0, DraftKind::kOneHot, 0);
+        CheckObeys(constraint, plain);
+        const Text drafted = Generate(engine, params, &plain, kDraft, DraftKind::kSampled,
+                                      static_cast<uint32_t>(trial));
+        CheckObeys(constraint, drafted);
+      }
+    }
+  }
+
+  TEST_CASE("drafts that specd draws under the constraint obey it, and are judged by the same q") {
+    Engine engine;
+    for (const Constraint& constraint : kConstraints) {
+      SequenceParams params = Constrained(constraint.kind, constraint.text);
+      params.draft.edits = true;
+      params.verify = VerifyMethod::kToken;
+      const grammar::GrammarRules rules = RulesOf(constraint);
+      grammar::GrammarReference reference(rules);
+      const SequenceHandle sequence = engine.Open(params);
+      Text text;
+      uint32_t num_drafted = 0;
+      while (text.reason == FinishReason::kNone) {
+        Ids drafts;
+        std::vector<DraftSample> samples;
+        while (drafts.size() < 3 && (drafts.empty() || drafts.back() != kEos)) {
+          Ids tokens = text.ids;
+          tokens.insert(tokens.end(), drafts.begin(), drafts.end());
+          Engine::FillRow(tokens, 0, engine.draft_logits().data());  // the target's own row
+          const DraftInput input = {.sequence = sequence,
+                                    .row = 0,
+                                    .mask_row = -1,
+                                    .prefix = drafts.data(),
+                                    .num_prefix = static_cast<int32_t>(drafts.size()),
+                                    .sampling = DraftSampling::kWithReplacement,
+                                    .num_children = 1,
+                                    .first_node = static_cast<uint32_t>(drafts.size() + 1)};
+          DraftResult result;
+          engine.verifier().SampleDraft({&input, 1}, {&result, 1});
+          REQUIRE(result.status == RoundStatus::kOk);
+          drafts.push_back(result.children[0].id);
+          tokens.push_back(drafts.back());
+          REQUIRE(reference.IsPrefix(TextOf(tokens)));
+          ++num_drafted;
+        }
+        // p = q at every place, so every draft token is accepted, unless the text ends before.
+        const SequenceResult result =
+            engine.Round(sequence, text.ids, drafts, DraftKind::kSampled, /*draft_salt=*/0);
+        REQUIRE(result.status == RoundStatus::kOk);
+        const Ids kept = Kept(result);
+        REQUIRE(result.num_accepted == std::min(drafts.size(), kept.size()));
+        text.ids.insert(text.ids.end(), kept.begin(), kept.end());
+        text.reason = result.finish_reason;
+      }
+      CheckObeys(constraint, text);
+      CHECK(num_drafted > 0);
+      REQUIRE(engine.verifier().Close(sequence));
+    }
+  }
+
+  TEST_CASE("vLLM pull 44292: the row behind a -1 is constrained") {
+    for (const Ids& drafts : {Ids{kNoToken}, Ids{IdOf("a"), kNoToken, kNoToken},
+                              Ids{kNoToken, IdOf("a"), IdOf("b")}, Ids{kVocab + 5, IdOf("c")}}) {
+      Engine engine;
+      SequenceParams params = Constrained(GrammarKind::kRegex, "a*b");
+      params.temperature = 0;
+      const SequenceHandle sequence = engine.Open(params);
+      // Every row wants "c", then "a" and "b" alike.
+      std::vector<float>& logits = engine.logits();
+      std::fill(logits.begin(), logits.end(), 0.0f);
+      for (int32_t row = 0; row <= kDraft; ++row) {
+        logits[static_cast<size_t>(row * kVocab + IdOf("c"))] = 9;
+        logits[static_cast<size_t>(row * kVocab + IdOf("a"))] = 5;
+      }
+      const SequenceResult result = engine.RoundOverRows(sequence, drafts);
+      REQUIRE(result.status == RoundStatus::kOk);
+      REQUIRE(result.num_kept >= 1);
+      for (const TokenId id : Kept(result)) CHECK(id == IdOf("a"));
+    }
+  }
+
+  TEST_CASE("openvino.genai 4081: a draft past the end of the text ends it, and nothing crashes") {
+    Engine engine;
+    SequenceParams params = Constrained(GrammarKind::kRegex, "ab\\+?");
+    params.temperature = 0;
+    for (const Ids& drafts : {Ids{IdOf("ab"), kEos, IdOf("a"), IdOf("b"), kEos},
+                              Ids{IdOf("ab"), IdOf("+"), IdOf("+"), kEos, kEos},
+                              Ids{IdOf("a"), IdOf("b"), IdOf("b"), IdOf("b"), IdOf("b")}}) {
+      const SequenceHandle sequence = engine.Open(params);
+      engine.Want(drafts);
+      const SequenceResult result = engine.RoundOverRows(sequence, drafts);
+      REQUIRE(result.status == RoundStatus::kOk);
+      // Where the row wants an id that is forbidden, the rest are equal and the lowest id wins:
+      // EOS.
+      CHECK(result.finish_reason == FinishReason::kStop);
+      CHECK(TextOf(Kept(result)) == (drafts[1] == IdOf("+") ? "ab+" : "ab"));
+      CHECK(result.num_kept == (drafts[0] == IdOf("ab") ? 2 : 3));
+      REQUIRE(engine.verifier().Close(sequence));
+    }
+  }
+
+  TEST_CASE(
+      "vLLM issue 54437: a stale draft is rejected, and its place is sampled under the mask") {
+    Engine engine;
+    SequenceParams params = Constrained(GrammarKind::kRegex, "(ab)+12");
+    const SequenceHandle sequence = engine.Open(params);
+    // Written for a sequence without the constraint.
+    const Ids stale = {IdOf("c"), IdOf("("), IdOf("a")};
+    const SequenceResult result = engine.Round(sequence, {}, stale);
+    REQUIRE(result.status == RoundStatus::kOk);
+    CHECK(result.num_accepted == 0);
+    REQUIRE(result.num_kept == 1);
+    const std::string text = TextOf(Kept(result));
+    CHECK((text == "a" || text == "ab"));
+    CHECK(engine.verifier().counters().invalid_drafts == 1);
+  }
+
+  TEST_CASE("the text is complete and cannot go on: the round that completes it ends it (§7)") {
+    Engine engine;
+    SequenceParams params = Constrained(GrammarKind::kRegex, "abc");
+    params.temperature = 0;
+    params.min_tokens = 9;  // no reason against the end of a constraint
+    const SequenceHandle sequence = engine.Open(params);
+    const Ids drafts = {IdOf("ab"), IdOf("c"), kEos};
+    engine.Want(drafts);
+    const SequenceResult result = engine.RoundOverRows(sequence, drafts);
+    CHECK(result.finish_reason == FinishReason::kStop);
+    CHECK(result.stop_token == kNoToken);
+    CHECK(TextOf(Kept(result)) == "abc");
+
+    // A stop string that completes earlier, or at the same token, still outranks that end (§7).
+    params.min_tokens = 0;
+    for (const uint32_t kept : {1u, 2u}) {
+      const SequenceHandle other = engine.Open(params);
+      REQUIRE(engine.RoundOverRows(other, drafts).finish_reason == FinishReason::kStop);
+      const Sequence* moved = engine.verifier().Finish(other, FinishReason::kStop, kept);
+      REQUIRE(moved != nullptr);
+      CHECK(moved->kept_tokens == kept);
+      CHECK(engine.verifier().Finish(other, FinishReason::kStop, 1) == nullptr);
+      REQUIRE(engine.verifier().Close(other));
+    }
+  }
+
+  TEST_CASE("killed and opened again from its ids, a sequence goes on with the same text") {
+    Engine engine;
+    for (const Constraint& constraint : kConstraints) {
+      SequenceParams params = Constrained(constraint.kind, constraint.text);
+      const Text whole = Generate(engine, params, nullptr, 0, DraftKind::kOneHot, 0);
+      for (size_t cut = 1; cut < whole.ids.size(); ++cut) {
+        Ids ids(whole.ids.begin(), whole.ids.begin() + static_cast<int64_t>(cut));
+        const SequenceHandle sequence = engine.Open(params, ids);
+        for (FinishReason reason = FinishReason::kNone; reason == FinishReason::kNone;) {
+          const SequenceResult result = engine.Round(sequence, ids, {});
+          REQUIRE(result.status == RoundStatus::kOk);
+          for (const TokenId id : Kept(result)) ids.push_back(id);
+          reason = result.finish_reason;
+        }
+        REQUIRE(ids == whole.ids);
+        REQUIRE(engine.verifier().Close(sequence));
+      }
+    }
+  }
+
+  TEST_CASE("a fork goes its own way, and its source is undisturbed") {
+    Engine engine;
+    SequenceParams params = Constrained(GrammarKind::kRegex, "(ab|c)*12?");
+    const Text whole = Generate(engine, params, nullptr, 0, DraftKind::kOneHot, 0);
+    const SequenceHandle source = engine.Open(params);
+    Ids ids;
+    for (const TokenId expected : whole.ids) {
+      const auto fork = engine.verifier().Fork(source, 77);
+      REQUIRE(fork.ok());
+      Ids forked = ids;
+      for (int i = 0; i < 3; ++i) {
+        const SequenceResult result = engine.Round(fork->handle, forked, {});
+        for (const TokenId id : Kept(result)) forked.push_back(id);
+        if (result.finish_reason != FinishReason::kNone) break;
+      }
+      REQUIRE(engine.verifier().Close(fork->handle));
+      const SequenceResult result = engine.Round(source, ids, {});
+      REQUIRE(Kept(result) == Ids{expected});
+      ids.push_back(expected);
+    }
+  }
+
+  TEST_CASE(
+      "vLLM pull 44297: a marker inside a draft constrains the places behind it, in one round") {
+    Engine engine(")");  // the model's thoughts end at the first ")"
+    SequenceParams params = Constrained(GrammarKind::kRegex, "[ab]+12");
+    params.temperature = 0;
+    for (int split = 0; split < 2; ++split) {
+      const SequenceHandle sequence = engine.Open(params);
+      // Free text, the marker, and then what the constraint forbids. "b)" has the marker inside.
+      const Ids drafts = {IdOf("1"), split == 0 ? IdOf(")") : IdOf("b)"), IdOf("c"), IdOf("c"),
+                          kEos};
+      engine.Want(drafts);
+      const SequenceResult result = engine.RoundOverRows(sequence, drafts);
+      REQUIRE(result.status == RoundStatus::kOk);
+      CHECK(result.num_accepted == 2);
+      REQUIRE(result.num_kept == 3);
+      CHECK(result.tokens[2] == IdOf("a"));  // the lowest id that the constraint allows
+      REQUIRE(engine.verifier().Close(sequence));
+    }
+    // enable_in_reasoning: the constraint holds at once.
+    params.grammar_in_reasoning = true;
+    const SequenceHandle sequence = engine.Open(params);
+    const Ids drafts = {IdOf("1")};
+    engine.Want(drafts);
+    CHECK(engine.RoundOverRows(sequence, drafts).num_accepted == 0);
+  }
+
+  TEST_CASE(
+      "with a gate, too: one text for every draft, and it obeys the constraint after the marker") {
+    Engine engine(")");
+    uint32_t num_behind = 0;
+    for (const Constraint& constraint : kConstraints) {
+      for (int trial = 0; trial < 15; ++trial) {
+        SequenceParams params = Constrained(constraint.kind, constraint.text);
+        params.seed = static_cast<uint64_t>(trial);
+        params.ignore_eos = true;
+        params.verify = VerifyMethod::kExactMatch;
+        const Text plain = Generate(engine, params, nullptr, 0, DraftKind::kOneHot, 0);
+        const std::string text = TextOf(plain.ids);
+        const size_t marker = text.find(')');
+        if (marker != std::string::npos) {
+          const grammar::GrammarRules rules = RulesOf(constraint);
+          CAPTURE(text);
+          REQUIRE(grammar::GrammarReference(rules).IsPrefix(text.substr(marker + 1)));
+          ++num_behind;
+        }
+        const Text drafted = Generate(engine, params, &plain, kDraft, DraftKind::kOneHot,
+                                      static_cast<uint32_t>(trial));
+        REQUIRE(drafted.ids == plain.ids);
+        REQUIRE(drafted.reason == plain.reason);
+      }
+    }
+    CHECK(num_behind > 30);
+  }
+
+  TEST_CASE("what cannot be honoured is refused by name") {
+    Engine engine;
+    const auto message = [&](const SequenceParams& params, const Ids& outputs = {}) {
+      const auto info = engine.verifier().Open(params, {{}, outputs});
+      return info.ok() ? std::string() : std::string(info.status().message());
+    };
+    CHECK(message(Constrained(GrammarKind::kRegex, "(")).find("grammar: ") == 0);
+    CHECK(message(Constrained(GrammarKind::kNone, "abc")).find("name its kind") !=
+          std::string::npos);
+    CHECK(message(Constrained(GrammarKind::kRegex, "abc"), {IdOf("a"), IdOf("1")}) ==
+          "output_ids[1] = 9 is forbidden by the constraint; give the tokens that were generated "
+          "under it, or open the sequence without it");
+
+    const SequenceHandle sequence = engine.Open(Constrained(GrammarKind::kRegex, "abc"));
+    const uint32_t words[] = {~0u};
+    engine.verifier().BindMask({words, 1, 1});
+    const uint32_t rows[] = {0};
+    const int32_t mask_rows[] = {0};
+    SequenceInput input;
+    input.sequence = sequence;
+    input.draft.target_rows = rows;
+    input.mask_rows = mask_rows;
+    SequenceResult result;
+    engine.verifier().VerifyRound({&input, 1}, {&result, 1});
+    CHECK(result.refusal == Refusal::kTwoMasks);
+  }
+}
+
+}  // namespace
+}  // namespace specd

@@ -1,0 +1,136 @@
+// What one small text may ask for (found by a reader of the grammar engine).
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "detokenizer/vocabulary.h"
+#include "speculative/grammar/compile_work.h"
+#include "speculative/grammar/specd_backend.h"
+#include "speculative/grammar/state_matcher.h"
+
+namespace specd::grammar {
+namespace {
+
+Vocabulary AllBytes() {
+  Vocabulary::Builder builder;
+  for (TokenId id = 0; id < 256; ++id) builder.Set(id, std::string(1, static_cast<char>(id)), {});
+  return std::move(builder).Build();
+}
+
+struct Fixture {
+  Fixture() : vocabulary(AllBytes()) {
+    backend = *SpecdBackend::Create({.vocabulary = &vocabulary, .vocab_size = 256});
+  }
+  absl::StatusCode CodeOf(GrammarKind kind, const std::string& text) const {
+    return backend->Compile({.kind = kind, .text = text}).status().code();
+  }
+  Vocabulary vocabulary;
+  std::unique_ptr<SpecdBackend> backend;
+};
+
+std::string Repeated(const std::string& text, int count) {
+  std::string all;
+  for (int i = 0; i < count; ++i) all += text;
+  return all;
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("a small text cannot compile for long: it is refused by name") {
+    // The bound is in units of work, so that no clock decides. Without it these take minutes.
+    Fixture fixture;
+    for (const std::string& text :
+         {std::string("(a?){16000}"), Repeated("a?", 16000), std::string("(a?){65536}")}) {
+      CHECK(fixture.CodeOf(GrammarKind::kRegex, text) == absl::StatusCode::kResourceExhausted);
+    }
+    CHECK(fixture.CodeOf(GrammarKind::kEbnf, "root ::= " + Repeated("[a]? ", 16000)) ==
+          absl::StatusCode::kResourceExhausted);
+    // What people write is far from the bound.
+    for (const char* text : {"(a?){200}", "[a-z]{0,20000}", "([a-z]+ ?){0,500}"}) {
+      CAPTURE(text);
+      CHECK(fixture.CodeOf(GrammarKind::kRegex, text) == absl::StatusCode::kOk);
+    }
+  }
+
+  TEST_CASE("a bound of work holds for its thread and its life") {
+    CHECK(CompileWork::Spend(1 << 30));
+    {
+      CompileWork work(10);
+      CHECK(CompileWork::Spend(6));
+      {
+        CompileWork inner(100);
+        CHECK(CompileWork::Spend(50));
+      }
+      CHECK(!CompileWork::Spend(6));
+      CHECK(!CompileWork::Spend(1));  // used up is used up
+      bool elsewhere = false;
+      std::thread([&] { elsewhere = CompileWork::Spend(1 << 30); }).join();
+      CHECK(elsewhere);
+    }
+    CHECK(CompileWork::Spend(1 << 30));
+  }
+
+  TEST_CASE("texts that begin in more ways than a state may have are refused, and end nothing") {
+    // It was a check of ours that failed, and the process with it.
+    Fixture fixture;
+    std::string text = "root ::= r0";
+    for (int i = 1; i < 5000; ++i) text += " | r" + std::to_string(i);
+    for (int i = 0; i < 5000; ++i) {
+      const std::string name = std::to_string(i);
+      text += "\nr" + name + " ::= \"a" + name + "\" r" + name + "?";
+    }
+    CHECK(fixture.CodeOf(GrammarKind::kEbnf, text) == absl::StatusCode::kResourceExhausted);
+  }
+
+  TEST_CASE("a text of rules within rules compiles on any thread's stack") {
+    Fixture fixture;
+    std::string text;
+    for (int rule = 0; rule < 40; ++rule) {
+      text += (rule == 0 ? "root" : "r" + std::to_string(rule)) + " ::= " + Repeated("(", 200) +
+              (rule == 39 ? "\"b\"" : "r" + std::to_string(rule + 1)) + Repeated(" \"a\")", 200) +
+              "\n";
+    }
+    CHECK(fixture.CodeOf(GrammarKind::kEbnf, text) == absl::StatusCode::kOk);
+  }
+
+  TEST_CASE("one text cannot use up the states of a constraint for the next") {
+    Fixture fixture;
+    // Every text of a's and b's has a state of its own: each of the last letters matters.
+    const auto compiled = fixture.backend->Compile(
+        {.kind = GrammarKind::kEbnf, .text = "root ::= (\"a\" | \"b\")* \"a\" [ab]{40}"});
+    REQUIRE(compiled.ok());
+    uint32_t random = 1;
+    size_t largest = 0;
+    for (int text = 0; text < 60; ++text) {
+      const auto matcher = (*compiled)->NewMatcher({.stop_ids = {}});
+      for (int i = 0; i < 4000; ++i) {
+        random = random * 1664525 + 1013904223;
+        REQUIRE(matcher->Accept(random >> 31 != 0 ? 'a' : 'b'));
+      }
+      largest = std::max(largest, (*compiled)->size_bytes());
+    }
+    CHECK(largest < LazyAutomaton::kBytesMax);
+  }
+
+  TEST_CASE("stop sets live as long as their matchers") {
+    Fixture fixture;
+    const auto compiled = fixture.backend->Compile({.kind = GrammarKind::kRegex, .text = "a*"});
+    REQUIRE(compiled.ok());
+    // Two matchers with the same stops share rows; another set has rows of its own.
+    const auto one = (*compiled)->NewMatcher({.stop_ids = {5, 7}});
+    for (TokenId id = 0; id < 250; ++id) {
+      for (TokenId other = 0; other < 40; ++other) {
+        const auto matcher = (*compiled)->NewMatcher({.stop_ids = {id, other}});
+        CHECK(matcher->Mask().Allows(id));
+      }
+    }
+    const auto two = (*compiled)->NewMatcher({.stop_ids = {7, 5, 7}});
+    CHECK(one->Mask().words().data() == two->Mask().words().data());
+    CHECK(!one->Mask().Allows(6));
+  }
+}
+
+}  // namespace
+}  // namespace specd::grammar

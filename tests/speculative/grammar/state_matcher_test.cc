@@ -1,0 +1,216 @@
+#include "speculative/grammar/state_matcher.h"
+
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "detokenizer/vocabulary.h"
+#include "speculative/grammar/ebnf.h"
+#include "speculative/grammar/grammar_compiler.h"
+#include "speculative/grammar/specd_backend.h"
+#include "tests/support/grammar_reference.h"
+
+namespace specd::grammar {
+namespace {
+
+constexpr TokenId kEos = 0;
+constexpr TokenId kStop = 1;
+
+// Pieces of JSON, numbers and letters, some with several spellings; specials and holes between
+// them.
+Vocabulary MakeVocabulary() {
+  Vocabulary::Builder builder;
+  builder.Set(kEos, "</s>", {.added = true, .special = true});
+  builder.Set(kStop, "b", {});  // a stop id that has a text, too
+  const std::string pieces[] = {"a",    "b",        "c",        "ab",   "abc", "ba", "{",
+                                "}",    "\"",       ":",        ",",    " ",   "\n", "1",
+                                "12",   "\"a\":",   "ac",       "cab",  "bb",  "aa", "\xC3",
+                                "\xA9", "\xC3\xA9", "\xE2\x82", "<pad>"};
+  TokenId id = 2;
+  for (const std::string& piece : pieces) {
+    if (id % 7 == 0) ++id;  // a hole
+    builder.Set(id++, piece, {.special = piece == "<pad>"});
+  }
+  builder.Set(id++, "ab", {});  // a second id for the same bytes
+  return std::move(builder).Build();
+}
+
+constexpr int32_t kVocabSize = 70;  // more columns than tokens, and no multiple of 32
+
+class Fixture {
+ public:
+  Fixture() : vocabulary_(MakeVocabulary()) {
+    backend_ = *SpecdBackend::Create({.vocabulary = &vocabulary_, .vocab_size = kVocabSize});
+  }
+  std::unique_ptr<GrammarMatcher> Matcher(GrammarKind kind, const std::string& text,
+                                          std::vector<TokenId> stops = {kEos}) {
+    const auto compiled = backend_->Compile({.kind = kind, .text = text});
+    REQUIRE_MESSAGE(compiled.ok(), compiled.status().ToString());
+    return (*compiled)->NewMatcher({.stop_ids = std::move(stops)});
+  }
+  const Vocabulary& vocabulary() const { return vocabulary_; }
+  const SpecdBackend& backend() const { return *backend_; }
+
+ private:
+  Vocabulary vocabulary_;
+  std::unique_ptr<SpecdBackend> backend_;
+};
+
+const char* const kGrammars[] = {
+    "root ::= [a-c]+",
+    "root ::= \"a\" root \"b\" | \"c\"",
+    "root ::= root \"ab\" | \"a\" | \"\"",
+    "root ::= \"{\" (pair (\",\" pair)*)? \"}\"\npair ::= \"\\\"\" [a-c]{1,3} \"\\\":\" [12]+",
+    "root ::= [^b]* \"b\" .",
+    "root ::= e\ne ::= e e | \"1\" | \"(\" e \")\"",
+    "root ::= \"abc\" | \"ab\" | \"a\"",
+    "root ::= (\"a\" | \"b\"){2,5} \"\\u00e9\"?",
+};
+
+TEST_SUITE("unit") {
+  TEST_CASE("masks equal brute force: every id on every reachable text, against the reference") {
+    Fixture fixture;
+    const Vocabulary& vocabulary = fixture.vocabulary();
+    for (const char* grammar : kGrammars) {
+      CAPTURE(grammar);
+      GrammarRules rules;
+      const auto root = ParseEbnf(grammar, {}, &rules);
+      REQUIRE(root.ok());
+      const RuleId rule = rules.AddRule("all");
+      rules.Define(rule, *root);
+      rules.SetRoot(rule);
+      GrammarReference reference(rules);
+      std::mt19937 random(7);
+      for (int walk = 0; walk < 6; ++walk) {
+        const auto matcher = fixture.Matcher(GrammarKind::kEbnf, grammar, {kEos, kStop});
+        std::string text;
+        for (int step = 0; step < 8; ++step) {
+          CAPTURE(text);
+          const MaskRow mask = matcher->Mask();
+          REQUIRE(mask.words().size() == 3);
+          std::vector<TokenId> allowed;
+          for (TokenId id = 0; id < 96; ++id) {
+            bool expected = false;
+            if (id == kEos || id == kStop) {
+              expected = reference.Accepts(text);
+            } else if (id < kVocabSize && !vocabulary.Bytes(id).empty() &&
+                       !vocabulary.IsSpecial(id)) {
+              expected = reference.IsPrefix(text + std::string(vocabulary.Bytes(id)));
+            }
+            CAPTURE(id);
+            REQUIRE(mask.Allows(id) == expected);
+            const auto fork = matcher->Fork();
+            REQUIRE(fork->Accept(id) == expected);
+            if (expected && id != kEos && id != kStop) allowed.push_back(id);
+          }
+          REQUIRE(matcher->IsAccepting() == reference.Accepts(text));
+          if (allowed.empty()) break;
+          const TokenId id = allowed[random() % allowed.size()];
+          REQUIRE(matcher->Accept(id));
+          text += vocabulary.Bytes(id);
+        }
+      }
+    }
+  }
+
+  TEST_CASE("random accepts, rollbacks and forks equal a replay from the start") {
+    Fixture fixture;
+    for (const char* grammar : kGrammars) {
+      CAPTURE(grammar);
+      std::mt19937 random(11);
+      struct Walker {
+        std::unique_ptr<GrammarMatcher> matcher;
+        std::vector<TokenId> history;
+      };
+      std::vector<Walker> walkers;
+      walkers.push_back({fixture.Matcher(GrammarKind::kEbnf, grammar), {}});
+      for (int step = 0; step < 300; ++step) {
+        Walker& walker = walkers[random() % walkers.size()];
+        const auto id = static_cast<TokenId>(random() % kVocabSize);
+        switch (random() % 4) {
+          case 0: {
+            const size_t count = random() % (walker.history.size() + 1);
+            walker.matcher->Rollback(count);
+            walker.history.resize(walker.history.size() - count);
+            break;
+          }
+          case 1:
+            if (walkers.size() < 5) {
+              walkers.push_back({walker.matcher->Fork(), walker.history});
+              break;
+            }
+            [[fallthrough]];
+          default:
+            if (walker.matcher->Accept(id)) walker.history.push_back(id);
+        }
+        for (const Walker& each : walkers) {
+          const auto replay = fixture.Matcher(GrammarKind::kEbnf, grammar);
+          for (const TokenId token : each.history) REQUIRE(replay->Accept(token));
+          const MaskRow a = each.matcher->Mask();
+          const MaskRow b = replay->Mask();
+          REQUIRE(std::vector(a.words().begin(), a.words().end()) ==
+                  std::vector(b.words().begin(), b.words().end()));
+          REQUIRE(each.matcher->num_accepted() == each.history.size());
+          REQUIRE(each.matcher->IsTerminated() == replay->IsTerminated());
+        }
+      }
+    }
+  }
+
+  TEST_CASE("openvino.genai 4081: past the end of the text there is a mask, and it stops") {
+    Fixture fixture;
+    const auto matcher = fixture.Matcher(GrammarKind::kRegex, "a?");
+    REQUIRE(matcher->Accept(kEos));
+    CHECK(matcher->IsTerminated());
+    const MaskRow mask = matcher->Mask();
+    for (TokenId id = 0; id < 96; ++id) CHECK(mask.Allows(id) == (id == kEos));
+    CHECK(!matcher->Accept(2));
+    CHECK(matcher->Accept(kEos));  // a draft may repeat it
+    matcher->Rollback(2);
+    CHECK(!matcher->IsTerminated());
+    CHECK(matcher->Accept(2));
+  }
+
+  TEST_CASE("the end: accepting, finished, and what is forced") {
+    Fixture fixture;
+    const auto matcher = fixture.Matcher(GrammarKind::kRegex, "abc|abca");
+    CHECK(matcher->ForcedText() == "abc");
+    REQUIRE(matcher->Accept(6));  // "abc"
+    CHECK(matcher->IsAccepting());
+    CHECK(!matcher->IsFinished());
+    CHECK(matcher->ForcedText().empty());
+    REQUIRE(matcher->Accept(2));
+    CHECK(matcher->IsFinished());
+    CHECK(!matcher->IsTerminated());
+  }
+
+  TEST_CASE("a constraint without a text is refused, and so is one past a limit") {
+    Fixture fixture;
+    const auto never = fixture.backend().Compile({.kind = GrammarKind::kRegex, .text = "a^b"});
+    CHECK(never.status().code() == absl::StatusCode::kInvalidArgument);
+    std::string text;
+    for (int i = 0; i < 20; ++i) text += "a{60000}";
+    const auto large = fixture.backend().Compile({.kind = GrammarKind::kRegex, .text = text});
+    CHECK(large.status().code() == absl::StatusCode::kResourceExhausted);
+  }
+
+  TEST_CASE("the compiler compiles once, and keeps errors too") {
+    const Vocabulary vocabulary = MakeVocabulary();
+    const auto compiler =
+        *GrammarCompiler::Create({.vocabulary = &vocabulary, .vocab_size = kVocabSize});
+    const GrammarRequest request = {.kind = GrammarKind::kRegex, .text = "[ab]+"};
+    const auto first = compiler->Compile(request);
+    REQUIRE(first.ok());
+    CHECK(*compiler->Compile(request) == *first);
+    const GrammarRequest other = {.kind = GrammarKind::kRegex, .text = "[ab]*"};
+    CHECK(*compiler->Compile(other) != *first);
+    CHECK(!compiler->Compile({.kind = GrammarKind::kRegex, .text = "("}).ok());
+    CHECK(!compiler->Compile({.kind = GrammarKind::kRegex, .text = "("}).ok());
+  }
+}
+
+}  // namespace
+}  // namespace specd::grammar

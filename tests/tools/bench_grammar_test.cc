@@ -1,0 +1,114 @@
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "speculative/grammar/specd_backend.h"
+#include "tools/bench/grammar_replay.h"
+#include "tools/bench/grammar_suite.h"
+#include "tools/bench/grammar_text.h"
+#include "tools/bench/synthetic_vocabulary.h"
+
+namespace specd::bench {
+namespace {
+
+using grammar::GrammarKind;
+
+TEST_SUITE_BEGIN("unit");
+
+std::string TextOf(const Vocabulary& vocabulary, const std::vector<TokenId>& ids) {
+  std::string text;
+  for (const TokenId id : ids) text += vocabulary.Bytes(id);
+  return text;
+}
+
+TEST_CASE("a synthetic vocabulary has different pieces, and specials at its end") {
+  for (const int32_t size : {SyntheticVocabulary::kSizeMin, 20'000}) {
+    const SyntheticVocabulary made(size);
+    const Vocabulary& vocabulary = made.vocabulary();
+    CHECK(vocabulary.size() == size);
+    std::set<std::string_view> pieces;
+    for (TokenId id = 0; id < size; ++id) {
+      CHECK(!vocabulary.Bytes(id).empty());
+      CHECK(vocabulary.IsSpecial(id) == (id >= made.eos_id()));
+      pieces.insert(vocabulary.Bytes(id));
+    }
+    CHECK(pieces.size() == static_cast<size_t>(size));
+    for (int byte = 0; byte < 256; ++byte) {
+      CHECK(pieces.count(std::string(1, static_cast<char>(byte))) == 1);
+    }
+  }
+}
+
+TEST_CASE("a text is split into the longest pieces of a synthetic vocabulary") {
+  const SyntheticVocabulary made(20'000);
+  for (const GrammarText& text : GrammarTexts()) {
+    for (const std::string_view instance : text.instances) {
+      const std::vector<TokenId> ids = made.Tokenize(instance);
+      CHECK(TextOf(made.vocabulary(), ids) == instance);
+      // A name may be in no piece, and then it is spelled letter by letter.
+      CHECK(ids.size() <= instance.size());
+    }
+  }
+  const std::vector<TokenId> ids = made.Tokenize("\": \"name 123456    \xE4\xB8");
+  std::vector<std::string> pieces;
+  for (const TokenId id : ids) pieces.emplace_back(made.vocabulary().Bytes(id));
+  CHECK(pieces ==
+        std::vector<std::string>{"\": \"", "name", " ", "123", "456", "    ", "\xE4\xB8"});
+}
+
+TEST_CASE("a replay is refused where its text breaks the constraint") {
+  const SyntheticVocabulary made(SyntheticVocabulary::kSizeMin);
+  const auto backend = *grammar::SpecdBackend::Create(
+      {.vocabulary = &made.vocabulary(), .vocab_size = SyntheticVocabulary::kSizeMin});
+  const auto check = [&](std::string_view text) {
+    std::vector<TokenId> tokens = made.Tokenize(text);
+    tokens.push_back(made.eos_id());
+    return GrammarReplay(backend.get(), {.kind = GrammarKind::kRegex, .text = "[0-9]{2,4}x"},
+                         tokens, SyntheticVocabulary::kSizeMin)
+        .Check();
+  };
+  CHECK(check("12x").ok());
+  CHECK(check("1x").code() == absl::StatusCode::kInternal);
+  CHECK(check("12").code() == absl::StatusCode::kInternal);  // its end is not allowed
+}
+
+TEST_CASE("the suite measures every case of every constraint") {
+  GrammarOptions options;
+  for (size_t i = 0; i < kNumGrammarCases; ++i) {
+    options.cases.push_back(static_cast<GrammarCase>(i));
+  }
+  for (const GrammarText& text : GrammarTexts()) options.texts.push_back(&text);
+  options.vocab_size = 2000;
+  options.each = true;
+  options.seconds = 0;
+  std::vector<GrammarMeasurement> results;
+  const absl::Status status =
+      GrammarSuite(options,
+                   {.make_peer = nullptr,
+                    .on_progress = [](std::string_view) {},
+                    .on_result = [&](const GrammarMeasurement& m) { results.push_back(m); }})
+          .Run();
+  REQUIRE_MESSAGE(status.ok(), status.ToString());
+  // A country is shorter than a draft and its rounds are none.
+  CHECK(results.size() >= kNumGrammarCases * GrammarTexts().size());
+  int64_t num_checked = 0;
+  for (const GrammarMeasurement& m : results) {
+    CHECK(m.value.num_samples > 0);
+    CHECK(m.value.median > 0);
+    CHECK(m.value.p99 >= m.value.median);
+    CHECK(!m.HasBase());
+    CHECK(!m.HasTarget());  // the design names another vocabulary
+    if (m.grammar_case != GrammarCase::kCompile) continue;
+    num_checked += m.constraint == kAllConstraints ? -m.num_checked : m.num_checked;
+  }
+  CHECK(num_checked == 0);  // all = the sum of each
+}
+
+TEST_SUITE_END();
+
+}  // namespace
+}  // namespace specd::bench

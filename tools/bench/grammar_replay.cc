@@ -1,0 +1,122 @@
+#include "tools/bench/grammar_replay.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <span>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "kernels/core/check.h"
+#include "kernels/core/draft.h"
+#include "kernels/core/edits.h"
+#include "speculative/sequence_grammar.h"
+
+namespace specd::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+void Time(GrammarCase grammar_case, GrammarSamples* samples, absl::FunctionRef<void()> work) {
+  const Clock::time_point start = Clock::now();
+  work();
+  const Clock::duration time = Clock::now() - start;
+  (*samples)[static_cast<size_t>(grammar_case)].push_back(
+      std::chrono::duration<double, std::micro>(time).count());
+}
+
+struct CaseWords {
+  std::string_view name;
+  std::string_view summary;
+};
+constexpr std::array<CaseWords, kNumGrammarCases> kCaseWords = {{
+    {"compile", "compile a constraint that was not seen before"},
+    {"first_mask", "the first mask of a grammar that was just compiled"},
+    {"cold_mask", "each mask along a text, the first time"},
+    {"warm_mask", "the same masks again, by another matcher"},
+    {"accept", "each token of a text"},
+    {"rollback", "the last five tokens"},
+    {"round_k5", "the six places of a draft of five, and the commit of what is kept"},
+    {"memory", "bytes of a compiled grammar, and of what it made along a text"},
+}};
+
+}  // namespace
+
+std::string_view GrammarCaseName(GrammarCase grammar_case) {
+  return kCaseWords[static_cast<size_t>(grammar_case)].name;
+}
+
+std::string_view GrammarCaseSummary(GrammarCase grammar_case) {
+  return kCaseWords[static_cast<size_t>(grammar_case)].summary;
+}
+
+std::unique_ptr<grammar::GrammarMatcher> GrammarReplay::NewMatcher(const Compiled& compiled) const {
+  return compiled->NewMatcher({.stop_ids = {tokens_.back()}});
+}
+
+absl::Status GrammarReplay::Check() const {
+  const absl::StatusOr<Compiled> compiled = backend_->Compile(request_);
+  if (!compiled.ok()) return compiled.status();
+  const std::unique_ptr<grammar::GrammarMatcher> matcher = NewMatcher(*compiled);
+  for (size_t i = 0; i < tokens_.size(); ++i) {
+    const bool is_allowed = matcher->Mask().Allows(tokens_[i]);
+    const bool is_accepted = matcher->Accept(tokens_[i]);
+    if (is_allowed && is_accepted) continue;
+    return absl::InternalError(fmt::format(
+        "{}: token {} of {} is {} by the mask and {}", backend_->name(), i, tokens_.size(),
+        is_allowed ? "allowed" : "forbidden", is_accepted ? "accepted" : "not accepted"));
+  }
+  return absl::OkStatus();
+}
+
+void GrammarReplay::Run(GrammarSamples* samples) const {
+  Compiled compiled;
+  Time(GrammarCase::kCompile, samples, [&] { compiled = backend_->Compile(request_).value(); });
+  RunMatcher(compiled, samples);
+  RunRounds(compiled, samples);
+}
+
+void GrammarReplay::RunMatcher(const Compiled& compiled, GrammarSamples* samples) const {
+  const std::unique_ptr<grammar::GrammarMatcher> first = NewMatcher(compiled);
+  grammar::MaskRow row;
+  Time(GrammarCase::kFirstMask, samples, [&] { row = first->Mask(); });
+  std::vector<double>& cold = (*samples)[static_cast<size_t>(GrammarCase::kColdMask)];
+  cold.push_back((*samples)[static_cast<size_t>(GrammarCase::kFirstMask)].back());
+  for (size_t i = 0; i + 1 < tokens_.size(); ++i) {
+    SPECD_CHECK(first->Accept(tokens_[i]));
+    Time(GrammarCase::kColdMask, samples, [&] { row = first->Mask(); });
+  }
+  const std::unique_ptr<grammar::GrammarMatcher> second = NewMatcher(compiled);
+  for (const TokenId token : tokens_) {
+    bool is_accepted = false;
+    Time(GrammarCase::kWarmMask, samples, [&] { row = second->Mask(); });
+    Time(GrammarCase::kAccept, samples, [&] { is_accepted = second->Accept(token); });
+    SPECD_CHECK(is_accepted);
+    if (second->num_accepted() % kDraft != 0) continue;
+    Time(GrammarCase::kRollback, samples, [&] { second->Rollback(kDraft); });
+    const std::span<const TokenId> again = std::span(tokens_).subspan(second->num_accepted());
+    for (const TokenId id : again.first(kDraft)) SPECD_CHECK(second->Accept(id));
+  }
+}
+
+void GrammarReplay::RunRounds(const Compiled& compiled, GrammarSamples* samples) const {
+  absl::StatusOr<SequenceGrammar> sequence = SequenceGrammar::Create(
+      NewMatcher(compiled), {},
+      {.vocab_size = vocab_size_, .max_batch = 1, .max_draft = kDraft, .threads = 1});
+  SPECD_CHECK(sequence.ok());
+  std::array<PlaceEdits, kDraft + 1> places = {};
+  // The last token of a round is the target's own.
+  for (std::span<const TokenId> rest = tokens_; rest.size() > kDraft;
+       rest = rest.subspan(kDraft + 1)) {
+    const Draft draft = {.num_nodes = kDraft, .tokens = rest.data()};
+    bool is_kept = false;
+    Time(GrammarCase::kRoundK5, samples, [&] {
+      sequence->Fill(draft, places.data());
+      is_kept = sequence->Commit(rest.first(kDraft + 1));
+    });
+    SPECD_CHECK(is_kept && places[kDraft].grammar_mask != nullptr);
+  }
+}
+
+}  // namespace specd::bench

@@ -1,0 +1,152 @@
+#include "tools/bench/grammar_suite.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "speculative/grammar/specd_backend.h"
+
+namespace specd::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using grammar::GrammarBackend;
+using grammar::SpecdBackend;
+
+constexpr size_t kRunsMin = 2;
+// The samples of a run are kept, some thousands of them.
+constexpr size_t kRunsMax = 1000;
+
+struct Target {
+  GrammarCase grammar_case;
+  double median_us;
+  double p99_us;
+};
+// What the design asks for, at the vocabulary of kTargetVocabSize.
+constexpr Target kTargets[] = {{GrammarCase::kCompile, 1000, 50'000},
+                               {GrammarCase::kWarmMask, 1, 100}};
+constexpr int32_t kTargetVocabSize = 128256;
+
+// The bytes that are added along the tokens: states, and mask rows, which the backend keeps.
+absl::StatusOr<size_t> MemoryOf(const GrammarBackend& backend,
+                                absl::FunctionRef<size_t()> row_bytes,
+                                const grammar::GrammarRequest& request,
+                                std::span<const TokenId> tokens) {
+  const size_t before = row_bytes();
+  auto compiled = backend.Compile(request);
+  if (!compiled.ok()) return compiled.status();
+  const auto matcher = (*compiled)->NewMatcher({.stop_ids = {tokens.back()}});
+  for (const TokenId token : tokens) {
+    matcher->Mask();
+    matcher->Accept(token);
+  }
+  return (*compiled)->size_bytes() + row_bytes() - before;
+}
+
+}  // namespace
+
+absl::Status GrammarSuite::Prepare(const GrammarBackend* own, const GrammarBackend* peer) {
+  const auto* specd = static_cast<const SpecdBackend*>(own);
+  for (const GrammarText* text : options_.texts) {
+    hooks_.on_progress(fmt::format("checking {}", text->name));
+    for (const std::string_view instance : text->instances) {
+      const grammar::GrammarRequest request = {.kind = text->kind, .text = std::string(text->text)};
+      std::vector<TokenId> tokens = vocabulary_.Tokenize(instance);
+      tokens.push_back(vocabulary_.eos_id());
+      Lane lane = {.text = text, .replays = {}, .samples = {}};
+      for (const GrammarBackend* backend : {own, peer}) {
+        if (backend == nullptr) continue;
+        lane.replays.emplace_back(backend, request, tokens, options_.vocab_size);
+        absl::Status status = lane.replays.back().Check();
+        const auto row_bytes = [&] { return backend == own ? specd->mask_bytes() : 0; };
+        const absl::StatusOr<size_t> memory =
+            status.ok() ? MemoryOf(*backend, row_bytes, request, tokens) : status;
+        if (!memory.ok()) {
+          return absl::Status(
+              memory.status().code(),
+              fmt::format("{}: {}", text->name, std::string(memory.status().message())));
+        }
+        lane.samples.emplace_back();
+        lane.samples.back()[static_cast<size_t>(GrammarCase::kMemory)].push_back(
+            static_cast<double>(*memory));
+      }
+      lanes_.push_back(std::move(lane));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GrammarSuite::Run() {
+  absl::StatusOr<std::unique_ptr<SpecdBackend>> own = SpecdBackend::Create(
+      {.vocabulary = &vocabulary_.vocabulary(), .vocab_size = options_.vocab_size});
+  if (!own.ok()) return own.status();
+  std::shared_ptr<GrammarBackend> peer;
+  if (hooks_.make_peer != nullptr) {
+    absl::StatusOr<std::shared_ptr<GrammarBackend>> made =
+        hooks_.make_peer(vocabulary_.vocabulary());
+    if (!made.ok()) return made.status();
+    peer = *std::move(made);
+  }
+  if (absl::Status status = Prepare(own->get(), peer.get()); !status.ok()) return status;
+
+  const LoadMeter meter;
+  const Clock::time_point end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                                   std::chrono::duration<double>(options_.seconds));
+  for (size_t run = 0; run < kRunsMin || (run < kRunsMax && Clock::now() < end); ++run) {
+    for (Lane& lane : lanes_) {
+      hooks_.on_progress(fmt::format("run {}: {}", run + 1, lane.text->name));
+      // The engines take turns to be the first.
+      for (size_t i = 0; i < lane.replays.size(); ++i) {
+        const size_t engine = (i + run) % lane.replays.size();
+        lane.replays[engine].Run(&lane.samples[engine]);
+      }
+    }
+  }
+  const ForeignLoad load = meter.Read();
+  const std::string_view peer_name = peer == nullptr ? "" : peer->name();
+  Report(kAllConstraints, peer_name, load);
+  if (!options_.each) return absl::OkStatus();
+  for (const GrammarText* text : options_.texts) Report(text->name, peer_name, load);
+  return absl::OkStatus();
+}
+
+void GrammarSuite::Report(std::string_view constraint, std::string_view peer,
+                          const ForeignLoad& load) const {
+  for (const GrammarCase grammar_case : options_.cases) {
+    GrammarMeasurement measurement = {.grammar_case = grammar_case,
+                                      .constraint = constraint,
+                                      .vocab_size = options_.vocab_size,
+                                      .unit = grammar_case == GrammarCase::kMemory ? "bytes" : "us",
+                                      .base_of = peer,
+                                      .load = load};
+    std::vector<std::vector<double>> values(peer.empty() ? 1 : 2);
+    for (const Lane& lane : lanes_) {
+      if (constraint != kAllConstraints && constraint != lane.text->name) continue;
+      measurement.num_checked += static_cast<int64_t>(lane.replays[0].num_tokens());
+      for (size_t engine = 0; engine < values.size(); ++engine) {
+        const std::vector<double>& from = lane.samples[engine][static_cast<size_t>(grammar_case)];
+        values[engine].insert(values[engine].end(), from.begin(), from.end());
+      }
+    }
+    // A text shorter than a draft has no round.
+    if (values[0].empty()) continue;
+    measurement.value = Summarise(values[0]);
+    if (!peer.empty()) measurement.base = Summarise(values[1]);
+    for (const Target& target : kTargets) {
+      if (target.grammar_case != grammar_case || constraint != kAllConstraints ||
+          options_.vocab_size != kTargetVocabSize) {
+        continue;
+      }
+      measurement.target = target.median_us;
+      measurement.target_p99 = target.p99_us;
+    }
+    hooks_.on_result(measurement);
+  }
+}
+
+}  // namespace specd::bench

@@ -1,0 +1,86 @@
+// GrammarSuite measures specd's grammar engine for `specd-bench grammar`, beside xgrammar.
+//
+// Every constraint is compiled, and followed along its texts, by each engine in turn, again and
+// again until the time is used. Results pool the samples of all constraints, and with `each` those
+// of one constraint too. The suite runs on the calling thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "tools/bench/grammar_replay.h"
+#include "tools/bench/grammar_text.h"
+#include "tools/bench/machine.h"
+#include "tools/bench/measurement.h"
+#include "tools/bench/synthetic_vocabulary.h"
+
+namespace specd::bench {
+
+struct GrammarOptions {
+  std::vector<GrammarCase> cases;  // that are reported; every case is measured
+  std::vector<const GrammarText*> texts;
+  int32_t vocab_size = 0;
+  bool each = false;   // results of single constraints too
+  double seconds = 1;  // of timing; each text is run at least twice
+};
+
+struct GrammarMeasurement {
+  GrammarCase grammar_case = GrammarCase::kCompile;
+  std::string_view constraint;  // a name of GrammarTexts, or kAllConstraints
+  int32_t vocab_size = 0;
+  std::string_view unit;     // us or bytes
+  Summary value = {};        // of specd
+  Summary base = {};         // of the peer; no samples if there is none
+  std::string_view base_of;  // the peer's name
+  double target = 0;         // the median to stay below; 0: none
+  double target_p99 = 0;
+  int64_t num_checked = 0;  // tokens
+  ForeignLoad load = {};
+
+  bool HasBase() const { return base.num_samples > 0; }
+  bool HasTarget() const { return target > 0; }
+  bool IsMet() const { return value.median <= target && value.p99 <= target_p99; }
+};
+
+inline constexpr std::string_view kAllConstraints = "all";
+
+class GrammarSuite {
+ public:
+  struct Hooks {
+    // Null: no peer. It is called with the suite's vocabulary.
+    std::function<absl::StatusOr<std::shared_ptr<grammar::GrammarBackend>>(const Vocabulary&)>
+        make_peer;
+    std::function<void(std::string_view)> on_progress;  // is told each piece of work
+    std::function<void(const GrammarMeasurement&)> on_result;
+  };
+
+  GrammarSuite(GrammarOptions options, Hooks hooks)
+      : options_(std::move(options)), hooks_(std::move(hooks)), vocabulary_(options_.vocab_size) {}
+
+  absl::Status Run();
+
+ private:
+  // One text of a constraint, by every engine.
+  struct Lane {
+    const GrammarText* text = nullptr;
+    std::vector<GrammarReplay> replays;   // of specd, and of the peer
+    std::vector<GrammarSamples> samples;  // of each
+  };
+
+  absl::Status Prepare(const grammar::GrammarBackend* own, const grammar::GrammarBackend* peer);
+  void Report(std::string_view constraint, std::string_view peer, const ForeignLoad& load) const;
+
+  const GrammarOptions options_;
+  const Hooks hooks_;
+  const SyntheticVocabulary vocabulary_;
+  std::vector<Lane> lanes_;
+};
+
+}  // namespace specd::bench

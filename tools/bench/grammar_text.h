@@ -1,0 +1,24 @@
+// GrammarText is a constraint of `specd-bench grammar`, with texts that satisfy it.
+//
+// The build reads the files of schemas/ into the program. Plain data, from the smallest to the
+// largest schema, then the other kinds.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "speculative/grammar/grammar_backend.h"
+
+namespace specd::bench {
+
+struct GrammarText {
+  std::string_view name;
+  grammar::GrammarKind kind;
+  std::string_view text;
+  std::vector<std::string_view> instances;
+};
+
+std::span<const GrammarText> GrammarTexts();
+
+}  // namespace specd::bench
