@@ -52,7 +52,7 @@ struct SequenceInfo {
   SequenceHandle handle = 0;
   uint64_t seed = 0;
   VerifyMethod method = VerifyMethod::kAuto;
-  // Its warnings() are for whoever opened the sequence; null: there is no constraint.
+  // The opening's answer lists its warnings(); null: there is no constraint.
   std::shared_ptr<const grammar::CompiledGrammar> constraint = {};
 };
 

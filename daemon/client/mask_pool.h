@@ -1,10 +1,11 @@
 // MaskPool does the items of a batch on the calling thread, and on threads of its own where the
 // batch takes long.
 //
-// A mask that was built before is there in a microsecond, and a new one takes up to milliseconds;
-// nobody knows before. So the caller begins alone, and wakes the threads once it has worked for
-// kAloneNs. It never waits for a thread that has not begun, unlike the callers of WorkerPool. One
-// batch at a time has the threads; the caller of another works alone. Safe from any thread.
+// The cache gives a known mask in a microsecond, and a new mask takes up to milliseconds. The
+// caller cannot tell them apart beforehand. The caller therefore begins alone, and wakes the
+// threads after kAloneNs of work. It never waits for a thread that has not begun, unlike the
+// callers of WorkerPool. One batch at a time has the threads; the caller of another works alone.
+// Safe from any thread.
 #pragma once
 
 #include <atomic>

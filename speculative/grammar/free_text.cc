@@ -74,22 +74,22 @@ void AddByte(uint8_t byte, uint32_t target, ByteDfa::State* state) {
 ByteDfa Trim(const ByteDfa& dfa) {
   const size_t size = dfa.states.size();
   std::vector<std::vector<uint32_t>> sources(size);
-  std::vector<uint32_t> todo;
+  std::vector<uint32_t> unvisited;
   std::vector<bool> is_kept(size, false);
   for (uint32_t i = 0; i < size; ++i) {
     for (const ByteDfa::Edge& edge : dfa.states[i].edges) sources[edge.target].push_back(i);
     if (dfa.states[i].accepting) {
       is_kept[i] = true;
-      todo.push_back(i);
+      unvisited.push_back(i);
     }
   }
-  while (!todo.empty()) {
-    const uint32_t state = todo.back();
-    todo.pop_back();
+  while (!unvisited.empty()) {
+    const uint32_t state = unvisited.back();
+    unvisited.pop_back();
     for (const uint32_t source : sources[state]) {
       if (is_kept[source]) continue;
       is_kept[source] = true;
-      todo.push_back(source);
+      unvisited.push_back(source);
     }
   }
   if (size == 0 || !is_kept[0]) return {};

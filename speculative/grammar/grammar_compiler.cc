@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <list>
 #include <mutex>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -47,11 +48,19 @@ class CachingCompiler : public GrammarCompiler {
       entries_.push_front(entry);
       places_.emplace(key, entries_.begin());
     }
-    Compiled compiled = CompileNow(request);
+    bool is_kept = true;
+    Compiled compiled = absl::ResourceExhaustedError(
+        "no memory is left to compile the constraint; try again later");
+    try {
+      compiled = CompileNow(request);
+    } catch (const std::bad_alloc&) {
+      is_kept = false;  // the same request may find memory later, and others wait for this one
+    }
     const std::lock_guard lock(mutex_);
     entry->compiled = std::move(compiled);
     entry->is_done = true;
     changed_.notify_all();
+    if (!is_kept) Forget(key);
     DropOldest();
     return entry->compiled;
   }
@@ -84,6 +93,13 @@ class CachingCompiler : public GrammarCompiler {
     });
     if (!xgrammar_.ok()) return xgrammar_.status();
     return (*xgrammar_)->Compile(request);
+  }
+
+  void Forget(const std::string& key) {
+    const auto found = places_.find(key);
+    if (found == places_.end()) return;
+    entries_.erase(found->second);
+    places_.erase(found);
   }
 
   // A grammar grows as its states are met, so sizes are read anew. What is being compiled stays.

@@ -193,7 +193,7 @@ absl::StatusOr<Network> Network::Build(const GrammarRules& rules) {
         edge.target += base;
         node.bytes = node.bytes | ByteSet::Range(edge.first, edge.last);
       }
-      // The rule's number for now: not every rule has its start yet.
+      // A call has the rule's number here; the loop below replaces it by the rule's start.
       for (const auto& [rule, next] : from.calls) node.calls.push_back({rule, next + base});
       node.is_tail = node.is_end && node.edges.empty() && node.calls.empty();
     }

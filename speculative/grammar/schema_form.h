@@ -1,4 +1,5 @@
-// SchemaForm is what a schema means: alternatives of one type each, any of which is enough.
+// SchemaForm holds the meaning of a schema as alternatives of one type each. A value that satisfies
+// one alternative satisfies the schema.
 //
 // Keywords of a schema apply to values of one type, so a conjunction is done type by type, and
 // anyOf is a longer list. Alternatives may overlap. Plain data.

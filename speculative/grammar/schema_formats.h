@@ -1,8 +1,9 @@
 // The formats of JSON Schema that specd enforces, as automata over the characters of a string.
 //
-// Each offers texts that its RFC allows, and nothing else. Dates, times, UUIDs and addresses of IP
-// are complete but for upper and lower case of T and Z, leap seconds, and the year 0000; email,
-// hostname, uri and duration are the forms in common use (the table in schema_formats.cc).
+// Each automaton accepts only texts that the format's RFC allows. Dates, times, UUIDs and IP
+// addresses accept every such text, with three exceptions: lower-case t and z, leap seconds, and
+// the year 0000. Email, hostname, uri and duration accept the forms in common use (the table in
+// schema_formats.cc).
 #pragma once
 
 #include <string_view>

@@ -113,7 +113,8 @@ struct BytesOfLife {
   Bytes refusal;
 };
 
-// Watches two sequences of one opening, and two of which only one finds a slot.
+// Counts bytes in two openings of two sequences each. The first opening succeeds. The second finds
+// one free slot only, so it is refused.
 BytesOfLife Measure(size_t num_prompt_ids) {
   const std::vector<TokenId> prompt = Prompt(num_prompt_ids);
   const SequenceParams params = WithHistory(2);
