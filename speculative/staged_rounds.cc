@@ -66,6 +66,7 @@ bool StagedRounds::Collect(std::span<SequenceResult> results) {
   Staged& staged = ring_[first_];
   RoundScratch& scratch = staged.scratch;
   SPECD_CHECK(results.size() == staged.num_inputs);
+  ShowRan(&scratch);
   for (size_t i = 0; i < results.size(); ++i) RecallResult(staged.results[i], &results[i]);
   for (int32_t i = 0; i < scratch.num_tasks; ++i) {
     const auto task = static_cast<size_t>(i);
@@ -78,9 +79,24 @@ bool StagedRounds::Collect(std::span<SequenceResult> results) {
     }
   }
   parts_.committer->CountRound(scratch);
+  if (observer_ != nullptr) {
+    observer_->Committed(results,
+                         {scratch.task_results.data(), static_cast<size_t>(scratch.num_tasks)});
+  }
   first_ = (first_ + 1) % ring_.size();
   --count_;
   return true;
+}
+
+void StagedRounds::ShowRan(RoundScratch* scratch) const {
+  if (observer_ == nullptr) return;
+  RoundBatch batch = parts_.packer->BatchOf(parts_.rows->target, scratch);
+  observer_->Begin(&batch);
+  batch.decisions = nullptr;  // the round has run without them
+  observer_->Ran({.batch = batch,
+                  .status = failure_.ok() ? RoundStatus::kOk : RoundStatus::kDeviceError,
+                  .sequences = {},
+                  .is_intact = false});
 }
 
 // Earlier rounds were answered after this one was packed. The result therefore has the present

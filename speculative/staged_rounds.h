@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "kernels/backend.h"
 #include "speculative/round_commit.h"
+#include "speculative/round_observer.h"
 #include "speculative/round_packer.h"
 #include "speculative/round_scratch.h"
 
@@ -47,6 +48,9 @@ class StagedRounds {
   // REQUIRES: results.size() is num_inputs().
   bool Collect(std::span<SequenceResult> results);
 
+  // Shows every round to the observer when it is collected; null: to none.
+  void Observe(RoundObserver* observer) { observer_ = observer; }
+
   int32_t count() const { return count_; }
   size_t num_inputs() const;  // of the oldest staged round; 0 if there is none
 
@@ -63,6 +67,7 @@ class StagedRounds {
   };
   // Removes the tasks for which the backend has no memory. False if there are none.
   bool RefuseWithoutRoom(Staged* staged);
+  void ShowRan(RoundScratch* scratch) const;
   void RecallResult(const SequenceResult& staged, SequenceResult* result);
 
   const BackendLimits limits_;
@@ -70,6 +75,7 @@ class StagedRounds {
   std::vector<Staged> ring_;  // empty before Enqueue
   size_t first_ = 0;
   int32_t count_ = 0;
+  RoundObserver* observer_ = nullptr;
   absl::Status failure_;  // permanent: a backend that has failed has lost the order of rounds
 };
 

@@ -148,14 +148,22 @@ void Verifier::VerifyRound(std::span<const SequenceInput> inputs,
                            std::span<SequenceResult> results) {
   SPECD_CHECK(staged_.count() == 0);
   packer_.Pack(inputs, &scratch_, results);
-  Commit(scratch_.num_tasks > 0 ? Run() : RoundStatus::kOk, results);
+  const RoundBatch batch = Begin();
+  Commit(batch, Run(batch), results);
 }
 
 void Verifier::VerifyRound(std::span<const SequenceInput> inputs, std::span<SequenceResult> results,
                            absl::FunctionRef<bool()> may_commit) {
   SPECD_CHECK(staged_.count() == 0);
   packer_.Pack(inputs, &scratch_, results);
-  Commit(scratch_.num_tasks > 0 ? RunIfLet(may_commit) : RoundStatus::kOk, results);
+  const RoundBatch batch = Begin();
+  Commit(batch, RunIfLet(batch, may_commit), results);
+}
+
+RoundBatch Verifier::Begin() {
+  RoundBatch batch = packer_.BatchOf(rows_.target, &scratch_);
+  if (observer_ != nullptr) observer_->Begin(&batch);
+  return batch;
 }
 
 bool Verifier::Succeeded(const absl::Status& status) {
@@ -163,13 +171,13 @@ bool Verifier::Succeeded(const absl::Status& status) {
   return status.ok();
 }
 
-RoundStatus Verifier::Run() {
-  const bool ran = Succeeded(backend_->Run(packer_.BatchOf(rows_.target, &scratch_)));
-  return ran ? RoundStatus::kOk : RoundStatus::kDeviceError;
+RoundStatus Verifier::Run(const RoundBatch& batch) {
+  if (batch.num_tasks == 0) return RoundStatus::kOk;
+  return Succeeded(backend_->Run(batch)) ? RoundStatus::kOk : RoundStatus::kDeviceError;
 }
 
-RoundStatus Verifier::RunIfLet(absl::FunctionRef<bool()> may_commit) {
-  const RoundBatch batch = packer_.BatchOf(rows_.target, &scratch_);
+RoundStatus Verifier::RunIfLet(const RoundBatch& batch, absl::FunctionRef<bool()> may_commit) {
+  if (batch.num_tasks == 0) return RoundStatus::kOk;
   // An engine that calls the round off may write next tokens itself; ours must not overwrite them.
   RoundBatch held_back = batch;
   held_back.num_next_tokens = 0;
@@ -180,16 +188,27 @@ RoundStatus Verifier::RunIfLet(absl::FunctionRef<bool()> may_commit) {
   return written ? RoundStatus::kOk : RoundStatus::kDeviceError;
 }
 
-void Verifier::Commit(RoundStatus failure, std::span<SequenceResult> results) {
-  for (size_t i = 0; i < static_cast<size_t>(scratch_.num_tasks); ++i) {
+void Verifier::Commit(const RoundBatch& batch, RoundStatus status,
+                      std::span<SequenceResult> results) {
+  const auto num_tasks = static_cast<size_t>(scratch_.num_tasks);
+  if (observer_ != nullptr) {
+    observer_->Ran({.batch = batch,
+                    .status = status,
+                    .sequences = {scratch_.sequences.data(), num_tasks},
+                    .is_intact = status == RoundStatus::kOk});
+  }
+  for (size_t i = 0; i < num_tasks; ++i) {
     SequenceResult& result = results[scratch_.task_results[i]];
-    if (failure == RoundStatus::kOk) {
+    if (status == RoundStatus::kOk) {
       committer_.Commit(i, &scratch_, scratch_.sequences[i], &result);
     } else {
-      result.status = failure;
+      result.status = status;
     }
   }
-  if (failure != RoundStatus::kAborted) committer_.CountRound(scratch_);
+  if (status != RoundStatus::kAborted) committer_.CountRound(scratch_);
+  if (observer_ != nullptr) {
+    observer_->Committed(results, {scratch_.task_results.data(), num_tasks});
+  }
 }
 
 bool Verifier::CollectRound(std::span<SequenceResult> results) {

@@ -28,6 +28,7 @@
 #include "speculative/grammar/grammar_compiler.h"
 #include "speculative/params.h"
 #include "speculative/round_commit.h"
+#include "speculative/round_observer.h"
 #include "speculative/round_packer.h"
 #include "speculative/round_scratch.h"
 #include "speculative/row_bindings.h"
@@ -124,6 +125,13 @@ class Verifier {
   }
   void StageRound(std::span<const SequenceInput> inputs) { staged_.Stage(inputs); }
   bool CollectRound(std::span<SequenceResult> results);
+
+  // Shows every later round to the observer, which outlives the verifier; null: to none.
+  void Observe(RoundObserver* observer) {
+    observer_ = observer;
+    staged_.Observe(observer);
+  }
+
   int32_t num_staged() const { return staged_.count(); }
   size_t num_staged_inputs() const { return staged_.num_inputs(); }
 
@@ -143,11 +151,12 @@ class Verifier {
 
   absl::Status Bind(const TensorView& view, std::string_view role,
                     std::string_view Sequence::*change, TensorView* bound);
+  RoundBatch Begin();
   // Runs the packed tasks, calls may_commit, and writes next tokens. Returns kOk, or why no task
   // has an outcome.
-  RoundStatus Run();
-  RoundStatus RunIfLet(absl::FunctionRef<bool()> may_commit);
-  void Commit(RoundStatus failure, std::span<SequenceResult> results);
+  RoundStatus Run(const RoundBatch& batch);
+  RoundStatus RunIfLet(const RoundBatch& batch, absl::FunctionRef<bool()> may_commit);
+  void Commit(const RoundBatch& batch, RoundStatus status, std::span<SequenceResult> results);
   // Remembers an error of the backend.
   bool Succeeded(const absl::Status& status);
 
@@ -168,6 +177,8 @@ class Verifier {
   RoundCommitter committer_;
   CallRunner calls_;
   StagedRounds staged_;
+
+  RoundObserver* observer_ = nullptr;
 };
 
 }  // namespace specd

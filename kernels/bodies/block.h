@@ -30,17 +30,16 @@ class BlockWalk {
     ReadPlaces();
     for (num_accepted = num_places_; num_accepted > 0; --num_accepted) {
       const int32_t i = num_accepted;
-      const double u = CoinToDouble(rows_.Coin(KeyOf(i)));
+      const uint64_t coin = rows_.Coin(KeyOf(i));
+      const double u = CoinToDouble(coin);
       const double prefix = PrefixAt(i);
-      if (i == num_places_) {
-        if (u < prefix) break;
-        continue;
-      }
-      if (!ReadResidualAt(i)) {
+      if (i == num_places_ || !ReadResidualAt(i)) {
+        RecordBound(i, coin, prefix);
         if (u < prefix) break;
         continue;
       }
       const double rest = residual.mass + (1.0 - prefix);  // exactly the mass if P = 1
+      RecordBound(i, coin, rest <= 0.0 ? 1.0 : residual.mass / rest);
       if (rest <= 0.0 || u * rest < residual.mass) break;
     }
     if (num_accepted == 0 && num_places_ > 0) ReadResidualAt(0);
@@ -99,6 +98,8 @@ class BlockWalk {
         break;
       }
       if (rows_.team().leader()) places_[i] = place;
+      rows_.RecordShares(i, p, share);
+      if (PlaceDecision* record = rows_.RecordOf(i)) record->prefix = prefix;
       prefix = NextPrefix(prefix, p, rows_.Weight(p, token), share);
     }
     last_prefix_ = prefix;
@@ -113,6 +114,15 @@ class BlockWalk {
   SPECD_HD CoinKey KeyOf(int32_t i) const {
     return {rows_.PositionOf(i - 1), rows_.task().round_base, static_cast<uint32_t>(i),
             Purpose::kAccept};
+  }
+
+  // Records h_i and the coin of the token before place i. The bound is divided for the reader; the
+  // decision compares products.
+  SPECD_HD void RecordBound(int32_t i, uint64_t coin, double bound) const {
+    if (PlaceDecision* record = rows_.RecordOf(i - 1)) {
+      record->accept_coin = coin;
+      record->bound = bound;
+    }
   }
 
   // Returns false if the side channel replaced a draft row that is bad. The draft is then cut

@@ -4,6 +4,7 @@
 
 #include "kernels/bodies/read_ahead.h"
 #include "kernels/bodies/truncate.h"
+#include "kernels/core/decision.h"
 #include "kernels/core/philox.h"
 #include "kernels/core/round.h"
 
@@ -50,6 +51,38 @@ class ChainRows {
   SPECD_HD ChainRows(T& team, const RoundBatch& batch, const Task& task,
                      const TaskWorkspace& workspace, const CoinSource& coins)
       : team_(team), batch_(batch), task_(task), workspace_(workspace), coins_(coins) {}
+
+  // Has the decisions recorded: an array with an element for each place.
+  SPECD_HD void RecordInto(PlaceDecision* decisions) { decisions_ = decisions; }
+  // The record of place i for one worker; null if none is kept.
+  SPECD_HD PlaceDecision* RecordOf(int32_t i) const {
+    if constexpr (KeepsDraws<T>) {
+      if (decisions_ != nullptr && team_.leader()) return decisions_ + i;
+    }
+    return nullptr;
+  }
+  SPECD_HD void RecordShares(int32_t i, const Distribution& p, const DraftShare& q) const {
+    if (PlaceDecision* record = RecordOf(i)) {
+      record->p_weight = WeightOf(p, DraftToken(i));
+      record->p_mass = p.mass;
+      record->q_weight = q.weight;
+      record->q_mass = q.mass;
+    }
+  }
+  // Records the draw that the team has just made. residual_mass below 0: from p itself.
+  SPECD_HD void RecordDraw(int32_t i, const Distribution& p, TokenId token, uint64_t coin,
+                           Purpose purpose, double residual_mass) const {
+    if constexpr (KeepsDraws<T>) {
+      PlaceDecision* record = RecordOf(i);
+      if (record == nullptr) return;
+      record->draw_coin = coin;
+      record->draw_purpose = purpose;
+      record->draw_interval = IntervalOf(team_.draw);
+      record->residual_mass = residual_mass;
+      record->token_weight = WeightOf(p, token);
+      record->p_mass = p.mass;
+    }
+  }
 
   SPECD_HD Row TargetRow(int32_t i) const {
     return Edited(RowAt(batch_.target, task_.draft.target_rows[i]), i);
@@ -120,7 +153,10 @@ class ChainRows {
   // The rule of `token` for draft token i: u * q < p, without a division. The comparison is strict:
   // p = 0 never accepts, p = q > 0 always does.
   SPECD_HD bool Accepts(int32_t i, const Distribution& p, const DraftShare& q) const {
-    const double u = CoinToDouble(CoinAt(i, i + 1, Purpose::kAccept));
+    const uint64_t coin = CoinAt(i, i + 1, Purpose::kAccept);
+    const double u = CoinToDouble(coin);
+    RecordShares(i, p, q);
+    if (PlaceDecision* record = RecordOf(i)) record->accept_coin = coin;
     const auto p_weight = static_cast<double>(Weight(p, DraftToken(i)));
     return u * (static_cast<double>(q.weight) * p.mass) < p_weight * q.mass;
   }
@@ -231,6 +267,7 @@ class ChainRows {
   const Task& task_;
   const TaskWorkspace& workspace_;
   const CoinSource& coins_;
+  PlaceDecision* decisions_ = nullptr;
 };
 
 }  // namespace specd

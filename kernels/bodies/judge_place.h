@@ -20,11 +20,16 @@ SPECD_HD PlaceVerdict ReplacementAt(ChainRows<T, CoinSource>& rows, int32_t i,
                                     const Residual& residual) {
   const uint64_t coin = rows.CoinAt(i, i, Purpose::kResidual);
   const TokenId token = SampleResidual(rows.team(), residual, coin);
-  if (token != kNoToken) return {Verdict::kEnds, token};
+  if (token != kNoToken) {
+    rows.RecordDraw(i, *residual.p, token, coin, Purpose::kResidual, residual.mass);
+    return {Verdict::kEnds, token};
+  }
   const Distribution p = rows.template ReadTarget<kAtOnce>(i);
   if (p.bad) return {Verdict::kBadTarget, kNoToken, 1};
   if (p.wide) return {.verdict = Verdict::kLeft};
-  return {Verdict::kEnds, Sample(rows.team(), p, coin), 1};
+  const TokenId from_p = Sample(rows.team(), p, coin);
+  rows.RecordDraw(i, p, from_p, coin, Purpose::kResidual, 0);
+  return {Verdict::kEnds, from_p, 1};
 }
 
 template <bool kAtOnce, Team T, typename CoinSource>
@@ -67,7 +72,17 @@ class PlaceJudge {
   SPECD_HD PlaceVerdict SampleAndCompare(int32_t i) {
     const Distribution p = rows_.template ReadTarget<kAtOnce>(i);
     if (p.wide) return {.verdict = Verdict::kLeft};
-    return Compare(i, p.bad ? kNoToken : Sample(team_, p, rows_.SampleCoinAt(i)));
+    if (p.bad) return Compare(i, kNoToken);
+    const TokenId token = SampleAt(i, p);
+    if (!rows_.DraftEndsAt(i)) rows_.RecordShares(i, p, {});
+    return Compare(i, token);
+  }
+
+  SPECD_HD TokenId SampleAt(int32_t i, const Distribution& p) {
+    const uint64_t coin = rows_.SampleCoinAt(i);
+    const TokenId token = Sample(team_, p, coin);
+    rows_.RecordDraw(i, p, token, coin, Purpose::kSample, -1);
+    return token;
   }
 
   // token: Leviathan et al. 2023, Chen et al. 2023.
@@ -76,7 +91,7 @@ class PlaceJudge {
     if (p.bad) return {.verdict = Verdict::kBadTarget};
     if (p.wide) return {.verdict = Verdict::kLeft};
     if (rows_.DraftEndsAt(i)) {
-      return {Verdict::kEnds, Sample(team_, p, rows_.SampleCoinAt(i))};
+      return {Verdict::kEnds, SampleAt(i, p)};
     }
     Distribution q;
     DraftShare share;

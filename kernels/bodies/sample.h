@@ -18,6 +18,20 @@ struct TileChoice {
   uint64_t weight = 0;
 };
 
+// Keeps the integers of a draw, if the team keeps any.
+template <Team T>
+SPECD_INLINE void NoteScope(T& team, uint64_t total, uint64_t before, uint64_t weight) {
+  if constexpr (KeepsDraws<T>) team.draw = {.total = total, .before = before, .weight = weight};
+}
+template <Team T>
+SPECD_INLINE void NoteElement(T& team, uint64_t total, const PrefixPlace& place) {
+  if constexpr (KeepsDraws<T>) {
+    team.draw.tile_total = total;
+    team.draw.tile_before = place.before;
+    team.draw.tile_weight = place.weight;
+  }
+}
+
 // Chooses a tile in proportion to its mass. mass(x...) >= 0 takes the numbers of each tile.
 template <Team T, typename Mass, typename... Arrays>
 SPECD_BODY TileChoice ChooseTile(T& team, const Mass& mass, uint64_t coin,
@@ -29,6 +43,7 @@ SPECD_BODY TileChoice ChooseTile(T& team, const Mass& mass, uint64_t coin,
   // coin < 2^53, so the threshold is below the total and lies in some tile.
   const uint64_t threshold = MulDiv(coin, total, uint64_t{1} << kCoinBits);
   const PrefixPlace place = team.FindPrefix(mass, exponent, threshold, arrays...);
+  NoteScope(team, total, place.before, place.weight);
   return {place.element, threshold - place.before, place.weight};
 }
 
@@ -41,8 +56,9 @@ SPECD_BODY TokenId ChooseElement(T& team, const TileChoice& choice, const Weight
   const uint64_t total = team.SumWeights(weight, exponent, tiles...);
   // The remainder is below the tile's weight, so the threshold is below the total.
   const uint64_t threshold = MulDiv(choice.remainder, total, choice.weight);
-  const int32_t element = team.FindPrefix(weight, exponent, threshold, tiles...).element;
-  return element < 0 ? kNoToken : choice.tile * kTileSize + element;
+  const PrefixPlace place = team.FindPrefix(weight, exponent, threshold, tiles...);
+  NoteElement(team, total, place);
+  return place.element < 0 ? kNoToken : choice.tile * kTileSize + place.element;
 }
 
 // Draws without filters. If a tile's maximum is -inf, its statistics show that it has no weights.
@@ -78,15 +94,18 @@ SPECD_BODY TokenId SampleSurvivors(T& team, const Distribution& p, uint64_t coin
   const uint64_t gone =
       removed == kNoToken ? 0 : IntegerWeight(team.Agree(WeightOf(p, removed)), 0);
   if (p.total <= gone) return kNoToken;
-  uint64_t remainder = MulDiv(coin, p.total - gone, uint64_t{1} << kCoinBits);
+  const uint64_t total = p.total - gone;
+  uint64_t remainder = MulDiv(coin, total, uint64_t{1} << kCoinBits);
+  const uint64_t threshold = remainder;
   typename T::Tile tile;
   if (p.num_listed > 0) {
     LoadList(team, p.list, p.num_listed, &tile);
     team.Keep(p.list_cut.value, p.list_cut.last, &tile);
     const int32_t place = NumUpTo(p.list, p.num_listed, removed) - 1;
     if (place >= 0 && p.list.ids[place] == removed) team.Set(place, -kInfinity, &tile);
-    const int32_t element = team.FindPrefix(weight, 0, remainder, tile).element;
-    return element < 0 ? kNoToken : p.list.ids[element];
+    const PrefixPlace found = team.FindPrefix(weight, 0, remainder, tile);
+    NoteScope(team, total, found.before, found.weight);
+    return found.element < 0 ? kNoToken : p.list.ids[found.element];
   }
   for (int32_t t = 0; t < NumTiles(p.row.view.vocab_size); ++t) {
     const bool has_removed = removed != kNoToken && t == removed / kTileSize;
@@ -97,8 +116,9 @@ SPECD_BODY TokenId SampleSurvivors(T& team, const Distribution& p, uint64_t coin
     }
     LoadRow(team, p.row, t, StepsFrom(p, t, p.row.cut.value), &tile);
     if (has_removed) team.Set(removed % kTileSize, -kInfinity, &tile);
-    const int32_t element = team.FindPrefix(weight, 0, remainder, tile).element;
-    return element < 0 ? kNoToken : t * kTileSize + element;
+    const PrefixPlace found = team.FindPrefix(weight, 0, remainder, tile);
+    NoteScope(team, total, threshold - remainder + found.before, found.weight);
+    return found.element < 0 ? kNoToken : t * kTileSize + found.element;
   }
   return kNoToken;
 }
@@ -110,7 +130,10 @@ SPECD_BODY TokenId SampleSurvivors(T& team, const Distribution& p, uint64_t coin
 template <Team T>
 SPECD_BODY TokenId Sample(T& team, const Distribution& p, uint64_t coin,
                           TokenId removed = kNoToken) {
-  if (p.point != kNoToken) return p.point == removed ? kNoToken : p.point;
+  if (p.point != kNoToken) {
+    NoteScope(team, 0, 0, 0);
+    return p.point == removed ? kNoToken : p.point;
+  }
   return p.filtered ? SampleSurvivors(team, p, coin, removed) : SampleTiles(team, p, coin, removed);
 }
 

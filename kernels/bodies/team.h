@@ -66,6 +66,10 @@
 //
 //   Agree(value)            the value of one worker of the group, in all of them
 //
+// KeepsDraws: a team with a member `draw` of type DrawFacts keeps the integers of its last draw
+// there, so that a round can be recorded (kernels/core/decision.h). Teams without it record
+// nothing, and no code is made for it.
+//
 // Publish(value, &where) stores one value into the workspace, once per group. leader() is true in
 // exactly one worker of the team, which writes the results.
 #pragma once
@@ -75,6 +79,7 @@
 
 #include "kernels/bodies/tiles.h"
 #include "kernels/core/check.h"
+#include "kernels/core/decision.h"
 #include "kernels/core/numerics.h"
 #include "kernels/core/types.h"
 
@@ -171,6 +176,11 @@ concept Team = requires(T team, const T const_team, typename T::Tile tile, const
   { team.FindFirst(internal::Predicate{}, tile) } -> std::same_as<int32_t>;
   { team.Pack(internal::Predicate{}, tile, index, values, ids) } -> std::same_as<int32_t>;
   { team.Store(internal::UnaryFunction{}, tile, index, values) } -> std::same_as<void>;
+};
+
+template <typename T>
+concept KeepsDraws = requires(T team) {
+  requires std::same_as<decltype(team.draw), DrawFacts>;
 };
 
 // Runs `pass(tile_index)` for the tiles of this group, between the Syncs that both rules ask for.

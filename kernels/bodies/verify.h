@@ -30,10 +30,14 @@ struct TaskOutput {
   const TokenArray* next_tokens = nullptr;
   int32_t num_next_tokens = 0;
   SlotStates slots;
+  PlaceDecision* decisions = nullptr;
 };
 
 SPECD_INLINE TaskOutput OutputOf(const RoundBatch& batch, int64_t task) {
   TaskOutput output;
+  if (batch.decisions != nullptr) {
+    output.decisions = batch.decisions + task * batch.decisions_stride;
+  }
   const int64_t first_token = task * batch.tokens_stride;
   if (batch.tokens != nullptr) output.tokens = batch.tokens + first_token;
   if (batch.path != nullptr) output.path = batch.path + first_token;
@@ -108,6 +112,7 @@ class TaskRun {
   // Applies a verdict. Returns whether the walk continues.
   SPECD_HD bool Follow(int32_t i, const PlaceVerdict& place) {
     outcome_.empty_residuals += place.empty_residuals;
+    Record(i, place);
     switch (place.verdict) {
       case Verdict::kStands:
         if (!rows_.DraftEndsAt(i)) return Accept(i, rows_.DraftToken(i));
@@ -137,6 +142,16 @@ class TaskRun {
     return false;
   }
 
+  SPECD_HD void Record(int32_t i, const PlaceVerdict& place) const {
+    if (PlaceDecision* record = rows_.RecordOf(i)) {
+      record->judged = true;
+      record->stands = place.verdict == Verdict::kStands;
+      record->bad_target = place.verdict == Verdict::kBadTarget;
+      record->bad_draft = place.verdict == Verdict::kBadDraft;
+      record->token = record->stands ? rows_.DraftToken(i) : place.token;
+    }
+  }
+
   // The verdict of the warp that completed the place's rows, or else of this team.
   SPECD_HD PlaceVerdict VerdictOf(int32_t i) {
     const PlaceVerdict ahead = rows_.JudgedAhead(i);
@@ -154,11 +169,18 @@ class TaskRun {
     BlockWalk<T, CoinSource> walk(rows_);
     walk.Run();
     for (int32_t i = 0; i < walk.num_accepted; ++i) {
-      if (!Accept(i, rows_.DraftToken(i))) return;
+      if (!Follow(i, {.verdict = Verdict::kStands})) return;
     }
     const int32_t end = walk.num_accepted;
     const bool at_end = end == walk.num_places();
-    if (at_end && walk.end_status != OutcomeStatus::kOk) return Fail(walk.end_status);
+    if (at_end && walk.end_status == OutcomeStatus::kBadTargetRow) {
+      Follow(end, {.verdict = Verdict::kBadTarget});
+      return;
+    }
+    if (at_end && walk.end_status == OutcomeStatus::kBadDraftRow) {
+      Follow(end, {.verdict = Verdict::kBadDraft});
+      return;
+    }
     if (!at_end && walk.residual.masses != nullptr) {
       Follow(end, ReplacementAt<false>(rows_, end, walk.residual));
       return;
@@ -167,7 +189,10 @@ class TaskRun {
     const Distribution p = rows_.ReadTarget(end);
     if (p.bad) return Fail(OutcomeStatus::kBadTargetRow);
     if (at_end) {
-      Emit(end, Sample(team_, p, rows_.SampleCoinAt(end)));
+      const uint64_t coin = rows_.SampleCoinAt(end);
+      const TokenId token = Sample(team_, p, coin);
+      rows_.RecordDraw(end, p, token, coin, Purpose::kSample, -1);
+      Follow(end, {Verdict::kEnds, token});
       return;
     }
     Residual residual = walk.residual;
@@ -278,6 +303,7 @@ SPECD_HD TaskOutcome RunTask(T& team, const RoundBatch& batch, const Task& task,
                              const TaskWorkspace& workspace, const CoinSource& coins,
                              const TaskOutput& output) {
   ChainRows<T, CoinSource> rows(team, batch, task, workspace, coins);
+  rows.RecordInto(output.decisions);
   return TaskRun<T, CoinSource>(rows, output).Run();
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "kernels/core/decision.h"
 #include "kernels/core/draft.h"
 #include "kernels/core/edits.h"
 #include "kernels/core/numerics.h"
@@ -165,6 +166,10 @@ struct RoundBatch {
   int32_t num_next_tokens = 0;
   TokenRows draft_tokens = {};  // for Task::drafts_by_slot
   SlotStates slots = {};        // for Task::continues; every kVerify task writes its slot
+  // The decisions of task i begin at decisions[i * decisions_stride], one for each place; null: not
+  // recorded. The caller clears them before the round.
+  PlaceDecision* decisions = nullptr;
+  int32_t decisions_stride = 0;
 };
 
 // The token that a completed task writes to next tokens; null if it writes none.

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "kernels/bodies/tiles.h"
+#include "kernels/core/decision.h"
 #include "kernels/core/elements.h"
 #include "kernels/core/numerics.h"
 
@@ -119,6 +120,8 @@ struct CpuMask {
 class CpuMasking {
  public:
   using Mask = CpuMask;
+
+  DrawFacts draw;  // KeepsDraws
 
   SPECD_INLINE static Mask MaskOf(const uint32_t* words, const uint32_t* others, int32_t vocab_size,
                                   int32_t tile_index) {

@@ -1,0 +1,77 @@
+// PlaceDecision holds the numbers behind the verdict of one place of a draft, for traces.
+//
+// A round that is recorded gives each task room for one PlaceDecision per place
+// (RoundBatch::decisions). Processors that keep no records leave it as it was: `judged` is false.
+// Nothing here changes an answer. Plain data and pure functions.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/core/check.h"
+#include "kernels/core/philox.h"
+#include "kernels/core/types.h"
+
+namespace specd {
+
+// The value of a coin that was not drawn. Coins are below 2^53.
+inline constexpr uint64_t kNoCoin = ~uint64_t{0};
+
+// Coins in [low, high) draw the same id. Empty: unknown.
+struct CoinInterval {
+  uint64_t low = 0;
+  uint64_t high = 0;
+};
+
+// The integers of one inverse-CDF draw (CONTRACT §9.4): the drawn tile's part of the scope, and the
+// drawn element's part of the tile.
+struct DrawFacts {
+  uint64_t total = 0;  // of the scope; 0: one id has everything, so every coin draws it
+  uint64_t before = 0;
+  uint64_t weight = 0;
+  // Inside the tile; tile_total = 0: `before` and `weight` are the element's own.
+  uint64_t tile_total = 0;
+  uint64_t tile_before = 0;
+  uint64_t tile_weight = 0;
+};
+
+struct PlaceDecision {
+  bool judged = false;  // the round looked at this place; else nothing here is set
+  bool stands = false;  // the draft token was accepted
+  bool bad_target = false;
+  bool bad_draft = false;
+  TokenId token = kNoToken;  // the token that the round emitted here
+  // Of the draft token: p(x) = p_weight / p_mass, and q(x) likewise; a mass of 0: not computed.
+  float p_weight = 0;
+  float q_weight = 0;
+  double p_mass = 0;
+  double q_mass = 0;
+  uint64_t accept_coin = kNoCoin;
+  // `block`: P before this place's token, and the bound that the accept coin must be below for the
+  // draft up to this token to stand. A bound below 0: the walk did not come here.
+  double prefix = 1;
+  double bound = -1;
+  // The draw of `token`, if it was drawn. residual_mass below 0: it was drawn from p.
+  uint64_t draw_coin = kNoCoin;
+  Purpose draw_purpose = Purpose::kSample;
+  CoinInterval draw_interval;
+  double residual_mass = -1;
+  float token_weight = 0;  // p(token) = token_weight / p_mass of the place
+};
+
+// The coins that make the draw of `facts`.
+SPECD_INLINE CoinInterval IntervalOf(const DrawFacts& facts) {
+  using Wide = unsigned __int128;
+  constexpr uint64_t kCoins = uint64_t{1} << kCoinBits;
+  if (facts.total == 0) return {0, kCoins};
+  const auto ceil_div = [](Wide x, uint64_t y) { return static_cast<uint64_t>((x + y - 1) / y); };
+  uint64_t first = 0;
+  uint64_t last = facts.weight;
+  if (facts.tile_total != 0) {
+    first = ceil_div(Wide{facts.tile_before} * facts.weight, facts.tile_total);
+    last = ceil_div(Wide{facts.tile_before + facts.tile_weight} * facts.weight, facts.tile_total);
+  }
+  return {ceil_div(Wide{facts.before + first} * kCoins, facts.total),
+          ceil_div(Wide{facts.before + last} * kCoins, facts.total)};
+}
+
+}  // namespace specd
