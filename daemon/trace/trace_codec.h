@@ -1,0 +1,38 @@
+// EncodeTrace and DecodeTrace turn the records of a trace into msgpack maps and back.
+//
+// Each struct of trace_record.h is a map from the names of its members to their values. A member
+// that has its default value is left out. Floats keep every bit. A map may not have unknown keys:
+// other versions of the records have another number in TraceInfo. Pure functions, safe from any
+// thread.
+//
+//   std::string bytes;
+//   EncodeTrace(round, &bytes);
+//   absl::StatusOr<TraceRound> again = DecodeTrace<TraceRound>(bytes);
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "daemon/trace/trace_record.h"
+
+namespace specd {
+
+// The channels of a trace: one for each type of record.
+inline constexpr std::string_view kTraceInfoTopic = "info";
+inline constexpr std::string_view kTraceOpeningTopic = "opening";
+inline constexpr std::string_view kTraceEndTopic = "end";
+inline constexpr std::string_view kTraceRoundTopic = "round";
+inline constexpr std::string_view kTraceDropsTopic = "drops";
+inline constexpr std::string_view kTraceEncoding = "msgpack";
+
+// Appends the record. Record is TraceInfo, TraceOpening, TraceEnd, TraceRound or TraceDrops.
+template <class Record>
+void EncodeTrace(const Record& record, std::string* out);
+
+// INVALID_ARGUMENT names the member that is wrong. Numbers are inside their types and enumerations;
+// the rebuilding of a round checks them against each other.
+template <class Record>
+absl::StatusOr<Record> DecodeTrace(std::string_view bytes);
+
+}  // namespace specd
