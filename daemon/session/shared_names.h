@@ -5,9 +5,9 @@
 #include <atomic>
 #include <cstdint>
 #include <string>
+#include <unordered_set>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_set.h"
 #include "daemon/base/mutex.h"
 
 namespace specd {
@@ -31,7 +31,9 @@ class SharedNames {
  private:
   std::atomic<uint64_t> next_stream_{1};
   Mutex mutex_;
-  absl::flat_hash_set<std::string> in_use_ ABSL_GUARDED_BY(mutex_);
+  // A claim that finds no memory changes nothing: unordered_set promises that, flat_hash_set does
+  // not and keeps a slot without a string.
+  std::unordered_set<std::string> in_use_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace specd
