@@ -56,7 +56,12 @@ class Process:
         return "".join(self.lines["stderr"])
 
     def running(self):
-        return self.process.poll() is None
+        """False once the process has ended and everything that it said is in `lines`."""
+        if self.process.poll() is None:
+            return True
+        for reader in self._readers:
+            reader.join(timeout=PATIENCE_S)
+        return False
 
     def signal(self, number):
         self.process.send_signal(number)
