@@ -1,0 +1,210 @@
+// The records of decisions: they change no answer, and say the numbers that the answer came from.
+#include "kernels/core/decision.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "kernels/backend.h"
+#include "tests/kernels/bodies/run_chain.h"
+#include "tests/support/oracle.h"
+#include "tests/support/round_case.h"
+
+namespace specd {
+namespace {
+
+constexpr uint64_t kCoins = uint64_t{1} << kCoinBits;
+
+RowMatrix RowsOf(const std::vector<oracle::Probabilities>& p) {
+  RowMatrix rows({.dtype = DType::kFloat32,
+                  .vocab_size = static_cast<int32_t>(p[0].size()),
+                  .num_rows = static_cast<int64_t>(p.size())});
+  for (size_t i = 0; i < p.size(); ++i) rows.Set(static_cast<int64_t>(i), oracle::LogOf(p[i]));
+  return rows;
+}
+
+// One task by the scalar team, with its decisions.
+struct RecordedRun {
+  RecordedRun(const Task& task, const TensorView& target, const TensorView& draft,
+              const KeyedCoins& coins)
+      : decisions(static_cast<size_t>(task.draft.num_nodes) + 1) {
+    ChainRun run(task, target, draft);
+    run.batch.decisions = decisions.data();
+    run.batch.decisions_stride = static_cast<int32_t>(decisions.size());
+    ScalarTeam<CpuTarget::kBaseline> team;
+    result = run.Finish(run.By(team, coins));
+  }
+
+  std::vector<PlaceDecision> decisions;
+  ChainResult result;
+};
+
+double Share(float weight, double mass) { return static_cast<double>(weight) / mass; }
+
+const std::vector<oracle::Probabilities> kTarget = {
+    {0.5, 0.25, 0.15, 0.1}, {0.1, 0.6, 0.2, 0.1}, {0.3, 0.3, 0.2, 0.2}, {0.25, 0.25, 0.4, 0.1}};
+const std::vector<oracle::Probabilities> kDraft = {
+    {0.2, 0.3, 0.4, 0.1}, {0.4, 0.3, 0.2, 0.1}, {0.1, 0.1, 0.1, 0.7}};
+const std::vector<TokenId> kTokens = {2, 0, 3};
+
+// The key of the draw that a decision records.
+CoinKey DrawKey(const Task& task, int32_t place, const PlaceDecision& decision) {
+  const uint32_t position = task.first_position + static_cast<uint32_t>(place);
+  if (decision.draw_purpose == Purpose::kSample) return SampleCoin(position);
+  return {position, task.round_base, static_cast<uint32_t>(place), Purpose::kResidual};
+}
+
+std::vector<PlaceDecision> RunWithRecords(Backend* backend, RoundBatch batch, int32_t num_places) {
+  std::vector<PlaceDecision> decisions(static_cast<size_t>(batch.num_tasks * num_places));
+  batch.decisions = decisions.data();
+  batch.decisions_stride = num_places;
+  REQUIRE(backend->Run(batch).ok());
+  return decisions;
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("decisions of method token: p, q, coins and verdicts are those of the paper") {
+    const RowMatrix target = RowsOf(kTarget);
+    const RowMatrix draft = RowsOf(kDraft);
+    int num_rejected = 0;
+    int num_accepted = 0;
+    for (uint64_t seed = 0; seed < 200; ++seed) {
+      ChainCase chain(VerifyMethod::kToken, kTokens, DraftKind::kSampled);
+      const KeyedCoins coins(seed);
+      const RecordedRun run(chain.task, target.view(), draft.view(), coins);
+      const auto num_tokens = static_cast<size_t>(run.result.outcome.num_tokens);
+      for (size_t i = 0; i < run.decisions.size(); ++i) {
+        CAPTURE(seed);
+        CAPTURE(i);
+        const PlaceDecision& decision = run.decisions[i];
+        REQUIRE(decision.judged == (i < num_tokens));
+        if (!decision.judged) continue;
+        CHECK(decision.token == run.result.tokens[i]);
+        if (i == kTokens.size()) continue;
+        const double p = kTarget[i][static_cast<size_t>(kTokens[i])];
+        const double q = kDraft[i][static_cast<size_t>(kTokens[i])];
+        CHECK(Share(decision.p_weight, decision.p_mass) == doctest::Approx(p).epsilon(1e-6));
+        CHECK(Share(decision.q_weight, decision.q_mass) == doctest::Approx(q).epsilon(1e-6));
+        const auto node = static_cast<uint32_t>(i);
+        CHECK(decision.accept_coin == coins({node, 0, node + 1, Purpose::kAccept}));
+        CHECK(decision.stands == (CoinToDouble(decision.accept_coin) * q < p));
+        (decision.stands ? num_accepted : num_rejected)++;
+        if (decision.stands) continue;
+        double residual = 0;
+        for (size_t v = 0; v < 4; ++v) residual += std::max(kTarget[i][v] - kDraft[i][v], 0.0);
+        CHECK(decision.residual_mass == doctest::Approx(residual).epsilon(1e-6));
+        CHECK(decision.draw_coin == coins({node, 0, node, Purpose::kResidual}));
+        CHECK(Share(decision.token_weight, decision.p_mass) ==
+              doctest::Approx(kTarget[i][static_cast<size_t>(decision.token)]).epsilon(1e-6));
+      }
+    }
+    CHECK(num_rejected > 50);
+    CHECK(num_accepted > 50);
+  }
+
+  TEST_CASE("decisions of method block: prefixes and bounds are those of the paper") {
+    const RowMatrix target = RowsOf(kTarget);
+    const RowMatrix draft = RowsOf(kDraft);
+    const oracle::Block block = oracle::BlockOf(kTarget, kDraft, {2, 0, 3});
+    int num_bounds = 0;
+    for (uint64_t seed = 0; seed < 200; ++seed) {
+      ChainCase chain(VerifyMethod::kBlock, kTokens, DraftKind::kSampled);
+      const KeyedCoins coins(seed);
+      const RecordedRun run(chain.task, target.view(), draft.view(), coins);
+      CHECK(run.decisions[0].prefix == 1);
+      for (size_t i = 0; i < kTokens.size(); ++i) {
+        CAPTURE(seed);
+        CAPTURE(i);
+        const PlaceDecision& decision = run.decisions[i];
+        CHECK(decision.prefix == doctest::Approx(block.path[i]).epsilon(1e-6));
+        if (decision.bound < 0) continue;  // the walk ended behind this place
+        ++num_bounds;
+        CHECK(decision.bound == doctest::Approx(block.accept[i + 1]).epsilon(1e-6));
+        const auto node = static_cast<uint32_t>(i);
+        CHECK(decision.accept_coin == coins({node, 0, node + 1, Purpose::kAccept}));
+      }
+      CHECK(run.decisions[static_cast<size_t>(run.result.outcome.num_accepted)].judged);
+    }
+    CHECK(num_bounds > 200);
+  }
+
+  TEST_CASE(
+      "the interval of a draw holds its coin; coins at its ends draw it, and their neighbours "
+      "another id") {
+    constexpr int32_t kMaxDraft = 4;
+    int num_draws = 0;
+    for (const int32_t vocab_size : {5, 300, 5000}) {
+      for (const bool sampled : {false, true}) {
+        RoundCase round({.vocab_size = vocab_size,
+                         .batch = 60,
+                         .max_draft = kMaxDraft,
+                         .seed = 11,
+                         .sampled = sampled});
+        for (int32_t i = 0; i < 60; ++i) round.MakeVerify(i);
+        const auto backend = *MakeBackend("cpu");
+        REQUIRE(
+            backend->Prepare({.vocab_size = vocab_size, .max_batch = 60, .max_draft = kMaxDraft})
+                .ok());
+        const std::vector<PlaceDecision> decisions =
+            RunWithRecords(backend.get(), round.All(), kMaxDraft + 1);
+        for (int32_t i = 0; i < 60; ++i) {
+          const std::vector<TokenId> tokens = round.tokens(i);
+          const auto place = static_cast<int32_t>(tokens.size()) - 1;
+          if (round.outcome(i).status != OutcomeStatus::kOk) continue;
+          const PlaceDecision decision =
+              decisions[static_cast<size_t>(i * (kMaxDraft + 1) + place)];
+          if (decision.draw_coin == kNoCoin) continue;
+          const CoinInterval interval = decision.draw_interval;
+          CAPTURE(vocab_size);
+          CAPTURE(i);
+          REQUIRE(interval.low <= decision.draw_coin);
+          REQUIRE(decision.draw_coin < interval.high);
+          REQUIRE(interval.high <= kCoins);
+          ++num_draws;
+          Task& task = round.task(i);
+          const Task before = task;
+          InjectedCoin coin = {.key = DrawKey(task, place, decision)};
+          task.coins = &coin;
+          task.num_coins = 1;
+          const auto token_with = [&](uint64_t value) {
+            coin.coin = value;
+            REQUIRE(backend->Run(round.Some({i})).ok());
+            const std::vector<TokenId> drawn = round.tokens(0);
+            return drawn.size() == tokens.size() ? drawn.back() : kNoToken;
+          };
+          CHECK(token_with(interval.low) == tokens.back());
+          CHECK(token_with(interval.high - 1) == tokens.back());
+          if (interval.low > 0) CHECK(token_with(interval.low - 1) != tokens.back());
+          if (interval.high < kCoins) CHECK(token_with(interval.high) != tokens.back());
+          task = before;
+        }
+      }
+    }
+    CHECK(num_draws > 100);
+  }
+
+  TEST_CASE("recording changes no bit of an answer, with any number of threads") {
+    for (const int32_t threads : {1, 3}) {
+      RoundCase plain({.vocab_size = 3000, .batch = 80, .max_draft = 5, .seed = 3});
+      RoundCase recorded({.vocab_size = 3000, .batch = 80, .max_draft = 5, .seed = 3});
+      const auto backend = *MakeBackend("cpu");
+      REQUIRE(
+          backend
+              ->Prepare({.vocab_size = 3000, .max_batch = 80, .max_draft = 5, .threads = threads})
+              .ok());
+      REQUIRE(backend->Run(plain.All()).ok());
+      const std::vector<PlaceDecision> decisions = RunWithRecords(backend.get(), recorded.All(), 6);
+      CHECK(std::count_if(decisions.begin(), decisions.end(),
+                          [](const PlaceDecision& d) { return d.judged; }) > 50);
+      for (int32_t i = 0; i < 80; ++i) {
+        CAPTURE(i);
+        CHECK(plain.answer(i) == recorded.answer(i));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace specd
