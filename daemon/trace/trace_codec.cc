@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <limits>
 #include <msgpack.hpp>
@@ -216,6 +217,11 @@ class Decoder {
   absl::Status status_;
 };
 
+// A round holds tasks, their places, and the edits of a place. No list is longer than the ids of an
+// opening, and none has more elements than the record has bytes.
+constexpr size_t kListMax = size_t{1} << 20;
+constexpr size_t kDepthMax = 8;
+
 }  // namespace
 
 template <class Record>
@@ -226,7 +232,8 @@ void EncodeTrace(const Record& record, std::string* out) {
 template <class Record>
 absl::StatusOr<Record> DecodeTrace(std::string_view bytes) {
   msgpack::object_handle handle;
-  if (absl::Status status = ParseMap(bytes, &handle); !status.ok()) return status;
+  const MapLimits limits = {.array_max = std::min(bytes.size(), kListMax), .depth_max = kDepthMax};
+  if (absl::Status status = ParseMap(bytes, &handle, limits); !status.ok()) return status;
   Record record;
   Decoder decoder;
   decoder.Get(handle.get(), &record);

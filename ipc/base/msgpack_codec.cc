@@ -11,12 +11,8 @@
 namespace specd {
 namespace {
 
-// The deepest message is a map of arrays of maps of arrays. An array may claim as many elements as
-// there are sequences. Memory for a claim is taken before its elements are seen.
-constexpr size_t kArrayMax = 65536;
 constexpr size_t kMapMax = 128;
 constexpr size_t kStringMax = 4 * 1024 * 1024;
-constexpr size_t kDepthMax = 6;
 
 const char* TypeName(const msgpack::object& value) {
   switch (value.type) {
@@ -49,9 +45,10 @@ bool ReferAlways(msgpack::type::object_type, size_t, void*) { return true; }
 
 }  // namespace
 
-absl::Status ParseMap(std::string_view bytes, msgpack::object_handle* out) {
-  const msgpack::unpack_limit limit(kArrayMax, kMapMax, kStringMax, kStringMax, kStringMax,
-                                    kDepthMax);
+absl::Status ParseMap(std::string_view bytes, msgpack::object_handle* out,
+                      const MapLimits& limits) {
+  const msgpack::unpack_limit limit(limits.array_max, kMapMax, kStringMax, kStringMax, kStringMax,
+                                    limits.depth_max);
   size_t used = 0;
   bool referenced = false;
   try {

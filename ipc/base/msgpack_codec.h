@@ -8,6 +8,7 @@
 #pragma once
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <msgpack.hpp>
 #include <string>
@@ -85,8 +86,17 @@ class MapWriter {
   msgpack::packer<StringSink> packer_;
 };
 
+// The largest claims of a map. The deepest message is a map of arrays of maps of arrays. An array
+// may claim as many elements as there are sequences. Memory for a claim is taken before its
+// elements are seen.
+struct MapLimits {
+  size_t array_max = 65536;
+  size_t depth_max = 6;
+};
+
 // Parses `bytes` as exactly one map. The result refers to `bytes`, which must outlive it.
-absl::Status ParseMap(std::string_view bytes, msgpack::object_handle* out);
+absl::Status ParseMap(std::string_view bytes, msgpack::object_handle* out,
+                      const MapLimits& limits = {});
 
 class MapReader {
  public:
