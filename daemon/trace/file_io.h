@@ -22,6 +22,13 @@ inline std::span<const std::byte> AsBytes(std::string_view text) {
   return std::as_bytes(std::span(text));
 }
 
+// The errors of a file's content. A damaged file has other bytes at `offset` than it should. A torn
+// file ends within `what`: its writer was stopped by a crash, a kill or a full disk. Callers may
+// treat a torn file as a warning, because what lies before the tear is whole.
+absl::Status DamagedFile(const std::string& path, uint64_t offset, std::string_view text);
+absl::Status TornFile(const std::string& path, uint64_t size_bytes, std::string_view what);
+inline bool IsTornFile(const absl::Status& status) { return absl::IsDataLoss(status); }
+
 // FileWriter appends to one file. After an error every call returns that error.
 class FileWriter {
  public:
@@ -33,11 +40,9 @@ class FileWriter {
   absl::Status Write(std::span<const std::byte> bytes);
   // Moves forward to `offset` and leaves a hole. A pipe is refused.
   absl::Status SkipTo(uint64_t offset);
-  // Closes the file. Some file systems report a full disk only then.
+  // Closes the file; every later call is refused. Some file systems report a full disk only then.
   absl::Status Close();
 
-  // Remembers an error that the caller has found; returns it.
-  absl::Status Fail(absl::Status error);
   const absl::Status& status() const { return status_; }
   uint64_t bytes_written() const { return bytes_written_; }
   // The place of the next byte: the bytes written and the holes.
@@ -45,6 +50,8 @@ class FileWriter {
   const std::string& path() const { return path_; }
 
  private:
+  absl::Status Fail(absl::Status error);
+
   UniqueFd fd_;
   std::string path_;
   uint64_t bytes_written_ = 0;

@@ -20,8 +20,16 @@ namespace specd {
 inline constexpr std::string_view kMcapMagic = "\x89MCAP0\r\n";
 // The largest chunk that McapWriter writes and McapReader takes by default.
 inline constexpr uint64_t kMcapChunkSizeMax = uint64_t{256} << 20;
+// The names, schemas and metadata of a file, which a reader keeps in memory.
+inline constexpr uint64_t kMcapKeptSizeMax = uint64_t{16} << 20;
+inline constexpr size_t kMcapMapSizeMax = 4096;  // entries of one map
 
 using McapMap = std::vector<std::pair<std::string, std::string>>;
+
+// The memory that a record of metadata takes, with its objects; it counts for kMcapKeptSizeMax.
+inline uint64_t McapKeptSize(uint64_t record_size_bytes, const McapMap& values) {
+  return record_size_bytes + (1 + values.size()) * sizeof(McapMap::value_type);
+}
 
 enum class McapOpcode : uint8_t {
   kHeader = 0x01,
@@ -72,6 +80,9 @@ class McapRecord {
   size_t begin_;
 };
 
+// Tells whether a string may stand in a record: the specification demands UTF-8.
+bool IsMcapText(std::string_view text);
+
 // Little-endian numbers outside a record, and over bytes that are there already.
 void AppendU16(std::string* out, uint16_t value);
 void AppendU32(std::string* out, uint32_t value);
@@ -82,17 +93,19 @@ void PutU64(char* out, uint64_t value);
 // therefore a list of fields and one question at the end.
 class McapFields {
  public:
-  // `offset` is the place of `content` in the file. It stands in errors, as `name` does.
-  McapFields(std::string_view content, uint64_t offset, std::string_view name)
-      : content_(content), offset_(offset), name_(name) {}
+  // `offset` is the place of `content` in the file. Errors name it, and the path.
+  McapFields(std::string_view content, uint64_t offset, const std::string& path)
+      : content_(content), offset_(offset), path_(path) {}
 
   uint16_t U16(std::string_view field);
   uint32_t U32(std::string_view field);
   uint64_t U64(std::string_view field);
-  std::string_view SizedBytes(std::string_view field);
-  std::string_view String(std::string_view field);  // UTF-8
+  std::string_view Bytes(std::string_view field, uint64_t size_bytes);
+  std::string_view SizedBytes(std::string_view field);  // a size in four bytes, then the bytes
+  std::string_view String(std::string_view field);      // the same, and UTF-8
   McapMap Map(std::string_view field);
-  std::string_view Rest();
+  // The bytes that no call has taken.
+  std::string_view Rest() const { return content_.substr(position_); }
 
   // Fields after those that were read are of a later version; a reader ignores them.
   const absl::Status& status() const { return status_; }
@@ -104,7 +117,7 @@ class McapFields {
   std::string_view content_;
   size_t position_ = 0;
   uint64_t offset_;
-  std::string_view name_;
+  const std::string& path_;
   absl::Status status_;
 };
 

@@ -14,7 +14,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,27 +24,12 @@
 #include "absl/status/statusor.h"
 #include "daemon/trace/file_io.h"
 #include "daemon/trace/mcap_format.h"
+#include "daemon/trace/mcap_records.h"
 
 namespace specd {
 
-// The writer of a torn file was stopped before Finish(): by a crash, a kill or a full disk.
-inline bool IsTornFile(const absl::Status& status) { return absl::IsDataLoss(status); }
-
 struct McapReaderOptions {
   uint64_t chunk_size_max_bytes = kMcapChunkSizeMax;  // larger chunks are refused
-};
-
-// The views are valid until the next call of the reader.
-struct McapMessage {
-  std::string_view topic;
-  std::string_view encoding;
-  std::string_view schema_name;  // "" without a schema
-  uint16_t channel_id = 0;
-  uint32_t sequence = 0;
-  uint64_t log_time_ns = 0;
-  std::span<const std::byte> payload;
-  uint64_t chunk_offset = 0;  // in the file; of the message itself if it lies in no chunk
-  uint64_t file_size_bytes = 0;
 };
 
 struct McapMetadata {
@@ -58,8 +42,7 @@ class McapReader {
   // Checks the beginning of the file. For a file that ends within its header, the error is that of
   // a torn file.
   static absl::StatusOr<McapReader> Open(const std::string& path, const McapReaderOptions& options);
-  static absl::StatusOr<McapReader> Start(UniqueFd fd, const std::string& path,
-                                          const McapReaderOptions& options);
+  static absl::StatusOr<McapReader> Start(FileReader file, const McapReaderOptions& options);
 
   // Returns true with the next message, or false at the end of a whole file. An error is final:
   // every later call returns it again. IsTornFile() tells a torn file from a damaged one.
@@ -73,16 +56,6 @@ class McapReader {
 
  private:
   enum class Section { kData, kSummary, kEnd };
-  struct Schema {
-    std::string record;  // to compare with a record that repeats it
-    std::string name;
-  };
-  struct Channel {
-    std::string record;
-    std::string topic;
-    std::string encoding;
-    std::string schema_name;
-  };
   // Where a record lies, from its opcode on. The content lies in the file.
   struct RecordHead {
     uint8_t opcode = 0;
@@ -93,7 +66,7 @@ class McapReader {
   };
 
   McapReader(FileReader file, const McapReaderOptions& options)
-      : file_(std::move(file)), options_(options) {}
+      : file_(std::move(file)), options_(options), records_(file_.path(), file_.size_bytes()) {}
 
   absl::Status ReadBeginning();
   absl::StatusOr<bool> FindMessage(McapMessage* message);
@@ -104,24 +77,20 @@ class McapReader {
   absl::Status ReadDataRecord(const RecordHead& head);
   absl::Status ReadSummaryRecord(const RecordHead& head);
   absl::Status ReadChunk(const RecordHead& head);
+  absl::Status RefuseCompression(const RecordHead& head, uint32_t name_size_bytes);
   absl::Status ReadMetadata(const RecordHead& head);
   absl::Status ReadDataEnd(const RecordHead& head);
   absl::Status ReadFooter(const RecordHead& head);
   absl::Status SkipRecord(const RecordHead& head);
-  // Reads the whole record into buffer_.
+  // Reads the whole record into buffer_, and moves on; LoadRecord adds it to crc_.
   absl::Status LoadRecord(const RecordHead& head);
-
-  // Records of the chunk in memory.
-  absl::StatusOr<bool> TakeRecord(McapMessage* message);
-  absl::Status AddSchema(std::string_view content, uint64_t offset);
-  absl::Status AddChannel(std::string_view content, uint64_t offset);
-  absl::Status TakeMessage(std::string_view content, uint64_t offset, McapMessage* message);
+  absl::Status LoadBytes(const RecordHead& head);
+  std::string_view Content() const;  // of the record in buffer_
 
   absl::Status ReadInto(uint64_t offset, std::span<char> out);
-  // Counts names, schemas and metadata, which stay in memory.
-  absl::Status Keep(uint64_t size_bytes, uint64_t offset);
+  void AddToCrc(uint32_t crc, uint64_t size_bytes);
   absl::Status Damaged(uint64_t offset, std::string_view text) const;
-  absl::Status Torn(uint64_t offset, std::string_view text) const;
+  absl::Status Torn(std::string_view what) const;
 
   FileReader file_;
   McapReaderOptions options_;
@@ -135,16 +104,9 @@ class McapReader {
   uint32_t crc_ = 0;         // of the section so far
   uint64_t summary_start_ = 0;
 
-  // The records in memory: those of a chunk, or one that lies in no chunk.
-  std::string buffer_;
-  std::string_view records_;     // those not taken yet, in buffer_
-  uint64_t records_offset_ = 0;  // of records_ in the file
-  uint64_t chunk_offset_ = 0;
-
-  std::map<uint16_t, Schema> schemas_;
-  std::map<uint16_t, Channel> channels_;
+  std::string buffer_;  // the Chunk that records_ takes from, or another record
+  McapRecords records_;
   std::vector<McapMetadata> metadata_;
-  uint64_t kept_size_bytes_ = 0;
 };
 
 }  // namespace specd

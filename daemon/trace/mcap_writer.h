@@ -58,9 +58,8 @@ class McapWriter {
   // Makes the file, which must not exist yet, readable for its owner only, and writes its header.
   static absl::StatusOr<McapWriter> Create(const std::string& path,
                                            const McapWriterOptions& options);
-  // The same on a descriptor whose file is empty, or on a pipe. `path` names the file in errors.
-  static absl::StatusOr<McapWriter> Start(UniqueFd fd, const std::string& path,
-                                          const McapWriterOptions& options);
+  // The same on a file that is open already, and empty, or on a pipe.
+  static absl::StatusOr<McapWriter> Start(FileWriter out, const McapWriterOptions& options);
 
   McapWriter(McapWriter&&) noexcept = default;
   McapWriter& operator=(McapWriter&&) noexcept = default;
@@ -101,6 +100,12 @@ class McapWriter {
   McapWriter(FileWriter out, size_t chunk_size_bytes)
       : out_(std::move(out)), chunk_size_bytes_(chunk_size_bytes) {}
 
+  // Appends a schema or a channel to the open chunk.
+  absl::Status AddToChunk(std::string_view record);
+  // Counts the names, schemas and metadata, which a reader keeps in memory.
+  absl::Status Keep(uint64_t size_bytes);
+  // Closes the chunk if a record of that size would make it too large.
+  absl::Status MakeRoom(uint64_t size_bytes);
   absl::Status CloseChunk();
   void BeginChunk();
   // Appends to the file and to the checksum of the data section.
@@ -110,7 +115,6 @@ class McapWriter {
 
   FileWriter out_;
   size_t chunk_size_bytes_;
-  bool is_finished_ = false;
 
   // The open chunk: room for its head, then its records.
   std::string chunk_;
@@ -124,6 +128,7 @@ class McapWriter {
   uint64_t num_messages_ = 0;
   TimeRange times_;
   uint32_t data_crc_ = 0;
+  uint64_t kept_size_bytes_ = 0;
 
   // The groups of the summary, as records.
   std::string schema_records_;

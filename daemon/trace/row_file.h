@@ -29,8 +29,8 @@ class RowFileWriter {
  public:
   // Makes the file, which must not exist yet, readable for its owner only, and writes its header.
   static absl::StatusOr<RowFileWriter> Create(const std::string& path);
-  // The same on a descriptor whose file is empty. `path` names the file in errors.
-  static absl::StatusOr<RowFileWriter> Start(UniqueFd fd, const std::string& path);
+  // The same on a file that is open already, and empty.
+  static absl::StatusOr<RowFileWriter> Start(FileWriter out);
 
   // Writes one entry and returns its offset. The pieces of one entry lie one after the other.
   absl::StatusOr<uint64_t> Append(std::span<const std::byte> entry);
@@ -57,7 +57,7 @@ class RowFileReader {
   };
 
   static absl::StatusOr<RowFileReader> Open(const std::string& path);
-  static absl::StatusOr<RowFileReader> Start(UniqueFd fd, const std::string& path);
+  static absl::StatusOr<RowFileReader> Start(FileReader file);
 
   // Fills `out`. If the file ends before, it is torn: the error is DATA_LOSS.
   absl::Status Read(const Place& place, std::span<std::byte> out) const;
