@@ -138,7 +138,8 @@ class Chromium:
         codes = {"ArrowLeft": 37, "ArrowRight": 39, "ArrowUp": 38, "ArrowDown": 40, "Escape": 27,
                  "Enter": 13}
         for kind in ("keyDown", "keyUp"):
-            event = {"type": kind, "key": key, "windowsVirtualKeyCode": codes.get(key, 0), **options}
+            event = {"type": kind, "key": key, "windowsVirtualKeyCode": codes.get(key, 0),
+                     **options}
             if kind == "keyDown" and (len(key) == 1 or key == "Enter"):
                 event["text"] = "\r" if key == "Enter" else key
             self.call("Input.dispatchKeyEvent", **event)

@@ -92,8 +92,9 @@ class Generator:
     def add_sequence(self, name, num_tokens, method="token", grammar=None, **params):
         text = self.data.text
         index = self.data.add(
-            "sequences", request_id=text(name), handle=text(f"0x1{self.data.sizes['sequences']:08x}"),
-            method=text(method), seed=str(self.random.getrandbits(64)), params=params,
+            "sequences", request_id=text(name),
+            handle=text(f"0x1{self.data.sizes['sequences']:08x}"), method=text(method),
+            seed=str(self.random.getrandbits(64)), params=params,
             finish=text("length"), grammar=text(grammar), rounds=0, tokens=0, drafted=0, accepted=0)
         self.open.append({"index": index, "left": num_tokens, "kept": 0, "grammar": grammar,
                           "at": self.random.randrange(len(self.pieces))})
@@ -213,7 +214,8 @@ class Generator:
             left = max(0.0, left - mass)
             forbidden = bool(sequence["grammar"]) and word not in (draft, piece) and \
                 self.random.random() < 0.3
-            share = None if q is None else q if word == draft else self.random.random() * (1 - q) / 4
+            share = None if q is None else q if word == draft else \
+                self.random.random() * (1 - q) / 4
             rows.append((0.0 if forbidden else mass, share, word, forbidden))
         for mass, share, word, forbidden in sorted(rows, key=lambda row: -row[0]):
             self.data.add("candidates", decision=decision, id=self.ids[word],

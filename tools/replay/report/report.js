@@ -41,12 +41,28 @@ class Report {
         this.text.setOption('rounds', event.target.checked));
     addEventListener('keydown', (event) => this.onKey(event));
     addEventListener('hashchange', () => this.restore());
+    this.connectPrinting();
     let frame = 0;
     new ResizeObserver(() => {
       cancelAnimationFrame(frame);
       frame = requestAnimationFrame(() => this.drawCharts());
     }).observe(byId('rounds'));
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.drawCharts());
+  }
+
+  // Canvases keep the colours that they were drawn with, and paper is light.
+  connectPrinting() {
+    const root = document.documentElement;
+    let theme;
+    addEventListener('beforeprint', () => {
+      theme = root.getAttribute('data-theme') ?? 'auto';
+      root.setAttribute('data-theme', 'light');
+      this.drawCharts();
+    });
+    addEventListener('afterprint', () => {
+      useTheme(theme);
+      this.drawCharts();
+    });
   }
 
   drawCharts() {
@@ -89,8 +105,8 @@ class Report {
     }
     this.panel.show(this.text.text, choice);
     this.text.choose(choice, options);
-    this.timeline.choose(choice.draft === undefined ? this.text.stepOf(choice.token)
-                                                    : this.model.get('rejected', 'step', choice.draft));
+    this.timeline.choose(choice.draft === undefined
+        ? this.text.stepOf(choice.token) : this.model.get('rejected', 'step', choice.draft));
     this.writeLink();
   }
 
@@ -145,7 +161,7 @@ class Report {
       return;
     }
     if (typing || !this.text.text) return;
-    const inText = byId('text').contains(event.target) && this.choice !== null;
+    const inText = event.target.closest?.('#text') && this.choice !== null;
     const keys = {
       ArrowLeft: () => this.move(-1),
       ArrowRight: () => this.move(1),
@@ -193,8 +209,9 @@ class Report {
     const grammar = text('grammar');
     byId('sequence_facts').replaceChildren(
         literal(text('request_id') ?? '', {class: 'request'}),
-        make('span', {class: 'muted'}, 'handle ', literal(text('handle') ?? '\u2013', {class: 'code'}),
-             ' \u00b7 seed ', make('span', {class: 'code'}, model.get('sequences', 'seed', s) ?? '\u2013')),
+        make('span', {class: 'muted'},
+             'handle ', literal(text('handle') ?? '\u2013', {class: 'code'}), ' \u00b7 seed ',
+             literal(model.get('sequences', 'seed', s) ?? '\u2013', {class: 'code'})),
         ...params.map(([name, value]) => make('span', {class: 'chip'}, literal(name), ' ',
              literal(typeof value === 'string' ? value : JSON.stringify(value), {class: 'code'}))),
         ...(grammar === null ? [] : [make('span', {class: 'chip'}, 'grammar ', literal(grammar))]));
@@ -218,7 +235,7 @@ function showTrace(trace) {
   document.title = `${trace.file ?? 'trace'} \u2013 specd report`;
   byId('file').append(literal(trace.file ?? ''));
   const started = trace.started ? trace.started.replace('T', ' ') : null;
-  byId('facts').append(...facts([
+  const list = facts([
     ['sequences', count(trace.sequences ?? null)],
     ['rounds', count(trace.rounds ?? null)],
     ['kept tokens', count(trace.tokens ?? null)],
@@ -231,10 +248,10 @@ function showTrace(trace) {
     ['vocabulary', count(trace.vocab_size ?? null)],
     ['specd', trace.specd],
     ['started', started],
-  ]).children);
-  const pairs = [...byId('facts').children];
-  byId('facts').replaceChildren();
-  for (let i = 0; i < pairs.length; i += 2) byId('facts').append(make('div', {}, pairs[i], pairs[i + 1]));
+  ]);
+  while (list.firstChild) {
+    byId('facts').append(make('div', {}, list.firstChild, list.firstChild.nextSibling));
+  }
   byId('warnings').append(...(trace.warnings ?? []).map((warning) =>
       make('li', {class: 'warning'}, literal(warning))));
   byId('made').textContent = 'specd-replay report';

@@ -47,7 +47,8 @@ class SequenceTable {
       {label: 'drafted', value: number('drafted'), number: true},
       {label: 'accepted', value: number('accepted'), number: true},
       {label: 'rate', value: rate, number: true, show: (part) => percent(part, 1)},
-    ].filter((column) => !column.optional || model.data.sequences?.grammar?.some((g) => g !== null));
+    ].filter((column) => !column.optional ||
+        model.data.sequences?.grammar?.some((grammar) => grammar !== null));
   }
 
   makeHead() {
@@ -139,7 +140,8 @@ class SequenceTable {
     if (!scroll) return;
     const box = row.closest('.table_box');
     const top = row.offsetTop - box.querySelector('thead').offsetHeight;
-    if (top < box.scrollTop || row.offsetTop + row.offsetHeight > box.scrollTop + box.clientHeight) {
+    const bottom = row.offsetTop + row.offsetHeight;
+    if (top < box.scrollTop || bottom > box.scrollTop + box.clientHeight) {
       box.scrollTop = Math.max(0, top - box.clientHeight / 3);
     }
   }

@@ -1,8 +1,9 @@
 // TextView shows the text of one sequence, a span for each token. The text is cut into chunks of
 // whole lines; only chunks near the window have content, so 100,000 tokens cost little.
 
-const kChunkMin = 160;  // tokens; after so many a chunk ends with the next line
-const kChunkMax = 320;  // after so many it ends with the next word
+const kChunkMin = 120;  // tokens; after so many a chunk ends with the next line
+const kChunkMax = 200;  // after so many it ends with the next word
+const kChunkEnd = 280;  // and after so many in any case
 const kPrintMax = 20000;
 
 class TextView {
@@ -15,7 +16,7 @@ class TextView {
     this.element = null;  // of the chosen token or draft
     this.hits = null;     // for each token 1 in a hit, 2 in the current one
     this.watcher = new IntersectionObserver((entries) => this.onSeen(entries),
-                                            {rootMargin: '1200px 0px'});
+                                            {rootMargin: '800px 0px'});
     this.box.addEventListener('click', (event) => this.onClick(event));
     new ResizeObserver(() => this.onResize()).observe(this.box);
     addEventListener('beforeprint', () => this.beforePrint());
@@ -46,7 +47,7 @@ class TextView {
     for (let k = 0; k < shown.length; ++k) {
       const size = k + 1 - first;
       const ends = size >= kChunkMin && shown[k].endsWith('\n') ||
-          size >= kChunkMax && /^\s/.test(shown[k + 1] ?? '') || size >= 2 * kChunkMax;
+          size >= kChunkMax && /^\s/.test(shown[k + 1] ?? '') || size >= kChunkEnd;
       if (!ends) continue;
       yield [first, k + 1];
       first = k + 1;
@@ -291,7 +292,7 @@ class TextView {
         : Math.max(0, this.anchorOf(this.chosen) - kPrintMax / 2);
     let [first, end] = [length, 0];
     for (const chunk of this.chunks) {
-      const printed = chunk.end > from && chunk.end <= from + kPrintMax + kChunkMax;
+      const printed = chunk.end > from && chunk.end <= from + kPrintMax + kChunkEnd;
       chunk.element.classList.toggle('not_printed', !printed);
       if (!printed) continue;
       this.fill(chunk);

@@ -36,15 +36,17 @@ class Timeline {
     this.plot = plot;
     const bins = view.binned(view.numBins(plot, 3));
     const used = bins.filter((bin) => bin.entries > 0);
-    const ticks = ticksUpTo(Math.max(1, ...used.map((bin) => bin.drafted / bin.entries)), 4);
+    const largest = (name, least) => Math.max(least, ...used.map((bin) => bin[name] / bin.entries));
+    const ticks = ticksUpTo(largest('drafted', 1), 4);
     const max = ticks[ticks.length - 1];
-    const verifyTicks = ticksUpTo(Math.max(1e-3, ...used.map((bin) => bin.verify / bin.entries)), 4);
+    const verifyTicks = ticksUpTo(largest('verify', 1e-3), 4);
     const verifyMax = verifyTicks[verifyTicks.length - 1];
     const yOf = (value, largest) => bottom - value / largest * (bottom - top);
     this.drawGrid(context, plot, ticks, (tick) => yOf(tick, max));
     context.textAlign = 'left';
     for (const tick of verifyTicks) {
-      context.fillText(microseconds(tick).replace('.0', ''), kLeft + plot + 6, yOf(tick, verifyMax));
+      context.fillText(microseconds(tick).replace(/\.0+ /, ' '), kLeft + plot + 6,
+                       yOf(tick, verifyMax));
     }
     this.drawBars(context, bins, plot, (value) => yOf(value, max), bottom);
     this.drawVerifyTimes(context, bins, plot, (value) => yOf(value, verifyMax));
@@ -147,7 +149,8 @@ class Timeline {
     context.fillRect(kLeft, 0, at(from) - kLeft, kOverviewHeight);
     context.fillRect(at(to), 0, kLeft + plot - at(to), kOverviewHeight);
     context.strokeStyle = cssColour('muted');
-    context.strokeRect(at(from) + 0.5, 0.5, Math.max(2, at(to) - at(from) - 1), kOverviewHeight - 1);
+    context.strokeRect(at(from) + 0.5, 0.5, Math.max(2, at(to) - at(from) - 1),
+                       kOverviewHeight - 1);
   }
 
   summary() {

@@ -140,7 +140,8 @@ class TokenPanel {
     const {model} = this;
     const [low, high, mass] = [get('draw_low'), get('draw_high'), get('residual_mass')];
     const piece = model.text('decisions', 'token_text', d) ?? `[${get('token') ?? '?'}]`;
-    const source = mass === null ? 'p' : mass === 0 ? 'p, because the residual was empty' : 'the residual';
+    const source = mass === null ? 'p' : mass === 0 ? 'p, because the residual was empty'
+        : 'the residual';
     return section('Draw', coinLine({coin, low, high, kind: 'draw'}), facts([
       ['coin', make('span', {}, exact(coin, 'panel_draw_coin'),
                     ` ${kPurposes[get('draw_purpose')] ?? ''}`)],
@@ -226,7 +227,8 @@ function section(title, ...children) {
 function facts(pairs, attributes = {}) {
   const list = make('dl', attributes);
   for (const [name, value] of pairs) {
-    if (value !== null && value !== undefined) list.append(make('dt', {}, name), make('dd', {}, value));
+    if (value === null || value === undefined) continue;
+    list.append(make('dt', {}, name), make('dd', {}, value));
   }
   return list;
 }
@@ -248,11 +250,13 @@ function bar(value, largest, kind) {
 function coinLine({coin, low, high, kind}) {
   const [width, left] = [320, 8];
   const at = (value) => left + value * (width - 2 * left);
-  const line = makeSvg('svg', {class: `coin_line ${kind}`, viewBox: `0 0 ${width} 44`, role: 'img'});
+  const line = makeSvg('svg', {class: `coin_line ${kind}`, viewBox: `0 0 ${width} 44`,
+                               role: 'img'});
   const inside = low !== null && coin >= low && coin < high;
   line.setAttribute('aria-label', `coin ${probability(coin)}` + (low === null ? ''
       : `, ${inside ? 'inside' : 'outside'} ${probability(low)} to ${probability(high)}`));
-  line.append(makeSvg('rect', {class: 'ground', x: at(0), y: 16, width: at(1) - at(0), height: 10}));
+  line.append(makeSvg('rect', {class: 'ground', x: at(0), y: 16, height: 10,
+                               width: at(1) - at(0)}));
   if (low !== null) {
     line.append(makeSvg('rect', {class: 'inside', x: at(low), y: 16, height: 10,
                                  width: Math.max(high > low ? 1.5 : 0, at(high) - at(low))}));
