@@ -13,7 +13,8 @@
 
 namespace specd {
 
-// The host's side of a word that a device reads and writes at the same time: warps/staged_turn.h.
+// The host's side of a word that a device reads and writes at the same time:
+// kernels/warps/staged_turn.h.
 void PublishWord(uint64_t value, uint64_t* word);
 uint64_t LookAtWord(uint64_t* word);
 
