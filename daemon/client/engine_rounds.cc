@@ -253,8 +253,8 @@ absl::Status EngineRounds::GetVerdict(specd_verdict* verdict) const {
     return MakeError(SPECD_ERROR_STATE, "verdict",
                      "no round was submitted with specd_submit_on_stream");
   }
-  *verdict = {streams_->StatusAddress(last_on_stream_),
-              PackVerdict(last_on_stream_, RoundVerdict::kAnswered)};
+  *verdict = {.device_address = streams_->StatusAddress(last_on_stream_),
+              .answered = PackVerdict(last_on_stream_, RoundVerdict::kAnswered)};
   return absl::OkStatus();
 }
 
