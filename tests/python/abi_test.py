@@ -14,7 +14,7 @@ import unittest
 
 import specd
 from specd import _library as c
-from specd import arrays, engine, params, regions, results, rounds
+from specd import arrays, engine, param_table, params, regions, results, rounds
 
 SCALARS = {
     "uint8_t": ctypes.c_uint8, "uint32_t": ctypes.c_uint32, "uint64_t": ctypes.c_uint64,
@@ -82,7 +82,7 @@ class AbiTest(unittest.TestCase):
         mirrored = {}
         for prefix, table in (("VERIFY_", params.VERIFY), ("FILTERS_", params.FILTER_ORDER),
                               ("", arrays.KINDS), ("", rounds._SAMPLING),
-                              ("PARAM_", params.PARAM_TYPES), ("COIN_", engine.COIN_PURPOSES)):
+                              ("PARAM_", param_table.PARAM_TYPES), ("COIN_", engine.COIN_PURPOSES)):
             mirrored |= {prefix + name.upper(): value for name, value in table.items()}
         mirrored["TOP_K_CHILDREN"] = mirrored.pop("TOP_K")
         mirrored |= {name.upper(): value for name, value in arrays._DTYPES.items()}
@@ -97,7 +97,7 @@ class AbiTest(unittest.TestCase):
                      "DRAFT_TOKENS": regions.DRAFT_TOKENS, "DISCARD": rounds._DISCARD,
                      "DRAFTS_BY_SLOT": rounds._DRAFTS_BY_SLOT,
                      "ONE_HOT": 0, "SAMPLED": 1, "OK": 0, "EMPTY": 2, "FULL": 1}
-        for field, names in specd.SamplingParams.constraint.items():
+        for field, names in param_table.CONSTRAINT_CHOICES.items():
             prefix = field.removeprefix("grammar_").replace("kind", "grammar").upper()
             mirrored |= {f"{prefix}_{name.upper()}": i for i, name in enumerate(names)}
         left = {name: value for name, value in defined.items()

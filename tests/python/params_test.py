@@ -5,11 +5,11 @@ import dataclasses
 import unittest
 
 import specd
-from specd import params
+from specd import param_table, params
 
 V = 8
 # A row that the library's table does not have.
-NEW = params.Number(name="test_share", vllm_name="vllm_share", type="number", default=0.5,
+NEW = param_table.Number(name="test_share", vllm_name="vllm_share", type="number", default=0.5,
                     maximum=1.0, choices=())
 
 

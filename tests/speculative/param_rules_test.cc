@@ -208,6 +208,15 @@ TEST_SUITE("unit") {
     CHECK(RefusedParam("structured_outputs")->find("called grammar_kind") != std::string::npos);
     CHECK(RefusedParam("whitespace_pattern")->find("grammar_whitespace") != std::string::npos);
     CHECK(RefusedParam("max_new_tokens")->find("called max_tokens here") != std::string::npos);
+    CHECK(RefusedParam("max_new_tokens")->find("in Python") == std::string::npos);
+    CHECK(RefusedParam("no_stop_trim")
+              ->find("called include_stop here, include_stop_str_in_output in Python") !=
+          std::string::npos);
+    for (const char* name : {"logits_processors", "custom_logit_processor"}) {
+      CHECK(RefusedParam(name)->find("name a compiled-in processor in processors") !=
+            std::string::npos);
+    }
+    CHECK(RefusedParam("json_schema")->find("specd.StructuredOutputs") != std::string::npos);
     CHECK(RefusedParam("thinking_token_budget")->find("thinking_budget") != std::string::npos);
     for (const char* method :
          {"tree", "traversal", "target_only", "typical", "relaxed", "threshold", "synthetic"}) {

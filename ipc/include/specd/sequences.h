@@ -213,6 +213,11 @@ typedef struct specd_param_info {
  * SPECD_EMPTY. */
 SPECD_API int specd_get_param_info(uint32_t index, specd_param_info* info);
 
+/* Says why specd refuses a name that users of vLLM, SGLang or the OpenAI API know, and what to do
+ * instead. With a `value` it also knows single values, such as "tree" of "verify"; NULL: the name
+ * alone. For any other name the answer is NULL. The text is valid for the life of the library. */
+SPECD_API const char* specd_refused_param(const char* name, const char* value);
+
 typedef struct specd_sequence_info {
   uint32_t struct_size; /* sizeof(specd_sequence_info): set it in every element before the call */
   uint32_t verify;      /* GREEDY if the parameters leave no choice, otherwise as asked for */

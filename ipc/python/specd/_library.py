@@ -304,6 +304,7 @@ FUNCTIONS = {
     "specd_bind": (c_int, c_void_p, c_int, POINTER(Tensor)),
     "specd_params_init": (None, POINTER(Params)),
     "specd_get_param_info": (c_int, c_uint32, POINTER(ParamInfo)),
+    "specd_refused_param": (c_char_p, c_char_p, c_char_p),
     "specd_open_sequence": (c_int, c_void_p, c_char_p, POINTER(Params), POINTER(SequenceInfo)),
     "specd_opening_warnings": (c_char_p, c_void_p),
     "specd_fork": (c_int, c_void_p, c_uint64, c_char_p, POINTER(c_uint64), POINTER(SequenceInfo)),

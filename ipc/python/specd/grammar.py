@@ -26,7 +26,6 @@ import numpy as np
 from . import _library as c
 from ._library import check, refusal, text_bytes
 from .arrays import id_array, integer, pointer
-from .params import SamplingParams
 from .structured import StructuredOutputs
 
 
@@ -110,11 +109,8 @@ class Grammar(_Object):
             raise refusal(f"constraint: give a specd.StructuredOutputs alone, not {constraint!r} and "
                           f"{', '.join(options) or 'nothing'}")
         struct = c.initialised(c.GrammarOptions, "specd_grammar_options_init")
-        # The library's names of the choices, in the order of their numbers.
-        choices = SamplingParams.constraint
-        struct.kind = choices["grammar_kind"].index(constraint.kind)
-        struct.whitespace = choices["grammar_whitespace"].index(constraint.whitespace)
-        struct.backend = choices["grammar_backend"].index(constraint.backend)
+        for name, number in constraint.numbers().items():
+            setattr(struct, name, number)
         struct.lenient = int(constraint.lenient)
         text = constraint.text_bytes()
         struct.text, struct.text_bytes = text, len(text)
