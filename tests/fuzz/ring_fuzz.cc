@@ -170,7 +170,7 @@ class Session {
     engine_.SubmitOnStream(1, {drafts, batch}, 1);
     if ((head & 8) == 0) words->ready.store(number);
     if ((head & 16) == 0) return;
-    Decide(words, number, RoundVerdict::kAborted);
+    Decide(words, number, RoundEnd::kAborted);
     Release(words, number);
   }
 

@@ -156,7 +156,7 @@ class Completion(Structure):
     ]
 
 
-class Verdict(Structure):
+class RoundEnd(Structure):
     _fields_ = [("device_address", c_uint64), ("answered", c_uint64)]
 
 
@@ -315,7 +315,7 @@ FUNCTIONS = {
     "specd_submit_on_stream": (c_int, c_void_p, c_uint64, POINTER(Draft), c_uint32, c_void_p),
     "specd_enqueue_staged": (c_int, c_void_p, c_uint32, c_void_p),
     "specd_stage_round": (c_int, c_void_p, c_uint64, POINTER(Draft), c_uint32),
-    "specd_get_verdict": (c_int, c_void_p, POINTER(Verdict)),
+    "specd_get_round_end": (c_int, c_void_p, POINTER(RoundEnd)),
     "specd_get_sharing": (c_int, c_void_p, POINTER(Sharing)),
     "specd_get_group": (c_int, c_void_p, POINTER(Group)),
     "specd_join_options_init": (None, POINTER(JoinOptions)),
