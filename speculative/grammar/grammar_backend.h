@@ -124,7 +124,7 @@ class CompiledGrammar {
 
   // The compiled grammar must outlive its matchers; matchers hold it.
   virtual std::unique_ptr<GrammarMatcher> NewMatcher(const MatcherOptions& options) const = 0;
-  // What lenient mode dropped, and what the backend does not enforce.
+  // Lists the parts that lenient mode dropped and those that the backend does not enforce.
   virtual std::span<const std::string> warnings() const = 0;
   virtual size_t size_bytes() const = 0;
 };

@@ -342,7 +342,7 @@ class LeftRecursion {
 
   // The automaton of `goal`: it reads a text of some rule of the group that begins with no call of
   // the group. Then, as long as a rule of the group may begin with the rule that was read, it goes
-  // on in that rule behind the call. It may stop where the goal itself was read.
+  // on in that rule after the call. It may stop where the goal itself was read.
   ByteNfa Rebuild(RuleId goal, const std::vector<RuleId>& group) const {
     ByteNfa result;
     std::map<RuleId, uint32_t> base;  // of each rule's copied nodes

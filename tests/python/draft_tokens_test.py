@@ -119,7 +119,7 @@ class WaitTest(unittest.TestCase):
         self.engine = specd.Engine("embedded:cpu", vocab_size=V, max_draft=3)
         self.addCleanup(self.engine.close)
         self.sequence = self.engine.open(specd.SamplingParams(temperature=0))
-        # Python's own; whoever runs the tests may have it ignored.
+        # Python's own; the tests may run where it is ignored.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         self.addCleanup(signal.signal, signal.SIGINT, before)
 

@@ -25,7 +25,7 @@ struct Verdict {
   TokenId forced = kNoToken;
 };
 
-// What a processor says behind prompt + outputs, of which the last num_draft are a draft prefix.
+// Asks a processor after prompt and outputs. The last num_draft outputs are a draft prefix.
 Verdict Judge(Processor& processor, const Ids& prompt, const Ids& outputs, size_t num_draft = 0) {
   Ids all = prompt;
   all.insert(all.end(), outputs.begin(), outputs.end());

@@ -52,8 +52,8 @@ enum {
 /* Whitespace between the tokens of JSON: at most 64 characters in one place, or none. */
 enum { SPECD_WHITESPACE_FLEXIBLE = 0, SPECD_WHITESPACE_COMPACT = 1 };
 
-/* What enforces a constraint. AUTO: specd's own engine, or xgrammar where it is installed and
- * specd's own refuses the schema. */
+/* The engine that enforces a constraint. AUTO: specd's own engine, or xgrammar where it is
+ * installed and specd's own refuses the schema. */
 enum { SPECD_BACKEND_AUTO = 0, SPECD_BACKEND_SPECD = 1, SPECD_BACKEND_XGRAMMAR = 2 };
 
 /* Lists are copied as specd_ids are. */

@@ -44,7 +44,7 @@ class _Object:
         return self._handle
 
     def close(self) -> None:
-        """Frees the object now. What was made from it lives on."""
+        """Frees the object now. Objects that were made from it live on."""
         self._freer()
 
     def __enter__(self):

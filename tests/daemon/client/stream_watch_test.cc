@@ -211,7 +211,7 @@ TEST_SUITE("unit") {
     CompletionView done;
     REQUIRE(channel.Poll(&done));
     CHECK(f.Released(1));
-    // The daemon is gone for good, whatever its socket reports.
+    // The daemon is gone for good, although its socket may say otherwise.
     watch.Add(2, &f.stream_a);
     f.MakeReady(2);
     CHECK(Eventually([&] { return f.Released(2); }));

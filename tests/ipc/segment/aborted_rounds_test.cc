@@ -192,7 +192,7 @@ TEST_SUITE("unit") {
     CHECK(lap == kLaps);
   }
 
-  // A round's words are also those of the round ring_depth later, which nobody has submitted.
+  // A round's words are also those of the round ring_depth later, which no engine has submitted.
   TEST_CASE("the end of a session leaves kernels the word of an answered round") {
     for (const uint32_t ring_depth : {1u, 4u}) {
       CAPTURE(ring_depth);
@@ -203,7 +203,7 @@ TEST_SUITE("unit") {
       pair.daemon.Abandon();
       CHECK(WordsOf(pair, 1)->status.load() == (1 << 8));
       CHECK(IsReleased(*WordsOf(pair, 1), 1));
-      // What was submitted and not answered is aborted.
+      // A round that was submitted and not answered is aborted.
       Pair waiting({32000, 4, 8, 3, ring_depth, 2});
       REQUIRE(SubmitOnStream(&waiting, 1) == PushResult::kOk);
       waiting.daemon.Abandon();

@@ -1,4 +1,4 @@
-// What a hostile or broken peer writes into the segment costs only itself.
+// A hostile or broken peer that writes into the segment harms only itself.
 #include <doctest/doctest.h>
 
 #include <cstring>
@@ -143,7 +143,7 @@ TEST_SUITE("unit") {
     Poke<uint32_t>(pair.draft_record(0) + layout.draft_target_rows_offset + 12, UINT32_MAX);
     Poke<uint8_t>(pair.draft_record(0) + layout.draft_kinds_offset + 2, 200);
     Poke<int32_t>(pair.draft_record(0) + layout.draft_tokens_offset, -77);
-    // What no flag names is not there.
+    // Without its flag, an array is not read.
     std::memset(pair.draft_record(0) + layout.draft_masses_offset, 0xff,
                 layout.draft_record_bytes - layout.draft_masses_offset);
     REQUIRE(pair.daemon.Take(&pair.copy, 2));
@@ -278,7 +278,7 @@ TEST_SUITE("unit") {
       pair.segment.page()->daemon.submissions_consumed.store(1000);
       CHECK(pair.Submit(5, TwoTokens()) == PushResult::kBroken);
       CHECK(pair.engine.fault() == ChannelFault::kConsumed);
-      CHECK(pair.engine.HasCompletion());  // nobody waits for a broken daemon
+      CHECK(pair.engine.HasCompletion());  // no engine waits for a broken daemon
     }
   }
 

@@ -219,7 +219,7 @@ TEST_SUITE("unit") {
     CHECK(UnpackSequenceState(PackSequenceState(extreme)) == extreme);
     CHECK(IsStateOf({3, 0, 0}, uint64_t{3} << 32 | 6));
     CHECK_FALSE(IsStateOf({3, 0, 0}, uint64_t{4} << 32 | 6));
-    // Generations beyond 29 bits are never given out, and an empty slot is nobody's.
+    // Generations beyond 29 bits are never given out, and an empty slot has no sequence.
     CHECK_FALSE(IsStateOf({3, 0, 0}, (uint64_t{1} << 29 | 3) << 32 | 6));
     CHECK_FALSE(IsStateOf({0, 0, 0}, 6));
   }

@@ -23,7 +23,7 @@ using test::TwoTokens;
 using test::WordsOf;
 
 TEST_SUITE("unit") {
-  TEST_CASE("round words: whoever decides first decides for good") {
+  TEST_CASE("round words: the first decision is final") {
     RoundWords words{};
     CHECK(Decide(&words, 7, RoundEnd::kAborted) == RoundEnd::kAborted);
     CHECK(Decide(&words, 7, RoundEnd::kAnswered) == RoundEnd::kAborted);
@@ -37,7 +37,7 @@ TEST_SUITE("unit") {
     CHECK(Decide(&words, 15, RoundEnd::kAborted) == RoundEnd::kFailed);
     CHECK_FALSE(IsAborted(words, 15));
     CHECK(words.status.load() == (15 << 8 | 2));
-    // A number ahead of its time is nobody's: nothing is confirmed.
+    // A number ahead of its time has no round: nothing is confirmed.
     CHECK(Decide(&words, 11, RoundEnd::kAnswered) == RoundEnd::kAborted);
   }
 
