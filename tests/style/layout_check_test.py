@@ -306,14 +306,14 @@ class LayoutCheckTest(unittest.TestCase):
     def test_files_named_in_comments(self):
         for comment in ("kernels/core/types.h", "types.h", "specd/specd.h", "see (types.h)",
                         "../core/types.h", "<gone.h>", "$OUT/gone.cc", "/usr/include/gone.h",
-                        "*_test.cc", "gone.html"):
+                        "*_test.cc", "<tests/gone/gone.py>", "gone.html"):
             with self.subTest(comment=comment):
                 self.assert_clean("kernels/core/x.cc", f"// {comment}\n/* {comment}, */ int a;\n"
                                   "const char* k = \"kernels/core/gone.h\";\n")
                 self.assert_clean("kernels/core/x.py", f'"""{comment}"""\n# {comment}\n'
                                   "k = 'kernels/core/gone.h'\n")
         for path in ("kernels/core/gone.h", "gone.h", "core/types.h", "../types.h", "tests/gone.py",
-                     "gone_test.cc"):
+                     "gone_test.cc", "notes/gone.md"):
             for text in (f"(see {path}).", f"{path}: a thing", f"of\n// {path}, or"):
                 line = 2 + text.count("\n")
                 with self.subTest(text=text):

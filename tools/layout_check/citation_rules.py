@@ -43,10 +43,11 @@ _HEADING_NUMBER = re.compile(rf"({_NUMBER})\.?\s")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:")
 _PATH = re.compile(r"`((?:\.\./)*[\w.-]+(?:/[\w.-]+)+\.(?:h|cc|cu|cuh|c|py|md))`")
-# A comment writes a library's header in angle brackets, which say that it is not ours. A path may
-# also begin with a slash, a variable or a wildcard: such a path is another program's.
+# A comment writes a library's header, or a file of another project, in angle brackets, which say
+# that it is not ours. A path may also begin with a slash, a variable or a wildcard: such a path is
+# another program's.
 _NAMED_FILE = re.compile(r"(?<![\w./~$}<*-])((?:\.\./)*(?:[\w-]+/)*[\w-]+"
-                         r"\.(?:h|cc|cu|cuh|c|inc|py))(?![\w/*-]|\.\w)")
+                         r"\.(?:h|cc|cu|cuh|c|inc|py|md))(?![\w/*-]|\.\w)")
 
 
 class _Document:
@@ -163,12 +164,14 @@ def _check_comments(file, paths, names):
     for start, comment in _comments_of(file):
         for match in _NAMED_FILE.finditer(comment):
             path = match[1]
+            if _DOCUMENT.fullmatch(path):
+                continue  # _check_names has looked at it.
             here = posixpath.normpath(posixpath.join(os.path.dirname(file.path), path))
             known = {path, here, f"ipc/include/{path}"} & paths if "/" in path else path in names
             if not known:
                 yield Finding(file.path, line_of(file.text, start + match.start()), "link",
-                              f"{path} does not exist: write the path from the root, or a "
-                              "library's header in angle brackets")
+                              f"{path} does not exist: write the path from the root, or a file of "
+                              "another project in angle brackets")
 
 
 def _comments_of(file):
