@@ -10,6 +10,7 @@
 #include "speculative/grammar/schema_document.h"
 
 namespace specd::grammar {
+
 absl::Status WrongKeywordType(const JsonValue& schema, std::string_view keyword,
                               const JsonValue& value, std::string_view expected) {
   return SchemaReport::Invalid(

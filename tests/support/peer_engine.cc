@@ -103,7 +103,7 @@ int PeerEngine::DoOnStream(const PeerRequest& request, PeerReply* reply) {
     case PeerOp::kSeen: {
       const Seen& seen = seen_.at(request.word);
       reply->value = static_cast<uint64_t>(seen.next_token);
-      reply->size_bytes = seen.end == seen.answered ? 1 : 0;
+      reply->size_bytes = seen.word == seen.answered ? 1 : 0;
       return SPECD_OK;
     }
     case PeerOp::kPoll: {
@@ -133,7 +133,7 @@ int PeerEngine::SubmitOnStream(const PeerRequest& request) {
   auto* const next_token = reinterpret_cast<void*>(request.address);
   Seen& seen = seen_.emplace_back();
   seen.answered = end.answered;
-  code = Copy(&seen.end, reinterpret_cast<void*>(end.device_address), sizeof(uint64_t));
+  code = Copy(&seen.word, reinterpret_cast<void*>(end.device_address), sizeof(uint64_t));
   if (code == kGpuOk) code = Copy(&seen.next_token, next_token, sizeof(int32_t));
   if (code == kGpuOk) code = Copy(next_token, &own_token, sizeof(int32_t));
   if (code == kGpuOk) code = Copy(target_rows_, spoilt.data(), ScriptEngine::kRowsBytes);

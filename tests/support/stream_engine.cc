@@ -306,9 +306,9 @@ std::vector<char> StreamEngine::ReadDevice(GpuAddress address, uint64_t size_byt
 }
 
 bool StreamEngine::WasAnswered(uint64_t round) {
-  uint64_t end = 0;
-  std::memcpy(&end, ReadDevice(NoteOf(round), sizeof(end)).data(), sizeof(end));
-  return end == answered_[round % kLogRounds];
+  uint64_t word = 0;
+  std::memcpy(&word, ReadDevice(NoteOf(round), sizeof(word)).data(), sizeof(word));
+  return word == answered_[round % kLogRounds];
 }
 
 void StreamEngine::CheckLog(uint64_t first, uint64_t end) {
@@ -316,13 +316,13 @@ void StreamEngine::CheckLog(uint64_t first, uint64_t end) {
   const std::vector<char> log = ReadDevice(log_, kLogRounds * note_bytes());
   for (uint64_t round = first; round < end; ++round) {
     const char* const note = log.data() + round % kLogRounds * note_bytes();
-    uint64_t end = 0;
-    std::memcpy(&end, note, sizeof(end));
-    Require(end == answered_[round % kLogRounds],
+    uint64_t word = 0;
+    std::memcpy(&word, note, sizeof(word));
+    Require(word == answered_[round % kLogRounds],
             "the stream passed round " + std::to_string(round) + " before the answer");
     for (uint32_t i = 0; i < options_.num_sequences; ++i) {
       int32_t next = 0;
-      std::memcpy(&next, note + sizeof(end) + sizeof(next) * specd_sequence_slot(sequences_[i]),
+      std::memcpy(&next, note + sizeof(word) + sizeof(next) * specd_sequence_slot(sequences_[i]),
                   sizeof(next));
       const int32_t token = LastToken({round, i});
       Require(next == token, "behind round " + std::to_string(round) +

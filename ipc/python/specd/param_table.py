@@ -4,6 +4,7 @@ import ctypes
 import typing
 
 from . import _library as c
+from . import _structs as s
 
 # The codes of specd_param_info.type, and the types of their values here.
 PARAM_TYPES = {"number": 0, "integer": 1, "flag": 2, "choice": 3}
@@ -38,7 +39,7 @@ class Number(typing.NamedTuple):
 
 def _numbers():
     types = {code: name for name, code in PARAM_TYPES.items()}
-    info, numbers = c.ParamInfo(ctypes.sizeof(c.ParamInfo)), []
+    info, numbers = s.ParamInfo(ctypes.sizeof(s.ParamInfo)), []
     while c.check(c.load().specd_get_param_info(len(numbers), ctypes.byref(info))) == 0:
         choices = tuple(info.choices.items[i].decode() for i in range(info.choices.count))
         numbers.append(Number(info.name.decode(), info.vllm_name.decode(), types[info.type],

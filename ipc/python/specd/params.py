@@ -9,6 +9,7 @@ import operator
 import numpy as np
 
 from . import _library as c
+from . import _structs as s
 from .arrays import id_array, pointer
 from ._library import refusal
 from .param_table import NUMBERS, PYTHON_TYPES, refused
@@ -129,13 +130,13 @@ def _fill_texts(fill, params):
     if params.thinking_preset is not None:
         fill.struct.thinking_preset = c.text_bytes(params.thinking_preset, "thinking_preset")
     processors = params.processors or {}
-    table = (c.Processor * len(processors))()
+    table = (s.Processor * len(processors))()
     for entry, (name, values) in zip(table, processors.items()):
         entry.name = c.text_bytes(name, "processors")
         entry.values = c.text_bytes(
             ",".join(f"{key}={value!r}" for key, value in values.items()), "processors")
     fill.kept.append(table)
-    fill.struct.processors = ctypes.cast(table, ctypes.POINTER(c.Processor))
+    fill.struct.processors = ctypes.cast(table, ctypes.POINTER(s.Processor))
     fill.struct.num_processors = len(processors)
 
 
@@ -182,13 +183,13 @@ class _Filler:
     rest."""
 
     def __init__(self):
-        self.struct = c.initialised(c.Params, "specd_params_init")
+        self.struct = c.initialised(s.Params, "specd_params_init")
         self.kept = []
 
     def numbers(self, values):
         """Sets the values that differ from their defaults."""
         values = {number.name: value for number, value in values.items() if value != number.default}
-        table = (c.Number * len(values))(*((name.encode(), value)
+        table = (s.Number * len(values))(*((name.encode(), value)
                                            for name, value in values.items()))
         self.kept.append(table)
         self.struct.numbers.items, self.struct.numbers.count = table, len(table)
