@@ -57,7 +57,7 @@ class SequenceGrammar {
   size_t Commit(std::span<const TokenId> tokens);
 
  private:
-  // Sets the mask of a place, at which the matcher stands.
+  // Sets the mask of the place that the matcher has reached.
   void SetMask(const grammar::MaskRow& row, PlaceEdits* place);
   // Moves the matcher to the place after node `to`, all of whose ancestors are allowed. False if
   // the matcher does not take one of them.

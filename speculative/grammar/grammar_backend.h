@@ -109,7 +109,7 @@ class GrammarMatcher {
 
   // The text may end here.
   virtual bool IsAccepting() = 0;
-  // The text may end here and cannot go on: the sequence is finished without a stop id (CONTRACT
+  // The text may end here and cannot continue: the sequence is finished without a stop id (CONTRACT
   // §7).
   virtual bool IsFinished() = 0;
   // A stop id was accepted.
