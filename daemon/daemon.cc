@@ -228,7 +228,7 @@ absl::StatusOr<std::shared_ptr<Session>> Daemon::OpenSession(const HelloRequest&
   absl::StatusOr<std::unique_ptr<Backend>> backend = MakeDaemonBackend(config_.device);
   if (!backend.ok()) return backend.status();
   SessionOptions options;
-  options.identity = {next_session_id_, epoch_};
+  options.identity = {.session_id = next_session_id_, .daemon_epoch = epoch_};
   options.limits = request.limits;
   options.profile = &profile_;
   options.grammars = &grammars_;

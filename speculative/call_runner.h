@@ -1,7 +1,7 @@
 // CallRunner draws draft tokens and scores given ids for a verifier. It changes no sequence.
 //
-// The session has checked the numbers (daemon/session/calls.h). CallRunner checks the values that
-// depend on the sequence. After construction it allocates nothing. Not thread-safe.
+// The session has checked the numbers (daemon/session/session_calls.h). CallRunner checks the
+// values that depend on the sequence. After construction it allocates nothing. Not thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,8 @@ struct FinishRules {
   std::span<const TokenId> eos_token_ids;  // empty if ignore_eos is set
   int64_t min_tokens = 0;  // no stop id and no EOS finishes the sequence up to this number
   int64_t max_tokens = 0;
-  // The confirmed token, counted from 1, that completes a constraint which cannot go on; 0: none.
+  // The confirmed token, counted from 1, that completes a constraint which cannot continue; 0:
+  // none.
   int32_t grammar_end = 0;
 };
 

@@ -14,9 +14,9 @@
 
 namespace specd {
 
-// How far before the newest token a cut still finds its sum. This takes 8 MiB of address space for
-// a long sequence; only the used part is ever touched. In practice the text side is never a million
-// tokens late.
+// The longest distance from the newest token at which a cut still finds its sum. It takes 8 MiB of
+// address space for a long sequence; only the used part is ever touched. In practice the text side
+// is never a million tokens late.
 inline constexpr int64_t kCutTokensMax = int64_t{1} << 20;
 
 class LogprobSum {

@@ -107,6 +107,9 @@ constexpr std::string_view kNameKind =
 constexpr std::string_view kNoBeams = "beam search does not sample";
 constexpr std::string_view kTakeSamples =
     "open n sequences with logprobs = 0 and rank them by cumulative_logprob";
+constexpr std::string_view kNoCode = "code and free-form arguments never cross the wire";
+constexpr std::string_view kTakeCompiled =
+    "use the parameters of the table, or name a compiled-in processor in processors";
 constexpr std::string_view kPlumbing = "it concerns only the engine that takes the request";
 constexpr std::string_view kLeaveToEngine = "keep it there and do not pass it on";
 constexpr std::string_view kText = "specd gives the text as it is decoded";
@@ -131,29 +134,29 @@ constexpr RefusedName kRefused[] = {
     {"response_format", "", kOneConstraint, kNameKind},
     {"grammar", "", kOneConstraint, kNameKind},
     {"json", "", kOneConstraint, kNameKind},
+    {"json_schema", "", kOneConstraint, kNameKind},
     {"json_object", "", kOneConstraint, kNameKind},
     {"regex", "", kOneConstraint, kNameKind},
     {"ebnf", "", kOneConstraint, kNameKind},
     {"choice", "", kOneConstraint, kNameKind},
     {"structural_tag", "", kOneConstraint, kNameKind},
-    {"whitespace_pattern", "", "whitespace has two modes", "set grammar_whitespace"},
+    {"whitespace_pattern", "", "whitespace has two modes",
+     "set grammar_whitespace (Python: whitespace of specd.StructuredOutputs)"},
     {"disable_fallback", "", "a backend that is named is never replaced by another",
-     "set grammar_backend"},
+     "set grammar_backend (Python: backend of specd.StructuredOutputs)"},
     {"disable_additional_properties", "", "a schema is taken as it is written",
      "write additionalProperties = false into it"},
     {"prompt_logprobs", "", "a sequence scores only what it emits",
-     "call Score on the prompt's rows"},
+     "score the prompt's rows (specd_score)"},
     {"flat_logprobs", "", "logprobs have one layout", "leave it out"},
-    {"custom_params", "", "code and free-form arguments never cross the wire",
-     "use the parameters of the table, or name a compiled-in processor in processors"},
-    {"extra_args", "", "code and free-form arguments never cross the wire",
-     "use the parameters of the table, or name a compiled-in processor in processors"},
+    {"custom_params", "", kNoCode, kTakeCompiled},
+    {"extra_args", "", kNoCode, kTakeCompiled},
+    {"logits_processors", "", kNoCode, kTakeCompiled},
+    {"custom_logit_processor", "", kNoCode, kTakeCompiled},
     {"stop_regex", "", "a pattern may need the whole output to match",
-     "match it where the text is "
-     "received, and abort the sequence"},
+     "match it where the text is received, and abort the sequence"},
     {"repetition_detection", "", "it ends a text by its content",
-     "use no_repeat_ngram_size, or "
-     "abort the sequence"},
+     "use no_repeat_ngram_size, or abort the sequence"},
     {"return_sampling_mask", "", "the set of ids left by the filters is not reported",
      "set logprobs_mode = processed_logprobs"},
     {"truncate_prompt_tokens", "", kPlumbing, kLeaveToEngine},
@@ -200,9 +203,12 @@ std::optional<std::string> RefusedParam(std::string_view name, std::string_view 
   }
   for (const ParamRow& row : ParamTable()) {
     if (name.empty() || name == row.field) continue;
-    if (name == row.vllm_name || name == row.sglang_name) {
-      return fmt::format("{} is called {} here ({})", name, row.field, row.meaning);
-    }
+    if (name != row.vllm_name && name != row.sglang_name) continue;
+    // A parameter has vLLM's name in Python.
+    const bool other_name = !row.vllm_name.empty() && row.vllm_name != row.field;
+    const std::string in_python =
+        other_name && name != row.vllm_name ? fmt::format(", {} in Python", row.vllm_name) : "";
+    return fmt::format("{} is called {} here{} ({})", name, row.field, in_python, row.meaning);
   }
   return std::nullopt;
 }

@@ -72,7 +72,7 @@ void RoundCommitter::CommitGrammar(std::span<const TokenId> confirmed, SequenceG
                                    FinishWalk* walk, SequenceResult* result) {
   const size_t num_taken = grammar->Commit(confirmed.first(static_cast<size_t>(walk->num_kept)));
   if (num_taken == static_cast<size_t>(walk->num_kept)) return;
-  // Nothing forbidden is kept, whatever is wrong with the backend of the constraint.
+  // No forbidden token is kept, even if the backend of the constraint is wrong.
   *walk = {.num_kept = static_cast<int32_t>(num_taken), .reason = FinishReason::kError};
   result->status = RoundStatus::kBadDistribution;
   CountFault(OutcomeStatus::kBadToken);

@@ -20,8 +20,8 @@
 
 namespace specd {
 
-// The longest history, prompt and output together, that a parameter can look back at. It takes 64
-// MiB of address space for ids, of which only the used part is ever touched.
+// The longest history, prompt and output together, that a parameter can look back at. Its ids take
+// 64 MiB of address space, and only the used part is ever touched.
 inline constexpr int64_t kHistoryTokensMax = int64_t{1} << 24;
 
 class RowRules {

@@ -40,9 +40,9 @@ class SequenceGrammar {
   // The matcher's StateNumber at a place of the draft that Fill had last. Traces record it.
   uint64_t StateAt(int32_t place) const { return states_[static_cast<size_t>(place)]; }
 
-  // Sets grammar_mask of every place of the draft. A place that no path can reach, because a token
-  // before it is forbidden or is none, gets the mask of the place where its path broke: no place is
-  // left without a constraint. Where only stop ids may follow, min_tokens yields (CONTRACT §3).
+  // Sets grammar_mask of every place of the draft, so no place is without a constraint. If a token
+  // before a place is forbidden or none, the place gets the mask of the place where its path broke.
+  // Where only stop ids may follow, min_tokens yields (CONTRACT §3).
   void Fill(const Draft& draft, PlaceEdits* places);
 
   // Sets grammar_mask of the place after a prefix, for drafts that specd draws itself. The place
@@ -50,8 +50,9 @@ class SequenceGrammar {
   // object.
   grammar::MaskRow FillAfter(std::span<const TokenId> prefix, PlaceEdits* place);
 
-  // The number of the tokens up to and with the first after which the text is complete and cannot
-  // go on, or which is a stop id; 0 if there is none.
+  // Returns the number of tokens up to the one that ends the text, that token included; 0: none
+  // does. A token ends the text if it is a stop id, or if the complete text cannot continue after
+  // it.
   int32_t FindEnd(std::span<const TokenId> tokens);
 
   // Advances over kept tokens and returns how many it took. Fewer than all: the constraint forbids
@@ -59,7 +60,7 @@ class SequenceGrammar {
   size_t Commit(std::span<const TokenId> tokens);
 
  private:
-  // Sets the mask of a place, at which the matcher stands.
+  // Sets the mask of the place that the matcher has reached.
   void SetMask(const grammar::MaskRow& row, PlaceEdits* place);
   // Moves the matcher to the place after node `to`, all of whose ancestors are allowed. False if
   // the matcher does not take one of them.

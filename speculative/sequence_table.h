@@ -49,7 +49,7 @@ struct Sequence {
 
   RowRules rules;
   SequenceGrammar grammar;
-  // What `grammar` follows, for its warnings(); null: there is no constraint.
+  // The constraint that `grammar` follows, for its warnings(); null: there is none.
   std::shared_ptr<const grammar::CompiledGrammar> constraint;
   uint32_t kept_tokens = 0;  // includes the tokens given at opening
   LogprobSum logprob_sum;

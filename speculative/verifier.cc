@@ -71,7 +71,10 @@ absl::StatusOr<SequenceInfo> Verifier::Insert(Sequence&& built) {
   if (!built.grammar.empty()) packer_.StartMasks();
   built.handle = sequence->handle;
   *sequence = std::move(built);
-  return SequenceInfo{sequence->handle, sequence->seed, sequence->method, sequence->constraint};
+  return SequenceInfo{.handle = sequence->handle,
+                      .seed = sequence->seed,
+                      .method = sequence->method,
+                      .constraint = sequence->constraint};
 }
 
 absl::StatusOr<SequenceInfo> Verifier::Fork(SequenceHandle handle, std::optional<uint64_t> seed) {

@@ -136,7 +136,7 @@ class Verifier {
   size_t num_staged_inputs() const { return staged_.num_inputs(); }
 
   // ---- calls. REQUIRES: at most max_batch inputs; numbers are inside their ranges
-  // (daemon/session/calls.h). Results are valid until the next round or call.
+  // (daemon/session/session_calls.h). Results are valid until the next round or call.
   void SampleDraft(std::span<const DraftInput> inputs, std::span<DraftResult> results);
   void Score(std::span<const ScoreInput> inputs, std::span<ScoreResult> results);
 

@@ -255,10 +255,11 @@ absl::Status Engine::GetState(specd_sequence sequence, specd_sequence_state* sta
   if (slot < segment_->limits().max_sequences) {
     const SequenceState found = rounds_.channel().ReadState(slot);
     if (IsStateOf(found, sequence)) {
-      *state = {found.finish_reason, found.kept_tokens,
-                found.finish_reason != SPECD_FINISH_NONE
-                    ? rounds_.channel().ReadLogprob(slot, found)
-                    : kNoLogprob};
+      *state = {.finish_reason = found.finish_reason,
+                .kept_tokens = found.kept_tokens,
+                .cumulative_logprob = found.finish_reason != SPECD_FINISH_NONE
+                                          ? rounds_.channel().ReadLogprob(slot, found)
+                                          : kNoLogprob};
       return absl::OkStatus();
     }
   }

@@ -71,7 +71,7 @@ absl::Status EngineCalls::CheckReady() {
   if (channel().call_in_flight()) {
     channel().Poll(&late);
   } else {
-    channel().FreeSlots();
+    channel().FreeEntries();
   }
   // The answer may also never come. A caller that is told to try again later must not try forever.
   if (channel().call_in_flight() &&

@@ -72,9 +72,15 @@ class SocketLink : public EngineLink {
     std::vector<int> fds;
     for (const UniqueFd& fd : exported->fds) fds.push_back(fd.get());
     const absl::StatusOr<Reply> reply =
-        Exchange(RegisterDeviceRegionRequest{spec.kind, spec.device_uuid, spec.handle,
-                                             spec.base_bytes, spec.offset_bytes, spec.size_bytes,
-                                             spec.buffer_id, spec.export_pid, spec.piece_bytes},
+        Exchange(RegisterDeviceRegionRequest{.kind = spec.kind,
+                                             .device_uuid = spec.device_uuid,
+                                             .handle = spec.handle,
+                                             .base_bytes = spec.base_bytes,
+                                             .offset_bytes = spec.offset_bytes,
+                                             .size_bytes = spec.size_bytes,
+                                             .buffer_id = spec.buffer_id,
+                                             .export_pid = spec.export_pid,
+                                             .piece_bytes = spec.piece_bytes},
                  fds, nullptr);
     if (!reply.ok()) return reply.status();
     const auto* const region = std::get_if<RegionReply>(&*reply);
@@ -228,7 +234,7 @@ class LocalLink : public EngineLink {
           MakeEngineBackend(device_name_, {.cuda_stream = cuda_stream_});
       if (!backend.ok()) return NoBackend(backend.status());
       SessionOptions options;
-      options.identity = {1, std::random_device{}()};
+      options.identity = {.session_id = 1, .daemon_epoch = std::random_device{}()};
       options.limits = request.limits;
       options.profile = &profile_;
       options.grammars = &grammars_;

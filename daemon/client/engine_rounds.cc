@@ -248,13 +248,13 @@ absl::Status EngineRounds::EnqueueStaged(uint32_t num_sequences, void* cuda_stre
   return link_.EnqueueStaged(cuda_stream, num_sequences);
 }
 
-absl::Status EngineRounds::GetVerdict(specd_verdict* verdict) const {
+absl::Status EngineRounds::GetRoundEnd(specd_round_end* end) const {
   if (last_on_stream_ == 0) {
-    return MakeError(SPECD_ERROR_STATE, "verdict",
+    return MakeError(SPECD_ERROR_STATE, "end",
                      "no round was submitted with specd_submit_on_stream");
   }
-  *verdict = {streams_->StatusAddress(last_on_stream_),
-              PackVerdict(last_on_stream_, RoundVerdict::kAnswered)};
+  *end = {.device_address = streams_->StatusAddress(last_on_stream_),
+          .answered = PackRoundEnd(last_on_stream_, RoundEnd::kAnswered)};
   return absl::OkStatus();
 }
 

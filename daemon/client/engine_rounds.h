@@ -29,7 +29,7 @@ class EngineRounds {
                                      uint32_t num_drafts, void* cuda_stream);
   absl::StatusOr<int> StageRound(uint64_t round_id, const specd_draft* drafts, uint32_t num_drafts);
   absl::Status EnqueueStaged(uint32_t num_sequences, void* cuda_stream);
-  absl::Status GetVerdict(specd_verdict* verdict) const;
+  absl::Status GetRoundEnd(specd_round_end* end) const;
   absl::StatusOr<int> Poll(specd_completion* completion, int timeout_ms);
 
   // ---- for calls and the other parts of the engine

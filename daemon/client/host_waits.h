@@ -1,11 +1,11 @@
 // HostWaits runs rounds on CUDA streams of a device that has no memory operations on them, for
 // EngineStreams.
 //
-// A function on the CPU stands in the CUDA stream's place. The function says that the rows are
+// A function on the CPU waits in the CUDA stream's place. The function says that the rows are
 // ready, waits for the answer, and says that the CUDA stream has continued. The daemon and the
 // watch see the same words as always.
 //
-// An event between processes could not stand for the answer. A CUDA stream waits for the record
+// An event between processes could not be the answer. A CUDA stream waits for the record
 // that was called last, and the daemon has called none yet when the engine enqueues its wait.
 //
 // One thread at a time; the functions run on a thread of the driver.

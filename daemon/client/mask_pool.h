@@ -39,7 +39,7 @@ class MaskPool {
   MaskPool& operator=(const MaskPool&) = delete;
 
   // Calls `work` once for each item below num_items, on at most num_threads threads, and returns
-  // when all is done. What `work` throws, Share throws. REQUIRES: num_threads >= 1.
+  // when all is done. Share throws the exceptions of `work`. REQUIRES: num_threads >= 1.
   void Share(size_t num_items, int32_t num_threads, Work work);
 
  private:

@@ -77,12 +77,12 @@ absl::StatusOr<TensorView> CheckView(const specd_rows& rows) {
     return Invalid("data", fmt::format("rows.data is not aligned to an element of {} bytes",
                                        SizeBytes(dtype)));
   }
-  return TensorView{rows.data,
-                    dtype,
-                    static_cast<int64_t>(rows.num_rows),
-                    static_cast<int64_t>(row_stride),
-                    static_cast<int32_t>(rows.vocab_size),
-                    *rules};
+  return TensorView{.data = rows.data,
+                    .dtype = dtype,
+                    .num_rows = static_cast<int64_t>(rows.num_rows),
+                    .row_stride = static_cast<int64_t>(row_stride),
+                    .vocab_size = static_cast<int32_t>(rows.vocab_size),
+                    .rules = *rules};
 }
 
 absl::StatusOr<RowSet> CheckRows(const specd_rows& rows) {

@@ -1,13 +1,18 @@
-// The C functions of <specd/sequences.h> about the parameter table: defaults, and its numbers one
-// by one. No exception leaves this file.
+// The C functions of <specd/sequences.h> about the parameter table: defaults, its numbers one by
+// one, and refused names. No exception leaves this file.
 
+#include <map>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "daemon/client/api_guard.h"
 #include "daemon/client/param_fields.h"
 #include "daemon/client/struct_array.h"
 #include "speculative/param_numbers.h"
+#include "speculative/param_rules.h"
 
 namespace specd {
 namespace {
@@ -64,6 +69,26 @@ const std::vector<NumberInfo>& Numbers() {
   return numbers;
 }
 
+// The text of each refused name, by the name and the refused value. The keys view constant data.
+using RefusedTexts = std::map<std::pair<std::string_view, std::string_view>, std::string>;
+
+const RefusedTexts& AllRefusedTexts() {
+  static const RefusedTexts texts = [] {
+    RefusedTexts all;
+    const auto add = [&](std::string_view name, std::string_view value) {
+      std::optional<std::string> text = RefusedParam(name, value);
+      if (text.has_value()) all.try_emplace({name, value}, *std::move(text));
+    };
+    for (const RefusedName& refused : RefusedNames()) add(refused.name, refused.value);
+    for (const ParamRow& row : ParamTable()) {
+      add(row.vllm_name, {});
+      add(row.sglang_name, {});
+    }
+    return all;
+  }();
+  return texts;
+}
+
 }  // namespace
 }  // namespace specd
 
@@ -89,6 +114,19 @@ int specd_get_param_info(uint32_t index, specd_param_info* info) {
     out.Put(0, found);
     return SPECD_OK;
   });
+}
+
+const char* specd_refused_param(const char* name, const char* value) {
+  if (name == nullptr) return nullptr;
+  const char* text = nullptr;
+  specd::api::Guard([&] {
+    const specd::RefusedTexts& texts = specd::AllRefusedTexts();
+    auto found = texts.find({name, {}});
+    if (found == texts.end() && value != nullptr) found = texts.find({name, value});
+    if (found != texts.end()) text = found->second.c_str();
+    return absl::OkStatus();
+  });
+  return text;
 }
 
 }  // extern "C"

@@ -197,10 +197,10 @@ int specd_stage_round(specd_engine* engine, uint64_t round_id, const specd_draft
   return Guard([&] { return engine->engine->rounds().StageRound(round_id, drafts, num_drafts); });
 }
 
-int specd_get_verdict(specd_engine* engine, specd_verdict* verdict) {
+int specd_get_round_end(specd_engine* engine, specd_round_end* end) {
   if (engine == nullptr) return NullArgument("engine");
-  if (verdict == nullptr) return NullArgument("verdict");
-  return Guard([&] { return engine->engine->rounds().GetVerdict(verdict); });
+  if (end == nullptr) return NullArgument("end");
+  return Guard([&] { return engine->engine->rounds().GetRoundEnd(end); });
 }
 
 int specd_get_sharing(specd_engine* engine, specd_sharing* sharing) {

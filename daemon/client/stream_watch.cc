@@ -25,10 +25,10 @@ constexpr int kPauseMaxMs = 25;
 constexpr int kPauseGoneMs = 1;
 
 bool IsCompleted(const Segment& segment, uint64_t number) {
-  const CompletionSlot& slot =
-      segment.completion_slots()[(number - 1) & (segment.limits().ring_depth - 1)];
+  const CompletionEntry& entry =
+      segment.completion_entries()[(number - 1) & (segment.limits().ring_depth - 1)];
   // Pairs with the release in RingProducer::Publish. The number stands alone.
-  return slot.sequence.load(std::memory_order_acquire) == number;
+  return entry.sequence.load(std::memory_order_acquire) == number;
 }
 
 }  // namespace
@@ -110,11 +110,11 @@ bool StreamWatch::LookAt(Round* round, int64_t now_ns, bool daemon_gone) {
     if (!IsCompleted(*options_.segment, round->number)) {
       // The round may be claimed: the daemon ended before it could report what it confirmed. No
       // other thread writes the word now; Release orders it.
-      words->status.store(PackVerdict(round->number, RoundVerdict::kAborted),
+      words->status.store(PackRoundEnd(round->number, RoundEnd::kAborted),
                           std::memory_order_relaxed);
     }
   } else if (now_ns - round->ready_ns < options_.timeout_ns ||
-             Decide(words, round->number, RoundVerdict::kAborted) != RoundVerdict::kAborted) {
+             Decide(words, round->number, RoundEnd::kAborted) != RoundEnd::kAborted) {
     return false;
   }
   Release(words, round->number);
@@ -127,10 +127,10 @@ void StreamWatch::ReleaseAll(bool also_claimed) {
     if (round.number == 0) continue;
     RoundWords* words = options_.segment->round_words(round.number);
     if (IsReleased(*words, round.number)) continue;
-    if (Decide(words, round.number, RoundVerdict::kAborted) != RoundVerdict::kAborted) {
+    if (Decide(words, round.number, RoundEnd::kAborted) != RoundEnd::kAborted) {
       if (!also_claimed) continue;
       // For the CUDA stream the round has no answer, because parts of the answer may be missing.
-      words->status.store(PackVerdict(round.number, RoundVerdict::kAborted),
+      words->status.store(PackRoundEnd(round.number, RoundEnd::kAborted),
                           std::memory_order_relaxed);
     }
     Release(words, round.number);

@@ -239,8 +239,10 @@ absl::StatusOr<Reply> ControlService::On(const JoinRequest& request, std::vector
   if (!member.ok()) return member.status();
   member_ = *std::move(member);
   const SessionOptions& options = member_->session().options();
-  return Reply(JoinReply{options.identity.session_id, options.identity.daemon_epoch,
-                         host_.hello.version, options.limits.max_sequences});
+  return Reply(JoinReply{.session_id = options.identity.session_id,
+                         .daemon_epoch = options.identity.daemon_epoch,
+                         .version = host_.hello.version,
+                         .max_sequences = options.limits.max_sequences});
 }
 
 absl::StatusOr<Reply> ControlService::On(const CloseSequenceRequest& request,

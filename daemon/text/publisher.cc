@@ -152,7 +152,10 @@ void Publisher::SendHeartbeat() {
   if (now_ns < next_heartbeat_ns_) return;
   next_heartbeat_ns_ = now_ns + kHeartbeatNs;
   buffer_.clear();
-  AppendHeartbeat({options_.epoch, batch_.seq, targets_.size() - ended_streams_.size()}, &buffer_);
+  AppendHeartbeat({.epoch = options_.epoch,
+                   .seq = batch_.seq,
+                   .streams = targets_.size() - ended_streams_.size()},
+                  &buffer_);
   const std::array<std::string_view, 2> frames = {kHeartbeatTopic, buffer_};
   if (absl::StatusOr<bool> sent = tokens_.Send(frames); !sent.ok()) {
     Log("egress").error("publishing a heartbeat: {}", std::string(sent.status().message()));

@@ -107,7 +107,9 @@ void TextStreams::PushTokens(const TokenEvent& event, Stream* stream, std::vecto
     out.stop_string = stream->stop_strings[static_cast<size_t>(*stop)];
     out.late = event.ids.size() - i - 1;
     counters_.late_tokens += out.late;
-    aborts->push_back({0, stream->number, stream->tokens, SPECD_FINISH_STOP});
+    aborts->push_back({.stream = stream->number,
+                       .kept_tokens = stream->tokens,
+                       .finish_reason = SPECD_FINISH_STOP});
     CloseWith(std::move(chunk), std::move(out), stream, texts);
     return;
   }
@@ -135,7 +137,9 @@ void TextStreams::EndByGap(const TokenEvent& event, Stream* stream, std::vector<
   out.late = event.ids.size();
   CloseWith(std::move(chunk), std::move(out), stream, texts);
   // The text has ended, so the engine need not generate further.
-  aborts->push_back({0, stream->number, stream->tokens, SPECD_FINISH_ABORT});
+  aborts->push_back({.stream = stream->number,
+                     .kept_tokens = stream->tokens,
+                     .finish_reason = SPECD_FINISH_ABORT});
   ++counters_.broken_streams;
 }
 

@@ -66,7 +66,7 @@ class TextStreams {
   void End(const TokenEvent& event, Stream* stream, std::vector<TextEvent>* texts);
   void EndByGap(const TokenEvent& event, Stream* stream, std::vector<TextEvent>* texts,
                 std::vector<AbortRequest>* aborts);
-  // An event that continues the stream where it stands.
+  // An event that continues the stream from its last offset.
   TextEvent Next(const Stream& stream) const;
   void CloseWith(TextChunk chunk, TextEvent out, Stream* stream, std::vector<TextEvent>* texts);
 

@@ -159,12 +159,12 @@ void TextWorker::SendHeartbeats() {
   if (now_ns < next_heartbeat_ns_) return;
   next_heartbeat_ns_ = now_ns + kHeartbeatNs;
   buffer_.clear();
-  AppendHeartbeat({epoch_, seq_, streams_.num_live()}, &buffer_);
+  AppendHeartbeat({.epoch = epoch_, .seq = seq_, .streams = streams_.num_live()}, &buffer_);
   Send(&text_, kHeartbeatTopic);
   // A worker that does not hear the daemon must not report that it looks for stop strings.
   if (now_ns - last_heard_ns_ >= kHearingNs) return;
   buffer_.clear();
-  AppendSignOfLife({epoch_, instance_}, &buffer_);
+  AppendSignOfLife({.epoch = epoch_, .instance = instance_}, &buffer_);
   Send(&aborts_, kAliveTopic);
 }
 

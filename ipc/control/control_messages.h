@@ -250,7 +250,7 @@ struct SequenceReply {
   std::vector<uint64_t> sequences;
   std::vector<uint64_t> seeds;
   uint32_t verify = 0;
-  // What the constraint does not enforce: MakeReplyWarnings. Empty for ForkSequence.
+  // The parts that the constraint does not enforce: MakeReplyWarnings. Empty for ForkSequence.
   std::vector<std::string> warnings = {};
 
   template <class Self, class F>

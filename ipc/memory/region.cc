@@ -184,13 +184,13 @@ absl::StatusOr<TensorView> BindTensor(const RowMemory& memory, const TensorSpec&
   const absl::StatusOr<uint64_t> row_stride = CheckBounds(
       memory, spec, {static_cast<uint64_t>(vocab_size), static_cast<uint64_t>(SizeBytes(*dtype))});
   if (!row_stride.ok()) return row_stride.status();
-  return TensorView{static_cast<const char*>(memory.data) + spec.offset_bytes,
-                    *dtype,
-                    static_cast<int64_t>(spec.num_rows),
-                    static_cast<int64_t>(*row_stride),
-                    vocab_size,
-                    *rules,
-                    memory.space};
+  return TensorView{.data = static_cast<const char*>(memory.data) + spec.offset_bytes,
+                    .dtype = *dtype,
+                    .num_rows = static_cast<int64_t>(spec.num_rows),
+                    .row_stride = static_cast<int64_t>(*row_stride),
+                    .vocab_size = vocab_size,
+                    .rules = *rules,
+                    .space = memory.space};
 }
 
 // A tensor of integers has one type.

@@ -17,7 +17,7 @@ constexpr const char* ChannelFaultName(ChannelFault fault) {
     case ChannelFault::kNone:
       return "none";
     case ChannelFault::kSequence:
-      return "a slot's sequence number jumped";
+      return "a ring entry's sequence number jumped";
     case ChannelFault::kConsumed:
       return "a consumed counter is impossible";
     case ChannelFault::kPayload:

@@ -17,9 +17,9 @@ SubmissionCopy::SubmissionCopy(const SessionLimits& limits)
 
 DaemonChannel::DaemonChannel(Segment* segment)
     : segment_(segment),
-      submissions_({segment->submission_slots(), &segment->page()->daemon.submissions_consumed,
+      submissions_({segment->submission_entries(), &segment->page()->daemon.submissions_consumed,
                     segment->limits().ring_depth}),
-      completions_({segment->completion_slots(), &segment->page()->engine.completions_consumed,
+      completions_({segment->completion_entries(), &segment->page()->engine.completions_consumed,
                     segment->limits().ring_depth}) {}
 
 bool DaemonChannel::Take(SubmissionCopy* out, uint64_t taken_ns) {
@@ -42,7 +42,7 @@ bool DaemonChannel::Take(SubmissionCopy* out, uint64_t taken_ns) {
   out->taken_ns_ = taken_ns;
   out->staged_ = false;
   out->on_stream_ = false;
-  out->malformed_ = !CopySlot(out);
+  out->malformed_ = !CopyEntry(out);
   if (out->malformed_) out->num_records_ = 0;
   submissions_.Release();
   ++reserved_;
@@ -52,21 +52,21 @@ bool DaemonChannel::Take(SubmissionCopy* out, uint64_t taken_ns) {
 // Tells whether the rows of the oldest submission are ready. If the engine changes the ring entry
 // meanwhile, it gets only its own rows too early.
 bool DaemonChannel::HasRows() const {
-  if ((ReadOnce(submissions_.Slot()->flags) & kSubmissionOnStream) == 0) return true;
+  if ((ReadOnce(submissions_.Entry()->flags) & kSubmissionOnStream) == 0) return true;
   const uint64_t number = submissions_.position() + 1;
   return AreRowsReady(*segment_->round_words(number), number);
 }
 
 // Copies ring entry and payload. False if the ring entry does not name records inside its area.
-bool DaemonChannel::CopySlot(SubmissionCopy* out) {
-  const SubmissionSlot* slot = submissions_.Slot();
-  out->round_id_ = ReadOnce(slot->round_id);
-  out->submit_ns_ = ReadOnce(slot->submit_ns);
-  const uint64_t payload_offset = ReadOnce(slot->payload_offset);
-  const uint64_t payload_bytes = ReadOnce(slot->payload_bytes);
-  const uint32_t flags = ReadOnce(slot->flags);
-  out->num_records_ = ReadOnce(slot->num_records);
-  out->kind_ = ReadOnce(slot->kind);
+bool DaemonChannel::CopyEntry(SubmissionCopy* out) {
+  const SubmissionEntry* entry = submissions_.Entry();
+  out->round_id_ = ReadOnce(entry->round_id);
+  out->submit_ns_ = ReadOnce(entry->submit_ns);
+  const uint64_t payload_offset = ReadOnce(entry->payload_offset);
+  const uint64_t payload_bytes = ReadOnce(entry->payload_bytes);
+  const uint32_t flags = ReadOnce(entry->flags);
+  out->num_records_ = ReadOnce(entry->num_records);
+  out->kind_ = ReadOnce(entry->kind);
   const bool is_round = out->kind_ == static_cast<uint32_t>(SubmissionKind::kRound);
   out->staged_ = is_round && allows_staging_ && flags == kSubmissionStaged;
   out->on_stream_ = is_round && flags == kSubmissionOnStream;
@@ -108,7 +108,7 @@ void DaemonChannel::Complete(const SubmissionCopy& submission,
   const SegmentLayout& layout = segment_->layout();
   SPECD_CHECK(results.size() == submission.num_results());
   const uint64_t payload_offset =
-      uint64_t{completions_.slot_index()} * limits.max_batch * layout.result_record_bytes;
+      uint64_t{completions_.entry_index()} * limits.max_batch * layout.result_record_bytes;
   char* record = segment_->at(layout.result_payload_offset + payload_offset);
   for (const SequenceResult& result : results) {
     WriteResult(layout, limits, result, record);
@@ -173,23 +173,22 @@ void DaemonChannel::Refuse(const SubmissionCopy& submission, const absl::Status&
 void DaemonChannel::Publish(const SubmissionCopy& submission, const Payload& payload,
                             uint64_t done_ns) {
   SPECD_CHECK(reserved_ > 0 && submission.position_ == completions_.position());
-  CompletionSlot* slot = completions_.Slot();
-  slot->round_id = submission.round_id_;
-  slot->submit_ns = submission.submit_ns_;
-  slot->taken_ns = submission.taken_ns_;
-  slot->done_ns = done_ns;
-  slot->payload_offset = payload.offset;
-  slot->payload_bytes = payload.bytes;
-  slot->num_records = payload.num_records;
-  slot->flags = payload.flags;
-  slot->kind = submission.kind_;
+  CompletionEntry* entry = completions_.Entry();
+  entry->round_id = submission.round_id_;
+  entry->submit_ns = submission.submit_ns_;
+  entry->taken_ns = submission.taken_ns_;
+  entry->done_ns = done_ns;
+  entry->payload_offset = payload.offset;
+  entry->payload_bytes = payload.bytes;
+  entry->num_records = payload.num_records;
+  entry->flags = payload.flags;
+  entry->kind = submission.kind_;
   const uint64_t number = submission.position_ + 1;
   // A round that was claimed is not affected. This decides a call, or a round that could not be
   // read or run.
   Decide(segment_->round_words(number), number,
-         submission.kind() == SubmissionKind::kRound || payload.flags != 0
-             ? RoundVerdict::kFailed
-             : RoundVerdict::kAnswered);
+         submission.kind() == SubmissionKind::kRound || payload.flags != 0 ? RoundEnd::kFailed
+                                                                           : RoundEnd::kAnswered);
   completions_.Publish();
   --reserved_;
   // After the completion, so that work released on the CUDA stream finds it. Before the bell: the
@@ -211,8 +210,7 @@ bool DaemonChannel::IsHeld() const {
 
 bool DaemonChannel::Claim(const SubmissionCopy& submission) {
   const uint64_t number = submission.position_ + 1;
-  return Decide(segment_->round_words(number), number, RoundVerdict::kAnswered) ==
-         RoundVerdict::kAnswered;
+  return Decide(segment_->round_words(number), number, RoundEnd::kAnswered) == RoundEnd::kAnswered;
 }
 
 void DaemonChannel::Withdraw(const SubmissionCopy& submission) {
@@ -235,7 +233,7 @@ void DaemonChannel::Abandon() {
     const bool is_taken = number <= submissions_.position();
     const auto ahead = static_cast<uint32_t>(is_taken ? 0 : number - 1 - submissions_.position());
     if (is_taken || submissions_.State(ahead) == RingState::kReady) {
-      Decide(segment_->round_words(number), number, RoundVerdict::kAborted);
+      Decide(segment_->round_words(number), number, RoundEnd::kAborted);
     }
     Release(segment_->round_words(number), number);
   }

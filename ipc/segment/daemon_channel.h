@@ -78,14 +78,14 @@ class DaemonChannel {
   };
 
   bool HasRows() const;
-  bool CopySlot(SubmissionCopy* out);
+  bool CopyEntry(SubmissionCopy* out);
   bool CopyRound(uint64_t payload_offset, uint64_t payload_bytes, SubmissionCopy* out);
   bool CopyCall(uint64_t payload_offset, uint64_t payload_bytes, SubmissionCopy* out);
   void Publish(const SubmissionCopy& submission, const Payload& payload, uint64_t done_ns);
 
   Segment* segment_;
-  RingConsumer<SubmissionSlot> submissions_;
-  RingProducer<CompletionSlot> completions_;
+  RingConsumer<SubmissionEntry> submissions_;
+  RingProducer<CompletionEntry> completions_;
   uint32_t reserved_ = 0;  // taken and not completed
   RowLimits row_limits_;
   bool allows_staging_ = false;

@@ -11,9 +11,9 @@ namespace specd {
 
 EngineChannel::EngineChannel(Segment* segment)
     : segment_(segment),
-      submissions_({segment->submission_slots(), &segment->page()->daemon.submissions_consumed,
+      submissions_({segment->submission_entries(), &segment->page()->daemon.submissions_consumed,
                     segment->limits().ring_depth}),
-      completions_({segment->completion_slots(), &segment->page()->engine.completions_consumed,
+      completions_({segment->completion_entries(), &segment->page()->engine.completions_consumed,
                     segment->limits().ring_depth}),
       children_(segment->limits().max_batch),
       sent_(segment->limits().ring_depth),
@@ -42,14 +42,14 @@ PushResult EngineChannel::CheckRoom() {
 }
 
 void EngineChannel::Publish(const Payload& payload, uint64_t round_id, uint64_t submit_ns) {
-  SubmissionSlot* slot = submissions_.Slot();
-  slot->round_id = round_id;
-  slot->submit_ns = submit_ns;
-  slot->payload_offset = payload.offset;
-  slot->payload_bytes = payload.bytes;
-  slot->num_records = payload.num_records;
-  slot->flags = payload.flags;
-  slot->kind = static_cast<uint32_t>(payload.kind);
+  SubmissionEntry* entry = submissions_.Entry();
+  entry->round_id = round_id;
+  entry->submit_ns = submit_ns;
+  entry->payload_offset = payload.offset;
+  entry->payload_bytes = payload.bytes;
+  entry->num_records = payload.num_records;
+  entry->flags = payload.flags;
+  entry->kind = static_cast<uint32_t>(payload.kind);
   SentOf(next_number()) = {.round_id = round_id,
                            .submit_ns = submit_ns,
                            .num_inputs = payload.num_records,
@@ -97,7 +97,7 @@ PushResult EngineChannel::Push(uint64_t round_id, std::span<const SequenceInput>
   SPECD_CHECK(inputs.size() <= limits.max_batch);
   if (const PushResult room = CheckRoom(); room != PushResult::kOk) return room;
   const uint64_t payload_offset =
-      uint64_t{submissions_.slot_index()} * limits.max_batch * layout.draft_record_bytes;
+      uint64_t{submissions_.entry_index()} * limits.max_batch * layout.draft_record_bytes;
   char* record = segment_->at(layout.draft_payload_offset + payload_offset);
   for (const SequenceInput& input : inputs) {
     SPECD_CHECK(input.discard ||
@@ -212,12 +212,12 @@ bool EngineChannel::Poll(CompletionView* out) {
     fault_ = ChannelFault::kSequence;
     return false;
   }
-  const CompletionSlot* slot = completions_.Slot();
-  out->round_id = ReadOnce(slot->round_id);
-  out->submit_ns = ReadOnce(slot->submit_ns);
-  out->taken_ns = ReadOnce(slot->taken_ns);
-  out->done_ns = ReadOnce(slot->done_ns);
-  if (!CopyPayload(*slot, out)) {
+  const CompletionEntry* entry = completions_.Entry();
+  out->round_id = ReadOnce(entry->round_id);
+  out->submit_ns = ReadOnce(entry->submit_ns);
+  out->taken_ns = ReadOnce(entry->taken_ns);
+  out->done_ns = ReadOnce(entry->done_ns);
+  if (!CopyPayload(*entry, out)) {
     fault_ = ChannelFault::kPayload;
     return false;
   }
@@ -227,16 +227,16 @@ bool EngineChannel::Poll(CompletionView* out) {
 }
 
 // The k-th completion answers the k-th submission, so its kind is known; another kind is a fault.
-bool EngineChannel::CopyPayload(const CompletionSlot& slot, CompletionView* out) {
+bool EngineChannel::CopyPayload(const CompletionEntry& entry, CompletionView* out) {
   const SegmentLayout& layout = segment_->layout();
-  const uint32_t flags = ReadOnce(slot.flags);
-  const uint32_t num_records = ReadOnce(slot.num_records);
+  const uint32_t flags = ReadOnce(entry.flags);
+  const uint32_t num_records = ReadOnce(entry.num_records);
   out->kind = in_flight_kind_;
   out->malformed = (flags & kCompletionMalformed) != 0;
   out->results = {};
   out->children = {};
   out->refusal = absl::OkStatus();
-  if (ReadOnce(slot.kind) != static_cast<uint32_t>(in_flight_kind_) ||
+  if (ReadOnce(entry.kind) != static_cast<uint32_t>(in_flight_kind_) ||
       num_records > segment_->limits().max_batch) {
     return false;
   }
@@ -251,7 +251,7 @@ bool EngineChannel::CopyPayload(const CompletionSlot& slot, CompletionView* out)
     return true;
   }
   Received* to = in_flight_kind_ == SubmissionKind::kRound ? &rounds_ : &calls_;
-  const uint64_t payload_offset = ReadOnce(slot.payload_offset);
+  const uint64_t payload_offset = ReadOnce(entry.payload_offset);
   const uint64_t payload_bytes = uint64_t{num_records} * layout.result_record_bytes;
   if (payload_bytes > layout.result_payload_bytes ||
       payload_offset > layout.result_payload_bytes - payload_bytes ||

@@ -98,7 +98,7 @@ class EngineChannel {
   // Tells whether anything in flight has not been answered by Poll.
   bool awaits_answers() const { return in_flight_ > answered_early_; }
   // Frees the ring entries of rounds that were answered here and that the daemon has finished with.
-  void FreeSlots() { (void)DropLateAnswers(); }
+  void FreeEntries() { (void)DropLateAnswers(); }
   bool call_in_flight() const {
     return in_flight_ > 0 && in_flight_kind_ != SubmissionKind::kRound;
   }
@@ -148,13 +148,13 @@ class EngineChannel {
   template <class Calls>
   PushResult SubmitCall(SubmissionKind kind, const Calls& calls, size_t num_records,
                         uint64_t submit_ns);
-  bool CopyPayload(const CompletionSlot& slot, CompletionView* out);
+  bool CopyPayload(const CompletionEntry& entry, CompletionView* out);
   bool CopyResults(uint64_t payload_offset, uint32_t num_records, Received* to);
   bool CopyChildren(uint32_t num_records);
 
   Segment* segment_;
-  RingProducer<SubmissionSlot> submissions_;
-  RingConsumer<CompletionSlot> completions_;
+  RingProducer<SubmissionEntry> submissions_;
+  RingConsumer<CompletionEntry> completions_;
   uint32_t in_flight_ = 0;
   uint32_t answered_early_ = 0;  // this many of the oldest were aborted and answered here
   bool daemon_gone_ = false;

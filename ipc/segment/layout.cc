@@ -75,8 +75,8 @@ SegmentLayout Compute(const SessionLimits& limits) {
   const uint64_t depth = limits.ring_depth;
   layout.draft_payload_bytes = depth * limits.max_batch * layout.draft_record_bytes;
   layout.result_payload_bytes = depth * limits.max_batch * layout.result_record_bytes;
-  layout.submission_ring_offset = area(depth * sizeof(SubmissionSlot));
-  layout.completion_ring_offset = area(depth * sizeof(CompletionSlot));
+  layout.submission_ring_offset = area(depth * sizeof(SubmissionEntry));
+  layout.completion_ring_offset = area(depth * sizeof(CompletionEntry));
   layout.draft_payload_offset = area(layout.draft_payload_bytes);
   layout.result_payload_offset = area(layout.result_payload_bytes);
   layout.sequence_table_offset = area(sizeof(SequenceLine) * limits.max_sequences);

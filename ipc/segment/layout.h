@@ -25,7 +25,7 @@ namespace specd {
 
 inline constexpr uint64_t kSegmentMagic = 0x4745534443455053;  // the bytes "SPECDSEG"
 inline constexpr uint32_t kLineBytes = 128;
-inline constexpr uint32_t kSlotBytes = 128;
+inline constexpr uint32_t kEntryBytes = 128;
 inline constexpr uint32_t kRecordAlignBytes = 64;
 inline constexpr uint32_t kPageBytes = 4096;
 
@@ -44,7 +44,7 @@ enum class EngineState : uint32_t { kStarting = 0, kRunning = 1, kClosing = 2 };
 struct SegmentHeader {
   uint64_t magic;
   uint32_t header_bytes;  // sizeof(SegmentHeader)
-  uint32_t slot_bytes;    // kSlotBytes
+  uint32_t entry_bytes;   // kEntryBytes
   uint64_t session_id;
   uint64_t daemon_epoch;  // drawn at random at every start of the daemon
   uint64_t segment_bytes;
@@ -113,7 +113,7 @@ enum class SubmissionKind : uint32_t {
 
 // An entry of the submission ring. The producer writes `sequence` last, with release: the ring
 // position plus one. The value 0 is never written, so a fresh segment of zeros holds no message.
-struct SubmissionSlot {
+struct SubmissionEntry {
   std::atomic<uint64_t> sequence;
   uint64_t round_id;
   uint64_t submit_ns;       // CLOCK_MONOTONIC
@@ -134,7 +134,7 @@ inline constexpr uint32_t kSubmissionStaged = 2;
 inline constexpr uint32_t kCompletionMalformed = 1;  // the submission's ring entry was invalid
 inline constexpr uint32_t kCompletionRefused = 2;    // for a call: the answer area gives the reason
 
-struct CompletionSlot {
+struct CompletionEntry {
   std::atomic<uint64_t> sequence;
   uint64_t round_id;
   uint64_t submit_ns;  // copied from the submission
@@ -161,7 +161,7 @@ struct RoundWords {
   // The daemon writes these two, and so does the engine's library when it releases a stuck CUDA
   // stream.
   std::atomic<uint64_t> done;    // only grows: CUDA streams may continue after this round
-  std::atomic<uint64_t> status;  // PackVerdict of the last round that was decided
+  std::atomic<uint64_t> status;  // PackRoundEnd of the last round that was decided
   uint64_t reserved1[14];
 };
 
@@ -328,16 +328,16 @@ static_assert(offsetof(SegmentPage, engine) == 256);
 static_assert(offsetof(SegmentPage, daemon) == 384);
 static_assert(offsetof(SegmentPage, submission_bell) == 512);
 static_assert(offsetof(SegmentPage, completion_bell) == 640);
-static_assert(sizeof(SubmissionSlot) == kSlotBytes);
-static_assert(offsetof(SubmissionSlot, payload_offset) == 24);
-static_assert(offsetof(SubmissionSlot, payload_bytes) == 32);
-static_assert(offsetof(SubmissionSlot, flags) == 40);
-static_assert(offsetof(SubmissionSlot, kind) == 44);
-static_assert(sizeof(CompletionSlot) == kSlotBytes);
-static_assert(offsetof(CompletionSlot, payload_offset) == 40);
-static_assert(offsetof(CompletionSlot, payload_bytes) == 48);
-static_assert(offsetof(CompletionSlot, flags) == 56);
-static_assert(offsetof(CompletionSlot, kind) == 60);
+static_assert(sizeof(SubmissionEntry) == kEntryBytes);
+static_assert(offsetof(SubmissionEntry, payload_offset) == 24);
+static_assert(offsetof(SubmissionEntry, payload_bytes) == 32);
+static_assert(offsetof(SubmissionEntry, flags) == 40);
+static_assert(offsetof(SubmissionEntry, kind) == 44);
+static_assert(sizeof(CompletionEntry) == kEntryBytes);
+static_assert(offsetof(CompletionEntry, payload_offset) == 40);
+static_assert(offsetof(CompletionEntry, payload_bytes) == 48);
+static_assert(offsetof(CompletionEntry, flags) == 56);
+static_assert(offsetof(CompletionEntry, kind) == 60);
 static_assert(sizeof(RoundWords) == 2 * kLineBytes && kPageBytes % sizeof(RoundWords) == 0);
 static_assert(offsetof(RoundWords, passed) == 8);
 static_assert(offsetof(RoundWords, done) == kLineBytes);

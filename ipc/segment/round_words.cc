@@ -33,35 +33,34 @@ void TakeBackPassed(RoundWords* words, uint64_t found, uint64_t number) {
   words->passed.compare_exchange_strong(found, number - 1, std::memory_order_relaxed);
 }
 
-RoundVerdict Decide(RoundWords* words, uint64_t number, RoundVerdict wish) {
+RoundEnd Decide(RoundWords* words, uint64_t number, RoundEnd wish) {
   uint64_t found = words->status.load(std::memory_order_acquire);
   for (int i = 0; i < kTriesMax && NumberOf(found) < number; ++i) {
     // Pairs with the other side's Decide. Release keeps our reads of the rows from moving after
     // this exchange, when the engine may write the rows again. Acquire keeps the loser's later work
     // from moving before it.
-    if (words->status.compare_exchange_weak(found, PackVerdict(number, wish),
+    if (words->status.compare_exchange_weak(found, PackRoundEnd(number, wish),
                                             std::memory_order_acq_rel, std::memory_order_acquire)) {
       return wish;
     }
   }
-  if (found == PackVerdict(number, RoundVerdict::kAnswered)) return RoundVerdict::kAnswered;
-  if (found == PackVerdict(number, RoundVerdict::kFailed)) return RoundVerdict::kFailed;
-  return RoundVerdict::kAborted;
+  if (found == PackRoundEnd(number, RoundEnd::kAnswered)) return RoundEnd::kAnswered;
+  if (found == PackRoundEnd(number, RoundEnd::kFailed)) return RoundEnd::kFailed;
+  return RoundEnd::kAborted;
 }
 
 void Withdraw(RoundWords* words, uint64_t number) {
   // Any other value than our own claim is left as it is. The call of Release that follows orders
   // this store.
-  uint64_t claimed = PackVerdict(number, RoundVerdict::kAnswered);
-  words->status.compare_exchange_strong(claimed, PackVerdict(number, RoundVerdict::kFailed),
+  uint64_t claimed = PackRoundEnd(number, RoundEnd::kAnswered);
+  words->status.compare_exchange_strong(claimed, PackRoundEnd(number, RoundEnd::kFailed),
                                         std::memory_order_relaxed);
 }
 
 bool IsAborted(const RoundWords& words, uint64_t number) {
   // Pairs with the exchange in Decide. Acquire keeps work that depends on the answer from moving
   // before this load.
-  return words.status.load(std::memory_order_acquire) ==
-         PackVerdict(number, RoundVerdict::kAborted);
+  return words.status.load(std::memory_order_acquire) == PackRoundEnd(number, RoundEnd::kAborted);
 }
 
 void Release(RoundWords* words, uint64_t number) {

@@ -24,14 +24,14 @@
 
 namespace specd {
 
-enum class RoundVerdict : uint8_t {
+enum class RoundEnd : uint8_t {
   kAnswered = 0,  // the completion says what was confirmed
   kAborted = 1,   // the CUDA stream was released without an answer: nothing is confirmed
   kFailed = 2,    // the daemon could not read or run the round: nothing is confirmed
 };
 
-constexpr uint64_t PackVerdict(uint64_t number, RoundVerdict verdict) {
-  return number << 8 | static_cast<uint64_t>(verdict);
+constexpr uint64_t PackRoundEnd(uint64_t number, RoundEnd end) {
+  return number << 8 | static_cast<uint64_t>(end);
 }
 
 // Tells whether the engine's CUDA stream has written all rows of this round. It compares only the
@@ -47,7 +47,7 @@ void MarkPassed(RoundWords* words, uint64_t number);
 void TakeBackPassed(RoundWords* words, uint64_t found, uint64_t number);
 
 // Decides how the round ended, unless that is decided already; returns the decision that holds.
-RoundVerdict Decide(RoundWords* words, uint64_t number, RoundVerdict wish);
+RoundEnd Decide(RoundWords* words, uint64_t number, RoundEnd wish);
 
 // Changes the daemon's own decision that it has answered, which no CUDA stream has seen yet, into
 // kFailed.

@@ -30,7 +30,7 @@ void WriteHeader(SegmentHeader* header, const SessionLimits& limits, const Segme
                  const SessionIdentity& identity) {
   header->magic = kSegmentMagic;
   header->header_bytes = sizeof(SegmentHeader);
-  header->slot_bytes = kSlotBytes;
+  header->entry_bytes = kEntryBytes;
   header->session_id = identity.session_id;
   header->daemon_epoch = identity.daemon_epoch;
   header->segment_bytes = layout.segment_bytes;
@@ -84,7 +84,7 @@ absl::Status CheckHeader(const SegmentHeader& header, uint64_t file_bytes, Sessi
                                   header.segment_bytes, file_bytes, layout.segment_bytes));
   }
   const bool same = header.header_bytes == sizeof(SegmentHeader) &&
-                    header.slot_bytes == kSlotBytes &&
+                    header.entry_bytes == kEntryBytes &&
                     header.submission_ring_offset == layout.submission_ring_offset &&
                     header.completion_ring_offset == layout.completion_ring_offset &&
                     header.draft_payload_offset == layout.draft_payload_offset &&

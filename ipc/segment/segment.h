@@ -47,11 +47,11 @@ class Segment {
   const SessionIdentity& identity() const { return identity_; }
 
   SegmentPage* page() const { return static_cast<SegmentPage*>(mapping_.data()); }
-  SubmissionSlot* submission_slots() const {
-    return reinterpret_cast<SubmissionSlot*>(at(layout_.submission_ring_offset));
+  SubmissionEntry* submission_entries() const {
+    return reinterpret_cast<SubmissionEntry*>(at(layout_.submission_ring_offset));
   }
-  CompletionSlot* completion_slots() const {
-    return reinterpret_cast<CompletionSlot*>(at(layout_.completion_ring_offset));
+  CompletionEntry* completion_entries() const {
+    return reinterpret_cast<CompletionEntry*>(at(layout_.completion_ring_offset));
   }
   SequenceLine* sequence_table() const {
     return reinterpret_cast<SequenceLine*>(at(layout_.sequence_table_offset));

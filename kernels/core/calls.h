@@ -2,8 +2,8 @@
 // specd, and scores of given ids.
 //
 // One record serves every layer, as in kernels/core/sequence_round.h. The numbers in an input are
-// the engine's own until the session has checked them (daemon/session/calls.h). Plain data. The
-// pointers of an input stay valid for the call, and those of a result until the next call.
+// the engine's own until the session has checked them (daemon/session/session_calls.h). Plain data.
+// The pointers of an input stay valid for the call, and those of a result until the next call.
 #pragma once
 
 #include <cstdint>

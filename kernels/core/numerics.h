@@ -119,9 +119,9 @@ SPECD_INLINE float Log2(float x) {
 
 // Divide(a, b) is a / b, correctly rounded, without a call on a GPU. There the operator calls a
 // function if an operand is very large or small. The possible call alone costs its caller the
-// registers of that function, and the tile pass has none to spare (warps/tile_pass.h). Both ways
-// are therefore written out here. The hardware's approximation of 1 / b is an argument, so tests
-// can run both ways anywhere.
+// registers of that function, and the tile pass has none to spare (kernels/warps/tile_pass.h). Both
+// ways are therefore written out here. The hardware's approximation of 1 / b is an argument, so
+// tests can run both ways anywhere.
 namespace internal {
 
 // A middling float is far from the limits of a float, and so are the quotients of middling floats.

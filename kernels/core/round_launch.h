@@ -27,7 +27,7 @@ constexpr int32_t WideFor(const RoundBounds& bounds) {
 // The beginning of pinned memory that a launch copies to the device.
 struct FetchHeader {
   uint64_t size_bytes = 0;  // all data, this header included; a multiple of kFetchUnit
-  uint64_t number = 0;      // the number of a staged round, from 1 on (core/staged_turn.h)
+  uint64_t number = 0;      // the number of a staged round, from 1 on (kernels/warps/staged_turn.h)
 };
 inline constexpr size_t kFetchUnit = 16;
 static_assert(sizeof(FetchHeader) == kFetchUnit);

@@ -93,7 +93,7 @@ constexpr std::string_view RefusalText(Refusal refusal) {
     case Refusal::kPath:
       return "parents: a path is longer than max_path; raise max_path of specd_open";
     case Refusal::kTwice:
-      return "sequence: it stands in the round twice";
+      return "sequence: the round has this sequence twice";
     case Refusal::kHostTokens:
       return "bad_words, no_repeat_ngram, thinking_budget, processors and grammars look at tokens "
              "that the "

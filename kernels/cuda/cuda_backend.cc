@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/cuda/next_tokens.h"
-#include "kernels/cuda/staged_round.h"
+#include "kernels/cuda/round_upload.h"
 #include "kernels/warps/fused_round.h"
 
 namespace specd {
@@ -16,7 +16,7 @@ namespace specd {
 namespace {
 
 // Rows of 64 sequences with 8 drafts each at V = 128k in bf16 fit. Larger rounds take more pieces.
-constexpr int64_t kDefaultStagingBytes = int64_t{512} << 20;
+constexpr int64_t kDefaultUploadBytes = int64_t{512} << 20;
 
 constexpr std::string_view kRoundRemedy =
     "end the capture first, or make rounds part of the graph with specd_enqueue_staged";
@@ -40,10 +40,10 @@ absl::Status CheckNotCapturing(GpuDriver* driver, std::string_view why, std::str
 
 }  // namespace
 
-CudaBackend::CudaBackend(std::unique_ptr<GpuDriver> driver, int64_t staging_bytes,
+CudaBackend::CudaBackend(std::unique_ptr<GpuDriver> driver, int64_t upload_bytes,
                          std::string device_uuid)
     : driver_(std::move(driver)),
-      staging_bytes_(staging_bytes),
+      upload_bytes_(upload_bytes),
       device_uuid_(std::move(device_uuid)) {}
 
 absl::Status CudaBackend::Prepare(const BackendLimits& limits) {
@@ -75,7 +75,7 @@ absl::Status CudaBackend::Prepare(const BackendLimits& limits) {
 
 GpuResult CudaBackend::Allocate() {
   const int64_t rows_per_sequence = 2 * int64_t{limits_.max_draft} + 1;
-  const int64_t fitting = staging_bytes_ / (rows_per_sequence * row_bytes());
+  const int64_t fitting = upload_bytes_ / (rows_per_sequence * row_bytes());
   max_piece_ = static_cast<int32_t>(
       std::clamp<int64_t>(fitting, 1, std::max<int64_t>(limits_.max_batch, 1)));
   // A transform reads one row and writes one.
@@ -127,7 +127,7 @@ GpuResult CudaBackend::CaptureBuckets() {
 
 GpuResult CudaBackend::CaptureGraph(int32_t num_tasks, GraphKind kind, CapturedGraph* graph) {
   arena_.Clear();
-  const StagedRound round(1, limits_.max_draft, &arena_);  // first in the arena, as in a piece
+  const RoundUpload round(1, limits_.max_draft, &arena_);  // first in the arena, as in a piece
   const RoundBounds bounds{.num_tasks = num_tasks,
                            .max_draft = limits_.max_draft,
                            .vocab_size = limits_.vocab_size,
@@ -162,8 +162,8 @@ absl::Status CudaBackend::Run(const RoundBatch& batch) {
       driver_.get(), "a round runs on it now, not when the graph is launched", kRoundRemedy);
   if (!is_free.ok()) return is_free;
   for (int32_t done = 0; done < batch.num_tasks;) {
-    StagedBatch piece = BeginPiece(batch, done);
-    if (piece.StageTasks() == 0) {
+    BatchUpload piece = BeginPiece(batch, done);
+    if (piece.PackTasks() == 0) {
       batch.outcomes[done++] = {.status = OutcomeStatus::kNoRoom};
       continue;
     }
@@ -191,7 +191,7 @@ absl::Status CudaBackend::Run(const RoundBatch& batch) {
   return absl::OkStatus();
 }
 
-StagedBatch CudaBackend::BeginPiece(const RoundBatch& batch, int32_t first) {
+BatchUpload CudaBackend::BeginPiece(const RoundBatch& batch, int32_t first) {
   arena_.Clear();
   answers_.Clear();
   const int32_t room = std::min(max_piece_, batch.num_tasks - first);
@@ -205,7 +205,7 @@ StagedBatch CudaBackend::BeginPiece(const RoundBatch& batch, int32_t first) {
   return {batch, first, max_piece_, limits_, rows, &arena_, &answers_};
 }
 
-GpuResult CudaBackend::LaunchPiece(const StagedBatch& piece) {
+GpuResult CudaBackend::LaunchPiece(const BatchUpload& piece) {
   GraphKind kind;
   kind.num_launches = piece.Fill(round_memory_.get());
   kind.resolves = piece.resolves();
@@ -213,7 +213,7 @@ GpuResult CudaBackend::LaunchPiece(const StagedBatch& piece) {
   return BucketFor(piece.count())[kind.index()].Launch();
 }
 
-GpuResult CudaBackend::FinishPiece(const StagedBatch& piece) {
+GpuResult CudaBackend::FinishPiece(const BatchUpload& piece) {
   piece.CopyBack();
   // Kernels have written the arrays on the device.
   return WriteNextTokens(piece.batch(), piece.first(), piece.count(), [](const TokenArray& array) {
@@ -287,13 +287,13 @@ absl::Status CudaBackend::Transform(const TransformBatch& batch) {
 GpuResult CudaBackend::LaunchTransforms(const TransformBatch& batch, int32_t first, int32_t count,
                                         OutcomeStatus* statuses) {
   const int32_t vocab_size = batch.source.vocab_size;
-  RowStage source(driver_.get(), rows_.get(), vocab_size * SizeBytes(batch.source.dtype));
+  RowUpload source(driver_.get(), rows_.get(), vocab_size * SizeBytes(batch.source.dtype));
   auto* const out = reinterpret_cast<float*>(rows_.get() + max_rows_ / 2 * row_bytes());
-  const StagedArray<RowTransform> rows = arena_.Take<RowTransform>(count);
+  const ArenaArray<RowTransform> rows = arena_.Take<RowTransform>(count);
   SPECD_CHECK(!arena_.full());
   for (int32_t i = 0; i < count; ++i) {
     rows.host[i] = batch.rows[first + i];
-    rows.host[i].row = StageRow(batch.source, rows.host[i].row, &source);
+    rows.host[i].row = UploadRow(batch.source, rows.host[i].row, &source);
     rows.host[i].out = out + int64_t{i} * vocab_size;
   }
   TransformBatch piece = batch;
@@ -339,7 +339,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(std::unique_ptr<GpuDriv
         "CUDA_VISIBLE_DEVICES, or use \"cpu\"",
         result.text()));
   }
-  return std::make_unique<CudaBackend>(std::move(driver), kDefaultStagingBytes,
+  return std::make_unique<CudaBackend>(std::move(driver), kDefaultUploadBytes,
                                        devices[device].uuid);
 }
 

@@ -4,7 +4,7 @@
 // those that a round names. Then one launch of a graph does the round. Prepare captures a graph for
 // each batch bucket (a power of two). The graph fetches the tasks and runs them with the same
 // bodies as on the CPU. At the end it writes a word of pinned memory, which the host polls. If a
-// round needs more than the staging memory, it is done in pieces; results do not depend on the cut.
+// round needs more than the upload memory, it is done in pieces; results do not depend on the cut.
 //
 // RoundQueue does the staged rounds, with memory of its own. Every call goes through GpuDriver, so
 // this file needs no CUDA API and runs in tests over host memory.
@@ -18,19 +18,19 @@
 
 #include "kernels/backend.h"
 #include "kernels/core/gpu_driver.h"
+#include "kernels/cuda/batch_upload.h"
 #include "kernels/cuda/captured_graph.h"
 #include "kernels/cuda/done_word.h"
 #include "kernels/cuda/round_queue.h"
-#include "kernels/cuda/staged_batch.h"
-#include "kernels/cuda/staging.h"
+#include "kernels/cuda/upload_arena.h"
 
 namespace specd {
 
 class CudaBackend final : public Backend {
  public:
   // REQUIRES: UseDevice succeeded on the driver. `device_uuid` is that of the device in use. The
-  // rows of a piece need at most `staging_bytes`, except that a piece has at least one sequence.
-  CudaBackend(std::unique_ptr<GpuDriver> driver, int64_t staging_bytes,
+  // rows of a piece need at most `upload_bytes`, except that a piece has at least one sequence.
+  CudaBackend(std::unique_ptr<GpuDriver> driver, int64_t upload_bytes,
               std::string device_uuid = {});
 
   std::string_view name() const override { return "cuda"; }
@@ -60,9 +60,9 @@ class CudaBackend final : public Backend {
   GpuResult CaptureBuckets();
   GpuResult CaptureGraph(int32_t num_tasks, GraphKind kind, CapturedGraph* graph);
   const Bucket& BucketFor(int32_t num_tasks) const;
-  StagedBatch BeginPiece(const RoundBatch& batch, int32_t first);
-  GpuResult LaunchPiece(const StagedBatch& piece);
-  GpuResult FinishPiece(const StagedBatch& piece);
+  BatchUpload BeginPiece(const RoundBatch& batch, int32_t first);
+  GpuResult LaunchPiece(const BatchUpload& piece);
+  GpuResult FinishPiece(const BatchUpload& piece);
   // Writes the next tokens of tasks whose answers have come back, to those arrays that no kernel
   // has written.
   GpuResult WriteNextTokens(const RoundBatch& batch, int32_t first, int32_t count,
@@ -71,7 +71,7 @@ class CudaBackend final : public Backend {
                              OutcomeStatus* statuses);
 
   const std::unique_ptr<GpuDriver> driver_;  // outlives the memory below
-  const int64_t staging_bytes_;
+  const int64_t upload_bytes_;
   const std::string device_uuid_;
   BackendLimits limits_;
   int32_t max_piece_ = 0;  // sequences
@@ -80,7 +80,7 @@ class CudaBackend final : public Backend {
   DeviceMemory rows_;
   DeviceMemory masks_;
   DeviceMemory round_memory_;
-  StagingArena arena_;
+  UploadArena arena_;
   AnswerArena answers_;
   DoneWord done_;
   std::vector<Bucket> buckets_;        // destroyed before the memory above; sizes 1, 2, 4, ...

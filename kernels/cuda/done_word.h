@@ -9,11 +9,12 @@
 #include <cstdint>
 
 #include "kernels/core/gpu_driver.h"
-#include "kernels/cuda/staging.h"
+#include "kernels/cuda/upload_arena.h"
 
 namespace specd {
 
-// The host's side of a word that a device reads and writes at the same time: warps/staged_turn.h.
+// The host's side of a word that a device reads and writes at the same time:
+// kernels/warps/staged_turn.h.
 void PublishWord(uint64_t value, uint64_t* word);
 uint64_t LookAtWord(uint64_t* word);
 

@@ -1,8 +1,8 @@
 // DriverApi has the functions of libcuda.so.1 for driver_context.cc; they are found at first use.
 //
-// The functions are declared here and not taken from cuda.h. A build without the CUDA toolkit can
+// The functions are declared here and not taken from <cuda.h>. A build without the CUDA toolkit can
 // therefore share GPU memory too, and the same binary starts without a driver. Symbols carry their
-// version (cuMemAlloc_v2). If cuda.h is there, driver_api_check.cc compares the declarations.
+// version (cuMemAlloc_v2). If <cuda.h> is there, driver_api_check.cc compares the declarations.
 // Immutable once loaded; the library stays loaded.
 #pragma once
 

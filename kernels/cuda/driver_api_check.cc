@@ -1,4 +1,4 @@
-// The compiler compares driver_api.h with cuda.h here, if cuda.h is there. It compares numbers,
+// The compiler compares driver_api.h with <cuda.h> here, if <cuda.h> is there. It compares numbers,
 // sizes, and for every function the number and the passing of its arguments. It also compares the
 // numbers of GpuCode with those of both CUDA libraries. The file makes no code.
 #include <cuda.h>

@@ -1,11 +1,171 @@
 #include "kernels/cuda/driver_context.h"
 
+#include <fmt/format.h>
+
 #include <cstring>
 #include <iterator>
 
-#include "kernels/cuda/cuda_context.h"
+#include "kernels/cuda/context_calls.h"
+#include "kernels/cuda/memory_importer.h"
 
 namespace specd {
+
+namespace {
+
+class CudaContext final : public GpuContext {
+ public:
+  CudaContext(const cuda::DriverApi& api, int device, cuda::Context context)
+      : calls_(api, device, context) {}
+  CudaContext(const CudaContext&) = delete;
+  CudaContext& operator=(const CudaContext&) = delete;
+  ~CudaContext() override {
+    const int error = calls_.api().cuDevicePrimaryCtxRelease_v2(calls_.device());
+    if (error == kGpuOk) return;
+    fmt::print(stderr, "specd: {}\n",
+               cuda::ResultOf(calls_.api(), error, "cuDevicePrimaryCtxRelease").text());
+  }
+
+  GpuResult Allocate(uint64_t size_bytes, GpuAddress* address) override {
+    return calls_.Run("cuMemAlloc",
+                      [&] { return calls_.api().cuMemAlloc_v2(address, size_bytes); });
+  }
+  GpuResult Free(GpuAddress address) override {
+    return calls_.Run("cuMemFree", [&] { return calls_.api().cuMemFree_v2(address); });
+  }
+
+  GpuResult Describe(GpuAddress address, GpuAllocation* allocation) override;
+  GpuResult Export(GpuAddress address, GpuMemoryKind kind, GpuExport* exported) override;
+  GpuResult Import(const GpuImport& import, GpuMapping* mapping) override {
+    return importer_.Import(import, mapping);
+  }
+  GpuResult Close(const GpuMapping& mapping) override { return importer_.Close(mapping); }
+
+  GpuResult RegisterHost(void* host, uint64_t size_bytes, GpuAddress* device) override {
+    GpuResult result = calls_.Run("cuMemHostRegister", [&] {
+      return calls_.api().cuMemHostRegister_v2(
+          host, size_bytes, cuda::kHostRegisterPortable | cuda::kHostRegisterDeviceMap);
+    });
+    if (!result.ok()) return result;
+    result = calls_.Run("cuMemHostGetDevicePointer",
+                        [&] { return calls_.api().cuMemHostGetDevicePointer_v2(device, host, 0); });
+    if (!result.ok()) (void)UnregisterHost(host);
+    return result;
+  }
+  GpuResult UnregisterHost(void* host) override {
+    return calls_.Run("cuMemHostUnregister",
+                      [&] { return calls_.api().cuMemHostUnregister(host); });
+  }
+
+  GpuResult CreateStream(GpuStream* stream) override {
+    return calls_.Run("cuStreamCreate", [&] {
+      return calls_.api().cuStreamCreate(&stream->handle, cuda::kStreamNonBlocking);
+    });
+  }
+  GpuResult DestroyStream(GpuStream stream) override {
+    return calls_.Run("cuStreamDestroy",
+                      [&] { return calls_.api().cuStreamDestroy_v2(stream.handle); });
+  }
+  GpuResult Synchronize(GpuStream stream) override {
+    return calls_.Run("cuStreamSynchronize",
+                      [&] { return calls_.api().cuStreamSynchronize(stream.handle); });
+  }
+  GpuResult Query(GpuStream stream) override {
+    return calls_.Run("cuStreamQuery", [&] { return calls_.api().cuStreamQuery(stream.handle); });
+  }
+
+  GpuResult WriteValue(GpuStream stream, GpuAddress word, GpuWord width, uint64_t value) override {
+    return calls_.Run("cuStreamWriteValue", [&] {
+      return width == GpuWord::k64
+                 ? calls_.api().cuStreamWriteValue64_v2(stream.handle, word, value, 0)
+                 : calls_.api().cuStreamWriteValue32_v2(stream.handle, word,
+                                                        static_cast<uint32_t>(value), 0);
+    });
+  }
+  GpuResult WaitValue(GpuStream stream, GpuAddress word, GpuWord width, uint64_t value) override {
+    return calls_.Run("cuStreamWaitValue", [&] {
+      return width == GpuWord::k64
+                 ? calls_.api().cuStreamWaitValue64_v2(stream.handle, word, value,
+                                                       cuda::kWaitValueGeq)
+                 : calls_.api().cuStreamWaitValue32_v2(
+                       stream.handle, word, static_cast<uint32_t>(value), cuda::kWaitValueGeq);
+    });
+  }
+
+  GpuResult LaunchHostFunction(GpuStream stream, GpuHostFunction function,
+                               void* argument) override {
+    return calls_.Run("cuLaunchHostFunc", [&] {
+      return calls_.api().cuLaunchHostFunc(stream.handle, function, argument);
+    });
+  }
+
+  GpuResult IsCapturing(GpuStream stream, bool* is_capturing) override {
+    int status = 0;
+    const GpuResult result = calls_.Run("cuStreamIsCapturing", [&] {
+      return calls_.api().cuStreamIsCapturing(stream.handle, &status);
+    });
+    *is_capturing = status != cuda::kCaptureNone;
+    return result;
+  }
+
+  GpuResult Copy(GpuStream stream, void* target, const void* source, uint64_t size_bytes) override {
+    return calls_.Run("cuMemcpyAsync", [&] {
+      return calls_.api().cuMemcpyAsync(reinterpret_cast<uintptr_t>(target),
+                                        reinterpret_cast<uintptr_t>(source), size_bytes,
+                                        stream.handle);
+    });
+  }
+
+  GpuResult CreateEvent(GpuEvent* event) override {
+    return calls_.Run("cuEventCreate", [&] {
+      return calls_.api().cuEventCreate(&event->handle, cuda::kEventDisableTiming);
+    });
+  }
+  GpuResult CreateSharedEvent(GpuEvent* event) override {
+    return calls_.Run("cuEventCreate", [&] {
+      return calls_.api().cuEventCreate(&event->handle,
+                                        cuda::kEventInterprocess | cuda::kEventDisableTiming);
+    });
+  }
+  GpuResult ExportEvent(GpuEvent event, GpuHandle* handle) override {
+    cuda::Handle bytes;
+    const GpuResult result = calls_.Run("cuIpcGetEventHandle", [&] {
+      return calls_.api().cuIpcGetEventHandle(&bytes, event.handle);
+    });
+    if (result.ok()) std::memcpy(handle->data(), &bytes, sizeof(bytes));
+    return result;
+  }
+  GpuResult OpenEvent(const GpuHandle& handle, GpuEvent* event) override {
+    return calls_.Run("cuIpcOpenEventHandle", [&] {
+      return calls_.api().cuIpcOpenEventHandle(&event->handle, HandleOf(handle));
+    });
+  }
+  GpuResult DestroyEvent(GpuEvent event) override {
+    return calls_.Run("cuEventDestroy",
+                      [&] { return calls_.api().cuEventDestroy_v2(event.handle); });
+  }
+  GpuResult RecordEvent(GpuEvent event, GpuStream stream) override {
+    return calls_.Run("cuEventRecord",
+                      [&] { return calls_.api().cuEventRecord(event.handle, stream.handle); });
+  }
+  GpuResult WaitEvent(GpuStream stream, GpuEvent event) override {
+    return calls_.Run("cuStreamWaitEvent", [&] {
+      return calls_.api().cuStreamWaitEvent(stream.handle, event.handle, 0);
+    });
+  }
+
+  // Every call reports the error that broke the context. This call does nothing else, and waits for
+  // nothing.
+  GpuResult Check() override {
+    size_t free_bytes = 0;
+    size_t total_bytes = 0;
+    return calls_.Run("cuMemGetInfo",
+                      [&] { return calls_.api().cuMemGetInfo_v2(&free_bytes, &total_bytes); });
+  }
+
+ private:
+  const ContextCalls calls_;
+  MemoryImporter importer_{calls_};
+};
 
 GpuResult CudaContext::Describe(GpuAddress address, GpuAllocation* allocation) {
   unsigned memory_type = 0;
@@ -25,8 +185,8 @@ GpuResult CudaContext::Describe(GpuAddress address, GpuAllocation* allocation) {
   void* values[] = {&memory_type, &buffer_id, &ordinal,    &ipc,          &handle_types,
                     &pool,        &base,      &size_bytes, &mapping_base, &mapping_bytes};
   static_assert(std::size(attributes) == std::size(values));
-  const GpuResult result = Call("cuPointerGetAttributes", [&] {
-    return api_.cuPointerGetAttributes(std::size(attributes), attributes, values, address);
+  const GpuResult result = calls_.Run("cuPointerGetAttributes", [&] {
+    return calls_.api().cuPointerGetAttributes(std::size(attributes), attributes, values, address);
   });
   if (!result.ok()) return result;
   // The call does not fail for an unknown address; it leaves the unknown values unset.
@@ -54,39 +214,45 @@ GpuResult CudaContext::Export(GpuAddress address, GpuMemoryKind kind, GpuExport*
   cuda::Handle handle = {};
   GpuResult result = GpuResult::Ok();
   if (kind == GpuMemoryKind::kIpc) {
-    result = Call("cuIpcGetMemHandle", [&] { return api_.cuIpcGetMemHandle(&handle, address); });
+    result = calls_.Run("cuIpcGetMemHandle",
+                        [&] { return calls_.api().cuIpcGetMemHandle(&handle, address); });
   } else if (kind == GpuMemoryKind::kVmm) {
     cuda::AllocationHandle allocation = 0;
-    result = Call("cuMemRetainAllocationHandle", [&] {
-      return api_.cuMemRetainAllocationHandle(&allocation, reinterpret_cast<void*>(address));
+    result = calls_.Run("cuMemRetainAllocationHandle", [&] {
+      return calls_.api().cuMemRetainAllocationHandle(&allocation,
+                                                      reinterpret_cast<void*>(address));
     });
     if (!result.ok()) return result;
-    result = Call("cuMemExportToShareableHandle", [&] {
-      return api_.cuMemExportToShareableHandle(&exported->fd, allocation, cuda::kHandleTypePosixFd,
-                                               0);
+    result = calls_.Run("cuMemExportToShareableHandle", [&] {
+      return calls_.api().cuMemExportToShareableHandle(&exported->fd, allocation,
+                                                       cuda::kHandleTypePosixFd, 0);
     });
-    const GpuResult released = Call("cuMemRelease", [&] { return api_.cuMemRelease(allocation); });
+    const GpuResult released =
+        calls_.Run("cuMemRelease", [&] { return calls_.api().cuMemRelease(allocation); });
     if (result.ok()) result = released;
   } else {
     cuda::Pool pool = nullptr;
     int attribute = cuda::kMemoryPool;
     void* value = &pool;
-    result = Call("cuPointerGetAttributes",
-                  [&] { return api_.cuPointerGetAttributes(1, &attribute, &value, address); });
+    result = calls_.Run("cuPointerGetAttributes", [&] {
+      return calls_.api().cuPointerGetAttributes(1, &attribute, &value, address);
+    });
     if (result.ok()) {
-      result = Call("cuMemPoolExportPointer",
-                    [&] { return api_.cuMemPoolExportPointer(&handle, address); });
+      result = calls_.Run("cuMemPoolExportPointer",
+                          [&] { return calls_.api().cuMemPoolExportPointer(&handle, address); });
     }
     if (result.ok()) {
-      result = Call("cuMemPoolExportToShareableHandle", [&] {
-        return api_.cuMemPoolExportToShareableHandle(&exported->fd, pool, cuda::kHandleTypePosixFd,
-                                                     0);
+      result = calls_.Run("cuMemPoolExportToShareableHandle", [&] {
+        return calls_.api().cuMemPoolExportToShareableHandle(&exported->fd, pool,
+                                                             cuda::kHandleTypePosixFd, 0);
       });
     }
   }
   std::memcpy(exported->handle.data(), &handle, sizeof(handle));
   return result;
 }
+
+}  // namespace
 
 std::unique_ptr<GpuContext> MakeCudaContext(const cuda::DriverApi& api, int device,
                                             cuda::Context context) {

@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "kernels/core/gpu_driver.h"
-#include "kernels/cuda/staging.h"
+#include "kernels/cuda/upload_arena.h"
 
 namespace specd {
 

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "kernels/core/staged_turn.h"
+#include "kernels/cuda/batch_upload.h"
 #include "kernels/cuda/done_word.h"
-#include "kernels/cuda/staged_batch.h"
-#include "kernels/cuda/staging.h"
+#include "kernels/cuda/upload_arena.h"
 
 namespace specd {
 
@@ -29,7 +29,7 @@ struct Area {
   FetchHeader* header = nullptr;
   PartOfMemory tasks;
   PartOfMemory answers;
-  std::optional<StagedBatch> batch;
+  std::optional<BatchUpload> batch;
 };
 
 absl::Status NotOnDevice(const char* what) {
@@ -273,13 +273,13 @@ absl::Status RoundQueue::Stage(const RoundBatch& batch) {
   area.tasks.Begin(reinterpret_cast<char*>(area.header + 1), memory_->tasks_begin(),
                    memory_->task_bytes);
   area.answers.Begin(answers, answers, memory_->answer_bytes);
-  const RowStage no_rows(driver_, nullptr, 0);  // all rows lie on the device
+  const RowUpload no_rows(driver_, nullptr, 0);  // all rows lie on the device
   RoundBatch staged = batch;
   staged.slots = memory_->slots;
-  StagedBatch& tasks = area.batch.emplace(
+  BatchUpload& tasks = area.batch.emplace(
       staged, 0, limits_.max_batch, limits_,
       BatchRows{.target = no_rows, .draft = no_rows, .masks = no_rows}, &area.tasks, &area.answers);
-  const int32_t num_fitting = tasks.StageTasks();
+  const int32_t num_fitting = tasks.PackTasks();
   if (num_fitting < batch.num_tasks) {
     const int32_t num_left_out =
         LeaveOutLongest(batch, num_fitting, tasks.bytes_left(),

@@ -222,6 +222,19 @@ class NfaBuilder {
 
 }  // namespace
 
+std::vector<uint32_t> EmptyClosure(const ByteNfa& nfa, uint32_t node) {
+  std::vector<uint32_t> closure = {node};
+  std::vector<bool> seen(nfa.nodes.size());
+  seen[node] = true;
+  for (size_t i = 0; i < closure.size(); ++i) {
+    for (const uint32_t next : nfa.nodes[closure[i]].empties) {
+      if (!seen[next]) closure.push_back(next);
+      seen[next] = true;
+    }
+  }
+  return closure;
+}
+
 absl::StatusOr<ByteNfa> BuildNfa(const GrammarRules& rules, ExprId expr,
                                  const NfaOptions& options) {
   return NfaBuilder(rules, options).Build(expr);

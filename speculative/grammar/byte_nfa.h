@@ -55,4 +55,7 @@ struct NfaOptions {
 // Fails with RESOURCE_EXHAUSTED if the automaton would have more than nodes_max nodes.
 absl::StatusOr<ByteNfa> BuildNfa(const GrammarRules& rules, ExprId expr, const NfaOptions& options);
 
+// The nodes that empty edges lead to from `node`, which is the first of them.
+std::vector<uint32_t> EmptyClosure(const ByteNfa& nfa, uint32_t node);
+
 }  // namespace specd::grammar

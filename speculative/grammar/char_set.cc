@@ -28,7 +28,7 @@ void CharSet::Add(uint32_t first, uint32_t last) {
   if (first >= kSurrogateFirst && first <= kSurrogateLast) first = kSurrogateLast + 1;
   if (last >= kSurrogateFirst && last <= kSurrogateLast) last = kSurrogateFirst - 1;
   if (first > last) return;
-  // The first range that touches the new one, and the first behind it that does not.
+  // The first range that touches the new one, and the first after it that does not.
   const auto begin = std::lower_bound(
       ranges_.begin(), ranges_.end(), first,
       [](const CharRange& range, uint32_t value) { return range.last + 1 < value; });

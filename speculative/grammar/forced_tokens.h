@@ -35,7 +35,7 @@ class ForcedTokenFinder {
       size_t size_bytes = 0;
     };
     std::vector<Prefix> found;
-    // Tokens that begin with the whole text and go on.
+    // Tokens that begin with the whole text and are longer.
     std::vector<TokenId> longer;
   };
 

@@ -1,7 +1,7 @@
 // FreeText builds automata of any text around markers, for structural tags.
 //
-// A reader scans the text and stops where the first marker is complete. Markers are in groups,
-// because the text goes on differently after each group. The scan is an Aho-Corasick automaton
+// A reader scans the text and stops where the first marker is complete. Markers are in groups: a
+// different text follows each group. The scan is an Aho-Corasick automaton
 // (Aho and Corasick, "Efficient string matching", 1975), and reads valid UTF-8 only. Immutable, for
 // any thread.
 //

@@ -109,7 +109,7 @@ class GrammarMatcher {
 
   // The text may end here.
   virtual bool IsAccepting() = 0;
-  // The text may end here and cannot go on: the sequence is finished without a stop id (CONTRACT
+  // The text may end here and cannot continue: the sequence is finished without a stop id (CONTRACT
   // §7).
   virtual bool IsFinished() = 0;
   // A stop id was accepted.
@@ -127,7 +127,7 @@ class CompiledGrammar {
 
   // The compiled grammar must outlive its matchers; matchers hold it.
   virtual std::unique_ptr<GrammarMatcher> NewMatcher(const MatcherOptions& options) const = 0;
-  // What lenient mode dropped, and what the backend does not enforce.
+  // Lists the parts that lenient mode dropped and those that the backend does not enforce.
   virtual std::span<const std::string> warnings() const = 0;
   virtual size_t size_bytes() const = 0;
 };

@@ -102,7 +102,8 @@ class CachingCompiler : public GrammarCompiler {
     places_.erase(found);
   }
 
-  // A grammar grows as its states are met, so sizes are read anew. What is being compiled stays.
+  // A grammar grows as its states are met, so sizes are read anew. A grammar that is being compiled
+  // stays.
   void DropOldest() {
     size_t size = 0;
     size_t count = 0;

@@ -24,7 +24,7 @@ namespace specd::grammar {
 struct GrammarCompilerOptions {
   const Vocabulary* vocabulary = nullptr;  // outlives the compiler
   int32_t vocab_size = 0;                  // columns of a row of logits
-  // How the model reasons; an empty end: it does not.
+  // The markers of a model that reasons; an empty end: it does not reason.
   ReasoningTexts reasoning = {};
   size_t cache_bytes = size_t{256} << 20;  // of masks and of compiled grammars, each
 };

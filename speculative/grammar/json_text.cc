@@ -43,7 +43,7 @@ ByteSet BytesOf(std::string_view digits) {
   return set;
 }
 
-// Follows the escapes of one state of EscapeStrings; the helper states stand behind the others.
+// Follows the escapes of one state of EscapeStrings; the helper states come after the others.
 class EscapeBuilder {
  public:
   explicit EscapeBuilder(ByteDfa* dfa) : dfa_(*dfa) {}

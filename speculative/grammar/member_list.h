@@ -1,6 +1,6 @@
 // MemberList writes the members of an object: declared ones in their order, then any others.
 //
-// Its size grows with the number of members: a rule stands for "from member i on, with n written",
+// Its size grows with the number of members: a rule means "from member i on, with n written",
 // and is shared by all ways that lead there.
 #pragma once
 

@@ -1,9 +1,9 @@
 // Network is the compiled form of a grammar: small automata of rules in one list of nodes.
 //
 // A node reads a byte, calls a rule, or ends its rule. Each rule's automaton is deterministic and
-// minimal where that costs little; a rule that would grow keeps its first form. The lazy automaton
-// (automaton.h) walks a Network with a stack of return nodes. Immutable after Build, so any number
-// of threads may read it.
+// minimal where that costs little; a rule that would grow keeps its first form. A LazyAutomaton
+// (lazy_automaton.h) walks a Network with a stack of return nodes. Immutable after Build, so any
+// number of threads may read it.
 #pragma once
 
 #include <array>

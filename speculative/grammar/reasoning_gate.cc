@@ -99,7 +99,7 @@ MaskRow ReasoningGate::Mask() {
   if (is_open()) return inside_->Mask();
   const std::span<const TokenId> crossing = markers_->Crossing(progress_.back());
   if (crossing.empty()) return MaskRow();
-  // Every id but those whose bytes behind the marker the constraint forbids.
+  // Every id except those whose bytes after the marker the constraint forbids.
   const auto num_ids = static_cast<size_t>(markers_->vocab_size());
   std::vector<uint32_t> words((num_ids + 31) / 32, ~uint32_t{0});
   if (num_ids % 32 != 0) words.back() = (uint32_t{1} << num_ids % 32) - 1;

@@ -7,9 +7,10 @@
 // from the next byte on. The state is kept for each token, so rollback and fork are as those of
 // the matcher inside (vLLM pulls 36138, 44297).
 //
-//   auto markers = ReasoningMarkers::Create({.start = "<think>", .end = "</think>"}, vocabulary,
-//   V); auto gate = std::make_unique<ReasoningGate>(*markers, compiled->NewMatcher(options),
-//   prompt);
+//   const ReasoningTexts texts = {.start = "<think>", .end = "</think>"};
+//   auto markers = ReasoningMarkers::Create(texts, vocabulary, vocab_size);
+//   auto inside = compiled->NewMatcher(options);
+//   auto gate = std::make_unique<ReasoningGate>(*markers, std::move(inside), prompt);
 #pragma once
 
 #include <cstdint>
@@ -51,7 +52,7 @@ class ReasoningMarkers {
   std::string_view Bytes(TokenId id) const { return vocabulary_.Bytes(id); }
   int32_t vocab_size() const { return vocab_size_; }
 
-  // The tokens that complete the marker at this progress and go on behind it.
+  // The tokens that complete the marker at this progress and have bytes after it.
   std::span<const TokenId> Crossing(uint32_t progress) const { return crossing_[progress]; }
 
  private:

@@ -13,7 +13,7 @@
 
 namespace specd::grammar {
 
-// What an escape stands for, or an item of a class.
+// The characters of an escape or of a class item.
 struct RegexChars {
   bool is_set = false;  // \d and the like: no end of a range
   CharSet set;

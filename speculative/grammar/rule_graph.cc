@@ -88,7 +88,7 @@ class NodeMerger {
     }
   }
 
-  // Numbers the blocks of a component. What it leads to has its blocks.
+  // Numbers the blocks of a component. The components that it leads to have their blocks.
   void Divide(const std::vector<uint32_t>& component) {
     for (const uint32_t node : component) block_of_[node] = kLocal;
     if (component.size() == 1) {

@@ -1,144 +1,23 @@
 #include "speculative/grammar/rule_nfas.h"
 
 #include <algorithm>
-#include <functional>
-#include <map>
 #include <numeric>
 #include <utility>
 
 #include "absl/functional/function_ref.h"
 #include "fmt/format.h"
 #include "kernels/core/check.h"
+#include "speculative/grammar/inlined_rules.h"
+#include "speculative/grammar/left_recursion.h"
 
 namespace specd::grammar {
 namespace {
 
 using Node = ByteNfa::Node;
 
-// A rule of at most this many expressions, with the rules that it calls, takes the place of its
-// calls.
-constexpr size_t kInlinedExprsMax = 8;
-// Rules within rules that take the place of calls. Building recurses as deep.
-constexpr size_t kInlinedDepthMax = 32;
-
 absl::Status TooLarge() {
   return absl::ResourceExhaustedError(
       fmt::format("the grammar needs more than {} nodes: shorten its repetitions", kNfaNodesMax));
-}
-
-// ---- calls between rules ------------------------------------------------------------------------
-
-// Calls in the expressions of the rules, before anything is built.
-class CallCounts {
- public:
-  explicit CallCounts(const GrammarRules& rules) : rules_(rules), rule_state_(rules.num_rules()) {
-    num_calls_.resize(rules.num_rules());
-    is_recursive_.resize(rules.num_rules());
-    num_exprs_.resize(rules.num_rules());
-    depth_.resize(rules.num_rules());
-    Visit(rules.root());
-  }
-
-  // A rule that is called once, or is small, and does not lead back to itself.
-  std::vector<bool> Inlined() const {
-    std::vector<bool> inlined(rules_.num_rules());
-    for (RuleId rule = 0; rule < inlined.size(); ++rule) {
-      inlined[rule] = !is_recursive_[rule] && rule != rules_.root() &&
-                      depth_[rule] < kInlinedDepthMax &&
-                      (num_calls_[rule] == 1 || num_exprs_[rule] <= kInlinedExprsMax);
-    }
-    return inlined;
-  }
-
- private:
-  enum class State : uint8_t { kNew, kOpen, kDone };
-  struct Frame {
-    RuleId rule;
-    std::vector<RuleId> calls;
-    size_t next = 0;
-  };
-
-  std::vector<RuleId> CallsOf(RuleId rule) {
-    std::vector<RuleId> calls;
-    std::vector<ExprId> open = {rules_.body(rule)};
-    size_t num_exprs = 0;
-    while (!open.empty()) {
-      const Expr& expr = rules_.expr(open.back());
-      open.pop_back();
-      num_exprs += expr.kind == ExprKind::kAutomaton ? kInlinedExprsMax + 1 : 1;
-      // Each copy of a repetition has nodes of its own.
-      if (expr.kind == ExprKind::kRepeat) {
-        num_exprs += expr.max == kUnbounded ? expr.min : expr.max;
-      }
-      if (expr.kind == ExprKind::kCall) calls.push_back(expr.payload);
-      open.insert(open.end(), expr.parts.begin(), expr.parts.end());
-    }
-    num_exprs_[rule] = num_exprs;
-    return calls;
-  }
-
-  // Depth first without recursion. A call of a rule that is still open makes every rule on the way
-  // recursive.
-  void Visit(RuleId root) {
-    std::vector<Frame> stack;
-    const auto open = [&](RuleId rule) {
-      rule_state_[rule] = State::kOpen;
-      stack.push_back({.rule = rule, .calls = CallsOf(rule)});
-    };
-    open(root);
-    while (!stack.empty()) {
-      Frame& frame = stack.back();
-      if (frame.next == frame.calls.size()) {
-        Close(frame);
-        stack.pop_back();
-        continue;
-      }
-      const RuleId callee = frame.calls[frame.next++];
-      ++num_calls_[callee];
-      if (rule_state_[callee] == State::kNew) {
-        open(callee);
-      } else if (rule_state_[callee] == State::kOpen) {
-        for (size_t i = stack.size(); i-- > 0;) {
-          is_recursive_[stack[i].rule] = true;
-          if (stack[i].rule == callee) break;
-        }
-      }
-    }
-  }
-
-  // Every callee is closed, or leads back here and takes no call's place.
-  void Close(const Frame& frame) {
-    rule_state_[frame.rule] = State::kDone;
-    for (const RuleId callee : frame.calls) {
-      const size_t total = num_exprs_[frame.rule] + num_exprs_[callee];
-      num_exprs_[frame.rule] = std::min(total, kInlinedExprsMax + 1);
-      if (depth_[callee] < kInlinedDepthMax) {
-        depth_[frame.rule] = std::max(depth_[frame.rule], depth_[callee] + 1);
-      }
-    }
-  }
-
-  const GrammarRules& rules_;
-  std::vector<State> rule_state_;
-  std::vector<size_t> num_calls_;
-  std::vector<size_t> num_exprs_;  // with those of callees; counted no further than it matters
-  std::vector<size_t> depth_;
-  std::vector<bool> is_recursive_;
-};
-
-// ---- passes over the automata -------------------------------------------------------------------
-
-std::vector<uint32_t> EmptyClosure(const ByteNfa& nfa, uint32_t node) {
-  std::vector<uint32_t> closure = {node};
-  std::vector<bool> seen(nfa.nodes.size());
-  seen[node] = true;
-  for (size_t i = 0; i < closure.size(); ++i) {
-    for (const uint32_t next : nfa.nodes[closure[i]].empties) {
-      if (!seen[next]) closure.push_back(next);
-      seen[next] = true;
-    }
-  }
-  return closure;
 }
 
 // The nodes of `nfa` from which its final node can be reached, if only calls of `is_usable` rules
@@ -254,137 +133,6 @@ void RemoveEmptyText(std::vector<ByteNfa>* rules, const std::vector<bool>& is_nu
   }
 }
 
-// ---- left recursion -----------------------------------------------------------------------------
-
-class LeftRecursion {
- public:
-  explicit LeftRecursion(std::vector<ByteNfa>* rules) : rules_(*rules) {
-    first_calls_.resize(rules_.size());
-    for (size_t rule = 0; rule < rules_.size(); ++rule) {
-      for (const uint32_t first : EmptyClosure(rules_[rule], rules_[rule].start)) {
-        for (const ByteNfa::CallEdge& call : rules_[rule].nodes[first].calls) {
-          first_calls_[rule].push_back(call);
-        }
-      }
-    }
-    FindGroups();
-  }
-
-  absl::Status Remove() {
-    std::vector<std::pair<size_t, ByteNfa>> rebuilt;
-    size_t num_nodes = 0;
-    for (const std::vector<RuleId>& group : groups_) {
-      for (const RuleId goal : group) {
-        rebuilt.emplace_back(goal, Rebuild(goal, group));
-        num_nodes += rebuilt.back().second.nodes.size();
-        if (num_nodes > kNfaNodesMax) return TooLarge();
-      }
-    }
-    for (auto& [rule, nfa] : rebuilt) rules_[rule] = std::move(nfa);
-    return absl::OkStatus();
-  }
-
- private:
-  // Tarjan's strongly connected components over first calls, without recursion. Only components
-  // that hold a cycle are kept.
-  void FindGroups() {
-    constexpr uint32_t kUnseen = ~uint32_t{0};
-    std::vector<uint32_t> order(rules_.size(), kUnseen);
-    std::vector<uint32_t> low(rules_.size());
-    std::vector<bool> is_open(rules_.size());
-    std::vector<RuleId> component;
-    uint32_t num_seen = 0;
-    struct Frame {
-      RuleId rule;
-      size_t next = 0;
-    };
-    for (RuleId root = 0; root < rules_.size(); ++root) {
-      if (order[root] != kUnseen) continue;
-      std::vector<Frame> stack;
-      const auto open = [&](RuleId rule) {
-        order[rule] = low[rule] = num_seen++;
-        is_open[rule] = true;
-        component.push_back(rule);
-        stack.push_back({rule});
-      };
-      open(root);
-      while (!stack.empty()) {
-        const RuleId rule = stack.back().rule;
-        if (stack.back().next < first_calls_[rule].size()) {
-          const RuleId callee = first_calls_[rule][stack.back().next++].rule;
-          if (order[callee] == kUnseen) {
-            open(callee);
-          } else if (is_open[callee]) {
-            low[rule] = std::min(low[rule], order[callee]);
-          }
-          continue;
-        }
-        stack.pop_back();
-        if (!stack.empty()) {
-          low[stack.back().rule] = std::min(low[stack.back().rule], low[rule]);
-        }
-        if (low[rule] != order[rule]) continue;
-        std::vector<RuleId> group;
-        do {
-          group.push_back(component.back());
-          is_open[component.back()] = false;
-          component.pop_back();
-        } while (group.back() != rule);
-        if (group.size() > 1 || CallsFirst(rule, rule)) groups_.push_back(std::move(group));
-      }
-    }
-  }
-
-  bool CallsFirst(RuleId rule, RuleId callee) const {
-    return std::any_of(first_calls_[rule].begin(), first_calls_[rule].end(),
-                       [&](const ByteNfa::CallEdge& call) { return call.rule == callee; });
-  }
-
-  // The automaton of `goal`: it reads a text of some rule of the group that begins with no call of
-  // the group. Then, as long as a rule of the group may begin with the rule that was read, it goes
-  // on in that rule behind the call. It may stop where the goal itself was read.
-  ByteNfa Rebuild(RuleId goal, const std::vector<RuleId>& group) const {
-    ByteNfa result;
-    std::map<RuleId, uint32_t> base;  // of each rule's copied nodes
-    result.nodes.resize(2);
-    result.start = 0;
-    result.final = 1;
-    for (const RuleId rule : group) {
-      base[rule] = static_cast<uint32_t>(result.nodes.size());
-      for (Node node : rules_[rule].nodes) {
-        for (ByteNfa::Edge& edge : node.edges) edge.target += base[rule];
-        for (ByteNfa::CallEdge& call : node.calls) call.target += base[rule];
-        for (uint32_t& to : node.empties) to += base[rule];
-        result.nodes.push_back(std::move(node));
-      }
-    }
-    for (const RuleId rule : group) {
-      for (const uint32_t first : EmptyClosure(rules_[rule], rules_[rule].start)) {
-        for (ByteNfa::Edge edge : rules_[rule].nodes[first].edges) {
-          edge.target += base[rule];
-          result.nodes[result.start].edges.push_back(edge);
-        }
-      }
-      for (ByteNfa::CallEdge call : first_calls_[rule]) {
-        call.target += base[rule];
-        const auto inner = base.find(call.rule);
-        if (inner == base.end()) {
-          result.nodes[result.start].calls.push_back(call);
-        } else {
-          const uint32_t end = inner->second + rules_[call.rule].final;
-          result.nodes[end].empties.push_back(call.target);
-        }
-      }
-    }
-    result.nodes[base[goal] + rules_[goal].final].empties.push_back(result.final);
-    return result;
-  }
-
-  std::vector<ByteNfa>& rules_;
-  std::vector<std::vector<ByteNfa::CallEdge>> first_calls_;  // [rule]
-  std::vector<std::vector<RuleId>> groups_;
-};
-
 // Keeps the rules that the root reaches and numbers them anew.
 void KeepReached(RuleNfas* all) {
   constexpr uint32_t kUnseen = ~uint32_t{0};
@@ -412,7 +160,7 @@ void KeepReached(RuleNfas* all) {
 
 absl::StatusOr<RuleNfas> BuildRuleNfas(const GrammarRules& rules) {
   SPECD_CHECK(rules.root() != kNoRule);
-  const std::vector<bool> inlined = CallCounts(rules).Inlined();
+  const std::vector<bool> inlined = FindInlinedRules(rules);
   RuleNfas all;
   all.root = rules.root();
   RepeatRules repeats;
@@ -443,7 +191,7 @@ absl::StatusOr<RuleNfas> BuildRuleNfas(const GrammarRules& rules) {
   all.accepts_empty = is_nullable[all.root];
   RemoveEmptyText(&all.rules, is_nullable);
   Trim(&all);
-  if (absl::Status status = LeftRecursion(&all.rules).Remove(); !status.ok()) return status;
+  if (!RemoveLeftRecursion(&all.rules)) return TooLarge();
   Trim(&all);
   return all;
 }

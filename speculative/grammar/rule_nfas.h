@@ -1,12 +1,11 @@
 // RuleNfas holds the automata of a grammar's rules in a form in which no call can be endless.
 //
-// The lazy automaton (automaton.h) follows calls before it reads a byte. A rule that calls itself
+// A LazyAutomaton (lazy_automaton.h) follows calls before it reads a byte. A rule that calls itself
 // there would never return. BuildRuleNfas therefore removes two things, and no text is lost:
 //   - rules with the empty text. A call of such a rule becomes a call of the same rule without it,
 //     beside an empty edge;
-//   - left recursion. Rules that reach each other through their first calls become, for each of
-//     them, one automaton that reads the first part and then wraps it, rule by rule, up to the rule
-//     that was asked for.
+//   - left recursion: rules that reach each other through their first calls. Left-recursive rules
+//     get one automaton each. It reads the first part, then wraps it rule by rule, up to its rule.
 // Rules and nodes from which no text can be completed are removed too, so every state of the lazy
 // automaton can be completed.
 #pragma once

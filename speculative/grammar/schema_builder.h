@@ -42,7 +42,7 @@ class SchemaBuilder {
   // `name : value` of the names that are not declared.
   absl::StatusOr<ExprId> BuildOthers(const SchemaSet& set, const ObjectSchema& object);
   absl::Status RefuseUnoffered(const std::vector<UnofferedKeyword>& unoffered);
-  // Where a set comes from, for the names of rules and for errors.
+  // The place that a set comes from, for the names of rules and for errors.
   static const JsonValue& PlaceOf(const SchemaSet& set) { return *set[0].schema; }
 
   SchemaForms& forms_;

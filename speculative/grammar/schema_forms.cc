@@ -8,6 +8,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
+#include "speculative/grammar/schema_keywords.h"
 
 namespace specd::grammar {
 namespace {
@@ -184,7 +185,7 @@ absl::Status SchemaForms::ApplyConstants(const JsonValue& schema, SchemaForm* fo
 }
 
 absl::Status SchemaForms::ApplyAllOf(const JsonValue& schema, SchemaForm* form) {
-  const absl::StatusOr<const JsonValue*> branches = SchemaReader::SchemaList(schema, "allOf");
+  const absl::StatusOr<const JsonValue*> branches = FindSchemaList(schema, "allOf");
   if (!branches.ok() || *branches == nullptr) return branches.status();
   for (const JsonValue& branch : (*branches)->values) {
     const absl::StatusOr<std::shared_ptr<const SchemaForm>> other = OfTerm({.schema = &branch});
@@ -196,7 +197,7 @@ absl::Status SchemaForms::ApplyAllOf(const JsonValue& schema, SchemaForm* form) 
 }
 
 absl::Status SchemaForms::ApplyAnyOf(const JsonValue& schema, SchemaForm* form) {
-  const absl::StatusOr<const JsonValue*> branches = SchemaReader::SchemaList(schema, "anyOf");
+  const absl::StatusOr<const JsonValue*> branches = FindSchemaList(schema, "anyOf");
   if (!branches.ok() || *branches == nullptr) return branches.status();
   absl::StatusOr<SchemaForm> any = SchemaForm();
   for (const JsonValue& branch : (*branches)->values) {
@@ -239,7 +240,7 @@ absl::StatusOr<SchemaForm> SchemaForms::OneOf(const JsonValue& branches) {
 }
 
 absl::Status SchemaForms::ApplyOneOf(const JsonValue& schema, SchemaForm* form) {
-  const absl::StatusOr<const JsonValue*> branches = SchemaReader::SchemaList(schema, "oneOf");
+  const absl::StatusOr<const JsonValue*> branches = FindSchemaList(schema, "oneOf");
   if (!branches.ok() || *branches == nullptr) return branches.status();
   absl::StatusOr<SchemaForm> one = OneOf(**branches);
   if (!one.ok() && report_.is_lenient() &&
@@ -257,7 +258,7 @@ absl::Status SchemaForms::ApplyOneOf(const JsonValue& schema, SchemaForm* form) 
 }
 
 absl::Status SchemaForms::ApplyNot(const JsonValue& schema, SchemaForm* form) {
-  const absl::StatusOr<const JsonValue*> excluded = SchemaReader::SubSchema(schema, "not");
+  const absl::StatusOr<const JsonValue*> excluded = FindSubSchema(schema, "not");
   if (!excluded.ok() || *excluded == nullptr) return excluded.status();
   const absl::StatusOr<std::shared_ptr<const SchemaForm>> other = OfTerm({.schema = *excluded});
   if (!other.ok()) return other.status();
@@ -265,9 +266,9 @@ absl::Status SchemaForms::ApplyNot(const JsonValue& schema, SchemaForm* form) {
 }
 
 absl::Status SchemaForms::ApplyIf(const JsonValue& schema, SchemaForm* form) {
-  const absl::StatusOr<const JsonValue*> condition = SchemaReader::SubSchema(schema, "if");
-  const absl::StatusOr<const JsonValue*> then = SchemaReader::SubSchema(schema, "then");
-  const absl::StatusOr<const JsonValue*> otherwise = SchemaReader::SubSchema(schema, "else");
+  const absl::StatusOr<const JsonValue*> condition = FindSubSchema(schema, "if");
+  const absl::StatusOr<const JsonValue*> then = FindSubSchema(schema, "then");
+  const absl::StatusOr<const JsonValue*> otherwise = FindSubSchema(schema, "else");
   for (const auto* keyword : {&condition, &then, &otherwise}) {
     if (!keyword->ok()) return keyword->status();
   }
@@ -325,7 +326,7 @@ absl::StatusOr<SchemaForm> SchemaForms::DependentForm(const JsonValue& schema,
 
 absl::Status SchemaForms::ApplyDependents(const JsonValue& schema, std::string_view keyword,
                                           SchemaForm* form) {
-  const absl::StatusOr<const JsonValue*> members = SchemaReader::Members(schema, keyword);
+  const absl::StatusOr<const JsonValue*> members = FindMembers(schema, keyword);
   if (!members.ok() || *members == nullptr) return members.status();
   for (size_t i = 0; i < (*members)->names.size(); ++i) {
     const absl::Status status =
@@ -372,7 +373,7 @@ absl::StatusOr<SchemaForm> SchemaForms::NamesForm(const JsonValue& names) {
 }
 
 absl::Status SchemaForms::ApplyPropertyNames(const JsonValue& schema, SchemaForm* form) {
-  const absl::StatusOr<const JsonValue*> names = SchemaReader::SubSchema(schema, "propertyNames");
+  const absl::StatusOr<const JsonValue*> names = FindSubSchema(schema, "propertyNames");
   if (!names.ok() || *names == nullptr) return names.status();
   return Narrow(schema, "propertyNames", NamesForm(**names), form);
 }

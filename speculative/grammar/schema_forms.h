@@ -2,7 +2,7 @@
 //
 // It applies the keywords that combine schemas: $ref, enum, const, allOf, anyOf, oneOf, not, if,
 // dependentRequired, propertyNames. A keyword that cannot be exact is refused through SchemaReport.
-// What an item or a property must satisfy stays a set of places, so recursion through them ends.
+// The schema of an item or property stays a set of places. Recursion through them therefore ends.
 // Not thread-safe.
 #pragma once
 
@@ -30,8 +30,8 @@ class SchemaForms {
   SchemaForms(const SchemaDocument* document, SchemaReport* report)
       : document_(*document), report_(*report), reader_(report), logic_(this) {}
 
-  // What satisfies all terms. ABORTED: the form of a term is being made, so the schema refers to
-  // itself without going through a property or an item.
+  // Returns the form that satisfies all terms. ABORTED: the form of a term is being made, so the
+  // schema refers to itself without a property or an item between.
   absl::StatusOr<SchemaForm> Of(const SchemaSet& set);
   absl::StatusOr<std::shared_ptr<const SchemaForm>> OfTerm(const SchemaTerm& term);
 

@@ -36,7 +36,7 @@ class SchemaLogic {
                                                          const SchemaAlternative& b);
   absl::StatusOr<std::optional<SchemaAlternative>> MergeConstant(const SchemaAlternative& constant,
                                                                  const SchemaAlternative& other);
-  // What values of its type `alternative` forbids. REQUIRES: it is no constant string.
+  // Returns the values of its type that `alternative` forbids. REQUIRES: it is no constant string.
   absl::StatusOr<std::vector<SchemaAlternative>> Forbidden(const SchemaAlternative& alternative);
   absl::StatusOr<std::vector<SchemaAlternative>> ForbiddenArrays(const ArraySchema& array);
   absl::StatusOr<std::vector<SchemaAlternative>> ForbiddenObjects(const ObjectSchema& object);

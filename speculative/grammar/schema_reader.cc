@@ -10,55 +10,9 @@
 #include "absl/strings/escaping.h"
 #include "speculative/grammar/regex.h"
 #include "speculative/grammar/schema_formats.h"
+#include "speculative/grammar/schema_keywords.h"
 
 namespace specd::grammar {
-namespace {
-
-// A larger maximum is past every text; a smaller number than kUnbounded keeps it a bound.
-constexpr uint32_t kCountMax = kUnbounded - 2;
-
-absl::Status WrongType(const JsonValue& schema, std::string_view keyword, const JsonValue& value,
-                       std::string_view expected) {
-  return SchemaReport::Invalid(
-      schema, fmt::format("{} is {}, expected {}", keyword, NameWithArticle(value.type), expected));
-}
-
-bool HasAny(const JsonValue& schema, std::initializer_list<std::string_view> keywords) {
-  return std::any_of(keywords.begin(), keywords.end(),
-                     [&](std::string_view keyword) { return schema.Find(keyword) != nullptr; });
-}
-
-}  // namespace
-
-absl::StatusOr<const JsonValue*> SchemaReader::SchemaList(const JsonValue& schema,
-                                                          std::string_view keyword) {
-  const JsonValue* list = schema.Find(keyword);
-  if (list == nullptr) return nullptr;
-  if (!list->IsArray()) return WrongType(schema, keyword, *list, "an array of schemas");
-  for (const JsonValue& item : list->values) {
-    if (!item.IsSchema()) return WrongType(item, keyword, item, "a schema");
-  }
-  return list;
-}
-
-absl::StatusOr<const JsonValue*> SchemaReader::SubSchema(const JsonValue& schema,
-                                                         std::string_view keyword) {
-  const JsonValue* value = schema.Find(keyword);
-  if (value != nullptr && !value->IsSchema()) {
-    return WrongType(schema, keyword, *value, "a schema: an object, true or false");
-  }
-  return value;
-}
-
-absl::StatusOr<const JsonValue*> SchemaReader::Members(const JsonValue& schema,
-                                                       std::string_view keyword) {
-  const JsonValue* value = schema.Find(keyword);
-  if (value != nullptr && !value->IsObject()) {
-    return WrongType(schema, keyword, *value, "an object");
-  }
-  return value;
-}
-
 absl::StatusOr<SchemaForm> SchemaReader::Read(const JsonValue& schema) {
   const absl::StatusOr<Types> types = ReadTypes(schema);
   if (!types.ok()) return types.status();
@@ -124,12 +78,12 @@ absl::StatusOr<SchemaReader::Types> SchemaReader::ReadTypes(const JsonValue& sch
     return types;
   }
   if (!type->IsString() && !type->IsArray()) {
-    return WrongType(schema, "type", *type, "a string or an array of strings");
+    return WrongKeywordType(schema, "type", *type, "a string or an array of strings");
   }
   const size_t num_names = type->IsString() ? 1 : type->values.size();
   for (size_t i = 0; i < num_names; ++i) {
     const JsonValue& name = type->IsString() ? *type : type->values[i];
-    if (!name.IsString()) return WrongType(schema, "an item of type", name, "a string");
+    if (!name.IsString()) return WrongKeywordType(schema, "an item of type", name, "a string");
     if (absl::Status status = AddType(schema, name.text, &types); !status.ok()) return status;
   }
   // OpenAPI 3.0: it adds null to the type beside it.
@@ -140,35 +94,14 @@ absl::StatusOr<SchemaReader::Types> SchemaReader::ReadTypes(const JsonValue& sch
   return types;
 }
 
-absl::Status SchemaReader::ReadCount(const JsonValue& schema, std::string_view keyword,
-                                     uint32_t* count) {
-  const JsonValue* value = schema.Find(keyword);
-  if (value == nullptr) return absl::OkStatus();
-  const bool is_number = value->type == JsonType::kNumber;
-  const Decimal number = is_number ? Decimal::Parse(value->text) : Decimal();
-  if (!is_number || !number.IsInteger() || number.IsNegative()) {
-    return SchemaReport::Invalid(
-        schema, fmt::format("{} is {}, expected a whole number, at least 0", keyword,
-                            is_number ? value->text : NameWithArticle(value->type)));
-  }
-  *count = kCountMax;
-  if (number < Decimal::FromInteger(kCountMax)) {
-    *count = static_cast<uint32_t>(std::stoul(number.WholeDigits()));
-  } else if (keyword.substr(0, 3) == "min") {
-    return absl::ResourceExhaustedError(fmt::format("{}: {} is {}, at most {} is allowed",
-                                                    PointerOf(schema), keyword, value->text,
-                                                    kCountMax - 1));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status SchemaReader::ReadBound(const JsonValue& schema, bool is_upper,
                                      std::optional<NumberBound>* bound) {
   const std::string_view inclusive = is_upper ? "maximum" : "minimum";
   const std::string_view exclusive = is_upper ? "exclusiveMaximum" : "exclusiveMinimum";
   const JsonValue* value = schema.Find(inclusive);
   if (value != nullptr) {
-    if (value->type != JsonType::kNumber) return WrongType(schema, inclusive, *value, "a number");
+    if (value->type != JsonType::kNumber)
+      return WrongKeywordType(schema, inclusive, *value, "a number");
     *bound = NumberBound{Decimal::Parse(value->text), false};
   }
   value = schema.Find(exclusive);
@@ -177,7 +110,8 @@ absl::Status SchemaReader::ReadBound(const JsonValue& schema, bool is_upper,
     if (bound->has_value()) (*bound)->is_exclusive = value->boolean;
     return absl::OkStatus();
   }
-  if (value->type != JsonType::kNumber) return WrongType(schema, exclusive, *value, "a number");
+  if (value->type != JsonType::kNumber)
+    return WrongKeywordType(schema, exclusive, *value, "a number");
   const Decimal limit = Decimal::Parse(value->text);
   const bool is_stricter =
       !bound->has_value() || limit == (*bound)->value || (limit < (*bound)->value) == is_upper;
@@ -232,13 +166,13 @@ absl::StatusOr<SharedDfa> SchemaReader::ReadPattern(const JsonValue& schema,
 
 absl::Status SchemaReader::ReadString(const JsonValue& schema, SchemaForm* form,
                                       StringSchema* string) {
-  absl::Status status = ReadCount(schema, "minLength", &string->min_length);
-  if (status.ok()) status = ReadCount(schema, "maxLength", &string->max_length);
+  absl::Status status = ReadSchemaCount(schema, "minLength", &string->min_length);
+  if (status.ok()) status = ReadSchemaCount(schema, "maxLength", &string->max_length);
   if (!status.ok()) return status;
   // No text is so long, and its characters would be counted one by one.
-  if (string->max_length == kCountMax) string->max_length = kUnbounded;
+  if (string->max_length == kSchemaCountMax) string->max_length = kUnbounded;
   if (const JsonValue* pattern = schema.Find("pattern"); pattern != nullptr) {
-    if (!pattern->IsString()) return WrongType(schema, "pattern", *pattern, "a string");
+    if (!pattern->IsString()) return WrongKeywordType(schema, "pattern", *pattern, "a string");
     absl::StatusOr<SharedDfa> values = ReadPattern(schema, "pattern", pattern->text);
     if (!values.ok()) return values.status();
     string->values = *std::move(values);
@@ -250,7 +184,7 @@ absl::Status SchemaReader::ReadString(const JsonValue& schema, SchemaForm* form,
 absl::Status SchemaReader::ReadFormat(const JsonValue& schema, StringSchema* string) {
   const JsonValue* format = schema.Find("format");
   if (format == nullptr) return absl::OkStatus();
-  if (!format->IsString()) return WrongType(schema, "format", *format, "a string");
+  if (!format->IsString()) return WrongKeywordType(schema, "format", *format, "a string");
   if (!IsEnforcedFormat(format->text)) {
     report_.Warn(schema, fmt::format("format \"{}\" is not enforced: specd takes it for a remark",
                                      absl::Utf8SafeCHexEscape(format->text.substr(0, 60))));
@@ -267,18 +201,18 @@ absl::Status SchemaReader::ReadFormat(const JsonValue& schema, StringSchema* str
 }
 
 absl::Status SchemaReader::ReadArray(const JsonValue& schema, ArraySchema* array) {
-  absl::Status status = ReadCount(schema, "minItems", &array->min_items);
-  if (status.ok()) status = ReadCount(schema, "maxItems", &array->max_items);
+  absl::Status status = ReadSchemaCount(schema, "minItems", &array->min_items);
+  if (status.ok()) status = ReadSchemaCount(schema, "maxItems", &array->max_items);
   if (!status.ok()) return status;
   const JsonValue* items = schema.Find("items");
-  absl::StatusOr<const JsonValue*> prefix = SchemaList(schema, "prefixItems");
+  absl::StatusOr<const JsonValue*> prefix = FindSchemaList(schema, "prefixItems");
   if (!prefix.ok()) return prefix.status();
   absl::StatusOr<const JsonValue*> rest = nullptr;
   if (items != nullptr && items->IsArray() && *prefix == nullptr) {  // draft 4 to 2019-09
-    prefix = SchemaList(schema, "items");
-    rest = SubSchema(schema, "additionalItems");
+    prefix = FindSchemaList(schema, "items");
+    rest = FindSubSchema(schema, "additionalItems");
   } else {
-    rest = SubSchema(schema, "items");
+    rest = FindSubSchema(schema, "items");
   }
   if (!prefix.ok() || !rest.ok()) return prefix.ok() ? rest.status() : prefix.status();
   if (*prefix != nullptr) {
@@ -291,27 +225,27 @@ absl::Status SchemaReader::ReadArray(const JsonValue& schema, ArraySchema* array
 absl::Status SchemaReader::ReadUnofferedItems(const JsonValue& schema, ArraySchema* array) {
   if (const JsonValue* unique = schema.Find("uniqueItems"); unique != nullptr) {
     if (unique->type != JsonType::kBoolean) {
-      return WrongType(schema, "uniqueItems", *unique, "true or false");
+      return WrongKeywordType(schema, "uniqueItems", *unique, "true or false");
     }
     if (unique->boolean) array->unoffered.push_back({&schema, "uniqueItems"});
   }
-  const absl::StatusOr<const JsonValue*> contains = SubSchema(schema, "contains");
+  const absl::StatusOr<const JsonValue*> contains = FindSubSchema(schema, "contains");
   if (!contains.ok()) return contains.status();
   if (*contains != nullptr) {
     uint32_t min = 1;
     uint32_t max = kUnbounded;
-    absl::Status status = ReadCount(schema, "minContains", &min);
-    if (status.ok()) status = ReadCount(schema, "maxContains", &max);
+    absl::Status status = ReadSchemaCount(schema, "minContains", &min);
+    if (status.ok()) status = ReadSchemaCount(schema, "maxContains", &max);
     if (!status.ok()) return status;
     if (min > 0 || max != kUnbounded) array->unoffered.push_back({&schema, "contains"});
   }
-  const absl::StatusOr<const JsonValue*> unevaluated = SubSchema(schema, "unevaluatedItems");
+  const absl::StatusOr<const JsonValue*> unevaluated = FindSubSchema(schema, "unevaluatedItems");
   if (!unevaluated.ok()) return unevaluated.status();
   if (*unevaluated == nullptr || SetOf({*unevaluated}).empty()) return absl::OkStatus();
   const JsonValue* items = schema.Find("items");
   if (items != nullptr && !items->IsArray()) return absl::OkStatus();  // all are evaluated
-  if (items == nullptr && !HasAny(schema, {"$ref", "allOf", "anyOf", "oneOf", "if", "contains",
-                                           "dependentSchemas", "$dynamicRef"})) {
+  if (items == nullptr && !HasAnyKeyword(schema, {"$ref", "allOf", "anyOf", "oneOf", "if",
+                                                  "contains", "dependentSchemas", "$dynamicRef"})) {
     array->rest = SetOf({*unevaluated});  // nothing else evaluates an item
     return absl::OkStatus();
   }
@@ -321,12 +255,12 @@ absl::Status SchemaReader::ReadUnofferedItems(const JsonValue& schema, ArraySche
 
 absl::Status SchemaReader::ReadObject(const JsonValue& schema, SchemaForm* form,
                                       ObjectSchema* object) {
-  absl::Status status = ReadCount(schema, "minProperties", &object->min_properties);
-  if (status.ok()) status = ReadCount(schema, "maxProperties", &object->max_properties);
+  absl::Status status = ReadSchemaCount(schema, "minProperties", &object->min_properties);
+  if (status.ok()) status = ReadSchemaCount(schema, "maxProperties", &object->max_properties);
   if (!status.ok()) return status;
-  const absl::StatusOr<const JsonValue*> properties = Members(schema, "properties");
+  const absl::StatusOr<const JsonValue*> properties = FindMembers(schema, "properties");
   if (!properties.ok()) return properties.status();
-  const absl::StatusOr<const JsonValue*> additional = SubSchema(schema, "additionalProperties");
+  const absl::StatusOr<const JsonValue*> additional = FindSubSchema(schema, "additionalProperties");
   if (!additional.ok()) return additional.status();
   const SchemaSet others = *additional == nullptr ? SchemaSet() : SetOf({*additional});
   status = ReadPatternProperties(schema, others, form, object);
@@ -335,10 +269,10 @@ absl::Status SchemaReader::ReadObject(const JsonValue& schema, SchemaForm* form,
     for (size_t i = 0; i < (*properties)->names.size(); ++i) {
       const std::string& name = (*properties)->names[i];
       const JsonValue& value = (*properties)->values[i];
-      if (!value.IsSchema()) return WrongType(value, "a property", value, "a schema");
+      if (!value.IsSchema()) return WrongKeywordType(value, "a property", value, "a schema");
       // Patterns apply to declared names too; additionalProperties does not.
       SchemaSet schemas = SetOf({&value});
-      const absl::StatusOr<const JsonValue*> patterns = Members(schema, "patternProperties");
+      const absl::StatusOr<const JsonValue*> patterns = FindMembers(schema, "patternProperties");
       for (size_t j = 0; *patterns != nullptr && j < (*patterns)->names.size(); ++j) {
         const auto pattern = patterns_.find((*patterns)->names[j]);
         if (pattern == patterns_.end() || !pattern->second->Accepts(name)) continue;
@@ -356,12 +290,12 @@ absl::Status SchemaReader::ReadObject(const JsonValue& schema, SchemaForm* form,
 absl::Status SchemaReader::ReadPatternProperties(const JsonValue& schema,
                                                  const SchemaSet& additional, SchemaForm* form,
                                                  ObjectSchema* object) {
-  const absl::StatusOr<const JsonValue*> patterns = Members(schema, "patternProperties");
+  const absl::StatusOr<const JsonValue*> patterns = FindMembers(schema, "patternProperties");
   if (!patterns.ok()) return patterns.status();
   SharedDfa matched;  // names that any pattern matches
   for (size_t i = 0; *patterns != nullptr && i < (*patterns)->names.size(); ++i) {
     const JsonValue& value = (*patterns)->values[i];
-    if (!value.IsSchema()) return WrongType(value, "a pattern property", value, "a schema");
+    if (!value.IsSchema()) return WrongKeywordType(value, "a pattern property", value, "a schema");
     absl::StatusOr<SharedDfa> names =
         ReadPattern(schema, "patternProperties", (*patterns)->names[i]);
     if (!names.ok()) return names.status();
@@ -389,27 +323,29 @@ absl::Status SchemaReader::ReadPatternProperties(const JsonValue& schema,
 absl::Status SchemaReader::ReadRequired(const JsonValue& schema, ObjectSchema* object) {
   const JsonValue* required = schema.Find("required");
   if (required == nullptr) return absl::OkStatus();
-  if (!required->IsArray()) return WrongType(schema, "required", *required, "an array of names");
+  if (!required->IsArray())
+    return WrongKeywordType(schema, "required", *required, "an array of names");
   for (const JsonValue& name : required->values) {
-    if (!name.IsString()) return WrongType(schema, "an item of required", name, "a string");
+    if (!name.IsString()) return WrongKeywordType(schema, "an item of required", name, "a string");
     object->Require(name.text);
   }
   return absl::OkStatus();
 }
 
 absl::Status SchemaReader::ReadUnevaluated(const JsonValue& schema, ObjectSchema* object) {
-  const absl::StatusOr<const JsonValue*> unevaluated = SubSchema(schema, "unevaluatedProperties");
+  const absl::StatusOr<const JsonValue*> unevaluated =
+      FindSubSchema(schema, "unevaluatedProperties");
   if (!unevaluated.ok()) return unevaluated.status();
   if (*unevaluated == nullptr || SetOf({*unevaluated}).empty()) return absl::OkStatus();
   if (schema.Find("additionalProperties") != nullptr) return absl::OkStatus();  // all are evaluated
-  if (HasAny(schema, {"$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "dependencies",
-                      "$dynamicRef", "patternProperties"})) {
+  if (HasAnyKeyword(schema, {"$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas",
+                             "dependencies", "$dynamicRef", "patternProperties"})) {
     object->unoffered.push_back({&schema, "unevaluatedProperties"});
     return absl::OkStatus();
   }
   // Nothing else evaluates a name. A name that is only required is not evaluated.
   const SchemaSet others = SetOf({*unevaluated});
-  const absl::StatusOr<const JsonValue*> properties = Members(schema, "properties");
+  const absl::StatusOr<const JsonValue*> properties = FindMembers(schema, "properties");
   for (PropertySchema& property : object->properties) {
     if (*properties == nullptr || (*properties)->Find(property.name) == nullptr) {
       property.schemas = UniteSets(property.schemas, others);

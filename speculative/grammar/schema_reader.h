@@ -23,16 +23,6 @@ class SchemaReader {
   // REQUIRES: `schema` is an object.
   absl::StatusOr<SchemaForm> Read(const JsonValue& schema);
 
-  // The items of the keyword if it is there; an error if it is not a list of schemas.
-  static absl::StatusOr<const JsonValue*> SchemaList(const JsonValue& schema,
-                                                     std::string_view keyword);
-  // The keyword's value if it is there; an error if it is not a schema.
-  static absl::StatusOr<const JsonValue*> SubSchema(const JsonValue& schema,
-                                                    std::string_view keyword);
-  // The keyword's object if it is there; an error if it is something else.
-  static absl::StatusOr<const JsonValue*> Members(const JsonValue& schema,
-                                                  std::string_view keyword);
-
  private:
   struct Types {
     bool allowed[6] = {};  // by JsonType
@@ -52,8 +42,6 @@ class SchemaReader {
                                      SchemaForm* form, ObjectSchema* object);
   absl::Status ReadRequired(const JsonValue& schema, ObjectSchema* object);
   absl::Status ReadUnevaluated(const JsonValue& schema, ObjectSchema* object);
-  // A count such as minItems; `count` keeps its value if the keyword is missing.
-  absl::Status ReadCount(const JsonValue& schema, std::string_view keyword, uint32_t* count);
   // Null, and a warning, if lenient mode drops it.
   absl::StatusOr<SharedDfa> ReadPattern(const JsonValue& schema, std::string_view keyword,
                                         const std::string& pattern);

@@ -1,7 +1,7 @@
 // The shapes of arrays and objects that schemas allow, and how two of them merge.
 //
-// Values here are plain data. What an item or a property must satisfy is a SchemaSet: merging joins
-// sets and looks at no schema behind them.
+// Values here are plain data. A SchemaSet holds the schemas of an item or a property. Merging joins
+// sets and reads no schema.
 #pragma once
 
 #include <cstdint>
@@ -65,7 +65,7 @@ struct ObjectSchema {
   std::vector<UnofferedKeyword> unoffered = {};
 
   const PropertySchema* Find(std::string_view name) const;
-  // What an undeclared `name` must satisfy.
+  // Returns the schemas for an undeclared `name`.
   const SchemaSet& Other(std::string_view name) const;
   // Adds to `name`, and declares it after the others if it is not.
   void Require(std::string_view name);

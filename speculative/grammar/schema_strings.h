@@ -29,7 +29,7 @@ struct StringSchema {
   bool IsUnconstrained() const {
     return min_length == 0 && max_length == kUnbounded && values == nullptr && formats.empty();
   }
-  // True only if no string is allowed, whatever the formats say.
+  // True only if no string is allowed even without the formats.
   bool IsEmpty() const {
     return min_length > max_length || (values != nullptr && values->IsEmpty());
   }

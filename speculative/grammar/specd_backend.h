@@ -1,6 +1,6 @@
 // SpecdBackend is specd's own grammar engine: front ends, lazy automata, and masks by slices.
 //
-// One backend serves one tokenizer and one logit width. See grammar_backend.h for what it promises.
+// One backend serves one tokenizer and one logit width. grammar_backend.h has its promises.
 // Safe from any number of threads.
 //
 //   auto backend = SpecdBackend::Create({.vocabulary = &vocabulary, .vocab_size = 128256});

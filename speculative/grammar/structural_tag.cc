@@ -20,7 +20,7 @@ using Strings = std::vector<std::string>;
 // The states of all free text of a structural tag, estimated from the sizes of what ends it.
 constexpr size_t kScansMax = 1 << 19;
 
-// What follows a format.
+// The text after a format.
 struct Following {
   // Another format follows, or the format may repeat. Free text cannot tell where to end.
   bool is_format = false;

@@ -8,7 +8,7 @@
 // Free text is any valid UTF-8. A reader scans it and stops at the first string that ends it: a
 // trigger, which is the start of a tag, or the end of the tag around the text. After a tag the scan
 // begins anew. No excluded string may be in the scanned text. Free text without an end may only
-// stand last. Pure function, for any thread.
+// come last. Pure function, for any thread.
 //
 //   absl::StatusOr<ExprId> root = BuildStructuralTag(json, options, &rules, &warnings);
 #pragma once

@@ -5,7 +5,7 @@
 // tokens, holes and ids past the logits are not in it. Immutable; any number of threads may read.
 //
 //   const TokenTrie trie = TokenTrie::Build(vocabulary, vocab_size);
-//   std::vector<uint32_t> states(trie.depth_max() + 1);       // states[0] = where the text stands
+//   std::vector<uint32_t> states(trie.depth_max() + 1);       // states[0] = the state of the text
 //   for (uint32_t node = 0; node < trie.nodes().size();) {
 //     const TokenTrie::Node& at = trie.nodes()[node];
 //     const uint32_t state = dfa.Step(states[at.depth], at.byte);
@@ -70,7 +70,7 @@ class TokenTrie {
  private:
   class Builder;
 
-  // Which of 64 nodes have tokens, and how many nodes before them have.
+  // A bit for each of 64 nodes that has tokens, and the number of such nodes before them.
   struct Rank {
     uint64_t bits = 0;
     uint32_t num_before = 0;

@@ -18,7 +18,7 @@ struct Version {
 // The package 0.1.15.post2 calls its ABI 0.1.16.
 inline constexpr Version kAbiVersion = {.major = 0, .minor = 1, .patch = 16};
 
-// What an Any holds. Values from kFirstObject on are counted references to objects.
+// The types of values in an Any. Values from kFirstObject on are counted references to objects.
 enum TypeIndex : int32_t {
   kNone = 0,
   kInt = 1,

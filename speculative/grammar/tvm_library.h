@@ -96,7 +96,7 @@ class TvmLibrary {
  private:
   TvmLibrary() = default;
   absl::Status Open(const TvmPaths& paths);
-  // Takes the error that the last failed call of this thread left behind.
+  // Takes the error that the last failed call of this thread left.
   absl::Status TakeError() const;
 
   tvm::Entries entries_ = {};

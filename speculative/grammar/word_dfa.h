@@ -16,7 +16,7 @@
 
 namespace specd::grammar {
 
-// As many as the nodes of the automata of one grammar.
+// The limit is that of the nodes of one grammar.
 inline constexpr size_t kWordDfaStatesMax = 1 << 20;
 
 // The order of the words does not matter, nor does a word that is there twice. Fails with

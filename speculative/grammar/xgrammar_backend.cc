@@ -57,7 +57,7 @@ absl::Status CompileError(const absl::Status& status) {
   return absl::InvalidArgumentError(message);
 }
 
-// Values without a schema have the library's own separators, whatever the schema's are.
+// Values without a schema have the library's own separators, with any separators of the schema.
 void RemoveSpaces(std::string& ebnf) {
   for (const std::string_view rule :
        {"\nbasic_array_items ::= ((\", \"", "\nbasic_object_properties ::= ((\", \""}) {

@@ -21,7 +21,8 @@
 namespace specd::grammar {
 
 struct XgrammarOptions {
-  // Where pip installed the packages; SPECD_XGRAMMAR_DIR if it is empty (xgrammar_install.h).
+  // The directory of the packages that pip installed; SPECD_XGRAMMAR_DIR if it is empty
+  // (xgrammar_install.h).
   std::string directory = {};
   // Read during the call only.
   const Vocabulary* vocabulary = nullptr;

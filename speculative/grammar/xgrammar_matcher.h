@@ -18,7 +18,7 @@
 
 namespace specd::grammar {
 
-// What the matchers of one compiled grammar share. It outlives them.
+// The state that all matchers of one compiled grammar share. It outlives them.
 struct XgrammarShared {
   XgrammarMethods methods;
   int32_t vocab_size = 0;

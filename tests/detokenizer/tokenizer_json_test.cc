@@ -58,7 +58,7 @@ void CheckRefused(const std::string& json, absl::StatusCode code,
   }
 }
 
-// Of this process alone: several builds may run their tests at the same time.
+// A file of this process alone: several builds may run their tests at the same time.
 std::filesystem::path TemporaryPath(const std::string& name) {
   return std::filesystem::temp_directory_path() /
          ("specd_tokenizer_json_test_" + name + "." + std::to_string(::getpid()));

@@ -29,7 +29,7 @@ std::string DecodeAtOnce(std::string_view bytes) {
   return text;
 }
 
-// What each piece releases, and last what Finish releases.
+// The texts that each piece releases; the last one is that of Finish.
 std::vector<std::string> DecodePieces(const std::vector<std::string>& pieces) {
   Utf8Stream stream;
   std::vector<std::string> released;

@@ -20,7 +20,7 @@ void FuzzRequest(std::span<const uint8_t> message) {
   }
   const absl::StatusOr<Request> request = DecodeRequest(*header, message);
   if (!request.ok()) {
-    // Every refusal can be sent to the peer, whatever bytes its texts quote.
+    // Every refusal can be sent to the peer, with any bytes that its texts quote.
     SPECD_CHECK(EncodeReply(MakeErrorReply(request.status()), header->request_id).ok());
     return;
   }

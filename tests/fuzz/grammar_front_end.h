@@ -17,7 +17,7 @@ namespace specd::grammar {
 
 inline constexpr size_t kFuzzSizeBytesMax = 1 << 14;
 
-// Outsiders see the text of an error, so it is short and valid UTF-8, whatever the input.
+// Outsiders see the text of an error, so it is short and valid UTF-8 for every input.
 inline void CheckRefusal(const absl::Status& status) {
   SPECD_CHECK(status.code() == absl::StatusCode::kInvalidArgument ||
               status.code() == absl::StatusCode::kUnimplemented ||

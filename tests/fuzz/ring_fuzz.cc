@@ -1,5 +1,5 @@
-// A hostile process at either end of a session's segment: whatever it writes, the daemon's copy is
-// inside the limits and the engine's results are inside their record.
+// A hostile process at either end of a session's segment: with any bytes there, the daemon's copy
+// is inside the limits and the engine's results are inside their record.
 //
 // The input is a list of steps. The first byte of a step says what happens: an honest submission, a
 // take with its completion, a poll, a call, or a write of up to 8 bytes anywhere in the segment.
@@ -170,7 +170,7 @@ class Session {
     engine_.SubmitOnStream(1, {drafts, batch}, 1);
     if ((head & 8) == 0) words->ready.store(number);
     if ((head & 16) == 0) return;
-    Decide(words, number, RoundVerdict::kAborted);
+    Decide(words, number, RoundEnd::kAborted);
     Release(words, number);
   }
 

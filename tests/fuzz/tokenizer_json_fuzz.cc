@@ -1,5 +1,5 @@
 // Any bytes as a tokenizer.json: they are refused with a message, or become a vocabulary that keeps
-// its promises and gives valid UTF-8 whatever is decoded with it.
+// its promises and gives valid UTF-8 for any ids.
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -20,7 +20,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 SEED = 20260622
 
-# What tools/toy_engine/pre_tokenizer.cc claims to classify as Unicode does.
+# Characters that tools/toy_engine/pre_tokenizer.cc claims to classify as Unicode does.
 ALPHABETS = [
     "abcdefgXYZ",
     "0123456789",

@@ -1,7 +1,7 @@
 """The Python door attached to a real daemon: what holds in one process holds in two.
 
 The random rounds and the door's own test run over the daemon's rings; and a stop string cuts the sum of
-logprobs for the engine and for whoever reads the text.
+logprobs for the engine and for readers of the text.
 """
 
 import json
@@ -104,7 +104,7 @@ class AttachedTest(ProcessTest):
         rows = np.random.default_rng(7).normal(size=(4, size)).astype(np.float32)
         rows[range(4), letters] = 8
         with specd.Engine(f"unix:{self.socket}", vocab_size=size, max_draft=3) as engine:
-            # max_tokens ends it behind d; the stop string, found later, behind b.
+            # max_tokens ends it after d; the stop string, found later, ends it after b.
             sequence = engine.open(specd.SamplingParams(
                 temperature=0, max_tokens=4, logprobs=0, stop=["b"]), request_id="r")
             result, = engine.verify(rows, {sequence: letters[:3]})

@@ -1,4 +1,5 @@
-"""kill -9 of each process once, and the orderly ends: nobody else is disturbed, nothing is left."""
+"""kill -9 of each process once, and the orderly ends: no other process is disturbed, and nothing is
+left."""
 
 import signal
 import unittest
@@ -49,7 +50,7 @@ class CrashTest(ProcessTest):
         self.assertEqual(engine.wait(), 3)
         self.assertIn("daemon", engine.stderr)
         self.assertEqual(client.wait(), 3)
-        # What it left behind does not keep the next one from starting.
+        # The files that it left do not keep the next one from starting.
         self.assertIn("s", self.sockets())
         second = self.daemon()
         self.short_run()
@@ -102,13 +103,13 @@ class CrashTest(ProcessTest):
             return self.watched.running()
         wait_until(began, "the daemon to notice its detokenizer")
         self.kill(detok)
-        # Nobody looks for its stop strings any more: what is open is aborted, and the next prompt is
+        # No text side looks for its stop strings now: open streams are aborted, and the next prompt is
         # refused until somebody does.
         self.assertEqual(self.watched.wait(), 1)
         self.assertIn("specd-detok", self.watched.stderr)
         plain = self.engine("--prompt=The daemon", "--max_tokens=20", "--print=none")
         self.assertEqual(plain.wait(), 0, plain.stderr)
-        # Its successor takes over the sockets that it left behind.
+        # Its successor takes over the sockets that it left.
         detok = start()
 
         def served():

@@ -1,4 +1,4 @@
-"""tools/demo as a stranger runs it: text, marks, table, and nothing left behind, whatever ends it."""
+"""tools/demo as a stranger runs it: text, marks and table. However it ends, it leaves nothing."""
 
 import json
 import os
@@ -38,7 +38,7 @@ class DemoTest(ProcessTest):
         self.assertRegex(demo.stdout, r"\[[^\]]+\]")  # accepted drafts are marked
         for word in ("tokens", "rounds", "accepted/round", "tokens/s", "specd us"):
             self.assertIn(word, demo.stdout)
-        self.assertNotIn("\x1b", demo.stdout)  # no colours where nobody sees them
+        self.assertNotIn("\x1b", demo.stdout)  # no colours outside a terminal
         self.assertNothingLeft(demo)
 
     def test_without_drafts_the_text_is_the_same_and_nothing_is_marked(self):

@@ -1,5 +1,5 @@
-// How an engine of these tests ends where something is wrong: with status 1 and a line on standard
-// error. Its steps are tests/support/steps.h.
+// Functions with which an engine of these tests ends if something is wrong: with status 1 and a
+// line on standard error. Its steps are in tests/support/steps.h.
 #pragma once
 
 #include <cstdio>

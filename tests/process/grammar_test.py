@@ -1,4 +1,5 @@
-"""Constraints through real processes: the text that a subscriber reads obeys them, whatever the drafts."""
+"""Constraints through real processes: the text that a subscriber reads obeys them, with any
+drafts."""
 
 import json
 import re

@@ -1,6 +1,6 @@
-// A tensor-parallel engine, each rank in a process of its own: for tests of who finds which ids
-// where while processes are killed. Steps are told on standard output, and asked for by lines on
-// standard input. What is wrong ends it with status 1.
+// A tensor-parallel engine with each rank in a process of its own. Tests kill processes and check
+// which ids each rank finds. The program prints its steps on standard output, and takes requests as
+// lines on standard input. An error ends it with status 1.
 //
 //   ranks_engine URI zero            rank 0: says its token; for each line, which is an id, has a
 //                                    round over a row that this id wins, and says what it was given

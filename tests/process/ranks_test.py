@@ -160,7 +160,7 @@ class RanksTest(ProcessTest):
             self.round(token_id)
         self.stop(self.specd)
         for rank in ranks:
-            # What was confirmed stays, and there is no wait for a daemon that has gone.
+            # Confirmed tokens stay, and the engine does not wait for a daemon that has gone.
             self.assertEqual(self.ask(rank, ""),
                              self.found(21).replace("SPECD_OK", "SPECD_ERROR_DISCONNECTED"))
             self.assertEqual(self.ask(rank, "leave"), "left")

@@ -14,7 +14,8 @@ import unittest
 
 import specd
 from specd import _library as c
-from specd import arrays, engine, params, regions, results, rounds
+from specd import _structs
+from specd import arrays, engine, param_table, params, regions, results, rounds, sequence
 
 SCALARS = {
     "uint8_t": ctypes.c_uint8, "uint32_t": ctypes.c_uint32, "uint64_t": ctypes.c_uint64,
@@ -42,7 +43,7 @@ def ctypes_of(c_type):
                   "specd_tokenizer"):
         name, depth = ctypes.c_void_p, depth - 1
     else:
-        name = SCALARS.get(name) or getattr(c, python_name(name))
+        name = SCALARS.get(name) or getattr(_structs, python_name(name))
     for _ in range(depth):
         name = ctypes.POINTER(name)
     return name
@@ -62,7 +63,7 @@ class AbiTest(unittest.TestCase):
             with self.subTest(name):
                 fields = [split(field) for field in body.split(";") if field.strip()]
                 expected = [(field, ctypes_of(c_type)) for c_type, field in fields]
-                self.assertEqual(getattr(c, python_name(name))._fields_, expected)
+                self.assertEqual(getattr(_structs, python_name(name))._fields_, expected)
 
     def test_every_function_has_the_arguments_of_the_header(self):
         declared = re.findall(r"SPECD_API ([^;(]*?)(\w+)\(([^)]*)\);", headers())
@@ -82,7 +83,7 @@ class AbiTest(unittest.TestCase):
         mirrored = {}
         for prefix, table in (("VERIFY_", params.VERIFY), ("FILTERS_", params.FILTER_ORDER),
                               ("", arrays.KINDS), ("", rounds._SAMPLING),
-                              ("PARAM_", params.PARAM_TYPES), ("COIN_", engine.COIN_PURPOSES)):
+                              ("PARAM_", param_table.PARAM_TYPES), ("COIN_", sequence.COIN_PURPOSES)):
             mirrored |= {prefix + name.upper(): value for name, value in table.items()}
         mirrored["TOP_K_CHILDREN"] = mirrored.pop("TOP_K")
         mirrored |= {name.upper(): value for name, value in arrays._DTYPES.items()}
@@ -97,7 +98,7 @@ class AbiTest(unittest.TestCase):
                      "DRAFT_TOKENS": regions.DRAFT_TOKENS, "DISCARD": rounds._DISCARD,
                      "DRAFTS_BY_SLOT": rounds._DRAFTS_BY_SLOT,
                      "ONE_HOT": 0, "SAMPLED": 1, "OK": 0, "EMPTY": 2, "FULL": 1}
-        for field, names in specd.SamplingParams.constraint.items():
+        for field, names in param_table.CONSTRAINT_CHOICES.items():
             prefix = field.removeprefix("grammar_").replace("kind", "grammar").upper()
             mirrored |= {f"{prefix}_{name.upper()}": i for i, name in enumerate(names)}
         left = {name: value for name, value in defined.items()

@@ -129,7 +129,7 @@ def load(row, rules):
         error = np.where(np.isfinite(values), ULP * np.abs(values), 0)
     if rules.cap:
         error = error + 8 * ULP * abs(rules.cap)
-        # What an engine masked before the cap stays masked (docs/ALGORITHMS.md).
+        # An id that an engine masked before the cap stays masked (docs/ALGORITHMS.md).
         values = np.where(np.isinf(values), values, rules.cap * np.tanh(values / rules.cap))
     return Logits(values, np.where(np.isfinite(values), error, 0))
 

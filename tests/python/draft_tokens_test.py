@@ -12,7 +12,7 @@ from unittest import mock
 import numpy as np
 
 import specd
-from specd import _library
+from specd import _library, _structs
 
 V = 8
 FULL, EMPTY = 1, 2  # SPECD_FULL, SPECD_EMPTY
@@ -119,7 +119,7 @@ class WaitTest(unittest.TestCase):
         self.engine = specd.Engine("embedded:cpu", vocab_size=V, max_draft=3)
         self.addCleanup(self.engine.close)
         self.sequence = self.engine.open(specd.SamplingParams(temperature=0))
-        # Python's own; whoever runs the tests may have it ignored.
+        # Python's own; the tests may run where it is ignored.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         self.addCleanup(signal.signal, signal.SIGINT, before)
 
@@ -168,7 +168,7 @@ class WaitTest(unittest.TestCase):
 
         def answer(_, completion, __):
             completion._obj.round_id = 7
-            completion._obj.results = (_library.Result * 1)()
+            completion._obj.results = (_structs.Result * 1)()
             os.kill(os.getpid(), signal.SIGINT)
             return 0
 
@@ -261,8 +261,8 @@ class WaitTest(unittest.TestCase):
 
     def test_an_answer_that_cannot_be_read_is_not_waited_for_again(self):
         engine, sequence = self.interrupted_round()
-        real, lost = _library.load(), _library.Completion(
-            ctypes.sizeof(_library.Completion), ctypes.sizeof(_library.Result))
+        real, lost = _library.load(), _structs.Completion(
+            ctypes.sizeof(_structs.Completion), ctypes.sizeof(_structs.Result))
 
         def unreadable(pointer, _, timeout_ms):
             self.assertEqual(real.specd_poll(pointer, ctypes.byref(lost), timeout_ms), 0)
@@ -317,7 +317,7 @@ class WaitTest(unittest.TestCase):
 
         def answer(_, completion, __):
             completion._obj.round_id = answers.pop(0)
-            completion._obj.results = (_library.Result * 1)()
+            completion._obj.results = (_structs.Result * 1)()
             return 0
 
         self.engine.rows(1)

@@ -5,11 +5,11 @@ import dataclasses
 import unittest
 
 import specd
-from specd import params
+from specd import param_table, params
 
 V = 8
 # A row that the library's table does not have.
-NEW = params.Number(name="test_share", vllm_name="vllm_share", type="number", default=0.5,
+NEW = param_table.Number(name="test_share", vllm_name="vllm_share", type="number", default=0.5,
                     maximum=1.0, choices=())
 
 
@@ -67,7 +67,7 @@ class ParamsTest(unittest.TestCase):
             made(vllm_shore=1)
         # The library has no such row, and reads the name: it says which it may have been.
         with specd.Engine(vocab_size=V) as engine:
-            infos = specd._library.sized(specd._library.SequenceInfo, 1)
+            infos = specd._library.sized(specd._structs.SequenceInfo, 1)
             code = specd.load().specd_open_sequence(engine.pointer, b"r", ctypes.byref(struct),
                                                     infos)
             self.assertLess(code, 0)

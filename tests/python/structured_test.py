@@ -64,8 +64,8 @@ class SentTest(unittest.TestCase):
         del kept
 
     def test_exactly_one_kind(self):
-        with self.assertRaisesRegex(ValueError, "none given; give exactly one of json, regex, "
-                                    "choice, grammar, json_object, structural_tag"):
+        with self.assertRaisesRegex(ValueError, "none given; give exactly one of json, json_object, regex, "
+                                    "grammar, choice, structural_tag"):
             specd.StructuredOutputs()
         with self.assertRaisesRegex(specd.Error, "json and regex given"):
             specd.StructuredOutputs(json={}, regex="a")
@@ -98,12 +98,21 @@ class SentTest(unittest.TestCase):
             with self.assertRaisesRegex(specd.Error, "structured_outputs="):
                 specd.SamplingParams(**{name: "a"})
 
-    def test_the_choices_are_those_of_the_table(self):
-        from specd import structured
-        table = specd.SamplingParams.constraint
-        self.assertEqual(set(table["grammar_kind"]), {"none", *structured.KINDS.values()})
-        self.assertEqual(table["grammar_whitespace"], structured.WHITESPACE)
-        self.assertEqual(table["grammar_backend"], structured.BACKENDS)
+    def test_each_choice_is_sent_as_its_number_in_the_header(self):
+        # The numbers of SPECD_GRAMMAR_..., SPECD_WHITESPACE_... and SPECD_BACKEND_....
+        kinds = {"json": ("{}", 1), "json_object": (True, 2), "regex": ("a", 3),
+                 "grammar": ('root ::= "a"', 4), "choice": (["a"], 5), "structural_tag": ("{}", 6)}
+        for kind, (text, number) in kinds.items():
+            made = specd.StructuredOutputs(**{kind: text})
+            self.assertEqual(made.numbers(), {"kind": number, "whitespace": 0, "backend": 0})
+        for field, names in (("whitespace", ("flexible", "compact")),
+                             ("backend", ("auto", "specd", "xgrammar"))):
+            for number, name in enumerate(names):
+                made = specd.StructuredOutputs(regex="a", **{field: name})
+                self.assertEqual(made.numbers()[field], number)
+                struct, kept = params.to_struct(specd.SamplingParams(structured_outputs=made))
+                self.assertEqual(getattr(struct, f"grammar_{field}"), number)
+                del kept
 
 
 def texts_of_ids():

@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <bit>
 #include <charconv>
-#include <cmath>
 #include <cstring>
 #include <sstream>
 #include <stdexcept>
 
+#include "tests/recorded/answer_text.h"
 #include "tests/recorded/api_params.h"
 #include "tests/recorded/rows.h"
 #include "tests/support/c_drafts.h"
@@ -21,19 +21,11 @@ namespace {
 constexpr uint32_t kSequencesPerLife = 8;
 constexpr uint32_t kPartsPerLife = 4;
 constexpr std::string_view kUnconstrained = "-";
-constexpr const char* kNanText = "\"nan\"";
 
 void Require(int code) {
   if (code != SPECD_OK) {
     throw std::runtime_error(fmt::format("{}: {}", specd_code_name(code), specd_last_error()));
   }
-}
-
-std::string Bits(float value) {
-  return std::isnan(value) ? kNanText : fmt::format("\"{:08x}\"", std::bit_cast<uint32_t>(value));
-}
-std::string Bits(double value) {
-  return std::isnan(value) ? kNanText : fmt::format("\"{:016x}\"", std::bit_cast<uint64_t>(value));
 }
 
 template <class Float, class Word>
@@ -48,62 +40,6 @@ Float FromBits(const std::string& digits) {
 
 float Number(const std::string& text, float otherwise) {
   return text.empty() ? otherwise : std::stof(text);
-}
-
-template <class Value>
-std::pair<std::string, std::string> Field(std::string_view name, Value value) {
-  return {std::string(name), fmt::format("{}", value)};
-}
-
-// Adds a field unless it has its usual value.
-template <class Value>
-void AddUnless(Value usual, std::string_view name, Value value, Answer* answer) {
-  if (value != usual) answer->push_back(Field(name, value));
-}
-
-Answer Refused(int code) { return {Field("code", code)}; }
-
-// [[ID,"BITS",RANK],...] for each token.
-std::string ScoresText(const specd_token_score* scores, uint32_t num_tokens, uint32_t per_token) {
-  std::vector<std::string> tokens;
-  for (uint32_t i = 0; i < num_tokens; ++i) {
-    std::vector<std::string> entries;
-    for (const specd_token_score& score : std::span(scores + i * per_token, per_token)) {
-      entries.push_back(fmt::format("[{},{},{}]", score.id, Bits(score.value), score.rank));
-    }
-    tokens.push_back(fmt::format("[{}]", fmt::join(entries, ",")));
-  }
-  return fmt::format("[{}]", fmt::join(tokens, ","));
-}
-
-// The recordings are older than the names of these details. One number stood for all of them.
-uint32_t RecordedDetail(uint32_t detail) {
-  return detail >= SPECD_DETAIL_FINAL_MASK && detail <= SPECD_DETAIL_ARGMAX_SCORED
-             ? uint32_t{SPECD_DETAIL_TWICE}
-             : detail;
-}
-
-Answer AnswerOf(const specd_result& result) {
-  for (uint32_t i = 0; i < result.num_accepted; ++i) {
-    // The accepted nodes of a chain are its beginning.
-    if (result.path[i] != static_cast<int32_t>(i)) throw std::runtime_error("path is no prefix");
-  }
-  Answer answer;
-  AddUnless(0u, "status", result.status, &answer);
-  AddUnless(0u, "detail", RecordedDetail(result.detail), &answer);
-  AddUnless(0u, "finish_reason", result.finish_reason, &answer);
-  answer.push_back(Field("num_accepted", result.num_accepted));
-  answer.push_back(Field("num_kept", result.num_kept));
-  answer.push_back(Field("total_kept", result.total_kept));
-  AddUnless(-1, "stop_token", result.stop_token, &answer);
-  const std::span tokens(result.tokens, result.num_kept);
-  answer.push_back(Field("tokens", fmt::format("[{}]", fmt::join(tokens, ","))));
-  if (result.scores != nullptr) {
-    answer.push_back(
-        Field("scores", ScoresText(result.scores, result.num_kept, result.scores_per_token)));
-  }
-  AddUnless(std::string(kNanText), "cumulative_logprob", Bits(result.cumulative_logprob), &answer);
-  return answer;
 }
 
 }  // namespace
@@ -383,23 +319,7 @@ Answer Player::Stats() {
   specd_engine_stats stats;
   specd_engine_stats_init(&stats);
   Require(specd_get_engine_stats(engine_, &stats));
-  Answer answer;
-  const auto add = [&](std::string_view name, uint64_t sum) {
-    AddUnless(uint64_t{0}, name, sum, &answer);
-  };
-  add("sequence_rounds", stats.sequence_rounds);
-  add("drafted", stats.drafted);
-  add("accepted", stats.accepted);
-  add("kept", stats.kept);
-  add("bad_target_rows", stats.bad_target_rows);
-  add("bad_draft_rows", stats.bad_draft_rows);
-  add("empty_residuals", stats.empty_residuals);
-  add("invalid_drafts", stats.invalid_drafts);
-  add("point_masses", stats.point_masses);
-  add("invalid_records", stats.invalid_records);
-  add("bad_tokens", stats.bad_tokens);
-  add("discarded", stats.discarded);
-  return answer;
+  return AnswerOf(stats);
 }
 
 }  // namespace specd::recorded

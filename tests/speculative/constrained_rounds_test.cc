@@ -7,151 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "detokenizer/vocabulary.h"
-#include "kernels/backend.h"
 #include "speculative/grammar/ebnf.h"
 #include "speculative/grammar/regex.h"
-#include "speculative/verifier.h"
+#include "tests/speculative/constrained_engine.h"
 #include "tests/support/grammar_reference.h"
 
 namespace specd {
 namespace {
-
-using Ids = std::vector<TokenId>;
-using grammar::GrammarKind;
-
-constexpr TokenId kEos = 0;
-constexpr int32_t kVocab = 20;
-constexpr int32_t kDraft = 5;
-// Id 1 + i is piece i; id 0 ends the text, and 17 to 19 are columns without a token.
-const std::vector<std::string> kPieces = {"a", "b", "c",  "ab", "bc", "abc", "(",  ")",
-                                          "1", "2", "12", "+",  " ",  "(a",  "b)", "+1"};
-
-Vocabulary MakeVocabulary() {
-  Vocabulary::Builder builder;
-  builder.Set(kEos, "</s>", {.added = true, .special = true});
-  for (size_t i = 0; i < kPieces.size(); ++i) {
-    builder.Set(static_cast<TokenId>(i + 1), kPieces[i], {});
-  }
-  return std::move(builder).Build();
-}
-
-TokenId IdOf(const std::string& piece) {
-  const auto found = std::find(kPieces.begin(), kPieces.end(), piece);
-  REQUIRE(found != kPieces.end());
-  return static_cast<TokenId>(found - kPieces.begin() + 1);
-}
-
-std::string TextOf(const Ids& ids) {
-  std::string text;
-  for (const TokenId id : ids) {
-    if (id != kEos && static_cast<size_t>(id) <= kPieces.size())
-      text += kPieces[static_cast<size_t>(id - 1)];
-  }
-  return text;
-}
-
-SequenceParams Constrained(GrammarKind kind, const std::string& text) {
-  SequenceParams params;
-  params.grammar_kind = kind;
-  params.grammar_text = text;
-  params.seed = 5;
-  params.has_seed = true;
-  params.max_tokens = 30;
-  return params;
-}
-
-// A verifier over rows that are a function of the tokens before them.
-class Engine {
- public:
-  explicit Engine(const std::string& reasoning_end = "")
-      : vocabulary_(MakeVocabulary()), logits_(kVocab * (kDraft + 1)) {
-    VerifierOptions options;
-    options.limits = {kVocab, 4, kDraft};
-    options.max_sequences = 4;
-    options.eos_token_ids = {kEos};
-    options.grammars =
-        *grammar::GrammarCompiler::Create({.vocabulary = &vocabulary_,
-                                           .vocab_size = kVocab,
-                                           .reasoning = {.start = "", .end = reasoning_end}});
-    verifier_ = *Verifier::Create(options, *MakeBackend("cpu"));
-    REQUIRE(verifier_->BindTarget(View(logits_)).ok());
-    draft_logits_ = logits_;
-    REQUIRE(verifier_->BindDraft(View(draft_logits_)).ok());
-  }
-
-  SequenceHandle Open(const SequenceParams& params, const Ids& outputs = {}) {
-    const auto info = verifier_->Open(params, {{}, outputs});
-    REQUIRE_MESSAGE(info.ok(), info.status().ToString());
-    return info->handle;
-  }
-  Verifier& verifier() { return *verifier_; }
-  std::vector<float>& logits() { return logits_; }
-  std::vector<float>& draft_logits() { return draft_logits_; }
-
-  // Rows of this place's tokens: what a model might say, pure in its arguments.
-  static void FillRow(const Ids& tokens, uint32_t salt, float* row) {
-    uint32_t state = 99 + salt;
-    const size_t first = tokens.size() > 3 ? tokens.size() - 3 : 0;
-    for (size_t i = first; i < tokens.size(); ++i) {
-      state = state * 31 + static_cast<uint32_t>(tokens[i] + 2);
-    }
-    std::mt19937 random(state);
-    for (int32_t v = 0; v < kVocab; ++v) row[v] = static_cast<float>(random() % 512) / 100.0f;
-  }
-
-  // Every row wants the draft token of its place.
-  void Want(const Ids& drafts) {
-    std::fill(logits_.begin(), logits_.end(), 0.0f);
-    for (size_t i = 0; i < drafts.size(); ++i) {
-      logits_[i * kVocab + static_cast<size_t>(drafts[i])] = 9;
-    }
-  }
-
-  SequenceResult Round(SequenceHandle sequence, const Ids& kept, const Ids& drafts,
-                       DraftKind kind = DraftKind::kOneHot, uint32_t draft_salt = 1) {
-    Ids tokens = kept;
-    for (size_t i = 0; i <= drafts.size(); ++i) {
-      FillRow(tokens, 0, &logits_[i * kVocab]);
-      FillRow(tokens, draft_salt, &draft_logits_[i * kVocab]);
-      if (i < drafts.size()) tokens.push_back(drafts[i]);
-    }
-    return RoundOverRows(sequence, drafts, kind);
-  }
-
-  SequenceResult RoundOverRows(SequenceHandle sequence, const Ids& drafts,
-                               DraftKind kind = DraftKind::kOneHot) {
-    const uint32_t rows[] = {0, 1, 2, 3, 4, 5};
-    const std::vector<DraftKind> kinds(drafts.size(), kind);
-    SequenceInput input;
-    input.sequence = sequence;
-    input.draft.num_nodes = static_cast<int32_t>(drafts.size());
-    input.draft.tokens = drafts.data();
-    input.draft.kinds = kinds.data();
-    input.draft.target_rows = rows;
-    input.draft.draft_rows = rows;
-    SequenceResult result;
-    verifier_->VerifyRound({&input, 1}, {&result, 1});
-    return result;
-  }
-
- private:
-  static TensorView View(std::vector<float>& rows) {
-    TensorView view;
-    view.data = rows.data();
-    view.num_rows = kDraft + 1;
-    view.row_stride = kVocab;
-    view.vocab_size = kVocab;
-    return view;
-  }
-
-  Vocabulary vocabulary_;
-  std::vector<float> logits_;
-  std::vector<float> draft_logits_;
-  std::unique_ptr<Verifier> verifier_;
-};
-
-Ids Kept(const SequenceResult& result) { return {result.tokens, result.tokens + result.num_kept}; }
 
 struct Text {
   Ids ids;
@@ -160,8 +22,8 @@ struct Text {
 };
 
 // Drafts are half right, and else any id, -1 and ids outside the vocabulary among them.
-Text Generate(Engine& engine, const SequenceParams& params, const Text* guess, int32_t max_draft,
-              DraftKind kind, uint32_t seed) {
+Text Generate(ConstrainedEngine& engine, const SequenceParams& params, const Text* guess,
+              int32_t max_draft, DraftKind kind, uint32_t seed) {
   std::mt19937 random(seed);
   Text text;
   const SequenceHandle sequence = engine.Open(params);
@@ -222,7 +84,7 @@ void CheckObeys(const Constraint& constraint, const Text& text) {
 
 TEST_SUITE("unit") {
   TEST_CASE("greedy and exact_match: one text for every draft, and it obeys the constraint") {
-    Engine engine;
+    ConstrainedEngine engine;
     uint32_t num_accepted = 0;
     uint32_t num_stopped = 0;
     for (const Constraint& constraint : kConstraints) {
@@ -251,7 +113,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("token and block with sampled drafts: every text obeys the constraint") {
-    Engine engine;
+    ConstrainedEngine engine;
     for (const Constraint& constraint : kConstraints) {
       for (int trial = 0; trial < 20; ++trial) {
         SequenceParams params = Constrained(constraint.kind, constraint.text);
@@ -267,7 +129,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("drafts that specd draws under the constraint obey it, and are judged by the same q") {
-    Engine engine;
+    ConstrainedEngine engine;
     for (const Constraint& constraint : kConstraints) {
       SequenceParams params = Constrained(constraint.kind, constraint.text);
       params.draft.edits = true;
@@ -283,7 +145,8 @@ TEST_SUITE("unit") {
         while (drafts.size() < 3 && (drafts.empty() || drafts.back() != kEos)) {
           Ids tokens = text.ids;
           tokens.insert(tokens.end(), drafts.begin(), drafts.end());
-          Engine::FillRow(tokens, 0, engine.draft_logits().data());  // the target's own row
+          ConstrainedEngine::FillRow(tokens, 0,
+                                     engine.draft_logits().data());  // the target's own row
           const DraftInput input = {.sequence = sequence,
                                     .row = 0,
                                     .mask_row = -1,
@@ -318,7 +181,7 @@ TEST_SUITE("unit") {
   TEST_CASE("vLLM pull 44292: the row behind a -1 is constrained") {
     for (const Ids& drafts : {Ids{kNoToken}, Ids{IdOf("a"), kNoToken, kNoToken},
                               Ids{kNoToken, IdOf("a"), IdOf("b")}, Ids{kVocab + 5, IdOf("c")}}) {
-      Engine engine;
+      ConstrainedEngine engine;
       SequenceParams params = Constrained(GrammarKind::kRegex, "a*b");
       params.temperature = 0;
       const SequenceHandle sequence = engine.Open(params);
@@ -337,7 +200,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("openvino.genai 4081: a draft past the end of the text ends it, and nothing crashes") {
-    Engine engine;
+    ConstrainedEngine engine;
     SequenceParams params = Constrained(GrammarKind::kRegex, "ab\\+?");
     params.temperature = 0;
     for (const Ids& drafts : {Ids{IdOf("ab"), kEos, IdOf("a"), IdOf("b"), kEos},
@@ -358,7 +221,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE(
       "vLLM issue 54437: a stale draft is rejected, and its place is sampled under the mask") {
-    Engine engine;
+    ConstrainedEngine engine;
     SequenceParams params = Constrained(GrammarKind::kRegex, "(ab)+12");
     const SequenceHandle sequence = engine.Open(params);
     // Written for a sequence without the constraint.
@@ -373,7 +236,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("the text is complete and cannot go on: the round that completes it ends it (§7)") {
-    Engine engine;
+    ConstrainedEngine engine;
     SequenceParams params = Constrained(GrammarKind::kRegex, "abc");
     params.temperature = 0;
     params.min_tokens = 9;  // no reason against the end of a constraint
@@ -399,7 +262,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("killed and opened again from its ids, a sequence goes on with the same text") {
-    Engine engine;
+    ConstrainedEngine engine;
     for (const Constraint& constraint : kConstraints) {
       SequenceParams params = Constrained(constraint.kind, constraint.text);
       const Text whole = Generate(engine, params, nullptr, 0, DraftKind::kOneHot, 0);
@@ -419,7 +282,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("a fork goes its own way, and its source is undisturbed") {
-    Engine engine;
+    ConstrainedEngine engine;
     SequenceParams params = Constrained(GrammarKind::kRegex, "(ab|c)*12?");
     const Text whole = Generate(engine, params, nullptr, 0, DraftKind::kOneHot, 0);
     const SequenceHandle source = engine.Open(params);
@@ -442,7 +305,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE(
       "vLLM pull 44297: a marker inside a draft constrains the places behind it, in one round") {
-    Engine engine(")");  // the model's thoughts end at the first ")"
+    ConstrainedEngine engine(")");  // the model's thoughts end at the first ")"
     SequenceParams params = Constrained(GrammarKind::kRegex, "[ab]+12");
     params.temperature = 0;
     for (int split = 0; split < 2; ++split) {
@@ -468,7 +331,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE(
       "with a gate, too: one text for every draft, and it obeys the constraint after the marker") {
-    Engine engine(")");
+    ConstrainedEngine engine(")");
     uint32_t num_behind = 0;
     for (const Constraint& constraint : kConstraints) {
       for (int trial = 0; trial < 15; ++trial) {
@@ -495,7 +358,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("what cannot be honoured is refused by name") {
-    Engine engine;
+    ConstrainedEngine engine;
     const auto message = [&](const SequenceParams& params, const Ids& outputs = {}) {
       const auto info = engine.verifier().Open(params, {{}, outputs});
       return info.ok() ? std::string() : std::string(info.status().message());

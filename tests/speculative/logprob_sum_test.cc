@@ -1,4 +1,5 @@
-// The sum of logprobs: in double, in the order of the output, and right behind whatever cut.
+// LogprobSum adds logprobs in double and in the order of the output. Its sum is right after every
+// kind of cut.
 #include "speculative/logprob_sum.h"
 
 #include <doctest/doctest.h>
@@ -118,7 +119,7 @@ TEST_SUITE("unit") {
     const SequenceResult result = f.Round(s);
     CHECK(result.finish_reason == FinishReason::kError);
     CHECK(result.cumulative_logprob == -0.75);
-    CHECK(std::isnan(f.Round(12345).cumulative_logprob));  // nobody's handle
+    CHECK(std::isnan(f.Round(12345).cumulative_logprob));  // a handle that was never given out
   }
 
   TEST_CASE("a stop string cuts the sum, also where it moves an end that had been reached") {

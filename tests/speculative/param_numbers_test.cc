@@ -87,7 +87,7 @@ TEST_SUITE("unit") {
     for (const double value : {-1.0, 0.5, 4294967296.0, kNan}) {
       CheckRefused("verify", value, {"verify = ", "greedy, exact_match", "default auto"});
     }
-    // What it can hold is judged with the other values of the sequence.
+    // A value that fits the type is judged with the other values of the sequence.
     SequenceParams params;
     REQUIRE(SetNumber("verify", 5, &params).ok());
     CHECK_FALSE(ValidateParams(params, 8).ok());

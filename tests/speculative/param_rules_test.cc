@@ -60,7 +60,7 @@ TEST_SUITE("unit") {
     CHECK(Refusal([](P& p) { p.temperature = 0; }).empty());
   }
 
-  TEST_CASE("sglang.md 3.13 #99: min_tokens above max_tokens is refused, equal is allowed") {
+  TEST_CASE("SGLang: min_tokens above max_tokens is refused, equal is allowed") {
     Has(Refusal([](P& p) { p.min_tokens = 17; }), "min_tokens = 17, max_tokens = 16");
     CHECK(Refusal([](P& p) { p.min_tokens = 16; }).empty());
   }
@@ -82,7 +82,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("a no-repeat-n-gram that could not act is refused") {
-    // sglang.md 3.11 #80: size 3 with a window of 2 never bans.
+    // SGLang: size 3 with a window of 2 never bans.
     Has(Refusal([](P& p) { p.no_repeat_ngram_size = 3, p.no_repeat_ngram_window = 2; }),
         "no_repeat_ngram_size = 3, no_repeat_ngram_window = 2");
     CHECK(Refusal([](P& p) { p.no_repeat_ngram_size = 3, p.no_repeat_ngram_window = 3; }).empty());
@@ -114,7 +114,7 @@ TEST_SUITE("unit") {
     CHECK(Refusal([](P& p) { p.logprob_token_ids = {1, 2}, p.logprobs = 0; }).empty());
   }
 
-  TEST_CASE("vllm.md 1.3: every field of SamplingParams is in the table or refused by name") {
+  TEST_CASE("vLLM: every field of SamplingParams is in the table or refused by name") {
     for (const char* name : {"n",
                              "presence_penalty",
                              "frequency_penalty",
@@ -167,7 +167,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("sglang.md 1.1: every field of SamplingParams is in the table or refused by name") {
+  TEST_CASE("SGLang: every field of SamplingParams is in the table or refused by name") {
     for (const char* name : {"temperature",
                              "top_p",
                              "top_k",
@@ -208,6 +208,15 @@ TEST_SUITE("unit") {
     CHECK(RefusedParam("structured_outputs")->find("called grammar_kind") != std::string::npos);
     CHECK(RefusedParam("whitespace_pattern")->find("grammar_whitespace") != std::string::npos);
     CHECK(RefusedParam("max_new_tokens")->find("called max_tokens here") != std::string::npos);
+    CHECK(RefusedParam("max_new_tokens")->find("in Python") == std::string::npos);
+    CHECK(RefusedParam("no_stop_trim")
+              ->find("called include_stop here, include_stop_str_in_output in Python") !=
+          std::string::npos);
+    for (const char* name : {"logits_processors", "custom_logit_processor"}) {
+      CHECK(RefusedParam(name)->find("name a compiled-in processor in processors") !=
+            std::string::npos);
+    }
+    CHECK(RefusedParam("json_schema")->find("specd.StructuredOutputs") != std::string::npos);
     CHECK(RefusedParam("thinking_token_budget")->find("thinking_budget") != std::string::npos);
     for (const char* method :
          {"tree", "traversal", "target_only", "typical", "relaxed", "threshold", "synthetic"}) {

@@ -25,7 +25,7 @@ struct Verdict {
   TokenId forced = kNoToken;
 };
 
-// What a processor says behind prompt + outputs, of which the last num_draft are a draft prefix.
+// Asks a processor after prompt and outputs. The last num_draft outputs are a draft prefix.
 Verdict Judge(Processor& processor, const Ids& prompt, const Ids& outputs, size_t num_draft = 0) {
   Ids all = prompt;
   all.insert(all.end(), outputs.begin(), outputs.end());
@@ -66,7 +66,7 @@ constexpr TokenId kEndThink = 151668;
 constexpr TokenId kNewline = 198;
 
 TEST_SUITE("unit") {
-  TEST_CASE("no-repeat-n-gram: the cases of SGLang (research/sglang.md 3.11, 75 to 82)") {
+  TEST_CASE("no-repeat-n-gram: the cases of SGLang") {
     CHECK(NgramBans(2, 100, {1, 2, 3}, {1, 2}) == Ids{3});
     CHECK(NgramBans(2, 100, {1, 2, 3}, {1, 2}, {3}) == Ids{});
     CHECK(NgramBans(3, 100, {1}, {}) == Ids{});
@@ -100,7 +100,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("thinking budget: the cases of SGLang (research/sglang.md 3.10, 64 to 72)") {
+  TEST_CASE("thinking budget: the cases of SGLang") {
     CHECK(Forced(Qwen3(10), {kThink}, {100, 101}) == kNoToken);
     CHECK(Forced(Qwen3(5), {kThink}, {100, 100, 100, 100, 100}) == kNewline);
     CHECK(Forced(Qwen3(5), {100}, {100, 100, 100, 100, 100, 100}) == kNoToken);

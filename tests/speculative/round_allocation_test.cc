@@ -1,5 +1,5 @@
-// A round takes no memory, whatever its sequences ask for: every operator new of this program is
-// counted.
+// A round takes no memory for any parameters of its sequences: every operator new of this program
+// is counted.
 #include <doctest/doctest.h>
 
 #include <atomic>

@@ -1,6 +1,6 @@
-// Speculation changes nothing of the text where the method says so, whatever parameters look back
-// upon the draft: rows are a function of the tokens before them, and two verifiers that differ in
-// their drafts alone must keep the same tokens with the same logprobs.
+// Speculation does not change the text where the method says so, also if parameters look back at
+// the draft. Rows are a function of the tokens before them. Two verifiers that differ in their
+// drafts alone must keep the same tokens with the same logprobs.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -18,7 +18,7 @@ using Ids = std::vector<TokenId>;
 constexpr int32_t kVocab = 12;
 constexpr int32_t kDraft = 6;
 
-// What a model might say behind these tokens: pure in its arguments.
+// The row that a model might give after these tokens: pure in its arguments.
 void FillRow(const Ids& tokens, float* row) {
   uint32_t state = 12345;
   const size_t first = tokens.size() > 3 ? tokens.size() - 3 : 0;

@@ -127,7 +127,7 @@ TEST_SUITE("unit") {
     CHECK(nothing.status == RoundStatus::kInvalid);
     CHECK(nothing.refusal == Refusal::kTargetRow);
     CHECK(nothing.total_kept == 3);
-    // Behind the end, whatever it was to be.
+    // Rounds after the end are void, whether they were valid or not.
     f.Stage(s);
     f.Stage({discard});
     f.Stage({bad});
@@ -217,7 +217,7 @@ TEST_SUITE("unit") {
     f.backend->next_status = absl::InternalError("fell off the bus");
     CHECK(f.Collect()[0].status == RoundStatus::kDeviceError);
     CHECK(f.verifier->failure().message() == "fell off the bus");
-    // Whatever the backend says afterwards is of rounds that it counts otherwise.
+    // Later answers of the backend are of rounds that it counts differently.
     f.backend->next_status = absl::OkStatus();
     f.Stage(s);
     CHECK(f.Collect()[0].status == RoundStatus::kDeviceError);
@@ -312,7 +312,7 @@ TEST_SUITE("unit") {
     input.draft.tokens = nullptr;
     input.drafts_by_slot = true;
     CHECK(f.Round(input).status == RoundStatus::kInvalid);
-    // Known draft tokens behind known ones are fine; behind unknown ones they are not.
+    // Known draft tokens are allowed after known ones, and not after unknown ones.
     f.backend->script = {Confirm(0, {1})};
     f.Stage(s);
     f.Stage(s);

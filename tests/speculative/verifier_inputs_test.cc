@@ -1,4 +1,4 @@
-// What a sequence may bring to a round, and what its parameters make of it.
+// Inputs that a sequence may bring to a round, and the tasks that its parameters make of them.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -118,7 +118,7 @@ TEST_SUITE("unit") {
     params.min_tokens = 9;
     params.presence_penalty = 1;
     f.backend->script = {Confirm(0, {1}), Confirm(0, {1})};
-    f.Round(f.Open(params));  // leaves places behind that must not show through
+    f.Round(f.Open(params));  // leaves places that must not show through
     SequenceInput input = f.Input(f.Open());
     input.mask_rows = mask_rows;
     f.backend->inspect = [&](const RoundBatch& batch) {

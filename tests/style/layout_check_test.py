@@ -189,8 +189,8 @@ class LayoutCheckTest(unittest.TestCase):
                 self.assert_finds("include", path, 1, f"#include {include}\n")
 
     def test_include_in_comment_or_raw_string_is_none(self):
-        self.assert_clean("kernels/core/x.cc", '// #include "daemon/x.h"\n'
-                          '/*\n#include "daemon/y.h"\n*/\n'
+        self.assert_clean("kernels/core/x.cc", '// #include "daemon/main.cc"\n'
+                          '/*\n#include "daemon/main.cc"\n*/\n'
                           'const char* kText = R"(\n#include "daemon/z.h"\n)";\n')
 
     def test_include_after_a_string_with_comment_signs_counts(self):
@@ -302,6 +302,27 @@ class LayoutCheckTest(unittest.TestCase):
         decision = f"{DOCUMENTS}/decisions/001-a.md"
         self.assert_clean(decision, "# a\n`kernels/core/gone.h`\n")
         self.assert_finds("link", decision, 2, "# a\n[a](GONE.md)\n")
+
+    def test_files_named_in_comments(self):
+        for comment in ("kernels/core/types.h", "types.h", "specd/specd.h", "see (types.h)",
+                        "../core/types.h", "<gone.h>", "$OUT/gone.cc", "/usr/include/gone.h",
+                        "*_test.cc", "<tests/gone/gone.py>", "gone.html"):
+            with self.subTest(comment=comment):
+                self.assert_clean("kernels/core/x.cc", f"// {comment}\n/* {comment}, */ int a;\n"
+                                  "const char* k = \"kernels/core/gone.h\";\n")
+                self.assert_clean("kernels/core/x.py", f'"""{comment}"""\n# {comment}\n'
+                                  "k = 'kernels/core/gone.h'\n")
+        for path in ("kernels/core/gone.h", "gone.h", "core/types.h", "../types.h", "tests/gone.py",
+                     "gone_test.cc", "notes/gone.md"):
+            for text in (f"(see {path}).", f"{path}: a thing", f"of\n// {path}, or"):
+                line = 2 + text.count("\n")
+                with self.subTest(text=text):
+                    self.assert_finds("link", "kernels/core/x.cc", line, f"int a;\n// {text}\n")
+                    self.assert_finds("link", "kernels/core/x.py", line,
+                                      "a = 1\n# " + text.replace("//", "#") + "\n")
+        self.assert_finds("link", "kernels/core/x.h", 2, HEADER.replace("//\n", "// gone.h\n"))
+        self.assert_finds("link", "tools/x.py", 4,
+                          'def f():\n    """One.\n\n    See gone.h.\n    """\n')
 
     def test_notes(self):
         for word in ("TO" "DO", "FIX" "ME", "XX" "X"):

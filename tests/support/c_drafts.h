@@ -1,5 +1,5 @@
 // Sized gives tests the structs of the C interface with their sizes set, and a chain for
-// specd_submit. Plain data; the memory behind the pointers must outlive the call.
+// specd_submit. Plain data; the memory that the pointers name must outlive the call.
 #pragma once
 
 #include "ipc/include/specd/specd.h"

@@ -1,6 +1,6 @@
 // The code over libcuda, against a library that only notes its calls. Every call is made in our
 // context and leaves the caller's. A call that fails half-way is undone. The code reads the
-// driver's answers as cuda.h defines them.
+// driver's answers as <cuda.h> defines them.
 #include <doctest/doctest.h>
 
 #include <algorithm>

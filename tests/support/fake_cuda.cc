@@ -140,7 +140,7 @@ int cuThreadExchangeStreamCaptureMode(int* mode) {
 
 int cuMemHostRegister_v2(void* host, size_t size_bytes, unsigned) {
   if (IsForbidden()) return kStreamCaptureUnsupported;
-  // The address comes with the registration here, and is asked for behind it there.
+  // The pretended driver answers with the address. CUDA has a call of its own for it.
   GpuAddress device = 0;
   const int code = Current().RegisterHost(host, size_bytes, &device).code();
   if (code == kGpuOk) ++registered;

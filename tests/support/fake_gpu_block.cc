@@ -47,7 +47,7 @@ uint64_t StartTimeOf(pid_t pid) {
   std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   const size_t name_end = text.rfind(')');
   if (name_end == std::string::npos) return 0;
-  // The state follows the name; the start time is 19 fields behind the state.
+  // The state follows the name; the start time is 19 fields after the state.
   std::istringstream fields(text.substr(name_end + 1));
   std::string field;
   fields >> field;

@@ -1,5 +1,5 @@
 // The rules of shared GPU memory that the pretended GPU keeps, between real processes. Each is one
-// of CUDA's (cuda.h at cuIpcGetMemHandle, cuIpcOpenMemHandle, cuIpcCloseMemHandle, cuMemMap,
+// of CUDA's (<cuda.h> at cuIpcGetMemHandle, cuIpcOpenMemHandle, cuIpcCloseMemHandle, cuMemMap,
 // cuMemPoolImportPointer); the import layer leans on every one of them.
 #include <doctest/doctest.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // The rules of order that the pretended GPU keeps: CUDA streams, words, events, within a process
-// and between two (cuda.h at cuStreamWaitValue, cuEventRecord, cuStreamWaitEvent,
+// and between two (<cuda.h> at cuStreamWaitValue, cuEventRecord, cuStreamWaitEvent,
 // cuIpcOpenEventHandle).
 #include <doctest/doctest.h>
 #include <sys/mman.h>

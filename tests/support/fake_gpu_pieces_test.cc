@@ -1,5 +1,5 @@
 // Memory of several pieces, each with a descriptor of its own, on the pretended GPU. The tests hold
-// the GPU to cuMemMap's rules (cuda.h), which the import of such memory needs.
+// the GPU to cuMemMap's rules (<cuda.h>), which the import of such memory needs.
 #include <doctest/doctest.h>
 #include <unistd.h>
 

@@ -1,6 +1,7 @@
-// GridSize: how far a test's longest loops go. A sanitizer makes them five to twenty times slower,
-// and finds its errors in a part of them. A sanitizer's build therefore takes that part. Every
-// other build goes the whole way.
+// GridSize gives the length of a test's longest loops.
+//
+// A sanitizer makes such loops five to twenty times slower, and finds its errors in a part of them.
+// A sanitizer's build therefore runs that part, and every other build runs all of them.
 //
 // Thread-safe: it holds nothing.
 //

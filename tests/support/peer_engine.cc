@@ -103,7 +103,7 @@ int PeerEngine::DoOnStream(const PeerRequest& request, PeerReply* reply) {
     case PeerOp::kSeen: {
       const Seen& seen = seen_.at(request.word);
       reply->value = static_cast<uint64_t>(seen.next_token);
-      reply->size_bytes = seen.verdict == seen.answered ? 1 : 0;
+      reply->size_bytes = seen.word == seen.answered ? 1 : 0;
       return SPECD_OK;
     }
     case PeerOp::kPoll: {
@@ -127,13 +127,13 @@ int PeerEngine::SubmitOnStream(const PeerRequest& request) {
   if (code == kGpuOk) {
     code = engine_.Submit(request.value, static_cast<uint32_t>(request.word), stream_.handle);
   }
-  specd_verdict verdict = {};
-  if (code == SPECD_OK) code = specd_get_verdict(engine_.get(), &verdict);
+  specd_round_end end = {};
+  if (code == SPECD_OK) code = specd_get_round_end(engine_.get(), &end);
   if (code != SPECD_OK) return code;
   auto* const next_token = reinterpret_cast<void*>(request.address);
   Seen& seen = seen_.emplace_back();
-  seen.answered = verdict.answered;
-  code = Copy(&seen.verdict, reinterpret_cast<void*>(verdict.device_address), sizeof(uint64_t));
+  seen.answered = end.answered;
+  code = Copy(&seen.word, reinterpret_cast<void*>(end.device_address), sizeof(uint64_t));
   if (code == kGpuOk) code = Copy(&seen.next_token, next_token, sizeof(int32_t));
   if (code == kGpuOk) code = Copy(next_token, &own_token, sizeof(int32_t));
   if (code == kGpuOk) code = Copy(target_rows_, spoilt.data(), ScriptEngine::kRowsBytes);

@@ -27,7 +27,7 @@ class PeerEngine {
   // The values that a CUDA stream finds after a round, before the engine writes a token of its own.
   struct Seen {
     int32_t next_token = 0;
-    uint64_t verdict = 0;
+    uint64_t word = 0;
     uint64_t answered = 0;  // the status word of an answered round
   };
 

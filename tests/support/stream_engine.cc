@@ -227,10 +227,11 @@ int StreamEngine::Submit(uint64_t round) {
 }
 
 void StreamEngine::Note(uint64_t round) {
-  specd_verdict verdict;
-  Require(specd_get_verdict(engine_, &verdict) == SPECD_OK, "no verdict");
-  answered_[round % kLogRounds] = verdict.answered;
-  CopyOnStream(NoteOf(round), verdict.device_address, sizeof(uint64_t), "copying the verdict");
+  specd_round_end end;
+  Require(specd_get_round_end(engine_, &end) == SPECD_OK, "no round end");
+  answered_[round % kLogRounds] = end.answered;
+  CopyOnStream(NoteOf(round), end.device_address, sizeof(uint64_t),
+               "copying the word of the round");
   CopyOnStream(NoteOf(round) + sizeof(uint64_t), next_, next_bytes(), "copying next tokens");
 }
 
@@ -305,9 +306,9 @@ std::vector<char> StreamEngine::ReadDevice(GpuAddress address, uint64_t size_byt
 }
 
 bool StreamEngine::WasAnswered(uint64_t round) {
-  uint64_t verdict = 0;
-  std::memcpy(&verdict, ReadDevice(NoteOf(round), sizeof(verdict)).data(), sizeof(verdict));
-  return verdict == answered_[round % kLogRounds];
+  uint64_t word = 0;
+  std::memcpy(&word, ReadDevice(NoteOf(round), sizeof(word)).data(), sizeof(word));
+  return word == answered_[round % kLogRounds];
 }
 
 void StreamEngine::CheckLog(uint64_t first, uint64_t end) {
@@ -315,13 +316,13 @@ void StreamEngine::CheckLog(uint64_t first, uint64_t end) {
   const std::vector<char> log = ReadDevice(log_, kLogRounds * note_bytes());
   for (uint64_t round = first; round < end; ++round) {
     const char* const note = log.data() + round % kLogRounds * note_bytes();
-    uint64_t verdict = 0;
-    std::memcpy(&verdict, note, sizeof(verdict));
-    Require(verdict == answered_[round % kLogRounds],
+    uint64_t word = 0;
+    std::memcpy(&word, note, sizeof(word));
+    Require(word == answered_[round % kLogRounds],
             "the stream passed round " + std::to_string(round) + " before the answer");
     for (uint32_t i = 0; i < options_.num_sequences; ++i) {
       int32_t next = 0;
-      std::memcpy(&next, note + sizeof(verdict) + sizeof(next) * specd_sequence_slot(sequences_[i]),
+      std::memcpy(&next, note + sizeof(word) + sizeof(next) * specd_sequence_slot(sequences_[i]),
                   sizeof(next));
       const int32_t token = LastToken({round, i});
       Require(next == token, "behind round " + std::to_string(round) +

@@ -9,7 +9,7 @@ import unittest
 from gpu_check_support import FACTS, PATIENCE_S, SOURCE, GpuCheckTest
 
 BUILD = os.environ["SPECD_BUILD"]
-# What a bundle may ask of the machine: glibc, from its dynamic linker to its maths.
+# The libraries that a bundle may ask of the machine: glibc, from its dynamic linker to its maths.
 GLIBC = {"ld-linux-x86-64.so.2", "libc.so.6", "libdl.so.2", "libm.so.6", "libpthread.so.0",
          "libresolv.so.2", "librt.so.1"}
 
@@ -112,7 +112,7 @@ except specd.Error as error:
         self.assertEqual(process.returncode, 3, process.stdout + process.stderr)
         self.assertEqual(results["result"], "no device")
 
-    # The real tests behind a stand-in that claims a device: nothing passes for want of one.
+    # The real tests run after a stand-in that claims a device: none passes because it has none.
     def it_fails_where_a_device_is_expected(self):
         self.program(self.bundle / "bin/specd-gpu-facts", FACTS)
         process, results = self.run_bundle("--quick", "--no-sanitizer")

@@ -52,7 +52,7 @@ class DaemonTest(GpuCheckTest):
         status, detail = last.split("\t")
         self.assertEqual(process.returncode, 1 if status == "fail" else 0, process.stdout)
         if fault != "outlives":
-            # Whom another program has started, nobody ends at once.
+            # A process of another program ends later.
             self.assertEqual(left_of(self.folder, 0 if daemon == DAEMON else PATIENCE_S), [])
         return status, detail
 
@@ -90,7 +90,7 @@ class DaemonTest(GpuCheckTest):
         self.program(daemon, f"""
 {{ '{DAEMON}' "$@"; echo $? > '{ended}'; }} 2>&1 | tee -p '{log}'
 """)
-        # Of the rounds under way the first is answered so; the daemon may end before it is polled.
+        # The first round under way is answered so; the daemon may end before it is polled.
         self.fails("rounds", "device", "has status 5|is shutting down and takes no new rounds|the daemon is gone",
                    daemon=daemon)
         self.assertEqual(ended.read_text(), "70\n")
@@ -115,7 +115,7 @@ class DaemonTest(GpuCheckTest):
                 self.assertEqual(status, "skipped")
                 self.assertIn(lacks, detail)
         self.assertEqual(self.play("host_waits", "no_stream_words")[0], "pass")
-        # What does not need them is timed, and what does is named.
+        # Cases that do not need them are timed, and the others are named.
         status, detail = self.play("round_time", "no_stream_words")
         self.assertEqual(status, "observed", detail)
         self.assertRegex(detail, "on a stream, host waits: median .*; without stream: " + lacks)
@@ -204,7 +204,7 @@ class RunDaemonTest(StandInTest):
         self.assertEqual(checks["daemon rounds"]["status"], "fail")
         self.assertIn("did not end within 2 s", checks["daemon rounds"]["detail"])
         self.assertEqual(list(temporary.iterdir()), [])
-        # The kernel kills them when whoever started them is gone.
+        # The kernel kills them when their parent is gone.
         self.assertEqual(left_of(self.bundle, PATIENCE_S), [])
 
     def test_the_longest_temporary_folder_that_is_used_has_room_for_sockets(self):

@@ -83,7 +83,7 @@ class GridTest(unittest.TestCase):
                     self.assertEqual(result["mean_accepted"], result["expected_accepted"])
         # Drafts are accepted in some places, and rejected in others.
         self.assertTrue(any(0 < r["mean_accepted"] < 2 for r in results))
-        # Who has no JSON reads lines.
+        # A reader without JSON takes lines.
         lines = [line for line in text.splitlines() if '"median_us"' in line]
         self.assertEqual([json.loads(line.rstrip(",")) for line in lines], results)
         self.assertTrue(process.stdout.splitlines()[-1].startswith("24 results of specd_greedy, "))
@@ -201,7 +201,7 @@ class DifferenceTest(unittest.TestCase):
 
 class FailureTest(unittest.TestCase):
     def setUp(self):
-        # What is compared is not the question here.
+        # The compared values do not matter here.
         rounds = mock.patch.object(peers_samplers, "LAW_ROUNDS", 5)
         rounds.start()
         self.addCleanup(rounds.stop)

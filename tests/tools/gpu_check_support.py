@@ -37,7 +37,7 @@ case "$*" in
   *) printf 'pass\\t%s, pipes: %s\\n' "$*" "$CUDA_MPS_PIPE_DIRECTORY" ;;
 esac
 """
-# What the checks of two processes say after all others, and that there is neither MPS nor torch.
+# The lines of the checks of two processes, which come last; there is neither MPS nor torch.
 SHARED = ["pass", "observed"] * 2 + ["skipped"] * 3
 MEASURES = """printf '{"case":"greedy","arguments":"%s"}\\n{"case":"token"}\\n' "$*"; echo noise >&2"""
 SANITIZED = 6  # runs of compute-sanitizer

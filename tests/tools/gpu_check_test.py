@@ -36,7 +36,7 @@ class RunTest(StandInTest):
 
     def test_the_modes_of_the_devices_are_facts(self):
         smi = self.sanitizer.parent / "nvidia-smi"
-        # Of two devices; the first is called like the field.
+        # Two devices; the first is called like the field.
         says = """case "$1" in --query-gpu=*) echo "${1#*=}"; echo Default;; esac"""
         for text, expected in ((says, ("compute_mode, Default", "mig.mode.current, Default")),
                                ("echo 'NVIDIA-SMI has failed'; exit 9", (None, None))):
@@ -278,7 +278,7 @@ printf 'observed\\tsome\\n'; exit ;; esac
                          DAEMON_TABLE.splitlines())
         self.assertEqual([line for line in peers.splitlines() if line.startswith("|")],
                          PEERS_TABLE.splitlines())
-        # What an earlier run has measured is none of the next one's.
+        # The next run does not take the measurements of an earlier one.
         self.run_bundle("--no-sanitizer", "--no-peers", environment=self.path)
         self.assertEqual((self.folder / "out/daemon.jsonl").read_text(), DAEMON)
 

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "speculative/param_rules.h"
 #include "speculative/param_table.h"
@@ -13,7 +14,47 @@
 namespace specd {
 namespace {
 
+std::vector<std::string> Split(const std::string& text, const std::string& separator) {
+  std::vector<std::string> parts;
+  size_t begin = 0;
+  for (size_t end; (end = text.find(separator, begin)) != std::string::npos;) {
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + separator.size();
+  }
+  parts.push_back(text.substr(begin));
+  return parts;
+}
+
+std::string Without(std::string text, const std::string& part) {
+  const size_t at = text.find(part);
+  return at == std::string::npos ? text : text.erase(at, part.size());
+}
+
 TEST_SUITE("style") {
+  TEST_CASE("the ranges and defaults of CONTRACT §8 are those of the table") {
+    std::ifstream file(std::string(SPECD_SOURCE_DIR) + "/docs/CONTRACT.md");
+    REQUIRE(file.good());
+    std::string line;
+    while (std::getline(file, line) && line.rfind("## 8. ", 0) != 0) continue;
+    int num_fields = 0;
+    while (std::getline(file, line) && line.rfind("## ", 0) != 0) {
+      if (line.rfind("| `", 0) != 0) continue;
+      CAPTURE(line);
+      const std::vector<std::string> cells = Split(line, " | ");
+      REQUIRE(cells.size() == 3);
+      const std::string default_text = cells[2].substr(0, cells[2].find_first_of(" "));
+      for (const std::string& quoted : Split(cells[0].substr(2), ", ")) {
+        REQUIRE(quoted.size() > 2);
+        const ParamRow* row = FindParam(quoted.substr(1, quoted.size() - 2));
+        REQUIRE(row != nullptr);
+        CHECK(cells[1] == Without(RangeText(*row), " in 0 .. vocab_size - 1"));
+        CHECK(default_text == ValueText(*row, {}));
+        ++num_fields;
+      }
+    }
+    CHECK(num_fields >= 22);
+  }
+
   TEST_CASE("docs/PARAMETERS.md is what specd-params prints") {
     std::ifstream file(std::string(SPECD_SOURCE_DIR) + "/docs/PARAMETERS.md");
     REQUIRE(file.good());

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernels/core/check.h"
-#include "kernels/cuda/staged_task.h"
+#include "kernels/cuda/task_upload.h"
 #include "kernels/warps/fused_round.h"
 #include "tools/bench/answer_difference.h"
 
@@ -95,7 +95,7 @@ GpuResult GpuRounds::Load(const std::vector<RoundAnswer>& expected) {
 
 void GpuRounds::StageRound(int32_t round, const RoundAnswer& expected) {
   const RoundShape& shape = set_.shape();
-  const StagedRound place(shape.batch, shape.draft, &arena_);
+  const RoundUpload place(shape.batch, shape.draft, &arena_);
   const Staged& staged =
       rounds_.emplace_back(Staged{.round = place,
                                   .tasks = arena_.Take<Task>(shape.batch),
@@ -105,11 +105,10 @@ void GpuRounds::StageRound(int32_t round, const RoundAnswer& expected) {
                                   .read = {}});
   RoundAnswer none_yet;
   RoundBatch batch = Batch(round, &none_yet);
-  const RowStage none(driver_, nullptr, 0);  // rows keep their numbers
+  const RowUpload none(driver_, nullptr, 0);  // rows keep their numbers
   BatchRows rows_copied{.target = none, .draft = none, .masks = none};
   for (int32_t s = 0; s < shape.batch; ++s) {
-    SPECD_CHECK(
-        StageTask(set_.task(round, s), batch, &rows_copied, &arena_, &staged.tasks.host[s]));
+    SPECD_CHECK(PackTask(set_.task(round, s), batch, &rows_copied, &arena_, &staged.tasks.host[s]));
   }
   batch.tasks = staged.tasks.device;
   batch.outcomes = staged.outcomes.device;

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "kernels/core/gpu_driver.h"
-#include "kernels/cuda/staged_round.h"
-#include "kernels/cuda/staging.h"
+#include "kernels/cuda/round_upload.h"
+#include "kernels/cuda/upload_arena.h"
 #include "tools/bench/probes/gpu_probes.h"
 #include "tools/bench/round_set.h"
 
@@ -44,12 +44,12 @@ class GpuRounds {
 
  private:
   struct Staged {
-    StagedRound round;
+    RoundUpload round;
     int32_t num_launches = 1;
-    StagedArray<Task> tasks;
-    StagedArray<TaskOutcome> outcomes;
-    StagedArray<TokenId> tokens;
-    StagedArray<TokenScore> scores;
+    ArenaArray<Task> tasks;
+    ArenaArray<TaskOutcome> outcomes;
+    ArenaArray<TokenId> tokens;
+    ArenaArray<TokenScore> scores;
     ReadPlan read;
   };
 
@@ -64,7 +64,7 @@ class GpuRounds {
   DeviceMemory draft_;
   DeviceMemory mask_;
   DeviceMemory round_memory_;
-  StagingArena arena_;
+  UploadArena arena_;
   AnswerArena answers_;
   std::vector<Staged> rounds_;
 };

@@ -27,7 +27,7 @@ struct Target {
   double median_us;
   double p99_us;
 };
-// What the design asks for, at the vocabulary of kTargetVocabSize.
+// The targets of the design, at the vocabulary of kTargetVocabSize.
 constexpr Target kTargets[] = {{GrammarCase::kCompile, 1000, 50'000},
                                {GrammarCase::kWarmMask, 1, 100}};
 constexpr int32_t kTargetVocabSize = 128256;

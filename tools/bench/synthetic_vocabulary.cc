@@ -16,7 +16,7 @@ namespace {
 
 // As large vocabularies have: turns, tools, end of text.
 constexpr int32_t kSpecialsMax = 256;
-// Of all pieces that are drawn, one in this many is of another script than Latin.
+// One drawn piece in this many is of another script than Latin.
 constexpr uint32_t kForeignEvery = 5;
 
 constexpr std::string_view kWords[] = {

@@ -80,7 +80,7 @@ def walk(logits, draft_probs, draft_ids, coins, stats, accepted, finals, scale, 
         last = tl.maximum(last, tl.max(tl.where(weights > 0, place, 0), axis=0))
         before += tl.sum(weights, axis=0)
     tl.store(accepted + b, count)
-    # Rounding may leave the threshold behind every sum: then the last id with mass.
+    # Rounding may leave the threshold above every sum: then the last id with mass.
     tl.store(finals + b, tl.where(final < vocab, final, last))
 
 

@@ -2,12 +2,15 @@
 
 Code cites the specification by number ("CONTRACT" and a section sign). It cites other documents by
 the name of a heading (the path, a comma, the name in quotes). Documents link to files and headings,
-and name files by their paths.
+and name files by their paths. Comments name files by their paths, or by their names alone.
 """
 
+import ast
+import io
 import os
 import posixpath
 import re
+import tokenize
 
 from findings import Finding
 from source_tree import line_of
@@ -40,6 +43,11 @@ _HEADING_NUMBER = re.compile(rf"({_NUMBER})\.?\s")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:")
 _PATH = re.compile(r"`((?:\.\./)*[\w.-]+(?:/[\w.-]+)+\.(?:h|cc|cu|cuh|c|py|md))`")
+# A comment writes a library's header, or a file of another project, in angle brackets, which say
+# that it is not ours. A path may also begin with a slash, a variable or a wildcard: such a path is
+# another program's.
+_NAMED_FILE = re.compile(r"(?<![\w./~$}<*-])((?:\.\./)*(?:[\w-]+/)*[\w-]+"
+                         r"\.(?:h|cc|cu|cuh|c|inc|py|md))(?![\w/*-]|\.\w)")
 
 
 class _Document:
@@ -73,6 +81,7 @@ def check_citations(files, paths):
     """`paths`: every path of the tree, of files that are no text too."""
     documents = {file.path: _Document(file.text) for file in files if file.path.endswith(".md")}
     folders = {folder for path in paths for folder in _folders_of(path)}
+    names = {posixpath.basename(path) for path in paths}
     for file in files:
         if file.path in NOT_CHECKED:
             continue
@@ -81,6 +90,7 @@ def check_citations(files, paths):
         if file.path.endswith(".md"):
             yield from _check_links(file, documents, paths | folders)
             yield from _check_paths(file, paths)
+        yield from _check_comments(file, paths, names)
 
 
 def _check_sections(file, contract):
@@ -147,6 +157,40 @@ def _check_paths(file, paths):
         if not {match[1], here, f"ipc/include/{match[1]}"} & paths:
             yield Finding(file.path, line_of(text, match.start()), "link",
                           f"{match[1]} does not exist: write the path from the root")
+
+
+def _check_comments(file, paths, names):
+    """A comment's path is one from the root, from its folder, or a user's name of a C header."""
+    for start, comment in _comments_of(file):
+        for match in _NAMED_FILE.finditer(comment):
+            path = match[1]
+            if _DOCUMENT.fullmatch(path):
+                continue  # _check_names has looked at it.
+            here = posixpath.normpath(posixpath.join(os.path.dirname(file.path), path))
+            known = {path, here, f"ipc/include/{path}"} & paths if "/" in path else path in names
+            if not known:
+                yield Finding(file.path, line_of(file.text, start + match.start()), "link",
+                              f"{path} does not exist: write the path from the root, or a file of "
+                              "another project in angle brackets")
+
+
+def _comments_of(file):
+    """Pairs of an offset and the text there: comments, and the docstrings of Python."""
+    if file.is_code():
+        yield from file.comments()
+    elif file.path.endswith(".py"):
+        starts = [0]
+        for line in file.lines:
+            starts.append(starts[-1] + len(line) + 1)
+        for token in tokenize.generate_tokens(io.StringIO(file.text).readline):
+            if token.type == tokenize.COMMENT:
+                yield starts[token.start[0] - 1] + token.start[1], token.string
+        for node in ast.walk(ast.parse(file.text)):
+            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and node.body and \
+                    ast.get_docstring(node, clean=False) is not None:
+                text = node.body[0]
+                yield starts[text.lineno - 1], file.text[starts[text.lineno - 1]:
+                                                         starts[text.end_lineno]]
 
 
 def _steps(first, last):

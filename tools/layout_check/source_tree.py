@@ -45,6 +45,11 @@ class SourceFile:
     def is_header(self):
         return self.path.endswith(HEADER_SUFFIXES)
 
+    def comments(self):
+        """Pairs of a comment's offset and its text, signs included."""
+        return [(match.start(), match[0]) for match in _CODE_TOKEN.finditer(self.text)
+                if match["comment"]]
+
     def without_comments(self):
         """Raw strings go too: they hold whole lines, which may look like code."""
         if self._no_comments is None:

@@ -65,7 +65,7 @@ _BACKENDS = (
         "chains_baseline", "cpu_backend", "cpu_tile", "spin_barrier", "worker_pool")),
     *(f"kernels/cuda/{name}.cc" for name in (
         "captured_graph", "cuda_backend", "cuda_driver_absent", "done_word", "next_tokens",
-        "round_queue", "staged_batch", "staged_round", "staged_task", "staging")))
+        "round_queue", "batch_upload", "round_upload", "task_upload", "upload_arena")))
 BINARIES["speculative"] = Binary(
     sources=("tests/main.cc", *_sources_of("tests/speculative"),
              *_sources_of("speculative", "**/*.cc"), *_sources_of("detokenizer"),

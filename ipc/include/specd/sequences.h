@@ -52,8 +52,8 @@ enum {
 /* Whitespace between the tokens of JSON: at most 64 characters in one place, or none. */
 enum { SPECD_WHITESPACE_FLEXIBLE = 0, SPECD_WHITESPACE_COMPACT = 1 };
 
-/* What enforces a constraint. AUTO: specd's own engine, or xgrammar where it is installed and
- * specd's own refuses the schema. */
+/* The engine that enforces a constraint. AUTO: specd's own engine, or xgrammar where it is
+ * installed and specd's own refuses the schema. */
 enum { SPECD_BACKEND_AUTO = 0, SPECD_BACKEND_SPECD = 1, SPECD_BACKEND_XGRAMMAR = 2 };
 
 /* Lists are copied as specd_ids are. */
@@ -212,6 +212,11 @@ typedef struct specd_param_info {
  * can walk the indices from 0 on and needs no list of its own. After the last index the answer is
  * SPECD_EMPTY. */
 SPECD_API int specd_get_param_info(uint32_t index, specd_param_info* info);
+
+/* Says why specd refuses a name that users of vLLM, SGLang or the OpenAI API know, and what to do
+ * instead. With a `value` it also knows single values, such as "tree" of "verify"; NULL: the name
+ * alone. For any other name the answer is NULL. The text is valid for the life of the library. */
+SPECD_API const char* specd_refused_param(const char* name, const char* value);
 
 typedef struct specd_sequence_info {
   uint32_t struct_size; /* sizeof(specd_sequence_info): set it in every element before the call */

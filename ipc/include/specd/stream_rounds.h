@@ -27,7 +27,7 @@ extern "C" {
  * was confirmed and nothing will be. No sequence has changed, and the round can be submitted again.
  * The round's ring entry stays taken until a slow daemon has noticed; if all entries are taken, the
  * answer is SPECD_FULL. Work that is enqueued after a round must therefore ask how the round ended:
- * see specd_get_verdict. Rounds of the same sequences that are in flight after an aborted one are
+ * see specd_get_round_end. Rounds of the same sequences that are in flight after an aborted one are
  * judged as they come.
  *
  * The answer is SPECD_FULL as for specd_submit, and also while another CUDA stream has still to
@@ -44,23 +44,23 @@ extern "C" {
  * ready.
  *
  * specd_close releases the CUDA streams and waits, up to timeout_ms, until they have passed their
- * waits. If one does not pass, some pages stay mapped. The word of specd_get_verdict says of a
+ * waits. If one does not pass, some pages stay mapped. The word of specd_get_round_end says of a
  * round that specd_close released that it was not answered. */
 SPECD_API int specd_submit_on_stream(specd_engine* engine, uint64_t round_id,
                                      const specd_draft* drafts, uint32_t num_drafts,
                                      void* cuda_stream);
 
-typedef struct specd_verdict {
+typedef struct specd_round_end {
   uint64_t device_address; /* address of a uint64_t that kernels on the CUDA stream may read after
                               the round */
   uint64_t answered;       /* the value of that uint64_t if the round was answered. If the value
                               differs, nothing was confirmed, and the completion says why */
-} specd_verdict;
+} specd_round_end;
 
 /* Describes the round submitted last with specd_submit_on_stream. The address is valid for work
  * that is enqueued on the round's CUDA stream before ring_depth more rounds are, on any CUDA
  * stream. */
-SPECD_API int specd_get_verdict(specd_engine* engine, specd_verdict* verdict);
+SPECD_API int specd_get_round_end(specd_engine* engine, specd_round_end* end);
 
 #ifdef __cplusplus
 } /* extern "C" */

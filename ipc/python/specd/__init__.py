@@ -11,10 +11,12 @@
 Nothing is compiled: the package uses ctypes over libspecd. _library.py says where it looks for the
 library. The other files are:
 
-  engine.py     Engine and its sequences
+  engine.py     Engine
+  sequence.py   Sequence
   member.py     Member, a tensor-parallel rank
   options.py    the options of Engine
   params.py     SamplingParams
+  param_table.py the library's table of parameters and refused names
   structured.py StructuredOutputs, a constraint of SamplingParams
   rounds.py     Draft and DraftRequest
   results.py    the results of a round
@@ -24,13 +26,14 @@ library. The other files are:
 
 from ._library import Error, last_error, load
 from .arrays import BFloat16, bfloat16, pack_mask
-from .engine import Engine, Sequence
+from .engine import Engine
 from .grammar import Grammar, Matcher, Tokenizer, apply_mask, fill_masks
 from .member import Member
 from .ops import argmax, sample, softmax, top_k_mask, top_k_renorm, top_p_renorm
 from .params import SamplingParams
 from .results import Children, Logprob, Result, Scores
 from .rounds import Draft, DraftRequest
+from .sequence import Sequence
 from .structured import StructuredOutputs
 
 

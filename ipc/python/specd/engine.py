@@ -8,83 +8,19 @@ import weakref
 import numpy as np
 
 from . import _library as c
+from . import _structs as s
 from . import results
 from ._library import check, refusal, text_bytes
 from .arrays import integer
 from .options import to_options
-from .params import VERIFY, SamplingParams, to_struct
+from .params import SamplingParams, to_struct
 from .regions import DRAFT_TOKENS, NEXT_TOKEN, bind_ids, unregister
 from .rounds import DraftRecords, DraftRequest, RowSpace, child_records, score_records
+from .sequence import Sequence
 
-COIN_PURPOSES = {"sample": 1, "draft": 2, "accept": 3, "residual": 4}
 SHARING = ("none", "mps", "time_sliced", "unknown")
 # The longest wait inside one C call: Python does not hear of signals there.
 _SLICE_MS = 100
-_VERIFY_NAMES = {code: name for name, code in VERIFY.items()}
-
-
-class Sequence:
-    """One generated output of an engine: made by Engine.open and Sequence.fork. .warnings lists
-    what its constraint does not enforce."""
-
-    def __init__(self, engine, info, request_id, warnings=()):
-        self.engine, self.handle = engine, info.sequence
-        self.seed, self.verify = info.seed, _VERIFY_NAMES[info.verify]
-        self.request_id, self.warnings = request_id, list(warnings)
-
-    @property
-    def slot(self):
-        """The sequence's index in Engine.next_tokens and Engine.draft_tokens, while it is open."""
-        return c.load().specd_sequence_slot(self.handle)
-
-    def fork(self, seed=None, request_id=None):
-        """A copy as it stands, with a seed of its own (None: drawn, and reported in .seed)."""
-        infos = c.sized(c.SequenceInfo, 1)
-        request_id = request_id or self.engine.next_request_id()
-        word = None if seed is None else ctypes.c_uint64(integer(seed, "seed", 0, 2**64 - 1))
-        check(c.load().specd_fork(self.engine.pointer, self.handle,
-                                  text_bytes(request_id, "request_id"),
-                                  None if word is None else ctypes.byref(word), infos))
-        return Sequence(self.engine, infos[0], request_id, self.warnings)
-
-    def abort(self):
-        """Ends the sequence; the tokens kept so far remain."""
-        check(c.load().specd_abort(self.engine.pointer, self.handle))
-
-    def set_coins(self, coins):
-        """Injects coins, for tests and replay: {(purpose, position, round_base, node): coin in [0,
-        1)}. purpose is "sample", "draft", "accept" or "residual". Keys that are not in the dict
-        keep the coins of the seed; {} removes all injected coins. docs/ALGORITHMS.md has the
-        keys."""
-        table = (c.Coin * len(coins))()
-        for record, ((purpose, *key), coin) in zip(table, coins.items()):
-            if purpose not in COIN_PURPOSES or len(key) != 3:
-                raise refusal(f"coins: {(purpose, *key)} is no key; (purpose, position, round_base, "
-                              f"node) is, with a purpose of {', '.join(COIN_PURPOSES)}")
-            if not 0 <= coin < 1:
-                raise refusal(f"coins: {coin} is outside [0, 1)")
-            record.position, record.round_base, record.node = (
-                integer(number, f"coins: {name}")
-                for number, name in zip(key, ("position", "round_base", "node")))
-            record.purpose, record.value = COIN_PURPOSES[purpose], int(coin * 2**53)
-        self.engine.drain()
-        check(c.load().specd_set_coins(self.engine.pointer, self.handle, table, len(table)))
-
-    def state(self):
-        """Returns a results.State: a stop string may have ended the sequence since its last
-        round."""
-        state = c.SequenceState()
-        check(c.load().specd_get_sequence_state(self.engine.pointer, self.handle,
-                                                ctypes.byref(state)))
-        return results.State(results.FINISH_REASONS[state.finish_reason], state.kept_tokens,
-                             results.number_or_none(state.cumulative_logprob))
-
-    def close(self):
-        """Frees the slot. A sequence that has not finished is aborted."""
-        check(c.load().specd_close_sequence(self.engine.pointer, self.handle))
-
-    def __repr__(self):
-        return f"<specd.Sequence {self.request_id!r} {self.verify} seed={self.seed}>"
 
 
 class Engine:
@@ -127,7 +63,7 @@ class Engine:
         # Rounds are numbered when they are submitted, and answered in that order. The last round of
         # verify is in flight while the last completion is of an earlier one.
         self._verified = 0
-        self._taken = c.Completion(ctypes.sizeof(c.Completion), ctypes.sizeof(c.Result))
+        self._taken = s.Completion(ctypes.sizeof(s.Completion), ctypes.sizeof(s.Result))
 
     @property
     def pointer(self):
@@ -166,7 +102,7 @@ class Engine:
         struct, kept = to_struct(params, prompt_ids, output_ids)
         request_id = request_id or self.next_request_id()
         count = min(max(1, params.n or 1), int(params.numbers["n"].maximum))
-        infos = c.sized(c.SequenceInfo, count)
+        infos = c.sized(s.SequenceInfo, count)
         check(c.load().specd_open_sequence(self.pointer, text_bytes(request_id, "request_id"),
                                            ctypes.byref(struct), infos))
         del kept
@@ -360,7 +296,7 @@ class Engine:
         self.drain()
         space, mask_space = self._space("draft"), self._space("mask")
         structs = child_records(requests, space, rows, masks, mask_space)
-        answers = c.sized(c.DraftChildren, len(requests))
+        answers = c.sized(s.DraftChildren, len(requests))
         check(c.load().specd_sample_draft(self.pointer, structs, len(requests), answers))
         return [results.children_of(answer, request.sequence)
                 for answer, request in zip(answers, requests)]
@@ -375,7 +311,7 @@ class Engine:
         for begin in range(0, len(ids), self.max_batch):
             chunk = ids[begin:begin + self.max_batch]
             structs, kept = score_records(chunk, first[begin:], num_top, chosen_ids, mode)
-            answers = c.sized(c.ScoreResult, len(chunk))
+            answers = c.sized(s.ScoreResult, len(chunk))
             check(c.load().specd_score(self.pointer, structs, len(chunk), answers))
             del kept
             parts.extend(results.scores_of(answer, 1 + num_top + len(chosen_ids))
@@ -385,7 +321,7 @@ class Engine:
     def sharing(self):
         """Returns how this process and the daemon share a GPU: one of SHARING, and the same in
         words."""
-        struct = c.Sharing()
+        struct = s.Sharing()
         check(c.load().specd_get_sharing(self.pointer, ctypes.byref(struct)))
         return SHARING[struct.mode], struct.text.decode()
 
@@ -393,7 +329,7 @@ class Engine:
         """Returns a token and a set of ranks. Other processes pass the token to specd.Member to
         join this engine's session as ranks. The set has the ranks whose next tokens are bound by
         now. Treat the token as a password. A daemon is needed."""
-        struct = c.Group()
+        struct = s.Group()
         check(c.load().specd_get_group(self.pointer, ctypes.byref(struct)))
         return struct.token.decode(), {k for k in range(32) if struct.bound_ranks >> k & 1}
 
@@ -401,13 +337,13 @@ class Engine:
         """Writes the trace of this engine, and returns the path of the file and the number of
         rounds in it. A flight recorder writes the rounds that it has; otherwise the present file is
         brought up to date. The engine or its daemon must have been started with a trace."""
-        struct = c.TraceDump()
+        struct = s.TraceDump()
         check(c.load().specd_dump_trace(self.pointer, ctypes.byref(struct)))
         return os.fsdecode(struct.path), struct.num_rounds
 
     def stats(self):
         """Returns sums since the engine was opened, by name: drafted, accepted and kept tokens, and
         every degenerate case."""
-        struct = c.initialised(c.EngineStats, "specd_engine_stats_init")
+        struct = c.initialised(s.EngineStats, "specd_engine_stats_init")
         check(c.load().specd_get_engine_stats(self.pointer, ctypes.byref(struct)))
-        return {name: getattr(struct, name) for name, _ in c.EngineStats._fields_[2:]}
+        return {name: getattr(struct, name) for name, _ in s.EngineStats._fields_[2:]}

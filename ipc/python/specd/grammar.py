@@ -24,9 +24,9 @@ from typing import Iterable, Sequence
 import numpy as np
 
 from . import _library as c
+from . import _structs as s
 from ._library import check, refusal, text_bytes
 from .arrays import id_array, integer, pointer
-from .params import SamplingParams
 from .structured import StructuredOutputs
 
 
@@ -45,7 +45,7 @@ class _Object:
         return self._handle
 
     def close(self) -> None:
-        """Frees the object now. What was made from it lives on."""
+        """Frees the object now. Objects that were made from it live on."""
         self._freer()
 
     def __enter__(self):
@@ -68,10 +68,10 @@ class Tokenizer(_Object):
                  eos_token_ids: Iterable[int] = (), json: str | None = None,
                  tokens: Sequence[bytes | None] | None = None,
                  special_token_ids: Iterable[int] = ()):
-        struct = c.initialised(c.TokenizerOptions, "specd_tokenizer_options_init")
+        struct = c.initialised(s.TokenizerOptions, "specd_tokenizer_options_init")
         struct.vocab_size = integer(vocab_size, "vocab_size")
         eos = id_array(list(eos_token_ids), "eos_token_ids")
-        struct.eos_token_ids = c.Ids(pointer(eos, ctypes.c_int32), len(eos))
+        struct.eos_token_ids = s.Ids(pointer(eos, ctypes.c_int32), len(eos))
         if path is not None:
             struct.path = text_bytes(os.fspath(path), "path")
         if json is not None:
@@ -109,12 +109,9 @@ class Grammar(_Object):
         elif options or not isinstance(constraint, StructuredOutputs):
             raise refusal(f"constraint: give a specd.StructuredOutputs alone, not {constraint!r} and "
                           f"{', '.join(options) or 'nothing'}")
-        struct = c.initialised(c.GrammarOptions, "specd_grammar_options_init")
-        # The library's names of the choices, in the order of their numbers.
-        choices = SamplingParams.constraint
-        struct.kind = choices["grammar_kind"].index(constraint.kind)
-        struct.whitespace = choices["grammar_whitespace"].index(constraint.whitespace)
-        struct.backend = choices["grammar_backend"].index(constraint.backend)
+        struct = c.initialised(s.GrammarOptions, "specd_grammar_options_init")
+        for name, number in constraint.numbers().items():
+            setattr(struct, name, number)
         struct.lenient = int(constraint.lenient)
         text = constraint.text_bytes()
         struct.text, struct.text_bytes = text, len(text)
@@ -144,7 +141,7 @@ class Grammar(_Object):
         return Matcher(self, stop_token_ids)
 
     def _info(self):
-        info = c.sized(c.GrammarInfo, 1)
+        info = c.sized(s.GrammarInfo, 1)
         check(c.load().specd_get_grammar_info(self.handle, info))
         return info[0]
 
@@ -157,7 +154,7 @@ class Matcher(_Object):
             raise refusal(f"grammar: {grammar!r} is no specd.Grammar")
         stops = id_array(list(stop_token_ids), "stop_token_ids")
         handle = ctypes.c_void_p()
-        check(c.load().specd_matcher_new(grammar.handle, c.Ids(pointer(stops, ctypes.c_int32),
+        check(c.load().specd_matcher_new(grammar.handle, s.Ids(pointer(stops, ctypes.c_int32),
                                                                len(stops)), ctypes.byref(handle)))
         self._adopt(handle, "specd_matcher_free")
         self.grammar = grammar
@@ -247,7 +244,7 @@ def fill_masks(matchers: Sequence[Matcher], rows: np.ndarray | None = None, *,
         return rows
     if not _is_rows(rows, 2) or rows.shape[1] != words:
         raise refusal(f"rows: a numpy array of rows with {words} adjacent int32 words is needed")
-    struct = c.initialised(c.MaskRows, "specd_mask_rows_init")
+    struct = c.initialised(s.MaskRows, "specd_mask_rows_init")
     struct.threads = integer(threads, "threads")
     struct.words, struct.num_rows = pointer(rows, ctypes.c_int32), rows.shape[0]
     struct.row_stride = rows.strides[0] // 4 if rows.shape[0] > 1 else words
@@ -287,7 +284,7 @@ def _is_rows(array, ndim):
 
 def _tokens(tokens, special):
     """The struct of a list of bytes. The list's bytes outlive it."""
-    table = (c.Token * len(tokens))()
+    table = (s.Token * len(tokens))()
     for i, text in enumerate(tokens):
         if text is None:
             continue
@@ -296,4 +293,4 @@ def _tokens(tokens, special):
         table[i].bytes, table[i].size_bytes = text, len(text)
     for token_id in special:
         table[integer(token_id, "special_token_ids", 0, len(tokens) - 1)].special = 1
-    return c.Tokens(table, len(tokens))
+    return s.Tokens(table, len(tokens))

@@ -9,6 +9,7 @@ import weakref
 import numpy as np
 
 from . import _library as c
+from . import _structs as s
 from ._library import check, refusal, text_bytes
 from .arrays import integer
 
@@ -26,7 +27,7 @@ class Member:
     """
 
     def __init__(self, uri, token, rank, **options):
-        struct = c.initialised(c.JoinOptions, "specd_join_options_init")
+        struct = c.initialised(s.JoinOptions, "specd_join_options_init")
         struct.rank = integer(rank, "rank")
         for name, value in options.items():
             if name == "name":

@@ -17,6 +17,7 @@ import ctypes
 import numpy as np
 
 from . import _library as c
+from . import _structs as s
 from .arrays import KINDS, as_rows, integers, pointer
 from .params import FILTER_ORDER
 from ._library import check, refusal
@@ -57,7 +58,7 @@ def sample(rows, seed=None, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, posi
     """Draws one id from each row. The coin depends on seed and position alone. It is the coin of
     output token `position` (default: the index of the result) of a sequence with this seed."""
     source = _Rows(rows, indices, rules)
-    sampling = c.initialised(c.Sampling, "specd_sampling_init")
+    sampling = c.initialised(s.Sampling, "specd_sampling_init")
     if filter_order not in FILTER_ORDER:
         raise refusal(f"filter_order: {filter_order!r} is not one of {', '.join(FILTER_ORDER)}")
     sampling.filter_order = FILTER_ORDER[filter_order]
@@ -78,7 +79,7 @@ class _Rows:
     def __init__(self, rows, indices, rules):
         self.is_vector = np.ndim(rows) == 1 and indices is None
         array, dtype = as_rows(rows)
-        struct = c.initialised(c.Rows, "specd_rows_init")
+        struct = c.initialised(s.Rows, "specd_rows_init")
         struct.vocab_size, struct.num_rows = array.shape[1], array.shape[0]
         struct.row_stride = (array.strides[0] // array.dtype.itemsize if array.shape[0] > 1
                              else array.shape[1])
@@ -96,13 +97,13 @@ class _Rows:
         set_rules(struct, rules)
 
     def doubles(self, values, name):
-        return self._parameter(values, np.float64, ctypes.c_double, c.RowDoubles, name)
+        return self._parameter(values, np.float64, ctypes.c_double, s.RowDoubles, name)
 
     def ints(self, values, name):
-        return self._parameter(values, np.int32, ctypes.c_int32, c.RowInts, name)
+        return self._parameter(values, np.int32, ctypes.c_int32, s.RowInts, name)
 
     def words(self, values, name):
-        return self._parameter(values, np.uint64, ctypes.c_uint64, c.RowWords, name)
+        return self._parameter(values, np.uint64, ctypes.c_uint64, s.RowWords, name)
 
     def _parameter(self, values, dtype, ctype, struct, name):
         if np.ndim(values) not in (0, 1) or np.ndim(values) == 1 and len(values) != self.num_results:

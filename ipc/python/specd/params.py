@@ -5,88 +5,15 @@ import ctypes
 import dataclasses
 import difflib
 import operator
-import typing
 
 import numpy as np
 
 from . import _library as c
+from . import _structs as s
 from .arrays import id_array, pointer
 from ._library import refusal
+from .param_table import NUMBERS, PYTHON_TYPES, refused
 from .structured import StructuredOutputs
-
-# The codes of specd_param_info.type, and the types of their values here.
-PARAM_TYPES = {"number": 0, "integer": 1, "flag": 2, "choice": 3}
-_PYTHON_TYPES = {"number": float, "integer": int, "flag": bool, "choice": str}
-
-
-class Number(typing.NamedTuple):
-    """A parameter that is one number: a row of the library's table. `default` is the number of the
-    flag or choice; `choices` has the names of a choice's values."""
-
-    name: str
-    vllm_name: str
-    type: str
-    default: float
-    maximum: float
-    choices: tuple
-
-    @property
-    def python_name(self):
-        # vLLM's rejection_sample_method belongs to a whole engine.
-        return self.name if self.name == "verify" else self.vllm_name or self.name
-
-    @property
-    def python_default(self):
-        """The default in SamplingParams: -1, which means none, becomes None."""
-        if self.type == "choice":
-            return self.choices[int(self.default)]
-        if self.default == -1:
-            return None
-        return _PYTHON_TYPES[self.type](self.default)
-
-
-def _numbers():
-    """The parameters of the library that are numbers."""
-    types = {code: name for name, code in PARAM_TYPES.items()}
-    info, numbers = c.ParamInfo(ctypes.sizeof(c.ParamInfo)), []
-    while c.check(c.load().specd_get_param_info(len(numbers), ctypes.byref(info))) == 0:
-        choices = tuple(info.choices.items[i].decode() for i in range(info.choices.count))
-        numbers.append(Number(info.name.decode(), info.vllm_name.decode(), types[info.type],
-                              info.default_value, info.maximum, choices))
-    return numbers
-
-
-_NO_BEAMS = "specd samples; open n sequences with logprobs=0 and rank them by cumulative_logprob"
-
-# Names of vLLM and SGLang that mean something else here, or nothing, and the remedy for each.
-REFUSED = {
-    "best_of": "open n sequences with logprobs=0 and rank them by cumulative_logprob",
-    "use_beam_search": _NO_BEAMS,
-    "beam_width": _NO_BEAMS,
-    "length_penalty": _NO_BEAMS,
-    "early_stopping": _NO_BEAMS,
-    "prompt_logprobs": "score the prompt's ids with engine.score",
-    "logits_processors": "name a compiled-in processor in `processors`",
-    "custom_logit_processor": "name a compiled-in processor in `processors`",
-    "guided_decoding": "it is called structured_outputs=specd.StructuredOutputs(...)",
-    "response_format": "structured_outputs=specd.StructuredOutputs(json=...)",
-    "json_schema": "structured_outputs=specd.StructuredOutputs(json=...)",
-    "regex": "structured_outputs=specd.StructuredOutputs(regex=...)",
-    "ebnf": "structured_outputs=specd.StructuredOutputs(grammar=...)",
-    "structural_tag": "structured_outputs=specd.StructuredOutputs(structural_tag=...)",
-    "max_new_tokens": "it is called max_tokens",
-    "min_new_tokens": "it is called min_tokens",
-    "stop_regex": "stop strings are literal: use stop",
-    "no_stop_trim": "it is called include_stop_str_in_output",
-    "detokenize": "ids come from the engine; text comes from the daemon's text side",
-    "output_kind": "every round returns what the sequence gained in it",
-    "spaces_between_special_tokens": "the tokenizer decides",
-    "truncate_prompt_tokens": "truncate the prompt before you open the sequence",
-    "repetition_detection": "use no_repeat_ngram_size",
-    "flat_logprobs": "Result.scores is flat already",
-    "extra_args": "every parameter has a field of its own",
-}
-
 
 @dataclasses.dataclass
 class _Lists:
@@ -109,9 +36,9 @@ class _Lists:
 
 def make_sampling_params(numbers):
     """The class SamplingParams of a library with these Numbers."""
-    constraint = {number.name: number for number in numbers if number.name.startswith("grammar_")}
-    numbers = [number for number in numbers if number.name not in constraint]
-    fields = [(number.python_name, _PYTHON_TYPES[number.type] | None, number.python_default)
+    # Those of a constraint are keywords of StructuredOutputs.
+    numbers = [number for number in numbers if not number.name.startswith("grammar_")]
+    fields = [(number.python_name, PYTHON_TYPES[number.type] | None, number.python_default)
               for number in numbers]
     made = dataclasses.make_dataclass("SamplingParams", fields, bases=(_Lists,))
     generated = made.__init__
@@ -126,13 +53,10 @@ def make_sampling_params(numbers):
     made.__init__ = init
     made.__module__ = __name__
     made.numbers = {number.python_name: number for number in numbers}
-    # StructuredOutputs has these numbers: their choices by name.
-    made.constraint = {name: number.choices for name, number in constraint.items()
-                       if number.choices}
     return made
 
 
-SamplingParams = make_sampling_params(_numbers())
+SamplingParams = make_sampling_params(NUMBERS)
 SamplingParams.__doc__ = """How the tokens of a sequence are chosen. Keyword arguments only; an
 unknown name is an Error that says what to do. Fields have vLLM's names, meanings and defaults;
 docs/PARAMETERS.md gives the ranges, which the library checks when a sequence is opened.
@@ -142,8 +66,8 @@ docs/PARAMETERS.md gives the ranges, which the library checks when a sequence is
 
 What vLLM has not: `verify` (auto, greedy, exact_match, token, block), `filter_order` (sequential,
 joint), `disallowed_token_ids`, `no_repeat_ngram_*`, `thinking_*`, `processors` ({name: {key:
-number}}), `logprobs_mode` of each sequence, `structured_outputs` (a specd.StructuredOutputs), and `draft_*`: what the drafter did to its own rows
-before it drew from them. `bad_words` are lists of ids, because an engine has no tokenizer here.
+number}}), `logprobs_mode` of each sequence, `structured_outputs` (a specd.StructuredOutputs), and
+`draft_*`: the steps that the drafter applied to its own rows before it drew from them. `bad_words` are lists of ids, because an engine has no tokenizer here.
 A number that is None has its default, and max_tokens=None is no bound.
 """
 
@@ -155,8 +79,9 @@ VERIFY, FILTER_ORDER, LOGPROBS_MODE = (
 
 
 def _unknown(name, names):
-    if name in REFUSED:
-        return f"{name}: not a parameter of specd; {REFUSED[name]}"
+    text = refused(name)
+    if text is not None:
+        return text
     near = difflib.get_close_matches(name, names, 1)
     hint = f"; did you mean {near[0]}?" if near else ""
     return f"{name}: no such parameter{hint} The fields of specd.SamplingParams are " + \
@@ -205,13 +130,13 @@ def _fill_texts(fill, params):
     if params.thinking_preset is not None:
         fill.struct.thinking_preset = c.text_bytes(params.thinking_preset, "thinking_preset")
     processors = params.processors or {}
-    table = (c.Processor * len(processors))()
+    table = (s.Processor * len(processors))()
     for entry, (name, values) in zip(table, processors.items()):
         entry.name = c.text_bytes(name, "processors")
         entry.values = c.text_bytes(
             ",".join(f"{key}={value!r}" for key, value in values.items()), "processors")
     fill.kept.append(table)
-    fill.struct.processors = ctypes.cast(table, ctypes.POINTER(c.Processor))
+    fill.struct.processors = ctypes.cast(table, ctypes.POINTER(s.Processor))
     fill.struct.num_processors = len(processors)
 
 
@@ -222,7 +147,7 @@ def _fill_constraint(fill, params):
     if not isinstance(constraint, StructuredOutputs):
         raise refusal(f"structured_outputs: {constraint!r} is no specd.StructuredOutputs; write "
                       "specd.StructuredOutputs(json=..., ...)")
-    fill.kept.append(constraint.fill(fill.struct, params.constraint))
+    fill.kept.append(constraint.fill(fill.struct))
 
 
 def _value(number, value):
@@ -231,7 +156,9 @@ def _value(number, value):
     name = number.python_name
     if number.type == "choice":
         if value not in number.choices:
-            raise refusal(f"{name}: {value!r} is not one of {', '.join(number.choices)}")
+            text = refused(name, value) if isinstance(value, str) else None
+            raise refusal(f"{name}: {value!r} is not one of {', '.join(number.choices)}" +
+                          (f"; {text}" if text else ""))
         return number.choices.index(value)
     if number.type == "flag":
         if value not in (True, False):
@@ -256,13 +183,13 @@ class _Filler:
     rest."""
 
     def __init__(self):
-        self.struct = c.initialised(c.Params, "specd_params_init")
+        self.struct = c.initialised(s.Params, "specd_params_init")
         self.kept = []
 
     def numbers(self, values):
         """Sets the values that differ from their defaults."""
         values = {number.name: value for number, value in values.items() if value != number.default}
-        table = (c.Number * len(values))(*((name.encode(), value)
+        table = (s.Number * len(values))(*((name.encode(), value)
                                            for name, value in values.items()))
         self.kept.append(table)
         self.struct.numbers.items, self.struct.numbers.count = table, len(table)

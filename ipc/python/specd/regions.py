@@ -5,6 +5,7 @@ import ctypes
 import numpy as np
 
 from . import _library as c
+from . import _structs as s
 from ._library import check
 from .arrays import integer
 
@@ -14,7 +15,7 @@ DRAFT_TOKENS = 16
 
 def import_device(engine, address, size_bytes):
     """Imports device memory and returns the number of its region."""
-    region = c.Region()
+    region = s.Region()
     address = integer(address, "address", 0, 2**64 - 1)
     check(c.load().specd_import_device(engine.pointer, address, size_bytes, ctypes.byref(region)))
     return region.id
@@ -29,12 +30,12 @@ def bind_ids(engine, role, row_ids, address):
     array if the ids lie at a device address."""
     num_rows = engine.max_sequences
     size = 4 * num_rows * max(row_ids, 1)  # specd_bind explains what is wrong with empty rows
-    region = c.Region()
+    region = s.Region()
     if address is None:
         check(c.load().specd_alloc(engine.pointer, size, ctypes.byref(region)))
     else:
         region.id = import_device(engine, address, size)
-    tensor = c.initialised(c.Tensor, "specd_tensor_init")
+    tensor = c.initialised(s.Tensor, "specd_tensor_init")
     tensor.region, tensor.num_rows, tensor.row_stride = region.id, num_rows, row_ids
     try:
         check(c.load().specd_bind(engine.pointer, role, ctypes.byref(tensor)))

@@ -8,6 +8,7 @@ import typing
 import numpy as np
 
 from . import _library as c
+from . import _structs as s
 
 STATUSES = ("ok", "finished", "bad_distribution", "unknown_sequence", "invalid", "device_error",
             "aborted")
@@ -122,7 +123,7 @@ def result_of(struct, sequence):
                   None if struct.stop_token < 0 else struct.stop_token, scores, detail, number_or_none(struct.cumulative_logprob))
 
 
-_CHILD = np.dtype(c.DraftChild)
+_CHILD = np.dtype(s.DraftChild)
 
 
 def children_of(struct, sequence):

@@ -6,6 +6,7 @@ import dataclasses
 import numpy as np
 
 from . import _library as c
+from . import _structs as s
 from .arrays import (BFloat16, KINDS, as_rows, dtype_code, id_array, integer, integers,
                      item_size, mask_words, numpy_view, pointer)
 from .ops import set_rules
@@ -152,7 +153,7 @@ class RowSpace:
             self.array = numpy_view(self.buffer, num_rows, row_stride, self.engine.vocab_size, code)
 
     def _bind_region(self, region, num_rows, code, row_stride):
-        tensor = c.initialised(c.Tensor, "specd_tensor_init")
+        tensor = c.initialised(s.Tensor, "specd_tensor_init")
         tensor.region, tensor.dtype, tensor.num_rows = region, code, num_rows
         tensor.row_stride = row_stride
         if self.role != "mask":
@@ -173,7 +174,7 @@ class RowSpace:
         held = 0 if self.buffer is None else len(self.buffer)
         largest_round = self.engine.max_batch * (self.engine.max_draft + 1) * row_stride * 4
         roomy = min(8 * held, largest_round) if size <= largest_round else 2 * held
-        region = c.Region()
+        region = s.Region()
         allocate = c.load().specd_alloc
         if roomy <= size or allocate(self.engine.pointer, roomy, ctypes.byref(region)) < 0:
             check(allocate(self.engine.pointer, size, ctypes.byref(region)))
@@ -250,7 +251,7 @@ class DraftRecords:
         _share_out(np.arange(sum(needs), dtype=np.int32), needs, self.masks)
 
     def structs(self):
-        table = c.sized(c.Draft, len(self.drafts))
+        table = c.sized(s.Draft, len(self.drafts))
         for i, (record, draft) in enumerate(zip(table, self.drafts)):
             count = self.counts[i]
             record.sequence, record.num_nodes = _handle(draft.sequence), count
@@ -356,7 +357,7 @@ def _child_mask_rows(count, masks, space):
 
 def child_records(requests, space, rows, masks, mask_space):
     """specd_draft_request for each request."""
-    table, kept = c.sized(c.DraftRequest, len(requests)), []
+    table, kept = c.sized(s.DraftRequest, len(requests)), []
     in_order = [i for i, request in enumerate(requests) if request.row is None]
     indices = space.write(rows, max(in_order, default=-1) + 1, len(in_order) < len(requests),
                           "one for each request")
@@ -383,10 +384,10 @@ def score_records(ids, indices, num_top, chosen_ids, mode):
         raise refusal(f"mode: {mode!r} is not one of raw_logprobs, raw_logits")
     ids, chosen = id_array(ids, "ids"), id_array(chosen_ids, "chosen_ids")
     rows = np.ascontiguousarray(indices[:len(ids)], dtype=np.uint32)
-    table = c.sized(c.ScoreRequest, len(ids))
+    table = c.sized(s.ScoreRequest, len(ids))
     for i, record in enumerate(table):
         record.rows = pointer(rows[i:], ctypes.c_uint32)
         record.ids = pointer(ids[i:], ctypes.c_int32)
         record.num_ids, record.mode, record.num_top = 1, LOGPROBS_MODE[mode], num_top
-        record.chosen_ids = c.Ids(pointer(chosen, ctypes.c_int32), len(chosen))
+        record.chosen_ids = s.Ids(pointer(chosen, ctypes.c_int32), len(chosen))
     return table, (rows, ids, chosen)

@@ -3,19 +3,11 @@
 import json as json_text
 
 from ._library import refusal
+from .param_table import CONSTRAINT_CHOICES, refused
 
-# {keyword: its name in the library's table}, in the order of the refusals' texts
-KINDS = {"json": "json", "regex": "regex", "choice": "choice", "grammar": "ebnf",
-         "json_object": "json_object", "structural_tag": "structural_tag"}
-WHITESPACE = ("flexible", "compact")
-BACKENDS = ("auto", "specd", "xgrammar")
-
-# Names of vLLM that mean nothing here, and the remedy for each.
-_REFUSED = {
-    "whitespace_pattern": 'whitespace="flexible" or "compact"',
-    "disable_fallback": "name a backend, which is never replaced by another",
-    "disable_additional_properties": "write additionalProperties: false into the schema",
-}
+# {keyword: its name in the library's table}. vLLM calls EBNF a grammar.
+KINDS = {"grammar" if kind == "ebnf" else kind: kind
+         for kind in CONSTRAINT_CHOICES["grammar_kind"] if kind != "none"}
 
 
 class StructuredOutputs:
@@ -45,9 +37,8 @@ class StructuredOutputs:
                  backend: str = "auto", lenient: bool = False,
                  enable_in_reasoning: bool = False, **others):
         for name in others:
-            remedy = _REFUSED.get(name)
-            raise refusal(f"structured_outputs: {name}: no such keyword; " + (
-                remedy or f"they are {', '.join(KINDS)}, whitespace, disable_any_whitespace, "
+            raise refusal("structured_outputs: " + (
+                refused(name) or f"{name}: no such keyword; they are {', '.join(KINDS)}, whitespace, disable_any_whitespace, "
                 "backend, lenient, enable_in_reasoning"))
         texts = {"json": _json("json", json), "regex": _text("regex", regex),
                  "choice": _choice(choice), "grammar": _text("grammar", grammar),
@@ -64,8 +55,8 @@ class StructuredOutputs:
                 raise refusal("structured_outputs: disable_any_whitespace=True is "
                               'whitespace="compact"; give one of the two')
             whitespace = "compact"
-        self.whitespace: str = _one_of("whitespace", whitespace or "flexible", WHITESPACE)
-        self.backend: str = _one_of("backend", backend, BACKENDS)
+        self.whitespace: str = _one_of("whitespace", whitespace or "flexible")
+        self.backend: str = _one_of("backend", backend)
         self.lenient: bool = _flag("lenient", lenient)
         self.in_reasoning: bool = _flag("enable_in_reasoning", enable_in_reasoning)
 
@@ -77,17 +68,20 @@ class StructuredOutputs:
 
     __hash__ = None
 
-    def fill(self, struct, choices):
-        """Sets the fields of a specd_params. `choices` has the names of each field's values, by
-        the field's name. Returns the object that must outlive the struct."""
-        for field, value in (("grammar_kind", self.kind), ("grammar_whitespace", self.whitespace),
-                             ("grammar_backend", self.backend)):
-            setattr(struct, field, choices[field].index(value))
+    def fill(self, struct):
+        """Sets the fields of a specd_params. Returns the object that must outlive the struct."""
+        for name, number in self.numbers().items():
+            setattr(struct, f"grammar_{name}", number)
         struct.grammar_lenient = int(self.lenient)
         struct.grammar_in_reasoning = int(self.in_reasoning)
         text = self.text_bytes()
         struct.grammar, struct.grammar_bytes = text, len(text)
         return text
+
+    def numbers(self):
+        """{choice: its number in C} of kind, whitespace and backend."""
+        return {name: CONSTRAINT_CHOICES[f"grammar_{name}"].index(getattr(self, name))
+                for name in ("kind", "whitespace", "backend")}
 
     def text_bytes(self):
         """The text as C takes it, with its length."""
@@ -134,7 +128,8 @@ def _flag(name, value):
     return bool(value)
 
 
-def _one_of(name, value, names):
+def _one_of(name, value):
+    names = CONSTRAINT_CHOICES[f"grammar_{name}"]
     if value not in names:
         raise refusal(f"structured_outputs: {name}: {value!r} is not one of {', '.join(names)}")
     return value

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ipc/include/specd/specd.h"
+#include "speculative/param_rules.h"
 #include "tests/daemon/server/server_fixture.h"
 #include "tests/support/c_drafts.h"
 
@@ -124,6 +125,30 @@ TEST_SUITE("unit") {
     CHECK(params.skip_special_tokens == 1);
     CheckSamplingDefaults(params);
     CheckListDefaults(params);
+  }
+
+  TEST_CASE("the library says why it refuses a peer's name, and what to do instead") {
+    for (const RefusedName& refused : RefusedNames()) {
+      const std::string name(refused.name);
+      const std::string value(refused.value);
+      CAPTURE(name);
+      const char* text = specd_refused_param(name.c_str(), value.empty() ? nullptr : value.c_str());
+      REQUIRE(text != nullptr);
+      CHECK(std::string(text) == RefusedParam(name, value).value());
+      CHECK(std::string(text).find(refused.remedy) != std::string::npos);
+      // The text is valid for the life of the library: each call gives the same one.
+      CHECK(specd_refused_param(name.c_str(), value.c_str()) == text);
+    }
+    CHECK(std::string(specd_refused_param("max_new_tokens", nullptr))
+              .find("called max_tokens here") != std::string::npos);
+    CHECK(std::string(specd_refused_param("best_of", "3")) ==
+          specd_refused_param("best_of", nullptr));
+    CHECK(specd_refused_param("verify", nullptr) == nullptr);
+    CHECK(specd_refused_param("verify", "block") == nullptr);
+    CHECK(specd_refused_param("top_p", nullptr) == nullptr);
+    CHECK(specd_refused_param("temperatura", nullptr) == nullptr);
+    CHECK(specd_refused_param("", "") == nullptr);
+    CHECK(specd_refused_param(nullptr, nullptr) == nullptr);
   }
 
   TEST_CASE("the library lists the parameters that are numbers, each with a name of its own") {

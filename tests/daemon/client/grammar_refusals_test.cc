@@ -1,4 +1,4 @@
-// What the library calls of <specd/grammar.h> refuse: each text names the field and the range.
+// The library calls of <specd/grammar.h> refuse bad input, and each text names field and range.
 #include <doctest/doctest.h>
 
 #include <cstdint>

@@ -27,10 +27,10 @@ TEST_SUITE("unit") {
       StreamFixture f(device_index);
       f.CloseGate(f.stream);
       REQUIRE(f.Submit(f.stream) == SPECD_OK);
-      specd_verdict verdict;
-      REQUIRE(specd_get_verdict(f.engine.get(), &verdict) == SPECD_OK);
+      specd_round_end end;
+      REQUIRE(specd_get_round_end(f.engine.get(), &end) == SPECD_OK);
       uint64_t seen = 0;
-      REQUIRE(f.gpu.Copy(f.stream, &seen, reinterpret_cast<void*>(verdict.device_address), 8).ok());
+      REQUIRE(f.gpu.Copy(f.stream, &seen, reinterpret_cast<void*>(end.device_address), 8).ok());
       // The forward is not done: the daemon sees the round and no rows.
       CHECK_FALSE(f.Step());
       CHECK(f.server.session.session->channel().IsHeld());
@@ -40,8 +40,8 @@ TEST_SUITE("unit") {
       f.server.session.backend->script = {Confirm(0, {5})};
       REQUIRE(f.Step());
       REQUIRE(f.gpu.Synchronize(f.stream).ok());
-      CHECK(seen == verdict.answered);
-      CHECK(verdict.answered == 1 << 8);
+      CHECK(seen == end.answered);
+      CHECK(end.answered == 1 << 8);
       specd_completion done = SizedCompletion();
       REQUIRE(specd_poll(f.engine.get(), &done, 0) == SPECD_OK);
       CHECK(done.results[0].tokens[0] == 5);
@@ -54,13 +54,13 @@ TEST_SUITE("unit") {
       CAPTURE(device_index);
       StreamFixture f(device_index, 1);
       REQUIRE(f.Submit(f.stream, 7) == SPECD_OK);
-      specd_verdict verdict;
-      REQUIRE(specd_get_verdict(f.engine.get(), &verdict) == SPECD_OK);
+      specd_round_end end;
+      REQUIRE(specd_get_round_end(f.engine.get(), &end) == SPECD_OK);
       uint64_t seen = 0;
-      REQUIRE(f.gpu.Copy(f.stream, &seen, reinterpret_cast<void*>(verdict.device_address), 8).ok());
+      REQUIRE(f.gpu.Copy(f.stream, &seen, reinterpret_cast<void*>(end.device_address), 8).ok());
       // The engine's CPU waits for its CUDA stream and calls no function of specd.
       REQUIRE(f.gpu.Synchronize(f.stream).ok());
-      CHECK(seen != verdict.answered);
+      CHECK(seen != end.answered);
       specd_completion done = SizedCompletion();
       REQUIRE(specd_poll(f.engine.get(), &done, 0) == SPECD_OK);
       CHECK(done.round_id == 7);
@@ -123,7 +123,7 @@ TEST_SUITE("unit") {
       REQUIRE(f.Submit(f.stream) == SPECD_OK);
       RoundWords& words = f.Words(1);
       REQUIRE(Eventually([&] { return AreRowsReady(words, 1); }));
-      REQUIRE(Decide(&words, 1, RoundVerdict::kAnswered) == RoundVerdict::kAnswered);
+      REQUIRE(Decide(&words, 1, RoundEnd::kAnswered) == RoundEnd::kAnswered);
       const auto begin = std::chrono::steady_clock::now();
       std::thread daemon([&] {
         std::this_thread::sleep_for(std::chrono::milliseconds(300));
@@ -135,7 +135,7 @@ TEST_SUITE("unit") {
       daemon.join();
       REQUIRE(f.gpu.Synchronize(f.stream).ok());
       CHECK(words.status.load() ==
-            PackVerdict(1, is_answered ? RoundVerdict::kAnswered : RoundVerdict::kAborted));
+            PackRoundEnd(1, is_answered ? RoundEnd::kAnswered : RoundEnd::kAborted));
       CHECK(took >= std::chrono::milliseconds(is_answered ? 300 : 1000));
     }
   }

@@ -220,8 +220,8 @@ TEST_SUITE("unit") {
 
   TEST_CASE("what cannot be a round on a stream is refused by name") {
     StreamFixture f;
-    specd_verdict verdict;
-    CHECK(specd_get_verdict(f.engine.get(), &verdict) == SPECD_ERROR_STATE);
+    specd_round_end end;
+    CHECK(specd_get_round_end(f.engine.get(), &end) == SPECD_ERROR_STATE);
     CHECK(f.Submit(GpuStream{reinterpret_cast<void*>(uintptr_t{12345})}) ==
           SPECD_ERROR_INVALID_ARGUMENT);
     CHECK(LastErrorHas("stream"));

@@ -36,7 +36,7 @@ RoundWords& WordsOf(const SessionFixture& f, uint64_t number) {
 void MakeReady(const SessionFixture& f, uint64_t number) { WordsOf(f, number).ready.store(number); }
 
 void ReleaseStream(const SessionFixture& f, uint64_t number) {
-  Decide(&WordsOf(f, number), number, RoundVerdict::kAborted);
+  Decide(&WordsOf(f, number), number, RoundEnd::kAborted);
   Release(&WordsOf(f, number), number);
 }
 
@@ -86,7 +86,7 @@ TEST_SUITE("unit") {
     CompletionView done;
     REQUIRE(f.engine->Poll(&done));
     CHECK(done.results[0].num_kept == 2);
-    CHECK(WordsOf(f, 1).status.load() == PackVerdict(1, RoundVerdict::kAnswered));
+    CHECK(WordsOf(f, 1).status.load() == PackRoundEnd(1, RoundEnd::kAnswered));
     CHECK(WordsOf(f, 1).done.load() == 1);
   }
 
@@ -135,7 +135,7 @@ TEST_SUITE("unit") {
     REQUIRE(f.session->Step());
     CHECK(f.held_back == std::vector<bool>{true});
     CHECK(f.num_written == 1);
-    CHECK(f.status_seen == PackVerdict(1, RoundVerdict::kAnswered));
+    CHECK(f.status_seen == PackRoundEnd(1, RoundEnd::kAnswered));
     CHECK(f.done_seen == 0);
     CHECK(WordsOf(f, 1).done.load() == 1);
     // A round without a CUDA stream cannot be called off: its kernels write next tokens.
@@ -169,7 +169,7 @@ TEST_SUITE("unit") {
     REQUIRE(f.engine->Poll(&done));
     CHECK(done.results[0].status == RoundStatus::kDeviceError);
     CHECK(done.results[0].num_kept == 0);
-    CHECK(WordsOf(f, 1).status.load() == PackVerdict(1, RoundVerdict::kFailed));
+    CHECK(WordsOf(f, 1).status.load() == PackRoundEnd(1, RoundEnd::kFailed));
     CHECK(WordsOf(f, 1).done.load() == 1);
     CHECK(f.session->device_failed());
     CHECK(f.session->WhyDeviceFailed() == "sticky");
@@ -195,13 +195,13 @@ TEST_SUITE("unit") {
     REQUIRE(SubmitOnStream(&f, s + 1) == PushResult::kOk);
     MakeReady(f, 1);
     REQUIRE(f.session->Step());
-    CHECK(WordsOf(f, 1).status.load() == PackVerdict(1, RoundVerdict::kAnswered));
+    CHECK(WordsOf(f, 1).status.load() == PackRoundEnd(1, RoundEnd::kAnswered));
     CHECK(WordsOf(f, 1).done.load() == 1);
     f.backend->next_status = absl::InternalError("sticky");
     REQUIRE(SubmitOnStream(&f, s) == PushResult::kOk);
     MakeReady(f, 2);
     REQUIRE(f.session->Step());
-    CHECK(WordsOf(f, 2).status.load() == PackVerdict(2, RoundVerdict::kFailed));
+    CHECK(WordsOf(f, 2).status.load() == PackRoundEnd(2, RoundEnd::kFailed));
     CHECK(WordsOf(f, 2).done.load() == 2);
     CHECK(f.session->WhyDeviceFailed() == "sticky");
   }

@@ -59,7 +59,7 @@ TEST_SUITE("unit") {
     f.watch.Add(1, &f.stream_a);
     f.MakeReady(1);
     f.watch.Look(0, false);
-    Decide(&f.Words(1), 1, RoundVerdict::kAnswered);
+    Decide(&f.Words(1), 1, RoundEnd::kAnswered);
     Release(&f.Words(1), 1);
     f.watch.Look(kTimeoutNs * 5, false);
     CHECK_FALSE(IsAborted(f.Words(1), 1));
@@ -75,7 +75,7 @@ TEST_SUITE("unit") {
     WatchFixture f;
     f.watch.Add(1, &f.stream_a);
     f.MakeReady(1);
-    Decide(&f.Words(1), 1, RoundVerdict::kAnswered);
+    Decide(&f.Words(1), 1, RoundEnd::kAnswered);
     f.watch.Look(0, false);
     f.watch.Look(kTimeoutNs * 100, false);
     CHECK_FALSE(f.Released(1));
@@ -89,14 +89,14 @@ TEST_SUITE("unit") {
     WatchFixture f;
     f.watch.Add(1, &f.stream_a);
     f.MakeReady(1);
-    Decide(&f.Words(1), 1, RoundVerdict::kAnswered);
-    f.segment.completion_slots()[0].sequence.store(1);
+    Decide(&f.Words(1), 1, RoundEnd::kAnswered);
+    f.segment.completion_entries()[0].sequence.store(1);
     f.watch.Look(0, true);
     CHECK(f.Released(1));
-    CHECK(f.Words(1).status.load() == PackVerdict(1, RoundVerdict::kAnswered));
+    CHECK(f.Words(1).status.load() == PackRoundEnd(1, RoundEnd::kAnswered));
   }
 
-  TEST_CASE("watch: what was released keeps its verdict, and wakes the engine's CPU once") {
+  TEST_CASE("watch: a released round keeps its end, and wakes the engine's CPU once") {
     WatchFixture f;
     DoorbellLine& bell = f.segment.page()->completion_bell;
     bell.waiters.store(1);  // as if the engine slept
@@ -112,10 +112,10 @@ TEST_SUITE("unit") {
     // The daemon released this CUDA stream itself, and died before it could report more.
     f.watch.Add(2, &f.stream_a);
     f.MakeReady(2);
-    Decide(&f.Words(2), 2, RoundVerdict::kFailed);
+    Decide(&f.Words(2), 2, RoundEnd::kFailed);
     Release(&f.Words(2), 2);
     f.watch.Look(kTimeoutNs + 2, true);
-    CHECK(f.Words(2).status.load() == PackVerdict(2, RoundVerdict::kFailed));
+    CHECK(f.Words(2).status.load() == PackRoundEnd(2, RoundEnd::kFailed));
     CHECK(bell.word.load() == 1);
   }
 
@@ -174,7 +174,7 @@ TEST_SUITE("unit") {
     WatchFixture f;
     f.watch.Add(1, &f.stream_a);
     f.watch.Add(2, &f.stream_b);
-    REQUIRE(Decide(&f.Words(1), 1, RoundVerdict::kAnswered) == RoundVerdict::kAnswered);
+    REQUIRE(Decide(&f.Words(1), 1, RoundEnd::kAnswered) == RoundEnd::kAnswered);
     f.watch.ReleaseAll(false);
     CHECK_FALSE(f.Released(1));
     CHECK(f.Released(2));
@@ -183,7 +183,7 @@ TEST_SUITE("unit") {
     CHECK(IsAborted(f.Words(1), 1));
     // A given answer is not changed.
     f.watch.Add(3, &f.stream_a);
-    REQUIRE(Decide(&f.Words(3), 3, RoundVerdict::kAnswered) == RoundVerdict::kAnswered);
+    REQUIRE(Decide(&f.Words(3), 3, RoundEnd::kAnswered) == RoundEnd::kAnswered);
     Release(&f.Words(3), 3);
     f.watch.ReleaseAll(true);
     CHECK_FALSE(IsAborted(f.Words(3), 3));
@@ -211,7 +211,7 @@ TEST_SUITE("unit") {
     CompletionView done;
     REQUIRE(channel.Poll(&done));
     CHECK(f.Released(1));
-    // The daemon is gone for good, whatever its socket reports.
+    // The daemon is gone for good, although its socket may say otherwise.
     watch.Add(2, &f.stream_a);
     f.MakeReady(2);
     CHECK(Eventually([&] { return f.Released(2); }));

@@ -99,7 +99,7 @@ TEST_SUITE("unit") {
                             }});
     bad.Open("bad");
     const SequenceHandle s = good.Open("good");
-    bad.segment->submission_slots()[0].sequence.store(99);
+    bad.segment->submission_entries()[0].sequence.store(99);
     good.backend->script = {Confirm(0, {1})};
     good.Submit({s});
     CHECK(loop.Step());
@@ -134,7 +134,7 @@ TEST_SUITE("unit") {
     FillEvents(&full);
     // The broken session's fault is reported at the end of the first look, when the full session
     // was refused. The publisher then makes room.
-    broken.segment->submission_slots()[0].sequence.store(99);
+    broken.segment->submission_entries()[0].sequence.store(99);
     VerifyLoop loop(&list,
                     {0, [](std::string_view) {}, [&](Session&, ChannelFault) { full.Events(); }});
     loop.Stop();

@@ -207,7 +207,7 @@ TEST_SUITE("process") {
     std::atomic<bool> ends{false};
     std::vector<int32_t> got;  // written by the thread
     std::thread rounds([&] {
-      // Every round of rank 0 is answered, whatever happens to the other ranks.
+      // Every round of rank 0 is answered, even if the other ranks end.
       for (uint32_t round = 0; !ends; ++round) {
         const PeerReply answer =
             zero.peer.Call({.op = PeerOp::kRound, .word = round, .value = zero.sequence});

@@ -256,7 +256,7 @@ TEST_SUITE("process") {
     list.Add(broken.session);
     int faults = 0;
     VerifyLoop loop(&list, {0, [](std::string_view) {}, [&](Session&, ChannelFault) { ++faults; }});
-    broken.segment->submission_slots()[0].sequence.store(99);
+    broken.segment->submission_entries()[0].sequence.store(99);
     CHECK_FALSE(loop.Step());
     CHECK(faults == 1);
     CHECK(broken.session->ended());

@@ -100,7 +100,7 @@ TEST_SUITE("unit") {
     params = Defaults();
     params.reserved = 1;
     CHECK(FieldOf(params) == "reserved");
-    // What another library may send.
+    // Values that another library may send.
     OpenSequenceRequest request;
     request.num_prompt_ids = 2;
     request.num_grammar_bytes = 5;

@@ -152,7 +152,7 @@ TEST_SUITE("unit") {
     REQUIRE(good_memory.BindTo(of_good) == SPECD_OK);
 
     // No submission of this ring has that number.
-    segment->submission_slots()[0].sequence.store(99);
+    segment->submission_entries()[0].sequence.store(99);
     Doorbell(&segment->page()->submission_bell).Ring();
     CHECK(Eventually([&] { return specd_member_check(of_bad.get()) != SPECD_OK; }));
     CHECK(specd_member_check(of_bad.get()) == SPECD_ERROR_DISCONNECTED);

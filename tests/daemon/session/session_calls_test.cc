@@ -32,10 +32,10 @@ struct Calls : SessionFixture {
     spec.num_rows = 4;
     REQUIRE(session->Bind(TensorRole::kDraftRows, 1, spec).ok());
     REQUIRE(session->Bind(TensorRole::kGrammarMask, 1, spec).ok());
-    submissions = std::make_unique<RingProducer<SubmissionSlot>>(RingView<SubmissionSlot>{
-        segment->submission_slots(), &segment->page()->daemon.submissions_consumed, 1});
-    completions = std::make_unique<RingConsumer<CompletionSlot>>(RingView<CompletionSlot>{
-        segment->completion_slots(), &segment->page()->engine.completions_consumed, 1});
+    submissions = std::make_unique<RingProducer<SubmissionEntry>>(RingView<SubmissionEntry>{
+        segment->submission_entries(), &segment->page()->daemon.submissions_consumed, 1});
+    completions = std::make_unique<RingConsumer<CompletionEntry>>(RingView<CompletionEntry>{
+        segment->completion_entries(), &segment->page()->engine.completions_consumed, 1});
   }
 
   char* request() { return segment->at(segment->layout().call_request_offset); }
@@ -44,16 +44,16 @@ struct Calls : SessionFixture {
   // The flags of the completion.
   uint32_t Submit(uint32_t kind, uint32_t num_records, uint32_t payload_bytes) {
     REQUIRE(submissions->State() == RingState::kReady);
-    SubmissionSlot* slot = submissions->Slot();
-    slot->payload_offset = 0;
-    slot->payload_bytes = payload_bytes;
-    slot->num_records = num_records;
-    slot->flags = 0;
-    slot->kind = kind;
+    SubmissionEntry* entry = submissions->Entry();
+    entry->payload_offset = 0;
+    entry->payload_bytes = payload_bytes;
+    entry->num_records = num_records;
+    entry->flags = 0;
+    entry->kind = kind;
     submissions->Publish();
     REQUIRE(session->Step());
     REQUIRE(completions->State() == RingState::kReady);
-    const CompletionSlot* done = completions->Slot();
+    const CompletionEntry* done = completions->Entry();
     CHECK(done->kind == kind);
     const uint32_t flags = done->flags;
     completions->Release();
@@ -66,8 +66,8 @@ struct Calls : SessionFixture {
                   static_cast<uint32_t>(coins.size()), bytes);
   }
 
-  std::unique_ptr<RingProducer<SubmissionSlot>> submissions;
-  std::unique_ptr<RingConsumer<CompletionSlot>> completions;
+  std::unique_ptr<RingProducer<SubmissionEntry>> submissions;
+  std::unique_ptr<RingConsumer<CompletionEntry>> completions;
 };
 
 // Numbers at the edges of some range.

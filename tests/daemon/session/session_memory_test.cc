@@ -87,7 +87,7 @@ struct Fixture : SessionFixture {
         end();
         has_ended = true;
       });
-      // A thread that has not come to the lock yet would leave everything mapped, whatever it does
+      // A thread that has not come to the lock yet would leave everything mapped, even if it does
       // then.
       CHECK(Eventually([&] { return has_ended || WaitsForAnother(control_tid); }));
       CHECK_FALSE(has_ended);

@@ -181,7 +181,7 @@ TEST_SUITE("unit") {
     const std::vector<TokenId> prompt = Prompt(kLongPrompt);
     const SequenceParams params = WithHistory(1);
     OpenSequences open;
-    // What the sequence itself takes. Its name and its event come after it, and before the lock.
+    // The memory of the sequence itself. Its name and its event follow, before the lock.
     Sum built;
     memory_watcher = &built;
     const bool ok = open.state.opening.Build(params, {.prompt = prompt, .outputs = {}}).ok();

@@ -113,7 +113,7 @@ struct Fixture {
     return frames;
   }
 
-  // What the worker published since the last call; its messages are here when Step returns.
+  // The messages that the worker published since the last call; they are here when Step returns.
   std::vector<TextEvent> Texts() {
     std::vector<TextEvent> events;
     while (auto frames = NextFrames(absl::ZeroDuration())) {

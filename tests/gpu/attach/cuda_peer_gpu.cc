@@ -20,7 +20,7 @@ namespace {
 using cuda::DriverApi;
 
 // Finds functions that specd itself never calls. The library is loaded already, and the types are
-// cuda.h's.
+// <cuda.h>'s.
 template <class Function>
 Function* Symbol(const char* name) {
   static void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);

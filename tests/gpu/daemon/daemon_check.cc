@@ -184,7 +184,7 @@ AttachResult CheckRoundTime(const DaemonSetting& setting) {
 
 const std::vector<DaemonCheck>& DaemonChecks() {
   static const auto* const checks = new std::vector<DaemonCheck>{
-      {"rounds", "an engine's stream finds the right ids, next tokens and verdicts behind rounds",
+      {"rounds", "an engine's stream finds the right ids, next tokens and words after rounds",
        CheckRounds},
       {"pair", "two engines of one process do not stand in each other's way", CheckPair},
       {"host_waits", "the same as rounds where functions of the host wait in the stream's place",

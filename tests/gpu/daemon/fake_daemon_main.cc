@@ -57,7 +57,7 @@ int main(int argc, char** argv) {
                                  {.open_gpu = [](specd::GpuResult* error) -> specd::GpuContext* {
                                     *error = specd::GpuResult::Ok();
                                     static specd::FaultyGpuContext faulty(&specd::FakeProcessGpu());
-                                    // Of the device, and nothing that libspecd does wrong.
+                                    // A fault of the device, not of libspecd.
                                     if (specd::HasFakeFault("no_stream_words")) return &faulty;
                                     return &specd::FakeProcessGpu();
                                   },

@@ -170,7 +170,7 @@ TEST_SUITE("unit") {
     open.stop_strings.assign(1024, std::string(64, 'y'));
     CHECK(ErrorFieldOf(EncodeRequest(open, 1).status()) == "message");
 
-    // The reader has the same bounds, whoever wrote.
+    // The reader has the same bounds for every writer.
     Parts parts(MustEncode(HelloRequest{}));
     msgpack::zone zone;
     parts.body[0].second = msgpack::object(std::string(65, 'x'), zone);

@@ -193,7 +193,7 @@ TEST_SUITE("unit") {
     CHECK(std::string(too_many.message()).find("num_fds = 251") != std::string::npos);
     region.piece_bytes.push_back(1);
     CHECK(ErrorFieldOf(EncodeRequest(region, 1).status()) == "piece_bytes");
-    // The reader has the same bound, whoever wrote.
+    // The reader has the same bound for every writer.
     region.piece_bytes.resize(1);
     Parts parts(MustEncode(region));
     msgpack::zone zone;

@@ -1,6 +1,6 @@
 // Device memory that lies on several pieces of physical memory, imported from another process: all
-// of it reads rightly, and whatever list of descriptors comes instead is refused by name and leaves
-// nothing behind. PyTorch's expandable segments look like this, with pieces of 20 MiB.
+// of it reads rightly. Any other list of descriptors is refused by name and leaves nothing.
+// PyTorch's expandable segments look like this, with pieces of 20 MiB.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -187,14 +187,14 @@ TEST_SUITE("process") {
            o.spec.base_bytes = kRegionBytesMax + 4 * kMiB;
          },
          kInvalid, "piece_bytes", "piece_bytes[1]"},
-        // A region that ends behind its pieces.
+        // A region that ends after its pieces.
         {[](Offer& o) { o.spec.size_bytes = 9 * kMiB + 1; }, kInvalid, "size_bytes", "1..9437184"},
-        // More than stands behind a descriptor: sizes that add up, of the wrong pieces.
+        // More than a descriptor has: sizes that add up, of the wrong pieces.
         {[](Offer& o) {
            o.spec.piece_bytes = {4 * kMiB, 2 * kMiB, 4 * kMiB};
          },
          SPECD_ERROR_REGION, "fd", "with the sizes as said"},
-        // Something else behind the first, the second, the last of them.
+        // The first, the second, the last descriptor names something else.
         {[](Offer& o) { o.fds[0].Reset(memfd_create("none", MFD_CLOEXEC)); }, SPECD_ERROR_REGION,
          "fd", "opens no memory"},
         {[](Offer& o) { o.fds[1].Reset(open("/dev/null", O_RDWR | O_CLOEXEC)); },

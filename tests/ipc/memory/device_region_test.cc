@@ -154,7 +154,7 @@ TEST_SUITE("process") {
       CHECK(region->Close().ok());
       CHECK(offer.platform.gpu->num_imports() == 0);
       CHECK(region->Close().ok());  // again: nothing happens
-      // What was closed may be freed.
+      // A closed region may be freed.
       CHECK(offer.peer.Call({.op = PeerOp::kFree, .address = offer.address}).code == kGpuOk);
       CHECK(offer.peer.Call({.op = PeerOp::kCountViolations}).value == 0);
       CHECK(offer.platform.gpu->violations().empty());
@@ -238,7 +238,7 @@ TEST_SUITE("process") {
          "size_bytes", "1..2093056"},
         {[=](auto& s) { s.size_bytes = huge - 4095; }, SPECD_ERROR_INVALID_ARGUMENT, "size_bytes",
          "1..2093056"},
-        // Larger than what is behind the handle.
+        // Larger than the memory of the handle.
         {[](auto& s) { s.base_bytes = kBaseBytes + 1; }, SPECD_ERROR_REGION, "base_bytes",
          "has 2097152 bytes"},
         {[](auto& s) { s.buffer_id = 0; }, SPECD_ERROR_INVALID_ARGUMENT, "buffer_id", "0"},

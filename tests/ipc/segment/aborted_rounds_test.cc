@@ -20,7 +20,7 @@ using test::TwoTokens;
 using test::WordsOf;
 
 TEST_SUITE("unit") {
-  TEST_CASE("an aborted round is answered at once, and its slot waits for the late daemon") {
+  TEST_CASE("an aborted round is answered at once, and its entry waits for the late daemon") {
     Pair pair;
     for (uint64_t id = 11; id <= 14; ++id) REQUIRE(SubmitOnStream(&pair, id) == PushResult::kOk);
     MakeReady(pair, 1);
@@ -39,13 +39,13 @@ TEST_SUITE("unit") {
     // Once, and the others are not affected.
     CHECK_FALSE(pair.engine.Poll(&pair.completion));
     CHECK(pair.engine.in_flight());
-    // The slot is in quarantine: the ring is as full as it was.
+    // The entry is in quarantine: the ring is as full as it was.
     CHECK(SubmitOnStream(&pair, 15) == PushResult::kFull);
     // The daemon wakes up, and is told that it was too late.
     CHECK_FALSE(pair.daemon.Claim(pair.copy));
     pair.CompleteEmpty();
     CHECK(WordsOf(pair, 1)->status.load() == (1 << 8 | 1));
-    // Its completion is nobody's; the slot is free.
+    // Its completion is dropped; the entry is free.
     CHECK_FALSE(pair.engine.HasCompletion());
     CHECK(SubmitOnStream(&pair, 15) == PushResult::kOk);
     MakeReady(pair, 2);
@@ -56,7 +56,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE(
-      "a slot's next round releases a stream that a daemon killed behind its completion left") {
+      "an entry's next round releases a stream that a daemon killed behind its completion left") {
     Pair pair({32000, 4, 8, 3, 1, 2});
     REQUIRE(SubmitOnStream(&pair, 1) == PushResult::kOk);
     MakeReady(pair, 1);
@@ -83,7 +83,7 @@ TEST_SUITE("unit") {
     CHECK(pair.completion.results[0].status == RoundStatus::kAborted);
   }
 
-  TEST_CASE("where all rounds were answered here, a free slot is what there is to wait for") {
+  TEST_CASE("where all rounds were answered here, a free entry is what there is to wait for") {
     Pair pair({32000, 4, 8, 3, 1, 2});
     REQUIRE(SubmitOnStream(&pair, 1) == PushResult::kOk);
     MakeReady(pair, 1);
@@ -192,8 +192,8 @@ TEST_SUITE("unit") {
     CHECK(lap == kLaps);
   }
 
-  // A round's words are also those of the round ring_depth later, which nobody has submitted.
-  TEST_CASE("the end of a session leaves the verdict of an answered round to kernels") {
+  // A round's words are also those of the round ring_depth later, which no engine has submitted.
+  TEST_CASE("the end of a session leaves kernels the word of an answered round") {
     for (const uint32_t ring_depth : {1u, 4u}) {
       CAPTURE(ring_depth);
       Pair pair({32000, 4, 8, 3, ring_depth, 2});
@@ -203,7 +203,7 @@ TEST_SUITE("unit") {
       pair.daemon.Abandon();
       CHECK(WordsOf(pair, 1)->status.load() == (1 << 8));
       CHECK(IsReleased(*WordsOf(pair, 1), 1));
-      // What was submitted and not answered is aborted.
+      // A round that was submitted and not answered is aborted.
       Pair waiting({32000, 4, 8, 3, ring_depth, 2});
       REQUIRE(SubmitOnStream(&waiting, 1) == PushResult::kOk);
       waiting.daemon.Abandon();

@@ -80,11 +80,11 @@ TEST_SUITE("unit") {
     Pair pair;
     const DraftInput children[] = {{}, OneChild()};
     REQUIRE(pair.engine.Call(children, 77) == PushResult::kOk);
-    CHECK(pair.slot(0)->kind == 1);
-    CHECK(pair.slot(0)->payload_offset == 0);
-    CHECK(pair.slot(0)->payload_bytes == 640);
-    CHECK(pair.slot(0)->num_records == 2);
-    CHECK(pair.slot(0)->submit_ns == 77);
+    CHECK(pair.entry(0)->kind == 1);
+    CHECK(pair.entry(0)->payload_offset == 0);
+    CHECK(pair.entry(0)->payload_bytes == 640);
+    CHECK(pair.entry(0)->num_records == 2);
+    CHECK(pair.entry(0)->submit_ns == 77);
     const char* record = Requests(&pair) + 320;
     CHECK(At<uint64_t>(record, 0) == kSequence0);
     CHECK(At<uint32_t>(record, 8) == 4);
@@ -106,7 +106,7 @@ TEST_SUITE("unit") {
     Pair other;
     const ScoreInput score = TwoIds();
     REQUIRE(other.engine.Call({&score, 1}, 1) == PushResult::kOk);
-    CHECK(other.slot(0)->kind == 2);
+    CHECK(other.entry(0)->kind == 2);
     const char* scored = Requests(&other);
     CHECK(At<uint32_t>(scored, 0) == 2);
     CHECK(At<uint32_t>(scored, 4) == 2);
@@ -119,8 +119,8 @@ TEST_SUITE("unit") {
     Pair third;
     const CoinRecord coin{3, 2, 1, SPECD_COIN_ACCEPT, 99};
     REQUIRE(third.engine.Call(CoinsCall{kSequence0, {&coin, 1}}, 1) == PushResult::kOk);
-    CHECK(third.slot(0)->kind == 3);
-    CHECK(third.slot(0)->payload_bytes == 32);
+    CHECK(third.entry(0)->kind == 3);
+    CHECK(third.entry(0)->payload_bytes == 32);
     CHECK(At<uint64_t>(Requests(&third), 0) == kSequence0);
     CHECK(At<uint32_t>(Requests(&third), 8) == 3);
     CHECK(At<uint32_t>(Requests(&third), 20) == SPECD_COIN_ACCEPT);
@@ -214,14 +214,14 @@ TEST_SUITE("unit") {
     REQUIRE(pair.engine.Call({&score, 1}, 1) == PushResult::kOk);
     REQUIRE(pair.daemon.Take(&pair.copy, 2));
     std::memset(Requests(&pair), 0xff, 1000);
-    pair.slot(0)->kind = 1;
+    pair.entry(0)->kind = 1;
     REQUIRE(pair.copy.score_calls().size() == 1);
     CHECK(pair.copy.score_calls()[0].num_ids == 2);
     CHECK(pair.copy.score_calls()[0].rows[1] == 6);
     CHECK(pair.copy.score_calls()[0].request.chosen[0] == 400);
   }
 
-  TEST_CASE("calls: a slot that is not understood is answered as malformed, under its own kind") {
+  TEST_CASE("calls: an entry that is not understood is answered as malformed, under its own kind") {
     struct Bad {
       uint32_t kind;
       uint64_t payload_offset;
@@ -243,10 +243,10 @@ TEST_SUITE("unit") {
     for (const Bad& bad : bads) {
       Pair pair;
       REQUIRE(pair.Submit(5, test::TwoTokens()) == PushResult::kOk);
-      pair.slot(0)->kind = bad.kind;
-      pair.slot(0)->payload_offset = bad.payload_offset;
-      pair.slot(0)->payload_bytes = bad.payload_bytes;
-      pair.slot(0)->num_records = bad.num_records;
+      pair.entry(0)->kind = bad.kind;
+      pair.entry(0)->payload_offset = bad.payload_offset;
+      pair.entry(0)->payload_bytes = bad.payload_bytes;
+      pair.entry(0)->num_records = bad.num_records;
       CAPTURE(bad.kind);
       CAPTURE(bad.num_records);
       REQUIRE(pair.daemon.Take(&pair.copy, 2));
@@ -254,8 +254,8 @@ TEST_SUITE("unit") {
       CHECK(pair.copy.records().empty());
       CHECK(pair.copy.draft_calls().empty());
       pair.CompleteEmpty();
-      CHECK(pair.segment.completion_slots()->flags == kCompletionMalformed);
-      CHECK(pair.segment.completion_slots()->kind == bad.kind);
+      CHECK(pair.segment.completion_entries()->flags == kCompletionMalformed);
+      CHECK(pair.segment.completion_entries()->kind == bad.kind);
     }
   }
 
@@ -265,15 +265,15 @@ TEST_SUITE("unit") {
       AskForChildren(&pair);
       const DraftResult answer = {.sequence = kSequence0, .reason = {}, .children = {}};
       pair.daemon.Complete(pair.copy, std::span<const DraftResult>(&answer, 1), 3);
-      change(&pair, pair.segment.completion_slots());
+      change(&pair, pair.segment.completion_entries());
       CHECK_FALSE(pair.engine.Poll(&pair.completion));
       return pair.engine.fault();
     };
-    CHECK(polled([](Pair*, CompletionSlot* slot) { slot->kind = 0; }) == ChannelFault::kPayload);
-    CHECK(polled([](Pair*, CompletionSlot* slot) { slot->kind = 2; }) == ChannelFault::kPayload);
-    CHECK(polled([](Pair*, CompletionSlot* slot) { slot->num_records = 5; }) ==
+    CHECK(polled([](Pair*, CompletionEntry* entry) { entry->kind = 0; }) == ChannelFault::kPayload);
+    CHECK(polled([](Pair*, CompletionEntry* entry) { entry->kind = 2; }) == ChannelFault::kPayload);
+    CHECK(polled([](Pair*, CompletionEntry* entry) { entry->num_records = 5; }) ==
           ChannelFault::kPayload);
-    CHECK(polled([](Pair* pair, CompletionSlot*) {
+    CHECK(polled([](Pair* pair, CompletionEntry*) {
             const uint32_t children = 65;
             std::memcpy(Answers(pair) + 12, &children, sizeof(children));
           }) == ChannelFault::kPayload);
@@ -282,7 +282,7 @@ TEST_SUITE("unit") {
     REQUIRE(round.Submit(1, test::TwoTokens()) == PushResult::kOk);
     REQUIRE(round.daemon.Take(&round.copy, 2));
     round.CompleteEmpty();
-    round.segment.completion_slots()->flags = kCompletionRefused;  // no round is refused
+    round.segment.completion_entries()->flags = kCompletionRefused;  // no round is refused
     CHECK_FALSE(round.engine.Poll(&round.completion));
     CHECK(round.engine.fault() == ChannelFault::kPayload);
   }

@@ -1,4 +1,4 @@
-// Doorbells: no wake is lost, and nobody who need not is woken.
+// Doorbells lose no wake, and wake no sleeper without need.
 #include "ipc/segment/doorbell.h"
 
 #include <doctest/doctest.h>

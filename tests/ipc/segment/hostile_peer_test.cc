@@ -1,4 +1,4 @@
-// What a hostile or broken peer writes into the segment costs only itself.
+// A hostile or broken peer that writes into the segment harms only itself.
 #include <doctest/doctest.h>
 
 #include <cstring>
@@ -24,12 +24,12 @@ TEST_SUITE("unit") {
   TEST_CASE("hostile peer: an engine that never polls finds its own rounds waiting, no more") {
     // A hostile engine: it publishes submissions by hand, beyond what its ring of answers holds.
     Pair pair;
-    RingProducer<SubmissionSlot> producer(
-        {pair.segment.submission_slots(), &pair.segment.page()->daemon.submissions_consumed, 4});
+    RingProducer<SubmissionEntry> producer(
+        {pair.segment.submission_entries(), &pair.segment.page()->daemon.submissions_consumed, 4});
     int taken = 0;
     for (int i = 0; i < 20; ++i) {
       if (producer.State() == RingState::kReady) {
-        producer.Slot()->num_records = 0;
+        producer.Entry()->num_records = 0;
         producer.Publish();
       }
       if (pair.daemon.Take(&pair.copy, 2)) {
@@ -44,11 +44,11 @@ TEST_SUITE("unit") {
 
   TEST_CASE("hostile peer: rounds that are taken and not completed count as answers to come") {
     Pair pair;
-    RingProducer<SubmissionSlot> producer(
-        {pair.segment.submission_slots(), &pair.segment.page()->daemon.submissions_consumed, 4});
+    RingProducer<SubmissionEntry> producer(
+        {pair.segment.submission_entries(), &pair.segment.page()->daemon.submissions_consumed, 4});
     for (int i = 0; i < 8; ++i) {
       REQUIRE(producer.State() == RingState::kReady);
-      producer.Slot()->num_records = 0;
+      producer.Entry()->num_records = 0;
       producer.Publish();
       CHECK(pair.daemon.HasSubmission() == (i < 4));
       CHECK(pair.daemon.Take(&pair.copy, 2) == (i < 4));
@@ -143,7 +143,7 @@ TEST_SUITE("unit") {
     Poke<uint32_t>(pair.draft_record(0) + layout.draft_target_rows_offset + 12, UINT32_MAX);
     Poke<uint8_t>(pair.draft_record(0) + layout.draft_kinds_offset + 2, 200);
     Poke<int32_t>(pair.draft_record(0) + layout.draft_tokens_offset, -77);
-    // What no flag names is not there.
+    // Without its flag, an array is not read.
     std::memset(pair.draft_record(0) + layout.draft_masses_offset, 0xff,
                 layout.draft_record_bytes - layout.draft_masses_offset);
     REQUIRE(pair.daemon.Take(&pair.copy, 2));
@@ -173,7 +173,7 @@ TEST_SUITE("unit") {
     CHECK(pair.copy.records()[0].refusal == Refusal::kTargetRow);
   }
 
-  TEST_CASE("hostile peer: a slot that is not understood is answered as malformed") {
+  TEST_CASE("hostile peer: an entry that is not understood is answered as malformed") {
     const uint64_t area_bytes = ComputeLayout(test::kSmallLimits).draft_payload_bytes;
     struct Bad {
       uint64_t payload_offset;
@@ -196,10 +196,10 @@ TEST_SUITE("unit") {
     for (const Bad& bad : bads) {
       Pair pair;
       REQUIRE(pair.Submit(5, TwoTokens()) == PushResult::kOk);
-      pair.slot(0)->payload_offset = bad.payload_offset;
-      pair.slot(0)->payload_bytes = bad.payload_bytes;
-      pair.slot(0)->num_records = bad.num_records;
-      pair.slot(0)->flags = bad.flags;
+      pair.entry(0)->payload_offset = bad.payload_offset;
+      pair.entry(0)->payload_bytes = bad.payload_bytes;
+      pair.entry(0)->num_records = bad.num_records;
+      pair.entry(0)->flags = bad.flags;
       REQUIRE(pair.Submit(6, TwoTokens()) == PushResult::kOk);
       CAPTURE(bad.payload_offset);
       CAPTURE(bad.num_records);
@@ -224,8 +224,8 @@ TEST_SUITE("unit") {
     REQUIRE(pair.Submit(5, TwoTokens()) == PushResult::kOk);
     REQUIRE(pair.daemon.Take(&pair.copy, 2));
     std::memset(pair.draft_record(0), 0xff, pair.segment.layout().draft_payload_bytes);
-    pair.slot(0)->round_id = 6;
-    pair.slot(0)->num_records = 4000;
+    pair.entry(0)->round_id = 6;
+    pair.entry(0)->num_records = 4000;
     CHECK(pair.copy.round_id() == 5);
     CHECK(pair.copy.records()[0].draft.num_nodes == 2);
     CHECK(pair.copy.records()[0].draft.target_rows[2] == 2);
@@ -245,11 +245,11 @@ TEST_SUITE("unit") {
     {
       Pair pair;
       REQUIRE(pair.Submit(5, TwoTokens()) == PushResult::kOk);
-      pair.slot(0)->sequence.store(3);
+      pair.entry(0)->sequence.store(3);
       CHECK(pair.daemon.HasSubmission());
       CHECK_FALSE(pair.daemon.Take(&pair.copy, 2));
       CHECK(pair.daemon.fault() == ChannelFault::kSequence);
-      pair.slot(0)->sequence.store(1);
+      pair.entry(0)->sequence.store(1);
       CHECK_FALSE(pair.daemon.Take(&pair.copy, 2));
       CHECK_FALSE(pair.daemon.HasSubmission());
     }
@@ -278,7 +278,7 @@ TEST_SUITE("unit") {
       pair.segment.page()->daemon.submissions_consumed.store(1000);
       CHECK(pair.Submit(5, TwoTokens()) == PushResult::kBroken);
       CHECK(pair.engine.fault() == ChannelFault::kConsumed);
-      CHECK(pair.engine.HasCompletion());  // nobody waits for a broken daemon
+      CHECK(pair.engine.HasCompletion());  // no engine waits for a broken daemon
     }
   }
 
@@ -294,12 +294,12 @@ TEST_SUITE("unit") {
       return pair.engine.fault();
     };
     CHECK(polled([&](Pair* pair) {
-            pair->segment.completion_slots()->payload_offset = layout.result_payload_bytes;
+            pair->segment.completion_entries()->payload_offset = layout.result_payload_bytes;
           }) == ChannelFault::kPayload);
     CHECK(polled([](Pair* pair) {
-            pair->segment.completion_slots()->payload_offset = ~uint64_t{0} - 31;
+            pair->segment.completion_entries()->payload_offset = ~uint64_t{0} - 31;
           }) == ChannelFault::kPayload);
-    CHECK(polled([](Pair* pair) { pair->segment.completion_slots()->num_records = 5; }) ==
+    CHECK(polled([](Pair* pair) { pair->segment.completion_entries()->num_records = 5; }) ==
           ChannelFault::kPayload);
     CHECK(polled([](Pair* pair) {
             char* record = pair->segment.at(pair->segment.layout().result_payload_offset);
@@ -310,13 +310,13 @@ TEST_SUITE("unit") {
             Poke<uint32_t>(record + offsetof(ResultRecord, scores_per_token),
                            3);  // max_scores is 2
           }) == ChannelFault::kPayload);
-    CHECK(polled([](Pair* pair) { pair->segment.completion_slots()->sequence.store(9); }) ==
+    CHECK(polled([](Pair* pair) { pair->segment.completion_entries()->sequence.store(9); }) ==
           ChannelFault::kSequence);
   }
 
   TEST_CASE("hostile peer: an answer to no question breaks the channel") {
     Pair pair;
-    pair.segment.completion_slots()->sequence.store(1);
+    pair.segment.completion_entries()->sequence.store(1);
     CHECK_FALSE(pair.engine.Poll(&pair.completion));
     CHECK(pair.engine.fault() == ChannelFault::kSequence);
   }

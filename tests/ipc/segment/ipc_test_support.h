@@ -97,7 +97,7 @@ struct Pair {
     const SequenceInput drafts[] = {draft.View(sequence)};
     return engine.Submit(round_id, drafts, 1);
   }
-  SubmissionSlot* slot(int i) { return segment.submission_slots() + i; }
+  SubmissionEntry* entry(int i) { return segment.submission_entries() + i; }
   char* draft_record(int i) {
     return segment.at(segment.layout().draft_payload_offset +
                       static_cast<uint64_t>(i) * segment.layout().draft_record_bytes);

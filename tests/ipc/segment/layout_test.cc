@@ -149,7 +149,7 @@ TEST_SUITE("unit") {
     CHECK(At<float>(segment, 5120 + 88) == 0.5f);
     CHECK(At<int32_t>(segment, 5120 + 104) == -1);
     CHECK(At<int32_t>(segment, 5120 + 108) == 4);
-    // The second round goes to the second slot and the second share of the payload area.
+    // The second round goes to the second entry and the second share of the payload area.
     REQUIRE(engine.Submit(2, drafts, 100) == PushResult::kOk);
     CHECK(At<uint64_t>(segment, 4096 + 128) == 2);
     CHECK(At<uint64_t>(segment, 4096 + 128 + 24) == 4 * 192);
@@ -219,7 +219,7 @@ TEST_SUITE("unit") {
     CHECK(UnpackSequenceState(PackSequenceState(extreme)) == extreme);
     CHECK(IsStateOf({3, 0, 0}, uint64_t{3} << 32 | 6));
     CHECK_FALSE(IsStateOf({3, 0, 0}, uint64_t{4} << 32 | 6));
-    // Generations beyond 29 bits are never given out, and an empty slot is nobody's.
+    // Generations beyond 29 bits are never given out, and an empty slot has no sequence.
     CHECK_FALSE(IsStateOf({3, 0, 0}, (uint64_t{1} << 29 | 3) << 32 | 6));
     CHECK_FALSE(IsStateOf({0, 0, 0}, 6));
   }

@@ -23,36 +23,35 @@ using test::TwoTokens;
 using test::WordsOf;
 
 TEST_SUITE("unit") {
-  TEST_CASE("round words: whoever decides first decides for good") {
+  TEST_CASE("round words: the first decision is final") {
     RoundWords words{};
-    CHECK(Decide(&words, 7, RoundVerdict::kAborted) == RoundVerdict::kAborted);
-    CHECK(Decide(&words, 7, RoundVerdict::kAnswered) == RoundVerdict::kAborted);
+    CHECK(Decide(&words, 7, RoundEnd::kAborted) == RoundEnd::kAborted);
+    CHECK(Decide(&words, 7, RoundEnd::kAnswered) == RoundEnd::kAborted);
     CHECK(words.status.load() == (7 << 8 | 1));
     CHECK(IsAborted(words, 7));
     CHECK_FALSE(IsAborted(words, 3));
-    CHECK(Decide(&words, 11, RoundVerdict::kAnswered) == RoundVerdict::kAnswered);
-    CHECK(Decide(&words, 11, RoundVerdict::kAborted) == RoundVerdict::kAnswered);
+    CHECK(Decide(&words, 11, RoundEnd::kAnswered) == RoundEnd::kAnswered);
+    CHECK(Decide(&words, 11, RoundEnd::kAborted) == RoundEnd::kAnswered);
     CHECK(words.status.load() == 11 << 8);
-    CHECK(Decide(&words, 15, RoundVerdict::kFailed) == RoundVerdict::kFailed);
-    CHECK(Decide(&words, 15, RoundVerdict::kAborted) == RoundVerdict::kFailed);
+    CHECK(Decide(&words, 15, RoundEnd::kFailed) == RoundEnd::kFailed);
+    CHECK(Decide(&words, 15, RoundEnd::kAborted) == RoundEnd::kFailed);
     CHECK_FALSE(IsAborted(words, 15));
     CHECK(words.status.load() == (15 << 8 | 2));
-    // A number ahead of its time is nobody's: nothing is confirmed.
-    CHECK(Decide(&words, 11, RoundVerdict::kAnswered) == RoundVerdict::kAborted);
+    // A number ahead of its time has no round: nothing is confirmed.
+    CHECK(Decide(&words, 11, RoundEnd::kAnswered) == RoundEnd::kAborted);
   }
 
-  TEST_CASE("round words: a claim is taken back, and no other verdict") {
-    for (const RoundVerdict verdict :
-         {RoundVerdict::kAnswered, RoundVerdict::kAborted, RoundVerdict::kFailed}) {
-      CAPTURE(static_cast<int>(verdict));
+  TEST_CASE("round words: a claim is taken back, and no other end") {
+    for (const RoundEnd end : {RoundEnd::kAnswered, RoundEnd::kAborted, RoundEnd::kFailed}) {
+      CAPTURE(static_cast<int>(end));
       RoundWords words{};
-      Decide(&words, 7, verdict);
+      Decide(&words, 7, end);
       Withdraw(&words, 3);
-      CHECK(words.status.load() == PackVerdict(7, verdict));
+      CHECK(words.status.load() == PackRoundEnd(7, end));
       Withdraw(&words, 7);
-      CHECK(IsAborted(words, 7) == (verdict == RoundVerdict::kAborted));
-      CHECK((words.status.load() == PackVerdict(7, RoundVerdict::kFailed)) ==
-            (verdict != RoundVerdict::kAborted));
+      CHECK(IsAborted(words, 7) == (end == RoundEnd::kAborted));
+      CHECK((words.status.load() == PackRoundEnd(7, RoundEnd::kFailed)) ==
+            (end != RoundEnd::kAborted));
     }
   }
 
@@ -93,7 +92,7 @@ TEST_SUITE("unit") {
     CHECK(HasPassed(words, number));
   }
 
-  TEST_CASE("round words: what a slot was left with is taken back, and what came since is not") {
+  TEST_CASE("round words: what an entry was left with is taken back, and what came since is not") {
     RoundWords words{};
     words.passed.store(9);  // as by an engine that wrote where it may
     const uint64_t found = words.passed.load();
@@ -105,7 +104,7 @@ TEST_SUITE("unit") {
     MarkPassed(&words, 9);
     TakeBackPassed(&words, found - 1, 9);
     CHECK(HasPassed(words, 9));
-    // The slot's last round on the same stream may not have passed when this one is enqueued.
+    // The entry's last round on the same stream may not have passed when this one is enqueued.
     words.passed.store(1);
     MarkPassed(&words, 5);
     TakeBackPassed(&words, 1, 9);
@@ -116,12 +115,12 @@ TEST_SUITE("unit") {
   TEST_CASE("round words: of two threads that decide exactly one wins, and both know which") {
     for (uint64_t number = 1; number <= 2000; ++number) {
       RoundWords words{};
-      RoundVerdict seen[2] = {};
-      std::thread daemon([&] { seen[0] = Decide(&words, number, RoundVerdict::kAnswered); });
-      seen[1] = Decide(&words, number, RoundVerdict::kAborted);
+      RoundEnd seen[2] = {};
+      std::thread daemon([&] { seen[0] = Decide(&words, number, RoundEnd::kAnswered); });
+      seen[1] = Decide(&words, number, RoundEnd::kAborted);
       daemon.join();
       REQUIRE(seen[0] == seen[1]);
-      REQUIRE(words.status.load() == PackVerdict(number, seen[0]));
+      REQUIRE(words.status.load() == PackRoundEnd(number, seen[0]));
     }
   }
 
@@ -149,8 +148,8 @@ TEST_SUITE("unit") {
     CHECK(WordsOf(pair, 1)->done.load() == 1);
   }
 
-  TEST_CASE("words that an old round left do not make the next one of its slot ready") {
-    // The first stream round of a slot may come after any number of others.
+  TEST_CASE("words that an old round left do not make the next one of its entry ready") {
+    // The first stream round of an entry may come after any number of others.
     Pair pair;
     WordsOf(pair, 1)->ready.store(1);
     REQUIRE(SubmitOnStream(&pair, 1) == PushResult::kOk);
@@ -161,7 +160,7 @@ TEST_SUITE("unit") {
     Pair pair;
     SUBCASE("malformed") {
       REQUIRE(SubmitOnStream(&pair, 1) == PushResult::kOk);
-      pair.slot(0)->num_records = 99;
+      pair.entry(0)->num_records = 99;
       MakeReady(pair, 1);
       REQUIRE(pair.daemon.Take(&pair.copy, 2));
       CHECK(pair.copy.malformed());
@@ -191,7 +190,7 @@ TEST_SUITE("unit") {
       pair.daemon.Abandon();
       CHECK(IsAborted(*WordsOf(pair, 2), 2));
       for (uint64_t number = 2; number <= 5; ++number) {
-        CHECK(WordsOf(pair, number)->status.load() != PackVerdict(number, RoundVerdict::kAnswered));
+        CHECK(WordsOf(pair, number)->status.load() != PackRoundEnd(number, RoundEnd::kAnswered));
         CHECK(IsReleased(*WordsOf(pair, number), number));
       }
       // One that was on its way: the hang-up that follows says what became of it.
@@ -210,7 +209,7 @@ TEST_SUITE("unit") {
   TEST_CASE("a flag of rounds is malformed in a call") {
     Pair pair;
     REQUIRE(pair.engine.Call(CoinsCall{kSequence0, {}}, 1) == PushResult::kOk);
-    pair.slot(0)->flags = 1;
+    pair.entry(0)->flags = 1;
     MakeReady(pair, 1);
     REQUIRE(pair.daemon.Take(&pair.copy, 2));
     CHECK(pair.copy.malformed());

@@ -85,7 +85,7 @@ TEST_SUITE("unit") {
           "segment_bytes");
     CHECK(ErrorFieldOf(AttachChanged([](SegmentHeader* h) { h->segment_bytes = 1; })) ==
           "segment_bytes");
-    CHECK(ErrorFieldOf(AttachChanged([](SegmentHeader* h) { h->slot_bytes = 64; })) == "offsets");
+    CHECK(ErrorFieldOf(AttachChanged([](SegmentHeader* h) { h->entry_bytes = 64; })) == "offsets");
     CHECK(ErrorFieldOf(AttachChanged(
               [](SegmentHeader* h) { h->result_payload_offset = ~uint64_t{0}; })) == "offsets");
     CHECK(ErrorFieldOf(AttachChanged([](SegmentHeader* h) { h->draft_record_bytes = 0; })) ==

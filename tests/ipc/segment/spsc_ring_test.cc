@@ -16,9 +16,9 @@ struct Message {
 
 template <uint32_t kDepth>
 struct Ring {
-  std::array<Message, kDepth> slots;
+  std::array<Message, kDepth> entries;
   std::atomic<uint64_t> consumed{0};
-  RingView<Message> view() { return {slots.data(), &consumed, kDepth}; }
+  RingView<Message> view() { return {entries.data(), &consumed, kDepth}; }
 };
 
 // Every word of message n is derived from n, so that a torn message shows.
@@ -43,22 +43,22 @@ TEST_SUITE("unit") {
     for (uint32_t lap = 0; lap < 10; ++lap) {
       for (int i = 0; i < 4; ++i) {
         REQUIRE(producer.State() == RingState::kReady);
-        Fill(producer.Slot(), sent++);
+        Fill(producer.Entry(), sent++);
         producer.Publish();
       }
       REQUIRE(producer.State() == RingState::kFull);
-      // Partly drained in odd laps, so that every slot becomes the first one.
+      // Partly drained in odd laps, so that every entry becomes the first one.
       for (int i = 0; i < 4; ++i) {
         REQUIRE(consumer.State() == RingState::kReady);
-        REQUIRE(IsWhole(*consumer.Slot(), received++));
+        REQUIRE(IsWhole(*consumer.Entry(), received++));
         consumer.Release();
         if (lap % 2 == 1 && i == 0) {
           REQUIRE(producer.State() == RingState::kReady);
-          Fill(producer.Slot(), sent++);
+          Fill(producer.Entry(), sent++);
           producer.Publish();
           REQUIRE(producer.State() == RingState::kFull);
           REQUIRE(consumer.State() == RingState::kReady);
-          REQUIRE(IsWhole(*consumer.Slot(), received++));
+          REQUIRE(IsWhole(*consumer.Entry(), received++));
           consumer.Release();
         }
       }
@@ -68,12 +68,12 @@ TEST_SUITE("unit") {
     CHECK(received == 45);
   }
 
-  TEST_CASE("ring: a slot that is filled but not published does not exist") {
+  TEST_CASE("ring: an entry that is filled but not published does not exist") {
     Ring<2> ring;
     RingProducer<Message> producer(ring.view());
     RingConsumer<Message> consumer(ring.view());
     REQUIRE(producer.State() == RingState::kReady);
-    Fill(producer.Slot(), 0);
+    Fill(producer.Entry(), 0);
     CHECK(consumer.State() == RingState::kEmpty);
     producer.Publish();
     CHECK(consumer.State() == RingState::kReady);
@@ -96,7 +96,7 @@ TEST_SUITE("unit") {
       RingProducer<Message> producer(ring.view());
       for (uint64_t n = 0; n < kMessages; ++n) {
         while (producer.State() == RingState::kFull) std::this_thread::yield();
-        Fill(producer.Slot(), n);
+        Fill(producer.Entry(), n);
         producer.Publish();
       }
     });
@@ -104,7 +104,7 @@ TEST_SUITE("unit") {
     uint64_t torn = 0;
     for (uint64_t n = 0; n < kMessages; ++n) {
       while (consumer.State() == RingState::kEmpty) std::this_thread::yield();
-      if (!IsWhole(*consumer.Slot(), n)) ++torn;
+      if (!IsWhole(*consumer.Entry(), n)) ++torn;
       consumer.Release();
     }
     sender.join();
@@ -126,7 +126,7 @@ TEST_SUITE("unit") {
         }
         REQUIRE(consumer.State() == RingState::kEmpty);
         // The next message would be messages_before + 1.
-        ring.slots[messages_before % 4].sequence.store(messages_before + jump);
+        ring.entries[messages_before % 4].sequence.store(messages_before + jump);
         CAPTURE(messages_before);
         CAPTURE(jump);
         CHECK(consumer.State() == RingState::kCorrupt);
@@ -144,11 +144,11 @@ TEST_SUITE("unit") {
       REQUIRE(consumer.State() == RingState::kReady);
       consumer.Release();
     }
-    ring.slots[0].sequence.store(1);
+    ring.entries[0].sequence.store(1);
     CHECK(consumer.State() == RingState::kCorrupt);
-    ring.slots[0].sequence.store(0);
+    ring.entries[0].sequence.store(0);
     CHECK(consumer.State() == RingState::kCorrupt);
-    ring.slots[0].sequence.store(5);  // the message of one lap ago
+    ring.entries[0].sequence.store(5);  // the message of one lap ago
     CHECK(consumer.State() == RingState::kEmpty);
   }
 

@@ -34,7 +34,7 @@ inline bool TakeAndAnswer(Pair* pair) {
 
 // Releases a round as the library does for a CUDA stream that has waited long enough.
 inline void ReleaseStream(const Pair& pair, uint64_t number) {
-  Decide(WordsOf(pair, number), number, RoundVerdict::kAborted);
+  Decide(WordsOf(pair, number), number, RoundEnd::kAborted);
   Release(WordsOf(pair, number), number);
 }
 

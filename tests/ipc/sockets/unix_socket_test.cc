@@ -62,7 +62,7 @@ std::span<const uint8_t> Bytes(const char* text) {
   return {reinterpret_cast<const uint8_t*>(text), std::strlen(text)};
 }
 
-// What UnixConnection::Send would never do: any number of descriptors.
+// Sends any number of descriptors, which UnixConnection::Send never does.
 void SendRaw(int socket_fd, const std::vector<int>& fds) {
   std::vector<char> control(CMSG_SPACE(fds.size() * sizeof(int)));
   char byte = 'x';

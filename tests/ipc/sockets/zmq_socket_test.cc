@@ -37,7 +37,7 @@ TEST_SUITE("unit") {
     REQUIRE(push.Connect(*endpoint).ok());
     const std::string binary("a\0b", 3);
     const std::string_view frames[] = {"topic", binary, ""};
-    // The connection is made in the background; until then there is nobody to queue for.
+    // The connection is made in the background; until then there is no peer to queue for.
     absl::StatusOr<bool> sent = false;
     while (sent.ok() && !*sent) sent = push.Send(frames);
     REQUIRE(sent.ok());

@@ -1,13 +1,14 @@
-// The cases of the peers' tests that concern chains. A name begins with the source of the case: a
-// list and the number of an item in it. The lists are notes on the peers' tests, and are not in
-// this repository: kernels.md (FlashInfer, TensorRT-LLM and our own), vllm.md and sglang.md.
+// The cases of the peers' tests that concern chains. A name begins with the peer that has the case:
+//   vLLM          <tests/v1/sample/test_rejection_sampler.py> and, for block and -1,
+//                 <tests/v1/spec_decode/test_rejection_sampler_utils.py>
+//   SGLang        the issue that the name gives
+//   FlashInfer    <tests/utils/test_sampling.py>
+//   TensorRT-LLM  its tests of accepting by logits
 //
-// Other files have the other items. row_cases_test.cc has one row. exact_test.cc enumerates
-// (kernels.md 5.30). statistical_test.cc has chi-square (5.31, vllm.md 3.10, 3.23, 3.30, 3.73).
-// invariance_test.cc has batches, and speculation on and off (5.37, 5.44, 5.45, 5.50, vllm.md 3.9).
-// score_test.cc has logprobs (vllm.md 3.35, 3.47, 3.48). tests/speculative has finish rules,
-// grammar and parameters (5.29, 5.48). Trees and lossy methods are not built. Items 5.16 to 5.19
-// test the bookkeeping of Python calls, which does not exist here.
+// Other files have the other cases. row_cases_test.cc has one row, and exact_test.cc enumerates.
+// statistical_test.cc has chi-square. invariance_test.cc has batches, and speculation on and off.
+// score_test.cc has logprobs. tests/speculative has finish rules, grammar and parameters. Trees and
+// lossy methods are not built, and the bookkeeping of Python calls does not exist here.
 #include <doctest/doctest.h>
 #include <sys/mman.h>
 
@@ -68,7 +69,7 @@ Tokens RunPeaked(VerifyMethod method, const Tokens& draft, const Tokens& wanted,
 }
 
 TEST_SUITE("unit") {
-  TEST_CASE("vllm.md 3.1 to 3.7: matches, early mismatch, single and empty drafts, all methods") {
+  TEST_CASE("vLLM: matches, early mismatch, single and empty drafts, all methods") {
     for (const VerifyMethod method : kMethods) {
       CAPTURE(static_cast<int>(method));
       CHECK(RunPeaked(method, {1, 2, 3}, {1, 2, 3, 4}) == Tokens{1, 2, 3, 4});
@@ -79,7 +80,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("vllm.md 3.16: bad words that are not adjacent, greedy and sampled") {
+  TEST_CASE("vLLM: bad words that are not adjacent, greedy and sampled") {
     const std::vector<oracle::Steps> bans(4, {.banned = {2}});
     for (const VerifyMethod method : kMethods) {
       CHECK(RunPeaked(method, {1, 2, 3}, {1, 2, 3, 4}, bans) == Tokens{1, 15});
@@ -92,7 +93,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("vllm.md 3.22, 3.26, 3.27, 3.29: -1 in a draft ends it, wherever it stands") {
+  TEST_CASE("vLLM: -1 in a draft ends it, wherever it stands") {
     for (const VerifyMethod method : kMethods) {
       CHECK(RunPeaked(method, {1, 99, -1}, {1, 99, 8, 9}) == Tokens{1, 99, 8});
       CHECK(RunPeaked(method, {-1}, {6, 7}) == Tokens{6});
@@ -101,7 +102,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("vllm.md 3.24: at temperature 0 every emitted id is the argmax") {
+  TEST_CASE("vLLM: at temperature 0 every emitted id is the argmax") {
     std::mt19937_64 random(24);
     for (int repeat = 0; repeat < 20; ++repeat) {
       std::vector<std::vector<double>> logits;
@@ -120,7 +121,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("vllm.md 3.11: the recovered token is the oracle's at the same coin") {
+  TEST_CASE("vLLM: the recovered token is the oracle's at the same coin") {
     std::mt19937_64 random(11);
     for (const int32_t vocab_size : {100, 8192, 10000}) {
       for (const bool has_q : {true, false}) {
@@ -150,7 +151,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("vllm.md 3.13, 3.14: top_k 1, 5, 99 and top_p .5, .9, .99 hold in every drafted row") {
+  TEST_CASE("vLLM: top_k 1, 5, 99 and top_p .5, .9, .99 hold in every drafted row") {
     std::mt19937_64 random(13);
     for (const oracle::Truncation& truncation : {oracle::Truncation{.top_k = 1},
                                                  {.top_k = 5},
@@ -187,7 +188,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("sglang.md 3.4, 15 to 18: chain rejection of issue #10308") {
+  TEST_CASE("SGLang issue 10308: chain rejection") {
     const RowMatrix target = RowsOfProbabilities({{.6, .2, .1, .1}, {.1, .2, .3, .4}});
     const RowMatrix drafter = RowsOfProbabilities({{.7, .2, .05, .05}, {1, 0, 0, 0}});
     const auto run = [&](VerifyMethod method, TokenId draft, double accept, double final) {
@@ -209,7 +210,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("kernels.md 5.21: a residual with one id gives that id for every coin") {
+  TEST_CASE("FlashInfer: a residual with one id gives that id for every coin") {
     const RowMatrix target = RowsOfProbabilities({{.5, .5, 0}, {1, 0, 0}});
     const RowMatrix drafter = RowsOfProbabilities({{.75, .25, 0}, {1, 0, 0}});
     for (const VerifyMethod method : {VerifyMethod::kToken, VerifyMethod::kBlock}) {
@@ -221,7 +222,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("kernels.md 5.27: accepting by logits, on blurred one-hot rows") {
+  TEST_CASE("TensorRT-LLM: accepting by logits, on blurred one-hot rows") {
     std::mt19937_64 random(27);
     const auto blurred = [&](double width) {
       std::vector<double> row(64);
@@ -256,7 +257,7 @@ TEST_SUITE("unit") {
     CHECK(accepted < 700);
   }
 
-  TEST_CASE("kernels.md 5.33: q(x)=0, p>0 accepts; p=q=0 rejects; p=0 rejects even with coin 0") {
+  TEST_CASE("q(x)=0, p>0 accepts; p=q=0 rejects; p=0 rejects even with coin 0") {
     const RowMatrix target = RowsOfProbabilities({{.5, .5, 0, 0}, {1, 0, 0, 0}});
     const RowMatrix drafter = RowsOfProbabilities({{0, .5, .5, 0}, {1, 0, 0, 0}});
     const auto accepted = [&](VerifyMethod method, TokenId x, uint64_t coin) {
@@ -272,7 +273,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("kernels.md 5.34: an empty residual falls back to p and is counted") {
+  TEST_CASE("an empty residual falls back to p and is counted") {
     // x was proposed though q(x) = 0 and p(x) = 0, and otherwise p = q.
     const RowMatrix rows = RowsOfProbabilities({{.5, .5, 0}, {1, 0, 0}});
     for (const VerifyMethod method : {VerifyMethod::kToken, VerifyMethod::kBlock}) {
@@ -289,7 +290,7 @@ TEST_SUITE("unit") {
               .outcome.num_accepted == 1);
   }
 
-  TEST_CASE("kernels.md 5.36: ids outside 0..V-1 are verified, rejected, counted, no index") {
+  TEST_CASE("ids outside 0..V-1 are verified, rejected, counted, no index") {
     const RowMatrix rows = RowsOfProbabilities({{.5, .25, .25}, {1, 0, 0}, {1, 0, 0}});
     for (const VerifyMethod method : kMethods) {
       for (const DraftKind kind : {DraftKind::kOneHot, DraftKind::kSampled}) {
@@ -305,7 +306,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("kernels.md 5.47: a masked draft is rejected and no masked id is emitted") {
+  TEST_CASE("a masked draft is rejected and no masked id is emitted") {
     std::mt19937_64 random(47);
     for (int repeat = 0; repeat < 400; ++repeat) {
       std::vector<std::vector<double>> logits;
@@ -334,7 +335,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("vllm.md 3.32: rows beyond 2^32 bytes are found where they lie") {
+  TEST_CASE("vLLM: rows beyond 2^32 bytes are found where they lie") {
     constexpr int32_t kVocabSize = 155264;
     constexpr int64_t kRow = 15000;
     constexpr size_t kBytes = size_t(kRow + 2) * kVocabSize * 2;

@@ -171,8 +171,7 @@ TEST_SUITE("unit") {
           std::vector<TokenId>{1});
   }
 
-  TEST_CASE(
-      "kernels.md 5.1, 5.11: transformed rows are the oracle's: softmax, renormalised, masked") {
+  TEST_CASE("FlashInfer: transformed rows are the oracle's: softmax, renormalised, masked") {
     std::mt19937_64 random(53);
     for (const int32_t vocab_size : {1, 111, 5000}) {
       for (int repeat = 0; repeat < 6; ++repeat) {

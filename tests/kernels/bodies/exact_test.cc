@@ -135,7 +135,7 @@ TEST_SUITE("exact") {
              kWithQ);
   }
 
-  TEST_CASE("kernels.md 2: the paper's example: token accepts 10/9, block 11/9") {
+  TEST_CASE("Sun et al.: the paper's example: token accepts 10/9, block 11/9") {
     ModelOptions options{.vocab_size = 2,
                          .max_draft = 2,
                          .length = 3,
@@ -151,7 +151,7 @@ TEST_SUITE("exact") {
     CHECK(block.mean_accepted() == doctest::Approx(11.0 / 9).epsilon(1e-6));
   }
 
-  TEST_CASE("vllm.md 3.31: block never accepts less than token") {
+  TEST_CASE("vLLM: block never accepts less than token") {
     double gain = 0;
     for (uint64_t seed = 40; seed < 48; ++seed) {
       ModelOptions options{.vocab_size = 3, .max_draft = 3, .length = 1, .seed = seed};

@@ -96,7 +96,7 @@ TEST_SUITE("invariance") {
     CHECK(seen["empty residuals"] > 0);
   }
 
-  TEST_CASE("kernels.md 5.44: a sequence alone is the sequence at any place of a batch of 256") {
+  TEST_CASE("a sequence alone is the sequence at any place of a batch of 256") {
     std::mt19937_64 random(61);
     for (const RoundCase::Options& options : AllOptions()) {
       CAPTURE(options.seed);
@@ -113,7 +113,7 @@ TEST_SUITE("invariance") {
     }
   }
 
-  TEST_CASE("kernels.md 5.44: any number of threads gives the same answers") {
+  TEST_CASE("any number of threads gives the same answers") {
     for (const RoundCase::Options& options : AllOptions()) {
       RoundCase round(options);
       const std::vector<std::string> one = AnswersOf(*PreparedFor(options), round, AllPlaces());
@@ -135,7 +135,7 @@ TEST_SUITE("invariance") {
     }
   }
 
-  TEST_CASE("kernels.md 5.50: earlier rounds leave nothing behind in a backend's memory") {
+  TEST_CASE("earlier rounds leave nothing in a backend's memory") {
     for (const RoundCase::Options& options : AllOptions()) {
       RoundCase::Options other_options = options;
       other_options.seed += 100;
@@ -150,7 +150,7 @@ TEST_SUITE("invariance") {
     }
   }
 
-  TEST_CASE("vllm.md 3.9: a sequence's coins are its own, whatever the seeds beside it") {
+  TEST_CASE("vLLM: a sequence's coins are its own, with any seeds beside it") {
     for (const RoundCase::Options& options : AllOptions()) {
       RoundCase round(options);
       const auto backend = PreparedFor(options);
@@ -243,8 +243,7 @@ Tokens Generate(ChainModel& model, int32_t num_drafts, Drafter drafter) {
 }
 
 TEST_SUITE("invariance") {
-  TEST_CASE(
-      "kernels.md 5.45: greedy and exact_match: one text for K = 0..8, any drafter, grouping") {
+  TEST_CASE("greedy and exact_match: one text for K = 0..8, any drafter, grouping") {
     for (const VerifyMethod method : {VerifyMethod::kGreedy, VerifyMethod::kExactMatch}) {
       ChainModel model({.method = method,
                         .vocab_size = 20,

@@ -1,6 +1,7 @@
 // The cases of the peers' tests that concern one row: filters, edits, greedy, degenerate rows. A
-// name begins with the source of the case, as in chain_cases_test.cc. The oracle gives all expected
-// values. If a peer's test gives values too, they are expected as well.
+// name begins with the peer that has the case in its tests: FlashInfer in
+// <tests/utils/test_sampling.py>, vLLM in <tests/v1/sample>. The oracle gives all expected values.
+// If a peer's test gives values too, they are expected as well.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -30,7 +31,7 @@ std::vector<double> RandomRow(uint64_t seed, int32_t vocab_size, double sigma = 
 }
 
 TEST_SUITE("unit") {
-  TEST_CASE("kernels.md 5.1: softmax at T = 1, .5, .1 with random -inf masks") {
+  TEST_CASE("FlashInfer: softmax at T = 1, .5, .1 with random -inf masks") {
     std::mt19937_64 random(101);
     for (const int32_t vocab_size : {1, 3, 111}) {
       for (const double temperature : {1.0, 0.5, 0.1}) {
@@ -43,7 +44,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("kernels.md 5.2: ids without mass are never drawn, at zero ratios 0, .5 and .9") {
+  TEST_CASE("FlashInfer: ids without mass are never drawn, at zero ratios 0, .5 and .9") {
     std::mt19937_64 random(102);
     for (const int zeros : {0, 5, 9}) {
       std::vector<double> p(111);
@@ -57,7 +58,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("kernels.md 5.4: top_k 10, 100, 500: drawn in proportion and only inside") {
+  TEST_CASE("FlashInfer: top_k 10, 100, 500: drawn in proportion and only inside") {
     for (const int top_k : {10, 100, 500}) {
       const std::vector<double> law =
           CheckRowLaw({.row = RandomRow(104, 600), .truncation = {.top_k = top_k}});
@@ -65,7 +66,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("kernels.md 5.4: survivors without one id, listed and in many tiles") {
+  TEST_CASE("survivors without one id, listed and in many tiles") {
     for (const int top_k : {50, 5000}) {
       for (const TokenId removed : {3, 2047, 4100}) {
         RowCase c{.row = RandomRow(148, 3 * kTileSize, 0.3), .truncation = {.top_k = top_k}};
@@ -86,7 +87,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("kernels.md 5.5: 5000 coins at V = 128256 never leave the vocabulary") {
+  TEST_CASE("FlashInfer: 5000 coins at V = 128256 never leave the vocabulary") {
     KernelRow kernel({.row = RandomRow(105, 128256), .dtype = DType::kBFloat16});
     kernel.Read();
     std::mt19937_64 random(105);
@@ -97,7 +98,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("kernels.md 5.7: min_p .05, .1, .2, .7, 1") {
+  TEST_CASE("FlashInfer: min_p .05, .1, .2, .7, 1") {
     for (const double min_p : {0.05, 0.1, 0.2, 0.7, 1.0}) {
       for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
         CheckRowLaw({.row = RandomRow(107, 111), .truncation = {.min_p = min_p}, .dtype = dtype});
@@ -108,7 +109,7 @@ TEST_SUITE("unit") {
           Ids{1, 2, 4});
   }
 
-  TEST_CASE("kernels.md 5.8, 5.9: the same filters on probabilities and on their logits agree") {
+  TEST_CASE("FlashInfer: the same filters on probabilities and on their logits agree") {
     std::mt19937_64 random(108);
     for (int repeat = 0; repeat < 6; ++repeat) {
       const bool joint = repeat % 2 == 1;
@@ -123,7 +124,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("kernels.md 5.11, 5.13: exactly k survive top_k, with ties and with -inf") {
+  TEST_CASE("FlashInfer: exactly k survive top_k, with ties and with -inf") {
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
       std::mt19937_64 random(111);
       std::vector<double> row(111);
@@ -137,7 +138,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("kernels.md 5.25: top_p .2, .9, 1 at V = 4 and .8 at V = 50") {
+  TEST_CASE("TensorRT-LLM: top_p .2, .9, 1 at V = 4 and .8 at V = 50") {
     for (const double top_p : {0.2, 0.9, 1.0}) {
       CheckRowLaw({.row = LnOf({0.1, 0.4, 0.3, 0.2}),
                    .truncation = {.top_p = top_p},
@@ -205,7 +206,7 @@ TEST_SUITE("unit") {
           Ids{1});
   }
 
-  TEST_CASE("kernels.md 5.39: all ties: argmax is 0, and top_k 1 is argmax") {
+  TEST_CASE("all ties: argmax is 0, and top_k 1 is argmax") {
     for (const int32_t vocab_size : {1, 2, 33, 300}) {
       const RowCase c{.row = Uniform(size_t(vocab_size), 3.25), .truncation = {.top_k = 1}};
       CHECK(KernelRow(c).Greedy() == 0);
@@ -220,7 +221,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("kernels.md 5.41: ascending and descending rows, the worst of selections") {
+  TEST_CASE("ascending and descending rows, the worst of selections") {
     std::vector<double> row(5000);
     std::iota(row.begin(), row.end(), -5000.0);
     for (int direction = 0; direction < 2; ++direction) {
@@ -233,7 +234,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("kernels.md 5.43: parameters at their ends") {
+  TEST_CASE("parameters at their ends") {
     const std::vector<double> row = RandomRow(143, 30);
     for (const int top_k : {0, 1, 29, 30, 31, 2147483647}) {
       CheckRowLaw({.row = row, .truncation = {.top_k = top_k}});
@@ -250,7 +251,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("vllm.md 3.36: the tail of a row with a head of e^18 keeps its mass at V = 200000") {
+  TEST_CASE("vLLM: the tail of a row with a head of e^18 keeps its mass at V = 200000") {
     std::vector<double> row(200000, 0.0);
     row[777] = 18;
     KernelRow kernel({.row = row});
@@ -263,8 +264,7 @@ TEST_SUITE("unit") {
     CHECK(kernel.Draw(uint64_t((1 - (tail - before) * 0.999) * 0x1p53)) > 777);
   }
 
-  TEST_CASE(
-      "vllm.md 3.38: a single finite id is always drawn; -inf never; V = 1, 999, 1024, 4097") {
+  TEST_CASE("vLLM: a single finite id is always drawn; -inf never; V = 1, 999, 1024, 4097") {
     for (const int32_t vocab_size : {1, 999, 1024, 4097}) {
       std::vector<double> row(size_t(vocab_size), -kInf);
       row[size_t(vocab_size) / 2] = -7;
@@ -277,12 +277,12 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("sglang.md 3.106: ties at the edge of top_k are cut by id") {
+  TEST_CASE("FlashInfer issue 3774: ties at the edge of top_k are cut by id") {
     const std::vector<double> row = LnOf({0.4, 0.3, 0.3, 0});
     CHECK(SupportOf(CheckRowLaw({.row = row, .truncation = {.top_k = 2}})) == Ids{0, 1});
   }
 
-  TEST_CASE("vllm.md 3.43: top_k 1 to 9 or V gives the sorted prefix") {
+  TEST_CASE("vLLM: top_k 1 to 9 or V gives the sorted prefix") {
     for (int top_k = 1; top_k <= 9; ++top_k) {
       const std::vector<double> row = RandomRow(143, 64);
       const std::vector<double> law = CheckRowLaw({.row = row, .truncation = {.top_k = top_k}});
@@ -292,7 +292,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("vllm.md 3.44: top_k and top_p against a sort, at V = 20000") {
+  TEST_CASE("vLLM: top_k and top_p against a sort, at V = 20000") {
     for (const oracle::Truncation& truncation :
          {oracle::Truncation{.top_k = 50}, oracle::Truncation{.top_p = 0.1},
           oracle::Truncation{.min_p = 0.01, .top_k = 200, .top_p = 0.5},

@@ -1,5 +1,5 @@
 // Steps 1 to 6 of CONTRACT §3 turn a row into logits; some rows are bad. A name begins with the
-// source of the case, as in chain_cases_test.cc.
+// peer that has the case in its tests, as in chain_cases_test.cc.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ std::vector<double> Uniform(size_t vocab_size, double value = 0) {
 }
 
 TEST_SUITE("unit") {
-  TEST_CASE("vllm.md 3.42: presence, frequency and repetition move what was seen") {
+  TEST_CASE("vLLM: presence, frequency and repetition move what was seen") {
     const auto best = [](const oracle::Steps& steps, double value) {
       const std::vector<double> law = CheckRowLaw({.row = Uniform(8, value), .steps = steps});
       return int(std::max_element(law.begin(), law.end()) - law.begin());
@@ -39,7 +39,7 @@ TEST_SUITE("unit") {
     CHECK(best({.frequency = 2, .presence = 2, .prompt = {0}}, 1) == 0);
   }
 
-  TEST_CASE("sglang.md 3.83 to 3.91: penalties to the number") {
+  TEST_CASE("SGLang: penalties to the number") {
     // Against a row in which one id is at the value that the list expects: then both weigh alike.
     const auto check_equal = [](oracle::Steps steps, double value, double expected) {
       std::vector<double> row = Uniform(32);
@@ -196,7 +196,7 @@ TEST_SUITE("unit") {
                  .kind = RowKind::kProbabilities});
   }
 
-  TEST_CASE("kernels.md 5.47: an empty mask is a status and no token") {
+  TEST_CASE("an empty mask is a status and no token") {
     oracle::Steps steps;
     steps.mask = {false, false, false};
     for (const VerifyMethod method : {VerifyMethod::kGreedy, VerifyMethod::kExactMatch,
@@ -207,7 +207,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("vllm.md 3.16, sglang.md 3.64 to 3.75: bans and a forced token") {
+  TEST_CASE("vLLM, SGLang: bans and a forced token") {
     CHECK(SupportOf(CheckRowLaw({.row = {1, 2, 3, 4}, .steps = {.banned = {2, 3}}})) == Ids{0, 1});
     // A bias cannot bring a banned id back, a forced token overrules every step.
     oracle::Steps steps{.bias = {{3, 100}}, .banned = {3}};

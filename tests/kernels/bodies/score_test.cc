@@ -1,4 +1,5 @@
 // Logprobs, ranks and best ids (CONTRACT §3) against the oracle, with speculation and without.
+// Cases of vLLM are those of its <tests/v1/sample/test_logprobs.py>.
 #include "kernels/bodies/score.h"
 
 #include <doctest/doctest.h>
@@ -100,7 +101,7 @@ void CheckScores(const RowCase& c, TokenId token) {
 }
 
 TEST_SUITE("unit") {
-  TEST_CASE("vllm.md 3.35: every mode gives the oracle's value, rank and best ids") {
+  TEST_CASE("vLLM: every mode gives the oracle's value, rank and best ids") {
     std::mt19937_64 random(35);
     for (const int32_t vocab_size : {3, 40, 2500}) {
       for (int repeat = 0; repeat < 12; ++repeat) {
@@ -124,7 +125,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("vllm.md 3.47: rank is 1 + the number of strictly greater values") {
+  TEST_CASE("vLLM: rank is 1 + the number of strictly greater values") {
     const auto rank = [](const std::vector<double>& row, TokenId token) {
       const Scored scored = ScoreRow({.row = row}, {.enabled = true}, token);
       return scored.scores[0].rank;
@@ -175,8 +176,7 @@ TEST_SUITE("unit") {
     CHECK(other.scores[0].rank == 2);
   }
 
-  TEST_CASE(
-      "vllm.md 3.48: the scores of a chain's tokens are those of the tokens drawn one by one") {
+  TEST_CASE("vLLM: the scores of a chain's tokens are those of the tokens drawn one by one") {
     std::mt19937_64 random(48);
     for (int repeat = 0; repeat < 30; ++repeat) {
       RowMatrix rows({.vocab_size = 50, .num_rows = 4});

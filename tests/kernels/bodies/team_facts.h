@@ -1,9 +1,10 @@
 // TeamFacts collects all results of a CPU team about one tile of two rows for tests, as labelled
 // words that can be compared.
 //
-// The function is compiled once for each instruction set (team_facts_simd.cc). The objects are
-// linked into one program, which may run on an older processor. As in kernels/cpu, such objects
-// must not share a function, so there are no containers here.
+// The function is compiled once for each instruction set (team_facts_avx2.cc,
+// team_facts_avx512.cc). The objects are linked into one program, which may run on an older
+// processor. As in kernels/cpu, such objects must not share a function, so there are no containers
+// here.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// CapturedGraph, StagingArena and the fetch over a fake driver. A graph keeps some values, and
+// CapturedGraph, UploadArena and the fetch over a fake driver. A graph keeps some values, and
 // looks at others when it runs. The fake notices mistakes that a device would not forgive.
 #include "kernels/cuda/captured_graph.h"
 
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/staging.h"
+#include "kernels/cuda/upload_arena.h"
 #include "tests/support/fake_gpu_driver.h"
 
 namespace specd {
@@ -33,7 +33,7 @@ TEST_SUITE("unit") {
       FakeGpu gpu;
       gpu.runs_at_once = runs_at_once;
       FakeGpuDriver driver(&gpu);
-      StagingArena arena;
+      UploadArena arena;
       REQUIRE(arena.Resize(&driver, 9000).ok());
       CapturedGraph graph;
       REQUIRE(graph.Capture(&driver, [&] { return arena.LaunchFetch(kUsualBytes); }).ok());
@@ -42,7 +42,7 @@ TEST_SUITE("unit") {
         CAPTURE(count);
         const std::vector<uint32_t> numbers = Numbers(count, static_cast<uint32_t>(1000 * count));
         arena.Clear();
-        const StagedArray<uint32_t> before = arena.Take<uint32_t>(2251);
+        const ArenaArray<uint32_t> before = arena.Take<uint32_t>(2251);
         REQUIRE(before.device != nullptr);
         std::memset(before.device, 0x77, 2251 * sizeof(uint32_t));
         arena.Clear();
@@ -76,8 +76,8 @@ TEST_SUITE("unit") {
     FakeGpu gpu;
     gpu.runs_at_once = true;
     FakeGpuDriver driver(&gpu);
-    StagingArena arenas[2];
-    StagedArray<uint32_t> words[2];
+    UploadArena arenas[2];
+    ArenaArray<uint32_t> words[2];
     for (int i = 0; i < 2; ++i) {
       REQUIRE(arenas[i].Resize(&driver, 64).ok());
       words[i] = arenas[i].Take<uint32_t>(1);
@@ -93,12 +93,12 @@ TEST_SUITE("unit") {
                            return arenas[1].LaunchFetch(64);
                          })
                 .ok());
-    for (const StagedArray<uint32_t>& word : words) CHECK(*word.device == 0);
+    for (const ArenaArray<uint32_t>& word : words) CHECK(*word.device == 0);
     for (const uint32_t value : {4, 9}) {
-      for (const StagedArray<uint32_t>& word : words) *word.host = value;
+      for (const ArenaArray<uint32_t>& word : words) *word.host = value;
       REQUIRE(graph.Launch().ok());
       REQUIRE(driver.Synchronize().ok());
-      for (const StagedArray<uint32_t>& word : words) CHECK(*word.device == value);
+      for (const ArenaArray<uint32_t>& word : words) CHECK(*word.device == value);
     }
   }
 
@@ -106,10 +106,10 @@ TEST_SUITE("unit") {
     FakeGpu gpu;
     FakeGpuDriver driver(&gpu);
     CapturedGraph graph;
-    StagingArena kept;
+    UploadArena kept;
     REQUIRE(kept.Resize(&driver, 64).ok());
     {
-      StagingArena arena;
+      UploadArena arena;
       REQUIRE(arena.Resize(&driver, 64).ok());
       REQUIRE(graph.Capture(&driver, [&] { return arena.LaunchFetch(64); }).ok());
       REQUIRE(graph.Launch().ok());
@@ -123,7 +123,7 @@ TEST_SUITE("unit") {
   TEST_CASE("what a capture does not allow is an error and spoils it, and the next one is whole") {
     FakeGpu gpu;
     FakeGpuDriver driver(&gpu);
-    StagingArena arena;
+    UploadArena arena;
     REQUIRE(arena.Resize(&driver, 64).ok());
     CapturedGraph other;
     REQUIRE(other.Capture(&driver, [&] { return arena.LaunchFetch(64); }).ok());

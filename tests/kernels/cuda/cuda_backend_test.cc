@@ -1,4 +1,4 @@
-// CudaBackend over a fake driver: staging, pieces and graphs. Where the driver fails is
+// CudaBackend over a fake driver: uploads, pieces and graphs. Where the driver fails is
 // cuda_failures_test.cc, and what only a GPU can show cuda_device_test.cc. Answers worked out by
 // hand are in backend_answers_test.cc.
 #include "kernels/cuda/cuda_backend.h"
@@ -26,13 +26,13 @@ TEST_SUITE("unit") {
       options.seed += static_cast<uint64_t>(dtype);
       const std::vector<std::string> expected = ExpectedFor(options);
       // Room for one row pair at most: one sequence each time. Or five sequences, or all.
-      for (const int64_t staging_bytes : {int64_t{1}, int64_t{5 * 7 * 2500 * 4}, kPlenty}) {
+      for (const int64_t upload_bytes : {int64_t{1}, int64_t{5 * 7 * 2500 * 4}, kPlenty}) {
         FakeGpu gpu;
-        CudaBackend backend(std::make_unique<FakeGpuDriver>(&gpu), staging_bytes);
+        CudaBackend backend(std::make_unique<FakeGpuDriver>(&gpu), upload_bytes);
         REQUIRE(backend.Prepare(kLimits).ok());
         RoundCase round(options);
         CheckEqual(RunAll(backend, round), expected);
-        CHECK(gpu.num_launches == (staging_bytes == 1 ? 24 : staging_bytes == kPlenty ? 1 : 5));
+        CHECK(gpu.num_launches == (upload_bytes == 1 ? 24 : upload_bytes == kPlenty ? 1 : 5));
         CheckEqual(RunAll(backend, round), expected);
       }
     }
@@ -68,7 +68,7 @@ TEST_SUITE("unit") {
   // A sequence has the edits that it needs, up to every id of the vocabulary. If the arena cannot
   // hold all tasks at once, the rest comes in the next piece. If it can never hold one task, only
   // that task fails.
-  TEST_CASE("edits that fill the staging memory cut the round, and too many are an outcome") {
+  TEST_CASE("edits that fill the upload memory cut the round, and too many are an outcome") {
     constexpr int32_t kVocabSize = 60000;
     std::vector<TokenEdit> edits(kVocabSize);
     for (int32_t id = 0; id < kVocabSize; ++id) edits[id] = {.id = id, .flags = kEditDisallowed};

@@ -261,7 +261,7 @@ TEST_SUITE("gpu") {
     });
   }
 
-  // More rows than the staging memory holds: the round is cut into pieces.
+  // More rows than the upload memory holds: the round is cut into pieces.
   TEST_CASE("CUDA rounds: 256 sequences with 8 drafts over a vocabulary of 128256") {
     OnDevice([](Comparison& comparison) {
       CheckRound(comparison, {.vocab_size = Quick() ? 3001 : 128256,

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/staging.h"
+#include "kernels/cuda/upload_arena.h"
 #include "tests/kernels/cuda/device_or_reason.h"
 #include "tests/kernels/cuda/run_round.h"
 #include "tests/support/imported_memory.h"

@@ -1,4 +1,4 @@
-// Rounds over rows that lie on the device already: read in place, whatever their stride and
+// Rounds over rows that lie on the device already: read in place, with any stride and
 // alignment, and beside rows of the host. The answers are those of the CPU over the same rows in
 // host memory.
 #include <doctest/doctest.h>

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "kernels/core/gpu_driver.h"
-#include "kernels/cuda/staging.h"
+#include "kernels/cuda/upload_arena.h"
 #include "tests/kernels/warps/open_rounds.h"
 
 namespace specd {

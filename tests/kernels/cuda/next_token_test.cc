@@ -121,8 +121,8 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("next tokens by slot, written by the device to its memory and by the host to its own") {
-    for (const int64_t staging_bytes : {int64_t{1}, int64_t{1} << 24}) {
-      CAPTURE(staging_bytes);
+    for (const int64_t upload_bytes : {int64_t{1}, int64_t{1} << 24}) {
+      CAPTURE(upload_bytes);
       GreedyRound round;
       AddEveryEnd(&round);
       FakeGpu gpu;
@@ -134,7 +134,7 @@ TEST_SUITE("unit") {
       gpu.is_imported = [&](const void* address) {
         return address == next[1].data() || address == next[3].data();
       };
-      CudaBackend cuda(std::make_unique<FakeGpuDriver>(&gpu), staging_bytes);
+      CudaBackend cuda(std::make_unique<FakeGpuDriver>(&gpu), upload_bytes);
       round.Run(cuda, arrays);
       for (const std::vector<TokenId>& ids : next) CHECK(ids == kExpected);
       // Device memory alone: no list of the host's is needed.
@@ -185,8 +185,8 @@ TEST_SUITE("unit") {
     const auto is_untouched = [&] { CHECK(next == Untouched()); };
     CHECK(round.RunHeldBack(cpu, {{next.data(), MemorySpace::kHost}}, is_untouched).ok());
     CHECK(next == kExpected);
-    for (const int64_t staging_bytes : {int64_t{1}, int64_t{1} << 24}) {
-      CAPTURE(staging_bytes);
+    for (const int64_t upload_bytes : {int64_t{1}, int64_t{1} << 24}) {
+      CAPTURE(upload_bytes);
       FakeGpu gpu;
       std::vector<std::vector<TokenId>> all(3, Untouched());
       const auto is_in = [&](size_t array) {
@@ -196,7 +196,7 @@ TEST_SUITE("unit") {
       };
       gpu.is_imported = is_in(1);
       gpu.is_on_other_device = is_in(2);
-      CudaBackend cuda(std::make_unique<FakeGpuDriver>(&gpu), staging_bytes);
+      CudaBackend cuda(std::make_unique<FakeGpuDriver>(&gpu), upload_bytes);
       const std::vector<TokenArray> arrays = {{all[0].data(), MemorySpace::kHost},
                                               {all[1].data(), MemorySpace::kDevice},
                                               {all[2].data(), MemorySpace::kOtherDevice}};

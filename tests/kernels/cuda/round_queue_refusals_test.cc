@@ -72,7 +72,7 @@ TEST_SUITE("unit") {
       CHECK(Mentions(status, "instead of staging it"));
       CHECK_FALSE(rig.Collect());
     }
-    // None of them left anything behind.
+    // None of them left anything.
     REQUIRE_OK(rig.backend.Stage(round.batch()));
     rig.gpu.Replay(graph);
     REQUIRE(rig.Collect());

@@ -26,10 +26,10 @@ BackendLimits LimitsOf(const RoundCase::Options& options) {
 
 // A CudaBackend over a fake driver, and another driver for memory of the same device.
 struct EmulatedDevice {
-  EmulatedDevice(const RoundCase::Options& options, int64_t staging_bytes, MemorySpace drafts_space)
+  EmulatedDevice(const RoundCase::Options& options, int64_t upload_bytes, MemorySpace drafts_space)
       : driver(&gpu),
         slots(&driver, options, drafts_space),
-        backend(std::make_unique<FakeGpuDriver>(&gpu), staging_bytes) {
+        backend(std::make_unique<FakeGpuDriver>(&gpu), upload_bytes) {
     REQUIRE(backend.Prepare(LimitsOf(options)).ok());
   }
 
@@ -91,8 +91,8 @@ TEST_SUITE("invariance") {
       std::vector<std::unique_ptr<EmulatedDevice>> devices;
       std::vector<Processor> processors;
       for (const MemorySpace drafts_space : {MemorySpace::kHost, MemorySpace::kDevice}) {
-        for (const int64_t staging_bytes : {int64_t{1}, int64_t{1} << 30}) {
-          devices.push_back(std::make_unique<EmulatedDevice>(options, staging_bytes, drafts_space));
+        for (const int64_t upload_bytes : {int64_t{1}, int64_t{1} << 30}) {
+          devices.push_back(std::make_unique<EmulatedDevice>(options, upload_bytes, drafts_space));
           processors.push_back(devices.back()->processor());
         }
       }

@@ -20,7 +20,7 @@ constexpr size_t kPayload =
 constexpr size_t kAreaBytes = kPayload + 8 * kFetchUnit;
 static_assert(kPayload % kFetchUnit == 0 && alignof(FusedRound) <= kFetchUnit);
 
-// Memory of both sides. Round n is one of n rows and n tasks, and behind it are bytes of n.
+// Memory of both sides. Round n has n rows and n tasks, and bytes of value n follow it.
 class Turns {
  public:
   Turns()

@@ -12,49 +12,13 @@
 
 #include "speculative/grammar/dfa_minimizer.h"
 #include "speculative/grammar/grammar_rules.h"
-#include "speculative/grammar/subset_construction.h"
+#include "tests/speculative/grammar/dfa_texts.h"
 #include "tests/support/grid_size.h"
 
 namespace specd::grammar {
 namespace {
 
-constexpr size_t kTextSizeMax = 6;
 constexpr GridSizes kTrials = {.full = 1500, .sanitized = 150};
-
-// Every text over a, b and c of up to kTextSizeMax letters, the shortest first.
-const std::vector<std::string>& Texts() {
-  static const std::vector<std::string> texts = [] {
-    std::vector<std::string> made = {""};
-    for (size_t i = 0; made[i].size() < kTextSizeMax; ++i) {
-      for (const char letter : {'a', 'b', 'c'}) made.push_back(made[i] + letter);
-    }
-    return made;
-  }();
-  return texts;
-}
-
-// The definition: follow the edges one by one.
-bool AcceptsFrom(const ByteDfa& dfa, uint32_t state, std::string_view text) {
-  if (dfa.states.empty()) return false;
-  for (const char letter : text) {
-    const auto byte = static_cast<uint8_t>(letter);
-    bool is_found = false;
-    for (const ByteDfa::Edge& edge : dfa.states[state].edges) {
-      if (edge.first > byte || edge.last < byte) continue;
-      state = edge.target;
-      is_found = true;
-      break;
-    }
-    if (!is_found) return false;
-  }
-  return dfa.states[state].accepting;
-}
-
-std::vector<bool> Language(const ByteDfa& dfa, uint32_t state = 0) {
-  std::vector<bool> language;
-  for (const std::string& text : Texts()) language.push_back(AcceptsFrom(dfa, state, text));
-  return language;
-}
 
 // Some states are out of reach, some accept nothing, and neighbouring edges may have one target.
 ByteDfa RandomDfa(size_t num_states, std::mt19937* random) {
@@ -87,23 +51,6 @@ size_t NumResiduals(const ByteDfa& dfa) {
   return residuals.size();
 }
 
-void CheckCanonical(const ByteDfa& dfa) {
-  uint32_t highest = 0;
-  for (const ByteDfa::State& state : dfa.states) {
-    for (size_t i = 0; i < state.edges.size(); ++i) {
-      const ByteDfa::Edge& edge = state.edges[i];
-      CHECK(edge.first <= edge.last);
-      CHECK(edge.target <= highest + 1);
-      highest = std::max(highest, edge.target);
-      if (i == 0) continue;
-      CHECK(state.edges[i - 1].last < edge.first);
-      const bool touches = state.edges[i - 1].last + 1 == edge.first;
-      CHECK_FALSE((touches && state.edges[i - 1].target == edge.target));
-    }
-  }
-  if (!dfa.IsEmpty()) CHECK(highest + 1 == dfa.states.size());
-}
-
 // The same language with the states in another order, and every state twice.
 ByteDfa Disguise(const ByteDfa& dfa, std::mt19937* random) {
   const size_t num_states = dfa.states.size();
@@ -130,51 +77,6 @@ bool AreSame(const ByteDfa& a, const ByteDfa& b) {
                     [](const ByteDfa::State& left, const ByteDfa::State& right) {
                       return left.accepting == right.accepting && left.edges == right.edges;
                     });
-}
-
-ByteNfa RandomNfa(std::mt19937* random) {
-  const auto num_nodes = static_cast<uint32_t>(2 + (*random)() % 7);
-  ByteNfa nfa;
-  nfa.nodes.resize(num_nodes);
-  nfa.final = num_nodes - 1;
-  for (uint32_t node = 0; node + 1 < num_nodes; ++node) {
-    for (auto i = (*random)() % 3; i > 0; --i) {
-      const auto first = static_cast<uint8_t>('a' + (*random)() % 3);
-      const auto last =
-          static_cast<uint8_t>(first + (*random)() % static_cast<uint32_t>('d' - first));
-      nfa.nodes[node].edges.push_back(
-          {first, last, static_cast<uint32_t>((*random)() % num_nodes)});
-    }
-    for (auto i = (*random)() % 3; i > 0; --i) {
-      nfa.nodes[node].empties.push_back(static_cast<uint32_t>((*random)() % num_nodes));
-    }
-  }
-  return nfa;
-}
-
-void FollowEmpties(const ByteNfa& nfa, std::set<uint32_t>* nodes) {
-  for (size_t before = 0; before != nodes->size();) {
-    before = nodes->size();
-    for (const uint32_t node : std::set<uint32_t>(*nodes)) {
-      nodes->insert(nfa.nodes[node].empties.begin(), nfa.nodes[node].empties.end());
-    }
-  }
-}
-
-bool NfaAccepts(const ByteNfa& nfa, std::string_view text) {
-  std::set<uint32_t> nodes = {nfa.start};
-  FollowEmpties(nfa, &nodes);
-  for (const char byte : text) {
-    std::set<uint32_t> next;
-    for (const uint32_t node : nodes) {
-      for (const ByteNfa::Edge& edge : nfa.nodes[node].edges) {
-        if (edge.first <= byte && byte <= edge.last) next.insert(edge.target);
-      }
-    }
-    nodes = std::move(next);
-    FollowEmpties(nfa, &nodes);
-  }
-  return nodes.count(nfa.final) != 0;
 }
 
 // The texts of n, 2n, 3n ... letters a.
@@ -291,21 +193,6 @@ TEST_SUITE("unit") {
     CHECK(Minimize(middle).states[0].edges == std::vector<ByteDfa::Edge>{{1, 254, 1}});
   }
 
-  TEST_CASE("the subset construction keeps the language of random automata") {
-    std::mt19937 random(4);
-    for (int trial = 0; trial < GridSize(kTrials); ++trial) {
-      const ByteNfa nfa = RandomNfa(&random);
-      const auto dfa = SubsetConstruction(nfa).Run();
-      REQUIRE(dfa.ok());
-      bool is_right = true;
-      for (const std::string& text : Texts()) {
-        is_right = is_right && dfa->Accepts(text) == NfaAccepts(nfa, text);
-      }
-      CHECK_MESSAGE(is_right, "trial ", trial);
-      CheckCanonical(*dfa);
-    }
-  }
-
   TEST_CASE("characters are accepted as UTF-8, and nothing else is") {
     GrammarRules rules;
     const auto any = Determinize(rules, rules.Chars(CharSet::All()));
@@ -381,30 +268,6 @@ TEST_SUITE("unit") {
     REQUIRE(dfa.ok());
     // Seven ways to be inside a character: 1, 2 or 3 free tails, or one after E0, ED, F0 or F4.
     CHECK(dfa->states.size() == 8001 + 7 * 8000);
-  }
-
-  TEST_CASE("a subset construction past the limit is refused") {
-    GrammarRules rules;
-    const ExprId any = rules.Bytes(ByteSet::Range('a', 'b'));
-    // An a that many letters before the end: the automaton remembers each of the last letters.
-    const auto last_letters = [&](uint32_t num_letters) {
-      const ExprId expr = rules.Sequence(
-          {rules.Star(any), rules.Literal("a"), rules.Repeat(any, num_letters, num_letters)});
-      return Determinize(rules, expr);
-    };
-    const auto small = last_letters(9);
-    REQUIRE(small.ok());
-    CHECK(small->states.size() == 1024);
-    CHECK(last_letters(16).status().code() == absl::StatusCode::kResourceExhausted);
-    // Few states with many nodes each are too much work.
-    const ExprId nested = rules.Repeat(rules.Optional(any), 60000, 60000);
-    CHECK(Determinize(rules, nested).status().code() == absl::StatusCode::kResourceExhausted);
-    const ExprId long_text = rules.Repeat(any, kDfaStatesMax, kDfaStatesMax);
-    CHECK(Determinize(rules, long_text).status().code() == absl::StatusCode::kResourceExhausted);
-    const auto longest =
-        Determinize(rules, rules.Repeat(any, kDfaStatesMax - 1, kDfaStatesMax - 1));
-    REQUIRE(longest.ok());
-    CHECK(longest->states.size() == kDfaStatesMax);
   }
 
   TEST_CASE("an automaton with too many transitions is refused") {

@@ -1,4 +1,4 @@
-// What one small text may ask for (found by a reader of the grammar engine).
+// A small text cannot ask for unbounded work (found by a reader of the grammar engine).
 #include <doctest/doctest.h>
 
 #include <memory>
@@ -47,7 +47,7 @@ TEST_SUITE("unit") {
     }
     CHECK(fixture.CodeOf(GrammarKind::kEbnf, "root ::= " + Repeated("[a]? ", 16000)) ==
           absl::StatusCode::kResourceExhausted);
-    // What people write is far from the bound.
+    // Usual patterns are far from the bound.
     for (const char* text : {"(a?){200}", "[a-z]{0,20000}", "([a-z]+ ?){0,500}"}) {
       CAPTURE(text);
       CHECK(fixture.CodeOf(GrammarKind::kRegex, text) == absl::StatusCode::kOk);

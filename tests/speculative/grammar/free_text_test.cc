@@ -90,7 +90,7 @@ TEST_SUITE("unit") {
     std::mt19937_64 random(2);
     const std::vector<std::string> texts = AllTexts({"a", "b"}, 6);
     for (int round = 0; round < 60; ++round) {
-      // Of one length, so that none is the end of another.
+      // The markers have one length, so that none is the end of another.
       const size_t size = 2 + random() % 3;
       Groups groups(1 + random() % 3);
       std::vector<std::string> used;

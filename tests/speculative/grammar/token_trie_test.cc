@@ -87,7 +87,7 @@ TEST_SUITE("unit") {
       CheckTrie(trie, made.tokens);
       CHECK(trie.vocab_size() == vocab_size);
 
-      // Of the parts 0..3 the last one is left out.
+      // The parts 0..3 without the last one.
       std::vector<Tokens> expected(3);
       for (const auto& [bytes, ids] : made.tokens) {
         for (const TokenId id : ids) {

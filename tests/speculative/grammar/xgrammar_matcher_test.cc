@@ -145,7 +145,7 @@ TEST_SUITE("oracle") {
       CHECK(Allowed(*matcher) == expected);
       CHECK(matcher->IsAccepting() == is_whole);
       CHECK(matcher->IsFinished() == (expected == std::set<TokenId>{kEos}));
-      // What all continuations share: none if the text may end here.
+      // The prefix that all continuations share: none if the text may end here.
       std::string forced;
       if (!is_whole) {
         for (const std::string& string : strings) {

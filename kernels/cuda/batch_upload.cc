@@ -1,4 +1,4 @@
-#include "kernels/cuda/staged_batch.h"
+#include "kernels/cuda/batch_upload.h"
 
 namespace specd {
 
@@ -43,7 +43,7 @@ size_t UsualFetchBytes(int32_t num_tasks) {
   return kUsualBytes + static_cast<size_t>(num_tasks) * kUsualBytesPerSequence;
 }
 
-StagedBatch::StagedBatch(const RoundBatch& batch, int32_t first, int32_t max_tasks,
+BatchUpload::BatchUpload(const RoundBatch& batch, int32_t first, int32_t max_tasks,
                          const BackendLimits& limits, const BatchRows& rows, Arena* arena,
                          Arena* answers)
     : batch_(batch),
@@ -61,20 +61,20 @@ StagedBatch::StagedBatch(const RoundBatch& batch, int32_t first, int32_t max_tas
       samples_(batch.samples, first, batch.samples_stride, batch.samples_stride, room_, answers),
       round_(room_, limits.max_draft, arena),
       tasks_(arena->Take<Task>(room_)),
-      next_tokens_(StageNextTokens(batch, arena)),
+      next_tokens_(PutNextTokens(batch, arena)),
       rows_(rows) {}
 
-StagedBatch::TokenArrays StagedBatch::StageNextTokens(const RoundBatch& batch, Arena* arena) {
-  const StagedArray<TokenArray> list = arena->Take<TokenArray>(batch.num_next_tokens);
-  TokenArrays staged{.arrays = list.device};
+BatchUpload::TokenArrays BatchUpload::PutNextTokens(const RoundBatch& batch, Arena* arena) {
+  const ArenaArray<TokenArray> list = arena->Take<TokenArray>(batch.num_next_tokens);
+  TokenArrays arrays{.arrays = list.device};
   for (int32_t i = 0; i < batch.num_next_tokens && list.host != nullptr; ++i) {
     if (batch.next_tokens[i].space != MemorySpace::kDevice) continue;
-    list.host[staged.count++] = batch.next_tokens[i];
+    list.host[arrays.count++] = batch.next_tokens[i];
   }
-  return staged;
+  return arrays;
 }
 
-int32_t StagedBatch::StageTasks() {
+int32_t BatchUpload::PackTasks() {
   SPECD_CHECK(!arena_->full() && !answers_->full());
   while (count_ < room_) {
     const Task& task = batch_.tasks[first_ + count_];
@@ -84,13 +84,13 @@ int32_t StagedBatch::StageTasks() {
     // The limit holds even if there is room: the result of a task must not depend on the tasks next
     // to it.
     if (ListBytes(task) > ListBytesMax(batch_.target.vocab_size, limits_.max_draft)) break;
-    if (!StageTask(task, batch_, &rows_, arena_, &tasks_.host[count_])) break;
+    if (!PackTask(task, batch_, &rows_, arena_, &tasks_.host[count_])) break;
     ++count_;
   }
   return count_;
 }
 
-int32_t StagedBatch::Fill(char* memory) const {
+int32_t BatchUpload::Fill(char* memory) const {
   RoundBatch batch = batch_;
   batch.target = OnDevice(batch.target, rows_.target);
   batch.draft = OnDevice(batch.draft, rows_.draft);
@@ -110,7 +110,7 @@ int32_t StagedBatch::Fill(char* memory) const {
   return round_.Fill(batch, batch_.tasks + first_, tasks_.host, memory);
 }
 
-void StagedBatch::CopyBack() const {
+void BatchUpload::CopyBack() const {
   outcomes_.CopyBack(count_);
   tokens_.CopyBack(count_);
   path_.CopyBack(count_);

@@ -60,7 +60,7 @@ using PinnedMemory = DriverMemory<&GpuDriver::AllocatePinned, &GpuDriver::FreePi
 
 // An array that exists on both sides.
 template <typename T>
-struct StagedArray {
+struct ArenaArray {
   T* host = nullptr;
   T* device = nullptr;
 };
@@ -72,7 +72,7 @@ class Arena {
 
   // Takes room for an array. If there is none, returns null, and the arena stays full.
   template <typename T>
-  StagedArray<T> Take(int64_t count) {
+  ArenaArray<T> Take(int64_t count) {
     static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= kAlignment);
     const size_t begin = used_;
     const size_t bytes = static_cast<size_t>(count) * sizeof(T);
@@ -86,7 +86,7 @@ class Arena {
   template <typename T>
   const T* Put(const T* source, int64_t count) {
     if (source == nullptr) return nullptr;
-    const StagedArray<T> array = Take<T>(count);
+    const ArenaArray<T> array = Take<T>(count);
     if (array.host != nullptr) std::memcpy(array.host, source, count * sizeof(T));
     return array.device;
   }
@@ -125,7 +125,7 @@ class Arena {
 };
 
 // The input of a round: filled in pinned memory, used in device memory.
-class StagingArena : public Arena {
+class UploadArena : public Arena {
  public:
   GpuResult Resize(GpuDriver* driver, size_t size_bytes);
   // Drops all arrays.
@@ -158,10 +158,10 @@ class AnswerArena : public Arena {
 
 // Copies rows one after another to device memory. After a failed copy no other row is copied, and
 // the failure is kept.
-class RowStage {
+class RowUpload {
  public:
   // REQUIRES: there is room at `memory` for all rows that will be appended.
-  RowStage(GpuDriver* driver, void* memory, int64_t row_bytes)
+  RowUpload(GpuDriver* driver, void* memory, int64_t row_bytes)
       : driver_(driver), memory_(static_cast<char*>(memory)), row_bytes_(row_bytes) {}
 
   // Enqueues the copy of a row and returns the row's new number.

@@ -1,13 +1,13 @@
-// StageTask packs a task for a device: the task's arrays into an arena, and its rows as copies
+// PackTask packs a task for a device: the task's arrays into an arena, and its rows as copies
 // unless they lie on the device.
 //
-// A new array in Task is one line of StageTask(). Not for several threads at once.
+// A new array in Task is one line of PackTask(). Not for several threads at once.
 #pragma once
 
 #include <cstdint>
 
 #include "kernels/core/round.h"
-#include "kernels/cuda/staging.h"
+#include "kernels/cuda/upload_arena.h"
 
 namespace specd {
 
@@ -16,9 +16,9 @@ constexpr int64_t MaskWords(int32_t vocab_size) { return (vocab_size + 31) / 32;
 // The destinations of a batch's rows from host memory. Rows of a tensor on the device are never
 // appended.
 struct BatchRows {
-  RowStage target;
-  RowStage draft;
-  RowStage masks;
+  RowUpload target;
+  RowUpload draft;
+  RowUpload masks;
 
   // The result of the first copy that failed.
   GpuResult result() const;
@@ -26,11 +26,11 @@ struct BatchRows {
 
 // The row number for a kernel: the row's own number if the tensor lies on the device, otherwise
 // that of its copy.
-uint32_t StageRow(const TensorView& tensor, uint32_t row, RowStage* stage);
+uint32_t UploadRow(const TensorView& tensor, uint32_t row, RowUpload* rows);
 
 // The tensor for a kernel: the tensor itself if it lies on the device, otherwise the copied rows.
-TensorView OnDevice(const TensorView& tensor, const RowStage& stage);
-MaskView OnDevice(const MaskView& mask, const RowStage& stage, int32_t vocab_size);
+TensorView OnDevice(const TensorView& tensor, const RowUpload& rows);
+MaskView OnDevice(const MaskView& mask, const RowUpload& rows, int32_t vocab_size);
 
 // The places of a task, and so its target rows. If draft tokens are scored, each has a row; if they
 // are verified, there is one more.
@@ -42,9 +42,9 @@ inline int32_t NumPlaces(const Task& task) {
 // set their number, up to the vocabulary for each list.
 size_t ListBytes(const Task& task);
 
-// Copies a task of `batch` to `staged`, with pointers and row numbers of the device. If the arena
+// Copies a task of `batch` to `packed`, with pointers and row numbers of the device. If the arena
 // is full, returns false and copies no row.
-bool StageTask(const Task& task, const RoundBatch& batch, BatchRows* rows, Arena* arena,
-               Task* staged);
+bool PackTask(const Task& task, const RoundBatch& batch, BatchRows* rows, Arena* arena,
+              Task* packed);
 
 }  // namespace specd

@@ -1,4 +1,4 @@
-#include "kernels/cuda/staged_round.h"
+#include "kernels/cuda/round_upload.h"
 
 #include <algorithm>
 
@@ -32,7 +32,7 @@ int64_t RoundMemoryBytes(int32_t vocab_size, int32_t max_draft, int32_t recent_r
   return RoundMemory(nullptr, vocab_size, max_draft, recent_room, max_tasks).carver.used();
 }
 
-StagedRound::StagedRound(int32_t max_tasks, int32_t max_draft, Arena* arena)
+RoundUpload::RoundUpload(int32_t max_tasks, int32_t max_draft, Arena* arena)
     : arena_(*arena),
       max_draft_(max_draft),
       round_(arena->Take<FusedRound>(1)),
@@ -40,7 +40,7 @@ StagedRound::StagedRound(int32_t max_tasks, int32_t max_draft, Arena* arena)
       row_arrivals_(arena->Take<int32_t>(int64_t{max_tasks} * NumSlots(max_draft))),
       progress_(arena->Take<TaskProgress>(max_tasks)) {}
 
-int32_t StagedRound::Fill(const RoundBatch& batch, const Task* tasks, const Task* staged,
+int32_t RoundUpload::Fill(const RoundBatch& batch, const Task* tasks, const Task* packed,
                           char* memory) const {
   const RoundMemory parts(memory, batch.target.vocab_size, max_draft_, batch.slots.recent_room,
                           batch.num_tasks);
@@ -57,7 +57,7 @@ int32_t StagedRound::Fill(const RoundBatch& batch, const Task* tasks, const Task
   RoundBatch of_host = batch;
   of_host.tasks = tasks;
   const auto row_of = [&](int32_t task, int32_t slot) {
-    const Draft& draft = staged[task].draft;
+    const Draft& draft = packed[task].draft;
     const uint32_t* const rows = IsTargetSlot(slot) ? draft.target_rows : draft.draft_rows;
     return arena_.OnHost(rows)[IndexOfSlot(slot)];
   };

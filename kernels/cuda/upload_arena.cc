@@ -1,4 +1,4 @@
-#include "kernels/cuda/staging.h"
+#include "kernels/cuda/upload_arena.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@ void ReportNotFreed(const GpuResult& result) {
   fmt::print(stderr, "specd: freeing memory of a device: {}\n", result.text());
 }
 
-GpuResult StagingArena::Resize(GpuDriver* driver, size_t size_bytes) {
+GpuResult UploadArena::Resize(GpuDriver* driver, size_t size_bytes) {
   const size_t all = sizeof(FetchHeader) + Aligned(size_bytes);
   Reset(nullptr, nullptr, 0);
   GpuResult result = host_.Allocate(driver, all);
@@ -20,18 +20,18 @@ GpuResult StagingArena::Resize(GpuDriver* driver, size_t size_bytes) {
   return result;
 }
 
-void StagingArena::Clear() {
+void UploadArena::Clear() {
   Reset(host_.get() + sizeof(FetchHeader), device_.get() + sizeof(FetchHeader), size_bytes());
 }
 
-void StagingArena::Seal() { *header() = {.size_bytes = sizeof(FetchHeader) + used()}; }
+void UploadArena::Seal() { *header() = {.size_bytes = sizeof(FetchHeader) + used()}; }
 
-GpuResult StagingArena::ToDevice() {
+GpuResult UploadArena::ToDevice() {
   Seal();
   return device_.driver()->ToDevice(device_.get(), host_.get(), header()->size_bytes);
 }
 
-GpuResult StagingArena::LaunchFetch(size_t usual_bytes) {
+GpuResult UploadArena::LaunchFetch(size_t usual_bytes) {
   return device_.driver()->LaunchFetch({.source = host_.get(),
                                         .destination = device_.get(),
                                         .capacity_bytes = sizeof(FetchHeader) + size_bytes(),

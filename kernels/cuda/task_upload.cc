@@ -1,12 +1,12 @@
-#include "kernels/cuda/staged_task.h"
+#include "kernels/cuda/task_upload.h"
 
 namespace specd {
 
 namespace {
 
-int32_t StageMaskRow(const MaskView& mask, int32_t row, RowStage* stage) {
+int32_t UploadMaskRow(const MaskView& mask, int32_t row, RowUpload* rows) {
   if (mask.space == MemorySpace::kDevice) return row;
-  return static_cast<int32_t>(stage->Append(mask.words + row * mask.row_stride));
+  return static_cast<int32_t>(rows->Append(mask.words + row * mask.row_stride));
 }
 
 // The task's own draft tokens, or those of its slot if only the host can read them.
@@ -18,29 +18,29 @@ const TokenId* DraftTokensOf(const Task& task, const TokenRows& rows) {
 }  // namespace
 
 GpuResult BatchRows::result() const {
-  for (const RowStage* rows : {&target, &draft, &masks}) {
+  for (const RowUpload* rows : {&target, &draft, &masks}) {
     if (!rows->result().ok()) return rows->result();
   }
   return GpuResult::Ok();
 }
 
-uint32_t StageRow(const TensorView& tensor, uint32_t row, RowStage* stage) {
+uint32_t UploadRow(const TensorView& tensor, uint32_t row, RowUpload* rows) {
   if (tensor.space == MemorySpace::kDevice) return row;
-  return stage->Append(RowAt(tensor, row).data);
+  return rows->Append(RowAt(tensor, row).data);
 }
 
-TensorView OnDevice(const TensorView& tensor, const RowStage& stage) {
+TensorView OnDevice(const TensorView& tensor, const RowUpload& rows) {
   if (tensor.space == MemorySpace::kDevice) return tensor;
-  TensorView staged = tensor;
-  staged.data = stage.memory();
-  staged.num_rows = stage.num_rows();
-  staged.row_stride = tensor.vocab_size;
-  staged.space = MemorySpace::kDevice;
-  return staged;
+  TensorView copied = tensor;
+  copied.data = rows.memory();
+  copied.num_rows = rows.num_rows();
+  copied.row_stride = tensor.vocab_size;
+  copied.space = MemorySpace::kDevice;
+  return copied;
 }
-MaskView OnDevice(const MaskView& mask, const RowStage& stage, int32_t vocab_size) {
+MaskView OnDevice(const MaskView& mask, const RowUpload& rows, int32_t vocab_size) {
   if (mask.space == MemorySpace::kDevice) return mask;
-  return {static_cast<const uint32_t*>(stage.memory()), stage.num_rows(), MaskWords(vocab_size),
+  return {static_cast<const uint32_t*>(rows.memory()), rows.num_rows(), MaskWords(vocab_size),
           MemorySpace::kDevice};
 }
 
@@ -51,8 +51,8 @@ size_t ListBytes(const Task& task) {
   return static_cast<size_t>(num_edits) * sizeof(TokenEdit);
 }
 
-bool StageTask(const Task& task, const RoundBatch& batch, BatchRows* rows, Arena* arena,
-               Task* staged) {
+bool PackTask(const Task& task, const RoundBatch& batch, BatchRows* rows, Arena* arena,
+              Task* packed) {
   const Draft& draft = task.draft;
   const int32_t num_places = NumPlaces(task);
   Task copy = task;
@@ -66,9 +66,9 @@ bool StageTask(const Task& task, const RoundBatch& batch, BatchRows* rows, Arena
   copy.edits.allowed = arena->Put(task.edits.allowed, MaskWords(batch.target.vocab_size));
   copy.coins = arena->Put(task.coins, task.num_coins);
   copy.scores.chosen = arena->Put(task.scores.chosen, task.scores.num_chosen);
-  const StagedArray<uint32_t> target_rows = arena->Take<uint32_t>(num_places);
-  const StagedArray<uint32_t> draft_rows = arena->Take<uint32_t>(draft.num_nodes);
-  const StagedArray<PlaceEdits> places =
+  const ArenaArray<uint32_t> target_rows = arena->Take<uint32_t>(num_places);
+  const ArenaArray<uint32_t> draft_rows = arena->Take<uint32_t>(draft.num_nodes);
+  const ArenaArray<PlaceEdits> places =
       arena->Take<PlaceEdits>(task.places == nullptr ? 0 : num_places);
   copy.draft.target_rows = target_rows.device;
   copy.draft.draft_rows = draft_rows.device;
@@ -81,21 +81,21 @@ bool StageTask(const Task& task, const RoundBatch& batch, BatchRows* rows, Arena
 
   for (int32_t i = 0; i < num_places; ++i) {
     if (draft.target_argmax == nullptr) {
-      target_rows.host[i] = StageRow(batch.target, draft.target_rows[i], &rows->target);
+      target_rows.host[i] = UploadRow(batch.target, draft.target_rows[i], &rows->target);
     }
     if (places.host == nullptr) continue;
     PlaceEdits& place = places.host[i];
     if (place.mask_row >= 0) {
-      place.mask_row = StageMaskRow(batch.mask, place.mask_row, &rows->masks);
+      place.mask_row = UploadMaskRow(batch.mask, place.mask_row, &rows->masks);
     } else if (place.grammar_mask != nullptr) {
       place.grammar_mask = static_cast<const uint32_t*>(rows->masks.AppendAt(place.grammar_mask));
     }
   }
   for (int32_t i = 0; i < draft.num_nodes; ++i) {
     if (draft.kinds == nullptr || draft.kinds[i] != DraftKind::kSampled) continue;
-    draft_rows.host[i] = StageRow(batch.draft, draft.draft_rows[i], &rows->draft);
+    draft_rows.host[i] = UploadRow(batch.draft, draft.draft_rows[i], &rows->draft);
   }
-  *staged = copy;
+  *packed = copy;
   return true;
 }
 

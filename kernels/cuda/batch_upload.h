@@ -1,4 +1,4 @@
-// StagedBatch carries the tasks of a round to a device and their answers back, for CudaBackend and
+// BatchUpload carries the tasks of a round to a device and their answers back, for CudaBackend and
 // RoundQueue.
 //
 // The owner makes one over two empty arenas, packs as many tasks as fit, fills the round and copies
@@ -10,8 +10,8 @@
 #include <cstdint>
 
 #include "kernels/backend.h"
-#include "kernels/cuda/staged_round.h"
-#include "kernels/cuda/staged_task.h"
+#include "kernels/cuda/round_upload.h"
+#include "kernels/cuda/task_upload.h"
 
 namespace specd {
 
@@ -36,18 +36,18 @@ class Answers {
       : caller_(all + first * stride),
         stride_(stride),
         width_(width),
-        staged_(arena->Take<T>(width * num_tasks)) {
-    if (staged_.host == nullptr) return;
+        array_(arena->Take<T>(width * num_tasks)) {
+    if (array_.host == nullptr) return;
     for (int32_t i = 0; i < num_tasks; ++i) {
-      std::copy_n(caller_ + i * stride_, width_, staged_.host + i * width_);
+      std::copy_n(caller_ + i * stride_, width_, array_.host + i * width_);
     }
   }
 
-  T* device() const { return staged_.device; }
+  T* device() const { return array_.device; }
 
   void CopyBack(int32_t num_tasks) const {
     for (int32_t i = 0; i < num_tasks; ++i) {
-      std::copy_n(staged_.host + i * width_, width_, caller_ + i * stride_);
+      std::copy_n(array_.host + i * width_, width_, caller_ + i * stride_);
     }
   }
 
@@ -55,19 +55,19 @@ class Answers {
   T* caller_;
   int64_t stride_;
   int64_t width_;
-  StagedArray<T> staged_;
+  ArenaArray<T> array_;
 };
 
-class StagedBatch {
+class BatchUpload {
  public:
   // Takes at most max_tasks tasks from `first` on, and fewer if answers are large. The round is the
   // first object in `arena`.
-  StagedBatch(const RoundBatch& batch, int32_t first, int32_t max_tasks,
+  BatchUpload(const RoundBatch& batch, int32_t first, int32_t max_tasks,
               const BackendLimits& limits, const BatchRows& rows, Arena* arena, Arena* answers);
 
   // Packs tasks until one does not fit, and returns the number of packed tasks. 0: the first task
   // has longer lists than ListBytesMax.
-  int32_t StageTasks();
+  int32_t PackTasks();
   // The bytes after the last packed task.
   size_t bytes_left() const { return bytes_left_; }
   // The result of the copies of rows.
@@ -94,7 +94,7 @@ class StagedBatch {
     const TokenArray* arrays = nullptr;
     int32_t count = 0;
   };
-  static TokenArrays StageNextTokens(const RoundBatch& batch, Arena* arena);
+  static TokenArrays PutNextTokens(const RoundBatch& batch, Arena* arena);
 
   RoundBatch batch_;  // the caller's
   int32_t first_;
@@ -109,8 +109,8 @@ class StagedBatch {
   Answers<int32_t> path_;
   Answers<TokenScore> scores_;
   Answers<DraftSample> samples_;
-  StagedRound round_;
-  StagedArray<Task> tasks_;
+  RoundUpload round_;
+  ArenaArray<Task> tasks_;
   TokenArrays next_tokens_;
   BatchRows rows_;
 };

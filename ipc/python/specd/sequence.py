@@ -1,0 +1,77 @@
+"""Sequence is one generated output of an engine."""
+
+import ctypes
+
+from . import _library as c
+from . import _structs as s
+from . import results
+from ._library import check, refusal, text_bytes
+from .arrays import integer
+from .params import VERIFY
+
+COIN_PURPOSES = {"sample": 1, "draft": 2, "accept": 3, "residual": 4}
+_VERIFY_NAMES = {code: name for name, code in VERIFY.items()}
+
+
+class Sequence:
+    """One generated output of an engine: made by Engine.open and Sequence.fork. .warnings lists
+    what its constraint does not enforce."""
+
+    def __init__(self, engine, info, request_id, warnings=()):
+        self.engine, self.handle = engine, info.sequence
+        self.seed, self.verify = info.seed, _VERIFY_NAMES[info.verify]
+        self.request_id, self.warnings = request_id, list(warnings)
+
+    @property
+    def slot(self):
+        """The sequence's index in Engine.next_tokens and Engine.draft_tokens, while it is open."""
+        return c.load().specd_sequence_slot(self.handle)
+
+    def fork(self, seed=None, request_id=None):
+        """A copy as it stands, with a seed of its own (None: drawn, and reported in .seed)."""
+        infos = c.sized(s.SequenceInfo, 1)
+        request_id = request_id or self.engine.next_request_id()
+        word = None if seed is None else ctypes.c_uint64(integer(seed, "seed", 0, 2**64 - 1))
+        check(c.load().specd_fork(self.engine.pointer, self.handle,
+                                  text_bytes(request_id, "request_id"),
+                                  None if word is None else ctypes.byref(word), infos))
+        return Sequence(self.engine, infos[0], request_id, self.warnings)
+
+    def abort(self):
+        """Ends the sequence; the tokens kept so far remain."""
+        check(c.load().specd_abort(self.engine.pointer, self.handle))
+
+    def set_coins(self, coins):
+        """Injects coins, for tests and replay: {(purpose, position, round_base, node): coin in [0,
+        1)}. purpose is "sample", "draft", "accept" or "residual". Keys that are not in the dict
+        keep the coins of the seed; {} removes all injected coins. docs/ALGORITHMS.md has the
+        keys."""
+        table = (s.Coin * len(coins))()
+        for record, ((purpose, *key), coin) in zip(table, coins.items()):
+            if purpose not in COIN_PURPOSES or len(key) != 3:
+                raise refusal(f"coins: {(purpose, *key)} is no key; (purpose, position, round_base, "
+                              f"node) is, with a purpose of {', '.join(COIN_PURPOSES)}")
+            if not 0 <= coin < 1:
+                raise refusal(f"coins: {coin} is outside [0, 1)")
+            record.position, record.round_base, record.node = (
+                integer(number, f"coins: {name}")
+                for number, name in zip(key, ("position", "round_base", "node")))
+            record.purpose, record.value = COIN_PURPOSES[purpose], int(coin * 2**53)
+        self.engine.drain()
+        check(c.load().specd_set_coins(self.engine.pointer, self.handle, table, len(table)))
+
+    def state(self):
+        """Returns a results.State: a stop string may have ended the sequence since its last
+        round."""
+        state = s.SequenceState()
+        check(c.load().specd_get_sequence_state(self.engine.pointer, self.handle,
+                                                ctypes.byref(state)))
+        return results.State(results.FINISH_REASONS[state.finish_reason], state.kept_tokens,
+                             results.number_or_none(state.cumulative_logprob))
+
+    def close(self):
+        """Frees the slot. A sequence that has not finished is aborted."""
+        check(c.load().specd_close_sequence(self.engine.pointer, self.handle))
+
+    def __repr__(self):
+        return f"<specd.Sequence {self.request_id!r} {self.verify} seed={self.seed}>"
