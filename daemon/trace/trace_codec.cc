@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
-#include <msgpack.hpp>
 #include <utility>
 #include <vector>
 

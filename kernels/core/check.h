@@ -30,7 +30,8 @@
 namespace specd::internal {
 
 #if !defined(__CUDA_ARCH__)
-[[noreturn]] inline void CheckFailed(const char* condition, const char* file, int line) {
+[[noreturn]] __attribute__((always_inline)) inline void CheckFailed(const char* condition,
+                                                                    const char* file, int line) {
   std::fprintf(stderr, "%s:%d: check failed: %s\n", file, line, condition);
   std::abort();
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/backend.h"
+#include "tests/kernels/bodies/packed_steps.h"
 #include "tests/kernels/bodies/run_chain.h"
 #include "tests/support/oracle.h"
 #include "tests/support/round_case.h"
@@ -72,6 +73,7 @@ TEST_SUITE("unit") {
     int num_accepted = 0;
     for (uint64_t seed = 0; seed < 200; ++seed) {
       ChainCase chain(VerifyMethod::kToken, kTokens, DraftKind::kSampled);
+      chain.task.target_scale = chain.task.draft_scale = ScaleOf(1);
       const KeyedCoins coins(seed);
       const RecordedRun run(chain.task, target.view(), draft.view(), coins);
       const auto num_tokens = static_cast<size_t>(run.result.outcome.num_tokens);
@@ -111,6 +113,7 @@ TEST_SUITE("unit") {
     int num_bounds = 0;
     for (uint64_t seed = 0; seed < 200; ++seed) {
       ChainCase chain(VerifyMethod::kBlock, kTokens, DraftKind::kSampled);
+      chain.task.target_scale = chain.task.draft_scale = ScaleOf(1);
       const KeyedCoins coins(seed);
       const RecordedRun run(chain.task, target.view(), draft.view(), coins);
       CHECK(run.decisions[0].prefix == 1);
