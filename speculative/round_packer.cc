@@ -67,6 +67,32 @@ void RoundPacker::Pack(std::span<const SequenceInput> inputs, RoundScratch* scra
   masks_.Fill(scratch->mask_jobs);
 }
 
+bool RoundPacker::WarmMasks(std::span<const SequenceInput> inputs, RoundScratch* scratch,
+                            size_t* num_warm) {
+  SPECD_CHECK(inputs.size() <= scratch->tasks.size());
+  const uint64_t stamp = sequences_.NextStamp();
+  scratch->num_tasks = 0;
+  scratch->mask_jobs.clear();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const SequenceInput& input = inputs[i];
+    Sequence* sequence = sequences_.Find(input.sequence);
+    if (sequence == nullptr || sequence->finish_reason != FinishReason::kNone ||
+        sequence->grammar.empty() || sequence->grammar_failed || input.discard ||
+        FindRefusal(input, *sequence, stamp, false) != Refusal::kNone) {
+      continue;
+    }
+    sequence->last_round = stamp;  // a second record of it makes no second job
+    Draft& draft = scratch->tasks[i].draft;
+    draft = input.draft;
+    draft.num_nodes = NumDrawn(input.draft);
+    std::fill_n(scratch->PlacesOf(i), draft.num_nodes + 1, PlaceEdits{});
+    scratch->mask_jobs.push_back({sequence, &draft, scratch->PlacesOf(i)});
+  }
+  const std::span<const MaskFiller::Job> jobs = scratch->mask_jobs;
+  if (*num_warm < jobs.size()) *num_warm += masks_.FillSome(jobs.subspan(*num_warm));
+  return *num_warm < jobs.size();
+}
+
 bool RoundPacker::PackOne(const SequenceInput& input, uint64_t stamp, RoundScratch* scratch,
                           SequenceResult* result) {
   Sequence* sequence = FindRunning(input.sequence, result);
@@ -170,7 +196,9 @@ void RoundPacker::PackPlaces(const SequenceInput& input, Sequence* sequence, Tas
     return;
   }
   task->places = places;
-  if (!sequence->grammar.empty()) mask_jobs->push_back({&sequence->grammar, &task->draft, places});
+  if (!sequence->grammar.empty() && !sequence->grammar_failed) {
+    mask_jobs->push_back({sequence, &task->draft, places});
+  }
   if (!is_masked) return;
   for (int32_t i = 0; i < num_places; ++i) places[i].mask_row = input.mask_rows[i];
 }

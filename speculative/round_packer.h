@@ -21,12 +21,12 @@ class RoundPacker {
  public:
   // The pointers must outlive the packer.
   RoundPacker(const BackendLimits& limits, SequenceTable* sequences, const RowBindings* rows,
-              VerifierCounters* counters)
+              VerifierCounters* counters, const grammar::MaskPool::NowNs& now_ns)
       : limits_(limits),
         sequences_(*sequences),
         rows_(*rows),
         counters_(*counters),
-        masks_(limits.threads) {}
+        masks_(limits.threads, now_ns) {}
 
   // Readies the packer for sequences with a constraint.
   void StartMasks() { masks_.Start(); }
@@ -36,6 +36,12 @@ class RoundPacker {
   // inside the limits and the bound tensors.
   void Pack(std::span<const SequenceInput> inputs, RoundScratch* scratch,
             std::span<SequenceResult> results);
+
+  // Builds masks that a Pack of these inputs will ask for, and keeps nothing else. Sequences may
+  // change before that Pack. Works for about a millisecond (MaskFiller::FillSome) and skips the
+  // first *num_warm constrained sequences; then *num_warm counts those that are done. False if none
+  // is left. REQUIRES: as Pack, and results of this scratch are no longer used.
+  bool WarmMasks(std::span<const SequenceInput> inputs, RoundScratch* scratch, size_t* num_warm);
 
   // Returns the packed tasks for a backend, over these target rows.
   RoundBatch BatchOf(const TensorView& target, RoundScratch* scratch) const;

@@ -32,7 +32,7 @@ Verifier::Verifier(const VerifierOptions& options, std::unique_ptr<Backend> back
       sequences_(options.max_sequences),
       rows_(options.limits.vocab_size),
       scratch_(options.limits),
-      packer_(options.limits, &sequences_, &rows_, &counters_),
+      packer_(options.limits, &sequences_, &rows_, &counters_, options.now_ns),
       committer_(options.eos_token_ids, &counters_),
       calls_(options.limits, {.backend = backend_.get(),
                               .sequences = &sequences_,
@@ -68,7 +68,10 @@ absl::StatusOr<SequenceInfo> Verifier::Insert(Sequence&& built) {
                     "max_sequences",
                     sequences_.num_taken()));
   }
-  if (!built.grammar.empty()) packer_.StartMasks();
+  if (!built.grammar.empty()) {
+    has_constraints_ = true;
+    packer_.StartMasks();
+  }
   built.handle = sequence->handle;
   *sequence = std::move(built);
   return SequenceInfo{sequence->handle, sequence->seed, sequence->method, sequence->constraint};

@@ -59,8 +59,10 @@ typedef struct specd_draft {
 } specd_draft;
 
 /* Submits a round. The caller chooses round_id, and the completion returns it. A sequence may occur
- * once in a round. The call copies everything except the rows, which must not change. While rounds
- * of specd_stage_round are in flight the answer is SPECD_ERROR_STATE: poll them first. */
+ * once in a round. The call copies everything except the rows, which are ready now and must not
+ * change. Masks of constraints are therefore built in the round; specd_submit_on_stream has them
+ * built while the target model runs. While rounds of specd_stage_round are in flight the answer is
+ * SPECD_ERROR_STATE: poll them first. */
 SPECD_API int specd_submit(specd_engine* engine, uint64_t round_id, const specd_draft* drafts,
                            uint32_t num_drafts);
 
@@ -68,7 +70,8 @@ enum {
   SPECD_STATUS_OK = 0,
   SPECD_STATUS_FINISHED = 1,         /* the sequence had finished before: nothing changed */
   SPECD_STATUS_BAD_DISTRIBUTION = 2, /* a row that was needed, or its side channel, holds NaN or no
-                                        mass. The sequence ends here; tokens before that row
+                                        mass, or no memory was left for a mask of the sequence's
+                                        constraint. The sequence ends here; tokens before that row
                                         remain */
   SPECD_STATUS_UNKNOWN_SEQUENCE = 3, /* never opened, or closed */
   SPECD_STATUS_INVALID = 4,          /* not verified, and nothing changed for this sequence: see
