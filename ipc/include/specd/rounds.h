@@ -21,9 +21,10 @@ enum {
                               changes nothing and reads neither rows nor tokens; num_kept is 0 */
   SPECD_DRAFTS_BY_SLOT = 2 /* the draft tokens are the first num_nodes ids at the sequence's slot in
                               SPECD_DRAFT_TOKENS, which must not change, as rows must not; tokens is
-                              NULL. Refused for sequences whose parameters look at tokens on the
-                              host: bad words of several tokens, no-repeat-n-gram, a thinking
-                              budget, processors */
+                              NULL. For sequences whose parameters look at tokens on the host (a
+                              constraint, bad words of several tokens, no-repeat-n-gram, a thinking
+                              budget, processors) specd first copies the ids from the device.
+                              Rounds inside a CUDA graph refuse these sequences */
 };
 
 /* A specd_draft is the part of one sequence in a round: draft tokens, and the rows that judge them.
@@ -98,8 +99,8 @@ enum {
   SPECD_DETAIL_TWICE = 9,         /* the sequence occurs twice in the round */
   SPECD_DETAIL_DRAFT_TOKENS = 10, /* SPECD_DRAFTS_BY_SLOT, but SPECD_DRAFT_TOKENS is not bound */
   SPECD_DETAIL_HOST_TOKENS = 11,  /* the sequence's parameters look at tokens that the host does not
-                                     know: draft tokens by slot, or tokens of staged rounds that
-                                     were not polled */
+                                     know: draft tokens by slot of a staged round, or tokens of
+                                     staged rounds that were not polled */
   SPECD_DETAIL_NO_ROOM = 12,      /* the ids that the sequence's parameters ban, bias or count need
                                      more memory than a round on the device has for one sequence, or
                                      a staged round for all: docs/GPU.md, "Limits" */
