@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "kernels/core/check.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/cuda_driver.h"
@@ -19,6 +20,15 @@ absl::Status NoGraphs(const Backend& backend) {
 }
 
 }  // namespace
+
+absl::Status Backend::ReadDraftTokens(const TokenRows& rows, std::span<const TokenRowRead> reads) {
+  SPECD_CHECK(rows.space == MemorySpace::kHost);
+  for (const TokenRowRead& read : reads) {
+    const volatile TokenId* const from = rows.ids + read.slot * rows.row_stride;
+    for (int32_t i = 0; i < read.num_ids; ++i) read.to[i] = from[i];
+  }
+  return absl::OkStatus();
+}
 
 absl::Status Backend::EnqueueStaged(void*, int32_t) { return NoGraphs(*this); }
 absl::Status Backend::Stage(const RoundBatch&) { return NoGraphs(*this); }

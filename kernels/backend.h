@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -71,6 +72,11 @@ class Backend {
   // tokens, because the round could still be aborted. REQUIRES: Run has succeeded with the same
   // tasks, outcomes and tokens, and they are unchanged.
   virtual absl::Status WriteNextTokens(const RoundBatch& batch) = 0;
+
+  // Copies draft tokens that the host must know before it can make a task of them. A writer may
+  // write there again, so each id is read once. REQUIRES: Prepare succeeded; at most max_batch
+  // reads of at most max_draft ids, inside the rows. Errors are those of Run.
+  virtual absl::Status ReadDraftTokens(const TokenRows& rows, std::span<const TokenRowRead> reads);
 
   // ---- rounds inside a graph of the caller's, for backends on a device
   //

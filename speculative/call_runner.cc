@@ -4,6 +4,12 @@
 #include "speculative/params.h"
 
 namespace specd {
+namespace {
+
+constexpr std::string_view kNoMaskMemory =
+    "no memory is left for the masks of its constraint; its next round ends the sequence";
+
+}  // namespace
 
 CallRunner::CallRunner(const BackendLimits& limits, const Parts& parts)
     : limits_(limits),
@@ -91,13 +97,23 @@ bool CallRunner::Pack(const DraftInput& input, DraftResult* result) {
     sequence->rules.Build(prefix, prefix.num_nodes, sequence->kept_tokens, &place);
     if (!sequence->grammar.empty()) {
       if (input.mask_row != -1) return Refuse(RefusalText(Refusal::kTwoMasks), result);
-      parts_.scratch->call_masks.push_back(sequence->grammar.FillAfter(
-          {input.prefix, static_cast<size_t>(input.num_prefix)}, &place));
+      if (!FillMask(input, sequence, &place)) return Refuse(kNoMaskMemory, result);
     }
   }
   place.mask_row = input.mask_row;
   task.places = &place;
   return true;
+}
+
+bool CallRunner::FillMask(const DraftInput& input, Sequence* sequence, PlaceEdits* place) {
+  if (sequence->grammar_failed) return false;
+  try {
+    parts_.scratch->call_masks.push_back(
+        sequence->grammar.FillAfter({input.prefix, static_cast<size_t>(input.num_prefix)}, place));
+  } catch (...) {
+    sequence->grammar_failed = true;
+  }
+  return !sequence->grammar_failed;
 }
 
 absl::Status CallRunner::SampleDraft(std::span<const DraftInput> inputs,

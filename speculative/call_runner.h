@@ -1,7 +1,8 @@
 // CallRunner draws draft tokens and scores given ids for a verifier. It changes no sequence.
 //
 // The session has checked the numbers (daemon/session/session_calls.h). CallRunner checks the
-// values that depend on the sequence. After construction it allocates nothing. Not thread-safe.
+// values that depend on the sequence. After construction it allocates nothing, except a mask that
+// is not built yet. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -40,6 +41,8 @@ class CallRunner {
   void PackAll(std::span<const Input> inputs, std::span<Result> results);
   bool Pack(const DraftInput& input, DraftResult* result);
   bool Pack(const ScoreInput& input, ScoreResult* result);
+  // Sets the mask of the place after the input's prefix. False if no memory is left for it.
+  bool FillMask(const DraftInput& input, Sequence* sequence, PlaceEdits* place);
   template <class Result>
   bool Refuse(std::string_view reason, Result* result);
   // Runs the tasks of the scratch over these rows.

@@ -2,38 +2,54 @@
 // pays.
 //
 // A mask that was built before is found in a tenth of a microsecond; a new one may take a
-// millisecond. The sequences of a round do not depend on each other, so threads share them. While
-// an engine's CUDA stream still runs the target model, a round is packed already: its masks are
-// then ready when the rows are. One caller at a time; after Start, Fill starts no thread.
+// millisecond. The sequences of a round do not depend on each other, so threads share them; a
+// MaskPool decides by the time that has passed. FillSome fills for about a millisecond, so a caller
+// that serves others too can come back. A sequence for whose masks no memory is left is marked and
+// ends in its round; the others are filled. One caller at a time; after Start, no call starts a
+// thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 
 #include "kernels/core/round.h"
-#include "kernels/cpu/worker_pool.h"
+#include "speculative/grammar/mask_pool.h"
 #include "speculative/sequence_table.h"
 
 namespace specd {
 
 class MaskFiller {
  public:
-  explicit MaskFiller(int32_t threads) : threads_(threads) {}
+  // How long FillSome begins new sequences (estimate: other engines wait meanwhile).
+  static constexpr int64_t kSliceNs = 1'000'000;
+
+  // `now_ns` tells the time in nanoseconds, to any thread. If it is null, the caller fills alone
+  // and FillSome fills all.
+  MaskFiller(int32_t threads, const grammar::MaskPool::NowNs& now_ns);
 
   // Starts the threads, once. A session without constraints never calls it.
   void Start();
 
+  // A sequence stands in one job of a call.
   struct Job {
-    SequenceGrammar* grammar = nullptr;
+    Sequence* sequence = nullptr;
     const Draft* draft = nullptr;
     PlaceEdits* places = nullptr;
   };
   void Fill(std::span<const Job> jobs);
+  // Fills the first job and others until kSliceNs have passed. Returns how many, from the first on,
+  // are filled.
+  size_t FillSome(std::span<const Job> jobs);
 
  private:
-  const int32_t threads_;
-  std::unique_ptr<WorkerPool> pool_;  // null: the caller fills alone
+  // Calls work(i) once for each i below num_items.
+  void Share(size_t num_items, grammar::MaskPool::Work work);
+
+  const int32_t threads_;  // 1 without a clock
+  const grammar::MaskPool::NowNs now_ns_;
+  grammar::MaskPool pool_;
+  bool is_started_ = false;
 };
 
 }  // namespace specd

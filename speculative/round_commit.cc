@@ -29,7 +29,7 @@ void RoundCommitter::Commit(size_t task, RoundScratch* scratch, Sequence* sequen
       .eos_token_ids = sequence->ignore_eos ? std::span<const TokenId>{} : eos_token_ids_,
       .min_tokens = sequence->min_tokens,
       .max_tokens = sequence->max_tokens,
-      .grammar_end = grammar.empty() ? 0 : grammar.FindEnd(confirmed)};
+      .grammar_end = grammar.empty() ? 0 : FindGrammarEnd(confirmed, sequence)};
   FinishWalk walk = WalkFinishRules(rules, sequence->kept_tokens, confirmed);
   // A bad row counts only if the sequence had not finished on an earlier token.
   if (walk.reason == FinishReason::kNone && outcome.status != OutcomeStatus::kOk) {
@@ -37,7 +37,7 @@ void RoundCommitter::Commit(size_t task, RoundScratch* scratch, Sequence* sequen
     result->status = RoundStatus::kBadDistribution;
     CountFault(outcome.status);
   }
-  if (!grammar.empty()) CommitGrammar(confirmed, &grammar, &walk, result);
+  if (!grammar.empty()) CommitGrammar(confirmed, sequence, &walk, result);
   sequence->kept_tokens += static_cast<uint32_t>(walk.num_kept);
   sequence->finish_reason = walk.reason;
   sequence->stop_token = walk.stop_token;
@@ -68,14 +68,32 @@ void RoundCommitter::Commit(size_t task, RoundScratch* scratch, Sequence* sequen
   counters_.point_masses += outcome.point_masses;
 }
 
-void RoundCommitter::CommitGrammar(std::span<const TokenId> confirmed, SequenceGrammar* grammar,
+// An exception says that no memory is left. It must end this sequence alone.
+int32_t RoundCommitter::FindGrammarEnd(std::span<const TokenId> confirmed, Sequence* sequence) {
+  if (sequence->grammar_failed) return 0;
+  try {
+    return sequence->grammar.FindEnd(confirmed);
+  } catch (...) {
+    sequence->grammar_failed = true;
+    return 0;
+  }
+}
+
+void RoundCommitter::CommitGrammar(std::span<const TokenId> confirmed, Sequence* sequence,
                                    FinishWalk* walk, SequenceResult* result) {
-  const size_t num_taken = grammar->Commit(confirmed.first(static_cast<size_t>(walk->num_kept)));
-  if (num_taken == static_cast<size_t>(walk->num_kept)) return;
+  const auto num_kept = static_cast<size_t>(walk->num_kept);
+  size_t num_taken = 0;
+  try {
+    if (!sequence->grammar_failed) num_taken = sequence->grammar.Commit(confirmed.first(num_kept));
+  } catch (...) {
+    sequence->grammar_failed = true;
+    num_taken = 0;
+  }
+  if (num_taken == num_kept && !sequence->grammar_failed) return;
   // No forbidden token is kept, even if the backend of the constraint is wrong.
   *walk = {.num_kept = static_cast<int32_t>(num_taken), .reason = FinishReason::kError};
   result->status = RoundStatus::kBadDistribution;
-  CountFault(OutcomeStatus::kBadToken);
+  if (!sequence->grammar_failed) CountFault(OutcomeStatus::kBadToken);
 }
 
 void RoundCommitter::CountFault(OutcomeStatus status) {

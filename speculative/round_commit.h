@@ -1,8 +1,8 @@
 // RoundCommitter walks the finish rules over the tokens that a backend confirmed, and commits the
 // kept ones to their sequence.
 //
-// Only this class changes a sequence because of a round. After construction it allocates nothing.
-// Not thread-safe.
+// Only this class changes a sequence because of a round. After construction it allocates nothing,
+// except where a constraint meets a new state. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,10 @@ class RoundCommitter {
   void CountRound(const RoundScratch& scratch);
 
  private:
+  // SequenceGrammar::FindEnd of a sequence with a constraint.
+  static int32_t FindGrammarEnd(std::span<const TokenId> confirmed, Sequence* sequence);
   // Advances the constraint over what the walk keeps.
-  void CommitGrammar(std::span<const TokenId> confirmed, SequenceGrammar* grammar, FinishWalk* walk,
+  void CommitGrammar(std::span<const TokenId> confirmed, Sequence* sequence, FinishWalk* walk,
                      SequenceResult* result);
   void CountFault(OutcomeStatus status);
 

@@ -50,21 +50,84 @@ Sequence* RoundPacker::FindRunning(SequenceHandle handle, SequenceResult* result
   return nullptr;
 }
 
-void RoundPacker::Pack(std::span<const SequenceInput> inputs, RoundScratch* scratch,
-                       std::span<SequenceResult> results) {
+// Rounds inside a CUDA graph run when no host looks at them, and only the device knows the tokens
+// of a sequence whose slot is held.
+bool RoundPacker::NeedsHostDraft(const SequenceInput& input, const RoundScratch& scratch) const {
+  if (!input.drafts_by_slot || input.discard || input.refusal != Refusal::kNone) return false;
+  const Sequence* sequence = sequences_.Find(input.sequence);
+  return sequence != nullptr && sequence->finish_reason == FinishReason::kNone &&
+         (sequence->rules.has_processors() || !sequence->grammar.empty()) && !scratch.is_staged &&
+         !sequences_.IsHeld(SlotOf(input.sequence));
+}
+
+absl::Status RoundPacker::ReadDrafts(std::span<const SequenceInput> inputs, RoundScratch* scratch) {
+  scratch->draft_reads.clear();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!NeedsHostDraft(inputs[i], *scratch)) continue;
+    CheckNumbers(inputs[i]);
+    scratch->draft_reads.push_back({.slot = SlotOf(inputs[i].sequence),
+                                    .num_ids = inputs[i].draft.num_nodes,
+                                    .to = scratch->HostDraftOf(i)});
+  }
+  if (scratch->draft_reads.empty()) return absl::OkStatus();
+  return backend_.ReadDraftTokens(rows_.draft_tokens, scratch->draft_reads);
+}
+
+absl::Status RoundPacker::Pack(std::span<const SequenceInput> inputs, RoundScratch* scratch,
+                               std::span<SequenceResult> results) {
   SPECD_CHECK(inputs.size() <= scratch->tasks.size());
   SPECD_CHECK(inputs.size() == results.size());
   const uint64_t stamp = sequences_.NextStamp();
   scratch->num_tasks = 0;
   scratch->num_discarded = 0;
   scratch->mask_jobs.clear();
+  if (absl::Status status = ReadDrafts(inputs, scratch); !status.ok()) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (FindRunning(inputs[i].sequence, &results[i]) == nullptr) continue;
+      results[i].status = RoundStatus::kDeviceError;
+    }
+    return status;
+  }
   for (size_t i = 0; i < inputs.size(); ++i) {
     const auto task_index = static_cast<size_t>(scratch->num_tasks);
-    if (PackOne(inputs[i], stamp, scratch, &results[i])) {
+    SequenceInput input = inputs[i];
+    if (NeedsHostDraft(input, *scratch)) {
+      input.drafts_by_slot = false;
+      input.draft.tokens = scratch->HostDraftOf(i);
+    }
+    if (PackOne(input, stamp, scratch, &results[i])) {
       scratch->task_results[task_index] = static_cast<uint32_t>(i);
     }
   }
   masks_.Fill(scratch->mask_jobs);
+  return absl::OkStatus();
+}
+
+bool RoundPacker::WarmMasks(std::span<const SequenceInput> inputs, RoundScratch* scratch,
+                            size_t* num_warm) {
+  SPECD_CHECK(inputs.size() <= scratch->tasks.size());
+  const uint64_t stamp = sequences_.NextStamp();
+  scratch->num_tasks = 0;
+  scratch->mask_jobs.clear();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const SequenceInput& input = inputs[i];
+    Sequence* sequence = sequences_.Find(input.sequence);
+    if (sequence == nullptr || sequence->finish_reason != FinishReason::kNone ||
+        sequence->grammar.empty() || sequence->grammar_failed || input.discard ||
+        FindRefusal(input, *sequence, stamp, false) != Refusal::kNone) {
+      continue;
+    }
+    sequence->last_round = stamp;  // a second record of it makes no second job
+    Draft& draft = scratch->tasks[i].draft;
+    draft = input.draft;
+    // A draft that lies by slot is complete when the rows are.
+    draft.num_nodes = input.drafts_by_slot ? 0 : NumDrawn(input.draft);
+    std::fill_n(scratch->PlacesOf(i), draft.num_nodes + 1, PlaceEdits{});
+    scratch->mask_jobs.push_back({sequence, &draft, scratch->PlacesOf(i)});
+  }
+  const std::span<const MaskFiller::Job> jobs = scratch->mask_jobs;
+  if (*num_warm < jobs.size()) *num_warm += masks_.FillSome(jobs.subspan(*num_warm));
+  return *num_warm < jobs.size();
 }
 
 bool RoundPacker::PackOne(const SequenceInput& input, uint64_t stamp, RoundScratch* scratch,
@@ -139,9 +202,10 @@ Refusal RoundPacker::FindRefusal(const SequenceInput& input, const Sequence& seq
   if ((IsMasked(input) || has_grammar) && rows_.target.rules.kind == RowKind::kFinalProbabilities) {
     return Refusal::kFinalMask;
   }
-  // Processors and grammars look at tokens on the host, which does not know tokens of the device.
+  // Processors and grammars look at tokens on the host, which does not know tokens of staged
+  // rounds.
   if ((sequence.rules.has_processors() || has_grammar) &&
-      (input.drafts_by_slot || sequences_.IsHeld(SlotOf(sequence.handle)))) {
+      ((is_staged && input.drafts_by_slot) || sequences_.IsHeld(SlotOf(sequence.handle)))) {
     return Refusal::kHostTokens;
   }
   return input.draft.target_argmax == nullptr ? Refusal::kNone : FindArgmaxRefusal(input, sequence);
@@ -170,7 +234,9 @@ void RoundPacker::PackPlaces(const SequenceInput& input, Sequence* sequence, Tas
     return;
   }
   task->places = places;
-  if (!sequence->grammar.empty()) mask_jobs->push_back({&sequence->grammar, &task->draft, places});
+  if (!sequence->grammar.empty() && !sequence->grammar_failed) {
+    mask_jobs->push_back({sequence, &task->draft, places});
+  }
   if (!is_masked) return;
   for (int32_t i = 0; i < num_places; ++i) places[i].mask_row = input.mask_rows[i];
 }

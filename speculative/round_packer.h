@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 
+#include "absl/status/status.h"
 #include "kernels/backend.h"
 #include "kernels/core/sequence_round.h"
 #include "speculative/round_scratch.h"
@@ -21,21 +22,29 @@ class RoundPacker {
  public:
   // The pointers must outlive the packer.
   RoundPacker(const BackendLimits& limits, SequenceTable* sequences, const RowBindings* rows,
-              VerifierCounters* counters)
+              VerifierCounters* counters, Backend* backend, const grammar::MaskPool::NowNs& now_ns)
       : limits_(limits),
+        backend_(*backend),
         sequences_(*sequences),
         rows_(*rows),
         counters_(*counters),
-        masks_(limits.threads) {}
+        masks_(limits.threads, now_ns) {}
 
   // Readies the packer for sequences with a constraint.
   void StartMasks() { masks_.Start(); }
 
-  // Fills scratch->tasks. If an input has no task, results[i] is its answer. REQUIRES: inputs fit
-  // into the scratch, and there are as many results. Numbers of inputs that are not refused are
-  // inside the limits and the bound tensors.
-  void Pack(std::span<const SequenceInput> inputs, RoundScratch* scratch,
-            std::span<SequenceResult> results);
+  // Fills scratch->tasks. If an input has no task, results[i] is its answer. An error of the
+  // backend leaves no task, and answers kDeviceError. REQUIRES: inputs fit into the scratch, and
+  // there are as many results. Numbers of inputs that are not refused are inside the limits and the
+  // bound tensors.
+  absl::Status Pack(std::span<const SequenceInput> inputs, RoundScratch* scratch,
+                    std::span<SequenceResult> results);
+
+  // Builds masks that a Pack of these inputs will ask for, and keeps nothing else. Sequences may
+  // change before that Pack. Works for about a millisecond (MaskFiller::FillSome) and skips the
+  // first *num_warm constrained sequences; then *num_warm counts those that are done. False if none
+  // is left. REQUIRES: as Pack, and results of this scratch are no longer used.
+  bool WarmMasks(std::span<const SequenceInput> inputs, RoundScratch* scratch, size_t* num_warm);
 
   // Returns the packed tasks for a backend, over these target rows.
   RoundBatch BatchOf(const TensorView& target, RoundScratch* scratch) const;
@@ -44,6 +53,9 @@ class RoundPacker {
   Sequence* FindRunning(SequenceHandle handle, SequenceResult* result) const;
 
  private:
+  // Copies the draft tokens by slot that constraints and processors look at.
+  absl::Status ReadDrafts(std::span<const SequenceInput> inputs, RoundScratch* scratch);
+  bool NeedsHostDraft(const SequenceInput& input, const RoundScratch& scratch) const;
   // Fills the next task, or answers the input. True if there is a task to run.
   bool PackOne(const SequenceInput& input, uint64_t stamp, RoundScratch* scratch,
                SequenceResult* result);
@@ -56,6 +68,7 @@ class RoundPacker {
                   std::vector<MaskFiller::Job>* mask_jobs);
 
   const BackendLimits limits_;
+  Backend& backend_;
   SequenceTable& sequences_;
   const RowBindings& rows_;
   VerifierCounters& counters_;

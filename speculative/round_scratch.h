@@ -30,7 +30,9 @@ struct RoundScratch {
         tokens(tasks.size() * static_cast<size_t>(max_output)),
         path(tokens.size()),
         places(tasks.size() * static_cast<size_t>(num_places_max)),
+        host_drafts(tasks.size() * static_cast<size_t>(limits.max_draft)),
         scores(tokens.size() * kScoresPerTokenMax) {
+    draft_reads.reserve(tasks.size());
     mask_jobs.reserve(tasks.size());
     call_masks.reserve(tasks.size());
   }
@@ -38,6 +40,9 @@ struct RoundScratch {
   PlaceEdits* PlacesOf(size_t task) { return &places[task * static_cast<size_t>(num_places_max)]; }
   const TokenId* TokensOf(size_t task) const {
     return &tokens[task * static_cast<size_t>(max_output)];
+  }
+  TokenId* HostDraftOf(size_t input) {
+    return host_drafts.data() + input * static_cast<size_t>(num_places_max - 1);
   }
   const int32_t* PathOf(size_t task) const { return &path[task * static_cast<size_t>(max_output)]; }
 
@@ -68,6 +73,9 @@ struct RoundScratch {
   std::vector<TokenId> tokens;
   std::vector<int32_t> path;
   std::vector<PlaceEdits> places;
+  // Draft tokens by slot that the host must know, max_draft for each input, and their copies.
+  std::vector<TokenId> host_drafts;
+  std::vector<TokenRowRead> draft_reads;
   FixedList<TokenScore> scores;  // memory that is never asked for is never touched
   int32_t scores_stride = 0;     // of the current round
 };

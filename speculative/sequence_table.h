@@ -51,6 +51,9 @@ struct Sequence {
   SequenceGrammar grammar;
   // The constraint that `grammar` follows, for its warnings(); null: there is none.
   std::shared_ptr<const grammar::CompiledGrammar> constraint;
+  // No memory was left for masks, and nothing is known of the state of `grammar` any more. The next
+  // commit ends the sequence, and keeps nothing.
+  bool grammar_failed = false;
   uint32_t kept_tokens = 0;  // includes the tokens given at opening
   LogprobSum logprob_sum;
   FinishReason finish_reason = FinishReason::kNone;

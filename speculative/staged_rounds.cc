@@ -22,7 +22,8 @@ void StagedRounds::Stage(std::span<const SequenceInput> inputs) {
   Staged& staged = ring_[(first_ + static_cast<size_t>(count_)) % ring_.size()];
   RoundScratch& scratch = staged.scratch;
   staged.num_inputs = inputs.size();
-  parts_.packer->Pack(inputs, &scratch, {staged.results.data(), inputs.size()});
+  // Packing a staged round asks the backend for nothing.
+  SPECD_CHECK(parts_.packer->Pack(inputs, &scratch, {staged.results.data(), inputs.size()}).ok());
   while (failure_.ok()) {
     std::fill_n(scratch.outcomes.begin(), scratch.num_tasks, TaskOutcome{});
     const absl::Status status =

@@ -32,7 +32,7 @@ Verifier::Verifier(const VerifierOptions& options, std::unique_ptr<Backend> back
       sequences_(options.max_sequences),
       rows_(options.limits.vocab_size),
       scratch_(options.limits),
-      packer_(options.limits, &sequences_, &rows_, &counters_),
+      packer_(options.limits, &sequences_, &rows_, &counters_, backend_.get(), options.now_ns),
       committer_(options.eos_token_ids, &counters_),
       calls_(options.limits, {.backend = backend_.get(),
                               .sequences = &sequences_,
@@ -68,7 +68,10 @@ absl::StatusOr<SequenceInfo> Verifier::Insert(Sequence&& built) {
                     "max_sequences",
                     sequences_.num_taken()));
   }
-  if (!built.grammar.empty()) packer_.StartMasks();
+  if (!built.grammar.empty()) {
+    has_constraints_ = true;
+    packer_.StartMasks();
+  }
   built.handle = sequence->handle;
   *sequence = std::move(built);
   return SequenceInfo{.handle = sequence->handle,
@@ -150,7 +153,7 @@ absl::Status Verifier::Bind(const TensorView& view, std::string_view role,
 void Verifier::VerifyRound(std::span<const SequenceInput> inputs,
                            std::span<SequenceResult> results) {
   SPECD_CHECK(staged_.count() == 0);
-  packer_.Pack(inputs, &scratch_, results);
+  Succeeded(packer_.Pack(inputs, &scratch_, results));
   const RoundBatch batch = Begin();
   Commit(batch, Run(batch), results);
 }
@@ -158,7 +161,7 @@ void Verifier::VerifyRound(std::span<const SequenceInput> inputs,
 void Verifier::VerifyRound(std::span<const SequenceInput> inputs, std::span<SequenceResult> results,
                            absl::FunctionRef<bool()> may_commit) {
   SPECD_CHECK(staged_.count() == 0);
-  packer_.Pack(inputs, &scratch_, results);
+  Succeeded(packer_.Pack(inputs, &scratch_, results));
   const RoundBatch batch = Begin();
   Commit(batch, RunIfLet(batch, may_commit), results);
 }

@@ -23,6 +23,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "kernels/core/calls.h"
+#include "kernels/core/check.h"
 #include "kernels/core/sequence_round.h"
 #include "speculative/call_runner.h"
 #include "speculative/grammar/grammar_compiler.h"
@@ -47,6 +48,8 @@ struct VerifierOptions {
   // Compiles the constraints of sequences; null: no tokenizer is there, and constraints are
   // refused.
   std::shared_ptr<grammar::GrammarCompiler> grammars = {};
+  // Tells the time in nanoseconds, to any thread; decides how many threads fill masks. Null: one.
+  grammar::MaskPool::NowNs now_ns = {};
 };
 
 struct SequenceInfo {
@@ -118,6 +121,14 @@ class Verifier {
   void VerifyRound(std::span<const SequenceInput> inputs, std::span<SequenceResult> results,
                    absl::FunctionRef<bool()> may_commit);
 
+  // Builds masks for a later VerifyRound with these inputs, a part in each call
+  // (RoundPacker::WarmMasks). That round then finds them, and its answers are the same. False if
+  // nothing is left to build. REQUIRES: as VerifyRound.
+  bool WarmMasks(std::span<const SequenceInput> inputs, size_t* num_warm) {
+    SPECD_CHECK(staged_.count() == 0);
+    return packer_.WarmMasks(inputs, &scratch_, num_warm);
+  }
+
   // Rounds inside the engine's CUDA graph: see StagedRounds. While any round is staged, all rounds
   // must be.
   absl::Status EnqueueStaged(void* stream, int32_t num_sequences) {
@@ -131,6 +142,9 @@ class Verifier {
     observer_ = observer;
     staged_.Observe(observer);
   }
+
+  // True if a sequence with a constraint was ever opened.
+  bool has_constraints() const { return has_constraints_; }
 
   int32_t num_staged() const { return staged_.count(); }
   size_t num_staged_inputs() const { return staged_.num_inputs(); }
@@ -178,6 +192,7 @@ class Verifier {
   CallRunner calls_;
   StagedRounds staged_;
 
+  bool has_constraints_ = false;
   RoundObserver* observer_ = nullptr;
 };
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "daemon/base/clock.h"
 #include "detokenizer/tokenizer_json.h"
 #include "ipc/base/error.h"
 
@@ -104,7 +105,9 @@ absl::StatusOr<std::string_view> TextOf(const char* field, const char* text, uin
 }
 
 GrammarTokenizer::GrammarTokenizer(Vocabulary vocabulary, int32_t vocab_size)
-    : vocabulary_(std::move(vocabulary)), vocab_size_(vocab_size), pool_(Clock::Real()) {}
+    : vocabulary_(std::move(vocabulary)),
+      vocab_size_(vocab_size),
+      pool_([] { return Clock::Real()->NowNs(); }) {}
 
 absl::StatusOr<std::shared_ptr<GrammarTokenizer>> GrammarTokenizer::Create(
     const specd_tokenizer_options& options) {

@@ -48,7 +48,11 @@ size_t VerifyLoop::CountHeld() const {
 }
 
 bool VerifyLoop::ServeOne(Session& session) {
-  if (!session.channel().HasSubmission()) return false;
+  if (!session.channel().HasSubmission()) {
+    // While the loop drains, its steps are counted as rounds.
+    const bool draining = stop_.load(std::memory_order_relaxed);
+    return !draining && session.channel().IsHeld() && session.Prepare();
+  }
   if (session.Step()) {
     if (session.device_failed() && !reported_failure_) {
       reported_failure_ = true;

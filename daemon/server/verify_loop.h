@@ -2,10 +2,10 @@
 // on all their doorbells.
 //
 // The loop does nothing slow: no sending, no disk, no allocation per round. A round on a CUDA
-// stream is taken only once its rows are ready. A slow engine, or one that never gets there, delays
-// no other. The device rings no bell. While such a round is held, the loop looks again after
-// pauses that grow with the wait. One thread calls Run (or, in a test, Step); any thread may call
-// Wake and Stop.
+// stream is taken only once its rows are ready. Until then the loop prepares it, about a
+// millisecond at a time. A slow engine, or one that never gets there, delays no other. The device
+// rings no bell. While such a round is held, the loop looks again after pauses that grow with the
+// wait. One thread calls Run (or, in a test, Step); any thread may call Wake and Stop.
 #pragma once
 
 #include <atomic>

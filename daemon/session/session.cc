@@ -45,6 +45,7 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Create(const SessionOptions& o
   verifier_options.limits.threads = options.threads;
   verifier_options.max_sequences = options.limits.max_sequences;
   verifier_options.eos_token_ids = options.profile->eos_token_ids;
+  verifier_options.now_ns = [clock = options.clock] { return clock->NowNs(); };
   if (options.grammars != nullptr) {
     verifier_options.grammars = options.grammars->ForWidth(verifier_options.limits.vocab_size);
   }
@@ -129,6 +130,13 @@ bool Session::Step() {
     calls_.Do(submission_);
   }
   return true;
+}
+
+bool Session::Prepare() {
+  MutexLock lock(&state_.mutex);
+  // A session without constraints copies nothing, and no round is copied once it is prepared.
+  if (ended() || rounds_.IsPrepared(state_.channel.next_position())) return false;
+  return state_.channel.Peek(&submission_) && rounds_.Prepare(submission_);
 }
 
 std::string Session::WhyDeviceFailed() {

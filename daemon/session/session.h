@@ -78,6 +78,10 @@ class Session {
   // the events of a round.
   bool Step();
 
+  // Does a part of the work of a round that waits for its rows, so that the round ends sooner. The
+  // answer does not depend on it. False if nothing is left to do.
+  bool Prepare();
+
   // Rounds inside the engine's CUDA graph, if the engine is this process: SessionRounds.
   absl::Status CheckStaging() { return rounds_.CheckStaging(); }
   absl::Status EnqueueStaged(void* stream, uint32_t num_sequences) {

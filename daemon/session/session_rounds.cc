@@ -46,6 +46,17 @@ void SessionRounds::ShowTaken(const SubmissionCopy& submission) {
                        .staged = submission.staged()});
 }
 
+bool SessionRounds::IsPrepared(uint64_t position) const {
+  return !state_.verifier->has_constraints() ||
+         (prepared_.position == position && prepared_.is_done);
+}
+
+bool SessionRounds::Prepare(const SubmissionCopy& submission) {
+  if (prepared_.position != submission.position()) prepared_ = {.position = submission.position()};
+  prepared_.is_done = !state_.verifier->WarmMasks(submission.records(), &prepared_.num_warm);
+  return !prepared_.is_done;
+}
+
 void SessionRounds::Verify(const SubmissionCopy& submission) {
   const std::span<const SequenceInput> inputs = submission.records();
   const std::span<SequenceResult> results(results_.data(), inputs.size());

@@ -29,6 +29,11 @@ class SessionRounds {
   // submission's memory, and leaves other memory in its place.
   void Do(SubmissionCopy* submission) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
 
+  // True if nothing has to be prepared for the submission at this position of the ring.
+  bool IsPrepared(uint64_t position) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
+  // Builds a part of the masks of a round that waits for its rows. False if none is left.
+  bool Prepare(const SubmissionCopy& submission) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
+
   // Answers the oldest staged round. False if the round is not done, or no round is staged.
   bool Collect() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
 
@@ -52,6 +57,14 @@ class SessionRounds {
   SessionMemory& memory_;
   SessionSequences& sequences_;
   std::vector<SequenceResult> results_ ABSL_GUARDED_BY(state_.mutex);
+
+  // How far the round at this position is prepared.
+  struct Prepared {
+    uint64_t position = 0;
+    size_t num_warm = 0;  // constrained sequences whose masks are built
+    bool is_done = false;
+  };
+  Prepared prepared_ ABSL_GUARDED_BY(state_.mutex);
 
   // Staged rounds as they were taken, the oldest first. The vector is a ring, and empty before
   // EnqueueStaged.

@@ -49,6 +49,15 @@ bool DaemonChannel::Take(SubmissionCopy* out, uint64_t taken_ns) {
   return true;
 }
 
+bool DaemonChannel::Peek(SubmissionCopy* out) const {
+  SPECD_CHECK(out->records_.size() == segment_->limits().max_batch);
+  if (!IsHeld()) return false;
+  out->position_ = submissions_.position();
+  out->malformed_ = !CopyEntry(out);
+  if (out->malformed_) out->num_records_ = 0;
+  return !out->malformed_;
+}
+
 // Tells whether the rows of the oldest submission are ready. If the engine changes the ring entry
 // meanwhile, it gets only its own rows too early.
 bool DaemonChannel::HasRows() const {
@@ -58,7 +67,7 @@ bool DaemonChannel::HasRows() const {
 }
 
 // Copies ring entry and payload. False if the ring entry does not name records inside its area.
-bool DaemonChannel::CopyEntry(SubmissionCopy* out) {
+bool DaemonChannel::CopyEntry(SubmissionCopy* out) const {
   const SubmissionEntry* entry = submissions_.Entry();
   out->round_id_ = ReadOnce(entry->round_id);
   out->submit_ns_ = ReadOnce(entry->submit_ns);
@@ -79,7 +88,7 @@ bool DaemonChannel::CopyEntry(SubmissionCopy* out) {
 }
 
 bool DaemonChannel::CopyRound(uint64_t payload_offset, uint64_t payload_bytes,
-                              SubmissionCopy* out) {
+                              SubmissionCopy* out) const {
   const SegmentLayout& layout = segment_->layout();
   const uint32_t num_records = out->num_records_;
   if (num_records > segment_->limits().max_batch ||
@@ -123,7 +132,8 @@ void DaemonChannel::Complete(const SubmissionCopy& submission,
 }
 
 // The area bounds the counts; the code that uses the records judges their contents.
-bool DaemonChannel::CopyCall(uint64_t payload_offset, uint64_t payload_bytes, SubmissionCopy* out) {
+bool DaemonChannel::CopyCall(uint64_t payload_offset, uint64_t payload_bytes,
+                             SubmissionCopy* out) const {
   const SegmentLayout& layout = segment_->layout();
   const auto kind = static_cast<SubmissionKind>(out->kind_);
   const uint32_t count_max =

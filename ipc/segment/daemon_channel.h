@@ -36,6 +36,11 @@ class DaemonChannel {
   // broken (see fault()).
   bool Take(SubmissionCopy* out, uint64_t taken_ns);
 
+  // Copies the oldest submission while it waits for its rows, and takes nothing: Take copies and
+  // checks it again. False if no round waits. The copy is for work that may be done early and
+  // changes no answer.
+  bool Peek(SubmissionCopy* out) const;
+
   // Answers a taken submission and rings. REQUIRES: submissions are completed in the order in which
   // they were taken, each once. Results are within the session's limits, one for each record (none
   // for coins).
@@ -51,6 +56,8 @@ class DaemonChannel {
   bool HasSubmission();
   // Tells whether the oldest submission waits for its rows. No bell rings when the rows are ready.
   bool IsHeld() const;
+  // The position in the ring of the submission that Take would take next.
+  uint64_t next_position() const { return submissions_.position(); }
   Doorbell submission_bell() const;  // to wait on, alone or with others (WaitAny)
 
   // Call it after the rows of a round were read and before anything changes because of them. True:
@@ -78,9 +85,9 @@ class DaemonChannel {
   };
 
   bool HasRows() const;
-  bool CopyEntry(SubmissionCopy* out);
-  bool CopyRound(uint64_t payload_offset, uint64_t payload_bytes, SubmissionCopy* out);
-  bool CopyCall(uint64_t payload_offset, uint64_t payload_bytes, SubmissionCopy* out);
+  bool CopyEntry(SubmissionCopy* out) const;
+  bool CopyRound(uint64_t payload_offset, uint64_t payload_bytes, SubmissionCopy* out) const;
+  bool CopyCall(uint64_t payload_offset, uint64_t payload_bytes, SubmissionCopy* out) const;
   void Publish(const SubmissionCopy& submission, const Payload& payload, uint64_t done_ns);
 
   Segment* segment_;

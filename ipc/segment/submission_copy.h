@@ -20,6 +20,8 @@ class SubmissionCopy {
  public:
   explicit SubmissionCopy(const SessionLimits& limits);
 
+  // The session's submissions are numbered from 0 on.
+  uint64_t position() const { return position_; }
   uint64_t round_id() const { return round_id_; }
   uint64_t submit_ns() const { return submit_ns_; }
   uint64_t taken_ns() const { return taken_ns_; }

@@ -86,6 +86,13 @@ struct TokenRows {
   MemorySpace space = MemorySpace::kHost;
 };
 
+// A copy of the first ids at one slot of TokenRows.
+struct TokenRowRead {
+  uint32_t slot = 0;
+  int32_t num_ids = 0;
+  TokenId* to = nullptr;
+};
+
 SPECD_INLINE RowView RowAt(const TensorView& tensor, int64_t row) {
   const char* base = static_cast<const char*>(tensor.data);
   return {base + row * tensor.row_stride * SizeBytes(tensor.dtype), tensor.dtype, tensor.vocab_size,

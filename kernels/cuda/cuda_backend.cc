@@ -254,6 +254,45 @@ GpuResult CudaBackend::WriteNextTokens(const RoundBatch& batch, int32_t first, i
   return result.ok() ? copied : result;
 }
 
+absl::Status CudaBackend::ReadDraftTokens(const TokenRows& rows,
+                                          std::span<const TokenRowRead> reads) {
+  if (rows.space == MemorySpace::kHost) return Backend::ReadDraftTokens(rows, reads);
+  const absl::Status is_free = CheckNotCapturing(
+      driver_.get(), "draft tokens are copied from it now, not when the graph is launched",
+      kRoundRemedy);
+  if (!is_free.ok()) return is_free;
+  const auto most = static_cast<size_t>(max_piece_);
+  for (size_t done = 0; done < reads.size(); done += most) {
+    const GpuResult result =
+        ReadFromDevice(rows, reads.subspan(done, std::min(most, reads.size() - done)));
+    if (!result.ok()) return Failure(result);
+  }
+  return absl::OkStatus();
+}
+
+GpuResult CudaBackend::ReadFromDevice(const TokenRows& rows, std::span<const TokenRowRead> reads) {
+  answers_.Clear();  // the answers of the last round have been copied back
+  const auto max_draft = static_cast<size_t>(limits_.max_draft);
+  TokenId* const pinned =
+      answers_.Take<TokenId>(static_cast<int64_t>(reads.size() * max_draft)).host;
+  SPECD_CHECK(!answers_.full());
+  GpuResult result = GpuResult::Ok();
+  for (size_t i = 0; i < reads.size() && result.ok(); ++i) {
+    SPECD_CHECK(reads[i].num_ids >= 0 && reads[i].num_ids <= limits_.max_draft);
+    if (reads[i].num_ids == 0) continue;
+    result = driver_->ToHost(pinned + i * max_draft, rows.ids + reads[i].slot * rows.row_stride,
+                             static_cast<size_t>(reads[i].num_ids) * sizeof(TokenId));
+  }
+  // Needed even after an error: copies may still run.
+  const GpuResult copied = driver_->Synchronize();
+  if (result.ok()) result = copied;
+  if (!result.ok()) return result;
+  for (size_t i = 0; i < reads.size(); ++i) {
+    std::copy_n(pinned + i * max_draft, reads[i].num_ids, reads[i].to);
+  }
+  return result;
+}
+
 absl::Status CudaBackend::EnqueueStaged(void* stream, int32_t num_tasks) {
   return queue_->Enqueue(stream, num_tasks);
 }

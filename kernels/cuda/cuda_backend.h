@@ -12,6 +12,7 @@
 
 #include <array>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,6 +39,7 @@ class CudaBackend final : public Backend {
   absl::Status Prepare(const BackendLimits& limits) override;
   absl::Status Run(const RoundBatch& batch) override;
   absl::Status WriteNextTokens(const RoundBatch& batch) override;
+  absl::Status ReadDraftTokens(const TokenRows& rows, std::span<const TokenRowRead> reads) override;
   absl::Status EnqueueStaged(void* stream, int32_t num_tasks) override;
   absl::Status Stage(const RoundBatch& batch) override;
   absl::StatusOr<bool> Collect() override;
@@ -67,6 +69,9 @@ class CudaBackend final : public Backend {
   // has written.
   GpuResult WriteNextTokens(const RoundBatch& batch, int32_t first, int32_t count,
                             bool (*is_ours)(const TokenArray&));
+  // Copies from the device by way of the answers' pinned memory. REQUIRES: at most max_piece_
+  // reads.
+  GpuResult ReadFromDevice(const TokenRows& rows, std::span<const TokenRowRead> reads);
   GpuResult LaunchTransforms(const TransformBatch& batch, int32_t first, int32_t count,
                              OutcomeStatus* statuses);
 

@@ -2,12 +2,16 @@
 // is counted.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <new>
 #include <random>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "detokenizer/vocabulary.h"
 #include "kernels/backend.h"
 #include "speculative/verifier.h"
 
@@ -67,9 +71,22 @@ SequenceParams Everything(VerifyMethod verify) {
   return params;
 }
 
+// Id i + 1 is letter i.
+Vocabulary Letters() {
+  Vocabulary::Builder builder;
+  builder.Set(0, "</s>", {.added = true, .special = true});
+  for (char letter = 'a'; letter <= 'z'; ++letter) {
+    builder.Set(letter - 'a' + 1, std::string(1, letter), {});
+  }
+  return std::move(builder).Build();
+}
+
 struct Rounds {
-  explicit Rounds(uint32_t seed) : random(seed), logits(kRows * kVocab) {
+  explicit Rounds(uint32_t seed) : random(seed), logits(kRows * kVocab), vocabulary(Letters()) {
     VerifierOptions options;
+    options.grammars =
+        *grammar::GrammarCompiler::Create({.vocabulary = &vocabulary, .vocab_size = kVocab});
+    options.now_ns = [] { return int64_t{0}; };
     options.limits = {kVocab, kBatch, kDraft};
     options.max_sequences = kBatch;
     options.eos_token_ids = {0};
@@ -96,6 +113,20 @@ struct Rounds {
       sequences.push_back(info->handle);
     }
   }
+  void OpenConstrained() {
+    for (const VerifyMethod method : {VerifyMethod::kExactMatch, VerifyMethod::kToken}) {
+      SequenceParams params;
+      params.verify = method;
+      params.max_tokens = 1000;
+      params.ignore_eos = true;
+      params.grammar_kind = grammar::GrammarKind::kRegex;
+      params.grammar_text = "([a-m]|n[o-z])+";
+      params.draft.edits = true;
+      const auto info = verifier->Open(params);
+      REQUIRE_MESSAGE(info.ok(), info.status().ToString());
+      sequences.push_back(info->handle);
+    }
+  }
   void ForkAll() {
     for (size_t i = 0; i < 4; ++i) {
       sequences.push_back(verifier->Fork(sequences[i], i)->handle);
@@ -118,7 +149,7 @@ struct Rounds {
       inputs[i].draft.kinds = &kinds[i * kDraft];
       inputs[i].draft.target_rows = &rows[i * (kDraft + 1)];
       inputs[i].draft.draft_rows = &rows[i * (kDraft + 1)];
-      inputs[i].mask_rows = mask_rows;
+      if (is_masked) inputs[i].mask_rows = mask_rows;
       draft_inputs[i] = DraftInput{};
       draft_inputs[i].sequence = sequences[i];
       draft_inputs[i].prefix = drafts;
@@ -140,6 +171,8 @@ struct Rounds {
 
   std::mt19937 random;
   std::vector<float> logits;
+  const Vocabulary vocabulary;
+  bool is_masked = true;
   std::unique_ptr<Verifier> verifier;
   std::vector<SequenceHandle> sequences;
   const uint32_t mask[2] = {0xFFFFFFDFu, 0xFFu};
@@ -183,6 +216,24 @@ TEST_SUITE("unit") {
     CHECK(num_allocations.load() == before_cut);
     const std::vector<int> something(10);
     CHECK(num_allocations.load() > after);
+  }
+
+  TEST_CASE("a round of constrained sequences allocates nothing once their masks are built") {
+    Rounds rounds(18);
+    rounds.is_masked = false;
+    rounds.OpenConstrained();
+    // A matcher keeps a state for each token. The list of states doubles when it is full, which
+    // is the one allocation that is left; 300 tokens are behind the size of 256.
+    const auto kept_least = [&rounds] {
+      return std::min(rounds.results[0].total_kept, rounds.results[1].total_kept);
+    };
+    while (kept_least() < 300) rounds.Round();
+    REQUIRE(std::max(rounds.results[0].total_kept, rounds.results[1].total_kept) < 480);
+    const uint64_t before = num_allocations.load();
+    for (int i = 0; i < 5; ++i) rounds.Round();
+    CHECK(num_allocations.load() == before);
+    for (size_t i = 0; i < 2; ++i) CHECK(rounds.results[i].status == RoundStatus::kOk);
+    CHECK(rounds.verifier->counters().invalid_records == 0);
   }
 }
 

@@ -311,9 +311,15 @@ TEST_SUITE("unit") {
     SequenceInput input = f.Input(s);
     input.draft.tokens = nullptr;
     input.drafts_by_slot = true;
-    CHECK(f.Round(input).status == RoundStatus::kInvalid);
+    f.Stage({input});
+    const SequenceResult refused = f.Collect()[0];
+    CHECK(refused.status == RoundStatus::kInvalid);
+    CHECK(refused.refusal == Refusal::kHostTokens);
+    // A round that is not staged reads them.
+    f.backend->script = {Confirm(0, {1}), Confirm(0, {1})};
+    CHECK(f.Round(input).status == RoundStatus::kOk);
+    CHECK_FALSE(f.backend->seen.back().drafts_by_slot);
     // Known draft tokens are allowed after known ones, and not after unknown ones.
-    f.backend->script = {Confirm(0, {1})};
     f.Stage(s);
     f.Stage(s);
     CHECK(f.Collect()[0].status == RoundStatus::kOk);

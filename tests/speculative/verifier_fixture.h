@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "speculative/verifier.h"
@@ -14,13 +15,17 @@
 namespace specd {
 
 struct VerifierFixture {
-  VerifierFixture() {
+  // With `grammars` sequences may have a constraint.
+  explicit VerifierFixture(std::shared_ptr<grammar::GrammarCompiler> grammars = nullptr,
+                           const grammar::MaskPool::NowNs& now_ns = {}) {
     auto owned = std::make_unique<ScriptedBackend>();
     backend = owned.get();
     VerifierOptions options;
     options.limits = {8, 4, 3};
     options.max_sequences = 4;
     options.eos_token_ids = {7};
+    options.grammars = std::move(grammars);
+    options.now_ns = now_ns;
     auto created = Verifier::Create(options, std::move(owned));
     REQUIRE(created.ok());
     verifier = *std::move(created);

@@ -21,9 +21,10 @@ enum {
                               changes nothing and reads neither rows nor tokens; num_kept is 0 */
   SPECD_DRAFTS_BY_SLOT = 2 /* the draft tokens are the first num_nodes ids at the sequence's slot in
                               SPECD_DRAFT_TOKENS, which must not change, as rows must not; tokens is
-                              NULL. Refused for sequences whose parameters look at tokens on the
-                              host: bad words of several tokens, no-repeat-n-gram, a thinking
-                              budget, processors */
+                              NULL. For sequences whose parameters look at tokens on the host (a
+                              constraint, bad words of several tokens, no-repeat-n-gram, a thinking
+                              budget, processors) specd first copies the ids from the device.
+                              Rounds inside a CUDA graph refuse these sequences */
 };
 
 /* A specd_draft is the part of one sequence in a round: draft tokens, and the rows that judge them.
@@ -59,8 +60,10 @@ typedef struct specd_draft {
 } specd_draft;
 
 /* Submits a round. The caller chooses round_id, and the completion returns it. A sequence may occur
- * once in a round. The call copies everything except the rows, which must not change. While rounds
- * of specd_stage_round are in flight the answer is SPECD_ERROR_STATE: poll them first. */
+ * once in a round. The call copies everything except the rows, which are ready now and must not
+ * change. Masks of constraints are therefore built in the round; specd_submit_on_stream has them
+ * built while the target model runs. While rounds of specd_stage_round are in flight the answer is
+ * SPECD_ERROR_STATE: poll them first. */
 SPECD_API int specd_submit(specd_engine* engine, uint64_t round_id, const specd_draft* drafts,
                            uint32_t num_drafts);
 
@@ -68,7 +71,8 @@ enum {
   SPECD_STATUS_OK = 0,
   SPECD_STATUS_FINISHED = 1,         /* the sequence had finished before: nothing changed */
   SPECD_STATUS_BAD_DISTRIBUTION = 2, /* a row that was needed, or its side channel, holds NaN or no
-                                        mass. The sequence ends here; tokens before that row
+                                        mass, or no memory was left for a mask of the sequence's
+                                        constraint. The sequence ends here; tokens before that row
                                         remain */
   SPECD_STATUS_UNKNOWN_SEQUENCE = 3, /* never opened, or closed */
   SPECD_STATUS_INVALID = 4,          /* not verified, and nothing changed for this sequence: see
@@ -95,8 +99,8 @@ enum {
   SPECD_DETAIL_TWICE = 9,         /* the sequence occurs twice in the round */
   SPECD_DETAIL_DRAFT_TOKENS = 10, /* SPECD_DRAFTS_BY_SLOT, but SPECD_DRAFT_TOKENS is not bound */
   SPECD_DETAIL_HOST_TOKENS = 11,  /* the sequence's parameters look at tokens that the host does not
-                                     know: draft tokens by slot, or tokens of staged rounds that
-                                     were not polled */
+                                     know: draft tokens by slot of a staged round, or tokens of
+                                     staged rounds that were not polled */
   SPECD_DETAIL_NO_ROOM = 12,      /* the ids that the sequence's parameters ban, bias or count need
                                      more memory than a round on the device has for one sequence, or
                                      a staged round for all: docs/GPU.md, "Limits" */

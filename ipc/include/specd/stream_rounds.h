@@ -11,8 +11,9 @@ extern "C" {
 
 /* Submits a round whose rows a CUDA stream is still writing; the CPU does not wait. The call
  * enqueues two things on cuda_stream: the rows are ready, and the CUDA stream waits for the answer.
- * Work that is enqueued later, such as the next forward, runs after specd has answered. It may
- * write the rows again. The answer comes through specd_poll, like every other.
+ * The daemon has the round at once, and builds the masks of constrained sequences until the rows
+ * are ready. Work that is enqueued later, such as the next forward, runs after specd has answered.
+ * It may write the rows again. The answer comes through specd_poll, like every other.
  *
  * The argument cuda_stream is a CUstream or cudaStream_t of a device's primary context. All rounds
  * of an engine use the same device.

@@ -1,12 +1,13 @@
-#include "daemon/client/mask_pool.h"
+#include "speculative/grammar/mask_pool.h"
 
 #include <sys/types.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <system_error>
+#include <utility>
 
-namespace specd {
+namespace specd::grammar {
 
 bool MaskPool::Batch::DoNext() {
   const size_t item = next.fetch_add(1, std::memory_order_relaxed);
@@ -44,6 +45,12 @@ class MaskPool::Crew {
     num_wanted_ = std::min(num_helpers, threads_.size());
     for (size_t i = 0; i < num_wanted_; ++i) changed_.notify_one();
     return true;
+  }
+
+  // Makes the threads for batches of this many helpers.
+  void Prepare(size_t num_helpers) {
+    const std::lock_guard lock(mutex_);
+    Grow(num_helpers);
   }
 
   // Returns when no thread works on the batch any more. A thread that wakes later finds no batch.
@@ -90,7 +97,7 @@ class MaskPool::Crew {
   bool is_ending_ = false;
 };
 
-MaskPool::MaskPool(Clock* clock) : clock_(*clock) {}
+MaskPool::MaskPool(NowNs now_ns) : now_ns_(std::move(now_ns)) {}
 
 // A process that was forked has none of its parent's threads, and could not join them.
 MaskPool::~MaskPool() {
@@ -103,13 +110,18 @@ MaskPool::Crew* MaskPool::FindCrew() {
   return crew_->pid() == ::getpid() ? crew_.get() : nullptr;
 }
 
+void MaskPool::Start(int32_t num_threads) {
+  if (num_threads <= 1) return;
+  if (Crew* crew = FindCrew(); crew != nullptr) crew->Prepare(static_cast<size_t>(num_threads - 1));
+}
+
 void MaskPool::Share(size_t num_items, int32_t num_threads, Work work) {
   Batch batch(num_items, work);
-  const int64_t begin_ns = clock_.NowNs();
+  const int64_t begin_ns = now_ns_();
   Crew* crew = nullptr;
   bool may_ask = num_threads > 1;
   while (batch.DoNext()) {
-    if (!may_ask || clock_.NowNs() - begin_ns < kAloneNs) continue;
+    if (!may_ask || now_ns_() - begin_ns < kAloneNs) continue;
     may_ask = false;
     const size_t num_begun = std::min(num_items, batch.next.load(std::memory_order_relaxed));
     if (num_items - num_begun < 2) continue;  // this thread does the last one
@@ -122,4 +134,4 @@ void MaskPool::Share(size_t num_items, int32_t num_threads, Work work) {
   if (batch.failure != nullptr) std::rethrow_exception(batch.failure);
 }
 
-}  // namespace specd
+}  // namespace specd::grammar

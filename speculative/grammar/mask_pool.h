@@ -13,18 +13,19 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
-#include "daemon/base/clock.h"
 
-namespace specd {
+namespace specd::grammar {
 
 class MaskPool {
  public:
+  using NowNs = std::function<int64_t()>;
   using Work = absl::FunctionRef<void(size_t item)>;
 
   // How long the caller works alone. On a busy machine of two cores, waking one to three threads
@@ -33,10 +34,15 @@ class MaskPool {
   // row brings help.
   static constexpr int64_t kAloneNs = 50'000;
 
-  explicit MaskPool(Clock* clock);
+  // `now_ns` tells the time in nanoseconds, to any thread.
+  explicit MaskPool(NowNs now_ns);
   ~MaskPool();
   MaskPool(const MaskPool&) = delete;
   MaskPool& operator=(const MaskPool&) = delete;
+
+  // Makes the threads of later batches now, so that Share makes none. A system that has no more
+  // threads gives less help.
+  void Start(int32_t num_threads);
 
   // Calls `work` once for each item below num_items, on at most num_threads threads, and returns
   // when all is done. Share throws the exceptions of `work`. REQUIRES: num_threads >= 1.
@@ -61,9 +67,9 @@ class MaskPool {
   // The threads, made when they are first needed. Null in a child process, which has none.
   Crew* FindCrew();
 
-  Clock& clock_;
+  const NowNs now_ns_;
   std::mutex mutex_;
   std::unique_ptr<Crew> crew_;  // guarded by mutex_
 };
 
-}  // namespace specd
+}  // namespace specd::grammar

@@ -1,4 +1,4 @@
-#include "daemon/client/mask_pool.h"
+#include "speculative/grammar/mask_pool.h"
 
 #include <doctest/doctest.h>
 
@@ -12,7 +12,7 @@
 
 #include "tests/support/manual_clock.h"
 
-namespace specd {
+namespace specd::grammar {
 namespace {
 
 // Counts the items, and the threads that did them.
@@ -49,7 +49,7 @@ class Record {
 TEST_SUITE("unit") {
   TEST_CASE("MaskPool: while no time has passed, the caller does every item") {
     ManualClock clock;
-    MaskPool pool(&clock);
+    MaskPool pool([&clock] { return clock.NowNs(); });
     Record record(100);
     pool.Share(100, 8, [&](size_t item) { record.Note(item); });
     record.CheckEachOnce();
@@ -58,7 +58,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("MaskPool: an item that takes long brings other threads, and each item is done once") {
     ManualClock clock;
-    MaskPool pool(&clock);
+    MaskPool pool([&clock] { return clock.NowNs(); });
     for (const int32_t num_threads : {2, 3, 5, 2}) {
       Record record(40);
       // Every item but the first waits until all threads have one, so all of them must come.
@@ -74,7 +74,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("MaskPool: one thread is asked for, and one works") {
     ManualClock clock;
-    MaskPool pool(&clock);
+    MaskPool pool([&clock] { return clock.NowNs(); });
     Record record(10);
     pool.Share(10, 1, [&](size_t item) {
       clock.AdvanceNs(MaskPool::kAloneNs);
@@ -87,7 +87,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("MaskPool: batches of several threads at once, each complete") {
     ManualClock clock;
-    MaskPool pool(&clock);
+    MaskPool pool([&clock] { return clock.NowNs(); });
     std::vector<std::thread> callers;
     std::atomic<int> num_wrong{0};
     for (int caller = 0; caller < 4; ++caller) {
@@ -108,7 +108,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("MaskPool: what an item throws reaches the caller, and the pool goes on") {
     ManualClock clock;
-    MaskPool pool(&clock);
+    MaskPool pool([&clock] { return clock.NowNs(); });
     std::atomic<int> num_done{0};
     CHECK_THROWS_AS(pool.Share(20, 4,
                                [&](size_t item) {
@@ -125,4 +125,4 @@ TEST_SUITE("unit") {
 }
 
 }  // namespace
-}  // namespace specd
+}  // namespace specd::grammar

@@ -1,0 +1,92 @@
+// ScriptedCompiler is a GrammarCompiler whose constraints a test watches and disturbs.
+//
+// Every constraint allows every id at every place, except those that the script forbids. The script
+// is called where a matcher works, in whatever thread that is, and may throw. The text of a request
+// is the constraint's name.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "speculative/grammar/grammar_compiler.h"
+
+namespace specd {
+
+struct GrammarScript {
+  // Called with the name of the constraint and the accepted ids. May be null.
+  std::function<void(const std::string& name, const std::vector<TokenId>& ids)> on_mask;
+  std::function<void(const std::string& name, const std::vector<TokenId>& ids)> on_accept;
+  std::vector<TokenId> forbidden;
+  int32_t vocab_size = 0;
+};
+
+class ScriptedMatcher : public grammar::GrammarMatcher {
+ public:
+  ScriptedMatcher(std::string name, std::shared_ptr<const GrammarScript> script)
+      : name_(std::move(name)), script_(std::move(script)) {}
+
+  grammar::MaskRow Mask() override {
+    if (script_->on_mask) script_->on_mask(name_, ids_);
+    std::vector<uint32_t> words((static_cast<size_t>(script_->vocab_size) + 31) / 32, ~uint32_t{0});
+    for (const TokenId id : script_->forbidden) {
+      words[static_cast<size_t>(id) / 32] &= ~(uint32_t{1} << (static_cast<uint32_t>(id) % 32));
+    }
+    return grammar::MaskRow(std::make_shared<const std::vector<uint32_t>>(std::move(words)));
+  }
+  bool Accept(TokenId id) override {
+    if (script_->on_accept) script_->on_accept(name_, ids_);
+    ids_.push_back(id);
+    return true;
+  }
+  bool AcceptText(std::string_view) override { return false; }
+  void Rollback(size_t num_tokens) override { ids_.resize(ids_.size() - num_tokens); }
+  size_t num_accepted() const override { return ids_.size(); }
+  std::unique_ptr<GrammarMatcher> Fork() const override {
+    return std::make_unique<ScriptedMatcher>(*this);
+  }
+  bool IsAccepting() override { return false; }
+  bool IsFinished() override { return false; }
+  bool IsTerminated() const override { return false; }
+  std::string ForcedText() override { return {}; }
+
+ private:
+  const std::string name_;
+  const std::shared_ptr<const GrammarScript> script_;
+  std::vector<TokenId> ids_;
+};
+
+class ScriptedGrammar : public grammar::CompiledGrammar {
+ public:
+  ScriptedGrammar(std::string name, std::shared_ptr<const GrammarScript> script)
+      : name_(std::move(name)), script_(std::move(script)) {}
+
+  std::unique_ptr<grammar::GrammarMatcher> NewMatcher(
+      const grammar::MatcherOptions&) const override {
+    return std::make_unique<ScriptedMatcher>(name_, script_);
+  }
+  std::span<const std::string> warnings() const override { return {}; }
+  size_t size_bytes() const override { return 0; }
+
+ private:
+  const std::string name_;
+  const std::shared_ptr<const GrammarScript> script_;
+};
+
+class ScriptedCompiler : public grammar::GrammarCompiler {
+ public:
+  explicit ScriptedCompiler(int32_t vocab_size) { script->vocab_size = vocab_size; }
+
+  absl::StatusOr<std::shared_ptr<const grammar::CompiledGrammar>> Compile(
+      const grammar::GrammarRequest& request) override {
+    return std::make_shared<ScriptedGrammar>(request.text, script);
+  }
+  std::shared_ptr<const grammar::ReasoningMarkers> reasoning() const override { return nullptr; }
+
+  const std::shared_ptr<GrammarScript> script = std::make_shared<GrammarScript>();
+};
+
+}  // namespace specd
