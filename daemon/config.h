@@ -20,16 +20,22 @@ enum class DetokenizerMode {
   kOff,      // ids only
 };
 
+struct NamedProfile {
+  std::string name = {};
+  ModelProfileOptions model = {};
+};
+
 struct DaemonConfig {
-  std::string listen_path;  // path of the unix socket
+  std::string listen_path = {};  // path of the unix socket
   std::string device = "cpu";
-  ModelProfileOptions model;
+  ModelProfileOptions model = {};  // of engines that name no profile
+  std::vector<NamedProfile> profiles = {};
   DetokenizerMode detokenizer = DetokenizerMode::kThread;
-  std::string tokens_endpoint;         // token events, for observers and specd-detok
-  std::string text_endpoint;           // text events, for subscribers
-  std::string aborts_endpoint;         // specd-detok reports stop strings here
-  std::vector<uint32_t> allowed_uids;  // besides the daemon's own user
-  int64_t spin_ns = 0;                 // the verify thread spins this long before it sleeps
+  std::string tokens_endpoint = {};         // token events, for observers and specd-detok
+  std::string text_endpoint = {};           // text events, for subscribers
+  std::string aborts_endpoint = {};         // specd-detok reports stop strings here
+  std::vector<uint32_t> allowed_uids = {};  // besides the daemon's own user
+  int64_t spin_ns = 0;                      // the verify thread spins this long before it sleeps
   uint32_t max_sessions = 16;
   int32_t threads = 1;  // of one round
   TraceOptions trace;

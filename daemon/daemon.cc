@@ -20,6 +20,7 @@
 #include "daemon/base/mps.h"
 #include "daemon/base/version.h"
 #include "daemon/daemon_device.h"
+#include "daemon/models.h"
 #include "daemon/server/control_server.h"
 #include "daemon/server/verify_loop.h"
 #include "daemon/session/shared_names.h"
@@ -87,8 +88,7 @@ class Daemon {
 
   const DaemonConfig config_;
   const uint64_t epoch_;
-  ModelProfile profile_;
-  GrammarCompilers grammars_{&profile_};
+  ModelProfiles models_;
   // Declared before the sessions, whose memory goes back through the platform. Null: rounds run on
   // the CPU.
   std::unique_ptr<GpuPlatform> platform_;
@@ -111,9 +111,7 @@ class Daemon {
 
 absl::Status Daemon::Start() {
   if (absl::Status status = CheckEndpoints(config_); !status.ok()) return status;
-  absl::StatusOr<ModelProfile> profile = LoadModelProfile(config_.model);
-  if (!profile.ok()) return profile.status();
-  profile_ = *std::move(profile);
+  if (absl::Status status = LoadModels(config_, &models_); !status.ok()) return status;
   // A missing device is an error now, not when the first engine attaches.
   if (absl::Status status = MakeDaemonBackend(config_.device).status(); !status.ok()) return status;
   if (config_.device == "cuda") StartDevice();
@@ -123,12 +121,6 @@ absl::Status Daemon::Start() {
 }
 
 absl::Status Daemon::StartTextSide() {
-  const bool has_text = config_.detokenizer != DetokenizerMode::kOff;
-  if (config_.detokenizer == DetokenizerMode::kThread && !profile_.vocabulary.has_value()) {
-    return absl::InvalidArgumentError(
-        "detokenizer = thread needs --tokenizer; give one, or start with --detokenizer=off for ids "
-        "only");
-  }
   absl::StatusOr<ZmqContext> context = ZmqContext::Make();
   if (!context.ok()) return context.status();
   context_ = std::make_unique<ZmqContext>(*std::move(context));
@@ -148,9 +140,9 @@ absl::Status Daemon::StartTextSide() {
   if (!made.ok()) return made.status();
   publisher_ = *std::move(made);
 
-  if (has_text && config_.detokenizer == DetokenizerMode::kThread) {
+  if (config_.detokenizer == DetokenizerMode::kThread) {
     TextWorker::Options worker;
-    worker.vocabulary = &*profile_.vocabulary;
+    worker.vocabularies = VocabulariesOf(models_);
     worker.clock = Clock::Real();
     worker.context = context_.get();
     worker.tokens_endpoint = kTokensInside;
@@ -225,13 +217,15 @@ absl::Status Daemon::StartControl() {
 }
 
 absl::StatusOr<std::shared_ptr<Session>> Daemon::OpenSession(const HelloRequest& request) {
+  const absl::StatusOr<ServedModel*> model = models_.Find(request.profile);
+  if (!model.ok()) return model.status();
   absl::StatusOr<std::unique_ptr<Backend>> backend = MakeDaemonBackend(config_.device);
   if (!backend.ok()) return backend.status();
   SessionOptions options;
   options.identity = {.session_id = next_session_id_, .daemon_epoch = epoch_};
   options.limits = request.limits;
-  options.profile = &profile_;
-  options.grammars = &grammars_;
+  options.profile = &(*model)->profile;
+  options.grammars = &(*model)->grammars;
   options.clock = Clock::Real();
   options.names = &names_;
   options.threads = config_.threads;

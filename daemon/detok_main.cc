@@ -19,11 +19,15 @@
 #include "daemon/base/logging.h"
 #include "daemon/base/version.h"
 #include "daemon/config.h"
+#include "daemon/models.h"
+#include "daemon/profile_flag.h"
 #include "daemon/text/text_worker.h"
 
 ABSL_FLAG(std::string, specd, "unix:/run/specd/specd.sock",
           "the daemon's socket; the endpoints below default to those beside it");
 ABSL_FLAG(std::string, tokenizer, "", "tokenizer.json of the model, the same as the daemon's");
+ABSL_FLAG(specd::ProfileFlag, profile, {},
+          "NAME=FILE: a further model, as the daemon has it; repeatable, or comma separated");
 ABSL_FLAG(std::string, tokens, "", "ZeroMQ endpoint of the daemon's token events");
 ABSL_FLAG(std::string, aborts, "", "ZeroMQ endpoint on which the daemon takes stop strings found");
 ABSL_FLAG(std::string, text, "", "ZeroMQ endpoint to publish text on");
@@ -68,21 +72,23 @@ int main(int argc, char** argv) {
   config.aborts_endpoint = absl::GetFlag(FLAGS_aborts);
   config.text_endpoint = absl::GetFlag(FLAGS_text);
   config.model.tokenizer_path = absl::GetFlag(FLAGS_tokenizer);
-  if (config.model.tokenizer_path.empty()) {
-    return Fail(absl::InvalidArgumentError("--tokenizer is missing: which text do the ids mean?"));
+  absl::Status status = specd::ReadProfiles(absl::GetFlag(FLAGS_profile), &config.profiles);
+  if (status.ok() && config.model.tokenizer_path.empty() && config.profiles.empty()) {
+    status = absl::InvalidArgumentError(
+        "--tokenizer is missing, and --profile too: which text do the ids mean?");
   }
-  absl::Status status = specd::ParseListen(absl::GetFlag(FLAGS_specd), &config.listen_path);
+  if (status.ok()) status = specd::ParseListen(absl::GetFlag(FLAGS_specd), &config.listen_path);
   if (status.ok()) status = specd::SetUpLogging(absl::GetFlag(FLAGS_log_level));
   if (!status.ok()) return Fail(status);
   specd::FillEndpoints(&config);
-  absl::StatusOr<specd::ModelProfile> profile = specd::LoadModelProfile(config.model);
-  if (!profile.ok()) return Fail(profile.status());
+  specd::ModelProfiles models;
+  if (status = specd::LoadModels(config, &models); !status.ok()) return Fail(status);
   absl::StatusOr<specd::ZmqContext> context = specd::ZmqContext::Make();
   if (!context.ok()) return Fail(context.status());
 
   specd::OpenSocketsToGroup();
   specd::TextWorker::Options options;
-  options.vocabulary = &*profile->vocabulary;
+  options.vocabularies = specd::VocabulariesOf(models);
   options.clock = specd::Clock::Real();
   options.context = &*context;
   options.tokens_endpoint = config.tokens_endpoint;

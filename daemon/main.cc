@@ -17,6 +17,7 @@
 #include "daemon/base/version.h"
 #include "daemon/config.h"
 #include "daemon/daemon.h"
+#include "daemon/profile_flag.h"
 
 ABSL_FLAG(std::string, listen, "unix:/run/specd/specd.sock", "unix socket that engines attach to");
 ABSL_FLAG(std::string, device, "cpu", "where rounds run: cpu or cuda");
@@ -34,6 +35,9 @@ ABSL_FLAG(std::string, reasoning_end, "",
           "text that ends the model's reasoning, such as </think>: constraints begin after it");
 ABSL_FLAG(int32_t, vocab_size, 0,
           "columns of a logits row; 0 accepts what fits the tokenizer, padding included");
+ABSL_FLAG(specd::ProfileFlag, profile, {},
+          "NAME=FILE: a further model by its name, with a JSON file of its facts; repeatable, or "
+          "comma separated");
 ABSL_FLAG(std::string, detokenizer, "thread",
           "thread (in the daemon), process (specd-detok attaches) or off (ids only)");
 ABSL_FLAG(std::string, tokens, "", "ZeroMQ endpoint of token events; default: beside the socket");
@@ -87,6 +91,10 @@ absl::Status ReadFlags(specd::DaemonConfig* config) {
       .reasoning = {absl::GetFlag(FLAGS_reasoning_start), absl::GetFlag(FLAGS_reasoning_end)}};
   if (absl::Status status =
           specd::ParseEosIds(absl::GetFlag(FLAGS_eos_token_ids), &config->model.eos_token_ids);
+      !status.ok()) {
+    return status;
+  }
+  if (absl::Status status = specd::ReadProfiles(absl::GetFlag(FLAGS_profile), &config->profiles);
       !status.ok()) {
     return status;
   }

@@ -63,14 +63,18 @@ TextStream::TextStream(const Vocabulary* vocabulary, std::shared_ptr<const StopS
                        TextOptions options)
     : vocabulary_(vocabulary), stops_(std::move(stops)), options_(options) {
   SPECD_CHECK(vocabulary != nullptr);
+  const TextRules& rules = vocabulary->text_rules();
+  utf8_ = Utf8Stream(rules.replacement);
+  stripped_spaces_ = options.continues ? 0 : rules.stripped_spaces;
 }
 
 // A skipped token never comes here: bytes before and after it may belong to one code point. A kept
 // added token is text of its own. Its content is valid UTF-8 and cannot continue pending bytes, so
 // the decoder itself ends the pending bytes before it.
 TextStream::Step TextStream::Decode(std::string_view bytes) const {
-  Step step{utf8_, stop_state_, {}, std::nullopt};
+  Step step{.utf8 = utf8_, .stop_state = stop_state_, .stripped_spaces = stripped_spaces_};
   step.utf8.Push(bytes, &step.text);
+  if (step.stripped_spaces > 0) Strip(&step);
   if (stops_ == nullptr) return step;
   if (num_tokens_ > options_.min_tokens) {
     step.match = stops_->Advance(&step.stop_state, step.text);
@@ -78,6 +82,17 @@ TextStream::Step TextStream::Decode(std::string_view bytes) const {
     stops_->Pass(&step.stop_state, step.text);
   }
   return step;
+}
+
+// The first character that is no space ends the front of the text.
+void TextStream::Strip(Step* step) {
+  size_t count = 0;
+  while (count < step->stripped_spaces && count < step->text.size() && step->text[count] == ' ') {
+    ++count;
+  }
+  const bool is_front = count == step->text.size();
+  step->stripped_spaces = is_front ? step->stripped_spaces - static_cast<uint32_t>(count) : 0;
+  step->text.erase(0, count);
 }
 
 std::optional<int> TextStream::Push(TokenId id, bool accepted_draft, TextChunk* chunk) {
@@ -91,6 +106,7 @@ std::optional<int> TextStream::Push(TokenId id, bool accepted_draft, TextChunk* 
   if (step.match) return StopAt(step, accepted_draft, chunk);
   utf8_ = step.utf8;
   stop_state_ = step.stop_state;
+  stripped_spaces_ = step.stripped_spaces;
   pending_accepted_draft_ = accepted_draft;
   const size_t held_size_bytes = stops_ == nullptr ? 0 : stops_->HeldSizeBytes(stop_state_);
   if (held_size_bytes == 0 && held_.size_bytes() == 0) {

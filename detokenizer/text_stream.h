@@ -4,7 +4,8 @@
 // Make one TextStream for each sequence and push every confirmed id in order. It releases text as
 // soon as the text is certain: a code point when its last byte arrives. It holds back only text
 // that may still become a stop string. All released text together equals the decoding of all ids at
-// once, cut at the first stop string, however the ids were grouped.
+// once, cut at the first stop string, however the ids were grouped. Where the tokenizer's decoder
+// strips leading spaces, the first text loses them.
 //
 // Not safe for use by two threads at once; the vocabulary and the stop set are shared and
 // read-only. The vocabulary must outlive the TextStream.
@@ -56,6 +57,7 @@ struct TextOptions {
   bool skip_special_tokens = true;
   bool include_stop = false;  // the text ends with the stop string instead of before it
   uint64_t min_tokens = 0;    // a stop string that completes within this many first tokens is text
+  bool continues = false;     // text came before, so spaces at the front are no leading ones
 };
 
 enum class TextEnd {
@@ -118,10 +120,12 @@ class TextStream {
   struct Step {
     Utf8Stream utf8;
     StopState stop_state;
-    std::string text;
-    std::optional<StopMatch> match;
+    uint32_t stripped_spaces = 0;
+    std::string text = {};
+    std::optional<StopMatch> match = {};
   };
   Step Decode(std::string_view bytes) const;
+  static void Strip(Step* step);
   int StopAt(const Step& step, bool accepted_draft, TextChunk* chunk);
   void Release(size_t size_bytes, TextChunk* chunk);
 
@@ -130,6 +134,7 @@ class TextStream {
   TextOptions options_;
   Utf8Stream utf8_;
   StopState stop_state_;
+  uint32_t stripped_spaces_ = 0;  // that the text's front may still lose
   HeldText held_;
   uint64_t num_tokens_ = 0;  // includes the token being pushed
   uint64_t text_offset_ = 0;

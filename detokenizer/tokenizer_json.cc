@@ -7,50 +7,20 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
-#include "detokenizer/byte_level.h"
+#include "detokenizer/json_words.h"
+#include "detokenizer/piece_decoder.h"
 
 namespace specd {
 namespace {
 
 using simdjson::dom::element;
-using simdjson::dom::element_type;
-
-constexpr std::string_view kOnlyByteLevel =
-    "specd reads byte-level files only: a BPE model with a ByteLevel decoder, alone or as the only "
-    "member of a Sequence. Use a model with such a tokenizer.json, or take the token ids from the "
-    "token events and decode them in the client";
-
-// Text of the file for an error: short, on one line.
-std::string Quote(std::string_view text) {
-  constexpr size_t kQuotedSizeBytesMax = 60;
-  const bool is_cut = text.size() > kQuotedSizeBytesMax;
-  if (is_cut) {
-    size_t size_bytes = kQuotedSizeBytesMax;
-    while (size_bytes > 0 && (static_cast<uint8_t>(text[size_bytes]) & 0xC0) == 0x80) --size_bytes;
-    text = text.substr(0, size_bytes);
-  }
-  return fmt::format("\"{}{}\"", absl::Utf8SafeCHexEscape({text.data(), text.size()}),
-                     is_cut ? "..." : "");
-}
-
-std::string Describe(const element& value) {
-  switch (value.type()) {
-    case element_type::STRING:
-      return Quote(std::string_view(value));
-    case element_type::OBJECT:
-      return "an object";
-    case element_type::ARRAY:
-      return "an array";
-    default:
-      return simdjson::to_string(value);  // a number, true, false or null
-  }
-}
 
 class Loader {
  public:
@@ -61,13 +31,14 @@ class Loader {
  private:
   absl::Status Parse(std::string_view json);
   absl::Status CheckVersion() const;
-  absl::Status CheckDecoder() const;
-  absl::Status CheckByteLevel(const element& decoder, std::string_view field) const;
+  absl::Status ReadDecoder();
   absl::Status CheckModelType(const element& model) const;
   absl::Status ReadAddedTokens();
   absl::Status ReadAddedToken(const element& token, std::string_view field);
   absl::Status ReadVocab();
   absl::Status ReadVocabToken(std::string_view content, const element& id_value);
+  absl::Status ReadPieces(const simdjson::dom::array& pieces);
+  absl::Status AddPiece(std::string_view content, TokenId id);
   absl::StatusOr<TokenId> ReadId(const element& value, std::string_view field) const;
   absl::Status CheckSize(std::string_view content, std::string_view field) const;
 
@@ -81,6 +52,7 @@ class Loader {
   const std::string_view name_;
   simdjson::dom::parser parser_;  // owns the strings that the members below point into
   element root_;
+  std::optional<PieceDecoder> decoder_;
   Vocabulary::Builder builder_;
   absl::flat_hash_map<TokenId, std::string_view> content_of_;
   absl::flat_hash_set<std::string_view> special_contents_;
@@ -89,7 +61,7 @@ class Loader {
 absl::StatusOr<Vocabulary> Loader::Load(std::string_view json) {
   if (absl::Status status = Parse(json); !status.ok()) return status;
   if (absl::Status status = CheckVersion(); !status.ok()) return status;
-  if (absl::Status status = CheckDecoder(); !status.ok()) return status;
+  if (absl::Status status = ReadDecoder(); !status.ok()) return status;
   if (absl::Status status = ReadAddedTokens(); !status.ok()) return status;
   if (absl::Status status = ReadVocab(); !status.ok()) return status;
   return std::move(builder_).Build();
@@ -146,41 +118,15 @@ absl::Status Loader::CheckVersion() const {
       Describe(version)));
 }
 
-absl::Status Loader::CheckDecoder() const {
-  element decoder;
-  if (root_["decoder"].get(decoder) || decoder.is_null()) {
-    return Unsupported(fmt::format("decoder is {}; {}",
-                                   root_["decoder"].error() ? "missing" : "null", kOnlyByteLevel));
+absl::Status Loader::ReadDecoder() {
+  absl::StatusOr<PieceDecoder> decoder = PieceDecoder::Read(root_);
+  if (!decoder.ok()) {
+    return absl::Status(decoder.status().code(),
+                        fmt::format("{}: {}", name_, std::string(decoder.status().message())));
   }
-  std::string_view type;
-  if (decoder["type"].get(type) || type != "Sequence") return CheckByteLevel(decoder, "decoder");
-
-  simdjson::dom::array members;
-  if (decoder["decoders"].get(members)) {
-    return Invalid(
-        "decoder.decoders is missing or not an array, but decoder.type is \"Sequence\"; "
-        "download the file again");
-  }
-  if (members.size() == 1) return CheckByteLevel(members.at(0).value(), "decoder.decoders[0]");
-  std::string types;
-  for (const element member : members) {
-    std::string_view member_type = "?";
-    if (member["type"].get(member_type)) member_type = "?";
-    types += types.empty() ? "" : ", ";
-    types += member_type;
-  }
-  return Unsupported(fmt::format("decoder.type is \"Sequence\" of {} decoders ({}); {}",
-                                 members.size(), Quote(types), kOnlyByteLevel));
-}
-
-absl::Status Loader::CheckByteLevel(const element& decoder, std::string_view field) const {
-  element type;
-  if (decoder["type"].get(type)) {
-    return Unsupported(fmt::format("{}.type is missing; {}", field, kOnlyByteLevel));
-  }
-  std::string_view text;
-  if (!type.get(text) && text == "ByteLevel") return absl::OkStatus();
-  return Unsupported(fmt::format("{}.type is {}; {}", field, Describe(type), kOnlyByteLevel));
+  decoder_ = *std::move(decoder);
+  builder_.SetTextRules(decoder_->text_rules());
+  return absl::OkStatus();
 }
 
 // The first files of GPT-2 have no type. specd recognises a BPE model by its merges, as Hugging
@@ -192,11 +138,14 @@ absl::Status Loader::CheckModelType(const element& model) const {
     return Unsupported(
         fmt::format("model.type is missing, and without model.merges the model is "
                     "not BPE; {}",
-                    kOnlyByteLevel));
+                    kReadableTokenizers));
   }
   std::string_view text;
-  if (!type.get(text) && text == "BPE") return absl::OkStatus();
-  return Unsupported(fmt::format("model.type is {}; {}", Describe(type), kOnlyByteLevel));
+  const bool is_text = type.get(text) == simdjson::SUCCESS;
+  if (is_text && (text == "BPE" || (text == "Unigram" && !decoder_->is_byte_level()))) {
+    return absl::OkStatus();
+  }
+  return Unsupported(fmt::format("model.type is {}; {}", Describe(type), kReadableTokenizers));
 }
 
 absl::StatusOr<TokenId> Loader::ReadId(const element& value, std::string_view field) const {
@@ -259,7 +208,7 @@ absl::Status Loader::ReadAddedToken(const element& token, std::string_view field
   const auto [entry, is_new] = content_of_.emplace(*id, content);
   if (is_new) {
     if (special) special_contents_.insert(content);
-    builder_.Set(*id, content, {.added = true, .special = special});
+    builder_.Set(*id, decoder_->AddedBytes(content), {.added = true, .special = special});
     return absl::OkStatus();
   }
   if (entry->second != content) {
@@ -281,6 +230,10 @@ absl::Status Loader::ReadVocab() {
     return Invalid("model is missing or not an object; download the file again");
   }
   if (absl::Status status = CheckModelType(model); !status.ok()) return status;
+  simdjson::dom::array pieces;
+  if (!decoder_->is_byte_level() && model["vocab"].get(pieces) == simdjson::SUCCESS) {
+    return ReadPieces(pieces);
+  }
   simdjson::dom::object vocab;
   if (model["vocab"].get(vocab)) {
     return Invalid(
@@ -292,24 +245,51 @@ absl::Status Loader::ReadVocab() {
   return absl::OkStatus();
 }
 
+// A Unigram model lists pairs of a piece and its score. The id is the index.
+absl::Status Loader::ReadPieces(const simdjson::dom::array& pieces) {
+  int64_t index = 0;
+  for (const element pair : pieces) {
+    std::string_view content;
+    if (pair.at(0).get(content)) {
+      return Invalid(
+          fmt::format("model.vocab[{}] is {}, expected a pair of a piece and its score; download "
+                      "the file again",
+                      index, Describe(pair)));
+    }
+    if (index >= kVocabSizeMax) {
+      return Invalid(
+          fmt::format("model.vocab has more than {} pieces; use another tokenizer", kVocabSizeMax));
+    }
+    if (absl::Status status = AddPiece(content, static_cast<TokenId>(index++)); !status.ok()) {
+      return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Loader::ReadVocabToken(std::string_view content, const element& id_value) {
-  const auto field = [content] { return fmt::format("model.vocab[{}]", Quote(content)); };
   const absl::StatusOr<TokenId> id = ReadId(id_value, "");
-  if (!id.ok()) return ReadId(id_value, field()).status();
+  if (!id.ok()) {
+    return ReadId(id_value, fmt::format("model.vocab[{}]", Quote(content))).status();
+  }
+  return AddPiece(content, *id);
+}
+
+absl::Status Loader::AddPiece(std::string_view content, TokenId id) {
   if (absl::Status status = CheckSize(content, "model.vocab[...]"); !status.ok()) return status;
-  const auto [entry, is_new] = content_of_.emplace(*id, content);
+  const auto [entry, is_new] = content_of_.emplace(id, content);
   if (is_new) {
     // Hugging Face knows special tokens by their text. An entry of the model with the same text is
     // therefore special too.
     const bool special = special_contents_.contains(content);
-    builder_.Set(*id, ByteLevelBytes(content), {.added = false, .special = special});
+    builder_.Set(id, decoder_->Bytes(content), {.added = false, .special = special});
     return absl::OkStatus();
   }
   if (entry->second == content) return absl::OkStatus();  // the added token's literal content wins
   return Invalid(
-      fmt::format("{} is {}, but that id already stands for {}; give each token an id "
+      fmt::format("model.vocab[{}] is {}, but that id already stands for {}; give each token an id "
                   "of its own",
-                  field(), *id, Quote(entry->second)));
+                  Quote(content), id, Quote(entry->second)));
 }
 
 }  // namespace

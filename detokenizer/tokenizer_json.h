@@ -2,10 +2,9 @@
 // at start-up.
 //
 // It reads only the fields that decoding needs: version, added_tokens, decoder, model.type and
-// model.vocab. It supports byte-level files: a BPE model whose decoder is ByteLevel, alone or as
-// the only member of a Sequence. Every other file is refused, because decoding it as byte-level
-// would give wrong text in silence. An error names the file, the field, the value found and the
-// remedy. Safe from any thread.
+// model.vocab. It supports the decoders of piece_decoder.h, and refuses every other file, because
+// another decoding would give wrong text in silence. An error names the file, the field, the value
+// found and the remedy. Safe from any thread.
 #pragma once
 
 #include <cstddef>

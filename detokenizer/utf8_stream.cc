@@ -60,7 +60,10 @@ void Utf8Stream::Push(std::string_view bytes, std::string* text) {
 }
 
 void Utf8Stream::Finish(std::string* text) {
-  if (HasPending()) text->append(kReplacementCharacter);
+  if (HasPending()) {
+    const int count = replacement_ == Utf8Replacement::kByte ? num_held_ : 1;
+    for (int i = 0; i < count; ++i) text->append(kReplacementCharacter);
+  }
   Discard();
 }
 

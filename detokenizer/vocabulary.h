@@ -18,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "detokenizer/utf8_stream.h"
 #include "kernels/core/types.h"
 
 namespace specd {
@@ -25,6 +26,14 @@ namespace specd {
 struct TokenFlags {
   bool added = false;    // from the file's added_tokens: added by people, not by training
   bool special = false;  // control text that skip_special_tokens hides
+};
+
+// What a tokenizer's decoder does to a text beyond joining the bytes of its tokens.
+struct TextRules {
+  // SentencePiece's decoders replace each byte of an unfinished code point.
+  Utf8Replacement replacement = Utf8Replacement::kSubpart;
+  // The spaces that are taken from the front of a text, where it has so many.
+  uint32_t stripped_spaces = 0;
 };
 
 class Vocabulary {
@@ -48,6 +57,8 @@ class Vocabulary {
   bool IsAdded(TokenId id) const { return InRange(id) && Has(id, kAdded); }
   bool IsSpecial(TokenId id) const { return InRange(id) && Has(id, kSpecial); }
 
+  const TextRules& text_rules() const { return text_rules_; }
+
   // Returns the lowest id of an added token with exactly this content, as in FindAdded("</think>").
   // The time is proportional to size(): for start-up.
   std::optional<TokenId> FindAdded(std::string_view content) const;
@@ -69,6 +80,7 @@ class Vocabulary {
 
   std::vector<Entry> entries_;
   std::string blob_;
+  TextRules text_rules_;
 };
 
 // Collects tokens in any order. Its limits are checked, not reported: a loader has already refused
@@ -78,6 +90,8 @@ class Vocabulary::Builder {
   // REQUIRES: 0 <= id < kVocabSizeMax, bytes.size() <= kTokenSizeBytesMax, id not set before, and
   // less than 4 GiB in total.
   void Set(TokenId id, std::string_view bytes, TokenFlags flags);
+
+  void SetTextRules(const TextRules& rules) { vocabulary_.text_rules_ = rules; }
 
   Vocabulary Build() &&;
 

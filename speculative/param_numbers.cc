@@ -2,15 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
 
+#include "speculative/nearest_name.h"
 #include "speculative/param_rules.h"
 
 namespace specd {
@@ -79,38 +78,14 @@ class Setter {
   SequenceParams* const params_;
 };
 
-// Levenshtein's distance: the fewest characters to insert, delete or replace.
-size_t EditDistance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i] != b[j]);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
-    }
-  }
-  return row.back();
-}
-
 absl::Status Unknown(std::string_view name) {
   if (const std::optional<std::string> why = RefusedParam(name); why.has_value()) {
     return absl::UnimplementedError(*why);
   }
-  constexpr size_t kNameMax = 64;  // no name of the table is near a longer one
-  const ParamRow* nearest = nullptr;
-  size_t least = name.size() / 2 + 1;
-  for (const ParamRow& row : ParamTable()) {
-    const size_t distance = name.size() > kNameMax ? least : EditDistance(name, row.field);
-    if (distance >= least) continue;
-    least = distance;
-    nearest = &row;
-  }
-  return Refuse(
-      fmt::format("{} is no parameter{}; docs/PARAMETERS.md lists them", name.substr(0, kNameMax),
-                  nearest == nullptr ? "" : fmt::format("; did you mean {}?", nearest->field)));
+  std::vector<std::string_view> names;
+  for (const ParamRow& row : ParamTable()) names.push_back(row.field);
+  return Refuse(fmt::format("{} is no parameter{}; docs/PARAMETERS.md lists them",
+                            name.substr(0, kNearNameBytesMax), DidYouMean(name, names)));
 }
 
 }  // namespace

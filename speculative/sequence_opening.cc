@@ -74,9 +74,16 @@ absl::StatusOr<SequenceGrammar> SequenceOpening::BuildGrammar(
     options.stop_ids.insert(options.stop_ids.end(), eos_token_ids_.begin(), eos_token_ids_.end());
   }
   std::unique_ptr<grammar::GrammarMatcher> matcher = (*compiled)->NewMatcher(options);
-  if (grammars_->reasoning() != nullptr && !params.grammar_in_reasoning) {
-    matcher = std::make_unique<grammar::ReasoningGate>(grammars_->reasoning(), std::move(matcher),
-                                                       history.prompt);
+  const std::shared_ptr<const grammar::ReasoningMarkers> markers = grammars_->reasoning();
+  if (markers != nullptr && !params.grammar_in_reasoning) {
+    if (params.thinking.budget >= 0 && !markers->AreEnd(params.thinking.end_ids)) {
+      return absl::InvalidArgumentError(
+          fmt::format("thinking_end_ids: their text is not the model's reasoning_end = \"{}\", so "
+                      "a constraint would never begin after a thought that the thinking_budget "
+                      "ends; name the ids of that text, or set thinking_budget = -1",
+                      markers->texts().end));
+    }
+    matcher = std::make_unique<grammar::ReasoningGate>(markers, std::move(matcher), history.prompt);
   } else if (params.thinking.budget >= 0) {
     return absl::InvalidArgumentError(
         "thinking_budget: its forced tokens would break a constraint that holds from the start; "

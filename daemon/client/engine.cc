@@ -57,19 +57,21 @@ absl::StatusOr<UniqueFd> MakeSealedMemfd(uint64_t size_bytes) {
   return fd;
 }
 
-absl::StatusOr<ModelProfileOptions> ModelOf(const specd_options& options) {
+absl::StatusOr<EmbeddedModel> ModelOf(const specd_options& options) {
   const specd_ids& eos = options.eos_token_ids;
   if (eos.count > kStopIdsMax || (eos.count > 0 && eos.items == nullptr)) {
     return Invalid("eos_token_ids",
                    fmt::format("eos_token_ids.count = {} is outside 0 .. {}, or items is NULL",
                                eos.count, kStopIdsMax));
   }
-  ModelProfileOptions model;
+  EmbeddedModel given;
+  if (options.profile_file != nullptr) given.profile_file = options.profile_file;
+  ModelProfileOptions& model = given.fields;
   if (options.tokenizer != nullptr) model.tokenizer_path = options.tokenizer;
   model.eos_token_ids.assign(eos.items, eos.items + eos.count);
   if (options.reasoning_start != nullptr) model.reasoning.start = options.reasoning_start;
   if (options.reasoning_end != nullptr) model.reasoning.end = options.reasoning_end;
-  return model;
+  return given;
 }
 
 }  // namespace
@@ -86,6 +88,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(const std::string& uri,
   HelloRequest hello;
   hello.name = options.name == nullptr ? "engine" : options.name;
   hello.version = kVersion;
+  hello.profile = options.profile == nullptr ? "" : options.profile;
   hello.pid = static_cast<uint32_t>(getpid());
   if (options.reserved != 0) return Invalid("reserved", "reserved must be 0");
   hello.limits = {
@@ -98,13 +101,14 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(const std::string& uri,
       .max_path = options.max_path};
   if (absl::Status status = ValidateLimits(hello.limits); !status.ok()) return status;
 
-  absl::StatusOr<ModelProfileOptions> model = ModelOf(options);
+  absl::StatusOr<EmbeddedModel> model = ModelOf(options);
   if (!model.ok()) return model.status();
   absl::StatusOr<std::unique_ptr<EngineLink>> link = MakeEngineLink(
       uri, {.timeout = absl::Milliseconds(options.timeout_ms),
             .threads = options.threads,
             .cuda_stream = options.cuda_stream,
             .model = *std::move(model),
+            .profile = hello.profile,
             .trace = options.trace == nullptr ? "" : options.trace,
             .trace_options = options.trace_options == nullptr ? "" : options.trace_options});
   if (!link.ok()) return link.status();

@@ -264,31 +264,6 @@ class LocalLink : public EngineLink {
   uint32_t request_id_ = 0;
 };
 
-// Over a socket the daemon has the profile.
-absl::Status CheckNoProfile(const ModelProfileOptions& model) {
-  if (!model.tokenizer_path.empty()) {
-    return MakeError(SPECD_ERROR_UNSUPPORTED, "tokenizer",
-                     fmt::format("tokenizer = \"{}\" is for embedded mode; leave it NULL and start "
-                                 "the daemon with --tokenizer={}",
-                                 model.tokenizer_path, model.tokenizer_path));
-  }
-  if (!model.eos_token_ids.empty()) {
-    return MakeError(SPECD_ERROR_UNSUPPORTED, "eos_token_ids",
-                     fmt::format("eos_token_ids[0] = {} is for embedded mode; leave the list empty "
-                                 "and start the daemon with --eos_token_ids",
-                                 model.eos_token_ids.front()));
-  }
-  const grammar::ReasoningTexts& reasoning = model.reasoning;
-  if (!reasoning.start.empty() || !reasoning.end.empty()) {
-    return MakeError(SPECD_ERROR_UNSUPPORTED, "reasoning_end",
-                     fmt::format("reasoning_start = \"{}\" and reasoning_end = \"{}\" are for "
-                                 "embedded mode; leave them NULL and start the daemon with "
-                                 "--reasoning_start and --reasoning_end",
-                                 reasoning.start, reasoning.end));
-  }
-  return absl::OkStatus();
-}
-
 // Over a socket the daemon records.
 absl::Status CheckNoTrace(const EngineLinkOptions& options) {
   for (const auto& [field, text] :
@@ -311,20 +286,13 @@ absl::StatusOr<std::unique_ptr<TraceRecorder>> StartRecorder(const EngineLinkOpt
   return TraceRecorder::Start({.trace = *std::move(trace),
                                .process = {.specd_version = kVersion,
                                            .processor = ProcessorName(),
-                                           .tokenizer = options.model.tokenizer_path},
+                                           .tokenizer = options.model.fields.tokenizer_path},
                                .clock = Clock::Real(),
                                .log = [](TraceSeverity, std::string_view text) {
                                  // The library has no log, and a trace was asked for.
                                  std::fprintf(stderr, "specd: %.*s\n",
                                               static_cast<int>(text.size()), text.data());
                                }});
-}
-
-absl::StatusOr<ModelProfile> LoadProfile(const ModelProfileOptions& model) {
-  absl::StatusOr<ModelProfile> profile = LoadModelProfile(model);
-  if (profile.ok() || !ErrorFieldOf(profile.status()).empty()) return profile;
-  return MakeError(ErrorCodeOf(profile.status()), "tokenizer",
-                   std::string(profile.status().message()));
 }
 
 absl::Status BadUri(const std::string& uri) {
@@ -381,13 +349,20 @@ absl::StatusOr<std::unique_ptr<EngineLink>> MakeEngineLink(const std::string& ur
     return std::make_unique<SocketLink>(*std::move(connection), options.timeout);
   }
   if (scheme != "embedded") return BadUri(uri);
+  if (!options.profile.empty()) {
+    return MakeError(
+        SPECD_ERROR_UNSUPPORTED, "profile",
+        fmt::format("profile = \"{}\" is one of a daemon's; leave it NULL, and give an "
+                    "embedded engine the path of its file in profile_file",
+                    options.profile));
+  }
   if (rest != "cpu" && rest != "cuda") {
     return MakeError(SPECD_ERROR_UNSUPPORTED, "uri",
                      fmt::format("uri = \"{}\": rounds run embedded on cpu or cuda; use "
                                  "embedded:cpu or embedded:cuda",
                                  uri));
   }
-  absl::StatusOr<ModelProfile> profile = LoadProfile(options.model);
+  absl::StatusOr<ModelProfile> profile = LoadEmbeddedProfile(options.model);
   if (!profile.ok()) return profile.status();
   absl::StatusOr<std::unique_ptr<TraceRecorder>> recorder = StartRecorder(options);
   if (!recorder.ok()) return recorder.status();

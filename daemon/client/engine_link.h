@@ -15,7 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "daemon/session/model_profile.h"
+#include "daemon/client/embedded_profile.h"
 #include "ipc/control/control.h"
 #include "ipc/segment/segment.h"
 
@@ -68,10 +68,11 @@ class EngineLink {
 
 struct EngineLinkOptions {
   absl::Duration timeout;
-  uint32_t threads = 0;            // the field of specd_options
-  void* cuda_stream = nullptr;     // the field of specd_options
-  ModelProfileOptions model = {};  // the profile of embedded mode; empty over a socket
-  std::string trace = {};          // the fields of specd_options; empty over a socket
+  uint32_t threads = 0;         // the field of specd_options
+  void* cuda_stream = nullptr;  // the field of specd_options
+  EmbeddedModel model = {};     // of embedded mode; empty over a socket
+  std::string profile = {};     // the model's name over a socket; empty in embedded mode
+  std::string trace = {};       // the fields of specd_options; empty over a socket
   std::string trace_options = {};
 };
 

@@ -213,10 +213,11 @@ std::unique_ptr<ControlService> ControlServer::MakeService(const PeerCredentials
     absl::StatusOr<std::shared_ptr<Session>> session = options_.open_session(request);
     if (session.ok()) {
       Log("attach").info(
-          "session {}: \"{}\" (pid {}, uid {}, library {}), vocab {}, batch {}, draft {}",
+          "session {}: \"{}\" (pid {}, uid {}, library {}), profile \"{}\", vocab {}, batch {}, "
+          "draft {}",
           (*session)->options().identity.session_id, Printable(request.name), peer.pid, peer.uid,
-          Printable(request.version), request.limits.vocab_size, request.limits.max_batch,
-          request.limits.max_draft);
+          Printable(request.version), Printable(request.profile), request.limits.vocab_size,
+          request.limits.max_batch, request.limits.max_draft);
       if (options_.hello.device != "cpu") {
         const Sharing sharing = ForeseeSharing(options_.hello.mps);
         Log("attach").log(

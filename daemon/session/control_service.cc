@@ -10,6 +10,7 @@
 #include <variant>
 
 #include "daemon/session/open_request.h"
+#include "daemon/session/profile_defaults.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 #include "speculative/param_rules.h"
@@ -183,6 +184,7 @@ absl::StatusOr<Reply> ControlService::On(const OpenSequenceRequest& request,
   const UniqueFd none;
   absl::StatusOr<OpenRequest> open = ReadOpenRequest(request, fds.empty() ? none : fds.front());
   if (!open.ok()) return open.status();
+  ApplyProfile(*session_->options().profile, request, &open->params);
   absl::StatusOr<std::vector<SequenceInfo>> infos =
       session_->OpenSequences(request.request_id, open->params, open->history());
   if (!infos.ok()) return infos.status();

@@ -26,7 +26,8 @@ absl::Status AddEos(TokenId id, ModelProfile* profile) {
 }
 
 // The markers are made here once to learn whether they can be.
-absl::Status SetReasoning(const grammar::ReasoningTexts& texts, ModelProfile* profile) {
+absl::Status SetReasoning(const ModelProfileOptions& options, ModelProfile* profile) {
+  const grammar::ReasoningTexts& texts = options.reasoning;
   if (texts.start.empty() && texts.end.empty()) return absl::OkStatus();
   const auto refuse = [](std::string_view text) {
     return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "reasoning_end", text);
@@ -43,14 +44,59 @@ absl::Status SetReasoning(const grammar::ReasoningTexts& texts, ModelProfile* pr
                     "looked for; give --tokenizer",
                     texts.end));
   }
-  const absl::Status made =
-      grammar::ReasoningMarkers::Create(texts, &*profile->vocabulary, profile->vocabulary->size())
-          .status();
+  if (options.reasoning_must_be_added && !profile->vocabulary->FindAdded(texts.end).has_value()) {
+    return refuse(
+        fmt::format("the reasoning_parser stands for {}, which is not among the added_tokens of "
+                    "the tokenizer; name the text that ends the model's reasoning in "
+                    "reasoning_end",
+                    texts.end));
+  }
+  const auto made =
+      grammar::ReasoningMarkers::Create(texts, &*profile->vocabulary, profile->vocabulary->size());
   if (!made.ok()) {
     return refuse(
-        fmt::format("reasoning_end = \"{}\": {}", texts.end, std::string(made.message())));
+        fmt::format("reasoning_end = \"{}\": {}", texts.end, std::string(made.status().message())));
+  }
+  const std::vector<TokenId>& forced = profile->thinking.end_ids;
+  if (!forced.empty() && !(*made)->AreEnd(forced)) {
+    return refuse(
+        fmt::format("reasoning_end = \"{}\" is not the text of thinking_end_ids, so a constraint "
+                    "would never begin after a thought that a budget ends; correct one of them",
+                    texts.end));
   }
   profile->reasoning = texts;
+  return absl::OkStatus();
+}
+
+// Every id of the markers, for a check.
+std::vector<TokenId> ThinkingIds(const ThinkingParams& thinking) {
+  std::vector<TokenId> ids = thinking.end_ids;
+  for (const TokenId id : {thinking.start_id, thinking.newline_id}) {
+    if (id != kNoToken) ids.push_back(id);
+  }
+  return ids;
+}
+
+absl::Status SetThinking(const ThinkingParams& thinking, ModelProfile* profile) {
+  const auto refuse = [](std::string_view text) {
+    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "thinking_end_ids", text);
+  };
+  if (thinking.end_ids.size() > kThinkingEndIdsMax) {
+    return refuse(fmt::format("thinking_end_ids has {} ids, at most {} are allowed",
+                              thinking.end_ids.size(), kThinkingEndIdsMax));
+  }
+  const std::vector<TokenId> ids = ThinkingIds(thinking);
+  if (!ids.empty() && (thinking.start_id == kNoToken || thinking.end_ids.empty())) {
+    return refuse(
+        "a thinking budget needs thinking_start_id and thinking_end_ids; give both, or neither of "
+        "the thinking ids");
+  }
+  const int32_t size = profile->vocab_size != 0 ? profile->vocab_size : kVocabSizeMax;
+  for (const TokenId id : ids) {
+    if (id >= 0 && id < size) continue;
+    return refuse(fmt::format("thinking ids: {} is outside 0 .. {}", id, size - 1));
+  }
+  profile->thinking = thinking;
   return absl::OkStatus();
 }
 
@@ -66,6 +112,10 @@ absl::StatusOr<ModelProfile> LoadModelProfile(const ModelProfileOptions& options
   for (const TokenId id : options.eos_token_ids) {
     if (absl::Status status = AddEos(id, &profile); !status.ok()) return status;
   }
+  if (absl::Status status = SetThinking(options.thinking, &profile); !status.ok()) return status;
+  profile.scale = options.scale;
+  profile.cap = options.cap;
+  profile.grammar = options.grammar;
   if (options.tokenizer_path.empty()) {
     if (!options.eos_tokens.empty()) {
       return absl::InvalidArgumentError(fmt::format(
@@ -73,7 +123,7 @@ absl::StatusOr<ModelProfile> LoadModelProfile(const ModelProfileOptions& options
           "number in --eos_token_ids",
           options.eos_tokens.front()));
     }
-    if (absl::Status status = SetReasoning(options.reasoning, &profile); !status.ok()) {
+    if (absl::Status status = SetReasoning(options, &profile); !status.ok()) {
       return status;
     }
     return profile;
@@ -94,17 +144,20 @@ absl::StatusOr<ModelProfile> LoadModelProfile(const ModelProfileOptions& options
     }
     if (absl::Status status = AddEos(*id, &profile); !status.ok()) return status;
   }
-  if (absl::Status status = SetReasoning(options.reasoning, &profile); !status.ok()) return status;
+  if (absl::Status status = SetReasoning(options, &profile); !status.ok()) return status;
   return profile;
 }
 
 absl::Status CheckVocabSize(const ModelProfile& profile, uint32_t engine_vocab_size) {
-  for (const TokenId id : profile.eos_token_ids) {
-    if (static_cast<uint32_t>(id) < engine_vocab_size) continue;
-    return absl::FailedPreconditionError(
-        fmt::format("vocab_size = {}, but the model profile has the EOS id {}; use the profile of "
-                    "your model",
-                    engine_vocab_size, id));
+  for (const auto& [what, ids] : {std::pair{"EOS", profile.eos_token_ids},
+                                  std::pair{"thinking", ThinkingIds(profile.thinking)}}) {
+    for (const TokenId id : ids) {
+      if (static_cast<uint32_t>(id) < engine_vocab_size) continue;
+      return absl::FailedPreconditionError(
+          fmt::format("vocab_size = {}, but the model profile has the {} id {}; use the profile of "
+                      "your model",
+                      engine_vocab_size, what, id));
+    }
   }
   if (profile.vocab_size != 0) {
     if (engine_vocab_size == static_cast<uint32_t>(profile.vocab_size)) return absl::OkStatus();

@@ -1,8 +1,9 @@
-// ModelProfile holds the facts of a model that requests share: vocabulary, logit width, EOS ids.
+// ModelProfile holds the facts of a model that requests share: vocabulary, logit width, EOS ids,
+// markers of reasoning, and defaults of parameters.
 //
-// The daemon loads the profile once at start. It is read-only from then on, so any thread may use
-// it. A profile without a tokenizer serves ids only: it refuses sequences with stop strings,
-// because stop strings could not be found.
+// The daemon loads its profiles once at start. A profile is read-only from then on, so any thread
+// may use it. A profile without a tokenizer serves ids only: it refuses sequences with stop
+// strings, because stop strings could not be found.
 #pragma once
 
 #include <cstdint>
@@ -13,26 +14,46 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "detokenizer/vocabulary.h"
+#include "ipc/control/open_sequence_request.h"
 #include "kernels/core/types.h"
 #include "speculative/grammar/reasoning_gate.h"
+#include "speculative/params.h"
 
 namespace specd {
 
 struct ModelProfileOptions {
-  std::string tokenizer_path;           // empty: ids only
-  std::vector<std::string> eos_tokens;  // contents of added tokens, such as <|endoftext|>
-  std::vector<TokenId> eos_token_ids;   // the same by number; these need no tokenizer
-  int32_t vocab_size = 0;               // columns of a row; 0: any number that fits the tokenizer
+  std::string tokenizer_path = {};           // empty: ids only
+  std::vector<std::string> eos_tokens = {};  // contents of added tokens, such as <|endoftext|>
+  std::vector<TokenId> eos_token_ids = {};   // the same by number; these need no tokenizer
+  int32_t vocab_size = 0;  // columns of a row; 0: any number that fits the tokenizer
   grammar::ReasoningTexts reasoning = {};  // constraints begin after its end
+  // The end of `reasoning` follows from the name of a parser, so it must be an added token.
+  bool reasoning_must_be_added = false;
+  ThinkingParams thinking = {};  // the markers of a thinking budget; the budget is a request's
+  double scale = 1;              // of logits; CONTRACT §3
+  double cap = 0;
+  NamedNumbers grammar = {};  // defaults of grammar_ parameters, by name
+
+  // True if nothing of a model is named.
+  bool IsEmpty() const {
+    return tokenizer_path.empty() && eos_tokens.empty() && eos_token_ids.empty() &&
+           vocab_size == 0 && reasoning.start.empty() && reasoning.end.empty();
+  }
 };
 
 struct ModelProfile {
+  std::string name = {};  // by which engines ask for it; empty: the model of those that name none
   std::optional<Vocabulary> vocabulary;
   std::vector<TokenId> eos_token_ids;  // each once
   int32_t vocab_size = 0;
   grammar::ReasoningTexts reasoning = {};
+  ThinkingParams thinking = {};  // without a budget
+  double scale = 1;
+  double cap = 0;
+  NamedNumbers grammar = {};
 };
 
+// INVALID_ARGUMENT: the error names the flag or key, and the remedy.
 absl::StatusOr<ModelProfile> LoadModelProfile(const ModelProfileOptions& options);
 
 // The largest difference between a row's width and the tokenizer's. Models pad their logits to a
@@ -40,7 +61,8 @@ absl::StatusOr<ModelProfile> LoadModelProfile(const ModelProfileOptions& options
 // because its ids would mean other words.
 inline constexpr int32_t kPaddingColumnsMax = 1024;
 
-// Compares an engine's vocab_size with the profile and its EOS ids. The error names both numbers.
+// Compares an engine's vocab_size with the profile, its EOS ids and its thinking ids. The error
+// names both numbers.
 absl::Status CheckVocabSize(const ModelProfile& profile, uint32_t engine_vocab_size);
 
 }  // namespace specd

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "daemon/session/profile_defaults.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 
@@ -102,9 +103,11 @@ absl::Status SessionMemory::Bind(TensorRole role, const RowMemory& memory, const
     state_.verifier->BindMask(*mask);
     row_limits_.mask_rows = static_cast<uint64_t>(mask->num_rows);
   } else {
-    const absl::StatusOr<TensorView> view = BindTensor(memory, spec, vocab_size);
-    if (!view.ok()) return view.status();
+    // The profile is of the target model; a drafter's rows are as its binding says.
     const bool is_target = role == TensorRole::kTargetRows;
+    const absl::StatusOr<TensorView> view = BindTensor(
+        memory, is_target ? WithProfile(*state_.options.profile, spec) : spec, vocab_size);
+    if (!view.ok()) return view.status();
     const absl::Status status =
         is_target ? state_.verifier->BindTarget(*view) : state_.verifier->BindDraft(*view);
     if (!status.ok()) return status;

@@ -270,6 +270,7 @@ SessionSequences::Opening SessionSequences::MakeOpening(
   event.offset = sequence.kept_tokens;
   event.cumulative_logprob = sequence.logprob_sum.value();
   event.request_id = stream.request_id;
+  event.profile = state_.options.profile->name;
   event.stop_strings = stop_strings;
   event.include_stop = stream.include_stop;
   event.skip_special_tokens = stream.skip_special_tokens;

@@ -47,20 +47,24 @@ void TextStreams::Open(const TokenEvent& event, std::vector<TextEvent>* texts,
                        std::vector<AbortRequest>* aborts) {
   if (streams_.contains(event.stream)) return;  // announced twice
   std::shared_ptr<const StopSet> stops;
-  bool refused = false;
+  const auto vocabulary = vocabularies_.find(event.profile);
+  bool refused = vocabulary == vocabularies_.end();
   if (!event.stop_strings.empty()) {
     // The daemon made the same set before it let the stream open, but any peer may write to the
     // wire.
     auto created = StopSet::Create(event.stop_strings);
-    refused = !created.ok();
+    refused = refused || !created.ok();
     if (created.ok()) stops = *std::move(created);
   }
   // A forked sequence begins after the tokens that its source had. A sequence opened with outputs
   // begins after these. Those tokens count.
   const uint64_t min_tokens = event.min_tokens - std::min<uint64_t>(event.min_tokens, event.offset);
   auto stream = std::make_unique<Stream>(
-      vocabulary_, std::move(stops),
-      TextOptions{event.skip_special_tokens, event.include_stop, min_tokens});
+      vocabulary == vocabularies_.end() ? &no_vocabulary_ : vocabulary->second, std::move(stops),
+      TextOptions{.skip_special_tokens = event.skip_special_tokens,
+                  .include_stop = event.include_stop,
+                  .min_tokens = min_tokens,
+                  .continues = event.offset > 0});
   stream->number = event.stream;
   stream->request_id = event.request_id;
   stream->stop_strings = event.stop_strings;

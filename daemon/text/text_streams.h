@@ -7,6 +7,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -25,10 +27,14 @@ struct TextCounters {
   uint64_t unknown_events = 0;  // for a stream whose opening was never seen
 };
 
+// The vocabulary of each model, by the name of its profile.
+using TextVocabularies = absl::flat_hash_map<std::string, const Vocabulary*>;
+
 class TextStreams {
  public:
-  // The vocabulary must outlive the streams.
-  explicit TextStreams(const Vocabulary* vocabulary) : vocabulary_(vocabulary) {}
+  // The vocabularies must outlive the streams. A stream of a model that is not among them ends with
+  // an error at once, because a reader must not take silence for text.
+  explicit TextStreams(TextVocabularies vocabularies) : vocabularies_(std::move(vocabularies)) {}
 
   // Appends the text events and abort requests that follow from one event. The sender fills in
   // epoch and seq of the text events, and epoch of the abort requests.
@@ -70,7 +76,8 @@ class TextStreams {
   TextEvent Next(const Stream& stream) const;
   void CloseWith(TextChunk chunk, TextEvent out, Stream* stream, std::vector<TextEvent>* texts);
 
-  const Vocabulary* const vocabulary_;
+  const TextVocabularies vocabularies_;
+  const Vocabulary no_vocabulary_;
   absl::flat_hash_map<uint64_t, std::unique_ptr<Stream>> streams_;
   uint64_t num_live_ = 0;
   TextCounters counters_;

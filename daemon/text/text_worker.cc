@@ -50,7 +50,7 @@ TextWorker::TextWorker(const Options& options, ZmqSocket tokens, ZmqSocket text,
       tokens_(std::move(tokens)),
       text_(std::move(text)),
       aborts_(std::move(aborts)),
-      streams_(options.vocabulary),
+      streams_(options.vocabularies),
       instance_(DrawInstance()),
       last_heard_ns_(options.clock->NowNs() - kHearingNs) {}
 

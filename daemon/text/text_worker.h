@@ -24,7 +24,7 @@ namespace specd {
 class TextWorker {
  public:
   struct Options {
-    const Vocabulary* vocabulary = nullptr;
+    TextVocabularies vocabularies;
     Clock* clock = nullptr;
     ZmqContext* context = nullptr;
     std::string tokens_endpoint;  // to connect to

@@ -27,6 +27,7 @@ struct HelloRequest {
   std::string version;  // the library's version
   uint32_t pid = 0;
   SessionLimits limits;
+  std::string profile = {};  // the name of a model of the daemon; empty: the one without a name
 
   template <class Self, class F>
   static void Fields(Self& self, F&& f) {
@@ -40,6 +41,7 @@ struct HelloRequest {
     f("ring_depth", self.limits.ring_depth);
     f("max_scores_per_token", self.limits.max_scores);
     f("max_path", self.limits.max_path);
+    f("profile", self.profile, 64);
   }
 };
 

@@ -15,6 +15,7 @@ namespace {
 
 // The bounds of specd/specd.h. The bytes of a batch are a second bound of its contents.
 constexpr size_t kRequestIdBytesMax = 128;
+constexpr size_t kProfileBytesMax = 64;
 constexpr size_t kStopStringsMax = 1024;
 constexpr size_t kIdsMax = SessionLimits::kDraftMax + 1;
 constexpr size_t kEventsMax = 65536;
@@ -100,7 +101,9 @@ void WriteTokenEvent(MapWriter* writer, const TokenEvent& event) {
   const bool has_logprobs = event.kind == TokenEventKind::kTokens
                                 ? !event.logprobs.empty()
                                 : !std::isnan(event.cumulative_logprob);
-  writer->BeginMap(num_fields.at(static_cast<size_t>(event.kind)) + (has_logprobs ? 1 : 0));
+  const bool has_profile = event.kind == TokenEventKind::kOpen && !event.profile.empty();
+  writer->BeginMap(num_fields.at(static_cast<size_t>(event.kind)) + (has_logprobs ? 1 : 0) +
+                   (has_profile ? 1 : 0));
   writer->Field("kind", NameAt(kTokenKinds, static_cast<size_t>(event.kind)));
   writer->Field("stream", event.stream);
   writer->Field("offset", event.offset);
@@ -112,6 +115,7 @@ void WriteTokenEvent(MapWriter* writer, const TokenEvent& event) {
       writer->Field("skip_special", event.skip_special_tokens);
       writer->Field("include_stop", event.include_stop);
       writer->Field("min_tokens", event.min_tokens);
+      if (has_profile) writer->Field("profile", event.profile);
       break;
     case TokenEventKind::kTokens:
       writer->Field("ids", event.ids);
@@ -139,6 +143,7 @@ void ReadTokenEvent(MapReader* reader, TokenEvent* event) {
       reader->Read("skip_special", &event->skip_special_tokens);
       reader->Read("include_stop", &event->include_stop);
       reader->Read("min_tokens", &event->min_tokens);
+      if (reader->Has("profile")) reader->Read("profile", &event->profile, kProfileBytesMax);
       ReadLogprob(reader, &event->cumulative_logprob);
       return;
     case TokenEventKind::kTokens:

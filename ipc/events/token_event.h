@@ -51,6 +51,8 @@ struct TokenEvent {
   // A stop string that completes at token number min_tokens or before does not count. Tokens before
   // `offset` are counted as well.
   uint32_t min_tokens = 0;
+  // The name of the model's profile: whose tokenizer the ids are of. On the wire unless empty.
+  std::string profile = {};
 
   // tokens: those kept in one round
   std::vector<TokenId> ids;

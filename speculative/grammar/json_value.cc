@@ -141,10 +141,12 @@ absl::Status Parser::ReadScalar(ondemand::json_type type, Source& source, JsonVa
       value->type = JsonType::kBoolean;
       if (const error_code error = source.get_bool().get(value->boolean)) return Invalid(error);
       return absl::OkStatus();
-    default:
+    default: {
       value->type = JsonType::kNull;
-      if (!source.is_null()) return Invalid("not a value");
-      return absl::OkStatus();
+      bool is_null = false;
+      if (const error_code error = source.is_null().get(is_null)) return Invalid(error);
+      return is_null ? absl::OkStatus() : Invalid("not a value");
+    }
   }
 }
 

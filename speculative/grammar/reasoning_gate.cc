@@ -86,6 +86,12 @@ uint32_t ReasoningMarkers::AfterPrompt(std::span<const TokenId> prompt) const {
   return progress;
 }
 
+bool ReasoningMarkers::AreEnd(std::span<const TokenId> ids) const {
+  std::string text;
+  for (const TokenId id : ids) text += Bytes(id);
+  return text.find(texts_.end) != std::string::npos;
+}
+
 // ---- the gate -----------------------------------------------------------------------------------
 
 ReasoningGate::ReasoningGate(std::shared_ptr<const ReasoningMarkers> markers,

@@ -49,6 +49,10 @@ class ReasoningMarkers {
   };
   Advance After(uint32_t progress, TokenId id) const;
 
+  // True if the end marker lies in the text of these tokens.
+  bool AreEnd(std::span<const TokenId> ids) const;
+  const ReasoningTexts& texts() const { return texts_; }
+
   std::string_view Bytes(TokenId id) const { return vocabulary_.Bytes(id); }
   int32_t vocab_size() const { return vocab_size_; }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -120,12 +121,15 @@ constexpr std::string_view kUuidPattern =
 
 }  // namespace
 
+std::span<const std::string_view> EnforcedFormats() {
+  static constexpr std::string_view kFormats[] = {"date-time", "date", "time", "duration", "email",
+                                                  "hostname",  "ipv4", "ipv6", "uri",      "uuid"};
+  return kFormats;
+}
+
 bool IsEnforcedFormat(std::string_view name) {
-  for (const std::string_view known : {"date-time", "date", "time", "duration", "email", "hostname",
-                                       "ipv4", "ipv6", "uri", "uuid"}) {
-    if (name == known) return true;
-  }
-  return false;
+  const std::span<const std::string_view> formats = EnforcedFormats();
+  return std::find(formats.begin(), formats.end(), name) != formats.end();
 }
 
 absl::StatusOr<ByteDfa> FormatAutomaton(std::string_view name) {

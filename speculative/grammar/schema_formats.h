@@ -6,6 +6,7 @@
 // schema_formats.cc).
 #pragma once
 
+#include <span>
 #include <string_view>
 
 #include "absl/status/statusor.h"
@@ -13,6 +14,8 @@
 
 namespace specd::grammar {
 
+// Their names, for errors.
+std::span<const std::string_view> EnforcedFormats();
 bool IsEnforcedFormat(std::string_view name);
 
 // REQUIRES: IsEnforcedFormat(name).

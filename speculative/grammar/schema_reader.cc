@@ -178,17 +178,20 @@ absl::Status SchemaReader::ReadString(const JsonValue& schema, SchemaForm* form,
     string->values = *std::move(values);
     form->is_exact = form->is_exact && string->values != nullptr;
   }
-  return ReadFormat(schema, string);
+  return ReadFormat(schema, form, string);
 }
 
-absl::Status SchemaReader::ReadFormat(const JsonValue& schema, StringSchema* string) {
+absl::Status SchemaReader::ReadFormat(const JsonValue& schema, SchemaForm* form,
+                                      StringSchema* string) {
   const JsonValue* format = schema.Find("format");
   if (format == nullptr) return absl::OkStatus();
   if (!format->IsString()) return WrongKeywordType(schema, "format", *format, "a string");
   if (!IsEnforcedFormat(format->text)) {
-    report_.Warn(schema, fmt::format("format \"{}\" is not enforced: specd takes it for a remark",
-                                     absl::Utf8SafeCHexEscape(format->text.substr(0, 60))));
-    return absl::OkStatus();
+    form->is_exact = false;
+    return report_.Refuse(
+        schema, "format",
+        fmt::format("\"{}\" is none of {}", absl::Utf8SafeCHexEscape(format->text.substr(0, 60)),
+                    fmt::join(EnforcedFormats(), ", ")));
   }
   SharedDfa& automaton = formats_[format->text];
   if (automaton == nullptr) {

@@ -48,11 +48,12 @@ inline std::string EncodeUtf8(uint32_t code_point) {
 struct Decoded {
   std::string text;      // the text that later bytes cannot change
   bool pending = false;  // the input ends inside a code point that may still be completed
+  size_t pending_bytes = 0;
 };
 
 // One U+FFFD for each maximal subpart of an ill-formed sequence (the Unicode Standard,
-// section 3.9).
-inline Decoded DecodeUtf8(std::string_view bytes) {
+// section 3.9). With `each_byte` one for each byte of it, as SentencePiece gives.
+inline Decoded DecodeUtf8(std::string_view bytes, bool each_byte = false) {
   Decoded decoded;
   size_t at = 0;
   while (at < bytes.size()) {
@@ -74,8 +75,10 @@ inline Decoded DecodeUtf8(std::string_view bytes) {
       decoded.text += bytes.substr(at, longest);
     } else if (longest > 0 && at + longest == bytes.size()) {
       decoded.pending = true;
+      decoded.pending_bytes = longest;
     } else {
-      decoded.text += "\xEF\xBF\xBD";
+      const size_t count = each_byte ? std::max<size_t>(longest, 1) : 1;
+      for (size_t i = 0; i < count; ++i) decoded.text += "\xEF\xBF\xBD";
     }
     at += std::max<size_t>(longest, 1);
   }

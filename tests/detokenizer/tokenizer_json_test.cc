@@ -58,6 +58,18 @@ void CheckRefused(const std::string& json, absl::StatusCode code,
   }
 }
 
+constexpr char kStripOne[] = R"(,{"type":"Strip","content":" ","start":1,"stop":0})";
+
+// As Llama 2 writes it (with kStripOne) and Gemma (without).
+File SentencePiece(const std::string& strip) {
+  return {.added_tokens = "[" + Added(10, "▁▁▁", false) + "," + Added(11, "<s>", true) + "]",
+          .decoder = R"({"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"▁"},)"
+                     R"("content":" "},{"type":"ByteFallback"},{"type":"Fuse"})" +
+                     strip + "]}",
+          .vocab = R"({"a":0,"▁b":1,"▁▁":2,"<0xE4>":3,"<0x0A>":4,"<0x00>":5,"<0xZZ>":6,)"
+                   R"("<0x041>":7,"<0xab>":8})"};
+}
+
 // A file of this process alone: several builds may run their tests at the same time.
 std::filesystem::path TemporaryPath(const std::string& name) {
   return std::filesystem::temp_directory_path() /
@@ -180,7 +192,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("tokenizer.json: every other decoder is refused by its name") {
     const std::string remedy = "take the token ids from the token events";
-    const std::string supported = "byte-level files only";
+    const std::string supported = "specd reads two kinds of file";
     for (const std::string type : {"Metaspace", "ByteFallback", "WordPiece", "BPEDecoder", "CTC",
                                    "Fuse", "Strip", "Replace"}) {
       CheckRefused(File{.decoder = R"({"type":")" + type + R"("})"}.Json(), kUnsupported,
@@ -192,14 +204,14 @@ TEST_SUITE("unit") {
                  {"decoder.type is missing", supported});
     CheckRefused(File{.decoder = R"({"type":7})"}.Json(), kUnsupported, {"decoder.type is 7"});
     CheckRefused(R"({"version":"1.0","model":{}})", kUnsupported, {"decoder is missing"});
-    // Llama 2 and Mistral.
+    // Another order has another meaning: Strip before Fuse takes spaces off every token.
     CheckRefused(
         File{.decoder =
                  R"({"type":"Sequence","decoders":[{"type":"Replace"},{"type":"ByteFallback"},
-                            {"type":"Fuse"}]})"}
+                            {"type":"Strip"},{"type":"Fuse"}]})"}
             .Json(),
         kUnsupported,
-        {"\"Sequence\" of 3 decoders (\"Replace, ByteFallback, Fuse\")", supported, remedy});
+        {"\"Sequence\" of 4 decoders (\"Replace, ByteFallback, Strip, Fuse\")", supported, remedy});
     CheckRefused(File{.decoder = R"({"type":"Sequence","decoders":[{"type":"Fuse"}]})"}.Json(),
                  kUnsupported, {"decoder.decoders[0].type is \"Fuse\""});
     CheckRefused(File{.decoder = R"({"type":"Sequence","decoders":[]})"}.Json(), kUnsupported,
@@ -208,10 +220,75 @@ TEST_SUITE("unit") {
                  {"decoder.decoders is missing", "download the file again"});
   }
 
+  TEST_CASE("tokenizer.json: SentencePiece's pieces are spaces, bytes and text") {
+    const File file = SentencePiece(kStripOne);
+    const Vocabulary vocabulary = Parse(file.Json());
+    CHECK(vocabulary.Bytes(0) == "a");
+    CHECK(vocabulary.Bytes(1) == " b");
+    CHECK(vocabulary.Bytes(2) == "  ");
+    CHECK(vocabulary.Bytes(3) == "\xE4");
+    CHECK(vocabulary.Bytes(4) == "\n");
+    CHECK(vocabulary.Bytes(5) == std::string(1, '\0'));
+    CHECK(vocabulary.Bytes(6) == "<0xZZ>");
+    CHECK(vocabulary.Bytes(7) == "<0x041>");
+    CHECK(vocabulary.Bytes(8) == "\xAB");
+    // Gemma adds its runs of spaces; the decoder reads added tokens as it reads others.
+    CHECK(vocabulary.Bytes(10) == "   ");
+    CHECK(vocabulary.Bytes(11) == "<s>");
+    CHECK(vocabulary.IsSpecial(11));
+    CHECK(vocabulary.FindAdded("<s>") == 11);
+    CHECK(vocabulary.text_rules().stripped_spaces == 1);
+    CHECK(vocabulary.text_rules().replacement == Utf8Replacement::kByte);
+    CHECK(Parse(SentencePiece("").Json()).text_rules().stripped_spaces == 0);
+    CHECK(Parse(File{}.Json()).text_rules().replacement == Utf8Replacement::kSubpart);
+  }
+
+  TEST_CASE("tokenizer.json: the pieces of a Unigram model have their index as id") {
+    File file = SentencePiece(kStripOne);
+    file.model_type = R"("type":"Unigram","unk_id":0,)";
+    file.vocab = R"([["<unk>",0.0],["▁a",-1.5],["<0x41>",-2]])";
+    file.added_tokens = "[" + Added(0, "<unk>", true) + "," + Added(7, "<s>", true) + "]";
+    const Vocabulary vocabulary = Parse(file.Json());
+    CHECK(vocabulary.size() == 8);
+    CHECK(vocabulary.IsSpecial(0));
+    CHECK(vocabulary.Bytes(1) == " a");
+    CHECK(vocabulary.Bytes(2) == "A");
+    file.added_tokens = "[]";
+    file.vocab = R"([["a",0],"b"])";
+    CheckRefused(file.Json(), kInvalid, {"model.vocab[1] is \"b\"", "a pair"});
+    file.vocab = R"([["a",0],["b",0]])";
+    file.added_tokens = "[" + Added(1, "c", false) + "]";
+    CheckRefused(file.Json(), kInvalid, {"model.vocab[\"b\"] is 1", "stands for \"c\""});
+  }
+
+  TEST_CASE("tokenizer.json: a step of SentencePiece's decoder that is another is refused") {
+    const auto refuse = [](const std::string& decoders, const std::vector<std::string>& parts) {
+      CheckRefused(File{.decoder = R"({"type":"Sequence","decoders":[)" + decoders + "]}"}.Json(),
+                   kUnsupported, parts);
+    };
+    const std::string rest = R"(,{"type":"ByteFallback"},{"type":"Fuse"})";
+    const std::string replace = R"({"type":"Replace","pattern":{"String":"▁"},"content":" "})";
+    refuse(R"({"type":"Replace"})" + rest, {"decoders[0].pattern.String is missing", "▁"});
+    refuse(R"({"type":"Replace","pattern":{"Regex":"▁"},"content":" "})" + rest,
+           {"decoders[0].pattern.String is missing"});
+    refuse(R"({"type":"Replace","pattern":{"String":"_"},"content":" "})" + rest,
+           {"decoders[0].pattern.String is \"_\", expected"});
+    refuse(R"({"type":"Replace","pattern":{"String":"▁"},"content":""})" + rest,
+           {"decoders[0].content is \"\", expected a space"});
+    const auto strip = [&](const std::string& fields) {
+      return replace + rest + R"(,{"type":"Strip",)" + fields + "}";
+    };
+    refuse(strip(R"("content":"x","start":1,"stop":0)"), {"decoders[3].content is \"x\""});
+    refuse(strip(R"("content":" ","start":1,"stop":1)"), {"decoders[3].stop is 1, expected 0"});
+    refuse(strip(R"("content":" ","start":65,"stop":0)"), {"decoders[3].start is 65"});
+    refuse(strip(R"("content":" ","stop":0)"), {"decoders[3].start is missing"});
+  }
+
   TEST_CASE("tokenizer.json: every other model is refused by its name") {
     for (const std::string type : {"Unigram", "WordPiece", "WordLevel"}) {
-      CheckRefused(File{.model_type = R"("type":")" + type + R"(",)"}.Json(), kUnsupported,
-                   {"model.type is \"" + type + "\"", "byte-level files only", "token events"});
+      CheckRefused(
+          File{.model_type = R"("type":")" + type + R"(",)"}.Json(), kUnsupported,
+          {"model.type is \"" + type + "\"", "specd reads two kinds of file", "token events"});
     }
     CheckRefused(R"({"version":"1.0","decoder":{"type":"ByteLevel"},"model":{"vocab":{"a":0}}})",
                  kUnsupported, {"model.type is missing", "merges"});

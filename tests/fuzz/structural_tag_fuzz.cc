@@ -1,26 +1,33 @@
 // Any bytes as a structural tag: they are refused with a message, or become rules that are all
-// defined. A schema or a pattern inside stands for its own text.
+// defined. Schemas and patterns inside are read by their own front ends.
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "speculative/grammar/compile_work.h"
+#include "speculative/grammar/json_schema.h"
+#include "speculative/grammar/regex.h"
 #include "speculative/grammar/structural_tag.h"
 #include "tests/fuzz/grammar_front_end.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size_bytes) {
   namespace grammar = specd::grammar;
   if (size_bytes > grammar::kFuzzSizeBytesMax) return 0;
-  const auto own_text = [](std::string_view text, grammar::GrammarRules* rules,
-                           std::vector<std::string>*) -> absl::StatusOr<grammar::ExprId> {
-    return rules->Literal(text);
+  const grammar::CompileWork work(size_t{1} << 20);
+  const auto schema = [](std::string_view text, grammar::GrammarRules* rules,
+                         std::vector<std::string>* warnings) {
+    return grammar::BuildJsonSchema(text, {.whitespace = grammar::Whitespace::kCompact}, rules,
+                                    warnings);
   };
+  const auto regex = [](std::string_view text, grammar::GrammarRules* rules,
+                        std::vector<std::string>*) { return grammar::ParseRegex(text, {}, rules); };
   grammar::GrammarRules rules;
   std::vector<std::string> warnings;
   const std::string_view json(reinterpret_cast<const char*>(data), size_bytes);
   grammar::CheckFrontEnd(
-      rules, grammar::BuildStructuralTag(json, {.build_schema = own_text, .build_regex = own_text},
+      rules, grammar::BuildStructuralTag(json, {.build_schema = schema, .build_regex = regex},
                                          &rules, &warnings));
   return 0;
 }

@@ -6,6 +6,11 @@ Byte-level tokenizers are made up on the spot, saved by Hugging Face and loaded 
 the toy engine is tested as well. Every id sequence must decode to the same text, with special
 tokens skipped and kept.
 
+SentencePiece's style with byte fallback is made up, too. Where every run of byte tokens is valid
+UTF-8 our text must be Hugging Face's. In any other run Hugging Face replaces every byte, so it
+cannot give out a text as it grows; SentencePiece replaces the bytes that are part of no character,
+and so do we. A few lines of Python have that rule; they are held against Hugging Face as well.
+
 One difference is meant, and left out by construction: we take an added token's content literally,
 while Hugging Face runs it through the byte map (tokenizers #1392, #1915, #1996). The two agree on
 content in which every character is mapped to itself (printable ASCII), and on content with a
@@ -15,6 +20,7 @@ character outside the map, which both leave alone. Only such added tokens are dr
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -116,6 +122,120 @@ def make_tokenizer(rng, folder, number):
     return path
 
 
+def bytes_of_piece(piece):
+    """The byte of a piece such as <0x0A>, or None."""
+    return bytes([int(piece[3:5], 16)]) if re.fullmatch("<0x[0-9A-Fa-f]{2}>", piece) else None
+
+
+def replace_bad_bytes(run):
+    """SentencePiece's rule: a byte that is part of no character becomes U+FFFD."""
+    text, at = "", 0
+    while at < len(run):
+        for size in (1, 2, 3, 4):
+            try:
+                text += run[at : at + size].decode()
+            except UnicodeDecodeError:
+                continue
+            if at + size <= len(run):
+                at += size
+                break
+        else:
+            text += "\ufffd"
+            at += 1
+    return text
+
+
+def is_text(run):
+    try:
+        run.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def sentence_piece_text(pieces, strip):
+    """The text of the pieces, and whether every run of byte pieces is valid UTF-8."""
+    text, run, is_valid = "", b"", True
+    for piece in [*pieces, ""]:
+        byte = bytes_of_piece(piece)
+        if byte is not None:
+            run += byte
+            continue
+        is_valid = is_valid and is_text(run)
+        text += replace_bad_bytes(run) + piece.replace("\u2581", " ")
+        run = b""
+    while strip > 0 and text.startswith(" "):
+        text, strip = text[1:], strip - 1
+    return text, is_valid
+
+
+def make_sentence_piece(rng, folder, number):
+    """Llama 2's and Gemma's styles; every third file is a Unigram model."""
+    words = {"".join(rng.choices("ab\u2581é你😀<>0x", k=rng.randint(1, 5))) for _ in range(200)}
+    pieces = ["<unk>"] + [f"<0x{byte:02X}>" for byte in range(256)]
+    pieces += ["\u2581", "\u2581\u2581", "\u2581Hello", "<0xZZ>", "<0x0a>"]
+    pieces += sorted(words - set(pieces))
+    if number % 3 == 2:
+        model = models.Unigram([(piece, -1.0) for piece in pieces], 0, byte_fallback=True)
+    else:
+        model = models.BPE({piece: id for id, piece in enumerate(pieces)}, [], unk_token="<unk>",
+                           byte_fallback=True)
+    tokenizer = Tokenizer(model)
+    strip = (1, 0, 1, 2)[number % 4]
+    steps = [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()]
+    tokenizer.decoder = decoders.Sequence(steps + ([decoders.Strip(" ", strip, 0)] if strip else []))
+    special = ["<unk>", "<s>", "</s>", "<|end|>"]
+    plain = ["\u2581\u2581\u2581", "<think>", "a b"]
+    tokenizer.add_special_tokens([AddedToken(c, normalized=False, special=True) for c in special])
+    tokenizer.add_tokens([AddedToken(c, normalized=False) for c in plain])
+    path = os.path.join(folder, f"sentence_piece_{number}.json")
+    tokenizer.save(path)
+    return path, strip, set(special)
+
+
+def sentence_piece_lines(rng, tokenizer, count):
+    """Runs of bytes, whole characters in byte pieces, and words."""
+    ids = sorted(tokenizer.get_vocab().values())
+    byte_ids = [tokenizer.token_to_id(f"<0x{byte:02X}>") for byte in range(256)]
+    lines = []
+    for _ in range(count):
+        line = []
+        for _ in range(rng.randint(0, 8)):
+            kind = rng.randrange(4)
+            if kind == 0:
+                line += [byte_ids[byte] for byte in rng.choice("é你삼😀 \n").encode()]
+            elif kind == 1:
+                line += rng.choices(byte_ids, k=rng.randint(1, 3))
+            else:
+                line += rng.choices(ids, k=rng.randint(1, 3))
+        lines.append(line)
+    return lines
+
+
+def check_sentence_piece(decode_ids, folder, rng):
+    for number in range(8):
+        path, strip, special = make_sentence_piece(rng, folder, number)
+        tokenizer = Tokenizer.from_file(path)
+        lines = sentence_piece_lines(rng, tokenizer, 2000)
+        num_valid = 0
+        for mode in ("skip", "keep"):
+            for ids, ours in zip(lines, decode_with_specd(decode_ids, path, mode, lines)):
+                pieces = [tokenizer.id_to_token(id) for id in ids]
+                if mode == "skip":
+                    pieces = [piece for piece in pieces if piece not in special]
+                expected, is_valid = sentence_piece_text(pieces, strip)
+                theirs = tokenizer.decode(ids, skip_special_tokens=mode == "skip")
+                num_valid += is_valid
+                if ours != expected or (is_valid and expected != theirs):
+                    raise SystemExit(
+                        f"SentencePiece {number}, special tokens: {mode}, pieces {pieces}\n"
+                        f"  specd        {ours!r}\n  expected     {expected!r}\n"
+                        f"  Hugging Face {theirs!r}, runs of bytes valid: {is_valid}")
+        assert num_valid > 500 and num_valid < 2 * len(lines), num_valid
+        print(f"SentencePiece {number}: {2 * len(lines)} decodes right, {num_valid} of them equal to "
+              "Hugging Face's")
+
+
 def random_lines(rng, ids, id_end, count):
     """Ids of the vocabulary, here and there one that is a hole or past the end."""
     lines = []
@@ -176,6 +296,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         check_bytes(decode_ids, folder, rng)
         check_made_up(decode_ids, folder, rng)
+        check_sentence_piece(decode_ids, folder, rng)
     check_file(decode_ids, path, rng)
 
 

@@ -2,14 +2,13 @@
 
 Usage: json_schema_suite_oracle.py SPECD_GRAMMAR_PROBE RESULTS [--write] [--list]
 
-RESULTS is a committed list with one line for each file of the suite. The numbers of `right`,
-`refused` and `warned` may only improve; --write writes the list anew. --list prints each test that is not right.
+RESULTS is a committed list with one line for each file of the suite. The numbers of `right` and
+`refused` may only improve; --write writes the list anew. --list prints each test that is not right.
 
 A test of the suite is a schema and an instance. It is
   right    if a valid instance is accepted in one of its spellings, or an invalid one in none;
   strict   if a valid instance is accepted in no spelling, which specd may do;
-  refused  if specd refuses the schema by name;
-  warned   if an invalid instance is accepted after the warning that a format is not enforced;
+  refused  if specd refuses the schema by name, a format that it does not enforce among them;
   wrong    if an invalid instance is accepted. One such test fails this program.
 Texts that are drawn under the masks of each schema must satisfy it, too, by jsonschema's judgement.
 """
@@ -53,7 +52,7 @@ def read_suite():
 class Count:
     """Tests of one file by outcome."""
 
-    KEYS = ("right", "strict", "refused", "warned")
+    KEYS = ("right", "strict", "refused")
 
     def __init__(self, **counts):
         self.counts = {key: counts.get(key, 0) for key in self.KEYS}
@@ -68,8 +67,7 @@ class Count:
 
     def is_worse_than(self, other):
         return (self.counts["right"] < other.counts["right"] or
-                self.counts["refused"] > other.counts["refused"] or
-                self.counts["warned"] > other.counts["warned"])
+                self.counts["refused"] > other.counts["refused"])
 
 
 class SuiteRun:
@@ -121,8 +119,9 @@ class SuiteRun:
                 return "right"
             self._note("strict", path, case, texts)
             return "strict"
-        if accepted and self._probe.warnings:
-            return "warned"
+        if self._probe.warnings:
+            self.wrong.append(f"{path}: {case['description']}: a warning without lenient: "
+                              f"{self._probe.warnings}")
         for text in accepted:
             self.wrong.append(f"{path}: {case['description']}: {test['description']}: accepted "
                               f"{text!r}\n  {json_spellings.compact(case['schema'])}")

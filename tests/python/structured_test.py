@@ -57,6 +57,22 @@ class SentTest(unittest.TestCase):
             self.assertEqual(struct.grammar_in_reasoning, given)
         self.assertEqual(params.to_struct(specd.SamplingParams())[0].grammar_kind, 0)
 
+    def test_a_default_that_is_named_is_sent_so_that_it_wins_over_the_profiles(self):
+        def numbers(**mode):
+            made = specd.StructuredOutputs(regex="a", **mode)
+            struct, _ = params.to_struct(specd.SamplingParams(structured_outputs=made))
+            return {struct.numbers.items[i].name.decode(): struct.numbers.items[i].value
+                    for i in range(struct.numbers.count)}
+        self.assertEqual(numbers(), {})
+        self.assertEqual(numbers(whitespace="compact", lenient=True, backend="xgrammar",
+                                 enable_in_reasoning=True), {})
+        self.assertEqual(numbers(whitespace="flexible", lenient=False), {
+            "grammar_whitespace": 0, "grammar_lenient": 0})
+        self.assertEqual(numbers(disable_any_whitespace=False), {"grammar_whitespace": 0})
+        self.assertEqual(numbers(disable_any_whitespace=True), {})
+        self.assertEqual(numbers(backend="auto", enable_in_reasoning=False), {
+            "grammar_backend": 0, "grammar_in_reasoning": 0})
+
     def test_a_text_with_a_nul_is_sent_whole(self):
         made = specd.SamplingParams(structured_outputs=specd.StructuredOutputs(regex="a\0b"))
         struct, kept = params.to_struct(made)
@@ -85,6 +101,8 @@ class SentTest(unittest.TestCase):
                               "flexible, compact"),
                              ({"regex": "a", "whitespace": "flexible",
                                "disable_any_whitespace": True}, "give one of the two"),
+                             ({"regex": "a", "reasoning_parser": "qwen3"}, "model's profile"),
+                             ({"regex": "a", "any_order": True}, "any_order: no such keyword; prop"),
                              ({"regex": "a", "backend": "outlines"}, "backend: 'outlines'"),
                              ({"regex": "a", "lenient": 2}, "lenient: 2"),
                              ({"regex": "a", "whitespace_pattern": "x"}, "whitespace_pattern"),

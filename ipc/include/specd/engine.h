@@ -52,6 +52,12 @@ typedef struct specd_options {
    * daemon has --reasoning_start and --reasoning_end instead. */
   const char* reasoning_start;
   const char* reasoning_end;
+  /* Attached: the name of the model among those of the daemon (its flag --profile), at most 64
+   * bytes. NULL (default): the model that the daemon's other flags name. */
+  const char* profile;
+  /* Embedded mode: the path of a JSON file with the facts of the model, as the daemon's --profile
+   * reads them. A fact that is in the file must not be given above. NULL (default): none. */
+  const char* profile_file;
   /* Embedded mode: the directory of a trace of all rounds (docs/TRACES.md). NULL (default): no
    * trace. A daemon has --trace instead. */
   const char* trace;

@@ -20,6 +20,7 @@ class Options(Structure):
         ("stream_timeout_ms", c_uint32), ("name", c_char_p), ("cuda_stream", c_void_p),
         ("max_path", c_uint32), ("reserved", c_uint32), ("tokenizer", c_char_p),
         ("eos_token_ids", Ids), ("reasoning_start", c_char_p), ("reasoning_end", c_char_p),
+        ("profile", c_char_p), ("profile_file", c_char_p),
         ("trace", c_char_p), ("trace_options", c_char_p),
     ]
 

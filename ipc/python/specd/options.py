@@ -17,9 +17,9 @@ def to_options(given):
     for name, value in given.items():
         if name not in fields:
             raise refusal(f"{name}: no such option; the options are {', '.join(fields)}")
-        if name in ("name", "reasoning_start", "reasoning_end", "trace_options"):
+        if name in ("name", "reasoning_start", "reasoning_end", "profile", "trace_options"):
             setattr(struct, name, None if value is None else text_bytes(value, name))
-        elif name in ("tokenizer", "trace"):
+        elif name in ("tokenizer", "profile_file", "trace"):
             setattr(struct, name, None if value is None else text_bytes(os.fspath(value), name))
         elif name == "eos_token_ids":
             eos = id_array([] if value is None else value, name)

@@ -95,7 +95,7 @@ def to_struct(params, prompt_ids=(), output_ids=()):
     if params.max_tokens is None:
         given[params.numbers["max_tokens"]] = int(params.numbers["max_tokens"].maximum)
     fill.numbers({number: _value(number, value) for number, value in given.items()
-                  if value is not None})
+                  if value is not None}, _named_defaults(params))
     if params.seed is not None:
         fill.seed(params.seed)
     for name in ("allowed_token_ids", "disallowed_token_ids", "no_repeat_ngram_whitelist",
@@ -150,6 +150,11 @@ def _fill_constraint(fill, params):
     fill.kept.append(constraint.fill(fill.struct))
 
 
+def _named_defaults(params):
+    constraint = params.structured_outputs
+    return constraint.named_defaults if isinstance(constraint, StructuredOutputs) else ()
+
+
 def _value(number, value):
     """The value as the library's number. A value that no double holds is refused; the library
     checks the rest."""
@@ -186,9 +191,11 @@ class _Filler:
         self.struct = c.initialised(s.Params, "specd_params_init")
         self.kept = []
 
-    def numbers(self, values):
-        """Sets the values that differ from their defaults."""
+    def numbers(self, values, named_defaults):
+        """Sets the values that differ from their defaults, and these names to their defaults, which
+        are 0."""
         values = {number.name: value for number, value in values.items() if value != number.default}
+        values.update({name: 0 for name in named_defaults})
         table = (s.Number * len(values))(*((name.encode(), value)
                                            for name, value in values.items()))
         self.kept.append(table)

@@ -21,6 +21,8 @@ class StructuredOutputs:
     xgrammar. json_object=True: any JSON object. structural_tag: tags and triggers, as a dict or its
     text.
 
+    A model's profile may have other defaults for the five keywords below.
+
     whitespace: "flexible" (at most 64 characters between the tokens of JSON) or "compact" (none);
     disable_any_whitespace=True is vLLM's name for compact. backend: "auto", "specd" or "xgrammar".
     A model that reasons is not constrained before its reasoning_end, but with
@@ -33,9 +35,9 @@ class StructuredOutputs:
     def __init__(self, *, json: dict | str | None = None, regex: str | None = None,
                  choice: list[str] | None = None, grammar: str | None = None,
                  json_object: bool | None = None, structural_tag: dict | str | None = None,
-                 whitespace: str | None = None, disable_any_whitespace: bool = False,
-                 backend: str = "auto", lenient: bool = False,
-                 enable_in_reasoning: bool = False, **others):
+                 whitespace: str | None = None, disable_any_whitespace: bool | None = None,
+                 backend: str | None = None, lenient: bool | None = None,
+                 enable_in_reasoning: bool | None = None, **others):
         for name in others:
             raise refusal("structured_outputs: " + (
                 refused(name) or f"{name}: no such keyword; they are {', '.join(KINDS)}, whitespace, disable_any_whitespace, "
@@ -50,15 +52,24 @@ class StructuredOutputs:
                           f"exactly one of {', '.join(KINDS)}")
         self.kind: str = KINDS[given[0]]
         self.text: str = texts[given[0]]
-        if _flag("disable_any_whitespace", disable_any_whitespace):
-            if whitespace == "flexible":
+        if disable_any_whitespace is not None:
+            named = "compact" if _flag("disable_any_whitespace", disable_any_whitespace) else None
+            if named and whitespace == "flexible":
                 raise refusal("structured_outputs: disable_any_whitespace=True is "
                               'whitespace="compact"; give one of the two')
-            whitespace = "compact"
+            whitespace = named or whitespace or "flexible"
+        # A value that is given here wins over the default of the model's profile, also where it is
+        # the library's own default.
+        given = {"grammar_whitespace": whitespace, "grammar_backend": backend,
+                 "grammar_lenient": lenient, "grammar_in_reasoning": enable_in_reasoning}
         self.whitespace: str = _one_of("whitespace", whitespace or "flexible")
-        self.backend: str = _one_of("backend", backend)
-        self.lenient: bool = _flag("lenient", lenient)
-        self.in_reasoning: bool = _flag("enable_in_reasoning", enable_in_reasoning)
+        self.backend: str = _one_of("backend", "auto" if backend is None else backend)
+        self.lenient: bool = _flag("lenient", False if lenient is None else lenient)
+        self.in_reasoning: bool = _flag("enable_in_reasoning", False if enable_in_reasoning is None
+                                        else enable_in_reasoning)
+        self.named_defaults: list[str] = [name for name, value in given.items()
+                                          if value in ("flexible", "auto", False) and
+                                          value is not None]
 
     def __repr__(self):
         return f"<specd.StructuredOutputs {self.kind} {self.text!r}>"

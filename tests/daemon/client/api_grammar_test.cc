@@ -268,6 +268,34 @@ TEST_SUITE("unit") {
     CHECK(std::string(specd_opening_warnings(nullptr)).empty());
   }
 
+  // If other ids end a thought by force, the gate would never open and nothing would be constrained.
+  TEST_CASE("a thinking budget ends a thought before a constraint by the model's reasoning_end") {
+    const ToyText toy;
+    const int32_t letter = toy.IdsOf("x").front();
+    const std::vector<int32_t> other = {letter, letter};
+    const std::vector<int32_t> end = {letter, toy.IdsOf("<").front(), toy.IdsOf(">").front()};
+    specd_options options = ToyOptions();
+    options.reasoning_end = "<>";
+    ToyEngine engine(options);
+    specd_params params = Constrained(SPECD_GRAMMAR_REGEX, "a");
+    params.thinking_budget = 2;
+    params.thinking_start_id = toy.IdsOf("y").front();
+    params.thinking_end_ids = {other.data(), other.size()};
+    specd_sequence sequence = 0;
+    CHECK(engine.TryOpen(params, &sequence) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(LastErrorHas("thinking_end_ids"));
+    CHECK(LastErrorHas("reasoning_end = \"<>\""));
+    params.thinking_end_ids = {end.data(), 2};
+    CHECK(engine.TryOpen(params, &sequence) == SPECD_ERROR_INVALID_ARGUMENT);
+    params.thinking_end_ids = {end.data(), end.size()};
+    CHECK(engine.TryOpen(params, &sequence) == SPECD_OK);
+    // Without a constraint the ids are free.
+    params.thinking_end_ids = {other.data(), other.size()};
+    params.grammar_kind = SPECD_GRAMMAR_NONE;
+    params.grammar = nullptr;
+    CHECK(engine.TryOpen(params, &sequence) == SPECD_OK);
+  }
+
   TEST_CASE("without a tokenizer a constraint is refused with the remedy") {
     specd_options options = ToyOptions();
     options.tokenizer = nullptr;

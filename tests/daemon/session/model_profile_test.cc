@@ -26,6 +26,25 @@ TEST_SUITE("unit") {
     CHECK(Says(LoadModelProfile(options).status(), "--tokenizer"));
   }
 
+  TEST_CASE("thinking_end_ids spell the reasoning_end, or the profile is refused") {
+    ModelProfileOptions options;
+    options.tokenizer_path = SPECD_TOKENIZER;
+    options.reasoning.end = "<|endoftext|>";
+    options.thinking.start_id = 5;
+    options.thinking.end_ids = {7, 0};  // id 0 is <|endoftext|>
+    const auto profile = LoadModelProfile(options);
+    REQUIRE(profile.ok());
+    CHECK(profile->thinking.end_ids == std::vector<TokenId>{7, 0});
+    options.thinking.end_ids = {7};
+    CHECK(Says(LoadModelProfile(options).status(), "is not the text of thinking_end_ids"));
+    options.reasoning.end.clear();
+    CHECK(LoadModelProfile(options).ok());
+    options.thinking.end_ids = std::vector<TokenId>(65, 7);
+    CHECK(Says(LoadModelProfile(options).status(), "at most 64"));
+    options.thinking.end_ids = {-2};
+    CHECK(Says(LoadModelProfile(options).status(), "-2 is outside 0"));
+  }
+
   TEST_CASE("EOS ids may be given by number, without a tokenizer and beside texts") {
     ModelProfileOptions options;
     options.eos_token_ids = {7, 2, 7};

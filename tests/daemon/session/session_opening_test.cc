@@ -35,6 +35,7 @@ struct OpenSequences {
   SessionOptions Options() {
     SessionOptions options;
     options.limits = kLimits;
+    options.profile = &profile;
     options.clock = &clock;
     options.names = &names;
     return options;
@@ -48,6 +49,7 @@ struct OpenSequences {
     return options;
   }
 
+  ModelProfile profile;
   ManualClock clock;
   SharedNames names;
   SessionState state;

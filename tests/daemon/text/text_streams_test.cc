@@ -28,7 +28,7 @@ constexpr TokenId kEos = 30;
 
 struct Fixture {
   Vocabulary vocabulary = MakeVocabulary();
-  TextStreams streams{&vocabulary};
+  TextStreams streams{{{"", &vocabulary}}};
   std::vector<TextEvent> texts;
   std::vector<AbortRequest> aborts;
 

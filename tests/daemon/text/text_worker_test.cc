@@ -41,7 +41,7 @@ struct Fixture {
     REQUIRE(tokens.Bind("inproc://tokens").ok());
     REQUIRE(aborts.Bind("inproc://aborts").ok());
     TextWorker::Options options;
-    options.vocabulary = &vocabulary;
+    options.vocabularies = {{"", &vocabulary}};
     options.clock = &clock;
     options.context = &context;
     options.tokens_endpoint = "inproc://tokens";

@@ -51,6 +51,7 @@ inline std::vector<Request> SampleRequests() {
   hello.version = "0.1.0";
   hello.pid = 4711;
   hello.limits = {32000, 16, 17, 8, 4, 21};
+  hello.profile = "qwen3";
   return {hello,
           MappedRequest{},
           RegisterRegionRequest{uint64_t{1} << 40},

@@ -230,6 +230,15 @@ TEST_SUITE("unit") {
     unstopped.stop_string.clear();
     CHECK(Reader(Bytes(AppendTextEvent, unstopped)).map.at("stop").is_nil());
 
+    std::vector<std::map<std::string, msgpack::object>> named_events;
+    TokenBatch named = SampleBatch();
+    named.events[0].profile = "qwen3";
+    CHECK(DecodeTokenBatch(Bytes(AppendTokenBatch, named))->events[0].profile == "qwen3");
+    const Reader with_name(Bytes(AppendTokenBatch, named));
+    with_name.map.at("events").convert(named_events);
+    CHECK(named_events[0].at("profile").as<std::string>() == "qwen3");
+    CHECK(named_events[0].size() == 10);
+
     const Reader batch(Bytes(AppendTokenBatch, SampleBatch()));
     std::vector<std::map<std::string, msgpack::object>> events;
     batch.map.at("events").convert(events);
@@ -237,6 +246,7 @@ TEST_SUITE("unit") {
     CHECK(events[0].at("kind").as<std::string>() == "open");
     CHECK(events[0].at("min_tokens").as<int>() == 9);
     CHECK(events[0].size() == 9);
+    CHECK_FALSE(events[0].contains("profile"));
     CHECK(events[1].at("ids").as<std::vector<int>>() == std::vector<int>{1, 50256, 0});
     CHECK(events[1].at("stop_token").is_nil());
     CHECK(events[1].size() == 7);

@@ -63,6 +63,10 @@ std::string Repeated(size_t count, std::string_view part) {
 TEST_SUITE("unit") {
   TEST_CASE("json schema: text that is not JSON is refused with its place") {
     constexpr auto kWrong = absl::StatusCode::kInvalidArgument;
+    // A word that begins like null and is none once threw out of the parser.
+    CheckError("{\"a\":n\"x\"b}", kWrong, "not JSON");
+    CheckError("[nul]", kWrong, "not JSON");
+    CheckError("nx", kWrong, "not JSON");
     CheckError("", kWrong, "empty");
     CheckError(" \n", kWrong, "empty");
     for (const std::string_view text : {"{",

@@ -1,0 +1,93 @@
+#include "daemon/client/embedded_profile.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+#include <utility>
+
+#include "daemon/session/profile_file.h"
+#include "ipc/base/error.h"
+#include "ipc/include/specd/specd.h"
+
+namespace specd {
+namespace {
+
+// Gives `to` the value that `from` has, unless both have one.
+template <class T>
+absl::Status Take(std::string_view field, const T& from, T* to) {
+  if (from.empty()) return absl::OkStatus();
+  if (!to->empty()) {
+    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field,
+                     fmt::format("{} is given here and in the profile_file; leave it out of one of "
+                                 "them",
+                                 field));
+  }
+  *to = from;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ModelProfileOptions> Join(const ModelProfileOptions& fields,
+                                         ModelProfileOptions file) {
+  for (const absl::Status& status :
+       {Take("tokenizer", fields.tokenizer_path, &file.tokenizer_path),
+        Take("eos_token_ids", fields.eos_token_ids, &file.eos_token_ids),
+        Take("reasoning_start", fields.reasoning.start, &file.reasoning.start),
+        Take("reasoning_end", fields.reasoning.end, &file.reasoning.end)}) {
+    if (!status.ok()) return status;
+  }
+  return file;
+}
+
+}  // namespace
+
+absl::Status CheckNoProfile(const EmbeddedModel& given) {
+  const ModelProfileOptions& model = given.fields;
+  if (!given.profile_file.empty()) {
+    return MakeError(
+        SPECD_ERROR_UNSUPPORTED, "profile_file",
+        fmt::format("profile_file = \"{}\" is for embedded mode; leave it NULL, start the daemon "
+                    "with --profile=NAME={}, and name it in profile",
+                    given.profile_file, given.profile_file));
+  }
+  if (!model.tokenizer_path.empty()) {
+    return MakeError(SPECD_ERROR_UNSUPPORTED, "tokenizer",
+                     fmt::format("tokenizer = \"{}\" is for embedded mode; leave it NULL and start "
+                                 "the daemon with --tokenizer={}",
+                                 model.tokenizer_path, model.tokenizer_path));
+  }
+  if (!model.eos_token_ids.empty()) {
+    return MakeError(SPECD_ERROR_UNSUPPORTED, "eos_token_ids",
+                     fmt::format("eos_token_ids[0] = {} is for embedded mode; leave the list empty "
+                                 "and start the daemon with --eos_token_ids",
+                                 model.eos_token_ids.front()));
+  }
+  const grammar::ReasoningTexts& reasoning = model.reasoning;
+  if (!reasoning.start.empty() || !reasoning.end.empty()) {
+    return MakeError(SPECD_ERROR_UNSUPPORTED, "reasoning_end",
+                     fmt::format("reasoning_start = \"{}\" and reasoning_end = \"{}\" are for "
+                                 "embedded mode; leave them NULL and start the daemon with "
+                                 "--reasoning_start and --reasoning_end",
+                                 reasoning.start, reasoning.end));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ModelProfile> LoadEmbeddedProfile(const EmbeddedModel& model) {
+  ModelProfileOptions options = model.fields;
+  const char* field = "tokenizer";
+  if (!model.profile_file.empty()) {
+    field = "profile_file";
+    absl::StatusOr<ModelProfileOptions> file = ReadProfileFile(model.profile_file);
+    if (!file.ok()) {
+      return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, std::string(file.status().message()));
+    }
+    file = Join(model.fields, *std::move(file));
+    if (!file.ok()) return file.status();
+    options = *std::move(file);
+  }
+  absl::StatusOr<ModelProfile> profile = LoadModelProfile(options);
+  if (profile.ok() || !ErrorFieldOf(profile.status()).empty()) return profile;
+  return MakeError(ErrorCodeOf(profile.status()), field, std::string(profile.status().message()));
+}
+
+}  // namespace specd

@@ -1,0 +1,27 @@
+// EmbeddedProfile loads the model of an embedded engine from specd_options, for MakeEngineLink.
+//
+// The facts of a model come from a profile file, from the fields of specd_options, or from both; a
+// fact that both name is refused. Over a socket the daemon has the models, and every such field is
+// refused with the flag that replaces it. Pure functions apart from reading files.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "daemon/session/model_profile.h"
+
+namespace specd {
+
+struct EmbeddedModel {
+  ModelProfileOptions fields = {};  // the fields of specd_options
+  std::string profile_file = {};    // the path of a profile file, or empty
+};
+
+// REQUIRES an engine over a socket. Refuses the first field that is given.
+absl::Status CheckNoProfile(const EmbeddedModel& model);
+
+// Every error has the field of specd_options that it is about.
+absl::StatusOr<ModelProfile> LoadEmbeddedProfile(const EmbeddedModel& model);
+
+}  // namespace specd

@@ -1,0 +1,55 @@
+// Any bytes as a JSON Schema: they are refused with a message, or become rules that are all
+// defined. Lenient mode takes every schema that strict mode takes, and its warnings are text.
+//
+// The input: one byte with the mode, and the schema.
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "speculative/grammar/compile_work.h"
+#include "speculative/grammar/json_schema.h"
+#include "speculative/grammar/network.h"
+#include "tests/fuzz/grammar_front_end.h"
+
+namespace specd::grammar {
+namespace {
+
+// About 10 ms, so that a fuzzer sees many inputs.
+constexpr size_t kWorkMax = size_t{1} << 20;
+
+absl::Status Check(std::string_view schema, const JsonSchemaOptions& options) {
+  const CompileWork work(kWorkMax);
+  GrammarRules rules;
+  std::vector<std::string> warnings;
+  const absl::StatusOr<ExprId> body = BuildJsonSchema(schema, options, &rules, &warnings);
+  CheckFrontEnd(rules, body);
+  // Strict mode enforces all of a schema, so it has nothing to say.
+  SPECD_CHECK(options.lenient || warnings.empty());
+  for (const std::string& warning : warnings) {
+    SPECD_CHECK(!warning.empty() && FindInvalidUtf8(warning) == std::string_view::npos);
+  }
+  if (!body.ok()) return body.status();
+  const RuleId root = rules.AddRule("fuzz");
+  rules.Define(root, *body);
+  rules.SetRoot(root);
+  const absl::StatusOr<Network> network = Network::Build(rules);
+  if (!network.ok()) CheckRefusal(network.status());
+  return network.status();
+}
+
+}  // namespace
+}  // namespace specd::grammar
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size_bytes) {
+  namespace grammar = specd::grammar;
+  if (size_bytes == 0 || size_bytes > grammar::kFuzzSizeBytesMax) return 0;
+  const std::string_view schema(reinterpret_cast<const char*>(data) + 1, size_bytes - 1);
+  const auto whitespace =
+      (data[0] & 1) != 0 ? grammar::Whitespace::kCompact : grammar::Whitespace::kFlexible;
+  const absl::Status strict = grammar::Check(schema, {.whitespace = whitespace, .lenient = false});
+  const absl::Status lenient = grammar::Check(schema, {.whitespace = whitespace, .lenient = true});
+  SPECD_CHECK(!strict.ok() || lenient.ok());
+  return 0;
+}
