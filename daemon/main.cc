@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "daemon/base/version.h"
 #include "daemon/config.h"
 #include "daemon/daemon.h"
+#include "speculative/grammar/slow_compile.h"
 
 ABSL_FLAG(std::string, listen, "unix:/run/specd/specd.sock", "unix socket that engines attach to");
 ABSL_FLAG(std::string, device, "cpu", "where rounds run: cpu or cuda");
@@ -134,5 +136,10 @@ int main(int argc, char** argv) {
     return 2;
   }
   RaiseDescriptorLimit();
-  return specd::RunDaemon(config);
+  const int code = specd::RunDaemon(config);
+  if (specd::grammar::IsCompileLeftBehind()) {
+    std::fflush(nullptr);
+    std::_Exit(code);
+  }
+  return code;
 }
