@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,6 +19,7 @@
 #include "daemon/config.h"
 #include "daemon/daemon.h"
 #include "daemon/profile_flag.h"
+#include "speculative/grammar/slow_compile.h"
 
 ABSL_FLAG(std::string, listen, "unix:/run/specd/specd.sock", "unix socket that engines attach to");
 ABSL_FLAG(std::string, device, "cpu", "where rounds run: cpu or cuda");
@@ -152,5 +154,10 @@ int main(int argc, char** argv) {
     return 2;
   }
   RaiseDescriptorLimit();
-  return specd::RunDaemon(config);
+  const int code = specd::RunDaemon(config);
+  if (specd::grammar::IsCompileLeftBehind()) {
+    std::fflush(nullptr);
+    std::_Exit(code);
+  }
+  return code;
 }

@@ -7,6 +7,7 @@
 
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
+#include "speculative/grammar/slow_compile.h"
 
 namespace specd {
 
@@ -48,6 +49,7 @@ void OpeningPool::Stop() {
   }
   changed_.notify_all();
   discarded.clear();
+  const grammar::CompileStop no_waits;
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
 }

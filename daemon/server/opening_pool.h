@@ -49,8 +49,9 @@ class OpeningPool {
   int fd() const { return wake_.get(); }
   std::vector<Handled> TakeHandled();
 
-  // Discards the openings that no thread has begun, and waits for the others. A compilation is not
-  // interrupted; its limits bound this wait.
+  // Discards the openings that no thread has begun, and waits for the others. A compilation by
+  // specd's own engine is not interrupted; its limits bound this wait. One by a library is left
+  // behind (speculative/grammar/slow_compile.h).
   void Stop();
 
  private:

@@ -4,14 +4,26 @@
 #include <pthread.h>
 
 #include <cstring>
+#include <exception>
 
 #include "kernels/core/check.h"
 
 namespace specd::grammar {
 namespace {
 
-void* Call(void* function) {
-  (*static_cast<absl::FunctionRef<void()>*>(function))();
+struct Job {
+  absl::FunctionRef<void()> function;
+  std::exception_ptr thrown = nullptr;
+};
+
+// An exception that left this function would end the process.
+void* Call(void* argument) {
+  Job& job = *static_cast<Job*>(argument);
+  try {
+    job.function();
+  } catch (...) {
+    job.thrown = std::current_exception();
+  }
   return nullptr;
 }
 
@@ -22,13 +34,15 @@ absl::Status RunOnDeepStack(size_t stack_bytes, absl::FunctionRef<void()> functi
   SPECD_CHECK(pthread_attr_init(&attributes) == 0);
   int error = pthread_attr_setstacksize(&attributes, stack_bytes);
   pthread_t thread = {};
-  if (error == 0) error = pthread_create(&thread, &attributes, &Call, &function);
+  Job job = {.function = function};
+  if (error == 0) error = pthread_create(&thread, &attributes, &Call, &job);
   SPECD_CHECK(pthread_attr_destroy(&attributes) == 0);
   if (error != 0) {
-    return absl::ResourceExhaustedError(
+    return absl::UnavailableError(
         fmt::format("no thread with a stack of {} bytes: {}", stack_bytes, std::strerror(error)));
   }
   SPECD_CHECK(pthread_join(thread, nullptr) == 0);
+  if (job.thrown != nullptr) std::rethrow_exception(job.thrown);
   return absl::OkStatus();
 }
 

@@ -14,7 +14,8 @@
 
 namespace specd::grammar {
 
-// ResourceExhausted if the system gives no such thread; the function did not run then.
+// Unavailable if the system gives no such thread now; the function did not run then. What the
+// function throws, the caller gets.
 absl::Status RunOnDeepStack(size_t stack_bytes, absl::FunctionRef<void()> function);
 
 }  // namespace specd::grammar

@@ -1,13 +1,13 @@
 #include "speculative/grammar/grammar_compiler.h"
 
 #include <condition_variable>
+#include <exception>
 #include <list>
 #include <mutex>
-#include <new>
 #include <string>
+#include <unordered_map>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "fmt/format.h"
 #include "speculative/grammar/specd_backend.h"
 #include "speculative/grammar/xgrammar_backend.h"
@@ -45,22 +45,33 @@ class CachingCompiler : public GrammarCompiler {
       }
       entry = std::make_shared<Entry>();
       entry->key = key;
-      entries_.push_front(entry);
-      places_.emplace(key, entries_.begin());
+      const auto place = places_.emplace(key, entries_.end()).first;
+      try {
+        entries_.push_front(entry);
+      } catch (...) {
+        places_.erase(place);
+        throw;
+      }
+      place->second = entries_.begin();
     }
-    bool is_kept = true;
-    Compiled compiled = absl::ResourceExhaustedError(
-        "no memory is left to compile the constraint; try again later");
+    Compiled compiled = absl::UnknownError("compiling");
     try {
       compiled = CompileNow(request);
-    } catch (const std::bad_alloc&) {
-      is_kept = false;  // the same request may find memory later, and others wait for this one
+    } catch (const std::exception& error) {
+      compiled = absl::UnavailableError(fmt::format(
+          "the constraint could not be compiled now: {}; try again later", error.what()));
+    } catch (...) {
+      compiled =
+          absl::UnavailableError("the constraint could not be compiled now; try again later");
     }
+    // The same request may succeed later, and others wait for this one.
+    const bool is_kept = compiled.status().code() != absl::StatusCode::kUnavailable;
+    if (!is_kept) compiled = absl::ResourceExhaustedError(compiled.status().message());
     const std::lock_guard lock(mutex_);
     entry->compiled = std::move(compiled);
     entry->is_done = true;
     changed_.notify_all();
-    if (!is_kept) Forget(key);
+    if (!is_kept) Forget(*entry);
     DropOldest();
     return entry->compiled;
   }
@@ -82,8 +93,10 @@ class CachingCompiler : public GrammarCompiler {
     const bool may_ask = request.backend == BackendChoice::kAuto && !request.lenient;
     if (!may_ask || compiled.status().code() != absl::StatusCode::kUnimplemented) return compiled;
     // Where xgrammar is not installed, the reason why specd's own engine refuses is the answer.
+    // Where it has no time, that is: this answer is not kept.
     Compiled other = CompileByXgrammar(request);
-    return other.ok() ? other : compiled;
+    const bool is_busy = other.status().code() == absl::StatusCode::kUnavailable;
+    return other.ok() || is_busy ? other : compiled;
   }
 
   Compiled CompileByXgrammar(const GrammarRequest& request) {
@@ -95,9 +108,10 @@ class CachingCompiler : public GrammarCompiler {
     return (*xgrammar_)->Compile(request);
   }
 
-  void Forget(const std::string& key) {
-    const auto found = places_.find(key);
-    if (found == places_.end()) return;
+  // The entry may be dropped already, and its key be another's.
+  void Forget(const Entry& entry) {
+    const auto found = places_.find(entry.key);
+    if (found == places_.end() || found->second->get() != &entry) return;
     entries_.erase(found->second);
     places_.erase(found);
   }
@@ -133,7 +147,8 @@ class CachingCompiler : public GrammarCompiler {
   std::mutex mutex_;
   std::condition_variable changed_;
   Entries entries_;  // the one used last is at the front
-  absl::flat_hash_map<std::string, Entries::iterator> places_;
+  // If memory runs out while an entry is added, the map is as it was; Abseil's would be broken.
+  std::unordered_map<std::string, Entries::iterator> places_;
 };
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include "speculative/grammar/specd_backend.h"
 
-#include <exception>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -82,22 +81,15 @@ absl::StatusOr<std::shared_ptr<const CompiledGrammar>> SpecdBackend::Compile(
                                                     request.text.size(), kGrammarTextBytesMax));
   }
   absl::StatusOr<std::shared_ptr<const CompiledGrammar>> compiled = absl::UnknownError("");
-  // An exception must not leave the deep stack's thread: it would end the process.
-  std::exception_ptr thrown;
   const auto compile = [&] {
-    try {
-      CompileWork work(CompileWork::kUnitsMax);
-      compiled = CompileBounded(request);
-    } catch (...) {
-      thrown = std::current_exception();
-    }
+    CompileWork work(CompileWork::kUnitsMax);
+    compiled = CompileBounded(request);
   };
   if (request.text.size() <= kShortTextBytes) {
     compile();
   } else if (absl::Status status = RunOnDeepStack(kDeepStackBytes, compile); !status.ok()) {
     return status;
   }
-  if (thrown != nullptr) std::rethrow_exception(thrown);
   return compiled;
 }
 

@@ -8,6 +8,7 @@
 
 #include "kernels/core/check.h"
 #include "speculative/grammar/deep_stack.h"
+#include "speculative/grammar/slow_compile.h"
 #include "speculative/grammar/xgrammar_install.h"
 #include "speculative/grammar/xgrammar_matcher.h"
 #include "speculative/grammar/xgrammar_methods.h"
@@ -66,10 +67,14 @@ void RemoveSpaces(std::string& ebnf) {
   }
 }
 
-class XgrammarBackend final : public GrammarBackend {
+class XgrammarBackend final : public GrammarBackend,
+                              public std::enable_shared_from_this<XgrammarBackend> {
  public:
-  XgrammarBackend(std::shared_ptr<const XgrammarShared> shared, TvmValue compiler)
-      : shared_(std::move(shared)), compiler_(std::move(compiler)) {}
+  XgrammarBackend(std::shared_ptr<const XgrammarShared> shared, TvmValue compiler,
+                  int64_t compile_ms_max)
+      : shared_(std::move(shared)),
+        compiler_(std::move(compiler)),
+        compile_ms_max_(compile_ms_max) {}
 
   std::string_view name() const override { return "xgrammar"; }
 
@@ -79,6 +84,12 @@ class XgrammarBackend final : public GrammarBackend {
       return absl::ResourceExhaustedError(fmt::format("the text has {} bytes, and the limit is {}",
                                                       request.text.size(), kGrammarTextBytesMax));
     }
+    return SlowCompile({.deadline_ms = compile_ms_max_},
+                       [self = shared_from_this(), request] { return self->CompileNow(request); });
+  }
+
+ private:
+  CompileResult CompileNow(const GrammarRequest& request) const {
     std::vector<std::string> warnings;
     absl::StatusOr<TvmValue> grammar = TvmValue();
     const size_t stack_bytes = kStackBytesMin + request.text.size() * kStackBytesPerTextByte;
@@ -95,7 +106,6 @@ class XgrammarBackend final : public GrammarBackend {
         shared_, *std::move(grammar), std::move(warnings), static_cast<size_t>(*size_bytes));
   }
 
- private:
   // The options of a schema, in the order of the library's arguments.
   struct SchemaArguments {
     TvmValue text;
@@ -234,6 +244,7 @@ class XgrammarBackend final : public GrammarBackend {
 
   std::shared_ptr<const XgrammarShared> shared_;
   TvmValue compiler_;
+  const int64_t compile_ms_max_;
 };
 
 // An id without text is empty for the library, which then never allows it.
@@ -291,7 +302,8 @@ absl::StatusOr<std::shared_ptr<GrammarBackend>> LoadXgrammar(const XgrammarOptio
       methods->new_compiler,
       {tokenizer->view(), TvmInt(options.num_compile_threads), TvmBool(false), TvmInt(-1)});
   if (!compiler.ok()) return compiler.status();
-  return std::make_shared<XgrammarBackend>(std::move(shared), *std::move(compiler));
+  return std::make_shared<XgrammarBackend>(std::move(shared), *std::move(compiler),
+                                           options.compile_ms_max);
 }
 
 }  // namespace specd::grammar

@@ -30,6 +30,9 @@ struct XgrammarOptions {
   int32_t vocab_size = 0;
   // Threads of one Compile.
   int32_t num_compile_threads = 1;
+  // The library cannot be interrupted. After this time the constraint is refused, and the thread
+  // that compiles it runs on (slow_compile.h).
+  int64_t compile_ms_max = 30000;
 };
 
 absl::StatusOr<std::shared_ptr<GrammarBackend>> LoadXgrammar(const XgrammarOptions& options);
