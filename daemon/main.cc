@@ -70,6 +70,7 @@ constexpr char kUsage[] =
     "  specd --listen=unix:/run/specd/specd.sock --tokenizer=tokenizer.json \\\n"
     "        --eos_tokens='<|endoftext|>'\n"
     "  specd --listen=unix:/run/specd/specd.sock --detokenizer=off    # ids only\n"
+    "  specd --profile=qwen3=/etc/specd/qwen3.json --profile=llama=/etc/specd/llama.json\n"
     "  specd --flagfile=/etc/specd/specd.flags\n\n"
     "Engines attach with specd_open(\"unix:/run/specd/specd.sock\", ...) of <specd/specd.h>;\n"
     "subscribers connect to the text endpoint (see docs/PROTOCOL.md).";
