@@ -26,10 +26,7 @@ void PlaceEditor::Merge() {
 PlaceEdits PlaceEditor::Finish() {
   PlaceEdits place;
   place.forced = forced_;
-  if (forced_ != kNoToken) {
-    pool_->truncate(begin_);
-    return place;
-  }
+  // A constraint may cancel the forced token (SequenceGrammar), and then these edits hold.
   Merge();
   for (size_t i = begin_; i < pool_->size(); ++i) {
     TokenEdit& edit = (*pool_)[i];

@@ -93,7 +93,7 @@ void CheckPlace(const NaiveRules& naive, const RowRules& rules, const PlaceEdits
   CHECK(place.forced == naive.Forced());
   CHECK(place.mask_row == -1);
   CHECK(IsSorted(place.overrides, place.num_overrides));
-  if (place.forced != kNoToken) return;
+  // Where a token is forced too: a constraint may cancel it, and bans and counts must be left then.
   const SequenceEdits sequence = rules.sequence_edits();
   for (TokenId id = 0; id < kVocab; ++id) {
     CAPTURE(id);
