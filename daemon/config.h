@@ -38,7 +38,7 @@ struct DaemonConfig {
   int64_t spin_ns = 0;                      // the verify thread spins this long before it sleeps
   uint32_t max_sessions = 16;
   int32_t threads = 1;  // of one round
-  TraceOptions trace;
+  TraceOptions trace = {};
 };
 
 // Turns "unix:/run/specd/specd.sock" into "/run/specd/specd.sock".

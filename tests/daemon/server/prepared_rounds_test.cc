@@ -248,7 +248,7 @@ TEST_SUITE("unit") {
     const SequenceHandle sequence = f.OpenConstrained("r");
     f.SubmitOnStream(sequence);
     CHECK_FALSE(loop.Step());
-    Decide(f.segment->round_words(1), 1, RoundVerdict::kAborted);
+    Decide(f.segment->round_words(1), 1, RoundEnd::kAborted);
     Release(f.segment->round_words(1), 1);
     f.MakeReady();
     CHECK(loop.Step());
@@ -276,9 +276,9 @@ TEST_SUITE("unit") {
     CompletionView done;
     REQUIRE(f.engine->Poll(&done));
     CHECK(done.malformed);
-    // A ring entry that nobody can read is not prepared either.
+    // A ring entry that names no records is not prepared either.
     f.SubmitOnStream(f.OpenConstrained("s"));
-    f.segment->submission_slots()[1].payload_offset = 1;
+    f.segment->submission_entries()[1].payload_offset = 1;
     CHECK_FALSE(loop.Step());
     f.MakeReady();
     CHECK(loop.Step());
