@@ -104,6 +104,21 @@ TEST_SUITE("unit") {
     CHECK(later->bytes_written() == head_size);
   }
 
+  TEST_CASE("FileWriter writes nothing after an error") {
+    const int fd = open("/dev/full", O_WRONLY);
+    FileWriter writer(UniqueFd(fd), "full");
+    const absl::Status error = writer.Write(AsBytes("lost"));
+    CHECK(error.code() == absl::StatusCode::kResourceExhausted);
+    const MemoryFile file;
+    REQUIRE(dup2(file.fd(), fd) == fd);
+    CHECK(writer.Write(AsBytes("late")) == error);
+    CHECK(writer.SkipTo(4096) == error);
+    CHECK(writer.Close() == error);
+    CHECK(writer.status() == error);
+    CHECK(writer.bytes_written() == 0);
+    CHECK(file.bytes().empty());
+  }
+
   TEST_CASE("a pipe without a reader is an error and no signal") {
     Pipe pipe;
     absl::StatusOr<McapWriter> writer =
