@@ -36,6 +36,9 @@ void RoundCommitter::Commit(size_t task, RoundScratch* scratch, Sequence* sequen
     walk.reason = FinishReason::kError;
     result->status = RoundStatus::kBadDistribution;
     CountFault(outcome.status);
+    if (!grammar.empty() && outcome.status == OutcomeStatus::kBadTargetRow) {
+      result->refusal = RefusalOf(grammar.FaultAt(confirmed.size()));
+    }
   }
   if (!grammar.empty()) CommitGrammar(confirmed, &grammar, &walk, result);
   sequence->kept_tokens += static_cast<uint32_t>(walk.num_kept);
@@ -75,6 +78,7 @@ void RoundCommitter::CommitGrammar(std::span<const TokenId> confirmed, SequenceG
   // Nothing forbidden is kept, whatever is wrong with the backend of the constraint.
   *walk = {.num_kept = static_cast<int32_t>(num_taken), .reason = FinishReason::kError};
   result->status = RoundStatus::kBadDistribution;
+  result->refusal = RefusalOf(grammar->commit_fault());
   CountFault(OutcomeStatus::kBadToken);
 }
 

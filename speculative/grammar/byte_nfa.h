@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "speculative/grammar/byte_set.h"
 #include "speculative/grammar/grammar_rules.h"
 
 namespace specd::grammar {
@@ -54,5 +55,8 @@ struct NfaOptions {
 
 // Fails with RESOURCE_EXHAUSTED if the automaton would have more than nodes_max nodes.
 absl::StatusOr<ByteNfa> BuildNfa(const GrammarRules& rules, ExprId expr, const NfaOptions& options);
+
+// Removes all other bytes from the edges.
+void KeepBytes(const ByteSet& bytes, ByteNfa* nfa);
 
 }  // namespace specd::grammar
