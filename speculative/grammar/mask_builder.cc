@@ -2,6 +2,7 @@
 
 #include <span>
 
+#include "speculative/grammar/grammar_rules.h"
 #include "speculative/grammar/id_table.h"
 #include "speculative/grammar/work_bound.h"
 
@@ -13,6 +14,16 @@ namespace {
 constexpr size_t kPairsMax = 2048;
 // A language of any length has few states, and so has what allows all of it.
 constexpr size_t kCoverPairsMax = 64;
+// Estimate: a pair takes as long as this many nodes of a walk.
+constexpr size_t kNodesPerPair = 8;
+
+// Whether a walk over the tokens takes less time than a look at their language. Without a bound on
+// the number of characters, a look goes on to the end of what the grammar counts.
+bool IsWalkedSooner(const VocabularySlice& slice) {
+  const size_t num_pairs =
+      slice.characters_max == kUnbounded ? kPairsMax : slice.language->states.size();
+  return slice.tokens.nodes().size() < kNodesPerPair * num_pairs;
+}
 
 }  // namespace
 
@@ -25,21 +36,37 @@ StateId MaskBuilder::Build(LazyAutomaton* automaton, StateId state,
   };
   StateId limit = LazyAutomaton::kDead;
   std::vector<bool> is_done(slices_.size());
+  bool counts = false;
   for (const SliceCover& cover : covers_) {
-    const Answer answer = Contains(cover.language, automaton, state, kCoverPairsMax, &limit);
-    if (answer == Answer::kLimit) return limit;
-    if (answer == Answer::kNo) continue;
-    if (answer == Answer::kYes) {
-      add(cover.mask);
-      is_done = cover.slices;
+    if (!counts) {
+      const SliceCover::Part& all = cover.any_length;
+      const Answer answer = Contains(all.language, automaton, state, kCoverPairsMax, &limit);
+      if (answer == Answer::kLimit) return limit;
+      if (answer == Answer::kNo) continue;
+      if (answer == Answer::kYes) {
+        add(all.mask);
+        is_done = all.slices;
+        break;
+      }
+      // A grammar that counts characters counts those of a smaller language too. Most tokens are
+      // too short for that.
+      counts = true;
     }
-    break;  // a grammar that counts characters counts those of a smaller language too
+    const SliceCover::Part& part = cover.short_texts;
+    bool is_needed = false;
+    for (size_t i = 0; i < slices_.size(); ++i) is_needed |= part.slices[i] && !is_done[i];
+    if (!is_needed) continue;
+    const Answer answer = Contains(part.language, automaton, state, kPairsMax, &limit);
+    if (answer == Answer::kLimit) return limit;
+    if (answer != Answer::kYes) continue;
+    add(part.mask);
+    for (size_t i = 0; i < slices_.size(); ++i) is_done[i] = is_done[i] || part.slices[i];
   }
   const ByteSet& next_bytes = automaton->NextBytes(state);
   for (size_t i = 0; i < slices_.size(); ++i) {
     const VocabularySlice& slice = slices_[i];
     if (is_done[i] || (slice.first_bytes & next_bytes).IsEmpty()) continue;
-    const Answer answer = slice.language.has_value()
+    const Answer answer = slice.language.has_value() && !IsWalkedSooner(slice)
                               ? Contains(*slice.language, automaton, state, kPairsMax, &limit)
                               : Answer::kUnknown;
     if (answer == Answer::kYes) {
@@ -113,7 +140,8 @@ StateId MaskBuilder::Walk(const TokenTrie& trie, LazyAutomaton* automaton, State
     const TokenTrie::Node& node = nodes[i];
     const StateId next = automaton->Step(steps[node.depth], node.byte);
     if (!LazyAutomaton::IsAlive(next)) {
-      if (next != LazyAutomaton::kDead) return next;
+      if (next != LazyAutomaton::kDead) [[unlikely]]
+        return next;
       i = node.subtree_end;
       continue;
     }
