@@ -36,6 +36,9 @@ void RoundCommitter::Commit(size_t task, RoundScratch* scratch, Sequence* sequen
     walk.reason = FinishReason::kError;
     result->status = RoundStatus::kBadDistribution;
     CountFault(outcome.status);
+    if (!grammar.empty() && outcome.status == OutcomeStatus::kBadTargetRow) {
+      result->refusal = RefusalOf(grammar.FaultAt(confirmed.size()));
+    }
   }
   if (!grammar.empty()) CommitGrammar(confirmed, sequence, &walk, result);
   sequence->kept_tokens += static_cast<uint32_t>(walk.num_kept);
@@ -93,7 +96,12 @@ void RoundCommitter::CommitGrammar(std::span<const TokenId> confirmed, Sequence*
   // No forbidden token is kept, even if the backend of the constraint is wrong.
   *walk = {.num_kept = static_cast<int32_t>(num_taken), .reason = FinishReason::kError};
   result->status = RoundStatus::kBadDistribution;
-  if (!sequence->grammar_failed) CountFault(OutcomeStatus::kBadToken);
+  if (sequence->grammar_failed) {
+    result->refusal = RefusalOf(grammar::MatcherFault::kNoMemory);
+    return;
+  }
+  result->refusal = RefusalOf(sequence->grammar.commit_fault());
+  CountFault(OutcomeStatus::kBadToken);
 }
 
 void RoundCommitter::CountFault(OutcomeStatus status) {

@@ -3,11 +3,34 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "kernels/core/check.h"
 
 namespace specd {
+namespace {
+
+// A row for every width, in memory that is always there.
+constexpr std::array<uint32_t, size_t{kVocabSizeMax} / 32> kNoIds = {};
+
+using grammar::MatcherFault;
+
+// Takes a matcher back to its place at the end of a scope, also if memory runs out in it.
+class PlaceKeeper {
+ public:
+  explicit PlaceKeeper(grammar::GrammarMatcher* matcher)
+      : matcher_(*matcher), num_accepted_(matcher->num_accepted()) {}
+  ~PlaceKeeper() { matcher_.Rollback(matcher_.num_accepted() - num_accepted_); }
+  PlaceKeeper(const PlaceKeeper&) = delete;
+  PlaceKeeper& operator=(const PlaceKeeper&) = delete;
+
+ private:
+  grammar::GrammarMatcher& matcher_;
+  const size_t num_accepted_;
+};
+
+}  // namespace
 
 absl::StatusOr<SequenceGrammar> SequenceGrammar::Create(
     std::unique_ptr<grammar::GrammarMatcher> matcher, std::span<const TokenId> outputs,
@@ -17,6 +40,10 @@ absl::StatusOr<SequenceGrammar> SequenceGrammar::Create(
   result.matcher_ = std::move(matcher);
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (result.matcher_->Accept(outputs[i])) continue;
+    if (const MatcherFault fault = result.matcher_->fault(); fault != MatcherFault::kNone) {
+      return absl::ResourceExhaustedError(
+          fmt::format("output_ids[{}] = {}: {}", i, outputs[i], RefusalText(RefusalOf(fault))));
+    }
     return absl::InvalidArgumentError(fmt::format(
         "output_ids[{}] = {} is forbidden by the constraint; give the tokens that were generated "
         "under it, or open the sequence without it",
@@ -33,6 +60,7 @@ absl::StatusOr<SequenceGrammar> SequenceGrammar::Create(
   const auto num_places = static_cast<size_t>(limits.max_draft) + 1;
   result.rows_.resize(num_places);
   result.states_.resize(num_places);
+  result.faults_.resize(num_places);
   result.path_.reserve(num_places);
   result.place_of_.resize(num_places);
   return result;
@@ -43,6 +71,7 @@ SequenceGrammar::SequenceGrammar(const SequenceGrammar& other)
       vocab_size_(other.vocab_size_),
       rows_(other.rows_.size()),
       states_(other.states_.size()),
+      faults_(other.faults_.size()),
       place_of_(other.place_of_.size()) {
   path_.reserve(other.path_.capacity());
 }
@@ -52,6 +81,7 @@ SequenceGrammar& SequenceGrammar::operator=(SequenceGrammar other) noexcept {
   std::swap(vocab_size_, other.vocab_size_);
   std::swap(rows_, other.rows_);
   std::swap(states_, other.states_);
+  std::swap(faults_, other.faults_);
   std::swap(path_, other.path_);
   std::swap(place_of_, other.place_of_);
   return *this;
@@ -84,17 +114,31 @@ void SequenceGrammar::SetMask(const grammar::MaskRow& row, PlaceEdits* place) {
   if (place->forced != kNoToken && !row.Allows(place->forced)) place->forced = kNoToken;
 }
 
+void SequenceGrammar::Forbid(int32_t place, PlaceEdits* edits) {
+  faults_[static_cast<size_t>(place)] = matcher_->fault();
+  place_of_[static_cast<size_t>(place)] = place;
+  rows_[static_cast<size_t>(place)] = grammar::MaskRow();
+  edits->grammar_mask = kNoIds.data();
+  edits->forced = kNoToken;
+}
+
 grammar::MaskRow SequenceGrammar::FillAfter(std::span<const TokenId> prefix, PlaceEdits* place) {
-  size_t num_accepted = 0;
-  while (num_accepted < prefix.size() && matcher_->Accept(prefix[num_accepted])) ++num_accepted;
+  const PlaceKeeper keeper(matcher_.get());
+  for (const TokenId token : prefix) {
+    if (matcher_->Accept(token)) continue;
+    if (matcher_->fault() == MatcherFault::kNone) break;
+    place->grammar_mask = kNoIds.data();
+    place->forced = kNoToken;
+    return {};
+  }
   grammar::MaskRow row = matcher_->Mask();
   SetMask(row, place);
-  matcher_->Rollback(num_accepted);
   return row;
 }
 
 void SequenceGrammar::Fill(const Draft& draft, PlaceEdits* places) {
   path_.clear();
+  const PlaceKeeper keeper(matcher_.get());
   for (int32_t place = 0; place <= draft.num_nodes; ++place) {
     const int32_t node = NodeBefore(place);
     int32_t source = place;
@@ -103,10 +147,15 @@ void SequenceGrammar::Fill(const Draft& draft, PlaceEdits* places) {
       const auto reached = static_cast<size_t>(place_of_[static_cast<size_t>(before)]);
       const TokenId token = draft.tokens[node];
       const bool is_id = token >= 0 && token < vocab_size_;
-      if (static_cast<int32_t>(reached) != before || !is_id || !rows_[reached].Allows(token)) {
+      if (static_cast<int32_t>(reached) != before || faults_[reached] != MatcherFault::kNone ||
+          !is_id || !rows_[reached].Allows(token)) {
         source = static_cast<int32_t>(reached);
       } else if (!MoveTo(draft, node)) {
-        // The mask allows what the matcher does not take: a fault of a backend.
+        if (matcher_->fault() != MatcherFault::kNone) {
+          Forbid(place, &places[place]);
+          continue;
+        }
+        // The mask allows what the matcher does not take: an error in a backend.
         source = static_cast<int32_t>(reached);
       }
     }
@@ -114,34 +163,47 @@ void SequenceGrammar::Fill(const Draft& draft, PlaceEdits* places) {
     if (source == place) {
       rows_[static_cast<size_t>(place)] = matcher_->Mask();
       states_[static_cast<size_t>(place)] = matcher_->StateNumber();
+      faults_[static_cast<size_t>(place)] = matcher_->fault();
       SetMask(rows_[static_cast<size_t>(place)], &places[place]);
     } else {
       states_[static_cast<size_t>(place)] = states_[static_cast<size_t>(source)];
+      faults_[static_cast<size_t>(place)] = faults_[static_cast<size_t>(source)];
       places[place].grammar_mask = places[source].grammar_mask;
       places[place].below_min_tokens &= places[source].below_min_tokens;
     }
   }
-  matcher_->Rollback(path_.size());
-  path_.clear();
 }
 
 int32_t SequenceGrammar::FindEnd(std::span<const TokenId> tokens) {
-  size_t num_accepted = 0;
-  int32_t end = 0;
-  while (end == 0 && num_accepted < tokens.size() && matcher_->Accept(tokens[num_accepted])) {
-    ++num_accepted;
-    if (matcher_->IsFinished() || matcher_->IsTerminated()) {
-      end = static_cast<int32_t>(num_accepted);
-    }
+  const PlaceKeeper keeper(matcher_.get());
+  for (size_t i = 0; i < tokens.size() && matcher_->Accept(tokens[i]); ++i) {
+    if (matcher_->IsFinished() || matcher_->IsTerminated()) return static_cast<int32_t>(i + 1);
   }
-  matcher_->Rollback(num_accepted);
-  return end;
+  return 0;
 }
 
 size_t SequenceGrammar::Commit(std::span<const TokenId> tokens) {
+  std::fill(rows_.begin(), rows_.end(), grammar::MaskRow());
   size_t num_taken = 0;
   while (num_taken < tokens.size() && matcher_->Accept(tokens[num_taken])) ++num_taken;
   return num_taken;
+}
+
+Refusal RefusalOf(MatcherFault fault) {
+  switch (fault) {
+    case MatcherFault::kNone:
+      break;
+    case MatcherFault::kTooManyWays:
+      return Refusal::kGrammarWays;
+    case MatcherFault::kFull:
+    case MatcherFault::kNoMemory:
+      return Refusal::kGrammarMemory;
+    case MatcherFault::kTooMuchWork:
+      return Refusal::kGrammarWork;
+    case MatcherFault::kLibrary:
+      return Refusal::kGrammarLibrary;
+  }
+  return Refusal::kNone;
 }
 
 }  // namespace specd

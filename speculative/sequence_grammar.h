@@ -6,8 +6,11 @@
 // 0, and the method rejects it (CONTRACT §2). Commit advances over kept tokens only. A copy is
 // independent (FORK). An empty object constrains nothing.
 //
+// A place whose mask meets a limit of the grammar engine gets a row that allows nothing. If the
+// round reaches that place, its sequence ends there, and FaultAt names the limit.
+//
 //   auto grammar = SequenceGrammar::Create(compiled->NewMatcher(options), outputs, limits);
-//   grammar->Fill(task.draft, places);        // the rows stay valid until the next Fill
+//   grammar->Fill(task.draft, places);        // the rows stay valid until Commit or the next Fill
 //   grammar->Commit(kept);
 #pragma once
 
@@ -20,6 +23,7 @@
 #include "kernels/backend.h"
 #include "kernels/core/draft.h"
 #include "kernels/core/edits.h"
+#include "kernels/core/sequence_round.h"
 #include "speculative/grammar/grammar_backend.h"
 
 namespace specd {
@@ -59,21 +63,34 @@ class SequenceGrammar {
   // one, which only a fault of a backend can cause; the sequence must end before it.
   size_t Commit(std::span<const TokenId> tokens);
 
+  // Why the place after `num_tokens` of the last draft's tokens, a chain, has no mask.
+  grammar::MatcherFault FaultAt(size_t num_tokens) const { return faults_[num_tokens]; }
+  // Why Commit took fewer than all.
+  grammar::MatcherFault commit_fault() const { return matcher_->fault(); }
+
  private:
   // Sets the mask of the place that the matcher has reached.
   void SetMask(const grammar::MaskRow& row, PlaceEdits* place);
+  // Lets nothing follow at a place to which the matcher could not advance.
+  void Forbid(int32_t place, PlaceEdits* edits);
   // Moves the matcher to the place after node `to`, all of whose ancestors are allowed. False if
   // the matcher does not take one of them.
   bool MoveTo(const Draft& draft, int32_t to);
 
   std::unique_ptr<grammar::GrammarMatcher> matcher_;
   int32_t vocab_size_ = 0;
-  std::vector<grammar::MaskRow> rows_;  // of the places of the last draft
-  std::vector<uint64_t> states_;        // of the same places, as numbers
+  // Of the places of the last draft. Rows are held from Fill to Commit only: the cache's bound of
+  // bytes counts no row that a waiting sequence would hold.
+  std::vector<grammar::MaskRow> rows_;
+  std::vector<uint64_t> states_;  // as numbers
+  std::vector<grammar::MatcherFault> faults_;
   // Scratch of Fill: the nodes that the matcher has accepted, and for each place the place whose
   // mask it has.
   std::vector<int32_t> path_;
   std::vector<int32_t> place_of_;
 };
+
+// The words of a fault for the engine.
+Refusal RefusalOf(grammar::MatcherFault fault);
 
 }  // namespace specd

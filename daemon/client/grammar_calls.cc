@@ -10,6 +10,7 @@
 
 #include "daemon/base/cpus.h"
 #include "ipc/base/error.h"
+#include "speculative/sequence_grammar.h"
 
 namespace specd {
 namespace {
@@ -19,6 +20,7 @@ using grammar::CompiledGrammar;
 using grammar::GrammarKind;
 using grammar::GrammarRequest;
 using grammar::MaskRow;
+using grammar::MatcherFault;
 using grammar::Whitespace;
 
 absl::Status Invalid(const char* field, std::string_view text) {
@@ -60,7 +62,13 @@ void CopyRow(const MaskRow& row, int32_t vocab_size, int32_t* words) {
     return;
   }
   std::fill_n(words, num_words, -1);
-  if (vocab_size % 32 != 0) words[num_words - 1] = (1 << vocab_size % 32) - 1;
+  if (vocab_size % 32 != 0)
+    words[num_words - 1] = static_cast<int32_t>((1u << vocab_size % 32) - 1);
+}
+
+absl::Status CheckFault(MatcherFault fault) {
+  if (fault == MatcherFault::kNone) return absl::OkStatus();
+  return MakeError(SPECD_ERROR_EXHAUSTED, "matcher", RefusalText(RefusalOf(fault)));
 }
 
 template <class T>
@@ -146,7 +154,9 @@ absl::Status WriteMask(specd_matcher* matcher, int32_t* words, uint64_t num_word
                    fmt::format("num_words = {}, but a row of vocab_size = {} has exactly {}",
                                num_words, tokenizer.vocab_size(), tokenizer.num_mask_words()));
   }
-  CopyRow(matcher->matcher->Mask(), tokenizer.vocab_size(), words);
+  const MaskRow row = matcher->matcher->Mask();
+  if (absl::Status s = CheckFault(matcher->matcher->fault()); !s.ok()) return s;
+  CopyRow(row, tokenizer.vocab_size(), words);
   return absl::OkStatus();
 }
 
@@ -174,6 +184,9 @@ absl::Status FillMasks(std::span<specd_matcher* const> matchers, const specd_mas
     CopyRow(matchers[i]->matcher->Mask(), tokenizer.vocab_size(),
             rows.words + (*indices)[i] * stride);
   });
+  for (const specd_matcher* matcher : matchers) {
+    if (absl::Status s = CheckFault(matcher->matcher->fault()); !s.ok()) return s;
+  }
   return absl::OkStatus();
 }
 

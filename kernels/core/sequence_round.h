@@ -60,8 +60,13 @@ enum class Refusal : uint32_t {
   kArgmaxScored = 19,
   kTwoMasks = 20,
   kStagedGrammar = 21,
+  // These come with kBadDistribution: the sequence ended, because its constraint met a limit.
+  kGrammarWays = 22,
+  kGrammarMemory = 23,
+  kGrammarWork = 24,
+  kGrammarLibrary = 25,
 };
-inline constexpr uint32_t kRefusalMax = 21;
+inline constexpr uint32_t kRefusalMax = 25;
 
 // The field, the error and the remedy: "target_rows: an index is not below the number of rows
 // bound".
@@ -123,6 +128,19 @@ constexpr std::string_view RefusalText(Refusal refusal) {
       return "sequence: it has a constraint, and a CUDA graph reads no masks of specd's own; "
              "submit "
              "its round instead of staging it";
+    case Refusal::kGrammarWays:
+      return "grammar: the text can go on in more than 4096 ways at once, which is the limit of "
+             "the "
+             "constraint's states; join alternatives that begin alike";
+    case Refusal::kGrammarMemory:
+      return "grammar: the states that may follow the text need more memory than a constraint may "
+             "take (2^18 states, 128 MiB), or than all constraints have left; simplify the "
+             "constraint, or run fewer";
+    case Refusal::kGrammarWork:
+      return "grammar: the next mask takes more work than one mask may (docs/GRAMMARS.md, \"Limits "
+             "of a sequence\"); shorten repetitions of alternatives that begin alike";
+    case Refusal::kGrammarLibrary:
+      return "grammar: the library of the constraint's backend failed; use backend \"specd\"";
   }
   return "unknown";
 }

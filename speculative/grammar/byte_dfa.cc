@@ -5,10 +5,10 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "speculative/grammar/byte_nfa.h"
-#include "speculative/grammar/compile_work.h"
 #include "speculative/grammar/dfa_minimizer.h"
 #include "speculative/grammar/grammar_rules.h"
 #include "speculative/grammar/subset_construction.h"
+#include "speculative/grammar/work_bound.h"
 
 namespace specd::grammar {
 namespace {
@@ -64,7 +64,7 @@ class Product {
         AppendEdge({.first = first, .last = last, .target = target}, &state.edges);
       });
       num_edges += state.edges.size();
-      if (!CompileWork::Spend(8 + 4 * state.edges.size())) return CompileWork::TooMuch();
+      if (!WorkBound::Spend(8 + 4 * state.edges.size())) return WorkBound::TooMuch();
       if (absl::Status status = CheckGrowth(pairs_.size(), num_edges); !status.ok()) return status;
     }
     return MinimizeWithinLimits(result);

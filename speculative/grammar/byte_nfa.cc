@@ -240,4 +240,22 @@ absl::StatusOr<ByteNfa> BuildNfa(const GrammarRules& rules, ExprId expr,
   return NfaBuilder(rules, options).Build(expr);
 }
 
+void KeepBytes(const ByteSet& bytes, ByteNfa* nfa) {
+  if (bytes == ByteSet::All()) return;
+  for (ByteNfa::Node& node : nfa->nodes) {
+    std::vector<ByteNfa::Edge> kept;
+    for (const ByteNfa::Edge& edge : node.edges) {
+      bool is_open = false;
+      for (int byte = edge.first; byte <= edge.last; ++byte) {
+        const auto value = static_cast<uint8_t>(byte);
+        const bool has = bytes.Has(value);
+        if (has && is_open) kept.back().last = value;
+        if (has && !is_open) kept.push_back({value, value, edge.target});
+        is_open = has;
+      }
+    }
+    node.edges = std::move(kept);
+  }
+}
+
 }  // namespace specd::grammar

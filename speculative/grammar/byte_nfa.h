@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "speculative/grammar/byte_set.h"
 #include "speculative/grammar/grammar_rules.h"
 
 namespace specd::grammar {
@@ -57,5 +58,8 @@ absl::StatusOr<ByteNfa> BuildNfa(const GrammarRules& rules, ExprId expr, const N
 
 // The nodes that empty edges lead to from `node`, which is the first of them.
 std::vector<uint32_t> EmptyClosure(const ByteNfa& nfa, uint32_t node);
+
+// Removes all other bytes from the edges.
+void KeepBytes(const ByteSet& bytes, ByteNfa* nfa);
 
 }  // namespace specd::grammar

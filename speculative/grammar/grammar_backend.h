@@ -2,8 +2,9 @@
 //
 // Two backends exist: specd's own engine (specd_backend.h), and the xgrammar library, loaded at run
 // time (xgrammar_backend.h). A round asks a matcher for the mask of a place, advances it over the
-// draft token, and rolls it back. Nothing throws: a matcher that has ended answers with the mask of
-// the stop ids alone.
+// draft token, and rolls it back. A matcher that has ended answers with the mask of the stop ids
+// alone. Mask, Accept, AcceptText and Rollback do not throw: where memory is missing, as at other
+// limits, a matcher has a fault.
 //
 // Backends and compiled grammars may be used by any number of threads at once, a matcher by one at
 // a time.
@@ -90,12 +91,25 @@ struct MatcherOptions {
   std::vector<TokenId> stop_ids;
 };
 
+// Why a matcher has no answer. Limits are those of docs/GRAMMARS.md, "Limits of a sequence".
+enum class MatcherFault : uint8_t {
+  kNone = 0,
+  kTooManyWays = 1,  // the text can go on in more ways than a state may have
+  kFull = 2,         // the states that may follow need more memory than there is
+  kTooMuchWork = 3,  // the mask takes too long to build
+  kLibrary = 4,      // the backend's library failed
+  kNoMemory = 5,     // the machine has no memory now
+};
+
 class GrammarMatcher {
  public:
   virtual ~GrammarMatcher() = default;
 
-  // The ids that may come next. After a stop id: the stop ids.
+  // The ids that may come next. After a stop id: the stop ids. With a fault: none.
   virtual MaskRow Mask() = 0;
+  // Why the last call had no answer; kNone: it had one. Mask, Accept, AcceptText and IsFinished
+  // set it. A fault belongs to its place: after a rollback the matcher goes on.
+  virtual MatcherFault fault() const = 0;
   // Advances over an id that Mask() allows. Returns false, and changes nothing, for any other.
   virtual bool Accept(TokenId id) = 0;
   // Advances over bytes, as one accepted id that spells them would. Not after a stop id.

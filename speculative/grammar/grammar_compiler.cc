@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <exception>
+#include <iterator>
 #include <list>
 #include <mutex>
 #include <string>
@@ -36,6 +37,13 @@ class CachingCompiler : public GrammarCompiler {
     std::shared_ptr<Entry> entry;
     {
       std::unique_lock lock(mutex_);
+      if (!options_.memory->HasRoomForGrammar()) DropUnused();
+      if (!options_.memory->HasRoomForGrammar()) {
+        return absl::ResourceExhaustedError(
+            fmt::format("the constraints that sequences follow take {} MiB, and no more is opened "
+                        "past three quarters of {} MiB; close sequences, or try again later",
+                        options_.memory->size_bytes() >> 20, options_.memory->bytes_max() >> 20));
+      }
       const auto found = places_.find(key);
       if (found != places_.end()) {
         entries_.splice(entries_.begin(), entries_, found->second);
@@ -116,6 +124,16 @@ class CachingCompiler : public GrammarCompiler {
     places_.erase(found);
   }
 
+  // Drops the grammars that no sequence follows.
+  void DropUnused() {
+    for (auto entry = entries_.begin(); entry != entries_.end();) {
+      const bool is_unused = (*entry)->is_done && (*entry)->compiled.ok() &&
+                             (*entry)->compiled.value().use_count() == 1;
+      if (is_unused) places_.erase((*entry)->key);
+      entry = is_unused ? entries_.erase(entry) : std::next(entry);
+    }
+  }
+
   // A grammar grows as its states are met, so sizes are read anew. A grammar that is being compiled
   // stays.
   void DropOldest() {
@@ -158,7 +176,8 @@ absl::StatusOr<std::shared_ptr<GrammarCompiler>> GrammarCompiler::Create(
   absl::StatusOr<std::unique_ptr<SpecdBackend>> own =
       SpecdBackend::Create({.vocabulary = options.vocabulary,
                             .vocab_size = options.vocab_size,
-                            .mask_bytes = options.cache_bytes});
+                            .mask_bytes = options.cache_bytes,
+                            .memory = options.memory});
   if (!own.ok()) return own.status();
   std::shared_ptr<const ReasoningMarkers> reasoning;
   if (!options.reasoning.end.empty()) {

@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "detokenizer/vocabulary.h"
 #include "speculative/grammar/grammar_backend.h"
+#include "speculative/grammar/grammar_memory.h"
 #include "speculative/grammar/reasoning_gate.h"
 
 namespace specd::grammar {
@@ -26,7 +27,8 @@ struct GrammarCompilerOptions {
   int32_t vocab_size = 0;                  // columns of a row of logits
   // The markers of a model that reasons; an empty end: it does not reason.
   ReasoningTexts reasoning = {};
-  size_t cache_bytes = size_t{256} << 20;  // of masks and of compiled grammars, each
+  size_t cache_bytes = size_t{256} << 20;               // of masks and of compiled grammars, each
+  GrammarMemory* memory = &GrammarMemory::OfProcess();  // outlives the compiler
 };
 
 class GrammarCompiler {
@@ -36,7 +38,8 @@ class GrammarCompiler {
   static absl::StatusOr<std::shared_ptr<GrammarCompiler>> Create(
       const GrammarCompilerOptions& options);
 
-  // Errors are those of GrammarBackend::Compile.
+  // Errors are those of GrammarBackend::Compile, without Unavailable. ResourceExhausted: the
+  // grammars of the process take too much memory, even without those that only the cache holds.
   virtual absl::StatusOr<std::shared_ptr<const CompiledGrammar>> Compile(
       const GrammarRequest& request) = 0;
 

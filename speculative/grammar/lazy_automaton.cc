@@ -4,17 +4,29 @@
 #include <utility>
 
 #include "kernels/core/check.h"
+#include "speculative/grammar/work_bound.h"
 
 namespace specd::grammar {
+namespace {
 
-LazyAutomaton::LazyAutomaton(const Network* network) : network_(*network) {
+// Looking at an edge is a unit of work; a visit looks into hash tables, and costs as much as four,
+// as measured (docs/GRAMMARS.md, "Limits of a sequence").
+constexpr size_t kLooksPerVisit = 4;
+// A new state takes memory, and writes a row.
+constexpr size_t kLooksPerState = 64;
+
+}  // namespace
+
+LazyAutomaton::LazyAutomaton(const Network* network, GrammarMemory* memory)
+    : network_(*network), bytes_(memory) {
   for (int byte = 255; byte >= 0; --byte) {
     byte_of_class_[network_.byte_class(static_cast<uint8_t>(byte))] = static_cast<uint8_t>(byte);
   }
   stacks_.emplace_back();  // kEmptyStack
   const std::lock_guard lock(mutex_);
-  for (const StateId state : {kDead, kTooLarge}) {
-    Record* record = AddRecord();
+  for (const StateId state : {kDead, kTooManyWays, kFull, kTooMuchWork}) {
+    Record* record = NextRecord();
+    next_state_.store(state + 1, std::memory_order_relaxed);
     for (uint32_t i = 0; i < network_.num_classes(); ++i) {
       record->row[i].store(state, std::memory_order_relaxed);
     }
@@ -23,17 +35,12 @@ LazyAutomaton::LazyAutomaton(const Network* network) : network_(*network) {
   start_ = CloseVisited();
   if (network_.accepts_empty() && IsAlive(start_)) {
     const Record& record = RecordOf(start_);
-    StateKey key = {.items = {items_.begin() + record.first_item,
-                              items_.begin() + record.first_item + record.num_items},
-                    .is_accepting = true};
-    start_ = Intern(std::move(key));
+    std::vector<Item> items(items_.begin() + record.first_item,
+                            items_.begin() + record.first_item + record.num_items);
+    start_ = Intern(items, true);
   } else if (network_.accepts_empty() && start_ == kDead) {
-    start_ = Intern({.items = {}, .is_accepting = true});
+    start_ = Intern({}, true);
   }
-}
-
-LazyAutomaton::~LazyAutomaton() {
-  for (std::atomic<Chunk*>& chunk : chunks_) delete chunk.load(std::memory_order_relaxed);
 }
 
 StateId LazyAutomaton::Expand(StateId state, uint8_t byte_class) {
@@ -41,12 +48,17 @@ StateId LazyAutomaton::Expand(StateId state, uint8_t byte_class) {
   const Record& record = RecordOf(state);
   StateId next = record.row[byte_class].load(std::memory_order_relaxed);
   if (next != kUnknown) return next;
+  // A full automaton may still know where other bytes lead, so this answer is not kept.
+  if (IsFull()) return kFull;
+  ClearScratch();
   const uint8_t byte = byte_of_class_[byte_class];
   // Bytes around it that are on the same edges lead to the same state.
   uint8_t first = 0;
   uint8_t last = 255;
+  size_t num_looks = 1;
   for (uint32_t i = 0; i < record.num_items; ++i) {
     const Item item = items_[record.first_item + i];
+    num_looks += network_.node(item.node).edges.size();
     for (const Network::Edge& edge : network_.node(item.node).edges) {
       if (edge.last < byte) {
         first = std::max<uint8_t>(first, edge.last + 1);
@@ -59,29 +71,93 @@ StateId LazyAutomaton::Expand(StateId state, uint8_t byte_class) {
       }
     }
   }
-  if (size_bytes() > kBytesMax) {
-    visited_.clear();
-    seen_.clear();
-    next = kTooLarge;
-  } else {
-    next = visited_.empty() ? kDead : CloseVisited();
-  }
+  const StateId before = next_state();
+  next = visited_.empty() ? kDead : CloseVisited();
+  num_looks += kLooksPerVisit * visited_.size() + kLooksPerState * (next_state() - before);
+  if (next == kFull) return kFull;
   for (int i = network_.byte_class(first); i <= network_.byte_class(last); ++i) {
     record.row[i].store(next, std::memory_order_release);
   }
-  return next;
+  return WorkBound::Spend(num_looks) ? next : kTooMuchWork;
+}
+
+LazyAutomaton::Exported LazyAutomaton::Export(std::span<const StateId> states) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<uint32_t> cells;
+  IdTable is_listed;
+  const auto list = [&](uint32_t cell) {
+    const auto hash = static_cast<uint32_t>(IdTable::Mix(cell));
+    if (is_listed.Find(hash, [&](uint32_t id) { return id == cell; }) != IdTable::kNone) {
+      return false;
+    }
+    is_listed.Reserve();
+    is_listed.Insert(hash, cell);
+    cells.push_back(cell);
+    return true;
+  };
+  for (const StateId state : states) {
+    const Record& record = RecordOf(state);
+    for (uint32_t i = 0; i < record.num_items; ++i) {
+      uint32_t cell = items_[record.first_item + i].stack;
+      while (cell != kEmptyStack && list(cell)) cell = stacks_[cell].below;
+    }
+  }
+  std::sort(cells.begin(), cells.end());
+  const auto number_of = [&](uint32_t cell) {
+    if (cell == kEmptyStack) return kEmptyStack;
+    return static_cast<uint32_t>(std::lower_bound(cells.begin(), cells.end(), cell) -
+                                 cells.begin() + 1);
+  };
+  Exported exported;
+  for (const uint32_t cell : cells) {
+    exported.cells.push_back({stacks_[cell].node, number_of(stacks_[cell].below)});
+  }
+  for (const StateId state : states) {
+    const Record& record = RecordOf(state);
+    Exported::State& made = exported.states.emplace_back();
+    made.is_accepting = record.is_accepting;
+    for (uint32_t i = 0; i < record.num_items; ++i) {
+      const Item item = items_[record.first_item + i];
+      made.items.push_back({item.node, number_of(item.stack)});
+    }
+  }
+  return exported;
+}
+
+std::vector<StateId> LazyAutomaton::Import(const LazyAutomaton& other,
+                                           std::span<const StateId> states) {
+  Exported exported = other.Export(states);
+  std::vector<StateId> imported;
+  imported.reserve(states.size());
+  const std::lock_guard lock(mutex_);
+  std::vector<uint32_t> stacks = {kEmptyStack};
+  for (const StackCell& cell : exported.cells) {
+    if (IsFull()) return {};
+    stacks.push_back(Push(cell.node, stacks[cell.below]));
+  }
+  for (Exported::State& state : exported.states) {
+    for (Item& item : state.items) item.stack = stacks[item.stack];
+    imported.push_back(Intern(state.items, state.is_accepting));
+    if (!IsAlive(imported.back())) return {};
+  }
+  return imported;
 }
 
 void LazyAutomaton::Visit(Item item) {
-  if (seen_.insert(item).second) visited_.push_back(item);
+  const uint32_t hash = item.hash();
+  const auto is_item = [&](uint32_t i) { return visited_[i] == item; };
+  if (seen_.Find(hash, is_item) != IdTable::kNone) return;
+  seen_.Reserve();
+  visited_.push_back(item);
+  seen_.Insert(hash, static_cast<uint32_t>(visited_.size() - 1));
 }
 
 StateId LazyAutomaton::CloseVisited() {
-  StateKey key;
+  bool is_accepting = false;
   for (size_t i = 0; i < visited_.size() && visited_.size() <= kItemsMax; ++i) {
     const Item item = visited_[i];
     const Network::Node& node = network_.node(item.node);
-    if (!node.edges.empty()) key.items.push_back(item);
+    if (!node.edges.empty()) closed_.push_back(item);
     for (const Network::Call& call : node.calls) {
       // A return to a node that can only end its rule would return at once.
       const bool is_last = network_.node(call.next).is_tail;
@@ -89,67 +165,84 @@ StateId LazyAutomaton::CloseVisited() {
     }
     if (!node.is_end) continue;
     if (item.stack == kEmptyStack) {
-      key.is_accepting = true;
+      is_accepting = true;
     } else {
       Visit({stacks_[item.stack].node, stacks_[item.stack].below});
     }
   }
-  const bool is_too_large = visited_.size() > kItemsMax;
-  visited_.clear();
-  seen_.clear();
-  if (is_too_large) return kTooLarge;
-  std::sort(key.items.begin(), key.items.end(),
-            [](const Item& a, const Item& b) { return a.key() < b.key(); });
-  return Intern(std::move(key));
+  if (visited_.size() > kItemsMax) return kTooManyWays;
+  return Intern(closed_, is_accepting);
 }
 
 uint32_t LazyAutomaton::Push(uint32_t node, uint32_t below) {
-  const auto [entry, is_new] =
-      stack_ids_.emplace(Item{node, below}, static_cast<uint32_t>(stacks_.size()));
-  if (is_new) {
-    stacks_.push_back({node, below});
-    AddBytes(3 * sizeof(StackCell) + sizeof(Item) + sizeof(uint32_t));
-  }
-  return entry->second;
-}
-
-StateId LazyAutomaton::Intern(StateKey key) {
-  if (key.items.empty() && !key.is_accepting) return kDead;
-  const auto found = state_ids_.find(key);
-  if (found != state_ids_.end()) return found->second;
-  const uint32_t number = num_states_.load(std::memory_order_relaxed);
-  if (number == kStatesMax) return kTooLarge;
-  Record* record = AddRecord();
-  record->is_accepting = key.is_accepting;
-  record->first_item = static_cast<uint32_t>(items_.size());
-  record->num_items = static_cast<uint32_t>(key.items.size());
-  for (const Item& item : key.items) {
-    record->next_bytes = record->next_bytes | network_.node(item.node).bytes;
-    items_.push_back(item);
-  }
-  // The items are in the list, which doubles, and in the key.
-  AddBytes(3 * key.items.size() * sizeof(Item) + 2 * sizeof(StateKey));
-  state_ids_.emplace(std::move(key), number);
+  const Item cell = {node, below};
+  const auto is_cell = [&](uint32_t i) {
+    return stacks_[i].node == node && stacks_[i].below == below;
+  };
+  const uint32_t found = stack_ids_.Find(cell.hash(), is_cell);
+  if (found != IdTable::kNone) return found;
+  const auto number = static_cast<uint32_t>(stacks_.size());
+  stack_ids_.Reserve();
+  stacks_.push_back({node, below});
+  stack_ids_.Insert(cell.hash(), number);
+  // The cell is in a list, which doubles, and in the table, which is half empty.
+  bytes_.Add(2 * sizeof(StackCell) + 4 * sizeof(uint64_t));
   return number;
 }
 
-LazyAutomaton::Record* LazyAutomaton::AddRecord() {
-  const uint32_t number = num_states_.load(std::memory_order_relaxed);
+StateId LazyAutomaton::Intern(std::span<Item> items, bool is_accepting) {
+  if (items.empty() && !is_accepting) return kDead;
+  std::sort(items.begin(), items.end(),
+            [](const Item& a, const Item& b) { return a.key() < b.key(); });
+  uint64_t mixed = is_accepting ? 1 : 0;
+  for (const Item& item : items) mixed = IdTable::Mix(mixed ^ item.key());
+  const auto hash = static_cast<uint32_t>(mixed);
+  const uint32_t found = state_ids_.Find(hash, [&](uint32_t state) {
+    const Record& record = RecordOf(state);
+    return record.is_accepting == is_accepting && record.num_items == items.size() &&
+           std::equal(items.begin(), items.end(), items_.begin() + record.first_item);
+  });
+  if (found != IdTable::kNone) return found;
+  if (IsFull()) return kFull;
+  // Memory is taken first. After that nothing can fail.
+  Record* record = NextRecord();
+  state_ids_.Reserve();
+  const size_t first_item = items_.size();
+  if (items_.capacity() < first_item + items.size()) {
+    items_.reserve(std::max(2 * items_.capacity(), first_item + items.size()));
+  }
+  const StateId number = next_state();
+  record->is_accepting = is_accepting;
+  record->first_item = static_cast<uint32_t>(first_item);
+  record->num_items = static_cast<uint32_t>(items.size());
+  for (const Item& item : items) {
+    record->next_bytes = record->next_bytes | network_.node(item.node).bytes;
+    items_.push_back(item);
+  }
+  state_ids_.Insert(hash, number);
+  next_state_.store(number + 1, std::memory_order_relaxed);
+  bytes_.Add(2 * items.size() * sizeof(Item) + 4 * sizeof(uint64_t));
+  return number;
+}
+
+LazyAutomaton::Record* LazyAutomaton::NextRecord() {
+  const StateId number = next_state();
   std::atomic<Chunk*>& place = chunks_[number / kChunkStates];
   Chunk* chunk = place.load(std::memory_order_relaxed);
   const uint32_t num_classes = network_.num_classes();
   if (chunk == nullptr) {
-    chunk = new Chunk;
-    chunk->rows.reset(new std::atomic<StateId>[kChunkStates * num_classes]);
+    auto made = std::make_unique<Chunk>();
+    made->rows.reset(new std::atomic<StateId>[kChunkStates * num_classes]);
     for (uint32_t i = 0; i < kChunkStates * num_classes; ++i) {
-      chunk->rows[i].store(kUnknown, std::memory_order_relaxed);
+      made->rows[i].store(kUnknown, std::memory_order_relaxed);
     }
+    chunk = made.get();
+    owned_chunks_.push_back(std::move(made));
     place.store(chunk, std::memory_order_relaxed);
-    AddBytes(sizeof(Chunk) + kChunkStates * num_classes * sizeof(StateId));
+    bytes_.Add(sizeof(Chunk) + kChunkStates * num_classes * sizeof(StateId));
   }
   Record* record = &chunk->records[number % kChunkStates];
   record->row = &chunk->rows[number % kChunkStates * num_classes];
-  num_states_.store(number + 1, std::memory_order_relaxed);
   return record;
 }
 

@@ -5,8 +5,9 @@
 // its meaning. A matcher is therefore a list of numbers: rollback cuts the list, a fork copies it.
 //
 // Safe from any number of threads. A step that was taken before reads two words and takes no lock;
-// a new step takes the lock. Each new step counts against a limit (kStatesMax, kItemsMax); past
-// it the step leads to kTooLarge, from which nothing leads on.
+// a new step takes the lock. A step past a limit leads to one of the states that name it, from
+// which nothing leads on: kTooManyWays, kFull or kTooMuchWork. Such an answer says nothing about
+// the text. If the automaton is full, a new automaton has room: Import takes states along.
 //
 //   LazyAutomaton automaton(&network);
 //   StateId state = automaton.start();
@@ -19,12 +20,13 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string_view>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "speculative/grammar/byte_set.h"
+#include "speculative/grammar/grammar_memory.h"
+#include "speculative/grammar/id_table.h"
 #include "speculative/grammar/network.h"
 
 namespace specd::grammar {
@@ -33,15 +35,17 @@ using StateId = uint32_t;
 
 class LazyAutomaton {
  public:
-  static constexpr StateId kDead = 0;      // no text of the grammar begins like this
-  static constexpr StateId kTooLarge = 1;  // a limit was met on the way
+  static constexpr StateId kDead = 0;         // no text of the grammar begins like this
+  static constexpr StateId kTooManyWays = 1;  // the state would have more than kItemsMax items
+  static constexpr StateId kFull = 2;  // kStatesMax, kBytesMax or the process's memory is used up
+  static constexpr StateId kTooMuchWork = 3;  // the caller's WorkBound is used up
   static constexpr uint32_t kStatesMax = 1 << 18;
   static constexpr size_t kItemsMax = 4096;               // of one state
   static constexpr size_t kBytesMax = size_t{128} << 20;  // of all states and stacks
 
-  // The network outlives the automaton.
-  explicit LazyAutomaton(const Network* network);
-  ~LazyAutomaton();
+  // Network and memory outlive the automaton.
+  explicit LazyAutomaton(const Network* network,
+                         GrammarMemory* memory = &GrammarMemory::OfProcess());
   LazyAutomaton(const LazyAutomaton&) = delete;
   LazyAutomaton& operator=(const LazyAutomaton&) = delete;
 
@@ -67,22 +71,34 @@ class LazyAutomaton {
     return state;
   }
 
-  static bool IsAlive(StateId state) { return state > kTooLarge; }
+  static bool IsAlive(StateId state) { return state > kTooMuchWork; }
+  // The state is unknown, because the text met a limit.
+  static bool IsLimit(StateId state) { return state > kDead && state <= kTooMuchWork; }
   // The text may end here.
   bool IsAccepting(StateId state) const { return RecordOf(state).is_accepting; }
   // The bytes that may follow.
   const ByteSet& NextBytes(StateId state) const { return RecordOf(state).next_bytes; }
 
+  // The same states here. Empty if there is no room for them. REQUIRES: `other` follows the same
+  // network, and its states are alive.
+  std::vector<StateId> Import(const LazyAutomaton& other, std::span<const StateId> states);
+
   const Network& network() const { return network_; }
-  uint32_t num_states() const { return num_states_.load(std::memory_order_relaxed); }
-  size_t size_bytes() const { return size_bytes_.load(std::memory_order_relaxed); }
-  // Half of a limit is used: texts that begin now should follow a new automaton.
-  bool IsHalfFull() const { return num_states() > kStatesMax / 2 || size_bytes() > kBytesMax / 2; }
+  // Those that texts have met.
+  uint32_t num_states() const { return next_state() - kTooMuchWork - 1; }
+  size_t size_bytes() const { return bytes_.size(); }
+  // Half of a limit is used: texts should move to a new automaton. Where the process is short of
+  // memory for grammars, little is enough.
+  bool IsHalfFull() const {
+    return num_states() > kStatesMax / 2 ||
+           size_bytes() > (bytes_.memory().IsTight() ? kTightBytes : kBytesMax / 2);
+  }
 
  private:
   static constexpr StateId kUnknown = ~StateId{0};
   static constexpr uint32_t kEmptyStack = 0;
   static constexpr uint32_t kChunkStates = 64;
+  static constexpr size_t kTightBytes = size_t{1} << 20;
   static constexpr uint32_t kNumChunks = kStatesMax / kChunkStates;
 
   // A node, and the stack of nodes to return to.
@@ -91,11 +107,8 @@ class LazyAutomaton {
     uint32_t stack = kEmptyStack;
 
     uint64_t key() const { return uint64_t{node} << 32 | stack; }
+    uint32_t hash() const { return static_cast<uint32_t>(IdTable::Mix(key())); }
     friend bool operator==(const Item&, const Item&) = default;
-    template <typename H>
-    friend H AbslHashValue(H hash, const Item& item) {
-      return H::combine(std::move(hash), item.node, item.stack);
-    }
   };
   struct StackCell {
     uint32_t node = 0;
@@ -112,18 +125,6 @@ class LazyAutomaton {
     std::array<Record, kChunkStates> records;
     std::unique_ptr<std::atomic<StateId>[]> rows;
   };
-  // The items of a state, and whether the text may end.
-  struct StateKey {
-    std::vector<Item> items;
-    bool is_accepting = false;
-
-    friend bool operator==(const StateKey&, const StateKey&) = default;
-    template <typename H>
-    friend H AbslHashValue(H hash, const StateKey& key) {
-      return H::combine(std::move(hash), key.items, key.is_accepting);
-    }
-  };
-
   const Record& RecordOf(StateId state) const {
     // Pairs with the store in Intern. A state's number is known only after its chunk.
     return chunks_[state / kChunkStates]
@@ -131,34 +132,57 @@ class LazyAutomaton {
         ->records[state % kChunkStates];
   }
 
-  StateId Expand(StateId state, uint8_t byte_class);
+  // States with the stack cells that they reach. A cell is below all cells that stand on it, so it
+  // comes before them; cell i here has the number i + 1, and 0 is the empty stack.
+  struct Exported {
+    struct State {
+      std::vector<Item> items;
+      bool is_accepting = false;
+    };
+    std::vector<StackCell> cells;
+    std::vector<State> states;
+  };
 
-  // The rest is called with the lock held.
+  StateId next_state() const { return next_state_.load(std::memory_order_relaxed); }
+  StateId Expand(StateId state, uint8_t byte_class);
+  Exported Export(std::span<const StateId> states) const;
+
+  // The rest is called with the lock held. If memory runs out in one of them, the automaton is as
+  // it was, but for the scratch.
+  void ClearScratch() {
+    visited_.clear();
+    seen_.Clear();
+    closed_.clear();
+  }
   void Visit(Item item);
   // Follows calls and returns from visited_, and makes a state of what reads bytes.
   StateId CloseVisited();
   uint32_t Push(uint32_t node, uint32_t below);
-  StateId Intern(StateKey key);
-  Record* AddRecord();
-  void AddBytes(size_t count) {
-    size_bytes_.store(size_bytes() + count, std::memory_order_relaxed);
+  // Sorts the items.
+  StateId Intern(std::span<Item> items, bool is_accepting);
+  // Makes the record of the next state's number, if it is not there.
+  Record* NextRecord();
+  bool IsFull() const {
+    return next_state() == kStatesMax || size_bytes() > kBytesMax || bytes_.memory().IsExhausted();
   }
 
   const Network& network_;
   StateId start_ = kDead;
   std::array<uint8_t, 256> byte_of_class_ = {};
   std::array<std::atomic<Chunk*>, kNumChunks> chunks_ = {};
-  std::atomic<uint32_t> num_states_{0};
-  std::atomic<size_t> size_bytes_{0};  // an estimate from above of what the maps take
+  std::atomic<StateId> next_state_{0};
+  CountedBytes bytes_;  // an estimate from above of what the maps take
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
+  std::vector<std::unique_ptr<Chunk>> owned_chunks_;  // those of chunks_
   std::vector<StackCell> stacks_;
-  absl::flat_hash_map<Item, uint32_t> stack_ids_;  // node and below -> stack
-  std::vector<Item> items_;                        // of all states
-  absl::flat_hash_map<StateKey, StateId> state_ids_;
-  // Scratch of a step.
+  IdTable stack_ids_;
+  std::vector<Item> items_;  // of all states
+  IdTable state_ids_;
+  // Scratch of a step; an exception may leave something in it.
   std::vector<Item> visited_;
-  absl::flat_hash_set<Item> seen_;
+  IdTable seen_;  // places in visited_
+  std::vector<Item> closed_;
 };
 
 }  // namespace specd::grammar

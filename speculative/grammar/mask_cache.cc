@@ -1,5 +1,6 @@
 #include "speculative/grammar/mask_cache.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace specd::grammar {
@@ -14,19 +15,56 @@ size_t BytesOf(const std::vector<uint32_t>& words) {
 
 MaskCache::Words MaskCache::Find(const Key& key) {
   const std::lock_guard lock(mutex_);
+  return FindHeld(key);
+}
+
+MaskCache::Words MaskCache::Insert(const Key& key, Words words) {
+  const std::lock_guard lock(mutex_);
+  return InsertHeld(key, std::move(words));
+}
+
+MaskCache::Words MaskCache::FindOrBuild(const Key& key, absl::FunctionRef<Words()> build) {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    if (Words words = FindHeld(key); words != nullptr) return words;
+    if (std::find(building_.begin(), building_.end(), key) == building_.end()) break;
+    built_.wait(lock);
+  }
+  building_.push_back(key);
+  lock.unlock();
+  Words words;
+  try {
+    words = build();
+  } catch (...) {
+    lock.lock();
+    std::erase(building_, key);
+    built_.notify_all();
+    throw;
+  }
+  lock.lock();
+  std::erase(building_, key);
+  built_.notify_all();
+  return words == nullptr ? nullptr : InsertHeld(key, std::move(words));
+}
+
+MaskCache::Words MaskCache::FindHeld(const Key& key) {
   const auto found = places_.find(key);
   if (found == places_.end()) return nullptr;
   entries_.splice(entries_.begin(), entries_, found->second);
   return found->second->words;
 }
 
-MaskCache::Words MaskCache::Insert(const Key& key, Words words) {
-  const std::lock_guard lock(mutex_);
+MaskCache::Words MaskCache::InsertHeld(const Key& key, Words words) {
   const auto found = places_.find(key);
   if (found != places_.end()) return found->second->words;
-  size_bytes_ += BytesOf(*words);
   entries_.push_front({key, words});
-  places_.emplace(key, entries_.begin());
+  try {
+    places_.emplace(key, entries_.begin());
+  } catch (...) {
+    entries_.pop_front();
+    throw;
+  }
+  size_bytes_ += BytesOf(*words);
   while (size_bytes_ > bytes_max_ && entries_.size() > 1) {
     size_bytes_ -= BytesOf(*entries_.back().words);
     places_.erase(entries_.back().key);

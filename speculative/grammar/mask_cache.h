@@ -5,14 +5,17 @@
 // no row is built under the lock.
 #pragma once
 
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <list>
 #include <memory>
 #include <mutex>
+#include <unordered_map>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
+#include "speculative/grammar/id_table.h"
 
 namespace specd::grammar {
 
@@ -26,10 +29,6 @@ class MaskCache {
     uint32_t stop_set = 0;
 
     friend bool operator==(const Key&, const Key&) = default;
-    template <typename H>
-    friend H AbslHashValue(H hash, const Key& key) {
-      return H::combine(std::move(hash), key.grammar, key.state, key.stop_set);
-    }
   };
 
   explicit MaskCache(size_t bytes_max) : bytes_max_(bytes_max) {}
@@ -38,10 +37,22 @@ class MaskCache {
   Words Find(const Key& key);
   // Returns the row that the cache then has: another thread's, if that came first.
   Words Insert(const Key& key, Words words);
+  // Finds the row, or inserts what `build` returns, unless that is null. While one thread builds a
+  // row, others that ask for it wait. If the builder has none, one of the others builds.
+  Words FindOrBuild(const Key& key, absl::FunctionRef<Words()> build);
 
   size_t size_bytes() const;
 
  private:
+  // With the lock held.
+  Words FindHeld(const Key& key);
+  Words InsertHeld(const Key& key, Words words);
+
+  struct HashKey {
+    size_t operator()(const Key& key) const {
+      return IdTable::Mix(IdTable::Mix(key.grammar) ^ (uint64_t{key.state} << 32 | key.stop_set));
+    }
+  };
   struct Entry {
     Key key;
     Words words;
@@ -51,8 +62,11 @@ class MaskCache {
   const size_t bytes_max_;
   mutable std::mutex mutex_;
   Entries entries_;  // the one used last is at the front
-  absl::flat_hash_map<Key, Entries::iterator> places_;
+  // If memory runs out while an entry is added, the map is as it was; Abseil's would be broken.
+  std::unordered_map<Key, Entries::iterator, HashKey> places_;
   size_t size_bytes_ = 0;
+  std::condition_variable built_;
+  std::vector<Key> building_;  // by some thread
 };
 
 }  // namespace specd::grammar

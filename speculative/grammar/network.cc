@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "absl/container/node_hash_map.h"
-#include "speculative/grammar/compile_work.h"
 #include "speculative/grammar/rule_graph.h"
 #include "speculative/grammar/rule_nfas.h"
+#include "speculative/grammar/work_bound.h"
 
 namespace specd::grammar {
 namespace {
@@ -32,7 +32,7 @@ class SubsetBuilder {
     NodeOf({nfa_.start});
     for (size_t i = 0; i < sets_.size(); ++i) {
       if (sets_.size() > nodes_max || num_members_ > kMembersMax) return false;
-      if (!CompileWork::Spend(num_looks_)) return false;
+      if (!WorkBound::Spend(num_looks_)) return false;
       num_looks_ = 0;
       graph->nodes.emplace_back();
       Expand(*sets_[i], &graph->nodes.back());
@@ -157,8 +157,8 @@ absl::StatusOr<RuleGraph> WithoutEmptyEdges(const ByteNfa& nfa) {
     }
     num_edges += result.edges.size() + result.calls.size();
     if (num_edges > kMembersMax ||
-        !CompileWork::Spend(closure.size() + result.edges.size() + result.calls.size())) {
-      return CompileWork::TooMuch();
+        !WorkBound::Spend(closure.size() + result.edges.size() + result.calls.size())) {
+      return WorkBound::TooMuch();
     }
     graph.nodes.push_back(std::move(result));
   }
@@ -167,8 +167,8 @@ absl::StatusOr<RuleGraph> WithoutEmptyEdges(const ByteNfa& nfa) {
 
 }  // namespace
 
-absl::StatusOr<Network> Network::Build(const GrammarRules& rules) {
-  absl::StatusOr<RuleNfas> nfas = BuildRuleNfas(rules);
+absl::StatusOr<Network> Network::Build(const GrammarRules& rules, const ByteSet& bytes) {
+  absl::StatusOr<RuleNfas> nfas = BuildRuleNfas(rules, bytes);
   if (!nfas.ok()) return nfas.status();
   Network network;
   network.accepts_empty_ = nfas->accepts_empty;

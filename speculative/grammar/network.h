@@ -35,8 +35,10 @@ class Network {
     bool is_tail = false;  // the rule can only end here
   };
 
-  // REQUIRES: the root of `rules` is set, and every rule that it reaches is defined.
-  static absl::StatusOr<Network> Build(const GrammarRules& rules);
+  // Texts with bytes outside `bytes` are left out: a tokenizer may not have all. REQUIRES: the root
+  // of `rules` is set, and every rule that it reaches is defined.
+  static absl::StatusOr<Network> Build(const GrammarRules& rules,
+                                       const ByteSet& bytes = ByteSet::All());
 
   const Node& node(uint32_t index) const { return nodes_[index]; }
   size_t num_nodes() const { return nodes_.size(); }

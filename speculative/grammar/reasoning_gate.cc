@@ -1,6 +1,7 @@
 #include "speculative/grammar/reasoning_gate.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "fmt/format.h"
@@ -48,7 +49,9 @@ ReasoningMarkers::ReasoningMarkers(const ReasoningTexts& texts, const Vocabulary
       vocabulary_(*vocabulary),
       vocab_size_(vocab_size),
       fail_(FailuresOf(texts.end)),
-      crossing_(texts.end.size()) {
+      crossing_(texts.end.size()),
+      no_ids_(std::make_shared<const std::vector<uint32_t>>((static_cast<size_t>(vocab_size) + 31) /
+                                                            32)) {
   const int32_t num_ids = std::min(vocab_size, vocabulary_.size());
   for (TokenId id = 0; id < num_ids; ++id) {
     // A token without the marker's last byte completes nothing.
@@ -102,19 +105,40 @@ ReasoningGate::ReasoningGate(std::shared_ptr<const ReasoningMarkers> markers,
 }
 
 MaskRow ReasoningGate::Mask() {
-  if (is_open()) return inside_->Mask();
-  const std::span<const TokenId> crossing = markers_->Crossing(progress_.back());
-  if (crossing.empty()) return MaskRow();
+  fault_ = MatcherFault::kNone;
+  if (is_open()) {
+    MaskRow row = inside_->Mask();
+    fault_ = inside_->fault();
+    return row;
+  }
+  const uint32_t progress = progress_.back();
+  if (markers_->Crossing(progress).empty()) return MaskRow();
+  // The constraint stands at its start, so its answers are the same each time.
+  for (const auto& [known, row] : rows_) {
+    if (known == progress) return row;
+  }
+  try {
+    MaskRow row = BuildRow(progress);
+    if (fault_ == MatcherFault::kNone) rows_.emplace_back(progress, row);
+    return row;
+  } catch (const std::bad_alloc&) {
+    fault_ = MatcherFault::kNoMemory;
+    return markers_->no_ids();
+  }
+}
+
+MaskRow ReasoningGate::BuildRow(uint32_t progress) {
   // Every id except those whose bytes after the marker the constraint forbids.
   const auto num_ids = static_cast<size_t>(markers_->vocab_size());
   std::vector<uint32_t> words((num_ids + 31) / 32, ~uint32_t{0});
   if (num_ids % 32 != 0) words.back() = (uint32_t{1} << num_ids % 32) - 1;
-  for (const TokenId id : crossing) {
-    if (inside_->AcceptText(RestOf(id, markers_->After(progress_.back(), id)))) {
+  for (const TokenId id : markers_->Crossing(progress)) {
+    if (Keep(inside_->AcceptText(RestOf(id, markers_->After(progress, id))))) {
       inside_->Rollback(1);
-    } else {
-      words[static_cast<size_t>(id) / 32] &= ~(uint32_t{1} << (static_cast<uint32_t>(id) % 32));
+      continue;
     }
+    if (fault_ != MatcherFault::kNone) return markers_->no_ids();
+    words[static_cast<size_t>(id) / 32] &= ~(uint32_t{1} << (static_cast<uint32_t>(id) % 32));
   }
   return MaskRow(std::make_shared<const std::vector<uint32_t>>(std::move(words)));
 }
@@ -125,11 +149,12 @@ std::string_view ReasoningGate::RestOf(TokenId id, const ReasoningMarkers::Advan
 }
 
 bool ReasoningGate::Accept(TokenId id) {
-  if (is_open()) return inside_->Accept(id);
+  if (is_open()) return Keep(inside_->Accept(id));
+  fault_ = MatcherFault::kNone;
   if (id < 0 || id >= markers_->vocab_size()) return false;
   const ReasoningMarkers::Advance after = markers_->After(progress_.back(), id);
   if (after.rest_bytes > 0) {
-    if (!inside_->AcceptText(RestOf(id, after))) return false;
+    if (!Keep(inside_->AcceptText(RestOf(id, after)))) return false;
     has_rest_ = true;
   }
   progress_.push_back(after.progress);
@@ -139,8 +164,10 @@ bool ReasoningGate::Accept(TokenId id) {
 bool ReasoningGate::AcceptText(std::string_view text) {
   // Only a matcher inside a gate is given text.
   SPECD_CHECK(is_open());
-  return inside_->AcceptText(text);
+  return Keep(inside_->AcceptText(text));
 }
+
+bool ReasoningGate::IsFinished() { return is_open() && Keep(inside_->IsFinished()); }
 
 size_t ReasoningGate::num_accepted() const {
   return progress_.size() - 1 + inside_->num_accepted() - (has_rest_ ? 1 : 0);
@@ -148,6 +175,7 @@ size_t ReasoningGate::num_accepted() const {
 
 void ReasoningGate::Rollback(size_t num_tokens) {
   SPECD_CHECK(num_tokens <= num_accepted());
+  fault_ = MatcherFault::kNone;
   const size_t num_inside = inside_->num_accepted() - (has_rest_ ? 1 : 0);
   const size_t num_before = num_tokens - std::min(num_tokens, num_inside);
   // The token that opened the gate takes its rest with it.
@@ -162,6 +190,7 @@ std::unique_ptr<GrammarMatcher> ReasoningGate::Fork() const {
       std::make_unique<ReasoningGate>(markers_, inside_->Fork(), std::span<const TokenId>());
   fork->progress_ = progress_;
   fork->has_rest_ = has_rest_;
+  fork->rows_ = rows_;
   return fork;
 }
 

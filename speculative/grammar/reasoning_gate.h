@@ -17,6 +17,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -59,6 +60,9 @@ class ReasoningMarkers {
   // The tokens that complete the marker at this progress and have bytes after it.
   std::span<const TokenId> Crossing(uint32_t progress) const { return crossing_[progress]; }
 
+  // The row of a gate with a fault.
+  const MaskRow& no_ids() const { return no_ids_; }
+
  private:
   ReasoningMarkers(const ReasoningTexts& texts, const Vocabulary* vocabulary, int32_t vocab_size);
 
@@ -67,6 +71,7 @@ class ReasoningMarkers {
   const int32_t vocab_size_;
   std::vector<uint32_t> fail_;  // of the end marker, by progress
   std::vector<std::vector<TokenId>> crossing_;
+  MaskRow no_ids_;
 };
 
 class ReasoningGate : public GrammarMatcher {
@@ -75,13 +80,14 @@ class ReasoningGate : public GrammarMatcher {
                 std::unique_ptr<GrammarMatcher> inside, std::span<const TokenId> prompt);
 
   MaskRow Mask() override;
+  MatcherFault fault() const override { return fault_; }
   bool Accept(TokenId id) override;
   bool AcceptText(std::string_view text) override;
   void Rollback(size_t num_tokens) override;
   size_t num_accepted() const override;
   std::unique_ptr<GrammarMatcher> Fork() const override;
   bool IsAccepting() override { return is_open() ? inside_->IsAccepting() : true; }
-  bool IsFinished() override { return is_open() && inside_->IsFinished(); }
+  bool IsFinished() override;
   bool IsTerminated() const override { return is_open() && inside_->IsTerminated(); }
   std::string ForcedText() override { return is_open() ? inside_->ForcedText() : std::string(); }
   // The numbers of specd's own states begin at 2^32.
@@ -90,6 +96,11 @@ class ReasoningGate : public GrammarMatcher {
   }
 
  private:
+  MaskRow BuildRow(uint32_t progress);
+  bool Keep(bool answer) {
+    fault_ = inside_->fault();
+    return answer;
+  }
   // The bytes of a token that follow the marker.
   std::string_view RestOf(TokenId id, const ReasoningMarkers::Advance& after) const;
   bool is_open() const { return progress_.back() == ReasoningMarkers::kOver; }
@@ -98,6 +109,10 @@ class ReasoningGate : public GrammarMatcher {
   std::unique_ptr<GrammarMatcher> inside_;
   // Before the first token, and after each until the gate is open.
   std::vector<uint32_t> progress_;
+  // The rows before the constraint, by progress, where a token may cross the marker. Few tokens do:
+  // most progress has none.
+  std::vector<std::pair<uint32_t, MaskRow>> rows_;
+  MatcherFault fault_ = MatcherFault::kNone;
   bool has_rest_ = false;  // the token that opened the gate gave the constraint its first bytes
 };
 

@@ -158,7 +158,7 @@ void KeepReached(RuleNfas* all) {
 
 }  // namespace
 
-absl::StatusOr<RuleNfas> BuildRuleNfas(const GrammarRules& rules) {
+absl::StatusOr<RuleNfas> BuildRuleNfas(const GrammarRules& rules, const ByteSet& bytes) {
   SPECD_CHECK(rules.root() != kNoRule);
   const std::vector<bool> inlined = FindInlinedRules(rules);
   RuleNfas all;
@@ -187,6 +187,7 @@ absl::StatusOr<RuleNfas> BuildRuleNfas(const GrammarRules& rules) {
     if (absl::Status status = build(repeats.parts[i]); !status.ok()) return status;
   }
   KeepReached(&all);
+  for (ByteNfa& nfa : all.rules) KeepBytes(bytes, &nfa);
   const std::vector<bool> is_nullable = FindNullable(all.rules);
   all.accepts_empty = is_nullable[all.root];
   RemoveEmptyText(&all.rules, is_nullable);

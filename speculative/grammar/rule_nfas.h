@@ -14,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "speculative/grammar/byte_nfa.h"
+#include "speculative/grammar/byte_set.h"
 #include "speculative/grammar/grammar_rules.h"
 
 namespace specd::grammar {
@@ -25,7 +26,9 @@ struct RuleNfas {
   bool is_never = false;       // the grammar has no text at all
 };
 
-// REQUIRES: the root is set, and every rule that it reaches is defined.
-absl::StatusOr<RuleNfas> BuildRuleNfas(const GrammarRules& rules);
+// Texts with bytes outside `bytes` are left out. REQUIRES: the root is set, and every rule that it
+// reaches is defined.
+absl::StatusOr<RuleNfas> BuildRuleNfas(const GrammarRules& rules,
+                                       const ByteSet& bytes = ByteSet::All());
 
 }  // namespace specd::grammar

@@ -7,7 +7,6 @@
 
 #include "fmt/format.h"
 #include "speculative/grammar/choice.h"
-#include "speculative/grammar/compile_work.h"
 #include "speculative/grammar/deep_stack.h"
 #include "speculative/grammar/ebnf.h"
 #include "speculative/grammar/json_schema.h"
@@ -15,6 +14,7 @@
 #include "speculative/grammar/regex.h"
 #include "speculative/grammar/state_matcher.h"
 #include "speculative/grammar/structural_tag.h"
+#include "speculative/grammar/work_bound.h"
 
 namespace specd::grammar {
 namespace {
@@ -82,7 +82,7 @@ absl::StatusOr<std::shared_ptr<const CompiledGrammar>> SpecdBackend::Compile(
   }
   absl::StatusOr<std::shared_ptr<const CompiledGrammar>> compiled = absl::UnknownError("");
   const auto compile = [&] {
-    CompileWork work(CompileWork::kUnitsMax);
+    WorkBound work(WorkBound::kCompileUnitsMax);
     compiled = CompileBounded(request);
   };
   if (request.text.size() <= kShortTextBytes) {
@@ -102,10 +102,13 @@ absl::StatusOr<std::shared_ptr<const CompiledGrammar>> SpecdBackend::CompileBoun
   const RuleId root = rules.AddRule("the constraint");
   rules.Define(root, *body);
   rules.SetRoot(root);
-  absl::StatusOr<Network> network = Network::Build(rules);
+  absl::StatusOr<Network> network = Network::Build(rules, parts_->spelled_bytes);
   if (!network.ok()) return network.status();
   if (network->is_never()) {
-    return absl::InvalidArgumentError("no text satisfies the constraint");
+    return absl::InvalidArgumentError(
+        parts_->spelled_bytes == ByteSet::All()
+            ? "no text satisfies the constraint"
+            : "no text that the tokenizer's tokens can spell satisfies the constraint");
   }
   return StateGrammar::Create(parts_, *std::move(network), std::move(warnings));
 }

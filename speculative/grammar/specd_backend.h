@@ -6,14 +6,19 @@
 //   auto backend = SpecdBackend::Create({.vocabulary = &vocabulary, .vocab_size = 128256});
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "detokenizer/vocabulary.h"
+#include "speculative/grammar/byte_set.h"
 #include "speculative/grammar/grammar_backend.h"
+#include "speculative/grammar/grammar_memory.h"
 #include "speculative/grammar/mask_builder.h"
 #include "speculative/grammar/mask_cache.h"
 
@@ -22,7 +27,8 @@ namespace specd::grammar {
 struct SpecdBackendOptions {
   const Vocabulary* vocabulary = nullptr;  // outlives the backend and its grammars
   int32_t vocab_size = 0;
-  size_t mask_bytes = size_t{256} << 20;  // of mask rows
+  size_t mask_bytes = size_t{256} << 20;                // of mask rows
+  GrammarMemory* memory = &GrammarMemory::OfProcess();  // outlives the backend and its grammars
 };
 
 // The parts that the compiled grammars of one tokenizer share.
@@ -31,12 +37,26 @@ struct TokenizerParts {
       : vocabulary(*options.vocabulary),
         vocab_size(options.vocab_size),
         builder(TokenTrie::Build(vocabulary, vocab_size)),
-        masks(options.mask_bytes) {}
+        no_ids(std::make_shared<const std::vector<uint32_t>>(
+            (static_cast<size_t>(vocab_size) + 31) / 32)),
+        masks(options.mask_bytes),
+        memory(*options.memory) {
+    for (TokenId id = 0; id < std::min(vocab_size, vocabulary.size()); ++id) {
+      if (vocabulary.IsSpecial(id)) continue;
+      const std::string_view bytes = vocabulary.Bytes(id);
+      for (const char byte : bytes) spelled_bytes.Add(static_cast<uint8_t>(byte));
+      if (bytes.size() == 1) one_byte_tokens.Add(static_cast<uint8_t>(bytes[0]));
+    }
+  }
 
   const Vocabulary& vocabulary;
   const int32_t vocab_size;
   const MaskBuilder builder;
+  const MaskCache::Words no_ids;  // the row of a matcher with a fault
   MaskCache masks;
+  GrammarMemory& memory;
+  ByteSet spelled_bytes;    // those of all tokens
+  ByteSet one_byte_tokens;  // those that are a token alone
   std::atomic<uint64_t> next_grammar{0};
 };
 

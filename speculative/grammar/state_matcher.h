@@ -2,6 +2,10 @@
 //
 // A matcher is a list of states, one for each accepted token. Rollback shortens the list, and a
 // fork copies it. Masks are built once for each state and shared (mask_cache.h).
+//
+// All matchers of a constraint follow one automaton, until it is half full. Each then moves to a
+// new one with its last states, which a rollback of a draft needs. A rollback past those follows
+// the accepted tokens again. The automaton that all have left is freed.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +26,8 @@ namespace specd::grammar {
 
 class StateGrammar : public CompiledGrammar, public std::enable_shared_from_this<StateGrammar> {
  public:
-  // ResourceExhausted: the beginnings of the texts are past a limit. REQUIRES: the network has a
-  // text.
+  // ResourceExhausted: the beginnings of the texts are past a limit. A few masks are built to find
+  // that out; the first of them is that of the first place. REQUIRES: the network has a text.
   static absl::StatusOr<std::shared_ptr<const StateGrammar>> Create(
       std::shared_ptr<TokenizerParts> parts, Network network, std::vector<std::string> warnings);
 
@@ -39,17 +43,16 @@ class StateGrammar : public CompiledGrammar, public std::enable_shared_from_this
   struct StopSet {
     std::vector<TokenId> ids;
     uint32_t number = 0;
+    ByteSet one_byte_tokens;  // without the bytes of the stop ids
   };
   static constexpr uint32_t kNoStops = 0;
   // A state after a stop id; the automaton has no such state.
   static constexpr StateId kTerminated = ~StateId{0};
 
-  // The states that texts have met, and their number in the cache of masks. States are never
-  // dropped, so a new text follows a new one when this is half full. Texts that follow the old one
-  // keep it.
+  // The states that texts have met, and their number in the cache of masks.
   struct Followed {
-    Followed(const Network* network, uint64_t cache_number)
-        : automaton(network), number(cache_number) {}
+    Followed(const Network* network, GrammarMemory* memory, uint64_t cache_number)
+        : automaton(network, memory), number(cache_number) {}
 
     LazyAutomaton automaton;
     const uint64_t number;
@@ -58,15 +61,21 @@ class StateGrammar : public CompiledGrammar, public std::enable_shared_from_this
   StateGrammar(std::shared_ptr<TokenizerParts> parts, Network network,
                std::vector<std::string> warnings);
 
+  // Builds the mask of the first place, and of a few more if it made many states.
+  absl::Status Probe() const;
   std::shared_ptr<Followed> NewFollowed() const;
+  // The automaton for texts that begin or move now; it is less than half full.
   std::shared_ptr<Followed> Current() const;
   std::shared_ptr<const StopSet> InternStops(std::span<const TokenId> ids) const;
-  MaskRow RowOf(Followed& followed, StateId state, const StopSet& stops) const;
-  MaskCache::Words TextRowOf(Followed& followed, StateId state) const;
+  // If a limit is met, `limit` names it and the row allows nothing; no such row is kept.
+  MaskRow RowOf(Followed& followed, StateId state, const StopSet& stops, StateId* limit) const;
+  // Null if a limit is met.
+  MaskCache::Words TextRowOf(Followed& followed, StateId state, StateId* limit) const;
   StateId After(Followed& followed, StateId state, TokenId id) const;
 
   const std::shared_ptr<TokenizerParts> parts_;
   const Network network_;
+  CountedBytes network_bytes_;
   const std::vector<std::string> warnings_;
   mutable std::mutex mutex_;
   mutable std::shared_ptr<Followed> current_;
@@ -81,6 +90,7 @@ class StateMatcher : public GrammarMatcher {
   StateMatcher(std::shared_ptr<const StateGrammar> grammar, std::span<const TokenId> stop_ids);
 
   MaskRow Mask() override;
+  MatcherFault fault() const override { return fault_; }
   bool Accept(TokenId id) override;
   bool AcceptText(std::string_view text) override;
   void Rollback(size_t num_tokens) override;
@@ -96,11 +106,33 @@ class StateMatcher : public GrammarMatcher {
 
  private:
   bool IsStop(TokenId id) const;
+  // The present row allows an id that is no stop id. Unknown at a limit: true.
+  bool HasText();
+  // The state after an entry of history_; it may name a limit.
+  StateId After(TokenId entry);
+  bool Push(TokenId entry);
+  // Moves to another automaton if this one is half full.
+  void LeaveHalfFull();
+  // Moves to an automaton with more room, for another attempt at what met kFull. False: there is
+  // none.
+  bool FindRoom(int attempt);
+  bool MoveTo(std::shared_ptr<StateGrammar::Followed> next);
+  // Follows history_ again from the start.
+  void Replay();
+  void FollowAgain(const std::vector<TokenId>& history);
 
   std::shared_ptr<const StateGrammar> grammar_;
   std::shared_ptr<StateGrammar::Followed> followed_;
   std::shared_ptr<const StateGrammar::StopSet> stops_;
-  std::vector<StateId> states_;  // before the first token, and after each
+  // Before the first token, and after each. After a move, those between the first and first_known_
+  // are those of an automaton that was left.
+  std::vector<StateId> states_;
+  size_t first_known_ = 0;
+  size_t joined_bytes_ = 0;  // of the automaton, after the move to it
+  // What was accepted: ids, and -1 - i for texts_[i].
+  std::vector<TokenId> history_;
+  std::vector<std::string> texts_;
+  MatcherFault fault_ = MatcherFault::kNone;
 };
 
 }  // namespace specd::grammar

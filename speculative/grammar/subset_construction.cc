@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "fmt/format.h"
-#include "speculative/grammar/compile_work.h"
 #include "speculative/grammar/dfa_minimizer.h"
+#include "speculative/grammar/work_bound.h"
 
 namespace specd::grammar {
 
@@ -37,7 +37,7 @@ absl::Status CheckGrowth(size_t num_states, size_t num_edges) {
 absl::StatusOr<ByteDfa> MinimizeWithinLimits(const ByteDfa& dfa) {
   const size_t num_transitions = CountTransitions(dfa);
   if (num_transitions > kDfaTransitionsMax) return TooManyTransitionsError();
-  if (!CompileWork::Spend(8 * num_transitions)) return CompileWork::TooMuch();
+  if (!WorkBound::Spend(8 * num_transitions)) return WorkBound::TooMuch();
   ByteDfa smallest = DfaMinimizer(dfa).Run();
   if (smallest.states.size() > kDfaStatesMax) return TooManyStatesError();
   return smallest;
@@ -60,7 +60,7 @@ absl::StatusOr<ByteDfa> SubsetConstruction::Run() {
     Expand(subset, &state.edges);
     num_edges += state.edges.size();
     if (absl::Status status = CheckGrowth(subsets_.size(), num_edges); !status.ok()) return status;
-    if (!CompileWork::Spend(num_visits_ - num_spent_)) return CompileWork::TooMuch();
+    if (!WorkBound::Spend(num_visits_ - num_spent_)) return WorkBound::TooMuch();
     num_spent_ = num_visits_;
     if (!IsWithinWork()) {
       return absl::ResourceExhaustedError(

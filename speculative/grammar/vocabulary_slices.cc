@@ -121,7 +121,8 @@ std::vector<VocabularySlice> MakeVocabularySlices(const TokenTrie& trie) {
       if (!Number(trie, language, number, &number_of)) continue;
       slices.push_back({.name = NameOf(kFamilies[family], lengths),
                         .language = std::move(language),
-                        .family = family});
+                        .family = family,
+                        .characters_max = lengths.max});
     }
   }
   slices.push_back({.name = "the rest"});
@@ -141,19 +142,29 @@ std::vector<VocabularySlice> MakeVocabularySlices(const TokenTrie& trie) {
 }
 
 std::vector<SliceCover> MakeSliceCovers(std::span<const VocabularySlice> slices) {
-  std::vector<SliceCover> covers;
-  for (size_t family = kFamilies.size(); family-- > 0;) {
-    SliceCover cover = {.language = LanguageOf(kFamilies[family], {1, kUnbounded}),
-                        .slices = std::vector<bool>(slices.size()),
-                        .mask = std::vector<uint32_t>(slices[0].mask.size())};
+  const auto make = [&](size_t family, uint32_t characters_max) {
+    SliceCover::Part part = {.language = LanguageOf(kFamilies[family], {1, characters_max}),
+                             .slices = std::vector<bool>(slices.size()),
+                             .mask = std::vector<uint32_t>(slices[0].mask.size())};
     for (size_t i = 0; i < slices.size(); ++i) {
-      if (!slices[i].language.has_value() || !kContains[family][slices[i].family]) continue;
-      cover.slices[i] = true;
-      for (size_t word = 0; word < cover.mask.size(); ++word) {
-        cover.mask[word] |= slices[i].mask[word];
+      const bool is_contained = slices[i].language.has_value() &&
+                                kContains[family][slices[i].family] &&
+                                slices[i].characters_max <= characters_max;
+      if (!is_contained) continue;
+      part.slices[i] = true;
+      for (size_t word = 0; word < part.mask.size(); ++word) {
+        part.mask[word] |= slices[i].mask[word];
       }
     }
-    covers.push_back(std::move(cover));
+    return part;
+  };
+  std::vector<SliceCover> covers;
+  for (size_t family = kFamilies.size(); family-- > 0;) {
+    // A character may be four bytes, so a language of many characters has many states; few tokens
+    // have more than eight of them.
+    const bool is_ascii = family + 1 < kFamilies.size();
+    covers.push_back(
+        {.any_length = make(family, kUnbounded), .short_texts = make(family, is_ascii ? 16 : 8)});
   }
   return covers;
 }

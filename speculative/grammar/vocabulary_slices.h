@@ -30,18 +30,24 @@ struct VocabularySlice {
   // One bit for each id below vocab_size: bit i % 32 of word i / 32.
   std::vector<uint32_t> mask = {};
   TokenTrie tokens = {};
-  ByteSet first_bytes = {};  // of the tokens
-  size_t family = 0;         // its characters, for SliceCover
+  ByteSet first_bytes = {};     // of the tokens
+  size_t family = 0;            // its characters, for SliceCover
+  uint32_t characters_max = 0;  // of a token; kUnbounded: any number
 
   size_t num_tokens() const { return tokens.tokens().size(); }
 };
 
-// SliceCover is a language of texts of any length that contains the languages of many slices. One
-// look at it answers for all of them: a string without a bound on its length allows each.
+// SliceCover is a language that contains the languages of many slices. One look at it answers for
+// all of them: a string without a bound on its length allows each. The short language has texts of
+// few characters: a string with a bound allows it, until its end is near.
 struct SliceCover {
-  ByteDfa language;
-  std::vector<bool> slices;    // those that it contains
-  std::vector<uint32_t> mask;  // of their tokens
+  struct Part {
+    ByteDfa language;
+    std::vector<bool> slices;    // those that it contains
+    std::vector<uint32_t> mask;  // of their tokens
+  };
+  Part any_length;
+  Part short_texts;
 };
 
 // The largest language first.

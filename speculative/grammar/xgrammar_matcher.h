@@ -35,6 +35,9 @@ class XgrammarMatcher final : public GrammarMatcher {
                                                  const MatcherOptions& options);
 
   MaskRow Mask() override;
+  MatcherFault fault() const override {
+    return status_.ok() ? MatcherFault::kNone : MatcherFault::kLibrary;
+  }
   bool Accept(TokenId id) override;
   bool AcceptText(std::string_view text) override;
   void Rollback(size_t num_tokens) override;

@@ -357,6 +357,48 @@ TEST_SUITE("unit") {
     CHECK(num_behind > 30);
   }
 
+  TEST_CASE("a text that met a limit ended without a word: its round now names the limit") {
+    // After n letters, any number of them up to n may still want its "b".
+    Engine engine;
+    SequenceParams params =
+        Constrained(GrammarKind::kEbnf, "root ::= \"a\" root | x\nx ::= \"a\" x \"b\"? | \"c\"");
+    params.temperature = 0;
+    params.max_tokens = 100000;
+    const SequenceHandle sequence = engine.Open(params);
+    const SequenceHandle other = engine.Open(Constrained(GrammarKind::kRegex, "a+"));
+    const TokenId a = IdOf("a");
+    const Ids drafts(kDraft, a);
+    engine.Want({a, a, a, a, a, a});
+    uint32_t num_kept = 0;
+    SequenceResult result;
+    do {
+      result = engine.RoundOverRows(sequence, drafts);
+      num_kept += result.num_kept;
+      REQUIRE(num_kept < 5000);
+    } while (result.status == RoundStatus::kOk);
+    CHECK(result.status == RoundStatus::kBadDistribution);
+    CHECK(result.refusal == Refusal::kGrammarWays);
+    CHECK(result.finish_reason == FinishReason::kError);
+    // Every token before the limit is kept.
+    CHECK(num_kept > 1000);
+    CHECK(result.total_kept == num_kept);
+    CHECK(engine.RoundOverRows(sequence, drafts).status == RoundStatus::kFinished);
+    CHECK(engine.RoundOverRows(other, drafts).status == RoundStatus::kOk);
+  }
+
+  TEST_CASE("min_tokens left a row of zeros where no token goes on") {
+    // After "12" a byte may follow, but no token begins with it.
+    Engine engine;
+    SequenceParams params = Constrained(GrammarKind::kRegex, "12(3|z4)?");
+    params.min_tokens = 5;
+    const SequenceHandle sequence = engine.Open(params);
+    engine.Want({IdOf("12"), IdOf("12")});
+    const SequenceResult result = engine.RoundOverRows(sequence, {IdOf("12")});
+    CHECK(result.status == RoundStatus::kOk);
+    CHECK(result.finish_reason == FinishReason::kStop);
+    CHECK(result.num_kept == 1);
+  }
+
   TEST_CASE("what cannot be honoured is refused by name") {
     ConstrainedEngine engine;
     const auto message = [&](const SequenceParams& params, const Ids& outputs = {}) {

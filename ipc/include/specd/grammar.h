@@ -21,7 +21,7 @@
  * Return values: SPECD_OK (0) is success. The functions that ask or try something return 1 for yes
  * and 0 for no. Negative values are the errors of specd.h; specd_last_error() then names the field,
  * the value, the range and the remedy. After an error nothing has changed, except that rows of
- * specd_fill_masks may have been written if memory ran out.
+ * specd_fill_masks may have been written if memory ran out or a mask met a limit.
  *
  * Threads: a tokenizer and a grammar may be used by any number of threads at once, a matcher by
  * one at a time. Objects keep what they need: a grammar its tokenizer, a matcher its grammar. They
@@ -113,7 +113,9 @@ SPECD_API int specd_matcher_fork(const specd_matcher* matcher, specd_matcher** f
 SPECD_API void specd_matcher_free(specd_matcher* matcher);
 
 /* Writes the row of ids that may come next; after a stop id, the stop ids. num_words is
- * num_mask_words of the grammar, no more and no less. Bits past vocab_size are 0. */
+ * num_mask_words of the grammar, no more and no less. Bits past vocab_size are 0. If the mask meets
+ * a limit of the grammar engine, the answer is SPECD_ERROR_EXHAUSTED with its name
+ * (docs/GRAMMARS.md, "Limits of a sequence"). */
 SPECD_API int specd_matcher_mask(specd_matcher* matcher, int32_t* words, uint64_t num_words);
 
 /* Advances over an id that the mask allows, and returns 1. For any other id it returns 0, and

@@ -85,7 +85,8 @@ enum {
                                         without an answer. Nothing was confirmed and nothing will be */
 };
 
-/* The reason for SPECD_STATUS_INVALID. */
+/* The reason for SPECD_STATUS_INVALID; from SPECD_DETAIL_GRAMMAR_WAYS on, for
+ * SPECD_STATUS_BAD_DISTRIBUTION where no row is to blame. */
 enum {
   SPECD_DETAIL_NONE = 0,
   SPECD_DETAIL_SEQUENCE = 1,      /* not a handle that this session could have given out */
@@ -113,7 +114,13 @@ enum {
                                        its rows */
   SPECD_DETAIL_ARGMAX_SCORED = 19,  /* target_argmax for one with logprobs */
   SPECD_DETAIL_TWO_MASKS = 20,      /* mask_rows for one with a constraint of specd's own */
-  SPECD_DETAIL_STAGED_GRAMMAR = 21  /* a staged round of one with a constraint */
+  SPECD_DETAIL_STAGED_GRAMMAR = 21, /* a staged round of one with a constraint */
+  /* The sequence's constraint met a limit of docs/GRAMMARS.md, "Limits of a sequence". Tokens
+   * before that place remain. */
+  SPECD_DETAIL_GRAMMAR_WAYS = 22,   /* the text can go on in too many ways at once */
+  SPECD_DETAIL_GRAMMAR_MEMORY = 23, /* the states that may follow need too much memory */
+  SPECD_DETAIL_GRAMMAR_WORK = 24,   /* the next mask takes too much work */
+  SPECD_DETAIL_GRAMMAR_LIBRARY = 25 /* the library of backend xgrammar failed */
 };
 
 /* Returns "target_rows: an index is not below the number of rows bound", and so on; never NULL. */

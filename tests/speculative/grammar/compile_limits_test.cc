@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "detokenizer/vocabulary.h"
-#include "speculative/grammar/compile_work.h"
 #include "speculative/grammar/specd_backend.h"
 #include "speculative/grammar/state_matcher.h"
+#include "speculative/grammar/work_bound.h"
 
 namespace specd::grammar {
 namespace {
@@ -55,21 +55,21 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("a bound of work holds for its thread and its life") {
-    CHECK(CompileWork::Spend(1 << 30));
+    CHECK(WorkBound::Spend(1 << 30));
     {
-      CompileWork work(10);
-      CHECK(CompileWork::Spend(6));
+      WorkBound work(10);
+      CHECK(WorkBound::Spend(6));
       {
-        CompileWork inner(100);
-        CHECK(CompileWork::Spend(50));
+        WorkBound inner(100);
+        CHECK(WorkBound::Spend(50));
       }
-      CHECK(!CompileWork::Spend(6));
-      CHECK(!CompileWork::Spend(1));  // used up is used up
+      CHECK(!WorkBound::Spend(6));
+      CHECK(!WorkBound::Spend(1));  // used up is used up
       bool elsewhere = false;
-      std::thread([&] { elsewhere = CompileWork::Spend(1 << 30); }).join();
+      std::thread([&] { elsewhere = WorkBound::Spend(1 << 30); }).join();
       CHECK(elsewhere);
     }
-    CHECK(CompileWork::Spend(1 << 30));
+    CHECK(WorkBound::Spend(1 << 30));
   }
 
   TEST_CASE("texts that begin in more ways than a state may have are refused, and end nothing") {

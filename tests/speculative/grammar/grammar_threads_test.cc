@@ -1,8 +1,10 @@
 // Several threads follow constraints at once. Preset tsan runs these too.
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <memory>
+#include <new>
 #include <random>
 #include <string>
 #include <thread>
@@ -86,6 +88,40 @@ TEST_SUITE("unit") {
       for (std::thread& thread : threads) thread.join();
       for (const auto& each : compiled) CHECK(each == compiled[0]);
     }
+  }
+
+  TEST_CASE("threads that met the same new state each built its mask: one builds, others wait") {
+    MaskCache cache(1 << 20);
+    std::atomic<int> num_builds = 0;
+    std::atomic<int> num_failures = 0;
+    std::vector<std::thread> threads;
+    for (uint32_t seed = 0; seed < 4; ++seed) {
+      threads.emplace_back([&] {
+        for (uint32_t state = 0; state < 500; ++state) {
+          MaskCache::Words words;
+          while (words == nullptr) {
+            words = cache.FindOrBuild({.state = state}, [&]() -> MaskCache::Words {
+              // The first builder of every seventh row has none; another thread then builds.
+              if (state % 7 == 0 && num_failures.load() <= static_cast<int>(state / 7)) {
+                ++num_failures;
+                return nullptr;
+              }
+              ++num_builds;
+              return std::make_shared<const std::vector<uint32_t>>(8, state);
+            });
+          }
+          if (words->front() != state || words->back() != state) std::abort();
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    CHECK(num_builds.load() == 500);
+    CHECK_THROWS_AS(
+        cache.FindOrBuild({.state = 999}, []() -> MaskCache::Words { throw std::bad_alloc(); }),
+        std::bad_alloc);
+    CHECK(cache.FindOrBuild({.state = 999}, [] {
+      return std::make_shared<const std::vector<uint32_t>>(1, 9u);
+    }) != nullptr);
   }
 
   TEST_CASE("threads that insert and find the same keys see whole rows") {

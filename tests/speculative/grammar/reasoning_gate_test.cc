@@ -125,6 +125,26 @@ TEST_SUITE("unit") {
     CHECK(num_open > 300);
   }
 
+  TEST_CASE("a row was built anew at each place where a token may cross the marker") {
+    Fixture fixture;
+    const auto gate = fixture.Gate();
+    const MaskRow first = gate->Mask();
+    REQUIRE(!first.IsUnconstrained());
+    const TokenId x = 15;
+    const TokenId less = 2;
+    REQUIRE(kPieces[x - 1] == "x");
+    REQUIRE(kPieces[less - 1] == "<");
+    REQUIRE(gate->Accept(x));  // the same progress
+    CHECK(gate->Mask().words().data() == first.words().data());
+    CHECK(gate->Fork()->Mask().words().data() == first.words().data());
+    REQUIRE(gate->Accept(less));
+    const MaskRow second = gate->Mask();
+    gate->Rollback(1);
+    CHECK(gate->Mask().words().data() == first.words().data());
+    REQUIRE(gate->Accept(less));
+    if (!second.IsUnconstrained()) CHECK(gate->Mask().words().data() == second.words().data());
+  }
+
   TEST_CASE("rollback over the marker closes the gate again, its rest included") {
     Fixture fixture;
     std::mt19937 random(4);

@@ -187,6 +187,47 @@ TEST_SUITE("unit") {
     CHECK(!matcher->IsTerminated());
   }
 
+  TEST_CASE("a mask allowed a prefix that no token completes: bytes were exact, tokens were not") {
+    Vocabulary::Builder builder;
+    builder.Set(0, "</s>", {.added = true, .special = true});
+    builder.Set(1, "a", {});
+    builder.Set(2, "x", {});
+    builder.Set(3, "axyz", {});
+    const Vocabulary vocabulary = std::move(builder).Build();
+    const auto backend = *SpecdBackend::Create({.vocabulary = &vocabulary, .vocab_size = 4});
+    const auto compile = [&](const char* pattern) {
+      return backend->Compile({.kind = GrammarKind::kRegex, .text = pattern});
+    };
+    // No token spells b: no text is left.
+    CHECK(compile("ab").status().code() == absl::StatusCode::kInvalidArgument);
+    CHECK(compile("[^ax]").status().code() == absl::StatusCode::kInvalidArgument);
+    const auto allowed = [](GrammarMatcher& matcher) {
+      std::vector<TokenId> ids;
+      for (TokenId id = 0; id < 4; ++id) {
+        if (matcher.Mask().Allows(id)) ids.push_back(id);
+      }
+      return ids;
+    };
+    const auto either = (*compile("ab|[bx]a"))->NewMatcher({.stop_ids = {0}});
+    CHECK(allowed(*either) == std::vector<TokenId>{2});
+    // After a only the end may follow: as a byte b might, and as a byte y, but no token has them.
+    for (const char* pattern : {"a(bc)?", "a(yz)?"}) {
+      CAPTURE(pattern);
+      const auto matcher = (*compile(pattern))->NewMatcher({.stop_ids = {0}});
+      CHECK(allowed(*matcher) == std::vector<TokenId>{1});
+      REQUIRE(matcher->Accept(1));
+      CHECK(allowed(*matcher) == std::vector<TokenId>{0});
+      CHECK(matcher->IsFinished());
+    }
+    // A token that is a stop id is no text.
+    const auto stopped = (*compile("ax?"))->NewMatcher({.stop_ids = {0, 2}});
+    REQUIRE(stopped->Accept(1));
+    CHECK(stopped->IsFinished());
+    const auto going = (*compile("ax?"))->NewMatcher({.stop_ids = {0}});
+    REQUIRE(going->Accept(1));
+    CHECK(!going->IsFinished());
+  }
+
   TEST_CASE("a constraint without a text is refused, and so is one past a limit") {
     Fixture fixture;
     const auto never = fixture.backend().Compile({.kind = GrammarKind::kRegex, .text = "a^b"});

@@ -1,19 +1,17 @@
-#include "speculative/grammar/compile_work.h"
+#include "speculative/grammar/work_bound.h"
 
 namespace specd::grammar {
 namespace {
 
-thread_local CompileWork* current = nullptr;
+thread_local WorkBound* current = nullptr;
 
 }  // namespace
 
-CompileWork::CompileWork(size_t units_max) : outer_(current), units_left_(units_max) {
-  current = this;
-}
+WorkBound::WorkBound(size_t units_max) : outer_(current), units_left_(units_max) { current = this; }
 
-CompileWork::~CompileWork() { current = outer_; }
+WorkBound::~WorkBound() { current = outer_; }
 
-bool CompileWork::Spend(size_t units) {
+bool WorkBound::Spend(size_t units) {
   if (current == nullptr) return true;
   if (current->units_left_ < units) {
     current->units_left_ = 0;
@@ -23,7 +21,7 @@ bool CompileWork::Spend(size_t units) {
   return true;
 }
 
-absl::Status CompileWork::TooMuch() {
+absl::Status WorkBound::TooMuch() {
   return absl::ResourceExhaustedError(
       "the constraint takes too long to compile: shorten its repetitions, or patterns that may "
       "begin and end in many ways");

@@ -1,0 +1,63 @@
+// GrammarMemory counts the bytes of all compiled grammars and their states in a process, and says
+// when they are too many.
+//
+// A grammar may take 128 MiB of states, and every sequence may have a grammar of its own. From half
+// of the bound on, automata are left when they are small (LazyAutomaton::IsHalfFull). From three
+// quarters on, no new constraint is opened. Past the bound nothing grows: a sequence whose next
+// mask needs new states ends with a fault. Safe from any thread.
+//
+//   GrammarMemory& memory = GrammarMemory::OfProcess();
+//   memory.Add(network.size_bytes());
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+
+namespace specd::grammar {
+
+class GrammarMemory {
+ public:
+  static constexpr size_t kProcessBytesMax = size_t{2} << 30;
+
+  explicit GrammarMemory(size_t bytes_max) : bytes_max_(bytes_max) {}
+  static GrammarMemory& OfProcess() {
+    static GrammarMemory memory(kProcessBytesMax);
+    return memory;
+  }
+
+  void Add(size_t count) { size_bytes_.fetch_add(count, std::memory_order_relaxed); }
+  void Remove(size_t count) { size_bytes_.fetch_sub(count, std::memory_order_relaxed); }
+
+  size_t size_bytes() const { return size_bytes_.load(std::memory_order_relaxed); }
+  size_t bytes_max() const { return bytes_max_; }
+  bool IsTight() const { return size_bytes() > bytes_max_ / 2; }
+  bool HasRoomForGrammar() const { return size_bytes() <= bytes_max_ / 4 * 3; }
+  bool IsExhausted() const { return size_bytes() > bytes_max_; }
+
+ private:
+  const size_t bytes_max_;
+  std::atomic<size_t> size_bytes_{0};  // a sum that orders nothing
+};
+
+// The bytes of one part. They leave the sum with the part.
+class CountedBytes {
+ public:
+  explicit CountedBytes(GrammarMemory* memory) : memory_(*memory) {}
+  ~CountedBytes() { memory_.Remove(size()); }
+  CountedBytes(const CountedBytes&) = delete;
+  CountedBytes& operator=(const CountedBytes&) = delete;
+
+  // One thread at a time adds.
+  void Add(size_t count) {
+    memory_.Add(count);
+    size_.store(size() + count, std::memory_order_relaxed);
+  }
+  size_t size() const { return size_.load(std::memory_order_relaxed); }
+  const GrammarMemory& memory() const { return memory_; }
+
+ private:
+  GrammarMemory& memory_;
+  std::atomic<size_t> size_{0};
+};
+
+}  // namespace specd::grammar

@@ -1,0 +1,221 @@
+// Memory that runs out while a constraint is followed, and the memory of all constraints together.
+#include "speculative/grammar/grammar_memory.h"
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <memory>
+#include <new>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "detokenizer/vocabulary.h"
+#include "kernels/core/draft.h"
+#include "kernels/core/edits.h"
+#include "speculative/grammar/grammar_compiler.h"
+#include "speculative/grammar/specd_backend.h"
+#include "speculative/sequence_grammar.h"
+#include "tests/support/watched_memory.h"
+
+namespace specd::grammar {
+namespace {
+
+constexpr TokenId kEos = 256;
+constexpr int32_t kVocabSize = 257;
+
+Vocabulary AllBytes() {
+  Vocabulary::Builder builder;
+  for (TokenId id = 0; id < 256; ++id) builder.Set(id, std::string(1, static_cast<char>(id)), {});
+  builder.Set(kEos, "</s>", {.added = true, .special = true});
+  return std::move(builder).Build();
+}
+
+// Calls and returns, repetitions that are counted, and states with several items.
+const char* const kGrammar =
+    "root ::= value\nvalue ::= list | [a-c]{1,9} | \"(\" value \")\" | value \"+\" value\n"
+    "list ::= \"[\" (value (\",\" value)*)? \"]\"";
+const std::string kText = "[abc,(a+[b,c]),[[aa]],b+c+(a)]";
+
+std::vector<uint32_t> WordsOf(GrammarMatcher& matcher) {
+  const MaskRow row = matcher.Mask();
+  return {row.words().begin(), row.words().end()};
+}
+
+// Allows every id, and shows whether its row is held elsewhere.
+class WatchedMatcher : public GrammarMatcher {
+ public:
+  explicit WatchedMatcher(std::shared_ptr<const std::vector<uint32_t>> row)
+      : row_(std::move(row)) {}
+  MaskRow Mask() override { return MaskRow(row_); }
+  MatcherFault fault() const override { return MatcherFault::kNone; }
+  bool Accept(TokenId) override { return ++num_accepted_ > 0; }
+  bool AcceptText(std::string_view) override { return ++num_accepted_ > 0; }
+  void Rollback(size_t num_tokens) override { num_accepted_ -= num_tokens; }
+  size_t num_accepted() const override { return num_accepted_; }
+  std::unique_ptr<GrammarMatcher> Fork() const override {
+    return std::make_unique<WatchedMatcher>(*this);
+  }
+  bool IsAccepting() override { return true; }
+  bool IsFinished() override { return false; }
+  bool IsTerminated() const override { return false; }
+  std::string ForcedText() override { return {}; }
+
+ private:
+  std::shared_ptr<const std::vector<uint32_t>> row_;
+  size_t num_accepted_ = 0;
+};
+
+TEST_SUITE("unit") {
+  TEST_CASE("waiting sequences held the rows of their last drafts, beyond the cache's bound") {
+    const auto row = std::make_shared<const std::vector<uint32_t>>(9, ~uint32_t{0});
+    auto grammar =
+        *SequenceGrammar::Create(std::make_unique<WatchedMatcher>(row), {},
+                                 {.vocab_size = 288, .max_batch = 1, .max_draft = 4, .threads = 1});
+    const TokenId tokens[] = {1, 2, 3, 4};
+    std::array<PlaceEdits, 5> places = {};
+    const int64_t before = row.use_count();
+    grammar.Fill({.num_nodes = 4, .tokens = tokens}, places.data());
+    CHECK(row.use_count() == before + 5);
+    CHECK(grammar.Commit(tokens) == 4);
+    CHECK(row.use_count() == before);
+  }
+
+  TEST_CASE("memory that ran out in a step left states that were wrong from then on") {
+    const Vocabulary vocabulary = AllBytes();
+    const auto backend =
+        *SpecdBackend::Create({.vocabulary = &vocabulary, .vocab_size = kVocabSize});
+    const GrammarRequest request = {.kind = GrammarKind::kEbnf, .text = kGrammar};
+    const auto fresh = (*backend->Compile(request))->NewMatcher({.stop_ids = {kEos}});
+    std::vector<std::vector<uint32_t>> masks;
+    for (const char byte : kText) {
+      masks.push_back(WordsOf(*fresh));
+      REQUIRE(fresh->Accept(byte));
+    }
+    int num_faults = 0;
+    bool has_failed = true;
+    for (int left = 0; has_failed; ++left) {
+      CAPTURE(left);
+      REQUIRE(left < 3000);
+      const auto matcher = (*backend->Compile(request))->NewMatcher({.stop_ids = {kEos}});
+      has_failed = false;
+      for (size_t at = 0; at < kText.size(); ++at) {
+        CAPTURE(at);
+        if (at == kText.size() / 3) allocations_left = left;
+        MaskRow row = matcher->Mask();
+        bool is_failed = matcher->fault() != MatcherFault::kNone;
+        if (is_failed) row = matcher->Mask();  // the memory is back
+        const bool is_accepted = matcher->Accept(kText[at]);
+        if (!is_accepted) {
+          is_failed = true;
+          REQUIRE(matcher->fault() == MatcherFault::kNoMemory);
+          REQUIRE(matcher->num_accepted() == at);
+          REQUIRE(matcher->Accept(kText[at]));
+        }
+        const int allocations = std::exchange(allocations_left, -1);
+        REQUIRE(std::equal(masks[at].begin(), masks[at].end(), row.words().begin()));
+        allocations_left = allocations;
+        has_failed |= is_failed;
+      }
+      allocations_left = -1;
+      num_faults += has_failed ? 1 : 0;
+      // What was made before and after is what a fresh matcher makes.
+      const auto again = (*backend->Compile(request))->NewMatcher({.stop_ids = {kEos}});
+      matcher->Rollback(matcher->num_accepted());
+      for (size_t at = 0; at < kText.size(); ++at) {
+        REQUIRE(WordsOf(*matcher) == masks[at]);
+        REQUIRE(matcher->Accept(kText[at]));
+      }
+    }
+    CHECK(num_faults > 10);
+  }
+
+  TEST_CASE("memory that ran out while a draft was filled left the sequence at a draft's place") {
+    const Vocabulary vocabulary = AllBytes();
+    const auto backend =
+        *SpecdBackend::Create({.vocabulary = &vocabulary, .vocab_size = kVocabSize});
+    constexpr int32_t kDraft = 12;
+    std::vector<TokenId> tokens(kText.begin(), kText.end());
+    const Draft draft = {.num_nodes = kDraft, .tokens = tokens.data()};
+    int num_faults = 0;
+    bool has_failed = true;
+    for (int left = 0; has_failed; ++left) {
+      CAPTURE(left);
+      REQUIRE(left < 3000);
+      const auto compiled = *backend->Compile({.kind = GrammarKind::kEbnf, .text = kGrammar});
+      auto grammar = *SequenceGrammar::Create(
+          compiled->NewMatcher({.stop_ids = {kEos}}), {},
+          {.vocab_size = kVocabSize, .max_batch = 1, .max_draft = kDraft, .threads = 1});
+      std::array<PlaceEdits, kDraft + 1> places = {};
+      allocations_left = left;
+      grammar.Fill(draft, places.data());
+      allocations_left = -1;
+      has_failed = false;
+      for (size_t i = 0; i <= kDraft; ++i) {
+        has_failed |= grammar.FaultAt(i) != MatcherFault::kNone;
+        CHECK(places[i].grammar_mask != nullptr);
+      }
+      num_faults += has_failed ? 1 : 0;
+      CHECK(grammar.FindEnd(tokens) == 0);
+      CHECK(grammar.Commit(tokens) == tokens.size());
+    }
+    CHECK(num_faults > 10);
+  }
+
+  TEST_CASE("constraints together could take any memory: past a bound they are refused by name") {
+    const Vocabulary vocabulary = AllBytes();
+    GrammarMemory memory(8 << 20);
+    const auto compiler = *GrammarCompiler::Create(
+        {.vocabulary = &vocabulary, .vocab_size = kVocabSize, .memory = &memory});
+    std::vector<std::unique_ptr<GrammarMatcher>> matchers;
+    absl::Status status;
+    for (int i = 0; i < 2000 && status.ok(); ++i) {
+      const auto compiled = compiler->Compile(
+          {.kind = GrammarKind::kRegex, .text = "[a-z]{0," + std::to_string(500 + i) + "}"});
+      status = compiled.status();
+      if (!compiled.ok()) break;
+      matchers.push_back((*compiled)->NewMatcher({.stop_ids = {kEos}}));
+      for (int step = 0; step < 400; ++step) REQUIRE(matchers.back()->Accept('a'));
+    }
+    CHECK(status.code() == absl::StatusCode::kResourceExhausted);
+    CHECK(std::string(status.message()).find("8 MiB") != std::string::npos);
+    CHECK(memory.size_bytes() <= memory.bytes_max());
+    // What only the cache holds is dropped first, and a place becomes free.
+    matchers.clear();
+    CHECK(compiler->Compile({.kind = GrammarKind::kRegex, .text = "b+"}).ok());
+    CHECK(memory.size_bytes() < memory.bytes_max() / 8);
+  }
+
+  TEST_CASE("at the bound of memory a sequence has a fault, and goes on when memory is back") {
+    const Vocabulary vocabulary = AllBytes();
+    GrammarMemory memory(4 << 20);
+    const auto backend = *SpecdBackend::Create(
+        {.vocabulary = &vocabulary, .vocab_size = kVocabSize, .memory = &memory});
+    const auto compiled =
+        *backend->Compile({.kind = GrammarKind::kRegex, .text = "[ab]*a[ab]{30}"});
+    const auto matcher = compiled->NewMatcher({.stop_ids = {kEos}});
+    memory.Add(5 << 20);
+    size_t num_accepted = 0;
+    while (num_accepted < 100 && matcher->Accept('a')) ++num_accepted;
+    CHECK(num_accepted < 100);
+    CHECK(matcher->fault() == MatcherFault::kFull);
+    CHECK(matcher->num_accepted() == num_accepted);
+    memory.Remove(5 << 20);
+    REQUIRE(matcher->Accept('a'));
+    // Short of memory, the automaton is left when it is small.
+    constexpr size_t kOthers = (size_t{2} << 20) + (size_t{200} << 10);
+    memory.Add(kOthers);
+    uint32_t random = 1;
+    for (int i = 0; i < 100000; ++i) {
+      random = random * 1664525 + 1013904223;
+      REQUIRE(matcher->Accept(random >> 31 != 0 ? 'a' : 'b'));
+      // The last step before the bound may pass it.
+      REQUIRE(memory.size_bytes() <= memory.bytes_max() + (size_t{64} << 10));
+    }
+    memory.Remove(kOthers);
+  }
+}
+
+}  // namespace
+}  // namespace specd::grammar
