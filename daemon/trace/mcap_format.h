@@ -18,6 +18,10 @@
 namespace specd {
 
 inline constexpr std::string_view kMcapMagic = "\x89MCAP0\r\n";
+// The profile of specd's own traces. The data section of such a trace has only Chunk, MessageIndex,
+// Metadata and DataEnd records, without fields of later versions. A reader can therefore see a
+// damaged opcode or size outside the chunks at once, and not only at the end of the file.
+inline constexpr std::string_view kMcapProfile = "specd";
 // The largest chunk that McapWriter writes and McapReader takes by default.
 inline constexpr uint64_t kMcapChunkSizeMax = uint64_t{256} << 20;
 // The names, schemas and metadata of a file, which a reader keeps in memory.

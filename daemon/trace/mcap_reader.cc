@@ -20,6 +20,11 @@ constexpr size_t kPieceSize = size_t{64} << 10;
 // The end of a finished file: the footer and the magic.
 constexpr uint64_t kFileEndSize = kMcapRecordHeadSize + kMcapFooterSize + kMcapMagic.size();
 
+bool MayStandInTrace(McapOpcode opcode) {
+  return opcode == McapOpcode::kChunk || opcode == McapOpcode::kMessageIndex ||
+         opcode == McapOpcode::kMetadata || opcode == McapOpcode::kDataEnd;
+}
+
 std::string HexOf(std::string_view bytes) {
   std::string text;
   for (const char byte : bytes) {
@@ -61,17 +66,16 @@ absl::Status McapReader::ReadBeginning() {
     }
     has_footer_ = end[0] == static_cast<char>(McapOpcode::kFooter) && end.ends_with(kMcapMagic);
   }
-
   const absl::StatusOr<RecordHead> head = ReadHead();
   if (!head.ok()) return head.status();
   if (head->opcode != static_cast<uint8_t>(McapOpcode::kHeader)) {
-    return Damaged(head->offset,
-                   fmt::format("expected a Header, found {}", McapRecordName(head->opcode)));
+    return Damaged(head->offset, "expected a Header, found " + McapRecordName(head->opcode));
   }
   if (absl::Status status = LoadRecord(*head); !status.ok()) return status;
   McapFields fields(Content(), head->content_offset(), file_.path());
   profile_ = fields.String("the profile of the Header");
   library_ = fields.String("the library of the Header");
+  is_trace_ = profile_ == kMcapProfile;
   return fields.status();
 }
 
@@ -122,6 +126,12 @@ absl::StatusOr<McapReader::RecordHead> McapReader::ReadHead() {
 }
 
 absl::Status McapReader::ReadDataRecord(const RecordHead& head) {
+  if (is_trace_ && !MayStandInTrace(static_cast<McapOpcode>(head.opcode))) {
+    return Damaged(head.offset,
+                   fmt::format("expected a Chunk, MessageIndex, Metadata or DataEnd, as specd "
+                               "writes them, found {}",
+                               McapRecordName(head.opcode)));
+  }
   switch (static_cast<McapOpcode>(head.opcode)) {
     case McapOpcode::kChunk:
       return ReadChunk(head);
@@ -143,9 +153,11 @@ absl::Status McapReader::ReadDataRecord(const RecordHead& head) {
     case McapOpcode::kStatistics:
     case McapOpcode::kMetadataIndex:
     case McapOpcode::kSummaryOffset:
-      return Damaged(head.offset, fmt::format("expected a record of the data section, found {}",
-                                              McapRecordName(head.opcode)));
+      return Damaged(head.offset,
+                     "expected a record of the data section, found " + McapRecordName(head.opcode));
     case McapOpcode::kMessageIndex:
+      if (absl::Status status = CheckMessageIndex(head); !status.ok()) return status;
+      break;
     case McapOpcode::kAttachment:
       break;
   }
@@ -177,7 +189,7 @@ absl::Status McapReader::ReadChunk(const RecordHead& head) {
   fields.SizedBytes("the compression of a Chunk");
   const uint64_t records_size = fields.U64("the size of the records of a Chunk");
   const std::string_view records = fields.Bytes("the records of a Chunk", records_size);
-  if (!fields.status().ok()) return fields.status();
+  if (absl::Status status = CheckEnd(fields, head); !status.ok()) return status;
   if (records_size != uncompressed_size) {
     return Damaged(head.offset, fmt::format("uncompressed_size = {}, but the records have {} bytes",
                                             uncompressed_size, records_size));
@@ -225,7 +237,7 @@ absl::Status McapReader::ReadMetadata(const RecordHead& head) {
   McapMetadata metadata;
   metadata.name = fields.String("the name of a Metadata record");
   metadata.values = fields.Map("the map of a Metadata record");
-  if (!fields.status().ok()) return fields.status();
+  if (absl::Status status = CheckEnd(fields, head); !status.ok()) return status;
   if (absl::Status status =
           records_.Keep(McapKeptSize(buffer_.size(), metadata.values), head.offset);
       !status.ok()) {
@@ -233,6 +245,26 @@ absl::Status McapReader::ReadMetadata(const RecordHead& head) {
   }
   metadata_.push_back(std::move(metadata));
   return absl::OkStatus();
+}
+
+absl::Status McapReader::CheckMessageIndex(const RecordHead& head) {
+  if (!is_trace_) return absl::OkStatus();
+  // The channel's id, and the size of what follows.
+  char prefix[2 + 4] = {};
+  uint32_t size_bytes = 0;
+  if (head.size_bytes >= sizeof(prefix)) {
+    if (absl::Status status = ReadInto(head.content_offset(), prefix); !status.ok()) return status;
+    std::memcpy(&size_bytes, prefix + 2, sizeof(size_bytes));
+    if (size_bytes == head.size_bytes - sizeof(prefix)) return absl::OkStatus();
+  }
+  return Damaged(head.offset, fmt::format("a MessageIndex of {} bytes, expected {}",
+                                          head.size_bytes, sizeof(prefix) + size_bytes));
+}
+
+absl::Status McapReader::CheckEnd(const McapFields& fields, const RecordHead& head) const {
+  if (!fields.status().ok() || !is_trace_ || fields.Rest().empty()) return fields.status();
+  return Damaged(head.offset, fmt::format("a {} with {} bytes after its last field",
+                                          McapRecordName(head.opcode), fields.Rest().size()));
 }
 
 absl::Status McapReader::ReadDataEnd(const RecordHead& head) {
@@ -262,8 +294,8 @@ absl::Status McapReader::ReadSummaryRecord(const RecordHead& head) {
     case McapOpcode::kAttachment:
     case McapOpcode::kMetadata:
     case McapOpcode::kDataEnd:
-      return Damaged(head.offset, fmt::format("expected a record of the summary, found {}",
-                                              McapRecordName(head.opcode)));
+      return Damaged(head.offset,
+                     "expected a record of the summary, found " + McapRecordName(head.opcode));
     default:
       return SkipRecord(head);  // it repeats what the data section has
   }

@@ -79,6 +79,9 @@ class McapReader {
   absl::Status ReadChunk(const RecordHead& head);
   absl::Status RefuseCompression(const RecordHead& head, uint32_t name_size_bytes);
   absl::Status ReadMetadata(const RecordHead& head);
+  // Checks the shape of a record more strictly if the file is a trace of specd (kMcapProfile).
+  absl::Status CheckMessageIndex(const RecordHead& head);
+  absl::Status CheckEnd(const McapFields& fields, const RecordHead& head) const;
   absl::Status ReadDataEnd(const RecordHead& head);
   absl::Status ReadFooter(const RecordHead& head);
   absl::Status SkipRecord(const RecordHead& head);
@@ -97,6 +100,7 @@ class McapReader {
   absl::Status status_;
   std::string profile_;
   std::string library_;
+  bool is_trace_ = false;  // of specd, by its profile
 
   uint64_t offset_ = 0;  // of the next record
   Section section_ = Section::kData;

@@ -11,7 +11,6 @@
 namespace specd {
 namespace {
 
-constexpr std::string_view kProfile = "specd";
 // Everything of a Chunk record before its records: the record's head, two times, size, checksum,
 // an empty name of the compression, size again.
 constexpr size_t kChunkHeadSize = kMcapRecordHeadSize + 8 + 8 + 8 + 4 + 4 + 8;
@@ -69,7 +68,7 @@ absl::StatusOr<McapWriter> McapWriter::Start(FileWriter out, const McapWriterOpt
   McapWriter writer(std::move(out), options.chunk_size_bytes);
   std::string head(kMcapMagic);
   McapRecord(&head, McapOpcode::kHeader)
-      .SizedBytes(kProfile)
+      .SizedBytes(kMcapProfile)
       .SizedBytes(fmt::format("specd {}", kVersion));
   if (absl::Status status = writer.WriteData(head); !status.ok()) return status;
   writer.BeginChunk();
