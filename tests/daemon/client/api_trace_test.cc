@@ -109,7 +109,7 @@ TEST_SUITE("unit") {
     specd_options options = TracedOptions("/proc/none", nullptr);
     CHECK(specd_open("embedded:cpu", &options, &engine) != SPECD_OK);
     CHECK(std::string(specd_last_error()).find("trace = /proc/none") != std::string::npos);
-    options = TracedOptions("/tmp", "evry=1");
+    options = TracedOptions("somewhere", "evry=1");
     CHECK(specd_open("embedded:cpu", &options, &engine) == SPECD_ERROR_INVALID_ARGUMENT);
     CHECK(std::string(specd_last_error()).find("did you mean every?") != std::string::npos);
     options = TracedOptions(nullptr, "every=1");
