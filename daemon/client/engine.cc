@@ -303,7 +303,7 @@ absl::Status Engine::DumpTrace(specd_trace_dump* dump) {
       Expect<TraceReply>(link_->Call(DumpTraceRequest{}, -1, nullptr));
   if (!reply.ok()) return reply.status();
   trace_path_ = std::move(reply->path);
-  *dump = {trace_path_.c_str(), reply->num_rounds};
+  *dump = {trace_path_.c_str(), reply->num_rounds, reply->num_lost};
   return absl::OkStatus();
 }
 

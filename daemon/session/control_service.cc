@@ -217,7 +217,7 @@ absl::StatusOr<Reply> ControlService::On(const GetStatsRequest&, std::vector<Uni
 absl::StatusOr<Reply> ControlService::On(const DumpTraceRequest&, std::vector<UniqueFd>&) {
   absl::StatusOr<TraceDump> dump = session_->DumpTrace();
   if (!dump.ok()) return dump.status();
-  return Reply(TraceReply{std::move(dump->path), dump->num_rounds});
+  return Reply(TraceReply{std::move(dump->path), dump->num_rounds, dump->num_lost});
 }
 
 absl::StatusOr<Reply> ControlService::On(const GetGroupRequest&, std::vector<UniqueFd>&) {

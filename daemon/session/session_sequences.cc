@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "daemon/session/name_claim.h"
 #include "daemon/trace/trace_opening.h"
 #include "detokenizer/stop_matcher.h"
 #include "detokenizer/utf8_stream.h"
@@ -44,38 +45,6 @@ std::vector<std::string> NamesOf(const std::string& request_id, size_t n) {
   for (size_t i = 1; i < n; ++i) names.push_back(fmt::format("{}#{}", request_id, i));
   return names;
 }
-
-// Claims the wanted names, which must outlive it, and releases them unless they are kept.
-class NameClaim {
- public:
-  NameClaim(SharedNames* names, std::span<const std::string> wanted)
-      : names_(names), wanted_(wanted) {}
-  ~NameClaim() {
-    for (const std::string& name : wanted_.first(num_claimed_)) names_->Release(name);
-  }
-  NameClaim(const NameClaim&) = delete;
-  NameClaim& operator=(const NameClaim&) = delete;
-
-  absl::Status ClaimAll() {
-    for (const std::string& name : wanted_) {
-      if (!names_->Claim(name)) {
-        return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "request_id",
-                         fmt::format("request_id = \"{}\" is the name of a sequence that is open; "
-                                     "names must be unique among open sequences",
-                                     name));
-      }
-      ++num_claimed_;
-    }
-    return absl::OkStatus();
-  }
-
-  void Keep() { num_claimed_ = 0; }
-
- private:
-  SharedNames* const names_;
-  const std::span<const std::string> wanted_;
-  size_t num_claimed_ = 0;
-};
 
 }  // namespace
 

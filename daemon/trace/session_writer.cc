@@ -17,7 +17,6 @@ namespace {
 
 constexpr int64_t kSecondNs = 1'000'000'000;
 constexpr int64_t kRetryNs = kSecondNs;
-constexpr int64_t kLogPauseNs = 60 * kSecondNs;
 
 std::string_view FileNameOf(std::string_view path) {
   const size_t slash = path.rfind('/');
@@ -62,6 +61,7 @@ SessionWriter::SessionWriter(std::shared_ptr<SessionTrace> trace, const Parts& p
     : trace_(std::move(trace)),
       parts_(parts),
       options_(*parts.options),
+      losses_(trace_.get(), parts.log, parts.clock),
       flight_(options_.flight, options_.buffer_bytes) {}
 
 // ---- records
@@ -99,13 +99,17 @@ void SessionWriter::TakeRound(const RoundCopy& copy) {
   bool has_bad_row = false;
   for (const TraceAnswer& answer : round.answers) {
     has_bad_row = has_bad_row || answer.status == RoundStatus::kBadDistribution;
-    const auto known = known_.find(answer.sequence);
-    if (known != known_.end()) known->second.opening.kept_tokens = answer.total_kept;
   }
   if (is_flight()) {
     Remember(std::move(round), rows);
   } else {
     Put(true, [&](TraceFile& file) { return file.Write(&round, rows); });
+  }
+  // After the round is written: a file that begins with it has the state before it.
+  for (const TraceAnswer& answer : copy.answers) {
+    if (answer.status == RoundStatus::kAborted) continue;  // such an answer has no sums
+    const auto known = known_.find(answer.sequence);
+    if (known != known_.end()) known->second.opening.kept_tokens = answer.total_kept;
   }
   Check(copy);
   if (has_bad_row) Trigger(kTriggerBadRow);
@@ -166,13 +170,13 @@ void SessionWriter::Check(const RoundCopy& copy) {
   if (++num_with_rows_ % options_.check != 0) return;
   if (check_ == nullptr) {
     auto made = ShadowCheck::Create(trace_->session().limits);
-    if (!made.ok()) return LogAtMostEveryMinute(std::string(made.status().message()));
+    if (!made.ok()) return losses_.Warn(std::string(made.status().message()));
     check_ = *std::move(made);
   }
   const std::string difference = check_->FindDifference(copy);
   if (difference.empty()) return;
   ++num_mismatches_;
-  LogAtMostEveryMinute(
+  losses_.Warn(
       fmt::format("the CPU computes another answer: {}; {} of {} checked tasks "
                   "were in such rounds at least",
                   difference, num_mismatches_, check_->num_checked()));
@@ -204,8 +208,7 @@ TraceFile* SessionWriter::File() {
     return nullptr;
   }
   file_.emplace(*std::move(made));
-  at_begin_ = written_ = AllLosses();
-  disk_error_.clear();
+  losses_.BeginFile();
   for (const auto& [handle, known] : known_) {
     if (known.is_closed) continue;
     if (absl::Status status = file_->Write(known.opening); !status.ok()) {
@@ -248,75 +251,38 @@ void SessionWriter::CloseFile() {
 
 // The file stays as it is; readers take what is whole. A full disk may have room again later.
 void SessionWriter::Lose(const absl::Status& status, bool is_round) {
-  if (is_round) ++disk_.rounds;
+  if (is_round) losses_.AddRound();
   if (status.ok()) return;  // no file was open
-  disk_error_ = std::string(status.message());
+  losses_.SetDiskError(std::string(status.message()));
   retry_ns_ = parts_.clock->NowNs() + kRetryNs;
   if (!file_.has_value()) return;
   parts_.shelf->Add(file_->paths(), file_->size_bytes());
   file_.reset();
 }
 
-// ---- losses
-
-SessionWriter::Losses SessionWriter::AllLosses() const {
-  return {.rounds = disk_.rounds + trace_->dropped_rounds(),
-          .rows = disk_.rows + trace_->dropped_rows(),
-          .bytes = disk_.bytes + trace_->dropped_bytes()};
-}
-
 void SessionWriter::WriteDrops() {
-  const Losses all = AllLosses();
-  if (!file_.has_value() || (all.rounds == written_.rounds && all.rows == written_.rows)) return;
-  written_ = all;
-  const bool by_buffer = trace_->dropped_rows() + trace_->dropped_rounds() > 0;
-  const TraceDrops drops = {.time_ns = parts_.clock->NowNs(),
-                            .rounds = all.rounds - at_begin_.rounds,
-                            .rows = all.rows - at_begin_.rows,
-                            .bytes = all.bytes - at_begin_.bytes,
-                            .why = by_buffer ? "the buffer was full" : "the disk took no more"};
-  Put(false, [&](TraceFile& file) { return file.Write(drops); });
+  if (!file_.has_value()) return;
+  const std::optional<TraceDrops> drops = losses_.TakeDrops();
+  if (!drops.has_value()) return;
+  if (absl::Status status = file_->Write(*drops); !status.ok()) Lose(status, false);
 }
 
-void SessionWriter::LogLosses() {
-  const Losses all = AllLosses();
-  if (all.rounds == logged_.rounds && all.rows == logged_.rows) return;
-  if (parts_.clock->NowNs() < log_after_ns_) return;
-  std::string why = disk_error_.empty() ? "the buffer was full; raise buffer_mib or every"
-                                        : fmt::format("the disk took no more: {}", disk_error_);
-  if (trace_->too_large_bytes() > 0) {
-    why = fmt::format(
-        "a round of {} MiB needs a buffer of twice that; raise buffer_mib, or record rows of one "
-        "request",
-        (trace_->too_large_bytes() >> 20) + 1);
-  }
-  LogAtMostEveryMinute(fmt::format("{} rounds were not recorded, and {} without their rows: {}",
-                                   all.rounds - logged_.rounds, all.rows - logged_.rows, why));
-  logged_ = all;
-}
-
-void SessionWriter::LogAtMostEveryMinute(std::string_view text) {
-  const int64_t now_ns = parts_.clock->NowNs();
-  if (*parts_.log == nullptr || now_ns < log_after_ns_) return;
-  log_after_ns_ = now_ns + kLogPauseNs;
-  (*parts_.log)(TraceSeverity::kWarning,
-                fmt::format("trace of session {}: {}", trace_->session().session_id, text));
-}
+// ---- every second
 
 void SessionWriter::Tick() {
-  if (!is_flight() && !file_.has_value() && !disk_error_.empty()) (void)File();
+  if (!is_flight() && !file_.has_value() && !losses_.disk_error().empty()) (void)File();
   WriteDrops();
   if (file_.has_value()) {
     if (absl::Status status = file_->Flush(); !status.ok()) Lose(status, false);
   }
-  LogLosses();
+  losses_.Log();
   if (is_flight()) ForgetClosed();
 }
 
 void SessionWriter::Finish() {
   CloseFile();
-  log_after_ns_ = 0;
-  LogLosses();
+  losses_.EndPause();
+  losses_.Log();
 }
 
 // ---- the flight recorder
@@ -340,15 +306,11 @@ void SessionWriter::DumpForSignal() {
 
 void SessionWriter::DumpAndLog(TraceTrigger cause) {
   const absl::StatusOr<TraceDump> dump = Dump(cause);
-  if (*parts_.log == nullptr) return;
-  const uint64_t session = trace_->session().session_id;
   if (dump.ok()) {
-    (*parts_.log)(TraceSeverity::kInfo,
-                  fmt::format("trace of session {}: {}: {} rounds in {}", session,
-                              TriggerName(cause), dump->num_rounds, dump->path));
+    losses_.Inform(
+        fmt::format("{}: {} rounds in {}", TriggerName(cause), dump->num_rounds, dump->path));
   } else {
-    LogAtMostEveryMinute(
-        fmt::format("{}: {}", TriggerName(cause), std::string(dump.status().message())));
+    losses_.Warn(fmt::format("{}: {}", TriggerName(cause), std::string(dump.status().message())));
   }
 }
 
@@ -356,18 +318,20 @@ absl::StatusOr<TraceDump> SessionWriter::Dump(TraceTrigger cause) {
   if (is_flight()) return WriteFlight(cause);
   if (File() == nullptr) {
     return MakeError(SPECD_ERROR_EXHAUSTED, "trace",
-                     fmt::format("no file can be written: {}", disk_error_));
+                     fmt::format("no file can be written: {}", losses_.disk_error()));
   }
   WriteDrops();
   if (!file_.has_value()) {
     return MakeError(SPECD_ERROR_EXHAUSTED, "trace",
-                     fmt::format("no file can be written: {}", disk_error_));
+                     fmt::format("no file can be written: {}", losses_.disk_error()));
   }
   if (absl::Status status = file_->Flush(); !status.ok()) {
     Lose(status, false);
     return status;
   }
-  return TraceDump{.path = file_->paths().trace, .num_rounds = file_->num_rounds()};
+  return TraceDump{.path = file_->paths().trace,
+                   .num_rounds = file_->num_rounds(),
+                   .num_lost = losses_.num_lost()};
 }
 
 absl::StatusOr<TraceDump> SessionWriter::WriteFlight(TraceTrigger cause) {
@@ -402,7 +366,9 @@ absl::StatusOr<TraceDump> SessionWriter::WriteFlight(TraceTrigger cause) {
       keep(file->Write(std::get<TraceEnd>(entry)));
     }
   }
-  const TraceDump dump = {.path = file->paths().trace, .num_rounds = file->num_rounds()};
+  const TraceDump dump = {.path = file->paths().trace,
+                          .num_rounds = file->num_rounds(),
+                          .num_lost = losses_.num_lost()};
   keep(file->Finish());
   parts_.shelf->Add(file->paths(), file->size_bytes());
   if (!status.ok()) return status;

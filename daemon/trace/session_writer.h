@@ -6,13 +6,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -21,13 +19,11 @@
 #include "daemon/trace/session_trace.h"
 #include "daemon/trace/shadow_check.h"
 #include "daemon/trace/trace_file.h"
+#include "daemon/trace/trace_losses.h"
 #include "daemon/trace/trace_options.h"
 #include "daemon/trace/trace_shelf.h"
 
 namespace specd {
-
-enum class TraceSeverity { kInfo, kWarning, kError };
-using TraceLog = std::function<void(TraceSeverity severity, std::string_view text)>;
 
 // The facts of the process that every file begins with.
 struct TraceProcess {
@@ -43,6 +39,7 @@ std::string ProcessorName();
 struct TraceDump {
   std::string path;
   uint64_t num_rounds = 0;  // in this file
+  uint64_t num_lost = 0;    // rounds of the session that were not recorded, or without their rows
 };
 
 class SessionWriter {
@@ -80,11 +77,6 @@ class SessionWriter {
     TraceOpening opening;
     bool is_closed = false;
   };
-  struct Losses {
-    uint64_t rounds = 0;
-    uint64_t rows = 0;
-    uint64_t bytes = 0;
-  };
 
   void TakeRound(const RoundCopy& copy);
   void TakeOpening(std::unique_ptr<TraceOpening> opening);
@@ -104,10 +96,7 @@ class SessionWriter {
   absl::StatusOr<TraceFile> MakeFile();
   void CloseFile();
   void Lose(const absl::Status& status, bool is_round);
-  Losses AllLosses() const;
   void WriteDrops();
-  void LogLosses();
-  void LogAtMostEveryMinute(std::string_view text);
   absl::StatusOr<TraceDump> WriteFlight(TraceTrigger cause);
 
   const std::shared_ptr<SessionTrace> trace_;
@@ -115,6 +104,7 @@ class SessionWriter {
   const TraceOptions& options_;
 
   std::map<SequenceHandle, Known> known_;
+  TraceLosses losses_;
   std::optional<TraceFile> file_;
   int64_t retry_ns_ = 0;  // no new file before
   FlightLog flight_;
@@ -123,13 +113,6 @@ class SessionWriter {
   std::unique_ptr<ShadowCheck> check_;
   uint64_t num_with_rows_ = 0;
   uint64_t num_mismatches_ = 0;
-
-  Losses disk_;             // lost by the disk
-  std::string disk_error_;  // of the last loss; empty: none
-  Losses at_begin_;         // all losses when the file began
-  Losses written_;          // the losses that the file says
-  Losses logged_;
-  int64_t log_after_ns_ = 0;
 };
 
 }  // namespace specd

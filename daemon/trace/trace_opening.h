@@ -1,4 +1,6 @@
-// DescribeOpening makes the record of an opening from what the engine asked for. Pure function.
+// DescribeOpening makes the record of an opening from what the engine asked for.
+//
+// The session calls it before it takes its lock, because a record takes memory. Pure function.
 #pragma once
 
 #include <memory>

@@ -81,7 +81,10 @@ std::string Suggest(std::string_view given, const std::vector<std::string_view>&
   std::string_view nearest;
   size_t least = given.size() / 2 + 1;
   for (const std::string_view name : names) {
-    const size_t distance = given.size() > 64 ? least : EditDistance(given, name);
+    const bool is_beginning = !given.empty() && name.substr(0, given.size()) == given;
+    const size_t distance = is_beginning        ? 1
+                            : given.size() > 64 ? least
+                                                : EditDistance(given, name);
     if (distance >= least) continue;
     least = distance;
     nearest = name;

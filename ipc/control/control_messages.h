@@ -352,11 +352,13 @@ struct TraceReply {
   static constexpr ControlType kType = ControlType::kTraceReply;
   std::string path;  // on the daemon's machine
   uint64_t num_rounds = 0;
+  uint64_t num_lost = 0;
 
   template <class Self, class F>
   static void Fields(Self& self, F&& f) {
     f("path", self.path, 4096);
     f("num_rounds", self.num_rounds);
+    f("num_lost", self.num_lost);
   }
 };
 

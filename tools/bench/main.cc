@@ -30,6 +30,7 @@
 #include "tools/bench/probes/cuda_probes.h"
 #include "tools/bench/report.h"
 #include "tools/bench/terminal.h"
+#include "tools/bench/trace_command.h"
 #include "tools/bench/verify_case.h"
 #include "tools/bench/verify_suite.h"
 
@@ -53,7 +54,8 @@ constexpr char kUsage[] =
     "  specd-bench opening   rounds of an engine while another opens sequences with long "
     "prompts\n"
     "  specd-bench grammar   compiling constraints, and their masks along texts, beside "
-    "xgrammar\n\n"
+    "xgrammar\n"
+    "  specd-bench trace     rounds of an engine with a trace beside rounds without\n\n"
     "Every case is checked before it is timed: verify's with a reference in double precision, "
     "gpu's "
     "with\nthe CPU backend, to the bit; grammar's along the texts. opening checks every round.\n\n"
@@ -67,7 +69,8 @@ constexpr char kUsage[] =
     "  specd-bench verify --list\n"
     "  specd-bench gpu --quick --json > gpu.jsonl\n"
     "  specd-bench opening --markdown\n"
-    "  SPECD_XGRAMMAR_DIR=DIR specd-bench grammar --quick\n\n"
+    "  SPECD_XGRAMMAR_DIR=DIR specd-bench grammar --quick\n"
+    "  specd-bench trace --quick --markdown\n\n"
     "Exit status: 0 measured, whatever the numbers are; 1 a wrong answer or an error; 2 bad flags; "
     "3 "
     "no\ndevice.";
@@ -327,15 +330,17 @@ int Main(int argc, char** argv) {
   if (suite == "gpu") return RunGpu(command);
   if (suite == "opening") return RunOpening(command);
   if (suite == "grammar") return RunGrammar(command);
+  if (suite == "trace") return RunTrace(command);
   for (const std::string_view later : {"ipc", "detok", "egress"}) {
     if (suite == later) {
       return Fail(
           kExitUsage,
-          fmt::format("suite = {} is not built yet; verify, gpu, opening and grammar are", suite));
+          fmt::format("suite = {} is not built yet; verify, gpu, opening, grammar and trace are",
+                      suite));
     }
   }
-  return Fail(kExitUsage, fmt::format("suite = {} is unknown; there are verify, gpu, opening and "
-                                      "grammar",
+  return Fail(kExitUsage, fmt::format("suite = {} is unknown; there are verify, gpu, opening, "
+                                      "grammar and trace",
                                       suite));
 }
 

@@ -122,6 +122,8 @@ typedef struct specd_trace_dump {
   const char* path; /* of the file; a daemon's file lies on the daemon's side. Never NULL, not to be
                        freed. Valid until the next call of specd_dump_trace or specd_close */
   uint64_t num_rounds; /* rounds in the file */
+  uint64_t num_lost;   /* rounds since specd_open that were not recorded, or without their rows,
+                          because the buffer was full or the disk took no more */
 } specd_trace_dump;
 
 /* Writes the trace of this engine, and names the file. A flight recorder writes the rounds that it

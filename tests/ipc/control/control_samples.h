@@ -80,7 +80,7 @@ inline std::vector<Reply> SampleReplies() {
           StatsReply{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ~uint64_t{0}},
           GroupReply{"1f-00ff", 0x81},
           JoinReply{3, ~uint64_t{0}, "0.1.0", 64},
-          TraceReply{"/t/a.mcap", ~uint64_t{0}}};
+          TraceReply{"/t/a.mcap", ~uint64_t{0}, 2}};
 }
 
 inline std::vector<uint8_t> MustEncode(const Request& request) {

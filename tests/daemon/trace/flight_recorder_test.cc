@@ -1,0 +1,209 @@
+// The flight recorder: what it keeps, and each trigger that has it written.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "tests/daemon/trace/traced_session.h"
+#include "tests/support/eventually.h"
+#include "tests/support/scripted_backend.h"
+
+namespace specd::test {
+namespace {
+
+std::string CauseOf(const ReadTraceResult& trace) {
+  for (const McapMetadata& metadata : trace.metadata) {
+    if (metadata.name != "trigger") continue;
+    for (const auto& [key, value] : metadata.values) {
+      if (key == "cause") return value;
+    }
+  }
+  return {};
+}
+
+void RunRounds(TracedSession* traced, SequenceHandle sequence, int count) {
+  for (int i = 0; i < count; ++i) traced->Round({TracedSession::Sampled(sequence)});
+}
+
+// Waits until the file of a trigger is complete.
+ReadTraceResult Await(TracedSession* traced, size_t num_files = 1) {
+  REQUIRE(Eventually([&] { return traced->lines.size() >= num_files; }));
+  const std::vector<std::string> paths = traced->traces();
+  REQUIRE(paths.size() == num_files);
+  return ReadTrace(paths.back());
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("a flight recorder writes nothing until it is asked, and then its last rounds") {
+    TracedSession traced({.trace_options = "flight=5,level=rows"});
+    traced.FillRows(5, 0.3f);
+    const SequenceHandle old = traced.Open("old");
+    RunRounds(&traced, old, 3);
+    REQUIRE(traced.session->CloseSequence(old).ok());
+    // The close of a sequence that runs is an abort.
+    const SequenceHandle s = traced.Open("s");
+    RunRounds(&traced, s, 20);
+    const ReadTraceResult aborted = Await(&traced);
+    CHECK(CauseOf(aborted) == "abort");
+    const auto dump = traced.session->DumpTrace();
+    REQUIRE_MESSAGE(dump.ok(), std::string(dump.status().message()));
+    CHECK(dump->num_rounds == 5);
+    const ReadTraceResult trace = ReadTrace(dump->path);
+    CHECK_FALSE(trace.is_torn);
+    CHECK(CauseOf(trace) == "request");
+    REQUIRE(trace.rounds.size() == 5);
+    for (size_t i = 0; i < 5; ++i) {
+      CHECK(trace.rounds[i].number == 19 + i);
+      CHECK(trace.rounds[i].level == TraceLevel::kRows);
+    }
+    // Rows come with their rounds, and openings with the sequences that the rounds name.
+    const std::string rows = traced.directory + "/" + trace.infos[0].row_file;
+    const TraceRow& row = trace.rounds[4].rows[1];
+    const std::vector<float> expected(traced.TargetRow(row.index),
+                                      traced.TargetRow(row.index) + TracedSession::kVocab);
+    CHECK(RowFloats(rows, row.offset, TracedSession::kVocab) == expected);
+    CHECK(trace.Opening(s) != nullptr);
+    CHECK(trace.Opening(old) == nullptr);
+  }
+
+  TEST_CASE("a flight recorder keeps no more bytes than its buffer") {
+    TracedSession traced({.trace_options = "flight=1000000,level=rows,buffer_mib=1"});
+    traced.FillRows(5);
+    const SequenceHandle s = traced.Open("s");
+    for (int i = 0; i < 15; ++i) {
+      RunRounds(&traced, s, 100);
+      REQUIRE(traced.session->DumpTrace().ok());  // the writer has caught up
+    }
+    const auto dump = traced.session->DumpTrace();
+    REQUIRE(dump.ok());
+    CHECK(dump->num_rounds > 100);
+    CHECK(dump->num_rounds < 800);
+    CHECK(dump->num_lost == 0);
+    CHECK(ReadTrace(dump->path).rounds.back().number == 1500);
+  }
+
+  TEST_CASE("trigger bad_row: the round with the bad row is the last of the file") {
+    TracedSession traced({.trace_options = "flight=8,triggers=bad_row"});
+    traced.FillRows(5);
+    const SequenceHandle s = traced.Open("s");
+    RunRounds(&traced, s, 10);
+    traced.TargetRow(0)[3] = NAN;
+    CHECK(traced.Round({TracedSession::Sampled(s)})[0].status == RoundStatus::kBadDistribution);
+    const ReadTraceResult trace = Await(&traced);
+    CHECK(CauseOf(trace) == "bad_row");
+    REQUIRE(trace.rounds.size() == 8);
+    CHECK(trace.rounds.back().number == 11);
+    CHECK(trace.rounds.back().tasks[0].outcome.status == OutcomeStatus::kBadTargetRow);
+    CHECK(trace.rounds.back().tasks[0].decisions[0].bad_target);
+    // The end of the session aborts nothing: the sequence has ended, and abort is no trigger.
+    traced.Finish();
+    CHECK(traced.traces().size() == 1);
+  }
+
+  TEST_CASE("trigger abort: one file for many aborts at once") {
+    TracedSession traced({.trace_options = "flight=8"});
+    traced.FillRows(5);
+    const SequenceHandle s = traced.Open("s");
+    traced.Open("t");
+    traced.Open("u");
+    RunRounds(&traced, s, 2);
+    traced.Finish();  // the engine is gone
+    const std::vector<std::string> paths = traced.traces();
+    REQUIRE(paths.size() == 1);
+    const ReadTraceResult trace = ReadTrace(paths[0]);
+    CHECK(CauseOf(trace) == "abort");
+    CHECK(trace.rounds.size() == 2);
+    CHECK(trace.ends.size() == 1);
+  }
+
+  TEST_CASE("trigger mismatch: a backend that answers wrongly is found by the check") {
+    auto scripted = std::make_unique<ScriptedBackend>();
+    ScriptedBackend* const backend = scripted.get();
+    TracedSession traced({.trace_options = "flight=8,level=rows,check=1,triggers=mismatch",
+                          .backend = std::move(scripted)});
+    traced.FillRows(5);
+    for (uint32_t i = 0; i < 64; ++i) traced.TargetRow(0)[i] = i == 9 ? 30.0f : 0.0f;
+    const SequenceHandle s = traced.Open("s", 0.0);
+    const DraftOf draft = {.sequence = s, .tokens = {}, .target_rows = {0}};
+    backend->script = {Confirm(0, {9}), Confirm(0, {8})};
+    traced.Round({draft});
+    traced.Round({draft});
+    REQUIRE(Eventually([&] { return traced.traces().size() == 1 && traced.lines.size() == 2; }));
+    CHECK(traced.lines.Contain("token 0 is 8, and the CPU has 9"));
+    const ReadTraceResult trace = ReadTrace(traced.traces()[0]);
+    CHECK(CauseOf(trace) == "mismatch");
+    CHECK(trace.rounds.back().number == 2);
+  }
+
+  TEST_CASE("a check finds nothing in rounds of the CPU, whatever they hold") {
+    TracedSession traced({.trace_options = "level=rows,check=1"});
+    std::mt19937_64 random(4);
+    std::vector<SequenceHandle> sequences;
+    for (int i = 0; i < 4; ++i) {
+      SequenceParams params;
+      params.verify = i == 0   ? VerifyMethod::kToken
+                      : i == 1 ? VerifyMethod::kBlock
+                               : VerifyMethod::kAuto;
+      params.temperature = i == 3 ? 0.0 : 0.9;
+      params.max_tokens = 100'000;
+      params.repetition_penalty = i % 2 == 0 ? 1.2 : 1.0;
+      params.top_k = i == 1 ? 10 : 0;
+      params.logprobs = i == 2 ? 3 : -1;
+      params.allowed_token_ids =
+          i == 3 ? std::vector<TokenId>{1, 2, 3, 5, 8, 13} : std::vector<TokenId>{};
+      sequences.push_back(traced.Open("s" + std::to_string(i), params));
+    }
+    for (int round = 0; round < 100; ++round) {
+      traced.FillRows(random(), 1.0f);
+      *traced.MaskRow(2) = static_cast<uint32_t>(random()) | 1;
+      std::vector<DraftOf> drafts;
+      for (const SequenceHandle s : sequences) {
+        drafts.push_back(TracedSession::Sampled(
+            s, {static_cast<TokenId>(random() % 63), static_cast<TokenId>(random() % 63), 64}));
+        drafts.back().kinds[2] = random() % 2 == 0 ? DraftKind::kOneHot : DraftKind::kSampled;
+        drafts.back().mask_rows = {-1, 2, 2, -1};
+      }
+      traced.Round(drafts);
+    }
+    traced.Finish();
+    CHECK(traced.lines.size() == 0);
+    const ReadTraceResult trace = traced.Read();
+    CHECK(trace.rounds.size() == 100);
+    CHECK(trace.metadata.empty());
+  }
+
+  TEST_CASE("trigger signal: every session writes a file") {
+    TracedSession traced({.trace_options = "flight=8"});
+    traced.FillRows(5);
+    const SequenceHandle s = traced.Open("s");
+    RunRounds(&traced, s, 3);
+    traced.recorder->DumpAll();
+    const ReadTraceResult trace = Await(&traced);
+    CHECK(CauseOf(trace) == "signal");
+    CHECK(trace.rounds.size() == 3);
+  }
+
+  TEST_CASE(
+      "trigger request: refused by name if it is off, and without a flight the file is named") {
+    TracedSession off({.trace_options = "flight=8,triggers=abort"});
+    const auto refused = off.session->DumpTrace();
+    REQUIRE(!refused.ok());
+    CHECK(std::string(refused.status().message()).find("\"request\"") != std::string::npos);
+
+    TracedSession traced({.trace_options = ""});
+    traced.FillRows(5);
+    const SequenceHandle s = traced.Open("s");
+    RunRounds(&traced, s, 3);
+    const auto dump = traced.session->DumpTrace();
+    REQUIRE(dump.ok());
+    CHECK(dump->num_rounds == 3);
+    CHECK(ReadTrace(dump->path).rounds.size() == 3);  // torn, and up to date
+    RunRounds(&traced, s, 1);
+    traced.Finish();
+    CHECK(traced.Read().rounds.size() == 4);
+  }
+}
+
+}  // namespace
+}  // namespace specd::test
