@@ -37,7 +37,7 @@ _C_API = (PUBLIC_HEADERS, "ipc/include/specd")
 
 _NO_CLOCK = (_CLOCK_AND_FILES, "kernels have no clock, files or sockets")
 _NO_LOGS = (("daemon/base/logging.h",), "libspecd does not log and does not link spdlog")
-_NO_LOGS_OR_SOCKETS = (_NO_LOGS[0] + _SOCKETS, "a session has no logs and no sockets")
+_NO_LOGS_OR_SOCKETS = (_NO_LOGS[0] + _SOCKETS, "sessions and traces have no logs and no sockets")
 # The folders below daemon/.
 _BELOW_DAEMON = ("ipc", "speculative", "kernels", "detokenizer") + _C_API
 
@@ -76,7 +76,10 @@ ARROWS = {
     # A new room starts with the least, until it has a row of its own.
     "ipc": Arrow(("ipc/base", "kernels/core") + _C_API, _PLAIN),
     # The mains -> server, text -> session -> base; client -> session. Client and server never meet.
+    # trace -> base.
     "daemon/base": Arrow(("daemon/base", "ipc/base", "kernels/core") + _C_API, _ANY_LIBRARY),
+    "daemon/trace": Arrow(("daemon/trace", "daemon/base", "ipc/base", "speculative", "kernels/core")
+                          + _C_API, _PLAIN + ("boost", "simdjson"), *_NO_LOGS_OR_SOCKETS),
     "daemon/session": Arrow(("daemon/session", "daemon/base") + _BELOW_DAEMON, _PLAIN + ("boost",),
                             *_NO_LOGS_OR_SOCKETS),
     "daemon/client": Arrow(("daemon/client", "daemon/session", "daemon/base") + _BELOW_DAEMON,
