@@ -1,0 +1,263 @@
+"""The page of `specd-replay report` in a Chromium without a window.
+
+Without Chromium it exits with 77, skipped.
+The data is made here (report_page_data.py), so nothing of specd has to be built. By hand:
+    python3 tests/tools/report_page_test.py -v
+SPECD_REPORT_SHOTS=FOLDER leaves screenshots there.
+"""
+
+from report_page_data import (ACCEPTED, BONUS, CUT, NOT_JUDGED, PLAIN, REJECTED, REPLACEMENT,
+                              STANDS)
+from report_page_support import PageTestCase, contrast, hits, main, one_step
+
+KINDS = ("accepted", "replacement", "bonus", "plain", "forced")
+
+
+class PageTest(PageTestCase):
+    # ---- the text
+
+    def test_each_token_has_the_style_of_its_kind(self):
+        data = self.prose(1, [120, 90])
+        self.show(data)
+        tokens, steps = data.tables["tokens"], data.tables["steps"]
+        mine = [i for i, step in enumerate(tokens["step"]) if steps["sequence"][step] == 0]
+        for kind, name in enumerate(KINDS):
+            expected = sum(tokens["kind"][i] == kind for i in mine)
+            self.assertEqual(self.count(f"#text .{name}"), expected, name)
+        written = "".join(data.as_object()["strings"][tokens["text"][i]] for i in mine)
+        shown = self.run_js("""(() => {
+            const copy = document.getElementById('text').cloneNode(true);
+            copy.querySelectorAll('.gutter, .mark').forEach((element) => element.remove());
+            return copy.textContent; })()""")
+        self.assertEqual(shown, written)
+
+    def test_kinds_differ_without_colour_and_are_readable(self):
+        data = one_step([("a", kind) for kind in range(5)])
+        for scheme in ("light", "dark"):
+            self.browser.prefer(scheme)
+            self.show(data)
+            lines = self.run_js(f"""{list(KINDS)}.map((kind) => {{
+                const style = getComputedStyle(document.querySelector('#text .' + kind));
+                return style.textDecorationLine + style.textDecorationStyle; }})""")
+            self.assertEqual(len(set(lines)), 5, lines)
+            self.browser.click('#text [data-k="0"]')
+            pairs = self.run_js("""[...document.querySelectorAll(
+                '#text .t, .muted, .facts dt, .facts dd, th button, td, h2, .choice label, ' +
+                '.gutter, #panel dt, #panel dd, .places .t, #panel_kind, .warning, .chip')]
+                .filter((element) => element.offsetParent).map((element) => {
+                  let ground = element;
+                  while (getComputedStyle(ground).backgroundColor === 'rgba(0, 0, 0, 0)') {
+                    ground = ground.parentElement; }
+                  return [element.className || element.tagName, getComputedStyle(element).color,
+                          getComputedStyle(ground).backgroundColor]; })""")
+            for name, colour, ground in pairs:
+                self.assertGreaterEqual(contrast(colour, ground), 4.5, (scheme, name))
+        self.browser.prefer("light")
+
+    def test_rejected_drafts_are_shown_on_demand(self):
+        data = self.prose(2, [150])
+        self.show(data)
+        self.assertEqual(self.count("#text del"), 0)
+        self.browser.click("#show_rejected")
+        for fate in (REJECTED, NOT_JUDGED, CUT):
+            self.assertEqual(self.count(f"#text del.fate{fate}"),
+                             data.tables["rejected"]["fate"].count(fate))
+        self.browser.click("#show_rejected")
+        self.assertEqual(self.count("#text del"), 0)
+
+    def test_missing_tokens_leave_a_gap(self):
+        data = one_step([("a", PLAIN), ("b", PLAIN)])
+        data.tables["steps"]["base"] = [7]
+        self.show(data)
+        self.assertEqual(self.text_of("#text .gap"), "7 earlier tokens")
+
+    # ---- the panel
+
+    def test_the_panel_shows_the_numbers_of_the_token(self):
+        data = self.prose(3, [200])
+        self.show(data)
+        tokens, decisions = data.tables["tokens"], data.tables["decisions"]
+        strings = data.as_object()["strings"]
+        for kind in (ACCEPTED, REPLACEMENT, BONUS):
+            k = [k for k, value in enumerate(tokens["kind"]) if value == kind][5]
+            d = tokens["decision"][k]
+            self.browser.click(f'#text [data-k="{k}"]')
+            self.assertEqual(self.text_of("#panel_kind"), KINDS[kind])
+            self.assertEqual(self.text_of("#panel_why"), strings[decisions["why"][d]])
+            self.assertEqual(self.link(), f"#sequence=0&token={k}")
+            if kind == BONUS:
+                self.assertIsNone(self.text_of("#panel_p"))
+                self.assertEqual(self.title_of("#panel_draw_coin"), decisions["draw_coin"][d])
+                continue
+            p, q, coin = (decisions[name][d] for name in ("p", "q", "accept_coin"))
+            self.assertEqual(self.title_of("#panel_p"), p)
+            self.assertEqual(self.title_of("#panel_q"), q)
+            self.assertEqual(self.title_of("#panel_coin"), coin)
+            self.assertEqual(self.title_of("#panel_threshold"), min(1, p / q))
+            self.assertEqual(coin < min(1, p / q), kind == ACCEPTED)
+            self.assertEqual(self.count("#panel .candidates tr"),
+                             data.tables["candidates"]["decision"].count(d))
+            if kind == REPLACEMENT:
+                self.assertEqual(self.run_js("document.getElementById('panel_interval').title"),
+                                 f"[{decisions['draw_low'][d]!r}, {decisions['draw_high'][d]!r})")
+        self.shot("panel")
+
+    def test_a_rejected_draft_opens_its_own_decision(self):
+        data = self.prose(4, [100])
+        self.show(data)
+        self.browser.click("#show_rejected")
+        row = data.tables["rejected"]["fate"].index(REJECTED)
+        decision = data.tables["rejected"]["decision"][row]
+        self.browser.click(f'#text [data-draft="{row}"]')
+        self.assertEqual(self.title_of("#panel_p"), data.tables["decisions"]["p"][decision])
+        self.assertEqual(self.text_of("#panel_kind"), "rejected")
+        row = data.tables["rejected"]["fate"].index(NOT_JUDGED)
+        self.browser.click(f'#text [data-draft="{row}"]')
+        self.assertIsNone(self.text_of("#panel_p"))
+        self.assertIn("nothing was decided", self.text_of("#panel"))
+
+    def test_block_draws_the_threshold_at_its_bound(self):
+        data = one_step([("a", ACCEPTED)], method="block")
+        data.add("decisions", step=0, place=0, draft_id=1, draft_kind=2, p=0.25, q=0.5,
+                 accept_coin=0.625, prefix=1, bound=0.75, verdict=STANDS, token=1)
+        data.tables["tokens"]["decision"] = [0]
+        self.show(data)
+        self.browser.click('#text [data-k="0"]')
+        self.assertEqual(self.title_of("#panel_threshold"), 0.75)
+        self.assertEqual(self.text_of("#panel_ratio"), "0.5000")
+        self.assertIn("0.6250 < h = 0.7500", self.text_of("#panel"))
+
+    # ---- keys, search, picker, link
+
+    def test_keys(self):
+        data = self.prose(5, [300])
+        kept = data.tables["steps"]["kept"]
+        self.show(data)
+        self.browser.press("ArrowRight")
+        self.assertEqual(self.link(), "#sequence=0&token=0")
+        self.browser.press("ArrowRight")
+        self.browser.press("ArrowRight")
+        self.browser.press("ArrowLeft")
+        self.assertEqual(self.link(), "#sequence=0&token=1")
+        self.assertEqual(self.run_js("document.activeElement.dataset.k"), "1")
+        starts = [sum(kept[:step]) for step in range(4)]
+        step = 0 if kept[0] > 1 else 1  # of token 1
+        self.browser.press("ArrowDown")
+        self.assertEqual(self.link(), f"#sequence=0&token={starts[step + 1]}")
+        self.browser.press("ArrowUp")
+        self.assertEqual(self.link(), f"#sequence=0&token={starts[step]}")
+        self.browser.press("Escape")
+        self.assertTrue(self.run_js("document.getElementById('panel').hidden"))
+        self.browser.press("/")
+        self.assertEqual(self.run_js("document.activeElement.id"), "query")
+        self.assertEqual(self.run_js("document.getElementById('query').value"), "")
+
+    def test_search_finds_text_and_ids(self):
+        data = self.prose(6, [400, 200])
+        self.show(data)
+        strings = data.as_object()["strings"]
+        tokens, steps = data.tables["tokens"], data.tables["steps"]
+        texts = [[], []]
+        ids = [[], []]
+        for step, text, token in zip(tokens["step"], tokens["text"], tokens["id"]):
+            texts[steps["sequence"][step]].append(strings[text])
+            ids[steps["sequence"][step]].append(token)
+        self.search("the target has")  # crosses tokens
+        first, second = ("".join(text).lower().count("the target has") for text in texts)
+        self.assertEqual(self.text_of("#hits"), f"{first} hits")
+        self.browser.press("Enter")
+        self.assertEqual(self.text_of("#hits"), f"1 of {first}")
+        at = "".join(texts[0]).index("the target has")
+        expected = next(k for k in range(len(texts[0])) if len("".join(texts[0][: k + 1])) > at)
+        self.assertEqual(self.link(), f"#sequence=0&token={expected}")
+        self.assertEqual(self.run_js(
+            "[...document.querySelectorAll('#text .now')].map((t) => t.textContent).join('')"),
+            " the target has")
+        self.search(" target")  # one token
+        self.browser.press("Enter")
+        self.assertEqual(self.text_of("#text .now"), " target")
+        self.assertEqual(self.count("#text .now"), 1)
+        self.search("the target has")
+        self.browser.press("Enter")
+        self.browser.press("Enter", modifiers=8)  # Shift: the hit before, which is the last
+        self.assertEqual(self.text_of("#hits"), f"{first} of {first}")
+        self.browser.click("#everywhere")
+        self.assertEqual(self.text_of("#hits"), f"{first + second} hits")
+        wanted = ids[0][10]
+        self.search(f"id:{wanted}")
+        self.assertEqual(self.text_of("#hits"), hits(sum(i.count(wanted) for i in ids)))
+        self.search("no such text")
+        self.assertEqual(self.text_of("#hits"), "no hit")
+        self.assertEqual(self.count("#text .hit"), 0)
+
+    def test_the_picker(self):
+        data = self.prose(7, [30, 60, 45])
+        self.show(data)
+        self.browser.click("#sequence_table th:nth-child(5) button")  # tokens, largest first
+        names = "[...document.querySelectorAll('#sequence_table td:first-child')]" \
+            ".map((cell) => cell.textContent)"
+        self.assertEqual(self.run_js(names), ["request-1", "request-2", "request-0"])
+        self.browser.click("#sequence_table tbody tr:nth-child(2) button")
+        self.assertEqual(self.link(), "#sequence=2")
+        self.assertEqual(self.count("#text [data-k]"), 45)
+        self.assertEqual(self.text_of(".request"), "request-2")
+        self.assertEqual(self.text_of("#sequence_table tr.chosen td"), "request-2")
+        self.run_js("document.getElementById('sequence_filter').focus()")
+        self.browser.type("quest-1")
+        self.browser.settle()
+        self.assertEqual(self.run_js(names), ["request-1"])
+        self.assertEqual(self.text_of("#sequence_count"), "1 of 3 sequences")
+
+    def test_a_link_restores_the_choice(self):
+        data = self.prose(8, [50, 2000])
+        self.show(data, "#sequence=1&token=1500")
+        self.assertEqual(self.text_of(".request"), "request-1")
+        self.assertEqual(self.run_js("document.querySelector('#text .chosen').dataset.k"), "1500")
+        box = self.run_js("(() => { const box = document.querySelector('#text .chosen')"
+                          ".getBoundingClientRect(); return [box.top, box.bottom]; })()")
+        self.assertTrue(0 < box[0] < box[1] < 1000, box)
+        self.run_js("location.hash = '#sequence=0&token=3'")
+        self.browser.settle()
+        self.assertEqual(self.run_js("document.querySelector('#text .chosen').dataset.k"), "3")
+        self.show(data, "#sequence=99&token=-1")  # foreign numbers: the first sequence
+        self.assertEqual(self.text_of(".request"), "request-0")
+
+    # ---- the charts
+
+    def test_the_timeline_zooms_and_opens_rounds(self):
+        data = self.prose(9, [600])
+        self.show(data)
+        box = self.run_js("(() => { const box = document.getElementById('timeline')"
+                          ".getBoundingClientRect(); return [box.left, box.top, box.width]; })()")
+        plot = box[2] - 46 - 58
+
+        def mouse(kind, part):
+            self.browser.call("Input.dispatchMouseEvent", type=kind, x=box[0] + 46 + plot * part,
+                              y=box[1] + 60, button="left", buttons=1, clickCount=1)
+
+        mouse("mousePressed", 0.25)
+        mouse("mouseMoved", 0.4)
+        mouse("mouseMoved", 0.5)
+        mouse("mouseReleased", 0.5)
+        self.browser.settle()
+        rounds = data.as_object()["trace"]["rounds"]
+        first, last = (int(word) for word in self.text_of("#window").replace("rounds ", "")
+                       .split(" to "))
+        self.assertAlmostEqual(first, rounds * 0.25, delta=2)
+        self.assertAlmostEqual(last, rounds * 0.5, delta=2)
+        mouse("mousePressed", 0.5)
+        mouse("mouseReleased", 0.5)
+        self.browser.settle()
+        middle = self.run_js("document.querySelector('#panel section:last-child dd').textContent")
+        self.assertAlmostEqual(int(middle.split(" ")[0]), rounds * 0.375, delta=2)
+        label = self.run_js("document.getElementById('heat_map').getAttribute('aria-label')")
+        self.assertIn("place 0", label)
+        self.browser.click("#zoom_reset")
+        self.assertEqual(self.text_of("#window"), "")
+        self.browser.click("label[for=axis_time]")
+        self.browser.click("label[for=scope_one]")
+        self.assertEqual(self.browser.problems(), [])
+
+
+if __name__ == "__main__":
+    main()
