@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "daemon/session/model_profile.h"
+#include "daemon/trace/trace_options.h"
 
 namespace specd {
 
@@ -31,6 +32,7 @@ struct DaemonConfig {
   int64_t spin_ns = 0;                 // the verify thread spins this long before it sleeps
   uint32_t max_sessions = 16;
   int32_t threads = 1;  // of one round
+  TraceOptions trace;
 };
 
 // Turns "unix:/run/specd/specd.sock" into "/run/specd/specd.sock".

@@ -25,6 +25,7 @@
 #include "daemon/session/shared_names.h"
 #include "daemon/text/publisher.h"
 #include "daemon/text/text_worker.h"
+#include "daemon/trace/trace_recorder.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 
@@ -41,10 +42,22 @@ UniqueFd BlockedSignals() {
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGUSR1);
   // The mask is set before any thread is made. All threads inherit it, and signals reach only the
   // descriptor.
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   return UniqueFd(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+}
+
+// The signal that made the descriptor readable; 0 if there is none.
+uint32_t TakeSignal(int signal_fd) {
+  signalfd_siginfo info = {};
+  return read(signal_fd, &info, sizeof(info)) == sizeof(info) ? info.ssi_signo : 0;
+}
+
+void LogTrace(TraceSeverity severity, std::string_view text) {
+  Log("trace").log(severity == TraceSeverity::kInfo ? spdlog::level::info : spdlog::level::warn,
+                   "{}", text);
 }
 
 class Daemon {
@@ -64,6 +77,8 @@ class Daemon {
 
  private:
   absl::Status StartTextSide();
+  absl::Status StartRecorder();
+  void DumpTraces();
   void StartDevice();
   absl::Status StartControl();
   absl::StatusOr<std::shared_ptr<Session>> OpenSession(const HelloRequest& request);
@@ -80,6 +95,7 @@ class Daemon {
   std::unique_ptr<DeviceImporter> importer_;
   std::string mps_;  // from DescribeMps
   SharedNames names_;
+  std::unique_ptr<TraceRecorder> recorder_;  // outlives the sessions; null: no trace
   SessionList sessions_;
   VerifyLoop verify_;
   std::atomic<bool> device_failed_{false};
@@ -101,6 +117,7 @@ absl::Status Daemon::Start() {
   // A missing device is an error now, not when the first engine attaches.
   if (absl::Status status = MakeDaemonBackend(config_.device).status(); !status.ok()) return status;
   if (config_.device == "cuda") StartDevice();
+  if (absl::Status status = StartRecorder(); !status.ok()) return status;
   if (absl::Status status = StartControl(); !status.ok()) return status;
   return StartTextSide();
 }
@@ -144,6 +161,26 @@ absl::Status Daemon::StartTextSide() {
     text_worker_ = *std::move(text);
   }
   return absl::OkStatus();
+}
+
+absl::Status Daemon::StartRecorder() {
+  if (!config_.trace.enabled()) return absl::OkStatus();
+  absl::StatusOr<std::unique_ptr<TraceRecorder>> recorder =
+      TraceRecorder::Start({.trace = config_.trace,
+                            .process = {.specd_version = kVersion,
+                                        .processor = ProcessorName(),
+                                        .tokenizer = config_.model.tokenizer_path},
+                            .clock = Clock::Real(),
+                            .log = &LogTrace});
+  if (!recorder.ok()) return recorder.status();
+  recorder_ = *std::move(recorder);
+  return absl::OkStatus();
+}
+
+// SIGUSR1.
+void Daemon::DumpTraces() {
+  if (recorder_ != nullptr) return recorder_->DumpAll();
+  Log("trace").warn("SIGUSR1 writes a trace, and none is recorded; start with --trace=DIR");
 }
 
 void Daemon::StartDevice() {
@@ -200,6 +237,7 @@ absl::StatusOr<std::shared_ptr<Session>> Daemon::OpenSession(const HelloRequest&
   options.threads = config_.threads;
   options.publish_events = true;
   options.importer = importer_.get();
+  options.recorder = recorder_.get();
   options.text_side = [this] { return TextSideAlive(); };
   absl::StatusOr<std::shared_ptr<Session>> session = Session::Create(options, *std::move(backend));
   if (session.ok()) ++next_session_id_;
@@ -228,7 +266,12 @@ int Daemon::Run(int signal_fd) {
   Log("egress").info("token events on {}", config_.tokens_endpoint);
   if (text_worker_ != nullptr) Log("egress").info("text on {}", config_.text_endpoint);
 
+  if (recorder_ != nullptr) Log("trace").info("traces in {}", config_.trace.directory);
   control_->Run(signal_fd);
+  while (TakeSignal(signal_fd) == SIGUSR1) {
+    DumpTraces();
+    control_->Run(signal_fd);
+  }
 
   // Drain: the daemon takes nothing new and answers the rounds that were submitted. Then each stage
   // stops after the stage that feeds it.
@@ -240,6 +283,7 @@ int Daemon::Run(int signal_fd) {
   verify_.Stop();
   verify.join();
   control_->Close();
+  if (recorder_ != nullptr) recorder_->Stop();
   publisher_->Stop();
   publisher.join();
   if (text_worker_ != nullptr) {

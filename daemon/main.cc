@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
@@ -48,6 +49,11 @@ ABSL_FLAG(
 ABSL_FLAG(int32_t, threads, 0,
           "threads of one round on the CPU; 0: as many as usable CPUs, at most 16");
 ABSL_FLAG(int32_t, max_sessions, 16, "engines attached at once");
+ABSL_FLAG(std::string, trace, "", "directory for a trace of all rounds; default: no trace");
+ABSL_FLAG(std::string, trace_options, "",
+          "what the trace holds, such as level=rows,every=100,flight=64: level (rounds, hashes, "
+          "rows), every, places (read, all), request, flight, triggers, file_mib, total_mib, "
+          "buffer_mib, check; see docs/TRACES.md");
 ABSL_FLAG(std::string, log_level, "info", "trace, debug, info, warn, error or off");
 
 namespace {
@@ -94,6 +100,10 @@ absl::Status ReadFlags(specd::DaemonConfig* config) {
     }
     config->allowed_uids.push_back(uid);
   }
+  absl::StatusOr<specd::TraceOptions> trace =
+      specd::ParseTraceOptions(absl::GetFlag(FLAGS_trace), absl::GetFlag(FLAGS_trace_options));
+  if (!trace.ok()) return trace.status();
+  config->trace = *std::move(trace);
   if (absl::Status status = specd::SetThreads(absl::GetFlag(FLAGS_threads), config); !status.ok()) {
     return status;
   }

@@ -32,6 +32,7 @@ absl::StatusOr<SequenceGrammar> SequenceGrammar::Create(
   }
   const auto num_places = static_cast<size_t>(limits.max_draft) + 1;
   result.rows_.resize(num_places);
+  result.states_.resize(num_places);
   result.path_.reserve(num_places);
   result.place_of_.resize(num_places);
   return result;
@@ -41,6 +42,7 @@ SequenceGrammar::SequenceGrammar(const SequenceGrammar& other)
     : matcher_(other.matcher_ == nullptr ? nullptr : other.matcher_->Fork()),
       vocab_size_(other.vocab_size_),
       rows_(other.rows_.size()),
+      states_(other.states_.size()),
       place_of_(other.place_of_.size()) {
   path_.reserve(other.path_.capacity());
 }
@@ -49,6 +51,7 @@ SequenceGrammar& SequenceGrammar::operator=(SequenceGrammar other) noexcept {
   std::swap(matcher_, other.matcher_);
   std::swap(vocab_size_, other.vocab_size_);
   std::swap(rows_, other.rows_);
+  std::swap(states_, other.states_);
   std::swap(path_, other.path_);
   std::swap(place_of_, other.place_of_);
   return *this;
@@ -110,8 +113,10 @@ void SequenceGrammar::Fill(const Draft& draft, PlaceEdits* places) {
     place_of_[static_cast<size_t>(place)] = source;
     if (source == place) {
       rows_[static_cast<size_t>(place)] = matcher_->Mask();
+      states_[static_cast<size_t>(place)] = matcher_->StateNumber();
       SetMask(rows_[static_cast<size_t>(place)], &places[place]);
     } else {
+      states_[static_cast<size_t>(place)] = states_[static_cast<size_t>(source)];
       places[place].grammar_mask = places[source].grammar_mask;
       places[place].below_min_tokens &= places[source].below_min_tokens;
     }

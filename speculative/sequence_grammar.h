@@ -37,6 +37,9 @@ class SequenceGrammar {
 
   bool empty() const { return matcher_ == nullptr; }
 
+  // The matcher's StateNumber at a place of the draft that Fill had last. Traces record it.
+  uint64_t StateAt(int32_t place) const { return states_[static_cast<size_t>(place)]; }
+
   // Sets grammar_mask of every place of the draft. A place that no path can reach, because a token
   // before it is forbidden or is none, gets the mask of the place where its path broke: no place is
   // left without a constraint. Where only stop ids may follow, min_tokens yields (CONTRACT §3).
@@ -65,6 +68,7 @@ class SequenceGrammar {
   std::unique_ptr<grammar::GrammarMatcher> matcher_;
   int32_t vocab_size_ = 0;
   std::vector<grammar::MaskRow> rows_;  // of the places of the last draft
+  std::vector<uint64_t> states_;        // of the same places, as numbers
   // Scratch of Fill: the nodes that the matcher has accepted, and for each place the place whose
   // mask it has.
   std::vector<int32_t> path_;

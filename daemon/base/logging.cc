@@ -12,7 +12,7 @@
 namespace specd {
 namespace {
 
-constexpr std::array<std::string_view, 4> kNames = {"attach", "verify", "egress", "detok"};
+constexpr std::array<std::string_view, 5> kNames = {"attach", "verify", "egress", "detok", "trace"};
 
 }  // namespace
 

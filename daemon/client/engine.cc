@@ -100,11 +100,13 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(const std::string& uri,
 
   absl::StatusOr<ModelProfileOptions> model = ModelOf(options);
   if (!model.ok()) return model.status();
-  absl::StatusOr<std::unique_ptr<EngineLink>> link =
-      MakeEngineLink(uri, {.timeout = absl::Milliseconds(options.timeout_ms),
-                           .threads = options.threads,
-                           .cuda_stream = options.cuda_stream,
-                           .model = *std::move(model)});
+  absl::StatusOr<std::unique_ptr<EngineLink>> link = MakeEngineLink(
+      uri, {.timeout = absl::Milliseconds(options.timeout_ms),
+            .threads = options.threads,
+            .cuda_stream = options.cuda_stream,
+            .model = *std::move(model),
+            .trace = options.trace == nullptr ? "" : options.trace,
+            .trace_options = options.trace_options == nullptr ? "" : options.trace_options});
   if (!link.ok()) return link.status();
   UniqueFd segment_fd;
   absl::StatusOr<HelloReply> reply = Expect<HelloReply>((*link)->Call(hello, -1, &segment_fd));
@@ -288,6 +290,15 @@ absl::Status Engine::GetGroup(specd_group* group) {
   if (!reply.ok()) return reply.status();
   join_token_ = std::move(reply->token);
   *group = {join_token_.c_str(), reply->bound_ranks, 0};
+  return absl::OkStatus();
+}
+
+absl::Status Engine::DumpTrace(specd_trace_dump* dump) {
+  absl::StatusOr<TraceReply> reply =
+      Expect<TraceReply>(link_->Call(DumpTraceRequest{}, -1, nullptr));
+  if (!reply.ok()) return reply.status();
+  trace_path_ = std::move(reply->path);
+  *dump = {trace_path_.c_str(), reply->num_rounds};
   return absl::OkStatus();
 }
 

@@ -52,6 +52,7 @@ class Engine {
   std::string WhyDeviceFailed() const { return link_->WhyDeviceFailed(); }
   absl::Status GetStats(specd_engine_stats* stats);
   absl::Status GetGroup(specd_group* group);
+  absl::Status DumpTrace(specd_trace_dump* dump);
 
  private:
   // Bytes of a region before the address that the engine gave. The struct is a type of its own, so
@@ -74,6 +75,7 @@ class Engine {
   std::string opening_warnings_;          // of the last OpenSequence
   std::string sharing_text_;              // text of the last GetSharing
   std::string join_token_;                // text of the last GetGroup
+  std::string trace_path_;                // path of the last DumpTrace
   std::map<uint32_t, Mapping> mappings_;  // made by Alloc, by region
   std::map<uint32_t, Skip> skips_;        // for device memory, by region
 };

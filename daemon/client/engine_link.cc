@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <random>
 #include <string_view>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "daemon/base/version.h"
 #include "daemon/client/engine_device.h"
 #include "daemon/session/control_service.h"
+#include "daemon/trace/trace_recorder.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 #include "ipc/sockets/unix_socket.h"
@@ -146,8 +148,10 @@ constexpr uint64_t kRegionAlignBytes = 16;
 
 class LocalLink : public EngineLink {
  public:
-  LocalLink(std::string device, const EngineLinkOptions& options, ModelProfile profile)
-      : device_name_(std::move(device)),
+  LocalLink(std::string device, const EngineLinkOptions& options, ModelProfile profile,
+            std::unique_ptr<TraceRecorder> recorder)
+      : recorder_(std::move(recorder)),
+        device_name_(std::move(device)),
         threads_(ResolveThreads(options.threads)),
         cuda_stream_(options.cuda_stream),
         profile_(std::move(profile)),
@@ -232,6 +236,7 @@ class LocalLink : public EngineLink {
       options.names = &names_;
       options.threads = threads_;
       options.may_stage = true;
+      options.recorder = recorder_.get();
       return Session::Create(options, *std::move(backend));
     };
     host.serve = [](const std::shared_ptr<Session>&) {};
@@ -241,7 +246,8 @@ class LocalLink : public EngineLink {
     return host;
   }
 
-  const std::string device_name_;  // name of the backend
+  const std::unique_ptr<TraceRecorder> recorder_;  // outlives the session; null: no trace
+  const std::string device_name_;                  // name of the backend
   const int32_t threads_;
   void* const cuda_stream_;
   EngineDevice device_;
@@ -275,6 +281,37 @@ absl::Status CheckNoProfile(const ModelProfileOptions& model) {
                                  reasoning.start, reasoning.end));
   }
   return absl::OkStatus();
+}
+
+// Over a socket the daemon records.
+absl::Status CheckNoTrace(const EngineLinkOptions& options) {
+  for (const auto& [field, text] :
+       {std::pair<std::string_view, const std::string&>{"trace", options.trace},
+        {"trace_options", options.trace_options}}) {
+    if (text.empty()) continue;
+    return MakeError(SPECD_ERROR_UNSUPPORTED, field,
+                     fmt::format("{} = \"{}\" is for embedded mode; leave it NULL and start the "
+                                 "daemon with --{}={}",
+                                 field, text, field, text));
+  }
+  return absl::OkStatus();
+}
+
+// Null without a trace.
+absl::StatusOr<std::unique_ptr<TraceRecorder>> StartRecorder(const EngineLinkOptions& options) {
+  absl::StatusOr<TraceOptions> trace = ParseTraceOptions(options.trace, options.trace_options);
+  if (!trace.ok()) return trace.status();
+  if (!trace->enabled()) return std::unique_ptr<TraceRecorder>();
+  return TraceRecorder::Start({.trace = *std::move(trace),
+                               .process = {.specd_version = kVersion,
+                                           .processor = ProcessorName(),
+                                           .tokenizer = options.model.tokenizer_path},
+                               .clock = Clock::Real(),
+                               .log = [](TraceSeverity, std::string_view text) {
+                                 // The library has no log, and a trace was asked for.
+                                 std::fprintf(stderr, "specd: %.*s\n",
+                                              static_cast<int>(text.size()), text.data());
+                               }});
 }
 
 absl::StatusOr<ModelProfile> LoadProfile(const ModelProfileOptions& model) {
@@ -332,6 +369,7 @@ absl::StatusOr<std::unique_ptr<EngineLink>> MakeEngineLink(const std::string& ur
                                    options.threads, options.threads));
     }
     if (absl::Status status = CheckNoProfile(options.model); !status.ok()) return status;
+    if (absl::Status status = CheckNoTrace(options); !status.ok()) return status;
     absl::StatusOr<UnixConnection> connection = UnixConnection::Connect(rest, options.timeout);
     if (!connection.ok()) return connection.status();
     return std::make_unique<SocketLink>(*std::move(connection), options.timeout);
@@ -345,7 +383,9 @@ absl::StatusOr<std::unique_ptr<EngineLink>> MakeEngineLink(const std::string& ur
   }
   absl::StatusOr<ModelProfile> profile = LoadProfile(options.model);
   if (!profile.ok()) return profile.status();
-  return std::make_unique<LocalLink>(rest, options, *std::move(profile));
+  absl::StatusOr<std::unique_ptr<TraceRecorder>> recorder = StartRecorder(options);
+  if (!recorder.ok()) return recorder.status();
+  return std::make_unique<LocalLink>(rest, options, *std::move(profile), *std::move(recorder));
 }
 
 }  // namespace specd

@@ -71,6 +71,8 @@ struct EngineLinkOptions {
   uint32_t threads = 0;            // the field of specd_options
   void* cuda_stream = nullptr;     // the field of specd_options
   ModelProfileOptions model = {};  // the profile of embedded mode; empty over a socket
+  std::string trace = {};          // the fields of specd_options; empty over a socket
+  std::string trace_options = {};
 };
 
 // Takes "unix:/path", "embedded:cpu" or "embedded:cuda".

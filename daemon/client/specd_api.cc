@@ -218,6 +218,12 @@ int specd_get_group(specd_engine* engine, specd_group* group) {
   return Guard([&] { return engine->engine->GetGroup(group); });
 }
 
+int specd_dump_trace(specd_engine* engine, specd_trace_dump* dump) {
+  if (engine == nullptr) return NullArgument("engine");
+  if (dump == nullptr) return NullArgument("dump");
+  return Guard([&] { return engine->engine->DumpTrace(dump); });
+}
+
 int specd_poll(specd_engine* engine, specd_completion* completion, int timeout_ms) {
   if (engine == nullptr) return NullArgument("engine");
   if (completion == nullptr) return NullArgument("completion");

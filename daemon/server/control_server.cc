@@ -29,13 +29,16 @@ constexpr size_t kOpeningThreads = 2;
 constexpr size_t kOwnFds = 3;
 
 // Tells whether the pool handles the message. A prompt and the text of a constraint travel in a
-// file beside the message; an opening without one is short. The session is asked for because only a
-// Hello and a Join change a service, and the control thread looks at it while the pool handles.
+// file beside the message; an opening without one is short. A trace waits for the disk. The session
+// is asked for because only a Hello and a Join change a service, and the control thread looks at it
+// while the pool handles.
 bool IsLong(const ControlService& service, std::span<const uint8_t> message,
             const std::vector<UniqueFd>& fds) {
-  if (fds.empty() || service.session() == nullptr) return false;
+  if (service.session() == nullptr) return false;
   const absl::StatusOr<ControlHeader> header = DecodeHeader(message, ControlReader::kDaemon);
-  return header.ok() && header->type == ControlType::kOpenSequence;
+  if (!header.ok()) return false;
+  return header->type == ControlType::kDumpTrace ||
+         (header->type == ControlType::kOpenSequence && !fds.empty());
 }
 
 }  // namespace

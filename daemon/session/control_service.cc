@@ -212,6 +212,12 @@ absl::StatusOr<Reply> ControlService::On(const GetStatsRequest&, std::vector<Uni
                           counters.bad_tokens, counters.discarded});
 }
 
+absl::StatusOr<Reply> ControlService::On(const DumpTraceRequest&, std::vector<UniqueFd>&) {
+  absl::StatusOr<TraceDump> dump = session_->DumpTrace();
+  if (!dump.ok()) return dump.status();
+  return Reply(TraceReply{std::move(dump->path), dump->num_rounds});
+}
+
 absl::StatusOr<Reply> ControlService::On(const GetGroupRequest&, std::vector<UniqueFd>&) {
   if (host_.join == nullptr) {
     return MakeError(SPECD_ERROR_UNSUPPORTED, "uri",

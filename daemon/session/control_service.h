@@ -70,6 +70,7 @@ class ControlService {
   absl::StatusOr<Reply> On(const AbortSequenceRequest& request, std::vector<UniqueFd>& fds);
   absl::StatusOr<Reply> On(const ForkSequenceRequest& request, std::vector<UniqueFd>& fds);
   absl::StatusOr<Reply> On(const GetStatsRequest& request, std::vector<UniqueFd>& fds);
+  absl::StatusOr<Reply> On(const DumpTraceRequest& request, std::vector<UniqueFd>& fds);
   absl::StatusOr<Reply> On(const GetGroupRequest& request, std::vector<UniqueFd>& fds);
   absl::StatusOr<Reply> On(const JoinRequest& request, std::vector<UniqueFd>& fds);
   absl::Status CheckTurn(const Request& request) const;

@@ -18,6 +18,10 @@ static_assert(SessionLimits::kDraftMax == kNodesMax);
 constexpr size_t kEventQueueSize = 4096;
 constexpr size_t kTokensPerEvent = 4;
 
+// How long an engine waits for a trace. By default the call of
+// an attached engine times out after 5 seconds.
+constexpr absl::Duration kDumpTimeout = absl::Seconds(4);
+
 EventQueue::Capacity EventCapacity(const SessionLimits& limits) {
   const size_t rounds = size_t{4} * limits.max_batch;
   return {.events = std::max(kEventQueueSize, rounds) + limits.max_sequences,
@@ -49,7 +53,10 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Create(const SessionOptions& o
   if (!verifier.ok()) return verifier.status();
   absl::StatusOr<Segment> segment = Segment::Create(options.limits, options.identity);
   if (!segment.ok()) return segment.status();
-  return std::shared_ptr<Session>(new Session(options, *std::move(segment), *std::move(verifier)));
+  auto session =
+      std::shared_ptr<Session>(new Session(options, *std::move(segment), *std::move(verifier)));
+  if (options.recorder != nullptr) session->StartTrace(verifier_options);
+  return session;
 }
 
 Session::Session(const SessionOptions& options, Segment segment, std::unique_ptr<Verifier> verifier)
@@ -69,6 +76,25 @@ Session::Session(const SessionOptions& options, Segment segment, std::unique_ptr
 
 Session::~Session() { EndAll(); }
 
+void Session::StartTrace(const VerifierOptions& options) {
+  MutexLock lock(&state_.mutex);
+  state_.trace = state_.options.recorder->Attach({.session_id = state_.options.identity.session_id,
+                                                  .backend = std::string(state_.backend.name()),
+                                                  .limits = options.limits,
+                                                  .max_sequences = options.max_sequences,
+                                                  .eos_token_ids = options.eos_token_ids});
+  state_.verifier->Observe(state_.trace.get());
+}
+
+absl::StatusOr<TraceDump> Session::DumpTrace() {
+  if (state_.options.recorder == nullptr) {
+    return MakeError(SPECD_ERROR_UNSUPPORTED, "trace",
+                     "no trace is recorded; start the daemon with --trace=DIR, or give an embedded "
+                     "engine the option trace");
+  }
+  return state_.options.recorder->Dump(state_.options.identity.session_id, kDumpTimeout);
+}
+
 bool Session::EndAll() {
   const bool had_run = End();
   // This runs without the session's lock, because the driver takes its time. No round reads the
@@ -82,6 +108,7 @@ bool Session::End() {
   MutexLock lock(&state_.mutex);
   if (ended()) return false;
   sequences_.FinishAll();
+  if (state_.trace != nullptr) state_.trace->EndSession();
   state_.channel.Abandon();
   state_.channel.SetState(DaemonState::kStopped);
   // Pairs with the acquire in ended(). The release keeps the events that were pushed above before

@@ -91,6 +91,10 @@ class Session {
   // The reason of the last such answer, in words; empty if there was none.
   std::string WhyDeviceFailed() ABSL_LOCKS_EXCLUDED(state_.mutex);
 
+  // Writes the session's trace, or what its flight recorder has, and returns the file. Waits for
+  // the disk, within a bound, and takes no lock. Any thread.
+  absl::StatusOr<TraceDump> DumpTrace();
+
   // ---- publisher thread
 
   bool PopEvent(SequenceHandle* sequence, TokenEvent* event);
@@ -111,6 +115,9 @@ class Session {
 
  private:
   Session(const SessionOptions& options, Segment segment, std::unique_ptr<Verifier> verifier);
+
+  // Has every round shown to options.recorder.
+  void StartTrace(const VerifierOptions& options) ABSL_LOCKS_EXCLUDED(state_.mutex);
 
   SessionState state_;
   SessionMemory memory_;

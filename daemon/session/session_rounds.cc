@@ -28,12 +28,22 @@ bool SessionRounds::HasRoom() const {
 
 void SessionRounds::Do(SubmissionCopy* submission) {
   if (!submission->staged()) {
+    ShowTaken(*submission);
     Verify(*submission);
     return Answer(*submission);
   }
   state_.verifier->StageRound(submission->records());
   const auto last = static_cast<size_t>(state_.verifier->num_staged() - 1);
   std::swap(*submission, staged_[(first_staged_ + last) % staged_.size()]);
+}
+
+void SessionRounds::ShowTaken(const SubmissionCopy& submission) {
+  if (state_.trace == nullptr) return;
+  state_.trace->Taken({.round_id = submission.round_id(),
+                       .submitted_ns = static_cast<int64_t>(submission.submit_ns()),
+                       .taken_ns = static_cast<int64_t>(submission.taken_ns()),
+                       .on_stream = submission.on_stream(),
+                       .staged = submission.staged()});
 }
 
 void SessionRounds::Verify(const SubmissionCopy& submission) {
@@ -86,6 +96,9 @@ void SessionRounds::Answer(const SubmissionCopy& submission) {
   const int64_t done_ns = state_.options.clock->NowNs();
   state_.channel.Complete(submission, std::span<const SequenceResult>(results),
                           static_cast<uint64_t>(done_ns));
+  if (state_.trace != nullptr) {
+    state_.trace->Answered(results, state_.options.clock->NowNs());
+  }
   if (state_.events == nullptr) return;
   for (const SequenceResult& result : results) {
     if (IsCommitted(result)) sequences_.Publish(result, done_ns);
@@ -158,6 +171,7 @@ absl::Status SessionRounds::EnqueueStaged(void* stream, uint32_t num_sequences) 
 }
 
 bool SessionRounds::Collect() {
+  if (state_.verifier->num_staged() > 0) ShowTaken(staged_[first_staged_]);
   if (!state_.verifier->CollectRound({results_.data(), state_.verifier->num_staged_inputs()})) {
     return false;
   }

@@ -40,6 +40,7 @@ class SessionRounds {
   absl::Status EnqueueStaged(void* stream, uint32_t num_sequences);
 
  private:
+  void ShowTaken(const SubmissionCopy& submission) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   void Verify(const SubmissionCopy& submission) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   // Answers with results_, one result for each record.
   void Answer(const SubmissionCopy& submission) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "daemon/trace/trace_opening.h"
 #include "detokenizer/stop_matcher.h"
 #include "detokenizer/utf8_stream.h"
 #include "ipc/base/error.h"
@@ -188,6 +189,9 @@ absl::StatusOr<std::vector<SequenceInfo>> SessionSequences::Open(const std::stri
                            .has_logprobs = (*built)[i].logprob_sum.enabled(),
                            .request_id = names[i]};
     openings.push_back(MakeOpening(stream, (*built)[i], params.stop_strings));
+    if (state_.options.recorder != nullptr) {
+      openings.back().trace = DescribeOpening(names[i], params, history);
+    }
   }
   std::vector<SequenceInfo> opened;
   opened.reserve(names.size());
@@ -198,7 +202,7 @@ absl::StatusOr<std::vector<SequenceInfo>> SessionSequences::Open(const std::stri
   if (absl::Status status = claim.ClaimAll(); !status.ok()) return status;
   if (absl::Status status = InsertAll(&*built, &opened); !status.ok()) return status;
   claim.Keep();
-  for (size_t i = 0; i < opened.size(); ++i) Announce(opened[i].handle, std::move(openings[i]));
+  for (size_t i = 0; i < opened.size(); ++i) Announce(opened[i], std::move(openings[i]));
   return opened;
 }
 
@@ -240,12 +244,18 @@ absl::StatusOr<SequenceInfo> SessionSequences::Fork(SequenceHandle source,
   if (absl::Status status = CheckRequestId(request_id); !status.ok()) return status;
   stream.request_id = request_id;
   Opening opening = MakeOpening(stream, *parent, {});
+  if (state_.trace != nullptr) {
+    opening.trace = std::make_unique<TraceOpening>();
+    opening.trace->request_id = request_id;
+    opening.trace->forked_from = source;
+    opening.trace->kept_tokens = parent->kept_tokens;
+  }
   NameClaim claim(state_.options.names, {&request_id, 1});
   if (absl::Status status = claim.ClaimAll(); !status.ok()) return status;
   absl::StatusOr<SequenceInfo> forked = state_.verifier->Fork(source, seed);
   if (!forked.ok()) return forked.status();
   claim.Keep();
-  Announce(forked->handle, std::move(opening));
+  Announce(*forked, std::move(opening));
   return forked;
 }
 
@@ -267,7 +277,14 @@ SessionSequences::Opening SessionSequences::MakeOpening(
   return opening;
 }
 
-void SessionSequences::Announce(SequenceHandle handle, Opening opening) {
+void SessionSequences::Announce(const SequenceInfo& info, Opening opening) {
+  const SequenceHandle handle = info.handle;
+  if (state_.trace != nullptr) {
+    opening.trace->sequence = handle;
+    opening.trace->method = info.method;
+    opening.trace->seed = info.seed;
+    state_.trace->Opened(std::move(opening.trace));
+  }
   opening.stream.id = state_.options.names->NextStream();
   if (opening.event != nullptr) {
     opening.event->stream = opening.stream.id;
@@ -288,6 +305,7 @@ absl::Status SessionSequences::Close(SequenceHandle handle) {
   state_.options.names->Release(stream.request_id);
   stream = {};
   state_.verifier->Close(handle, &removed);
+  if (state_.trace != nullptr) state_.trace->Closed(handle);
   state_.channel.WriteState(SlotOf(handle), {});  // an empty state: the handle is stale from now on
   return absl::OkStatus();
 }
@@ -322,6 +340,7 @@ void SessionSequences::Finish(SequenceHandle handle, FinishReason reason, uint32
   const Sequence* sequence = state_.verifier->Finish(handle, reason, kept_tokens);
   if (sequence == nullptr) return;
   WriteState(*sequence);
+  if (state_.trace != nullptr) state_.trace->Ended(handle, sequence->finish_reason, kept_tokens);
   // A stream ends once. Only the text side moves an announced end, and it knows the new end.
   if (had_ended || state_.events == nullptr) return;
   TokenEvent& event = Event(TokenEventKind::kEnd, handle, state_.options.clock->NowNs());

@@ -61,7 +61,8 @@ class SessionSequences {
   // A sequence that has no slot yet, as it will be announced.
   struct Opening {
     Stream stream;
-    std::shared_ptr<TokenEvent> event = nullptr;  // null: the session has no events
+    std::shared_ptr<TokenEvent> event = nullptr;    // null: the session has no events
+    std::unique_ptr<TraceOpening> trace = nullptr;  // null: the session has no trace
   };
 
   absl::Status CheckText(const SequenceParams& params, const SequenceHistory& history) const;
@@ -79,7 +80,8 @@ class SessionSequences {
   Opening MakeOpening(const Stream& stream, const Sequence& sequence,
                       const std::vector<std::string>& stop_strings) const;
   // Tells the engine and the text side about a sequence that was just opened. It takes no memory.
-  void Announce(SequenceHandle handle, Opening opening) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
+  void Announce(const SequenceInfo& info, Opening opening)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   absl::Status AbortOpen(SequenceHandle sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   void WriteState(const Sequence& sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   // Fills the scratch event with the fields that every kind has.

@@ -17,6 +17,7 @@
 #include "daemon/session/grammar_compilers.h"
 #include "daemon/session/model_profile.h"
 #include "daemon/session/shared_names.h"
+#include "daemon/trace/trace_recorder.h"
 #include "ipc/memory/device_region.h"
 #include "ipc/segment/daemon_channel.h"
 #include "ipc/segment/segment.h"
@@ -36,6 +37,7 @@ struct SessionOptions {
   bool publish_events = false;         // false: no thread would pop events, so none are made
   std::function<bool()> text_side;     // true while a text side finds stop strings
   DeviceImporter* importer = nullptr;  // for device memory; null: rounds run on the CPU
+  TraceRecorder* recorder = nullptr;   // outlives the session; null: nothing is recorded
 };
 
 struct SessionState {
@@ -68,6 +70,8 @@ struct SessionState {
   const Backend& backend;
 
   Mutex mutex;
+  // Null: nothing is recorded. It outlives the verifier, which shows it the rounds.
+  std::shared_ptr<SessionTrace> trace ABSL_GUARDED_BY(mutex);
   std::unique_ptr<Verifier> verifier ABSL_GUARDED_BY(mutex);
 };
 

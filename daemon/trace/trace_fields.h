@@ -57,6 +57,7 @@ template <class V>
 void VisitFields(RecordType<TraceDrops>, V&& visit) {
   visit("time_ns", &TraceDrops::time_ns);
   visit("rounds", &TraceDrops::rounds);
+  visit("rows", &TraceDrops::rows);
   visit("bytes", &TraceDrops::bytes);
   visit("why", &TraceDrops::why);
 }

@@ -184,6 +184,7 @@ struct TraceRound {
 struct TraceDrops {
   int64_t time_ns = 0;
   uint64_t rounds = 0;  // since the file began
+  uint64_t rows = 0;    // rounds since then that were recorded without their rows
   uint64_t bytes = 0;
   std::string why;
 };

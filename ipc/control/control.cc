@@ -77,6 +77,8 @@ const char* NameOf(ControlType type) {
       return "GetGroup";
     case ControlType::kJoin:
       return "Join";
+    case ControlType::kDumpTrace:
+      return "DumpTrace";
     case ControlType::kHelloReply:
       return "HelloReply";
     case ControlType::kRegionReply:
@@ -93,6 +95,8 @@ const char* NameOf(ControlType type) {
       return "GroupReply";
     case ControlType::kJoinReply:
       return "JoinReply";
+    case ControlType::kTraceReply:
+      return "TraceReply";
   }
   return nullptr;
 }

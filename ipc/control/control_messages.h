@@ -178,6 +178,13 @@ struct GetGroupRequest {
   static void Fields(Self&, F&&) {}
 };
 
+// Asks for the trace of the session as a file: TraceReply.
+struct DumpTraceRequest {
+  static constexpr ControlType kType = ControlType::kDumpTrace;
+  template <class Self, class F>
+  static void Fields(Self&, F&&) {}
+};
+
 // Replaces Hello: this connection belongs to a rank of a session that another connection has
 // opened.
 struct JoinRequest {
@@ -338,11 +345,25 @@ struct JoinReply {
   }
 };
 
-using Request = std::variant<HelloRequest, MappedRequest, RegisterRegionRequest, BindTensorRequest,
-                             OpenSequenceRequest, CloseSequenceRequest, AbortSequenceRequest,
-                             ForkSequenceRequest, GetStatsRequest, RegisterDeviceRegionRequest,
-                             UnregisterRegionRequest, GetGroupRequest, JoinRequest>;
+// The fields are those of specd_trace_dump.
+struct TraceReply {
+  static constexpr ControlType kType = ControlType::kTraceReply;
+  std::string path;  // on the daemon's machine
+  uint64_t num_rounds = 0;
+
+  template <class Self, class F>
+  static void Fields(Self& self, F&& f) {
+    f("path", self.path, 4096);
+    f("num_rounds", self.num_rounds);
+  }
+};
+
+using Request =
+    std::variant<HelloRequest, MappedRequest, RegisterRegionRequest, BindTensorRequest,
+                 OpenSequenceRequest, CloseSequenceRequest, AbortSequenceRequest,
+                 ForkSequenceRequest, GetStatsRequest, RegisterDeviceRegionRequest,
+                 UnregisterRegionRequest, GetGroupRequest, JoinRequest, DumpTraceRequest>;
 using Reply = std::variant<HelloReply, RegionReply, SequenceReply, OkReply, ErrorReply, StatsReply,
-                           GroupReply, JoinReply>;
+                           GroupReply, JoinReply, TraceReply>;
 
 }  // namespace specd

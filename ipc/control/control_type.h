@@ -21,6 +21,7 @@ enum class ControlType : uint16_t {
   kUnregisterRegion = 11,
   kGetGroup = 12,
   kJoin = 13,
+  kDumpTrace = 14,
 
   kHelloReply = 101,
   kRegionReply = 102,
@@ -30,6 +31,7 @@ enum class ControlType : uint16_t {
   kStatsReply = 106,
   kGroupReply = 107,
   kJoinReply = 108,
+  kTraceReply = 109,
 };
 
 }  // namespace specd

@@ -79,6 +79,10 @@ class ReasoningGate : public GrammarMatcher {
   bool IsFinished() override { return is_open() && inside_->IsFinished(); }
   bool IsTerminated() const override { return is_open() && inside_->IsTerminated(); }
   std::string ForcedText() override { return is_open() ? inside_->ForcedText() : std::string(); }
+  // The numbers of specd's own states begin at 2^32.
+  uint64_t StateNumber() const override {
+    return is_open() ? inside_->StateNumber() : uint64_t{progress_.back()} + 1;
+  }
 
  private:
   // The bytes of a token that follow the marker.

@@ -90,6 +90,9 @@ class StateMatcher : public GrammarMatcher {
   bool IsFinished() override;
   bool IsTerminated() const override { return states_.back() == StateGrammar::kTerminated; }
   std::string ForcedText() override;
+  uint64_t StateNumber() const override {
+    return (followed_->number + 1) << 32 | uint64_t{states_.back()};
+  }
 
  private:
   bool IsStop(TokenId id) const;

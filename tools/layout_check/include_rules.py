@@ -78,18 +78,18 @@ ARROWS = {
     # The mains -> server, text -> session -> base; client -> session. Client and server never meet.
     # trace -> base.
     "daemon/base": Arrow(("daemon/base", "ipc/base", "kernels/core") + _C_API, _ANY_LIBRARY),
-    "daemon/trace": Arrow(("daemon/trace", "daemon/base", "ipc/base", "speculative", "kernels/core")
-                          + _C_API, _PLAIN + ("boost", "simdjson"), *_NO_LOGS_OR_SOCKETS),
-    "daemon/session": Arrow(("daemon/session", "daemon/base") + _BELOW_DAEMON, _PLAIN + ("boost",),
+    "daemon/trace": Arrow(("daemon/trace", "daemon/base", "ipc/base", "ipc/segment", "speculative",
+                           "kernels/core", "kernels/.") + _C_API, _PLAIN + ("boost", "simdjson"), *_NO_LOGS_OR_SOCKETS),
+    "daemon/session": Arrow(("daemon/session", "daemon/trace", "daemon/base") + _BELOW_DAEMON, _PLAIN + ("boost",),
                             *_NO_LOGS_OR_SOCKETS),
-    "daemon/client": Arrow(("daemon/client", "daemon/session", "daemon/base") + _BELOW_DAEMON,
-                           _PLAIN, *_NO_LOGS),
+    "daemon/client": Arrow(("daemon/client", "daemon/session", "daemon/trace", "daemon/base")
+                           + _BELOW_DAEMON, _PLAIN, *_NO_LOGS),
     "daemon/text": Arrow(("daemon/text", "daemon/session", "daemon/base") + _BELOW_DAEMON,
                          _ANY_LIBRARY),
     "daemon/server": Arrow(("daemon/server", "daemon/session", "daemon/base") + _BELOW_DAEMON,
                            _ANY_LIBRARY),
-    "daemon": Arrow(("daemon/.", "daemon/server", "daemon/text", "daemon/session", "daemon/base")
-                    + _BELOW_DAEMON, _ANY_LIBRARY),
+    "daemon": Arrow(("daemon/.", "daemon/server", "daemon/text", "daemon/session", "daemon/trace",
+                     "daemon/base") + _BELOW_DAEMON, _ANY_LIBRARY),
     "tools/toy_engine": Arrow(("tools/toy_engine", PUBLIC_HEADERS), _ANY_LIBRARY),
     "tools/bench": Arrow(OUR_FOLDERS + (PUBLIC_HEADERS,), _ANY_LIBRARY + ("cuda",)),
     "tools": Arrow(OUR_FOLDERS + (PUBLIC_HEADERS,), _ANY_LIBRARY),

@@ -111,6 +111,8 @@ int ToyEngine::Attach() {
   if (is_embedded && options_.grammar_kind != SPECD_GRAMMAR_NONE) {
     attach.tokenizer = options_.tokenizer.c_str();
   }
+  if (!options_.trace.empty()) attach.trace = options_.trace.c_str();
+  if (!options_.trace_options.empty()) attach.trace_options = options_.trace_options.c_str();
   return specd_open(options_.uri.c_str(), &attach, &engine_);
 }
 

@@ -44,6 +44,8 @@ struct EngineOptions {
   std::string grammar;      // the text of that kind
   std::string tokenizer;    // for a constraint in embedded mode; a daemon has its own
   uint32_t forward_ms = 0;  // the pretended cost of the model's forward pass
+  std::string trace;        // directory of a trace in embedded mode; empty: none
+  std::string trace_options;
 };
 
 struct Prompt {

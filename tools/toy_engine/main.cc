@@ -125,6 +125,10 @@ ABSL_FLAG(uint32_t, max_batch, 4,
           "sequences in one round; with more prompts, one begins when another ends");
 ABSL_FLAG(uint32_t, forward_ms, 0,
           "how long a forward pass of the model is made to take, so that text can be watched");
+ABSL_FLAG(std::string, trace, "",
+          "directory for a trace of all rounds; a daemon has a flag of this name");
+ABSL_FLAG(std::string, trace_options, "",
+          "what the trace holds, such as level=rows; docs/TRACES.md lists all");
 ABSL_FLAG(specd::toy::PrintFormat, print, specd::toy::PrintFormat::kText,
           "what to print at the end of the run for each prompt: text, ids or none");
 ABSL_FLAG(specd::toy::StatsFormat, stats, specd::toy::StatsFormat::kTable,
@@ -214,7 +218,9 @@ EngineOptions ReadFlags(const Constraint& constraint) {
           .grammar_kind = constraint.kind,
           .grammar = constraint.text,
           .tokenizer = absl::GetFlag(FLAGS_tokenizer),
-          .forward_ms = absl::GetFlag(FLAGS_forward_ms)};
+          .forward_ms = absl::GetFlag(FLAGS_forward_ms),
+          .trace = absl::GetFlag(FLAGS_trace),
+          .trace_options = absl::GetFlag(FLAGS_trace_options)};
 }
 
 void PrintStreams(const RunReport& report, const BpeEncoder& encoder) {

@@ -52,6 +52,12 @@ typedef struct specd_options {
    * daemon has --reasoning_start and --reasoning_end instead. */
   const char* reasoning_start;
   const char* reasoning_end;
+  /* Embedded mode: the directory of a trace of all rounds (docs/TRACES.md). NULL (default): no
+   * trace. A daemon has --trace instead. */
+  const char* trace;
+  /* Embedded mode, with trace: what is recorded, such as "level=rows,every=100,flight=64". NULL
+   * (default): the decisions of every round. A daemon has --trace_options instead. */
+  const char* trace_options;
 } specd_options;
 
 SPECD_API void specd_options_init(specd_options* options);
@@ -105,6 +111,17 @@ typedef struct specd_engine_stats {
 
 SPECD_API void specd_engine_stats_init(specd_engine_stats* stats);
 SPECD_API int specd_get_engine_stats(specd_engine* engine, specd_engine_stats* stats);
+
+typedef struct specd_trace_dump {
+  const char* path; /* of the file; a daemon's file lies on the daemon's side. Never NULL, not to be
+                       freed. Valid until the next call of specd_dump_trace or specd_close */
+  uint64_t num_rounds; /* rounds in the file */
+} specd_trace_dump;
+
+/* Writes the trace of this engine, and names the file. A flight recorder writes the rounds that it
+ * has into a file of their own. Without a flight recorder the present file is brought up to date,
+ * and the engine continues to write to it. SPECD_ERROR_UNSUPPORTED if no trace is recorded. */
+SPECD_API int specd_dump_trace(specd_engine* engine, specd_trace_dump* dump);
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -42,6 +42,7 @@ class Options(Structure):
         ("stream_timeout_ms", c_uint32), ("name", c_char_p), ("cuda_stream", c_void_p),
         ("max_path", c_uint32), ("reserved", c_uint32), ("tokenizer", c_char_p),
         ("eos_token_ids", Ids), ("reasoning_start", c_char_p), ("reasoning_end", c_char_p),
+        ("trace", c_char_p), ("trace_options", c_char_p),
     ]
 
 
@@ -166,6 +167,10 @@ class Sharing(Structure):
 
 class Group(Structure):
     _fields_ = [("token", c_char_p), ("bound_ranks", c_uint32), ("reserved", c_uint32)]
+
+
+class TraceDump(Structure):
+    _fields_ = [("path", c_char_p), ("num_rounds", c_uint64)]
 
 
 class JoinOptions(Structure):
@@ -317,6 +322,7 @@ FUNCTIONS = {
     "specd_get_verdict": (c_int, c_void_p, POINTER(Verdict)),
     "specd_get_sharing": (c_int, c_void_p, POINTER(Sharing)),
     "specd_get_group": (c_int, c_void_p, POINTER(Group)),
+    "specd_dump_trace": (c_int, c_void_p, POINTER(TraceDump)),
     "specd_join_options_init": (None, POINTER(JoinOptions)),
     "specd_join": (c_int, c_char_p, c_char_p, POINTER(JoinOptions), POINTER(c_void_p)),
     "specd_member_bind_device": (c_int, c_void_p, c_uint64, c_uint64),

@@ -397,6 +397,14 @@ class Engine:
         check(c.load().specd_get_group(self.pointer, ctypes.byref(struct)))
         return struct.token.decode(), {k for k in range(32) if struct.bound_ranks >> k & 1}
 
+    def dump_trace(self):
+        """Writes the trace of this engine, and returns the path of the file and the number of
+        rounds in it. A flight recorder writes the rounds that it has; otherwise the present file is
+        brought up to date. The engine or its daemon must have been started with a trace."""
+        struct = c.TraceDump()
+        check(c.load().specd_dump_trace(self.pointer, ctypes.byref(struct)))
+        return os.fsdecode(struct.path), struct.num_rounds
+
     def stats(self):
         """Returns sums since the engine was opened, by name: drafted, accepted and kept tokens, and
         every degenerate case."""

@@ -16,10 +16,10 @@ def to_options(given):
     for name, value in given.items():
         if name not in fields:
             raise refusal(f"{name}: no such option; the options are {', '.join(fields)}")
-        if name in ("name", "reasoning_start", "reasoning_end"):
+        if name in ("name", "reasoning_start", "reasoning_end", "trace_options"):
             setattr(struct, name, None if value is None else text_bytes(value, name))
-        elif name == "tokenizer":
-            struct.tokenizer = None if value is None else text_bytes(os.fspath(value), name)
+        elif name in ("tokenizer", "trace"):
+            setattr(struct, name, None if value is None else text_bytes(os.fspath(value), name))
         elif name == "eos_token_ids":
             eos = id_array([] if value is None else value, name)
             struct.eos_token_ids = c.Ids(pointer(eos, c.c_int32), len(eos))

@@ -66,7 +66,8 @@ inline std::vector<Request> SampleRequests() {
           RegisterDeviceRegionRequest{3, "GPU-3", "ff", 1, 0, 1, 1, 1, {}},
           UnregisterRegionRequest{65536},
           GetGroupRequest{},
-          JoinRequest{"rank", "0.1.0", 4712, "1f-00ff", 7}};
+          JoinRequest{"rank", "0.1.0", 4712, "1f-00ff", 7},
+          DumpTraceRequest{}};
 }
 
 inline std::vector<Reply> SampleReplies() {
@@ -77,7 +78,8 @@ inline std::vector<Reply> SampleReplies() {
           ErrorReply{SPECD_ERROR_REGION, "num_rows", "too many"},
           StatsReply{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ~uint64_t{0}},
           GroupReply{"1f-00ff", 0x81},
-          JoinReply{3, ~uint64_t{0}, "0.1.0", 64}};
+          JoinReply{3, ~uint64_t{0}, "0.1.0", 64},
+          TraceReply{"/t/a.mcap", ~uint64_t{0}}};
 }
 
 inline std::vector<uint8_t> MustEncode(const Request& request) {

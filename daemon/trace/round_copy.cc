@@ -1,0 +1,308 @@
+#include "daemon/trace/round_copy.h"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <tuple>
+#include <type_traits>
+
+#include "daemon/trace/row_hash.h"
+#include "kernels/core/check.h"
+
+namespace specd {
+namespace {
+
+constexpr uint64_t kArenaAlign = 16;
+
+// The places whose rows the task's method reads. Rows behind the place where the draft ended were
+// not read, except by `block`, which looks at the whole draft before it decides.
+int32_t NumReadPlaces(const Task& task, const TaskOutcome& outcome) {
+  const int32_t last =
+      task.method == VerifyMethod::kBlock ? outcome.num_drafts : outcome.num_accepted;
+  return std::min(last, task.draft.num_nodes) + 1;
+}
+
+const std::byte* RowBytesAt(const TensorView& tensor, uint32_t row) {
+  return static_cast<const std::byte*>(RowAt(tensor, row).data);
+}
+
+}  // namespace
+
+uint64_t RowBytes(const TensorView& tensor) {
+  return static_cast<uint64_t>(tensor.vocab_size) * static_cast<uint64_t>(SizeBytes(tensor.dtype));
+}
+
+uint64_t MaskRowBytes(int32_t vocab_size) {
+  return (static_cast<uint64_t>(vocab_size) + 31) / 32 * sizeof(uint32_t);
+}
+
+// Arena gives out pieces of the copy's memory one after the other. Without memory it only counts.
+class RoundCopier::Arena {
+ public:
+  explicit Arena(std::byte* memory) : memory_(memory) {}
+
+  template <class T>
+  T* Take(size_t count) {
+    static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= kArenaAlign);
+    used_ = (used_ + kArenaAlign - 1) / kArenaAlign * kArenaAlign;
+    std::byte* const place = memory_ == nullptr ? nullptr : memory_ + used_;
+    used_ += count * sizeof(T);
+    return reinterpret_cast<T*>(place);
+  }
+  // A copy of `count` elements; null if `from` is null.
+  template <class T>
+  const T* Copy(const T* from, int64_t count) {
+    if (from == nullptr) return nullptr;
+    T* const to = Take<T>(static_cast<size_t>(count));
+    if (to != nullptr) std::memcpy(to, from, static_cast<size_t>(count) * sizeof(T));
+    return to;
+  }
+
+  bool counts_only() const { return memory_ == nullptr; }
+  uint64_t used() const { return used_; }
+
+ private:
+  std::byte* const memory_;
+  uint64_t used_ = 0;
+};
+
+RoundCopier::RoundCopier(const BackendLimits& limits) {
+  // Target row, draft row, mask and grammar mask of every place.
+  rows_.reserve(size_t{4} * static_cast<size_t>(limits.max_batch) *
+                (static_cast<size_t>(limits.max_draft) + 1));
+}
+
+uint64_t RoundCopier::Measure(const RanRound& round, const Selection& selection) {
+  ListRows(round, selection);
+  Arena arena(nullptr);
+  Walk(round, selection, &arena);
+  return arena.used();
+}
+
+RoundCopy* RoundCopier::Copy(const RanRound& round, const Selection& selection, std::byte* memory) {
+  Arena arena(memory);
+  return Walk(round, selection, &arena);
+}
+
+// ---- rows
+
+void RoundCopier::ListRows(const RanRound& round, const Selection& selection) {
+  rows_.clear();
+  if (selection.level < TraceLevel::kHashes) return;
+  for (const uint32_t index : selection.tasks) {
+    ListPlaces(round, static_cast<int32_t>(index), selection.all_places);
+  }
+  const auto key = [](const RowKey& row) {
+    return std::tuple(row.tensor, row.index, reinterpret_cast<uintptr_t>(row.bytes));
+  };
+  std::sort(rows_.begin(), rows_.end(),
+            [&key](const RowKey& a, const RowKey& b) { return key(a) < key(b); });
+  rows_.erase(std::unique(rows_.begin(), rows_.end()), rows_.end());
+  uint32_t num_grammar_masks = 0;
+  for (RowKey& row : rows_) {
+    if (row.tensor == TraceTensor::kGrammarMask) row.index = num_grammar_masks++;
+  }
+}
+
+void RoundCopier::ListPlaces(const RanRound& round, int32_t task_index, bool all_places) {
+  const Task& task = round.batch.tasks[task_index];
+  const Draft& draft = task.draft;
+  const bool has_target =
+      draft.target_rows != nullptr && round.batch.target.space == MemorySpace::kHost;
+  const bool has_draft = draft.draft_rows != nullptr && draft.kinds != nullptr &&
+                         round.batch.draft.space == MemorySpace::kHost;
+  const int32_t num_places =
+      all_places ? draft.num_nodes + 1 : NumReadPlaces(task, round.batch.outcomes[task_index]);
+  for (int32_t i = 0; i < num_places; ++i) {
+    if (has_target) {
+      const uint32_t row = draft.target_rows[i];
+      rows_.push_back({TraceTensor::kTarget, row, RowBytesAt(round.batch.target, row)});
+    }
+    if (has_draft && i < draft.num_nodes && draft.kinds[i] == DraftKind::kSampled) {
+      const uint32_t row = draft.draft_rows[i];
+      rows_.push_back({TraceTensor::kDraft, row, RowBytesAt(round.batch.draft, row)});
+    }
+    if (task.places == nullptr) continue;
+    const PlaceEdits& place = task.places[i];
+    if (place.mask_row >= 0 && round.batch.mask.space == MemorySpace::kHost) {
+      const uint32_t* words =
+          round.batch.mask.words + int64_t{place.mask_row} * round.batch.mask.row_stride;
+      rows_.push_back({TraceTensor::kMask, static_cast<uint32_t>(place.mask_row),
+                       reinterpret_cast<const std::byte*>(words)});
+    }
+    if (place.grammar_mask != nullptr) {
+      rows_.push_back(
+          {TraceTensor::kGrammarMask, 0, reinterpret_cast<const std::byte*>(place.grammar_mask)});
+    }
+  }
+}
+
+int32_t RoundCopier::FindGrammarMask(const uint32_t* words) const {
+  // The masks are at the end of the list, in the order of their addresses.
+  const auto* const bytes = reinterpret_cast<const std::byte*>(words);
+  const auto first = std::partition_point(rows_.begin(), rows_.end(), [](const RowKey& row) {
+    return row.tensor < TraceTensor::kGrammarMask;
+  });
+  const auto found = std::lower_bound(
+      first, rows_.end(), bytes,
+      [](const RowKey& row, const std::byte* wanted) { return std::less<>()(row.bytes, wanted); });
+  if (found == rows_.end() || found->bytes != bytes) return -1;
+  return static_cast<int32_t>(found->index);
+}
+
+uint64_t RoundCopier::BytesOf(const RanRound& round, TraceTensor tensor) const {
+  switch (tensor) {
+    case TraceTensor::kTarget:
+      return RowBytes(round.batch.target);
+    case TraceTensor::kDraft:
+      return RowBytes(round.batch.draft);
+    case TraceTensor::kMask:
+    case TraceTensor::kGrammarMask:
+      return MaskRowBytes(round.batch.target.vocab_size);
+  }
+  return 0;
+}
+
+// ---- the copy
+
+RoundCopy* RoundCopier::Walk(const RanRound& round, const Selection& selection, Arena* arena) {
+  RoundCopy* const copy = arena->Take<RoundCopy>(1);
+  TaskCopy* const tasks = arena->Take<TaskCopy>(selection.tasks.size());
+  for (size_t i = 0; i < selection.tasks.size(); ++i) {
+    TaskCopy task;
+    CopyTask(round, selection, selection.tasks[i], arena, &task);
+    if (!arena->counts_only()) tasks[i] = task;
+  }
+  RowCopy* const rows = arena->Take<RowCopy>(rows_.size());
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    const RowKey& row = rows_[i];
+    const uint64_t size_bytes = BytesOf(round, row.tensor);
+    const std::byte* bytes = nullptr;
+    if (selection.level == TraceLevel::kRows) {
+      bytes = arena->Copy(row.bytes, static_cast<int64_t>(size_bytes));
+    }
+    if (arena->counts_only()) continue;
+    // The writer computes the hashes of rows that it has.
+    const uint64_t hash = bytes == nullptr ? RowHash({row.bytes, size_bytes}) : 0;
+    rows[i] = {.tensor = row.tensor, .index = row.index, .hash = hash, .bytes = bytes};
+  }
+  TraceAnswer* const answers = arena->Take<TraceAnswer>(selection.max_answers);
+  if (arena->counts_only()) return nullptr;
+  *copy = RoundCopy{};
+  copy->level = selection.level;
+  copy->status = round.status;
+  copy->has_run = true;
+  copy->target = round.batch.target;
+  copy->target.data = nullptr;
+  copy->draft = round.batch.draft;
+  copy->draft.data = nullptr;
+  copy->tasks = {tasks, selection.tasks.size()};
+  copy->rows = {rows, rows_.size()};
+  copy->answers = {answers, size_t{0}};
+  return copy;
+}
+
+void RoundCopier::CopyTask(const RanRound& round, const Selection& selection, uint32_t index,
+                           Arena* arena, TaskCopy* out) const {
+  const RoundBatch& batch = round.batch;
+  out->task = batch.tasks[index];
+  Task& task = out->task;
+  Draft& draft = task.draft;
+  const int64_t nodes = draft.num_nodes;
+  const bool has_outcome = round.status == RoundStatus::kOk;
+  if (has_outcome) out->outcome = batch.outcomes[index];
+
+  const TokenId* tokens = draft.tokens;
+  if (tokens == nullptr && task.drafts_by_slot && round.is_intact &&
+      batch.draft_tokens.space == MemorySpace::kHost) {
+    tokens = batch.draft_tokens.ids + int64_t{task.slot} * batch.draft_tokens.row_stride;
+  }
+  draft.tokens = arena->Copy(tokens, nodes);
+  draft.parents = arena->Copy(draft.parents, nodes);
+  draft.kinds = arena->Copy(draft.kinds, nodes);
+  draft.target_rows = arena->Copy(draft.target_rows, nodes + 1);
+  draft.draft_rows = arena->Copy(draft.draft_rows, nodes);
+  draft.draft_weights = arena->Copy(draft.draft_weights, nodes);
+  draft.draft_masses = arena->Copy(draft.draft_masses, nodes);
+  draft.target_argmax = arena->Copy(draft.target_argmax, nodes + 1);
+  // Pointers into sequences are valid in intact rounds only.
+  if (!round.is_intact) {
+    task.scores.chosen = nullptr;
+    task.scores.num_chosen = 0;
+    task.coins = nullptr;
+    task.num_coins = 0;
+  }
+  task.scores.chosen = arena->Copy(task.scores.chosen, task.scores.num_chosen);
+  task.coins = arena->Copy(task.coins, task.num_coins);
+
+  SequenceEdits& edits = task.edits;
+  if (!round.is_intact) edits.edits = nullptr, edits.allowed = nullptr;
+  if (selection.level == TraceLevel::kRows) {
+    edits.edits = arena->Copy(edits.edits, edits.num_edits);
+    edits.allowed =
+        arena->Copy(edits.allowed,
+                    static_cast<int64_t>(MaskRowBytes(batch.target.vocab_size) / sizeof(uint32_t)));
+  } else {
+    edits.edits = nullptr;
+    edits.allowed = nullptr;
+  }
+  CopyPlaces(round, selection.level, index, arena, out);
+
+  if (batch.decisions != nullptr) {
+    out->decisions =
+        arena->Copy(batch.decisions + int64_t{index} * batch.decisions_stride, nodes + 1);
+  }
+  if (!has_outcome) return;
+  const TaskOutcome& outcome = out->outcome;
+  const int64_t first_token = int64_t{index} * batch.tokens_stride;
+  out->tokens = arena->Copy(batch.tokens + first_token, outcome.num_tokens);
+  if (batch.path != nullptr && outcome.num_accepted > 0) {
+    out->path = arena->Copy(batch.path + first_token, outcome.num_accepted);
+  }
+  const int32_t per_token = NumScores(task.scores);
+  if (per_token == 0 || batch.scores == nullptr) return;
+  auto* const scores = arena->Take<TokenScore>(static_cast<size_t>(per_token) *
+                                               static_cast<size_t>(outcome.num_tokens));
+  out->scores = scores;
+  for (int64_t j = 0; scores != nullptr && j < outcome.num_tokens; ++j) {
+    std::memcpy(scores + j * per_token, batch.scores + (first_token + j) * batch.scores_stride,
+                static_cast<size_t>(per_token) * sizeof(TokenScore));
+  }
+}
+
+void RoundCopier::CopyPlaces(const RanRound& round, TraceLevel level, uint32_t index, Arena* arena,
+                             TaskCopy* out) const {
+  Task& task = out->task;
+  const auto num_places = static_cast<size_t>(task.draft.num_nodes) + 1;
+  const PlaceEdits* const from = round.is_intact ? task.places : nullptr;
+  task.places = nullptr;
+  const Sequence* const sequence = round.sequences.empty() ? nullptr : round.sequences[index];
+  if (round.is_intact && sequence != nullptr && !sequence->grammar.empty()) {
+    auto* const states = arena->Take<uint64_t>(num_places);
+    for (size_t i = 0; states != nullptr && i < num_places; ++i) {
+      states[i] = sequence->grammar.StateAt(static_cast<int32_t>(i));
+    }
+    out->grammar_states = states;
+  }
+  if (from == nullptr) return;
+  auto* const places = arena->Take<PlaceEdits>(num_places);
+  auto* const masks = arena->Take<int32_t>(level >= TraceLevel::kHashes ? num_places : 0);
+  for (size_t i = 0; i < num_places; ++i) {
+    PlaceEdits place = from[i];
+    if (level == TraceLevel::kRows) {
+      place.overrides = arena->Copy(place.overrides, place.num_overrides);
+    } else {
+      place.overrides = nullptr;
+    }
+    if (places == nullptr) continue;
+    if (level >= TraceLevel::kHashes) {
+      masks[i] = place.grammar_mask == nullptr ? -1 : FindGrammarMask(place.grammar_mask);
+    }
+    place.grammar_mask = nullptr;  // the matcher may drop it after the round
+    places[i] = place;
+  }
+  task.places = places;
+  if (level >= TraceLevel::kHashes) out->grammar_masks = masks;
+}
+
+}  // namespace specd

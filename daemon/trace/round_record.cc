@@ -1,0 +1,118 @@
+#include "daemon/trace/round_record.h"
+
+#include "daemon/trace/row_hash.h"
+
+namespace specd {
+namespace {
+
+template <class T>
+void Assign(const T* from, int64_t count, std::vector<T>* to) {
+  if (from != nullptr) to->assign(from, from + count);
+}
+
+uint64_t BytesOf(const RoundCopy& copy, TraceTensor tensor) {
+  if (tensor == TraceTensor::kTarget) return RowBytes(copy.target);
+  if (tensor == TraceTensor::kDraft) return RowBytes(copy.draft);
+  return MaskRowBytes(copy.target.vocab_size);
+}
+
+TraceTensorInfo InfoOf(const TensorView& tensor) {
+  return {.dtype = tensor.dtype, .rules = tensor.rules, .space = tensor.space};
+}
+
+std::vector<TracePlace> PlacesOf(const TaskCopy& copy, TraceLevel level) {
+  const auto num_places = static_cast<size_t>(copy.task.draft.num_nodes) + 1;
+  const bool has_edits = copy.task.places != nullptr;
+  if (!has_edits && copy.grammar_states == nullptr) return {};
+  std::vector<TracePlace> places(num_places);
+  for (size_t i = 0; i < num_places; ++i) {
+    TracePlace& place = places[i];
+    if (copy.grammar_states != nullptr) place.grammar_state = copy.grammar_states[i];
+    if (copy.grammar_masks != nullptr) place.grammar_mask = copy.grammar_masks[i];
+    if (!has_edits) continue;
+    const PlaceEdits& edits = copy.task.places[i];
+    place.mask_row = edits.mask_row;
+    place.below_min_tokens = edits.below_min_tokens;
+    place.forced = edits.forced;
+    if (level == TraceLevel::kRows) Assign(edits.overrides, edits.num_overrides, &place.overrides);
+  }
+  return places;
+}
+
+void FillTask(const TaskCopy& copy, TraceLevel level, const TensorView& target, TraceTask* out) {
+  const Task& task = copy.task;
+  const Draft& draft = task.draft;
+  const int64_t nodes = draft.num_nodes;
+  out->answer = copy.answer;
+  Assign(draft.tokens, nodes, &out->tokens);
+  Assign(draft.parents, nodes, &out->parents);
+  Assign(draft.kinds, nodes, &out->kinds);
+  Assign(draft.target_rows, nodes + 1, &out->target_rows);
+  Assign(draft.draft_rows, nodes, &out->draft_rows);
+  Assign(draft.draft_weights, nodes, &out->draft_weights);
+  Assign(draft.draft_masses, nodes, &out->draft_masses);
+  Assign(draft.target_argmax, nodes + 1, &out->target_argmax);
+  out->method = task.method;
+  out->target_scale = task.target_scale;
+  out->draft_scale = task.draft_scale;
+  out->seed = task.seed;
+  out->first_position = task.first_position;
+  out->round_base = task.round_base;
+  out->min_tokens = task.min_tokens;
+  out->drafts_by_slot = task.drafts_by_slot;
+  out->continues = task.continues;
+  out->draft_edits = task.draft_edits;
+  out->target_filters = task.target_filters;
+  out->draft_filters = task.draft_filters;
+  out->scores = task.scores;
+  out->scores.chosen = nullptr;
+  Assign(task.scores.chosen, task.scores.num_chosen, &out->chosen);
+  Assign(task.coins, task.num_coins, &out->coins);
+  out->penalties = task.edits.penalties;
+  out->num_edits = static_cast<uint32_t>(task.edits.num_edits);
+  if (level == TraceLevel::kRows) {
+    Assign(task.edits.edits, task.edits.num_edits, &out->edits);
+    Assign(task.edits.allowed,
+           static_cast<int64_t>(MaskRowBytes(target.vocab_size) / sizeof(uint32_t)), &out->allowed);
+  }
+  out->places = PlacesOf(copy, level);
+  out->outcome = copy.outcome;
+  Assign(copy.tokens, copy.outcome.num_tokens, &out->confirmed);
+  Assign(copy.path, copy.outcome.num_accepted, &out->path);
+  Assign(copy.scores, int64_t{NumScores(task.scores)} * copy.outcome.num_tokens,
+         &out->token_scores);
+  // A backend that keeps no records leaves every decision as it was.
+  for (int64_t i = 0; copy.decisions != nullptr && i <= nodes; ++i) {
+    if (!copy.decisions[i].judged) continue;
+    Assign(copy.decisions, nodes + 1, &out->decisions);
+    break;
+  }
+}
+
+}  // namespace
+
+void MakeTraceRound(const RoundCopy& copy, TraceRound* record) {
+  *record = TraceRound{};
+  record->number = copy.number;
+  record->round_id = copy.round_id;
+  record->level = copy.level;
+  record->status = copy.status;
+  record->on_stream = copy.on_stream;
+  record->staged = copy.staged;
+  record->times = copy.times;
+  record->target = InfoOf(copy.target);
+  record->draft = InfoOf(copy.draft);
+  record->answers.assign(copy.answers.begin(), copy.answers.end());
+  record->tasks.resize(copy.tasks.size());
+  for (size_t i = 0; i < copy.tasks.size(); ++i) {
+    FillTask(copy.tasks[i], copy.level, copy.target, &record->tasks[i]);
+  }
+  record->rows.reserve(copy.rows.size());
+  for (const RowCopy& row : copy.rows) {
+    const uint64_t hash =
+        row.hash != 0 ? row.hash : RowHash({row.bytes, BytesOf(copy, row.tensor)});
+    record->rows.push_back({.tensor = row.tensor, .index = row.index, .hash = hash});
+  }
+}
+
+}  // namespace specd

@@ -1,0 +1,135 @@
+// SessionWriter takes the records of one session from its ring and writes them to files.
+//
+// It knows the sequences that are open, so that every file begins with their openings. It rotates
+// files, keeps the flight recorder's rounds, checks rounds, and counts what it could not keep. An
+// error of the disk closes the file; a new one is tried every second. One thread: the recorder's.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "daemon/base/clock.h"
+#include "daemon/trace/flight_log.h"
+#include "daemon/trace/session_trace.h"
+#include "daemon/trace/shadow_check.h"
+#include "daemon/trace/trace_file.h"
+#include "daemon/trace/trace_options.h"
+#include "daemon/trace/trace_shelf.h"
+
+namespace specd {
+
+enum class TraceSeverity { kInfo, kWarning, kError };
+using TraceLog = std::function<void(TraceSeverity severity, std::string_view text)>;
+
+// The facts of the process that every file begins with.
+struct TraceProcess {
+  std::string specd_version;
+  std::string processor;  // the CPU's or the device's name
+  std::string tokenizer;  // the path of the file; empty: none
+};
+
+// The name of this machine's CPU, such as "AMD EPYC 7B13"; empty if the system does not say.
+std::string ProcessorName();
+
+// The answer to dump_trace.
+struct TraceDump {
+  std::string path;
+  uint64_t num_rounds = 0;  // in this file
+};
+
+class SessionWriter {
+ public:
+  // The pointers outlive the writer.
+  struct Parts {
+    const TraceOptions* options = nullptr;
+    const TraceProcess* process = nullptr;
+    const CreateFile* create_file = nullptr;
+    const TraceLog* log = nullptr;
+    TraceShelf* shelf = nullptr;
+    Clock* clock = nullptr;
+  };
+  SessionWriter(std::shared_ptr<SessionTrace> trace, const Parts& parts);
+
+  // Takes every record of the ring. True if there was one.
+  bool Drain();
+  // Call it about every second: writes the open chunk and the drops, tries a new file after an
+  // error, and logs what is to be known.
+  void Tick();
+  // Writes the rounds of the flight recorder, or without one what is not written yet.
+  absl::StatusOr<TraceDump> Dump(TraceTrigger cause);
+  // The same if the trigger is on, with a line in the log.
+  void DumpForSignal();
+  // The session has ended, or the process ends.
+  void Finish();
+
+  SessionTrace& trace() { return *trace_; }
+  // Of the file that is being written.
+  uint64_t open_bytes() const { return file_.has_value() ? file_->size_bytes() : 0; }
+
+ private:
+  // A sequence that is open, or that the flight recorder still names.
+  struct Known {
+    TraceOpening opening;
+    bool is_closed = false;
+  };
+  struct Losses {
+    uint64_t rounds = 0;
+    uint64_t rows = 0;
+    uint64_t bytes = 0;
+  };
+
+  void TakeRound(const RoundCopy& copy);
+  void TakeOpening(std::unique_ptr<TraceOpening> opening);
+  void TakeEnd(const TraceEnd& end);
+  void Check(const RoundCopy& copy);
+  void Remember(TraceRound round, std::span<const std::span<const std::byte>> rows);
+  void ForgetClosed();
+  void Trigger(TraceTrigger cause);
+  void DumpAndLog(TraceTrigger cause);
+  bool is_flight() const { return options_.flight > 0; }
+
+  // Calls write(file), with a file that is open; counts an error as a loss of the disk.
+  template <class Write>
+  void Put(bool is_round, Write write);
+  // An open file, or null while the disk has no room.
+  TraceFile* File();
+  absl::StatusOr<TraceFile> MakeFile();
+  void CloseFile();
+  void Lose(const absl::Status& status, bool is_round);
+  Losses AllLosses() const;
+  void WriteDrops();
+  void LogLosses();
+  void LogAtMostEveryMinute(std::string_view text);
+  absl::StatusOr<TraceDump> WriteFlight(TraceTrigger cause);
+
+  const std::shared_ptr<SessionTrace> trace_;
+  const Parts parts_;
+  const TraceOptions& options_;
+
+  std::map<SequenceHandle, Known> known_;
+  std::optional<TraceFile> file_;
+  int64_t retry_ns_ = 0;  // no new file before
+  FlightLog flight_;
+  uint64_t num_since_dump_ = 0;  // rounds
+
+  std::unique_ptr<ShadowCheck> check_;
+  uint64_t num_with_rows_ = 0;
+  uint64_t num_mismatches_ = 0;
+
+  Losses disk_;             // lost by the disk
+  std::string disk_error_;  // of the last loss; empty: none
+  Losses at_begin_;         // all losses when the file began
+  Losses written_;          // the losses that the file says
+  Losses logged_;
+  int64_t log_after_ns_ = 0;
+};
+
+}  // namespace specd

@@ -1,0 +1,18 @@
+// DescribeOpening makes the record of an opening from what the engine asked for. Pure function.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "daemon/trace/trace_record.h"
+#include "speculative/params.h"
+#include "speculative/token_history.h"
+
+namespace specd {
+
+// The caller fills in the handle, the method and the seed, which the sequence has later.
+std::unique_ptr<TraceOpening> DescribeOpening(const std::string& request_id,
+                                              const SequenceParams& params,
+                                              const SequenceHistory& history);
+
+}  // namespace specd

@@ -1,0 +1,49 @@
+#include "daemon/trace/trace_shelf.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <ctime>
+
+namespace specd {
+namespace {
+
+// Embedded engines of one process may have one directory and the same session numbers.
+std::atomic<uint64_t> next_file{1};
+
+}  // namespace
+
+TraceFile::Paths TraceShelf::NextPaths(uint64_t session_id) {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc = {};
+  gmtime_r(&now, &utc);
+  char time_text[32];
+  std::strftime(time_text, sizeof(time_text), "%Y%m%dT%H%M%SZ", &utc);
+  const std::string stem =
+      fmt::format("{}/specd-{}-{}-s{}-{}", options_.directory, time_text, getpid(), session_id,
+                  next_file.fetch_add(1, std::memory_order_relaxed));
+  const bool has_rows = options_.level == TraceLevel::kRows;
+  return {.trace = stem + ".mcap", .rows = has_rows ? stem + ".rows" : std::string()};
+}
+
+void TraceShelf::Add(const TraceFile::Paths& paths, uint64_t size_bytes) {
+  finished_.push_back({paths, size_bytes});
+  finished_bytes_ += size_bytes;
+}
+
+uint64_t TraceShelf::Trim(uint64_t open_bytes) {
+  uint64_t num_deleted = 0;
+  while (!finished_.empty() && finished_bytes_ + open_bytes > options_.total_bytes) {
+    const Finished& oldest = finished_.front();
+    // If a file cannot be deleted, somebody else has moved or deleted it.
+    (void)unlink(oldest.paths.trace.c_str());
+    if (!oldest.paths.rows.empty()) (void)unlink(oldest.paths.rows.c_str());
+    finished_bytes_ -= oldest.size_bytes;
+    finished_.pop_front();
+    ++num_deleted;
+  }
+  return num_deleted;
+}
+
+}  // namespace specd
