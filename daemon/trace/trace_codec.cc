@@ -5,6 +5,7 @@
 #include <bit>
 #include <limits>
 #include <msgpack.hpp>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -216,6 +217,29 @@ class Decoder {
   absl::Status status_;
 };
 
+bool ReferAlways(msgpack::type::object_type, size_t, void*) { return true; }
+
+// ParseMap (ipc/base) has the limits of messages. A record is deeper and longer; no list of it is
+// longer than its bytes.
+absl::Status ParseRecord(std::string_view bytes, msgpack::object_handle* out) {
+  constexpr size_t kDepthMax = 12;
+  const size_t size_max = bytes.size();
+  const msgpack::unpack_limit limit(size_max, size_max, size_max, size_max, size_max, kDepthMax);
+  size_t used = 0;
+  bool referenced = false;
+  try {
+    *out =
+        msgpack::unpack(bytes.data(), bytes.size(), used, referenced, ReferAlways, nullptr, limit);
+  } catch (const msgpack::unpack_error& error) {
+    return absl::InvalidArgumentError(fmt::format("trace record: no msgpack ({})", error.what()));
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("trace record: no memory for it");
+  }
+  if (used == bytes.size()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("trace record: {} bytes after its map", bytes.size() - used));
+}
+
 }  // namespace
 
 template <class Record>
@@ -226,7 +250,7 @@ void EncodeTrace(const Record& record, std::string* out) {
 template <class Record>
 absl::StatusOr<Record> DecodeTrace(std::string_view bytes) {
   msgpack::object_handle handle;
-  if (absl::Status status = ParseMap(bytes, &handle); !status.ok()) return status;
+  if (absl::Status status = ParseRecord(bytes, &handle); !status.ok()) return status;
   Record record;
   Decoder decoder;
   decoder.Get(handle.get(), &record);
