@@ -5,12 +5,14 @@
 #include "tools/replay/command.h"
 #include "tools/replay/info_command.h"
 #include "tools/replay/list_command.h"
+#include "tools/replay/show_command.h"
 
 namespace specd::replay {
 namespace {
 
 constexpr std::string_view kListFlags[] = {"rounds", "sequences", "request", "sequence",
                                            "from",   "to",        "status",  "rejected"};
+constexpr std::string_view kShowFlags[] = {"sequence", "request", "tokenizer", "top"};
 
 constexpr Command kCommands[] = {
     {"info",
@@ -24,6 +26,14 @@ constexpr Command kCommands[] = {
      "  specd-replay list trace.mcap --rejected --from=100 --to=200\n"
      "  specd-replay list trace.mcap --sequences --request='chat-*'\n",
      kListFlags, &RunList},
+    {"show", "the decisions of one round: p, q, coin, verdict and why",
+     "  specd-replay show TRACE... ROUND [flags]\n\n"
+     "With recorded rows it shows the best candidates of target and draft, and the residual.\n\n"
+     "Examples:\n"
+     "  specd-replay show trace.mcap 17\n"
+     "  specd-replay show trace.mcap 17 --sequence=0x100000001 --tokenizer=tokenizer.json "
+     "--top=5\n",
+     kShowFlags, &RunShow},
 };
 
 }  // namespace
