@@ -6,6 +6,7 @@
 #include "tools/replay/info_command.h"
 #include "tools/replay/list_command.h"
 #include "tools/replay/show_command.h"
+#include "tools/replay/verify_command.h"
 
 namespace specd::replay {
 namespace {
@@ -13,6 +14,8 @@ namespace {
 constexpr std::string_view kListFlags[] = {"rounds", "sequences", "request", "sequence",
                                            "from",   "to",        "status",  "rejected"};
 constexpr std::string_view kShowFlags[] = {"sequence", "request", "tokenizer", "top"};
+constexpr std::string_view kVerifyFlags[] = {"backend", "threads", "rounds",   "from",
+                                             "to",      "request", "sequence", "limit"};
 
 constexpr Command kCommands[] = {
     {"info",
@@ -34,6 +37,19 @@ constexpr Command kCommands[] = {
      "  specd-replay show trace.mcap 17 --sequence=0x100000001 --tokenizer=tokenizer.json "
      "--top=5\n",
      kShowFlags, &RunShow},
+    {"verify", "run the rounds again and compare them to the bit",
+     "  specd-replay verify TRACE... [flags]\n\n"
+     "A round with rows is run again, and outcome, tokens, path, scores and decisions are "
+     "compared.\n"
+     "Without rows its coins and decisions are computed again from the recorded numbers.\n\n"
+     "Backends: cpu (the widest instructions of this processor), scalar (the same code without\n"
+     "vector instructions), cuda (in a build with nvcc, on a machine with a device). The emulated\n"
+     "CUDA block is part of the tests: ctest -R replay.\n\n"
+     "Exit status: 0 all that could be checked is equal; 1 a difference; 2 nothing could be\n"
+     "checked, or an error.\n\nExamples:\n"
+     "  specd-replay verify trace.mcap\n"
+     "  specd-replay verify trace.mcap --backend=scalar --rounds=10:20\n",
+     kVerifyFlags, &RunVerify},
 };
 
 }  // namespace
