@@ -5,6 +5,7 @@
 #include "tools/replay/command.h"
 #include "tools/replay/info_command.h"
 #include "tools/replay/list_command.h"
+#include "tools/replay/report_command.h"
 #include "tools/replay/show_command.h"
 #include "tools/replay/verify_command.h"
 
@@ -16,6 +17,9 @@ constexpr std::string_view kListFlags[] = {"rounds", "sequences", "request", "se
 constexpr std::string_view kShowFlags[] = {"sequence", "request", "tokenizer", "top"};
 constexpr std::string_view kVerifyFlags[] = {"backend", "threads", "rounds",   "from",
                                              "to",      "request", "sequence", "limit"};
+
+constexpr std::string_view kReportFlags[] = {"o",    "tokenizer", "top",     "rounds",
+                                             "from", "to",        "request", "sequence"};
 
 constexpr Command kCommands[] = {
     {"info",
@@ -50,6 +54,11 @@ constexpr Command kCommands[] = {
      "  specd-replay verify trace.mcap\n"
      "  specd-replay verify trace.mcap --backend=scalar --rounds=10:20\n",
      kVerifyFlags, &RunVerify},
+    {"report", "one HTML page: timeline, heat map, text with the reason of each token",
+     "  specd-replay report TRACE... -o FILE.html [flags]\n\n"
+     "The page needs no network. --top sets the candidates of each row; 0: none.\n\nExample:\n"
+     "  specd-replay report trace.mcap -o report.html --tokenizer=tokenizer.json\n",
+     kReportFlags, &RunReport},
 };
 
 }  // namespace
