@@ -7,6 +7,7 @@
 #include "tools/replay/list_command.h"
 #include "tools/replay/report_command.h"
 #include "tools/replay/show_command.h"
+#include "tools/replay/stats_command.h"
 #include "tools/replay/verify_command.h"
 
 namespace specd::replay {
@@ -18,6 +19,8 @@ constexpr std::string_view kShowFlags[] = {"sequence", "request", "tokenizer", "
 constexpr std::string_view kVerifyFlags[] = {"backend", "threads", "rounds",   "from",
                                              "to",      "request", "sequence", "limit"};
 
+constexpr std::string_view kStatsFlags[] = {"by",   "format", "o",       "tokenizer", "rounds",
+                                            "from", "to",     "request", "sequence",  "status"};
 constexpr std::string_view kReportFlags[] = {"o",    "tokenizer", "top",     "rounds",
                                              "from", "to",        "request", "sequence"};
 
@@ -54,6 +57,13 @@ constexpr Command kCommands[] = {
      "  specd-replay verify trace.mcap\n"
      "  specd-replay verify trace.mcap --backend=scalar --rounds=10:20\n",
      kVerifyFlags, &RunVerify},
+    {"stats", "acceptance by position, sequence, time, method or class of token",
+     "  specd-replay stats TRACE... [flags]\n\n"
+     "Intervals are Wilson's of 95 %, as if tokens were independent.\n\nExamples:\n"
+     "  specd-replay stats trace.mcap --by=time\n"
+     "  specd-replay stats trace.mcap --by=class --tokenizer=tokenizer.json\n"
+     "  specd-replay stats trace.mcap --format=svg -o acceptance.svg\n",
+     kStatsFlags, &RunStats},
     {"report", "one HTML page: timeline, heat map, text with the reason of each token",
      "  specd-replay report TRACE... -o FILE.html [flags]\n\n"
      "The page needs no network. --top sets the candidates of each row; 0: none.\n\nExample:\n"
