@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "tools/replay/command.h"
+#include "tools/replay/diff_command.h"
 #include "tools/replay/info_command.h"
 #include "tools/replay/list_command.h"
 #include "tools/replay/report_command.h"
@@ -21,6 +22,7 @@ constexpr std::string_view kVerifyFlags[] = {"backend", "threads", "rounds",   "
 
 constexpr std::string_view kStatsFlags[] = {"by",   "format", "o",       "tokenizer", "rounds",
                                             "from", "to",     "request", "sequence",  "status"};
+constexpr std::string_view kDiffFlags[] = {"request", "limit"};
 constexpr std::string_view kReportFlags[] = {"o",    "tokenizer", "top",     "rounds",
                                              "from", "to",        "request", "sequence"};
 
@@ -57,6 +59,12 @@ constexpr Command kCommands[] = {
      "  specd-replay verify trace.mcap\n"
      "  specd-replay verify trace.mcap --backend=scalar --rounds=10:20\n",
      kVerifyFlags, &RunVerify},
+    {"diff", "the first difference between two runs, and its cause",
+     "  specd-replay diff A B [flags]\n\n"
+     "Sequences are matched by request id. The causes are parameters, coins, draft, rows and\n"
+     "grammar; a difference without a cause is a wrong decision, which is a bug.\n\nExample:\n"
+     "  specd-replay diff monday.mcap tuesday.mcap --request='chat-*'\n",
+     kDiffFlags, &RunDiff},
     {"stats", "acceptance by position, sequence, time, method or class of token",
      "  specd-replay stats TRACE... [flags]\n\n"
      "Intervals are Wilson's of 95 %, as if tokens were independent.\n\nExamples:\n"
