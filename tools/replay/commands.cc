@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "tools/replay/command.h"
+#include "tools/replay/cut_command.h"
 #include "tools/replay/diff_command.h"
 #include "tools/replay/info_command.h"
 #include "tools/replay/list_command.h"
@@ -23,6 +24,9 @@ constexpr std::string_view kVerifyFlags[] = {"backend", "threads", "rounds",   "
 constexpr std::string_view kStatsFlags[] = {"by",   "format", "o",       "tokenizer", "rounds",
                                             "from", "to",     "request", "sequence",  "status"};
 constexpr std::string_view kDiffFlags[] = {"request", "limit"};
+constexpr std::string_view kCutFlags[] = {"o",       "rounds",   "from",   "to",
+                                          "request", "sequence", "no_rows"};
+constexpr std::string_view kAnonymiseFlags[] = {"o", "rounds", "from", "to", "request", "sequence"};
 constexpr std::string_view kReportFlags[] = {"o",    "tokenizer", "top",     "rounds",
                                              "from", "to",        "request", "sequence"};
 
@@ -72,6 +76,17 @@ constexpr Command kCommands[] = {
      "  specd-replay stats trace.mcap --by=class --tokenizer=tokenizer.json\n"
      "  specd-replay stats trace.mcap --format=svg -o acceptance.svg\n",
      kStatsFlags, &RunStats},
+    {"cut", "a smaller trace, to attach to a bug report",
+     "  specd-replay cut TRACE... -o OUT.mcap [filters] [--no-rows]\n\n"
+     "The rows go into OUT.rows.\n\nExample:\n"
+     "  specd-replay cut trace.mcap -o bug.mcap --rounds=100:120 --request=chat-17\n",
+     kCutFlags, &RunCut},
+    {"anonymise", "a trace without text and ids, with all its numbers",
+     "  specd-replay anonymise TRACE... -o OUT.mcap [filters]\n\n"
+     "Request ids become r1, r2, ... Token ids are numbered within each task. Rows, masks, token\n"
+     "edits and file names are dropped; p, q, coins, seeds and times stay. info, stats and verify\n"
+     "work on the result.\n\nExample:\n  specd-replay anonymise trace.mcap -o shared.mcap\n",
+     kAnonymiseFlags, &RunAnonymise},
     {"report", "one HTML page: timeline, heat map, text with the reason of each token",
      "  specd-replay report TRACE... -o FILE.html [flags]\n\n"
      "The page needs no network. --top sets the candidates of each row; 0: none.\n\nExample:\n"
