@@ -5,6 +5,7 @@
 #include "tools/replay/command.h"
 #include "tools/replay/cut_command.h"
 #include "tools/replay/diff_command.h"
+#include "tools/replay/export_command.h"
 #include "tools/replay/info_command.h"
 #include "tools/replay/list_command.h"
 #include "tools/replay/report_command.h"
@@ -24,6 +25,8 @@ constexpr std::string_view kVerifyFlags[] = {"backend", "threads", "rounds",   "
 constexpr std::string_view kStatsFlags[] = {"by",   "format", "o",       "tokenizer", "rounds",
                                             "from", "to",     "request", "sequence",  "status"};
 constexpr std::string_view kDiffFlags[] = {"request", "limit"};
+constexpr std::string_view kExportFlags[] = {"format", "o",  "rows",    "rounds",
+                                             "from",   "to", "request", "sequence"};
 constexpr std::string_view kCutFlags[] = {"o",       "rounds",   "from",   "to",
                                           "request", "sequence", "no_rows"};
 constexpr std::string_view kAnonymiseFlags[] = {"o", "rounds", "from", "to", "request", "sequence"};
@@ -76,6 +79,14 @@ constexpr Command kCommands[] = {
      "  specd-replay stats trace.mcap --by=class --tokenizer=tokenizer.json\n"
      "  specd-replay stats trace.mcap --format=svg -o acceptance.svg\n",
      kStatsFlags, &RunStats},
+    {"export", "npz for numpy, safetensors, or a timeline for Perfetto",
+     "  specd-replay export TRACE... --format=FORMAT -o FILE\n\n"
+     "npz: a row for each place, answer, round and sequence; with --rows also the logits.\n"
+     "safetensors: the logits. chrome: the stages of rounds, for Perfetto and chrome://tracing.\n"
+     "bfloat16 rows are uint16 in npz.\n\nExamples:\n"
+     "  specd-replay export trace.mcap --format=npz --rows -o trace.npz\n"
+     "  specd-replay export trace.mcap --format=chrome -o trace.json\n",
+     kExportFlags, &RunExport},
     {"cut", "a smaller trace, to attach to a bug report",
      "  specd-replay cut TRACE... -o OUT.mcap [filters] [--no-rows]\n\n"
      "The rows go into OUT.rows.\n\nExample:\n"
