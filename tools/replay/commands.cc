@@ -9,6 +9,7 @@
 #include "tools/replay/info_command.h"
 #include "tools/replay/list_command.h"
 #include "tools/replay/report_command.h"
+#include "tools/replay/rerun_command.h"
 #include "tools/replay/show_command.h"
 #include "tools/replay/stats_command.h"
 #include "tools/replay/verify_command.h"
@@ -25,6 +26,8 @@ constexpr std::string_view kVerifyFlags[] = {"backend", "threads", "rounds",   "
 constexpr std::string_view kStatsFlags[] = {"by",   "format", "o",       "tokenizer", "rounds",
                                             "from", "to",     "request", "sequence",  "status"};
 constexpr std::string_view kDiffFlags[] = {"request", "limit"};
+constexpr std::string_view kRerunFlags[] = {"set",    "method", "seeds", "backend", "threads",
+                                            "rounds", "from",   "to",    "request", "sequence"};
 constexpr std::string_view kExportFlags[] = {"format", "o",  "rows",    "rounds",
                                              "from",   "to", "request", "sequence"};
 constexpr std::string_view kCutFlags[] = {"o",       "rounds",   "from",   "to",
@@ -72,6 +75,12 @@ constexpr Command kCommands[] = {
      "grammar; a difference without a cause is a wrong decision, which is a bug.\n\nExample:\n"
      "  specd-replay diff monday.mcap tuesday.mcap --request='chat-*'\n",
      kDiffFlags, &RunDiff},
+    {"rerun", "what if: acceptance of the recorded drafts under other settings",
+     "  specd-replay rerun TRACE... --set NAME=VALUE... --method=METHOD\n\n"
+     "It needs the rows of all places: record with level=rows,places=all.\n\nExamples:\n"
+     "  specd-replay rerun trace.mcap --set temperature=0.7 --set top_p=0.9\n"
+     "  specd-replay rerun trace.mcap --method=token --seeds=64\n",
+     kRerunFlags, &RunRerun},
     {"stats", "acceptance by position, sequence, time, method or class of token",
      "  specd-replay stats TRACE... [flags]\n\n"
      "Intervals are Wilson's of 95 %, as if tokens were independent.\n\nExamples:\n"
