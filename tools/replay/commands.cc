@@ -70,7 +70,7 @@ constexpr Command kCommands[] = {
      "  specd-replay verify trace.mcap --backend=scalar --rounds=10:20\n",
      kVerifyFlags, &RunVerify},
     {"diff", "the first difference between two runs, and its cause",
-     "  specd-replay diff A B [flags]\n\n"
+     "  specd-replay diff A B [flags]\n\nA and B are traces, or directories of rotated ones. "
      "Sequences are matched by request id. The causes are parameters, coins, draft, rows and\n"
      "grammar; a difference without a cause is a wrong decision, which is a bug.\n\nExample:\n"
      "  specd-replay diff monday.mcap tuesday.mcap --request='chat-*'\n",

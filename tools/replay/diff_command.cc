@@ -28,8 +28,8 @@ using Runs = std::map<std::pair<std::string, int>, Run>;
 
 class Indexer {
  public:
-  explicit Indexer(const CommandOptions& options, std::string path)
-      : options_(options), reader_({std::move(path)}) {}
+  Indexer(const CommandOptions& options, const std::vector<std::string>& files)
+      : options_(options), reader_(files) {}
 
   absl::StatusOr<Runs> Index() {
     TraceItem item;
@@ -84,13 +84,14 @@ struct Step {
   size_t task = 0;
 };
 
-absl::StatusOr<Step> ReadStep(const std::string& path, uint64_t number, SequenceHandle sequence) {
-  TraceReader reader({path});
+absl::StatusOr<Step> ReadStep(const std::vector<std::string>& files, uint64_t number,
+                              SequenceHandle sequence) {
+  TraceReader reader(files);
   TraceItem item;
   for (;;) {
     const absl::StatusOr<bool> more = reader.Next(&item);
     if (!more.ok()) return more.status();
-    if (!*more) return absl::NotFoundError(fmt::format("{}: round {} is gone", path, number));
+    if (!*more) return absl::NotFoundError(fmt::format("{}: round {} is gone", files[0], number));
     auto* const round = std::get_if<TraceRound>(&item.record);
     if (round == nullptr || round->number != number) continue;
     for (size_t i = 0; i < round->tasks.size(); ++i) {
@@ -106,9 +107,14 @@ class Diff {
   explicit Diff(const CommandOptions& options) : options_(options) {}
 
   absl::StatusOr<int> Run() {
-    absl::StatusOr<Runs> a = Indexer(options_, options_.paths[0]).Index();
+    for (size_t i = 0; i < 2; ++i) {
+      absl::StatusOr<std::vector<std::string>> files = TraceFilesOf({options_.paths[i]});
+      if (!files.ok()) return files.status();
+      files_[i] = *std::move(files);
+    }
+    absl::StatusOr<Runs> a = Indexer(options_, files_[0]).Index();
     if (!a.ok()) return a.status();
-    absl::StatusOr<Runs> b = Indexer(options_, options_.paths[1]).Index();
+    absl::StatusOr<Runs> b = Indexer(options_, files_[1]).Index();
     if (!b.ok()) return b.status();
     uint64_t num_common = 0;
     for (const auto& [name, run] : *a) {
@@ -154,9 +160,9 @@ class Diff {
   }
 
   absl::Status Explain(const struct Run& a, const struct Run& b, size_t step) {
-    const absl::StatusOr<Step> in_a = ReadStep(options_.paths[0], a.steps[step].round, a.sequence);
+    const absl::StatusOr<Step> in_a = ReadStep(files_[0], a.steps[step].round, a.sequence);
     if (!in_a.ok()) return in_a.status();
-    const absl::StatusOr<Step> in_b = ReadStep(options_.paths[1], b.steps[step].round, b.sequence);
+    const absl::StatusOr<Step> in_b = ReadStep(files_[1], b.steps[step].round, b.sequence);
     if (!in_b.ok()) return in_b.status();
     for (const StepDifference& difference :
          CompareSteps(in_a->round, in_a->round.tasks[in_a->task], in_b->round,
@@ -182,6 +188,7 @@ class Diff {
   }
 
   const CommandOptions& options_;
+  std::vector<std::string> files_[2];  // of A and of B
   uint64_t num_different_ = 0;
   uint64_t num_alone_ = 0;
 };
@@ -191,7 +198,8 @@ class Diff {
 absl::StatusOr<int> RunDiff(const CommandOptions& options) {
   if (options.paths.size() != 2) {
     return absl::InvalidArgumentError(
-        "give two traces, one of each run; \"cut\" joins the files of a rotated recording");
+        "give two traces, one of each run; a directory stands for the files of a rotated "
+        "recording");
   }
   return Diff(options).Run();
 }

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
-#include <system_error>
 #include <tuple>
 
 #include "absl/flags/flag.h"
@@ -148,28 +146,6 @@ absl::Status ReadSettings(CommandOptions* options) {
   return absl::OkStatus();
 }
 
-// A directory stands for the .mcap files in it, in the order of their names.
-absl::Status ExpandDirectories(std::vector<std::string>* paths) {
-  std::vector<std::string> expanded;
-  for (const std::string& path : *paths) {
-    std::error_code error;
-    if (!std::filesystem::is_directory(path, error)) {
-      expanded.push_back(path);
-      continue;
-    }
-    std::vector<std::string> inside;
-    for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
-      if (entry.path().extension() == ".mcap") inside.push_back(entry.path().string());
-    }
-    if (error) return absl::UnavailableError(fmt::format("{}: {}", path, error.message()));
-    if (inside.empty()) return absl::NotFoundError(fmt::format("{}: no .mcap file in it", path));
-    std::sort(inside.begin(), inside.end());
-    expanded.insert(expanded.end(), inside.begin(), inside.end());
-  }
-  *paths = std::move(expanded);
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 std::string FlagHelp(const Command& command) {
@@ -213,7 +189,10 @@ absl::StatusOr<CommandOptions> ReadOptions(const Command& command,
         "specd-replay {} --help",
         command.name));
   }
-  if (absl::Status status = ExpandDirectories(&options.paths); !status.ok()) return status;
+  if (command.name == "diff") return options;  // it takes two recordings
+  absl::StatusOr<std::vector<std::string>> files = TraceFilesOf(options.paths);
+  if (!files.ok()) return files.status();
+  options.paths = *std::move(files);
   return options;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "daemon/trace/trace_codec.h"
@@ -21,6 +22,26 @@ bool TraceFilter::TakesSequence(SequenceHandle handle, std::string_view request)
 
 std::string RowPathOf(const std::string& trace_path, const TraceInfo& info) {
   return (std::filesystem::path(trace_path).parent_path() / info.row_file).string();
+}
+
+absl::StatusOr<std::vector<std::string>> TraceFilesOf(const std::vector<std::string>& paths) {
+  std::vector<std::string> files;
+  for (const std::string& path : paths) {
+    std::error_code error;
+    if (!std::filesystem::is_directory(path, error)) {
+      files.push_back(path);
+      continue;
+    }
+    std::vector<std::string> inside;
+    for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
+      if (entry.path().extension() == ".mcap") inside.push_back(entry.path().string());
+    }
+    if (error) return absl::UnavailableError(fmt::format("{}: {}", path, error.message()));
+    if (inside.empty()) return absl::NotFoundError(fmt::format("{}: no .mcap file in it", path));
+    std::sort(inside.begin(), inside.end());
+    files.insert(files.end(), inside.begin(), inside.end());
+  }
+  return files;
 }
 
 absl::StatusOr<bool> TraceReader::Next(TraceItem* item) {

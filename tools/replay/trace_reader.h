@@ -93,6 +93,9 @@ class TraceReader {
   Progress progress_;
 };
 
+// The paths, with the .mcap files in a directory in the place of it, in the order of their names.
+absl::StatusOr<std::vector<std::string>> TraceFilesOf(const std::vector<std::string>& paths);
+
 // The row file of a trace file: beside it, under the name that its TraceInfo has.
 std::string RowPathOf(const std::string& trace_path, const TraceInfo& info);
 

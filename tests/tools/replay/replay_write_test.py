@@ -57,6 +57,15 @@ class Diff(Traces):
     def test_equal(self):
         self.assertIn("0 of them differ", out("diff", self.path, self.path))
 
+    def test_directories(self):
+        """A rotated recording is a directory; its parts have the rounds of the whole."""
+        folder = self.folder / "rotated"
+        folder.mkdir()
+        for name, wanted in (("1.mcap", range(1, 8)), ("2.mcap", range(8, 15))):
+            trace_file.write(folder / name, [r for r in self.trace.records if r.topic != "round"
+                                             or r.value["number"] in wanted])
+        self.assertIn("7 sequences in both runs, 0 of them differ", out("diff", self.path, folder))
+
     def test_one_bias(self):
         other = self.make("bias", "rounds=14", "bias=9")
         text = out("diff", self.path, other, code=1)
