@@ -27,6 +27,7 @@ void VisitFields(RecordType<TraceInfo>, V&& visit) {
   visit("start_ns", &TraceInfo::start_ns);
   visit("start_unix_ns", &TraceInfo::start_unix_ns);
   visit("eos_token_ids", &TraceInfo::eos_token_ids);
+  visit("anonymised", &TraceInfo::anonymised);
 }
 
 template <class V>

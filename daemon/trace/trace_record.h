@@ -48,6 +48,7 @@ struct TraceInfo {
   int64_t start_ns = 0;  // Clock::NowNs at the start of the file; all times below are of that clock
   int64_t start_unix_ns = 0;
   std::vector<TokenId> eos_token_ids;
+  bool anonymised = false;  // by specd-replay: ids are numbers within one task
 };
 
 // A sequence that was opened or forked, or that was open when the file began.

@@ -12,10 +12,11 @@ set(specd_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/specd)
 # A tool may be left out of the build (SPECD_BUILD_TOOLS=OFF); what is installed under another name
 # than its target's is named here.
 set(specd_programs specd_daemon specd_detok specd_toy_engine specd_toy_client
-    specd_bench)
+    specd_bench specd_replay)
 set(specd_toy_engine_name specd-toy-engine)
 set(specd_toy_client_name specd-toy-client)
 set(specd_bench_name specd-bench)
+set(specd_replay_name specd-replay)
 foreach(program IN LISTS specd_programs)
   if(TARGET ${program})
     if(DEFINED ${program}_name)
@@ -56,7 +57,7 @@ install(FILES ${PROJECT_BINARY_DIR}/specdConfig.cmake ${PROJECT_BINARY_DIR}/spec
 if(SPECD_HAVE_CUDA AND TARGET specd_kernels_test AND TARGET specd_gpu_facts AND TARGET specd_bench)
   set(glibc "^(ld-linux.*|lib(anl|c|dl|m|mvec|nsl|pthread|resolv|rt|util))[.]so")
   foreach(program specd_kernels_test specd_gpu_facts specd_gpu_attach specd_gpu_daemon specd_daemon
-          specd_bench)
+          specd_bench specd_replay)
     set_property(TARGET ${program} APPEND PROPERTY INSTALL_RPATH "$ORIGIN/../lib")
     install(TARGETS ${program} RUNTIME_DEPENDENCY_SET specd_gpu_check_libraries
       RUNTIME DESTINATION bin COMPONENT specd_gpu_check EXCLUDE_FROM_ALL)

@@ -24,7 +24,7 @@ _ALLOWED_HOST = re.compile(
     r"|(?:[a-z0-9\-]+\.)*(?:example(?:\.com|\.org|\.net)?|invalid|test"
     r"|github\.com|arxiv\.org|doi\.org|aclanthology\.org|openreview\.net|apache\.org|unicode\.org"
     r"|json-schema\.org|rfc-editor\.org|zeromq\.org|msgpack\.org|prometheus\.io|keepachangelog\.com"
-    r"|semver\.org|no-color\.org|kernel\.org|man7\.org))$"
+    r"|semver\.org|no-color\.org|kernel\.org|man7\.org|w3\.org))$"
 )
 _PRIVATE_ADDRESS = re.compile(
     r"(?<![\d.])(?:10(?:\.\d{1,3}){3}|192\.168(?:\.\d{1,3}){2}"

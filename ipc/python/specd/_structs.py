@@ -149,7 +149,7 @@ class Group(Structure):
 
 
 class TraceDump(Structure):
-    _fields_ = [("path", c_char_p), ("num_rounds", c_uint64)]
+    _fields_ = [("path", c_char_p), ("num_rounds", c_uint64), ("num_lost", c_uint64)]
 
 
 class JoinOptions(Structure):

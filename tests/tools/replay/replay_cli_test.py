@@ -1,0 +1,319 @@
+"""What specd-replay says of a trace, against an independent reading of it: numbers from numpy on the
+rows, coins from tests/python/philox.py, counts from the records."""
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import unittest
+
+import trace_file
+from replay_support import (GOLDEN, MAKE_TRACE, REPLAY, TOKENIZER, Traces, error, out, run)
+import philox  # its folder is known to replay_support
+
+
+class Info(Traces):
+    def test_counts(self):
+        text = out("info", self.path)
+        drafted = sum(trace_file.num_drawn(t) for _, t, _ in self.trace.steps())
+        accepted = sum(t["outcome"].get("num_accepted", 0) for _, t, _ in self.trace.steps())
+        kept = sum(a.get("num_kept", 0) for r in self.trace.rounds for a in r["answers"])
+        self.assertRegex(text, rf"rounds +14 \(numbers 1 to 14; 0 between")
+        self.assertRegex(text, rf"tokens kept +{kept}\n")
+        self.assertRegex(text, rf"draft tokens +{drafted}, of which {accepted} were accepted")
+        self.assertRegex(text, r"sequences +7,")
+        self.assertIn("14 rows", text)
+
+    def test_rotated_files_are_one_trace(self):
+        parts = [self.folder / "p1.mcap", self.folder / "p2.mcap"]
+        records = self.trace.records
+        first = [r for r in records if r.topic != "round" or r.value["number"] <= 6]
+        second = [r for r in records if r.topic != "round" or r.value["number"] > 6]
+        for path, part in zip(parts, (first, second)):
+            trace_file.write(path, part)
+        self.assertIn("rounds           14 (numbers 1 to 14", out("info", *parts))
+        self.assertEqual(out("verify", *parts), out("verify", self.path))
+
+
+class List(Traces):
+    def lines(self, *arguments):
+        return out("list", *arguments).splitlines()[1:]
+
+    def test_rounds(self):
+        self.assertEqual(len(self.lines(self.path)), 14 * 7)
+        self.assertEqual(len(self.lines(self.path, "--rounds", "--from=3", "--to=4")), 2 * 7)
+        self.assertEqual(len(self.lines(self.path, "--request=block")), 14)
+        self.assertEqual(len(self.lines(self.path, "--request=*", "--sequence=0x100000001")), 14)
+        rejected = [s for s in self.trace.steps()
+                    if s[1]["outcome"].get("num_accepted", 0) < trace_file.num_drawn(s[1])]
+        self.assertEqual(len(self.lines(self.path, "--rejected")), len(rejected))
+        finished = sum(a.get("status", 0) == 1 for r in self.trace.rounds for a in r["answers"])
+        self.assertEqual(len(self.lines(self.path, "--status=finished")), finished)
+
+    def test_sequences(self):
+        lines = self.lines(self.path, "--sequences")
+        self.assertEqual([line.split()[1] for line in lines],
+                         [self.trace.request(s) for s in self.trace.openings])
+        self.assertTrue(lines[0].rstrip().endswith("abort"))
+
+    def test_bad_flags(self):
+        self.assertIn("tokenizer is no flag of list", error("list", self.path, "--tokenizer=x"))
+        self.assertIn("status = odd", error("list", self.path, "--status=odd"))
+        self.assertIn("is after the last", error("list", self.path, "--from=4", "--to=3"))
+
+
+class Show(Traces):
+    def test_numbers(self):
+        """p, q and the coin of every judged draft token, of the two sampled methods without filters."""
+        checked = 0
+        for record, task, answer in self.steps_with_draft():
+            request = self.trace.request(answer["sequence"])
+            if request not in ("token", "masked"):
+                continue
+            text = out("show", self.path, record["number"], f"--request={request}", "--top=0")
+            lines = {int(m[1]): m[0].split() for m in re.finditer(r"^ +(\d+)  \d+ .*$", text, re.M)}
+            for i, d in enumerate(task["decisions"][:len(task["tokens"])]):
+                if not d["judged"]:
+                    continue
+                place = task["places"][i] if task["places"] else {}
+                mask = self.trace.mask(record, place["mask_row"]) if place else None
+                target = self.trace.row(record, 0, task["target_rows"][i])
+                p = trace_file.softmax(target, task["target_scale"], mask)[task["tokens"][i]]
+                cells = lines[i]
+                self.assertAlmostEqual(float(cells[2]), p, delta=2e-6)
+                if task["kinds"][i] == 1:
+                    draft = self.trace.row(record, 1, task["draft_rows"][i])
+                    q = trace_file.softmax(draft, task["draft_scale"])[task["tokens"][i]]
+                    self.assertAlmostEqual(float(cells[3]), q, delta=2e-6)
+                else:
+                    self.assertEqual(float(cells[3]), 1)
+                if request == "token":
+                    coins = philox.Coins(task["seed"], task["first_position"], task["round_base"])
+                    self.assertAlmostEqual(float(cells[5]), coins.accept(i), delta=2e-6)
+                    # A sampled token stands if u is below p / q.
+                    self.assertEqual(cells[6], "accepted" if coins.accept(i) < p / q else "rejected")
+                    why = re.search(rf"^  place {i}: (.*)$", text, re.M)[1]
+                    self.assertRegex(why, r"^(accepted: (u = .* is below|p/q = .* is 1 or more)"
+                                          r"|rejected: (u = .* is not below|p is 0))")
+                checked += 1
+        self.assertGreater(checked, 20)
+
+    def test_candidates(self):
+        for record, task, answer in self.steps_with_draft():
+            request = self.trace.request(answer["sequence"])
+            if request not in ("token", "masked"):
+                continue
+            text = out("show", self.path, record["number"], f"--request={request}", "--top=3")
+            block = re.search(r"^candidates at place 0.*\n.*\n((?:\d.*\n)+)", text, re.M)
+            place = task["places"][0] if task["places"] else {}
+            mask = self.trace.mask(record, place["mask_row"]) if place else None
+            p = trace_file.softmax(self.trace.row(record, 0, task["target_rows"][0]),
+                                   task["target_scale"], mask)
+            rows = [line.split() for line in block[1].splitlines()]
+            self.assertEqual(int(rows[0][0]), int(p.argmax()))
+            for row in rows:
+                self.assertAlmostEqual(float(row[1]), p[int(row[0])], delta=2e-6)
+                if mask is not None:
+                    self.assertEqual("forbidden" in " ".join(row), not mask[int(row[0])])
+            if mask is not None:
+                self.assertIn(f"({mask.sum()} of 64 ids allowed)", text)
+
+    def test_text(self):
+        text = out("show", self.path, 4, "--request=block", f"--tokenizer={TOKENIZER}")
+        token = next(t["tokens"][0] for r, t, a in self.trace.steps()
+                     if r["number"] == 4 and self.trace.request(a["sequence"]) == "block")
+        words = json.loads(TOKENIZER.read_text())["model"]["vocab"]
+        piece = next(text for text, number in words.items() if number == token)
+        self.assertIn(f'{token} "{piece}"', text)
+
+    def test_errors(self):
+        self.assertIn("whose last round is 14", run("show", self.path, 99, code=2).stderr)
+        self.assertIn("give the number of a round", error("show", self.path))
+        self.assertIn("no sequence of the round", error("show", self.path, 3, "--request=x"))
+
+
+class Verify(Traces):
+    def counts(self, *arguments, code=0):
+        text = out("verify", *arguments, code=code)
+        return [int(re.search(rf"^ *{name} +(\d+)", text, re.M)[1])
+                for name in ("by rows", "by numbers", "different", "not checkable")], text
+
+    def changed(self, name, change):
+        """The trace with `change` applied to each round's value; the rows stay."""
+        records = trace_file.read(self.path)
+        for record in records:
+            if record.topic == "round":
+                change(record.value)
+        path = self.folder / f"{name}.mcap"
+        trace_file.write(path, records)
+        return path
+
+    def test_a_directory_is_a_trace(self):
+        folder = self.folder / "directory"
+        folder.mkdir()
+        shutil.copy(self.path, folder)
+        shutil.copy(self.path.with_suffix(".rows"), folder)
+        self.assertEqual(self.counts(folder), self.counts(self.path))
+
+    def test_the_recorder_of_the_daemon(self):
+        folder = self.folder / "recorded"
+        folder.mkdir()
+        subprocess.run([MAKE_TRACE, self.folder / "unused", "rounds=5", f"recorder={folder}"],
+                       check=True, timeout=60)
+        (path,) = folder.glob("*.mcap")
+        tasks = len(list(trace_file.Trace(path).steps()))
+        self.assertEqual(self.counts(folder)[0], [tasks, 0, 0, 0])
+
+    def test_equal(self):
+        num_tasks = len(list(self.trace.steps()))
+        for backend in ("cpu", "scalar"):
+            self.assertEqual(self.counts(self.path, f"--backend={backend}")[0], [num_tasks, 0, 0, 0])
+        self.assertEqual(self.counts(self.changed("same", lambda r: None))[0], [num_tasks, 0, 0, 0])
+        light = self.make("light", "rounds=14", "level=1")
+        self.assertEqual(self.counts(light)[0], [0, num_tasks, 0, 0])
+
+    def test_a_bad_row(self):
+        path = self.make("nan", "nan_round=6")
+        self.assertEqual(self.counts(path)[0][2:], [0, 0])
+
+    def test_names_what_differs(self):
+        def of_task(number, request, change):
+            def apply(value):
+                if value["number"] != number:
+                    return
+                for task in value["tasks"]:
+                    answer = value["answers"][task.get("answer", 0)]
+                    if self.trace.request(answer["sequence"]) == request:
+                        change(task)
+            return apply
+
+        def flip_coin(task):
+            task["decisions"][0]["accept_coin"] ^= 1
+
+        def flip_stands(task):
+            decision = task["decisions"][0]
+            decision["stands"] = not decision.get("stands", False)
+
+        number = next(r["number"] for r, t, a in self.steps_with_draft()
+                      if self.trace.request(a["sequence"]) == "token")
+        for name, request, change, words in (
+                ("coin", "token", flip_coin, "ACCEPT coin"),
+                ("verdict", "token", flip_stands, "u \\* q"),
+                ("seed", "token", lambda t: t.update(seed=t["seed"] + 1), "coin is"),
+                ("scale", "token", lambda t: t.update(target_scale=t["target_scale"] * 1.01),
+                 "p_weight|p_mass"),
+                ("filter", "block", lambda t: t["target_filters"].update(top_k=2), "was"),
+                ("token", "exact", lambda t: t["confirmed"].__setitem__(0, 5), "emits|tokens were"),
+                ("score", "block", lambda t: t["token_scores"][0].update(value=-9.0), "score 0"),
+                ("size", "token", lambda t: t["target_rows"].append(1), "not consistent")):
+            path = self.changed(name, of_task(number, request, change))
+            counts, text = self.counts(path, code=1)
+            self.assertEqual(counts[2], 1, name)
+            self.assertRegex(text, rf"round {number}, sequence 0x1.*({words})", name)
+
+    def test_one_bit_of_a_row(self):
+        """Any bit of a float that decides nothing is still found: the mass of the row differs."""
+        record, task, _ = next(s for s in self.steps_with_draft()
+                               if self.trace.request(s[2]["sequence"]) == "token"
+                               and s[1]["outcome"].get("num_accepted", 0) > 0)
+        offset = next(r["offset"] for r in record["rows"]
+                      if r.get("tensor", 0) == 0 and r.get("index", 0) == task["target_rows"][0])
+        rows = bytearray(self.trace.row_bytes)
+        best = int(self.trace.row(record, 0, task["target_rows"][0]).argmax())
+        rows[offset + 4 * best + 1] ^= 1
+        other = self.folder / "bit"
+        other.mkdir()
+        (other / "a.rows").write_bytes(rows)
+        shutil.copy(self.path, other / "a.mcap")
+        counts, text = self.counts(other / "a.mcap", code=1)
+        self.assertEqual(counts[2], 1)
+        self.assertIn(f"round {record['number']},", text)
+
+    def test_a_row_with_another_hash(self):
+        """The recorder's hashes find a changed bit even where no number changes."""
+        folder = self.folder / "hash"
+        shutil.copytree(GOLDEN, folder)
+        trace = trace_file.Trace(folder / "chains.mcap")
+        row = trace.rounds[1]["rows"][0]
+        rows = bytearray(trace.row_bytes)
+        rows[row["offset"]] ^= 1
+        (folder / "chains.rows").write_bytes(rows)
+        counts, text = self.counts(folder / "chains.mcap", code=1)
+        self.assertGreater(counts[2], 0)
+        self.assertRegex(text, rf"round {trace.rounds[1]['number']},.* has another hash")
+
+    def test_rows_that_are_missing(self):
+        lone = self.folder / "lone"
+        lone.mkdir()
+        shutil.copy(self.path, lone / "a.mcap")
+        done = run("verify", lone / "a.mcap")
+        self.assertIn("rows cannot be read", done.stderr)
+        self.assertIn("by numbers", done.stdout)
+        (lone / "a.rows").write_bytes(self.trace.row_bytes[:len(self.trace.row_bytes) // 2])
+        counts, text = self.counts(lone / "a.mcap")
+        self.assertTrue(counts[0] > 0 and counts[1] > 0 and counts[2] == 0)
+        self.assertIn("the row file ends at byte", text)
+
+    def test_backends(self):
+        self.assertIn('"emulated"', error("verify", self.path, "--backend=emulated"))
+        self.assertIn("is unknown", error("verify", self.path, "--backend=tpu"))
+
+    def test_golden_traces(self):
+        paths = sorted(GOLDEN.glob("*.mcap"))
+        self.assertTrue(paths)
+        for path in paths:
+            for backend in ("cpu", "scalar"):
+                counts, _ = self.counts(path, f"--backend={backend}")
+                self.assertTrue(sum(counts[:2]) > 0 and counts[2] == 0, path)
+
+
+class Files(Traces):
+    def test_torn_at_every_byte_of_the_last_record(self):
+        light = self.make("torn", "rounds=2", "level=1")
+        data = light.read_bytes()
+        torn = self.folder / "cutoff.mcap"
+        for size in range(0, len(data), 97):
+            torn.write_bytes(data[:size])
+            done = subprocess.run([REPLAY, "info", torn], capture_output=True, text=True,
+                                  check=False, timeout=60)
+            self.assertIn(done.returncode, (0, 2), done.stderr)
+            self.assertIn("specd-replay: ", done.stderr)
+            self.assertRegex(done.stderr, r"byte \d+|no whole record")
+
+    def test_foreign(self):
+        foreign = self.folder / "foreign"
+        foreign.write_bytes(b"hello, world")
+        self.assertIn("byte 0", error("info", foreign))
+        self.assertIn("No such file", error("info", self.folder / "absent"))
+        other = self.folder / "other.mcap"
+        trace_file.write(other, [r for r in self.trace.records if r.topic == "opening"])
+        self.assertIn("no trace of specd", error("info", other))
+        newer = [trace_file.Record("info", {**self.trace.info, "version": 9})]
+        trace_file.write(other, newer)
+        self.assertIn("version = 9", error("info", other))
+
+    def test_interrupt(self):
+        """Ctrl-C ends with 130 and leaves neither the file nor a part of it."""
+        long = self.make("long", "rounds=1500", "level=1")
+        for delay in ("0.02", "0.05", "0.1"):
+            path = self.folder / "interrupted.npz"
+            done = subprocess.run(["timeout", "--preserve-status", "-s", "INT", delay, REPLAY, "export", long,
+                                   "--format=npz", "-o", path], check=False, capture_output=True)
+            left = [p.name for p in self.folder.glob("interrupted*")]
+            if done.returncode == 0:
+                self.assertEqual(left, ["interrupted.npz"])
+                path.unlink()
+            else:
+                # Before main has begun, the signal ends the process by itself.
+                self.assertIn(done.returncode, (130, -signal.SIGINT, 128 + signal.SIGINT))
+                self.assertEqual(left, [])
+
+    def test_help(self):
+        text = out("--help")
+        for command in re.findall(r"^  (\w+)  ", text, re.M):
+            self.assertIn("Example", out(command, "--help"), command)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,277 @@
+"""What specd-replay counts, compares and writes, against an independent reading of the same traces."""
+
+import json
+import re
+import struct
+import unittest
+
+import numpy as np
+
+import trace_file
+from replay_support import TOKENIZER, Traces, error, out
+
+
+class Stats(Traces):
+    def expected(self, key):
+        groups = {}
+        for record, task, answer in self.steps_with_draft():
+            accepted = task["outcome"].get("num_accepted", 0)
+            for i in range(trace_file.num_drawn(task)):
+                group = groups.setdefault(str(key(task, answer, i)), [0, 0, 0])
+                group[0] += 1
+                group[1] += i <= accepted
+                group[2] += i < accepted
+        return groups
+
+    def test_json(self):
+        keys = {"position": lambda t, a, i: i,
+                "method": lambda t, a, i: trace_file.METHODS[t["method"]],
+                "sequence": lambda t, a, i: self.trace.request(a["sequence"])}
+        for by, key in keys.items():
+            got = json.loads(out("stats", self.path, f"--by={by}", "--format=json"))
+            groups = {g["label"]: [g["drafted"], g["reached"], g["accepted"]] for g in got["groups"]}
+            self.assertEqual(groups, self.expected(key), by)
+            for g in got["groups"]:
+                # Wilson's interval holds the values of p for which the score is within z.
+                n, share = g["drafted"], g["accepted"] / g["drafted"]
+                for end in (g["low"], g["high"]):
+                    if 0 < end < 1:
+                        z = abs(share - end) / np.sqrt(end * (1 - end) / n)
+                        self.assertAlmostEqual(z, 1.959964, places=5)
+
+    def test_time_adds_up(self):
+        got = json.loads(out("stats", self.path, "--by=time", "--format=json"))
+        self.assertEqual(sum(g["drafted"] for g in got["groups"]),
+                         sum(trace_file.num_drawn(t) for _, t, _ in self.trace.steps()))
+
+    def test_class_table_and_svg(self):
+        self.assertIn("word part", out("stats", self.path, "--by=class", f"--tokenizer={TOKENIZER}"))
+        path = self.folder / "a.svg"
+        out("stats", self.path, "--format=svg", "-o", path)
+        self.assertIn("<svg", path.read_text())
+        self.assertIn("--format=svg", error("stats", self.path, "--format=png"))
+        self.assertIn("needs --tokenizer", error("stats", self.path, "--by=class"))
+
+
+class Diff(Traces):
+    def test_equal(self):
+        self.assertIn("0 of them differ", out("diff", self.path, self.path))
+
+    def test_directories(self):
+        """A rotated recording is a directory; its parts have the rounds of the whole."""
+        folder = self.folder / "rotated"
+        folder.mkdir()
+        for name, wanted in (("1.mcap", range(1, 8)), ("2.mcap", range(8, 15))):
+            trace_file.write(folder / name, [r for r in self.trace.records if r.topic != "round"
+                                             or r.value["number"] in wanted])
+        self.assertIn("7 sequences in both runs, 0 of them differ", out("diff", self.path, folder))
+
+    def test_one_bias(self):
+        other = self.make("bias", "rounds=14", "bias=9")
+        text = out("diff", self.path, other, code=1)
+        self.assertEqual(text.count("parameters: the token edits differ"), 7)
+        self.assertIn("id 9: bias 3", text)
+        only = out("diff", self.path, other, "--request=block", code=1)
+        self.assertIn("1 sequences in both runs, 1 of them differ", only)
+        texts = [[], []]
+        for text, trace in zip(texts, (self.trace, trace_file.Trace(other))):
+            for _, task, answer in trace.steps():
+                if trace.request(answer["sequence"]) == "block":
+                    text.extend(task["confirmed"])
+        first = next(i for i, (x, y) in enumerate(zip(*texts)) if x != y)
+        self.assertIn(f"differ from position {first} on: {texts[0][first]} in A, "
+                      f"{texts[1][first]} in B", only)
+
+    def causes(self, change):
+        records = trace_file.read(self.path)
+        for record in records:
+            if record.topic == "round" and record.value["number"] == 3:
+                change(record.value)
+        path = self.folder / "cause.mcap"
+        trace_file.write(path, records)
+        text = out("diff", self.path, path, code=1)
+        self.assertIn("first difference in round 3 of A and 3 of B", text)
+        return re.findall(r"^  (\w+): ", text, re.M)
+
+    def test_causes(self):
+        def task(value):
+            return value["tasks"][3]
+        self.assertEqual(self.causes(lambda v: task(v).update(seed=5)), ["coins"])
+        self.assertEqual(self.causes(lambda v: task(v).update(tokens=[1] * len(task(v)["tokens"]))),
+                         ["draft"])
+        self.assertEqual(self.causes(lambda v: task(v)["decisions"][0].update(p_mass=3.5)), ["rows"])
+        self.assertEqual(self.causes(lambda v: task(v)["confirmed"].__setitem__(-1, 7)),
+                         ["decision"])
+        self.assertEqual(
+            self.causes(lambda v: v["tasks"][5]["places"][0].update(grammar_state=9)), ["grammar"])
+
+    def test_needs_two(self):
+        self.assertIn("give two traces", error("diff", self.path))
+
+
+class Cut(Traces):
+    def test_a_part(self):
+        path = self.folder / "part.mcap"
+        out("cut", self.path, "-o", path, "--rounds=3:6", "--request=token")
+        part = trace_file.Trace(path)
+        self.assertEqual([r["number"] for r in part.rounds], [3, 4, 5, 6])
+        self.assertEqual([o["request_id"] for o in part.openings.values()], ["token"])
+        whole = [(t["tokens"], t["confirmed"]) for r, t, a in self.trace.steps()
+                 if 3 <= r["number"] <= 6 and self.trace.request(a["sequence"]) == "token"]
+        self.assertEqual([(t["tokens"], t["confirmed"]) for _, t, _ in part.steps()], whole)
+        for record, task, _ in part.steps():
+            source = next(r for r in self.trace.rounds if r["number"] == record["number"])
+            for index in task["target_rows"]:
+                np.testing.assert_array_equal(part.row(record, 0, index),
+                                              self.trace.row(source, 0, index))
+        self.assertRegex(out("verify", path), r"by rows +4\n")
+
+    def test_without_rows(self):
+        path = self.folder / "thin.mcap"
+        out("cut", self.path, "-o", path, "--no-rows")
+        self.assertFalse(path.with_suffix(".rows").exists())
+        self.assertRegex(out("verify", path), r"different +0\n")
+
+    def test_nothing_is_left_behind(self):
+        path = self.folder / "none.mcap"
+        self.assertIn("no round passes", error("cut", self.path, "-o", path, "--rounds=90:99"))
+        self.assertFalse(list(self.folder.glob("none*")))
+        self.assertIn("is the trace that is read", error("cut", self.path, "-o", self.path))
+
+    def test_anonymise(self):
+        secret = self.make("secret", "rounds=10", "request=customer-")
+        path = self.folder / "shared.mcap"
+        out("anonymise", secret, "-o", path)
+        self.assertNotIn(b"customer", path.read_bytes())
+        shared = trace_file.Trace(path)
+        self.assertEqual([o["request_id"] for o in shared.openings.values()],
+                         [f"r{i}" for i in range(1, 8)])
+        self.assertNotIn("eos_token_ids", shared.info)
+        for _, task, _ in shared.steps():
+            ids = task["tokens"] + task["confirmed"]
+            # Numbered in the order in which they occur.
+            self.assertEqual(list(dict.fromkeys(ids)), list(range(len(set(ids)))))
+            self.assertEqual(task["edits"], [])
+        for pattern, command in ((r"different +0\n", "verify"), (r"anonymised", "info"),
+                                 (r"accepted per draft", "stats")):
+            self.assertRegex(out(command, path), pattern)
+        self.assertEqual(out("stats", path), out("stats", secret))
+
+
+class Export(Traces):
+    def test_npz(self):
+        path = self.folder / "a.npz"
+        out("export", self.path, "--format=npz", "--rows", "-o", path)
+        arrays = np.load(path)
+        places = [(r["number"], a["sequence"], i, d) for r, t, a in self.trace.steps()
+                  for i, d in enumerate(t["decisions"])]
+        np.testing.assert_array_equal(arrays["round"], [p[0] for p in places])
+        np.testing.assert_array_equal(arrays["sequence"], np.array([p[1] for p in places], "u8"))
+        np.testing.assert_array_equal(arrays["place"], [p[2] for p in places])
+        np.testing.assert_array_equal(arrays["p_weight"],
+                                      np.array([p[3]["p_weight"] for p in places], "f4"))
+        np.testing.assert_array_equal(arrays["p_mass"], [p[3]["p_mass"] for p in places])
+        coins = [p[3]["accept_coin"] for p in places]
+        np.testing.assert_array_equal(
+            arrays["accept_coin"], [np.nan if c == trace_file.NO_COIN else c * 2.0**-53 for c in coins])
+        np.testing.assert_array_equal(arrays["verdict"] == 0, [p[3]["stands"] for p in places])
+        self.assertEqual(arrays["sequence_request"].tolist(),
+                         [self.trace.request(s).encode() for s in self.trace.openings])
+        for k in range(0, len(arrays["target_rows"]), 17):
+            record = next(r for r in self.trace.rounds
+                          if r["number"] == arrays["target_row_round"][k])
+            np.testing.assert_array_equal(
+                arrays["target_rows"][k],
+                self.trace.row(record, 0, int(arrays["target_row_index"][k])))
+
+    def test_safetensors(self):
+        path = self.folder / "a.safetensors"
+        out("export", self.path, "--format=safetensors", "-o", path)
+        data = path.read_bytes()
+        size = struct.unpack_from("<Q", data)[0]
+        header = json.loads(data[8:8 + size])
+        begin, end = header["target"]["data_offsets"]
+        rows = np.frombuffer(data[8 + size:][begin:end], "<f4").reshape(header["target"]["shape"])
+        first = self.trace.rounds[0]
+        index = first["rows"][0].get("index", 0)
+        np.testing.assert_array_equal(rows[0], self.trace.row(first, 0, index))
+        ends = sorted(tensor["data_offsets"] for name, tensor in header.items()
+                      if name != "__metadata__")
+        self.assertEqual(ends[0][0], 0)
+        self.assertEqual(ends[-1][1], len(data) - 8 - size)
+        try:
+            import safetensors.numpy
+        except ImportError:
+            return
+        tensors = safetensors.numpy.load_file(path)
+        np.testing.assert_array_equal(tensors["target"], rows)
+        self.assertEqual(tensors["draft_round"].dtype, np.uint64)
+
+    def test_chrome(self):
+        path = self.folder / "a.json"
+        out("export", self.path, "--format=chrome", "-o", path)
+        events = json.loads(path.read_text())["traceEvents"]
+        runs = [e for e in events if e["name"] == "run"]
+        times = [r["times"] for r in self.trace.rounds]
+        self.assertEqual([e["dur"] for e in runs], [(t["ran"] - t["packed"]) / 1000 for t in times])
+
+    def test_errors(self):
+        self.assertIn("none of npz", error("export", self.path, "--format=csv", "-o", "x"))
+        self.assertIn("give -o", error("export", self.path, "--format=npz"))
+
+
+class Rerun(Traces):
+    def test_expected_lengths(self):
+        """`token` accepts the first k drafts with probability prod min(1, p / q) for given drafts."""
+        text = out("rerun", self.path, "--set", "temperature=0.6", "--method=token", "--seeds=400",
+                   "--request=token")
+        lengths = []
+        for record, task, answer in self.steps_with_draft():
+            if self.trace.request(answer["sequence"]) != "token":
+                continue
+            length, reach = 0.0, 1.0
+            for i, token in enumerate(task["tokens"]):
+                p = trace_file.softmax(self.trace.row(record, 0, task["target_rows"][i]),
+                                       np.log2(np.e) / 0.6)[token]
+                q = trace_file.softmax(self.trace.row(record, 1, task["draft_rows"][i]),
+                                       task["draft_scale"])[token]
+                reach *= min(1.0, p / q)
+                length += reach
+            lengths.append(length)
+        got = float(re.search(r"^mean length.* (\d+\.\d+)(?: \+-.*)?$", text, re.M)[1])
+        # 400 seeds of some 10 drafts: the error of the mean is below 0.03 (4 sigma).
+        self.assertAlmostEqual(got, np.mean(lengths), delta=0.08)
+
+    def test_refusals(self):
+        for setting, words in (("repetition_penalty=1.2", "cannot be changed on recorded rows"),
+                               ("draft_temperature=1", "the drafts were drawn"),
+                               ("seed=3", "--seeds"), ("odd=1", "is no parameter"),
+                               ("top_p=7", "is outside"), ("top_k=1.5", "no whole number")):
+            self.assertIn(words, error("rerun", self.path, "--set", setting))
+        self.assertIn("none of block", error("rerun", self.path, "--method=tree"))
+
+
+class Report(Traces):
+    def test_data(self):
+        path = self.folder / "a.html"
+        out("report", self.path, "-o", path, f"--tokenizer={TOKENIZER}")
+        page = path.read_text()
+        data = json.loads(re.search(r'<script nonce="specd" type="application/json" id="data">(.*?)</script>', page,
+                                    re.S)[1])
+        self.assertEqual(data["version"], 1)
+        for name, table in data.items():
+            if name not in ("version", "trace", "strings"):
+                self.assertEqual(len({len(column) for column in table.values()}), 1, name)
+        steps = list(self.trace.steps())
+        kept = [token for _, t, a in steps for token in t["confirmed"][:a.get("num_kept", 0)]]
+        self.assertEqual(data["tokens"]["id"], kept)
+        self.assertEqual(data["trace"]["tokens"], len(kept))
+        judged = sum(d["judged"] or d["bound"] >= 0 for _, t, _ in steps for d in t["decisions"])
+        self.assertEqual(len(data["decisions"]["step"]), judged)
+        accepted = sum(t["outcome"].get("num_accepted", 0) for _, t, _ in steps)
+        self.assertEqual(data["tokens"]["kind"].count(0), accepted)
+        self.assertGreater(len(data["candidates"]["id"]), judged)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,176 @@
+// Sentences, tables, intervals and files of specd-replay.
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tools/replay/interval.h"
+#include "tools/replay/json_table.h"
+#include "tools/replay/json_text.h"
+#include "tools/replay/names.h"
+#include "tools/replay/output_file.h"
+#include "tools/replay/place_view.h"
+#include "tools/replay/scalar_check.h"
+#include "tools/replay/token_text.h"
+#include "tools/replay/what_if.h"
+
+namespace specd::replay {
+namespace {
+
+constexpr uint64_t kHalf = uint64_t{1} << 52;  // the coin 0.5
+
+// A task of `token` with one draft token, p = 0.25, q = 0.5, u = 0.5: the threshold itself.
+TraceTask OneToken() {
+  TraceTask task;
+  task.method = VerifyMethod::kToken;
+  task.tokens = {7};
+  task.kinds = {DraftKind::kSampled};
+  task.outcome = {.num_accepted = 0, .num_tokens = 1, .num_drafts = 1};
+  task.confirmed = {3};
+  task.decisions.resize(2);
+  task.coins = {{{0, 0, 1, Purpose::kAccept}, kHalf}};
+  PlaceDecision& d = task.decisions[0];
+  d.judged = true;
+  d.token = 3;
+  d.p_weight = 0.25f;
+  d.p_mass = 1;
+  d.q_weight = 0.5f;
+  d.q_mass = 1;
+  d.accept_coin = kHalf;
+  return task;
+}
+
+TEST_SUITE("replay") {
+  TEST_CASE("the reason of a rejection is a sentence with its numbers") {
+    TraceTask task = OneToken();
+    CHECK(Why(ViewPlace(task, 0)) == "rejected: u = 0.5 is not below p/q = 0.5");
+    CHECK(WhyInWords(ViewPlace(task, 0)) == "rejected: u is not below p/q");
+    CHECK(Why(ViewPlace(task, 1)) == "not judged: the draft ended before this place");
+    task.decisions[0].p_weight = 0;
+    CHECK(Why(ViewPlace(task, 0)) == "rejected: p is 0, so the target never gives this token");
+    task.decisions[0].p_weight = 0.75f;
+    task.decisions[0].stands = true;
+    CHECK(Why(ViewPlace(task, 0)) == "accepted: p/q = 1.5 is 1 or more, and every u is below that");
+    task.method = VerifyMethod::kExactMatch;
+    task.decisions[0].stands = false;
+    CHECK(Why(ViewPlace(task, 0)) == "rejected: the SAMPLE coin draws another id (3) from p");
+  }
+
+  TEST_CASE("block: u against h") {
+    TraceTask task = OneToken();
+    task.method = VerifyMethod::kBlock;
+    task.decisions[0].bound = 0.5;
+    CHECK(Why(ViewPlace(task, 0)) ==
+          "rejected: u = 0.5 is not below h = 0.5, and no longer part of the draft stands");
+    task.decisions[0].stands = true;
+    task.decisions[0].bound = 0.75;
+    CHECK(Why(ViewPlace(task, 0)) ==
+          "accepted: u = 0.5 is below h = 0.75, so the draft up to here stands");
+  }
+
+  TEST_CASE("scalars: the accept test is strict, and one bit of a coin is found") {
+    TraceTask task = OneToken();
+    const auto differences = [&] { return CheckScalars(task, 8).differences.size(); };
+    CHECK(differences() == 0);
+    // 0.5 * 0.5 is not below 0.25.
+    task.decisions[0].stands = true;
+    CHECK(differences() > 0);
+    task.decisions[0].stands = false;
+    task.decisions[0].p_weight = std::nextafter(0.25f, 1.0f);
+    CHECK(differences() == 1);
+    task = OneToken();
+    task.decisions[0].accept_coin ^= 1;
+    CHECK(differences() > 0);
+  }
+
+  TEST_CASE("intervals against values of tables") {
+    // Brown, Cai, DasGupta 2001: Wilson for 0 of 10 ends at z^2 / (n + z^2).
+    CHECK(Wilson(0, 10).high == doctest::Approx(3.841459 / 13.841459));
+    CHECK(Wilson(0, 10).low == 0);
+    CHECK(Wilson(5, 10).low == doctest::Approx(1 - Wilson(5, 10).high));
+    // Student's t, 0.975: tables of Abramowitz and Stegun 26.10.
+    CHECK(Student95(1) == doctest::Approx(12.706).epsilon(1e-4));
+    CHECK(Student95(3) == doctest::Approx(3.182).epsilon(1e-3));
+    CHECK(Student95(10) == doctest::Approx(2.228).epsilon(3e-4));
+    CHECK(Student95(120) == doctest::Approx(1.980).epsilon(3e-4));
+    // One value in each group: the textbook interval of a mean. s = 1, n = 3.
+    const double values[] = {1, 2, 3};
+    const uint32_t groups[] = {0, 1, 2};
+    const Mean mean = ClusteredMean(values, groups);
+    CHECK(mean.mean == 2);
+    CHECK(mean.half_width == doctest::Approx(4.302652730 / std::sqrt(3.0)));
+    const uint32_t one[] = {0, 0, 0};
+    CHECK(std::isinf(ClusteredMean(values, one).half_width));
+  }
+
+  TEST_CASE("text of tokens is safe for a terminal and for a page") {
+    CHECK(Quoted("a\x1b[31m\n\"\xff") == "\"a\\x1b[31m\\n\\\"\\xff\"");
+    CHECK(Quoted("\xc2\x9b") == "\"\\u009b\"");
+    CHECK(Quoted("\xe4\xbd\xa0") == "\"\xe4\xbd\xa0\"");
+    CHECK(JsonString("</script>\xff\x01") == "\"\\u003c/script>\\udcff\\u0001\"");
+    CHECK(CharacterSize("\xed\xa0\x80") == 0);  // a surrogate
+    CHECK(CharacterSize("\xc0\x80") == 0);      // overlong
+    CHECK(JsonNumber(NAN) == "null");
+    CHECK(JsonNumber(0.1) == "0.1");
+    CHECK(JsonNumber(3) == "3");
+  }
+
+  TEST_CASE("a table leaves out a column of nulls") {
+    JsonTable table({"a", "b"});
+    CHECK(table.Json().empty());
+    table.Add({"1", "null"});
+    table.Add({"null", "null"});
+    CHECK(table.Json() == "{\"a\": [1,null]}");
+  }
+
+  TEST_CASE("an output file appears whole or not at all") {
+    const std::string folder =
+        std::filesystem::temp_directory_path() / ("specd-replay-" + std::to_string(getpid()));
+    std::filesystem::create_directory(folder);
+    const std::string path = folder + "/out";
+    {
+      auto file = OutputFile::Create(path);
+      REQUIRE(file.ok());
+      REQUIRE(file->Write("half").ok());
+    }
+    CHECK(std::filesystem::is_empty(folder));
+    REQUIRE(WriteText(path, "whole").ok());
+    std::ifstream in(path);
+    std::string text;
+    in >> text;
+    CHECK(text == "whole");
+    CHECK(std::distance(std::filesystem::directory_iterator(folder), {}) == 1);
+    CHECK_FALSE(WriteText(folder + "/none/out", "x").ok());
+    std::filesystem::remove_all(folder);
+  }
+
+  TEST_CASE("settings of rerun change a task") {
+    const auto what = WhatIf::Parse({{"temperature", "0.5"}, {"top_k", "3"}}, "token");
+    REQUIRE(what.ok());
+    Task task;
+    task.method = VerifyMethod::kBlock;
+    task.target_scale = 1;
+    CHECK(what->Apply(64, true, &task).empty());
+    CHECK(task.method == VerifyMethod::kToken);
+    CHECK(task.target_filters.top_k == 3);
+    CHECK(task.target_scale == static_cast<float>(1.4426950408889634 / 0.5));
+    CHECK_FALSE(what->Apply(64, false, &task).empty());
+    CHECK(WhatIf::Parse({{"temperature", "0"}}, "")->Apply(64, true, &task).empty());
+    CHECK(task.method == VerifyMethod::kGreedy);
+  }
+
+  TEST_CASE("times and handles") {
+    CHECK(TimeText(1'700'000'000'123'000'000) == "2023-11-14T22:13:20.123Z");
+    CHECK(TimeText(-1) == "1969-12-31T23:59:59.999Z");
+    CHECK(HandleText(uint64_t{1} << 32) == "0x100000000");
+    CHECK(DurationText(14'800) == "14.8 us");
+  }
+}
+
+}  // namespace
+}  // namespace specd::replay

@@ -1,0 +1,91 @@
+#include "tools/replay/answer_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+
+#include "daemon/trace/trace_fields.h"
+#include "tools/replay/names.h"
+
+namespace specd::replay {
+namespace {
+
+std::string Text(double value) { return fmt::format("{}", value); }
+template <class T>
+std::string Text(const T& value) {
+  if constexpr (std::is_same_v<T, OutcomeStatus> || std::is_same_v<T, Purpose>) {
+    return std::string(NameOf(value));
+  } else {
+    return fmt::format("{}", value);
+  }
+}
+std::string Text(const CoinInterval& value) {
+  return fmt::format("[{}, {})", value.low, value.high);
+}
+
+template <class T>
+bool SameBits(const T& a, const T& b) {
+  if constexpr (std::is_same_v<T, float>) {
+    return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
+  } else if constexpr (std::is_same_v<T, double>) {
+    return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
+  } else if constexpr (std::is_same_v<T, CoinInterval>) {
+    return a.low == b.low && a.high == b.high;
+  } else {
+    return a == b;
+  }
+}
+
+class Comparison {
+ public:
+  template <class Record>
+  void Members(std::string_view where, const Record& recorded, const Record& replayed) {
+    VisitFields(RecordType<Record>{}, [&](const char* name, auto member) {
+      if (SameBits(recorded.*member, replayed.*member)) return;
+      differences.push_back(fmt::format("{}{} was {}, and is {} now", where, name,
+                                        Text(recorded.*member), Text(replayed.*member)));
+    });
+  }
+
+  template <class T>
+  void Lists(std::string_view name, const std::vector<T>& recorded, std::span<const T> replayed) {
+    if (std::equal(recorded.begin(), recorded.end(), replayed.begin(), replayed.end())) return;
+    differences.push_back(fmt::format("{} were {}, and are {} now", name, fmt::join(recorded, " "),
+                                      fmt::join(replayed, " ")));
+  }
+
+  std::vector<std::string> differences;
+};
+
+}  // namespace
+
+std::vector<std::string> CompareAnswers(const TraceTask& recorded, const RoundRebuilder& replayed,
+                                        size_t i) {
+  Comparison comparison;
+  comparison.Members("", recorded.outcome, replayed.outcome(i));
+  comparison.Lists("the tokens", recorded.confirmed, replayed.tokens(i));
+  if (!recorded.path.empty()) comparison.Lists("the path", recorded.path, replayed.path(i));
+  const std::span<const TokenScore> scores = replayed.scores(i);
+  const auto stride = static_cast<size_t>(replayed.batch().scores_stride);
+  const auto num_scores = static_cast<size_t>(NumScores(replayed.batch().tasks[i].scores));
+  for (size_t j = 0; j < recorded.token_scores.size() && num_scores > 0; ++j) {
+    const size_t place = j / num_scores * stride + j % num_scores;
+    if (place >= scores.size()) break;
+    comparison.Members(fmt::format("score {} of token {}: ", j % num_scores, j / num_scores),
+                       recorded.token_scores[j], scores[place]);
+  }
+  const std::span<const PlaceDecision> decisions = replayed.decisions(i);
+  // Backends on a device keep no decisions.
+  const bool are_kept = std::any_of(decisions.begin(), decisions.end(),
+                                    [](const PlaceDecision& d) { return d.judged; });
+  for (size_t j = 0; are_kept && j < recorded.decisions.size() && j < decisions.size(); ++j) {
+    comparison.Members(fmt::format("place {}: ", j), recorded.decisions[j], decisions[j]);
+  }
+  return std::move(comparison.differences);
+}
+
+}  // namespace specd::replay

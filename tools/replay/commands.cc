@@ -1,0 +1,135 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "tools/replay/command.h"
+#include "tools/replay/cut_command.h"
+#include "tools/replay/diff_command.h"
+#include "tools/replay/export_command.h"
+#include "tools/replay/info_command.h"
+#include "tools/replay/list_command.h"
+#include "tools/replay/report_command.h"
+#include "tools/replay/rerun_command.h"
+#include "tools/replay/show_command.h"
+#include "tools/replay/stats_command.h"
+#include "tools/replay/verify_command.h"
+
+namespace specd::replay {
+namespace {
+
+constexpr std::string_view kListFlags[] = {"rounds", "sequences", "request", "sequence",
+                                           "from",   "to",        "status",  "rejected"};
+constexpr std::string_view kShowFlags[] = {"sequence", "request", "tokenizer", "top"};
+constexpr std::string_view kVerifyFlags[] = {"backend", "threads", "rounds",   "from",
+                                             "to",      "request", "sequence", "limit"};
+
+constexpr std::string_view kStatsFlags[] = {"by",   "format", "o",       "tokenizer", "rounds",
+                                            "from", "to",     "request", "sequence",  "status"};
+constexpr std::string_view kDiffFlags[] = {"request", "limit"};
+constexpr std::string_view kRerunFlags[] = {"set",    "method", "seeds", "backend", "threads",
+                                            "rounds", "from",   "to",    "request", "sequence"};
+constexpr std::string_view kExportFlags[] = {"format", "o",  "rows",    "rounds",
+                                             "from",   "to", "request", "sequence"};
+constexpr std::string_view kCutFlags[] = {"o",       "rounds",   "from",   "to",
+                                          "request", "sequence", "no_rows"};
+constexpr std::string_view kAnonymiseFlags[] = {"o", "rounds", "from", "to", "request", "sequence"};
+constexpr std::string_view kReportFlags[] = {"o",    "tokenizer", "top",     "rounds",
+                                             "from", "to",        "request", "sequence"};
+
+constexpr Command kCommands[] = {
+    {"info",
+     "what is in a trace: build, times, counts, drops",
+     "  specd-replay info TRACE...\n\nExample:\n  specd-replay info trace.mcap\n",
+     {},
+     &RunInfo},
+    {"list", "one line for each round or sequence",
+     "  specd-replay list TRACE... [--rounds | --sequences] [filters]\n\n"
+     "A line of --rounds is the part of one sequence in one round.\n\nExamples:\n"
+     "  specd-replay list trace.mcap --rejected --from=100 --to=200\n"
+     "  specd-replay list trace.mcap --sequences --request='chat-*'\n",
+     kListFlags, &RunList},
+    {"show", "the decisions of one round: p, q, coin, verdict and why",
+     "  specd-replay show TRACE... ROUND [flags]\n\n"
+     "With recorded rows it shows the best candidates of target and draft, and the residual.\n\n"
+     "Examples:\n"
+     "  specd-replay show trace.mcap 17\n"
+     "  specd-replay show trace.mcap 17 --sequence=0x100000001 --tokenizer=tokenizer.json "
+     "--top=5\n",
+     kShowFlags, &RunShow},
+    {"verify", "run the rounds again and compare them to the bit",
+     "  specd-replay verify TRACE... [flags]\n\n"
+     "A round with rows is run again, and outcome, tokens, path, scores and decisions are "
+     "compared.\n"
+     "Without rows its coins and decisions are computed again from the recorded numbers.\n\n"
+     "Backends: cpu (the widest instructions of this processor), scalar (the same code without\n"
+     "vector instructions), cuda (in a build with nvcc, on a machine with a device). The emulated\n"
+     "CUDA block is part of the tests: ctest -R replay.\n\n"
+     "Exit status: 0 all that could be checked is equal; 1 a difference; 2 nothing could be\n"
+     "checked, or an error.\n\nExamples:\n"
+     "  specd-replay verify trace.mcap\n"
+     "  specd-replay verify trace.mcap --backend=scalar --rounds=10:20\n",
+     kVerifyFlags, &RunVerify},
+    {"diff", "the first difference between two runs, and its cause",
+     "  specd-replay diff A B [flags]\n\nA and B are traces, or directories of rotated ones. "
+     "Sequences are matched by request id. The causes are parameters, coins, draft, rows and\n"
+     "grammar; a difference without a cause is a wrong decision, which is a bug.\n\nExample:\n"
+     "  specd-replay diff monday.mcap tuesday.mcap --request='chat-*'\n",
+     kDiffFlags, &RunDiff},
+    {"rerun", "what if: acceptance of the recorded drafts under other settings",
+     "  specd-replay rerun TRACE... --set NAME=VALUE... --method=METHOD\n\n"
+     "It needs the rows of all places: record with level=rows,places=all.\n\nExamples:\n"
+     "  specd-replay rerun trace.mcap --set temperature=0.7 --set top_p=0.9\n"
+     "  specd-replay rerun trace.mcap --method=token --seeds=64\n",
+     kRerunFlags, &RunRerun},
+    {"stats", "acceptance by position, sequence, time, method or class of token",
+     "  specd-replay stats TRACE... [flags]\n\n"
+     "Intervals are Wilson's of 95 %, as if tokens were independent.\n\nExamples:\n"
+     "  specd-replay stats trace.mcap --by=time\n"
+     "  specd-replay stats trace.mcap --by=class --tokenizer=tokenizer.json\n"
+     "  specd-replay stats trace.mcap --format=svg -o acceptance.svg\n",
+     kStatsFlags, &RunStats},
+    {"export", "npz for numpy, safetensors, or a timeline for Perfetto",
+     "  specd-replay export TRACE... --format=FORMAT -o FILE\n\n"
+     "npz: a row for each place, answer, round and sequence; with --rows also the logits.\n"
+     "safetensors: the logits. chrome: the stages of rounds, for Perfetto and chrome://tracing.\n"
+     "bfloat16 rows are uint16 in npz.\n\nExamples:\n"
+     "  specd-replay export trace.mcap --format=npz --rows -o trace.npz\n"
+     "  specd-replay export trace.mcap --format=chrome -o trace.json\n",
+     kExportFlags, &RunExport},
+    {"cut", "a smaller trace, to attach to a bug report",
+     "  specd-replay cut TRACE... -o OUT.mcap [filters] [--no-rows]\n\n"
+     "The rows go into OUT.rows.\n\nExample:\n"
+     "  specd-replay cut trace.mcap -o bug.mcap --rounds=100:120 --request=chat-17\n",
+     kCutFlags, &RunCut},
+    {"anonymise", "a trace without text and ids, with all its numbers",
+     "  specd-replay anonymise TRACE... -o OUT.mcap [filters]\n\n"
+     "Request ids become r1, r2, ... Token ids are numbered within each task. Rows, masks, token\n"
+     "edits and file names are dropped; p, q, coins, seeds and times stay. info, stats and verify\n"
+     "work on the result.\n\nExample:\n  specd-replay anonymise trace.mcap -o shared.mcap\n",
+     kAnonymiseFlags, &RunAnonymise},
+    {"report", "one HTML page: timeline, heat map, text with the reason of each token",
+     "  specd-replay report TRACE... -o FILE.html [flags]\n\n"
+     "The page needs no network. --top sets the candidates of each row; 0: none.\n\nExample:\n"
+     "  specd-replay report trace.mcap -o report.html --tokenizer=tokenizer.json\n",
+     kReportFlags, &RunReport},
+};
+
+}  // namespace
+
+std::span<const Command> Commands() { return kCommands; }
+
+const Command* FindCommand(std::string_view name) {
+  for (const Command& command : kCommands) {
+    if (command.name == name) return &command;
+  }
+  return nullptr;
+}
+
+void PrintWarnings(const TraceReader& reader) {
+  std::fflush(stdout);
+  for (const std::string& warning : reader.warnings()) {
+    fmt::print(stderr, "specd-replay: warning: {}\n", warning);
+  }
+}
+
+}  // namespace specd::replay

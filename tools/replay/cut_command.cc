@@ -1,0 +1,42 @@
+#include "tools/replay/cut_command.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "tools/replay/trace_copier.h"
+#include "tools/replay/trace_reader.h"
+
+namespace specd::replay {
+namespace {
+
+absl::StatusOr<int> Copy(const CommandOptions& options, bool anonymised) {
+  if (options.output.empty()) {
+    return absl::InvalidArgumentError("give -o OUT.mcap, the trace to write");
+  }
+  for (const std::string& path : options.paths) {
+    std::error_code error;
+    if (path != options.output && !std::filesystem::equivalent(path, options.output, error)) {
+      continue;
+    }
+    return absl::InvalidArgumentError(fmt::format("o = {} is the trace that is read", path));
+  }
+  TraceReader reader(options.paths);
+  TraceCopier copier(&reader, options.output,
+                     {.filter = options.filter,
+                      .with_rows = options.with_rows && !anonymised,
+                      .anonymised = anonymised});
+  const absl::StatusOr<TraceCopier::Counts> counts = copier.Run();
+  PrintWarnings(reader);
+  if (!counts.ok()) return counts.status();
+  fmt::print("{}: {} rounds of {} sequences, {} rows\n", options.output, counts->rounds,
+             counts->sequences, counts->rows);
+  return kExitOk;
+}
+
+}  // namespace
+
+absl::StatusOr<int> RunCut(const CommandOptions& options) { return Copy(options, false); }
+absl::StatusOr<int> RunAnonymise(const CommandOptions& options) { return Copy(options, true); }
+
+}  // namespace specd::replay

@@ -1,0 +1,199 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <tuple>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/reflection.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "tools/replay/command.h"
+#include "tools/replay/names.h"
+
+ABSL_FLAG(std::string, request, "", "only this request id; NAME* takes every id that begins so");
+ABSL_FLAG(std::string, sequence, "", "only this sequence: its handle, such as 0x100000001");
+ABSL_FLAG(std::string, rounds, "",
+          "list: one line for each round (the default); elsewhere A:B, the rounds from A to B");
+ABSL_FLAG(bool, sequences, false, "one line for each sequence");
+ABSL_FLAG(std::string, from, "", "the first round");
+ABSL_FLAG(std::string, to, "", "the last round");
+ABSL_FLAG(
+    std::string, status, "",
+    "only answers with this status: ok, finished, bad_distribution, unknown_sequence, invalid, "
+    "device_error or aborted");
+ABSL_FLAG(bool, rejected, false, "only where a draft token was not accepted");
+ABSL_FLAG(std::string, o, "", "the file to write; it appears whole or not at all");
+ABSL_FLAG(std::string, tokenizer, "", "tokenizer.json of the model, to show text");
+ABSL_FLAG(int32_t, top, 8, "candidates of each row, 0 .. 64");
+ABSL_FLAG(std::string, backend, "cpu", "runs recorded rows again: cpu, scalar or cuda");
+ABSL_FLAG(int32_t, threads, 1, "threads of the CPU backend, 1 .. 64; the bits do not depend on it");
+ABSL_FLAG(std::string, set, "",
+          "settings, separated by commas: temperature, top_p, top_k, min_p, filter_order; may be "
+          "given several times");
+ABSL_FLAG(std::string, method, "", "block, token, exact_match or greedy; empty: as recorded");
+ABSL_FLAG(int32_t, seeds, 16, "seeds to average over, 1 .. 1000");
+ABSL_FLAG(std::string, by, "position", "position, sequence, time, method, or class (of tokens)");
+ABSL_FLAG(std::string, format, "", "stats: table, json or svg; export: npz, safetensors or chrome");
+ABSL_FLAG(bool, rows, false, "with the recorded rows");
+ABSL_FLAG(bool, no_rows, false, "without the recorded rows");
+ABSL_FLAG(int32_t, limit, 10, "differences to show, 0 .. 1000000");
+
+namespace specd::replay {
+namespace {
+
+constexpr std::string_view kFlagNames[] = {
+    "request",  "sequence", "rounds",    "sequences", "from",    "to",      "status",
+    "rejected", "o",        "tokenizer", "top",       "backend", "threads", "set",
+    "method",   "seeds",    "by",        "format",    "rows",    "no_rows", "limit"};
+
+absl::Status Wrong(std::string_view flag, std::string_view value, std::string_view wanted) {
+  return absl::InvalidArgumentError(fmt::format("{} = {} is not {}", flag, value, wanted));
+}
+
+absl::Status ParseRound(std::string_view flag, const std::string& text,
+                        std::optional<uint64_t>* round) {
+  uint64_t number = 0;
+  if (text.empty()) return absl::OkStatus();
+  if (!absl::SimpleAtoi(text, &number)) return Wrong(flag, text, "the number of a round");
+  *round = number;
+  return absl::OkStatus();
+}
+
+absl::Status ParseRange(const std::string& text, TraceFilter* filter) {
+  const std::vector<std::string> parts = absl::StrSplit(text, ':');
+  if (parts.size() != 2) return Wrong("rounds", text, "A:B, such as 10:20");
+  if (absl::Status status = ParseRound("rounds", parts[0], &filter->first_round); !status.ok()) {
+    return status;
+  }
+  return ParseRound("rounds", parts[1], &filter->last_round);
+}
+
+absl::Status ReadFilter(const Command& command, CommandOptions* options) {
+  TraceFilter& filter = options->filter;
+  filter.request_id = absl::GetFlag(FLAGS_request);
+  const std::string handle = absl::GetFlag(FLAGS_sequence);
+  if (!handle.empty()) {
+    uint64_t value = 0;
+    if (!absl::SimpleHexAtoi(handle, &value)) {
+      return Wrong("sequence", handle,
+                   "a handle such as 0x100000001; \"list --sequences\" has them");
+    }
+    filter.sequence = value;
+  }
+  const std::string rounds = absl::GetFlag(FLAGS_rounds);
+  const bool is_list = command.name == "list";
+  if (!rounds.empty() && !(is_list && rounds == "all")) {
+    if (absl::Status status = ParseRange(rounds, &filter); !status.ok()) return status;
+  }
+  for (const auto& [flag, value, round] :
+       {std::tuple("from", absl::GetFlag(FLAGS_from), &filter.first_round),
+        std::tuple("to", absl::GetFlag(FLAGS_to), &filter.last_round)}) {
+    if (absl::Status status = ParseRound(flag, value, round); !status.ok()) return status;
+  }
+  if (filter.first_round && filter.last_round && *filter.first_round > *filter.last_round) {
+    return absl::InvalidArgumentError(fmt::format("the first round, {}, is after the last, {}",
+                                                  *filter.first_round, *filter.last_round));
+  }
+  if (absl::GetFlag(FLAGS_sequences) && is_list && rounds == "all") {
+    return absl::InvalidArgumentError("rounds and sequences exclude each other");
+  }
+  options->list_of = absl::GetFlag(FLAGS_sequences) ? ListOf::kSequences : ListOf::kRounds;
+  const std::string status = absl::GetFlag(FLAGS_status);
+  RoundStatus parsed = RoundStatus::kOk;
+  if (!status.empty() && !ParseStatus(status, &parsed)) {
+    return Wrong("status", status, "a status of an answer, such as bad_distribution");
+  }
+  if (!status.empty()) options->status = parsed;
+  options->only_rejected = absl::GetFlag(FLAGS_rejected);
+  return absl::OkStatus();
+}
+
+struct Bounds {
+  std::string_view flag;
+  int32_t value;
+  int32_t minimum;
+  int32_t maximum;
+};
+
+absl::Status ReadNumbers(CommandOptions* options) {
+  options->top = absl::GetFlag(FLAGS_top);
+  options->threads = absl::GetFlag(FLAGS_threads);
+  options->num_seeds = absl::GetFlag(FLAGS_seeds);
+  options->limit = absl::GetFlag(FLAGS_limit);
+  for (const Bounds& b :
+       {Bounds{"top", options->top, 0, 64}, Bounds{"threads", options->threads, 1, 64},
+        Bounds{"seeds", options->num_seeds, 1, 1000},
+        Bounds{"limit", options->limit, 0, 1000000}}) {
+    if (b.value >= b.minimum && b.value <= b.maximum) continue;
+    return absl::InvalidArgumentError(
+        fmt::format("{} = {} is outside {} .. {}", b.flag, b.value, b.minimum, b.maximum));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadSettings(CommandOptions* options) {
+  for (const absl::string_view item :
+       absl::StrSplit(absl::GetFlag(FLAGS_set), ',', absl::SkipEmpty())) {
+    const std::vector<std::string> parts = absl::StrSplit(item, absl::MaxSplits('=', 1));
+    if (parts.size() != 2) {
+      return Wrong("set", std::string_view(item.data(), item.size()),
+                   "NAME=VALUE, such as temperature=0.7");
+    }
+    options->set.emplace_back(parts[0], parts[1]);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string FlagHelp(const Command& command) {
+  std::string text;
+  for (const std::string_view name : command.flags) {
+    const absl::CommandLineFlag* const flag = absl::FindCommandLineFlag({name.data(), name.size()});
+    text += fmt::format("  --{:<11} {}\n", name, flag->Help());
+  }
+  return text;
+}
+
+absl::StatusOr<CommandOptions> ReadOptions(const Command& command,
+                                           std::vector<std::string> arguments) {
+  for (const std::string_view name : kFlagNames) {
+    const auto& flags = command.flags;
+    if (std::find(flags.begin(), flags.end(), name) != flags.end()) continue;
+    const absl::CommandLineFlag* const flag = absl::FindCommandLineFlag({name.data(), name.size()});
+    if (flag->CurrentValue() == flag->DefaultValue()) continue;
+    return absl::InvalidArgumentError(
+        fmt::format("{} is no flag of {}; specd-replay {} --help lists them", name, command.name,
+                    command.name));
+  }
+  CommandOptions options;
+  options.paths = std::move(arguments);
+  for (const auto read : {&ReadNumbers, &ReadSettings}) {
+    if (absl::Status status = read(&options); !status.ok()) return status;
+  }
+  if (absl::Status status = ReadFilter(command, &options); !status.ok()) return status;
+  options.output = absl::GetFlag(FLAGS_o);
+  options.tokenizer = absl::GetFlag(FLAGS_tokenizer);
+  options.backend = absl::GetFlag(FLAGS_backend);
+  options.method = absl::GetFlag(FLAGS_method);
+  options.by = absl::GetFlag(FLAGS_by);
+  options.format = absl::GetFlag(FLAGS_format);
+  options.with_rows =
+      command.name == "cut" ? !absl::GetFlag(FLAGS_no_rows) : absl::GetFlag(FLAGS_rows);
+  options.paint = Paint(IsColourful(STDOUT_FILENO));
+  if (options.paths.empty()) {
+    return absl::InvalidArgumentError(fmt::format(
+        "give a trace: its .mcap file, the files of a rotated recording, or their directory; see "
+        "specd-replay {} --help",
+        command.name));
+  }
+  if (command.name == "diff") return options;  // it takes two recordings
+  absl::StatusOr<std::vector<std::string>> files = TraceFilesOf(options.paths);
+  if (!files.ok()) return files.status();
+  options.paths = *std::move(files);
+  return options;
+}
+
+}  // namespace specd::replay

@@ -1,0 +1,178 @@
+#include "tools/replay/place_rows.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/bodies/row.h"
+#include "kernels/core/fp_environment.h"
+
+namespace specd::replay {
+namespace {
+
+// The row with its edits, as ChainRows makes it.
+Row EditedRow(const RoundBatch& batch, const Task& task, int32_t place, const RowView& view) {
+  Row row;
+  row.view = view;
+  row.sequence = task.edits;
+  if (task.places == nullptr) return row;
+  row.place = task.places[place];
+  row.mask = row.place.grammar_mask;
+  if (row.place.mask_row >= 0) {
+    row.mask = batch.mask.words + row.place.mask_row * batch.mask.row_stride;
+  }
+  return row;
+}
+
+bool PassesStep1(const Row& row, TokenId id) {
+  const TokenEdit* const edit = EditOf(row, id);
+  TokenEdit none;
+  none.id = id;
+  return IsAllowed(row, edit != nullptr ? *edit : none);
+}
+
+// Step 3 yields if step 1 leaves only ends.
+bool OnlyEndsPass(const Row& row) {
+  for (TokenId id = 0; id < row.view.vocab_size; ++id) {
+    const TokenEdit* const edit = EditOf(row, id);
+    const bool is_end = edit != nullptr && (edit->flags & kEditEnd) != 0;
+    if (!is_end && PassesStep1(row, id)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+absl::Status PlaceRows::Transform(const RoundRebuilder& round, size_t i, int32_t place,
+                                  const Source& source, std::vector<float>* out, bool* is_good) {
+  const RoundBatch& batch = round.batch();
+  const int32_t vocab_size = source.view.vocab_size;
+  out->assign(static_cast<size_t>(vocab_size), 0.0f);
+  Row row;
+  row.view = source.view;
+  if (source.has_edits) row = EditedRow(batch, batch.tasks[i], place, source.view);
+  if (row.place.forced != kNoToken) {
+    (*out)[static_cast<size_t>(row.place.forced)] = 1;
+    *is_good = true;
+    return absl::OkStatus();
+  }
+  if (row.place.below_min_tokens && OnlyEndsPass(row)) row.place.below_min_tokens = false;
+  std::vector<float> logits(static_cast<size_t>(vocab_size));
+  {
+    const FpEnvironment environment;
+    for (TokenId id = 0; id < vocab_size; ++id)
+      logits[static_cast<size_t>(id)] = ElementOf(row, id);
+  }
+  // Logits of final probabilities are log2 p, which have no temperature.
+  const bool is_final = source.view.rules.kind == RowKind::kFinalProbabilities;
+  RowTransform transform;
+  transform.scale = is_final ? 1.0f : source.scale;
+  transform.filters = source.filters;
+  transform.out = out->data();
+  OutcomeStatus status = OutcomeStatus::kOk;
+  TransformBatch one;
+  one.source.data = logits.data();
+  one.source.num_rows = 1;
+  one.source.row_stride = vocab_size;
+  one.source.vocab_size = vocab_size;
+  one.rows = &transform;
+  one.num_rows = 1;
+  one.statuses = &status;
+  const absl::Status ran = backend_->Transform(one);
+  *is_good = ran.ok() && status == OutcomeStatus::kOk;
+  return ran;
+}
+
+absl::Status PlaceRows::Read(const RoundRebuilder& round, size_t i, int32_t place) {
+  const RoundBatch& batch = round.batch();
+  const Task& task = batch.tasks[i];
+  has_p_ = has_q_ = is_masked_ = false;
+  one_hot_ = kNoToken;
+  residual_mass_ = 0;
+  factor_ = 1;
+  num_allowed_ = 0;
+  if (task.draft.target_rows == nullptr) return absl::OkStatus();
+  const RowView target = RowAt(batch.target, task.draft.target_rows[place]);
+  // A greedy row has no temperature; people look at it with temperature 1.
+  const float log2_e = 1.4426950408889634f;
+  const float scale = task.target_scale > 0 ? task.target_scale : log2_e;
+  absl::Status status =
+      Transform(round, i, place, {target, scale, task.target_filters, true}, &p_, &has_p_);
+  if (!status.ok()) return status;
+  const Row row = EditedRow(batch, task, place, target);
+  is_masked_ = row.mask != nullptr || row.sequence.allowed != nullptr;
+  forbidden_.assign(p_.size(), false);
+  for (size_t id = 0; id < p_.size(); ++id) {
+    forbidden_[id] = !PassesStep1(row, static_cast<TokenId>(id));
+    num_allowed_ += forbidden_[id] ? 0 : 1;
+  }
+  const TokenId* const tokens =
+      task.drafts_by_slot ? batch.draft_tokens.ids + task.slot * batch.draft_tokens.row_stride
+                          : task.draft.tokens;
+  if (place >= task.draft.num_nodes || tokens[place] == kNoToken) return absl::OkStatus();
+  const PlaceDecision& decision = round.decisions(i)[static_cast<size_t>(place)];
+  if (task.method == VerifyMethod::kBlock) factor_ = decision.prefix;
+  const bool is_sampled =
+      task.draft.kinds != nullptr && task.draft.kinds[place] == DraftKind::kSampled;
+  if (!is_sampled) {
+    one_hot_ = tokens[place];
+  } else if (round.HasDraftRows(i) && batch.draft.num_rows > 0) {
+    const RowView draft = RowAt(batch.draft, task.draft.draft_rows[place]);
+    const float draft_scale = task.draft_scale > 0 ? task.draft_scale : log2_e;
+    status = Transform(round, i, place, {draft, draft_scale, task.draft_filters, task.draft_edits},
+                       &q_, &has_q_);
+    if (!status.ok()) return status;
+  }
+  if (!has_p_ || (is_sampled && !has_q_)) return absl::OkStatus();
+  for (size_t id = 0; id < p_.size(); ++id) residual_mass_ += At(static_cast<TokenId>(id)).residual;
+  return absl::OkStatus();
+}
+
+Candidate PlaceRows::At(TokenId id) const {
+  Candidate candidate;
+  candidate.id = id;
+  if (!has_p_ || id < 0 || static_cast<size_t>(id) >= p_.size()) return candidate;
+  const auto index = static_cast<size_t>(id);
+  candidate.p = p_[index];
+  if (has_q_) candidate.q = q_[index];
+  if (one_hot_ == id) candidate.q = 1;
+  if (has_q_ || one_hot_ != kNoToken) {
+    candidate.residual = std::max(factor_ * candidate.p - candidate.q, 0.0);
+  }
+  candidate.is_forbidden = forbidden_[index];
+  return candidate;
+}
+
+std::vector<Candidate> PlaceRows::Best(int32_t count, const std::vector<TokenId>& also) const {
+  std::vector<TokenId> ids;
+  if (!has_p_) return {};
+  std::vector<TokenId> order(p_.size());
+  for (size_t id = 0; id < order.size(); ++id) order[id] = static_cast<TokenId>(id);
+  const auto take_best = [&](const std::vector<float>& row) {
+    const auto n = std::min(static_cast<size_t>(count), order.size());
+    const auto is_better = [&](TokenId a, TokenId b) {
+      const float x = row[static_cast<size_t>(a)];
+      const float y = row[static_cast<size_t>(b)];
+      return x != y ? x > y : a < b;
+    };
+    std::partial_sort(order.begin(), order.begin() + static_cast<int64_t>(n), order.end(),
+                      is_better);
+    for (size_t k = 0; k < n; ++k) {
+      if (row[static_cast<size_t>(order[k])] > 0) ids.push_back(order[k]);
+    }
+  };
+  take_best(p_);
+  if (has_q_) take_best(q_);
+  for (const TokenId id : also) {
+    if (id >= 0 && static_cast<size_t>(id) < p_.size()) ids.push_back(id);
+  }
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  std::vector<Candidate> best;
+  for (const TokenId id : ids) best.push_back(At(id));
+  std::stable_sort(best.begin(), best.end(), [](const Candidate& a, const Candidate& b) {
+    return a.p != b.p ? a.p > b.p : a.q > b.q;
+  });
+  return best;
+}
+
+}  // namespace specd::replay

@@ -1,0 +1,198 @@
+#include "tools/replay/place_view.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <string_view>
+
+#include "tools/replay/names.h"
+#include "tools/replay/sequence_book.h"
+
+namespace specd::replay {
+namespace {
+
+// A number of a sentence, or nothing in sentences without numbers.
+struct Numbers {
+  bool are_shown;
+  std::string operator()(std::string_view name, std::optional<double> value) const {
+    if (!are_shown || !value) return std::string(name);
+    return fmt::format("{} = {:.6g}", name, *value);
+  }
+  std::string Id(std::string_view words, TokenId id) const {
+    return are_shown ? fmt::format("{} ({})", words, id) : std::string(words);
+  }
+};
+
+PlaceVerdict VerdictOfOutcome(const TraceTask& task, int32_t place) {
+  const TaskOutcome& outcome = task.outcome;
+  if (outcome.status == OutcomeStatus::kNoRoom) return PlaceVerdict::kNotJudged;
+  if (place < outcome.num_accepted) return PlaceVerdict::kStands;
+  if (place > outcome.num_accepted || outcome.num_tokens == 0) {
+    if (place != outcome.num_accepted) return PlaceVerdict::kNotJudged;
+  }
+  if (outcome.status == OutcomeStatus::kBadTargetRow) return PlaceVerdict::kBadTarget;
+  if (outcome.status == OutcomeStatus::kBadDraftRow) return PlaceVerdict::kBadDraft;
+  if (outcome.status == OutcomeStatus::kBadToken) return PlaceVerdict::kNotJudged;
+  const bool ends = place >= static_cast<int32_t>(NumDrawn(task));
+  return ends ? PlaceVerdict::kEnds : PlaceVerdict::kFalls;
+}
+
+PlaceVerdict VerdictOf(const TraceTask& task, int32_t place, const PlaceDecision& decision,
+                       bool has_draft) {
+  if (!decision.judged) {
+    // `block` has looked at places after the end.
+    if (decision.bound >= 0 && decision.accept_coin != kNoCoin) return PlaceVerdict::kFalls;
+    return task.decisions.empty() ? VerdictOfOutcome(task, place) : PlaceVerdict::kNotJudged;
+  }
+  if (decision.bad_target) return PlaceVerdict::kBadTarget;
+  if (decision.bad_draft) return PlaceVerdict::kBadDraft;
+  if (decision.stands) return PlaceVerdict::kStands;
+  return has_draft ? PlaceVerdict::kFalls : PlaceVerdict::kEnds;
+}
+
+std::string WhyOfToken(const PlaceView& view, const Numbers& number) {
+  const bool stands = view.verdict == PlaceVerdict::kStands;
+  const std::optional<double> ratio = view.Ratio();
+  const std::string u = number("u", view.accept_coin);
+  if (!ratio) return stands ? "accepted" : "rejected";
+  if (stands && *view.q == 0) return "accepted: q is 0 and p is not";
+  if (stands && *ratio >= 1) {
+    return fmt::format("accepted: {} is 1 or more, and every u is below that",
+                       number("p/q", ratio));
+  }
+  if (stands) return fmt::format("accepted: {} is below {}", u, number("p/q", ratio));
+  if (*view.p == 0) return "rejected: p is 0, so the target never gives this token";
+  return fmt::format("rejected: {} is not below {}", u, number("p/q", ratio));
+}
+
+std::string WhyOfBlock(const PlaceView& view, const Numbers& number) {
+  const PlaceDecision& d = view.decision;
+  const bool stands = view.verdict == PlaceVerdict::kStands;
+  const bool has_bound = d.bound >= 0 && view.accept_coin.has_value();
+  if (!has_bound) {
+    return stands ? "accepted: a longer part of the draft stands" : "rejected with its block";
+  }
+  const std::string u = number("u", view.accept_coin);
+  const std::string bound = number("h", d.bound);
+  if (stands && *view.accept_coin < d.bound) {
+    return fmt::format("accepted: {} is below {}, so the draft up to here stands", u, bound);
+  }
+  if (stands) return "accepted: a longer part of the draft stands";
+  return fmt::format("rejected: {} is not below {}, and no longer part of the draft stands", u,
+                     bound);
+}
+
+std::string WhyOfDraft(const PlaceView& view, const Numbers& number) {
+  const bool stands = view.verdict == PlaceVerdict::kStands;
+  switch (view.task->method) {
+    case VerifyMethod::kGreedy:
+      if (stands) return "accepted: it is the argmax";
+      return fmt::format("rejected: {} is the argmax", number.Id("another id", view.token));
+    case VerifyMethod::kExactMatch:
+      if (stands) return "accepted: the SAMPLE coin draws it from p";
+      return fmt::format("rejected: the SAMPLE coin draws {} from p",
+                         number.Id("another id", view.token));
+    case VerifyMethod::kBlock:
+      return WhyOfBlock(view, number);
+    case VerifyMethod::kToken:
+    case VerifyMethod::kAuto:
+      break;
+  }
+  return WhyOfToken(view, number);
+}
+
+std::string Explain(const PlaceView& view, const Numbers& number) {
+  const TraceTask& task = *view.task;
+  const auto place = static_cast<size_t>(view.place);
+  const bool is_forced = place < task.places.size() && task.places[place].forced != kNoToken;
+  switch (view.verdict) {
+    case PlaceVerdict::kNotJudged:
+      return "not judged: the draft ended before this place";
+    case PlaceVerdict::kBadTarget:
+      return "the target row has a NaN or no mass, so the sequence ends here";
+    case PlaceVerdict::kBadDraft:
+      return "the draft row or its side channel has a NaN or no mass, so the sequence ends here";
+    case PlaceVerdict::kStands:
+      return WhyOfDraft(view, number);
+    case PlaceVerdict::kFalls:
+      if (is_forced) {
+        return fmt::format("rejected: the place is forced to {}",
+                           number.Id("another id", task.places[place].forced));
+      }
+      return WhyOfDraft(view, number);
+    case PlaceVerdict::kEnds:
+      break;
+  }
+  if (is_forced) return "forced: the thinking budget is spent";
+  if (task.method == VerifyMethod::kGreedy) return "no draft token here: the argmax follows";
+  if (NumDrawn(task) > 0 && place == task.tokens.size()) {
+    return "bonus: every draft token stands, and the SAMPLE coin draws one more from p";
+  }
+  return "no draft token here: the SAMPLE coin draws from p";
+}
+
+}  // namespace
+
+std::string_view NameOf(PlaceVerdict verdict) {
+  switch (verdict) {
+    case PlaceVerdict::kStands:
+      return "accepted";
+    case PlaceVerdict::kFalls:
+      return "rejected";
+    case PlaceVerdict::kEnds:
+      return "end of draft";
+    case PlaceVerdict::kBadTarget:
+      return "bad target row";
+    case PlaceVerdict::kBadDraft:
+      return "bad draft row";
+    case PlaceVerdict::kNotJudged:
+      return "not judged";
+  }
+  return "?";
+}
+
+std::optional<double> PlaceView::Ratio() const {
+  if (!p || !q) return std::nullopt;
+  if (*q == 0) return *p == 0 ? 0.0 : std::numeric_limits<double>::infinity();
+  return *p / *q;
+}
+
+PlaceView ViewPlace(const TraceTask& task, int32_t place, const PlaceDecision& decision) {
+  PlaceView view;
+  view.task = &task;
+  view.place = place;
+  view.decision = decision;
+  const auto index = static_cast<size_t>(place);
+  view.has_draft = index < NumDrawn(task);
+  if (view.has_draft) {
+    view.draft = task.tokens[index];
+    if (index < task.kinds.size()) view.kind = task.kinds[index];
+  }
+  view.verdict = VerdictOf(task, place, decision, view.has_draft);
+  if (decision.judged) {
+    view.token = decision.token;
+  } else if (index < task.confirmed.size()) {
+    view.token = task.confirmed[index];
+  }
+  if (decision.p_mass > 0 && view.has_draft) view.p = decision.p_weight / decision.p_mass;
+  if (decision.q_mass > 0 && view.has_draft) view.q = decision.q_weight / decision.q_mass;
+  if (decision.accept_coin != kNoCoin) view.accept_coin = CoinToDouble(decision.accept_coin);
+  if (decision.draw_coin != kNoCoin) {
+    view.draw_coin = CoinToDouble(decision.draw_coin);
+    if (decision.p_mass > 0) view.token_p = decision.token_weight / decision.p_mass;
+  } else if (view.verdict == PlaceVerdict::kStands) {
+    view.token_p = view.p;
+  }
+  return view;
+}
+
+PlaceView ViewPlace(const TraceTask& task, int32_t place) {
+  const auto index = static_cast<size_t>(place);
+  static const PlaceDecision kNone;
+  return ViewPlace(task, place, index < task.decisions.size() ? task.decisions[index] : kNone);
+}
+
+std::string Why(const PlaceView& view) { return Explain(view, Numbers{true}); }
+std::string WhyInWords(const PlaceView& view) { return Explain(view, Numbers{false}); }
+
+}  // namespace specd::replay

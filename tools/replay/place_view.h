@@ -1,0 +1,64 @@
+// PlaceView is one place of a recorded draft with the numbers that a person asks for: p, q, the
+// coin, the verdict and why.
+//
+// If the backend kept no decisions, the verdict comes from the outcome. Pure functions; a view
+// refers to the task that it was made of.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "daemon/trace/trace_record.h"
+
+namespace specd::replay {
+
+// The first five values are those of tools/replay/report/DATA.md.
+enum class PlaceVerdict : uint32_t {
+  kStands = 0,
+  kFalls = 1,
+  kEnds = 2,  // there is no draft token
+  kBadTarget = 3,
+  kBadDraft = 4,
+  kNotJudged = 5,
+};
+
+struct PlaceView {
+  const TraceTask* task = nullptr;
+  int32_t place = 0;
+  PlaceDecision decision;  // judged is false if there is no record
+  bool has_draft = false;
+  TokenId draft = kNoToken;
+  DraftKind kind = DraftKind::kOneHot;
+  PlaceVerdict verdict = PlaceVerdict::kNotJudged;
+  TokenId token = kNoToken;  // that the round emitted here
+  // Of the draft token; empty: not computed.
+  std::optional<double> p;
+  std::optional<double> q;
+  std::optional<double> accept_coin;
+  std::optional<double> token_p;
+  std::optional<double> draw_coin;
+
+  // p / q; infinite if only q is 0; empty if p or q is.
+  std::optional<double> Ratio() const;
+};
+
+// REQUIRES: 0 <= place <= task.tokens.size().
+PlaceView ViewPlace(const TraceTask& task, int32_t place);
+// The same with a decision from a replay in place of the recorded one.
+PlaceView ViewPlace(const TraceTask& task, int32_t place, const PlaceDecision& decision);
+
+// The number of places: one more than the draft tokens.
+inline int32_t NumPlaces(const TraceTask& task) {
+  return static_cast<int32_t>(task.tokens.size()) + 1;
+}
+
+// "accepted", "rejected", "end of draft", "bad target row", "bad draft row", "not judged".
+std::string_view NameOf(PlaceVerdict verdict);
+
+// A sentence with its numbers: "rejected: u = 0.83 is not below p/q = 0.41".
+std::string Why(const PlaceView& view);
+// The same without numbers, so that equal reasons are equal texts.
+std::string WhyInWords(const PlaceView& view);
+
+}  // namespace specd::replay

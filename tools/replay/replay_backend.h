@@ -1,0 +1,42 @@
+// ReplayBackend runs rebuilt rounds on a backend of this machine, for verify, show and rerun.
+//
+// The names are "cpu" (the widest instruction set of this processor), "scalar" (the CPU's code
+// without vector instructions), "cuda", and those that the caller adds. One thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "tools/replay/round_rebuilder.h"
+
+namespace specd::replay {
+
+using BackendMaker = std::function<absl::StatusOr<std::unique_ptr<Backend>>()>;
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeNamedBackend(std::string_view name);
+
+class ReplayBackend {
+ public:
+  ReplayBackend(std::unique_ptr<Backend> backend, int32_t threads)
+      : backend_(std::move(backend)), threads_(threads) {}
+
+  // Runs the batch of the rebuilder, which has tasks. The answers are in the rebuilder.
+  absl::Status Run(RoundRebuilder* round);
+  absl::Status Transform(const TransformBatch& batch);
+
+ private:
+  absl::Status Prepare(int32_t vocab_size, int32_t num_tasks);
+
+  std::unique_ptr<Backend> backend_;
+  int32_t threads_;
+  int32_t vocab_size_ = 0;
+  int32_t max_batch_ = 0;
+};
+
+}  // namespace specd::replay

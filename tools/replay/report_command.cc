@@ -1,0 +1,55 @@
+#include "tools/replay/report_command.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "tools/replay/output_file.h"
+#include "tools/replay/replay_backend.h"
+#include "tools/replay/report/report_page.h"
+#include "tools/replay/report_data.h"
+#include "tools/replay/trace_reader.h"
+
+namespace specd::replay {
+
+absl::StatusOr<int> RunReport(const CommandOptions& options) {
+  if (options.output.empty()) return absl::InvalidArgumentError("give -o FILE.html");
+  absl::StatusOr<TokenText> text = TokenText::Load(options.tokenizer);
+  if (!text.ok()) return text.status();
+  absl::StatusOr<std::unique_ptr<Backend>> made = MakeNamedBackend("cpu");
+  if (!made.ok()) return made.status();
+  absl::StatusOr<OutputFile> out = OutputFile::Create(options.output);
+  if (!out.ok()) return out.status();
+  ReplayBackend backend(*std::move(made), 1);
+  ReportData data({.filter = options.filter, .num_candidates = options.top}, *std::move(text),
+                  &backend);
+  TraceReader reader(options.paths);
+  TraceItem item;
+  for (;;) {
+    const absl::StatusOr<bool> more = reader.Next(&item);
+    if (!more.ok()) return more.status();
+    if (!*more) break;
+    const auto* const round = std::get_if<TraceRound>(&item.record);
+    const RowFileReader* rows = nullptr;
+    if (round != nullptr && round->level == TraceLevel::kRows) {
+      const absl::StatusOr<const RowFileReader*> opened = reader.Rows();
+      if (opened.ok()) rows = *opened;
+    }
+    if (absl::Status status = data.Take(item, rows, reader.start_ns()); !status.ok()) return status;
+  }
+  PrintWarnings(reader);
+  if (reader.info() == nullptr) return absl::InvalidArgumentError("the trace has no whole record");
+  const std::string name = std::filesystem::path(options.paths[0]).filename().string();
+  absl::Status status = out->Write(kPageBefore);
+  if (status.ok()) status = out->Write(data.Json(name, reader.warnings()));
+  for (const std::string_view part : kPageAfter) {
+    if (status.ok()) status = out->Write(part);
+  }
+  const uint64_t size_bytes = out->size_bytes();
+  if (status.ok()) status = out->Commit();
+  if (!status.ok()) return status;
+  fmt::print("{}: {} bytes\n", options.output, size_bytes);
+  return kExitOk;
+}
+
+}  // namespace specd::replay

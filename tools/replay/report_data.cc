@@ -1,0 +1,301 @@
+#include "tools/replay/report_data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tools/replay/json_text.h"
+#include "tools/replay/names.h"
+#include "tools/replay/round_rebuilder.h"
+#include "tools/replay/task_rules.h"
+
+namespace specd::replay {
+namespace {
+
+constexpr int kAccepted = 0;
+constexpr int kReplacement = 1;
+constexpr int kBonus = 2;
+constexpr int kPlain = 3;
+constexpr int kForced = 4;
+
+std::string Number(uint64_t value) { return fmt::format("{}", value); }
+
+// The kind of a kept token of DATA.md.
+int KindOf(const TraceTask& task, size_t place) {
+  const uint32_t drawn = NumDrawn(task);
+  if (static_cast<int32_t>(place) < task.outcome.num_accepted) return kAccepted;
+  if (place < task.places.size() && task.places[place].forced != kNoToken) return kForced;
+  if (place < drawn) return kReplacement;
+  return drawn > 0 && place == task.tokens.size() ? kBonus : kPlain;
+}
+
+int FateOf(const TraceTask& task, const PlaceView& view) {
+  if (view.place < task.outcome.num_accepted) return 2;
+  return view.verdict == PlaceVerdict::kNotJudged ? 1 : 0;
+}
+
+}  // namespace
+
+std::string ReportData::IdJson(TokenId id) const {
+  return info_->anonymised || id == kNoToken ? "null" : fmt::format("{}", id);
+}
+
+std::string ReportData::IdText(TokenId id) { return Text(text_.Bytes(id)); }
+
+absl::Status ReportData::Take(const TraceItem& item, const RowFileReader* rows, int64_t start_ns) {
+  start_ns_ = start_ns;
+  if (const auto* info = std::get_if<TraceInfo>(&item.record)) {
+    if (!info_) info_ = *info;
+  }
+  if (const auto* drops = std::get_if<TraceDrops>(&item.record)) {
+    num_dropped_ = std::max(num_dropped_, drops->rounds);
+  }
+  book_.Take(item);
+  const auto* const round = std::get_if<TraceRound>(&item.record);
+  if (round == nullptr) return absl::OkStatus();
+  Count(*round);
+  if (!options_.filter.TakesRound(round->number) || full_at_) return absl::OkStatus();
+  if (tokens_.count() >= options_.tokens_max) {
+    full_at_ = round->number;
+    return absl::OkStatus();
+  }
+  return TakeRound(*round, rows);
+}
+
+void ReportData::Count(const TraceRound& round) {
+  ++num_rounds_;
+  level_ = std::max(level_, round.level);
+  for (const TraceAnswer& answer : round.answers) {
+    num_kept_ += answer.num_kept;
+    num_accepted_ += answer.num_accepted;
+  }
+  for (const TraceTask& task : round.tasks) num_drafted_ += NumDrawn(task);
+}
+
+absl::Status ReportData::TakeRound(const TraceRound& round, const RowFileReader* rows) {
+  const auto vocab_size = static_cast<int32_t>(info_->vocab_size);
+  RoundRebuilder rebuilder(vocab_size);
+  rebuilder.Rebuild(round, rows);
+  if (!rebuilder.tasks().empty()) {
+    if (absl::Status status = backend_->Run(&rebuilder); !status.ok()) return status;
+  }
+  std::vector<std::optional<size_t>> task_of(round.answers.size());
+  for (size_t i = 0; i < round.tasks.size(); ++i) {
+    const TraceTask& task = round.tasks[i];
+    if (!CheckTask(round, task, vocab_size).ok()) continue;  // `verify` names such records
+    task_of[task.answer] = i;
+  }
+  const auto tasks = rebuilder.tasks();
+  for (size_t i = 0; i < round.answers.size(); ++i) {
+    const TraceAnswer& answer = round.answers[i];
+    if (!options_.filter.TakesSequence(answer.sequence, book_.RequestOf(answer.sequence))) continue;
+    const TraceTask* const task = task_of[i] ? &round.tasks[*task_of[i]] : nullptr;
+    AddStep(round, answer, task);
+    if (task == nullptr) continue;
+    const auto place = std::find(tasks.begin(), tasks.end(), static_cast<uint32_t>(*task_of[i]));
+    std::optional<size_t> in_batch;
+    if (place != tasks.end()) in_batch = static_cast<size_t>(place - tasks.begin());
+    absl::Status status = AddPlaces(round, answer, *task, rebuilder, in_batch);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+void ReportData::AddStep(const TraceRound& round, const TraceAnswer& answer,
+                         const TraceTask* task) {
+  const TraceTimes& times = round.times;
+  const bool is_timed = times.taken != 0 && times.answered >= times.taken;
+  const uint32_t base = task != nullptr ? task->round_base : answer.total_kept - answer.num_kept;
+  steps_.Add(
+      {Number(book_.IndexOf(answer.sequence)), Number(round.number),
+       JsonNumber(double(times.taken - start_ns_) / 1e6),
+       is_timed ? JsonNumber(double(times.answered - times.taken) / 1e3) : "null", Number(base),
+       task == nullptr ? "null" : Text(NameOf(task->method)),
+       Number(task == nullptr ? 0 : NumDrawn(*task)), Number(answer.num_accepted),
+       Number(answer.num_kept), Text(NameOf(answer.status)),
+       answer.finish_reason == FinishReason::kNone ? "null" : Text(NameOf(answer.finish_reason))});
+}
+
+absl::Status ReportData::AddPlaces(const TraceRound& round, const TraceAnswer& answer,
+                                   const TraceTask& task, const RoundRebuilder& rebuilder,
+                                   std::optional<size_t> in_batch) {
+  std::vector<PlaceView> views;
+  std::vector<std::string> decisions;
+  for (int32_t i = 0; i < NumPlaces(task); ++i) {
+    const bool use_replay = in_batch && task.decisions.empty();
+    views.push_back(use_replay
+                        ? ViewPlace(task, i, rebuilder.decisions(*in_batch)[static_cast<size_t>(i)])
+                        : ViewPlace(task, i));
+    if (views.back().verdict == PlaceVerdict::kNotJudged) {
+      decisions.emplace_back("null");
+      continue;
+    }
+    decisions.push_back(Number(decisions_.count()));
+    if (absl::Status status = AddRows(round, views.back(), rebuilder, in_batch); !status.ok()) {
+      return status;
+    }
+    AddDecision(views.back());
+  }
+  AddTokens(answer, task, decisions, views);
+  return absl::OkStatus();
+}
+
+void ReportData::AddTokens(const TraceAnswer& answer, const TraceTask& task,
+                           const std::vector<std::string>& decisions,
+                           const std::vector<PlaceView>& views) {
+  const std::string step = Number(steps_.count() - 1);
+  const size_t num_kept = std::min<size_t>(answer.num_kept, task.confirmed.size());
+  for (size_t i = 0; i < num_kept; ++i) {
+    const TokenId id = task.confirmed[i];
+    tokens_.Add({step, IdJson(id), IdText(id), Number(uint64_t(KindOf(task, i))), decisions[i]});
+  }
+  for (const PlaceView& view : views) {
+    const bool is_kept =
+        static_cast<size_t>(view.place) < num_kept && view.place < task.outcome.num_accepted;
+    if (!view.has_draft || is_kept) continue;
+    rejected_.Add({step, Number(uint64_t(view.place)), IdJson(view.draft), IdText(view.draft),
+                   Number(uint64_t(FateOf(task, view))),
+                   decisions[static_cast<size_t>(view.place)]});
+  }
+}
+
+void ReportData::AddDecision(const PlaceView& view) {
+  const PlaceDecision& d = view.decision;
+  const bool was_drawn = view.draw_coin.has_value();
+  const bool is_block = view.task->method == VerifyMethod::kBlock;
+  const bool has_token = view.token != kNoToken && (d.judged || view.task->decisions.empty());
+  const int draft_kind = !view.has_draft ? 0 : view.kind == DraftKind::kOneHot ? 1 : 2;
+  decisions_.Add({Number(steps_.count() - 1),
+                  Number(uint64_t(view.place)),
+                  view.has_draft ? IdJson(view.draft) : "null",
+                  view.has_draft ? IdText(view.draft) : "null",
+                  Number(uint64_t(draft_kind)),
+                  JsonNumber(view.p),
+                  JsonNumber(view.q),
+                  JsonNumber(view.accept_coin),
+                  Number(uint64_t(view.verdict)),
+                  has_token ? IdJson(view.token) : "null",
+                  has_token ? IdText(view.token) : "null",
+                  JsonNumber(view.token_p),
+                  JsonNumber(view.draw_coin),
+                  !was_drawn                             ? "null"
+                  : d.draw_purpose == Purpose::kResidual ? "1"
+                                                         : "0",
+                  was_drawn ? JsonNumber(CoinToDouble(d.draw_interval.low)) : "null",
+                  was_drawn ? JsonNumber(CoinToDouble(d.draw_interval.high)) : "null",
+                  d.residual_mass >= 0 ? JsonNumber(d.residual_mass) : "null",
+                  is_block && view.q ? JsonNumber(d.prefix) : "null",
+                  is_block && d.bound >= 0 ? JsonNumber(d.bound) : "null",
+                  Text(WhyInWords(view))});
+}
+
+absl::Status ReportData::AddRows(const TraceRound& round, const PlaceView& view,
+                                 const RoundRebuilder& rebuilder, std::optional<size_t> in_batch) {
+  const std::string decision = Number(decisions_.count());
+  std::string allowed = "null";
+  if (in_batch && options_.num_candidates > 0) {
+    absl::Status status = place_rows_.Read(rebuilder, *in_batch, view.place);
+    if (!status.ok()) return status;
+    if (place_rows_.is_masked()) allowed = Number(uint64_t(place_rows_.num_allowed()));
+    std::vector<Candidate> best =
+        place_rows_.Best(options_.num_candidates, {view.draft, view.token});
+    best.resize(std::min<size_t>(best.size(), 64));
+    for (const Candidate& c : best) {
+      candidates_.Add({decision, IdJson(c.id), IdText(c.id), JsonNumber(c.p),
+                       place_rows_.has_q() ? JsonNumber(c.q) : "null", c.is_forbidden ? "1" : "0"});
+    }
+  }
+  const auto place = static_cast<size_t>(view.place);
+  if (place >= view.task->places.size()) return absl::OkStatus();
+  const TracePlace& record = view.task->places[place];
+  if (record.mask_row < 0 && record.grammar_state == 0) return absl::OkStatus();
+  const bool is_own = record.mask_row >= 0;
+  const auto index = static_cast<uint32_t>(is_own ? record.mask_row : record.grammar_mask);
+  uint64_t hash = 0;
+  for (const TraceRow& row : round.rows) {
+    const TraceTensor tensor = is_own ? TraceTensor::kMask : TraceTensor::kGrammarMask;
+    if (row.tensor == tensor && row.index == index) hash = row.hash;
+  }
+  grammar_.Add({decision, is_own ? "null" : JsonString(fmt::format("{:#x}", record.grammar_state)),
+                hash == 0 ? "null" : JsonString(fmt::format("{:#x}", hash)), allowed});
+  return absl::OkStatus();
+}
+
+std::string ReportData::Sequences() const {
+  JsonTable table({"request_id", "handle", "method", "seed", "params", "finish", "grammar",
+                   "rounds", "tokens", "drafted", "accepted"});
+  const auto text = [&](std::string_view value) {
+    return value.empty() ? std::string("null") : Number(strings_.IndexOf(value));
+  };
+  for (const SequenceEntry& entry : book_.entries()) {
+    const TraceOpening& opening = entry.opening;
+    std::string params;
+    for (const auto& [name, value] : opening.numbers) {
+      params +=
+          fmt::format("{}{}: {}", params.empty() ? "" : ", ", JsonString(name), JsonNumber(value));
+    }
+    for (const std::string& name : opening.lists) {
+      params += fmt::format("{}{}: \"given\"", params.empty() ? "" : ", ", JsonString(name));
+    }
+    const bool has_reason = entry.reason != FinishReason::kNone;
+    table.Add({text(opening.request_id), text(HandleText(opening.sequence)),
+               entry.has_opening ? text(NameOf(opening.method)) : "null",
+               entry.has_opening ? JsonString(fmt::format("{}", opening.seed)) : "null",
+               fmt::format("{{{}}}", params), has_reason ? text(NameOf(entry.reason)) : "null",
+               text(opening.constraint), Number(entry.num_rounds), Number(entry.num_kept),
+               Number(entry.num_drafted), Number(entry.num_accepted)});
+  }
+  return table.Json();
+}
+
+std::string ReportData::Facts(const std::string& file_name,
+                              std::vector<std::string> warnings) const {
+  if (full_at_) {
+    warnings.push_back(
+        fmt::format("The report ends before round {}: it has {} tokens already. "
+                    "Give --rounds or --request to see others.",
+                    *full_at_, tokens_.count()));
+  }
+  if (options_.filter.first_round || options_.filter.last_round ||
+      !options_.filter.TakesEverySequence()) {
+    warnings.push_back(
+        "The report shows a part of the trace: --rounds, --request or --sequence "
+        "leave out the rest. The counts are of the whole trace.");
+  }
+  if (!text_.has_vocabulary() && !info_->anonymised) {
+    warnings.push_back("Without --tokenizer=FILE tokens have only their ids.");
+  }
+  std::string list;
+  for (const std::string& warning : warnings) {
+    list += (list.empty() ? "" : ", ") + JsonString(warning);
+  }
+  return fmt::format(
+      "{{\"file\": {}, \"specd\": {}, \"backend\": {}, \"device\": {}, \"vocab_size\": {}, "
+      "\"level\": \"{}\", \"started\": \"{}\", \"rounds\": {}, \"sequences\": {}, \"tokens\": {}, "
+      "\"drafted\": {}, \"accepted\": {}, \"dropped\": {}, \"warnings\": [{}]}}",
+      JsonString(file_name), JsonString(info_->specd_version), JsonString(info_->backend),
+      JsonString(info_->processor), info_->vocab_size, NameOf(level_),
+      TimeText(info_->start_unix_ns), num_rounds_, book_.entries().size(), num_kept_, num_drafted_,
+      num_accepted_, num_dropped_, list);
+}
+
+std::string ReportData::Json(const std::string& file_name,
+                             std::vector<std::string> warnings) const {
+  std::string text =
+      fmt::format("{{\"version\": 1,\n\"trace\": {}", Facts(file_name, std::move(warnings)));
+  const std::string sequences = Sequences();
+  const auto add = [&](std::string_view name, const std::string& json) {
+    if (!json.empty()) text += fmt::format(",\n\"{}\": {}", name, json);
+  };
+  add("strings", strings_.Json());
+  add("sequences", sequences);
+  add("steps", steps_.Json());
+  add("tokens", tokens_.Json());
+  add("rejected", rejected_.Json());
+  add("decisions", decisions_.Json());
+  add("candidates", candidates_.Json());
+  add("grammar", grammar_.Json());
+  return text + "}";
+}
+
+}  // namespace specd::replay

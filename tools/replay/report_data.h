@@ -1,0 +1,91 @@
+// ReportData makes the JSON object of the report page from the records of a trace
+// (tools/replay/report/DATA.md).
+//
+// Give it every record in order, then ask for the text. It holds the whole object, so `full` tells
+// when a report becomes too large for a browser. One thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "tools/replay/json_table.h"
+#include "tools/replay/place_rows.h"
+#include "tools/replay/place_view.h"
+#include "tools/replay/replay_backend.h"
+#include "tools/replay/sequence_book.h"
+#include "tools/replay/token_text.h"
+#include "tools/replay/trace_reader.h"
+
+namespace specd::replay {
+
+class ReportData {
+ public:
+  struct Options {
+    TraceFilter filter;
+    int32_t num_candidates = 8;
+    uint64_t tokens_max = 200'000;
+  };
+  ReportData(Options options, TokenText text, ReplayBackend* backend)
+      : options_(std::move(options)),
+        text_(std::move(text)),
+        backend_(backend),
+        place_rows_(backend) {}
+
+  // `rows` may be null. `start_ns`: TraceReader::start_ns.
+  absl::Status Take(const TraceItem& item, const RowFileReader* rows, int64_t start_ns);
+  std::string Json(const std::string& file_name, std::vector<std::string> warnings) const;
+
+ private:
+  struct Step;
+
+  absl::Status TakeRound(const TraceRound& round, const RowFileReader* rows);
+  void AddStep(const TraceRound& round, const TraceAnswer& answer, const TraceTask* task);
+  absl::Status AddPlaces(const TraceRound& round, const TraceAnswer& answer, const TraceTask& task,
+                         const RoundRebuilder& rebuilder, std::optional<size_t> in_batch);
+  void AddDecision(const PlaceView& view);
+  absl::Status AddRows(const TraceRound& round, const PlaceView& view,
+                       const RoundRebuilder& rebuilder, std::optional<size_t> in_batch);
+  void AddTokens(const TraceAnswer& answer, const TraceTask& task,
+                 const std::vector<std::string>& decisions, const std::vector<PlaceView>& views);
+  void Count(const TraceRound& round);
+  std::string Sequences() const;
+  std::string Facts(const std::string& file_name, std::vector<std::string> warnings) const;
+
+  std::string Text(std::string_view text) {
+    return text.empty() ? "null" : std::to_string(strings_.IndexOf(text));
+  }
+  std::string IdJson(TokenId id) const;
+  std::string IdText(TokenId id);
+
+  Options options_;
+  TokenText text_;
+  ReplayBackend* backend_;
+  PlaceRows place_rows_;
+  std::optional<TraceInfo> info_;
+  int64_t start_ns_ = 0;
+  SequenceBook book_;
+  mutable StringTable strings_;
+  JsonTable steps_{{"sequence", "round", "time_ms", "verify_us", "base", "method", "drafted",
+                    "accepted", "kept", "status", "finish"}};
+  JsonTable tokens_{{"step", "id", "text", "kind", "decision"}};
+  JsonTable rejected_{{"step", "place", "id", "text", "fate", "decision"}};
+  JsonTable decisions_{
+      {"step",      "place",        "draft_id", "draft_text", "draft_kind",    "p",
+       "q",         "accept_coin",  "verdict",  "token",      "token_text",    "token_p",
+       "draw_coin", "draw_purpose", "draw_low", "draw_high",  "residual_mass", "prefix",
+       "bound",     "why"}};
+  JsonTable candidates_{{"decision", "id", "text", "p", "q", "forbidden"}};
+  JsonTable grammar_{{"decision", "state", "mask", "allowed"}};
+  std::optional<uint64_t> full_at_;  // the first round that is left out
+  TraceLevel level_ = TraceLevel::kOff;
+  uint64_t num_rounds_ = 0;
+  uint64_t num_kept_ = 0;
+  uint64_t num_drafted_ = 0;
+  uint64_t num_accepted_ = 0;
+  uint64_t num_dropped_ = 0;
+};
+
+}  // namespace specd::replay

@@ -1,0 +1,43 @@
+// RowColumns gathers the recorded rows of a trace as matrices, for the exports that have rows.
+//
+// One matrix for target rows and one for draft rows, in the order of rounds, with the round and the
+// index of each row. One thread.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "tools/replay/column_file.h"
+#include "tools/replay/exporter.h"
+
+namespace specd::replay {
+
+struct RowMatrixColumns {
+  TraceTensor tensor = TraceTensor::kTarget;
+  DType dtype = DType::kFloat32;
+  uint64_t count = 0;
+  ColumnFile values = {};
+  ColumnFile rounds = {};   // uint64
+  ColumnFile indices = {};  // uint32, in the engine's tensor
+};
+
+class RowColumns {
+ public:
+  // INVALID_ARGUMENT if the rows of the trace have several types, which one matrix cannot hold.
+  absl::Status Take(const ExportedRound& round);
+
+  uint64_t vocab_size() const { return vocab_size_; }
+  RowMatrixColumns& target() { return target_; }
+  RowMatrixColumns& draft() { return draft_; }
+
+ private:
+  absl::Status TakeRow(const ExportedRound& round, const TraceRow& row, RowMatrixColumns* matrix);
+
+  uint64_t vocab_size_ = 0;
+  RecordedRows rows_;
+  RowMatrixColumns target_;
+  RowMatrixColumns draft_{.tensor = TraceTensor::kDraft};
+};
+
+}  // namespace specd::replay

@@ -1,0 +1,82 @@
+#include "tools/replay/sequence_book.h"
+
+#include <algorithm>
+
+namespace specd::replay {
+
+uint32_t NumDrawn(const TraceTask& task) {
+  const auto end = std::find(task.tokens.begin(), task.tokens.end(), kNoToken);
+  return static_cast<uint32_t>(end - task.tokens.begin());
+}
+
+const TraceAnswer* AnswerOf(const TraceRound& round, const TraceTask& task) {
+  return task.answer < round.answers.size() ? &round.answers[task.answer] : nullptr;
+}
+
+void SequenceBook::Take(const TraceItem& item) {
+  if (const auto* opening = std::get_if<TraceOpening>(&item.record)) Take(*opening);
+  if (const auto* end = std::get_if<TraceEnd>(&item.record)) Take(*end);
+  if (const auto* round = std::get_if<TraceRound>(&item.record)) Take(*round);
+}
+
+void SequenceBook::Take(const TraceOpening& opening) {
+  SequenceEntry& entry = entries_[IndexOf(opening.sequence)];
+  if (entry.has_opening) return;  // a rotated file names the open sequences again
+  entry.opening = opening;
+  entry.has_opening = true;
+  entry.total_kept = std::max(entry.total_kept, opening.kept_tokens);
+}
+
+void SequenceBook::Take(const TraceEnd& end) {
+  SequenceEntry& entry = entries_[IndexOf(end.sequence)];
+  entry.has_ended = true;
+  entry.total_kept = end.kept_tokens;
+  if (end.reason != FinishReason::kNone) entry.reason = end.reason;
+}
+
+void SequenceBook::Take(const TraceRound& round) {
+  for (size_t i = 0; i < round.answers.size(); ++i) {
+    const TraceAnswer& answer = round.answers[i];
+    SequenceEntry& entry = entries_[IndexOf(answer.sequence)];
+    if (entry.num_rounds++ == 0) entry.first_round = round.number;
+    entry.last_round = round.number;
+    entry.last_status = answer.status;
+    entry.num_accepted += answer.num_accepted;
+    entry.num_kept += answer.num_kept;
+    if (IsCommitted(SequenceResult{.status = answer.status})) entry.total_kept = answer.total_kept;
+    if (answer.finish_reason != FinishReason::kNone) {
+      entry.reason = answer.finish_reason;
+      entry.has_ended = true;
+    }
+  }
+  for (const TraceTask& task : round.tasks) {
+    const TraceAnswer* const answer = AnswerOf(round, task);
+    if (answer == nullptr) continue;
+    SequenceEntry& entry = entries_[IndexOf(answer->sequence)];
+    entry.num_drafted += NumDrawn(task);
+    if (task.outcome.num_accepted < static_cast<int32_t>(NumDrawn(task))) {
+      entry.had_rejection = true;
+    }
+  }
+}
+
+size_t SequenceBook::IndexOf(SequenceHandle sequence) {
+  const auto [place, is_new] = indices_.try_emplace(sequence, entries_.size());
+  if (is_new) {
+    entries_.emplace_back();
+    entries_.back().opening.sequence = sequence;
+  }
+  return place->second;
+}
+
+const SequenceEntry* SequenceBook::Find(SequenceHandle sequence) const {
+  const auto place = indices_.find(sequence);
+  return place == indices_.end() ? nullptr : &entries_[place->second];
+}
+
+std::string_view SequenceBook::RequestOf(SequenceHandle sequence) const {
+  const SequenceEntry* const entry = Find(sequence);
+  return entry == nullptr ? std::string_view() : entry->opening.request_id;
+}
+
+}  // namespace specd::replay

@@ -1,0 +1,60 @@
+// SequenceBook follows the sequences of a trace for the commands: who opened them, and what became
+// of them.
+//
+// Give it every record in order. It keeps a few words for each sequence, and no rounds. One thread.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "daemon/trace/trace_record.h"
+#include "tools/replay/trace_reader.h"
+
+namespace specd::replay {
+
+struct SequenceEntry {
+  TraceOpening opening;  // request_id is empty if the file began later and does not name it
+  bool has_opening = false;
+  uint64_t first_round = 0;  // 0: none yet
+  uint64_t last_round = 0;
+  uint64_t num_rounds = 0;
+  uint64_t num_drafted = 0;  // draft tokens before the end of each draft
+  uint64_t num_accepted = 0;
+  uint64_t num_kept = 0;
+  uint32_t total_kept = 0;
+  FinishReason reason = FinishReason::kNone;
+  bool has_ended = false;
+  RoundStatus last_status = RoundStatus::kOk;
+  bool had_rejection = false;
+};
+
+class SequenceBook {
+ public:
+  void Take(const TraceItem& item);
+
+  // In the order of their first record.
+  const std::vector<SequenceEntry>& entries() const { return entries_; }
+  // Null if no record named the sequence.
+  const SequenceEntry* Find(SequenceHandle sequence) const;
+  // Its request id, or "".
+  std::string_view RequestOf(SequenceHandle sequence) const;
+  // The index in entries(); the entry is made if there is none.
+  size_t IndexOf(SequenceHandle sequence);
+
+ private:
+  void Take(const TraceOpening& opening);
+  void Take(const TraceEnd& end);
+  void Take(const TraceRound& round);
+
+  std::vector<SequenceEntry> entries_;
+  std::unordered_map<SequenceHandle, size_t> indices_;
+};
+
+// Draft tokens before the first id -1.
+uint32_t NumDrawn(const TraceTask& task);
+
+// The answer of a task; null if the record is not consistent.
+const TraceAnswer* AnswerOf(const TraceRound& round, const TraceTask& task);
+
+}  // namespace specd::replay

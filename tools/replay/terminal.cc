@@ -1,0 +1,69 @@
+#include "tools/replay/terminal.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+namespace specd::replay {
+namespace {
+
+constexpr std::chrono::milliseconds kPatience{1000};
+constexpr std::chrono::milliseconds kBetween{100};
+constexpr size_t kBarCells = 30;
+
+const char* CodeOf(Colour colour) {
+  switch (colour) {
+    case Colour::kNone:
+      break;
+    case Colour::kGreen:
+      return "\x1b[32m";
+    case Colour::kRed:
+      return "\x1b[31m";
+    case Colour::kYellow:
+      return "\x1b[33m";
+    case Colour::kDim:
+      return "\x1b[2m";
+    case Colour::kBold:
+      return "\x1b[1m";
+  }
+  return "";
+}
+
+}  // namespace
+
+bool IsColourful(int fd) {
+  const char* const no_color = std::getenv("NO_COLOR");  // https://no-color.org
+  const char* const terminal = std::getenv("TERM");
+  return isatty(fd) == 1 && (no_color == nullptr || *no_color == '\0') && terminal != nullptr &&
+         std::string_view(terminal) != "dumb";
+}
+
+std::string Paint::operator()(Colour colour, std::string_view text) const {
+  if (!is_on_ || colour == Colour::kNone) return std::string(text);
+  return fmt::format("{}{}\x1b[0m", CodeOf(colour), text);
+}
+
+Progress::Progress() : is_terminal_(isatty(STDERR_FILENO) == 1) {}
+
+void Progress::Show(uint64_t done_bytes, uint64_t all_bytes) {
+  if (!is_terminal_ || all_bytes == 0) return;
+  const Clock::time_point now = Clock::now();
+  if (now - start_ < kPatience || now - shown_at_ < kBetween) return;
+  shown_at_ = now;
+  is_shown_ = true;
+  const double share = std::min(1.0, static_cast<double>(done_bytes) / double(all_bytes));
+  const auto full = static_cast<size_t>(share * kBarCells);
+  fmt::print(stderr, "\r\x1b[K[{}{}] {:3.0f} % of {:.1f} MiB", std::string(full, '#'),
+             std::string(kBarCells - full, ' '), 100 * share,
+             static_cast<double>(all_bytes) / 1048576);
+}
+
+void Progress::Clear() {
+  if (is_shown_) fmt::print(stderr, "\r\x1b[K");
+  is_shown_ = false;
+}
+
+}  // namespace specd::replay

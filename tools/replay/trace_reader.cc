@@ -1,0 +1,199 @@
+#include "tools/replay/trace_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "daemon/trace/trace_codec.h"
+#include "tools/replay/interrupt.h"
+
+namespace specd::replay {
+
+bool TraceFilter::TakesSequence(SequenceHandle handle, std::string_view request) const {
+  if (sequence && handle != *sequence) return false;
+  if (request_id.empty()) return true;
+  if (!request_id.ends_with('*')) return request == request_id;
+  return request.starts_with(std::string_view(request_id).substr(0, request_id.size() - 1));
+}
+
+std::string RowPathOf(const std::string& trace_path, const TraceInfo& info) {
+  return (std::filesystem::path(trace_path).parent_path() / info.row_file).string();
+}
+
+absl::StatusOr<std::vector<std::string>> TraceFilesOf(const std::vector<std::string>& paths) {
+  std::vector<std::string> files;
+  for (const std::string& path : paths) {
+    std::error_code error;
+    if (!std::filesystem::is_directory(path, error)) {
+      files.push_back(path);
+      continue;
+    }
+    std::vector<std::string> inside;
+    for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
+      if (entry.path().extension() == ".mcap") inside.push_back(entry.path().string());
+    }
+    if (error) return absl::UnavailableError(fmt::format("{}: {}", path, error.message()));
+    if (inside.empty()) return absl::NotFoundError(fmt::format("{}: no .mcap file in it", path));
+    std::sort(inside.begin(), inside.end());
+    files.insert(files.end(), inside.begin(), inside.end());
+  }
+  return files;
+}
+
+absl::StatusOr<bool> TraceReader::Next(TraceItem* item) {
+  for (;;) {
+    if (WasInterrupted()) return Interrupted();
+    if (file_ == nullptr) {
+      if (num_opened_ == paths_.size()) {
+        progress_.Clear();
+        return false;
+      }
+      if (absl::Status status = OpenNextFile(); !status.ok()) return status;
+      if (file_ == nullptr) continue;  // torn within its header
+    }
+    McapMessage message;
+    const absl::StatusOr<bool> more = file_->Next(&message);
+    if (!more.ok() && !IsTornFile(more.status())) return more.status();
+    if (!more.ok()) {
+      progress_.Clear();
+      warnings_.push_back(fmt::format("{}: the records before that are used",
+                                      std::string(more.status().message())));
+    }
+    if (!more.ok() || !*more) {
+      file_ = nullptr;
+      continue;
+    }
+    progress_.Show(message.chunk_offset, message.file_size_bytes);
+    const absl::StatusOr<bool> is_record = Decode(message, item);
+    if (!is_record.ok()) return is_record.status();
+    if (!*is_record) continue;
+    NoteStart(item->record);
+    return true;
+  }
+}
+
+void TraceReader::NoteStart(const TraceRecord& record) {
+  const auto* const round = std::get_if<TraceRound>(&record);
+  if (round == nullptr) {
+    if (num_opened_ == 1 && !has_round_) start_ns_ = info_->start_ns;
+    return;
+  }
+  const TraceTimes& times = round->times;
+  const int64_t first_ns = times.submitted != 0 ? times.submitted : times.taken;
+  if (!std::exchange(has_round_, true) && first_ns != 0) start_ns_ = std::min(start_ns_, first_ns);
+}
+
+absl::Status TraceReader::OpenNextFile() {
+  const std::string& path = paths_[num_opened_++];
+  info_.reset();
+  rows_ = nullptr;
+  rows_status_ = absl::OkStatus();
+  absl::StatusOr<McapReader> opened = McapReader::Open(path, {});
+  if (!opened.ok() && IsTornFile(opened.status())) {
+    sizes_.push_back(0);
+    warnings_.push_back(std::string(opened.status().message()));
+    return absl::OkStatus();
+  }
+  if (!opened.ok()) return opened.status();
+  file_ = std::make_unique<McapReader>(*std::move(opened));
+  sizes_.push_back(file_->file_size_bytes());
+  return absl::OkStatus();
+}
+
+template <class Record>
+absl::Status TraceReader::Take(const McapMessage& message, TraceItem* item) {
+  const std::string& path = paths_[num_opened_ - 1];
+  const std::string_view bytes(reinterpret_cast<const char*>(message.payload.data()),
+                               message.payload.size());
+  absl::StatusOr<Record> record = DecodeTrace<Record>(bytes);
+  if (!record.ok()) {
+    return absl::InvalidArgumentError(fmt::format("{}: in the chunk at byte {}: {}", path,
+                                                  message.chunk_offset,
+                                                  std::string(record.status().message())));
+  }
+  item->record = *std::move(record);
+  item->file = num_opened_ - 1;
+  item->offset = message.chunk_offset;
+  return CheckOrder(item->record, message.chunk_offset);
+}
+
+absl::StatusOr<bool> TraceReader::Decode(const McapMessage& message, TraceItem* item) {
+  absl::Status status;
+  if (message.encoding == kTraceEncoding && message.topic == kTraceInfoTopic) {
+    status = Take<TraceInfo>(message, item);
+  } else if (message.encoding == kTraceEncoding && message.topic == kTraceOpeningTopic) {
+    status = Take<TraceOpening>(message, item);
+  } else if (message.encoding == kTraceEncoding && message.topic == kTraceEndTopic) {
+    status = Take<TraceEnd>(message, item);
+  } else if (message.encoding == kTraceEncoding && message.topic == kTraceRoundTopic) {
+    status = Take<TraceRound>(message, item);
+  } else if (message.encoding == kTraceEncoding && message.topic == kTraceDropsTopic) {
+    status = Take<TraceDrops>(message, item);
+  } else {
+    if (!std::exchange(has_foreign_, true)) {
+      warnings_.push_back(fmt::format("{}: the channel \"{}\" is not specd's; it is left out",
+                                      paths_[num_opened_ - 1], std::string(message.topic)));
+    }
+    return false;
+  }
+  if (!status.ok()) return status;
+  return true;
+}
+
+absl::Status TraceReader::CheckOrder(const TraceRecord& record, uint64_t offset) {
+  const std::string& path = paths_[num_opened_ - 1];
+  const auto* const info = std::get_if<TraceInfo>(&record);
+  if (info == nullptr && info_) return absl::OkStatus();
+  if (info == nullptr || info_) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: in the chunk at byte {}: {}", path, offset,
+                    info == nullptr ? "the first record is no \"info\": this is no trace of specd"
+                                    : "a second record \"info\""));
+  }
+  if (info->version != kTraceVersion) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: version = {} of the records; this specd-replay reads version {}", path,
+                    info->version, kTraceVersion));
+  }
+  if (info->vocab_size < 1 || info->vocab_size > uint32_t{kVocabSizeMax}) {
+    return absl::InvalidArgumentError(fmt::format("{}: vocab_size = {} is outside 1 .. {}", path,
+                                                  info->vocab_size, kVocabSizeMax));
+  }
+  if (info->row_file.find('/') != std::string::npos) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{}: row_file = \"{}\" is not the name of a file beside it", path, info->row_file));
+  }
+  if (session_ && *session_ != info->session) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: its session is {}, and that of {} is {}: give the files of one recording",
+                    path, info->session, paths_[0], *session_));
+  }
+  session_ = info->session;
+  info_ = *info;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<const RowFileReader*> TraceReader::Rows() {
+  if (rows_ != nullptr) return rows_.get();
+  if (!rows_status_.ok()) return rows_status_;
+  if (!info_ || info_->row_file.empty()) {
+    return rows_status_ = absl::NotFoundError("the trace names no row file");
+  }
+  absl::StatusOr<RowFileReader> opened =
+      RowFileReader::Open(RowPathOf(paths_[num_opened_ - 1], *info_));
+  if (!opened.ok()) {
+    rows_status_ = opened.status();
+    progress_.Clear();
+    warnings_.push_back(
+        fmt::format("rows cannot be read: {}", std::string(opened.status().message())));
+    return rows_status_;
+  }
+  rows_ = std::make_unique<RowFileReader>(*std::move(opened));
+  return rows_.get();
+}
+
+}  // namespace specd::replay

@@ -1,0 +1,102 @@
+// TraceReader reads the records of one trace for every command: the files of one recording, in
+// their order, as a stream.
+//
+// A recording that was rotated is several files. Memory is bounded by one chunk and one record. A
+// torn file is a warning, and the records before the tear are used; any other error is final and
+// names the file and the offset. The row file lies beside its trace. One thread.
+//
+//   TraceReader reader(paths, {});
+//   TraceItem item;
+//   absl::StatusOr<bool> more = true;
+//   while ((more = reader.Next(&item)).ok() && *more) Take(item);
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "daemon/trace/mcap_reader.h"
+#include "daemon/trace/row_file.h"
+#include "daemon/trace/trace_record.h"
+#include "tools/replay/terminal.h"
+
+namespace specd::replay {
+
+using TraceRecord = std::variant<TraceInfo, TraceOpening, TraceEnd, TraceRound, TraceDrops>;
+
+struct TraceItem {
+  TraceRecord record;
+  size_t file = 0;      // the index of its path
+  uint64_t offset = 0;  // of the chunk that the record lies in
+};
+
+// The part of a recording that a command reads. Every member narrows it.
+struct TraceFilter {
+  std::optional<uint64_t> first_round;  // TraceRound::number
+  std::optional<uint64_t> last_round;   // included
+  std::string request_id;               // ends with '*': a prefix
+  std::optional<SequenceHandle> sequence;
+
+  bool TakesRound(uint64_t number) const {
+    return !(first_round && number < *first_round) && !(last_round && number > *last_round);
+  }
+  bool TakesEverySequence() const { return request_id.empty() && !sequence.has_value(); }
+  bool TakesSequence(SequenceHandle handle, std::string_view request) const;
+};
+
+class TraceReader {
+ public:
+  explicit TraceReader(std::vector<std::string> paths) : paths_(std::move(paths)) {}
+
+  // Returns true with the next record, false at the end. CANCELLED after Ctrl-C.
+  absl::StatusOr<bool> Next(TraceItem* item);
+
+  // Of the file that the last record is from. Null before its TraceInfo.
+  const TraceInfo* info() const { return info_ ? &*info_ : nullptr; }
+  // The time that times are counted from: the start of the first file, or its first round, which
+  // may have been taken before its recorder made the file.
+  int64_t start_ns() const { return start_ns_; }
+  // The rows of that file, opened when asked for. An error names the file that is missing.
+  absl::StatusOr<const RowFileReader*> Rows();
+
+  const std::vector<std::string>& paths() const { return paths_; }
+  uint64_t file_size_bytes(size_t file) const { return sizes_[file]; }
+  // Torn files and records of other programs, as sentences.
+  const std::vector<std::string>& warnings() const { return warnings_; }
+
+ private:
+  absl::Status OpenNextFile();
+  absl::StatusOr<bool> Decode(const McapMessage& message, TraceItem* item);
+  void NoteStart(const TraceRecord& record);
+  absl::Status CheckOrder(const TraceRecord& record, uint64_t offset);
+  template <class Record>
+  absl::Status Take(const McapMessage& message, TraceItem* item);
+
+  std::vector<std::string> paths_;
+  size_t num_opened_ = 0;
+  std::unique_ptr<McapReader> file_;
+  std::optional<TraceInfo> info_;
+  std::optional<uint64_t> session_;
+  int64_t start_ns_ = 0;
+  bool has_round_ = false;
+  std::unique_ptr<RowFileReader> rows_;
+  absl::Status rows_status_;
+  std::vector<uint64_t> sizes_;
+  std::vector<std::string> warnings_;
+  bool has_foreign_ = false;
+  Progress progress_;
+};
+
+// The paths, with the .mcap files in a directory in the place of it, in the order of their names.
+absl::StatusOr<std::vector<std::string>> TraceFilesOf(const std::vector<std::string>& paths);
+
+// The row file of a trace file: beside it, under the name that its TraceInfo has.
+std::string RowPathOf(const std::string& trace_path, const TraceInfo& info);
+
+}  // namespace specd::replay

@@ -1,0 +1,158 @@
+#include "tools/replay/verify_command.h"
+
+#include <fmt/format.h>
+
+#include "tools/replay/answer_check.h"
+#include "tools/replay/names.h"
+#include "tools/replay/round_rebuilder.h"
+#include "tools/replay/scalar_check.h"
+#include "tools/replay/sequence_book.h"
+#include "tools/replay/task_rules.h"
+
+namespace specd::replay {
+namespace {
+
+class Verification {
+ public:
+  Verification(TraceReader* reader, ReplayBackend* backend, const CommandOptions& options)
+      : reader_(reader), backend_(backend), options_(options) {}
+
+  absl::StatusOr<VerifyReport> Run() {
+    TraceItem item;
+    for (;;) {
+      const absl::StatusOr<bool> more = reader_->Next(&item);
+      if (!more.ok()) return more.status();
+      if (!*more) return std::move(report_);
+      book_.Take(item);
+      const auto* const round = std::get_if<TraceRound>(&item.record);
+      if (round == nullptr || !options_.filter.TakesRound(round->number)) continue;
+      if (absl::Status status = Take(*round); !status.ok()) return status;
+    }
+  }
+
+ private:
+  absl::Status Take(const TraceRound& round) {
+    const auto vocab_size = static_cast<int32_t>(reader_->info()->vocab_size);
+    RoundRebuilder rebuilder(vocab_size);
+    const RowFileReader* rows = nullptr;
+    if (round.level == TraceLevel::kRows) {
+      const absl::StatusOr<const RowFileReader*> opened = reader_->Rows();
+      if (opened.ok()) rows = *opened;
+    }
+    rebuilder.Rebuild(round, rows);
+    if (!rebuilder.tasks().empty()) {
+      if (absl::Status status = backend_->Run(&rebuilder); !status.ok()) return status;
+    }
+    size_t in_batch = 0;
+    for (size_t i = 0; i < round.tasks.size(); ++i) {
+      const bool is_run = rebuilder.WhyNot(i).ok();
+      const size_t place = in_batch;
+      if (is_run) ++in_batch;
+      const TraceAnswer* const answer = AnswerOf(round, round.tasks[i]);
+      const SequenceHandle sequence = answer == nullptr ? 0 : answer->sequence;
+      if (!options_.filter.TakesSequence(sequence, book_.RequestOf(sequence))) continue;
+      Check(round, i, sequence, rebuilder, is_run ? &place : nullptr);
+    }
+    return absl::OkStatus();
+  }
+
+  // `in_batch` is null if the task was not run again.
+  void Check(const TraceRound& round, size_t i, SequenceHandle sequence,
+             const RoundRebuilder& rebuilder, const size_t* in_batch) {
+    const TraceTask& task = round.tasks[i];
+    const auto vocab_size = static_cast<int32_t>(reader_->info()->vocab_size);
+    const absl::Status& why_not = rebuilder.WhyNot(i);
+    if (in_batch == nullptr) ++report_.why_not[std::string(why_not.message())];
+    // Such a record is not one that a recorder wrote.
+    if (absl::IsInvalidArgument(why_not)) {
+      return Differ(
+          round, sequence,
+          {fmt::format("the record is not consistent: {}", std::string(why_not.message()))});
+    }
+    if (round.status != RoundStatus::kOk || !CheckTask(round, task, vocab_size).ok()) {
+      ++report_.num_not_checkable;
+      return;
+    }
+    const ScalarFindings scalars = CheckScalars(task, vocab_size);
+    std::vector<std::string> differences = scalars.differences;
+    if (in_batch != nullptr) {
+      for (std::string& text : CompareAnswers(task, rebuilder, *in_batch)) {
+        differences.push_back(std::move(text));
+      }
+    }
+    if (!differences.empty()) return Differ(round, sequence, differences);
+    if (in_batch != nullptr) {
+      ++report_.num_equal_by_rows;
+    } else if (HasNumbers(task)) {
+      ++report_.num_equal_by_scalars;
+    } else {
+      ++report_.num_not_checkable;
+    }
+  }
+
+  // Without decisions only the form of the outcome can be checked, which says little.
+  static bool HasNumbers(const TraceTask& task) {
+    for (const PlaceDecision& decision : task.decisions) {
+      if (decision.judged) return true;
+    }
+    return !task.target_argmax.empty();
+  }
+
+  void Differ(const TraceRound& round, SequenceHandle sequence,
+              const std::vector<std::string>& texts) {
+    ++report_.num_different;
+    for (const std::string& text : texts) {
+      if (report_.differences.size() >= static_cast<size_t>(options_.limit)) return;
+      report_.differences.push_back({round.number, sequence, text});
+    }
+  }
+
+  TraceReader* reader_;
+  ReplayBackend* backend_;
+  const CommandOptions& options_;
+  SequenceBook book_;
+  VerifyReport report_;
+};
+
+void Print(const VerifyReport& report, const CommandOptions& options) {
+  const auto line = [&](std::string_view name, uint64_t count, Colour colour) {
+    fmt::print("{:<15} {:>9}\n", name,
+               options.paint(count > 0 ? colour : Colour::kNone, fmt::format("{}", count)));
+  };
+  fmt::print("sequence-rounds, on backend {}\n", options.backend);
+  line("equal", report.num_equal_by_rows + report.num_equal_by_scalars, Colour::kGreen);
+  line("  by rows", report.num_equal_by_rows, Colour::kNone);
+  line("  by numbers", report.num_equal_by_scalars, Colour::kNone);
+  line("different", report.num_different, Colour::kRed);
+  line("not checkable", report.num_not_checkable, Colour::kYellow);
+  if (!report.why_not.empty()) fmt::print("\nnot run again, because\n");
+  for (const auto& [why, count] : report.why_not) fmt::print("{:>9}  {}\n", count, why);
+  if (!report.differences.empty()) fmt::print("\nthe first differences\n");
+  for (const VerifyReport::Difference& difference : report.differences) {
+    fmt::print("  round {}, sequence {}: {}\n", difference.round, HandleText(difference.sequence),
+               difference.text);
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<VerifyReport> VerifyTrace(TraceReader* reader, ReplayBackend* backend,
+                                         const CommandOptions& options) {
+  return Verification(reader, backend, options).Run();
+}
+
+absl::StatusOr<int> RunVerify(const CommandOptions& options) {
+  absl::StatusOr<std::unique_ptr<Backend>> made = MakeNamedBackend(options.backend);
+  if (!made.ok()) return made.status();
+  ReplayBackend backend(*std::move(made), options.threads);
+  TraceReader reader(options.paths);
+  const absl::StatusOr<VerifyReport> report = VerifyTrace(&reader, &backend, options);
+  PrintWarnings(reader);
+  if (!report.ok()) return report.status();
+  Print(*report, options);
+  if (report->num_different > 0) return kExitDifferent;
+  if (report->num_equal_by_rows + report->num_equal_by_scalars == 0) return kExitError;
+  return kExitOk;
+}
+
+}  // namespace specd::replay
