@@ -268,7 +268,8 @@ TEST_SUITE("unit") {
     CHECK(std::string(specd_opening_warnings(nullptr)).empty());
   }
 
-  // If other ids end a thought by force, the gate would never open and nothing would be constrained.
+  // If other ids end a thought by force, the gate would never open and nothing would be
+  // constrained.
   TEST_CASE("a thinking budget ends a thought before a constraint by the model's reasoning_end") {
     const ToyText toy;
     const int32_t letter = toy.IdsOf("x").front();
