@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "speculative/grammar/compile_work.h"
 #include "speculative/grammar/json_schema.h"
 #include "speculative/grammar/network.h"
+#include "speculative/grammar/work_bound.h"
 #include "tests/fuzz/grammar_front_end.h"
 
 namespace specd::grammar {
@@ -20,7 +20,7 @@ namespace {
 constexpr size_t kWorkMax = size_t{1} << 20;
 
 absl::Status Check(std::string_view schema, const JsonSchemaOptions& options) {
-  const CompileWork work(kWorkMax);
+  const WorkBound work(kWorkMax);
   GrammarRules rules;
   std::vector<std::string> warnings;
   const absl::StatusOr<ExprId> body = BuildJsonSchema(schema, options, &rules, &warnings);

@@ -6,16 +6,16 @@
 #include <string_view>
 #include <vector>
 
-#include "speculative/grammar/compile_work.h"
 #include "speculative/grammar/json_schema.h"
 #include "speculative/grammar/regex.h"
 #include "speculative/grammar/structural_tag.h"
+#include "speculative/grammar/work_bound.h"
 #include "tests/fuzz/grammar_front_end.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size_bytes) {
   namespace grammar = specd::grammar;
   if (size_bytes > grammar::kFuzzSizeBytesMax) return 0;
-  const grammar::CompileWork work(size_t{1} << 20);
+  const grammar::WorkBound work(size_t{1} << 20);
   const auto schema = [](std::string_view text, grammar::GrammarRules* rules,
                          std::vector<std::string>* warnings) {
     return grammar::BuildJsonSchema(text, {.whitespace = grammar::Whitespace::kCompact}, rules,

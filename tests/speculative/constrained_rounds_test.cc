@@ -359,7 +359,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("a text that met a limit ended without a word: its round now names the limit") {
     // After n letters, any number of them up to n may still want its "b".
-    Engine engine;
+    ConstrainedEngine engine;
     SequenceParams params =
         Constrained(GrammarKind::kEbnf, "root ::= \"a\" root | x\nx ::= \"a\" x \"b\"? | \"c\"");
     params.temperature = 0;
@@ -388,7 +388,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("min_tokens left a row of zeros where no token goes on") {
     // After "12" a byte may follow, but no token begins with it.
-    Engine engine;
+    ConstrainedEngine engine;
     SequenceParams params = Constrained(GrammarKind::kRegex, "12(3|z4)?");
     params.min_tokens = 5;
     const SequenceHandle sequence = engine.Open(params);

@@ -37,6 +37,7 @@ class ScriptedMatcher : public grammar::GrammarMatcher {
     }
     return grammar::MaskRow(std::make_shared<const std::vector<uint32_t>>(std::move(words)));
   }
+  grammar::MatcherFault fault() const override { return grammar::MatcherFault::kNone; }
   bool Accept(TokenId id) override {
     if (script_->on_accept) script_->on_accept(name_, ids_);
     ids_.push_back(id);
