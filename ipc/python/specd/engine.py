@@ -101,8 +101,8 @@ class Engine:
     Options are those of specd_options: max_batch, max_sequences, max_draft, max_path, ring_depth,
     timeout_ms, max_scores_per_token, threads, name, cuda_stream (the address, such as torch's
     stream.cuda_stream). Embedded engines also take tokenizer (the path of a tokenizer.json, so that
-    sequences may have structured_outputs), eos_token_ids, reasoning_start and reasoning_end; a
-    daemon has its own.
+    sequences may have structured_outputs), eos_token_ids, reasoning_start and reasoning_end, trace
+    (a directory) and trace_options; a daemon has its own.
     """
 
     def __init__(self, uri="embedded:cpu", *, vocab_size, **options):
