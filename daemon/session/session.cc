@@ -79,11 +79,13 @@ Session::~Session() { EndAll(); }
 
 void Session::StartTrace(const VerifierOptions& options) {
   MutexLock lock(&state_.mutex);
-  state_.trace = state_.options.recorder->Attach({.session_id = state_.options.identity.session_id,
-                                                  .backend = std::string(state_.backend.name()),
-                                                  .limits = options.limits,
-                                                  .max_sequences = options.max_sequences,
-                                                  .eos_token_ids = options.eos_token_ids});
+  state_.trace =
+      state_.options.recorder->Attach({.session_id = state_.options.identity.session_id,
+                                       .backend = std::string(state_.backend.name()),
+                                       .device = std::string(state_.backend.device_uuid()),
+                                       .limits = options.limits,
+                                       .max_sequences = options.max_sequences,
+                                       .eos_token_ids = options.eos_token_ids});
   state_.verifier->Observe(state_.trace.get());
 }
 

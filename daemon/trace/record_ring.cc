@@ -27,7 +27,8 @@ std::byte* RecordRing::Reserve(uint64_t size_bytes, bool may_use_spare) {
   const uint64_t free = size_bytes_ - (position - popped);
   // A jump to the front leaves the rest of the ring unused until it is popped.
   const uint64_t spare = may_use_spare ? 0 : kSpareBytes;
-  const bool jumps = needed > to_end || (is_empty && offset != 0 && needed + spare <= offset);
+  const bool is_far = offset >= size_bytes_ / 2 && needed + spare <= offset;
+  const bool jumps = needed > to_end || (is_empty && is_far);
   if (needed + spare + (jumps ? to_end : 0) > free) return nullptr;
   if (jumps) {
     Skip(to_end);
@@ -44,10 +45,10 @@ void RecordRing::Publish(uint32_t kind, uint64_t size_bytes) {
   published_.store(position + content + kAlignment, std::memory_order_release);
 }
 
-bool RecordRing::IsHalfFull() const {
+bool RecordRing::IsFillingUp() const {
   const uint64_t used =
       published_.load(std::memory_order_relaxed) - popped_.load(std::memory_order_relaxed);
-  return used > size_bytes_ / 2;
+  return used > size_bytes_ / 4 * 3;
 }
 
 bool RecordRing::empty() const {

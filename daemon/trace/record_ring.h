@@ -3,8 +3,9 @@
 //
 // The producer reserves a piece of the ring, fills it and publishes it. The consumer reads it where
 // it lies and pops it. A record is never split. While the ring has no room, Reserve returns null:
-// nothing waits. If the ring has run empty, the next record begins at the front again, so that a
-// consumer that keeps up leaves most of the ring untouched. One producer at a time, one consumer.
+// nothing waits. If the ring runs empty in its second half, the next record begins at the front
+// again, so that a consumer that keeps up leaves the second half untouched. One producer at a time,
+// one consumer.
 #pragma once
 
 #include <atomic>
@@ -39,8 +40,8 @@ class RecordRing {
   void Publish(uint32_t kind, uint64_t size_bytes);
   // No record is larger: one of this size finds room in every ring that has run empty.
   uint64_t record_bytes_max() const { return (size_bytes_ - kSpareBytes) / 2 - 2 * kAlignment; }
-  // True if more than half of the ring is in use.
-  bool IsHalfFull() const;
+  // True if more than three quarters of the ring are in use.
+  bool IsFillingUp() const;
 
   // ---- consumer
 

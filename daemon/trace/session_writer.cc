@@ -16,7 +16,12 @@ namespace specd {
 namespace {
 
 constexpr int64_t kSecondNs = 1'000'000'000;
-constexpr int64_t kRetryNs = kSecondNs;
+// A disk that took nothing is tried again after a second, and then after twice as long each time.
+constexpr int64_t kRetryMinNs = kSecondNs;
+constexpr int64_t kRetryMaxNs = 64 * kSecondNs;
+// The bounds of one Drain: other sessions and the clock have their turn.
+constexpr size_t kDrainMax = 1000;
+constexpr int64_t kDrainNs = kSecondNs / 5;
 
 std::string_view FileNameOf(std::string_view path) {
   const size_t slash = path.rfind('/');
@@ -62,14 +67,16 @@ SessionWriter::SessionWriter(std::shared_ptr<SessionTrace> trace, const Parts& p
       parts_(parts),
       options_(*parts.options),
       losses_(trace_.get(), parts.log, parts.clock),
+      retry_pause_ns_(kRetryMinNs),
       flight_(options_.flight, options_.buffer_bytes) {}
 
 // ---- records
 
 bool SessionWriter::Drain() {
-  bool has_any = false;
-  while (const auto record = trace_->ring().Front()) {
-    has_any = true;
+  const int64_t end_ns = parts_.clock->NowNs() + kDrainNs;
+  for (size_t num_taken = 0; num_taken < kDrainMax; ++num_taken) {
+    const auto record = trace_->ring().Front();
+    if (!record.has_value()) return num_taken > 0;
     switch (static_cast<TraceKind>(record->kind)) {
       case TraceKind::kRound:
         TakeRound(*reinterpret_cast<const RoundCopy*>(record->bytes.data()));
@@ -88,8 +95,9 @@ bool SessionWriter::Drain() {
       }
     }
     trace_->ring().Pop();
+    if (parts_.clock->NowNs() > end_ns) break;
   }
-  return has_any;
+  return true;
 }
 
 void SessionWriter::TakeRound(const RoundCopy& copy) {
@@ -225,7 +233,7 @@ absl::StatusOr<TraceFile> SessionWriter::MakeFile() {
   TraceInfo info;
   info.specd_version = parts_.process->specd_version;
   info.backend = session.backend;
-  info.processor = parts_.process->processor;
+  info.processor = session.device.empty() ? parts_.process->processor : session.device;
   info.tokenizer = FileNameOf(parts_.process->tokenizer);
   info.row_file = FileNameOf(paths.rows);
   info.options = options_.text;
@@ -235,8 +243,8 @@ absl::StatusOr<TraceFile> SessionWriter::MakeFile() {
   info.start_unix_ns = UnixNowNs();
   info.eos_token_ids = session.eos_token_ids;
   absl::StatusOr<TraceFile> file = TraceFile::Create(paths, info, *parts_.create_file);
-  // Files that were begun count, and go, as others do.
-  if (!file.ok()) parts_.shelf->Add(paths, 0);
+  // A file that was begun holds nothing. One that was there before belongs to somebody else.
+  if (!file.ok() && ErrorCodeOf(file.status()) != SPECD_ERROR_STATE) parts_.shelf->Remove(paths);
   return file;
 }
 
@@ -254,7 +262,8 @@ void SessionWriter::Lose(const absl::Status& status, bool is_round) {
   if (is_round) losses_.AddRound();
   if (status.ok()) return;  // no file was open
   losses_.SetDiskError(std::string(status.message()));
-  retry_ns_ = parts_.clock->NowNs() + kRetryNs;
+  retry_ns_ = parts_.clock->NowNs() + retry_pause_ns_;
+  retry_pause_ns_ = std::min(2 * retry_pause_ns_, kRetryMaxNs);
   if (!file_.has_value()) return;
   parts_.shelf->Add(file_->paths(), file_->size_bytes());
   file_.reset();
@@ -273,7 +282,11 @@ void SessionWriter::Tick() {
   if (!is_flight() && !file_.has_value() && !losses_.disk_error().empty()) (void)File();
   WriteDrops();
   if (file_.has_value()) {
-    if (absl::Status status = file_->Flush(); !status.ok()) Lose(status, false);
+    if (absl::Status status = file_->Flush(); !status.ok()) {
+      Lose(status, false);
+    } else {
+      retry_pause_ns_ = kRetryMinNs;
+    }
   }
   losses_.Log();
   if (is_flight()) ForgetClosed();

@@ -55,8 +55,11 @@ class SessionWriter {
   };
   SessionWriter(std::shared_ptr<SessionTrace> trace, const Parts& parts);
 
-  // Takes every record of the ring. True if there was one.
+  // Takes records of the ring, for a bounded time. False: there was none.
   bool Drain();
+  void DrainAll() {
+    while (Drain()) continue;
+  }
   // Call it about every second: writes the open chunk and the drops, tries a new file after an
   // error, and logs what is to be known.
   void Tick();
@@ -107,6 +110,7 @@ class SessionWriter {
   TraceLosses losses_;
   std::optional<TraceFile> file_;
   int64_t retry_ns_ = 0;  // no new file before
+  int64_t retry_pause_ns_;
   FlightLog flight_;
   uint64_t num_since_dump_ = 0;  // rounds
 

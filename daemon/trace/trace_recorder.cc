@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "ipc/base/error.h"
@@ -23,9 +25,10 @@ constexpr absl::Duration kIdlePause = absl::Milliseconds(200);
 constexpr int64_t kTickNs = 1'000'000'000;
 constexpr int64_t kLogPauseNs = 60 * kTickNs;
 
-absl::Status PrepareDirectory(const std::string& directory) {
-  if (mkdir(directory.c_str(), 0700) == 0) return absl::OkStatus();
-  const int error = errno;
+// Makes the directory, and its path absolute: a host may change its working directory.
+absl::Status PrepareDirectory(std::string* path) {
+  const std::string directory = *path;
+  const int error = mkdir(directory.c_str(), 0700) == 0 ? EEXIST : errno;
   struct stat info = {};
   if (error != EEXIST) {
     return MakeErrnoError(
@@ -40,13 +43,17 @@ absl::Status PrepareDirectory(const std::string& directory) {
     return MakeErrnoError(SPECD_ERROR_PERMISSION, "trace",
                           fmt::format("trace = {}: no file can be made there", directory), errno);
   }
+  std::error_code ignored;
+  const std::filesystem::path absolute = std::filesystem::canonical(directory, ignored);
+  if (!ignored) *path = absolute;
   return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<TraceRecorder>> TraceRecorder::Start(const Options& options) {
-  if (absl::Status status = PrepareDirectory(options.trace.directory); !status.ok()) return status;
+absl::StatusOr<std::unique_ptr<TraceRecorder>> TraceRecorder::Start(const Options& asked) {
+  Options options = asked;
+  if (absl::Status status = PrepareDirectory(&options.trace.directory); !status.ok()) return status;
   std::unique_ptr<TraceRecorder> recorder(new TraceRecorder(options));
   // The thread takes no signal: they are for the threads of the host.
   sigset_t all;
@@ -134,7 +141,10 @@ void TraceRecorder::Run() {
                             [this] { return HasWork(); });
     }
   }
-  for (const auto& writer : writers_) writer->Finish();
+  for (const auto& writer : writers_) {
+    writer->DrainAll();
+    writer->Finish();
+  }
   writers_.clear();
 }
 
@@ -144,7 +154,7 @@ bool TraceRecorder::HasWork() {
     return true;
   }
   return std::any_of(writers_.begin(), writers_.end(), [](const auto& writer) {
-    return writer->trace().ended() || writer->trace().ring().IsHalfFull();
+    return writer->trace().ended() || writer->trace().ring().IsFillingUp();
   });
 }
 
@@ -187,7 +197,10 @@ void TraceRecorder::AnswerRequests() {
         });
     absl::StatusOr<TraceDump> result =
         MakeError(SPECD_ERROR_NOT_FOUND, "", "the session has no trace any more");
-    if (found != writers_.end()) result = (*found)->Dump(kTriggerRequest);
+    if (found != writers_.end()) {
+      (*found)->DrainAll();
+      result = (*found)->Dump(kTriggerRequest);
+    }
     const std::lock_guard lock(mutex_);
     request->result = std::move(result);
     request->is_done = true;
@@ -199,7 +212,7 @@ void TraceRecorder::FinishEnded() {
   std::erase_if(writers_, [](const auto& writer) {
     // Asked before the ring: what was published before the end is taken.
     if (!writer->trace().ended()) return false;
-    writer->Drain();
+    writer->DrainAll();
     writer->Finish();
     return true;
   });

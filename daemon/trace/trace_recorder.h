@@ -45,7 +45,7 @@ class TraceRecorder {
 
   // Makes the directory if only its last part is missing, and starts the thread. An error names the
   // field "trace". REQUIRES: options.trace.enabled().
-  static absl::StatusOr<std::unique_ptr<TraceRecorder>> Start(const Options& options);
+  static absl::StatusOr<std::unique_ptr<TraceRecorder>> Start(const Options& asked);
   ~TraceRecorder() { Stop(); }
   TraceRecorder(const TraceRecorder&) = delete;
   TraceRecorder& operator=(const TraceRecorder&) = delete;

@@ -27,6 +27,12 @@ TraceFile::Paths TraceShelf::NextPaths(uint64_t session_id) {
   return {.trace = stem + ".mcap", .rows = has_rows ? stem + ".rows" : std::string()};
 }
 
+void TraceShelf::Remove(const TraceFile::Paths& paths) {
+  // If a file cannot be deleted, somebody else has moved or deleted it.
+  (void)unlink(paths.trace.c_str());
+  if (!paths.rows.empty()) (void)unlink(paths.rows.c_str());
+}
+
 void TraceShelf::Add(const TraceFile::Paths& paths, uint64_t size_bytes) {
   finished_.push_back({paths, size_bytes});
   finished_bytes_ += size_bytes;
@@ -36,9 +42,7 @@ uint64_t TraceShelf::Trim(uint64_t open_bytes) {
   uint64_t num_deleted = 0;
   while (!finished_.empty() && finished_bytes_ + open_bytes > options_.total_bytes) {
     const Finished& oldest = finished_.front();
-    // If a file cannot be deleted, somebody else has moved or deleted it.
-    (void)unlink(oldest.paths.trace.c_str());
-    if (!oldest.paths.rows.empty()) (void)unlink(oldest.paths.rows.c_str());
+    Remove(oldest.paths);
     finished_bytes_ -= oldest.size_bytes;
     finished_.pop_front();
     ++num_deleted;

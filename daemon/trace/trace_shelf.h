@@ -20,6 +20,8 @@ class TraceShelf {
   // DIR/specd-<UTC>-<pid>-s<session>-<n>.mcap and .rows; n is unique in this process.
   TraceFile::Paths NextPaths(uint64_t session_id);
 
+  // A file that holds nothing: it is deleted at once.
+  static void Remove(const TraceFile::Paths& paths);
   // A file that is written no more: it may be deleted.
   void Add(const TraceFile::Paths& paths, uint64_t size_bytes);
   // Makes room beside files that are still written. Returns how many files it deleted.

@@ -45,6 +45,27 @@ class AttachedTest(ProcessTest):
         self.daemon()
         self.run_python("structured_test.py", SPECD_TEST_URI=f"unix:{self.socket}")
 
+    def test_a_trace_of_the_daemon_is_named_on_request(self):
+        traces = self.folder / "traces"
+        daemon = self.start("specd", f"--listen=unix:{self.socket}", "--detokenizer=off",
+                            f"--trace={traces}", "--trace_options=flight=2")
+        wait_until(lambda: "serves" in daemon.stderr or not daemon.running(), "the daemon")
+        with specd.Engine(f"unix:{self.socket}", vocab_size=8) as engine:
+            sequence = engine.open(specd.SamplingParams(temperature=0, max_tokens=10))
+            for _ in range(3):
+                engine.verify(np.eye(8)[[5]], {sequence: []})
+            path, num_rounds, num_lost = engine.dump_trace()
+            self.assertEqual((num_rounds, num_lost), (2, 0))
+            self.assertTrue(path.startswith(f"{traces}/specd-"))
+            self.assertTrue(os.path.exists(path))
+        self.stop(daemon)
+        with specd.Engine(vocab_size=8, trace=traces, trace_options="level=rows") as engine:
+            path, num_rounds, _ = engine.dump_trace()
+            self.assertEqual(num_rounds, 0)
+        with specd.Engine(vocab_size=8) as engine:
+            with self.assertRaisesRegex(specd.Error, "no trace is recorded"):
+                engine.dump_trace()
+
     def test_eos_by_number_without_a_tokenizer(self):
         daemon = self.start("specd", f"--listen=unix:{self.socket}", "--detokenizer=off",
                             "--eos_token_ids=3,5")

@@ -79,7 +79,7 @@ ARROWS = {
     # trace -> base.
     "daemon/base": Arrow(("daemon/base", "ipc/base", "kernels/core") + _C_API, _ANY_LIBRARY),
     "daemon/trace": Arrow(("daemon/trace", "daemon/base", "ipc/base", "ipc/segment", "speculative",
-                           "kernels/core", "kernels/.") + _C_API, _PLAIN + ("boost", "msgpack", "simdjson"), *_NO_LOGS_OR_SOCKETS),
+                           "kernels/core", "kernels/.") + _C_API, _PLAIN + ("boost", "intrinsics", "msgpack", "simdjson"), *_NO_LOGS_OR_SOCKETS),
     "daemon/session": Arrow(("daemon/session", "daemon/trace", "daemon/base") + _BELOW_DAEMON, _PLAIN + ("boost",),
                             *_NO_LOGS_OR_SOCKETS),
     "daemon/client": Arrow(("daemon/client", "daemon/session", "daemon/trace", "daemon/base")

@@ -77,7 +77,7 @@ TEST_SUITE("unit") {
   TEST_CASE("record ring: small records have room when rounds have none") {
     RecordRing ring(kMib);
     while (Push(&ring, 10'000, 1)) continue;
-    CHECK(ring.IsHalfFull());
+    CHECK(ring.IsFillingUp());
     CHECK(ring.Reserve(10'000) == nullptr);
     CHECK(ring.Reserve(100, true) != nullptr);
   }

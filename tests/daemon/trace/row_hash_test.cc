@@ -23,6 +23,7 @@ TEST_SUITE("unit") {
       std::vector<std::byte> row = RandomBytes(size, size);
       const uint64_t hash = RowHash(row);
       std::set<uint64_t> hashes = {hash};
+      CHECK(PlainRowHash(row) == hash);
       for (size_t bit = 0; bit < 8 * size; ++bit) {
         row[bit / 8] ^= static_cast<std::byte>(1 << bit % 8);
         hashes.insert(RowHash(row));
