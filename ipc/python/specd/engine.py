@@ -336,8 +336,9 @@ class Engine:
 
     def dump_trace(self):
         """Writes the trace of this engine. Returns the path of the file, the number of rounds in it,
-        and the number of rounds that were lost since the engine was opened. A flight recorder writes the rounds that it has; otherwise the present file is
-        brought up to date. The engine or its daemon must have been started with a trace."""
+        and the number of rounds that were lost since the engine was opened. A flight recorder
+        writes the rounds that it has; otherwise the present file is brought up to date. The engine
+        or its daemon must have been started with a trace."""
         struct = s.TraceDump()
         check(c.load().specd_dump_trace(self.pointer, ctypes.byref(struct)))
         return os.fsdecode(struct.path), struct.num_rounds, struct.num_lost
