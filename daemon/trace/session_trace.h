@@ -34,7 +34,7 @@ namespace specd {
 struct TraceSession {
   uint64_t session_id = 0;
   std::string backend;
-  std::string device;  // Backend::device_uuid; empty: the CPU
+  std::string device = {};  // Backend::device_uuid; empty: the CPU
   BackendLimits limits;
   uint32_t max_sequences = 0;
   std::vector<TokenId> eos_token_ids;
