@@ -36,6 +36,8 @@ class SequenceGrammar {
   SequenceGrammar& operator=(SequenceGrammar other) noexcept;
 
   bool empty() const { return matcher_ == nullptr; }
+  // Stands after the kept tokens. REQUIRES: !empty().
+  const grammar::GrammarMatcher& matcher() const { return *matcher_; }
 
   // Sets grammar_mask of every place of the draft. A place that no path can reach, because a token
   // before it is forbidden or is none, gets the mask of the place where its path broke: no place is

@@ -326,6 +326,8 @@ FUNCTIONS = {
     "specd_poll": (c_int, c_void_p, POINTER(Completion), c_int),
     "specd_sample_draft": (c_int, c_void_p, POINTER(DraftRequest), c_uint32,
                            POINTER(DraftChildren)),
+    "specd_forced_tokens": (c_int, c_void_p, c_uint64, POINTER(c_int32), c_uint32,
+                            POINTER(c_int32), c_uint32, POINTER(c_uint32)),
     "specd_score": (c_int, c_void_p, POINTER(ScoreRequest), c_uint32, POINTER(ScoreResult)),
     "specd_set_coins": (c_int, c_void_p, c_uint64, POINTER(Coin), c_uint32),
     "specd_engine_stats_init": (None, POINTER(EngineStats)),
