@@ -1,5 +1,8 @@
 #include "speculative/call_runner.h"
 
+#include <algorithm>
+#include <memory>
+
 #include "kernels/core/check.h"
 #include "speculative/params.h"
 
@@ -14,7 +17,9 @@ constexpr std::string_view kNoMaskMemory =
 CallRunner::CallRunner(const BackendLimits& limits, const Parts& parts)
     : limits_(limits),
       parts_(parts),
-      samples_(static_cast<size_t>(limits.max_batch) * size_t{kSamplesMax}) {}
+      samples_(static_cast<size_t>(limits.max_batch) * size_t{kSamplesMax}),
+      forced_ids_(static_cast<size_t>(limits.max_batch) *
+                  static_cast<size_t>(limits.max_output())) {}
 
 absl::Status CallRunner::Run(const TensorView& rows) {
   RoundBatch batch = parts_.packer->BatchOf(rows, parts_.scratch);
@@ -144,6 +149,45 @@ void CallRunner::Answer(size_t task, DraftResult* result) {
   } else {
     result->children = {&samples_[task * size_t{kSamplesMax}],
                         static_cast<size_t>(outcome.num_tokens)};
+  }
+}
+
+// ---- FindForced
+
+void CallRunner::FindForced(std::span<const ForcedInput> inputs, std::span<ForcedResult> results) {
+  SPECD_CHECK(inputs.size() == results.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    FindForced(inputs[i], &forced_ids_[i * static_cast<size_t>(limits_.max_output())], &results[i]);
+  }
+}
+
+void CallRunner::FindForced(const ForcedInput& input, TokenId* to, ForcedResult* result) {
+  *result = ForcedResult{};
+  result->sequence = input.sequence;
+  SPECD_CHECK(input.num_prefix >= 0 && input.num_ids_max <= limits_.max_output());
+  const Sequence* sequence = parts_.sequences->Find(input.sequence);
+  if (sequence == nullptr) {
+    result->status = RoundStatus::kUnknownSequence;
+    return;
+  }
+  if (sequence->finish_reason != FinishReason::kNone) {
+    result->status = RoundStatus::kFinished;
+    return;
+  }
+  if (sequence->grammar.empty() || sequence->grammar_failed) return;
+  const grammar::ForcedTokenFinder* finder = parts_.grammars->forced_tokens();
+  if (finder == nullptr) return;
+  try {
+    const std::unique_ptr<grammar::GrammarMatcher> matcher = sequence->grammar.matcher().Fork();
+    for (int32_t i = 0; i < input.num_prefix; ++i) {
+      if (!matcher->Accept(input.prefix[i])) return;
+    }
+    const std::vector<TokenId> ids = finder->Find(*matcher, static_cast<size_t>(input.num_ids_max));
+    std::copy(ids.begin(), ids.end(), to);
+    result->ids = {to, ids.size()};
+  } catch (...) {
+    // The sequence's own matcher has not moved.
+    Refuse("no memory is left to find forced ids; try again later", result);
   }
 }
 

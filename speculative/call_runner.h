@@ -1,8 +1,9 @@
-// CallRunner draws draft tokens and scores given ids for a verifier. It changes no sequence.
+// CallRunner draws draft tokens, scores given ids and finds forced ids for a verifier. It changes
+// no sequence.
 //
 // The session has checked the numbers (daemon/session/session_calls.h). CallRunner checks the
-// values that depend on the sequence. After construction it allocates nothing, except a mask that
-// is not built yet. Not thread-safe.
+// values that depend on the sequence. After construction it allocates nothing, except for forced
+// ids and for a mask that is not built yet. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,7 @@
 #include "absl/status/status.h"
 #include "kernels/backend.h"
 #include "kernels/core/calls.h"
+#include "speculative/grammar/grammar_compiler.h"
 #include "speculative/round_packer.h"
 #include "speculative/round_scratch.h"
 
@@ -28,12 +30,16 @@ class CallRunner {
     const RoundPacker* packer = nullptr;
     RoundScratch* scratch = nullptr;
     VerifierCounters* counters = nullptr;
+    const grammar::GrammarCompiler* grammars = nullptr;  // null: sequences have no constraint
   };
   CallRunner(const BackendLimits& limits, const Parts& parts);
 
   // Both return the backend's status. If the status is an error, the results say kDeviceError.
   absl::Status SampleDraft(std::span<const DraftInput> inputs, std::span<DraftResult> results);
   absl::Status Score(std::span<const ScoreInput> inputs, std::span<ScoreResult> results);
+  // Runs no backend. A sequence without a constraint, and one whose prefix its constraint forbids,
+  // has no forced ids.
+  void FindForced(std::span<const ForcedInput> inputs, std::span<ForcedResult> results);
 
  private:
   // Packs all inputs that can be packed as tasks of the scratch.
@@ -41,6 +47,8 @@ class CallRunner {
   void PackAll(std::span<const Input> inputs, std::span<Result> results);
   bool Pack(const DraftInput& input, DraftResult* result);
   bool Pack(const ScoreInput& input, ScoreResult* result);
+  // The ids go into forced_ids_ at `to`.
+  void FindForced(const ForcedInput& input, TokenId* to, ForcedResult* result);
   // Sets the mask of the place after the input's prefix. False if no memory is left for it.
   bool FillMask(const DraftInput& input, Sequence* sequence, PlaceEdits* place);
   template <class Result>
@@ -54,6 +62,7 @@ class CallRunner {
   const Parts parts_;
   uint64_t stamp_ = 0;  // of the current call
   std::vector<DraftSample> samples_;
+  std::vector<TokenId> forced_ids_;  // max_output for each input
 };
 
 }  // namespace specd

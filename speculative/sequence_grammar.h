@@ -40,6 +40,8 @@ class SequenceGrammar {
   SequenceGrammar& operator=(SequenceGrammar other) noexcept;
 
   bool empty() const { return matcher_ == nullptr; }
+  // Stands after the kept tokens. REQUIRES: !empty().
+  const grammar::GrammarMatcher& matcher() const { return *matcher_; }
 
   // The matcher's StateNumber at a place of the draft that Fill had last. Traces record it.
   uint64_t StateAt(int32_t place) const { return states_[static_cast<size_t>(place)]; }

@@ -153,6 +153,10 @@ class Verifier {
   // (daemon/session/session_calls.h). Results are valid until the next round or call.
   void SampleDraft(std::span<const DraftInput> inputs, std::span<DraftResult> results);
   void Score(std::span<const ScoreInput> inputs, std::span<ScoreResult> results);
+  void FindForced(std::span<const ForcedInput> inputs, std::span<ForcedResult> results) {
+    SPECD_CHECK(staged_.count() == 0);
+    calls_.FindForced(inputs, results);
+  }
 
   // The reason of the last kDeviceError of a round or call; OK if there was none.
   const absl::Status& failure() const { return failure_; }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -187,6 +188,33 @@ absl::Status EngineCalls::Score(const specd_score_request* requests, uint32_t nu
                 .scores_per_token = from.scores_per_token,
                 .scores = reinterpret_cast<const specd_token_score*>(from.scores)});
   }
+  return absl::OkStatus();
+}
+
+absl::Status EngineCalls::FindForced(specd_sequence sequence, std::span<const int32_t> prefix,
+                                     std::span<int32_t> ids, uint32_t* num_ids) {
+  if (absl::Status status = CheckReady(); !status.ok()) return status;
+  if (prefix.size() > limits_.path_max()) {
+    return Invalid("num_prefix", fmt::format("num_prefix = {} is outside 0 .. {} (max_path of "
+                                             "specd_open)",
+                                             prefix.size(), limits_.path_max()));
+  }
+  if (ids.empty()) return Invalid("max_ids", "max_ids = 0; give room for one id or more");
+  const auto room = std::min<size_t>(ids.size(), limits_.max_output());
+  const ForcedInput input = {.sequence = sequence,
+                             .prefix = prefix.data(),
+                             .num_prefix = static_cast<int32_t>(prefix.size()),
+                             .num_ids_max = static_cast<int32_t>(room)};
+  const absl::StatusOr<CompletionView> answer = Answer(std::span<const ForcedInput>(&input, 1));
+  if (!answer.ok()) return answer.status();
+  if (answer->results.size() != 1 || answer->results[0].num_kept > room) return WrongCount();
+  const SequenceResult& found = answer->results[0];
+  if (found.status == RoundStatus::kUnknownSequence) {
+    return MakeError(SPECD_ERROR_NOT_FOUND, "sequence",
+                     fmt::format("sequence {:#x} is not open", sequence));
+  }
+  std::copy_n(found.tokens, found.num_kept, ids.begin());
+  *num_ids = found.num_kept;
   return absl::OkStatus();
 }
 

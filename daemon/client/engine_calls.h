@@ -1,5 +1,5 @@
-// EngineCalls makes an engine's calls: draft tokens, scores of given ids, coins. A call waits for
-// its answer. REQUIRES: no round is in flight. One thread at a time.
+// EngineCalls makes an engine's calls: draft tokens, scores of given ids, coins, forced ids. A call
+// waits for its answer. REQUIRES: no round is in flight. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +23,8 @@ class EngineCalls {
                            specd_draft_children* results);
   absl::Status Score(const specd_score_request* requests, uint32_t num_requests,
                      specd_score_result* results);
+  absl::Status FindForced(specd_sequence sequence, std::span<const int32_t> prefix,
+                          std::span<int32_t> ids, uint32_t* num_ids);
   absl::Status SetCoins(specd_sequence sequence, std::span<const specd_coin> coins);
 
  private:

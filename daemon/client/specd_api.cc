@@ -248,6 +248,18 @@ int specd_sample_draft(specd_engine* engine, const specd_draft_request* requests
   });
 }
 
+int specd_forced_tokens(specd_engine* engine, specd_sequence sequence, const int32_t* prefix,
+                        uint32_t num_prefix, int32_t* ids, uint32_t max_ids, uint32_t* num_ids) {
+  if (engine == nullptr) return NullArgument("engine");
+  if (prefix == nullptr && num_prefix > 0) return NullArgument("prefix");
+  if (ids == nullptr) return NullArgument("ids");
+  if (num_ids == nullptr) return NullArgument("num_ids");
+  return Guard([&] {
+    return engine->engine->calls().FindForced(sequence, {prefix, num_prefix}, {ids, max_ids},
+                                              num_ids);
+  });
+}
+
 int specd_score(specd_engine* engine, const specd_score_request* requests, uint32_t num_requests,
                 specd_score_result* results) {
   if (engine == nullptr) return NullArgument("engine");

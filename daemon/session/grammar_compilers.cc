@@ -7,6 +7,7 @@ namespace specd {
 namespace {
 
 using grammar::CompiledGrammar;
+using grammar::ForcedTokenFinder;
 using grammar::GrammarCompiler;
 using grammar::GrammarCompilerOptions;
 using grammar::GrammarRequest;
@@ -21,6 +22,10 @@ class LazyCompiler : public GrammarCompiler {
       const GrammarRequest& request) override {
     if (!compiler().ok()) return compiler().status();
     return (*compiler())->Compile(request);
+  }
+
+  const ForcedTokenFinder* forced_tokens() const override {
+    return compiler().ok() ? (*compiler())->forced_tokens() : nullptr;
   }
 
   std::shared_ptr<const ReasoningMarkers> reasoning() const override {

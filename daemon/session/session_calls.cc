@@ -39,6 +39,7 @@ SessionCalls::SessionCalls(SessionState* state, const SessionMemory* memory)
       memory_(*memory),
       draft_results_(state->options.limits.max_batch),
       score_results_(state->options.limits.max_batch),
+      forced_results_(state->options.limits.max_batch),
       answers_(state->options.limits.max_batch) {}
 
 absl::Status SessionCalls::CheckDraftInput(const DraftInput& input) const {
@@ -144,6 +145,9 @@ void SessionCalls::Do(const SubmissionCopy& submission) {
     case SubmissionKind::kSetCoins:
       status = SetCoins(submission.coins_call());
       break;
+    case SubmissionKind::kForcedTokens:
+      status = FindForced(submission.forced_calls());
+      break;
   }
   const auto done_ns = static_cast<uint64_t>(state_.options.clock->NowNs());
   if (!status.ok()) {
@@ -153,7 +157,7 @@ void SessionCalls::Do(const SubmissionCopy& submission) {
     state_.channel.Complete(submission, std::span<const DraftResult>(draft_results_.data(), count),
                             done_ns);
   } else {
-    const size_t count = submission.score_calls().size();
+    const size_t count = submission.score_calls().size() + submission.forced_calls().size();
     state_.channel.Complete(submission, std::span<const SequenceResult>(answers_.data(), count),
                             done_ns);
   }
@@ -186,6 +190,37 @@ absl::Status SessionCalls::Score(std::span<const ScoreInput> inputs) {
     answer.scores = results[i].scores;
   }
   return Judge<ScoreResult>(results);
+}
+
+absl::Status SessionCalls::CheckForcedInput(const ForcedInput& input) const {
+  const auto max_path = static_cast<int64_t>(state_.options.limits.path_max());
+  if (input.num_prefix < 0 || input.num_prefix > max_path) {
+    return Invalid("num_prefix", fmt::format("num_prefix = {} is outside 0 .. {} (max_path of "
+                                             "specd_open)",
+                                             input.num_prefix, max_path));
+  }
+  if (input.num_ids_max < 1 || input.num_ids_max > max_path + 1) {
+    return Invalid("max_ids", fmt::format("max_ids = {} is outside 1 .. {} (max_path + 1)",
+                                          input.num_ids_max, max_path + 1));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SessionCalls::FindForced(std::span<const ForcedInput> inputs) {
+  for (const ForcedInput& input : inputs) {
+    if (absl::Status status = CheckForcedInput(input); !status.ok()) return status;
+  }
+  const std::span<ForcedResult> results(forced_results_.data(), inputs.size());
+  state_.verifier->FindForced(inputs, results);
+  for (size_t i = 0; i < results.size(); ++i) {
+    SequenceResult& answer = answers_[i];
+    answer = {};
+    answer.sequence = results[i].sequence;
+    answer.status = results[i].status;
+    answer.num_kept = static_cast<uint32_t>(results[i].ids.size());
+    answer.tokens = results[i].ids.data();
+  }
+  return Judge<ForcedResult>(results);
 }
 
 absl::Status SessionCalls::SetCoins(const CoinsCall& call) {

@@ -1,4 +1,5 @@
-// SessionCalls answers the calls of one session: draft tokens, scores of given ids, coins.
+// SessionCalls answers the calls of one session: draft tokens, scores of given ids, coins, forced
+// ids.
 //
 // A call is done as a whole or refused as a whole. If a request has a number outside its range, the
 // answer names the first such request. These checks are the one edge for the numbers of calls. The
@@ -27,6 +28,10 @@ class SessionCalls {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   // Gives the sequence these coins in place of its own, for tests and replay.
   absl::Status SetCoins(const CoinsCall& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
+  absl::Status FindForced(std::span<const ForcedInput> inputs)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
+  absl::Status CheckForcedInput(const ForcedInput& input) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   absl::Status CheckDraftInput(const DraftInput& input) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   absl::Status CheckScoreInput(const ScoreInput& input) const
@@ -37,7 +42,9 @@ class SessionCalls {
   const SessionMemory& memory_;
   std::vector<DraftResult> draft_results_ ABSL_GUARDED_BY(state_.mutex);
   std::vector<ScoreResult> score_results_ ABSL_GUARDED_BY(state_.mutex);
-  std::vector<SequenceResult> answers_ ABSL_GUARDED_BY(state_.mutex);  // to calls for scores
+  std::vector<ForcedResult> forced_results_ ABSL_GUARDED_BY(state_.mutex);
+  // To calls for scores and for forced ids.
+  std::vector<SequenceResult> answers_ ABSL_GUARDED_BY(state_.mutex);
 };
 
 }  // namespace specd

@@ -14,8 +14,10 @@ inline constexpr uint32_t kCallCoinsMax = 4096;
 inline constexpr uint32_t kCallChildrenMax = 64;
 inline constexpr uint32_t kCallChosenMax = 64;
 
-// One request of kSampleDraft. int32 prefix[max_draft] follows it, then zeros up to
-// call_record_bytes.
+// One request of kSampleDraft, or of kForcedTokens. int32 prefix[max_draft] follows it, then zeros
+// up to call_record_bytes. A request of kForcedTokens has its largest number of ids in
+// num_children, and 0 in row, mask_row, sampling and first_node. A ResultRecord answers it, whose
+// tokens are the ids.
 struct ChildrenRecord {
   uint64_t sequence;
   uint32_t row;

@@ -72,6 +72,24 @@ uint32_t WriteCalls(const SegmentLayout& layout, std::span<const ScoreInput> cal
   return static_cast<uint32_t>(record - to);
 }
 
+uint32_t WriteCalls(const SegmentLayout& layout, std::span<const ForcedInput> calls, char* to) {
+  const uint32_t room = ListRoom(sizeof(ChildrenRecord), layout.call_record_bytes);
+  char* record = to;
+  for (const ForcedInput& call : calls) {
+    const ChildrenRecord header = {.sequence = call.sequence,
+                                   .row = 0,
+                                   .mask_row = 0,
+                                   .num_prefix = static_cast<uint32_t>(call.num_prefix),
+                                   .sampling = 0,
+                                   .num_children = static_cast<uint32_t>(call.num_ids_max),
+                                   .first_node = 0};
+    std::memcpy(record, &header, sizeof(header));
+    PutList(record + sizeof(header), call.prefix, header.num_prefix, room);
+    record += layout.call_record_bytes;
+  }
+  return static_cast<uint32_t>(record - to);
+}
+
 uint32_t WriteCalls(const SegmentLayout&, const CoinsCall& call, char* to) {
   SPECD_CHECK(call.coins.size() <= kCallCoinsMax);
   const CoinsRecord header{call.sequence};
@@ -109,6 +127,14 @@ ScoreInput ReadScoreCall(const SegmentLayout& layout, const char* from, uint32_t
                   .num_top = Signed(header.num_top),
                   .chosen = reinterpret_cast<const TokenId*>(record + layout.call_chosen_offset),
                   .num_chosen = Signed(header.num_chosen)}};
+}
+
+ForcedInput ReadForcedCall(const SegmentLayout& layout, const char* from, uint32_t index) {
+  const DraftInput call = ReadDraftCall(layout, from, index);
+  return {.sequence = call.sequence,
+          .prefix = call.prefix,
+          .num_prefix = call.num_prefix,
+          .num_ids_max = call.num_children};
 }
 
 CoinsCall ReadCoinsCall(const char* from, uint32_t num_coins) {

@@ -1,5 +1,5 @@
 // WriteCalls, ReadDraftCall and the others carry calls through the session segment: draft tokens,
-// scores of given ids, coins.
+// scores of given ids, coins, forced ids.
 //
 // Calls travel through the same two rings as rounds; the ring entry's kind tells them apart. An
 // engine waits for the answer before it submits anything else, so one area for requests and one for
@@ -34,10 +34,12 @@ struct CoinsCall {
 // Each returns the number of bytes written. REQUIRES: at most max_batch calls.
 uint32_t WriteCalls(const SegmentLayout& layout, std::span<const DraftInput> calls, char* to);
 uint32_t WriteCalls(const SegmentLayout& layout, std::span<const ScoreInput> calls, char* to);
+uint32_t WriteCalls(const SegmentLayout& layout, std::span<const ForcedInput> calls, char* to);
 uint32_t WriteCalls(const SegmentLayout& layout, const CoinsCall& call, char* to);
 
 DraftInput ReadDraftCall(const SegmentLayout& layout, const char* from, uint32_t index);
 ScoreInput ReadScoreCall(const SegmentLayout& layout, const char* from, uint32_t index);
+ForcedInput ReadForcedCall(const SegmentLayout& layout, const char* from, uint32_t index);
 CoinsCall ReadCoinsCall(const char* from, uint32_t num_coins);
 
 // Returns the bytes of a request with num_records records.

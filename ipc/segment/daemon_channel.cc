@@ -13,7 +13,8 @@ SubmissionCopy::SubmissionCopy(const SessionLimits& limits)
                         ComputeLayout(limits).call_request_bytes)),
       records_(limits.max_batch),
       draft_calls_(limits.max_batch),
-      score_calls_(limits.max_batch) {}
+      score_calls_(limits.max_batch),
+      forced_calls_(limits.max_batch) {}
 
 DaemonChannel::DaemonChannel(Segment* segment)
     : segment_(segment),
@@ -80,7 +81,7 @@ bool DaemonChannel::CopyEntry(SubmissionCopy* out) const {
   out->staged_ = is_round && allows_staging_ && flags == kSubmissionStaged;
   out->on_stream_ = is_round && flags == kSubmissionOnStream;
   if ((flags != 0 && !out->staged_ && !out->on_stream_) ||
-      out->kind_ > static_cast<uint32_t>(SubmissionKind::kSetCoins)) {
+      out->kind_ > static_cast<uint32_t>(SubmissionKind::kForcedTokens)) {
     return false;
   }
   return is_round ? CopyRound(payload_offset, payload_bytes, out)
@@ -148,6 +149,8 @@ bool DaemonChannel::CopyCall(uint64_t payload_offset, uint64_t payload_bytes,
       out->draft_calls_[i] = ReadDraftCall(layout, out->payload_.data(), i);
     } else if (kind == SubmissionKind::kScore) {
       out->score_calls_[i] = ReadScoreCall(layout, out->payload_.data(), i);
+    } else if (kind == SubmissionKind::kForcedTokens) {
+      out->forced_calls_[i] = ReadForcedCall(layout, out->payload_.data(), i);
     }
   }
   return true;

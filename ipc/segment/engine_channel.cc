@@ -142,6 +142,11 @@ PushResult EngineChannel::Call(std::span<const ScoreInput> calls, uint64_t submi
   return SubmitCall(SubmissionKind::kScore, calls, calls.size(), submit_ns);
 }
 
+PushResult EngineChannel::Call(std::span<const ForcedInput> calls, uint64_t submit_ns) {
+  SPECD_CHECK(calls.size() <= segment_->limits().max_batch);
+  return SubmitCall(SubmissionKind::kForcedTokens, calls, calls.size(), submit_ns);
+}
+
 PushResult EngineChannel::Call(const CoinsCall& call, uint64_t submit_ns) {
   return SubmitCall(SubmissionKind::kSetCoins, call, call.coins.size(), submit_ns);
 }

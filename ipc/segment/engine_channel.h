@@ -33,7 +33,7 @@ struct CompletionView {
   uint64_t taken_ns = 0;
   uint64_t done_ns = 0;
   bool malformed = false;  // the daemon could not read the submission: results is empty
-  std::span<const SequenceResult> results;  // of a round, or of kScore
+  std::span<const SequenceResult> results;  // of a round, kScore or kForcedTokens
   std::span<const DraftResult> children;    // of kSampleDraft
   absl::Status refusal;                     // why a call was refused; all else is then empty
 };
@@ -79,6 +79,7 @@ class EngineChannel {
   // calls (kCallCoinsMax coins).
   PushResult Call(std::span<const DraftInput> calls, uint64_t submit_ns);
   PushResult Call(std::span<const ScoreInput> calls, uint64_t submit_ns);
+  PushResult Call(std::span<const ForcedInput> calls, uint64_t submit_ns);
   PushResult Call(const CoinsCall& call, uint64_t submit_ns);
 
   // Takes the oldest completion if there is one. False: there is none, or the channel is broken

@@ -109,6 +109,7 @@ enum class SubmissionKind : uint32_t {
   kSampleDraft = 1,
   kScore = 2,
   kSetCoins = 3,
+  kForcedTokens = 4,
 };
 
 // An entry of the submission ring. The producer writes `sequence` last, with release: the ring

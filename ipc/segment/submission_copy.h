@@ -41,6 +41,9 @@ class SubmissionCopy {
     return {draft_calls_.data(), Count(kSampleDraft)};
   }
   std::span<const ScoreInput> score_calls() const { return {score_calls_.data(), Count(kScore)}; }
+  std::span<const ForcedInput> forced_calls() const {
+    return {forced_calls_.data(), Count(kForcedTokens)};
+  }
   CoinsCall coins_call() const { return ReadCoinsCall(payload_.data(), Count(kSetCoins)); }
 
  private:
@@ -63,6 +66,7 @@ class SubmissionCopy {
   std::vector<SequenceInput> records_;
   std::vector<DraftInput> draft_calls_;
   std::vector<ScoreInput> score_calls_;
+  std::vector<ForcedInput> forced_calls_;
 };
 
 }  // namespace specd

@@ -1,5 +1,5 @@
-// DraftInput and ScoreInput carry the calls of an engine for the session: draft tokens drawn by
-// specd, and scores of given ids.
+// DraftInput, ScoreInput and ForcedInput carry the calls of an engine for the session: draft tokens
+// drawn by specd, scores of given ids, and ids that a constraint forces.
 //
 // One record serves every layer, as in kernels/core/sequence_round.h. The numbers in an input are
 // the engine's own until the session has checked them (daemon/session/session_calls.h). Plain data.
@@ -49,6 +49,21 @@ struct ScoreResult {
   int32_t num_scored = 0;   // the ids before the first bad row
   int32_t scores_per_token = 0;
   const TokenScore* scores = nullptr;
+};
+
+// Asks for the ids that a sequence's constraint forces after its kept tokens and a draft prefix.
+struct ForcedInput {
+  SequenceHandle sequence = 0;
+  const TokenId* prefix = nullptr;
+  int32_t num_prefix = 0;
+  int32_t num_ids_max = 0;  // 1 .. max_output
+};
+
+struct ForcedResult {
+  SequenceHandle sequence = 0;
+  RoundStatus status = RoundStatus::kOk;
+  std::string_view reason;  // the error, if status is kInvalid
+  std::span<const TokenId> ids;
 };
 
 }  // namespace specd

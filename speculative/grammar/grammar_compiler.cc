@@ -1,5 +1,6 @@
 #include "speculative/grammar/grammar_compiler.h"
 
+#include <atomic>
 #include <condition_variable>
 #include <exception>
 #include <iterator>
@@ -32,7 +33,18 @@ class CachingCompiler : public GrammarCompiler {
 
   std::shared_ptr<const ReasoningMarkers> reasoning() const override { return reasoning_; }
 
+  const ForcedTokenFinder* forced_tokens() const override {
+    // Pairs with the release in Compile: a finder that is seen is complete.
+    return forced_.load(std::memory_order_acquire);
+  }
+
   Compiled Compile(const GrammarRequest& request) override {
+    // The trie takes tens of milliseconds, which a round could not wait for.
+    std::call_once(forced_once_, [this] {
+      finder_ = std::make_unique<ForcedTokenFinder>(
+          TokenTrie::Build(*options_.vocabulary, options_.vocab_size));
+      forced_.store(finder_.get(), std::memory_order_release);
+    });
     const std::string key = KeyOf(request);
     std::shared_ptr<Entry> entry;
     {
@@ -159,6 +171,9 @@ class CachingCompiler : public GrammarCompiler {
   const GrammarCompilerOptions options_;
   const std::unique_ptr<GrammarBackend> own_;
   const std::shared_ptr<const ReasoningMarkers> reasoning_;
+  std::once_flag forced_once_;
+  std::unique_ptr<ForcedTokenFinder> finder_;
+  std::atomic<const ForcedTokenFinder*> forced_{nullptr};
   std::once_flag xgrammar_once_;
   absl::StatusOr<std::shared_ptr<GrammarBackend>> xgrammar_ = absl::UnknownError("not loaded");
 

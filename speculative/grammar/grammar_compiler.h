@@ -16,6 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "detokenizer/vocabulary.h"
+#include "speculative/grammar/forced_tokens.h"
 #include "speculative/grammar/grammar_backend.h"
 #include "speculative/grammar/grammar_memory.h"
 #include "speculative/grammar/reasoning_gate.h"
@@ -42,6 +43,9 @@ class GrammarCompiler {
   // grammars of the process take too much memory, even without those that only the cache holds.
   virtual absl::StatusOr<std::shared_ptr<const CompiledGrammar>> Compile(
       const GrammarRequest& request) = 0;
+
+  // Null: nothing was compiled yet. Otherwise the finder lives as long as the compiler.
+  virtual const ForcedTokenFinder* forced_tokens() const { return nullptr; }
 
   // Null: the model does not reason, and constraints begin at once.
   virtual std::shared_ptr<const ReasoningMarkers> reasoning() const = 0;

@@ -60,6 +60,9 @@ void CheckCalls(const SubmissionCopy& copy) {
   for (const DraftInput& call : copy.draft_calls()) {
     for (uint32_t i = 0; i < kLimits.max_draft; ++i) sum += call.prefix[i];
   }
+  for (const ForcedInput& call : copy.forced_calls()) {
+    for (uint32_t i = 0; i < kLimits.max_draft; ++i) sum += call.prefix[i];
+  }
   SPECD_CHECK(copy.score_calls().size() <= kLimits.max_batch);
   for (const ScoreInput& call : copy.score_calls()) {
     for (uint32_t i = 0; i <= kLimits.max_draft; ++i) sum += call.rows[i] + call.ids[i];
@@ -191,7 +194,14 @@ class Session {
                                           .chosen = ids,
                                           .num_chosen = static_cast<int32_t>(count % 3)}};
     const CoinRecord coin{count, 0, 1, 2, 5};
-    switch (count % 3) {
+    const ForcedInput forced = {.sequence = uint64_t{1} << 32,
+                                .prefix = ids,
+                                .num_prefix = child.num_prefix,
+                                .num_ids_max = 3};
+    switch (count % 4) {
+      case 2:
+        engine_.Call(std::span<const ForcedInput>(&forced, 1), 1);
+        break;
       case 0:
         engine_.Call({&child, 1}, 1);
         break;
@@ -225,7 +235,8 @@ class Session {
     daemon_.Claim(copy_);
     const TokenId tokens[] = {4, 5, 6};
     const TokenScore scores[] = {{4, -1, 1}, {5, -2, 2}, {6, -3, 3}};
-    std::vector<SequenceResult> results(copy_.records().size() + copy_.score_calls().size());
+    std::vector<SequenceResult> results(copy_.records().size() + copy_.score_calls().size() +
+                                        copy_.forced_calls().size());
     for (SequenceResult& result : results) {
       result.num_kept = 3;
       result.tokens = tokens;

@@ -52,6 +52,25 @@ class GrammarTest(ProcessTest):
         for text in sampled.values():
             self.check_instance(text)
 
+    def rounds_of(self, *flags, uri=None):
+        """How many rounds the engine's streams took together."""
+        engine = self.engine("--print=none", "--stats=table", "--max_tokens=200", *flags, uri=uri)
+        self.assertEqual(engine.wait(), 0, engine.stderr)
+        (total,) = re.findall(r"^total +(\d+) +(\d+) ", engine.stdout + engine.stderr, re.MULTILINE)
+        return int(total[1])
+
+    def test_forced_tokens_are_drafts_and_save_rounds(self):
+        schema = f"--json_schema={json.dumps(SCHEMA)}"
+        self.daemon()
+        for uri in ("embedded:cpu", None):
+            plain = self.texts_of(schema, "--draft=5", uri=uri)
+            self.assertEqual(self.texts_of(schema, "--draft=5", "--forced", uri=uri), plain)
+            self.assertLess(self.rounds_of(schema, "--draft=5", "--forced", uri=uri),
+                            self.rounds_of(schema, "--draft=5", uri=uri))
+        sampled = self.texts_of(schema, "--draft=5", "--forced", "--drafts=sampled")
+        for text in sampled.values():
+            self.check_instance(text)
+
     def test_a_subscriber_reads_what_obeys_and_the_stream_ends_with_stop(self):
         self.daemon()
         client = self.client("--streams=4")

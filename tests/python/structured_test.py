@@ -155,6 +155,29 @@ class OutputTest(unittest.TestCase):
                                   **model)
         cls.addClassCleanup(cls.engine.close)
 
+    def test_forced_ids_spell_what_must_follow(self):
+        made = specd.StructuredOutputs(regex="The daemon verifies [0-9]+ drafts")
+        sequence = self.engine.open(specd.SamplingParams(structured_outputs=made))
+        forced = self.engine.forced(sequence, max_ids=5)
+        text = b"".join(self.texts[token] for token in forced)
+        self.assertTrue(forced and b"The daemon verifies ".startswith(text), text)
+        self.assertEqual(self.engine.forced(sequence, max_ids=1), forced[:1])
+        self.assertEqual(self.engine.forced(sequence, forced[:1], max_ids=4), forced[1:5])
+        # Given to a round as drafts, they are judged; rows that want them accept them.
+        draft = forced[:4]
+        rows = np.zeros((len(draft) + 1, self.size), np.float32)
+        rows[range(len(draft)), draft] = 50
+        (result,) = self.engine.verify(rows, {sequence: draft})
+        self.assertEqual(result.num_accepted, len(draft))
+        free = self.engine.open(specd.SamplingParams())
+        self.assertEqual(self.engine.forced(free), [])
+        free.close()
+        with self.assertRaisesRegex(specd.Error, "is not open"):
+            self.engine.forced(free)
+        with self.assertRaisesRegex(specd.Error, "num_prefix = 5 is outside 0 .. 4"):
+            self.engine.forced(sequence, [1] * 5)
+        sequence.close()
+
     def output(self, seed, num_drafts, pieces, **fields):
         """Returns the text and the last Result of a sequence over random rows."""
         made = specd.StructuredOutputs(**fields)

@@ -329,6 +329,41 @@ TEST_SUITE("unit") {
     CHECK(engine.RoundOverRows(sequence, drafts).num_accepted == 0);
   }
 
+  TEST_CASE("vLLM pull 36138: every row behind the marker in a draft window is constrained") {
+    // The target wants what the constraint forbids at every place behind the marker. Drafts that
+    // obey the constraint there are accepted; the row of the last place is constrained too.
+    Engine engine(")");
+    SequenceParams params = Constrained(GrammarKind::kRegex, "ab12\\+");
+    params.temperature = 0;
+    const TokenId forbidden = IdOf("c");
+    const Ids obeying = {IdOf("a"), IdOf("b"), IdOf("1"), IdOf("2"), IdOf("+")};
+    for (size_t marker = 0; marker < kDraft; ++marker) {
+      for (const bool from_prompt : {false, true}) {
+        CAPTURE(marker);
+        CAPTURE(from_prompt);
+        // The marker at each place of the window: free text before it, the constraint behind it.
+        Ids drafts(marker, forbidden);
+        drafts.push_back(IdOf(")"));
+        for (size_t i = 0; drafts.size() < kDraft; ++i) drafts.push_back(obeying[i]);
+        const SequenceHandle sequence =
+            engine.Open(params, from_prompt ? Ids{forbidden, forbidden} : Ids{});
+        engine.Want(drafts);
+        for (size_t place = marker + 1; place <= kDraft; ++place) {
+          float* const row = &engine.logits()[place * kVocab];
+          std::fill_n(row, kVocab, 0.0f);
+          row[forbidden] = 9;
+        }
+        const SequenceResult result = engine.RoundOverRows(sequence, drafts);
+        REQUIRE(result.status == RoundStatus::kOk);
+        CHECK(result.num_accepted == kDraft);
+        Ids expected = drafts;
+        expected.push_back(obeying[kDraft - 1 - marker]);
+        CHECK(Kept(result) == expected);
+        REQUIRE(engine.verifier().Close(sequence));
+      }
+    }
+  }
+
   TEST_CASE(
       "with a gate, too: one text for every draft, and it obeys the constraint after the marker") {
     ConstrainedEngine engine(")");

@@ -3,15 +3,22 @@
 #include <doctest/doctest.h>
 
 #include <limits>
+#include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/speculative/verifier_fixture.h"
+#include "tests/support/scripted_grammar.h"
 
 namespace specd {
 namespace {
 
 struct Fixture : VerifierFixture {
-  Fixture() { REQUIRE(verifier->EnqueueStaged(nullptr, 1).ok()); }
+  explicit Fixture(std::shared_ptr<grammar::GrammarCompiler> grammars = nullptr)
+      : VerifierFixture(std::move(grammars)) {
+    REQUIRE(verifier->EnqueueStaged(nullptr, 1).ok());
+  }
 
   void Stage(SequenceHandle sequence) { Stage({Input(sequence)}); }
   void Stage(const std::vector<SequenceInput>& inputs) { verifier->StageRound(inputs); }
@@ -300,6 +307,33 @@ TEST_SUITE("unit") {
       }
     };
     CHECK(f.Round(input).status == RoundStatus::kOk);
+  }
+
+  TEST_CASE("a constrained sequence is refused by name in a staged round, and others run") {
+    const auto compiler = std::make_shared<ScriptedCompiler>(8);
+    Fixture f(compiler);
+    SequenceParams params;
+    params.grammar_kind = grammar::GrammarKind::kRegex;
+    params.grammar_text = "a";
+    const SequenceHandle constrained = f.Open(params);
+    const SequenceHandle plain = f.Open();
+    int num_masks = 0;
+    compiler->script->on_mask = [&num_masks](const std::string&, const std::vector<TokenId>&) {
+      ++num_masks;
+    };
+    f.backend->script = {Confirm(0, {1})};
+    f.Stage({f.Input(constrained), f.Input(plain)});
+    const std::vector<SequenceResult> results = f.Collect();
+    CHECK(results[0].status == RoundStatus::kInvalid);
+    CHECK(results[0].refusal == Refusal::kStagedGrammar);
+    CHECK(RefusalText(results[0].refusal).find("submit its round instead of staging it") !=
+          std::string_view::npos);
+    CHECK(Kept(results[1]) == std::vector<TokenId>{1});
+    CHECK(num_masks == 0);
+    // Submitted, the same sequence runs.
+    f.backend->script = {Confirm(0, {2})};
+    CHECK(Kept(f.Round(constrained)) == std::vector<TokenId>{2});
+    CHECK(num_masks > 0);
   }
 
   TEST_CASE("what looks at tokens on the host is refused where the host does not know them") {

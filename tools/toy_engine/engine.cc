@@ -244,7 +244,7 @@ void ToyEngine::AbortAll() {
 
 // Runs the drafter num_drafts times, and the target model over every prefix of the draft. A real
 // engine runs the target model in one forward pass.
-void ToyEngine::Propose(size_t slot) {
+int ToyEngine::Propose(size_t slot) {
   Stream& stream = *slots_[slot];
   stream.drafts.clear();
   stream.kinds.clear();
@@ -255,6 +255,8 @@ void ToyEngine::Propose(size_t slot) {
   const uint32_t first_target = static_cast<uint32_t>(slot) * (options_.num_drafts + 1);
   const uint32_t first_draft = static_cast<uint32_t>(slot) * options_.num_drafts;
 
+  std::vector<int32_t> forced;
+  size_t num_used = 0;  // of `forced`
   for (uint32_t i = 0;; ++i) {
     stream.target_rows.push_back(first_target + i);
     target_.FillRow(stream.context, TargetRow(first_target + i).data());
@@ -262,18 +264,36 @@ void ToyEngine::Propose(size_t slot) {
     const bool ended = i > 0 && stream.drafts.back() == options_.end_token;
     if (i == options_.num_drafts || i + 1 >= remaining || ended) break;
 
+    if (options_.forced && num_used == forced.size()) {
+      num_used = 0;
+      if (const int code = FindForced(stream, &forced); code != SPECD_OK) return code;
+    }
+    const bool is_forced = num_used < forced.size();
+    const bool is_sampled = options_.sampled_drafts && !is_forced;
     const std::span<float> row =
-        options_.sampled_drafts ? DraftRow(first_draft + i) : std::span<float>(scratch_row_);
-    drafter_.FillRow(stream.context, row.data());
-    const int32_t token = options_.sampled_drafts
-                              ? stream.sampler.Draw(row, options_.draft_temperature)
-                              : ArgMax(row);
+        is_sampled ? DraftRow(first_draft + i) : std::span<float>(scratch_row_);
+    if (!is_forced) drafter_.FillRow(stream.context, row.data());
+    const int32_t token = is_forced    ? forced[num_used++]
+                          : is_sampled ? stream.sampler.Draw(row, options_.draft_temperature)
+                                       : ArgMax(row);
     stream.drafts.push_back(token);
-    stream.kinds.push_back(options_.sampled_drafts ? SPECD_SAMPLED : SPECD_ONE_HOT);
+    stream.kinds.push_back(is_sampled ? SPECD_SAMPLED : SPECD_ONE_HOT);
     stream.draft_rows.push_back(first_draft + i);
     stream.context.push_back(token);
   }
   stream.context.resize(stream.context.size() - stream.drafts.size());
+  return SPECD_OK;
+}
+
+// Asks for the tokens that the constraint forces behind the draft so far.
+int ToyEngine::FindForced(const Stream& stream, std::vector<int32_t>* forced) {
+  forced->resize(options_.num_drafts);
+  uint32_t num_forced = 0;
+  const int code = specd_forced_tokens(engine_, stream.sequence, stream.drafts.data(),
+                                       static_cast<uint32_t>(stream.drafts.size()), forced->data(),
+                                       options_.num_drafts, &num_forced);
+  forced->resize(num_forced);
+  return code;
 }
 
 int ToyEngine::RunRound() {
@@ -281,7 +301,7 @@ int ToyEngine::RunRound() {
   std::vector<specd_draft> drafts;
   for (size_t slot = 0; slot < slots_.size(); ++slot) {
     if (slots_[slot] == nullptr) continue;
-    Propose(slot);
+    if (const int code = Propose(slot); code != SPECD_OK) return code;
     const Stream& stream = *slots_[slot];
     specd_draft draft = {};
     draft.struct_size = sizeof(draft);

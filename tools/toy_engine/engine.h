@@ -42,6 +42,7 @@ struct EngineOptions {
   std::vector<std::string> stop_strings;
   uint32_t grammar_kind = SPECD_GRAMMAR_NONE;
   std::string grammar;      // the text of that kind
+  bool forced = false;      // tokens that the constraint forces are drafts before the drafter's
   std::string tokenizer;    // for a constraint in embedded mode; a daemon has its own
   uint32_t forward_ms = 0;  // the pretended cost of the model's forward pass
   std::string trace;        // directory of a trace in embedded mode; empty: none
@@ -87,7 +88,8 @@ class ToyEngine {
   int OpenStream(size_t slot, size_t prompt_index);
   int CloseFinished();
   int CloseStream(size_t slot);
-  void Propose(size_t slot);
+  int Propose(size_t slot);
+  int FindForced(const Stream& stream, std::vector<int32_t>* forced);
   int RunRound();
   int AwaitCompletion(specd_completion* completion);
   int TakeResults(const specd_completion& completion);

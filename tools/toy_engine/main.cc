@@ -108,6 +108,8 @@ ABSL_FLAG(std::string, prompt, "The daemon|A round|The engine|A draft token",
           "prompts, separated by |; prompts may also follow the flags as arguments, and then this "
           "one is not used");
 ABSL_FLAG(uint32_t, draft, 5, "draft tokens per sequence and round, at most; 0: no speculation");
+ABSL_FLAG(bool, forced, false,
+          "with a constraint: the tokens that it forces are drafts before those of the drafter");
 ABSL_FLAG(specd::toy::DraftChoice, drafts, specd::toy::DraftChoice::kOneHot,
           "one_hot (the drafter's likeliest token) or sampled (drawn from the drafter)");
 ABSL_FLAG(specd::toy::VerifyChoice, verify, {}, "auto, greedy, exact_match, token or block");
@@ -217,6 +219,7 @@ EngineOptions ReadFlags(const Constraint& constraint) {
           .stop_strings = SplitAtBars(absl::GetFlag(FLAGS_stop)),
           .grammar_kind = constraint.kind,
           .grammar = constraint.text,
+          .forced = absl::GetFlag(FLAGS_forced),
           .tokenizer = absl::GetFlag(FLAGS_tokenizer),
           .forward_ms = absl::GetFlag(FLAGS_forward_ms),
           .trace = absl::GetFlag(FLAGS_trace),

@@ -1,5 +1,5 @@
-/* calls.h asks specd, between rounds, for draft tokens and for scores of given ids, and sets coins
- * for tests and replay. Part of <specd/specd.h>. */
+/* calls.h asks specd, between rounds, for draft tokens, for ids that a constraint forces and for
+ * scores of given ids, and sets coins for tests and replay. Part of <specd/specd.h>. */
 #ifndef SPECD_CALLS_H_
 #define SPECD_CALLS_H_
 
@@ -57,6 +57,20 @@ typedef struct specd_draft_children {
  * SPECD_STATUS_BAD_DISTRIBUTION is about the row alone: here it ends no sequence. */
 SPECD_API int specd_sample_draft(specd_engine* engine, const specd_draft_request* requests,
                                  uint32_t num_requests, specd_draft_children* results);
+
+/* ---- ids that a constraint forces ------------------------------------------------------------ */
+
+/* Writes to `ids` at most max_ids ids that the sequence's constraint forces after its kept tokens
+ * and a draft prefix, and their number to *num_ids. The ids are drafts without a drafter: give them
+ * in the next round as SPECD_ONE_HOT tokens. The round judges each of them, so no text depends on
+ * them. They spell the text that must follow, always with the longest token, and end early where a
+ * longer token could reach past it. The number is 0 where there is a choice, where the constraint
+ * forbids the prefix, inside a thought, without a constraint, and for a sequence that has finished.
+ * num_prefix is 0 .. max_path, and at most max_path + 1 ids are written. The call waits as
+ * specd_sample_draft does; no round may be in flight. */
+SPECD_API int specd_forced_tokens(specd_engine* engine, specd_sequence sequence,
+                                  const int32_t* prefix, uint32_t num_prefix, int32_t* ids,
+                                  uint32_t max_ids, uint32_t* num_ids);
 
 /* ---- scores of given ids --------------------------------------------------------------------- */
 

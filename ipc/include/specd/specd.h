@@ -34,6 +34,7 @@
  *                           draft tokens; several rounds may be in flight
  *   specd_poll              confirmed tokens, in the order of submission
  *   specd_sample_draft, specd_score     between rounds: draft tokens, scores of given ids
+ *   specd_forced_tokens                 between rounds: draft tokens that a constraint forces
  *   specd_fork              a copy of a sequence, which can continue in another way
  *   specd_close_sequence, specd_close
  *

@@ -72,6 +72,8 @@ FUNCTIONS = {
     "specd_poll": (c_int, c_void_p, POINTER(s.Completion), c_int),
     "specd_sample_draft": (c_int, c_void_p, POINTER(s.DraftRequest), c_uint32,
                            POINTER(s.DraftChildren)),
+    "specd_forced_tokens": (c_int, c_void_p, c_uint64, POINTER(c_int32), c_uint32,
+                            POINTER(c_int32), c_uint32, POINTER(c_uint32)),
     "specd_score": (c_int, c_void_p, POINTER(s.ScoreRequest), c_uint32, POINTER(s.ScoreResult)),
     "specd_set_coins": (c_int, c_void_p, c_uint64, POINTER(s.Coin), c_uint32),
     "specd_engine_stats_init": (None, POINTER(s.EngineStats)),

@@ -11,7 +11,7 @@ from . import _library as c
 from . import _structs as s
 from . import results
 from ._library import check, refusal, text_bytes
-from .arrays import integer
+from .arrays import id_array, integer, pointer
 from .options import to_options
 from .params import SamplingParams, to_struct
 from .regions import DRAFT_TOKENS, NEXT_TOKEN, bind_ids, unregister
@@ -301,6 +301,21 @@ class Engine:
         check(c.load().specd_sample_draft(self.pointer, structs, len(requests), answers))
         return [results.children_of(answer, request.sequence)
                 for answer, request in zip(answers, requests)]
+
+    def forced(self, sequence, prefix=(), max_ids=None):
+        """Returns the ids that the sequence's constraint forces after its kept tokens and a draft
+        prefix, as a list; at most max_ids, by default as many as fit a draft behind the prefix. They
+        are drafts: give them to verify. The list is empty where there is a choice."""
+        self.drain()
+        prefix = id_array(prefix, "prefix")
+        if max_ids is None:
+            max_ids = max(self.max_draft - len(prefix), 1)
+        ids = (ctypes.c_int32 * integer(max_ids, "max_ids", 1, 2**20))()
+        count = ctypes.c_uint32()
+        check(c.load().specd_forced_tokens(
+            self.pointer, sequence.handle, pointer(prefix, ctypes.c_int32), len(prefix), ids,
+            len(ids), ctypes.byref(count)))
+        return ids[:count.value]
 
     def score(self, rows, ids, num_top=0, chosen_ids=(), mode="raw_logprobs"):
         """Returns results.Scores: the score of ids[i] in row i, and the num_top best and the chosen

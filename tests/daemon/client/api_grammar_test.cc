@@ -83,10 +83,21 @@ class ToyEngine {
     uint32_t finish_reason = SPECD_FINISH_NONE;
     int32_t stop_token = -1;
     uint32_t accepted = 0;
+    uint64_t num_rounds = 0;
   };
 
   // Runs rounds to the end. Each has a draft of up to num_draft of these ids, drawn at random.
   Output Run(const specd_params& params, uint32_t num_draft, const std::vector<int32_t>& drafted) {
+    return Run(params, num_draft, drafted, false);
+  }
+  // The same, with the ids that the constraint forces as drafts.
+  Output RunForced(const specd_params& params) { return Run(params, 0, {}, true); }
+
+  specd_engine* handle() const { return engine_; }
+
+ private:
+  Output Run(const specd_params& params, uint32_t num_draft, const std::vector<int32_t>& drafted,
+             bool forced) {
     specd_sequence sequence = 0;
     const int code = TryOpen(params, &sequence);
     INFO(specd_last_error());
@@ -96,7 +107,14 @@ class ToyEngine {
     Output output;
     for (uint64_t round = 1; output.finish_reason == SPECD_FINISH_NONE; ++round) {
       std::vector<int32_t> draft(num_draft);
-      for (int32_t& id : draft) id = drafted[random() % drafted.size()];
+      for (int32_t& id : draft) id = forced ? 0 : drafted[random() % drafted.size()];
+      if (forced) {
+        draft.resize(kMaxDraft);
+        num_draft = 0;
+        REQUIRE(specd_forced_tokens(engine_, sequence, nullptr, 0, draft.data(), kMaxDraft,
+                                    &num_draft) == SPECD_OK);
+      }
+      output.num_rounds = round;
       for (uint32_t i = 0; i <= num_draft; ++i) FillRow(i, params.seed, output.tokens.size() + i);
       const specd_draft part = ChainDraft(sequence, num_draft, draft.data(), row_indices.data());
       REQUIRE(specd_submit(engine_, round, &part, 1) == SPECD_OK);
@@ -114,7 +132,6 @@ class ToyEngine {
     return output;
   }
 
- private:
   void FillRow(uint32_t row, uint64_t seed, uint64_t position) {
     std::mt19937_64 random(seed * 1000 + position);
     for (uint32_t id = 0; id < kVocab; ++id) {
@@ -160,6 +177,78 @@ class ToyText {
 };
 
 TEST_SUITE("unit") {
+  TEST_CASE("forced ids: drafts that the constraint accepts, and nothing where there is a choice") {
+    ToyEngine engine;
+    const ToyText text;
+    const auto forced = [&](specd_sequence sequence, const std::vector<int32_t>& prefix,
+                            uint32_t max_ids = 8) {
+      std::vector<int32_t> ids(max_ids, -7);
+      uint32_t count = 99;
+      const int code =
+          specd_forced_tokens(engine.handle(), sequence, prefix.data(),
+                              static_cast<uint32_t>(prefix.size()), ids.data(), max_ids, &count);
+      INFO(specd_last_error());
+      REQUIRE(code == SPECD_OK);
+      REQUIRE(count <= max_ids);
+      for (size_t i = count; i < ids.size(); ++i) REQUIRE(ids[i] == -7);
+      ids.resize(count);
+      return ids;
+    };
+    specd_sequence sequence = 0;
+    REQUIRE(engine.TryOpen(Constrained(SPECD_GRAMMAR_REGEX, "The daemon verifies[0-9]+ drafts"),
+                           &sequence) == SPECD_OK);
+    const std::vector<int32_t> all = forced(sequence, {});
+    ToyEngine::Output begun;
+    begun.tokens = all;
+    const std::string begin = text.TextOf(begun);
+    REQUIRE(!begin.empty());
+    CHECK(std::string("The daemon verifies").starts_with(begin));
+    // They go on behind a prefix, a part at a time, and a sequence is not changed by the question.
+    REQUIRE(all.size() >= 2);
+    for (size_t k = 1; k < all.size(); ++k) {
+      const std::vector<int32_t> prefix(all.begin(), all.begin() + static_cast<int64_t>(k));
+      const std::vector<int32_t> rest(all.begin() + static_cast<int64_t>(k), all.end());
+      if (prefix.size() <= kMaxDraft) CHECK(forced(sequence, prefix) == rest);
+      CHECK(forced(sequence, {}, static_cast<uint32_t>(k)) == prefix);
+    }
+    CHECK(forced(sequence, {all[1]}).empty());  // the constraint forbids this prefix
+    CHECK(forced(sequence, {-1}).empty());
+    // Where there is a choice, and without a constraint, nothing is forced.
+    specd_sequence open = 0;
+    REQUIRE(engine.TryOpen(Constrained(SPECD_GRAMMAR_REGEX, "[ab]+"), &open) == SPECD_OK);
+    CHECK(forced(open, {}).empty());
+    REQUIRE(engine.TryOpen(Constrained(SPECD_GRAMMAR_NONE, nullptr), &open) == SPECD_OK);
+    CHECK(forced(open, {}).empty());
+
+    uint32_t count = 0;
+    int32_t id = 0;
+    CHECK(specd_forced_tokens(engine.handle(), sequence + (uint64_t{1} << 40), nullptr, 0, &id, 1,
+                              &count) == SPECD_ERROR_NOT_FOUND);
+    CHECK(specd_forced_tokens(engine.handle(), sequence, nullptr, 0, &id, 0, &count) ==
+          SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(LastErrorHas("max_ids = 0"));
+    const std::vector<int32_t> too_long(kMaxDraft + 1, all[0]);
+    CHECK(specd_forced_tokens(engine.handle(), sequence, too_long.data(), kMaxDraft + 1, &id, 1,
+                              &count) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(LastErrorHas("num_prefix = 5 is outside 0 .. 4"));
+    CHECK(specd_forced_tokens(engine.handle(), sequence, nullptr, 1, &id, 1, &count) ==
+          SPECD_ERROR_INVALID_ARGUMENT);
+  }
+
+  TEST_CASE("forced ids as drafts: the same text in fewer rounds, whatever the rows want") {
+    ToyEngine engine;
+    const specd_params params =
+        Constrained(SPECD_GRAMMAR_REGEX, "The daemon verifies a round of drafts and drafts");
+    const ToyEngine::Output plain = engine.Run(params, 0, {0});
+    const ToyEngine::Output forced = engine.RunForced(params);
+    CHECK(forced.tokens.size() > 0);
+    const ToyText text;
+    CHECK(text.TextOf(forced) == text.TextOf(plain));
+    // The rows of this test are noise, so a model could choose other tokens that spell the same.
+    CHECK(forced.num_rounds < plain.num_rounds);
+    CHECK(forced.accepted > 0);
+  }
+
   TEST_CASE("outputs of random rows match the pattern, with drafts and without") {
     const ToyText toy;
     ToyEngine engine;

@@ -208,6 +208,43 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE(
+      "calls: a question for forced ids has the bytes of a children record, and ids for answer") {
+    Pair pair;
+    std::memset(Requests(&pair), 0x55, 700);
+    const ForcedInput call = {
+        .sequence = kSequence0, .prefix = kPrefix, .num_prefix = 2, .num_ids_max = 3};
+    REQUIRE(pair.engine.Call(std::span<const ForcedInput>(&call, 1), 1) == PushResult::kOk);
+    CHECK(pair.slot(0)->kind == 4);
+    CHECK(pair.slot(0)->payload_bytes == 320);
+    CHECK(At<uint64_t>(Requests(&pair), 0) == kSequence0);
+    CHECK(At<uint64_t>(Requests(&pair), 8) == 0);
+    CHECK(At<uint32_t>(Requests(&pair), 16) == 2);
+    CHECK(At<uint32_t>(Requests(&pair), 20) == 0);
+    CHECK(At<uint32_t>(Requests(&pair), 24) == 3);
+    CHECK(At<uint32_t>(Requests(&pair), 28) == 0);
+    CHECK(At<int32_t>(Requests(&pair), 32) == 10);
+    CHECK(At<int32_t>(Requests(&pair), 36) == 11);
+    REQUIRE(pair.daemon.Take(&pair.copy, 2));
+    REQUIRE(pair.copy.forced_calls().size() == 1);
+    CHECK(pair.copy.draft_calls().empty());
+    CHECK(pair.copy.forced_calls()[0].sequence == kSequence0);
+    CHECK(pair.copy.forced_calls()[0].num_prefix == 2);
+    CHECK(pair.copy.forced_calls()[0].prefix[1] == 11);
+    CHECK(pair.copy.forced_calls()[0].num_ids_max == 3);
+    const TokenId ids[] = {5, 6};
+    SequenceResult answer;
+    answer.sequence = kSequence0;
+    answer.num_kept = 2;
+    answer.tokens = ids;
+    pair.daemon.Complete(pair.copy, std::span<const SequenceResult>(&answer, 1), 3);
+    REQUIRE(pair.engine.Poll(&pair.completion));
+    CHECK(pair.completion.kind == SubmissionKind::kForcedTokens);
+    REQUIRE(pair.completion.results.size() == 1);
+    CHECK(pair.completion.results[0].num_kept == 2);
+    CHECK(pair.completion.results[0].tokens[1] == 6);
+  }
+
   TEST_CASE("calls: what changes in shared memory after the copy changes nothing") {
     Pair pair;
     const ScoreInput score = TwoIds();
@@ -229,13 +266,14 @@ TEST_SUITE("unit") {
       uint32_t num_records;
     };
     const Bad bads[] = {
-        {4, 0, 320, 1},                   // no such kind
+        {5, 0, 320, 1},                   // no such kind
         {UINT32_MAX, 0, 320, 1},          //
         {1, 64, 320, 1},                  // there is one place for a request
         {1, ~uint64_t{0} - 63, 320, 1},   //
         {1, 0, 320, 2},                   // bytes and count disagree
         {1, 0, 5 * 320, 5},               // more than max_batch
         {2, 0, 0, UINT32_MAX},            //
+        {4, 0, 320, 2},                   //
         {3, 0, 8 + 4097 * 24, 4097},      // more coins than there may be
         {3, 0, 8 + 8 * 24, 0x80000008u},  // the product wraps in 32 bits
         {3, 0, 0, 0},                     // no sequence
@@ -253,6 +291,7 @@ TEST_SUITE("unit") {
       CHECK(pair.copy.malformed());
       CHECK(pair.copy.records().empty());
       CHECK(pair.copy.draft_calls().empty());
+      CHECK(pair.copy.forced_calls().empty());
       pair.CompleteEmpty();
       CHECK(pair.segment.completion_entries()->flags == kCompletionMalformed);
       CHECK(pair.segment.completion_entries()->kind == bad.kind);

@@ -1,0 +1,132 @@
+// SequenceGrammar::Fill over drafts that are trees: each place has the mask of the chain that leads
+// to it.
+#include "speculative/sequence_grammar.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "detokenizer/vocabulary.h"
+#include "speculative/grammar/specd_backend.h"
+
+namespace specd {
+namespace {
+
+using Ids = std::vector<TokenId>;
+
+constexpr int32_t kVocab = 40;
+constexpr int32_t kNodes = 12;
+constexpr size_t kWords = (kVocab + 31) / 32;
+const std::vector<std::string> kPieces = {"a", "b", "c", "ab", "bc", "(", ")", "1", "+"};
+
+struct Constraint {
+  Constraint(const Vocabulary& vocabulary, const char* text)
+      : backend(*grammar::SpecdBackend::Create({.vocabulary = &vocabulary, .vocab_size = kVocab})),
+        compiled(*backend->Compile({.kind = grammar::GrammarKind::kEbnf, .text = text})) {}
+
+  SequenceGrammar At(const Ids& outputs) const {
+    return *SequenceGrammar::Create(compiled->NewMatcher({.stop_ids = {0}}), outputs,
+                                    {.vocab_size = kVocab, .max_batch = 1, .max_draft = kNodes});
+  }
+
+  std::unique_ptr<grammar::SpecdBackend> backend;
+  std::shared_ptr<const grammar::CompiledGrammar> compiled;
+};
+
+std::vector<uint32_t> WordsOf(const PlaceEdits& place) {
+  REQUIRE(place.grammar_mask != nullptr);
+  return {place.grammar_mask, place.grammar_mask + kWords};
+}
+
+// The tokens from the root to a node.
+Ids PathTo(const std::vector<int32_t>& parents, const Ids& tokens, int32_t node) {
+  Ids path;
+  for (; node != kRoot; node = parents[static_cast<size_t>(node)]) {
+    path.push_back(tokens[static_cast<size_t>(node)]);
+  }
+  std::reverse(path.begin(), path.end());
+  return path;
+}
+
+struct Masks {
+  std::vector<std::vector<uint32_t>> words;
+  std::vector<bool> below_min_tokens;
+};
+
+Masks Fill(SequenceGrammar* grammar, const Ids& tokens, const int32_t* parents) {
+  std::vector<PlaceEdits> places(tokens.size() + 1);
+  for (PlaceEdits& place : places) place.below_min_tokens = true;
+  grammar->Fill({.num_nodes = static_cast<int32_t>(tokens.size()),
+                 .tokens = tokens.data(),
+                 .parents = parents},
+                places.data());
+  Masks masks;
+  for (const PlaceEdits& place : places) {
+    masks.words.push_back(WordsOf(place));
+    masks.below_min_tokens.push_back(place.below_min_tokens);
+  }
+  return masks;
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("each place of a tree has the mask of the chain that leads to it") {
+    Vocabulary::Builder builder;
+    builder.Set(0, "</s>", {.added = true, .special = true});
+    for (size_t i = 0; i < kPieces.size(); ++i) {
+      builder.Set(static_cast<TokenId>(i + 1), kPieces[i], {});
+    }
+    const Vocabulary vocabulary = std::move(builder).Build();
+    std::mt19937 random(21);
+    size_t num_deep = 0;
+    for (const char* text :
+         {"root ::= [a-c]+ (\"+\" \"1\")?", "root ::= \"(\" root \")\" | [abc]{1,4}",
+          "root ::= e\ne ::= e \"+\" t | t\nt ::= \"(\" e \")\" | \"1\" | \"a\"",
+          "root ::= \"abc\""}) {
+      CAPTURE(text);
+      const Constraint constraint(vocabulary, text);
+      for (int trial = 0; trial < 60; ++trial) {
+        CAPTURE(trial);
+        SequenceGrammar grammar = constraint.At({});
+        SequenceGrammar reference = constraint.At({});
+        const auto num_nodes = static_cast<int32_t>(random() % kNodes + 1);
+        Ids tokens;
+        std::vector<int32_t> parents;
+        for (int32_t node = 0; node < num_nodes; ++node) {
+          parents.push_back(static_cast<int32_t>(random() % static_cast<uint32_t>(node + 1)) - 1);
+          // Nodes are mostly allowed ids; stop ids, -1 and ids outside the vocabulary among them.
+          const Ids path = PathTo(parents, tokens, parents.back());
+          const std::vector<uint32_t> mask = Fill(&reference, path, nullptr).words.back();
+          Ids allowed;
+          for (TokenId id = 0; id < kVocab; ++id) {
+            if (mask[static_cast<size_t>(id) / 32] >> (id % 32) & 1) allowed.push_back(id);
+          }
+          tokens.push_back(random() % 4 == 0 || allowed.empty()
+                               ? static_cast<TokenId>(random() % (kVocab + 6)) - 3
+                               : allowed[random() % allowed.size()]);
+        }
+        // Twice: the walk ends where it began.
+        for (int repeat = 0; repeat < 2; ++repeat) {
+          const Masks tree = Fill(&grammar, tokens, parents.data());
+          for (int32_t node = kRoot; node < num_nodes; ++node) {
+            CAPTURE(node);
+            const Ids path = PathTo(parents, tokens, node);
+            const Masks chain = Fill(&reference, path, nullptr);
+            const auto place = static_cast<size_t>(PlaceAfter(node));
+            REQUIRE(tree.words[place] == chain.words.back());
+            REQUIRE(tree.below_min_tokens[place] == chain.below_min_tokens.back());
+            num_deep += path.size() > 2;
+          }
+        }
+      }
+    }
+    CHECK(num_deep > 300);
+  }
+}
+
+}  // namespace
+}  // namespace specd
