@@ -332,7 +332,7 @@ TEST_SUITE("unit") {
   TEST_CASE("vLLM pull 36138: every row behind the marker in a draft window is constrained") {
     // The target wants what the constraint forbids at every place behind the marker. Drafts that
     // obey the constraint there are accepted; the row of the last place is constrained too.
-    Engine engine(")");
+    ConstrainedEngine engine(")");
     SequenceParams params = Constrained(GrammarKind::kRegex, "ab12\\+");
     params.temperature = 0;
     const TokenId forbidden = IdOf("c");
