@@ -215,8 +215,8 @@ TEST_SUITE("unit") {
     const ForcedInput call = {
         .sequence = kSequence0, .prefix = kPrefix, .num_prefix = 2, .num_ids_max = 3};
     REQUIRE(pair.engine.Call(std::span<const ForcedInput>(&call, 1), 1) == PushResult::kOk);
-    CHECK(pair.slot(0)->kind == 4);
-    CHECK(pair.slot(0)->payload_bytes == 320);
+    CHECK(pair.entry(0)->kind == 4);
+    CHECK(pair.entry(0)->payload_bytes == 320);
     CHECK(At<uint64_t>(Requests(&pair), 0) == kSequence0);
     CHECK(At<uint64_t>(Requests(&pair), 8) == 0);
     CHECK(At<uint32_t>(Requests(&pair), 16) == 2);
