@@ -257,7 +257,8 @@ void SessionWriter::CloseFile() {
   file_.reset();
 }
 
-// The file stays as it is; readers take what is whole. A full disk may have room again later.
+// The file stays, with what still goes into it: if the row file is full, the rounds before are
+// whole. A full disk may have room again later.
 void SessionWriter::Lose(const absl::Status& status, bool is_round) {
   if (is_round) losses_.AddRound();
   if (status.ok()) return;  // no file was open
@@ -265,6 +266,7 @@ void SessionWriter::Lose(const absl::Status& status, bool is_round) {
   retry_ns_ = parts_.clock->NowNs() + retry_pause_ns_;
   retry_pause_ns_ = std::min(2 * retry_pause_ns_, kRetryMaxNs);
   if (!file_.has_value()) return;
+  (void)file_->Finish();
   parts_.shelf->Add(file_->paths(), file_->size_bytes());
   file_.reset();
 }

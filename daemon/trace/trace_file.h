@@ -1,8 +1,8 @@
 // TraceFile is one MCAP file of a trace with its row file, for the writer of a session.
 //
 // It encodes the records, writes rows before the record that names them, and counts bytes. After an
-// error, such as a full disk, every call returns the first error again, and the file stays as a
-// torn one. An object belongs to one thread.
+// error of one of the two files, such as a full disk, Finish completes the other one. An object
+// belongs to one thread.
 #pragma once
 
 #include <cstddef>

@@ -128,12 +128,16 @@ class TraceTest(ProcessTest):
         plain = self.engine(*flags, uri="embedded:cpu")
         self.assertEqual(plain.wait(), 0, plain.stderr)
         limited = self.start(pathlib.Path("/bin/sh"), "-c",
-                             'ulimit -f 16384; exec "$@"', "sh",
+                             'ulimit -f 4096; exec "$@"', "sh",
                              *self.engine_command(*flags, f"--trace={self.traces}",
                                                   "--trace_options=level=rows"))
         self.assertEqual(limited.wait(), 0, limited.stderr)
         self.assertEqual(limited.stdout, plain.stdout)
         self.assertIn("File too large", limited.stderr)
+        # The row file is full, and the rounds whose rows it has are whole.
+        topics, is_complete = records(self.files()[0])
+        self.assertTrue(is_complete)
+        self.assertGreater(topics.count("round"), 3)
 
     def engine_command(self, *flags):
         from support import BIN, SOURCE, TOKENIZER
