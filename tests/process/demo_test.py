@@ -42,9 +42,9 @@ class DemoTest(ProcessTest):
         self.assertNothingLeft(demo)
 
     def test_without_drafts_the_text_is_the_same_and_nothing_is_marked(self):
-        with_drafts = self.demo("--max_tokens=40")
+        with_drafts = self.demo("--max_tokens=60")
         self.assertEqual(with_drafts.wait(), 0, with_drafts.stderr)
-        without = self.demo("--max_tokens=40", "--draft=0")
+        without = self.demo("--max_tokens=60", "--draft=0")
         self.assertEqual(without.wait(), 0, without.stderr)
         # The marks take room, so lines break elsewhere: compare without any space.
         squeezed = [[re.sub(r"\s", "", text) for text in self.columns(demo)]
