@@ -97,7 +97,8 @@ constexpr std::string_view RefusalText(Refusal refusal) {
     case Refusal::kHostTokens:
       return "bad_words, no_repeat_ngram, thinking_budget, processors and grammars look at tokens "
              "that the "
-             "host does not know; give draft tokens, or submit the round instead of staging it, and "
+             "host does not know; give draft tokens, or submit the round instead of staging it, "
+             "and "
              "poll staged rounds before the next one";
     case Refusal::kNoRoom:
       return "drafts: the ids that the sequence's parameters ban, bias or count need more memory "
