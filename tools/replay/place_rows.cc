@@ -115,7 +115,7 @@ absl::Status PlaceRows::Read(const RoundRebuilder& round, size_t i, int32_t plac
       task.draft.kinds != nullptr && task.draft.kinds[place] == DraftKind::kSampled;
   if (!is_sampled) {
     one_hot_ = tokens[place];
-  } else if (round.HasDraftRows(i) && batch.draft.num_rows > 0) {
+  } else if (round.HasDraftRow(i, place) && batch.draft.num_rows > 0) {
     const RowView draft = RowAt(batch.draft, task.draft.draft_rows[place]);
     const float draft_scale = task.draft_scale > 0 ? task.draft_scale : log2_e;
     status = Transform(round, i, place, {draft, draft_scale, task.draft_filters, task.draft_edits},

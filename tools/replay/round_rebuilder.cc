@@ -95,6 +95,7 @@ absl::Status RoundRebuilder::AddRows(const TraceTask& task, Arrays* arrays) {
   const bool reads_drafts =
       task.method == VerifyMethod::kToken || task.method == VerifyMethod::kBlock;
   arrays->draft_rows.assign(task.kinds.size(), 0);
+  arrays->draft_row_is_there.assign(task.kinds.size(), false);
   for (size_t i = 0; i < task.kinds.size(); ++i) {
     if (task.kinds[i] != DraftKind::kSampled) continue;
     const bool is_read = reads_drafts && i < num_read && task.tokens[i] != kNoToken;
@@ -104,9 +105,12 @@ absl::Status RoundRebuilder::AddRows(const TraceTask& task, Arrays* arrays) {
       arrays->draft_rows[i] = rows_.Placeholder(TraceTensor::kDraft);
       continue;
     }
+    bool is_there = true;
     absl::Status status = TakeRow(TraceTensor::kDraft, task.draft_rows[i], is_read,
-                                  &arrays->draft_rows[i], &arrays->has_draft_rows);
+                                  &arrays->draft_rows[i], &is_there);
     if (!status.ok()) return status;
+    arrays->draft_row_is_there[i] = is_there;
+    arrays->has_draft_rows = arrays->has_draft_rows && is_there;
   }
   return absl::OkStatus();
 }

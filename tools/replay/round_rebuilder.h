@@ -40,6 +40,11 @@ class RoundRebuilder {
   Task& task(size_t i) { return batch_tasks_[i]; }
   // Whether task i of the batch has the draft row of every sampled token.
   bool HasDraftRows(size_t i) const { return arrays_[i].has_draft_rows; }
+  // Whether it has the draft row of this node, which is a sampled token.
+  bool HasDraftRow(size_t i, int32_t node) const {
+    const std::vector<bool>& is_there = arrays_[i].draft_row_is_there;
+    return static_cast<size_t>(node) < is_there.size() && is_there[static_cast<size_t>(node)];
+  }
   // Whether it has the target row and the mask of every place.
   bool HasTargetRows(size_t i) const { return arrays_[i].has_target_rows; }
   const RecordedRows& rows() const { return rows_; }
@@ -62,6 +67,7 @@ class RoundRebuilder {
     // Every row of the draft is there, not only those that the round read.
     bool has_target_rows = true;
     bool has_draft_rows = true;
+    std::vector<bool> draft_row_is_there;  // one for each node
   };
 
   absl::Status Add(const TraceRound& round, const TraceTask& task, Arrays* arrays);
