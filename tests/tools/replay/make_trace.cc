@@ -147,7 +147,8 @@ class Engine {
 
   // The daemon's recorder, as a session has it.
   void Attach(const std::string& directory, const VerifierOptions& verifier) {
-    auto trace = ParseTraceOptions(directory, "level=rows,places=all");
+    const bool all_places = NumberOf(options_, "all_places", 1) != 0;
+    auto trace = ParseTraceOptions(directory, all_places ? "level=rows,places=all" : "level=rows");
     SPECD_CHECK(trace.ok());
     auto recorder = TraceRecorder::Start(
         {.trace = *trace,

@@ -119,6 +119,30 @@ class Show(Traces):
             if mask is not None:
                 self.assertIn(f"({mask.sum()} of 64 ids allowed)", text)
 
+    def test_candidates_where_only_judged_rows_are_recorded(self):
+        """The draft row of a rejected token had no q if the row of a later token was missing."""
+        folder = self.folder / "judged"
+        folder.mkdir()
+        subprocess.run([MAKE_TRACE, self.folder / "unused", "rounds=12", f"recorder={folder}",
+                        "all_places=0"], check=True, timeout=300)
+        (path,) = folder.glob("*.mcap")
+        trace = trace_file.Trace(path)
+        checked = 0
+        for record, task, answer in trace.steps():
+            place = task["outcome"].get("num_accepted", 0)
+            if trace.request(answer["sequence"]) != "token" or \
+                    place + 1 >= trace_file.num_drawn(task) or \
+                    trace.row(record, 1, task["draft_rows"][place + 1]) is not None:
+                continue
+            q = trace_file.softmax(trace.row(record, 1, task["draft_rows"][place]),
+                                   task["draft_scale"], None)
+            text = out("show", path, record["number"], "--request=token", "--top=3")
+            block = re.search(rf"^candidates at place {place}.*\n.*\n((?:\d.*\n)+)", text, re.M)
+            for row in (line.split() for line in block[1].splitlines()):
+                self.assertAlmostEqual(float(row[2]), q[int(row[0])], delta=2e-6)
+            checked += 1
+        self.assertGreater(checked, 1)
+
     def test_text(self):
         text = out("show", self.path, 4, "--request=block", f"--tokenizer={TOKENIZER}")
         token = next(t["tokens"][0] for r, t, a in self.trace.steps()
