@@ -109,9 +109,16 @@ bool SequenceGrammar::MoveTo(const Draft& draft, int32_t to) {
 
 void SequenceGrammar::SetMask(const grammar::MaskRow& row, PlaceEdits* place) {
   place->grammar_mask = row.IsUnconstrained() ? nullptr : row.words().data();
-  if (matcher_->IsFinished() || matcher_->IsTerminated()) place->below_min_tokens = false;
-  // A thinking budget and the constraint may disagree on where a thought ends: the mask wins.
-  if (place->forced != kNoToken && !row.Allows(place->forced)) place->forced = kNoToken;
+  // Where a limit was met nothing is allowed, and another look would only cost the work again.
+  if (matcher_->fault() == grammar::MatcherFault::kNone &&
+      (matcher_->IsFinished() || matcher_->IsTerminated())) {
+    place->below_min_tokens = false;
+  }
+  // A thinking budget looks for the end of a thought in ids, the constraint in bytes. If they
+  // disagree, the constraint wins: once it has begun, nothing is forced.
+  if (place->forced != kNoToken && (!matcher_->IsWaiting() || !row.Allows(place->forced))) {
+    place->forced = kNoToken;
+  }
 }
 
 void SequenceGrammar::Forbid(int32_t place, PlaceEdits* edits) {

@@ -122,8 +122,9 @@ class Verifier {
                    absl::FunctionRef<bool()> may_commit);
 
   // Builds masks for a later VerifyRound with these inputs, a part in each call
-  // (RoundPacker::WarmMasks). That round then finds them, and its answers are the same. False if
-  // nothing is left to build. REQUIRES: as VerifyRound.
+  // (RoundPacker::WarmMasks). That round then finds them, and its answers are the same, except
+  // whether a mask meets its bound of work. False if nothing is left to build. REQUIRES: as
+  // VerifyRound.
   bool WarmMasks(std::span<const SequenceInput> inputs, size_t* num_warm) {
     SPECD_CHECK(staged_.count() == 0);
     return packer_.WarmMasks(inputs, &scratch_, num_warm);

@@ -128,7 +128,13 @@ int specd_matcher_mask(specd_matcher* matcher, int32_t* words, uint64_t num_word
 }
 
 int specd_matcher_accept(specd_matcher* matcher, int32_t id) {
-  return Answer(matcher, [id](specd::grammar::GrammarMatcher& at) { return at.Accept(id); });
+  if (matcher == nullptr) return NullArgument("matcher");
+  return Guard([&]() -> absl::StatusOr<int> {
+    if (matcher->matcher->Accept(id)) return 1;
+    // Either the constraint forbids the id, or a limit was met.
+    if (absl::Status s = specd::CheckFault(matcher->matcher->fault()); !s.ok()) return s;
+    return 0;
+  });
 }
 
 int specd_matcher_rollback(specd_matcher* matcher, uint64_t num_ids) {

@@ -66,11 +66,6 @@ void CopyRow(const MaskRow& row, int32_t vocab_size, int32_t* words) {
     words[num_words - 1] = static_cast<int32_t>((1u << vocab_size % 32) - 1);
 }
 
-absl::Status CheckFault(MatcherFault fault) {
-  if (fault == MatcherFault::kNone) return absl::OkStatus();
-  return MakeError(SPECD_ERROR_EXHAUSTED, "matcher", RefusalText(RefusalOf(fault)));
-}
-
 template <class T>
 bool HasTwice(std::vector<T> items) {
   std::sort(items.begin(), items.end());
@@ -145,6 +140,11 @@ absl::StatusOr<std::unique_ptr<specd_matcher>> NewMatcher(const specd_grammar& g
   made->tokenizer = grammar.tokenizer;
   made->matcher = grammar.compiled->NewMatcher({.stop_ids = *std::move(ids)});
   return made;
+}
+
+absl::Status CheckFault(grammar::MatcherFault fault) {
+  if (fault == grammar::MatcherFault::kNone) return absl::OkStatus();
+  return MakeError(SPECD_ERROR_EXHAUSTED, "matcher", RefusalText(RefusalOf(fault)));
 }
 
 absl::Status WriteMask(specd_matcher* matcher, int32_t* words, uint64_t num_words) {

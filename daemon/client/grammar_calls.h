@@ -40,6 +40,8 @@ absl::StatusOr<std::unique_ptr<specd_grammar>> CompileGrammar(const specd_tokeni
 absl::StatusOr<std::unique_ptr<specd_matcher>> NewMatcher(const specd_grammar& grammar,
                                                           const specd_ids& stop_ids);
 absl::Status WriteMask(specd_matcher* matcher, int32_t* words, uint64_t num_words);
+// An error if the last step or mask of a matcher met a limit.
+absl::Status CheckFault(grammar::MatcherFault fault);
 absl::Status RollBack(specd_matcher* matcher, uint64_t num_ids);
 
 // REQUIRES: rows.words and every matcher are there.

@@ -28,17 +28,28 @@ constexpr size_t kOpeningThreads = 2;
 // The descriptors that are polled before those of the connections.
 constexpr size_t kOwnFds = 3;
 
+// A constraint such as json_object has no text, and its first use still takes long.
+bool NamesConstraint(const ControlHeader& header, std::span<const uint8_t> message) {
+  const absl::StatusOr<Request> request = DecodeRequest(header, message);
+  if (!request.ok()) return false;
+  const auto* const opening = std::get_if<OpenSequenceRequest>(&*request);
+  return opening != nullptr &&
+         std::any_of(opening->numbers.begin(), opening->numbers.end(),
+                     [](const auto& number) { return number.first == "grammar_kind"; });
+}
+
 // Tells whether the pool handles the message. A prompt and the text of a constraint travel in a
-// file beside the message; an opening without one is short. A trace waits for the disk. The session
-// is asked for because only a Hello and a Join change a service, and the control thread looks at it
-// while the pool handles.
+// file beside the message; an opening without one and without a constraint is short. A trace waits
+// for the disk. The session is asked for because only a Hello and a Join change a service, and the
+// control thread looks at it while the pool handles.
 bool IsLong(const ControlService& service, std::span<const uint8_t> message,
             const std::vector<UniqueFd>& fds) {
   if (service.session() == nullptr) return false;
   const absl::StatusOr<ControlHeader> header = DecodeHeader(message, ControlReader::kDaemon);
   if (!header.ok()) return false;
   return header->type == ControlType::kDumpTrace ||
-         (header->type == ControlType::kOpenSequence && !fds.empty());
+         (header->type == ControlType::kOpenSequence &&
+          (!fds.empty() || NamesConstraint(*header, message)));
 }
 
 }  // namespace

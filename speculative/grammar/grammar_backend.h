@@ -130,6 +130,8 @@ class GrammarMatcher {
   virtual bool IsTerminated() const = 0;
   // Bytes that every continuation begins with; empty where there is a choice.
   virtual std::string ForcedText() = 0;
+  // True while the constraint has not begun, because the model still reasons.
+  virtual bool IsWaiting() const { return false; }
   // A number for traces: matchers of one compiled grammar that have the same number are in the same
   // state. 0: the backend numbers no states.
   virtual uint64_t StateNumber() const { return 0; }

@@ -90,6 +90,7 @@ class ReasoningGate : public GrammarMatcher {
   bool IsFinished() override;
   bool IsTerminated() const override { return is_open() && inside_->IsTerminated(); }
   std::string ForcedText() override { return is_open() ? inside_->ForcedText() : std::string(); }
+  bool IsWaiting() const override { return !is_open(); }
   // The numbers of specd's own states begin at 2^32.
   uint64_t StateNumber() const override {
     return is_open() ? inside_->StateNumber() : uint64_t{progress_.back()} + 1;

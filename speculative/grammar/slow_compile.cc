@@ -59,17 +59,19 @@ void Run(std::shared_ptr<Job> job) {
 CompileResult SlowCompile(const SlowCompileOptions& options,
                           std::function<CompileResult()> compile) {
   Turn& turn = TheTurn();
-  const auto deadline =
-      std::chrono::steady_clock::now() + std::chrono::milliseconds(options.deadline_ms);
+  const auto turn_end =
+      std::chrono::steady_clock::now() + std::chrono::milliseconds(options.turn_ms);
   std::unique_lock lock(turn.mutex);
-  turn.changed.wait_until(lock, deadline, [&] { return !turn.is_taken || turn.num_stops > 0; });
+  turn.changed.wait_until(lock, turn_end, [&] { return !turn.is_taken || turn.num_stops > 0; });
   if (turn.num_stops > 0) return absl::UnavailableError("specd stops");
   if (turn.is_taken) {
     return absl::UnavailableError(fmt::format(
-        "another constraint has been compiling for {} ms, and one is compiled at a time; try again "
-        "later",
-        options.deadline_ms));
+        "another constraint is being compiled, one is compiled at a time, and {} ms passed; try "
+        "again later",
+        options.turn_ms));
   }
+  const auto deadline =
+      std::chrono::steady_clock::now() + std::chrono::milliseconds(options.deadline_ms);
   auto job = std::make_shared<Job>();
   job->compile = std::move(compile);
   try {

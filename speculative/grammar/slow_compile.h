@@ -3,9 +3,9 @@
 //
 // The caller waits until a deadline and then refuses the constraint by name. The thread runs on; a
 // thread cannot be ended from outside. Until it ends, each caller of another compile waits for its
-// turn up to its own deadline. A process that stops does not wait: CompileStop ends all waits, and
-// the thread is left behind until the process ends. The function owns what it uses. Safe from any
-// thread.
+// turn, for a short time: the caller's thread may be one that other openings need. A process that
+// stops does not wait: CompileStop ends all waits, and the thread is left behind until the process
+// ends. The function owns what it uses. Safe from any thread.
 //
 //   auto compiled = SlowCompile({.deadline_ms = 30000}, [request, library] { ... });
 #pragma once
@@ -23,6 +23,7 @@ using CompileResult = absl::StatusOr<std::shared_ptr<const CompiledGrammar>>;
 
 struct SlowCompileOptions {
   int64_t deadline_ms = 30000;
+  int64_t turn_ms = 1000;  // the wait for another compile to end
 };
 
 // RESOURCE_EXHAUSTED: the compile took longer than the deadline. UNAVAILABLE: its turn did not come

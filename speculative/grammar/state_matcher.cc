@@ -82,6 +82,10 @@ absl::StatusOr<std::shared_ptr<const StateGrammar>> StateGrammar::Create(
     std::shared_ptr<TokenizerParts> parts, Network network, std::vector<std::string> warnings) {
   std::shared_ptr<const StateGrammar> grammar(
       new StateGrammar(std::move(parts), std::move(network), std::move(warnings)));
+  if (grammar->current_->automaton.start() == LazyAutomaton::kFull) {
+    return absl::UnavailableError(
+        "no memory is left to follow the constraint; close sequences, or try again later");
+  }
   if (!LazyAutomaton::IsAlive(grammar->current_->automaton.start())) {
     return absl::ResourceExhaustedError(fmt::format(
         "the texts of the constraint begin in more than {} ways: join alternatives that begin "
@@ -134,7 +138,11 @@ std::shared_ptr<StateGrammar::Followed> StateGrammar::NewFollowed() const {
 
 std::shared_ptr<StateGrammar::Followed> StateGrammar::Current() const {
   const std::lock_guard lock(mutex_);
-  if (current_->automaton.IsHalfFull()) current_ = NewFollowed();
+  if (current_->automaton.IsHalfFull()) {
+    // An automaton that was made when no memory was left does not know how texts begin.
+    std::shared_ptr<Followed> next = NewFollowed();
+    if (LazyAutomaton::IsAlive(next->automaton.start())) current_ = std::move(next);
+  }
   return current_;
 }
 
@@ -304,7 +312,7 @@ bool StateMatcher::FindRoom(int attempt) {
 }
 
 bool StateMatcher::MoveTo(std::shared_ptr<StateGrammar::Followed> next) {
-  if (next == followed_) return false;
+  if (next == followed_ || !LazyAutomaton::IsAlive(next->automaton.start())) return false;
   const size_t num_kept = std::min(states_.size(), kStatesKept);
   const size_t first = std::max(states_.size() - num_kept, first_known_);
   size_t end = first;

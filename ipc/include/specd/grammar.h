@@ -119,7 +119,7 @@ SPECD_API void specd_matcher_free(specd_matcher* matcher);
 SPECD_API int specd_matcher_mask(specd_matcher* matcher, int32_t* words, uint64_t num_words);
 
 /* Advances over an id that the mask allows, and returns 1. For any other id it returns 0, and
- * nothing has changed. */
+ * nothing has changed. SPECD_ERROR_EXHAUSTED: a limit was met, and nothing has changed. */
 SPECD_API int specd_matcher_accept(specd_matcher* matcher, int32_t id);
 /* Takes back the last ids that were accepted. */
 SPECD_API int specd_matcher_rollback(specd_matcher* matcher, uint64_t num_ids);

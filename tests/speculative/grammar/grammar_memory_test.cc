@@ -215,6 +215,33 @@ TEST_SUITE("unit") {
     }
     memory.Remove(kOthers);
   }
+
+  TEST_CASE("an automaton that was made without memory stayed, and no later text could begin") {
+    const Vocabulary vocabulary = AllBytes();
+    GrammarMemory memory(16 << 20);
+    const auto backend = *SpecdBackend::Create(
+        {.vocabulary = &vocabulary, .vocab_size = kVocabSize, .memory = &memory});
+    const auto compiled =
+        *backend->Compile({.kind = GrammarKind::kRegex, .text = "[ab]*a[ab]{30}"});
+    const auto matcher = compiled->NewMatcher({.stop_ids = {kEos}});
+    // Past 1 MiB, a matcher leaves its automaton while memory is short.
+    const size_t start = memory.size_bytes();
+    uint32_t random = 1;
+    while (memory.size_bytes() < start + (size_t{3} << 20)) {
+      random = random * 1664525 + 1013904223;
+      REQUIRE(matcher->Accept(random >> 31 != 0 ? 'a' : 'b'));
+    }
+    memory.Add(size_t{32} << 20);
+    (void)matcher->Mask();
+    (void)matcher->Accept('a');
+    memory.Remove(size_t{32} << 20);
+    const auto later = compiled->NewMatcher({.stop_ids = {kEos}});
+    (void)later->Mask();
+    CHECK(later->fault() == MatcherFault::kNone);
+    REQUIRE(later->Accept('a'));
+    later->Rollback(1);
+    CHECK(later->Accept('b'));
+  }
 }
 
 }  // namespace

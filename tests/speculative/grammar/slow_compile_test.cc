@@ -28,12 +28,14 @@ TEST_SUITE("unit") {
     CHECK(late.status().message().find("5 ms") != absl::string_view::npos);
     CHECK(IsCompileLeftBehind());
     // One at a time: the next is refused without a compile, for now.
-    const CompileResult next = SlowCompile({.deadline_ms = 5}, [] { return Refused(); });
+    const CompileResult next =
+        SlowCompile({.deadline_ms = 1000000, .turn_ms = 5}, [] { return Refused(); });
     CHECK(next.status().code() == absl::StatusCode::kUnavailable);
+    CHECK(next.status().message().find("5 ms passed") != absl::string_view::npos);
     // A caller that waits with a long deadline is let go by a stop.
     CompileResult waiting = absl::UnknownError("waiting");
     std::thread waiter(
-        [&] { waiting = SlowCompile({.deadline_ms = 1000000}, [] { return Refused(); }); });
+        [&] { waiting = SlowCompile({.turn_ms = 1000000}, [] { return Refused(); }); });
     {
       const CompileStop stop;
       waiter.join();
@@ -41,7 +43,8 @@ TEST_SUITE("unit") {
     CHECK(waiting.status().code() == absl::StatusCode::kUnavailable);
     end.set_value();
     // The turn is free when the thread has ended.
-    CHECK(SlowCompile({}, [] { return Refused(); }).status().message() == "compiled");
+    CHECK(SlowCompile({.turn_ms = 1000000}, [] { return Refused(); }).status().message() ==
+          "compiled");
     CHECK(!IsCompileLeftBehind());
   }
 
