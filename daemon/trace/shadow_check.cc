@@ -6,20 +6,25 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <utility>
 
 namespace specd {
 namespace {
 
-// The index of a recorded row among those of its tensor; 0 for a row that was not recorded, which
-// no method reads.
-uint32_t CompactIndex(std::span<const RowCopy> rows, uint32_t row) {
+// The index of a recorded row among those of its tensor; nothing if it was not recorded.
+std::optional<uint32_t> FindRow(std::span<const RowCopy> rows, uint32_t row) {
   const auto found =
       std::lower_bound(rows.begin(), rows.end(), row,
                        [](const RowCopy& copy, uint32_t wanted) { return copy.index < wanted; });
-  if (found == rows.end() || found->index != row) return 0;
+  if (found == rows.end() || found->index != row) return std::nullopt;
   return static_cast<uint32_t>(found - rows.begin());
+}
+
+// The same; 0 for a row that was not recorded, which no method reads.
+uint32_t CompactIndex(std::span<const RowCopy> rows, uint32_t row) {
+  return FindRow(rows, row).value_or(0);
 }
 
 std::span<const RowCopy> RowsOf(const RoundCopy& round, TraceTensor tensor) {
@@ -28,6 +33,43 @@ std::span<const RowCopy> RowsOf(const RoundCopy& round, TraceTensor tensor) {
   const auto first = std::lower_bound(round.rows.begin(), round.rows.end(), tensor, is_before);
   const auto last = std::upper_bound(first, round.rows.end(), tensor, is_after);
   return {first, last};
+}
+
+// The places whose rows the method has read.
+int32_t NumReadPlaces(const TaskCopy& copy) {
+  const bool reads_all = copy.task.method == VerifyMethod::kBlock;
+  const int32_t last = reads_all ? copy.outcome.num_drafts : copy.outcome.num_accepted;
+  return std::min(last, copy.task.draft.num_nodes) + 1;
+}
+
+// True if every row that the CPU would read was recorded. Rows on a device were not.
+bool HasNeededRows(const RoundCopy& round, const TaskCopy& copy) {
+  const Task& task = copy.task;
+  const Draft& draft = task.draft;
+  const std::span<const RowCopy> target = RowsOf(round, TraceTensor::kTarget);
+  const std::span<const RowCopy> drafts = RowsOf(round, TraceTensor::kDraft);
+  const std::span<const RowCopy> masks = RowsOf(round, TraceTensor::kMask);
+  const bool reads_drafts =
+      task.method == VerifyMethod::kToken || task.method == VerifyMethod::kBlock;
+  const int32_t num_read = NumReadPlaces(copy);
+  for (int32_t i = 0; i <= draft.num_nodes; ++i) {
+    const bool is_read = i < num_read;
+    if (draft.target_rows != nullptr &&
+        (target.empty() || (is_read && !FindRow(target, draft.target_rows[i])))) {
+      return false;
+    }
+    if (task.places != nullptr && task.places[i].mask_row >= 0) {
+      const auto row = static_cast<uint32_t>(task.places[i].mask_row);
+      if (masks.empty() || (is_read && !FindRow(masks, row))) return false;
+    }
+    const bool has_sampled =
+        i < draft.num_nodes && draft.kinds != nullptr && draft.kinds[i] == DraftKind::kSampled;
+    if (!reads_drafts || !has_sampled) continue;
+    if (draft.draft_rows == nullptr || drafts.empty()) return false;
+    const bool is_token = draft.tokens == nullptr || draft.tokens[i] != kNoToken;
+    if (is_read && is_token && !FindRow(drafts, draft.draft_rows[i])) return false;
+  }
+  return true;
 }
 
 // The bytes between two rows of one tensor in the copy.
@@ -97,7 +139,7 @@ ShadowCheck::ShadowCheck(const BackendLimits& limits, std::unique_ptr<Backend> b
       num_places_(static_cast<size_t>(limits.max_draft) + 1) {}
 
 bool ShadowCheck::AddTask(const RoundCopy& round, const TaskCopy& copy) {
-  if (NeedsResolve(copy.task)) return false;
+  if (NeedsResolve(copy.task) || !HasNeededRows(round, copy)) return false;
   const size_t first = tasks_.size() * num_places_;
   Task task = copy.task;
   task.slot = static_cast<uint32_t>(tasks_.size());
@@ -109,9 +151,6 @@ bool ShadowCheck::AddTask(const RoundCopy& round, const TaskCopy& copy) {
     for (size_t i = 0; i < count; ++i) (*to)[first + i] = CompactIndex(recorded, (*rows)[i]);
     *rows = to->data() + first;
   };
-  if (task.draft.target_rows != nullptr && RowsOf(round, TraceTensor::kTarget).empty()) {
-    return false;
-  }
   move_rows(&task.draft.target_rows, TraceTensor::kTarget, num_places, &target_rows_);
   move_rows(&task.draft.draft_rows, TraceTensor::kDraft, num_places - 1, &draft_rows_);
   if (task.places != nullptr) {
@@ -120,7 +159,6 @@ bool ShadowCheck::AddTask(const RoundCopy& round, const TaskCopy& copy) {
     for (size_t i = 0; i < num_places; ++i) {
       PlaceEdits place = task.places[i];
       if (place.mask_row >= 0) {
-        if (masks.empty()) return false;  // on a device
         place.mask_row =
             static_cast<int32_t>(CompactIndex(masks, static_cast<uint32_t>(place.mask_row)));
       }

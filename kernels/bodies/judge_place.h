@@ -74,8 +74,14 @@ class PlaceJudge {
     if (p.wide) return {.verdict = Verdict::kLeft};
     if (p.bad) return Compare(i, kNoToken);
     const TokenId token = SampleAt(i, p);
-    if (!rows_.DraftEndsAt(i)) rows_.RecordShares(i, p, {});
+    if (!rows_.DraftEndsAt(i)) rows_.RecordShares(i, p, KnownShare(i));
     return Compare(i, token);
+  }
+
+  // q(x) without a look at the draft row: 1 for a one-hot draft, and else not computed (mass 0).
+  SPECD_HD DraftShare KnownShare(int32_t i) const {
+    if (!rows_.IsSampled(i)) return {};
+    return {.bad = false, .weight = 0, .mass = 0};
   }
 
   SPECD_HD TokenId SampleAt(int32_t i, const Distribution& p) {

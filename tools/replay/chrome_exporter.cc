@@ -18,6 +18,7 @@ class ChromeExporter final : public Exporter {
     int32_t accepted = 0;
     uint32_t drafted = 0;
     for (const TraceTask& task : round.tasks) {
+      if (!HasOutcome(round, task)) continue;
       accepted += task.outcome.num_accepted;
       drafted += NumDrawn(task);
     }

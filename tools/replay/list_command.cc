@@ -51,8 +51,9 @@ class RoundList {
       const std::string_view request = book.RequestOf(answer.sequence);
       if (!options_.filter.TakesSequence(answer.sequence, request)) continue;
       if (options_.status && answer.status != *options_.status) continue;
-      const bool is_rejected = tasks[i] != nullptr && tasks[i]->outcome.num_accepted <
-                                                          static_cast<int32_t>(NumDrawn(*tasks[i]));
+      const bool is_rejected =
+          tasks[i] != nullptr && HasOutcome(round, *tasks[i]) &&
+          tasks[i]->outcome.num_accepted < static_cast<int32_t>(NumDrawn(*tasks[i]));
       if (options_.only_rejected && !is_rejected) continue;
       Add(round, answer, tasks[i], request);
     }

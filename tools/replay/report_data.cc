@@ -69,7 +69,9 @@ void ReportData::Count(const TraceRound& round) {
     num_kept_ += answer.num_kept;
     num_accepted_ += answer.num_accepted;
   }
-  for (const TraceTask& task : round.tasks) num_drafted_ += NumDrawn(task);
+  for (const TraceTask& task : round.tasks) {
+    if (HasOutcome(round, task)) num_drafted_ += NumDrawn(task);
+  }
 }
 
 absl::Status ReportData::TakeRound(const TraceRound& round, const RowFileReader* rows) {

@@ -9,6 +9,10 @@ uint32_t NumDrawn(const TraceTask& task) {
   return static_cast<uint32_t>(end - task.tokens.begin());
 }
 
+bool HasOutcome(const TraceRound& round, const TraceTask& task) {
+  return round.status == RoundStatus::kOk && task.outcome.status != OutcomeStatus::kNoRoom;
+}
+
 const TraceAnswer* AnswerOf(const TraceRound& round, const TraceTask& task) {
   return task.answer < round.answers.size() ? &round.answers[task.answer] : nullptr;
 }
@@ -30,8 +34,9 @@ void SequenceBook::Take(const TraceOpening& opening) {
 void SequenceBook::Take(const TraceEnd& end) {
   SequenceEntry& entry = entries_[IndexOf(end.sequence)];
   entry.has_ended = true;
+  if (end.reason == FinishReason::kNone) return;  // a close does not say how many tokens were kept
   entry.total_kept = end.kept_tokens;
-  if (end.reason != FinishReason::kNone) entry.reason = end.reason;
+  entry.reason = end.reason;
 }
 
 void SequenceBook::Take(const TraceRound& round) {
@@ -51,7 +56,7 @@ void SequenceBook::Take(const TraceRound& round) {
   }
   for (const TraceTask& task : round.tasks) {
     const TraceAnswer* const answer = AnswerOf(round, task);
-    if (answer == nullptr) continue;
+    if (answer == nullptr || !HasOutcome(round, task)) continue;
     SequenceEntry& entry = entries_[IndexOf(answer->sequence)];
     entry.num_drafted += NumDrawn(task);
     if (task.outcome.num_accepted < static_cast<int32_t>(NumDrawn(task))) {

@@ -54,6 +54,10 @@ class SequenceBook {
 // Draft tokens before the first id -1.
 uint32_t NumDrawn(const TraceTask& task);
 
+// False if the round was called off, or the backend had no room for the task: then no draft token
+// was accepted or rejected.
+bool HasOutcome(const TraceRound& round, const TraceTask& task);
+
 // The answer of a task; null if the record is not consistent.
 const TraceAnswer* AnswerOf(const TraceRound& round, const TraceTask& task);
 

@@ -108,7 +108,7 @@ class Stats {
     const uint32_t drawn = NumDrawn(task);
     const auto accepted = static_cast<uint32_t>(std::max(task.outcome.num_accepted, 0));
     ++num_rounds_;
-    if (drawn == 0) return;
+    if (drawn == 0 || !HasOutcome(round, task)) return;
     ++num_with_draft_;
     num_accepted_ += std::min(accepted, drawn);
     for (uint32_t i = 0; i < drawn; ++i) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 #include <string_view>
 #include <type_traits>
 #include <unordered_map>
@@ -55,6 +56,11 @@ class Hash {
   uint64_t value_ = 0xcbf29ce484222325;
 };
 
+template <class T>
+uint64_t ValueHash(const T& value) {
+  return Hash().Value(value).value();
+}
+
 using RowHashes = std::unordered_map<uint64_t, uint64_t>;
 
 uint64_t KeyOf(TraceTensor tensor, uint32_t index) {
@@ -75,61 +81,124 @@ uint64_t HashOf(const RowHashes& hashes, TraceTensor tensor, int64_t index) {
   return found == hashes.end() ? 0 : found->second;
 }
 
-// The row of each place, by its hash, or by p and q where a decision has them.
-std::vector<uint64_t> RowFacts(const TraceRound& round, const TraceTask& task) {
+// The places that the round judged; `block` looks at the whole draft.
+size_t NumJudged(const TraceTask& task) {
+  const int32_t last =
+      task.method == VerifyMethod::kBlock ? task.outcome.num_drafts : task.outcome.num_accepted;
+  const int32_t num_nodes = static_cast<int32_t>(task.tokens.size());
+  return static_cast<size_t>(std::clamp(last, 0, num_nodes)) + 1;
+}
+
+// One number for each place that was judged; empty: they were not recorded.
+using Facts = std::vector<uint64_t>;
+
+Facts TargetHashes(const TraceRound& round, const TraceTask& task) {
   const RowHashes hashes = HashesOf(round);
-  std::vector<uint64_t> facts;
-  for (size_t i = 0; i <= task.tokens.size(); ++i) {
-    Hash hash;
-    const bool has_target = i < task.target_rows.size();
-    const uint64_t target =
-        has_target ? HashOf(hashes, TraceTensor::kTarget, task.target_rows[i]) : 0;
+  Facts facts;
+  for (size_t i = 0; i < NumJudged(task) && i < task.target_rows.size(); ++i) {
+    facts.push_back(HashOf(hashes, TraceTensor::kTarget, task.target_rows[i]));
+    if (facts.back() == 0) return {};
+  }
+  return facts;
+}
+
+Facts DraftHashes(const TraceRound& round, const TraceTask& task) {
+  const RowHashes hashes = HashesOf(round);
+  Facts facts;
+  bool has_hash = false;
+  for (size_t i = 0; i < NumJudged(task) && i < task.tokens.size(); ++i) {
     const bool is_sampled = i < task.kinds.size() && task.kinds[i] == DraftKind::kSampled;
-    const uint64_t draft = is_sampled && i < task.draft_rows.size()
-                               ? HashOf(hashes, TraceTensor::kDraft, task.draft_rows[i])
-                               : 0;
-    hash.Put(target).Put(draft);
-    if (i < task.target_argmax.size()) hash.Value(task.target_argmax[i]);
-    if (target == 0 && i < task.decisions.size()) {
-      const PlaceDecision& d = task.decisions[i];
-      hash.Value(d.p_weight).Value(d.p_mass).Value(d.q_weight).Value(d.q_mass);
-    }
-    facts.push_back(hash.value());
+    const bool has_row = is_sampled && i < task.draft_rows.size() && task.tokens[i] != kNoToken;
+    facts.push_back(has_row ? HashOf(hashes, TraceTensor::kDraft, task.draft_rows[i]) : 0);
+    if (has_row && facts.back() == 0) return {};
+    has_hash = has_hash || has_row;
+  }
+  return has_hash ? facts : Facts();
+}
+
+Facts SharesP(const TraceTask& task) {
+  Facts facts;
+  bool has_share = false;
+  for (size_t i = 0; i < NumJudged(task) && i < task.decisions.size(); ++i) {
+    const PlaceDecision& d = task.decisions[i];
+    has_share = has_share || d.p_mass > 0;
+    facts.push_back(Hash().Value(d.p_weight).Value(d.p_mass).value());
+  }
+  return has_share ? facts : Facts();
+}
+
+Facts SharesQ(const TraceTask& task) {
+  Facts facts;
+  bool has_share = false;
+  for (size_t i = 0; i < NumJudged(task) && i < task.decisions.size(); ++i) {
+    const PlaceDecision& d = task.decisions[i];
+    has_share = has_share || d.q_mass > 0;
+    facts.push_back(Hash().Value(d.q_weight).Value(d.q_mass).value());
+  }
+  return has_share ? facts : Facts();
+}
+
+Facts ArgmaxIds(const TraceTask& task) {
+  Facts facts;
+  for (size_t i = 0; i < NumJudged(task) && i < task.target_argmax.size(); ++i) {
+    facts.push_back(ValueHash(task.target_argmax[i]));
   }
   return facts;
 }
 
-std::vector<uint64_t> GrammarFacts(const TraceRound& round, const TraceTask& task) {
+const TracePlace& PlaceAt(const TraceTask& task, size_t i) {
+  static const TracePlace kNone;
+  return i < task.places.size() ? task.places[i] : kNone;
+}
+
+// The states of a grammar are numbers of one process, so masks alone are compared.
+Facts MaskHashes(const TraceRound& round, const TraceTask& task) {
+  if (round.level < TraceLevel::kHashes) return {};
   const RowHashes hashes = HashesOf(round);
-  std::vector<uint64_t> facts;
-  for (const TracePlace& place : task.places) {
-    Hash hash;
-    hash.Put(place.grammar_state).Value(place.forced).Value(place.below_min_tokens);
-    hash.Put(HashOf(hashes, TraceTensor::kMask, place.mask_row));
-    hash.Put(HashOf(hashes, TraceTensor::kGrammarMask, place.grammar_mask));
-    hash.Put((place.mask_row >= 0 ? 1 : 0) + (place.grammar_mask >= 0 ? 2 : 0));
-    facts.push_back(hash.value());
+  Facts facts;
+  for (size_t i = 0; i < NumJudged(task); ++i) {
+    const TracePlace& place = PlaceAt(task, i);
+    const bool is_own = place.mask_row >= 0;
+    const TraceTensor tensor = is_own ? TraceTensor::kMask : TraceTensor::kGrammarMask;
+    const int64_t row = is_own ? place.mask_row : place.grammar_mask;
+    facts.push_back(HashOf(hashes, tensor, row));
+    if (row >= 0 && facts.back() == 0) return {};
   }
   return facts;
 }
 
-// The members of a task that are parameters.
+bool HasMasks(const TraceTask& task) {
+  for (size_t i = 0; i < NumJudged(task); ++i) {
+    const TracePlace& place = PlaceAt(task, i);
+    if (place.grammar_state != 0 || place.mask_row >= 0 || place.grammar_mask >= 0) return true;
+  }
+  return false;
+}
+
+Facts ForcedIds(const TraceTask& task) {
+  Facts facts;
+  for (size_t i = 0; i < NumJudged(task); ++i) {
+    const TracePlace& place = PlaceAt(task, i);
+    facts.push_back(Hash().Value(place.forced).Value(place.below_min_tokens).value());
+  }
+  return facts;
+}
+
+bool HasEdits(const TraceRound& round) { return round.level == TraceLevel::kRows; }
+
+// The members of a task that are parameters; the edits are recorded with the rows only.
 template <class V>
-void VisitParameters(V&& visit) {
+void VisitParameters(bool with_edits, V&& visit) {
   VisitFields(RecordType<TraceTask>{}, [&](const char* name, auto member) {
     const std::string_view known(name);
     for (const std::string_view wanted :
          {"method", "target_scale", "draft_scale", "round_base", "first_position", "min_tokens",
           "draft_edits", "target_filters", "draft_filters", "scores", "chosen", "penalties",
           "num_edits", "edits", "allowed"}) {
-      if (known == wanted) visit(name, member);
+      const bool is_edit = wanted == "edits" || wanted == "allowed";
+      if (known == wanted && (with_edits || !is_edit)) visit(name, member);
     }
   });
-}
-
-template <class T>
-uint64_t ValueHash(const T& value) {
-  return Hash().Value(value).value();
 }
 
 std::string EditText(const TokenEdit& edit) {
@@ -173,13 +242,16 @@ class Comparison {
     differences.push_back({std::string(cause), std::move(text)});
   }
 
-  void Parameters(const TraceTask& a, const TraceTask& b) {
-    VisitParameters([&](const char* name, auto member) {
+  void Parameters(const TraceTask& a, const TraceTask& b, bool with_edits) {
+    VisitParameters(with_edits, [&](const char* name, auto member) {
       const auto& x = a.*member;
       const auto& y = b.*member;
       if (ValueHash(x) == ValueHash(y)) return;
       // The edits themselves say more than their number.
-      if (std::string_view(name) == "num_edits" && ValueHash(a.edits) != ValueHash(b.edits)) return;
+      if (std::string_view(name) == "num_edits" && with_edits &&
+          ValueHash(a.edits) != ValueHash(b.edits)) {
+        return;
+      }
       if constexpr (std::is_same_v<std::decay_t<decltype(x)>, std::vector<TokenEdit>>) {
         Add("parameters", EditsText(x, y));
       } else {
@@ -187,6 +259,7 @@ class Comparison {
             fmt::format("{} is {} in A and {} in B", name, ValueText(x), ValueText(y)));
       }
     });
+    if (!with_edits) return;
     // The edits of places come from parameters that look back at the text.
     for (size_t i = 0; i < a.places.size() && i < b.places.size(); ++i) {
       if (ValueHash(a.places[i].overrides) == ValueHash(b.places[i].overrides)) continue;
@@ -223,14 +296,12 @@ class Comparison {
     }
   }
 
-  void Facts(std::string_view cause, std::string_view what, const std::vector<uint64_t>& a,
-             const std::vector<uint64_t>& b) {
+  // What only one of the two has is not compared.
+  void Places(std::string_view cause, std::string_view what, const Facts& a, const Facts& b) {
     for (size_t i = 0; i < a.size() && i < b.size(); ++i) {
       if (a[i] == b[i]) continue;
       return Add(cause, fmt::format("{} of place {} differ", what, i));
     }
-    if (a.size() != b.size())
-      Add(cause, fmt::format("{} are of {} and {} places", what, a.size(), b.size()));
   }
 
   std::vector<StepDifference> differences;
@@ -246,22 +317,60 @@ uint64_t OutcomeHash(const TraceTask& task) {
 
 }  // namespace
 
-bool StepDigest::operator==(const StepDigest& other) const {
-  return parameters == other.parameters && coins == other.coins && draft == other.draft &&
-         rows == other.rows && grammar == other.grammar && outcome == other.outcome;
+namespace {
+
+using Digest = std::optional<uint64_t>;
+
+Digest DigestOf(const Facts& facts) {
+  return facts.empty() ? std::nullopt : Digest(ValueHash(facts));
+}
+
+bool AreComparable(const Digest& a, const Digest& b) { return a.has_value() && b.has_value(); }
+bool MayBeEqual(const Digest& a, const Digest& b) { return !AreComparable(a, b) || a == b; }
+// The hashes, and where one of the two has none, the shares that came of the rows.
+bool SameRows(const Digest& a_hash, const Digest& b_hash, const Digest& a_share,
+              const Digest& b_share) {
+  return AreComparable(a_hash, b_hash) ? a_hash == b_hash : MayBeEqual(a_share, b_share);
+}
+
+}  // namespace
+
+bool StepDigest::MayEqual(const StepDigest& other) const {
+  return parameters == other.parameters && MayBeEqual(edits, other.edits) && coins == other.coins &&
+         draft == other.draft && forced == other.forced &&
+         SameRows(target_hashes, other.target_hashes, shares_p, other.shares_p) &&
+         SameRows(draft_hashes, other.draft_hashes, shares_q, other.shares_q) &&
+         MayBeEqual(argmax, other.argmax) && MayBeEqual(masks, other.masks) &&
+         outcome == other.outcome;
+}
+
+bool StepDigest::LacksMasks(const StepDigest& other) const {
+  return (has_masks || other.has_masks) && !AreComparable(masks, other.masks);
 }
 
 StepDigest DigestOf(const TraceRound& round, const TraceTask& task) {
   StepDigest digest;
   digest.round = round.number;
   Hash parameters;
-  VisitParameters([&](const char*, auto member) { parameters.Put(ValueHash(task.*member)); });
-  for (const TracePlace& place : task.places) parameters.Put(ValueHash(place.overrides));
+  VisitParameters(false,
+                  [&](const char*, auto member) { parameters.Put(ValueHash(task.*member)); });
   digest.parameters = parameters.value();
+  if (HasEdits(round)) {
+    Hash edits;
+    edits.List(task.edits).List(task.allowed);
+    for (const TracePlace& place : task.places) edits.Put(ValueHash(place.overrides));
+    digest.edits = edits.value();
+  }
   digest.coins = Hash().Put(task.seed).List(task.coins).value();
   digest.draft = Hash().List(task.tokens).List(task.kinds).List(task.draft_weights).value();
-  digest.rows = ValueHash(RowFacts(round, task));
-  digest.grammar = ValueHash(GrammarFacts(round, task));
+  digest.target_hashes = DigestOf(TargetHashes(round, task));
+  digest.draft_hashes = DigestOf(DraftHashes(round, task));
+  digest.shares_p = DigestOf(SharesP(task));
+  digest.shares_q = DigestOf(SharesQ(task));
+  digest.argmax = DigestOf(ArgmaxIds(task));
+  digest.masks = DigestOf(MaskHashes(round, task));
+  digest.has_masks = HasMasks(task);
+  digest.forced = ValueHash(ForcedIds(task));
   digest.outcome = OutcomeHash(task);
   return digest;
 }
@@ -269,27 +378,36 @@ StepDigest DigestOf(const TraceRound& round, const TraceTask& task) {
 std::vector<StepDifference> CompareSteps(const TraceRound& a_round, const TraceTask& a,
                                          const TraceRound& b_round, const TraceTask& b) {
   Comparison comparison;
-  comparison.Parameters(a, b);
+  comparison.Parameters(a, b, HasEdits(a_round) && HasEdits(b_round));
   comparison.Coins(a, b);
   comparison.Draft(a, b);
-  const bool same_length = a.tokens.size() == b.tokens.size();
-  if (same_length) {
-    const bool are_hashed = !HashesOf(a_round).empty() && !HashesOf(b_round).empty();
-    // Without hashes p and q stand for the rows, and they change with a parameter too.
-    if (are_hashed || comparison.differences.empty()) {
-      comparison.Facts("rows", are_hashed ? "the rows" : "p or q, and so the rows,",
-                       RowFacts(a_round, a), RowFacts(b_round, b));
-    }
-    comparison.Facts("grammar", "the grammar's states or masks", GrammarFacts(a_round, a),
-                     GrammarFacts(b_round, b));
+  if (a.tokens.size() == b.tokens.size()) {
+    const auto rows = [&](std::string_view what, const Facts& a_hashes, const Facts& b_hashes,
+                          std::string_view share, const Facts& a_shares, const Facts& b_shares) {
+      if (!a_hashes.empty() && !b_hashes.empty()) {
+        comparison.Places("rows", what, a_hashes, b_hashes);
+      } else if (comparison.differences.empty()) {
+        // p and q stand for the rows, and they change with a parameter too.
+        comparison.Places("rows", share, a_shares, b_shares);
+      }
+    };
+    rows("the target rows", TargetHashes(a_round, a), TargetHashes(b_round, b),
+         "p, and so the target rows,", SharesP(a), SharesP(b));
+    rows("the draft rows", DraftHashes(a_round, a), DraftHashes(b_round, b),
+         "q, and so the draft rows,", SharesQ(a), SharesQ(b));
+    comparison.Places("rows", "the argmax ids", ArgmaxIds(a), ArgmaxIds(b));
+    comparison.Places("grammar", "the masks", MaskHashes(a_round, a), MaskHashes(b_round, b));
+    comparison.Places("grammar", "the forced tokens, or min_tokens,", ForcedIds(a), ForcedIds(b));
   }
   if (OutcomeHash(a) != OutcomeHash(b)) {
     const bool is_unexplained = comparison.differences.empty();
+    const bool lacks_masks = DigestOf(a_round, a).LacksMasks(DigestOf(b_round, b));
     comparison.Add(
         is_unexplained ? "decision" : "outcome",
-        fmt::format("the tokens are [{}] in A and [{}] in B{}", fmt::join(a.confirmed, " "),
+        fmt::format("the tokens are [{}] in A and [{}] in B{}{}", fmt::join(a.confirmed, " "),
                     fmt::join(b.confirmed, " "),
-                    is_unexplained ? ", from equal inputs as far as they were recorded" : ""));
+                    is_unexplained ? ", from equal inputs as far as they were recorded" : "",
+                    lacks_masks ? "; the masks were not recorded in both" : ""));
   }
   return std::move(comparison.differences);
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,16 +13,28 @@
 
 namespace specd::replay {
 
+// Nothing: it was not recorded.
 struct StepDigest {
   uint64_t round = 0;
-  uint64_t parameters = 0;  // method, scales, filters, penalties, edits, scores
-  uint64_t coins = 0;       // seed and injected coins
-  uint64_t draft = 0;       // ids and kinds
-  uint64_t rows = 0;        // hashes of the rows, or p and q where they were not recorded
-  uint64_t grammar = 0;     // states, masks, forced tokens
-  uint64_t outcome = 0;     // status and confirmed tokens
+  uint64_t parameters = 0;        // method, scales, filters, penalties, scores
+  std::optional<uint64_t> edits;  // of token ids
+  uint64_t coins = 0;             // seed and injected coins
+  uint64_t draft = 0;             // ids and kinds
+  // Of the places that were judged.
+  std::optional<uint64_t> target_hashes;
+  std::optional<uint64_t> draft_hashes;
+  std::optional<uint64_t> shares_p;
+  std::optional<uint64_t> shares_q;
+  std::optional<uint64_t> argmax;
+  std::optional<uint64_t> masks;
+  bool has_masks = false;  // recorded or not
+  uint64_t forced = 0;     // forced tokens and min_tokens
+  uint64_t outcome = 0;    // status and confirmed tokens
 
-  bool operator==(const StepDigest& other) const;
+  // False if something differs that both have.
+  bool MayEqual(const StepDigest& other) const;
+  // True if there were masks, and they cannot be compared.
+  bool LacksMasks(const StepDigest& other) const;
 };
 
 StepDigest DigestOf(const TraceRound& round, const TraceTask& task);

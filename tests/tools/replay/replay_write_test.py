@@ -103,7 +103,25 @@ class Diff(Traces):
         self.assertEqual(self.causes(lambda v: task(v)["confirmed"].__setitem__(-1, 7)),
                          ["decision"])
         self.assertEqual(
-            self.causes(lambda v: v["tasks"][5]["places"][0].update(grammar_state=9)), ["grammar"])
+            self.causes(lambda v: v["tasks"][5]["places"][0].update(forced=9)), ["grammar"])
+
+    def test_states_of_two_processes(self):
+        """The numbers of grammar states differ between processes, and say nothing."""
+        records = trace_file.read(self.path)
+        for record in records:
+            for task in record.value.get("tasks", []) if record.topic == "round" else []:
+                for place in task.get("places", []):
+                    if place.get("grammar_state", 0):
+                        place["grammar_state"] += 1000
+        path = self.folder / "states.mcap"
+        trace_file.write(path, records)
+        self.assertIn("0 of them differ", out("diff", self.path, path))
+
+    def test_levels(self):
+        """What only one side has recorded is no difference."""
+        for level in (1, 2):
+            other = self.make(f"level{level}", "rounds=14", f"level={level}")
+            self.assertIn("0 of them differ", out("diff", self.path, other))
 
     def test_needs_two(self):
         self.assertIn("give two traces", error("diff", self.path))
