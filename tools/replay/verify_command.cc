@@ -76,7 +76,7 @@ class Verification {
     const ScalarFindings scalars = CheckScalars(task, vocab_size);
     std::vector<std::string> differences = scalars.differences;
     if (in_batch != nullptr) {
-      for (std::string& text : CompareAnswers(task, rebuilder, *in_batch)) {
+      for (std::string& text : CompareAnswers(task, rebuilder, *in_batch, round.staged)) {
         differences.push_back(std::move(text));
       }
     }

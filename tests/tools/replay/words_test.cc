@@ -33,7 +33,7 @@ TraceTask OneToken() {
   task.outcome = {.num_accepted = 0, .num_tokens = 1, .num_drafts = 1};
   task.confirmed = {3};
   task.decisions.resize(2);
-  task.coins = {{{0, 0, 1, Purpose::kAccept}, kHalf}};
+  task.coins = {{{0, 0, 1, Purpose::kAccept}, kHalf}, {{0, 0, 0, Purpose::kResidual}, kHalf}};
   PlaceDecision& d = task.decisions[0];
   d.judged = true;
   d.token = 3;
@@ -42,6 +42,8 @@ TraceTask OneToken() {
   d.q_weight = 0.5f;
   d.q_mass = 1;
   d.accept_coin = kHalf;
+  d.draw_coin = kHalf;
+  d.draw_purpose = Purpose::kResidual;
   return task;
 }
 
@@ -86,6 +88,16 @@ TEST_SUITE("replay") {
     task = OneToken();
     task.decisions[0].accept_coin ^= 1;
     CHECK(differences() > 0);
+    // A record that lacks a part is not equal.
+    task = OneToken();
+    task.decisions[0].accept_coin = kNoCoin;
+    CHECK(differences() == 1);
+    task = OneToken();
+    task.decisions[0].draw_coin = kNoCoin;
+    CHECK(differences() == 1);
+    task = OneToken();
+    task.decisions[0] = PlaceDecision();
+    CHECK(differences() == 1);
   }
 
   TEST_CASE("intervals against values of tables") {
