@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/trace/flight_log.h"
 #include "tests/daemon/trace/traced_session.h"
 #include "tests/support/eventually.h"
 #include "tests/support/scripted_backend.h"
@@ -63,7 +64,9 @@ TEST_SUITE("unit") {
     const std::vector<float> expected(traced.TargetRow(row.index),
                                       traced.TargetRow(row.index) + TracedSession::kVocab);
     CHECK(RowFloats(rows, row.offset, TracedSession::kVocab) == expected);
-    CHECK(trace.Opening(s) != nullptr);
+    REQUIRE(trace.Opening(s) != nullptr);
+    const TraceAnswer& first = trace.rounds[0].answers[0];
+    CHECK(trace.Opening(s)->kept_tokens == first.total_kept - first.num_kept);
     CHECK(trace.Opening(old) == nullptr);
   }
 
@@ -81,6 +84,20 @@ TEST_SUITE("unit") {
     CHECK(dump->num_rounds < 800);
     CHECK(dump->num_lost == 0);
     CHECK(ReadTrace(dump->path).rounds.back().number == 1500);
+  }
+
+  TEST_CASE("openings and ends count as bytes of the flight log too") {
+    FlightLog log(1000, 1 << 16);
+    TraceOpening opening;
+    opening.request_id.assign(1000, 'r');
+    for (uint64_t i = 1; i <= 1000; ++i) {
+      opening.sequence = i;
+      log.Add(opening);
+      log.Add(TraceEnd{.sequence = i});
+    }
+    CHECK(log.entries().size() < 140);
+    CHECK(log.OpenedHere().contains(1000));
+    CHECK_FALSE(log.OpenedHere().contains(1));
   }
 
   TEST_CASE("trigger bad_row: the round with the bad row is the last of the file") {
@@ -182,6 +199,9 @@ TEST_SUITE("unit") {
     const ReadTraceResult trace = Await(&traced);
     CHECK(CauseOf(trace) == "signal");
     CHECK(trace.rounds.size() == 3);
+    traced.recorder->DumpAll();  // without new rounds
+    REQUIRE(traced.session->DumpTrace().ok());
+    CHECK(traced.traces().size() == 2);
   }
 
   TEST_CASE(
