@@ -74,7 +74,7 @@ class Info {
   }
 
   static void Line(std::string_view name, const std::string& text) {
-    fmt::print("{:<16} {}\n", name, text);
+    fmt::print("{:<16} {}\n", name, Printable(text));
   }
 
   template <class Counts, class E>

@@ -126,11 +126,11 @@ void Print(const VerifyReport& report, const CommandOptions& options) {
   line("different", report.num_different, Colour::kRed);
   line("not checkable", report.num_not_checkable, Colour::kYellow);
   if (!report.why_not.empty()) fmt::print("\nnot run again, because\n");
-  for (const auto& [why, count] : report.why_not) fmt::print("{:>9}  {}\n", count, why);
+  for (const auto& [why, count] : report.why_not) fmt::print("{:>9}  {}\n", count, Printable(why));
   if (!report.differences.empty()) fmt::print("\nthe first differences\n");
   for (const VerifyReport::Difference& difference : report.differences) {
     fmt::print("  round {}, sequence {}: {}\n", difference.round, HandleText(difference.sequence),
-               difference.text);
+               Printable(difference.text));
   }
 }
 

@@ -16,6 +16,8 @@
 #include "tools/replay/output_file.h"
 #include "tools/replay/place_view.h"
 #include "tools/replay/scalar_check.h"
+#include "tools/replay/sequence_book.h"
+#include "tools/replay/terminal.h"
 #include "tools/replay/token_text.h"
 #include "tools/replay/what_if.h"
 
@@ -120,6 +122,17 @@ TEST_SUITE("replay") {
     CHECK(std::isinf(ClusteredMean(values, one).half_width));
   }
 
+  TEST_CASE("names from a trace cannot steer the terminal") {
+    CHECK(Printable("a\x1b[2J\r\n\x7f") == "a\\x1b[2J\\x0d\\x0a\\x7f");
+    CHECK(Printable("\xc2\x9b"
+                    "31m") == "\\xc2\\x9b31m");  // CSI of C1 as UTF-8
+    CHECK(Printable("\x9b"
+                    "31m\xe4") == "\\x9b31m\\xe4");  // and as a byte
+    CHECK(Printable("\xc3\xa4 \xe2\x82\xac") == "\xc3\xa4 \xe2\x82\xac");
+    CHECK(Printable("\xe0\x82\x9b\xf0\x80") == "\\xe0\\x82\\x9b\\xf0\\x80");
+    CHECK(Printable("").empty());
+  }
+
   TEST_CASE("text of tokens is safe for a terminal and for a page") {
     CHECK(Quoted("a\x1b[31m\n\"\xff") == "\"a\\x1b[31m\\n\\\"\\xff\"");
     CHECK(Quoted("\xc2\x9b") == "\"\\u009b\"");
@@ -157,8 +170,42 @@ TEST_SUITE("replay") {
     in >> text;
     CHECK(text == "whole");
     CHECK(std::distance(std::filesystem::directory_iterator(folder), {}) == 1);
+    CHECK(std::filesystem::status(path).permissions() ==
+          (std::filesystem::perms::owner_read | std::filesystem::perms::owner_write));
+    // A link that lies where the temporary file would is not followed, and stays.
+    const std::string link = path + "." + std::to_string(getpid()) + ".part";
+    std::filesystem::create_symlink(folder + "/elsewhere", link);
+    CHECK_FALSE(WriteText(path, "x").ok());
+    CHECK(std::filesystem::is_symlink(link));
+    CHECK_FALSE(std::filesystem::exists(folder + "/elsewhere"));
     CHECK_FALSE(WriteText(folder + "/none/out", "x").ok());
     std::filesystem::remove_all(folder);
+  }
+
+  TEST_CASE("a round that was called off rejects nothing, and a close keeps the count of tokens") {
+    TraceItem item;
+    TraceRound round;
+    round.number = 1;
+    round.answers = {{.sequence = 5, .num_kept = 1, .total_kept = 4}};
+    round.tasks = {OneToken()};
+    SequenceBook book;
+    item.record = round;
+    book.Take(item);
+    round.number = 2;
+    round.status = RoundStatus::kAborted;
+    round.answers = {{.sequence = 5, .status = RoundStatus::kAborted}};
+    item.record = round;
+    book.Take(item);
+    round.status = RoundStatus::kOk;
+    round.tasks[0].outcome.status = OutcomeStatus::kNoRoom;
+    CHECK_FALSE(HasOutcome(round, round.tasks[0]));
+    item.record = TraceEnd{.sequence = 5};
+    book.Take(item);
+    REQUIRE(book.Find(5) != nullptr);
+    CHECK(book.Find(5)->num_drafted == 1);
+    CHECK(book.Find(5)->total_kept == 4);
+    CHECK(book.Find(5)->has_ended);
+    CHECK(book.Find(5)->reason == FinishReason::kNone);
   }
 
   TEST_CASE("settings of rerun change a task") {
