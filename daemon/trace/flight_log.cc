@@ -5,8 +5,9 @@ namespace {
 
 // What a round takes in memory besides its rows. Estimate: a task's lists and one decision for each
 // place.
-uint64_t SizeOf(const FlightRound& flight) {
-  uint64_t bytes = flight.bytes.size() + sizeof(FlightRound);
+uint64_t BytesOf(const FlightRound& flight) {
+  uint64_t bytes = flight.bytes.size() + flight.round.rows.size() * sizeof(TraceRow) +
+                   flight.round.answers.size() * sizeof(TraceAnswer);
   for (const TraceTask& task : flight.round.tasks) {
     bytes += sizeof(TraceTask) + task.decisions.size() * sizeof(PlaceDecision) +
              task.places.size() * sizeof(TracePlace) + task.edits.size() * sizeof(TokenEdit);
@@ -14,20 +15,42 @@ uint64_t SizeOf(const FlightRound& flight) {
   return bytes;
 }
 
+uint64_t BytesOf(const TraceOpening& opening) {
+  uint64_t bytes = opening.request_id.size() + opening.constraint.size() +
+                   opening.stop_token_ids.size() * sizeof(TokenId);
+  for (const auto& number : opening.numbers) bytes += sizeof(number) + number.first.size();
+  for (const std::string& name : opening.lists) bytes += sizeof(name) + name.size();
+  return bytes;
+}
+
+uint64_t BytesOf(const TraceEnd&) { return 0; }
+
 }  // namespace
 
+uint64_t FlightLog::SizeOf(const Entry& entry) {
+  return sizeof(Entry) + std::visit([](const auto& record) { return BytesOf(record); }, entry);
+}
+
 void FlightLog::Add(FlightRound round) {
-  num_bytes_ += SizeOf(round);
   ++num_rounds_;
-  entries_.emplace_back(std::move(round));
-  while (num_rounds_ > max_rounds_ || (num_bytes_ > max_bytes_ && num_rounds_ > 1)) DropOldest();
+  Push(std::move(round));
+}
+
+void FlightLog::Add(TraceOpening opening) { Push(std::move(opening)); }
+
+void FlightLog::Add(const TraceEnd& end) { Push(end); }
+
+void FlightLog::Push(Entry entry) {
+  num_bytes_ += SizeOf(entry);
+  entries_.push_back(std::move(entry));
+  while (num_rounds_ > max_rounds_ || (num_bytes_ > max_bytes_ && entries_.size() > 1)) {
+    DropOldest();
+  }
 }
 
 void FlightLog::DropOldest() {
-  if (const auto* round = std::get_if<FlightRound>(&entries_.front())) {
-    num_bytes_ -= SizeOf(*round);
-    --num_rounds_;
-  }
+  num_bytes_ -= SizeOf(entries_.front());
+  if (std::holds_alternative<FlightRound>(entries_.front())) --num_rounds_;
   entries_.pop_front();
 }
 
@@ -47,6 +70,19 @@ std::unordered_set<SequenceHandle> FlightLog::Named() const {
     for (const TraceAnswer& answer : round->round.answers) named.insert(answer.sequence);
   }
   return named;
+}
+
+std::unordered_map<SequenceHandle, uint32_t> FlightLog::KeptBefore() const {
+  std::unordered_map<SequenceHandle, uint32_t> kept;
+  for (const Entry& entry : entries_) {
+    const auto* round = std::get_if<FlightRound>(&entry);
+    if (round == nullptr) continue;
+    for (const TraceAnswer& answer : round->round.answers) {
+      if (answer.status == RoundStatus::kAborted) continue;  // such an answer has no sums
+      kept.try_emplace(answer.sequence, answer.total_kept - answer.num_kept);
+    }
+  }
+  return kept;
 }
 
 void FlightLog::Clear() {

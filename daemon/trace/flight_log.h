@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <variant>
@@ -33,8 +34,8 @@ class FlightLog {
       : max_rounds_(max_rounds), max_bytes_(max_bytes) {}
 
   void Add(FlightRound round);
-  void Add(const TraceOpening& opening) { entries_.emplace_back(opening); }
-  void Add(const TraceEnd& end) { entries_.emplace_back(end); }
+  void Add(TraceOpening opening);
+  void Add(const TraceEnd& end);
 
   std::deque<Entry>& entries() { return entries_; }
   uint32_t num_rounds() const { return num_rounds_; }
@@ -42,16 +43,20 @@ class FlightLog {
   std::unordered_set<SequenceHandle> OpenedHere() const;
   // The sequences that the rounds of the log name.
   std::unordered_set<SequenceHandle> Named() const;
+  // For each sequence whose rounds are in the log, the tokens kept before the first of them.
+  std::unordered_map<SequenceHandle, uint32_t> KeptBefore() const;
   void Clear();
 
  private:
+  static uint64_t SizeOf(const Entry& entry);
+  void Push(Entry entry);
   void DropOldest();
 
   const uint32_t max_rounds_;
   const uint64_t max_bytes_;
   std::deque<Entry> entries_;
   uint32_t num_rounds_ = 0;
-  uint64_t num_bytes_ = 0;
+  uint64_t num_bytes_ = 0;  // of all entries
 };
 
 }  // namespace specd

@@ -55,6 +55,10 @@ class RecordRing {
   void Pop();
 
   bool empty() const;
+  // Positions, which only grow: what was published when published() was asked has been taken once
+  // popped() is there.
+  uint64_t published() const { return published_.load(std::memory_order_acquire); }
+  uint64_t popped() const { return popped_.load(std::memory_order_acquire); }
 
  private:
   struct Head {

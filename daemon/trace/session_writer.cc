@@ -184,7 +184,7 @@ void SessionWriter::Check(const RoundCopy& copy) {
   const std::string difference = check_->FindDifference(copy);
   if (difference.empty()) return;
   ++num_mismatches_;
-  losses_.Warn(
+  losses_.WarnOfMismatch(
       fmt::format("the CPU computes another answer: {}; {} of {} checked tasks "
                   "were in such rounds at least",
                   difference, num_mismatches_, check_->num_checked()));
@@ -275,7 +275,10 @@ void SessionWriter::WriteDrops() {
   if (!file_.has_value()) return;
   const std::optional<TraceDrops> drops = losses_.TakeDrops();
   if (!drops.has_value()) return;
-  if (absl::Status status = file_->Write(*drops); !status.ok()) Lose(status, false);
+  if (absl::Status status = file_->Write(*drops); !status.ok()) {
+    losses_.PutBack();
+    Lose(status, false);
+  }
 }
 
 // ---- every second
@@ -316,7 +319,8 @@ void SessionWriter::Trigger(TraceTrigger cause) {
 }
 
 void SessionWriter::DumpForSignal() {
-  if (!is_flight() || (options_.triggers & kTriggerSignal) != 0) DumpAndLog(kTriggerSignal);
+  if (is_flight()) return Trigger(kTriggerSignal);
+  DumpAndLog(kTriggerSignal);
 }
 
 void SessionWriter::DumpAndLog(TraceTrigger cause) {
@@ -354,6 +358,7 @@ absl::StatusOr<TraceDump> SessionWriter::WriteFlight(TraceTrigger cause) {
   if (!file.ok()) return file.status();
   const std::unordered_set<SequenceHandle> opened = flight_.OpenedHere();
   const std::unordered_set<SequenceHandle> named = flight_.Named();
+  const std::unordered_map<SequenceHandle, uint32_t> kept_before = flight_.KeptBefore();
   absl::Status status =
       file->WriteMetadata("trigger", {{"cause", std::string(TriggerName(cause))},
                                       {"time_ns", fmt::format("{}", parts_.clock->NowNs())},
@@ -364,7 +369,11 @@ absl::StatusOr<TraceDump> SessionWriter::WriteFlight(TraceTrigger cause) {
   };
   for (const auto& [handle, known] : known_) {
     const bool is_wanted = !known.is_closed || named.contains(handle);
-    if (is_wanted && !opened.contains(handle)) keep(file->Write(known.opening));
+    if (!is_wanted || opened.contains(handle)) continue;
+    TraceOpening opening = known.opening;  // with the tokens kept up to now
+    const auto before = kept_before.find(handle);
+    if (before != kept_before.end()) opening.kept_tokens = before->second;
+    keep(file->Write(opening));
   }
   std::vector<std::span<const std::byte>> rows;
   for (FlightLog::Entry& entry : flight_.entries()) {
@@ -381,11 +390,15 @@ absl::StatusOr<TraceDump> SessionWriter::WriteFlight(TraceTrigger cause) {
       keep(file->Write(std::get<TraceEnd>(entry)));
     }
   }
+  losses_.BeginFile();
+  const std::optional<TraceDrops> drops = losses_.TakeDrops();
+  if (drops.has_value()) keep(file->Write(*drops));
   const TraceDump dump = {.path = file->paths().trace,
                           .num_rounds = file->num_rounds(),
                           .num_lost = losses_.num_lost()};
   keep(file->Finish());
   parts_.shelf->Add(file->paths(), file->size_bytes());
+  if (!status.ok() && drops.has_value()) losses_.PutBack();
   if (!status.ok()) return status;
   num_since_dump_ = 0;
   return dump;

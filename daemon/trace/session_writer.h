@@ -2,7 +2,8 @@
 //
 // It knows the sequences that are open, so that every file begins with their openings. It rotates
 // files, keeps the flight recorder's rounds, checks rounds, and counts what it could not keep. An
-// error of the disk closes the file; a new one is tried every second. One thread: the recorder's.
+// error of the disk closes the file; a new one is tried after a second, and then after pauses that
+// double. One thread: the recorder's.
 #pragma once
 
 #include <cstdint>
@@ -57,15 +58,17 @@ class SessionWriter {
 
   // Takes records of the ring, for a bounded time. False: there was none.
   bool Drain();
+  // Takes what is published by now, whatever the session adds meanwhile.
   void DrainAll() {
-    while (Drain()) continue;
+    const uint64_t end = trace_->ring().published();
+    while (trace_->ring().popped() < end && Drain()) continue;
   }
   // Call it about every second: writes the open chunk and the drops, tries a new file after an
   // error, and logs what is to be known.
   void Tick();
   // Writes the rounds of the flight recorder, or without one what is not written yet.
   absl::StatusOr<TraceDump> Dump(TraceTrigger cause);
-  // The same if the trigger is on, with a line in the log.
+  // The same if the trigger is on and there are new rounds, with a line in the log.
   void DumpForSignal();
   // The session has ended, or the process ends.
   void Finish();

@@ -149,8 +149,8 @@ class Decoder {
     } else if constexpr (std::is_integral_v<T>) {
       GetInteger(from, std::numeric_limits<T>::min(), std::numeric_limits<T>::max(), value);
     } else if constexpr (std::is_same_v<T, std::string>) {
-      if (Is(from, msgpack::type::STR, "a string"))
-        value->assign(from.via.str.ptr, from.via.str.size);
+      if (!Is(from, msgpack::type::STR, "a string") || !Spend(from.via.str.size)) return;
+      value->assign(from.via.str.ptr, from.via.str.size);
     } else if constexpr (std::is_same_v<T, std::pair<std::string, double>>) {
       if (!Is(from, msgpack::type::ARRAY, "a name and a number")) return;
       if (from.via.array.size != 2) return Fail("is not a name and a number");
@@ -158,6 +158,7 @@ class Decoder {
       Get(from.via.array.ptr[1], &value->second);
     } else if constexpr (IsVector<T>::value) {
       if (!Is(from, msgpack::type::ARRAY, "a list")) return;
+      if (!Spend(uint64_t{from.via.array.size} * sizeof(typename T::value_type))) return;
       value->resize(from.via.array.size);
       for (uint32_t i = 0; i < from.via.array.size && status_.ok(); ++i) {
         typename T::value_type element{};
@@ -207,11 +208,24 @@ class Decoder {
     return false;
   }
 
+  // An empty map of a byte becomes a record of hundreds.
+  bool Spend(uint64_t bytes) {
+    if (bytes <= budget_bytes_) {
+      budget_bytes_ -= bytes;
+      return true;
+    }
+    Fail(fmt::format("makes the record larger than {} MiB in memory", kDecodedBytesMax >> 20));
+    return false;
+  }
+
   void Fail(std::string_view text) {
     if (!status_.ok()) return;
     status_ = absl::InvalidArgumentError(fmt::format("trace record: \"{}\" {}", where_, text));
   }
 
+  static constexpr uint64_t kDecodedBytesMax = uint64_t{1} << 30;
+
+  uint64_t budget_bytes_ = kDecodedBytesMax;
   std::string where_ = "record";
   absl::Status status_;
 };

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 namespace specd {
 namespace {
 
@@ -16,19 +18,21 @@ TraceLosses::Sums TraceLosses::All() const {
 }
 
 void TraceLosses::BeginFile() {
-  at_begin_ = written_ = All();
-  disk_error_.clear();
+  at_begin_ = written_;
+  if (!disk_error_.empty()) error_before_ = std::exchange(disk_error_, std::string());
 }
 
 std::optional<TraceDrops> TraceLosses::TakeDrops() {
   const Sums all = All();
   if (all == written_) return std::nullopt;
-  written_ = all;
-  return TraceDrops{.time_ns = clock_.NowNs(),
-                    .rounds = all.rounds - at_begin_.rounds,
-                    .rows = all.rows - at_begin_.rows,
-                    .bytes = all.bytes - at_begin_.bytes,
-                    .why = Why()};
+  before_ = std::exchange(written_, all);
+  TraceDrops drops = {.time_ns = clock_.NowNs(),
+                      .rounds = all.rounds - at_begin_.rounds,
+                      .rows = all.rows - at_begin_.rows,
+                      .bytes = all.bytes - at_begin_.bytes,
+                      .why = Why()};
+  error_before_.clear();
+  return drops;
 }
 
 std::string TraceLosses::Why() const {
@@ -39,6 +43,7 @@ std::string TraceLosses::Why() const {
         (trace_.too_large_bytes() >> 20) + 1);
   }
   if (!disk_error_.empty()) return fmt::format("the disk took no more: {}", disk_error_);
+  if (!error_before_.empty()) return fmt::format("the disk took no more: {}", error_before_);
   return "the buffer was full; raise buffer_mib or every";
 }
 
@@ -50,10 +55,10 @@ void TraceLosses::Log() {
   logged_ = all;
 }
 
-void TraceLosses::Warn(std::string_view text) {
+void TraceLosses::Warn(std::string_view text, int64_t* log_after_ns) {
   const int64_t now_ns = clock_.NowNs();
-  if (log_ == nullptr || now_ns < log_after_ns_) return;
-  log_after_ns_ = now_ns + kLogPauseNs;
+  if (log_ == nullptr || now_ns < *log_after_ns) return;
+  *log_after_ns = now_ns + kLogPauseNs;
   log_(TraceSeverity::kWarning,
        fmt::format("trace of session {}: {}", trace_.session().session_id, text));
 }

@@ -33,15 +33,20 @@ class TraceLosses {
   // Rounds that were not recorded, and rounds without their rows, since the session began.
   uint64_t num_lost() const { return All().rounds + All().rows; }
 
-  // A new file takes records again: the losses of the file are counted from here.
+  // A new file takes records again. It also says what was lost since the last drops were written,
+  // while no file was open.
   void BeginFile();
   // The losses that the file does not say yet; nothing if there are none.
   std::optional<TraceDrops> TakeDrops();
+  // The drops that were taken last were not written.
+  void PutBack() { written_ = before_; }
 
   // Logs new losses, at most once a minute.
   void Log();
-  // Logs a line about the session, at most once a minute.
-  void Warn(std::string_view text);
+  // Logs a line about the session, at most once a minute. Mismatches have a pause of their own, so
+  // that losses do not hide them.
+  void Warn(std::string_view text) { Warn(text, &log_after_ns_); }
+  void WarnOfMismatch(std::string_view text) { Warn(text, &log_mismatch_after_ns_); }
   void Inform(std::string_view text) const;
   // The next line is logged at once: the session has ended.
   void EndPause() { log_after_ns_ = 0; }
@@ -55,6 +60,7 @@ class TraceLosses {
   };
   Sums All() const;
   std::string Why() const;
+  void Warn(std::string_view text, int64_t* log_after_ns);
 
   const SessionTrace& trace_;
   const TraceLog& log_;
@@ -63,8 +69,11 @@ class TraceLosses {
   std::string disk_error_;  // of the last loss; empty: the disk takes records
   Sums at_begin_;           // of the file
   Sums written_;
+  Sums before_;               // written_ before the last drops
+  std::string error_before_;  // of the disk, before the file began
   Sums logged_;
   int64_t log_after_ns_ = 0;
+  int64_t log_mismatch_after_ns_ = 0;
 };
 
 }  // namespace specd

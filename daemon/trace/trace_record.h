@@ -184,7 +184,7 @@ struct TraceRound {
 // Records that the recorder could not keep: its buffer was full, or the disk was.
 struct TraceDrops {
   int64_t time_ns = 0;
-  uint64_t rounds = 0;  // since the file began
+  uint64_t rounds = 0;  // of this file: since the last drops of the file before
   uint64_t rows = 0;    // rounds since then that were recorded without their rows
   uint64_t bytes = 0;
   std::string why;

@@ -64,14 +64,20 @@ class Comparison {
 }  // namespace
 
 std::vector<std::string> CompareAnswers(const TraceTask& recorded, const RoundRebuilder& replayed,
-                                        size_t i) {
+                                        size_t i, bool is_staged) {
   Comparison comparison;
   comparison.Members("", recorded.outcome, replayed.outcome(i));
   comparison.Lists("the tokens", recorded.confirmed, replayed.tokens(i));
-  if (!recorded.path.empty()) comparison.Lists("the path", recorded.path, replayed.path(i));
+  if (!recorded.path.empty() || !is_staged)
+    comparison.Lists("the path", recorded.path, replayed.path(i));
   const std::span<const TokenScore> scores = replayed.scores(i);
   const auto stride = static_cast<size_t>(replayed.batch().scores_stride);
   const auto num_scores = static_cast<size_t>(NumScores(replayed.batch().tasks[i].scores));
+  const size_t wanted = num_scores * replayed.tokens(i).size();
+  if (recorded.token_scores.size() != wanted && !(is_staged && recorded.token_scores.empty())) {
+    comparison.differences.push_back(fmt::format("{} scores were recorded, and the tokens have {}",
+                                                 recorded.token_scores.size(), wanted));
+  }
   for (size_t j = 0; j < recorded.token_scores.size() && num_scores > 0; ++j) {
     const size_t place = j / num_scores * stride + j % num_scores;
     if (place >= scores.size()) break;

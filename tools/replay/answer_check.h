@@ -12,7 +12,8 @@
 namespace specd::replay {
 
 // The differences as sentences; empty: equal. `i` is the task's index in the rebuilder's batch.
+// The record of a staged round has neither path nor scores if the engine asked for none.
 std::vector<std::string> CompareAnswers(const TraceTask& recorded, const RoundRebuilder& replayed,
-                                        size_t i);
+                                        size_t i, bool is_staged);
 
 }  // namespace specd::replay

@@ -155,7 +155,7 @@ class Diff {
     if (num_different_++ >= static_cast<uint64_t>(options_.limit)) return absl::OkStatus();
     const std::string label =
         name.second == 0 ? name.first : fmt::format("{} ({})", name.first, name.second + 1);
-    fmt::print("{}\n", options_.paint(Colour::kBold, fmt::format("request {}", label)));
+    fmt::print("{}\n", options_.paint(Colour::kBold, fmt::format("request {}", Printable(label))));
     if (is_a_over || is_b_over) {
       fmt::print("  equal for {} rounds; then {} goes on alone\n", step, is_a_over ? "B" : "A");
       return absl::OkStatus();

@@ -59,7 +59,7 @@ absl::StatusOr<int> RunExport(const CommandOptions& options) {
   if (absl::Status status = exporter->Finish(book, &*out); !status.ok()) return status;
   const uint64_t size_bytes = out->size_bytes();
   if (absl::Status status = out->Commit(); !status.ok()) return status;
-  fmt::print("{}: {} rounds, {} bytes\n", options.output, num_rounds, size_bytes);
+  fmt::print("{}: {} rounds, {} bytes\n", Printable(options.output), num_rounds, size_bytes);
   return kExitOk;
 }
 

@@ -74,7 +74,7 @@ class Info {
   }
 
   static void Line(std::string_view name, const std::string& text) {
-    fmt::print("{:<16} {}\n", name, text);
+    fmt::print("{:<16} {}\n", name, Printable(text));
   }
 
   template <class Counts, class E>
@@ -155,13 +155,16 @@ class Info {
 
   void PrintDrops() const {
     uint64_t rounds = 0;
+    uint64_t rows = 0;
     std::string why;
     for (const auto& [file, drops] : drops_) {
       rounds += drops.rounds;
+      rows += drops.rows;
       why = drops.why;
     }
-    Line("dropped",
-         drops_.empty() ? "nothing" : fmt::format("{} rounds; last reason: {}", rounds, why));
+    Line("dropped", drops_.empty() ? "nothing"
+                                   : fmt::format("{} rounds, and the rows of {}; last reason: {}",
+                                                 rounds, rows, why));
   }
 
   TraceReader reader_;

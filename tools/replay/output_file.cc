@@ -36,8 +36,12 @@ absl::Status TemporaryName::Commit() {
 
 absl::StatusOr<OutputFile> OutputFile::Create(const std::string& path) {
   TemporaryName name(path);
-  const int fd = open(name.temporary().c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd < 0) return Failed("cannot be made", path);
+  const int fd = open(name.temporary().c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0) {
+    absl::Status status = Failed("cannot be made", name.temporary());
+    name.Keep();  // it is not ours
+    return status;
+  }
   return OutputFile(std::move(name), fd);
 }
 

@@ -25,6 +25,8 @@ class TemporaryName {
   const std::string& temporary() const { return temporary_; }
   const std::string& path() const { return path_; }
   absl::Status Commit();
+  // Leaves a file of the temporary name where it is.
+  void Keep() { temporary_.clear(); }
 
  private:
   std::string path_;

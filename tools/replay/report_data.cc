@@ -48,7 +48,7 @@ absl::Status ReportData::Take(const TraceItem& item, const RowFileReader* rows, 
     if (!info_) info_ = *info;
   }
   if (const auto* drops = std::get_if<TraceDrops>(&item.record)) {
-    num_dropped_ = std::max(num_dropped_, drops->rounds);
+    dropped_[item.file] = drops->rounds;  // counts begin anew in each file
   }
   book_.Take(item);
   const auto* const round = std::get_if<TraceRound>(&item.record);
@@ -84,7 +84,8 @@ absl::Status ReportData::TakeRound(const TraceRound& round, const RowFileReader*
   std::vector<std::optional<size_t>> task_of(round.answers.size());
   for (size_t i = 0; i < round.tasks.size(); ++i) {
     const TraceTask& task = round.tasks[i];
-    if (!CheckTask(round, task, vocab_size).ok()) continue;  // `verify` names such records
+    // Not consistent, which `verify` names; or its draft tokens lay on a device.
+    if (!CheckTask(round, task, vocab_size).ok()) continue;
     task_of[task.answer] = i;
   }
   const auto tasks = rebuilder.tasks();
@@ -267,6 +268,8 @@ std::string ReportData::Facts(const std::string& file_name,
   if (!text_.has_vocabulary() && !info_->anonymised) {
     warnings.push_back("Without --tokenizer=FILE tokens have only their ids.");
   }
+  uint64_t num_dropped = 0;
+  for (const auto& [file, rounds] : dropped_) num_dropped += rounds;
   std::string list;
   for (const std::string& warning : warnings) {
     list += (list.empty() ? "" : ", ") + JsonString(warning);
@@ -278,7 +281,7 @@ std::string ReportData::Facts(const std::string& file_name,
       JsonString(file_name), JsonString(info_->specd_version), JsonString(info_->backend),
       JsonString(info_->processor), info_->vocab_size, NameOf(level_),
       TimeText(info_->start_unix_ns), num_rounds_, book_.entries().size(), num_kept_, num_drafted_,
-      num_accepted_, num_dropped_, list);
+      num_accepted_, num_dropped, list);
 }
 
 std::string ReportData::Json(const std::string& file_name,

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -85,7 +86,7 @@ class ReportData {
   uint64_t num_kept_ = 0;
   uint64_t num_drafted_ = 0;
   uint64_t num_accepted_ = 0;
-  uint64_t num_dropped_ = 0;
+  std::map<size_t, uint64_t> dropped_;  // rounds, by file
 };
 
 }  // namespace specd::replay

@@ -103,7 +103,10 @@ class ScalarCheck {
         }
         break;
       case VerifyMethod::kToken:
-        if (IsDrawn(i) && d.accept_coin != kNoCoin && d.p_mass > 0) {
+        if (!IsDrawn(i)) break;
+        Expect(d.accept_coin != kNoCoin, i, "the draft token was judged without an ACCEPT coin");
+        Expect(d.p_mass > 0, i, "the draft token was judged without a mass of p");
+        if (d.accept_coin != kNoCoin && d.p_mass > 0) {
           Expect(d.stands == Accepts(d), i,
                  fmt::format("the draft token {}, and u * q {} p", d.stands ? "stands" : "falls",
                              Accepts(d) ? "<" : ">="));
@@ -191,7 +194,10 @@ class ScalarCheck {
     }
     for (int32_t i = 0; i < static_cast<int32_t>(task_.decisions.size()); ++i) {
       const PlaceDecision& d = At(i);
-      if (!d.judged) continue;
+      if (!d.judged) {
+        Expect(i >= outcome.num_tokens, i, "the outcome has a token here, and no decision");
+        continue;
+      }
       Expect(d.stands == (i < outcome.num_accepted), i,
              fmt::format("the draft token {}, and the outcome accepts {}",
                          d.stands ? "stands" : "does not stand", outcome.num_accepted));
@@ -199,6 +205,10 @@ class ScalarCheck {
         const TokenId confirmed = task_.confirmed[static_cast<size_t>(i)];
         Expect(d.token == confirmed, i,
                fmt::format("the decision emits {}, and the outcome {}", d.token, confirmed));
+      }
+      const bool is_final = i == outcome.num_accepted && outcome.status == OutcomeStatus::kOk;
+      if (is_final && task_.method != VerifyMethod::kGreedy) {
+        Expect(d.draw_coin != kNoCoin, i, "the final token was drawn without a coin");
       }
     }
   }

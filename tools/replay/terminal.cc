@@ -14,6 +14,24 @@ constexpr std::chrono::milliseconds kPatience{1000};
 constexpr std::chrono::milliseconds kBetween{100};
 constexpr size_t kBarCells = 30;
 
+// The bytes of the character of UTF-8 that begins the text; 0: none, or a control character of C1.
+size_t CharacterBytes(std::string_view text) {
+  const auto at = [&text](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const size_t size = at(0) < 0x80   ? 1
+                      : at(0) < 0xc2 ? 0
+                      : at(0) < 0xe0 ? 2
+                      : at(0) < 0xf0 ? 3
+                      : at(0) < 0xf5 ? 4
+                                     : 0;
+  if (size > text.size()) return 0;
+  for (size_t i = 1; i < size; ++i) {
+    if ((at(i) & 0xc0) != 0x80) return 0;
+  }
+  const bool is_overlong = (at(0) == 0xe0 && at(1) < 0xa0) || (at(0) == 0xf0 && at(1) < 0x90);
+  const bool is_c1 = at(0) == 0xc2 && at(1) < 0xa0;
+  return is_overlong || is_c1 ? 0 : size;
+}
+
 const char* CodeOf(Colour colour) {
   switch (colour) {
     case Colour::kNone:
@@ -39,6 +57,21 @@ bool IsColourful(int fd) {
   const char* const terminal = std::getenv("TERM");
   return isatty(fd) == 1 && (no_color == nullptr || *no_color == '\0') && terminal != nullptr &&
          std::string_view(terminal) != "dumb";
+}
+
+std::string Printable(std::string_view text) {
+  std::string safe;
+  while (!text.empty()) {
+    const auto first = static_cast<unsigned char>(text[0]);
+    const size_t size = first < 0x20 || first == 0x7f ? 0 : CharacterBytes(text);
+    if (size == 0) {
+      safe += fmt::format("\\x{:02x}", first);
+    } else {
+      safe += text.substr(0, size);
+    }
+    text.remove_prefix(std::max<size_t>(size, 1));
+  }
+  return safe;
 }
 
 std::string Paint::operator()(Colour colour, std::string_view text) const {

@@ -1,4 +1,5 @@
-// Paint colours text for a terminal, and Progress shows how much of the trace is read.
+// Paint colours text for a terminal, Printable makes it harmless, and Progress shows how much of
+// the trace is read.
 //
 // One thread.
 #pragma once
@@ -24,6 +25,10 @@ class Paint {
  private:
   bool is_on_;
 };
+
+// The text of one line with control characters (C0, DEL and C1) and bytes that are no UTF-8 as
+// \x.., so that names from a trace cannot steer the terminal.
+std::string Printable(std::string_view text);
 
 // A bar on stderr, after one second, if stderr is a terminal.
 class Progress {

@@ -47,9 +47,11 @@ absl::StatusOr<TraceCopier::Counts> TraceCopier::Run() {
   for (const auto& [file, of_file] : drops_) {
     drops.time_ns = of_file.time_ns;
     drops.rounds += of_file.rounds;
+    drops.rows += of_file.rows;
     drops.bytes += of_file.bytes;
     drops.why = of_file.why;
   }
+  if (options_.anonymised) drops.why.clear();  // it may name a path
   if (!drops_.empty()) {
     if (absl::Status status = writer_->Write(drops); !status.ok()) return status;
   }

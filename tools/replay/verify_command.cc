@@ -76,7 +76,7 @@ class Verification {
     const ScalarFindings scalars = CheckScalars(task, vocab_size);
     std::vector<std::string> differences = scalars.differences;
     if (in_batch != nullptr) {
-      for (std::string& text : CompareAnswers(task, rebuilder, *in_batch)) {
+      for (std::string& text : CompareAnswers(task, rebuilder, *in_batch, round.staged)) {
         differences.push_back(std::move(text));
       }
     }
@@ -126,11 +126,11 @@ void Print(const VerifyReport& report, const CommandOptions& options) {
   line("different", report.num_different, Colour::kRed);
   line("not checkable", report.num_not_checkable, Colour::kYellow);
   if (!report.why_not.empty()) fmt::print("\nnot run again, because\n");
-  for (const auto& [why, count] : report.why_not) fmt::print("{:>9}  {}\n", count, why);
+  for (const auto& [why, count] : report.why_not) fmt::print("{:>9}  {}\n", count, Printable(why));
   if (!report.differences.empty()) fmt::print("\nthe first differences\n");
   for (const VerifyReport::Difference& difference : report.differences) {
     fmt::print("  round {}, sequence {}: {}\n", difference.round, HandleText(difference.sequence),
-               difference.text);
+               Printable(difference.text));
   }
 }
 

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "daemon/trace/flight_log.h"
+#include "daemon/trace/shadow_check.h"
 #include "tests/daemon/trace/traced_session.h"
 #include "tests/support/eventually.h"
 #include "tests/support/scripted_backend.h"
@@ -63,7 +65,9 @@ TEST_SUITE("unit") {
     const std::vector<float> expected(traced.TargetRow(row.index),
                                       traced.TargetRow(row.index) + TracedSession::kVocab);
     CHECK(RowFloats(rows, row.offset, TracedSession::kVocab) == expected);
-    CHECK(trace.Opening(s) != nullptr);
+    REQUIRE(trace.Opening(s) != nullptr);
+    const TraceAnswer& first = trace.rounds[0].answers[0];
+    CHECK(trace.Opening(s)->kept_tokens == first.total_kept - first.num_kept);
     CHECK(trace.Opening(old) == nullptr);
   }
 
@@ -81,6 +85,20 @@ TEST_SUITE("unit") {
     CHECK(dump->num_rounds < 800);
     CHECK(dump->num_lost == 0);
     CHECK(ReadTrace(dump->path).rounds.back().number == 1500);
+  }
+
+  TEST_CASE("openings and ends count as bytes of the flight log too") {
+    FlightLog log(1000, 1 << 16);
+    TraceOpening opening;
+    opening.request_id.assign(1000, 'r');
+    for (uint64_t i = 1; i <= 1000; ++i) {
+      opening.sequence = i;
+      log.Add(opening);
+      log.Add(TraceEnd{.sequence = i});
+    }
+    CHECK(log.entries().size() < 140);
+    CHECK(log.OpenedHere().contains(1000));
+    CHECK_FALSE(log.OpenedHere().contains(1));
   }
 
   TEST_CASE("trigger bad_row: the round with the bad row is the last of the file") {
@@ -173,6 +191,54 @@ TEST_SUITE("unit") {
     CHECK(trace.metadata.empty());
   }
 
+  TEST_CASE("a check leaves out tasks whose draft rows lie on a device") {
+    constexpr int32_t kVocab = 8;
+    const BackendLimits limits = {
+        .vocab_size = kVocab, .max_batch = 1, .max_draft = 1, .num_slots = 1};
+    const float row[kVocab] = {};
+    RowCopy rows[] = {{.index = 0, .bytes = reinterpret_cast<const std::byte*>(row)},
+                      {.index = 1, .bytes = reinterpret_cast<const std::byte*>(row)}};
+    const TokenId token = 3;
+    const DraftKind kind = DraftKind::kSampled;
+    const uint32_t target_rows[] = {0, 1};
+    const uint32_t draft_row = 0;
+    TraceAnswer answer;
+    TaskCopy task;
+    task.task.draft = {.num_nodes = 1,
+                       .tokens = &token,
+                       .kinds = &kind,
+                       .target_rows = target_rows,
+                       .draft_rows = &draft_row};
+    task.task.target_scale = task.task.draft_scale = 1;
+    task.outcome = {.num_accepted = 0, .num_tokens = 1, .num_drafts = 1};
+    task.tokens = &token;
+    RoundCopy round;
+    round.level = TraceLevel::kRows;
+    round.target.num_rows = 2;
+    round.target.row_stride = kVocab;
+    round.target.vocab_size = kVocab;
+    round.draft = round.target;
+    round.draft.space = MemorySpace::kOtherDevice;
+    round.tasks = {&task, 1};
+    round.rows = rows;
+    round.answers = {&answer, 1};
+    auto check = ShadowCheck::Create(limits);
+    REQUIRE(check.ok());
+    for (const VerifyMethod method : {VerifyMethod::kToken, VerifyMethod::kBlock}) {
+      task.task.method = method;
+      CHECK((*check)->FindDifference(round).empty());
+      CHECK((*check)->num_checked() == 0);
+    }
+    // A method that reads no draft row is checked.
+    task.task.method = VerifyMethod::kGreedy;
+    CHECK_FALSE((*check)->FindDifference(round).empty());  // the argmax is 0
+    CHECK((*check)->num_checked() == 1);
+    // And not without the target row that it reads.
+    round.rows = {rows + 1, 1};
+    CHECK((*check)->FindDifference(round).empty());
+    CHECK((*check)->num_checked() == 1);
+  }
+
   TEST_CASE("trigger signal: every session writes a file") {
     TracedSession traced({.trace_options = "flight=8"});
     traced.FillRows(5);
@@ -182,6 +248,9 @@ TEST_SUITE("unit") {
     const ReadTraceResult trace = Await(&traced);
     CHECK(CauseOf(trace) == "signal");
     CHECK(trace.rounds.size() == 3);
+    traced.recorder->DumpAll();  // without new rounds
+    REQUIRE(traced.session->DumpTrace().ok());
+    CHECK(traced.traces().size() == 2);
   }
 
   TEST_CASE(

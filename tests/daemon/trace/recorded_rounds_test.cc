@@ -43,6 +43,21 @@ void CheckShares(const TracedSession& traced, TracedSession* rows, const TraceTa
 }
 
 TEST_SUITE("unit") {
+  TEST_CASE("exact_match reads no draft row, so its record has no q of a sampled draft") {
+    TracedSession traced({.trace_options = "level=rounds"});
+    const SequenceHandle s = traced.Open("r", ParamsOf(VerifyMethod::kExactMatch));
+    traced.FillRows(5, 0.7f);
+    traced.Round({TracedSession::Sampled(s, {1, 2, 3})});
+    traced.Finish();
+    const ReadTraceResult trace = traced.Read();
+    REQUIRE(trace.rounds.size() == 1);
+    const PlaceDecision& d = trace.rounds[0].tasks[0].decisions[0];
+    CHECK(d.judged);
+    CHECK(d.p_mass > 0);
+    CHECK(d.q_mass == 0);
+    CHECK(d.q_weight == 0);
+  }
+
   TEST_CASE("a trace says what every round was given and what it decided") {
     for (const VerifyMethod method : {VerifyMethod::kToken, VerifyMethod::kBlock}) {
       TracedSession traced({.trace_options = "level=rows"});

@@ -143,6 +143,7 @@ TEST_SUITE("unit") {
     const SequenceHandle s = traced.Open("s");
     RunRounds(&traced, s, 50);
     CHECK(Eventually([&] { return traced.lines.Contain("No space left on device"); }));
+    RunRounds(&traced, s, 5);  // while no file is open
     is_full = false;
     CHECK(Eventually([&] {
       RunRounds(&traced, s, 1);
@@ -154,6 +155,10 @@ TEST_SUITE("unit") {
     CHECK(trace.Opening(s) != nullptr);
     REQUIRE(!trace.rounds.empty());
     CHECK(trace.rounds.back().number == traced.round_id);
+    // The new file says what was lost before it began, and why.
+    REQUIRE(!trace.drops.empty());
+    CHECK(trace.drops.back().rounds > 0);
+    CHECK(trace.drops.back().why.find("No space left on device") != std::string::npos);
     CHECK(traced.session == nullptr);
   }
 

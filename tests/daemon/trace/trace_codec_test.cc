@@ -145,6 +145,16 @@ TEST_SUITE("trace") {
     CHECK_FALSE(refused("\x81\xa6").empty());
   }
 
+  TEST_CASE("a small record that would fill the memory is refused, and the member is named") {
+    // An array of 2^20 - 1 empty maps.
+    std::string tasks("\xdd\x00\x0f\xff\xff", 5);
+    tasks.append((size_t{1} << 20) - 1, '\x80');
+    const auto decoded = DecodeTrace<TraceRound>(MapOf("tasks", tasks));
+    REQUIRE_FALSE(decoded.ok());
+    CHECK(std::string(decoded.status().message()) ==
+          "trace record: \"tasks\" makes the record larger than 1024 MiB in memory");
+  }
+
   TEST_CASE("any byte changed gives an error or a record, and the record encodes again") {
     const std::string bytes = BytesOf(SomeRound());
     std::mt19937_64 random(3);

@@ -229,6 +229,11 @@ class Verify(Traces):
                  "p_weight|p_mass"),
                 ("filter", "block", lambda t: t["target_filters"].update(top_k=2), "was"),
                 ("token", "exact", lambda t: t["confirmed"].__setitem__(0, 5), "emits|tokens were"),
+                ("no coin", "token", lambda t: t["decisions"][0].pop("accept_coin"),
+                 "without an ACCEPT coin"),
+                ("no decision", "token", lambda t: t["decisions"].__setitem__(0, {}),
+                 "and no decision"),
+                ("no scores", "block", lambda t: t.pop("token_scores"), "0 scores were recorded"),
                 ("score", "block", lambda t: t["token_scores"][0].update(value=-9.0), "score 0"),
                 ("size", "token", lambda t: t["target_rows"].append(1), "not consistent")):
             path = self.changed(name, of_task(number, request, change))

@@ -16,6 +16,8 @@
 #include "tools/replay/output_file.h"
 #include "tools/replay/place_view.h"
 #include "tools/replay/scalar_check.h"
+#include "tools/replay/sequence_book.h"
+#include "tools/replay/terminal.h"
 #include "tools/replay/token_text.h"
 #include "tools/replay/what_if.h"
 
@@ -33,7 +35,7 @@ TraceTask OneToken() {
   task.outcome = {.num_accepted = 0, .num_tokens = 1, .num_drafts = 1};
   task.confirmed = {3};
   task.decisions.resize(2);
-  task.coins = {{{0, 0, 1, Purpose::kAccept}, kHalf}};
+  task.coins = {{{0, 0, 1, Purpose::kAccept}, kHalf}, {{0, 0, 0, Purpose::kResidual}, kHalf}};
   PlaceDecision& d = task.decisions[0];
   d.judged = true;
   d.token = 3;
@@ -42,6 +44,8 @@ TraceTask OneToken() {
   d.q_weight = 0.5f;
   d.q_mass = 1;
   d.accept_coin = kHalf;
+  d.draw_coin = kHalf;
+  d.draw_purpose = Purpose::kResidual;
   return task;
 }
 
@@ -86,6 +90,16 @@ TEST_SUITE("replay") {
     task = OneToken();
     task.decisions[0].accept_coin ^= 1;
     CHECK(differences() > 0);
+    // A record that lacks a part is not equal.
+    task = OneToken();
+    task.decisions[0].accept_coin = kNoCoin;
+    CHECK(differences() == 1);
+    task = OneToken();
+    task.decisions[0].draw_coin = kNoCoin;
+    CHECK(differences() == 1);
+    task = OneToken();
+    task.decisions[0] = PlaceDecision();
+    CHECK(differences() == 1);
   }
 
   TEST_CASE("intervals against values of tables") {
@@ -106,6 +120,17 @@ TEST_SUITE("replay") {
     CHECK(mean.half_width == doctest::Approx(4.302652730 / std::sqrt(3.0)));
     const uint32_t one[] = {0, 0, 0};
     CHECK(std::isinf(ClusteredMean(values, one).half_width));
+  }
+
+  TEST_CASE("names from a trace cannot steer the terminal") {
+    CHECK(Printable("a\x1b[2J\r\n\x7f") == "a\\x1b[2J\\x0d\\x0a\\x7f");
+    CHECK(Printable("\xc2\x9b"
+                    "31m") == "\\xc2\\x9b31m");  // CSI of C1 as UTF-8
+    CHECK(Printable("\x9b"
+                    "31m\xe4") == "\\x9b31m\\xe4");  // and as a byte
+    CHECK(Printable("\xc3\xa4 \xe2\x82\xac") == "\xc3\xa4 \xe2\x82\xac");
+    CHECK(Printable("\xe0\x82\x9b\xf0\x80") == "\\xe0\\x82\\x9b\\xf0\\x80");
+    CHECK(Printable("").empty());
   }
 
   TEST_CASE("text of tokens is safe for a terminal and for a page") {
@@ -145,8 +170,42 @@ TEST_SUITE("replay") {
     in >> text;
     CHECK(text == "whole");
     CHECK(std::distance(std::filesystem::directory_iterator(folder), {}) == 1);
+    CHECK(std::filesystem::status(path).permissions() ==
+          (std::filesystem::perms::owner_read | std::filesystem::perms::owner_write));
+    // A link that lies where the temporary file would is not followed, and stays.
+    const std::string link = path + "." + std::to_string(getpid()) + ".part";
+    std::filesystem::create_symlink(folder + "/elsewhere", link);
+    CHECK_FALSE(WriteText(path, "x").ok());
+    CHECK(std::filesystem::is_symlink(link));
+    CHECK_FALSE(std::filesystem::exists(folder + "/elsewhere"));
     CHECK_FALSE(WriteText(folder + "/none/out", "x").ok());
     std::filesystem::remove_all(folder);
+  }
+
+  TEST_CASE("a round that was called off rejects nothing, and a close keeps the count of tokens") {
+    TraceItem item;
+    TraceRound round;
+    round.number = 1;
+    round.answers = {{.sequence = 5, .num_kept = 1, .total_kept = 4}};
+    round.tasks = {OneToken()};
+    SequenceBook book;
+    item.record = round;
+    book.Take(item);
+    round.number = 2;
+    round.status = RoundStatus::kAborted;
+    round.answers = {{.sequence = 5, .status = RoundStatus::kAborted}};
+    item.record = round;
+    book.Take(item);
+    round.status = RoundStatus::kOk;
+    round.tasks[0].outcome.status = OutcomeStatus::kNoRoom;
+    CHECK_FALSE(HasOutcome(round, round.tasks[0]));
+    item.record = TraceEnd{.sequence = 5};
+    book.Take(item);
+    REQUIRE(book.Find(5) != nullptr);
+    CHECK(book.Find(5)->num_drafted == 1);
+    CHECK(book.Find(5)->total_kept == 4);
+    CHECK(book.Find(5)->has_ended);
+    CHECK(book.Find(5)->reason == FinishReason::kNone);
   }
 
   TEST_CASE("settings of rerun change a task") {
