@@ -53,6 +53,7 @@ class ScriptedMatcher : public grammar::GrammarMatcher {
   bool IsFinished() override { return false; }
   bool IsTerminated() const override { return false; }
   std::string ForcedText() override { return {}; }
+  uint64_t StateNumber() const override { return ids_.size() + 1; }
 
  private:
   const std::string name_;
