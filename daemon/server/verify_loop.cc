@@ -119,6 +119,10 @@ void VerifyLoop::Drain() {
     } else if (blocked_ || num_held_ > 0) {
       --waits_left;
       Sleep();
+    } else if (HasRounds()) {
+      // A held round became ready after Step had looked at it and before Step counted the held
+      // ones.
+      --waits_left;
     } else {
       return;
     }

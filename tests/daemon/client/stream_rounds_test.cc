@@ -1,7 +1,9 @@
 // Rounds on a CUDA stream in the daemon. A session takes them when their rows are ready, and
 // confirms them only while the CUDA stream waits. The loop serves other engines meanwhile.
+#include <absl/time/clock.h>
 #include <doctest/doctest.h>
 
+#include <array>
 #include <atomic>
 #include <string_view>
 #include <thread>
@@ -318,6 +320,35 @@ TEST_SUITE("unit") {
       VerifyLoop loop(&list, Quiet());
       loop.Stop();
       std::thread thread([&] { loop.Run(); });
+      MakeReady(f, 1);
+      thread.join();
+      CHECK(f.backend->seen.size() == 1);
+    }
+  }
+
+  TEST_CASE("a round that becomes ready at any moment after Stop is taken") {
+    // The loop looks at these between its two looks at the held round.
+    std::array<SessionFixture, 64> idle;
+    for (int wait = 0; wait < 400; ++wait) {
+      SessionFixture f;
+      SessionList list;
+      list.Add(f.session);
+      for (const SessionFixture& other : idle) list.Add(other.session);
+      const SequenceHandle s = f.Open("r");
+      REQUIRE(SubmitOnStream(&f, s) == PushResult::kOk);
+      f.backend->script = {Confirm(0, {1})};
+      VerifyLoop loop(&list, Quiet());
+      loop.Stop();
+      std::atomic<bool> begun = false;
+      std::thread thread([&] {
+        begun = true;
+        loop.Run();
+      });
+      while (!begun) {
+      }
+      const int64_t until = absl::GetCurrentTimeNanos() + wait * 50;
+      while (absl::GetCurrentTimeNanos() < until) {
+      }
       MakeReady(f, 1);
       thread.join();
       CHECK(f.backend->seen.size() == 1);
