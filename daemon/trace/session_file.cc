@@ -93,6 +93,7 @@ void SessionFile::Fail(const absl::Status& status) {
   retry_pause_ns_ = std::min(2 * retry_pause_ns_, kRetryMaxNs);
   if (!file_.has_value()) return;
   (void)file_->Finish();
+  losses_.AddRounds(file_->num_pending_rounds());
   parts_.shelf->Add(file_->paths(), file_->size_bytes());
   file_.reset();
 }
