@@ -14,6 +14,7 @@
 #include "tools/replay/report_data.h"
 #include "tools/replay/round_rebuilder.h"
 #include "tools/replay/scalar_check.h"
+#include "tools/replay/step_comparison.h"
 #include "tools/replay/step_digest.h"
 #include "tools/replay/task_rules.h"
 #include "tools/replay/verify_command.h"
