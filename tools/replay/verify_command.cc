@@ -115,7 +115,7 @@ class Verification {
   TraceReader* reader_;
   ReplayBackend* backend_;
   const CommandOptions& options_;
-  SequenceBook book_;
+  SequenceBook book_{SequenceBook::Keep::kOpen};
   GrammarCheck grammar_;
   VerifyReport report_;
 };

@@ -25,6 +25,27 @@ class Info(Traces):
         self.assertRegex(text, r"sequences +7,")
         self.assertIn("14 rows", text)
 
+    def test_closed_sequences_are_forgotten_and_still_counted(self):
+        def sequences(path):
+            """The number of all, and for each end its number."""
+            number, *ends = re.search(r"^sequences +(.*)$", out("info", path), re.M)[1].split(", ")
+            return int(number), {end: int(n) for n, end in (text.split(" ", 1) for text in ends)}
+
+        number, ends = sequences(self.path)
+        self.assertEqual(ends.pop("not ended") + sum(ends.values()), number)
+        # Three copies, each of which closes its sequences.
+        copied_number, copied_ends = sequences(self.stretch(self.path, "three", 3))
+        self.assertEqual(copied_number, 3 * number)
+        closed = copied_ends.pop("closed")
+        self.assertEqual(copied_ends, {end: 3 * n for end, n in ends.items()})
+        self.assertEqual(closed + sum(copied_ends.values()), copied_number)
+        three = self.folder / "three.mcap"
+        self.assertEqual(len(out("list", three, "--sequences").splitlines()), 1 + 3 * number)
+        self.assertEqual(len(out("list", three).splitlines()), 1 + 3 * 14 * 7)
+        names = re.findall(r"^(\S+-\d)  ", out("stats", three, "--by=sequence"), re.M)
+        self.assertEqual(len(set(names)), 3 * number)
+        self.assertEqual(len(out("list", three, "--request=block-1").splitlines()), 1 + 14)
+
     def test_rotated_files_are_one_trace(self):
         parts = [self.folder / "p1.mcap", self.folder / "p2.mcap"]
         records = self.trace.records
