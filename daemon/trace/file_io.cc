@@ -52,7 +52,7 @@ class QuietWrites {
     sigaddset(&signals_, SIGXFSZ);
     sigset_t pending;
     sigpending(&pending);
-    // A signal that was pending before belongs to somebody else.
+    // A signal that was pending before is not from these writes.
     for (const int signal : {SIGPIPE, SIGXFSZ}) {
       if (sigismember(&pending, signal) == 1) sigdelset(&signals_, signal);
     }

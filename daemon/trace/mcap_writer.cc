@@ -189,6 +189,12 @@ uint64_t McapWriter::bytes_pending() const {
   return chunk_.size() < kChunkHeadSize ? 0 : chunk_.size() - kChunkHeadSize;
 }
 
+uint64_t McapWriter::num_pending(uint16_t channel_id) const {
+  SPECD_CHECK(channel_id >= 1 && channel_id <= channels_.size());
+  const ChannelState& channel = channels_[channel_id - 1u];
+  return channel.num_messages - channel.num_in_whole_chunks;
+}
+
 absl::Status McapWriter::AddToChunk(std::string_view record) {
   if (absl::Status status = Keep(record.size()); !status.ok()) return status;
   if (absl::Status status = MakeRoom(record.size()); !status.ok()) return status;
@@ -261,6 +267,9 @@ absl::Status McapWriter::CloseChunk() {
   data_crc_ = JoinCrc32(data_crc_, crc, size_bytes);
   data_crc_ = JoinCrc32(data_crc_, Crc32(index), index.size());
   const absl::Status status = out_.Write(AsBytes(chunk_));
+  if (status.ok()) {
+    for (ChannelState& channel : channels_) channel.num_in_whole_chunks = channel.num_messages;
+  }
   BeginChunk();
   return status;
 }

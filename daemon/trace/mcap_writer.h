@@ -84,11 +84,15 @@ class McapWriter {
   uint64_t bytes_written() const { return out_.bytes_written(); }
   // The bytes of the open chunk, which are not written yet.
   uint64_t bytes_pending() const;
+  // The messages of a channel that no whole chunk of the file holds. After an error they are lost.
+  // REQUIRES: AddChannel has returned the id.
+  uint64_t num_pending(uint16_t channel_id) const;
 
  private:
   // What the file knows of one channel: its number of messages, and the index of the open chunk.
   struct ChannelState {
     uint64_t num_messages = 0;
+    uint64_t num_in_whole_chunks = 0;
     std::string chunk_index;  // pairs of log time and offset, as MessageIndex has them
   };
   struct TimeRange {

@@ -48,7 +48,7 @@ void SessionTrace::Count(std::atomic<uint64_t>* counter, uint64_t added) {
 }
 
 // The writer looks by itself every few milliseconds, so a round costs no system call. It is woken
-// when the ring fills faster, and for records that somebody waits for.
+// when the ring fills faster, and when the session ends.
 void SessionTrace::Wake(bool is_urgent) {
   if (is_urgent || ring_.IsFillingUp()) writer_bell_.Ring();
 }

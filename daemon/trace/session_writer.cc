@@ -4,35 +4,17 @@
 
 #include <algorithm>
 #include <cstring>
-#include <ctime>
 #include <fstream>
 #include <utility>
 
 #include "daemon/trace/round_record.h"
-#include "ipc/base/error.h"
-#include "ipc/include/specd/specd.h"
 
 namespace specd {
 namespace {
 
-constexpr int64_t kSecondNs = 1'000'000'000;
-// A disk that took nothing is tried again after a second, and then after twice as long each time.
-constexpr int64_t kRetryMinNs = kSecondNs;
-constexpr int64_t kRetryMaxNs = 64 * kSecondNs;
 // The bounds of one Drain: other sessions and the clock have their turn.
 constexpr size_t kDrainMax = 1000;
-constexpr int64_t kDrainNs = kSecondNs / 5;
-
-std::string_view FileNameOf(std::string_view path) {
-  const size_t slash = path.rfind('/');
-  return slash == std::string_view::npos ? path : path.substr(slash + 1);
-}
-
-int64_t UnixNowNs() {
-  timespec now = {};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return int64_t{now.tv_sec} * kSecondNs + now.tv_nsec;
-}
+constexpr int64_t kDrainNs = 200'000'000;
 
 uint64_t RowBytesOf(const RoundCopy& copy, TraceTensor tensor) {
   if (tensor == TraceTensor::kTarget) return RowBytes(copy.target);
@@ -62,12 +44,12 @@ std::string ProcessorName() {
   return {};
 }
 
-SessionWriter::SessionWriter(std::shared_ptr<SessionTrace> trace, const Parts& parts)
+SessionWriter::SessionWriter(std::shared_ptr<SessionTrace> trace, const WriterParts& parts)
     : trace_(std::move(trace)),
       parts_(parts),
       options_(*parts.options),
       losses_(trace_.get(), parts.log, parts.clock),
-      retry_pause_ns_(kRetryMinNs),
+      file_(trace_.get(), parts, &losses_, [this](TraceFile& file) { return WriteKnown(&file); }),
       flight_(options_.flight, options_.buffer_bytes) {}
 
 // ---- records
@@ -111,7 +93,7 @@ void SessionWriter::TakeRound(const RoundCopy& copy) {
   if (is_flight()) {
     Remember(std::move(round), rows);
   } else {
-    Put(true, [&](TraceFile& file) { return file.Write(&round, rows); });
+    file_.Put(true, [&](TraceFile& file) { return file.Write(&round, rows); });
   }
   // After the round is written: a file that begins with it has the state before it.
   for (const TraceAnswer& answer : copy.answers) {
@@ -151,10 +133,10 @@ void SessionWriter::TakeOpening(std::unique_ptr<TraceOpening> opening) {
   known_[opening->sequence] = {.opening = *opening, .is_closed = false};
   if (is_flight()) {
     flight_.Add(*opening);
-  } else if (file_.has_value()) {
-    Put(false, [&](TraceFile& file) { return file.Write(*opening); });
+  } else if (file_.is_open()) {
+    file_.Put(false, [&](TraceFile& file) { return file.Write(*opening); });
   } else {
-    (void)File();  // which begins with the sequences that are known
+    (void)file_.Open();  // which begins with the sequences that are known
   }
 }
 
@@ -162,7 +144,7 @@ void SessionWriter::TakeEnd(const TraceEnd& end) {
   if (is_flight()) {
     flight_.Add(end);
   } else {
-    Put(false, [&](TraceFile& file) { return file.Write(end); });
+    file_.Put(false, [&](TraceFile& file) { return file.Write(end); });
   }
   const auto known = known_.find(end.sequence);
   if (known != known_.end()) {
@@ -189,7 +171,7 @@ void SessionWriter::Check(const RoundCopy& copy) {
                   "were in such rounds at least",
                   difference, num_mismatches_, check_->num_checked()));
   if (!is_flight()) {
-    Put(false, [&](TraceFile& file) {
+    file_.Put(false, [&](TraceFile& file) {
       return file.WriteMetadata(
           "mismatch", {{"round", fmt::format("{}", copy.number)}, {"difference", difference}});
     });
@@ -197,108 +179,24 @@ void SessionWriter::Check(const RoundCopy& copy) {
   Trigger(kTriggerMismatch);
 }
 
-// ---- files
-
-template <class Write>
-void SessionWriter::Put(bool is_round, Write write) {
-  TraceFile* const file = File();
-  if (file == nullptr) return Lose(absl::OkStatus(), is_round);
-  if (absl::Status status = write(*file); !status.ok()) return Lose(status, is_round);
-  if (file->size_bytes() >= options_.file_bytes) CloseFile();
-}
-
-TraceFile* SessionWriter::File() {
-  if (file_.has_value()) return &*file_;
-  if (parts_.clock->NowNs() < retry_ns_) return nullptr;
-  absl::StatusOr<TraceFile> made = MakeFile();
-  if (!made.ok()) {
-    Lose(made.status(), false);
-    return nullptr;
-  }
-  file_.emplace(*std::move(made));
-  losses_.BeginFile();
+absl::Status SessionWriter::WriteKnown(TraceFile* file) {
   for (const auto& [handle, known] : known_) {
     if (known.is_closed) continue;
-    if (absl::Status status = file_->Write(known.opening); !status.ok()) {
-      Lose(status, false);
-      return nullptr;
-    }
+    if (absl::Status status = file->Write(known.opening); !status.ok()) return status;
   }
-  return &*file_;
-}
-
-absl::StatusOr<TraceFile> SessionWriter::MakeFile() {
-  const TraceSession& session = trace_->session();
-  const TraceFile::Paths paths = parts_.shelf->NextPaths(session.session_id);
-  TraceInfo info;
-  info.specd_version = parts_.process->specd_version;
-  info.backend = session.backend;
-  info.processor = session.device.empty() ? parts_.process->processor : session.device;
-  info.tokenizer = FileNameOf(parts_.process->tokenizer);
-  info.row_file = FileNameOf(paths.rows);
-  info.options = options_.text;
-  info.vocab_size = static_cast<uint32_t>(session.limits.vocab_size);
-  info.session = session.session_id;
-  info.start_ns = parts_.clock->NowNs();
-  info.start_unix_ns = UnixNowNs();
-  info.eos_token_ids = session.eos_token_ids;
-  absl::StatusOr<TraceFile> file = TraceFile::Create(paths, info, *parts_.create_file);
-  // A file that was begun holds nothing. One that was there before belongs to somebody else.
-  if (!file.ok() && ErrorCodeOf(file.status()) != SPECD_ERROR_STATE) parts_.shelf->Remove(paths);
-  return file;
-}
-
-void SessionWriter::CloseFile() {
-  if (!file_.has_value()) return;
-  WriteDrops();
-  if (!file_.has_value()) return;  // the drops found no room
-  if (absl::Status status = file_->Finish(); !status.ok()) return Lose(status, false);
-  parts_.shelf->Add(file_->paths(), file_->size_bytes());
-  file_.reset();
-}
-
-// The file stays, with what still goes into it: if the row file is full, the rounds before are
-// whole. A full disk may have room again later.
-void SessionWriter::Lose(const absl::Status& status, bool is_round) {
-  if (is_round) losses_.AddRound();
-  if (status.ok()) return;  // no file was open
-  losses_.SetDiskError(std::string(status.message()));
-  retry_ns_ = parts_.clock->NowNs() + retry_pause_ns_;
-  retry_pause_ns_ = std::min(2 * retry_pause_ns_, kRetryMaxNs);
-  if (!file_.has_value()) return;
-  (void)file_->Finish();
-  parts_.shelf->Add(file_->paths(), file_->size_bytes());
-  file_.reset();
-}
-
-void SessionWriter::WriteDrops() {
-  if (!file_.has_value()) return;
-  const std::optional<TraceDrops> drops = losses_.TakeDrops();
-  if (!drops.has_value()) return;
-  if (absl::Status status = file_->Write(*drops); !status.ok()) {
-    losses_.PutBack();
-    Lose(status, false);
-  }
+  return absl::OkStatus();
 }
 
 // ---- every second
 
 void SessionWriter::Tick() {
-  if (!is_flight() && !file_.has_value() && !losses_.disk_error().empty()) (void)File();
-  WriteDrops();
-  if (file_.has_value()) {
-    if (absl::Status status = file_->Flush(); !status.ok()) {
-      Lose(status, false);
-    } else {
-      retry_pause_ns_ = kRetryMinNs;
-    }
-  }
+  if (!is_flight()) file_.Tick();
   losses_.Log();
   if (is_flight()) ForgetClosed();
 }
 
 void SessionWriter::Finish() {
-  CloseFile();
+  file_.Close();
   losses_.EndPause();
   losses_.Log();
 }
@@ -334,27 +232,11 @@ void SessionWriter::DumpAndLog(TraceTrigger cause) {
 }
 
 absl::StatusOr<TraceDump> SessionWriter::Dump(TraceTrigger cause) {
-  if (is_flight()) return WriteFlight(cause);
-  if (File() == nullptr) {
-    return MakeError(SPECD_ERROR_EXHAUSTED, "trace",
-                     fmt::format("no file can be written: {}", losses_.disk_error()));
-  }
-  WriteDrops();
-  if (!file_.has_value()) {
-    return MakeError(SPECD_ERROR_EXHAUSTED, "trace",
-                     fmt::format("no file can be written: {}", losses_.disk_error()));
-  }
-  if (absl::Status status = file_->Flush(); !status.ok()) {
-    Lose(status, false);
-    return status;
-  }
-  return TraceDump{.path = file_->paths().trace,
-                   .num_rounds = file_->num_rounds(),
-                   .num_lost = losses_.num_lost()};
+  return is_flight() ? WriteFlight(cause) : file_.BringUpToDate();
 }
 
 absl::StatusOr<TraceDump> SessionWriter::WriteFlight(TraceTrigger cause) {
-  absl::StatusOr<TraceFile> file = MakeFile();
+  absl::StatusOr<TraceFile> file = file_.Make();
   if (!file.ok()) return file.status();
   const std::unordered_set<SequenceHandle> opened = flight_.OpenedHere();
   const std::unordered_set<SequenceHandle> named = flight_.Named();

@@ -1,60 +1,36 @@
 // SessionWriter takes the records of one session from its ring and writes them to files.
 //
-// It knows the sequences that are open, so that every file begins with their openings. It rotates
-// files, keeps the flight recorder's rounds, checks rounds, and counts what it could not keep. An
-// error of the disk closes the file; a new one is tried after a second, and then after pauses that
-// double. One thread: the recorder's.
+// It knows the sequences that are open, so that every file begins with their openings. It keeps the
+// flight recorder's rounds and checks rounds. SessionFile has the file and its losses
+// (daemon/trace/session_file.h). One thread: the recorder's.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "daemon/base/clock.h"
 #include "daemon/trace/flight_log.h"
+#include "daemon/trace/session_file.h"
 #include "daemon/trace/session_trace.h"
 #include "daemon/trace/shadow_check.h"
 #include "daemon/trace/trace_file.h"
 #include "daemon/trace/trace_losses.h"
 #include "daemon/trace/trace_options.h"
-#include "daemon/trace/trace_shelf.h"
 
 namespace specd {
-
-// The facts of the process that every file begins with.
-struct TraceProcess {
-  std::string specd_version;
-  std::string processor;  // the CPU's or the device's name
-  std::string tokenizer;  // the path of the file; empty: none
-};
 
 // The name of this machine's CPU, such as "AMD EPYC 7B13"; empty if the system does not say.
 std::string ProcessorName();
 
-// The answer to dump_trace.
-struct TraceDump {
-  std::string path;
-  uint64_t num_rounds = 0;  // in this file
-  uint64_t num_lost = 0;    // rounds of the session that were not recorded, or without their rows
-};
-
 class SessionWriter {
  public:
-  // The pointers outlive the writer.
-  struct Parts {
-    const TraceOptions* options = nullptr;
-    const TraceProcess* process = nullptr;
-    const CreateFile* create_file = nullptr;
-    const TraceLog* log = nullptr;
-    TraceShelf* shelf = nullptr;
-    Clock* clock = nullptr;
-  };
-  SessionWriter(std::shared_ptr<SessionTrace> trace, const Parts& parts);
+  SessionWriter(std::shared_ptr<SessionTrace> trace, const WriterParts& parts);
 
   // Takes records of the ring, for a bounded time. False: there was none.
   bool Drain();
@@ -75,7 +51,7 @@ class SessionWriter {
 
   SessionTrace& trace() { return *trace_; }
   // Of the file that is being written.
-  uint64_t open_bytes() const { return file_.has_value() ? file_->size_bytes() : 0; }
+  uint64_t open_bytes() const { return file_.open_bytes(); }
 
  private:
   // A sequence that is open, or that the flight recorder still names.
@@ -94,26 +70,17 @@ class SessionWriter {
   void DumpAndLog(TraceTrigger cause);
   bool is_flight() const { return options_.flight > 0; }
 
-  // Calls write(file), with a file that is open; counts an error as a loss of the disk.
-  template <class Write>
-  void Put(bool is_round, Write write);
-  // An open file, or null while the disk has no room.
-  TraceFile* File();
-  absl::StatusOr<TraceFile> MakeFile();
-  void CloseFile();
-  void Lose(const absl::Status& status, bool is_round);
-  void WriteDrops();
+  // The openings of the sequences that are open, which every file begins with.
+  absl::Status WriteKnown(TraceFile* file);
   absl::StatusOr<TraceDump> WriteFlight(TraceTrigger cause);
 
   const std::shared_ptr<SessionTrace> trace_;
-  const Parts parts_;
+  const WriterParts parts_;
   const TraceOptions& options_;
 
   std::map<SequenceHandle, Known> known_;
   TraceLosses losses_;
-  std::optional<TraceFile> file_;
-  int64_t retry_ns_ = 0;  // no new file before
-  int64_t retry_pause_ns_;
+  SessionFile file_;
   FlightLog flight_;
   uint64_t num_since_dump_ = 0;  // rounds
 

@@ -55,6 +55,8 @@ class TraceFile {
   // Of both files, with the part that is not written yet.
   uint64_t size_bytes() const;
   uint64_t num_rounds() const { return num_rounds_; }
+  // The rounds that no whole chunk holds yet. After an error they are lost.
+  uint64_t num_pending_rounds() const { return mcap_.num_pending(channel_ids_[kRound]); }
   const Paths& paths() const { return paths_; }
 
  private:

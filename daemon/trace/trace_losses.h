@@ -17,7 +17,7 @@
 namespace specd {
 
 enum class TraceSeverity { kInfo, kWarning };
-// A line for whoever runs the process. libspecd has no logger.
+// Takes a line for the log of the process. libspecd has no logger.
 using TraceLog = std::function<void(TraceSeverity severity, std::string_view text)>;
 
 class TraceLosses {
@@ -26,7 +26,7 @@ class TraceLosses {
   TraceLosses(const SessionTrace* trace, const TraceLog* log, Clock* clock)
       : trace_(*trace), log_(*log), clock_(*clock) {}
 
-  void AddRound() { ++disk_rounds_; }
+  void AddRounds(uint64_t count) { disk_rounds_ += count; }
   void SetDiskError(std::string_view error) { disk_error_ = error; }
   const std::string& disk_error() const { return disk_error_; }
 

@@ -163,7 +163,7 @@ void TraceRecorder::TakeSessions() {
   const std::lock_guard lock(mutex_);
   for (std::shared_ptr<SessionTrace>& trace : attached_) {
     writers_.push_back(std::make_unique<SessionWriter>(
-        std::move(trace), SessionWriter::Parts{.options = &options_.trace,
+        std::move(trace), WriterParts{.options = &options_.trace,
                                                .process = &options_.process,
                                                .create_file = &options_.create_file,
                                                .log = &options_.log,

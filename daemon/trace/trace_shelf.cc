@@ -28,7 +28,7 @@ TraceFile::Paths TraceShelf::NextPaths(uint64_t session_id) {
 }
 
 void TraceShelf::Remove(const TraceFile::Paths& paths) {
-  // If a file cannot be deleted, somebody else has moved or deleted it.
+  // A file that cannot be deleted was moved or deleted by another process.
   (void)unlink(paths.trace.c_str());
   if (!paths.rows.empty()) (void)unlink(paths.rows.c_str());
 }

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "kernels/core/gpu_driver.h"
-#include "tests/support/emulated_block.h"
+#include "tools/emulation/emulated_block.h"
 
 namespace specd {
 

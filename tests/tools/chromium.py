@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 
-INSTALL = "apt-get install chromium"
+INSTALL = "./tools/setup browser"
 
 
 def find():

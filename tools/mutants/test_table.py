@@ -22,7 +22,8 @@ LIBRARIES = ("-lboost_context", "-lfmt", "-lspdlog", "-pthread")
 
 _COMMON = (
     "kernels/cpu/cpu_tile.cc", "kernels/cpu/spin_barrier.cc", "tests/main.cc",
-    *(f"tests/support/{name}.cc" for name in ("chi_square", "emulated_block", "oracle", "rows")))
+    "tools/emulation/emulated_block.cc",
+    *(f"tests/support/{name}.cc" for name in ("chi_square", "oracle", "rows")))
 # A test file, and what it needs of tests/ beside _COMMON.
 _KERNEL_TESTS = {
     "bodies/chain_cases_test": (),

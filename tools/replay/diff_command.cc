@@ -10,6 +10,7 @@
 
 #include "tools/replay/names.h"
 #include "tools/replay/sequence_book.h"
+#include "tools/replay/step_comparison.h"
 #include "tools/replay/step_digest.h"
 
 namespace specd::replay {

@@ -135,17 +135,11 @@ class Info {
   }
 
   void PrintSequences() const {
-    std::map<FinishReason, uint64_t> reasons;
-    uint64_t open = 0;
-    for (const SequenceEntry& entry : book_.entries()) {
-      if (entry.has_ended) {
-        ++reasons[entry.reason];
-      } else {
-        ++open;
-      }
-    }
-    std::string text = fmt::format("{}", book_.entries().size());
-    for (const auto& [reason, count] : reasons) {
+    const SequenceBook::Counts counts = book_.Count();
+    std::string text = fmt::format("{}", counts.num_sequences);
+    uint64_t open = counts.num_sequences;
+    for (const auto& [reason, count] : counts.ended) {
+      open -= count;
       text +=
           fmt::format(", {} {}", count, reason == FinishReason::kNone ? "closed" : NameOf(reason));
     }
@@ -168,7 +162,7 @@ class Info {
   }
 
   TraceReader reader_;
-  SequenceBook book_;
+  SequenceBook book_{SequenceBook::Keep::kOpen};
   std::optional<TraceInfo> info_;
   std::string row_file_;
   std::vector<std::string> row_files_;

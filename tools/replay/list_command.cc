@@ -145,7 +145,8 @@ void PrintSequences(const CommandOptions& options, const SequenceBook& book) {
 
 absl::StatusOr<int> RunList(const CommandOptions& options) {
   TraceReader reader(options.paths);
-  SequenceBook book;
+  SequenceBook book(options.list_of == ListOf::kRounds ? SequenceBook::Keep::kOpen
+                                                       : SequenceBook::Keep::kAll);
   {
     RoundList rounds(options);
     TraceItem item;

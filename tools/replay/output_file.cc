@@ -9,6 +9,8 @@
 #include <cstring>
 #include <utility>
 
+#include "tools/replay/interrupt.h"
+
 namespace specd::replay {
 namespace {
 
@@ -55,6 +57,7 @@ OutputFile::~OutputFile() {
 }
 
 absl::Status OutputFile::Put(uint64_t offset, std::string_view bytes) {
+  if (WasInterrupted()) return Interrupted();
   while (!bytes.empty()) {
     const ssize_t count = pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (count < 0 && errno == EINTR) continue;

@@ -1,7 +1,8 @@
 // OutputFile writes a file that appears whole or not at all, for the commands that write one.
 //
 // The bytes go to a temporary file beside it. Commit gives that file its name; without Commit the
-// destructor removes it. An existing file is replaced only by Commit. One thread.
+// destructor removes it. An existing file is replaced only by Commit. After Ctrl-C a write returns
+// CANCELLED. One thread.
 #pragma once
 
 #include <cstddef>

@@ -6,19 +6,57 @@
 #include <utility>
 
 #include "kernels/cpu/cpu_backend.h"
+#if defined(SPECD_REPLAY_EMULATION)
+#include "tools/emulation/emulated_backend.h"
+#endif
 
 namespace specd::replay {
 
-absl::StatusOr<std::unique_ptr<Backend>> MakeNamedBackend(std::string_view name) {
-  if (name == "scalar") return std::make_unique<CpuBackend>(CpuTarget::kBaseline);
-  if (name == "cpu" || name == "cuda") return MakeBackend(name);
-  if (name == "emulated") {
-    return absl::UnimplementedError(
-        "backend \"emulated\" (a CUDA block on the host) is part of the tests, not of this "
-        "program: run ctest -R replay, or use \"scalar\"");
+namespace {
+
+using Made = absl::StatusOr<std::unique_ptr<Backend>>;
+
+Made MakeEmulated() {
+#if defined(SPECD_REPLAY_EMULATION)
+  return std::make_unique<EmulatedBackend>();
+#else
+  return absl::UnimplementedError("it is in builds with tests (SPECD_BUILD_TESTS=ON) only");
+#endif
+}
+
+struct NamedBackend {
+  std::string_view name;
+  Made (*make)();
+};
+
+constexpr NamedBackend kBackends[] = {
+    {"cpu", [] { return MakeBackend("cpu"); }},
+    {"scalar", []() -> Made { return std::make_unique<CpuBackend>(CpuTarget::kBaseline); }},
+    {"emulated", &MakeEmulated},
+    {"cuda", [] { return MakeBackend("cuda"); }},
+};
+
+}  // namespace
+
+std::vector<std::string_view> BackendsHere() {
+  std::vector<std::string_view> names;
+  for (const NamedBackend& backend : kBackends) {
+    if (backend.make().ok()) names.push_back(backend.name);
   }
-  return absl::InvalidArgumentError(
-      fmt::format("backend \"{}\" is unknown; there are \"cpu\", \"scalar\" and \"cuda\"", name));
+  return names;
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeNamedBackend(std::string_view name) {
+  absl::Status why = absl::InvalidArgumentError("no backend has this name");
+  for (const NamedBackend& backend : kBackends) {
+    if (backend.name != name) continue;
+    Made made = backend.make();
+    if (made.ok()) return made;
+    why = made.status();
+  }
+  return absl::Status(
+      why.code(), fmt::format("backend = {}: {}; here are: {}", name, std::string(why.message()),
+                              fmt::join(BackendsHere(), ", ")));
 }
 
 absl::Status ReplayBackend::Prepare(int32_t vocab_size, int32_t num_tasks) {

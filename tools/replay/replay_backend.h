@@ -1,14 +1,14 @@
 // ReplayBackend runs rebuilt rounds on a backend of this machine, for verify, show and rerun.
 //
 // The names are "cpu" (the widest instruction set of this processor), "scalar" (the CPU's code
-// without vector instructions), "cuda", and those that the caller adds. One thread.
+// without vector instructions), "emulated" (a CUDA block on the host) and "cuda". One thread.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -17,8 +17,10 @@
 
 namespace specd::replay {
 
-using BackendMaker = std::function<absl::StatusOr<std::unique_ptr<Backend>>()>;
+// The backends that this build has and this machine can run.
+std::vector<std::string_view> BackendsHere();
 
+// An error names the backend, the reason, and those that are here.
 absl::StatusOr<std::unique_ptr<Backend>> MakeNamedBackend(std::string_view name);
 
 class ReplayBackend {

@@ -70,7 +70,7 @@ class Rerun {
     const std::vector<Task> recorded = Tasks(&rebuilder);
     std::vector<Task> changed = recorded;
     for (size_t i = 0; i < count; ++i) {
-      // The rebuilt tasks run as they are where they are not used; nobody looks at their answers.
+      // A rebuilt task that is not used runs unchanged, and its answer is ignored.
       if (is_used[i]) what_.Apply(vocab_size, rebuilder.HasDraftRows(i), &changed[i]);
     }
     Measured base{std::vector<double>(count), std::vector<std::vector<double>>(count)};

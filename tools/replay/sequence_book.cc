@@ -34,7 +34,8 @@ void SequenceBook::Take(const TraceOpening& opening) {
 void SequenceBook::Take(const TraceEnd& end) {
   SequenceEntry& entry = entries_[IndexOf(end.sequence)];
   entry.has_ended = true;
-  if (end.reason == FinishReason::kNone) return;  // a close does not say how many tokens were kept
+  // A close does not say how many tokens were kept.
+  if (end.reason == FinishReason::kNone) return Close(end.sequence);
   entry.total_kept = end.kept_tokens;
   entry.reason = end.reason;
 }
@@ -65,12 +66,35 @@ void SequenceBook::Take(const TraceRound& round) {
   }
 }
 
+void SequenceBook::Close(SequenceHandle sequence) {
+  if (keep_ == Keep::kAll) return;
+  const auto place = indices_.find(sequence);
+  ++forgotten_.num_sequences;
+  ++forgotten_.ended[entries_[place->second].reason];
+  free_.push_back(place->second);
+  indices_.erase(place);
+}
+
+SequenceBook::Counts SequenceBook::Count() const {
+  Counts counts = forgotten_;
+  counts.num_sequences += indices_.size();
+  for (const auto& [sequence, index] : indices_) {
+    if (entries_[index].has_ended) ++counts.ended[entries_[index].reason];
+  }
+  return counts;
+}
+
 size_t SequenceBook::IndexOf(SequenceHandle sequence) {
   const auto [place, is_new] = indices_.try_emplace(sequence, entries_.size());
-  if (is_new) {
+  if (!is_new) return place->second;
+  if (free_.empty()) {
     entries_.emplace_back();
-    entries_.back().opening.sequence = sequence;
+  } else {
+    place->second = free_.back();
+    free_.pop_back();
+    entries_[place->second] = {};
   }
+  entries_[place->second].opening.sequence = sequence;
   return place->second;
 }
 

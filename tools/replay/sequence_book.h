@@ -1,10 +1,13 @@
 // SequenceBook follows the sequences of a trace for the commands: who opened them, and what became
 // of them.
 //
-// Give it every record in order. It keeps a few words for each sequence, and no rounds. One thread.
+// Give it every record in order. It keeps a few words for each sequence, and no rounds. A command
+// that asks for no sequence after its close gives Keep::kOpen, so that its memory does not grow
+// with the trace. One thread.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <unordered_map>
 #include <vector>
 
@@ -31,9 +34,20 @@ struct SequenceEntry {
 
 class SequenceBook {
  public:
+  enum class Keep { kAll, kOpen };
+
+  explicit SequenceBook(Keep keep = Keep::kAll) : keep_(keep) {}
+
   void Take(const TraceItem& item);
 
-  // In the order of their first record.
+  // The sequences of all records, with those that were forgotten; `ended` counts by reason.
+  struct Counts {
+    uint64_t num_sequences = 0;
+    std::map<FinishReason, uint64_t> ended;
+  };
+  Counts Count() const;
+
+  // In the order of their first record. REQUIRES: Keep::kAll.
   const std::vector<SequenceEntry>& entries() const { return entries_; }
   // Null if no record named the sequence.
   const SequenceEntry* Find(SequenceHandle sequence) const;
@@ -46,9 +60,14 @@ class SequenceBook {
   void Take(const TraceOpening& opening);
   void Take(const TraceEnd& end);
   void Take(const TraceRound& round);
+  // Forgets the sequence with Keep::kOpen.
+  void Close(SequenceHandle sequence);
 
+  const Keep keep_;
   std::vector<SequenceEntry> entries_;
   std::unordered_map<SequenceHandle, size_t> indices_;
+  std::vector<size_t> free_;  // the places of forgotten sequences in entries_
+  Counts forgotten_;
 };
 
 // Draft tokens before the first id -1.

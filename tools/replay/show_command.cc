@@ -181,8 +181,14 @@ class Show {
       views.push_back(use_replay ? ViewPlace(task, i, rebuilder.decisions(in_batch)[place])
                                  : ViewPlace(task, i));
     }
+    std::vector<std::string> notes(views.size());
+    for (size_t i = 0; is_rebuilt && i < views.size(); ++i) {
+      absl::StatusOr<std::string> note = ForbiddenNote(views[i], rebuilder, in_batch);
+      if (!note.ok()) return note.status();
+      notes[i] = *std::move(note);
+    }
     if (use_replay) fmt::print("The backend keeps no decisions; these are of a replay.\n");
-    PrintPlaces(task, views);
+    PrintPlaces(task, views, notes);
     if (!is_rebuilt) {
       if (options_.top > 0) {
         fmt::print("{}\n",
@@ -201,7 +207,25 @@ class Show {
     return absl::OkStatus();
   }
 
-  void PrintPlaces(const TraceTask& task, const std::vector<PlaceView>& views) const {
+  // Says that a constraint, a mask or a list forbids the draft token of a place; empty: none does.
+  absl::StatusOr<std::string> ForbiddenNote(const PlaceView& view, const RoundRebuilder& rebuilder,
+                                            size_t i) {
+    if (view.verdict != PlaceVerdict::kFalls || !view.has_draft) return std::string();
+    if (absl::Status status = place_rows_.Read(rebuilder, i, view.place); !status.ok()) {
+      return status;
+    }
+    if (!place_rows_.has_p() || !place_rows_.At(view.draft).is_forbidden) return std::string();
+    const auto place = static_cast<size_t>(view.place);
+    const uint64_t state =
+        place < view.task->places.size() ? view.task->places[place].grammar_state : 0;
+    return fmt::format(
+        "{} forbids {}: {} of {} ids are allowed here",
+        state != 0 ? fmt::format("the grammar, in state {:#x},", state) : "a mask or a list",
+        text_.Show(view.draft), place_rows_.num_allowed(), reader_.info()->vocab_size);
+  }
+
+  void PrintPlaces(const TraceTask& task, const std::vector<PlaceView>& views,
+                   const std::vector<std::string>& notes) const {
     const bool is_block = task.method == VerifyMethod::kBlock;
     std::vector<TextTable::Column> columns = {
         {"place"}, {"draft", Align::kLeft}, {"p"}, {"q"}, {"p/q"}, {"u"}};
@@ -229,6 +253,8 @@ class Show {
     for (const PlaceView& view : views) {
       if (view.verdict == PlaceVerdict::kNotJudged) continue;
       fmt::print("  place {}: {}\n", view.place, Why(view));
+      const std::string& note = notes[static_cast<size_t>(view.place)];
+      if (!note.empty()) fmt::print("           {}\n", note);
       PrintDraw(view);
     }
     const auto num_left = std::count_if(views.begin(), views.end(), [](const PlaceView& view) {

@@ -79,7 +79,10 @@ class TimeBins {
 class Stats {
  public:
   Stats(const CommandOptions& options, TokenText text)
-      : options_(options), text_(std::move(text)), reader_(options.paths) {}
+      : options_(options),
+        text_(std::move(text)),
+        reader_(options.paths),
+        book_(options.by == "sequence" ? SequenceBook::Keep::kAll : SequenceBook::Keep::kOpen) {}
 
   absl::StatusOr<int> Run() {
     TraceItem item;

@@ -6,8 +6,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "daemon/trace/trace_record.h"
 
@@ -38,14 +36,5 @@ struct StepDigest {
 };
 
 StepDigest DigestOf(const TraceRound& round, const TraceTask& task);
-
-// What differs between two steps, in the order in which one thing causes another, as sentences with
-// values. Empty: equal.
-struct StepDifference {
-  std::string cause;  // "parameters", "coins", "draft", "rows", "grammar", "decision"
-  std::string text;
-};
-std::vector<StepDifference> CompareSteps(const TraceRound& a_round, const TraceTask& a,
-                                         const TraceRound& b_round, const TraceTask& b);
 
 }  // namespace specd::replay

@@ -70,8 +70,12 @@ absl::Status TraceCopier::Take(TraceItem* item) {
     return absl::OkStatus();
   }
   if (const auto* const end = std::get_if<TraceEnd>(&item->record)) {
-    if (end->reason == FinishReason::kNone) openings_.erase(end->sequence);  // it was closed
-    return written_.contains(end->sequence) ? writer_->Write(*end) : absl::OkStatus();
+    const bool is_closed = end->reason == FinishReason::kNone;
+    if (is_closed) openings_.erase(end->sequence);
+    // The handle of a closed sequence does not come again.
+    const bool is_written =
+        is_closed ? written_.erase(end->sequence) > 0 : written_.contains(end->sequence);
+    return is_written ? writer_->Write(*end) : absl::OkStatus();
   }
   return TakeRound(std::move(std::get<TraceRound>(item->record)));
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "tools/replay/answer_check.h"
+#include "tools/replay/grammar_check.h"
 #include "tools/replay/names.h"
 #include "tools/replay/round_rebuilder.h"
 #include "tools/replay/scalar_check.h"
@@ -24,6 +25,8 @@ class Verification {
       if (!more.ok()) return more.status();
       if (!*more) return std::move(report_);
       book_.Take(item);
+      const auto* const end = std::get_if<TraceEnd>(&item.record);
+      if (end != nullptr && end->reason == FinishReason::kNone) grammar_.Forget(end->sequence);
       const auto* const round = std::get_if<TraceRound>(&item.record);
       if (round == nullptr || !options_.filter.TakesRound(round->number)) continue;
       if (absl::Status status = Take(*round); !status.ok()) return status;
@@ -40,6 +43,7 @@ class Verification {
       if (opened.ok()) rows = *opened;
     }
     rebuilder.Rebuild(round, rows);
+    grammar_.Begin(round);
     if (!rebuilder.tasks().empty()) {
       if (absl::Status status = backend_->Run(&rebuilder); !status.ok()) return status;
     }
@@ -74,7 +78,8 @@ class Verification {
       return;
     }
     const ScalarFindings scalars = CheckScalars(task, vocab_size);
-    std::vector<std::string> differences = scalars.differences;
+    std::vector<std::string> differences = grammar_.Check(task, sequence);
+    differences.insert(differences.end(), scalars.differences.begin(), scalars.differences.end());
     if (in_batch != nullptr) {
       for (std::string& text : CompareAnswers(task, rebuilder, *in_batch, round.staged)) {
         differences.push_back(std::move(text));
@@ -110,7 +115,8 @@ class Verification {
   TraceReader* reader_;
   ReplayBackend* backend_;
   const CommandOptions& options_;
-  SequenceBook book_;
+  SequenceBook book_{SequenceBook::Keep::kOpen};
+  GrammarCheck grammar_;
   VerifyReport report_;
 };
 

@@ -131,7 +131,7 @@ TEST_SUITE("unit") {
     CHECK(sigismember(&pending, SIGPIPE) == 0);
   }
 
-  TEST_CASE("a signal that somebody else holds back stays pending over a failed write") {
+  TEST_CASE("a signal that the caller holds back stays pending over a failed write") {
     sigset_t pipe_signal;
     sigemptyset(&pipe_signal);
     sigaddset(&pipe_signal, SIGPIPE);

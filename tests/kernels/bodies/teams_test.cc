@@ -13,9 +13,9 @@
 #include "kernels/bodies/team.h"
 #include "kernels/cpu/scalar_team.h"
 #include "tests/kernels/cuda/mask_cases.h"
-#include "tests/support/emulated_block.h"
 #include "tests/support/grid_size.h"
 #include "tests/support/rows.h"
+#include "tools/emulation/emulated_block.h"
 
 namespace specd {
 namespace {

@@ -14,8 +14,8 @@
 #include "kernels/warps/fused_round.h"
 #include "kernels/warps/list_rows.h"
 #include "tests/kernels/bodies/run_chain.h"
-#include "tests/support/emulated_block.h"
 #include "tests/support/round_case.h"
+#include "tools/emulation/emulated_block.h"
 
 namespace specd {
 

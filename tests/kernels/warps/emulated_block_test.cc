@@ -1,4 +1,4 @@
-#include "tests/support/emulated_block.h"
+#include "tools/emulation/emulated_block.h"
 
 #include <doctest/doctest.h>
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "kernels/core/elements.h"
-#include "tests/support/emulated_block.h"
+#include "tools/emulation/emulated_block.h"
 
 namespace specd {
 namespace {

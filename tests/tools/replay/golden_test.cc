@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernels/cuda/cuda_backend.h"
@@ -40,9 +41,11 @@ void CheckAll(ReplayBackend* backend) {
 }
 
 TEST_SUITE("replay") {
-  TEST_CASE("golden traces: cpu and scalar") {
-    for (const char* const name : {"cpu", "scalar"}) {
-      CAPTURE(name);
+  TEST_CASE("golden traces: every backend that is here") {
+    const std::vector<std::string_view> names = BackendsHere();
+    REQUIRE(names.size() >= 3);
+    for (const std::string_view name : names) {
+      CAPTURE(std::string(name));
       auto backend = MakeNamedBackend(name);
       REQUIRE(backend.ok());
       ReplayBackend replay(*std::move(backend), 2);
@@ -50,7 +53,7 @@ TEST_SUITE("replay") {
     }
   }
 
-  TEST_CASE("golden traces: the emulated CUDA block") {
+  TEST_CASE("golden traces: the CUDA backend over emulated blocks") {
     FakeGpu gpu;
     {
       auto backend = MakeCudaBackend(std::make_unique<FakeGpuDriver>(&gpu), nullptr);

@@ -9,11 +9,13 @@
 
 #include "daemon/trace/trace_codec.h"
 #include "tools/replay/anonymiser.h"
+#include "tools/replay/grammar_check.h"
 #include "tools/replay/place_rows.h"
 #include "tools/replay/place_view.h"
 #include "tools/replay/report_data.h"
 #include "tools/replay/round_rebuilder.h"
 #include "tools/replay/scalar_check.h"
+#include "tools/replay/step_comparison.h"
 #include "tools/replay/step_digest.h"
 #include "tools/replay/task_rules.h"
 #include "tools/replay/verify_command.h"
@@ -64,7 +66,10 @@ class Uses {
       REQUIRE(place_rows.Read(rebuilder, 0, 0).ok());
       (void)place_rows.Best(4, {-5, 1 << 30});
     }
+    GrammarCheck grammar;
+    grammar.Begin(round);
     for (const TraceTask& task : round.tasks) {
+      (void)grammar.Check(task, 1);
       (void)DigestOf(round, task);
       (void)CompareSteps(round, task, round, round.tasks[0]);
       if (!CheckTask(round, task, kVocab).ok()) continue;

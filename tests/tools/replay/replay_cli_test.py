@@ -25,6 +25,27 @@ class Info(Traces):
         self.assertRegex(text, r"sequences +7,")
         self.assertIn("14 rows", text)
 
+    def test_closed_sequences_are_forgotten_and_still_counted(self):
+        def sequences(path):
+            """The number of all, and for each end its number."""
+            number, *ends = re.search(r"^sequences +(.*)$", out("info", path), re.M)[1].split(", ")
+            return int(number), {end: int(n) for n, end in (text.split(" ", 1) for text in ends)}
+
+        number, ends = sequences(self.path)
+        self.assertEqual(ends.pop("not ended") + sum(ends.values()), number)
+        # Three copies, each of which closes its sequences.
+        copied_number, copied_ends = sequences(self.stretch(self.path, "three", 3))
+        self.assertEqual(copied_number, 3 * number)
+        closed = copied_ends.pop("closed")
+        self.assertEqual(copied_ends, {end: 3 * n for end, n in ends.items()})
+        self.assertEqual(closed + sum(copied_ends.values()), copied_number)
+        three = self.folder / "three.mcap"
+        self.assertEqual(len(out("list", three, "--sequences").splitlines()), 1 + 3 * number)
+        self.assertEqual(len(out("list", three).splitlines()), 1 + 3 * 14 * 7)
+        names = re.findall(r"^(\S+-\d)  ", out("stats", three, "--by=sequence"), re.M)
+        self.assertEqual(len(set(names)), 3 * number)
+        self.assertEqual(len(out("list", three, "--request=block-1").splitlines()), 1 + 14)
+
     def test_rotated_files_are_one_trace(self):
         parts = [self.folder / "p1.mcap", self.folder / "p2.mcap"]
         records = self.trace.records
@@ -191,8 +212,10 @@ class Verify(Traces):
 
     def test_equal(self):
         num_tasks = len(list(self.trace.steps()))
-        for backend in ("cpu", "scalar"):
-            self.assertEqual(self.counts(self.path, f"--backend={backend}")[0], [num_tasks, 0, 0, 0])
+        for backend in ("cpu", "scalar", "emulated"):
+            counts, text = self.counts(self.path, f"--backend={backend}")
+            self.assertEqual(counts, [num_tasks, 0, 0, 0])
+            self.assertIn(f"on backend {backend}\n", text)
         self.assertEqual(self.counts(self.changed("same", lambda r: None))[0], [num_tasks, 0, 0, 0])
         light = self.make("light", "rounds=14", "level=1")
         self.assertEqual(self.counts(light)[0], [0, num_tasks, 0, 0])
@@ -255,9 +278,10 @@ class Verify(Traces):
         other.mkdir()
         (other / "a.rows").write_bytes(rows)
         shutil.copy(self.path, other / "a.mcap")
-        counts, text = self.counts(other / "a.mcap", code=1)
-        self.assertEqual(counts[2], 1)
-        self.assertIn(f"round {record['number']},", text)
+        for backend in ("cpu", "scalar", "emulated"):
+            counts, text = self.counts(other / "a.mcap", f"--backend={backend}", code=1)
+            self.assertEqual(counts[2], 1)
+            self.assertIn(f"round {record['number']},", text)
 
     def test_a_row_with_another_hash(self):
         """The recorder's hashes find a changed bit even where no number changes."""
@@ -285,14 +309,24 @@ class Verify(Traces):
         self.assertIn("the row file ends at byte", text)
 
     def test_backends(self):
-        self.assertIn('"emulated"', error("verify", self.path, "--backend=emulated"))
-        self.assertIn("is unknown", error("verify", self.path, "--backend=tpu"))
+        """A backend that is not here is refused with its name and the list of those that are."""
+        for name in ("tpu", "", "cpu,scalar"):
+            text = error("verify", self.path, f"--backend={name}")
+            listed = re.search(rf"backend = {name}: no backend has this name; here are: (.*)\n", text)
+            here = listed[1].split(", ")
+            self.assertEqual(here[:3], ["cpu", "scalar", "emulated"])
+        if "cuda" not in here:
+            text = error("verify", self.path, "--backend=cuda")
+            self.assertRegex(text, r"backend = cuda: .+; here are: cpu, scalar, emulated\n")
+        for name in here:
+            self.counts(self.path, f"--backend={name}")
+        self.assertTrue(all(name in out("verify", "--help") for name in here))
 
     def test_golden_traces(self):
         paths = sorted(GOLDEN.glob("*.mcap"))
         self.assertTrue(paths)
         for path in paths:
-            for backend in ("cpu", "scalar"):
+            for backend in ("cpu", "scalar", "emulated"):
                 counts, _ = self.counts(path, f"--backend={backend}")
                 self.assertTrue(sum(counts[:2]) > 0 and counts[2] == 0, path)
 

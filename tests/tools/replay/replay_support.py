@@ -14,7 +14,9 @@ sys.path.insert(0, str(SOURCE / "tests/python"))
 
 import trace_file  # noqa: E402  (its folder is known from here on only)
 
-REPLAY, MAKE_TRACE = (pathlib.Path(os.environ[name]) for name in ("SPECD_REPLAY", "SPECD_MAKE_TRACE"))
+REPLAY, MAKE_TRACE, STRETCH_TRACE = (
+    pathlib.Path(os.environ[name])
+    for name in ("SPECD_REPLAY", "SPECD_MAKE_TRACE", "SPECD_STRETCH_TRACE"))
 GOLDEN = SOURCE / "tests/data/traces"
 TOKENIZER = SOURCE / "tools/toy_engine/tokenizer.json"
 
@@ -54,6 +56,13 @@ class Traces(unittest.TestCase):
         path.with_suffix(".rows").unlink(missing_ok=True)
         subprocess.run([MAKE_TRACE, path, *options], check=True, timeout=300)
         return path
+
+    @classmethod
+    def stretch(cls, path, name, copies):
+        """A trace with the records and rows of another so many times."""
+        longer = cls.folder / f"{name}.mcap"
+        subprocess.run([STRETCH_TRACE, path, longer, str(copies)], check=True, timeout=600)
+        return longer
 
     def steps_with_draft(self):
         return [step for step in self.trace.steps() if trace_file.num_drawn(step[1]) > 0]

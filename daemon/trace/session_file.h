@@ -1,0 +1,95 @@
+// SessionFile keeps the trace file of one session: it makes files, follows a full one with another,
+// and counts the rounds that the disk did not take.
+//
+// An error of the disk closes the file. A new one is tried after a second, and then after pauses
+// that double. One thread: the recorder's.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "daemon/base/clock.h"
+#include "daemon/trace/session_trace.h"
+#include "daemon/trace/trace_file.h"
+#include "daemon/trace/trace_losses.h"
+#include "daemon/trace/trace_options.h"
+#include "daemon/trace/trace_shelf.h"
+
+namespace specd {
+
+// The facts of the process that every file begins with.
+struct TraceProcess {
+  std::string specd_version;
+  std::string processor;  // the CPU's or the device's name
+  std::string tokenizer;  // the path of the file; empty: none
+};
+
+// What the writers of a process share. The pointers outlive them.
+struct WriterParts {
+  const TraceOptions* options = nullptr;
+  const TraceProcess* process = nullptr;
+  const CreateFile* create_file = nullptr;
+  const TraceLog* log = nullptr;
+  TraceShelf* shelf = nullptr;
+  Clock* clock = nullptr;
+};
+
+// The answer to dump_trace.
+struct TraceDump {
+  std::string path;
+  uint64_t num_rounds = 0;  // in this file
+  uint64_t num_lost = 0;    // rounds of the session that were not recorded, or without their rows
+};
+
+class SessionFile {
+ public:
+  // Writes the records that follow the info of every file.
+  using Begin = std::function<absl::Status(TraceFile& file)>;
+
+  // The pointers outlive the object.
+  SessionFile(const SessionTrace* trace, const WriterParts& parts, TraceLosses* losses,
+              Begin begin);
+
+  // Calls write(file), with a file that is open; counts an error as a loss of the disk.
+  template <class Write>
+  void Put(bool is_round, Write write) {
+    TraceFile* const file = Open();
+    const absl::Status status = file == nullptr ? absl::OkStatus() : write(*file);
+    if (is_round && (file == nullptr || !status.ok())) losses_.AddRounds(1);
+    if (!status.ok()) return Fail(status);
+    if (file != nullptr && file->size_bytes() >= parts_.options->file_bytes) Close();
+  }
+
+  // The open file, or a new one; null while the disk has no room.
+  TraceFile* Open();
+  bool is_open() const { return file_.has_value(); }
+  uint64_t open_bytes() const { return file_.has_value() ? file_->size_bytes() : 0; }
+  // Writes the open chunk and the drops, and tries a new file after an error.
+  void Tick();
+  // Writes what is not written yet, and names the file.
+  absl::StatusOr<TraceDump> BringUpToDate();
+  void Close();
+
+  // Makes a file that the caller writes and finishes.
+  absl::StatusOr<TraceFile> Make();
+
+ private:
+  void Fail(const absl::Status& status);
+  void WriteDrops();
+  absl::Status NoFile() const;
+
+  const SessionTrace& trace_;
+  const WriterParts parts_;
+  TraceLosses& losses_;
+  const Begin begin_;
+  std::optional<TraceFile> file_;
+  int64_t retry_ns_ = 0;  // no new file before
+  int64_t retry_pause_ns_;
+};
+
+}  // namespace specd

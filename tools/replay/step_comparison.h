@@ -1,0 +1,22 @@
+// CompareSteps says what differs between one sequence's parts of two rounds, for diff.
+//
+// Pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "daemon/trace/trace_record.h"
+
+namespace specd::replay {
+
+// What differs between two steps, in the order in which one thing causes another, as sentences with
+// values. Empty: equal.
+struct StepDifference {
+  std::string cause;  // "parameters", "coins", "draft", "rows", "grammar", "decision"
+  std::string text;
+};
+std::vector<StepDifference> CompareSteps(const TraceRound& a_round, const TraceTask& a,
+                                         const TraceRound& b_round, const TraceTask& b);
+
+}  // namespace specd::replay

@@ -1,0 +1,49 @@
+// The facts of one sequence's part of one round, as diff compares them.
+//
+// StepDigest hashes them, and CompareSteps finds the first place where they differ. Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "daemon/trace/trace_codec.h"
+#include "daemon/trace/trace_fields.h"
+#include "daemon/trace/trace_record.h"
+
+namespace specd::replay {
+
+// One number for each place that was judged; empty: they were not recorded.
+using Facts = std::vector<uint64_t>;
+
+Facts TargetHashes(const TraceRound& round, const TraceTask& task);
+Facts DraftHashes(const TraceRound& round, const TraceTask& task);
+Facts SharesP(const TraceTask& task);
+Facts SharesQ(const TraceTask& task);
+Facts ArgmaxIds(const TraceTask& task);
+// The states of a grammar are numbers of one process, so masks alone are compared.
+Facts MaskHashes(const TraceRound& round, const TraceTask& task);
+Facts ForcedIds(const TraceTask& task);
+
+// Recorded or not.
+bool HasMasks(const TraceTask& task);
+inline bool HasEdits(const TraceRound& round) { return round.level == TraceLevel::kRows; }
+// Of the status and the confirmed tokens.
+uint64_t OutcomeHash(const TraceTask& task);
+
+// The members of a task that are parameters; the edits are recorded with the rows only.
+template <class V>
+void VisitParameters(bool with_edits, V&& visit) {
+  VisitFields(RecordType<TraceTask>{}, [&](const char* name, auto member) {
+    const std::string_view known(name);
+    for (const std::string_view wanted :
+         {"method", "target_scale", "draft_scale", "round_base", "first_position", "min_tokens",
+          "draft_edits", "target_filters", "draft_filters", "scores", "chosen", "penalties",
+          "num_edits", "edits", "allowed"}) {
+      const bool is_edit = wanted == "edits" || wanted == "allowed";
+      if (known == wanted && (with_edits || !is_edit)) visit(name, member);
+    }
+  });
+}
+
+}  // namespace specd::replay
