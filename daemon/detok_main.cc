@@ -31,7 +31,9 @@ ABSL_FLAG(specd::ProfileFlag, profile, {},
 ABSL_FLAG(std::string, tokens, "", "ZeroMQ endpoint of the daemon's token events");
 ABSL_FLAG(std::string, aborts, "", "ZeroMQ endpoint on which the daemon takes stop strings found");
 ABSL_FLAG(std::string, text, "", "ZeroMQ endpoint to publish text on");
-ABSL_FLAG(std::string, log_level, "info", "trace, debug, info, warn, error or off");
+ABSL_FLAG(std::string, log_level, "info",
+          "trace, debug, info, warn, error or off; for single loggers as in info,attach=debug");
+ABSL_FLAG(std::string, log_format, "text", "text, or json: one object a line");
 
 namespace {
 
@@ -49,6 +51,7 @@ int Fail(const absl::Status& status) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  specd::ProtectProcess();
   absl::SetProgramUsageMessage(kUsage);
   absl::FlagsUsageConfig usage;
   usage.contains_help_flags = [](absl::string_view file) {
@@ -78,7 +81,10 @@ int main(int argc, char** argv) {
         "--tokenizer is missing, and --profile too: which text do the ids mean?");
   }
   if (status.ok()) status = specd::ParseListen(absl::GetFlag(FLAGS_specd), &config.listen_path);
-  if (status.ok()) status = specd::SetUpLogging(absl::GetFlag(FLAGS_log_level));
+  if (status.ok()) {
+    status = specd::SetUpLogging(
+        {.levels = absl::GetFlag(FLAGS_log_level), .format = absl::GetFlag(FLAGS_log_format)});
+  }
   if (!status.ok()) return Fail(status);
   specd::FillEndpoints(&config);
   specd::ModelProfiles models;
@@ -110,5 +116,6 @@ int main(int argc, char** argv) {
   asked_to_stop = true;
   (*worker)->Stop();
   thread.join();
+  specd::StopLogging();
   return ended_by_itself ? 1 : 0;
 }

@@ -60,7 +60,9 @@ ABSL_FLAG(std::string, trace_options, "",
           "what the trace holds, such as level=rows,every=100,flight=64: level (rounds, hashes, "
           "rows), every, places (read, all), request, flight, triggers, file_mib, total_mib, "
           "buffer_mib, check; see docs/TRACES.md");
-ABSL_FLAG(std::string, log_level, "info", "trace, debug, info, warn, error or off");
+ABSL_FLAG(std::string, log_level, "info",
+          "trace, debug, info, warn, error or off; for single loggers as in info,attach=debug");
+ABSL_FLAG(std::string, log_format, "text", "text, or json: one object a line");
 
 namespace {
 
@@ -134,6 +136,7 @@ void RaiseDescriptorLimit() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  specd::ProtectProcess();
   absl::SetProgramUsageMessage(kUsage);
   absl::FlagsUsageConfig usage;
   usage.contains_help_flags = [](absl::string_view file) {
@@ -149,13 +152,17 @@ int main(int argc, char** argv) {
   }
   specd::DaemonConfig config;
   absl::Status status = ReadFlags(&config);
-  if (status.ok()) status = specd::SetUpLogging(absl::GetFlag(FLAGS_log_level));
+  if (status.ok()) {
+    status = specd::SetUpLogging(
+        {.levels = absl::GetFlag(FLAGS_log_level), .format = absl::GetFlag(FLAGS_log_format)});
+  }
   if (!status.ok()) {
     std::fprintf(stderr, "specd: %s\n", std::string(status.message()).c_str());
     return 2;
   }
   RaiseDescriptorLimit();
   const int code = specd::RunDaemon(config);
+  specd::StopLogging();
   if (specd::grammar::IsCompileLeftBehind()) {
     std::fflush(nullptr);
     std::_Exit(code);

@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -42,6 +44,34 @@ int Guard(Body body) {
     return Fail(SPECD_ERROR_INTERNAL, error.what());
   }
 }
+
+// CallGate lets one thread at a time into the calls of a handle, and only in the process that
+// opened it. A program that breaks these rules gets an error in place of corrupt rounds.
+class CallGate {
+ public:
+  CallGate();
+
+  // `what` is the handle's name in the error.
+  template <class Body>
+  int Run(const char* what, Body body) {
+    if (const int code = Enter(what); code != SPECD_OK) return code;
+    struct Leave {
+      ~Leave() { gate->in_call_.store(false, std::memory_order_release); }
+      CallGate* gate;
+    } leave{this};
+    return Guard(std::move(body));
+  }
+
+  // Waits until no thread is in a call, and lets none in any more. False in a forked child: the
+  // handle is the parent's.
+  bool Close();
+
+ private:
+  int Enter(const char* what);
+
+  const uint64_t process_;
+  std::atomic<bool> in_call_{false};
+};
 
 // Brings a struct of the caller's version to this version. A field that an older caller does not
 // have keeps its default. A newer caller's further fields must be zero, because this version could

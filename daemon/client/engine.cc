@@ -17,6 +17,7 @@
 #include "daemon/client/engine_device.h"
 #include "daemon/client/open_message.h"
 #include "daemon/client/struct_array.h"
+#include "ipc/base/available_memory.h"
 #include "ipc/base/error.h"
 #include "speculative/params.h"
 
@@ -153,6 +154,14 @@ absl::StatusOr<uint32_t> Engine::RegisterRegion(int fd, uint64_t size_bytes) {
 absl::Status Engine::Alloc(uint64_t size_bytes, specd_region* region) {
   if (size_bytes == 0 || size_bytes > (uint64_t{1} << 40)) {
     return Invalid("size_bytes", fmt::format("size_bytes = {} is outside 1 .. 2^40", size_bytes));
+  }
+  // The kernel would give the addresses, and kill processes once the memory is written.
+  const AvailableMemory available = FindAvailableMemory();
+  if (size_bytes > available.bytes) {
+    return MakeError(SPECD_ERROR_EXHAUSTED, "size_bytes",
+                     fmt::format("size_bytes = {}: {} bytes are available ({}); ask for less, or "
+                                 "free memory or raise the limit",
+                                 size_bytes, available.bytes, available.bound_by));
   }
   absl::StatusOr<UniqueFd> fd = MakeSealedMemfd(size_bytes);
   if (!fd.ok()) return fd.status();

@@ -1,11 +1,13 @@
 // The C functions of <specd/specd.h> over Member, for ranks that join from processes of their own.
 #include <memory>
+#include <utility>
 
 #include "daemon/client/api_guard.h"
 #include "daemon/client/member.h"
 
 struct specd_member {
   std::unique_ptr<specd::Member> member;
+  specd::api::CallGate gate{};
 };
 
 namespace {
@@ -13,6 +15,11 @@ namespace {
 using specd::api::Guard;
 using specd::api::NullArgument;
 using specd::api::Open;
+
+template <class Body>
+int Use(specd_member* member, Body body) {
+  return member->gate.Run("member", std::move(body));
+}
 
 }  // namespace
 
@@ -38,22 +45,25 @@ int specd_join(const char* uri, const char* token, const specd_join_options* opt
 
 int specd_member_bind_device(specd_member* member, uint64_t address, uint64_t num_rows) {
   if (member == nullptr) return NullArgument("member");
-  return Guard([&] { return member->member->BindDevice(address, num_rows); });
+  return Use(member, [&] { return member->member->BindDevice(address, num_rows); });
 }
 
 int specd_member_bind_fd(specd_member* member, int fd, uint64_t size_bytes, uint64_t offset_bytes,
                          uint64_t num_rows) {
   if (member == nullptr) return NullArgument("member");
-  return Guard([&] { return member->member->BindFd(fd, size_bytes, offset_bytes, num_rows); });
+  return Use(member,
+             [&] { return member->member->BindFd(fd, size_bytes, offset_bytes, num_rows); });
 }
 
 int specd_member_check(specd_member* member) {
   if (member == nullptr) return NullArgument("member");
-  return Guard([&] { return member->member->Check(); });
+  return Use(member, [&] { return member->member->Check(); });
 }
 
 int specd_leave(specd_member* member) {
   if (member == nullptr) return SPECD_OK;
+  // The parent's membership goes on. A forked child leaves its copy as it is.
+  if (!member->gate.Close()) return SPECD_OK;
   const std::unique_ptr<specd_member> owned(member);
   return Guard([&] { return owned->member->Leave(); });
 }

@@ -14,14 +14,19 @@
 
 struct specd_engine {
   std::unique_ptr<specd::Engine> engine;
+  specd::api::CallGate gate{};
 };
 
 namespace {
 
 using specd::api::Adopt;
-using specd::api::Guard;
 using specd::api::NullArgument;
 using specd::api::Open;
+
+template <class Body>
+int Use(specd_engine* engine, Body body) {
+  return engine->gate.Run("engine", std::move(body));
+}
 
 // A result has a code for a failed device and no room for words. A call that brings such a result
 // leaves the words as the last error. Every other successful call leaves the last error alone.
@@ -84,30 +89,33 @@ int specd_open(const char* uri, const specd_options* options, specd_engine** eng
       [&](const specd_options& adopted) { return specd::Engine::Open(uri, adopted); }, engine);
 }
 
-void specd_close(specd_engine* engine) { delete engine; }
+void specd_close(specd_engine* engine) {
+  // The parent's engine goes on. A forked child leaves its copy as it is.
+  if (engine != nullptr && engine->gate.Close()) delete engine;
+}
 
 int specd_alloc(specd_engine* engine, uint64_t size_bytes, specd_region* region) {
   if (engine == nullptr) return NullArgument("engine");
   if (region == nullptr) return NullArgument("region");
-  return Guard([&] { return engine->engine->Alloc(size_bytes, region); });
+  return Use(engine, [&] { return engine->engine->Alloc(size_bytes, region); });
 }
 
 int specd_import_fd(specd_engine* engine, int fd, uint64_t size_bytes, specd_region* region) {
   if (engine == nullptr) return NullArgument("engine");
   if (region == nullptr) return NullArgument("region");
-  return Guard([&] { return engine->engine->ImportFd(fd, size_bytes, region); });
+  return Use(engine, [&] { return engine->engine->ImportFd(fd, size_bytes, region); });
 }
 
 int specd_import_device(specd_engine* engine, uint64_t address, uint64_t size_bytes,
                         specd_region* region) {
   if (engine == nullptr) return NullArgument("engine");
   if (region == nullptr) return NullArgument("region");
-  return Guard([&] { return engine->engine->ImportDevice(address, size_bytes, region); });
+  return Use(engine, [&] { return engine->engine->ImportDevice(address, size_bytes, region); });
 }
 
 int specd_unregister(specd_engine* engine, uint32_t region) {
   if (engine == nullptr) return NullArgument("engine");
-  return Guard([&] { return engine->engine->Unregister(region); });
+  return Use(engine, [&] { return engine->engine->Unregister(region); });
 }
 
 uint32_t specd_sequence_slot(specd_sequence sequence) { return specd::SlotOf(sequence); }
@@ -115,7 +123,7 @@ uint32_t specd_sequence_slot(specd_sequence sequence) { return specd::SlotOf(seq
 int specd_bind(specd_engine* engine, int role, const specd_tensor* tensor) {
   if (engine == nullptr) return NullArgument("engine");
   if (tensor == nullptr) return NullArgument("tensor");
-  return Guard([&]() -> absl::Status {
+  return Use(engine, [&]() -> absl::Status {
     specd_tensor adopted;
     if (absl::Status status = Adopt(tensor, specd_tensor_init, &adopted); !status.ok()) {
       return status;
@@ -127,16 +135,20 @@ int specd_bind(specd_engine* engine, int role, const specd_tensor* tensor) {
 int specd_open_sequence(specd_engine* engine, const char* request_id, const specd_params* params,
                         specd_sequence_info* info) {
   if (engine == nullptr) return NullArgument("engine");
-  engine->engine->ForgetWarnings();
-  if (request_id == nullptr) return NullArgument("request_id");
-  if (params == nullptr) return NullArgument("params");
-  if (info == nullptr) return NullArgument("info");
-  return Guard([&]() -> absl::Status {
+  return Use(engine, [&]() -> absl::StatusOr<int> {
+    engine->engine->ForgetWarnings();
+    if (request_id == nullptr) return NullArgument("request_id");
+    if (params == nullptr) return NullArgument("params");
+    if (info == nullptr) return NullArgument("info");
     specd_params adopted;
     if (absl::Status status = Adopt(params, specd_params_init, &adopted); !status.ok()) {
       return status;
     }
-    return engine->engine->OpenSequence(request_id, adopted, info);
+    if (absl::Status status = engine->engine->OpenSequence(request_id, adopted, info);
+        !status.ok()) {
+      return status;
+    }
+    return SPECD_OK;
   });
 }
 
@@ -149,64 +161,67 @@ int specd_fork(specd_engine* engine, specd_sequence sequence, const char* reques
   if (engine == nullptr) return NullArgument("engine");
   if (request_id == nullptr) return NullArgument("request_id");
   if (info == nullptr) return NullArgument("info");
-  return Guard([&] { return engine->engine->ForkSequence(sequence, request_id, seed, info); });
+  return Use(engine,
+             [&] { return engine->engine->ForkSequence(sequence, request_id, seed, info); });
 }
 
 int specd_close_sequence(specd_engine* engine, specd_sequence sequence) {
   if (engine == nullptr) return NullArgument("engine");
-  return Guard([&] { return engine->engine->CloseSequence(sequence); });
+  return Use(engine, [&] { return engine->engine->CloseSequence(sequence); });
 }
 
 int specd_abort(specd_engine* engine, specd_sequence sequence) {
   if (engine == nullptr) return NullArgument("engine");
-  return Guard([&] { return engine->engine->AbortSequence(sequence); });
+  return Use(engine, [&] { return engine->engine->AbortSequence(sequence); });
 }
 
 int specd_get_sequence_state(specd_engine* engine, specd_sequence sequence,
                              specd_sequence_state* state) {
   if (engine == nullptr) return NullArgument("engine");
   if (state == nullptr) return NullArgument("state");
-  return Guard([&] { return engine->engine->GetState(sequence, state); });
+  return Use(engine, [&] { return engine->engine->GetState(sequence, state); });
 }
 
 int specd_submit(specd_engine* engine, uint64_t round_id, const specd_draft* drafts,
                  uint32_t num_drafts) {
   if (engine == nullptr) return NullArgument("engine");
   if (drafts == nullptr) return NullArgument("drafts");
-  return Guard([&] { return engine->engine->rounds().Submit(round_id, drafts, num_drafts); });
+  return Use(engine, [&] { return engine->engine->rounds().Submit(round_id, drafts, num_drafts); });
 }
 
 int specd_submit_on_stream(specd_engine* engine, uint64_t round_id, const specd_draft* drafts,
                            uint32_t num_drafts, void* cuda_stream) {
   if (engine == nullptr) return NullArgument("engine");
   if (drafts == nullptr) return NullArgument("drafts");
-  return Guard([&] {
+  return Use(engine, [&] {
     return engine->engine->rounds().SubmitOnStream(round_id, drafts, num_drafts, cuda_stream);
   });
 }
 
 int specd_enqueue_staged(specd_engine* engine, uint32_t num_sequences, void* cuda_stream) {
   if (engine == nullptr) return NullArgument("engine");
-  return Guard([&] { return engine->engine->rounds().EnqueueStaged(num_sequences, cuda_stream); });
+  return Use(engine,
+             [&] { return engine->engine->rounds().EnqueueStaged(num_sequences, cuda_stream); });
 }
 
 int specd_stage_round(specd_engine* engine, uint64_t round_id, const specd_draft* drafts,
                       uint32_t num_drafts) {
   if (engine == nullptr) return NullArgument("engine");
   if (drafts == nullptr) return NullArgument("drafts");
-  return Guard([&] { return engine->engine->rounds().StageRound(round_id, drafts, num_drafts); });
+  return Use(engine,
+             [&] { return engine->engine->rounds().StageRound(round_id, drafts, num_drafts); });
 }
 
 int specd_get_round_end(specd_engine* engine, specd_round_end* end) {
   if (engine == nullptr) return NullArgument("engine");
   if (end == nullptr) return NullArgument("end");
-  return Guard([&] { return engine->engine->rounds().GetRoundEnd(end); });
+  return Use(engine, [&] { return engine->engine->rounds().GetRoundEnd(end); });
 }
 
 int specd_get_sharing(specd_engine* engine, specd_sharing* sharing) {
   if (engine == nullptr) return NullArgument("engine");
   if (sharing == nullptr) return NullArgument("sharing");
-  return Guard([&]() -> absl::Status {
+  return Use(engine, [&]() -> absl::Status {
     engine->engine->GetSharing(sharing);
     return absl::OkStatus();
   });
@@ -215,19 +230,19 @@ int specd_get_sharing(specd_engine* engine, specd_sharing* sharing) {
 int specd_get_group(specd_engine* engine, specd_group* group) {
   if (engine == nullptr) return NullArgument("engine");
   if (group == nullptr) return NullArgument("group");
-  return Guard([&] { return engine->engine->GetGroup(group); });
+  return Use(engine, [&] { return engine->engine->GetGroup(group); });
 }
 
 int specd_dump_trace(specd_engine* engine, specd_trace_dump* dump) {
   if (engine == nullptr) return NullArgument("engine");
   if (dump == nullptr) return NullArgument("dump");
-  return Guard([&] { return engine->engine->DumpTrace(dump); });
+  return Use(engine, [&] { return engine->engine->DumpTrace(dump); });
 }
 
 int specd_poll(specd_engine* engine, specd_completion* completion, int timeout_ms) {
   if (engine == nullptr) return NullArgument("engine");
   if (completion == nullptr) return NullArgument("completion");
-  return Guard([&] {
+  return Use(engine, [&] {
     absl::StatusOr<int> answer = engine->engine->rounds().Poll(completion, timeout_ms);
     if (answer.ok() && *answer == SPECD_OK) {
       TellWhy(*engine->engine, completion->results, completion->num_results);
@@ -241,7 +256,7 @@ int specd_sample_draft(specd_engine* engine, const specd_draft_request* requests
   if (engine == nullptr) return NullArgument("engine");
   if (requests == nullptr) return NullArgument("requests");
   if (results == nullptr) return NullArgument("results");
-  return Guard([&] {
+  return Use(engine, [&] {
     absl::Status answer = engine->engine->calls().SampleDraft(requests, num_requests, results);
     if (answer.ok()) TellWhy(*engine->engine, results, num_requests);
     return answer;
@@ -254,7 +269,7 @@ int specd_forced_tokens(specd_engine* engine, specd_sequence sequence, const int
   if (prefix == nullptr && num_prefix > 0) return NullArgument("prefix");
   if (ids == nullptr) return NullArgument("ids");
   if (num_ids == nullptr) return NullArgument("num_ids");
-  return Guard([&] {
+  return Use(engine, [&] {
     return engine->engine->calls().FindForced(sequence, {prefix, num_prefix}, {ids, max_ids},
                                               num_ids);
   });
@@ -265,7 +280,7 @@ int specd_score(specd_engine* engine, const specd_score_request* requests, uint3
   if (engine == nullptr) return NullArgument("engine");
   if (requests == nullptr) return NullArgument("requests");
   if (results == nullptr) return NullArgument("results");
-  return Guard([&] {
+  return Use(engine, [&] {
     absl::Status answer = engine->engine->calls().Score(requests, num_requests, results);
     if (answer.ok()) TellWhy(*engine->engine, results, num_requests);
     return answer;
@@ -276,13 +291,15 @@ int specd_set_coins(specd_engine* engine, specd_sequence sequence, const specd_c
                     uint32_t num_coins) {
   if (engine == nullptr) return NullArgument("engine");
   if (coins == nullptr && num_coins > 0) return NullArgument("coins");
-  return Guard([&] { return engine->engine->calls().SetCoins(sequence, {coins, num_coins}); });
+  return Use(engine, [&] {
+    return engine->engine->calls().SetCoins(sequence, {coins, num_coins});
+  });
 }
 
 int specd_get_engine_stats(specd_engine* engine, specd_engine_stats* stats) {
   if (engine == nullptr) return NullArgument("engine");
   if (stats == nullptr) return NullArgument("stats");
-  return Guard([&]() -> absl::Status {
+  return Use(engine, [&]() -> absl::Status {
     specd_engine_stats found;
     if (absl::Status status = Adopt(stats, specd_engine_stats_init, &found); !status.ok()) {
       return status;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -52,6 +53,11 @@ bool IsLong(const ControlService& service, std::span<const uint8_t> message,
           (!fds.empty() || NamesConstraint(*header, message)));
 }
 
+// Readable once the process has ended. None for a process that this one cannot see.
+UniqueFd OpenProcess(int32_t pid) {
+  return UniqueFd(pid > 0 ? static_cast<int>(syscall(SYS_pidfd_open, pid, 0)) : -1);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Create(const Options& options) {
@@ -96,6 +102,9 @@ void ControlServer::Run(int wake_fd) {
       const short events = connection->busy ? POLLRDHUP : POLLIN;
       polled.push_back({connection->dropped ? -1 : connection->socket.fd(), events, 0});
     }
+    for (const auto& connection : connections_) {
+      polled.push_back({connection->dropped ? -1 : connection->process.get(), POLLIN, 0});
+    }
     if (poll(polled.data(), polled.size(), 1000) < 0 && errno != EINTR) {
       Log("attach").error("poll: {}", std::strerror(errno));
       return;
@@ -106,8 +115,9 @@ void ControlServer::Run(int wake_fd) {
       Connection& connection = *connections_[i];
       if (connection.dropped) continue;  // with its session, or while it was busy
       const bool is_quiet = polled[i + kOwnFds].revents == 0;
-      const bool keep =
-          IsWelcome(connection) && (is_quiet || (!connection.busy && ServeOne(connection)));
+      const bool has_ended = polled[i + kOwnFds + connections_.size()].revents != 0;
+      const bool keep = !has_ended && IsWelcome(connection) &&
+                        (is_quiet || (!connection.busy && ServeOne(connection)));
       if (!keep) Drop(connection);
     }
     std::erase_if(connections_,
@@ -131,7 +141,8 @@ void ControlServer::AcceptOne() {
   if (!accepted.ok()) {
     // The connection stays in the queue and the listener stays readable, so the next look does not
     // accept.
-    Log("attach").error("accept: {}", std::string(accepted.status().message()));
+    LogOfPeer({"attach", spdlog::level::err, "accept"}, "accept: {}",
+              std::string(accepted.status().message()));
     accepting_ = false;
     return;
   }
@@ -145,12 +156,17 @@ void ControlServer::AcceptOne() {
         return other->service->member() == nullptr && IsAllowed(other->socket.peer()) == allowed;
       });
   if (static_cast<size_t>(alike) >= (allowed ? options_.max_sessions : 0) + kStrangersMax) {
-    Log("attach").warn("{} connections: one more is turned away", alike);
+    LogOfPeer({"attach", spdlog::level::warn, "crowd", (*accepted)->peer().uid},
+              "{} connections: one more is turned away", alike);
     return;
   }
   std::unique_ptr<ControlService> service = MakeService((*accepted)->peer());
-  connections_.push_back(std::make_unique<Connection>(
-      Connection{**std::move(accepted), std::move(service), options_.clock->NowNs() + kHelloNs}));
+  UniqueFd process = OpenProcess((*accepted)->peer().pid);
+  connections_.push_back(
+      std::make_unique<Connection>(Connection{.socket = **std::move(accepted),
+                                              .process = std::move(process),
+                                              .service = std::move(service),
+                                              .deadline_ns = options_.clock->NowNs() + kHelloNs}));
 }
 
 bool ControlServer::IsAllowed(const PeerCredentials& peer) const {
@@ -161,7 +177,8 @@ bool ControlServer::IsAllowed(const PeerCredentials& peer) const {
 
 absl::Status ControlServer::CheckAllowed(const PeerCredentials& peer) const {
   if (IsAllowed(peer)) return absl::OkStatus();
-  Log("attach").warn("user {} (pid {}) is not allowed", peer.uid, peer.pid);
+  LogOfPeer({"attach", spdlog::level::warn, "uid", peer.uid}, "user {} (pid {}) is not allowed",
+            peer.uid, peer.pid);
   return MakeError(SPECD_ERROR_PERMISSION, "uid",
                    fmt::format("uid {} may not attach; this daemon serves uid {} and those of "
                                "--allow_uid",
@@ -204,8 +221,9 @@ std::unique_ptr<ControlService> ControlServer::MakeService(const PeerCredentials
                          Printable(request.name), peer.pid, peer.uid, Printable(request.version));
     } else {
       // The token is not logged: it is as good as a key.
-      Log("attach").warn("rank {}, \"{}\" (pid {}) refused: {}", request.rank,
-                         Printable(request.name), peer.pid, std::string(member.status().message()));
+      LogOfPeer({"attach", spdlog::level::warn, "rank refused", peer.uid},
+                "rank {}, \"{}\" (pid {}) refused: {}", request.rank, Printable(request.name),
+                peer.pid, std::string(member.status().message()));
     }
     return member;
   };
@@ -236,8 +254,8 @@ std::unique_ptr<ControlService> ControlServer::MakeService(const PeerCredentials
             "session {}: {}", (*session)->options().identity.session_id, sharing.text);
       }
     } else {
-      Log("attach").warn("\"{}\" (pid {}) refused: {}", Printable(request.name), peer.pid,
-                         std::string(session.status().message()));
+      LogOfPeer({"attach", spdlog::level::warn, "refused", peer.uid}, "\"{}\" (pid {}) refused: {}",
+                Printable(request.name), peer.pid, std::string(session.status().message()));
     }
     return session;
   };
@@ -249,8 +267,9 @@ bool ControlServer::ServeOne(Connection& connection) {
   absl::StatusOr<Received> received =
       connection.socket.Receive(buffer_, &fds, absl::ZeroDuration());
   if (!received.ok()) {
-    Log("attach").warn("pid {}: {}", connection.socket.peer().pid,
-                       std::string(received.status().message()));
+    const PeerCredentials& peer = connection.socket.peer();
+    LogOfPeer({"attach", spdlog::level::warn, "unreadable", peer.uid}, "pid {}: {}", peer.pid,
+              std::string(received.status().message()));
     return false;
   }
   if (received->result == ReceiveResult::kTimeout) return true;

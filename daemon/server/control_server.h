@@ -1,11 +1,11 @@
 // ControlServer serves many engines over one unix socket, on the control thread.
 //
 // It accepts connections, checks the peer's user, and feeds each connection's messages to its
-// ControlService. If an engine hangs up, the server ends its session; if a rank hangs up, it ends
-// the membership. One thread calls it. Openings with lists or with the text of a constraint go to
-// an OpeningPool; until the answer is sent, the server reads no other message of that engine. Two
-// waits are bounded: for a reply that a peer does not read, and for a round of the session that a
-// message is about.
+// ControlService. If an engine hangs up or its process ends, the server ends its session; for a
+// rank, it ends the membership. One thread calls it. Openings with lists or with the text of a
+// constraint go to an OpeningPool; until the answer is sent, the server reads no other message of
+// that engine. Two waits are bounded: for a reply that a peer does not read, and for a round of the
+// session that a message is about.
 #pragma once
 
 #include <atomic>
@@ -55,6 +55,8 @@ class ControlServer {
  private:
   struct Connection {
     UnixConnection socket;
+    // The process that connected, where the system tells. A child of it may keep the socket open.
+    UniqueFd process;
     std::unique_ptr<ControlService> service;
     int64_t deadline_ns = 0;  // of the first hello
     bool busy = false;        // the pool has an opening of it

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "daemon/base/logging.h"
+#include "ipc/include/specd/specd.h"
 
 namespace specd {
 namespace {
@@ -117,8 +118,10 @@ void Publisher::Remember(const std::shared_ptr<Session>& session, SequenceHandle
                          const TokenEvent& event) {
   if (event.kind == TokenEventKind::kOpen) {
     const bool has_stop_strings = !event.stop_strings.empty();
-    targets_[event.stream] = {
-        .session = session, .sequence = sequence, .has_stop_strings = has_stop_strings};
+    targets_[event.stream] = {.session = session,
+                              .sequence = sequence,
+                              .request_id = event.request_id,
+                              .has_stop_strings = has_stop_strings};
     // The text side may have gone after the opening was checked and before it was done.
     if (has_stop_strings && options_.watch_text_side && !TextSideAlive()) {
       session->AbortSequence(sequence).IgnoreError();
@@ -126,12 +129,27 @@ void Publisher::Remember(const std::shared_ptr<Session>& session, SequenceHandle
   } else if (event.kind == TokenEventKind::kEnd) {
     if (const auto found = targets_.find(event.stream); found != targets_.end()) {
       found->second.ended = true;
+      LogEnd(*session, found->second, event);
     }
     ended_streams_.push_back(event.stream);
     if (ended_streams_.size() > kEndedStreamsMax) {
       targets_.erase(ended_streams_.front());
       ended_streams_.pop_front();
     }
+  }
+}
+
+void Publisher::LogEnd(const Session& session, const Target& target, const TokenEvent& event) {
+  const uint64_t session_id = session.options().identity.session_id;
+  if (event.finish_reason == SPECD_FINISH_ABORT) {
+    LogOfPeer({"verify", spdlog::level::info, "aborted", session_id},
+              "session {}: \"{}\" (stream {}) was aborted after {} tokens", session_id,
+              Printable(target.request_id), event.stream, event.offset);
+  } else if (event.finish_reason == SPECD_FINISH_ERROR) {
+    LogOfPeer({"verify", spdlog::level::warn, "failed", session_id},
+              "session {}: \"{}\" (stream {}) ended by an error after {} tokens: a row was no "
+              "distribution, or its constraint met a limit; the round's result says which",
+              session_id, Printable(target.request_id), event.stream, event.offset);
   }
 }
 
@@ -143,7 +161,8 @@ void Publisher::SendBatch() {
   batch_bytes_ = 0;
   const std::array<std::string_view, 2> frames = {kTokensTopic, buffer_};
   if (absl::StatusOr<bool> sent = tokens_.Send(frames); !sent.ok()) {
-    Log("egress").error("publishing token events: {}", std::string(sent.status().message()));
+    LogOfPeer({"egress", spdlog::level::err, "events"}, "publishing token events: {}",
+              std::string(sent.status().message()));
   }
 }
 
@@ -158,7 +177,8 @@ void Publisher::SendHeartbeat() {
                   &buffer_);
   const std::array<std::string_view, 2> frames = {kHeartbeatTopic, buffer_};
   if (absl::StatusOr<bool> sent = tokens_.Send(frames); !sent.ok()) {
-    Log("egress").error("publishing a heartbeat: {}", std::string(sent.status().message()));
+    LogOfPeer({"egress", spdlog::level::err, "heartbeat"}, "publishing a heartbeat: {}",
+              std::string(sent.status().message()));
   }
 }
 
@@ -186,8 +206,9 @@ void Publisher::Handle(std::string_view topic, std::string_view payload) {
     if (request.ok()) Apply(*request);
   }
   if (!problem.ok()) {
-    Log("egress").warn("unreadable message on the aborts endpoint: {}",
-                       Printable(std::string(problem.message())));
+    LogOfPeer({"egress", spdlog::level::warn, "unreadable"},
+              "unreadable message on the aborts endpoint: {}",
+              Printable(std::string(problem.message())));
   }
 }
 

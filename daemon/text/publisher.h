@@ -55,6 +55,7 @@ class Publisher {
   struct Target {
     std::weak_ptr<Session> session;
     SequenceHandle sequence = 0;
+    std::string request_id;
     bool has_stop_strings = false;
     bool ended = false;
   };
@@ -70,6 +71,8 @@ class Publisher {
   // Keeps the sequence of the event's stream.
   void Remember(const std::shared_ptr<Session>& session, SequenceHandle sequence,
                 const TokenEvent& event);
+  // Writes a line for a stream that ended by an abort or an error.
+  static void LogEnd(const Session& session, const Target& target, const TokenEvent& event);
   void SendBatch();
   void SendHeartbeat();
   bool Receive(absl::Duration timeout);

@@ -96,7 +96,8 @@ void TextWorker::Handle(std::string_view topic, std::string_view payload) {
     problem = batch.status();
   }
   if (!problem.ok()) {
-    Log("detok").error("unreadable token event: {}", Printable(std::string(problem.message())));
+    LogOfPeer({"detok", spdlog::level::err, "unreadable"}, "unreadable token event: {}",
+              Printable(std::string(problem.message())));
   }
 }
 
@@ -113,8 +114,9 @@ void TextWorker::Follow(uint64_t epoch, uint64_t seq) {
     last_batch_seq_ = seq;
   } else if (seq > last_batch_seq_) {
     // The streams of the lost messages are not known.
-    Log("detok").error("token messages {} .. {} were lost: {} streams end here",
-                       last_batch_seq_ + 1, seq, streams_.num_live());
+    LogOfPeer({"detok", spdlog::level::err, "lost"},
+              "token messages {} .. {} were lost: {} streams end here", last_batch_seq_ + 1, seq,
+              streams_.num_live());
     streams_.EndAll(&texts_, &abort_requests_);
     // If an opening was lost, only the daemon knows its stream. Under a new instance number of ours
     // the daemon aborts every stream whose stop strings no text side looks for.
@@ -174,7 +176,8 @@ void TextWorker::Send(ZmqSocket* socket, std::string_view topic) {
   if (!sent.ok()) {
     closed_ = true;
   } else if (!*sent && topic == kAbortTopic) {
-    Log("detok").error("an abort could not be sent: the engine will run to its length");
+    LogOfPeer({"detok", spdlog::level::err, "abort"},
+              "an abort could not be sent: the engine will run to its length");
   }
 }
 

@@ -70,7 +70,9 @@ _BACKENDS = (
 BINARIES["speculative"] = Binary(
     sources=("tests/main.cc", *_sources_of("tests/speculative"),
              *_sources_of("speculative", "**/*.cc"), *_sources_of("detokenizer"),
-             "tests/support/grammar_reference.cc", *_BACKENDS),
+             *(f"tests/support/{name}.cc" for name in (
+                 "emulated_block", "fake_gpu_driver", "fake_gpu_launches", "grammar_reference")),
+             *_BACKENDS),
     packages=("absl_status", "absl_statusor", "absl_raw_hash_set", "absl_hash", "simdjson"))
 
 # The binary that is likely to notice a change of the file stands first.

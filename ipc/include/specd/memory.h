@@ -16,7 +16,8 @@ typedef struct specd_region {
   uint64_t size_bytes;
 } specd_region;
 
-/* Allocates zeroed shared memory for rows and seals it against shrinking. */
+/* Allocates zeroed shared memory for rows and seals it against shrinking. If the machine or the
+ * process's control group has fewer bytes left, returns SPECD_ERROR_EXHAUSTED with that number. */
 SPECD_API int specd_alloc(specd_engine* engine, uint64_t size_bytes, specd_region* region);
 
 /* Imports a memfd of the caller instead. The memfd must be sealed (F_SEAL_SHRINK) and hold at least

@@ -48,7 +48,12 @@
  * Rows must not change between specd_submit and the completion of that round. A round on a CUDA
  * stream or inside a CUDA graph has rules of its own (stream_rounds.h, graph_rounds.h).
  *
- * Threads: a specd_engine may be used by one thread at a time. Different engines are independent.
+ * Threads: a specd_engine may be used by one thread at a time. If another thread is in a call of
+ * the engine, a call returns SPECD_ERROR_STATE and does nothing; specd_close waits for that call.
+ * Different engines are independent.
+ *
+ * Processes: an engine belongs to the process that opened it. In a child that was forked later, a
+ * call returns SPECD_ERROR_STATE, and specd_close does nothing. The parent's engine goes on.
  *
  * Return values: SPECD_OK (0) is success. Positive values are normal answers without a result
  * (SPECD_FULL, SPECD_EMPTY). Negative values are errors; specd_last_error() then names the field,

@@ -33,7 +33,7 @@ class EngineHost {
  public:
   explicit EngineHost(const EngineHostOptions& host = {})
       : loop_(&sessions_, {0, [](std::string_view) {}, [](Session&, ChannelFault) {}}) {
-    REQUIRE(SetUpLogging("off").ok());
+    REQUIRE(SetUpLogging({.levels = "off"}).ok());
     std::string name = (std::filesystem::temp_directory_path() / "specd-XXXXXX").string();
     REQUIRE(mkdtemp(name.data()) != nullptr);
     folder_ = name;

@@ -61,7 +61,7 @@ class Gate {
 class GatedServer {
  public:
   GatedServer() {
-    REQUIRE(SetUpLogging("off").ok());
+    REQUIRE(SetUpLogging({.levels = "off"}).ok());
     std::string name = (std::filesystem::temp_directory_path() / "specd-XXXXXX").string();
     REQUIRE(mkdtemp(name.data()) != nullptr);
     folder_ = name;

@@ -53,7 +53,7 @@ inline specd_options ServerOptions() {
 struct ServerFixture {
   // The arguments are the daemon's descriptions of its device and of MPS there.
   explicit ServerFixture(const std::string& device = "cpu", const std::string& mps = "") {
-    REQUIRE(SetUpLogging("off").ok());
+    REQUIRE(SetUpLogging({.levels = "off"}).ok());
     std::string name = (std::filesystem::temp_directory_path() / "specd-XXXXXX").string();
     REQUIRE(mkdtemp(name.data()) != nullptr);
     folder = name;

@@ -31,7 +31,7 @@ struct Fixture {
         publisher(MakePublisher()),
         tokens(MakeSocket(&context, ZmqKind::kSubscribe)),
         aborts(MakeSocket(&context, ZmqKind::kPush)) {
-    REQUIRE(SetUpLogging("off").ok());
+    REQUIRE(SetUpLogging({.levels = "off"}).ok());
     REQUIRE(tokens.Subscribe(kTokensTopic).ok());
     REQUIRE(tokens.Connect("inproc://tokens").ok());
     REQUIRE(aborts.Connect("inproc://aborts").ok());

@@ -37,7 +37,7 @@ ZmqSocket MakeSocket(ZmqContext* context, ZmqKind kind) {
 // A worker between the test's own sockets: the test is the daemon's publisher and a client.
 struct Fixture {
   Fixture() {
-    REQUIRE(SetUpLogging("off").ok());
+    REQUIRE(SetUpLogging({.levels = "off"}).ok());
     REQUIRE(tokens.Bind("inproc://tokens").ok());
     REQUIRE(aborts.Bind("inproc://aborts").ok());
     TextWorker::Options options;

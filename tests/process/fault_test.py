@@ -1,0 +1,135 @@
+"""What a habit, a neighbour or an operator does to the daemon, and the daemon goes on."""
+
+import ctypes
+import fcntl
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import time
+import unittest
+
+from support import BIN, PATIENCE_S, ProcessTest, TOKENIZER, wait_until
+
+
+class LogTest(ProcessTest):
+    """The log's reader is gone, or never reads, or a peer writes the log full."""
+
+    def daemon_with(self, *flags, **options):
+        """A daemon whose stderr is the caller's."""
+        process = subprocess.Popen(
+            [BIN / "specd", f"--listen=unix:{self.socket}", f"--tokenizer={TOKENIZER}",
+             "--eos_tokens=<|endoftext|>", *flags], stdout=subprocess.DEVNULL, **options)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        wait_until(lambda: self.socket.exists() or process.poll() is not None, "the daemon")
+        self.assertIsNone(process.poll())
+        return process
+
+    def assertServes(self, process):
+        engine = self.engine("--prompt=The daemon", "--max_tokens=8", "--print=none")
+        self.assertEqual(engine.wait(), 0, engine.stderr)
+        self.assertIsNone(process.poll())
+
+    def assertStops(self, process):
+        process.terminate()
+        self.assertEqual(process.wait(timeout=PATIENCE_S), 0)
+
+    def test_closed_stderr(self):
+        process = self.daemon_with(preexec_fn=lambda: os.close(2))
+        self.assertServes(process)
+        # No socket of the daemon has the number of stderr.
+        self.assertEqual(os.readlink(f"/proc/{process.pid}/fd/2"), "/dev/null")
+        self.assertStops(process)
+
+    def test_reader_of_stderr_is_gone(self):
+        reader, writer = os.pipe()
+        process = self.daemon_with(stderr=writer)
+        os.close(writer)
+        os.close(reader)
+        for _ in range(3):
+            self.assertServes(process)
+        self.assertStops(process)
+
+    def test_reader_of_stderr_never_reads(self):
+        reader, writer = os.pipe()
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+        os.set_blocking(writer, False)
+        try:
+            while True:
+                os.write(writer, b"x" * 4096)
+        except BlockingIOError:
+            os.set_blocking(writer, True)
+        process = self.daemon_with("--log_level=debug", stderr=writer)
+        os.close(writer)
+        for _ in range(20):
+            self.assertServes(process)
+        self.assertStops(process)
+        os.close(reader)
+
+    def test_garbage_without_end_makes_few_lines(self):
+        daemon = self.daemon("--log_format=json")
+        for _ in range(2000):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as peer:
+                peer.connect(str(self.socket))
+                peer.send(b"garbage that is no message of any version")
+                peer.recv(4096)
+        engine = self.engine("--prompt=The daemon", "--max_tokens=8", "--print=none")
+        self.assertEqual(engine.wait(), 0, engine.stderr)
+        self.stop(daemon)
+        lines = [json.loads(line) for line in daemon.stderr.splitlines()]
+        self.assertLess(len(lines), 100)
+        self.assertIn("serves", lines[0]["message"])
+
+
+class ForkTest(ProcessTest):
+    """A child that inherits the sockets of an engine."""
+
+    def open_engine(self):
+        """An engine over the C library, without any package of Python."""
+        library = ctypes.CDLL(str(pathlib.Path(os.environ["SPECD_LIB"]) / "libspecd.so"))
+        options = (ctypes.c_uint32 * 1024)()
+        library.specd_options_init(options)
+        options[1] = 2048  # vocab_size
+        engine = ctypes.c_void_p()
+        code = library.specd_open(f"unix:{self.socket}".encode(), options, ctypes.byref(engine))
+        return code
+
+    def test_child_of_a_dead_engine_keeps_no_session_alive(self):
+        daemon = self.daemon()
+        reader, writer = os.pipe()
+        engine = os.fork()
+        if engine == 0:
+            code = self.open_engine()
+            child = os.fork()
+            if child == 0:  # it has a copy of every descriptor
+                signal.pause()
+                os._exit(0)
+            os.write(writer, f"{code} {child}".encode())
+            os._exit(0)  # without closing the engine
+        code, child = (int(word) for word in os.read(reader, 100).split())
+        self.addCleanup(os.kill, child, signal.SIGKILL)
+        self.assertEqual(code, 0)
+        os.waitpid(engine, 0)
+        wait_until(lambda: "ended:" in daemon.stderr, "the end of the session")
+        os.kill(child, 0)  # the child lives, and the session has ended all the same
+        self.stop(daemon)
+
+
+class MemoryTest(ProcessTest):
+    def test_file_size_limit_does_not_end_the_daemon(self):
+        daemon = self.start(
+            pathlib.Path("/bin/bash"), "-c", "ulimit -f 64; exec \"$0\" \"$@\"", BIN / "specd",
+            f"--listen=unix:{self.socket}", "--detokenizer=off", f"--trace={self.folder}/traces",
+            "--trace_options=level=rows")
+        wait_until(lambda: "serves" in daemon.stderr or not daemon.running(), "the daemon")
+        engine = self.engine("--prompt=The daemon", "--max_tokens=64", "--print=none")
+        engine.wait()
+        self.assertTrue(daemon.running(), daemon.stderr)
+        self.stop(daemon)
+
+
+if __name__ == "__main__":
+    unittest.main()
