@@ -128,7 +128,12 @@ bool RoundPacker::WarmMasks(std::span<const SequenceInput> inputs, RoundScratch*
     scratch->mask_jobs.push_back({sequence, &draft, scratch->PlacesOf(i)});
   }
   const std::span<const MaskFiller::Job> jobs = scratch->mask_jobs;
-  if (*num_warm < jobs.size()) *num_warm += masks_.FillSome(jobs.subspan(*num_warm));
+  if (*num_warm < jobs.size()) {
+    const std::span<const MaskFiller::Job> left = jobs.subspan(*num_warm);
+    *num_warm += masks_.FillSome(left);
+    // The cache has the masks. This round may never run, and its sequences may wait for long.
+    for (const MaskFiller::Job& job : left) job.sequence->grammar.DropRows();
+  }
   return *num_warm < jobs.size();
 }
 

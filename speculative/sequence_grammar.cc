@@ -189,8 +189,10 @@ int32_t SequenceGrammar::FindEnd(std::span<const TokenId> tokens) {
   return 0;
 }
 
+void SequenceGrammar::DropRows() { std::fill(rows_.begin(), rows_.end(), grammar::MaskRow()); }
+
 size_t SequenceGrammar::Commit(std::span<const TokenId> tokens) {
-  std::fill(rows_.begin(), rows_.end(), grammar::MaskRow());
+  DropRows();
   size_t num_taken = 0;
   while (num_taken < tokens.size() && matcher_->Accept(tokens[num_taken])) ++num_taken;
   return num_taken;

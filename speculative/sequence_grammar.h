@@ -10,7 +10,7 @@
 // round reaches that place, its sequence ends there, and FaultAt names the limit.
 //
 //   auto grammar = SequenceGrammar::Create(compiled->NewMatcher(options), outputs, limits);
-//   grammar->Fill(task.draft, places);        // the rows stay valid until Commit or the next Fill
+//   grammar->Fill(task.draft, places);        // the rows stay valid until Commit, DropRows or Fill
 //   grammar->Commit(kept);
 #pragma once
 
@@ -56,6 +56,9 @@ class SequenceGrammar {
   // object.
   grammar::MaskRow FillAfter(std::span<const TokenId> prefix, PlaceEdits* place);
 
+  // Lets go of the rows of the last Fill, whose places are not used any more.
+  void DropRows();
+
   // Returns the number of tokens up to the one that ends the text, that token included; 0: none
   // does. A token ends the text if it is a stop id, or if the complete text cannot continue after
   // it.
@@ -81,8 +84,8 @@ class SequenceGrammar {
 
   std::unique_ptr<grammar::GrammarMatcher> matcher_;
   int32_t vocab_size_ = 0;
-  // Of the places of the last draft. Rows are held from Fill to Commit only: the cache's bound of
-  // bytes counts no row that a waiting sequence would hold.
+  // Of the places of the last draft. Rows are held from Fill to Commit or DropRows: the cache's
+  // bound of bytes counts no row that a waiting sequence would hold.
   std::vector<grammar::MaskRow> rows_;
   std::vector<uint64_t> states_;  // as numbers
   std::vector<grammar::MatcherFault> faults_;

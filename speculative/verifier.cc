@@ -210,6 +210,7 @@ void Verifier::Commit(const RoundBatch& batch, RoundStatus status,
       committer_.Commit(i, &scratch_, scratch_.sequences[i], &result);
     } else {
       result.status = status;
+      scratch_.sequences[i]->grammar.DropRows();
     }
   }
   if (status != RoundStatus::kAborted) committer_.CountRound(scratch_);

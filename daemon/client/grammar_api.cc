@@ -158,7 +158,13 @@ int specd_matcher_is_accepting(specd_matcher* matcher) {
 }
 
 int specd_matcher_is_finished(specd_matcher* matcher) {
-  return Answer(matcher, [](specd::grammar::GrammarMatcher& at) { return at.IsFinished(); });
+  if (matcher == nullptr) return NullArgument("matcher");
+  return Guard([&]() -> absl::StatusOr<int> {
+    const bool is_finished = matcher->matcher->IsFinished();
+    // Whether a text can continue is a question to its mask, which may meet a limit.
+    if (absl::Status s = specd::CheckFault(matcher->matcher->fault()); !s.ok()) return s;
+    return is_finished ? 1 : 0;
+  });
 }
 
 int specd_matcher_forced_text(specd_matcher* matcher, const char** text, uint64_t* size_bytes) {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "speculative/grammar/byte_nfa.h"
 #include "speculative/grammar/dfa_minimizer.h"
 #include "speculative/grammar/grammar_rules.h"
+#include "speculative/grammar/id_table.h"
 #include "speculative/grammar/subset_construction.h"
 #include "speculative/grammar/work_bound.h"
 
@@ -115,10 +115,15 @@ class Product {
         if (pair.a == kDead) return kDead;
         break;
     }
-    const auto [place, is_new] = number_of_.try_emplace(uint64_t{pair.a} << 32 | pair.b,
-                                                        static_cast<uint32_t>(pairs_.size()));
-    if (is_new) pairs_.push_back(pair);
-    return place->second;
+    const auto hash = static_cast<uint32_t>(IdTable::Mix(uint64_t{pair.a} << 32 | pair.b));
+    const uint32_t known = numbers_.Find(
+        hash, [&](uint32_t i) { return pairs_[i].a == pair.a && pairs_[i].b == pair.b; });
+    if (known != IdTable::kNone) return known;
+    const auto number = static_cast<uint32_t>(pairs_.size());
+    numbers_.Reserve();
+    pairs_.push_back(pair);
+    numbers_.Insert(hash, number);
+    return number;
   }
 
   bool IsAccepting(const Pair& pair) const {
@@ -138,7 +143,7 @@ class Product {
   const ByteDfa& a_;
   const ByteDfa& b_;
   const Operation operation_;
-  absl::flat_hash_map<uint64_t, uint32_t> number_of_;
+  IdTable numbers_;  // of pairs_
   std::vector<Pair> pairs_;
 };
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "speculative/grammar/json_memory.h"
 #include "speculative/grammar/word_dfa.h"
 
 namespace specd::grammar {
@@ -20,6 +21,7 @@ absl::StatusOr<ExprId> BuildChoice(std::string_view json_array, GrammarRules* ru
   simdjson::dom::parser parser;  // owns the strings below
   simdjson::dom::element root;
   const simdjson::error_code error = parser.parse(json_array.data(), json_array.size()).get(root);
+  if (absl::Status status = CheckJsonMemory(error); !status.ok()) return status;
   if (error) {
     return absl::InvalidArgumentError(fmt::format(
         "choice is not valid JSON ({}); give an array of strings", simdjson::error_message(error)));

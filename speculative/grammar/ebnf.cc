@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "speculative/grammar/ebnf_lexer.h"
+#include "speculative/grammar/hash_tables.h"
 #include "speculative/grammar/utf8_text.h"
 
 namespace specd::grammar {
@@ -59,7 +59,7 @@ class EbnfParser {
   GrammarRules* const rules_;
   EbnfToken token_;
   EbnfToken next_;
-  absl::flat_hash_map<std::string_view, size_t> index_of_;  // in named_
+  HashMap<std::string_view, size_t> index_of_;  // in named_
   std::vector<NamedRule> named_;
 };
 

@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "speculative/grammar/hash_tables.h"
 
 namespace specd::grammar {
 namespace {
@@ -168,7 +168,7 @@ void FreeText::Link() {
 
 ByteDfa FreeText::Build(std::optional<size_t> last_group) const {
   ByteDfa dfa;
-  absl::flat_hash_map<std::pair<uint32_t, Utf8State>, uint32_t> index_of;
+  HashMap<std::pair<uint32_t, Utf8State>, uint32_t> index_of;
   std::vector<std::pair<uint32_t, Utf8State>> places;
   const auto index = [&](uint32_t node, Utf8State utf8) {
     const auto [entry, is_new] =

@@ -155,7 +155,8 @@ class GrammarBackend {
   virtual std::string_view name() const = 0;
   // InvalidArgument: the text is wrong (with the offset or the JSON pointer). Unimplemented: it is
   // right, and this backend cannot enforce it. ResourceExhausted: it is past a limit. Unavailable:
-  // the machine has no room or time now, and the same request may succeed later.
+  // the machine has no room or time now, and the same request may succeed later. DeadlineExceeded:
+  // the compile took too long; it may succeed on another day.
   virtual absl::StatusOr<std::shared_ptr<const CompiledGrammar>> Compile(
       const GrammarRequest& request) const = 0;
 };

@@ -2,9 +2,7 @@
 // keeps what it has compiled.
 //
 // A session asks it when a sequence is opened, before it takes any lock. Requests for the same
-// constraint share one compiled grammar and its masks; a request that comes while the same
-// constraint is being compiled waits for it. The cache drops what was used least recently. Safe
-// from any thread.
+// constraint share one compiled grammar and its masks (compile_cache.h). Safe from any thread.
 //
 //   auto compiler = GrammarCompiler::Create({.vocabulary = &vocabulary, .vocab_size = 128256});
 //   auto grammar = (*compiler)->Compile({.kind = GrammarKind::kRegex, .text = "[0-9]+"});
@@ -39,8 +37,8 @@ class GrammarCompiler {
   static absl::StatusOr<std::shared_ptr<GrammarCompiler>> Create(
       const GrammarCompilerOptions& options);
 
-  // Errors are those of GrammarBackend::Compile, without Unavailable. ResourceExhausted: the
-  // grammars of the process take too much memory, even without those that only the cache holds.
+  // Errors are those of GrammarBackend::Compile, without Unavailable and DeadlineExceeded, and
+  // those of CompileCache.
   virtual absl::StatusOr<std::shared_ptr<const CompiledGrammar>> Compile(
       const GrammarRequest& request) = 0;
 

@@ -3,8 +3,10 @@
 //
 // A grammar may take 128 MiB of states, and every sequence may have a grammar of its own. From half
 // of the bound on, automata are left when they are small (LazyAutomaton::IsHalfFull). From three
-// quarters on, no new constraint is opened. Past the bound nothing grows: a sequence whose next
-// mask needs new states ends with a fault. Safe from any thread.
+// quarters on, grammars that no sequence follows are dropped, the one used least recently first,
+// whichever model they belong to (CompileCache). If that is not enough, no new constraint is
+// opened. Past the bound nothing grows: a sequence whose next mask needs new states ends with a
+// fault. Safe from any thread.
 //
 //   GrammarMemory& memory = GrammarMemory::OfProcess();
 //   memory.Add(network.size_bytes());
@@ -12,18 +14,20 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <vector>
 
 namespace specd::grammar {
+
+class CompileCache;
 
 class GrammarMemory {
  public:
   static constexpr size_t kProcessBytesMax = size_t{2} << 30;
 
   explicit GrammarMemory(size_t bytes_max) : bytes_max_(bytes_max) {}
-  static GrammarMemory& OfProcess() {
-    static GrammarMemory memory(kProcessBytesMax);
-    return memory;
-  }
+  static GrammarMemory& OfProcess();
 
   void Add(size_t count) { size_bytes_.fetch_add(count, std::memory_order_relaxed); }
   void Remove(size_t count) { size_bytes_.fetch_sub(count, std::memory_order_relaxed); }
@@ -34,9 +38,24 @@ class GrammarMemory {
   bool HasRoomForGrammar() const { return size_bytes() <= bytes_max_ / 4 * 3; }
   bool IsExhausted() const { return size_bytes() > bytes_max_; }
 
+  // Drops grammars that no sequence follows until there is room for another, or none is left.
+  // REQUIRES: the caller holds no lock of a cache.
+  void MakeRoom();
+  // A number for each use of a grammar; a later use has a larger one.
+  uint64_t NextUse() { return next_use_.fetch_add(1, std::memory_order_relaxed); }
+
  private:
+  friend class CompileCache;
+
+  // A cache is here while it lives.
+  void AddCache(CompileCache* cache);
+  void RemoveCache(CompileCache* cache);
+
   const size_t bytes_max_;
   std::atomic<size_t> size_bytes_{0};  // a sum that orders nothing
+  std::atomic<uint64_t> next_use_{1};  // only numbers uses
+  std::mutex mutex_;                   // taken before the lock of a cache
+  std::vector<CompileCache*> caches_;  // guarded by mutex_
 };
 
 // The bytes of one part. They leave the sum with the part.

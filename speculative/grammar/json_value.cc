@@ -6,13 +6,13 @@
 #include <type_traits>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_replace.h"
 #include "kernels/core/check.h"
 #include "speculative/grammar/decimal.h"
+#include "speculative/grammar/hash_tables.h"
+#include "speculative/grammar/json_memory.h"
 
 namespace specd::grammar {
 namespace {
@@ -54,11 +54,15 @@ absl::Status Parser::Invalid(std::string_view why) {
 }
 
 absl::StatusOr<std::unique_ptr<const JsonValue>> Parser::Parse() {
+  // A padded string without memory for its text has a size all the same.
+  if (padded_.data() == nullptr) return CheckJsonMemory(simdjson::MEMALLOC);
   // One level more than is allowed, so that our own message names the limit.
   if (const error_code error = parser_.allocate(padded_.size(), kJsonDepthMax + 3)) {
+    if (absl::Status status = CheckJsonMemory(error); !status.ok()) return status;
     return absl::ResourceExhaustedError(simdjson::error_message(error));
   }
   if (const error_code error = parser_.iterate(padded_).get(document_)) {
+    if (absl::Status status = CheckJsonMemory(error); !status.ok()) return status;
     return absl::InvalidArgumentError(
         fmt::format("the text is not JSON: {}", simdjson::error_message(error)));
   }
@@ -185,7 +189,7 @@ absl::Status Parser::ReadArray(ondemand::array array, uint32_t depth, JsonValue*
 
 absl::Status Parser::ReadObject(ondemand::object object, uint32_t depth, JsonValue* value) {
   value->type = JsonType::kObject;
-  absl::flat_hash_set<std::string> seen;
+  HashSet<std::string> seen;
   for (auto field : object) {
     std::string_view name;
     if (const error_code error = field.unescaped_key().get(name)) return Invalid(error);
@@ -260,7 +264,7 @@ bool AreEqualJson(const JsonValue& a, const JsonValue& b) {
       }
       return true;
     case JsonType::kObject: {
-      absl::flat_hash_map<std::string_view, const JsonValue*> members;
+      HashMap<std::string_view, const JsonValue*> members;
       for (size_t i = 0; i < b.names.size(); ++i) members[b.names[i]] = &b.values[i];
       for (size_t i = 0; i < a.names.size(); ++i) {
         const auto member = members.find(a.names[i]);

@@ -147,8 +147,8 @@ class LazyAutomaton {
   StateId Expand(StateId state, uint8_t byte_class);
   Exported Export(std::span<const StateId> states) const;
 
-  // The rest is called with the lock held. If memory runs out in one of them, the automaton is as
-  // it was, but for the scratch.
+  // The caller of each function below holds the lock. If memory runs out in one of them, only the
+  // scratch has changed.
   void ClearScratch() {
     visited_.clear();
     seen_.Clear();

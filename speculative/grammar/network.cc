@@ -5,7 +5,7 @@
 #include <span>
 #include <utility>
 
-#include "absl/container/node_hash_map.h"
+#include "speculative/grammar/hash_tables.h"
 #include "speculative/grammar/rule_graph.h"
 #include "speculative/grammar/rule_nfas.h"
 #include "speculative/grammar/work_bound.h"
@@ -116,7 +116,7 @@ class SubsetBuilder {
 
   const ByteNfa& nfa_;
   std::vector<bool> seen_;
-  absl::node_hash_map<Set, uint32_t> ids_;
+  HashMap<Set, uint32_t> ids_;
   std::vector<const Set*> sets_;  // keys of ids_, which never moves them
   size_t num_members_ = 0;        // of all sets
   size_t num_looks_ = 0;          // since the work was last counted

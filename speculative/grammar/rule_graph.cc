@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "absl/container/flat_hash_map.h"
+#include "speculative/grammar/hash_tables.h"
 
 namespace specd::grammar {
 namespace {
@@ -102,7 +102,7 @@ class NodeMerger {
     size_t num_local = 0;
     bool is_stable = false;
     for (size_t work = 0; !is_stable && work < kRefinementsMax; work += component.size()) {
-      absl::flat_hash_map<Signature, uint32_t> local;
+      HashMap<Signature, uint32_t> local;
       std::vector<uint32_t> next;
       for (const uint32_t node : component) {
         const auto number = static_cast<uint32_t>(local.size());
@@ -140,8 +140,8 @@ class NodeMerger {
   }
 
   const RuleGraph& graph_;
-  std::vector<uint32_t> block_of_;                   // by node; kNone: not yet
-  absl::flat_hash_map<Signature, uint32_t> blocks_;  // of components of one node
+  std::vector<uint32_t> block_of_;       // by node; kNone: not yet
+  HashMap<Signature, uint32_t> blocks_;  // of components of one node
   uint32_t num_blocks_ = 0;
 };
 

@@ -9,9 +9,8 @@
 #include <memory>
 #include <string_view>
 
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
+#include "speculative/grammar/hash_tables.h"
 #include "speculative/grammar/schema_document.h"
 #include "speculative/grammar/schema_form.h"
 #include "speculative/grammar/schema_logic.h"
@@ -69,8 +68,8 @@ class SchemaForms {
   SchemaReport& report_;
   SchemaReader reader_;
   SchemaLogic logic_;
-  absl::flat_hash_map<Key, std::shared_ptr<const SchemaForm>> forms_;
-  absl::flat_hash_set<Key> in_progress_;
+  HashMap<Key, std::shared_ptr<const SchemaForm>> forms_;
+  HashSet<Key> in_progress_;
 };
 
 }  // namespace specd::grammar

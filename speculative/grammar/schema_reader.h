@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
+#include "speculative/grammar/hash_tables.h"
 #include "speculative/grammar/schema_document.h"
 #include "speculative/grammar/schema_form.h"
 
@@ -47,8 +47,8 @@ class SchemaReader {
                                         const std::string& pattern);
 
   SchemaReport& report_;
-  absl::flat_hash_map<std::string, SharedDfa> patterns_;
-  absl::flat_hash_map<std::string, SharedDfa> formats_;
+  HashMap<std::string, SharedDfa> patterns_;
+  HashMap<std::string, SharedDfa> formats_;
 };
 
 }  // namespace specd::grammar

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "kernels/core/check.h"
+#include "speculative/grammar/hash_tables.h"
 
 namespace specd::grammar {
 namespace {
@@ -47,7 +47,7 @@ absl::StatusOr<std::vector<NameClass>> MergeClasses(const std::vector<NameClass>
   return merged;
 }
 
-using PropertyMap = absl::flat_hash_map<std::string_view, const PropertySchema*>;
+using PropertyMap = HashMap<std::string_view, const PropertySchema*>;
 
 PropertyMap IndexProperties(const ObjectSchema& schema) {
   PropertyMap map;

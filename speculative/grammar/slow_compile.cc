@@ -83,7 +83,7 @@ CompileResult SlowCompile(const SlowCompileOptions& options,
   turn.changed.wait_until(lock, deadline, [&] { return job->is_done || turn.num_stops > 0; });
   if (job->is_done) return std::move(job->result);
   if (turn.num_stops > 0) return absl::UnavailableError("specd stops");
-  return absl::ResourceExhaustedError(fmt::format(
+  return absl::DeadlineExceededError(fmt::format(
       "the constraint took longer to compile than {} ms, which is the limit; simplify it",
       options.deadline_ms));
 }

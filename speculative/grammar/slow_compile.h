@@ -26,7 +26,7 @@ struct SlowCompileOptions {
   int64_t turn_ms = 1000;  // the wait for another compile to end
 };
 
-// RESOURCE_EXHAUSTED: the compile took longer than the deadline. UNAVAILABLE: its turn did not come
+// DEADLINE_EXCEEDED: the compile took longer than the deadline. UNAVAILABLE: its turn did not come
 // in time, the process stops, or the system gives no thread. What `compile` throws becomes
 // UNAVAILABLE.
 CompileResult SlowCompile(const SlowCompileOptions& options,

@@ -12,7 +12,7 @@
 #include "speculative/grammar/json_schema.h"
 #include "speculative/grammar/network.h"
 #include "speculative/grammar/regex.h"
-#include "speculative/grammar/state_matcher.h"
+#include "speculative/grammar/state_grammar.h"
 #include "speculative/grammar/structural_tag.h"
 #include "speculative/grammar/work_bound.h"
 

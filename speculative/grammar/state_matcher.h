@@ -1,89 +1,21 @@
-// StateGrammar and StateMatcher follow a constraint through the states of a LazyAutomaton.
+// StateMatcher follows a constraint through the states of a LazyAutomaton.
 //
 // A matcher is a list of states, one for each accepted token. Rollback shortens the list, and a
-// fork copies it. Masks are built once for each state and shared (mask_cache.h).
-//
-// All matchers of a constraint follow one automaton, until it is half full. Each then moves to a
-// new one with its last states, which a rollback of a draft needs. A rollback past those follows
-// the accepted tokens again. The automaton that all have left is freed.
+// fork copies it. When the automaton is half full, a matcher moves to a new one with its last
+// states, which a rollback of a draft needs. A rollback past those follows the accepted tokens
+// again. One thread at a time.
 #pragma once
 
-#include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "speculative/grammar/grammar_backend.h"
-#include "speculative/grammar/lazy_automaton.h"
-#include "speculative/grammar/network.h"
-#include "speculative/grammar/specd_backend.h"
+#include "speculative/grammar/state_grammar.h"
 
 namespace specd::grammar {
-
-class StateGrammar : public CompiledGrammar, public std::enable_shared_from_this<StateGrammar> {
- public:
-  // ResourceExhausted: the beginnings of the texts are past a limit. A few masks are built to find
-  // that out; the first of them is that of the first place. REQUIRES: the network has a text.
-  static absl::StatusOr<std::shared_ptr<const StateGrammar>> Create(
-      std::shared_ptr<TokenizerParts> parts, Network network, std::vector<std::string> warnings);
-
-  std::unique_ptr<GrammarMatcher> NewMatcher(const MatcherOptions& options) const override;
-  std::span<const std::string> warnings() const override { return warnings_; }
-  size_t size_bytes() const override;
-
- private:
-  friend class StateMatcher;
-
-  // Sorted stop ids that are inside the vocabulary, and a number that no other set of this grammar
-  // has had.
-  struct StopSet {
-    std::vector<TokenId> ids;
-    uint32_t number = 0;
-    ByteSet one_byte_tokens;  // without the bytes of the stop ids
-  };
-  static constexpr uint32_t kNoStops = 0;
-  // A state after a stop id; the automaton has no such state.
-  static constexpr StateId kTerminated = ~StateId{0};
-
-  // The states that texts have met, and their number in the cache of masks.
-  struct Followed {
-    Followed(const Network* network, GrammarMemory* memory, uint64_t cache_number)
-        : automaton(network, memory), number(cache_number) {}
-
-    LazyAutomaton automaton;
-    const uint64_t number;
-  };
-
-  StateGrammar(std::shared_ptr<TokenizerParts> parts, Network network,
-               std::vector<std::string> warnings);
-
-  // Builds the mask of the first place, and of a few more if it made many states.
-  absl::Status Probe() const;
-  std::shared_ptr<Followed> NewFollowed() const;
-  // The automaton for texts that begin or move now; it is less than half full.
-  std::shared_ptr<Followed> Current() const;
-  std::shared_ptr<const StopSet> InternStops(std::span<const TokenId> ids) const;
-  // If a limit is met, `limit` names it and the row allows nothing; no such row is kept.
-  MaskRow RowOf(Followed& followed, StateId state, const StopSet& stops, StateId* limit) const;
-  // Null if a limit is met.
-  MaskCache::Words TextRowOf(Followed& followed, StateId state, StateId* limit) const;
-  StateId After(Followed& followed, StateId state, TokenId id) const;
-
-  const std::shared_ptr<TokenizerParts> parts_;
-  const Network network_;
-  CountedBytes network_bytes_;
-  const std::vector<std::string> warnings_;
-  mutable std::mutex mutex_;
-  mutable std::shared_ptr<Followed> current_;
-  // The sets that matchers have. Requests have stop ids of their own, so dead entries are swept.
-  mutable std::map<std::vector<TokenId>, std::weak_ptr<const StopSet>> stop_sets_;
-  mutable size_t stop_sets_max_ = 64;
-  mutable uint32_t num_stop_sets_ = 0;
-};
 
 class StateMatcher : public GrammarMatcher {
  public:

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "speculative/grammar/ebnf.h"
 #include "speculative/grammar/free_text.h"
+#include "speculative/grammar/hash_tables.h"
 #include "speculative/grammar/tag_fields.h"
 #include "speculative/grammar/tag_format.h"
 
@@ -72,7 +72,7 @@ class TagBuilder {
   GrammarRules* const rules_;
   std::vector<std::string>* const warnings_;
   size_t scans_budget_ = kScansMax;
-  absl::flat_hash_map<const Strings*, ExprId> any_end_;  // one expression for each tag's ends
+  HashMap<const Strings*, ExprId> any_end_;  // one expression for each tag's ends
 };
 
 // A marker ends the text, so that it may be excluded from the text too. A marker that holds an

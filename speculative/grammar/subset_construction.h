@@ -12,11 +12,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/container/node_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "speculative/grammar/byte_dfa.h"
 #include "speculative/grammar/byte_nfa.h"
+#include "speculative/grammar/hash_tables.h"
 
 namespace specd::grammar {
 
@@ -49,7 +49,7 @@ class SubsetConstruction {
   }
 
   const ByteNfa& nfa_;
-  absl::node_hash_map<Subset, uint32_t> number_of_;
+  HashMap<Subset, uint32_t> number_of_;
   std::vector<const Subset*> subsets_;  // keys of number_of_, which never moves them
   std::vector<uint32_t> visited_in_;    // the number of the closing that met a node last
   uint32_t num_closings_ = 0;

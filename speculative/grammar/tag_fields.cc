@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
+#include "speculative/grammar/hash_tables.h"
 
 namespace specd::grammar {
 
@@ -36,7 +36,7 @@ std::string TagFields::PointerTo(std::string_view field) const {
 }
 
 absl::Status TagFields::CheckFields(std::initializer_list<std::string_view> known) const {
-  absl::flat_hash_set<std::string_view> seen;
+  HashSet<std::string_view> seen;
   for (const auto field : object_) {
     if (!seen.insert(field.key).second) {
       return InvalidTag(pointer_,

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "speculative/grammar/grammar_rules.h"
+#include "speculative/grammar/json_memory.h"
 #include "speculative/grammar/tag_fields.h"
 
 namespace specd::grammar {
@@ -363,6 +364,7 @@ absl::StatusOr<TagFormat> ReadTagFormat(std::string_view json) {
   simdjson::dom::parser parser;
   element root;
   if (const simdjson::error_code error = parser.parse(json.data(), json.size()).get(root)) {
+    if (absl::Status status = CheckJsonMemory(error); !status.ok()) return status;
     return InvalidTag(
         "", fmt::format("not valid JSON ({}); give an object", simdjson::error_message(error)));
   }

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <unordered_set>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/hash/hash.h"
 #include "absl/status/status.h"
 
@@ -84,7 +84,7 @@ class WordDfaBuilder {
   }
 
   std::vector<State> states_;
-  absl::flat_hash_set<uint32_t, StateHash, StateEq> known_;
+  std::unordered_set<uint32_t, StateHash, StateEq> known_;
   std::vector<State> path_;  // after 0, 1, ... bytes of last_, without the edges along it
   std::string_view last_;
 };

@@ -5,14 +5,18 @@
 #include <cstdint>
 #include <iterator>
 
+#include "speculative/grammar/json_memory.h"
+
 namespace specd::grammar {
 
 absl::Status JsonDocument::Parse(std::string_view text, std::string_view name) {
   if (const auto error = parser_.allocate(text.size(), kJsonDepthMax)) {
+    if (absl::Status status = CheckJsonMemory(error); !status.ok()) return status;
     return absl::ResourceExhaustedError(
-        fmt::format("{}: no memory to parse the text: {}", name, simdjson::error_message(error)));
+        fmt::format("{}: the text cannot be parsed: {}", name, simdjson::error_message(error)));
   }
   const auto error = parser_.parse(text.data(), text.size()).get(root_);
+  if (absl::Status status = CheckJsonMemory(error); !status.ok()) return status;
   if (error == simdjson::DEPTH_ERROR) {
     return absl::ResourceExhaustedError(
         fmt::format("{}: the JSON text is nested deeper than {} levels", name, kJsonDepthMax));

@@ -107,10 +107,10 @@ class ProcessTest(unittest.TestCase):
         process.code = process.wait()
         return process
 
-    def daemon(self, *flags, ready=True):
+    def daemon(self, *flags, ready=True, **options):
         daemon = self.start(
             "specd", f"--listen=unix:{self.socket}", f"--tokenizer={TOKENIZER}",
-            "--eos_tokens=<|endoftext|>", *flags)
+            "--eos_tokens=<|endoftext|>", *flags, **options)
         if ready:
             wait_until(lambda: "serves" in daemon.stderr or not daemon.running(), "the daemon")
             self.assertTrue(daemon.running(), daemon.stderr)

@@ -2,85 +2,13 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
-#include "speculative/grammar/ebnf.h"
-#include "speculative/grammar/regex.h"
-#include "tests/speculative/constrained_engine.h"
-#include "tests/support/grammar_reference.h"
+#include "tests/speculative/constrained_texts.h"
 
 namespace specd {
 namespace {
-
-struct Text {
-  Ids ids;
-  FinishReason reason = FinishReason::kNone;
-  uint32_t num_accepted = 0;
-};
-
-// Drafts are half right, and else any id, -1 and ids outside the vocabulary among them.
-Text Generate(ConstrainedEngine& engine, const SequenceParams& params, const Text* guess,
-              int32_t max_draft, DraftKind kind, uint32_t seed) {
-  std::mt19937 random(seed);
-  Text text;
-  const SequenceHandle sequence = engine.Open(params);
-  while (text.reason == FinishReason::kNone) {
-    Ids drafts;
-    while (static_cast<int32_t>(drafts.size()) < max_draft && random() % 5 != 0) {
-      const size_t at = text.ids.size() + drafts.size();
-      const bool right = guess != nullptr && at < guess->ids.size() && random() % 5 != 0;
-      drafts.push_back(right ? guess->ids[at] : static_cast<TokenId>(random() % (kVocab + 3)) - 1);
-    }
-    const SequenceResult result = engine.Round(sequence, text.ids, drafts, kind);
-    REQUIRE(result.status == RoundStatus::kOk);
-    const Ids kept = Kept(result);
-    text.ids.insert(text.ids.end(), kept.begin(), kept.end());
-    text.reason = result.finish_reason;
-    text.num_accepted += result.num_accepted;
-  }
-  REQUIRE(engine.verifier().Close(sequence));
-  return text;
-}
-
-struct Constraint {
-  GrammarKind kind;
-  const char* text;
-};
-const Constraint kConstraints[] = {
-    {GrammarKind::kRegex, "(ab|c)*12?"},
-    {GrammarKind::kRegex, "[abc]{3,6}(\\+[12]+)?"},
-    {GrammarKind::kEbnf, "root ::= e\ne ::= e \"+\" t | t\nt ::= \"(\" e \")\" | [12] | \"a\""},
-    {GrammarKind::kEbnf, "root ::= \"(\" root \")\" | \"abc\" \" \"?"},
-    {GrammarKind::kRegex, "abc\\+1"},
-};
-
-grammar::GrammarRules RulesOf(const Constraint& constraint) {
-  grammar::GrammarRules rules;
-  const auto body = constraint.kind == GrammarKind::kRegex
-                        ? grammar::ParseRegex(constraint.text, {}, &rules)
-                        : grammar::ParseEbnf(constraint.text, {}, &rules);
-  REQUIRE(body.ok());
-  const grammar::RuleId root = rules.AddRule("all");
-  rules.Define(root, *body);
-  rules.SetRoot(root);
-  return rules;
-}
-
-void CheckObeys(const Constraint& constraint, const Text& text) {
-  const grammar::GrammarRules rules = RulesOf(constraint);
-  grammar::GrammarReference reference(rules);
-  CAPTURE(constraint.text);
-  CAPTURE(TextOf(text.ids));
-  if (text.reason == FinishReason::kStop) {
-    REQUIRE(reference.Accepts(TextOf(text.ids)));
-  } else {
-    REQUIRE(text.reason == FinishReason::kLength);
-    REQUIRE(reference.IsPrefix(TextOf(text.ids)));
-  }
-}
 
 TEST_SUITE("unit") {
   TEST_CASE("greedy and exact_match: one text for every draft, and it obeys the constraint") {
@@ -301,95 +229,6 @@ TEST_SUITE("unit") {
       REQUIRE(Kept(result) == Ids{expected});
       ids.push_back(expected);
     }
-  }
-
-  TEST_CASE(
-      "vLLM pull 44297: a marker inside a draft constrains the places behind it, in one round") {
-    ConstrainedEngine engine(")");  // the model's thoughts end at the first ")"
-    SequenceParams params = Constrained(GrammarKind::kRegex, "[ab]+12");
-    params.temperature = 0;
-    for (int split = 0; split < 2; ++split) {
-      const SequenceHandle sequence = engine.Open(params);
-      // Free text, the marker, and then what the constraint forbids. "b)" has the marker inside.
-      const Ids drafts = {IdOf("1"), split == 0 ? IdOf(")") : IdOf("b)"), IdOf("c"), IdOf("c"),
-                          kEos};
-      engine.Want(drafts);
-      const SequenceResult result = engine.RoundOverRows(sequence, drafts);
-      REQUIRE(result.status == RoundStatus::kOk);
-      CHECK(result.num_accepted == 2);
-      REQUIRE(result.num_kept == 3);
-      CHECK(result.tokens[2] == IdOf("a"));  // the lowest id that the constraint allows
-      REQUIRE(engine.verifier().Close(sequence));
-    }
-    // enable_in_reasoning: the constraint holds at once.
-    params.grammar_in_reasoning = true;
-    const SequenceHandle sequence = engine.Open(params);
-    const Ids drafts = {IdOf("1")};
-    engine.Want(drafts);
-    CHECK(engine.RoundOverRows(sequence, drafts).num_accepted == 0);
-  }
-
-  TEST_CASE("vLLM pull 36138: every row behind the marker in a draft window is constrained") {
-    // The target wants what the constraint forbids at every place behind the marker. Drafts that
-    // obey the constraint there are accepted; the row of the last place is constrained too.
-    ConstrainedEngine engine(")");
-    SequenceParams params = Constrained(GrammarKind::kRegex, "ab12\\+");
-    params.temperature = 0;
-    const TokenId forbidden = IdOf("c");
-    const Ids obeying = {IdOf("a"), IdOf("b"), IdOf("1"), IdOf("2"), IdOf("+")};
-    for (size_t marker = 0; marker < kDraft; ++marker) {
-      for (const bool from_prompt : {false, true}) {
-        CAPTURE(marker);
-        CAPTURE(from_prompt);
-        // The marker at each place of the window: free text before it, the constraint behind it.
-        Ids drafts(marker, forbidden);
-        drafts.push_back(IdOf(")"));
-        for (size_t i = 0; drafts.size() < kDraft; ++i) drafts.push_back(obeying[i]);
-        const SequenceHandle sequence =
-            engine.Open(params, from_prompt ? Ids{forbidden, forbidden} : Ids{});
-        engine.Want(drafts);
-        for (size_t place = marker + 1; place <= kDraft; ++place) {
-          float* const row = &engine.logits()[place * kVocab];
-          std::fill_n(row, kVocab, 0.0f);
-          row[forbidden] = 9;
-        }
-        const SequenceResult result = engine.RoundOverRows(sequence, drafts);
-        REQUIRE(result.status == RoundStatus::kOk);
-        CHECK(result.num_accepted == kDraft);
-        Ids expected = drafts;
-        expected.push_back(obeying[kDraft - 1 - marker]);
-        CHECK(Kept(result) == expected);
-        REQUIRE(engine.verifier().Close(sequence));
-      }
-    }
-  }
-
-  TEST_CASE(
-      "with a gate, too: one text for every draft, and it obeys the constraint after the marker") {
-    ConstrainedEngine engine(")");
-    uint32_t num_behind = 0;
-    for (const Constraint& constraint : kConstraints) {
-      for (int trial = 0; trial < 15; ++trial) {
-        SequenceParams params = Constrained(constraint.kind, constraint.text);
-        params.seed = static_cast<uint64_t>(trial);
-        params.ignore_eos = true;
-        params.verify = VerifyMethod::kExactMatch;
-        const Text plain = Generate(engine, params, nullptr, 0, DraftKind::kOneHot, 0);
-        const std::string text = TextOf(plain.ids);
-        const size_t marker = text.find(')');
-        if (marker != std::string::npos) {
-          const grammar::GrammarRules rules = RulesOf(constraint);
-          CAPTURE(text);
-          REQUIRE(grammar::GrammarReference(rules).IsPrefix(text.substr(marker + 1)));
-          ++num_behind;
-        }
-        const Text drafted = Generate(engine, params, &plain, kDraft, DraftKind::kOneHot,
-                                      static_cast<uint32_t>(trial));
-        REQUIRE(drafted.ids == plain.ids);
-        REQUIRE(drafted.reason == plain.reason);
-      }
-    }
-    CHECK(num_behind > 30);
   }
 
   TEST_CASE("a text that met a limit ended without a word: its round now names the limit") {

@@ -150,6 +150,42 @@ TEST_SUITE("unit") {
     f.CheckAEnded(f.RoundOfAll());
   }
 
+  TEST_CASE("masks of a round that was prepared and then called off stayed with its sequence") {
+    ConstrainedVerifier f;
+    const SequenceInput inputs[] = {f.Input(f.a), f.Input(f.b)};
+    size_t num_warm = 0;
+    CHECK_FALSE(f.verifier->WarmMasks(inputs, &num_warm));
+    CHECK(num_warm == 2);
+    CHECK(f.script.num_rows_held() == 0);
+    // The round runs, and its CUDA stream is released before the commit.
+    std::vector<SequenceResult> results(2);
+    f.backend->script = {Confirm(1, {1, 5}), Confirm(1, {1, 5})};
+    size_t num_held = 0;
+    f.verifier->VerifyRound(inputs, results, [&] {
+      num_held = f.script.num_rows_held();
+      return false;
+    });
+    CHECK(num_held == 8);  // two sequences, and four places each
+    CHECK(results[0].status == RoundStatus::kAborted);
+    CHECK(f.script.num_rows_held() == 0);
+    for (const SequenceResult& result : f.RoundOfAll()) CHECK(Kept(result) == Ids{1, 5});
+    CHECK(f.script.num_rows_held() == 0);
+  }
+
+  TEST_CASE("masks of a backend that keeps none were built early, and again in the round") {
+    ConstrainedVerifier f;
+    f.script.numbers_states = false;
+    int num_built = 0;
+    f.script.on_mask = [&num_built](const std::string&, const Ids&) { ++num_built; };
+    const SequenceInput inputs[] = {f.Input(f.a), f.Input(f.b)};
+    size_t num_warm = 0;
+    CHECK_FALSE(f.verifier->WarmMasks(inputs, &num_warm));
+    CHECK(num_warm == 0);
+    CHECK(num_built == 0);
+    for (const SequenceResult& result : f.RoundOfAll()) CHECK(Kept(result) == Ids{1, 5});
+    CHECK(num_built == 8);  // two sequences, and four places each
+  }
+
   TEST_CASE("masks that are built early change no sequence, and skip those without a place") {
     ConstrainedVerifier f;
     std::vector<std::string> built;

@@ -1,5 +1,5 @@
-// SequenceGrammar::Fill over drafts that are trees: each place has the mask of the chain that leads
-// to it.
+// SequenceGrammar::Fill: each place of a tree has the mask of the chain that leads to it, and the
+// constraint decides about the other edits of a place.
 #include "speculative/sequence_grammar.h"
 
 #include <doctest/doctest.h>
@@ -7,11 +7,14 @@
 #include <algorithm>
 #include <memory>
 #include <random>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "detokenizer/vocabulary.h"
+#include "speculative/grammar/reasoning_gate.h"
 #include "speculative/grammar/specd_backend.h"
 
 namespace specd {
@@ -73,14 +76,106 @@ Masks Fill(SequenceGrammar* grammar, const Ids& tokens, const int32_t* parents) 
   return masks;
 }
 
+Vocabulary MakeVocabulary() {
+  Vocabulary::Builder builder;
+  builder.Set(0, "</s>", {.added = true, .special = true});
+  for (size_t i = 0; i < kPieces.size(); ++i) {
+    builder.Set(static_cast<TokenId>(i + 1), kPieces[i], {});
+  }
+  return std::move(builder).Build();
+}
+
+TokenId IdOf(const std::string& piece) {
+  const auto found = std::find(kPieces.begin(), kPieces.end(), piece);
+  REQUIRE(found != kPieces.end());
+  return static_cast<TokenId>(found - kPieces.begin() + 1);
+}
+
+// Allows every id, and counts the looks at the end of its text.
+class CompleteMatcher : public grammar::GrammarMatcher {
+ public:
+  struct Script {
+    grammar::MatcherFault fault = grammar::MatcherFault::kNone;
+    bool is_complete = false;
+    size_t num_looks = 0;  // calls of IsFinished
+  };
+  explicit CompleteMatcher(Script* script) : script_(*script) {}
+
+  grammar::MaskRow Mask() override { return {}; }
+  grammar::MatcherFault fault() const override { return script_.fault; }
+  bool Accept(TokenId) override { return ++num_accepted_ > 0; }
+  bool AcceptText(std::string_view) override { return ++num_accepted_ > 0; }
+  void Rollback(size_t num_tokens) override { num_accepted_ -= num_tokens; }
+  size_t num_accepted() const override { return num_accepted_; }
+  std::unique_ptr<GrammarMatcher> Fork() const override {
+    return std::make_unique<CompleteMatcher>(*this);
+  }
+  bool IsAccepting() override { return true; }
+  bool IsFinished() override {
+    ++script_.num_looks;
+    return script_.is_complete;
+  }
+  bool IsTerminated() const override { return false; }
+  std::string ForcedText() override { return {}; }
+
+ private:
+  Script& script_;
+  size_t num_accepted_ = 0;
+};
+
 TEST_SUITE("unit") {
-  TEST_CASE("each place of a tree has the mask of the chain that leads to it") {
-    Vocabulary::Builder builder;
-    builder.Set(0, "</s>", {.added = true, .special = true});
-    for (size_t i = 0; i < kPieces.size(); ++i) {
-      builder.Set(static_cast<TokenId>(i + 1), kPieces[i], {});
+  TEST_CASE("a thinking budget could force a token after the constraint had begun") {
+    const Vocabulary vocabulary = MakeVocabulary();
+    const Constraint constraint(vocabulary, "root ::= [a-c]+");
+    auto markers =
+        *grammar::ReasoningMarkers::Create({.start = "", .end = ")"}, &vocabulary, kVocab);
+    auto gate = std::make_unique<grammar::ReasoningGate>(
+        markers, constraint.compiled->NewMatcher({.stop_ids = {0}}), Ids{});
+    SequenceGrammar grammar = *SequenceGrammar::Create(
+        std::move(gate), {}, {.vocab_size = kVocab, .max_batch = 1, .max_draft = kNodes});
+    const Ids tokens = {IdOf("("), IdOf(")"), IdOf("a"), IdOf("b")};
+    // What is forced is allowed everywhere, so the mask has no word in this.
+    const TokenId forced = IdOf("c");
+    std::vector<PlaceEdits> places(tokens.size() + 1);
+    for (PlaceEdits& place : places) place.forced = forced;
+    grammar.Fill({.num_nodes = static_cast<int32_t>(tokens.size()), .tokens = tokens.data()},
+                 places.data());
+    for (size_t place = 0; place < places.size(); ++place) {
+      CAPTURE(place);
+      const bool has_begun = place >= 2;
+      CHECK(places[place].forced == (has_begun ? kNoToken : forced));
+      if (has_begun) CHECK((WordsOf(places[place])[0] >> forced & 1) == 1);
     }
-    const Vocabulary vocabulary = std::move(builder).Build();
+    // The same for the places of drafts that specd draws.
+    PlaceEdits place;
+    place.forced = forced;
+    (void)grammar.FillAfter(std::span(tokens).first(1), &place);
+    CHECK(place.forced == forced);
+    (void)grammar.FillAfter(std::span(tokens).first(2), &place);
+    CHECK(place.forced == kNoToken);
+  }
+
+  TEST_CASE("a place whose mask met a limit was looked at again, to see whether the text ends") {
+    for (const bool has_fault : {false, true}) {
+      CAPTURE(has_fault);
+      // A complete text is refused when a sequence is opened, so this one completes later.
+      CompleteMatcher::Script script;
+      SequenceGrammar grammar =
+          *SequenceGrammar::Create(std::make_unique<CompleteMatcher>(&script), {},
+                                   {.vocab_size = kVocab, .max_batch = 1, .max_draft = kNodes});
+      script = {
+          .fault = has_fault ? grammar::MatcherFault::kTooMuchWork : grammar::MatcherFault::kNone,
+          .is_complete = true};
+      PlaceEdits place;
+      place.below_min_tokens = true;
+      grammar.Fill({.num_nodes = 0}, &place);
+      CHECK(script.num_looks == (has_fault ? 0 : 1));
+      CHECK(place.below_min_tokens == has_fault);
+    }
+  }
+
+  TEST_CASE("each place of a tree has the mask of the chain that leads to it") {
+    const Vocabulary vocabulary = MakeVocabulary();
     std::mt19937 random(21);
     size_t num_deep = 0;
     for (const char* text :

@@ -5,8 +5,10 @@
 // is the constraint's name.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <utility>
@@ -22,6 +24,15 @@ struct GrammarScript {
   std::function<void(const std::string& name, const std::vector<TokenId>& ids)> on_accept;
   std::vector<TokenId> forbidden;
   int32_t vocab_size = 0;
+  bool numbers_states = true;
+
+  // The rows of matchers that something still holds.
+  size_t num_rows_held() const {
+    return static_cast<size_t>(
+        std::count_if(rows.begin(), rows.end(), [](const auto& row) { return !row.expired(); }));
+  }
+  mutable std::vector<std::weak_ptr<const std::vector<uint32_t>>> rows;
+  mutable std::mutex mutex;  // guards rows
 };
 
 class ScriptedMatcher : public grammar::GrammarMatcher {
@@ -35,7 +46,10 @@ class ScriptedMatcher : public grammar::GrammarMatcher {
     for (const TokenId id : script_->forbidden) {
       words[static_cast<size_t>(id) / 32] &= ~(uint32_t{1} << (static_cast<uint32_t>(id) % 32));
     }
-    return grammar::MaskRow(std::make_shared<const std::vector<uint32_t>>(std::move(words)));
+    auto row = std::make_shared<const std::vector<uint32_t>>(std::move(words));
+    const std::lock_guard lock(script_->mutex);
+    script_->rows.emplace_back(row);
+    return grammar::MaskRow(std::move(row));
   }
   grammar::MatcherFault fault() const override { return grammar::MatcherFault::kNone; }
   bool Accept(TokenId id) override {
@@ -53,7 +67,7 @@ class ScriptedMatcher : public grammar::GrammarMatcher {
   bool IsFinished() override { return false; }
   bool IsTerminated() const override { return false; }
   std::string ForcedText() override { return {}; }
-  uint64_t StateNumber() const override { return ids_.size() + 1; }
+  uint64_t StateNumber() const override { return script_->numbers_states ? ids_.size() + 1 : 0; }
 
  private:
   const std::string name_;

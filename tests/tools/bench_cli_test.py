@@ -142,9 +142,17 @@ class BenchTest(unittest.TestCase):
         names = [line.split()[0] for line in self.lines("grammar", "--list")]
         small = ("--quick", "--json", "--vocab=2000", "--seconds=0.001")
         results = [json.loads(line) for line in self.lines("grammar", *small)]
-        self.assertEqual([r["case"] for r in results], names)
+        # fill_threads has a line for each batch, and the other cases have one.
+        self.assertEqual(list(dict.fromkeys(r["case"] for r in results)), names)
+        cpus = min(len(os.sched_getaffinity(0)), 16)
+        self.assertEqual([r["constraint"] for r in results if r["case"] == "fill_threads"],
+                         [f"b{batch}_{heat}_t{threads}" for batch in (1, 8, 64)
+                          for threads in sorted({1, cpus}) for heat in ("cold", "warm")])
+        self.assertEqual([r["case"] for r in results if r["case"] != "fill_threads"], names[:-1])
         for r in results:
-            self.assertEqual((r["suite"], r["constraint"], r["vocab"]), ("grammar", "all", 2000))
+            self.assertEqual((r["suite"], r["vocab"]), ("grammar", 2000))
+            if r["case"] != "fill_threads":
+                self.assertEqual(r["constraint"], "all")
             self.assertEqual(r["unit"], "bytes" if r["case"] == "memory" else "us")
             self.assertLess(0, r["median"])
             self.assertLessEqual(r["median"], r["p99"])

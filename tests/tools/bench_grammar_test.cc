@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "speculative/grammar/specd_backend.h"
+#include "tools/bench/grammar_fill.h"
 #include "tools/bench/grammar_replay.h"
 #include "tools/bench/grammar_suite.h"
 #include "tools/bench/grammar_text.h"
@@ -74,6 +75,32 @@ TEST_CASE("a replay is refused where its text breaks the constraint") {
   CHECK(check("12x").ok());
   CHECK(check("1x").code() == absl::StatusCode::kInternal);
   CHECK(check("12").code() == absl::StatusCode::kInternal);  // its end is not allowed
+}
+
+TEST_CASE("a batch is filled once cold, and then warm, by any number of threads") {
+  const SyntheticVocabulary made(SyntheticVocabulary::kSizeMin);
+  const auto backend = *grammar::SpecdBackend::Create(
+      {.vocabulary = &made.vocabulary(), .vocab_size = SyntheticVocabulary::kSizeMin});
+  const auto text = [&made](const char* pattern, std::string_view whole) {
+    GrammarFill::Text made_text = {.request = {.kind = GrammarKind::kRegex, .text = pattern},
+                                   .tokens = made.Tokenize(whole)};
+    made_text.tokens.push_back(made.eos_id());
+    return made_text;
+  };
+  // A text that is shorter than a round is left out.
+  CHECK_FALSE(GrammarFill::IsAnyLongEnough({text("[0-9]{2,4}x", "12x")}));
+  const std::vector<GrammarFill::Text> texts = {text("[0-9]{2,4}x", "12x"),
+                                                text("(x;)+", "x;x;x;x;x;x;x;")};
+  REQUIRE(GrammarFill::IsAnyLongEnough(texts));
+  const GrammarFill fill(backend.get(), texts, SyntheticVocabulary::kSizeMin);
+  for (const int32_t threads : {1, 3}) {
+    // Rows are kept by constraint, and each sequence has its own.
+    const size_t before = backend->mask_bytes();
+    const GrammarFill::Samples samples = fill.Run({.num_sequences = 9, .threads = threads});
+    CHECK(backend->mask_bytes() > before);
+    CHECK(samples.cold.size() == 1);
+    CHECK(samples.warm.size() == GrammarFill::kWarmFills);
+  }
 }
 
 TEST_CASE("the suite measures every case of every constraint") {

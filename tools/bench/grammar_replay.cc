@@ -39,6 +39,7 @@ constexpr std::array<CaseWords, kNumGrammarCases> kCaseWords = {{
     {"rollback", "the last five tokens"},
     {"round_k5", "the six places of a draft of five, and the commit of what is kept"},
     {"memory", "bytes of a compiled grammar, and of what it made along a text"},
+    {"fill_threads", "the masks of a batch of such rounds, by one thread and by all"},
 }};
 
 }  // namespace

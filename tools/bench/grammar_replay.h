@@ -24,21 +24,22 @@
 namespace specd::bench {
 
 enum class GrammarCase {
-  kCompile,    // GrammarBackend::Compile
-  kFirstMask,  // the first mask of a grammar that was just compiled
-  kColdMask,   // each mask along the text, the first time
-  kWarmMask,   // the same masks again, by another matcher
-  kAccept,     // each token, after its mask
-  kRollback,   // the last five tokens
-  kRoundK5,    // SequenceGrammar: the six places of a draft of five, and the commit
-  kMemory,     // bytes of the compiled grammar and of what it made along the text
+  kCompile,      // GrammarBackend::Compile
+  kFirstMask,    // the first mask of a grammar that was just compiled
+  kColdMask,     // each mask along the text, the first time
+  kWarmMask,     // the same masks again, by another matcher
+  kAccept,       // each token, after its mask
+  kRollback,     // the last five tokens
+  kRoundK5,      // SequenceGrammar: the six places of a draft of five, and the commit
+  kMemory,       // bytes of the compiled grammar and of what it made along the text
+  kFillThreads,  // MaskFiller: batches of such rounds (grammar_fill.h)
 };
-inline constexpr size_t kNumGrammarCases = 8;
+inline constexpr size_t kNumGrammarCases = 9;
 
 std::string_view GrammarCaseName(GrammarCase grammar_case);
 std::string_view GrammarCaseSummary(GrammarCase grammar_case);
 
-// Samples by case: microseconds, or bytes of kMemory.
+// Samples by case: microseconds, or bytes of kMemory. Those of kFillThreads are elsewhere.
 using GrammarSamples = std::array<std::vector<double>, kNumGrammarCases>;
 
 class GrammarReplay {
@@ -57,7 +58,7 @@ class GrammarReplay {
   // Internal: the engine forbids a token of the text, or does not let it end. Otherwise the error
   // of Compile.
   absl::Status Check() const;
-  // Adds samples of every case but kMemory. REQUIRES: Check succeeded.
+  // Adds samples of every case but kMemory and kFillThreads. REQUIRES: Check succeeded.
   void Run(GrammarSamples* samples) const;
 
   size_t num_tokens() const { return tokens_.size(); }

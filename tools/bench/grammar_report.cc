@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "tools/bench/grammar_fill.h"
 #include "tools/toy_engine/json_string.h"
 
 namespace specd::bench {
@@ -11,9 +12,14 @@ std::string Number(const GrammarMeasurement& m, double value) {
   return fmt::format("{:.{}f}", value, m.unit == "us" ? 2 : 0);
 }
 
+int32_t DraftOf(GrammarCase grammar_case) {
+  if (grammar_case == GrammarCase::kRoundK5) return GrammarReplay::kDraft;
+  return grammar_case == GrammarCase::kFillThreads ? GrammarFill::kDraft : 0;
+}
+
 std::vector<std::string> Cells(const GrammarMeasurement& m) {
   std::vector<std::string> cells = {std::string(GrammarCaseName(m.grammar_case)),
-                                    std::string(m.constraint),
+                                    m.constraint,
                                     std::string(m.unit),
                                     Number(m, m.value.median),
                                     Number(m, m.value.p90),
@@ -49,9 +55,9 @@ std::string ToJson(const GrammarMeasurement& m, const Machine& machine) {
   std::string line = fmt::format(
       R"({{"suite":"grammar","case":"{}","constraint":"{}","vocab":{},"draft":{},"median":{:.3f},)"
       R"("p10":{:.3f},"p90":{:.3f},"p99":{:.3f},"unit":"{}","samples":{},"checked":{})",
-      GrammarCaseName(m.grammar_case), m.constraint, m.vocab_size,
-      m.grammar_case == GrammarCase::kRoundK5 ? GrammarReplay::kDraft : 0, m.value.median,
-      m.value.p10, m.value.p90, m.value.p99, m.unit, m.value.num_samples, m.num_checked);
+      GrammarCaseName(m.grammar_case), m.constraint, m.vocab_size, DraftOf(m.grammar_case),
+      m.value.median, m.value.p10, m.value.p90, m.value.p99, m.unit, m.value.num_samples,
+      m.num_checked);
   if (m.HasBase()) {
     line += fmt::format(R"(,"ratio":{:.4f},"ratio_p90":{:.4f},"ratio_p99":{:.4f},"ratio_of":"{}",)"
                         R"("base_median":{:.3f},"base_p90":{:.3f},"base_p99":{:.3f})",
@@ -82,7 +88,9 @@ void GrammarReport::Print(const GrammarMeasurement& measurement) {
                      : "no peer");
       table_.Begin(ColumnsOf(measurement));
     }
-    table_.Print(Cells(measurement));
+    std::vector<std::string> cells = Cells(measurement);
+    cells.resize(ColumnsOf(printed_.empty() ? measurement : printed_.front()).size(), "-");
+    table_.Print(cells);
   }
   printed_.push_back(measurement);
   std::fflush(options_.out);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <span>
@@ -9,7 +10,9 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "daemon/base/cpus.h"
 #include "speculative/grammar/specd_backend.h"
+#include "tools/bench/grammar_fill.h"
 
 namespace specd::bench {
 namespace {
@@ -31,6 +34,14 @@ struct Target {
 constexpr Target kTargets[] = {{GrammarCase::kCompile, 1000, 50'000},
                                {GrammarCase::kWarmMask, 1, 100}};
 constexpr int32_t kTargetVocabSize = 128256;
+
+// The batches of kFillThreads: constrained sequences.
+constexpr int32_t kBatches[] = {1, 8, 64};
+
+Clock::time_point EndAfter(double seconds) {
+  return Clock::now() +
+         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
 
 // The bytes that are added along the tokens: states, and mask rows, which the backend keeps.
 absl::StatusOr<size_t> MemoryOf(const GrammarBackend& backend,
@@ -94,9 +105,22 @@ absl::Status GrammarSuite::Run() {
   }
   if (absl::Status status = Prepare(own->get(), peer.get()); !status.ok()) return status;
 
+  const bool has_replays = std::any_of(
+      options_.cases.begin(), options_.cases.end(),
+      [](GrammarCase grammar_case) { return grammar_case != GrammarCase::kFillThreads; });
+  if (has_replays) Replay(peer == nullptr ? "" : peer->name());
+  if (Has(GrammarCase::kFillThreads)) Fill(**own);
+  return absl::OkStatus();
+}
+
+bool GrammarSuite::Has(GrammarCase grammar_case) const {
+  return std::find(options_.cases.begin(), options_.cases.end(), grammar_case) !=
+         options_.cases.end();
+}
+
+void GrammarSuite::Replay(std::string_view peer) {
   const LoadMeter meter;
-  const Clock::time_point end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                                   std::chrono::duration<double>(options_.seconds));
+  const Clock::time_point end = EndAfter(options_.seconds);
   for (size_t run = 0; run < kRunsMin || (run < kRunsMax && Clock::now() < end); ++run) {
     for (Lane& lane : lanes_) {
       hooks_.on_progress(fmt::format("run {}: {}", run + 1, lane.text->name));
@@ -108,18 +132,60 @@ absl::Status GrammarSuite::Run() {
     }
   }
   const ForeignLoad load = meter.Read();
-  const std::string_view peer_name = peer == nullptr ? "" : peer->name();
-  Report(kAllConstraints, peer_name, load);
-  if (!options_.each) return absl::OkStatus();
-  for (const GrammarText* text : options_.texts) Report(text->name, peer_name, load);
-  return absl::OkStatus();
+  Report(kAllConstraints, peer, load);
+  if (!options_.each) return;
+  for (const GrammarText* text : options_.texts) Report(text->name, peer, load);
+}
+
+void GrammarSuite::Fill(const GrammarBackend& own) {
+  std::vector<GrammarFill::Text> texts;
+  for (const GrammarText* text : options_.texts) {
+    for (const std::string_view instance : text->instances) {
+      texts.push_back({.request = {.kind = text->kind, .text = std::string(text->text)},
+                       .tokens = vocabulary_.Tokenize(instance)});
+      texts.back().tokens.push_back(vocabulary_.eos_id());
+    }
+  }
+  if (!GrammarFill::IsAnyLongEnough(texts)) return;
+  const GrammarFill fill(&own, std::move(texts), options_.vocab_size);
+  std::vector<GrammarFill::Batch> batches;
+  for (const int32_t num_sequences : kBatches) {
+    batches.push_back({.num_sequences = num_sequences, .threads = 1});
+    const int32_t all = ResolveThreads(0);
+    if (all > 1) batches.push_back({.num_sequences = num_sequences, .threads = all});
+  }
+  std::vector<GrammarFill::Samples> samples(batches.size());
+  const LoadMeter meter;
+  const Clock::time_point end = EndAfter(options_.seconds);
+  for (size_t run = 0; run < kRunsMin || (run < kRunsMax && Clock::now() < end); ++run) {
+    hooks_.on_progress(fmt::format("run {}: fill_threads", run + 1));
+    for (size_t i = 0; i < batches.size(); ++i) {
+      const GrammarFill::Samples made = fill.Run(batches[i]);
+      samples[i].cold.insert(samples[i].cold.end(), made.cold.begin(), made.cold.end());
+      samples[i].warm.insert(samples[i].warm.end(), made.warm.begin(), made.warm.end());
+    }
+  }
+  const ForeignLoad load = meter.Read();
+  for (size_t i = 0; i < batches.size(); ++i) {
+    for (const bool is_cold : {true, false}) {
+      GrammarMeasurement measurement = {.grammar_case = GrammarCase::kFillThreads,
+                                        .vocab_size = options_.vocab_size,
+                                        .unit = "us",
+                                        .load = load};
+      measurement.constraint = fmt::format("b{}_{}_t{}", batches[i].num_sequences,
+                                           is_cold ? "cold" : "warm", batches[i].threads);
+      measurement.value = Summarise(is_cold ? samples[i].cold : samples[i].warm);
+      measurement.num_checked = batches[i].num_sequences * (GrammarFill::kDraft + 1);
+      hooks_.on_result(measurement);
+    }
+  }
 }
 
 void GrammarSuite::Report(std::string_view constraint, std::string_view peer,
                           const ForeignLoad& load) const {
   for (const GrammarCase grammar_case : options_.cases) {
     GrammarMeasurement measurement = {.grammar_case = grammar_case,
-                                      .constraint = constraint,
+                                      .constraint = std::string(constraint),
                                       .vocab_size = options_.vocab_size,
                                       .unit = grammar_case == GrammarCase::kMemory ? "bytes" : "us",
                                       .base_of = peer,

@@ -2,7 +2,8 @@
 //
 // Every constraint is compiled, and followed along its texts, by each engine in turn, again and
 // again until the time is used. Results pool the samples of all constraints, and with `each` those
-// of one constraint too. The suite runs on the calling thread.
+// of one constraint too. The suite runs on the calling thread, except for the threads of
+// `fill_threads`, which measures specd alone.
 #pragma once
 
 #include <cstdint>
@@ -33,13 +34,14 @@ struct GrammarOptions {
 
 struct GrammarMeasurement {
   GrammarCase grammar_case = GrammarCase::kCompile;
-  std::string_view constraint;  // a name of GrammarTexts, or kAllConstraints
+  // A name of GrammarTexts, or kAllConstraints; of kFillThreads: a batch, such as b8_cold_t2.
+  std::string constraint = {};
   int32_t vocab_size = 0;
-  std::string_view unit;     // us or bytes
-  Summary value = {};        // of specd
-  Summary base = {};         // of the peer; no samples if there is none
-  std::string_view base_of;  // the peer's name
-  double target = 0;         // the median to stay below; 0: none
+  std::string_view unit;          // us or bytes
+  Summary value = {};             // of specd
+  Summary base = {};              // of the peer; no samples if there is none
+  std::string_view base_of = {};  // the peer's name
+  double target = 0;              // the median to stay below; 0: none
   double target_p99 = 0;
   int64_t num_checked = 0;  // tokens
   ForeignLoad load = {};
@@ -75,6 +77,11 @@ class GrammarSuite {
   };
 
   absl::Status Prepare(const grammar::GrammarBackend* own, const grammar::GrammarBackend* peer);
+  bool Has(GrammarCase grammar_case) const;
+  // Times the replays until the time is used.
+  void Replay(std::string_view peer);
+  // Times batches of specd's own masks.
+  void Fill(const grammar::GrammarBackend& own);
   void Report(std::string_view constraint, std::string_view peer, const ForeignLoad& load) const;
 
   const GrammarOptions options_;

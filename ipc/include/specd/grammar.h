@@ -129,7 +129,8 @@ SPECD_API int specd_matcher_num_accepted(const specd_matcher* matcher, uint64_t*
 SPECD_API int specd_matcher_is_terminated(specd_matcher* matcher);
 /* The text may end here. */
 SPECD_API int specd_matcher_is_accepting(specd_matcher* matcher);
-/* The text may end here and cannot continue. */
+/* The text may end here and cannot continue. SPECD_ERROR_EXHAUSTED: whether it can continue is not
+ * known, because its mask meets a limit. */
 SPECD_API int specd_matcher_is_finished(specd_matcher* matcher);
 
 /* Sets *text to the bytes that every continuation begins with, not ended by a NUL; none where there

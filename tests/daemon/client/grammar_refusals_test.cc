@@ -160,6 +160,54 @@ TEST_SUITE("unit") {
     CHECK(MaskOf(owned) == mask);
   }
 
+  TEST_CASE("grammar: a limit was answered as an id that the constraint forbids") {
+    // After n letters, any number of them up to n may still want its "b".
+    const Tokenizer tokenizer = NewTokenizer();
+    const Grammar grammar = Compile(tokenizer, SPECD_GRAMMAR_EBNF,
+                                    "root ::= \"a\" root | x\nx ::= \"a\" x \"b\"? | \"c\"");
+    const Matcher owned = NewMatcher(grammar, kNone);
+    specd_matcher* matcher = owned.get();
+    uint64_t num_accepted = 0;
+    int answer = 1;
+    while ((answer = specd_matcher_accept(matcher, 2)) == 1) REQUIRE(++num_accepted < 5000);
+    CHECK(answer == SPECD_ERROR_EXHAUSTED);
+    CHECK(LastErrorHas("more than 4096 ways"));
+    // The matcher stands where it stood, and knows what it can know there.
+    uint64_t count = 0;
+    REQUIRE(specd_matcher_num_accepted(matcher, &count) == SPECD_OK);
+    CHECK(count == num_accepted);
+    CHECK(specd_matcher_is_accepting(matcher) == 0);
+    CHECK(specd_matcher_is_finished(matcher) == 0);
+    CHECK(specd_matcher_accept(matcher, 3) == 0);  // "b" is forbidden before the "c"
+    CHECK(specd_matcher_accept(matcher, -1) == 0);
+    std::vector<int32_t> words(kNumWords, 7);
+    CHECK(specd_matcher_mask(matcher, words.data(), kNumWords) == SPECD_ERROR_EXHAUSTED);
+    CHECK(words == std::vector<int32_t>(kNumWords, 7));
+    REQUIRE(specd_matcher_accept(matcher, 4) == 1);
+    CHECK(specd_matcher_is_accepting(matcher) == 1);
+    CHECK(specd_matcher_accept(matcher, 3) == 1);
+  }
+
+  TEST_CASE("grammar: is_finished said no where a limit kept it from knowing") {
+    // After n pairs of letters, any number of them up to n may still want its "bb", or nothing.
+    // The tokens of one letter are stop ids, so a mask alone tells whether "aa" or "bb" goes on.
+    static const int32_t kStops[] = {1, 2, 3};
+    const Tokenizer tokenizer = NewTokenizer();
+    const Grammar grammar = Compile(tokenizer, SPECD_GRAMMAR_EBNF,
+                                    "root ::= \"aa\" root | x\nx ::= \"aa\" x \"bb\"? | \"\"");
+    const Matcher owned = NewMatcher(grammar, {kStops, 3});
+    specd_matcher* matcher = owned.get();
+    CHECK(specd_matcher_is_finished(matcher) == 0);
+    int answer = 1;
+    for (int i = 0; (answer = specd_matcher_accept(matcher, 23)) == 1; ++i) REQUIRE(i < 5000);
+    REQUIRE(answer == SPECD_ERROR_EXHAUSTED);
+    CHECK(specd_matcher_is_accepting(matcher) == 1);
+    CHECK(specd_matcher_is_finished(matcher) == SPECD_ERROR_EXHAUSTED);
+    CHECK(LastErrorHas("more than 4096 ways"));
+    REQUIRE(specd_matcher_rollback(matcher, 1) == SPECD_OK);
+    CHECK(specd_matcher_is_finished(matcher) == 0);
+  }
+
   TEST_CASE("grammar: what a batch may not be") {
     const Tokenizer tokenizer = NewTokenizer();
     const Tokenizer wide_tokenizer = NewTokenizer(kVocabSize + 1);

@@ -200,6 +200,29 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE("server: an opening with a constraint but no list compiled on the control thread") {
+    GatedServer server;
+    RawPeer slow(server.uri);
+    server.Attach(slow);
+    OpenSequenceRequest json_object = ShortOpening("json_object");
+    json_object.numbers = {{"grammar_kind", 2.0}};
+    json_object.stop_strings = {"stop"};
+    slow.Send(json_object, 5);
+    REQUIRE(Eventually([&] { return server.gate.num_entered() == 1; }));
+
+    // Without the pool, the control thread would be at the gate.
+    RawPeer other(server.uri);
+    server.Attach(other);
+    CHECK(IsOpened(other.Call(ShortOpening("short"))));
+    CHECK(server.gate.num_left() == 0);
+    server.gate.Open();
+    const auto [answered, reply] = slow.Receive();
+    CHECK(answered == 5);
+    // The fixture's model has no tokenizer.
+    REQUIRE(std::holds_alternative<ErrorReply>(reply));
+    CHECK(std::get<ErrorReply>(reply).text.find("no tokenizer is there") != std::string::npos);
+  }
+
   TEST_CASE("server: the answers of one engine come in the order of its messages") {
     GatedServer server;
     RawPeer slow(server.uri);

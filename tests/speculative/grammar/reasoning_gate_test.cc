@@ -94,6 +94,7 @@ TEST_SUITE("unit") {
         const MaskRow mask = gate->Mask();
         const bool is_open = IsOpen(ids);
         num_open += is_open;
+        REQUIRE(gate->IsWaiting() == !is_open);
         std::vector<TokenId> allowed;
         for (TokenId id = 1; static_cast<size_t>(id) <= kPieces.size(); ++id) {
           std::vector<TokenId> next = ids;
@@ -163,6 +164,7 @@ TEST_SUITE("unit") {
         const auto replay = fixture.Gate();
         for (const TokenId id : ids) REQUIRE(replay->Accept(id));
         REQUIRE(gate->num_accepted() == ids.size());
+        REQUIRE(gate->IsWaiting() == !IsOpen(ids));
         const MaskRow a = gate->Mask();
         const MaskRow b = replay->Mask();
         for (TokenId id = 0; id < kVocab; ++id) REQUIRE(a.Allows(id) == b.Allows(id));

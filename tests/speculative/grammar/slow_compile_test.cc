@@ -24,7 +24,7 @@ TEST_SUITE("unit") {
       ended.wait();
       return Refused();
     });
-    CHECK(late.status().code() == absl::StatusCode::kResourceExhausted);
+    CHECK(late.status().code() == absl::StatusCode::kDeadlineExceeded);
     CHECK(late.status().message().find("5 ms") != absl::string_view::npos);
     CHECK(IsCompileLeftBehind());
     // One at a time: the next is refused without a compile, for now.

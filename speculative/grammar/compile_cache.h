@@ -1,0 +1,100 @@
+// CompileCache keeps what GrammarCompiler has compiled, by request, and lets openings with one
+// request share one compile.
+//
+// Errors are kept too: the same wrong schema is not compiled again and again. A refusal that has
+// its cause in the machine is not kept. One that has its cause in time is kept for a while. A
+// request that comes while the same request is being compiled waits for it, for wait_ms at most.
+// The cache drops what was used least recently. Caches that share a GrammarMemory also share its
+// bound: where memory is short, any of them drops grammars of all of them. Safe from any thread.
+//
+//   CompileCache cache({.bytes_max = 256 << 20, .memory = &memory});
+//   auto grammar = cache.FindOrCompile(request, [&] { return backend.Compile(request); });
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "speculative/grammar/grammar_backend.h"
+#include "speculative/grammar/grammar_memory.h"
+#include "speculative/grammar/slow_compile.h"
+
+namespace specd::grammar {
+
+struct CompileCacheOptions {
+  size_t bytes_max = size_t{256} << 20;                 // of compiled grammars
+  GrammarMemory* memory = &GrammarMemory::OfProcess();  // outlives the cache
+  int64_t wait_ms = SlowCompileOptions{}.deadline_ms;   // for the compile of another caller
+  std::function<int64_t()> now_ms = nullptr;            // null: the monotonic clock of the system
+};
+
+class CompileCache {
+ public:
+  // How long a compile that took too long is not tried again, the first time; then twice as long
+  // each time. A try takes the one thread of such compiles for 30 s or more, so tries of one
+  // request take a third of its time at most (estimate).
+  static constexpr int64_t kFirstPauseMs = 60'000;
+  static constexpr int64_t kPauseMsMax = 64 * kFirstPauseMs;
+
+  explicit CompileCache(const CompileCacheOptions& options);
+  ~CompileCache();
+  CompileCache(const CompileCache&) = delete;
+  CompileCache& operator=(const CompileCache&) = delete;
+
+  // Calls `compile` without a lock, unless the answer is known. An answer of UNAVAILABLE is not
+  // kept, and one of DEADLINE_EXCEEDED is kept for a pause. Both are RESOURCE_EXHAUSTED for the
+  // caller, and so is the bound of memory. An exception of `compile` counts as UNAVAILABLE.
+  CompileResult FindOrCompile(const GrammarRequest& request,
+                              absl::FunctionRef<CompileResult()> compile);
+
+ private:
+  friend class GrammarMemory;
+
+  struct Entry {
+    std::string key;
+    uint64_t last_use = 0;  // GrammarMemory::NextUse
+    bool is_done = false;
+    CompileResult compiled = absl::UnknownError("compiling");
+    // Of compiles that took too long.
+    int64_t pause_ms = 0;  // the present one; 0: none took too long
+    int64_t retry_ms = 0;  // when the pause ends
+
+    bool IsUnused() const;  // no sequence follows its grammar
+  };
+  using Entries = std::list<std::shared_ptr<Entry>>;
+
+  // An error is small, but takes a place.
+  static constexpr size_t kEntriesMax = 4096;
+
+  // The use of the oldest grammar that no sequence follows.
+  std::optional<uint64_t> OldestUnused();
+  // Drops the grammar that has this use, if no sequence follows it.
+  void DropUnused(uint64_t last_use);
+
+  // All with the lock held.
+  std::shared_ptr<Entry> AddEntry(const std::string& key);
+  CompileResult Wait(std::unique_lock<std::mutex>& lock, const Entry& entry);
+  void Finish(Entry* entry, CompileResult compiled);
+  void Forget(const Entry& entry);
+  void DropOldest();
+
+  int64_t NowMs() const;
+
+  const CompileCacheOptions options_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Entries entries_;  // the one used last is at the front
+  // If memory runs out while an entry is added, the map is as it was; Abseil's would be broken.
+  std::unordered_map<std::string, Entries::iterator> places_;
+};
+
+}  // namespace specd::grammar

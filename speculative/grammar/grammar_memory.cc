@@ -1,0 +1,42 @@
+#include "speculative/grammar/grammar_memory.h"
+
+#include <optional>
+
+#include "speculative/grammar/compile_cache.h"
+
+namespace specd::grammar {
+
+GrammarMemory& GrammarMemory::OfProcess() {
+  // A compile that is left behind may use it until the process ends, so it is never destroyed.
+  static GrammarMemory* const memory = new GrammarMemory(kProcessBytesMax);
+  return *memory;
+}
+
+void GrammarMemory::AddCache(CompileCache* cache) {
+  const std::lock_guard lock(mutex_);
+  caches_.push_back(cache);
+}
+
+void GrammarMemory::RemoveCache(CompileCache* cache) {
+  const std::lock_guard lock(mutex_);
+  std::erase(caches_, cache);
+}
+
+void GrammarMemory::MakeRoom() {
+  if (HasRoomForGrammar()) return;
+  const std::lock_guard lock(mutex_);
+  while (!HasRoomForGrammar()) {
+    CompileCache* oldest = nullptr;
+    uint64_t oldest_use = 0;
+    for (CompileCache* cache : caches_) {
+      const std::optional<uint64_t> use = cache->OldestUnused();
+      if (!use.has_value() || (oldest != nullptr && *use > oldest_use)) continue;
+      oldest = cache;
+      oldest_use = *use;
+    }
+    if (oldest == nullptr) return;
+    oldest->DropUnused(oldest_use);
+  }
+}
+
+}  // namespace specd::grammar

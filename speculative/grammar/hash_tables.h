@@ -1,0 +1,21 @@
+// HashMap and HashSet are the tables of the front ends and automata.
+//
+// They are those of the standard library: an insertion that finds no memory changes nothing.
+// Abseil's tables break if memory runs out while they grow, and the process ends when such a table
+// is destroyed. They are hashed by absl::Hash, which knows pairs and vectors. Where a table is hot,
+// IdTable (id_table.h) is faster.
+#pragma once
+
+#include <unordered_map>
+#include <unordered_set>
+
+#include "absl/hash/hash.h"
+
+namespace specd::grammar {
+
+template <typename Key, typename Value>
+using HashMap = std::unordered_map<Key, Value, absl::Hash<Key>>;
+template <typename Key>
+using HashSet = std::unordered_set<Key, absl::Hash<Key>>;
+
+}  // namespace specd::grammar

@@ -1,0 +1,83 @@
+#include "tools/bench/grammar_fill.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <span>
+
+#include "kernels/core/check.h"
+#include "kernels/core/draft.h"
+#include "kernels/core/edits.h"
+#include "speculative/mask_filler.h"
+#include "speculative/sequence_table.h"
+
+namespace specd::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+int64_t NowNs() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch())
+      .count();
+}
+
+// What a round has of a sequence.
+struct Member {
+  Sequence sequence;
+  Draft draft;
+  std::array<PlaceEdits, GrammarFill::kDraft + 1> places = {};
+};
+
+bool IsLongEnough(const GrammarFill::Text& text) {
+  return text.tokens.size() > GrammarFill::kDraft;
+}
+
+}  // namespace
+
+bool GrammarFill::IsAnyLongEnough(const std::vector<Text>& texts) {
+  return std::any_of(texts.begin(), texts.end(), IsLongEnough);
+}
+
+GrammarFill::GrammarFill(const grammar::GrammarBackend* backend, std::vector<Text> texts,
+                         int32_t vocab_size)
+    : backend_(*backend), texts_(std::move(texts)), vocab_size_(vocab_size) {
+  std::erase_if(texts_, [](const Text& text) { return !IsLongEnough(text); });
+  SPECD_CHECK(!texts_.empty());
+}
+
+GrammarFill::Samples GrammarFill::Run(const Batch& batch) const {
+  const auto num_sequences = static_cast<size_t>(batch.num_sequences);
+  std::vector<Member> members(num_sequences);
+  std::vector<MaskFiller::Job> jobs;
+  for (size_t i = 0; i < num_sequences; ++i) {
+    const Text& text = texts_[i % texts_.size()];
+    // Different places of the texts, for a batch of any size the same ones.
+    const size_t at = i * 7 % (text.tokens.size() - kDraft);
+    const std::span<const TokenId> tokens(text.tokens);
+    Member& member = members[i];
+    auto matcher =
+        backend_.Compile(text.request).value()->NewMatcher({.stop_ids = {tokens.back()}});
+    member.sequence.grammar =
+        SequenceGrammar::Create(
+            std::move(matcher), tokens.first(at),
+            {.vocab_size = vocab_size_, .max_batch = 1, .max_draft = kDraft, .threads = 1})
+            .value();
+    member.draft = {.num_nodes = kDraft, .tokens = tokens.data() + at};
+    jobs.push_back({&member.sequence, &member.draft, member.places.data()});
+  }
+  MaskFiller filler(batch.threads, NowNs);
+  filler.Start();
+  Samples samples;
+  for (int fill = 0; fill <= kWarmFills; ++fill) {
+    const Clock::time_point begin = Clock::now();
+    filler.Fill(jobs);
+    const std::chrono::duration<double, std::micro> time = Clock::now() - begin;
+    (fill == 0 ? samples.cold : samples.warm).push_back(time.count());
+  }
+  for (const Member& member : members) {
+    SPECD_CHECK(!member.sequence.grammar_failed && member.places[kDraft].grammar_mask != nullptr);
+  }
+  return samples;
+}
+
+}  // namespace specd::bench
