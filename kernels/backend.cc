@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
 #include <utility>
 
 #include "kernels/core/check.h"
@@ -27,6 +28,11 @@ absl::Status Backend::ReadDraftTokens(const TokenRows& rows, std::span<const Tok
     const volatile TokenId* const from = rows.ids + read.slot * rows.row_stride;
     for (int32_t i = 0; i < read.num_ids; ++i) read.to[i] = from[i];
   }
+  return absl::OkStatus();
+}
+
+absl::Status Backend::ReadMemory(std::span<const MemoryRead> reads) {
+  for (const MemoryRead& read : reads) std::memcpy(read.to, read.from, read.size_bytes);
   return absl::OkStatus();
 }
 

@@ -31,6 +31,9 @@ struct BackendLimits {
   // The largest SlotStates::recent_room of rounds that bring their own slots.
   int32_t recent_room = 0;
   int32_t max_path = 0;  // nodes from the root to the end of a draft; 0: max_draft
+  // Staged rounds may ask for decisions. Their launches are enqueued before any round is known, and
+  // have one launch more for it. Other rounds need no permission.
+  bool records_staged = false;
 
   // The most tokens that one sequence gains in a round: a path and one final token.
   constexpr int32_t max_output() const { return (max_path == 0 ? max_draft : max_path) + 1; }
@@ -77,6 +80,11 @@ class Backend {
   // write there again, so each id is read once. REQUIRES: Prepare succeeded; at most max_batch
   // reads of at most max_draft ids, inside the rows. Errors are those of Run.
   virtual absl::Status ReadDraftTokens(const TokenRows& rows, std::span<const TokenRowRead> reads);
+
+  // Copies memory of tensors, masks or draft tokens to the host: that of this backend's device if
+  // it has one (MemorySpace::kDevice), else that of the host. The copies come after all rounds that
+  // have run, and are complete on return. REQUIRES: Prepare succeeded. Errors are those of Run.
+  virtual absl::Status ReadMemory(std::span<const MemoryRead> reads);
 
   // ---- rounds inside a graph of the caller's, for backends on a device
   //

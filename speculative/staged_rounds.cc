@@ -11,7 +11,12 @@ absl::Status StagedRounds::Enqueue(void* stream, int32_t num_sequences) {
   while (ring_.size() < size_t{kStagedRoundsMax}) {
     ring_.push_back({.scratch = RoundScratch(limits_),
                      .results = std::vector<SequenceResult>(static_cast<size_t>(limits_.max_batch)),
+                     .decisions = {},
                      .num_inputs = 0});
+    if (limits_.records_staged) {
+      ring_.back().decisions.resize(static_cast<size_t>(limits_.max_batch) *
+                                    static_cast<size_t>(DecisionsStride()));
+    }
     ring_.back().scratch.is_staged = true;
   }
   return parts_.backend->EnqueueStaged(stream, num_sequences);
@@ -24,10 +29,12 @@ void StagedRounds::Stage(std::span<const SequenceInput> inputs) {
   staged.num_inputs = inputs.size();
   // Packing a staged round asks the backend for nothing.
   SPECD_CHECK(parts_.packer->Pack(inputs, &scratch, {staged.results.data(), inputs.size()}).ok());
+  std::fill(staged.decisions.begin(), staged.decisions.end(), PlaceDecision{});
   while (failure_.ok()) {
     std::fill_n(scratch.outcomes.begin(), scratch.num_tasks, TaskOutcome{});
-    const absl::Status status =
-        parts_.backend->Stage(parts_.packer->BatchOf(parts_.rows->target, &scratch));
+    RoundBatch batch = parts_.packer->BatchOf(parts_.rows->target, &scratch);
+    AddDecisions(&staged, &batch);
+    const absl::Status status = parts_.backend->Stage(batch);
     if (status.ok()) break;
     // The round is staged even if it is empty now. Otherwise the next run would use the rows of
     // this round for the next.
@@ -67,7 +74,7 @@ bool StagedRounds::Collect(std::span<SequenceResult> results) {
   Staged& staged = ring_[first_];
   RoundScratch& scratch = staged.scratch;
   SPECD_CHECK(results.size() == staged.num_inputs);
-  ShowRan(&scratch);
+  ShowRan(&staged);
   for (size_t i = 0; i < results.size(); ++i) RecallResult(staged.results[i], &results[i]);
   for (int32_t i = 0; i < scratch.num_tasks; ++i) {
     const auto task = static_cast<size_t>(i);
@@ -89,15 +96,21 @@ bool StagedRounds::Collect(std::span<SequenceResult> results) {
   return true;
 }
 
-void StagedRounds::ShowRan(RoundScratch* scratch) const {
+void StagedRounds::AddDecisions(Staged* staged, RoundBatch* batch) const {
+  batch->decisions = staged->decisions.empty() ? nullptr : staged->decisions.data();
+  batch->decisions_stride = DecisionsStride();
+}
+
+void StagedRounds::ShowRan(Staged* staged) const {
   if (observer_ == nullptr) return;
-  RoundBatch batch = parts_.packer->BatchOf(parts_.rows->target, scratch);
+  RoundBatch batch = parts_.packer->BatchOf(parts_.rows->target, &staged->scratch);
   observer_->Begin(&batch);
-  batch.decisions = nullptr;  // the round has run without them
+  AddDecisions(staged, &batch);
   observer_->Ran({.batch = batch,
                   .status = failure_.ok() ? RoundStatus::kOk : RoundStatus::kDeviceError,
                   .sequences = {},
-                  .is_intact = false});
+                  .is_intact = false,
+                  .backend = parts_.backend});
 }
 
 // Earlier rounds were answered after this one was packed. The result therefore has the present

@@ -48,7 +48,8 @@ class StagedRounds {
   // REQUIRES: results.size() is num_inputs().
   bool Collect(std::span<SequenceResult> results);
 
-  // Shows every round to the observer when it is collected; null: to none.
+  // Shows every round to the observer when it is collected; null: to none. Its decisions are
+  // recorded if the limits have records_staged.
   void Observe(RoundObserver* observer) { observer_ = observer; }
 
   int32_t count() const { return count_; }
@@ -63,11 +64,14 @@ class StagedRounds {
   struct Staged {
     RoundScratch scratch;
     std::vector<SequenceResult> results;
+    std::vector<PlaceDecision> decisions;  // empty: nobody records
     size_t num_inputs = 0;
   };
   // Removes the tasks for which the backend has no memory. False if there are none.
   bool RefuseWithoutRoom(Staged* staged);
-  void ShowRan(RoundScratch* scratch) const;
+  int32_t DecisionsStride() const { return limits_.max_draft + 1; }
+  void AddDecisions(Staged* staged, RoundBatch* batch) const;
+  void ShowRan(Staged* staged) const;
   void RecallResult(const SequenceResult& staged, SequenceResult* result);
 
   const BackendLimits limits_;

@@ -202,7 +202,8 @@ void Verifier::Commit(const RoundBatch& batch, RoundStatus status,
     observer_->Ran({.batch = batch,
                     .status = status,
                     .sequences = {scratch_.sequences.data(), num_tasks},
-                    .is_intact = status == RoundStatus::kOk});
+                    .is_intact = status == RoundStatus::kOk,
+                    .backend = backend_.get()});
   }
   for (size_t i = 0; i < num_tasks; ++i) {
     SequenceResult& result = results[scratch_.task_results[i]];

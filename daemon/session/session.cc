@@ -43,6 +43,7 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Create(const SessionOptions& o
   verifier_options.limits.max_draft = static_cast<int32_t>(options.limits.max_draft);
   verifier_options.limits.max_path = static_cast<int32_t>(options.limits.max_path);
   verifier_options.limits.threads = options.threads;
+  verifier_options.limits.records_staged = options.recorder != nullptr;
   verifier_options.max_sequences = options.limits.max_sequences;
   verifier_options.eos_token_ids = options.profile->eos_token_ids;
   verifier_options.now_ns = [clock = options.clock] { return clock->NowNs(); };

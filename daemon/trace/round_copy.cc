@@ -22,6 +22,33 @@ int32_t NumReadPlaces(const Task& task, const TaskOutcome& outcome) {
   return std::min(last, task.draft.num_nodes) + 1;
 }
 
+MemorySpace SpaceOf(const RoundBatch& batch, TraceTensor tensor) {
+  switch (tensor) {
+    case TraceTensor::kTarget:
+      return batch.target.space;
+    case TraceTensor::kDraft:
+      return batch.draft.space;
+    case TraceTensor::kMask:
+      return batch.mask.space;
+    case TraceTensor::kGrammarMask:
+      break;
+  }
+  return MemorySpace::kHost;
+}
+
+// Whether the row can be copied.
+bool IsReadable(const RanRound& round, TraceTensor tensor) {
+  const MemorySpace space = SpaceOf(round.batch, tensor);
+  return space == MemorySpace::kHost || (space == MemorySpace::kDevice && round.backend != nullptr);
+}
+
+// The places as the processor knew them; null if it kept no record.
+const PlaceDecision* RecordOf(const RoundBatch& batch, uint32_t task) {
+  if (batch.decisions == nullptr) return nullptr;
+  const PlaceDecision* const places = batch.decisions + int64_t{task} * batch.decisions_stride;
+  return places->position == kNoPosition ? nullptr : places;
+}
+
 const std::byte* RowBytesAt(const TensorView& tensor, uint32_t row) {
   return static_cast<const std::byte*>(RowAt(tensor, row).data);
 }
@@ -70,6 +97,9 @@ RoundCopier::RoundCopier(const BackendLimits& limits) {
   // Target row, draft row, mask and grammar mask of every place.
   rows_.reserve(size_t{4} * static_cast<size_t>(limits.max_batch) *
                 (static_cast<size_t>(limits.max_draft) + 1));
+  reads_.reserve(rows_.capacity());
+  hashed_row_ = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(limits.vocab_size) *
+                                                            sizeof(float));
 }
 
 uint64_t RoundCopier::Measure(const RanRound& round, const Selection& selection) {
@@ -107,10 +137,9 @@ void RoundCopier::ListRows(const RanRound& round, const Selection& selection) {
 void RoundCopier::ListPlaces(const RanRound& round, int32_t task_index, bool all_places) {
   const Task& task = round.batch.tasks[task_index];
   const Draft& draft = task.draft;
-  const bool has_target =
-      draft.target_rows != nullptr && round.batch.target.space == MemorySpace::kHost;
+  const bool has_target = draft.target_rows != nullptr && IsReadable(round, TraceTensor::kTarget);
   const bool has_draft = draft.draft_rows != nullptr && draft.kinds != nullptr &&
-                         round.batch.draft.space == MemorySpace::kHost;
+                         IsReadable(round, TraceTensor::kDraft);
   const int32_t num_places =
       all_places ? draft.num_nodes + 1 : NumReadPlaces(task, round.batch.outcomes[task_index]);
   for (int32_t i = 0; i < num_places; ++i) {
@@ -124,7 +153,7 @@ void RoundCopier::ListPlaces(const RanRound& round, int32_t task_index, bool all
     }
     if (task.places == nullptr) continue;
     const PlaceEdits& place = task.places[i];
-    if (place.mask_row >= 0 && round.batch.mask.space == MemorySpace::kHost) {
+    if (place.mask_row >= 0 && IsReadable(round, TraceTensor::kMask)) {
       const uint32_t* words =
           round.batch.mask.words + int64_t{place.mask_row} * round.batch.mask.row_stride;
       rows_.push_back({TraceTensor::kMask, static_cast<uint32_t>(place.mask_row),
@@ -174,18 +203,7 @@ RoundCopy* RoundCopier::Walk(const RanRound& round, const Selection& selection, 
     if (!arena->counts_only()) tasks[i] = task;
   }
   RowCopy* const rows = arena->Take<RowCopy>(rows_.size());
-  for (size_t i = 0; i < rows_.size(); ++i) {
-    const RowKey& row = rows_[i];
-    const uint64_t size_bytes = BytesOf(round, row.tensor);
-    const std::byte* bytes = nullptr;
-    if (selection.level == TraceLevel::kRows) {
-      bytes = arena->Copy(row.bytes, static_cast<int64_t>(size_bytes));
-    }
-    if (arena->counts_only()) continue;
-    // The writer computes the hashes of rows that it has.
-    const uint64_t hash = bytes == nullptr ? RowHash({row.bytes, size_bytes}) : 0;
-    rows[i] = {.tensor = row.tensor, .index = row.index, .hash = hash, .bytes = bytes};
-  }
+  if (!CopyRows(round, selection.level, arena, rows)) return nullptr;
   TraceAnswer* const answers = arena->Take<TraceAnswer>(selection.max_answers);
   if (arena->counts_only()) return nullptr;
   *copy = RoundCopy{};
@@ -202,6 +220,34 @@ RoundCopy* RoundCopier::Walk(const RanRound& round, const Selection& selection, 
   return copy;
 }
 
+// Reads of the device wait for all copies together.
+bool RoundCopier::CopyRows(const RanRound& round, TraceLevel level, Arena* arena, RowCopy* rows) {
+  reads_.clear();
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    const RowKey& row = rows_[i];
+    const uint64_t size_bytes = BytesOf(round, row.tensor);
+    const bool is_on_device = SpaceOf(round.batch, row.tensor) == MemorySpace::kDevice;
+    std::byte* bytes = nullptr;
+    if (level == TraceLevel::kRows) bytes = arena->Take<std::byte>(size_bytes);
+    if (arena->counts_only()) continue;
+    rows[i] = {.tensor = row.tensor, .index = row.index, .bytes = bytes};
+    const std::byte* source = row.bytes;
+    if (is_on_device) {
+      std::byte* const to = bytes == nullptr ? hashed_row_.get() : bytes;
+      reads_.push_back({.from = source, .to = to, .size_bytes = size_bytes});
+      source = to;
+    }
+    if (bytes != nullptr) {
+      if (!is_on_device) std::memcpy(bytes, source, size_bytes);
+      continue;  // the writer computes the hashes of rows that it has
+    }
+    if (!reads_.empty() && !round.backend->ReadMemory(reads_).ok()) return false;
+    reads_.clear();
+    rows[i].hash = RowHash({source, size_bytes});
+  }
+  return reads_.empty() || round.backend->ReadMemory(reads_).ok();
+}
+
 void RoundCopier::CopyTask(const RanRound& round, const Selection& selection, uint32_t index,
                            Arena* arena, TaskCopy* out) const {
   const RoundBatch& batch = round.batch;
@@ -209,15 +255,20 @@ void RoundCopier::CopyTask(const RanRound& round, const Selection& selection, ui
   Task& task = out->task;
   Draft& draft = task.draft;
   const int64_t nodes = draft.num_nodes;
-  const bool has_outcome = round.status == RoundStatus::kOk;
-  if (has_outcome) out->outcome = batch.outcomes[index];
 
-  const TokenId* tokens = draft.tokens;
-  if (tokens == nullptr && task.drafts_by_slot && round.is_intact &&
-      batch.draft_tokens.space == MemorySpace::kHost) {
-    tokens = batch.draft_tokens.ids + int64_t{task.slot} * batch.draft_tokens.row_stride;
+  const PlaceDecision* const record = RecordOf(batch, index);
+  if (draft.tokens == nullptr && record != nullptr) {
+    // The memory of the slot may hold other drafts by now.
+    TokenId* const judged = arena->Take<TokenId>(static_cast<size_t>(nodes));
+    for (int64_t i = 0; judged != nullptr && i < nodes; ++i) judged[i] = record[i].draft;
+    draft.tokens = judged;
+  } else {
+    draft.tokens = arena->Copy(draft.tokens, nodes);
   }
-  draft.tokens = arena->Copy(tokens, nodes);
+  if (task.continues && record != nullptr) {
+    task.continues = false;
+    task.first_position = task.round_base = record->position;
+  }
   draft.parents = arena->Copy(draft.parents, nodes);
   draft.kinds = arena->Copy(draft.kinds, nodes);
   draft.target_rows = arena->Copy(draft.target_rows, nodes + 1);
@@ -247,12 +298,19 @@ void RoundCopier::CopyTask(const RanRound& round, const Selection& selection, ui
     edits.allowed = nullptr;
   }
   CopyPlaces(round, selection.level, index, arena, out);
+  CopyAnswer(round, index, arena, out);
+}
 
+void RoundCopier::CopyAnswer(const RanRound& round, uint32_t index, Arena* arena,
+                             TaskCopy* out) const {
+  const RoundBatch& batch = round.batch;
+  const Task& task = out->task;
   if (batch.decisions != nullptr) {
-    out->decisions =
-        arena->Copy(batch.decisions + int64_t{index} * batch.decisions_stride, nodes + 1);
+    out->decisions = arena->Copy(batch.decisions + int64_t{index} * batch.decisions_stride,
+                                 int64_t{task.draft.num_nodes} + 1);
   }
-  if (!has_outcome) return;
+  if (round.status != RoundStatus::kOk) return;
+  out->outcome = batch.outcomes[index];
   const TaskOutcome& outcome = out->outcome;
   const int64_t first_token = int64_t{index} * batch.tokens_stride;
   out->tokens = arena->Copy(batch.tokens + first_token, outcome.num_tokens);

@@ -2,13 +2,14 @@
 // writer of its trace.
 //
 // RoundCopier makes it between the run and the commit of the round, when everything that the
-// backend read is still there: tasks, edits, masks and rows. The copy holds pointers into its own
-// memory only. It is plain data, so no destructor runs. The copier allocates nothing after
-// construction.
+// backend read is still there: tasks, edits, masks and rows. Rows in device memory come through the
+// backend. The copy holds pointers into its own memory only. It is plain data, so no destructor
+// runs. The copier allocates nothing after construction.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -46,6 +47,7 @@ struct RoundCopy {
   uint64_t round_id = 0;
   TraceLevel level = TraceLevel::kRounds;
   RoundStatus status = RoundStatus::kOk;
+  NoRows no_rows = NoRows::kNone;
   bool on_stream = false;
   bool staged = false;
   bool has_run = false;  // else the round was called off before it ran, and only answers are here
@@ -79,7 +81,8 @@ class RoundCopier {
   // Looks at the round, and returns the size of its copy.
   uint64_t Measure(const RanRound& round, const Selection& selection);
   // Copies the round that was measured last. `memory` has the measured size and is aligned to 64.
-  // The answers have the size 0 and room for max_answers; they lie at the end.
+  // The answers have the size 0 and room for max_answers; they lie at the end. Null: the backend
+  // did not give the rows.
   RoundCopy* Copy(const RanRound& round, const Selection& selection, std::byte* memory);
 
  private:
@@ -93,15 +96,21 @@ class RoundCopier {
 
   void ListRows(const RanRound& round, const Selection& selection);
   void ListPlaces(const RanRound& round, int32_t task_index, bool all_places);
+  // Fills the rows of the copy. False: the backend did not give them.
+  bool CopyRows(const RanRound& round, TraceLevel level, Arena* arena, RowCopy* rows);
   int32_t FindGrammarMask(const uint32_t* words) const;
   RoundCopy* Walk(const RanRound& round, const Selection& selection, Arena* arena);
   void CopyTask(const RanRound& round, const Selection& selection, uint32_t index, Arena* arena,
                 TaskCopy* out) const;
+  void CopyAnswer(const RanRound& round, uint32_t index, Arena* arena, TaskCopy* out) const;
   void CopyPlaces(const RanRound& round, TraceLevel level, uint32_t index, Arena* arena,
                   TaskCopy* out) const;
   uint64_t BytesOf(const RanRound& round, TraceTensor tensor) const;
 
-  std::vector<RowKey> rows_;  // of the measured round
+  std::vector<RowKey> rows_;       // of the measured round
+  std::vector<MemoryRead> reads_;  // those of its rows that lie on the device
+  // Room for one row, to compute a hash without keeping the row. Untouched unless it is used.
+  std::unique_ptr<std::byte[]> hashed_row_;
 };
 
 }  // namespace specd

@@ -97,6 +97,7 @@ void MakeTraceRound(const RoundCopy& copy, TraceRound* record) {
   record->round_id = copy.round_id;
   record->level = copy.level;
   record->status = copy.status;
+  record->no_rows = copy.no_rows;
   record->on_stream = copy.on_stream;
   record->staged = copy.staged;
   record->times = copy.times;

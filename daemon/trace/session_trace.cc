@@ -83,16 +83,24 @@ void SessionTrace::Begin(RoundBatch* batch) {
 void SessionTrace::Ran(const RanRound& round) {
   if (is_skipped_) return;
   const int64_t ran_ns = clock_->NowNs();
-  const bool has_rows =
-      round.is_intact && options_.level > TraceLevel::kRounds && num_rounds_ % options_.every == 0;
-  if (has_rows && !CopyRound(round, options_.level)) {
-    Count(&dropped_rows_, 1);
-    is_lost_ = !CopyRound(round, TraceLevel::kRounds);
-  } else if (!has_rows) {
-    is_lost_ = !CopyRound(round, TraceLevel::kRounds);
-  }
+  NoRows no_rows = NoRows::kNone;
+  const bool wants_rows = options_.level > TraceLevel::kRounds && num_rounds_ % options_.every == 0;
+  if (wants_rows) no_rows = CopyWithRows(round);
+  if (copy_ == nullptr) is_lost_ = !CopyRound(round, TraceLevel::kRounds);
   if (is_lost_) return;
+  copy_->no_rows = no_rows;
   copy_->times.ran = ran_ns;
+}
+
+NoRows SessionTrace::CopyWithRows(const RanRound& round) {
+  if (!round.is_intact) return NoRows::kChanged;
+  if (CopyRound(round, options_.level)) {
+    if (copy_ != nullptr) return NoRows::kNone;
+    Count(&unread_rows_, 1);
+    return NoRows::kUnread;
+  }
+  Count(&dropped_rows_, 1);
+  return NoRows::kNoRoom;
 }
 
 bool SessionTrace::CopyRound(const RanRound& round, TraceLevel level) {

@@ -92,6 +92,8 @@ class SessionTrace : public RoundObserver {
   // Counts since the session began; each only grows.
   uint64_t dropped_rounds() const { return dropped_rounds_.load(std::memory_order_relaxed); }
   uint64_t dropped_rows() const { return dropped_rows_.load(std::memory_order_relaxed); }
+  // Rounds whose rows the device did not give; not among dropped_rows.
+  uint64_t unread_rows() const { return unread_rows_.load(std::memory_order_relaxed); }
   uint64_t dropped_bytes() const { return dropped_bytes_.load(std::memory_order_relaxed); }
   // The largest round that could never find room; 0: none.
   uint64_t too_large_bytes() const { return too_large_bytes_.load(std::memory_order_relaxed); }
@@ -101,8 +103,11 @@ class SessionTrace : public RoundObserver {
   bool WantsSlot(uint32_t slot) const { return slot < wanted_.size() && wanted_[slot] != 0; }
   // Selects the tasks to record. False: there is nothing to record.
   bool Select(const RoundBatch& batch);
-  // Reserves and copies at this level. False: there is no room.
+  // Reserves and copies at this level, into copy_. False: there is no room. copy_ is then null, and
+  // also if the device did not give the rows.
   bool CopyRound(const RanRound& round, TraceLevel level);
+  // The same with rows. Says why copy_ is null.
+  NoRows CopyWithRows(const RanRound& round);
   void AddAnswer(const SequenceResult& result);
   // Makes the record of a round that was called off before it ran: it has answers only.
   void CopyCalledOff(std::span<const SequenceResult> results);
@@ -136,6 +141,7 @@ class SessionTrace : public RoundObserver {
   std::atomic<bool> ended_{false};
   std::atomic<uint64_t> dropped_rounds_{0};
   std::atomic<uint64_t> dropped_rows_{0};
+  std::atomic<uint64_t> unread_rows_{0};
   std::atomic<uint64_t> dropped_bytes_{0};
   std::atomic<uint64_t> too_large_bytes_{0};
 };

@@ -22,9 +22,8 @@ class ShadowCheck {
   // REQUIRES: the limits are those of the session.
   static absl::StatusOr<std::unique_ptr<ShadowCheck>> Create(const BackendLimits& limits);
 
-  // Returns the first difference in words, or "" if there is none. Tasks whose rows lie on a
-  // device, and those that the processor completed itself (drafts by slot), are left out. REQUIRES:
-  // the round has rows and an outcome.
+  // Returns the first difference in words, or "" if there is none. Tasks whose rows or drafts were
+  // not recorded are left out. REQUIRES: the round has rows and an outcome.
   std::string FindDifference(const RoundCopy& round);
 
   // Tasks that were compared.

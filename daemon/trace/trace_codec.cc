@@ -37,6 +37,8 @@ constexpr MemorySpace kLast<MemorySpace> = MemorySpace::kOtherDevice;
 template <>
 constexpr TraceLevel kLast<TraceLevel> = TraceLevel::kRows;
 template <>
+constexpr NoRows kLast<NoRows> = NoRows::kUnread;
+template <>
 constexpr TraceTensor kLast<TraceTensor> = TraceTensor::kGrammarMask;
 template <>
 constexpr DraftKind kLast<DraftKind> = DraftKind::kSampled;

@@ -252,6 +252,7 @@ void VisitFields(RecordType<TraceRound>, V&& visit) {
   visit("round_id", &TraceRound::round_id);
   visit("level", &TraceRound::level);
   visit("status", &TraceRound::status);
+  visit("no_rows", &TraceRound::no_rows);
   visit("on_stream", &TraceRound::on_stream);
   visit("staged", &TraceRound::staged);
   visit("times", &TraceRound::times);

@@ -13,7 +13,7 @@ constexpr int64_t kLogPauseNs = 60'000'000'000;
 
 TraceLosses::Sums TraceLosses::All() const {
   return {.rounds = disk_rounds_ + trace_.dropped_rounds(),
-          .rows = trace_.dropped_rows(),
+          .rows = trace_.dropped_rows() + trace_.unread_rows(),
           .bytes = trace_.dropped_bytes()};
 }
 
@@ -41,6 +41,9 @@ std::string TraceLosses::Why() const {
         "a round of {} MiB needs a buffer of twice that; raise buffer_mib, or record the rows of "
         "one request",
         (trace_.too_large_bytes() >> 20) + 1);
+  }
+  if (trace_.unread_rows() > 0) {
+    return fmt::format("{} rounds had rows that the device did not give", trace_.unread_rows());
   }
   if (!disk_error_.empty()) return fmt::format("the disk took no more: {}", disk_error_);
   if (!error_before_.empty()) return fmt::format("the disk took no more: {}", error_before_);

@@ -31,6 +31,14 @@ enum class TraceLevel : uint32_t {
   kRows = 3,    // and these rows and masks, and the token edits: the round can be run again
 };
 
+// Why a round that should have rows or hashes has none.
+enum class NoRows : uint32_t {
+  kNone = 0,     // it has them, or is of level kRounds
+  kNoRoom = 1,   // the buffer was full
+  kChanged = 2,  // it ran inside a CUDA graph or was called off, so they may have changed since
+  kUnread = 3,   // the device did not give them
+};
+
 // Offsets and sizes of rows that were not recorded.
 inline constexpr uint64_t kNoRow = ~uint64_t{0};
 
@@ -171,6 +179,7 @@ struct TraceRound {
   uint64_t round_id = 0;  // the engine's
   TraceLevel level = TraceLevel::kRounds;
   RoundStatus status = RoundStatus::kOk;  // why no task has an outcome
+  NoRows no_rows = NoRows::kNone;
   bool on_stream = false;
   bool staged = false;
   TraceTimes times;

@@ -61,6 +61,14 @@ class ChainRows {
     }
     return nullptr;
   }
+  SPECD_HD void RecordPlaces() const {
+    for (int32_t i = 0; i <= num_drafts(); ++i) {
+      PlaceDecision* const record = RecordOf(i);
+      if (record == nullptr) return;
+      record->position = PositionOf(i);
+      if (i < num_drafts()) record->draft = DraftToken(i);
+    }
+  }
   SPECD_HD void RecordShares(int32_t i, const Distribution& p, const DraftShare& q) const {
     if (PlaceDecision* record = RecordOf(i)) {
       record->p_weight = WeightOf(p, DraftToken(i));
@@ -109,10 +117,15 @@ class ChainRows {
                                      WithAhead(workspace_.draft, DraftSlot(i)));
   }
 
-  // The verdict of the pass that read the target row of place i ahead.
+  // The verdict of the pass that read the target row of place i ahead. A team that keeps records
+  // judges by itself, because the numbers behind that verdict are not kept.
   SPECD_HD PlaceVerdict JudgedAhead(int32_t i) const {
-    if (workspace_.ahead == nullptr || !IsReadAhead(task_, TargetSlot(i))) return {};
-    return AheadOf(TargetSlot(i)).facts->place;
+    if constexpr (KeepsDraws<T>) {
+      return {};
+    } else {
+      if (workspace_.ahead == nullptr || !IsReadAhead(task_, TargetSlot(i))) return {};
+      return AheadOf(TargetSlot(i)).facts->place;
+    }
   }
   // REQUIRES: rows are read ahead, and this row was.
   SPECD_HD void NoteVerdict(int32_t i, const PlaceVerdict& verdict) {

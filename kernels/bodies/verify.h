@@ -82,6 +82,12 @@ class TaskRun {
     }
   }
 
+  // Only decides, for kVerify: writes tokens, the path and decisions, and nothing by slot.
+  SPECD_HD TaskOutcome Decide() {
+    Verify();
+    return outcome_;
+  }
+
   // kAtOnce: the outcome ends before work that is left to a larger team. Scores are not included.
   SPECD_HD bool deferred() const { return deferred_; }
   // Ends a task whose remaining work no team will do. Work remains then because a row changed
@@ -98,6 +104,7 @@ class TaskRun {
  private:
   SPECD_HD void Verify() {
     outcome_.num_drafts = rows_.NumDrawn();
+    if constexpr (KeepsDraws<T>) rows_.RecordPlaces();
     if constexpr (!kAtOnce) {
       if (task_.method == VerifyMethod::kBlock) return Block();
     }

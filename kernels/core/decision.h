@@ -1,8 +1,8 @@
 // PlaceDecision holds the numbers behind the verdict of one place of a draft, for traces.
 //
 // A round that is recorded gives each task room for one PlaceDecision per place
-// (RoundBatch::decisions). Processors that keep no records leave it as it was: `judged` is false.
-// Nothing here changes an answer. Plain data and pure functions.
+// (RoundBatch::decisions). A processor that keeps no records leaves it as it was: `judged` is
+// false. Nothing here changes an answer. Plain data and pure functions.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,9 @@ namespace specd {
 
 // The value of a coin that was not drawn. Coins are below 2^53.
 inline constexpr uint64_t kNoCoin = ~uint64_t{0};
+
+// The position of a place that nobody has recorded. Positions are below 2^31.
+inline constexpr uint32_t kNoPosition = ~uint32_t{0};
 
 // Coins in [low, high) draw the same id. Empty: unknown.
 struct CoinInterval {
@@ -53,9 +56,13 @@ struct PlaceDecision {
   // The draw of `token`, if it was drawn. residual_mass below 0: it was drawn from p.
   uint64_t draw_coin = kNoCoin;
   Purpose draw_purpose = Purpose::kSample;
+  // The place and its draft token as the processor knew them, also if it never came here. If a task
+  // leaves them to the processor (NeedsResolve), nobody else knows them.
+  uint32_t position = kNoPosition;
   CoinInterval draw_interval;
   double residual_mass = -1;
   float token_weight = 0;  // p(token) = token_weight / p_mass of the place
+  TokenId draft = kNoToken;
 };
 
 // The coins that make the draw of `facts`.

@@ -85,6 +85,12 @@ class GpuDriver {
   // is within the bounds.
   virtual GpuResult LaunchRound(const FusedRound* round, const RoundBounds& bounds) = 0;
 
+  // Enqueues the records of a round (kernels/warps/record.h), after LaunchRound. Writes to
+  // RoundBatch::decisions, and nothing if that is null. `tokens` is device memory of num_tasks *
+  // tokens_stride ids that nobody reads.
+  virtual GpuResult LaunchRecord(const FusedRound* round, TokenId* tokens,
+                                 const RoundBounds& bounds) = 0;
+
   // The begin and end of LaunchRound for rounds that are staged after they were enqueued
   // (kernels/warps/staged_turn.h). LaunchTakeStaged takes and fetches the next staged round. If the
   // turn has a round, LaunchEndStaged writes a word of plan.done after all work enqueued before.

@@ -93,6 +93,13 @@ struct TokenRowRead {
   TokenId* to = nullptr;
 };
 
+// A copy from memory that rounds read.
+struct MemoryRead {
+  const void* from = nullptr;
+  void* to = nullptr;
+  size_t size_bytes = 0;
+};
+
 SPECD_INLINE RowView RowAt(const TensorView& tensor, int64_t row) {
   const char* base = static_cast<const char*>(tensor.data);
   return {base + row * tensor.row_stride * SizeBytes(tensor.dtype), tensor.dtype, tensor.vocab_size,

@@ -14,15 +14,23 @@ constexpr int64_t kListBytes = 8 * 1024 * 1024;
 constexpr size_t kUsualBytes = 4 * 1024;
 constexpr size_t kUsualBytesPerSequence = 4 * 1024;
 
+// The decisions of one task that come back.
+int32_t NumDecisions(const RoundBatch& batch, int32_t max_draft) {
+  return batch.decisions == nullptr ? 0 : std::min(batch.decisions_stride, max_draft + 1);
+}
+
 // The tasks from `first` on whose answers fit, at most max_tasks.
-int32_t RoomFor(const RoundBatch& batch, int32_t first, int32_t max_tasks, int64_t max_output,
-                const Arena& answers) {
-  const int64_t answer_bytes = sizeof(TaskOutcome) +
-                               max_output * (sizeof(TokenId) + sizeof(int32_t) +
-                                             batch.scores_stride * int64_t{sizeof(TokenScore)}) +
-                               batch.samples_stride * int64_t{sizeof(DraftSample)};
-  // Each of the five arrays may end before the next one can begin.
-  const int64_t room_bytes = static_cast<int64_t>(answers.size_bytes()) - 5 * int64_t{kFetchUnit};
+int32_t RoomFor(const RoundBatch& batch, int32_t first, int32_t max_tasks,
+                const BackendLimits& limits, const Arena& answers) {
+  const int64_t max_output = limits.max_output();
+  const int64_t answer_bytes =
+      sizeof(TaskOutcome) +
+      max_output *
+          (sizeof(TokenId) + sizeof(int32_t) + batch.scores_stride * int64_t{sizeof(TokenScore)}) +
+      batch.samples_stride * int64_t{sizeof(DraftSample)} +
+      NumDecisions(batch, limits.max_draft) * int64_t{sizeof(PlaceDecision)};
+  // Each of the six arrays may end before the next one can begin.
+  const int64_t room_bytes = static_cast<int64_t>(answers.size_bytes()) - 6 * int64_t{kFetchUnit};
   const int64_t fitting = std::clamp<int64_t>(room_bytes / answer_bytes, 1, max_tasks);
   return static_cast<int32_t>(std::min<int64_t>(fitting, batch.num_tasks - first));
 }
@@ -48,7 +56,7 @@ BatchUpload::BatchUpload(const RoundBatch& batch, int32_t first, int32_t max_tas
                          Arena* answers)
     : batch_(batch),
       first_(first),
-      room_(RoomFor(batch, first, max_tasks, limits.max_output(), *answers)),
+      room_(RoomFor(batch, first, max_tasks, limits, *answers)),
       limits_(limits),
       arena_(arena),
       answers_(answers),
@@ -59,6 +67,8 @@ BatchUpload::BatchUpload(const RoundBatch& batch, int32_t first, int32_t max_tas
       scores_(batch.scores, first, int64_t{batch.tokens_stride} * batch.scores_stride,
               int64_t{limits.max_output()} * batch.scores_stride, room_, answers),
       samples_(batch.samples, first, batch.samples_stride, batch.samples_stride, room_, answers),
+      decisions_(batch.decisions, first, batch.decisions_stride,
+                 NumDecisions(batch, limits.max_draft), room_, answers),
       round_(room_, limits.max_draft, arena),
       tasks_(arena->Take<Task>(room_)),
       next_tokens_(PutNextTokens(batch, arena)),
@@ -103,6 +113,8 @@ int32_t BatchUpload::Fill(char* memory) const {
   batch.tokens_stride = limits_.max_output();
   batch.scores = scores_.device();
   batch.samples = samples_.device();
+  batch.decisions = decisions_.device();
+  batch.decisions_stride = NumDecisions(batch_, limits_.max_draft);
   batch.next_tokens = next_tokens_.arrays;
   batch.num_next_tokens = next_tokens_.count;
   // Draft tokens from host memory are packed with the tasks.
@@ -116,6 +128,7 @@ void BatchUpload::CopyBack() const {
   path_.CopyBack(count_);
   scores_.CopyBack(count_);
   samples_.CopyBack(count_);
+  decisions_.CopyBack(count_);
 }
 
 }  // namespace specd

@@ -76,6 +76,8 @@ class BatchUpload {
   // Completes the round. `memory` is RoundMemoryBytes of device memory for the parts that are not
   // packed. Returns FusedRound::num_launches. REQUIRES: tasks were packed.
   int32_t Fill(char* memory) const;
+  // The device address of the round.
+  const FusedRound* round() const { return round_.device(); }
   // After Fill: whether LaunchResolve is needed.
   bool resolves() const { return round_.resolves(); }
 
@@ -109,6 +111,7 @@ class BatchUpload {
   Answers<int32_t> path_;
   Answers<TokenScore> scores_;
   Answers<DraftSample> samples_;
+  Answers<PlaceDecision> decisions_;
   RoundUpload round_;
   ArenaArray<Task> tasks_;
   TokenArrays next_tokens_;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cuda/device_reader.h"
 #include "kernels/cuda/next_tokens.h"
 #include "kernels/cuda/round_upload.h"
 #include "kernels/warps/fused_round.h"
@@ -128,17 +129,24 @@ GpuResult CudaBackend::CaptureBuckets() {
 GpuResult CudaBackend::CaptureGraph(int32_t num_tasks, GraphKind kind, CapturedGraph* graph) {
   arena_.Clear();
   const RoundUpload round(1, limits_.max_draft, &arena_);  // first in the arena, as in a piece
+  return graph->Capture(driver_.get(),
+                        [&] { return Enqueue(round.device(), num_tasks, kind, false); });
+}
+
+GpuResult CudaBackend::Enqueue(const FusedRound* round, int32_t num_tasks, GraphKind kind,
+                               bool records) {
   const RoundBounds bounds{.num_tasks = num_tasks,
                            .max_draft = limits_.max_draft,
                            .vocab_size = limits_.vocab_size,
                            .num_launches = kind.num_launches};
-  return graph->Capture(driver_.get(), [&] {
-    GpuResult result = arena_.LaunchFetch(UsualFetchBytes(num_tasks));
-    if (result.ok() && kind.resolves) result = driver_->LaunchResolve(round.device(), bounds);
-    if (result.ok()) result = driver_->LaunchRound(round.device(), bounds);
-    if (result.ok()) result = done_.LaunchEnd();
-    return result;
-  });
+  GpuResult result = arena_.LaunchFetch(UsualFetchBytes(num_tasks));
+  if (result.ok() && kind.resolves) result = driver_->LaunchResolve(round, bounds);
+  if (result.ok()) result = driver_->LaunchRound(round, bounds);
+  if (result.ok() && records) {
+    result = driver_->LaunchRecord(round, RecordTokensIn(round_memory_.get()), bounds);
+  }
+  if (result.ok()) result = done_.LaunchEnd();
+  return result;
 }
 
 // The first bucket whose rounds have room for num_tasks.
@@ -210,6 +218,10 @@ GpuResult CudaBackend::LaunchPiece(const BatchUpload& piece) {
   kind.num_launches = piece.Fill(round_memory_.get());
   kind.resolves = piece.resolves();
   arena_.Seal();
+  // A recorded round has one launch more, and no graph: graphs are for rounds that nobody looks at.
+  if (piece.batch().decisions != nullptr) {
+    return Enqueue(piece.round(), piece.count(), kind, true);
+  }
   return BucketFor(piece.count())[kind.index()].Launch();
 }
 
@@ -263,34 +275,20 @@ absl::Status CudaBackend::ReadDraftTokens(const TokenRows& rows,
   if (!is_free.ok()) return is_free;
   const auto most = static_cast<size_t>(max_piece_);
   for (size_t done = 0; done < reads.size(); done += most) {
-    const GpuResult result =
-        ReadFromDevice(rows, reads.subspan(done, std::min(most, reads.size() - done)));
+    const DeviceReader reader(driver_.get(), &answers_);
+    const GpuResult result = reader.ReadTokens(
+        rows, reads.subspan(done, std::min(most, reads.size() - done)), limits_.max_draft);
     if (!result.ok()) return Failure(result);
   }
   return absl::OkStatus();
 }
 
-GpuResult CudaBackend::ReadFromDevice(const TokenRows& rows, std::span<const TokenRowRead> reads) {
-  answers_.Clear();  // the answers of the last round have been copied back
-  const auto max_draft = static_cast<size_t>(limits_.max_draft);
-  TokenId* const pinned =
-      answers_.Take<TokenId>(static_cast<int64_t>(reads.size() * max_draft)).host;
-  SPECD_CHECK(!answers_.full());
-  GpuResult result = GpuResult::Ok();
-  for (size_t i = 0; i < reads.size() && result.ok(); ++i) {
-    SPECD_CHECK(reads[i].num_ids >= 0 && reads[i].num_ids <= limits_.max_draft);
-    if (reads[i].num_ids == 0) continue;
-    result = driver_->ToHost(pinned + i * max_draft, rows.ids + reads[i].slot * rows.row_stride,
-                             static_cast<size_t>(reads[i].num_ids) * sizeof(TokenId));
-  }
-  // Needed even after an error: copies may still run.
-  const GpuResult copied = driver_->Synchronize();
-  if (result.ok()) result = copied;
-  if (!result.ok()) return result;
-  for (size_t i = 0; i < reads.size(); ++i) {
-    std::copy_n(pinned + i * max_draft, reads[i].num_ids, reads[i].to);
-  }
-  return result;
+absl::Status CudaBackend::ReadMemory(std::span<const MemoryRead> reads) {
+  const absl::Status is_free = CheckNotCapturing(
+      driver_.get(), "memory is copied from it now, not when the graph is launched", kRoundRemedy);
+  if (!is_free.ok()) return is_free;
+  const GpuResult result = DeviceReader(driver_.get(), &answers_).Read(reads);
+  return result.ok() ? absl::OkStatus() : Failure(result);
 }
 
 absl::Status CudaBackend::EnqueueStaged(void* stream, int32_t num_tasks) {

@@ -40,6 +40,7 @@ class CudaBackend final : public Backend {
   absl::Status Run(const RoundBatch& batch) override;
   absl::Status WriteNextTokens(const RoundBatch& batch) override;
   absl::Status ReadDraftTokens(const TokenRows& rows, std::span<const TokenRowRead> reads) override;
+  absl::Status ReadMemory(std::span<const MemoryRead> reads) override;
   absl::Status EnqueueStaged(void* stream, int32_t num_tasks) override;
   absl::Status Stage(const RoundBatch& batch) override;
   absl::StatusOr<bool> Collect() override;
@@ -61,6 +62,8 @@ class CudaBackend final : public Backend {
   GpuResult Allocate();
   GpuResult CaptureBuckets();
   GpuResult CaptureGraph(int32_t num_tasks, GraphKind kind, CapturedGraph* graph);
+  // Enqueues the launches of a round of at most num_tasks.
+  GpuResult Enqueue(const FusedRound* round, int32_t num_tasks, GraphKind kind, bool records);
   const Bucket& BucketFor(int32_t num_tasks) const;
   BatchUpload BeginPiece(const RoundBatch& batch, int32_t first);
   GpuResult LaunchPiece(const BatchUpload& piece);
@@ -69,9 +72,6 @@ class CudaBackend final : public Backend {
   // has written.
   GpuResult WriteNextTokens(const RoundBatch& batch, int32_t first, int32_t count,
                             bool (*is_ours)(const TokenArray&));
-  // Copies from the device by way of the answers' pinned memory. REQUIRES: at most max_piece_
-  // reads.
-  GpuResult ReadFromDevice(const TokenRows& rows, std::span<const TokenRowRead> reads);
   GpuResult LaunchTransforms(const TransformBatch& batch, int32_t first, int32_t count,
                              OutcomeStatus* statuses);
 

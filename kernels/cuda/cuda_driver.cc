@@ -64,6 +64,8 @@ class CudaDriver final : public GpuDriver {
           OnDevice("loading of RunDeferredKernel", [&] { return LoadDeferredKernel(&shape_); });
     }
     if (result.ok()) result = OnDevice("loading of FetchKernel", LoadFetchKernel);
+    if (result.ok())
+      result = OnDevice("loading of RunRecordKernel", [&] { return LoadRecordKernel(&shape_); });
     if (result.ok()) result = OnDevice("loading of RunResidualKernel", LoadResidualKernel);
     if (result.ok()) result = OnDevice("loading of ResolveKernel", LoadResolveKernel);
     if (result.ok())
@@ -199,6 +201,11 @@ class CudaDriver final : public GpuDriver {
                         [&] { return EnqueueDeferred(round, bounds, shape_, stream()); });
     }
     return result;
+  }
+  GpuResult LaunchRecord(const FusedRound* round, TokenId* tokens,
+                         const RoundBounds& bounds) override {
+    return OnDevice("launch of RunRecordKernel",
+                    [&] { return EnqueueRecord(round, tokens, bounds, shape_, stream()); });
   }
   GpuResult LaunchTakeStaged(const StagedPlan& plan) override {
     return OnDevice("launch of TakeStagedKernel and FetchStagedKernel",

@@ -15,7 +15,8 @@ namespace specd {
 // The facts about a device that a launch needs.
 struct DeviceShape {
   int num_processors = 1;
-  int blocks_per_task = 1;  // blocks of the launch for deferred tasks; they wait for each other
+  int blocks_per_task = 1;    // blocks of the launch for deferred tasks; they wait for each other
+  int blocks_per_record = 1;  // the same of the launch that records
   bool launches_dependents = false;  // a launch may begin before the one that it depends on ends
   int tile_pass_blocks = 1;          // the blocks of the tile pass that a processor holds at once
 };
@@ -38,10 +39,11 @@ inline constexpr int kTilePassBlocks = 3;
 #endif
 
 // Each of these brings a kernel to the device. Otherwise the first launch would do so and wait for
-// the device, which a capture does not allow. Two of them also set the fields of the shape that
+// the device, which a capture does not allow. Three of them also set the fields of the shape that
 // follow from the kernel.
 cudaError_t LoadDeferredKernel(DeviceShape* device);
 cudaError_t LoadFetchKernel();
+cudaError_t LoadRecordKernel(DeviceShape* device);
 cudaError_t LoadResidualKernel();
 cudaError_t LoadResolveKernel();
 cudaError_t LoadRoundKernel(DeviceShape* device);
@@ -61,6 +63,8 @@ cudaError_t EnqueueResiduals(const FusedRound* round, const RoundBounds& bounds,
                              const DeviceShape& device, cudaStream_t stream);
 cudaError_t EnqueueDeferred(const FusedRound* round, const RoundBounds& bounds,
                             const DeviceShape& device, cudaStream_t stream);
+cudaError_t EnqueueRecord(const FusedRound* round, TokenId* tokens, const RoundBounds& bounds,
+                          const DeviceShape& device, cudaStream_t stream);
 cudaError_t EnqueueTakeStaged(const StagedPlan& plan, cudaStream_t stream);
 cudaError_t EnqueueEndStaged(const StagedPlan& plan, cudaStream_t stream);
 cudaError_t EnqueueTransforms(const TransformBatch& batch, void* workspaces, cudaStream_t stream);

@@ -246,6 +246,9 @@ absl::Status RoundQueue::Enqueue(void* stream, int32_t num_tasks) {
   GpuResult result = driver_->LaunchTakeStaged(plan);
   if (result.ok()) result = driver_->LaunchResolve(plan.round, bounds);
   if (result.ok()) result = driver_->LaunchRound(plan.round, bounds);
+  if (result.ok() && limits_.records_staged) {
+    result = driver_->LaunchRecord(plan.round, RecordTokensIn(memory_->rounds.get()), bounds);
+  }
   if (result.ok()) result = driver_->LaunchEndStaged(plan);
   driver_->EnqueueOn(nullptr);
   if (result.ok()) return absl::OkStatus();

@@ -15,11 +15,13 @@ struct RoundMemory {
   RoundMemory(char* memory, int32_t vocab_size, int32_t max_draft, int32_t recent_room,
               int64_t num_tasks)
       : carver(memory),
+        record_tokens(carver.Take<TokenId>(num_tasks * (max_draft + 1))),
         workspaces(carver.Take<char>(num_tasks * FusedWorkspaceBytes(vocab_size, max_draft))),
         tasks(carver.Take<Task>(num_tasks)),
         scratch(carver.Take<char>(num_tasks * ResolveBytes(max_draft, recent_room))) {}
 
   internal::Carver carver;
+  TokenId* record_tokens;  // first, so that a launch knows them without the round
   char* workspaces;
   Task* tasks;
   char* scratch;
@@ -31,6 +33,8 @@ int64_t RoundMemoryBytes(int32_t vocab_size, int32_t max_draft, int32_t recent_r
                          int32_t max_tasks) {
   return RoundMemory(nullptr, vocab_size, max_draft, recent_room, max_tasks).carver.used();
 }
+
+TokenId* RecordTokensIn(char* memory) { return reinterpret_cast<TokenId*>(memory); }
 
 RoundUpload::RoundUpload(int32_t max_tasks, int32_t max_draft, Arena* arena)
     : arena_(*arena),

@@ -17,6 +17,9 @@ namespace specd {
 int64_t RoundMemoryBytes(int32_t vocab_size, int32_t max_draft, int32_t recent_room,
                          int32_t max_tasks);
 
+// The ids in that memory which GpuDriver::LaunchRecord asks for.
+TokenId* RecordTokensIn(char* memory);
+
 class RoundUpload {
  public:
   // Takes room for a round of at most max_tasks. If the arena is full, no other call is allowed.

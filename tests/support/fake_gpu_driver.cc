@@ -184,7 +184,10 @@ GpuResult FakeGpuDriver::ToDevice(void* device, const void* host, size_t size_by
 
 GpuResult FakeGpuDriver::ToHost(void* host, const void* device, size_t size_bytes) {
   return Enqueue("ToHost", false, [=, this] {
-    const GpuResult result = CheckRange("copy", device, size_bytes);
+    if (IsDeviceMemory(host)) return GpuResult::Error("ToHost to device memory");
+    const bool is_others = gpu_->is_imported != nullptr && gpu_->is_imported(device) &&
+                           gpu_->is_imported(static_cast<const char*>(device) + size_bytes - 1);
+    const GpuResult result = is_others ? GpuResult::Ok() : CheckRange("copy", device, size_bytes);
     if (result.ok()) std::memcpy(host, device, size_bytes);
     return result;
   });
@@ -245,6 +248,10 @@ GpuResult FakeGpuDriver::LaunchResolve(const FusedRound* round, const RoundBound
 }
 GpuResult FakeGpuDriver::LaunchRound(const FusedRound* round, const RoundBounds& bounds) {
   return Enqueue("LaunchRound", true, [=, this] { return RunRound(round, bounds); });
+}
+GpuResult FakeGpuDriver::LaunchRecord(const FusedRound* round, TokenId* tokens,
+                                      const RoundBounds& bounds) {
+  return Enqueue("LaunchRecord", true, [=, this] { return RunRecordOf(round, tokens, bounds); });
 }
 GpuResult FakeGpuDriver::LaunchTakeStaged(const StagedPlan& plan) {
   const GpuResult result =

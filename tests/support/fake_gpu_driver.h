@@ -64,6 +64,7 @@ struct FakeGpu {
   int num_launches = 0;                 // rounds and transforms that ran
   int num_graph_launches = 0;           // graphs that were enqueued
   int num_resolves = 0;                 // launches that resolved a round
+  int num_records = 0;                  // launches that recorded a round
   int32_t num_threads = 64;             // the threads of an emulated block
   int32_t num_blocks = 3;               // the blocks of the launch of a round
   std::function<void()> after_node;     // after each node of a running graph, in order
@@ -99,6 +100,8 @@ class FakeGpuDriver final : public GpuDriver {
   GpuResult LaunchFetch(const FetchPlan& plan) override;
   GpuResult LaunchResolve(const FusedRound* round, const RoundBounds& bounds) override;
   GpuResult LaunchRound(const FusedRound* round, const RoundBounds& bounds) override;
+  GpuResult LaunchRecord(const FusedRound* round, TokenId* tokens,
+                         const RoundBounds& bounds) override;
   GpuResult LaunchTakeStaged(const StagedPlan& plan) override;
   GpuResult LaunchEndStaged(const StagedPlan& plan) override;
   GpuResult LaunchTransforms(const TransformBatch& batch, void* workspaces) override;
@@ -131,6 +134,7 @@ class FakeGpuDriver final : public GpuDriver {
   GpuResult CheckRound(const FusedRound* round, const RoundBounds& bounds) const;
   GpuResult RunResolvePlan(const FusedRound* round, const RoundBounds& bounds);
   GpuResult RunRound(const FusedRound* round, const RoundBounds& bounds);
+  GpuResult RunRecordOf(const FusedRound* round, TokenId* tokens, const RoundBounds& bounds);
   static bool IsEmpty(const FusedRound& round, const RoundBounds& bounds);
   GpuResult RunBodies(const FusedRound& round, const RoundBounds& bounds);
   GpuResult CheckPlan(const StagedPlan& plan) const;
@@ -143,6 +147,7 @@ class FakeGpuDriver final : public GpuDriver {
       int32_t num_blocks, int32_t vocab_size, int32_t max_draft, void* workspaces,
       const std::function<void(EmulatedTeam&, const TaskWorkspace&, int32_t i)>& body);
   static GpuResult CheckProgress(const FusedRound& round);
+  static void ForgetTasks(const FusedRound& round);
   GpuResult RunBody(const std::function<void(EmulatedThread)>& body);
 
   FakeGpu* gpu_;

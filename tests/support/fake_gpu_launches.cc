@@ -7,6 +7,7 @@
 #include "kernels/bodies/transform.h"
 #include "kernels/warps/fetch.h"
 #include "kernels/warps/fused_round.h"
+#include "kernels/warps/record.h"
 #include "kernels/warps/staged_turn.h"
 #include "tests/support/fake_gpu_driver.h"
 #include "tests/support/host_words.h"
@@ -119,10 +120,11 @@ GpuResult FakeGpuDriver::CheckRound(const FusedRound* at, const RoundBounds& bou
       at->max_draft > bounds.max_draft || batch.target.vocab_size > bounds.vocab_size) {
     return GpuResult::Error("the round is not within the bounds of its launch");
   }
-  return CheckAddresses("round", {batch.target.data, batch.draft.data, batch.tasks, batch.outcomes,
-                                  batch.tokens, batch.mask.words, batch.scores, batch.samples,
-                                  at->rows, at->row_arrivals, at->progress, at->workspaces,
-                                  batch.draft_tokens.ids, batch.slots.kept, batch.slots.recent});
+  return CheckAddresses(
+      "round", {batch.target.data, batch.draft.data, batch.tasks, batch.outcomes, batch.tokens,
+                batch.mask.words, batch.scores, batch.samples, at->rows, at->row_arrivals,
+                at->progress, at->workspaces, batch.draft_tokens.ids, batch.slots.kept,
+                batch.slots.recent, batch.decisions});
 }
 
 // Launches that were enqueued before any round was known meet every kind of round. Some rounds are
@@ -176,11 +178,37 @@ GpuResult FakeGpuDriver::RunRound(const FusedRound* at, const RoundBounds& bound
   if (gpu_->before_round) gpu_->before_round(batch);
   result = RunBodies(round, bounds);
   if (result.ok() && gpu_->after_round) gpu_->after_round(batch);
-  // A round that is not resolved must not find the tasks of an earlier one.
-  if (round.resolve.given != nullptr) {
-    std::memset(static_cast<void*>(round.resolve.tasks), kPoison, batch.num_tasks * sizeof(Task));
-  }
+  if (batch.decisions == nullptr) ForgetTasks(round);
   return result.ok() ? CheckProgress(round) : result;
+}
+
+// A round that is not resolved must not find the tasks of an earlier one.
+void FakeGpuDriver::ForgetTasks(const FusedRound& round) {
+  if (round.resolve.given == nullptr) return;
+  std::memset(static_cast<void*>(round.resolve.tasks), kPoison,
+              round.batch.num_tasks * sizeof(Task));
+}
+
+GpuResult FakeGpuDriver::RunRecordOf(const FusedRound* at, TokenId* tokens,
+                                     const RoundBounds& bounds) {
+  GpuResult result = CheckRound(at, bounds);
+  if (!result.ok()) return result;
+  const RoundBatch& batch = at->batch;
+  if (batch.decisions != nullptr) {
+    const auto num_tasks = static_cast<size_t>(batch.num_tasks);
+    result = CheckRange("ids of a record", tokens,
+                        num_tasks * static_cast<size_t>(batch.tokens_stride) * sizeof(TokenId));
+    if (result.ok()) {
+      result = CheckRange(
+          "decisions", batch.decisions,
+          num_tasks * static_cast<size_t>(batch.decisions_stride) * sizeof(PlaceDecision));
+    }
+    if (!result.ok()) return result;
+    ++gpu_->num_records;
+  }
+  result = RunBody([&](EmulatedThread thread) { RunRecord(thread, *at, tokens); });
+  if (batch.decisions != nullptr) ForgetTasks(*at);
+  return result;
 }
 
 GpuResult FakeGpuDriver::RunBodies(const FusedRound& round, const RoundBounds& bounds) {

@@ -85,7 +85,7 @@ std::vector<std::string> CompareAnswers(const TraceTask& recorded, const RoundRe
                        recorded.token_scores[j], scores[place]);
   }
   const std::span<const PlaceDecision> decisions = replayed.decisions(i);
-  // Backends on a device keep no decisions.
+  // A backend may keep no decisions.
   const bool are_kept = std::any_of(decisions.begin(), decisions.end(),
                                     [](const PlaceDecision& d) { return d.judged; });
   for (size_t j = 0; are_kept && j < recorded.decisions.size() && j < decisions.size(); ++j) {

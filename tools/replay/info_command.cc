@@ -51,6 +51,7 @@ class Info {
   void TakeRound(const TraceRound& round) {
     ++num_rounds_;
     ++levels_[static_cast<size_t>(round.level)];
+    if (round.no_rows != NoRows::kNone) ++no_rows_[static_cast<size_t>(round.no_rows)];
     if (round.staged) ++num_staged_;
     if (round.on_stream) ++num_on_stream_;
     if (first_number_ == 0) first_number_ = round.number;
@@ -118,6 +119,11 @@ class Info {
     Line("rounds", fmt::format("{} (numbers {} to {}; {} between them not recorded)", num_rounds_,
                                first_number_, last_number_, num_missing_));
     Line("levels", Tally(levels_, TraceLevel()));
+    for (size_t why = 0; why < no_rows_.size(); ++why) {
+      if (no_rows_[why] == 0) continue;
+      Line("without rows",
+           fmt::format("{} rounds: rows {}", no_rows_[why], NameOf(static_cast<NoRows>(why))));
+    }
     if (num_staged_ > 0) Line("staged", fmt::format("{} rounds in a CUDA graph", num_staged_));
     if (num_on_stream_ > 0) Line("on a stream", fmt::format("{} rounds", num_on_stream_));
     PrintSequences();
@@ -176,6 +182,7 @@ class Info {
   int64_t first_ns_ = 0;
   int64_t last_ns_ = 0;
   std::array<uint64_t, 4> levels_ = {};
+  std::array<uint64_t, 4> no_rows_ = {};
   std::array<uint64_t, 5> methods_ = {};
   std::array<uint64_t, 7> statuses_ = {};
   uint64_t kept_ = 0;

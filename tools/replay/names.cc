@@ -20,6 +20,9 @@ constexpr std::array<std::string_view, 5> kReasons = {"none", "stop", "length", 
 constexpr std::array<std::string_view, 5> kOutcomes = {"ok", "bad_target_row", "bad_draft_row",
                                                        "bad_token", "no_room"};
 constexpr std::array<std::string_view, 4> kLevels = {"off", "rounds", "hashes", "rows"};
+constexpr std::array<std::string_view, 4> kNoRows = {
+    "with all", "left out by a full buffer",
+    "that may have changed (in a CUDA graph, or called off)", "that the device did not give"};
 constexpr std::array<std::string_view, 4> kTensors = {"target", "draft", "mask", "grammar mask"};
 constexpr std::array<std::string_view, 3> kDTypes = {"fp32", "bf16", "fp16"};
 constexpr std::array<std::string_view, 3> kKinds = {"logits", "probabilities",
@@ -50,6 +53,7 @@ std::string_view NameOf(RoundStatus status) { return WordOf(kStatuses, status); 
 std::string_view NameOf(FinishReason reason) { return WordOf(kReasons, reason); }
 std::string_view NameOf(OutcomeStatus status) { return WordOf(kOutcomes, status); }
 std::string_view NameOf(TraceLevel level) { return WordOf(kLevels, level); }
+std::string_view NameOf(NoRows why) { return WordOf(kNoRows, why); }
 std::string_view NameOf(TraceTensor tensor) { return WordOf(kTensors, tensor); }
 std::string_view NameOf(DType dtype) { return WordOf(kDTypes, dtype); }
 std::string_view NameOf(RowKind kind) { return WordOf(kKinds, kind); }

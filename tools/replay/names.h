@@ -16,6 +16,8 @@ std::string_view NameOf(RoundStatus status);
 std::string_view NameOf(FinishReason reason);
 std::string_view NameOf(OutcomeStatus status);
 std::string_view NameOf(TraceLevel level);
+// After "rows": "that the device did not give".
+std::string_view NameOf(NoRows why);
 std::string_view NameOf(TraceTensor tensor);
 std::string_view NameOf(DType dtype);
 std::string_view NameOf(RowKind kind);

@@ -84,6 +84,9 @@ class Show {
     if (round.status != RoundStatus::kOk) {
       fmt::print("No task has an outcome: {}\n", NameOf(round.status));
     }
+    if (round.no_rows != NoRows::kNone) {
+      fmt::print("It has no rows: rows {}\n", NameOf(round.no_rows));
+    }
     PrintTimes(round.times);
     const auto vocab_size = static_cast<int32_t>(reader_.info()->vocab_size);
     RoundRebuilder rebuilder(vocab_size);

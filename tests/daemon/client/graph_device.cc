@@ -30,8 +30,8 @@ GraphDevice::~GraphDevice() {
   CHECK(gpu.Free(address).ok());
 }
 
-void GraphDevice::OpenEngine(void* cuda_stream) {
-  g = std::make_unique<Generator>("embedded:cuda", cuda_stream);
+void GraphDevice::OpenEngine(void* cuda_stream, const TraceOf& trace) {
+  g = std::make_unique<Generator>("embedded:cuda", cuda_stream, trace);
   g->tensors = reinterpret_cast<Tensors*>(address);
 }
 

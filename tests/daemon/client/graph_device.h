@@ -19,7 +19,7 @@ struct GraphDevice {
   GraphDevice(const GraphDevice&) = delete;
   GraphDevice& operator=(const GraphDevice&) = delete;
 
-  void OpenEngine(void* cuda_stream = nullptr);
+  void OpenEngine(void* cuda_stream = nullptr, const TraceOf& trace = {});
   void BindAll();
 
   FakeGpuContext gpu{FakeGpuOptions(), 0};

@@ -117,10 +117,17 @@ struct Kept {
   friend bool operator==(const Kept&, const Kept&) = default;
 };
 
+// What an embedded engine records; nothing without a directory.
+struct TraceOf {
+  const char* directory = nullptr;
+  const char* options = nullptr;
+};
+
 // One engine and its four sequences.
 class Generator {
  public:
-  explicit Generator(const std::string& uri, void* cuda_stream = nullptr) {
+  explicit Generator(const std::string& uri, void* cuda_stream = nullptr,
+                     const TraceOf& trace = {}) {
     specd_options options;
     specd_options_init(&options);
     options.vocab_size = kVocab;
@@ -128,6 +135,8 @@ class Generator {
     options.max_sequences = kSlots;
     options.max_draft = kMaxDraft;
     options.cuda_stream = cuda_stream;
+    options.trace = trace.directory;
+    options.trace_options = trace.options;
     REQUIRE(specd_open(uri.c_str(), &options, &engine) == SPECD_OK);
   }
   ~Generator() { specd_close(engine); }

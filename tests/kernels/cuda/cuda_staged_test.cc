@@ -145,7 +145,8 @@ TEST_SUITE("gpu") {
     REQUIRE_OK(backend->Prepare({.vocab_size = options.vocab_size,
                                  .max_batch = options.batch,
                                  .max_draft = options.max_draft,
-                                 .num_slots = 2 * static_cast<uint32_t>(options.batch) + 1}));
+                                 .num_slots = 2 * static_cast<uint32_t>(options.batch) + 1,
+                                 .records_staged = true}));
     Engine engine;
     std::vector<std::unique_ptr<StagedCase>> rounds;
     std::mt19937_64 random(options.seed);
@@ -154,6 +155,7 @@ TEST_SUITE("gpu") {
       sized.seed += static_cast<uint64_t>(i);
       sized.batch = static_cast<int32_t>(1 + random() % static_cast<uint64_t>(options.batch));
       rounds.push_back(std::make_unique<StagedCase>(sized, &engine));
+      if (i % 2 == 0) rounds.back()->Record();
     }
     // The width of the launches must not matter, and neither must the graph that takes a round. The
     // first capture also takes the memory. During the second a staged round waits.
@@ -186,8 +188,13 @@ TEST_SUITE("gpu") {
     CHECK_FALSE(*collected);
     engine.CopyIdsBack();
     int num_compared = 0;
-    for (const auto& round : rounds) num_compared += round->CheckAnswers();
+    DecisionCounts counts;
+    for (size_t i = 0; i < rounds.size(); ++i) {
+      num_compared += rounds[i]->CheckAnswers();
+      if (i % 2 == 0) rounds[i]->CheckDecisions(true, &counts);
+    }
     CHECK(num_compared > 0);
+    CHECK(counts.drawn > 0);
     MESSAGE("compared ", num_compared, " answers");
   }
 

@@ -16,12 +16,14 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "tests/kernels/cuda/run_round.h"
+#include "tests/support/decision_text.h"
 #include "tests/support/fake_gpu_driver.h"
 #include "tests/support/imported_memory.h"
 #include "tests/support/round_case.h"
@@ -42,10 +44,12 @@ inline bool Mentions(const absl::Status& status, const std::string& text) {
 
 // The CPU's answers for a part of such a round.
 inline std::vector<std::string> CpuAnswers(RoundCase* round, const RoundCase::Options& options,
-                                           const std::vector<int32_t>& places) {
+                                           const std::vector<int32_t>& places,
+                                           std::vector<PlaceDecision>* decisions = nullptr) {
   CpuBackend cpu(CpuTarget::kBaseline);
   REQUIRE_OK(cpu.Prepare({options.vocab_size, options.batch, options.max_draft}));
-  REQUIRE_OK(cpu.Run(round->Some(places)));
+  const auto recorded = DecisionsOf(cpu, round->Some(places), options.max_draft + 1);
+  if (decisions != nullptr) *decisions = recorded;
   return AnswersOf(*round, static_cast<int32_t>(places.size()));
 }
 inline std::vector<std::string> CpuAnswers(const RoundCase::Options& options,
@@ -73,13 +77,14 @@ inline std::vector<TokenArray> MoveToDevice(const RoundCase& round, MovedMemory*
 // The verifying sequences of a round; all memory that Stage does not copy lies on the device.
 class StagedCase {
  public:
-  StagedCase(const RoundCase::Options& options, MovedMemory* memory) : round_(options) {
+  StagedCase(const RoundCase::Options& options, MovedMemory* memory)
+      : num_places_(options.max_draft + 1), round_(options) {
     for (int32_t i = 0; i < options.batch; ++i) {
       if (round_.task(i).kind == TaskKind::kVerify) places_.push_back(i);
     }
     if (places_.empty()) round_.MakeVerify(0);
     if (places_.empty()) places_.push_back(0);
-    expected_ = CpuAnswers(&round_, options, places_);
+    expected_ = CpuAnswers(&round_, options, places_, &expected_decisions_);
     batch_ = round_.Some(places_);
     arrays_ = MoveToDevice(round_, memory, &batch_);
   }
@@ -98,6 +103,20 @@ class StagedCase {
     return static_cast<int>(answers.size());
   }
 
+  // Call before Stage: the round asks for decisions.
+  void Record() { decisions_.emplace(&batch_, num_places_); }
+  // Without records, everything is as the round began.
+  void CheckDecisions(bool are_recorded, DecisionCounts* counts) const {
+    for (size_t i = 0; i < expected_decisions_.size(); ++i) {
+      CAPTURE(i);
+      const PlaceDecision wanted = are_recorded ? expected_decisions_[i] : PlaceDecision{};
+      REQUIRE(DecisionText(decisions_->all[i]) == DecisionText(wanted));
+    }
+    for (int32_t i = 0; i < batch_.num_tasks; ++i) {
+      counts->Add(batch_.tasks[i], batch_.outcomes[i], &decisions_->all[size_t(i * num_places_)]);
+    }
+  }
+
   // The device writes these while it runs the round; the host never does.
   void SpoilNextTokens() const {
     for (const TokenArray& array : arrays_) {
@@ -112,20 +131,25 @@ class StagedCase {
  private:
   static constexpr TokenId kSpoiled = -77;
 
+  const int32_t num_places_;  // of each task's decisions
   RoundCase round_;
   std::vector<int32_t> places_;
   std::vector<std::string> expected_;
+  std::vector<PlaceDecision> expected_decisions_;
+  std::optional<RecordedDecisions> decisions_;
   std::vector<TokenArray> arrays_;
   RoundBatch batch_;
 };
 
 // A backend on a fake device, with the memory of an engine.
 struct StagingRig {
-  explicit StagingRig(const RoundCase::Options& options, uint32_t num_slots = 0)
+  explicit StagingRig(const RoundCase::Options& options, uint32_t num_slots = 0,
+                      bool records = false)
       : limits{.vocab_size = options.vocab_size,
                .max_batch = options.batch,
                .max_draft = options.max_draft,
-               .num_slots = num_slots} {
+               .num_slots = num_slots,
+               .records_staged = records} {
     REQUIRE_OK(backend.Prepare(limits));
   }
 

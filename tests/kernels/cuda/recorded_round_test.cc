@@ -1,0 +1,206 @@
+// Records of rounds on an emulated device: they are those of the CPU, to the bit, and no answer
+// changes.
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "tests/kernels/cuda/conformance_grid.h"
+#include "tests/kernels/cuda/run_round.h"
+#include "tests/kernels/cuda/staged_open.h"
+#include "tests/support/decision_text.h"
+#include "tests/support/fake_gpu_driver.h"
+
+namespace specd {
+namespace {
+
+constexpr int32_t kMaxDraft = 4;
+
+// One round on both processors.
+class RecordedPair {
+ public:
+  RecordedPair(const RoundCase::Options& options, int64_t upload_bytes)
+      : options_(options),
+        cuda_(std::make_unique<FakeGpuDriver>(&gpu), upload_bytes),
+        cpu_(CpuTarget::kBaseline) {
+    const BackendLimits limits{options.vocab_size, options.batch, options.max_draft};
+    REQUIRE(cuda_.Prepare(limits).ok());
+    REQUIRE(cpu_.Prepare(limits).ok());
+  }
+
+  // The places are more than the draft has, as where a caller gives every task the most.
+  void Check(DecisionCounts* counts) {
+    const int32_t num_places = options_.max_draft + 1;
+    RoundCase plain(options_);
+    RoundCase on_cpu(options_);
+    RoundCase on_cuda(options_);
+    REQUIRE(cuda_.Run(plain.All()).ok());
+    const std::vector<PlaceDecision> expected = DecisionsOf(cpu_, on_cpu.All(), num_places);
+    const std::vector<PlaceDecision> decisions = DecisionsOf(cuda_, on_cuda.All(), num_places);
+    for (int32_t i = 0; i < options_.batch; ++i) {
+      CAPTURE(i);
+      REQUIRE(on_cuda.answer(i) == plain.answer(i));
+      const auto first = static_cast<size_t>(i * num_places);
+      for (size_t place = first; place < first + static_cast<size_t>(num_places); ++place) {
+        REQUIRE(DecisionText(decisions[place]) == DecisionText(expected[place]));
+      }
+      counts->Add(on_cuda.task(i), on_cuda.outcome(i), &decisions[first]);
+    }
+  }
+
+  FakeGpu gpu;
+
+ private:
+  const RoundCase::Options options_;
+  CudaBackend cuda_;
+  CpuBackend cpu_;
+};
+
+TEST_SUITE("unit") {
+  TEST_CASE("a device records the numbers of the CPU, for rows of every shape") {
+    DecisionCounts counts;
+    for (const int32_t vocab_size : {5, 300, 2 * kTileSize + 77}) {
+      for (const Shape& shape : kShapes) {
+        INFO(shape.name, ", V = ", vocab_size);
+        const int32_t batch = GridSize({.full = 40, .sanitized = 8});
+        RecordedPair pair(OptionsOf(shape, vocab_size, batch, kMaxDraft), int64_t{1} << 30);
+        pair.Check(&counts);
+        CHECK(pair.gpu.num_records == 1);
+      }
+    }
+    CHECK(counts.HasAll());
+  }
+
+  TEST_CASE("under many schedules, and for a round that is done in pieces") {
+    const RoundCase::Options options{
+        .vocab_size = 3000, .batch = 12, .max_draft = kMaxDraft, .seed = 31};
+    for (int32_t i = 0; i < GridSize({.full = 20, .sanitized = 3}); ++i) {
+      // The smallest upload memory holds one sequence.
+      const bool in_pieces = i % 4 == 3;
+      RecordedPair pair(options, in_pieces ? 1 : int64_t{1} << 30);
+      const EmulationOptions schedule = QuickScheduleAt(i, 5);
+      pair.gpu.num_threads = schedule.num_threads;
+      pair.gpu.num_blocks = schedule.num_blocks;
+      DecisionCounts counts;
+      pair.Check(&counts);
+      CHECK(pair.gpu.num_records == (in_pieces ? options.batch : 1));
+    }
+  }
+
+  TEST_CASE("a round that nobody records has the launches of a graph, and no other") {
+    FakeGpu gpu;
+    CudaBackend backend(std::make_unique<FakeGpuDriver>(&gpu), int64_t{1} << 30);
+    REQUIRE(backend.Prepare({300, 8, 2}).ok());
+    RoundCase round({.vocab_size = 300, .batch = 8, .max_draft = 2, .seed = 32});
+    REQUIRE(backend.Run(round.All()).ok());
+    CHECK(gpu.num_graph_launches == 1);
+    CHECK(gpu.num_records == 0);
+    DecisionsOf(backend, round.All(), 3);
+    CHECK(gpu.num_graph_launches == 1);
+    CHECK(gpu.num_records == 1);
+    REQUIRE(backend.Run(round.All()).ok());
+    CHECK(gpu.num_graph_launches == 2);
+    CHECK(gpu.num_records == 1);
+  }
+
+  TEST_CASE("a failure to launch the record is a failure of the round") {
+    FakeGpu gpu;
+    CudaBackend backend(std::make_unique<FakeGpuDriver>(&gpu), int64_t{1} << 30);
+    REQUIRE(backend.Prepare({300, 8, 2}).ok());
+    RoundCase round({.vocab_size = 300, .batch = 8, .max_draft = 2, .seed = 33});
+    RoundBatch batch = round.All();
+    const RecordedDecisions decisions(&batch, 3);
+    gpu.failing_call = "LaunchRecord";
+    const absl::Status failed = backend.Run(batch);
+    CHECK(failed.code() == absl::StatusCode::kInternal);
+    CHECK(Mentions(failed, "LaunchRecord"));
+    gpu.failing_call.clear();
+    CHECK(backend.Run(batch).ok());
+  }
+
+  // The drafts are known to the device alone; the record has those that it judged.
+  TEST_CASE("drafts that wait by slot are recorded as they were read") {
+    const RoundCase::Options options{
+        .vocab_size = 300, .batch = 24, .max_draft = kMaxDraft, .seed = 34};
+    for (const bool on_device : {false, true}) {
+      FakeGpu gpu;
+      std::unique_ptr<Backend> backend = std::make_unique<CpuBackend>(CpuTarget::kBaseline);
+      if (on_device) {
+        backend =
+            std::make_unique<CudaBackend>(std::make_unique<FakeGpuDriver>(&gpu), int64_t{1} << 30);
+      }
+      REQUIRE(backend
+                  ->Prepare({.vocab_size = options.vocab_size,
+                             .max_batch = options.batch,
+                             .max_draft = options.max_draft,
+                             .num_slots = 2 * static_cast<uint32_t>(options.batch)})
+                  .ok());
+      SlotRounds rounds(options, true);
+      rounds.Next();
+      const RoundBatch known = rounds.Known();
+      ScalarAnswers(rounds.round(), known);
+      std::vector<std::vector<TokenId>> drafts;
+      for (int32_t i = 0; i < known.num_tasks; ++i) {
+        const Draft& draft = known.tasks[i].draft;
+        drafts.emplace_back(draft.tokens, draft.tokens + draft.num_nodes);
+      }
+      rounds.Commit();
+      SlotMemory memory(options);
+      RoundBatch batch = rounds.Open(&memory);
+      batch.slots = {};
+      std::vector<Task> tasks(batch.tasks, batch.tasks + batch.num_tasks);
+      for (Task& task : tasks) task.continues = false;
+      batch.tasks = tasks.data();
+      const RecordedDecisions decisions(&batch, kMaxDraft + 1);
+      REQUIRE(backend->Run(batch).ok());
+      int num_by_slot = 0;
+      for (int32_t i = 0; i < batch.num_tasks; ++i) {
+        if (!tasks[static_cast<size_t>(i)].drafts_by_slot) continue;
+        ++num_by_slot;
+        const std::vector<TokenId>& draft = drafts[static_cast<size_t>(i)];
+        const PlaceDecision* const places = &decisions.all[size_t(i * (kMaxDraft + 1))];
+        for (size_t node = 0; node < draft.size(); ++node) {
+          CAPTURE(i);
+          CAPTURE(node);
+          CHECK(places[node].draft == draft[node]);
+        }
+        CHECK(places[draft.size()].draft == kNoToken);
+      }
+      CHECK(num_by_slot > 0);
+    }
+  }
+
+  TEST_CASE("staged rounds are recorded where the limits say so, and answered the same") {
+    const RoundCase::Options options{.vocab_size = 1500,
+                                     .batch = 24,
+                                     .max_draft = kMaxDraft,
+                                     .dtype = DType::kBFloat16,
+                                     .seed = 35};
+    for (const bool records : {false, true}) {
+      CAPTURE(records);
+      StagingRig rig(options, 0, records);
+      const auto graph = rig.Enqueue(options.batch);
+      DecisionCounts counts;
+      for (uint64_t seed = 0; seed < 6; ++seed) {
+        RoundCase::Options sized = options;
+        sized.seed += seed;
+        StagedCase round(sized, &rig.imported);
+        round.Record();
+        REQUIRE_OK(rig.backend.Stage(round.batch()));
+        rig.gpu.Replay(graph);
+        rig.gpu.Replay(graph);  // nothing is staged
+        REQUIRE(rig.Collect());
+        round.CheckAnswers();
+        round.CheckDecisions(records, &counts);
+      }
+      CHECK(rig.gpu.num_records == (records ? 6 : 0));
+      CHECK(counts.HasAll() == records);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace specd
