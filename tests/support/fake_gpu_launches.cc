@@ -194,7 +194,9 @@ GpuResult FakeGpuDriver::RunRecordOf(const FusedRound* at, TokenId* tokens,
   GpuResult result = CheckRound(at, bounds);
   if (!result.ok()) return result;
   const RoundBatch& batch = at->batch;
-  if (batch.decisions != nullptr) {
+  // Where nothing was staged, the last round's address of decisions may still be there.
+  const bool records = batch.decisions != nullptr && batch.num_tasks > 0;
+  if (records) {
     const auto num_tasks = static_cast<size_t>(batch.num_tasks);
     result = CheckRange("ids of a record", tokens,
                         num_tasks * static_cast<size_t>(batch.tokens_stride) * sizeof(TokenId));
@@ -207,7 +209,7 @@ GpuResult FakeGpuDriver::RunRecordOf(const FusedRound* at, TokenId* tokens,
     ++gpu_->num_records;
   }
   result = RunBody([&](EmulatedThread thread) { RunRecord(thread, *at, tokens); });
-  if (batch.decisions != nullptr) ForgetTasks(*at);
+  if (records) ForgetTasks(*at);
   return result;
 }
 
