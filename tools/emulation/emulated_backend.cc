@@ -8,6 +8,7 @@
 #include "kernels/bodies/verify.h"
 #include "kernels/core/fp_environment.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/warps/recording_team.h"
 #include "tools/emulation/emulated_block.h"
 
 namespace specd {
@@ -15,13 +16,6 @@ namespace {
 
 // Two warps: sums and ballots cross warps, and fibers are few.
 constexpr int32_t kNumThreads = 64;
-
-// The block's team, which also keeps its last draw for the record of a decision.
-struct RecordingTeam : EmulatedTeam {
-  using EmulatedTeam::EmulatedTeam;
-  DrawFacts draw;
-};
-static_assert(KeepsDraws<RecordingTeam>);
 
 absl::Status StatusOf(const std::string& error) {
   return error.empty() ? absl::OkStatus() : absl::InternalError("the emulated block: " + error);
@@ -75,7 +69,7 @@ absl::Status EmulatedBackend::Run(const RoundBatch& batch) {
     const Task& task = resolved.tasks[i];
     const KeyedCoins coins(task.seed, task.coins, task.num_coins);
     absl::Status status = RunBlock(i, [&](const EmulatedThread& thread) {
-      RecordingTeam team(thread);
+      RecordingTeam<EmulatedThread> team(thread);
       const TaskOutcome outcome =
           RunTask(team, resolved, task, workspace, coins, OutputOf(resolved, i));
       if (team.leader()) resolved.outcomes[i] = outcome;
