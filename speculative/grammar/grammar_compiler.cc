@@ -14,6 +14,16 @@ namespace {
 
 using Compiled = CompileResult;
 
+// What was taken is given back by now, so the text mostly finds its memory.
+absl::Status NoMemory() {
+  try {
+    return absl::ResourceExhaustedError(
+        "no memory is left to compile the constraint; try again later");
+  } catch (const std::bad_alloc&) {
+    return {absl::StatusCode::kResourceExhausted, ""};
+  }
+}
+
 class CachingCompiler : public GrammarCompiler {
  public:
   CachingCompiler(const GrammarCompilerOptions& options, std::unique_ptr<GrammarBackend> own,
@@ -34,8 +44,7 @@ class CachingCompiler : public GrammarCompiler {
     try {
       return CompileOrThrow(request);
     } catch (const std::bad_alloc&) {
-      // A text could take memory again.
-      return absl::Status(absl::StatusCode::kResourceExhausted, "");
+      return NoMemory();
     }
   }
 
