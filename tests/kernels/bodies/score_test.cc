@@ -176,6 +176,28 @@ TEST_SUITE("unit") {
     CHECK(other.scores[0].rank == 2);
   }
 
+  TEST_CASE("chosen ids of a point mass and of a bad row have their scores behind the best ids") {
+    const TokenId chosen[] = {2, 1, 0};
+    const ScoreRequest request{.enabled = true, .num_top = 2, .chosen = chosen, .num_chosen = 3};
+    const std::vector<TokenScore> point = ScoreRow({.row = {1, kInf, 2}}, request, 0).scores;
+    const float values[] = {-kInfinity, 0, 0, -kInfinity, 0, -kInfinity};
+    const TokenId ids[] = {0, 1, kNoToken, 2, 1, 0};
+    const int32_t ranks[] = {2, 1, 0, 2, 1, 2};
+    for (size_t i : {0, 1, 2, 3, 4, 5}) {
+      CAPTURE(i);
+      CHECK(point[i].id == ids[i]);
+      CHECK(point[i].rank == ranks[i]);
+      if (ids[i] != kNoToken) CHECK(point[i].value == values[i]);
+    }
+    const std::vector<TokenScore> bad = ScoreRow({.row = {NAN, 1, 2}}, request, 1).scores;
+    for (size_t i : {0, 3, 4, 5}) {
+      CAPTURE(i);
+      CHECK(bad[i].id == (i == 0 ? 1 : chosen[i - 3]));
+      CHECK(IsNan(bad[i].value));
+    }
+    for (size_t i : {1, 2}) CHECK(bad[i].id == kNoToken);
+  }
+
   TEST_CASE("vLLM: the scores of a chain's tokens are those of the tokens drawn one by one") {
     std::mt19937_64 random(48);
     for (int repeat = 0; repeat < 30; ++repeat) {
