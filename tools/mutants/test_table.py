@@ -61,14 +61,13 @@ BINARIES = {
         sanitized=path == "warps/warp_load_test")
     for path, needs in _KERNEL_TESTS.items()
 }
-# Some tests of tests/speculative run rounds on a backend, which may be CUDA's without its driver.
+# Some tests run rounds on a backend, which may be CUDA's without its driver.
+_NEED_NVCC = {"kernels/cuda/cuda_driver.cc", "kernels/cuda/driver_api_check.cc"}
 _BACKENDS = (
     "kernels/backend.cc",
     *(f"kernels/cpu/{name}.cc" for name in (
         "chains_baseline", "cpu_backend", "cpu_tile", "spin_barrier", "worker_pool")),
-    *(f"kernels/cuda/{name}.cc" for name in (
-        "captured_graph", "cuda_backend", "cuda_driver_absent", "done_word", "next_tokens",
-        "round_queue", "batch_upload", "round_upload", "task_upload", "upload_arena")))
+    *(source for source in _sources_of("kernels/cuda") if source not in _NEED_NVCC))
 # The records of decisions are read from the CPU backend.
 BINARIES["decision_test"] = Binary(
     sources=tuple(dict.fromkeys((
@@ -78,8 +77,9 @@ BINARIES["decision_test"] = Binary(
 BINARIES["speculative"] = Binary(
     sources=("tests/main.cc", *_sources_of("tests/speculative"),
              *_sources_of("speculative", "**/*.cc"), *_sources_of("detokenizer"),
+             "tools/emulation/emulated_block.cc",
              *(f"tests/support/{name}.cc" for name in (
-                 "emulated_block", "fake_gpu_driver", "fake_gpu_launches", "grammar_reference")),
+                 "fake_gpu_driver", "fake_gpu_launches", "grammar_reference")),
              *_BACKENDS),
     packages=("absl_status", "absl_statusor", "absl_raw_hash_set", "absl_hash", "simdjson"))
 
