@@ -94,7 +94,7 @@ _COVERING = {
     "kernels/bodies/cut_search.h": ("truncate_test", "narrow_filters_test", "row_cases_test",
                                     "sample_test"),
     "kernels/bodies/distribution.h": ("distribution_test", "row_cases_test", "row_steps_test",
-                                      "verify_test"),
+                                      "verify_test", "draft_test"),
     "kernels/bodies/draft.h": ("draft_test",),
     "kernels/bodies/judge_place.h": ("exact_test", "verify_test", "chain_cases_test",
                                      "residual_pass_test", "decision_test"),

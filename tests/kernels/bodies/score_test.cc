@@ -125,6 +125,15 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE("the best ids of a row with more ties than a list holds are the lowest ids") {
+    RowCase c{.row = std::vector<double>(3 * kListMax, 0.5)};
+    CheckScores(c, 77);
+    c.row[5000] = 1.5;
+    CheckScores(c, 77);
+    c.truncation = {.top_k = 3};
+    CheckScores(c, 1);
+  }
+
   TEST_CASE("vLLM: rank is 1 + the number of strictly greater values") {
     const auto rank = [](const std::vector<double>& row, TokenId token) {
       const Scored scored = ScoreRow({.row = row}, {.enabled = true}, token);
