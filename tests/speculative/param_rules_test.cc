@@ -88,6 +88,7 @@ TEST_SUITE("unit") {
     CHECK(Refusal([](P& p) { p.no_repeat_ngram_size = 3, p.no_repeat_ngram_window = 3; }).empty());
     CHECK(Refusal([](P& p) { p.no_repeat_ngram_size = 3; }).empty());
     Has(Refusal([](P& p) { p.no_repeat_ngram_window = 3; }), "set no_repeat_ngram_size");
+    Has(Refusal([](P& p) { p.no_repeat_ngram_window = 1; }), "set no_repeat_ngram_size");
     Has(Refusal([](P& p) { p.no_repeat_ngram_whitelist = {1}; }), "set no_repeat_ngram_size");
   }
 

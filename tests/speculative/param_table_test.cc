@@ -145,6 +145,8 @@ TEST_SUITE("unit") {
     CHECK(RangeText(ParamRange{-1}) == "-1 or more");
     CHECK(RangeText(*FindParam("filter_order")) == "sequential, joint");
     CHECK(RangeText(*FindParam("stop_token_ids")) == "at most 64 ids in 0 .. vocab_size - 1");
+    CHECK(RangeText(*FindParam("allowed_token_ids")) ==
+          "at most vocab_size ids in 0 .. vocab_size - 1");
   }
 }
 

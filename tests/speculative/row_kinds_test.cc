@@ -24,9 +24,10 @@ TEST_SUITE("unit") {
     const std::pair<std::string, Set> fields[] = {
         {"temperature", [](SequenceParams* p) { p->temperature = 0.5; }},
         {"temperature", [](SequenceParams* p) { p->temperature = 0; }},
-        {"top_k", [](SequenceParams* p) { p->top_k = 2; }},
-        {"top_p", [](SequenceParams* p) { p->top_p = 0.9; }},
-        {"min_p", [](SequenceParams* p) { p->min_p = 0.1; }},
+        {"top_k", [](SequenceParams* p) { p->top_k = 1; }},
+        {"top_k", [](SequenceParams* p) { p->top_k = 7; }},
+        {"top_p", [](SequenceParams* p) { p->top_p = 1 - 0x1p-53; }},
+        {"min_p", [](SequenceParams* p) { p->min_p = 0x1p-100; }},
         {"frequency_penalty", [](SequenceParams* p) { p->frequency_penalty = 1; }},
         {"presence_penalty", [](SequenceParams* p) { p->presence_penalty = -1; }},
         {"repetition_penalty", [](SequenceParams* p) { p->repetition_penalty = 1.1; }},
@@ -38,10 +39,10 @@ TEST_SUITE("unit") {
         {"disallowed_token_ids", [](SequenceParams* p) { p->disallowed_token_ids = {1}; }},
         {"min_tokens", [](SequenceParams* p) { p->min_tokens = 1; }},
         {"bad_words", [](SequenceParams* p) { p->bad_words = {{1}}; }},
-        {"no_repeat_ngram_size", [](SequenceParams* p) { p->no_repeat_ngram_size = 2; }},
+        {"no_repeat_ngram_size", [](SequenceParams* p) { p->no_repeat_ngram_size = 1; }},
         {"thinking_budget",
          [](SequenceParams* p) {
-           p->thinking = {3, 1, {2}, kNoToken};
+           p->thinking = {0, 1, {2}, kNoToken};
          }},
         {"processors",
          [](SequenceParams* p) {
@@ -57,11 +58,59 @@ TEST_SUITE("unit") {
       const absl::Status bound = f.verifier->BindTarget(f.View(RowKind::kFinalProbabilities));
       CHECK(bound.code() == absl::StatusCode::kFailedPrecondition);
       CHECK(std::string(bound.message()).find(field + ":") == 0);
+      CHECK(std::string(bound.message()).find("the bound target rows are") != std::string::npos);
       f.verifier->Close(f.Open(params));  // what was bound before is bound still
       f.verifier->Close(s);
       REQUIRE(f.verifier->BindTarget(f.View(RowKind::kFinalProbabilities)).ok());
       CHECK(Refusal(f, params).find(field + ":") == 0);
       CHECK(Refusal(f, {}).empty());
+    }
+  }
+
+  TEST_CASE("draft rows that are final refuse every parameter of the drafter, by name") {
+    using Set = void (*)(DraftParams*);
+    const std::pair<std::string, Set> fields[] = {
+        {"draft_temperature", [](DraftParams* p) { p->temperature = 0.5; }},
+        {"draft_top_k", [](DraftParams* p) { p->top_k = 1; }},
+        {"draft_top_k", [](DraftParams* p) { p->top_k = 7; }},
+        {"draft_top_p", [](DraftParams* p) { p->top_p = 1 - 0x1p-53; }},
+        {"draft_min_p", [](DraftParams* p) { p->min_p = 0x1p-100; }},
+        {"draft_edits", [](DraftParams* p) { p->edits = true; }},
+    };
+    Fixture f;
+    REQUIRE(f.verifier->BindDraft(f.View(RowKind::kFinalProbabilities)).ok());
+    for (const auto& [field, set] : fields) {
+      CAPTURE(field);
+      SequenceParams params;
+      set(&params.draft);
+      CHECK(Refusal(f, params).find(field + ":") == 0);
+    }
+  }
+
+  TEST_CASE("final rows are bound if every sequence that still reads rows allows them") {
+    Fixture f;
+    SequenceParams params;
+    params.top_p = 0.5;
+    params.max_tokens = 1;
+    const SequenceHandle changing = f.Open(params);
+    f.Open();
+    CHECK_FALSE(f.verifier->BindTarget(f.View(RowKind::kFinalProbabilities)).ok());
+    f.backend->script = {Confirm(0, {1})};
+    REQUIRE(f.Round(changing).finish_reason == FinishReason::kLength);
+    CHECK(f.verifier->BindTarget(f.View(RowKind::kFinalProbabilities)).ok());
+  }
+
+  TEST_CASE("values that change nothing are taken with final probabilities") {
+    Fixture f;
+    REQUIRE(f.verifier->BindTarget(f.View(RowKind::kFinalProbabilities)).ok());
+    REQUIRE(f.verifier->BindDraft(f.View(RowKind::kFinalProbabilities)).ok());
+    for (const int64_t top_k : {-1, 0, 8, 9}) {  // the vocabulary has 8 ids
+      CAPTURE(top_k);
+      SequenceParams params;
+      params.top_k = params.draft.top_k = top_k;
+      const auto info = f.verifier->Open(params);
+      REQUIRE_MESSAGE(info.ok(), info.status().ToString());
+      f.verifier->Close(info->handle);
     }
   }
 

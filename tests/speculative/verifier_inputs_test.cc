@@ -52,6 +52,16 @@ TEST_SUITE("unit") {
     CHECK(MethodOf(params, true) == VerifyMethod::kGreedy);
   }
 
+  TEST_CASE("the kinds after a -1 count too where nobody chose a method (CONTRACT 5)") {
+    Fixture f;
+    f.drafts[1] = kNoToken;
+    f.kinds[2] = DraftKind::kSampled;
+    f.backend->script = {Confirm(0, {1})};
+    f.Round(f.Open());
+    REQUIRE(f.backend->seen.at(0).draft.num_nodes == 1);
+    CHECK(f.backend->seen.at(0).method == VerifyMethod::kBlock);
+  }
+
   TEST_CASE("a draft ends before the first -1") {
     Fixture f;
     const SequenceHandle s = f.Open();

@@ -31,12 +31,14 @@ _KERNEL_TESTS = {
     "bodies/draft_test": (),
     "bodies/exact_test": ("kernels/bodies/enumeration",),
     "bodies/narrow_filters_test": (),
+    "bodies/read_ahead_test": (),
     "bodies/resolve_test": ("support/round_case", "support/slot_rounds"),
     "bodies/row_cases_test": (),
     "bodies/row_steps_test": (),
     "bodies/sample_test": (),
     "bodies/score_test": (),
     "bodies/teams_test": (),
+    "bodies/tiles_test": (),
     "bodies/truncate_test": (),
     "bodies/verify_test": (),
     "core/numerics_test": (),
@@ -59,19 +61,25 @@ BINARIES = {
         sanitized=path == "warps/warp_load_test")
     for path, needs in _KERNEL_TESTS.items()
 }
-# Some tests of tests/speculative run rounds on a backend, which may be CUDA's without its driver.
+# Some tests run rounds on a backend, which may be CUDA's without its driver.
+_NEED_NVCC = {"kernels/cuda/cuda_driver.cc", "kernels/cuda/driver_api_check.cc"}
 _BACKENDS = (
     "kernels/backend.cc",
     *(f"kernels/cpu/{name}.cc" for name in (
         "chains_baseline", "cpu_backend", "cpu_tile", "spin_barrier", "worker_pool")),
-    *(f"kernels/cuda/{name}.cc" for name in (
-        "captured_graph", "cuda_backend", "cuda_driver_absent", "done_word", "next_tokens",
-        "round_queue", "batch_upload", "round_upload", "task_upload", "upload_arena")))
+    *(source for source in _sources_of("kernels/cuda") if source not in _NEED_NVCC))
+# The records of decisions are read from the CPU backend.
+BINARIES["decision_test"] = Binary(
+    sources=tuple(dict.fromkeys((
+        "tests/kernels/bodies/decision_test.cc", "tests/support/round_case.cc", *_COMMON,
+        *_BACKENDS))),
+    packages=("absl_status", "absl_statusor"))
 BINARIES["speculative"] = Binary(
     sources=("tests/main.cc", *_sources_of("tests/speculative"),
              *_sources_of("speculative", "**/*.cc"), *_sources_of("detokenizer"),
+             "tools/emulation/emulated_block.cc",
              *(f"tests/support/{name}.cc" for name in (
-                 "emulated_block", "fake_gpu_driver", "fake_gpu_launches", "grammar_reference")),
+                 "fake_gpu_driver", "fake_gpu_launches", "grammar_reference")),
              *_BACKENDS),
     packages=("absl_status", "absl_statusor", "absl_raw_hash_set", "absl_hash", "simdjson"))
 
@@ -79,30 +87,32 @@ BINARIES["speculative"] = Binary(
 _COVERING = {
     "kernels/bodies/argmax.h": ("distribution_test", "row_cases_test", "verify_test"),
     "kernels/bodies/best.h": ("score_test", "draft_test"),
-    "kernels/bodies/block.h": ("exact_test", "verify_test", "chain_cases_test"),
+    "kernels/bodies/block.h": ("exact_test", "verify_test", "chain_cases_test", "decision_test"),
     "kernels/bodies/chain_rows.h": ("exact_test", "verify_test", "chain_cases_test",
-                                    "residual_pass_test"),
+                                    "residual_pass_test", "decision_test"),
     "kernels/bodies/cut_functions.h": ("truncate_test", "row_cases_test", "narrow_filters_test"),
     "kernels/bodies/cut_search.h": ("truncate_test", "narrow_filters_test", "row_cases_test",
                                     "sample_test"),
     "kernels/bodies/distribution.h": ("distribution_test", "row_cases_test", "row_steps_test",
-                                      "verify_test"),
+                                      "verify_test", "draft_test"),
     "kernels/bodies/draft.h": ("draft_test",),
     "kernels/bodies/judge_place.h": ("exact_test", "verify_test", "chain_cases_test",
-                                     "residual_pass_test"),
+                                     "residual_pass_test", "decision_test"),
     "kernels/bodies/narrow_list.h": ("narrow_filters_test",),
     "kernels/bodies/peaks.h": ("row_steps_test", "narrow_filters_test"),
-    "kernels/bodies/read_ahead.h": ("narrow_filters_test", "residual_pass_test",
-                                    "emulated_rounds_test", "rows_behind_end_test"),
+    "kernels/bodies/read_ahead.h": ("read_ahead_test", "narrow_filters_test",
+                                    "residual_pass_test", "emulated_rounds_test",
+                                    "rows_behind_end_test"),
     "kernels/bodies/residual.h": ("exact_test", "sample_test", "residual_pass_test"),
     "kernels/bodies/resolve.h": ("resolve_test",),
     "kernels/bodies/row.h": ("row_cases_test", "row_steps_test", "verify_test"),
-    "kernels/bodies/sample.h": ("sample_test", "row_cases_test", "exact_test"),
+    "kernels/bodies/sample.h": ("sample_test", "row_cases_test", "exact_test", "decision_test"),
     "kernels/bodies/score.h": ("score_test",),
     "kernels/bodies/team.h": ("row_steps_test", "teams_test", "emulated_rounds_test"),
-    "kernels/bodies/tiles.h": ("exact_test", "distribution_test", "resolve_test"),
+    "kernels/bodies/tiles.h": ("tiles_test", "exact_test", "distribution_test", "resolve_test"),
     "kernels/bodies/transform.h": ("draft_test",),
-    "kernels/bodies/truncate.h": ("truncate_test", "row_cases_test", "narrow_filters_test"),
+    "kernels/bodies/truncate.h": ("truncate_test", "row_cases_test", "narrow_filters_test",
+                                  "distribution_test"),
     "kernels/bodies/verify.h": ("verify_test", "exact_test", "chain_cases_test", "resolve_test",
                                 "residual_pass_test"),
 }

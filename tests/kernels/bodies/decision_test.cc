@@ -106,6 +106,41 @@ TEST_SUITE("unit") {
     CHECK(num_accepted > 50);
   }
 
+  TEST_CASE("an empty residual is recorded as mass 0: p was sampled by the residual coin") {
+    // The draft token was proposed though q = 0 and p = 0, and otherwise p = q.
+    const RowMatrix rows = RowsOf({{0.5, 0.5, 0, 0}, {0.5, 0.5, 0, 0}});
+    const KeyedCoins coins(3);
+    for (const VerifyMethod method : {VerifyMethod::kToken, VerifyMethod::kBlock}) {
+      CAPTURE(static_cast<int>(method));
+      ChainCase chain(method, {2}, DraftKind::kSampled);
+      const RecordedRun run(chain.task, rows.view(), rows.view(), coins);
+      REQUIRE(run.result.outcome.empty_residuals == 1);
+      const PlaceDecision& decision = run.decisions[0];
+      CHECK_FALSE(decision.stands);
+      CHECK(decision.residual_mass == 0);
+      CHECK(decision.draw_purpose == Purpose::kResidual);
+      CHECK(decision.draw_coin == coins({0, 0, 0, Purpose::kResidual}));
+    }
+  }
+
+  TEST_CASE("every coin draws a point mass") {
+    RowMatrix rows({.vocab_size = 4, .num_rows = 1});
+    rows.Set(0, {0, INFINITY, 0, 0});
+    const KeyedCoins coins(4);
+    for (const VerifyMethod method : {VerifyMethod::kExactMatch, VerifyMethod::kBlock}) {
+      CAPTURE(static_cast<int>(method));
+      ChainCase chain(method, {}, DraftKind::kOneHot);
+      const RecordedRun run(chain.task, rows.view(), TensorView{}, coins);
+      const PlaceDecision& decision = run.decisions[0];
+      CHECK(decision.token == 1);
+      CHECK(decision.draw_coin == coins(SampleCoin(0)));
+      CHECK(decision.draw_interval.low == 0);
+      CHECK(decision.draw_interval.high == kCoins);
+      CHECK(decision.residual_mass < 0);
+      CHECK(Share(decision.token_weight, decision.p_mass) == 1);
+    }
+  }
+
   TEST_CASE("decisions of method block: prefixes and bounds are those of the paper") {
     const RowMatrix target = RowsOf(kTarget);
     const RowMatrix draft = RowsOf(kDraft);

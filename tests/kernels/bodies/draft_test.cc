@@ -154,6 +154,28 @@ TEST_SUITE("unit") {
     CHECK(run.samples[1].id == 1);
   }
 
+  TEST_CASE("without replacement: an id outside the vocabulary is no child") {
+    // A row that changes while it is read leaves places of the list unwritten (verify.h).
+    for (const TokenId stray : {-7, kNoToken, 4, 1 << 30}) {
+      CAPTURE(stray);
+      RowMatrix rows({.vocab_size = 4, .num_rows = 1});
+      rows.Set(0, {0, 0, 0, 0});
+      const OwnedWorkspace workspace(4);
+      TestTeam team;
+      Filters filters;
+      filters.top_k = 2;
+      const Distribution p =
+          ReadDistribution(team, PlainRow(rows.row(0)), 1.0f, filters, workspace->target);
+      REQUIRE(p.num_listed > 0);
+      for (int32_t i = 0; i < p.num_listed; ++i) p.list.ids[i] = stray;
+      REQUIRE(Sample(team, p, 0) == stray);
+      std::vector<DraftSample> samples(3);
+      CHECK(SampleChildren(
+                team, p, DraftSampling::kWithoutReplacement, 3, [](int32_t) { return uint64_t{0}; },
+                workspace->target, samples.data()) == 0);
+    }
+  }
+
   TEST_CASE("top_k children: the best ids in order, no coin asked for") {
     const RowCase c{.row = {1, 5, -kInf, 5, 3}};
     CHECK(IdsOf(Children(c, DraftSampling::kTopK, {0, 0, 0})) == std::vector<TokenId>{1, 3, 4});

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <random>
 #include <string>
 #include <vector>
@@ -11,25 +12,21 @@
 #include "kernels/bodies/read_ahead.h"
 #include "kernels/bodies/sample.h"
 #include "tests/kernels/bodies/run_chain.h"
+#include "tests/support/guarded_bytes.h"
 #include "tests/support/rows.h"
 
 namespace specd {
 namespace {
 
-// This value lies after the memory of a row that was read ahead, and must stay.
-constexpr uint32_t kBehind = 0x5EC0DEu;
-
-// Memory in which one warp has read a row ahead.
+// Memory in which one warp has read a row ahead. An access after it faults. If the row has an even
+// number of tiles, the list of steps ends where the memory ends.
 class RowAhead {
  public:
   explicit RowAhead(int32_t vocab_size)
-      : memory_(AheadSlotBytes(vocab_size) / 4 + 1, 0xFFFFFFFFu),
-        ahead_(AheadAt(reinterpret_cast<char*>(memory_.data()), 0, vocab_size)) {
-    memory_.back() = kBehind;
+      : memory_(static_cast<size_t>(AheadSlotBytes(vocab_size))),
+        ahead_(AheadAt(memory_.data(), 0, vocab_size)) {
+    std::memset(memory_.data(), kPoison, static_cast<size_t>(AheadSlotBytes(vocab_size)));
   }
-  RowAhead(const RowAhead&) = delete;
-  RowAhead& operator=(const RowAhead&) = delete;
-  ~RowAhead() { CHECK(memory_.back() == kBehind); }
 
   // Reads the row by the warp, which may then continue with it.
   void Read(EmulatedTeam& team, const Row& row, float scale) {
@@ -43,7 +40,7 @@ class RowAhead {
   const AheadRead& read() const { return ahead_; }
 
  private:
-  std::vector<uint32_t> memory_;
+  GuardedBytes memory_;
   AheadRead ahead_;
 };
 
@@ -202,11 +199,21 @@ TEST_SUITE("unit") {
     dense.Set(0, 3.0);
     CHECK(ListByWarp(PlainRow(dense.view()), 3.0f).count == -1);
 
-    Peaks sparse(kVocabSize);
-    for (int32_t step = 0; step < kNarrowStepsMax; ++step) sparse.Set(2 * step * kLanes + 7, 3.0);
-    CheckList(PlainRow(sparse.view()), 3.0f);
-    sparse.Set(kVocabSize - 1, 3.0);
-    CHECK(ListByWarp(PlainRow(sparse.view()), 3.0f).count == -1);
+    TokenEdit edit;
+    edit.id = 7;
+    edit.bias = 1.0f;
+    for (const int32_t num_edits : {0, 1}) {
+      CAPTURE(num_edits);
+      Peaks sparse(kVocabSize);
+      for (int32_t step = 0; step < kNarrowStepsMax; ++step) sparse.Set(2 * step * kLanes + 7, 3.0);
+      Row row = PlainRow(sparse.view());
+      row.sequence.edits = &edit;
+      row.sequence.num_edits = num_edits;
+      CheckList(row, 3.0f);
+      sparse.Set(kVocabSize - 1, 3.0);
+      row.view = sparse.view();
+      CHECK(ListByWarp(row, 3.0f).count == -1);
+    }
   }
 
   TEST_CASE("one warp finds of filtered rows what a CPU finds, or it says that it is much") {

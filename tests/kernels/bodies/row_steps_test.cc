@@ -115,6 +115,37 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE("one element is what the tile holds; removed ids and ids after the cut are -inf") {
+    constexpr int32_t kVocabSize = 2 * kTileSize + 70;
+    std::mt19937_64 random(151);
+    RowMatrix matrix({.vocab_size = kVocabSize, .num_rows = 1});
+    std::vector<double> logits = RandomLogits(random, kVocabSize);
+    for (const size_t id : {40, 2000, 4000}) logits[id] = 1.0;
+    const TokenId removed[] = {2050, 3, kVocabSize - 1};
+    for (const TokenId id : removed) logits[size_t(id)] = 9.0;  // the cut would keep them
+    logits = matrix.Set(0, logits);
+    Row row = PlainRow(matrix.row(0));
+    row.removed = removed;
+    row.num_removed = 3;
+    row.has_cut = true;
+    row.cut = {1.0f, 2000};
+    ScalarTeam<CpuTarget::kBaseline> team;
+    std::vector<float> loaded(NumTiles(kVocabSize) * kTileSize);
+    for (int32_t t = 0; t < NumTiles(kVocabSize); ++t) {
+      CpuTile tile;
+      LoadRow(team, row, t, kAllSteps, &tile);
+      team.Store(Identity{}, tile, kTileSize, loaded.data() + t * kTileSize);
+    }
+    for (TokenId id = 0; id < kVocabSize; ++id) {
+      CAPTURE(id);
+      const auto l = static_cast<float>(logits[size_t(id)]);
+      const bool kept = std::find(removed, removed + 3, id) == removed + 3 &&
+                        (l > 1.0f || (l == 1.0f && id <= 2000));
+      REQUIRE(ElementOf(row, id) == (kept ? l : -kInfinity));
+      REQUIRE(loaded[size_t(id)] == ElementOf(row, id));
+    }
+  }
+
   TEST_CASE("CONTRACT 3.3: min_tokens yields where the grammar allows only ends") {
     oracle::Steps steps{.end_ids = {1, 2}, .below_min_tokens = true};
     steps.mask = {false, true, true, false};

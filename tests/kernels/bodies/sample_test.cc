@@ -150,6 +150,37 @@ TEST_SUITE("unit") {
     CHECK(tiles.FromP(kCoinEnd / 2) == 2 * kTileSize);
   }
 
+  TEST_CASE("boundaries between survivors of a filter are exact, in a list and in tiles") {
+    // The survivors of top_k have 1/2, 1/4, 1/8, 1/8, and are listed.
+    TestTeam team;
+    Filters filters;
+    filters.top_k = 4;
+    RowMatrix few({.vocab_size = 5, .num_rows = 1});
+    few.Set(0, {-1.0, -2.0, -3.0, -3.0, -4.0});
+    const OwnedWorkspace of_few(5);
+    const Distribution listed =
+        ReadDistribution(team, PlainRow(few.row(0)), 1.0f, filters, of_few->target);
+    REQUIRE(listed.num_listed > 0);
+    const uint64_t ends[] = {kCoinEnd / 2, kCoinEnd / 4 * 3, kCoinEnd / 8 * 7};
+    for (int i = 0; i < 3; ++i) {
+      CHECK(Sample(team, listed, ends[i] - 1) == i);
+      CHECK(Sample(team, listed, ends[i]) == i + 1);
+    }
+    // The survivors are the first 4096 of equal elements, too many for a list.
+    filters.top_k = 2 * kTileSize;
+    RowMatrix many({.vocab_size = 3 * kTileSize, .num_rows = 1});
+    many.Set(0, std::vector<double>(3 * kTileSize, 1.0));
+    const OwnedWorkspace of_many(3 * kTileSize);
+    const Distribution in_tiles =
+        ReadDistribution(team, PlainRow(many.row(0)), 1.0f, filters, of_many->target);
+    REQUIRE(in_tiles.num_listed == 0);
+    for (const TokenId id : {1, 255, kTileSize, kTileSize + 1, 2 * kTileSize - 1}) {
+      const uint64_t end = kCoinEnd / (2 * kTileSize) * static_cast<uint64_t>(id);
+      CHECK(Sample(team, in_tiles, end - 1) == id - 1);
+      CHECK(Sample(team, in_tiles, end) == id);
+    }
+  }
+
   TEST_CASE("p without an id is renormalised, in the id's own tile and in others") {
     std::mt19937_64 random(7);
     for (const TokenId removed : {0, 3, 2050}) {

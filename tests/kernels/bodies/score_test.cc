@@ -125,6 +125,15 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE("the best ids of a row with more ties than a list holds are the lowest ids") {
+    RowCase c{.row = std::vector<double>(3 * kListMax, 0.5)};
+    CheckScores(c, 77);
+    c.row[5000] = 1.5;
+    CheckScores(c, 77);
+    c.truncation = {.top_k = 3};
+    CheckScores(c, 1);
+  }
+
   TEST_CASE("vLLM: rank is 1 + the number of strictly greater values") {
     const auto rank = [](const std::vector<double>& row, TokenId token) {
       const Scored scored = ScoreRow({.row = row}, {.enabled = true}, token);
@@ -174,6 +183,28 @@ TEST_SUITE("unit") {
     const Scored other = ScoreRow({.row = {1, kInf, 2}}, {.enabled = true}, 0);
     CHECK(other.scores[0].value == -kInfinity);
     CHECK(other.scores[0].rank == 2);
+  }
+
+  TEST_CASE("chosen ids of a point mass and of a bad row have their scores behind the best ids") {
+    const TokenId chosen[] = {2, 1, 0};
+    const ScoreRequest request{.enabled = true, .num_top = 2, .chosen = chosen, .num_chosen = 3};
+    const std::vector<TokenScore> point = ScoreRow({.row = {1, kInf, 2}}, request, 0).scores;
+    const float values[] = {-kInfinity, 0, 0, -kInfinity, 0, -kInfinity};
+    const TokenId ids[] = {0, 1, kNoToken, 2, 1, 0};
+    const int32_t ranks[] = {2, 1, 0, 2, 1, 2};
+    for (size_t i : {0, 1, 2, 3, 4, 5}) {
+      CAPTURE(i);
+      CHECK(point[i].id == ids[i]);
+      CHECK(point[i].rank == ranks[i]);
+      if (ids[i] != kNoToken) CHECK(point[i].value == values[i]);
+    }
+    const std::vector<TokenScore> bad = ScoreRow({.row = {NAN, 1, 2}}, request, 1).scores;
+    for (size_t i : {0, 3, 4, 5}) {
+      CAPTURE(i);
+      CHECK(bad[i].id == (i == 0 ? 1 : chosen[i - 3]));
+      CHECK(IsNan(bad[i].value));
+    }
+    for (size_t i : {1, 2}) CHECK(bad[i].id == kNoToken);
   }
 
   TEST_CASE("vLLM: the scores of a chain's tokens are those of the tokens drawn one by one") {
