@@ -116,7 +116,7 @@ struct Task {
   bool draft_edits = false;
   ScoreRequest scores;
 
-  const InjectedCoin* coins = nullptr;  // set by tests and replay
+  const InjectedCoin* coins = nullptr;  // set by tests, replay and library calls
   int32_t num_coins = 0;
 
   // For kSampleDraft: child j has the coin of node first_node + j.

@@ -9,6 +9,7 @@ import unittest
 import numpy as np
 
 import specd
+from philox import LIBRARY, coin53
 
 V = 8
 URI = os.environ.get("SPECD_TEST_URI", "embedded:cpu")  # tests/process/attached_test.py has a daemon
@@ -377,9 +378,11 @@ class DoorTest(unittest.TestCase):
             self.assertEqual(done.returncode, 1)
             self.assertIn(text, done.stderr)
 
-    def test_sample_is_the_draw_of_a_sequence(self):
+    def test_sample_is_the_draw_of_a_sequence_with_a_coin_of_its_own(self):
         rows = np.random.default_rng(3).normal(size=(6, V)).astype(np.float32)
         sequence = self.open(seed=77, temperature=0.7, top_p=0.9)
+        sequence.set_coins({("sample", i, 0, 0): coin53(77, i, 0, 0, LIBRARY) * 2.0**-53
+                            for i in range(6)})
         drawn = [self.tokens(row[None, :], {sequence: []})[0][0] for row in rows]
         self.assertEqual(specd.sample(rows, seed=77, temperature=0.7, top_p=0.9).tolist(), drawn)
 

@@ -229,7 +229,7 @@ class Sampling(Structure):
     _fields_ = [
         ("struct_size", c_uint32), ("filter_order", c_uint32), ("temperature", RowDoubles),
         ("top_p", RowDoubles), ("min_p", RowDoubles), ("top_k", RowInts), ("seed", RowWords),
-        ("position", RowWords),
+        ("position", RowWords), ("round_base", RowWords),
     ]
 
 
