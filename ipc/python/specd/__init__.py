@@ -16,6 +16,7 @@ library. The other files are:
   member.py     Member, a tensor-parallel rank
   options.py    the options of Engine
   params.py     SamplingParams
+  attributes.py the refusal of attributes that a class does not have
   param_table.py the library's table of parameters and refused names
   structured.py StructuredOutputs, a constraint of SamplingParams
   rounds.py     Draft and DraftRequest

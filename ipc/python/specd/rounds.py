@@ -9,6 +9,7 @@ from . import _library as c
 from . import _structs as s
 from .arrays import (BFloat16, KINDS, as_rows, dtype_code, id_array, integer, integers,
                      item_size, mask_words, numpy_view, pointer)
+from .attributes import Known, known_dataclass
 from .ops import set_rules
 from .params import LOGPROBS_MODE
 from .regions import import_device, unregister
@@ -21,8 +22,9 @@ _DISCARD = 1
 _DRAFTS_BY_SLOT = 2
 
 
+@known_dataclass
 @dataclasses.dataclass
-class Draft:
+class Draft(Known):
     """A sequence's part of a round. Only `sequence` is needed: without tokens it is plain sampling.
 
     tokens: draft ids; -1 ends the draft
@@ -54,8 +56,9 @@ class Draft:
     parents: object = None
 
 
+@known_dataclass
 @dataclasses.dataclass
-class DraftRequest:
+class DraftRequest(Known):
     """A row of the draft model to draw from: num_children ids after `prefix`, with sampling
     "with_replacement", "without_replacement" or "top_k". `row` is an index into the draft rows; its
     default is the index in the list. The coins are those of nodes first_node, first_node + 1, ...;
