@@ -8,12 +8,16 @@
 namespace specd {
 namespace {
 
-// The number of nodes before the first kNoToken, which says that no token was drawn there. If only
-// the device knows the tokens, all nodes count.
-int32_t NumDrawn(const Draft& draft) {
+// The number of nodes that a processor has to look at: those before the first kNoToken, and up to
+// the first other id outside the vocabulary, which ends the draft and is counted. If only the
+// device knows the tokens, all nodes count.
+int32_t NumNodesOf(const Draft& draft, int32_t vocab_size) {
   if (draft.tokens == nullptr) return draft.num_nodes;
-  const TokenId* end = draft.tokens + draft.num_nodes;
-  return static_cast<int32_t>(std::find(draft.tokens, end, kNoToken) - draft.tokens);
+  for (int32_t i = 0; i < draft.num_nodes; ++i) {
+    if (IsInVocabulary(draft.tokens[i], vocab_size)) continue;
+    return draft.tokens[i] == kNoToken ? i : i + 1;
+  }
+  return draft.num_nodes;
 }
 
 // Looks at all kinds, those after a kNoToken too: how a token would have been drawn does not say
@@ -123,7 +127,7 @@ bool RoundPacker::WarmMasks(std::span<const SequenceInput> inputs, RoundScratch*
     Draft& draft = scratch->tasks[i].draft;
     draft = input.draft;
     // A draft that lies by slot is complete when the rows are.
-    draft.num_nodes = input.drafts_by_slot ? 0 : NumDrawn(input.draft);
+    draft.num_nodes = input.drafts_by_slot ? 0 : NumNodesOf(input.draft, limits_.vocab_size);
     std::fill_n(scratch->PlacesOf(i), draft.num_nodes + 1, PlaceEdits{});
     scratch->mask_jobs.push_back({sequence, &draft, scratch->PlacesOf(i)});
   }
@@ -152,7 +156,7 @@ bool RoundPacker::PackOne(const SequenceInput& input, uint64_t stamp, RoundScrat
   Task& task = scratch->tasks[task_index];
   task = Task{};
   task.draft = input.draft;
-  task.draft.num_nodes = NumDrawn(input.draft);
+  task.draft.num_nodes = NumNodesOf(input.draft, limits_.vocab_size);
   task.kind = TaskKind::kVerify;
   task.method = ResolveMethod(sequence->method, AnySampled(input.draft));
   task.target_scale = sequence->target_scale;

@@ -13,9 +13,14 @@ namespace specd {
 
 using TokenId = int32_t;
 
-// Marks the end of a draft: no token was drawn here. Any other id outside the vocabulary was drawn,
-// and it is verified like any token (its probability is 0).
+// Marks the end of a draft: no token was drawn here. Any other id outside the vocabulary ends the
+// draft too; a drafter with a wider vocabulary drew it.
 inline constexpr TokenId kNoToken = -1;
+
+// Whether the id may be verified. An id outside the vocabulary ends the draft (CONTRACT §2).
+SPECD_INLINE constexpr bool IsInVocabulary(TokenId id, int32_t vocab_size) {
+  return id >= 0 && id < vocab_size;
+}
 
 // The largest vocabulary. Tile counts, integer masses and counters then fit their words.
 inline constexpr int32_t kVocabSizeMax = 1 << 20;

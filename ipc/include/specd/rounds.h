@@ -37,8 +37,9 @@ typedef struct specd_draft {
   specd_sequence sequence;
   uint32_t num_nodes;     /* 0 .. max_draft */
   uint32_t reserved;      /* 0 */
-  const int32_t* tokens;  /* num_nodes ids; -1 = no token was drawn, the path ends here. Any other
-                             id outside the vocabulary is verified and rejected */
+  const int32_t* tokens;  /* num_nodes ids; -1 = no token was drawn, the path ends here. It ends at
+                             any other id outside the vocabulary too, which is counted in
+                             invalid_drafts: a drafter's vocabulary may be wider */
   const int32_t* parents; /* num_nodes times an earlier node, or -1 for the kept tokens; NULL: a
                              chain. This version verifies chains only; other trees are answered
                              SPECD_DETAIL_TREE */
@@ -50,8 +51,8 @@ typedef struct specd_draft {
                                   constraint; NULL: no place has one. All -1 means the same as NULL
                                   and needs no bound mask */
   /* The side channel: q(tokens[i]) = draft_weights[i] / draft_masses[i], as specd_sample_draft
-   * returns them. If it is given, a draft row is read only when a token is rejected. Give both
-   * arrays or neither. */
+   * returns them. Both speak of the vocab_size columns, also where the drafter's rows are wider. If
+   * it is given, a draft row is read only when a token is rejected. Give both arrays or neither. */
   const float* draft_weights;
   const double* draft_masses;
   /* num_nodes + 1 argmax ids of the target, in place of its rows; target_rows is NULL then. Only

@@ -23,10 +23,11 @@ _DRAFTS_BY_SLOT = 2
 class Draft(Known):
     """A sequence's part of a round. Only `sequence` is needed: without tokens it is plain sampling.
 
-    tokens: draft ids; -1 ends the draft
+    tokens: draft ids; -1 ends the draft, and so does any other id outside the vocabulary
     sampled: for each token, True if it was drawn from a draft row. Default: all, if verify gets q
-    target_rows, draft_rows, mask_rows: indices into the bound arrays, in place of the order in which
-      rows stand; a mask row of -1 is unconstrained
+    target_rows, draft_rows, mask_rows: indices into the rows that the call gets (or, if it gets none,
+      into the array from engine.rows), in place of the order in which rows stand; a mask row of -1
+      is unconstrained
     weights, masses: the side channel q(tokens[i]) = weights[i] / masses[i], from sample_draft; both
       or neither
     target_argmax: K + 1 argmax ids in place of target rows, for greedy sequences
