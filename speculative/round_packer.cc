@@ -42,7 +42,9 @@ Sequence* RoundPacker::FindRunning(SequenceHandle handle, SequenceResult* result
   result->sequence = handle;
   Sequence* sequence = sequences_.Find(handle);
   if (sequence == nullptr) {
-    result->status = RoundStatus::kUnknownSequence;
+    const bool is_ours = sequences_.MayHaveGivenOut(handle);
+    result->status = is_ours ? RoundStatus::kUnknownSequence : RoundStatus::kInvalid;
+    if (!is_ours) result->refusal = Refusal::kSequence;
     return nullptr;
   }
   result->finish_reason = sequence->finish_reason;
@@ -139,7 +141,10 @@ bool RoundPacker::WarmMasks(std::span<const SequenceInput> inputs, RoundScratch*
 bool RoundPacker::PackOne(const SequenceInput& input, uint64_t stamp, RoundScratch* scratch,
                           SequenceResult* result) {
   Sequence* sequence = FindRunning(input.sequence, result);
-  if (sequence == nullptr) return false;
+  if (sequence == nullptr) {
+    if (result->status == RoundStatus::kInvalid) ++counters_.invalid_records;
+    return false;
+  }
   result->refusal = FindRefusal(input, *sequence, stamp, scratch->is_staged);
   if (result->refusal != Refusal::kNone) {
     result->status = RoundStatus::kInvalid;

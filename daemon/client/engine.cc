@@ -19,6 +19,7 @@
 #include "daemon/client/struct_array.h"
 #include "ipc/base/error.h"
 #include "speculative/params.h"
+#include "speculative/sequence_table.h"
 
 namespace specd {
 namespace {
@@ -232,6 +233,7 @@ absl::Status Engine::OpenSequence(const char* request_id, const specd_params& pa
       Expect<SequenceReply>(link_->Call(message->request, message->lists.get(), nullptr));
   if (!reply.ok()) return reply.status();
   opening_warnings_ = absl::StrJoin(reply->warnings, "\n");
+  if (!reply->sequences.empty()) owner_ = OwnerOf(reply->sequences[0]);
   return Report(*reply, message->num_sequences, infos);
 }
 
@@ -256,7 +258,8 @@ absl::Status Engine::AbortSequence(specd_sequence sequence) {
 
 absl::Status Engine::GetState(specd_sequence sequence, specd_sequence_state* state) {
   const uint32_t slot = SlotOf(sequence);
-  if (slot < segment_->limits().max_sequences) {
+  const bool is_ours = OwnerOf(sequence) == owner_;
+  if (is_ours && slot < segment_->limits().max_sequences) {
     const SequenceState found = rounds_.channel().ReadState(slot);
     if (IsStateOf(found, sequence)) {
       *state = {.finish_reason = found.finish_reason,
@@ -268,7 +271,8 @@ absl::Status Engine::GetState(specd_sequence sequence, specd_sequence_state* sta
     }
   }
   return MakeError(SPECD_ERROR_NOT_FOUND, "sequence",
-                   fmt::format("sequence {:#x} is not open", sequence));
+                   is_ours ? fmt::format("sequence {:#x} is not open", sequence)
+                           : WhyForeign(sequence));
 }
 
 void Engine::GetSharing(specd_sharing* sharing) {

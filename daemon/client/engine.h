@@ -72,6 +72,7 @@ class Engine {
   const int timeout_ms_;  // for a call
   EngineRounds rounds_;
   EngineCalls calls_;
+  uint32_t owner_ = 0;                    // the part of all handles that this session gives out
   std::string opening_warnings_;          // of the last OpenSequence
   std::string sharing_text_;              // text of the last GetSharing
   std::string join_token_;                // text of the last GetGroup

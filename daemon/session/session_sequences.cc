@@ -201,7 +201,7 @@ absl::StatusOr<SequenceInfo> SessionSequences::Fork(SequenceHandle source,
   const Sequence* const parent = state_.verifier->Find(source);
   if (parent == nullptr) {
     return MakeError(SPECD_ERROR_NOT_FOUND, "sequence",
-                     fmt::format("sequence {:#x} is not open", source));
+                     state_.verifier->sequences().WhyNotFound(source));
   }
   Stream stream = streams_[SlotOf(source)];
   if (stream.has_stop_strings) {
@@ -290,7 +290,7 @@ absl::Status SessionSequences::AbortOpen(SequenceHandle handle) {
   const Sequence* sequence = state_.verifier->Find(handle);
   if (sequence == nullptr) {
     return MakeError(SPECD_ERROR_NOT_FOUND, "sequence",
-                     fmt::format("sequence {:#x} is not open", handle));
+                     state_.verifier->sequences().WhyNotFound(handle));
   }
   Finish(handle, FinishReason::kAbort, sequence->kept_tokens);
   return absl::OkStatus();

@@ -9,7 +9,10 @@
 extern "C" {
 #endif
 
-/* A handle: a slot and a generation. 0 is never a sequence. */
+/* A handle: a slot, a generation, and the engine that opened the sequence. 0 is never a sequence. A
+ * handle of another engine of this process is refused by name (SPECD_DETAIL_SEQUENCE, or the text
+ * of the error), also where both engines are attached to one daemon. A handle of another process is
+ * refused with high probability. */
 typedef uint64_t specd_sequence;
 
 /* Returns the index of a sequence in the session's tables, below max_sequences. A later sequence
