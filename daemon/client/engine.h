@@ -43,6 +43,9 @@ class Engine {
   absl::Status CloseSequence(specd_sequence sequence);
   absl::Status AbortSequence(specd_sequence sequence);
   absl::Status GetState(specd_sequence sequence, specd_sequence_state* state);
+  // SPECD_OK once nothing can move the sequence's end any more; SPECD_EMPTY after timeout_ms.
+  absl::StatusOr<int> AwaitFinal(specd_sequence sequence, specd_sequence_state* state,
+                                 int timeout_ms);
 
   EngineRounds& rounds() { return rounds_; }
   EngineCalls& calls() { return calls_; }
@@ -64,6 +67,9 @@ class Engine {
   Engine(std::unique_ptr<EngineLink> link, std::unique_ptr<Segment> segment, HelloReply hello,
          const specd_options& options);
 
+  absl::StatusOr<SequenceState> FindState(specd_sequence sequence) const;
+  void Describe(specd_sequence sequence, const SequenceState& found,
+                specd_sequence_state* state) const;
   absl::StatusOr<uint32_t> RegisterRegion(int fd, uint64_t size_bytes);
 
   const std::unique_ptr<EngineLink> link_;

@@ -165,6 +165,11 @@ void Session::FinishFromText(SequenceHandle sequence, FinishReason reason, uint3
   if (!ended()) sequences_.Finish(sequence, reason, kept_tokens);
 }
 
+bool Session::SettleFromText(SequenceHandle sequence) {
+  MutexLock lock(&state_.mutex);
+  return ended() || sequences_.Settle(sequence);
+}
+
 VerifierCounters Session::counters() {
   MutexLock lock(&state_.mutex);
   return state_.verifier->counters();

@@ -156,6 +156,7 @@ absl::StatusOr<std::vector<SequenceInfo>> SessionSequences::Open(const std::stri
                            .include_stop = params.include_stop,
                            .skip_special_tokens = params.skip_special_tokens,
                            .has_logprobs = (*built)[i].logprob_sum.enabled(),
+                           .settled = params.stop_strings.empty(),
                            .request_id = names[i]};
     openings.push_back(MakeOpening(stream, (*built)[i], params.stop_strings));
     if (state_.options.recorder != nullptr) {
@@ -321,24 +322,42 @@ void SessionSequences::Finish(SequenceHandle handle, FinishReason reason, uint32
   state_.events->Push(handle, event);
 }
 
+bool SessionSequences::Settle(SequenceHandle handle) {
+  const Sequence* const sequence = state_.verifier->Find(handle);
+  if (sequence == nullptr) return true;  // closed: nobody asks any more
+  if (sequence->finish_reason == FinishReason::kNone) return false;
+  streams_[SlotOf(handle)].settled = true;
+  WriteState(*sequence);
+  return true;
+}
+
 void SessionSequences::WriteState(const Sequence& sequence) {
-  state_.channel.WriteState(SlotOf(sequence.handle),
-                            {.generation = GenerationOf(sequence.handle),
-                             .finish_reason = static_cast<uint32_t>(sequence.finish_reason),
-                             .kept_tokens = sequence.kept_tokens,
-                             .end_moved = sequence.end_moved},
-                            sequence.logprob_sum.value());
+  WriteWords(sequence.handle,
+             {.generation = GenerationOf(sequence.handle),
+              .finish_reason = static_cast<uint32_t>(sequence.finish_reason),
+              .kept_tokens = sequence.kept_tokens,
+              .end_moved = sequence.end_moved},
+             sequence.logprob_sum.value());
+}
+
+void SessionSequences::WriteWords(SequenceHandle handle, const SequenceState& word,
+                                  double cumulative_logprob) {
+  state_.channel.WriteState(SlotOf(handle), word, cumulative_logprob);
+  const bool has_ended = word.finish_reason != SPECD_FINISH_NONE;
+  if (has_ended && streams_[SlotOf(handle)].settled) {
+    state_.channel.WriteFinal(SlotOf(handle), word);
+  }
 }
 
 // ---- results of rounds
 
 void SessionSequences::WriteEnd(const SequenceResult& result) {
-  state_.channel.WriteState(SlotOf(result.sequence),
-                            {.generation = GenerationOf(result.sequence),
-                             .finish_reason = static_cast<uint32_t>(result.finish_reason),
-                             .kept_tokens = result.total_kept,
-                             .end_moved = false},
-                            result.cumulative_logprob);
+  WriteWords(result.sequence,
+             {.generation = GenerationOf(result.sequence),
+              .finish_reason = static_cast<uint32_t>(result.finish_reason),
+              .kept_tokens = result.total_kept,
+              .end_moved = false},
+             result.cumulative_logprob);
 }
 
 TokenEvent& SessionSequences::Event(TokenEventKind kind, SequenceHandle sequence, int64_t time_ns) {

@@ -57,6 +57,7 @@ class Publisher {
     SequenceHandle sequence = 0;
     bool has_stop_strings = false;
     bool ended = false;
+    bool settled = false;  // the text side has had its last word, or will say none
   };
 
   Publisher(const Options& options, ZmqSocket tokens, ZmqSocket aborts);
@@ -70,6 +71,8 @@ class Publisher {
   // Keeps the sequence of the event's stream.
   void Remember(const std::shared_ptr<Session>& session, SequenceHandle sequence,
                 const TokenEvent& event);
+  // Tells the engine that nothing will move the stream's end any more.
+  static void Settle(Target* target);
   void SendBatch();
   void SendHeartbeat();
   bool Receive(absl::Duration timeout);

@@ -268,6 +268,13 @@ void DaemonChannel::WriteState(uint32_t slot, const SequenceState& state,
   line.state.store(PackSequenceState(state), std::memory_order_release);
 }
 
+void DaemonChannel::WriteFinal(uint32_t slot, const SequenceState& state) {
+  SPECD_CHECK(slot < segment_->limits().max_sequences);
+  // Pairs with the acquire in EngineChannel::IsFinal, which has read the state before.
+  segment_->sequence_table()[slot].final_state.store(PackSequenceState(state),
+                                                     std::memory_order_release);
+}
+
 void DaemonChannel::SetState(DaemonState state) {
   // Pairs with the acquire in EngineChannel::daemon_state. An engine that sees this state sees the
   // completions published before it.

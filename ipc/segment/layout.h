@@ -237,7 +237,9 @@ struct SequenceState {
 struct SequenceLine {
   std::atomic<uint64_t> state;                  // PackSequenceState
   std::atomic<uint64_t> cumulative_logprob[2];  // bits of a double; index: end_moved
-  uint64_t reserved;
+  // The same word as `state` once nothing can move the end any more: the text side has had its last
+  // word, or has none to say. Any other value, also one of an earlier sequence, says nothing.
+  std::atomic<uint64_t> final_state;
 };
 
 // bits 0..30 kept_tokens, 31..33 finish_reason, 34 end_moved, 35..63 generation

@@ -138,8 +138,8 @@ typedef struct specd_result {
   specd_sequence sequence;
   uint32_t status; /* SPECD_STATUS_... */
   /* SPECD_FINISH_... after this round. The reason is provisional if the sequence has stop strings:
-   * the text side may still find one in these tokens and end the sequence earlier
-   * (specd_get_sequence_state). */
+   * the text side may still find one in these tokens and end the sequence earlier.
+   * specd_sequence_final waits for its last word. */
   uint32_t finish_reason;
   uint32_t num_accepted; /* accepted draft tokens among the kept tokens */
   uint32_t num_kept;     /* ids in `tokens`: the tokens that the sequence gained in this round */

@@ -274,9 +274,19 @@ typedef struct specd_sequence_state {
 } specd_sequence_state;
 
 /* Reports whether the sequence has ended. The call reads shared memory and is cheap enough for
- * every step. The text side may have found a stop string after the next round was submitted. */
+ * every step. The text side may have found a stop string after the next round was submitted. It may
+ * also find one in the tokens of a sequence's last round, and then moves the end that was reported
+ * before: specd_sequence_final waits for its last word. */
 SPECD_API int specd_get_sequence_state(specd_engine* engine, specd_sequence sequence,
                                        specd_sequence_state* state);
+
+/* Writes the state of a sequence that has finished, and waits until nothing can move its end any
+ * more, for up to timeout_ms (0: not at all, -1: without limit). Only a sequence with stop_strings
+ * waits, usually some milliseconds. Read finish_reason and kept_tokens here before the length or
+ * the reason of such a sequence is used. SPECD_EMPTY: the time has passed, and the state may still
+ * move. SPECD_ERROR_STATE: the sequence has not finished. */
+SPECD_API int specd_sequence_final(specd_engine* engine, specd_sequence sequence,
+                                   specd_sequence_state* state, int timeout_ms);
 
 #ifdef __cplusplus
 } /* extern "C" */

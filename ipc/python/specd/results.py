@@ -43,7 +43,8 @@ class Result:
     path: the accepted draft tokens by their index in the draft (int32 array); in a chain 0, 1, ...
     scores: for each kept token itself, the best ids and logprob_token_ids, as rows of (id, value,
       rank). If a row has fewer ids than were asked for, id is -1. None without logprobs
-    finish_reason: None, "stop", "length", "abort", "error"; stop_token is the id that finished it
+    finish_reason: None, "stop", "length", "abort", "error"; stop_token is the id that finished it.
+      With stop strings both are provisional: Sequence.final waits for the text side's last word
     status: "ok", "finished", "bad_distribution", "unknown_sequence", "invalid", "device_error".
       detail describes an invalid part in words. In embedded mode specd.last_error() describes a
       device error, until another call fails
@@ -109,6 +110,11 @@ def _copied(pointer, count, dtype):
 def number_or_none(value):
     """C says NaN if there is none."""
     return None if math.isnan(value) else value
+
+
+def state_of(struct):
+    return State(FINISH_REASONS[struct.finish_reason], struct.kept_tokens,
+                 number_or_none(struct.cumulative_logprob))
 
 
 def result_of(struct, sequence):
