@@ -163,7 +163,7 @@ bool RoundPacker::PackOne(const SequenceInput& input, uint64_t stamp, RoundScrat
   task.draft = input.draft;
   task.draft.num_nodes = NumNodesOf(input.draft, limits_.vocab_size);
   task.kind = TaskKind::kVerify;
-  task.method = ResolveMethod(sequence->method, AnySampled(input.draft));
+  task.method = result->method = ResolveMethod(sequence->method, AnySampled(input.draft));
   task.target_scale = sequence->target_scale;
   task.draft_scale = sequence->draft_scale;
   task.seed = sequence->seed;

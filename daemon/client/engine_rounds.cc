@@ -371,7 +371,9 @@ void EngineRounds::Deliver(const CompletionView& view, specd_completion* complet
                     .tokens = from.tokens,
                     .path = from.path,
                     .scores = reinterpret_cast<const specd_token_score*>(from.scores),
-                    .cumulative_logprob = from.cumulative_logprob});
+                    .cumulative_logprob = from.cumulative_logprob,
+                    .verify = static_cast<uint32_t>(from.method),
+                    .reserved = 0});
   }
   const OutputArray<specd_completion> out(reinterpret_cast<char*>(completion),
                                           completion->struct_size);

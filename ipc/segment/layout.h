@@ -211,7 +211,8 @@ struct ResultRecord {
   uint32_t num_kept;
   uint32_t total_kept;
   int32_t stop_token;
-  uint32_t refusal;           // SPECD_DETAIL_...
+  uint16_t refusal;           // SPECD_DETAIL_...
+  uint16_t method;            // SPECD_VERIFY_... of this round; 0: nothing was verified
   uint32_t scores_per_token;  // at most max_scores
   double cumulative_logprob;  // NaN: none
 };

@@ -17,15 +17,6 @@
 
 namespace specd {
 
-// The verification methods of CONTRACT §5 for chains. Values are on the wire.
-enum class VerifyMethod : uint32_t {
-  kAuto = 0,
-  kGreedy = 1,
-  kExactMatch = 2,
-  kToken = 3,
-  kBlock = 4,
-};
-
 // Steps 9 to 11 of CONTRACT §3. All are off by default.
 inline constexpr uint64_t kTopPOff = uint64_t{1} << 53;
 struct Filters {

@@ -204,7 +204,8 @@ inline constexpr double kNoLogprob = std::numeric_limits<double>::quiet_NaN();
 struct SequenceResult {
   SequenceHandle sequence = 0;
   RoundStatus status = RoundStatus::kOk;
-  Refusal refusal = Refusal::kNone;  // set if status is kInvalid
+  Refusal refusal = Refusal::kNone;           // set if status is kInvalid
+  VerifyMethod method = VerifyMethod::kAuto;  // of this round; kAuto: nothing was verified
   FinishReason finish_reason = FinishReason::kNone;
   uint32_t num_accepted = 0;  // the accepted draft tokens among the kept tokens
   uint32_t num_kept = 0;

@@ -25,6 +25,15 @@ SPECD_INLINE constexpr bool IsInVocabulary(TokenId id, int32_t vocab_size) {
 // The largest vocabulary. Tile counts, integer masses and counters then fit their words.
 inline constexpr int32_t kVocabSizeMax = 1 << 20;
 
+// The verification methods of CONTRACT §5 for chains. Values are on the wire.
+enum class VerifyMethod : uint32_t {
+  kAuto = 0,
+  kGreedy = 1,
+  kExactMatch = 2,
+  kToken = 3,
+  kBlock = 4,
+};
+
 enum class DType : uint32_t { kFloat32 = 0, kBFloat16 = 1, kFloat16 = 2 };
 
 SPECD_INLINE constexpr int64_t SizeBytes(DType dtype) { return dtype == DType::kFloat32 ? 4 : 2; }

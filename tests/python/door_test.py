@@ -234,6 +234,19 @@ class DoorTest(unittest.TestCase):
         stats = self.engine.stats()
         self.assertEqual((stats["rounds"], stats["invalid_drafts"], stats["kept"]), (1, 1, 1))
 
+    def test_line_6_a_result_names_the_method_that_auto_chose(self):
+        # Bug: nothing said that sampled drafts under "auto" are verified as a block, whose text
+        # depends on the drafts.
+        sequence, greedy = self.open(), self.open(temperature=0)
+        for draft, q, wanted in (([1], None, "exact_match"), ([], None, "exact_match"),
+                                 ([1], one_hot(1), "block")):
+            result, = self.engine.verify(one_hot(1, 2)[:len(draft) + 1], {sequence: draft}, q=q)
+            self.assertEqual(result.verify, wanted)
+        result, = self.engine.verify(one_hot(1), {greedy: []})
+        self.assertEqual(result.verify, "greedy")
+        result, = self.engine.verify(None, [specd.Draft(greedy, discard=True)])
+        self.assertIsNone(result.verify)
+
     def test_request_ids_of_two_engines_differ(self):
         with specd.Engine(vocab_size=V) as other:
             ids = {self.engine.open().request_id, self.engine.open().request_id,

@@ -157,6 +157,11 @@ typedef struct specd_result {
    * n samples. The sum does not include output_ids; a fork continues with the sum of its source.
    * NaN without logprobs, and if logprobs_mode gives logits, which do not add up. */
   double cumulative_logprob;
+  /* SPECD_VERIFY_... of this round, which shows what AUTO chose; AUTO: nothing was verified. Under
+   * AUTO a round with a sampled token uses BLOCK. The text of a seed then depends on the drafts;
+   * its law does not. */
+  uint32_t verify;
+  uint32_t reserved;
 } specd_result;
 
 typedef struct specd_completion {

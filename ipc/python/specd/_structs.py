@@ -125,6 +125,7 @@ class Result(Structure):
         ("stop_token", c_int32), ("detail", c_uint32), ("scores_per_token", c_uint32),
         ("tokens", POINTER(c_int32)), ("path", POINTER(c_int32)),
         ("scores", POINTER(TokenScore)), ("cumulative_logprob", c_double),
+        ("verify", c_uint32), ("reserved", c_uint32),
     ]
 
 

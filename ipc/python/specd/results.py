@@ -12,6 +12,7 @@ from . import _structs as s
 
 STATUSES = ("ok", "finished", "bad_distribution", "unknown_sequence", "invalid", "device_error",
             "aborted")
+METHODS = (None, "greedy", "exact_match", "token", "block")
 FINISH_REASONS = (None, "stop", "length", "abort", "error")
 
 SCORE = np.dtype([("id", np.int32), ("value", np.float32), ("rank", np.int32)])
@@ -50,6 +51,7 @@ class Result:
       device error, until another call fails
     cumulative_logprob: the sum of the logprobs of the tokens kept since the sequence was opened, to
       rank samples by; None without logprobs, and where their mode gives logits
+    verify: the method of this round, which shows what "auto" chose; None if nothing was verified
     """
 
     sequence: object
@@ -63,6 +65,7 @@ class Result:
     scores: np.ndarray | None
     detail: str | None
     cumulative_logprob: float | None
+    verify: str | None = None
 
     @property
     def logprobs(self):
@@ -126,7 +129,8 @@ def result_of(struct, sequence):
     return Result(sequence, STATUSES[struct.status], FINISH_REASONS[struct.finish_reason],
                   _copied(struct.tokens, struct.num_kept, np.int32), struct.num_accepted,
                   _copied(struct.path, struct.num_accepted, np.int32), struct.total_kept,
-                  None if struct.stop_token < 0 else struct.stop_token, scores, detail, number_or_none(struct.cumulative_logprob))
+                  None if struct.stop_token < 0 else struct.stop_token, scores, detail,
+                  number_or_none(struct.cumulative_logprob), METHODS[struct.verify])
 
 
 _CHILD = np.dtype(s.DraftChild)
