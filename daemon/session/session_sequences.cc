@@ -85,8 +85,8 @@ absl::Status SessionSequences::CheckEos(const SequenceParams& params) const {
   return MakeError(
       SPECD_ERROR_UNSUPPORTED, "ignore_eos",
       "ignore_eos = 1, but no EOS id is known here, so nothing could be ignored; start "
-      "specd with --eos_tokens or --eos_token_ids, give specd_options.eos_token_ids to "
-      "an embedded engine, or leave ignore_eos 0");
+      "specd with --eos_tokens or --eos_token_ids, give specd_options.eos_tokens or "
+      "eos_token_ids to an embedded engine, or leave ignore_eos 0");
 }
 
 // Checks that results have room for the scores. SequenceOpening refuses values outside the ranges

@@ -64,10 +64,6 @@ typedef struct specd_floats {
   const float* items;
   uint64_t count;
 } specd_floats;
-typedef struct specd_strings {
-  const char* const* items; /* UTF-8 */
-  uint64_t count;
-} specd_strings;
 
 /* A parameter that is one number, by its name in docs/PARAMETERS.md. A flag is 0 or 1; a choice is
  * the number of its value. This struct has the same size in every version. */
