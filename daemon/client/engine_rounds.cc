@@ -266,7 +266,8 @@ absl::Status EngineRounds::WhyNoCompletion() const {
                     "again",
                     ChannelFaultName(channel_.fault())));
   }
-  if (link_.PeerGone()) {
+  const DaemonState state = channel_.daemon_state();
+  if (link_.PeerGone() && (state == DaemonState::kRunning || !channel_.daemon_was_drained())) {
     return MakeError(SPECD_ERROR_DISCONNECTED, "",
                      "the daemon is gone; rounds in flight will not complete. Start it and attach "
                      "again");

@@ -308,6 +308,11 @@ DaemonState EngineChannel::daemon_state() const {
   return static_cast<DaemonState>(segment_->page()->daemon.state.load(std::memory_order_acquire));
 }
 
+bool EngineChannel::daemon_was_drained() const {
+  // Follows daemon_state, whose acquire pairs with the release in DaemonChannel::SetState.
+  return segment_->page()->daemon.was_drained.load(std::memory_order_relaxed) != 0;
+}
+
 void EngineChannel::SetState(EngineState state) {
   // For observers of the segment. Release, so that everything the state describes has happened.
   segment_->page()->engine.state.store(static_cast<uint32_t>(state), std::memory_order_release);

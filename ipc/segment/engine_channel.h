@@ -110,6 +110,8 @@ class EngineChannel {
   // True if nothing will move the end that `state` names. REQUIRES: as ReadLogprob.
   bool IsFinal(uint32_t slot, const SequenceState& state) const;
   DaemonState daemon_state() const;
+  // True once the daemon was told to stop, also after its end.
+  bool daemon_was_drained() const;
   void SetState(EngineState state);
   ChannelFault fault() const { return fault_; }
   Doorbell completion_bell() const;  // to wake a WaitCompletion from this process

@@ -79,8 +79,8 @@ struct EngineLine {
 
 // Only the daemon writes this line.
 struct DaemonLine {
-  std::atomic<uint32_t> state;  // DaemonState
-  uint32_t reserved0;
+  std::atomic<uint32_t> state;        // DaemonState
+  std::atomic<uint32_t> was_drained;  // 1 once the daemon was told to stop; it stays so at the end
   std::atomic<uint64_t> submissions_consumed;
   uint32_t reserved1[28];
 };

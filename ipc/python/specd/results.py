@@ -79,7 +79,8 @@ class Result:
 @dataclasses.dataclass
 class Children:
     """Draft tokens that specd drew: distinct ids, and how often each was drawn. q(id) = weight /
-    mass is the side channel of specd.Draft."""
+    mass is the side channel of specd.Draft. status: "ok", or "finished", "unknown_sequence" or
+    "bad_distribution"; the arrays are then empty."""
 
     sequence: object
     status: str
