@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 #include <sched.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 
+#include <cerrno>
 #include <string_view>
 #include <utility>
 
@@ -12,6 +15,12 @@
 #include "ipc/sockets/zmq_socket.h"
 
 namespace specd {
+namespace {
+
+// The room of sockaddr_un, less the zero at its end.
+constexpr size_t kSocketPathBytesMax = sizeof(sockaddr_un::sun_path) - 1;
+
+}  // namespace
 
 absl::Status ParseListen(const std::string& listen, std::string* path) {
   constexpr std::string_view kScheme = "unix:";
@@ -24,6 +33,30 @@ absl::Status ParseListen(const std::string& listen, std::string* path) {
   if (path->front() != '/') {
     return absl::InvalidArgumentError(
         fmt::format("listen = {}: the path must be absolute, engines run elsewhere", listen));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckListenPath(const std::string& path) {
+  if (path.size() > kSocketPathBytesMax) {
+    return absl::InvalidArgumentError(
+        fmt::format("listen: the path has {} bytes, and a socket's path has at most {}; choose a "
+                    "shorter one, such as /run/specd/specd.sock",
+                    path.size(), kSocketPathBytesMax));
+  }
+  struct stat found = {};
+  if (stat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode)) {
+    return absl::InvalidArgumentError(
+        fmt::format("listen = unix:{}: the path is a directory; name a socket in it, such as "
+                    "unix:{}/specd.sock",
+                    path, path.substr(0, path.find_last_not_of('/') + 1)));
+  }
+  const std::string folder = path.substr(0, path.rfind('/'));
+  if (!folder.empty() && stat(folder.c_str(), &found) != 0 && errno == ENOENT) {
+    return absl::InvalidArgumentError(
+        fmt::format("listen = unix:{}: there is no directory {}; make it (mkdir -p {}, or "
+                    "RuntimeDirectory= of a systemd unit), or choose another with --listen",
+                    path, folder, folder));
   }
   return absl::OkStatus();
 }

@@ -43,6 +43,8 @@ struct DaemonConfig {
 
 // Turns "unix:/run/specd/specd.sock" into "/run/specd/specd.sock".
 absl::Status ParseListen(const std::string& listen, std::string* path);
+// Says what is wrong with the path where a daemon is to make its socket, and what to do.
+absl::Status CheckListenPath(const std::string& path);
 
 // Accepts "thread", "process" and "off".
 absl::Status ParseDetokenizerMode(const std::string& text, DetokenizerMode* mode);

@@ -57,6 +57,10 @@ int main(int argc, char** argv) {
   usage.contains_help_flags = [](absl::string_view file) {
     return file.find("daemon/detok_main.cc") != absl::string_view::npos;
   };
+  usage.normalize_filename = [](absl::string_view file) {  // without the path of a build
+    const size_t folder = file.rfind("daemon/");
+    return std::string(folder == absl::string_view::npos ? file : file.substr(folder));
+  };
   usage.version_string = [] { return std::string("specd-detok ") + specd::kVersion + "\n"; };
   absl::SetFlagsUsageConfig(usage);
   const std::vector<char*> positional = absl::ParseCommandLine(argc, argv);

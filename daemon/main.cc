@@ -142,6 +142,10 @@ int main(int argc, char** argv) {
   usage.contains_help_flags = [](absl::string_view file) {
     return file.find("daemon/main.cc") != absl::string_view::npos;
   };
+  usage.normalize_filename = [](absl::string_view file) {  // without the path of a build
+    const size_t folder = file.rfind("daemon/");
+    return std::string(folder == absl::string_view::npos ? file : file.substr(folder));
+  };
   usage.version_string = [] { return std::string("specd ") + specd::kVersion + "\n"; };
   absl::SetFlagsUsageConfig(usage);
   const std::vector<char*> positional = absl::ParseCommandLine(argc, argv);
@@ -156,6 +160,8 @@ int main(int argc, char** argv) {
     status = specd::SetUpLogging(
         {.levels = absl::GetFlag(FLAGS_log_level), .format = absl::GetFlag(FLAGS_log_format)});
   }
+  if (status.ok()) status = specd::SetUpLogging(absl::GetFlag(FLAGS_log_level));
+  if (status.ok()) status = specd::CheckListenPath(config.listen_path);
   if (!status.ok()) {
     std::fprintf(stderr, "specd: %s\n", std::string(status.message()).c_str());
     return 2;

@@ -58,6 +58,9 @@ bool CallRunner::Pack(const DraftInput& input, DraftResult* result) {
   result->sequence = input.sequence;
   Sequence* sequence = parts_.sequences->Find(input.sequence);
   if (sequence == nullptr) {
+    if (!parts_.sequences->MayHaveGivenOut(input.sequence)) {
+      return Refuse(RefusalText(Refusal::kSequence), result);
+    }
     result->status = RoundStatus::kUnknownSequence;
     return false;
   }
@@ -167,6 +170,10 @@ void CallRunner::FindForced(const ForcedInput& input, TokenId* to, ForcedResult*
   SPECD_CHECK(input.num_prefix >= 0 && input.num_ids_max <= limits_.max_output());
   const Sequence* sequence = parts_.sequences->Find(input.sequence);
   if (sequence == nullptr) {
+    if (!parts_.sequences->MayHaveGivenOut(input.sequence)) {
+      Refuse(RefusalText(Refusal::kSequence), result);
+      return;
+    }
     result->status = RoundStatus::kUnknownSequence;
     return;
   }

@@ -8,12 +8,16 @@
 namespace specd {
 namespace {
 
-// The number of nodes before the first kNoToken, which says that no token was drawn there. If only
-// the device knows the tokens, all nodes count.
-int32_t NumDrawn(const Draft& draft) {
+// The number of nodes that a processor has to look at: those before the first kNoToken, and up to
+// the first other id outside the vocabulary, which ends the draft and is counted. If only the
+// device knows the tokens, all nodes count.
+int32_t NumNodesOf(const Draft& draft, int32_t vocab_size) {
   if (draft.tokens == nullptr) return draft.num_nodes;
-  const TokenId* end = draft.tokens + draft.num_nodes;
-  return static_cast<int32_t>(std::find(draft.tokens, end, kNoToken) - draft.tokens);
+  for (int32_t i = 0; i < draft.num_nodes; ++i) {
+    if (IsInVocabulary(draft.tokens[i], vocab_size)) continue;
+    return draft.tokens[i] == kNoToken ? i : i + 1;
+  }
+  return draft.num_nodes;
 }
 
 // Looks at all kinds, those after a kNoToken too: how a token would have been drawn does not say
@@ -38,7 +42,9 @@ Sequence* RoundPacker::FindRunning(SequenceHandle handle, SequenceResult* result
   result->sequence = handle;
   Sequence* sequence = sequences_.Find(handle);
   if (sequence == nullptr) {
-    result->status = RoundStatus::kUnknownSequence;
+    const bool is_ours = sequences_.MayHaveGivenOut(handle);
+    result->status = is_ours ? RoundStatus::kUnknownSequence : RoundStatus::kInvalid;
+    if (!is_ours) result->refusal = Refusal::kSequence;
     return nullptr;
   }
   result->finish_reason = sequence->finish_reason;
@@ -123,7 +129,7 @@ bool RoundPacker::WarmMasks(std::span<const SequenceInput> inputs, RoundScratch*
     Draft& draft = scratch->tasks[i].draft;
     draft = input.draft;
     // A draft that lies by slot is complete when the rows are.
-    draft.num_nodes = input.drafts_by_slot ? 0 : NumDrawn(input.draft);
+    draft.num_nodes = input.drafts_by_slot ? 0 : NumNodesOf(input.draft, limits_.vocab_size);
     std::fill_n(scratch->PlacesOf(i), draft.num_nodes + 1, PlaceEdits{});
     scratch->mask_jobs.push_back({sequence, &draft, scratch->PlacesOf(i)});
   }
@@ -140,7 +146,10 @@ bool RoundPacker::WarmMasks(std::span<const SequenceInput> inputs, RoundScratch*
 bool RoundPacker::PackOne(const SequenceInput& input, uint64_t stamp, RoundScratch* scratch,
                           SequenceResult* result) {
   Sequence* sequence = FindRunning(input.sequence, result);
-  if (sequence == nullptr) return false;
+  if (sequence == nullptr) {
+    if (result->status == RoundStatus::kInvalid) ++counters_.invalid_records;
+    return false;
+  }
   result->refusal = FindRefusal(input, *sequence, stamp, scratch->is_staged);
   if (result->refusal != Refusal::kNone) {
     result->status = RoundStatus::kInvalid;
@@ -157,9 +166,9 @@ bool RoundPacker::PackOne(const SequenceInput& input, uint64_t stamp, RoundScrat
   Task& task = scratch->tasks[task_index];
   task = Task{};
   task.draft = input.draft;
-  task.draft.num_nodes = NumDrawn(input.draft);
+  task.draft.num_nodes = NumNodesOf(input.draft, limits_.vocab_size);
   task.kind = TaskKind::kVerify;
-  task.method = ResolveMethod(sequence->method, AnySampled(input.draft));
+  task.method = result->method = ResolveMethod(sequence->method, AnySampled(input.draft));
   task.target_scale = sequence->target_scale;
   task.draft_scale = sequence->draft_scale;
   task.seed = sequence->seed;

@@ -1,12 +1,16 @@
 #include "speculative/sequence_table.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "kernels/core/check.h"
 
 namespace specd {
 
-SequenceTable::SequenceTable(uint32_t capacity) : slots_(capacity) {
+SequenceTable::SequenceTable(uint32_t capacity, uint32_t owner) : slots_(capacity), owner_(owner) {
+  SPECD_CHECK(capacity <= kSlotsMax);
+  SPECD_CHECK(owner <= kHandleOwnerMax);
   free_slots_.reserve(capacity);
   for (uint32_t slot = capacity; slot > 0; --slot) free_slots_.push_back(slot - 1);
 }
@@ -18,7 +22,8 @@ Sequence* SequenceTable::Open() {
   Slot& slot = slots_[index];
   slot.generation = NextGeneration(slot.generation);
   slot.open = true;
-  slot.sequence.handle = (static_cast<uint64_t>(slot.generation) << 32) | index;
+  slot.sequence.handle =
+      MakeHandle({.generation = slot.generation, .owner = owner_, .slot = index});
   return &slot.sequence;
 }
 
@@ -42,8 +47,19 @@ Sequence* SequenceTable::Find(SequenceHandle handle) {
   const uint32_t index = SlotOf(handle);
   if (index >= slots_.size()) return nullptr;
   Slot& slot = slots_[index];
-  if (!slot.open || slot.generation != GenerationOf(handle)) return nullptr;
+  if (!slot.open || slot.sequence.handle != handle) return nullptr;
   return &slot.sequence;
+}
+
+std::string WhyForeign(SequenceHandle handle) {
+  // The text of the refusal begins with the field: "sequence: ".
+  const std::string_view text = RefusalText(Refusal::kSequence);
+  return fmt::format("sequence {:#x}: {}", handle, text.substr(text.find(' ') + 1));
+}
+
+std::string SequenceTable::WhyNotFound(SequenceHandle handle) const {
+  if (MayHaveGivenOut(handle)) return fmt::format("sequence {:#x} is not open", handle);
+  return WhyForeign(handle);
 }
 
 }  // namespace specd

@@ -1,14 +1,16 @@
 // SequenceTable holds the open sequences of one session, in a table of fixed capacity indexed by
 // slot.
 //
-// A handle is a slot and a generation. A slot that is closed and opened again has a new generation.
-// A late message for the old sequence therefore finds nothing instead of the wrong sequence. The
-// table itself is taken at construction. The memory of a sequence is taken when it is opened and
-// given back when it is closed. Not thread-safe: the session's lock guards the table.
+// A handle is a slot, a generation and the table's owner. A slot that is closed and opened again
+// has a new generation. A late message for the old sequence therefore finds nothing instead of the
+// wrong sequence, and so does a handle of another table. The table itself is taken at construction.
+// The memory of a sequence is taken when it is opened and given back when it is closed. Not
+// thread-safe: the session's lock guards the table.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -65,9 +67,13 @@ struct Sequence {
   uint64_t last_round = 0;  // stamp of its last round or call; finds duplicates
 };
 
+// Says that a handle is not of the table or session that it was given to.
+std::string WhyForeign(SequenceHandle handle);
+
 class SequenceTable {
  public:
-  explicit SequenceTable(uint32_t capacity);
+  // REQUIRES: capacity <= kSlotsMax, owner <= kHandleOwnerMax.
+  explicit SequenceTable(uint32_t capacity, uint32_t owner = 0);
 
   // Returns the new sequence, with its handle set and everything else at its default; null when
   // full.
@@ -88,8 +94,14 @@ class SequenceTable {
   void Release(uint32_t slot);
   bool IsHeld(uint32_t slot) const { return slots_[slot].num_holds > 0; }
 
-  // Returns null if the handle is unknown or stale.
+  // Returns null if the handle is unknown, stale or of another table.
   Sequence* Find(SequenceHandle handle);
+
+  // False if another table gave out the handle, or none.
+  bool MayHaveGivenOut(SequenceHandle handle) const { return OwnerOf(handle) == owner_; }
+  // Says why Find found nothing: "sequence 0x100020000 is not open", or that it is of another
+  // table.
+  std::string WhyNotFound(SequenceHandle handle) const;
 
   uint32_t capacity() const { return static_cast<uint32_t>(slots_.size()); }
   // The number of slots that are open or held.
@@ -113,6 +125,7 @@ class SequenceTable {
   std::vector<Slot> slots_;
   std::vector<uint32_t> free_slots_;  // a stack; the lowest slot is handed out first
   uint64_t stamp_ = 0;
+  const uint32_t owner_;
 };
 
 }  // namespace specd

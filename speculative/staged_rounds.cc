@@ -116,10 +116,9 @@ void StagedRounds::ShowRan(Staged* staged) const {
 // Earlier rounds were answered after this one was packed. The result therefore has the present
 // state of its sequence, as if each round had been waited for.
 void StagedRounds::RecallResult(const SequenceResult& staged, SequenceResult* result) {
-  if (parts_.packer->FindRunning(staged.sequence, result) == nullptr ||
-      staged.status != RoundStatus::kInvalid) {
-    return;
-  }
+  if (parts_.packer->FindRunning(staged.sequence, result) == nullptr) return;
+  result->method = staged.method;
+  if (staged.status != RoundStatus::kInvalid) return;
   result->status = staged.status;
   result->refusal = staged.refusal;
 }

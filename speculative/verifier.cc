@@ -29,7 +29,7 @@ Verifier::Verifier(const VerifierOptions& options, std::unique_ptr<Backend> back
     : options_(options),
       backend_(std::move(backend)),
       opening_(options.limits, options.eos_token_ids, options.grammars),
-      sequences_(options.max_sequences),
+      sequences_(options.max_sequences, options.owner),
       rows_(options.limits.vocab_size),
       scratch_(options.limits),
       packer_(options.limits, &sequences_, &rows_, &counters_, backend_.get(), options.now_ns),
@@ -84,7 +84,7 @@ absl::StatusOr<SequenceInfo> Verifier::Insert(Sequence&& built) {
 absl::StatusOr<SequenceInfo> Verifier::Fork(SequenceHandle handle, std::optional<uint64_t> seed) {
   const Sequence* parent = sequences_.Find(handle);
   if (parent == nullptr) {
-    return absl::NotFoundError(fmt::format("sequence {:#x} is not open", handle));
+    return absl::NotFoundError(sequences_.WhyNotFound(handle));
   }
   if (parent->finish_reason != FinishReason::kNone) {
     return absl::FailedPreconditionError(fmt::format(

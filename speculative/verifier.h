@@ -50,6 +50,7 @@ struct VerifierOptions {
   std::shared_ptr<grammar::GrammarCompiler> grammars = {};
   // Tells the time in nanoseconds, to any thread; decides how many threads fill masks. Null: one.
   grammar::MaskPool::NowNs now_ns = {};
+  uint32_t owner = 0;  // the part of handles that tells sessions apart (sequence_round.h)
 };
 
 struct SequenceInfo {

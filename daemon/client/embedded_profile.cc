@@ -31,6 +31,7 @@ absl::StatusOr<ModelProfileOptions> Join(const ModelProfileOptions& fields,
   for (const absl::Status& status :
        {Take("tokenizer", fields.tokenizer_path, &file.tokenizer_path),
         Take("eos_token_ids", fields.eos_token_ids, &file.eos_token_ids),
+        Take("eos_tokens", fields.eos_tokens, &file.eos_tokens),
         Take("reasoning_start", fields.reasoning.start, &file.reasoning.start),
         Take("reasoning_end", fields.reasoning.end, &file.reasoning.end)}) {
     if (!status.ok()) return status;
@@ -60,6 +61,13 @@ absl::Status CheckNoProfile(const EmbeddedModel& given) {
                      fmt::format("eos_token_ids[0] = {} is for embedded mode; leave the list empty "
                                  "and start the daemon with --eos_token_ids",
                                  model.eos_token_ids.front()));
+  }
+  if (!model.eos_tokens.empty()) {
+    return MakeError(
+        SPECD_ERROR_UNSUPPORTED, "eos_tokens",
+        fmt::format("eos_tokens[0] = \"{}\" is for embedded mode; leave the list empty "
+                    "and start the daemon with --eos_tokens",
+                    model.eos_tokens.front()));
   }
   const grammar::ReasoningTexts& reasoning = model.reasoning;
   if (!reasoning.start.empty() || !reasoning.end.empty()) {

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <limits>
@@ -12,6 +13,9 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "daemon/base/clock.h"
 #include "daemon/base/mps.h"
 #include "daemon/base/version.h"
 #include "daemon/client/engine_device.h"
@@ -20,9 +24,15 @@
 #include "ipc/base/available_memory.h"
 #include "ipc/base/error.h"
 #include "speculative/params.h"
+#include "speculative/sequence_table.h"
 
 namespace specd {
 namespace {
+
+// The pauses between looks at a sequence whose end the text side may still move. The text side
+// usually answers within milliseconds.
+constexpr absl::Duration kFinalPauseMin = absl::Microseconds(50);
+constexpr absl::Duration kFinalPauseMax = absl::Milliseconds(1);
 
 absl::Status Invalid(std::string_view field, std::string_view text) {
   return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
@@ -58,18 +68,30 @@ absl::StatusOr<UniqueFd> MakeSealedMemfd(uint64_t size_bytes) {
   return fd;
 }
 
+template <class List>
+absl::Status CheckEos(std::string_view field, const List& list) {
+  if (list.count <= kStopIdsMax && (list.count == 0 || list.items != nullptr)) {
+    return absl::OkStatus();
+  }
+  return Invalid(field, fmt::format("{}.count = {} is outside 0 .. {}, or items is NULL", field,
+                                    list.count, kStopIdsMax));
+}
+
 absl::StatusOr<EmbeddedModel> ModelOf(const specd_options& options) {
   const specd_ids& eos = options.eos_token_ids;
-  if (eos.count > kStopIdsMax || (eos.count > 0 && eos.items == nullptr)) {
-    return Invalid("eos_token_ids",
-                   fmt::format("eos_token_ids.count = {} is outside 0 .. {}, or items is NULL",
-                               eos.count, kStopIdsMax));
+  const specd_strings& texts = options.eos_tokens;
+  for (absl::Status status : {CheckEos("eos_token_ids", eos), CheckEos("eos_tokens", texts)}) {
+    if (!status.ok()) return status;
   }
   EmbeddedModel given;
   if (options.profile_file != nullptr) given.profile_file = options.profile_file;
   ModelProfileOptions& model = given.fields;
   if (options.tokenizer != nullptr) model.tokenizer_path = options.tokenizer;
   model.eos_token_ids.assign(eos.items, eos.items + eos.count);
+  for (uint64_t i = 0; i < texts.count; ++i) {
+    if (texts.items[i] == nullptr) return Invalid("eos_tokens", "eos_tokens has an item of NULL");
+    model.eos_tokens.emplace_back(texts.items[i]);
+  }
   if (options.reasoning_start != nullptr) model.reasoning.start = options.reasoning_start;
   if (options.reasoning_end != nullptr) model.reasoning.end = options.reasoning_end;
   return given;
@@ -241,6 +263,7 @@ absl::Status Engine::OpenSequence(const char* request_id, const specd_params& pa
       Expect<SequenceReply>(link_->Call(message->request, message->lists.get(), nullptr));
   if (!reply.ok()) return reply.status();
   opening_warnings_ = absl::StrJoin(reply->warnings, "\n");
+  if (!reply->sequences.empty()) owner_ = OwnerOf(reply->sequences[0]);
   return Report(*reply, message->num_sequences, infos);
 }
 
@@ -263,21 +286,58 @@ absl::Status Engine::AbortSequence(specd_sequence sequence) {
   return Expect<OkReply>(link_->Call(AbortSequenceRequest{sequence}, -1, nullptr)).status();
 }
 
-absl::Status Engine::GetState(specd_sequence sequence, specd_sequence_state* state) {
+absl::StatusOr<SequenceState> Engine::FindState(specd_sequence sequence) const {
   const uint32_t slot = SlotOf(sequence);
-  if (slot < segment_->limits().max_sequences) {
+  const bool is_ours = OwnerOf(sequence) == owner_;
+  if (is_ours && slot < segment_->limits().max_sequences) {
     const SequenceState found = rounds_.channel().ReadState(slot);
-    if (IsStateOf(found, sequence)) {
-      *state = {.finish_reason = found.finish_reason,
-                .kept_tokens = found.kept_tokens,
-                .cumulative_logprob = found.finish_reason != SPECD_FINISH_NONE
-                                          ? rounds_.channel().ReadLogprob(slot, found)
-                                          : kNoLogprob};
-      return absl::OkStatus();
-    }
+    if (IsStateOf(found, sequence)) return found;
   }
-  return MakeError(SPECD_ERROR_NOT_FOUND, "sequence",
-                   fmt::format("sequence {:#x} is not open", sequence));
+  return MakeError(
+      SPECD_ERROR_NOT_FOUND, "sequence",
+      is_ours ? fmt::format("sequence {:#x} is not open", sequence) : WhyForeign(sequence));
+}
+
+void Engine::Describe(specd_sequence sequence, const SequenceState& found,
+                      specd_sequence_state* state) const {
+  *state = {.finish_reason = found.finish_reason,
+            .kept_tokens = found.kept_tokens,
+            .cumulative_logprob = found.finish_reason != SPECD_FINISH_NONE
+                                      ? rounds_.channel().ReadLogprob(SlotOf(sequence), found)
+                                      : kNoLogprob};
+}
+
+absl::Status Engine::GetState(specd_sequence sequence, specd_sequence_state* state) {
+  const absl::StatusOr<SequenceState> found = FindState(sequence);
+  if (!found.ok()) return found.status();
+  Describe(sequence, *found, state);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int> Engine::AwaitFinal(specd_sequence sequence, specd_sequence_state* state,
+                                       int timeout_ms) {
+  const int64_t begin_ns = Clock::Real()->NowNs();
+  absl::Duration pause = kFinalPauseMin;
+  for (;;) {
+    // This question comes before the look at the state: a daemon may end after its last word.
+    const bool is_over =
+        rounds_.channel().daemon_state() == DaemonState::kStopped || link_->PeerGone();
+    const absl::StatusOr<SequenceState> found = FindState(sequence);
+    if (!found.ok()) return found.status();
+    if (found->finish_reason == SPECD_FINISH_NONE) {
+      return MakeError(SPECD_ERROR_STATE, "sequence",
+                       fmt::format("sequence {:#x} has not finished, so its end is not known; call "
+                                   "this after a result with a finish_reason",
+                                   sequence));
+    }
+    Describe(sequence, *found, state);
+    if (rounds_.channel().IsFinal(SlotOf(sequence), *found)) return SPECD_OK;
+    if (is_over) return rounds_.WhyNoCompletion();
+    const int64_t waited_ns = Clock::Real()->NowNs() - begin_ns;
+    if (timeout_ms >= 0 && waited_ns >= int64_t{timeout_ms} * 1'000'000) return SPECD_EMPTY;
+    absl::SleepFor(pause);
+    pause = std::min(2 * pause, kFinalPauseMax);
+  }
 }
 
 void Engine::GetSharing(specd_sharing* sharing) {

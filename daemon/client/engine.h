@@ -43,6 +43,9 @@ class Engine {
   absl::Status CloseSequence(specd_sequence sequence);
   absl::Status AbortSequence(specd_sequence sequence);
   absl::Status GetState(specd_sequence sequence, specd_sequence_state* state);
+  // SPECD_OK once nothing can move the sequence's end any more; SPECD_EMPTY after timeout_ms.
+  absl::StatusOr<int> AwaitFinal(specd_sequence sequence, specd_sequence_state* state,
+                                 int timeout_ms);
 
   EngineRounds& rounds() { return rounds_; }
   EngineCalls& calls() { return calls_; }
@@ -64,6 +67,9 @@ class Engine {
   Engine(std::unique_ptr<EngineLink> link, std::unique_ptr<Segment> segment, HelloReply hello,
          const specd_options& options);
 
+  absl::StatusOr<SequenceState> FindState(specd_sequence sequence) const;
+  void Describe(specd_sequence sequence, const SequenceState& found,
+                specd_sequence_state* state) const;
   absl::StatusOr<uint32_t> RegisterRegion(int fd, uint64_t size_bytes);
 
   const std::unique_ptr<EngineLink> link_;
@@ -72,6 +78,7 @@ class Engine {
   const int timeout_ms_;  // for a call
   EngineRounds rounds_;
   EngineCalls calls_;
+  uint32_t owner_ = 0;                    // the part of all handles that this session gives out
   std::string opening_warnings_;          // of the last OpenSequence
   std::string sharing_text_;              // text of the last GetSharing
   std::string join_token_;                // text of the last GetGroup

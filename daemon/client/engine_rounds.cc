@@ -266,7 +266,8 @@ absl::Status EngineRounds::WhyNoCompletion() const {
                     "again",
                     ChannelFaultName(channel_.fault())));
   }
-  if (link_.PeerGone()) {
+  const DaemonState state = channel_.daemon_state();
+  if (link_.PeerGone() && (state == DaemonState::kRunning || !channel_.daemon_was_drained())) {
     return MakeError(SPECD_ERROR_DISCONNECTED, "",
                      "the daemon is gone; rounds in flight will not complete. Start it and attach "
                      "again");
@@ -371,7 +372,9 @@ void EngineRounds::Deliver(const CompletionView& view, specd_completion* complet
                     .tokens = from.tokens,
                     .path = from.path,
                     .scores = reinterpret_cast<const specd_token_score*>(from.scores),
-                    .cumulative_logprob = from.cumulative_logprob});
+                    .cumulative_logprob = from.cumulative_logprob,
+                    .verify = static_cast<uint32_t>(from.method),
+                    .reserved = 0});
   }
   const OutputArray<specd_completion> out(reinterpret_cast<char*>(completion),
                                           completion->struct_size);

@@ -209,22 +209,39 @@ absl::Status CheckOpParams(RowOp op, const RowSet& rows, const RowOpParams& para
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<Task>> MakeTasks(const RowSet& rows, const specd_sampling& sampling) {
-  std::vector<Task> tasks(rows.num_results);
-  for (size_t i = 0; i < tasks.size(); ++i) {
+// Tasks that draw, and the coins that they draw with. A library call has coins of its own purpose
+// (CONTRACT §4), so they stand in the place of the SAMPLE coins that a verifier would use.
+struct Draws {
+  std::vector<Task> tasks;
+  std::vector<InjectedCoin> coins;
+};
+
+// Gives the word of a coin's key for result i: below 2^32.
+absl::StatusOr<uint32_t> KeyWordAt(std::string_view field, const specd_row_words& list, size_t i,
+                                   uint64_t otherwise) {
+  const uint64_t value = ValueAt(list, i, otherwise);
+  if (value <= UINT32_MAX) return static_cast<uint32_t>(value);
+  return Invalid(field, fmt::format("{}[{}] = {} is outside 0 .. {}", field, i, value, UINT32_MAX));
+}
+
+absl::StatusOr<Draws> MakeDraws(const RowSet& rows, const specd_sampling& sampling) {
+  Draws draws{std::vector<Task>(rows.num_results), std::vector<InjectedCoin>(rows.num_results)};
+  for (size_t i = 0; i < rows.num_results; ++i) {
     SequenceParams params;
     params.temperature = ValueAt(sampling.temperature, i, 1.0);
     params.top_p = ValueAt(sampling.top_p, i, 1.0);
     params.min_p = ValueAt(sampling.min_p, i, 0.0);
     params.top_k = ValueAt(sampling.top_k, i, int64_t{0});
     params.filter_order = static_cast<FilterOrder>(sampling.filter_order);
-    const auto position = ValueAt(sampling.position, i, static_cast<uint64_t>(i));
+    const absl::StatusOr<uint32_t> position = KeyWordAt("position", sampling.position, i, i);
+    const absl::StatusOr<uint32_t> base = KeyWordAt("round_base", sampling.round_base, i, 0);
     const bool greedy = IsGreedy(params);
     for (absl::Status status :
          {CheckTemperature(i, params.temperature, 0), CheckValue("top_p", i, params.top_p),
           CheckValue("min_p", i, params.min_p),
           CheckFinal(rows, params.temperature != 1.0 || params.top_p != 1.0 ||
-                               params.min_p != 0.0 || params.top_k > 0)}) {
+                               params.min_p != 0.0 || params.top_k > 0),
+          position.status(), base.status()}) {
       if (!status.ok()) return status;
     }
     if (!greedy && sampling.seed.items == nullptr) {
@@ -232,19 +249,18 @@ absl::StatusOr<std::vector<Task>> MakeTasks(const RowSet& rows, const specd_samp
                                          "or temperature 0",
                                          i));
     }
-    if (position > UINT32_MAX) {
-      return Invalid("position",
-                     fmt::format("position[{}] = {} is outside 0 .. {}", i, position, UINT32_MAX));
-    }
-    Task& task = tasks[i];
+    Task& task = draws.tasks[i];
     task.method = greedy ? VerifyMethod::kGreedy : VerifyMethod::kExactMatch;
     task.seed = ValueAt(sampling.seed, i, uint64_t{0});
-    task.first_position = static_cast<uint32_t>(position);
+    task.first_position = *position;
     if (greedy) continue;
+    draws.coins[i] = {SampleCoin(*position), KeyedCoins(task.seed)(LibraryCoin(*position, *base))};
+    task.coins = &draws.coins[i];
+    task.num_coins = 1;
     task.target_scale = ScaleFor(params.temperature);
     task.target_filters = MakeFilters(params, rows.view.vocab_size);
   }
-  return tasks;
+  return draws;
 }
 
 }  // namespace
@@ -293,12 +309,13 @@ absl::Status SampleRows(const specd_rows& from, const specd_sampling& sampling, 
   for (absl::Status status :
        {CheckStride("temperature", sampling.temperature), CheckStride("top_p", sampling.top_p),
         CheckStride("min_p", sampling.min_p), CheckStride("top_k", sampling.top_k),
-        CheckStride("seed", sampling.seed), CheckStride("position", sampling.position)}) {
+        CheckStride("seed", sampling.seed), CheckStride("position", sampling.position),
+        CheckStride("round_base", sampling.round_base)}) {
     if (!status.ok()) return status;
   }
-  absl::StatusOr<std::vector<Task>> tasks = MakeTasks(*rows, sampling);
-  if (!tasks.ok()) return tasks.status();
-  return RunTasks(*rows, *tasks, ids, statuses);
+  absl::StatusOr<Draws> draws = MakeDraws(*rows, sampling);
+  if (!draws.ok()) return draws.status();
+  return RunTasks(*rows, draws->tasks, ids, statuses);
 }
 
 absl::Status ArgmaxRows(const specd_rows& from, int32_t* ids, uint32_t* statuses) {

@@ -182,6 +182,13 @@ int specd_get_sequence_state(specd_engine* engine, specd_sequence sequence,
   return Use(engine, [&] { return engine->engine->GetState(sequence, state); });
 }
 
+int specd_sequence_final(specd_engine* engine, specd_sequence sequence, specd_sequence_state* state,
+                         int timeout_ms) {
+  if (engine == nullptr) return NullArgument("engine");
+  if (state == nullptr) return NullArgument("state");
+  return Guard([&] { return engine->engine->AwaitFinal(sequence, state, timeout_ms); });
+}
+
 int specd_submit(specd_engine* engine, uint64_t round_id, const specd_draft* drafts,
                  uint32_t num_drafts) {
   if (engine == nullptr) return NullArgument("engine");

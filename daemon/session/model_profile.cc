@@ -119,8 +119,8 @@ absl::StatusOr<ModelProfile> LoadModelProfile(const ModelProfileOptions& options
   if (options.tokenizer_path.empty()) {
     if (!options.eos_tokens.empty()) {
       return absl::InvalidArgumentError(fmt::format(
-          "eos_tokens = {} needs a tokenizer to look it up in; give --tokenizer, or its "
-          "number in --eos_token_ids",
+          "eos_tokens = {} needs a tokenizer to look it up in; give --tokenizer (embedded: "
+          "specd_options.tokenizer), or the token's number in eos_token_ids",
           options.eos_tokens.front()));
     }
     if (absl::Status status = SetReasoning(options, &profile); !status.ok()) {

@@ -1,6 +1,8 @@
 #include "daemon/session/session.h"
 
 #include <algorithm>
+#include <atomic>
+#include <random>
 #include <utility>
 
 #include "ipc/base/error.h"
@@ -28,6 +30,13 @@ EventQueue::Capacity EventCapacity(const SessionLimits& limits) {
           .tokens = std::max(kEventQueueSize * kTokensPerEvent, rounds * limits.max_output())};
 }
 
+// Tells the handles of this process's sessions apart, and with high probability those of other
+// processes too: numbers go on from a random one. 0 is nobody's.
+uint32_t NextOwner() {
+  static std::atomic<uint32_t> next{std::random_device{}()};
+  return next.fetch_add(1, std::memory_order_relaxed) % kHandleOwnerMax + 1;
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<Session>> Session::Create(const SessionOptions& options,
@@ -45,6 +54,7 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Create(const SessionOptions& o
   verifier_options.limits.threads = options.threads;
   verifier_options.limits.records_staged = options.recorder != nullptr;
   verifier_options.max_sequences = options.limits.max_sequences;
+  verifier_options.owner = NextOwner();
   verifier_options.eos_token_ids = options.profile->eos_token_ids;
   verifier_options.now_ns = [clock = options.clock] { return clock->NowNs(); };
   if (options.grammars != nullptr) {
@@ -154,6 +164,11 @@ bool Session::PopEvent(SequenceHandle* sequence, TokenEvent* event) {
 void Session::FinishFromText(SequenceHandle sequence, FinishReason reason, uint32_t kept_tokens) {
   MutexLock lock(&state_.mutex);
   if (!ended()) sequences_.Finish(sequence, reason, kept_tokens);
+}
+
+bool Session::SettleFromText(SequenceHandle sequence) {
+  MutexLock lock(&state_.mutex);
+  return ended() || sequences_.Settle(sequence);
 }
 
 VerifierCounters Session::counters() {

@@ -2,7 +2,7 @@
 //
 // The daemon has one session per connection; embedded mode has one in the engine's own process.
 // Its callers are the control thread (binds, opens, closes), the threads of long openings, the
-// verify thread (Step) and the publisher thread (PopEvent, FinishFromText). One lock per session
+// verify thread (Step) and the publisher thread (PopEvent, the two FromText). One lock per session
 // orders their work (daemon/session/session_state.h). Events leave through a lock-free queue.
 // SessionMemory, SessionRanks, SessionSequences, SessionRounds and SessionCalls do the work.
 #pragma once
@@ -107,6 +107,9 @@ class Session {
   // Ends a stream for the text side: a stop string completed with token number kept_tokens, or the
   // text is no longer wanted.
   void FinishFromText(SequenceHandle sequence, FinishReason reason, uint32_t kept_tokens);
+  // The text side will say nothing more about a sequence with stop strings. If it has ended, its
+  // end is final. False if it still runs.
+  bool SettleFromText(SequenceHandle sequence);
 
   // Any thread. Pairs with the release in End: a caller that sees the end finds the events before
   // the end.

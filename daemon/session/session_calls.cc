@@ -237,7 +237,7 @@ absl::Status SessionCalls::SetCoins(const CoinsCall& call) {
   }
   if (state_.verifier->Find(call.sequence) == nullptr) {
     return MakeError(SPECD_ERROR_NOT_FOUND, "sequence",
-                     fmt::format("sequence {:#x} is not open", call.sequence));
+                     state_.verifier->sequences().WhyNotFound(call.sequence));
   }
   size_t others = 0;
   state_.verifier->sequences().ForEachOpen([&](const Sequence& sequence) {

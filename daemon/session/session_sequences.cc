@@ -85,8 +85,8 @@ absl::Status SessionSequences::CheckEos(const SequenceParams& params) const {
   return MakeError(
       SPECD_ERROR_UNSUPPORTED, "ignore_eos",
       "ignore_eos = 1, but no EOS id is known here, so nothing could be ignored; start "
-      "specd with --eos_tokens or --eos_token_ids, give specd_options.eos_token_ids to "
-      "an embedded engine, or leave ignore_eos 0");
+      "specd with --eos_tokens or --eos_token_ids, give specd_options.eos_tokens or "
+      "eos_token_ids to an embedded engine, or leave ignore_eos 0");
 }
 
 // Checks that results have room for the scores. SequenceOpening refuses values outside the ranges
@@ -156,6 +156,7 @@ absl::StatusOr<std::vector<SequenceInfo>> SessionSequences::Open(const std::stri
                            .include_stop = params.include_stop,
                            .skip_special_tokens = params.skip_special_tokens,
                            .has_logprobs = (*built)[i].logprob_sum.enabled(),
+                           .settled = params.stop_strings.empty(),
                            .request_id = names[i]};
     openings.push_back(MakeOpening(stream, (*built)[i], params.stop_strings));
     if (state_.options.recorder != nullptr) {
@@ -201,7 +202,7 @@ absl::StatusOr<SequenceInfo> SessionSequences::Fork(SequenceHandle source,
   const Sequence* const parent = state_.verifier->Find(source);
   if (parent == nullptr) {
     return MakeError(SPECD_ERROR_NOT_FOUND, "sequence",
-                     fmt::format("sequence {:#x} is not open", source));
+                     state_.verifier->sequences().WhyNotFound(source));
   }
   Stream stream = streams_[SlotOf(source)];
   if (stream.has_stop_strings) {
@@ -290,7 +291,7 @@ absl::Status SessionSequences::AbortOpen(SequenceHandle handle) {
   const Sequence* sequence = state_.verifier->Find(handle);
   if (sequence == nullptr) {
     return MakeError(SPECD_ERROR_NOT_FOUND, "sequence",
-                     fmt::format("sequence {:#x} is not open", handle));
+                     state_.verifier->sequences().WhyNotFound(handle));
   }
   Finish(handle, FinishReason::kAbort, sequence->kept_tokens);
   return absl::OkStatus();
@@ -321,24 +322,42 @@ void SessionSequences::Finish(SequenceHandle handle, FinishReason reason, uint32
   state_.events->Push(handle, event);
 }
 
+bool SessionSequences::Settle(SequenceHandle handle) {
+  const Sequence* const sequence = state_.verifier->Find(handle);
+  if (sequence == nullptr) return true;  // closed: nobody asks any more
+  if (sequence->finish_reason == FinishReason::kNone) return false;
+  streams_[SlotOf(handle)].settled = true;
+  WriteState(*sequence);
+  return true;
+}
+
 void SessionSequences::WriteState(const Sequence& sequence) {
-  state_.channel.WriteState(SlotOf(sequence.handle),
-                            {.generation = GenerationOf(sequence.handle),
-                             .finish_reason = static_cast<uint32_t>(sequence.finish_reason),
-                             .kept_tokens = sequence.kept_tokens,
-                             .end_moved = sequence.end_moved},
-                            sequence.logprob_sum.value());
+  WriteWords(sequence.handle,
+             {.generation = GenerationOf(sequence.handle),
+              .finish_reason = static_cast<uint32_t>(sequence.finish_reason),
+              .kept_tokens = sequence.kept_tokens,
+              .end_moved = sequence.end_moved},
+             sequence.logprob_sum.value());
+}
+
+void SessionSequences::WriteWords(SequenceHandle handle, const SequenceState& word,
+                                  double cumulative_logprob) {
+  state_.channel.WriteState(SlotOf(handle), word, cumulative_logprob);
+  const bool has_ended = word.finish_reason != SPECD_FINISH_NONE;
+  if (has_ended && streams_[SlotOf(handle)].settled) {
+    state_.channel.WriteFinal(SlotOf(handle), word);
+  }
 }
 
 // ---- results of rounds
 
 void SessionSequences::WriteEnd(const SequenceResult& result) {
-  state_.channel.WriteState(SlotOf(result.sequence),
-                            {.generation = GenerationOf(result.sequence),
-                             .finish_reason = static_cast<uint32_t>(result.finish_reason),
-                             .kept_tokens = result.total_kept,
-                             .end_moved = false},
-                            result.cumulative_logprob);
+  WriteWords(result.sequence,
+             {.generation = GenerationOf(result.sequence),
+              .finish_reason = static_cast<uint32_t>(result.finish_reason),
+              .kept_tokens = result.total_kept,
+              .end_moved = false},
+             result.cumulative_logprob);
 }
 
 TokenEvent& SessionSequences::Event(TokenEventKind kind, SequenceHandle sequence, int64_t time_ns) {

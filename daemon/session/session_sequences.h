@@ -40,6 +40,8 @@ class SessionSequences {
   // Ends a sequence for a reason that did not come from a round.
   void Finish(SequenceHandle sequence, FinishReason reason, uint32_t kept_tokens)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
+  // The text side cannot move the sequence's end any more. False if the sequence still runs.
+  bool Settle(SequenceHandle sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   // Ends every sequence and gives the names back.
   void FinishAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   // Writes the end that a round has brought into the word that the engine reads.
@@ -55,6 +57,7 @@ class SessionSequences {
     bool include_stop = false;
     bool skip_special_tokens = true;
     bool has_logprobs = false;
+    bool settled = false;  // nothing moves its end; true at once without stop strings
     uint64_t id = 0;
     std::string request_id = {};
   };
@@ -84,6 +87,9 @@ class SessionSequences {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   absl::Status AbortOpen(SequenceHandle sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   void WriteState(const Sequence& sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
+  // Writes the words that the engine reads, the final one too if the end is settled.
+  void WriteWords(SequenceHandle sequence, const SequenceState& word, double cumulative_logprob)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   // Fills the scratch event with the fields that every kind has.
   TokenEvent& Event(TokenEventKind kind, SequenceHandle sequence, int64_t time_ns)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);

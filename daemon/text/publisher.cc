@@ -130,10 +130,14 @@ void Publisher::Remember(const std::shared_ptr<Session>& session, SequenceHandle
     if (const auto found = targets_.find(event.stream); found != targets_.end()) {
       found->second.ended = true;
       LogEnd(*session, found->second, event);
+      if (options_.watch_text_side && !TextSideAlive()) Settle(&found->second);
     }
     ended_streams_.push_back(event.stream);
     if (ended_streams_.size() > kEndedStreamsMax) {
-      targets_.erase(ended_streams_.front());
+      if (const auto oldest = targets_.find(ended_streams_.front()); oldest != targets_.end()) {
+        Settle(&oldest->second);
+        targets_.erase(oldest);
+      }
       ended_streams_.pop_front();
     }
   }
@@ -151,6 +155,12 @@ void Publisher::LogEnd(const Session& session, const Target& target, const Token
               "distribution, or its constraint met a limit; the round's result says which",
               session_id, Printable(target.request_id), event.stream, event.offset);
   }
+}
+
+void Publisher::Settle(Target* target) {
+  if (!target->has_stop_strings || target->settled) return;
+  const std::shared_ptr<Session> session = target->session.lock();
+  target->settled = session == nullptr || session->SettleFromText(target->sequence);
 }
 
 void Publisher::SendBatch() {
@@ -229,10 +239,12 @@ void Publisher::WatchTextSide() {
 
 void Publisher::AbortUnwatched(std::string_view why) {
   size_t aborted = 0;
-  for (const auto& [stream, target] : targets_) {
-    if (!target.has_stop_strings || target.ended) continue;
+  for (auto& [stream, target] : targets_) {
+    if (!target.has_stop_strings) continue;
     const std::shared_ptr<Session> session = target.session.lock();
-    if (session != nullptr && session->AbortSequence(target.sequence).ok()) ++aborted;
+    const bool had_ended = target.ended || session == nullptr;
+    if (!had_ended && session->AbortSequence(target.sequence).ok()) ++aborted;
+    Settle(&target);  // the text side that knew its text will say nothing
   }
   if (aborted == 0) return;
   Log("egress").warn("the detokenizer {}: {} streams with stop strings are aborted", why, aborted);
@@ -243,11 +255,13 @@ void Publisher::Apply(const AbortRequest& request) {
   if (request.kept_tokens > UINT32_MAX) return;  // no stream is that long
   const auto found = targets_.find(request.stream);
   if (found == targets_.end()) return;
-  if (const std::shared_ptr<Session> session = found->second.session.lock()) {
-    session->FinishFromText(found->second.sequence,
-                            static_cast<FinishReason>(request.finish_reason),
+  Target& target = found->second;
+  const std::shared_ptr<Session> session = target.session.lock();
+  if (session != nullptr && request.finish_reason != SPECD_FINISH_NONE) {
+    session->FinishFromText(target.sequence, static_cast<FinishReason>(request.finish_reason),
                             static_cast<uint32_t>(request.kept_tokens));
   }
+  Settle(&target);
 }
 
 bool Publisher::TextSideAlive() const {

@@ -58,6 +58,7 @@ class Publisher {
     std::string request_id;
     bool has_stop_strings = false;
     bool ended = false;
+    bool settled = false;  // the text side has had its last word, or will say none
   };
 
   Publisher(const Options& options, ZmqSocket tokens, ZmqSocket aborts);
@@ -73,6 +74,8 @@ class Publisher {
                 const TokenEvent& event);
   // Writes a line for a stream that ended by an abort or an error.
   static void LogEnd(const Session& session, const Target& target, const TokenEvent& event);
+  // Tells the engine that nothing will move the stream's end any more.
+  static void Settle(Target* target);
   void SendBatch();
   void SendHeartbeat();
   bool Receive(absl::Duration timeout);

@@ -40,7 +40,14 @@ void TextStreams::Apply(const TokenEvent& event, std::vector<TextEvent>* texts,
   } else {
     End(event, stream, texts);
   }
-  if (event.kind == TokenEventKind::kEnd) streams_.erase(found);
+  if (event.kind != TokenEventKind::kEnd) return;
+  // The engine may wait for this word before it believes the end.
+  if (!stream->stop_strings.empty()) {
+    aborts->push_back({.stream = stream->number,
+                       .kept_tokens = stream->tokens,
+                       .finish_reason = SPECD_FINISH_NONE});
+  }
+  streams_.erase(found);
 }
 
 void TextStreams::Open(const TokenEvent& event, std::vector<TextEvent>* texts,

@@ -342,10 +342,10 @@ absl::StatusOr<AbortRequest> DecodeAbortRequest(std::string_view payload) {
         reader->Read("epoch", &out->epoch);
         reader->Read("stream", &out->stream);
         reader->Read("kept_tokens", &out->kept_tokens);
-        ReadName(reader, "finish", kFinishReasons, 1, &out->finish_reason);
-        if (reader->ok() && out->finish_reason != SPECD_FINISH_STOP &&
-            out->finish_reason != SPECD_FINISH_ABORT) {
-          reader->Fail("finish", "must be \"stop\" or \"abort\"");
+        ReadName(reader, "finish", kFinishReasons, 0, &out->finish_reason);
+        if (reader->ok() && out->finish_reason != SPECD_FINISH_NONE &&
+            out->finish_reason != SPECD_FINISH_STOP && out->finish_reason != SPECD_FINISH_ABORT) {
+          reader->Fail("finish", "must be \"none\", \"stop\" or \"abort\"");
         }
       });
 }

@@ -151,13 +151,15 @@ void AppendSignOfLife(const SignOfLife& alive, std::string* out);
 absl::StatusOr<SignOfLife> DecodeSignOfLife(std::string_view payload);
 
 // An AbortRequest ends a stream; tokens beyond kept_tokens are void. It is idempotent: for a stream
-// that is gone, or of another epoch, it changes nothing.
+// that is gone, or of another epoch, it changes nothing. For a stream that has ended it is the text
+// side's last word, whatever the reason.
 struct AbortRequest {
   uint64_t epoch = 0;
   uint64_t stream = 0;
   uint64_t kept_tokens = 0;
-  uint32_t finish_reason = 0;  // SPECD_FINISH_STOP: a stop string was found; _ABORT: no reader
-                               // wants the text
+  // SPECD_FINISH_STOP: a stop string was found; _ABORT: no reader wants the text; _NONE: the stream
+  // has stop strings, and its text ends where the stream ended.
+  uint32_t finish_reason = 0;
 };
 
 void AppendAbortRequest(const AbortRequest& request, std::string* out);

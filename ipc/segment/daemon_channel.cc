@@ -268,7 +268,18 @@ void DaemonChannel::WriteState(uint32_t slot, const SequenceState& state,
   line.state.store(PackSequenceState(state), std::memory_order_release);
 }
 
+void DaemonChannel::WriteFinal(uint32_t slot, const SequenceState& state) {
+  SPECD_CHECK(slot < segment_->limits().max_sequences);
+  // Pairs with the acquire in EngineChannel::IsFinal, which has read the state before.
+  segment_->sequence_table()[slot].final_state.store(PackSequenceState(state),
+                                                     std::memory_order_release);
+}
+
 void DaemonChannel::SetState(DaemonState state) {
+  if (state == DaemonState::kDraining) {
+    // The release below keeps this store before the state.
+    segment_->page()->daemon.was_drained.store(1, std::memory_order_relaxed);
+  }
   // Pairs with the acquire in EngineChannel::daemon_state. An engine that sees this state sees the
   // completions published before it.
   segment_->page()->daemon.state.store(static_cast<uint32_t>(state), std::memory_order_release);

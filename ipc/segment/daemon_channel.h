@@ -3,7 +3,8 @@
 //
 // The verify thread uses it; EngineChannel (ipc/segment/engine_channel.h) is the other end. The
 // channel allocates nothing after construction and never blocks. Times are CLOCK_MONOTONIC
-// nanoseconds that the caller reads. One thread at a time; any thread may call WriteState.
+// nanoseconds that the caller reads. One thread at a time; any thread may call WriteState
+// and WriteFinal.
 #pragma once
 
 #include <cstdint>
@@ -72,6 +73,9 @@ class DaemonChannel {
   // REQUIRES: slot < max_sequences; an end moves at most once.
   void WriteState(uint32_t slot, const SequenceState& state,
                   double cumulative_logprob = kNoLogprob);
+  // Says that no later WriteState will move the end that `state` names. REQUIRES: WriteState has
+  // written this state.
+  void WriteFinal(uint32_t slot, const SequenceState& state);
   void SetState(DaemonState state);  // also wakes a waiting engine
   ChannelFault fault() const { return fault_; }
 

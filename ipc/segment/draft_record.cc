@@ -192,7 +192,8 @@ void WriteResult(const SegmentLayout& layout, const SessionLimits& limits,
                                .num_kept = result.num_kept,
                                .total_kept = result.total_kept,
                                .stop_token = result.stop_token,
-                               .refusal = static_cast<uint32_t>(result.refusal),
+                               .refusal = static_cast<uint16_t>(result.refusal),
+                               .method = static_cast<uint16_t>(result.method),
                                .scores_per_token = result.scores_per_token,
                                .cumulative_logprob = result.cumulative_logprob};
   std::memcpy(record, &header, sizeof(header));
@@ -218,6 +219,7 @@ bool ReadResult(const SegmentLayout& layout, const SessionLimits& limits, const 
   *result = {.sequence = header.sequence,
              .status = static_cast<RoundStatus>(header.status),
              .refusal = static_cast<Refusal>(header.refusal),
+             .method = static_cast<VerifyMethod>(header.method),
              .finish_reason = static_cast<FinishReason>(header.finish_reason),
              .num_accepted = header.num_accepted,
              .num_kept = header.num_kept,

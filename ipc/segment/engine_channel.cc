@@ -295,9 +295,22 @@ double EngineChannel::ReadLogprob(uint32_t slot, const SequenceState& state) con
       line.cumulative_logprob[state.end_moved ? 1 : 0].load(std::memory_order_relaxed));
 }
 
+bool EngineChannel::IsFinal(uint32_t slot, const SequenceState& state) const {
+  SPECD_CHECK(slot < segment_->limits().max_sequences);
+  // Pairs with the release in DaemonChannel::WriteFinal. If the end moved after `state` was read,
+  // the words differ.
+  return segment_->sequence_table()[slot].final_state.load(std::memory_order_acquire) ==
+         PackSequenceState(state);
+}
+
 DaemonState EngineChannel::daemon_state() const {
   // Pairs with the release in DaemonChannel::SetState. The word orders no other data.
   return static_cast<DaemonState>(segment_->page()->daemon.state.load(std::memory_order_acquire));
+}
+
+bool EngineChannel::daemon_was_drained() const {
+  // Follows daemon_state, whose acquire pairs with the release in DaemonChannel::SetState.
+  return segment_->page()->daemon.was_drained.load(std::memory_order_relaxed) != 0;
 }
 
 void EngineChannel::SetState(EngineState state) {

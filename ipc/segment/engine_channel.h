@@ -107,7 +107,11 @@ class EngineChannel {
   // Returns the sum of the end that `state` names, which is valid once the sequence has finished.
   // REQUIRES: `state` came from ReadState(slot), and the sequence has not been closed since.
   double ReadLogprob(uint32_t slot, const SequenceState& state) const;
+  // True if nothing will move the end that `state` names. REQUIRES: as ReadLogprob.
+  bool IsFinal(uint32_t slot, const SequenceState& state) const;
   DaemonState daemon_state() const;
+  // True once the daemon was told to stop, also after its end.
+  bool daemon_was_drained() const;
   void SetState(EngineState state);
   ChannelFault fault() const { return fault_; }
   Doorbell completion_bell() const;  // to wake a WaitCompletion from this process

@@ -79,8 +79,8 @@ struct EngineLine {
 
 // Only the daemon writes this line.
 struct DaemonLine {
-  std::atomic<uint32_t> state;  // DaemonState
-  uint32_t reserved0;
+  std::atomic<uint32_t> state;        // DaemonState
+  std::atomic<uint32_t> was_drained;  // 1 once the daemon was told to stop; it stays so at the end
   std::atomic<uint64_t> submissions_consumed;
   uint32_t reserved1[28];
 };
@@ -211,7 +211,8 @@ struct ResultRecord {
   uint32_t num_kept;
   uint32_t total_kept;
   int32_t stop_token;
-  uint32_t refusal;           // SPECD_DETAIL_...
+  uint16_t refusal;           // SPECD_DETAIL_...
+  uint16_t method;            // SPECD_VERIFY_... of this round; 0: nothing was verified
   uint32_t scores_per_token;  // at most max_scores
   double cumulative_logprob;  // NaN: none
 };
@@ -237,7 +238,9 @@ struct SequenceState {
 struct SequenceLine {
   std::atomic<uint64_t> state;                  // PackSequenceState
   std::atomic<uint64_t> cumulative_logprob[2];  // bits of a double; index: end_moved
-  uint64_t reserved;
+  // The same word as `state` once nothing can move the end any more: the text side has had its last
+  // word, or has none to say. Any other value, also one of an earlier sequence, says nothing.
+  std::atomic<uint64_t> final_state;
 };
 
 // bits 0..30 kept_tokens, 31..33 finish_reason, 34 end_moved, 35..63 generation

@@ -175,21 +175,21 @@ class ChainRows {
   }
 
   SPECD_HD int32_t num_drafts() const { return task_.draft.num_nodes; }
-  // The draft tokens before the first kNoToken.
+  // The draft tokens before the first id outside the vocabulary.
   SPECD_HD int32_t NumDrawn() const {
     int32_t end = num_drafts();
-    for (int32_t i = num_drafts() - 1; i >= 0; --i) end = DraftToken(i) == kNoToken ? i : end;
+    for (int32_t i = num_drafts() - 1; i >= 0; --i) end = DraftEndsAt(i) ? i : end;
     return end;
   }
   SPECD_HD bool DraftEndsAt(int32_t i) const {
-    return i >= num_drafts() || DraftToken(i) == kNoToken;
+    return i >= num_drafts() || !IsInVocabulary(DraftToken(i));
   }
   SPECD_HD TokenId DraftToken(int32_t i) const { return task_.draft.tokens[i]; }
   SPECD_HD bool IsSampled(int32_t i) const {
     return task_.draft.kinds != nullptr && task_.draft.kinds[i] == DraftKind::kSampled;
   }
   SPECD_HD bool IsInVocabulary(TokenId token) const {
-    return token >= 0 && token < batch_.target.vocab_size;
+    return specd::IsInVocabulary(token, batch_.target.vocab_size);
   }
   // Step 1 for a token at place i. A forced token overrides every mask.
   SPECD_HD bool MayEmit(int32_t i, TokenId token) const {

@@ -74,7 +74,7 @@ class TaskResolver {
                         const ResolveScratch& scratch)
       : thread_(thread), batch_(batch), given_(given), scratch_(scratch) {}
 
-  // Writes the copy. Returns the nodes whose path holds a kNoToken.
+  // Writes the copy. Returns the nodes whose path leaves the vocabulary.
   SPECD_HD NodeSet Run(Task* resolved) {
     draft_ = given_.draft;
     position_ = given_.first_position;
@@ -95,7 +95,8 @@ class TaskResolver {
 
  private:
   // Reads each id once, because its writer may write there again. The ids in the scratch are
-  // judged, counted and answered. A chain ends before the first kNoToken.
+  // judged, counted and answered. A chain ends before the first kNoToken, and after the first other
+  // id outside the vocabulary, which the judge counts.
   SPECD_HD NodeSet CopyDrafts() {
     const TokenRows& rows = batch_.draft_tokens;
     const volatile TokenId* const source = given_.draft.tokens != nullptr
@@ -110,14 +111,17 @@ class TaskResolver {
     int32_t num_drawn = 0;
     for (int32_t i = 0; i < draft_.num_nodes; ++i) {
       const int32_t parent = ParentOf(draft_, i);
-      const bool is_drawn = draft_.tokens[i] != kNoToken;
+      const bool is_drawn = IsInVocabulary(draft_.tokens[i], batch_.target.vocab_size);
       if (is_drawn && (parent == kRoot || !Holds(undrawn, parent))) {
         ++num_drawn;
       } else {
         undrawn |= NodeSet{1} << i;
       }
     }
-    if (draft_.parents == nullptr) draft_.num_nodes = num_drawn;
+    if (draft_.parents == nullptr) {
+      const bool ends_at_id = undrawn != 0 && draft_.tokens[num_drawn] != kNoToken;
+      draft_.num_nodes = num_drawn + (ends_at_id ? 1 : 0);
+    }
     return undrawn;
   }
 

@@ -126,7 +126,7 @@ class TaskRun {
         Fail(OutcomeStatus::kBadTargetRow);  // the facts of this verdict have changed
         return false;
       case Verdict::kEnds:
-        if (!rows_.DraftEndsAt(i)) CountIfInvalid(i);
+        CountIfInvalid(i);
         Emit(i, place.token);
         return false;
       case Verdict::kBadTarget:
@@ -288,7 +288,9 @@ class TaskRun {
     const Row row = rows_.TargetRow(i);
     return row.place.forced == kNoToken && ElementOf(row, token) == kInfinity;
   }
+  // Counts the draft token that another token replaced.
   SPECD_HD void CountIfInvalid(int32_t i) {
+    if (i >= rows_.num_drafts() || rows_.DraftToken(i) == kNoToken) return;
     if (!rows_.MayEmit(i, rows_.DraftToken(i))) ++outcome_.invalid_drafts;
   }
 

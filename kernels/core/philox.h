@@ -44,6 +44,7 @@ enum class Purpose : uint32_t {
   kAccept = 3,    // accepts or rejects a draft token
   kResidual = 4,  // draws the replacement of a rejected token
   kTree = 5,      // chooses among proposed children
+  kLibrary = 6,   // draws in a library call, outside a sequence: the verifier never meets this coin
 };
 
 // The counter of a coin.
@@ -57,6 +58,11 @@ struct CoinKey {
 // The coin of a token drawn from p. The coin depends on the position alone, not on the rounds.
 // `exact_match` therefore gives the same text with speculation and without.
 SPECD_INLINE CoinKey SampleCoin(uint32_t position) { return {position, 0, 0, Purpose::kSample}; }
+
+// The coin of a library call that draws one token.
+SPECD_INLINE CoinKey LibraryCoin(uint32_t position, uint32_t round_base) {
+  return {position, round_base, 0, Purpose::kLibrary};
+}
 
 // Coins are 53 random bits, an integer in [0, 2^53).
 inline constexpr int kCoinBits = 53;

@@ -17,15 +17,6 @@
 
 namespace specd {
 
-// The verification methods of CONTRACT §5 for chains. Values are on the wire.
-enum class VerifyMethod : uint32_t {
-  kAuto = 0,
-  kGreedy = 1,
-  kExactMatch = 2,
-  kToken = 3,
-  kBlock = 4,
-};
-
 // Steps 9 to 11 of CONTRACT §3. All are off by default.
 inline constexpr uint64_t kTopPOff = uint64_t{1} << 53;
 struct Filters {
@@ -68,9 +59,9 @@ struct TaskOutcome {
   OutcomeStatus status = OutcomeStatus::kOk;
   int32_t num_accepted = 0;
   int32_t num_tokens = 0;        // num_accepted, plus 1 when status is kOk
-  int32_t num_drafts = 0;        // kVerify: the nodes whose path holds no kNoToken
+  int32_t num_drafts = 0;        // kVerify: the nodes whose path lies in the vocabulary
   uint32_t empty_residuals = 0;  // the residual was rounded to nothing, so p was sampled
-  uint32_t invalid_drafts = 0;   // rejected draft tokens that were masked or outside the vocabulary
+  uint32_t invalid_drafts = 0;   // replaced draft tokens that were masked or outside the vocabulary
   uint32_t point_masses = 0;     // tokens that are +inf in their row
 };
 
@@ -96,7 +87,7 @@ struct Task {
 
   // ---- facts that only the processor of the round knows (kernels/bodies/resolve.h)
   // The draft tokens are the first num_nodes ids of row `slot` of RoundBatch::draft_tokens;
-  // draft.tokens is null. A kNoToken there ends its path.
+  // draft.tokens is null. An id outside the vocabulary ends its path.
   bool drafts_by_slot = false;
   // True if rounds of the sequence were still running when the host made this task. first_position,
   // round_base and the counts in `edits` describe the state before those rounds. RoundBatch::slots
@@ -116,7 +107,7 @@ struct Task {
   bool draft_edits = false;
   ScoreRequest scores;
 
-  const InjectedCoin* coins = nullptr;  // set by tests and replay
+  const InjectedCoin* coins = nullptr;  // set by tests, replay and library calls
   int32_t num_coins = 0;
 
   // For kSampleDraft: child j has the coin of node first_node + j.

@@ -19,13 +19,30 @@ namespace specd {
 
 // ---- sequences ---------------------------------------------------------------------------------
 
-using SequenceHandle = uint64_t;  // generation << 32 | slot; 0 is never a sequence
+// generation << 32 | owner << 16 | slot; 0 is never a sequence. The owner is the session that gave
+// the handle out.
+using SequenceHandle = uint64_t;
 
 // Generations run from 1 to this maximum and start over. A handle's state, its kept tokens and its
 // finish reason then fit one 64-bit word, so an engine reads them in one load.
 inline constexpr uint32_t kHandleGenerationMax = (uint32_t{1} << 29) - 1;
 
-constexpr uint32_t SlotOf(SequenceHandle handle) { return static_cast<uint32_t>(handle); }
+// Slots and owners fill one half of the low word each.
+inline constexpr uint32_t kSlotsMax = uint32_t{1} << 16;
+inline constexpr uint32_t kHandleOwnerMax = (uint32_t{1} << 16) - 1;
+
+struct HandleParts {
+  uint32_t generation = 0;
+  uint32_t owner = 0;
+  uint32_t slot = 0;
+};
+constexpr SequenceHandle MakeHandle(const HandleParts& parts) {
+  return SequenceHandle{parts.generation} << 32 | SequenceHandle{parts.owner} << 16 | parts.slot;
+}
+constexpr uint32_t SlotOf(SequenceHandle handle) {
+  return static_cast<uint32_t>(handle) & (kSlotsMax - 1);
+}
+constexpr uint32_t OwnerOf(SequenceHandle handle) { return static_cast<uint32_t>(handle) >> 16; }
 constexpr uint32_t GenerationOf(SequenceHandle handle) {
   return static_cast<uint32_t>(handle >> 32);
 }
@@ -75,7 +92,9 @@ constexpr std::string_view RefusalText(Refusal refusal) {
     case Refusal::kNone:
       return "none";
     case Refusal::kSequence:
-      return "sequence: no handle that this session could have given out";
+      return "sequence: no handle that this session could have given out; another engine opened "
+             "it, or it is no handle: give those of this engine's specd_open_sequence and "
+             "specd_fork";
     case Refusal::kCount:
       return "num_nodes: more than max_draft";
     case Refusal::kKind:
@@ -185,7 +204,8 @@ inline constexpr double kNoLogprob = std::numeric_limits<double>::quiet_NaN();
 struct SequenceResult {
   SequenceHandle sequence = 0;
   RoundStatus status = RoundStatus::kOk;
-  Refusal refusal = Refusal::kNone;  // set if status is kInvalid
+  Refusal refusal = Refusal::kNone;           // set if status is kInvalid
+  VerifyMethod method = VerifyMethod::kAuto;  // of this round; kAuto: nothing was verified
   FinishReason finish_reason = FinishReason::kNone;
   uint32_t num_accepted = 0;  // the accepted draft tokens among the kept tokens
   uint32_t num_kept = 0;

@@ -13,12 +13,26 @@ namespace specd {
 
 using TokenId = int32_t;
 
-// Marks the end of a draft: no token was drawn here. Any other id outside the vocabulary was drawn,
-// and it is verified like any token (its probability is 0).
+// Marks the end of a draft: no token was drawn here. Any other id outside the vocabulary ends the
+// draft too; a drafter with a wider vocabulary drew it.
 inline constexpr TokenId kNoToken = -1;
+
+// Whether the id may be verified. An id outside the vocabulary ends the draft (CONTRACT §2).
+SPECD_INLINE constexpr bool IsInVocabulary(TokenId id, int32_t vocab_size) {
+  return id >= 0 && id < vocab_size;
+}
 
 // The largest vocabulary. Tile counts, integer masses and counters then fit their words.
 inline constexpr int32_t kVocabSizeMax = 1 << 20;
+
+// The verification methods of CONTRACT §5 for chains. Values are on the wire.
+enum class VerifyMethod : uint32_t {
+  kAuto = 0,
+  kGreedy = 1,
+  kExactMatch = 2,
+  kToken = 3,
+  kBlock = 4,
+};
 
 enum class DType : uint32_t { kFloat32 = 0, kBFloat16 = 1, kFloat16 = 2 };
 

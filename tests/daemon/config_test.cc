@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,18 @@ TEST_SUITE("unit") {
     CHECK(Says(ParseListen("tcp://127.0.0.1:5", &path), "unix:/path"));
     CHECK(Says(ParseListen("unix:", &path), "unix:/path"));
     CHECK(Says(ParseListen("unix:specd.sock", &path), "absolute"));
+  }
+
+  // Each of these was a system error without a remedy.
+  TEST_CASE("issue 17, line 17: a path where no socket can be made is refused with the remedy") {
+    const std::string folder = std::filesystem::temp_directory_path().string();
+    CHECK(Says(CheckListenPath(folder), ("unix:" + folder + "/specd.sock").c_str()));
+    CHECK(Says(CheckListenPath(folder + "/"), ("unix:" + folder + "/specd.sock").c_str()));
+    CHECK(Says(CheckListenPath("/no/such/folder/s"), "mkdir -p /no/such/folder"));
+    // The room of sockaddr_un is 108 bytes, of which the last is zero.
+    const std::string longest = folder + "/" + std::string(107 - folder.size() - 1, 'x');
+    CHECK(CheckListenPath(longest).ok());
+    CHECK(Says(CheckListenPath(longest + "x"), "108 bytes"));
   }
 
   TEST_CASE("an unknown detokenizer mode is refused with the known ones") {

@@ -6,6 +6,7 @@ logprobs for the engine and for readers of the text.
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import unittest
@@ -106,6 +107,22 @@ class AttachedTest(ProcessTest):
         with specd.Engine(vocab_size=8) as embedded:
             with self.assertRaisesRegex(specd.Error, "attach to a daemon"):
                 embedded.group()
+
+    def test_line_17_after_sigterm_the_engine_reads_shutdown_and_after_a_kill_disconnected(self):
+        # Bug: the engine of a daemon that had been told to stop read "disconnected" too.
+        for number, name in ((signal.SIGTERM, "SPECD_ERROR_SHUTDOWN"),
+                             (signal.SIGKILL, "SPECD_ERROR_DISCONNECTED")):
+            daemon = self.daemon("--detokenizer=off", "--vocab_size=2048")
+            with specd.Engine(f"unix:{self.socket}", vocab_size=2048) as engine:
+                sequence = engine.open(specd.SamplingParams(temperature=0))
+                rows = np.zeros((1, 2048), np.float32)
+                engine.verify(rows, {sequence: []})
+                daemon.signal(number)
+                daemon.wait()
+                for _ in range(2):
+                    with self.assertRaises(specd.Error) as caught:
+                        engine.verify(rows, {sequence: []})
+                    self.assertEqual(caught.exception.code_name, name)
 
     @staticmethod
     def has_ended(member):

@@ -101,6 +101,7 @@ static void prepare(struct stream* stream, int index, float* target, float* draf
   specd_rows rows;
   specd_sampling sampling;
   const uint64_t seed = 1000 + (uint64_t)index;
+  const uint64_t round_base = (uint64_t)stream->kept;
   uint64_t positions[NUM_DRAFTS];
   for (int i = 0; i < ROWS_OF_ONE; ++i) {
     const int row = index * ROWS_OF_ONE + i;
@@ -122,6 +123,7 @@ static void prepare(struct stream* stream, int index, float* target, float* draf
   sampling.seed.items = &seed;
   sampling.position.items = positions;
   sampling.position.stride = 1;
+  sampling.round_base.items = &round_base;
   check(specd_sample(&rows, &sampling, stream->tokens, NULL) == SPECD_OK, "sample");
 }
 

@@ -208,7 +208,7 @@ class RefusalTest(ProcessTest):
     def test_path_too_long(self):
         long = pathlib.Path("/") / ("x" * 120)
         process = self.run_to_end("specd", f"--listen=unix:{long}", "--detokenizer=off")
-        self.assertRefused(process, 1, "107")
+        self.assertRefused(process, 2, "107")
 
 
 if __name__ == "__main__":

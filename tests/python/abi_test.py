@@ -15,7 +15,8 @@ import unittest
 import specd
 from specd import _library as c
 from specd import _structs
-from specd import arrays, engine, param_table, params, regions, results, rounds, sequence
+from specd import (arrays, engine, param_table, params, regions, results, rounds, row_space,
+                   sequence)
 
 SCALARS = {
     "uint8_t": ctypes.c_uint8, "uint32_t": ctypes.c_uint32, "uint64_t": ctypes.c_uint64,
@@ -93,8 +94,9 @@ class AbiTest(unittest.TestCase):
         mirrored |= {"SHARING_" + name.upper(): i for i, name in enumerate(engine.SHARING)}
         mirrored |= {"FINISH_" + (name or "none").upper(): i
                      for i, name in enumerate(results.FINISH_REASONS)}
-        mirrored |= {"TARGET_ROWS": rounds._ROLES["target"], "DRAFT_ROWS": rounds._ROLES["draft"],
-                     "GRAMMAR_MASK": rounds._ROLES["mask"], "NEXT_TOKEN": regions.NEXT_TOKEN,
+        mirrored |= {"TARGET_ROWS": row_space._ROLES["target"],
+                     "DRAFT_ROWS": row_space._ROLES["draft"],
+                     "GRAMMAR_MASK": row_space._ROLES["mask"], "NEXT_TOKEN": regions.NEXT_TOKEN,
                      "DRAFT_TOKENS": regions.DRAFT_TOKENS, "DISCARD": rounds._DISCARD,
                      "DRAFTS_BY_SLOT": rounds._DRAFTS_BY_SLOT,
                      "ONE_HOT": 0, "SAMPLED": 1, "OK": 0, "EMPTY": 2, "FULL": 1}

@@ -58,9 +58,11 @@ class Walk:
         self.sequence, self.params = sequence, sequence.params
         self.target_rows, self.target_rules = target_rows, target_rules
         self.draft_rules, self.masks = draft_rules, masks
-        stop = draft.tokens.index(-1) if -1 in draft.tokens else len(draft.tokens)
-        self.draft, self.num_drafts = draft, stop
         self.vocab_size = len(target_rows[0])
+        # An id outside the vocabulary ends the draft, -1 among them.
+        stop = next((i for i, token in enumerate(draft.tokens)
+                     if not 0 <= token < self.vocab_size), len(draft.tokens))
+        self.draft, self.num_drafts = draft, stop
         self.coins = Coins(sequence.seed, len(sequence.output), len(sequence.output))
         self.method = sequence.method_for(draft)
         self.slack, self.empty_residuals = INF, 0
@@ -103,8 +105,7 @@ class Walk:
         """The distribution that draft `index` was drawn from: 1 at its id where it is one-hot."""
         if not self.draft.sampled[index]:
             p = np.zeros(self.vocab_size)
-            if 0 <= self.draft.tokens[index] < self.vocab_size:
-                p[self.draft.tokens[index]] = 1
+            p[self.draft.tokens[index]] = 1
             return Distribution(p, np.zeros(self.vocab_size), 0.0)
         if index not in self.drafts:
             row = self.draft.q_rows[index]
@@ -124,10 +125,8 @@ class Walk:
         return distribution
 
     def p_of_draft(self, index):
-        """p(x) of draft `index` and its relative error; 0 for an id outside the vocabulary."""
+        """p(x) of draft `index` and its relative error."""
         token, p = self.draft.tokens[index], self.p(index)
-        if not 0 <= token < self.vocab_size:
-            return 0.0, 0.0
         return p.p[token], p.error[token] + p.mass_error
 
     def q_of_draft(self, index):
@@ -139,21 +138,22 @@ class Walk:
             weight, mass = self.draft.q_sides[index]
             return weight / mass, 0.0
         q = self.q(index)
-        if not 0 <= token < self.vocab_size:
-            return 0.0, 0.0
         return q.p[token], q.error[token] + q.mass_error
 
     def rejected_unusable(self, accepted):
-        """Was the draft that the walk stopped at outside the vocabulary, or masked?"""
-        if accepted >= self.num_drafts:
+        """Was the draft that the walk stopped at outside the vocabulary, or masked? -1 is neither:
+        no token was drawn."""
+        if accepted >= len(self.draft.tokens) or self.draft.tokens[accepted] == -1:
             return False
         token = self.draft.tokens[accepted]
+        if not 0 <= token < self.vocab_size:
+            return True
         place = self.place(accepted)
         forced = rows_of.forced_by_budget(self.params, place)
         if forced is not None:
             return token != forced
         allowed = rows_of.mask_of(self.params, place, self.vocab_size)
-        return not 0 <= token < self.vocab_size or not allowed[token]
+        return not allowed[token]
 
     def is_point_mass(self, index, token):
         if rows_of.forced_by_budget(self.params, self.place(index)) is not None:

@@ -225,7 +225,7 @@ class MethodTest(unittest.TestCase):
         accepted, _ = walk("block", p, q, [0, 0], FixedCoins([0.99, 0.61]))
         self.assertEqual(accepted, [])
 
-    def test_a_draft_ends_at_minus_one_and_an_id_outside_is_rejected(self):
+    def test_a_draft_ends_at_minus_one_and_at_an_id_outside_which_is_counted(self):
         row = np.log([0.25, 0.75])
         for method in ("greedy", "exact_match", "token", "block"):
             params = Params(verify=method, temperature=0.0 if method == "greedy" else 1.0)
@@ -234,6 +234,15 @@ class MethodTest(unittest.TestCase):
             self.assertLessEqual(outcome.num_accepted, 1)
             outcome = sequence.round(contract.Draft([7], [False]), [row] * 2)
             self.assertEqual((outcome.num_accepted, outcome.invalid_drafts), (0, 1))
+            outcome = sequence.round(contract.Draft([-1], [False]), [row] * 2)
+            self.assertEqual((outcome.num_accepted, outcome.invalid_drafts), (0, 0))
+
+    def test_after_an_id_outside_the_token_is_drawn_from_p(self):
+        # The residual (p - q)+ has nothing on 0, and the SAMPLE coin 0 draws 0 from p.
+        p, q = [(0.25, 0.75), (0.5, 0.5)], [(0.75, 0.25)]
+        for method in ("exact_match", "token", "block"):
+            accepted, final = walk(method, p, q, [2], FixedCoins([0.0], residual=0.999))
+            self.assertEqual((accepted, final), ([], 0))
 
 
 class FinishTest(unittest.TestCase):

@@ -9,6 +9,7 @@ import unittest
 import numpy as np
 
 import specd
+from philox import LIBRARY, coin53
 
 V = 8
 URI = os.environ.get("SPECD_TEST_URI", "embedded:cpu")  # tests/process/attached_test.py has a daemon
@@ -43,10 +44,10 @@ class DoorTest(unittest.TestCase):
     def test_rows_of_the_engine_are_read_in_place(self):
         for dtype in ("float32", "float16", "bfloat16"):
             rows = self.engine.rows(3, dtype=dtype, row_stride=V + 5)
-            rows[:] = specd.bfloat16(one_hot(1, 2, 3)) if dtype == "bfloat16" else one_hot(1, 2, 3)
+            rows[:] = one_hot(1, 2, 3)
             sequence = self.open()
             self.assertEqual(self.tokens(rows, {sequence: [1]}), [[1, 2]])
-            rows[0, 7] = np.float32(300) if dtype != "bfloat16" else 0x7F00
+            rows[0, 7] = np.float32(300)
             self.assertEqual(self.tokens(None, {sequence: []}), [[7]])
 
     def test_rows_for_each_draft_and_rows_by_index(self):
@@ -233,6 +234,19 @@ class DoorTest(unittest.TestCase):
         stats = self.engine.stats()
         self.assertEqual((stats["rounds"], stats["invalid_drafts"], stats["kept"]), (1, 1, 1))
 
+    def test_line_6_a_result_names_the_method_that_auto_chose(self):
+        # Bug: nothing said that sampled drafts under "auto" are verified as a block, whose text
+        # depends on the drafts.
+        sequence, greedy = self.open(), self.open(temperature=0)
+        for draft, q, wanted in (([1], None, "exact_match"), ([], None, "exact_match"),
+                                 ([1], one_hot(1), "block")):
+            result, = self.engine.verify(one_hot(1, 2)[:len(draft) + 1], {sequence: draft}, q=q)
+            self.assertEqual(result.verify, wanted)
+        result, = self.engine.verify(one_hot(1), {greedy: []})
+        self.assertEqual(result.verify, "greedy")
+        result, = self.engine.verify(None, [specd.Draft(greedy, discard=True)])
+        self.assertIsNone(result.verify)
+
     def test_request_ids_of_two_engines_differ(self):
         with specd.Engine(vocab_size=V) as other:
             ids = {self.engine.open().request_id, self.engine.open().request_id,
@@ -377,9 +391,11 @@ class DoorTest(unittest.TestCase):
             self.assertEqual(done.returncode, 1)
             self.assertIn(text, done.stderr)
 
-    def test_sample_is_the_draw_of_a_sequence(self):
+    def test_sample_is_the_draw_of_a_sequence_with_a_coin_of_its_own(self):
         rows = np.random.default_rng(3).normal(size=(6, V)).astype(np.float32)
         sequence = self.open(seed=77, temperature=0.7, top_p=0.9)
+        sequence.set_coins({("sample", i, 0, 0): coin53(77, i, 0, 0, LIBRARY) * 2.0**-53
+                            for i in range(6)})
         drawn = [self.tokens(row[None, :], {sequence: []})[0][0] for row in rows]
         self.assertEqual(specd.sample(rows, seed=77, temperature=0.7, top_p=0.9).tolist(), drawn)
 

@@ -7,7 +7,7 @@ import contract_rows as rows_of
 import specd
 from compare import rows_difference
 from contract_rows import Filters
-from philox import SAMPLE, coin53
+from philox import LIBRARY, coin53
 from scenes import exact, make_filters, make_rows
 
 
@@ -74,14 +74,14 @@ def _sampled(rng, scene, rows, rules, all_logits, final):
     order = fields.get("filter_order", "sequential")
     filters = Filters(1.0, fields.get("top_p", 1.0), fields.get("top_k", 0),
                       fields.get("min_p", 0.0), order)
-    found = specd.sample(rows, seeds, position=7, **fields, **rules)
+    found = specd.sample(rows, seeds, position=7, round_base=3, **fields, **rules)
     expected = []
     for seed, logits in zip(seeds, all_logits):
         if logits is None:
             expected.append((-1, 9.0))
             continue
         p = rows_of.distribution(logits, filters)
-        token, slack = rows_of.draw(p.p, coin53(int(seed), 7, 0, 0, SAMPLE) * 2.0**-53,
+        token, slack = rows_of.draw(p.p, coin53(int(seed), 7, 3, 0, LIBRARY) * 2.0**-53,
                                     p.mass_error)
         expected.append((token, min(slack, p.slack)))
     return _ids(f"sample {fields}", found, expected)

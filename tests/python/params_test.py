@@ -40,10 +40,11 @@ class ParamsTest(unittest.TestCase):
 
     def test_what_is_set_is_sent_and_nothing_else(self):
         given = {"top_p": 0.25, "verify": "block", "ignore_eos": True, "max_tokens": 3,
-                 "thinking_token_budget": 0, "include_stop_str_in_output": True, "logprobs": -1}
+                 "thinking_token_budget": 0, "include_stop_str_in_output": True, "logprobs": 0}
         struct, _ = params.to_struct(specd.SamplingParams(temperature=1, seed=2**64 - 1, **given))
         self.assertEqual(sent(struct), {"top_p": 0.25, "verify": 4, "ignore_eos": 1,
-                                        "max_tokens": 3, "thinking_budget": 0, "include_stop": 1})
+                                        "max_tokens": 3, "thinking_budget": 0, "include_stop": 1,
+                                        "logprobs": 0})
         self.assertEqual((struct.seed, struct.has_seed), (2**64 - 1, 1))
         struct, _ = params.to_struct(specd.SamplingParams(max_tokens=None, top_p=None, n=None))
         self.assertEqual(sent(struct), {"max_tokens": 2**31 - 1})
@@ -56,6 +57,24 @@ class ParamsTest(unittest.TestCase):
                             ("seed", 2**64), ("seed", -1), ("seed", 0.5)):
             with self.subTest(name), self.assertRaisesRegex(specd.Error, f"^{name}: "):
                 params.to_struct(specd.SamplingParams(**{name: value}))
+
+    def test_line_5_logprobs_of_minus_one_and_misspelt_attributes_are_refused(self):
+        # Bug: logprobs=-1, all ids in vLLM, gave none; params.temprature = 3 changed nothing.
+        with self.assertRaisesRegex(specd.Error, "^logprobs: -1 would be .* 0 .. 64, or None"):
+            params.to_struct(specd.SamplingParams(logprobs=-1))
+        made = specd.SamplingParams(temperature=0.5)
+        made.temperature = 0.25
+        with self.assertRaisesRegex(specd.Error, "^temprature: .*did you mean temperature?"):
+            made.temprature = 3
+        with self.assertRaisesRegex(specd.Error, "^best_of is refused: "):  # the library says what to do
+            made.best_of = 3
+        self.assertEqual(sent(params.to_struct(made)[0]), {"temperature": 0.25})
+        for thing, name, near in ((specd.Draft(None), "sampeld", "sampled"),
+                                  (specd.DraftRequest(None), "num_childs", "num_children")):
+            with self.assertRaisesRegex(specd.Error, f"^{name}: .*did you mean {near}?"):
+                setattr(thing, name, 1)
+        with self.assertRaisesRegex(specd.Error, "^wieghts: .*"):
+            specd.Draft(None).wieghts = [1]
 
     def test_a_new_row_of_the_table_is_a_field(self):
         made = params.make_sampling_params([*specd.SamplingParams.numbers.values(), NEW])

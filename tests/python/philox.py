@@ -1,6 +1,7 @@
 """The coins of CONTRACT §4: Philox4x32-10 (Salmon et al. 2011), keyed and never drawn in order."""
 
 SAMPLE, DRAFT, ACCEPT, RESIDUAL = 1, 2, 3, 4
+LIBRARY = 6
 
 _WORD = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)

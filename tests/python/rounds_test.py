@@ -158,7 +158,7 @@ class SceneRun:
         return int(self.rng.integers(0, self.scene.vocab_size if kind < 0.8 else 8))
 
     def sampled_token(self, stream, q_row, logits, sampled):
-        if not sampled or self.rng.random() < 0.08:
+        if not sampled or self.rng.random() < 0.08:  # a wider draft vocabulary's ids among them
             return self.one_hot_token(logits)
         try:
             q = rows_of.distribution(rows_of.edit(

@@ -129,7 +129,18 @@ int32_t Player::PlaceMask(std::string_view text) {
 // A sequence that does not exist has a handle that no engine gives out.
 specd_sequence Player::Handle(uint32_t life, uint32_t sequence) const {
   const std::vector<specd_sequence>& handles = sequences_[life];
-  return sequence < handles.size() ? handles[sequence] : ~specd_sequence{0};
+  if (sequence < handles.size()) return handles[sequence];
+  // A handle of this engine, with a generation that no sequence gets.
+  constexpr specd_sequence kNeverGiven = ~specd_sequence{0} << 32;
+  if (!handles.empty()) return handles.front() | kNeverGiven;
+  specd_params params;
+  specd_params_init(&params);
+  specd_sequence_info info = Sized<specd_sequence_info>();
+  if (specd_open_sequence(engine_, "bad handle", &params, &info) != SPECD_OK ||
+      specd_close_sequence(engine_, info.sequence) != SPECD_OK) {
+    throw std::runtime_error(specd_last_error());
+  }
+  return info.sequence | kNeverGiven;
 }
 
 // ---- sequences and calls

@@ -34,6 +34,27 @@ TEST_SUITE("unit") {
     CHECK(table.num_taken() == 0);
   }
 
+  TEST_CASE("issue 17, line 3: the handle of another table finds nothing, and is told apart") {
+    SequenceTable table(2, 5);
+    SequenceTable other(2, 6);
+    const SequenceHandle ours = table.Open()->handle;
+    const SequenceHandle foreign = other.Open()->handle;
+    CHECK(SlotOf(foreign) == SlotOf(ours));
+    CHECK(GenerationOf(foreign) == GenerationOf(ours));
+    CHECK(table.Find(foreign) == nullptr);
+    CHECK_FALSE(table.Close(foreign));
+    CHECK(table.MayHaveGivenOut(ours));
+    CHECK_FALSE(table.MayHaveGivenOut(foreign));
+    CHECK(table.WhyNotFound(foreign).find("another engine") != std::string::npos);
+    CHECK(table.WhyNotFound(ours + (uint64_t{1} << 32)).ends_with("is not open"));
+    // The parts fill the word: the greatest of each stay apart.
+    const HandleParts greatest = {
+        .generation = kHandleGenerationMax, .owner = kHandleOwnerMax, .slot = kSlotsMax - 1};
+    CHECK(SlotOf(MakeHandle(greatest)) == greatest.slot);
+    CHECK(OwnerOf(MakeHandle(greatest)) == greatest.owner);
+    CHECK(GenerationOf(MakeHandle(greatest)) == greatest.generation);
+  }
+
   TEST_CASE("a reused slot starts from nothing") {
     SequenceTable table(1);
     Sequence* first = table.Open();

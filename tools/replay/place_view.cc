@@ -47,6 +47,12 @@ PlaceVerdict VerdictOf(const TraceTask& task, int32_t place, const PlaceDecision
   if (decision.bad_target) return PlaceVerdict::kBadTarget;
   if (decision.bad_draft) return PlaceVerdict::kBadDraft;
   if (decision.stands) return PlaceVerdict::kStands;
+  // An id outside the vocabulary ended the draft: no ACCEPT coin judged it.
+  const bool judges = task.method == VerifyMethod::kToken || task.method == VerifyMethod::kBlock;
+  if (judges && decision.accept_coin == kNoCoin && decision.draw_coin != kNoCoin &&
+      decision.draw_purpose == Purpose::kSample) {
+    return PlaceVerdict::kEnds;
+  }
   return has_draft ? PlaceVerdict::kFalls : PlaceVerdict::kEnds;
 }
 

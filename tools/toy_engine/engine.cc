@@ -13,6 +13,8 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr int kPollTimeoutMs = 50;  // bounds the delay of an interrupt while waiting
+// The text side answers within milliseconds, or is gone after 3 seconds (Publisher).
+constexpr int kFinalTimeoutMs = 10000;
 
 // Ends of GenerateAll that are not specd's codes: above specd's positive answers.
 constexpr int kInterrupted = 1000;
@@ -211,8 +213,18 @@ int ToyEngine::CloseStream(size_t slot) {
   const std::unique_ptr<Stream> stream = std::move(slots_[slot]);
   StreamReport& report = report_->streams[stream->prompt_index];
   report.seconds = SecondsSince(stream->start);
+  // A stop string in the last tokens may still move the end. An abort is not waited for.
   specd_sequence_state state;
-  const int code = specd_get_sequence_state(engine_, stream->sequence, &state);
+  int code = specd_get_sequence_state(engine_, stream->sequence, &state);
+  if (code == SPECD_OK && state.finish_reason != SPECD_FINISH_NONE &&
+      state.finish_reason != SPECD_FINISH_ABORT) {
+    code = specd_sequence_final(engine_, stream->sequence, &state, kFinalTimeoutMs);
+    if (code == SPECD_EMPTY) {
+      problem_ = fmt::format("the text side said nothing about the end of \"{}\" for {} ms",
+                             report.request_id, kFinalTimeoutMs);
+      code = kOwnProblem;
+    }
+  }
   if (code == SPECD_OK) {
     report.finish = FinishName(state.finish_reason);
     if (state.finish_reason != SPECD_FINISH_NONE && state.kept_tokens < report.tokens.size()) {

@@ -52,6 +52,10 @@ typedef struct specd_ids {
   const int32_t* items;
   uint64_t count;
 } specd_ids;
+typedef struct specd_strings {
+  const char* const* items; /* UTF-8 */
+  uint64_t count;
+} specd_strings;
 
 #ifdef __cplusplus
 } /* extern "C" */

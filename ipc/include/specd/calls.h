@@ -54,7 +54,8 @@ typedef struct specd_draft_children {
 /* Draws draft tokens and waits for them. When attached it waits at most timeout_ms of
  * specd_options. At most max_batch requests. No round may be in flight, because the draw depends on
  * the tokens that are kept. If one request is out of range, all are refused.
- * SPECD_STATUS_BAD_DISTRIBUTION is about the row alone: here it ends no sequence. */
+ * SPECD_STATUS_BAD_DISTRIBUTION is about the row alone: here it ends no sequence. For a sequence
+ * that has finished the status is SPECD_STATUS_FINISHED, and there are no children. */
 SPECD_API int specd_sample_draft(specd_engine* engine, const specd_draft_request* requests,
                                  uint32_t num_requests, specd_draft_children* results);
 

@@ -64,6 +64,10 @@ typedef struct specd_options {
   /* Embedded mode, with trace: what is recorded, such as "level=rows,every=100,flight=64". NULL
    * (default): the decisions of every round. A daemon has --trace_options instead. */
   const char* trace_options;
+  /* Embedded mode: the ids that end an output, by the text of the added tokens of `tokenizer` or of
+   * the profile_file's, such as "<|endoftext|>"; at most 64, besides those of eos_token_ids.
+   * Without a tokenizer give eos_token_ids. */
+  specd_strings eos_tokens;
 } specd_options;
 
 SPECD_API void specd_options_init(specd_options* options);

@@ -2,8 +2,9 @@
  *
  * These functions run the same code that verifies drafts, on rows anywhere in this process. Use
  * them for a sampler of your own, for tests, and in place of the sampling modules of FlashInfer and
- * sgl-kernel. The results equal those of a sequence with the same parameters, bit for bit. Ids that
- * tie are ordered by id, and exactly k survive top_k. A row that has no distribution is a status
+ * sgl-kernel. Probabilities, cuts and draws are those of a sequence with the same parameters, bit
+ * for bit; the coins of specd_sample are its own. Ids that tie are ordered by id, and exactly k
+ * survive top_k. A row that has no distribution is a status
  * and never a silent token.
  *
  *   specd_rows rows;
@@ -95,9 +96,16 @@ typedef struct specd_sampling {
   specd_row_doubles min_p;       /* 0 .. 1, default 0 = off */
   specd_row_ints top_k;          /* default 0 = off; 1 is greedy */
   specd_row_words seed;          /* required unless every row is greedy */
-  specd_row_words position;      /* below 2^32; default i. The coin depends on seed and position
-                                    alone: it is the coin of a sequence's output token `position` */
+  specd_row_words position;      /* below 2^32; default i */
+  specd_row_words round_base;    /* below 2^32; default 0 */
 } specd_sampling;
+
+/* A coin depends on seed, position and round_base alone. No coin of a sequence equals it, whatever
+ * the seeds are, so specd_sample may draw the drafts of a sequence with the sequence's own seed.
+ * Such a drafter sets position to the draft token's position in the output and round_base to the
+ * tokens kept before the round. Otherwise the next round meets the coins of tokens that this round
+ * rejected, and verify = block would no longer have the target's law (docs/CONTRACT.md, section 4).
+ * A drafter that gives no position twice needs no round_base. */
 
 SPECD_API void specd_sampling_init(specd_sampling* sampling);
 

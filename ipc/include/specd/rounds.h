@@ -37,8 +37,9 @@ typedef struct specd_draft {
   specd_sequence sequence;
   uint32_t num_nodes;     /* 0 .. max_draft */
   uint32_t reserved;      /* 0 */
-  const int32_t* tokens;  /* num_nodes ids; -1 = no token was drawn, the path ends here. Any other
-                             id outside the vocabulary is verified and rejected */
+  const int32_t* tokens;  /* num_nodes ids; -1 = no token was drawn, the path ends here. It ends at
+                             any other id outside the vocabulary too, which is counted in
+                             invalid_drafts: a drafter's vocabulary may be wider */
   const int32_t* parents; /* num_nodes times an earlier node, or -1 for the kept tokens; NULL: a
                              chain. This version verifies chains only; other trees are answered
                              SPECD_DETAIL_TREE */
@@ -50,8 +51,8 @@ typedef struct specd_draft {
                                   constraint; NULL: no place has one. All -1 means the same as NULL
                                   and needs no bound mask */
   /* The side channel: q(tokens[i]) = draft_weights[i] / draft_masses[i], as specd_sample_draft
-   * returns them. If it is given, a draft row is read only when a token is rejected. Give both
-   * arrays or neither. */
+   * returns them. Both speak of the vocab_size columns, also where the drafter's rows are wider. If
+   * it is given, a draft row is read only when a token is rejected. Give both arrays or neither. */
   const float* draft_weights;
   const double* draft_masses;
   /* num_nodes + 1 argmax ids of the target, in place of its rows; target_rows is NULL then. Only
@@ -137,8 +138,8 @@ typedef struct specd_result {
   specd_sequence sequence;
   uint32_t status; /* SPECD_STATUS_... */
   /* SPECD_FINISH_... after this round. The reason is provisional if the sequence has stop strings:
-   * the text side may still find one in these tokens and end the sequence earlier
-   * (specd_get_sequence_state). */
+   * the text side may still find one in these tokens and end the sequence earlier.
+   * specd_sequence_final waits for its last word. */
   uint32_t finish_reason;
   uint32_t num_accepted; /* accepted draft tokens among the kept tokens */
   uint32_t num_kept;     /* ids in `tokens`: the tokens that the sequence gained in this round */
@@ -156,6 +157,11 @@ typedef struct specd_result {
    * n samples. The sum does not include output_ids; a fork continues with the sum of its source.
    * NaN without logprobs, and if logprobs_mode gives logits, which do not add up. */
   double cumulative_logprob;
+  /* SPECD_VERIFY_... of this round, which shows what AUTO chose; AUTO: nothing was verified. Under
+   * AUTO a round with a sampled token uses BLOCK. The text of a seed then depends on the drafts;
+   * its law does not. */
+  uint32_t verify;
+  uint32_t reserved;
 } specd_result;
 
 typedef struct specd_completion {

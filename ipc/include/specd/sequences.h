@@ -9,7 +9,10 @@
 extern "C" {
 #endif
 
-/* A handle: a slot and a generation. 0 is never a sequence. */
+/* A handle: a slot, a generation, and the engine that opened the sequence. 0 is never a sequence. A
+ * handle of another engine of this process is refused by name (SPECD_DETAIL_SEQUENCE, or the text
+ * of the error), also where both engines are attached to one daemon. A handle of another process is
+ * refused with high probability. */
 typedef uint64_t specd_sequence;
 
 /* Returns the index of a sequence in the session's tables, below max_sequences. A later sequence
@@ -61,10 +64,6 @@ typedef struct specd_floats {
   const float* items;
   uint64_t count;
 } specd_floats;
-typedef struct specd_strings {
-  const char* const* items; /* UTF-8 */
-  uint64_t count;
-} specd_strings;
 
 /* A parameter that is one number, by its name in docs/PARAMETERS.md. A flag is 0 or 1; a choice is
  * the number of its value. This struct has the same size in every version. */
@@ -271,9 +270,19 @@ typedef struct specd_sequence_state {
 } specd_sequence_state;
 
 /* Reports whether the sequence has ended. The call reads shared memory and is cheap enough for
- * every step. The text side may have found a stop string after the next round was submitted. */
+ * every step. The text side may have found a stop string after the next round was submitted. It may
+ * also find one in the tokens of a sequence's last round, and then moves the end that was reported
+ * before: specd_sequence_final waits for its last word. */
 SPECD_API int specd_get_sequence_state(specd_engine* engine, specd_sequence sequence,
                                        specd_sequence_state* state);
+
+/* Writes the state of a sequence that has finished, and waits until nothing can move its end any
+ * more, for up to timeout_ms (0: not at all, -1: without limit). Only a sequence with stop_strings
+ * waits, usually some milliseconds. Read finish_reason and kept_tokens here before the length or
+ * the reason of such a sequence is used. SPECD_EMPTY: the time has passed, and the state may still
+ * move. SPECD_ERROR_STATE: the sequence has not finished. */
+SPECD_API int specd_sequence_final(specd_engine* engine, specd_sequence sequence,
+                                   specd_sequence_state* state, int timeout_ms);
 
 #ifdef __cplusplus
 } /* extern "C" */

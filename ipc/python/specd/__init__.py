@@ -16,16 +16,20 @@ library. The other files are:
   member.py     Member, a tensor-parallel rank
   options.py    the options of Engine
   params.py     SamplingParams
+  attributes.py the refusal of attributes that a class does not have
   param_table.py the library's table of parameters and refused names
   structured.py StructuredOutputs, a constraint of SamplingParams
   rounds.py     Draft and DraftRequest
+  row_space.py  the rows of a role: the caller's, used in place, and copies
+  bfloat.py     BFloat16, an array of bfloat16 numbers
   results.py    the results of a round
   ops.py        functions that need no engine
   grammar.py    Tokenizer, Grammar and matchers: masks of allowed ids, without an engine
 """
 
 from ._library import Error, last_error, load
-from .arrays import BFloat16, bfloat16, pack_mask
+from .arrays import pack_mask
+from .bfloat import BFloat16, bfloat16
 from .engine import Engine
 from .grammar import Grammar, Matcher, Tokenizer, apply_mask, fill_masks
 from .member import Member

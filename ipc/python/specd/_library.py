@@ -55,6 +55,7 @@ FUNCTIONS = {
     "specd_close_sequence": (c_int, c_void_p, c_uint64),
     "specd_abort": (c_int, c_void_p, c_uint64),
     "specd_get_sequence_state": (c_int, c_void_p, c_uint64, POINTER(s.SequenceState)),
+    "specd_sequence_final": (c_int, c_void_p, c_uint64, POINTER(s.SequenceState), c_int),
     "specd_submit": (c_int, c_void_p, c_uint64, POINTER(s.Draft), c_uint32),
     "specd_submit_on_stream": (c_int, c_void_p, c_uint64, POINTER(s.Draft), c_uint32, c_void_p),
     "specd_enqueue_staged": (c_int, c_void_p, c_uint32, c_void_p),

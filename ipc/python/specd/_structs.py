@@ -12,6 +12,10 @@ class Ids(Structure):
     _fields_ = [("items", POINTER(c_int32)), ("count", c_uint64)]
 
 
+class Strings(Structure):
+    _fields_ = [("items", POINTER(c_char_p)), ("count", c_uint64)]
+
+
 class Options(Structure):
     _fields_ = [
         ("struct_size", c_uint32), ("vocab_size", c_uint32), ("max_batch", c_uint32),
@@ -21,7 +25,7 @@ class Options(Structure):
         ("max_path", c_uint32), ("reserved", c_uint32), ("tokenizer", c_char_p),
         ("eos_token_ids", Ids), ("reasoning_start", c_char_p), ("reasoning_end", c_char_p),
         ("profile", c_char_p), ("profile_file", c_char_p),
-        ("trace", c_char_p), ("trace_options", c_char_p),
+        ("trace", c_char_p), ("trace_options", c_char_p), ("eos_tokens", Strings),
     ]
 
 
@@ -39,10 +43,6 @@ class Tensor(Structure):
 
 class Floats(Structure):
     _fields_ = [("items", POINTER(c_float)), ("count", c_uint64)]
-
-
-class Strings(Structure):
-    _fields_ = [("items", POINTER(c_char_p)), ("count", c_uint64)]
 
 
 class Number(Structure):
@@ -125,6 +125,7 @@ class Result(Structure):
         ("stop_token", c_int32), ("detail", c_uint32), ("scores_per_token", c_uint32),
         ("tokens", POINTER(c_int32)), ("path", POINTER(c_int32)),
         ("scores", POINTER(TokenScore)), ("cumulative_logprob", c_double),
+        ("verify", c_uint32), ("reserved", c_uint32),
     ]
 
 
@@ -229,7 +230,7 @@ class Sampling(Structure):
     _fields_ = [
         ("struct_size", c_uint32), ("filter_order", c_uint32), ("temperature", RowDoubles),
         ("top_p", RowDoubles), ("min_p", RowDoubles), ("top_k", RowInts), ("seed", RowWords),
-        ("position", RowWords),
+        ("position", RowWords), ("round_base", RowWords),
     ]
 
 

@@ -6,30 +6,12 @@ import operator
 import numpy as np
 
 from ._library import refusal
+from .bfloat import BFloat16, is_bfloat16
 
 FLOAT32, BFLOAT16, FLOAT16 = 0, 1, 2
 _ITEM_SIZES = {FLOAT32: 4, BFLOAT16: 2, FLOAT16: 2}
 _DTYPES = {"float32": FLOAT32, "bfloat16": BFLOAT16, "float16": FLOAT16}
 KINDS = {"logits": 0, "probabilities": 1, "final_probabilities": 2}
-
-
-class BFloat16(np.ndarray):
-    """Rows of bfloat16, a type that numpy does not have: 16-bit words under a name of their own.
-    bfloat16() makes one. Arrays of a dtype called "bfloat16" (ml_dtypes, jax) are accepted as they
-    are."""
-
-
-def bfloat16(array):
-    """The rows rounded to bfloat16 (to the nearest, ties to even).
-
-    >>> specd.bfloat16(np.array([[1.0, 2.5]], np.float32)).view(np.uint16)
-    array([[16256, 16416]], dtype=uint16)
-    """
-    array = np.ascontiguousarray(array, dtype=np.float32)
-    bits = array.view(np.uint32).astype(np.uint64)
-    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
-    quiet = (bits >> 16) | 0x40  # rounding up could turn a NaN into an infinity
-    return np.where(np.isnan(array), quiet, rounded).astype(np.uint16).view(BFloat16)
 
 
 def dtype_code(name):
@@ -42,6 +24,15 @@ def dtype_code(name):
 
 def item_size(code):
     return _ITEM_SIZES[code]
+
+
+def view_code(array, is_mask):
+    """The dtype code of elements that a tensor can have as they are, or None. Masks count as 0."""
+    if is_mask:
+        return 0 if array.dtype in (np.int32, np.uint32) else None
+    if is_bfloat16(array):
+        return BFLOAT16
+    return {"float32": FLOAT32, "float16": FLOAT16}.get(array.dtype.name)
 
 
 def numpy_view(buffer, num_rows, row_stride, vocab_size, code):
@@ -57,7 +48,7 @@ def as_rows(array, vocab_size=None, name="rows"):
     float32."""
     if not isinstance(array, BFloat16):
         array = np.asarray(array)
-        if array.dtype.name == "bfloat16":
+        if is_bfloat16(array):
             array = array.view(np.uint16).view(BFloat16)
         elif array.dtype == np.float64 or array.dtype.kind in "iu" and not array.dtype == np.uint16:
             array = array.astype(np.float32)

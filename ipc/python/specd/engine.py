@@ -15,7 +15,8 @@ from .arrays import id_array, integer, pointer
 from .options import to_options
 from .params import SamplingParams, to_struct
 from .regions import DRAFT_TOKENS, NEXT_TOKEN, bind_ids, unregister
-from .rounds import DraftRecords, DraftRequest, RowSpace, child_records, score_records
+from .rounds import DraftRecords, DraftRequest, child_records, score_records
+from .row_space import RowSpace
 from .sequence import Sequence
 
 SHARING = ("none", "mps", "time_sliced", "unknown")
@@ -37,7 +38,8 @@ class Engine:
     Options are those of specd_options: max_batch, max_sequences, max_draft, max_path, ring_depth,
     timeout_ms, max_scores_per_token, threads, name, cuda_stream (the address, such as torch's
     stream.cuda_stream). Embedded engines also take tokenizer (the path of a tokenizer.json, so that
-    sequences may have structured_outputs), eos_token_ids, reasoning_start, reasoning_end,
+    sequences may have structured_outputs), eos_token_ids, eos_tokens (their texts, with a
+    tokenizer), reasoning_start, reasoning_end,
     profile_file (the path of a model profile with these and more), trace (a directory) and
     trace_options. A daemon has its own trace, and its own models: profile names one of them.
     """
@@ -119,7 +121,7 @@ class Engine:
         """Binds shared memory for rows of a role ("target", "draft" or "mask") and returns it as an
         array, which verify reads in place. rules: kind ("logits", "probabilities",
         "final_probabilities"), scale, cap, renormalise; they also hold for rows that verify copies.
-        bfloat16 rows are 16-bit words (specd.bfloat16 makes them). An array from an earlier call
+        bfloat16 rows are a specd.BFloat16: numbers that are written are rounded. An array from an earlier call
         for the role is void."""
         self.drain()
         return self._space(role).bind(num_rows, dtype, row_stride, rules)
@@ -165,9 +167,10 @@ class Engine:
     def verify(self, rows, drafts, q=None, masks=None):
         """Verifies one round and returns a Result for each draft.
 
-        rows: target rows. The array from engine.rows is read in place. None means the bound rows,
-          such as those of engine.device_rows. Any other array (or one for each draft) is copied. A
-          draft of K tokens has K + 1 rows, one after another, and drafts follow in their order,
+        rows: target rows. The array from engine.rows is read in place, and so is a view of it, such
+          as rows[2:4]. None means the bound rows, such as those of engine.device_rows. Any other
+          array (or one for each draft) is copied into memory of its own: no array of yours is
+          written. A draft of K tokens has K + 1 rows, one after another, and drafts follow in their order,
           unless Draft.target_rows says otherwise. Only the array from engine.rows may have extra
           rows. If every draft brings target_argmax, pass None.
         drafts: {sequence: ids} or a list of specd.Draft.
@@ -190,6 +193,7 @@ class Engine:
             records.place(self._space("draft"), q, "draft")
         if masks is not None:
             records.place_masks(self._space("mask"), masks)
+        self._bind_named(records, draft=q, mask=masks)
         structs, codes = records.structs(), []
         self._rounds += 1
         self._verified = self._rounds  # before the call: an interrupt may come right after it
@@ -205,6 +209,12 @@ class Engine:
         self.drain()
         return [results.result_of(self._taken.results[i], draft.sequence)
                 for i, draft in enumerate(records.drafts)]
+
+    def _bind_named(self, records, **given):
+        """Drafts that name rows of a role that the call does not get name those of engine.rows."""
+        for role, rows in given.items():
+            if rows is None and records.names(role):
+                self._space(role).go_home()
 
     def drain(self):
         """Waits for the round of an interrupted verify, if it is still in flight, and drops its
@@ -249,6 +259,7 @@ class Engine:
         records = DraftRecords(self, drafts)
         self.drain()
         records.place(self._space("target"), None, "target")
+        self._bind_named(records, draft=None, mask=None)
         structs, codes = records.structs(), []
         sequences = [draft.sequence for draft in records.drafts]
         self._rounds += 1

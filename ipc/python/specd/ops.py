@@ -1,7 +1,8 @@
 """Sampling functions that need no engine: rows in, probabilities or ids out (<specd/ops.h>).
 
-The results equal those of a sequence with the same parameters, bit for bit. A row that holds NaN or
-no mass gives a row of NaN, or the id -1, and never a token that was not drawn.
+Probabilities, cuts and draws are those of a sequence with the same parameters, bit for bit; the
+coins of sample are its own. A row that holds NaN or no mass gives a row of NaN, or the id -1, and
+never a token that was not drawn.
 
 Rows are float32, float16 or bfloat16 (specd.bfloat16), read in place; float64 is converted. One row
 may be passed as a vector. `indices` names the rows to read, in any order. A parameter is one value
@@ -54,9 +55,12 @@ def argmax(rows, indices=None, **rules):
 
 
 def sample(rows, seed=None, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, position=None,
-           filter_order="sequential", indices=None, **rules):
-    """Draws one id from each row. The coin depends on seed and position alone. It is the coin of
-    output token `position` (default: the index of the result) of a sequence with this seed."""
+           filter_order="sequential", indices=None, round_base=None, **rules):
+    """Draws one id from each row. The coin depends on seed, position (default: the index of the
+    result) and round_base (default: 0) alone, and no coin of a sequence equals it. A drafter may
+    therefore use the seed of its sequence. It sets position to the draft token's position in the
+    output, and round_base to the tokens kept before the round: otherwise the next round meets the
+    coins of rejected drafts, and verify="block" loses the target's law."""
     source = _Rows(rows, indices, rules)
     sampling = c.initialised(s.Sampling, "specd_sampling_init")
     if filter_order not in FILTER_ORDER:
@@ -70,6 +74,8 @@ def sample(rows, seed=None, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, posi
         sampling.seed = source.words(seed, "seed")
     if position is not None:
         sampling.position = source.words(position, "position")
+    if round_base is not None:
+        sampling.round_base = source.words(round_base, "round_base")
     return source.ids("specd_sample", ctypes.byref(sampling))
 
 

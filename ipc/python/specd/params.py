@@ -3,7 +3,6 @@ name."""
 
 import ctypes
 import dataclasses
-import difflib
 import operator
 
 import numpy as np
@@ -11,12 +10,14 @@ import numpy as np
 from . import _library as c
 from . import _structs as s
 from .arrays import id_array, pointer
+from .attributes import Known, known_dataclass, nearest
 from ._library import refusal
 from .param_table import NUMBERS, PYTHON_TYPES, refused
 from .structured import StructuredOutputs
 
+
 @dataclasses.dataclass
-class _Lists:
+class _Lists(Known):
     """The parameters that are no numbers, and the seed, which has 64 bits."""
 
     seed: int | None = None
@@ -50,15 +51,18 @@ def make_sampling_params(numbers):
                 raise refusal(_unknown(name, names))
         generated(self, **given)
 
-    made.__init__ = init
+    def why_unknown(self, name):
+        return _unknown(name, names)
+
+    made.__init__, made.why_unknown = init, why_unknown
     made.__module__ = __name__
     made.numbers = {number.python_name: number for number in numbers}
-    return made
+    return known_dataclass(made)
 
 
 SamplingParams = make_sampling_params(NUMBERS)
 SamplingParams.__doc__ = """How the tokens of a sequence are chosen. Keyword arguments only; an
-unknown name is an Error that says what to do. Fields have vLLM's names, meanings and defaults;
+unknown name is an Error that says what to do, here and where an attribute is set later. Fields have vLLM's names, meanings and defaults;
 docs/PARAMETERS.md gives the ranges, which the library checks when a sequence is opened.
 
     >>> specd.SamplingParams(temperature=0.7, top_p=0.95, seed=1, stop_token_ids=[2])
@@ -68,7 +72,8 @@ What vLLM has not: `verify` (auto, greedy, exact_match, token, block), `filter_o
 joint), `disallowed_token_ids`, `no_repeat_ngram_*`, `thinking_*`, `processors` ({name: {key:
 number}}), `logprobs_mode` of each sequence, `structured_outputs` (a specd.StructuredOutputs), and
 `draft_*`: the steps that the drafter applied to its own rows before it drew from them. `bad_words` are lists of ids, because an engine has no tokenizer here.
-A number that is None has its default, and max_tokens=None is no bound.
+A number that is None has its default, and max_tokens=None is no bound. logprobs=-1, which is all
+ids in vLLM, is refused: None is none.
 """
 
 
@@ -82,15 +87,17 @@ def _unknown(name, names):
     text = refused(name)
     if text is not None:
         return text
-    near = difflib.get_close_matches(name, names, 1)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    return f"{name}: no such parameter{hint} The fields of specd.SamplingParams are " + \
-        ", ".join(names)
+    return f"{name}: no such parameter{nearest(name, names)} The fields of specd.SamplingParams " \
+        "are " + ", ".join(names)
 
 
 def to_struct(params, prompt_ids=(), output_ids=()):
     """Returns (struct, list of the objects that must outlive it)."""
     fill = _Filler()
+    if params.logprobs == -1:
+        most = int(params.numbers["logprobs"].maximum)
+        raise refusal("logprobs: -1 would be the scores of all ids, as in vLLM; give 0 .. "
+                      f"{most}, or None for none")
     given = {number: getattr(params, name) for name, number in params.numbers.items()}
     if params.max_tokens is None:
         given[params.numbers["max_tokens"]] = int(params.numbers["max_tokens"].maximum)

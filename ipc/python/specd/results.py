@@ -12,6 +12,7 @@ from . import _structs as s
 
 STATUSES = ("ok", "finished", "bad_distribution", "unknown_sequence", "invalid", "device_error",
             "aborted")
+METHODS = (None, "greedy", "exact_match", "token", "block")
 FINISH_REASONS = (None, "stop", "length", "abort", "error")
 
 SCORE = np.dtype([("id", np.int32), ("value", np.float32), ("rank", np.int32)])
@@ -43,12 +44,14 @@ class Result:
     path: the accepted draft tokens by their index in the draft (int32 array); in a chain 0, 1, ...
     scores: for each kept token itself, the best ids and logprob_token_ids, as rows of (id, value,
       rank). If a row has fewer ids than were asked for, id is -1. None without logprobs
-    finish_reason: None, "stop", "length", "abort", "error"; stop_token is the id that finished it
+    finish_reason: None, "stop", "length", "abort", "error"; stop_token is the id that finished it.
+      With stop strings both are provisional: Sequence.final waits for the text side's last word
     status: "ok", "finished", "bad_distribution", "unknown_sequence", "invalid", "device_error".
       detail describes an invalid part in words. In embedded mode specd.last_error() describes a
       device error, until another call fails
     cumulative_logprob: the sum of the logprobs of the tokens kept since the sequence was opened, to
       rank samples by; None without logprobs, and where their mode gives logits
+    verify: the method of this round, which shows what "auto" chose; None if nothing was verified
     """
 
     sequence: object
@@ -62,6 +65,7 @@ class Result:
     scores: np.ndarray | None
     detail: str | None
     cumulative_logprob: float | None
+    verify: str | None = None
 
     @property
     def logprobs(self):
@@ -75,7 +79,8 @@ class Result:
 @dataclasses.dataclass
 class Children:
     """Draft tokens that specd drew: distinct ids, and how often each was drawn. q(id) = weight /
-    mass is the side channel of specd.Draft."""
+    mass is the side channel of specd.Draft. status: "ok", or "finished", "unknown_sequence" or
+    "bad_distribution"; the arrays are then empty."""
 
     sequence: object
     status: str
@@ -111,6 +116,11 @@ def number_or_none(value):
     return None if math.isnan(value) else value
 
 
+def state_of(struct):
+    return State(FINISH_REASONS[struct.finish_reason], struct.kept_tokens,
+                 number_or_none(struct.cumulative_logprob))
+
+
 def result_of(struct, sequence):
     scores = None
     if struct.scores_per_token:
@@ -120,7 +130,8 @@ def result_of(struct, sequence):
     return Result(sequence, STATUSES[struct.status], FINISH_REASONS[struct.finish_reason],
                   _copied(struct.tokens, struct.num_kept, np.int32), struct.num_accepted,
                   _copied(struct.path, struct.num_accepted, np.int32), struct.total_kept,
-                  None if struct.stop_token < 0 else struct.stop_token, scores, detail, number_or_none(struct.cumulative_logprob))
+                  None if struct.stop_token < 0 else struct.stop_token, scores, detail,
+                  number_or_none(struct.cumulative_logprob), METHODS[struct.verify])
 
 
 _CHILD = np.dtype(s.DraftChild)

@@ -1,4 +1,4 @@
-"""Packs a round: the place of its rows, and the records that name them."""
+"""Packs a round: the records of its drafts, and the rows that they name."""
 
 import ctypes
 import dataclasses
@@ -7,28 +7,27 @@ import numpy as np
 
 from . import _library as c
 from . import _structs as s
-from .arrays import (BFloat16, KINDS, as_rows, dtype_code, id_array, integer, integers,
-                     item_size, mask_words, numpy_view, pointer)
-from .ops import set_rules
+from .arrays import id_array, integer, integers, mask_words, pointer
+from .attributes import Known, known_dataclass
 from .params import LOGPROBS_MODE
-from .regions import import_device, unregister
-from ._library import check, refusal
+from .row_space import Parts
+from ._library import refusal
 
-_ROLES = {"target": 1, "draft": 2, "mask": 3}
 _SAMPLING = {"with_replacement": 0, "without_replacement": 1, "top_k": 2}
-_DTYPE_NAMES = ("float32", "bfloat16", "float16")
 _DISCARD = 1
 _DRAFTS_BY_SLOT = 2
 
 
+@known_dataclass
 @dataclasses.dataclass
-class Draft:
+class Draft(Known):
     """A sequence's part of a round. Only `sequence` is needed: without tokens it is plain sampling.
 
-    tokens: draft ids; -1 ends the draft
+    tokens: draft ids; -1 ends the draft, and so does any other id outside the vocabulary
     sampled: for each token, True if it was drawn from a draft row. Default: all, if verify gets q
-    target_rows, draft_rows, mask_rows: indices into the bound arrays, in place of the order in which
-      rows stand; a mask row of -1 is unconstrained
+    target_rows, draft_rows, mask_rows: indices into the rows that the call gets (or, if it gets none,
+      into the array from engine.rows), in place of the order in which rows stand; a mask row of -1
+      is unconstrained
     weights, masses: the side channel q(tokens[i]) = weights[i] / masses[i], from sample_draft; both
       or neither
     target_argmax: K + 1 argmax ids in place of target rows, for greedy sequences
@@ -54,8 +53,9 @@ class Draft:
     parents: object = None
 
 
+@known_dataclass
 @dataclasses.dataclass
-class DraftRequest:
+class DraftRequest(Known):
     """A row of the draft model to draw from: num_children ids after `prefix`, with sampling
     "with_replacement", "without_replacement" or "top_k". `row` is an index into the draft rows; its
     default is the index in the list. The coins are those of nodes first_node, first_node + 1, ...;
@@ -67,118 +67,6 @@ class DraftRequest:
     sampling: str = "with_replacement"
     row: int | None = None
     first_node: int = 0
-
-
-class RowSpace:
-    """The rows of one role: memory of specd, and how it is bound."""
-
-    def __init__(self, engine, role):
-        self.engine, self.role = engine, role
-        self.buffer, self.region = None, None
-        self.device_region = None  # of rows in device memory; there is then no array
-        self.array, self.bound, self.rules = None, None, {}
-
-    def columns(self):
-        if self.role == "mask":
-            return (self.engine.vocab_size + 31) // 32
-        return self.engine.vocab_size
-
-    def bind(self, num_rows, dtype, row_stride, rules):
-        self.rules = dict(rules)
-        code = 0 if self.role == "mask" else dtype_code(dtype)
-        row_stride = integer(row_stride or self.columns(), "row_stride")
-        self._bind(integer(num_rows, "num_rows", 1, 2**31 - 1), code, row_stride)
-        return self.array
-
-    def bind_device(self, address, num_rows, dtype, row_stride, rules):
-        """Binds rows that are in device memory already. Memory that was bound before may be freed
-        afterwards."""
-        self.rules = dict(rules)
-        code = 0 if self.role == "mask" else dtype_code(dtype)
-        row_stride = integer(row_stride or self.columns(), "row_stride")
-        num_rows = integer(num_rows, "num_rows", 1, 2**31 - 1)
-        size = ((num_rows - 1) * row_stride + self.columns()) * item_size(code)
-        region = import_device(self.engine, address, size)
-        try:
-            self._bind_region(region, num_rows, code, row_stride)
-        except c.Error:
-            unregister(self.engine, region)
-            raise
-        self.array = None
-        self._release_device(region)
-
-    def write(self, rows, need, or_more, rule, name="rows"):
-        """Makes `rows` the rows of this role and returns their indices. The bound array itself is
-        used in place and may be larger than `need`. Any other array is copied into it, and must
-        have exactly `need` rows unless or_more."""
-        in_place = rows is None or self.is_bound(rows)
-        if in_place:
-            count = self.bound[0] if self.bound else 0
-        else:
-            array, code = as_rows(rows, self.columns(), name)
-            count = len(array)
-        if count < need or count > need and not (in_place or or_more):
-            raise refusal(f"{name}: {count} where {need} are needed: {rule}")
-        if not in_place:
-            self.reserve(count, code)
-            self.array[:count] = array
-        return np.arange(count, dtype=np.uint32)
-
-    def reserve(self, num_rows, code):
-        """Binds at least num_rows rows without gaps."""
-        columns = self.columns()
-        if (self.array is None or self.bound[0] < num_rows or
-                self.bound[1:] != (code, columns)):
-            self._bind(max(num_rows, 1), code, columns)
-
-    def is_bound(self, rows):
-        """Tells whether it is the array that `bind` returned, or another view of all of it."""
-        if self.array is None or not isinstance(rows, np.ndarray) or rows.size == 0:
-            return False
-        same = rows.__array_interface__["data"] == self.array.__array_interface__["data"]
-        return same and rows.shape == self.array.shape and rows.strides == self.array.strides
-
-    def _bind(self, num_rows, code, row_stride):
-        size = num_rows * row_stride * item_size(code)
-        if self.buffer is None or len(self.buffer) < size:
-            region = self._allocate(size, row_stride)
-            self.buffer = (ctypes.c_char * region.size_bytes).from_address(region.data)
-            self.region = region.id
-        self._bind_region(self.region, num_rows, code, row_stride)
-        self._release_device(None)
-        if self.role == "mask":
-            words = np.frombuffer(self.buffer, np.int32, num_rows * row_stride)
-            self.array = words.reshape(num_rows, row_stride)[:, :self.columns()]
-        else:
-            self.array = numpy_view(self.buffer, num_rows, row_stride, self.engine.vocab_size, code)
-
-    def _bind_region(self, region, num_rows, code, row_stride):
-        tensor = c.initialised(s.Tensor, "specd_tensor_init")
-        tensor.region, tensor.dtype, tensor.num_rows = region, code, num_rows
-        tensor.row_stride = row_stride
-        if self.role != "mask":
-            set_rules(tensor, self.rules)
-        check(c.load().specd_bind(self.engine.pointer, _ROLES[self.role], ctypes.byref(tensor)))
-        self.bound = (num_rows, code, row_stride)
-
-    def _release_device(self, region):
-        """Ends the device region that was bound until now: none of its rows are read any more."""
-        if self.device_region is not None:
-            unregister(self.engine, self.device_region)
-        self.device_region = region
-
-    def _allocate(self, size, row_stride):
-        """Returns a region that holds `size` bytes. A session has 16 regions for its three roles
-        and keeps each until it closes. Regions therefore grow eightfold, up to the largest round;
-        larger ones grow twofold. If memory is short, the region has just `size` bytes."""
-        held = 0 if self.buffer is None else len(self.buffer)
-        largest_round = self.engine.max_batch * (self.engine.max_draft + 1) * row_stride * 4
-        roomy = min(8 * held, largest_round) if size <= largest_round else 2 * held
-        region = s.Region()
-        allocate = c.load().specd_alloc
-        if roomy <= size or allocate(self.engine.pointer, roomy, ctypes.byref(region)) < 0:
-            check(allocate(self.engine.pointer, size, ctypes.byref(region)))
-        return region
 
 
 class DraftRecords:
@@ -202,6 +90,11 @@ class DraftRecords:
         self.target = [None] * len(self.drafts)
         self.draft = [None] * len(self.drafts)
         self.masks = [None] * len(self.drafts)
+        self.named = {}  # by role: the bound row of each row that a draft may name
+
+    def names(self, role):
+        """Tells whether a draft names rows of the role by index."""
+        return any(getattr(draft, f"{role}_rows") is not None for draft in self.drafts)
 
     def place(self, space, rows, role):
         """Writes the rows of a role and gives them to the drafts, in order."""
@@ -214,11 +107,10 @@ class DraftRecords:
                     needs[i] = 0
                 elif len(part) != need:
                     raise refusal(f"{role} rows: draft {i} brings {len(part)} and needs {need}")
-            parts = [part for part in rows if part is not None and len(part)]
-            rows = _stacked(parts, space.columns())
-        named = any(getattr(draft, f"{role}_rows") is not None for draft in self.drafts)
-        indices = space.write(rows, sum(needs), named, "K + 1 target rows and K draft rows for K "
-                              "draft tokens; none for a draft with discard", f"{role} rows")
+            rows = Parts(part for part in rows if part is not None and len(part))
+        self.named[role] = indices = space.write(
+            rows, sum(needs), self.names(role), "K + 1 target rows and K draft rows for K draft "
+            "tokens; none for a draft with discard", f"{role} rows")
         _share_out(indices, needs, self.target if role == "target" else self.draft)
 
     def _brings_its_own(self, i, role):
@@ -229,11 +121,12 @@ class DraftRecords:
 
     def place_masks(self, space, masks):
         named = [draft.mask_rows is not None for draft in self.drafts]
-        if space.is_bound(masks):
+        if space.holds(masks):
             needs = [0 if draft.discard or own else count + 1
                      for draft, own, count in zip(self.drafts, named, self.counts)]
-            indices = space.write(masks, sum(needs), True, "K + 1 for K draft tokens", "masks")
-            _share_out(indices.astype(np.int32), needs, self.masks)
+            self.named["mask"] = indices = space.write(
+                masks, sum(needs), True, "K + 1 for K draft tokens", "masks").astype(np.int32)
+            _share_out(indices, needs, self.masks)
             return
         if len(masks) != len(self.drafts):
             raise refusal(f"masks: {len(masks)} for {len(self.drafts)} drafts; None where a draft "
@@ -243,12 +136,11 @@ class DraftRecords:
                   for mask, count in zip(masks, self.counts)]
         needs = [len(words) for words in packed]
         if any(named) and any(needs):
-            raise refusal("masks: they would be copied over the rows that mask_rows names; write "
-                          "all masks into engine.rows(n, 'mask')")
+            raise refusal("masks: they are copied to memory of their own, where mask_rows names "
+                          "nothing; write all masks into engine.rows(n, 'mask')")
         if any(needs):
-            space.reserve(sum(needs), 0)
-            space.array[:sum(needs)] = np.concatenate(packed)
-        _share_out(np.arange(sum(needs), dtype=np.int32), needs, self.masks)
+            indices = space.copy(np.concatenate(packed), 0).astype(np.int32)
+            _share_out(indices, needs, self.masks)
 
     def structs(self):
         table = c.sized(s.Draft, len(self.drafts))
@@ -278,9 +170,9 @@ class DraftRecords:
         return table
 
     def _rows(self, record, i, draft, count):
-        target = self.target[i] if draft.target_rows is None else draft.target_rows
-        drawn = self.draft[i] if draft.draft_rows is None else draft.draft_rows
-        masks = self.masks[i] if draft.mask_rows is None else draft.mask_rows
+        target = self._by_name("target", draft.target_rows, self.target[i])
+        drawn = self._by_name("draft", draft.draft_rows, self.draft[i])
+        masks = self._by_name("mask", draft.mask_rows, self.masks[i])
         sampled = draft.sampled
         if sampled is None and (drawn is not None or draft.weights is not None):
             sampled = np.ones(count, np.uint8)
@@ -294,6 +186,20 @@ class DraftRecords:
             record.draft_rows = self._list(drawn, np.uint32, ctypes.c_uint32, count, "draft_rows")
         if masks is not None:
             record.mask_rows = self._list(masks, np.int32, ctypes.c_int32, count + 1, "mask_rows")
+
+    def _by_name(self, role, named, otherwise):
+        """The bound rows of a draft. A name beyond the rows that the call got becomes an index that
+        the library refuses."""
+        bound = self.named.get(role)
+        if named is None or bound is None:
+            return otherwise if named is None else named
+        named = integers(named, bound.dtype, f"{role}_rows").astype(np.int64)
+        inside = (named >= 0) & (named < len(bound))
+        outside = np.where(named == -1, -1, np.iinfo(bound.dtype).max) if role == "mask" else (
+            np.iinfo(bound.dtype).max)
+        if not len(bound):
+            return np.broadcast_to(outside, named.shape)
+        return np.where(inside, bound[np.where(inside, named, 0)], outside)
 
     def _list(self, values, dtype, ctype, count, name):
         try:
@@ -327,21 +233,11 @@ def _is_per_draft(rows):
     return all(part is None or np.ndim(part) == 2 for part in rows)
 
 
-def _stacked(parts, columns):
-    if not parts:
-        return np.zeros((0, columns), np.float32)
-    is_bfloat16 = [isinstance(part, BFloat16) for part in parts]
-    if any(is_bfloat16) and not all(is_bfloat16):
-        raise refusal("rows: bfloat16 for some drafts and another dtype for others")
-    stacked = np.concatenate([np.asarray(part) for part in parts])
-    return stacked.view(BFloat16) if any(is_bfloat16) else stacked
-
-
 def _child_mask_rows(count, masks, space):
     """The mask row of each request, -1 if there is none."""
     if masks is None:
         return [-1] * count
-    if space.is_bound(masks):
+    if space.holds(masks):
         return space.write(masks, count, True, "one for each request", "masks").tolist()
     if len(masks) != count:
         raise refusal(f"masks: {len(masks)} for {count} requests; None where one is unconstrained")
@@ -349,8 +245,7 @@ def _child_mask_rows(count, masks, space):
              for mask in masks]
     given = [word for word in words if word is not None]
     if given:
-        space.reserve(len(given), 0)
-        space.array[:len(given)] = given
+        space.copy(np.array(given), 0)
     numbers = iter(range(len(given)))
     return [-1 if word is None else next(numbers) for word in words]
 
@@ -368,7 +263,7 @@ def child_records(requests, space, rows, masks, mask_space):
         if request.sampling not in _SAMPLING:
             raise refusal(f"sampling: {request.sampling!r} is not one of {', '.join(_SAMPLING)}")
         record.sequence = _handle(request.sequence)
-        record.row = indices[i] if request.row is None else integer(request.row, "row")
+        record.row = indices[i] if request.row is None else _bound_row(indices, request.row)
         record.mask_row = mask_rows[i]
         record.prefix, record.num_prefix = pointer(prefix, ctypes.c_int32), len(prefix)
         record.sampling = _SAMPLING[request.sampling]
@@ -376,6 +271,12 @@ def child_records(requests, space, rows, masks, mask_space):
         record.first_node = integer(request.first_node, "first_node")
     table.kept = kept
     return table
+
+
+def _bound_row(indices, row):
+    """The bound row of a row that a request names. The library refuses one that is not there."""
+    row = integer(row, "row")
+    return indices[row] if row < len(indices) else 2**32 - 1
 
 
 def score_records(ids, indices, num_top, chosen_ids, mode):

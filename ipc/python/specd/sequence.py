@@ -10,6 +10,8 @@ from .arrays import integer
 from .params import VERIFY
 
 COIN_PURPOSES = {"sample": 1, "draft": 2, "accept": 3, "residual": 4}
+# The longest wait inside one C call: Python does not hear of signals there.
+_SLICE_MS = 100
 _VERIFY_NAMES = {code: name for name, code in VERIFY.items()}
 
 
@@ -66,8 +68,23 @@ class Sequence:
         state = s.SequenceState()
         check(c.load().specd_get_sequence_state(self.engine.pointer, self.handle,
                                                 ctypes.byref(state)))
-        return results.State(results.FINISH_REASONS[state.finish_reason], state.kept_tokens,
-                             results.number_or_none(state.cumulative_logprob))
+        return results.state_of(state)
+
+    def final(self, timeout_ms=-1):
+        """Returns the results.State of a sequence that has finished, once nothing can move its end
+        any more. With stop strings the text side may still find one in the last tokens, and the
+        call waits for its last word, usually some milliseconds. Returns None if that has not come
+        within timeout_ms (-1: waits for it). Raises Error if the sequence has not finished."""
+        left_ms = integer(timeout_ms, "timeout_ms", -1, 2**31 - 1)
+        state = s.SequenceState()
+        while True:
+            slice_ms = _SLICE_MS if timeout_ms < 0 else min(left_ms, _SLICE_MS)
+            if check(c.load().specd_sequence_final(self.engine.pointer, self.handle,
+                                                   ctypes.byref(state), slice_ms)) == 0:
+                return results.state_of(state)
+            left_ms -= slice_ms
+            if 0 <= timeout_ms and left_ms <= 0:
+                return None
 
     def close(self):
         """Frees the slot. A sequence that has not finished is aborted."""

@@ -129,6 +129,45 @@ TEST_SUITE("unit") {
     CHECK(LastErrorHas("reasoning_end"));
   }
 
+  // An embedded engine took EOS tokens by number only.
+  TEST_CASE("issue 17, line 18: an embedded engine's EOS tokens by text and by number") {
+    const ProfileFile tokenizer(
+        R"({"version": "1.0", "added_tokens": [{"id": 7, "content": "<|end|>", "special": true},
+                                                     {"id": 5, "content": "<|turn|>", "special": true}],
+        "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2, "d": 3, "e": 4}, "merges": []},
+        "decoder": {"type": "ByteLevel"}})");
+    specd_options options = Options(nullptr);
+    const char* const end[] = {"<|end|>"};
+    options.eos_tokens = {end, 1};
+    CHECK(TryOpen(options) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(LastErrorHas("eos_tokens = <|end|> needs a tokenizer"));
+    options.tokenizer = tokenizer.path();
+    const specd_result by_text = RunOne(options, 1);  // the argmax is 7
+    CHECK(by_text.finish_reason == SPECD_FINISH_STOP);
+    CHECK(by_text.stop_token == 7);
+    const int32_t turn[] = {5};
+    options.eos_token_ids = {turn, 1};
+    CHECK(RunOne(options, 1).stop_token == 7);  // the two lists add up
+    options.eos_tokens = {};
+    CHECK(RunOne(options, 1).finish_reason == SPECD_FINISH_NONE);
+    const int32_t number[] = {7};
+    options.eos_token_ids = {number, 1};
+    options.tokenizer = nullptr;  // by number none is needed
+    CHECK(RunOne(options, 1).stop_token == 7);
+    const char* const unknown[] = {"<|endd|>"};
+    options.tokenizer = tokenizer.path();
+    options.eos_tokens = {unknown, 1};
+    CHECK(TryOpen(options) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(LastErrorHas("<|endd|> is not among the added_tokens"));
+    options.eos_tokens = {nullptr, 1};
+    CHECK(TryOpen(options) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(LastErrorHas("eos_tokens.count = 1"));
+    specd_options attached = Options(nullptr);
+    attached.eos_tokens = {end, 1};
+    CHECK(TryOpen(attached, "unix:/nowhere/s") == SPECD_ERROR_UNSUPPORTED);
+    CHECK(LastErrorHas("--eos_tokens"));
+  }
+
   TEST_CASE("embedded profile: each mode names its model in its own way") {
     specd_options options = Options(nullptr);
     options.profile = "qwen3";

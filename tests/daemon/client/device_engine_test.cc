@@ -73,7 +73,7 @@ void CheckRounds(DeviceEngine& device, const std::vector<uint64_t>& next) {
   for (uint64_t seed = 1; seed <= 3; ++seed) {
     const PeerReply opened = device.peer.Call({.op = PeerOp::kOpenSequence, .value = seed});
     REQUIRE(opened.code == SPECD_OK);
-    CHECK(opened.address == (opened.value & 0xffffffff));
+    CHECK(opened.address == (opened.value & 0xffff));
     specd_sequence on_host = 0;
     REQUIRE(host.engine.OpenSequence(seed, &on_host) == SPECD_OK);
     for (uint32_t round = 0; round < 6; ++round) {

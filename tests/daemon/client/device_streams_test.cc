@@ -57,7 +57,7 @@ struct StreamingEngine : DeviceEngine {
     return reply;
   }
   uint64_t NextAddress() const {
-    return address + kNextOffset + (sequence & 0xffffffff) * sizeof(int32_t);
+    return address + kNextOffset + (sequence & 0xffff) * sizeof(int32_t);
   }
 
   uint64_t address = 0;

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "kernels/core/philox.h"
 #include "tests/daemon/client/embedded_engine.h"
 
 namespace specd {
@@ -160,7 +161,7 @@ TEST_SUITE("unit") {
     CHECK(statuses[2] == bad);
   }
 
-  TEST_CASE("sample: the ids of a sequence with the same parameters, seed and position") {
+  TEST_CASE("sample: the draws of a sequence that has the LIBRARY coins (CONTRACT §4)") {
     EmbeddedEngine f;
     std::vector<float> data;
     for (uint32_t row = 0; row < 2; ++row) {
@@ -174,6 +175,12 @@ TEST_SUITE("unit") {
     params.min_p = 0.05;
     params.filter_order = SPECD_FILTERS_JOINT;
     const specd_sequence s = f.Open(params);
+    std::vector<specd_coin> coins;
+    for (uint32_t i = 0; i < 90; ++i) {
+      const uint64_t coin = KeyedCoins(params.seed)({i, 0, 0, static_cast<Purpose>(6)});
+      coins.push_back({i, 0, 0, SPECD_COIN_SAMPLE, coin});
+    }
+    REQUIRE(specd_set_coins(f.engine, s, coins.data(), 90) == SPECD_OK);
     std::vector<uint32_t> indices;
     std::vector<int32_t> wanted;
     for (uint32_t i = 0; i < 90; ++i) {
@@ -207,6 +214,11 @@ TEST_SUITE("unit") {
     sampling.position = {positions.data(), 1};
     REQUIRE(specd_sample(&rows, &sampling, ids.data(), nullptr) == SPECD_OK);
     CHECK(std::vector<int32_t>(ids.rbegin(), ids.rend()) == wanted);
+    // Another round base, other coins.
+    const uint64_t base = 1;
+    sampling.round_base = {&base, 0};
+    REQUIRE(specd_sample(&rows, &sampling, ids.data(), nullptr) == SPECD_OK);
+    CHECK(std::vector<int32_t>(ids.rbegin(), ids.rend()) != wanted);
   }
 
   TEST_CASE("sample: in sequence top_p judges what top_k left, jointly the whole") {
@@ -282,6 +294,11 @@ TEST_SUITE("unit") {
     sampling.temperature.items = &zero;  // greedy needs no seed
     REQUIRE(specd_sample(&good, &sampling, &id, nullptr) == SPECD_OK);
     CHECK(id == 3);
+    const uint64_t large = uint64_t{1} << 32;
+    sampling.round_base.items = &large;
+    CHECK(specd_sample(&good, &sampling, &id, nullptr) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(LastErrorHas("round_base[0] = 4294967296 is outside"));
+    sampling.round_base = {};
     sampling.filter_order = 2;
     CHECK(specd_sample(&good, &sampling, &id, nullptr) == SPECD_ERROR_INVALID_ARGUMENT);
   }

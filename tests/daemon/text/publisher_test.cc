@@ -183,6 +183,51 @@ TEST_SUITE("unit") {
     CHECK(f.FinishOf(b) == SPECD_FINISH_NONE);
   }
 
+  TEST_CASE("issue 17, line 7: an end is final after the text side's last word, and not before") {
+    Fixture f;
+    f.SendAlive({kEpoch, 1});
+    f.publisher->Step();
+    const auto is_final = [&f](SequenceHandle sequence) {
+      const SequenceState state = f.session.engine->ReadState(SlotOf(sequence));
+      return f.session.engine->IsFinal(SlotOf(sequence), state);
+    };
+    const auto end = [&f](SequenceHandle sequence) {
+      REQUIRE(f.session.session->AbortSequence(sequence).ok());
+      f.publisher->Step();
+    };
+    const SequenceHandle plain = f.session.Open("plain");
+    CHECK_FALSE(is_final(plain));
+    end(plain);
+    CHECK(is_final(plain));  // nothing is looked for in its text
+    REQUIRE(f.session.session->CloseSequence(plain).ok());
+    f.Receive();
+    const SequenceHandle same = f.OpenWithStop("same");
+    const SequenceHandle moved = f.OpenWithStop("moved");
+    const SequenceHandle unheard = f.OpenWithStop("unheard");
+    f.publisher->Step();
+    const TokenBatch openings = f.Receive();
+    REQUIRE(openings.events.size() == 3);
+    for (const SequenceHandle s : {same, moved}) f.RunRound(s, Confirm(2, {1, 2, 5}));
+    for (const SequenceHandle s : {same, moved, unheard}) end(s);
+    for (const SequenceHandle s : {same, moved, unheard}) CHECK_FALSE(is_final(s));
+    f.SendAbort({kEpoch, openings.events[0].stream, 3, SPECD_FINISH_NONE});
+    f.SendAbort({kEpoch, openings.events[1].stream, 2, SPECD_FINISH_STOP});
+    f.publisher->Step();
+    CHECK(is_final(same));
+    CHECK(f.FinishOf(same) == SPECD_FINISH_ABORT);
+    CHECK(is_final(moved));
+    CHECK(f.FinishOf(moved) == SPECD_FINISH_STOP);
+    CHECK(f.session.engine->ReadState(SlotOf(moved)).kept_tokens == 2);
+    CHECK_FALSE(is_final(unheard));
+    const SequenceHandle running = f.OpenWithStop("running");
+    f.publisher->Step();
+    f.SendAlive({kEpoch, 2});  // another text side, which knows nothing of these streams
+    f.publisher->Step();
+    CHECK(is_final(unheard));
+    CHECK(f.FinishOf(running) == SPECD_FINISH_ABORT);
+    CHECK(is_final(running));
+  }
+
   TEST_CASE("an abort for a stream that has ended and whose slot is in use again hits nobody") {
     Fixture f;
     const SequenceHandle old = f.session.Open("old");

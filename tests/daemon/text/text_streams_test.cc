@@ -158,7 +158,23 @@ TEST_SUITE("unit") {
     f.End(1, 8, SPECD_FINISH_STOP);
     CHECK(f.texts.size() == events);
     CHECK(f.streams.counters().late_tokens == 4);
-    CHECK(f.aborts.size() == 1);
+    // The last word follows the stream's end, and asks for nothing.
+    REQUIRE(f.aborts.size() == 2);
+    CHECK(f.aborts[1].stream == 1);
+    CHECK(f.aborts[1].finish_reason == SPECD_FINISH_NONE);
+  }
+
+  TEST_CASE("issue 17, line 7: the last word about a stream with stop strings, and no other") {
+    Fixture f;
+    f.Open(1, {"zz"});
+    f.Open(2);
+    for (const uint64_t stream : {1, 2}) f.Tokens(stream, 0, {0, 1, 2});
+    CHECK(f.aborts.empty());
+    for (const uint64_t stream : {2, 1}) f.End(stream, 3, SPECD_FINISH_LENGTH);
+    REQUIRE(f.aborts.size() == 1);
+    CHECK(f.aborts[0].stream == 1);
+    CHECK(f.aborts[0].kept_tokens == 3);
+    CHECK(f.aborts[0].finish_reason == SPECD_FINISH_NONE);
   }
 
   TEST_CASE("a stop string counts only behind min_tokens, however the tokens come (CONTRACT 7)") {
@@ -196,8 +212,10 @@ TEST_SUITE("unit") {
     f.Open(1, {"bc"});
     f.Tokens(1, 0, {0, 1, 2, 3});
     f.End(1, 4, SPECD_FINISH_LENGTH);
-    REQUIRE(f.aborts.size() == 1);
+    REQUIRE(f.aborts.size() == 2);
     CHECK(f.aborts[0].kept_tokens == 3);
+    CHECK(f.aborts[0].finish_reason == SPECD_FINISH_STOP);
+    CHECK(f.aborts[1].finish_reason == SPECD_FINISH_NONE);
     CHECK(f.texts.back().finish_reason == SPECD_FINISH_STOP);
     CHECK(f.Text(1) == "a");
   }

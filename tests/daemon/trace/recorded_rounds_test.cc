@@ -295,7 +295,8 @@ TEST_SUITE("unit") {
     params.max_tokens = 1;
     const SequenceHandle s = traced.Open("s", params);
     traced.Round({TracedSession::Sampled(s)});
-    traced.Round({TracedSession::Sampled(s), TracedSession::Sampled(SequenceHandle{5} << 32)});
+    traced.Round(
+        {TracedSession::Sampled(s), TracedSession::Sampled(s + (SequenceHandle{5} << 32))});
     traced.Finish();
     const ReadTraceResult trace = traced.Read();
     REQUIRE(trace.rounds.size() == 2);

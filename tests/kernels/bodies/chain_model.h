@@ -33,9 +33,11 @@ struct ModelOptions {
   std::vector<DraftKind> kinds = {DraftKind::kSampled};
   bool ragged = false;  // the text decides the number of drafts
   bool strays = false;  // sometimes the drafter names an id outside the vocabulary (one-hot only)
+  bool wide = false;    // the drafter's vocabulary is wider: it draws kOutside of its tokens there
   bool edits = false;   // steps 1 to 6 on the target's rows
   bool draft_edits = false;  // the same on the drafter's rows
   bool side_channel = false;
+  bool library_drafts = false;  // specd_sample draws the drafts, with the sequence's own seed
   oracle::Truncation target_truncation = {};
   oracle::Truncation draft_truncation = {};
   // Rows that are the same for every text, instead of random ones.
@@ -73,11 +75,24 @@ class ChainModel {
     return options_.kinds[std::min(i, options_.kinds.size() - 1)];
   }
 
+  // The share of a wide drafter's tokens that lie outside the vocabulary.
+  static constexpr double kOutside = 0.4;
+
+  // The ends of the intervals of coins that draw each id. A wide drafter's last one is outside.
+  std::vector<double> DraftEnds(const Tokens& context) {
+    std::vector<double> ends = oracle::IntervalEnds(At(context).q);
+    if (!options_.wide) return ends;
+    for (double& end : ends) end *= 1 - kOutside;
+    ends.push_back(1);
+    return ends;
+  }
+
   // The token that a drafter names for its draw.
   TokenId Named(TokenId drawn, size_t i) const {
     const bool stray = options_.strays && KindAt(i) == DraftKind::kOneHot && drawn == 0;
     return stray ? options_.vocab_size + 2 : drawn;
   }
+  bool IsOutside(TokenId token) const { return token < 0 || token >= options_.vocab_size; }
 
   size_t NumDrafts(const Tokens& text) const {
     const auto max_draft = size_t(options_.max_draft);

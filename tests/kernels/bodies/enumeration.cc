@@ -77,19 +77,24 @@ Enumeration::Record Enumeration::Round(const Tokens& text, CoinPaths& paths) {
   return record;
 }
 
-// The next draft token, by the DRAFT coin; false where the draft ends.
+// The next draft token, by the drafter's coin; false where the draft ends. An id outside the
+// vocabulary is in the record, and ends the draft.
 bool Enumeration::DrawDraft(const Tokens& text, CoinPaths& paths, Record* record) {
   const size_t i = record->draft.size();
   if (i == model_.NumDrafts(text)) return false;
   const Tokens context = Concatenate(text, record->draft);
-  const CoinKey key = KeyOf(text, i, i + 1, Purpose::kDraft);
+  const ModelOptions& options = model_.options();
+  CoinKey key = KeyOf(text, i, i + 1, Purpose::kDraft);
+  if (options.library_drafts) key = LibraryCoin(key.position, key.round_base);
   const bool is_new = drafts_checked_.insert({context, i}).second;
-  if (is_new && !fault_.Any()) CheckDraft(text, i, key, model_.At(context));
-  const std::vector<double> ends = oracle::IntervalEnds(model_.At(context).q);
-  const auto drawn = static_cast<TokenId>(paths.Choose(IdentityOf(key), ends, MarginFor(1)));
+  const bool by_specd = !options.wide && !options.library_drafts;
+  if (is_new && by_specd && !fault_.Any()) CheckDraft(text, i, key, model_.At(context));
+  const auto drawn =
+      static_cast<TokenId>(paths.Choose(IdentityOf(key), model_.DraftEnds(context), MarginFor(1)));
+  const TokenId token = model_.Named(drawn, i);
   if (fault_.cut_at_forbidden && model_.At(context).p[drawn] == 0) return false;
-  record->draft.push_back(model_.Named(drawn, i));
-  return true;
+  record->draft.push_back(token);
+  return !model_.IsOutside(token) || fault_.outside_verified;
 }
 
 // q of a draft token as verification takes it.
@@ -110,7 +115,11 @@ void Enumeration::WalkToken(const Tokens& text, CoinPaths& paths, Record* record
     const TokenId x = record->draft.back();
     const oracle::Probabilities q = VerifiedAs(context, i, x);
     const CoinIdentity coin = IdentityOf(KeyOf(text, i, i + 1, Purpose::kAccept));
-    const double accept = oracle::AcceptProbability(p, q, x);
+    oracle::Probabilities judged = q;
+    if (fault_.wide_side_channel) {
+      for (double& each : judged) each *= 1 - ChainModel::kOutside;
+    }
+    const double accept = oracle::AcceptProbability(p, judged, x);
     if (paths.Choose(coin, {accept, 1}, MarginFor(oracle::ProbabilityOf(q, x))) == 1) {
       return Finish(i, p, &q, 1, text, paths, record);
     }
@@ -136,8 +145,9 @@ void Enumeration::WalkBlock(const Tokens& text, CoinPaths& paths, Record* record
     context.pop_back();
     q.push_back(VerifiedAs(context, i, record->draft.back()));
   }
-  const oracle::Block block = oracle::BlockOf(p, q, record->draft);
   const size_t num_drafts = q.size();
+  const oracle::Block block = oracle::BlockOf(
+      p, q, Tokens(record->draft.begin(), record->draft.begin() + int64_t(num_drafts)));
   const auto accepts = [&](size_t i) {  // u_i < h_i
     double mass = 1;
     for (size_t j = 0; j < i; ++j) {
@@ -187,6 +197,13 @@ void Enumeration::Finish(size_t stop, const oracle::Probabilities& p,
 
 CoinIdentity Enumeration::IdentityOf(const CoinKey& key) const {
   const auto purpose = static_cast<uint32_t>(key.purpose);
+  if (fault_.draft_shared_with_sample &&
+      (key.purpose == Purpose::kDraft || key.purpose == Purpose::kSample)) {
+    return {key.position, kAnyBase, 0, static_cast<uint32_t>(Purpose::kSample)};
+  }
+  if (fault_.library_by_position && key.purpose == Purpose::kLibrary) {
+    return {key.position, kAnyBase, 0, purpose};
+  }
   if (key.purpose == Purpose::kSample) return {key.position, key.round_base, key.node, purpose};
   if (fault_.position_only_keys) return {key.position, kAnyBase, 0, purpose};
   const bool is_shared = (fault_.accept_shared_with_residual && key.purpose != Purpose::kDraft) ||
@@ -199,7 +216,8 @@ CoinIdentity Enumeration::IdentityOf(const CoinKey& key) const {
 void Enumeration::CheckVerify(const Tokens& text, const Record& record, const CoinParts& used) {
   CoinParts parts;
   for (const auto& [coin, part] : used) {
-    if (std::get<3>(coin) == static_cast<uint32_t>(Purpose::kDraft)) continue;
+    const auto purpose = static_cast<Purpose>(std::get<3>(coin));
+    if (purpose == Purpose::kDraft || purpose == Purpose::kLibrary) continue;
     parts[coin] = part;
     if (part.high - part.low < 2 * (part.low_margin + part.high_margin)) {
       ++num_narrow_cells_;
@@ -243,6 +261,10 @@ void Enumeration::CheckVerify(const Tokens& text, const Record& record, const Co
   if (options.edits) packed.Apply(&chain.task);
   chain.task.draft_edits = options.draft_edits;
 
+  // The place of the final token has an id outside the vocabulary.
+  const size_t last = record.emitted.size() - 1;
+  const bool ends_outside = last < record.draft.size() && model_.IsOutside(draft[last]);
+
   // All ends of few coins; of many, those with all at one side and a few others.
   const uint32_t num_corners = 1u << parts.size();
   const uint32_t step = num_corners <= 8 ? 1 : num_corners / 4 + 1;
@@ -261,6 +283,7 @@ void Enumeration::CheckVerify(const Tokens& text, const Record& record, const Co
     REQUIRE(result.outcome.empty_residuals == 0);
     REQUIRE(result.tokens == record.emitted);
     REQUIRE(result.outcome.num_accepted == int32_t(record.emitted.size()) - 1);
+    if (!options.edits) REQUIRE(result.outcome.invalid_drafts == (ends_outside ? 1 : 0));
   }
 }
 

@@ -29,7 +29,11 @@ struct Fault {
   bool position_only_keys = false;  // coins keyed by position and purpose alone
   bool accept_shared_with_residual = false;
   bool draft_shared_with_residual = false;
-  bool residual_is_p = false;              // a rejected token is replaced from p
+  bool draft_shared_with_sample = false;  // a draft token has the coin of its output position
+  bool library_by_position = false;       // library drafts with one round base for all rounds
+  bool outside_verified = false;          // an id outside the vocabulary is rejected like any token
+  bool wide_side_channel = false;         // token: q(x) is that of the drafter's wider row
+  bool residual_is_p = false;             // a rejected token is replaced from p
   bool residual_not_renormalised = false;  // the missing mass goes to the last id
   bool cut_at_forbidden = false;           // the drafter drops a token with p(x) = 0
   bool early_break = false;                // block: the walk up stops at the first failure
@@ -37,8 +41,9 @@ struct Fault {
 
   bool Any() const {
     return position_only_keys || accept_shared_with_residual || draft_shared_with_residual ||
-           residual_is_p || residual_not_renormalised || cut_at_forbidden || early_break ||
-           q_unedited;
+           draft_shared_with_sample || library_by_position || outside_verified ||
+           wide_side_channel || residual_is_p || residual_not_renormalised || cut_at_forbidden ||
+           early_break || q_unedited;
   }
 };
 

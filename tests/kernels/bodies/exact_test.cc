@@ -79,6 +79,44 @@ TEST_SUITE("exact") {
               .kinds = {kOneHot, kSampled},
               .strays = true,
               .seed = 10},
+             kAll);
+  }
+
+  // The verifier rejected such an id with the residual (p - q)+, which biases sampled drafts.
+  TEST_CASE("a wider draft vocabulary: an id outside ends the draft (issue 17, line 1)") {
+    CheckLaw({.vocab_size = 3, .max_draft = 2, .length = 4, .wide = true, .seed = 30}, kAll);
+    CheckLaw({.vocab_size = 3,
+              .max_draft = 3,
+              .length = 3,
+              .powers_of_two = true,
+              .kinds = {kSampled, kOneHot, kSampled},
+              .strays = true,
+              .wide = true,
+              .seed = 31},
+             kAll);
+    CheckLaw({.vocab_size = 3,
+              .max_draft = 2,
+              .length = 3,
+              .wide = true,
+              .edits = true,
+              .side_channel = true,
+              .draft_truncation = {.top_k = 2},
+              .seed = 32},
+             kWithQ);
+  }
+
+  // specd_sample drew with the SAMPLE coins of the sequence whose seed it was given.
+  TEST_CASE("specd_sample as the drafter, with the sequence's seed (issue 17, line 2)") {
+    CheckLaw({.vocab_size = 3, .max_draft = 2, .length = 4, .library_drafts = true, .seed = 33},
+             kAll);
+    CheckLaw({.vocab_size = 2, .max_draft = 3, .length = 4, .library_drafts = true, .seed = 34},
+             kAll);
+    CheckLaw({.vocab_size = 3,
+              .max_draft = 3,
+              .length = 4,
+              .ragged = true,
+              .library_drafts = true,
+              .seed = 35},
              kWithQ);
   }
 
@@ -215,6 +253,43 @@ TEST_SUITE("exact") {
       MESSAGE(control.name, ": total variation ", distance);
       CHECK(distance > kVisible);
     }
+  }
+
+  TEST_CASE("negative controls: the old rules for ids outside the vocabulary (issue 17, line 1)") {
+    struct Control {
+      std::string name;
+      VerifyMethod method;
+      Fault fault;
+    };
+    const Control controls[] = {
+        {"token, verified and rejected", VerifyMethod::kToken, {.outside_verified = true}},
+        {"block, verified and rejected", VerifyMethod::kBlock, {.outside_verified = true}},
+        {"token, verified and rejected, with the wide row's side channel",
+         VerifyMethod::kToken,
+         {.outside_verified = true, .wide_side_channel = true}},
+        {"token, draft ended, with the wide row's side channel",
+         VerifyMethod::kToken,
+         {.wide_side_channel = true}},
+    };
+    for (const Control& control : controls) {
+      const double distance = WorstDistance(
+          {.method = control.method, .vocab_size = 3, .length = 3, .wide = true}, control.fault);
+      MESSAGE(control.name, ": total variation ", distance);
+      CHECK(distance > kVisible);
+    }
+  }
+
+  TEST_CASE("negative controls: a library drafter that meets coins again (issue 17, line 2)") {
+    const ModelOptions options{
+        .method = VerifyMethod::kBlock, .vocab_size = 3, .length = 3, .library_drafts = true};
+    const double by_position = WorstDistance(options, {.library_by_position = true});
+    MESSAGE("block, one round base for all rounds: total variation ", by_position);
+    CHECK(by_position > kVisible);
+    const double shared =
+        WorstDistance({.method = VerifyMethod::kBlock, .vocab_size = 3, .length = 3},
+                      {.draft_shared_with_sample = true});
+    MESSAGE("block, drafts drawn with SAMPLE coins: total variation ", shared);
+    CHECK(shared > kVisible);
   }
 }
 

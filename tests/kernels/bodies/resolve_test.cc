@@ -143,7 +143,13 @@ struct DrawnTask {
     const auto position = state.position + static_cast<uint32_t>(prefix.size());
     CHECK(task.first_position == position);
     CHECK(task.round_base == position);
-    const auto end = by_slot ? std::find(row.begin(), row.end(), kNoToken) : row.end();
+    // The chain ends before -1, and after any other id outside the vocabulary, which is counted.
+    auto end = row.end();
+    if (by_slot) {
+      end = std::find_if(row.begin(), row.end(),
+                         [this](TokenId id) { return id < 0 || id >= vocab_size; });
+      if (end != row.end() && *end != kNoToken) ++end;
+    }
     const std::vector<TokenId> draft(row.begin(), end);
     REQUIRE(task.draft.num_nodes == static_cast<int32_t>(draft.size()));
     CHECK(std::equal(draft.begin(), draft.end(), task.draft.tokens));
@@ -193,12 +199,13 @@ TEST_SUITE("unit") {
       for (size_t i = 0; i < drawn.size(); ++i) {
         drawn[i].Check(round.resolved[i]);
         // Rows after the end are marked dead, if a later launch takes the mark back.
-        const int32_t num_drafts = round.resolved[i].draft.num_nodes;
-        const bool is_shorter = num_drafts < round.tasks[i].draft.num_nodes;
-        const bool is_told = is_shorter && round.progress[i].num_rows > 0;
+        const std::vector<TokenId>& row = drawn[i].row;
+        const bool is_told = drawn[i].by_slot && round.progress[i].num_rows > 0;
         NodeSet dead = 0;
-        for (int32_t node = num_drafts; is_told && node < round.tasks[i].draft.num_nodes; ++node) {
-          dead |= NodeSet{1} << node;
+        bool has_ended = false;
+        for (size_t node = 0; is_told && node < row.size(); ++node) {
+          has_ended = has_ended || row[node] < 0 || row[node] >= kVocabSize;
+          if (has_ended) dead |= NodeSet{1} << node;
         }
         CHECK(round.progress[i].dead == dead);
       }
@@ -214,7 +221,8 @@ TEST_SUITE("unit") {
       std::vector<TokenId> tokens;
       std::vector<int32_t> parents;
       for (int32_t node = 0; node < num_nodes; ++node) {
-        tokens.push_back(random() % 8 == 0 ? kNoToken : static_cast<TokenId>(random() % 5));
+        const TokenId invalid = random() % 2 == 0 ? kNoToken : kVocabSize;
+        tokens.push_back(random() % 8 == 0 ? invalid : static_cast<TokenId>(random() % 5));
         parents.push_back(static_cast<int32_t>(random() % static_cast<uint64_t>(node + 1)) - 1);
       }
       Task given;
@@ -241,7 +249,8 @@ TEST_SUITE("unit") {
         for (int32_t node = place - 1; node >= 0; node = parents[node]) {
           path.insert(path.begin(), tokens[node]);
         }
-        if (place > 0 && std::ranges::count(path, kNoToken) > 0) {
+        const auto is_invalid = [](TokenId id) { return id < 0 || id >= kVocabSize; };
+        if (place > 0 && std::ranges::any_of(path, is_invalid)) {
           undrawn |= NodeSet{1} << (place - 1);
           continue;
         }

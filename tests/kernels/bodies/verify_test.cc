@@ -135,25 +135,27 @@ TEST_SUITE("unit") {
     CHECK(result.outcome.status == OutcomeStatus::kOk);
   }
 
-  TEST_CASE("ids outside the vocabulary are verified, rejected, counted and never an index") {
+  TEST_CASE("an id outside the vocabulary ends the draft, is counted and never an index") {
     const RowMatrix target = LogRows({{.25, .75}, {.5, .5}});
     const RowMatrix draft = LogRows({{.75, .25}, {.5, .5}});
     for (const TokenId id : {2, 7, -2, 2147483647, -2147483647 - 1}) {
       CAPTURE(id);
       FixedCoins coins;
       coins.accept = 0;
-      coins.residual = 0;
-      ChainCase sampled(VerifyMethod::kToken, {id, 0}, DraftKind::kSampled);
-      ChainResult result = RunScalar(sampled.task, target.view(), draft.view(), coins);
-      CHECK(result.tokens == Tokens{1});  // the residual has nothing on 0
-      CHECK(result.outcome.invalid_drafts == 1);
-      ChainCase one_hot(VerifyMethod::kToken, {id, 0}, DraftKind::kOneHot);
-      result = RunScalar(one_hot.task, target.view(), draft.view(), coins);
-      CHECK(result.tokens == Tokens{0});  // p itself
-      CHECK(result.outcome.invalid_drafts == 1);
-      CHECK(result.outcome.empty_residuals == 0);
+      coins.residual = kCoinEnd - 1;
+      coins.sample = 0;
+      for (const VerifyMethod method : {VerifyMethod::kToken, VerifyMethod::kBlock}) {
+        for (const DraftKind kind : {DraftKind::kSampled, DraftKind::kOneHot}) {
+          ChainCase chain(method, {id, 0}, kind);
+          const ChainResult result = RunScalar(chain.task, target.view(), draft.view(), coins);
+          CHECK(result.tokens == Tokens{0});  // drawn from p; the residual has nothing on 0
+          CHECK(result.outcome.num_drafts == 0);
+          CHECK(result.outcome.invalid_drafts == 1);
+          CHECK(result.outcome.empty_residuals == 0);
+        }
+      }
       ChainCase match(VerifyMethod::kExactMatch, {id, 0}, DraftKind::kOneHot);
-      result = RunScalar(match.task, target.view(), draft.view(), coins);
+      const ChainResult result = RunScalar(match.task, target.view(), draft.view(), coins);
       CHECK(result.outcome.num_accepted == 0);
       CHECK(result.outcome.invalid_drafts == 1);
     }
@@ -362,12 +364,15 @@ TEST_SUITE("unit") {
                                         VerifyMethod::kToken, VerifyMethod::kBlock}) {
         for (const DraftKind kind : {DraftKind::kOneHot, DraftKind::kSampled}) {
           for (int32_t end = 0; end <= 4; ++end) {
-            Tokens draft = {1, 7, 0, 1};
-            if (end < 4) draft[static_cast<size_t>(end)] = kNoToken;
-            const ChainCase chain(method, draft, kind);
-            const ChainResult result = RunScalar(chain.task, rows.view(), rows.view(), AnyCoins{});
-            CHECK((result.outcome.status == OutcomeStatus::kBadTargetRow) == is_bad);
-            CHECK(result.outcome.num_drafts == end);
+            for (const TokenId last : {kNoToken, 7}) {  // 7 is outside the vocabulary
+              Tokens draft = {1, 1, 0, 1};
+              if (end < 4) draft[static_cast<size_t>(end)] = last;
+              const ChainCase chain(method, draft, kind);
+              const ChainResult result =
+                  RunScalar(chain.task, rows.view(), rows.view(), AnyCoins{});
+              CHECK((result.outcome.status == OutcomeStatus::kBadTargetRow) == is_bad);
+              CHECK(result.outcome.num_drafts == end);
+            }
           }
         }
       }

@@ -1,0 +1,156 @@
+"""BFloat16 is an array of bfloat16 numbers, a type that numpy does not have."""
+
+import numpy as np
+
+from ._library import refusal
+
+# Functions that ask about an array's shape or memory, and not about its numbers.
+_ABOUT_SHAPE = (np.shape, np.ndim, np.size, np.shares_memory, np.may_share_memory, np.reshape,
+                np.squeeze, np.expand_dims, np.atleast_2d, np.copy)
+# Functions and methods of numpy that write into their first argument.
+_WRITES = tuple(getattr(np, name) for name in ("put", "place", "putmask", "put_along_axis",
+                                               "fill_diagonal"))
+_WRITE_METHODS = ("put", "sort", "partition", "setfield", "byteswap")
+_NUMBER_METHODS = ("tolist", "item", "argmax", "argmin", "argsort", "dot", "sum", "prod", "mean",
+                   "std", "var", "max", "min", "round", "clip", "cumsum", "cumprod", "searchsorted",
+                   "trace", "nonzero")
+
+
+class BFloat16(np.ndarray):
+    """Rows of bfloat16. What is written is rounded to the nearest bfloat16, ties to even; what is
+    read, computed or printed is float32. A part of such an array is of this type too.
+
+    The elements are 16-bit words: `.view(np.uint16)` shows them, and words become an array with
+    `.view(specd.BFloat16)`. 16-bit integers are refused where numbers are written, because they may
+    be meant as words. Arrays of a dtype called "bfloat16" (ml_dtypes, jax) are accepted as they
+    are."""
+
+    def __array_finalize__(self, source):
+        if self.dtype != np.uint16:
+            raise refusal(f"dtype: {self.dtype} has no bfloat16 words; specd.bfloat16 makes them of "
+                          "numbers, and .view(specd.BFloat16) of 16-bit words")
+
+    def floats(self):
+        """The numbers as float32, exactly."""
+        words = np.ndarray.view(self, np.ndarray)
+        return (words.astype(np.uint32) << 16).view(np.float32)
+
+    def __getitem__(self, key):
+        found = super().__getitem__(key)
+        return found if isinstance(found, BFloat16) else (
+            np.uint32(int(found) << 16).view(np.float32))
+
+    def __setitem__(self, key, value):
+        super().__setitem__(key, _words(value))
+
+    def fill(self, value):
+        self[...] = value
+
+    def astype(self, dtype, *rest, **options):
+        return self.floats().astype(dtype, *rest, **options)
+
+    def view(self, *types, **options):
+        kind = types[0] if types else options.get("type", options.get("dtype", BFloat16))
+        if isinstance(kind, type) and issubclass(kind, np.ndarray):
+            return super().view(kind)
+        return super().view(np.ndarray).view(*types, **options)
+
+    def __repr__(self):
+        return repr(self.floats()).replace("float32", "bfloat16")
+
+    def __str__(self):
+        return str(self.floats())
+
+    def __array_ufunc__(self, ufunc, method, *inputs, out=None, **options):
+        if method == "at":
+            raise refusal(f"numpy.{ufunc.__name__}.at: write rows[...] = values")
+        inputs = [_plain(value) for value in inputs]
+        options = {name: _plain(value) for name, value in options.items()}
+        if out is None:
+            return getattr(ufunc, method)(*inputs, **options)
+        floats = tuple(_plain(each) for each in out)
+        getattr(ufunc, method)(*inputs, out=floats, **options)
+        for each, computed in zip(out, floats):
+            if isinstance(each, BFloat16):
+                each[...] = computed
+        return out[0] if len(out) == 1 else out
+
+    def __array_function__(self, func, types, args, kwargs):
+        if func in _ABOUT_SHAPE:
+            return super().__array_function__(func, types, args, kwargs)
+        if func is np.copyto and isinstance(args[0], BFloat16):
+            return _copyto(*args, **kwargs)
+        if isinstance(kwargs.get("out"), BFloat16) or func in _WRITES and isinstance(
+                args[0], BFloat16):
+            raise refusal(f"numpy.{func.__name__}: it would write numbers into bfloat16 words; "
+                          "write rows[...] = values")
+        return func(*(_plain(value) for value in args),
+                    **{name: _plain(value) for name, value in kwargs.items()})
+
+
+def _number_method(name):
+    def method(self, *args, **options):
+        return getattr(self.floats(), name)(*args, **options)
+    return method
+
+
+def _write_method(name):
+    def method(self, *_, **__):
+        raise refusal(f"{name}: bfloat16 rows are written with rows[...] = values")
+    return method
+
+
+for _name in _NUMBER_METHODS:
+    setattr(BFloat16, _name, _number_method(_name))
+for _name in _WRITE_METHODS:
+    setattr(BFloat16, _name, _write_method(_name))
+
+
+def bfloat16(array):
+    """The rows rounded to bfloat16 (to the nearest, ties to even).
+
+    >>> specd.bfloat16(np.array([[1.0, 2.5]], np.float32)).view(np.uint16)
+    array([[16256, 16416]], dtype=uint16)
+    """
+    return _rounded(np.ascontiguousarray(_plain(array), dtype=np.float32)).view(BFloat16)
+
+
+def is_bfloat16(array):
+    """Whether the elements are bfloat16, by this type or by another package's dtype."""
+    return isinstance(array, BFloat16) or array.dtype.name == "bfloat16"
+
+
+def _rounded(floats):
+    bits = floats.view(np.uint32).astype(np.uint64)
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    quiet = (bits >> 16) | 0x40  # rounding up could turn a NaN into an infinity
+    return np.where(np.isnan(floats), quiet, rounded).astype(np.uint16)
+
+
+def _words(value):
+    """The 16-bit words of numbers that are written."""
+    if isinstance(value, BFloat16):
+        return np.ndarray.view(value, np.ndarray)
+    array = np.asarray(value)
+    if array.dtype.name == "bfloat16":
+        return array.view(np.uint16)
+    if array.dtype == np.uint16 or array.dtype.kind not in "fiu":
+        raise refusal(f"bfloat16 rows: values of {array.dtype}; give numbers, or 16-bit words as "
+                      "words.view(specd.BFloat16)")
+    floats = np.ascontiguousarray(array, dtype=np.float32)
+    return _rounded(floats).reshape(array.shape)
+
+
+def _plain(value):
+    """The same with float32 in the place of bfloat16."""
+    if isinstance(value, BFloat16):
+        return value.floats()
+    if isinstance(value, (list, tuple)):
+        return type(value)(_plain(each) for each in value)
+    return value
+
+
+def _copyto(target, source, casting="same_kind", where=True):
+    del casting
+    words = np.broadcast_to(_words(source), target.shape)
+    np.copyto(np.ndarray.view(target, np.ndarray), words, where=where)

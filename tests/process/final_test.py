@@ -1,0 +1,86 @@
+"""The last word about a sequence with stop strings: Sequence.final waits for the text side.
+
+Bug that this would catch (issue 17, line 7): a stop string that completed in a sequence's last round
+moved the end after the engine had read the length as its reason, and the engine had nothing to wait
+for.
+"""
+
+import json
+import unittest
+
+import numpy as np
+
+import specd
+from support import ProcessTest, TOKENIZER, wait_until
+
+V = 2048
+VOCABULARY = json.loads(TOKENIZER.read_text())["model"]["vocab"]
+
+
+def one_hot(*letters):
+    """Rows after which a greedy sequence writes these letters."""
+    rows = np.zeros((len(letters), V), np.float32)
+    rows[np.arange(len(letters)), [VOCABULARY[letter] for letter in letters]] = 50
+    return rows
+
+
+class FinalTest(ProcessTest):
+    def write(self, engine, letters, **params):
+        """A sequence that writes the letters in one round, which is its last."""
+        sequence = engine.open(specd.SamplingParams(temperature=0, max_tokens=len(letters), **params))
+        draft = [VOCABULARY[letter] for letter in letters[:-1]]
+        (result,) = engine.verify(one_hot(*letters), {sequence: draft})
+        self.assertEqual((result.status, result.total_kept), ("ok", len(letters)))
+        return sequence, result
+
+    def check(self, engine):
+        for i in range(100):
+            sequence, result = self.write(engine, "axyb", stop="xy")
+            # The reason of the round is provisional: here it is the length.
+            self.assertEqual(result.finish_reason, "length")
+            self.assertEqual(sequence.final(), specd.results.State("stop", 3, None), i)
+            self.assertEqual(sequence.state(), specd.results.State("stop", 3, None))
+            sequence.close()
+        for letters, stop in (("axby", "xy"), ("axyb", None)):
+            sequence, result = self.write(engine, letters, stop=stop)
+            self.assertEqual(sequence.final(), specd.results.State("length", 4, None))
+            sequence.close()
+
+    def test_line_7_a_stop_string_in_the_last_round_is_waited_for(self):
+        self.daemon()
+        with specd.Engine(f"unix:{self.socket}", vocab_size=V) as engine:
+            self.check(engine)
+            running = engine.open(specd.SamplingParams(stop="xy"))
+            with self.assertRaisesRegex(specd.Error, "has not finished"):
+                running.final()
+            running.abort()
+            self.assertEqual(running.final().finish_reason, "abort")
+
+    def test_line_7_with_a_detokenizer_of_its_own_and_after_its_death(self):
+        self.daemon("--detokenizer=process")
+        detok = self.start("specd-detok", f"--specd=unix:{self.socket}", f"--tokenizer={TOKENIZER}")
+        with specd.Engine(f"unix:{self.socket}", vocab_size=V) as engine:
+            wait_until(lambda: self.accepts_stop_strings(engine), "the daemon to notice its detokenizer")
+            self.check(engine)
+            detok.signal(19)  # SIGSTOP: nothing comes, and nothing is certain
+            sequence, _ = self.write(engine, "axyb", stop="xy")
+            self.assertIsNone(sequence.final(timeout_ms=50))
+            detok.signal(9)
+            # The daemon gives the text side up after 3 seconds: then nobody can move the end.
+            self.assertEqual(sequence.final().finish_reason, "length")
+
+    def accepts_stop_strings(self, engine):
+        try:
+            engine.open(specd.SamplingParams(stop="xy")).close()
+        except specd.Error:
+            return False
+        return True
+
+    def test_line_7_embedded_nothing_is_waited_for(self):
+        with specd.Engine(vocab_size=V) as engine:
+            sequence, _ = self.write(engine, "axyb")
+            self.assertEqual(sequence.final(timeout_ms=0).finish_reason, "length")
+
+
+if __name__ == "__main__":
+    unittest.main()
