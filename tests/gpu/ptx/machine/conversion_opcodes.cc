@@ -1,0 +1,92 @@
+// PTX ISA, "Data Movement and Conversion Instructions: cvt".
+//
+// Whole numbers are cut or extended by the sign of the source's type. A source register may be
+// wider than the source's type: its low bits count ("Operand Size Exceeding Instruction-Type
+// Size").
+#include <cmath>
+#include <limits>
+
+#include "tests/gpu/ptx/machine/float_lanes.h"
+#include "tests/gpu/ptx/machine/half_float.h"
+#include "tests/gpu/ptx/machine/lane_functions.h"
+
+namespace specd::ptx {
+
+namespace {
+
+template <typename To, typename From>
+void AddWhole(OpcodeTable* table, const std::string& name) {
+  AddLanes<To, From>(table, {("cvt." + name).c_str()}, [](From a) { return static_cast<To>(a); });
+  if constexpr (sizeof(From) < 8) {
+    AddLanes<To, uint64_t>(table, {("cvt." + name + kOfWideRegister).c_str()},
+                           [](uint64_t a) { return static_cast<To>(static_cast<From>(a)); });
+  }
+}
+
+template <typename From>
+void AddWholeOf(OpcodeTable* table, const std::string& from) {
+  AddWhole<int16_t, From>(table, "s16." + from);
+  AddWhole<uint16_t, From>(table, "u16." + from);
+  AddWhole<int32_t, From>(table, "s32." + from);
+  AddWhole<uint32_t, From>(table, "u32." + from);
+  AddWhole<int64_t, From>(table, "s64." + from);
+  AddWhole<uint64_t, From>(table, "u64." + from);
+}
+
+// To the nearest even.
+template <typename From>
+void AddFloatOf(OpcodeTable* table, const std::string& from) {
+  AddLanes<float, From>(table, {("cvt.rn.f32." + from).c_str()},
+                        [](From a) { return static_cast<float>(a); });
+  AddLanes<double, From>(table, {("cvt.rn.f64." + from).c_str()},
+                         [](From a) { return static_cast<double>(a); });
+}
+
+// .rzi: towards zero. A number that does not fit becomes the nearest one that does; NaN is 0,
+// except that a signed result of 64 bits takes its lowest number.
+template <typename To, typename From>
+struct Truncate {
+  To operator()(From a) const {
+    // The numbers of 64 bits have no largest one as a float: the next one has.
+    const From above = std::ldexp(From{1}, std::numeric_limits<To>::digits);
+    if (IsNan(a))
+      return std::is_signed_v<To> && sizeof(To) == 8 ? std::numeric_limits<To>::min() : To{0};
+    if (a >= above) return std::numeric_limits<To>::max();
+    if (a <= static_cast<From>(std::numeric_limits<To>::min())) {
+      return std::numeric_limits<To>::min();
+    }
+    return static_cast<To>(a);
+  }
+};
+template <typename From>
+void AddTruncations(OpcodeTable* table, const std::string& from) {
+  AddLanes<int32_t, From>(table, {("cvt.rzi.s32." + from).c_str()}, Truncate<int32_t, From>());
+  AddLanes<uint32_t, From>(table, {("cvt.rzi.u32." + from).c_str()}, Truncate<uint32_t, From>());
+  AddLanes<int64_t, From>(table, {("cvt.rzi.s64." + from).c_str()}, Truncate<int64_t, From>());
+  AddLanes<uint64_t, From>(table, {("cvt.rzi.u64." + from).c_str()}, Truncate<uint64_t, From>());
+}
+
+}  // namespace
+
+void AddConversionOpcodes(OpcodeTable* table) {
+  AddWholeOf<int8_t>(table, "s8");
+  AddWholeOf<uint8_t>(table, "u8");
+  AddWholeOf<int16_t>(table, "s16");
+  AddWholeOf<uint16_t>(table, "u16");
+  AddWholeOf<int32_t>(table, "s32");
+  AddWholeOf<uint32_t>(table, "u32");
+  AddWholeOf<int64_t>(table, "s64");
+  AddWholeOf<uint64_t>(table, "u64");
+  AddFloatOf<int32_t>(table, "s32");
+  AddFloatOf<uint32_t>(table, "u32");
+  AddFloatOf<int64_t>(table, "s64");
+  AddFloatOf<uint64_t>(table, "u64");
+  AddTruncations<float>(table, "f32");
+  AddTruncations<double>(table, "f64");
+  AddLanes<float, uint16_t>(table, {"cvt.f32.f16"}, [](uint16_t a) { return HalfToFloat(a); });
+  AddLanes<double, float>(table, {"cvt.f64.f32"}, [](float a) { return static_cast<double>(a); });
+  AddLanes<float, double>(table, {"cvt.rn.f32.f64"},
+                          [](double a) { return Canonical(static_cast<float>(a)); });
+}
+
+}  // namespace specd::ptx

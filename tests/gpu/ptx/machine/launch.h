@@ -1,0 +1,48 @@
+// RunLaunch runs one launch of a kernel on the CPU, as a grid of warps whose lanes go in lock step.
+//
+// The schedule follows the seed: which warp goes on, for how many instructions, and which blocks
+// are resident. The same seed gives the same run. The status of a launch that did something
+// forbidden names kernel, file, line, lanes and address, and the launch ends there. One launch at a
+// time: a second waits for the first.
+//
+//   LaunchOptions options{.seed = 7, .quantum = 1};
+//   absl::Status status = RunLaunch(*entry, {.grid = 2, .block = 64}, arguments, options);
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <cstdint>
+
+#include "tests/gpu/ptx/machine/program.h"
+
+namespace specd::ptx {
+
+struct LaunchOptions {
+  uint64_t seed = 1;
+  int32_t resident_clusters = 4;  // that take turns; a block without a cluster counts as one
+  int32_t quantum = 500;          // most instructions until another warp may go on
+  // rcp.approx.f32 is off by one unit in the last place: up, down or not at all, by operand and
+  // seed.
+  bool has_rough_reciprocals = false;
+  bool poisons_registers = false;  // they begin with a pattern of the seed, else with 0
+};
+
+// One-dimensional, as all kernels here.
+struct LaunchShape {
+  uint32_t grid = 1;
+  uint32_t block = 32;
+  uint32_t cluster = 1;  // divides the grid
+};
+
+struct LaunchCounts {
+  uint64_t num_launches = 0;
+  uint64_t num_warp_instructions = 0;
+  uint64_t num_switches = 0;
+};
+
+// arguments[i] points to the value of the entry's i-th param. `counts` may be null.
+absl::Status RunLaunch(const Function& entry, const LaunchShape& shape,
+                       const void* const* arguments, const LaunchOptions& options,
+                       LaunchCounts* counts = nullptr);
+
+}  // namespace specd::ptx

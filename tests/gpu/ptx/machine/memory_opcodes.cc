@@ -1,0 +1,231 @@
+#include "tests/gpu/ptx/machine/memory_opcodes.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+#include "tests/gpu/ptx/machine/access.h"
+#include "tests/gpu/ptx/machine/warp.h"
+
+namespace specd::ptx {
+
+namespace {
+
+template <typename Value>
+Value ReadAs(const std::byte* bytes) {
+  Value value;
+  std::memcpy(&value, bytes, sizeof(value));
+  return value;
+}
+
+// A register that is wider than the element gets its sign, or zeros.
+uint64_t ReadElement(const std::byte* bytes, const MemoryAccess& access) {
+  const auto extend = [&](auto value, auto with_sign) {
+    return access.is_signed ? static_cast<uint64_t>(int64_t{with_sign}) : uint64_t{value};
+  };
+  switch (access.element_bytes) {
+    case 1:
+      return extend(ReadAs<uint8_t>(bytes), ReadAs<int8_t>(bytes));
+    case 2:
+      return extend(ReadAs<uint16_t>(bytes), ReadAs<int16_t>(bytes));
+    case 4:
+      return extend(ReadAs<uint32_t>(bytes), ReadAs<int32_t>(bytes));
+    default:
+      return ReadAs<uint64_t>(bytes);
+  }
+}
+
+void LoadLane(Frame& frame, const Instruction& instruction, uint32_t lane, const std::byte* bytes) {
+  const MemoryAccess& access = instruction.access;
+  for (int i = 0; i < access.num_elements; ++i) {
+    if (access.values[i] == kNoOperand) continue;
+    const uint64_t value = ReadElement(bytes + i * access.element_bytes, access);
+    if (access.register_bytes == 8) {
+      frame.At<uint64_t>(access.values[i])[lane] = value;
+    } else {
+      const uint32_t mask = access.register_bytes == 2 ? 0xFFFFu : 0xFFFFFFFFu;
+      frame.At<uint32_t>(access.values[i])[lane] = static_cast<uint32_t>(value) & mask;
+    }
+  }
+}
+
+void StoreLane(const Frame& frame, const Instruction& instruction, uint32_t lane,
+               std::byte* bytes) {
+  const MemoryAccess& access = instruction.access;
+  for (int i = 0; i < access.num_elements; ++i) {
+    // The machine is little-endian, as PTX is.
+    const void* const value =
+        access.register_bytes == 8
+            ? static_cast<const void*>(frame.Source<uint64_t>(access.values[i]) + lane)
+            : static_cast<const void*>(frame.Source<uint32_t>(access.values[i]) + lane);
+    std::memcpy(bytes + i * access.element_bytes, value, access.element_bytes);
+  }
+}
+
+bool IsWritten(const uint8_t* marks, uint32_t size_bytes) {
+  if (marks == nullptr) return true;
+  bool is_written = false;
+  for (uint32_t i = 0; i < size_bytes; ++i) is_written |= marks[i] != 0;
+  return is_written;
+}
+
+// The order of a read with what it reads. Only strong accesses order anything.
+void OrderRead(Warp& warp, const Instruction& instruction, uint32_t lane, const Place& place) {
+  if (instruction.access.order == Order::kWeak) return;
+  warp.launch().races.Acquire(&warp.clock(), lane, place.address, instruction.access.order);
+  warp.EndTurnSoon();
+}
+
+// Places of a write by several lanes. The lanes of one instruction do not race with each other: one
+// of them is last.
+class Writes {
+ public:
+  Writes(Warp& warp, Frame& frame, const Instruction& instruction)
+      : warp_(warp), frame_(frame), instruction_(instruction) {}
+
+  // False if a lane may not write there. A store knows its values; an atomic operation does not.
+  bool Find(uint32_t lanes, bool is_store) {
+    bool may_write = true;
+    ForEachLane(lanes, [&](uint32_t lane) {
+      std::byte after[kMostBytes] = {};
+      if (is_store) StoreLane(frame_, instruction_, lane, after);
+      may_write = may_write && FindPlace(warp_, frame_, instruction_, lane, &places_[lane]) &&
+                  !Races(warp_, frame_, instruction_, lane, places_[lane], true,
+                         is_store ? after : nullptr);
+    });
+    return may_write;
+  }
+  const Place& At(uint32_t lane) const { return places_[lane]; }
+  void Note(uint32_t lane) {
+    const Place& place = places_[lane];
+    NoteAccess(warp_, instruction_, lane, place, true);
+    if (place.marks != nullptr) std::memset(place.marks, 1, instruction_.access.size_bytes());
+  }
+
+ private:
+  static constexpr size_t kMostBytes = 4 * sizeof(uint64_t);  // of an access
+
+  Warp& warp_;
+  Frame& frame_;
+  const Instruction& instruction_;
+  Place places_[kLanes];
+};
+
+// PTX ISA, "atom": reads, computes and writes in one step. red has no result.
+template <typename Value, typename Function>
+void Atomic(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t lanes) {
+  Writes writes(warp, frame, instruction);
+  if (!writes.Find(lanes, false)) return;
+  const Order order = instruction.access.order;
+  ForEachLane(lanes, [&](uint32_t lane) {
+    const Place& place = writes.At(lane);
+    if (!IsWritten(place.marks, sizeof(Value))) {
+      warp.Fail(frame, instruction, 1u << lane, "an atomic operation on memory never written");
+      return;
+    }
+    OrderRead(warp, instruction, lane, place);
+    const auto before = ReadAs<Value>(place.bytes);
+    const Value after = Function{}(before, frame.Source<Value>(instruction.sources[1])[lane]);
+    std::memcpy(place.bytes, &after, sizeof(after));
+    if (instruction.result != kNoOperand) frame.At<Value>(instruction.result)[lane] = before;
+    writes.Note(lane);
+    warp.launch().races.Release(&warp.clock(), lane, place.address, order, true);
+  });
+}
+
+struct Add {
+  template <typename Value>
+  Value operator()(Value a, Value b) const {
+    return a + b;
+  }
+};
+struct Or {
+  template <typename Value>
+  Value operator()(Value a, Value b) const {
+    return a | b;
+  }
+};
+struct And {
+  template <typename Value>
+  Value operator()(Value a, Value b) const {
+    return a & b;
+  }
+};
+struct Max {
+  template <typename Value>
+  Value operator()(Value a, Value b) const {
+    return std::max(a, b);
+  }
+};
+struct Min {
+  template <typename Value>
+  Value operator()(Value a, Value b) const {
+    return std::min(a, b);
+  }
+};
+struct Exchange {
+  template <typename Value>
+  Value operator()(Value, Value b) const {
+    return b;
+  }
+};
+
+template <typename Function>
+Handler OfSize(std::string_view type) {
+  return type.ends_with("64") ? &Atomic<uint64_t, Function> : &Atomic<uint32_t, Function>;
+}
+template <typename Function>
+Handler OfType(std::string_view type) {
+  if (type == "s32") return &Atomic<int32_t, Function>;
+  if (type == "u32") return &Atomic<uint32_t, Function>;
+  if (type == "s64") return &Atomic<int64_t, Function>;
+  return type == "u64" ? &Atomic<uint64_t, Function> : nullptr;
+}
+
+}  // namespace
+
+void Load(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t lanes) {
+  bool goes_on = true;
+  ForEachLane(lanes, [&](uint32_t lane) {
+    Place place;
+    goes_on = goes_on && FindPlace(warp, frame, instruction, lane, &place);
+    if (!goes_on) return;
+    if (!IsWritten(place.marks, instruction.access.size_bytes())) {
+      warp.Fail(frame, instruction, 1u << lane,
+                "a read of shared or local memory that was never written");
+      goes_on = false;
+      return;
+    }
+    OrderRead(warp, instruction, lane, place);
+    goes_on = !Races(warp, frame, instruction, lane, place, false);
+    if (!goes_on) return;
+    NoteAccess(warp, instruction, lane, place, false);
+    LoadLane(frame, instruction, lane, place.bytes);
+  });
+}
+
+void Store(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t lanes) {
+  Writes writes(warp, frame, instruction);
+  if (!writes.Find(lanes, true)) return;
+  const Order order = instruction.access.order;
+  ForEachLane(lanes, [&](uint32_t lane) {
+    const Place& place = writes.At(lane);
+    StoreLane(frame, instruction, lane, place.bytes);
+    writes.Note(lane);
+    if (order == Order::kWeak) return;
+    warp.launch().races.Release(&warp.clock(), lane, place.address, order, false);
+    warp.EndTurnSoon();
+  });
+}
+
+Handler FindAtomic(std::string_view op, std::string_view type) {
+  if (op == "add" && type != "f32" && type != "f64") return OfSize<Add>(type);
+  if (op == "or" && type.starts_with('b')) return OfSize<Or>(type);
+  if (op == "and" && type.starts_with('b')) return OfSize<And>(type);
+  if (op == "exch" && type.starts_with('b')) return OfSize<Exchange>(type);
+  if (op == "max") return OfType<Max>(type);
+  if (op == "min") return OfType<Min>(type);
+  return nullptr;
+}
+
+}  // namespace specd::ptx

@@ -1,0 +1,160 @@
+#include "tests/gpu/ptx/machine/race_checker.h"
+
+#include <algorithm>
+
+#include "tests/gpu/ptx/machine/device_memory.h"
+
+namespace specd::ptx {
+
+namespace {
+
+// An entry of SeenClocks: a clock, and the lane that was seen, or all lanes.
+constexpr uint32_t kAllLanesSeen = 32;
+constexpr uint32_t Seen(uint32_t clock, uint32_t lane) { return clock << 6 | lane; }
+
+void Join(const SeenClocks& from, SeenClocks* to) {
+  if (to->size() < from.size()) to->resize(from.size(), 0);
+  for (size_t i = 0; i < from.size(); ++i) (*to)[i] = std::max((*to)[i], from[i]);
+}
+
+void JoinOwn(uint32_t warp, uint32_t seen, SeenClocks* to) {
+  if (to->size() <= warp) to->resize(warp + 1, 0);
+  (*to)[warp] = std::max((*to)[warp], seen);
+}
+
+// Cells of earlier launches do not count, because a launch ends before the next begins.
+uint16_t NextGeneration() {
+  static uint16_t generation = 0;
+  if (++generation == 0) {
+    ClearShadows();
+    generation = 1;
+  }
+  return generation;
+}
+
+// At the last clock a warp's moments are no longer told apart, and count as ordered (IsOrdered).
+void MoveClock(WarpClock* warp) {
+  if (warp->clock < Moment::kMaxClock) ++warp->clock;
+}
+
+}  // namespace
+
+RaceChecker::RaceChecker() : generation_(NextGeneration()) {}
+
+WarpClock RaceChecker::NewWarp(uint32_t warp) const {
+  WarpClock clock;
+  clock.warp = warp;
+  return clock;
+}
+
+bool RaceChecker::IsOrdered(const WarpClock& warp, uint32_t lane, Moment earlier) const {
+  if (earlier.clock() == Moment::kMaxClock) return true;
+  if (earlier.warp() == warp.warp) {
+    return earlier.lane() == lane || earlier.clock() < warp.synced;
+  }
+  const SeenClocks& seen = (warp.some_lanes >> lane & 1) != 0 ? warp.seen_by_some : warp.seen;
+  if (earlier.warp() >= seen.size()) return false;
+  const uint32_t known = seen[earlier.warp()];
+  return known >= Seen(earlier.clock(), kAllLanesSeen) ||
+         known == Seen(earlier.clock(), earlier.lane());
+}
+
+std::optional<Race> RaceChecker::Look(const WarpClock& warp, uint32_t lane, const ShadowCell& cell,
+                                      uint8_t bytes, bool is_strong, bool is_write) const {
+  if (cell.generation != generation_) return std::nullopt;
+  const auto races = [&](int which, Moment earlier) {
+    return earlier.exists() && (cell.BytesOf(which) & bytes) != 0 &&
+           !(is_strong && cell.IsStrong(which)) && !IsOrdered(warp, lane, earlier);
+  };
+  if (races(0, cell.write)) return Race{cell.write, true};
+  if (!is_write) return std::nullopt;
+  for (int i = 0; i < 2; ++i) {
+    if (races(i + 1, cell.reads[i])) return Race{cell.reads[i], false};
+  }
+  return std::nullopt;
+}
+
+void RaceChecker::Note(const WarpClock& warp, uint32_t lane, ShadowCell* cell, uint8_t bytes,
+                       bool is_strong, bool is_write) const {
+  if (cell->generation != generation_) {
+    *cell = {};
+    cell->generation = generation_;
+  }
+  const Moment now(warp.warp, warp.clock, lane);
+  Moment* moment = &cell->write;
+  int which = 0;
+  if (!is_write) {
+    // The read that this one makes needless, else the older one.
+    const bool first = !cell->reads[0].exists() || IsOrdered(warp, lane, cell->reads[0]);
+    const bool second = !cell->reads[1].exists() || IsOrdered(warp, lane, cell->reads[1]);
+    which = first || !second ? 1 : 2;
+    moment = &cell->reads[which - 1];
+  }
+  if (*moment == now) bytes |= cell->BytesOf(which);
+  *moment = now;
+  cell->Mark(which, bytes, is_strong);
+}
+
+void RaceChecker::Acquire(WarpClock* warp, uint32_t lane, uint64_t address, Order order) {
+  if (order == Order::kWeak) return;
+  const auto released = released_.find(address);
+  if (released == released_.end()) return;
+  if (order == Order::kAcquire || order == Order::kBoth) {
+    if (warp->some_lanes == 0) warp->seen_by_some = warp->seen;
+    warp->some_lanes |= 1u << lane;
+    Join(released->second, &warp->seen_by_some);
+  } else {
+    Join(released->second, &warp->to_fence);
+  }
+}
+
+void RaceChecker::Release(WarpClock* warp, uint32_t lane, uint64_t address, Order order,
+                          bool is_atomic) {
+  if (order == Order::kWeak) return;
+  // A plain write begins a new sequence of releases; a read-modify-write goes on with the old one.
+  if (!is_atomic) released_.erase(address);
+  if (order == Order::kRelease || order == Order::kBoth) {
+    SeenClocks& left = released_[address];
+    Join((warp->some_lanes >> lane & 1) != 0 ? warp->seen_by_some : warp->seen, &left);
+    JoinOwn(warp->warp, Seen(warp->clock, lane), &left);
+    MoveClock(warp);
+  } else if (!warp->fenced.empty()) {
+    Join(warp->fenced, &released_[address]);
+  }
+}
+
+void RaceChecker::Fence(WarpClock* warp, uint32_t lanes) {
+  const auto lane = static_cast<uint32_t>(__builtin_ctz(lanes));
+  const bool is_alone = (lanes & (lanes - 1)) == 0;
+  if (!warp->to_fence.empty()) {
+    if (warp->some_lanes == 0) warp->seen_by_some = warp->seen;
+    warp->some_lanes |= lanes;
+    Join(warp->to_fence, &warp->seen_by_some);
+    warp->to_fence.clear();
+  }
+  warp->fenced = (warp->some_lanes & lanes) != 0 ? warp->seen_by_some : warp->seen;
+  JoinOwn(warp->warp, Seen(warp->clock, is_alone ? lane : kAllLanesSeen), &warp->fenced);
+  MoveClock(warp);
+}
+
+void RaceChecker::SyncLanes(WarpClock* warp) const {
+  if (warp->some_lanes != 0) {
+    Join(warp->seen_by_some, &warp->seen);
+    warp->some_lanes = 0;
+  }
+  MoveClock(warp);
+  warp->synced = warp->clock;
+}
+
+void RaceChecker::Arrive(WarpClock* warp, SeenClocks* joined) const {
+  SyncLanes(warp);
+  Join(warp->seen, joined);
+  // What was before SyncLanes is known; what follows it is not.
+  JoinOwn(warp->warp, Seen(warp->clock - 1, kAllLanesSeen), joined);
+}
+
+void RaceChecker::Leave(WarpClock* warp, const SeenClocks& joined) const {
+  Join(joined, &warp->seen);
+}
+
+}  // namespace specd::ptx

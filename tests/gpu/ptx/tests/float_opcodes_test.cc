@@ -1,0 +1,190 @@
+// Floating-point numbers in the PTX machine, against the host's arithmetic of wider numbers.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "tests/gpu/ptx/tests/opcode_case.h"
+
+namespace specd::ptx {
+namespace {
+
+// A quadruple holds every sum and product of two doubles of the edge values closely enough: its
+// rounding to the narrower type is the only one.
+using Quadruple = __float128;
+
+const float kNan = std::bit_cast<float>(0x7FFFFFFFu);
+
+// PTX ISA: the NaN of a result of 32 bits is canonical.
+float AsFloat(double value) { return std::isnan(value) ? kNan : static_cast<float>(value); }
+
+// The exact a * b + c, rounded once. A quadruple holds the product. Where it does not hold the sum,
+// the sum is rounded to an odd quadruple, which the second rounding does not take for a tie (Boldo
+// and Melquiond, "When double rounding is odd", 2005).
+float FusedOf(float a, float b, float c) {
+  const Quadruple product = Quadruple{a} * Quadruple{b};
+  const Quadruple addend = c;
+  Quadruple sum = product + addend;
+  if (sum != sum) return kNan;
+  const Quadruple taken = sum - product;
+  const Quadruple lost = (product - (sum - taken)) + (addend - taken);  // Knuth's exact error
+  if (std::isfinite(static_cast<float>(sum)) && lost != 0) {
+    auto bits = std::bit_cast<unsigned __int128>(sum);
+    if ((lost < 0) != (sum < 0)) --bits;  // it was rounded away from zero
+    sum = std::bit_cast<Quadruple>(bits | 1);
+  }
+  return static_cast<float>(sum);
+}
+
+// Numbers of both signs, of zero too, in order.
+template <typename Value>
+bool IsBelow(Value a, Value b) {
+  if (a == b) return std::signbit(a) && !std::signbit(b);
+  return a < b;
+}
+
+template <typename Value>
+void CheckExtremes(const std::string& type, Value nan_of_two) {
+  const auto pick = [=](Value a, Value b, bool larger) {
+    if (std::isnan(a) && std::isnan(b)) return sizeof(Value) == 4 ? nan_of_two : b;
+    if (std::isnan(a)) return b;
+    if (std::isnan(b)) return a;
+    return IsBelow(a, b) == larger ? b : a;
+  };
+  CheckOpcode<Value, Value, Value>("max." + type,
+                                   [&](Value a, Value b) { return pick(a, b, true); });
+  CheckOpcode<Value, Value, Value>("min." + type,
+                                   [&](Value a, Value b) { return pick(a, b, false); });
+}
+
+template <typename Value>
+void CheckComparisons(const std::string& type) {
+  const auto check = [&](const std::string& name, auto holds) {
+    // The predicate as a number.
+    const std::string opcode =
+        ".reg .pred %c; setp." + name + "." + type + " %c, %s0, %s1; selp.b32 %d, 1, 0, %c; //";
+    CheckOpcode<uint32_t, Value, Value>(opcode,
+                                        [&](Value a, Value b) { return holds(a, b) ? 1u : 0u; });
+  };
+  const auto is_nan = [](Value a, Value b) { return std::isnan(a) || std::isnan(b); };
+  check("eq", [](Value a, Value b) { return std::islessequal(a, b) && std::isgreaterequal(a, b); });
+  check("ne", [](Value a, Value b) { return std::islessgreater(a, b); });
+  check("lt", [](Value a, Value b) { return std::isless(a, b); });
+  check("le", [](Value a, Value b) { return std::islessequal(a, b); });
+  check("gt", [](Value a, Value b) { return std::isgreater(a, b); });
+  check("ge", [](Value a, Value b) { return std::isgreaterequal(a, b); });
+  check("equ", [&](Value a, Value b) { return is_nan(a, b) || !std::islessgreater(a, b); });
+  check("neu", [&](Value a, Value b) { return is_nan(a, b) || std::islessgreater(a, b); });
+  check("ltu", [&](Value a, Value b) { return is_nan(a, b) || std::isless(a, b); });
+  check("leu", [&](Value a, Value b) { return is_nan(a, b) || std::islessequal(a, b); });
+  check("gtu", [&](Value a, Value b) { return is_nan(a, b) || std::isgreater(a, b); });
+  check("geu", [&](Value a, Value b) { return is_nan(a, b) || std::isgreaterequal(a, b); });
+  check("num", [&](Value a, Value b) { return !is_nan(a, b); });
+  check("nan", is_nan);
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("PTX machine: float sums, products and quotients are rounded once, to nearest even") {
+    CheckOpcode<float, float, float>(
+        "add.rn.f32", [](float a, float b) { return AsFloat(double{a} + double{b}); });
+    CheckOpcode<float, float, float>(
+        "sub.rn.f32", [](float a, float b) { return AsFloat(double{a} - double{b}); });
+    CheckOpcode<float, float, float>(
+        "mul.rn.f32", [](float a, float b) { return AsFloat(double{a} * double{b}); });
+    CheckOpcode<float, float, float>(
+        "div.rn.f32", [](float a, float b) { return AsFloat(double{a} / double{b}); });
+    CheckOpcode<float, float, float, float>(
+        "fma.rn.f32", [](float a, float b, float c) { return FusedOf(a, b, c); });
+  }
+
+  TEST_CASE("PTX machine: double sums, products and quotients are rounded once, to nearest even") {
+    const auto finite = [](double a, double b) { return std::isfinite(a) && std::isfinite(b); };
+    // NaN keeps a payload, and which one is not said: these rows are left to the host.
+    CheckOpcode<double, double, double>("add.rn.f64", [&](double a, double b) {
+      return finite(a, b) ? static_cast<double>(Quadruple{a} + Quadruple{b}) : a + b;
+    });
+    CheckOpcode<double, double, double>("sub.rn.f64", [&](double a, double b) {
+      return finite(a, b) ? static_cast<double>(Quadruple{a} - Quadruple{b}) : a - b;
+    });
+    CheckOpcode<double, double, double>("mul.rn.f64", [&](double a, double b) {
+      return finite(a, b) ? static_cast<double>(Quadruple{a} * Quadruple{b}) : a * b;
+    });
+    CheckOpcode<double, double, double>("div.rn.f64", [&](double a, double b) {
+      return finite(a, b) && b != 0 ? static_cast<double>(Quadruple{a} / Quadruple{b}) : a / b;
+    });
+    CheckOpcode<double, double>("rcp.rn.f64", [](double a) {
+      return std::isfinite(a) && a != 0 ? static_cast<double>(1 / Quadruple{a}) : 1 / a;
+    });
+  }
+
+  TEST_CASE("PTX machine: extremes prefer numbers to NaN, and +0 to -0") {
+    CheckExtremes<float>("f32", kNan);
+    CheckExtremes<double>("f64", 0);
+    CheckOpcode<float, float, float>("max.NaN.f32", [](float a, float b) {
+      return std::isnan(a) || std::isnan(b) ? kNan : IsBelow(a, b) ? b : a;
+    });
+    CheckOpcode<float, float, float>("min.NaN.f32", [](float a, float b) {
+      return std::isnan(a) || std::isnan(b) ? kNan : IsBelow(a, b) ? a : b;
+    });
+  }
+
+  TEST_CASE("PTX machine: negation and absolute values touch the sign alone") {
+    CheckOpcode<uint32_t, uint32_t>("neg.f32", [](uint32_t a) { return a + 0x80000000u; });
+    CheckOpcode<uint32_t, uint32_t>("abs.f32", [](uint32_t a) { return a % 0x80000000u; });
+    constexpr uint64_t kSign = uint64_t{1} << 63;
+    CheckOpcode<uint64_t, uint64_t>("neg.f64", [](uint64_t a) { return a + kSign; });
+    CheckOpcode<uint64_t, uint64_t>("abs.f64", [](uint64_t a) { return a % kSign; });
+  }
+
+  TEST_CASE("PTX machine: comparisons of floats, ordered and unordered") {
+    CheckComparisons<float>("f32");
+    CheckComparisons<double>("f64");
+  }
+
+  TEST_CASE("PTX machine: approximations stay within the manual's bounds") {
+    const auto check = [](const LaunchOptions& options, bool expects_errors) {
+      std::vector<std::tuple<float>> rows;
+      for (int i = 0; i < 4000; ++i)
+        rows.emplace_back(std::ldexp(1.0f + i / 4000.0f, i % 200 - 100));
+      const auto results = RunRows<float, float>("rcp.approx.f32",
+                                                 std::span<const std::tuple<float>>(rows), options);
+      int num_off = 0;
+      for (size_t i = 0; i < rows.size(); ++i) {
+        const double exact = 1.0 / double{std::get<0>(rows[i])};
+        const double unit =
+            std::nextafter(static_cast<float>(exact), INFINITY) - static_cast<float>(exact);
+        REQUIRE(std::abs(results[i] - exact) <= unit);
+        num_off += results[i] != static_cast<float>(exact) ? 1 : 0;
+      }
+      CHECK((num_off > 1000) == expects_errors);
+    };
+    check({}, false);
+    check({.seed = 1, .has_rough_reciprocals = true}, true);
+    check({.seed = 2, .has_rough_reciprocals = true}, true);
+    // Of zero, infinity and NaN, as the manual's table has it; of powers of two exactly.
+    for (const bool is_rough : {false, true}) {
+      const std::vector<std::tuple<float>> rows = {{0.0f}, {-0.0f}, {INFINITY}, {-INFINITY},
+                                                   {NAN},  {4.0f},  {1.0f}};
+      const auto results =
+          RunRows<float, float>("rcp.approx.f32", std::span<const std::tuple<float>>(rows),
+                                {.has_rough_reciprocals = is_rough});
+      CHECK(results[0] == INFINITY);
+      CHECK(results[1] == -INFINITY);
+      CHECK(BitsOf(results[2]) == BitsOf(0.0f));
+      CHECK(BitsOf(results[3]) == BitsOf(-0.0f));
+      CHECK(BitsOf(results[4]) == BitsOf(kNan));
+      CHECK(results[5] == 0.25f);
+      CHECK(results[6] == 1.0f);
+    }
+    // The upper word alone comes out, within 2^-20 or so of the true value.
+    const std::vector<std::tuple<double>> rows = {{3.0}, {1e300}, {-7.5}, {1.0}};
+    const auto results = RunRows<double, double>("rcp.approx.ftz.f64",
+                                                 std::span<const std::tuple<double>>(rows), {});
+    for (size_t i = 0; i < rows.size(); ++i) {
+      CHECK((BitsOf(results[i]) & 0xFFFFFFFFu) == 0);
+      CHECK(std::abs(results[i] * std::get<0>(rows[i]) - 1) < 0x1p-19);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace specd::ptx
