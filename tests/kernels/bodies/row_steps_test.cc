@@ -115,6 +115,20 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE("the first edit that is not below an id is the one that std::lower_bound finds") {
+    std::vector<TokenEdit> edits;
+    for (int32_t size = 0; size < 20; ++size) {
+      for (TokenId id = 0; id < 3 * size + 3; ++id) {
+        CAPTURE(size);
+        CAPTURE(id);
+        const auto at = std::lower_bound(edits.begin(), edits.end(), id,
+                                         [](const TokenEdit& e, TokenId i) { return e.id < i; });
+        CHECK(LowerBound(edits.data(), size, id) == static_cast<int32_t>(at - edits.begin()));
+      }
+      edits.push_back({.id = 3 * size + 1});
+    }
+  }
+
   TEST_CASE("one element is what the tile holds; removed ids and ids after the cut are -inf") {
     constexpr int32_t kVocabSize = 2 * kTileSize + 70;
     std::mt19937_64 random(151);

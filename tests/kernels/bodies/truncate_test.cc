@@ -235,6 +235,18 @@ TEST_SUITE("unit") {
     MESSAGE(decisive << " of " << all << " rows were decisive");
     CHECK(decisive > all * 7 / 10);
   }
+
+  TEST_CASE("an element at the upper end of the search's bracket is counted once") {
+    // The search for top_p first tries 2^-8 and then 2^-16. The nucleus ends among the elements of
+    // 2^-12, and ten elements are 2^-8 exactly.
+    std::vector<double> logits(2 * kTileSize, -100.0);
+    logits[0] = 0.0;
+    for (size_t i = 0; i < 10; ++i) logits[1 + i] = -8.0;
+    for (size_t i = 0; i < 100; ++i) logits[100 + i] = -12.0;
+    const double mass = 1 + 10 * 0x1p-8 + 100 * 0x1p-12;
+    const double top_p = (1 + 10 * 0x1p-8 + 49.5 * 0x1p-12) / mass;
+    CHECK(Check(logits, {.top_p = top_p}, 1 / std::log(2.0)));
+  }
 }
 
 }  // namespace
