@@ -160,7 +160,6 @@ int main(int argc, char** argv) {
     status = specd::SetUpLogging(
         {.levels = absl::GetFlag(FLAGS_log_level), .format = absl::GetFlag(FLAGS_log_format)});
   }
-  if (status.ok()) status = specd::SetUpLogging(absl::GetFlag(FLAGS_log_level));
   if (status.ok()) status = specd::CheckListenPath(config.listen_path);
   if (!status.ok()) {
     std::fprintf(stderr, "specd: %s\n", std::string(status.message()).c_str());
