@@ -77,8 +77,7 @@ class BodyParser {
       scopes_.back().params[variable.name] = call_end_;
       call_end_ += variable.size_bytes;
       function_.param_bytes = std::max(function_.param_bytes, call_end_);
-    } else if (word == ".pragma" || word == ".loc" || word == ".branchtargets") {
-      if (word != ".pragma") reader_.Fail(fmt::format("unknown directive {}", word));
+    } else if (word == ".pragma") {  // a hint
       reader_.SkipBehind(";");
     } else {
       reader_.Fail(fmt::format("unknown directive {}", word));

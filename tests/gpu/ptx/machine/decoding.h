@@ -26,7 +26,7 @@ struct Decoding {
 bool DecodeFlow(Decoding* decoding);
 // What brings the lanes of a warp together: shfl.sync, vote.sync, redux.sync, bar.warp.sync.
 bool DecodeTogether(Decoding* decoding);
-// bar, barrier.cluster, fence, membar, griddepcontrol, prefetch.
+// bar, barrier.cluster, fence, membar, griddepcontrol.
 bool DecodeBarrier(Decoding* decoding);
 // ld, st
 bool DecodeAccess(Decoding* decoding);

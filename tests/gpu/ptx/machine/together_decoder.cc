@@ -46,7 +46,7 @@ bool DecodeTogether(Decoding* decoding) {
   return true;
 }
 
-// PTX ISA, "bar, barrier", "barrier.cluster", "membar, fence", "griddepcontrol", "prefetch".
+// PTX ISA, "bar, barrier", "barrier.cluster", "membar, fence", "griddepcontrol".
 bool DecodeBarrier(Decoding* decoding) {
   OperandSlots& slots = decoding->slots;
   Modifiers& modifiers = decoding->modifiers;

@@ -26,7 +26,7 @@ void ArriveAtCluster(Warp& warp, Frame& frame, const Instruction& instruction, u
 void WaitForCluster(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t lanes);
 
 void Fence(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t lanes);
-// griddepcontrol, prefetch: the machine runs launches one after another and has no caches.
+// griddepcontrol: the machine runs launches one after another.
 void DoNothing(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t lanes);
 
 }  // namespace specd::ptx
