@@ -186,7 +186,7 @@ int specd_sequence_final(specd_engine* engine, specd_sequence sequence, specd_se
                          int timeout_ms) {
   if (engine == nullptr) return NullArgument("engine");
   if (state == nullptr) return NullArgument("state");
-  return Guard([&] { return engine->engine->AwaitFinal(sequence, state, timeout_ms); });
+  return Use(engine, [&] { return engine->engine->AwaitFinal(sequence, state, timeout_ms); });
 }
 
 int specd_submit(specd_engine* engine, uint64_t round_id, const specd_draft* drafts,
