@@ -164,11 +164,11 @@ void TraceRecorder::TakeSessions() {
   for (std::shared_ptr<SessionTrace>& trace : attached_) {
     writers_.push_back(std::make_unique<SessionWriter>(
         std::move(trace), WriterParts{.options = &options_.trace,
-                                               .process = &options_.process,
-                                               .create_file = &options_.create_file,
-                                               .log = &options_.log,
-                                               .shelf = &shelf_,
-                                               .clock = options_.clock}));
+                                      .process = &options_.process,
+                                      .create_file = &options_.create_file,
+                                      .log = &options_.log,
+                                      .shelf = &shelf_,
+                                      .clock = options_.clock}));
   }
   attached_.clear();
   has_news_.store(!requests_.empty(), std::memory_order_release);

@@ -127,7 +127,7 @@ class DaemonTest(GpuCheckTest):
         long.mkdir()
         status, detail = self.play("rounds", "", "--folder", long)
         self.assertEqual(status, "fail")
-        self.assertRegex(detail, "path of .* bytes, a unix socket allows 107; use a shorter directory")
+        self.assertRegex(detail, "the path has .* bytes, and a socket's path has at most 107; choose a shorter one")
 
     def test_a_daemon_that_does_not_start(self):
         for daemon, expected in ((self.folder / "none", "cannot be started"),

@@ -163,6 +163,7 @@ TEST_SUITE("unit") {
     CHECK(TryOpen(options) == SPECD_ERROR_INVALID_ARGUMENT);
     CHECK(LastErrorHas("eos_tokens.count = 1"));
     specd_options attached = Options(nullptr);
+    attached.threads = 0;  // a daemon has its own
     attached.eos_tokens = {end, 1};
     CHECK(TryOpen(attached, "unix:/nowhere/s") == SPECD_ERROR_UNSUPPORTED);
     CHECK(LastErrorHas("--eos_tokens"));
