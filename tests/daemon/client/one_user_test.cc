@@ -111,22 +111,6 @@ TEST_SUITE("unit") {
     CHECK(wrong == 0);
     CHECK(refused > 0);
   }
-
-  TEST_CASE("closing an engine waits for the call of another thread") {
-    auto* const f = new EmbeddedEngine;
-    std::atomic<bool> begun = false;
-    int code = 0;
-    std::thread other([&] {
-      specd_completion completion = SizedCompletion();
-      begun = true;
-      code = specd_poll(f->engine, &completion, 100);
-    });
-    while (!begun) std::this_thread::yield();
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    delete f;
-    other.join();
-    CHECK(code == SPECD_EMPTY);
-  }
 }
 
 }  // namespace
