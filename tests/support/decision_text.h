@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -53,10 +54,9 @@ inline std::vector<PlaceDecision> DecisionsOf(Backend& backend, RoundBatch batch
 
 // What a comparison of decisions has seen, so that a test can demand it.
 struct DecisionCounts {
-  void Add(const Task& task, const TaskOutcome& outcome, const PlaceDecision* places) {
+  void Add(const Task& task, const TaskOutcome& outcome, std::span<const PlaceDecision> places) {
     const auto method = static_cast<size_t>(task.method);
-    for (int32_t i = 0; i <= task.draft.num_nodes; ++i) {
-      const PlaceDecision& place = places[i];
+    for (const PlaceDecision& place : places) {
       judged[method] += place.judged ? 1 : 0;
       drawn += place.judged && place.draw_coin != kNoCoin ? 1 : 0;
       from_residual += place.judged && place.residual_mass > 0 ? 1 : 0;

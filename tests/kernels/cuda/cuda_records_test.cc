@@ -42,7 +42,8 @@ std::string RecordDifference(Backend& device, Backend& cpu, const RoundCase::Opt
       return fmt::format("sequence {}, place {}\n  device: {}\n  CPU:    {}", i, place, text,
                          wanted);
     }
-    counts->Add(recorded.task(i), recorded.outcome(i), &decisions[first]);
+    counts->Add(recorded.task(i), recorded.outcome(i),
+                std::span(decisions).subspan(first, static_cast<size_t>(num_places)));
   }
   return "";
 }

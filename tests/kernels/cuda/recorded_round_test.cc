@@ -48,7 +48,8 @@ class RecordedPair {
       for (size_t place = first; place < first + static_cast<size_t>(num_places); ++place) {
         REQUIRE(DecisionText(decisions[place]) == DecisionText(expected[place]));
       }
-      counts->Add(on_cuda.task(i), on_cuda.outcome(i), &decisions[first]);
+      counts->Add(on_cuda.task(i), on_cuda.outcome(i),
+                  std::span(decisions).subspan(first, static_cast<size_t>(num_places)));
     }
   }
 

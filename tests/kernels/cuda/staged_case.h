@@ -113,7 +113,8 @@ class StagedCase {
       REQUIRE(DecisionText(decisions_->all[i]) == DecisionText(wanted));
     }
     for (int32_t i = 0; i < batch_.num_tasks; ++i) {
-      counts->Add(batch_.tasks[i], batch_.outcomes[i], &decisions_->all[size_t(i * num_places_)]);
+      counts->Add(batch_.tasks[i], batch_.outcomes[i],
+                  std::span(decisions_->all).subspan(size_t(i * num_places_), size_t(num_places_)));
     }
   }
 
