@@ -31,7 +31,7 @@ EventQueue::Capacity EventCapacity(const SessionLimits& limits) {
 }
 
 // Tells the handles of this process's sessions apart, and with high probability those of other
-// processes too: numbers go on from a random one. 0 is nobody's.
+// processes too: numbers go on from a random one. No session has 0.
 uint32_t NextOwner() {
   static std::atomic<uint32_t> next{std::random_device{}()};
   return next.fetch_add(1, std::memory_order_relaxed) % kHandleOwnerMax + 1;

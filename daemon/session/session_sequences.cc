@@ -324,7 +324,7 @@ void SessionSequences::Finish(SequenceHandle handle, FinishReason reason, uint32
 
 bool SessionSequences::Settle(SequenceHandle handle) {
   const Sequence* const sequence = state_.verifier->Find(handle);
-  if (sequence == nullptr) return true;  // closed: nobody asks any more
+  if (sequence == nullptr) return true;  // closed: no call asks for it
   if (sequence->finish_reason == FinishReason::kNone) return false;
   streams_[SlotOf(handle)].settled = true;
   WriteState(*sequence);

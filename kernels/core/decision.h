@@ -16,7 +16,7 @@ namespace specd {
 // The value of a coin that was not drawn. Coins are below 2^53.
 inline constexpr uint64_t kNoCoin = ~uint64_t{0};
 
-// The position of a place that nobody has recorded. Positions are below 2^31.
+// The position of a place that has no record. Positions are below 2^31.
 inline constexpr uint32_t kNoPosition = ~uint32_t{0};
 
 // Coins in [low, high) draw the same id. Empty: unknown.
@@ -57,7 +57,7 @@ struct PlaceDecision {
   uint64_t draw_coin = kNoCoin;
   Purpose draw_purpose = Purpose::kSample;
   // The place and its draft token as the processor knew them, also if it never came here. If a task
-  // leaves them to the processor (NeedsResolve), nobody else knows them.
+  // leaves them to the processor (NeedsResolve), only the processor knows them.
   uint32_t position = kNoPosition;
   CoinInterval draw_interval;
   double residual_mass = -1;

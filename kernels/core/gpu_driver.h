@@ -87,7 +87,7 @@ class GpuDriver {
 
   // Enqueues the records of a round (kernels/warps/record.h), after LaunchRound. Writes to
   // RoundBatch::decisions, and nothing if that is null. `tokens` is device memory of num_tasks *
-  // tokens_stride ids that nobody reads.
+  // tokens_stride ids that no code reads.
   virtual GpuResult LaunchRecord(const FusedRound* round, TokenId* tokens,
                                  const RoundBounds& bounds) = 0;
 

@@ -218,7 +218,7 @@ GpuResult CudaBackend::LaunchPiece(const BatchUpload& piece) {
   kind.num_launches = piece.Fill(round_memory_.get());
   kind.resolves = piece.resolves();
   arena_.Seal();
-  // A recorded round has one launch more, and no graph: graphs are for rounds that nobody looks at.
+  // A recorded round has one launch more, and no graph: graphs are for rounds without an observer.
   if (piece.batch().decisions != nullptr) {
     return Enqueue(piece.round(), piece.count(), kind, true);
   }

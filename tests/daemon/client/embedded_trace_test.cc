@@ -105,7 +105,7 @@ std::map<std::string, std::vector<TracedTask>> TasksByName(const ReadTraceResult
   return tasks;
 }
 
-// A chain ends before the first kNoToken, and nobody reads what follows.
+// A chain ends before the first kNoToken, and no code reads what follows.
 std::vector<TokenId> ReadDraft(const TraceTask& task) {
   return {task.tokens.begin(), std::find(task.tokens.begin(), task.tokens.end(), kNoToken)};
 }
@@ -128,7 +128,7 @@ int CheckSameTasks(const ReadTraceResult& device, const ReadTraceResult& cpu) {
       CHECK(task.round_base == wanted.round_base);
       CHECK_FALSE(task.continues);
       CHECK(task.confirmed == wanted.confirmed);
-      // A host that knows the draft leaves out what follows its end; by slot nobody does.
+      // A host that knows the draft leaves out what follows its end; by slot it stays.
       REQUIRE(task.decisions.size() >= wanted.decisions.size());
       for (size_t place = 0; place < task.decisions.size(); ++place) {
         CAPTURE(place);
@@ -257,7 +257,7 @@ TEST_SUITE("unit") {
     CHECK(trace.drops.back().why.find("the device did not give") != std::string::npos);
   }
 
-  // The graph goes on while nobody looks, so rows cannot be had; decisions can.
+  // The graph goes on without the host, so rows cannot be had; decisions can.
   TEST_CASE("a trace of rounds inside a graph holds their drafts, positions and decisions") {
     const ReadTraceResult cpu = OnCpu("level=rounds");
     for (const uint32_t ahead : {0u, 3u}) {
