@@ -1,0 +1,21 @@
+// What "atom", "red" and "redux" make of two values, beside the operators of <functional>.
+#pragma once
+
+#include <algorithm>
+
+namespace specd::ptx {
+
+struct Max {
+  template <typename Value>
+  Value operator()(Value a, Value b) const {
+    return std::max(a, b);
+  }
+};
+struct Min {
+  template <typename Value>
+  Value operator()(Value a, Value b) const {
+    return std::min(a, b);
+  }
+};
+
+}  // namespace specd::ptx
