@@ -164,11 +164,22 @@ Engine::~Engine() {
   if (!rounds_.CloseStreams(int64_t{timeout_ms_} * 1'000'000)) KeepForever(std::move(segment_));
 }
 
+absl::StatusOr<Reply> Engine::Ask(const Request& request, int fd) {
+  absl::StatusOr<Reply> reply = link_->Call(request, fd, nullptr);
+  if (!reply.ok()) return WhyUnanswered(reply.status());
+  return reply;
+}
+
+absl::Status Engine::WhyUnanswered(const absl::Status& status) const {
+  const bool is_over = ErrorCodeOf(status) == SPECD_ERROR_DISCONNECTED && link_->PeerGone();
+  return is_over ? rounds_.WhyNoCompletion() : status;
+}
+
 // ---- memory
 
 absl::StatusOr<uint32_t> Engine::RegisterRegion(int fd, uint64_t size_bytes) {
   absl::StatusOr<RegionReply> reply =
-      Expect<RegionReply>(link_->Call(RegisterRegionRequest{size_bytes}, fd, nullptr));
+      Expect<RegionReply>(Ask(RegisterRegionRequest{size_bytes}, fd));
   if (!reply.ok()) return reply.status();
   return reply->region;
 }
@@ -206,15 +217,14 @@ absl::Status Engine::ImportFd(int fd, uint64_t size_bytes, specd_region* region)
 
 absl::Status Engine::ImportDevice(uint64_t address, uint64_t size_bytes, specd_region* region) {
   const auto registered = link_->RegisterDevice(address, size_bytes);
-  if (!registered.ok()) return registered.status();
+  if (!registered.ok()) return WhyUnanswered(registered.status());
   skips_[registered->region] = {registered->skip_bytes};
   *region = {registered->region, reinterpret_cast<void*>(address), size_bytes};
   return absl::OkStatus();
 }
 
 absl::Status Engine::Unregister(uint32_t region) {
-  const absl::Status status =
-      Expect<OkReply>(link_->Call(UnregisterRegionRequest{region}, -1, nullptr)).status();
+  const absl::Status status = Expect<OkReply>(Ask(UnregisterRegionRequest{region})).status();
   if (!status.ok()) return status;
   mappings_.erase(region);
   skips_.erase(region);
@@ -248,7 +258,7 @@ absl::Status Engine::Bind(int role, const specd_tensor& tensor) {
                                      .scale = tensor.scale,
                                      .cap = tensor.cap,
                                      .renormalise = tensor.renormalise != 0};
-  return Expect<OkReply>(link_->Call(request, -1, nullptr)).status();
+  return Expect<OkReply>(Ask(request)).status();
 }
 
 // ---- sequences
@@ -260,7 +270,7 @@ absl::Status Engine::OpenSequence(const char* request_id, const specd_params& pa
   OutputArray<specd_sequence_info> infos;
   if (absl::Status s = infos.Check("info", info, message->num_sequences, &infos); !s.ok()) return s;
   absl::StatusOr<SequenceReply> reply =
-      Expect<SequenceReply>(link_->Call(message->request, message->lists.get(), nullptr));
+      Expect<SequenceReply>(Ask(message->request, message->lists.get()));
   if (!reply.ok()) return reply.status();
   opening_warnings_ = absl::StrJoin(reply->warnings, "\n");
   if (!reply->sequences.empty()) owner_ = OwnerOf(reply->sequences[0]);
@@ -273,17 +283,17 @@ absl::Status Engine::ForkSequence(specd_sequence sequence, const char* request_i
   if (absl::Status s = infos.Check("info", info, 1, &infos); !s.ok()) return s;
   const ForkSequenceRequest request{sequence, request_id, seed != nullptr,
                                     seed != nullptr ? *seed : 0};
-  absl::StatusOr<SequenceReply> reply = Expect<SequenceReply>(link_->Call(request, -1, nullptr));
+  absl::StatusOr<SequenceReply> reply = Expect<SequenceReply>(Ask(request));
   if (!reply.ok()) return reply.status();
   return Report(*reply, 1, infos);
 }
 
 absl::Status Engine::CloseSequence(specd_sequence sequence) {
-  return Expect<OkReply>(link_->Call(CloseSequenceRequest{sequence}, -1, nullptr)).status();
+  return Expect<OkReply>(Ask(CloseSequenceRequest{sequence})).status();
 }
 
 absl::Status Engine::AbortSequence(specd_sequence sequence) {
-  return Expect<OkReply>(link_->Call(AbortSequenceRequest{sequence}, -1, nullptr)).status();
+  return Expect<OkReply>(Ask(AbortSequenceRequest{sequence})).status();
 }
 
 absl::StatusOr<SequenceState> Engine::FindState(specd_sequence sequence) const {
@@ -359,8 +369,7 @@ void Engine::GetSharing(specd_sharing* sharing) {
 }
 
 absl::Status Engine::GetGroup(specd_group* group) {
-  absl::StatusOr<GroupReply> reply =
-      Expect<GroupReply>(link_->Call(GetGroupRequest{}, -1, nullptr));
+  absl::StatusOr<GroupReply> reply = Expect<GroupReply>(Ask(GetGroupRequest{}));
   if (!reply.ok()) return reply.status();
   join_token_ = std::move(reply->token);
   *group = {join_token_.c_str(), reply->bound_ranks, 0};
@@ -368,8 +377,7 @@ absl::Status Engine::GetGroup(specd_group* group) {
 }
 
 absl::Status Engine::DumpTrace(specd_trace_dump* dump) {
-  absl::StatusOr<TraceReply> reply =
-      Expect<TraceReply>(link_->Call(DumpTraceRequest{}, -1, nullptr));
+  absl::StatusOr<TraceReply> reply = Expect<TraceReply>(Ask(DumpTraceRequest{}));
   if (!reply.ok()) return reply.status();
   trace_path_ = std::move(reply->path);
   *dump = {trace_path_.c_str(), reply->num_rounds, reply->num_lost};
@@ -377,8 +385,7 @@ absl::Status Engine::DumpTrace(specd_trace_dump* dump) {
 }
 
 absl::Status Engine::GetStats(specd_engine_stats* stats) {
-  absl::StatusOr<StatsReply> reply =
-      Expect<StatsReply>(link_->Call(GetStatsRequest{}, -1, nullptr));
+  absl::StatusOr<StatsReply> reply = Expect<StatsReply>(Ask(GetStatsRequest{}));
   if (!reply.ok()) return reply.status();
   stats->rounds = reply->rounds;
   stats->sequence_rounds = reply->sequence_rounds;
