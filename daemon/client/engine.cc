@@ -31,6 +31,7 @@ namespace {
 
 // The pauses between looks at a sequence whose end the text side may still move. The text side
 // usually answers within milliseconds.
+constexpr int32_t kSpinUsMax = 1'000'000;
 constexpr absl::Duration kFinalPauseMin = absl::Microseconds(50);
 constexpr absl::Duration kFinalPauseMax = absl::Milliseconds(1);
 
@@ -114,6 +115,11 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(const std::string& uri,
   hello.profile = options.profile == nullptr ? "" : options.profile;
   hello.pid = static_cast<uint32_t>(getpid());
   if (options.reserved != 0) return Invalid("reserved", "reserved must be 0");
+  if (options.reserved2 != 0) return Invalid("reserved2", "reserved2 must be 0");
+  if (options.spin_us < -1 || options.spin_us > kSpinUsMax) {
+    return Invalid("spin_us",
+                   fmt::format("spin_us = {} is outside -1 .. {}", options.spin_us, kSpinUsMax));
+  }
   hello.limits = {
       .vocab_size = options.vocab_size,
       .max_batch = options.max_batch,
@@ -153,7 +159,7 @@ Engine::Engine(std::unique_ptr<EngineLink> link, std::unique_ptr<Segment> segmen
       segment_(std::move(segment)),
       hello_(std::move(hello)),
       timeout_ms_(static_cast<int>(options.timeout_ms)),
-      rounds_(link_.get(), segment_.get(), options.stream_timeout_ms),
+      rounds_(link_.get(), segment_.get(), options.stream_timeout_ms, options.spin_us),
       calls_(link_.get(), &rounds_, segment_->limits(), timeout_ms_) {
   rounds_.channel().SetState(EngineState::kRunning);
 }

@@ -67,6 +67,7 @@ void specd_options_init(specd_options* options) {
   options->ring_depth = 4;
   options->timeout_ms = 5000;
   options->max_scores_per_token = 21;
+  options->spin_us = -1;
 }
 
 void specd_tensor_init(specd_tensor* tensor) {

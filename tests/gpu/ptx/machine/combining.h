@@ -1,4 +1,5 @@
-// What "atom", "red" and "redux" make of two values, beside the operators of <functional>.
+// Max and Min are what "atom", "red" and "redux" make of two values, beside the operators of
+// <functional>. Pure functions.
 #pragma once
 
 #include <algorithm>
