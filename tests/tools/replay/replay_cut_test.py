@@ -1,0 +1,62 @@
+"""specd-replay cut and anonymise, against an independent reading of the same traces."""
+
+import re
+import unittest
+
+import numpy as np
+
+import trace_file
+from replay_support import Traces, error, out
+
+
+class Cut(Traces):
+    def test_a_part(self):
+        path = self.folder / "part.mcap"
+        out("cut", self.path, "-o", path, "--rounds=3:6", "--request=token")
+        part = trace_file.Trace(path)
+        self.assertEqual([r["number"] for r in part.rounds], [3, 4, 5, 6])
+        self.assertEqual([o["request_id"] for o in part.openings.values()], ["token"])
+        whole = [(t["tokens"], t["confirmed"]) for r, t, a in self.trace.steps()
+                 if 3 <= r["number"] <= 6 and self.trace.request(a["sequence"]) == "token"]
+        self.assertEqual([(t["tokens"], t["confirmed"]) for _, t, _ in part.steps()], whole)
+        for record, task, _ in part.steps():
+            source = next(r for r in self.trace.rounds if r["number"] == record["number"])
+            for index in task["target_rows"]:
+                np.testing.assert_array_equal(part.row(record, 0, index),
+                                              self.trace.row(source, 0, index))
+        self.assertRegex(out("verify", path), r"by rows +4\n")
+
+    def test_without_rows(self):
+        path = self.folder / "thin.mcap"
+        out("cut", self.path, "-o", path, "--no-rows")
+        self.assertFalse(path.with_suffix(".rows").exists())
+        self.assertRegex(out("verify", path), r"different +0\n")
+
+    def test_nothing_is_left_behind(self):
+        path = self.folder / "none.mcap"
+        self.assertIn("no round passes", error("cut", self.path, "-o", path, "--rounds=90:99"))
+        self.assertFalse(list(self.folder.glob("none*")))
+        self.assertIn("is the trace that is read", error("cut", self.path, "-o", self.path))
+
+    def test_anonymise(self):
+        secret = self.make("secret", "rounds=10", "request=customer-")
+        path = self.folder / "shared.mcap"
+        out("anonymise", secret, "-o", path)
+        self.assertNotIn(b"customer", path.read_bytes())
+        shared = trace_file.Trace(path)
+        self.assertEqual([o["request_id"] for o in shared.openings.values()],
+                         [f"r{i}" for i in range(1, 8)])
+        self.assertNotIn("eos_token_ids", shared.info)
+        for _, task, _ in shared.steps():
+            ids = task["tokens"] + task["confirmed"]
+            # Numbered in the order in which they occur.
+            self.assertEqual(list(dict.fromkeys(ids)), list(range(len(set(ids)))))
+            self.assertEqual(task["edits"], [])
+        for pattern, command in ((r"different +0\n", "verify"), (r"anonymised", "info"),
+                                 (r"accepted per draft", "stats")):
+            self.assertRegex(out(command, path), pattern)
+        self.assertEqual(out("stats", path), out("stats", secret))
+
+
+if __name__ == "__main__":
+    unittest.main()
