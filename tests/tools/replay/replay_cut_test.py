@@ -1,6 +1,7 @@
 """specd-replay cut and anonymise, against an independent reading of the same traces."""
 
 import re
+import shutil
 import unittest
 
 import numpy as np
@@ -37,6 +38,37 @@ class Cut(Traces):
         self.assertIn("no round passes", error("cut", self.path, "-o", path, "--rounds=90:99"))
         self.assertFalse(list(self.folder.glob("none*")))
         self.assertIn("is the trace that is read", error("cut", self.path, "-o", self.path))
+
+    def test_what_is_read_is_not_overwritten(self):
+        """`cut a.mcap -o a.small` wrote its rows over a.rows, and other commands over their input."""
+        folder = self.folder / "guard"
+        folder.mkdir()
+        trace, rows = folder / "t.mcap", folder / "t.rows"
+        other, link = folder / "u.mcap", folder / "link.rows"
+        shutil.copy(self.path, trace)
+        own = self.trace.info["row_file"]  # whatever the name of the trace
+        shutil.copy(self.path.with_suffix(".rows"), folder / own)
+        shutil.copy(self.path.with_suffix(".rows"), rows)
+        shutil.copy(self.path, other)
+        link.hardlink_to(folder / own)
+        before = {path: path.read_bytes() for path in folder.iterdir()}
+        small = (folder / own).with_suffix(".small")
+        for arguments, words in (
+                (("cut", trace, "-o", small), "its row file, .* is the row file of the trace that is"),
+                (("cut", trace, "-o", folder / "link.mcap"), "is the row file of the trace that is"),
+                (("cut", trace, other, "-o", other), "is the trace that is read"),
+                (("cut", trace, "-o", rows), "of its own row file"),
+                (("anonymise", trace, "-o", folder / own), "is the row file of the trace that is"),
+                (("report", trace, "-o", trace), "is the trace that is read"),
+                (("stats", trace, "--format=svg", "-o", trace), "is the trace that is read"),
+                (("export", trace, "--format=npz", "-o", link), "is the row file of the trace"),
+                (("export", trace, "--format=chrome", "-o", folder / "." / "t.mcap"),
+                 "is the trace that is read")):
+            self.assertRegex(error(*arguments), words)
+            self.assertEqual({path: path.read_bytes() for path in folder.iterdir()}, before)
+        out("cut", trace, "-o", small, "--no-rows")
+        out("cut", trace, "-o", folder / "new.mcap")
+        self.assertTrue((folder / "new.rows").exists())
 
     def test_anonymise(self):
         secret = self.make("secret", "rounds=10", "request=customer-")
