@@ -187,6 +187,28 @@ TEST_SUITE("unit") {
     CHECK(trace.drops.empty());
   }
 
+  TEST_CASE("a round that was called off before it ran says why it has no rows") {
+    const TempDirectory directory;
+    DoorbellLine bell{};
+    TraceSession facts;
+    facts.limits = {.vocab_size = 64, .max_batch = 4, .max_draft = 3};
+    facts.max_sequences = 4;
+    SessionTrace trace(*ParseTraceOptions(directory.path(), "level=rows,every=2"), facts,
+                       Clock::Real(), &bell);
+    SequenceResult result;
+    result.sequence = LoneWriter::kSequence;
+    result.status = RoundStatus::kAborted;
+    for (const NoRows expected :
+         {NoRows::kNone, NoRows::kChanged, NoRows::kNone, NoRows::kChanged}) {
+      trace.Taken({.round_id = 1});
+      trace.Answered({&result, 1}, 5);
+      const auto record = trace.ring().Front();
+      REQUIRE(record.has_value());
+      CHECK(reinterpret_cast<const RoundCopy*>(record->bytes.data())->no_rows == expected);
+      trace.ring().Pop();
+    }
+  }
+
   TEST_CASE("rounds of a chunk that a full disk did not take are counted as lost") {
     // The bug: the chunk's rounds were neither in the file nor in the count.
     ManualClock clock;
