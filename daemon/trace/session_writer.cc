@@ -97,7 +97,7 @@ void SessionWriter::TakeRound(const RoundCopy& copy) {
   }
   // After the round is written: a file that begins with it has the state before it.
   for (const TraceAnswer& answer : copy.answers) {
-    if (answer.status == RoundStatus::kAborted) continue;  // such an answer has no sums
+    if (!IsCommitted(SequenceResult{.status = answer.status})) continue;  // it may have no sums
     const auto known = known_.find(answer.sequence);
     if (known != known_.end()) known->second.opening.kept_tokens = answer.total_kept;
   }
