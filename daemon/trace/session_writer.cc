@@ -265,7 +265,12 @@ absl::StatusOr<TraceDump> SessionWriter::WriteFlight(TraceTrigger cause) {
         rows.push_back(
             std::span(flight->bytes).subspan(flight->row_offsets[i], flight->row_sizes[i]));
       }
-      keep(file->Write(&flight->round, rows));
+      absl::Status written = file->Write(&flight->round, rows);
+      if (!IsRefusedRecord(written)) {
+        keep(std::move(written));
+      } else if (!std::exchange(flight->is_left_out, true)) {
+        losses_.LeaveOut(std::string(written.message()));
+      }
     } else if (const auto* opening = std::get_if<TraceOpening>(&entry)) {
       keep(file->Write(*opening));
     } else {

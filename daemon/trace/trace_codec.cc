@@ -246,6 +246,12 @@ void EncodeTrace(const Record& record, std::string* out) {
 
 template <class Record>
 absl::StatusOr<Record> DecodeTrace(std::string_view bytes) {
+  if (bytes.size() > kTraceRecordBytesMax) {
+    return absl::InvalidArgumentError(
+        fmt::format("trace record: {} bytes; at most {} are read, because decoding may take 24 "
+                    "times as much memory",
+                    bytes.size(), kTraceRecordBytesMax));
+  }
   msgpack::object_handle handle;
   const MapLimits limits = {.array_max = std::min(bytes.size(), kListMax), .depth_max = kDepthMax};
   if (absl::Status status = ParseMap(bytes, &handle, limits); !status.ok()) return status;

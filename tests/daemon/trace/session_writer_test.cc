@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "daemon/trace/trace_codec.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 #include "tests/daemon/trace/traced_session.h"
@@ -185,6 +186,42 @@ TEST_SUITE("unit") {
     CHECK_FALSE(trace.is_torn);
     CHECK(trace.rounds.size() == 3000);
     CHECK(trace.drops.empty());
+  }
+
+  TEST_CASE("a record that no file takes is left out and counted, and the file goes on") {
+    // A round above the bound of MCAP ended its file as a full disk does, with a pause.
+    LoneWriter lone;
+    TraceLosses losses(lone.trace.get(), &lone.log, &lone.clock);
+    SessionFile file(lone.trace.get(),
+                     {.options = &lone.options,
+                      .process = &lone.process,
+                      .create_file = &lone.create_file,
+                      .log = &lone.log,
+                      .shelf = lone.shelf.get(),
+                      .clock = &lone.clock},
+                     &losses, [](TraceFile&) { return absl::OkStatus(); });
+    TraceOpening large;
+    large.request_id.assign(kTraceRecordBytesMax, 'r');
+    file.Put(true, [&](TraceFile& to) { return to.Write(large); });
+    CHECK(file.is_open());
+    CHECK(losses.disk_error().empty());
+    CHECK(losses.num_lost() == 1);
+    file.Put(false, [&](TraceFile& to) { return to.Write(large); });
+    CHECK(losses.num_lost() == 1);  // the count is of rounds
+    TraceRound round;
+    round.number = 5;
+    file.Put(true, [&](TraceFile& to) { return to.Write(&round, {}); });
+    const auto dump = file.BringUpToDate();
+    REQUIRE(dump.ok());
+    CHECK(dump->num_rounds == 1);
+    CHECK(dump->num_lost == 1);
+    file.Close();
+    const ReadTraceResult trace = ReadTrace(dump->path);
+    CHECK(trace.openings.empty());
+    REQUIRE(trace.rounds.size() == 1);
+    REQUIRE(!trace.drops.empty());
+    CHECK(trace.drops.back().rounds == 1);
+    CHECK(trace.drops.back().why.find("at most 67108864 are allowed") != std::string::npos);
   }
 
   TEST_CASE("a round that was called off before it ran says why it has no rows") {

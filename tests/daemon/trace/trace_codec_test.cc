@@ -84,6 +84,15 @@ TEST_SUITE("trace") {
                                           26));
   }
 
+  TEST_CASE("a record that would take too much memory is refused before it is decoded") {
+    // Each zero of the list is 24 bytes of memory while it is decoded.
+    const std::string bytes(kTraceRecordBytesMax + 1, '\0');
+    const absl::StatusOr<TraceRound> refused = DecodeTrace<TraceRound>(bytes);
+    REQUIRE(!refused.ok());
+    const std::string text(refused.status().message());
+    CHECK(text.find("67108865 bytes; at most 67108864 are read") != std::string::npos);
+  }
+
   TEST_CASE("a round comes back with every bit") {
     const TraceRound round = SomeRound();
     const std::string bytes = BytesOf(round);
