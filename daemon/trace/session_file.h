@@ -83,6 +83,12 @@ class SessionFile {
   // Makes a file that the caller writes and finishes.
   absl::StatusOr<TraceFile> Make();
 
+  // The disk took nothing: no new file for a while, which doubles each time.
+  void Pause(const absl::Status& error);
+  bool is_paused() const { return parts_.clock->NowNs() < retry_ns_; }
+  // The disk took all: the next pause is short again.
+  void Resume();
+
  private:
   void Fail(const absl::Status& status);
   void WriteDrops();

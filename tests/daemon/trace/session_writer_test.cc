@@ -41,8 +41,8 @@ class BusyClock : public Clock {
 
 // A writer without a thread, and the trace of a session that has no rounds, only ends of sequences.
 struct LoneWriter {
-  LoneWriter() {
-    options = *ParseTraceOptions(directory.path(), "");
+  explicit LoneWriter(std::string_view wanted = "") {
+    options = *ParseTraceOptions(directory.path(), wanted);
     TraceSession facts;
     facts.limits = {.vocab_size = 64, .max_batch = 4, .max_draft = 3};
     facts.max_sequences = 4;
@@ -222,6 +222,43 @@ TEST_SUITE("unit") {
     REQUIRE(!trace.drops.empty());
     CHECK(trace.drops.back().rounds == 1);
     CHECK(trace.drops.back().why.find("at most 67108864 are allowed") != std::string::npos);
+  }
+
+  TEST_CASE("a full disk is left alone for a while, and the flight file that failed is gone") {
+    // Each trigger wrote all rounds again, and left the part that had found room.
+    LoneWriter lone("flight=8");
+    int num_made = 0;
+    lone.create_file = [&num_made](const std::string& path) {
+      ++num_made;
+      return FileWriter::Create(path);
+    };
+    const auto abort_one = [&lone] {
+      SequenceResult result;
+      result.sequence = LoneWriter::kSequence;
+      lone.trace->Taken({.round_id = 1});
+      lone.trace->Answered({&result, 1}, 5);
+      lone.trace->Ended(LoneWriter::kSequence, FinishReason::kAbort, 1);
+      lone.writer->DrainAll();
+    };
+    {
+      const FileSizeLimit limit(100);
+      for (int i = 0; i < 3; ++i) abort_one();
+      CHECK(num_made == 1);
+      // A person who asks is not made to wait.
+      CHECK_FALSE(lone.writer->Dump(kTriggerRequest).ok());
+      CHECK(num_made == 2);
+      lone.writer->DumpForSignal();
+      CHECK(num_made == 3);
+      CHECK(std::filesystem::is_empty(lone.directory.path()));
+    }
+    abort_one();
+    CHECK(num_made == 3);
+    lone.clock.step_ns = 10'000'000'000;  // the pause is over
+    abort_one();
+    CHECK(num_made == 4);
+    const std::vector<std::string> paths = TracesIn(lone.directory.path());
+    REQUIRE(paths.size() == 1);
+    CHECK(ReadTrace(paths[0]).rounds.size() == 5);
   }
 
   TEST_CASE("a round that was called off before it ran says why it has no rows") {
