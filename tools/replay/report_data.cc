@@ -91,6 +91,7 @@ absl::Status ReportData::TakeRound(const TraceRound& round, const RowFileReader*
   const auto tasks = rebuilder.tasks();
   for (size_t i = 0; i < round.answers.size(); ++i) {
     const TraceAnswer& answer = round.answers[i];
+    if (NamesNoSequence(answer)) continue;
     if (!options_.filter.TakesSequence(answer.sequence, book_.RequestOf(answer.sequence))) continue;
     const TraceTask* const task = task_of[i] ? &round.tasks[*task_of[i]] : nullptr;
     AddStep(round, answer, task);

@@ -13,6 +13,11 @@ bool HasOutcome(const TraceRound& round, const TraceTask& task) {
   return round.status == RoundStatus::kOk && task.outcome.status != OutcomeStatus::kNoRoom;
 }
 
+bool NamesNoSequence(const TraceAnswer& answer) {
+  return answer.status == RoundStatus::kUnknownSequence ||
+         (answer.status == RoundStatus::kInvalid && answer.refusal == Refusal::kSequence);
+}
+
 const TraceAnswer* AnswerOf(const TraceRound& round, const TraceTask& task) {
   return task.answer < round.answers.size() ? &round.answers[task.answer] : nullptr;
 }
@@ -43,6 +48,7 @@ void SequenceBook::Take(const TraceEnd& end) {
 void SequenceBook::Take(const TraceRound& round) {
   for (size_t i = 0; i < round.answers.size(); ++i) {
     const TraceAnswer& answer = round.answers[i];
+    if (NamesNoSequence(answer)) continue;
     SequenceEntry& entry = entries_[IndexOf(answer.sequence)];
     if (entry.num_rounds++ == 0) entry.first_round = round.number;
     entry.last_round = round.number;

@@ -73,6 +73,9 @@ class SequenceBook {
 // Draft tokens before the first id -1.
 uint32_t NumDrawn(const TraceTask& task);
 
+// The handle was none of an open sequence: stale, or never given out.
+bool NamesNoSequence(const TraceAnswer& answer);
+
 // False if the round was called off, or the backend had no room for the task: then no draft token
 // was accepted or rejected.
 bool HasOutcome(const TraceRound& round, const TraceTask& task);

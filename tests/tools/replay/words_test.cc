@@ -208,6 +208,22 @@ TEST_SUITE("replay") {
     CHECK(book.Find(5)->reason == FinishReason::kNone);
   }
 
+  TEST_CASE("a stale handle is no sequence") {
+    TraceItem item;
+    SequenceBook book(SequenceBook::Keep::kOpen);
+    TraceRound round;
+    round.answers = {
+        {.sequence = 5, .status = RoundStatus::kUnknownSequence},
+        {.sequence = 6, .status = RoundStatus::kInvalid, .refusal = Refusal::kSequence},
+        {.sequence = 7, .status = RoundStatus::kInvalid, .refusal = Refusal::kTree},
+        {.sequence = 8}};
+    item.record = round;
+    book.Take(item);
+    CHECK(book.Count().num_sequences == 2);
+    CHECK(book.Find(5) == nullptr);
+    CHECK(book.Find(6) == nullptr);
+  }
+
   TEST_CASE("settings of rerun change a task") {
     const auto what = WhatIf::Parse({{"temperature", "0.5"}, {"top_k", "3"}}, "token");
     REQUIRE(what.ok());
