@@ -101,7 +101,7 @@ class Rerun {
               int32_t vocab_size) {
     const TraceTask& record = round.tasks[rebuilder.tasks()[i]];
     const TraceAnswer* const answer = AnswerOf(round, record);
-    if (answer == nullptr || NumDrawn(record) == 0) return false;
+    if (answer == nullptr || book_.NumDrawnOf(record) == 0) return false;
     if (!options_.filter.TakesSequence(answer->sequence, book_.RequestOf(answer->sequence))) {
       return false;
     }
@@ -143,7 +143,7 @@ class Rerun {
   void Count(const TraceRound& round, const TraceTask& record, const Measured& base,
              const Measured& other, size_t i) {
     const double seeds = options_.num_seeds;
-    const uint32_t drawn = NumDrawn(record);
+    const uint32_t drawn = book_.NumDrawnOf(record);
     groups_.push_back(static_cast<uint32_t>(book_.IndexOf(AnswerOf(round, record)->sequence)));
     recorded_.lengths.push_back(record.outcome.num_accepted);
     base_.lengths.push_back(base.lengths[i] / seeds);

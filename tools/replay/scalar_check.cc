@@ -10,6 +10,7 @@
 
 #include "kernels/core/philox.h"
 #include "tools/replay/names.h"
+#include "tools/replay/sequence_book.h"
 
 namespace specd::replay {
 namespace {
@@ -20,7 +21,7 @@ class ScalarCheck {
       : task_(task),
         vocab_size_(vocab_size),
         coins_(task.seed, task.coins.data(), static_cast<int32_t>(task.coins.size())),
-        num_drawn_(NumInVocabulary(task, vocab_size)) {}
+        num_drawn_(static_cast<int32_t>(NumDrawn(task, vocab_size))) {}
 
   ScalarFindings Run() {
     CheckConfirmed();
@@ -40,13 +41,6 @@ class ScalarCheck {
   void Expect(bool is_equal, int32_t place, std::string text) {
     ++findings_.num_checked;
     if (!is_equal) findings_.differences.push_back(fmt::format("place {}: {}", place, text));
-  }
-  // The draft tokens that are verified: an id outside the vocabulary ends the draft.
-  static int32_t NumInVocabulary(const TraceTask& task, int32_t vocab_size) {
-    const auto end =
-        std::find_if_not(task.tokens.begin(), task.tokens.end(),
-                         [vocab_size](TokenId token) { return IsInVocabulary(token, vocab_size); });
-    return static_cast<int32_t>(end - task.tokens.begin());
   }
   bool IsDrawn(int32_t place) const { return place < num_drawn_; }
   TokenId DraftAt(int32_t place) const { return task_.tokens[static_cast<size_t>(place)]; }

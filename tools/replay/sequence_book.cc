@@ -4,8 +4,10 @@
 
 namespace specd::replay {
 
-uint32_t NumDrawn(const TraceTask& task) {
-  const auto end = std::find(task.tokens.begin(), task.tokens.end(), kNoToken);
+uint32_t NumDrawn(const TraceTask& task, int32_t vocab_size) {
+  const auto end =
+      std::find_if_not(task.tokens.begin(), task.tokens.end(),
+                       [vocab_size](TokenId token) { return IsInVocabulary(token, vocab_size); });
   return static_cast<uint32_t>(end - task.tokens.begin());
 }
 
@@ -23,6 +25,9 @@ const TraceAnswer* AnswerOf(const TraceRound& round, const TraceTask& task) {
 }
 
 void SequenceBook::Take(const TraceItem& item) {
+  if (const auto* info = std::get_if<TraceInfo>(&item.record)) {
+    vocab_size_ = static_cast<int32_t>(info->vocab_size);
+  }
   if (const auto* opening = std::get_if<TraceOpening>(&item.record)) Take(*opening);
   if (const auto* end = std::get_if<TraceEnd>(&item.record)) Take(*end);
   if (const auto* round = std::get_if<TraceRound>(&item.record)) Take(*round);
@@ -65,11 +70,14 @@ void SequenceBook::Take(const TraceRound& round) {
     const TraceAnswer* const answer = AnswerOf(round, task);
     if (answer == nullptr || !HasOutcome(round, task)) continue;
     SequenceEntry& entry = entries_[IndexOf(answer->sequence)];
-    entry.num_drafted += NumDrawn(task);
-    if (task.outcome.num_accepted < static_cast<int32_t>(NumDrawn(task))) {
-      entry.had_rejection = true;
-    }
+    const uint32_t drawn = NumDrawnOf(task);
+    entry.num_drafted += drawn;
+    if (task.outcome.num_accepted < static_cast<int32_t>(drawn)) entry.had_rejection = true;
   }
+}
+
+uint32_t SequenceBook::NumDrawnOf(const TraceTask& task) const {
+  return NumDrawn(task, vocab_size_);
 }
 
 void SequenceBook::Close(SequenceHandle sequence) {

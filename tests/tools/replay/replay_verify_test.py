@@ -96,6 +96,35 @@ class Verify(Traces):
             self.assertEqual(counts[2], 1, name)
             self.assertRegex(text, rf"round {number}, sequence 0x1.*({words})", name)
 
+    def test_ids_outside_the_vocabulary(self):
+        """The recorder ends a draft there; the replay did not, and missed rows that no round read."""
+        folder = self.folder / "outside"
+        folder.mkdir()
+        subprocess.run([MAKE_TRACE, self.folder / "unused", "rounds=12", f"recorder={folder}",
+                        "all_places=0", "outside=1"], check=True, timeout=300)
+        (path,) = folder.glob("*.mcap")
+        trace = trace_file.Trace(path)
+        size = trace.vocab_size
+        drawn = rejected = ended = 0
+        for record, task, answer in trace.steps():
+            inside = [0 <= token < size for token in task["tokens"]] + [False]
+            ended += len(task["tokens"]) > inside.index(False)
+            drawn += inside.index(False)
+            rejected += task["outcome"].get("num_accepted", 0) < inside.index(False)
+        self.assertGreater(ended, 20)
+        self.assertEqual(self.counts(path)[0], [len(list(trace.steps())), 0, 0, 0])
+        self.assertIn(f"draft tokens     {drawn}, of which", out("info", path))
+        stats = json.loads(out("stats", path, "--format=json"))
+        self.assertEqual(sum(group["drafted"] for group in stats["groups"]), drawn)
+        self.assertEqual(len(out("list", path, "--rejected").splitlines()), 1 + rejected)
+        for record, task, answer in trace.steps():
+            inside = [0 <= token < size for token in task["tokens"]] + [False]
+            end = inside.index(False)
+            if end < len(task["tokens"]) and task["outcome"].get("num_accepted", 0) == end:
+                request = trace.request(answer["sequence"])
+                text = out("show", path, record["number"], f"--request={request}", "--top=2")
+                self.assertRegex(text, rf"(?m)^ +{end} .*end of draft")
+
     def test_one_bit_of_a_row(self):
         """Any bit of a float that decides nothing is still found: the mass of the row differs."""
         record, task, _ = next(s for s in self.steps_with_draft()

@@ -25,6 +25,11 @@ namespace specd::replay {
 namespace {
 
 constexpr uint64_t kHalf = uint64_t{1} << 52;  // the coin 0.5
+const TraceInfo kInfo = [] {
+  TraceInfo info;
+  info.vocab_size = 8;
+  return info;
+}();
 
 // A task of `token` with one draft token, p = 0.25, q = 0.5, u = 0.5: the threshold itself.
 TraceTask OneToken() {
@@ -52,28 +57,31 @@ TraceTask OneToken() {
 TEST_SUITE("replay") {
   TEST_CASE("the reason of a rejection is a sentence with its numbers") {
     TraceTask task = OneToken();
-    CHECK(Why(ViewPlace(task, 0)) == "rejected: u = 0.5 is not below p/q = 0.5");
-    CHECK(WhyInWords(ViewPlace(task, 0)) == "rejected: u is not below p/q");
-    CHECK(Why(ViewPlace(task, 1)) == "not judged: the draft ended before this place");
+    CHECK(Why(ViewPlace(kInfo, task, 0)) == "rejected: u = 0.5 is not below p/q = 0.5");
+    CHECK(WhyInWords(ViewPlace(kInfo, task, 0)) == "rejected: u is not below p/q");
+    CHECK(Why(ViewPlace(kInfo, task, 1)) == "not judged: the draft ended before this place");
     task.decisions[0].p_weight = 0;
-    CHECK(Why(ViewPlace(task, 0)) == "rejected: p is 0, so the target never gives this token");
+    CHECK(Why(ViewPlace(kInfo, task, 0)) ==
+          "rejected: p is 0, so the target never gives this token");
     task.decisions[0].p_weight = 0.75f;
     task.decisions[0].stands = true;
-    CHECK(Why(ViewPlace(task, 0)) == "accepted: p/q = 1.5 is 1 or more, and every u is below that");
+    CHECK(Why(ViewPlace(kInfo, task, 0)) ==
+          "accepted: p/q = 1.5 is 1 or more, and every u is below that");
     task.method = VerifyMethod::kExactMatch;
     task.decisions[0].stands = false;
-    CHECK(Why(ViewPlace(task, 0)) == "rejected: the SAMPLE coin draws another id (3) from p");
+    CHECK(Why(ViewPlace(kInfo, task, 0)) ==
+          "rejected: the SAMPLE coin draws another id (3) from p");
   }
 
   TEST_CASE("block: u against h") {
     TraceTask task = OneToken();
     task.method = VerifyMethod::kBlock;
     task.decisions[0].bound = 0.5;
-    CHECK(Why(ViewPlace(task, 0)) ==
+    CHECK(Why(ViewPlace(kInfo, task, 0)) ==
           "rejected: u = 0.5 is not below h = 0.5, and no longer part of the draft stands");
     task.decisions[0].stands = true;
     task.decisions[0].bound = 0.75;
-    CHECK(Why(ViewPlace(task, 0)) ==
+    CHECK(Why(ViewPlace(kInfo, task, 0)) ==
           "accepted: u = 0.5 is below h = 0.75, so the draft up to here stands");
   }
 
@@ -100,6 +108,39 @@ TEST_SUITE("replay") {
     task = OneToken();
     task.decisions[0] = PlaceDecision();
     CHECK(differences() == 1);
+  }
+
+  TEST_CASE("an id outside the vocabulary ends the draft: it is not drafted, and not rejected") {
+    // Only -1 ended it: then the other id counted as drafted, and a place of `greedy` as rejected.
+    TraceTask task = OneToken();
+    task.method = VerifyMethod::kGreedy;
+    task.tokens = {8, 3};
+    task.kinds.clear();
+    task.coins.clear();
+    task.decisions.resize(3);
+    task.decisions[0].judged = true;
+    task.decisions[0].token = 3;
+    CHECK(NumDrawn(task, 8) == 0);
+    CHECK(NumDrawn(task, 9) == 2);
+    CHECK(ViewPlace(kInfo, task, 0).verdict == PlaceVerdict::kEnds);
+    CHECK(Why(ViewPlace(kInfo, task, 0)) ==
+          "the draft token (8) is outside the vocabulary, so the draft ends here");
+    task.tokens[0] = kNoToken;
+    CHECK(Why(ViewPlace(kInfo, task, 0)) == "no draft token here: the argmax follows");
+    task.tokens[0] = 8;
+    task.decisions.clear();
+    CHECK(ViewPlace(kInfo, task, 0).verdict == PlaceVerdict::kEnds);
+    TraceRound round;
+    round.answers = {{.sequence = 5, .num_kept = 1}};
+    round.tasks = {task};
+    SequenceBook book;
+    TraceItem item;
+    item.record = kInfo;
+    book.Take(item);
+    item.record = round;
+    book.Take(item);
+    CHECK(book.Find(5)->num_drafted == 0);
+    CHECK_FALSE(book.Find(5)->had_rejection);
   }
 
   TEST_CASE("intervals against values of tables") {
@@ -189,6 +230,8 @@ TEST_SUITE("replay") {
     round.answers = {{.sequence = 5, .num_kept = 1, .total_kept = 4}};
     round.tasks = {OneToken()};
     SequenceBook book;
+    item.record = kInfo;
+    book.Take(item);
     item.record = round;
     book.Take(item);
     round.number = 2;
