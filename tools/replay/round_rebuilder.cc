@@ -46,7 +46,8 @@ void RoundRebuilder::Rebuild(const TraceRound& round, const RowFileReader* rows)
 }
 
 absl::Status RoundRebuilder::Add(const TraceRound& round, const TraceTask& task, Arrays* arrays) {
-  if (task.drafts_by_slot && task.tokens.size() + 1 != task.target_rows.size()) {
+  const size_t num_places = std::max(task.target_rows.size(), task.target_argmax.size());
+  if (task.drafts_by_slot && task.tokens.size() + 1 != num_places) {
     return absl::NotFoundError("the draft tokens lay on the device and were not recorded");
   }
   if (absl::Status status = CheckTask(round, task, vocab_size_); !status.ok()) return status;

@@ -225,6 +225,7 @@ class ScalarCheck {
            "the number of tokens is not that of the accepted ones and a final one");
     for (int32_t i = 0; i < outcome.num_tokens; ++i) {
       const TokenId token = task_.confirmed[static_cast<size_t>(i)];
+      CheckArgmax(i, token);
       if (i < outcome.num_accepted && i < num_drawn_) {
         Expect(
             token == DraftAt(i), i,
@@ -235,6 +236,13 @@ class ScalarCheck {
       }
     }
     CheckFinal();
+  }
+
+  // `greedy` emits the argmax at each place.
+  void CheckArgmax(int32_t i, TokenId token) {
+    if (task_.method != VerifyMethod::kGreedy || task_.target_argmax.empty()) return;
+    const TokenId argmax = task_.target_argmax[static_cast<size_t>(i)];
+    Expect(token == argmax, i, fmt::format("{} was emitted, and the argmax is {}", token, argmax));
   }
 
   // Where a draft token fell, `greedy` and `exact_match` emit another one.

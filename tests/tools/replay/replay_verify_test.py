@@ -96,6 +96,46 @@ class Verify(Traces):
             self.assertEqual(counts[2], 1, name)
             self.assertRegex(text, rf"round {number}, sequence 0x1.*({words})", name)
 
+    def greedy_argmax(self, name, **changes):
+        """A trace of one round: tokens [5, 6], argmax [5, 9, 3]."""
+        task = dict(tokens=[5, 6], kinds=[0, 0], target_argmax=[5, 9, 3], method=1,
+                    drafts_by_slot=True, confirmed=[5, 9], path=[0],
+                    outcome=dict(num_accepted=1, num_tokens=2, num_drafts=2))
+        task.update(changes)
+        value = dict(number=1, level=1, answers=[dict(sequence=1 << 32, num_accepted=1, num_kept=2,
+                                                      total_kept=2)], tasks=[task])
+        path = self.folder / f"{name}.mcap"
+        info = {k: v for k, v in self.trace.info.items() if k != "row_file"}
+        trace_file.write(path, [trace_file.Record("info", info), trace_file.Record("round", value)])
+        return path
+
+    def test_an_argmax_that_was_not_emitted(self):
+        """A task without rows and decisions was equal, whatever it emitted."""
+        self.assertEqual(self.counts(self.greedy_argmax("argmax"))[0], [1, 0, 0, 0])
+        wrong = self.greedy_argmax("wrong", confirmed=[5, 4])
+        counts, text = self.counts(wrong, code=1)
+        self.assertEqual(counts, [0, 0, 1, 0])
+        self.assertIn("place 1: 4 was emitted, and the argmax is 9", text)
+        # The ids of the draft stayed on the device: nothing was run, and the form says nothing.
+        unknown = self.greedy_argmax("unknown", tokens=[])
+        counts, text = self.counts(unknown, code=2)
+        self.assertEqual(counts, [0, 0, 0, 1])
+        self.assertIn("lay on the device", text)
+
+    def test_a_task_that_continues_is_not_equal(self):
+        """Its decisions are not compared, and it was equal by numbers all the same."""
+        light = self.make("continued", "rounds=14", "level=1")
+        records = trace_file.read(light)
+        num_tasks = 0
+        for record in records:
+            for task in record.value.get("tasks", []) if record.topic == "round" else []:
+                task["continues"] = True
+                num_tasks += 1
+        trace_file.write(light, records)
+        counts, text = self.counts(light, code=2)
+        self.assertEqual(counts, [0, 0, 0, num_tasks])
+        self.assertIn("continues rounds that were still running", text)
+
     def test_ids_outside_the_vocabulary(self):
         """The recorder ends a draft there; the replay did not, and missed rows that no round read."""
         folder = self.folder / "outside"

@@ -143,6 +143,18 @@ TEST_SUITE("replay") {
     CHECK_FALSE(book.Find(5)->had_rejection);
   }
 
+  TEST_CASE("scalars: an emitted token that is not the argmax differs, without decisions too") {
+    TraceTask task;
+    task.method = VerifyMethod::kGreedy;
+    task.tokens = {5, 6};
+    task.target_argmax = {5, 7, 3};
+    task.outcome = {.num_accepted = 1, .num_tokens = 2, .num_drafts = 2};
+    task.confirmed = {5, 7};
+    CHECK(CheckScalars(task, 8).differences.empty());
+    task.confirmed = {5, 4};
+    CHECK(CheckScalars(task, 8).differences.size() == 1);
+  }
+
   TEST_CASE("intervals against values of tables") {
     // Brown, Cai, DasGupta 2001: Wilson for 0 of 10 ends at z^2 / (n + z^2).
     CHECK(Wilson(0, 10).high == doctest::Approx(3.841459 / 13.841459));
