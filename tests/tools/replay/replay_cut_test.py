@@ -1,4 +1,4 @@
-"""specd-replay cut and anonymise, against an independent reading of the same traces."""
+"""specd-replay cut and anonymise, and what no command does to its input or from a hostile trace."""
 
 import re
 import shutil
@@ -26,6 +26,55 @@ class Cut(Traces):
                 np.testing.assert_array_equal(part.row(record, 0, index),
                                               self.trace.row(source, 0, index))
         self.assertRegex(out("verify", path), r"by rows +4\n")
+
+    def hostile(self, name):
+        """A small trace that names one row of its row file again and again."""
+        records = [r for r in trace_file.read(self.path)
+                   if r.topic != "round" or r.value["number"] == 3]
+        value = next(r.value for r in records if r.topic == "round")
+        row = next(r for r in value["rows"] if r.get("tensor", 0) == 0)
+        copies = 2 * len(self.trace.row_bytes) // (4 * self.trace.vocab_size)
+        value["rows"] = [{**row, "index": index} for index in range(copies)]
+        value["tasks"].append({**value["tasks"][0], "target_rows": list(range(copies))})
+        folder = self.folder / name
+        folder.mkdir()
+        trace_file.write(folder / "a.mcap", records)
+        shutil.copy(self.path.with_suffix(".rows"), folder / "a.rows")
+        return folder / "a.mcap"
+
+    def test_a_trace_cannot_name_more_rows_than_it_has(self):
+        """A record of some bytes a row made `cut` write the whole row each time it was named."""
+        path = self.hostile("hostile")
+        target = self.folder / "hostile.out"
+        for arguments in (("cut",), ("export", "--format=npz", "--rows"),
+                          ("export", "--format=safetensors")):
+            self.assertIn("more rows than the row file has",
+                          error(arguments[0], path, *arguments[1:], "-o", target))
+            self.assertFalse(list(self.folder.glob("hostile.*")))
+        out("cut", path, "-o", target, "--no-rows")
+
+    def test_many_rounds_cannot_name_more_rows_than_there_are(self):
+        """Each round fits into the row file, all of them together do not."""
+        records = trace_file.read(self.path)
+        rounds = [r for r in records if r.topic == "round"]
+        number = len(rounds)
+        for copy in range(1, 3):
+            records += [trace_file.Record("round", {**r.value, "number": copy * number
+                                                    + r.value["number"]}) for r in rounds]
+        folder = self.folder / "again"
+        folder.mkdir()
+        trace_file.write(folder / "a.mcap", records)
+        shutil.copy(self.path.with_suffix(".rows"), folder / "a.rows")
+        target = self.folder / "again.mcap"
+        self.assertIn("more rows than the row file has",
+                      error("cut", folder / "a.mcap", "-o", target))
+        self.assertFalse(list(self.folder.glob("again.*")))
+        # Two files of one recording have a row file each.
+        parts = [self.folder / f"again{i}.mcap" for i in (1, 2)]
+        for path in parts:
+            trace_file.write(path, self.trace.records)
+        out("cut", *parts, "-o", target)
+        out("export", *parts, "--format=npz", "--rows", "-o", self.folder / "again.npz")
 
     def test_without_rows(self):
         path = self.folder / "thin.mcap"
