@@ -66,7 +66,7 @@ class Verification {
     const TraceTask& task = round.tasks[i];
     const auto vocab_size = static_cast<int32_t>(reader_->info()->vocab_size);
     const absl::Status& why_not = rebuilder.WhyNot(i);
-    if (in_batch == nullptr) ++report_.why_not[std::string(why_not.message())];
+    if (in_batch == nullptr) report_.why_not.Add(std::string(why_not.message()));
     // Such a record is not one that a recorder wrote.
     if (absl::IsInvalidArgument(why_not)) {
       return Differ(
@@ -133,7 +133,9 @@ void Print(const VerifyReport& report, const CommandOptions& options) {
   line("different", report.num_different, Colour::kRed);
   line("not checkable", report.num_not_checkable, Colour::kYellow);
   if (!report.why_not.empty()) fmt::print("\nnot run again, because\n");
-  for (const auto& [why, count] : report.why_not) fmt::print("{:>9}  {}\n", count, Printable(why));
+  for (const auto& reason : report.why_not) {
+    fmt::print("{:>9}  {}\n", reason.second.count, Printable(TextOf(reason)));
+  }
   if (!report.differences.empty()) fmt::print("\nthe first differences\n");
   for (const VerifyReport::Difference& difference : report.differences) {
     fmt::print("  round {}, sequence {}: {}\n", difference.round, HandleText(difference.sequence),

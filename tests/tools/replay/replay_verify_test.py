@@ -136,6 +136,21 @@ class Verify(Traces):
         self.assertEqual(counts, [0, 0, 0, num_tasks])
         self.assertIn("continues rounds that were still running", text)
 
+    def test_reasons_are_few_though_rows_are_many(self):
+        """Each missing row was a reason of its own, with its offset."""
+        folder = self.folder / "few"
+        folder.mkdir()
+        shutil.copy(self.path, folder / "a.mcap")
+        (folder / "a.rows").write_bytes(self.trace.row_bytes[:8192])
+        text = out("verify", folder / "a.mcap", "--limit=0")
+        reasons = text.split("not run again, because\n")[1].strip().splitlines()
+        self.assertLess(len(reasons), 5)
+        counts = [int(reason.split()[0]) for reason in reasons]
+        self.assertGreater(max(counts), 50)
+        self.assertRegex(text, r"the row file ends at byte 8192, .* \(the first of them\)")
+        not_run = len(list(self.trace.steps())) - self.counts(folder / "a.mcap")[0][0]
+        self.assertEqual(sum(counts), not_run)
+
     def test_ids_outside_the_vocabulary(self):
         """The recorder ends a draft there; the replay did not, and missed rows that no round read."""
         folder = self.folder / "outside"

@@ -211,6 +211,28 @@ class Rerun(Traces):
         # 400 seeds of some 10 drafts: the error of the mean is below 0.03 (4 sigma).
         self.assertAlmostEqual(got, np.mean(lengths), delta=0.08)
 
+    def test_every_draft_is_counted(self):
+        """Drafts that could not be run again were left out without a word."""
+        records = trace_file.read(self.path)
+        for value in (r.value for r in records if r.topic == "round"):
+            for task in value["tasks"]:
+                answer = value["answers"][task.get("answer", 0)]
+                if self.trace.request(answer["sequence"]) == "token" and task.get("tokens"):
+                    task["continues"] = True
+            if value["number"] > 10:
+                value["level"] = 1
+        path = self.folder / "broken.mcap"
+        trace_file.write(path, records)
+        text = out("rerun", path, "--set", "temperature=0.6", "--seeds=1")
+        left_out = {why: int(n) for n, why in
+                    re.findall(r"^drafts left out: (\d+) \((.*)\)$", text, re.M)}
+        run = int(re.search(r"^(\d+) sequence-rounds of ", text, re.M)[1])
+        self.assertEqual(run + sum(left_out.values()), len(self.steps_with_draft()))
+        self.assertIn("the task continues rounds that were still running", left_out)
+        self.assertGreater(left_out["the round has no rows"], 0)
+        only = out("rerun", path, "--set", "temperature=0.6", "--seeds=1", "--request=block")
+        self.assertNotIn("continues", only)
+
     def test_refusals(self):
         for setting, words in (("repetition_penalty=1.2", "cannot be changed on recorded rows"),
                                ("draft_temperature=1", "the drafts were drawn"),

@@ -15,6 +15,7 @@
 #include "tools/replay/names.h"
 #include "tools/replay/output_file.h"
 #include "tools/replay/place_view.h"
+#include "tools/replay/reason_counts.h"
 #include "tools/replay/scalar_check.h"
 #include "tools/replay/sequence_book.h"
 #include "tools/replay/terminal.h"
@@ -153,6 +154,18 @@ TEST_SUITE("replay") {
     CHECK(CheckScalars(task, 8).differences.empty());
     task.confirmed = {5, 4};
     CHECK(CheckScalars(task, 8).differences.size() == 1);
+  }
+
+  TEST_CASE("reasons that differ in numbers only are one") {
+    ReasonCounts reasons;
+    reasons.Add("row 5 at byte 77");
+    reasons.Add("other");
+    reasons.Add("row 16 at byte 8");
+    std::vector<std::string> lines;
+    for (const auto& reason : reasons) {
+      lines.push_back(std::to_string(reason.second.count) + " " + TextOf(reason));
+    }
+    CHECK(lines == std::vector<std::string>{"1 other", "2 row 5 at byte 77 (the first of them)"});
   }
 
   TEST_CASE("intervals against values of tables") {
