@@ -23,7 +23,10 @@ class Verification {
     for (;;) {
       const absl::StatusOr<bool> more = reader_->Next(&item);
       if (!more.ok()) return more.status();
-      if (!*more) return std::move(report_);
+      if (!*more) {
+        report_.num_states_not_compared = grammar_.num_not_compared();
+        return std::move(report_);
+      }
       book_.Take(item);
       const auto* const end = std::get_if<TraceEnd>(&item.record);
       if (end != nullptr && end->reason == FinishReason::kNone) grammar_.Forget(end->sequence);
@@ -95,7 +98,8 @@ class Verification {
     }
   }
 
-  // Without decisions only the form of the outcome can be checked, which says little.
+  // Without decisions only the form of the outcome can be checked, which says little. CheckScalars
+  // leaves out those of a task that continues rounds.
   static bool HasNumbers(const TraceTask& task) {
     if (task.continues) return false;
     for (const PlaceDecision& decision : task.decisions) {
@@ -135,6 +139,12 @@ void Print(const VerifyReport& report, const CommandOptions& options) {
   if (!report.why_not.empty()) fmt::print("\nnot run again, because\n");
   for (const auto& reason : report.why_not) {
     fmt::print("{:>9}  {}\n", reason.second.count, Printable(TextOf(reason)));
+  }
+  if (report.num_states_not_compared > 0) {
+    fmt::print(
+        "\nthe masks of {} grammar states were not compared: more states are open than are "
+        "kept\n",
+        report.num_states_not_compared);
   }
   if (!report.differences.empty()) fmt::print("\nthe first differences\n");
   for (const VerifyReport::Difference& difference : report.differences) {

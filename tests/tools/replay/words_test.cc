@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/replay/grammar_check.h"
 #include "tools/replay/interval.h"
 #include "tools/replay/json_table.h"
 #include "tools/replay/json_text.h"
@@ -154,6 +155,39 @@ TEST_SUITE("replay") {
     CHECK(CheckScalars(task, 8).differences.empty());
     task.confirmed = {5, 4};
     CHECK(CheckScalars(task, 8).differences.size() == 1);
+  }
+
+  TEST_CASE("states of a constraint without room are counted, and known ones are still compared") {
+    const auto round_of = [](uint64_t number, uint64_t hash) {
+      TraceRound round;
+      round.number = number;
+      round.rows = {{.tensor = TraceTensor::kGrammarMask, .index = 0, .hash = hash}};
+      return round;
+    };
+    const auto task_of = [](uint64_t state) {
+      TraceTask task;
+      task.places.resize(1);
+      task.places[0].grammar_state = state;
+      task.places[0].grammar_mask = 0;
+      return task;
+    };
+    GrammarCheck check(2);
+    check.Begin(round_of(1, 11));
+    for (uint64_t state = 1; state <= 4; ++state) CHECK(check.Check(task_of(state), 1).empty());
+    for (SequenceHandle sequence = 2; sequence < 6; ++sequence) {
+      CHECK(check.Check(task_of(1), sequence).empty());
+    }
+    CHECK(check.num_not_compared() == 6);
+    check.Begin(round_of(2, 12));
+    CHECK(check.Check(task_of(2), 1).size() == 1);
+    CHECK(check.Check(task_of(3), 1).empty());  // not known
+    CHECK(check.num_not_compared() == 7);
+    // The close of a sequence makes room.
+    check.Forget(1);
+    CHECK(check.Check(task_of(3), 1).empty());
+    CHECK(check.num_not_compared() == 7);
+    check.Begin(round_of(3, 13));
+    CHECK(check.Check(task_of(3), 1).size() == 1);
   }
 
   TEST_CASE("reasons that differ in numbers only are one") {
