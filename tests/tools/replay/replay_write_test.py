@@ -123,6 +123,17 @@ class Diff(Traces):
             other = self.make(f"level{level}", "rounds=14", f"level={level}")
             self.assertIn("0 of them differ", out("diff", self.path, other))
 
+    def test_side_channel(self):
+        """The masses of the side channel differ, and nothing else."""
+        records = trace_file.read(self.path)
+        for value in (r.value for r in records if r.topic == "round"):
+            for task in value["tasks"]:
+                if task.get("draft_masses"):
+                    task["draft_masses"][0] *= 2
+        path = self.folder / "masses.mcap"
+        trace_file.write(path, records)
+        self.assertRegex(out("diff", self.path, path, code=1), r"draft: the side channel's q\(x\)")
+
     def test_needs_two(self):
         self.assertIn("give two traces", error("diff", self.path))
 

@@ -19,6 +19,8 @@
 #include "tools/replay/reason_counts.h"
 #include "tools/replay/scalar_check.h"
 #include "tools/replay/sequence_book.h"
+#include "tools/replay/step_comparison.h"
+#include "tools/replay/step_digest.h"
 #include "tools/replay/terminal.h"
 #include "tools/replay/token_text.h"
 #include "tools/replay/what_if.h"
@@ -155,6 +157,20 @@ TEST_SUITE("replay") {
     CHECK(CheckScalars(task, 8).differences.empty());
     task.confirmed = {5, 4};
     CHECK(CheckScalars(task, 8).differences.size() == 1);
+  }
+
+  TEST_CASE("diff looks at both numbers of the side channel") {
+    TraceRound round;
+    TraceTask a = OneToken();
+    a.draft_weights = {0.5f};
+    a.draft_masses = {1.0};
+    TraceTask b = a;
+    CHECK(DigestOf(round, a).MayEqual(DigestOf(round, b)));
+    b.draft_masses = {2.0};
+    CHECK_FALSE(DigestOf(round, a).MayEqual(DigestOf(round, b)));
+    const std::vector<StepDifference> differences = CompareSteps(round, a, round, b);
+    REQUIRE(differences.size() == 1);
+    CHECK(differences[0].cause == "draft");
   }
 
   TEST_CASE("states of a constraint without room are counted, and known ones are still compared") {
