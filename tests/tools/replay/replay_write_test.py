@@ -123,6 +123,20 @@ class Diff(Traces):
             other = self.make(f"level{level}", "rounds=14", f"level={level}")
             self.assertIn("0 of them differ", out("diff", self.path, other))
 
+    def test_a_sequence_of_one_run_is_a_difference(self):
+        """The exit status was 0 though B lacked sequences that A has."""
+        path = self.folder / "fewer.mcap"
+        records = trace_file.read(self.path)
+        gone = next(s for s in self.trace.openings if self.trace.request(s) == "token")
+        for value in (r.value for r in records if r.topic == "round"):
+            value["tasks"] = [t for t in value["tasks"]
+                              if value["answers"][t.get("answer", 0)]["sequence"] != gone]
+        trace_file.write(path, records)
+        for a, b in ((self.path, path), (path, self.path)):
+            self.assertIn("0 of them differ; 1 in one run only", out("diff", a, b, code=1))
+        # A filter asks for these sequences only.
+        self.assertIn("0 of them differ", out("diff", self.path, path, "--request=block"))
+
     def test_side_channel(self):
         """The masses of the side channel differ, and nothing else."""
         records = trace_file.read(self.path)
