@@ -3,27 +3,26 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "tools/replay/trace_reader.h"
-#include "tools/replay/trace_writer.h"
 
 namespace specd::replay {
 namespace {
 
 bool IsSameFile(const std::string& a, const std::string& b) {
+  if (a.empty() || b.empty()) return false;
   std::error_code error;
   return a == b || std::filesystem::equivalent(a, b, error);
 }
 
-// The row file that the trace names, or else the one that lies beside it.
+// The row file that the trace names; empty: none.
 std::string RowsOf(const std::string& trace) {
   TraceReader reader({trace});
   TraceItem item;
-  if (!reader.Next(&item).ok() || reader.info() == nullptr || reader.info()->row_file.empty()) {
-    return RowPathBeside(trace);
-  }
+  const bool has_info = reader.Next(&item).ok() && reader.info() != nullptr;
+  if (!has_info || reader.info()->row_file.empty()) return {};
   return RowPathOf(trace, *reader.info());
 }
 
@@ -42,7 +41,7 @@ absl::Status CheckOutputs(std::span<const std::string> inputs, const OutputPaths
         return absl::InvalidArgumentError(
             fmt::format("o = {} is {} that is read", outputs.file, role));
       }
-      if (outputs.rows.empty() || !IsSameFile(outputs.rows, *input)) continue;
+      if (!IsSameFile(outputs.rows, *input)) continue;
       return absl::InvalidArgumentError(fmt::format("o = {}: its row file, {}, is {} that is read",
                                                     outputs.file, outputs.rows, role));
     }

@@ -118,6 +118,9 @@ class Cut(Traces):
         out("cut", trace, "-o", small, "--no-rows")
         out("cut", trace, "-o", folder / "new.mcap")
         self.assertTrue((folder / "new.rows").exists())
+        # A trace without rows has no row file that could be lost.
+        light = self.make("light", "rounds=2", "level=1")
+        out("cut", light, "-o", light.with_suffix(".small"))
 
     def test_anonymise(self):
         secret = self.make("secret", "rounds=10", "request=customer-")
