@@ -225,7 +225,8 @@ class Decoder {
     status_ = absl::InvalidArgumentError(fmt::format("trace record: \"{}\" {}", where_, text));
   }
 
-  static constexpr uint64_t kDecodedBytesMax = uint64_t{1} << 30;
+  // Honest lists grow 4 times at most: an id of one byte has four in memory.
+  static constexpr uint64_t kDecodedBytesMax = 8 * uint64_t{kTraceRecordBytesMax};
 
   uint64_t budget_bytes_ = kDecodedBytesMax;
   std::string where_ = "record";
