@@ -16,6 +16,20 @@
 namespace specd::replay {
 namespace {
 
+// A device that gets draft tokens by slot knows what follows the end of a draft, and a host does
+// not. No processor reads it.
+void DropBehindEnd(TraceTask* task, int32_t vocab_size) {
+  const uint32_t drawn = NumDrawn(*task, vocab_size);
+  const auto cut = [](auto* list, uint32_t size) {
+    if (list->size() > size) list->resize(size);
+  };
+  cut(&task->tokens, drawn);
+  cut(&task->kinds, drawn);
+  cut(&task->draft_weights, drawn);
+  cut(&task->draft_masses, drawn);
+  cut(&task->places, drawn + 1);
+}
+
 // The steps of one sequence in one run.
 struct Run {
   SequenceHandle sequence = 0;
@@ -39,9 +53,12 @@ class Indexer {
       if (!more.ok()) return more.status();
       if (!*more) break;
       book_.Take(item);
-      const auto* const round = std::get_if<TraceRound>(&item.record);
+      auto* const round = std::get_if<TraceRound>(&item.record);
       if (round == nullptr) continue;
-      for (const TraceTask& task : round->tasks) Take(*round, task);
+      for (TraceTask& task : round->tasks) {
+        DropBehindEnd(&task, book_.vocab_size());
+        Take(*round, task);
+      }
     }
     PrintWarnings(reader_);
     return Named();
@@ -89,15 +106,18 @@ absl::StatusOr<Step> ReadStep(const std::vector<std::string>& files, uint64_t nu
                               SequenceHandle sequence) {
   TraceReader reader(files);
   TraceItem item;
+  SequenceBook book;  // for the vocabulary
   for (;;) {
     const absl::StatusOr<bool> more = reader.Next(&item);
     if (!more.ok()) return more.status();
     if (!*more) return absl::NotFoundError(fmt::format("{}: round {} is gone", files[0], number));
+    book.Take(item);
     auto* const round = std::get_if<TraceRound>(&item.record);
     if (round == nullptr || round->number != number) continue;
     for (size_t i = 0; i < round->tasks.size(); ++i) {
       const TraceAnswer* const answer = AnswerOf(*round, round->tasks[i]);
       if (answer == nullptr || answer->sequence != sequence) continue;
+      DropBehindEnd(&round->tasks[i], book.vocab_size());
       return Step{std::move(*round), i};
     }
   }

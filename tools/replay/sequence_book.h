@@ -53,6 +53,7 @@ class SequenceBook {
   const SequenceEntry* Find(SequenceHandle sequence) const;
   // Its request id, or "".
   std::string_view RequestOf(SequenceHandle sequence) const;
+  int32_t vocab_size() const { return vocab_size_; }
   // NumDrawn (below) with the vocabulary of the trace.
   uint32_t NumDrawnOf(const TraceTask& task) const;
   // The index in entries(); the entry is made if there is none.

@@ -41,6 +41,12 @@ const TracePlace& PlaceAt(const TraceTask& task, size_t i) {
   return i < task.places.size() ? task.places[i] : kNone;
 }
 
+// If the task has min_tokens, a processor decides this and not the packer. Drafts are chains.
+bool IsBelowMinTokens(const TraceTask& task, size_t place) {
+  return PlaceAt(task, place).below_min_tokens ||
+         uint64_t{task.first_position} + place < task.min_tokens;
+}
+
 }  // namespace
 
 Facts TargetHashes(const TraceRound& round, const TraceTask& task) {
@@ -124,7 +130,7 @@ Facts ForcedIds(const TraceTask& task) {
   Facts facts;
   for (size_t i = 0; i < NumJudged(task); ++i) {
     const TracePlace& place = PlaceAt(task, i);
-    facts.push_back(Hash().Value(place.forced).Value(place.below_min_tokens).value());
+    facts.push_back(Hash().Value(place.forced).Value(IsBelowMinTokens(task, i)).value());
   }
   return facts;
 }

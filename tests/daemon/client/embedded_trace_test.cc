@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -35,7 +36,10 @@ class TraceDirectory {
   }
   TraceDirectory(const TraceDirectory&) = delete;
   TraceDirectory& operator=(const TraceDirectory&) = delete;
-  ~TraceDirectory() { std::filesystem::remove_all(path_); }
+  // replay_device_test.py asks for the traces.
+  ~TraceDirectory() {
+    if (std::getenv("SPECD_KEEP_TRACES") == nullptr) std::filesystem::remove_all(path_);
+  }
 
   TraceOf With(const char* options) const { return {path_.c_str(), options}; }
   std::string RowPath() const { return PathOf(".rows"); }
