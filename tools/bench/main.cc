@@ -29,6 +29,7 @@
 #include "tools/bench/opening_suite.h"
 #include "tools/bench/probes/cuda_probes.h"
 #include "tools/bench/report.h"
+#include "tools/bench/stall_command.h"
 #include "tools/bench/terminal.h"
 #include "tools/bench/trace_command.h"
 #include "tools/bench/verify_case.h"
@@ -53,12 +54,15 @@ constexpr char kUsage[] =
     "rows\n"
     "  specd-bench opening   rounds of an engine while another opens sequences with long "
     "prompts\n"
+    "  specd-bench stall     rounds of ten small engines beside an engine with a round of a "
+    "minute\n"
     "  specd-bench grammar   compiling constraints, and their masks along texts, beside "
     "xgrammar\n"
     "  specd-bench trace     rounds of an engine with a trace beside rounds without\n\n"
     "Every case is checked before it is timed: verify's with a reference in double precision, "
     "gpu's "
-    "with\nthe CPU backend, to the bit; grammar's along the texts. opening checks every round.\n\n"
+    "with\nthe CPU backend, to the bit; grammar's along the texts. opening and stall check every "
+    "round.\n\n"
     "Examples:\n"
     "  specd-bench verify --quick\n"
     "  specd-bench verify --quick --json > verify.jsonl\n"
@@ -69,6 +73,7 @@ constexpr char kUsage[] =
     "  specd-bench verify --list\n"
     "  specd-bench gpu --quick --json > gpu.jsonl\n"
     "  specd-bench opening --markdown\n"
+    "  specd-bench stall --quick --markdown\n"
     "  SPECD_XGRAMMAR_DIR=DIR specd-bench grammar --quick\n"
     "  specd-bench trace --quick --markdown\n\n"
     "Exit status: 0 measured, whatever the numbers are; 1 a wrong answer or an error; 2 bad flags; "
@@ -330,17 +335,19 @@ int Main(int argc, char** argv) {
   if (suite == "gpu") return RunGpu(command);
   if (suite == "opening") return RunOpening(command);
   if (suite == "grammar") return RunGrammar(command);
+  if (suite == "stall") return RunStall(command);
   if (suite == "trace") return RunTrace(command);
   for (const std::string_view later : {"ipc", "detok", "egress"}) {
     if (suite == later) {
       return Fail(
           kExitUsage,
-          fmt::format("suite = {} is not built yet; verify, gpu, opening, grammar and trace are",
+          fmt::format("suite = {} is not built yet; verify, gpu, opening, stall, grammar and "
+                      "trace are",
                       suite));
     }
   }
   return Fail(kExitUsage, fmt::format("suite = {} is unknown; there are verify, gpu, opening, "
-                                      "grammar and trace",
+                                      "stall, grammar and trace",
                                       suite));
 }
 
