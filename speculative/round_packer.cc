@@ -87,6 +87,7 @@ absl::Status RoundPacker::Pack(std::span<const SequenceInput> inputs, RoundScrat
   scratch->num_tasks = 0;
   scratch->num_discarded = 0;
   scratch->mask_jobs.clear();
+  scratch->num_filled = 0;
   if (absl::Status status = ReadDrafts(inputs, scratch); !status.ok()) {
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (FindRunning(inputs[i].sequence, &results[i]) == nullptr) continue;
@@ -105,8 +106,17 @@ absl::Status RoundPacker::Pack(std::span<const SequenceInput> inputs, RoundScrat
       scratch->task_results[task_index] = static_cast<uint32_t>(i);
     }
   }
-  masks_.Fill(scratch->mask_jobs);
   return absl::OkStatus();
+}
+
+void RoundPacker::FillMasks(int32_t end_task, RoundScratch* scratch) {
+  const std::span<const MaskFiller::Job> jobs = scratch->mask_jobs;
+  // Jobs are in the order of their tasks.
+  const Task* const end = scratch->tasks.data() + end_task;
+  size_t num_filled = scratch->num_filled;
+  while (num_filled < jobs.size() && jobs[num_filled].draft < &end->draft) ++num_filled;
+  masks_.Fill(jobs.subspan(scratch->num_filled, num_filled - scratch->num_filled));
+  scratch->num_filled = num_filled;
 }
 
 bool RoundPacker::WarmMasks(std::span<const SequenceInput> inputs, RoundScratch* scratch,

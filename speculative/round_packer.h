@@ -33,12 +33,16 @@ class RoundPacker {
   // Readies the packer for sequences with a constraint.
   void StartMasks() { masks_.Start(); }
 
-  // Fills scratch->tasks. If an input has no task, results[i] is its answer. An error of the
-  // backend leaves no task, and answers kDeviceError. REQUIRES: inputs fit into the scratch, and
-  // there are as many results. Numbers of inputs that are not refused are inside the limits and the
-  // bound tensors.
+  // Fills scratch->tasks, without the masks of constraints. If an input has no task, results[i] is
+  // its answer. An error of the backend leaves no task, and answers kDeviceError. REQUIRES: inputs
+  // fit into the scratch, and there are as many results. Numbers of inputs that are not refused are
+  // inside the limits and the bound tensors.
   absl::Status Pack(std::span<const SequenceInput> inputs, RoundScratch* scratch,
                     std::span<SequenceResult> results);
+
+  // Fills the masks of the packed tasks before end_task that have none yet. A backend may then run
+  // those tasks.
+  void FillMasks(int32_t end_task, RoundScratch* scratch);
 
   // Builds masks that a Pack of these inputs will ask for, and keeps nothing else. Sequences may
   // change before that Pack. Works for about a millisecond (MaskFiller::FillSome) and skips the

@@ -67,6 +67,7 @@ struct RoundScratch {
   int32_t num_tasks = 0;
   bool is_staged = false;                    // the round waits for a replay of the engine's graph
   std::vector<MaskFiller::Job> mask_jobs;    // of the tasks whose sequences have a constraint
+  size_t num_filled = 0;                     // of mask_jobs
   uint64_t num_discarded = 0;                // inputs without a task because they are discarded
   std::vector<grammar::MaskRow> call_masks;  // of the places of a SampleDraft call
   std::vector<TaskOutcome> outcomes;

@@ -31,16 +31,21 @@ bool SequenceTable::Close(SequenceHandle handle, Sequence* removed) {
   if (Find(handle) == nullptr) return false;
   Slot& slot = slots_[SlotOf(handle)];
   slot.open = false;
+  if (slot.num_holds > 0) return true;
   if (removed != nullptr) *removed = std::move(slot.sequence);
-  slot.sequence = Sequence{};  // frees its memory
-  if (slot.num_holds == 0) free_slots_.push_back(SlotOf(handle));
+  Free(SlotOf(handle));
   return true;
+}
+
+void SequenceTable::Free(uint32_t index) {
+  slots_[index].sequence = Sequence{};  // frees its memory
+  free_slots_.push_back(index);
 }
 
 void SequenceTable::Release(uint32_t index) {
   Slot& slot = slots_[index];
   SPECD_CHECK(slot.num_holds > 0);
-  if (--slot.num_holds == 0 && !slot.open) free_slots_.push_back(index);
+  if (--slot.num_holds == 0 && !slot.open) Free(index);
 }
 
 Sequence* SequenceTable::Find(SequenceHandle handle) {

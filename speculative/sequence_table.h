@@ -81,15 +81,15 @@ class SequenceTable {
 
   // Returns false if the handle is unknown or stale. `removed` receives the sequence, and the
   // caller gives back its memory where that may take long. If `removed` is null, Close gives the
-  // memory back.
+  // memory back. If the slot is held, Release does.
   bool Close(SequenceHandle handle, Sequence* removed = nullptr);
 
   // Returns the stamp of a round or call that begins now.
   uint64_t NextStamp() { return ++stamp_; }
 
-  // Holds a slot: it is not handed out again, even if its sequence is closed. Work for that
-  // sequence may still write by slot. REQUIRES: slot < capacity(); Release is called as often as
-  // Hold.
+  // Holds a slot: it is not handed out again, even if its sequence is closed, and the sequence
+  // stays where it is. Work for that sequence may still read it and write by slot. REQUIRES: slot <
+  // capacity(); Release is called as often as Hold.
   void Hold(uint32_t slot) { ++slots_[slot].num_holds; }
   void Release(uint32_t slot);
   bool IsHeld(uint32_t slot) const { return slots_[slot].num_holds > 0; }
@@ -116,6 +116,8 @@ class SequenceTable {
   }
 
  private:
+  void Free(uint32_t slot);
+
   struct Slot {
     Sequence sequence;
     uint32_t generation = 0;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <tuple>
 #include <utility>
 
@@ -9,6 +10,14 @@
 #include "speculative/row_kinds.h"
 
 namespace specd {
+namespace {
+
+int64_t PieceWork(const VerifierOptions& options, const Backend& backend) {
+  if (!backend.device_uuid().empty()) return std::numeric_limits<int64_t>::max();
+  return options.piece_work > 0 ? options.piece_work : kPieceWork * options.limits.threads;
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<Verifier>> Verifier::Create(const VerifierOptions& asked,
                                                            std::unique_ptr<Backend> backend) {
@@ -33,6 +42,7 @@ Verifier::Verifier(const VerifierOptions& options, std::unique_ptr<Backend> back
       rows_(options.limits.vocab_size),
       scratch_(options.limits),
       packer_(options.limits, &sequences_, &rows_, &counters_, backend_.get(), options.now_ns),
+      pieces_(PieceWork(options, *backend_)),
       committer_(options.eos_token_ids, &counters_),
       calls_(options.limits, {.backend = backend_.get(),
                               .sequences = &sequences_,
@@ -153,24 +163,34 @@ absl::Status Verifier::Bind(const TensorView& view, std::string_view role,
 
 void Verifier::VerifyRound(std::span<const SequenceInput> inputs,
                            std::span<SequenceResult> results) {
-  SPECD_CHECK(staged_.count() == 0);
-  Succeeded(packer_.Pack(inputs, &scratch_, results));
-  const RoundBatch batch = Begin();
-  Commit(batch, Run(batch), results);
+  BeginRound(inputs, results, false);
+  while (RunPiece()) continue;
+  EndRound(results);
 }
 
 void Verifier::VerifyRound(std::span<const SequenceInput> inputs, std::span<SequenceResult> results,
                            absl::FunctionRef<bool()> may_commit) {
-  SPECD_CHECK(staged_.count() == 0);
-  Succeeded(packer_.Pack(inputs, &scratch_, results));
-  const RoundBatch batch = Begin();
-  Commit(batch, RunIfLet(batch, may_commit), results);
+  BeginRound(inputs, results, true);
+  while (RunPiece()) continue;
+  EndRound(results, may_commit);
 }
 
-RoundBatch Verifier::Begin() {
-  RoundBatch batch = packer_.BatchOf(rows_.target, &scratch_);
-  if (observer_ != nullptr) observer_->Begin(&batch);
-  return batch;
+void Verifier::BeginRound(std::span<const SequenceInput> inputs, std::span<SequenceResult> results,
+                          bool asks) {
+  SPECD_CHECK(staged_.count() == 0);
+  Succeeded(packer_.Pack(inputs, &scratch_, results));
+  pieces_.Begin(packer_.BatchOf(rows_.target, &scratch_));
+  // An engine that calls the round off may write next tokens itself; ours must not overwrite them.
+  holds_back_ = asks || pieces_.is_cut();
+  round_status_ = RoundStatus::kOk;
+  if (pieces_.is_cut()) {
+    for (int32_t i = 0; i < scratch_.num_tasks; ++i) {
+      sequences_.Hold(scratch_.tasks[static_cast<size_t>(i)].slot);
+    }
+  } else {
+    packer_.FillMasks(scratch_.num_tasks, &scratch_);
+  }
+  if (observer_ != nullptr) observer_->Begin(&pieces_.batch());
 }
 
 bool Verifier::Succeeded(const absl::Status& status) {
@@ -178,28 +198,54 @@ bool Verifier::Succeeded(const absl::Status& status) {
   return status.ok();
 }
 
-RoundStatus Verifier::Run(const RoundBatch& batch) {
-  if (batch.num_tasks == 0) return RoundStatus::kOk;
-  return Succeeded(backend_->Run(batch)) ? RoundStatus::kOk : RoundStatus::kDeviceError;
+bool Verifier::RunPiece() {
+  if (pieces_.done() || round_status_ != RoundStatus::kOk) return false;
+  RoundBatch piece = pieces_.Next();
+  packer_.FillMasks(pieces_.end(), &scratch_);
+  if (holds_back_) piece.num_next_tokens = 0;
+  if (!Succeeded(backend_->Run(piece))) round_status_ = RoundStatus::kDeviceError;
+  pieces_.Advance();
+  return !pieces_.done() && round_status_ == RoundStatus::kOk;
 }
 
-RoundStatus Verifier::RunIfLet(const RoundBatch& batch, absl::FunctionRef<bool()> may_commit) {
-  if (batch.num_tasks == 0) return RoundStatus::kOk;
-  // An engine that calls the round off may write next tokens itself; ours must not overwrite them.
-  RoundBatch held_back = batch;
-  held_back.num_next_tokens = 0;
-  if (!Succeeded(backend_->Run(held_back))) return RoundStatus::kDeviceError;
-  if (!may_commit()) return RoundStatus::kAborted;
-  if (batch.num_next_tokens == 0) return RoundStatus::kOk;
+void Verifier::EndRound(std::span<SequenceResult> results) {
+  const bool writes = holds_back_ && round_status_ == RoundStatus::kOk;
+  Commit(writes ? WriteNextTokens() : round_status_, results);
+}
+
+void Verifier::EndRound(std::span<SequenceResult> results, absl::FunctionRef<bool()> may_commit) {
+  const bool asks = round_status_ == RoundStatus::kOk && pieces_.batch().num_tasks > 0;
+  if (asks && !may_commit()) round_status_ = RoundStatus::kAborted;
+  EndRound(results);
+}
+
+void Verifier::CallOffRound(std::span<SequenceResult> results) {
+  Commit(RoundStatus::kAborted, results);
+}
+
+RoundStatus Verifier::WriteNextTokens() {
+  RoundBatch& batch = pieces_.batch();
+  // A rank may have bound its array, or left, between two pieces.
+  batch.next_tokens = rows_.next_tokens().data();
+  batch.num_next_tokens = static_cast<int32_t>(rows_.next_tokens().size());
+  if (batch.num_tasks == 0 || batch.num_next_tokens == 0) return RoundStatus::kOk;
   const bool written = Succeeded(backend_->WriteNextTokens(batch));
   return written ? RoundStatus::kOk : RoundStatus::kDeviceError;
 }
 
-void Verifier::Commit(const RoundBatch& batch, RoundStatus status,
-                      std::span<SequenceResult> results) {
+bool Verifier::AnswerIfGone(size_t i, SequenceResult* result) {
+  if (!pieces_.is_cut()) return false;
+  const Sequence* const sequence = sequences_.Find(result->sequence);
+  if (sequence != nullptr && sequence->finish_reason == FinishReason::kNone) return false;
+  packer_.FindRunning(result->sequence, result);
+  scratch_.sequences[i]->grammar.DropRows();
+  return true;
+}
+
+void Verifier::Commit(RoundStatus status, std::span<SequenceResult> results) {
   const auto num_tasks = static_cast<size_t>(scratch_.num_tasks);
   if (observer_ != nullptr) {
-    observer_->Ran({.batch = batch,
+    observer_->Ran({.batch = pieces_.batch(),
                     .status = status,
                     .sequences = {scratch_.sequences.data(), num_tasks},
                     .is_intact = status == RoundStatus::kOk,
@@ -207,6 +253,7 @@ void Verifier::Commit(const RoundBatch& batch, RoundStatus status,
   }
   for (size_t i = 0; i < num_tasks; ++i) {
     SequenceResult& result = results[scratch_.task_results[i]];
+    if (AnswerIfGone(i, &result)) continue;
     if (status == RoundStatus::kOk) {
       committer_.Commit(i, &scratch_, scratch_.sequences[i], &result);
     } else {
@@ -218,6 +265,9 @@ void Verifier::Commit(const RoundBatch& batch, RoundStatus status,
   if (status != RoundStatus::kAborted) committer_.CountRound(scratch_);
   if (observer_ != nullptr) {
     observer_->Committed(results, {scratch_.task_results.data(), num_tasks});
+  }
+  for (size_t i = 0; i < num_tasks && pieces_.is_cut(); ++i) {
+    sequences_.Release(scratch_.tasks[i].slot);
   }
 }
 

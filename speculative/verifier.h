@@ -31,6 +31,7 @@
 #include "speculative/round_commit.h"
 #include "speculative/round_observer.h"
 #include "speculative/round_packer.h"
+#include "speculative/round_pieces.h"
 #include "speculative/round_scratch.h"
 #include "speculative/row_bindings.h"
 #include "speculative/sequence_opening.h"
@@ -51,6 +52,9 @@ struct VerifierOptions {
   // Tells the time in nanoseconds, to any thread; decides how many threads fill masks. Null: one.
   grammar::MaskPool::NowNs now_ns = {};
   uint32_t owner = 0;  // the part of handles that tells sessions apart (sequence_round.h)
+  // The bound of a piece of a round (RoundPieces). 0: kPieceWork for each thread. On a device
+  // rounds are not cut.
+  int64_t piece_work = 0;
 };
 
 struct SequenceInfo {
@@ -122,6 +126,25 @@ class Verifier {
   void VerifyRound(std::span<const SequenceInput> inputs, std::span<SequenceResult> results,
                    absl::FunctionRef<bool()> may_commit);
 
+  // VerifyRound in pieces of bounded work, for a caller that has other work between two of them:
+  //
+  //   verifier->BeginRound(inputs, results, /*asks=*/false);
+  //   while (verifier->RunPiece()) Others();
+  //   verifier->EndRound(results);
+  //
+  // Between two pieces the caller may open, fork, finish and close sequences and bind next tokens,
+  // and nothing else. A sequence of the round that was finished or closed meanwhile is answered as
+  // if that had happened before the round. The other answers are those of VerifyRound, to the bit.
+  // REQUIRES: as VerifyRound, for all of the calls; asks: EndRound gets a may_commit.
+  void BeginRound(std::span<const SequenceInput> inputs, std::span<SequenceResult> results,
+                  bool asks);
+  // Runs a piece; true if another one is left.
+  bool RunPiece();
+  void EndRound(std::span<SequenceResult> results);
+  void EndRound(std::span<SequenceResult> results, absl::FunctionRef<bool()> may_commit);
+  // Ends a round that has pieces left. Its tasks are answered kAborted, and nothing changes.
+  void CallOffRound(std::span<SequenceResult> results);
+
   // Builds masks for a later VerifyRound with these inputs, a part in each call
   // (RoundPacker::WarmMasks). That round then finds them, and its answers are the same, except
   // whether a mask meets its bound of work. False if nothing is left to build. REQUIRES: as
@@ -171,12 +194,11 @@ class Verifier {
 
   absl::Status Bind(const TensorView& view, std::string_view role,
                     std::string_view Sequence::*change, TensorView* bound);
-  RoundBatch Begin();
-  // Runs the packed tasks, calls may_commit, and writes next tokens. Returns kOk, or why no task
-  // has an outcome.
-  RoundStatus Run(const RoundBatch& batch);
-  RoundStatus RunIfLet(const RoundBatch& batch, absl::FunctionRef<bool()> may_commit);
-  void Commit(const RoundBatch& batch, RoundStatus status, std::span<SequenceResult> results);
+  // Writes the next tokens that the pieces held back.
+  RoundStatus WriteNextTokens();
+  void Commit(RoundStatus status, std::span<SequenceResult> results);
+  // Answers task i if its sequence was finished or closed between two pieces.
+  bool AnswerIfGone(size_t i, SequenceResult* result);
   // Remembers an error of the backend.
   bool Succeeded(const absl::Status& status);
 
@@ -194,6 +216,9 @@ class Verifier {
   // A round or a call that is answered at once.
   RoundScratch scratch_;
   RoundPacker packer_;
+  RoundPieces pieces_;
+  bool holds_back_ = false;                      // next tokens wait for the end of the round
+  RoundStatus round_status_ = RoundStatus::kOk;  // of the pieces so far
   RoundCommitter committer_;
   CallRunner calls_;
   StagedRounds staged_;

@@ -4,6 +4,8 @@
 // does not see the order that the mutex makes, and reports races that are not there. Any thread.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <mutex>
 
 #include "absl/base/thread_annotations.h"
@@ -12,7 +14,15 @@ namespace specd {
 
 class ABSL_LOCKABLE Mutex {
  public:
-  void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mutex_.lock(); }
+  void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() {
+    if (mutex_.try_lock()) return;
+    num_waiting_.fetch_add(1, std::memory_order_relaxed);
+    mutex_.lock();
+    num_waiting_.fetch_sub(1, std::memory_order_relaxed);
+  }
+  // True while a thread waits for the lock. A thread that takes the lock again and again looks here
+  // and lets others go first, because std::mutex does not. Relaxed: it only gives a hint.
+  bool IsWanted() const { return num_waiting_.load(std::memory_order_relaxed) > 0; }
   void Unlock() ABSL_UNLOCK_FUNCTION() { mutex_.unlock(); }
   // False if another thread holds the lock. Tests ask whether code holds it.
   bool TryLock() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true) { return mutex_.try_lock(); }
@@ -21,6 +31,7 @@ class ABSL_LOCKABLE Mutex {
 
  private:
   std::mutex mutex_;
+  std::atomic<int32_t> num_waiting_{0};
 };
 
 class ABSL_SCOPED_LOCKABLE MutexLock {

@@ -48,12 +48,20 @@ size_t VerifyLoop::CountHeld() const {
 }
 
 bool VerifyLoop::ServeOne(Session& session) {
-  if (!session.channel().HasSubmission()) {
+  const bool draining = stop_.load(std::memory_order_relaxed);
+  if (session.is_between_pieces()) {
+    if (session.IsWanted() && !draining) {
+      // Sleep gives the waiting thread the time to take the lock.
+      blocked_ = true;
+      return false;
+    }
+  } else if (!session.channel().HasSubmission()) {
     // While the loop drains, its steps are counted as rounds.
-    const bool draining = stop_.load(std::memory_order_relaxed);
     return !draining && session.channel().IsHeld() && session.Prepare();
   }
-  if (session.Step()) {
+  if (session.StepPiece()) {
+    // A round that needs more than one piece would keep the daemon from ending.
+    if (draining) session.CallOffRound();
     if (session.device_failed() && !reported_failure_) {
       reported_failure_ = true;
       options_.on_device_failure(session.WhyDeviceFailed());
@@ -74,7 +82,7 @@ bool VerifyLoop::HasWork() const {
 
 bool VerifyLoop::HasRounds() const {
   for (const auto& session : snapshot_) {
-    if (session->channel().HasSubmission()) return true;
+    if (session->is_between_pieces() || session->channel().HasSubmission()) return true;
   }
   return CountHeld() != num_held_;
 }

@@ -1,7 +1,9 @@
 // VerifyLoop polls and serves every session, on the verify thread. If there is no work, it sleeps
 // on all their doorbells.
 //
-// The loop does nothing slow: no sending, no disk, no allocation per round. A round on a CUDA
+// The loop does nothing slow: no sending, no disk, no allocation per round. A long round runs in
+// pieces of some milliseconds, and between two of them the loop serves every other session. When
+// the loop stops, it answers a round that has pieces left without running them. A round on a CUDA
 // stream is taken only once its rows are ready. Until then the loop prepares it, about a
 // millisecond at a time. A slow engine, or one that never gets there, delays no other. The device
 // rings no bell. While such a round is held, the loop looks again after pauses that grow with the
@@ -31,7 +33,8 @@ class VerifyLoop {
 
   VerifyLoop(const SessionList* sessions, Options options);
 
-  // Looks once at every session, and serves at most one round of each; true if any had work.
+  // Looks once at every session, and serves at most one round of each, or one piece of a long
+  // round; true if any had work.
   bool Step();
 
   // Steps until Stop; then answers the rounds that have been submitted (within bounds) and returns.

@@ -55,6 +55,7 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Create(const SessionOptions& o
   verifier_options.limits.records_staged = options.recorder != nullptr;
   verifier_options.max_sequences = options.limits.max_sequences;
   verifier_options.owner = NextOwner();
+  verifier_options.piece_work = options.piece_work;
   verifier_options.eos_token_ids = options.profile->eos_token_ids;
   verifier_options.now_ns = [clock = options.clock] { return clock->NowNs(); };
   if (options.grammars != nullptr) {
@@ -112,8 +113,8 @@ absl::StatusOr<TraceDump> Session::DumpTrace() {
 bool Session::EndAll() {
   const bool had_run = End();
   // This runs without the session's lock, because the driver takes its time. No round reads the
-  // memory: the session takes no more rounds, and End has waited for the lock, which a round holds
-  // to its end.
+  // memory: the session takes no more rounds, and End has waited for the lock, which a round on a
+  // device holds to its end.
   device_regions().Close();
   return had_run;
 }
@@ -121,6 +122,7 @@ bool Session::EndAll() {
 bool Session::End() {
   MutexLock lock(&state_.mutex);
   if (ended()) return false;
+  if (is_between_pieces()) rounds_.Drop(submission_);
   sequences_.FinishAll();
   if (state_.trace != nullptr) state_.trace->EndSession();
   state_.channel.Abandon();
@@ -132,8 +134,19 @@ bool Session::End() {
 }
 
 bool Session::Step() {
+  const bool worked = StepPiece();
+  while (is_between_pieces()) StepPiece();
+  return worked;
+}
+
+bool Session::StepPiece() {
   MutexLock lock(&state_.mutex);
+  // Openings between two pieces take room too, so it is asked for before each of them.
   if (ended() || !rounds_.HasRoom()) return false;
+  if (is_between_pieces()) {
+    rounds_.RunPiece(submission_);
+    return true;
+  }
   if (!state_.channel.Take(&submission_, static_cast<uint64_t>(state_.options.clock->NowNs()))) {
     return rounds_.Collect();
   }
@@ -145,10 +158,16 @@ bool Session::Step() {
   return true;
 }
 
+void Session::CallOffRound() {
+  MutexLock lock(&state_.mutex);
+  if (is_between_pieces()) rounds_.CallOff(submission_);
+}
+
 bool Session::Prepare() {
   MutexLock lock(&state_.mutex);
   // A session without constraints copies nothing, and no round is copied once it is prepared.
-  if (ended() || rounds_.IsPrepared(state_.channel.next_position())) return false;
+  if (ended() || is_between_pieces() || rounds_.IsPrepared(state_.channel.next_position()))
+    return false;
   return state_.channel.Peek(&submission_) && rounds_.Prepare(submission_);
 }
 

@@ -78,6 +78,16 @@ class Session {
   // the events of a round.
   bool Step();
 
+  // The same for a caller that serves other sessions too: StepPiece runs at most one piece of a
+  // round (RoundPieces). Between two pieces the lock is free, and IsWanted() tells whether a thread
+  // waits for it: that thread goes first.
+  bool StepPiece();
+  bool is_between_pieces() const { return state_.between_pieces.load(std::memory_order_relaxed); }
+  bool IsWanted() const { return state_.mutex.IsWanted(); }
+  // Answers a round that has pieces left: nothing of it is kept, and its sequences can be verified
+  // again. The daemon stops.
+  void CallOffRound();
+
   // Does a part of the work of a round that waits for its rows, so that the round ends sooner. The
   // answer does not depend on it. False if nothing is left to do.
   bool Prepare();

@@ -35,10 +35,15 @@ absl::Status SessionRanks::BindOwn(TensorRole role, uint32_t region, const Tenso
   }
   const absl::StatusOr<RowMemory> memory = memory_.Find(role, region, memory_.regions());
   if (!memory.ok()) return memory.status();
-  // Under the lock no round is reading the rows that were bound until now. A round may still wait
-  // in the ring, although the library prevents that. It is verified with the new tensor, within the
-  // tensor's bounds.
+  // Under the lock no piece of a round is reading the rows that were bound until now. A round may
+  // still wait in the ring, although the library prevents that. It is verified with the new tensor,
+  // within the tensor's bounds.
   MutexLock lock(&state_.mutex);
+  if (state_.between_pieces) {
+    return MakeError(SPECD_ERROR_STATE, "role",
+                     "role is bound to memory that a round is reading; poll for its completion, "
+                     "then bind");
+  }
   if (const std::optional<uint32_t> rank = ReplicaOf(role); rank.has_value() && IsJoined(*rank)) {
     return MakeError(SPECD_ERROR_STATE, "role",
                      fmt::format("role = {} is that of rank {}, a process of its own which has "

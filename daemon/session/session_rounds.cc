@@ -29,8 +29,19 @@ bool SessionRounds::HasRoom() const {
 void SessionRounds::Do(SubmissionCopy* submission) {
   if (!submission->staged()) {
     ShowTaken(*submission);
-    Verify(*submission);
-    return Answer(*submission);
+    if (state_.channel.IsAborted(*submission)) {
+      // The round's CUDA stream was released long ago; the engine may write other rows there by
+      // now.
+      const std::span<SequenceResult> results = ResultsOf(*submission);
+      for (size_t i = 0; i < results.size(); ++i) {
+        results[i].sequence = submission->records()[i].sequence;
+      }
+      AbortAll(results);
+      return Answer(*submission);
+    }
+    state_.verifier->BeginRound(submission->records(), ResultsOf(*submission),
+                                submission->on_stream());
+    return RunPiece(*submission);
   }
   state_.verifier->StageRound(submission->records());
   const auto last = static_cast<size_t>(state_.verifier->num_staged() - 1);
@@ -57,21 +68,36 @@ bool SessionRounds::Prepare(const SubmissionCopy& submission) {
   return !prepared_.is_done;
 }
 
-void SessionRounds::Verify(const SubmissionCopy& submission) {
-  const std::span<const SequenceInput> inputs = submission.records();
-  const std::span<SequenceResult> results(results_.data(), inputs.size());
-  if (state_.channel.IsAborted(submission)) {
-    // The round's CUDA stream was released long ago; the engine may write other rows there by now.
-    for (size_t i = 0; i < inputs.size(); ++i) results[i].sequence = inputs[i].sequence;
-    return AbortAll(results);
-  }
-  if (!submission.on_stream()) return state_.verifier->VerifyRound(inputs, results);
+void SessionRounds::RunPiece(const SubmissionCopy& submission) {
+  const bool has_more = state_.verifier->RunPiece();
+  state_.between_pieces.store(has_more, std::memory_order_relaxed);
+  if (has_more) return;
+  End(submission);
+  Answer(submission);
+}
+
+void SessionRounds::End(const SubmissionCopy& submission) {
+  const std::span<SequenceResult> results = ResultsOf(submission);
+  if (!submission.on_stream()) return state_.verifier->EndRound(results);
   // Before the claim the engine's CUDA stream may be released, and its rows and next tokens written
   // anew. After the claim the CUDA stream waits for the answer.
-  state_.verifier->VerifyRound(inputs, results, [this, &submission] {
+  state_.verifier->EndRound(results, [this, &submission] {
     state_.mutex.AssertHeld();
     return state_.channel.Claim(submission);
   });
+}
+
+void SessionRounds::CallOff(const SubmissionCopy& submission) {
+  state_.between_pieces.store(false, std::memory_order_relaxed);
+  state_.verifier->CallOffRound(ResultsOf(submission));
+  Answer(submission, /*called_off=*/true);
+}
+
+void SessionRounds::Drop(const SubmissionCopy& submission) {
+  state_.between_pieces.store(false, std::memory_order_relaxed);
+  const std::span<SequenceResult> results = ResultsOf(submission);
+  state_.verifier->CallOffRound(results);
+  if (state_.trace != nullptr) state_.trace->Answered(results, state_.options.clock->NowNs());
 }
 
 void SessionRounds::AbortAll(std::span<SequenceResult> results) {
@@ -83,9 +109,9 @@ void SessionRounds::AbortAll(std::span<SequenceResult> results) {
   }
 }
 
-void SessionRounds::Answer(const SubmissionCopy& submission) {
-  const std::span<SequenceResult> results(results_.data(), submission.records().size());
-  bool failed = submission.malformed();
+void SessionRounds::Answer(const SubmissionCopy& submission, bool called_off) {
+  const std::span<SequenceResult> results = ResultsOf(submission);
+  bool failed = submission.malformed() || called_off;
   for (const SequenceResult& result : results) {
     if (result.status == RoundStatus::kDeviceError) {
       failed = true;

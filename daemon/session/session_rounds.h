@@ -25,9 +25,19 @@ class SessionRounds {
   // publisher slows the engine.
   bool HasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
 
-  // Verifies and answers, or stages, a round that was just taken. A staged round keeps the
-  // submission's memory, and leaves other memory in its place.
+  // Begins, or stages, a round that was just taken. A round of one piece is then answered. A staged
+  // round keeps the submission's memory, and leaves other memory in its place.
   void Do(SubmissionCopy* submission) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
+
+  // ---- a round that has pieces left (SessionState::between_pieces)
+
+  // Runs the next piece. The last one answers the round.
+  void RunPiece(const SubmissionCopy& submission) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
+  // Answers the round kAborted.
+  void CallOff(const SubmissionCopy& submission) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
+  // Ends the round without an answer, because the engine is gone. Unlike the other calls it leaves
+  // the channel alone, so any thread may make it.
+  void Drop(const SubmissionCopy& submission) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
 
   // True if nothing has to be prepared for the submission at this position of the ring.
   bool IsPrepared(uint64_t position) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
@@ -46,9 +56,14 @@ class SessionRounds {
 
  private:
   void ShowTaken(const SubmissionCopy& submission) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
-  void Verify(const SubmissionCopy& submission) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
+  void End(const SubmissionCopy& submission) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
+  std::span<SequenceResult> ResultsOf(const SubmissionCopy& submission)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex) {
+    return {results_.data(), submission.records().size()};
+  }
   // Answers with results_, one result for each record.
-  void Answer(const SubmissionCopy& submission) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
+  void Answer(const SubmissionCopy& submission, bool called_off = false)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   void AbortAll(std::span<SequenceResult> results);
   // OK if rounds can be staged with the backend and the bound roles; otherwise the reason.
   absl::Status CheckBoundForStaging() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);

@@ -2,7 +2,8 @@
 // of a session.
 //
 // Session (daemon/session/session.h) owns it. SessionMemory, SessionRanks, SessionSequences,
-// SessionRounds and SessionCalls work on it. The lock is held for a round or for a table update.
+// SessionRounds and SessionCalls work on it. The lock is held for a piece of a round or for a table
+// update.
 #pragma once
 
 #include <atomic>
@@ -33,6 +34,7 @@ struct SessionOptions {
   Clock* clock = nullptr;
   SharedNames* names = nullptr;
   int32_t threads = 1;                 // of a round; the results do not depend on it
+  int64_t piece_work = 0;              // VerifierOptions::piece_work
   bool may_stage = false;              // the engine is this process, so rounds may be staged
   bool publish_events = false;         // false: no thread would pop events, so none are made
   std::function<bool()> text_side;     // true while a text side finds stop strings
@@ -64,6 +66,8 @@ struct SessionState {
 
   std::atomic<bool> device_failed{false};
   std::atomic<bool> ended{false};  // written under the lock
+  // A round has begun and has pieces left. Written under the lock.
+  std::atomic<bool> between_pieces{false};
 
   // Parts of the verifier that never change, for any thread.
   const SequenceOpening& opening;

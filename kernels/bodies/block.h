@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kernels/bodies/chain_rows.h"
+#include "kernels/bodies/pauses.h"
 #include "kernels/bodies/residual.h"
 
 namespace specd {
@@ -21,15 +22,23 @@ static_assert(sizeof(BlockPlace) <= kPlaceBytes);
 template <Team T, typename CoinSource>
 class BlockWalk {
  public:
-  SPECD_HD explicit BlockWalk(ChainRows<T, CoinSource>& rows)
-      : rows_(rows), places_(static_cast<BlockPlace*>(rows.workspace().places)) {}
+  SPECD_HD BlockWalk(ChainRows<T, CoinSource>& rows, PausesOf<T>& pauses)
+      : rows_(rows),
+        pauses_(pauses),
+        places_(static_cast<BlockPlace*>(rows.workspace().places)),
+        num_places_(pauses.block().num_places),
+        last_prefix_(pauses.block().prefix) {
+    end_status = pauses.block().end_status;
+  }
 
   // Reads the rows up to the end of the draft, or cuts the draft before the first bad row (CONTRACT
-  // §2). Then finds the largest i with u_i < h_i.
-  SPECD_HD void Run() {
-    ReadPlaces();
-    for (num_accepted = num_places_; num_accepted > 0; --num_accepted) {
+  // §2). Then finds the largest i with u_i < h_i. False: the task pauses, and a later walk goes on.
+  SPECD_HD bool Run() {
+    const bool is_down = pauses_.phase() == TaskPhase::kWayDown;
+    if (!is_down && !ReadPlaces()) return false;
+    for (num_accepted = is_down ? pauses_.place() : num_places_; num_accepted > 0; --num_accepted) {
       const int32_t i = num_accepted;
+      if (pauses_.Before(TaskPhase::kWayDown, i)) return Pause();
       const uint64_t coin = rows_.Coin(KeyOf(i));
       const double u = CoinToDouble(coin);
       const double prefix = PrefixAt(i);
@@ -43,6 +52,7 @@ class BlockWalk {
       if (rest <= 0.0 || u * rest < residual.mass) break;
     }
     if (num_accepted == 0 && num_places_ > 0) ReadResidualAt(0);
+    return true;
   }
 
   // The results of Run. num_accepted draft tokens are accepted. If these are all num_places()
@@ -66,10 +76,17 @@ class BlockWalk {
     return next < 1.0 ? next : 1.0;
   }
 
-  SPECD_HD void ReadPlaces() {
-    double prefix = 1;
-    for (num_places_ = 0;; ++num_places_) {
+  SPECD_HD bool Pause() {
+    pauses_.KeepBlock(
+        {.num_places = num_places_, .end_status = end_status, .prefix = last_prefix_});
+    return false;
+  }
+
+  SPECD_HD bool ReadPlaces() {
+    double& prefix = last_prefix_;
+    for (;; ++num_places_) {
       const int32_t i = num_places_;
+      if (pauses_.Before(TaskPhase::kPlaces, i)) return Pause();
       const Distribution p = rows_.ReadTarget(i);
       if (p.bad) {
         end_status = OutcomeStatus::kBadTargetRow;
@@ -102,8 +119,8 @@ class BlockWalk {
       if (PlaceDecision* record = rows_.RecordOf(i)) record->prefix = prefix;
       prefix = NextPrefix(prefix, p, rows_.Weight(p, token), share);
     }
-    last_prefix_ = prefix;
     rows_.team().Sync();
+    return true;
   }
 
   SPECD_HD double PrefixAt(int32_t i) const {
@@ -147,9 +164,10 @@ class BlockWalk {
   }
 
   ChainRows<T, CoinSource>& rows_;
+  PausesOf<T>& pauses_;
   BlockPlace* places_;
-  int32_t num_places_ = 0;  // the draft tokens that are judged
-  double last_prefix_ = 1;
+  int32_t num_places_;  // the draft tokens that are judged
+  double last_prefix_;  // P after them
   Distribution p_;
   Distribution q_;
 };

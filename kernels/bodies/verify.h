@@ -14,6 +14,7 @@
 #include "kernels/bodies/chain_rows.h"
 #include "kernels/bodies/draft.h"
 #include "kernels/bodies/judge_place.h"
+#include "kernels/bodies/pauses.h"
 #include "kernels/bodies/sample.h"
 #include "kernels/bodies/score.h"
 #include "kernels/core/round.h"
@@ -31,6 +32,8 @@ struct TaskOutput {
   int32_t num_next_tokens = 0;
   SlotStates slots;
   PlaceDecision* decisions = nullptr;
+  PausedTask* progress = nullptr;
+  int32_t rows_max = 0;
 };
 
 SPECD_INLINE TaskOutput OutputOf(const RoundBatch& batch, int64_t task) {
@@ -47,6 +50,8 @@ SPECD_INLINE TaskOutput OutputOf(const RoundBatch& batch, int64_t task) {
   output.next_tokens = batch.next_tokens;
   output.num_next_tokens = batch.num_next_tokens;
   output.slots = batch.slots;
+  output.progress = batch.progress;
+  output.rows_max = batch.rows_max;
   return output;
 }
 
@@ -56,7 +61,15 @@ template <Team T, typename CoinSource, bool kAtOnce = false>
 class TaskRun {
  public:
   SPECD_HD TaskRun(ChainRows<T, CoinSource>& rows, const TaskOutput& output)
-      : rows_(rows), team_(rows.team()), task_(rows.task()), output_(output) {}
+      : rows_(rows),
+        team_(rows.team()),
+        task_(rows.task()),
+        output_(output),
+        pauses_(output.progress, output.rows_max) {
+    if (!pauses_.has_begun()) return;
+    outcome_ = pauses_.outcome();
+    last_token_ = pauses_.last_token();
+  }
 
   SPECD_HD TaskOutcome Run() {
     if constexpr (kAtOnce) {
@@ -66,8 +79,9 @@ class TaskRun {
     } else {
       switch (task_.kind) {
         case TaskKind::kVerify:
+          if (pauses_.phase() == TaskPhase::kScores) break;
           Verify();
-          WriteBySlot();
+          if (!pauses_.paused()) WriteBySlot();
           break;
         case TaskKind::kScore:
           Score();
@@ -77,7 +91,9 @@ class TaskRun {
           break;
       }
       // Children of a draft are not output tokens, so they have no scores.
-      if (task_.scores.enabled && task_.kind != TaskKind::kSampleDraft) ScoreTokens();
+      const bool scores = task_.scores.enabled && task_.kind != TaskKind::kSampleDraft;
+      if (scores && !pauses_.paused()) ScoreTokens();
+      if (pauses_.paused()) pauses_.Keep(team_, outcome_, last_token_);
       return outcome_;
     }
   }
@@ -103,8 +119,10 @@ class TaskRun {
 
  private:
   SPECD_HD void Verify() {
-    outcome_.num_drafts = rows_.NumDrawn();
-    if constexpr (KeepsDraws<T>) rows_.RecordPlaces();
+    if (!pauses_.has_begun()) {
+      outcome_.num_drafts = rows_.NumDrawn();
+      if constexpr (KeepsDraws<T>) rows_.RecordPlaces();
+    }
     if constexpr (!kAtOnce) {
       if (task_.method == VerifyMethod::kBlock) return Block();
     }
@@ -113,7 +131,9 @@ class TaskRun {
 
   // Goes from place to place while draft tokens stand.
   SPECD_HD void Walk() {
-    for (int32_t i = 0; Follow(i, VerdictOf(i)); ++i) continue;
+    for (int32_t i = pauses_.place(); !pauses_.Before(TaskPhase::kPlaces, i); ++i) {
+      if (!Follow(i, VerdictOf(i))) return;
+    }
   }
 
   // Applies a verdict. Returns whether the walk continues.
@@ -173,8 +193,8 @@ class TaskRun {
   }
 
   SPECD_HD void Block() {
-    BlockWalk<T, CoinSource> walk(rows_);
-    walk.Run();
+    BlockWalk<T, CoinSource> walk(rows_, pauses_);
+    if (!walk.Run()) return;
     for (int32_t i = 0; i < walk.num_accepted; ++i) {
       if (!Follow(i, {.verdict = Verdict::kStands})) return;
     }
@@ -228,7 +248,9 @@ class TaskRun {
   // Scores every token of the output. The rows are read again.
   SPECD_HD void ScoreTokens() {
     team_.Sync();  // the leader has written the tokens
-    for (int32_t i = 0; i < outcome_.num_tokens; ++i) {
+    const bool resumes = pauses_.phase() == TaskPhase::kScores;
+    for (int32_t i = resumes ? pauses_.place() : 0; i < outcome_.num_tokens; ++i) {
+      if (pauses_.Before(TaskPhase::kScores, i)) return;
       const bool ok =
           ScoreToken(team_, rows_.TargetRow(i), task_.target_scale, task_.target_filters,
                      output_.tokens[i], task_.scores, rows_.workspace().target,
@@ -298,6 +320,7 @@ class TaskRun {
   T& team_;
   const Task& task_;
   const TaskOutput output_;
+  PausesOf<T> pauses_;
   TaskOutcome outcome_;
   TokenId last_token_ = kNoToken;
   bool deferred_ = false;

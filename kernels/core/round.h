@@ -65,6 +65,29 @@ struct TaskOutcome {
   uint32_t point_masses = 0;     // tokens that are +inf in their row
 };
 
+// The parts of a kVerify task: judging its places, block verification's way from the end of the
+// draft to the token that stands, and the scores of its tokens.
+enum class TaskPhase : uint32_t { kPlaces = 0, kWayDown = 1, kScores = 2 };
+
+// The state of a block verification between two places (BlockWalk).
+struct BlockProgress {
+  int32_t num_places = 0;
+  OutcomeStatus end_status = OutcomeStatus::kOk;
+  double prefix = 1;
+};
+
+// How far a kVerify task has come that runs in several calls of Backend::Run. The caller gives an
+// empty one to the first call.
+struct PausedTask {
+  bool is_paused = false;  // the last call has left work; the caller clears it before each call
+  bool has_begun = false;
+  TaskPhase phase = TaskPhase::kPlaces;
+  int32_t place = 0;
+  TokenId last_token = kNoToken;
+  TaskOutcome outcome;
+  BlockProgress block;
+};
+
 // The work on the rows of a task.
 enum class TaskKind : uint32_t {
   kVerify = 0,       // the draft is verified: tokens are confirmed
@@ -161,7 +184,27 @@ struct RoundBatch {
   // recorded. The caller clears them before the round.
   PlaceDecision* decisions = nullptr;
   int32_t decisions_stride = 0;
+  // If it is set, the batch has one task, and a processor may pause it after `rows_max` places. The
+  // next Run of the backend then has this batch again. Null: every task runs to its end.
+  PausedTask* progress = nullptr;
+  int32_t rows_max = 0;
 };
+
+// The part of a batch that has `count` of its tasks, from `first` on. Their answers go where those
+// of the whole batch would. REQUIRES: no progress.
+inline RoundBatch TasksOf(const RoundBatch& batch, int64_t first, int32_t count) {
+  RoundBatch part = batch;
+  const int64_t first_token = first * batch.tokens_stride;
+  part.tasks = batch.tasks + first;
+  part.num_tasks = count;
+  part.outcomes = batch.outcomes + first;
+  if (batch.tokens != nullptr) part.tokens = batch.tokens + first_token;
+  if (batch.path != nullptr) part.path = batch.path + first_token;
+  if (batch.scores != nullptr) part.scores = batch.scores + first_token * batch.scores_stride;
+  if (batch.samples != nullptr) part.samples = batch.samples + first * batch.samples_stride;
+  if (batch.decisions != nullptr) part.decisions = batch.decisions + first * batch.decisions_stride;
+  return part;
+}
 
 // The token that a completed task writes to next tokens; null if it writes none.
 inline const TokenId* NextTokenOf(const RoundBatch& batch, int32_t task) {

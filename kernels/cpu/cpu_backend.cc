@@ -76,12 +76,14 @@ RoundBatch CpuBackend::Resolved(const RoundBatch& batch) {
   RoundBatch resolved = batch;
   if (std::none_of(batch.tasks, batch.tasks + batch.num_tasks, NeedsResolve)) return resolved;
   SPECD_CHECK(batch.slots.recent_room <= limits_.recent_room);
+  resolved.tasks = resolved_.data();
+  // Draft tokens by slot are read once: the engine may write there again.
+  if (batch.progress != nullptr && batch.progress->has_begun) return resolved;
   const ResolvePlan plan{.given = batch.tasks,
                          .tasks = resolved_.data(),
                          .scratch = resolve_scratch_.get(),
                          .max_draft = limits_.max_draft};
   RunResolve<1>(LoneLane(), batch, plan, nullptr);
-  resolved.tasks = resolved_.data();
   return resolved;
 }
 
@@ -90,6 +92,8 @@ absl::Status CpuBackend::Run(const RoundBatch& batch) {
   SPECD_CHECK(batch.draft.num_rows == 0 || batch.draft.vocab_size == batch.target.vocab_size);
   SPECD_CHECK(batch.num_tasks <= limits_.max_batch);
   SPECD_CHECK(batch.tokens_stride >= limits_.max_output());
+  // A single task always has the first workspace, so a paused task finds its places there.
+  SPECD_CHECK(batch.progress == nullptr || batch.num_tasks == 1);
   const FpEnvironment environment;
   const RoundBatch resolved = Resolved(batch);
   int64_t num_rows = 0;

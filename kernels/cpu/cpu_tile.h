@@ -121,7 +121,8 @@ class CpuMasking {
  public:
   using Mask = CpuMask;
 
-  DrawFacts draw;  // KeepsDraws
+  DrawFacts draw;                        // KeepsDraws
+  static constexpr bool kPauses = true;  // PausesOf
 
   SPECD_INLINE static Mask MaskOf(const uint32_t* words, const uint32_t* others, int32_t vocab_size,
                                   int32_t tile_index) {

@@ -15,9 +15,9 @@
 namespace specd {
 
 struct VerifierFixture {
-  // With `grammars` sequences may have a constraint.
+  // With `grammars` sequences may have a constraint. A sequence with 3 drafts is 32 of piece_work.
   explicit VerifierFixture(std::shared_ptr<grammar::GrammarCompiler> grammars = nullptr,
-                           const grammar::MaskPool::NowNs& now_ns = {}) {
+                           const grammar::MaskPool::NowNs& now_ns = {}, int64_t piece_work = 0) {
     auto owned = std::make_unique<ScriptedBackend>();
     backend = owned.get();
     VerifierOptions options;
@@ -26,6 +26,7 @@ struct VerifierFixture {
     options.eos_token_ids = {7};
     options.grammars = std::move(grammars);
     options.now_ns = now_ns;
+    options.piece_work = piece_work;
     auto created = Verifier::Create(options, std::move(owned));
     REQUIRE(created.ok());
     verifier = *std::move(created);

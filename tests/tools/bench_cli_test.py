@@ -70,6 +70,21 @@ class BenchTest(unittest.TestCase):
         self.assertEqual(len(table), 5)
         self.assertEqual(len({line.count("|") for line in table}), 1, table)
 
+    def test_stall_compares_rounds_beside_a_monster_with_those_alone(self):
+        alone, monster = [json.loads(line)
+                          for line in self.lines("stall", "--json", "--seconds=0.5")]
+        self.assertEqual((alone["case"], monster["case"]), ("alone", "monster"))
+        for result in (alone, monster):
+            self.assertGreaterEqual(result["samples"], 50, result)  # ten engines in each slice
+            self.assertLessEqual(result["median"], result["p99"])
+            self.assertLessEqual(result["p99"], result["max"])
+        self.assertAlmostEqual(monster["ratio"], monster["median"] / alone["median"], delta=0.01)
+        self.assertAlmostEqual(monster["ratio_p99"], monster["p99"] / alone["p99"], delta=0.01)
+        table = [line for line in self.lines("stall", "--markdown", "--seconds=0.1")
+                 if line.startswith("|")]
+        self.assertEqual(len(table), 4)
+        self.assertEqual(len({line.count("|") for line in table}), 1, table)
+
     def test_refusals_name_field_value_and_remedy(self):
         for arguments, parts in (
                 ((), ("suite", "--help")),
@@ -82,6 +97,8 @@ class BenchTest(unittest.TestCase):
                 (("gpu", "--base=read"), ("base", "verify")),
                 (("opening", "--batch=1"), ("batch", "opening", "seconds")),
                 (("opening", "--seconds=-1"), ("seconds = -1", "3600")),
+                (("stall", "--batch=1"), ("batch", "stall", "threads")),
+                (("stall", "--threads=17"), ("threads = 17", "16")),
                 (("nonsense",), ("suite = nonsense", "verify", "opening")),
                 (("grammar", "--case=fast"), ("case = fast", "round_k5")),
                 (("grammar", "--constraint=none"), ("constraint = none", "tool_call")),

@@ -30,6 +30,7 @@
 #include "tools/bench/opening_suite.h"
 #include "tools/bench/probes/cuda_probes.h"
 #include "tools/bench/report.h"
+#include "tools/bench/stall_command.h"
 #include "tools/bench/terminal.h"
 #include "tools/bench/trace_command.h"
 #include "tools/bench/verify_case.h"
@@ -54,6 +55,8 @@ constexpr char kUsage[] =
     "rows\n"
     "  specd-bench opening   rounds of an engine while another opens sequences with long "
     "prompts\n"
+    "  specd-bench stall     rounds of ten small engines beside an engine with a round of a "
+    "minute\n"
     "  specd-bench grammar   compiling constraints, and their masks along texts, beside "
     "xgrammar\n"
     "  specd-bench trace     rounds of an engine with a trace beside rounds without\n"
@@ -61,7 +64,8 @@ constexpr char kUsage[] =
     "rounds\n\n"
     "Every case is checked before it is timed: verify's with a reference in double precision, "
     "gpu's "
-    "with\nthe CPU backend, to the bit; grammar's along the texts. opening checks every round.\n\n"
+    "with\nthe CPU backend, to the bit; grammar's along the texts. opening and stall check every "
+    "round.\n\n"
     "Examples:\n"
     "  specd-bench verify --quick\n"
     "  specd-bench verify --quick --json > verify.jsonl\n"
@@ -72,6 +76,7 @@ constexpr char kUsage[] =
     "  specd-bench verify --list\n"
     "  specd-bench gpu --quick --json > gpu.jsonl\n"
     "  specd-bench opening --markdown\n"
+    "  specd-bench stall --quick --markdown\n"
     "  SPECD_XGRAMMAR_DIR=DIR specd-bench grammar --quick\n"
     "  specd-bench trace --quick --markdown\n"
     "  specd-bench ipc --case=added_spin --vocab=32000\n\n"
@@ -334,19 +339,20 @@ int Main(int argc, char** argv) {
   if (suite == "gpu") return RunGpu(command);
   if (suite == "opening") return RunOpening(command);
   if (suite == "grammar") return RunGrammar(command);
+  if (suite == "stall") return RunStall(command);
   if (suite == "trace") return RunTrace(command);
   if (suite == "ipc") return RunIpc(command);
   for (const std::string_view later : {"detok", "egress"}) {
     if (suite == later) {
       return Fail(
           kExitUsage,
-          fmt::format("suite = {} is not built yet; verify, gpu, opening, grammar, trace and ipc "
-                      "are",
+          fmt::format("suite = {} is not built yet; verify, gpu, opening, stall, grammar, trace and "
+                      "ipc are",
                       suite));
     }
   }
   return Fail(kExitUsage, fmt::format("suite = {} is unknown; there are verify, gpu, opening, "
-                                      "grammar, trace and ipc",
+                                      "stall, grammar, trace and ipc",
                                       suite));
 }
 

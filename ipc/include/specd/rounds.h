@@ -82,8 +82,9 @@ enum {
                                         changed. In embedded mode specd_last_error gives the reason
                                         after the call that returned this status; a daemon logs it and
                                         restarts */
-  SPECD_STATUS_ABORTED = 6           /* specd_submit_on_stream only: the CUDA stream was released
-                                        without an answer. Nothing was confirmed and nothing will be */
+  SPECD_STATUS_ABORTED = 6 /* the CUDA stream of specd_submit_on_stream was released without
+                              an answer, or the daemon stopped in the middle of a long round.
+                              Nothing was confirmed and nothing will be */
 };
 
 /* The reason for SPECD_STATUS_INVALID; from SPECD_DETAIL_GRAMMAR_WAYS on, for

@@ -1,0 +1,81 @@
+// TaskPauses lets RunTask stop between two rows of a task, for a caller that runs a long task in
+// several calls.
+//
+// The state of the task is in RoundBatch::progress; the facts of its places stay in the workspace,
+// which nobody else may use until the task has ended. Teams without pauses (GPUs) run every task to
+// its end.
+#pragma once
+
+#include <type_traits>
+
+#include "kernels/bodies/team.h"
+#include "kernels/core/round.h"
+
+namespace specd {
+
+class TaskPauses {
+ public:
+  TaskPauses(PausedTask* progress, int32_t rows_max) : progress_(progress), rows_left_(rows_max) {
+    if (progress_ != nullptr) now_ = *progress_;
+  }
+
+  // Where the task goes on.
+  bool has_begun() const { return now_.has_begun; }
+  TaskPhase phase() const { return now_.phase; }
+  int32_t place() const { return now_.place; }
+  const TaskOutcome& outcome() const { return now_.outcome; }
+  TokenId last_token() const { return now_.last_token; }
+  const BlockProgress& block() const { return now_.block; }
+
+  // Call it before the work on a place. True: the task stops here, and goes on at this place.
+  bool Before(TaskPhase phase, int32_t place) {
+    if (progress_ == nullptr || rows_left_-- > 0) return false;
+    now_.phase = phase;
+    now_.place = place;
+    paused_ = true;
+    return true;
+  }
+  void KeepBlock(const BlockProgress& block) { now_.block = block; }
+  bool paused() const { return paused_; }
+
+  template <Team T>
+  void Keep(T& team, const TaskOutcome& outcome, TokenId last_token) {
+    team.Sync();  // every group has read the progress
+    if (!team.leader()) return;
+    now_.outcome = outcome;
+    now_.last_token = last_token;
+    now_.has_begun = true;
+    now_.is_paused = true;
+    *progress_ = now_;
+  }
+
+ private:
+  PausedTask* const progress_;  // null: the task runs to its end
+  int32_t rows_left_;
+  bool paused_ = false;
+  PausedTask now_;
+};
+
+// The same for teams without pauses. The compiler removes every call.
+struct NoPauses {
+  SPECD_HD NoPauses(PausedTask*, int32_t) {}
+  SPECD_HD constexpr bool has_begun() const { return false; }
+  SPECD_HD constexpr TaskPhase phase() const { return TaskPhase::kPlaces; }
+  SPECD_HD constexpr int32_t place() const { return 0; }
+  SPECD_HD constexpr TaskOutcome outcome() const { return {}; }
+  SPECD_HD constexpr TokenId last_token() const { return kNoToken; }
+  SPECD_HD constexpr BlockProgress block() const { return {}; }
+  SPECD_HD constexpr bool Before(TaskPhase, int32_t) const { return false; }
+  SPECD_HD void KeepBlock(const BlockProgress&) const {}
+  SPECD_HD constexpr bool paused() const { return false; }
+  template <Team T>
+  SPECD_HD void Keep(T&, const TaskOutcome&, TokenId) const {}
+};
+
+template <Team T>
+using PausesOf = std::conditional_t < requires {
+  T::kPauses;
+}
+, TaskPauses, NoPauses > ;
+
+}  // namespace specd

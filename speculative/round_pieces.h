@@ -1,0 +1,57 @@
+// RoundPieces cuts a packed round into pieces of bounded work for Verifier.
+//
+// A piece has as many whole tasks as the bound allows. A task beyond the bound runs alone, in
+// pieces of several rows (PausedTask), where the backend can pause it. The tasks of a round do
+// not depend on each other, so a cut changes no answer. A round within the bound has one piece.
+// Allocates nothing. One thread at a time.
+//
+//   pieces.Begin(batch);
+//   while (!pieces.done()) {
+//     backend->Run(pieces.Next());
+//     pieces.Advance();
+//   }
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/core/round.h"
+
+namespace specd {
+
+// The work of a piece for each thread of a backend, in elements of rows: a millisecond or two. The
+// round of an ordinary engine is below it: 32 sequences with 5 drafts over 128,256 tokens have
+// three quarters of the bound of 16 threads.
+inline constexpr int64_t kPieceWork = int64_t{1} << 21;
+
+class RoundPieces {
+ public:
+  // work_max: elements that the rows of one piece may have together.
+  explicit RoundPieces(int64_t work_max) : work_max_(work_max) {}
+
+  void Begin(const RoundBatch& batch);
+
+  // The whole round.
+  RoundBatch& batch() { return batch_; }
+  // True if the round has more than one piece.
+  bool is_cut() const { return is_cut_; }
+
+  bool done() const { return next_ == batch_.num_tasks; }
+  // The next piece. REQUIRES: !done(); RoundPieces stays where it is until Advance.
+  RoundBatch Next();
+  // The end of that piece, in tasks of the round.
+  int32_t end() const { return end_; }
+  // The piece has run.
+  void Advance();
+
+ private:
+  int64_t WorkOf(int32_t task) const;
+
+  const int64_t work_max_;
+  RoundBatch batch_;
+  bool is_cut_ = false;
+  int32_t next_ = 0;     // the first task that has not ended
+  int32_t end_ = 0;      // of the piece
+  PausedTask progress_;  // of task next_
+};
+
+}  // namespace specd

@@ -1,0 +1,281 @@
+// Rounds of several pieces in the verify loop: other sessions, the session's lock, hang-ups and the
+// end of the loop come between two pieces.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "daemon/server/verify_loop.h"
+#include "ipc/base/error.h"
+#include "ipc/include/specd/specd.h"
+#include "tests/daemon/session/hooked_session.h"
+#include "tests/support/eventually.h"
+
+namespace specd {
+namespace {
+
+VerifyLoop::Options Quiet() {
+  return {0, [](std::string_view) {}, [](Session&, ChannelFault) {}};
+}
+
+// A session whose rounds have a piece for each sequence.
+struct LongSession : SessionFixture {
+  LongSession() {
+    SessionOptions options = session->options();
+    options.piece_work = 1;
+    auto owned = std::make_unique<HookedBackend>();
+    hooked = owned.get();
+    backend = hooked;
+    Attach(options, std::move(owned));
+  }
+
+  // Submits a round of three new sequences. Sequence i confirms the token i.
+  void SubmitThree() {
+    const std::vector<std::string> ids = {"x", "y", "z"};
+    for (size_t i = 0; i < ids.size(); ++i) {
+      sequences.push_back(Open(ids[i]));
+      backend->script.push_back(Confirm(0, {static_cast<TokenId>(i)}));
+    }
+    REQUIRE(Submit(sequences) == PushResult::kOk);
+  }
+  size_t num_run() const { return backend->seen.size(); }
+
+  HookedBackend* hooked = nullptr;
+  std::vector<SequenceHandle> sequences;
+};
+
+std::vector<TokenId> KeptOf(const SequenceResult& result) {
+  return {result.tokens, result.tokens + result.num_kept};
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("issue 17, line 8: a long round stalled every other engine until it was done") {
+    LongSession monster;
+    SessionFixture small;
+    SessionList list;
+    list.Add(monster.session);
+    list.Add(small.session);
+    VerifyLoop loop(&list, Quiet());
+    const SequenceHandle s = small.Open("small");
+    monster.SubmitThree();
+    CompletionView done;
+    for (uint32_t piece = 1; piece <= 2; ++piece) {
+      small.backend->script = {Confirm(0, {1})};
+      REQUIRE(small.Submit({s}) == PushResult::kOk);
+      CHECK(loop.Step());
+      CHECK(monster.num_run() == piece);
+      REQUIRE(small.engine->Poll(&done));
+      CHECK(done.results[0].total_kept == piece);
+      CHECK_FALSE(monster.engine->Poll(&done));
+    }
+    CHECK(loop.Step());
+    REQUIRE(monster.engine->Poll(&done));
+    REQUIRE(done.results.size() == 3);
+    for (size_t i = 0; i < 3; ++i) {
+      CHECK(KeptOf(done.results[i]) == std::vector<TokenId>{static_cast<TokenId>(i)});
+    }
+    CHECK_FALSE(loop.Step());
+  }
+
+  TEST_CASE("two long rounds run in turn") {
+    LongSession a;
+    LongSession b;
+    SessionList list;
+    list.Add(a.session);
+    list.Add(b.session);
+    VerifyLoop loop(&list, Quiet());
+    a.SubmitThree();
+    b.SubmitThree();
+    for (size_t piece = 1; piece <= 3; ++piece) {
+      CHECK(loop.Step());
+      CHECK(a.num_run() == piece);
+      CHECK(b.num_run() == piece);
+    }
+  }
+
+  TEST_CASE("a round that waits behind a long one is taken once that one is answered") {
+    LongSession f;
+    SessionList list;
+    list.Add(f.session);
+    VerifyLoop loop(&list, Quiet());
+    f.SubmitThree();
+    f.backend->script.push_back(Confirm(0, {5}));
+    REQUIRE(f.Submit({f.sequences[0]}, 2) == PushResult::kOk);
+    CompletionView done;
+    for (int piece = 0; piece < 3; ++piece) CHECK(loop.Step());
+    REQUIRE(f.engine->Poll(&done));
+    CHECK(done.round_id == 1);
+    CHECK_FALSE(f.engine->Poll(&done));
+    CHECK(loop.Step());
+    REQUIRE(f.engine->Poll(&done));
+    CHECK(done.round_id == 2);
+    CHECK(done.results[0].total_kept == 2);
+  }
+
+  TEST_CASE("issue 17, line 8: a control message waited until a long round was done") {
+    LongSession f;
+    SessionList list;
+    list.Add(f.session);
+    VerifyLoop loop(&list, Quiet());
+    std::atomic<int> num_calls{0};
+    std::atomic<bool> stop{false};
+    std::thread control([&] {
+      while (!stop.load()) {
+        f.session->counters();
+        ++num_calls;
+      }
+    });
+    // The pieces are long: while each runs, the control thread comes to wait for the lock.
+    int calls_before[3] = {};
+    f.hooked->hook = [&](const RoundBatch&) {
+      CHECK(Eventually([&] { return f.session->IsWanted(); }));
+      calls_before[f.num_run()] = num_calls.load();
+    };
+    f.SubmitThree();
+    std::thread verify([&] { loop.Run(); });
+    CompletionView done;
+    REQUIRE(Eventually([&] { return f.engine->Poll(&done); }));
+    stop.store(true);
+    control.join();
+    loop.Stop();
+    verify.join();
+    // A call that waited in one piece was done before the next piece began.
+    CHECK(calls_before[1] > calls_before[0]);
+    CHECK(calls_before[2] > calls_before[1]);
+    CHECK(done.results[2].total_kept == 1);
+  }
+
+  TEST_CASE("a sequence that is aborted between two pieces keeps nothing of the round") {
+    LongSession f;
+    SessionList list;
+    list.Add(f.session);
+    VerifyLoop loop(&list, Quiet());
+    f.SubmitThree();
+    CHECK(loop.Step());
+    CHECK(f.session->AbortSequence(f.sequences[0]).ok());
+    CHECK(f.session->CloseSequence(f.sequences[1]).ok());
+    CHECK(loop.Step());
+    CHECK(loop.Step());
+    CompletionView done;
+    REQUIRE(f.engine->Poll(&done));
+    CHECK(done.results[0].status == RoundStatus::kFinished);
+    CHECK(done.results[0].num_kept == 0);
+    CHECK(done.results[1].status == RoundStatus::kUnknownSequence);
+    CHECK(KeptOf(done.results[2]) == std::vector<TokenId>{2});
+  }
+
+  TEST_CASE("openings between two pieces leave no event of the round without room") {
+    LongSession f;
+    SessionList list;
+    list.Add(f.session);
+    VerifyLoop loop(&list, Quiet());
+    f.SubmitThree();
+    CHECK(loop.Step());
+    // Opened and closed until the queue has no room for the round's events.
+    SequenceParams params;
+    auto opened = f.session->OpenSequences("other", params);
+    REQUIRE(opened.ok());
+    do {
+      REQUIRE(f.session->CloseSequence(opened->front().handle).ok());
+      opened = f.session->OpenSequences("other", params);
+    } while (opened.ok());
+    CHECK(ErrorCodeOf(opened.status()) == SPECD_ERROR_EXHAUSTED);
+    CHECK_FALSE(loop.Step());
+    CHECK(f.num_run() == 1);
+    f.Events();
+    CHECK(loop.Step());
+    CHECK(loop.Step());
+    CompletionView done;
+    REQUIRE(f.engine->Poll(&done));
+    CHECK(done.results[2].total_kept == 1);
+    CHECK(f.Events().size() == 3);
+  }
+
+  TEST_CASE("rows cannot be bound anew while a round is between two pieces") {
+    LongSession f;
+    SessionList list;
+    list.Add(f.session);
+    VerifyLoop loop(&list, Quiet());
+    f.SubmitThree();
+    CHECK(loop.Step());
+    TensorSpec spec;
+    spec.num_rows = 1;
+    const absl::Status status = f.session->Bind(TensorRole::kTargetRows, 1, spec);
+    CHECK(ErrorCodeOf(status) == SPECD_ERROR_STATE);
+    CHECK(loop.Step());
+    CHECK(loop.Step());
+    CHECK(f.session->Bind(TensorRole::kTargetRows, 1, spec).ok());
+  }
+
+  TEST_CASE("a hang-up between two pieces ends the round, and nothing of it is kept") {
+    LongSession f;
+    SessionList list;
+    list.Add(f.session);
+    VerifyLoop loop(&list, Quiet());
+    f.SubmitThree();
+    CHECK(loop.Step());
+    f.Events();
+    CHECK(f.session->EndAll());
+    CHECK_FALSE(f.session->is_between_pieces());
+    CHECK_FALSE(loop.Step());
+    CHECK(f.num_run() == 1);
+    const std::vector<TokenEvent> events = f.Events();
+    REQUIRE(events.size() == 3);
+    for (const TokenEvent& event : events) {
+      CHECK(event.kind == TokenEventKind::kEnd);
+      CHECK(event.offset == 0);
+      CHECK(event.finish_reason == SPECD_FINISH_ABORT);
+    }
+  }
+
+  TEST_CASE("issue 17, line 8: a drain waited for a long round; it calls the round off") {
+    LongSession monster;
+    SessionFixture small;
+    SessionList list;
+    list.Add(monster.session);
+    list.Add(small.session);
+    VerifyLoop loop(&list, Quiet());
+    monster.SubmitThree();
+    CHECK(loop.Step());
+    const SequenceHandle s = small.Open("small");
+    small.backend->script = {Confirm(0, {1})};
+    REQUIRE(small.Submit({s}) == PushResult::kOk);
+    loop.Stop();
+    loop.Run();
+    CHECK(monster.num_run() == 2);
+    CompletionView done;
+    REQUIRE(monster.engine->Poll(&done));
+    REQUIRE(done.results.size() == 3);
+    for (const SequenceResult& result : done.results) {
+      CHECK(result.status == RoundStatus::kAborted);
+      CHECK(result.num_kept == 0);
+      CHECK(result.total_kept == 0);
+    }
+    REQUIRE(small.engine->Poll(&done));
+    CHECK(done.results[0].total_kept == 1);
+  }
+
+  TEST_CASE("a drain runs one piece of each long round in the ring, whatever the ring's depth") {
+    LongSession f;
+    SessionList list;
+    list.Add(f.session);
+    VerifyLoop loop(&list, Quiet());
+    f.SubmitThree();
+    REQUIRE(f.Submit(f.sequences, 2) == PushResult::kOk);
+    loop.Stop();
+    loop.Run();
+    CHECK(f.num_run() == 2);
+    CompletionView done;
+    for (const uint64_t round_id : {1, 2}) {
+      REQUIRE(f.engine->Poll(&done));
+      CHECK(done.round_id == round_id);
+      CHECK(done.results[0].status == RoundStatus::kAborted);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace specd

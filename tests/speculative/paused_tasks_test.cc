@@ -1,0 +1,139 @@
+// A round in pieces on the CPU, where long tasks pause between rows: the answers are those of a
+// whole round, to the bit.
+#include <doctest/doctest.h>
+
+#include <bit>
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "tests/speculative/verifier_fixture.h"
+#include "tests/support/rows.h"
+
+namespace specd {
+namespace {
+
+using Ids = std::vector<TokenId>;
+
+constexpr int32_t kVocab = 700;
+constexpr int32_t kDrafts = 6;
+constexpr int32_t kSequences = 16;
+
+// Sequences of every method, with and without filters, penalties and scores.
+SequenceParams ParamsOf(int32_t i) {
+  constexpr VerifyMethod kMethods[] = {VerifyMethod::kAuto, VerifyMethod::kToken,
+                                       VerifyMethod::kBlock, VerifyMethod::kExactMatch};
+  SequenceParams params;
+  params.verify = kMethods[i % 4];
+  params.temperature = i % 5 == 4 ? 0.0 : 0.8;
+  if (params.temperature == 0.0) params.verify = VerifyMethod::kAuto;
+  params.top_p = i % 3 == 1 ? 0.9 : 1.0;
+  params.top_k = i % 3 == 2 ? 40 : 0;
+  params.repetition_penalty = i % 2 == 0 ? 1.0 : 1.2;
+  params.logprobs = i % 4 == 3 ? 3 : -1;
+  params.seed = static_cast<uint64_t>(100 + i);
+  params.has_seed = true;
+  params.max_tokens = 1000;
+  return params;
+}
+
+struct Answer {
+  RoundStatus status;
+  Ids tokens;
+  uint32_t num_accepted;
+  std::vector<float> scores;
+  uint64_t cumulative_logprob;  // its bits
+
+  bool operator==(const Answer&) const = default;
+};
+
+// The answers of ten rounds over the same rows.
+std::vector<Answer> RunRounds(int64_t piece_work, int32_t threads) {
+  auto created = Verifier::Create({.limits = {.vocab_size = kVocab,
+                                              .max_batch = kSequences,
+                                              .max_draft = kDrafts,
+                                              .threads = threads},
+                                   .max_sequences = kSequences,
+                                   .eos_token_ids = {},
+                                   .piece_work = piece_work},
+                                  *MakeBackend("cpu"));
+  REQUIRE(created.ok());
+  Verifier& verifier = **created;
+  RowMatrix target({.vocab_size = kVocab, .num_rows = kDrafts + 1});
+  RowMatrix draft({.vocab_size = kVocab, .num_rows = kDrafts});
+  REQUIRE(verifier.BindTarget(target.view()).ok());
+  REQUIRE(verifier.BindDraft(draft.view()).ok());
+  std::vector<SequenceHandle> handles;
+  for (int32_t i = 0; i < kSequences; ++i) handles.push_back(verifier.Open(ParamsOf(i))->handle);
+  std::mt19937_64 random(5);
+  const uint32_t rows[] = {0, 1, 2, 3, 4, 5, 6};
+  const DraftKind kinds[kDrafts] = {DraftKind::kSampled, DraftKind::kSampled, DraftKind::kOneHot,
+                                    DraftKind::kSampled, DraftKind::kSampled, DraftKind::kSampled};
+  std::vector<Answer> answers;
+  for (int round = 0; round < 10; ++round) {
+    for (int32_t row = 0; row <= kDrafts; ++row) {
+      std::vector<double> logits = RandomLogits(random, kVocab);
+      logits[static_cast<size_t>(row)] = 10;  // the draft token of this place, which mostly stands
+      target.Set(row, logits);
+      if (row == kDrafts) break;
+      // q is not p, so the prefix of a block changes at every place.
+      logits = RandomLogits(random, kVocab);
+      logits[static_cast<size_t>(row)] = 11;
+      draft.Set(row, logits);
+    }
+    // The fifth row of some rounds is bad.
+    if (round % 4 == 3) target.Set(4, std::vector<double>(kVocab, -INFINITY));
+    const TokenId tokens[kDrafts] = {0, 1, 2, 3, 4, 5};
+    std::vector<SequenceInput> inputs(kSequences);
+    for (int32_t i = 0; i < kSequences; ++i) {
+      SequenceInput& input = inputs[static_cast<size_t>(i)];
+      input.sequence = handles[static_cast<size_t>(i)];
+      input.draft = {.num_nodes = i % (kDrafts + 1),
+                     .tokens = tokens,
+                     .kinds = kinds,
+                     .target_rows = rows,
+                     .draft_rows = rows};
+    }
+    std::vector<SequenceResult> results(kSequences);
+    verifier.VerifyRound(inputs, results);
+    for (const SequenceResult& result : results) {
+      Answer answer = {.status = result.status,
+                       .tokens = Kept(result),
+                       .num_accepted = result.num_accepted,
+                       .scores = {},
+                       .cumulative_logprob = std::bit_cast<uint64_t>(result.cumulative_logprob)};
+      for (uint32_t j = 0; j < result.num_kept * result.scores_per_token; ++j) {
+        answer.scores.push_back(result.scores[j].value);
+      }
+      answers.push_back(std::move(answer));
+    }
+  }
+  return answers;
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("a round in pieces has the answers of a whole one, to the bit") {
+    const std::vector<Answer> whole = RunRounds(int64_t{1} << 40, 1);
+    uint32_t num_accepted = 0;
+    int num_bad = 0;
+    int num_scored = 0;
+    for (const Answer& answer : whole) {
+      num_accepted += answer.num_accepted;
+      num_bad += answer.status == RoundStatus::kBadDistribution ? 1 : 0;
+      num_scored += answer.scores.empty() ? 0 : 1;
+    }
+    CHECK(num_accepted > 100);
+    CHECK(num_bad > 1);
+    CHECK(num_scored > 3);
+    for (const int32_t threads : {1, 2, 3}) {
+      for (const int64_t piece_work : {1, 2 * kVocab, 5 * kVocab, 20 * kVocab}) {
+        CAPTURE(threads);
+        CAPTURE(piece_work);
+        CHECK(RunRounds(piece_work, threads) == whole);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace specd
