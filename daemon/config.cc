@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <string_view>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "daemon/base/cpus.h"
 #include "ipc/sockets/zmq_socket.h"
+#include "speculative/grammar/grammar_memory.h"
 
 namespace specd {
 namespace {
@@ -112,6 +114,30 @@ absl::Status SetThreads(int32_t threads, DaemonConfig* config) {
   }
   config->threads = ResolveThreads(static_cast<uint32_t>(threads));
   return absl::OkStatus();
+}
+
+absl::Status SetMemory(int64_t memory_mib, int64_t session_memory_mib,
+                       const AvailableMemory& available, DaemonConfig* config) {
+  constexpr int64_t kMibMax = int64_t{1} << 30;
+  constexpr uint64_t kMib = uint64_t{1} << 20;
+  for (const auto& [flag, mib] :
+       {std::pair{"memory_mib", memory_mib}, std::pair{"session_memory_mib", session_memory_mib}}) {
+    if (mib >= 0 && mib <= kMibMax) continue;
+    return absl::InvalidArgumentError(
+        fmt::format("{} = {} is outside 0 .. {}; 0 leaves it to specd", flag, mib, kMibMax));
+  }
+  const uint64_t all = memory_mib > 0 ? static_cast<uint64_t>(memory_mib) * kMib
+                                      : std::min(available.bytes, kMib << 30) / 4 * 3;
+  MemoryBounds& memory = config->memory;
+  memory.constraints_bytes = std::min<uint64_t>(all / 4, grammar::GrammarMemory::kProcessBytesMax);
+  memory.sessions_bytes = all - memory.constraints_bytes;
+  memory.session_bytes = session_memory_mib > 0 ? static_cast<uint64_t>(session_memory_mib) * kMib
+                                                : memory.sessions_bytes / 2;
+  if (memory.session_bytes <= memory.sessions_bytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format(
+      "session_memory_mib = {} is more than all sessions may have, {} MiB; lower it, or "
+      "raise memory_mib",
+      session_memory_mib, memory.sessions_bytes / kMib));
 }
 
 void FillEndpoints(DaemonConfig* config) {

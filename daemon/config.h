@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "daemon/session/model_profile.h"
 #include "daemon/trace/trace_options.h"
+#include "ipc/base/available_memory.h"
 
 namespace specd {
 
@@ -23,6 +24,13 @@ enum class DetokenizerMode {
 struct NamedProfile {
   std::string name = {};
   ModelProfileOptions model = {};
+};
+
+// The bytes that the daemon takes for its engines; 0: not bounded.
+struct MemoryBounds {
+  uint64_t sessions_bytes = 0;     // of all sessions together
+  uint64_t session_bytes = 0;      // of each
+  uint64_t constraints_bytes = 0;  // of all constraints, beside the sessions
 };
 
 struct DaemonConfig {
@@ -38,6 +46,7 @@ struct DaemonConfig {
   int64_t spin_ns = 0;                      // the verify thread spins this long before it sleeps
   uint32_t max_sessions = 16;
   int32_t threads = 1;  // of one round
+  MemoryBounds memory = {};
   TraceOptions trace = {};
 };
 
@@ -58,6 +67,12 @@ absl::Status SetSpin(int32_t spin_us, int32_t max_sessions, DaemonConfig* config
 
 // With 0 the number of usable CPUs decides.
 absl::Status SetThreads(int32_t threads, DaemonConfig* config);
+
+// Divides the memory for engines. A quarter is for constraints, up to their own bound; the rest is
+// for sessions. With memory_mib = 0 all of it is three quarters of what is available. With
+// session_memory_mib = 0 a session may have half of the sessions' bytes.
+absl::Status SetMemory(int64_t memory_mib, int64_t session_memory_mib,
+                       const AvailableMemory& available, DaemonConfig* config);
 
 // Puts endpoints that were not given beside the socket: NAME.tokens, NAME.text, NAME.aborts.
 void FillEndpoints(DaemonConfig* config);

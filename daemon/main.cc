@@ -55,6 +55,12 @@ ABSL_FLAG(
 ABSL_FLAG(int32_t, threads, 0,
           "threads of one round on the CPU; 0: as many as usable CPUs, at most 16");
 ABSL_FLAG(int32_t, max_sessions, 16, "engines attached at once");
+ABSL_FLAG(int64_t, memory_mib, 0,
+          "memory that all engines together may take of the daemon, in MiB; 0: three quarters of "
+          "what the machine and the control group have left at the start");
+ABSL_FLAG(int64_t, session_memory_mib, 0,
+          "memory that one engine may take (its segment, sequences and registered rows), in MiB; "
+          "0: half of what --memory_mib leaves beside constraints");
 ABSL_FLAG(std::string, trace, "", "directory for a trace of all rounds; default: no trace");
 ABSL_FLAG(std::string, trace_options, "",
           "what the trace holds, such as level=rows,every=100,flight=64: level (rounds, hashes, "
@@ -118,6 +124,12 @@ absl::Status ReadFlags(specd::DaemonConfig* config) {
   if (!trace.ok()) return trace.status();
   config->trace = *std::move(trace);
   if (absl::Status status = specd::SetThreads(absl::GetFlag(FLAGS_threads), config); !status.ok()) {
+    return status;
+  }
+  if (absl::Status status =
+          specd::SetMemory(absl::GetFlag(FLAGS_memory_mib), absl::GetFlag(FLAGS_session_memory_mib),
+                           specd::FindAvailableMemory(), config);
+      !status.ok()) {
     return status;
   }
   return specd::SetSpin(absl::GetFlag(FLAGS_spin_us), absl::GetFlag(FLAGS_max_sessions), config);

@@ -118,10 +118,13 @@ class Session {
   Segment& segment() { return state_.segment; }
   DaemonChannel& channel() { return state_.channel; }
   const SessionOptions& options() const { return state_.options; }
+  // Null: the memory of the session is not bounded. Outlives all shares of the session's ranks.
+  MemoryBudget* memory() { return state_.memory.get(); }
   VerifierCounters counters();
 
  private:
-  Session(const SessionOptions& options, Segment segment, std::unique_ptr<Verifier> verifier);
+  Session(const SessionOptions& options, SessionBudget budget, Segment segment,
+          std::unique_ptr<Verifier> verifier);
 
   // Has every round shown to options.recorder.
   void StartTrace(const VerifierOptions& options) ABSL_LOCKS_EXCLUDED(state_.mutex);

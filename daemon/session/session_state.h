@@ -12,6 +12,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "daemon/base/clock.h"
+#include "daemon/base/memory_budget.h"
 #include "daemon/base/mutex.h"
 #include "daemon/session/event_queue.h"
 #include "daemon/session/grammar_compilers.h"
@@ -38,11 +39,23 @@ struct SessionOptions {
   std::function<bool()> text_side;     // true while a text side finds stop strings
   DeviceImporter* importer = nullptr;  // for device memory; null: rounds run on the CPU
   TraceRecorder* recorder = nullptr;   // outlives the session; null: nothing is recorded
+  // Of all sessions, which it outlives; null: memory is not bounded.
+  MemoryBudget* memory = nullptr;
+  uint64_t memory_bytes_max = 0;  // of this session, with `memory`
+};
+
+// The budget of a session, and the bytes that the session itself has taken from it.
+struct SessionBudget {
+  std::unique_ptr<MemoryBudget> budget;  // null: memory is not bounded
+  MemoryShare share;
 };
 
 struct SessionState {
-  SessionState(const SessionOptions& asked, Segment made, std::unique_ptr<Verifier> created)
+  SessionState(const SessionOptions& asked, Segment made, std::unique_ptr<Verifier> created,
+               SessionBudget budget = {})
       : options(asked),
+        memory(std::move(budget.budget)),
+        memory_share(std::move(budget.share)),
         segment(std::move(made)),
         channel(&segment),
         opening(created->opening()),
@@ -54,6 +67,8 @@ struct SessionState {
 
   // Constant after construction.
   const SessionOptions options;
+  const std::unique_ptr<MemoryBudget> memory;  // null: not bounded
+  const MemoryShare memory_share;              // of what Session::Create takes
   Segment segment;
 
   // The verify thread takes rounds under the lock. The engine's words in the channel are atomics.

@@ -11,7 +11,7 @@ import subprocess
 import time
 import unittest
 
-from support import BIN, PATIENCE_S, ProcessTest, TOKENIZER, wait_until
+from support import BIN, MemoryGroup, PATIENCE_S, ProcessTest, TOKENIZER, wait_until
 
 
 class LogTest(ProcessTest):
@@ -116,6 +116,61 @@ class ForkTest(ProcessTest):
         wait_until(lambda: "ended:" in daemon.stderr, "the end of the session")
         os.kill(child, 0)  # the child lives, and the session has ended all the same
         self.stop(daemon)
+
+
+class GreedyTest(ProcessTest):
+    """One engine asks for more memory than there is: it is refused, and the daemon serves the others."""
+
+    GROUP_BYTES = 512 << 20
+
+    def start_daemon(self, *flags):
+        """In a control group of 512 MiB. Without a tokenizer it serves every vocabulary."""
+        group = MemoryGroup.make(self.GROUP_BYTES)
+        if group is None:
+            self.skipTest("this machine lets this process make no control group with a bound of memory")
+        daemon = self.start("specd", f"--listen=unix:{self.socket}", "--detokenizer=off",
+                            "--eos_token_ids=0", *flags, preexec_fn=group.enter)
+        self.addCleanup(group.close)  # after the daemon has ended
+        self.addCleanup(daemon.close)
+        wait_until(lambda: "serves" in daemon.stderr or not daemon.running(), "the daemon")
+        self.assertTrue(daemon.running(), daemon.stderr)
+        return daemon
+
+    def assertRefuses(self, daemon, what, *words):
+        greedy = self.run_to_end("greedy_engine", f"unix:{self.socket}", what)
+        self.assertTrue(daemon.running(), daemon.stderr)
+        self.assertEqual(greedy.code, 3, greedy.stdout + greedy.stderr)
+        for word in words:
+            self.assertIn(word, greedy.stdout)
+        return greedy.stdout
+
+    def assertServes(self, daemon):
+        engine = self.engine("--prompt=The daemon", "--max_tokens=8", "--print=none")
+        self.assertEqual(engine.wait(), 0, engine.stderr)
+        self.stop(daemon)
+
+    def test_a_session_of_800_mib(self):
+        daemon = self.start_daemon()
+        self.assertRefuses(daemon, "hello", "session_memory_mib", "the session")
+        self.assertServes(daemon)
+
+    def test_prompts_of_a_million_ids(self):
+        daemon = self.start_daemon()
+        self.assertRefuses(daemon, "prompts", "session_memory_mib")
+        # All that the engine had is free again.
+        again = self.assertRefuses(daemon, "prompts", "session_memory_mib")
+        self.assertGreaterEqual(int(again.split()[1]), 1, again)
+        self.assertServes(daemon)
+
+    def test_rows_that_nobody_wrote(self):
+        daemon = self.start_daemon()
+        self.assertRefuses(daemon, "rows", "session_memory_mib", "the region")
+        self.assertServes(daemon)
+
+    def test_the_flag_raises_the_bound(self):
+        daemon = self.start_daemon("--memory_mib=64", "--session_memory_mib=32")
+        self.assertRefuses(daemon, "prompts", "of the 33554432 that --session_memory_mib allows")
+        self.assertServes(daemon)
 
 
 class MemoryTest(ProcessTest):
