@@ -13,6 +13,7 @@
 
 #include "absl/strings/numbers.h"
 #include "daemon/base/cpus.h"
+#include "daemon/base/logging.h"
 #include "ipc/sockets/zmq_socket.h"
 #include "speculative/grammar/grammar_memory.h"
 
@@ -163,6 +164,25 @@ absl::Status CheckEndpoints(const DaemonConfig& config) {
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status ParseUids(const std::vector<std::string>& texts, std::vector<uint32_t>* uids) {
+  for (const std::string& text : texts) {
+    uint32_t uid = 0;
+    if (!absl::SimpleAtoi(text, &uid)) {
+      return absl::InvalidArgumentError(
+          fmt::format("allow_uid = {} is not a numeric user id", text));
+    }
+    uids->push_back(uid);
+  }
+  return absl::OkStatus();
+}
+
+AcceptRules RulesFor(const char* endpoint, const std::vector<uint32_t>& allowed_uids) {
+  return {.uids = allowed_uids, .on_turned_away = [endpoint](std::string_view why) {
+            LogOfPeer({"egress", spdlog::level::warn, endpoint},
+                      "a connection to {} is turned away: {}", endpoint, why);
+          }};
 }
 
 void OpenSocketsToGroup() { umask(0007); }

@@ -12,6 +12,7 @@
 #include "daemon/session/model_profile.h"
 #include "daemon/trace/trace_options.h"
 #include "ipc/base/available_memory.h"
+#include "ipc/sockets/accept_gate.h"
 
 namespace specd {
 
@@ -39,11 +40,12 @@ struct DaemonConfig {
   ModelProfileOptions model = {};  // of engines that name no profile
   std::vector<NamedProfile> profiles = {};
   DetokenizerMode detokenizer = DetokenizerMode::kThread;
-  std::string tokens_endpoint = {};         // token events, for observers and specd-detok
-  std::string text_endpoint = {};           // text events, for subscribers
-  std::string aborts_endpoint = {};         // specd-detok reports stop strings here
-  std::vector<uint32_t> allowed_uids = {};  // besides the daemon's own user
-  int64_t spin_ns = 0;                      // the verify thread spins this long before it sleeps
+  std::string tokens_endpoint = {};  // token events, for observers and specd-detok
+  std::string text_endpoint = {};    // text events, for subscribers
+  std::string aborts_endpoint = {};  // specd-detok reports stop strings here
+  // Besides the daemon's own user, on the socket of engines and on all three endpoints.
+  std::vector<uint32_t> allowed_uids = {};
+  int64_t spin_ns = 0;  // the verify thread spins this long before it sleeps
   uint32_t max_sessions = 16;
   int32_t threads = 1;  // of one round
   MemoryBounds memory = {};
@@ -79,6 +81,12 @@ void FillEndpoints(DaemonConfig* config);
 
 // An endpoint must be one that can be bound, and that peers can use as it is written.
 absl::Status CheckEndpoints(const DaemonConfig& config);
+
+// Turns "1000" into 1000.
+absl::Status ParseUids(const std::vector<std::string>& texts, std::vector<uint32_t>* uids);
+
+// Who may connect to an endpoint of token events, text or aborts. Who is turned away is logged.
+AcceptRules RulesFor(const char* endpoint, const std::vector<uint32_t>& allowed_uids);
 
 // Opens the sockets of the whole process to its user and its group only, as the control socket is.
 // Call it before any socket is made.

@@ -138,6 +138,7 @@ absl::Status Daemon::StartTextSide() {
   publisher.epoch = epoch_;
   publisher.tokens_endpoints = {kTokensInside, config_.tokens_endpoint};
   publisher.aborts_endpoints = {kAbortsInside};
+  publisher.accept = RulesFor("token events or aborts", config_.allowed_uids);
   if (config_.detokenizer == DetokenizerMode::kProcess) {
     publisher.aborts_endpoints.push_back(config_.aborts_endpoint);
     publisher.watch_text_side = true;
@@ -154,6 +155,7 @@ absl::Status Daemon::StartTextSide() {
     worker.tokens_endpoint = kTokensInside;
     worker.aborts_endpoint = kAbortsInside;
     worker.text_endpoint = config_.text_endpoint;
+    worker.accept = RulesFor("text", config_.allowed_uids);
     auto text = TextWorker::Create(worker);
     if (!text.ok()) return text.status();
     text_worker_ = *std::move(text);

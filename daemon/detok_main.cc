@@ -31,6 +31,9 @@ ABSL_FLAG(specd::ProfileFlag, profile, {},
 ABSL_FLAG(std::string, tokens, "", "ZeroMQ endpoint of the daemon's token events");
 ABSL_FLAG(std::string, aborts, "", "ZeroMQ endpoint on which the daemon takes stop strings found");
 ABSL_FLAG(std::string, text, "", "ZeroMQ endpoint to publish text on");
+ABSL_FLAG(std::vector<std::string>, allow_uid, {},
+          "numeric user ids that may subscribe to the text besides this process's own, comma "
+          "separated; a tcp:// endpoint cannot tell users apart");
 ABSL_FLAG(std::string, log_level, "info",
           "trace, debug, info, warn, error or off; for single loggers as in info,attach=debug");
 ABSL_FLAG(std::string, log_format, "text", "text, or json: one object a line");
@@ -84,6 +87,9 @@ int main(int argc, char** argv) {
     status = absl::InvalidArgumentError(
         "--tokenizer is missing, and --profile too: which text do the ids mean?");
   }
+  if (status.ok()) {
+    status = specd::ParseUids(absl::GetFlag(FLAGS_allow_uid), &config.allowed_uids);
+  }
   if (status.ok()) status = specd::ParseListen(absl::GetFlag(FLAGS_specd), &config.listen_path);
   if (status.ok()) {
     status = specd::SetUpLogging(
@@ -104,6 +110,7 @@ int main(int argc, char** argv) {
   options.tokens_endpoint = config.tokens_endpoint;
   options.aborts_endpoint = config.aborts_endpoint;
   options.text_endpoint = config.text_endpoint;
+  options.accept = specd::RulesFor("text", config.allowed_uids);
   absl::StatusOr<std::unique_ptr<specd::TextWorker>> worker = specd::TextWorker::Create(options);
   if (!worker.ok()) return Fail(worker.status());
   specd::Log("detok").info("token events from {}, text on {}", config.tokens_endpoint,

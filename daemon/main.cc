@@ -47,7 +47,8 @@ ABSL_FLAG(std::string, text, "", "ZeroMQ endpoint of text events; default: besid
 ABSL_FLAG(std::string, aborts, "",
           "ZeroMQ endpoint on which specd-detok reports stop strings; default: beside the socket");
 ABSL_FLAG(std::vector<std::string>, allow_uid, {},
-          "numeric user ids that may attach besides the daemon's own, comma separated");
+          "numeric user ids that may attach, subscribe and report stop strings besides the "
+          "daemon's own, comma separated; a tcp:// endpoint cannot tell users apart");
 ABSL_FLAG(
     int32_t, spin_us, -1,
     "how long the verify thread spins for the next round before it sleeps; -1: 1000 with more "
@@ -112,12 +113,9 @@ absl::Status ReadFlags(specd::DaemonConfig* config) {
   config->tokens_endpoint = absl::GetFlag(FLAGS_tokens);
   config->text_endpoint = absl::GetFlag(FLAGS_text);
   config->aborts_endpoint = absl::GetFlag(FLAGS_aborts);
-  for (const std::string& text : absl::GetFlag(FLAGS_allow_uid)) {
-    uint32_t uid = 0;
-    if (!absl::SimpleAtoi(text, &uid)) {
-      return absl::InvalidArgumentError("allow_uid = " + text + " is not a numeric user id");
-    }
-    config->allowed_uids.push_back(uid);
+  if (absl::Status status = specd::ParseUids(absl::GetFlag(FLAGS_allow_uid), &config->allowed_uids);
+      !status.ok()) {
+    return status;
   }
   absl::StatusOr<specd::TraceOptions> trace =
       specd::ParseTraceOptions(absl::GetFlag(FLAGS_trace), absl::GetFlag(FLAGS_trace_options));

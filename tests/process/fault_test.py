@@ -173,6 +173,65 @@ class GreedyTest(ProcessTest):
         self.assertServes(daemon)
 
 
+class CrowdTest(ProcessTest):
+    """Peers take the daemon's descriptors, or come without being asked."""
+
+    def connect(self, count, endpoint):
+        """Sockets that say nothing. The daemon lets them in, or closes them."""
+        sockets = []
+        self.addCleanup(lambda: [peer.close() for peer in sockets])
+        for _ in range(count):
+            sockets.append(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            sockets[-1].connect(f"{self.socket}.{endpoint}")
+            sockets[-1].settimeout(PATIENCE_S)
+        return [peer for peer in sockets if self.greeted(peer)]
+
+    def greeted(self, peer):
+        try:
+            return len(peer.recv(1)) == 1
+        except ConnectionResetError:
+            return False
+
+    def assertServes(self, daemon):
+        engine = self.engine("--prompt=The daemon", "--max_tokens=8", "--print=none")
+        self.assertEqual(engine.wait(), 0, engine.stderr + daemon.stderr)
+        self.stop(daemon)
+
+    def test_more_connections_than_descriptors(self):
+        daemon = self.start(
+            pathlib.Path("/bin/bash"), "-c", "ulimit -n 128; exec \"$0\" \"$@\"", BIN / "specd",
+            f"--listen=unix:{self.socket}", f"--tokenizer={TOKENIZER}", "--eos_tokens=<|endoftext|>")
+        wait_until(lambda: "serves" in daemon.stderr or not daemon.running(), "the daemon")
+        for endpoint in "text", "tokens":
+            self.connect(150, endpoint)
+            self.assertTrue(daemon.running(), daemon.stderr)
+        self.assertIn("too many open files", daemon.stderr)
+        self.assertServes(daemon)
+
+    def test_an_endpoint_has_256_places(self):
+        daemon = self.daemon()
+        self.assertEqual(len(self.connect(300, "text")), 256)
+        self.assertIn("256 are connected", daemon.stderr)
+        self.assertServes(daemon)
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can be two users")
+    def test_a_member_of_the_group_is_no_subscriber(self):
+        nobody = 65534
+        for flags, places in ((), 0), (("--allow_uid=65534",), 1):
+            daemon = self.daemon("--detokenizer=process", *flags)
+            self.folder.chmod(0o711)
+            for endpoint in "tokens", "aborts":
+                reader, writer = os.pipe()
+                child = os.fork()
+                if child == 0:
+                    os.setuid(nobody)  # the group stays the daemon's, which the socket files let in
+                    os.write(writer, str(len(self.connect(1, endpoint))).encode())
+                    os._exit(0)
+                os.waitpid(child, 0)
+                self.assertEqual(int(os.read(reader, 10)), places, f"{endpoint} {flags}")
+            self.stop(daemon)
+
+
 class MemoryTest(ProcessTest):
     def test_file_size_limit_does_not_end_the_daemon(self):
         daemon = self.start(
