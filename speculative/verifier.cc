@@ -160,11 +160,11 @@ void Verifier::VerifyRound(std::span<const SequenceInput> inputs,
 }
 
 void Verifier::VerifyRound(std::span<const SequenceInput> inputs, std::span<SequenceResult> results,
-                           absl::FunctionRef<bool()> may_commit) {
+                           absl::FunctionRef<bool()> may_commit, NextTokens next_tokens) {
   SPECD_CHECK(staged_.count() == 0);
   Succeeded(packer_.Pack(inputs, &scratch_, results));
   const RoundBatch batch = Begin();
-  Commit(batch, RunIfLet(batch, may_commit), results);
+  Commit(batch, RunIfLet(batch, may_commit, next_tokens), results);
 }
 
 RoundBatch Verifier::Begin() {
@@ -183,8 +183,13 @@ RoundStatus Verifier::Run(const RoundBatch& batch) {
   return Succeeded(backend_->Run(batch)) ? RoundStatus::kOk : RoundStatus::kDeviceError;
 }
 
-RoundStatus Verifier::RunIfLet(const RoundBatch& batch, absl::FunctionRef<bool()> may_commit) {
+RoundStatus Verifier::RunIfLet(const RoundBatch& batch, absl::FunctionRef<bool()> may_commit,
+                               NextTokens next_tokens) {
   if (batch.num_tasks == 0) return RoundStatus::kOk;
+  if (next_tokens == NextTokens::kWithTheRound) {
+    const RoundStatus status = Run(batch);
+    return status != RoundStatus::kOk || may_commit() ? status : RoundStatus::kAborted;
+  }
   // An engine that calls the round off may write next tokens itself; ours must not overwrite them.
   RoundBatch held_back = batch;
   held_back.num_next_tokens = 0;

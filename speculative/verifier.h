@@ -118,9 +118,12 @@ class Verifier {
   void VerifyRound(std::span<const SequenceInput> inputs, std::span<SequenceResult> results);
   // Calls may_commit once, after every row was read and before anything has changed. Next tokens
   // are written after that call, separately. If it returns false, the tasks of the round are
-  // answered kAborted. It is not called if there is nothing to commit.
+  // answered kAborted. It is not called if there is nothing to commit. With kWithTheRound next
+  // tokens are written before the call, which costs a device nothing, and stay if it returns false.
+  enum class NextTokens { kOnceItMayCommit, kWithTheRound };
   void VerifyRound(std::span<const SequenceInput> inputs, std::span<SequenceResult> results,
-                   absl::FunctionRef<bool()> may_commit);
+                   absl::FunctionRef<bool()> may_commit,
+                   NextTokens next_tokens = NextTokens::kOnceItMayCommit);
 
   // Builds masks for a later VerifyRound with these inputs, a part in each call
   // (RoundPacker::WarmMasks). That round then finds them, and its answers are the same, except
@@ -175,7 +178,8 @@ class Verifier {
   // Runs the packed tasks, calls may_commit, and writes next tokens. Returns kOk, or why no task
   // has an outcome.
   RoundStatus Run(const RoundBatch& batch);
-  RoundStatus RunIfLet(const RoundBatch& batch, absl::FunctionRef<bool()> may_commit);
+  RoundStatus RunIfLet(const RoundBatch& batch, absl::FunctionRef<bool()> may_commit,
+                       NextTokens next_tokens);
   void Commit(const RoundBatch& batch, RoundStatus status, std::span<SequenceResult> results);
   // Remembers an error of the backend.
   bool Succeeded(const absl::Status& status);

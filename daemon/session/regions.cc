@@ -15,7 +15,7 @@ constexpr size_t kHostRegionsMax = 16;
 }  // namespace
 
 absl::StatusOr<uint32_t> Regions::Register(UniqueFd fd, uint64_t size_bytes) {
-  absl::StatusOr<Region> region = Region::Import(std::move(fd), size_bytes);
+  absl::StatusOr<Region> region = Region::Import(std::move(fd), size_bytes, session_.has_faulted);
   if (!region.ok()) return region.status();
   if (host_.size() == kHostRegionsMax || next_host_id_ == DeviceRegions::kFirstId) {
     return MakeError(
@@ -25,7 +25,7 @@ absl::StatusOr<uint32_t> Regions::Register(UniqueFd fd, uint64_t size_bytes) {
                     "again",
                     host_.size(), next_host_id_ - 1, kHostRegionsMax, DeviceRegions::kFirstId - 1));
   }
-  absl::StatusOr<MemoryShare> memory = TakeMemory(memory_, "the region", size_bytes);
+  absl::StatusOr<MemoryShare> memory = TakeMemory(session_.memory, "the region", size_bytes);
   if (!memory.ok()) return memory.status();
   host_.emplace(next_host_id_,
                 std::make_unique<Registered>(Registered{*std::move(region), *std::move(memory)}));

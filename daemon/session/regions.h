@@ -6,6 +6,7 @@
 // round uses the memory.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -21,9 +22,13 @@ namespace specd {
 
 class Regions {
  public:
-  // A null importer refuses device memory. The budget outlives the table; null: host memory is not
-  // bounded.
-  Regions(DeviceImporter* importer, MemoryBudget* memory) : memory_(memory), device_(importer) {}
+  // What a table needs of its session, which outlives it.
+  struct Host {
+    DeviceImporter* importer = nullptr;        // null: device memory is refused
+    MemoryBudget* memory = nullptr;            // null: host memory is not bounded
+    std::atomic<bool>* has_faulted = nullptr;  // Region::Import
+  };
+  explicit Regions(const Host& host) : session_(host), device_(host.importer) {}
 
   // Registers host memory. Returns the id, which is never used again. The whole region counts: a
   // read of a page that is not there takes it, and the engine may make holes at any time.
@@ -39,7 +44,7 @@ class Regions {
     Region region;
     MemoryShare memory;
   };
-  MemoryBudget* const memory_;
+  const Host session_;
   std::map<uint32_t, std::unique_ptr<Registered>> host_;  // by id
   uint32_t next_host_id_ = 1;
   DeviceRegions device_;

@@ -125,6 +125,11 @@ bool Session::EndAll() {
 bool Session::End() {
   MutexLock lock(&state_.mutex);
   if (ended()) return false;
+  EndNow();
+  return true;
+}
+
+void Session::EndNow() {
   sequences_.FinishAll();
   if (state_.trace != nullptr) state_.trace->EndSession();
   state_.channel.Abandon();
@@ -132,7 +137,6 @@ bool Session::End() {
   // Pairs with the acquire in ended(). The release keeps the events that were pushed above before
   // the end.
   state_.ended.store(true, std::memory_order_release);
-  return true;
 }
 
 bool Session::Step() {
@@ -146,6 +150,7 @@ bool Session::Step() {
   } else {
     calls_.Do(submission_);
   }
+  if (state_.has_faulted.load()) EndNow();
   return true;
 }
 

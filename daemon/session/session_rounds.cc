@@ -65,12 +65,16 @@ void SessionRounds::Verify(const SubmissionCopy& submission) {
     for (size_t i = 0; i < inputs.size(); ++i) results[i].sequence = inputs[i].sequence;
     return AbortAll(results);
   }
-  if (!submission.on_stream()) return state_.verifier->VerifyRound(inputs, results);
+  if (!submission.on_stream()) {
+    return state_.verifier->VerifyRound(
+        inputs, results, [this] { return !state_.has_faulted.load(); },
+        Verifier::NextTokens::kWithTheRound);
+  }
   // Before the claim the engine's CUDA stream may be released, and its rows and next tokens written
   // anew. After the claim the CUDA stream waits for the answer.
   state_.verifier->VerifyRound(inputs, results, [this, &submission] {
     state_.mutex.AssertHeld();
-    return state_.channel.Claim(submission);
+    return !state_.has_faulted.load() && state_.channel.Claim(submission);
   });
 }
 
@@ -85,7 +89,7 @@ void SessionRounds::AbortAll(std::span<SequenceResult> results) {
 
 void SessionRounds::Answer(const SubmissionCopy& submission) {
   const std::span<SequenceResult> results(results_.data(), submission.records().size());
-  bool failed = submission.malformed();
+  bool failed = submission.malformed() || state_.has_faulted.load();
   for (const SequenceResult& result : results) {
     if (result.status == RoundStatus::kDeviceError) {
       failed = true;

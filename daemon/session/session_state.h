@@ -17,6 +17,7 @@
 #include "daemon/session/event_queue.h"
 #include "daemon/session/grammar_compilers.h"
 #include "daemon/session/model_profile.h"
+#include "daemon/session/regions.h"
 #include "daemon/session/shared_names.h"
 #include "daemon/trace/trace_recorder.h"
 #include "ipc/memory/device_region.h"
@@ -79,6 +80,13 @@ struct SessionState {
 
   std::atomic<bool> device_failed{false};
   std::atomic<bool> ended{false};  // written under the lock
+  // A page of the engine's memory, or of a rank's, was missing when a round needed it. What the
+  // round has read is void, and the session ends after it. Written by a signal handler.
+  std::atomic<bool> has_faulted{false};
+
+  Regions::Host regions_host() {
+    return {.importer = options.importer, .memory = memory.get(), .has_faulted = &has_faulted};
+  }
 
   // Parts of the verifier that never change, for any thread.
   const SequenceOpening& opening;

@@ -173,6 +173,41 @@ class GreedyTest(ProcessTest):
         self.assertServes(daemon)
 
 
+class OwnMemoryTest(ProcessTest):
+    """Memory that an engine takes or takes away."""
+
+    def test_many_regions_are_refused_before_the_system_kills(self):
+        group = MemoryGroup.make(512 << 20)
+        if group is None:
+            self.skipTest("this machine lets this process make no control group with a bound of memory")
+        self.addCleanup(group.close)
+        engine = self.start("greedy_engine", "embedded:cpu", "alloc", preexec_fn=group.enter)
+        self.assertEqual(engine.wait(), 3, engine.stdout)  # a killed process has -9
+        self.assertGreaterEqual(int(engine.stdout.split()[1]), 2)
+        self.assertIn("are available", engine.stdout)
+
+    def test_a_huge_page_that_is_gone_ends_its_session_alone(self):
+        pool = pathlib.Path("/proc/sys/vm/nr_hugepages")
+        before = pool.read_text()
+        if int(before) != 0 or not os.access(pool, os.W_OK):
+            self.skipTest("this test needs a machine whose pool of huge pages is empty and its own")
+        self.addCleanup(pool.write_text, before)
+        pool.write_text("1")
+        if int(pool.read_text()) != 1:
+            self.skipTest("this machine has no huge page")
+        daemon = self.start("specd", f"--listen=unix:{self.socket}", "--detokenizer=off")
+        wait_until(lambda: "serves" in daemon.stderr or not daemon.running(), "the daemon")
+        engine = self.run_to_end("greedy_engine", f"unix:{self.socket}", "huge")
+        if engine.code == 4:
+            self.skipTest("this machine does not take the page away")
+        self.assertTrue(daemon.running(), daemon.stderr)
+        self.assertEqual(engine.code, 0, engine.stdout)
+        self.assertIn("status 6", engine.stdout)  # SPECD_STATUS_ABORTED
+        other = self.engine("--prompt=The daemon", "--max_tokens=8", "--print=none")
+        self.assertEqual(other.wait(), 0, other.stderr)
+        self.stop(daemon)
+
+
 class CrowdTest(ProcessTest):
     """Peers take the daemon's descriptors, or come without being asked."""
 

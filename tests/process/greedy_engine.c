@@ -1,11 +1,12 @@
 /* An engine that takes as much of the daemon's memory as it can.
  *
- *   greedy_engine URI hello|prompts|rows
+ *   greedy_engine URI hello|prompts|rows|alloc|huge
  *
  * hello attaches with a segment of 800 MiB, prompts opens sequences with 2^20 ids and lists that
- * count them, rows has the daemon read a memfd of 2 GiB that nothing was written to. Prints how far
- * it came, and what the daemon said. Exit code: 0 nothing was refused, 3 refused with EXHAUSTED,
- * 1 anything else. */
+ * count them, rows has the daemon read a memfd of 2 GiB that nothing was written to, alloc takes 16
+ * times 100 MiB, huge takes away a huge page. Prints how far it came, and what the daemon said.
+ * Exit code: 0 nothing was refused (huge: the round was aborted), 3 refused with EXHAUSTED, 4 this
+ * machine cannot do it, 1 anything else. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <specd/specd.h>
@@ -20,11 +21,14 @@ enum {
   NUM_PROMPT = 1 << 20,
   NUM_OPENINGS = 64,
   NUM_ROWS = 512, /* of 4 MiB */
-  NUM_DRAFTS = 63
+  NUM_DRAFTS = 63,
+  NUM_REGIONS = 16,
+  REGION_BYTES = 100 << 20
 };
 
 static int end(const char* step, int done, int code) {
-  printf("%s: %d done, then %d: %s\n", step, done, code, code == SPECD_OK ? "" : specd_last_error());
+  printf("%s: %d done, then %d: %s\n", step, done, code,
+         code == SPECD_OK ? "" : specd_last_error());
   if (code == SPECD_OK) return 0;
   return code == SPECD_ERROR_EXHAUSTED ? 3 : 1;
 }
@@ -52,6 +56,72 @@ static int prompts(specd_engine* engine) {
   }
   free(prompt);
   return end("prompts", done, code);
+}
+
+/* Takes memory for rows until it is refused; nothing writes there. */
+static int alloc(specd_engine* engine) {
+  specd_region region;
+  int code = SPECD_OK;
+  int done = 0;
+  while (done < NUM_REGIONS && code == SPECD_OK) {
+    code = specd_alloc(engine, REGION_BYTES, &region);
+    if (code == SPECD_OK) ++done;
+  }
+  return end("alloc", done, code);
+}
+
+/* Has the daemon read a huge page that is not there: the engine makes a hole, and takes the page
+ * that was left. There is one page in all, and the mapping of the daemon has reserved it. */
+static int huge(specd_engine* engine) {
+  const size_t page_bytes = 2 << 20;
+  const int fd = memfd_create("huge", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
+  const int other = memfd_create("huge", MFD_CLOEXEC | MFD_HUGETLB);
+  specd_region region;
+  specd_tensor tensor;
+  specd_params params;
+  specd_sequence_info info;
+  specd_draft draft;
+  specd_completion completion;
+  const uint32_t row = 0;
+  int code;
+  if (fd < 0 || other < 0 || ftruncate(fd, (off_t)page_bytes) != 0 ||
+      ftruncate(other, (off_t)page_bytes) != 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) != 0) {
+    return 4;
+  }
+  code = specd_import_fd(engine, fd, page_bytes, &region);
+  if (code != SPECD_OK) return end("huge", 0, code);
+  specd_tensor_init(&tensor);
+  tensor.region = region.id;
+  tensor.num_rows = 1;
+  code = specd_bind(engine, SPECD_TARGET_ROWS, &tensor);
+  if (code != SPECD_OK) return end("huge", 1, code);
+  specd_params_init(&params);
+  params.temperature = 0;
+  info.struct_size = sizeof(info);
+  code = specd_open_sequence(engine, "huge", &params, &info);
+  if (code != SPECD_OK) return end("huge", 2, code);
+  if (fallocate(fd, 0, 0, (off_t)page_bytes) != 0 ||
+      fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)page_bytes) != 0 ||
+      fallocate(other, 0, 0, (off_t)page_bytes) != 0) {
+    return 4;
+  }
+  memset(&draft, 0, sizeof(draft));
+  draft.struct_size = sizeof(draft);
+  draft.sequence = info.sequence;
+  draft.target_rows = &row;
+  code = specd_submit(engine, 1, &draft, 1);
+  completion.struct_size = sizeof(completion);
+  completion.result_size = sizeof(specd_result);
+  if (code == SPECD_OK) code = specd_poll(engine, &completion, 60000);
+  if (code != SPECD_OK) return end("huge", 3, code);
+  printf("status %u\n", completion.results[0].status);
+  while (code == SPECD_OK || code == SPECD_EMPTY) {
+    specd_engine_stats stats;
+    stats.struct_size = sizeof(stats);
+    code = specd_get_engine_stats(engine, &stats);
+  }
+  printf("then %s\n", specd_last_error());
+  return completion.results[0].status == SPECD_STATUS_ABORTED ? 0 : 1;
 }
 
 static int rows(specd_engine* engine) {
@@ -110,7 +180,7 @@ int main(int argc, char** argv) {
   int code;
   if (argc != 3) return 2;
   specd_options_init(&options);
-  options.vocab_size = VOCAB_SIZE;
+  options.vocab_size = strcmp(argv[2], "huge") == 0 ? 1024 : VOCAB_SIZE;
   options.timeout_ms = 60000;
   options.max_batch = options.max_sequences = NUM_OPENINGS;
   if (strcmp(argv[2], "hello") == 0) {
@@ -121,8 +191,16 @@ int main(int argc, char** argv) {
   }
   if (strcmp(argv[2], "rows") == 0) options.max_draft = NUM_DRAFTS;
   code = specd_open(argv[1], &options, &engine);
-  if (code != SPECD_OK || strcmp(argv[2], "hello") == 0) code = end("hello", 0, code);
-  else code = strcmp(argv[2], "rows") == 0 ? rows(engine) : prompts(engine);
+  if (code != SPECD_OK || strcmp(argv[2], "hello") == 0)
+    code = end("hello", 0, code);
+  else if (strcmp(argv[2], "rows") == 0)
+    code = rows(engine);
+  else if (strcmp(argv[2], "alloc") == 0)
+    code = alloc(engine);
+  else if (strcmp(argv[2], "huge") == 0)
+    code = huge(engine);
+  else
+    code = prompts(engine);
   if (engine != NULL) specd_close(engine);
   return code;
 }

@@ -82,8 +82,10 @@ enum {
                                         changed. In embedded mode specd_last_error gives the reason
                                         after the call that returned this status; a daemon logs it and
                                         restarts */
-  SPECD_STATUS_ABORTED = 6           /* specd_submit_on_stream only: the CUDA stream was released
-                                        without an answer. Nothing was confirmed and nothing will be */
+  SPECD_STATUS_ABORTED = 6 /* nothing was confirmed and nothing will be. specd_submit_on_stream:
+                              the CUDA stream was released without an answer. A daemon: a page
+                              of the bound memory was missing when it was read (a hole without
+                              memory, no huge page). The session ends then */
 };
 
 /* The reason for SPECD_STATUS_INVALID; from SPECD_DETAIL_GRAMMAR_WAYS on, for
