@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "absl/flags/usage_config.h"
+#include "daemon/base/command_line.h"
 #include "daemon/base/logging.h"
 #include "daemon/base/version.h"
 #include "daemon/config.h"
@@ -66,7 +66,7 @@ int main(int argc, char** argv) {
   };
   usage.version_string = [] { return std::string("specd-detok ") + specd::kVersion + "\n"; };
   absl::SetFlagsUsageConfig(usage);
-  const std::vector<char*> positional = absl::ParseCommandLine(argc, argv);
+  const std::vector<char*> positional = specd::ParseFlags(argc, argv);
   if (positional.size() > 1) {
     std::fprintf(stderr, "specd-detok: unexpected argument %s; see --help\n", positional[1]);
     return 2;
