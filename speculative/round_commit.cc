@@ -124,6 +124,7 @@ void RoundCommitter::CountFault(OutcomeStatus status) {
 void RoundCommitter::RefuseForRoom(SequenceResult* result) {
   result->status = RoundStatus::kInvalid;
   result->refusal = Refusal::kNoRoom;
+  result->method = VerifyMethod::kAuto;  // nothing was verified
   ++counters_.invalid_records;
 }
 

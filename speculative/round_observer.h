@@ -23,8 +23,8 @@ struct RanRound {
   // CUDA graph.
   std::span<Sequence* const> sequences;
   // True if rows, masks, edits and places are as the round read them. For rounds inside the
-  // engine's CUDA graph, and for rounds that were called off, this is false: only the drafts and
-  // the numbers of the tasks are valid.
+  // engine's CUDA graph, and for rounds that were called off, this is false: only the drafts, the
+  // numbers of the tasks and the decisions are valid.
   bool is_intact = false;
   // The backend that ran the round, for ReadMemory of rows in device memory.
   Backend* backend = nullptr;

@@ -125,6 +125,7 @@ void SequenceGrammar::Forbid(int32_t place, PlaceEdits* edits) {
   faults_[static_cast<size_t>(place)] = matcher_->fault();
   place_of_[static_cast<size_t>(place)] = place;
   rows_[static_cast<size_t>(place)] = grammar::MaskRow();
+  states_[static_cast<size_t>(place)] = 0;
   edits->grammar_mask = kNoIds.data();
   edits->forced = kNoToken;
 }
@@ -169,8 +170,11 @@ void SequenceGrammar::Fill(const Draft& draft, PlaceEdits* places) {
     place_of_[static_cast<size_t>(place)] = source;
     if (source == place) {
       rows_[static_cast<size_t>(place)] = matcher_->Mask();
-      states_[static_cast<size_t>(place)] = matcher_->StateNumber();
-      faults_[static_cast<size_t>(place)] = matcher_->fault();
+      const MatcherFault fault = matcher_->fault();
+      faults_[static_cast<size_t>(place)] = fault;
+      // A mask that met a limit is not the mask of the state.
+      states_[static_cast<size_t>(place)] =
+          fault == MatcherFault::kNone ? matcher_->StateNumber() : 0;
       SetMask(rows_[static_cast<size_t>(place)], &places[place]);
     } else {
       states_[static_cast<size_t>(place)] = states_[static_cast<size_t>(source)];

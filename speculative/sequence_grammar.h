@@ -43,7 +43,8 @@ class SequenceGrammar {
   // Stands after the kept tokens. REQUIRES: !empty().
   const grammar::GrammarMatcher& matcher() const { return *matcher_; }
 
-  // The matcher's StateNumber at a place of the draft that Fill had last. Traces record it.
+  // The matcher's StateNumber at a place of the draft that Fill had last; 0 where a limit was met.
+  // Traces record it.
   uint64_t StateAt(int32_t place) const { return states_[static_cast<size_t>(place)]; }
 
   // Sets grammar_mask of every place of the draft, so no place is without a constraint. If a token

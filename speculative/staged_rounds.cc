@@ -82,7 +82,10 @@ bool StagedRounds::Collect(std::span<SequenceResult> results) {
     SequenceResult& result = results[scratch.task_results[task]];
     if (!failure_.ok()) {
       result.status = RoundStatus::kDeviceError;
-    } else if (Sequence* sequence = parts_.packer->FindRunning(result.sequence, &result)) {
+      result.method = VerifyMethod::kAuto;  // nothing was verified
+    } else if (result.status == RoundStatus::kOk) {
+      // RecallResult has found it running.
+      Sequence* const sequence = parts_.sequences->Find(result.sequence);
       parts_.committer->Commit(task, &scratch, sequence, &result);
     }
   }

@@ -64,7 +64,7 @@ class StagedRounds {
   struct Staged {
     RoundScratch scratch;
     std::vector<SequenceResult> results;
-    std::vector<PlaceDecision> decisions;  // empty: no observer
+    std::vector<PlaceDecision> decisions;  // empty without records_staged
     size_t num_inputs = 0;
   };
   // Removes the tasks for which the backend has no memory. False if there are none.

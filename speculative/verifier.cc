@@ -216,6 +216,7 @@ void Verifier::Commit(const RoundBatch& batch, RoundStatus status,
       committer_.Commit(i, &scratch_, scratch_.sequences[i], &result);
     } else {
       result.status = status;
+      result.method = VerifyMethod::kAuto;  // nothing was verified
       scratch_.sequences[i]->grammar.DropRows();
     }
   }

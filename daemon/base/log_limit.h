@@ -17,7 +17,8 @@ class LogLimit {
  public:
   static constexpr int64_t kWindowNs = 10'000'000'000;
   static constexpr int kLines = 5;
-  // Kinds and peers that are told apart. Further ones share one entry.
+  // Kinds and peers that are told apart. Further ones share one entry, which also tells what peers
+  // left out that are gone.
   static constexpr size_t kEntriesMax = 1024;
 
   // The lines of this kind and peer that were left out since the last written one; nothing if this
@@ -31,8 +32,14 @@ class LogLimit {
     uint64_t num_left_out = 0;
   };
 
+  using Key = std::pair<std::string_view, uint64_t>;
+  static constexpr Key kShared = {"", 0};
+
+  // Drops the entries whose window is over. Needs the lock.
+  void DropEnded(int64_t now_ns);
+
   std::mutex mutex_;
-  std::map<std::pair<std::string_view, uint64_t>, Entry> entries_;
+  std::map<Key, Entry> entries_;
 };
 
 }  // namespace specd

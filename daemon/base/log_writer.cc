@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "absl/time/clock.h"
+
 namespace specd {
 
 LogWriter::LogWriter(int fd, std::function<std::string(uint64_t)> dropped)
@@ -24,7 +26,7 @@ LogWriter::LogWriter(int fd, std::function<std::string(uint64_t)> dropped)
 LogWriter::~LogWriter() {
   {
     const std::lock_guard lock(mutex_);
-    stopped_ = true;
+    end_ = absl::Now() + kPatience;
   }
   changed_.notify_all();
   thread_.join();
@@ -58,15 +60,16 @@ void LogWriter::Run() {
   bool is_stuck = false;  // the last line found no room
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return stopped_ || !lines_.empty(); });
+    changed_.wait(lock, [this] { return end_ != absl::InfiniteFuture() || !lines_.empty(); });
     if (lines_.empty()) return;
     const std::string line = std::move(lines_.front());
     lines_.pop_front();
     const uint64_t untold = num_dropped_ - num_told_;
     is_writing_ = true;
-    lock.unlock();
     // Only the first line of a full pipe is waited for. The lines behind it would wait in vain.
-    const absl::Duration patience = is_stuck ? absl::ZeroDuration() : kPatience;
+    const absl::Duration left = std::max(end_ - absl::Now(), absl::ZeroDuration());
+    const absl::Duration patience = is_stuck ? absl::ZeroDuration() : std::min(kPatience, left);
+    lock.unlock();
     const bool is_told = untold > 0 && WriteNow(dropped_(untold), patience);
     const bool is_written = (untold == 0 || is_told) && WriteNow(line, patience);
     is_stuck = !is_written;

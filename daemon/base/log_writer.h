@@ -28,7 +28,7 @@ class LogWriter {
 
   // `dropped` makes the line that tells of dropped lines. The descriptor stays open meanwhile.
   LogWriter(int fd, std::function<std::string(uint64_t num_lines)> dropped);
-  // Waits up to kPatience for lines that are left.
+  // Waits up to kPatience for all lines that are left, beside the line that is being written.
   ~LogWriter();
   LogWriter(const LogWriter&) = delete;
   LogWriter& operator=(const LogWriter&) = delete;
@@ -41,7 +41,7 @@ class LogWriter {
   uint64_t num_dropped() const;
 
  private:
-  static constexpr absl::Duration kPatience = absl::Milliseconds(200);
+  static constexpr absl::Duration kPatience = absl::Milliseconds(200);  // for a line
 
   void Run();
   // False if the descriptor took nothing in the time.
@@ -52,8 +52,8 @@ class LogWriter {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::string> lines_;
-  bool is_writing_ = false;  // the thread has a line in hand
-  bool stopped_ = false;
+  bool is_writing_ = false;                  // the thread has a line in hand
+  absl::Time end_ = absl::InfiniteFuture();  // of the last lines, once the writer stops
   uint64_t num_dropped_ = 0;
   uint64_t num_told_ = 0;  // of the dropped ones
   std::thread thread_;

@@ -31,6 +31,7 @@ namespace {
 
 // The pauses between looks at a sequence whose end the text side may still move. The text side
 // usually answers within milliseconds.
+constexpr int32_t kSpinUsMax = 1'000'000;
 constexpr absl::Duration kFinalPauseMin = absl::Microseconds(50);
 constexpr absl::Duration kFinalPauseMax = absl::Milliseconds(1);
 
@@ -114,6 +115,11 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(const std::string& uri,
   hello.profile = options.profile == nullptr ? "" : options.profile;
   hello.pid = static_cast<uint32_t>(getpid());
   if (options.reserved != 0) return Invalid("reserved", "reserved must be 0");
+  if (options.reserved2 != 0) return Invalid("reserved2", "reserved2 must be 0");
+  if (options.spin_us < -1 || options.spin_us > kSpinUsMax) {
+    return Invalid("spin_us",
+                   fmt::format("spin_us = {} is outside -1 .. {}", options.spin_us, kSpinUsMax));
+  }
   hello.limits = {
       .vocab_size = options.vocab_size,
       .max_batch = options.max_batch,
@@ -153,7 +159,7 @@ Engine::Engine(std::unique_ptr<EngineLink> link, std::unique_ptr<Segment> segmen
       segment_(std::move(segment)),
       hello_(std::move(hello)),
       timeout_ms_(static_cast<int>(options.timeout_ms)),
-      rounds_(link_.get(), segment_.get(), options.stream_timeout_ms),
+      rounds_(link_.get(), segment_.get(), options.stream_timeout_ms, options.spin_us),
       calls_(link_.get(), &rounds_, segment_->limits(), timeout_ms_) {
   rounds_.channel().SetState(EngineState::kRunning);
 }
@@ -164,11 +170,22 @@ Engine::~Engine() {
   if (!rounds_.CloseStreams(int64_t{timeout_ms_} * 1'000'000)) KeepForever(std::move(segment_));
 }
 
+absl::StatusOr<Reply> Engine::Ask(const Request& request, int fd) {
+  absl::StatusOr<Reply> reply = link_->Call(request, fd, nullptr);
+  if (!reply.ok()) return WhyUnanswered(reply.status());
+  return reply;
+}
+
+absl::Status Engine::WhyUnanswered(const absl::Status& status) const {
+  const bool is_over = ErrorCodeOf(status) == SPECD_ERROR_DISCONNECTED && link_->PeerGone();
+  return is_over ? rounds_.WhyNoCompletion() : status;
+}
+
 // ---- memory
 
 absl::StatusOr<uint32_t> Engine::RegisterRegion(int fd, uint64_t size_bytes) {
   absl::StatusOr<RegionReply> reply =
-      Expect<RegionReply>(link_->Call(RegisterRegionRequest{size_bytes}, fd, nullptr));
+      Expect<RegionReply>(Ask(RegisterRegionRequest{size_bytes}, fd));
   if (!reply.ok()) return reply.status();
   return reply->region;
 }
@@ -206,15 +223,14 @@ absl::Status Engine::ImportFd(int fd, uint64_t size_bytes, specd_region* region)
 
 absl::Status Engine::ImportDevice(uint64_t address, uint64_t size_bytes, specd_region* region) {
   const auto registered = link_->RegisterDevice(address, size_bytes);
-  if (!registered.ok()) return registered.status();
+  if (!registered.ok()) return WhyUnanswered(registered.status());
   skips_[registered->region] = {registered->skip_bytes};
   *region = {registered->region, reinterpret_cast<void*>(address), size_bytes};
   return absl::OkStatus();
 }
 
 absl::Status Engine::Unregister(uint32_t region) {
-  const absl::Status status =
-      Expect<OkReply>(link_->Call(UnregisterRegionRequest{region}, -1, nullptr)).status();
+  const absl::Status status = Expect<OkReply>(Ask(UnregisterRegionRequest{region})).status();
   if (!status.ok()) return status;
   mappings_.erase(region);
   skips_.erase(region);
@@ -248,7 +264,7 @@ absl::Status Engine::Bind(int role, const specd_tensor& tensor) {
                                      .scale = tensor.scale,
                                      .cap = tensor.cap,
                                      .renormalise = tensor.renormalise != 0};
-  return Expect<OkReply>(link_->Call(request, -1, nullptr)).status();
+  return Expect<OkReply>(Ask(request)).status();
 }
 
 // ---- sequences
@@ -260,7 +276,7 @@ absl::Status Engine::OpenSequence(const char* request_id, const specd_params& pa
   OutputArray<specd_sequence_info> infos;
   if (absl::Status s = infos.Check("info", info, message->num_sequences, &infos); !s.ok()) return s;
   absl::StatusOr<SequenceReply> reply =
-      Expect<SequenceReply>(link_->Call(message->request, message->lists.get(), nullptr));
+      Expect<SequenceReply>(Ask(message->request, message->lists.get()));
   if (!reply.ok()) return reply.status();
   opening_warnings_ = absl::StrJoin(reply->warnings, "\n");
   if (!reply->sequences.empty()) owner_ = OwnerOf(reply->sequences[0]);
@@ -273,17 +289,17 @@ absl::Status Engine::ForkSequence(specd_sequence sequence, const char* request_i
   if (absl::Status s = infos.Check("info", info, 1, &infos); !s.ok()) return s;
   const ForkSequenceRequest request{sequence, request_id, seed != nullptr,
                                     seed != nullptr ? *seed : 0};
-  absl::StatusOr<SequenceReply> reply = Expect<SequenceReply>(link_->Call(request, -1, nullptr));
+  absl::StatusOr<SequenceReply> reply = Expect<SequenceReply>(Ask(request));
   if (!reply.ok()) return reply.status();
   return Report(*reply, 1, infos);
 }
 
 absl::Status Engine::CloseSequence(specd_sequence sequence) {
-  return Expect<OkReply>(link_->Call(CloseSequenceRequest{sequence}, -1, nullptr)).status();
+  return Expect<OkReply>(Ask(CloseSequenceRequest{sequence})).status();
 }
 
 absl::Status Engine::AbortSequence(specd_sequence sequence) {
-  return Expect<OkReply>(link_->Call(AbortSequenceRequest{sequence}, -1, nullptr)).status();
+  return Expect<OkReply>(Ask(AbortSequenceRequest{sequence})).status();
 }
 
 absl::StatusOr<SequenceState> Engine::FindState(specd_sequence sequence) const {
@@ -359,8 +375,7 @@ void Engine::GetSharing(specd_sharing* sharing) {
 }
 
 absl::Status Engine::GetGroup(specd_group* group) {
-  absl::StatusOr<GroupReply> reply =
-      Expect<GroupReply>(link_->Call(GetGroupRequest{}, -1, nullptr));
+  absl::StatusOr<GroupReply> reply = Expect<GroupReply>(Ask(GetGroupRequest{}));
   if (!reply.ok()) return reply.status();
   join_token_ = std::move(reply->token);
   *group = {join_token_.c_str(), reply->bound_ranks, 0};
@@ -368,8 +383,7 @@ absl::Status Engine::GetGroup(specd_group* group) {
 }
 
 absl::Status Engine::DumpTrace(specd_trace_dump* dump) {
-  absl::StatusOr<TraceReply> reply =
-      Expect<TraceReply>(link_->Call(DumpTraceRequest{}, -1, nullptr));
+  absl::StatusOr<TraceReply> reply = Expect<TraceReply>(Ask(DumpTraceRequest{}));
   if (!reply.ok()) return reply.status();
   trace_path_ = std::move(reply->path);
   *dump = {trace_path_.c_str(), reply->num_rounds, reply->num_lost};
@@ -377,8 +391,7 @@ absl::Status Engine::DumpTrace(specd_trace_dump* dump) {
 }
 
 absl::Status Engine::GetStats(specd_engine_stats* stats) {
-  absl::StatusOr<StatsReply> reply =
-      Expect<StatsReply>(link_->Call(GetStatsRequest{}, -1, nullptr));
+  absl::StatusOr<StatsReply> reply = Expect<StatsReply>(Ask(GetStatsRequest{}));
   if (!reply.ok()) return reply.status();
   stats->rounds = reply->rounds;
   stats->sequence_rounds = reply->sequence_rounds;

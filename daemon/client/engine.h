@@ -67,6 +67,10 @@ class Engine {
   Engine(std::unique_ptr<EngineLink> link, std::unique_ptr<Segment> segment, HelloReply hello,
          const specd_options& options);
 
+  // Sends a request with a file descriptor beside it, if there is one, and waits for the reply.
+  absl::StatusOr<Reply> Ask(const Request& request, int fd = -1);
+  // The same status; if the daemon is gone, what became of the daemon.
+  absl::Status WhyUnanswered(const absl::Status& status) const;
   absl::StatusOr<SequenceState> FindState(specd_sequence sequence) const;
   void Describe(specd_sequence sequence, const SequenceState& found,
                 specd_sequence_state* state) const;

@@ -46,10 +46,9 @@ class SocketLink : public EngineLink {
   }
 
   // The daemon unmaps device memory before it closes its end, and until then the memory must not be
-  // freed. A child of the process has the socket too, and must not end its parent's session.
+  // freed. A child of the process has the socket too, but never comes here (CallGate).
   absl::Status Finish() override {
     broken_ = true;
-    if (getpid() != pid_) return absl::OkStatus();
     connection_.FinishSending();
     std::vector<UniqueFd> fds;
     absl::StatusOr<Received> received = connection_.Receive(buffer_, &fds, timeout_);
@@ -146,7 +145,6 @@ class SocketLink : public EngineLink {
   uint32_t request_id_ = 0;
   bool broken_ = false;
   bool has_device_memory_ = false;
-  const pid_t pid_ = getpid();
 };
 
 // Every allocation of a device begins at a multiple of this. Rows are read in words of 16 bytes.

@@ -42,10 +42,12 @@ absl::Status Invalid(std::string_view field, std::string_view text) {
 }
 
 // Spinning takes a core from the engine or the daemon, unless there is one to spare.
-int64_t SpinNs() {
+int64_t MaxSpinNs(int32_t spin_us) {
+  constexpr int64_t kMaxSpinNs = 2'000'000;
+  if (spin_us >= 0) return int64_t{spin_us} * 1000;
   cpu_set_t usable;
   if (sched_getaffinity(0, sizeof(usable), &usable) != 0) return 0;
-  return CPU_COUNT(&usable) > 2 ? 200'000 : 0;
+  return CPU_COUNT(&usable) > 2 ? kMaxSpinNs : 0;
 }
 
 absl::Status CheckDraft(uint32_t index, const specd_draft& draft, uint32_t max_draft) {
@@ -125,12 +127,14 @@ SequenceInput InputOf(const specd_draft& draft) {
 
 }  // namespace
 
-EngineRounds::EngineRounds(EngineLink* link, Segment* segment, uint32_t stream_timeout_ms)
+EngineRounds::EngineRounds(EngineLink* link, Segment* segment, uint32_t stream_timeout_ms,
+                           int32_t spin_us)
     : link_(*link),
       segment_(*segment),
       stream_timeout_ms_(stream_timeout_ms == 0 ? kStreamTimeoutMs
                                                 : static_cast<int>(stream_timeout_ms)),
       channel_(segment),
+      spin_(MaxSpinNs(spin_us)),
       inputs_(segment->limits().max_batch) {}
 
 bool EngineRounds::CloseStreams(int64_t timeout_ns) {
@@ -296,17 +300,21 @@ bool EngineRounds::StepForCompletion(int timeout_ms) {
 
 bool EngineRounds::WaitForCompletion(int timeout_ms) {
   if (link_.is_embedded()) return StepForCompletion(timeout_ms);
-  static const int64_t kSpinNs = SpinNs();
+  if (channel_.HasCompletion()) return true;
+  const int64_t begin_ns = Clock::Real()->NowNs();
+  int64_t spin_ns = spin_.NextNs();
   int64_t left_ms = timeout_ms < 0 ? INT64_MAX : timeout_ms;
   while (!channel_.HasCompletion()) {
     if (left_ms == 0 || !channel_.in_flight() || link_.PeerGone()) return false;
     // Only ring entries are still missing, and a stopped daemon gives none back.
     if (timeout_ms < 0 && !channel_.awaits_answers()) return false;
     const int64_t slice_ms = std::min<int64_t>(left_ms, kLookMs);
-    channel_.WaitCompletion({kSpinNs, absl::Milliseconds(slice_ms)});
+    channel_.WaitCompletion({spin_ns, absl::Milliseconds(slice_ms)});
+    spin_ns = 0;  // only the first slice of a wait looks
     left_ms -= timeout_ms < 0 ? 0 : slice_ms;
     if (channel_.daemon_state() == DaemonState::kStopped && !channel_.HasCompletion()) return false;
   }
+  spin_.Took(Clock::Real()->NowNs() - begin_ns);
   return true;
 }
 

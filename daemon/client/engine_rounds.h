@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "daemon/client/adaptive_spin.h"
 #include "daemon/client/engine_link.h"
 #include "daemon/client/engine_streams.h"
 #include "ipc/include/specd/specd.h"
@@ -22,7 +23,8 @@ namespace specd {
 class EngineRounds {
  public:
   // The link and the segment must outlive this object.
-  EngineRounds(EngineLink* link, Segment* segment, uint32_t stream_timeout_ms);
+  // `spin_us` is that of specd_options.
+  EngineRounds(EngineLink* link, Segment* segment, uint32_t stream_timeout_ms, int32_t spin_us);
 
   absl::StatusOr<int> Submit(uint64_t round_id, const specd_draft* drafts, uint32_t num_drafts);
   absl::StatusOr<int> SubmitOnStream(uint64_t round_id, const specd_draft* drafts,
@@ -63,7 +65,8 @@ class EngineRounds {
   EngineChannel channel_;
   std::unique_ptr<EngineStreams> streams_;  // null before the first round on a CUDA stream
   uint64_t last_on_stream_ = 0;             // number of the last round on a CUDA stream
-  bool in_flight_staged_ = false;           // meaningful while rounds are in flight
+  AdaptiveSpin spin_;
+  bool in_flight_staged_ = false;  // meaningful while rounds are in flight
   std::vector<SequenceInput> inputs_;
   std::vector<uint64_t> results_;  // bytes of specd_result, of the caller's size
 };

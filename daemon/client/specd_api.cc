@@ -67,6 +67,7 @@ void specd_options_init(specd_options* options) {
   options->ring_depth = 4;
   options->timeout_ms = 5000;
   options->max_scores_per_token = 21;
+  options->spin_us = -1;
 }
 
 void specd_tensor_init(specd_tensor* tensor) {
@@ -153,7 +154,13 @@ int specd_open_sequence(specd_engine* engine, const char* request_id, const spec
 }
 
 const char* specd_opening_warnings(specd_engine* engine) {
-  return engine == nullptr ? "" : engine->engine->opening_warnings().c_str();
+  const char* warnings = "";
+  if (engine == nullptr) return warnings;
+  engine->gate.Run("engine", [&] {
+    warnings = engine->engine->opening_warnings().c_str();
+    return SPECD_OK;
+  });
+  return warnings;
 }
 
 int specd_fork(specd_engine* engine, specd_sequence sequence, const char* request_id,

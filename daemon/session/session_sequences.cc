@@ -297,6 +297,8 @@ void SessionSequences::FinishAll() {
 void SessionSequences::Finish(SequenceHandle handle, FinishReason reason, uint32_t kept_tokens) {
   const Sequence* before = state_.verifier->Find(handle);
   const bool had_ended = before == nullptr || before->finish_reason != FinishReason::kNone;
+  // The engine may have read the last word: a text side that was given up comes too late.
+  if (had_ended && streams_[SlotOf(handle)].settled) return;
   const Sequence* sequence = state_.verifier->Finish(handle, reason, kept_tokens);
   if (sequence == nullptr) return;
   WriteState(*sequence);

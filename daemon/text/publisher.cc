@@ -69,7 +69,8 @@ void Publisher::Run() {
   while (!stop_.load(std::memory_order_relaxed)) {
     if (!Step()) Receive(snapshot_.empty() ? kLookIdle : kLookBusy);
   }
-  // The verify thread has stopped, so only aborts can still come, and they no longer matter.
+  // The verify thread has stopped, so no tokens come. What the text side still says is not heard:
+  // the sessions have ended, and an engine that waits for the last word reads SHUTDOWN.
   while (Publish()) {
   }
 }

@@ -78,7 +78,7 @@ std::unordered_map<SequenceHandle, uint32_t> FlightLog::KeptBefore() const {
     const auto* round = std::get_if<FlightRound>(&entry);
     if (round == nullptr) continue;
     for (const TraceAnswer& answer : round->round.answers) {
-      if (answer.status == RoundStatus::kAborted) continue;  // such an answer has no sums
+      if (!IsCommitted(SequenceResult{.status = answer.status})) continue;  // it may have no sums
       kept.try_emplace(answer.sequence, answer.total_kept - answer.num_kept);
     }
   }

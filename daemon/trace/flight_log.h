@@ -24,6 +24,7 @@ struct FlightRound {
   std::vector<std::byte> bytes;       // of all rows, one after the other
   std::vector<uint64_t> row_offsets;  // into `bytes`; empty: there are none
   std::vector<uint64_t> row_sizes;
+  bool is_left_out = false;  // no file takes it, and it is counted as lost
 };
 
 class FlightLog {

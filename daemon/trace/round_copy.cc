@@ -335,7 +335,9 @@ void RoundCopier::CopyPlaces(const RanRound& round, TraceLevel level, uint32_t i
   const PlaceEdits* const from = round.is_intact ? task.places : nullptr;
   task.places = nullptr;
   const Sequence* const sequence = round.sequences.empty() ? nullptr : round.sequences[index];
-  if (round.is_intact && sequence != nullptr && !sequence->grammar.empty()) {
+  // A failed grammar did not fill the places.
+  if (round.is_intact && sequence != nullptr && !sequence->grammar.empty() &&
+      !sequence->grammar_failed) {
     auto* const states = arena->Take<uint64_t>(num_places);
     for (size_t i = 0; states != nullptr && i < num_places; ++i) {
       states[i] = sequence->grammar.StateAt(static_cast<int32_t>(i));

@@ -40,7 +40,7 @@ SessionFile::SessionFile(const SessionTrace* trace, const WriterParts& parts, Tr
 
 TraceFile* SessionFile::Open() {
   if (file_.has_value()) return &*file_;
-  if (parts_.clock->NowNs() < retry_ns_) return nullptr;
+  if (is_paused()) return nullptr;
   absl::StatusOr<TraceFile> made = Make();
   if (!made.ok()) {
     Fail(made.status());
@@ -88,14 +88,23 @@ void SessionFile::Close() {
 // The file stays, with the part that still goes into it: if the row file is full, the rounds before
 // are whole. A full disk may have room again later.
 void SessionFile::Fail(const absl::Status& status) {
-  losses_.SetDiskError(std::string(status.message()));
-  retry_ns_ = parts_.clock->NowNs() + retry_pause_ns_;
-  retry_pause_ns_ = std::min(2 * retry_pause_ns_, kRetryMaxNs);
+  Pause(status);
   if (!file_.has_value()) return;
   (void)file_->Finish();
   losses_.AddRounds(file_->num_pending_rounds());
   parts_.shelf->Add(file_->paths(), file_->size_bytes());
   file_.reset();
+}
+
+void SessionFile::Pause(const absl::Status& error) {
+  losses_.SetDiskError(std::string(error.message()));
+  retry_ns_ = parts_.clock->NowNs() + retry_pause_ns_;
+  retry_pause_ns_ = std::min(2 * retry_pause_ns_, kRetryMaxNs);
+}
+
+void SessionFile::Resume() {
+  retry_ns_ = 0;
+  retry_pause_ns_ = kRetryMinNs;
 }
 
 void SessionFile::WriteDrops() {
@@ -113,7 +122,7 @@ void SessionFile::Tick() {
   WriteDrops();
   if (!file_.has_value()) return;
   if (absl::Status status = file_->Flush(); !status.ok()) return Fail(status);
-  retry_pause_ns_ = kRetryMinNs;
+  Resume();
 }
 
 absl::StatusOr<TraceDump> SessionFile::BringUpToDate() {

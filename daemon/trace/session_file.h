@@ -55,11 +55,16 @@ class SessionFile {
   SessionFile(const SessionTrace* trace, const WriterParts& parts, TraceLosses* losses,
               Begin begin);
 
-  // Calls write(file), with a file that is open; counts an error as a loss of the disk.
+  // Calls write(file), with a file that is open; counts an error as a loss of the disk. A record
+  // that the file refuses is left out, and the file stays.
   template <class Write>
   void Put(bool is_round, Write write) {
     TraceFile* const file = Open();
     const absl::Status status = file == nullptr ? absl::OkStatus() : write(*file);
+    if (IsRefusedRecord(status)) {
+      if (is_round) losses_.LeaveOut(std::string(status.message()));
+      return;
+    }
     if (is_round && (file == nullptr || !status.ok())) losses_.AddRounds(1);
     if (!status.ok()) return Fail(status);
     if (file != nullptr && file->size_bytes() >= parts_.options->file_bytes) Close();
@@ -77,6 +82,12 @@ class SessionFile {
 
   // Makes a file that the caller writes and finishes.
   absl::StatusOr<TraceFile> Make();
+
+  // The disk took nothing: no new file for a while, which doubles each time.
+  void Pause(const absl::Status& error);
+  bool is_paused() const { return parts_.clock->NowNs() < retry_ns_; }
+  // The disk took all: the next pause is short again.
+  void Resume();
 
  private:
   void Fail(const absl::Status& status);

@@ -84,8 +84,7 @@ void SessionTrace::Ran(const RanRound& round) {
   if (is_skipped_) return;
   const int64_t ran_ns = clock_->NowNs();
   NoRows no_rows = NoRows::kNone;
-  const bool wants_rows = options_.level > TraceLevel::kRounds && num_rounds_ % options_.every == 0;
-  if (wants_rows) no_rows = CopyWithRows(round);
+  if (WantsRows()) no_rows = CopyWithRows(round);
   if (copy_ == nullptr) is_lost_ = !CopyRound(round, TraceLevel::kRounds);
   if (is_lost_) return;
   copy_->no_rows = no_rows;
@@ -170,6 +169,7 @@ void SessionTrace::CopyCalledOff(std::span<const SequenceResult> results) {
   if (is_lost_) return;
   copy_ = new (memory) RoundCopy();
   copy_->status = RoundStatus::kAborted;
+  if (WantsRows()) copy_->no_rows = NoRows::kChanged;
   copy_->answers = {reinterpret_cast<TraceAnswer*>(memory + kHeadBytes), size_t{0}};
   AddAnswers(results);
 }

@@ -103,6 +103,10 @@ class SessionTrace : public RoundObserver {
   bool WantsSlot(uint32_t slot) const { return slot < wanted_.size() && wanted_[slot] != 0; }
   // Selects the tasks to record. False: there is nothing to record.
   bool Select(const RoundBatch& batch);
+  // Whether the round in progress should have rows or hashes.
+  bool WantsRows() const {
+    return options_.level > TraceLevel::kRounds && num_rounds_ % options_.every == 0;
+  }
   // Reserves and copies at this level, into copy_. False: there is no room. copy_ is then null, and
   // also if the device did not give the rows.
   bool CopyRound(const RanRound& round, TraceLevel level);

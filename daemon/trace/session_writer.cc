@@ -97,7 +97,7 @@ void SessionWriter::TakeRound(const RoundCopy& copy) {
   }
   // After the round is written: a file that begins with it has the state before it.
   for (const TraceAnswer& answer : copy.answers) {
-    if (answer.status == RoundStatus::kAborted) continue;  // such an answer has no sums
+    if (!IsCommitted(SequenceResult{.status = answer.status})) continue;  // it may have no sums
     const auto known = known_.find(answer.sequence);
     if (known != known_.end()) known->second.opening.kept_tokens = answer.total_kept;
   }
@@ -211,13 +211,18 @@ void SessionWriter::ForgetClosed() {
 }
 
 void SessionWriter::Trigger(TraceTrigger cause) {
+  // A full disk is not written to at each trigger. A person who asks is not made to wait.
+  if (!file_.is_paused()) DumpIfNew(cause);
+}
+
+void SessionWriter::DumpIfNew(TraceTrigger cause) {
   // One cause often comes for many sequences at once: then there is nothing new to write.
   if (!is_flight() || (options_.triggers & cause) == 0 || num_since_dump_ == 0) return;
   DumpAndLog(cause);
 }
 
 void SessionWriter::DumpForSignal() {
-  if (is_flight()) return Trigger(kTriggerSignal);
+  if (is_flight()) return DumpIfNew(kTriggerSignal);
   DumpAndLog(kTriggerSignal);
 }
 
@@ -237,7 +242,10 @@ absl::StatusOr<TraceDump> SessionWriter::Dump(TraceTrigger cause) {
 
 absl::StatusOr<TraceDump> SessionWriter::WriteFlight(TraceTrigger cause) {
   absl::StatusOr<TraceFile> file = file_.Make();
-  if (!file.ok()) return file.status();
+  if (!file.ok()) {
+    file_.Pause(file.status());
+    return file.status();
+  }
   const std::unordered_set<SequenceHandle> opened = flight_.OpenedHere();
   const std::unordered_set<SequenceHandle> named = flight_.Named();
   const std::unordered_map<SequenceHandle, uint32_t> kept_before = flight_.KeptBefore();
@@ -265,7 +273,12 @@ absl::StatusOr<TraceDump> SessionWriter::WriteFlight(TraceTrigger cause) {
         rows.push_back(
             std::span(flight->bytes).subspan(flight->row_offsets[i], flight->row_sizes[i]));
       }
-      keep(file->Write(&flight->round, rows));
+      absl::Status written = file->Write(&flight->round, rows);
+      if (!IsRefusedRecord(written)) {
+        keep(std::move(written));
+      } else if (!std::exchange(flight->is_left_out, true)) {
+        losses_.LeaveOut(std::string(written.message()));
+      }
     } else if (const auto* opening = std::get_if<TraceOpening>(&entry)) {
       keep(file->Write(*opening));
     } else {
@@ -279,9 +292,15 @@ absl::StatusOr<TraceDump> SessionWriter::WriteFlight(TraceTrigger cause) {
                           .num_rounds = file->num_rounds(),
                           .num_lost = losses_.num_lost()};
   keep(file->Finish());
+  if (!status.ok()) {
+    if (drops.has_value()) losses_.PutBack();
+    // The rounds are still in memory. The file would only fill the disk.
+    TraceShelf::Remove(file->paths());
+    file_.Pause(status);
+    return status;
+  }
   parts_.shelf->Add(file->paths(), file->size_bytes());
-  if (!status.ok() && drops.has_value()) losses_.PutBack();
-  if (!status.ok()) return status;
+  file_.Resume();
   num_since_dump_ = 0;
   return dump;
 }

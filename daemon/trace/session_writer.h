@@ -67,6 +67,8 @@ class SessionWriter {
   void Remember(TraceRound round, std::span<const std::span<const std::byte>> rows);
   void ForgetClosed();
   void Trigger(TraceTrigger cause);
+  // Writes the flight recorder's rounds if the trigger is on and there are new ones.
+  void DumpIfNew(TraceTrigger cause);
   void DumpAndLog(TraceTrigger cause);
   bool is_flight() const { return options_.flight > 0; }
 

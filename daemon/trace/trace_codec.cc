@@ -225,7 +225,8 @@ class Decoder {
     status_ = absl::InvalidArgumentError(fmt::format("trace record: \"{}\" {}", where_, text));
   }
 
-  static constexpr uint64_t kDecodedBytesMax = uint64_t{1} << 30;
+  // Honest lists grow 4 times at most: an id of one byte has four in memory.
+  static constexpr uint64_t kDecodedBytesMax = 8 * uint64_t{kTraceRecordBytesMax};
 
   uint64_t budget_bytes_ = kDecodedBytesMax;
   std::string where_ = "record";
@@ -246,6 +247,12 @@ void EncodeTrace(const Record& record, std::string* out) {
 
 template <class Record>
 absl::StatusOr<Record> DecodeTrace(std::string_view bytes) {
+  if (bytes.size() > kTraceRecordBytesMax) {
+    return absl::InvalidArgumentError(
+        fmt::format("trace record: {} bytes; at most {} are read, because decoding may take 24 "
+                    "times as much memory",
+                    bytes.size(), kTraceRecordBytesMax));
+  }
   msgpack::object_handle handle;
   const MapLimits limits = {.array_max = std::min(bytes.size(), kListMax), .depth_max = kDepthMax};
   if (absl::Status status = ParseMap(bytes, &handle, limits); !status.ok()) return status;

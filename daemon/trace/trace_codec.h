@@ -26,12 +26,18 @@ inline constexpr std::string_view kTraceRoundTopic = "round";
 inline constexpr std::string_view kTraceDropsTopic = "drops";
 inline constexpr std::string_view kTraceEncoding = "msgpack";
 
+// The largest record. Decoding takes 24 bytes for each byte of a list of small numbers (an object
+// of msgpack), and a trace comes from an untrusted file. Estimate: a round of 512 sequences with 8
+// drafts each has some 2 MiB, and 10 MiB with the allowed ids of each sequence.
+inline constexpr size_t kTraceRecordBytesMax = size_t{64} << 20;
+
 // Appends the record. Record is TraceInfo, TraceOpening, TraceEnd, TraceRound or TraceDrops.
 template <class Record>
 void EncodeTrace(const Record& record, std::string* out);
 
-// INVALID_ARGUMENT names the member that is wrong. Numbers are inside their types and enumerations;
-// the rebuilding of a round checks them against each other.
+// INVALID_ARGUMENT names the member that is wrong, or says that there are too many bytes. Numbers
+// are inside their types and enumerations; the rebuilding of a round checks them against each
+// other.
 template <class Record>
 absl::StatusOr<Record> DecodeTrace(std::string_view bytes);
 

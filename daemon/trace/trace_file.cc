@@ -1,5 +1,9 @@
 #include "daemon/trace/trace_file.h"
 
+#include <fmt/format.h>
+
+#include <utility>
+
 #include "daemon/trace/trace_codec.h"
 #include "kernels/core/check.h"
 
@@ -41,6 +45,11 @@ template <class Record>
 absl::Status TraceFile::Put(Channel channel, int64_t time_ns, const Record& record) {
   payload_.clear();
   EncodeTrace(record, &payload_);
+  if (payload_.size() > kTraceRecordBytesMax) {
+    const size_t size_bytes = std::exchange(payload_, std::string()).size();
+    return absl::InvalidArgumentError(fmt::format("its record has {} bytes; at most {} are allowed",
+                                                  size_bytes, kTraceRecordBytesMax));
+  }
   return mcap_.Write({.channel_id = channel_ids_[channel],
                       .sequence = sequences_[channel]++,
                       .log_time_ns = static_cast<uint64_t>(time_ns),
@@ -68,8 +77,9 @@ absl::Status TraceFile::Write(TraceRound* round, std::span<const std::span<const
       *offset += rows[first].size();
     }
   }
-  ++num_rounds_;
-  return Put(kRound, round->times.answered, *round);
+  absl::Status status = Put(kRound, round->times.answered, *round);
+  if (status.ok()) ++num_rounds_;
+  return status;
 }
 
 uint64_t TraceFile::size_bytes() const {

@@ -26,6 +26,9 @@ namespace specd {
 // Makes a file that does not exist yet. Tests give files that fill up, or that block.
 using CreateFile = std::function<absl::StatusOr<FileWriter>(const std::string& path)>;
 
+// Whether a Write was refused because of the record: the file has nothing of it and takes others.
+inline bool IsRefusedRecord(const absl::Status& status) { return absl::IsInvalidArgument(status); }
+
 class TraceFile {
  public:
   struct Paths {

@@ -47,6 +47,7 @@ std::string TraceLosses::Why() const {
   }
   if (!disk_error_.empty()) return fmt::format("the disk took no more: {}", disk_error_);
   if (!error_before_.empty()) return fmt::format("the disk took no more: {}", error_before_);
+  if (!left_out_.empty()) return fmt::format("a round was left out: {}", left_out_);
   return "the buffer was full; raise buffer_mib or every";
 }
 

@@ -27,6 +27,11 @@ class TraceLosses {
       : trace_(*trace), log_(*log), clock_(*clock) {}
 
   void AddRounds(uint64_t count) { disk_rounds_ += count; }
+  // A round that no file takes, whatever the disk.
+  void LeaveOut(std::string_view why) {
+    AddRounds(1);
+    left_out_ = why;
+  }
   void SetDiskError(std::string_view error) { disk_error_ = error; }
   const std::string& disk_error() const { return disk_error_; }
 
@@ -67,6 +72,7 @@ class TraceLosses {
   Clock& clock_;
   uint64_t disk_rounds_ = 0;
   std::string disk_error_;  // of the last loss; empty: the disk takes records
+  std::string left_out_;    // why a round was left out
   Sums at_begin_;           // of the file
   Sums written_;
   Sums before_;               // written_ before the last drops

@@ -24,9 +24,10 @@ SPECD_INLINE int32_t PlaceOfSlot(const Draft& draft, int32_t slot) {
 }
 SPECD_INLINE constexpr int32_t NumSlots(int32_t max_draft) { return 2 * max_draft + 1; }
 
-// Whether the row is read ahead. A row is not read ahead if the decision cannot come to it. Nor is
-// a row that the decision reads neither as a distribution nor for its argmax. If the task's draft
-// tokens are not known yet, every row that it may need is read ahead.
+// Whether the row is read ahead. A row behind a -1 is not, because no decision comes to it; one
+// behind another id outside the vocabulary is read in vain. Nor is a row that the decision reads
+// neither as a distribution nor for its argmax. If the task's draft tokens are not known yet, every
+// row that it may need is read ahead.
 SPECD_INLINE bool IsReadAhead(const Task& task, int32_t slot) {
   const Draft& draft = task.draft;
   const int32_t index = IndexOfSlot(slot);

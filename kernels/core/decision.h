@@ -38,7 +38,7 @@ struct DrawFacts {
 };
 
 struct PlaceDecision {
-  bool judged = false;  // the round looked at this place; else nothing here is set
+  bool judged = false;  // the round looked at this place; else only position and draft are set
   bool stands = false;  // the draft token was accepted
   bool bad_target = false;
   bool bad_draft = false;

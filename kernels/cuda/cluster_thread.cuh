@@ -57,6 +57,7 @@ cudaLaunchConfig_t ConfigOf(int num_tasks, int blocks_per_task, cudaLaunchAttrib
   config.numAttrs = blocks_per_task > 1 ? 1 : 0;
   return config;
 }
+
 // As many of them as there are tasks, or as fit on the device.
 cudaLaunchConfig_t ConfigFor(const RoundBounds& bounds, int num_processors, int blocks_per_task,
                              cudaLaunchAttribute* cluster) {

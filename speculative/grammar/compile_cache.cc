@@ -139,8 +139,10 @@ void CompileCache::Finish(Entry* entry, CompileResult compiled) {
   } else if (!is_for_now) {
     entry->pause_ms = 0;
   }
-  entry->retry_ms = NowMs() + entry->pause_ms;
-  if (is_late || is_for_now) compiled = RefusalOf(compiled.status(), is_late ? entry->pause_ms : 0);
+  // What is in the way for now may be gone soon, so the next try need not wait for a long pause.
+  const int64_t wait_ms = is_for_now ? std::min(entry->pause_ms, kFirstPauseMs) : entry->pause_ms;
+  entry->retry_ms = NowMs() + wait_ms;
+  if (is_late || is_for_now) compiled = RefusalOf(compiled.status(), wait_ms);
   entry->compiled = std::move(compiled);
   entry->is_done = true;
   changed_.notify_all();

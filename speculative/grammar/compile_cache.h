@@ -2,7 +2,7 @@
 // request share one compile.
 //
 // Errors are kept too: the same wrong schema is not compiled again and again. A refusal that has
-// its cause in the machine is not kept. One that has its cause in time is kept for a while. A
+// its cause in the machine is not kept, and one that has its cause in time is kept for a while. A
 // request that comes while the same request is being compiled waits for it, for wait_ms at most.
 // The cache drops what was used least recently. Caches that share a GrammarMemory also share its
 // bound: where memory is short, any of them drops grammars of all of them. Safe from any thread.
@@ -50,9 +50,10 @@ class CompileCache {
   CompileCache(const CompileCache&) = delete;
   CompileCache& operator=(const CompileCache&) = delete;
 
-  // Calls `compile` without a lock, unless the answer is known. An answer of UNAVAILABLE is not
-  // kept, and one of DEADLINE_EXCEEDED is kept for a pause. Both are RESOURCE_EXHAUSTED for the
-  // caller, and so is the bound of memory. An exception of `compile` counts as UNAVAILABLE.
+  // Calls `compile` without a lock, unless the answer is known. An answer of DEADLINE_EXCEEDED is
+  // kept for a pause. One of UNAVAILABLE is not kept, unless an earlier try took too long: then it
+  // is kept for the first pause. Both are RESOURCE_EXHAUSTED for the caller, and so is the bound of
+  // memory. An exception of `compile` counts as UNAVAILABLE.
   CompileResult FindOrCompile(const GrammarRequest& request,
                               absl::FunctionRef<CompileResult()> compile);
 

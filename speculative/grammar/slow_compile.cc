@@ -32,13 +32,22 @@ Turn& TheTurn() {
   return *turn;
 }
 
+// Nothing may leave the thread of the compile. Without memory for its text, the status has none.
+absl::Status FailedWith(const char* why) {
+  try {
+    return absl::UnavailableError(fmt::format("the compile failed: {}", why));
+  } catch (...) {
+    return {absl::StatusCode::kUnavailable, ""};
+  }
+}
+
 CompileResult Call(const std::function<CompileResult()>& compile) {
   try {
     return compile();
   } catch (const std::exception& error) {
-    return absl::UnavailableError(fmt::format("the compile failed: {}", error.what()));
+    return FailedWith(error.what());
   } catch (...) {
-    return absl::UnavailableError("the compile failed");
+    return FailedWith("an unknown error");
   }
 }
 

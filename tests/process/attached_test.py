@@ -119,9 +119,13 @@ class AttachedTest(ProcessTest):
                 engine.verify(rows, {sequence: []})
                 daemon.signal(number)
                 daemon.wait()
-                for _ in range(2):
+                more_rows = np.zeros((9, 2048), np.float32)  # which allocate or bind first
+                for call in (engine.open, sequence.abort,
+                             lambda: engine.verify(rows, {sequence: []}),
+                             lambda: engine.verify(rows, {sequence: []}),
+                             lambda: engine.verify(more_rows, {sequence: [1] * 8})):
                     with self.assertRaises(specd.Error) as caught:
-                        engine.verify(rows, {sequence: []})
+                        call()
                     self.assertEqual(caught.exception.code_name, name)
 
     @staticmethod

@@ -6,6 +6,7 @@ for.
 """
 
 import json
+import signal
 import unittest
 
 import numpy as np
@@ -62,12 +63,46 @@ class FinalTest(ProcessTest):
         with specd.Engine(f"unix:{self.socket}", vocab_size=V) as engine:
             wait_until(lambda: self.accepts_stop_strings(engine), "the daemon to notice its detokenizer")
             self.check(engine)
-            detok.signal(19)  # SIGSTOP: nothing comes, and nothing is certain
+            detok.stop()  # nothing comes, and nothing is certain
             sequence, _ = self.write(engine, "axyb", stop="xy")
             self.assertIsNone(sequence.final(timeout_ms=50))
-            detok.signal(9)
+            detok.signal(signal.SIGKILL)
             # The daemon gives the text side up after 3 seconds: then nobody can move the end.
             self.assertEqual(sequence.final().finish_reason, "length")
+
+    def test_line_7_a_text_side_that_was_given_up_moves_no_end(self):
+        # Bug: the last word was "length", and when the text side went on it became "stop".
+        self.daemon("--detokenizer=process")
+        detok = self.start("specd-detok", f"--specd=unix:{self.socket}", f"--tokenizer={TOKENIZER}")
+        client = self.client("--streams=1")
+        with specd.Engine(f"unix:{self.socket}", vocab_size=V) as engine:
+            wait_until(lambda: self.accepts_stop_strings(engine), "the daemon to notice its detokenizer")
+            detok.stop()
+            sequence, _ = self.write(engine, "axyb", stop="xy")
+            self.assertEqual(sequence.final().finish_reason, "length")
+            detok.signal(signal.SIGCONT)
+            wait_until(lambda: '"stop"' in client.stdout, "the text side to end the stream")
+            wait_until(lambda: self.accepts_stop_strings(engine), "the daemon to notice its detokenizer")
+            self.assertEqual(sequence.final(), specd.results.State("length", 4, None))
+            self.assertEqual(sequence.state(), specd.results.State("length", 4, None))
+
+    def test_line_7_the_wait_ends_with_the_daemon(self):
+        for number, name in ((signal.SIGTERM, "SPECD_ERROR_SHUTDOWN"),
+                             (signal.SIGKILL, "SPECD_ERROR_DISCONNECTED")):
+            daemon = self.daemon("--detokenizer=process")
+            detok = self.start("specd-detok", f"--specd=unix:{self.socket}",
+                               f"--tokenizer={TOKENIZER}")
+            with specd.Engine(f"unix:{self.socket}", vocab_size=V) as engine:
+                wait_until(lambda: self.accepts_stop_strings(engine),
+                           "the daemon to notice its detokenizer")
+                detok.stop()
+                sequence, _ = self.write(engine, "axyb", stop="xy")
+                daemon.signal(number)
+                with self.assertRaises(specd.Error) as caught:
+                    sequence.final()
+                self.assertEqual(caught.exception.code_name, name)
+            detok.signal(signal.SIGKILL)
+            daemon.wait()
 
     def accepts_stop_strings(self, engine):
         try:

@@ -50,7 +50,7 @@ class StreamTest(ProcessTest):
         daemon = self.ids_only()
         engine = self.stream_engine("wait")
         self.until(engine, "attached")
-        daemon.signal(signal.SIGSTOP)  # so that it cannot answer first
+        daemon.stop()  # so that it cannot answer first
         self.go_on(engine)
         self.until(engine, "waiting")
         self.kill(daemon)
@@ -60,7 +60,7 @@ class StreamTest(ProcessTest):
         daemon = self.ids_only()
         engine = self.stream_engine("late")
         self.until(engine, "attached")
-        daemon.signal(signal.SIGSTOP)
+        daemon.stop()
         self.go_on(engine)
         self.until(engine, "aborted")
         daemon.signal(signal.SIGCONT)

@@ -66,6 +66,14 @@ class Process:
     def signal(self, number):
         self.process.send_signal(number)
 
+    def stop(self):
+        """Stops every thread: a signal is only under way when kill() returns."""
+        self.signal(signal.SIGSTOP)
+        tasks = pathlib.Path(f"/proc/{self.process.pid}/task")
+        # The state stands behind the name, which is in brackets.
+        wait_until(lambda: all(task.joinpath("stat").read_text().rpartition(") ")[2].startswith("T")
+                               for task in tasks.iterdir()), "the process to stop")
+
     def wait(self):
         """Waits for the end and returns the exit code (negative: the signal)."""
         code = self.process.wait(timeout=PATIENCE_S)

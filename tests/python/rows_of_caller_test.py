@@ -6,6 +6,7 @@ patterns.
 """
 
 import os
+import pickle
 import unittest
 
 import numpy as np
@@ -100,6 +101,9 @@ class CallersRowsTest(unittest.TestCase):
         self.assertEqual(self.tokens(rows, [[6]], masks=[np.eye(V, dtype=bool)[[6, 7]]]), [[6, 7]])
         np.testing.assert_array_equal(masks, before)
         self.assertEqual(self.tokens(rows, [{"tokens": [2], "mask_rows": [1, -1]}]), [[2, 0]])
+        # Names are those of engine.rows, after copies too, if the call gives no mask.
+        self.assertEqual(self.tokens(rows, [[6]], masks=[np.eye(V, dtype=bool)[[6, 7]]]), [[6, 7]])
+        self.assertEqual(self.tokens(rows[:1], [{"mask_rows": [3]}], masks=[None]), [[4]])
         q = self.engine.rows(3, "draft")
         q[:] = one_hot(4, 5, 6)
         request = specd.DraftRequest(self.open(verify="token", temperature=1), row=1)
@@ -134,6 +138,8 @@ class BFloat16Test(unittest.TestCase):
         np.multiply(np.ones((2, 3), np.float32), 2.0, out=self.rows)
         self.rows += 1.0
         self.assertEqual(self.rows.tolist(), [[3.0] * 3] * 2)
+        np.copyto(src=np.float32([[7], [8]]), dst=self.rows)
+        self.assertEqual(self.rows.tolist(), [[7.0] * 3, [8.0] * 3])
         self.rows.fill(1)
         self.rows[1] = specd.bfloat16(np.float32([4, 5, 6]))
         self.rows[:, 0] = np.array([0x4040], np.uint16).view(specd.BFloat16)  # 3.0
@@ -150,6 +156,12 @@ class BFloat16Test(unittest.TestCase):
         self.assertEqual((self.rows == -2.5).sum(), 1)
         self.assertIn("-2.5", repr(self.rows))
         self.assertIsInstance(self.rows[1:], specd.BFloat16)
+        again = pickle.loads(pickle.dumps(self.rows[:, 1:]))
+        self.assertIsInstance(again, specd.BFloat16)
+        self.assertEqual(again.tolist(), [[-2.5, 0.5], [-3, -0.5]])
+        floats = np.zeros((2, 3), np.float32)
+        floats[:] = self.rows.floats()
+        self.assertEqual(floats.tolist(), self.rows.tolist())
 
     def test_line_4_what_is_no_number_is_refused(self):
         for write in (lambda: self.rows.__setitem__(0, np.array([1, 2, 3], np.uint16)),

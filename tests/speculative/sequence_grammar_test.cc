@@ -123,7 +123,70 @@ class CompleteMatcher : public grammar::GrammarMatcher {
   size_t num_accepted_ = 0;
 };
 
+// Allows every id, numbers its states from 1, and meets a limit where the test says.
+class LimitedMatcher : public grammar::GrammarMatcher {
+ public:
+  struct Script {
+    size_t accept_limit = 100;  // that many tokens are accepted
+    size_t mask_limit = 100;    // that many tokens may lie before a mask
+  };
+  explicit LimitedMatcher(const Script* script) : script_(*script) {}
+
+  grammar::MaskRow Mask() override {
+    SetFault(num_accepted_ > script_.mask_limit);
+    return grammar::MaskRow(std::make_shared<const std::vector<uint32_t>>(kWords, ~uint32_t{0}));
+  }
+  grammar::MatcherFault fault() const override { return fault_; }
+  bool Accept(TokenId) override {
+    SetFault(num_accepted_ == script_.accept_limit);
+    if (fault_ == grammar::MatcherFault::kNone) ++num_accepted_;
+    return fault_ == grammar::MatcherFault::kNone;
+  }
+  bool AcceptText(std::string_view) override { return false; }
+  void Rollback(size_t num_tokens) override { num_accepted_ -= num_tokens; }
+  size_t num_accepted() const override { return num_accepted_; }
+  std::unique_ptr<GrammarMatcher> Fork() const override {
+    return std::make_unique<LimitedMatcher>(*this);
+  }
+  bool IsAccepting() override { return false; }
+  bool IsFinished() override { return false; }
+  bool IsTerminated() const override { return false; }
+  std::string ForcedText() override { return {}; }
+  uint64_t StateNumber() const override { return num_accepted_ + 1; }
+
+ private:
+  void SetFault(bool is_met) {
+    fault_ = is_met ? grammar::MatcherFault::kTooMuchWork : grammar::MatcherFault::kNone;
+  }
+
+  const Script& script_;
+  grammar::MatcherFault fault_ = grammar::MatcherFault::kNone;
+  size_t num_accepted_ = 0;
+};
+
 TEST_SUITE("unit") {
+  TEST_CASE("a place that met a limit had the state of an earlier draft") {
+    LimitedMatcher::Script script;
+    SequenceGrammar grammar =
+        *SequenceGrammar::Create(std::make_unique<LimitedMatcher>(&script), {},
+                                 {.vocab_size = kVocab, .max_batch = 1, .max_draft = kNodes});
+    const auto states_of = [&grammar] {
+      const Ids tokens = {1, 2, 3};
+      PlaceEdits places[4];
+      grammar.Fill({.num_nodes = 3, .tokens = tokens.data()}, places);
+      std::vector<uint64_t> states;
+      for (int32_t place = 0; place < 4; ++place) states.push_back(grammar.StateAt(place));
+      return states;
+    };
+    CHECK(states_of() == std::vector<uint64_t>{1, 2, 3, 4});
+    // The matcher cannot move past the first token: the rest has no state.
+    script.accept_limit = 1;
+    CHECK(states_of() == std::vector<uint64_t>{1, 2, 0, 0});
+    // It moves, and cannot say what is allowed: the mask is not that of the state.
+    script = {.mask_limit = 1};
+    CHECK(states_of() == std::vector<uint64_t>{1, 2, 0, 0});
+  }
+
   TEST_CASE("a thinking budget could force a token after the constraint had begun") {
     const Vocabulary vocabulary = MakeVocabulary();
     const Constraint constraint(vocabulary, "root ::= [a-c]+");

@@ -200,11 +200,15 @@ TEST_SUITE("unit") {
     REQUIRE(results.size() == 3);
     CHECK(Kept(results[0]) == std::vector<TokenId>{1});
     CHECK(Kept(results[2]) == std::vector<TokenId>{2});
+    // The answers of staged rounds named no method, and those of refused ones did.
+    CHECK(results[0].method == VerifyMethod::kExactMatch);
+    CHECK(results[2].method == VerifyMethod::kExactMatch);
     const SequenceResult alone = f.Collect()[0];
     for (const SequenceResult& refused : {results[1], alone}) {
       CHECK(refused.sequence == large);
       CHECK(refused.status == RoundStatus::kInvalid);
       CHECK(refused.refusal == Refusal::kNoRoom);
+      CHECK(refused.method == VerifyMethod::kAuto);
       CHECK(RefusalText(refused.refusal).find("more memory") != std::string_view::npos);
     }
     CHECK(f.verifier->counters().invalid_records == 2);
@@ -222,7 +226,9 @@ TEST_SUITE("unit") {
     f.Stage(s);
     f.Stage(s);
     f.backend->next_status = absl::InternalError("fell off the bus");
-    CHECK(f.Collect()[0].status == RoundStatus::kDeviceError);
+    const SequenceResult lost = f.Collect()[0];
+    CHECK(lost.status == RoundStatus::kDeviceError);
+    CHECK(lost.method == VerifyMethod::kAuto);
     CHECK(f.verifier->failure().message() == "fell off the bus");
     // Later answers of the backend are of rounds that it counts differently.
     f.backend->next_status = absl::OkStatus();

@@ -91,6 +91,9 @@ TEST_SUITE("unit") {
     f.verifier->VerifyRound(inputs, results);
     CHECK(results[0].status == RoundStatus::kInvalid);
     CHECK(results[0].refusal == Refusal::kNoRoom);
+    // The answer named a method although nothing was verified.
+    CHECK(results[0].method == VerifyMethod::kAuto);
+    CHECK(results[1].method == VerifyMethod::kExactMatch);
     CHECK(RefusalText(results[0].refusal).find("no_repeat_ngram") != std::string_view::npos);
     CHECK(results[0].finish_reason == FinishReason::kNone);
     CHECK(results[0].num_kept == 0);
@@ -154,6 +157,7 @@ TEST_SUITE("unit") {
     f.backend->next_status = absl::InternalError("sticky");
     const SequenceResult result = f.Round(s);
     CHECK(result.status == RoundStatus::kDeviceError);
+    CHECK(result.method == VerifyMethod::kAuto);
     CHECK(result.num_kept == 0);
     CHECK(f.verifier->Find(s)->kept_tokens == 0);
     f.backend->next_status = absl::OkStatus();

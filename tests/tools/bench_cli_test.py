@@ -73,7 +73,10 @@ class BenchTest(unittest.TestCase):
     def test_refusals_name_field_value_and_remedy(self):
         for arguments, parts in (
                 ((), ("suite", "--help")),
-                (("ipc",), ("suite = ipc", "verify", "gpu")),
+                (("detok",), ("suite = detok", "verify", "ipc")),
+                (("ipc", "--case=fast"), ("case = fast", "ipc --list")),
+                (("ipc", "--gap=-1"), ("gap = -1", "100000")),
+                (("ipc", "--seconds=-1"), ("seconds = -1", "3600")),
                 (("gpu", "--case=reject_all"), ("case = reject_all", "gpu --list")),
                 (("gpu", "--state=warm"), ("state", "verify")),
                 (("gpu", "--base=read"), ("base", "verify")),
@@ -162,6 +165,24 @@ class BenchTest(unittest.TestCase):
         self.assertEqual([(r["case"], r["constraint"]) for r in results],
                          [(case, text) for text in ("all", "tool_call", "tags")
                           for case in ("accept", "memory")])
+
+    @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "engine and daemon need a CPU each")
+    def test_ipc_has_one_line_for_each_case_and_round(self):
+        # The suite compares the ids of both engines; a difference is exit status 1.
+        names = [line.split()[0] for line in self.lines("ipc", "--list")]
+        results = [json.loads(line) for line in self.lines(
+            "ipc", "--json", "--vocab=64,300", "--draft=0,2", "--gap=0,10", "--seconds=0.001")]
+        self.assertEqual([(r["case"], r["vocab"], r["draft"], r["gap_us"]) for r in results],
+                         [(name, vocab, draft, gap) for name in names for vocab in (64, 300)
+                          for draft in (0, 2) for gap in (0, 10)])
+        for r in results:
+            self.assertGreaterEqual(r["rounds"], 200)
+            for side in ("embedded", "attached"):
+                self.assertLess(0, r[f"{side}_p50_us"])
+                self.assertLessEqual(r[f"{side}_p50_us"], r[f"{side}_p90_us"])
+                self.assertLessEqual(r[f"{side}_p90_us"], r[f"{side}_p99_us"])
+            self.assertAlmostEqual(r["added_p50_us"], r["attached_p50_us"] - r["embedded_p50_us"],
+                                   places=2)
 
     def test_rows_that_cannot_be_read_are_an_error(self):
         process = bench("verify", "--rows=/dev/null/rows.f32", *SMALL)

@@ -23,6 +23,7 @@
 #include "tools/bench/gpu_case.h"
 #include "tools/bench/gpu_suite.h"
 #include "tools/bench/grammar_command.h"
+#include "tools/bench/ipc_command.h"
 #include "tools/bench/llama_loop.h"
 #include "tools/bench/machine.h"
 #include "tools/bench/opening_report.h"
@@ -55,7 +56,9 @@ constexpr char kUsage[] =
     "prompts\n"
     "  specd-bench grammar   compiling constraints, and their masks along texts, beside "
     "xgrammar\n"
-    "  specd-bench trace     rounds of an engine with a trace beside rounds without\n\n"
+    "  specd-bench trace     rounds of an engine with a trace beside rounds without\n"
+    "  specd-bench ipc       rounds of an engine that is attached to a daemon beside embedded "
+    "rounds\n\n"
     "Every case is checked before it is timed: verify's with a reference in double precision, "
     "gpu's "
     "with\nthe CPU backend, to the bit; grammar's along the texts. opening checks every round.\n\n"
@@ -70,7 +73,8 @@ constexpr char kUsage[] =
     "  specd-bench gpu --quick --json > gpu.jsonl\n"
     "  specd-bench opening --markdown\n"
     "  SPECD_XGRAMMAR_DIR=DIR specd-bench grammar --quick\n"
-    "  specd-bench trace --quick --markdown\n\n"
+    "  specd-bench trace --quick --markdown\n"
+    "  specd-bench ipc --case=added_spin --vocab=32000\n\n"
     "Exit status: 0 measured, whatever the numbers are; 1 a wrong answer or an error; 2 bad flags; "
     "3 "
     "no\ndevice.";
@@ -331,16 +335,18 @@ int Main(int argc, char** argv) {
   if (suite == "opening") return RunOpening(command);
   if (suite == "grammar") return RunGrammar(command);
   if (suite == "trace") return RunTrace(command);
-  for (const std::string_view later : {"ipc", "detok", "egress"}) {
+  if (suite == "ipc") return RunIpc(command);
+  for (const std::string_view later : {"detok", "egress"}) {
     if (suite == later) {
       return Fail(
           kExitUsage,
-          fmt::format("suite = {} is not built yet; verify, gpu, opening, grammar and trace are",
+          fmt::format("suite = {} is not built yet; verify, gpu, opening, grammar, trace and ipc "
+                      "are",
                       suite));
     }
   }
   return Fail(kExitUsage, fmt::format("suite = {} is unknown; there are verify, gpu, opening, "
-                                      "grammar and trace",
+                                      "grammar, trace and ipc",
                                       suite));
 }
 

@@ -20,7 +20,7 @@ class ChromeExporter final : public Exporter {
     for (const TraceTask& task : round.tasks) {
       if (!HasOutcome(round, task)) continue;
       accepted += task.outcome.num_accepted;
-      drafted += NumDrawn(task);
+      drafted += exported.book.NumDrawnOf(task);
     }
     start_ns_ = exported.start_ns;
     const std::string facts =

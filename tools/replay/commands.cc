@@ -72,7 +72,9 @@ constexpr Command kCommands[] = {
     {"diff", "the first difference between two runs, and its cause",
      "  specd-replay diff A B [flags]\n\nA and B are traces, or directories of rotated ones. "
      "Sequences are matched by request id. The causes are parameters, coins, draft, rows and\n"
-     "grammar; a difference without a cause is a wrong decision, which is a bug.\n\nExample:\n"
+     "grammar; a difference without a cause is a wrong decision, which is a bug.\n\n"
+     "Exit status: 0 no difference; 1 a difference, or a sequence in one run only (not with\n"
+     "--request); 2 an error, or no request id in common.\n\nExample:\n"
      "  specd-replay diff monday.mcap tuesday.mcap --request='chat-*'\n",
      kDiffFlags, &RunDiff},
     {"rerun", "what if: acceptance of the recorded drafts under other settings",

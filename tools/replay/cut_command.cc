@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
-
 #include "tools/replay/trace_copier.h"
 #include "tools/replay/trace_reader.h"
 
@@ -13,13 +11,6 @@ namespace {
 absl::StatusOr<int> Copy(const CommandOptions& options, bool anonymised) {
   if (options.output.empty()) {
     return absl::InvalidArgumentError("give -o OUT.mcap, the trace to write");
-  }
-  for (const std::string& path : options.paths) {
-    std::error_code error;
-    if (path != options.output && !std::filesystem::equivalent(path, options.output, error)) {
-      continue;
-    }
-    return absl::InvalidArgumentError(fmt::format("o = {} is the trace that is read", path));
   }
   TraceReader reader(options.paths);
   TraceCopier copier(&reader, options.output,

@@ -137,7 +137,9 @@ class Diff {
       fmt::print("the masks of {} rounds were not recorded in both runs, and not compared\n",
                  num_without_masks_);
     }
-    return num_different_ > 0 ? kExitDifferent : kExitOk;
+    // With a filter the sequences that it takes are compared, and others are not missed.
+    const bool misses = num_alone_ > 0 && options_.filter.TakesEverySequence();
+    return num_different_ > 0 || misses ? kExitDifferent : kExitOk;
   }
 
  private:

@@ -52,6 +52,7 @@ absl::StatusOr<int> RunExport(const CommandOptions& options) {
                                           .book = book,
                                           .filter = options.filter,
                                           .start_ns = reader.start_ns(),
+                                          .file = item.file,
                                           .rows = rows});
     if (!status.ok()) return status;
   }

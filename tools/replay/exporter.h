@@ -21,6 +21,7 @@ struct ExportedRound {
   const SequenceBook& book;
   const TraceFilter& filter;
   int64_t start_ns = 0;
+  size_t file = 0;                      // TraceItem::file
   const RowFileReader* rows = nullptr;  // null: not recorded or not asked for
 };
 

@@ -11,6 +11,8 @@
 #include "absl/strings/str_split.h"
 #include "tools/replay/command.h"
 #include "tools/replay/names.h"
+#include "tools/replay/output_guard.h"
+#include "tools/replay/trace_writer.h"
 
 ABSL_FLAG(std::string, request, "", "only this request id; NAME* takes every id that begins so");
 ABSL_FLAG(std::string, sequence, "", "only this sequence: its handle, such as 0x100000001");
@@ -146,6 +148,15 @@ absl::Status ReadSettings(CommandOptions* options) {
   return absl::OkStatus();
 }
 
+// Every command that writes a file passes here.
+absl::Status CheckOutput(const Command& command, const CommandOptions& options) {
+  if (options.output.empty()) return absl::OkStatus();
+  const bool writes_rows = command.name == "cut" && options.with_rows;
+  return CheckOutputs(options.paths,
+                      {.file = options.output,
+                       .rows = writes_rows ? RowPathBeside(options.output) : std::string()});
+}
+
 }  // namespace
 
 std::string FlagHelp(const Command& command) {
@@ -193,6 +204,7 @@ absl::StatusOr<CommandOptions> ReadOptions(const Command& command,
   absl::StatusOr<std::vector<std::string>> files = TraceFilesOf(options.paths);
   if (!files.ok()) return files.status();
   options.paths = *std::move(files);
+  if (absl::Status status = CheckOutput(command, options); !status.ok()) return status;
   return options;
 }
 

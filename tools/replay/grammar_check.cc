@@ -3,12 +3,6 @@
 #include <fmt/format.h>
 
 namespace specd::replay {
-namespace {
-
-// Some 4 MiB. Further states are not compared.
-constexpr size_t kStatesMax = size_t{1} << 16;
-
-}  // namespace
 
 void GrammarCheck::Begin(const TraceRound& round) {
   round_ = round.number;
@@ -30,20 +24,34 @@ std::vector<std::string> GrammarCheck::Check(const TraceTask& task, SequenceHand
     const uint64_t state = task.places[i].grammar_state;
     const uint64_t hash = state == 0 ? 0 : MaskHash(task.places[i].grammar_mask);
     if (hash == 0) continue;
-    States& states = sequences_[sequence];
-    const auto seen = states.find(state);
-    if (seen != states.end() && seen->second.mask_hash != hash) {
+    const Seen* const seen = Find(sequence, state);
+    if (seen == nullptr) {
+      Keep(sequence, state, hash);
+    } else if (seen->mask_hash != hash) {
       differences.push_back(
           fmt::format("place {}: the grammar state {:#x} has a mask with the hash {:#x}, and in "
                       "round {} it had "
                       "another one with {:#x}",
-                      i, state, hash, seen->second.round, seen->second.mask_hash));
+                      i, state, hash, seen->round, seen->mask_hash));
     }
-    if (seen != states.end() || num_states_ == kStatesMax) continue;
-    states[state] = {.mask_hash = hash, .round = round_};
-    ++num_states_;
   }
   return differences;
+}
+
+const GrammarCheck::Seen* GrammarCheck::Find(SequenceHandle sequence, uint64_t state) const {
+  const auto states = sequences_.find(sequence);
+  if (states == sequences_.end()) return nullptr;
+  const auto seen = states->second.find(state);
+  return seen == states->second.end() ? nullptr : &seen->second;
+}
+
+void GrammarCheck::Keep(SequenceHandle sequence, uint64_t state, uint64_t mask_hash) {
+  if (num_states_ == states_max_) {
+    ++num_not_compared_;
+    return;
+  }
+  sequences_[sequence][state] = {.mask_hash = mask_hash, .round = round_};
+  ++num_states_;
 }
 
 void GrammarCheck::Forget(SequenceHandle sequence) {

@@ -68,9 +68,10 @@ class Info {
     for (const TraceTask& task : round.tasks) {
       ++methods_[static_cast<size_t>(task.method)];
       if (!HasOutcome(round, task)) continue;
-      drafted_ += NumDrawn(task);
+      const uint32_t drawn = book_.NumDrawnOf(task);
+      drafted_ += drawn;
       confirmed_ += static_cast<uint64_t>(std::max(task.outcome.num_accepted, 0));
-      if (NumDrawn(task) > 0) ++with_draft_;
+      if (drawn > 0) ++with_draft_;
     }
   }
 

@@ -53,9 +53,9 @@ class RoundList {
       if (options_.status && answer.status != *options_.status) continue;
       const bool is_rejected =
           tasks[i] != nullptr && HasOutcome(round, *tasks[i]) &&
-          tasks[i]->outcome.num_accepted < static_cast<int32_t>(NumDrawn(*tasks[i]));
+          tasks[i]->outcome.num_accepted < static_cast<int32_t>(book.NumDrawnOf(*tasks[i]));
       if (options_.only_rejected && !is_rejected) continue;
-      Add(round, answer, tasks[i], request);
+      Add(round, answer, tasks[i], request, tasks[i] == nullptr ? 0 : book.NumDrawnOf(*tasks[i]));
     }
   }
 
@@ -63,7 +63,7 @@ class RoundList {
 
  private:
   void Add(const TraceRound& round, const TraceAnswer& answer, const TraceTask* task,
-           std::string_view request) {
+           std::string_view request, uint32_t drafted) {
     ++num_lines_;
     const double time_ms = static_cast<double>(round.times.taken - start_ns_) / 1e6;
     const std::string refusal = answer.refusal == Refusal::kNone
@@ -73,7 +73,6 @@ class RoundList {
     const auto number = [&](auto value) {
       return task == nullptr ? std::string("-") : fmt::format("{}", value);
     };
-    const uint32_t drafted = task == nullptr ? 0 : NumDrawn(*task);
     const int32_t accepted = task == nullptr ? 0 : task->outcome.num_accepted;
     const bool is_full = accepted == static_cast<int32_t>(drafted);
     table_.Add({fmt::format("{}", round.number),

@@ -109,7 +109,9 @@ class NpzExporter final : public Exporter {
       const TraceAnswer* const answer = AnswerOf(round, task);
       if (answer == nullptr || !Takes(exported, answer->sequence)) continue;
       if (!CheckTask(round, task, vocab_size).ok()) continue;
-      for (int32_t i = 0; i < NumPlaces(task); ++i) TakePlace(round, *answer, ViewPlace(task, i));
+      for (int32_t i = 0; i < NumPlaces(task); ++i) {
+        TakePlace(round, *answer, ViewPlace(exported.info, task, i));
+      }
     }
     return with_rows_ ? rows_.Take(exported) : absl::OkStatus();
   }

@@ -108,7 +108,9 @@ absl::Status PlaceRows::Read(const RoundRebuilder& round, size_t i, int32_t plac
   const TokenId* const tokens =
       task.drafts_by_slot ? batch.draft_tokens.ids + task.slot * batch.draft_tokens.row_stride
                           : task.draft.tokens;
-  if (place >= task.draft.num_nodes || tokens[place] == kNoToken) return absl::OkStatus();
+  if (place >= task.draft.num_nodes || !IsInVocabulary(tokens[place], target.vocab_size)) {
+    return absl::OkStatus();
+  }
   const PlaceDecision& decision = round.decisions(i)[static_cast<size_t>(place)];
   if (task.method == VerifyMethod::kBlock) factor_ = decision.prefix;
   const bool is_sampled =

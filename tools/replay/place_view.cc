@@ -23,8 +23,9 @@ struct Numbers {
   }
 };
 
-PlaceVerdict VerdictOfOutcome(const TraceTask& task, int32_t place) {
-  const TaskOutcome& outcome = task.outcome;
+PlaceVerdict VerdictOfOutcome(const PlaceView& view) {
+  const int32_t place = view.place;
+  const TaskOutcome& outcome = view.task->outcome;
   if (outcome.status == OutcomeStatus::kNoRoom) return PlaceVerdict::kNotJudged;
   if (place < outcome.num_accepted) return PlaceVerdict::kStands;
   if (place > outcome.num_accepted || outcome.num_tokens == 0) {
@@ -33,27 +34,20 @@ PlaceVerdict VerdictOfOutcome(const TraceTask& task, int32_t place) {
   if (outcome.status == OutcomeStatus::kBadTargetRow) return PlaceVerdict::kBadTarget;
   if (outcome.status == OutcomeStatus::kBadDraftRow) return PlaceVerdict::kBadDraft;
   if (outcome.status == OutcomeStatus::kBadToken) return PlaceVerdict::kNotJudged;
-  const bool ends = place >= static_cast<int32_t>(NumDrawn(task));
-  return ends ? PlaceVerdict::kEnds : PlaceVerdict::kFalls;
+  return view.has_draft ? PlaceVerdict::kFalls : PlaceVerdict::kEnds;
 }
 
-PlaceVerdict VerdictOf(const TraceTask& task, int32_t place, const PlaceDecision& decision,
-                       bool has_draft) {
+PlaceVerdict VerdictOf(const PlaceView& view) {
+  const PlaceDecision& decision = view.decision;
   if (!decision.judged) {
     // `block` has looked at places after the end.
     if (decision.bound >= 0 && decision.accept_coin != kNoCoin) return PlaceVerdict::kFalls;
-    return task.decisions.empty() ? VerdictOfOutcome(task, place) : PlaceVerdict::kNotJudged;
+    return view.task->decisions.empty() ? VerdictOfOutcome(view) : PlaceVerdict::kNotJudged;
   }
   if (decision.bad_target) return PlaceVerdict::kBadTarget;
   if (decision.bad_draft) return PlaceVerdict::kBadDraft;
   if (decision.stands) return PlaceVerdict::kStands;
-  // An id outside the vocabulary ended the draft: no ACCEPT coin judged it.
-  const bool judges = task.method == VerifyMethod::kToken || task.method == VerifyMethod::kBlock;
-  if (judges && decision.accept_coin == kNoCoin && decision.draw_coin != kNoCoin &&
-      decision.draw_purpose == Purpose::kSample) {
-    return PlaceVerdict::kEnds;
-  }
-  return has_draft ? PlaceVerdict::kFalls : PlaceVerdict::kEnds;
+  return view.has_draft ? PlaceVerdict::kFalls : PlaceVerdict::kEnds;
 }
 
 std::string WhyOfToken(const PlaceView& view, const Numbers& number) {
@@ -130,8 +124,12 @@ std::string Explain(const PlaceView& view, const Numbers& number) {
       break;
   }
   if (is_forced) return "forced: the thinking budget is spent";
+  if (view.draft != kNoToken) {
+    return fmt::format("{} is outside the vocabulary, so the draft ends here",
+                       number.Id("the draft token", view.draft));
+  }
   if (task.method == VerifyMethod::kGreedy) return "no draft token here: the argmax follows";
-  if (NumDrawn(task) > 0 && place == task.tokens.size()) {
+  if (view.num_drawn > 0 && place == task.tokens.size()) {
     return "bonus: every draft token stands, and the SAMPLE coin draws one more from p";
   }
   return "no draft token here: the SAMPLE coin draws from p";
@@ -163,18 +161,20 @@ std::optional<double> PlaceView::Ratio() const {
   return *p / *q;
 }
 
-PlaceView ViewPlace(const TraceTask& task, int32_t place, const PlaceDecision& decision) {
+PlaceView ViewPlace(const TraceInfo& info, const TraceTask& task, int32_t place,
+                    const PlaceDecision& decision) {
   PlaceView view;
   view.task = &task;
   view.place = place;
   view.decision = decision;
   const auto index = static_cast<size_t>(place);
-  view.has_draft = index < NumDrawn(task);
-  if (view.has_draft) {
+  view.num_drawn = NumDrawn(task, static_cast<int32_t>(info.vocab_size));
+  view.has_draft = index < view.num_drawn;
+  if (index < task.tokens.size()) {
     view.draft = task.tokens[index];
     if (index < task.kinds.size()) view.kind = task.kinds[index];
   }
-  view.verdict = VerdictOf(task, place, decision, view.has_draft);
+  view.verdict = VerdictOf(view);
   if (decision.judged) {
     view.token = decision.token;
   } else if (index < task.confirmed.size()) {
@@ -192,10 +192,11 @@ PlaceView ViewPlace(const TraceTask& task, int32_t place, const PlaceDecision& d
   return view;
 }
 
-PlaceView ViewPlace(const TraceTask& task, int32_t place) {
+PlaceView ViewPlace(const TraceInfo& info, const TraceTask& task, int32_t place) {
   const auto index = static_cast<size_t>(place);
   static const PlaceDecision kNone;
-  return ViewPlace(task, place, index < task.decisions.size() ? task.decisions[index] : kNone);
+  return ViewPlace(info, task, place,
+                   index < task.decisions.size() ? task.decisions[index] : kNone);
 }
 
 std::string Why(const PlaceView& view) { return Explain(view, Numbers{true}); }

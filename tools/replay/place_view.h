@@ -26,10 +26,11 @@ enum class PlaceVerdict : uint32_t {
 struct PlaceView {
   const TraceTask* task = nullptr;
   int32_t place = 0;
-  PlaceDecision decision;  // judged is false if there is no record
-  bool has_draft = false;
-  TokenId draft = kNoToken;
+  PlaceDecision decision;    // judged is false if there is no record
+  bool has_draft = false;    // a token that was verified
+  TokenId draft = kNoToken;  // as recorded, also after the end of the draft
   DraftKind kind = DraftKind::kOneHot;
+  uint32_t num_drawn = 0;  // NumDrawn of the task
   PlaceVerdict verdict = PlaceVerdict::kNotJudged;
   TokenId token = kNoToken;  // that the round emitted here
   // Of the draft token; empty: not computed.
@@ -43,10 +44,11 @@ struct PlaceView {
   std::optional<double> Ratio() const;
 };
 
-// REQUIRES: 0 <= place <= task.tokens.size().
-PlaceView ViewPlace(const TraceTask& task, int32_t place);
+// `info` is that of the trace. REQUIRES: 0 <= place <= task.tokens.size().
+PlaceView ViewPlace(const TraceInfo& info, const TraceTask& task, int32_t place);
 // The same with a decision from a replay in place of the recorded one.
-PlaceView ViewPlace(const TraceTask& task, int32_t place, const PlaceDecision& decision);
+PlaceView ViewPlace(const TraceInfo& info, const TraceTask& task, int32_t place,
+                    const PlaceDecision& decision);
 
 // The number of places: one more than the draft tokens.
 inline int32_t NumPlaces(const TraceTask& task) {

@@ -21,8 +21,7 @@ constexpr int kForced = 4;
 std::string Number(uint64_t value) { return fmt::format("{}", value); }
 
 // The kind of a kept token of DATA.md.
-int KindOf(const TraceTask& task, size_t place) {
-  const uint32_t drawn = NumDrawn(task);
+int KindOf(const TraceTask& task, size_t place, uint32_t drawn) {
   if (static_cast<int32_t>(place) < task.outcome.num_accepted) return kAccepted;
   if (place < task.places.size() && task.places[place].forced != kNoToken) return kForced;
   if (place < drawn) return kReplacement;
@@ -70,7 +69,7 @@ void ReportData::Count(const TraceRound& round) {
     num_accepted_ += answer.num_accepted;
   }
   for (const TraceTask& task : round.tasks) {
-    if (HasOutcome(round, task)) num_drafted_ += NumDrawn(task);
+    if (HasOutcome(round, task)) num_drafted_ += book_.NumDrawnOf(task);
   }
 }
 
@@ -91,6 +90,7 @@ absl::Status ReportData::TakeRound(const TraceRound& round, const RowFileReader*
   const auto tasks = rebuilder.tasks();
   for (size_t i = 0; i < round.answers.size(); ++i) {
     const TraceAnswer& answer = round.answers[i];
+    if (NamesNoSequence(answer)) continue;
     if (!options_.filter.TakesSequence(answer.sequence, book_.RequestOf(answer.sequence))) continue;
     const TraceTask* const task = task_of[i] ? &round.tasks[*task_of[i]] : nullptr;
     AddStep(round, answer, task);
@@ -114,7 +114,7 @@ void ReportData::AddStep(const TraceRound& round, const TraceAnswer& answer,
        JsonNumber(double(times.taken - start_ns_) / 1e6),
        is_timed ? JsonNumber(double(times.answered - times.taken) / 1e3) : "null", Number(base),
        task == nullptr ? "null" : Text(NameOf(task->method)),
-       Number(task == nullptr ? 0 : NumDrawn(*task)), Number(answer.num_accepted),
+       Number(task == nullptr ? 0 : book_.NumDrawnOf(*task)), Number(answer.num_accepted),
        Number(answer.num_kept), Text(NameOf(answer.status)),
        answer.finish_reason == FinishReason::kNone ? "null" : Text(NameOf(answer.finish_reason))});
 }
@@ -126,9 +126,9 @@ absl::Status ReportData::AddPlaces(const TraceRound& round, const TraceAnswer& a
   std::vector<std::string> decisions;
   for (int32_t i = 0; i < NumPlaces(task); ++i) {
     const bool use_replay = in_batch && task.decisions.empty();
-    views.push_back(use_replay
-                        ? ViewPlace(task, i, rebuilder.decisions(*in_batch)[static_cast<size_t>(i)])
-                        : ViewPlace(task, i));
+    views.push_back(use_replay ? ViewPlace(*info_, task, i,
+                                           rebuilder.decisions(*in_batch)[static_cast<size_t>(i)])
+                               : ViewPlace(*info_, task, i));
     if (views.back().verdict == PlaceVerdict::kNotJudged) {
       decisions.emplace_back("null");
       continue;
@@ -148,9 +148,11 @@ void ReportData::AddTokens(const TraceAnswer& answer, const TraceTask& task,
                            const std::vector<PlaceView>& views) {
   const std::string step = Number(steps_.count() - 1);
   const size_t num_kept = std::min<size_t>(answer.num_kept, task.confirmed.size());
+  const uint32_t drawn = book_.NumDrawnOf(task);
   for (size_t i = 0; i < num_kept; ++i) {
     const TokenId id = task.confirmed[i];
-    tokens_.Add({step, IdJson(id), IdText(id), Number(uint64_t(KindOf(task, i))), decisions[i]});
+    tokens_.Add(
+        {step, IdJson(id), IdText(id), Number(uint64_t(KindOf(task, i, drawn))), decisions[i]});
   }
   for (const PlaceView& view : views) {
     const bool is_kept =

@@ -10,6 +10,7 @@
 
 #include "tools/replay/interval.h"
 #include "tools/replay/names.h"
+#include "tools/replay/reason_counts.h"
 #include "tools/replay/replay_backend.h"
 #include "tools/replay/round_rebuilder.h"
 #include "tools/replay/sequence_book.h"
@@ -44,7 +45,9 @@ class Rerun {
       const auto* const round = std::get_if<TraceRound>(&item.record);
       if (round == nullptr || !options_.filter.TakesRound(round->number)) continue;
       if (round->level != TraceLevel::kRows) {
-        ++left_out_["the round has no rows"];
+        for (const TraceTask& task : round->tasks) {
+          if (IsAsked(*round, task)) left_out_.Add("the round has no rows");
+        }
         continue;
       }
       if (absl::Status status = Take(*round); !status.ok()) return status;
@@ -62,6 +65,11 @@ class Rerun {
     const auto vocab_size = static_cast<int32_t>(reader_.info()->vocab_size);
     RoundRebuilder rebuilder(vocab_size);
     rebuilder.Rebuild(round, *rows);
+    for (size_t i = 0; i < round.tasks.size(); ++i) {
+      const absl::Status& why_not = rebuilder.WhyNot(i);
+      if (why_not.ok() || !IsAsked(round, round.tasks[i])) continue;
+      left_out_.Add(std::string(why_not.message()));
+    }
     if (rebuilder.tasks().empty()) return absl::OkStatus();
     const size_t count = rebuilder.tasks().size();
     std::vector<bool> is_used(count);
@@ -97,26 +105,29 @@ class Rerun {
     return tasks;
   }
 
+  // Whether it has a draft, of a sequence that the filter takes.
+  bool IsAsked(const TraceRound& round, const TraceTask& task) const {
+    const TraceAnswer* const answer = AnswerOf(round, task);
+    return answer != nullptr && book_.NumDrawnOf(task) > 0 &&
+           options_.filter.TakesSequence(answer->sequence, book_.RequestOf(answer->sequence));
+  }
+
   bool IsUsed(const TraceRound& round, const RoundRebuilder& rebuilder, size_t i,
               int32_t vocab_size) {
     const TraceTask& record = round.tasks[rebuilder.tasks()[i]];
-    const TraceAnswer* const answer = AnswerOf(round, record);
-    if (answer == nullptr || NumDrawn(record) == 0) return false;
-    if (!options_.filter.TakesSequence(answer->sequence, book_.RequestOf(answer->sequence))) {
-      return false;
-    }
+    if (!IsAsked(round, record)) return false;
     if (record.outcome.status != OutcomeStatus::kOk) {
-      ++left_out_["a row of the draft is bad"];
+      left_out_.Add("a row of the draft is bad");
       return false;
     }
     // A setting that accepts more would look at rows that are not there.
     if (!rebuilder.HasTargetRows(i)) {
-      ++left_out_["rows after the end of the draft were not recorded (places=all records them)"];
+      left_out_.Add("rows after the end of the draft were not recorded (places=all records them)");
       return false;
     }
     Task task = rebuilder.batch().tasks[i];
     const std::string why = what_.Apply(vocab_size, rebuilder.HasDraftRows(i), &task);
-    if (!why.empty()) ++left_out_[why];
+    if (!why.empty()) left_out_.Add(why);
     return why.empty();
   }
 
@@ -143,7 +154,7 @@ class Rerun {
   void Count(const TraceRound& round, const TraceTask& record, const Measured& base,
              const Measured& other, size_t i) {
     const double seeds = options_.num_seeds;
-    const uint32_t drawn = NumDrawn(record);
+    const uint32_t drawn = book_.NumDrawnOf(record);
     groups_.push_back(static_cast<uint32_t>(book_.IndexOf(AnswerOf(round, record)->sequence)));
     recorded_.lengths.push_back(record.outcome.num_accepted);
     base_.lengths.push_back(base.lengths[i] / seeds);
@@ -166,8 +177,8 @@ class Rerun {
   }
 
   void Print() const {
-    for (const auto& [why, count] : left_out_) {
-      fmt::print("left out: {} ({})\n", count, why);
+    for (const auto& reason : left_out_) {
+      fmt::print("drafts left out: {} ({})\n", reason.second.count, Printable(TextOf(reason)));
     }
     if (groups_.empty()) return;
     std::vector<uint32_t> distinct = groups_;
@@ -215,7 +226,7 @@ class Rerun {
   ReplayBackend backend_;
   TraceReader reader_;
   SequenceBook book_;
-  std::map<std::string, uint64_t> left_out_;
+  ReasonCounts left_out_;
   std::vector<uint32_t> groups_;  // the sequence of each sequence-round
   std::vector<std::vector<uint32_t>> groups_by_place_;
   Tally recorded_;

@@ -21,8 +21,8 @@ absl::Status NotRecorded(TraceTensor tensor) {
 }
 
 // The places whose rows the round has read: those up to the end of the draft, and for `block` all.
-size_t NumReadPlaces(const TraceTask& task) {
-  const uint32_t drawn = NumDrawn(task);
+size_t NumReadPlaces(const TraceTask& task, int32_t vocab_size) {
+  const uint32_t drawn = NumDrawn(task, vocab_size);
   if (task.method == VerifyMethod::kBlock) return drawn + 1;
   return std::min(drawn, static_cast<uint32_t>(task.outcome.num_accepted)) + 1;
 }
@@ -46,7 +46,8 @@ void RoundRebuilder::Rebuild(const TraceRound& round, const RowFileReader* rows)
 }
 
 absl::Status RoundRebuilder::Add(const TraceRound& round, const TraceTask& task, Arrays* arrays) {
-  if (task.drafts_by_slot && task.tokens.size() + 1 != task.target_rows.size()) {
+  const size_t num_places = std::max(task.target_rows.size(), task.target_argmax.size());
+  if (task.drafts_by_slot && task.tokens.size() + 1 != num_places) {
     return absl::NotFoundError("the draft tokens lay on the device and were not recorded");
   }
   if (absl::Status status = CheckTask(round, task, vocab_size_); !status.ok()) return status;
@@ -84,7 +85,8 @@ absl::Status RoundRebuilder::AddRows(const TraceTask& task, Arrays* arrays) {
   if (!task.target_argmax.empty() && task.method != VerifyMethod::kGreedy) {
     return absl::InvalidArgumentError("\"target_argmax\" is for greedy tasks only");
   }
-  const size_t num_read = NumReadPlaces(task);
+  const size_t num_read = NumReadPlaces(task, vocab_size_);
+  const size_t num_drawn = NumDrawn(task, vocab_size_);
   arrays->target_rows.resize(task.target_rows.size());
   for (size_t i = 0; i < task.target_rows.size(); ++i) {
     absl::Status status = TakeRow(TraceTensor::kTarget, task.target_rows[i], i < num_read,
@@ -98,7 +100,7 @@ absl::Status RoundRebuilder::AddRows(const TraceTask& task, Arrays* arrays) {
   arrays->draft_row_is_there.assign(task.kinds.size(), false);
   for (size_t i = 0; i < task.kinds.size(); ++i) {
     if (task.kinds[i] != DraftKind::kSampled) continue;
-    const bool is_read = reads_drafts && i < num_read && task.tokens[i] != kNoToken;
+    const bool is_read = reads_drafts && i < num_read && i < num_drawn;
     if (i >= task.draft_rows.size()) {
       if (is_read) return absl::InvalidArgumentError("a sampled token has no draft row");
       arrays->has_draft_rows = false;
@@ -116,7 +118,7 @@ absl::Status RoundRebuilder::AddRows(const TraceTask& task, Arrays* arrays) {
 }
 
 absl::Status RoundRebuilder::AddPlaces(const TraceTask& task, Arrays* arrays) {
-  const size_t num_read = NumReadPlaces(task);
+  const size_t num_read = NumReadPlaces(task, vocab_size_);
   for (size_t i = 0; i < task.places.size(); ++i) {
     const TracePlace& place = task.places[i];
     PlaceEdits edits;

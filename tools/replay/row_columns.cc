@@ -9,6 +9,7 @@ namespace specd::replay {
 absl::Status RowColumns::Take(const ExportedRound& exported) {
   vocab_size_ = exported.info.vocab_size;
   if (exported.rows == nullptr) return absl::OkStatus();
+  budget_.Begin(exported.file);
   rows_.Begin(exported.round, static_cast<int32_t>(exported.info.vocab_size), exported.rows);
   for (const TraceRow& row : exported.round.rows) {
     absl::Status status;
@@ -34,6 +35,9 @@ absl::Status RowColumns::TakeRow(const ExportedRound& exported, const TraceRow& 
   matrix->dtype = dtype;
   ++matrix->count;
   const std::span<const std::byte> bytes = rows_.Row(row.tensor, **loaded);
+  if (absl::Status status = budget_.Take(bytes.size(), *exported.rows); !status.ok()) {
+    return status;
+  }
   matrix->values.Append({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   matrix->rounds.Add(exported.round.number);
   matrix->indices.Add(row.index);

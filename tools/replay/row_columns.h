@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "tools/replay/column_file.h"
 #include "tools/replay/exporter.h"
+#include "tools/replay/row_budget.h"
 
 namespace specd::replay {
 
@@ -24,7 +25,8 @@ struct RowMatrixColumns {
 
 class RowColumns {
  public:
-  // INVALID_ARGUMENT if the rows of the trace have several types, which one matrix cannot hold.
+  // INVALID_ARGUMENT if the rows of the trace have several types, which one matrix cannot hold, or
+  // more bytes than the row file.
   absl::Status Take(const ExportedRound& round);
 
   uint64_t vocab_size() const { return vocab_size_; }
@@ -36,6 +38,7 @@ class RowColumns {
 
   uint64_t vocab_size_ = 0;
   RecordedRows rows_;
+  RowBudget budget_;
   RowMatrixColumns target_;
   RowMatrixColumns draft_{.tensor = TraceTensor::kDraft};
 };

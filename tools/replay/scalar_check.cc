@@ -10,6 +10,7 @@
 
 #include "kernels/core/philox.h"
 #include "tools/replay/names.h"
+#include "tools/replay/sequence_book.h"
 
 namespace specd::replay {
 namespace {
@@ -20,7 +21,7 @@ class ScalarCheck {
       : task_(task),
         vocab_size_(vocab_size),
         coins_(task.seed, task.coins.data(), static_cast<int32_t>(task.coins.size())),
-        num_drawn_(NumInVocabulary(task, vocab_size)) {}
+        num_drawn_(static_cast<int32_t>(NumDrawn(task, vocab_size))) {}
 
   ScalarFindings Run() {
     CheckConfirmed();
@@ -40,13 +41,6 @@ class ScalarCheck {
   void Expect(bool is_equal, int32_t place, std::string text) {
     ++findings_.num_checked;
     if (!is_equal) findings_.differences.push_back(fmt::format("place {}: {}", place, text));
-  }
-  // The draft tokens that are verified: an id outside the vocabulary ends the draft.
-  static int32_t NumInVocabulary(const TraceTask& task, int32_t vocab_size) {
-    const auto end =
-        std::find_if_not(task.tokens.begin(), task.tokens.end(),
-                         [vocab_size](TokenId token) { return IsInVocabulary(token, vocab_size); });
-    return static_cast<int32_t>(end - task.tokens.begin());
   }
   bool IsDrawn(int32_t place) const { return place < num_drawn_; }
   TokenId DraftAt(int32_t place) const { return task_.tokens[static_cast<size_t>(place)]; }
@@ -231,6 +225,7 @@ class ScalarCheck {
            "the number of tokens is not that of the accepted ones and a final one");
     for (int32_t i = 0; i < outcome.num_tokens; ++i) {
       const TokenId token = task_.confirmed[static_cast<size_t>(i)];
+      CheckArgmax(i, token);
       if (i < outcome.num_accepted && i < num_drawn_) {
         Expect(
             token == DraftAt(i), i,
@@ -241,6 +236,13 @@ class ScalarCheck {
       }
     }
     CheckFinal();
+  }
+
+  // `greedy` emits the argmax at each place.
+  void CheckArgmax(int32_t i, TokenId token) {
+    if (task_.method != VerifyMethod::kGreedy || task_.target_argmax.empty()) return;
+    const TokenId argmax = task_.target_argmax[static_cast<size_t>(i)];
+    Expect(token == argmax, i, fmt::format("{} was emitted, and the argmax is {}", token, argmax));
   }
 
   // Where a draft token fell, `greedy` and `exact_match` emit another one.

@@ -4,8 +4,10 @@
 
 namespace specd::replay {
 
-uint32_t NumDrawn(const TraceTask& task) {
-  const auto end = std::find(task.tokens.begin(), task.tokens.end(), kNoToken);
+uint32_t NumDrawn(const TraceTask& task, int32_t vocab_size) {
+  const auto end =
+      std::find_if_not(task.tokens.begin(), task.tokens.end(),
+                       [vocab_size](TokenId token) { return IsInVocabulary(token, vocab_size); });
   return static_cast<uint32_t>(end - task.tokens.begin());
 }
 
@@ -13,11 +15,19 @@ bool HasOutcome(const TraceRound& round, const TraceTask& task) {
   return round.status == RoundStatus::kOk && task.outcome.status != OutcomeStatus::kNoRoom;
 }
 
+bool NamesNoSequence(const TraceAnswer& answer) {
+  return answer.status == RoundStatus::kUnknownSequence ||
+         (answer.status == RoundStatus::kInvalid && answer.refusal == Refusal::kSequence);
+}
+
 const TraceAnswer* AnswerOf(const TraceRound& round, const TraceTask& task) {
   return task.answer < round.answers.size() ? &round.answers[task.answer] : nullptr;
 }
 
 void SequenceBook::Take(const TraceItem& item) {
+  if (const auto* info = std::get_if<TraceInfo>(&item.record)) {
+    vocab_size_ = static_cast<int32_t>(info->vocab_size);
+  }
   if (const auto* opening = std::get_if<TraceOpening>(&item.record)) Take(*opening);
   if (const auto* end = std::get_if<TraceEnd>(&item.record)) Take(*end);
   if (const auto* round = std::get_if<TraceRound>(&item.record)) Take(*round);
@@ -43,6 +53,7 @@ void SequenceBook::Take(const TraceEnd& end) {
 void SequenceBook::Take(const TraceRound& round) {
   for (size_t i = 0; i < round.answers.size(); ++i) {
     const TraceAnswer& answer = round.answers[i];
+    if (NamesNoSequence(answer)) continue;
     SequenceEntry& entry = entries_[IndexOf(answer.sequence)];
     if (entry.num_rounds++ == 0) entry.first_round = round.number;
     entry.last_round = round.number;
@@ -59,11 +70,14 @@ void SequenceBook::Take(const TraceRound& round) {
     const TraceAnswer* const answer = AnswerOf(round, task);
     if (answer == nullptr || !HasOutcome(round, task)) continue;
     SequenceEntry& entry = entries_[IndexOf(answer->sequence)];
-    entry.num_drafted += NumDrawn(task);
-    if (task.outcome.num_accepted < static_cast<int32_t>(NumDrawn(task))) {
-      entry.had_rejection = true;
-    }
+    const uint32_t drawn = NumDrawnOf(task);
+    entry.num_drafted += drawn;
+    if (task.outcome.num_accepted < static_cast<int32_t>(drawn)) entry.had_rejection = true;
   }
+}
+
+uint32_t SequenceBook::NumDrawnOf(const TraceTask& task) const {
+  return NumDrawn(task, vocab_size_);
 }
 
 void SequenceBook::Close(SequenceHandle sequence) {

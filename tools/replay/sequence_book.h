@@ -1,9 +1,9 @@
 // SequenceBook follows the sequences of a trace for the commands: who opened them, and what became
 // of them.
 //
-// Give it every record in order. It keeps a few words for each sequence, and no rounds. A command
-// that asks for no sequence after its close gives Keep::kOpen, so that its memory does not grow
-// with the trace. One thread.
+// Give it every record in order, from the info on. It keeps a few words for each sequence, and no
+// rounds. A command that asks for no sequence after its close gives Keep::kOpen, so that its memory
+// does not grow with the trace. One thread.
 #pragma once
 
 #include <cstdint>
@@ -53,6 +53,8 @@ class SequenceBook {
   const SequenceEntry* Find(SequenceHandle sequence) const;
   // Its request id, or "".
   std::string_view RequestOf(SequenceHandle sequence) const;
+  // NumDrawn (below) with the vocabulary of the trace.
+  uint32_t NumDrawnOf(const TraceTask& task) const;
   // The index in entries(); the entry is made if there is none.
   size_t IndexOf(SequenceHandle sequence);
 
@@ -64,14 +66,19 @@ class SequenceBook {
   void Close(SequenceHandle sequence);
 
   const Keep keep_;
+  int32_t vocab_size_ = 0;
   std::vector<SequenceEntry> entries_;
   std::unordered_map<SequenceHandle, size_t> indices_;
   std::vector<size_t> free_;  // the places of forgotten sequences in entries_
   Counts forgotten_;
 };
 
-// Draft tokens before the first id -1.
-uint32_t NumDrawn(const TraceTask& task);
+// The draft tokens that were verified: the first id outside the vocabulary, such as -1, ends the
+// draft.
+uint32_t NumDrawn(const TraceTask& task, int32_t vocab_size);
+
+// The handle was none of an open sequence: stale, or never given out.
+bool NamesNoSequence(const TraceAnswer& answer);
 
 // False if the round was called off, or the backend had no room for the task: then no draft token
 // was accepted or rejected.

@@ -181,8 +181,9 @@ class Show {
     std::vector<PlaceView> views;
     for (int32_t i = 0; i < NumPlaces(task); ++i) {
       const auto place = static_cast<size_t>(i);
-      views.push_back(use_replay ? ViewPlace(task, i, rebuilder.decisions(in_batch)[place])
-                                 : ViewPlace(task, i));
+      const TraceInfo& info = *reader_.info();
+      views.push_back(use_replay ? ViewPlace(info, task, i, rebuilder.decisions(in_batch)[place])
+                                 : ViewPlace(info, task, i));
     }
     std::vector<std::string> notes(views.size());
     for (size_t i = 0; is_rebuilt && i < views.size(); ++i) {
@@ -238,12 +239,9 @@ class Show {
       TextTable table(columns, options_.paint);
       for (const PlaceView& view : views) {
         const PlaceDecision& d = view.decision;
-        std::vector<TextTable::Cell> cells = {fmt::format("{}", view.place),
-                                              view.has_draft ? text_.Show(view.draft) : "-",
-                                              Number(view.p),
-                                              Number(view.q),
-                                              Number(view.Ratio()),
-                                              Number(view.accept_coin)};
+        std::vector<TextTable::Cell> cells = {
+            fmt::format("{}", view.place), text_.Show(view.draft),  Number(view.p), Number(view.q),
+            Number(view.Ratio()),          Number(view.accept_coin)};
         if (is_block) {
           cells.emplace_back(view.q ? fmt::format("{:.6f}", d.prefix) : "-");
           cells.emplace_back(d.bound >= 0 ? fmt::format("{:.6f}", d.bound) : "-");

@@ -108,7 +108,7 @@ class Stats {
     const std::string_view request = book_.RequestOf(answer->sequence);
     if (!options_.filter.TakesSequence(answer->sequence, request)) return;
     if (options_.status && answer->status != *options_.status) return;
-    const uint32_t drawn = NumDrawn(task);
+    const uint32_t drawn = book_.NumDrawnOf(task);
     const auto accepted = static_cast<uint32_t>(std::max(task.outcome.num_accepted, 0));
     ++num_rounds_;
     if (drawn == 0 || !HasOutcome(round, task)) return;

@@ -104,7 +104,8 @@ class Comparison {
                                fmt::join(b.tokens, " ")));
     }
     if (a.kinds != b.kinds) Add("draft", "the kinds of the draft tokens differ");
-    if (ValueHash(a.draft_weights) != ValueHash(b.draft_weights)) {
+    if (ValueHash(a.draft_weights) != ValueHash(b.draft_weights) ||
+        ValueHash(a.draft_masses) != ValueHash(b.draft_masses)) {
       Add("draft", "the side channel's q(x) differs");
     }
   }

@@ -49,7 +49,12 @@ StepDigest DigestOf(const TraceRound& round, const TraceTask& task) {
     digest.edits = edits.value();
   }
   digest.coins = Hash().Put(task.seed).List(task.coins).value();
-  digest.draft = Hash().List(task.tokens).List(task.kinds).List(task.draft_weights).value();
+  digest.draft = Hash()
+                     .List(task.tokens)
+                     .List(task.kinds)
+                     .List(task.draft_weights)
+                     .List(task.draft_masses)
+                     .value();
   digest.target_hashes = DigestOf(TargetHashes(round, task));
   digest.draft_hashes = DigestOf(DraftHashes(round, task));
   digest.shares_p = DigestOf(SharesP(task));

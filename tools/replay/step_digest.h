@@ -17,7 +17,7 @@ struct StepDigest {
   uint64_t parameters = 0;        // method, scales, filters, penalties, scores
   std::optional<uint64_t> edits;  // of token ids
   uint64_t coins = 0;             // seed and injected coins
-  uint64_t draft = 0;             // ids and kinds
+  uint64_t draft = 0;             // ids, kinds and the side channel
   // Of the places that were judged.
   std::optional<uint64_t> target_hashes;
   std::optional<uint64_t> draft_hashes;

@@ -77,6 +77,7 @@ absl::Status TraceCopier::Take(TraceItem* item) {
         is_closed ? written_.erase(end->sequence) > 0 : written_.contains(end->sequence);
     return is_written ? writer_->Write(*end) : absl::OkStatus();
   }
+  budget_.Begin(item->file);
   return TakeRound(std::move(std::get<TraceRound>(item->record)));
 }
 
@@ -139,6 +140,7 @@ absl::Status TraceCopier::CopyRows(TraceRound* round) {
     const absl::Status read = file->Read(place, one);
     if (IsTornFile(read)) continue;  // the row is past the tear
     if (!read.ok()) return read;
+    if (absl::Status status = budget_.Take(one.size(), *file); !status.ok()) return status;
     bytes.push_back(std::move(one));
     copied.push_back(&row);
   }

@@ -2,7 +2,8 @@
 // as it is or anonymised.
 //
 // A sequence's opening is copied before its first round of the part. Rows are copied only if a task
-// of the part names them. One thread.
+// of the part names them, and at most as many bytes as the row file has. A record that is not
+// consistent is copied as it is: verify names it. One thread.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "tools/replay/anonymiser.h"
+#include "tools/replay/row_budget.h"
 #include "tools/replay/trace_reader.h"
 #include "tools/replay/trace_writer.h"
 
@@ -54,6 +56,7 @@ class TraceCopier {
   std::string path_;
   Options options_;
   Anonymiser anonymiser_;
+  RowBudget budget_;
   std::unique_ptr<TraceWriter> writer_;
   std::unordered_map<SequenceHandle, TraceOpening> openings_;
   std::set<SequenceHandle> written_;

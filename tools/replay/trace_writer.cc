@@ -13,11 +13,11 @@ constexpr std::string_view kTopics[] = {kTraceInfoTopic, kTraceOpeningTopic, kTr
                                         kTraceRoundTopic, kTraceDropsTopic};
 enum Channel : size_t { kInfo, kOpening, kEnd, kRound, kDrops };
 
-std::string RowPathBeside(const std::string& path) {
-  return std::filesystem::path(path).replace_extension(".rows").string();
-}
-
 }  // namespace
+
+std::string RowPathBeside(const std::string& trace_path) {
+  return std::filesystem::path(trace_path).replace_extension(".rows").string();
+}
 
 absl::StatusOr<std::unique_ptr<TraceWriter>> TraceWriter::Create(const std::string& path,
                                                                  bool with_rows) {

@@ -19,9 +19,12 @@
 
 namespace specd::replay {
 
+// The row file of a trace that TraceWriter writes: `trace_path` with the ending .rows.
+std::string RowPathBeside(const std::string& trace_path);
+
 class TraceWriter {
  public:
-  // The row file is `path` with the ending .rows. It is written if `with_rows` is set.
+  // The row file is RowPathBeside(path). It is written if `with_rows` is set.
   static absl::StatusOr<std::unique_ptr<TraceWriter>> Create(const std::string& path,
                                                              bool with_rows);
 

@@ -23,7 +23,10 @@ class Verification {
     for (;;) {
       const absl::StatusOr<bool> more = reader_->Next(&item);
       if (!more.ok()) return more.status();
-      if (!*more) return std::move(report_);
+      if (!*more) {
+        report_.num_states_not_compared = grammar_.num_not_compared();
+        return std::move(report_);
+      }
       book_.Take(item);
       const auto* const end = std::get_if<TraceEnd>(&item.record);
       if (end != nullptr && end->reason == FinishReason::kNone) grammar_.Forget(end->sequence);
@@ -66,7 +69,7 @@ class Verification {
     const TraceTask& task = round.tasks[i];
     const auto vocab_size = static_cast<int32_t>(reader_->info()->vocab_size);
     const absl::Status& why_not = rebuilder.WhyNot(i);
-    if (in_batch == nullptr) ++report_.why_not[std::string(why_not.message())];
+    if (in_batch == nullptr) report_.why_not.Add(std::string(why_not.message()));
     // Such a record is not one that a recorder wrote.
     if (absl::IsInvalidArgument(why_not)) {
       return Differ(
@@ -95,8 +98,10 @@ class Verification {
     }
   }
 
-  // Without decisions only the form of the outcome can be checked, which says little.
+  // Without decisions only the form of the outcome can be checked, which says little. CheckScalars
+  // leaves out those of a task that continues rounds.
   static bool HasNumbers(const TraceTask& task) {
+    if (task.continues) return false;
     for (const PlaceDecision& decision : task.decisions) {
       if (decision.judged) return true;
     }
@@ -132,7 +137,15 @@ void Print(const VerifyReport& report, const CommandOptions& options) {
   line("different", report.num_different, Colour::kRed);
   line("not checkable", report.num_not_checkable, Colour::kYellow);
   if (!report.why_not.empty()) fmt::print("\nnot run again, because\n");
-  for (const auto& [why, count] : report.why_not) fmt::print("{:>9}  {}\n", count, Printable(why));
+  for (const auto& reason : report.why_not) {
+    fmt::print("{:>9}  {}\n", reason.second.count, Printable(TextOf(reason)));
+  }
+  if (report.num_states_not_compared > 0) {
+    fmt::print(
+        "\nthe masks of {} grammar states were not compared: more states are open than are "
+        "kept\n",
+        report.num_states_not_compared);
+  }
   if (!report.differences.empty()) fmt::print("\nthe first differences\n");
   for (const VerifyReport::Difference& difference : report.differences) {
     fmt::print("  round {}, sequence {}: {}\n", difference.round, HandleText(difference.sequence),

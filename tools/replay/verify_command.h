@@ -4,12 +4,12 @@
 
 #include <array>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "tools/replay/command.h"
+#include "tools/replay/reason_counts.h"
 #include "tools/replay/replay_backend.h"
 
 namespace specd::replay {
@@ -25,8 +25,9 @@ struct VerifyReport {
   uint64_t num_equal_by_scalars = 0;  // the recorded numbers lead to the recorded outcome
   uint64_t num_different = 0;
   uint64_t num_not_checkable = 0;
-  std::map<std::string, uint64_t> why_not;  // why tasks were not run again
-  std::vector<Difference> differences;      // the first ones
+  uint64_t num_states_not_compared = 0;  // of constraints (GrammarCheck)
+  ReasonCounts why_not;                  // why tasks were not run again
+  std::vector<Difference> differences;   // the first ones
 };
 
 // `limit` bounds `differences`. An error is of the file or of the backend.

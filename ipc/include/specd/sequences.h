@@ -10,9 +10,9 @@ extern "C" {
 #endif
 
 /* A handle: a slot, a generation, and the engine that opened the sequence. 0 is never a sequence. A
- * handle of another engine of this process is refused by name (SPECD_DETAIL_SEQUENCE, or the text
- * of the error), also where both engines are attached to one daemon. A handle of another process is
- * refused with high probability. */
+ * handle of another engine is refused by name (SPECD_DETAIL_SEQUENCE, or the text of the error),
+ * also where both engines are attached to one daemon. Two engines have the same number in their
+ * handles with a probability of 1 in 65,535. */
 typedef uint64_t specd_sequence;
 
 /* Returns the index of a sequence in the session's tables, below max_sequences. A later sequence
@@ -233,8 +233,9 @@ SPECD_API int specd_open_sequence(specd_engine* engine, const char* request_id,
 /* Returns what the constraint of the engine's last specd_open_sequence does not enforce, one
  * warning a line: parts of a schema that grammar_lenient dropped, and parts that xgrammar lets
  * pass. There are at most 64 lines of at most 512 bytes; "..." marks a text that was cut. The text
- * is "" if there are no warnings, after an opening that was refused, and if engine is NULL. It is
- * valid until the next specd_open_sequence or specd_close of this engine; do not free it. */
+ * is "" if there are no warnings, after an opening that was refused, if engine is NULL, and if
+ * another thread is in a call of the engine. It is valid until the next specd_open_sequence or
+ * specd_close of this engine; do not free it. */
 SPECD_API const char* specd_opening_warnings(specd_engine* engine);
 
 /* Opens a copy of a sequence in its present state: same parameters, prompt and tokens, but a seed

@@ -23,7 +23,12 @@ class BFloat16(np.ndarray):
     The elements are 16-bit words: `.view(np.uint16)` shows them, and words become an array with
     `.view(specd.BFloat16)`. 16-bit integers are refused where numbers are written, because they may
     be meant as words. Arrays of a dtype called "bfloat16" (ml_dtypes, jax) are accepted as they
-    are."""
+    are.
+
+    numpy asks no subclass in a few places, and then takes the words for numbers: assign
+    `rows.floats()`, not `rows`, to a part of an array of another type, make such an array with
+    `rows.astype` and not with `np.array(rows)`, and write with `rows[...] = values`, not through
+    `rows.flat` or `rows.real`."""
 
     def __array_finalize__(self, source):
         if self.dtype != np.uint16:
@@ -45,6 +50,9 @@ class BFloat16(np.ndarray):
 
     def fill(self, value):
         self[...] = value
+
+    def __reduce__(self):
+        return _of_words, (np.ndarray.view(self, np.ndarray).copy(),)
 
     def astype(self, dtype, *rest, **options):
         return self.floats().astype(dtype, *rest, **options)
@@ -78,7 +86,7 @@ class BFloat16(np.ndarray):
     def __array_function__(self, func, types, args, kwargs):
         if func in _ABOUT_SHAPE:
             return super().__array_function__(func, types, args, kwargs)
-        if func is np.copyto and isinstance(args[0], BFloat16):
+        if func is np.copyto and isinstance(args[0] if args else kwargs["dst"], BFloat16):
             return _copyto(*args, **kwargs)
         if isinstance(kwargs.get("out"), BFloat16) or func in _WRITES and isinstance(
                 args[0], BFloat16):
@@ -150,7 +158,11 @@ def _plain(value):
     return value
 
 
-def _copyto(target, source, casting="same_kind", where=True):
+def _copyto(dst, src, casting="same_kind", where=True):
     del casting
-    words = np.broadcast_to(_words(source), target.shape)
-    np.copyto(np.ndarray.view(target, np.ndarray), words, where=where)
+    words = np.broadcast_to(_words(src), dst.shape)
+    np.copyto(np.ndarray.view(dst, np.ndarray), words, where=where)
+
+
+def _of_words(words):
+    return words.view(BFloat16)

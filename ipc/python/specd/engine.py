@@ -36,7 +36,7 @@ class Engine:
     array([1, 2, 3], dtype=int32)
 
     Options are those of specd_options: max_batch, max_sequences, max_draft, max_path, ring_depth,
-    timeout_ms, max_scores_per_token, threads, name, cuda_stream (the address, such as torch's
+    timeout_ms, max_scores_per_token, threads, name, spin_us, cuda_stream (the address, such as torch's
     stream.cuda_stream). Embedded engines also take tokenizer (the path of a tokenizer.json, so that
     sequences may have structured_outputs), eos_token_ids, eos_tokens (their texts, with a
     tokenizer), reasoning_start, reasoning_end,

@@ -8,9 +8,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <sstream>
 #include <string>
+#include <thread>
 
 #include "daemon/base/log_limit.h"
 #include "tests/support/eventually.h"
@@ -115,6 +118,30 @@ TEST_SUITE("unit") {
     CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));
   }
 
+  TEST_CASE("a writer whose pipe is read slowly ends within a bounded time") {
+    const Pipe pipe;
+    std::atomic<bool> stop = false;
+    // Takes a line within every patience: a wait for each of the lines would last a minute.
+    std::thread slow([&] {
+      char line[LogWriter::kLineBytesMax];
+      while (!stop) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(60));
+        if (read(pipe.reader, line, sizeof(line)) < 0) CHECK(errno == EAGAIN);
+      }
+    });
+    std::chrono::steady_clock::time_point start;
+    {
+      LogWriter writer(pipe.writer, Told);
+      for (size_t i = 0; i < LogWriter::kLinesMax; ++i) {
+        writer.Write(std::string(LogWriter::kLineBytesMax - 1, 'x') + "\n");
+      }
+      start = std::chrono::steady_clock::now();
+    }
+    CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));
+    stop = true;
+    slow.join();
+  }
+
   TEST_CASE("a pipe without a reader drops lines and raises no signal that is ignored") {
     Pipe pipe;
     struct sigaction before = {};
@@ -155,6 +182,29 @@ TEST_SUITE("unit") {
     // Each peer with an entry of its own writes one line, and the shared entry a few.
     CHECK(written <= static_cast<int>(LogLimit::kEntriesMax) + LogLimit::kLines);
     CHECK(limit.Take("garbage", 1, kStart + LogLimit::kWindowNs) == 3u);
+  }
+
+  TEST_CASE("peers that have gone make room, and what they left out is told") {
+    LogLimit limit;
+    int64_t now_ns = 1'000'000'000;
+    // How many left-out lines these many peers' lines tell of.
+    const auto fill = [&](uint64_t first) {
+      uint64_t num_told = 0;
+      for (uint64_t peer = first; peer < first + LogLimit::kEntriesMax; ++peer) {
+        for (int i = 0; i < LogLimit::kLines + 2; ++i) {
+          num_told += limit.Take("aborted", peer, now_ns).value_or(0);
+        }
+      }
+      return num_told;
+    };
+    CHECK(fill(0) == 0);
+    now_ns += LogLimit::kWindowNs;
+    // A new peer has a window of its own again.
+    for (int i = 0; i < LogLimit::kLines; ++i) {
+      CHECK(limit.Take("refused", 5000, now_ns) == 0u);
+    }
+    CHECK_FALSE(limit.Take("refused", 5000, now_ns).has_value());
+    CHECK(fill(10'000) == 2 * LogLimit::kEntriesMax);
   }
 }
 

@@ -93,6 +93,7 @@ TEST_SUITE("unit") {
     CHECK(options.max_scores_per_token == 21);
     CHECK(options.threads == 0);
     CHECK(options.stream_timeout_ms == 0);
+    CHECK(options.spin_us == -1);
     CHECK(options.name == nullptr);
 
     specd_tensor tensor;

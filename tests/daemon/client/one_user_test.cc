@@ -5,10 +5,12 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "daemon/client/api_guard.h"
 #include "tests/daemon/client/embedded_engine.h"
 #include "tests/daemon/client/engine_host.h"
 #include "tests/support/c_drafts.h"
@@ -110,6 +112,26 @@ TEST_SUITE("unit") {
     other.join();
     CHECK(wrong == 0);
     CHECK(refused > 0);
+  }
+
+  TEST_CASE("closing waits for the call of another thread, and lets none in afterwards") {
+    api::CallGate gate;
+    std::atomic<bool> is_in_call = false;
+    std::atomic<bool> has_ended = false;
+    std::thread other([&] {
+      gate.Run("engine", [&] {
+        is_in_call = true;
+        // Long enough for a Close that does not wait to return first.
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        has_ended = true;
+        return SPECD_OK;
+      });
+    });
+    while (!is_in_call) std::this_thread::yield();
+    CHECK(gate.Close());
+    CHECK(has_ended);
+    other.join();
+    CHECK(gate.Run("engine", [] { return SPECD_OK; }) == SPECD_ERROR_STATE);
   }
 }
 

@@ -101,6 +101,25 @@ TEST_SUITE("unit") {
     CHECK_FALSE(log.OpenedHere().contains(1));
   }
 
+  TEST_CASE("answers without a commit say nothing of the tokens that were kept before") {
+    // A file said that a sequence had kept nothing, where the device had failed in its first round.
+    const auto flight_of = [](RoundStatus status, uint32_t num_kept, uint32_t total_kept) {
+      FlightRound flight;
+      flight.round.answers = {
+          {.sequence = 7, .status = status, .num_kept = num_kept, .total_kept = total_kept}};
+      return flight;
+    };
+    for (const RoundStatus status : {RoundStatus::kAborted, RoundStatus::kDeviceError,
+                                     RoundStatus::kInvalid, RoundStatus::kUnknownSequence}) {
+      FlightLog log(10, 1 << 20);
+      log.Add(flight_of(status, 0, 0));
+      CHECK(log.KeptBefore().empty());
+      log.Add(flight_of(RoundStatus::kOk, 3, 12));
+      log.Add(flight_of(RoundStatus::kOk, 2, 14));
+      CHECK(log.KeptBefore().at(7) == 9);
+    }
+  }
+
   TEST_CASE("trigger bad_row: the round with the bad row is the last of the file") {
     TracedSession traced({.trace_options = "flight=8,triggers=bad_row"});
     traced.FillRows(5);

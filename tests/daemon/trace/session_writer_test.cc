@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "daemon/trace/trace_codec.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 #include "tests/daemon/trace/traced_session.h"
@@ -40,8 +41,8 @@ class BusyClock : public Clock {
 
 // A writer without a thread, and the trace of a session that has no rounds, only ends of sequences.
 struct LoneWriter {
-  LoneWriter() {
-    options = *ParseTraceOptions(directory.path(), "");
+  explicit LoneWriter(std::string_view wanted = "") {
+    options = *ParseTraceOptions(directory.path(), wanted);
     TraceSession facts;
     facts.limits = {.vocab_size = 64, .max_batch = 4, .max_draft = 3};
     facts.max_sequences = 4;
@@ -185,6 +186,101 @@ TEST_SUITE("unit") {
     CHECK_FALSE(trace.is_torn);
     CHECK(trace.rounds.size() == 3000);
     CHECK(trace.drops.empty());
+  }
+
+  TEST_CASE("a record that no file takes is left out and counted, and the file goes on") {
+    // A round above the bound of MCAP ended its file as a full disk does, with a pause.
+    LoneWriter lone;
+    TraceLosses losses(lone.trace.get(), &lone.log, &lone.clock);
+    SessionFile file(lone.trace.get(),
+                     {.options = &lone.options,
+                      .process = &lone.process,
+                      .create_file = &lone.create_file,
+                      .log = &lone.log,
+                      .shelf = lone.shelf.get(),
+                      .clock = &lone.clock},
+                     &losses, [](TraceFile&) { return absl::OkStatus(); });
+    TraceOpening large;
+    large.request_id.assign(kTraceRecordBytesMax, 'r');
+    file.Put(true, [&](TraceFile& to) { return to.Write(large); });
+    CHECK(file.is_open());
+    CHECK(losses.disk_error().empty());
+    CHECK(losses.num_lost() == 1);
+    file.Put(false, [&](TraceFile& to) { return to.Write(large); });
+    CHECK(losses.num_lost() == 1);  // the count is of rounds
+    TraceRound round;
+    round.number = 5;
+    file.Put(true, [&](TraceFile& to) { return to.Write(&round, {}); });
+    const auto dump = file.BringUpToDate();
+    REQUIRE(dump.ok());
+    CHECK(dump->num_rounds == 1);
+    CHECK(dump->num_lost == 1);
+    file.Close();
+    const ReadTraceResult trace = ReadTrace(dump->path);
+    CHECK(trace.openings.empty());
+    REQUIRE(trace.rounds.size() == 1);
+    REQUIRE(!trace.drops.empty());
+    CHECK(trace.drops.back().rounds == 1);
+    CHECK(trace.drops.back().why.find("at most 67108864 are allowed") != std::string::npos);
+  }
+
+  TEST_CASE("a full disk is left alone for a while, and the flight file that failed is gone") {
+    // Each trigger wrote all rounds again, and left the part that had found room.
+    LoneWriter lone("flight=8");
+    int num_made = 0;
+    lone.create_file = [&num_made](const std::string& path) {
+      ++num_made;
+      return FileWriter::Create(path);
+    };
+    const auto abort_one = [&lone] {
+      SequenceResult result;
+      result.sequence = LoneWriter::kSequence;
+      lone.trace->Taken({.round_id = 1});
+      lone.trace->Answered({&result, 1}, 5);
+      lone.trace->Ended(LoneWriter::kSequence, FinishReason::kAbort, 1);
+      lone.writer->DrainAll();
+    };
+    {
+      const FileSizeLimit limit(100);
+      for (int i = 0; i < 3; ++i) abort_one();
+      CHECK(num_made == 1);
+      // A person who asks is not made to wait.
+      CHECK_FALSE(lone.writer->Dump(kTriggerRequest).ok());
+      CHECK(num_made == 2);
+      lone.writer->DumpForSignal();
+      CHECK(num_made == 3);
+      CHECK(std::filesystem::is_empty(lone.directory.path()));
+    }
+    abort_one();
+    CHECK(num_made == 3);
+    lone.clock.step_ns = 10'000'000'000;  // the pause is over
+    abort_one();
+    CHECK(num_made == 4);
+    const std::vector<std::string> paths = TracesIn(lone.directory.path());
+    REQUIRE(paths.size() == 1);
+    CHECK(ReadTrace(paths[0]).rounds.size() == 5);
+  }
+
+  TEST_CASE("a round that was called off before it ran says why it has no rows") {
+    const TempDirectory directory;
+    DoorbellLine bell{};
+    TraceSession facts;
+    facts.limits = {.vocab_size = 64, .max_batch = 4, .max_draft = 3};
+    facts.max_sequences = 4;
+    SessionTrace trace(*ParseTraceOptions(directory.path(), "level=rows,every=2"), facts,
+                       Clock::Real(), &bell);
+    SequenceResult result;
+    result.sequence = LoneWriter::kSequence;
+    result.status = RoundStatus::kAborted;
+    for (const NoRows expected :
+         {NoRows::kNone, NoRows::kChanged, NoRows::kNone, NoRows::kChanged}) {
+      trace.Taken({.round_id = 1});
+      trace.Answered({&result, 1}, 5);
+      const auto record = trace.ring().Front();
+      REQUIRE(record.has_value());
+      CHECK(reinterpret_cast<const RoundCopy*>(record->bytes.data())->no_rows == expected);
+      trace.ring().Pop();
+    }
   }
 
   TEST_CASE("rounds of a chunk that a full disk did not take are counted as lost") {

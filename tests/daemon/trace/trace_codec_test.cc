@@ -51,7 +51,12 @@ TraceRound SomeRound() {
   task.outcome = {.status = OutcomeStatus::kBadDraftRow, .num_accepted = 1, .num_tokens = 1};
   task.token_scores = {{.id = 4, .value = -std::numeric_limits<float>::infinity(), .rank = 2}};
   task.decisions.resize(2);
-  task.decisions[0] = {.judged = true, .stands = true, .token = 5, .p_weight = 0.25f, .p_mass = 3};
+  PlaceDecision& decision = task.decisions[0];
+  decision.judged = true;
+  decision.stands = true;
+  decision.token = 5;
+  decision.p_weight = 0.25f;
+  decision.p_mass = 3;
   task.decisions[1].accept_coin = 0;
   round.rows = {{.tensor = TraceTensor::kGrammarMask, .index = 1, .hash = 9, .offset = 8192}};
   return round;
@@ -74,7 +79,7 @@ TEST_SUITE("trace") {
                                       "time_ns\x05\xa8"
                                       "sequence\xcd\x01\x2c\xa6"
                                       "reason\x03",
-                                      32));
+                                      30));
     CHECK(BytesOf(TraceEnd{}) == "\x80");
     TraceOpening opening;
     opening.numbers = {{"top_p", 1.0}};  // a double stays one
@@ -82,6 +87,15 @@ TEST_SUITE("trace") {
                                           "numbers\x91\x92\xa5"
                                           "top_p\xcb\x3f\xf0\0\0\0\0\0\0",
                                           26));
+  }
+
+  TEST_CASE("a record that would take too much memory is refused before it is decoded") {
+    // Each zero of the list is 24 bytes of memory while it is decoded.
+    const std::string bytes(kTraceRecordBytesMax + 1, '\0');
+    const absl::StatusOr<TraceRound> refused = DecodeTrace<TraceRound>(bytes);
+    REQUIRE(!refused.ok());
+    const std::string text(refused.status().message());
+    CHECK(text.find("67108865 bytes; at most 67108864 are read") != std::string::npos);
   }
 
   TEST_CASE("a round comes back with every bit") {
@@ -152,7 +166,7 @@ TEST_SUITE("trace") {
     const auto decoded = DecodeTrace<TraceRound>(MapOf("tasks", tasks));
     REQUIRE_FALSE(decoded.ok());
     CHECK(std::string(decoded.status().message()) ==
-          "trace record: \"tasks\" makes the record larger than 1024 MiB in memory");
+          "trace record: \"tasks\" makes the record larger than 512 MiB in memory");
   }
 
   TEST_CASE("any byte changed gives an error or a record, and the record encodes again") {

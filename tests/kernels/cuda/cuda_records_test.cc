@@ -60,7 +60,7 @@ TEST_SUITE("gpu") {
     for (const int32_t vocab_size : sizes) {
       for (const Shape& shape : kShapes) {
         const RoundCase::Options options =
-            OptionsOf(shape, vocab_size, Quick() ? 24 : 96, Quick() ? 3 : 6);
+            OptionsOf(shape, vocab_size, Quick() ? 8 : 96, Quick() ? 3 : 6);
         for (Backend* const backend : {device.get(), cpu->get()}) {
           REQUIRE(backend->Prepare({options.vocab_size, options.batch, options.max_draft}).ok());
         }

@@ -204,7 +204,7 @@ TEST_SUITE("gpu") {
     int num_compared = 0;
     for (RoundCase::Options options : KindsOfOpenRounds()) {
       CAPTURE(options.seed);
-      if (Quick()) options.batch = 6;
+      if (Quick()) options.batch = 3;
       Engine engine;
       REQUIRE_OK(backend->Prepare({.vocab_size = options.vocab_size,
                                    .max_batch = options.batch,

@@ -115,12 +115,18 @@ TEST_SUITE("unit") {
     REQUIRE(!f.Find("slow", late).ok());
     f.now_ms += CompileCache::kFirstPauseMs;
     const CompileResult busy = f.Find("slow", absl::UnavailableError("busy"));
-    CHECK(busy.status() == absl::ResourceExhaustedError("busy"));
+    CHECK(busy.status() == absl::ResourceExhaustedError("busy; for 60 s it is not tried again"));
     CHECK(f.num_compiles == 2);
     CHECK(f.Find("slow", late).status() == busy.status());
     CHECK(f.num_compiles == 2);
     f.now_ms += CompileCache::kFirstPauseMs;
     CHECK(f.Find("slow", late).status().message().find("for 120 s") != absl::string_view::npos);
+    // Such a try waits for the first pause, however long the last one was.
+    f.now_ms += 2 * CompileCache::kFirstPauseMs;
+    CHECK(f.Find("slow", absl::UnavailableError("busy")).status() == busy.status());
+    CHECK(f.num_compiles == 4);
+    f.now_ms += CompileCache::kFirstPauseMs;
+    CHECK(f.Find("slow", absl::OkStatus()).ok());
   }
 
   TEST_CASE("errors are kept, except those that have their cause in the machine") {

@@ -1,7 +1,7 @@
 """The commands of docs/DEBUGGING.md, run as a reader runs them: they print what the document shows.
 
 A block that begins with "$ " holds commands and, after each, its output. The Python block is the file
-that its first line names. Only times may differ: a number before ns, us, ms or s.
+that its first line names. Only times (a number before ns, us, ms or s) and handles of sequences may differ.
 """
 
 import os

@@ -74,7 +74,7 @@ class Uses {
       (void)CompareSteps(round, task, round, round.tasks[0]);
       if (!CheckTask(round, task, kVocab).ok()) continue;
       (void)CheckScalars(task, kVocab);
-      for (int32_t i = 0; i < NumPlaces(task); ++i) (void)Why(ViewPlace(task, i));
+      for (int32_t i = 0; i < NumPlaces(task); ++i) (void)Why(ViewPlace(info, task, i));
     }
     ReportData report({}, TokenText(), &backend_);
     REQUIRE(report.Take({info, 0, 0}, nullptr, 0).ok());

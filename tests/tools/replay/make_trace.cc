@@ -3,6 +3,7 @@
 //   specd_make_trace OUT [NAME=VALUE...]
 //
 // vocab, rounds, seed, level (1 rounds, 3 rows); bias (an id that gets +3 in every sequence),
+// outside (1: each draft of the sequences after the first ends with an id outside the vocabulary),
 // worse_from (from this round on the drafter is worse), nan_round (a target row of it is NaN),
 // request (a prefix of the request ids), recorder (a directory: the daemon's recorder writes there,
 // and OUT is not written).
@@ -249,6 +250,9 @@ class Engine {
       chain.draft_rows.push_back(row);
       AddShare(draft, token, &chain);
       tokens.push_back(token);
+    }
+    if (s > 0 && count > 0 && NumberOf(options_, "outside", 0) != 0) {
+      chain.tokens[count / 2] = vocab_ + 7;
     }
     return chain;
   }

@@ -3,13 +3,12 @@ rows, coins from tests/python/philox.py, counts from the records."""
 
 import json
 import re
-import shutil
 import signal
 import subprocess
 import unittest
 
 import trace_file
-from replay_support import (GOLDEN, MAKE_TRACE, REPLAY, TOKENIZER, Traces, error, out, run)
+from replay_support import (MAKE_TRACE, REPLAY, TOKENIZER, Traces, error, out, run)
 import philox  # its folder is known to replay_support
 
 
@@ -176,159 +175,6 @@ class Show(Traces):
         self.assertIn("whose last round is 14", run("show", self.path, 99, code=2).stderr)
         self.assertIn("give the number of a round", error("show", self.path))
         self.assertIn("no sequence of the round", error("show", self.path, 3, "--request=x"))
-
-
-class Verify(Traces):
-    def counts(self, *arguments, code=0):
-        text = out("verify", *arguments, code=code)
-        return [int(re.search(rf"^ *{name} +(\d+)", text, re.M)[1])
-                for name in ("by rows", "by numbers", "different", "not checkable")], text
-
-    def changed(self, name, change):
-        """The trace with `change` applied to each round's value; the rows stay."""
-        records = trace_file.read(self.path)
-        for record in records:
-            if record.topic == "round":
-                change(record.value)
-        path = self.folder / f"{name}.mcap"
-        trace_file.write(path, records)
-        return path
-
-    def test_a_directory_is_a_trace(self):
-        folder = self.folder / "directory"
-        folder.mkdir()
-        shutil.copy(self.path, folder)
-        shutil.copy(self.path.with_suffix(".rows"), folder)
-        self.assertEqual(self.counts(folder), self.counts(self.path))
-
-    def test_the_recorder_of_the_daemon(self):
-        folder = self.folder / "recorded"
-        folder.mkdir()
-        subprocess.run([MAKE_TRACE, self.folder / "unused", "rounds=5", f"recorder={folder}"],
-                       check=True, timeout=60)
-        (path,) = folder.glob("*.mcap")
-        tasks = len(list(trace_file.Trace(path).steps()))
-        self.assertEqual(self.counts(folder)[0], [tasks, 0, 0, 0])
-
-    def test_equal(self):
-        num_tasks = len(list(self.trace.steps()))
-        for backend in ("cpu", "scalar", "emulated"):
-            counts, text = self.counts(self.path, f"--backend={backend}")
-            self.assertEqual(counts, [num_tasks, 0, 0, 0])
-            self.assertIn(f"on backend {backend}\n", text)
-        self.assertEqual(self.counts(self.changed("same", lambda r: None))[0], [num_tasks, 0, 0, 0])
-        light = self.make("light", "rounds=14", "level=1")
-        self.assertEqual(self.counts(light)[0], [0, num_tasks, 0, 0])
-
-    def test_a_bad_row(self):
-        path = self.make("nan", "nan_round=6")
-        self.assertEqual(self.counts(path)[0][2:], [0, 0])
-
-    def test_names_what_differs(self):
-        def of_task(number, request, change):
-            def apply(value):
-                if value["number"] != number:
-                    return
-                for task in value["tasks"]:
-                    answer = value["answers"][task.get("answer", 0)]
-                    if self.trace.request(answer["sequence"]) == request:
-                        change(task)
-            return apply
-
-        def flip_coin(task):
-            task["decisions"][0]["accept_coin"] ^= 1
-
-        def flip_stands(task):
-            decision = task["decisions"][0]
-            decision["stands"] = not decision.get("stands", False)
-
-        number = next(r["number"] for r, t, a in self.steps_with_draft()
-                      if self.trace.request(a["sequence"]) == "token")
-        for name, request, change, words in (
-                ("coin", "token", flip_coin, "ACCEPT coin"),
-                ("verdict", "token", flip_stands, "u \\* q"),
-                ("seed", "token", lambda t: t.update(seed=t["seed"] + 1), "coin is"),
-                ("scale", "token", lambda t: t.update(target_scale=t["target_scale"] * 1.01),
-                 "p_weight|p_mass"),
-                ("filter", "block", lambda t: t["target_filters"].update(top_k=2), "was"),
-                ("token", "exact", lambda t: t["confirmed"].__setitem__(0, 5), "emits|tokens were"),
-                ("no coin", "token", lambda t: t["decisions"][0].pop("accept_coin"),
-                 "without an ACCEPT coin"),
-                ("no decision", "token", lambda t: t["decisions"].__setitem__(0, {}),
-                 "and no decision"),
-                ("no scores", "block", lambda t: t.pop("token_scores"), "0 scores were recorded"),
-                ("score", "block", lambda t: t["token_scores"][0].update(value=-9.0), "score 0"),
-                ("size", "token", lambda t: t["target_rows"].append(1), "not consistent")):
-            path = self.changed(name, of_task(number, request, change))
-            counts, text = self.counts(path, code=1)
-            self.assertEqual(counts[2], 1, name)
-            self.assertRegex(text, rf"round {number}, sequence 0x1.*({words})", name)
-
-    def test_one_bit_of_a_row(self):
-        """Any bit of a float that decides nothing is still found: the mass of the row differs."""
-        record, task, _ = next(s for s in self.steps_with_draft()
-                               if self.trace.request(s[2]["sequence"]) == "token"
-                               and s[1]["outcome"].get("num_accepted", 0) > 0)
-        offset = next(r["offset"] for r in record["rows"]
-                      if r.get("tensor", 0) == 0 and r.get("index", 0) == task["target_rows"][0])
-        rows = bytearray(self.trace.row_bytes)
-        best = int(self.trace.row(record, 0, task["target_rows"][0]).argmax())
-        rows[offset + 4 * best + 1] ^= 1
-        other = self.folder / "bit"
-        other.mkdir()
-        (other / "a.rows").write_bytes(rows)
-        shutil.copy(self.path, other / "a.mcap")
-        for backend in ("cpu", "scalar", "emulated"):
-            counts, text = self.counts(other / "a.mcap", f"--backend={backend}", code=1)
-            self.assertEqual(counts[2], 1)
-            self.assertIn(f"round {record['number']},", text)
-
-    def test_a_row_with_another_hash(self):
-        """The recorder's hashes find a changed bit even where no number changes."""
-        folder = self.folder / "hash"
-        shutil.copytree(GOLDEN, folder)
-        trace = trace_file.Trace(folder / "chains.mcap")
-        row = trace.rounds[1]["rows"][0]
-        rows = bytearray(trace.row_bytes)
-        rows[row["offset"]] ^= 1
-        (folder / "chains.rows").write_bytes(rows)
-        counts, text = self.counts(folder / "chains.mcap", code=1)
-        self.assertGreater(counts[2], 0)
-        self.assertRegex(text, rf"round {trace.rounds[1]['number']},.* has another hash")
-
-    def test_rows_that_are_missing(self):
-        lone = self.folder / "lone"
-        lone.mkdir()
-        shutil.copy(self.path, lone / "a.mcap")
-        done = run("verify", lone / "a.mcap")
-        self.assertIn("rows cannot be read", done.stderr)
-        self.assertIn("by numbers", done.stdout)
-        (lone / "a.rows").write_bytes(self.trace.row_bytes[:len(self.trace.row_bytes) // 2])
-        counts, text = self.counts(lone / "a.mcap")
-        self.assertTrue(counts[0] > 0 and counts[1] > 0 and counts[2] == 0)
-        self.assertIn("the row file ends at byte", text)
-
-    def test_backends(self):
-        """A backend that is not here is refused with its name and the list of those that are."""
-        for name in ("tpu", "", "cpu,scalar"):
-            text = error("verify", self.path, f"--backend={name}")
-            listed = re.search(rf"backend = {name}: no backend has this name; here are: (.*)\n", text)
-            here = listed[1].split(", ")
-            self.assertEqual(here[:3], ["cpu", "scalar", "emulated"])
-        if "cuda" not in here:
-            text = error("verify", self.path, "--backend=cuda")
-            self.assertRegex(text, r"backend = cuda: .+; here are: cpu, scalar, emulated\n")
-        for name in here:
-            self.counts(self.path, f"--backend={name}")
-        self.assertTrue(all(name in out("verify", "--help") for name in here))
-
-    def test_golden_traces(self):
-        paths = sorted(GOLDEN.glob("*.mcap"))
-        self.assertTrue(paths)
-        for path in paths:
-            for backend in ("cpu", "scalar", "emulated"):
-                counts, _ = self.counts(path, f"--backend={backend}")
-                self.assertTrue(sum(counts[:2]) > 0 and counts[2] == 0, path)
 
 
 class Files(Traces):

@@ -123,57 +123,33 @@ class Diff(Traces):
             other = self.make(f"level{level}", "rounds=14", f"level={level}")
             self.assertIn("0 of them differ", out("diff", self.path, other))
 
+    def test_a_sequence_of_one_run_is_a_difference(self):
+        """The exit status was 0 though B lacked sequences that A has."""
+        path = self.folder / "fewer.mcap"
+        records = trace_file.read(self.path)
+        gone = next(s for s in self.trace.openings if self.trace.request(s) == "token")
+        for value in (r.value for r in records if r.topic == "round"):
+            value["tasks"] = [t for t in value["tasks"]
+                              if value["answers"][t.get("answer", 0)]["sequence"] != gone]
+        trace_file.write(path, records)
+        for a, b in ((self.path, path), (path, self.path)):
+            self.assertIn("0 of them differ; 1 in one run only", out("diff", a, b, code=1))
+        # A filter asks for these sequences only.
+        self.assertIn("0 of them differ", out("diff", self.path, path, "--request=block"))
+
+    def test_side_channel(self):
+        """The masses of the side channel differ, and nothing else."""
+        records = trace_file.read(self.path)
+        for value in (r.value for r in records if r.topic == "round"):
+            for task in value["tasks"]:
+                if task.get("draft_masses"):
+                    task["draft_masses"][0] *= 2
+        path = self.folder / "masses.mcap"
+        trace_file.write(path, records)
+        self.assertRegex(out("diff", self.path, path, code=1), r"draft: the side channel's q\(x\)")
+
     def test_needs_two(self):
         self.assertIn("give two traces", error("diff", self.path))
-
-
-class Cut(Traces):
-    def test_a_part(self):
-        path = self.folder / "part.mcap"
-        out("cut", self.path, "-o", path, "--rounds=3:6", "--request=token")
-        part = trace_file.Trace(path)
-        self.assertEqual([r["number"] for r in part.rounds], [3, 4, 5, 6])
-        self.assertEqual([o["request_id"] for o in part.openings.values()], ["token"])
-        whole = [(t["tokens"], t["confirmed"]) for r, t, a in self.trace.steps()
-                 if 3 <= r["number"] <= 6 and self.trace.request(a["sequence"]) == "token"]
-        self.assertEqual([(t["tokens"], t["confirmed"]) for _, t, _ in part.steps()], whole)
-        for record, task, _ in part.steps():
-            source = next(r for r in self.trace.rounds if r["number"] == record["number"])
-            for index in task["target_rows"]:
-                np.testing.assert_array_equal(part.row(record, 0, index),
-                                              self.trace.row(source, 0, index))
-        self.assertRegex(out("verify", path), r"by rows +4\n")
-
-    def test_without_rows(self):
-        path = self.folder / "thin.mcap"
-        out("cut", self.path, "-o", path, "--no-rows")
-        self.assertFalse(path.with_suffix(".rows").exists())
-        self.assertRegex(out("verify", path), r"different +0\n")
-
-    def test_nothing_is_left_behind(self):
-        path = self.folder / "none.mcap"
-        self.assertIn("no round passes", error("cut", self.path, "-o", path, "--rounds=90:99"))
-        self.assertFalse(list(self.folder.glob("none*")))
-        self.assertIn("is the trace that is read", error("cut", self.path, "-o", self.path))
-
-    def test_anonymise(self):
-        secret = self.make("secret", "rounds=10", "request=customer-")
-        path = self.folder / "shared.mcap"
-        out("anonymise", secret, "-o", path)
-        self.assertNotIn(b"customer", path.read_bytes())
-        shared = trace_file.Trace(path)
-        self.assertEqual([o["request_id"] for o in shared.openings.values()],
-                         [f"r{i}" for i in range(1, 8)])
-        self.assertNotIn("eos_token_ids", shared.info)
-        for _, task, _ in shared.steps():
-            ids = task["tokens"] + task["confirmed"]
-            # Numbered in the order in which they occur.
-            self.assertEqual(list(dict.fromkeys(ids)), list(range(len(set(ids)))))
-            self.assertEqual(task["edits"], [])
-        for pattern, command in ((r"different +0\n", "verify"), (r"anonymised", "info"),
-                                 (r"accepted per draft", "stats")):
-            self.assertRegex(out(command, path), pattern)
-        self.assertEqual(out("stats", path), out("stats", secret))
 
 
 class Export(Traces):
@@ -259,6 +235,28 @@ class Rerun(Traces):
         got = float(re.search(r"^mean length.* (\d+\.\d+)(?: \+-.*)?$", text, re.M)[1])
         # 400 seeds of some 10 drafts: the error of the mean is below 0.03 (4 sigma).
         self.assertAlmostEqual(got, np.mean(lengths), delta=0.08)
+
+    def test_every_draft_is_counted(self):
+        """Drafts that could not be run again were left out without a word."""
+        records = trace_file.read(self.path)
+        for value in (r.value for r in records if r.topic == "round"):
+            for task in value["tasks"]:
+                answer = value["answers"][task.get("answer", 0)]
+                if self.trace.request(answer["sequence"]) == "token" and task.get("tokens"):
+                    task["continues"] = True
+            if value["number"] > 10:
+                value["level"] = 1
+        path = self.folder / "broken.mcap"
+        trace_file.write(path, records)
+        text = out("rerun", path, "--set", "temperature=0.6", "--seeds=1")
+        left_out = {why: int(n) for n, why in
+                    re.findall(r"^drafts left out: (\d+) \((.*)\)$", text, re.M)}
+        run = int(re.search(r"^(\d+) sequence-rounds of ", text, re.M)[1])
+        self.assertEqual(run + sum(left_out.values()), len(self.steps_with_draft()))
+        self.assertIn("the task continues rounds that were still running", left_out)
+        self.assertGreater(left_out["the round has no rows"], 0)
+        only = out("rerun", path, "--set", "temperature=0.6", "--seeds=1", "--request=block")
+        self.assertNotIn("continues", only)
 
     def test_refusals(self):
         for setting, words in (("repetition_penalty=1.2", "cannot be changed on recorded rows"),

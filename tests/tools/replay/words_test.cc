@@ -9,14 +9,18 @@
 #include <string>
 #include <vector>
 
+#include "tools/replay/grammar_check.h"
 #include "tools/replay/interval.h"
 #include "tools/replay/json_table.h"
 #include "tools/replay/json_text.h"
 #include "tools/replay/names.h"
 #include "tools/replay/output_file.h"
 #include "tools/replay/place_view.h"
+#include "tools/replay/reason_counts.h"
 #include "tools/replay/scalar_check.h"
 #include "tools/replay/sequence_book.h"
+#include "tools/replay/step_comparison.h"
+#include "tools/replay/step_digest.h"
 #include "tools/replay/terminal.h"
 #include "tools/replay/token_text.h"
 #include "tools/replay/what_if.h"
@@ -25,6 +29,11 @@ namespace specd::replay {
 namespace {
 
 constexpr uint64_t kHalf = uint64_t{1} << 52;  // the coin 0.5
+const TraceInfo kInfo = [] {
+  TraceInfo info;
+  info.vocab_size = 8;
+  return info;
+}();
 
 // A task of `token` with one draft token, p = 0.25, q = 0.5, u = 0.5: the threshold itself.
 TraceTask OneToken() {
@@ -52,28 +61,31 @@ TraceTask OneToken() {
 TEST_SUITE("replay") {
   TEST_CASE("the reason of a rejection is a sentence with its numbers") {
     TraceTask task = OneToken();
-    CHECK(Why(ViewPlace(task, 0)) == "rejected: u = 0.5 is not below p/q = 0.5");
-    CHECK(WhyInWords(ViewPlace(task, 0)) == "rejected: u is not below p/q");
-    CHECK(Why(ViewPlace(task, 1)) == "not judged: the draft ended before this place");
+    CHECK(Why(ViewPlace(kInfo, task, 0)) == "rejected: u = 0.5 is not below p/q = 0.5");
+    CHECK(WhyInWords(ViewPlace(kInfo, task, 0)) == "rejected: u is not below p/q");
+    CHECK(Why(ViewPlace(kInfo, task, 1)) == "not judged: the draft ended before this place");
     task.decisions[0].p_weight = 0;
-    CHECK(Why(ViewPlace(task, 0)) == "rejected: p is 0, so the target never gives this token");
+    CHECK(Why(ViewPlace(kInfo, task, 0)) ==
+          "rejected: p is 0, so the target never gives this token");
     task.decisions[0].p_weight = 0.75f;
     task.decisions[0].stands = true;
-    CHECK(Why(ViewPlace(task, 0)) == "accepted: p/q = 1.5 is 1 or more, and every u is below that");
+    CHECK(Why(ViewPlace(kInfo, task, 0)) ==
+          "accepted: p/q = 1.5 is 1 or more, and every u is below that");
     task.method = VerifyMethod::kExactMatch;
     task.decisions[0].stands = false;
-    CHECK(Why(ViewPlace(task, 0)) == "rejected: the SAMPLE coin draws another id (3) from p");
+    CHECK(Why(ViewPlace(kInfo, task, 0)) ==
+          "rejected: the SAMPLE coin draws another id (3) from p");
   }
 
   TEST_CASE("block: u against h") {
     TraceTask task = OneToken();
     task.method = VerifyMethod::kBlock;
     task.decisions[0].bound = 0.5;
-    CHECK(Why(ViewPlace(task, 0)) ==
+    CHECK(Why(ViewPlace(kInfo, task, 0)) ==
           "rejected: u = 0.5 is not below h = 0.5, and no longer part of the draft stands");
     task.decisions[0].stands = true;
     task.decisions[0].bound = 0.75;
-    CHECK(Why(ViewPlace(task, 0)) ==
+    CHECK(Why(ViewPlace(kInfo, task, 0)) ==
           "accepted: u = 0.5 is below h = 0.75, so the draft up to here stands");
   }
 
@@ -100,6 +112,110 @@ TEST_SUITE("replay") {
     task = OneToken();
     task.decisions[0] = PlaceDecision();
     CHECK(differences() == 1);
+  }
+
+  TEST_CASE("an id outside the vocabulary ends the draft: it is not drafted, and not rejected") {
+    // Only -1 ended it: then the other id counted as drafted, and a place of `greedy` as rejected.
+    TraceTask task = OneToken();
+    task.method = VerifyMethod::kGreedy;
+    task.tokens = {8, 3};
+    task.kinds.clear();
+    task.coins.clear();
+    task.decisions.resize(3);
+    task.decisions[0].judged = true;
+    task.decisions[0].token = 3;
+    CHECK(NumDrawn(task, 8) == 0);
+    CHECK(NumDrawn(task, 9) == 2);
+    CHECK(ViewPlace(kInfo, task, 0).verdict == PlaceVerdict::kEnds);
+    CHECK(Why(ViewPlace(kInfo, task, 0)) ==
+          "the draft token (8) is outside the vocabulary, so the draft ends here");
+    task.tokens[0] = kNoToken;
+    CHECK(Why(ViewPlace(kInfo, task, 0)) == "no draft token here: the argmax follows");
+    task.tokens[0] = 8;
+    task.decisions.clear();
+    CHECK(ViewPlace(kInfo, task, 0).verdict == PlaceVerdict::kEnds);
+    TraceRound round;
+    round.answers = {{.sequence = 5, .num_kept = 1}};
+    round.tasks = {task};
+    SequenceBook book;
+    TraceItem item;
+    item.record = kInfo;
+    book.Take(item);
+    item.record = round;
+    book.Take(item);
+    CHECK(book.Find(5)->num_drafted == 0);
+    CHECK_FALSE(book.Find(5)->had_rejection);
+  }
+
+  TEST_CASE("scalars: an emitted token that is not the argmax differs, without decisions too") {
+    TraceTask task;
+    task.method = VerifyMethod::kGreedy;
+    task.tokens = {5, 6};
+    task.target_argmax = {5, 7, 3};
+    task.outcome = {.num_accepted = 1, .num_tokens = 2, .num_drafts = 2};
+    task.confirmed = {5, 7};
+    CHECK(CheckScalars(task, 8).differences.empty());
+    task.confirmed = {5, 4};
+    CHECK(CheckScalars(task, 8).differences.size() == 1);
+  }
+
+  TEST_CASE("diff looks at both numbers of the side channel") {
+    TraceRound round;
+    TraceTask a = OneToken();
+    a.draft_weights = {0.5f};
+    a.draft_masses = {1.0};
+    TraceTask b = a;
+    CHECK(DigestOf(round, a).MayEqual(DigestOf(round, b)));
+    b.draft_masses = {2.0};
+    CHECK_FALSE(DigestOf(round, a).MayEqual(DigestOf(round, b)));
+    const std::vector<StepDifference> differences = CompareSteps(round, a, round, b);
+    REQUIRE(differences.size() == 1);
+    CHECK(differences[0].cause == "draft");
+  }
+
+  TEST_CASE("states of a constraint without room are counted, and known ones are still compared") {
+    const auto round_of = [](uint64_t number, uint64_t hash) {
+      TraceRound round;
+      round.number = number;
+      round.rows = {{.tensor = TraceTensor::kGrammarMask, .index = 0, .hash = hash}};
+      return round;
+    };
+    const auto task_of = [](uint64_t state) {
+      TraceTask task;
+      task.places.resize(1);
+      task.places[0].grammar_state = state;
+      task.places[0].grammar_mask = 0;
+      return task;
+    };
+    GrammarCheck check(2);
+    check.Begin(round_of(1, 11));
+    for (uint64_t state = 1; state <= 4; ++state) CHECK(check.Check(task_of(state), 1).empty());
+    for (SequenceHandle sequence = 2; sequence < 6; ++sequence) {
+      CHECK(check.Check(task_of(1), sequence).empty());
+    }
+    CHECK(check.num_not_compared() == 6);
+    check.Begin(round_of(2, 12));
+    CHECK(check.Check(task_of(2), 1).size() == 1);
+    CHECK(check.Check(task_of(3), 1).empty());  // not known
+    CHECK(check.num_not_compared() == 7);
+    // The close of a sequence makes room.
+    check.Forget(1);
+    CHECK(check.Check(task_of(3), 1).empty());
+    CHECK(check.num_not_compared() == 7);
+    check.Begin(round_of(3, 13));
+    CHECK(check.Check(task_of(3), 1).size() == 1);
+  }
+
+  TEST_CASE("reasons that differ in numbers only are one") {
+    ReasonCounts reasons;
+    reasons.Add("row 5 at byte 77");
+    reasons.Add("other");
+    reasons.Add("row 16 at byte 8");
+    std::vector<std::string> lines;
+    for (const auto& reason : reasons) {
+      lines.push_back(std::to_string(reason.second.count) + " " + TextOf(reason));
+    }
+    CHECK(lines == std::vector<std::string>{"1 other", "2 row 5 at byte 77 (the first of them)"});
   }
 
   TEST_CASE("intervals against values of tables") {
@@ -189,6 +305,8 @@ TEST_SUITE("replay") {
     round.answers = {{.sequence = 5, .num_kept = 1, .total_kept = 4}};
     round.tasks = {OneToken()};
     SequenceBook book;
+    item.record = kInfo;
+    book.Take(item);
     item.record = round;
     book.Take(item);
     round.number = 2;
@@ -206,6 +324,22 @@ TEST_SUITE("replay") {
     CHECK(book.Find(5)->total_kept == 4);
     CHECK(book.Find(5)->has_ended);
     CHECK(book.Find(5)->reason == FinishReason::kNone);
+  }
+
+  TEST_CASE("a stale handle is no sequence") {
+    TraceItem item;
+    SequenceBook book(SequenceBook::Keep::kOpen);
+    TraceRound round;
+    round.answers = {
+        {.sequence = 5, .status = RoundStatus::kUnknownSequence},
+        {.sequence = 6, .status = RoundStatus::kInvalid, .refusal = Refusal::kSequence},
+        {.sequence = 7, .status = RoundStatus::kInvalid, .refusal = Refusal::kTree},
+        {.sequence = 8}};
+    item.record = round;
+    book.Take(item);
+    CHECK(book.Count().num_sequences == 2);
+    CHECK(book.Find(5) == nullptr);
+    CHECK(book.Find(6) == nullptr);
   }
 
   TEST_CASE("settings of rerun change a task") {

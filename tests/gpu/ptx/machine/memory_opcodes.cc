@@ -1,10 +1,11 @@
 #include "tests/gpu/ptx/machine/memory_opcodes.h"
 
-#include <algorithm>
 #include <cstring>
+#include <functional>
 #include <string_view>
 
 #include "tests/gpu/ptx/machine/access.h"
+#include "tests/gpu/ptx/machine/combining.h"
 #include "tests/gpu/ptx/machine/warp.h"
 
 namespace specd::ptx {
@@ -133,36 +134,6 @@ void Atomic(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t l
   });
 }
 
-struct Add {
-  template <typename Value>
-  Value operator()(Value a, Value b) const {
-    return a + b;
-  }
-};
-struct Or {
-  template <typename Value>
-  Value operator()(Value a, Value b) const {
-    return a | b;
-  }
-};
-struct And {
-  template <typename Value>
-  Value operator()(Value a, Value b) const {
-    return a & b;
-  }
-};
-struct Max {
-  template <typename Value>
-  Value operator()(Value a, Value b) const {
-    return std::max(a, b);
-  }
-};
-struct Min {
-  template <typename Value>
-  Value operator()(Value a, Value b) const {
-    return std::min(a, b);
-  }
-};
 struct Exchange {
   template <typename Value>
   Value operator()(Value, Value b) const {
@@ -219,9 +190,9 @@ void Store(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t la
 }
 
 Handler FindAtomic(std::string_view op, std::string_view type) {
-  if (op == "add" && type != "f32" && type != "f64") return OfSize<Add>(type);
-  if (op == "or" && type.starts_with('b')) return OfSize<Or>(type);
-  if (op == "and" && type.starts_with('b')) return OfSize<And>(type);
+  if (op == "add" && type != "f32" && type != "f64") return OfSize<std::plus<>>(type);
+  if (op == "or" && type.starts_with('b')) return OfSize<std::bit_or<>>(type);
+  if (op == "and" && type.starts_with('b')) return OfSize<std::bit_and<>>(type);
   if (op == "exch" && type.starts_with('b')) return OfSize<Exchange>(type);
   if (op == "max") return OfType<Max>(type);
   if (op == "min") return OfType<Min>(type);

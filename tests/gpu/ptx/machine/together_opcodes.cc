@@ -2,8 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <functional>
 
+#include "tests/gpu/ptx/machine/combining.h"
 #include "tests/gpu/ptx/machine/warp.h"
 
 namespace specd::ptx {
@@ -92,30 +93,6 @@ void Reduce(Warp&, Frame& frame, const Instruction& instruction, uint32_t lanes)
   auto* const results = frame.At<Value>(instruction.result);
   ForEachLane(lanes, [&](uint32_t lane) { results[lane] = reduced; });
 }
-struct Sum {
-  uint32_t operator()(uint32_t a, uint32_t b) const { return a + b; }
-};
-struct Larger {
-  template <typename Value>
-  Value operator()(Value a, Value b) const {
-    return std::max(a, b);
-  }
-};
-struct Smaller {
-  template <typename Value>
-  Value operator()(Value a, Value b) const {
-    return std::min(a, b);
-  }
-};
-struct BothBits {
-  uint32_t operator()(uint32_t a, uint32_t b) const { return a & b; }
-};
-struct AnyBits {
-  uint32_t operator()(uint32_t a, uint32_t b) const { return a | b; }
-};
-struct OddBits {
-  uint32_t operator()(uint32_t a, uint32_t b) const { return a ^ b; }
-};
 
 // The barrier's clocks are those of all warps that came.
 void Arrive(Warp& warp, Barrier* barrier) {
@@ -140,14 +117,14 @@ Handler FindVote(std::string_view mode) {
 }
 
 Handler FindReduction(std::string_view op_and_type) {
-  if (op_and_type == "add.s32" || op_and_type == "add.u32") return &Reduce<uint32_t, Sum>;
-  if (op_and_type == "max.s32") return &Reduce<int32_t, Larger>;
-  if (op_and_type == "max.u32") return &Reduce<uint32_t, Larger>;
-  if (op_and_type == "min.s32") return &Reduce<int32_t, Smaller>;
-  if (op_and_type == "min.u32") return &Reduce<uint32_t, Smaller>;
-  if (op_and_type == "and.b32") return &Reduce<uint32_t, BothBits>;
-  if (op_and_type == "or.b32") return &Reduce<uint32_t, AnyBits>;
-  return op_and_type == "xor.b32" ? &Reduce<uint32_t, OddBits> : nullptr;
+  if (op_and_type == "add.s32" || op_and_type == "add.u32") return &Reduce<uint32_t, std::plus<>>;
+  if (op_and_type == "max.s32") return &Reduce<int32_t, Max>;
+  if (op_and_type == "max.u32") return &Reduce<uint32_t, Max>;
+  if (op_and_type == "min.s32") return &Reduce<int32_t, Min>;
+  if (op_and_type == "min.u32") return &Reduce<uint32_t, Min>;
+  if (op_and_type == "and.b32") return &Reduce<uint32_t, std::bit_and<>>;
+  if (op_and_type == "or.b32") return &Reduce<uint32_t, std::bit_or<>>;
+  return op_and_type == "xor.b32" ? &Reduce<uint32_t, std::bit_xor<>> : nullptr;
 }
 
 void SyncWarp(Warp& warp, Frame&, const Instruction&, uint32_t) {

@@ -1,0 +1,141 @@
+// The publisher and the side that makes text: a life that is watched, and ends that it moves.
+#include <doctest/doctest.h>
+
+#include "ipc/include/specd/specd.h"
+#include "tests/daemon/text/publisher_fixture.h"
+
+namespace specd {
+namespace {
+
+TEST_SUITE("unit") {
+  TEST_CASE("issue 17, line 7: an end is final after the text side's last word, and not before") {
+    PublisherFixture f;
+    f.SendAlive({kEpoch, 1});
+    f.publisher->Step();
+    const auto is_final = [&f](SequenceHandle sequence) {
+      const SequenceState state = f.session.engine->ReadState(SlotOf(sequence));
+      return f.session.engine->IsFinal(SlotOf(sequence), state);
+    };
+    const auto end = [&f](SequenceHandle sequence) {
+      REQUIRE(f.session.session->AbortSequence(sequence).ok());
+      f.publisher->Step();
+    };
+    const SequenceHandle plain = f.session.Open("plain");
+    CHECK_FALSE(is_final(plain));
+    end(plain);
+    CHECK(is_final(plain));  // nothing is looked for in its text
+    REQUIRE(f.session.session->CloseSequence(plain).ok());
+    f.Receive();
+    const SequenceHandle same = f.OpenWithStop("same");
+    const SequenceHandle moved = f.OpenWithStop("moved");
+    const SequenceHandle unheard = f.OpenWithStop("unheard");
+    f.publisher->Step();
+    const TokenBatch openings = f.Receive();
+    REQUIRE(openings.events.size() == 3);
+    for (const SequenceHandle s : {same, moved}) f.RunRound(s, Confirm(2, {1, 2, 5}));
+    for (const SequenceHandle s : {same, moved, unheard}) end(s);
+    for (const SequenceHandle s : {same, moved, unheard}) CHECK_FALSE(is_final(s));
+    f.SendAbort({kEpoch, openings.events[0].stream, 3, SPECD_FINISH_NONE});
+    f.SendAbort({kEpoch, openings.events[1].stream, 2, SPECD_FINISH_STOP});
+    f.publisher->Step();
+    CHECK(is_final(same));
+    CHECK(f.FinishOf(same) == SPECD_FINISH_ABORT);
+    CHECK(is_final(moved));
+    CHECK(f.FinishOf(moved) == SPECD_FINISH_STOP);
+    CHECK(f.session.engine->ReadState(SlotOf(moved)).kept_tokens == 2);
+    CHECK_FALSE(is_final(unheard));
+    const SequenceHandle running = f.OpenWithStop("running");
+    f.publisher->Step();
+    f.SendAlive({kEpoch, 2});  // another text side, which knows nothing of these streams
+    f.publisher->Step();
+    CHECK(is_final(unheard));
+    CHECK(f.FinishOf(running) == SPECD_FINISH_ABORT);
+    CHECK(is_final(running));
+  }
+
+  TEST_CASE("the text side counts as alive for three seconds after it last said so") {
+    PublisherFixture f;
+    CHECK_FALSE(f.publisher->TextSideAlive());
+    f.SendAlive({kEpoch + 1, 5});  // this text side hears another daemon
+    f.publisher->Step();
+    CHECK_FALSE(f.publisher->TextSideAlive());
+    f.SendAlive({kEpoch, 5});
+    f.publisher->Step();
+    CHECK(f.publisher->TextSideAlive());
+    f.session.clock.AdvanceNs(2'999'999'999);
+    CHECK(f.publisher->TextSideAlive());
+    f.session.clock.AdvanceNs(1);
+    CHECK_FALSE(f.publisher->TextSideAlive());
+  }
+
+  TEST_CASE("when the text side is gone, or another one, streams with stop strings are aborted") {
+    PublisherFixture f;
+    f.SendAlive({kEpoch, 5});
+    f.publisher->Step();
+    const SequenceHandle plain = f.session.Open("plain");
+    const SequenceHandle watched = f.OpenWithStop("watched");
+    f.publisher->Step();
+    f.SendAlive({kEpoch, 5});
+    f.publisher->Step();
+    CHECK(f.FinishOf(watched) == SPECD_FINISH_NONE);
+    f.SendAlive({kEpoch, 6});
+    f.publisher->Step();
+    CHECK(f.FinishOf(watched) == SPECD_FINISH_ABORT);
+    CHECK(f.FinishOf(plain) == SPECD_FINISH_NONE);
+    CHECK(f.publisher->TextSideAlive());
+
+    const SequenceHandle later = f.OpenWithStop("later");
+    f.publisher->Step();
+    f.session.clock.AdvanceNs(3'000'000'000);
+    f.publisher->Step();
+    CHECK(f.FinishOf(later) == SPECD_FINISH_ABORT);
+    CHECK(f.FinishOf(plain) == SPECD_FINISH_NONE);
+  }
+
+  TEST_CASE("a stop string found after the end was published still moves that end") {
+    PublisherFixture f;
+    f.SendAlive({kEpoch, 1});
+    f.publisher->Step();
+    const SequenceHandle s = f.OpenWithStop("r", 3);
+    f.RunRound(s, Confirm(2, {1, 2, 5}));
+    f.publisher->Step();
+    const TokenBatch batch = f.Receive();
+    REQUIRE(batch.events.size() == 3);
+    CHECK(batch.events[2].finish_reason == SPECD_FINISH_LENGTH);
+    f.SendAbort({kEpoch, batch.events[0].stream, 2, SPECD_FINISH_STOP});
+    f.publisher->Step();
+    CHECK(f.FinishOf(s) == SPECD_FINISH_STOP);
+    CHECK(f.session.engine->ReadState(SlotOf(s)).kept_tokens == 2);
+  }
+
+  TEST_CASE("an end that was final moved when a text side that was given up spoke again") {
+    PublisherFixture f;
+    f.SendAlive({kEpoch, 1});
+    f.publisher->Step();
+    const SequenceHandle s = f.OpenWithStop("r", 3);
+    f.RunRound(s, Confirm(2, {1, 2, 5}));
+    f.publisher->Step();
+    const TokenBatch batch = f.Receive();
+    f.session.clock.AdvanceNs(3'000'000'000);
+    f.publisher->Step();
+    const SequenceState final_state = f.session.engine->ReadState(SlotOf(s));
+    CHECK(f.session.engine->IsFinal(SlotOf(s), final_state));
+    CHECK(final_state.finish_reason == SPECD_FINISH_LENGTH);
+    f.SendAbort({kEpoch, batch.events[0].stream, 2, SPECD_FINISH_STOP});
+    f.publisher->Step();
+    CHECK(f.session.engine->ReadState(SlotOf(s)) == final_state);
+    CHECK(f.session.engine->IsFinal(SlotOf(s), final_state));
+  }
+
+  TEST_CASE("a stream with stop strings that opens while nobody looks for them is aborted") {
+    PublisherFixture f;
+    const SequenceHandle watched = f.OpenWithStop("watched");
+    const SequenceHandle plain = f.session.Open("plain");
+    f.publisher->Step();
+    CHECK(f.FinishOf(watched) == SPECD_FINISH_ABORT);
+    CHECK(f.FinishOf(plain) == SPECD_FINISH_NONE);
+  }
+}
+
+}  // namespace
+}  // namespace specd
