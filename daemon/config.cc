@@ -6,13 +6,16 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <string_view>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "daemon/base/cpus.h"
+#include "daemon/base/logging.h"
 #include "ipc/sockets/zmq_socket.h"
+#include "speculative/grammar/grammar_memory.h"
 
 namespace specd {
 namespace {
@@ -114,6 +117,30 @@ absl::Status SetThreads(int32_t threads, DaemonConfig* config) {
   return absl::OkStatus();
 }
 
+absl::Status SetMemory(int64_t memory_mib, int64_t session_memory_mib,
+                       const AvailableMemory& available, DaemonConfig* config) {
+  constexpr int64_t kMibMax = int64_t{1} << 30;
+  constexpr uint64_t kMib = uint64_t{1} << 20;
+  for (const auto& [flag, mib] :
+       {std::pair{"memory_mib", memory_mib}, std::pair{"session_memory_mib", session_memory_mib}}) {
+    if (mib >= 0 && mib <= kMibMax) continue;
+    return absl::InvalidArgumentError(
+        fmt::format("{} = {} is outside 0 .. {}; 0 leaves it to specd", flag, mib, kMibMax));
+  }
+  const uint64_t all = memory_mib > 0 ? static_cast<uint64_t>(memory_mib) * kMib
+                                      : std::min(available.bytes, kMib << 30) / 4 * 3;
+  MemoryBounds& memory = config->memory;
+  memory.constraints_bytes = std::min<uint64_t>(all / 4, grammar::GrammarMemory::kProcessBytesMax);
+  memory.sessions_bytes = all - memory.constraints_bytes;
+  memory.session_bytes = session_memory_mib > 0 ? static_cast<uint64_t>(session_memory_mib) * kMib
+                                                : memory.sessions_bytes / 2;
+  if (memory.session_bytes <= memory.sessions_bytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format(
+      "session_memory_mib = {} is more than all sessions may have, {} MiB; lower it, or "
+      "raise memory_mib",
+      session_memory_mib, memory.sessions_bytes / kMib));
+}
+
 void FillEndpoints(DaemonConfig* config) {
   const auto fill = [config](std::string* endpoint, std::string_view suffix) {
     if (endpoint->empty()) *endpoint = fmt::format("ipc://{}.{}", config->listen_path, suffix);
@@ -137,6 +164,25 @@ absl::Status CheckEndpoints(const DaemonConfig& config) {
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status ParseUids(const std::vector<std::string>& texts, std::vector<uint32_t>* uids) {
+  for (const std::string& text : texts) {
+    uint32_t uid = 0;
+    if (!absl::SimpleAtoi(text, &uid)) {
+      return absl::InvalidArgumentError(
+          fmt::format("allow_uid = {} is not a numeric user id", text));
+    }
+    uids->push_back(uid);
+  }
+  return absl::OkStatus();
+}
+
+AcceptRules RulesFor(const char* endpoint, const std::vector<uint32_t>& allowed_uids) {
+  return {.uids = allowed_uids, .on_turned_away = [endpoint](std::string_view why) {
+            LogOfPeer({"egress", spdlog::level::warn, endpoint},
+                      "a connection to {} is turned away: {}", endpoint, why);
+          }};
 }
 
 void OpenSocketsToGroup() { umask(0007); }

@@ -11,6 +11,8 @@
 #include "absl/status/status.h"
 #include "daemon/session/model_profile.h"
 #include "daemon/trace/trace_options.h"
+#include "ipc/base/available_memory.h"
+#include "ipc/sockets/accept_gate.h"
 
 namespace specd {
 
@@ -25,19 +27,28 @@ struct NamedProfile {
   ModelProfileOptions model = {};
 };
 
+// The bytes that the daemon takes for its engines; 0: not bounded.
+struct MemoryBounds {
+  uint64_t sessions_bytes = 0;     // of all sessions together
+  uint64_t session_bytes = 0;      // of each
+  uint64_t constraints_bytes = 0;  // of all constraints, beside the sessions
+};
+
 struct DaemonConfig {
   std::string listen_path = {};  // path of the unix socket
   std::string device = "cpu";
   ModelProfileOptions model = {};  // of engines that name no profile
   std::vector<NamedProfile> profiles = {};
   DetokenizerMode detokenizer = DetokenizerMode::kThread;
-  std::string tokens_endpoint = {};         // token events, for observers and specd-detok
-  std::string text_endpoint = {};           // text events, for subscribers
-  std::string aborts_endpoint = {};         // specd-detok reports stop strings here
-  std::vector<uint32_t> allowed_uids = {};  // besides the daemon's own user
-  int64_t spin_ns = 0;                      // the verify thread spins this long before it sleeps
+  std::string tokens_endpoint = {};  // token events, for observers and specd-detok
+  std::string text_endpoint = {};    // text events, for subscribers
+  std::string aborts_endpoint = {};  // specd-detok reports stop strings here
+  // Besides the daemon's own user, on the socket of engines and on all three endpoints.
+  std::vector<uint32_t> allowed_uids = {};
+  int64_t spin_ns = 0;  // the verify thread spins this long before it sleeps
   uint32_t max_sessions = 16;
   int32_t threads = 1;  // of one round
+  MemoryBounds memory = {};
   TraceOptions trace = {};
 };
 
@@ -59,11 +70,23 @@ absl::Status SetSpin(int32_t spin_us, int32_t max_sessions, DaemonConfig* config
 // With 0 the number of usable CPUs decides.
 absl::Status SetThreads(int32_t threads, DaemonConfig* config);
 
+// Divides the memory for engines. A quarter is for constraints, up to their own bound; the rest is
+// for sessions. With memory_mib = 0 all of it is three quarters of what is available. With
+// session_memory_mib = 0 a session may have half of the sessions' bytes.
+absl::Status SetMemory(int64_t memory_mib, int64_t session_memory_mib,
+                       const AvailableMemory& available, DaemonConfig* config);
+
 // Puts endpoints that were not given beside the socket: NAME.tokens, NAME.text, NAME.aborts.
 void FillEndpoints(DaemonConfig* config);
 
 // An endpoint must be one that can be bound, and that peers can use as it is written.
 absl::Status CheckEndpoints(const DaemonConfig& config);
+
+// Turns "1000" into 1000.
+absl::Status ParseUids(const std::vector<std::string>& texts, std::vector<uint32_t>* uids);
+
+// Who may connect to an endpoint of token events, text or aborts. Who is turned away is logged.
+AcceptRules RulesFor(const char* endpoint, const std::vector<uint32_t>& allowed_uids);
 
 // Opens the sockets of the whole process to its user and its group only, as the control socket is.
 // Call it before any socket is made.

@@ -29,6 +29,7 @@
 #include "daemon/trace/trace_recorder.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
+#include "speculative/grammar/grammar_memory.h"
 
 namespace specd {
 namespace {
@@ -66,6 +67,7 @@ class Daemon {
   explicit Daemon(const DaemonConfig& config)
       : config_(config),
         epoch_((uint64_t{std::random_device{}()} << 32) | std::random_device{}()),
+        memory_(config.memory.sessions_bytes, "memory_mib"),
         verify_(&sessions_, {config.spin_ns, [this](std::string_view why) { DeviceFailed(why); },
                              [](Session& session, ChannelFault fault) {
                                Log("verify").warn("session {} broke its rings ({}) and is closed",
@@ -95,6 +97,7 @@ class Daemon {
   std::unique_ptr<DeviceImporter> importer_;
   std::string mps_;  // from DescribeMps
   SharedNames names_;
+  MemoryBudget memory_;                      // outlives the sessions
   std::unique_ptr<TraceRecorder> recorder_;  // outlives the sessions; null: no trace
   SessionList sessions_;
   VerifyLoop verify_;
@@ -111,6 +114,9 @@ class Daemon {
 
 absl::Status Daemon::Start() {
   if (absl::Status status = CheckEndpoints(config_); !status.ok()) return status;
+  if (config_.memory.constraints_bytes > 0) {
+    grammar::GrammarMemory::OfProcess().Bound(config_.memory.constraints_bytes);
+  }
   if (absl::Status status = LoadModels(config_, &models_); !status.ok()) return status;
   // A missing device is an error now, not when the first engine attaches.
   if (absl::Status status = MakeDaemonBackend(config_.device).status(); !status.ok()) return status;
@@ -132,6 +138,7 @@ absl::Status Daemon::StartTextSide() {
   publisher.epoch = epoch_;
   publisher.tokens_endpoints = {kTokensInside, config_.tokens_endpoint};
   publisher.aborts_endpoints = {kAbortsInside};
+  publisher.accept = RulesFor("token events or aborts", config_.allowed_uids);
   if (config_.detokenizer == DetokenizerMode::kProcess) {
     publisher.aborts_endpoints.push_back(config_.aborts_endpoint);
     publisher.watch_text_side = true;
@@ -148,6 +155,7 @@ absl::Status Daemon::StartTextSide() {
     worker.tokens_endpoint = kTokensInside;
     worker.aborts_endpoint = kAbortsInside;
     worker.text_endpoint = config_.text_endpoint;
+    worker.accept = RulesFor("text", config_.allowed_uids);
     auto text = TextWorker::Create(worker);
     if (!text.ok()) return text.status();
     text_worker_ = *std::move(text);
@@ -229,6 +237,8 @@ absl::StatusOr<std::shared_ptr<Session>> Daemon::OpenSession(const HelloRequest&
   options.clock = Clock::Real();
   options.names = &names_;
   options.threads = config_.threads;
+  if (config_.memory.sessions_bytes > 0) options.memory = &memory_;
+  options.memory_bytes_max = config_.memory.session_bytes;
   options.publish_events = true;
   options.importer = importer_.get();
   options.recorder = recorder_.get();

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "absl/flags/usage_config.h"
+#include "daemon/base/command_line.h"
 #include "daemon/base/logging.h"
 #include "daemon/base/version.h"
 #include "daemon/config.h"
@@ -31,6 +31,9 @@ ABSL_FLAG(specd::ProfileFlag, profile, {},
 ABSL_FLAG(std::string, tokens, "", "ZeroMQ endpoint of the daemon's token events");
 ABSL_FLAG(std::string, aborts, "", "ZeroMQ endpoint on which the daemon takes stop strings found");
 ABSL_FLAG(std::string, text, "", "ZeroMQ endpoint to publish text on");
+ABSL_FLAG(std::vector<std::string>, allow_uid, {},
+          "numeric user ids that may subscribe to the text besides this process's own, comma "
+          "separated; a tcp:// endpoint cannot tell users apart");
 ABSL_FLAG(std::string, log_level, "info",
           "trace, debug, info, warn, error or off; for single loggers as in info,attach=debug");
 ABSL_FLAG(std::string, log_format, "text", "text, or json: one object a line");
@@ -63,7 +66,7 @@ int main(int argc, char** argv) {
   };
   usage.version_string = [] { return std::string("specd-detok ") + specd::kVersion + "\n"; };
   absl::SetFlagsUsageConfig(usage);
-  const std::vector<char*> positional = absl::ParseCommandLine(argc, argv);
+  const std::vector<char*> positional = specd::ParseFlags(argc, argv);
   if (positional.size() > 1) {
     std::fprintf(stderr, "specd-detok: unexpected argument %s; see --help\n", positional[1]);
     return 2;
@@ -83,6 +86,9 @@ int main(int argc, char** argv) {
   if (status.ok() && config.model.tokenizer_path.empty() && config.profiles.empty()) {
     status = absl::InvalidArgumentError(
         "--tokenizer is missing, and --profile too: which text do the ids mean?");
+  }
+  if (status.ok()) {
+    status = specd::ParseUids(absl::GetFlag(FLAGS_allow_uid), &config.allowed_uids);
   }
   if (status.ok()) status = specd::ParseListen(absl::GetFlag(FLAGS_specd), &config.listen_path);
   if (status.ok()) {
@@ -104,6 +110,7 @@ int main(int argc, char** argv) {
   options.tokens_endpoint = config.tokens_endpoint;
   options.aborts_endpoint = config.aborts_endpoint;
   options.text_endpoint = config.text_endpoint;
+  options.accept = specd::RulesFor("text", config.allowed_uids);
   absl::StatusOr<std::unique_ptr<specd::TextWorker>> worker = specd::TextWorker::Create(options);
   if (!worker.ok()) return Fail(worker.status());
   specd::Log("detok").info("token events from {}, text on {}", config.tokens_endpoint,

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "absl/flags/usage_config.h"
 #include "absl/strings/numbers.h"
+#include "daemon/base/command_line.h"
 #include "daemon/base/logging.h"
 #include "daemon/base/version.h"
 #include "daemon/config.h"
@@ -47,7 +47,8 @@ ABSL_FLAG(std::string, text, "", "ZeroMQ endpoint of text events; default: besid
 ABSL_FLAG(std::string, aborts, "",
           "ZeroMQ endpoint on which specd-detok reports stop strings; default: beside the socket");
 ABSL_FLAG(std::vector<std::string>, allow_uid, {},
-          "numeric user ids that may attach besides the daemon's own, comma separated");
+          "numeric user ids that may attach, subscribe and report stop strings besides the "
+          "daemon's own, comma separated; a tcp:// endpoint cannot tell users apart");
 ABSL_FLAG(
     int32_t, spin_us, -1,
     "how long the verify thread spins for the next round before it sleeps; -1: 1000 with more "
@@ -55,6 +56,12 @@ ABSL_FLAG(
 ABSL_FLAG(int32_t, threads, 0,
           "threads of one round on the CPU; 0: as many as usable CPUs, at most 16");
 ABSL_FLAG(int32_t, max_sessions, 16, "engines attached at once");
+ABSL_FLAG(int64_t, memory_mib, 0,
+          "memory that all engines together may take of the daemon, in MiB; 0: three quarters of "
+          "what the machine and the control group have left at the start");
+ABSL_FLAG(int64_t, session_memory_mib, 0,
+          "memory that one engine may take (its segment, sequences and registered rows), in MiB; "
+          "0: half of what --memory_mib leaves beside constraints");
 ABSL_FLAG(std::string, trace, "", "directory for a trace of all rounds; default: no trace");
 ABSL_FLAG(std::string, trace_options, "",
           "what the trace holds, such as level=rows,every=100,flight=64: level (rounds, hashes, "
@@ -106,18 +113,21 @@ absl::Status ReadFlags(specd::DaemonConfig* config) {
   config->tokens_endpoint = absl::GetFlag(FLAGS_tokens);
   config->text_endpoint = absl::GetFlag(FLAGS_text);
   config->aborts_endpoint = absl::GetFlag(FLAGS_aborts);
-  for (const std::string& text : absl::GetFlag(FLAGS_allow_uid)) {
-    uint32_t uid = 0;
-    if (!absl::SimpleAtoi(text, &uid)) {
-      return absl::InvalidArgumentError("allow_uid = " + text + " is not a numeric user id");
-    }
-    config->allowed_uids.push_back(uid);
+  if (absl::Status status = specd::ParseUids(absl::GetFlag(FLAGS_allow_uid), &config->allowed_uids);
+      !status.ok()) {
+    return status;
   }
   absl::StatusOr<specd::TraceOptions> trace =
       specd::ParseTraceOptions(absl::GetFlag(FLAGS_trace), absl::GetFlag(FLAGS_trace_options));
   if (!trace.ok()) return trace.status();
   config->trace = *std::move(trace);
   if (absl::Status status = specd::SetThreads(absl::GetFlag(FLAGS_threads), config); !status.ok()) {
+    return status;
+  }
+  if (absl::Status status =
+          specd::SetMemory(absl::GetFlag(FLAGS_memory_mib), absl::GetFlag(FLAGS_session_memory_mib),
+                           specd::FindAvailableMemory(), config);
+      !status.ok()) {
     return status;
   }
   return specd::SetSpin(absl::GetFlag(FLAGS_spin_us), absl::GetFlag(FLAGS_max_sessions), config);
@@ -148,7 +158,7 @@ int main(int argc, char** argv) {
   };
   usage.version_string = [] { return std::string("specd ") + specd::kVersion + "\n"; };
   absl::SetFlagsUsageConfig(usage);
-  const std::vector<char*> positional = absl::ParseCommandLine(argc, argv);
+  const std::vector<char*> positional = specd::ParseFlags(argc, argv);
   if (positional.size() > 1) {
     std::fprintf(stderr, "specd: unexpected argument %s; flags begin with --, see --help\n",
                  positional[1]);

@@ -33,6 +33,8 @@ class LogprobSum {
   // Ends the output after its first kept_tokens tokens. Nothing is added later.
   void CutAt(uint32_t kept_tokens);
 
+  size_t size_bytes() const { return sums_.capacity_bytes(); }
+
   // NaN if there is no sum: the sequence asked for none, a logprob was NaN, or a cut was further
   // back than kCutTokensMax.
   double value() const { return value_; }

@@ -32,6 +32,9 @@ class Processor {
   // The most calls of Ban and AddBias that Apply makes at one place.
   virtual size_t max_edits() const = 0;
 
+  // The memory that grows with the request, touched or not.
+  virtual size_t size_bytes() const { return 0; }
+
   // Says that the last num_new tokens of the history were kept; there is no draft prefix. The first
   // call has the prompt and the outputs with which the sequence was opened. Allocates nothing.
   virtual void Advance(const TokenHistory& history, size_t num_new) {

@@ -129,6 +129,12 @@ RowRules& RowRules::operator=(RowRules other) noexcept {
   return *this;
 }
 
+size_t RowRules::size_bytes() const {
+  size_t bytes = edits_.size_bytes() + history_.capacity_bytes() + pool_.capacity_bytes();
+  for (const auto& processor : processors_) bytes += processor->size_bytes();
+  return bytes;
+}
+
 void RowRules::Build(const Draft& draft, int32_t first_place, int64_t num_kept,
                      PlaceEdits* places) {
   const size_t num_kept_tokens = history_.size();

@@ -37,6 +37,9 @@ class RowRules {
   RowRules(RowRules&&) = default;
   RowRules& operator=(RowRules other) noexcept;
 
+  // The memory that Create took, touched or not.
+  size_t size_bytes() const;
+
   // Tells whether no row of this sequence is ever changed.
   bool empty() const { return edits_.empty() && processors_.empty(); }
   // Tells whether a processor looks at the tokens before a place. Penalties count tokens and are no

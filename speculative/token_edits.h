@@ -42,6 +42,8 @@ class TokenEdits {
   // No row is changed, now or later.
   bool empty() const { return edits_.empty() && allowed_.empty() && !counts_; }
 
+  size_t size_bytes() const { return edits_.capacity_bytes() + allowed_.size() * sizeof(uint32_t); }
+
   std::span<const TokenEdit> edits() const { return {edits_.data(), edits_.size()}; }
   // Valid until the next Count.
   SequenceEdits view() const;

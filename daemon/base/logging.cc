@@ -18,6 +18,7 @@
 #include "daemon/base/log_limit.h"
 #include "daemon/base/log_writer.h"
 #include "ipc/base/error.h"
+#include "ipc/base/fault_guard.h"
 #include "ipc/include/specd/specd.h"
 #include "kernels/core/check.h"
 
@@ -193,6 +194,7 @@ void ProtectProcess() {
   }
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);
+  FaultGuard::Install();
 }
 
 }  // namespace specd

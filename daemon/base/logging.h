@@ -52,8 +52,8 @@ void LogOfPeer(const PeerLine& line, fmt::format_string<Args...> format, Args&&.
 }
 
 // Opens descriptors 0 to 2 where they are closed, so that no socket takes their numbers. Ignores
-// SIGPIPE and SIGXFSZ, so that neither a closed log nor RLIMIT_FSIZE ends the process. Call it
-// first in main.
+// SIGPIPE and SIGXFSZ, so that neither a closed log nor RLIMIT_FSIZE ends the process. Installs the
+// handler of FaultGuard, so that an engine's missing page does not. Call it first in main.
 void ProtectProcess();
 
 }  // namespace specd

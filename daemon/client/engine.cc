@@ -194,7 +194,7 @@ absl::Status Engine::Alloc(uint64_t size_bytes, specd_region* region) {
   if (size_bytes == 0 || size_bytes > (uint64_t{1} << 40)) {
     return Invalid("size_bytes", fmt::format("size_bytes = {} is outside 1 .. 2^40", size_bytes));
   }
-  // The kernel would give the addresses, and kill processes once the memory is written.
+  // MakeSealedMemfd takes all pages, so the bytes of earlier calls are not available any more.
   const AvailableMemory available = FindAvailableMemory();
   if (size_bytes > available.bytes) {
     return MakeError(SPECD_ERROR_EXHAUSTED, "size_bytes",

@@ -12,6 +12,7 @@
 
 #include "daemon/base/logging.h"
 #include "daemon/base/mps.h"
+#include "ipc/base/descriptors.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 
@@ -155,7 +156,8 @@ void ControlServer::AcceptOne() {
       std::count_if(connections_.begin(), connections_.end(), [this, allowed](const auto& other) {
         return other->service->member() == nullptr && IsAllowed(other->socket.peer()) == allowed;
       });
-  if (static_cast<size_t>(alike) >= (allowed ? options_.max_sessions : 0) + kStrangersMax) {
+  if (static_cast<size_t>(alike) >= (allowed ? options_.max_sessions : 0) + kStrangersMax ||
+      IsReservedFrom(Peer::kEngine, (*accepted)->fd())) {
     LogOfPeer({"attach", spdlog::level::warn, "crowd", (*accepted)->peer().uid},
               "{} connections: one more is turned away", alike);
     return;

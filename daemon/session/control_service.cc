@@ -11,6 +11,7 @@
 
 #include "daemon/session/open_request.h"
 #include "daemon/session/profile_defaults.h"
+#include "ipc/base/descriptors.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 #include "speculative/param_rules.h"
@@ -145,6 +146,11 @@ absl::StatusOr<Reply> ControlService::On(const RegisterRegionRequest& request,
   if (fds.size() != 1) {
     return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "num_fds",
                      fmt::format("a region needs exactly 1 descriptor, {} came", fds.size()));
+  }
+  if (IsReservedFrom(Peer::kEngine, fds.front().get())) {
+    return MakeError(SPECD_ERROR_EXHAUSTED, "fd",
+                     "the daemon keeps its last descriptors for other engines; unregister regions, "
+                     "or raise the daemon's limit of open files (ulimit -n, LimitNOFILE=)");
   }
   absl::StatusOr<uint32_t> region = regions().Register(std::move(fds.front()), request.size_bytes);
   if (!region.ok()) return region.status();

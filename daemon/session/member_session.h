@@ -37,7 +37,7 @@ class MemberSession {
 
  private:
   MemberSession(std::shared_ptr<Session> session, uint32_t rank)
-      : session_(std::move(session)), rank_(rank), regions_(session_->options().importer) {}
+      : session_(std::move(session)), rank_(rank), regions_(session_->regions_host()) {}
 
   const std::shared_ptr<Session> session_;
   const uint32_t rank_;

@@ -15,7 +15,7 @@ constexpr size_t kHostRegionsMax = 16;
 }  // namespace
 
 absl::StatusOr<uint32_t> Regions::Register(UniqueFd fd, uint64_t size_bytes) {
-  absl::StatusOr<Region> region = Region::Import(std::move(fd), size_bytes);
+  absl::StatusOr<Region> region = Region::Import(std::move(fd), size_bytes, session_.has_faulted);
   if (!region.ok()) return region.status();
   if (host_.size() == kHostRegionsMax || next_host_id_ == DeviceRegions::kFirstId) {
     return MakeError(
@@ -25,7 +25,10 @@ absl::StatusOr<uint32_t> Regions::Register(UniqueFd fd, uint64_t size_bytes) {
                     "again",
                     host_.size(), next_host_id_ - 1, kHostRegionsMax, DeviceRegions::kFirstId - 1));
   }
-  host_.emplace(next_host_id_, std::make_unique<Region>(*std::move(region)));
+  absl::StatusOr<MemoryShare> memory = TakeMemory(session_.memory, "the region", size_bytes);
+  if (!memory.ok()) return memory.status();
+  host_.emplace(next_host_id_,
+                std::make_unique<Registered>(Registered{*std::move(region), *std::move(memory)}));
   return next_host_id_++;
 }
 
@@ -35,7 +38,7 @@ absl::Status Regions::Unregister(uint32_t id) {
 
 Region* Regions::FindHost(uint32_t id) {
   const auto found = host_.find(id);
-  return found == host_.end() ? nullptr : found->second.get();
+  return found == host_.end() ? nullptr : &found->second->region;
 }
 
 }  // namespace specd

@@ -6,12 +6,14 @@
 // round uses the memory.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "daemon/base/memory_budget.h"
 #include "daemon/session/device_regions.h"
 #include "ipc/base/unique_fd.h"
 #include "ipc/memory/region.h"
@@ -20,10 +22,16 @@ namespace specd {
 
 class Regions {
  public:
-  // A null importer refuses device memory.
-  explicit Regions(DeviceImporter* importer) : device_(importer) {}
+  // What a table needs of its session, which outlives it.
+  struct Host {
+    DeviceImporter* importer = nullptr;        // null: device memory is refused
+    MemoryBudget* memory = nullptr;            // null: host memory is not bounded
+    std::atomic<bool>* has_faulted = nullptr;  // Region::Import
+  };
+  explicit Regions(const Host& host) : session_(host), device_(host.importer) {}
 
-  // Registers host memory. Returns the id, which is never used again.
+  // Registers host memory. Returns the id, which is never used again. The whole region counts: a
+  // read of a page that is not there takes it, and the engine may make holes at any time.
   absl::StatusOr<uint32_t> Register(UniqueFd fd, uint64_t size_bytes);
   DeviceRegions& device() { return device_; }
   // Takes the id of either kind. After success the memory is no longer mapped here.
@@ -32,7 +40,12 @@ class Regions {
   Region* FindHost(uint32_t id);
 
  private:
-  std::map<uint32_t, std::unique_ptr<Region>> host_;  // by id
+  struct Registered {
+    Region region;
+    MemoryShare memory;
+  };
+  const Host session_;
+  std::map<uint32_t, std::unique_ptr<Registered>> host_;  // by id
   uint32_t next_host_id_ = 1;
   DeviceRegions device_;
 };

@@ -1,10 +1,10 @@
 #include "daemon/session/session.h"
 
-#include <algorithm>
 #include <atomic>
 #include <random>
 #include <utility>
 
+#include "daemon/session/memory_cost.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 
@@ -14,20 +14,21 @@ namespace {
 static_assert(SessionLimits::kScoresMax == 1 + kLogprobsMax + kLogprobTokenIdsMax);
 static_assert(SessionLimits::kDraftMax == kNodesMax);
 
-// Events that may wait for the publisher before the verify thread stops taking rounds. At 16
-// sequences per round and 1 kHz this is about a quarter of a second. Estimate: 4 tokens for each
-// event.
-constexpr size_t kEventQueueSize = 4096;
-constexpr size_t kTokensPerEvent = 4;
-
 // How long an engine waits for a trace. By default the call of
 // an attached engine times out after 5 seconds.
 constexpr absl::Duration kDumpTimeout = absl::Seconds(4);
 
-EventQueue::Capacity EventCapacity(const SessionLimits& limits) {
-  const size_t rounds = size_t{4} * limits.max_batch;
-  return {.events = std::max(kEventQueueSize, rounds) + limits.max_sequences,
-          .tokens = std::max(kEventQueueSize * kTokensPerEvent, rounds * limits.max_output())};
+// Takes the session's bytes before any of its memory is taken.
+absl::StatusOr<SessionBudget> TakeSessionMemory(const SessionOptions& options) {
+  SessionBudget session;
+  if (options.memory == nullptr) return session;
+  session.budget = std::make_unique<MemoryBudget>(options.memory_bytes_max, "session_memory_mib",
+                                                  options.memory);
+  absl::StatusOr<MemoryShare> share =
+      session.budget->Take("the session", SessionBytes(options.limits, options.threads));
+  if (!share.ok()) return share.status();
+  session.share = *std::move(share);
+  return session;
 }
 
 // Tells the handles of this process's sessions apart, and with high probability those of other
@@ -61,19 +62,22 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Create(const SessionOptions& o
   if (options.grammars != nullptr) {
     verifier_options.grammars = options.grammars->ForWidth(verifier_options.limits.vocab_size);
   }
+  absl::StatusOr<SessionBudget> budget = TakeSessionMemory(options);
+  if (!budget.ok()) return budget.status();
   absl::StatusOr<std::unique_ptr<Verifier>> verifier =
       Verifier::Create(verifier_options, std::move(backend));
   if (!verifier.ok()) return verifier.status();
   absl::StatusOr<Segment> segment = Segment::Create(options.limits, options.identity);
   if (!segment.ok()) return segment.status();
-  auto session =
-      std::shared_ptr<Session>(new Session(options, *std::move(segment), *std::move(verifier)));
+  auto session = std::shared_ptr<Session>(
+      new Session(options, *std::move(budget), *std::move(segment), *std::move(verifier)));
   if (options.recorder != nullptr) session->StartTrace(verifier_options);
   return session;
 }
 
-Session::Session(const SessionOptions& options, Segment segment, std::unique_ptr<Verifier> verifier)
-    : state_(options, std::move(segment), std::move(verifier)),
+Session::Session(const SessionOptions& options, SessionBudget budget, Segment segment,
+                 std::unique_ptr<Verifier> verifier)
+    : state_(options, std::move(segment), std::move(verifier), std::move(budget)),
       memory_(&state_),
       ranks_(&state_, &memory_),
       sequences_(&state_),
@@ -81,7 +85,7 @@ Session::Session(const SessionOptions& options, Segment segment, std::unique_ptr
       calls_(&state_, &memory_),
       submission_(options.limits) {
   if (options.publish_events) {
-    state_.events = std::make_unique<EventQueue>(EventCapacity(options.limits));
+    state_.events = std::make_unique<EventQueue>(EventCapacityOf(options.limits));
   }
   if (options.may_stage) state_.channel.AllowStaging();
   state_.channel.SetState(DaemonState::kRunning);
@@ -122,6 +126,11 @@ bool Session::EndAll() {
 bool Session::End() {
   MutexLock lock(&state_.mutex);
   if (ended()) return false;
+  EndNow();
+  return true;
+}
+
+void Session::EndNow() {
   if (is_between_pieces()) rounds_.Drop(submission_);
   sequences_.FinishAll();
   if (state_.trace != nullptr) state_.trace->EndSession();
@@ -130,7 +139,6 @@ bool Session::End() {
   // Pairs with the acquire in ended(). The release keeps the events that were pushed above before
   // the end.
   state_.ended.store(true, std::memory_order_release);
-  return true;
 }
 
 bool Session::Step() {
@@ -154,6 +162,10 @@ bool Session::StepPiece() {
     rounds_.Do(&submission_);
   } else {
     calls_.Do(submission_);
+  }
+  if (state_.has_faulted.load()) {
+    if (is_between_pieces()) rounds_.CallOff(submission_);
+    EndNow();
   }
   return true;
 }

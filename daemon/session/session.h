@@ -128,11 +128,16 @@ class Session {
   Segment& segment() { return state_.segment; }
   DaemonChannel& channel() { return state_.channel; }
   const SessionOptions& options() const { return state_.options; }
+  // For the memory of the session's ranks.
+  Regions::Host regions_host() { return state_.regions_host(); }
   VerifierCounters counters();
 
  private:
-  Session(const SessionOptions& options, Segment segment, std::unique_ptr<Verifier> verifier);
+  Session(const SessionOptions& options, SessionBudget budget, Segment segment,
+          std::unique_ptr<Verifier> verifier);
 
+  // End, once it is known that the session runs.
+  void EndNow() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   // Has every round shown to options.recorder.
   void StartTrace(const VerifierOptions& options) ABSL_LOCKS_EXCLUDED(state_.mutex);
 

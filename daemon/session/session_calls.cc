@@ -149,6 +149,11 @@ void SessionCalls::Do(const SubmissionCopy& submission) {
       status = FindForced(submission.forced_calls());
       break;
   }
+  if (state_.has_faulted.load()) {
+    status = MakeError(SPECD_ERROR_REGION, "region",
+                       "a page of the bound memory was missing when it was read (SIGBUS), so this "
+                       "session ends; write the memory before it is bound, with pages that exist");
+  }
   const auto done_ns = static_cast<uint64_t>(state_.options.clock->NowNs());
   if (!status.ok()) {
     state_.channel.Refuse(submission, status, done_ns);

@@ -40,7 +40,7 @@ absl::Status WrongSpace(TensorRole role, uint32_t region, const std::string& lie
 }  // namespace
 
 SessionMemory::SessionMemory(SessionState* state)
-    : state_(*state), regions_(state->options.importer) {}
+    : state_(*state), regions_(state->regions_host()) {}
 
 absl::StatusOr<uint32_t> SessionMemory::Register(UniqueFd fd, uint64_t size_bytes) {
   return regions_.Register(std::move(fd), size_bytes);

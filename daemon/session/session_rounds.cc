@@ -78,12 +78,14 @@ void SessionRounds::RunPiece(const SubmissionCopy& submission) {
 
 void SessionRounds::End(const SubmissionCopy& submission) {
   const std::span<SequenceResult> results = ResultsOf(submission);
-  if (!submission.on_stream()) return state_.verifier->EndRound(results);
+  if (!submission.on_stream()) {
+    return state_.verifier->EndRound(results, [this] { return !state_.has_faulted.load(); });
+  }
   // Before the claim the engine's CUDA stream may be released, and its rows and next tokens written
   // anew. After the claim the CUDA stream waits for the answer.
   state_.verifier->EndRound(results, [this, &submission] {
     state_.mutex.AssertHeld();
-    return state_.channel.Claim(submission);
+    return !state_.has_faulted.load() && state_.channel.Claim(submission);
   });
 }
 
@@ -111,7 +113,7 @@ void SessionRounds::AbortAll(std::span<SequenceResult> results) {
 
 void SessionRounds::Answer(const SubmissionCopy& submission, bool called_off) {
   const std::span<SequenceResult> results = ResultsOf(submission);
-  bool failed = submission.malformed() || called_off;
+  bool failed = submission.malformed() || called_off || state_.has_faulted.load();
   for (const SequenceResult& result : results) {
     if (result.status == RoundStatus::kDeviceError) {
       failed = true;

@@ -7,49 +7,19 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "daemon/session/memory_cost.h"
 #include "daemon/session/name_claim.h"
+#include "daemon/session/request_id.h"
 #include "daemon/trace/trace_opening.h"
 #include "detokenizer/stop_matcher.h"
-#include "detokenizer/utf8_stream.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 
 namespace specd {
-namespace {
-
-constexpr size_t kRequestIdBytesMax = 128;
-
-absl::Status CheckRequestId(const std::string& request_id) {
-  if (request_id.empty() || request_id.size() > kRequestIdBytesMax) {
-    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "request_id",
-                     fmt::format("request_id has {} bytes, 1 .. {} are allowed", request_id.size(),
-                                 kRequestIdBytesMax));
-  }
-  std::string decoded;
-  Utf8Stream utf8;
-  utf8.Push(request_id, &decoded);
-  utf8.Finish(&decoded);
-  const bool control = std::any_of(request_id.begin(), request_id.end(), [](char c) {
-    return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
-  });
-  if (decoded != request_id || control) {
-    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "request_id",
-                     "request_id must be UTF-8 without control characters");
-  }
-  return absl::OkStatus();
-}
-
-// The names of n sequences; the first has the request's own id.
-std::vector<std::string> NamesOf(const std::string& request_id, size_t n) {
-  std::vector<std::string> names = {request_id};
-  for (size_t i = 1; i < n; ++i) names.push_back(fmt::format("{}#{}", request_id, i));
-  return names;
-}
-
-}  // namespace
-
 SessionSequences::SessionSequences(SessionState* state)
-    : state_(*state), streams_(state->options.limits.max_sequences) {
+    : state_(*state),
+      streams_(state->options.limits.max_sequences),
+      memory_(state->options.limits.max_sequences) {
   event_.ids.reserve(state->options.limits.max_output());
   event_.logprobs.reserve(state->options.limits.max_output());
 }
@@ -119,24 +89,33 @@ absl::Status SessionSequences::CheckRoom(size_t count) {
                    "the text side is behind: too many events wait; try again later");
 }
 
-absl::StatusOr<std::vector<Sequence>> SessionSequences::Build(
+absl::StatusOr<std::vector<SessionSequences::Built>> SessionSequences::Build(
     const SequenceParams& params, const SequenceHistory& history) const {
   if (params.n < 1 || params.n > kSamplesMax) {
     return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "n",
                      fmt::format("n = {} is outside 1 .. {}", params.n, kSamplesMax));
   }
+  // Held until the sequences are built and have shares of their own.
+  const absl::StatusOr<MemoryShare> building =
+      TakeMemory(state_.memory.get(), "the opening", BuildBytes(params, history));
+  if (!building.ok()) return building.status();
   if (absl::Status status = CheckText(params, history); !status.ok()) return status;
   if (absl::Status status = CheckEos(params); !status.ok()) return status;
   if (absl::Status status = CheckScores(params); !status.ok()) return status;
   absl::StatusOr<Sequence> first = state_.opening.Build(params, history);
   if (!first.ok()) return first.status();
-  std::vector<Sequence> built;
-  built.reserve(static_cast<size_t>(params.n));
-  built.push_back(*std::move(first));
-  for (int64_t i = 1; i < params.n; ++i) {
-    built.push_back(built[0]);
-    built.back().seed = built[0].seed + static_cast<uint64_t>(i);
+  std::vector<Built> built(static_cast<size_t>(params.n));
+  for (Built& each : built) {
+    absl::StatusOr<MemoryShare> share =
+        TakeMemory(state_.memory.get(), "the sequence", SequenceBytes(*first, params));
+    if (!share.ok()) return share.status();
+    each.memory = *std::move(share);
   }
+  for (size_t i = 1; i < built.size(); ++i) {
+    built[i].sequence = *first;
+    built[i].sequence.seed = first->seed + i;
+  }
+  built[0].sequence = *std::move(first);
   return built;
 }
 
@@ -146,7 +125,7 @@ absl::StatusOr<std::vector<SequenceInfo>> SessionSequences::Open(const std::stri
   // An engine that is gone needs no long work. Whether the session has ended by then is asked
   // again under the lock.
   if (absl::Status status = state_.CheckRunning(); !status.ok()) return status;
-  absl::StatusOr<std::vector<Sequence>> built = Build(params, history);
+  absl::StatusOr<std::vector<Built>> built = Build(params, history);
   if (!built.ok()) return built.status();
   const std::vector<std::string> names = NamesOf(request_id, built->size());
   std::vector<Opening> openings;
@@ -155,10 +134,10 @@ absl::StatusOr<std::vector<SequenceInfo>> SessionSequences::Open(const std::stri
     const Stream stream = {.has_stop_strings = !params.stop_strings.empty(),
                            .include_stop = params.include_stop,
                            .skip_special_tokens = params.skip_special_tokens,
-                           .has_logprobs = (*built)[i].logprob_sum.enabled(),
+                           .has_logprobs = (*built)[i].sequence.logprob_sum.enabled(),
                            .settled = params.stop_strings.empty(),
                            .request_id = names[i]};
-    openings.push_back(MakeOpening(stream, (*built)[i], params.stop_strings));
+    openings.push_back(MakeOpening(stream, (*built)[i].sequence, params.stop_strings));
     if (state_.options.recorder != nullptr) {
       openings.back().trace = DescribeOpening(names[i], params, history);
     }
@@ -172,21 +151,24 @@ absl::StatusOr<std::vector<SequenceInfo>> SessionSequences::Open(const std::stri
   if (absl::Status status = claim.ClaimAll(); !status.ok()) return status;
   if (absl::Status status = InsertAll(&*built, &opened); !status.ok()) return status;
   claim.Keep();
-  for (size_t i = 0; i < opened.size(); ++i) Announce(opened[i], std::move(openings[i]));
+  for (size_t i = 0; i < opened.size(); ++i) {
+    memory_[SlotOf(opened[i].handle)] = std::move((*built)[i].memory);
+    Announce(opened[i], std::move(openings[i]));
+  }
   return opened;
 }
 
-absl::Status SessionSequences::InsertAll(std::vector<Sequence>* built,
+absl::Status SessionSequences::InsertAll(std::vector<Built>* built,
                                          std::vector<SequenceInfo>* opened) {
   // The sequences go back to the caller, who frees them after the lock.
   absl::Cleanup take_back = [this, built, opened] {
     state_.mutex.AssertHeld();
     for (size_t i = 0; i < opened->size(); ++i) {
-      state_.verifier->Close((*opened)[i].handle, &(*built)[i]);
+      state_.verifier->Close((*opened)[i].handle, &(*built)[i].sequence);
     }
   };
-  for (Sequence& sequence : *built) {
-    absl::StatusOr<SequenceInfo> info = state_.verifier->Insert(std::move(sequence));
+  for (Built& each : *built) {
+    absl::StatusOr<SequenceInfo> info = state_.verifier->Insert(std::move(each.sequence));
     if (!info.ok()) return info.status();
     opened->push_back(*info);
   }
@@ -220,11 +202,15 @@ absl::StatusOr<SequenceInfo> SessionSequences::Fork(SequenceHandle source,
     opening.trace->forked_from = source;
     opening.trace->kept_tokens = parent->kept_tokens;
   }
+  absl::StatusOr<MemoryShare> share =
+      TakeMemory(state_.memory.get(), "the fork", SequenceBytes(*parent, {}));
+  if (!share.ok()) return share.status();
   NameClaim claim(state_.options.names, {&request_id, 1});
   if (absl::Status status = claim.ClaimAll(); !status.ok()) return status;
   absl::StatusOr<SequenceInfo> forked = state_.verifier->Fork(source, seed);
   if (!forked.ok()) return forked.status();
   claim.Keep();
+  memory_[SlotOf(forked->handle)] = *std::move(share);
   Announce(*forked, std::move(opening));
   return forked;
 }
@@ -269,12 +255,15 @@ void SessionSequences::Announce(const SequenceInfo& info, Opening opening) {
 // ---- ends
 
 absl::Status SessionSequences::Close(SequenceHandle handle) {
-  Sequence removed;  // destroyed after the lock: a long history takes a while
+  // Destroyed after the lock: a long history takes a while. Then its bytes are free.
+  MemoryShare memory;
+  Sequence removed;
   MutexLock lock(&state_.mutex);
   if (absl::Status status = AbortOpen(handle); !status.ok()) return status;
   Stream& stream = streams_[SlotOf(handle)];
   state_.options.names->Release(stream.request_id);
   stream = {};
+  memory = std::move(memory_[SlotOf(handle)]);
   state_.verifier->Close(handle, &removed);
   if (state_.trace != nullptr) state_.trace->Closed(handle);
   state_.channel.WriteState(SlotOf(handle), {});  // an empty state: the handle is stale from now on

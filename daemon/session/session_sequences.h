@@ -61,7 +61,12 @@ class SessionSequences {
     uint64_t id = 0;
     std::string request_id = {};
   };
-  // A sequence that has no slot yet, as it will be announced.
+  // A sequence that has no slot yet, and the bytes that it may use.
+  struct Built {
+    MemoryShare memory;
+    Sequence sequence;
+  };
+  // The same sequence, as it will be announced.
   struct Opening {
     Stream stream;
     std::shared_ptr<TokenEvent> event = nullptr;    // null: the session has no events
@@ -72,11 +77,11 @@ class SessionSequences {
   absl::Status CheckEos(const SequenceParams& params) const;
   absl::Status CheckScores(const SequenceParams& params) const;
   // Does the part of an opening that needs no lock.
-  absl::StatusOr<std::vector<Sequence>> Build(const SequenceParams& params,
-                                              const SequenceHistory& history) const;
+  absl::StatusOr<std::vector<Built>> Build(const SequenceParams& params,
+                                           const SequenceHistory& history) const;
   // Inserts all of them or none. After an error `built` has all of them again. REQUIRES: `opened`
   // is empty and has room for them.
-  absl::Status InsertAll(std::vector<Sequence>* built, std::vector<SequenceInfo>* opened)
+  absl::Status InsertAll(std::vector<Built>* built, std::vector<SequenceInfo>* opened)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   // An error if the session has ended, or if the events of `count` more sequences have no room.
   absl::Status CheckRoom(size_t count) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
@@ -95,7 +100,8 @@ class SessionSequences {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
 
   SessionState& state_;
-  std::vector<Stream> streams_ ABSL_GUARDED_BY(state_.mutex);  // by slot
+  std::vector<Stream> streams_ ABSL_GUARDED_BY(state_.mutex);      // by slot
+  std::vector<MemoryShare> memory_ ABSL_GUARDED_BY(state_.mutex);  // by slot
   TokenEvent event_
       ABSL_GUARDED_BY(state_.mutex);  // used for every event: a round allocates nothing
 };

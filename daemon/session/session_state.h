@@ -13,10 +13,12 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "daemon/base/clock.h"
+#include "daemon/base/memory_budget.h"
 #include "daemon/base/mutex.h"
 #include "daemon/session/event_queue.h"
 #include "daemon/session/grammar_compilers.h"
 #include "daemon/session/model_profile.h"
+#include "daemon/session/regions.h"
 #include "daemon/session/shared_names.h"
 #include "daemon/trace/trace_recorder.h"
 #include "ipc/memory/device_region.h"
@@ -40,11 +42,23 @@ struct SessionOptions {
   std::function<bool()> text_side;     // true while a text side finds stop strings
   DeviceImporter* importer = nullptr;  // for device memory; null: rounds run on the CPU
   TraceRecorder* recorder = nullptr;   // outlives the session; null: nothing is recorded
+  // Of all sessions, which it outlives; null: memory is not bounded.
+  MemoryBudget* memory = nullptr;
+  uint64_t memory_bytes_max = 0;  // of this session, with `memory`
+};
+
+// The budget of a session, and the bytes that the session itself has taken from it.
+struct SessionBudget {
+  std::unique_ptr<MemoryBudget> budget;  // null: memory is not bounded
+  MemoryShare share;
 };
 
 struct SessionState {
-  SessionState(const SessionOptions& asked, Segment made, std::unique_ptr<Verifier> created)
+  SessionState(const SessionOptions& asked, Segment made, std::unique_ptr<Verifier> created,
+               SessionBudget budget = {})
       : options(asked),
+        memory(std::move(budget.budget)),
+        memory_share(std::move(budget.share)),
         segment(std::move(made)),
         channel(&segment),
         opening(created->opening()),
@@ -56,6 +70,8 @@ struct SessionState {
 
   // Constant after construction.
   const SessionOptions options;
+  const std::unique_ptr<MemoryBudget> memory;  // null: not bounded
+  const MemoryShare memory_share;              // of what Session::Create takes
   Segment segment;
 
   // The verify thread takes rounds under the lock. The engine's words in the channel are atomics.
@@ -68,6 +84,13 @@ struct SessionState {
   std::atomic<bool> ended{false};  // written under the lock
   // A round has begun and has pieces left. Written under the lock.
   std::atomic<bool> between_pieces{false};
+  // A page of the engine's memory, or of a rank's, was missing when a round needed it. What the
+  // round has read is void, and the session ends after it. Written by a signal handler.
+  std::atomic<bool> has_faulted{false};
+
+  Regions::Host regions_host() {
+    return {.importer = options.importer, .memory = memory.get(), .has_faulted = &has_faulted};
+  }
 
   // Parts of the verifier that never change, for any thread.
   const SequenceOpening& opening;

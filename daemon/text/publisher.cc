@@ -46,10 +46,10 @@ size_t WireBytes(const TokenEvent& event) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Publisher>> Publisher::Create(const Options& options) {
-  absl::StatusOr<ZmqSocket> tokens =
-      ZmqSocket::Make(options.context, ZmqKind::kPublish, ZmqOptions{});
+  const ZmqOptions guarded = {.accept = options.accept};
+  absl::StatusOr<ZmqSocket> tokens = ZmqSocket::Make(options.context, ZmqKind::kPublish, guarded);
   if (!tokens.ok()) return tokens.status();
-  absl::StatusOr<ZmqSocket> aborts = ZmqSocket::Make(options.context, ZmqKind::kPull, ZmqOptions{});
+  absl::StatusOr<ZmqSocket> aborts = ZmqSocket::Make(options.context, ZmqKind::kPull, guarded);
   if (!aborts.ok()) return aborts.status();
   for (const std::string& endpoint : options.tokens_endpoints) {
     if (absl::Status status = tokens->Bind(endpoint); !status.ok()) return status;

@@ -33,6 +33,7 @@ class Publisher {
     uint64_t epoch = 0;
     std::vector<std::string> tokens_endpoints;  // to bind
     std::vector<std::string> aborts_endpoints;  // to bind
+    AcceptRules accept = {};                    // of both
     // True if the text side is another process, which may end or be replaced. Streams whose stop
     // strings no text side looks for are then aborted.
     bool watch_text_side = false;

@@ -31,7 +31,7 @@ absl::StatusOr<std::unique_ptr<TextWorker>> TextWorker::Create(const Options& op
       ZmqSocket::Make(options.context, ZmqKind::kSubscribe, ZmqOptions{});
   if (!tokens.ok()) return tokens.status();
   absl::StatusOr<ZmqSocket> text =
-      ZmqSocket::Make(options.context, ZmqKind::kPublish, ZmqOptions{});
+      ZmqSocket::Make(options.context, ZmqKind::kPublish, {.accept = options.accept});
   if (!text.ok()) return text.status();
   absl::StatusOr<ZmqSocket> aborts = ZmqSocket::Make(options.context, ZmqKind::kPush, ZmqOptions{});
   if (!aborts.ok()) return aborts.status();

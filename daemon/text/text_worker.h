@@ -30,6 +30,7 @@ class TextWorker {
     std::string tokens_endpoint;  // to connect to
     std::string aborts_endpoint;  // to connect to
     std::string text_endpoint;    // to bind
+    AcceptRules accept = {};      // of the text endpoint
   };
   static absl::StatusOr<std::unique_ptr<TextWorker>> Create(const Options& options);
 

@@ -77,7 +77,17 @@ absl::StatusOr<DType> CheckDType(uint32_t dtype) {
 
 }  // namespace
 
-absl::StatusOr<Region> Region::Import(UniqueFd fd, uint64_t size_bytes) {
+Region::Region(UniqueFd fd, Mapping mapping, uint64_t size_bytes, std::atomic<bool>* has_faulted)
+    : fd_(std::move(fd)),
+      has_faulted_(has_faulted),
+      mapping_(std::move(mapping)),
+      size_bytes_(size_bytes) {
+  if (has_faulted_ == nullptr) return;
+  guards_.emplace_back(FaultGuard::Memory{mapping_.data(), mapping_.size_bytes()}, has_faulted_);
+}
+
+absl::StatusOr<Region> Region::Import(UniqueFd fd, uint64_t size_bytes,
+                                      std::atomic<bool>* has_faulted) {
   if (size_bytes < 1 || size_bytes > kRegionBytesMax) {
     return Invalid("size_bytes", fmt::format("size_bytes = {} is outside 1..{}; import the bytes "
                                              "that hold rows",
@@ -116,7 +126,7 @@ absl::StatusOr<Region> Region::Import(UniqueFd fd, uint64_t size_bytes) {
   const uint64_t map_bytes = (size_bytes + block_bytes - 1) / block_bytes * block_bytes;
   absl::StatusOr<Mapping> mapping = Mapping::Map(fd.get(), map_bytes, MapAccess::kReadOnly);
   if (!mapping.ok()) return mapping.status();
-  return Region(std::move(fd), *std::move(mapping), size_bytes);
+  return Region(std::move(fd), *std::move(mapping), size_bytes, has_faulted);
 }
 
 absl::StatusOr<RowMemory> Region::MapForWriting() {
@@ -131,6 +141,10 @@ absl::StatusOr<RowMemory> Region::MapForWriting() {
                                      std::string(mapping.status().message())));
     }
     writable_ = *std::move(mapping);
+    if (has_faulted_ != nullptr) {
+      guards_.emplace_back(FaultGuard::Memory{writable_->data(), writable_->size_bytes(), true},
+                           has_faulted_);
+    }
   }
   return RowMemory{writable_->data(), size_bytes_};
 }

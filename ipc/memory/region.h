@@ -6,10 +6,13 @@
 // thread may read a region; one thread at a time may call MapForWriting.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "ipc/base/fault_guard.h"
 #include "ipc/base/mapping.h"
 #include "ipc/base/unique_fd.h"
 #include "kernels/core/types.h"
@@ -29,7 +32,10 @@ struct RowMemory {
 
 class Region {
  public:
-  static absl::StatusOr<Region> Import(UniqueFd fd, uint64_t size_bytes);
+  // If a page is missing when it is read or written, `has_faulted` becomes true and the bytes are
+  // void (ipc/base/fault_guard.h). The flag outlives the region. Null: SIGBUS ends the process.
+  static absl::StatusOr<Region> Import(UniqueFd fd, uint64_t size_bytes,
+                                       std::atomic<bool>* has_faulted = nullptr);
 
   operator RowMemory() const { return {data(), size_bytes()}; }
   // The same bytes, mapped for writing at the first call.
@@ -39,11 +45,12 @@ class Region {
   uint64_t size_bytes() const { return size_bytes_; }
 
  private:
-  Region(UniqueFd fd, Mapping mapping, uint64_t size_bytes)
-      : fd_(std::move(fd)), mapping_(std::move(mapping)), size_bytes_(size_bytes) {}
+  Region(UniqueFd fd, Mapping mapping, uint64_t size_bytes, std::atomic<bool>* has_faulted);
   UniqueFd fd_;
+  std::atomic<bool>* has_faulted_;
   Mapping mapping_;
   std::optional<Mapping> writable_;
+  std::vector<FaultGuard> guards_;  // of the mappings, before which they go
   uint64_t size_bytes_;
 };
 

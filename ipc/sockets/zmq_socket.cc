@@ -114,7 +114,9 @@ void ZmqContext::Shutdown() { context_->shutdown(); }
 
 // ---- socket -------------------------------------------------------------------------------------
 
-ZmqSocket::ZmqSocket(std::unique_ptr<zmq::socket_t> socket) : socket_(std::move(socket)) {}
+ZmqSocket::ZmqSocket(std::unique_ptr<zmq::socket_t> socket,
+                     const std::optional<AcceptRules>& accept)
+    : accept_(accept), socket_(std::move(socket)) {}
 ZmqSocket::ZmqSocket(ZmqSocket&&) noexcept = default;
 ZmqSocket& ZmqSocket::operator=(ZmqSocket&&) noexcept = default;
 ZmqSocket::~ZmqSocket() = default;
@@ -129,7 +131,7 @@ absl::StatusOr<ZmqSocket> ZmqSocket::Make(ZmqContext* context, ZmqKind kind,
     socket->set(zmq::sockopt::linger, options.linger_ms);
     // libzmq queues nothing for a peer that is not there: that peer could be gone for good.
     if (kind == ZmqKind::kPush) socket->set(zmq::sockopt::immediate, true);
-    return ZmqSocket(std::move(socket));
+    return ZmqSocket(std::move(socket), options.accept);
   } catch (const zmq::error_t& error) {
     return ZmqError("a ZeroMQ socket could not be made", error);
   }
@@ -143,6 +145,9 @@ absl::Status ZmqSocket::Bind(const std::string& endpoint) {
         InstanceLock::Take(endpoint.substr(kIpc.size()), "endpoint");
     if (!lock.ok()) return lock.status();
     locks_.push_back(*std::move(lock));
+  }
+  if (accept_.has_value() && !endpoint.starts_with("inproc://")) {
+    gates_.emplace_back(endpoint, *accept_);
   }
   try {
     socket_->bind(endpoint);

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "ipc/sockets/accept_gate.h"
 #include "ipc/sockets/instance_lock.h"
 
 namespace zmq {
@@ -49,6 +51,8 @@ struct ZmqOptions {
   int receive_queue_messages = 100000;          // high-water mark
   int64_t message_bytes_max = 4 * 1024 * 1024;  // a peer that sends more is disconnected
   int linger_ms = 200;                          // how long a closed socket may still send
+  // Who may connect to the endpoints that the socket binds; none: everybody who can reach them.
+  std::optional<AcceptRules> accept = {};
 };
 
 // Returns INVALID_ARGUMENT unless the endpoint is ipc://PATH, tcp://HOST:PORT or inproc://NAME.
@@ -79,7 +83,10 @@ class ZmqSocket {
   absl::StatusOr<std::string> BoundEndpoint() const;
 
  private:
-  explicit ZmqSocket(std::unique_ptr<zmq::socket_t> socket);
+  ZmqSocket(std::unique_ptr<zmq::socket_t> socket, const std::optional<AcceptRules>& accept);
+
+  std::optional<AcceptRules> accept_;
+  std::vector<AcceptGate> gates_;  // of the bound endpoints; they go after the socket is closed
   // Locks of the bound ipc endpoints. libzmq would take over a file that another process serves,
   // and leaves its own file at the end. The locks are released after the socket is closed.
   std::vector<InstanceLock> locks_;

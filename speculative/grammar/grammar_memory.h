@@ -27,16 +27,18 @@ class GrammarMemory {
   static constexpr size_t kProcessBytesMax = size_t{2} << 30;
 
   explicit GrammarMemory(size_t bytes_max) : bytes_max_(bytes_max) {}
+  // Its bound is kProcessBytesMax until Bound sets a lower one.
   static GrammarMemory& OfProcess();
+  void Bound(size_t bytes_max) { bytes_max_.store(bytes_max, std::memory_order_relaxed); }
 
   void Add(size_t count) { size_bytes_.fetch_add(count, std::memory_order_relaxed); }
   void Remove(size_t count) { size_bytes_.fetch_sub(count, std::memory_order_relaxed); }
 
   size_t size_bytes() const { return size_bytes_.load(std::memory_order_relaxed); }
-  size_t bytes_max() const { return bytes_max_; }
-  bool IsTight() const { return size_bytes() > bytes_max_ / 2; }
-  bool HasRoomForGrammar() const { return size_bytes() <= bytes_max_ / 4 * 3; }
-  bool IsExhausted() const { return size_bytes() > bytes_max_; }
+  size_t bytes_max() const { return bytes_max_.load(std::memory_order_relaxed); }
+  bool IsTight() const { return size_bytes() > bytes_max() / 2; }
+  bool HasRoomForGrammar() const { return size_bytes() <= bytes_max() / 4 * 3; }
+  bool IsExhausted() const { return size_bytes() > bytes_max(); }
 
   // Drops grammars that no sequence follows until there is room for another, or none is left.
   // REQUIRES: the caller holds no lock of a cache.
@@ -51,7 +53,7 @@ class GrammarMemory {
   void AddCache(CompileCache* cache);
   void RemoveCache(CompileCache* cache);
 
-  const size_t bytes_max_;
+  std::atomic<size_t> bytes_max_;      // orders nothing
   std::atomic<size_t> size_bytes_{0};  // a sum that orders nothing
   std::atomic<uint64_t> next_use_{1};  // only numbers uses
   std::mutex mutex_;                   // taken before the lock of a cache

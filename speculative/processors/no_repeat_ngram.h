@@ -37,6 +37,10 @@ class NoRepeatNgram : public Processor {
   explicit NoRepeatNgram(const NgramOptions& options);
 
   size_t max_edits() const override { return max_edits_; }
+  size_t size_bytes() const override {
+    return previous_.capacity_bytes() + next_.capacity_bytes() +
+           (last_.size() + latest_.size()) * sizeof(int32_t) + whitelist_.size() * sizeof(TokenId);
+  }
   void Advance(const TokenHistory& history, size_t num_new) override;
   void Apply(const TokenHistory& history, PlaceEditor* place) const override;
   std::unique_ptr<Processor> Clone() const override {

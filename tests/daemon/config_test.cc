@@ -94,6 +94,28 @@ TEST_SUITE("unit") {
     CHECK(Says(SetSpin(0, 0, &config), "1 .. 64"));
     CHECK(Says(SetSpin(0, 65, &config), "max_sessions = 65"));
   }
+
+  TEST_CASE("memory is divided between constraints and sessions") {
+    constexpr uint64_t kMib = uint64_t{1} << 20;
+    DaemonConfig config;
+    // 400 MiB are left: 300 are taken, 75 of them for constraints, and a session has half the rest.
+    REQUIRE(SetMemory(0, 0, {.bytes = 400 * kMib, .bound_by = "a test"}, &config).ok());
+    CHECK(config.memory.constraints_bytes == 75 * kMib);
+    CHECK(config.memory.sessions_bytes == 225 * kMib);
+    CHECK(config.memory.session_bytes == 225 * kMib / 2);
+    // Constraints never have more than their own bound.
+    REQUIRE(SetMemory(64 << 10, 0, {}, &config).ok());
+    CHECK(config.memory.constraints_bytes == 2048 * kMib);
+    CHECK(config.memory.sessions_bytes == 62 * 1024 * kMib);
+    REQUIRE(SetMemory(100, 75, {}, &config).ok());
+    CHECK(config.memory.session_bytes == 75 * kMib);
+    CHECK(Says(SetMemory(100, 76, {}, &config), "session_memory_mib = 76"));
+    CHECK(Says(SetMemory(-1, 0, {}, &config), "memory_mib = -1"));
+    CHECK(Says(SetMemory(0, -1, {}, &config), "session_memory_mib = -1"));
+    // Where nothing is known, a bound exists all the same.
+    REQUIRE(SetMemory(0, 0, {}, &config).ok());
+    CHECK(config.memory.sessions_bytes > 0);
+  }
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ import subprocess
 import time
 import unittest
 
-from support import BIN, PATIENCE_S, ProcessTest, TOKENIZER, wait_until
+from support import BIN, MemoryGroup, PATIENCE_S, ProcessTest, TOKENIZER, wait_until
 
 
 class LogTest(ProcessTest):
@@ -116,6 +116,155 @@ class ForkTest(ProcessTest):
         wait_until(lambda: "ended:" in daemon.stderr, "the end of the session")
         os.kill(child, 0)  # the child lives, and the session has ended all the same
         self.stop(daemon)
+
+
+class GreedyTest(ProcessTest):
+    """One engine asks for more memory than there is: it is refused, and the daemon serves the others."""
+
+    GROUP_BYTES = 512 << 20
+
+    def start_daemon(self, *flags):
+        """In a control group of 512 MiB. Without a tokenizer it serves every vocabulary."""
+        group = MemoryGroup.make(self.GROUP_BYTES)
+        if group is None:
+            self.skipTest("this machine lets this process make no control group with a bound of memory")
+        daemon = self.start("specd", f"--listen=unix:{self.socket}", "--detokenizer=off",
+                            "--eos_token_ids=0", *flags, preexec_fn=group.enter)
+        self.addCleanup(group.close)  # after the daemon has ended
+        self.addCleanup(daemon.close)
+        wait_until(lambda: "serves" in daemon.stderr or not daemon.running(), "the daemon")
+        self.assertTrue(daemon.running(), daemon.stderr)
+        return daemon
+
+    def assertRefuses(self, daemon, what, *words):
+        greedy = self.run_to_end("greedy_engine", f"unix:{self.socket}", what)
+        self.assertTrue(daemon.running(), daemon.stderr)
+        self.assertEqual(greedy.code, 3, greedy.stdout + greedy.stderr)
+        for word in words:
+            self.assertIn(word, greedy.stdout)
+        return greedy.stdout
+
+    def assertServes(self, daemon):
+        engine = self.engine("--prompt=The daemon", "--max_tokens=8", "--print=none")
+        self.assertEqual(engine.wait(), 0, engine.stderr)
+        self.stop(daemon)
+
+    def test_a_session_of_800_mib(self):
+        daemon = self.start_daemon()
+        self.assertRefuses(daemon, "hello", "session_memory_mib", "the session")
+        self.assertServes(daemon)
+
+    def test_prompts_of_a_million_ids(self):
+        daemon = self.start_daemon()
+        self.assertRefuses(daemon, "prompts", "session_memory_mib")
+        # All that the engine had is free again.
+        again = self.assertRefuses(daemon, "prompts", "session_memory_mib")
+        self.assertGreaterEqual(int(again.split()[1]), 1, again)
+        self.assertServes(daemon)
+
+    def test_rows_that_nobody_wrote(self):
+        daemon = self.start_daemon()
+        self.assertRefuses(daemon, "rows", "session_memory_mib", "the region")
+        self.assertServes(daemon)
+
+    def test_the_flag_raises_the_bound(self):
+        daemon = self.start_daemon("--memory_mib=64", "--session_memory_mib=32")
+        self.assertRefuses(daemon, "prompts", "of the 33554432 that --session_memory_mib allows")
+        self.assertServes(daemon)
+
+
+class OwnMemoryTest(ProcessTest):
+    """Memory that an engine takes or takes away."""
+
+    def test_many_regions_are_refused_before_the_system_kills(self):
+        group = MemoryGroup.make(512 << 20)
+        if group is None:
+            self.skipTest("this machine lets this process make no control group with a bound of memory")
+        self.addCleanup(group.close)
+        engine = self.start("greedy_engine", "embedded:cpu", "alloc", preexec_fn=group.enter)
+        self.assertEqual(engine.wait(), 3, engine.stdout)  # a killed process has -9
+        self.assertGreaterEqual(int(engine.stdout.split()[1]), 2)
+        self.assertIn("are available", engine.stdout)
+
+    def test_a_huge_page_that_is_gone_ends_its_session_alone(self):
+        pool = pathlib.Path("/proc/sys/vm/nr_hugepages")
+        before = pool.read_text()
+        if int(before) != 0 or not os.access(pool, os.W_OK):
+            self.skipTest("this test needs a machine whose pool of huge pages is empty and its own")
+        self.addCleanup(pool.write_text, before)
+        pool.write_text("1")
+        if int(pool.read_text()) != 1:
+            self.skipTest("this machine has no huge page")
+        daemon = self.start("specd", f"--listen=unix:{self.socket}", "--detokenizer=off")
+        wait_until(lambda: "serves" in daemon.stderr or not daemon.running(), "the daemon")
+        engine = self.run_to_end("greedy_engine", f"unix:{self.socket}", "huge")
+        if engine.code == 4:
+            self.skipTest("this machine does not take the page away")
+        self.assertTrue(daemon.running(), daemon.stderr)
+        self.assertEqual(engine.code, 0, engine.stdout)
+        self.assertIn("status 6", engine.stdout)  # SPECD_STATUS_ABORTED
+        other = self.engine("--prompt=The daemon", "--max_tokens=8", "--print=none")
+        self.assertEqual(other.wait(), 0, other.stderr)
+        self.stop(daemon)
+
+
+class CrowdTest(ProcessTest):
+    """Peers take the daemon's descriptors, or come without being asked."""
+
+    def connect(self, count, endpoint):
+        """Sockets that say nothing. The daemon lets them in, or closes them."""
+        sockets = []
+        self.addCleanup(lambda: [peer.close() for peer in sockets])
+        for _ in range(count):
+            sockets.append(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            sockets[-1].connect(f"{self.socket}.{endpoint}")
+            sockets[-1].settimeout(PATIENCE_S)
+        return [peer for peer in sockets if self.greeted(peer)]
+
+    def greeted(self, peer):
+        try:
+            return len(peer.recv(1)) == 1
+        except ConnectionResetError:
+            return False
+
+    def assertServes(self, daemon):
+        engine = self.engine("--prompt=The daemon", "--max_tokens=8", "--print=none")
+        self.assertEqual(engine.wait(), 0, engine.stderr + daemon.stderr)
+        self.stop(daemon)
+
+    def test_more_connections_than_descriptors(self):
+        daemon = self.start(
+            pathlib.Path("/bin/bash"), "-c", "ulimit -n 128; exec \"$0\" \"$@\"", BIN / "specd",
+            f"--listen=unix:{self.socket}", f"--tokenizer={TOKENIZER}", "--eos_tokens=<|endoftext|>")
+        wait_until(lambda: "serves" in daemon.stderr or not daemon.running(), "the daemon")
+        for endpoint in "text", "tokens":
+            self.connect(150, endpoint)
+            self.assertTrue(daemon.running(), daemon.stderr)
+        self.assertIn("too many open files", daemon.stderr)
+        self.assertServes(daemon)
+
+    def test_an_endpoint_has_256_places(self):
+        daemon = self.daemon()
+        self.assertEqual(len(self.connect(300, "text")), 256)
+        self.assertIn("256 are connected", daemon.stderr)
+        self.assertServes(daemon)
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can be two users")
+    def test_a_member_of_the_group_is_no_subscriber(self):
+        nobody = 65534
+        for flags, places in ((), 0), (("--allow_uid=65534",), 1):
+            daemon = self.daemon("--detokenizer=process", *flags)
+            self.folder.chmod(0o711)
+            for endpoint in "tokens", "aborts":
+                reader, writer = os.pipe()
+                child = os.fork()
+                if child == 0:
+                    os.setuid(nobody)  # the group stays the daemon's, which the socket files let in
+                    os.write(writer, str(len(self.connect(1, endpoint))).encode())
+                    os._exit(0)
+                os.waitpid(child, 0)
+                self.assertEqual(int(os.read(reader, 10)), places, f"{endpoint} {flags}")
+            self.stop(daemon)
 
 
 class MemoryTest(ProcessTest):

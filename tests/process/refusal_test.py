@@ -31,10 +31,23 @@ class RefusalTest(ProcessTest):
         self.assertEqual(engine.wait(), 0, engine.stderr)
 
     def test_unknown_flag(self):
-        for program in ("specd", "specd-detok", "specd-toy-engine", "specd-toy-client"):
+        for program in ("specd-toy-engine", "specd-toy-client"):
             process = self.run_to_end(program, "--no_such_flag=1")
             self.assertNotEqual(process.code, 0)
             self.assertIn("no_such_flag", process.stderr)
+
+    def test_a_command_line_that_is_wrong_has_one_exit_code(self):
+        for program in ("specd", "specd-detok"):
+            self.assertRefused(self.run_to_end(program, "--no_such_flag=1"), 2, "no_such_flag")
+            self.assertRefused(self.run_to_end(program, "--nosuchflag"), 2, "nosuchflag")
+            self.assertRefused(self.run_to_end(program, "stray"), 2, "stray")
+            self.assertEqual(self.run_to_end(program, "--version").code, 0)
+            for flag in "--help", "--helpfull":
+                asked = self.run_to_end(program, flag)
+                self.assertEqual(asked.code, 0)
+                self.assertIn("--log_level", asked.stdout)
+        self.assertRefused(self.run_to_end("specd", "--threads=many"), 2, "many")
+        self.assertRefused(self.run_to_end("specd", "--threads=-1"), 2, "threads = -1")
 
     def test_flag_values(self):
         self.assertRefused(self.run_to_end("specd", "--listen=tcp://x"), 2, "unix:/path")

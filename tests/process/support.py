@@ -91,6 +91,40 @@ class Process:
         self.process.stderr.close()
 
 
+class MemoryGroup:
+    """A control group with a bound of memory, below this process's own; None where none can be made."""
+
+    @classmethod
+    def make(cls, size_bytes):
+        for line in pathlib.Path("/proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            for version, name in ((1, "memory.limit_in_bytes"), (2, "memory.max")):
+                if version == 1 and controllers != "memory" or version == 2 and controllers != "":
+                    continue
+                top = pathlib.Path("/sys/fs/cgroup/memory" if version == 1 else "/sys/fs/cgroup")
+                folder = top / path.lstrip("/") / f"specd-test-{os.getpid()}"
+                try:
+                    folder.mkdir()
+                except OSError:
+                    continue
+                try:
+                    (folder / name).write_text(str(size_bytes))
+                    return cls(folder)
+                except OSError:
+                    folder.rmdir()
+        return None
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def enter(self):
+        """For preexec_fn."""
+        (self.folder / "cgroup.procs").write_text(str(os.getpid()))
+
+    def close(self):
+        self.folder.rmdir()
+
+
 class ProcessTest(unittest.TestCase):
     """A test with a folder of its own and helpers to start each program in it."""
 

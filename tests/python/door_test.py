@@ -382,6 +382,37 @@ class DoorTest(unittest.TestCase):
             with self.assertRaises(specd.Error):
                 call()
 
+    def test_arrays_outlive_the_engine(self):
+        """Reading rows() after close was a segmentation fault, which would end these tests too."""
+        script = f"""
+import gc, os
+import numpy as np, specd
+engine = specd.Engine({URI!r}, vocab_size={V}, max_batch=4, max_draft=3)
+rows, mask, tokens = engine.rows(3), engine.rows(3, "mask"), engine.next_tokens()
+rows[:] = np.eye({V})[[1, 2, 3]] * 50
+view = rows[1:, 2:4]
+result, = engine.verify(rows, {{engine.open(specd.SamplingParams(temperature=0, max_tokens=9)): [1, 2]}})
+engine.close()
+del engine
+gc.collect()
+print(rows.argmax(axis=1).tolist(), mask.sum(), tokens.max(), result.tokens.tolist())
+rows[:] = 7  # it is the array's own
+del rows
+gc.collect()
+print(view.sum())
+maps = lambda: open("/proc/self/maps").read().count("memfd:specd-rows")
+del mask, tokens, result  # a result knows its engine
+gc.collect()
+held = maps()
+del view
+gc.collect()
+print(held - maps())  # the last view gives the memory back
+"""
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,
+                              check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.splitlines(), ["[1, 2, 3] 0 3 [1, 2, 3]", "28.0", "1"])
+
     def test_a_library_that_is_not_there_or_is_another(self):
         for library, text in (("/nowhere/libspecd.so", "/nowhere/libspecd.so"),
                               (ctypes.util.find_library("c"), "has no specd_last_error")):

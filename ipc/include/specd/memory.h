@@ -16,8 +16,10 @@ typedef struct specd_region {
   uint64_t size_bytes;
 } specd_region;
 
-/* Allocates zeroed shared memory for rows and seals it against shrinking. If the machine or the
- * process's control group has fewer bytes left, returns SPECD_ERROR_EXHAUSTED with that number. */
+/* Allocates zeroed shared memory for rows and seals it against shrinking. All of its pages are
+ * taken at once, so many allocations are refused as one is: if the machine or the process's control
+ * group has fewer bytes left, the call returns SPECD_ERROR_EXHAUSTED with that number. A daemon
+ * counts the region among the memory of the session (--session_memory_mib). */
 SPECD_API int specd_alloc(specd_engine* engine, uint64_t size_bytes, specd_region* region);
 
 /* Imports a memfd of the caller instead. The memfd must be sealed (F_SEAL_SHRINK) and hold at least

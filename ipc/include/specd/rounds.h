@@ -82,9 +82,11 @@ enum {
                                         changed. In embedded mode specd_last_error gives the reason
                                         after the call that returned this status; a daemon logs it and
                                         restarts */
-  SPECD_STATUS_ABORTED = 6 /* the CUDA stream of specd_submit_on_stream was released without
-                              an answer, or the daemon stopped in the middle of a long round.
-                              Nothing was confirmed and nothing will be */
+  SPECD_STATUS_ABORTED = 6 /* nothing was confirmed and nothing will be. specd_submit_on_stream:
+                              the CUDA stream was released without an answer. A daemon: it
+                              stopped in the middle of a long round, or a page of the bound
+                              memory was missing when it was read (a hole without memory, no
+                              huge page). After a missing page the session ends */
 };
 
 /* The reason for SPECD_STATUS_INVALID; from SPECD_DETAIL_GRAMMAR_WAYS on, for

@@ -75,8 +75,8 @@ class Engine:
         return self._pointer
 
     def close(self):
-        """Detaches the engine. Open sequences are aborted, and arrays from rows() must not be used
-        again."""
+        """Detaches the engine and aborts open sequences. Arrays from rows(), next_tokens() and
+        draft_tokens() keep their memory, which nothing reads any more."""
         self._closer()
 
     def __enter__(self):

@@ -8,6 +8,7 @@ from . import _library as c
 from . import _structs as s
 from ._library import check
 from .arrays import integer
+from .mapping import lasting_buffer
 
 NEXT_TOKEN = 4
 DRAFT_TOKENS = 16
@@ -44,5 +45,4 @@ def bind_ids(engine, role, row_ids, address):
         raise
     if address is not None:
         return region.id, None
-    buffer = (ctypes.c_char * size).from_address(region.data)
-    return region.id, np.frombuffer(buffer, np.int32).reshape(num_rows, row_ids)
+    return region.id, np.frombuffer(lasting_buffer(region), np.int32).reshape(num_rows, row_ids)

@@ -13,6 +13,7 @@ import numpy as np
 from . import _library as c
 from . import _structs as s
 from .arrays import as_rows, dtype_code, integer, item_size, numpy_view, view_code
+from .mapping import lasting_buffer
 from .ops import set_rules
 from .regions import import_device, unregister
 from ._library import check, refusal
@@ -49,7 +50,7 @@ class Memory:
         region = self._allocate(size, row_stride)
         if self.region is not None and not self.is_the_callers:
             self.outgrown.append(self.region)
-        self.buffer = (ctypes.c_char * region.size_bytes).from_address(region.data)
+        self.buffer = lasting_buffer(region)
         self.region = region.id
 
     def release_outgrown(self):

@@ -14,6 +14,25 @@ namespace specd {
 namespace {
 
 TEST_SUITE("unit") {
+  TEST_CASE("a round whose rows had a missing page is aborted, and its session ends") {
+    SessionFixture f;
+    const SequenceHandle s = f.Open("r", 9);
+    f.backend->script = {Confirm(2, {1, 2, 5})};
+    f.Submit({s});
+    f.session->regions_host().has_faulted->store(true);  // as the handler of SIGBUS does
+    f.session->Step();
+    CompletionView done;
+    REQUIRE(f.engine->Poll(&done));
+    CHECK(done.results[0].status == RoundStatus::kAborted);
+    CHECK(done.results[0].num_kept == 0);
+    CHECK(f.session->ended());
+    const std::vector<TokenEvent> events = f.Events();
+    REQUIRE(events.size() == 2);  // the opening, and no tokens
+    CHECK(events[1].kind == TokenEventKind::kEnd);
+    CHECK(events[1].offset == 0);
+    CHECK(events[1].finish_reason == SPECD_FINISH_ABORT);
+  }
+
   TEST_CASE("an end follows its last tokens, once, and the state word agrees") {
     SessionFixture f;
     const SequenceHandle s = f.Open("r", 2);
