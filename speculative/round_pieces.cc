@@ -1,6 +1,7 @@
 #include "speculative/round_pieces.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace specd {
 
@@ -12,7 +13,10 @@ int64_t RoundPieces::WorkOf(int32_t task) const {
   return (int64_t{draft.num_nodes} + 1) * batch_.target.vocab_size;
 }
 
-void RoundPieces::Begin(const RoundBatch& batch) {
+void RoundPieces::Begin(const RoundBatch& batch, int64_t factor) {
+  work_max_ = usual_work_max_ > std::numeric_limits<int64_t>::max() / factor
+                  ? usual_work_max_
+                  : usual_work_max_ * factor;
   batch_ = batch;
   next_ = 0;
   progress_ = {};

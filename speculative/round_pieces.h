@@ -22,13 +22,17 @@ namespace specd {
 // round of an ordinary engine is below it: 32 sequences with 5 drafts over 128,256 tokens have
 // three quarters of the bound of 16 threads.
 inline constexpr int64_t kPieceWork = int64_t{1} << 21;
+// Where no other session waits, a cut only gives way to control messages and to the end of the
+// daemon: pieces may be so much larger.
+inline constexpr int64_t kAloneFactor = 16;
 
 class RoundPieces {
  public:
   // work_max: elements that the rows of one piece may have together.
-  explicit RoundPieces(int64_t work_max) : work_max_(work_max) {}
+  explicit RoundPieces(int64_t work_max) : usual_work_max_(work_max), work_max_(work_max) {}
 
-  void Begin(const RoundBatch& batch);
+  // A larger bound of this round is so many usual ones.
+  void Begin(const RoundBatch& batch, int64_t factor = 1);
 
   // The whole round.
   RoundBatch& batch() { return batch_; }
@@ -46,7 +50,8 @@ class RoundPieces {
  private:
   int64_t WorkOf(int32_t task) const;
 
-  const int64_t work_max_;
+  const int64_t usual_work_max_;
+  int64_t work_max_;  // of this round
   RoundBatch batch_;
   bool is_cut_ = false;
   int32_t next_ = 0;     // the first task that has not ended

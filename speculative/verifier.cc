@@ -176,10 +176,11 @@ void Verifier::VerifyRound(std::span<const SequenceInput> inputs, std::span<Sequ
 }
 
 void Verifier::BeginRound(std::span<const SequenceInput> inputs, std::span<SequenceResult> results,
-                          bool asks) {
+                          bool asks, bool is_alone) {
   SPECD_CHECK(staged_.count() == 0);
   Succeeded(packer_.Pack(inputs, &scratch_, results));
-  pieces_.Begin(packer_.BatchOf(rows_.target, &scratch_));
+  const bool may_be_larger = is_alone && options_.piece_work == 0;
+  pieces_.Begin(packer_.BatchOf(rows_.target, &scratch_), may_be_larger ? kAloneFactor : 1);
   // An engine that calls the round off may write next tokens itself; ours must not overwrite them.
   holds_back_ = asks || pieces_.is_cut();
   round_status_ = RoundStatus::kOk;

@@ -135,9 +135,10 @@ class Verifier {
   // Between two pieces the caller may open, fork, finish and close sequences and bind next tokens,
   // and nothing else. A sequence of the round that was finished or closed meanwhile is answered as
   // if that had happened before the round. The other answers are those of VerifyRound, to the bit.
-  // REQUIRES: as VerifyRound, for all of the calls; asks: EndRound gets a may_commit.
+  // If no other session waits, the pieces are larger. REQUIRES: as VerifyRound, for all of the
+  // calls; asks: EndRound gets a may_commit.
   void BeginRound(std::span<const SequenceInput> inputs, std::span<SequenceResult> results,
-                  bool asks);
+                  bool asks, bool is_alone = false);
   // Runs a piece; true if another one is left.
   bool RunPiece();
   void EndRound(std::span<SequenceResult> results);

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <limits>
 #include <random>
 #include <string_view>
 #include <utility>
@@ -240,6 +241,7 @@ class LocalLink : public EngineLink {
       options.names = &names_;
       options.threads = threads_;
       options.may_stage = true;
+      options.piece_work = std::numeric_limits<int64_t>::max();  // nobody else is served
       options.recorder = recorder_.get();
       return Session::Create(options, *std::move(backend));
     };

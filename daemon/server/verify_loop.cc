@@ -59,7 +59,8 @@ bool VerifyLoop::ServeOne(Session& session) {
     // While the loop drains, its steps are counted as rounds.
     return !draining && session.channel().IsHeld() && session.Prepare();
   }
-  if (session.StepPiece()) {
+  // The first bell is the loop's own.
+  if (session.StepPiece(bells_.size() == 2)) {
     // A round that needs more than one piece would keep the daemon from ending.
     if (draining) session.CallOffRound();
     if (session.device_failed() && !reported_failure_) {

@@ -142,24 +142,22 @@ void Session::EndNow() {
 }
 
 bool Session::Step() {
-  const bool worked = StepPiece();
+  const bool worked = StepPiece(true);
   while (is_between_pieces()) StepPiece();
   return worked;
 }
 
-bool Session::StepPiece() {
+bool Session::StepPiece(bool is_alone) {
   MutexLock lock(&state_.mutex);
   // Openings between two pieces take room too, so it is asked for before each of them.
   if (ended() || !rounds_.HasRoom()) return false;
   if (is_between_pieces()) {
     rounds_.RunPiece(submission_);
-    return true;
-  }
-  if (!state_.channel.Take(&submission_, static_cast<uint64_t>(state_.options.clock->NowNs()))) {
+  } else if (!state_.channel.Take(&submission_,
+                                  static_cast<uint64_t>(state_.options.clock->NowNs()))) {
     return rounds_.Collect();
-  }
-  if (submission_.kind() == SubmissionKind::kRound) {
-    rounds_.Do(&submission_);
+  } else if (submission_.kind() == SubmissionKind::kRound) {
+    rounds_.Do(&submission_, is_alone);
   } else {
     calls_.Do(submission_);
   }

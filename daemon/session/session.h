@@ -80,8 +80,9 @@ class Session {
 
   // The same for a caller that serves other sessions too: StepPiece runs at most one piece of a
   // round (RoundPieces). Between two pieces the lock is free, and IsWanted() tells whether a thread
-  // waits for it: that thread goes first.
-  bool StepPiece();
+  // waits for it: that thread goes first. is_alone: no other session waits, and the pieces are
+  // larger.
+  bool StepPiece(bool is_alone = false);
   bool is_between_pieces() const { return state_.between_pieces.load(std::memory_order_relaxed); }
   bool IsWanted() const { return state_.mutex.IsWanted(); }
   // Answers a round that has pieces left: nothing of it is kept, and its sequences can be verified

@@ -26,7 +26,7 @@ bool SessionRounds::HasRoom() const {
                                  .tokens = size_t{limits.max_batch} * limits.max_output()});
 }
 
-void SessionRounds::Do(SubmissionCopy* submission) {
+void SessionRounds::Do(SubmissionCopy* submission, bool is_alone) {
   if (!submission->staged()) {
     ShowTaken(*submission);
     if (state_.channel.IsAborted(*submission)) {
@@ -40,7 +40,7 @@ void SessionRounds::Do(SubmissionCopy* submission) {
       return Answer(*submission);
     }
     state_.verifier->BeginRound(submission->records(), ResultsOf(*submission),
-                                submission->on_stream());
+                                submission->on_stream(), is_alone);
     return RunPiece(*submission);
   }
   state_.verifier->StageRound(submission->records());

@@ -27,7 +27,7 @@ class SessionRounds {
 
   // Begins, or stages, a round that was just taken. A round of one piece is then answered. A staged
   // round keeps the submission's memory, and leaves other memory in its place.
-  void Do(SubmissionCopy* submission) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
+  void Do(SubmissionCopy* submission, bool is_alone) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
 
   // ---- a round that has pieces left (SessionState::between_pieces)
 

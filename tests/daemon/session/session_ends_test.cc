@@ -83,7 +83,10 @@ TEST_SUITE("unit") {
 
   TEST_CASE("a stop string that moves a provisional end makes no second end") {
     SessionFixture f;
-    const SequenceHandle s = f.Open("r", 3);
+    SequenceParams params;
+    params.max_tokens = 3;
+    params.stop_strings = {"x"};
+    const SequenceHandle s = f.session->OpenSequences("r", params)->front().handle;
     f.backend->script = {Confirm(2, {1, 2, 5})};
     f.Submit({s});
     f.session->Step();
@@ -99,6 +102,7 @@ TEST_SUITE("unit") {
     SequenceParams params;
     params.max_tokens = 3;
     params.logprobs = 0;
+    params.stop_strings = {"x"};
     const SequenceHandle s = f.session->OpenSequences("r", params)->front().handle;
     ScriptedOutcome scripted = Confirm(2, {1, 2, 5});
     scripted.scores = {{{1, -0.1f, 1}}, {{2, -1e9f, 1}}, {{5, -0.3f, 1}}};
