@@ -68,13 +68,43 @@ TextStream::TextStream(const Vocabulary* vocabulary, std::shared_ptr<const StopS
   stripped_spaces_ = options.continues ? 0 : rules.stripped_spaces;
 }
 
-// A skipped token never comes here: bytes before and after it may belong to one code point. A kept
-// added token is text of its own. Its content is valid UTF-8 and cannot continue pending bytes, so
-// the decoder itself ends the pending bytes before it.
+void TextStream::Prime(std::span<const TokenId> prompt_ids, std::span<const TokenId> output_ids) {
+  SPECD_CHECK(num_tokens_ == 0);
+  std::string text;
+  for (const TokenId id : prompt_ids) utf8_.Push(BytesOf(id), &text);
+  text.clear();
+  for (const TokenId id : output_ids) utf8_.Push(BytesOf(id), &text);
+  if (stripped_spaces_ > 0) Strip(&text, &stripped_spaces_);
+  if (stops_ != nullptr) stops_->Pass(&stop_state_, text);
+  std::string replacement;
+  Utf8Stream(utf8_).Finish(&replacement);
+  given_size_bytes_ = replacement.size();
+}
+
+TextStream TextStream::Fork() const {
+  TextStream copy = *this;
+  copy.text_offset_ = 0;
+  return copy;
+}
+
+// The bytes before and after a skipped token may belong to one code point.
+std::string_view TextStream::BytesOf(TokenId id) const {
+  if (options_.skip_special_tokens && vocabulary_->IsSpecial(id)) return {};
+  return vocabulary_->Bytes(id);
+}
+
+std::string_view TextStream::Step::NewText(size_t end) const {
+  const size_t begin = std::min(given_size_bytes, end);
+  return std::string_view(text).substr(begin, end - begin);
+}
+
+// A kept added token is text of its own. Its content is valid UTF-8 and cannot continue pending
+// bytes, so the decoder itself ends the pending bytes before it.
 TextStream::Step TextStream::Decode(std::string_view bytes) const {
   Step step{.utf8 = utf8_, .stop_state = stop_state_, .stripped_spaces = stripped_spaces_};
+  if (given_size_bytes_ > 0 && !utf8_.Continues(bytes)) step.given_size_bytes = given_size_bytes_;
   step.utf8.Push(bytes, &step.text);
-  if (step.stripped_spaces > 0) Strip(&step);
+  if (step.stripped_spaces > 0) Strip(&step.text, &step.stripped_spaces);
   if (stops_ == nullptr) return step;
   if (num_tokens_ > options_.min_tokens) {
     step.match = stops_->Advance(&step.stop_state, step.text);
@@ -85,21 +115,18 @@ TextStream::Step TextStream::Decode(std::string_view bytes) const {
 }
 
 // The first character that is no space ends the front of the text.
-void TextStream::Strip(Step* step) {
+void TextStream::Strip(std::string* text, uint32_t* stripped_spaces) {
   size_t count = 0;
-  while (count < step->stripped_spaces && count < step->text.size() && step->text[count] == ' ') {
-    ++count;
-  }
-  const bool is_front = count == step->text.size();
-  step->stripped_spaces = is_front ? step->stripped_spaces - static_cast<uint32_t>(count) : 0;
-  step->text.erase(0, count);
+  while (count < *stripped_spaces && count < text->size() && (*text)[count] == ' ') ++count;
+  const bool is_front = count == text->size();
+  *stripped_spaces = is_front ? *stripped_spaces - static_cast<uint32_t>(count) : 0;
+  text->erase(0, count);
 }
 
 std::optional<int> TextStream::Push(TokenId id, bool accepted_draft, TextChunk* chunk) {
   if (ended_) return std::nullopt;
   ++num_tokens_;
-  if (options_.skip_special_tokens && vocabulary_->IsSpecial(id)) return std::nullopt;
-  const std::string_view bytes = vocabulary_->Bytes(id);
+  const std::string_view bytes = BytesOf(id);
   if (bytes.empty()) return std::nullopt;
 
   const Step step = Decode(bytes);
@@ -107,32 +134,37 @@ std::optional<int> TextStream::Push(TokenId id, bool accepted_draft, TextChunk* 
   utf8_ = step.utf8;
   stop_state_ = step.stop_state;
   stripped_spaces_ = step.stripped_spaces;
+  if (!step.text.empty()) given_size_bytes_ = 0;
   pending_accepted_draft_ = accepted_draft;
+  const std::string_view text = step.NewText(step.text.size());
   const size_t held_size_bytes = stops_ == nullptr ? 0 : stops_->HeldSizeBytes(stop_state_);
   if (held_size_bytes == 0 && held_.size_bytes() == 0) {
-    chunk->Append(step.text, accepted_draft);
-    text_offset_ += step.text.size();
+    chunk->Append(text, accepted_draft);
+    text_offset_ += text.size();
     return std::nullopt;
   }
-  held_.Append(step.text, accepted_draft);
-  Release(held_.size_bytes() - held_size_bytes, chunk);
+  held_.Append(text, accepted_draft);
+  // A stop string may have begun in text that was given before the stream.
+  Release(held_.size_bytes() - std::min(held_size_bytes, held_.size_bytes()), chunk);
   return std::nullopt;
 }
 
 std::optional<int> TextStream::PushWithheld(TokenId id, bool accepted_draft, TextChunk* chunk) {
   if (ended_) return std::nullopt;
   ++num_tokens_;
-  if (options_.skip_special_tokens && vocabulary_->IsSpecial(id)) return std::nullopt;
-  const Step step = Decode(vocabulary_->Bytes(id));
+  const std::string_view bytes = BytesOf(id);
+  if (bytes.empty()) return std::nullopt;
+  const Step step = Decode(bytes);
   if (!step.match) return std::nullopt;
   return StopAt(step, accepted_draft, chunk);
 }
 
 int TextStream::StopAt(const Step& step, bool accepted_draft, TextChunk* chunk) {
   const StopMatch& match = *step.match;
-  held_.Append(std::string_view(step.text).substr(0, match.end), accepted_draft);
-  const size_t kept_size_bytes =
-      options_.include_stop ? held_.size_bytes() : held_.size_bytes() - match.size_bytes;
+  held_.Append(step.NewText(match.end), accepted_draft);
+  const size_t cut_size_bytes =
+      options_.include_stop ? 0 : std::min(match.size_bytes, held_.size_bytes());
+  const size_t kept_size_bytes = held_.size_bytes() - cut_size_bytes;
   Release(kept_size_bytes, chunk);
   Finish(TextEnd::kDiscard, chunk);
   return match.index;
@@ -144,7 +176,7 @@ void TextStream::Finish(TextEnd how, TextChunk* chunk) {
   if (how == TextEnd::kFlush) {
     std::string replacement;
     utf8_.Finish(&replacement);
-    held_.Append(replacement, pending_accepted_draft_);
+    held_.Append(std::string_view(replacement).substr(given_size_bytes_), pending_accepted_draft_);
     Release(held_.size_bytes(), chunk);
   }
   utf8_.Discard();

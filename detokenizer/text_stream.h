@@ -7,6 +7,9 @@
 // once, cut at the first stop string, however the ids were grouped. Where the tokenizer's decoder
 // strips leading spaces, the first text loses them.
 //
+// A sequence that had tokens before its stream begins with Prime. A copy of a running sequence
+// begins with Fork.
+//
 // Not safe for use by two threads at once; the vocabulary and the stop set are shared and
 // read-only. The vocabulary must outlive the TextStream.
 //
@@ -24,6 +27,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,7 +61,8 @@ struct TextOptions {
   bool skip_special_tokens = true;
   bool include_stop = false;  // the text ends with the stop string instead of before it
   uint64_t min_tokens = 0;    // a stop string that completes within this many first tokens is text
-  bool continues = false;     // text came before, so spaces at the front are no leading ones
+  // Text came before that Prime does not get, so spaces at the front are no leading ones.
+  bool continues = false;
 };
 
 enum class TextEnd {
@@ -70,6 +75,17 @@ class TextStream {
   // `stops` may be null.
   TextStream(const Vocabulary* vocabulary, std::shared_ptr<const StopSet> stops,
              TextOptions options);
+
+  // Begins the text after these ids, whose own text was given before: the last ids of the prompt,
+  // and the last outputs. A code point that they begin is completed by this stream. If it turns out
+  // to be ill-formed, its U+FFFD for their bytes was given too. A stop string may have begun in the
+  // outputs, and then takes no text back. The prompt is not searched. The ids do not count for
+  // min_tokens. REQUIRES: no id was pushed.
+  void Prime(std::span<const TokenId> prompt_ids, std::span<const TokenId> output_ids);
+
+  // The stream of a copy of the sequence, as it stands. The text of the copy goes on where this
+  // stream has released all, and counts its bytes from 0.
+  TextStream Fork() const;
 
   // Appends to `chunk` the text that this token makes certain. A stop string that completes within
   // the token's text ends the stream, unless the token is one of the first min_tokens. The released
@@ -121,11 +137,16 @@ class TextStream {
     Utf8Stream utf8;
     StopState stop_state;
     uint32_t stripped_spaces = 0;
+    size_t given_size_bytes = 0;  // of this token's text, at its front
     std::string text = {};
     std::optional<StopMatch> match = {};
+
+    std::string_view NewText(size_t end) const;
   };
+  // The bytes of the token's text: none if it is skipped.
+  std::string_view BytesOf(TokenId id) const;
   Step Decode(std::string_view bytes) const;
-  static void Strip(Step* step);
+  static void Strip(std::string* text, uint32_t* stripped_spaces);
   int StopAt(const Step& step, bool accepted_draft, TextChunk* chunk);
   void Release(size_t size_bytes, TextChunk* chunk);
 
@@ -135,6 +156,9 @@ class TextStream {
   Utf8Stream utf8_;
   StopState stop_state_;
   uint32_t stripped_spaces_ = 0;  // that the text's front may still lose
+  // The U+FFFD for the bytes that Prime left pending were given before. 0 once these bytes are
+  // text.
+  size_t given_size_bytes_ = 0;
   HeldText held_;
   uint64_t num_tokens_ = 0;  // includes the token being pushed
   uint64_t text_offset_ = 0;

@@ -28,6 +28,21 @@ bool Utf8Stream::Begin(uint8_t lead) {
   return true;
 }
 
+bool Utf8Stream::Advance() {
+  next_min_ = 0x80;
+  next_max_ = 0xBF;
+  return --num_needed_ > 0;
+}
+
+bool Utf8Stream::Continues(std::string_view bytes) const {
+  Utf8Stream ahead = *this;
+  for (const char byte : bytes) {
+    if (!ahead.IsNext(static_cast<uint8_t>(byte))) return false;
+    if (!ahead.Advance()) return true;
+  }
+  return true;
+}
+
 void Utf8Stream::Push(std::string_view bytes, std::string* text) {
   size_t i = 0;
   while (i < bytes.size()) {
@@ -41,20 +56,18 @@ void Utf8Stream::Push(std::string_view bytes, std::string* text) {
       continue;
     }
     const auto byte = static_cast<uint8_t>(bytes[i]);
-    if (byte < next_min_ || byte > next_max_) {
+    if (!IsNext(byte)) {
       // The held bytes are a maximal subpart. This byte is not part of it and is read again.
       Finish(text);
       continue;
     }
     ++i;
-    if (--num_needed_ == 0) {
+    if (Advance()) {
+      held_[num_held_++] = static_cast<char>(byte);
+    } else {
       text->append(held_, num_held_);
       text->push_back(static_cast<char>(byte));
       num_held_ = 0;
-    } else {
-      held_[num_held_++] = static_cast<char>(byte);
-      next_min_ = 0x80;
-      next_max_ = 0xBF;
     }
   }
 }

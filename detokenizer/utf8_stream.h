@@ -39,9 +39,16 @@ class Utf8Stream {
 
   bool HasPending() const { return num_needed_ != 0; }
 
+  // True if `bytes` complete the pending code point or leave it pending; false if they prove it
+  // ill-formed. REQUIRES: HasPending().
+  bool Continues(std::string_view bytes) const;
+
  private:
   // Starts a sequence of several bytes; false if no well-formed sequence begins with this byte.
   bool Begin(uint8_t lead);
+  bool IsNext(uint8_t byte) const { return byte >= next_min_ && byte <= next_max_; }
+  // Counts a byte of the pending code point that IsNext; true if more bytes are missing.
+  bool Advance();
 
   char held_[3] = {};
   uint8_t num_held_ = 0;

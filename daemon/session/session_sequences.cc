@@ -10,6 +10,7 @@
 #include "daemon/session/memory_cost.h"
 #include "daemon/session/name_claim.h"
 #include "daemon/session/request_id.h"
+#include "daemon/session/text_tail.h"
 #include "daemon/trace/trace_opening.h"
 #include "detokenizer/stop_matcher.h"
 #include "ipc/base/error.h"
@@ -26,23 +27,17 @@ SessionSequences::SessionSequences(SessionState* state)
 
 // ---- opening
 
-absl::Status SessionSequences::CheckText(const SequenceParams& params,
-                                         const SequenceHistory& history) const {
+absl::Status SessionSequences::CheckTextSide() const {
+  if (state_.options.text_side && state_.options.text_side()) return absl::OkStatus();
+  return MakeError(SPECD_ERROR_UNSUPPORTED, "stop_strings",
+                   "stop_strings need a detokenizer, and none is attached; use a daemon with "
+                   "--tokenizer (and specd-detok running, if --detokenizer=process), or stop "
+                   "in the engine and call specd_abort");
+}
+
+absl::Status SessionSequences::CheckText(const SequenceParams& params) const {
   if (params.stop_strings.empty()) return absl::OkStatus();
-  if (!history.outputs.empty()) {
-    return MakeError(SPECD_ERROR_UNSUPPORTED, "stop_strings",
-                     fmt::format("stop_strings cannot be given to a sequence that is opened with "
-                                 "output_ids ({} here), because the beginning of a stop string may "
-                                 "lie in their text, which the text side has not seen; stop in the "
-                                 "engine and call specd_abort",
-                                 history.outputs.size()));
-  }
-  if (!state_.options.text_side || !state_.options.text_side()) {
-    return MakeError(SPECD_ERROR_UNSUPPORTED, "stop_strings",
-                     "stop_strings need a detokenizer, and none is attached; use a daemon with "
-                     "--tokenizer (and specd-detok running, if --detokenizer=process), or stop "
-                     "in the engine and call specd_abort");
-  }
+  if (absl::Status status = CheckTextSide(); !status.ok()) return status;
   if (auto stops = StopSet::Create(params.stop_strings); !stops.ok()) {
     return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "stop_strings",
                      std::string(stops.status().message()));
@@ -99,7 +94,7 @@ absl::StatusOr<std::vector<SessionSequences::Built>> SessionSequences::Build(
   const absl::StatusOr<MemoryShare> building =
       TakeMemory(state_.memory.get(), "the opening", BuildBytes(params, history));
   if (!building.ok()) return building.status();
-  if (absl::Status status = CheckText(params, history); !status.ok()) return status;
+  if (absl::Status status = CheckText(params); !status.ok()) return status;
   if (absl::Status status = CheckEos(params); !status.ok()) return status;
   if (absl::Status status = CheckScores(params); !status.ok()) return status;
   absl::StatusOr<Sequence> first = state_.opening.Build(params, history);
@@ -128,16 +123,26 @@ absl::StatusOr<std::vector<SequenceInfo>> SessionSequences::Open(const std::stri
   absl::StatusOr<std::vector<Built>> built = Build(params, history);
   if (!built.ok()) return built.status();
   const std::vector<std::string> names = NamesOf(request_id, built->size());
+  std::shared_ptr<const std::vector<std::string>> stop_strings;
+  TextTail tail;
+  if (!params.stop_strings.empty()) {
+    stop_strings = std::make_shared<const std::vector<std::string>>(params.stop_strings);
+  }
+  if (state_.events != nullptr) tail = MakeTextTail(*state_.options.profile, params, history);
   std::vector<Opening> openings;
   for (size_t i = 0; i < names.size(); ++i) {
     if (absl::Status status = CheckRequestId(names[i]); !status.ok()) return status;
-    const Stream stream = {.has_stop_strings = !params.stop_strings.empty(),
-                           .include_stop = params.include_stop,
+    const Stream stream = {.include_stop = params.include_stop,
                            .skip_special_tokens = params.skip_special_tokens,
                            .has_logprobs = (*built)[i].sequence.logprob_sum.enabled(),
                            .settled = params.stop_strings.empty(),
-                           .request_id = names[i]};
-    openings.push_back(MakeOpening(stream, (*built)[i].sequence, params.stop_strings));
+                           .request_id = names[i],
+                           .stop_strings = stop_strings};
+    openings.push_back(MakeOpening(stream, (*built)[i].sequence));
+    if (TokenEvent* const event = openings.back().event.get(); event != nullptr) {
+      event->prompt_tail = tail.prompt_ids;
+      event->output_tail = tail.output_ids;
+    }
     if (state_.options.recorder != nullptr) {
       openings.back().trace = DescribeOpening(names[i], params, history);
     }
@@ -187,15 +192,14 @@ absl::StatusOr<SequenceInfo> SessionSequences::Fork(SequenceHandle source,
                      state_.verifier->sequences().WhyNotFound(source));
   }
   Stream stream = streams_[SlotOf(source)];
-  if (stream.has_stop_strings) {
-    return MakeError(SPECD_ERROR_UNSUPPORTED, "sequence",
-                     "a sequence with stop_strings cannot be forked, because the text side may "
-                     "have seen the beginning of one; open n sequences instead, or stop in the "
-                     "engine and call specd_abort");
+  if (stream.stop_strings != nullptr) {
+    if (absl::Status status = CheckTextSide(); !status.ok()) return status;
   }
   if (absl::Status status = CheckRequestId(request_id); !status.ok()) return status;
   stream.request_id = request_id;
-  Opening opening = MakeOpening(stream, *parent, {});
+  stream.settled = stream.stop_strings == nullptr;
+  Opening opening = MakeOpening(stream, *parent);
+  if (opening.event != nullptr) opening.event->forked_from = stream.id;
   if (state_.trace != nullptr) {
     opening.trace = std::make_unique<TraceOpening>();
     opening.trace->request_id = request_id;
@@ -215,9 +219,8 @@ absl::StatusOr<SequenceInfo> SessionSequences::Fork(SequenceHandle source,
   return forked;
 }
 
-SessionSequences::Opening SessionSequences::MakeOpening(
-    const Stream& stream, const Sequence& sequence,
-    const std::vector<std::string>& stop_strings) const {
+SessionSequences::Opening SessionSequences::MakeOpening(const Stream& stream,
+                                                        const Sequence& sequence) const {
   Opening opening = {.stream = stream};
   if (state_.events == nullptr) return opening;
   opening.event = std::make_shared<TokenEvent>();
@@ -227,7 +230,7 @@ SessionSequences::Opening SessionSequences::MakeOpening(
   event.cumulative_logprob = sequence.logprob_sum.value();
   event.request_id = stream.request_id;
   event.profile = state_.options.profile->name;
-  event.stop_strings = stop_strings;
+  if (stream.stop_strings != nullptr) event.stop_strings = *stream.stop_strings;
   event.include_stop = stream.include_stop;
   event.skip_special_tokens = stream.skip_special_tokens;
   event.min_tokens = static_cast<uint32_t>(sequence.min_tokens);

@@ -53,13 +53,14 @@ class SessionSequences {
  private:
   // A sequence as the text side knows it.
   struct Stream {
-    bool has_stop_strings = false;
     bool include_stop = false;
     bool skip_special_tokens = true;
     bool has_logprobs = false;
     bool settled = false;  // nothing moves its end; true at once without stop strings
     uint64_t id = 0;
     std::string request_id = {};
+    // Shared by samples and forks; null: none.
+    std::shared_ptr<const std::vector<std::string>> stop_strings = nullptr;
   };
   // A sequence that has no slot yet, and the bytes that it may use.
   struct Built {
@@ -73,7 +74,9 @@ class SessionSequences {
     std::unique_ptr<TraceOpening> trace = nullptr;  // null: the session has no trace
   };
 
-  absl::Status CheckText(const SequenceParams& params, const SequenceHistory& history) const;
+  absl::Status CheckText(const SequenceParams& params) const;
+  // Stop strings need a text side that finds them.
+  absl::Status CheckTextSide() const;
   absl::Status CheckEos(const SequenceParams& params) const;
   absl::Status CheckScores(const SequenceParams& params) const;
   // Does the part of an opening that needs no lock.
@@ -85,8 +88,7 @@ class SessionSequences {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   // An error if the session has ended, or if the events of `count` more sequences have no room.
   absl::Status CheckRoom(size_t count) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
-  Opening MakeOpening(const Stream& stream, const Sequence& sequence,
-                      const std::vector<std::string>& stop_strings) const;
+  Opening MakeOpening(const Stream& stream, const Sequence& sequence) const;
   // Tells the engine and the text side about a sequence that was just opened. It takes no memory.
   void Announce(const SequenceInfo& info, Opening opening)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);

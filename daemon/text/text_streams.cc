@@ -53,37 +53,69 @@ void TextStreams::Apply(const TokenEvent& event, std::vector<TextEvent>* texts,
 void TextStreams::Open(const TokenEvent& event, std::vector<TextEvent>* texts,
                        std::vector<AbortRequest>* aborts) {
   if (streams_.contains(event.stream)) return;  // announced twice
-  std::shared_ptr<const StopSet> stops;
-  const auto vocabulary = vocabularies_.find(event.profile);
-  bool refused = vocabulary == vocabularies_.end();
-  if (!event.stop_strings.empty()) {
-    // The daemon made the same set before it let the stream open, but any peer may write to the
-    // wire.
-    auto created = StopSet::Create(event.stop_strings);
-    refused = refused || !created.ok();
-    if (created.ok()) stops = *std::move(created);
+  const Stream* const source = SourceOf(event);
+  // Without its source a fork does not know whether a stop string has begun.
+  const bool lost = event.forked_from != 0 && source == nullptr && !event.stop_strings.empty();
+  std::unique_ptr<Stream> stream =
+      source != nullptr ? std::make_unique<Stream>(source->text.Fork()) : Begin(event);
+  const bool refused = lost || stream == nullptr;
+  if (stream == nullptr) {
+    stream = std::make_unique<Stream>(TextStream(&no_vocabulary_, nullptr, {}));
   }
-  // A forked sequence begins after the tokens that its source had. A sequence opened with outputs
-  // begins after these. Those tokens count.
-  const uint64_t min_tokens = event.min_tokens - std::min<uint64_t>(event.min_tokens, event.offset);
-  auto stream = std::make_unique<Stream>(
-      vocabulary == vocabularies_.end() ? &no_vocabulary_ : vocabulary->second, std::move(stops),
-      TextOptions{.skip_special_tokens = event.skip_special_tokens,
-                  .include_stop = event.include_stop,
-                  .min_tokens = min_tokens,
-                  .continues = event.offset > 0});
   stream->number = event.stream;
+  stream->include_stop = event.include_stop;
   stream->request_id = event.request_id;
-  stream->stop_strings = event.stop_strings;
+  stream->stop_strings = source != nullptr ? source->stop_strings : event.stop_strings;
   stream->tokens = event.offset;
   stream->cumulative_logprob = event.cumulative_logprob;
+  const bool has_stopped = source != nullptr && source->stop.has_value();
+  if (has_stopped) {
+    // The engine made the copy before it heard of the stop string.
+    stream->stop = source->stop;
+    stream->tokens = source->tokens;
+    stream->cumulative_logprob = source->cumulative_logprob;
+  }
   ++num_live_;
   ++counters_.streams;
   TextEvent out = Next(*stream);
   out.kind = TextEventKind::kOpen;
   texts->push_back(std::move(out));
-  if (refused) EndByGap(TokenEvent{}, stream.get(), texts, aborts);
+  if (refused) {
+    EndByGap(TokenEvent{}, stream.get(), texts, aborts);
+  } else if (has_stopped) {
+    EndByStop(TextChunk{}, Next(*stream), stream.get(), texts, aborts);
+  }
   streams_.emplace(event.stream, std::move(stream));
+}
+
+const TextStreams::Stream* TextStreams::SourceOf(const TokenEvent& event) const {
+  const auto found = streams_.find(event.forked_from);
+  if (found == streams_.end()) return nullptr;
+  const Stream& source = *found->second;
+  if (source.stop.has_value()) return &source;
+  return !source.ended && source.tokens == event.offset ? &source : nullptr;
+}
+
+std::unique_ptr<TextStreams::Stream> TextStreams::Begin(const TokenEvent& event) const {
+  const auto vocabulary = vocabularies_.find(event.profile);
+  if (vocabulary == vocabularies_.end()) return nullptr;
+  std::shared_ptr<const StopSet> stops;
+  if (!event.stop_strings.empty()) {
+    // The daemon made the same set before it let the stream open, but any peer may write to the
+    // wire.
+    auto created = StopSet::Create(event.stop_strings);
+    if (!created.ok()) return nullptr;
+    stops = *std::move(created);
+  }
+  // The tokens before the stream count for min_tokens.
+  const uint64_t min_tokens = event.min_tokens - std::min<uint64_t>(event.min_tokens, event.offset);
+  TextStream text(vocabulary->second, std::move(stops),
+                  {.skip_special_tokens = event.skip_special_tokens,
+                   .include_stop = event.include_stop,
+                   .min_tokens = min_tokens,
+                   .continues = event.offset > event.output_tail.size()});
+  text.Prime(event.prompt_tail, event.output_tail);
+  return std::make_unique<Stream>(std::move(text));
 }
 
 TextEvent TextStreams::Next(const Stream& stream) const {
@@ -114,20 +146,26 @@ void TextStreams::PushTokens(const TokenEvent& event, Stream* stream, std::vecto
                                         ? stream->text.PushWithheld(event.ids[i], accepted, &chunk)
                                         : stream->text.Push(event.ids[i], accepted, &chunk);
     if (!stop.has_value()) continue;
-    out.finish_reason = SPECD_FINISH_STOP;
-    out.stop_string = stream->stop_strings[static_cast<size_t>(*stop)];
+    stream->stop = stop;
     out.late = event.ids.size() - i - 1;
     counters_.late_tokens += out.late;
-    aborts->push_back({.stream = stream->number,
-                       .kept_tokens = stream->tokens,
-                       .finish_reason = SPECD_FINISH_STOP});
-    CloseWith(std::move(chunk), std::move(out), stream, texts);
+    EndByStop(std::move(chunk), std::move(out), stream, texts, aborts);
     return;
   }
   if (chunk.text.empty()) return;
   TakeChunk(std::move(chunk), &out);
   out.tokens = stream->tokens;
   texts->push_back(std::move(out));
+}
+
+void TextStreams::EndByStop(TextChunk chunk, TextEvent out, Stream* stream,
+                            std::vector<TextEvent>* texts, std::vector<AbortRequest>* aborts) {
+  out.finish_reason = SPECD_FINISH_STOP;
+  out.stop_string = stream->stop_strings[static_cast<size_t>(*stream->stop)];
+  aborts->push_back({.stream = stream->number,
+                     .kept_tokens = stream->tokens,
+                     .finish_reason = SPECD_FINISH_STOP});
+  CloseWith(std::move(chunk), std::move(out), stream, texts);
 }
 
 void TextStreams::End(const TokenEvent& event, Stream* stream, std::vector<TextEvent>* texts) {

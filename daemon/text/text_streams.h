@@ -3,10 +3,14 @@
 // It does the detokenizer's work without sockets. One thread owns it; the same code runs in the
 // daemon and in specd-detok. Token offsets are absolute. Tokens that come twice are dropped. A gap
 // ends the stream with an error instead of wrong text.
+//
+// A stream that begins in the middle of its sequence takes the state of the text before it from its
+// opening (daemon/session/text_tail.h) or, a fork, from the stream that it was copied from.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -51,10 +55,9 @@ class TextStreams {
 
  private:
   struct Stream {
-    Stream(const Vocabulary* vocabulary, std::shared_ptr<const StopSet> stops, TextOptions options)
-        : text(vocabulary, std::move(stops), options), include_stop(options.include_stop) {}
+    explicit Stream(TextStream begin) : text(std::move(begin)) {}
     TextStream text;
-    bool include_stop;
+    bool include_stop = false;
     uint64_t number = 0;
     bool ended = false;  // its end was announced; kept until the daemon's end comes
     uint64_t tokens = 0;
@@ -63,10 +66,19 @@ class TextStreams {
     double cumulative_logprob = 0;  // sum over `tokens`; NaN: none
     std::string request_id;
     std::vector<std::string> stop_strings;
+    std::optional<int> stop;  // the index of the stop string that ended the text
   };
 
   void Open(const TokenEvent& event, std::vector<TextEvent>* texts,
             std::vector<AbortRequest>* aborts);
+  // The stream that a fork goes on from; null if the event is no fork, or if the source is not
+  // where the copy was made.
+  const Stream* SourceOf(const TokenEvent& event) const;
+  // The text of an opening that goes on from no other stream. Null if it cannot be made.
+  std::unique_ptr<Stream> Begin(const TokenEvent& event) const;
+  // Ends the text at a stop string. `out` continues the stream.
+  void EndByStop(TextChunk chunk, TextEvent out, Stream* stream, std::vector<TextEvent>* texts,
+                 std::vector<AbortRequest>* aborts);
   void PushTokens(const TokenEvent& event, Stream* stream, std::vector<TextEvent>* texts,
                   std::vector<AbortRequest>* aborts);
   void End(const TokenEvent& event, Stream* stream, std::vector<TextEvent>* texts);

@@ -96,14 +96,19 @@ void ReadLogprob(MapReader* reader, double* out) {
 
 // ---- token batch --------------------------------------------------------------------------------
 
+// The keys of an opening that are left out where they say nothing.
+size_t NumOptional(const TokenEvent& opening) {
+  return (opening.profile.empty() ? 0u : 1u) + (opening.forked_from == 0 ? 0u : 1u) +
+         (opening.prompt_tail.empty() ? 0u : 1u) + (opening.output_tail.empty() ? 0u : 1u);
+}
+
 void WriteTokenEvent(MapWriter* writer, const TokenEvent& event) {
   const std::array<size_t, 3> num_fields = {9, 7, 6};
   const bool has_logprobs = event.kind == TokenEventKind::kTokens
                                 ? !event.logprobs.empty()
                                 : !std::isnan(event.cumulative_logprob);
-  const bool has_profile = event.kind == TokenEventKind::kOpen && !event.profile.empty();
   writer->BeginMap(num_fields.at(static_cast<size_t>(event.kind)) + (has_logprobs ? 1 : 0) +
-                   (has_profile ? 1 : 0));
+                   (event.kind == TokenEventKind::kOpen ? NumOptional(event) : 0));
   writer->Field("kind", NameAt(kTokenKinds, static_cast<size_t>(event.kind)));
   writer->Field("stream", event.stream);
   writer->Field("offset", event.offset);
@@ -115,7 +120,10 @@ void WriteTokenEvent(MapWriter* writer, const TokenEvent& event) {
       writer->Field("skip_special", event.skip_special_tokens);
       writer->Field("include_stop", event.include_stop);
       writer->Field("min_tokens", event.min_tokens);
-      if (has_profile) writer->Field("profile", event.profile);
+      if (!event.profile.empty()) writer->Field("profile", event.profile);
+      if (event.forked_from != 0) writer->Field("forked_from", event.forked_from);
+      if (!event.prompt_tail.empty()) writer->Field("prompt_tail", event.prompt_tail);
+      if (!event.output_tail.empty()) writer->Field("output_tail", event.output_tail);
       break;
     case TokenEventKind::kTokens:
       writer->Field("ids", event.ids);
@@ -144,6 +152,13 @@ void ReadTokenEvent(MapReader* reader, TokenEvent* event) {
       reader->Read("include_stop", &event->include_stop);
       reader->Read("min_tokens", &event->min_tokens);
       if (reader->Has("profile")) reader->Read("profile", &event->profile, kProfileBytesMax);
+      if (reader->Has("forked_from")) reader->Read("forked_from", &event->forked_from);
+      if (reader->Has("prompt_tail")) {
+        reader->Read("prompt_tail", &event->prompt_tail, kPromptTailMax);
+      }
+      if (reader->Has("output_tail")) {
+        reader->Read("output_tail", &event->output_tail, kOutputTailMax);
+      }
       ReadLogprob(reader, &event->cumulative_logprob);
       return;
     case TokenEventKind::kTokens:

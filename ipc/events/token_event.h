@@ -23,6 +23,9 @@ namespace specd {
 
 inline constexpr uint32_t kEventVersion = 1;
 inline constexpr size_t kEventBytesMax = 4 * 1024 * 1024;
+// Ids of the prompt and of earlier outputs that an opening may bring along.
+inline constexpr size_t kPromptTailMax = 64;
+inline constexpr size_t kOutputTailMax = 65536;
 
 // A topic is the first frame of a published message. A subscription is a prefix match. The text
 // topic therefore ends with a delimiter: "text/req-1/" does not match "text/req-10/".
@@ -53,6 +56,14 @@ struct TokenEvent {
   uint32_t min_tokens = 0;
   // The name of the model's profile: whose tokenizer the ids are of. On the wire unless empty.
   std::string profile = {};
+  // A fork: the stream that it is a copy of. The copy is made where the events before this one
+  // leave the source. 0: no fork.
+  uint64_t forked_from = 0;
+  // What the text depends on of the ids before a stream that is no fork: the last ids of the
+  // prompt, and the last outputs that the sequence was opened with. Empty if the text can begin
+  // without them.
+  std::vector<TokenId> prompt_tail = {};
+  std::vector<TokenId> output_tail = {};
 
   // tokens: those kept in one round
   std::vector<TokenId> ids;

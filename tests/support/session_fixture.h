@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -22,7 +23,9 @@ struct SessionFixture {
   // 8 tokens, 4 sequences, 3 drafts, 2 rounds in flight, 4 scores for a token.
   static constexpr SessionLimits kLimits = {8, 4, 4, 3, 2, 4};
 
-  explicit SessionFixture(bool publish_events = true, bool text_side = true) {
+  explicit SessionFixture(bool publish_events = true, bool text_side = true)
+      : SessionFixture(publish_events, [text_side] { return text_side; }) {}
+  SessionFixture(bool publish_events, std::function<bool()> text_side) {
     auto owned = std::make_unique<ScriptedBackend>();
     backend = owned.get();
     profile.eos_token_ids = {7};
@@ -33,7 +36,7 @@ struct SessionFixture {
     options.clock = &clock;
     options.names = &names;
     options.publish_events = publish_events;
-    options.text_side = [text_side] { return text_side; };
+    options.text_side = std::move(text_side);
     Attach(options, std::move(owned));
   }
 

@@ -65,9 +65,8 @@ decide, and the reply to an open says auto, or greedy for a greedy sequence.
 constexpr std::string_view kRulesHead = R"(
 ## Refused combinations
 
-A session also refuses stop_strings with output_ids, because a stop string may have begun in text that this detokenizer
-never had, and stop_strings where no detokenizer runs. It refuses a constraint where no tokenizer is known, and ignore_eos
-where no EOS id is known.
+A session also refuses stop_strings where no detokenizer runs, a constraint where no tokenizer is known, and ignore_eos where
+no EOS id is known.
 
 )";
 

@@ -129,8 +129,8 @@ typedef struct specd_params {
                                output at this many tokens or fewer */
   specd_ids stop_token_ids; /* at most 64 */
   /* Stop strings: at most 1024, non-empty, together at most 32 KiB. A daemon with a tokenizer is
-   * needed. If output_ids are given, stop strings are refused: the text side could miss a stop
-   * string that begins in their text. */
+   * needed. A stop string may begin in output_ids, never in prompt_ids. The text of output_ids was
+   * given before: it is not given again, and a stop string that begins there takes none back. */
   specd_strings stop_strings;
   uint32_t ignore_eos;          /* 0 or 1; default 0. Drops the model's EOS ids only */
   uint32_t include_stop;        /* 0 or 1; default 0: the text ends before a stop string and omits a
@@ -156,8 +156,9 @@ typedef struct specd_params {
 
   /* The prompt, and tokens that were generated already; the output continues after them. All state
    * is rebuilt from these ids, so a sequence can be preempted, move to another engine and return.
-   * Only parameters that look back need them (penalties, n-grams, thinking), and a re-opened
-   * sequence. */
+   * Parameters that look back need them (penalties, n-grams, thinking), and so does a re-opened
+   * sequence. The text needs them too: a code point may begin in either, and a stop string in the
+   * outputs. */
   specd_ids prompt_ids;
   specd_ids output_ids;
 
@@ -240,9 +241,9 @@ SPECD_API const char* specd_opening_warnings(specd_engine* engine);
 
 /* Opens a copy of a sequence in its present state: same parameters, prompt and tokens, but a seed
  * and a request_id of its own. If seed is NULL, specd draws one and reports it. The copy's text
- * begins with its next token. A sequence with stop strings cannot be forked: the text side could
- * miss a stop string that began before the fork. Poll for rounds of the source that are in flight
- * first; otherwise each may count before the copy or after it. */
+ * goes on where the source's text had been given, and a stop string may have begun before. If the
+ * source's text had ended by then, the copy ends there too. Poll for rounds of the source that are
+ * in flight first; otherwise each may count before the copy or after it. */
 SPECD_API int specd_fork(specd_engine* engine, specd_sequence sequence, const char* request_id,
                          const uint64_t* seed, specd_sequence_info* info);
 

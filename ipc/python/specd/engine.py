@@ -93,8 +93,9 @@ class Engine:
 
     def open(self, params=None, prompt_ids=(), output_ids=(), request_id=None):
         """Opens a sequence. output_ids are tokens that a returning sequence generated already.
-        prompt_ids and output_ids are needed only by parameters that look back: penalties, n-grams,
-        thinking."""
+        prompt_ids and output_ids are needed by parameters that look back (penalties, n-grams,
+        thinking), and by the text: stop strings that begin in the outputs, code points that begin
+        in either."""
         params = SamplingParams() if params is None else params
         if params.n not in (1, None):
             raise refusal(f"n: {params.n} sequences are opened by engine.open_all")

@@ -127,17 +127,32 @@ TEST_SUITE("unit") {
     CHECK(ErrorFieldOf(with.session->OpenSequences("s", params).status()) == "stop_strings");
   }
 
-  TEST_CASE("stop strings are refused where outputs are given: their text nobody has seen") {
+  TEST_CASE("issue 17, line 19: an opening with outputs and stop strings brings the last ids") {
     SessionFixture f;
     const std::vector<TokenId> outputs = {1, 2};
+    const std::vector<TokenId> prompt = {3, 4, 5, 6};
     SequenceParams params;
     params.stop_strings = {"x"};
-    const auto refused = f.session->OpenSequences("r", params, {{}, outputs});
+    params.n = 2;
+    REQUIRE(f.session->OpenSequences("r", params, {prompt, outputs}).ok());
+    TokenEvent event;
+    for (const char* name : {"r", "r#1"}) {
+      REQUIRE(f.Pop(&event));
+      CHECK(event.request_id == name);
+      CHECK(event.offset == 2);
+      CHECK(event.stop_strings == std::vector<std::string>{"x"});
+      CHECK(event.prompt_tail == std::vector<TokenId>{4, 5, 6});
+      CHECK(event.output_tail == outputs);
+      CHECK(event.forked_from == 0);
+    }
+    // Without a text side the opening is refused still, and its name stays free.
+    SessionFixture without(true, false);
+    const auto refused = without.session->OpenSequences("r", params, {prompt, outputs});
     CHECK(ErrorCodeOf(refused.status()) == SPECD_ERROR_UNSUPPORTED);
-    CHECK(refused.status().message().find("output_ids") != std::string_view::npos);
-    CHECK(f.names.Claim("r"));
+    CHECK(without.names.Claim("r"));
     // Either alone is fine.
     CHECK(f.session->OpenSequences("outputs", {}, {{}, outputs}).ok());
+    params.n = 1;  // four slots
     CHECK(f.session->OpenSequences("stops", params, {outputs, {}}).ok());
   }
 
@@ -254,12 +269,46 @@ TEST_SUITE("unit") {
     CHECK(event.request_id == "fork");
     CHECK(event.include_stop);
     CHECK_FALSE(event.skip_special_tokens);
+    CHECK(event.stop_strings.empty());
+  }
 
-    params.stop_strings = {"x"};
-    const auto stops = f.session->OpenSequences("stops", params);
-    REQUIRE(stops.ok());
-    const auto refused = f.session->ForkSequence(stops->front().handle, "other", std::nullopt);
+  TEST_CASE("issue 17, line 19: a fork names its source and has its stop strings") {
+    bool text_side = true;
+    SessionFixture f(true, [&text_side] { return text_side; });
+    SequenceParams params;
+    params.stop_strings = {"x", "yz"};
+    const auto source = f.session->OpenSequences("source", params);
+    REQUIRE(source.ok());
+    f.backend->script = {Confirm(2, {1, 2, 4})};
+    REQUIRE(f.Submit({source->front().handle}) == PushResult::kOk);
+    REQUIRE(f.session->Step());
+    const auto fork = f.session->ForkSequence(source->front().handle, "fork", std::nullopt);
+    REQUIRE(fork.ok());
+    REQUIRE(f.session->ForkSequence(fork->handle, "again", std::nullopt).ok());
+    // The text side has the source's tokens when it reads of the copy.
+    const std::vector<TokenEvent> events = f.Events();
+    REQUIRE(events.size() == 4);
+    CHECK(events[0].forked_from == 0);
+    CHECK(events[1].kind == TokenEventKind::kTokens);
+    CHECK(events[2].forked_from == events[0].stream);
+    CHECK(events[2].offset == 3);
+    CHECK(events[2].stop_strings == params.stop_strings);
+    CHECK(events[2].output_tail.empty());
+    CHECK(events[3].forked_from == events[2].stream);
+    CHECK(events[3].stop_strings == params.stop_strings);
+
+    // A stop string moves the end of the copy to before the copy was made.
+    f.session->FinishFromText(fork->handle, FinishReason::kStop, 2);
+    const std::vector<TokenEvent> ends = f.Events();
+    REQUIRE(ends.size() == 1);
+    CHECK(ends[0].stream == events[2].stream);
+    CHECK(ends[0].offset == 2);
+    CHECK(ends[0].finish_reason == SPECD_FINISH_STOP);
+
+    text_side = false;  // nobody would find them
+    const auto refused = f.session->ForkSequence(source->front().handle, "other", std::nullopt);
     CHECK(ErrorCodeOf(refused.status()) == SPECD_ERROR_UNSUPPORTED);
+    CHECK(ErrorFieldOf(refused.status()) == "stop_strings");
     CHECK(f.names.Claim("other"));
   }
 

@@ -9,74 +9,12 @@
 #include <vector>
 
 #include "ipc/include/specd/specd.h"
+#include "tests/daemon/text/text_streams_fixture.h"
 
 namespace specd {
 namespace {
 
-// One letter per id, and a few longer tokens.
-Vocabulary MakeVocabulary() {
-  Vocabulary::Builder builder;
-  for (int i = 0; i < 26; ++i) builder.Set(i, std::string(1, static_cast<char>('a' + i)), {});
-  builder.Set(26, " world", {});
-  builder.Set(27, "\xe2\x82", {});  // the first two bytes of the euro sign
-  builder.Set(28, "\xac", {});      // its last byte
-  builder.Set(30, "<eos>", {.added = true, .special = true});
-  return std::move(builder).Build();
-}
-
-constexpr TokenId kEos = 30;
-
-struct Fixture {
-  Vocabulary vocabulary = MakeVocabulary();
-  TextStreams streams{{{"", &vocabulary}}};
-  std::vector<TextEvent> texts;
-  std::vector<AbortRequest> aborts;
-
-  void Open(uint64_t stream, std::vector<std::string> stops = {}, bool include_stop = false,
-            uint64_t offset = 0, uint32_t min_tokens = 0) {
-    TokenEvent event;
-    event.kind = TokenEventKind::kOpen;
-    event.stream = stream;
-    event.offset = offset;
-    event.request_id = "r" + std::to_string(stream);
-    event.stop_strings = std::move(stops);
-    event.include_stop = include_stop;
-    event.min_tokens = min_tokens;
-    streams.Apply(event, &texts, &aborts);
-  }
-
-  void Tokens(uint64_t stream, uint64_t offset, std::vector<TokenId> ids, uint32_t accepted = 0,
-              TokenId stop_token = kNoToken) {
-    TokenEvent event;
-    event.stream = stream;
-    event.offset = offset;
-    event.ids = std::move(ids);
-    event.accepted = accepted;
-    event.stop_token = stop_token;
-    streams.Apply(event, &texts, &aborts);
-  }
-
-  void End(uint64_t stream, uint64_t offset, uint32_t finish, TokenId stop_token = kNoToken) {
-    TokenEvent event;
-    event.kind = TokenEventKind::kEnd;
-    event.stream = stream;
-    event.offset = offset;
-    event.finish_reason = finish;
-    event.stop_token = stop_token;
-    streams.Apply(event, &texts, &aborts);
-  }
-
-  // The text of a client that appends every event at its offset.
-  std::string Text(uint64_t stream) const {
-    std::string text;
-    for (const TextEvent& event : texts) {
-      if (event.request_id != "r" + std::to_string(stream)) continue;
-      if (event.kind != TextEventKind::kOpen) CHECK(event.byte_offset == text.size());
-      text += event.text;
-    }
-    return text;
-  }
-};
+using Fixture = TextStreamsFixture;
 
 TEST_SUITE("unit") {
   TEST_CASE("text comes with spans that mark accepted drafts and with offsets that add up") {
@@ -237,7 +175,7 @@ TEST_SUITE("unit") {
   TEST_CASE("only the token that ended the stream is withheld, not the same id before it") {
     Fixture f;
     f.Open(1);
-    f.Tokens(1, 0, {kEos, 0, 5, 5}, 0, 5);
+    f.Tokens(1, 0, {TextStreamsFixture::kEos, 0, 5, 5}, 0, 5);
     f.End(1, 4, SPECD_FINISH_STOP, 5);
     CHECK(f.Text(1) == "af");
   }
@@ -396,7 +334,7 @@ TEST_SUITE("unit") {
     event.request_id = "r2";
     event.skip_special_tokens = false;
     f.streams.Apply(event, &f.texts, &f.aborts);
-    for (uint64_t stream : {1, 2}) f.Tokens(stream, 0, {0, kEos, 1});
+    for (uint64_t stream : {1, 2}) f.Tokens(stream, 0, {0, TextStreamsFixture::kEos, 1});
     CHECK(f.Text(1) == "ab");
     CHECK(f.Text(2) == "a<eos>b");
   }

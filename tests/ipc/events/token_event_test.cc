@@ -96,6 +96,34 @@ std::string With(const std::string& bytes, const std::string& key, const msgpack
 }
 
 TEST_SUITE("unit") {
+  TEST_CASE("issue 17, line 19: what an opening says of the text before it is optional") {
+    TokenBatch batch = SampleBatch();
+    batch.events.resize(1);
+    TokenEvent& open = batch.events[0];
+    const auto has = [&batch](const std::string& key) {
+      return Bytes(AppendTokenBatch, batch).find(key) != std::string::npos;
+    };
+    for (const char* key : {"forked_from", "prompt_tail", "output_tail"}) CHECK_FALSE(has(key));
+    open.forked_from = 3;
+    open.profile = "m";
+    CHECK(has("forked_from"));
+    CHECK_FALSE(has("prompt_tail"));
+    open.prompt_tail = {50256, 0};
+    open.output_tail.assign(kOutputTailMax, 7);
+    absl::StatusOr<TokenBatch> read = DecodeTokenBatch(Bytes(AppendTokenBatch, batch));
+    REQUIRE(read.ok());
+    CHECK(read->events[0].forked_from == 3);
+    CHECK(read->events[0].profile == "m");
+    CHECK(read->events[0].prompt_tail == open.prompt_tail);
+    CHECK(read->events[0].output_tail == open.output_tail);
+    CHECK(read->events[0].min_tokens == 9);
+    open.output_tail.push_back(7);
+    CHECK_FALSE(DecodeTokenBatch(Bytes(AppendTokenBatch, batch)).ok());
+    open.output_tail.clear();
+    open.prompt_tail.assign(kPromptTailMax + 1, 7);
+    CHECK_FALSE(DecodeTokenBatch(Bytes(AppendTokenBatch, batch)).ok());
+  }
+
   TEST_CASE("events: a token batch survives the way") {
     const absl::StatusOr<TokenBatch> batch =
         DecodeTokenBatch(Bytes(AppendTokenBatch, SampleBatch()));

@@ -1,0 +1,220 @@
+// Streams that begin in the middle of their sequence: re-opened with outputs, after a prompt that
+// ends in the middle of a code point, and forked.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ipc/include/specd/specd.h"
+#include "tests/daemon/text/text_streams_fixture.h"
+
+namespace specd {
+namespace {
+
+constexpr const char* kEuro = "\xe2\x82\xac";
+
+std::vector<TokenId> Letters(const std::string& text) {
+  std::vector<TokenId> ids;
+  for (const char letter : text) ids.push_back(letter - 'a');
+  return ids;
+}
+
+struct Fixture : TextStreamsFixture {
+  void OpenAfter(uint64_t stream, std::vector<TokenId> prompt, std::vector<TokenId> outputs,
+                 std::vector<std::string> stops = {}, uint32_t min_tokens = 0) {
+    TokenEvent event;
+    event.kind = TokenEventKind::kOpen;
+    event.stream = stream;
+    event.request_id = "r" + std::to_string(stream);
+    event.offset = outputs.size();
+    event.stop_strings = std::move(stops);
+    event.min_tokens = min_tokens;
+    event.prompt_tail = std::move(prompt);
+    event.output_tail = std::move(outputs);
+    streams.Apply(event, &texts, &aborts);
+  }
+
+  void Fork(uint64_t source, uint64_t stream, uint64_t offset,
+            std::vector<std::string> stops = {}) {
+    TokenEvent event;
+    event.kind = TokenEventKind::kOpen;
+    event.stream = stream;
+    event.request_id = "r" + std::to_string(stream);
+    event.offset = offset;
+    event.stop_strings = std::move(stops);
+    event.forked_from = source;
+    streams.Apply(event, &texts, &aborts);
+  }
+
+  // The abort request that a stream's stop string made, if any.
+  uint64_t KeptByStop(uint64_t stream) const {
+    for (const AbortRequest& abort : aborts) {
+      if (abort.stream == stream && abort.finish_reason == SPECD_FINISH_STOP) {
+        return abort.kept_tokens;
+      }
+    }
+    return 0;
+  }
+};
+
+TEST_SUITE("unit") {
+  TEST_CASE("issue 17, line 19: a stop string that began in the outputs ends a re-opened stream") {
+    const std::vector<TokenId> all = Letters("abstopcd");
+    for (size_t cut = 0; cut < 6; ++cut) {
+      Fixture f;
+      const auto middle = all.begin() + static_cast<std::ptrdiff_t>(cut);
+      f.OpenAfter(1, {}, {all.begin(), middle}, {"stop"});
+      f.Tokens(1, cut, {middle, all.end()});
+      CHECK(f.KeptByStop(1) == 6);
+      CHECK(f.texts.back().kind == TextEventKind::kEnd);
+      CHECK(f.texts.back().stop_string == "stop");
+      CHECK(f.texts.back().tokens == 6);
+      CHECK(f.texts.back().late == 2);
+      CHECK(f.Text(1) == (cut < 2 ? std::string("ab").substr(cut) : ""));
+    }
+  }
+
+  TEST_CASE("issue 17, line 19: outputs count for min_tokens, and the prompt has no stop string") {
+    for (const uint32_t min_tokens : {0u, 3u, 4u}) {
+      Fixture f;
+      f.OpenAfter(1, Letters("a"), Letters("aa"), {"aa"}, min_tokens);
+      f.Tokens(1, 2, Letters("aaaa"));
+      CHECK(f.KeptByStop(1) == std::max(3u, min_tokens + 1));
+      // The outputs were no stop string for the earlier stream, so they are none now.
+      f.OpenAfter(2, Letters("ab"), Letters("cd"), {"abcd", "bcde", "cd"}, min_tokens);
+      f.Tokens(2, 2, Letters("ef"));
+      CHECK(f.KeptByStop(2) == 0);
+      CHECK(f.Text(2) == "ef");
+    }
+  }
+
+  TEST_CASE("issue 17, line 19: a code point of the prompt or the outputs is completed") {
+    for (const bool in_prompt : {true, false}) {
+      Fixture f;
+      const std::vector<TokenId> begun = {0, 27};
+      f.OpenAfter(1, in_prompt ? begun : std::vector<TokenId>{},
+                  in_prompt ? std::vector<TokenId>{} : begun);
+      const uint64_t offset = in_prompt ? 0 : 2;
+      f.Tokens(1, offset, {28, 1});
+      f.End(1, offset + 2, SPECD_FINISH_LENGTH);
+      CHECK(f.Text(1) == std::string(kEuro) + "b");
+    }
+    Fixture f;
+    f.OpenAfter(1, {27}, {28});
+    f.Tokens(1, 1, {1});
+    CHECK(f.Text(1) == "b");
+  }
+
+  TEST_CASE("issue 17, line 19: a fork at every token finds a stop string that began before it") {
+    const std::vector<TokenId> all = Letters("abstopcd");
+    for (size_t cut = 0; cut < 6; ++cut) {
+      Fixture f;
+      f.Open(1, {"stop"});
+      const auto middle = all.begin() + static_cast<std::ptrdiff_t>(cut);
+      if (cut > 0) f.Tokens(1, 0, {all.begin(), middle});
+      const std::string given = f.Text(1);
+      f.Fork(1, 2, cut, {"stop"});
+      f.Fork(1, 3, cut, {"stop"});
+      CHECK(f.streams.num_live() == 3);
+      f.Tokens(2, cut, {middle, all.end()});
+      f.Tokens(3, cut, Letters("zz"));
+      CHECK(f.KeptByStop(2) == 6);
+      CHECK(given + f.Text(2) == "ab");
+      // What the source holds back belongs to the copy's text if it turns out to be text.
+      CHECK(given + f.Text(3) == std::string("abstop").substr(0, cut) + "zz");
+      CHECK(f.KeptByStop(1) == 0);
+      f.Tokens(1, cut, {middle, all.end()});
+      CHECK(f.KeptByStop(1) == 6);
+    }
+  }
+
+  TEST_CASE("issue 17, line 19: a fork completes the code point that its source has begun") {
+    Fixture f;
+    f.Open(1);
+    f.Tokens(1, 0, {0, 27});
+    f.Fork(1, 2, 2);
+    f.Tokens(2, 2, {28});
+    CHECK(f.Text(1) == "a");
+    CHECK(f.Text(2) == kEuro);
+    f.End(2, 3, SPECD_FINISH_LENGTH);
+    CHECK(f.texts.back().tokens == 3);
+    CHECK(f.texts.back().rounds == 1);
+  }
+
+  TEST_CASE("issue 17, line 19: a fork of a text that has stopped stops there too") {
+    // Bug: the engine forks before it hears of the stop string, and the copy would run on.
+    Fixture f;
+    TokenEvent open;
+    open.kind = TokenEventKind::kOpen;
+    open.stream = 1;
+    open.request_id = "r1";
+    open.stop_strings = {"x", "bc"};
+    open.cumulative_logprob = 0;
+    f.streams.Apply(open, &f.texts, &f.aborts);
+    TokenEvent tokens;
+    tokens.stream = 1;
+    tokens.ids = Letters("abcd");
+    tokens.logprobs = {-1, -2, -4, -8};
+    f.streams.Apply(tokens, &f.texts, &f.aborts);
+    const uint64_t late = f.streams.counters().late_tokens;
+    for (const uint64_t source : {1, 2}) {  // and a fork of the fork
+      const uint64_t stream = source + 1;
+      f.Fork(source, stream, 4, {"x", "bc"});
+      CHECK(f.texts.back().stream == stream);
+      CHECK(f.texts.back().kind == TextEventKind::kEnd);
+      CHECK(f.texts.back().finish_reason == SPECD_FINISH_STOP);
+      CHECK(f.texts.back().stop_string == "bc");
+      CHECK(f.texts.back().tokens == 3);
+      CHECK(f.texts.back().byte_offset == 0);
+      CHECK(f.texts.back().cumulative_logprob == -7);
+      CHECK(f.KeptByStop(stream) == 3);
+      f.Tokens(stream, 4, {0});
+      CHECK(f.Text(stream).empty());
+      f.End(stream, 3, SPECD_FINISH_STOP);
+      CHECK(f.aborts.back().stream == stream);
+      CHECK(f.aborts.back().finish_reason == SPECD_FINISH_NONE);
+      f.Fork(source, stream, 4, {"x", "bc"});
+    }
+    CHECK(f.streams.counters().late_tokens == late + 2);
+    CHECK(f.streams.num_live() == 0);
+  }
+
+  TEST_CASE("issue 17, line 19: a fork whose source is unknown ends if it has stop strings") {
+    Fixture f;
+    f.Fork(9, 1, 4, {"x"});
+    CHECK(f.texts.back().kind == TextEventKind::kEnd);
+    CHECK(f.texts.back().finish_reason == SPECD_FINISH_ERROR);
+    REQUIRE(f.aborts.size() == 1);
+    CHECK(f.aborts[0].finish_reason == SPECD_FINISH_ABORT);
+    CHECK(f.aborts[0].kept_tokens == 4);
+    // Without stop strings it goes on, as every stream without them does.
+    f.Fork(9, 2, 4);
+    f.Tokens(2, 4, Letters("ab"));
+    CHECK(f.Text(2) == "ab");
+    CHECK(f.aborts.size() == 1);
+    // A source that misses tokens, and one whose text ended by a gap.
+    f.Open(3, {"x"});
+    f.Fork(3, 4, 2, {"x"});
+    CHECK(f.texts.back().finish_reason == SPECD_FINISH_ERROR);
+    f.Tokens(3, 5, {0});
+    f.Fork(3, 5, 6, {"x"});
+    CHECK(f.texts.back().stream == 5);
+    CHECK(f.texts.back().finish_reason == SPECD_FINISH_ERROR);
+    CHECK(f.streams.num_live() == 1);
+  }
+
+  TEST_CASE("issue 17, line 19: a fork that names other stop strings than its source has") {
+    // Any peer may write to the wire.
+    Fixture f;
+    f.Open(1, {"x", "b"});
+    f.Fork(1, 2, 0, {"q"});
+    f.Tokens(2, 0, Letters("ab"));
+    CHECK(f.texts.back().stop_string == "b");
+    CHECK(f.KeptByStop(2) == 2);
+  }
+}
+
+}  // namespace
+}  // namespace specd
