@@ -346,9 +346,10 @@ int Main(int argc, char** argv) {
     if (suite == later) {
       return Fail(
           kExitUsage,
-          fmt::format("suite = {} is not built yet; verify, gpu, opening, stall, grammar, trace and "
-                      "ipc are",
-                      suite));
+          fmt::format(
+              "suite = {} is not built yet; verify, gpu, opening, stall, grammar, trace and "
+              "ipc are",
+              suite));
     }
   }
   return Fail(kExitUsage, fmt::format("suite = {} is unknown; there are verify, gpu, opening, "
