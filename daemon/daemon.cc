@@ -73,6 +73,12 @@ class Daemon {
                                Log("verify").warn("session {} broke its rings ({}) and is closed",
                                                   session.options().identity.session_id,
                                                   ChannelFaultName(fault));
+                             },
+                             [](Session& session) {
+                               Log("verify").warn(
+                                   "session {}: a page of the engine's memory was missing (a hole "
+                                   "without memory, no huge page); the session ends",
+                                   session.options().identity.session_id);
                              }}) {}
 
   absl::Status Start();

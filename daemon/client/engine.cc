@@ -29,9 +29,9 @@
 namespace specd {
 namespace {
 
+constexpr int32_t kSpinUsMax = 1'000'000;
 // The pauses between looks at a sequence whose end the text side may still move. The text side
 // usually answers within milliseconds.
-constexpr int32_t kSpinUsMax = 1'000'000;
 constexpr absl::Duration kFinalPauseMin = absl::Microseconds(50);
 constexpr absl::Duration kFinalPauseMax = absl::Milliseconds(1);
 

@@ -300,9 +300,18 @@ bool EngineRounds::StepForCompletion(int timeout_ms) {
 
 bool EngineRounds::WaitForCompletion(int timeout_ms) {
   if (link_.is_embedded()) return StepForCompletion(timeout_ms);
-  if (channel_.HasCompletion()) return true;
+  if (channel_.HasCompletion()) {
+    waited_ns_ = 0;
+    return true;
+  }
   const int64_t begin_ns = Clock::Real()->NowNs();
-  int64_t spin_ns = spin_.NextNs();
+  const bool has_come = SleepForCompletion(timeout_ms, spin_.NextNs() - waited_ns_);
+  waited_ns_ += Clock::Real()->NowNs() - begin_ns;
+  if (has_come) spin_.Took(std::exchange(waited_ns_, 0));
+  return has_come;
+}
+
+bool EngineRounds::SleepForCompletion(int timeout_ms, int64_t spin_ns) {
   int64_t left_ms = timeout_ms < 0 ? INT64_MAX : timeout_ms;
   while (!channel_.HasCompletion()) {
     if (left_ms == 0 || !channel_.in_flight() || link_.PeerGone()) return false;
@@ -314,7 +323,6 @@ bool EngineRounds::WaitForCompletion(int timeout_ms) {
     left_ms -= timeout_ms < 0 ? 0 : slice_ms;
     if (channel_.daemon_state() == DaemonState::kStopped && !channel_.HasCompletion()) return false;
   }
-  spin_.Took(Clock::Real()->NowNs() - begin_ns);
   return true;
 }
 

@@ -55,6 +55,8 @@ class EngineRounds {
   absl::Status TakeDrafts(const specd_draft* drafts, uint32_t num_drafts);
   absl::StatusOr<int> CodeOf(PushResult pushed) const;
   bool WaitForCompletion(int timeout_ms);
+  // Attached: looks for spin_ns before it sleeps.
+  bool SleepForCompletion(int timeout_ms, int64_t spin_ns);
   // Embedded: does the work that there is. If rounds are staged, waits for their CUDA graph.
   bool StepForCompletion(int timeout_ms);
   void Deliver(const CompletionView& view, specd_completion* completion);
@@ -66,6 +68,7 @@ class EngineRounds {
   std::unique_ptr<EngineStreams> streams_;  // null before the first round on a CUDA stream
   uint64_t last_on_stream_ = 0;             // number of the last round on a CUDA stream
   AdaptiveSpin spin_;
+  int64_t waited_ns_ = 0;          // for the next answer, in waits that ended without it
   bool in_flight_staged_ = false;  // meaningful while rounds are in flight
   std::vector<SequenceInput> inputs_;
   std::vector<uint64_t> results_;  // bytes of specd_result, of the caller's size

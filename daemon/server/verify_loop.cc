@@ -9,6 +9,7 @@ namespace {
 // Every wake has a bell. The timeouts only bound the cost of a missed bell.
 constexpr absl::Duration kSleep = absl::Milliseconds(50);
 constexpr absl::Duration kSleepBlocked = absl::Milliseconds(1);
+constexpr absl::Duration kSleepYielding = absl::Microseconds(50);
 constexpr int32_t kDrainWaitsMax = 1000;  // each of kSleepBlocked
 // The pause between two looks at rows that are not ready is an eighth of the time waited so far. A
 // round is then late by an eighth of its forward at most. An engine that never gets there costs a
@@ -33,6 +34,7 @@ bool VerifyLoop::Step() {
   }
   bool worked = false;
   blocked_ = false;
+  yields_ = false;
   for (const auto& session : snapshot_) worked = ServeOne(*session) || worked;
   if (const size_t num_held = CountHeld(); worked || num_held != num_held_) {
     num_held_ = num_held;
@@ -52,7 +54,7 @@ bool VerifyLoop::ServeOne(Session& session) {
   if (session.is_between_pieces()) {
     if (session.IsWanted() && !draining) {
       // Sleep gives the waiting thread the time to take the lock.
-      blocked_ = true;
+      yields_ = true;
       return false;
     }
   } else if (!session.channel().HasSubmission()) {
@@ -63,6 +65,9 @@ bool VerifyLoop::ServeOne(Session& session) {
   if (session.StepPiece(bells_.size() == 2)) {
     // A round that needs more than one piece would keep the daemon from ending.
     if (draining) session.CallOffRound();
+    if (session.has_faulted() && session.ended() && options_.on_missing_page) {
+      options_.on_missing_page(session);
+    }
     if (session.device_failed() && !reported_failure_) {
       reported_failure_ = true;
       options_.on_device_failure(session.WhyDeviceFailed());
@@ -89,6 +94,10 @@ bool VerifyLoop::HasRounds() const {
 }
 
 void VerifyLoop::Sleep() {
+  if (yields_ && !blocked_) {
+    WaitAny({bells_.data(), 1}, {0, kSleepYielding}, [] { return false; });
+    return;
+  }
   if (blocked_) {
     // The session waits until the publisher makes room or drops an ended session. No bell reports
     // either.

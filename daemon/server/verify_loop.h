@@ -29,6 +29,8 @@ class VerifyLoop {
     // The verify thread calls the first at most once, and the second at most once per session.
     std::function<void(std::string_view why)> on_device_failure;
     std::function<void(Session&, ChannelFault)> on_channel_fault;
+    // At most once per session, too; may be null.
+    std::function<void(Session&)> on_missing_page = nullptr;
   };
 
   VerifyLoop(const SessionList* sessions, Options options);
@@ -62,6 +64,7 @@ class VerifyLoop {
   SessionList::Snapshot snapshot_;
   std::vector<Doorbell> bells_;
   bool blocked_ = false;     // a session has a submission that it could not take yet
+  bool yields_ = false;      // a thread waits for the lock of a session that is between two pieces
   size_t num_held_ = 0;      // sessions whose next round waits for its rows
   absl::Duration held_for_;  // since num_held_ changed, or a round was answered
   bool reported_failure_ = false;

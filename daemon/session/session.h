@@ -83,6 +83,8 @@ class Session {
   // waits for it: that thread goes first. is_alone: no other session waits, and the pieces are
   // larger.
   bool StepPiece(bool is_alone = false);
+  // A page of the engine's memory was missing: the session ends with the round that needed it.
+  bool has_faulted() const { return state_.has_faulted.load(std::memory_order_relaxed); }
   bool is_between_pieces() const { return state_.between_pieces.load(std::memory_order_relaxed); }
   bool IsWanted() const { return state_.mutex.IsWanted(); }
   // Answers a round that has pieces left: nothing of it is kept, and its sequences can be verified

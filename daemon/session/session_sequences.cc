@@ -206,8 +206,10 @@ absl::StatusOr<SequenceInfo> SessionSequences::Fork(SequenceHandle source,
     opening.trace->forked_from = source;
     opening.trace->kept_tokens = parent->kept_tokens;
   }
+  SequenceParams texts;  // what the fork's opening and its stream copy
+  if (stream.stop_strings != nullptr) texts.stop_strings = *stream.stop_strings;
   absl::StatusOr<MemoryShare> share =
-      TakeMemory(state_.memory.get(), "the fork", SequenceBytes(*parent, {}));
+      TakeMemory(state_.memory.get(), "the fork", SequenceBytes(*parent, texts));
   if (!share.ok()) return share.status();
   NameClaim claim(state_.options.names, {&request_id, 1});
   if (absl::Status status = claim.ClaimAll(); !status.ok()) return status;

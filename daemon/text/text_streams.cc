@@ -42,7 +42,7 @@ void TextStreams::Apply(const TokenEvent& event, std::vector<TextEvent>* texts,
   }
   if (event.kind != TokenEventKind::kEnd) return;
   // The engine may wait for this word before it believes the end.
-  if (!stream->stop_strings.empty()) {
+  if (stream->stop_strings != nullptr) {
     aborts->push_back({.stream = stream->number,
                        .kept_tokens = stream->tokens,
                        .finish_reason = SPECD_FINISH_NONE});
@@ -65,7 +65,11 @@ void TextStreams::Open(const TokenEvent& event, std::vector<TextEvent>* texts,
   stream->number = event.stream;
   stream->include_stop = event.include_stop;
   stream->request_id = event.request_id;
-  stream->stop_strings = source != nullptr ? source->stop_strings : event.stop_strings;
+  if (source != nullptr) {
+    stream->stop_strings = source->stop_strings;
+  } else if (!event.stop_strings.empty()) {
+    stream->stop_strings = std::make_shared<const std::vector<std::string>>(event.stop_strings);
+  }
   stream->tokens = event.offset;
   stream->cumulative_logprob = event.cumulative_logprob;
   const bool has_stopped = source != nullptr && source->stop.has_value();
@@ -89,6 +93,7 @@ void TextStreams::Open(const TokenEvent& event, std::vector<TextEvent>* texts,
 }
 
 const TextStreams::Stream* TextStreams::SourceOf(const TokenEvent& event) const {
+  if (event.forked_from == 0) return nullptr;
   const auto found = streams_.find(event.forked_from);
   if (found == streams_.end()) return nullptr;
   const Stream& source = *found->second;
@@ -161,7 +166,7 @@ void TextStreams::PushTokens(const TokenEvent& event, Stream* stream, std::vecto
 void TextStreams::EndByStop(TextChunk chunk, TextEvent out, Stream* stream,
                             std::vector<TextEvent>* texts, std::vector<AbortRequest>* aborts) {
   out.finish_reason = SPECD_FINISH_STOP;
-  out.stop_string = stream->stop_strings[static_cast<size_t>(*stream->stop)];
+  out.stop_string = (*stream->stop_strings)[static_cast<size_t>(*stream->stop)];
   aborts->push_back({.stream = stream->number,
                      .kept_tokens = stream->tokens,
                      .finish_reason = SPECD_FINISH_STOP});

@@ -65,7 +65,7 @@ class TextStreams {
     uint64_t rounds = 0;
     double cumulative_logprob = 0;  // sum over `tokens`; NaN: none
     std::string request_id;
-    std::vector<std::string> stop_strings;
+    std::shared_ptr<const std::vector<std::string>> stop_strings;  // null: none
     std::optional<int> stop;  // the index of the stop string that ended the text
   };
 

@@ -239,7 +239,8 @@ void SessionTrace::Ended(SequenceHandle sequence, FinishReason reason, uint32_t 
 void SessionTrace::Closed(SequenceHandle sequence) {
   Ended(sequence, FinishReason::kNone, 0);
   const uint32_t slot = SlotOf(sequence);
-  if (slot < wanted_.size() && !options_.request.empty()) wanted_[slot] = 0;
+  // A round in progress still has an answer for it. The next opening of the slot decides anew.
+  if (slot < wanted_.size() && !options_.request.empty() && copy_ == nullptr) wanted_[slot] = 0;
 }
 
 void SessionTrace::EndSession() {

@@ -268,6 +268,7 @@ absl::StatusOr<TraceDump> SessionWriter::WriteFlight(TraceTrigger cause) {
   std::vector<std::span<const std::byte>> rows;
   for (FlightLog::Entry& entry : flight_.entries()) {
     if (auto* flight = std::get_if<FlightRound>(&entry)) {
+      if (flight->is_left_out) continue;
       rows.clear();
       for (size_t i = 0; i < flight->row_offsets.size(); ++i) {
         rows.push_back(

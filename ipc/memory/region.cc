@@ -140,11 +140,11 @@ absl::StatusOr<RowMemory> Region::MapForWriting() {
                                      "has neither F_SEAL_WRITE nor F_SEAL_FUTURE_WRITE",
                                      std::string(mapping.status().message())));
     }
-    writable_ = *std::move(mapping);
     if (has_faulted_ != nullptr) {
-      guards_.emplace_back(FaultGuard::Memory{writable_->data(), writable_->size_bytes(), true},
+      guards_.emplace_back(FaultGuard::Memory{mapping->data(), mapping->size_bytes(), true},
                            has_faulted_);
     }
+    writable_ = *std::move(mapping);
   }
   return RowMemory{writable_->data(), size_bytes_};
 }

@@ -14,8 +14,15 @@ class FlowTest(ProcessTest):
         self.assertEqual(len(lines), 4)
         for line in lines:
             self.assertLessEqual(len(line.split(": ")[1].split()), 60)
-        self.assertEqual(max(len(line.split(": ")[1].split()) for line in lines), 60)
         return engine.stdout
+
+    def test_max_tokens_is_met_exactly(self):
+        # So few that no text of the corpus ends before.
+        self.daemon()
+        engine = self.engine("--print=ids", "--stats=none", "--max_tokens=9", "--draft=5")
+        self.assertEqual(engine.wait(), 0, engine.stderr)
+        self.assertEqual(max(len(line.split(": ")[1].split())
+                             for line in engine.stdout.splitlines()), 9)
 
     def test_four_streams_arrive_whole(self):
         daemon = self.daemon()

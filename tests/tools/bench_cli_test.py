@@ -91,6 +91,8 @@ class BenchTest(unittest.TestCase):
                 (("detok",), ("suite = detok", "verify", "ipc")),
                 (("ipc", "--case=fast"), ("case = fast", "ipc --list")),
                 (("ipc", "--gap=-1"), ("gap = -1", "100000")),
+                (("ipc", "--batch=8"), ("batch", "ipc", "vocab")),
+                (("stall", "--gap=5"), ("gap", "stall", "threads")),
                 (("ipc", "--seconds=-1"), ("seconds = -1", "3600")),
                 (("gpu", "--case=reject_all"), ("case = reject_all", "gpu --list")),
                 (("gpu", "--state=warm"), ("state", "verify")),

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
 #include "absl/flags/flag.h"
+#include "absl/flags/reflection.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 
@@ -44,6 +46,22 @@ absl::StatusOr<std::vector<int32_t>> ParseNumbers(const NumberList& list, bool q
     numbers.push_back(number);
   }
   return numbers;
+}
+
+absl::Status CheckFlags(std::string_view suite, std::span<const std::string_view> taken) {
+  for (const std::string_view name :
+       {"quick", "json", "markdown", "list", "case", "vocab", "seconds", "base", "batch", "draft",
+        "dtype", "threads", "state", "rows", "gap", "specd", "directory", "constraint", "each"}) {
+    const absl::CommandLineFlag* const flag =
+        absl::FindCommandLineFlag(absl::string_view(name.data(), name.size()));
+    if (flag == nullptr || flag->CurrentValue() == flag->DefaultValue() ||
+        std::find(taken.begin(), taken.end(), name) != taken.end()) {
+      continue;
+    }
+    return absl::InvalidArgumentError(
+        fmt::format("{} is no flag of {}, which takes {}", name, suite, fmt::join(taken, ", ")));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<ReportOptions> ReportOptionsFromFlags() {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,5 +45,8 @@ struct NumberList {
 absl::StatusOr<std::vector<int32_t>> ParseNumbers(const NumberList& list, bool quick);
 
 absl::StatusOr<ReportOptions> ReportOptionsFromFlags();
+
+// Refuses a flag that was given and that this suite would ignore.
+absl::Status CheckFlags(std::string_view suite, std::span<const std::string_view> taken);
 
 }  // namespace specd::bench

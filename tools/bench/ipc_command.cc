@@ -47,6 +47,9 @@ absl::StatusOr<std::vector<const IpcCase*>> CasesFromFlags() {
 }
 
 absl::StatusOr<IpcBenchOptions> OptionsFromFlags() {
+  constexpr std::string_view kTaken[] = {"case", "vocab", "draft",    "gap",     "quick",
+                                         "json", "list",  "markdown", "seconds", "specd"};
+  if (absl::Status status = CheckFlags("ipc", kTaken); !status.ok()) return status;
   IpcBenchOptions options;
   options.specd = absl::GetFlag(FLAGS_specd);
   if (options.specd.empty()) {

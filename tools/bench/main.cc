@@ -11,7 +11,6 @@
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
-#include "absl/flags/reflection.h"
 #include "absl/flags/usage.h"
 #include "absl/flags/usage_config.h"
 #include "absl/status/status.h"
@@ -285,13 +284,9 @@ int RunGpu(const std::string& command) {
 }
 
 int RunOpening(const std::string& command) {
-  for (const char* const name :
-       {"case", "vocab", "batch", "draft", "dtype", "threads", "state", "rows", "base"}) {
-    const absl::CommandLineFlag* const flag = absl::FindCommandLineFlag(name);
-    if (flag->CurrentValue() == flag->DefaultValue()) continue;
-    return Fail(kExitUsage, fmt::format("{} is no flag of opening, which takes quick, json, "
-                                        "markdown, seconds and list",
-                                        name));
+  constexpr std::string_view kTaken[] = {"quick", "json", "markdown", "seconds", "list"};
+  if (absl::Status status = CheckFlags("opening", kTaken); !status.ok()) {
+    return Fail(kExitUsage, std::string(status.message()));
   }
   if (absl::GetFlag(FLAGS_list)) {
     for (const OpeningCase& known : OpeningCases()) {

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/reflection.h"
 #include "absl/status/statusor.h"
 #include "daemon/base/cpus.h"
 #include "tools/bench/command.h"
@@ -21,14 +20,8 @@ namespace specd::bench {
 namespace {
 
 absl::StatusOr<StallSuite::Options> OptionsFromFlags(const Machine& machine) {
-  for (const char* const name :
-       {"case", "vocab", "batch", "draft", "dtype", "state", "rows", "base"}) {
-    const absl::CommandLineFlag* const flag = absl::FindCommandLineFlag(name);
-    if (flag->CurrentValue() == flag->DefaultValue()) continue;
-    return absl::InvalidArgumentError(fmt::format(
-        "{} is no flag of stall, which takes quick, json, markdown, seconds, threads and list",
-        name));
-  }
+  constexpr std::string_view kTaken[] = {"quick", "json", "markdown", "seconds", "threads", "list"};
+  if (absl::Status status = CheckFlags("stall", kTaken); !status.ok()) return status;
   StallSuite::Options options;
   options.threads = absl::GetFlag(FLAGS_threads);
   if (options.threads < 0 || options.threads > static_cast<int32_t>(kThreadsMax)) {

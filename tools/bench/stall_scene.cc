@@ -106,7 +106,7 @@ class StallScene::Engine {
 
   // Runs rounds until this time.
   absl::Status Run(int64_t end_ns, std::vector<double>* times_us) {
-    while (NowNs() < end_ns) {
+    do {  // one round at least, however late the thread begins
       const int64_t start_ns = NowNs();
       if (absl::Status status = Submit(); !status.ok()) return status;
       CompletionView done;
@@ -120,7 +120,7 @@ class StallScene::Engine {
                             done.results[0].num_accepted == drafts_.size() &&
                             done.results[0].tokens[drafts_.size()] == kBest;
       if (!is_right) return Broken(fmt::format("round {} has a wrong answer", round_id_));
-    }
+    } while (NowNs() < end_ns);
     return absl::OkStatus();
   }
 

@@ -99,6 +99,7 @@ _COVERING = {
     "kernels/bodies/judge_place.h": ("exact_test", "verify_test", "chain_cases_test",
                                      "residual_pass_test", "decision_test"),
     "kernels/bodies/narrow_list.h": ("narrow_filters_test",),
+    "kernels/bodies/pauses.h": ("speculative",),
     "kernels/bodies/peaks.h": ("row_steps_test", "narrow_filters_test"),
     "kernels/bodies/read_ahead.h": ("read_ahead_test", "narrow_filters_test",
                                     "residual_pass_test", "emulated_rounds_test",

@@ -39,10 +39,11 @@ def bind_ids(engine, role, row_ids, address):
     tensor = c.initialised(s.Tensor, "specd_tensor_init")
     tensor.region, tensor.num_rows, tensor.row_stride = region.id, num_rows, row_ids
     try:
+        buffer = None if address is not None else lasting_buffer(region)
         check(c.load().specd_bind(engine.pointer, role, ctypes.byref(tensor)))
-    except c.Error:
+    except (c.Error, OSError):
         unregister(engine, region.id)
         raise
-    if address is not None:
+    if buffer is None:
         return region.id, None
-    return region.id, np.frombuffer(lasting_buffer(region), np.int32).reshape(num_rows, row_ids)
+    return region.id, np.frombuffer(buffer, np.int32).reshape(num_rows, row_ids)

@@ -47,7 +47,8 @@ class Result:
     finish_reason: None, "stop", "length", "abort", "error"; stop_token is the id that finished it.
       With stop strings both are provisional: Sequence.final waits for the text side's last word
     status: "ok", "finished", "bad_distribution", "unknown_sequence", "invalid", "device_error",
-      or "aborted" if the daemon stopped in the middle of a long round, of which nothing is kept.
+      or "aborted": the daemon stopped in the middle of a long round, or a page of the bound memory
+      was missing (the session then ends); nothing of the round is kept.
       detail describes an invalid part in words. In embedded mode specd.last_error() describes a
       device error, until another call fails
     cumulative_logprob: the sum of the logprobs of the tokens kept since the sequence was opened, to

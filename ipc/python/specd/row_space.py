@@ -48,10 +48,14 @@ class Memory:
         if self.buffer is not None and len(self.buffer) >= size:
             return
         region = self._allocate(size, row_stride)
+        try:
+            buffer = lasting_buffer(region)
+        except OSError:
+            unregister(self.engine, region.id)
+            raise
         if self.region is not None and not self.is_the_callers:
             self.outgrown.append(self.region)
-        self.buffer = lasting_buffer(region)
-        self.region = region.id
+        self.buffer, self.region = buffer, region.id
 
     def release_outgrown(self):
         while self.outgrown:
