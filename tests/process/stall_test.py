@@ -30,7 +30,7 @@ def submitted(timeout_ms):
     print("submitted", flush=True)
     return poll(timeout_ms)
 engine._poll = submitted
-results = engine.verify(rows, drafts)
+results = engine.verify(rows, drafts, strict=False)
 print("answered", {{r.status for r in results}}, {{tuple(r.tokens.tolist()) for r in results}}, flush=True)
 """
 

@@ -35,7 +35,7 @@ from .grammar import Grammar, Matcher, Tokenizer, apply_mask, fill_masks
 from .member import Member
 from .ops import argmax, sample, softmax, top_k_mask, top_k_renorm, top_p_renorm
 from .params import SamplingParams
-from .results import Children, Logprob, Result, Scores
+from .results import Children, Logprob, Result, RoundError, Scores
 from .rounds import Draft, DraftRequest
 from .sequence import Sequence
 from .structured import StructuredOutputs
@@ -48,7 +48,7 @@ def version():
 
 __all__ = [
     "BFloat16", "Children", "Draft", "DraftRequest", "Engine", "Error", "Grammar", "Logprob",
-    "Matcher", "Member", "Result", "SamplingParams", "Scores", "Sequence", "StructuredOutputs",
+    "Matcher", "Member", "Result", "RoundError", "SamplingParams", "Scores", "Sequence", "StructuredOutputs",
     "Tokenizer", "apply_mask", "argmax", "bfloat16", "fill_masks", "last_error", "pack_mask",
     "sample", "softmax", "top_k_mask", "top_k_renorm", "top_p_renorm", "version",
 ]

@@ -24,6 +24,10 @@ SHARING = ("none", "mps", "time_sliced", "unknown")
 _SLICE_MS = 100
 
 
+def _outcomes(answers):
+    return [each.status for each in answers], [each.detail for each in answers]
+
+
 class Engine:
     """An engine's side of specd: in this process ("embedded:cpu") or attached to a daemon
     ("unix:/run/specd/specd.sock"). One thread at a time.
@@ -165,7 +169,7 @@ class Engine:
 
     # ---- rounds -------------------------------------------------------------------------------------
 
-    def verify(self, rows, drafts, q=None, masks=None):
+    def verify(self, rows, drafts, q=None, masks=None, strict=True):
         """Verifies one round and returns a Result for each draft.
 
         rows: target rows. The array from engine.rows is read in place, and so is a view of it, such
@@ -180,6 +184,8 @@ class Engine:
         masks: for each draft None or K + 1 rows of booleans, True where an id is allowed (or of
           packed words, from pack_mask). The array from engine.rows(n, "mask") is read in place, its
           rows in the order of `rows` unless Draft.mask_rows says otherwise.
+        strict: if a draft was not verified (its status is neither "ok" nor "finished"), raise
+          RoundError, which has all Results. False: return them.
 
         An interrupt (an exception from a signal handler, such as Ctrl-C) ends the wait, and not the
         round. The round's tokens are kept, as the next Result.total_kept shows, but its Results are
@@ -208,8 +214,9 @@ class Engine:
             self._poll(0)  # takes the answer, if it has come
             raise refusal("drafts: a call that was given up had not been answered; try again")
         self.drain()
-        return [results.result_of(self._taken.results[i], draft.sequence)
-                for i, draft in enumerate(records.drafts)]
+        answers = [results.result_of(self._taken.results[i], draft.sequence)
+                   for i, draft in enumerate(records.drafts)]
+        return results.checked(answers, "drafts", *_outcomes(answers)) if strict else answers
 
     def _bind_named(self, records, **given):
         """Drafts that name rows of a role that the call does not get name those of engine.rows."""
@@ -277,12 +284,12 @@ class Engine:
                           "the oldest")
         return number
 
-    def collect(self, timeout_ms=-1):
+    def collect(self, timeout_ms=-1, strict=True):
         """Returns the number of the oldest staged round and a Result for each of its drafts, once
         it has run. Returns None if it has not run within timeout_ms (-1: waits for it), or if no
         round is staged. A launch after its stage runs a round: wait without limit only after that
         launch. If interrupted, call it again. A verify in between keeps the tokens of staged rounds
-        and drops their Results."""
+        and drops their Results. strict: as in verify."""
         timeout_ms = integer(timeout_ms, "timeout_ms", -1, 2**31 - 1)
         taken = self._taken
         # An interrupted call may have taken this completion already. A completion of an interrupted
@@ -294,15 +301,18 @@ class Engine:
                    for i, sequence in enumerate(self._staged[taken.round_id])]
         # last: if interrupted before this, the next call returns them
         del self._staged[taken.round_id]
+        if strict:
+            results.checked(answers, "drafts", *_outcomes(answers))
         return taken.round_id, answers
 
-    def sample_draft(self, rows, requests, masks=None):
+    def sample_draft(self, rows, requests, masks=None, strict=True):
         """Draws draft tokens as the drafter's sampler: children for each request, from rows of the
         draft model.
 
         requests: specd.DraftRequest for each row, or sequences (one child each, no prefix).
         masks: for each request None or one row, as in verify. A sequence takes a mask only if it
           was opened with SamplingParams(draft_edits=True); otherwise the call is refused.
+        strict: as in verify. A sequence that has finished gets no children.
         Returns results.Children; its ids, q and sides go into specd.Draft.
         """
         requests = [r if isinstance(r, DraftRequest) else DraftRequest(r) for r in requests]
@@ -311,8 +321,10 @@ class Engine:
         structs = child_records(requests, space, rows, masks, mask_space)
         answers = c.sized(s.DraftChildren, len(requests))
         check(c.load().specd_sample_draft(self.pointer, structs, len(requests), answers))
-        return [results.children_of(answer, request.sequence)
-                for answer, request in zip(answers, requests)]
+        children = [results.children_of(answer, request.sequence)
+                    for answer, request in zip(answers, requests)]
+        return results.checked(children, "requests", [each.status for each in children]) \
+            if strict else children
 
     def forced(self, sequence, prefix=(), max_ids=None):
         """Returns the ids that the sequence's constraint forces after its kept tokens and a draft
@@ -329,9 +341,9 @@ class Engine:
             len(ids), ctypes.byref(count)))
         return ids[:count.value]
 
-    def score(self, rows, ids, num_top=0, chosen_ids=(), mode="raw_logprobs"):
+    def score(self, rows, ids, num_top=0, chosen_ids=(), mode="raw_logprobs", strict=True):
         """Returns results.Scores: the score of ids[i] in row i, and the num_top best and the chosen
-        ids of each row, for a prompt's logprobs."""
+        ids of each row, for a prompt's logprobs. strict: as in verify."""
         self.drain()
         first = self._space("target").write(rows, len(ids), True, "one for each id")
         num_top = integer(num_top, "num_top")
@@ -344,7 +356,9 @@ class Engine:
             del kept
             parts.extend(results.scores_of(answer, 1 + num_top + len(chosen_ids))
                          for answer in answers)
-        return results.Scores(np.array([part[1] for part in parts]), [part[0] for part in parts])
+        statuses = [part[0] for part in parts]
+        scores = results.Scores(np.array([part[1] for part in parts]), statuses)
+        return results.checked(scores, "rows", statuses) if strict else scores
 
     def sharing(self):
         """Returns how this process and the daemon share a GPU: one of SHARING, and the same in

@@ -15,6 +15,32 @@ STATUSES = ("ok", "finished", "bad_distribution", "unknown_sequence", "invalid",
 METHODS = (None, "greedy", "exact_match", "token", "block")
 FINISH_REASONS = (None, "stop", "length", "abort", "error")
 
+
+class RoundError(c.Error):
+    """A part of a call was not done, such as a row without a distribution. `results` has what the
+    call returns with strict=False, the other parts included: their tokens are kept. `code_name` is
+    such as "SPECD_STATUS_BAD_DISTRIBUTION", and `code` is its number."""
+
+    def __init__(self, status, text, results):
+        super().__init__(STATUSES.index(status), f"SPECD_STATUS_{status.upper()}", text)
+        self.results = results
+
+
+def checked(results, what, statuses, details=None):
+    """`results`, unless one of the statuses is bad. A sequence that has finished is not: a stop
+    string may have ended it before the engine knew."""
+    bad = [i for i, status in enumerate(statuses) if status not in ("ok", "finished")]
+    if not bad:
+        return results
+    first = bad[0]
+    detail = details[first] if details is not None else None
+    more = f", and {len(bad) - 1} more" if len(bad) > 1 else ""
+    raise RoundError(statuses[first],
+                     f"{what}[{first}] of {len(statuses)} is {statuses[first]}"
+                     f"{': ' + detail if detail else ''}{more}; RoundError.results has all answers, "
+                     "and strict=False returns them", results)
+
+
 SCORE = np.dtype([("id", np.int32), ("value", np.float32), ("rank", np.int32)])
 
 

@@ -1,0 +1,71 @@
+"""A part of a call that was not done raises RoundError, unless the caller asks for the results.
+
+Bug that this would catch (issue 17, line 17): a row of NaN came back as a status, which an engine that
+reads `tokens` alone did not see.
+"""
+
+import unittest
+
+import numpy as np
+
+import specd
+
+V = 8
+NAN = np.full((1, V), np.nan, np.float32)
+
+
+def one_hot(*ids):
+    return (np.eye(V, dtype=np.float32) * 50)[list(ids)]
+
+
+class RoundErrorTest(unittest.TestCase):
+    def setUp(self):
+        self.engine = specd.Engine(vocab_size=V, max_batch=4, max_sequences=8, max_draft=2)
+        self.addCleanup(self.engine.close)
+
+    def open(self, **fields):
+        return self.engine.open(specd.SamplingParams(temperature=0, **fields))
+
+    def test_line_17_a_bad_row_is_raised_and_the_other_answers_are_there(self):
+        good, bad, worse = self.open(), self.open(), self.open()
+        rows = np.vstack([one_hot(3), NAN, NAN])
+        with self.assertRaises(specd.RoundError) as caught:
+            self.engine.verify(rows, {good: [], bad: [], worse: []})
+        error = caught.exception
+        self.assertIsInstance(error, specd.Error)
+        self.assertEqual((error.code_name, error.code), ("SPECD_STATUS_BAD_DISTRIBUTION", 2))
+        for part in ("drafts[1] of 3 is bad_distribution", "and 1 more", "strict=False"):
+            self.assertIn(part, str(error))
+        self.assertEqual([each.status for each in error.results],
+                         ["ok", "bad_distribution", "bad_distribution"])
+        self.assertEqual(error.results[0].tokens.tolist(), [3])
+        self.assertEqual(good.state().finish_reason, None)  # it goes on
+        result, = self.engine.verify(one_hot(4), {good: []})
+        self.assertEqual((result.tokens.tolist(), result.total_kept), ([4], 2))
+
+    def test_line_17_an_invalid_part_says_what_is_wrong(self):
+        with self.assertRaisesRegex(specd.RoundError, "drafts.0. of 1 is invalid: target_rows"):
+            self.engine.verify(one_hot(1), [specd.Draft(self.open(), target_rows=[7])])
+
+    def test_line_17_asked_for_the_results_come_as_they_are(self):
+        result, = self.engine.verify(NAN, {self.open(): []}, strict=False)
+        self.assertEqual((result.status, result.finish_reason), ("bad_distribution", "error"))
+
+    def test_line_17_a_sequence_that_has_finished_is_no_error(self):
+        sequence = self.open(max_tokens=1)
+        for status in ("ok", "finished"):
+            result, = self.engine.verify(one_hot(1), {sequence: []})
+            self.assertEqual(result.status, status)
+
+    def test_line_17_calls_between_rounds_raise_too(self):
+        sequence = self.engine.open(specd.SamplingParams(verify="token"))
+        with self.assertRaisesRegex(specd.RoundError, r"requests.1. of 2 is bad_distribution"):
+            self.engine.sample_draft(np.vstack([one_hot(1), NAN]), [sequence, sequence])
+        with self.assertRaisesRegex(specd.RoundError, r"rows.1. of 2 is bad_distribution") as caught:
+            self.engine.score(np.vstack([one_hot(1), NAN]), [1, 1])
+        self.assertEqual(caught.exception.results.statuses, ["ok", "bad_distribution"])
+        self.assertEqual(caught.exception.results.values["id"][0, 0], 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
