@@ -61,7 +61,7 @@ class StallTest(ProcessTest):
 
     def test_rounds_and_an_attach_pass_a_round_of_seconds_whose_ids_are_right(self):
         with self.small() as early:
-            monster = self.monster(256)
+            monster = self.monster(64)
             self.run_rounds(early, 20)
             with self.small() as late:
                 self.run_rounds(late, 20)
