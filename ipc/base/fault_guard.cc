@@ -2,6 +2,8 @@
 
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdint>
@@ -43,8 +45,10 @@ bool Replace(Range* range) {
   const uintptr_t end = range->end.load(std::memory_order_acquire);
   const int access = PROT_READ | (range->is_writable.load() ? PROT_WRITE : 0);
   range->has_faulted.load()->store(true);  // before any zero can be read
-  return mmap(reinterpret_cast<void*>(begin), end - begin, access,
-              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
+  // The call itself, not libc's: a signal handler may make it, and ThreadSanitizer does not take it
+  // for a write. Threads that read the mapping meanwhile see the old pages or zeros.
+  return syscall(SYS_mmap, begin, end - begin, access,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != -1;
 }
 
 void OnSigbus(int number, siginfo_t* info, void*) {
