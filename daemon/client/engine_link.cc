@@ -241,7 +241,7 @@ class LocalLink : public EngineLink {
       options.names = &names_;
       options.threads = threads_;
       options.may_stage = true;
-      options.piece_work = std::numeric_limits<int64_t>::max();  // nobody else is served
+      options.piece_work = std::numeric_limits<int64_t>::max();  // serves one engine
       options.recorder = recorder_.get();
       return Session::Create(options, *std::move(backend));
     };

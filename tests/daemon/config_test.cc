@@ -29,7 +29,7 @@ TEST_SUITE("unit") {
     CHECK(Says(CheckListenPath(folder), ("unix:" + folder + "/specd.sock").c_str()));
     CHECK(Says(CheckListenPath(folder + "/"), ("unix:" + folder + "/specd.sock").c_str()));
     CHECK(Says(CheckListenPath("/no/such/folder/s"), "mkdir -p /no/such/folder"));
-    // The room of sockaddr_un is 108 bytes, of which the last is zero.
+    // sockaddr_un has room for 108 bytes. The last one is zero.
     const std::string longest = folder + "/" + std::string(107 - folder.size() - 1, 'x');
     CHECK(CheckListenPath(longest).ok());
     CHECK(Says(CheckListenPath(longest + "x"), "108 bytes"));

@@ -67,7 +67,7 @@ class FinalTest(ProcessTest):
             sequence, _ = self.write(engine, "axyb", stop="xy")
             self.assertIsNone(sequence.final(timeout_ms=50))
             detok.signal(signal.SIGKILL)
-            # The daemon gives the text side up after 3 seconds: then nobody can move the end.
+            # The daemon gives the text side up after 3 seconds. The end is final then.
             self.assertEqual(sequence.final().finish_reason, "length")
 
     def test_line_7_a_text_side_that_was_given_up_moves_no_end(self):

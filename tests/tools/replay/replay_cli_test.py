@@ -32,7 +32,7 @@ class Info(Traces):
 
         number, ends = sequences(self.path)
         self.assertEqual(ends.pop("not ended") + sum(ends.values()), number)
-        # Three copies, each of which closes its sequences.
+        # Three copies run, and each copy closes its sequences.
         copied_number, copied_ends = sequences(self.stretch(self.path, "three", 3))
         self.assertEqual(copied_number, 3 * number)
         closed = copied_ends.pop("closed")
