@@ -17,6 +17,7 @@ template <class V>
 void VisitFields(RecordType<TraceInfo>, V&& visit) {
   visit("version", &TraceInfo::version);
   visit("specd_version", &TraceInfo::specd_version);
+  visit("build", &TraceInfo::build);
   visit("backend", &TraceInfo::backend);
   visit("processor", &TraceInfo::processor);
   visit("tokenizer", &TraceInfo::tokenizer);

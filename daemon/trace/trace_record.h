@@ -46,6 +46,7 @@ inline constexpr uint64_t kNoRow = ~uint64_t{0};
 struct TraceInfo {
   uint32_t version = kTraceVersion;
   std::string specd_version;
+  std::string build;      // source revision and compiler; empty: an older recorder
   std::string backend;    // "cpu" or "cuda"
   std::string processor;  // the CPU's or the device's name
   std::string tokenizer;  // the file's name without its folder; empty: none
