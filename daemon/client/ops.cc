@@ -149,8 +149,10 @@ absl::StatusOr<Backend*> LocalBackend(int32_t vocab_size) {
   if (local.vocab_size >= vocab_size) return local.backend.get();
   absl::StatusOr<std::unique_ptr<Backend>> made = MakeBackend("cpu");
   if (!made.ok()) return made.status();
-  const absl::Status status =
-      (*made)->Prepare({vocab_size, static_cast<int32_t>(kChunkRows), 0, 1});
+  const absl::Status status = (*made)->Prepare({.vocab_size = vocab_size,
+                                                .max_batch = static_cast<int32_t>(kChunkRows),
+                                                .max_draft = 0,
+                                                .threads = 1});
   if (!status.ok()) return status;
   local = {*std::move(made), vocab_size};
   return local.backend.get();

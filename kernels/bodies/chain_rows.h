@@ -96,7 +96,7 @@ class ChainRows {
     return Edited(RowAt(batch_.target, task_.draft.target_rows[i]), i);
   }
   SPECD_HD RowWorkspace TargetWorkspace(int32_t i) const {
-    return WithAhead(workspace_.target, TargetSlot(i));
+    return WithAhead(workspace_.target, TargetTaskRow(i));
   }
   template <bool kNarrow = false>
   SPECD_HD Distribution ReadTarget(int32_t i) {
@@ -114,7 +114,7 @@ class ChainRows {
   template <bool kNarrow = false>
   SPECD_HD Distribution ReadDraft(int32_t i) {
     return ReadDistribution<kNarrow>(team_, DraftRow(i), task_.draft_scale, task_.draft_filters,
-                                     WithAhead(workspace_.draft, DraftSlot(i)));
+                                     WithAhead(workspace_.draft, DraftTaskRow(i)));
   }
 
   // The verdict of the pass that read the target row of place i ahead. A team that keeps records
@@ -123,18 +123,18 @@ class ChainRows {
     if constexpr (KeepsDraws<T>) {
       return {};
     } else {
-      if (workspace_.ahead == nullptr || !IsReadAhead(task_, TargetSlot(i))) return {};
-      return AheadOf(TargetSlot(i)).facts->place;
+      if (workspace_.ahead == nullptr || !IsReadAhead(task_, TargetTaskRow(i))) return {};
+      return AheadOf(TargetTaskRow(i)).facts->place;
     }
   }
   // REQUIRES: rows are read ahead, and this row was.
   SPECD_HD void NoteVerdict(int32_t i, const PlaceVerdict& verdict) {
-    team_.Publish(verdict, &AheadOf(TargetSlot(i)).facts->place);
+    team_.Publish(verdict, &AheadOf(TargetTaskRow(i)).facts->place);
     team_.Sync();
   }
   // REQUIRES: rows are read ahead.
-  SPECD_HD AheadRead AheadOf(int32_t slot) const {
-    return AheadAt(workspace_.ahead, slot, batch_.target.vocab_size);
+  SPECD_HD AheadRead AheadOf(int32_t task_row) const {
+    return AheadAt(workspace_.ahead, task_row, batch_.target.vocab_size);
   }
 
   SPECD_HD bool HasSideChannel() const { return task_.draft.draft_weights != nullptr; }
@@ -211,18 +211,21 @@ class ChainRows {
   SPECD_HD uint64_t SampleCoinAt(int32_t i) const { return coins_(SampleCoin(PositionOf(i))); }
   // The coin of a decision at place i about a node of the draft (0 is the root).
   SPECD_HD uint64_t CoinAt(int32_t i, int32_t node, Purpose purpose) const {
-    return coins_({PositionOf(i), task_.round_base, static_cast<uint32_t>(node), purpose});
+    return coins_({.position = PositionOf(i),
+                   .round_base = task_.round_base,
+                   .node = static_cast<uint32_t>(node),
+                   .purpose = purpose});
   }
 
   SPECD_HD static RowFacts FactsOf(const Distribution& p) {
-    return {p.point,
-            p.max,
-            p.scale,
-            p.row.cut.value,
-            p.row.cut.last,
-            p.row.has_cut,
-            p.row.place.below_min_tokens,
-            p.mass};
+    return {.point = p.point,
+            .max = p.max,
+            .scale = p.scale,
+            .cut_value = p.row.cut.value,
+            .cut_last = p.row.cut.last,
+            .has_cut = p.row.has_cut,
+            .below_min_tokens = p.row.place.below_min_tokens,
+            .mass = p.mass};
   }
   // A distribution with weights and mass but without tiles. WeightOf and ReadResidual need no more.
   SPECD_HD static Distribution Recall(Row row, const RowFacts& facts) {
@@ -254,9 +257,9 @@ class ChainRows {
   SPECD_HD const TaskWorkspace& workspace() const { return workspace_; }
 
  private:
-  SPECD_HD RowWorkspace WithAhead(RowWorkspace workspace, int32_t slot) const {
-    if (workspace_.ahead != nullptr && IsReadAhead(task_, slot)) {
-      workspace.ahead = AheadOf(slot);
+  SPECD_HD RowWorkspace WithAhead(RowWorkspace workspace, int32_t task_row) const {
+    if (workspace_.ahead != nullptr && IsReadAhead(task_, task_row)) {
+      workspace.ahead = AheadOf(task_row);
     }
     return workspace;
   }

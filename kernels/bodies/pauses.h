@@ -1,9 +1,9 @@
 // TaskPauses lets RunTask stop between two rows of a task, for a caller that runs a long task in
 // several calls.
 //
-// The state of the task is in RoundBatch::progress; the facts of its places stay in the workspace,
-// which nobody else may use until the task has ended. Teams without pauses (GPUs) run every task to
-// its end.
+// The state of the task is in RoundBatch::progress. The facts of its places stay in the workspace,
+// which belongs to this task until the task has ended. Teams without pauses (GPUs) run every task
+// to its end.
 #pragma once
 
 #include <type_traits>

@@ -43,7 +43,7 @@ struct PlaceDecision {
   bool bad_target = false;
   bool bad_draft = false;
   TokenId token = kNoToken;  // the token that the round emitted here
-  // Of the draft token: p(x) = p_weight / p_mass, and q(x) likewise; a mass of 0: not computed.
+  // The draft token x: p(x) = p_weight / p_mass, and q(x) likewise; a mass of 0: not computed.
   float p_weight = 0;
   float q_weight = 0;
   double p_mass = 0;

@@ -24,7 +24,7 @@ enum AheadFlags : uint32_t {
 // needs, and needs no second load.
 struct AheadRow {
   int32_t task = 0;
-  int32_t slot = 0;
+  int32_t task_row = 0;
   int32_t place = 0;   // the place that the row decides
   uint32_t flags = 0;  // AheadFlags
   uint32_t row = 0;    // an index into the target or the draft tensor

@@ -57,11 +57,13 @@ struct CoinKey {
 
 // The coin of a token drawn from p. The coin depends on the position alone, not on the rounds.
 // `exact_match` therefore gives the same text with speculation and without.
-SPECD_INLINE CoinKey SampleCoin(uint32_t position) { return {position, 0, 0, Purpose::kSample}; }
+SPECD_INLINE CoinKey SampleCoin(uint32_t position) {
+  return {.position = position, .purpose = Purpose::kSample};
+}
 
 // The coin of a library call that draws one token.
 SPECD_INLINE CoinKey LibraryCoin(uint32_t position, uint32_t round_base) {
-  return {position, round_base, 0, Purpose::kLibrary};
+  return {.position = position, .round_base = round_base, .purpose = Purpose::kLibrary};
 }
 
 // Coins are 53 random bits, an integer in [0, 2^53).

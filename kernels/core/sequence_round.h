@@ -50,8 +50,9 @@ constexpr uint32_t GenerationOf(SequenceHandle handle) {
 // ---- why a sequence is not verified -------------------------------------------------------------
 
 // Why a sequence's part of a round is refused. Only that sequence is not verified. Values are
-// SPECD_DETAIL_... of specd.h. The reader of a record finds the errors that the record alone shows
-// (ipc/segment/draft_record.h). The verifier finds the errors that depend on the sequence.
+// SPECD_DETAIL_... of specd.h (ipc/segment/wire_values.cc). The reader of a record finds the errors
+// that the record alone shows (ipc/segment/draft_record.h). The verifier finds the errors that
+// depend on the sequence.
 enum class Refusal : uint32_t {
   kNone = 0,
   // Errors of the record.

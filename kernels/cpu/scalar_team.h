@@ -147,7 +147,8 @@ class ScalarTeam : public CpuMasking {
     for (const int32_t step : StepsOf(tiles...)) {
       for (int32_t v = 0; v < kLanes; ++v) {
         const uint64_t weight = IntegerWeight(f(At(tiles.steps[step], v)...), exponent);
-        if (prefix + weight > threshold) return {step * kLanes + v, prefix, weight};
+        if (prefix + weight > threshold)
+          return {.element = step * kLanes + v, .before = prefix, .weight = weight};
         prefix += weight;
       }
     }

@@ -186,7 +186,7 @@ class SimdTeam : public CpuMasking {
       if (after > threshold) {
         int32_t lane = 0;
         for (; prefix + of_lane[lane] <= threshold; ++lane) prefix += of_lane[lane];
-        return {step * kLanes + lane, prefix, of_lane[lane]};
+        return {.element = step * kLanes + lane, .before = prefix, .weight = of_lane[lane]};
       }
       prefix = after;
     }

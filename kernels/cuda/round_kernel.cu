@@ -42,7 +42,7 @@ cudaError_t EnqueueRound(const FusedRound* round, const RoundBounds& bounds,
                          const DeviceShape& device, cudaStream_t stream) {
   constexpr int64_t kWarpsPerBlock = kTilePassThreads / 32;
   const int64_t num_tiles =
-      int64_t{WideFor(bounds)} * NumSlots(bounds.max_draft) * NumTiles(bounds.vocab_size);
+      int64_t{WideFor(bounds)} * NumTaskRows(bounds.max_draft) * NumTiles(bounds.vocab_size);
   const int64_t num_blocks =
       std::min<int64_t>((num_tiles + kWarpsPerBlock - 1) / kWarpsPerBlock,
                         int64_t{device.num_processors} * device.tile_pass_blocks);

@@ -40,8 +40,8 @@ RoundUpload::RoundUpload(int32_t max_tasks, int32_t max_draft, Arena* arena)
     : arena_(*arena),
       max_draft_(max_draft),
       round_(arena->Take<FusedRound>(1)),
-      rows_(arena->Take<AheadRow>(int64_t{max_tasks} * NumSlots(max_draft))),
-      row_arrivals_(arena->Take<int32_t>(int64_t{max_tasks} * NumSlots(max_draft))),
+      rows_(arena->Take<AheadRow>(int64_t{max_tasks} * NumTaskRows(max_draft))),
+      row_arrivals_(arena->Take<int32_t>(int64_t{max_tasks} * NumTaskRows(max_draft))),
       progress_(arena->Take<TaskProgress>(max_tasks)) {}
 
 int32_t RoundUpload::Fill(const RoundBatch& batch, const Task* tasks, const Task* packed,
@@ -60,10 +60,10 @@ int32_t RoundUpload::Fill(const RoundBatch& batch, const Task* tasks, const Task
   }
   RoundBatch of_host = batch;
   of_host.tasks = tasks;
-  const auto row_of = [&](int32_t task, int32_t slot) {
+  const auto row_of = [&](int32_t task, int32_t task_row) {
     const Draft& draft = packed[task].draft;
-    const uint32_t* const rows = IsTargetSlot(slot) ? draft.target_rows : draft.draft_rows;
-    return arena_.OnHost(rows)[IndexOfSlot(slot)];
+    const uint32_t* const rows = IsTargetRow(task_row) ? draft.target_rows : draft.draft_rows;
+    return arena_.OnHost(rows)[IndexOfTaskRow(task_row)];
   };
   ListRowsAhead(of_host, max_draft_, row_of, rows_.host, row_arrivals_.host, progress_.host,
                 round_.host);

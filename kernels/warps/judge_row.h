@@ -14,7 +14,7 @@ template <Team T, typename CoinSource>
 SPECD_STEP AheadFacts LeaveFacts(ChainRows<T, CoinSource>& rows, const AheadRow& row,
                                  int32_t num_tiles) {
   T& team = rows.team();
-  const AheadRead ahead = rows.AheadOf(row.slot);
+  const AheadRead ahead = rows.AheadOf(row.task_row);
   AheadFacts facts;
   facts.max = MaxOfTiles(team, ahead.stats, num_tiles);
   const bool finite = facts.max - facts.max == 0.0f;
@@ -38,14 +38,14 @@ SPECD_BODY bool JudgeRow(ChainRows<T, CoinSource>& rows, const AheadRow& row,
   if (partner != nullptr) {
     const AheadFacts of_partner = LeaveFacts(rows, *partner, num_tiles);
     may_yield |= of_partner.max == -kInfinity;
-    if (!IsTargetSlot(row.slot)) facts = of_partner;
+    if (!IsTargetRow(row.task_row)) facts = of_partner;
   }
-  const bool decides = IsTargetSlot(row.slot) || partner != nullptr;
+  const bool decides = IsTargetRow(row.task_row) || partner != nullptr;
   if ((row.flags & kAheadJudged) == 0 || !decides || may_yield) return false;
   const int32_t i = row.place;
   facts.place = JudgePlace<true>(rows, i);
   // The other fields keep their bits.
-  rows.team().Publish(facts, rows.AheadOf(TargetSlot(i)).facts);
+  rows.team().Publish(facts, rows.AheadOf(TargetTaskRow(i)).facts);
   const Verdict verdict = facts.place.verdict;
   return !rows.DraftEndsAt(i) && verdict != Verdict::kStands && verdict != Verdict::kLeft;
 }

@@ -16,7 +16,7 @@ namespace specd {
 // sampled, and filters that leave many elements (NumLaunches). A third case is so rare that the
 // warp makes the pass: if masks leave only EOS and stop ids, min_tokens yields after another pass.
 inline bool IsJudgedAhead(const RoundBatch& batch, const Task& task) {
-  if (task.kind != TaskKind::kVerify || !IsReadAhead(task, TargetSlot(0))) return false;
+  if (task.kind != TaskKind::kVerify || !IsReadAhead(task, TargetTaskRow(0))) return false;
   for (const ElementRules& rules : {batch.target.rules, batch.draft.rules}) {
     // The check that probabilities sum to 1 takes a pass of its own.
     if (rules.kind != RowKind::kLogits && !rules.renormalise) return false;
@@ -33,8 +33,8 @@ inline bool IsDecidedAtOnce(const RoundBatch& batch, const Task& task) {
 // continues. In a chain, a node has a place of its own.
 inline bool ArePartners(const RoundBatch& batch, const Task& task, int32_t node) {
   return IsJudgedAhead(batch, task) && task.method == VerifyMethod::kToken &&
-         task.draft.parents == nullptr && IsReadAhead(task, TargetSlot(node)) &&
-         IsReadAhead(task, DraftSlot(node));
+         task.draft.parents == nullptr && IsReadAhead(task, TargetTaskRow(node)) &&
+         IsReadAhead(task, DraftTaskRow(node));
 }
 
 // FusedRound::num_launches of one task.
@@ -53,8 +53,8 @@ inline int32_t NumLaunches(const RoundBatch& batch, const Task& task) {
   return is_known && !HasFilters(task.draft_filters, vocab_size) ? 2 : 3;
 }
 
-inline uint32_t AheadFlagsOf(const RoundBatch& batch, const Task& task, int32_t slot) {
-  const bool is_target = IsTargetSlot(slot);
+inline uint32_t AheadFlagsOf(const RoundBatch& batch, const Task& task, int32_t task_row) {
+  const bool is_target = IsTargetRow(task_row);
   const bool greedy = task.kind == TaskKind::kVerify && task.method == VerifyMethod::kGreedy;
   const Filters& filters = is_target ? task.target_filters : task.draft_filters;
   const ElementRules& rules = is_target ? batch.target.rules : batch.draft.rules;
@@ -62,7 +62,7 @@ inline uint32_t AheadFlagsOf(const RoundBatch& batch, const Task& task, int32_t 
   bool is_open = false;  // overrides may be added later
   if (is_target || task.draft_edits) {
     row.sequence = task.edits;
-    if (task.places != nullptr) row.place = task.places[PlaceOfSlot(task.draft, slot)];
+    if (task.places != nullptr) row.place = task.places[PlaceOfTaskRow(task.draft, task_row)];
     is_open = NeedsResolve(task) && Counts(task.edits.penalties);
   }
   const bool plain =
@@ -73,9 +73,9 @@ inline uint32_t AheadFlagsOf(const RoundBatch& batch, const Task& task, int32_t 
 }
 
 // Fills the rows and counts of a round over the tasks of `batch`. `rows` and `row_arrivals` have
-// room for NumSlots of every task; `progress` has one entry for each task. All memory that tasks
-// point to is readable here. row_of(task, slot) is the row's number on the processor of the round.
-// Sets num_rows and num_launches.
+// room for NumTaskRows of every task; `progress` has one entry for each task. All memory that tasks
+// point to is readable here. row_of(task, task_row) is the row's number on the processor of the
+// round. Sets num_rows and num_launches.
 template <typename RowOf>
 void ListRowsAhead(const RoundBatch& batch, int32_t max_draft, const RowOf& row_of, AheadRow* rows,
                    int32_t* row_arrivals, TaskProgress* progress, FusedRound* round) {
@@ -84,32 +84,32 @@ void ListRowsAhead(const RoundBatch& batch, int32_t max_draft, const RowOf& row_
   for (int32_t i = 0; i < batch.num_tasks; ++i) {
     progress[i] = {.at_once = IsDecidedAtOnce(batch, batch.tasks[i]) ? 1 : 0};
     round->num_launches = std::max(round->num_launches, NumLaunches(batch, batch.tasks[i]));
-    for (int32_t slot = 0; slot < NumSlots(max_draft); ++slot) {
+    for (int32_t task_row = 0; task_row < NumTaskRows(max_draft); ++task_row) {
       const bool is_counted =
-          IsReadAhead(batch.tasks[i], slot) &&
-          (IsTargetSlot(slot) || !ArePartners(batch, batch.tasks[i], IndexOfSlot(slot)));
+          IsReadAhead(batch.tasks[i], task_row) &&
+          (IsTargetRow(task_row) || !ArePartners(batch, batch.tasks[i], IndexOfTaskRow(task_row)));
       progress[i].num_rows += is_counted ? 1 : 0;
     }
   }
-  int32_t first_of_slot = 0;
-  for (int32_t slot = 0; slot < NumSlots(max_draft); ++slot) {
+  int32_t first_of_task_row = 0;
+  for (int32_t task_row = 0; task_row < NumTaskRows(max_draft); ++task_row) {
     // The target rows of a place come before its draft rows, and both in the order of tasks.
-    int32_t target = IsTargetSlot(slot) ? 0 : first_of_slot;
-    first_of_slot = round->num_rows;
+    int32_t target = IsTargetRow(task_row) ? 0 : first_of_task_row;
+    first_of_task_row = round->num_rows;
     for (int32_t i = 0; i < batch.num_tasks; ++i) {
       const Task& task = batch.tasks[i];
-      if (!IsReadAhead(task, slot)) continue;
-      const ElementRules& rules = IsTargetSlot(slot) ? batch.target.rules : batch.draft.rules;
-      const float scale = IsTargetSlot(slot) ? task.target_scale : task.draft_scale;
+      if (!IsReadAhead(task, task_row)) continue;
+      const ElementRules& rules = IsTargetRow(task_row) ? batch.target.rules : batch.draft.rules;
+      const float scale = IsTargetRow(task_row) ? task.target_scale : task.draft_scale;
       row_arrivals[round->num_rows] = 0;
       rows[round->num_rows++] = {
           .task = i,
-          .slot = slot,
-          .place = PlaceOfSlot(task.draft, slot),
-          .flags = AheadFlagsOf(batch, task, slot),
-          .row = row_of(i, slot),
+          .task_row = task_row,
+          .place = PlaceOfTaskRow(task.draft, task_row),
+          .flags = AheadFlagsOf(batch, task, task_row),
+          .row = row_of(i, task_row),
           .scale = rules.kind == RowKind::kFinalProbabilities ? 1.0f : scale};
-      if (IsTargetSlot(slot) || !ArePartners(batch, task, IndexOfSlot(slot))) continue;
+      if (IsTargetRow(task_row) || !ArePartners(batch, task, IndexOfTaskRow(task_row))) continue;
       while (rows[target].task != i) ++target;
       rows[target].partner = round->num_rows - 1;
       rows[round->num_rows - 1].partner = target;
@@ -120,9 +120,9 @@ void ListRowsAhead(const RoundBatch& batch, int32_t max_draft, const RowOf& row_
 // The same if the tasks' own row numbers are valid.
 inline void ListRowsAhead(const RoundBatch& batch, int32_t max_draft, AheadRow* rows,
                           int32_t* row_arrivals, TaskProgress* progress, FusedRound* round) {
-  const auto row_of = [&](int32_t task, int32_t slot) {
+  const auto row_of = [&](int32_t task, int32_t task_row) {
     const Draft& draft = batch.tasks[task].draft;
-    return (IsTargetSlot(slot) ? draft.target_rows : draft.draft_rows)[IndexOfSlot(slot)];
+    return (IsTargetRow(task_row) ? draft.target_rows : draft.draft_rows)[IndexOfTaskRow(task_row)];
   };
   ListRowsAhead(batch, max_draft, row_of, rows, row_arrivals, progress, round);
 }

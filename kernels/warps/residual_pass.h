@@ -30,8 +30,9 @@ SPECD_HD Distribution RecallDraft(const ChainRows<T, CoinSource>& rows, int32_t 
 // Each task counts as one row here, with or without a residual.
 template <typename Thread>
 SPECD_INLINE Parts PartsOfResiduals(const Thread& thread, const FusedRound& round) {
-  return {round.batch.target.vocab_size, round.batch.num_tasks,
-          thread.num_warps() * thread.num_blocks()};
+  return Parts({.vocab_size = round.batch.target.vocab_size,
+                .num_rows = round.batch.num_tasks,
+                .num_warps = thread.num_warps() * thread.num_blocks()});
 }
 template <typename Thread>
 SPECD_INLINE bool IsLastWithResidual(const Thread& thread, const FusedRound& round,

@@ -39,7 +39,7 @@ SPECD_INLINE TaskWorkspace FusedWorkspaceAt(const FusedRound& round, int32_t tas
 
 SPECD_INLINE RowStats StatsOf(const FusedRound& round, const AheadRow& row) {
   const TaskWorkspace workspace = FusedWorkspaceAt(round, row.task);
-  return AheadAt(workspace.ahead, row.slot, round.batch.target.vocab_size).stats;
+  return AheadAt(workspace.ahead, row.task_row, round.batch.target.vocab_size).stats;
 }
 
 // A warp as a team of its own.
@@ -62,6 +62,13 @@ class LoneWarp {
   Thread thread_;
 };
 
+// The rows that warps read together.
+struct SharedRows {
+  int32_t vocab_size = 0;
+  int32_t num_rows = 0;
+  int32_t num_warps = 1;
+};
+
 // The parts of rows, which all warps take in turn.
 struct Parts {
   int32_t num_warps = 0;
@@ -72,12 +79,12 @@ struct Parts {
 
   // Every arrival costs the warp a round trip to the memory that all warps share. If there is work
   // for many warps, parts are therefore larger: up to 8 tiles, with at least 4 parts for each warp.
-  SPECD_INLINE Parts(int32_t vocab_size, int32_t num_rows, int32_t of_warps)
-      : num_warps(of_warps), num_tiles(NumTiles(vocab_size)) {
-    const int32_t tiles_per_warp = num_rows * num_tiles / of_warps;
+  SPECD_INLINE explicit Parts(const SharedRows& rows)
+      : num_warps(rows.num_warps), num_tiles(NumTiles(rows.vocab_size)) {
+    const int32_t tiles_per_warp = rows.num_rows * num_tiles / num_warps;
     while (tiles_per_part < 8 && tiles_per_part * 8 <= tiles_per_warp) tiles_per_part *= 2;
     parts_per_row = (num_tiles + tiles_per_part - 1) / tiles_per_part;
-    num_parts = num_rows * parts_per_row;
+    num_parts = rows.num_rows * parts_per_row;
   }
 
   SPECD_INLINE int32_t RowOf(int32_t part) const { return part / parts_per_row; }
@@ -90,7 +97,9 @@ struct Parts {
 };
 template <typename Thread>
 SPECD_INLINE Parts PartsOf(const Thread& thread, const FusedRound& round) {
-  return {round.batch.target.vocab_size, round.num_rows, thread.num_warps() * thread.num_blocks()};
+  return Parts({.vocab_size = round.batch.target.vocab_size,
+                .num_rows = round.num_rows,
+                .num_warps = thread.num_warps() * thread.num_blocks()});
 }
 
 // Whether a row decides after a node that is known to be dead. A warp may skip a part because it
@@ -128,7 +137,8 @@ SPECD_INLINE PartOfRow PartToRead(const Thread& thread, const FusedRound& round,
   part.end = end;
   part.stats = StatsOf(round, row);
   if ((row.flags & kAheadPlain) != 0) {  // no edits
-    part.row.view = RowAt(IsTargetSlot(row.slot) ? round.batch.target : round.batch.draft, row.row);
+    part.row.view =
+        RowAt(IsTargetRow(row.task_row) ? round.batch.target : round.batch.draft, row.row);
     return part;
   }
   using Team = WarpTeam<LoneWarp<Thread>>;
@@ -137,8 +147,8 @@ SPECD_INLINE PartOfRow PartToRead(const Thread& thread, const FusedRound& round,
   const TaskWorkspace workspace = FusedWorkspaceAt(round, row.task);
   const KeyedCoins coins(task.seed, task.coins, task.num_coins);
   const ChainRows<Team, KeyedCoins> rows(team, round.batch, task, workspace, coins);
-  const int32_t index = IndexOfSlot(row.slot);
-  part.row = IsTargetSlot(row.slot) ? rows.TargetRow(index) : rows.DraftRow(index);
+  const int32_t index = IndexOfTaskRow(row.task_row);
+  part.row = IsTargetRow(row.task_row) ? rows.TargetRow(index) : rows.DraftRow(index);
   return part;
 }
 

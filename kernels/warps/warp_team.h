@@ -239,7 +239,7 @@ class WarpTeam : private WarpLanes<Thread> {
         for (int32_t j = 0; j < kLanesPerThread; ++j) {
           const uint64_t weight = IntegerWeight(f(tiles.values[step][j]...), exponent);
           if (place.element < 0 && running + weight > threshold) {
-            place = {ElementAt(step, j), running, weight};
+            place = {.element = ElementAt(step, j), .before = running, .weight = weight};
           }
           running += weight;
         }

@@ -26,20 +26,20 @@ class IdTable {
 
   template <typename IsEqual>
   uint32_t Find(uint32_t hash, IsEqual is_equal) const {
-    if (slots_.empty()) return kNone;
+    if (cells_.empty()) return kNone;
     for (size_t i = hash & Mask();; i = (i + 1) & Mask()) {
-      const Slot& slot = slots_[i];
-      if (slot.id == kNone || (slot.hash == hash && is_equal(slot.id))) return slot.id;
+      const Cell& cell = cells_[i];
+      if (cell.id == kNone || (cell.hash == hash && is_equal(cell.id))) return cell.id;
     }
   }
 
   // Makes room for one more.
   void Reserve() {
-    if (2 * (size_ + 1) <= slots_.size()) return;
-    std::vector<Slot> slots(std::max(kSlotsMin, 2 * slots_.size()));
-    slots.swap(slots_);
-    for (const Slot& slot : slots) {
-      if (slot.id != kNone) Place(slot);
+    if (2 * (size_ + 1) <= cells_.size()) return;
+    std::vector<Cell> cells(std::max(kCellsMin, 2 * cells_.size()));
+    cells.swap(cells_);
+    for (const Cell& cell : cells) {
+      if (cell.id != kNone) Place(cell);
     }
   }
   // REQUIRES: Reserve was called since the last Insert.
@@ -50,8 +50,8 @@ class IdTable {
   // Keeps the memory, unless it is much more than was needed.
   void Clear() {
     if (size_ == 0) return;
-    if (slots_.size() > kSlotsMin && slots_.size() > 16 * size_) slots_.resize(kSlotsMin);
-    std::fill(slots_.begin(), slots_.end(), Slot());
+    if (cells_.size() > kCellsMin && cells_.size() > 16 * size_) cells_.resize(kCellsMin);
+    std::fill(cells_.begin(), cells_.end(), Cell());
     size_ = 0;
   }
 
@@ -64,20 +64,20 @@ class IdTable {
   }
 
  private:
-  struct Slot {
+  struct Cell {
     uint32_t hash = 0;
     uint32_t id = kNone;
   };
-  static constexpr size_t kSlotsMin = 64;
+  static constexpr size_t kCellsMin = 64;
 
-  size_t Mask() const { return slots_.size() - 1; }
-  void Place(Slot slot) {
-    size_t i = slot.hash & Mask();
-    while (slots_[i].id != kNone) i = (i + 1) & Mask();
-    slots_[i] = slot;
+  size_t Mask() const { return cells_.size() - 1; }
+  void Place(Cell cell) {
+    size_t i = cell.hash & Mask();
+    while (cells_[i].id != kNone) i = (i + 1) & Mask();
+    cells_[i] = cell;
   }
 
-  std::vector<Slot> slots_;  // a power of two of them
+  std::vector<Cell> cells_;  // a power of two of them
   size_t size_ = 0;
 };
 

@@ -39,8 +39,9 @@ class AttachedTest(ProcessTest):
 
     def test_the_door(self):
         uri = self.ids_only()
-        self.run_python("door_test.py", SPECD_TEST_URI=uri)
-        self.run_python("parents_test.py", SPECD_TEST_URI=uri)
+        for script in ("door_test.py", "door_scores_test.py", "door_sequences_test.py",
+                       "parents_test.py"):
+            self.run_python(script, SPECD_TEST_URI=uri)
 
     def test_constraints_with_the_tokenizer_of_the_daemon(self):
         self.daemon()

@@ -9,28 +9,11 @@ import unittest
 import numpy as np
 
 import specd
+from door_case import URI, V, DoorCase, one_hot
 from philox import LIBRARY, coin53
 
-V = 8
-URI = os.environ.get("SPECD_TEST_URI", "embedded:cpu")  # tests/process/attached_test.py has a daemon
 
-
-def one_hot(*ids, dtype=np.float32):
-    """Rows that leave no doubt."""
-    return (np.eye(V) * 50)[list(ids)].astype(dtype)
-
-
-class DoorTest(unittest.TestCase):
-    def setUp(self):
-        self.engine = specd.Engine(URI, vocab_size=V, max_batch=4, max_sequences=16, max_draft=3)
-        self.addCleanup(self.engine.close)
-
-    def open(self, **fields):
-        return self.engine.open(specd.SamplingParams(**{"seed": 1, **fields}))
-
-    def tokens(self, rows, drafts, **rest):
-        return [result.tokens.tolist() for result in self.engine.verify(rows, drafts, **rest)]
-
+class DoorTest(DoorCase):
     # ---- rows ---------------------------------------------------------------------------------------
 
     def test_rows_are_taken_as_they_come(self):
@@ -149,111 +132,6 @@ class DoorTest(unittest.TestCase):
         allowed = np.arange(V) > 5
         children, = self.engine.sample_draft(one_hot(3), [request], masks=[allowed])
         self.assertEqual(children.ids.tolist(), [6, 7])
-
-    def test_logprobs(self):
-        sequence = self.open(temperature=0, logprobs=2, logprob_token_ids=[7])
-        row = np.log([[.5, .2, .1, .05, .05, .05, .025, .025]])
-        result, = self.engine.verify(row, {sequence: []})
-        self.assertEqual(result.scores["id"].tolist(), [[0, 0, 1, 7]])
-        self.assertEqual(result.scores["rank"].tolist(), [[1, 1, 2, 7]])
-        np.testing.assert_allclose(result.scores["value"], np.log([[.5, .5, .2, .025]]), rtol=1e-6)
-        self.assertEqual(list(result.logprobs[0]), [0, 1, 7])
-        self.assertEqual(result.logprobs[0][7].rank, 7)
-
-    def test_samples_are_ranked_by_their_sum(self):
-        rows = np.log([[.5, .25, .125, .125, 0, 0, 0, 0]] + [[.75, 0, .25, 0, 0, 0, 0, 0]] + 1e-30 *
-                      np.ones((2, V)))
-        sums = {}
-        params = specd.SamplingParams(max_tokens=2, logprobs=0, n=8, seed=3)
-        for sequence in self.engine.open_all(params):
-            self.assertIsNone(sequence.state().cumulative_logprob)
-            first, = self.engine.verify(rows[:1], {sequence: []})
-            last, = self.engine.verify(rows[1:], {sequence: []})
-            ids = (int(first.tokens[0]), int(last.tokens[0]))
-            sums[ids] = last.cumulative_logprob
-            self.assertEqual(sequence.state(), ("length", 2, last.cumulative_logprob))
-            sequence.close()
-        self.assertGreater(len(sums), 2)
-        for (x, y), found in sums.items():
-            self.assertAlmostEqual(found, rows[0, x] + rows[1, y], places=5)
-        plain, = self.engine.verify(rows[:1], {self.open(): []})
-        self.assertIsNone(plain.cumulative_logprob)
-
-    def test_score(self):
-        rows = np.log(np.array([[.5, .5, 0, 0, 0, 0, 0, 0], [.25, 0, .75, 0, 0, 0, 0, 0]]) + 1e-30)
-        rows = np.vstack([rows, np.full(V, np.nan), rows])
-        scores = self.engine.score(rows, [1, 2, 0, 0, 0], num_top=1, chosen_ids=[0],
-                                   strict=False)
-        self.assertEqual(scores.statuses, ["ok", "ok", "bad_distribution", "ok", "ok"])
-        np.testing.assert_allclose(scores.values["value"][[0, 1, 4]],
-                                   np.log([[.5, .5, .5], [.75, .75, .25], [.25, .75, .25]]),
-                                   rtol=1e-6)
-        self.assertEqual(scores.values["id"][1].tolist(), [2, 2, 0])
-
-    # ---- sequences ------------------------------------------------------------------------------------
-
-    def test_the_life_of_a_sequence(self):
-        sequence = self.open(max_tokens=3, stop_token_ids=[4])
-        result, = self.engine.verify(one_hot(1, 2), {sequence: [1]})
-        self.assertEqual((result.num_accepted, result.total_kept, result.finish_reason), (1, 2, None))
-        other = sequence.fork(seed=9)
-        self.assertEqual((other.seed, other.verify), (9, sequence.verify))
-        result, = self.engine.verify(one_hot(4), {sequence: []})
-        self.assertEqual((result.finish_reason, result.stop_token), ("stop", 4))
-        self.assertEqual(sequence.state(), ("stop", 3, None))
-        result, = self.engine.verify(one_hot(4), {sequence: []})
-        self.assertEqual((result.status, len(result.tokens)), ("finished", 0))
-        result, = self.engine.verify(one_hot(5), {other: []})
-        self.assertEqual((result.finish_reason, result.total_kept), ("length", 3))
-        other.close()
-        result, = self.engine.verify(one_hot(5), {other: []}, strict=False)
-        self.assertEqual(result.status, "unknown_sequence")
-        aborted = self.open()
-        aborted.abort()
-        self.assertEqual(aborted.state()[0], "abort")
-
-    def test_n_and_output_ids(self):
-        first, second = self.engine.open_all(specd.SamplingParams(n=2, seed=5))
-        self.assertEqual((first.seed, second.seed), (5, 6))
-        returned = self.engine.open(specd.SamplingParams(max_tokens=3), [1], output_ids=[2, 3])
-        result, = self.engine.verify(one_hot(1), {returned: []})
-        self.assertEqual((result.finish_reason, result.total_kept), ("length", 3))
-
-    def test_injected_coins_decide(self):
-        rows = np.zeros((2, V))
-        for coin, of_seven, of_eight in ((0, 0, 0), (0.49, 4, 3), (0.51, 4, 4), (0.99, 7, 7)):
-            sequence = self.open(verify="token")
-            sequence.set_coins({("accept", 0, 0, 1): 0.2, ("residual", 0, 0, 0): coin})
-            # p(1) = 1/8 is not above 0.2 * q(1) = 0.2; what is left of p - q are the other ids.
-            self.assertEqual(self.tokens(rows, {sequence: [1]}, q=one_hot(1)), [[of_seven]])
-            sequence.set_coins({("accept", 1, 1, 1): 0.1, ("sample", 2, 0, 0): coin})
-            self.assertEqual(self.tokens(rows, {sequence: [1]}, q=one_hot(1)), [[1, of_eight]])
-            sequence.close()
-
-    def test_stats(self):
-        self.tokens(one_hot(1, 2), {self.open(): [V]})
-        stats = self.engine.stats()
-        self.assertEqual((stats["rounds"], stats["invalid_drafts"], stats["kept"]), (1, 1, 1))
-
-    def test_line_6_a_result_names_the_method_that_auto_chose(self):
-        # Bug: nothing said that sampled drafts under "auto" are verified as a block, whose text
-        # depends on the drafts.
-        sequence, greedy = self.open(), self.open(temperature=0)
-        for draft, q, wanted in (([1], None, "exact_match"), ([], None, "exact_match"),
-                                 ([1], one_hot(1), "block")):
-            result, = self.engine.verify(one_hot(1, 2)[:len(draft) + 1], {sequence: draft}, q=q)
-            self.assertEqual(result.verify, wanted)
-        result, = self.engine.verify(one_hot(1), {greedy: []})
-        self.assertEqual(result.verify, "greedy")
-        result, = self.engine.verify(None, [specd.Draft(greedy, discard=True)])
-        self.assertIsNone(result.verify)
-
-    def test_request_ids_of_two_engines_differ(self):
-        with specd.Engine(vocab_size=V) as other:
-            ids = {self.engine.open().request_id, self.engine.open().request_id,
-                   other.open().request_id}
-        self.assertEqual(len(ids), 3)
-        self.assertTrue(all(f"-{os.getpid()}-" in request_id for request_id in ids))
 
     # ---- errors ---------------------------------------------------------------------------------------
 

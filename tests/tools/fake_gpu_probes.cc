@@ -27,9 +27,9 @@ GpuResult FakeGpuProbes::RunRead(const ReadPlan& plan) {
 // The two differ only in their time, and no code reads their sums.
 GpuResult FakeGpuProbes::RunWeights(const WeighPlan& plan) {
   GpuResult result = driver_->CheckRange("weights", plan.rows, sizeof(void*) * plan.num_rows);
-  const int64_t slots_bytes = plan.num_rows * AheadSlotBytes(plan.vocab_size);
+  const int64_t rows_bytes = plan.num_rows * AheadRowBytes(plan.vocab_size);
   if (result.ok()) {
-    result = driver_->CheckRange("workspace", plan.workspaces, static_cast<size_t>(slots_bytes));
+    result = driver_->CheckRange("workspace", plan.workspaces, static_cast<size_t>(rows_bytes));
   }
   for (int32_t i = 0; i < plan.num_rows && result.ok(); ++i) {
     const int64_t row_bytes = plan.vocab_size * SizeBytes(plan.dtype);

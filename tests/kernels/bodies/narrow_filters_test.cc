@@ -23,9 +23,9 @@ namespace {
 class RowAhead {
  public:
   explicit RowAhead(int32_t vocab_size)
-      : memory_(static_cast<size_t>(AheadSlotBytes(vocab_size))),
+      : memory_(static_cast<size_t>(AheadRowBytes(vocab_size))),
         ahead_(AheadAt(memory_.data(), 0, vocab_size)) {
-    std::memset(memory_.data(), kPoison, static_cast<size_t>(AheadSlotBytes(vocab_size)));
+    std::memset(memory_.data(), kPoison, static_cast<size_t>(AheadRowBytes(vocab_size)));
   }
 
   // Reads the row by the warp, which may then continue with it.

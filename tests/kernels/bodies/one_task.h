@@ -67,8 +67,8 @@ struct OneTask {
   // between(fused) runs between the first launch and the next.
   void Run(const EmulationOptions& options, int32_t num_launches = 1,
            const std::function<void(const FusedRound&)>& between = {}) {
-    std::vector<AheadRow> rows(NumSlots(kNumDrafts));
-    std::vector<int32_t> row_arrivals(NumSlots(kNumDrafts));
+    std::vector<AheadRow> rows(NumTaskRows(kNumDrafts));
+    std::vector<int32_t> row_arrivals(NumTaskRows(kNumDrafts));
     TaskProgress progress;
     std::vector<char> workspace(FusedWorkspaceBytes(kVocabSize, kNumDrafts), char(kPoison));
     std::vector<char> scratch(ResolveBytes(kNumDrafts, 0), char(kPoison));
@@ -95,7 +95,7 @@ struct OneTask {
     }
     if (fallen >= 0) {
       const TaskWorkspace memory = FusedWorkspaceAt(fused, 0);
-      replaced = AheadAt(memory.ahead, TargetSlot(fallen), kVocabSize).facts->place;
+      replaced = AheadAt(memory.ahead, TargetTaskRow(fallen), kVocabSize).facts->place;
     }
     deferred = progress.at_once == 0 || progress.deferred != 0;
     if (num_launches == 3) {
@@ -119,7 +119,7 @@ struct OneTask {
 // The facts of the first launch about a place.
 inline AheadFacts* FactsOf(const FusedRound& fused, int32_t place) {
   const TaskWorkspace workspace = FusedWorkspaceAt(fused, 0);
-  return AheadAt(workspace.ahead, TargetSlot(place), kVocabSize).facts;
+  return AheadAt(workspace.ahead, TargetTaskRow(place), kVocabSize).facts;
 }
 
 }  // namespace specd

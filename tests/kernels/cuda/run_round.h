@@ -51,8 +51,8 @@ class LaunchMemory {
  public:
   LaunchMemory(const RoundBatch& batch, int32_t max_draft)
       : progress(batch.num_tasks),
-        rows_(batch.num_tasks * NumSlots(max_draft)),
-        row_arrivals_(batch.num_tasks * NumSlots(max_draft)),
+        rows_(batch.num_tasks * NumTaskRows(max_draft)),
+        row_arrivals_(batch.num_tasks * NumTaskRows(max_draft)),
         workspaces_(batch.num_tasks * FusedWorkspaceBytes(batch.target.vocab_size, max_draft),
                     char(kPoison)),
         tasks_(batch.num_tasks),

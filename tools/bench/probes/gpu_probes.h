@@ -33,7 +33,7 @@ struct WeighPlan {
   DType dtype = DType::kFloat32;
   int32_t vocab_size = 0;
   float scale = 0;             // log2(e) / temperature
-  char* workspaces = nullptr;  // AheadSlotBytes (kernels/bodies/read_ahead.h) for each row
+  char* workspaces = nullptr;  // AheadRowBytes (kernels/bodies/read_ahead.h) for each row
   bool approximate = false;    // uses the device's own exp2, which has other bits than the answers
 };
 
