@@ -85,7 +85,8 @@ absl::Status CheckEndpoints(const DaemonConfig& config);
 // Turns "1000" into 1000.
 absl::Status ParseUids(const std::vector<std::string>& texts, std::vector<uint32_t>* uids);
 
-// Who may connect to an endpoint of token events, text or aborts. Who is turned away is logged.
+// Returns the users that may connect to an endpoint of token events, text or aborts. A refused
+// connection is logged.
 AcceptRules RulesFor(const char* endpoint, const std::vector<uint32_t>& allowed_uids);
 
 // Opens the sockets of the whole process to its user and its group only, as the control socket is.

@@ -14,7 +14,8 @@ namespace specd {
 // and --profile names a model. With a thread for text, every model needs a tokenizer.
 absl::Status LoadModels(const DaemonConfig& config, ModelProfiles* models);
 
-// Of the models that have a tokenizer, by name. They live as long as the models.
+// Returns the vocabularies of the models that have a tokenizer, by name. They live as long as the
+// models.
 TextVocabularies VocabulariesOf(const ModelProfiles& models);
 
 }  // namespace specd

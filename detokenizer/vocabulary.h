@@ -28,7 +28,7 @@ struct TokenFlags {
   bool special = false;  // control text that skip_special_tokens hides
 };
 
-// What a tokenizer's decoder does to a text beyond joining the bytes of its tokens.
+// The changes that a tokenizer's decoder makes to a text after it joined the bytes of its tokens.
 struct TextRules {
   // SentencePiece's decoders replace each byte of an unfinished code point.
   Utf8Replacement replacement = Utf8Replacement::kSubpart;

@@ -66,7 +66,7 @@ class FixedList {
   const T* data() const { return data_.get(); }
   size_t size() const { return size_; }
   size_t capacity() const { return capacity_; }
-  // Of all its memory, touched or not.
+  // The bytes of all its memory, touched or not.
   size_t capacity_bytes() const { return capacity_ * sizeof(T); }
   bool empty() const { return size_ == 0; }
   T& operator[](size_t index) { return data_.get()[index]; }

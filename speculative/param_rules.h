@@ -17,7 +17,7 @@
 
 namespace specd {
 
-// A combination that would be ignored, or would leave nothing to sample.
+// A rule names parameters that contradict each other, and says when.
 struct ParamRule {
   std::string_view fields[4];  // the fields whose values the refusal shows; empty: fewer than four
   std::string_view when;       // the condition in words

@@ -220,7 +220,8 @@ Refusal RoundPacker::FindRefusal(const SequenceInput& input, const Sequence& seq
   if (sequence.last_round == stamp) return Refusal::kTwice;
   if (input.discard) return Refusal::kNone;
   CheckNumbers(input);
-  // Only this check keeps trees from the methods, which know chains only.
+  // This check keeps trees from the methods, which know chains only. tools/replay/task_rules.cc is
+  // the second place that refuses trees: those of recorded tasks.
   if (input.draft.parents != nullptr) return Refusal::kTree;
   const bool has_grammar = !sequence.grammar.empty();
   if (IsMasked(input) && has_grammar) return Refusal::kTwoMasks;

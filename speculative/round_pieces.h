@@ -22,8 +22,8 @@ namespace specd {
 // round of an ordinary engine is below it: 32 sequences with 5 drafts over 128,256 tokens have
 // three quarters of the bound of 16 threads.
 inline constexpr int64_t kPieceWork = int64_t{1} << 21;
-// Where no other session waits, a cut only gives way to control messages and to the end of the
-// daemon: pieces may be so much larger.
+// If no other session waits, a cut only gives way to control messages and to the end of the daemon.
+// Pieces are then this many times as large.
 inline constexpr int64_t kAloneFactor = 16;
 
 class RoundPieces {
@@ -31,7 +31,7 @@ class RoundPieces {
   // work_max: elements that the rows of one piece may have together.
   explicit RoundPieces(int64_t work_max) : usual_work_max_(work_max), work_max_(work_max) {}
 
-  // A larger bound of this round is so many usual ones.
+  // `factor` multiplies the usual bound for this round.
   void Begin(const RoundBatch& batch, int64_t factor = 1);
 
   // The whole round.

@@ -85,8 +85,8 @@ class SequenceGrammar {
 
   std::unique_ptr<grammar::GrammarMatcher> matcher_;
   int32_t vocab_size_ = 0;
-  // Of the places of the last draft. Rows are held from Fill to Commit or DropRows: the cache's
-  // bound of bytes counts no row that a waiting sequence would hold.
+  // The masks of the places of the last draft. Rows are held from Fill to Commit or DropRows: the
+  // cache's bound of bytes counts no row that a waiting sequence would hold.
   std::vector<grammar::MaskRow> rows_;
   std::vector<uint64_t> states_;  // as numbers
   std::vector<grammar::MatcherFault> faults_;

@@ -1,7 +1,7 @@
 // ParseFlags reads the flags of a program, for the mains.
 //
 // Abseil ends the process with 1 for a flag that does not exist, for a value that is none, and for
-// --help. Here a command line that is wrong has one code, 2, whoever finds it, and --help has 0.
+// --help. Here every wrong command line has code 2, and --help has 0.
 // Call it once, on the main thread.
 #pragma once
 

@@ -32,7 +32,7 @@ constexpr std::array<std::string_view, 6> kLevels = {"trace", "debug", "info",
 constexpr char kTextPattern[] = "%Y-%m-%d %H:%M:%S.%e %^%-5l%$ %-7n %v";
 constexpr char kJsonPattern[] =
     R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l","logger":"%n","message":"%v"})";
-// What is around a message takes less than the rest of a line.
+// The text around a message takes less than the rest of a line.
 constexpr size_t kMessageBytesMax = LogWriter::kLineBytesMax - 512;
 
 // The message, cut to what a line has room for.

@@ -35,7 +35,7 @@ spdlog::logger& Log(const char* name);
 // Makes text from outside one printable line, which cannot look like another line of the log.
 std::string Printable(std::string_view text);
 
-// What LogOfPeer needs for one line: the level, and what is counted together.
+// The arguments of LogOfPeer for one line: the level, and the lines that are counted together.
 struct PeerLine {
   const char* logger;
   spdlog::level::level_enum level;

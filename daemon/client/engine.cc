@@ -18,12 +18,12 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/mps.h"
 #include "daemon/base/version.h"
+#include "daemon/client/embedded_model.h"
 #include "daemon/client/engine_device.h"
 #include "daemon/client/open_message.h"
 #include "daemon/client/struct_array.h"
 #include "ipc/base/available_memory.h"
 #include "ipc/base/error.h"
-#include "speculative/params.h"
 #include "speculative/sequence_table.h"
 
 namespace specd {
@@ -69,35 +69,6 @@ absl::StatusOr<UniqueFd> MakeSealedMemfd(uint64_t size_bytes) {
   return fd;
 }
 
-template <class List>
-absl::Status CheckEos(std::string_view field, const List& list) {
-  if (list.count <= kStopIdsMax && (list.count == 0 || list.items != nullptr)) {
-    return absl::OkStatus();
-  }
-  return Invalid(field, fmt::format("{}.count = {} is outside 0 .. {}, or items is NULL", field,
-                                    list.count, kStopIdsMax));
-}
-
-absl::StatusOr<EmbeddedModel> ModelOf(const specd_options& options) {
-  const specd_ids& eos = options.eos_token_ids;
-  const specd_strings& texts = options.eos_tokens;
-  for (absl::Status status : {CheckEos("eos_token_ids", eos), CheckEos("eos_tokens", texts)}) {
-    if (!status.ok()) return status;
-  }
-  EmbeddedModel given;
-  if (options.profile_file != nullptr) given.profile_file = options.profile_file;
-  ModelProfileOptions& model = given.fields;
-  if (options.tokenizer != nullptr) model.tokenizer_path = options.tokenizer;
-  model.eos_token_ids.assign(eos.items, eos.items + eos.count);
-  for (uint64_t i = 0; i < texts.count; ++i) {
-    if (texts.items[i] == nullptr) return Invalid("eos_tokens", "eos_tokens has an item of NULL");
-    model.eos_tokens.emplace_back(texts.items[i]);
-  }
-  if (options.reasoning_start != nullptr) model.reasoning.start = options.reasoning_start;
-  if (options.reasoning_end != nullptr) model.reasoning.end = options.reasoning_end;
-  return given;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(const std::string& uri,
@@ -130,7 +101,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(const std::string& uri,
       .max_path = options.max_path};
   if (absl::Status status = ValidateLimits(hello.limits); !status.ok()) return status;
 
-  absl::StatusOr<EmbeddedModel> model = ModelOf(options);
+  absl::StatusOr<EmbeddedModel> model = EmbeddedModelOf(options);
   if (!model.ok()) return model.status();
   absl::StatusOr<std::unique_ptr<EngineLink>> link = MakeEngineLink(
       uri, {.timeout = absl::Milliseconds(options.timeout_ms),

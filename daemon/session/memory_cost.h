@@ -21,7 +21,7 @@ EventQueue::Capacity EventCapacityOf(const SessionLimits& limits);
 // queues. `threads` is the number of a round's workers. REQUIRES: ValidateLimits(limits).ok().
 uint64_t SessionBytes(const SessionLimits& limits, int32_t threads);
 
-// What is touched while one sequence is built, itself included.
+// The bytes that the building of one sequence touches, those of the sequence included.
 uint64_t BuildBytes(const SequenceParams& params, const SequenceHistory& history);
 
 // One open sequence, beyond its place in the tables. A constraint's states are not in it

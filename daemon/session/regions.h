@@ -22,7 +22,7 @@ namespace specd {
 
 class Regions {
  public:
-  // What a table needs of its session, which outlives it.
+  // The parts of a session that its table needs. The session outlives the table.
   struct Host {
     DeviceImporter* importer = nullptr;        // null: device memory is refused
     MemoryBudget* memory = nullptr;            // null: host memory is not bounded

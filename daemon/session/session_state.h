@@ -42,7 +42,7 @@ struct SessionOptions {
   std::function<bool()> text_side;     // true while a text side finds stop strings
   DeviceImporter* importer = nullptr;  // for device memory; null: rounds run on the CPU
   TraceRecorder* recorder = nullptr;   // outlives the session; null: nothing is recorded
-  // Of all sessions, which it outlives; null: memory is not bounded.
+  // The budget of all sessions, which it outlives; null: memory is not bounded.
   MemoryBudget* memory = nullptr;
   uint64_t memory_bytes_max = 0;  // of this session, with `memory`
 };

@@ -3,8 +3,8 @@
 namespace specd {
 namespace {
 
-// What a round takes in memory besides its rows. Estimate: a task's lists and one decision for each
-// place.
+// The memory that a round takes besides its rows. Estimate: a task's lists and one decision for
+// each place.
 uint64_t BytesOf(const FlightRound& flight) {
   uint64_t bytes = flight.bytes.size() + flight.round.rows.size() * sizeof(TraceRow) +
                    flight.round.answers.size() * sizeof(TraceAnswer);

@@ -89,7 +89,7 @@ class McapWriter {
   uint64_t num_pending(uint16_t channel_id) const;
 
  private:
-  // What the file knows of one channel: its number of messages, and the index of the open chunk.
+  // The state of one channel: its number of messages, and the index of the open chunk.
   struct ChannelState {
     uint64_t num_messages = 0;
     uint64_t num_in_whole_chunks = 0;

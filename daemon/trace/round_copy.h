@@ -76,7 +76,7 @@ class RoundCopier {
     std::span<const uint32_t> tasks;
     // Rows of all places, also of those that the method did not read.
     bool all_places = false;
-    // Of the answers, which are added later.
+    // Bounds of the answers, which are added later.
     size_t max_answers = 0;
   };
 

@@ -30,7 +30,7 @@ struct TraceProcess {
   std::string tokenizer;  // the path of the file; empty: none
 };
 
-// What the writers of a process share. The pointers outlive them.
+// The parts that the writers of a process share. The pointers outlive the writers.
 struct WriterParts {
   const TraceOptions* options = nullptr;
   const TraceProcess* process = nullptr;

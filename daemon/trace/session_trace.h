@@ -40,7 +40,7 @@ struct TraceSession {
   std::vector<TokenId> eos_token_ids;
 };
 
-// What SessionTrace hands to the writer: the kinds of records in the ring.
+// The kinds of records that SessionTrace hands to the writer through the ring.
 enum class TraceKind : uint32_t {
   kRound = 1,    // a RoundCopy
   kOpening = 2,  // a pointer to a TraceOpening, which the writer owns from then on

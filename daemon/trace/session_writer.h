@@ -50,7 +50,7 @@ class SessionWriter {
   void Finish();
 
   SessionTrace& trace() { return *trace_; }
-  // Of the file that is being written.
+  // The size of the file that is being written.
   uint64_t open_bytes() const { return file_.open_bytes(); }
 
  private:

@@ -57,7 +57,7 @@ class TraceFile {
   absl::Status Flush();
   absl::Status Finish();
 
-  // Of both files, with the part that is not written yet.
+  // The size of both files, with the part that is not written yet.
   uint64_t size_bytes() const;
   uint64_t num_rounds() const { return num_rounds_; }
   // The rounds that no whole chunk holds yet. After an error they are lost.

@@ -23,7 +23,7 @@ namespace specd {
 // The version of these records. A reader refuses any other.
 inline constexpr uint32_t kTraceVersion = 1;
 
-// What is kept of a round. Each level has everything of the levels before it.
+// The parts of a round that are kept. Each level has everything of the levels before it.
 enum class TraceLevel : uint32_t {
   kOff = 0,
   kRounds = 1,  // drafts, decisions, ids, times
@@ -42,7 +42,7 @@ enum class NoRows : uint32_t {
 // Offsets and sizes of rows that were not recorded.
 inline constexpr uint64_t kNoRow = ~uint64_t{0};
 
-// What produced the trace. The first record of a file.
+// The program that produced the trace. The first record of a file.
 struct TraceInfo {
   uint32_t version = kTraceVersion;
   std::string specd_version;

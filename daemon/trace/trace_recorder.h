@@ -91,7 +91,7 @@ class TraceRecorder {
   std::atomic<bool> dump_all_{false};
   std::atomic<bool> stop_{false};
 
-  // Of the thread.
+  // Members that only the thread uses.
   TraceShelf shelf_;
   std::vector<std::unique_ptr<SessionWriter>> writers_;
   uint64_t num_deleted_ = 0;

@@ -43,7 +43,8 @@ std::optional<uint64_t> MachineBytes(const std::string& root) {
   return std::nullopt;
 }
 
-// What the group at `folder` has left. Cached file pages can be dropped, so they count as left.
+// Returns the memory that the group at `folder` has left. Cached file pages can be dropped, so they
+// count as left.
 std::optional<uint64_t> GroupBytes(const std::string& folder, bool is_v2) {
   const auto limit = NumberIn(folder + (is_v2 ? "/memory.max" : "/memory.limit_in_bytes"));
   const auto used = NumberIn(folder + (is_v2 ? "/memory.current" : "/memory.usage_in_bytes"));

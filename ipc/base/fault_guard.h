@@ -1,11 +1,11 @@
 // FaultGuard keeps a process alive whose read of an engine's memory finds no page, for Region.
 //
-// A page of a sealed memfd may still be missing when it is read: the engine can make holes, and no
-// huge page, no memory for a file of the strict kind, or no healthy memory may be left for one. The
-// kernel then sends SIGBUS to the thread that reads. The handler puts pages of zeros in the place
-// of the whole mapping, so that the read goes on, and sets the flag of its owner. What was read
-// since is worth nothing; the owner looks at the flag before it uses it. A SIGBUS anywhere else
-// ends the process as it does without the handler. Guards are made and destroyed by any thread.
+// Three causes leave a page of a sealed memfd missing: a hole, no free page (a huge page, or memory
+// for a file of the strict kind), or a broken page. The kernel then sends SIGBUS to the thread that
+// reads. The handler puts pages of zeros in the place of the whole mapping, and sets the flag of
+// the mapping's owner. The read continues, but bytes read after that are void. The owner looks at
+// the flag before it uses them. A SIGBUS anywhere else ends the process as it does without the
+// handler. Guards are made and destroyed by any thread.
 //
 //   FaultGuard::Install();                       // a daemon, at its start
 //   FaultGuard guard({data, size_bytes, true}, &flag);   // while the mapping exists

@@ -54,14 +54,14 @@ struct TokenEvent {
   // A stop string that completes at token number min_tokens or before does not count. Tokens before
   // `offset` are counted as well.
   uint32_t min_tokens = 0;
-  // The name of the model's profile: whose tokenizer the ids are of. On the wire unless empty.
+  // The name of the model's profile, whose tokenizer has the ids. On the wire unless empty.
   std::string profile = {};
   // A fork: the stream that it is a copy of. The copy is made where the events before this one
   // leave the source. 0: no fork.
   uint64_t forked_from = 0;
-  // What the text depends on of the ids before a stream that is no fork: the last ids of the
-  // prompt, and the last outputs that the sequence was opened with. Empty if the text can begin
-  // without them.
+  // The earlier ids that the text depends on, if the stream is no fork: the last ids of the prompt,
+  // and the last outputs that the sequence was opened with. Empty if the text can begin without
+  // them.
   std::vector<TokenId> prompt_tail = {};
   std::vector<TokenId> output_tail = {};
 

@@ -50,7 +50,7 @@ class Region {
   std::atomic<bool>* has_faulted_;
   Mapping mapping_;
   std::optional<Mapping> writable_;
-  std::vector<FaultGuard> guards_;  // of the mappings, before which they go
+  std::vector<FaultGuard> guards_;  // guards of the mappings; destroyed before them
   uint64_t size_bytes_;
 };
 

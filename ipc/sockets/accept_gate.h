@@ -1,10 +1,10 @@
 // AcceptGate decides which peers may connect to a bound ZeroMQ endpoint, for ZmqSocket.
 //
-// libzmq accepts every connection, and ends the process where there is no descriptor for one. It
-// has filters of users, which ask the name service on the thread that moves all messages. The gate
-// stands before it: accept_gate.cc defines accept4, so a program that links it calls the gate for
-// every listener, and libzmq sees a connection that is turned away as one that the peer gave up. A
-// listener without rules is passed on as it is. Safe from any thread.
+// libzmq accepts every connection, and ends the process if no descriptor is left. Its filters of
+// users ask the name service on the thread that moves all messages. accept_gate.cc therefore
+// defines accept4, and a program that links it calls the gate for every listener. libzmq sees a
+// refused connection as one that the peer gave up. The gate does not change a listener without
+// rules. Safe from any thread.
 #pragma once
 
 #include <cstddef>

@@ -51,7 +51,7 @@ struct ZmqOptions {
   int receive_queue_messages = 100000;          // high-water mark
   int64_t message_bytes_max = 4 * 1024 * 1024;  // a peer that sends more is disconnected
   int linger_ms = 200;                          // how long a closed socket may still send
-  // Who may connect to the endpoints that the socket binds; none: everybody who can reach them.
+  // The users that may connect to the endpoints that the socket binds; none: all that reach them.
   std::optional<AcceptRules> accept = {};
 };
 

@@ -139,7 +139,7 @@ void CompileCache::Finish(Entry* entry, CompileResult compiled) {
   } else if (!is_for_now) {
     entry->pause_ms = 0;
   }
-  // What is in the way for now may be gone soon, so the next try need not wait for a long pause.
+  // A passing obstacle may be gone soon, so the next try need not wait for a long pause.
   const int64_t wait_ms = is_for_now ? std::min(entry->pause_ms, kFirstPauseMs) : entry->pause_ms;
   entry->retry_ms = NowMs() + wait_ms;
   if (is_late || is_for_now) compiled = RefusalOf(compiled.status(), wait_ms);

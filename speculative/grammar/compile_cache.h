@@ -65,8 +65,8 @@ class CompileCache {
     uint64_t last_use = 0;  // GrammarMemory::NextUse
     bool is_done = false;
     CompileResult compiled = absl::UnknownError("compiling");
-    // Of compiles that took too long.
-    int64_t pause_ms = 0;  // the present one; 0: none took too long
+    // The pause after compiles that took too long.
+    int64_t pause_ms = 0;  // its length; 0: no compile took too long
     int64_t retry_ms = 0;  // when the pause ends
 
     bool IsUnused() const;  // no sequence follows its grammar

@@ -14,7 +14,7 @@ namespace {
 
 using Compiled = CompileResult;
 
-// What was taken is given back by now, so the text mostly finds its memory.
+// The memory that was taken is given back by now, so the text mostly finds its own.
 absl::Status NoMemory() {
   try {
     return absl::ResourceExhaustedError(

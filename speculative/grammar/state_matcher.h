@@ -61,7 +61,7 @@ class StateMatcher : public GrammarMatcher {
   std::vector<StateId> states_;
   size_t first_known_ = 0;
   size_t joined_bytes_ = 0;  // of the automaton, after the move to it
-  // What was accepted: ids, and -1 - i for texts_[i].
+  // The accepted items: ids, and -1 - i for texts_[i].
   std::vector<TokenId> history_;
   std::vector<std::string> texts_;
   MatcherFault fault_ = MatcherFault::kNone;

@@ -21,7 +21,7 @@ int64_t NowNs() {
       .count();
 }
 
-// What a round has of a sequence.
+// The part of a sequence in a round.
 struct Member {
   Sequence sequence;
   Draft draft;

@@ -2,25 +2,18 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
+#include "tools/bench/table.h"
 #include "tools/toy_engine/json_string.h"
 
 namespace specd::bench {
 namespace {
 
-using Cells = std::vector<std::string>;
-
 std::string RatioCell(double ratio) { return ratio == 0 ? "-" : fmt::format("{:.2f}", ratio); }
 
-Cells TitleCells() {
-  return {"case",   "prompt ids", "openings", "opening us", "rounds",    "median us",
-          "p99 us", "max us",     "ratio",    "ratio p99",  "ratio max", "load"};
-}
-
-Cells CellsOf(const OpeningMeasurement& m) {
+std::vector<std::string> CellsOf(const OpeningMeasurement& m) {
   const bool has_openings = m.opening_us.num_samples > 0;
   return {std::string(m.opening_case->name),
           fmt::format("{}", m.opening_case->num_prompt_ids),
@@ -34,22 +27,6 @@ Cells CellsOf(const OpeningMeasurement& m) {
           RatioCell(m.ratio_p99),
           RatioCell(m.ratio_max),
           fmt::format("{:.0f} %", 100 * (m.load.others + m.load.stolen))};
-}
-
-void PrintLine(const Cells& cells, const std::vector<size_t>& widths,
-               const ReportOptions& options) {
-  const bool markdown = options.format == ReportFormat::kMarkdown;
-  std::string line = markdown ? "|" : "";
-  for (size_t i = 0; i < cells.size(); ++i) {
-    if (markdown) {
-      line += fmt::format(" {} |", cells[i]);
-    } else if (i == 0) {
-      line += fmt::format("{:<{}}", cells[i], widths[i]);
-    } else {
-      line += fmt::format("  {:>{}}", cells[i], widths[i]);
-    }
-  }
-  fmt::print(options.out, "{}\n", line);
 }
 
 }  // namespace
@@ -81,14 +58,20 @@ void PrintOpenings(std::span<const OpeningMeasurement> measurements, const Repor
   fmt::print(options.out,
              "rounds of one engine while its neighbour opens sequences; ratio = beside prompts of "
              "this length / beside prompts of one id\n\n");
-  std::vector<Cells> lines = {TitleCells()};
-  if (options.format == ReportFormat::kMarkdown) lines.emplace_back(lines[0].size(), "---");
-  for (const OpeningMeasurement& m : measurements) lines.push_back(CellsOf(m));
-  std::vector<size_t> widths(lines[0].size());
-  for (const Cells& cells : lines) {
-    for (size_t i = 0; i < cells.size(); ++i) widths[i] = std::max(widths[i], cells[i].size());
-  }
-  for (const Cells& cells : lines) PrintLine(cells, widths, options);
+  Table table(options, 1);
+  table.Begin({{"case", 12},
+               {"prompt ids", 10},
+               {"openings", 8},
+               {"opening us", 10},
+               {"rounds", 8},
+               {"median us", 9},
+               {"p99 us", 9},
+               {"max us", 10},
+               {"ratio", 6},
+               {"ratio p99", 9},
+               {"ratio max", 9},
+               {"load", 5}});
+  for (const OpeningMeasurement& m : measurements) table.Print(CellsOf(m));
 }
 
 }  // namespace specd::bench

@@ -1,9 +1,9 @@
 // OpeningSuite measures the rounds of one engine while another opens sequences, for
 // `specd-bench opening`.
 //
-// Opening a sequence takes the longer the longer its prompt is; the rounds of other engines must
-// not. All cases are measured in short slices, one case after the other, so that a disturbance of
-// the machine disturbs all of them. The suite runs on the calling thread, beside a verify thread
+// A longer prompt makes an opening take longer. The rounds of other engines must not become longer
+// with it. All cases are measured in short slices, one case after the other, so that a disturbance
+// of the machine disturbs all of them. The suite runs on the calling thread, beside a verify thread
 // and a control thread.
 #pragma once
 

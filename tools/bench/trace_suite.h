@@ -36,7 +36,7 @@ struct TraceMeasurement {
   int32_t vocab_size = 0;
   Summary traced_us = {};
   Summary plain_us = {};
-  // Of the differences of pairs: the median, and the interval that holds it with 95 %.
+  // The differences of pairs: the median, and the interval that holds it with 95 %.
   double added_us = 0;
   double added_low_us = 0;
   double added_high_us = 0;

@@ -44,8 +44,8 @@ constexpr std::string_view kHead = R"(# Parameters
 Printed by `specd-params` from the table, speculative/param_list.inc. Do not edit: change the table, then
 `specd-params > docs/PARAMETERS.md`.
 
-A value outside its range, a combination that cannot be honoured and a name that specd does not know are refused when a sequence is
-opened, with the field, the value, the range and what to do instead. Nothing is ignored or bent to fit. NaN lies outside every range.
+specd refuses three things at the opening: a value outside its range, a combination that it cannot honour, and an unknown name. The
+error has the field, the value, the range and the remedy. Nothing is ignored or bent to fit. NaN lies outside every range.
 )";
 
 constexpr std::string_view kPresetsHead = R"(

@@ -70,9 +70,10 @@ typedef struct specd_options {
   specd_strings eos_tokens;
   /* Attached: how long a wait for an answer may look for it before it sleeps, in microseconds, -1
    * to 1000000. A waiter that sleeps is woken tens of microseconds late, but one that looks
-   * occupies a CPU. A wait looks for about twice as long as the last ones took, and not at all if
-   * they took longer than this. -1 (default): 2000 on a machine with a spare CPU, that is, where
-   * the calling thread may use more than two; else 0. The daemon's own waits have --spin_us. */
+   * occupies a CPU. A wait spins for about twice the time of recent answers. If these took longer
+   * than spin_us, it sleeps at once. -1 (default): 2000 on a machine with a spare CPU, that is,
+   * where the calling thread may use more than two; else 0. The daemon's own waits have --spin_us.
+   */
   int32_t spin_us;
   uint32_t reserved2; /* 0 */
 } specd_options;

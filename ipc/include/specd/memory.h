@@ -17,8 +17,8 @@ typedef struct specd_region {
 } specd_region;
 
 /* Allocates zeroed shared memory for rows and seals it against shrinking. All of its pages are
- * taken at once, so many allocations are refused as one is: if the machine or the process's control
- * group has fewer bytes left, the call returns SPECD_ERROR_EXHAUSTED with that number. A daemon
+ * taken at once. If the machine or the process's control group has fewer bytes left, the call
+ * returns SPECD_ERROR_EXHAUSTED with that number, also after many small allocations. A daemon
  * counts the region among the memory of the session (--session_memory_mib). */
 SPECD_API int specd_alloc(specd_engine* engine, uint64_t size_bytes, specd_region* region);
 

@@ -47,6 +47,17 @@ struct LongSession : SessionFixture {
   std::vector<SequenceHandle> sequences;
 };
 
+// A verify loop that serves the sessions of these fixtures.
+struct Served {
+  template <class... Fixtures>
+  explicit Served(const Fixtures&... fixtures) {
+    (list.Add(fixtures.session), ...);
+  }
+
+  SessionList list;
+  VerifyLoop loop{&list, Quiet()};
+};
+
 std::vector<TokenId> KeptOf(const SequenceResult& result) {
   return {result.tokens, result.tokens + result.num_kept};
 }
@@ -55,42 +66,36 @@ TEST_SUITE("unit") {
   TEST_CASE("issue 17, line 8: a long round stalled every other engine until it was done") {
     LongSession monster;
     SessionFixture small;
-    SessionList list;
-    list.Add(monster.session);
-    list.Add(small.session);
-    VerifyLoop loop(&list, Quiet());
+    Served served(monster, small);
     const SequenceHandle s = small.Open("small");
     monster.SubmitThree();
     CompletionView done;
     for (uint32_t piece = 1; piece <= 2; ++piece) {
       small.backend->script = {Confirm(0, {1})};
       REQUIRE(small.Submit({s}) == PushResult::kOk);
-      CHECK(loop.Step());
+      CHECK(served.loop.Step());
       CHECK(monster.num_run() == piece);
       REQUIRE(small.engine->Poll(&done));
       CHECK(done.results[0].total_kept == piece);
       CHECK_FALSE(monster.engine->Poll(&done));
     }
-    CHECK(loop.Step());
+    CHECK(served.loop.Step());
     REQUIRE(monster.engine->Poll(&done));
     REQUIRE(done.results.size() == 3);
     for (size_t i = 0; i < 3; ++i) {
       CHECK(KeptOf(done.results[i]) == std::vector<TokenId>{static_cast<TokenId>(i)});
     }
-    CHECK_FALSE(loop.Step());
+    CHECK_FALSE(served.loop.Step());
   }
 
   TEST_CASE("two long rounds run in turn") {
     LongSession a;
     LongSession b;
-    SessionList list;
-    list.Add(a.session);
-    list.Add(b.session);
-    VerifyLoop loop(&list, Quiet());
+    Served served(a, b);
     a.SubmitThree();
     b.SubmitThree();
     for (size_t piece = 1; piece <= 3; ++piece) {
-      CHECK(loop.Step());
+      CHECK(served.loop.Step());
       CHECK(a.num_run() == piece);
       CHECK(b.num_run() == piece);
     }
@@ -98,18 +103,16 @@ TEST_SUITE("unit") {
 
   TEST_CASE("a round that waits behind a long one is taken once that one is answered") {
     LongSession f;
-    SessionList list;
-    list.Add(f.session);
-    VerifyLoop loop(&list, Quiet());
+    Served served(f);
     f.SubmitThree();
     f.backend->script.push_back(Confirm(0, {5}));
     REQUIRE(f.Submit({f.sequences[0]}, 2) == PushResult::kOk);
     CompletionView done;
-    for (int piece = 0; piece < 3; ++piece) CHECK(loop.Step());
+    for (int piece = 0; piece < 3; ++piece) CHECK(served.loop.Step());
     REQUIRE(f.engine->Poll(&done));
     CHECK(done.round_id == 1);
     CHECK_FALSE(f.engine->Poll(&done));
-    CHECK(loop.Step());
+    CHECK(served.loop.Step());
     REQUIRE(f.engine->Poll(&done));
     CHECK(done.round_id == 2);
     CHECK(done.results[0].total_kept == 2);
@@ -117,9 +120,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("issue 17, line 8: a control message waited until a long round was done") {
     LongSession f;
-    SessionList list;
-    list.Add(f.session);
-    VerifyLoop loop(&list, Quiet());
+    Served served(f);
     std::atomic<int> num_calls{0};
     std::atomic<bool> stop{false};
     std::thread control([&] {
@@ -135,12 +136,12 @@ TEST_SUITE("unit") {
       calls_before[f.num_run()] = num_calls.load();
     };
     f.SubmitThree();
-    std::thread verify([&] { loop.Run(); });
+    std::thread verify([&] { served.loop.Run(); });
     CompletionView done;
     REQUIRE(Eventually([&] { return f.engine->Poll(&done); }));
     stop.store(true);
     control.join();
-    loop.Stop();
+    served.loop.Stop();
     verify.join();
     // A call that waited in one piece was done before the next piece began.
     CHECK(calls_before[1] > calls_before[0]);
@@ -150,15 +151,13 @@ TEST_SUITE("unit") {
 
   TEST_CASE("a sequence that is aborted between two pieces keeps nothing of the round") {
     LongSession f;
-    SessionList list;
-    list.Add(f.session);
-    VerifyLoop loop(&list, Quiet());
+    Served served(f);
     f.SubmitThree();
-    CHECK(loop.Step());
+    CHECK(served.loop.Step());
     CHECK(f.session->AbortSequence(f.sequences[0]).ok());
     CHECK(f.session->CloseSequence(f.sequences[1]).ok());
-    CHECK(loop.Step());
-    CHECK(loop.Step());
+    CHECK(served.loop.Step());
+    CHECK(served.loop.Step());
     CompletionView done;
     REQUIRE(f.engine->Poll(&done));
     CHECK(done.results[0].status == RoundStatus::kFinished);
@@ -169,11 +168,9 @@ TEST_SUITE("unit") {
 
   TEST_CASE("openings between two pieces leave no event of the round without room") {
     LongSession f;
-    SessionList list;
-    list.Add(f.session);
-    VerifyLoop loop(&list, Quiet());
+    Served served(f);
     f.SubmitThree();
-    CHECK(loop.Step());
+    CHECK(served.loop.Step());
     // Opened and closed until the queue has no room for the round's events.
     SequenceParams params;
     auto opened = f.session->OpenSequences("other", params);
@@ -183,11 +180,11 @@ TEST_SUITE("unit") {
       opened = f.session->OpenSequences("other", params);
     } while (opened.ok());
     CHECK(ErrorCodeOf(opened.status()) == SPECD_ERROR_EXHAUSTED);
-    CHECK_FALSE(loop.Step());
+    CHECK_FALSE(served.loop.Step());
     CHECK(f.num_run() == 1);
     f.Events();
-    CHECK(loop.Step());
-    CHECK(loop.Step());
+    CHECK(served.loop.Step());
+    CHECK(served.loop.Step());
     CompletionView done;
     REQUIRE(f.engine->Poll(&done));
     CHECK(done.results[2].total_kept == 1);
@@ -196,31 +193,27 @@ TEST_SUITE("unit") {
 
   TEST_CASE("rows cannot be bound anew while a round is between two pieces") {
     LongSession f;
-    SessionList list;
-    list.Add(f.session);
-    VerifyLoop loop(&list, Quiet());
+    Served served(f);
     f.SubmitThree();
-    CHECK(loop.Step());
+    CHECK(served.loop.Step());
     TensorSpec spec;
     spec.num_rows = 1;
     const absl::Status status = f.session->Bind(TensorRole::kTargetRows, 1, spec);
     CHECK(ErrorCodeOf(status) == SPECD_ERROR_STATE);
-    CHECK(loop.Step());
-    CHECK(loop.Step());
+    CHECK(served.loop.Step());
+    CHECK(served.loop.Step());
     CHECK(f.session->Bind(TensorRole::kTargetRows, 1, spec).ok());
   }
 
   TEST_CASE("a hang-up between two pieces ends the round, and nothing of it is kept") {
     LongSession f;
-    SessionList list;
-    list.Add(f.session);
-    VerifyLoop loop(&list, Quiet());
+    Served served(f);
     f.SubmitThree();
-    CHECK(loop.Step());
+    CHECK(served.loop.Step());
     f.Events();
     CHECK(f.session->EndAll());
     CHECK_FALSE(f.session->is_between_pieces());
-    CHECK_FALSE(loop.Step());
+    CHECK_FALSE(served.loop.Step());
     CHECK(f.num_run() == 1);
     const std::vector<TokenEvent> events = f.Events();
     REQUIRE(events.size() == 3);
@@ -234,17 +227,14 @@ TEST_SUITE("unit") {
   TEST_CASE("issue 17, line 8: a drain waited for a long round; it calls the round off") {
     LongSession monster;
     SessionFixture small;
-    SessionList list;
-    list.Add(monster.session);
-    list.Add(small.session);
-    VerifyLoop loop(&list, Quiet());
+    Served served(monster, small);
     monster.SubmitThree();
-    CHECK(loop.Step());
+    CHECK(served.loop.Step());
     const SequenceHandle s = small.Open("small");
     small.backend->script = {Confirm(0, {1})};
     REQUIRE(small.Submit({s}) == PushResult::kOk);
-    loop.Stop();
-    loop.Run();
+    served.loop.Stop();
+    served.loop.Run();
     CHECK(monster.num_run() == 2);
     CompletionView done;
     REQUIRE(monster.engine->Poll(&done));
@@ -260,13 +250,11 @@ TEST_SUITE("unit") {
 
   TEST_CASE("a drain runs one piece of each long round in the ring, whatever the ring's depth") {
     LongSession f;
-    SessionList list;
-    list.Add(f.session);
-    VerifyLoop loop(&list, Quiet());
+    Served served(f);
     f.SubmitThree();
     REQUIRE(f.Submit(f.sequences, 2) == PushResult::kOk);
-    loop.Stop();
-    loop.Run();
+    served.loop.Stop();
+    served.loop.Run();
     CHECK(f.num_run() == 2);
     CompletionView done;
     for (const uint64_t round_id : {1, 2}) {

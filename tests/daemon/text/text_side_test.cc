@@ -7,6 +7,22 @@
 namespace specd {
 namespace {
 
+// A sequence with a stop string that ended by its length, and the published batch with that end.
+struct EndedByLength : PublisherFixture {
+  EndedByLength() {
+    SendAlive({kEpoch, 1});
+    publisher->Step();
+    sequence = OpenWithStop("r", 3);
+    RunRound(sequence, Confirm(2, {1, 2, 5}));
+    publisher->Step();
+    batch = Receive();
+    REQUIRE(batch.events.size() == 3);
+  }
+
+  SequenceHandle sequence = 0;
+  TokenBatch batch;
+};
+
 TEST_SUITE("unit") {
   TEST_CASE("issue 17, line 7: an end is final after the text side's last word, and not before") {
     PublisherFixture f;
@@ -93,38 +109,25 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("a stop string found after the end was published still moves that end") {
-    PublisherFixture f;
-    f.SendAlive({kEpoch, 1});
+    EndedByLength f;
+    CHECK(f.batch.events[2].finish_reason == SPECD_FINISH_LENGTH);
+    f.SendAbort({kEpoch, f.batch.events[0].stream, 2, SPECD_FINISH_STOP});
     f.publisher->Step();
-    const SequenceHandle s = f.OpenWithStop("r", 3);
-    f.RunRound(s, Confirm(2, {1, 2, 5}));
-    f.publisher->Step();
-    const TokenBatch batch = f.Receive();
-    REQUIRE(batch.events.size() == 3);
-    CHECK(batch.events[2].finish_reason == SPECD_FINISH_LENGTH);
-    f.SendAbort({kEpoch, batch.events[0].stream, 2, SPECD_FINISH_STOP});
-    f.publisher->Step();
-    CHECK(f.FinishOf(s) == SPECD_FINISH_STOP);
-    CHECK(f.session.engine->ReadState(SlotOf(s)).kept_tokens == 2);
+    CHECK(f.FinishOf(f.sequence) == SPECD_FINISH_STOP);
+    CHECK(f.session.engine->ReadState(SlotOf(f.sequence)).kept_tokens == 2);
   }
 
   TEST_CASE("an end that was final moved when a text side that was given up spoke again") {
-    PublisherFixture f;
-    f.SendAlive({kEpoch, 1});
-    f.publisher->Step();
-    const SequenceHandle s = f.OpenWithStop("r", 3);
-    f.RunRound(s, Confirm(2, {1, 2, 5}));
-    f.publisher->Step();
-    const TokenBatch batch = f.Receive();
+    EndedByLength f;
     f.session.clock.AdvanceNs(3'000'000'000);
     f.publisher->Step();
-    const SequenceState final_state = f.session.engine->ReadState(SlotOf(s));
-    CHECK(f.session.engine->IsFinal(SlotOf(s), final_state));
+    const SequenceState final_state = f.session.engine->ReadState(SlotOf(f.sequence));
+    CHECK(f.session.engine->IsFinal(SlotOf(f.sequence), final_state));
     CHECK(final_state.finish_reason == SPECD_FINISH_LENGTH);
-    f.SendAbort({kEpoch, batch.events[0].stream, 2, SPECD_FINISH_STOP});
+    f.SendAbort({kEpoch, f.batch.events[0].stream, 2, SPECD_FINISH_STOP});
     f.publisher->Step();
-    CHECK(f.session.engine->ReadState(SlotOf(s)) == final_state);
-    CHECK(f.session.engine->IsFinal(SlotOf(s), final_state));
+    CHECK(f.session.engine->ReadState(SlotOf(f.sequence)) == final_state);
+    CHECK(f.session.engine->IsFinal(SlotOf(f.sequence), final_state));
   }
 
   TEST_CASE("a stream with stop strings that opens while nobody looks for them is aborted") {

@@ -1,0 +1,27 @@
+// CheckDraft and InputOf turn a caller's specd_draft into the record of a sequence's part of a
+// round, for EngineRounds.
+//
+// They check what can be seen without the daemon: counts, flags, and arrays that are missing.
+// Indices are checked where the daemon reads the record (ipc/segment/draft_record.h). Pure
+// functions.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "ipc/include/specd/specd.h"
+#include "kernels/core/sequence_round.h"
+
+namespace specd {
+
+struct DraftPlace {
+  uint32_t index = 0;      // in the array of the caller, for the text of an error
+  uint32_t max_draft = 0;  // of specd_open
+};
+
+absl::Status CheckDraft(const DraftPlace& place, const specd_draft& draft);
+
+// REQUIRES: CheckDraft accepted the draft. The arrays stay the caller's.
+SequenceInput InputOf(const specd_draft& draft);
+
+}  // namespace specd
