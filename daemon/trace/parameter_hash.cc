@@ -1,10 +1,11 @@
 #include "daemon/trace/parameter_hash.h"
 
 #include <array>
-#include <string>
+#include <bit>
+#include <type_traits>
+#include <vector>
 
 #include "daemon/trace/row_hash.h"
-#include "daemon/trace/trace_codec.h"
 
 namespace specd {
 namespace {
@@ -16,6 +17,31 @@ template <class T>
 uint64_t HashOf(std::span<const T> values) {
   return RowHash(std::as_bytes(values));
 }
+
+// The numbers of a task, in an order that older traces have too: a later version puts a new member
+// last, and only if it does not have its default.
+class Words {
+ public:
+  Words() { words_.reserve(64); }
+
+  template <class... T>
+  void Put(T... numbers) {
+    (words_.push_back(WordOf(numbers)), ...);
+  }
+  uint64_t hash() const { return HashOf(std::span<const uint64_t>(words_)); }
+
+ private:
+  template <class T>
+  static uint64_t WordOf(T number) {
+    if constexpr (std::is_same_v<T, float>) {
+      return std::bit_cast<uint32_t>(number);
+    } else {
+      return static_cast<uint64_t>(number);
+    }
+  }
+
+  std::vector<uint64_t> words_;
+};
 
 }  // namespace
 
@@ -42,33 +68,26 @@ uint64_t RecordedOverridesHash(const TraceTask& task, int32_t vocab_size) {
 }
 
 uint64_t ParametersHash(const TraceTask& task) {
-  TraceTask only;
-  only.method = task.method;
-  only.target_scale = task.target_scale;
-  only.draft_scale = task.draft_scale;
-  only.seed = task.seed;
-  only.first_position = task.first_position;
-  only.round_base = task.round_base;
-  only.min_tokens = task.min_tokens;
-  only.draft_edits = task.draft_edits;
-  only.target_filters = task.target_filters;
-  only.draft_filters = task.draft_filters;
-  only.scores = task.scores;
-  only.chosen = task.chosen;
-  only.coins = task.coins;
-  only.penalties = task.penalties;
-  only.num_edits = task.num_edits;
-  only.edits_hash = task.edits_hash;
-  only.overrides_hash = task.overrides_hash;
-  only.places.resize(task.places.size());
-  for (size_t i = 0; i < task.places.size(); ++i) {
-    only.places[i].mask_row = task.places[i].mask_row;
-    only.places[i].below_min_tokens = task.places[i].below_min_tokens;
-    only.places[i].forced = task.places[i].forced;
+  Words words;
+  words.Put(task.method, task.target_scale, task.draft_scale, task.seed, task.first_position,
+            task.round_base, task.min_tokens, task.draft_edits);
+  for (const Filters& filters : {task.target_filters, task.draft_filters}) {
+    words.Put(filters.min_p, filters.top_k, filters.top_p, filters.joint);
   }
-  std::string bytes;
-  EncodeTrace(only, &bytes);
-  return HashOf(std::span<const char>(bytes));
+  words.Put(task.scores.enabled, task.scores.mode, task.scores.num_top, task.scores.num_chosen);
+  words.Put(task.chosen.size());
+  for (const TokenId id : task.chosen) words.Put(id);
+  words.Put(task.coins.size());
+  for (const InjectedCoin& coin : task.coins) {
+    words.Put(coin.key.position, coin.key.round_base, coin.key.node, coin.key.purpose, coin.coin);
+  }
+  const Penalties& penalties = task.penalties;
+  words.Put(penalties.repetition, penalties.frequency, penalties.presence);
+  words.Put(task.num_edits, task.edits_hash, task.overrides_hash, task.places.size());
+  for (const TracePlace& place : task.places) {
+    words.Put(place.mask_row, place.below_min_tokens, place.forced);
+  }
+  return words.hash();
 }
 
 }  // namespace specd

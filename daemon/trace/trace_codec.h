@@ -31,8 +31,7 @@ inline constexpr std::string_view kTraceEncoding = "msgpack";
 // drafts each has some 2 MiB, and 10 MiB with the allowed ids of each sequence.
 inline constexpr size_t kTraceRecordBytesMax = size_t{64} << 20;
 
-// Appends the record. Record is TraceInfo, TraceOpening, TraceEnd, TraceRound, TraceDrops,
-// or a TraceTask alone.
+// Appends the record. Record is TraceInfo, TraceOpening, TraceEnd, TraceRound or TraceDrops.
 template <class Record>
 void EncodeTrace(const Record& record, std::string* out);
 
