@@ -1,0 +1,93 @@
+#include "daemon/client/draft_input.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "ipc/base/error.h"
+
+namespace specd {
+namespace {
+
+absl::Status Invalid(std::string_view field, std::string_view text) {
+  return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
+}
+
+}  // namespace
+
+absl::Status CheckDraft(uint32_t index, const specd_draft& draft, uint32_t max_draft) {
+  if (draft.num_nodes > max_draft) {
+    return Invalid("num_nodes", fmt::format("drafts[{}].num_nodes = {} is outside 0 .. {} "
+                                            "(max_draft of specd_open)",
+                                            index, draft.num_nodes, max_draft));
+  }
+  if (draft.reserved != 0) {
+    return Invalid("reserved", fmt::format("drafts[{}].reserved must be 0", index));
+  }
+  if ((draft.flags & ~uint32_t{SPECD_DISCARD | SPECD_DRAFTS_BY_SLOT}) != 0) {
+    return Invalid("flags", fmt::format("drafts[{}].flags = {} has more than SPECD_DISCARD (1) and "
+                                        "SPECD_DRAFTS_BY_SLOT (2)",
+                                        index, draft.flags));
+  }
+  if ((draft.flags & SPECD_DISCARD) != 0) return absl::OkStatus();
+  if ((draft.target_rows == nullptr) == (draft.target_argmax == nullptr)) {
+    return Invalid(
+        "target_rows",
+        fmt::format("drafts[{}].{}; num_nodes + 1 rows are needed, or as many argmax "
+                    "ids in their place",
+                    index,
+                    draft.target_rows == nullptr ? "target_rows is NULL"
+                                                 : "target_rows and target_argmax are both given"));
+  }
+  if ((draft.draft_weights == nullptr) != (draft.draft_masses == nullptr)) {
+    return Invalid("draft_weights",
+                   fmt::format("drafts[{}].draft_weights and draft_masses come together; one of "
+                               "them is NULL",
+                               index));
+  }
+  const bool by_slot = (draft.flags & SPECD_DRAFTS_BY_SLOT) != 0;
+  if (by_slot && draft.tokens != nullptr) {
+    return Invalid("tokens", fmt::format("drafts[{}].tokens are given with SPECD_DRAFTS_BY_SLOT, "
+                                         "which takes them from SPECD_DRAFT_TOKENS; set them to "
+                                         "NULL, or leave the flag out",
+                                         index));
+  }
+  if (draft.num_nodes > 0 && draft.tokens == nullptr && !by_slot) {
+    return Invalid("tokens", fmt::format("drafts[{}].tokens is NULL but num_nodes = {}", index,
+                                         draft.num_nodes));
+  }
+  for (uint32_t i = 0; draft.kinds != nullptr && i < draft.num_nodes; ++i) {
+    if (draft.kinds[i] > SPECD_SAMPLED) {
+      return Invalid("kinds", fmt::format("drafts[{}].kinds[{}] = {} is neither SPECD_ONE_HOT (0) "
+                                          "nor SPECD_SAMPLED (1)",
+                                          index, i, draft.kinds[i]));
+    }
+    if (draft.kinds[i] == SPECD_SAMPLED && draft.draft_rows == nullptr) {
+      return Invalid("draft_rows",
+                     fmt::format("drafts[{}].kinds[{}] is SPECD_SAMPLED but draft_rows "
+                                 "is NULL; name the row it was drawn from",
+                                 index, i));
+    }
+  }
+  return absl::OkStatus();
+}
+
+SequenceInput InputOf(const specd_draft& draft) {
+  SequenceInput input;
+  input.sequence = draft.sequence;
+  input.discard = (draft.flags & SPECD_DISCARD) != 0;
+  input.drafts_by_slot = (draft.flags & SPECD_DRAFTS_BY_SLOT) != 0;
+  input.draft = {.num_nodes = static_cast<int32_t>(draft.num_nodes),
+                 .tokens = draft.tokens,
+                 .parents = draft.parents,
+                 .kinds = reinterpret_cast<const DraftKind*>(draft.kinds),
+                 .target_rows = draft.target_rows,
+                 .draft_rows = draft.draft_rows,
+                 .draft_weights = draft.draft_weights,
+                 .draft_masses = draft.draft_masses,
+                 .target_argmax = draft.target_argmax};
+  input.mask_rows = draft.mask_rows;
+  return input;
+}
+
+}  // namespace specd
