@@ -31,6 +31,11 @@ absl::Status Backend::ReadDraftTokens(const TokenRows& rows, std::span<const Tok
   return absl::OkStatus();
 }
 
+absl::Status Backend::MarkDrafts(void*) {
+  return absl::UnimplementedError(fmt::format(
+      "backend \"{}\" has no device, so no CUDA stream writes draft tokens for it", name()));
+}
+
 absl::Status Backend::ReadMemory(std::span<const MemoryRead> reads) {
   for (const MemoryRead& read : reads) std::memcpy(read.to, read.from, read.size_bytes);
   return absl::OkStatus();

@@ -81,6 +81,18 @@ class Backend {
   // reads of at most max_draft ids, inside the rows. Errors are those of Run.
   virtual absl::Status ReadDraftTokens(const TokenRows& rows, std::span<const TokenRowRead> reads);
 
+  // Remembers that work of the caller's on this CUDA stream, up to now, writes the draft tokens of
+  // a later round. FAILED_PRECONDITION while the CUDA stream captures; INVALID_ARGUMENT if it is of
+  // another device; UNIMPLEMENTED without a device.
+  virtual absl::Status MarkDrafts(void* stream);
+  // ReadDraftTokens before the round's rows are ready: waits for the last MarkDrafts, if there was
+  // one, and for no other work of the caller's. The ids may still change. REQUIRES: as
+  // ReadDraftTokens.
+  virtual absl::Status ReadDraftTokensEarly(const TokenRows& rows,
+                                            std::span<const TokenRowRead> reads) {
+    return ReadDraftTokens(rows, reads);
+  }
+
   // Copies memory of tensors, masks or draft tokens to the host: that of this backend's device if
   // it has one (MemorySpace::kDevice), else that of the host. The copies come after all rounds that
   // have run, and are complete on return. REQUIRES: Prepare succeeded. Errors are those of Run.

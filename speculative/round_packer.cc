@@ -119,38 +119,69 @@ void RoundPacker::FillMasks(int32_t end_task, RoundScratch* scratch) {
   scratch->num_filled = num_filled;
 }
 
+Sequence* RoundPacker::FindWarmable(const SequenceInput& input, uint64_t stamp) const {
+  Sequence* sequence = sequences_.Find(input.sequence);
+  if (sequence == nullptr || sequence->finish_reason != FinishReason::kNone ||
+      sequence->grammar.empty() || sequence->grammar_failed || input.discard ||
+      // A backend that numbers no states (xgrammar) keeps no masks, so none would be warm.
+      sequence->grammar.matcher().StateNumber() == 0 ||
+      FindRefusal(input, *sequence, stamp, false) != Refusal::kNone) {
+    return nullptr;
+  }
+  return sequence;
+}
+
+bool RoundPacker::ReadDraftsEarly(std::span<const SequenceInput> inputs, RoundScratch* scratch) {
+  const uint64_t stamp = sequences_.NextStamp();
+  scratch->draft_reads.clear();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].drafts_by_slot || FindWarmable(inputs[i], stamp) == nullptr) continue;
+    scratch->draft_reads.push_back({.slot = SlotOf(inputs[i].sequence),
+                                    .num_ids = inputs[i].draft.num_nodes,
+                                    .to = scratch->HostDraftOf(i)});
+  }
+  if (scratch->draft_reads.empty()) return true;
+  // The round meets the same error and answers it.
+  return backend_.ReadDraftTokensEarly(rows_.draft_tokens, scratch->draft_reads).ok();
+}
+
 bool RoundPacker::WarmMasks(std::span<const SequenceInput> inputs, RoundScratch* scratch,
-                            size_t* num_warm) {
+                            MaskWarmth* warmth) {
   SPECD_CHECK(inputs.size() <= scratch->tasks.size());
+  if (warmth->drafts == MaskWarmth::Drafts::kMarked) {
+    warmth->drafts =
+        ReadDraftsEarly(inputs, scratch) ? MaskWarmth::Drafts::kCopied : MaskWarmth::Drafts::kLost;
+    warmth->num_warm = 0;
+  }
   const uint64_t stamp = sequences_.NextStamp();
   scratch->num_tasks = 0;
   scratch->mask_jobs.clear();
   for (size_t i = 0; i < inputs.size(); ++i) {
     const SequenceInput& input = inputs[i];
-    Sequence* sequence = sequences_.Find(input.sequence);
-    if (sequence == nullptr || sequence->finish_reason != FinishReason::kNone ||
-        sequence->grammar.empty() || sequence->grammar_failed || input.discard ||
-        // A backend that numbers no states (xgrammar) keeps no masks, so none would be warm.
-        sequence->grammar.matcher().StateNumber() == 0 ||
-        FindRefusal(input, *sequence, stamp, false) != Refusal::kNone) {
-      continue;
-    }
+    Sequence* const sequence = FindWarmable(input, stamp);
+    if (sequence == nullptr) continue;
     sequence->last_round = stamp;  // a second record of it makes no second job
     Draft& draft = scratch->tasks[i].draft;
     draft = input.draft;
-    // A draft that lies by slot is complete when the rows are.
-    draft.num_nodes = input.drafts_by_slot ? 0 : NumNodesOf(input.draft, limits_.vocab_size);
+    if (!input.drafts_by_slot) {
+      draft.num_nodes = NumNodesOf(draft, limits_.vocab_size);
+    } else if (warmth->drafts == MaskWarmth::Drafts::kCopied) {
+      draft.tokens = scratch->HostDraftOf(i);
+      draft.num_nodes = NumNodesOf(draft, limits_.vocab_size);
+    } else {
+      draft.num_nodes = 0;
+    }
     std::fill_n(scratch->PlacesOf(i), draft.num_nodes + 1, PlaceEdits{});
     scratch->mask_jobs.push_back({sequence, &draft, scratch->PlacesOf(i)});
   }
   const std::span<const MaskFiller::Job> jobs = scratch->mask_jobs;
-  if (*num_warm < jobs.size()) {
-    const std::span<const MaskFiller::Job> left = jobs.subspan(*num_warm);
-    *num_warm += masks_.FillSome(left);
+  if (warmth->num_warm < jobs.size()) {
+    const std::span<const MaskFiller::Job> left = jobs.subspan(warmth->num_warm);
+    warmth->num_warm += masks_.FillSome(left);
     // The cache has the masks. This round may never run, and its sequences may wait for long.
     for (const MaskFiller::Job& job : left) job.sequence->grammar.DropRows();
   }
-  return *num_warm < jobs.size();
+  return warmth->num_warm < jobs.size();
 }
 
 bool RoundPacker::PackOne(const SequenceInput& input, uint64_t stamp, RoundScratch* scratch,

@@ -18,6 +18,19 @@
 
 namespace specd {
 
+// How far WarmMasks has come with a round.
+struct MaskWarmth {
+  // The draft tokens by slot.
+  enum class Drafts : uint8_t {
+    kUnknown,  // not written yet, as far as the caller knows
+    kMarked,   // written; the caller changes kUnknown into it
+    kCopied,
+    kLost,  // the copy failed
+  };
+  Drafts drafts = Drafts::kUnknown;
+  size_t num_warm = 0;  // constrained sequences that are done, from the first on
+};
+
 class RoundPacker {
  public:
   // The pointers must outlive the packer.
@@ -45,10 +58,12 @@ class RoundPacker {
   void FillMasks(int32_t end_task, RoundScratch* scratch);
 
   // Builds masks that a Pack of these inputs will ask for, and keeps nothing else. Sequences may
-  // change before that Pack. Works for about a millisecond (MaskFiller::FillSome) and skips the
-  // first *num_warm constrained sequences; then *num_warm counts those that are done. False if none
-  // is left. REQUIRES: as Pack, and results of this scratch are no longer used.
-  bool WarmMasks(std::span<const SequenceInput> inputs, RoundScratch* scratch, size_t* num_warm);
+  // change before that Pack, and draft tokens by slot too: Pack reads them again. Works for about a
+  // millisecond (MaskFiller::FillSome) and goes on where *warmth stands. False if nothing is left.
+  // Draft tokens by slot that are kMarked are first copied, once; without them a sequence gets the
+  // mask of its first place alone. REQUIRES: as Pack, results of this scratch are no longer used,
+  // and no round uses it between two calls for one round.
+  bool WarmMasks(std::span<const SequenceInput> inputs, RoundScratch* scratch, MaskWarmth* warmth);
 
   // Returns the packed tasks for a backend, over these target rows.
   RoundBatch BatchOf(const TensorView& target, RoundScratch* scratch) const;
@@ -59,6 +74,10 @@ class RoundPacker {
  private:
   // Copies the draft tokens by slot that constraints and processors look at.
   absl::Status ReadDrafts(std::span<const SequenceInput> inputs, RoundScratch* scratch);
+  // Copies those of the sequences whose masks can be warm. True if they are copied.
+  bool ReadDraftsEarly(std::span<const SequenceInput> inputs, RoundScratch* scratch);
+  // The sequence of the input if Pack will ask for masks that can be built before; else null.
+  Sequence* FindWarmable(const SequenceInput& input, uint64_t stamp) const;
   bool NeedsHostDraft(const SequenceInput& input, const RoundScratch& scratch) const;
   // Fills the next task, or answers the input. True if there is a task to run.
   bool PackOne(const SequenceInput& input, uint64_t stamp, RoundScratch* scratch,

@@ -150,10 +150,12 @@ class Verifier {
   // (RoundPacker::WarmMasks). That round then finds them, and its answers are the same, except
   // whether a mask meets its bound of work. False if nothing is left to build. REQUIRES: as
   // VerifyRound.
-  bool WarmMasks(std::span<const SequenceInput> inputs, size_t* num_warm) {
+  bool WarmMasks(std::span<const SequenceInput> inputs, MaskWarmth* warmth) {
     SPECD_CHECK(staged_.count() == 0);
-    return packer_.WarmMasks(inputs, &scratch_, num_warm);
+    return packer_.WarmMasks(inputs, &scratch_, warmth);
   }
+  // Backend::MarkDrafts, for the next WarmMasks with draft tokens that are kMarked.
+  absl::Status MarkDrafts(void* stream) { return backend_->MarkDrafts(stream); }
 
   // Rounds inside the engine's CUDA graph: see StagedRounds. While any round is staged, all rounds
   // must be.

@@ -98,6 +98,9 @@ class SocketLink : public EngineLink {
   bool HungUp() const override { return connection_.PeerGone(); }
   int hangup_fd() const override { return connection_.fd(); }
 
+  absl::Status MarkDrafts(void*, uint64_t) override {
+    return MakeError(SPECD_ERROR_INTERNAL, "cuda_stream", "a daemon finds marks in the segment");
+  }
   absl::Status CheckStaging() override {
     return MakeError(SPECD_ERROR_UNSUPPORTED, "uri",
                      "the rounds of a daemon are in no graph of this process; open embedded:cuda, "
@@ -201,6 +204,9 @@ class LocalLink : public EngineLink {
 
   absl::Status Finish() override { return absl::OkStatus(); }
 
+  absl::Status MarkDrafts(void* stream, uint64_t number) override {
+    return service_.session()->MarkDrafts(stream, number);
+  }
   absl::Status CheckStaging() override { return service_.session()->CheckStaging(); }
   absl::Status EnqueueStaged(void* stream, uint32_t num_sequences) override {
     return service_.session()->EnqueueStaged(stream, num_sequences);

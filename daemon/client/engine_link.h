@@ -42,6 +42,10 @@ class EngineLink {
   // error if that is not certain. No function may be called afterwards.
   virtual absl::Status Finish() = 0;
 
+  // Embedded mode: SessionRounds::MarkDrafts. Over a socket a CUDA stream writes the mark into the
+  // segment instead.
+  virtual absl::Status MarkDrafts(void* stream, uint64_t number) = 0;
+
   // ---- for rounds inside the engine's CUDA graph: embedded:cuda only, else
   // SPECD_ERROR_UNSUPPORTED
 

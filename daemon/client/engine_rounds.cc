@@ -122,6 +122,31 @@ absl::StatusOr<int> EngineRounds::Submit(uint64_t round_id, const specd_draft* d
                                 static_cast<uint64_t>(Clock::Real()->NowNs())));
 }
 
+absl::Status EngineRounds::OpenStreams(GpuStream stream) {
+  if (streams_ != nullptr) return absl::OkStatus();
+  absl::StatusOr<std::unique_ptr<EngineStreams>> opened = EngineStreams::Open(
+      {&segment_, Clock::Real(), int64_t{stream_timeout_ms_} * 1'000'000, link_.hangup_fd()},
+      stream);
+  if (opened.ok()) streams_ = *std::move(opened);
+  return opened.status();
+}
+
+absl::StatusOr<int> EngineRounds::MarkDrafts(void* cuda_stream) {
+  if (const PushResult room = channel_.CheckRoom(); room != PushResult::kOk) return CodeOf(room);
+  const uint64_t number = channel_.next_number();
+  if (link_.is_embedded()) {
+    absl::Status status = link_.MarkDrafts(cuda_stream, number);
+    if (!status.ok()) return status;
+    return SPECD_OK;
+  }
+  const GpuStream stream{cuda_stream};
+  if (absl::Status status = OpenStreams(stream); !status.ok()) return status;
+  const absl::StatusOr<bool> is_marked = streams_->MarkDrafts(stream, number);
+  if (!is_marked.ok() && streams_->is_unused()) (void)CloseStreams(0);
+  if (!is_marked.ok()) return is_marked.status();
+  return *is_marked ? SPECD_OK : SPECD_FULL;
+}
+
 absl::StatusOr<int> EngineRounds::SubmitOnStream(uint64_t round_id, const specd_draft* drafts,
                                                  uint32_t num_drafts, void* cuda_stream) {
   if (link_.is_embedded()) {
@@ -132,13 +157,7 @@ absl::StatusOr<int> EngineRounds::SubmitOnStream(uint64_t round_id, const specd_
   if (absl::Status status = TakeDrafts(drafts, num_drafts); !status.ok()) return status;
   if (const PushResult room = channel_.CheckRoom(); room != PushResult::kOk) return CodeOf(room);
   const GpuStream stream{cuda_stream};
-  if (streams_ == nullptr) {
-    absl::StatusOr<std::unique_ptr<EngineStreams>> opened = EngineStreams::Open(
-        {&segment_, Clock::Real(), int64_t{stream_timeout_ms_} * 1'000'000, link_.hangup_fd()},
-        stream);
-    if (!opened.ok()) return opened.status();
-    streams_ = *std::move(opened);
-  }
+  if (absl::Status status = OpenStreams(stream); !status.ok()) return status;
   const uint64_t number = channel_.next_number();
   bool is_free = false;
   absl::Status status = streams_->Check(stream, number, &is_free);

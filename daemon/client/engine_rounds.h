@@ -29,6 +29,7 @@ class EngineRounds {
   absl::StatusOr<int> Submit(uint64_t round_id, const specd_draft* drafts, uint32_t num_drafts);
   absl::StatusOr<int> SubmitOnStream(uint64_t round_id, const specd_draft* drafts,
                                      uint32_t num_drafts, void* cuda_stream);
+  absl::StatusOr<int> MarkDrafts(void* cuda_stream);
   absl::StatusOr<int> StageRound(uint64_t round_id, const specd_draft* drafts, uint32_t num_drafts);
   absl::Status EnqueueStaged(uint32_t num_sequences, void* cuda_stream);
   absl::Status GetRoundEnd(specd_round_end* end) const;
@@ -54,6 +55,8 @@ class EngineRounds {
   // Checks a round, and fills inputs_ with it.
   absl::Status TakeDrafts(const specd_draft* drafts, uint32_t num_drafts);
   absl::StatusOr<int> CodeOf(PushResult pushed) const;
+  // Opens streams_ for the device of this CUDA stream, if no round or mark has opened it.
+  absl::Status OpenStreams(GpuStream stream);
   bool WaitForCompletion(int timeout_ms);
   // Attached: looks for spin_ns before it sleeps.
   bool SleepForCompletion(int timeout_ms, int64_t spin_ns);
@@ -65,7 +68,7 @@ class EngineRounds {
   Segment& segment_;
   const int stream_timeout_ms_;  // for a CUDA stream that waits
   EngineChannel channel_;
-  std::unique_ptr<EngineStreams> streams_;  // null before the first round on a CUDA stream
+  std::unique_ptr<EngineStreams> streams_;  // null before the first round or mark on a CUDA stream
   uint64_t last_on_stream_ = 0;             // number of the last round on a CUDA stream
   AdaptiveSpin spin_;
   int64_t waited_ns_ = 0;          // for the next answer, in waits that ended without it

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdlib>
 #include <string_view>
@@ -23,6 +24,8 @@ namespace {
 constexpr uintptr_t kPerThreadStream = 2;
 
 constexpr char kRemedy[] = "synchronize the stream and use specd_submit";
+constexpr char kNoFunction[] =
+    "the stream does not take a function of the host, which was to act in its place";
 
 // Lets tests take the path of a device without memory operations, on a device that has them.
 absl::StatusOr<bool> AreHostWaitsForced() {
@@ -105,14 +108,18 @@ EngineStreams::EngineStreams(const StreamWatch::Options& options,
 
 EngineStreams::~EngineStreams() { SPECD_CHECK(context_ == nullptr); }
 
-absl::Status EngineStreams::Check(GpuStream stream, uint64_t number, bool* is_free) {
+absl::Status EngineStreams::CheckStream(GpuStream stream) const {
   if (broken_) {
     return MakeError(SPECD_ERROR_STATE, "cuda_stream",
                      "an earlier round could be enqueued on its stream in part only; use "
                      "specd_submit, or close and attach again");
   }
   if (absl::Status status = CheckDevice(stream); !status.ok()) return status;
-  if (absl::Status status = CheckNotCapturing(context_.get(), stream); !status.ok()) return status;
+  return CheckNotCapturing(context_.get(), stream);
+}
+
+absl::Status EngineStreams::Check(GpuStream stream, uint64_t number, bool* is_free) {
+  if (absl::Status status = CheckStream(stream); !status.ok()) return status;
   *is_free = watch_.IsFree(number, stream.handle);
   return absl::OkStatus();
 }
@@ -156,25 +163,55 @@ GpuAddress EngineStreams::StatusAddress(uint64_t number) const {
   return AddressOf(number, offsetof(RoundWords, status));
 }
 
-absl::Status EngineStreams::Begin(GpuStream stream, uint64_t number) {
+absl::Status EngineStreams::WriteWord(GpuStream stream, uint64_t number, uint64_t offset_bytes,
+                                      bool* by_host) {
+  *by_host = false;
   if (host_waits_ == nullptr && !forces_host_waits_) {
-    const GpuResult result = context_->WriteValue(
-        stream, AddressOf(number, offsetof(RoundWords, ready)), width_, number);
+    const GpuResult result =
+        context_->WriteValue(stream, AddressOf(number, offset_bytes), width_, number);
     if (result.ok()) return absl::OkStatus();
-    // No attribute says whether a device has memory operations; the first round finds out.
+    // No attribute says whether a device has memory operations; the first write finds out.
     if (result.code() != kGpuNotSupported) {
       return Refused(result, "the stream does not take the write of a word", kRemedy);
     }
   }
-  GpuResult result = GpuResult::Ok();
-  if (host_waits_ == nullptr) {
-    result = HostWaits::Open(context_.get(), options_.segment, &host_waits_);
+  *by_host = true;
+  if (host_waits_ != nullptr) return absl::OkStatus();
+  const GpuResult result = HostWaits::Open(context_.get(), options_.segment, &host_waits_);
+  return result.ok() ? absl::OkStatus() : Refused(result, kNoFunction, kRemedy);
+}
+
+absl::Status EngineStreams::Begin(GpuStream stream, uint64_t number) {
+  bool by_host = false;
+  absl::Status status = WriteWord(stream, number, offsetof(RoundWords, ready), &by_host);
+  if (!status.ok() || !by_host) return status;
+  const GpuResult result = host_waits_->Begin(stream, number);
+  return result.ok() ? absl::OkStatus() : Refused(result, kNoFunction, kRemedy);
+}
+
+absl::StatusOr<bool> EngineStreams::MarkDrafts(GpuStream stream, uint64_t number) {
+  if (absl::Status status = CheckStream(stream); !status.ok()) return status;
+  RoundWords* const words = options_.segment->round_words(number);
+  uint64_t& last = marks_[(number - 1) & (options_.segment->limits().ring_depth - 1)];
+  if (last != 0 && !AreDraftsMarked(*words, last)) return last == number;
+  if (last == number) TakeBackMark(words, number);
+  bool by_host = false;
+  absl::Status status = WriteWord(stream, number, offsetof(RoundWords, drafts), &by_host);
+  if (status.ok() && by_host) {
+    const GpuResult result = host_waits_->Mark(stream, number);
+    if (!result.ok()) status = Refused(result, kNoFunction, kRemedy);
   }
-  if (result.ok()) result = host_waits_->Begin(stream, number);
-  if (result.ok()) return absl::OkStatus();
-  return Refused(result,
-                 "the stream does not take a function of the host, which was to wait in its place",
-                 kRemedy);
+  // A mark that was taken back, and could not be enqueued again, will not come.
+  last = status.ok() ? number : 0;
+  if (!status.ok()) return status;
+  is_unused_ = false;
+  return true;
+}
+
+bool EngineStreams::HaveAllMarksCome() const {
+  return std::all_of(marks_.begin(), marks_.end(), [this](uint64_t number) {
+    return number == 0 || AreDraftsMarked(*options_.segment->round_words(number), number);
+  });
 }
 
 GpuResult EngineStreams::Finish(GpuStream stream, uint64_t number) {
@@ -212,7 +249,7 @@ bool EngineStreams::Close(int64_t timeout_ns) {
   // its word. A CUDA stream that could not take a whole round never says that it has passed.
   const int64_t begin_ns = options_.clock->NowNs();
   const int64_t time_ns = broken_ ? 0 : timeout_ns;
-  while (!watch_.HaveAllPassed()) {
+  while (!watch_.HaveAllPassed() || !HaveAllMarksCome()) {
     const int64_t now_ns = options_.clock->NowNs();
     // The daemon has half of the time. The CUDA streams of rounds that it did not release have the
     // other half.

@@ -7,6 +7,7 @@
 // time.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -43,13 +44,18 @@ class EngineStreams {
   // and the CUDA stream has continued. REQUIRES: Check allowed this round.
   absl::Status Enqueue(GpuStream stream, uint64_t number);
 
+  // Enqueues the mark that the draft tokens of a round are written, which is no part of the round.
+  // False, and nothing is enqueued, if an earlier mark of the ring entry has still to come: it may
+  // be on another CUDA stream. If a mark of this round has still to come, it serves.
+  absl::StatusOr<bool> MarkDrafts(GpuStream stream, uint64_t number);
+
   // The address at which the device finds how the round ended.
   GpuAddress StatusAddress(uint64_t number) const;
 
   // True if a CPU thread of this process waits in place of the CUDA streams. Known from the first
   // round on.
   bool has_host_waits() const { return host_waits_ != nullptr; }
-  // True if no part of a round was enqueued on any CUDA stream.
+  // True if no mark and no part of a round was enqueued on any CUDA stream.
   bool is_unused() const { return is_unused_; }
 
   StreamWatch& watch() { return watch_; }
@@ -63,8 +69,13 @@ class EngineStreams {
   EngineStreams(const StreamWatch::Options& options, std::unique_ptr<GpuPlatform> platform,
                 std::unique_ptr<GpuContext> context, size_t device_index, GpuWord width,
                 GpuAddress words);
+  absl::Status CheckStream(GpuStream stream) const;
   absl::Status CheckDevice(GpuStream stream) const;
   GpuAddress AddressOf(uint64_t number, uint64_t offset_bytes) const;
+  // Has the CUDA stream write the number into a word of its round. If a function of the host must
+  // do that, nothing is enqueued, and *by_host is set.
+  absl::Status WriteWord(GpuStream stream, uint64_t number, uint64_t offset_bytes, bool* by_host);
+  bool HaveAllMarksCome() const;
   // If Begin fails, the CUDA stream has nothing of the round. If Finish fails, it has a part of the
   // round.
   absl::Status Begin(GpuStream stream, uint64_t number);
@@ -81,6 +92,8 @@ class EngineStreams {
   bool is_unused_ = true;
   bool broken_ = false;  // a CUDA stream took a part of a round and not the rest
   StreamWatch watch_;
+  // By ring entry: the number of the last mark that was enqueued; 0: none.
+  std::array<uint64_t, SessionLimits::kRingDepthMax> marks_ = {};
 };
 
 }  // namespace specd

@@ -26,7 +26,17 @@ GpuResult HostWaits::Open(GpuContext* context, Segment* segment,
 }
 
 HostWaits::HostWaits(GpuContext* context, Segment* segment, GpuEvent turn)
-    : context_(*context), segment_(*segment), turn_(turn), rounds_(segment->limits().ring_depth) {}
+    : context_(*context),
+      segment_(*segment),
+      turn_(turn),
+      rounds_(segment->limits().ring_depth),
+      marks_(rounds_.size()) {}
+
+HostWaits::Round* HostWaits::Record(std::vector<Round>* records, uint64_t number) {
+  Round& round = (*records)[(number - 1) % records->size()];
+  round = {segment_.round_words(number), number};
+  return &round;
+}
 
 // The driver may run all functions of a process on one thread. Suppose a function waits for an
 // answer, and the function of an earlier round is queued after it. The daemon answers in order, so
@@ -35,9 +45,18 @@ HostWaits::HostWaits(GpuContext* context, Segment* segment, GpuEvent turn)
 GpuResult HostWaits::Begin(GpuStream stream, uint64_t number) {
   const GpuResult result = context_.WaitEvent(stream, turn_);
   if (!result.ok()) return result;
-  Round& round = rounds_[(number - 1) % rounds_.size()];
-  round = {segment_.round_words(number), number};
-  return context_.LaunchHostFunction(stream, &Hold, &round);
+  return context_.LaunchHostFunction(stream, &Hold, Record(&rounds_, number));
+}
+
+// A mark has no turn. It may be late where a function of another CUDA stream waits, and that
+// function waits for nothing that the mark brings.
+GpuResult HostWaits::Mark(GpuStream stream, uint64_t number) {
+  return context_.LaunchHostFunction(stream, &SayMarked, Record(&marks_, number));
+}
+
+void HostWaits::SayMarked(void* argument) {
+  const Round round = *static_cast<const Round*>(argument);
+  MarkDrafts(round.words, round.number);
 }
 
 GpuResult HostWaits::Finish(GpuStream stream) { return context_.RecordEvent(turn_, stream); }

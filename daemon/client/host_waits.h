@@ -33,6 +33,9 @@ class HostWaits {
   // has nothing of the round.
   GpuResult Begin(GpuStream stream, uint64_t number);
   GpuResult Finish(GpuStream stream);
+  // Enqueues the mark of a round's draft tokens. REQUIRES: the last mark of the ring entry has
+  // come.
+  GpuResult Mark(GpuStream stream, uint64_t number);
 
  private:
   struct Round {
@@ -42,6 +45,9 @@ class HostWaits {
 
   HostWaits(GpuContext* context, Segment* segment, GpuEvent turn);
   static void Hold(void* round);
+  static void SayMarked(void* round);
+  // Writes the record of a function.
+  Round* Record(std::vector<Round>* records, uint64_t number);
 
   GpuContext& context_;
   Segment& segment_;
@@ -49,6 +55,7 @@ class HostWaits {
   // By ring entry. A function has read its own record when it says that the rows are ready. The
   // answer, and another round of the entry, can only come later.
   std::vector<Round> rounds_;
+  std::vector<Round> marks_;  // likewise; a function has read its own record when it has marked
 };
 
 }  // namespace specd

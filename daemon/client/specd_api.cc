@@ -212,6 +212,11 @@ int specd_submit_on_stream(specd_engine* engine, uint64_t round_id, const specd_
   });
 }
 
+int specd_mark_drafts(specd_engine* engine, void* cuda_stream) {
+  if (engine == nullptr) return NullArgument("engine");
+  return Use(engine, [&] { return engine->engine->rounds().MarkDrafts(cuda_stream); });
+}
+
 int specd_enqueue_staged(specd_engine* engine, uint32_t num_sequences, void* cuda_stream) {
   if (engine == nullptr) return NullArgument("engine");
   return Use(engine,

@@ -95,7 +95,11 @@ class Session {
   // answer does not depend on it. False if nothing is left to do.
   bool Prepare();
 
-  // Rounds inside the engine's CUDA graph, if the engine is this process: SessionRounds.
+  // If the engine is this process: SessionRounds.
+  absl::Status MarkDrafts(void* stream, uint64_t number) {
+    return rounds_.MarkDrafts(stream, number);
+  }
+  // Rounds inside the engine's CUDA graph, likewise.
   absl::Status CheckStaging() { return rounds_.CheckStaging(); }
   absl::Status EnqueueStaged(void* stream, uint32_t num_sequences) {
     return rounds_.EnqueueStaged(stream, num_sequences);

@@ -39,6 +39,12 @@ void SessionRounds::Do(SubmissionCopy* submission, bool is_alone) {
       AbortAll(results);
       return Answer(*submission);
     }
+    if (marked_number_ == submission->position() + 1 && state_.verifier->has_constraints()) {
+      // The engine's thread has nothing else to do while its target model runs.
+      MaskWarmth warmth{.drafts = MaskWarmth::Drafts::kMarked};
+      while (state_.verifier->WarmMasks(submission->records(), &warmth)) {
+      }
+    }
     state_.verifier->BeginRound(submission->records(), ResultsOf(*submission),
                                 submission->on_stream(), is_alone);
     return RunPiece(*submission);
@@ -58,13 +64,20 @@ void SessionRounds::ShowTaken(const SubmissionCopy& submission) {
 }
 
 bool SessionRounds::IsPrepared(uint64_t position) const {
-  return !state_.verifier->has_constraints() ||
-         (prepared_.position == position && prepared_.is_done);
+  if (!state_.verifier->has_constraints()) return true;
+  if (prepared_.position != position || !prepared_.is_done) return false;
+  // The mark of draft tokens may come after the masks of all first places are built.
+  return prepared_.warmth.drafts != MaskWarmth::Drafts::kUnknown ||
+         !state_.channel.AreDraftsMarked();
 }
 
 bool SessionRounds::Prepare(const SubmissionCopy& submission) {
   if (prepared_.position != submission.position()) prepared_ = {.position = submission.position()};
-  prepared_.is_done = !state_.verifier->WarmMasks(submission.records(), &prepared_.num_warm);
+  MaskWarmth& warmth = prepared_.warmth;
+  if (warmth.drafts == MaskWarmth::Drafts::kUnknown && state_.channel.AreDraftsMarked()) {
+    warmth.drafts = MaskWarmth::Drafts::kMarked;
+  }
+  prepared_.is_done = !state_.verifier->WarmMasks(submission.records(), &warmth);
   return !prepared_.is_done;
 }
 
@@ -142,6 +155,18 @@ void SessionRounds::Answer(const SubmissionCopy& submission, bool called_off) {
   for (const SequenceResult& result : results) {
     if (IsCommitted(result)) sequences_.Publish(result, done_ns);
   }
+}
+
+absl::Status SessionRounds::MarkDrafts(void* stream, uint64_t number) {
+  MutexLock lock(&state_.mutex);
+  const absl::Status status = state_.verifier->MarkDrafts(stream);
+  if (status.ok()) {
+    marked_number_ = number;
+    return status;
+  }
+  const int code = ErrorCodeOf(status);
+  return MakeError(code, code == SPECD_ERROR_UNSUPPORTED ? "uri" : "cuda_stream",
+                   std::string(status.message()));
 }
 
 // ---- rounds inside the engine's CUDA graph

@@ -47,6 +47,12 @@ class SessionRounds {
   // Answers the oldest staged round. False if the round is not done, or no round is staged.
   bool Collect() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
 
+  // ---- embedded mode: the engine is this process. Each takes the lock
+
+  // The draft tokens of the submission with this number are written by work that is on the CUDA
+  // stream now.
+  absl::Status MarkDrafts(void* stream, uint64_t number);
+
   // ---- for rounds inside the engine's CUDA graph; each takes the lock
 
   // OK if rounds can be staged with the session's present roles; otherwise the reason.
@@ -76,10 +82,11 @@ class SessionRounds {
   // How far the round at this position is prepared.
   struct Prepared {
     uint64_t position = 0;
-    size_t num_warm = 0;  // constrained sequences whose masks are built
+    MaskWarmth warmth = {};
     bool is_done = false;
   };
   Prepared prepared_ ABSL_GUARDED_BY(state_.mutex);
+  uint64_t marked_number_ ABSL_GUARDED_BY(state_.mutex) = 0;  // of MarkDrafts; 0: none
 
   // Staged rounds as they were taken, the oldest first. The vector is a ring, and empty before
   // EnqueueStaged.

@@ -221,6 +221,11 @@ bool DaemonChannel::IsHeld() const {
   return fault_ == ChannelFault::kNone && submissions_.State() == RingState::kReady && !HasRows();
 }
 
+bool DaemonChannel::AreDraftsMarked() const {
+  const uint64_t number = submissions_.position() + 1;
+  return specd::AreDraftsMarked(*segment_->round_words(number), number);
+}
+
 bool DaemonChannel::Claim(const SubmissionCopy& submission) {
   const uint64_t number = submission.position_ + 1;
   return Decide(segment_->round_words(number), number, RoundEnd::kAnswered) == RoundEnd::kAnswered;

@@ -57,6 +57,9 @@ class DaemonChannel {
   bool HasSubmission();
   // Tells whether the oldest submission waits for its rows. No bell rings when the rows are ready.
   bool IsHeld() const;
+  // Tells whether the engine has marked the draft tokens by slot of the submission that Take would
+  // take next. No bell rings for that either.
+  bool AreDraftsMarked() const;
   // The position in the ring of the submission that Take would take next.
   uint64_t next_position() const { return submissions_.position(); }
   Doorbell submission_bell() const;  // to wait on, alone or with others (WaitAny)

@@ -155,10 +155,11 @@ struct CompletionEntry {
 // when. They lie on pages of their own, so that a process can register these pages with its GPU and
 // nothing else. The numbers are those of rounds: the ring position plus one, as in `sequence`.
 struct RoundWords {
-  // Only the engine's CUDA stream writes these two.
+  // Only the engine's CUDA streams write these three.
   std::atomic<uint64_t> ready;   // the rows of this round are written
   std::atomic<uint64_t> passed;  // the CUDA stream has continued after this round
-  uint64_t reserved0[14];
+  std::atomic<uint64_t> drafts;  // the draft tokens by slot of this round are written; a hint
+  uint64_t reserved0[13];
   // The daemon writes these two, and so does the engine's library when it releases a stuck CUDA
   // stream.
   std::atomic<uint64_t> done;    // only grows: CUDA streams may continue after this round
@@ -344,6 +345,7 @@ static_assert(offsetof(CompletionEntry, flags) == 56);
 static_assert(offsetof(CompletionEntry, kind) == 60);
 static_assert(sizeof(RoundWords) == 2 * kLineBytes && kPageBytes % sizeof(RoundWords) == 0);
 static_assert(offsetof(RoundWords, passed) == 8);
+static_assert(offsetof(RoundWords, drafts) == 16);
 static_assert(offsetof(RoundWords, done) == kLineBytes);
 static_assert(offsetof(RoundWords, status) == kLineBytes + 8);
 static_assert(sizeof(DraftRecord) == 16 && offsetof(DraftRecord, num_nodes) == 8);

@@ -21,12 +21,26 @@ bool AreRowsReady(const RoundWords& words, uint64_t number) {
   return IsLowHalf(words.ready.load(std::memory_order_acquire), number);
 }
 
+bool AreDraftsMarked(const RoundWords& words, uint64_t number) {
+  // Pairs with the CUDA stream's write, or with MarkDrafts. Acquire keeps our reads of the draft
+  // tokens from moving before this load.
+  return IsLowHalf(words.drafts.load(std::memory_order_acquire), number);
+}
+
 void MarkReady(RoundWords* words, uint64_t number) {
   words->ready.store(number, std::memory_order_release);
 }
 
 void MarkPassed(RoundWords* words, uint64_t number) {
   words->passed.store(number, std::memory_order_release);
+}
+
+void MarkDrafts(RoundWords* words, uint64_t number) {
+  words->drafts.store(number, std::memory_order_release);
+}
+
+void TakeBackMark(RoundWords* words, uint64_t number) {
+  words->drafts.store(number - 1, std::memory_order_relaxed);
 }
 
 void TakeBackPassed(RoundWords* words, uint64_t found, uint64_t number) {

@@ -1,6 +1,8 @@
 // RoundWords let a CUDA stream of an engine and specd wait for each other.
 //
 //   engine's CUDA stream                     daemon
+//   ... writes draft tokens by slot
+//   drafts[s] = n  (if marked)             copies them, and builds masks
 //   ... writes the rows of round n
 //   ready[s] = n                             takes round n once ready[s] is n
 //   wait until done[s] >= n                  verifies, then Decide(n, kAnswered)
@@ -13,6 +15,10 @@
 // kAborted), Release(n). The first decision is final. A round is therefore confirmed only while its
 // CUDA stream waits and its rows cannot change. A round whose CUDA stream was released without an
 // answer confirms nothing and writes no next tokens, however late the daemon is.
+//
+// The word `drafts` is a hint. The daemon may read draft tokens early because of it, and verifies
+// those that it reads once the rows are ready. A word that comes too early therefore costs time and
+// changes no answer.
 //
 // The words of both sides are atomics in shared memory; any thread may use them. The other side is
 // not trusted: a word that no correct peer writes aborts rounds of that session and does no more.
@@ -39,9 +45,17 @@ constexpr uint64_t PackRoundEnd(uint64_t number, RoundEnd end) {
 // the word holds either this round's number or that of the round a lap ago.
 bool AreRowsReady(const RoundWords& words, uint64_t number);
 
-// The host writes these two words if the CUDA stream cannot write them itself.
+// Tells whether a CUDA stream has marked the draft tokens of this round as written. Compares as
+// AreRowsReady does.
+bool AreDraftsMarked(const RoundWords& words, uint64_t number);
+
+// The host writes these three words if the CUDA stream cannot write them itself.
 void MarkReady(RoundWords* words, uint64_t number);
 void MarkPassed(RoundWords* words, uint64_t number);
+void MarkDrafts(RoundWords* words, uint64_t number);
+// Takes back a mark of this round that a CUDA stream has written. No CUDA stream may be about to
+// write the word.
+void TakeBackMark(RoundWords* words, uint64_t number);
 // Marks the round as not passed, unless the CUDA stream has written since. `found` is the value
 // that the ring entry held before.
 void TakeBackPassed(RoundWords* words, uint64_t found, uint64_t number);

@@ -47,6 +47,13 @@ class GpuDriver {
   // on it.
   virtual void EnqueueOn(void* stream) = 0;
 
+  // Remembers how far a CUDA stream has come, in place of an earlier mark. If the CUDA stream is
+  // capturing, *is_capturing is set and nothing happens.
+  virtual GpuResult Mark(void* stream, bool* is_capturing) = 0;
+  // Enqueues later calls on the driver's own CUDA stream until EnqueueOn(nullptr). They come after
+  // the work before the last Mark, if there was one, and wait for no other work of the caller's.
+  virtual GpuResult EnqueueAfterMark() = 0;
+
   // The CUDA stream of the next launch, for a caller that launches kernels of its own in order with
   // the driver's. During a capture it is the CUDA stream that captures. REQUIRES: UseDevice.
   virtual void* launch_stream() const = 0;

@@ -273,14 +273,44 @@ absl::Status CudaBackend::ReadDraftTokens(const TokenRows& rows,
       driver_.get(), "draft tokens are copied from it now, not when the graph is launched",
       kRoundRemedy);
   if (!is_free.ok()) return is_free;
-  const auto most = static_cast<size_t>(max_piece_);
-  for (size_t done = 0; done < reads.size(); done += most) {
-    const DeviceReader reader(driver_.get(), &answers_);
-    const GpuResult result = reader.ReadTokens(
-        rows, reads.subspan(done, std::min(most, reads.size() - done)), limits_.max_draft);
-    if (!result.ok()) return Failure(result);
+  const GpuResult result =
+      DeviceReader(driver_.get(), &answers_).ReadTokens(rows, reads, limits_.max_draft, max_piece_);
+  return result.ok() ? absl::OkStatus() : Failure(result);
+}
+
+absl::Status CudaBackend::MarkDrafts(void* stream) {
+  size_t device = 0;
+  GpuResult result = driver_->FindDevice(stream, &device);
+  if (result.ok() && device != driver_->device_in_use()) {
+    return absl::InvalidArgumentError(
+        fmt::format("cuda_stream is of device {}, and rounds run on device {}; mark draft tokens "
+                    "on a stream of that device",
+                    device, driver_->device_in_use()));
   }
-  return absl::OkStatus();
+  bool is_capturing = false;
+  if (result.ok()) result = driver_->Mark(stream, &is_capturing);
+  if (!result.ok()) {
+    return absl::InvalidArgumentError(
+        fmt::format("cuda_stream does not take a mark: {}", result.text()));
+  }
+  if (!is_capturing) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "cuda_stream is capturing a graph, whose draft tokens are written at every launch; mark them "
+      "after the launch of the graph");
+}
+
+absl::Status CudaBackend::ReadDraftTokensEarly(const TokenRows& rows,
+                                               std::span<const TokenRowRead> reads) {
+  if (rows.space == MemorySpace::kHost) return Backend::ReadDraftTokens(rows, reads);
+  const absl::Status is_free = CheckNotCapturing(
+      driver_.get(), "draft tokens are copied now, not when the graph is launched", kRoundRemedy);
+  if (!is_free.ok()) return is_free;
+  GpuResult result = driver_->EnqueueAfterMark();
+  if (!result.ok()) return Failure(result);
+  result =
+      DeviceReader(driver_.get(), &answers_).ReadTokens(rows, reads, limits_.max_draft, max_piece_);
+  driver_->EnqueueOn(nullptr);
+  return result.ok() ? absl::OkStatus() : Failure(result);
 }
 
 absl::Status CudaBackend::ReadMemory(std::span<const MemoryRead> reads) {

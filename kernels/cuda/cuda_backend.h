@@ -40,6 +40,9 @@ class CudaBackend final : public Backend {
   absl::Status Run(const RoundBatch& batch) override;
   absl::Status WriteNextTokens(const RoundBatch& batch) override;
   absl::Status ReadDraftTokens(const TokenRows& rows, std::span<const TokenRowRead> reads) override;
+  absl::Status MarkDrafts(void* stream) override;
+  absl::Status ReadDraftTokensEarly(const TokenRows& rows,
+                                    std::span<const TokenRowRead> reads) override;
   absl::Status ReadMemory(std::span<const MemoryRead> reads) override;
   absl::Status EnqueueStaged(void* stream, int32_t num_tasks) override;
   absl::Status Stage(const RoundBatch& batch) override;

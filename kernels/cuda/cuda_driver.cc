@@ -29,8 +29,9 @@ class CudaDriver final : public GpuDriver {
     if (own_ != nullptr) {
       result = DuringCaptures("cudaStreamDestroy", [&] { return cudaStreamDestroy(own_); });
     }
-    if (result.ok() && marker_ != nullptr) {
-      result = DuringCaptures("cudaEventDestroy", [&] { return cudaEventDestroy(marker_); });
+    for (const cudaEvent_t event : {marker_, mark_}) {
+      if (!result.ok() || event == nullptr) continue;
+      result = DuringCaptures("cudaEventDestroy", [&] { return cudaEventDestroy(event); });
     }
     if (!result.ok()) fmt::print(stderr, "specd: closing the CUDA driver: {}\n", result.text());
   }
@@ -102,19 +103,27 @@ class CudaDriver final : public GpuDriver {
 
   GpuResult IsCapturing(bool* is_capturing) override {
     *is_capturing = false;
-    if (callers_ == nullptr) return GpuResult::Ok();
-    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    bool is_implicit = false;
-    const GpuResult result = OnDevice("cudaStreamIsCapturing", [&] {
-      const cudaError_t error = cudaStreamIsCapturing(callers_, &status);
-      // This error comes from the legacy default CUDA stream while a CUDA stream that it waits for
-      // captures. A launch would become part of that capture, which is not allowed. CUDA keeps the
-      // error as the last one of the engine's thread, so it is cleared here.
-      is_implicit = error == cudaErrorStreamCaptureImplicit;
-      if (is_implicit && cudaPeekAtLastError() == error) static_cast<void>(cudaGetLastError());
-      return is_implicit ? cudaSuccess : error;
-    });
-    *is_capturing = is_implicit || status != cudaStreamCaptureStatusNone;
+    return callers_ == nullptr ? GpuResult::Ok() : AskWhetherCapturing(callers_, is_capturing);
+  }
+
+  GpuResult Mark(void* stream, bool* is_capturing) override {
+    const auto on = static_cast<cudaStream_t>(stream);
+    GpuResult result = AskWhetherCapturing(on, is_capturing);
+    if (!result.ok() || *is_capturing) return result;
+    if (mark_ == nullptr) {
+      result = DuringCaptures("cudaEventCreateWithFlags", [&] {
+        return cudaEventCreateWithFlags(&mark_, cudaEventDisableTiming);
+      });
+    }
+    if (!result.ok()) return result;
+    return OnDevice("cudaEventRecord", [&] { return cudaEventRecord(mark_, on); });
+  }
+  GpuResult EnqueueAfterMark() override {
+    GpuResult result = GpuResult::Ok();
+    if (mark_ != nullptr) {
+      result = OnDevice("cudaStreamWaitEvent", [&] { return cudaStreamWaitEvent(own_, mark_, 0); });
+    }
+    if (result.ok()) borrowed_ = own_;
     return result;
   }
 
@@ -319,6 +328,22 @@ class CudaDriver final : public GpuDriver {
     return result.ok() ? restored : result;
   }
 
+  GpuResult AskWhetherCapturing(cudaStream_t stream, bool* is_capturing) const {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    bool is_implicit = false;
+    const GpuResult result = OnDevice("cudaStreamIsCapturing", [&] {
+      const cudaError_t error = cudaStreamIsCapturing(stream, &status);
+      // This error comes from the legacy default CUDA stream while a CUDA stream that it waits for
+      // captures. A launch would become part of that capture, which is not allowed. CUDA keeps the
+      // error as the last one of the engine's thread, so it is cleared here.
+      is_implicit = error == cudaErrorStreamCaptureImplicit;
+      if (is_implicit && cudaPeekAtLastError() == error) static_cast<void>(cudaGetLastError());
+      return is_implicit ? cudaSuccess : error;
+    });
+    *is_capturing = is_implicit || status != cudaStreamCaptureStatusNone;
+    return result;
+  }
+
   cudaStream_t stream() const {
     if (capturing_) return own_;
     if (borrowed_ != nullptr) return borrowed_;
@@ -329,6 +354,7 @@ class CudaDriver final : public GpuDriver {
   cudaStream_t callers_ = nullptr;   // set by UseStream
   cudaStream_t borrowed_ = nullptr;  // set by EnqueueOn
   cudaEvent_t marker_ = nullptr;     // used by Check
+  cudaEvent_t mark_ = nullptr;       // set by Mark
   bool capturing_ = false;
   int device_ = 0;
   DeviceShape shape_;

@@ -7,7 +7,17 @@
 namespace specd {
 
 GpuResult DeviceReader::ReadTokens(const TokenRows& rows, std::span<const TokenRowRead> reads,
-                                   int32_t max_draft) const {
+                                   int32_t max_draft, int32_t max_reads) const {
+  const auto most = static_cast<size_t>(max_reads);
+  GpuResult result = GpuResult::Ok();
+  for (size_t done = 0; done < reads.size() && result.ok(); done += most) {
+    result = ReadSome(rows, reads.subspan(done, std::min(most, reads.size() - done)), max_draft);
+  }
+  return result;
+}
+
+GpuResult DeviceReader::ReadSome(const TokenRows& rows, std::span<const TokenRowRead> reads,
+                                 int32_t max_draft) const {
   answers_->Clear();
   const auto width = static_cast<size_t>(max_draft);
   TokenId* const pinned = answers_->Take<TokenId>(static_cast<int64_t>(reads.size() * width)).host;

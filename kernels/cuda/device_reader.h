@@ -18,14 +18,17 @@ class DeviceReader {
   // REQUIRES: the answers of the last round have been copied back.
   DeviceReader(GpuDriver* driver, AnswerArena* answers) : driver_(driver), answers_(answers) {}
 
-  // Copies rows of ids by way of pinned memory. REQUIRES: the reads fit into the memory for answers
-  // with max_draft ids each, and none has more.
+  // Copies rows of ids by way of pinned memory, up to max_reads at a time. REQUIRES: as many reads
+  // fit into the memory for answers with max_draft ids each, and none has more.
   GpuResult ReadTokens(const TokenRows& rows, std::span<const TokenRowRead> reads,
-                       int32_t max_draft) const;
+                       int32_t max_draft, int32_t max_reads) const;
   // Copies to any memory of the host.
   GpuResult Read(std::span<const MemoryRead> reads) const;
 
  private:
+  GpuResult ReadSome(const TokenRows& rows, std::span<const TokenRowRead> reads,
+                     int32_t max_draft) const;
+
   GpuDriver* driver_;
   AnswerArena* answers_;
 };

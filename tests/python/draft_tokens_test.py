@@ -91,6 +91,28 @@ class DraftTokensTest(unittest.TestCase):
         self.assertIn("max_draft = 0", str(caught.exception))
         self.assertIn("attach with a larger max_draft", str(caught.exception))
 
+    def test_draft_tokens_are_marked_on_a_device_alone(self):
+        with self.assertRaises(specd.Error) as caught:
+            self.engine.mark_drafts(0)
+        self.assertEqual(caught.exception.code_name, "SPECD_ERROR_UNSUPPORTED")
+        self.assertIn("no device", str(caught.exception))
+        for stream in (-1, 2**64, 1.5):
+            with self.assertRaises((specd.Error, TypeError)):
+                self.engine.mark_drafts(stream)
+        # The library gets the address as it is, and says whether there was room.
+        with mock.patch.object(_library, "load") as load:
+            marks = load.return_value.specd_mark_drafts
+            marks.side_effect = [0, FULL]
+            self.assertIs(self.engine.mark_drafts(2**63 + 5), True)
+            self.assertIs(self.engine.mark_drafts(7), False)
+        self.assertEqual([call.args for call in marks.call_args_list],
+                         [(self.engine.pointer, 2**63 + 5), (self.engine.pointer, 7)])
+        # A refused mark changes no round.
+        self.engine.draft_tokens()[:] = 2
+        sequence = self.open()
+        (result,) = self.engine.verify(one_hot(2, 2, 4), [specd.Draft(sequence, by_slot=2)])
+        self.assertEqual((result.tokens.tolist(), result.num_accepted), ([2, 2, 4], 2))
+
     def test_nothing_is_staged_on_the_cpu(self):
         self.engine.rows(1)[:] = one_hot(3)
         sequence = self.open()

@@ -144,8 +144,8 @@ TEST_SUITE("unit") {
     ConstrainedVerifier f;
     f.script.on_mask = [](const std::string& name, const Ids&) { ThrowAt(name, "a"); };
     const SequenceInput inputs[] = {f.Input(f.a), f.Input(f.b)};
-    size_t num_warm = 0;
-    CHECK_FALSE(f.verifier->WarmMasks(inputs, &num_warm));
+    MaskWarmth warmth;
+    CHECK_FALSE(f.verifier->WarmMasks(inputs, &warmth));
     f.script.on_mask = nullptr;
     f.CheckAEnded(f.RoundOfAll());
   }
@@ -153,9 +153,9 @@ TEST_SUITE("unit") {
   TEST_CASE("masks of a round that was prepared and then called off stayed with its sequence") {
     ConstrainedVerifier f;
     const SequenceInput inputs[] = {f.Input(f.a), f.Input(f.b)};
-    size_t num_warm = 0;
-    CHECK_FALSE(f.verifier->WarmMasks(inputs, &num_warm));
-    CHECK(num_warm == 2);
+    MaskWarmth warmth;
+    CHECK_FALSE(f.verifier->WarmMasks(inputs, &warmth));
+    CHECK(warmth.num_warm == 2);
     CHECK(f.script.num_rows_held() == 0);
     // The round runs, and its CUDA stream is released before the commit.
     std::vector<SequenceResult> results(2);
@@ -178,9 +178,9 @@ TEST_SUITE("unit") {
     int num_built = 0;
     f.script.on_mask = [&num_built](const std::string&, const Ids&) { ++num_built; };
     const SequenceInput inputs[] = {f.Input(f.a), f.Input(f.b)};
-    size_t num_warm = 0;
-    CHECK_FALSE(f.verifier->WarmMasks(inputs, &num_warm));
-    CHECK(num_warm == 0);
+    MaskWarmth warmth;
+    CHECK_FALSE(f.verifier->WarmMasks(inputs, &warmth));
+    CHECK(warmth.num_warm == 0);
     CHECK(num_built == 0);
     for (const SequenceResult& result : f.RoundOfAll()) CHECK(Kept(result) == Ids{1, 5});
     CHECK(num_built == 8);  // two sequences, and four places each
@@ -202,13 +202,13 @@ TEST_SUITE("unit") {
     const SequenceInput inputs[] = {f.Input(0xabc00000000), f.Input(d),  f.Input(f.c), refused,
                                     f.Input(f.b),           f.Input(f.b)};
     const VerifierCounters before = f.verifier->counters();
-    size_t num_warm = 0;
-    CHECK_FALSE(f.verifier->WarmMasks({inputs, 3}, &num_warm));
-    CHECK(num_warm == 0);
-    CHECK_FALSE(f.verifier->WarmMasks({inputs + 2, 4}, &num_warm));
-    CHECK(num_warm == 1);  // the second record of "b" has no place in the round
+    MaskWarmth warmth;
+    CHECK_FALSE(f.verifier->WarmMasks({inputs, 3}, &warmth));
+    CHECK(warmth.num_warm == 0);
+    CHECK_FALSE(f.verifier->WarmMasks({inputs + 2, 4}, &warmth));
+    CHECK(warmth.num_warm == 1);  // the second record of "b" has no place in the round
     CHECK(built == std::vector<std::string>{"b0", "b1"});
-    CHECK_FALSE(f.verifier->WarmMasks({&discarded, 1}, &num_warm));
+    CHECK_FALSE(f.verifier->WarmMasks({&discarded, 1}, &warmth));
     CHECK(f.verifier->counters().invalid_records == before.invalid_records);
     CHECK(f.verifier->counters().rounds == before.rounds);
     f.drafts[1] = 2;

@@ -249,9 +249,79 @@ TEST_SUITE("unit") {
     compiler->script->on_mask = [&built](const std::string&, const Ids& kept) {
       built.push_back(kept.size());
     };
-    size_t num_warm = 0;
-    CHECK_FALSE(f.verifier->WarmMasks({&input, 1}, &num_warm));
+    MaskWarmth warmth;
+    CHECK_FALSE(f.verifier->WarmMasks({&input, 1}, &warmth));
     CHECK(built == std::vector<size_t>{0});
+  }
+
+  TEST_CASE("marked draft tokens are copied once, for sequences with a constraint alone") {
+    const auto compiler = std::make_shared<ScriptedCompiler>(8);
+    // Every look at the clock is a slice of time, so each call builds the masks of one sequence.
+    int64_t now_ns = 0;
+    VerifierFixture f(compiler, [&now_ns] { return now_ns += 10 * MaskFiller::kSliceNs; });
+    TokenId ids[4 * 3];
+    std::fill(std::begin(ids), std::end(ids), 1);
+    f.verifier->BindDraftTokens({ids, 3, MemorySpace::kHost});
+    SequenceParams params;
+    params.grammar_kind = grammar::GrammarKind::kRegex;
+    params.grammar_text = "a";
+    SequenceParams with_processor;
+    with_processor.bad_words = {{3, 4}};
+    const SequenceHandle a = f.Open(params);
+    const SequenceHandle b = f.Open(with_processor);
+    const SequenceHandle c = f.Open(params);
+    SequenceInput inputs[] = {f.Input(a), f.Input(b), f.Input(c)};
+    for (SequenceInput& input : inputs) {
+      input.draft.tokens = nullptr;
+      input.drafts_by_slot = true;
+    }
+    std::vector<size_t> built;
+    compiler->script->on_mask = [&built](const std::string&, const Ids& kept) {
+      built.push_back(kept.size());
+    };
+    MaskWarmth warmth{.drafts = MaskWarmth::Drafts::kMarked};
+    CHECK(f.verifier->WarmMasks(inputs, &warmth));
+    CHECK(built == std::vector<size_t>{0, 1, 2, 3});
+    CHECK_FALSE(f.verifier->WarmMasks(inputs, &warmth));
+    CHECK(built == std::vector<size_t>{0, 1, 2, 3, 0, 1, 2, 3});
+    REQUIRE(f.backend->early_reads.size() == 1);
+    const std::vector<TokenRowRead>& reads = f.backend->early_reads[0];
+    REQUIRE(reads.size() == 2);
+    CHECK(reads[0].slot == SlotOf(a));
+    CHECK(reads[1].slot == SlotOf(c));
+    CHECK(reads[0].num_ids == 3);
+    // The path of a draft token that is none ends there.
+    std::fill(std::begin(ids), std::end(ids), kNoToken);
+    built.clear();
+    MaskWarmth short_warmth{.drafts = MaskWarmth::Drafts::kMarked};
+    CHECK_FALSE(f.verifier->WarmMasks({inputs, 1}, &short_warmth));
+    CHECK(built == std::vector<size_t>{0});
+  }
+
+  TEST_CASE("an early copy that fails is not tried again, and the round is as without a mark") {
+    const auto compiler = std::make_shared<ScriptedCompiler>(8);
+    VerifierFixture f(compiler);
+    TokenId ids[4 * 3];
+    std::fill(std::begin(ids), std::end(ids), 1);
+    f.verifier->BindDraftTokens({ids, 3, MemorySpace::kHost});
+    SequenceParams params;
+    params.grammar_kind = grammar::GrammarKind::kRegex;
+    params.grammar_text = "a";
+    SequenceInput input = f.Input(f.Open(params));
+    input.draft.tokens = nullptr;
+    input.drafts_by_slot = true;
+    std::vector<size_t> built;
+    compiler->script->on_mask = [&built](const std::string&, const Ids& kept) {
+      built.push_back(kept.size());
+    };
+    f.backend->early_status = absl::InternalError("no copy");
+    MaskWarmth warmth{.drafts = MaskWarmth::Drafts::kMarked};
+    for (int i = 0; i < 2; ++i) CHECK_FALSE(f.verifier->WarmMasks({&input, 1}, &warmth));
+    CHECK(f.backend->early_reads.size() == 1);
+    CHECK(built == std::vector<size_t>{0});
+    f.backend->script = {Confirm(1, {1, 5})};
+    CHECK(f.Round(input).status == RoundStatus::kOk);
+    CHECK(f.verifier->failure().ok());
   }
 }
 

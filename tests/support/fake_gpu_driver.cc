@@ -57,7 +57,9 @@ GpuResult FakeGpuDriver::Enqueue(const std::string& name, bool may_be_captured,
                                  FakeGpu::Work work) {
   GpuResult result = may_be_captured ? FailureOf(name) : Call(name);
   if (!result.ok()) return result;
-  if (enqueues_on_ != nullptr) {
+  if (is_after_mark_) {
+    after_mark_.push_back(std::move(work));
+  } else if (enqueues_on_ != nullptr) {
     if (!may_be_captured) return GpuResult::Error(name + " on a stream that may be capturing");
     gpu_->others_work[enqueues_on_].push_back(std::move(work));
   } else if (capturing_) {
@@ -78,11 +80,38 @@ void FakeGpuDriver::RunNow(const FakeGpu::Work& work) {
 void FakeGpuDriver::RunPending() {
   for (const FakeGpu::Work& work : pending_) RunNow(work);
   pending_.clear();
+  num_marked_ = 0;
+}
+
+void FakeGpuDriver::RunAfterMark() {
+  const auto end = pending_.begin() + static_cast<ptrdiff_t>(num_marked_);
+  std::for_each(pending_.begin(), end, [this](const FakeGpu::Work& work) { RunNow(work); });
+  pending_.erase(pending_.begin(), end);
+  num_marked_ = 0;
+  for (const FakeGpu::Work& work : after_mark_) RunNow(work);
+  after_mark_.clear();
+}
+
+GpuResult FakeGpuDriver::Mark(void* stream, bool* is_capturing) {
+  *is_capturing = stream == gpu_->stream && gpu_->stream_captures;
+  const GpuResult result = FailureOf("Mark");
+  if (result.ok() && !*is_capturing && stream == gpu_->stream) num_marked_ = pending_.size();
+  return result;
+}
+
+GpuResult FakeGpuDriver::EnqueueAfterMark() {
+  const GpuResult result = Call("EnqueueAfterMark");
+  is_after_mark_ = result.ok();
+  return result;
 }
 
 GpuResult FakeGpuDriver::Synchronize() {
   GpuResult result = Call("Synchronize");
-  RunPending();
+  if (is_after_mark_) {
+    RunAfterMark();
+  } else {
+    RunPending();
+  }
   if (result.ok()) result = first_error_;
   if (result.ok()) result = gpu_->fault;
   first_error_ = GpuResult::Ok();

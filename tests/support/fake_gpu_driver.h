@@ -7,7 +7,8 @@
 // at Synchronize or Check, or as early as possible, at once. Both calls report its errors. A
 // capture keeps the arguments of launches and reads memory when the graph runs. If a capture does
 // not allow a call, the call is an error and spoils the capture, as on a device. The test runs the
-// work on another's CUDA stream itself, at any time and any number of times.
+// work on another's CUDA stream itself, at any time and any number of times. A mark is one of the
+// CUDA stream of UseStream, or comes at once.
 #pragma once
 
 #include <functional>
@@ -86,7 +87,12 @@ class FakeGpuDriver final : public GpuDriver {
   GpuResult FindDevice(void* stream, size_t* device) override;
   GpuResult UseStream(void* stream, size_t* device) override;
   GpuResult IsCapturing(bool* is_capturing) override;
-  void EnqueueOn(void* stream) override { enqueues_on_ = stream; }
+  void EnqueueOn(void* stream) override {
+    enqueues_on_ = stream;
+    is_after_mark_ = false;
+  }
+  GpuResult Mark(void* stream, bool* is_capturing) override;
+  GpuResult EnqueueAfterMark() override;
   void* launch_stream() const override {
     return enqueues_on_ != nullptr ? enqueues_on_ : gpu_->stream;
   }
@@ -123,6 +129,8 @@ class FakeGpuDriver final : public GpuDriver {
   GpuResult FailureOf(const std::string& name);
   void RunNow(const FakeGpu::Work& work);
   void RunPending();
+  // Runs the work before the mark, and then that of EnqueueAfterMark.
+  void RunAfterMark();
 
   bool IsDeviceMemory(const void* address) const;
   // An emulated kernel could read host memory, and a real one cannot. The driver therefore checks a
@@ -157,6 +165,9 @@ class FakeGpuDriver final : public GpuDriver {
   bool capturing_ = false;
   std::string spoiled_by_;
   void* enqueues_on_ = nullptr;
+  size_t num_marked_ = 0;  // of pending_, from the first on
+  bool is_after_mark_ = false;
+  std::vector<FakeGpu::Work> after_mark_;
 };
 
 }  // namespace specd

@@ -50,6 +50,12 @@ class ScriptedBackend : public Backend {
     return absl::OkStatus();
   }
 
+  absl::Status ReadDraftTokensEarly(const TokenRows& rows,
+                                    std::span<const TokenRowRead> reads) override {
+    early_reads.emplace_back(reads.begin(), reads.end());
+    return early_status.ok() ? ReadDraftTokens(rows, reads) : early_status;
+  }
+
   absl::Status WriteNextTokens(const RoundBatch& batch) override {
     return write_next ? write_next(batch) : absl::OkStatus();
   }
@@ -92,6 +98,8 @@ class ScriptedBackend : public Backend {
   std::vector<Task> seen;
   std::function<void(const RoundBatch&)> inspect;  // sees a batch while it is valid
   absl::Status next_status;
+  absl::Status early_status;                           // of ReadDraftTokensEarly
+  std::vector<std::vector<TokenRowRead>> early_reads;  // calls of it
   // WriteNextTokens calls it; Run writes no next tokens.
   std::function<absl::Status(const RoundBatch&)> write_next;
   BackendLimits limits;  // the limits of the last Prepare

@@ -23,8 +23,9 @@ enum {
                               SPECD_DRAFT_TOKENS, which must not change, as rows must not; tokens is
                               NULL. For sequences whose parameters look at tokens on the host (a
                               constraint, bad words of several tokens, no-repeat-n-gram, a thinking
-                              budget, processors) specd first copies the ids from the device.
-                              Rounds inside a CUDA graph refuse these sequences */
+                              budget, processors) specd first copies the ids from the device
+                              (specd_mark_drafts lets it build masks earlier). Rounds inside a CUDA
+                              graph refuse these sequences */
 };
 
 /* A specd_draft is the part of one sequence in a round: draft tokens, and the rows that judge them.

@@ -12,8 +12,9 @@ extern "C" {
 /* Submits a round whose rows a CUDA stream is still writing; the CPU does not wait. The call
  * enqueues two things on cuda_stream: the rows are ready, and the CUDA stream waits for the answer.
  * The daemon has the round at once, and builds the masks of constrained sequences until the rows
- * are ready. Work that is enqueued later, such as the next forward, runs after specd has answered.
- * It may write the rows again. The answer comes through specd_poll, like every other.
+ * are ready; for draft tokens that lie on the device, see specd_mark_drafts. Work that is enqueued
+ * later, such as the next forward, runs after specd has answered. It may write the rows again. The
+ * answer comes through specd_poll, like every other.
  *
  * The argument cuda_stream is a CUstream or cudaStream_t of a device's primary context. All rounds
  * of an engine use the same device.
@@ -50,6 +51,34 @@ extern "C" {
 SPECD_API int specd_submit_on_stream(specd_engine* engine, uint64_t round_id,
                                      const specd_draft* drafts, uint32_t num_drafts,
                                      void* cuda_stream);
+
+/* Says that the draft tokens of the next round are in SPECD_DRAFT_TOKENS once the work that is on
+ * cuda_stream now is done. An engine whose drafter runs on the device calls this after it has
+ * enqueued the drafter and before it enqueues the target model:
+ *
+ *   drafter<<<..., stream>>>(...);
+ *   specd_mark_drafts(engine, stream);
+ *   target<<<..., stream>>>(...);
+ *   specd_submit_on_stream(engine, ..., stream);      (embedded:cuda: specd_submit, specd_poll)
+ *
+ * specd then copies the draft tokens of constrained sequences while the target model runs, and
+ * builds the masks of all their places. Without the mark it builds those of the first places
+ * (embedded: none) and the others after the target model. No answer depends on the mark: the round
+ * reads its draft tokens again once its rows are ready, so a mark that comes too early only wastes
+ * work.
+ *
+ * The next round is the engine's next submission. A call such as specd_sample_draft is a submission
+ * too and uses the mark up. A second mark for the same round takes the place of the first once that
+ * one has come; before that it changes nothing.
+ *
+ * Attached, the CUDA stream writes a word, and the rules of specd_submit_on_stream hold for
+ * cuda_stream. SPECD_FULL: no round can be submitted, or a mark of an earlier round has not come.
+ * The round may be submitted all the same, without a mark. Embedded, the mark needs embedded:cuda,
+ * else the answer is SPECD_ERROR_UNSUPPORTED. It helps if rounds run on the engine's CUDA stream
+ * (cuda_stream of specd_options) and specd_poll is called while the target model runs. While
+ * cuda_stream records a CUDA graph, the answer is SPECD_ERROR_STATE. Rounds inside a CUDA graph
+ * have no use for marks, because they refuse constrained sequences. */
+SPECD_API int specd_mark_drafts(specd_engine* engine, void* cuda_stream);
 
 typedef struct specd_round_end {
   uint64_t device_address; /* address of a uint64_t that kernels on the CUDA stream may read after

@@ -58,6 +58,7 @@ FUNCTIONS = {
     "specd_sequence_final": (c_int, c_void_p, c_uint64, POINTER(s.SequenceState), c_int),
     "specd_submit": (c_int, c_void_p, c_uint64, POINTER(s.Draft), c_uint32),
     "specd_submit_on_stream": (c_int, c_void_p, c_uint64, POINTER(s.Draft), c_uint32, c_void_p),
+    "specd_mark_drafts": (c_int, c_void_p, c_void_p),
     "specd_enqueue_staged": (c_int, c_void_p, c_uint32, c_void_p),
     "specd_stage_round": (c_int, c_void_p, c_uint64, POINTER(s.Draft), c_uint32),
     "specd_get_round_end": (c_int, c_void_p, POINTER(s.RoundEnd)),

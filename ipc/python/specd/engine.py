@@ -250,6 +250,15 @@ class Engine:
             if 0 <= timeout_ms and left_ms <= 0:
                 return False
 
+    def mark_drafts(self, cuda_stream):
+        """Says that the draft tokens of the next round are in draft_tokens once the work that is on
+        this CUDA stream now (such as torch's stream.cuda_stream) is done. Call it after the drafter
+        and before the target model: specd then builds the masks of constrained sequences while the
+        target model runs. No answer depends on it. Returns False if there is no room for a mark,
+        and the round may follow without one. specd.h says more."""
+        return check(c.load().specd_mark_drafts(
+            self.pointer, integer(cuda_stream, "cuda_stream", 0, 2**64 - 1))) == 0
+
     # ---- rounds inside a CUDA graph: embedded:cuda ----------------------------------------------------
 
     def enqueue_staged(self, num_sequences, cuda_stream):

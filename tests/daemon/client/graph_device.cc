@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <utility>
+
 #include "daemon/client/engine_device.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "tests/support/borrowed_gpu_context.h"
@@ -10,14 +12,12 @@ namespace specd {
 namespace test {
 namespace {
 
-FakeGpuContext* process_gpu = nullptr;
-FakeGpu* process_driver = nullptr;
+GraphDevice* process_device = nullptr;
 
 }  // namespace
 
 GraphDevice::GraphDevice() {
-  process_gpu = &gpu;
-  process_driver = &driver;
+  process_device = this;
   driver.is_imported = [this](const void* place) {
     GpuAllocation allocation;
     return gpu.Describe(reinterpret_cast<GpuAddress>(place), &allocation).ok();
@@ -46,14 +46,15 @@ void GraphDevice::BindAll() {
 }  // namespace test
 
 std::unique_ptr<GpuPlatform> MakeEnginePlatform() {
-  return std::make_unique<BorrowedGpuPlatform>(test::process_gpu);
+  return std::make_unique<BorrowedGpuPlatform>(&test::process_device->gpu);
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeEngineBackend(std::string_view name,
                                                            const BackendOptions& options) {
   if (name != "cuda") return MakeBackend(name, options);
-  return MakeCudaBackend(std::make_unique<FakeGpuDriver>(test::process_driver),
-                         options.cuda_stream);
+  auto rounds = std::make_unique<FakeGpuDriver>(&test::process_device->driver);
+  test::process_device->rounds = rounds.get();
+  return MakeCudaBackend(std::move(rounds), options.cuda_stream);
 }
 
 }  // namespace specd

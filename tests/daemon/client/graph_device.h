@@ -24,6 +24,7 @@ struct GraphDevice {
 
   FakeGpuContext gpu{FakeGpuOptions(), 0};
   FakeGpu driver;
+  FakeGpuDriver* rounds = nullptr;  // of the engine that was opened last
   GpuAddress address = 0;
   std::unique_ptr<Generator> g;
 };

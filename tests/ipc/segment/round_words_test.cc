@@ -80,6 +80,21 @@ TEST_SUITE("unit") {
     CHECK_FALSE(AreRowsReady(words, number));
   }
 
+  TEST_CASE("round words: a mark is of one round, in words of 64 or 32 bits") {
+    const uint64_t number = (uint64_t{1} << 32) + 7;
+    RoundWords words{};
+    CHECK_FALSE(AreDraftsMarked(words, number));
+    words.drafts.store(7);  // as a device with words of 32 bits writes it
+    CHECK(AreDraftsMarked(words, number));
+    MarkDrafts(&words, number + 4);
+    CHECK_FALSE(AreDraftsMarked(words, number));
+    CHECK(AreDraftsMarked(words, number + 4));
+    TakeBackMark(&words, number + 4);
+    CHECK_FALSE(AreDraftsMarked(words, number + 4));
+    CHECK_FALSE(AreRowsReady(words, number + 4));
+    CHECK_FALSE(HasPassed(words, number + 4));
+  }
+
   TEST_CASE("round words: a stream has passed where it says so, and not where it was let go") {
     RoundWords words{};
     const uint64_t number = (uint64_t{1} << 32) + 5;
