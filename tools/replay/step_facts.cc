@@ -126,6 +126,8 @@ std::optional<uint64_t> EditsOf(const TraceRound& round, const TraceTask& task) 
 }
 
 std::optional<uint64_t> OverridesOf(const TraceRound& round, const TraceTask& task) {
+  // The processor that reads the drafts makes their edits, and no record has them.
+  if (task.drafts_by_slot) return std::nullopt;
   if (task.edits_hash != 0) return task.overrides_hash;
   constexpr int32_t kAnyId = std::numeric_limits<int32_t>::max();
   return HasLists(round) ? std::optional(RecordedOverridesHash(task, kAnyId)) : std::nullopt;
